@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-FileCopyrightText: The qobs authors */
+
+/* The avx2 table. Built for the baseline, because usable() runs on every CPU. */
+#include "kernels.h"
+
+static bool usable(void)
+{
+    __builtin_cpu_init();
+    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c");
+}
+
+const struct qobs_kernels qobs_kernels_avx2 = {
+    .isa = "avx2",
+    .summary = "AVX2, FMA, F16C",
+    .usable = usable,
+    .minmax_rows =
+        {
+            [QOBS_KERNEL_F32] = qobs_minmax_rows_f32_avx2,
+            [QOBS_KERNEL_BF16] = qobs_minmax_rows_bf16_avx2,
+            [QOBS_KERNEL_F16] = qobs_minmax_rows_f16_avx2,
+            [QOBS_KERNEL_F64] = qobs_minmax_rows_f64_avx2,
+        },
+    .minmax_columns =
+        {
+            [QOBS_KERNEL_F32] = qobs_minmax_columns_f32_avx2,
+            [QOBS_KERNEL_BF16] = qobs_minmax_columns_bf16_avx2,
+            [QOBS_KERNEL_F16] = qobs_minmax_columns_f16_avx2,
+            [QOBS_KERNEL_F64] = qobs_minmax_columns_f64_avx2,
+        },
+};

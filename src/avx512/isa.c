@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-FileCopyrightText: The qobs authors */
+
+/* The avx512 table. Built for the baseline, because usable() runs on every CPU. */
+#include "kernels.h"
+
+static bool usable(void)
+{
+    __builtin_cpu_init();
+    return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+           __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
+}
+
+const struct qobs_kernels qobs_kernels_avx512 = {
+    .isa = "avx512",
+    .summary = "AVX-512 F, BW, DQ, VL",
+    .usable = usable,
+    .minmax_rows =
+        {
+            [QOBS_KERNEL_F32] = qobs_minmax_rows_f32_avx512,
+            [QOBS_KERNEL_BF16] = qobs_minmax_rows_bf16_avx512,
+            [QOBS_KERNEL_F16] = qobs_minmax_rows_f16_avx512,
+            [QOBS_KERNEL_F64] = qobs_minmax_rows_f64_avx512,
+        },
+    .minmax_columns =
+        {
+            [QOBS_KERNEL_F32] = qobs_minmax_columns_f32_avx512,
+            [QOBS_KERNEL_BF16] = qobs_minmax_columns_bf16_avx512,
+            [QOBS_KERNEL_F16] = qobs_minmax_columns_f16_avx512,
+            [QOBS_KERNEL_F64] = qobs_minmax_columns_f64_avx512,
+        },
+};

@@ -1,0 +1,247 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-FileCopyrightText: The qobs authors */
+
+/* 512-bit integer vectors for the bodies of minmax.inl.h. Everything is static: a helper shared between objects built with
+ * different flags could be called on a CPU that lacks them. */
+#ifndef QOBS_AVX512_VEC_H
+#define QOBS_AVX512_VEC_H
+
+#if !defined(__AVX512F__) || !defined(__AVX512BW__) || !defined(__AVX512DQ__) || !defined(__AVX512VL__)
+#error "this file needs -mavx512f -mavx512bw -mavx512dq -mavx512vl"
+#endif
+
+#include <immintrin.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#define VEC_BYTES 64
+typedef __m512i vec;
+
+/* Loaded once: gcc would otherwise make it a memory operand of every use, and be bound by its loads. */
+static inline vec vec_load(const void *p)
+{
+    vec v = _mm512_loadu_si512(p);
+    __asm__("" : "+v"(v));
+    return v;
+}
+
+static inline void vec_store(void *p, vec v)
+{
+    _mm512_storeu_si512(p, v);
+}
+
+static inline vec vec_not(vec v)
+{
+    return _mm512_ternarylogic_epi64(v, v, v, 0x55);
+}
+
+static inline vec vec_xor(vec a, vec b)
+{
+    return _mm512_xor_si512(a, b);
+}
+
+static inline vec vec_max_s16(vec a, vec b) { return _mm512_max_epi16(a, b); }
+static inline vec vec_max_s32(vec a, vec b) { return _mm512_max_epi32(a, b); }
+static inline vec vec_max_s64(vec a, vec b) { return _mm512_max_epi64(a, b); }
+static inline vec vec_min_s16(vec a, vec b) { return _mm512_min_epi16(a, b); }
+static inline vec vec_min_s32(vec a, vec b) { return _mm512_min_epi32(a, b); }
+static inline vec vec_min_s64(vec a, vec b) { return _mm512_min_epi64(a, b); }
+static inline vec vec_max_u16(vec a, vec b) { return _mm512_max_epu16(a, b); }
+static inline vec vec_max_u32(vec a, vec b) { return _mm512_max_epu32(a, b); }
+static inline vec vec_max_u64(vec a, vec b) { return _mm512_max_epu64(a, b); }
+static inline vec vec_min_u16(vec a, vec b) { return _mm512_min_epu16(a, b); }
+static inline vec vec_min_u32(vec a, vec b) { return _mm512_min_epu32(a, b); }
+static inline vec vec_min_u64(vec a, vec b) { return _mm512_min_epu64(a, b); }
+
+/* As floats. With NaN in the first operand the second is the result. */
+static inline vec vec_min_f32(vec a, vec b)
+{
+    return _mm512_castps_si512(_mm512_min_ps(_mm512_castsi512_ps(a), _mm512_castsi512_ps(b)));
+}
+
+static inline vec vec_max_f32(vec a, vec b)
+{
+    return _mm512_castps_si512(_mm512_max_ps(_mm512_castsi512_ps(a), _mm512_castsi512_ps(b)));
+}
+
+static inline vec vec_min_f64(vec a, vec b)
+{
+    return _mm512_castpd_si512(_mm512_min_pd(_mm512_castsi512_pd(a), _mm512_castsi512_pd(b)));
+}
+
+static inline vec vec_max_f64(vec a, vec b)
+{
+    return _mm512_castpd_si512(_mm512_max_pd(_mm512_castsi512_pd(a), _mm512_castsi512_pd(b)));
+}
+
+typedef __mmask16 vec_mask;
+
+static inline vec_mask vec_mask_none(void) { return 0; }
+static inline bool vec_mask_any(vec_mask m) { return m != 0; }
+
+static inline vec_mask vec_or_unordered32(vec_mask m, vec a, vec b)
+{
+    return (vec_mask)(m | _mm512_cmp_ps_mask(_mm512_castsi512_ps(a), _mm512_castsi512_ps(b), _CMP_UNORD_Q));
+}
+
+static inline vec_mask vec_or_unordered64(vec_mask m, vec a, vec b)
+{
+    return (vec_mask)(m | _mm512_cmp_pd_mask(_mm512_castsi512_pd(a), _mm512_castsi512_pd(b), _CMP_UNORD_Q));
+}
+
+static inline vec vec_splat16(int16_t k) { return _mm512_set1_epi16(k); }
+static inline vec vec_splat32(int32_t k) { return _mm512_set1_epi32(k); }
+static inline vec vec_splat64(int64_t k) { return _mm512_set1_epi64(k); }
+
+static inline bool vec_any_ge16(vec a, vec b) { return _mm512_cmpge_epi16_mask(a, b) != 0; }
+static inline bool vec_any_ge32(vec a, vec b) { return _mm512_cmpge_epi32_mask(a, b) != 0; }
+static inline bool vec_any_ge64(vec a, vec b) { return _mm512_cmpge_epi64_mask(a, b) != 0; }
+
+/* bits <-> key: x ^ (sign & magnitude mask), as one three-way operation */
+static inline vec vec_key16(vec v)
+{
+    return _mm512_ternarylogic_epi64(v, _mm512_srai_epi16(v, 15), _mm512_set1_epi16(INT16_MAX), 0x78);
+}
+
+static inline vec vec_key32(vec v)
+{
+    return _mm512_ternarylogic_epi64(v, _mm512_srai_epi32(v, 31), _mm512_set1_epi32(INT32_MAX), 0x78);
+}
+
+static inline vec vec_key64(vec v)
+{
+    return _mm512_ternarylogic_epi64(v, _mm512_srai_epi64(v, 63), _mm512_set1_epi64(INT64_MAX), 0x78);
+}
+
+/* key -1 is -0: make it +0 */
+static inline vec vec_no_minus_zero16(vec k)
+{
+    return _mm512_maskz_mov_epi16(_mm512_cmpneq_epi16_mask(k, _mm512_set1_epi16(-1)), k);
+}
+
+static inline vec vec_no_minus_zero32(vec k)
+{
+    return _mm512_maskz_mov_epi32(_mm512_cmpneq_epi32_mask(k, _mm512_set1_epi32(-1)), k);
+}
+
+static inline vec vec_no_minus_zero64(vec k)
+{
+    return _mm512_maskz_mov_epi64(_mm512_cmpneq_epi64_mask(k, _mm512_set1_epi64(-1)), k);
+}
+
+/* Smallest lane. */
+static inline int16_t vec_reduce_min16(vec v)
+{
+    const __m256i a = _mm256_min_epi16(_mm512_castsi512_si256(v), _mm512_extracti64x4_epi64(v, 1));
+    const __m128i b = _mm_min_epi16(_mm256_castsi256_si128(a), _mm256_extracti128_si256(a, 1));
+    const __m128i offset = _mm_set1_epi16(INT16_MIN); /* minpos is unsigned */
+    return (int16_t)(_mm_cvtsi128_si32(_mm_minpos_epu16(_mm_xor_si128(b, offset))) ^ 0x8000);
+}
+
+static inline int32_t vec_reduce_min32(vec v)
+{
+    return _mm512_reduce_min_epi32(v);
+}
+
+static inline int64_t vec_reduce_min64(vec v)
+{
+    return _mm512_reduce_min_epi64(v);
+}
+
+/* Transposed folds: the smallest lane of each of as many runs as a vector has lanes, in the order of the runs. Every step joins
+ * two vectors and halves the lanes a run still has; a run of half or a quarter of a vector enters one or two steps later
+ * (level 1 or 2). K(vec_fold4) joins four vectors, K(vec_fold_rest) the quarter as many that are left.
+ * Steps mix shuffles and blends, which run on different ports. */
+static inline __attribute__((always_inline)) vec vec_step256(vec a, vec b, vec (*min)(vec, vec))
+{
+    return min(_mm512_mask_blend_epi64(0xf0, a, b), _mm512_shuffle_i64x2(a, b, 0x4e));
+}
+
+static inline __attribute__((always_inline)) vec vec_step128(vec a, vec b, vec (*min)(vec, vec))
+{
+    return min(_mm512_shuffle_i64x2(a, b, 0x88), _mm512_shuffle_i64x2(a, b, 0xdd));
+}
+
+static inline __attribute__((always_inline)) vec vec_step64(vec a, vec b, vec (*min)(vec, vec))
+{
+    const __m512d x = _mm512_castsi512_pd(a), y = _mm512_castsi512_pd(b);
+    return min(_mm512_mask_blend_epi64(0xaa, a, b), _mm512_castpd_si512(_mm512_shuffle_pd(x, y, 0x55)));
+}
+
+static inline __attribute__((always_inline)) vec vec_step32(vec a, vec b, vec (*min)(vec, vec))
+{
+    const __m512 x = _mm512_castsi512_ps(a), y = _mm512_castsi512_ps(b);
+    return min(_mm512_castps_si512(_mm512_shuffle_ps(x, y, 0x88)), _mm512_castps_si512(_mm512_shuffle_ps(x, y, 0xdd)));
+}
+
+static inline __attribute__((always_inline)) vec vec_step16(vec a, vec b)
+{
+    const vec even = _mm512_mask_blend_epi16(0xaaaaaaaa, a, _mm512_slli_epi32(b, 16));
+    const vec odd = _mm512_mask_blend_epi16(0xaaaaaaaa, _mm512_srli_epi32(a, 16), b);
+    return vec_min_s16(even, odd);
+}
+
+static inline __attribute__((always_inline)) vec vec_fold4_any(int level, vec a, vec b, vec c, vec d, vec (*min)(vec, vec))
+{
+    if (level == 0)
+        return vec_step128(vec_step256(a, b, min), vec_step256(c, d, min), min);
+    if (level == 1)
+        return vec_step64(vec_step128(a, b, min), vec_step128(c, d, min), min);
+    return vec_step32(vec_step64(a, b, min), vec_step64(c, d, min), min);
+}
+
+static inline vec vec_fold4_16(int level, vec a, vec b, vec c, vec d)
+{
+    return vec_fold4_any(level, a, b, c, d, vec_min_s16);
+}
+
+static inline vec vec_fold4_32(int level, vec a, vec b, vec c, vec d)
+{
+    return vec_fold4_any(level, a, b, c, d, vec_min_s32);
+}
+
+static inline vec vec_fold4_64(int level, vec a, vec b, vec c, vec d)
+{
+    return vec_fold4_any(level, a, b, c, d, vec_min_s64);
+}
+
+/* After the last step, 128-bit lane l holds run 4q + l of the q-th quadruple. */
+static inline vec vec_fold_rest16(int level, const vec v[8])
+{
+    vec even, odd;
+    if (level == 0) {
+        even = vec_step32(vec_step64(v[0], v[1], vec_min_s16), vec_step64(v[2], v[3], vec_min_s16), vec_min_s16);
+        odd = vec_step32(vec_step64(v[4], v[5], vec_min_s16), vec_step64(v[6], v[7], vec_min_s16), vec_min_s16);
+    } else if (level == 1) {
+        even = vec_step32(v[0], v[1], vec_min_s16);
+        odd = vec_step32(v[2], v[3], vec_min_s16);
+    } else {
+        even = v[0];
+        odd = v[1];
+    }
+    const vec order = _mm512_set_epi16(31, 23, 15, 7, 29, 21, 13, 5, 27, 19, 11, 3, 25, 17, 9, 1, 30, 22, 14, 6, 28, 20, 12, 4,
+                                       26, 18, 10, 2, 24, 16, 8, 0);
+    return _mm512_permutexvar_epi16(order, vec_step16(even, odd));
+}
+
+static inline vec vec_fold_rest32(int level, const vec v[4])
+{
+    vec r;
+    if (level == 0)
+        r = vec_step32(vec_step64(v[0], v[1], vec_min_s32), vec_step64(v[2], v[3], vec_min_s32), vec_min_s32);
+    else if (level == 1)
+        r = vec_step32(v[0], v[1], vec_min_s32);
+    else
+        r = v[0];
+    return _mm512_permutexvar_epi32(_mm512_set_epi32(15, 11, 7, 3, 14, 10, 6, 2, 13, 9, 5, 1, 12, 8, 4, 0), r);
+}
+
+static inline vec vec_fold_rest64(int level, const vec v[2])
+{
+    const vec r = level == 0 ? vec_step64(v[0], v[1], vec_min_s64) : v[0];
+    return _mm512_permutexvar_epi64(_mm512_set_epi64(7, 5, 3, 1, 6, 4, 2, 0), r);
+}
+
+#endif

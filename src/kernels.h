@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-FileCopyrightText: The qobs authors */
+
+/* The kernel floor: the signatures every instruction set implements and the table that carries them.
+ *
+ * Contract of every kernel
+ *  - any byte alignment, any length including 0; nothing outside the described elements is read;
+ *  - no allocation, no errors, no globals, no threads;
+ *  - results merge into what the caller passes in, so splitting and streaming need no extra code;
+ *  - the same bits on every instruction set. */
+#ifndef QOBS_KERNELS_H
+#define QOBS_KERNELS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* Element types a kernel reads. The order is the index into the table's slots. */
+enum qobs_kernel_dtype { QOBS_KERNEL_F32, QOBS_KERNEL_BF16, QOBS_KERNEL_F16, QOBS_KERNEL_F64, QOBS_KERNEL_DTYPES };
+
+/* Elements that are not finite; kernels add to what is there. */
+struct qobs_nonfinite {
+    uint64_t nan;
+    uint64_t inf;
+};
+
+/* Row form: `runs` runs of `length` contiguous elements, the next run starting `run_stride` bytes after the one before.
+ * Run i merges into min[i * out_stride] and max[i * out_stride], which have the dtype of x and count in elements; the
+ * identities are +infinity and -infinity. NaN is skipped and counted, infinities take part and are counted. A result that
+ * is zero is +0. out_stride 0 merges every run into one pair. */
+#define QOBS_MINMAX_ROWS(name)                                                                                        \
+    void name(const void *x, ptrdiff_t run_stride, size_t runs, size_t length, void *min, void *max,                 \
+              ptrdiff_t out_stride, struct qobs_nonfinite *nonfinite)
+
+/* Column form: `rows` rows of `columns` contiguous elements, `row_stride` bytes apart; column j merges into min[j] and
+ * max[j]. Everything else as in the row form. */
+#define QOBS_MINMAX_COLUMNS(name)                                                                                     \
+    void name(const void *x, ptrdiff_t row_stride, size_t rows, size_t columns, void *min, void *max,                \
+              struct qobs_nonfinite *nonfinite)
+
+typedef QOBS_MINMAX_ROWS(qobs_minmax_rows_fn);
+typedef QOBS_MINMAX_COLUMNS(qobs_minmax_columns_fn);
+
+struct qobs_kernels {
+    const char *isa;     /* "scalar", "avx2", "avx512", "neon" */
+    const char *summary; /* the extensions it needs, for people */
+    bool (*usable)(void); /* does this CPU have them, and does the operating system save their registers? */
+    qobs_minmax_rows_fn *minmax_rows[QOBS_KERNEL_DTYPES];
+    qobs_minmax_columns_fn *minmax_columns[QOBS_KERNEL_DTYPES];
+};
+
+/* One table per instruction set, defined in src/<isa>/isa.c and listed in src/dispatch.c. */
+extern const struct qobs_kernels qobs_kernels_scalar;
+extern const struct qobs_kernels qobs_kernels_avx2;
+extern const struct qobs_kernels qobs_kernels_avx512;
+extern const struct qobs_kernels qobs_kernels_neon;
+
+#define QOBS_DECLARE_KERNELS(isa)                                                                                     \
+    QOBS_MINMAX_ROWS(qobs_minmax_rows_f32_##isa);                                                                     \
+    QOBS_MINMAX_ROWS(qobs_minmax_rows_bf16_##isa);                                                                    \
+    QOBS_MINMAX_ROWS(qobs_minmax_rows_f16_##isa);                                                                     \
+    QOBS_MINMAX_ROWS(qobs_minmax_rows_f64_##isa);                                                                     \
+    QOBS_MINMAX_COLUMNS(qobs_minmax_columns_f32_##isa);                                                               \
+    QOBS_MINMAX_COLUMNS(qobs_minmax_columns_bf16_##isa);                                                              \
+    QOBS_MINMAX_COLUMNS(qobs_minmax_columns_f16_##isa);                                                               \
+    QOBS_MINMAX_COLUMNS(qobs_minmax_columns_f64_##isa)
+
+QOBS_DECLARE_KERNELS(scalar);
+QOBS_DECLARE_KERNELS(avx2);
+QOBS_DECLARE_KERNELS(avx512);
+QOBS_DECLARE_KERNELS(neon);
+
+#endif

@@ -1,0 +1,349 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-FileCopyrightText: The qobs authors */
+
+/* Min/max over rows and over columns, for one element width on one instruction set. Included by src/<isa>/minmax.c once per
+ * WIDTH (16, 32, 64), after that instruction set's vec.h.
+ *
+ * Accumulators: vectors of the element width, as keys (minmax_key.inl.h), as raw bits or as floats; nothing can overflow.
+ * Counts: 64 bits, made only for blocks that hold something not finite.
+ * Tails: the last vector of a run is read again from `length - LANES`, which changes no minimum and no maximum; runs shorter
+ *   than a vector go element by element. Nothing outside a run is read.
+ * In flight: 4 pairs of accumulators in a long run, 1 in a short run and in a column.
+ * Caller's duty: the floating-point unit must not treat subnormals as zeros (src/fpenv.h sees to it). */
+
+#include "minmax_key.inl.h"
+
+#define LANES (VEC_BYTES * 8 / WIDTH)
+#define MOST_POSITIVE ((KEY)((BITS)~(BITS)0 >> 1))
+#define MOST_NEGATIVE ((KEY)(-MOST_POSITIVE - 1))
+
+/* A block of a long run: small enough to be in a near cache when it must be read again for its NaN. */
+#define BLOCK ((size_t)262144 * 8 / WIDTH)
+#ifndef ABREAST
+#define ABREAST 4
+#endif
+/* Runs of fewer vectors than this share one transposed fold; longer ones are folded one by one. */
+#define FOLD_TOGETHER 32
+
+/* Lane-wise minimum and maximum of v and what was there, as keys. */
+static inline void K(add_keys)(vec *lo, vec *hi, vec v)
+{
+    const vec k = K(vec_key)(v);
+    *lo = K(vec_min_s)(*lo, k);
+    *hi = K(vec_max_s)(*hi, k);
+}
+
+/* Lane-wise keys of a short run of n >= LANES elements. */
+static inline void K(run_keys)(const unsigned char *x, size_t n, vec *lo, vec *hi)
+{
+    const unsigned char *last = x + (n - LANES) * sizeof(BITS);
+    vec l = K(vec_key)(vec_load(last)), h = l;
+    if (x + VEC_BYTES < last) {
+        vec m = K(vec_key)(vec_load(x)), g = m;
+        for (x += VEC_BYTES; x + VEC_BYTES < last; x += 2 * VEC_BYTES) {
+            K(add_keys)(&l, &h, vec_load(x));
+            K(add_keys)(&m, &g, vec_load(x + VEC_BYTES));
+        }
+        l = K(vec_min_s)(l, m);
+        h = K(vec_max_s)(h, g);
+    }
+    if (x < last)
+        K(add_keys)(&l, &h, vec_load(x));
+    *lo = l;
+    *hi = h;
+}
+
+#define UNROLLED 4 /* vectors in flight in a block */
+
+#if WIDTH == 16
+/* Raw bits need no conversion in the loop: the largest as signed is the maximum if anything is non-negative, the largest as
+ * unsigned is the minimum if anything is negative. Where everything has one sign, the block is read once more for its
+ * smallest as unsigned, which is then the other end. */
+static inline void K(block_keys)(const unsigned char *x, size_t n, KEY *lo, KEY *hi)
+{
+    const unsigned char *const first = x, *const last = x + (n - LANES) * sizeof(BITS);
+    vec most[UNROLLED], high[UNROLLED];
+    for (int i = 0; i < UNROLLED; i++)
+        most[i] = high[i] = vec_load(last);
+    for (; x + (UNROLLED - 1) * VEC_BYTES < last; x += UNROLLED * VEC_BYTES)
+        for (int i = 0; i < UNROLLED; i++) {
+            const vec v = vec_load(x + i * VEC_BYTES);
+            most[i] = K(vec_max_s)(most[i], v);
+            high[i] = K(vec_max_u)(high[i], v);
+        }
+    for (; x < last; x += VEC_BYTES) {
+        most[0] = K(vec_max_s)(most[0], vec_load(x));
+        high[0] = K(vec_max_u)(high[0], vec_load(x));
+    }
+    for (int i = 1; i < UNROLLED; i++) {
+        most[0] = K(vec_max_s)(most[0], most[i]);
+        high[0] = K(vec_max_u)(high[0], high[i]);
+    }
+    const KEY top = (KEY)~K(vec_reduce_min)(vec_not(most[0]));
+    /* As signed, the unsigned order is off by the sign bit. */
+    const vec flip = K(vec_splat)(MOST_NEGATIVE);
+    const KEY far = (KEY)(~K(vec_reduce_min)(vec_not(vec_xor(high[0], flip))) ^ MOST_NEGATIVE);
+    if (top >= 0 && far < 0) {
+        *lo = K(key_of_bits)((BITS)far);
+        *hi = top;
+        return;
+    }
+    vec low = vec_load(last);
+    for (x = first; x < last; x += VEC_BYTES)
+        low = K(vec_min_u)(low, vec_load(x));
+    const KEY near = K(key_of_bits)((BITS)(K(vec_reduce_min)(vec_xor(low, flip)) ^ MOST_NEGATIVE));
+    *lo = far < 0 ? K(key_of_bits)((BITS)far) : near;
+    *hi = top >= 0 ? top : near;
+}
+#else
+/* Floating-point minimum and maximum run on more ports than integer ones. One unordered comparison for two vectors finds
+ * NaN, which is handed on as a key beyond infinity. */
+static inline void K(block_keys)(const unsigned char *x, size_t n, KEY *lo, KEY *hi)
+{
+    const unsigned char *last = x + (n - LANES) * sizeof(BITS);
+    vec l[UNROLLED], h[UNROLLED];
+    for (int i = 0; i < UNROLLED; i++)
+        l[i] = h[i] = vec_load(last);
+    vec_mask nan = K(vec_or_unordered)(vec_mask_none(), l[0], l[0]);
+    for (; x + (UNROLLED - 1) * VEC_BYTES < last; x += UNROLLED * VEC_BYTES) {
+        vec v[UNROLLED];
+        for (int i = 0; i < UNROLLED; i++) {
+            v[i] = vec_load(x + i * VEC_BYTES);
+            l[i] = K(vec_min_f)(v[i], l[i]);
+            h[i] = K(vec_max_f)(v[i], h[i]);
+        }
+        for (int i = 0; i < UNROLLED; i += 2)
+            nan = K(vec_or_unordered)(nan, v[i], v[i + 1]);
+    }
+    for (; x < last; x += VEC_BYTES) {
+        const vec v = vec_load(x);
+        l[0] = K(vec_min_f)(v, l[0]);
+        h[0] = K(vec_max_f)(v, h[0]);
+        nan = K(vec_or_unordered)(nan, v, v);
+    }
+    for (int i = 1; i < UNROLLED; i++) {
+        l[0] = K(vec_min_f)(l[i], l[0]);
+        h[0] = K(vec_max_f)(h[i], h[0]);
+    }
+    *lo = K(vec_reduce_min)(K(vec_key)(l[0]));
+    *hi = vec_mask_any(nan) ? MOST_POSITIVE : (KEY)~K(vec_reduce_min)(vec_not(K(vec_key)(h[0])));
+}
+#endif
+
+static inline bool K(special)(KEY lo, KEY hi, BITS inf)
+{
+    return hi >= (KEY)inf || lo <= (KEY)~inf;
+}
+
+/* One run of any length, block by block. */
+static void K(one_run)(const unsigned char *x, size_t n, BITS inf, unsigned char *min, unsigned char *max, struct qobs_nonfinite *nonfinite)
+{
+    KEY lo = MOST_POSITIVE, hi = MOST_NEGATIVE;
+    while (n > 0) {
+        const size_t m = n >= 2 * BLOCK ? BLOCK : n;
+        bool finite = false;
+        if (m >= LANES) {
+            KEY block_lo, block_hi;
+            K(block_keys)(x, m, &block_lo, &block_hi);
+            finite = !K(special)(block_lo, block_hi, inf);
+            if (finite) {
+                lo = K(key_min)(lo, block_lo);
+                hi = K(key_max)(hi, block_hi);
+            }
+        }
+        if (!finite)
+            K(scan_elements)(x, m, inf, &lo, &hi, nonfinite);
+        x += m * sizeof(BITS);
+        n -= m;
+    }
+    if (lo <= hi)
+        K(merge_keys)(lo, hi, min, max);
+}
+
+/* Merges the keys of LANES runs into the caller's pairs. Runs that hold something not finite are done again one by one. */
+static inline void K(merge_runs)(const unsigned char *x, ptrdiff_t run_stride, size_t length, vec least, vec greatest, BITS inf,
+                                 unsigned char *min, unsigned char *max, ptrdiff_t out_step,
+                                 struct qobs_nonfinite *nonfinite)
+{
+    const vec limit = K(vec_splat)((KEY)inf);
+    if (K(vec_any_ge)(greatest, limit) || K(vec_any_ge)(vec_not(least), limit)) {
+        for (size_t i = 0; i < LANES; i++)
+            K(one_run)(x + (ptrdiff_t)i * run_stride, length, inf, min + (ptrdiff_t)i * out_step,
+                       max + (ptrdiff_t)i * out_step, nonfinite);
+        return;
+    }
+    if (out_step == sizeof(BITS)) {
+        const vec l = K(vec_min_s)(K(vec_key)(vec_load(min)), least);
+        const vec h = K(vec_max_s)(K(vec_key)(vec_load(max)), greatest);
+        vec_store(min, K(vec_key)(K(vec_no_minus_zero)(l)));
+        vec_store(max, K(vec_key)(K(vec_no_minus_zero)(h)));
+        return;
+    }
+    KEY l[LANES], h[LANES];
+    vec_store(l, least);
+    vec_store(h, greatest);
+    for (size_t i = 0; i < LANES; i++)
+        K(merge_keys)(l[i], h[i], min + (ptrdiff_t)i * out_step, max + (ptrdiff_t)i * out_step);
+}
+
+/* How short runs lie in vectors. */
+enum K(layout) {
+    K(LONGER),  /* more than 2 vectors: one run after the other */
+    K(VECTORS), /* 1 or 2 vectors: four runs abreast, which is still one stream to the prefetchers */
+    K(HALVES),  /* contiguous runs of half a vector */
+    K(QUARTERS) /* contiguous runs of a quarter of a vector */
+};
+
+/* Four vectors' worth of runs, folded into one. */
+static inline __attribute__((always_inline)) void K(fold_four)(enum K(layout) layout, const unsigned char *x, ptrdiff_t step,
+                                                                size_t length, vec *lo, vec *hi)
+{
+    const unsigned char *y = x + step, *z = y + step, *w = z + step;
+    const int level = layout == K(HALVES) ? 1 : layout == K(QUARTERS) ? 2 : 0;
+    vec lx, ly, lz, lw, hx, hy, hz, hw;
+    if (layout == K(LONGER)) {
+        K(run_keys)(x, length, &lx, &hx);
+        K(run_keys)(y, length, &ly, &hy);
+        K(run_keys)(z, length, &lz, &hz);
+        K(run_keys)(w, length, &lw, &hw);
+    } else {
+        const size_t last = layout == K(VECTORS) ? (length - LANES) * sizeof(BITS) : 0;
+        lx = hx = K(vec_key)(vec_load(x + last));
+        ly = hy = K(vec_key)(vec_load(y + last));
+        lz = hz = K(vec_key)(vec_load(z + last));
+        lw = hw = K(vec_key)(vec_load(w + last));
+        for (size_t i = 0; i < last; i += VEC_BYTES) {
+            K(add_keys)(&lx, &hx, vec_load(x + i));
+            K(add_keys)(&ly, &hy, vec_load(y + i));
+            K(add_keys)(&lz, &hz, vec_load(z + i));
+            K(add_keys)(&lw, &hw, vec_load(w + i));
+        }
+    }
+    *lo = K(vec_fold4_)(level, lx, ly, lz, lw);
+    *hi = K(vec_fold4_)(level, vec_not(hx), vec_not(hy), vec_not(hz), vec_not(hw));
+}
+
+/* Short runs, LANES of them at a time, sharing one transposed fold. Returns how many it did. */
+static inline __attribute__((always_inline)) size_t K(short_runs)(enum K(layout) layout, const unsigned char *x,
+                                                                   ptrdiff_t run_stride, size_t runs, size_t length, BITS inf,
+                                                                   unsigned char *min, unsigned char *max, ptrdiff_t out_step,
+                                                                   struct qobs_nonfinite *nonfinite)
+{
+    const int level = layout == K(HALVES) ? 1 : layout == K(QUARTERS) ? 2 : 0;
+    const ptrdiff_t step = level == 0 ? run_stride : VEC_BYTES;
+    size_t done = 0;
+    for (; runs - done >= LANES; done += LANES) {
+        vec lo[LANES / 4], hi[LANES / 4]; /* hi holds complements, so that one fold serves both */
+        for (int q = 0; q < (LANES >> level >> 2); q++)
+            K(fold_four)(layout, x + 4 * q * step, step, length, &lo[q], &hi[q]);
+        K(merge_runs)(x, run_stride, length, K(vec_fold_rest)(level, lo), vec_not(K(vec_fold_rest)(level, hi)), inf, min, max,
+                      out_step, nonfinite);
+        x += LANES * run_stride;
+        min += LANES * out_step;
+        max += LANES * out_step;
+    }
+    return done;
+}
+
+static void K(rows)(const unsigned char *x, ptrdiff_t run_stride, size_t runs, size_t length, BITS inf, unsigned char *min,
+                    unsigned char *max, ptrdiff_t out_step, struct qobs_nonfinite *nonfinite)
+{
+    const bool packed = run_stride == (ptrdiff_t)(length * sizeof(BITS));
+    size_t done = 0;
+    if (length > 2 * LANES && length < FOLD_TOGETHER * LANES)
+        done = K(short_runs)(K(LONGER), x, run_stride, runs, length, inf, min, max, out_step, nonfinite);
+    else if (length >= LANES && length <= 2 * LANES)
+        done = K(short_runs)(K(VECTORS), x, run_stride, runs, length, inf, min, max, out_step, nonfinite);
+    else if (LANES >= 8 && length == LANES / 2 && packed)
+        done = K(short_runs)(K(HALVES), x, run_stride, runs, length, inf, min, max, out_step, nonfinite);
+    else if (LANES >= 16 && length == LANES / 4 && packed)
+        done = K(short_runs)(K(QUARTERS), x, run_stride, runs, length, inf, min, max, out_step, nonfinite);
+    for (; done < runs; done++)
+        K(one_run)(x + (ptrdiff_t)done * run_stride, length, inf, min + (ptrdiff_t)done * out_step,
+                   max + (ptrdiff_t)done * out_step, nonfinite);
+}
+
+/* One vector of columns over `rows` rows; min and max hold keys. `fresh` columns at its end have not been seen yet: the others
+ * are read again because the strip's width is no multiple of LANES, and must not be counted twice. */
+static inline void K(column_vector)(const unsigned char *x, ptrdiff_t row_stride, size_t rows, size_t fresh, BITS inf,
+                                    unsigned char *min, unsigned char *max, struct qobs_nonfinite *nonfinite)
+{
+    vec lo = K(vec_key)(vec_load(x)), hi = lo;
+    for (size_t r = 1; r < rows; r++)
+        K(add_keys)(&lo, &hi, vec_load(x + (ptrdiff_t)r * row_stride));
+    /* The hardware does not foresee that the streams go on ABREAST rows further down. */
+    for (size_t r = 0; r < rows; r++)
+        __builtin_prefetch(x + (ptrdiff_t)(rows + r) * row_stride, 0, 2);
+    const vec limit = K(vec_splat)((KEY)inf);
+    if (K(vec_any_ge)(hi, limit) || K(vec_any_ge)(vec_not(lo), limit)) {
+        for (size_t j = (LANES - fresh) * sizeof(BITS); j < VEC_BYTES; j += sizeof(BITS)) {
+            KEY l = (KEY)K(load_bits)(min + j), h = (KEY)K(load_bits)(max + j);
+            for (size_t r = 0; r < rows; r++)
+                K(scan_elements)(x + (ptrdiff_t)r * row_stride + j, 1, inf, &l, &h, nonfinite);
+            memcpy(min + j, &l, sizeof l);
+            memcpy(max + j, &h, sizeof h);
+        }
+        return;
+    }
+    vec_store(min, K(vec_min_s)(lo, vec_load(min)));
+    vec_store(max, K(vec_max_s)(hi, vec_load(max)));
+}
+
+/* ABREAST rows, or fewer, over all columns. */
+static inline void K(column_strip)(const unsigned char *x, ptrdiff_t row_stride, size_t rows, size_t columns, BITS inf,
+                                   unsigned char *min, unsigned char *max, struct qobs_nonfinite *nonfinite)
+{
+    const size_t last = (columns - LANES) * sizeof(BITS);
+    size_t j = 0;
+    for (; j <= last; j += VEC_BYTES)
+        K(column_vector)(x + j, row_stride, rows, LANES, inf, min + j, max + j, nonfinite);
+    if (j < last + VEC_BYTES)
+        K(column_vector)(x + last, row_stride, rows, (last + VEC_BYTES - j) / sizeof(BITS), inf, min + last, max + last,
+                         nonfinite);
+}
+
+static inline void K(convert_keys)(unsigned char *k, size_t n, bool back)
+{
+    for (size_t i = 0; i < n; i++) {
+        const BITS b = K(load_bits)(k + i * sizeof(BITS));
+        const BITS c = back ? K(bits_of_key)((KEY)b) : (BITS)K(key_of_bits)(b);
+        memcpy(k + i * sizeof(BITS), &c, sizeof c);
+    }
+}
+
+/* Memory is walked in the order of its rows, ABREAST of them at a time, so that the accumulators (the caller's min and max,
+ * turned into keys for the duration) are touched once for that many elements and few streams are open. */
+static void K(columns)(const unsigned char *x, ptrdiff_t row_stride, size_t rows, size_t columns, BITS inf, unsigned char *min,
+                       unsigned char *max, struct qobs_nonfinite *nonfinite)
+{
+    K(convert_keys)(min, columns, false);
+    K(convert_keys)(max, columns, false);
+    if (columns >= LANES) {
+        for (; rows >= ABREAST; rows -= ABREAST, x += ABREAST * row_stride)
+            K(column_strip)(x, row_stride, ABREAST, columns, inf, min, max, nonfinite);
+        if (rows > 0)
+            K(column_strip)(x, row_stride, rows, columns, inf, min, max, nonfinite);
+    } else {
+        for (size_t j = 0; j < columns * sizeof(BITS); j += sizeof(BITS)) {
+            KEY lo = (KEY)K(load_bits)(min + j), hi = (KEY)K(load_bits)(max + j);
+            for (size_t r = 0; r < rows; r++)
+                K(scan_elements)(x + (ptrdiff_t)r * row_stride + j, 1, inf, &lo, &hi, nonfinite);
+            memcpy(min + j, &lo, sizeof lo);
+            memcpy(max + j, &hi, sizeof hi);
+        }
+    }
+    K(convert_keys)(min, columns, true);
+    K(convert_keys)(max, columns, true);
+}
+
+#undef UNROLLED
+#undef LANES
+#undef MOST_POSITIVE
+#undef MOST_NEGATIVE
+#undef BLOCK
+#undef FOLD_TOGETHER
+#undef K
+#undef KEY
+#undef BITS
+#undef KEY_CAT
+#undef KEY_CAT_

@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-FileCopyrightText: The qobs authors */
+
+/* The neon table. Built for the baseline, because usable() runs on every CPU. */
+#include "kernels.h"
+
+static bool usable(void)
+{
+    return true; /* part of the aarch64 baseline */
+}
+
+const struct qobs_kernels qobs_kernels_neon = {
+    .isa = "neon",
+    .summary = "Advanced SIMD (aarch64)",
+    .usable = usable,
+    .minmax_rows =
+        {
+            [QOBS_KERNEL_F32] = qobs_minmax_rows_f32_neon,
+            [QOBS_KERNEL_BF16] = qobs_minmax_rows_bf16_neon,
+            [QOBS_KERNEL_F16] = qobs_minmax_rows_f16_neon,
+            [QOBS_KERNEL_F64] = qobs_minmax_rows_f64_neon,
+        },
+    .minmax_columns =
+        {
+            [QOBS_KERNEL_F32] = qobs_minmax_columns_f32_neon,
+            [QOBS_KERNEL_BF16] = qobs_minmax_columns_bf16_neon,
+            [QOBS_KERNEL_F16] = qobs_minmax_columns_f16_neon,
+            [QOBS_KERNEL_F64] = qobs_minmax_columns_f64_neon,
+        },
+};

@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-FileCopyrightText: The qobs authors */
+
+/* The scalar table: usable everywhere. */
+#include "kernels.h"
+
+static bool usable(void)
+{
+    return true;
+}
+
+const struct qobs_kernels qobs_kernels_scalar = {
+    .isa = "scalar",
+    .summary = "portable C",
+    .usable = usable,
+    .minmax_rows =
+        {
+            [QOBS_KERNEL_F32] = qobs_minmax_rows_f32_scalar,
+            [QOBS_KERNEL_BF16] = qobs_minmax_rows_bf16_scalar,
+            [QOBS_KERNEL_F16] = qobs_minmax_rows_f16_scalar,
+            [QOBS_KERNEL_F64] = qobs_minmax_rows_f64_scalar,
+        },
+    .minmax_columns =
+        {
+            [QOBS_KERNEL_F32] = qobs_minmax_columns_f32_scalar,
+            [QOBS_KERNEL_BF16] = qobs_minmax_columns_bf16_scalar,
+            [QOBS_KERNEL_F16] = qobs_minmax_columns_f16_scalar,
+            [QOBS_KERNEL_F64] = qobs_minmax_columns_f64_scalar,
+        },
+};

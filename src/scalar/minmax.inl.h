@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-FileCopyrightText: The qobs authors */
+
+/* One element width of src/scalar/minmax.c. */
+
+#include "minmax_key.inl.h"
+
+static void K(rows)(const unsigned char *x, ptrdiff_t run_stride, size_t runs, size_t length, BITS inf, unsigned char *min,
+                    unsigned char *max, ptrdiff_t out_step, struct qobs_nonfinite *nonfinite)
+{
+    for (size_t i = 0; i < runs; i++) {
+        KEY lo = K(key_of_bits)(K(load_bits)(min)), hi = K(key_of_bits)(K(load_bits)(max));
+        K(scan_elements)(x, length, inf, &lo, &hi, nonfinite);
+        K(merge_keys)(lo, hi, min, max);
+        x += run_stride;
+        min += out_step;
+        max += out_step;
+    }
+}
+
+static void K(columns)(const unsigned char *x, ptrdiff_t row_stride, size_t rows, size_t columns, BITS inf, unsigned char *min,
+                       unsigned char *max, struct qobs_nonfinite *nonfinite)
+{
+    for (size_t r = 0; r < rows; r++)
+        K(rows)(x + (ptrdiff_t)r * row_stride, sizeof(BITS), columns, 1, inf, min, max, sizeof(BITS), nonfinite);
+}
+
+#undef K
+#undef KEY
+#undef BITS
+#undef KEY_CAT
+#undef KEY_CAT_
