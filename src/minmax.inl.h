@@ -160,6 +160,7 @@ static void K(one_run)(const unsigned char *x, size_t n, BITS inf, unsigned char
         K(merge_keys)(lo, hi, min, max);
 }
 
+#if LANES >= 4 /* runs of 2 lanes gain nothing from a common fold */
 /* Merges the keys of LANES runs into the caller's pairs. Runs that hold something not finite are done again one by one. */
 static inline void K(merge_runs)(const unsigned char *x, ptrdiff_t run_stride, size_t length, vec least, vec greatest, BITS inf,
                                  unsigned char *min, unsigned char *max, ptrdiff_t out_step,
@@ -244,12 +245,14 @@ static inline __attribute__((always_inline)) size_t K(short_runs)(enum K(layout)
     }
     return done;
 }
+#endif
 
 static void K(rows)(const unsigned char *x, ptrdiff_t run_stride, size_t runs, size_t length, BITS inf, unsigned char *min,
                     unsigned char *max, ptrdiff_t out_step, struct qobs_nonfinite *nonfinite)
 {
-    const bool packed = run_stride == (ptrdiff_t)(length * sizeof(BITS));
     size_t done = 0;
+#if LANES >= 4
+    const bool packed = run_stride == (ptrdiff_t)(length * sizeof(BITS));
     if (length > 2 * LANES && length < FOLD_TOGETHER * LANES)
         done = K(short_runs)(K(LONGER), x, run_stride, runs, length, inf, min, max, out_step, nonfinite);
     else if (length >= LANES && length <= 2 * LANES)
@@ -258,6 +261,7 @@ static void K(rows)(const unsigned char *x, ptrdiff_t run_stride, size_t runs, s
         done = K(short_runs)(K(HALVES), x, run_stride, runs, length, inf, min, max, out_step, nonfinite);
     else if (LANES >= 16 && length == LANES / 4 && packed)
         done = K(short_runs)(K(QUARTERS), x, run_stride, runs, length, inf, min, max, out_step, nonfinite);
+#endif
     for (; done < runs; done++)
         K(one_run)(x + (ptrdiff_t)done * run_stride, length, inf, min + (ptrdiff_t)done * out_step,
                    max + (ptrdiff_t)done * out_step, nonfinite);

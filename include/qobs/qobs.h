@@ -1,0 +1,272 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-FileCopyrightText: The qobs authors */
+
+/* qobs: observers for neural-network quantization. They watch weights and activations and decide scale and zero point, with
+ * the results of the Python observers users have today, bit for bit.
+ *
+ * Conventions of this header
+ *  - Functions that can fail return QOBS_OK or a negative status; the last parameter, if not NULL, receives a message that
+ *    names the argument, its value and what is allowed. After a failure nothing has changed.
+ *  - Whoever creates an object destroys it; qobs keeps no pointer to a caller's tensor after a call returns.
+ *  - One object is for one thread at a time, different objects are independent. Functions that take only const objects may
+ *    run at the same time on the same object.
+ *  - qobs starts no thread, reads no environment variable, writes no file and never aborts.
+ *  - Shapes count elements, strides count bytes.
+ *  - Results do not depend on the instruction set, on the number of threads, or on the caller's rounding and flush modes. */
+#ifndef QOBS_QOBS_H
+#define QOBS_QOBS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define QOBS_VERSION_MAJOR 0
+#define QOBS_VERSION_MINOR 1
+#define QOBS_VERSION_PATCH 0
+#define QOBS_VERSION "0.1.0"
+
+#if defined(__GNUC__) || defined(__clang__)
+#define QOBS_API __attribute__((visibility("default")))
+#else
+#define QOBS_API
+#endif
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* The version of the library that is running, e.g. "0.1.0". */
+QOBS_API const char *qobs_version(void);
+
+/* ---- Errors ------------------------------------------------------------------------------------------------------------ */
+
+typedef enum qobs_status {
+    QOBS_OK = 0,
+    QOBS_ERROR_INVALID_ARGUMENT = -1, /* an argument or setting is wrong, or two of them do not go together */
+    QOBS_ERROR_UNSUPPORTED = -2,      /* legal, but not on this machine or in this build */
+    QOBS_ERROR_OUT_OF_MEMORY = -3,    /* the allocator returned NULL */
+    QOBS_ERROR_NONFINITE = -4,        /* NaN or infinity in an observed tensor, and nonfinite=refuse */
+    QOBS_ERROR_NO_DATA = -5,          /* nothing has been observed that the result could be made of */
+    QOBS_ERROR_NO_RESULT = -6         /* the observed ranges leave no valid result (upstream raises) */
+} qobs_status;
+
+typedef struct qobs_error {
+    int status;        /* a qobs_status; the same as the return value */
+    char message[252]; /* English, one line, always terminated; empty after success */
+} qobs_error;
+
+/* A short fixed text for a status, e.g. "invalid argument"; never NULL. */
+QOBS_API const char *qobs_status_string(int status);
+
+/* ---- Tensors ----------------------------------------------------------------------------------------------------------- */
+
+#define QOBS_MAX_NDIM 8
+
+typedef enum qobs_dtype {
+    QOBS_F32 = 1,
+    QOBS_BF16,
+    QOBS_F16,
+    QOBS_F64,
+    QOBS_I8,
+    QOBS_I16,
+    QOBS_I32,
+    QOBS_I64
+} qobs_dtype;
+
+/* A view of the caller's memory. Observed tensors are F32, BF16, F16 or F64. */
+typedef struct qobs_tensor {
+    size_t struct_size; /* sizeof(qobs_tensor) */
+    const void *data;   /* the element whose indices are all 0; any alignment; may be NULL where there are no elements */
+    qobs_dtype dtype;
+    int ndim;               /* 0 to QOBS_MAX_NDIM */
+    const int64_t *shape;   /* ndim entries, each >= 0 */
+    const int64_t *strides; /* ndim entries in bytes, negative and zero allowed; NULL: C order without gaps */
+} qobs_tensor;
+
+/* Bytes of one element; 0 for a value that is no qobs_dtype. */
+QOBS_API size_t qobs_dtype_size(qobs_dtype dtype);
+/* "F32", "BF16", ...: the names the safetensors format uses; NULL for a value that is no qobs_dtype. */
+QOBS_API const char *qobs_dtype_name(qobs_dtype dtype);
+
+/* ---- Instruction sets -------------------------------------------------------------------------------------------------- */
+
+/* The instruction sets this library was built for, slowest first: "scalar", then "avx2", "avx512" or "neon". Names are NULL
+ * and usable is false from qobs_isa_count() on. */
+QOBS_API size_t qobs_isa_count(void);
+QOBS_API const char *qobs_isa_name(size_t index);
+QOBS_API const char *qobs_isa_summary(size_t index); /* the extensions it needs */
+QOBS_API bool qobs_isa_usable(size_t index);         /* this CPU has them and the operating system saves their registers */
+
+/* The one in use by observers created from now on. */
+QOBS_API const char *qobs_isa_active(void);
+
+/* Use `name` from now on; NULL goes back to the best usable one. Fails for a name that is unknown (INVALID_ARGUMENT) or
+ * not usable here (UNSUPPORTED). Observers that exist keep what they had. Any thread, any time. */
+QOBS_API int qobs_isa_limit(const char *name, qobs_error *error);
+
+/* ---- Runtime hooks ----------------------------------------------------------------------------------------------------- */
+
+/* Both are optional, in structures the caller keeps alive as long as objects made with them. The defaults are the C library's
+ * malloc and the calling thread. */
+typedef struct qobs_allocator {
+    size_t struct_size;                           /* sizeof(qobs_allocator) */
+    void *(*allocate)(void *context, size_t size); /* at least 16-byte aligned, or NULL */
+    void (*release)(void *context, void *memory, size_t size);
+    void *context;
+} qobs_allocator;
+
+typedef struct qobs_executor {
+    size_t struct_size; /* sizeof(qobs_executor) */
+    size_t threads;     /* how many run at the same time; work is cut for that many */
+    /* Calls task(argument, i) once for each i below count, on any threads in any order, and returns when all are done. */
+    void (*parallel_for)(void *context, void (*task)(void *argument, size_t index), void *argument, size_t count);
+    void *context;
+} qobs_executor;
+
+typedef struct qobs_runtime {
+    size_t struct_size; /* sizeof(qobs_runtime) */
+    const qobs_allocator *allocator;
+    const qobs_executor *executor;
+} qobs_runtime;
+
+/* ---- Configuration ----------------------------------------------------------------------------------------------------- */
+
+/* What an observer is to do: a preset, then single settings under the names the upstream class gives them. */
+typedef struct qobs_config qobs_config;
+
+/* The presets, each "<family>.<upstream class or registry name>"; NULL from qobs_preset_count() on. */
+QOBS_API size_t qobs_preset_count(void);
+QOBS_API const char *qobs_preset_name(size_t index);
+QOBS_API const char *qobs_preset_summary(size_t index); /* one line, for people */
+
+/* A configuration with the defaults of `preset`; the caller destroys it. runtime may be NULL. */
+QOBS_API int qobs_config_create(qobs_config **config, const char *preset, const qobs_runtime *runtime, qobs_error *error);
+QOBS_API void qobs_config_destroy(qobs_config *config);
+
+/* Sets `key` to `value`, which is JSON or a bare word: 4, true, 0.01, channel, "channel", [128, 128], null (the default).
+ * Every preset: base_name (weight, input, output, q, k, v), nonfinite (refuse, ignore, propagate).
+ * llmc.*: num_bits, type, symmetric, strategy, group_size, block_structure, dynamic, zp_dtype, observer, version, ragged and,
+ *   for moving averages, averaging_constant: the arguments of compressed-tensors' QuantizationArgs and llm-compressor's
+ *   observer_kwargs.
+ * torch.*: dtype, qscheme, reduce_range, quant_min, quant_max, eps, is_dynamic and, for moving averages, averaging_constant:
+ *   the arguments of the torch.ao.quantization observers.
+ * What depends on several settings is checked when the configuration is used. */
+QOBS_API int qobs_config_set(qobs_config *config, const char *key, const char *value, qobs_error *error);
+
+/* Checks all settings together, as every function that takes a configuration does. */
+QOBS_API int qobs_config_check(const qobs_config *config, qobs_error *error);
+
+/* The settings the preset knows; NULL from qobs_config_key_count() on. */
+QOBS_API size_t qobs_config_key_count(const qobs_config *config);
+QOBS_API const char *qobs_config_key(const qobs_config *config, size_t index);
+
+/* ---- Granularity ------------------------------------------------------------------------------------------------------- */
+
+/* Which elements share a scale: the value seen as (num_observations, *qparam_shape, group_size), without a copy. Reproduces
+ * flatten_for_calibration of llm-compressor (for torch presets: the reshaping of the observer's forward). */
+typedef struct qobs_plan qobs_plan;
+
+/* A run of elements that follow each other in the flattened value and belong to one qparam. */
+typedef struct qobs_run {
+    int64_t offset; /* of its first element from the tensor's data, in bytes; -1: `length` zeros that pad a block */
+    int64_t stride; /* between its elements, in bytes */
+    int64_t length; /* in elements */
+    int64_t qparam; /* index into the flattened qparam_shape */
+} qobs_run;
+
+/* The plan for tensors of the shape and strides of `value` (its data is not read). g_idx: int32 or int64, one entry a
+ * column, for weights with group or tensor_group strategy; NULL otherwise. A g_idx that holds -1 counts as not initialised
+ * (version current and 2025-09). The caller destroys the plan. runtime may be NULL.
+ * Refused: combinations of base name and strategy that upstream refuses, sizes that do not divide, illegal settings. */
+QOBS_API int qobs_plan_create(qobs_plan **plan, const qobs_config *config, const qobs_tensor *value, const qobs_tensor *g_idx,
+                              const qobs_runtime *runtime, qobs_error *error);
+QOBS_API void qobs_plan_destroy(qobs_plan *plan);
+
+/* The flattened shape into shape[QOBS_PLAN_MAX_NDIM]; returns its ndim. The first and last entries are reduced over, those
+ * between are the shape of scale. */
+#define QOBS_PLAN_MAX_NDIM (QOBS_MAX_NDIM + 3)
+QOBS_API int qobs_plan_shape(const qobs_plan *plan, int64_t *shape);
+
+/* How many runs there are, and run `index` in the order of the flattened value. */
+QOBS_API int64_t qobs_plan_run_count(const qobs_plan *plan);
+QOBS_API int qobs_plan_run(const qobs_plan *plan, int64_t index, qobs_run *run, qobs_error *error);
+
+/* The flattened value as a C-order copy in `out` (`size` bytes: the product of the flattened shape times the element size), for
+ * checking. Ragged groups, which are no rectangle, follow each other without gaps. */
+QOBS_API int qobs_plan_copy(const qobs_plan *plan, const qobs_tensor *value, void *out, size_t size, qobs_error *error);
+
+/* ---- Without an observer ----------------------------------------------------------------------------------------------- */
+
+/* What was seen in observed tensors. */
+typedef struct qobs_counts {
+    size_t struct_size; /* sizeof(qobs_counts) */
+    uint64_t batches;   /* tensors that entered the statistics */
+    uint64_t elements;
+    uint64_t nan;
+    uint64_t inf;
+} qobs_counts;
+
+/* Minimum and maximum of `value` for every qparam, into min and max: as many elements of value's dtype as the plan has
+ * qparams. NaN and infinity as config's nonfinite says. counts may be NULL; it is overwritten. Reproduces get_current_min_max
+ * (llm-compressor) and torch.aminmax. */
+QOBS_API int qobs_minmax(const qobs_config *config, const qobs_tensor *value, const qobs_tensor *g_idx, void *min, void *max,
+                         qobs_counts *counts, const qobs_runtime *runtime, qobs_error *error);
+
+/* Scale and zero point for `count` ranges of dtype `dtype` (torch presets: F32). scale and zero_point receive `count`
+ * elements of the dtypes qobs_config_qparam_dtypes names; either may be NULL. Reproduces calculate_qparams of
+ * compressed-tensors and of torch.ao's UniformQuantizationObserverBase. NO_RESULT where upstream raises. */
+QOBS_API int qobs_calculate_qparams(const qobs_config *config, qobs_dtype dtype, size_t count, const void *min, const void *max,
+                                    void *scale, void *zero_point, qobs_error *error);
+
+/* The dtypes of scale and zero_point for observed tensors of `dtype`. */
+QOBS_API int qobs_config_qparam_dtypes(const qobs_config *config, qobs_dtype dtype, qobs_dtype *scale, qobs_dtype *zero_point,
+                                       qobs_error *error);
+
+/* ---- Observers --------------------------------------------------------------------------------------------------------- */
+
+typedef struct qobs_observer qobs_observer;
+
+/* An observer for `config`, which is copied. It keeps the instruction set that is active now. State is proportional to the
+ * number of qparams. The caller destroys it; destroying NULL does nothing. */
+QOBS_API int qobs_observer_create(qobs_observer **observer, const qobs_config *config, const qobs_runtime *runtime,
+                                  qobs_error *error);
+QOBS_API void qobs_observer_destroy(qobs_observer *observer);
+
+/* Takes one batch into the statistics. Empty tensors are ignored. A batch with NaN or infinity is refused with their number
+ * and the place of the first, unless nonfinite says otherwise. Later batches must lead to the same qparam shape.
+ * llmc.*: with base name weight a second tensor is ignored until qobs_observer_reset (version current, as upstream).
+ * Reproduces forward (torch.ao) and Observer.forward (llm-compressor). */
+QOBS_API int qobs_observer_observe(qobs_observer *observer, const qobs_tensor *value, const qobs_tensor *g_idx,
+                                   qobs_error *error);
+
+/* Forgets everything observed. */
+QOBS_API void qobs_observer_reset(qobs_observer *observer);
+
+QOBS_API int qobs_observer_counts(const qobs_observer *observer, qobs_counts *counts, qobs_error *error);
+
+/* What there is to read now: min_vals, max_vals (llmc) or min_val, max_val (torch), scale, zero_point. */
+typedef struct qobs_result {
+    size_t struct_size; /* sizeof(qobs_result) */
+    const char *name;   /* belongs to the library */
+    qobs_dtype dtype;
+    int ndim;
+    int64_t shape[QOBS_MAX_NDIM];
+    size_t size; /* bytes of the whole */
+} qobs_result;
+
+QOBS_API size_t qobs_observer_result_count(const qobs_observer *observer);
+QOBS_API int qobs_observer_result(const qobs_observer *observer, size_t index, qobs_result *result, qobs_error *error);
+QOBS_API int qobs_observer_find(const qobs_observer *observer, const char *name, qobs_result *result, qobs_error *error);
+
+/* Result `name` in C order into out, which has exactly the size the description gives. Reading drops nothing. */
+QOBS_API int qobs_observer_read(const qobs_observer *observer, const char *name, void *out, size_t size, qobs_error *error);
+
+/* Scale and zero point in one go, sizes as described; either may be NULL. */
+QOBS_API int qobs_observer_qparams(const qobs_observer *observer, void *scale, size_t scale_size, void *zero_point,
+                                   size_t zero_point_size, qobs_error *error);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,435 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-FileCopyrightText: The qobs authors */
+
+#include "config.h"
+
+#include <ctype.h>
+#include <locale.h>
+#include <math.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "convention/convention.h"
+#include "error.h"
+
+/* ---- The settings ------------------------------------------------------------------------------------------------------- */
+
+enum kind {
+    KIND_WORD, /* one of `words`, stored as int: the value beside it */
+    KIND_BOOL,
+    KIND_INTEGER,        /* int */
+    KIND_LONG,           /* int64_t, with a bool that says whether it is set */
+    KIND_REAL,           /* double */
+    KIND_PAIR            /* int64_t[2], with a bool; "[h, w]" or "hxw" */
+};
+
+struct word {
+    const char *text;
+    int value;
+};
+
+static const struct word base_names[] = {{"weight", BASE_WEIGHT}, {"input", BASE_INPUT}, {"output", BASE_OUTPUT},
+                                         {"q", BASE_Q},           {"k", BASE_K},         {"v", BASE_V},
+                                         {0}};
+static const struct word strategies[] = {{"tensor", STRATEGY_TENSOR},
+                                         {"channel", STRATEGY_CHANNEL},
+                                         {"group", STRATEGY_GROUP},
+                                         {"tensor_group", STRATEGY_TENSOR_GROUP},
+                                         {"block", STRATEGY_BLOCK},
+                                         {"token", STRATEGY_TOKEN},
+                                         {"attn_head", STRATEGY_ATTN_HEAD},
+                                         {0}};
+static const struct word nonfinite_modes[] = {
+    {"refuse", NONFINITE_REFUSE}, {"ignore", NONFINITE_IGNORE}, {"propagate", NONFINITE_PROPAGATE}, {0}};
+static const struct word versions[] = {{"current", VERSION_CURRENT}, {"2025-10", VERSION_2025_10}, {0}};
+static const struct word types[] = {{"int", 0}, {0}};
+static const struct word dynamics[] = {{"false", 0}, {"true", 1}, {"local", 2}, {0}};
+static const struct word zp_dtypes[] = {
+    {"int8", QOBS_I8}, {"int16", QOBS_I16}, {"int32", QOBS_I32}, {0}};
+static const struct word torch_dtypes[] = {{"quint8", TORCH_QUINT8},
+                                           {"qint8", TORCH_QINT8},
+                                           {"qint32", TORCH_QINT32},
+                                           {"quint4x2", TORCH_QUINT4X2},
+                                           {"uint8", TORCH_UINT8},
+                                           {"int8", TORCH_INT8},
+                                           {"uint16", TORCH_UINT16},
+                                           {"int16", TORCH_INT16},
+                                           {"int32", TORCH_INT32},
+                                           {0}};
+static const struct word qschemes[] = {
+    {"per_tensor_affine", TORCH_PER_TENSOR_AFFINE}, {"per_tensor_symmetric", TORCH_PER_TENSOR_SYMMETRIC}, {0}};
+
+enum { ANY = FAMILY_LLMC | FAMILY_TORCH };
+#define NO_FIELD ((size_t)-1)
+#define FIELD(name) offsetof(struct qobs_config, name)
+
+/* One row a setting: name, families, kind, field, and for each kind its words or its limits. `set` is the field that says
+ * whether a KIND_LONG or KIND_PAIR has been given. */
+static const struct setting {
+    const char *key;
+    int families;
+    bool averages_only;
+    enum kind kind;
+    size_t field, set;
+    const struct word *words;
+    double least, greatest;
+} settings[] = {
+    {"base_name", ANY, false, KIND_WORD, FIELD(base_name), NO_FIELD, base_names, 0, 0},
+    {"nonfinite", ANY, false, KIND_WORD, FIELD(nonfinite), NO_FIELD, nonfinite_modes, 0, 0},
+    {"averaging_constant", ANY, true, KIND_REAL, FIELD(averaging_constant), NO_FIELD, NULL, 0, 1},
+    {"num_bits", FAMILY_LLMC, false, KIND_INTEGER, FIELD(num_bits), NO_FIELD, NULL, 2, 16},
+    {"type", FAMILY_LLMC, false, KIND_WORD, FIELD(type), NO_FIELD, types, 0, 0},
+    {"symmetric", FAMILY_LLMC, false, KIND_BOOL, FIELD(symmetric), NO_FIELD, NULL, 0, 0},
+    {"strategy", FAMILY_LLMC, false, KIND_WORD, FIELD(strategy), NO_FIELD, strategies, 0, 0},
+    {"group_size", FAMILY_LLMC, false, KIND_LONG, FIELD(group_size), FIELD(has_group_size), NULL, -1, 0x1p53},
+    {"block_structure", FAMILY_LLMC, false, KIND_PAIR, FIELD(block), FIELD(has_block), NULL, 1, 0x1p31},
+    {"dynamic", FAMILY_LLMC, false, KIND_WORD, FIELD(dynamic), NO_FIELD, dynamics, 0, 0},
+    {"zp_dtype", FAMILY_LLMC, false, KIND_WORD, FIELD(zp_dtype), NO_FIELD, zp_dtypes, 0, 0},
+    {"version", FAMILY_LLMC, false, KIND_WORD, FIELD(version), NO_FIELD, versions, 0, 0},
+    {"ragged", FAMILY_LLMC, false, KIND_BOOL, FIELD(ragged), NO_FIELD, NULL, 0, 0},
+    {"dtype", FAMILY_TORCH, false, KIND_WORD, FIELD(dtype), NO_FIELD, torch_dtypes, 0, 0},
+    {"qscheme", FAMILY_TORCH, false, KIND_WORD, FIELD(qscheme), NO_FIELD, qschemes, 0, 0},
+    {"reduce_range", FAMILY_TORCH, false, KIND_BOOL, FIELD(reduce_range), NO_FIELD, NULL, 0, 0},
+    {"quant_min", FAMILY_TORCH, false, KIND_LONG, FIELD(quant_min), FIELD(has_quant_min), NULL, -0x1p31, 0x1p32},
+    {"quant_max", FAMILY_TORCH, false, KIND_LONG, FIELD(quant_max), FIELD(has_quant_max), NULL, -0x1p31, 0x1p32},
+    {"eps", FAMILY_TORCH, false, KIND_REAL, FIELD(eps), NO_FIELD, NULL, 0, 1e38},
+    {"is_dynamic", FAMILY_TORCH, false, KIND_BOOL, FIELD(is_dynamic), NO_FIELD, NULL, 0, 0},
+};
+
+enum { SETTINGS = sizeof settings / sizeof *settings };
+
+static bool averages(const struct preset *preset)
+{
+    return preset->statistic == STATISTIC_AVERAGE_LERP || preset->statistic == STATISTIC_AVERAGE_TOWARDS;
+}
+
+static bool applies(const struct setting *s, const struct preset *preset)
+{
+    return (s->families & (int)preset->family) && (!s->averages_only || averages(preset));
+}
+
+static struct qobs_config defaults(const struct preset *preset)
+{
+    return (struct qobs_config){
+        .preset = preset,
+        .averaging_constant = 0.01,
+        .num_bits = 8,
+        .symmetric = true,
+        .dtype = TORCH_QUINT8,
+        .eps = 0x1p-23,
+    };
+}
+
+/* ---- Parsing ------------------------------------------------------------------------------------------------------------- */
+
+static const char *text_of(const struct word *words, int value)
+{
+    for (; words->text; words++)
+        if (words->value == value)
+            return words->text;
+    return "?";
+}
+
+const char *qobs_base_name_text(int base_name)
+{
+    return text_of(base_names, base_name);
+}
+
+const char *qobs_strategy_text(int strategy)
+{
+    return text_of(strategies, strategy);
+}
+
+static void list_words(const struct word *words, char *text, size_t size)
+{
+    size_t used = 0;
+    text[0] = '\0';
+    for (; words->text && used < size; words++)
+        used += (size_t)snprintf(text + used, size - used, "%s%s", used ? ", " : "", words->text);
+}
+
+/* Numbers as JSON writes them, whatever the locale. */
+static bool parse_real(const char *value, double *out)
+{
+    char buffer[64];
+    if (strlen(value) >= sizeof buffer || *value == '\0' || strspn(value, "0123456789+-.eE") != strlen(value))
+        return false;
+    strcpy(buffer, value);
+    char *point = strchr(buffer, '.');
+    if (point)
+        *point = *localeconv()->decimal_point;
+    char *end;
+    *out = strtod(buffer, &end);
+    return *end == '\0' && isfinite(*out);
+}
+
+static bool parse_integer(const char *value, double least, double greatest, int64_t *out)
+{
+    double number;
+    if (!parse_real(value, &number) || number != floor(number) || number < least || number > greatest)
+        return false;
+    *out = (int64_t)number;
+    return true;
+}
+
+static bool parse_pair(const char *value, const struct setting *s, int64_t pair[2])
+{
+    char buffer[64], *parts[2];
+    if (strlen(value) >= sizeof buffer)
+        return false;
+    size_t n = 0;
+    for (; *value; value++)
+        if (!strchr(" []()", *value))
+            buffer[n++] = *value;
+    buffer[n] = '\0';
+    parts[0] = buffer;
+    parts[1] = strpbrk(buffer, ",x");
+    if (!parts[1])
+        return false;
+    *parts[1]++ = '\0';
+    for (int i = 0; i < 2; i++)
+        if (!parse_integer(parts[i], s->least, s->greatest, &pair[i]))
+            return false;
+    return true;
+}
+
+static bool equal_ignoring_case(const char *a, const char *b)
+{
+    for (; *a && tolower((unsigned char)*a) == tolower((unsigned char)*b); a++, b++)
+        ;
+    return *a == '\0' && *b == '\0';
+}
+
+static int parse_word(const struct setting *s, const char *value, int *out, qobs_error *error)
+{
+    const char *word = strncmp(value, "torch.", 6) == 0 ? value + 6 : value;
+    for (const struct word *w = s->words; w->text; w++)
+        if (equal_ignoring_case(w->text, word)) {
+            *out = w->value;
+            return QOBS_OK;
+        }
+    char known[160];
+    list_words(s->words, known, sizeof known);
+    return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "%s: '%s' is unknown, allowed are %s", s->key, value, known);
+}
+
+static int parse_bool(const struct setting *s, const char *value, bool *out, qobs_error *error)
+{
+    const bool yes = equal_ignoring_case(value, "true");
+    if (!yes && !equal_ignoring_case(value, "false"))
+        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "%s: is '%s', allowed are true and false", s->key, value);
+    *out = yes;
+    return QOBS_OK;
+}
+
+static int out_of_range(const struct setting *s, const char *value, qobs_error *error)
+{
+    return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "%s: is '%s', allowed are %s from %.15g to %.15g", s->key, value,
+                     s->kind == KIND_REAL   ? "numbers"
+                     : s->kind == KIND_PAIR ? "two integers [height, width]"
+                                            : "integers",
+                     s->least, s->greatest);
+}
+
+static int parse(const struct setting *s, const char *value, unsigned char *config, qobs_error *error)
+{
+    void *field = config + s->field;
+    int64_t integer, pair[2];
+    double real;
+    switch (s->kind) {
+    case KIND_WORD:
+        return parse_word(s, value, field, error);
+    case KIND_BOOL:
+        return parse_bool(s, value, field, error);
+    case KIND_INTEGER:
+        if (!parse_integer(value, s->least, s->greatest, &integer))
+            return out_of_range(s, value, error);
+        *(int *)field = (int)integer;
+        return QOBS_OK;
+    case KIND_LONG:
+        if (!parse_integer(value, s->least, s->greatest, &integer))
+            return out_of_range(s, value, error);
+        *(int64_t *)field = integer;
+        *(bool *)(config + s->set) = true;
+        return QOBS_OK;
+    case KIND_REAL:
+        if (!parse_real(value, &real) || real < s->least || real > s->greatest)
+            return out_of_range(s, value, error);
+        *(double *)field = real;
+        return QOBS_OK;
+    default:
+        if (!parse_pair(value, s, pair))
+            return out_of_range(s, value, error);
+        memcpy(field, pair, sizeof pair);
+        *(bool *)(config + s->set) = true;
+        return QOBS_OK;
+    }
+}
+
+static void restore_default(const struct setting *s, struct qobs_config *config)
+{
+    static const size_t sizes[] = {
+        [KIND_WORD] = sizeof(int),      [KIND_BOOL] = sizeof(bool),   [KIND_INTEGER] = sizeof(int),
+        [KIND_LONG] = sizeof(int64_t), [KIND_REAL] = sizeof(double), [KIND_PAIR] = 2 * sizeof(int64_t)};
+    const struct qobs_config fresh = defaults(config->preset);
+    memcpy((unsigned char *)config + s->field, (const unsigned char *)&fresh + s->field, sizes[s->kind]);
+    if (s->set != NO_FIELD)
+        *(bool *)((unsigned char *)config + s->set) = false;
+}
+
+static int unknown_key(const qobs_config *config, const char *key, qobs_error *error)
+{
+    char known[220];
+    size_t used = 0;
+    known[0] = '\0';
+    for (size_t i = 0; i < SETTINGS && used < sizeof known; i++)
+        if (applies(&settings[i], config->preset))
+            used += (size_t)snprintf(known + used, sizeof known - used, "%s%s", used ? ", " : "", settings[i].key);
+    return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "%s: '%s' is no setting; known are %s", config->preset->name, key,
+                     known);
+}
+
+/* llm-compressor's configurations carry the observer's own name; it must agree. */
+static int check_observer_name(const qobs_config *config, const char *value, qobs_error *error)
+{
+    const char *own = strchr(config->preset->name, '.') + 1;
+    if (strcmp(value, own) == 0)
+        return qobs_succeed(error);
+    return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "observer: is '%s', but the preset is %s", value,
+                     config->preset->name);
+}
+
+int qobs_config_set(qobs_config *config, const char *key, const char *given, qobs_error *error)
+{
+    if (!config || !key || !given)
+        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "%s: is NULL", !config ? "config" : !key ? "key" : "value");
+    /* A JSON string and a bare word are the same. */
+    char value[128];
+    const size_t length = strlen(given);
+    const bool quoted = length >= 2 && given[0] == '"' && given[length - 1] == '"';
+    if (length >= sizeof value)
+        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "%s: its value is %zu characters long, allowed are %zu", key,
+                         length, sizeof value - 1);
+    memcpy(value, given + quoted, length - 2 * quoted);
+    value[length - 2 * quoted] = '\0';
+
+    if (config->preset->family == FAMILY_LLMC && strcmp(key, "observer") == 0)
+        return check_observer_name(config, value, error);
+    for (size_t i = 0; i < SETTINGS; i++) {
+        const struct setting *s = &settings[i];
+        if (!applies(s, config->preset) || strcmp(s->key, key) != 0)
+            continue;
+        if (!quoted && (equal_ignoring_case(value, "null") || equal_ignoring_case(value, "none"))) {
+            restore_default(s, config);
+            return qobs_succeed(error);
+        }
+        const int status = parse(s, value, (unsigned char *)config, error);
+        return status == QOBS_OK ? qobs_succeed(error) : status;
+    }
+    return unknown_key(config, key, error);
+}
+
+size_t qobs_config_key_count(const qobs_config *config)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < SETTINGS; i++)
+        n += applies(&settings[i], config->preset);
+    return n;
+}
+
+const char *qobs_config_key(const qobs_config *config, size_t index)
+{
+    for (size_t i = 0; i < SETTINGS; i++)
+        if (applies(&settings[i], config->preset) && index-- == 0)
+            return settings[i].key;
+    return NULL;
+}
+
+/* ---- Life and checks ------------------------------------------------------------------------------------------------------ */
+
+int qobs_config_create(qobs_config **result, const char *name, const qobs_runtime *given, qobs_error *error)
+{
+    struct runtime runtime;
+    const struct preset *preset = name ? qobs_preset_find(name) : NULL;
+    if (!preset) {
+        char known[200];
+        size_t used = 0;
+        known[0] = '\0';
+        for (size_t i = 0; i < qobs_preset_count() && used < sizeof known; i++)
+            used += (size_t)snprintf(known + used, sizeof known - used, "%s%s", i ? ", " : "", qobs_preset_name(i));
+        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "preset: '%s' is unknown; known are %s", name ? name : "(null)",
+                         known);
+    }
+    const int status = qobs_runtime_resolve(&runtime, given, error);
+    if (status != QOBS_OK)
+        return status;
+    qobs_config *config = qobs_allocate(&runtime, sizeof *config);
+    if (!config)
+        return qobs_fail(error, QOBS_ERROR_OUT_OF_MEMORY, "config: no memory for %zu bytes", sizeof *config);
+    *config = defaults(preset);
+    config->runtime = runtime;
+    *result = config;
+    return qobs_succeed(error);
+}
+
+void qobs_config_destroy(qobs_config *config)
+{
+    if (config) {
+        const struct runtime runtime = config->runtime;
+        qobs_release(&runtime, config, sizeof *config);
+    }
+}
+
+enum strategy qobs_config_strategy(const qobs_config *config)
+{
+    if (config->strategy != STRATEGY_NONE)
+        return (enum strategy)config->strategy;
+    if (!config->has_group_size)
+        return STRATEGY_TENSOR;
+    return config->group_size == -1 ? STRATEGY_CHANNEL : STRATEGY_GROUP;
+}
+
+/* compressed-tensors' QuantizationArgs.validate_model_after. */
+static int check_llmc(const qobs_config *config, qobs_error *error)
+{
+    const enum strategy strategy = qobs_config_strategy(config);
+    const char *name = qobs_strategy_text((int)strategy);
+    const bool grouped = strategy == STRATEGY_GROUP || strategy == STRATEGY_TENSOR_GROUP;
+    if (strategy == STRATEGY_TOKEN && !config->dynamic)
+        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "strategy: token needs dynamic=true");
+    if (grouped && (!config->has_group_size || config->group_size <= 0))
+        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "group_size: strategy %s needs one above 0", name);
+    if (config->has_group_size && config->group_size == 0)
+        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "group_size: is 0, allowed are -1 (channel) and above 0");
+    if (!grouped && config->has_group_size && config->group_size > 0)
+        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "group_size: %lld does not go with strategy %s",
+                         (long long)config->group_size, name);
+    if ((strategy == STRATEGY_BLOCK) != config->has_block)
+        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "block_structure: %s",
+                         config->has_block ? "goes with strategy block only" : "strategy block needs [height, width]");
+    if (config->dynamic && strategy != STRATEGY_TOKEN && strategy != STRATEGY_TENSOR && !grouped)
+        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT,
+                         "dynamic: strategy %s cannot be dynamic, only tensor, token, group and tensor_group", name);
+    if (config->dynamic == 2 && strategy != STRATEGY_TENSOR_GROUP)
+        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "dynamic: local goes with strategy tensor_group, not with %s",
+                         name);
+    return QOBS_OK;
+}
+
+int qobs_config_check(const qobs_config *config, qobs_error *error)
+{
+    if (!config)
+        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "config: is NULL");
+    int status = QOBS_OK;
+    if (config->preset->family == FAMILY_LLMC)
+        status = check_llmc(config, error);
+    else
+        status = qobs_torch_check(config, error);
+    if (status == QOBS_OK && config->is_dynamic && averages(config->preset) && config->averaging_constant != 1)
+        status = qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT,
+                           "is_dynamic: %s allows it only with averaging_constant 1, not %g", config->preset->name,
+                           config->averaging_constant);
+    return status == QOBS_OK ? qobs_succeed(error) : status;
+}

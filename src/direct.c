@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-FileCopyrightText: The qobs authors */
+
+/* The same work without an observer, for runtimes. */
+#include "convention/convention.h"
+#include "dispatch.h"
+#include "error.h"
+#include "fpenv.h"
+#include "statistic/reduce.h"
+
+int qobs_minmax(const qobs_config *config, const qobs_tensor *value, const qobs_tensor *g_idx, void *min, void *max,
+                qobs_counts *counts, const qobs_runtime *given, qobs_error *error)
+{
+    struct runtime runtime;
+    qobs_plan *plan;
+    if (!min || !max)
+        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "%s: is NULL", min ? "max" : "min");
+    if (counts && counts->struct_size < sizeof *counts)
+        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "counts: struct_size is %zu, expected %zu", counts->struct_size,
+                         sizeof *counts);
+    int status = qobs_runtime_resolve(&runtime, given, error);
+    if (status == QOBS_OK)
+        status = qobs_plan_create(&plan, config, value, g_idx, given, error);
+    if (status != QOBS_OK)
+        return status;
+    if (plan->value.elements == 0)
+        status = qobs_fail(error, QOBS_ERROR_NO_DATA, "value: has no elements");
+    struct qobs_nonfinite nonfinite = {0};
+    const fp_mode mode = fp_enter();
+    if (status == QOBS_OK)
+        status = qobs_reduce_minmax(&runtime, qobs_kernels_active(), plan, value->data,
+                                    (enum nonfinite_mode)config->nonfinite, min, max, &nonfinite, error);
+    fp_leave(mode);
+    if (status == QOBS_OK && counts)
+        *counts = (qobs_counts){.struct_size = counts->struct_size,
+                                .batches = 1,
+                                .elements = (uint64_t)plan->value.elements,
+                                .nan = nonfinite.nan,
+                                .inf = nonfinite.inf};
+    qobs_plan_destroy(plan);
+    return status == QOBS_OK ? qobs_succeed(error) : status;
+}
+
+int qobs_calculate_qparams(const qobs_config *config, qobs_dtype dtype, size_t count, const void *min, const void *max,
+                           void *scale, void *zero_point, qobs_error *error)
+{
+    enum qobs_kernel_dtype unused;
+    const int status = qobs_config_check(config, error);
+    if (status != QOBS_OK)
+        return status;
+    const bool torch = config->preset->family == FAMILY_TORCH;
+    if (!qobs_kernel_dtype_of(dtype, &unused) || (torch && dtype != QOBS_F32))
+        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "dtype: is %s, allowed are %s",
+                         qobs_dtype_name(dtype) ? qobs_dtype_name(dtype) : "unknown", torch ? "F32" : "F32, BF16, F16, F64");
+    if (count > 0 && (!min || !max))
+        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "%s: is NULL", min ? "max" : "min");
+    const fp_mode mode = fp_enter();
+    const int computed = qobs_convention(config, dtype, count, false, min, max, scale, zero_point, error);
+    fp_leave(mode);
+    return computed;
+}

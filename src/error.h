@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-FileCopyrightText: The qobs authors */
+
+#ifndef QOBS_ERROR_H
+#define QOBS_ERROR_H
+
+#include "qobs/qobs.h"
+
+/* Writes the message, if the caller wants one, and returns `status`. */
+#if defined(__GNUC__) || defined(__clang__)
+__attribute__((format(printf, 3, 4)))
+#endif
+int qobs_fail(qobs_error *error, int status, const char *format, ...);
+
+/* Clears the message and returns QOBS_OK. */
+int qobs_succeed(qobs_error *error);
+
+#endif

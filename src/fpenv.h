@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-FileCopyrightText: The qobs authors */
+
+/* The floating-point mode results are defined in: round to nearest even, subnormals kept, nothing trapped. A caller may have
+ * set another one for its own code (flush-to-zero is common); every public function and every task brackets its work. */
+#ifndef QOBS_FPENV_H
+#define QOBS_FPENV_H
+
+#if defined(__x86_64__)
+#include <xmmintrin.h>
+typedef unsigned int fp_mode;
+static inline fp_mode fp_enter(void)
+{
+    const fp_mode before = _mm_getcsr();
+    if (before != 0x1f80)
+        _mm_setcsr(0x1f80);
+    return before;
+}
+static inline void fp_leave(fp_mode before)
+{
+    _mm_setcsr(before);
+}
+#elif defined(__aarch64__)
+#include <stdint.h>
+typedef uint64_t fp_mode;
+static inline fp_mode fp_enter(void)
+{
+    fp_mode before;
+    __asm__ volatile("mrs %0, fpcr" : "=r"(before));
+    __asm__ volatile("msr fpcr, %0" : : "r"((fp_mode)0));
+    return before;
+}
+static inline void fp_leave(fp_mode before)
+{
+    __asm__ volatile("msr fpcr, %0" : : "r"(before));
+}
+#else
+#include <fenv.h>
+typedef fenv_t fp_mode;
+static inline fp_mode fp_enter(void)
+{
+    fp_mode before;
+    fegetenv(&before);
+    fesetenv(FE_DFL_ENV);
+    return before;
+}
+static inline void fp_leave(fp_mode before)
+{
+    fesetenv(&before);
+}
+#endif
+
+#endif

@@ -1,0 +1,180 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-FileCopyrightText: The qobs authors */
+
+#include "granularity/plan.h"
+
+#include <string.h>
+
+#include "error.h"
+
+int qobs_plan_add_axis(qobs_plan *plan, enum axis_role role, int64_t extent, int64_t stride)
+{
+    plan->axis[plan->axes] = (struct axis){.role = role, .extent = extent, .stride = stride, .coarse = -1, .limit = extent};
+    return plan->axes++;
+}
+
+int qobs_plan_add_coarse(qobs_plan *plan, int64_t length, int64_t piece, int64_t stride)
+{
+    return qobs_plan_add_axis(plan, AXIS_QPARAM, (length + piece - 1) / piece, piece * stride);
+}
+
+void qobs_plan_add_pieces(qobs_plan *plan, int coarse, int64_t length, int64_t piece, int64_t stride)
+{
+    const int fine = qobs_plan_add_axis(plan, AXIS_GROUP, piece, stride);
+    plan->axis[fine].coarse = coarse;
+    plan->axis[fine].limit = length;
+}
+
+/* The flattened shape: observations multiplied, qparams one by one, group multiplied. */
+static int finish(qobs_plan *plan, qobs_error *error)
+{
+    int64_t observations = 1, group = 1;
+    plan->qparams = 1;
+    plan->ndim = 1;
+    bool fits = true;
+    for (int i = 0; i < plan->axes; i++) {
+        const struct axis *a = &plan->axis[i];
+        switch (a->role) {
+        case AXIS_OBSERVATION:
+            fits &= qobs_multiply(observations, a->extent, &observations);
+            break;
+        case AXIS_QPARAM:
+            fits &= qobs_multiply(plan->qparams, a->extent, &plan->qparams);
+            plan->shape[plan->ndim++] = a->extent;
+            break;
+        case AXIS_GROUP:
+            fits &= qobs_multiply(group, a->extent, &group);
+            break;
+        }
+    }
+    plan->shape[0] = observations;
+    plan->shape[plan->ndim++] = group;
+    int64_t all;
+    if (!fits || !qobs_multiply(observations, plan->qparams, &all) || !qobs_multiply(all, group, &all) ||
+        !qobs_multiply(all, 8, &all))
+        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "value: its padded size exceeds 2^63 bytes");
+    return QOBS_OK;
+}
+
+/* The columns in the order of a stable ascending sort of g_idx, by counting: entries are group numbers below `columns`. */
+static int order_columns(qobs_plan *plan, const qobs_config *config, const struct view *g_idx, qobs_error *error)
+{
+    const int64_t columns = plan->value.shape[plan->value.ndim - 1];
+    const size_t size = (size_t)columns * sizeof(int64_t);
+    int64_t *group = qobs_allocate(&plan->runtime, size);
+    int64_t *start = qobs_allocate(&plan->runtime, size + sizeof(int64_t));
+    int64_t *order = qobs_allocate(&plan->runtime, size);
+    int status = QOBS_OK;
+    bool initialised = true;
+    if (!group || !start || !order) {
+        status = qobs_fail(error, QOBS_ERROR_OUT_OF_MEMORY, "g_idx: no memory for %lld columns", (long long)columns);
+        goto done;
+    }
+    for (int64_t i = 0; i < columns; i++) {
+        const unsigned char *p = g_idx->data + i * g_idx->strides[0];
+        int32_t narrow;
+        if (g_idx->dtype == QOBS_I32) {
+            memcpy(&narrow, p, sizeof narrow);
+            group[i] = narrow;
+        } else {
+            memcpy(&group[i], p, sizeof group[i]);
+        }
+        if (group[i] == -1 && config->version == VERSION_CURRENT) {
+            initialised = false;
+        } else if (group[i] < (config->version == VERSION_CURRENT ? 0 : -1) || group[i] >= columns) {
+            status = qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "g_idx: entry %lld is %lld, allowed are 0 to %lld",
+                               (long long)i, (long long)group[i], (long long)columns - 1);
+            goto done;
+        }
+    }
+    if (!initialised)
+        goto done;
+    memset(start, 0, size + sizeof(int64_t));
+    for (int64_t i = 0; i < columns; i++)
+        start[group[i] + 1]++; /* version 2025-10 sorts -1 like any other number */
+    for (int64_t g = 1; g <= columns; g++)
+        start[g] += start[g - 1];
+    /* start[g + 1] is now where group g ends: fill from the back to stay stable. */
+    for (int64_t i = columns - 1; i >= 0; i--)
+        order[--start[group[i] + 1]] = i;
+    plan->order = order;
+    order = NULL;
+done:
+    qobs_release(&plan->runtime, group, size);
+    qobs_release(&plan->runtime, start, size + sizeof(int64_t));
+    qobs_release(&plan->runtime, order, size);
+    return status;
+}
+
+static int check_g_idx(const qobs_plan *plan, const qobs_config *config, const struct view *g_idx, qobs_error *error)
+{
+    const enum strategy strategy = qobs_config_strategy(config);
+    if (config->preset->family != FAMILY_LLMC || config->base_name != BASE_WEIGHT ||
+        (strategy != STRATEGY_GROUP && strategy != STRATEGY_TENSOR_GROUP))
+        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT,
+                         "g_idx: goes with base name weight and strategy group or tensor_group, not with %s and %s",
+                         qobs_base_name_text(config->base_name), qobs_strategy_text((int)strategy));
+    if (g_idx->dtype != QOBS_I32 && g_idx->dtype != QOBS_I64)
+        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "g_idx: dtype is %s, allowed are I32 and I64",
+                         qobs_dtype_name(g_idx->dtype));
+    const int64_t columns = plan->value.ndim > 0 ? plan->value.shape[plan->value.ndim - 1] : 0;
+    if (g_idx->ndim != 1 || g_idx->shape[0] != columns)
+        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "g_idx: has %d dimensions and %lld entries, expected 1 and %lld",
+                         g_idx->ndim, (long long)g_idx->elements, (long long)columns);
+    return QOBS_OK;
+}
+
+int qobs_plan_create(qobs_plan **result, const qobs_config *config, const qobs_tensor *value, const qobs_tensor *g_idx,
+                     const qobs_runtime *given, qobs_error *error)
+{
+    struct runtime runtime;
+    struct view view, index = {0};
+    enum qobs_kernel_dtype unused;
+    int status = qobs_config_check(config, error);
+    if (status == QOBS_OK)
+        status = qobs_runtime_resolve(&runtime, given, error);
+    if (status == QOBS_OK)
+        status = qobs_view_of_tensor(&view, value, "value", error);
+    if (status == QOBS_OK && g_idx)
+        status = qobs_view_of_tensor(&index, g_idx, "g_idx", error);
+    if (status != QOBS_OK)
+        return status;
+    if (!qobs_kernel_dtype_of(view.dtype, &unused))
+        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "value: dtype is %s, allowed are F32, BF16, F16 and F64",
+                         qobs_dtype_name(view.dtype));
+    qobs_plan *plan = qobs_allocate(&runtime, sizeof *plan);
+    if (!plan)
+        return qobs_fail(error, QOBS_ERROR_OUT_OF_MEMORY, "plan: no memory for %zu bytes", sizeof *plan);
+    *plan = (qobs_plan){.runtime = runtime, .dtype = view.dtype, .value = view};
+    status = config->preset->family == FAMILY_TORCH ? qobs_flatten_torch(plan, config, error)
+                                                    : qobs_flatten_llmc(plan, config, error);
+    if (status == QOBS_OK)
+        status = finish(plan, error);
+    if (status == QOBS_OK && g_idx) {
+        status = check_g_idx(plan, config, &index, error);
+        if (status == QOBS_OK)
+            status = order_columns(plan, config, &index, error);
+    }
+    if (status != QOBS_OK) {
+        qobs_plan_destroy(plan);
+        return status;
+    }
+    *result = plan;
+    return qobs_succeed(error);
+}
+
+void qobs_plan_destroy(qobs_plan *plan)
+{
+    if (!plan)
+        return;
+    const struct runtime runtime = plan->runtime;
+    if (plan->order)
+        qobs_release(&runtime, plan->order, (size_t)plan->value.shape[plan->value.ndim - 1] * sizeof(int64_t));
+    qobs_release(&runtime, plan, sizeof *plan);
+}
+
+int qobs_plan_shape(const qobs_plan *plan, int64_t *shape)
+{
+    memcpy(shape, plan->shape, (size_t)plan->ndim * sizeof *shape);
+    return plan->ndim;
+}

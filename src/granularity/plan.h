@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-FileCopyrightText: The qobs authors */
+
+/* A granularity as strides: the flattened value (num_observations, *qparam_shape, group_size) described by axes over the
+ * caller's memory. The rules that make the axes are in llmc.c and torch.c. */
+#ifndef QOBS_GRANULARITY_PLAN_H
+#define QOBS_GRANULARITY_PLAN_H
+
+#include "config.h"
+#include "tensor.h"
+
+enum axis_role {
+    AXIS_OBSERVATION, /* part of the first flattened axis */
+    AXIS_QPARAM,      /* one axis of qparam_shape */
+    AXIS_GROUP        /* part of the last flattened axis */
+};
+
+enum { MAX_AXES = QOBS_MAX_NDIM + 6 };
+
+struct axis {
+    enum axis_role role;
+    int64_t extent;
+    int64_t stride; /* bytes */
+    /* A group axis may cut a dimension into pieces together with a qparam axis (`coarse`, an index into axes; -1: it does
+     * not). Then the element is coarse * extent + this, and there are `limit` of them: the last piece may be short. */
+    int coarse;
+    int64_t limit;
+};
+
+struct qobs_plan {
+    struct runtime runtime;
+    qobs_dtype dtype;
+    struct view value; /* the shape and strides the plan is for; data is not used */
+    int ndim;
+    int64_t shape[QOBS_PLAN_MAX_NDIM];
+    int axes;
+    struct axis axis[MAX_AXES]; /* observations, then qparams, then group */
+    bool padded;                /* short pieces are filled up with zeros */
+    int64_t qparams;
+    /* Elements of the dimension that the last group axis and its coarse axis cut, in another order (g_idx); NULL: in order. */
+    int64_t *order;
+};
+
+/* Appends an axis; returns its index. */
+int qobs_plan_add_axis(qobs_plan *plan, enum axis_role role, int64_t extent, int64_t stride);
+
+/* Appends a qparam axis of ceil(length / piece) and returns its index; the group axis of its pieces follows later with
+ * qobs_plan_add_pieces. */
+int qobs_plan_add_coarse(qobs_plan *plan, int64_t length, int64_t piece, int64_t stride);
+void qobs_plan_add_pieces(qobs_plan *plan, int coarse, int64_t length, int64_t piece, int64_t stride);
+
+/* One per family: fill axes, or fail with a message that names what does not go together. */
+int qobs_flatten_llmc(qobs_plan *plan, const qobs_config *config, qobs_error *error);
+int qobs_flatten_torch(qobs_plan *plan, const qobs_config *config, qobs_error *error);
+
+#endif

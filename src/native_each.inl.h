@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-FileCopyrightText: The qobs authors */
+
+/* Includes NATIVE_BODY once per observable dtype; see native.h. */
+#define NATIVE_CAT_(a, b) a##_##b
+#define NATIVE_CAT(a, b) NATIVE_CAT_(a, b)
+#define NATIVE(name) NATIVE_CAT(name, NATIVE_DTYPE)
+#define load NATIVE(load)
+#define store NATIVE(store)
+#define round_native(x) (load(store(x)))
+
+#define NATIVE_DTYPE f32
+#define stored float
+#define real float
+#include NATIVE_BODY
+#undef NATIVE_DTYPE
+#undef stored
+#undef real
+
+#define NATIVE_DTYPE bf16
+#define stored uint16_t
+#define real float
+#include NATIVE_BODY
+#undef NATIVE_DTYPE
+
+#define NATIVE_DTYPE f16
+#include NATIVE_BODY
+#undef NATIVE_DTYPE
+#undef stored
+#undef real
+
+#define NATIVE_DTYPE f64
+#define stored double
+#define real double
+#include NATIVE_BODY
+#undef NATIVE_DTYPE
+#undef stored
+#undef real
+
+#undef load
+#undef store
+#undef round_native
+#undef NATIVE
+#undef NATIVE_CAT
+#undef NATIVE_CAT_
+#undef NATIVE_BODY

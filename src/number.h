@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-FileCopyrightText: The qobs authors */
+
+/* bf16 and f16 as numbers. Rounding is to nearest even; NaN stays NaN. */
+#ifndef QOBS_NUMBER_H
+#define QOBS_NUMBER_H
+
+#include <stdint.h>
+#include <string.h>
+
+static inline float float_of_bits(uint32_t b)
+{
+    float f;
+    memcpy(&f, &b, sizeof f);
+    return f;
+}
+
+static inline uint32_t bits_of_float(float f)
+{
+    uint32_t b;
+    memcpy(&b, &f, sizeof b);
+    return b;
+}
+
+static inline float float_of_bf16(uint16_t h)
+{
+    return float_of_bits((uint32_t)h << 16);
+}
+
+static inline uint16_t bf16_of_float(float f)
+{
+    const uint32_t b = bits_of_float(f);
+    const uint32_t rounded = (b + 0x7fff + ((b >> 16) & 1)) >> 16;
+    return (uint16_t)(f != f ? (b >> 16) | 0x40 : rounded);
+}
+
+/* Multiplying by a power of two moves the exponent and is exact; subnormals need nothing special. */
+static inline float float_of_f16(uint16_t h)
+{
+    const uint32_t sign = (uint32_t)(h & 0x8000) << 16, magnitude = (uint32_t)(h & 0x7fff) << 13;
+    const float f = magnitude >= 0x0f800000 ? float_of_bits(magnitude | 0x70000000) : float_of_bits(magnitude) * 0x1p112f;
+    return float_of_bits(bits_of_float(f) | sign);
+}
+
+static inline uint16_t f16_of_float(float f)
+{
+    const uint32_t b = bits_of_float(f), sign = (b >> 16) & 0x8000, magnitude = b & 0x7fffffff;
+    if (magnitude > 0x7f800000)
+        return (uint16_t)(sign | 0x7e00);
+    if (magnitude >= 0x477ff000) /* 65520 and above round to infinity */
+        return (uint16_t)(sign | 0x7c00);
+    if (magnitude < 0x38800000) { /* below 2^-14: adding 0.5 leaves the f16 subnormal in the low bits, rounded */
+        const uint32_t r = bits_of_float(float_of_bits(magnitude) + 0.5f) - 0x3f000000;
+        return (uint16_t)(sign | r);
+    }
+    const uint32_t r = (magnitude + 0xfff + ((magnitude >> 13) & 1) - 0x38000000) >> 13;
+    return (uint16_t)(sign | r);
+}
+
+#endif

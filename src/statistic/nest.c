@@ -1,0 +1,176 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-FileCopyrightText: The qobs authors */
+
+#include "statistic/nest.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "number.h"
+
+static int64_t magnitude(int64_t stride)
+{
+    return stride < 0 ? -stride : stride;
+}
+
+/* Should a be further out than b? Memory is to be walked in order; repeated reading (stride 0) belongs outside. */
+static bool outside(const struct nest_dimension *a, const struct nest_dimension *b)
+{
+    if (a->in == 0 || b->in == 0)
+        return a->in == 0 && b->in != 0;
+    return magnitude(a->in) > magnitude(b->in);
+}
+
+void qobs_nest_normalise(struct nest *nest)
+{
+    int n = 0;
+    for (int i = 0; i < nest->dimensions; i++) {
+        struct nest_dimension d = nest->dimension[i];
+        if (d.extent == 1)
+            continue;
+        if (d.in < 0) {
+            nest->base += (d.extent - 1) * d.in;
+            nest->out += (d.extent - 1) * d.out;
+            d.in = -d.in;
+            d.out = -d.out;
+        }
+        int at = n++;
+        for (; at > 0 && outside(&d, &nest->dimension[at - 1]); at--)
+            nest->dimension[at] = nest->dimension[at - 1];
+        nest->dimension[at] = d;
+    }
+    int joined = 0;
+    for (int i = 0; i < n; i++) {
+        const struct nest_dimension d = nest->dimension[i];
+        struct nest_dimension *outer = &nest->dimension[joined - 1];
+        if (joined > 0 && outer->in == d.in * d.extent && outer->out == d.out * d.extent)
+            *outer = (struct nest_dimension){outer->extent * d.extent, d.in, d.out};
+        else
+            nest->dimension[joined++] = d;
+    }
+    nest->dimensions = joined;
+}
+
+struct call {
+    const struct qobs_kernels *kernels;
+    enum qobs_kernel_dtype dtype;
+    size_t element;
+    unsigned char *min, *max;
+    struct qobs_nonfinite *nonfinite;
+    bool by_columns;
+    struct nest_dimension inner;  /* along contiguous elements */
+    struct nest_dimension second; /* from run to run, or from row to row */
+};
+
+enum { STRIP = 256 };
+
+static const union identity {
+    float f32[2];
+    uint16_t h16[2];
+    double f64[2];
+} identities[QOBS_KERNEL_DTYPES] = {
+    [QOBS_KERNEL_F32] = {.f32 = {INFINITY, -INFINITY}},
+    [QOBS_KERNEL_BF16] = {.h16 = {0x7f80, 0xff80}},
+    [QOBS_KERNEL_F16] = {.h16 = {0x7c00, 0xfc00}},
+    [QOBS_KERNEL_F64] = {.f64 = {INFINITY, -INFINITY}},
+};
+
+/* Merges n outputs into every out-th of the caller's. An output is merged as a run of one element. A run goes to both min and
+ * max; that is right for a minimum too, as it is never above the maximum that follows - unless it is an identity, which it can
+ * only be where there was NaN. */
+static void merge_strip(const struct call *c, const unsigned char *min, const unsigned char *max, int64_t n, int64_t out,
+                        bool identities_possible)
+{
+    struct qobs_nonfinite counted = {0}; /* by the kernel before */
+    qobs_minmax_rows_fn *rows = c->kernels->minmax_rows[c->dtype];
+    unsigned char *to_min = c->min + out * (int64_t)c->element, *to_max = c->max + out * (int64_t)c->element;
+    if (!identities_possible) {
+        rows(min, (ptrdiff_t)c->element, (size_t)n, 1, to_min, to_max, c->inner.out, &counted);
+        rows(max, (ptrdiff_t)c->element, (size_t)n, 1, to_min, to_max, c->inner.out, &counted);
+        return;
+    }
+    const unsigned char *identity = (const unsigned char *)&identities[c->dtype];
+    const ptrdiff_t step = (ptrdiff_t)c->inner.out * (ptrdiff_t)c->element;
+    for (int64_t j = 0; j < n; j++) {
+        unsigned char spare[8];
+        memcpy(spare, identity + c->element, c->element);
+        rows(min + (size_t)j * c->element, 0, 1, 1, to_min + j * step, spare, 0, &counted);
+        memcpy(spare, identity, c->element);
+        rows(max + (size_t)j * c->element, 0, 1, 1, spare, to_max + j * step, 0, &counted);
+    }
+}
+
+/* Columns whose outputs do not lie next to each other: through a strip that does. */
+static void scattered_columns(const struct call *c, const unsigned char *x, int64_t out)
+{
+    unsigned char min[STRIP * 8], max[STRIP * 8];
+    for (int64_t first = 0; first < c->inner.extent; first += STRIP) {
+        const int64_t n = c->inner.extent - first < STRIP ? c->inner.extent - first : STRIP;
+        const unsigned char *identity = (const unsigned char *)&identities[c->dtype];
+        for (int64_t j = 0; j < n; j++) {
+            memcpy(min + (size_t)j * c->element, identity, c->element);
+            memcpy(max + (size_t)j * c->element, identity + c->element, c->element);
+        }
+        const uint64_t nan_before = c->nonfinite->nan;
+        c->kernels->minmax_columns[c->dtype](x + first * c->inner.in, c->second.in, (size_t)c->second.extent, (size_t)n, min,
+                                             max, c->nonfinite);
+        merge_strip(c, min, max, n, out + first * c->inner.out, c->nonfinite->nan != nan_before);
+    }
+}
+
+static void call_kernel(const struct call *c, const unsigned char *x, int64_t out)
+{
+    if (c->by_columns && c->inner.extent > 1 && c->inner.out != 1) {
+        scattered_columns(c, x, out);
+        return;
+    }
+    unsigned char *min = c->min + out * (int64_t)c->element, *max = c->max + out * (int64_t)c->element;
+    if (c->by_columns)
+        c->kernels->minmax_columns[c->dtype](x, c->second.in, (size_t)c->second.extent, (size_t)c->inner.extent, min, max,
+                                             c->nonfinite);
+    else
+        c->kernels->minmax_rows[c->dtype](x, c->second.in, (size_t)c->second.extent, (size_t)c->inner.extent, min, max,
+                                          c->second.out, c->nonfinite);
+}
+
+static void walk(const struct call *c, const struct nest_dimension *d, int dimensions, const unsigned char *x, int64_t out)
+{
+    if (dimensions == 0) {
+        call_kernel(c, x, out);
+        return;
+    }
+    for (int64_t i = 0; i < d->extent; i++)
+        walk(c, d + 1, dimensions - 1, x + i * d->in, out + i * d->out);
+}
+
+void qobs_nest_minmax(const struct nest *nest, const struct qobs_kernels *kernels, enum qobs_kernel_dtype dtype,
+                      size_t element, unsigned char *min, unsigned char *max, struct qobs_nonfinite *nonfinite)
+{
+    struct nest_dimension rest[MAX_AXES];
+    int n = nest->dimensions;
+    memcpy(rest, nest->dimension, sizeof rest);
+    struct call c = {.kernels = kernels,
+                     .dtype = dtype,
+                     .element = element,
+                     .min = min,
+                     .max = max,
+                     .nonfinite = nonfinite,
+                     .inner = {1, (int64_t)element, 0},
+                     .second = {1, 0, 0}};
+    for (int i = 0; i < n; i++)
+        if (rest[i].extent == 0)
+            return;
+    if (n > 0 && rest[n - 1].in == (int64_t)element)
+        c.inner = rest[--n];
+    /* Contiguous elements that are kept: columns, walked down a reduced dimension. So is, one column wide, whatever has no
+     * contiguous elements at all. */
+    c.by_columns = c.inner.out != 0 || c.inner.extent == 1;
+    for (int i = n - 1; i >= 0; i--)
+        if (!c.by_columns || rest[i].out == 0) {
+            c.second = rest[i];
+            memmove(&rest[i], &rest[i + 1], (size_t)(n - 1 - i) * sizeof *rest);
+            n--;
+            break;
+        }
+    walk(&c, rest, n, nest->base, nest->out);
+}

@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-FileCopyrightText: The qobs authors */
+
+/* A loop nest over memory whose innermost loops are one kernel call. Every granularity comes down to this: each dimension has
+ * a stride in the input and one in the outputs, 0 where it is reduced. */
+#ifndef QOBS_STATISTIC_NEST_H
+#define QOBS_STATISTIC_NEST_H
+
+#include "granularity/plan.h"
+
+struct nest_dimension {
+    int64_t extent;
+    int64_t in;  /* bytes */
+    int64_t out; /* elements of min and max; 0: reduced */
+};
+
+struct nest {
+    const unsigned char *base;
+    int64_t out; /* index of the first output */
+    int dimensions;
+    struct nest_dimension dimension[MAX_AXES]; /* outermost first */
+};
+
+/* Sorts by stride, turns negative strides around and joins what is contiguous. Order of evaluation is free: minimum and maximum
+ * do not depend on it. */
+void qobs_nest_normalise(struct nest *nest);
+
+/* Merges everything the nest covers into min and max. */
+void qobs_nest_minmax(const struct nest *nest, const struct qobs_kernels *kernels, enum qobs_kernel_dtype dtype,
+                      size_t element, unsigned char *min, unsigned char *max, struct qobs_nonfinite *nonfinite);
+
+#endif

@@ -1,0 +1,345 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-FileCopyrightText: The qobs authors */
+
+#include "statistic/reduce.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "error.h"
+#include "fpenv.h"
+#include "number.h"
+#include "statistic/nest.h"
+#include "statistic/update.h"
+
+struct job {
+    const struct runtime *runtime;
+    const struct qobs_kernels *kernels;
+    const qobs_plan *plan;
+    const unsigned char *data;
+    enum qobs_kernel_dtype dtype;
+    size_t element;
+    unsigned char *min, *max;
+    struct qobs_nonfinite *nonfinite;
+};
+
+static void store(unsigned char *to, qobs_dtype dtype, double value)
+{
+    const float single = (float)value;
+    const uint16_t bf16 = bf16_of_float(single), f16 = f16_of_float(single);
+    switch (dtype) {
+    case QOBS_F32:
+        memcpy(to, &single, sizeof single);
+        break;
+    case QOBS_BF16:
+        memcpy(to, &bf16, sizeof bf16);
+        break;
+    case QOBS_F16:
+        memcpy(to, &f16, sizeof f16);
+        break;
+    default:
+        memcpy(to, &value, sizeof value);
+        break;
+    }
+}
+
+static void fill(unsigned char *to, size_t element, size_t n, qobs_dtype dtype, double value)
+{
+    if (n == 0)
+        return;
+    store(to, dtype, value);
+    for (size_t done = 1; done < n; done *= 2)
+        memcpy(to + done * element, to, (done < n - done ? done : n - done) * element);
+}
+
+/* ---- Work for several threads ------------------------------------------------------------------------------------------- */
+
+enum { MOST_PIECES = 64, PIECES_PER_THREAD = 4, LEAST_BYTES = 1 << 17 };
+
+struct pieces {
+    const struct job *job;
+    const struct nest *nest;
+    int64_t count;
+    bool apart; /* the cut dimension is reduced: each piece has outputs of its own */
+    unsigned char *scratch;
+    struct qobs_nonfinite nonfinite[MOST_PIECES];
+};
+
+static void do_piece(void *argument, size_t index)
+{
+    struct pieces *p = argument;
+    const struct job *job = p->job;
+    struct nest nest = *p->nest;
+    struct nest_dimension *cut = &nest.dimension[0];
+    const int64_t from = cut->extent * (int64_t)index / p->count, to = cut->extent * ((int64_t)index + 1) / p->count;
+    nest.base += from * cut->in;
+    nest.out += from * cut->out;
+    cut->extent = to - from;
+    unsigned char *min = job->min, *max = job->max;
+    if (p->apart) {
+        const size_t size = (size_t)job->plan->qparams * job->element;
+        min = p->scratch + 2 * index * size;
+        max = min + size;
+        fill(min, job->element, (size_t)job->plan->qparams, job->plan->dtype, INFINITY);
+        fill(max, job->element, (size_t)job->plan->qparams, job->plan->dtype, -INFINITY);
+    }
+    const fp_mode mode = fp_enter();
+    qobs_nest_minmax(&nest, job->kernels, job->dtype, job->element, min, max, &p->nonfinite[index]);
+    fp_leave(mode);
+}
+
+static int64_t nest_bytes(const struct nest *nest, size_t element)
+{
+    int64_t bytes = (int64_t)element;
+    for (int i = 0; i < nest->dimensions; i++)
+        bytes *= nest->dimension[i].extent;
+    return bytes;
+}
+
+/* Cuts the outermost dimension, so that every piece is a contiguous part of memory. */
+static int do_nest(const struct job *job, struct nest *nest, qobs_error *error)
+{
+    qobs_nest_normalise(nest);
+    const size_t threads = qobs_threads(job->runtime);
+    const int64_t bytes = nest_bytes(nest, job->element);
+    struct pieces p = {.job = job, .nest = nest, .count = 1};
+    if (threads > 1 && nest->dimensions > 0 && bytes >= 2 * LEAST_BYTES) {
+        const int64_t most = bytes / LEAST_BYTES;
+        p.apart = nest->dimension[0].out == 0;
+        p.count = (int64_t)threads * (p.apart ? 1 : PIECES_PER_THREAD);
+        p.count = p.count < most ? p.count : most;
+        p.count = p.count < MOST_PIECES ? p.count : MOST_PIECES;
+        p.count = p.count < nest->dimension[0].extent ? p.count : nest->dimension[0].extent;
+    }
+    if (p.count <= 1) {
+        qobs_nest_minmax(nest, job->kernels, job->dtype, job->element, job->min, job->max, job->nonfinite);
+        return QOBS_OK;
+    }
+    const size_t qparams = (size_t)job->plan->qparams;
+    const size_t size = p.apart ? 2 * (size_t)p.count * qparams * job->element : 0;
+    p.scratch = p.apart ? qobs_allocate(job->runtime, size) : NULL;
+    if (p.apart && !p.scratch)
+        return qobs_fail(error, QOBS_ERROR_OUT_OF_MEMORY, "observe: no memory for %zu bytes", size);
+    qobs_parallel_for(job->runtime, do_piece, &p, (size_t)p.count);
+    for (int64_t i = 0; i < p.count; i++) {
+        job->nonfinite->nan += p.nonfinite[i].nan;
+        job->nonfinite->inf += p.nonfinite[i].inf;
+    }
+    if (p.apart) {
+        const size_t half = qparams * job->element;
+        for (int64_t i = 0; i < p.count; i++)
+            qobs_update_running(job->plan->dtype, qparams, job->min, job->max, p.scratch + 2 * (size_t)i * half,
+                                p.scratch + (2 * (size_t)i + 1) * half);
+        qobs_release(job->runtime, p.scratch, size);
+    }
+    return QOBS_OK;
+}
+
+/* ---- Plans as nests ----------------------------------------------------------------------------------------------------- */
+
+/* Whole pieces of cut dimensions and their short ends are different rectangles: up to 2 cut dimensions make up to 4 nests.
+ * Bit i of `ends` chooses the short end of the i-th cut dimension. */
+static bool nest_of_plan(const struct job *job, unsigned ends, struct nest *nest)
+{
+    const qobs_plan *plan = job->plan;
+    *nest = (struct nest){.base = job->data};
+    int64_t out_stride[MAX_AXES], outputs = 1;
+    for (int i = plan->axes - 1; i >= 0; i--)
+        if (plan->axis[i].role == AXIS_QPARAM) {
+            out_stride[i] = outputs;
+            outputs *= plan->axis[i].extent;
+        } else {
+            out_stride[i] = 0;
+        }
+    for (int i = 0; i < plan->axes; i++)
+        nest->dimension[i] =
+            (struct nest_dimension){plan->axis[i].extent, plan->axis[i].stride, out_stride[i]};
+    nest->dimensions = plan->axes;
+    int cut = 0;
+    for (int i = 0; i < plan->axes; i++) {
+        const struct axis *fine = &plan->axis[i];
+        if (fine->coarse < 0)
+            continue;
+        struct nest_dimension *coarse = &nest->dimension[fine->coarse], *piece = &nest->dimension[i];
+        const int64_t whole = fine->limit / fine->extent, left = fine->limit % fine->extent;
+        if (ends >> cut++ & 1) {
+            nest->base += whole * coarse->in;
+            nest->out += whole * coarse->out;
+            coarse->extent = left > 0;
+            piece->extent = left;
+        } else {
+            coarse->extent = whole;
+        }
+    }
+    if (ends >> cut)
+        return false; /* there are not that many cut dimensions */
+    for (int i = 0; i < nest->dimensions; i++)
+        if (nest->dimension[i].extent == 0)
+            return false;
+    return true;
+}
+
+/* Columns in g_idx order are gathered, a few groups at a time, into a buffer that stays in the first-level cache. */
+static void do_ordered(const struct job *job)
+{
+    const qobs_plan *plan = job->plan;
+    const struct axis *fine = &plan->axis[plan->axes - 1];
+    const int64_t columns = fine->limit, groups = plan->axis[fine->coarse].extent, g = fine->extent;
+    const int64_t rows = groups > 0 ? plan->qparams / groups : 0;
+    unsigned char buffer[8192];
+    const int64_t room = (int64_t)(sizeof buffer / job->element);
+    for (int64_t row = 0; row < rows; row++) {
+        const unsigned char *x = job->data;
+        int64_t rest = row;
+        for (int i = fine->coarse - 1; i >= 0; i--) {
+            x += rest % plan->axis[i].extent * plan->axis[i].stride;
+            rest /= plan->axis[i].extent;
+        }
+        for (int64_t first = 0; first < columns;) {
+            /* whole groups if one fits, else a part of one */
+            const int64_t group = first / g, left = g - first % g;
+            int64_t n = g <= room ? room / g * g : (left < room ? left : room);
+            n = n < columns - first ? n : columns - first;
+            for (int64_t j = 0; j < n; j++)
+                memcpy(buffer + (size_t)j * job->element, x + plan->order[first + j] * fine->stride, job->element);
+            unsigned char *min = job->min + (size_t)(row * groups + group) * job->element;
+            unsigned char *max = job->max + (size_t)(row * groups + group) * job->element;
+            const size_t whole = g <= room ? (size_t)(n / g) : 0, short_end = (size_t)n - whole * (size_t)g;
+            job->kernels->minmax_rows[job->dtype](buffer, (ptrdiff_t)((size_t)g * job->element), whole, (size_t)g, min, max, 1,
+                                                  job->nonfinite);
+            job->kernels->minmax_rows[job->dtype](buffer + whole * (size_t)g * job->element, 0, short_end > 0, short_end,
+                                                  min + whole * job->element, max + whole * job->element, 0, job->nonfinite);
+            first += n;
+        }
+    }
+}
+
+/* Blocks at an edge are filled up with zeros, which count. */
+static void add_padding(const struct job *job)
+{
+    const qobs_plan *plan = job->plan;
+    static const unsigned char zero[8];
+    struct qobs_nonfinite none = {0};
+    const int64_t columns = plan->axis[1].extent, rows = plan->axis[0].extent;
+    const bool short_row = plan->axis[2].limit % plan->axis[2].extent != 0;
+    const bool short_column = plan->axis[3].limit % plan->axis[3].extent != 0;
+    for (int64_t i = 0; i < rows * columns; i++)
+        if ((short_row && i / columns == rows - 1) || (short_column && i % columns == columns - 1))
+            job->kernels->minmax_rows[job->dtype](zero, 0, 1, 1, job->min + (size_t)i * job->element,
+                                                  job->max + (size_t)i * job->element, 0, &none);
+}
+
+/* ---- Elements that are not finite ---------------------------------------------------------------------------------------- */
+
+/* The first element in the order of the caller's indices that is not finite, as "[i, j]". */
+static void find_first(const struct view *v, const unsigned char *data, char *text, size_t size, const char **kind)
+{
+    int64_t index[QOBS_MAX_NDIM] = {0};
+    for (int64_t i = 0; i < v->elements; i++) {
+        const unsigned char *x = data;
+        for (int d = 0; d < v->ndim; d++)
+            x += index[d] * v->strides[d];
+        const double value = qobs_element(x, v->dtype);
+        if (!isfinite(value)) {
+            *kind = isnan(value) ? "NaN" : value > 0 ? "infinity" : "-infinity";
+            size_t used = 0;
+            text[0] = '\0';
+            for (int d = 0; d < v->ndim && used < size; d++)
+                used += (size_t)snprintf(text + used, size - used, "%s%lld", d ? ", " : "", (long long)index[d]);
+            return;
+        }
+        for (int d = v->ndim - 1; d >= 0 && ++index[d] == v->shape[d]; d--)
+            index[d] = 0;
+    }
+}
+
+/* Once more, element by element, where NaN is to spread or infinity to be left out. */
+static void redo(const struct job *job, enum nonfinite_mode mode)
+{
+    const qobs_plan *plan = job->plan;
+    const int64_t runs = qobs_plan_run_count(plan);
+    if (mode == NONFINITE_IGNORE) {
+        fill(job->min, job->element, (size_t)plan->qparams, plan->dtype, INFINITY);
+        fill(job->max, job->element, (size_t)plan->qparams, plan->dtype, -INFINITY);
+    }
+    for (int64_t i = 0; i < runs; i++) {
+        qobs_run run;
+        qobs_plan_run(plan, i, &run, NULL);
+        unsigned char *min = job->min + (size_t)run.qparam * job->element;
+        unsigned char *max = job->max + (size_t)run.qparam * job->element;
+        double lo = qobs_element(min, plan->dtype), hi = qobs_element(max, plan->dtype);
+        for (int64_t j = 0; j < run.length; j++) {
+            const double value = run.offset < 0 ? 0 : qobs_element(job->data + run.offset + j * run.stride, plan->dtype);
+            if (mode == NONFINITE_PROPAGATE && isnan(value))
+                lo = hi = value;
+            else if (mode == NONFINITE_IGNORE && isfinite(value)) {
+                lo = value < lo ? value : lo;
+                hi = value > hi ? value : hi;
+            }
+        }
+        store(min, plan->dtype, lo + 0.0);
+        store(max, plan->dtype, hi + 0.0);
+    }
+}
+
+/* A qparam that saw no element: as if it had seen zeros. */
+static void settle_empty(const struct job *job)
+{
+    for (int64_t i = 0; i < job->plan->qparams; i++) {
+        unsigned char *min = job->min + (size_t)i * job->element, *max = job->max + (size_t)i * job->element;
+        if (qobs_element(min, job->plan->dtype) > qobs_element(max, job->plan->dtype)) {
+            store(min, job->plan->dtype, 0);
+            store(max, job->plan->dtype, 0);
+        }
+    }
+}
+
+int qobs_reduce_minmax(const struct runtime *runtime, const struct qobs_kernels *kernels, const qobs_plan *plan,
+                       const unsigned char *data, enum nonfinite_mode mode, void *min, void *max,
+                       struct qobs_nonfinite *nonfinite, qobs_error *error)
+{
+    struct qobs_nonfinite counted = {0};
+    struct job job = {.runtime = runtime,
+                      .kernels = kernels,
+                      .plan = plan,
+                      .data = data,
+                      .element = qobs_dtype_size(plan->dtype),
+                      .min = min,
+                      .max = max,
+                      .nonfinite = &counted};
+    qobs_kernel_dtype_of(plan->dtype, &job.dtype);
+    fill(min, job.element, (size_t)plan->qparams, plan->dtype, INFINITY);
+    fill(max, job.element, (size_t)plan->qparams, plan->dtype, -INFINITY);
+    if (plan->order) {
+        do_ordered(&job);
+    } else {
+        for (unsigned ends = 0; ends < 4; ends++) {
+            struct nest nest;
+            if (!nest_of_plan(&job, ends, &nest))
+                continue;
+            const int status = do_nest(&job, &nest, error);
+            if (status != QOBS_OK)
+                return status;
+        }
+    }
+    if (plan->padded)
+        add_padding(&job);
+    *nonfinite = counted;
+    if (counted.nan == 0 && counted.inf == 0)
+        return QOBS_OK;
+    if (mode == NONFINITE_REFUSE) {
+        char where[QOBS_MAX_NDIM * 22] = "";
+        const char *kind = "";
+        find_first(&plan->value, data, where, sizeof where, &kind);
+        return qobs_fail(error, QOBS_ERROR_NONFINITE,
+                         "value: %llu NaN and %llu infinite of %lld elements, the first is %s at [%s] (nonfinite=refuse)",
+                         (unsigned long long)counted.nan, (unsigned long long)counted.inf, (long long)plan->value.elements, kind,
+                         where);
+    }
+    if (mode == NONFINITE_PROPAGATE ? counted.nan > 0 : counted.inf > 0)
+        redo(&job, mode);
+    if (mode == NONFINITE_IGNORE)
+        settle_empty(&job);
+    return QOBS_OK;
+}

@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-FileCopyrightText: The qobs authors */
+
+/* Minimum and maximum of one batch for every qparam of a plan: strides to kernels. */
+#ifndef QOBS_STATISTIC_REDUCE_H
+#define QOBS_STATISTIC_REDUCE_H
+
+#include "granularity/plan.h"
+
+/* Writes plan->qparams elements of the plan's dtype to min and max each; data is what the plan's value stands for. NaN and
+ * infinity are counted as `mode` asks for: refused with a message (min and max are then undefined), left out, or
+ * propagated as torch.amin and torch.amax do. A qparam left without any element is (0, 0). Runs on the runtime's executor. */
+int qobs_reduce_minmax(const struct runtime *runtime, const struct qobs_kernels *kernels, const qobs_plan *plan,
+                       const unsigned char *data, enum nonfinite_mode mode, void *min, void *max,
+                       struct qobs_nonfinite *nonfinite, qobs_error *error);
+
+#endif

@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-FileCopyrightText: The qobs authors */
+
+/* One dtype of update.c. */
+
+static void NATIVE(running)(size_t n, stored *min, stored *max, const stored *lo, const stored *hi)
+{
+    for (size_t i = 0; i < n; i++) {
+        const real a = load(min[i]), b = load(lo[i]), c = load(max[i]), d = load(hi[i]);
+        min[i] = a < b || a != a ? min[i] : lo[i];
+        max[i] = c > d || c != c ? max[i] : hi[i];
+    }
+}
+
+static void NATIVE(lerp)(size_t n, stored *state, const stored *batch, double c)
+{
+    const real keep = (real)(1.0 - c), take = (real)c;
+    for (size_t i = 0; i < n; i++) {
+        const real kept = round_native(load(state[i]) * keep), taken = round_native(load(batch[i]) * take);
+        state[i] = store(kept + taken);
+    }
+}
+
+static void NATIVE(towards)(size_t n, stored *state, const stored *batch, double c)
+{
+    const real rate = (real)c;
+    for (size_t i = 0; i < n; i++) {
+        const real s = load(state[i]), difference = round_native(load(batch[i]) - s);
+        state[i] = store(s + round_native(rate * difference));
+    }
+}
+
+static void NATIVE(convert)(size_t n, const stored *x, float *out)
+{
+    for (size_t i = 0; i < n; i++)
+        out[i] = (float)load(x[i]);
+}

@@ -1,0 +1,118 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-FileCopyrightText: The qobs authors */
+
+#include "tensor.h"
+
+#include <string.h>
+
+#include "error.h"
+#include "number.h"
+
+static const struct {
+    const char *name;
+    size_t size;
+} dtypes[] = {
+    [QOBS_F32] = {"F32", 4}, [QOBS_BF16] = {"BF16", 2}, [QOBS_F16] = {"F16", 2}, [QOBS_F64] = {"F64", 8},
+    [QOBS_I8] = {"I8", 1},   [QOBS_I16] = {"I16", 2},   [QOBS_I32] = {"I32", 4}, [QOBS_I64] = {"I64", 8},
+};
+
+static bool known(qobs_dtype dtype)
+{
+    return dtype >= QOBS_F32 && dtype <= QOBS_I64;
+}
+
+size_t qobs_dtype_size(qobs_dtype dtype)
+{
+    return known(dtype) ? dtypes[dtype].size : 0;
+}
+
+const char *qobs_dtype_name(qobs_dtype dtype)
+{
+    return known(dtype) ? dtypes[dtype].name : NULL;
+}
+
+bool qobs_kernel_dtype_of(qobs_dtype dtype, enum qobs_kernel_dtype *index)
+{
+    switch (dtype) {
+    case QOBS_F32:
+        *index = QOBS_KERNEL_F32;
+        return true;
+    case QOBS_BF16:
+        *index = QOBS_KERNEL_BF16;
+        return true;
+    case QOBS_F16:
+        *index = QOBS_KERNEL_F16;
+        return true;
+    case QOBS_F64:
+        *index = QOBS_KERNEL_F64;
+        return true;
+    default:
+        return false;
+    }
+}
+
+double qobs_element(const void *element, qobs_dtype dtype)
+{
+    uint16_t half;
+    float single;
+    double d;
+    switch (dtype) {
+    case QOBS_F32:
+        memcpy(&single, element, sizeof single);
+        return single;
+    case QOBS_BF16:
+        memcpy(&half, element, sizeof half);
+        return float_of_bf16(half);
+    case QOBS_F16:
+        memcpy(&half, element, sizeof half);
+        return float_of_f16(half);
+    default:
+        memcpy(&d, element, sizeof d);
+        return d;
+    }
+}
+
+bool qobs_multiply(int64_t a, int64_t b, int64_t *product)
+{
+    if (a < 0 || b < 0 || (b != 0 && a > INT64_MAX / b))
+        return false;
+    *product = a * b;
+    return true;
+}
+
+int qobs_view_of_tensor(struct view *view, const qobs_tensor *tensor, const char *name, qobs_error *error)
+{
+    if (!tensor)
+        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "%s: is NULL, expected a tensor", name);
+    if (tensor->struct_size < sizeof *tensor)
+        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "%s: struct_size is %zu, expected %zu", name, tensor->struct_size,
+                         sizeof *tensor);
+    if (!known(tensor->dtype))
+        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "%s: dtype %d is unknown", name, (int)tensor->dtype);
+    if (tensor->ndim < 0 || tensor->ndim > QOBS_MAX_NDIM)
+        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "%s: ndim is %d, allowed are 0 to %d", name, tensor->ndim,
+                         QOBS_MAX_NDIM);
+    if (tensor->ndim > 0 && !tensor->shape)
+        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "%s: shape is NULL", name);
+    *view = (struct view){.data = tensor->data, .dtype = tensor->dtype, .ndim = tensor->ndim, .elements = 1};
+    /* Sizes with a zero among them hold nothing, whatever the others multiply to. */
+    bool empty = false;
+    for (int i = 0; i < tensor->ndim; i++) {
+        if (tensor->shape[i] < 0)
+            return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "%s: shape[%d] is %lld, must not be negative", name, i,
+                             (long long)tensor->shape[i]);
+        empty |= tensor->shape[i] == 0;
+        view->shape[i] = tensor->shape[i];
+    }
+    int64_t bytes = (int64_t)dtypes[tensor->dtype].size;
+    for (int i = tensor->ndim - 1; i >= 0 && !empty; i--) {
+        view->strides[i] = tensor->strides ? tensor->strides[i] : bytes;
+        if (!qobs_multiply(bytes, view->shape[i], &bytes))
+            return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "%s: its shape holds more than 2^63 bytes", name);
+    }
+    view->elements = empty ? 0 : bytes / (int64_t)dtypes[tensor->dtype].size;
+    if (!tensor->data && view->elements > 0)
+        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "%s: data is NULL, but there are %lld elements", name,
+                         (long long)view->elements);
+    return QOBS_OK;
+}
