@@ -25,8 +25,7 @@ struct qobs_observer {
     qobs_counts counts;
 
     /* Everything below is empty until the first batch. */
-    qobs_dtype observed; /* dtype of the batches */
-    qobs_dtype dtype;    /* dtype of the ranges */
+    qobs_dtype dtype; /* of the ranges */
     size_t qparams;
     int ndim; /* of the ranges */
     int64_t shape[QOBS_MAX_NDIM];
@@ -108,9 +107,9 @@ static int check_same_shape(const qobs_observer *o, const qobs_plan *plan, qobs_
         return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT,
                          "value: gives %lld qparams in %d dimensions, the batches before gave %zu in %d",
                          (long long)plan->qparams, ndim, o->qparams, o->ndim);
-    if (plan->dtype != o->observed)
+    if (plan->dtype != o->dtype && o->config.preset->family == FAMILY_LLMC)
         return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "value: dtype is %s, the batches before were %s",
-                         qobs_dtype_name(plan->dtype), qobs_dtype_name(o->observed));
+                         qobs_dtype_name(plan->dtype), qobs_dtype_name(o->dtype));
     return QOBS_OK;
 }
 
@@ -143,7 +142,6 @@ static void take_batch(qobs_observer *o, bool first)
 static int set_up(qobs_observer *o, const qobs_plan *plan, qobs_error *error)
 {
     int64_t shape[QOBS_PLAN_MAX_NDIM];
-    o->observed = plan->dtype;
     o->dtype = o->config.preset->family == FAMILY_TORCH ? QOBS_F32 : plan->dtype;
     o->qparams = (size_t)plan->qparams;
     o->ndim = qparam_shape(o, plan, shape);
@@ -159,17 +157,17 @@ static int reduce_batch(qobs_observer *o, const qobs_plan *plan, const qobs_tens
                         qobs_error *error)
 {
     struct ranges native = {0};
-    const bool convert = o->dtype != o->observed;
+    const bool convert = o->dtype != plan->dtype;
     int status = o->batch.min ? QOBS_OK : allocate_ranges(&o->runtime, &o->batch, o->dtype, o->qparams, error);
     if (status == QOBS_OK && convert)
-        status = allocate_ranges(&o->runtime, &native, o->observed, o->qparams, error);
+        status = allocate_ranges(&o->runtime, &native, plan->dtype, o->qparams, error);
     struct ranges *to = convert ? &native : &o->batch;
     if (status == QOBS_OK)
         status = qobs_reduce_minmax(&o->runtime, o->kernels, plan, value->data, (enum nonfinite_mode)o->config.nonfinite,
                                     to->min, to->max, nonfinite, error);
     if (status == QOBS_OK && convert) {
-        qobs_convert_to_f32(o->observed, o->qparams, native.min, (float *)(void *)o->batch.min);
-        qobs_convert_to_f32(o->observed, o->qparams, native.max, (float *)(void *)o->batch.max);
+        qobs_convert_to_f32(plan->dtype, o->qparams, native.min, (float *)(void *)o->batch.min);
+        qobs_convert_to_f32(plan->dtype, o->qparams, native.max, (float *)(void *)o->batch.max);
     }
     release_ranges(&o->runtime, &native);
     return status;

@@ -233,7 +233,8 @@ QOBS_API int qobs_observer_create(qobs_observer **observer, const qobs_config *c
 QOBS_API void qobs_observer_destroy(qobs_observer *observer);
 
 /* Takes one batch into the statistics. Empty tensors are ignored. A batch with NaN or infinity is refused with their number
- * and the place of the first, unless nonfinite says otherwise. Later batches must lead to the same qparam shape.
+ * and the place of the first, unless nonfinite says otherwise. Later batches must lead to the same qparam shape and, for
+ * llmc.*, have the same dtype (torch.* keeps its range in F32).
  * llmc.*: with base name weight a second tensor is ignored until qobs_observer_reset (version current, as upstream).
  * Reproduces forward (torch.ao) and Observer.forward (llm-compressor). */
 QOBS_API int qobs_observer_observe(qobs_observer *observer, const qobs_tensor *value, const qobs_tensor *g_idx,

@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-FileCopyrightText: The qobs authors */
+
+/* A qobs executor over a pthreadpool (https://github.com/Maratyszcza/pthreadpool). Header only; the program that includes it
+ * links pthreadpool itself.
+ *
+ *     pthreadpool_t pool = pthreadpool_create(0);
+ *     qobs_executor executor = qobs_pthreadpool_executor(pool);
+ *
+ * A pool runs one loop at a time: two observers that share one must not observe at the same moment. */
+#ifndef QOBS_PTHREADPOOL_H
+#define QOBS_PTHREADPOOL_H
+
+#include <pthreadpool.h>
+
+#include "qobs.h"
+
+struct qobs_pthreadpool_loop {
+    void (*task)(void *, size_t);
+    void *argument;
+};
+
+static inline void qobs_pthreadpool_task(void *context, size_t index)
+{
+    const struct qobs_pthreadpool_loop *loop = (const struct qobs_pthreadpool_loop *)context;
+    loop->task(loop->argument, index);
+}
+
+static inline void qobs_pthreadpool_parallel_for(void *context, void (*task)(void *, size_t), void *argument, size_t count)
+{
+    struct qobs_pthreadpool_loop loop = {task, argument};
+    pthreadpool_parallelize_1d((pthreadpool_t)context, qobs_pthreadpool_task, &loop, count, 0);
+}
+
+/* The pool must outlive every object made with the executor. */
+static inline qobs_executor qobs_pthreadpool_executor(pthreadpool_t pool)
+{
+    qobs_executor executor;
+    executor.struct_size = sizeof executor;
+    executor.threads = pthreadpool_get_threads_count(pool);
+    executor.parallel_for = qobs_pthreadpool_parallel_for;
+    executor.context = pool;
+    return executor;
+}
+
+#endif

@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-FileCopyrightText: The qobs authors */
+
+#include "fail.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "utf8.h"
+
+int fail(struct fail *f, const char *format, ...)
+{
+    if (!f)
+        return -1;
+    va_list arguments;
+    va_start(arguments, format);
+    if (vsnprintf(f->message, sizeof f->message, format, arguments) < 0)
+        f->message[0] = '\0';
+    va_end(arguments);
+    unsigned char *p = (unsigned char *)f->message;
+    for (size_t left = strlen(f->message), step; left > 0; p += step, left -= step) {
+        step = utf8_sequence(p, left);
+        if (step == 0 || p[0] < 0x20 || p[0] == 0x7f) {
+            step = 1;
+            p[0] = '?';
+        } else if (p[0] == 0xc2 && p[1] < 0xa0) { /* U+0080 to U+009F are control characters too */
+            p[0] = p[1] = '?';
+        }
+    }
+    return -1;
+}

@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-FileCopyrightText: The qobs authors */
+
+/* How the program's functions report failure: they return -1 and leave one line of text for people. */
+#ifndef QOBS_TOOLS_FAIL_H
+#define QOBS_TOOLS_FAIL_H
+
+struct fail {
+    char message[512]; /* no newline at the end; cut where it does not fit */
+};
+
+/* Formats the message and returns -1. f may be NULL: then nobody wants the text. Control characters and bytes that are not
+ * UTF-8 become '?', because names out of files end up on terminals. */
+int fail(struct fail *f, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+#endif

@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-FileCopyrightText: The qobs authors */
+
+#define _GNU_SOURCE /* sched_getaffinity */
+#include "program.h"
+
+#include <sched.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#ifdef HAVE_PTHREADPOOL
+#include "qobs/pthreadpool.h"
+#endif
+
+int complain(int code, const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    fputs("qobs: ", stderr);
+    vfprintf(stderr, format, arguments);
+    fputc('\n', stderr);
+    va_end(arguments);
+    return code;
+}
+
+int complain_status(const qobs_error *error, const char *about)
+{
+    const int code = error->status == QOBS_ERROR_OUT_OF_MEMORY ? EXIT_TROUBLE : EXIT_WRONG;
+    return about ? complain(code, "%s: %s", about, error->message) : complain(code, "%s", error->message);
+}
+
+static size_t processors(void)
+{
+    cpu_set_t set;
+    if (sched_getaffinity(0, sizeof set, &set) != 0)
+        return 1;
+    const int n = CPU_COUNT(&set);
+    return n > 0 ? (size_t)n : 1;
+}
+
+enum { MOST_THREADS = 1024 };
+
+int threads_start(struct threads *threads, const char *given)
+{
+    *threads = (struct threads){.runtime = {.struct_size = sizeof(qobs_runtime)}};
+#ifdef HAVE_PTHREADPOOL
+    threads->count = processors();
+#else
+    threads->count = 1;
+#endif
+    if (given) {
+        char *end;
+        const long n = strtol(given, &end, 10);
+        if (*given == '\0' || *end != '\0' || n < 1 || n > MOST_THREADS)
+            return complain(EXIT_WRONG, "--threads: is '%s', allowed are 1 to %d", given, MOST_THREADS);
+        threads->count = (size_t)n;
+    }
+    if (threads->count == 1)
+        return EXIT_OK;
+#ifdef HAVE_PTHREADPOOL
+    threads->pool = pthreadpool_create(threads->count);
+    if (!threads->pool)
+        return complain(EXIT_TROUBLE, "--threads: cannot start %zu threads", threads->count);
+    threads->executor = qobs_pthreadpool_executor(threads->pool);
+    threads->runtime.executor = &threads->executor;
+    return EXIT_OK;
+#else
+    return complain(EXIT_WRONG, "--threads: is '%s', but this program was built without pthreadpool and has 1", given);
+#endif
+}
+
+void threads_stop(struct threads *threads)
+{
+#ifdef HAVE_PTHREADPOOL
+    if (threads->pool)
+        pthreadpool_destroy(threads->pool);
+#endif
+    threads->pool = NULL;
+}
+
+void threads_run(struct threads *threads, void (*task)(void *, size_t), void *argument, size_t count)
+{
+    if (threads->runtime.executor) {
+        threads->executor.parallel_for(threads->executor.context, task, argument, count);
+        return;
+    }
+    for (size_t i = 0; i < count; i++)
+        task(argument, i);
+}
+
+int set_option(qobs_config *config, const char *assignment)
+{
+    const char *equals = strchr(assignment, '=');
+    char key[64];
+    if (!equals || equals == assignment || (size_t)(equals - assignment) >= sizeof key)
+        return complain(EXIT_WRONG, "--set: is '%s', expected KEY=VALUE", assignment);
+    memcpy(key, assignment, (size_t)(equals - assignment));
+    key[equals - assignment] = '\0';
+    qobs_error error;
+    if (qobs_config_set(config, key, equals + 1, &error) != QOBS_OK)
+        return complain_status(&error, "--set");
+    return EXIT_OK;
+}
+
+int tensor_of_ref(const struct tensor_ref *ref, qobs_tensor *tensor, struct fail *f)
+{
+    for (int dtype = QOBS_F32; qobs_dtype_name((qobs_dtype)dtype); dtype++)
+        if (strcmp(qobs_dtype_name((qobs_dtype)dtype), ref->dtype) == 0) {
+            *tensor = (qobs_tensor){.struct_size = sizeof *tensor,
+                                    .data = ref->data,
+                                    .dtype = (qobs_dtype)dtype,
+                                    .ndim = ref->ndim,
+                                    .shape = ref->shape,
+                                    .strides = ref->strides};
+            return 0;
+        }
+    return fail(f, "%s: tensor '%s' has dtype %s, which cannot be observed", ref->file, ref->name, ref->dtype);
+}

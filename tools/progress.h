@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-FileCopyrightText: The qobs authors */
+
+/* A progress bar on standard error, if that is a terminal. */
+#ifndef QOBS_TOOLS_PROGRESS_H
+#define QOBS_TOOLS_PROGRESS_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+struct progress {
+    bool shown;
+    uint64_t total;
+    _Atomic uint64_t done;
+    _Atomic uint64_t drawn; /* in thousandths of the total, the last state on the screen */
+    double started;
+};
+
+void progress_start(struct progress *progress, uint64_t total);
+/* Any thread. */
+void progress_add(struct progress *progress, uint64_t amount);
+/* Removes the bar. */
+void progress_stop(struct progress *progress);
+
+/* Seconds of a clock that only goes forward. */
+double seconds_now(void);
+
+#endif

@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-FileCopyrightText: The qobs authors */
+
+/* The program: finds the command and hands over. */
+#include <stdio.h>
+#include <string.h>
+
+#include "program.h"
+
+static const char help[] =
+    "usage: qobs COMMAND [OPTION]... [FILE]...\n"
+    "\n"
+    "Scales and zero points for quantization, as the observers of llm-compressor and torch.ao make them.\n"
+    "\n"
+    "  calibrate   scales and zero points for the weights of a checkpoint\n"
+    "  observe     run one observer over tensors and write every result\n"
+    "  info        this CPU's instruction sets, the presets and their settings\n"
+    "\n"
+    "  qobs COMMAND --help explains a command, qobs --version tells the version.\n"
+    "\n"
+    "Exit status: 0 done, 1 trouble with the machine (memory, disk), 2 wrong options or input.\n";
+
+static const struct {
+    const char *name;
+    int (*run)(int, char **);
+} commands[] = {
+    {"calibrate", command_calibrate},
+    {"info", command_info},
+    {"observe", command_observe},
+};
+
+int main(int argc, char **argv)
+{
+    const char *name = argc > 1 ? argv[1] : "";
+    for (size_t i = 0; i < sizeof commands / sizeof *commands; i++)
+        if (strcmp(commands[i].name, name) == 0)
+            return commands[i].run(argc - 1, argv + 1);
+    if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0 || strcmp(name, "help") == 0) {
+        fputs(help, stdout);
+        return EXIT_OK;
+    }
+    if (strcmp(name, "--version") == 0) {
+        printf("qobs %s\n", qobs_version());
+        return EXIT_OK;
+    }
+    if (*name)
+        return complain(EXIT_WRONG, "'%s' is no command; known are calibrate, observe, info (see qobs --help)", name);
+    fputs(help, stderr);
+    return EXIT_WRONG;
+}

@@ -1,0 +1,178 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-FileCopyrightText: The qobs authors */
+
+#include "results.h"
+
+#include <cjson/cJSON.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "safetensors.h"
+
+static struct reading *add(struct readings *readings, size_t size)
+{
+    struct reading *items = realloc(readings->items, (readings->count + 1) * sizeof *items);
+    if (!items)
+        return NULL;
+    readings->items = items;
+    struct reading *r = &items[readings->count];
+    *r = (struct reading){.size = size, .data = malloc(size ? size : 1)};
+    if (!r->data)
+        return NULL;
+    readings->count++;
+    return r;
+}
+
+static int no_memory(size_t size)
+{
+    return complain(EXIT_TROUBLE, "no memory for a result of %zu bytes", size);
+}
+
+int readings_take(struct readings *readings, const qobs_observer *observer, const char *suffix)
+{
+    const size_t n = qobs_observer_result_count(observer);
+    for (size_t i = 0; i < n; i++) {
+        qobs_result result = {.struct_size = sizeof result};
+        qobs_error error;
+        if (qobs_observer_result(observer, i, &result, &error) != QOBS_OK)
+            return complain_status(&error, NULL);
+        struct reading *r = add(readings, result.size);
+        if (!r)
+            return no_memory(result.size);
+        snprintf(r->name, sizeof r->name, "%s%s", result.name, suffix);
+        r->dtype = result.dtype;
+        r->ndim = result.ndim;
+        memcpy(r->shape, result.shape, sizeof r->shape);
+        if (qobs_observer_read(observer, result.name, r->data, r->size, &error) != QOBS_OK)
+            return complain_status(&error, result.name);
+    }
+    return EXIT_OK;
+}
+
+int readings_repeat(struct readings *readings, size_t count, size_t strip)
+{
+    const size_t first = readings->count - count;
+    for (size_t i = first; i < first + count; i++) {
+        struct reading *copy = add(readings, readings->items[i].size);
+        if (!copy)
+            return no_memory(readings->items[i].size);
+        const struct reading *r = &readings->items[i];
+        void *data = copy->data;
+        *copy = *r;
+        copy->data = data;
+        memcpy(data, r->data, r->size);
+        copy->name[strlen(copy->name) - strip] = '\0';
+    }
+    return EXIT_OK;
+}
+
+int readings_write_safetensors(const struct readings *readings, const char *path)
+{
+    struct st_writer w = {0};
+    struct fail f = {0};
+    bool ok = true;
+    for (size_t i = 0; ok && i < readings->count; i++) {
+        const struct reading *r = &readings->items[i];
+        ok = st_writer_add(&w, r->name, qobs_dtype_name(r->dtype), r->ndim, r->shape, &f) == 0;
+    }
+    ok = ok && st_writer_begin(&w, path, &f) == 0;
+    for (size_t i = 0; ok && i < readings->count; i++)
+        ok = st_writer_put(&w, i, 0, readings->items[i].data, readings->items[i].size, &f) == 0;
+    ok = ok && st_writer_finish(&w, &f) == 0;
+    st_writer_abort(&w);
+    return ok ? EXIT_OK : complain(EXIT_TROUBLE, "%s", f.message);
+}
+
+double reading_value(const struct reading *r, size_t i)
+{
+    const unsigned char *p = (const unsigned char *)r->data + i * qobs_dtype_size(r->dtype);
+    union {
+        float f32;
+        double f64;
+        uint16_t h;
+        int8_t i8;
+        int16_t i16;
+        int32_t i32;
+        int64_t i64;
+        uint32_t bits;
+    } v;
+    memcpy(&v, p, qobs_dtype_size(r->dtype));
+    switch (r->dtype) {
+    case QOBS_F32:
+        return (double)v.f32;
+    case QOBS_F64:
+        return v.f64;
+    case QOBS_BF16:
+        v.bits = (uint32_t)v.h << 16;
+        return (double)v.f32;
+    case QOBS_F16: {
+        const int exponent = v.h >> 10 & 31, fraction = v.h & 1023;
+        const double magnitude = exponent == 31 ? (fraction ? (double)NAN : (double)INFINITY)
+                                 : exponent     ? ldexp(1024 + fraction, exponent - 25)
+                                                : ldexp(fraction, -24);
+        return v.h & 0x8000 ? -magnitude : magnitude;
+    }
+    case QOBS_I8:
+        return v.i8;
+    case QOBS_I16:
+        return v.i16;
+    case QOBS_I32:
+        return v.i32;
+    default:
+        return (double)v.i64;
+    }
+}
+
+static size_t elements(const struct reading *r)
+{
+    return r->size / qobs_dtype_size(r->dtype);
+}
+
+int readings_print_json(const struct readings *readings)
+{
+    cJSON *root = cJSON_CreateObject();
+    for (size_t i = 0; i < readings->count; i++) {
+        const struct reading *r = &readings->items[i];
+        cJSON *item = cJSON_AddObjectToObject(root, r->name);
+        cJSON_AddStringToObject(item, "dtype", qobs_dtype_name(r->dtype));
+        cJSON *shape = cJSON_AddArrayToObject(item, "shape");
+        for (int d = 0; d < r->ndim; d++)
+            cJSON_AddItemToArray(shape, cJSON_CreateNumber((double)r->shape[d]));
+        cJSON *values = cJSON_AddArrayToObject(item, "values");
+        for (size_t k = 0; k < elements(r); k++)
+            cJSON_AddItemToArray(values, cJSON_CreateNumber(reading_value(r, k)));
+    }
+    char *text = cJSON_PrintUnformatted(root);
+    cJSON_Delete(root);
+    if (!text)
+        return complain(EXIT_TROUBLE, "no memory for the JSON output");
+    puts(text);
+    cJSON_free(text);
+    return EXIT_OK;
+}
+
+void readings_print(const struct readings *readings)
+{
+    enum { SHOWN = 4 };
+    for (size_t i = 0; i < readings->count; i++) {
+        const struct reading *r = &readings->items[i];
+        char shape[160] = "";
+        size_t used = 0;
+        for (int d = 0; d < r->ndim; d++)
+            used += (size_t)snprintf(shape + used, sizeof shape - used, "%s%lld", d ? ", " : "", (long long)r->shape[d]);
+        printf("%-14s %-5s %-16s", r->name, qobs_dtype_name(r->dtype), (shape[0] ? shape : "scalar"));
+        for (size_t k = 0; k < elements(r) && k < SHOWN; k++)
+            printf(" %.9g", reading_value(r, k));
+        printf("%s\n", elements(r) > SHOWN ? " ..." : "");
+    }
+}
+
+void readings_free(struct readings *readings)
+{
+    for (size_t i = 0; i < readings->count; i++)
+        free(readings->items[i].data);
+    free(readings->items);
+    *readings = (struct readings){0};
+}

@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-FileCopyrightText: The qobs authors */
+
+/* An observer's results, kept and written. */
+#ifndef QOBS_TOOLS_RESULTS_H
+#define QOBS_TOOLS_RESULTS_H
+
+#include "program.h"
+
+struct reading {
+    char name[48];
+    qobs_dtype dtype;
+    int ndim;
+    int64_t shape[QOBS_MAX_NDIM];
+    size_t size;
+    void *data;
+};
+
+/* Zero it first. */
+struct readings {
+    struct reading *items;
+    size_t count;
+};
+
+/* Reads every result the observer has now; suffix is added to the names. Returns an exit code, complained about. */
+int readings_take(struct readings *readings, const qobs_observer *observer, const char *suffix);
+
+/* Adds what the last `count` readings hold once more, each name without its last `strip` characters. */
+int readings_repeat(struct readings *readings, size_t count, size_t strip);
+
+int readings_write_safetensors(const struct readings *readings, const char *path);
+int readings_print_json(const struct readings *readings);
+void readings_print(const struct readings *readings);
+void readings_free(struct readings *readings);
+
+/* Element i as a number. */
+double reading_value(const struct reading *reading, size_t i);
+
+#endif

@@ -1,0 +1,266 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-FileCopyrightText: The qobs authors */
+
+#include "safetensors.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "json.h"
+
+/* Names come from the file and may be of any length; messages show this much of them. */
+#define TENSOR "%s: tensor '%.200s': "
+
+/* The three keys of a tensor's entry. Others are ignored, as the reference implementation does. */
+struct entry {
+    const cJSON *dtype, *shape, *offsets;
+};
+
+static int read_entry(const cJSON *item, struct entry *e, const char *path, struct fail *f)
+{
+    struct json_words words;
+    *e = (struct entry){0};
+    if (!cJSON_IsObject(item))
+        return fail(f, TENSOR "must be an object, not %s", path, item->string, json_describe(item, &words));
+    const cJSON *field;
+    cJSON_ArrayForEach(field, item) {
+        const cJSON **slot = strcmp(field->string, "dtype") == 0          ? &e->dtype
+                             : strcmp(field->string, "shape") == 0        ? &e->shape
+                             : strcmp(field->string, "data_offsets") == 0 ? &e->offsets
+                                                                          : NULL;
+        if (slot && *slot)
+            return fail(f, TENSOR "has two values for %s", path, item->string, field->string);
+        if (slot)
+            *slot = field;
+    }
+    const char *missing = !e->dtype ? "dtype" : !e->shape ? "shape" : !e->offsets ? "data_offsets" : NULL;
+    return missing ? fail(f, TENSOR "has no %s; dtype, shape and data_offsets are needed", path, item->string, missing) : 0;
+}
+
+static int read_shape(const cJSON *list, struct st_tensor *t, const char *path, struct fail *f)
+{
+    struct json_words words;
+    if (!cJSON_IsArray(list))
+        return fail(f, TENSOR "shape must be an array, not %s", path, t->name, json_describe(list, &words));
+    const cJSON *dim;
+    cJSON_ArrayForEach(dim, list) {
+        uint64_t value;
+        if (t->ndim == TENSOR_MAX_DIMS)
+            return fail(f, TENSOR "has %d dimensions; at most %d are supported", path, t->name, cJSON_GetArraySize(list),
+                        TENSOR_MAX_DIMS);
+        if (json_integer(dim, &value) != 0)
+            return fail(f, TENSOR "shape[%d] is %s; a whole number from 0 to 2^53 - 1 is needed", path, t->name, t->ndim,
+                        json_describe(dim, &words));
+        t->shape[t->ndim++] = (int64_t)value;
+    }
+    return 0;
+}
+
+static int read_offsets(const cJSON *list, struct st_tensor *t, const char *path, uint64_t section, struct fail *f)
+{
+    struct json_words words;
+    uint64_t offsets[2];
+    if (!cJSON_IsArray(list))
+        return fail(f, TENSOR "data_offsets must be an array, not %s", path, t->name, json_describe(list, &words));
+    if (cJSON_GetArraySize(list) != 2)
+        return fail(f, TENSOR "data_offsets has %d numbers; begin and end are needed", path, t->name,
+                    cJSON_GetArraySize(list));
+    for (int i = 0; i < 2; i++)
+        if (json_integer(cJSON_GetArrayItem(list, i), &offsets[i]) != 0)
+            return fail(f, TENSOR "data_offsets[%d] is %s; a whole number from 0 to 2^53 - 1 is needed", path, t->name, i,
+                        json_describe(cJSON_GetArrayItem(list, i), &words));
+    t->begin = offsets[0];
+    t->end = offsets[1];
+    if (t->begin > t->end)
+        return fail(f, TENSOR "data_offsets begin at %" PRIu64 " and end before, at %" PRIu64, path, t->name, t->begin,
+                    t->end);
+    if (t->end > section)
+        return fail(f, TENSOR "data_offsets end at %" PRIu64 ", but the data section has %" PRIu64 " bytes", path, t->name,
+                    t->end, section);
+    return 0;
+}
+
+static int read_tensor(const cJSON *item, struct st_tensor *t, const char *path, uint64_t section, struct fail *f)
+{
+    struct json_words words;
+    struct entry e;
+    if (read_entry(item, &e, path, f) != 0)
+        return -1;
+    const size_t element = cJSON_IsString(e.dtype) ? dtype_size(e.dtype->valuestring) : 0;
+    if (element == 0)
+        return fail(f, TENSOR "dtype %s is unknown; known: %s", path, t->name, json_describe(e.dtype, &words), dtype_names);
+    memcpy(t->dtype, e.dtype->valuestring, strlen(e.dtype->valuestring) + 1); /* fits: it is one of ours */
+    if (read_shape(e.shape, t, path, f) != 0 || read_offsets(e.offsets, t, path, section, f) != 0)
+        return -1;
+    uint64_t bytes;
+    if (tensor_bytes(element, t->ndim, t->shape, &bytes) != 0)
+        return fail(f, TENSOR "the dimensions multiply to more than 2^63 - 1 bytes", path, t->name);
+    if (bytes != t->end - t->begin)
+        return fail(f, TENSOR "data_offsets hold %" PRIu64 " bytes, but shape and dtype %s need %" PRIu64, path, t->name,
+                    t->end - t->begin, t->dtype, bytes);
+    return 0;
+}
+
+static int by_name(const void *a, const void *b)
+{
+    return strcmp(((const struct st_tensor *)a)->name, ((const struct st_tensor *)b)->name);
+}
+
+static int by_offset(const void *a, const void *b)
+{
+    const struct st_tensor *s = *(const struct st_tensor *const *)a, *t = *(const struct st_tensor *const *)b;
+    if (s->begin != t->begin)
+        return s->begin < t->begin ? -1 : 1;
+    return s->end != t->end ? (s->end < t->end ? -1 : 1) : 0;
+}
+
+/* The tensors must fill the data section, each byte once. */
+static int check_layout(const struct st_file *file, const char *path, uint64_t section, struct fail *f)
+{
+    const struct st_tensor **sorted = malloc((file->count + 1) * sizeof *sorted);
+    if (!sorted)
+        return fail(f, "%s: out of memory for %zu tensors", path, file->count);
+    for (size_t i = 0; i < file->count; i++)
+        sorted[i] = &file->tensors[i];
+    qsort(sorted, file->count, sizeof *sorted, by_offset);
+    uint64_t at = 0;
+    int result = 0;
+    for (size_t i = 0; i < file->count && result == 0; i++) {
+        const struct st_tensor *t = sorted[i];
+        if (t->begin < at)
+            result = fail(f, TENSOR "begins at byte %" PRIu64 " of the data, inside '%.200s', which ends at %" PRIu64, path,
+                          t->name, t->begin, sorted[i - 1]->name, at);
+        else if (t->begin > at)
+            result = fail(f, TENSOR "begins at byte %" PRIu64 " of the data, but what is before it ends at %" PRIu64
+                             "; the format allows no holes",
+                          path, t->name, t->begin, at);
+        at = t->end;
+    }
+    free(sorted);
+    if (result == 0 && at != section)
+        return fail(f, "%s: the tensors end at byte %" PRIu64 " of the data, but the data section has %" PRIu64 " bytes", path,
+                    at, section);
+    return result;
+}
+
+static int read_metadata(struct st_file *file, const cJSON *item, const char *path, struct fail *f)
+{
+    struct json_words words;
+    if (file->metadata)
+        return fail(f, "%s: __metadata__ occurs twice", path);
+    if (!cJSON_IsObject(item))
+        return fail(f, "%s: __metadata__ must be an object, not %s", path, json_describe(item, &words));
+    file->metadata = calloc((size_t)cJSON_GetArraySize(item) + 1, sizeof *file->metadata);
+    if (!file->metadata)
+        return fail(f, "%s: out of memory for __metadata__", path);
+    const cJSON *field;
+    cJSON_ArrayForEach(field, item) {
+        if (!cJSON_IsString(field))
+            return fail(f, "%s: __metadata__ '%.200s' must be a string, not %s", path, field->string,
+                        json_describe(field, &words));
+        struct st_pair *pair = &file->metadata[file->metadata_count++];
+        pair->name = strdup(field->string);
+        pair->value = strdup(field->valuestring);
+        if (!pair->name || !pair->value)
+            return fail(f, "%s: out of memory for __metadata__", path);
+    }
+    return 0;
+}
+
+static int read_header(struct st_file *file, const cJSON *root, uint64_t section, struct fail *f)
+{
+    const char *path = file->map.path;
+    file->tensors = calloc((size_t)cJSON_GetArraySize(root) + 1, sizeof *file->tensors);
+    if (!file->tensors)
+        return fail(f, "%s: out of memory for %d tensors", path, cJSON_GetArraySize(root));
+    const unsigned char *data = file->map.data + (file->map.size - section);
+    const cJSON *item;
+    cJSON_ArrayForEach(item, root) {
+        if (strcmp(item->string, "__metadata__") == 0) {
+            if (read_metadata(file, item, path, f) != 0)
+                return -1;
+            continue;
+        }
+        struct st_tensor *t = &file->tensors[file->count];
+        t->name = strdup(item->string);
+        if (!t->name)
+            return fail(f, "%s: out of memory for %zu tensors", path, file->count);
+        file->count++;
+        if (read_tensor(item, t, path, section, f) != 0)
+            return -1;
+        t->data = data + t->begin;
+    }
+    qsort(file->tensors, file->count, sizeof *file->tensors, by_name);
+    for (size_t i = 1; i < file->count; i++)
+        if (by_name(&file->tensors[i - 1], &file->tensors[i]) == 0)
+            return fail(f, TENSOR "occurs twice", path, file->tensors[i].name);
+    return check_layout(file, path, section, f);
+}
+
+static int read_file(struct st_file *file, struct fail *f)
+{
+    const struct mapped *map = &file->map;
+    uint64_t length;
+    if (map->size < sizeof length)
+        return fail(f, "%s: is not a safetensors file: %zu bytes are too short for the 8 bytes of header length", map->path,
+                    map->size);
+    memcpy(&length, map->data, sizeof length);
+    const uint64_t rest = map->size - sizeof length;
+    if (length > JSON_MAX_BYTES)
+        return fail(f, "%s: is not a safetensors file: its header would have %" PRIu64 " bytes; at most %d are allowed",
+                    map->path, length, JSON_MAX_BYTES);
+    if (length > rest)
+        return fail(f, "%s: is cut off or not a safetensors file: the header has %" PRIu64 " bytes, %" PRIu64 " are there",
+                    map->path, length, rest);
+    const unsigned char *text = map->data + sizeof length;
+    if (length == 0 || text[0] != '{')
+        return fail(f, "%s: is not a safetensors file: the header must begin with '{'", map->path);
+    cJSON *root;
+    if (json_parse(&root, map->path, "header", text, (size_t)length, f) != 0)
+        return -1;
+    const int result = read_header(file, root, rest - length, f);
+    cJSON_Delete(root);
+    return result;
+}
+
+int st_open_mapped(struct st_file *file, struct mapped *map, struct fail *f)
+{
+    *file = (struct st_file){.map = *map};
+    *map = (struct mapped){0};
+    const int result = read_file(file, f);
+    if (result != 0)
+        st_close(file);
+    return result;
+}
+
+int st_open(struct st_file *file, const char *path, struct fail *f)
+{
+    struct mapped map;
+    *file = (struct st_file){0};
+    return mapped_open(&map, path, f) != 0 ? -1 : st_open_mapped(file, &map, f);
+}
+
+static int name_against(const void *key, const void *element)
+{
+    return strcmp(key, ((const struct st_tensor *)element)->name);
+}
+
+const struct st_tensor *st_find(const struct st_file *file, const char *name)
+{
+    return file->count ? bsearch(name, file->tensors, file->count, sizeof *file->tensors, name_against) : NULL;
+}
+
+void st_close(struct st_file *file)
+{
+    for (size_t i = 0; i < file->count; i++)
+        free(file->tensors[i].name);
+    for (size_t i = 0; i < file->metadata_count; i++) {
+        free(file->metadata[i].name);
+        free(file->metadata[i].value);
+    }
+    free(file->tensors);
+    free(file->metadata);
+    mapped_close(&file->map);
+    *file = (struct st_file){0};
+}

@@ -1,0 +1,318 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-FileCopyrightText: The qobs authors */
+
+#ifndef _XOPEN_SOURCE
+#define _XOPEN_SOURCE 700 /* realpath */
+#endif
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "json.h"
+#include "safetensors.h"
+#include "utf8.h"
+
+static int is_utf8(const char *text)
+{
+    const unsigned char *p = (const unsigned char *)text;
+    for (size_t left = strlen(text), step; left > 0; p += step, left -= step)
+        if ((step = utf8_sequence(p, left)) == 0)
+            return 0;
+    return 1;
+}
+
+int st_writer_add(struct st_writer *w, const char *name, const char *dtype, int ndim, const int64_t *shape, struct fail *f)
+{
+    if (!is_utf8(name) || strcmp(name, "__metadata__") == 0)
+        return fail(f, "tensor '%.200s': the name must be UTF-8 and not __metadata__", name);
+    const size_t element = dtype_size(dtype);
+    if (element == 0)
+        return fail(f, "tensor '%.200s': dtype '%.80s' is unknown; known: %s", name, dtype, dtype_names);
+    if (ndim < 0 || ndim > TENSOR_MAX_DIMS)
+        return fail(f, "tensor '%.200s': %d dimensions; 0 to %d are supported", name, ndim, TENSOR_MAX_DIMS);
+    struct st_tensor t = {.ndim = ndim};
+    for (int i = 0; i < ndim; i++) {
+        if (shape[i] < 0 || (uint64_t)shape[i] > JSON_MAX_INTEGER)
+            return fail(f, "tensor '%.200s': shape[%d] is %" PRId64 "; 0 to 2^53 - 1 are allowed", name, i, shape[i]);
+        t.shape[i] = shape[i];
+    }
+    uint64_t bytes;
+    if (tensor_bytes(element, ndim, shape, &bytes) != 0 || bytes > JSON_MAX_INTEGER - w->total)
+        return fail(f, "tensor '%.200s': the file would have more than 2^53 - 1 bytes of data", name);
+    if (w->count == w->room) {
+        const size_t room = w->room ? 2 * w->room : 16;
+        struct st_tensor *grown = realloc(w->tensors, room * sizeof *grown);
+        if (!grown)
+            return fail(f, "tensor '%.200s': out of memory", name);
+        w->tensors = grown;
+        w->room = room;
+    }
+    t.name = strdup(name);
+    if (!t.name)
+        return fail(f, "tensor '%.200s': out of memory", name);
+    memcpy(t.dtype, dtype, strlen(dtype) + 1);
+    t.begin = w->total;
+    t.end = w->total += bytes;
+    w->tensors[w->count++] = t;
+    return 0;
+}
+
+int st_writer_metadata(struct st_writer *w, const char *name, const char *value, struct fail *f)
+{
+    if (!is_utf8(name) || !is_utf8(value))
+        return fail(f, "metadata '%.200s': name and value must be UTF-8", name);
+    for (size_t i = 0; i < w->metadata_count; i++)
+        if (strcmp(w->metadata[i].name, name) == 0)
+            return fail(f, "metadata '%.200s': is there already", name);
+    struct st_pair *grown = realloc(w->metadata, (w->metadata_count + 1) * sizeof *grown);
+    if (!grown)
+        return fail(f, "metadata '%.200s': out of memory", name);
+    w->metadata = grown;
+    const struct st_pair pair = {.name = strdup(name), .value = strdup(value)};
+    if (!pair.name || !pair.value) {
+        free(pair.name);
+        free(pair.value);
+        return fail(f, "metadata '%.200s': out of memory", name);
+    }
+    grown[w->metadata_count++] = pair;
+    return 0;
+}
+
+static int by_name(const void *a, const void *b)
+{
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+static int check_names(const struct st_writer *w, const char *path, struct fail *f)
+{
+    const char **names = malloc((w->count + 1) * sizeof *names);
+    if (!names)
+        return fail(f, "%s: out of memory for %zu tensors", path, w->count);
+    for (size_t i = 0; i < w->count; i++)
+        names[i] = w->tensors[i].name;
+    qsort(names, w->count, sizeof *names, by_name);
+    int result = 0;
+    for (size_t i = 1; i < w->count && result == 0; i++)
+        if (strcmp(names[i - 1], names[i]) == 0)
+            result = fail(f, "%s: tensor '%.200s' would occur twice", path, names[i]);
+    free(names);
+    return result;
+}
+
+static void print_string(FILE *out, const char *text)
+{
+    putc('"', out);
+    for (; *text; text++) {
+        const unsigned char c = (unsigned char)*text;
+        if (c == '"' || c == '\\')
+            putc('\\', out);
+        if (c < 0x20)
+            fprintf(out, "\\u%04x", c);
+        else
+            putc(c, out);
+    }
+    putc('"', out);
+}
+
+/* Not by cJSON, which prints numbers from 10^15 on with an exponent; other readers want integers. */
+static void print_header(FILE *out, const struct st_writer *w)
+{
+    const char *comma = "";
+    putc('{', out);
+    for (size_t i = 0; i < w->metadata_count; i++) {
+        fputs(i == 0 ? "\"__metadata__\":{" : ",", out);
+        print_string(out, w->metadata[i].name);
+        putc(':', out);
+        print_string(out, w->metadata[i].value);
+        comma = ",";
+    }
+    if (w->metadata_count)
+        putc('}', out);
+    for (size_t i = 0; i < w->count; i++, comma = ",") {
+        const struct st_tensor *t = &w->tensors[i];
+        fputs(comma, out);
+        print_string(out, t->name);
+        fprintf(out, ":{\"dtype\":\"%s\",\"shape\":[", t->dtype);
+        for (int d = 0; d < t->ndim; d++)
+            fprintf(out, "%s%" PRId64, d ? "," : "", t->shape[d]);
+        fprintf(out, "],\"data_offsets\":[%" PRIu64 ",%" PRIu64 "]}", t->begin, t->end);
+    }
+    putc('}', out);
+}
+
+/* Everything before the data. The caller frees *header, also after a failure. */
+static int make_header(const struct st_writer *w, const char *path, char **header, size_t *size, struct fail *f)
+{
+    *header = NULL;
+    FILE *out = open_memstream(header, size);
+    if (!out)
+        return fail(f, "%s: out of memory for the header", path);
+    uint64_t length = 0;
+    fwrite(&length, sizeof length, 1, out);
+    print_header(out, w);
+    for (long at = ftell(out); at % 8 != 0; at++)
+        putc(' ', out);
+    const int bad = ferror(out);
+    if ((fclose(out) != 0) | bad)
+        return fail(f, "%s: out of memory for the header", path);
+    length = *size - sizeof length;
+    memcpy(*header, &length, sizeof length);
+    return length <= JSON_MAX_BYTES 
+               ? 0
+               : fail(f, "%s: the header would have %" PRIu64 " bytes; at most %d are allowed", path, length, JSON_MAX_BYTES);
+}
+
+static int write_at(int fd, const void *data, size_t bytes, uint64_t offset)
+{
+    for (const char *p = data; bytes > 0;) {
+        const ssize_t done = pwrite(fd, p, bytes, (off_t)offset);
+        if (done < 0 && errno == EINTR)
+            continue;
+        if (done <= 0) {
+            errno = done < 0 ? errno : EIO;
+            return -1;
+        }
+        p += done;
+        bytes -= (size_t)done;
+        offset += (uint64_t)done;
+    }
+    return 0;
+}
+
+/* Sets w->path: `path`, or what it finally points to. */
+static int choose_target(struct st_writer *w, const char *path, struct fail *f)
+{
+    struct stat status;
+    const size_t length = strlen(path);
+    if (length == 0 || path[length - 1] == '/')
+        return fail(f, "'%s': is no name for a file", path);
+    if (lstat(path, &status) != 0) {
+        w->path = errno == ENOENT ? strdup(path) : NULL;
+        return w->path ? 0 : fail(f, "%s: cannot write: %s", path, strerror(errno));
+    }
+    w->path = S_ISLNK(status.st_mode) ? realpath(path, NULL) : strdup(path);
+    if (!w->path || stat(path, &status) != 0)
+        return fail(f, "%s: cannot write: %s", path, strerror(errno));
+    if (!S_ISREG(status.st_mode))
+        return fail(f, "%s: is %s; only a regular file is replaced", path,
+                    S_ISDIR(status.st_mode) ? "a directory" : "not a regular file");
+    return 0;
+}
+
+/* open() and not mkstemp(), so that the kernel applies the umask. */
+static int make_temporary(struct st_writer *w, const char *path, struct fail *f)
+{
+    static atomic_uint made;
+    const char *slash = strrchr(w->path, '/');
+    const int directory = slash ? (int)(slash + 1 - w->path) : 0;
+    const size_t size = strlen(w->path) + 64;
+    char *name = malloc(size);
+    if (!name)
+        return fail(f, "%s: out of memory", path);
+    do { /* of a long name only the start, since a name has 255 bytes */
+        snprintf(name, size, "%.*s%.200s.%ld-%u.tmp", directory, w->path, w->path + directory, (long)getpid(),
+                 atomic_fetch_add(&made, 1));
+        w->fd = open(name, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    } while (w->fd < 0 && errno == EEXIST);
+    if (w->fd < 0) {
+        const int error = errno;
+        free(name);
+        return fail(f, "%s: cannot write in its directory: %s", path, strerror(error));
+    }
+    w->temporary = name;
+    return 0;
+}
+
+int st_writer_begin(struct st_writer *w, const char *path, struct fail *f)
+{
+    char *header = NULL;
+    size_t size;
+    if (w->path)
+        return fail(f, "%s: st_writer_begin was called before", w->path);
+    int result = 0;
+    if (check_names(w, path, f) != 0 || make_header(w, path, &header, &size, f) != 0 || choose_target(w, path, f) != 0 ||
+        make_temporary(w, path, f) != 0)
+        result = -1;
+    else if (ftruncate(w->fd, (off_t)(size + w->total)) != 0 || write_at(w->fd, header, size, 0) != 0)
+        result = fail(f, "%s: cannot write %" PRIu64 " bytes: %s", path, size + w->total, strerror(errno));
+    else
+        w->data_start = size;
+    free(header);
+    if (result != 0)
+        st_writer_abort(w);
+    return result;
+}
+
+int st_writer_put(struct st_writer *w, size_t index, uint64_t offset, const void *data, size_t bytes, struct fail *f)
+{
+    if (!w->temporary)
+        return fail(f, "st_writer_put without st_writer_begin");
+    if (index >= w->count) {
+        atomic_store(&w->failed, 1);
+        return fail(f, "%s: tensor %zu of %zu does not exist", w->path, index, w->count);
+    }
+    const struct st_tensor *t = &w->tensors[index];
+    if (offset > t->end - t->begin || bytes > t->end - t->begin - offset) {
+        atomic_store(&w->failed, 1);
+        return fail(f, "%s: tensor '%.200s': %zu bytes at %" PRIu64 " do not fit into its %" PRIu64, w->path, t->name, bytes,
+                    offset, t->end - t->begin);
+    }
+    if (write_at(w->fd, data, bytes, w->data_start + t->begin + offset) != 0) {
+        atomic_store(&w->failed, 1);
+        return fail(f, "%s: tensor '%.200s': cannot write: %s", w->path, t->name, strerror(errno));
+    }
+    atomic_fetch_add(&w->written, bytes);
+    return 0;
+}
+
+int st_writer_finish(struct st_writer *w, struct fail *f)
+{
+    int result = 0;
+    if (!w->temporary)
+        result = fail(f, "st_writer_finish without st_writer_begin");
+    else if (atomic_load(&w->failed))
+        result = fail(f, "%s: not written: a write failed before", w->path);
+    else if (atomic_load(&w->written) < w->total)
+        result = fail(f, "%s: not written: %" PRIu64 " bytes of data came, the tensors have %" PRIu64, w->path,
+                      atomic_load(&w->written), w->total);
+    if (result == 0) {
+        const int fd = w->fd;
+        w->fd = -1;
+        if (close(fd) != 0)
+            result = fail(f, "%s: cannot write: %s", w->path, strerror(errno));
+        else if (rename(w->temporary, w->path) != 0)
+            result = fail(f, "%s: cannot rename %s onto it: %s", w->path, w->temporary, strerror(errno));
+    }
+    if (result == 0) {
+        free(w->temporary);
+        w->temporary = NULL;
+    }
+    st_writer_abort(w);
+    return result;
+}
+
+void st_writer_abort(struct st_writer *w)
+{
+    if (w->temporary) {
+        if (w->fd >= 0)
+            close(w->fd);
+        unlink(w->temporary);
+    }
+    for (size_t i = 0; i < w->count; i++)
+        free(w->tensors[i].name);
+    for (size_t i = 0; i < w->metadata_count; i++) {
+        free(w->metadata[i].name);
+        free(w->metadata[i].value);
+    }
+    free(w->tensors);
+    free(w->metadata);
+    free(w->path);
+    free(w->temporary);
+    *w = (struct st_writer){0};
+}

@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-FileCopyrightText: The qobs authors */
+
+#include "shards.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "json.h"
+
+/* Is it a relative path without a ".." in it? Symbolic links may lead elsewhere: download caches are made of them, and who
+ * can place one can place a file. */
+static int stays_below(const char *path)
+{
+    if (*path == '\0' || *path == '/')
+        return 0;
+    for (const char *part = path;; part++) {
+        const size_t length = strcspn(part, "/");
+        if (length == 2 && memcmp(part, "..", 2) == 0)
+            return 0;
+        part += length;
+        if (*part == '\0')
+            return 1;
+    }
+}
+
+static int by_tensor(const void *a, const void *b)
+{
+    return strcmp(((const struct shard_entry *)a)->tensor, ((const struct shard_entry *)b)->tensor);
+}
+
+static int by_shard(const void *a, const void *b)
+{
+    const int order = strcmp(((const struct shard_entry *)a)->shard, ((const struct shard_entry *)b)->shard);
+    return order ? order : by_tensor(a, b);
+}
+
+static int read_map(struct shard_index *index, const cJSON *root, const char *path, struct fail *f)
+{
+    struct json_words words;
+    const cJSON *item, *weights = NULL;
+    cJSON_ArrayForEach(item, root) {
+        if (strcmp(item->string, "weight_map") != 0)
+            continue;
+        if (weights)
+            return fail(f, "%s: weight_map occurs twice", path);
+        weights = item;
+    }
+    if (!cJSON_IsObject(weights))
+        return fail(f, "%s: weight_map must be an object of tensor names and files; it is %s", path,
+                    json_describe(weights, &words));
+    index->entries = calloc((size_t)cJSON_GetArraySize(weights) + 1, sizeof *index->entries);
+    if (!index->entries)
+        return fail(f, "%s: out of memory for weight_map", path);
+    cJSON_ArrayForEach(item, weights) {
+        if (!cJSON_IsString(item))
+            return fail(f, "%s: tensor '%.200s': the file must be a string; it is %s", path, item->string,
+                        json_describe(item, &words));
+        if (!stays_below(item->valuestring))
+            return fail(f, "%s: tensor '%.150s': file '%.150s' is not allowed; a relative path without '..' is needed", path,
+                        item->string, item->valuestring);
+        struct shard_entry *entry = &index->entries[index->count++];
+        entry->tensor = strdup(item->string);
+        entry->shard = strdup(item->valuestring);
+        if (!entry->tensor || !entry->shard)
+            return fail(f, "%s: out of memory for weight_map", path);
+    }
+    qsort(index->entries, index->count, sizeof *index->entries, by_tensor);
+    for (size_t i = 1; i < index->count; i++)
+        if (by_tensor(&index->entries[i - 1], &index->entries[i]) == 0)
+            return fail(f, "%s: tensor '%.200s' occurs twice", path, index->entries[i].tensor);
+    qsort(index->entries, index->count, sizeof *index->entries, by_shard);
+    return 0;
+}
+
+int shard_index_read(struct shard_index *index, const struct mapped *map, struct fail *f)
+{
+    cJSON *root;
+    *index = (struct shard_index){0};
+    if (json_parse(&root, map->path, "index", map->data, map->size, f) != 0)
+        return -1;
+    const int result = read_map(index, root, map->path, f);
+    cJSON_Delete(root);
+    if (result != 0)
+        shard_index_free(index);
+    return result;
+}
+
+char *shard_path(const char *index_path, const char *shard)
+{
+    const char *slash = strrchr(index_path, '/');
+    const size_t directory = slash ? (size_t)(slash + 1 - index_path) : 0, length = strlen(shard) + 1;
+    char *path = malloc(directory + length);
+    if (path) {
+        memcpy(path, index_path, directory);
+        memcpy(path + directory, shard, length);
+    }
+    return path;
+}
+
+void shard_index_free(struct shard_index *index)
+{
+    for (size_t i = 0; i < index->count; i++) {
+        free(index->entries[i].tensor);
+        free(index->entries[i].shard);
+    }
+    free(index->entries);
+    *index = (struct shard_index){0};
+}

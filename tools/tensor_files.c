@@ -1,0 +1,122 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-FileCopyrightText: The qobs authors */
+
+#include "tensor_files.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+static int open_new(struct tensor_files *files, const char *path, const struct stat *status, struct fail *f)
+{
+    struct tensor_files_entry *grown = realloc(files->entries, (files->count + 1) * sizeof *grown);
+    if (!grown)
+        return fail(f, "%s: out of memory", path);
+    files->entries = grown;
+    struct tensor_set *set = malloc(sizeof *set); /* apart, so that it stays where it is */
+    if (!set)
+        return fail(f, "%s: out of memory", path);
+    if (tensors_open(set, path, f) != 0) {
+        free(set);
+        return -1;
+    }
+    grown[files->count++] = (struct tensor_files_entry){.device = status->st_dev, .inode = status->st_ino, .set = set};
+    return 0;
+}
+
+int tensor_files_open(struct tensor_files *files, const char *path, const struct tensor_set **set, struct fail *f)
+{
+    struct stat status;
+    size_t i = 0;
+    *set = NULL;
+    char *resolved = tensors_resolve(path, f);
+    if (!resolved)
+        return -1;
+    int result = 0;
+    if (stat(resolved, &status) != 0)
+        result = fail(f, "%s: cannot open: %s", resolved, strerror(errno));
+    while (result == 0 && i < files->count &&
+           (files->entries[i].device != status.st_dev || files->entries[i].inode != status.st_ino))
+        i++;
+    if (result == 0 && i == files->count)
+        result = open_new(files, resolved, &status, f);
+    if (result == 0)
+        *set = files->entries[i].set;
+    free(resolved);
+    return result;
+}
+
+/* The first few names, in the order of the file. */
+struct names {
+    char text[256];
+};
+
+static const char *list_names(const struct tensor_set *set, struct names *names)
+{
+    const size_t shown = set->count < 5 ? set->count : 5;
+    size_t at = 0;
+    names->text[0] = '\0';
+    for (size_t i = 0; i < shown; i++)
+        at += (size_t)snprintf(names->text + at, sizeof names->text - at, "%s%.40s%s", i ? ", " : "", set->refs[i].name,
+                               strlen(set->refs[i].name) > 40 ? "..." : "");
+    if (shown < set->count)
+        snprintf(names->text + at, sizeof names->text - at, ", ...");
+    return names->text;
+}
+
+static int find(const struct tensor_set *set, const char *name, const struct tensor_ref **ref, struct fail *f)
+{
+    struct names names;
+    if (set->count == 0)
+        return fail(f, "%s: holds no tensors", set->path);
+    if (!name && set->count > 1)
+        return fail(f, "%s: holds %zu tensors; name one as FILE:TENSOR (%s)", set->path, set->count, list_names(set, &names));
+    *ref = name ? tensors_find(set, name) : tensors_at(set, 0);
+    return *ref ? 0
+                : fail(f, "%s: has no tensor '%.150s'; it holds %zu (%s)", set->path, name, set->count,
+                       list_names(set, &names));
+}
+
+int tensors_spec(struct tensor_files *files, const char *spec, const struct tensor_ref **ref, struct fail *f)
+{
+    struct stat status;
+    const struct tensor_set *set;
+    *ref = NULL;
+    if (stat(spec, &status) == 0)
+        return tensor_files_open(files, spec, &set, f) != 0 ? -1 : find(set, NULL, ref, f);
+    char *path = strdup(spec);
+    if (!path)
+        return fail(f, "%s: out of memory", spec);
+    /* Cut at the last colon before which a file exists; failing that at the first, for the message. */
+    size_t cut = strcspn(spec, ":");
+    for (size_t i = strlen(spec); i > 0; i--)
+        if (path[i] == ':') {
+            path[i] = '\0';
+            if (stat(path, &status) == 0) {
+                cut = i;
+                break;
+            }
+        }
+    path[cut] = '\0';
+    int result;
+    if (cut == 0)
+        result = fail(f, "'%s': names no file; FILE or FILE:TENSOR is needed", spec);
+    else
+        result = tensor_files_open(files, path, &set, f);
+    if (result == 0)
+        result = find(set, spec[cut] == ':' ? spec + cut + 1 : NULL, ref, f);
+    free(path);
+    return result;
+}
+
+void tensor_files_close(struct tensor_files *files)
+{
+    for (size_t i = 0; i < files->count; i++) {
+        tensors_close(files->entries[i].set);
+        free(files->entries[i].set);
+    }
+    free(files->entries);
+    *files = (struct tensor_files){0};
+}

@@ -1,0 +1,274 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-FileCopyrightText: The qobs authors */
+
+#include "tensors.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "mapped.h"
+#include "npy.h"
+#include "safetensors.h"
+#include "shards.h"
+
+enum kind { SAFETENSORS, NPY, INDEX, UNKNOWN };
+
+struct tensor_file {
+    int is_npy;
+    union {
+        struct st_file st;
+        struct npy_file npy;
+    } as;
+    char *name; /* of the tensor in a .npy file */
+};
+
+static int ends_with(const char *text, const char *end)
+{
+    const size_t length = strlen(text), n = strlen(end);
+    return length >= n && strcmp(text + length - n, end) == 0;
+}
+
+static enum kind kind_of(const struct mapped *map)
+{
+    if (npy_looks_like(map) || ends_with(map->path, ".npy"))
+        return NPY;
+    if (ends_with(map->path, ".safetensors"))
+        return SAFETENSORS;
+    if (ends_with(map->path, ".json"))
+        return INDEX;
+    if (map->size > 8 && map->data[8] == '{')
+        return SAFETENSORS;
+    return map->size > 0 && map->data[0] == '{' ? INDEX : UNKNOWN;
+}
+
+static void ref_safetensors(struct tensor_ref *ref, const struct st_file *file, const struct st_tensor *t)
+{
+    *ref = (struct tensor_ref){.name = t->name, .file = file->map.path, .ndim = t->ndim, .data = t->data,
+                               .bytes = t->end - t->begin};
+    memcpy(ref->dtype, t->dtype, sizeof ref->dtype);
+    memcpy(ref->shape, t->shape, sizeof ref->shape);
+    tensor_strides(dtype_size(t->dtype), t->ndim, t->shape, 0, ref->strides);
+}
+
+/* Makes room for files and references, of which none is there yet. */
+static int make_room(struct tensor_set *set, size_t files, size_t refs, struct fail *f)
+{
+    set->files = calloc(files + 1, sizeof *set->files);
+    set->refs = calloc(refs + 1, sizeof *set->refs);
+    return set->files && set->refs ? 0 : fail(f, "%s: out of memory for %zu tensors", set->path, refs);
+}
+
+static int add_safetensors(struct tensor_set *set, struct mapped *map, struct fail *f)
+{
+    struct st_file st;
+    if (st_open_mapped(&st, map, f) != 0)
+        return -1;
+    if (make_room(set, 1, st.count, f) != 0) {
+        st_close(&st);
+        return -1;
+    }
+    set->files[set->file_count++] = (struct tensor_file){.as.st = st};
+    for (size_t i = 0; i < st.count; i++)
+        ref_safetensors(&set->refs[set->count++], &st, &st.tensors[i]);
+    return 0;
+}
+
+static int add_npy(struct tensor_set *set, struct mapped *map, struct fail *f)
+{
+    if (make_room(set, 1, 1, f) != 0) {
+        mapped_close(map);
+        return -1;
+    }
+    struct tensor_file *file = &set->files[0];
+    file->is_npy = 1;
+    if (npy_open_mapped(&file->as.npy, map, f) != 0)
+        return -1;
+    set->file_count = 1;
+    const struct npy_file *npy = &file->as.npy;
+    const char *slash = strrchr(npy->map.path, '/'), *base = slash ? slash + 1 : npy->map.path;
+    file->name = strdup(base);
+    if (!file->name)
+        return fail(f, "%s: out of memory", set->path);
+    if (ends_with(base, ".npy") && strlen(base) > 4)
+        file->name[strlen(base) - 4] = '\0';
+    struct tensor_ref *ref = &set->refs[set->count++];
+    *ref = (struct tensor_ref){.name = file->name, .file = npy->map.path, .ndim = npy->ndim, .data = npy->data,
+                               .bytes = npy->bytes};
+    memcpy(ref->dtype, npy->dtype, sizeof ref->dtype);
+    memcpy(ref->shape, npy->shape, sizeof ref->shape);
+    memcpy(ref->strides, npy->strides, sizeof ref->strides);
+    return 0;
+}
+
+static int add_shards(struct tensor_set *set, const struct shard_index *index, struct fail *f)
+{
+    if (make_room(set, index->count, index->count, f) != 0)
+        return -1;
+    for (size_t i = 0; i < index->count; i++) {
+        const struct shard_entry *entry = &index->entries[i];
+        if (i == 0 || strcmp(entry->shard, entry[-1].shard) != 0) {
+            char *path = shard_path(set->path, entry->shard);
+            if (!path)
+                return fail(f, "%s: out of memory", set->path);
+            const int result = st_open(&set->files[set->file_count].as.st, path, f);
+            free(path);
+            if (result != 0)
+                return -1;
+            set->file_count++;
+        }
+        const struct st_file *st = &set->files[set->file_count - 1].as.st;
+        const struct st_tensor *t = st_find(st, entry->tensor);
+        if (!t)
+            return fail(f, "%s: tensor '%.200s' should be in %s, which does not hold it", set->path, entry->tensor,
+                        st->map.path);
+        ref_safetensors(&set->refs[set->count++], st, t);
+    }
+    return 0;
+}
+
+static int add_index(struct tensor_set *set, struct mapped *map, struct fail *f)
+{
+    struct shard_index index;
+    int result = shard_index_read(&index, map, f);
+    mapped_close(map);
+    if (result != 0)
+        return -1;
+    result = add_shards(set, &index, f);
+    shard_index_free(&index);
+    return result;
+}
+
+/* Within a file the data lies in one map. Tensors without bytes can share a place. */
+static int by_position(const void *a, const void *b)
+{
+    const struct tensor_ref *s = a, *t = b;
+    const uintptr_t p = (uintptr_t)s->data, q = (uintptr_t)t->data;
+    if (p != q)
+        return p < q ? -1 : 1;
+    if (s->bytes != t->bytes)
+        return s->bytes < t->bytes ? -1 : 1;
+    return strcmp(s->name, t->name);
+}
+
+static int by_name(const void *a, const void *b)
+{
+    return strcmp((*(const struct tensor_ref *const *)a)->name, (*(const struct tensor_ref *const *)b)->name);
+}
+
+static int sort(struct tensor_set *set, struct fail *f)
+{
+    for (size_t i = 0, n; i < set->count; i += n) { /* shards came in order, so each file's references are together */
+        for (n = 1; i + n < set->count && set->refs[i + n].file == set->refs[i].file;)
+            n++;
+        qsort(&set->refs[i], n, sizeof *set->refs, by_position);
+    }
+    set->by_name = malloc((set->count + 1) * sizeof *set->by_name);
+    if (!set->by_name)
+        return fail(f, "%s: out of memory for %zu tensors", set->path, set->count);
+    for (size_t i = 0; i < set->count; i++)
+        set->by_name[i] = &set->refs[i];
+    qsort(set->by_name, set->count, sizeof *set->by_name, by_name);
+    return 0;
+}
+
+char *tensors_resolve(const char *path, struct fail *f)
+{
+    static const char *const names[] = {"", "/model.safetensors.index.json", "/model.safetensors"};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        const char *name = names[i] + (i > 0 && ends_with(path, "/"));
+        char *resolved = malloc(strlen(path) + strlen(name) + 1);
+        struct stat status;
+        if (!resolved) {
+            fail(f, "%s: out of memory", path);
+            return NULL;
+        }
+        strcat(strcpy(resolved, path), name);
+        const int error = stat(resolved, &status) == 0 ? 0 : errno;
+        if (error == 0 && (i > 0 || !S_ISDIR(status.st_mode)))
+            return resolved;
+        if (error != 0 && (i == 0 || error != ENOENT)) {
+            fail(f, "%s: cannot open: %s", resolved, strerror(error));
+            free(resolved);
+            return NULL;
+        }
+        free(resolved);
+    }
+    fail(f, "%s: is a directory with neither model.safetensors.index.json nor model.safetensors", path);
+    return NULL;
+}
+
+/* Takes over `path`. */
+static int open_resolved(struct tensor_set *set, char *path, struct fail *f)
+{
+    struct mapped map;
+    *set = (struct tensor_set){.path = path};
+    int result = mapped_open(&map, path, f);
+    if (result == 0)
+        switch (kind_of(&map)) {
+        case SAFETENSORS:
+            result = add_safetensors(set, &map, f);
+            break;
+        case NPY:
+            result = add_npy(set, &map, f);
+            break;
+        case INDEX:
+            result = add_index(set, &map, f);
+            break;
+        case UNKNOWN:
+            result = fail(f, "%s: is of an unknown kind; .safetensors, *.index.json, .npy and directories are known", path);
+            mapped_close(&map);
+        }
+    if (result == 0)
+        result = sort(set, f);
+    if (result != 0)
+        tensors_close(set);
+    return result;
+}
+
+int tensors_open(struct tensor_set *set, const char *path, struct fail *f)
+{
+    char *resolved = tensors_resolve(path, f);
+    *set = (struct tensor_set){0};
+    return resolved ? open_resolved(set, resolved, f) : -1;
+}
+
+size_t tensors_count(const struct tensor_set *set)
+{
+    return set->count;
+}
+
+const struct tensor_ref *tensors_at(const struct tensor_set *set, size_t i)
+{
+    return &set->refs[i];
+}
+
+static int name_against(const void *key, const void *element)
+{
+    return strcmp(key, (*(const struct tensor_ref *const *)element)->name);
+}
+
+const struct tensor_ref *tensors_find(const struct tensor_set *set, const char *name)
+{
+    const struct tensor_ref **found =
+        set->count ? bsearch(name, set->by_name, set->count, sizeof *set->by_name, name_against) : NULL;
+    return found ? *found : NULL;
+}
+
+void tensors_close(struct tensor_set *set)
+{
+    for (size_t i = 0; i < set->file_count; i++) {
+        struct tensor_file *file = &set->files[i];
+        if (file->is_npy)
+            npy_close(&file->as.npy);
+        else
+            st_close(&file->as.st);
+        free(file->name);
+    }
+    free(set->files);
+    free(set->refs);
+    free(set->by_name);
+    free(set->path);
+    *set = (struct tensor_set){0};
+}
