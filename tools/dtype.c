@@ -3,6 +3,8 @@
 
 #include "dtype.h"
 
+#include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
 const char dtype_names[] = "F32, BF16, F16, F64, I64, I32, I16, I8, U8, U16, U32, U64, BOOL, F8_E4M3, F8_E5M2, F8_E8M0";
@@ -49,4 +51,14 @@ void tensor_strides(size_t element, int ndim, const int64_t *shape, int fortran,
         strides[dim] = stride;
         stride *= shape[dim];
     }
+}
+
+const char *shape_describe(int ndim, const int64_t *shape, struct shape_words *words)
+{
+    char *p = words->text;
+    *p++ = '[';
+    for (int i = 0; i < ndim; i++)
+        p += sprintf(p, "%s%" PRId64, i ? "," : "", shape[i]);
+    memcpy(p, "]", 2);
+    return words->text;
 }

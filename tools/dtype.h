@@ -25,4 +25,10 @@ int tensor_bytes(size_t element, int ndim, const int64_t *shape, uint64_t *bytes
  * first if `fortran`. */
 void tensor_strides(size_t element, int ndim, const int64_t *shape, int fortran, int64_t *strides);
 
+/* A shape for messages, "[2,3]"; written to `words` and returned. */
+struct shape_words {
+    char text[TENSOR_MAX_DIMS * 21 + 3]; /* numbers of any size */
+};
+const char *shape_describe(int ndim, const int64_t *shape, struct shape_words *words);
+
 #endif

@@ -106,7 +106,7 @@ int json_parse(cJSON **root, const char *path, const char *what, const void *tex
         }
     }
     free(copy);
-    return wrong ? fail(f, "%s: the %s is not valid JSON: %s at its byte %zu", path, what, wrong, s.at) : 0;
+    return wrong ? fail(f, "%s: the %s cannot be read as JSON: %s at its byte %zu", path, what, wrong, s.at) : 0;
 }
 
 int json_integer(const cJSON *item, uint64_t *value)

@@ -84,6 +84,7 @@ static int read_offsets(const cJSON *list, struct st_tensor *t, const char *path
 static int read_tensor(const cJSON *item, struct st_tensor *t, const char *path, uint64_t section, struct fail *f)
 {
     struct json_words words;
+    struct shape_words shape;
     struct entry e;
     if (read_entry(item, &e, path, f) != 0)
         return -1;
@@ -95,10 +96,11 @@ static int read_tensor(const cJSON *item, struct st_tensor *t, const char *path,
         return -1;
     uint64_t bytes;
     if (tensor_bytes(element, t->ndim, t->shape, &bytes) != 0)
-        return fail(f, TENSOR "the dimensions multiply to more than 2^63 - 1 bytes", path, t->name);
+        return fail(f, TENSOR "shape %s of %s is more than 2^63 - 1 bytes", path, t->name,
+                    shape_describe(t->ndim, t->shape, &shape), t->dtype);
     if (bytes != t->end - t->begin)
-        return fail(f, TENSOR "data_offsets hold %" PRIu64 " bytes, but shape and dtype %s need %" PRIu64, path, t->name,
-                    t->end - t->begin, t->dtype, bytes);
+        return fail(f, TENSOR "data_offsets hold %" PRIu64 " bytes, but shape %s of %s needs %" PRIu64, path, t->name,
+                    t->end - t->begin, shape_describe(t->ndim, t->shape, &shape), t->dtype, bytes);
     return 0;
 }
 
@@ -139,8 +141,8 @@ static int check_layout(const struct st_file *file, const char *path, uint64_t s
     }
     free(sorted);
     if (result == 0 && at != section)
-        return fail(f, "%s: the tensors end at byte %" PRIu64 " of the data, but the data section has %" PRIu64 " bytes", path,
-                    at, section);
+        return fail(f, "%s: the tensors end at byte %" PRIu64 " of the data, but the data section has %" PRIu64 " bytes",
+                    path, at, section);
     return result;
 }
 

@@ -89,9 +89,9 @@ int st_writer_begin(struct st_writer *w, const char *path, struct fail *f);
 /* Writes part of a tensor. Threads may call it at the same time, each with its own f. After a failure finish will fail. */
 int st_writer_put(struct st_writer *w, size_t index, uint64_t offset, const void *data, size_t bytes, struct fail *f);
 
-/* Renames the file onto `path`, with mode 0666 less the umask, and releases the writer. Fails if a put failed, if fewer bytes
- * were put than the tensors have, or if the system says so; then the file beside `path` is gone and `path` as it was. The
- * data is not forced to the disk. */
+/* Renames the file onto `path`, with mode 0666 less the umask, and releases the writer. Fails if a put failed, if fewer
+ * bytes were put than the tensors have, or if the system says so; then the file beside `path` is gone and `path` as it was.
+ * The data is not forced to the disk. */
 int st_writer_finish(struct st_writer *w, struct fail *f);
 
 /* Removes the file beside `path` and releases the writer. Harmless on a zeroed, finished or aborted one. */

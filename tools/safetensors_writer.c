@@ -43,8 +43,10 @@ int st_writer_add(struct st_writer *w, const char *name, const char *dtype, int 
         t.shape[i] = shape[i];
     }
     uint64_t bytes;
+    struct shape_words words;
     if (tensor_bytes(element, ndim, shape, &bytes) != 0 || bytes > JSON_MAX_INTEGER - w->total)
-        return fail(f, "tensor '%.200s': the file would have more than 2^53 - 1 bytes of data", name);
+        return fail(f, "tensor '%.200s': with shape %s of %s the file would have more than 2^53 - 1 bytes of data", name,
+                    shape_describe(ndim, shape, &words), dtype);
     if (w->count == w->room) {
         const size_t room = w->room ? 2 * w->room : 16;
         struct st_tensor *grown = realloc(w->tensors, room * sizeof *grown);
@@ -163,9 +165,9 @@ static int make_header(const struct st_writer *w, const char *path, char **heade
         return fail(f, "%s: out of memory for the header", path);
     length = *size - sizeof length;
     memcpy(*header, &length, sizeof length);
-    return length <= JSON_MAX_BYTES 
-               ? 0
-               : fail(f, "%s: the header would have %" PRIu64 " bytes; at most %d are allowed", path, length, JSON_MAX_BYTES);
+    if (length > JSON_MAX_BYTES)
+        return fail(f, "%s: the header would have %" PRIu64 " bytes; at most %d are allowed", path, length, JSON_MAX_BYTES);
+    return 0;
 }
 
 static int write_at(int fd, const void *data, size_t bytes, uint64_t offset)

@@ -72,7 +72,8 @@ static int find(const struct tensor_set *set, const char *name, const struct ten
     if (set->count == 0)
         return fail(f, "%s: holds no tensors", set->path);
     if (!name && set->count > 1)
-        return fail(f, "%s: holds %zu tensors; name one as FILE:TENSOR (%s)", set->path, set->count, list_names(set, &names));
+        return fail(f, "%s: holds %zu tensors; name one as FILE:TENSOR (%s)", set->path, set->count,
+                    list_names(set, &names));
     *ref = name ? tensors_find(set, name) : tensors_at(set, 0);
     return *ref ? 0
                 : fail(f, "%s: has no tensor '%.150s'; it holds %zu (%s)", set->path, name, set->count,

@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-FileCopyrightText: The qobs authors */
+
+/* What the tests of the program's file readers and writers share. */
+#ifndef QOBS_TEST_IO_H
+#define QOBS_TEST_IO_H
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+#undef fail /* cmocka's macro; the program has a function of that name. In its place, and fail_msg's, which needs it: */
+#define io_stop(...) (print_error(__VA_ARGS__), _fail(__FILE__, __LINE__))
+
+#include "dtype.h"
+#include "fail.h"
+#include "mapped.h"
+#include "npy.h"
+#include "safetensors.h"
+#include "tensor_files.h"
+#include "tensors.h"
+
+/* Group fixtures: a fresh temporary directory, removed with all that is in it. */
+int io_setup(void **state);
+int io_teardown(void **state);
+
+/* Path of a name in that directory; good until 16 calls later. "" is the directory. */
+const char *io_path(const char *name);
+
+/* Write a file there and return its path: these bytes; a safetensors file of this header and as many bytes of data, which
+ * count 0, 1, 2...; a .npy file likewise, version 1.0, header padded as NumPy does. */
+const char *io_bytes(const char *name, const void *data, size_t size);
+const char *io_st(const char *name, const char *header, size_t data);
+const char *io_npy(const char *name, const char *header, size_t data);
+
+/* Makes a directory there and returns its path. */
+const char *io_directory(const char *name);
+
+#define IO_DIMS(...) ((const int64_t[]){__VA_ARGS__})
+
+/* Declares tensor "w" of four bytes. */
+void io_add_four(struct st_writer *w);
+
+/* Number of directory entries, without "." and "..". */
+size_t io_entries(const char *path);
+
+/* The call failed, and its message has every one of the words, which end with NULL. */
+void io_expect_refusal(int result, const struct fail *f, const char *const *words);
+#define assert_refused(call, f, ...) io_expect_refusal((call), (f), (const char *const[]){__VA_ARGS__, NULL})
+
+/* The groups; each returns the number of failed tests. */
+int io_test_safetensors(void);
+int io_test_writer(void);
+int io_test_writer_refusals(void);
+int io_test_npy(void);
+int io_test_tensors(void);
+
+#endif
