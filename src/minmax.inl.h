@@ -8,7 +8,7 @@
  * Counts: 64 bits, made only for blocks that hold something not finite.
  * Tails: the last vector of a run is read again from `length - LANES`, which changes no minimum and no maximum; runs shorter
  *   than a vector go element by element. Nothing outside a run is read.
- * In flight: 4 pairs of accumulators in a long run, 1 in a short run and in a column.
+ * In flight: 4 pairs of accumulators in a long run, 2 in a short run and in a strip of columns.
  * Caller's duty: the floating-point unit must not treat subnormals as zeros (src/fpenv.h sees to it). */
 
 #include "minmax_key.inl.h"
@@ -19,9 +19,11 @@
 
 /* A block of a long run: small enough to be in a near cache when it must be read again for its NaN. */
 #define BLOCK ((size_t)262144 * 8 / WIDTH)
-#ifndef ABREAST
-#define ABREAST 4
-#endif
+/* Columns go ABREAST rows and TILE vectors at a time. */
+#define ABREAST 8
+#define TILE 2
+/* From this size on columns are taken to come from memory. */
+#define FAR ((size_t)16 << 20)
 /* Runs of fewer vectors than this share one transposed fold; longer ones are folded one by one. */
 #define FOLD_TOGETHER 32
 
@@ -267,43 +269,92 @@ static void K(rows)(const unsigned char *x, ptrdiff_t run_stride, size_t runs, s
                    max + (ptrdiff_t)done * out_step, nonfinite);
 }
 
-/* One vector of columns over `rows` rows; min and max hold keys. `fresh` columns at its end have not been seen yet: the others
- * are read again because the strip's width is no multiple of LANES, and must not be counted twice. */
-static inline void K(column_vector)(const unsigned char *x, ptrdiff_t row_stride, size_t rows, size_t fresh, BITS inf,
-                                    unsigned char *min, unsigned char *max, struct qobs_nonfinite *nonfinite)
+/* Merges the keys of one vector of columns into the caller's, which are keys here. Where something is not finite the elements are
+ * gone through one by one, but for the first `seen` columns, which another vector has counted. */
+static inline void K(merge_columns)(const unsigned char *x, ptrdiff_t row_stride, size_t rows, size_t seen, vec lo, vec hi,
+                                    bool nan, BITS inf, unsigned char *min, unsigned char *max,
+                                    struct qobs_nonfinite *nonfinite)
 {
-    vec lo = K(vec_key)(vec_load(x)), hi = lo;
-    for (size_t r = 1; r < rows; r++)
-        K(add_keys)(&lo, &hi, vec_load(x + (ptrdiff_t)r * row_stride));
-    /* The hardware does not foresee that the streams go on ABREAST rows further down. */
-    for (size_t r = 0; r < rows; r++)
-        __builtin_prefetch(x + (ptrdiff_t)(rows + r) * row_stride, 0, 2);
     const vec limit = K(vec_splat)((KEY)inf);
-    if (K(vec_any_ge)(hi, limit) || K(vec_any_ge)(vec_not(lo), limit)) {
-        for (size_t j = (LANES - fresh) * sizeof(BITS); j < VEC_BYTES; j += sizeof(BITS)) {
-            KEY l = (KEY)K(load_bits)(min + j), h = (KEY)K(load_bits)(max + j);
-            for (size_t r = 0; r < rows; r++)
-                K(scan_elements)(x + (ptrdiff_t)r * row_stride + j, 1, inf, &l, &h, nonfinite);
-            memcpy(min + j, &l, sizeof l);
-            memcpy(max + j, &h, sizeof h);
-        }
+    if (!nan && !K(vec_any_ge)(hi, limit) && !K(vec_any_ge)(vec_not(lo), limit)) {
+        vec_store(min, K(vec_min_s)(lo, vec_load(min)));
+        vec_store(max, K(vec_max_s)(hi, vec_load(max)));
         return;
     }
-    vec_store(min, K(vec_min_s)(lo, vec_load(min)));
-    vec_store(max, K(vec_max_s)(hi, vec_load(max)));
+    for (size_t j = seen * sizeof(BITS); j < VEC_BYTES; j += sizeof(BITS)) {
+        KEY l = (KEY)K(load_bits)(min + j), h = (KEY)K(load_bits)(max + j);
+        for (size_t r = 0; r < rows; r++)
+            K(scan_elements)(x + (ptrdiff_t)r * row_stride + j, 1, inf, &l, &h, nonfinite);
+        memcpy(min + j, &l, sizeof l);
+        memcpy(max + j, &h, sizeof h);
+    }
 }
 
-/* ABREAST rows, or fewer, over all columns. */
-static inline void K(column_strip)(const unsigned char *x, ptrdiff_t row_stride, size_t rows, size_t columns, BITS inf,
+/* `vectors` vectors of columns, side by side, over `rows` rows; `ahead`: the same columns of as many rows further down are fetched
+ * into the second-level cache, as the hardware does not foresee that the streams go on there. Accumulated as in a block, but three bounds of raw bits at once:
+ * there is no second look. */
+static inline __attribute__((always_inline)) void K(column_tile)(int vectors, bool ahead, const unsigned char *x,
+                                                                  ptrdiff_t row_stride, size_t rows, size_t seen, BITS inf,
+                                                                  unsigned char *min, unsigned char *max,
+                                                                  struct qobs_nonfinite *nonfinite)
+{
+    vec most[TILE], high[TILE]; /* as floats: maxima and minima */
+#if WIDTH == 16
+    vec low[TILE];
+#endif
+    vec_mask nan = vec_mask_none();
+    for (int i = 0; i < vectors; i++) {
+        most[i] = high[i] = vec_load(x + i * VEC_BYTES);
+#if WIDTH == 16
+        low[i] = most[i];
+#else
+        nan = K(vec_or_unordered)(nan, most[i], most[i]);
+#endif
+        if (ahead)
+            __builtin_prefetch(x + (ptrdiff_t)rows * row_stride + i * VEC_BYTES, 0, 2);
+    }
+    const unsigned char *row = x;
+#pragma GCC unroll 1
+    for (size_t r = 1; r < rows; r++) {
+        row += row_stride;
+        for (int i = 0; i < vectors; i++) {
+            const vec v = vec_load(row + i * VEC_BYTES);
+            if (ahead)
+                __builtin_prefetch(row + (ptrdiff_t)rows * row_stride + i * VEC_BYTES, 0, 2);
+#if WIDTH == 16
+            most[i] = K(vec_max_s)(most[i], v);
+            high[i] = K(vec_max_u)(high[i], v);
+            low[i] = K(vec_min_u)(low[i], v);
+#else
+            most[i] = K(vec_max_f)(v, most[i]);
+            high[i] = K(vec_min_f)(v, high[i]);
+            nan = K(vec_or_unordered)(nan, v, v);
+#endif
+        }
+    }
+    for (int i = 0; i < vectors; i++) {
+        vec lo = K(vec_key)(high[i]), hi = K(vec_key)(most[i]);
+#if WIDTH == 16
+        lo = K(vec_min_s)(lo, K(vec_key)(low[i]));
+        hi = K(vec_max_s)(hi, K(vec_key)(low[i]));
+#endif
+        const size_t at = (size_t)i * VEC_BYTES;
+        K(merge_columns)(x + at, row_stride, rows, seen, lo, hi, vec_mask_any(nan), inf, min + at, max + at, nonfinite);
+    }
+}
+
+/* ABREAST rows, or fewer, over all columns; the last vector is read again where the width is no multiple of LANES. */
+static inline __attribute__((always_inline)) void K(column_strip)(bool ahead, const unsigned char *x, ptrdiff_t row_stride, size_t rows, size_t columns, BITS inf,
                                    unsigned char *min, unsigned char *max, struct qobs_nonfinite *nonfinite)
 {
-    const size_t last = (columns - LANES) * sizeof(BITS);
+    const size_t end = columns * sizeof(BITS), last = end - VEC_BYTES;
     size_t j = 0;
-    for (; j <= last; j += VEC_BYTES)
-        K(column_vector)(x + j, row_stride, rows, LANES, inf, min + j, max + j, nonfinite);
-    if (j < last + VEC_BYTES)
-        K(column_vector)(x + last, row_stride, rows, (last + VEC_BYTES - j) / sizeof(BITS), inf, min + last, max + last,
-                         nonfinite);
+    for (; j + TILE * VEC_BYTES <= end; j += TILE * VEC_BYTES)
+        K(column_tile)(TILE, ahead, x + j, row_stride, rows, 0, inf, min + j, max + j, nonfinite);
+    for (; j + VEC_BYTES <= end; j += VEC_BYTES)
+        K(column_tile)(1, ahead, x + j, row_stride, rows, 0, inf, min + j, max + j, nonfinite);
+    if (j < end)
+        K(column_tile)(1, ahead, x + last, row_stride, rows, (j - last) / sizeof(BITS), inf, min + last, max + last, nonfinite);
 }
 
 static inline void K(convert_keys)(unsigned char *k, size_t n, bool back)
@@ -323,10 +374,11 @@ static void K(columns)(const unsigned char *x, ptrdiff_t row_stride, size_t rows
     K(convert_keys)(min, columns, false);
     K(convert_keys)(max, columns, false);
     if (columns >= LANES) {
-        for (; rows >= ABREAST; rows -= ABREAST, x += ABREAST * row_stride)
-            K(column_strip)(x, row_stride, ABREAST, columns, inf, min, max, nonfinite);
-        if (rows > 0)
-            K(column_strip)(x, row_stride, rows, columns, inf, min, max, nonfinite);
+        const bool far = rows * columns * sizeof(BITS) >= FAR;
+        for (; far && rows >= ABREAST; rows -= ABREAST, x += ABREAST * row_stride)
+            K(column_strip)(true, x, row_stride, ABREAST, columns, inf, min, max, nonfinite);
+        for (; rows > 0; rows -= rows < ABREAST ? rows : ABREAST, x += ABREAST * row_stride)
+            K(column_strip)(false, x, row_stride, rows < ABREAST ? rows : ABREAST, columns, inf, min, max, nonfinite);
     } else {
         for (size_t j = 0; j < columns * sizeof(BITS); j += sizeof(BITS)) {
             KEY lo = (KEY)K(load_bits)(min + j), hi = (KEY)K(load_bits)(max + j);
@@ -345,6 +397,9 @@ static void K(columns)(const unsigned char *x, ptrdiff_t row_stride, size_t rows
 #undef MOST_POSITIVE
 #undef MOST_NEGATIVE
 #undef BLOCK
+#undef ABREAST
+#undef TILE
+#undef FAR
 #undef FOLD_TOGETHER
 #undef K
 #undef KEY

@@ -250,14 +250,21 @@ static bool answers_without_data(const qobs_observer *o)
     return o->config.preset->family == FAMILY_TORCH;
 }
 
+static int check_answers(const qobs_observer *o, qobs_error *error)
+{
+    if (o->counts.batches > 0 || answers_without_data(o))
+        return QOBS_OK;
+    return qobs_fail(error, QOBS_ERROR_NO_DATA, "observer: nothing has been observed yet");
+}
+
 static int compute(const qobs_observer *o, void *scale, void *zero_point, qobs_error *error)
 {
     const float none[2] = {INFINITY, -INFINITY};
     const bool observed = o->counts.batches > 0;
-    if (!observed && !answers_without_data(o))
-        return qobs_fail(error, QOBS_ERROR_NO_DATA, "observer: nothing has been observed yet");
+    int status = check_answers(o, error);
+    if (status != QOBS_OK)
+        return status;
     const fp_mode mode = fp_enter();
-    int status;
     if (observed) {
         status = qobs_convention(&o->config, o->dtype, o->qparams, o->ndim == 0, o->state.min, o->state.max, scale, zero_point,
                                  error);
@@ -396,7 +403,9 @@ int qobs_observer_read(const qobs_observer *o, const char *name, void *out, size
 int qobs_observer_qparams(const qobs_observer *o, void *scale, size_t scale_size, void *zero_point, size_t zero_point_size,
                           qobs_error *error)
 {
-    int status = scale ? check_size(o, RESULT_SCALE, scale_size, error) : QOBS_OK;
+    int status = check_answers(o, error);
+    if (status == QOBS_OK && scale)
+        status = check_size(o, RESULT_SCALE, scale_size, error);
     if (status == QOBS_OK && zero_point)
         status = check_size(o, RESULT_ZERO_POINT, zero_point_size, error);
     return status == QOBS_OK ? compute(o, scale, zero_point, error) : status;

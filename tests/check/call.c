@@ -1,0 +1,228 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-FileCopyrightText: The qobs authors */
+
+/* One call: outputs fenced, both functions run, everything compared. */
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "check.h"
+#include "memory.h"
+#include "reference.h"
+
+#define FENCE 128          /* bytes before and behind the outputs */
+#define FENCE_PATTERN 0xa5 /* also between outputs */
+#define OUTPUT_BYTES ((size_t)1 << 20)
+
+const char *const form_names[FORMS] = {"rows", "columns"};
+
+static const char *const fill_names[FILLS] = {"identities", "earlier results", "zeros"};
+
+/* The caller's min or max: what the function under test writes, ending at a no-access page or beginning behind one, and what
+ * the reference writes, in ordinary memory. */
+struct output {
+    struct arena arena;
+    unsigned char *expected;
+    unsigned char *begin, *end; /* with fences, in the arena; `expected` mirrors this */
+    unsigned char *first;       /* lowest element */
+};
+
+static struct output outputs[2]; /* min, max */
+
+void call_init(void)
+{
+    for (int i = 0; i < 2; i++) {
+        outputs[i].arena = arena_new(OUTPUT_BYTES);
+        outputs[i].expected = malloc(OUTPUT_BYTES);
+        if (!outputs[i].expected)
+            abort();
+    }
+    fault_init();
+}
+
+size_t call_extent(const struct check *check, const struct call *call, size_t *below)
+{
+    *below = 0;
+    if (call->count == 0 || call->length == 0)
+        return 0;
+    const size_t step = (size_t)(call->stride < 0 ? -call->stride : call->stride) * (call->count - 1);
+    if (call->stride < 0)
+        *below = step;
+    return step + call->length * check->dtype->size;
+}
+
+static void report(struct check *check, const struct call *call, const char *format, ...)
+{
+    const char *form = form_names[check->form];
+    va_list arguments;
+    va_start(arguments, format);
+    check->failed = true;
+    printf("FAIL %s minmax_%s_%s, %s: ", check->subject->table->isa, form, check->dtype->name, check->aspect);
+    vprintf(format, arguments);
+    va_end(arguments);
+    printf("\n     %zu %s of %zu elements, stride %td bytes", call->count, check->form == ROWS ? "runs" : "rows",
+           call->length, call->stride);
+    if (check->form == ROWS)
+        printf(", out_stride %td", call->out_stride);
+    printf("\n     x at 64k+%d, elements %s, %s %zu bytes %s no-access memory; min and max hold %s\n",
+           (int)((uintptr_t)call->x % 64), data_names[call->data], call->at_end ? "ending" : "beginning", call->offset,
+           call->at_end ? "before" : "behind", fill_names[call->fill]);
+}
+
+static uint64_t initial(struct check *check, enum fill fill, bool is_max)
+{
+    const struct dtype *dtype = check->dtype;
+    uint64_t bits;
+    switch (fill) {
+    case IDENTITIES:
+        return is_max ? dtype->infinity | dtype->sign : dtype->infinity;
+    case ZEROS:
+        return rng_below(&check->rng, 2) ? dtype->sign : 0;
+    default:
+        bits = draw(&check->rng, dtype, (enum kind)rng_below(&check->rng, INFINITE + 1));
+    }
+    return bits == dtype->sign ? 0 : bits;
+}
+
+/* Lays out `n` outputs, `apart` elements from one to the next, and fills them. */
+static void prepare(struct check *check, const struct call *call, struct output *out, size_t n, size_t apart, bool is_max)
+{
+    const size_t size = check->dtype->size;
+    const size_t bytes = n == 0 ? 0 : ((n - 1) * apart + 1) * size;
+    const size_t offset = rng_below(&check->rng, 4) == 0 ? rng_below(&check->rng, 64) : 0;
+    out->first = arena_place(&out->arena, bytes, rng_below(&check->rng, 2), offset);
+    out->begin = out->first - out->arena.begin < FENCE ? out->arena.begin : out->first - FENCE;
+    out->end = out->arena.end - out->first < (ptrdiff_t)(bytes + FENCE) ? out->arena.end : out->first + bytes + FENCE;
+    memset(out->begin, FENCE_PATTERN, (size_t)(out->end - out->begin));
+    for (size_t i = 0; i < n; i++)
+        store_bits(check->dtype, out->first + i * apart * size, initial(check, call->fill, is_max));
+    memcpy(out->expected, out->begin, (size_t)(out->end - out->begin));
+}
+
+/* The counters, with fences. */
+struct counters {
+    uint64_t before[4];
+    struct qobs_nonfinite nonfinite;
+    uint64_t behind[4];
+};
+
+/* What the two functions are called with. */
+struct job {
+    const struct check *check;
+    const struct call *call;
+    unsigned char *min, *max, *expected_min, *expected_max;
+    struct counters got, expected;
+};
+
+static void call_table(const struct check *check, const struct qobs_kernels *table, const struct call *call,
+                       unsigned char *min, unsigned char *max, struct qobs_nonfinite *nonfinite)
+{
+    if (check->form == ROWS)
+        table->minmax_rows[check->index](call->x, call->stride, call->count, call->length, min, max, call->out_stride,
+                                         nonfinite);
+    else
+        table->minmax_columns[check->index](call->x, call->stride, call->count, call->length, min, max, nonfinite);
+}
+
+static void call_both(void *argument)
+{
+    struct job *job = argument;
+    const struct check *check = job->check;
+    const struct call *call = job->call;
+    struct qobs_nonfinite *expected = &job->expected.nonfinite;
+    if (check->subject->reference)
+        call_table(check, check->subject->reference, call, job->expected_min, job->expected_max, expected);
+    else if (check->form == ROWS)
+        reference_rows(check->dtype, call->x, call->stride, call->count, call->length, job->expected_min, job->expected_max,
+                       call->out_stride, expected);
+    else
+        reference_columns(check->dtype, call->x, call->stride, call->count, call->length, job->expected_min,
+                          job->expected_max, expected);
+    call_table(check, check->subject->table, call, job->min, job->max, &job->got.nonfinite);
+}
+
+/* Names the first byte that differs: an output, or something no function may write. */
+static void compare(struct check *check, const struct call *call, const struct output *out, size_t n, size_t apart,
+                    const char *name)
+{
+    const size_t bytes = (size_t)(out->end - out->begin);
+    if (check->failed || memcmp(out->begin, out->expected, bytes) == 0)
+        return;
+    size_t at = 0;
+    while (out->begin[at] == out->expected[at])
+        at++;
+    const ptrdiff_t from_first = out->begin + at - out->first, size = (ptrdiff_t)check->dtype->size;
+    const ptrdiff_t element = from_first / size;
+    if (from_first < 0 || element > (ptrdiff_t)((n - 1) * apart) || element % (ptrdiff_t)apart != 0)
+        report(check, call, "wrote %td bytes from the lowest %s, where none is", from_first, name);
+    else {
+        const unsigned char *got = out->first + element * size;
+        report(check, call, "%s of %s %zu is 0x%" PRIx64 ", expected 0x%" PRIx64, name,
+               check->form == ROWS ? "run" : "column",
+               call->out_stride < 0 ? n - 1 - (size_t)element / apart : (size_t)element / apart,
+               load_bits(check->dtype, got), load_bits(check->dtype, out->expected + (got - out->begin)));
+    }
+}
+
+static void compare_counters(struct check *check, const struct call *call, const struct counters *got,
+                             const struct counters *expected)
+{
+    if (check->failed || memcmp(got, expected, sizeof *got) == 0)
+        return;
+    if (memcmp(&got->nonfinite, &expected->nonfinite, sizeof got->nonfinite) == 0)
+        report(check, call, "wrote beside the counters");
+    else
+        report(check, call,
+               "NaN counter is %" PRIu64 ", expected %" PRIu64 ", Inf counter is %" PRIu64 ", expected %" PRIu64,
+               got->nonfinite.nan, expected->nonfinite.nan, got->nonfinite.inf, expected->nonfinite.inf);
+}
+
+static void report_fault(struct check *check, const struct call *call)
+{
+    if (!fault_address()) {
+        report(check, call, "faulted without an address, as a misaligned access does");
+        return;
+    }
+    const char *what = "x";
+    const unsigned char *from = call->x;
+    for (int i = 0; i < 2; i++)
+        if (arena_holds(&outputs[i].arena, fault_address())) {
+            what = i == 0 ? "the lowest min" : "the lowest max";
+            from = outputs[i].first;
+        }
+    report(check, call, "touched memory %td bytes from %s", (ptrdiff_t)((uintptr_t)fault_address() - (uintptr_t)from), what);
+}
+
+void call_run(struct check *check, const struct call *call)
+{
+    struct subject *subject = check->subject;
+    if (check->failed)
+        return;
+    size_t n = call->length, apart = 1, highest = 0;
+    if (check->form == ROWS) {
+        apart = (size_t)(call->out_stride < 0 ? -call->out_stride : call->out_stride);
+        n = apart == 0 && call->count > 0 ? 1 : call->count;
+        apart = apart == 0 ? 1 : apart;
+        highest = call->out_stride < 0 && n > 0 ? (n - 1) * apart * check->dtype->size : 0;
+    }
+    prepare(check, call, &outputs[0], n, apart, false);
+    prepare(check, call, &outputs[1], n, apart, true);
+    struct job job = {.check = check, .call = call, .min = outputs[0].first + highest, .max = outputs[1].first + highest};
+    job.expected_min = outputs[0].expected + (job.min - outputs[0].begin);
+    job.expected_max = outputs[1].expected + (job.max - outputs[1].begin);
+    memset(&job.got, FENCE_PATTERN, sizeof job.got);
+    job.got.nonfinite.nan = rng_next(&check->rng) >> 1;
+    job.got.nonfinite.inf = rng_next(&check->rng) >> 1;
+    job.expected = job.got;
+    if (!survives(call_both, &job)) {
+        report_fault(check, call);
+        return;
+    }
+    subject->calls[check->form][check->index] += call->count > 0 && call->length > 0;
+
+    compare(check, call, &outputs[0], n, apart, "min");
+    compare(check, call, &outputs[1], n, apart, "max");
+    compare_counters(check, call, &job.got, &job.expected);
+}

@@ -1,0 +1,189 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-FileCopyrightText: The qobs authors */
+
+/* Checks every kernel of every usable instruction set against the scalar one, and the scalar one against decoded elements.
+ *
+ *   check [--isa NAME] [--seed N] [--quick | --long]
+ *
+ * Exit status: 0 all passed, 1 something failed, 2 bad usage, 77 NAME cannot run on this machine. */
+#define _POSIX_C_SOURCE 200809L
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "check.h"
+#include "dispatch.h"
+#include "qobs/qobs.h"
+
+#define SKIPPED 77
+
+struct options {
+    const char *isa; /* NULL: all */
+    uint64_t seed;
+    unsigned rounds;
+};
+
+struct tally {
+    unsigned passed, failed;
+};
+
+static void count(struct tally *tally, bool passed)
+{
+    if (passed)
+        tally->passed++;
+    else
+        tally->failed++;
+}
+
+static void usage(FILE *file)
+{
+    fprintf(file, "usage: check [--isa NAME] [--seed N] [--quick | --long]\ninstruction sets:");
+    for (size_t i = 0; qobs_kernel_tables[i]; i++)
+        fprintf(file, " %s", qobs_kernel_tables[i]->isa);
+    fprintf(file, "\n");
+}
+
+static struct options parse(int argc, char **argv)
+{
+    struct options options = {NULL, (uint64_t)time(NULL) * 1000003 + (uint64_t)getpid(), 1};
+    for (int i = 1; i < argc; i++) {
+        const char *value = i + 1 < argc ? argv[i + 1] : NULL;
+        char *end = NULL;
+        if (strcmp(argv[i], "--quick") == 0) {
+            options.rounds = 1;
+        } else if (strcmp(argv[i], "--long") == 0) {
+            options.rounds = 16;
+        } else if (strcmp(argv[i], "--isa") == 0 && value) {
+            options.isa = value;
+            i++;
+        } else if (strcmp(argv[i], "--seed") == 0 && value && *value >= '0' && *value <= '9') {
+            errno = 0;
+            options.seed = strtoull(value, &end, 0);
+            if (errno || *end) {
+                usage(stderr);
+                exit(2);
+            }
+            i++;
+        } else {
+            const bool help = strcmp(argv[i], "--help") == 0;
+            usage(help ? stdout : stderr);
+            exit(help ? 0 : 2);
+        }
+    }
+    return options;
+}
+
+static const struct qobs_kernels *find_table(const char *isa)
+{
+    for (size_t i = 0; qobs_kernel_tables[i]; i++)
+        if (strcmp(qobs_kernel_tables[i]->isa, isa) == 0)
+            return qobs_kernel_tables[i];
+    return NULL;
+}
+
+static bool same_function(const struct qobs_kernels *a, const struct qobs_kernels *b, enum form form, int dtype)
+{
+    return form == ROWS ? a->minmax_rows[dtype] == b->minmax_rows[dtype]
+                        : a->minmax_columns[dtype] == b->minmax_columns[dtype];
+}
+
+static bool is_missing(const struct qobs_kernels *table, enum form form, int dtype)
+{
+    return form == ROWS ? !table->minmax_rows[dtype] : !table->minmax_columns[dtype];
+}
+
+/* The library, told to use a table, uses it. */
+static bool becomes_active(const struct qobs_kernels *table)
+{
+    if (qobs_isa_limit(table->isa, NULL) == QOBS_OK && qobs_kernels_active() == table &&
+        strcmp(qobs_isa_active(), table->isa) == 0)
+        return true;
+    printf("FAIL %s, dispatch: limited to it, the library uses %s\n", table->isa, qobs_isa_active());
+    return false;
+}
+
+/* A slot is filled, by a function of this table's own, which has been called. */
+static bool was_exercised(const struct subject *subject, enum form form, int dtype)
+{
+    const char *problem = NULL;
+    if (is_missing(subject->table, form, dtype))
+        problem = "the slot is empty";
+    else if (subject->reference && same_function(subject->table, subject->reference, form, dtype))
+        problem = "it is the scalar function";
+    else if (subject->calls[form][dtype] == 0)
+        problem = "it was never called";
+    if (problem)
+        printf("FAIL %s minmax_%s_%s, exercised: %s\n", subject->table->isa, form_names[form], dtypes[dtype].name, problem);
+    return !problem;
+}
+
+static struct tally check_table(const struct qobs_kernels *table, const struct options *options)
+{
+    struct subject subject = {.table = table, .reference = table == &qobs_kernels_scalar ? NULL : &qobs_kernels_scalar};
+    struct tally tally = {0, 0};
+    uint64_t calls = 0;
+    struct timespec start, end;
+    clock_gettime(CLOCK_MONOTONIC, &start);
+    count(&tally, becomes_active(table));
+    for (enum form form = 0; form < FORMS; form++)
+        for (int dtype = 0; dtype < QOBS_KERNEL_DTYPES; dtype++) {
+            for (size_t a = 0; aspects[a].run && !is_missing(table, form, dtype); a++) {
+                struct check check = {&subject,
+                                      form,
+                                      (enum qobs_kernel_dtype)dtype,
+                                      &dtypes[dtype],
+                                      aspects[a].name,
+                                      {options->seed + (a * FORMS + form) * QOBS_KERNEL_DTYPES + (unsigned)dtype},
+                                      false};
+                rng_next(&check.rng);
+                aspects[a].run(&check, options->rounds);
+                count(&tally, !check.failed);
+                fflush(stdout);
+            }
+            count(&tally, was_exercised(&subject, form, dtype));
+            calls += subject.calls[form][dtype];
+        }
+    clock_gettime(CLOCK_MONOTONIC, &end);
+    printf("%s: %u of %u checks passed, %" PRIu64 " calls, %.1f s\n", table->isa, tally.passed, tally.passed + tally.failed,
+           calls, (double)(end.tv_sec - start.tv_sec) + (double)(end.tv_nsec - start.tv_nsec) * 1e-9);
+    return tally;
+}
+
+int main(int argc, char **argv)
+{
+    const struct options options = parse(argc, argv);
+    if (options.isa) {
+        const struct qobs_kernels *table = find_table(options.isa);
+        if (!table) {
+            usage(stderr);
+            return 2;
+        }
+        if (!table->usable()) {
+            printf("%s: skipped, needs %s\n", table->isa, table->summary);
+            return SKIPPED;
+        }
+    }
+    printf("seed %" PRIu64 "\n", options.seed);
+    call_init();
+    aspects_init();
+    struct tally total = {0, 0};
+    for (size_t i = 0; qobs_kernel_tables[i]; i++) {
+        const struct qobs_kernels *table = qobs_kernel_tables[i];
+        if (options.isa && strcmp(options.isa, table->isa) != 0)
+            continue;
+        if (!table->usable()) {
+            printf("%s: skipped, needs %s\n", table->isa, table->summary);
+            continue;
+        }
+        const struct tally tally = check_table(table, &options);
+        total.passed += tally.passed;
+        total.failed += tally.failed;
+    }
+    printf("%u passed, %u failed\n", total.passed, total.failed);
+    return total.failed ? 1 : 0;
+}

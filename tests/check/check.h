@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-FileCopyrightText: The qobs authors */
+
+/* The kernel checker's own terms. A *check* is one aspect of one function of one table: a line of the result. It makes many
+ * *calls*, each of the function under test and of its reference, and ends with the first that differs. */
+#ifndef QOBS_CHECK_CHECK_H
+#define QOBS_CHECK_CHECK_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "kernels.h"
+#include "values.h"
+
+enum form { ROWS, COLUMNS, FORMS };
+
+extern const char *const form_names[FORMS];
+
+/* A table, and how often each of its functions has been called with something to do. */
+struct subject {
+    const struct qobs_kernels *table;
+    const struct qobs_kernels *reference; /* NULL: the decoded elements (reference.h) */
+    uint64_t calls[FORMS][QOBS_KERNEL_DTYPES];
+};
+
+struct check {
+    struct subject *subject;
+    enum form form;
+    enum qobs_kernel_dtype index;
+    const struct dtype *dtype; /* &dtypes[index] */
+    const char *aspect;
+    struct rng rng;
+    bool failed;
+};
+
+/* What the caller's min and max hold before a call. */
+enum fill {
+    IDENTITIES,
+    EARLIER_RESULTS, /* any values but NaN and -0 */
+    ZEROS,           /* of both signs; only where every result takes in a number, as a result is never -0 */
+    FILLS
+};
+
+struct call {
+    const unsigned char *x;
+    ptrdiff_t stride;     /* bytes between runs or rows */
+    size_t count;         /* runs or rows */
+    size_t length;        /* elements of a run, or columns */
+    ptrdiff_t out_stride; /* elements; rows only */
+    enum data data;
+    enum fill fill;
+    bool at_end; /* x lies `offset` bytes before a no-access area, else behind one */
+    size_t offset;
+};
+
+/* Before the first check. */
+void call_init(void);
+
+/* Calls the function under test and its reference and compares everything they wrote. Reports a difference or a fault. */
+void call_run(struct check *check, const struct call *call);
+
+/* Bytes from the lowest to the highest that a call may touch. Sets how far x lies above the lowest. */
+size_t call_extent(const struct check *check, const struct call *call, size_t *below);
+
+/* What a check goes through; more of it for larger `rounds`. */
+struct aspect {
+    const char *name;
+    void (*run)(struct check *check, unsigned rounds);
+};
+
+extern const struct aspect aspects[]; /* ends with NULL */
+
+void aspects_init(void);
+
+#endif

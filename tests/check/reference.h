@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-FileCopyrightText: The qobs authors */
+
+/* What the scalar kernels are checked against: the contract of src/kernels.h said once more, in double arithmetic on decoded
+ * elements, without any of the library's code. */
+#ifndef QOBS_CHECK_REFERENCE_H
+#define QOBS_CHECK_REFERENCE_H
+
+#include "values.h"
+
+void reference_rows(const struct dtype *dtype, const unsigned char *x, ptrdiff_t run_stride, size_t runs, size_t length,
+                    unsigned char *min, unsigned char *max, ptrdiff_t out_stride, struct qobs_nonfinite *nonfinite);
+
+void reference_columns(const struct dtype *dtype, const unsigned char *x, ptrdiff_t row_stride, size_t rows, size_t columns,
+                       unsigned char *min, unsigned char *max, struct qobs_nonfinite *nonfinite);
+
+#endif

@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-FileCopyrightText: The qobs authors */
+
+/* Element types, what their bits mean, and the data kernels are tried on. */
+#ifndef QOBS_CHECK_VALUES_H
+#define QOBS_CHECK_VALUES_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "kernels.h"
+
+struct rng {
+    uint64_t state;
+};
+
+uint64_t rng_next(struct rng *rng);
+size_t rng_below(struct rng *rng, size_t n);
+
+struct dtype {
+    const char *name;
+    size_t size;   /* bytes */
+    int mantissa;  /* explicit bits */
+    uint64_t sign; /* the bit */
+    uint64_t infinity;
+};
+
+extern const struct dtype dtypes[QOBS_KERNEL_DTYPES];
+
+uint64_t load_bits(const struct dtype *dtype, const void *p);
+void store_bits(const struct dtype *dtype, void *p, uint64_t bits);
+double value_of_bits(const struct dtype *dtype, uint64_t bits);
+
+/* Classes of elements; the first FINITE_KINDS are finite. "either" means of either sign. */
+enum kind {
+    ZERO,
+    MINUS_ZERO,
+    POSITIVE,  /* normal */
+    NEGATIVE,  /* normal */
+    SUBNORMAL, /* either */
+    LARGEST,   /* largest finite, either */
+    FINITE,    /* uniform bits */
+    FINITE_KINDS,
+    INFINITE = FINITE_KINDS, /* either */
+    QUIET_NAN,               /* either */
+    SIGNALLING_NAN,          /* either */
+    ANYTHING,                /* uniform bits */
+    KINDS
+};
+
+uint64_t draw(struct rng *rng, const struct dtype *dtype, enum kind kind);
+
+/* How a buffer is filled; the first FINITE_DATA are finite. */
+enum data {
+    FINITE_RUNS, /* cut into pieces of random length, each of one finite kind, some of one value */
+    NON_NEGATIVE,
+    NON_POSITIVE,
+    FINITE_DATA,
+    SPARSE = FINITE_DATA, /* finite pieces, in which one to three elements are not finite */
+    MIXED,                /* pieces of all kinds */
+    UNIFORM,              /* of one kind */
+    DATA
+};
+
+extern const char *const data_names[DATA];
+
+void fill_data(struct rng *rng, const struct dtype *dtype, enum data data, unsigned char *p, size_t n);
+
+#endif

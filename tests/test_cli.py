@@ -1,0 +1,584 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: The qobs authors
+"""Drives the qobs program: what it computes, held against plain Python, and what it refuses.
+
+    test_cli.py QOBS [WRAPPER [ARGUMENT]...]     the wrapper runs the program, such as an emulator
+
+Needs the standard library only. Ends with `N passed, N failed`; exit status 1 if any failed.
+"""
+import json, math, os, random, struct, subprocess, sys, tempfile, traceback
+
+QOBS = sys.argv[2:] + [os.path.abspath(sys.argv[1])]
+SIZES = {"F32": 4, "BF16": 2, "F16": 2, "F64": 8, "I8": 1, "I16": 2, "I32": 4, "I64": 8, "U8": 1}
+PACK = {"F32": "f", "F16": "e", "F64": "d", "I8": "b", "I16": "h", "I32": "i", "I64": "q"}
+passed = failed = 0
+
+
+def check(good, what, details=""):
+    global passed, failed
+    passed, failed = passed + bool(good), failed + (not good)
+    if not good:
+        print(f"FAIL {what}" + (f"\n     {details}" if details else ""))
+
+
+def equal(got, want, what):
+    check(got == want, what, f"got {got!r:.300}, expected {want!r:.300}")
+
+
+# ---- Numbers ------------------------------------------------------------------------------------------------------------------
+
+def f32(x):
+    return struct.unpack("<f", struct.pack("<f", x))[0]
+
+
+def bf16_bits(x):
+    bits = struct.unpack("<I", struct.pack("<f", x))[0]
+    if math.isnan(x):
+        return 0x7fc0
+    return (bits + 0x7fff + (bits >> 16 & 1)) >> 16
+
+
+def bf16_value(bits):
+    return struct.unpack("<f", struct.pack("<I", bits << 16))[0]
+
+
+ROUND = {"F32": f32, "BF16": lambda x: bf16_value(bf16_bits(f32(x))), "F64": lambda x: x,
+         "F16": lambda x: struct.unpack("<e", struct.pack("<e", f32(x)))[0]}
+EPS = {"F32": 2.0 ** -23, "BF16": 2.0 ** -7, "F16": 2.0 ** -10, "F64": 2.0 ** -52}
+
+
+def pack(dtype, values):
+    if dtype == "BF16":
+        return struct.pack(f"<{len(values)}H", *map(bf16_bits, values))
+    return struct.pack(f"<{len(values)}{PACK[dtype]}", *values)
+
+
+def unpack(dtype, data):
+    if dtype == "BF16":
+        return [bf16_value(b) for b in struct.unpack(f"<{len(data) // 2}H", data)]
+    return list(struct.unpack(f"<{len(data) // SIZES[dtype]}{PACK[dtype]}", data))
+
+
+def qparams(dtype, values, bits, symmetric):
+    """Scale and zero point as compressed-tensors makes them: every operation rounded to the dtype."""
+    rnd, least, greatest = ROUND[dtype], -2.0 ** (bits - 1), 2.0 ** (bits - 1) - 1
+    low, high = min(0.0, *values), max(0.0, *values)
+    if symmetric:
+        return rnd(max(-low, high) / ((greatest - least) / 2)) or EPS[dtype], 0
+    scale = rnd(rnd(high - low) / (greatest - least))
+    if scale == 0:
+        return EPS[dtype], 0
+    return scale, round(min(max(rnd(least - rnd(low / scale)), least), greatest))
+
+
+# ---- Files --------------------------------------------------------------------------------------------------------------------
+
+def write(path, data):
+    with open(path, "wb") as f:
+        f.write(data)
+    return path
+
+
+def read(path):
+    with open(path, "rb") as f:
+        return f.read()
+
+
+def st_bytes(tensors, metadata=None):
+    """{name: (dtype, shape, bytes)} as a safetensors file."""
+    header, data = ({"__metadata__": metadata} if metadata else {}), b""
+    for name, (dtype, shape, raw) in tensors.items():
+        header[name] = {"dtype": dtype, "shape": shape, "data_offsets": [len(data), len(data) + len(raw)]}
+        data += raw
+    text = json.dumps(header).encode()
+    return struct.pack("<Q", len(text)) + text + data
+
+
+def st_read(path):
+    """{name: (dtype, shape, values)} and the metadata."""
+    raw = read(path)
+    length = struct.unpack("<Q", raw[:8])[0]
+    header = json.loads(raw[8:8 + length])
+    metadata = header.pop("__metadata__", {})
+    data, tensors = raw[8 + length:], {}
+    for name, t in header.items():
+        begin, end = t["data_offsets"]
+        tensors[name] = (t["dtype"], t["shape"], unpack(t["dtype"], data[begin:end]))
+    return tensors, metadata
+
+
+def npy_bytes(descr, shape, raw, fortran=False):
+    header = f"{{'descr': '{descr}', 'fortran_order': {fortran}, 'shape': {tuple(shape)!r}, }}"
+    header += " " * (-(len(header) + 11) % 64) + "\n"
+    return b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header.encode() + raw
+
+
+# ---- Running ------------------------------------------------------------------------------------------------------------------
+
+def run(*arguments):
+    return subprocess.run(QOBS + [str(a) for a in arguments], capture_output=True, text=True, timeout=300)
+
+
+def fine(what, *arguments):
+    p = run(*arguments)
+    check(p.returncode == 0 and not p.stderr, what, f"exit status {p.returncode}: {p.stderr.strip()}")
+    return p.stdout
+
+
+def snapshot():
+    """Every file below the working directory, with its content."""
+    return {os.path.join(d, f): read(os.path.join(d, f)) for d, _, files in os.walk(".") for f in files}
+
+
+def refused(what, words, *arguments, status=2):
+    """Exit status, one line that names the culprit, and no file made, changed or left over."""
+    before = snapshot()
+    p = run(*arguments)
+    lines = p.stderr.splitlines()
+    check(p.returncode == status, f"{what}: exit status {status}", f"got {p.returncode}: {p.stderr.strip()}")
+    check(len(lines) == 1 and lines[0].startswith("qobs: ") and all(w in lines[0] for w in words) and not p.stdout,
+          f"{what}: one line with {', '.join(words)}", p.stderr.strip() + p.stdout)
+    check(snapshot() == before, f"{what}: writes nothing", ", ".join(sorted(set(snapshot()) ^ set(before))))
+
+
+def instruction_sets():
+    lines = run("info").stdout.split("presets ")[0].split("instructions ")[1].splitlines()
+    return [line.split()[0] for line in lines if "not usable" not in line]
+
+
+def thread_counts():
+    return ["1"] if "without pthreadpool" in run("observe", "--preset", "llmc.minmax", "--threads", "2", "x").stderr \
+        else ["1", "2", "7"]
+
+
+# ---- A small model ------------------------------------------------------------------------------------------------------------
+
+LINEAR = {"model.layers.0.self_attn.q_proj": ("BF16", [24, 256]), "model.layers.0.mlp.up_proj": ("F16", [7, 384]),
+          "model.layers.1.self_attn.q_proj": ("BF16", [8, 128]), "model.layers.1.mlp.down_proj": ("F32", [5, 128])}
+OTHER = {"model.embed_tokens.weight": ("BF16", [10, 128]), "model.norm.weight": ("BF16", [128]), "lm_head.weight": ("BF16", [10, 128]),
+         "model.layers.0.self_attn.q_proj.bias": ("BF16", [24]), "model.layers.0.input_layernorm.weight": ("F32", [128])}
+
+
+def model():
+    """The tensors, and the linears' values row by row."""
+    source, tensors, rows = random.Random(7), {}, {}
+    for name, (dtype, shape) in list({k + ".weight": v for k, v in LINEAR.items()}.items()) + list(OTHER.items()):
+        values = [ROUND[dtype](source.gauss(0.3, 1) * 10 ** source.uniform(-4, 0)) for _ in range(math.prod(shape))]
+        if name.endswith("up_proj.weight"):
+            values[:shape[-1]] = [0.0] * shape[-1]  # a row of zeros
+        tensors[name] = (dtype, shape, pack(dtype, values))
+        if name[:-7] in LINEAR:
+            rows[name[:-7]] = [values[i:i + shape[1]] for i in range(0, len(values), shape[1])]
+    return tensors, rows
+
+
+def expect_scales(what, path, wanted, bits, symmetric):
+    """wanted: {module: (scale shape, its groups of values)}"""
+    got, _ = st_read(path)
+    names = {m + end for m in wanted for end in [".weight_scale"] + ([] if symmetric else [".weight_zero_point"])}
+    equal(sorted(got), sorted(names), f"{what}: names")
+    for module, (shape, groups) in wanted.items():
+        dtype = LINEAR[module][0]
+        pairs = [qparams(dtype, g, bits, symmetric) for g in groups]
+        equal(got.get(module + ".weight_scale"), (dtype, shape, [p[0] for p in pairs]), f"{what}: scale of {module}")
+        if not symmetric:
+            equal(got.get(module + ".weight_zero_point"), ("I8", shape, [p[1] for p in pairs]), f"{what}: zero point of {module}")
+
+
+def by_channel(rows):
+    return {m: ([len(r), 1], r) for m, r in rows.items()}
+
+
+def by_group(rows, size):
+    return {m: ([len(r), len(r[0]) // size], [row[i:i + size] for row in r for i in range(0, len(row), size)])
+            for m, r in rows.items()}
+
+
+def by_block(rows, height, width):
+    wanted = {}
+    for m, r in rows.items():
+        down, across = -(-len(r) // height), -(-len(r[0]) // width)
+        blocks = [[x for row in r[i * height:(i + 1) * height] for x in row[j * width:(j + 1) * width]] + [0.0]
+                  for i in range(down) for j in range(across)]  # what is missing of a block are zeros, which widen nothing
+        wanted[m] = ([down, across], blocks)
+    return wanted
+
+
+# ---- Tests: general -----------------------------------------------------------------------------------------------------------
+
+def test_help():
+    check("calibrate" in fine("--help", "--help") and "observe" in fine("-h", "-h"), "--help lists the commands")
+    for command in ("calibrate", "observe", "info"):
+        check(f"usage: qobs {command}" in fine(f"{command} --help", command, "--help"), f"{command} --help says how it is used")
+    check("W4A16_ASYM" in fine("calibrate --help", "calibrate", "--help"), "calibrate --help lists the schemes")
+    check(fine("--version", "--version").startswith("qobs 0."), "--version")
+    info = fine("info", "info")
+    for word in ("CPU", "scalar", "active", "llmc.minmax", "torch.MinMaxObserver", "averaging_constant"):
+        check(word in info, f"info tells {word}")
+    for isa in instruction_sets():
+        check(any(isa in line and "asked for" in line for line in fine(f"info --isa {isa}", "info", "--isa", isa).splitlines()),
+              f"info --isa {isa}")
+    p = run()
+    check(p.returncode == 2 and p.stderr.startswith("usage: qobs"), "without a command: usage")
+    refused("unknown command", ["'prune'", "calibrate, observe, info"], "prune")
+    refused("info with a file", ["'x'"], "info", "x")
+    p = run("calibrate", "--bits", "8")
+    check(p.returncode == 2 and "--bits" in p.stderr and len(p.stderr.splitlines()) == 1, "unknown option", p.stderr)
+
+
+CALIBRATE = ("calibrate", "--quiet", "--scheme", "W8A8", "-o", "out.safetensors")
+
+
+def test_refused_options():
+    write("model.safetensors", st_bytes(model()[0]))
+    observe = ("observe", "--preset", "llmc.minmax", "--out", "out.safetensors", "model.safetensors:lm_head.weight")
+    presets = ["llmc.memoryless_minmax", "llmc.static_minmax", "llmc.minmax", "torch.MinMaxObserver"]
+    calibrate = CALIBRATE + ("model.safetensors",)
+    refused("no model", ["model"], *CALIBRATE)
+    refused("two models", ["2"], *calibrate, "model.safetensors")
+    refused("no output", ["-o"], "calibrate", "--scheme", "W8A8", "model.safetensors")
+    refused("no scheme", ["--scheme", "W8A8", "W4A16_ASYM"], "calibrate", "-o", "out.safetensors", "model.safetensors")
+    refused("unknown scheme", ["--scheme", "'W3A3'", "W8A8", "W4A16_ASYM"], "calibrate", "--scheme", "W3A3", "-o",
+            "out.safetensors", "model.safetensors")
+    refused("unknown preset", ["'llmc.best'"] + presets, *calibrate, "--preset", "llmc.best")
+    refused("unknown preset of observe", ["'llmc.best'"] + presets, "observe", "--preset", "llmc.best", "model.safetensors")
+    refused("a preset without the scheme's settings", ["--preset", "torch.MinMaxObserver", "W8A8"], *calibrate, "--preset",
+            "torch.MinMaxObserver")
+    refused("observe without preset", ["--preset"], "observe", "model.safetensors")
+    refused("observe without tensor", ["tensor"], *observe[:-1])
+    refused("bad regex", ["--targets", "'layers.('"], *calibrate, "--targets", "layers.(")
+    refused("bad regex to ignore", ["--ignore", "'['"], *calibrate, "--ignore", "[")
+    refused("no target matched", ["model.safetensors", "--targets"], *calibrate, "--targets", "no_such_layer")
+    refused("all ignored", ["model.safetensors"], *calibrate, "--ignore", "re:.*")
+    for command in (calibrate, observe):
+        refused("unknown isa", ["--isa", "'mmx'", "scalar"], *command, "--isa", "mmx")
+        for threads in ("0", "-1", "two", "", "1000000"):
+            refused(f"--threads '{threads}'", ["--threads", f"'{threads}'", "1 to"], *command, "--threads", threads)
+        for setting in ("garbage", "=4", ""):
+            refused(f"--set '{setting}'", ["--set", f"'{setting}'", "KEY=VALUE"], *command, "--set", setting)
+        refused("unknown setting", ["--set", "'bits'", "num_bits"], *command, "--set", "bits=4")
+        refused("bad value", ["--set", "num_bits", "'99'", "2 to 16"], *command, "--set", "num_bits=99")
+    refused("group size that does not divide", ["model.safetensors", "model.layers", ".weight", "group_size", "100"],
+            "calibrate", "--scheme", "W4A16", "--set", "group_size=100", "-o", "out.safetensors", "model.safetensors")
+    refused("contradictory settings", ["group_size", "64", "channel"], *calibrate, "--set", "group_size=64")
+    refused("unknown base name", ["base_name", "'bias'"], *observe, "--base-name", "bias")
+    refused("unknown mode", ["nonfinite", "'skip'", "ignore"], *observe, "--nonfinite", "skip")
+    refused("strategy that does not apply", ["attn_head", "weight"], *observe, "--strategy", "attn_head")
+    refused("importance without use", ["--importance", "llmc.minmax"], *observe, "--importance", "model.safetensors:norm")
+
+
+def header(text, data=b""):
+    return struct.pack("<Q", len(text)) + text + data
+
+
+def test_refused_files():
+    good = st_bytes(model()[0])
+    entry = b'"%s.weight":{"dtype":"%s","shape":[%d,2],"data_offsets":[%d,%d]}'
+    files = {
+        "truncated data": (good[:-1], ["data section"]),
+        "truncated header": (good[:40], ["cut off", "header"]),
+        "truncated length": (good[:5], ["5 bytes"]),
+        "empty": (b"", ["0 bytes"]),
+        "header of 100 GB": (struct.pack("<Q", 100 * 10 ** 9) + good[8:], ["100000000000"]),
+        "header of 2^64 bytes": (b"\xff" * 8 + good[8:], ["18446744073709551615"]),
+        "overlap": (header(b"{" + entry % (b"a", b"F32", 2, 0, 16) + b"," + entry % (b"b", b"F32", 2, 8, 24) + b"}", bytes(24)),
+                    ["'b.weight'", "'a.weight'", "8"]),
+        "hole": (header(b"{" + entry % (b"a", b"F32", 1, 8, 16) + b"}", bytes(16)), ["'a.weight'", "8"]),
+        "offsets beyond the end": (header(b"{" + entry % (b"a", b"F32", 2, 0, 16) + b"}", bytes(15)), ["'a.weight'", "16", "15"]),
+        "offsets backwards": (header(b"{" + entry % (b"a", b"F32", 2, 16, 0) + b"}", bytes(16)), ["'a.weight'", "16"]),
+        "size against shape": (header(b"{" + entry % (b"a", b"F32", 3, 0, 16) + b"}", bytes(16)), ["'a.weight'", "16", "24"]),
+        "unknown dtype": (header(b"{" + entry % (b"a", b"F99", 2, 0, 16) + b"}", bytes(16)), ["'a.weight'", "F99", "BF16"]),
+        "name that occurs twice": (header(b"{" + b",".join([entry % (b"a", b"F32", 1, 0, 8), entry % (b"a", b"F32", 1, 8, 16)]) +
+                                          b"}", bytes(16)), ["'a.weight'", "twice"]),
+        "no JSON": (header(b'{"a.weight":', bytes(16)), ["JSON"]),
+        "other bytes": (b"no tensors in here, only words", ["bytes"]),
+    }
+    for what, (data, words) in files.items():
+        write("bad.safetensors", data)
+        refused(f"calibrate, {what}", ["bad.safetensors"] + words, *CALIBRATE, "bad.safetensors")
+        refused(f"observe, {what}", ["bad.safetensors"] + words, "observe", "--preset", "llmc.minmax", "--out", "out.safetensors",
+                "bad.safetensors")
+    os.unlink("bad.safetensors")
+    refused("missing file", ["gone.safetensors", "No such file"], *CALIBRATE, "gone.safetensors")
+    refused("missing file of observe", ["gone.npy", "No such file"], "observe", "--preset", "llmc.minmax", "gone.npy")
+    os.mkdir("empty")
+    refused("directory without a model", ["empty", "model.safetensors"], *CALIBRATE, "empty")
+    index = {"weight_map": {"a.weight": "one.safetensors", "b.weight": "two.safetensors"}}
+    write("lost.safetensors.index.json", json.dumps(index).encode())
+    write("one.safetensors", st_bytes({"a.weight": ("F32", [1, 2], bytes(8))}))
+    refused("missing shard", ["two.safetensors", "No such file"], *CALIBRATE, "lost.safetensors.index.json")
+    write("two.safetensors", st_bytes({"c.weight": ("F32", [1, 2], bytes(8))}))
+    refused("shard without the tensor", ["b.weight", "two.safetensors"], *CALIBRATE, "lost.safetensors.index.json")
+    index["weight_map"]["b.weight"] = "../two.safetensors"
+    write("lost.safetensors.index.json", json.dumps(index).encode())
+    refused("shard elsewhere", ["../two.safetensors"], *CALIBRATE, "lost.safetensors.index.json")
+    write("bad.npy", npy_bytes("<f4", [3], bytes(8)))
+    refused("short .npy", ["bad.npy"], "observe", "--preset", "llmc.minmax", "bad.npy")
+    write("words.npy", npy_bytes("<U3", [3], bytes(36)))
+    refused(".npy of text", ["words.npy", "<U3"], "observe", "--preset", "llmc.minmax", "words.npy")
+    write("many.safetensors", st_bytes({"x": ("F32", [2], bytes(8)), "y": ("I32", [2], bytes(8))}))
+    refused("several tensors, none named", ["many.safetensors"], "observe", "--preset", "llmc.minmax", "many.safetensors")
+    refused("unknown tensor", ["many.safetensors", "'z'"], "observe", "--preset", "llmc.minmax", "many.safetensors:z")
+    refused("integers", ["many.safetensors", "y", "I32"], "observe", "--preset", "torch.MinMaxObserver", "many.safetensors:y")
+
+
+def big_weight(rows, columns, place, value):
+    raw = bytearray(pack("BF16", [0.5, -0.25] * (columns // 2)) * rows)
+    at = 2 * (place[0] * columns + place[1])
+    raw[at:at + 2] = pack("BF16", [value])
+    return ("BF16", [rows, columns], bytes(raw))
+
+
+def test_nan_in_a_weight():
+    for what, place, value, kind in (("first slice", (0, 3), math.nan, "NaN"), ("later slice", (1311, 77), math.nan, "NaN"),
+                                     ("infinity", (2046, 1022), -math.inf, "-infinity")):
+        tensors = {"a.weight": ("BF16", [2, 128], pack("BF16", [1.0] * 256)), "big.weight": big_weight(2048, 1024, place, value)}
+        write("nan.safetensors", st_bytes(tensors))  # 4 MB
+        for scheme in ("W8A8", "W4A16"):
+            for threads in thread_counts():
+                refused(f"{kind} in the {what}, {scheme}, {threads} threads",
+                        ["nan.safetensors", "'big.weight'", f"{kind} at [{place[0]}, {place[1]}]"], "calibrate", "--scheme", scheme,
+                        "-o", "out.safetensors", "--json", "report.json", "--threads", threads, "nan.safetensors")
+        refused(f"{kind} in one range", ["'big.weight'", f"{kind} at [{place[0]}, {place[1]}]"], *CALIBRATE, "--set",
+                "strategy=tensor", "nan.safetensors")
+        refused(f"{kind}, observe", ["nan.safetensors:big.weight", f"{kind} at [{place[0]}, {place[1]}]"], "observe", "--preset",
+                "llmc.minmax", "--out", "out.safetensors", "nan.safetensors:big.weight")
+
+
+def test_output():
+    tensors, _ = model()
+    write("model.safetensors", st_bytes(tensors))
+    nan = dict(tensors, **{"z.weight": ("F32", [1, 2], pack("F32", [1, math.nan]))})
+    write("nan.safetensors", st_bytes(nan))
+    observe = ("observe", "--preset", "llmc.minmax", "model.safetensors:lm_head.weight", "--out")
+    os.mkdir("folder")
+    for what, words, arguments in (("calibrate", ["folder", "directory"], CALIBRATE[:-1] + ("folder", "model.safetensors")),
+                                   ("observe", ["folder", "directory"], observe + ("folder",))):
+        refused(f"{what} onto a directory", words, *arguments)
+    for what, arguments in (("calibrate", CALIBRATE[:-1] + ("none/out.safetensors", "model.safetensors")),
+                            ("observe", observe + ("none/out.safetensors",))):
+        refused(f"{what} into a missing directory", ["none/out.safetensors", "No such file"], *arguments, status=1)
+    if os.geteuid() != 0:  # root may write anywhere
+        os.chmod("folder", 0o500)
+        refused("unwritable directory", ["folder/out.safetensors", "Permission"], *observe, "folder/out.safetensors", status=1)
+        os.chmod("folder", 0o700)
+    write("out.safetensors", b"old")
+    refused("a failing run and an existing file", ["'z.weight'"], *CALIBRATE, "nan.safetensors")
+    refused("a failing observe and an existing file", ["NaN"], "observe", "--preset", "llmc.minmax", "--out", "out.safetensors",
+            "nan.safetensors:z.weight")
+    equal(read("out.safetensors"), b"old", "a failing run leaves the old file")
+    fine("a run replaces the file", *CALIBRATE, "model.safetensors")
+    check(st_read("out.safetensors")[0], "the file is replaced")
+    equal(sorted(os.listdir(".")), ["folder", "model.safetensors", "nan.safetensors", "out.safetensors"], "no other file is left")
+
+
+# ---- Tests: calibrate ---------------------------------------------------------------------------------------------------------
+
+def test_schemes():
+    tensors, rows = model()
+    write("model.safetensors", st_bytes(tensors, {"format": "pt"}))
+    for scheme, wanted, bits, symmetric in (("W8A8", by_channel(rows), 8, True), ("W8A16", by_channel(rows), 8, True),
+                                            ("INT8", by_channel(rows), 8, True), ("W4A16", by_group(rows, 128), 4, True),
+                                            ("W4A8", by_group(rows, 128), 4, True), ("W4A16_ASYM", by_group(rows, 128), 4, False)):
+        fine(scheme, "calibrate", "--quiet", "--scheme", scheme, "-o", "out.safetensors", "model.safetensors")
+        expect_scales(scheme, "out.safetensors", wanted, bits, symmetric)
+        metadata = st_read("out.safetensors")[1]
+        equal([metadata.get(k) for k in ("format", "scheme", "preset")], ["pt", scheme, "llmc.memoryless_minmax"], f"{scheme}: metadata")
+    table = fine("the table", "calibrate", "--scheme", "W8A8", "-o", "out.safetensors", "model.safetensors")
+    check(all(m in table for m in LINEAR) and "4 layers" in table, "the table has every module", table)
+
+
+def test_strategies():
+    tensors, rows = model()
+    write("model.safetensors", st_bytes(tensors))
+    asym = ("calibrate", "--quiet", "--scheme", "W4A16_ASYM", "-o", "out.safetensors", "model.safetensors", "--set")
+    for what, settings, wanted in (
+            ("groups of 32", ["group_size=32"], by_group(rows, 32)),
+            ("blocks", ["group_size=null", "strategy=block", "block_structure=[4, 100]"], by_block(rows, 4, 100)),
+            ("tensor", ["group_size=null", "strategy=tensor"], {m: ([1], [sum(r, [])]) for m, r in rows.items()}),
+            ("channels by group size", ["strategy=null", "group_size=-1"], by_channel(rows)),
+            ("presets' own settings", ["strategy=channel", "group_size=null"], by_channel(rows))):
+        fine(what, *asym, *" --set ".join(s.replace(" ", "") for s in settings).split())
+        expect_scales(what, "out.safetensors", wanted, 4, False)
+    fine("8 bits of a 4-bit scheme", *asym, "num_bits=8", "--preset", "llmc.static_minmax")
+    expect_scales("8 bits of a 4-bit scheme", "out.safetensors", by_group(rows, 128), 8, False)
+    fine("zero points of a symmetric scheme", *CALIBRATE, "model.safetensors", "--set", "symmetric=false")
+    expect_scales("zero points of a symmetric scheme", "out.safetensors", by_channel(rows), 8, False)
+
+
+def test_big_blocks():
+    """Several slices, and an edge that is no whole block."""
+    rows, height, half = 1000, 384, 512
+    raw = b"".join(pack("BF16", [float(1 + 2 * (i // height))]) * half + pack("BF16", [float(2 + 2 * (i // height))]) * half
+                   for i in range(rows))
+    write("model.safetensors", st_bytes({"big.weight": ("BF16", [rows, 2 * half], raw)}))
+    fine("big blocks", *CALIBRATE, "--set", "strategy=block", "--set", f"block_structure=[{height},{half}]", "model.safetensors")
+    want = [qparams("BF16", [float(v)], 8, True)[0] for v in range(1, 7)]
+    equal(st_read("out.safetensors")[0].get("big.weight_scale"), ("BF16", [3, 2], want), "big blocks: scales")
+
+
+def test_models():
+    tensors, rows = model()
+    wanted, names = by_channel(rows), sorted(tensors)
+    os.mkdir("whole")
+    write("whole/model.safetensors", st_bytes(tensors))
+    fine("a directory", *CALIBRATE, "whole")
+    expect_scales("a directory", "out.safetensors", wanted, 8, True)
+    os.mkdir("sharded")
+    shards = {f"model-0000{i + 1}-of-00002.safetensors": names[i::2] for i in range(2)}
+    for shard, held in shards.items():
+        write(f"sharded/{shard}", st_bytes({n: tensors[n] for n in held}))
+    index = {"metadata": {"total_size": 1}, "weight_map": {n: s for s, held in shards.items() for n in held}}
+    write("sharded/model.safetensors.index.json", json.dumps(index).encode())
+    first = read("out.safetensors")
+    for path in ("sharded", "sharded/", "sharded/model.safetensors.index.json"):
+        fine(path, *CALIBRATE, path)
+        expect_scales(path, "out.safetensors", wanted, 8, True)
+    tensors["packed.weight"] = ("I8", [2, 2], bytes(4))
+    tensors["stack.experts.weight"] = ("F32", [2, 3, 4], pack("F32", [float(i) for i in range(24)]))
+    write("model.safetensors", st_bytes(tensors))
+    fine("what cannot be observed is left out", *CALIBRATE, "model.safetensors")
+    equal(st_read("out.safetensors"), st_read(write("first.safetensors", first)), "what cannot be observed is left out")
+    fine("3-D weights when asked for", *CALIBRATE, "--targets", "stack", "model.safetensors")
+    want = [qparams("F32", [float(4 * i + 3)], 8, True)[0] for i in range(6)]
+    equal(st_read("out.safetensors")[0], {"stack.experts.weight_scale": ("F32", [2, 3, 1], want)}, "3-D weights: scales")
+
+
+def test_selection():
+    tensors, rows = model()
+    write("model.safetensors", st_bytes(tensors))
+
+    def chosen(*options):
+        fine(" ".join(options), *CALIBRATE, "model.safetensors", *options)
+        return sorted(n[:-len(".weight_scale")] for n in st_read("out.safetensors")[0])
+
+    everything = sorted(rows)
+    equal(chosen(), everything, "the default leaves out embeddings, norms and lm_head")
+    equal(chosen("--targets", "lm_head"), ["lm_head"], "a target overrides the default")
+    equal(chosen("--targets", "re:.*q_proj$", "--targets", "lm_head"), ["lm_head"] + [m for m in everything if "q_proj" in m],
+          "several targets")
+    equal(chosen("--ignore", ".*mlp"), [m for m in everything if "mlp" not in m], "--ignore")
+    equal(chosen("--targets", "model.layers.1", "--ignore", "re:.*down"), ["model.layers.1.self_attn.q_proj"], "both")
+    equal(chosen("--targets", ".*layers.1.*q_proj$"), ["model.layers.1.self_attn.q_proj"], "matched from the start to the end")
+
+
+def test_json():
+    tensors, rows = model()
+    tensors["packed.weight"] = ("I8", [2, 2], bytes(4))
+    write("model.safetensors", st_bytes(tensors))
+    fine("--json", *CALIBRATE, "model.safetensors", "--json", "report.json", "--isa", "scalar")
+    report = json.loads(read("report.json"))
+    equal([report[k] for k in ("scheme", "preset", "model", "output", "isa", "skipped")],
+          ["W8A8", "llmc.memoryless_minmax", "model.safetensors", "out.safetensors", "scalar", 1], "the report's head")
+    equal(report["bytes"], sum(len(tensors[m + ".weight"][2]) for m in rows), "the report's bytes")
+    layers = {l["module"]: l for l in report["layers"]}
+    equal(sorted(layers), sorted(rows), "the report's layers")
+    for m, r in rows.items():
+        scales = [qparams(LINEAR[m][0], row, 8, True)[0] for row in r]
+        equal([layers[m][k] for k in ("dtype", "shape", "scale_shape", "smallest_scale", "largest_scale")],
+              [LINEAR[m][0], LINEAR[m][1], [len(r), 1], min(scales), max(scales)], f"the report on {m}")
+    text = fine("--json -", *CALIBRATE, "model.safetensors", "--json", "-")
+    equal(json.loads(text)["layers"], report["layers"], "--json - with --quiet is JSON alone")
+
+
+def test_same_everywhere():
+    source = random.Random(3)
+    noise = source.randbytes(1 << 20)
+    big = bytes(b & 0xbf if i & 1 else b for i, b in enumerate(noise)) * 3  # bf16, exponents that are not all ones
+    small, _ = model()
+    write("model.safetensors", st_bytes(dict(small, **{"big.weight": ("BF16", [1536, 1024], big)})))
+    outputs = {}
+    for scheme, extra in (("W8A8", []), ("W4A16_ASYM", []), ("W8A16", ["--set", "strategy=tensor"])):
+        for isa in instruction_sets():
+            for threads in thread_counts():
+                fine(f"{scheme}, {isa}, {threads} threads", "calibrate", "--quiet", "--scheme", scheme, *extra, "-o",
+                     "out.safetensors", "--isa", isa, "--threads", threads, "model.safetensors")
+                outputs.setdefault(scheme, set()).add(read("out.safetensors"))
+        equal(len(outputs[scheme]), 1, f"{scheme}: one output on every instruction set and number of threads")
+    results = set()
+    for isa in instruction_sets():
+        for threads in thread_counts():
+            results.add(fine(f"observe, {isa}, {threads} threads", "observe", "--preset", "llmc.minmax", "--base-name", "input", "--set",
+                             "group_size=64", "--json", "--isa", isa, "--threads", threads, "model.safetensors:big.weight"))
+    equal(len(results), 1, "observe: one output")
+
+
+# ---- Tests: observe -----------------------------------------------------------------------------------------------------------
+
+def test_observe():
+    batches = [[-1.0, 0.5, 2.0, 0.25], [4.0, -0.5, 1.0, 3.0], [1.0, -3.0, 0.0, 0.125]]
+    write("x.safetensors", st_bytes({f"b{i}": ("F32", [2, 2], pack("F32", b)) for i, b in enumerate(batches)}))
+    for i, b in enumerate(batches):
+        write(f"b{i}.npy", npy_bytes("<f4", [2, 2], pack("F32", b)))
+    arguments = ("observe", "--preset", "llmc.minmax", "--set", "averaging_constant=0.25", "--base-name", "input", "--strategy",
+                 "tensor", "--each")
+    ranges = [(-1.0, 2.0), (-0.875, 2.5), (-1.40625, 2.125)]
+    want = {}
+    for i, (low, high) in enumerate(ranges):
+        for end in [f"_{i}"] + ([""] if i == 2 else []):
+            want.update({"min_vals" + end: ("F32", [1], [low]), "max_vals" + end: ("F32", [1], [high]),
+                         "scale" + end: ("F32", [1], [qparams("F32", (low, high), 8, True)[0]]), "zero_point" + end: ("I8", [1], [0])})
+    for what, specs in (("safetensors", [f"x.safetensors:b{i}" for i in range(3)]), (".npy", [f"b{i}.npy" for i in range(3)])):
+        equal(fine(what, *arguments, "--out", "out.safetensors", *specs), "", f"{what}: prints nothing")
+        equal(st_read("out.safetensors")[0], want, f"{what}: results of every batch")
+    text = fine("--json", *arguments, "--json", *specs)
+    equal({k: (v["dtype"], v["shape"], v["values"]) for k, v in json.loads(text).items()}, want, "--json: the same results")
+    text = fine("a table", *arguments[:-1], *specs)
+    equal([line.split()[0] for line in text.splitlines()], ["min_vals", "max_vals", "scale", "zero_point"], "a table without --out")
+    text = fine("torch", "observe", "--preset", "torch.MinMaxObserver", "--json", *specs)
+    got = {k: v["values"][0] for k, v in json.loads(text).items()}
+    equal(got, {"min_val": -3, "max_val": 4, "scale": f32(7 / 255), "zero_point": 109}, "torch: names and numbers")
+    write("turned.npy", npy_bytes("<f8", [2, 3], pack("F64", [1, 4, 2, 5, 3, 6]), fortran=True))
+    text = fine("Fortran order", "observe", "--preset", "llmc.minmax", "--strategy", "channel", "--json", "turned.npy")
+    equal(json.loads(text)["max_vals"], {"dtype": "F64", "shape": [2, 1], "values": [3, 6]}, "a .npy in Fortran order")
+
+
+def test_g_idx():
+    weight = [1.0, 8.0, 2.0, 7.0, -3.0, 6.0, 4.0, -5.0]
+    write("w.safetensors", st_bytes({"w": ("F32", [2, 4], pack("F32", weight)), "g": ("I32", [4], pack("I32", [1, 0, 1, 0])),
+                                     "off": ("I64", [4], pack("I64", [-1, 0, 1, 0])), "far": ("I32", [4], pack("I32", [0, 1, 9, 0]))}))
+    arguments = ("observe", "--preset", "llmc.memoryless_minmax", "--set", "group_size=2", "--json", "w.safetensors:w", "--g-idx")
+    for g_idx, want in (("g", [8.0, 2.0, 6.0, 4.0]), ("off", [8.0, 7.0, 6.0, 4.0])):
+        got = json.loads(fine(f"g_idx {g_idx}", *arguments, f"w.safetensors:{g_idx}"))
+        equal(got["max_vals"], {"dtype": "F32", "shape": [2, 2], "values": want}, f"g_idx {g_idx}: maxima")
+    refused("g_idx out of range", ["g_idx", "entry 2", "9"], *arguments, "w.safetensors:far")
+    refused("g_idx that is a weight", ["g_idx", "F32"], *arguments, "w.safetensors:w")
+
+
+def test_nonfinite():
+    write("x.npy", npy_bytes("<f4", [2, 3], pack("F32", [1, -2, math.nan, 4, math.inf, 3])))
+    arguments = ("observe", "--base-name", "input", "--strategy", "tensor", "--json", "x.npy", "--preset")
+    for mode in ([], ["--nonfinite", "refuse"]):
+        refused("NaN", ["x.npy", "1 NaN and 1 infinite of 6", "NaN at [0, 2]"], *arguments, "llmc.minmax", *mode)
+    got = json.loads(fine("ignore", *arguments, "llmc.minmax", "--nonfinite", "ignore"))
+    equal([got[k]["values"] for k in ("min_vals", "max_vals")], [[-2], [4]], "ignore: the finite numbers' range")
+    p = run("observe", "--json", "--preset", "torch.MinMaxObserver", "--nonfinite", "propagate", "--out", "out.safetensors", "x.npy")
+    check(p.returncode == 0 and p.stderr.startswith("qobs: warning: scale and zero_point are left out") and
+          len(p.stderr.splitlines()) == 1, "propagate: a warning where upstream raises", p.stderr)
+    got = st_read("out.safetensors")[0]
+    check(sorted(got) == ["max_val", "min_val"] and math.isnan(got["min_val"][2][0]), "propagate: the range alone", str(got))
+    fine("propagate", *arguments, "llmc.minmax", "--nonfinite", "propagate", "--out", "out.safetensors")
+    check(all(math.isnan(st_read("out.safetensors")[0][k][2][0]) for k in ("min_vals", "max_vals", "scale")), "propagate: NaN scales")
+    write("empty.npy", npy_bytes("<f4", [0, 3], b""))
+    refused("nothing observed", ["no elements"], "observe", "--preset", "llmc.minmax", "--out", "out2.safetensors", "empty.npy")
+
+
+def main():
+    home = os.getcwd()
+    for name, test in list(globals().items()):
+        if not name.startswith("test_"):
+            continue
+        with tempfile.TemporaryDirectory() as directory:
+            os.chdir(directory)
+            try:
+                test()
+            except Exception:
+                check(False, name, traceback.format_exc())
+            os.chdir(home)
+    print(f"{passed} passed, {failed} failed")
+    return 1 if failed or not passed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

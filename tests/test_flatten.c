@@ -1,0 +1,230 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-FileCopyrightText: The qobs authors */
+
+/* Plans against llm-compressor's flatten_for_calibration: one test for each case of the golden suite llmc_flatten, legal and
+ * illegal. The suite's directory is the environment variable QOBS_GOLDEN_DIR, or else the macro of that name. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+#undef fail /* cmocka's macro; the program has a function of that name */
+
+#include <cjson/cJSON.h>
+
+#include "qobs/qobs.h"
+#include "safetensors.h"
+
+static struct st_file tensors;
+
+static void expect_word(const char *text, const char *word, const char *file, int line)
+{
+    if (strstr(text, word))
+        return;
+    print_error("'%s' is not in: %s\n", word, text);
+    _fail(file, line);
+}
+#define assert_has(text, word) expect_word(text, word, __FILE__, __LINE__)
+
+static const char *text_of(const cJSON *object, const char *key)
+{
+    const cJSON *item = cJSON_GetObjectItemCaseSensitive(object, key);
+    assert_true(cJSON_IsString(item));
+    return item->valuestring;
+}
+
+static qobs_tensor tensor_named(const char *name)
+{
+    const struct st_tensor *t = st_find(&tensors, name);
+    assert_non_null(t);
+    qobs_tensor tensor = {.struct_size = sizeof tensor, .data = t->data, .ndim = t->ndim, .shape = t->shape};
+    for (int d = QOBS_F32; qobs_dtype_name((qobs_dtype)d); d++)
+        if (strcmp(qobs_dtype_name((qobs_dtype)d), t->dtype) == 0)
+            tensor.dtype = (qobs_dtype)d;
+    assert_int_not_equal(tensor.dtype, 0);
+    return tensor;
+}
+
+/* What of a case's configuration is no setting of a plan: notes about the case, and the number format, on which flattening does
+ * not depend. */
+static bool is_setting(const cJSON *item)
+{
+    static const char *const others[] = {"has_g_idx", "type", "num_bits"};
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        if (strcmp(item->string, others[i]) == 0)
+            return false;
+    return !cJSON_IsNull(item) || (strcmp(item->string, "scale_dtype") != 0 && strcmp(item->string, "zp_dtype") != 0);
+}
+
+static int configure(qobs_config **config, const cJSON *settings, qobs_error *error)
+{
+    int status = qobs_config_create(config, "llmc.memoryless_minmax", NULL, error);
+    const cJSON *item;
+    cJSON_ArrayForEach(item, settings)
+        if (status == QOBS_OK && is_setting(item)) {
+            char *value = cJSON_PrintUnformatted(item);
+            status = qobs_config_set(*config, item->string, value, error);
+            cJSON_free(value);
+        }
+    return status;
+}
+
+/* The message must name what does not go together. */
+static void check_refusal(const cJSON *c, const qobs_error *error)
+{
+    const cJSON *settings = cJSON_GetObjectItemCaseSensitive(c, "config");
+    const char *reason = text_of(c, "error"), *base = text_of(settings, "base_name"), *strategy = text_of(settings, "strategy");
+    assert_true(error->status < 0);
+    assert_int_not_equal(error->message[0], '\0');
+    if (strstr(reason, "Unknown quantization base name")) {
+        assert_has(error->message, "base_name");
+        assert_has(error->message, base);
+    } else if (strstr(reason, "cannot be applied to") || strstr(reason, "Unknown strategy")) {
+        assert_has(error->message, base);
+        assert_has(error->message, strategy);
+    } else if (strstr(reason, "unflatten")) {
+        assert_has(error->message, "group_size");
+    } else if (strstr(reason, "strict division")) {
+        assert_has(error->message, "block_structure");
+    } else { /* a block of a 3-D weight */
+        assert_has(reason, "too many values to unpack");
+        assert_has(error->message, "3 dimensions");
+        assert_has(error->message, strategy);
+    }
+}
+
+/* Every run holds the next `length` elements of the flattened value, all of one qparam. */
+static void check_runs(const qobs_plan *plan, const qobs_tensor *value, const int64_t *shape, int ndim, const void *copy)
+{
+    const size_t element = qobs_dtype_size(value->dtype);
+    const unsigned char *expected = copy, zeros[8] = {0};
+    const int64_t runs = qobs_plan_run_count(plan);
+    int64_t qparams = 1, elements = shape[0], at = 0;
+    qobs_run run;
+    qobs_error error;
+    for (int i = 1; i < ndim; i++)
+        elements *= shape[i];
+    for (int i = 1; i < ndim - 1; i++)
+        qparams *= shape[i];
+    assert_in_range(runs, 1, 2 * elements);
+    for (int64_t i = 0; i < runs; i++) {
+        assert_int_equal(qobs_plan_run(plan, i, &run, &error), QOBS_OK);
+        assert_true(run.length >= 0 && run.length <= elements - at);
+        for (int64_t j = 0; j < run.length; j++, at++) {
+            const unsigned char *x =
+                run.offset == -1 ? zeros : (const unsigned char *)value->data + run.offset + j * run.stride;
+            assert_memory_equal(x, expected + (size_t)at * element, element);
+            assert_int_equal(run.qparam, at / shape[ndim - 1] % qparams);
+        }
+    }
+    assert_int_equal(at, elements);
+    assert_int_equal(qobs_plan_run(plan, runs, &run, &error), QOBS_ERROR_INVALID_ARGUMENT);
+    assert_has(error.message, "index");
+    assert_int_equal(qobs_plan_run(plan, -1, &run, &error), QOBS_ERROR_INVALID_ARGUMENT);
+}
+
+static void check_copy(const qobs_plan *plan, const qobs_tensor *value, const struct st_tensor *expected)
+{
+    const size_t size = (size_t)(expected->end - expected->begin);
+    int64_t shape[QOBS_PLAN_MAX_NDIM];
+    qobs_error error;
+    assert_string_equal(qobs_dtype_name(value->dtype), expected->dtype);
+    const int ndim = qobs_plan_shape(plan, shape);
+    assert_int_equal(ndim, expected->ndim);
+    assert_memory_equal(shape, expected->shape, (size_t)ndim * sizeof *shape);
+
+    void *copy = malloc(size + 1);
+    assert_non_null(copy);
+    assert_int_equal(qobs_plan_copy(plan, value, copy, size + 1, &error), QOBS_ERROR_INVALID_ARGUMENT);
+    assert_has(error.message, "size");
+    assert_int_equal(qobs_plan_copy(plan, value, copy, size, &error), QOBS_OK);
+    assert_int_equal(error.message[0], '\0');
+    assert_memory_equal(copy, expected->data, size);
+    check_runs(plan, value, shape, ndim, copy);
+    free(copy);
+}
+
+static void test_case(void **state)
+{
+    const cJSON *c = *state, *inputs = cJSON_GetObjectItemCaseSensitive(c, "inputs");
+    const cJSON *settings = cJSON_GetObjectItemCaseSensitive(c, "config"), *expect = cJSON_GetObjectItemCaseSensitive(c, "expect");
+    const bool has_g_idx = cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(settings, "has_g_idx"));
+    const qobs_tensor value = tensor_named(cJSON_GetArrayItem(inputs, 0)->valuestring);
+    qobs_tensor g_idx;
+    if (has_g_idx)
+        g_idx = tensor_named(cJSON_GetArrayItem(inputs, 1)->valuestring);
+
+    qobs_config *config = NULL;
+    qobs_plan *plan = NULL;
+    qobs_error error;
+    int status = configure(&config, settings, &error);
+    if (status == QOBS_OK)
+        status = qobs_plan_create(&plan, config, &value, has_g_idx ? &g_idx : NULL, NULL, &error);
+    assert_int_equal(status, error.status);
+    if (cJSON_HasObjectItem(c, "error")) {
+        assert_null(plan);
+        check_refusal(c, &error);
+    } else {
+        if (status != QOBS_OK)
+            print_error("%s\n", error.message);
+        assert_int_equal(status, QOBS_OK);
+        const char *quantity = has_g_idx ? "flattened_stable" : "flattened";
+        assert_string_equal(text_of(cJSON_GetObjectItemCaseSensitive(c, "compare"), quantity), "exact");
+        check_copy(plan, &value, st_find(&tensors, text_of(expect, quantity)));
+    }
+    qobs_plan_destroy(plan);
+    qobs_config_destroy(config);
+}
+
+static cJSON *read_cases(const char *path)
+{
+    struct mapped map;
+    struct fail f;
+    if (mapped_open(&map, path, &f) != 0) {
+        fprintf(stderr, "%s\n", f.message);
+        return NULL;
+    }
+    cJSON *cases = cJSON_ParseWithLength((const char *)map.data, map.size);
+    mapped_close(&map);
+    if (!cases)
+        fprintf(stderr, "%s: is not valid JSON\n", path);
+    return cases;
+}
+
+int main(void)
+{
+    enum { CASES = 150 };
+    static struct CMUnitTest tests[CASES];
+    const char *directory = getenv("QOBS_GOLDEN_DIR");
+#ifdef QOBS_GOLDEN_DIR
+    directory = directory ? directory : QOBS_GOLDEN_DIR;
+#endif
+    if (!directory) {
+        fputs("QOBS_GOLDEN_DIR is not set\n", stderr);
+        return 1;
+    }
+    char path[1024];
+    struct fail f;
+    snprintf(path, sizeof path, "%s/llmc_flatten.json", directory);
+    cJSON *cases = read_cases(path);
+    snprintf(path, sizeof path, "%s/llmc_flatten.safetensors", directory);
+    if (!cases || st_open(&tensors, path, &f) != 0) {
+        fprintf(stderr, "%s\n", cases ? f.message : "no cases");
+        return 1;
+    }
+    size_t n = 0;
+    cJSON *c;
+    cJSON_ArrayForEach(c, cases)
+        if (n++ < CASES)
+            tests[n - 1] = (struct CMUnitTest){.name = text_of(c, "name"), .test_func = test_case, .initial_state = c};
+    int failed = n == CASES ? _cmocka_run_group_tests("flatten", tests, n, NULL, NULL) : 1;
+    if (n != CASES)
+        fprintf(stderr, "%s: holds %zu cases, expected %d\n", path, n, CASES);
+    st_close(&tensors);
+    cJSON_Delete(cases);
+    return failed != 0;
+}

@@ -1,0 +1,528 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-FileCopyrightText: The qobs authors */
+
+/* Settings and structures that are refused; the caller's allocator, when it has no memory; the caller's floating-point mode. */
+#include <fenv.h>
+#include <math.h>
+
+#if defined(__x86_64__)
+#include <xmmintrin.h>
+#endif
+
+#include "observing.h"
+
+/* ---- Configurations ------------------------------------------------------------------------------------------------------- */
+
+static void test_settings(void **state)
+{
+    (void)state;
+    static const char llmc[] = "llmc.minmax", torch[] = "torch.MinMaxObserver", average[] = "torch.MovingAverageMinMaxObserver";
+    static const struct {
+        const char *preset, *settings, *words;
+    } refused[] = {
+        /* names and values */
+        {llmc, "bits=4", "'bits'|num_bits|group_size|averaging_constant"},
+        {"llmc.memoryless_minmax", "averaging_constant=0.1", "'averaging_constant'|num_bits"},
+        {llmc, "qscheme=per_tensor_affine", "'qscheme'|num_bits"},
+        {torch, "num_bits=8", "'num_bits'|qscheme|quant_min"},
+        {torch, "averaging_constant=0.1", "'averaging_constant'"},
+        {llmc, "num_bits=1", "num_bits|'1'|2 to 16"},
+        {llmc, "num_bits=17", "num_bits|'17'"},
+        {llmc, "num_bits=4.5", "num_bits|'4.5'|integers"},
+        {llmc, "num_bits=", "num_bits|''"},
+        {llmc, "num_bits=0x8", "num_bits|'0x8'"},
+        {llmc, "num_bits=nan", "num_bits|'nan'"},
+        {llmc, "symmetric=1", "symmetric|'1'|true and false"},
+        {llmc, "strategy=row", "strategy|'row'|tensor, channel, group, tensor_group, block, token, attn_head"},
+        {llmc, "type=float", "type|'float'|int"},
+        {llmc, "base_name=bias", "base_name|'bias'|weight, input, output, q, k, v"},
+        {llmc, "nonfinite=maybe", "nonfinite|'maybe'|refuse, ignore, propagate"},
+        {llmc, "version=2024-01", "version|'2024-01'|current, 2025-10"},
+        {llmc, "observer=mse", "observer|'mse'|llmc.minmax"},
+        {llmc, "group_size=-2", "group_size|'-2'|-1 to"},
+        {llmc, "block_structure=128", "block_structure|'128'|[height, width]"},
+        {llmc, "block_structure=[0, 4]", "block_structure|'[0, 4]'"},
+        {llmc, "block_structure=[1, 2, 3]", "block_structure|'[1, 2, 3]'"},
+        {llmc, "averaging_constant=1.5", "averaging_constant|'1.5'|0 to 1"},
+        {llmc, "averaging_constant=1e999", "averaging_constant|'1e999'"},
+        {torch, "dtype=float16", "dtype|'float16'|quint8, qint8"},
+        {torch, "qscheme=per_channel_affine", "qscheme|'per_channel_affine'|per_tensor_affine, per_tensor_symmetric"},
+        /* what does not go together */
+        {llmc, "base_name=input;strategy=token", "token|dynamic"},
+        {llmc, "strategy=tensor;group_size=128", "group_size|128|tensor"},
+        {llmc, "strategy=channel;group_size=128", "group_size|128|channel"},
+        {llmc, "strategy=group", "group_size|group"},
+        {llmc, "strategy=tensor_group;group_size=-1", "group_size|tensor_group"},
+        {llmc, "group_size=0", "group_size|above 0"},
+        {llmc, "group_size=0;strategy=tensor", "group_size|is 0|-1"},
+        {llmc, "strategy=block", "block_structure|[height, width]"},
+        {llmc, "strategy=channel;block_structure=[4, 4]", "block_structure|block"},
+        {llmc, "strategy=channel;dynamic=true", "dynamic|channel"},
+        {llmc, "strategy=group;group_size=4;dynamic=local", "dynamic|local|tensor_group|group"},
+        {torch, "quant_min=-8", "quant_min|quant_max|both"},
+        {torch, "quant_min=1;quant_max=7", "quant_min|1 to 7|include 0"},
+        {torch, "quant_min=-7;quant_max=-1", "quant_max|-7 to -1|include 0"},
+        {torch, "quant_min=0;quant_max=0", "quant_min|0 is not below 0"},
+        {torch, "quant_min=0;quant_max=256", "quant_max|257 wide|quint8|256"},
+        {torch, "dtype=qint32;quant_min=-2147483648;quant_max=2147483647", "4294967296 wide|qint32|2147483648"},
+        {torch, "reduce_range=true;qscheme=per_tensor_symmetric;dtype=quint8", "reduce_range|quint8|symmetric"},
+        {average, "is_dynamic=true", "is_dynamic|averaging_constant|0.01"},
+    };
+    for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
+        qobs_config *config = make_config(refused[i].preset, "", NULL);
+        qobs_observer *o = NULL;
+        const int status = configure(config, refused[i].settings);
+        assert_refused(status == QOBS_OK ? qobs_config_check(config, &error) : status, QOBS_ERROR_INVALID_ARGUMENT,
+                       refused[i].words);
+        if (status == QOBS_OK) /* whoever uses the configuration says the same */
+            assert_refused(qobs_observer_create(&o, config, NULL, &error), QOBS_ERROR_INVALID_ARGUMENT, refused[i].words);
+        else /* and a setting that was refused has changed nothing */
+            assert_ok(qobs_config_check(config, &error));
+        assert_null(o);
+        qobs_config_destroy(config);
+    }
+    static const char *const accepted[][2] = {
+        {llmc, "num_bits=4.0;strategy=\"group\";group_size=32;group_size=null;strategy=null;symmetric=False"},
+        {llmc, "block_structure=[128,128];strategy=BLOCK"},
+        {llmc, "block_structure=2x3;strategy=block;observer=minmax;zp_dtype=torch.int8"},
+        {llmc, "group_size=-1;averaging_constant=1e-2;ragged=true"},
+        {llmc, "base_name=input;strategy=tensor_group;group_size=16;dynamic=local"},
+        {torch, "quant_min=-128;quant_max=127;quant_min=null;quant_max=null;dtype=torch.qint8"},
+        {torch, "dtype=qint32;quant_min=-1073741824;quant_max=1073741823"},
+        {average, "is_dynamic=true;averaging_constant=1"},
+    };
+    for (size_t i = 0; i < sizeof accepted / sizeof *accepted; i++) {
+        qobs_config *config = make_config(accepted[i][0], accepted[i][1], NULL);
+        assert_ok(qobs_config_check(config, &error));
+        qobs_config_destroy(config);
+    }
+}
+
+static void test_presets(void **state)
+{
+    (void)state;
+    qobs_config *config = NULL;
+    char words[256] = "'llmc.percentile'";
+    assert_true(qobs_preset_count() >= 5);
+    for (size_t i = 0; i < 5; i++) {
+        strcat(strcat(words, "|"), qobs_preset_name(i));
+        assert_ok(qobs_config_create(&config, qobs_preset_name(i), NULL, &error));
+        assert_ok(qobs_config_check(config, &error));
+        assert_non_null(qobs_preset_summary(i));
+        const size_t keys = qobs_config_key_count(config);
+        for (size_t k = 0; k < keys; k++) /* every key is one that can be set */
+            assert_ok(qobs_config_set(config, qobs_config_key(config, k), "null", &error));
+        assert_null(qobs_config_key(config, keys));
+        qobs_config_destroy(config);
+    }
+    assert_null(qobs_preset_name(qobs_preset_count()));
+    assert_refused(qobs_config_create(&config, "llmc.percentile", NULL, &error), QOBS_ERROR_INVALID_ARGUMENT, words);
+    assert_refused(qobs_config_create(&config, NULL, NULL, &error), QOBS_ERROR_INVALID_ARGUMENT, "preset|llmc.minmax");
+    config = make_config("llmc.minmax", "", NULL);
+    assert_refused(qobs_config_set(config, "num_bits", NULL, &error), QOBS_ERROR_INVALID_ARGUMENT, "value|NULL");
+    assert_refused(qobs_config_set(config, NULL, "8", &error), QOBS_ERROR_INVALID_ARGUMENT, "key|NULL");
+    assert_refused(qobs_config_set(NULL, "num_bits", "8", &error), QOBS_ERROR_INVALID_ARGUMENT, "config|NULL");
+    assert_refused(qobs_config_check(NULL, &error), QOBS_ERROR_INVALID_ARGUMENT, "config|NULL");
+    qobs_config_destroy(config);
+}
+
+/* ---- Structures and tensors ----------------------------------------------------------------------------------------------- */
+
+static void *allocate_nothing(void *context, size_t size)
+{
+    (void)context, (void)size;
+    return NULL;
+}
+
+static void release_nothing(void *context, void *memory, size_t size)
+{
+    (void)context, (void)memory, (void)size;
+}
+
+static void serial(void *context, void (*task)(void *, size_t), void *argument, size_t count)
+{
+    (void)context;
+    for (size_t i = count; i > 0; i--)
+        task(argument, i - 1);
+}
+
+static void test_structures(void **state)
+{
+    (void)state;
+    qobs_observer *o = make("llmc.minmax", ""), *other = NULL;
+    qobs_config *config = make_config("llmc.minmax", "strategy=group;group_size=2", NULL);
+    const float data[] = {1, 2, 3, 4};
+    const int64_t shape[] = {2, 2}, huge[] = {INT64_MAX / 2, 8}, negative[] = {2, -2};
+    float min[2], max[2];
+    qobs_tensor t = tensor_of(QOBS_F32, 2, shape, data);
+    const qobs_tensor right = t;
+
+#define assert_tensor_refused(words)                                                                                 \
+    assert_refused(qobs_observer_observe(o, &t, NULL, &error), QOBS_ERROR_INVALID_ARGUMENT, "value|" words);              \
+    assert_refused(qobs_minmax(config, &t, NULL, min, max, NULL, NULL, &error), QOBS_ERROR_INVALID_ARGUMENT, "value|" words); \
+    t = right
+    t.struct_size--;
+    assert_tensor_refused("struct_size|expected");
+    t.dtype = (qobs_dtype)99;
+    assert_tensor_refused("dtype 99");
+    t.ndim = 9;
+    assert_tensor_refused("ndim|9|0 to 8");
+    t.ndim = -1;
+    assert_tensor_refused("ndim|-1");
+    t.shape = NULL;
+    assert_tensor_refused("shape is NULL");
+    t.data = NULL;
+    assert_tensor_refused("data is NULL|4 elements");
+    t.shape = negative;
+    assert_tensor_refused("shape[1]|-2");
+    t.shape = huge;
+    assert_tensor_refused("2^63");
+    assert_refused(qobs_observer_observe(o, NULL, NULL, &error), QOBS_ERROR_INVALID_ARGUMENT, "value|NULL");
+    assert_refused(qobs_observer_observe(NULL, &t, NULL, &error), QOBS_ERROR_INVALID_ARGUMENT, "observer|NULL");
+    assert_refused(qobs_minmax(config, &t, NULL, NULL, max, NULL, NULL, &error), QOBS_ERROR_INVALID_ARGUMENT, "min|NULL");
+
+    const int32_t columns[] = {1, 0, 2};
+    const qobs_tensor floats = tensor(QOBS_F32, data, 2), many = tensor(QOBS_I32, columns, 3), beyond = tensor(QOBS_I32, columns + 1, 2);
+    assert_refused(qobs_minmax(config, &t, &floats, min, max, NULL, NULL, &error), QOBS_ERROR_INVALID_ARGUMENT, "g_idx|F32|I32");
+    assert_refused(qobs_minmax(config, &t, &many, min, max, NULL, NULL, &error), QOBS_ERROR_INVALID_ARGUMENT, "g_idx|3|2");
+    assert_refused(qobs_minmax(config, &t, &beyond, min, max, NULL, NULL, &error), QOBS_ERROR_INVALID_ARGUMENT, "g_idx|entry 1|2");
+    assert_refused(qobs_observer_observe(o, &t, &beyond, &error), QOBS_ERROR_INVALID_ARGUMENT, "g_idx|tensor");
+
+    qobs_counts counts = {.struct_size = sizeof counts - 1};
+    qobs_result result = {.struct_size = 0};
+    assert_ok(qobs_observer_observe(o, &t, NULL, &error));
+    assert_refused(qobs_observer_counts(o, &counts, &error), QOBS_ERROR_INVALID_ARGUMENT, "counts|struct_size");
+    assert_refused(qobs_minmax(config, &t, NULL, min, max, &counts, NULL, &error), QOBS_ERROR_INVALID_ARGUMENT,
+                   "counts|struct_size");
+    assert_refused(qobs_observer_result(o, 0, &result, &error), QOBS_ERROR_INVALID_ARGUMENT, "result|struct_size");
+    assert_refused(qobs_observer_find(o, "scale", NULL, &error), QOBS_ERROR_INVALID_ARGUMENT, "result|struct_size");
+
+    qobs_allocator allocator = {sizeof allocator - 1, allocate_nothing, release_nothing, NULL};
+    qobs_executor executor = {sizeof executor - 1, 2, serial, NULL};
+    qobs_runtime runtime = {.struct_size = sizeof runtime - 1};
+    assert_refused(qobs_observer_create(&other, config, &runtime, &error), QOBS_ERROR_INVALID_ARGUMENT, "runtime|struct_size");
+    runtime = (qobs_runtime){sizeof runtime, &allocator, NULL};
+    assert_refused(qobs_observer_create(&other, config, &runtime, &error), QOBS_ERROR_INVALID_ARGUMENT, "allocator|struct_size");
+    allocator = (qobs_allocator){sizeof allocator, allocate_nothing, NULL, NULL};
+    assert_refused(qobs_observer_create(&other, config, &runtime, &error), QOBS_ERROR_INVALID_ARGUMENT, "allocator|release");
+    allocator.release = release_nothing;
+    assert_refused(qobs_observer_create(&other, config, &runtime, &error), QOBS_ERROR_OUT_OF_MEMORY, "memory");
+    runtime = (qobs_runtime){sizeof runtime, NULL, &executor};
+    assert_refused(qobs_observer_create(&other, config, &runtime, &error), QOBS_ERROR_INVALID_ARGUMENT, "executor|struct_size");
+    executor = (qobs_executor){sizeof executor, 0, serial, NULL};
+    assert_refused(qobs_observer_create(&other, config, &runtime, &error), QOBS_ERROR_INVALID_ARGUMENT, "executor|threads");
+    assert_null(other);
+    qobs_config_destroy(config);
+    qobs_observer_destroy(o);
+}
+
+static void test_isa(void **state)
+{
+    (void)state;
+    assert_refused(qobs_isa_limit("mmx", &error), QOBS_ERROR_INVALID_ARGUMENT, "isa|'mmx'|scalar");
+    assert_string_equal(qobs_isa_name(0), "scalar");
+    for (size_t i = 0; i < qobs_isa_count(); i++)
+        if (qobs_isa_usable(i)) {
+            assert_ok(qobs_isa_limit(qobs_isa_name(i), &error));
+            assert_string_equal(qobs_isa_active(), qobs_isa_name(i));
+        } else {
+            assert_refused(qobs_isa_limit(qobs_isa_name(i), &error), QOBS_ERROR_UNSUPPORTED, qobs_isa_name(i));
+        }
+    assert_null(qobs_isa_name(qobs_isa_count()));
+    assert_ok(qobs_isa_limit(NULL, &error));
+}
+
+/* ---- Memory --------------------------------------------------------------------------------------------------------------- */
+
+struct memory {
+    size_t calls, fail_at; /* the call that fails; 0: none */
+    size_t blocks;         /* that are held */
+    bool wrong;            /* something was released with another size, or twice */
+};
+
+struct block {
+    _Alignas(16) size_t size;
+    size_t mark;
+};
+
+static void *allocate(void *context, size_t size)
+{
+    struct memory *m = context;
+    if (++m->calls == m->fail_at)
+        return NULL;
+    struct block *b = malloc(sizeof *b + size);
+    assert_non_null(b);
+    *b = (struct block){.size = size, .mark = ~size};
+    memset(b + 1, 0xa5, size);
+    m->blocks++;
+    return b + 1;
+}
+
+static void release(void *context, void *memory, size_t size)
+{
+    struct memory *m = context;
+    struct block *b = (struct block *)memory - 1;
+    m->wrong |= b->size != size || b->mark != ~size || m->blocks == 0;
+    b->mark = 0;
+    m->blocks--;
+    free(b);
+}
+
+/* Something that allocates. It returns the status, and has given everything back when that is an error. */
+typedef int worker(const qobs_runtime *runtime, qobs_observer *o);
+
+/* With the n-th allocation failing, for every n, `work` fails, and with memory does what it does. */
+static void exhaust(worker *work, qobs_observer *o, struct memory *m, const qobs_runtime *runtime, size_t held, size_t at_least)
+{
+    for (size_t n = 1;; n++) {
+        *m = (struct memory){.fail_at = n, .blocks = m->blocks};
+        const int status = work(runtime, o);
+        assert_false(m->wrong);
+        if (m->calls < n) {
+            assert_int_equal(status, QOBS_OK);
+            assert_true(n > at_least);
+            m->fail_at = 0;
+            return;
+        }
+        assert_refused(status, QOBS_ERROR_OUT_OF_MEMORY, "memory");
+        assert_int_equal(m->blocks, held);
+    }
+}
+
+static int create_and_destroy(const qobs_runtime *runtime, qobs_observer *unused)
+{
+    qobs_config *config = NULL;
+    qobs_observer *o = NULL;
+    (void)unused;
+    int status = qobs_config_create(&config, "llmc.minmax", runtime, &error);
+    if (status == QOBS_OK)
+        status = qobs_observer_create(&o, config, runtime, &error);
+    qobs_observer_destroy(o);
+    qobs_config_destroy(config);
+    return status;
+}
+
+enum { ROWS = 4096, COLUMNS = 128 }; /* f32: 2 MB, so that threads get pieces */
+
+static float *matrix(void)
+{
+    static float data[ROWS * COLUMNS];
+    for (int i = 0; i < ROWS * COLUMNS; i++)
+        data[i] = (float)(i % 1000 - 400);
+    return data;
+}
+
+static int plan_with_g_idx(const qobs_runtime *runtime, qobs_observer *unused)
+{
+    static const int64_t columns[] = {1, 0, 1, 0};
+    const qobs_tensor value = tensor(QOBS_F32, matrix(), 3, 4), g_idx = tensor(QOBS_I64, columns, 4);
+    qobs_config *config = make_config("llmc.minmax", "group_size=2", NULL);
+    qobs_plan *plan = NULL;
+    (void)unused;
+    const int status = qobs_plan_create(&plan, config, &value, &g_idx, runtime, &error);
+    qobs_plan_destroy(plan);
+    qobs_config_destroy(config);
+    return status;
+}
+
+static int minmax_on_threads(const qobs_runtime *runtime, qobs_observer *unused)
+{
+    const qobs_tensor value = tensor(QOBS_F32, matrix(), ROWS, COLUMNS);
+    qobs_config *config = make_config("llmc.minmax", "base_name=input;strategy=group;group_size=32", NULL);
+    float min[4], max[4];
+    (void)unused;
+    const int status = qobs_minmax(config, &value, NULL, min, max, NULL, runtime, &error);
+    for (int i = 0; status == QOBS_OK && i < 4; i++)
+        assert_true(min[i] == -400 && max[i] == 599);
+    qobs_config_destroy(config);
+    return status;
+}
+
+static int observe_f32(const qobs_runtime *unused, qobs_observer *o)
+{
+    (void)unused;
+    return observe(o, ROWS, COLUMNS, matrix());
+}
+
+static int observe_f64(const qobs_runtime *unused, qobs_observer *o)
+{
+    const qobs_tensor value = tensor(QOBS_F64, ((const double[]){-1000, 0.1, 3}), 3);
+    (void)unused;
+    return qobs_observer_observe(o, &value, NULL, &error);
+}
+
+static void test_memory(void **state)
+{
+    (void)state;
+    struct memory m = {0};
+    const qobs_allocator allocator = {sizeof allocator, allocate, release, &m};
+    const qobs_executor executor = {sizeof executor, 4, serial, NULL};
+    const qobs_runtime runtime = {sizeof runtime, &allocator, &executor};
+    exhaust(create_and_destroy, NULL, &m, &runtime, 0, 2);
+    exhaust(plan_with_g_idx, NULL, &m, &runtime, 0, 4);
+    exhaust(minmax_on_threads, NULL, &m, &runtime, 0, 2);
+    assert_int_equal(m.blocks, 0);
+
+    /* an observer that had no memory for a batch is as it was before the batch */
+    static const struct {
+        const char *preset, *min;
+        worker *first, *second;
+        float after_first, after_second;
+    } cases[] = {{"llmc.static_minmax", "min_vals", observe_f32, observe_f32, -400, -400},
+                 {"torch.MinMaxObserver", "min_val", observe_f32, observe_f64, -400, -1000},
+                 {"torch.MinMaxObserver", "min_val", observe_f64, observe_f32, -1000, -1000}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        qobs_config *config = make_config(cases[i].preset, "base_name=input", &runtime);
+        qobs_observer *o = NULL;
+        m = (struct memory){.blocks = m.blocks};
+        assert_ok(qobs_observer_create(&o, config, &runtime, &error));
+        qobs_config_destroy(config);
+        assert_int_equal(m.blocks, 1);
+        exhaust(cases[i].first, o, &m, &runtime, 1, 2);
+        assert_int_equal(counts_of(o).batches, 1);
+        assert_result(o, cases[i].min, cases[i].after_first);
+
+        for (size_t n = 1; n <= 8; n++) { /* the second batch: some of what it needs may be there already */
+            m = (struct memory){.fail_at = n, .blocks = m.blocks};
+            const uint64_t before = counts_of(o).batches;
+            const int status = cases[i].second(&runtime, o);
+            if (m.calls < n) {
+                assert_ok(status);
+                break;
+            }
+            assert_refused(status, QOBS_ERROR_OUT_OF_MEMORY, "memory");
+            assert_int_equal(counts_of(o).batches, before);
+            assert_result(o, cases[i].min, cases[i].after_first);
+        }
+        assert_result(o, cases[i].min, cases[i].after_second);
+        qobs_observer_reset(o);
+        m.fail_at = 0;
+        assert_ok(cases[i].first(&runtime, o));
+        assert_result(o, cases[i].min, cases[i].after_first);
+        qobs_observer_destroy(o);
+        assert_true(m.blocks == 0 && !m.wrong);
+    }
+}
+
+/* ---- Floating-point modes ------------------------------------------------------------------------------------------------- */
+
+static unsigned mode_now(void)
+{
+#if defined(__x86_64__)
+    return _mm_getcsr() & ~0x3fU; /* without the flags */
+#elif defined(__aarch64__)
+    uint64_t fpcr;
+    __asm__ volatile("mrs %0, fpcr" : "=r"(fpcr));
+    return (unsigned)fpcr;
+#else
+    return (unsigned)fegetround();
+#endif
+}
+
+/* Subnormals to zero, both as operands and as results. */
+static void flush_subnormals(void)
+{
+#if defined(__x86_64__)
+    _mm_setcsr(_mm_getcsr() | 0x8040);
+#elif defined(__aarch64__)
+    __asm__ volatile("msr fpcr, %0" : : "r"((uint64_t)mode_now() | (UINT64_C(3) << 19) | (UINT64_C(1) << 24)));
+#endif
+}
+
+static void set_mode(int mode)
+{
+    static const int roundings[] = {FE_TONEAREST, FE_TONEAREST, FE_UPWARD, FE_DOWNWARD, FE_TOWARDZERO};
+    fesetround(roundings[mode]);
+    if (mode > 0)
+        flush_subnormals();
+}
+enum { MODES = 5 };
+
+/* What a pool's threads might have set for themselves. */
+static void serial_with_modes(void *context, void (*task)(void *, size_t), void *argument, size_t count)
+{
+    fenv_t before;
+    (void)context;
+    fegetenv(&before);
+    for (size_t i = 0; i < count; i++) {
+        set_mode(1 + (int)(i % (MODES - 1)));
+        const unsigned mode = mode_now();
+        task(argument, i);
+        assert_int_equal(mode_now(), mode);
+    }
+    fesetenv(&before);
+}
+
+/* Everything that is computed from subnormal and small numbers. */
+static size_t compute_all(const char *preset, const char *settings, qobs_dtype dtype, unsigned char *out)
+{
+    static _Alignas(8) unsigned char data[8 << 17];
+    const qobs_executor executor = {sizeof executor, 4, serial_with_modes, NULL};
+    const qobs_runtime runtime = {sizeof runtime, NULL, &executor};
+    static const int mantissa[] = {[QOBS_F32] = 23, [QOBS_BF16] = 7, [QOBS_F16] = 10, [QOBS_F64] = 52};
+    const size_t element = qobs_dtype_size(dtype), n = sizeof data / element;
+    const qobs_tensor value = tensor(dtype, data, (int64_t)n / 2, 2);
+    const unsigned mode = mode_now();
+    size_t used = 0;
+    qobs_config *config = make_config(preset, settings, NULL);
+    qobs_observer *o = NULL;
+    assert_ok(qobs_observer_create(&o, config, &runtime, &error));
+    for (int batch = 0; batch < 3; batch++) {
+        const uint64_t sign = UINT64_C(1) << (8 * element - 1);
+        for (size_t i = 0; i < n; i++) { /* subnormal all of them */
+            const uint64_t bits = (uint64_t)(i % (size_t)(31 + 26 * batch)) << (mantissa[dtype] - 7) | (i & 1 ? sign | 1 : 0);
+            memcpy(data + i * element, &bits, element);
+        }
+        assert_ok(qobs_observer_observe(o, &value, NULL, &error));
+        for (size_t i = 0; i < qobs_observer_result_count(o); i++) {
+            qobs_result r = {.struct_size = sizeof r};
+            assert_ok(qobs_observer_result(o, i, &r, &error));
+            assert_ok(qobs_observer_read(o, r.name, out + used, r.size, &error));
+            used += (r.size + 7) / 8 * 8;
+        }
+    }
+    const float ranges[][2] = {{-0.1f, 0.7f}, {-0x1.8p-140f, 0x1p-126f}, {-3, 1e30f}};
+    for (size_t i = 0; dtype == QOBS_F32 && i < 3; i++, used += 16)
+        assert_ok(qobs_calculate_qparams(config, dtype, 1, &ranges[i][0], &ranges[i][1], out + used, out + used + 8, &error));
+    qobs_observer_destroy(o);
+    qobs_config_destroy(config);
+    assert_int_equal(mode_now(), mode);
+    return used;
+}
+
+static void test_modes(void **state)
+{
+    (void)state;
+    static const char *const cases[][2] = {
+        {"llmc.minmax", "base_name=input;averaging_constant=0.3"},
+        {"llmc.minmax", "base_name=input;averaging_constant=0.7;symmetric=false;num_bits=4"},
+        {"llmc.static_minmax", "base_name=input;strategy=group;group_size=1;symmetric=false"},
+        {"torch.MovingAverageMinMaxObserver", "averaging_constant=0.3;eps=1e-42"},
+        {"torch.MinMaxObserver", "qscheme=per_tensor_symmetric;eps=0"},
+    };
+    fenv_t before;
+    fegetenv(&before);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        for (int dtype = QOBS_F32; dtype <= QOBS_F64; dtype++) {
+            _Alignas(8) unsigned char expected[512] = {0}, got[512] = {0};
+            const size_t size = compute_all(cases[i][0], cases[i][1], (qobs_dtype)dtype, expected);
+            assert_in_range(size, 1, sizeof expected);
+            for (int mode = 1; mode < MODES; mode++) {
+                set_mode(mode);
+                const size_t used = compute_all(cases[i][0], cases[i][1], (qobs_dtype)dtype, got);
+                fesetenv(&before);
+                if (used != size || memcmp(got, expected, size) != 0)
+                    fail_msg("%s, %s, %s: other results in mode %d", cases[i][0], cases[i][1],
+                             qobs_dtype_name((qobs_dtype)dtype), mode);
+            }
+        }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_settings), cmocka_unit_test(test_presets), cmocka_unit_test(test_structures),
+        cmocka_unit_test(test_isa),      cmocka_unit_test(test_memory),  cmocka_unit_test(test_modes),
+    };
+    return cmocka_run_group_tests_name("hooks", tests, NULL, NULL) != 0;
+}
