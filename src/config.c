@@ -4,6 +4,7 @@
 #include "config.h"
 
 #include <ctype.h>
+#include <fenv.h>
 #include <locale.h>
 #include <math.h>
 #include <stddef.h>
@@ -161,7 +162,10 @@ static bool parse_real(const char *value, double *out)
     if (point)
         *point = *localeconv()->decimal_point;
     char *end;
+    const int rounding = fegetround(); /* strtod rounds as the caller's mode says */
+    fesetround(FE_TONEAREST);
     *out = strtod(buffer, &end);
+    fesetround(rounding);
     return *end == '\0' && isfinite(*out);
 }
 

@@ -75,7 +75,7 @@ int qobs_isa_limit(const char *name, qobs_error *error)
 {
     if (!name) {
         atomic_store_explicit(&active, best(), memory_order_release);
-        return QOBS_OK;
+        return qobs_succeed(error);
     }
     char known[96] = "";
     for (size_t i = 0; qobs_kernel_tables[i]; i++) {
@@ -85,7 +85,7 @@ int qobs_isa_limit(const char *name, qobs_error *error)
                 return qobs_fail(error, QOBS_ERROR_UNSUPPORTED, "isa: %s needs %s, which this machine does not offer", name,
                                  table->summary);
             atomic_store_explicit(&active, table, memory_order_release);
-            return QOBS_OK;
+            return qobs_succeed(error);
         }
         if (table->usable()) {
             strncat(known, *known ? ", " : "", sizeof known - strlen(known) - 1);
