@@ -58,8 +58,12 @@ static const struct word torch_dtypes[] = {{"quint8", TORCH_QUINT8},
                                            {"int16", TORCH_INT16},
                                            {"int32", TORCH_INT32},
                                            {0}};
-static const struct word qschemes[] = {
-    {"per_tensor_affine", TORCH_PER_TENSOR_AFFINE}, {"per_tensor_symmetric", TORCH_PER_TENSOR_SYMMETRIC}, {0}};
+static const struct word qschemes[] = {{"per_tensor_affine", TORCH_PER_TENSOR_AFFINE},
+                                       {"per_tensor_symmetric", TORCH_PER_TENSOR_SYMMETRIC},
+                                       {"per_channel_affine", TORCH_PER_CHANNEL_AFFINE},
+                                       {"per_channel_symmetric", TORCH_PER_CHANNEL_SYMMETRIC},
+                                       {"per_channel_affine_float_qparams", TORCH_PER_CHANNEL_AFFINE_FLOAT_QPARAMS},
+                                       {0}};
 
 enum { ANY = FAMILY_LLMC | FAMILY_TORCH };
 #define NO_FIELD ((size_t)-1)
@@ -70,32 +74,33 @@ enum { ANY = FAMILY_LLMC | FAMILY_TORCH };
 static const struct setting {
     const char *key;
     int families;
-    bool averages_only;
+    enum { EVERY, ONLY_AVERAGES, ONLY_CHANNELS } only; /* presets with that statistic or granularity */
     enum kind kind;
     size_t field, set;
     const struct word *words;
     double least, greatest;
 } settings[] = {
-    {"base_name", ANY, false, KIND_WORD, FIELD(base_name), NO_FIELD, base_names, 0, 0},
-    {"nonfinite", ANY, false, KIND_WORD, FIELD(nonfinite), NO_FIELD, nonfinite_modes, 0, 0},
-    {"averaging_constant", ANY, true, KIND_REAL, FIELD(averaging_constant), NO_FIELD, NULL, 0, 1},
-    {"num_bits", FAMILY_LLMC, false, KIND_INTEGER, FIELD(num_bits), NO_FIELD, NULL, 2, 16},
-    {"type", FAMILY_LLMC, false, KIND_WORD, FIELD(type), NO_FIELD, types, 0, 0},
-    {"symmetric", FAMILY_LLMC, false, KIND_BOOL, FIELD(symmetric), NO_FIELD, NULL, 0, 0},
-    {"strategy", FAMILY_LLMC, false, KIND_WORD, FIELD(strategy), NO_FIELD, strategies, 0, 0},
-    {"group_size", FAMILY_LLMC, false, KIND_LONG, FIELD(group_size), FIELD(has_group_size), NULL, -1, 0x1p53},
-    {"block_structure", FAMILY_LLMC, false, KIND_PAIR, FIELD(block), FIELD(has_block), NULL, 1, 0x1p31},
-    {"dynamic", FAMILY_LLMC, false, KIND_WORD, FIELD(dynamic), NO_FIELD, dynamics, 0, 0},
-    {"zp_dtype", FAMILY_LLMC, false, KIND_WORD, FIELD(zp_dtype), NO_FIELD, zp_dtypes, 0, 0},
-    {"version", FAMILY_LLMC, false, KIND_WORD, FIELD(version), NO_FIELD, versions, 0, 0},
-    {"ragged", FAMILY_LLMC, false, KIND_BOOL, FIELD(ragged), NO_FIELD, NULL, 0, 0},
-    {"dtype", FAMILY_TORCH, false, KIND_WORD, FIELD(dtype), NO_FIELD, torch_dtypes, 0, 0},
-    {"qscheme", FAMILY_TORCH, false, KIND_WORD, FIELD(qscheme), NO_FIELD, qschemes, 0, 0},
-    {"reduce_range", FAMILY_TORCH, false, KIND_BOOL, FIELD(reduce_range), NO_FIELD, NULL, 0, 0},
-    {"quant_min", FAMILY_TORCH, false, KIND_LONG, FIELD(quant_min), FIELD(has_quant_min), NULL, -0x1p31, 0x1p32},
-    {"quant_max", FAMILY_TORCH, false, KIND_LONG, FIELD(quant_max), FIELD(has_quant_max), NULL, -0x1p31, 0x1p32},
-    {"eps", FAMILY_TORCH, false, KIND_REAL, FIELD(eps), NO_FIELD, NULL, 0, 1e38},
-    {"is_dynamic", FAMILY_TORCH, false, KIND_BOOL, FIELD(is_dynamic), NO_FIELD, NULL, 0, 0},
+    {"base_name", ANY, EVERY, KIND_WORD, FIELD(base_name), NO_FIELD, base_names, 0, 0},
+    {"nonfinite", ANY, EVERY, KIND_WORD, FIELD(nonfinite), NO_FIELD, nonfinite_modes, 0, 0},
+    {"averaging_constant", ANY, ONLY_AVERAGES, KIND_REAL, FIELD(averaging_constant), NO_FIELD, NULL, 0, 1},
+    {"num_bits", FAMILY_LLMC, EVERY, KIND_INTEGER, FIELD(num_bits), NO_FIELD, NULL, 2, 16},
+    {"type", FAMILY_LLMC, EVERY, KIND_WORD, FIELD(type), NO_FIELD, types, 0, 0},
+    {"symmetric", FAMILY_LLMC, EVERY, KIND_BOOL, FIELD(symmetric), NO_FIELD, NULL, 0, 0},
+    {"strategy", FAMILY_LLMC, EVERY, KIND_WORD, FIELD(strategy), NO_FIELD, strategies, 0, 0},
+    {"group_size", FAMILY_LLMC, EVERY, KIND_LONG, FIELD(group_size), FIELD(has_group_size), NULL, -1, 0x1p53},
+    {"block_structure", FAMILY_LLMC, EVERY, KIND_PAIR, FIELD(block), FIELD(has_block), NULL, 1, 0x1p31},
+    {"dynamic", FAMILY_LLMC, EVERY, KIND_WORD, FIELD(dynamic), NO_FIELD, dynamics, 0, 0},
+    {"zp_dtype", FAMILY_LLMC, EVERY, KIND_WORD, FIELD(zp_dtype), NO_FIELD, zp_dtypes, 0, 0},
+    {"version", FAMILY_LLMC, EVERY, KIND_WORD, FIELD(version), NO_FIELD, versions, 0, 0},
+    {"ragged", FAMILY_LLMC, EVERY, KIND_BOOL, FIELD(ragged), NO_FIELD, NULL, 0, 0},
+    {"dtype", FAMILY_TORCH, EVERY, KIND_WORD, FIELD(dtype), NO_FIELD, torch_dtypes, 0, 0},
+    {"qscheme", FAMILY_TORCH, EVERY, KIND_WORD, FIELD(qscheme), NO_FIELD, qschemes, 0, 0},
+    {"reduce_range", FAMILY_TORCH, EVERY, KIND_BOOL, FIELD(reduce_range), NO_FIELD, NULL, 0, 0},
+    {"quant_min", FAMILY_TORCH, EVERY, KIND_LONG, FIELD(quant_min), FIELD(has_quant_min), NULL, -0x1p31, 0x1p32},
+    {"quant_max", FAMILY_TORCH, EVERY, KIND_LONG, FIELD(quant_max), FIELD(has_quant_max), NULL, -0x1p31, 0x1p32},
+    {"eps", FAMILY_TORCH, EVERY, KIND_REAL, FIELD(eps), NO_FIELD, NULL, 0, 1e38},
+    {"ch_axis", FAMILY_TORCH, ONLY_CHANNELS, KIND_INTEGER, FIELD(ch_axis), NO_FIELD, NULL, -QOBS_MAX_NDIM, QOBS_MAX_NDIM - 1},
+    {"is_dynamic", FAMILY_TORCH, EVERY, KIND_BOOL, FIELD(is_dynamic), NO_FIELD, NULL, 0, 0},
 };
 
 enum { SETTINGS = sizeof settings / sizeof *settings };
@@ -107,7 +112,8 @@ static bool averages(const struct preset *preset)
 
 static bool applies(const struct setting *s, const struct preset *preset)
 {
-    return (s->families & (int)preset->family) && (!s->averages_only || averages(preset));
+    return (s->families & (int)preset->family) && (s->only != ONLY_AVERAGES || averages(preset)) &&
+           (s->only != ONLY_CHANNELS || preset->granularity == GRANULARITY_TORCH_CHANNEL);
 }
 
 static struct qobs_config defaults(const struct preset *preset)

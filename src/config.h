@@ -27,7 +27,14 @@ enum version { VERSION_CURRENT, VERSION_2025_10 };
 
 enum torch_dtype { TORCH_QUINT8, TORCH_QINT8, TORCH_QINT32, TORCH_QUINT4X2, TORCH_UINT8, TORCH_INT8, TORCH_UINT16, TORCH_INT16, TORCH_INT32 };
 
-enum torch_qscheme { TORCH_PER_TENSOR_AFFINE, TORCH_PER_TENSOR_SYMMETRIC };
+enum torch_qscheme {
+    TORCH_QSCHEME_NONE, /* affine, per tensor or per channel as the preset is */
+    TORCH_PER_TENSOR_AFFINE,
+    TORCH_PER_TENSOR_SYMMETRIC,
+    TORCH_PER_CHANNEL_AFFINE,
+    TORCH_PER_CHANNEL_SYMMETRIC,
+    TORCH_PER_CHANNEL_AFFINE_FLOAT_QPARAMS
+};
 
 /* Every setting of every preset; a preset's family says which of them it has. Enumerations are stored as int so that one
  * table can describe all fields. */
@@ -61,6 +68,7 @@ struct qobs_config {
     int64_t quant_min, quant_max;
     double eps;
     bool is_dynamic;
+    int ch_axis;
 };
 
 /* The strategy given, or the one group_size implies. */

@@ -89,7 +89,7 @@ void qobs_observer_destroy(qobs_observer *o)
 /* torch's observers hold the range per tensor in 0-dimensional tensors. */
 static int qparam_shape(const qobs_observer *o, const qobs_plan *plan, int64_t *shape)
 {
-    if (o->config.preset->family == FAMILY_TORCH)
+    if (o->config.preset->granularity == GRANULARITY_TORCH_TENSOR)
         return 0;
     for (int i = 1; i < plan->ndim - 1; i++)
         shape[i - 1] = plan->shape[i];

@@ -148,8 +148,8 @@ QOBS_API void qobs_config_destroy(qobs_config *config);
  * llmc.*: num_bits, type, symmetric, strategy, group_size, block_structure, dynamic, zp_dtype, observer, version, ragged and,
  *   for moving averages, averaging_constant: the arguments of compressed-tensors' QuantizationArgs and llm-compressor's
  *   observer_kwargs.
- * torch.*: dtype, qscheme, reduce_range, quant_min, quant_max, eps, is_dynamic and, for moving averages, averaging_constant:
- *   the arguments of the torch.ao.quantization observers.
+ * torch.*: dtype, qscheme, reduce_range, quant_min, quant_max, eps, is_dynamic and, for moving averages, averaging_constant,
+ *   for channels, ch_axis: the arguments of the torch.ao.quantization observers.
  * What depends on several settings is checked when the configuration is used. */
 QOBS_API int qobs_config_set(qobs_config *config, const char *key, const char *value, qobs_error *error);
 

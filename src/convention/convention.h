@@ -23,6 +23,7 @@ void qobs_compressed_tensors_qparams(const qobs_config *config, qobs_dtype dtype
 
 /* The integers of a torch dtype, custom limits and reduce_range included. */
 void qobs_torch_quant_range(const qobs_config *config, int64_t *quant_min, int64_t *quant_max);
+qobs_dtype qobs_torch_zero_point_dtype(const qobs_config *config, bool observed);
 int qobs_torch_check(const qobs_config *config, qobs_error *error);
 int qobs_torch_qparams(const qobs_config *config, size_t n, const float *min, const float *max, float *scale, void *zero_point,
                        qobs_error *error);
