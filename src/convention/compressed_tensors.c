@@ -11,6 +11,7 @@ struct integers {
     bool symmetric;
     double least, greatest; /* of the quantized numbers */
     double eps;             /* stands for a scale of exactly 0: the dtype's epsilon */
+    bool floor;             /* the 2025 forms instead: no scale below f32's epsilon, the zero point made with it */
     qobs_dtype zero_point_dtype;
     bool wide_zero_point; /* formed in f32 instead of the ranges' dtype */
 };
@@ -46,6 +47,7 @@ void qobs_compressed_tensors_qparams(const qobs_config *config, qobs_dtype dtype
 {
     const double half = ldexp(1, config->num_bits - 1);
     struct integers q = {.symmetric = config->symmetric, .least = -half, .greatest = half - 1};
+    q.floor = config->version != VERSION_CURRENT;
     qobs_dtype unused;
     qobs_compressed_tensors_dtypes(config, dtype, &unused, &q.zero_point_dtype);
     /* Upstream's bit_min is a 0-dimensional f32 tensor: it decides the type only where the ranges have no dimension either. */
