@@ -135,17 +135,19 @@ static const char *text_of(const struct word *words, int value)
     for (; words->text; words++)
         if (words->value == value)
             return words->text;
-    return "?";
+    return NULL;
 }
 
 const char *qobs_base_name_text(int base_name)
 {
-    return text_of(base_names, base_name);
+    const char *text = text_of(base_names, base_name);
+    return text ? text : "?";
 }
 
 const char *qobs_strategy_text(int strategy)
 {
-    return text_of(strategies, strategy);
+    const char *text = text_of(strategies, strategy);
+    return text ? text : "?";
 }
 
 static void list_words(const struct word *words, char *text, size_t size)
@@ -333,6 +335,54 @@ int qobs_config_set(qobs_config *config, const char *key, const char *given, qob
         }
         const int status = parse(s, value, (unsigned char *)config, error);
         return status == QOBS_OK ? qobs_succeed(error) : status;
+    }
+    return unknown_key(config, key, error);
+}
+
+int qobs_config_get(const qobs_config *config, const char *key, char *value, size_t size, qobs_error *error)
+{
+    for (size_t i = 0; i < SETTINGS; i++) {
+        const struct setting *s = &settings[i];
+        if (!applies(s, config->preset) || strcmp(s->key, key) != 0)
+            continue;
+        const unsigned char *base = (const unsigned char *)config, *field = base + s->field;
+        int written = 0;
+        if (s->set != NO_FIELD && !*(const bool *)(base + s->set)) {
+            written = snprintf(value, size, "null");
+        } else {
+            switch (s->kind) {
+            case KIND_WORD: {
+                const char *text = text_of(s->words, *(const int *)field);
+                written = snprintf(value, size, "%s", text ? text : "null");
+                break;
+            }
+            case KIND_BOOL:
+                written = snprintf(value, size, "%s", *(const bool *)field ? "true" : "false");
+                break;
+            case KIND_INTEGER:
+                written = snprintf(value, size, "%d", *(const int *)field);
+                break;
+            case KIND_LONG:
+                written = snprintf(value, size, "%lld", (long long)*(const int64_t *)field);
+                break;
+            case KIND_REAL: {
+                written = snprintf(value, size, "%.17g", *(const double *)field);
+                char *point = strchr(value, *localeconv()->decimal_point);
+                if (point)
+                    *point = '.';
+                break;
+            }
+            default: {
+                const int64_t *pair = (const int64_t *)field;
+                written = snprintf(value, size, "[%lld, %lld]", (long long)pair[0], (long long)pair[1]);
+                break;
+            }
+            }
+        }
+        if ((size_t)written >= size)
+            return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "size: is %zu, the value of %s needs %d", size, key,
+                             written + 1);
+        return qobs_succeed(error);
     }
     return unknown_key(config, key, error);
 }

@@ -9,31 +9,11 @@
 #include "dispatch.h"
 #include "error.h"
 #include "fpenv.h"
+#include "observer.h"
 #include "statistic/reduce.h"
 #include "statistic/update.h"
 
-/* The range of every qparam. llm-compressor keeps it in the dtype of the tensors, torch in f32. */
-struct ranges {
-    size_t size; /* bytes of both arrays together */
-    unsigned char *min, *max;
-};
-
-struct qobs_observer {
-    qobs_config config;
-    struct runtime runtime;
-    const struct qobs_kernels *kernels;
-    qobs_counts counts;
-
-    /* Everything below is empty until the first batch. */
-    qobs_dtype dtype; /* of the ranges */
-    size_t qparams;
-    int ndim; /* of the ranges */
-    int64_t shape[QOBS_MAX_NDIM];
-    struct ranges state, batch; /* batch: room for the next one */
-};
-
-static int allocate_ranges(const struct runtime *runtime, struct ranges *ranges, qobs_dtype dtype, size_t n,
-                           qobs_error *error)
+int qobs_allocate_ranges(const struct runtime *runtime, struct ranges *ranges, qobs_dtype dtype, size_t n, qobs_error *error)
 {
     const size_t half = (n * qobs_dtype_size(dtype) + 63) / 64 * 64;
     ranges->size = 2 * half;
@@ -158,9 +138,9 @@ static int reduce_batch(qobs_observer *o, const qobs_plan *plan, const qobs_tens
 {
     struct ranges native = {0};
     const bool convert = o->dtype != plan->dtype;
-    int status = o->batch.min ? QOBS_OK : allocate_ranges(&o->runtime, &o->batch, o->dtype, o->qparams, error);
+    int status = o->batch.min ? QOBS_OK : qobs_allocate_ranges(&o->runtime, &o->batch, o->dtype, o->qparams, error);
     if (status == QOBS_OK && convert)
-        status = allocate_ranges(&o->runtime, &native, plan->dtype, o->qparams, error);
+        status = qobs_allocate_ranges(&o->runtime, &native, plan->dtype, o->qparams, error);
     struct ranges *to = convert ? &native : &o->batch;
     if (status == QOBS_OK)
         status = qobs_reduce_minmax(&o->runtime, o->kernels, plan, value->data, (enum nonfinite_mode)o->config.nonfinite,

@@ -72,6 +72,26 @@ double qobs_element(const void *element, qobs_dtype dtype)
     }
 }
 
+void qobs_put_element(void *to, qobs_dtype dtype, double value)
+{
+    const float single = (float)value;
+    const uint16_t bf16 = bf16_of_float(single), f16 = f16_of_float(single);
+    switch (dtype) {
+    case QOBS_F32:
+        memcpy(to, &single, sizeof single);
+        break;
+    case QOBS_BF16:
+        memcpy(to, &bf16, sizeof bf16);
+        break;
+    case QOBS_F16:
+        memcpy(to, &f16, sizeof f16);
+        break;
+    default:
+        memcpy(to, &value, sizeof value);
+        break;
+    }
+}
+
 bool qobs_multiply(int64_t a, int64_t b, int64_t *product)
 {
     if (a < 0 || b < 0 || (b != 0 && a > INT64_MAX / b))

@@ -156,6 +156,9 @@ QOBS_API int qobs_config_set(qobs_config *config, const char *key, const char *v
 /* Checks all settings together, as every function that takes a configuration does. */
 QOBS_API int qobs_config_check(const qobs_config *config, qobs_error *error);
 
+/* The value of `key` as qobs_config_set takes it, into value[size]; "null" where nothing has been set. 64 bytes are enough. */
+QOBS_API int qobs_config_get(const qobs_config *config, const char *key, char *value, size_t size, qobs_error *error);
+
 /* The settings the preset knows; NULL from qobs_config_key_count() on. */
 QOBS_API size_t qobs_config_key_count(const qobs_config *config);
 QOBS_API const char *qobs_config_key(const qobs_config *config, size_t index);
@@ -242,6 +245,20 @@ QOBS_API int qobs_observer_observe(qobs_observer *observer, const qobs_tensor *v
 
 /* Forgets everything observed. */
 QOBS_API void qobs_observer_reset(qobs_observer *observer);
+
+/* Adds to `observer` what `count` others have observed, as if their batches had come from other machines; they must have the
+ * same settings, dtype and qparam shape (those without data are skipped). Reproduces Observer.sync_activation_stats of
+ * llm-compressor: extremes of running ranges, mean of moving averages; a memoryless range stays, unless there was none. */
+QOBS_API int qobs_observer_merge(qobs_observer *observer, const qobs_observer *const *others, size_t count, qobs_error *error);
+
+/* The observer's settings and statistics as bytes that any machine's qobs of the same or a later version reads: first the size,
+ * then the bytes into the caller's buffer of that size. */
+QOBS_API size_t qobs_observer_save_size(const qobs_observer *observer);
+QOBS_API int qobs_observer_save(const qobs_observer *observer, void *buffer, size_t size, qobs_error *error);
+
+/* A new observer from such bytes. Whatever is not exactly what was saved is refused. */
+QOBS_API int qobs_observer_load(qobs_observer **observer, const void *buffer, size_t size, const qobs_runtime *runtime,
+                                qobs_error *error);
 
 QOBS_API int qobs_observer_counts(const qobs_observer *observer, qobs_counts *counts, qobs_error *error);
 
