@@ -44,10 +44,13 @@ static const struct word strategies[] = {{"tensor", STRATEGY_TENSOR},
 static const struct word nonfinite_modes[] = {
     {"refuse", NONFINITE_REFUSE}, {"ignore", NONFINITE_IGNORE}, {"propagate", NONFINITE_PROPAGATE}, {0}};
 static const struct word versions[] = {{"current", VERSION_CURRENT}, {"2025-10", VERSION_2025_10}, {0}};
-static const struct word types[] = {{"int", 0}, {0}};
+static const struct word types[] = {{"int", TYPE_INT}, {"float", TYPE_FLOAT}, {0}};
+static const struct word scale_dtypes[] = {{"float32", SCALE_F32},          {"bfloat16", SCALE_BF16}, {"float16", SCALE_F16},
+                                           {"float8_e4m3fn", SCALE_E4M3}, {"uint8", SCALE_U8},      {0}};
 static const struct word dynamics[] = {{"false", 0}, {"true", 1}, {"local", 2}, {0}};
 static const struct word zp_dtypes[] = {
-    {"int8", QOBS_I8}, {"int16", QOBS_I16}, {"int32", QOBS_I32}, {0}};
+    {"int8", QOBS_I8},  {"int16", QOBS_I16},     {"int32", QOBS_I32},
+    {"bfloat16", QOBS_BF16}, {"float16", QOBS_F16}, {"float32", QOBS_F32}, {"float8_e4m3fn", QOBS_F8_E4M3}, {0}};
 static const struct word torch_dtypes[] = {{"quint8", TORCH_QUINT8},
                                            {"qint8", TORCH_QINT8},
                                            {"qint32", TORCH_QINT32},
@@ -90,6 +93,7 @@ static const struct setting {
     {"group_size", FAMILY_LLMC, EVERY, KIND_LONG, FIELD(group_size), FIELD(has_group_size), NULL, -1, 0x1p53},
     {"block_structure", FAMILY_LLMC, EVERY, KIND_PAIR, FIELD(block), FIELD(has_block), NULL, 1, 0x1p31},
     {"dynamic", FAMILY_LLMC, EVERY, KIND_WORD, FIELD(dynamic), NO_FIELD, dynamics, 0, 0},
+    {"scale_dtype", FAMILY_LLMC, EVERY, KIND_WORD, FIELD(scale_dtype), NO_FIELD, scale_dtypes, 0, 0},
     {"zp_dtype", FAMILY_LLMC, EVERY, KIND_WORD, FIELD(zp_dtype), NO_FIELD, zp_dtypes, 0, 0},
     {"version", FAMILY_LLMC, EVERY, KIND_WORD, FIELD(version), NO_FIELD, versions, 0, 0},
     {"ragged", FAMILY_LLMC, EVERY, KIND_BOOL, FIELD(ragged), NO_FIELD, NULL, 0, 0},
@@ -447,12 +451,23 @@ enum strategy qobs_config_strategy(const qobs_config *config)
     return config->group_size == -1 ? STRATEGY_CHANNEL : STRATEGY_GROUP;
 }
 
+bool qobs_config_is_mx(const qobs_config *config)
+{
+    return config->type == TYPE_FLOAT && (config->num_bits == 4 || config->num_bits == 8) && config->has_group_size &&
+           config->group_size == 32 && config->scale_dtype == SCALE_U8 && config->version == VERSION_CURRENT;
+}
+
 /* compressed-tensors' QuantizationArgs.validate_model_after. */
 static int check_llmc(const qobs_config *config, qobs_error *error)
 {
     const enum strategy strategy = qobs_config_strategy(config);
     const char *name = qobs_strategy_text((int)strategy);
     const bool grouped = strategy == STRATEGY_GROUP || strategy == STRATEGY_TENSOR_GROUP;
+    if (config->type == TYPE_FLOAT && config->num_bits != 4 && config->num_bits != 8)
+        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "num_bits: is %d, type float allows 4 (e2m1) and 8 (e4m3)",
+                         config->num_bits);
+    if (config->type == TYPE_FLOAT && config->num_bits == 4 && !config->symmetric)
+        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "symmetric: type float with num_bits 4 allows true only");
     if (strategy == STRATEGY_TOKEN && !config->dynamic)
         return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "strategy: token needs dynamic=true");
     if (grouped && (!config->has_group_size || config->group_size <= 0))

@@ -14,11 +14,12 @@ static const struct {
 } dtypes[] = {
     [QOBS_F32] = {"F32", 4}, [QOBS_BF16] = {"BF16", 2}, [QOBS_F16] = {"F16", 2}, [QOBS_F64] = {"F64", 8},
     [QOBS_I8] = {"I8", 1},   [QOBS_I16] = {"I16", 2},   [QOBS_I32] = {"I32", 4}, [QOBS_I64] = {"I64", 8},
+    [QOBS_F8_E4M3] = {"F8_E4M3", 1},
 };
 
 static bool known(qobs_dtype dtype)
 {
-    return dtype >= QOBS_F32 && dtype <= QOBS_I64;
+    return dtype >= QOBS_F32 && dtype <= QOBS_F8_E4M3;
 }
 
 size_t qobs_dtype_size(qobs_dtype dtype)

@@ -70,7 +70,8 @@ typedef enum qobs_dtype {
     QOBS_I8,
     QOBS_I16,
     QOBS_I32,
-    QOBS_I64
+    QOBS_I64,
+    QOBS_F8_E4M3 /* the finite variant: 448 is the largest, 0x7f is NaN */
 } qobs_dtype;
 
 /* A view of the caller's memory. Observed tensors are F32, BF16, F16 or F64. */
@@ -145,8 +146,8 @@ QOBS_API void qobs_config_destroy(qobs_config *config);
 
 /* Sets `key` to `value`, which is JSON or a bare word: 4, true, 0.01, channel, "channel", [128, 128], null (the default).
  * Every preset: base_name (weight, input, output, q, k, v), nonfinite (refuse, ignore, propagate).
- * llmc.*: num_bits, type, symmetric, strategy, group_size, block_structure, dynamic, zp_dtype, observer, version, ragged and,
- *   for moving averages, averaging_constant: the arguments of compressed-tensors' QuantizationArgs and llm-compressor's
+ * llmc.*: num_bits, type, symmetric, strategy, group_size, block_structure, dynamic, scale_dtype, zp_dtype, observer, version,
+ *   ragged and, for moving averages, averaging_constant: the arguments of compressed-tensors' QuantizationArgs and llm-compressor's
  *   observer_kwargs.
  * torch.*: dtype, qscheme, reduce_range, quant_min, quant_max, eps, is_dynamic and, for moving averages, averaging_constant,
  *   for channels, ch_axis: the arguments of the torch.ao.quantization observers.
@@ -215,11 +216,17 @@ typedef struct qobs_counts {
 QOBS_API int qobs_minmax(const qobs_config *config, const qobs_tensor *value, const qobs_tensor *g_idx, void *min, void *max,
                          qobs_counts *counts, const qobs_runtime *runtime, qobs_error *error);
 
-/* Scale and zero point for `count` ranges of dtype `dtype` (torch presets: F32). scale and zero_point receive `count`
- * elements of the dtypes qobs_config_qparam_dtypes names; either may be NULL. Reproduces calculate_qparams of
+/* Scale and zero point for `count` ranges of dtype `dtype` (torch presets: F32). global_scale (llmc presets) multiplies the
+ * scales and makes them F32; NULL: there is none. scale and zero_point receive `count` elements of the dtypes
+ * qobs_config_qparam_dtypes names (scale F32 with a global scale); either may be NULL. Reproduces calculate_qparams of
  * compressed-tensors and of torch.ao's UniformQuantizationObserverBase. NO_RESULT where upstream raises. */
 QOBS_API int qobs_calculate_qparams(const qobs_config *config, qobs_dtype dtype, size_t count, const void *min, const void *max,
-                                    void *scale, void *zero_point, qobs_error *error);
+                                    const float *global_scale, void *scale, void *zero_point, qobs_error *error);
+
+/* The global scale (strategy tensor_group) for one range of dtype `dtype`, min and max pointing to one element each: scales fill
+ * e4m3 when the range fills e2m1. Reproduces generate_gparam of compressed-tensors. */
+QOBS_API int qobs_global_scale(const qobs_config *config, qobs_dtype dtype, const void *min, const void *max,
+                               float *global_scale, qobs_error *error);
 
 /* The dtypes of scale and zero_point for observed tensors of `dtype`. */
 QOBS_API int qobs_config_qparam_dtypes(const qobs_config *config, qobs_dtype dtype, qobs_dtype *scale, qobs_dtype *zero_point,
@@ -262,7 +269,8 @@ QOBS_API int qobs_observer_load(qobs_observer **observer, const void *buffer, si
 
 QOBS_API int qobs_observer_counts(const qobs_observer *observer, qobs_counts *counts, qobs_error *error);
 
-/* What there is to read now: min_vals, max_vals (llmc) or min_val, max_val (torch), scale, zero_point. */
+/* What there is to read now: min_vals, max_vals (llmc) or min_val, max_val (torch), scale, zero_point, and global_scale with
+ * strategy tensor_group. */
 typedef struct qobs_result {
     size_t struct_size; /* sizeof(qobs_result) */
     const char *name;   /* belongs to the library */

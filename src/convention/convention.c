@@ -16,12 +16,12 @@ void qobs_convention_dtypes(const qobs_config *config, qobs_dtype dtype, bool ob
     *zero_point = qobs_torch_zero_point_dtype(config, observed);
 }
 
-int qobs_convention(const qobs_config *config, qobs_dtype dtype, size_t n, bool scalar, const void *min, const void *max,
-                    void *scale, void *zero_point, qobs_error *error)
+int qobs_convention(const qobs_config *config, const struct range_view *ranges, void *scale, void *zero_point,
+                    qobs_error *error)
 {
     if (config->preset->convention == CONVENTION_TORCH)
-        return qobs_torch_qparams(config, n, min, max, scale, zero_point, error);
-    qobs_compressed_tensors_qparams(config, dtype, n, scalar, min, max, scale, zero_point);
+        return qobs_torch_qparams(config, ranges, scale, zero_point, error);
+    qobs_compressed_tensors_qparams(config, ranges, scale, zero_point);
     return qobs_succeed(error);
 }
 

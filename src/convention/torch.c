@@ -136,9 +136,11 @@ static bool no_data(float min, float max)
     return isinf(min) && min > 0 && isinf(max) && max < 0;
 }
 
-int qobs_torch_qparams(const qobs_config *config, size_t n, const float *min, const float *max, float *scale, void *zero_point,
+int qobs_torch_qparams(const qobs_config *config, const struct range_view *ranges, float *scale, void *zero_point,
                        qobs_error *error)
 {
+    const size_t n = ranges->n;
+    const float *min = ranges->min, *max = ranges->max;
     int64_t quant_min, quant_max;
     qobs_torch_quant_range(config, &quant_min, &quant_max);
     const float eps = (float)config->eps;
