@@ -45,10 +45,13 @@ static const struct word strategies[] = {{"tensor", STRATEGY_TENSOR},
 static const struct word nonfinite_modes[] = {
     {"refuse", NONFINITE_REFUSE}, {"ignore", NONFINITE_IGNORE}, {"propagate", NONFINITE_PROPAGATE}, {0}};
 static const struct word versions[] = {{"current", VERSION_CURRENT}, {"2025-10", VERSION_2025_10}, {0}};
-static const struct word types[] = {{"int", 0}, {0}};
+static const struct word types[] = {{"int", TYPE_INT}, {"float", TYPE_FLOAT}, {0}};
+static const struct word scale_dtypes[] = {{"float32", SCALE_F32},          {"bfloat16", SCALE_BF16}, {"float16", SCALE_F16},
+                                           {"float8_e4m3fn", SCALE_E4M3}, {"uint8", SCALE_U8},      {0}};
 static const struct word dynamics[] = {{"false", 0}, {"true", 1}, {"local", 2}, {0}};
 static const struct word zp_dtypes[] = {
-    {"int8", QOBS_I8}, {"int16", QOBS_I16}, {"int32", QOBS_I32}, {0}};
+    {"int8", QOBS_I8},  {"int16", QOBS_I16},     {"int32", QOBS_I32},
+    {"bfloat16", QOBS_BF16}, {"float16", QOBS_F16}, {"float32", QOBS_F32}, {"float8_e4m3fn", QOBS_F8_E4M3}, {0}};
 static const struct word torch_dtypes[] = {{"quint8", TORCH_QUINT8},
                                            {"qint8", TORCH_QINT8},
                                            {"qint32", TORCH_QINT32},
@@ -59,8 +62,12 @@ static const struct word torch_dtypes[] = {{"quint8", TORCH_QUINT8},
                                            {"int16", TORCH_INT16},
                                            {"int32", TORCH_INT32},
                                            {0}};
-static const struct word qschemes[] = {
-    {"per_tensor_affine", TORCH_PER_TENSOR_AFFINE}, {"per_tensor_symmetric", TORCH_PER_TENSOR_SYMMETRIC}, {0}};
+static const struct word qschemes[] = {{"per_tensor_affine", TORCH_PER_TENSOR_AFFINE},
+                                       {"per_tensor_symmetric", TORCH_PER_TENSOR_SYMMETRIC},
+                                       {"per_channel_affine", TORCH_PER_CHANNEL_AFFINE},
+                                       {"per_channel_symmetric", TORCH_PER_CHANNEL_SYMMETRIC},
+                                       {"per_channel_affine_float_qparams", TORCH_PER_CHANNEL_AFFINE_FLOAT_QPARAMS},
+                                       {0}};
 
 enum { ANY = FAMILY_LLMC | FAMILY_TORCH };
 #define NO_FIELD ((size_t)-1)
@@ -71,32 +78,34 @@ enum { ANY = FAMILY_LLMC | FAMILY_TORCH };
 static const struct setting {
     const char *key;
     int families;
-    bool averages_only;
+    enum { EVERY, ONLY_AVERAGES, ONLY_CHANNELS } only; /* presets with that statistic or granularity */
     enum kind kind;
     size_t field, set;
     const struct word *words;
     double least, greatest;
 } settings[] = {
-    {"base_name", ANY, false, KIND_WORD, FIELD(base_name), NO_FIELD, base_names, 0, 0},
-    {"nonfinite", ANY, false, KIND_WORD, FIELD(nonfinite), NO_FIELD, nonfinite_modes, 0, 0},
-    {"averaging_constant", ANY, true, KIND_REAL, FIELD(averaging_constant), NO_FIELD, NULL, 0, 1},
-    {"num_bits", FAMILY_LLMC, false, KIND_INTEGER, FIELD(num_bits), NO_FIELD, NULL, 2, 16},
-    {"type", FAMILY_LLMC, false, KIND_WORD, FIELD(type), NO_FIELD, types, 0, 0},
-    {"symmetric", FAMILY_LLMC, false, KIND_BOOL, FIELD(symmetric), NO_FIELD, NULL, 0, 0},
-    {"strategy", FAMILY_LLMC, false, KIND_WORD, FIELD(strategy), NO_FIELD, strategies, 0, 0},
-    {"group_size", FAMILY_LLMC, false, KIND_LONG, FIELD(group_size), FIELD(has_group_size), NULL, -1, 0x1p53},
-    {"block_structure", FAMILY_LLMC, false, KIND_PAIR, FIELD(block), FIELD(has_block), NULL, 1, 0x1p31},
-    {"dynamic", FAMILY_LLMC, false, KIND_WORD, FIELD(dynamic), NO_FIELD, dynamics, 0, 0},
-    {"zp_dtype", FAMILY_LLMC, false, KIND_WORD, FIELD(zp_dtype), NO_FIELD, zp_dtypes, 0, 0},
-    {"version", FAMILY_LLMC, false, KIND_WORD, FIELD(version), NO_FIELD, versions, 0, 0},
-    {"ragged", FAMILY_LLMC, false, KIND_BOOL, FIELD(ragged), NO_FIELD, NULL, 0, 0},
-    {"dtype", FAMILY_TORCH, false, KIND_WORD, FIELD(dtype), NO_FIELD, torch_dtypes, 0, 0},
-    {"qscheme", FAMILY_TORCH, false, KIND_WORD, FIELD(qscheme), NO_FIELD, qschemes, 0, 0},
-    {"reduce_range", FAMILY_TORCH, false, KIND_BOOL, FIELD(reduce_range), NO_FIELD, NULL, 0, 0},
-    {"quant_min", FAMILY_TORCH, false, KIND_LONG, FIELD(quant_min), FIELD(has_quant_min), NULL, -0x1p31, 0x1p32},
-    {"quant_max", FAMILY_TORCH, false, KIND_LONG, FIELD(quant_max), FIELD(has_quant_max), NULL, -0x1p31, 0x1p32},
-    {"eps", FAMILY_TORCH, false, KIND_REAL, FIELD(eps), NO_FIELD, NULL, 0, 1e38},
-    {"is_dynamic", FAMILY_TORCH, false, KIND_BOOL, FIELD(is_dynamic), NO_FIELD, NULL, 0, 0},
+    {"base_name", ANY, EVERY, KIND_WORD, FIELD(base_name), NO_FIELD, base_names, 0, 0},
+    {"nonfinite", ANY, EVERY, KIND_WORD, FIELD(nonfinite), NO_FIELD, nonfinite_modes, 0, 0},
+    {"averaging_constant", ANY, ONLY_AVERAGES, KIND_REAL, FIELD(averaging_constant), NO_FIELD, NULL, 0, 1},
+    {"num_bits", FAMILY_LLMC, EVERY, KIND_INTEGER, FIELD(num_bits), NO_FIELD, NULL, 2, 16},
+    {"type", FAMILY_LLMC, EVERY, KIND_WORD, FIELD(type), NO_FIELD, types, 0, 0},
+    {"symmetric", FAMILY_LLMC, EVERY, KIND_BOOL, FIELD(symmetric), NO_FIELD, NULL, 0, 0},
+    {"strategy", FAMILY_LLMC, EVERY, KIND_WORD, FIELD(strategy), NO_FIELD, strategies, 0, 0},
+    {"group_size", FAMILY_LLMC, EVERY, KIND_LONG, FIELD(group_size), FIELD(has_group_size), NULL, -1, 0x1p53},
+    {"block_structure", FAMILY_LLMC, EVERY, KIND_PAIR, FIELD(block), FIELD(has_block), NULL, 1, 0x1p31},
+    {"dynamic", FAMILY_LLMC, EVERY, KIND_WORD, FIELD(dynamic), NO_FIELD, dynamics, 0, 0},
+    {"scale_dtype", FAMILY_LLMC, EVERY, KIND_WORD, FIELD(scale_dtype), NO_FIELD, scale_dtypes, 0, 0},
+    {"zp_dtype", FAMILY_LLMC, EVERY, KIND_WORD, FIELD(zp_dtype), NO_FIELD, zp_dtypes, 0, 0},
+    {"version", FAMILY_LLMC, EVERY, KIND_WORD, FIELD(version), NO_FIELD, versions, 0, 0},
+    {"ragged", FAMILY_LLMC, EVERY, KIND_BOOL, FIELD(ragged), NO_FIELD, NULL, 0, 0},
+    {"dtype", FAMILY_TORCH, EVERY, KIND_WORD, FIELD(dtype), NO_FIELD, torch_dtypes, 0, 0},
+    {"qscheme", FAMILY_TORCH, EVERY, KIND_WORD, FIELD(qscheme), NO_FIELD, qschemes, 0, 0},
+    {"reduce_range", FAMILY_TORCH, EVERY, KIND_BOOL, FIELD(reduce_range), NO_FIELD, NULL, 0, 0},
+    {"quant_min", FAMILY_TORCH, EVERY, KIND_LONG, FIELD(quant_min), FIELD(has_quant_min), NULL, -0x1p31, 0x1p32},
+    {"quant_max", FAMILY_TORCH, EVERY, KIND_LONG, FIELD(quant_max), FIELD(has_quant_max), NULL, -0x1p31, 0x1p32},
+    {"eps", FAMILY_TORCH, EVERY, KIND_REAL, FIELD(eps), NO_FIELD, NULL, 0, 1e38},
+    {"ch_axis", FAMILY_TORCH, ONLY_CHANNELS, KIND_INTEGER, FIELD(ch_axis), NO_FIELD, NULL, -QOBS_MAX_NDIM, QOBS_MAX_NDIM - 1},
+    {"is_dynamic", FAMILY_TORCH, EVERY, KIND_BOOL, FIELD(is_dynamic), NO_FIELD, NULL, 0, 0},
 };
 
 enum { SETTINGS = sizeof settings / sizeof *settings };
@@ -108,7 +117,8 @@ static bool averages(const struct preset *preset)
 
 static bool applies(const struct setting *s, const struct preset *preset)
 {
-    return (s->families & (int)preset->family) && (!s->averages_only || averages(preset));
+    return (s->families & (int)preset->family) && (s->only != ONLY_AVERAGES || averages(preset)) &&
+           (s->only != ONLY_CHANNELS || preset->granularity == GRANULARITY_TORCH_CHANNEL);
 }
 
 static struct qobs_config defaults(const struct preset *preset)
@@ -130,17 +140,19 @@ static const char *text_of(const struct word *words, int value)
     for (; words->text; words++)
         if (words->value == value)
             return words->text;
-    return "?";
+    return NULL;
 }
 
 const char *qobs_base_name_text(int base_name)
 {
-    return text_of(base_names, base_name);
+    const char *text = text_of(base_names, base_name);
+    return text ? text : "?";
 }
 
 const char *qobs_strategy_text(int strategy)
 {
-    return text_of(strategies, strategy);
+    const char *text = text_of(strategies, strategy);
+    return text ? text : "?";
 }
 
 static void list_words(const struct word *words, char *text, size_t size)
@@ -335,6 +347,54 @@ int qobs_config_set(qobs_config *config, const char *key, const char *given, qob
     return unknown_key(config, key, error);
 }
 
+int qobs_config_get(const qobs_config *config, const char *key, char *value, size_t size, qobs_error *error)
+{
+    for (size_t i = 0; i < SETTINGS; i++) {
+        const struct setting *s = &settings[i];
+        if (!applies(s, config->preset) || strcmp(s->key, key) != 0)
+            continue;
+        const unsigned char *base = (const unsigned char *)config, *field = base + s->field;
+        int written = 0;
+        if (s->set != NO_FIELD && !*(const bool *)(base + s->set)) {
+            written = snprintf(value, size, "null");
+        } else {
+            switch (s->kind) {
+            case KIND_WORD: {
+                const char *text = text_of(s->words, *(const int *)field);
+                written = snprintf(value, size, "%s", text ? text : "null");
+                break;
+            }
+            case KIND_BOOL:
+                written = snprintf(value, size, "%s", *(const bool *)field ? "true" : "false");
+                break;
+            case KIND_INTEGER:
+                written = snprintf(value, size, "%d", *(const int *)field);
+                break;
+            case KIND_LONG:
+                written = snprintf(value, size, "%lld", (long long)*(const int64_t *)field);
+                break;
+            case KIND_REAL: {
+                written = snprintf(value, size, "%.17g", *(const double *)field);
+                char *point = strchr(value, *localeconv()->decimal_point);
+                if (point)
+                    *point = '.';
+                break;
+            }
+            default: {
+                const int64_t *pair = (const int64_t *)field;
+                written = snprintf(value, size, "[%lld, %lld]", (long long)pair[0], (long long)pair[1]);
+                break;
+            }
+            }
+        }
+        if ((size_t)written >= size)
+            return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "size: is %zu, the value of %s needs %d", size, key,
+                             written + 1);
+        return qobs_succeed(error);
+    }
+    return unknown_key(config, key, error);
+}
+
 size_t qobs_config_key_count(const qobs_config *config)
 {
     size_t n = 0;
@@ -395,12 +455,23 @@ enum strategy qobs_config_strategy(const qobs_config *config)
     return config->group_size == -1 ? STRATEGY_CHANNEL : STRATEGY_GROUP;
 }
 
+bool qobs_config_is_mx(const qobs_config *config)
+{
+    return config->type == TYPE_FLOAT && (config->num_bits == 4 || config->num_bits == 8) && config->has_group_size &&
+           config->group_size == 32 && config->scale_dtype == SCALE_U8 && config->version == VERSION_CURRENT;
+}
+
 /* compressed-tensors' QuantizationArgs.validate_model_after. */
 static int check_llmc(const qobs_config *config, qobs_error *error)
 {
     const enum strategy strategy = qobs_config_strategy(config);
     const char *name = qobs_strategy_text((int)strategy);
     const bool grouped = strategy == STRATEGY_GROUP || strategy == STRATEGY_TENSOR_GROUP;
+    if (config->type == TYPE_FLOAT && config->num_bits != 4 && config->num_bits != 8)
+        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "num_bits: is %d, type float allows 4 (e2m1) and 8 (e4m3)",
+                         config->num_bits);
+    if (config->type == TYPE_FLOAT && config->num_bits == 4 && !config->symmetric)
+        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "symmetric: type float with num_bits 4 allows true only");
     if (strategy == STRATEGY_TOKEN && !config->dynamic)
         return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "strategy: token needs dynamic=true");
     if (grouped && (!config->has_group_size || config->group_size <= 0))

@@ -41,21 +41,49 @@ int qobs_minmax(const qobs_config *config, const qobs_tensor *value, const qobs_
     return status == QOBS_OK ? qobs_succeed(error) : status;
 }
 
-int qobs_calculate_qparams(const qobs_config *config, qobs_dtype dtype, size_t count, const void *min, const void *max,
-                           void *scale, void *zero_point, qobs_error *error)
+/* Ranges the caller gives, checked. */
+static int check_ranges(const qobs_config *config, qobs_dtype dtype, size_t count, const void *min, const void *max,
+                        qobs_error *error)
 {
     enum qobs_kernel_dtype unused;
     const int status = qobs_config_check(config, error);
     if (status != QOBS_OK)
         return status;
-    const bool torch = config->preset->family == FAMILY_TORCH;
+    const bool torch = config->preset->convention == CONVENTION_TORCH;
     if (!qobs_kernel_dtype_of(dtype, &unused) || (torch && dtype != QOBS_F32))
         return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "dtype: is %s, allowed are %s",
                          qobs_dtype_name(dtype) ? qobs_dtype_name(dtype) : "unknown", torch ? "F32" : "F32, BF16, F16, F64");
     if (count > 0 && (!min || !max))
         return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "%s: is NULL", min ? "max" : "min");
+    return QOBS_OK;
+}
+
+int qobs_calculate_qparams(const qobs_config *config, qobs_dtype dtype, size_t count, const void *min, const void *max,
+                           const float *global_scale, void *scale, void *zero_point, qobs_error *error)
+{
+    int status = check_ranges(config, dtype, count, min, max, error);
+    if (status == QOBS_OK && global_scale && config->preset->family != FAMILY_LLMC)
+        status = qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "global_scale: %s has none", config->preset->name);
+    if (status != QOBS_OK)
+        return status;
+    const struct range_view ranges = {.dtype = dtype, .n = count, .min = min, .max = max, .global_scale = global_scale};
     const fp_mode mode = fp_enter();
-    const int computed = qobs_convention(config, dtype, count, false, min, max, scale, zero_point, error);
+    status = qobs_convention(config, &ranges, scale, zero_point, error);
     fp_leave(mode);
-    return computed;
+    return status;
+}
+
+int qobs_global_scale(const qobs_config *config, qobs_dtype dtype, const void *min, const void *max, float *global_scale,
+                      qobs_error *error)
+{
+    int status = check_ranges(config, dtype, 1, min, max, error);
+    if (status == QOBS_OK && config->preset->family != FAMILY_LLMC)
+        status = qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "config: %s has no global scale", config->preset->name);
+    if (status != QOBS_OK)
+        return status;
+    const fp_mode mode = fp_enter();
+    *global_scale = qobs_compressed_tensors_global_scale(
+        config, &(struct range_view){.dtype = dtype, .n = 1, .min = min, .max = max});
+    fp_leave(mode);
+    return qobs_succeed(error);
 }

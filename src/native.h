@@ -9,9 +9,13 @@
  *   NATIVE(name)   the name for this dtype
  *   stored         how an element lies in memory
  *   real           what is computed in: float or double
+ *   MANTISSA_BITS  of an element
  *   load(stored)   to real;  store(real) to stored, rounding;  round_native(real) to the nearest number of the dtype */
 #ifndef QOBS_NATIVE_H
 #define QOBS_NATIVE_H
+
+#include <math.h>
+#include <string.h>
 
 #include "number.h"
 

@@ -10,29 +10,37 @@
 #define round_native(x) (load(store(x)))
 
 #define NATIVE_DTYPE f32
+#define MANTISSA_BITS 23
 #define stored float
 #define real float
 #include NATIVE_BODY
+#undef MANTISSA_BITS
 #undef NATIVE_DTYPE
 #undef stored
 #undef real
 
 #define NATIVE_DTYPE bf16
+#define MANTISSA_BITS 7
 #define stored uint16_t
 #define real float
 #include NATIVE_BODY
+#undef MANTISSA_BITS
 #undef NATIVE_DTYPE
 
 #define NATIVE_DTYPE f16
+#define MANTISSA_BITS 10
 #include NATIVE_BODY
+#undef MANTISSA_BITS
 #undef NATIVE_DTYPE
 #undef stored
 #undef real
 
 #define NATIVE_DTYPE f64
+#define MANTISSA_BITS 52
 #define stored double
 #define real double
 #include NATIVE_BODY
+#undef MANTISSA_BITS
 #undef NATIVE_DTYPE
 #undef stored
 #undef real

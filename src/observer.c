@@ -9,31 +9,11 @@
 #include "dispatch.h"
 #include "error.h"
 #include "fpenv.h"
+#include "observer.h"
 #include "statistic/reduce.h"
 #include "statistic/update.h"
 
-/* The range of every qparam. llm-compressor keeps it in the dtype of the tensors, torch in f32. */
-struct ranges {
-    size_t size; /* bytes of both arrays together */
-    unsigned char *min, *max;
-};
-
-struct qobs_observer {
-    qobs_config config;
-    struct runtime runtime;
-    const struct qobs_kernels *kernels;
-    qobs_counts counts;
-
-    /* Everything below is empty until the first batch. */
-    qobs_dtype dtype; /* of the ranges */
-    size_t qparams;
-    int ndim; /* of the ranges */
-    int64_t shape[QOBS_MAX_NDIM];
-    struct ranges state, batch; /* batch: room for the next one */
-};
-
-static int allocate_ranges(const struct runtime *runtime, struct ranges *ranges, qobs_dtype dtype, size_t n,
-                           qobs_error *error)
+int qobs_allocate_ranges(const struct runtime *runtime, struct ranges *ranges, qobs_dtype dtype, size_t n, qobs_error *error)
 {
     const size_t half = (n * qobs_dtype_size(dtype) + 63) / 64 * 64;
     ranges->size = 2 * half;
@@ -89,7 +69,7 @@ void qobs_observer_destroy(qobs_observer *o)
 /* torch's observers hold the range per tensor in 0-dimensional tensors. */
 static int qparam_shape(const qobs_observer *o, const qobs_plan *plan, int64_t *shape)
 {
-    if (o->config.preset->family == FAMILY_TORCH)
+    if (o->config.preset->granularity == GRANULARITY_TORCH_TENSOR)
         return 0;
     for (int i = 1; i < plan->ndim - 1; i++)
         shape[i - 1] = plan->shape[i];
@@ -158,9 +138,9 @@ static int reduce_batch(qobs_observer *o, const qobs_plan *plan, const qobs_tens
 {
     struct ranges native = {0};
     const bool convert = o->dtype != plan->dtype;
-    int status = o->batch.min ? QOBS_OK : allocate_ranges(&o->runtime, &o->batch, o->dtype, o->qparams, error);
+    int status = o->batch.min ? QOBS_OK : qobs_allocate_ranges(&o->runtime, &o->batch, o->dtype, o->qparams, error);
     if (status == QOBS_OK && convert)
-        status = allocate_ranges(&o->runtime, &native, plan->dtype, o->qparams, error);
+        status = qobs_allocate_ranges(&o->runtime, &native, plan->dtype, o->qparams, error);
     struct ranges *to = convert ? &native : &o->batch;
     if (status == QOBS_OK)
         status = qobs_reduce_minmax(&o->runtime, o->kernels, plan, value->data, (enum nonfinite_mode)o->config.nonfinite,
@@ -227,7 +207,7 @@ int qobs_observer_counts(const qobs_observer *o, qobs_counts *counts, qobs_error
 
 /* ---- Results -------------------------------------------------------------------------------------------------------------- */
 
-enum result { RESULT_MIN, RESULT_MAX, RESULT_SCALE, RESULT_ZERO_POINT, RESULTS };
+enum result { RESULT_MIN, RESULT_MAX, RESULT_GLOBAL_SCALE, RESULT_SCALE, RESULT_ZERO_POINT, RESULTS };
 
 static const char *result_name(const qobs_observer *o, enum result which)
 {
@@ -237,11 +217,25 @@ static const char *result_name(const qobs_observer *o, enum result which)
         return torch_names ? "min_val" : "min_vals";
     case RESULT_MAX:
         return torch_names ? "max_val" : "max_vals";
+    case RESULT_GLOBAL_SCALE:
+        return "global_scale";
     case RESULT_SCALE:
         return "scale";
     default:
         return "zero_point";
     }
+}
+
+static bool has_global_scale(const qobs_observer *o)
+{
+    return o->config.preset->family == FAMILY_LLMC && qobs_config_strategy(&o->config) == STRATEGY_TENSOR_GROUP;
+}
+
+/* What the convention sees of an observer with data. */
+static struct range_view view_ranges(const qobs_observer *o)
+{
+    return (struct range_view){
+        .dtype = o->dtype, .n = o->qparams, .scalar = o->ndim == 0, .min = o->state.min, .max = o->state.max};
 }
 
 /* torch answers (1.0, 0) when nothing has been observed, llm-compressor has no answer. */
@@ -266,11 +260,14 @@ static int compute(const qobs_observer *o, void *scale, void *zero_point, qobs_e
         return status;
     const fp_mode mode = fp_enter();
     if (observed) {
-        status = qobs_convention(&o->config, o->dtype, o->qparams, o->ndim == 0, o->state.min, o->state.max, scale, zero_point,
-                                 error);
+        struct range_view ranges = view_ranges(o);
+        const float global_scale = has_global_scale(o) ? qobs_compressed_tensors_global_scale(&o->config, &ranges) : 1;
+        ranges.global_scale = has_global_scale(o) ? &global_scale : NULL;
+        status = qobs_convention(&o->config, &ranges, scale, zero_point, error);
     } else {
         const int64_t zero = 0;
-        status = qobs_convention(&o->config, QOBS_F32, 1, true, &none[0], &none[1], scale, NULL, error);
+        const struct range_view nothing = {.dtype = QOBS_F32, .n = 1, .scalar = true, .min = &none[0], .max = &none[1]};
+        status = qobs_convention(&o->config, &nothing, scale, NULL, error);
         if (zero_point)
             memcpy(zero_point, &zero, sizeof zero);
     }
@@ -286,12 +283,20 @@ static void describe(const qobs_observer *o, enum result which, qobs_result *res
     const bool range = which == RESULT_MIN || which == RESULT_MAX;
     const qobs_dtype dtype = observed ? o->dtype : QOBS_F32;
     qobs_convention_dtypes(&o->config, dtype, observed, &scale, &zero_point);
+    if (has_global_scale(o))
+        scale = QOBS_F32;
     *result = (qobs_result){
         .struct_size = struct_size,
         .name = result_name(o, which),
-        .dtype = range ? dtype : which == RESULT_SCALE ? scale : zero_point,
+        .dtype = range ? dtype : which == RESULT_ZERO_POINT ? zero_point : scale,
         .ndim = o->ndim,
     };
+    if (which == RESULT_GLOBAL_SCALE) {
+        result->ndim = 1;
+        result->shape[0] = 1;
+        result->size = sizeof(float);
+        return;
+    }
     memcpy(result->shape, o->shape, sizeof o->shape);
     if (o->ndim == 0 && !range) { /* upstreams return at least one dimension */
         result->ndim = 1;
@@ -307,6 +312,8 @@ static size_t available(const qobs_observer *o, enum result which[RESULTS])
     if (o->counts.batches > 0) {
         which[n++] = RESULT_MIN;
         which[n++] = RESULT_MAX;
+        if (has_global_scale(o))
+            which[n++] = RESULT_GLOBAL_SCALE;
     }
     if (compute(o, NULL, NULL, NULL) == QOBS_OK) {
         which[n++] = RESULT_SCALE;
@@ -346,6 +353,8 @@ static int which_result(const qobs_observer *o, const char *name, enum result *w
     for (int i = 0; name && i < RESULTS; i++)
         if (strcmp(name, result_name(o, (enum result)i)) == 0) {
             *which = (enum result)i;
+            if (i == RESULT_GLOBAL_SCALE && !has_global_scale(o))
+                return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "name: global_scale needs strategy tensor_group");
             if (i >= RESULT_SCALE)
                 return compute(o, NULL, NULL, error);
             if (o->counts.batches > 0)
@@ -393,6 +402,13 @@ int qobs_observer_read(const qobs_observer *o, const char *name, void *out, size
     case RESULT_MAX:
         memcpy(out, o->state.max, size);
         return qobs_succeed(error);
+    case RESULT_GLOBAL_SCALE: {
+        const struct range_view ranges = view_ranges(o);
+        const fp_mode mode = fp_enter();
+        *(float *)out = qobs_compressed_tensors_global_scale(&o->config, &ranges);
+        fp_leave(mode);
+        return qobs_succeed(error);
+    }
     case RESULT_SCALE:
         return compute(o, out, NULL, error);
     default:

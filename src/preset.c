@@ -6,12 +6,20 @@
 #include <string.h>
 
 /* Upstream: llmcompressor/observers/min_max.py and torch/ao/quantization/observer.py. */
+#define LLMC FAMILY_LLMC, GRANULARITY_LLMC
+#define TORCH_TENSOR FAMILY_TORCH, GRANULARITY_TORCH_TENSOR
+#define TORCH_CHANNEL FAMILY_TORCH, GRANULARITY_TORCH_CHANNEL
 static const struct preset presets[] = {
-    {"llmc.memoryless_minmax", FAMILY_LLMC, STATISTIC_MEMORYLESS, "range of the last tensor"},
-    {"llmc.static_minmax", FAMILY_LLMC, STATISTIC_RUNNING, "range of all tensors"},
-    {"llmc.minmax", FAMILY_LLMC, STATISTIC_AVERAGE_LERP, "moving average of the range"},
-    {"torch.MinMaxObserver", FAMILY_TORCH, STATISTIC_RUNNING, "range of all tensors"},
-    {"torch.MovingAverageMinMaxObserver", FAMILY_TORCH, STATISTIC_AVERAGE_TOWARDS, "moving average of the range"},
+    {"llmc.memoryless_minmax", LLMC, STATISTIC_MEMORYLESS, CONVENTION_COMPRESSED_TENSORS, "range of the last tensor"},
+    {"llmc.static_minmax", LLMC, STATISTIC_RUNNING, CONVENTION_COMPRESSED_TENSORS, "range of all tensors"},
+    {"llmc.minmax", LLMC, STATISTIC_AVERAGE_LERP, CONVENTION_COMPRESSED_TENSORS, "moving average of the range"},
+    {"torch.MinMaxObserver", TORCH_TENSOR, STATISTIC_RUNNING, CONVENTION_TORCH, "range of all tensors"},
+    {"torch.MovingAverageMinMaxObserver", TORCH_TENSOR, STATISTIC_AVERAGE_TOWARDS, CONVENTION_TORCH,
+     "moving average of the range"},
+    {"torch.PerChannelMinMaxObserver", TORCH_CHANNEL, STATISTIC_RUNNING, CONVENTION_TORCH,
+     "range of all tensors, a channel each"},
+    {"torch.MovingAveragePerChannelMinMaxObserver", TORCH_CHANNEL, STATISTIC_AVERAGE_TOWARDS, CONVENTION_TORCH,
+     "moving average of the range, a channel each"},
 };
 
 enum { COUNT = sizeof presets / sizeof *presets };

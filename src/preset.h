@@ -7,8 +7,15 @@
 
 #include "qobs/qobs.h"
 
-/* Which upstream's settings, granularity rules, convention and result names a preset has. */
+/* Whose settings and names of results a preset has. */
 enum family { FAMILY_LLMC = 1, FAMILY_TORCH = 2 };
+
+/* Which elements share a scale. */
+enum granularity {
+    GRANULARITY_LLMC,         /* by base name and strategy */
+    GRANULARITY_TORCH_TENSOR, /* all */
+    GRANULARITY_TORCH_CHANNEL /* along ch_axis */
+};
 
 enum statistic {
     STATISTIC_MEMORYLESS,     /* the last batch */
@@ -17,10 +24,15 @@ enum statistic {
     STATISTIC_AVERAGE_TOWARDS /* min + c * (lo - min), in f32 */
 };
 
+/* Whose arithmetic makes scale and zero point of a range. */
+enum convention { CONVENTION_COMPRESSED_TENSORS, CONVENTION_TORCH };
+
 struct preset {
     const char *name;
     enum family family;
+    enum granularity granularity;
     enum statistic statistic;
+    enum convention convention;
     const char *summary;
 };
 

@@ -14,11 +14,12 @@ static const struct {
 } dtypes[] = {
     [QOBS_F32] = {"F32", 4}, [QOBS_BF16] = {"BF16", 2}, [QOBS_F16] = {"F16", 2}, [QOBS_F64] = {"F64", 8},
     [QOBS_I8] = {"I8", 1},   [QOBS_I16] = {"I16", 2},   [QOBS_I32] = {"I32", 4}, [QOBS_I64] = {"I64", 8},
+    [QOBS_F8_E4M3] = {"F8_E4M3", 1},
 };
 
 static bool known(qobs_dtype dtype)
 {
-    return dtype >= QOBS_F32 && dtype <= QOBS_I64;
+    return dtype >= QOBS_F32 && dtype <= QOBS_F8_E4M3;
 }
 
 size_t qobs_dtype_size(qobs_dtype dtype)
@@ -69,6 +70,26 @@ double qobs_element(const void *element, qobs_dtype dtype)
     default:
         memcpy(&d, element, sizeof d);
         return d;
+    }
+}
+
+void qobs_put_element(void *to, qobs_dtype dtype, double value)
+{
+    const float single = (float)value;
+    const uint16_t bf16 = bf16_of_float(single), f16 = f16_of_float(single);
+    switch (dtype) {
+    case QOBS_F32:
+        memcpy(to, &single, sizeof single);
+        break;
+    case QOBS_BF16:
+        memcpy(to, &bf16, sizeof bf16);
+        break;
+    case QOBS_F16:
+        memcpy(to, &f16, sizeof f16);
+        break;
+    default:
+        memcpy(to, &value, sizeof value);
+        break;
     }
 }
 

@@ -26,6 +26,9 @@ bool qobs_kernel_dtype_of(qobs_dtype dtype, enum qobs_kernel_dtype *index);
 /* One element of an observable dtype as a double (exact). */
 double qobs_element(const void *element, qobs_dtype dtype);
 
+/* The other way round, rounded to the dtype. */
+void qobs_put_element(void *to, qobs_dtype dtype, double value);
+
 /* a * b, or false if it does not fit or is negative. */
 bool qobs_multiply(int64_t a, int64_t b, int64_t *product);
 

@@ -114,6 +114,13 @@ double reading_value(const struct reading *r, size_t i)
                                                 : ldexp(fraction, -24);
         return v.h & 0x8000 ? -magnitude : magnitude;
     }
+    case QOBS_F8_E4M3: {
+        const int exponent = *p >> 3 & 15, fraction = *p & 7;
+        const double magnitude = (*p & 127) == 127 ? (double)NAN
+                                 : exponent        ? ldexp(8 + fraction, exponent - 10)
+                                                   : ldexp(fraction, -9);
+        return *p & 128 ? -magnitude : magnitude;
+    }
     case QOBS_I8:
         return v.i8;
     case QOBS_I16:

@@ -70,7 +70,8 @@ typedef enum qobs_dtype {
     QOBS_I8,
     QOBS_I16,
     QOBS_I32,
-    QOBS_I64
+    QOBS_I64,
+    QOBS_F8_E4M3 /* the finite variant: 448 is the largest, 0x7f is NaN */
 } qobs_dtype;
 
 /* A view of the caller's memory. Observed tensors are F32, BF16, F16 or F64. */
@@ -145,16 +146,19 @@ QOBS_API void qobs_config_destroy(qobs_config *config);
 
 /* Sets `key` to `value`, which is JSON or a bare word: 4, true, 0.01, channel, "channel", [128, 128], null (the default).
  * Every preset: base_name (weight, input, output, q, k, v), nonfinite (refuse, ignore, propagate).
- * llmc.*: num_bits, type, symmetric, strategy, group_size, block_structure, dynamic, zp_dtype, observer, version, ragged and,
- *   for moving averages, averaging_constant: the arguments of compressed-tensors' QuantizationArgs and llm-compressor's
+ * llmc.*: num_bits, type, symmetric, strategy, group_size, block_structure, dynamic, scale_dtype, zp_dtype, observer, version,
+ *   ragged and, for moving averages, averaging_constant: the arguments of compressed-tensors' QuantizationArgs and llm-compressor's
  *   observer_kwargs.
- * torch.*: dtype, qscheme, reduce_range, quant_min, quant_max, eps, is_dynamic and, for moving averages, averaging_constant:
- *   the arguments of the torch.ao.quantization observers.
+ * torch.*: dtype, qscheme, reduce_range, quant_min, quant_max, eps, is_dynamic and, for moving averages, averaging_constant,
+ *   for channels, ch_axis: the arguments of the torch.ao.quantization observers.
  * What depends on several settings is checked when the configuration is used. */
 QOBS_API int qobs_config_set(qobs_config *config, const char *key, const char *value, qobs_error *error);
 
 /* Checks all settings together, as every function that takes a configuration does. */
 QOBS_API int qobs_config_check(const qobs_config *config, qobs_error *error);
+
+/* The value of `key` as qobs_config_set takes it, into value[size]; "null" where nothing has been set. 64 bytes are enough. */
+QOBS_API int qobs_config_get(const qobs_config *config, const char *key, char *value, size_t size, qobs_error *error);
 
 /* The settings the preset knows; NULL from qobs_config_key_count() on. */
 QOBS_API size_t qobs_config_key_count(const qobs_config *config);
@@ -212,11 +216,17 @@ typedef struct qobs_counts {
 QOBS_API int qobs_minmax(const qobs_config *config, const qobs_tensor *value, const qobs_tensor *g_idx, void *min, void *max,
                          qobs_counts *counts, const qobs_runtime *runtime, qobs_error *error);
 
-/* Scale and zero point for `count` ranges of dtype `dtype` (torch presets: F32). scale and zero_point receive `count`
- * elements of the dtypes qobs_config_qparam_dtypes names; either may be NULL. Reproduces calculate_qparams of
+/* Scale and zero point for `count` ranges of dtype `dtype` (torch presets: F32). global_scale (llmc presets) multiplies the
+ * scales and makes them F32; NULL: there is none. scale and zero_point receive `count` elements of the dtypes
+ * qobs_config_qparam_dtypes names (scale F32 with a global scale); either may be NULL. Reproduces calculate_qparams of
  * compressed-tensors and of torch.ao's UniformQuantizationObserverBase. NO_RESULT where upstream raises. */
 QOBS_API int qobs_calculate_qparams(const qobs_config *config, qobs_dtype dtype, size_t count, const void *min, const void *max,
-                                    void *scale, void *zero_point, qobs_error *error);
+                                    const float *global_scale, void *scale, void *zero_point, qobs_error *error);
+
+/* The global scale (strategy tensor_group) for one range of dtype `dtype`, min and max pointing to one element each: scales fill
+ * e4m3 when the range fills e2m1. Reproduces generate_gparam of compressed-tensors. */
+QOBS_API int qobs_global_scale(const qobs_config *config, qobs_dtype dtype, const void *min, const void *max,
+                               float *global_scale, qobs_error *error);
 
 /* The dtypes of scale and zero_point for observed tensors of `dtype`. */
 QOBS_API int qobs_config_qparam_dtypes(const qobs_config *config, qobs_dtype dtype, qobs_dtype *scale, qobs_dtype *zero_point,
@@ -243,9 +253,24 @@ QOBS_API int qobs_observer_observe(qobs_observer *observer, const qobs_tensor *v
 /* Forgets everything observed. */
 QOBS_API void qobs_observer_reset(qobs_observer *observer);
 
+/* Adds to `observer` what `count` others have observed, as if their batches had come from other machines; they must have the
+ * same settings, dtype and qparam shape (those without data are skipped). Reproduces Observer.sync_activation_stats of
+ * llm-compressor: extremes of running ranges, mean of moving averages; a memoryless range stays, unless there was none. */
+QOBS_API int qobs_observer_merge(qobs_observer *observer, const qobs_observer *const *others, size_t count, qobs_error *error);
+
+/* The observer's settings and statistics as bytes that any machine's qobs of the same or a later version reads: first the size,
+ * then the bytes into the caller's buffer of that size. */
+QOBS_API size_t qobs_observer_save_size(const qobs_observer *observer);
+QOBS_API int qobs_observer_save(const qobs_observer *observer, void *buffer, size_t size, qobs_error *error);
+
+/* A new observer from such bytes. Whatever is not exactly what was saved is refused. */
+QOBS_API int qobs_observer_load(qobs_observer **observer, const void *buffer, size_t size, const qobs_runtime *runtime,
+                                qobs_error *error);
+
 QOBS_API int qobs_observer_counts(const qobs_observer *observer, qobs_counts *counts, qobs_error *error);
 
-/* What there is to read now: min_vals, max_vals (llmc) or min_val, max_val (torch), scale, zero_point. */
+/* What there is to read now: min_vals, max_vals (llmc) or min_val, max_val (torch), scale, zero_point, and global_scale with
+ * strategy tensor_group. */
 typedef struct qobs_result {
     size_t struct_size; /* sizeof(qobs_result) */
     const char *name;   /* belongs to the library */

@@ -3,46 +3,109 @@
 
 /* One dtype of compressed_tensors.c. Scalars (the half range, the range) stay float next to a bf16 or f16 tensor. */
 
-static void NATIVE(symmetric)(const struct integers *q, size_t n, const stored *min, const stored *max, stored *scale)
+/* max(|min(min, 0)|, |max(max, 0)|); NaN stays as in torch.min and torch.max. */
+static inline real NATIVE(amax)(real lo, real hi)
 {
-    const real half = (real)((q->greatest - q->least) / 2), eps = (real)q->eps;
+    const real a = lo < 0 || lo != lo ? -lo : 0, b = hi > 0 || hi != hi ? hi : 0;
+    return a > b || a != a ? a : b;
+}
+
+/* The plain case, which weights go through by the million: kept free of what would keep it from being vectorised. */
+static void NATIVE(symmetric)(const struct numbers *q, size_t n, const stored *min, const stored *max, stored *scale)
+{
+    const real half = (real)((q->greatest - q->least) / 2), eps = (real)q->eps, floor = q->floor ? (real)0x1p-23 : 0;
     for (size_t i = 0; i < n; i++) {
-        /* |min(min, 0)| and |max(max, 0)|; NaN stays NaN as in torch.min, torch.max */
-        const real lo = load(min[i]), hi = load(max[i]);
-        const real a = lo < 0 || lo != lo ? -lo : 0, b = hi > 0 || hi != hi ? hi : 0;
-        const real amax = a > b || a != a ? a : b;
-        const real s = round_native(amax / half);
-        scale[i] = store(s == 0 ? eps : s);
+        const real s = round_native(NATIVE(amax)(load(min[i]), load(max[i])) / half);
+        const real floored = s < floor ? floor : s;
+        scale[i] = store(floored == 0 ? eps : floored);
     }
 }
 
-static void NATIVE(asymmetric)(const struct integers *q, size_t n, const stored *min, const stored *max, stored *scale,
-                               void *zero_point)
+/* The exponent of an MX scale, biased by 127: of amax rounded to a power of two in its own bits. */
+static inline real NATIVE(mx_exponent)(const struct numbers *q, real amax)
 {
-    const real range = (real)(q->greatest - q->least), least = (real)q->least, greatest = (real)q->greatest;
+    const stored element = store(amax);
+    uint64_t bits = 0;
+    memcpy(&bits, &element, sizeof element);
+    bits = (bits + (UINT64_C(1) << (MANTISSA_BITS - 2))) >> MANTISSA_BITS << MANTISSA_BITS;
+    stored power;
+    memcpy(&power, &bits, sizeof power);
+    const real p = load(power);
+    const real log = p == 0 ? (real)-INFINITY : isfinite(p) ? (real)ilogb((double)p) : p;
+    return round_native(round_native(127 + log) - (real)q->mx_offset);
+}
+
+/* What follows the division, in the dtype `scale` has by then: f32 under a global scale, else the ranges'. */
+static inline double NATIVE(finish)(const struct numbers *q, real s)
+{
+    double t = (double)s;
+    if (q->global_scale)
+        t = sizeof(stored) == 8 ? t * (double)*q->global_scale : (double)((float)t * *q->global_scale);
+    if (q->floor_e4m3) {
+        t = (double)e4m3_round((float)clamp(t, -448, 448));
+        return t == 0 ? 0.125 : t;
+    }
+    if (q->scale_dtype != SCALE_NATIVE)
+        t = round_scale(q->scale_dtype, t);
+    if (q->mx) {
+        t = isnan(t) ? (double)INFINITY : t == 255 ? (double)INFINITY : ldexp(1, (int)t - 127);
+        t = (double)round_native((real)t);
+    }
+    return t == 0 ? q->eps : t;
+}
+
+static void NATIVE(any)(const struct numbers *q, size_t n, const stored *min, const stored *max, void *scale, void *zero_point)
+{
+    const real range = (real)(q->greatest - q->least), half = (real)((q->greatest - q->least) / 2);
+    const real least = (real)q->least, floor = q->floor ? (real)0x1p-23 : 0;
     for (size_t i = 0; i < n; i++) {
         const real lo = load(min[i]), hi = load(max[i]);
         const real a = lo < 0 || lo != lo ? lo : 0, b = hi > 0 || hi != hi ? hi : 0;
-        const real s = round_native(round_native(b - a) / range);
-        if (scale)
-            scale[i] = store(s == 0 ? (real)q->eps : s);
-        if (zero_point) {
+        real s;
+        if (q->mx)
+            s = NATIVE(mx_exponent)(q, NATIVE(amax)(lo, hi));
+        else if (q->symmetric)
+            s = round_native(NATIVE(amax)(lo, hi) / half);
+        else
+            s = round_native(round_native(b - a) / range);
+        s = s < floor ? floor : s;
+        if (zero_point && q->symmetric) {
+            put_zero_point(zero_point, q->zero_point_dtype, i, 0);
+        } else if (zero_point) {
             const real steps = round_native(a / s);
             const real z = q->wide_zero_point ? least - steps : round_native(least - steps);
-            put_integer(zero_point, q->zero_point_dtype, i, (double)rint((double)(z < least ? least : z > greatest ? greatest : z)));
+            put_zero_point(zero_point, q->zero_point_dtype, i, clamp((double)z, q->least, q->greatest));
         }
+        const double t = NATIVE(finish)(q, s);
+        if (scale && (q->global_scale || q->floor_e4m3))
+            ((float *)scale)[i] = (float)t;
+        else if (scale)
+            ((stored *)scale)[i] = store((real)t);
     }
 }
 
-static void NATIVE(integers)(const struct integers *q, size_t n, const stored *min, const stored *max, stored *scale,
-                             void *zero_point)
+static void NATIVE(qparams)(const struct numbers *q, size_t n, const stored *min, const stored *max, void *scale,
+                            void *zero_point)
 {
-    if (!q->symmetric) {
-        NATIVE(asymmetric)(q, n, min, max, scale, zero_point);
-        return;
-    }
-    if (scale)
+    const bool plain = q->symmetric && !q->mx && q->scale_dtype == SCALE_NATIVE && !q->global_scale && !q->floor_e4m3;
+    if (plain && scale)
         NATIVE(symmetric)(q, n, min, max, scale);
-    for (size_t i = 0; zero_point && i < n; i++)
-        put_integer(zero_point, q->zero_point_dtype, i, 0);
+    if (!plain || zero_point)
+        NATIVE(any)(q, n, min, max, plain ? NULL : scale, zero_point);
+}
+
+/* (1 / amax) * 2688: a Python number over a tensor is its reciprocal times the number. */
+static float NATIVE(global_scale)(size_t n, const stored *min, const stored *max, bool old, double tiny)
+{
+    real amax = 0;
+    for (size_t i = 0; i < n; i++) {
+        const real m = NATIVE(amax)(load(min[i]), load(max[i]));
+        amax = m > amax || m != m ? m : amax;
+        if (amax != amax)
+            break;
+    }
+    if (!old && amax < (real)tiny)
+        amax = (real)tiny;
+    const float g = (float)round_native(round_native(1 / amax) * (real)2688);
+    return !old && !isfinite(g) ? 1 : g;
 }

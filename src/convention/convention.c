@@ -8,20 +8,20 @@
 void qobs_convention_dtypes(const qobs_config *config, qobs_dtype dtype, bool observed, qobs_dtype *scale,
                             qobs_dtype *zero_point)
 {
-    if (config->preset->family == FAMILY_LLMC) {
+    if (config->preset->convention == CONVENTION_COMPRESSED_TENSORS) {
         qobs_compressed_tensors_dtypes(config, dtype, scale, zero_point);
         return;
     }
     *scale = QOBS_F32;
-    *zero_point = config->qscheme == TORCH_PER_TENSOR_AFFINE && observed ? QOBS_I32 : QOBS_I64;
+    *zero_point = qobs_torch_zero_point_dtype(config, observed);
 }
 
-int qobs_convention(const qobs_config *config, qobs_dtype dtype, size_t n, bool scalar, const void *min, const void *max,
-                    void *scale, void *zero_point, qobs_error *error)
+int qobs_convention(const qobs_config *config, const struct range_view *ranges, void *scale, void *zero_point,
+                    qobs_error *error)
 {
-    if (config->preset->family == FAMILY_TORCH)
-        return qobs_torch_qparams(config, n, min, max, scale, zero_point, error);
-    qobs_compressed_tensors_qparams(config, dtype, n, scalar, min, max, scale, zero_point);
+    if (config->preset->convention == CONVENTION_TORCH)
+        return qobs_torch_qparams(config, ranges, scale, zero_point, error);
+    qobs_compressed_tensors_qparams(config, ranges, scale, zero_point);
     return qobs_succeed(error);
 }
 

@@ -62,9 +62,34 @@ void qobs_torch_quant_range(const qobs_config *config, int64_t *quant_min, int64
     *quant_max = greatest;
 }
 
+enum scheme { AFFINE, SYMMETRIC, FLOAT_QPARAMS };
+
+static enum scheme scheme_of(const qobs_config *config)
+{
+    switch (config->qscheme) {
+    case TORCH_PER_TENSOR_SYMMETRIC:
+    case TORCH_PER_CHANNEL_SYMMETRIC:
+        return SYMMETRIC;
+    case TORCH_PER_CHANNEL_AFFINE_FLOAT_QPARAMS:
+        return FLOAT_QPARAMS;
+    default:
+        return AFFINE;
+    }
+}
+
+qobs_dtype qobs_torch_zero_point_dtype(const qobs_config *config, bool observed)
+{
+    const enum scheme scheme = scheme_of(config);
+    return !observed || scheme == SYMMETRIC ? QOBS_I64 : scheme == AFFINE ? QOBS_I32 : QOBS_F32;
+}
+
 int qobs_torch_check(const qobs_config *config, qobs_error *error)
 {
     const char *name = dtypes[config->dtype].name;
+    const bool channels = config->preset->granularity == GRANULARITY_TORCH_CHANNEL;
+    if (config->qscheme != TORCH_QSCHEME_NONE && channels != (config->qscheme >= TORCH_PER_CHANNEL_AFFINE))
+        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "qscheme: %s takes per_%s_* only", config->preset->name,
+                         channels ? "channel" : "tensor");
     if (config->has_quant_min != config->has_quant_max)
         return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "quant_min, quant_max: set both or neither");
     if (custom_range(config)) {
@@ -83,7 +108,7 @@ int qobs_torch_check(const qobs_config *config, qobs_error *error)
                              "quant_min, quant_max: %lld to %lld is %lld wide, dtype %s allows %lld", (long long)least,
                              (long long)greatest, (long long)(greatest - least + 1), name, (long long)widest);
     }
-    if (config->reduce_range && config->qscheme == TORCH_PER_TENSOR_SYMMETRIC && config->dtype == TORCH_QUINT8)
+    if (config->reduce_range && scheme_of(config) == SYMMETRIC && config->dtype == TORCH_QUINT8)
         return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT,
                          "reduce_range: cannot be combined with dtype quint8 and a symmetric qscheme");
     return QOBS_OK;
@@ -111,20 +136,28 @@ static bool no_data(float min, float max)
     return isinf(min) && min > 0 && isinf(max) && max < 0;
 }
 
-int qobs_torch_qparams(const qobs_config *config, size_t n, const float *min, const float *max, float *scale, void *zero_point,
+int qobs_torch_qparams(const qobs_config *config, const struct range_view *ranges, float *scale, void *zero_point,
                        qobs_error *error)
 {
+    const size_t n = ranges->n;
+    const float *min = ranges->min, *max = ranges->max;
     int64_t quant_min, quant_max;
     qobs_torch_quant_range(config, &quant_min, &quant_max);
     const float eps = (float)config->eps;
     const float range = (float)(quant_max - quant_min), half = (float)((double)(quant_max - quant_min) / 2);
+    const enum scheme scheme = scheme_of(config);
     for (size_t i = 0; i < n; i++)
         if (!(min[i] <= max[i]) && !no_data(min[i], max[i]))
             return qobs_fail(error, QOBS_ERROR_NO_RESULT, "min %g should not be above max %g", (double)min[i], (double)max[i]);
     for (size_t i = 0; i < n; i++) {
         const float a = min[i] < 0 ? min[i] : 0, b = max[i] > 0 ? max[i] : 0;
         float s;
-        if (config->qscheme == TORCH_PER_TENSOR_SYMMETRIC) {
+        if (scheme == FLOAT_QPARAMS) {
+            s = (max[i] - min[i]) / range;
+            s = s > eps ? s : 1;
+            if (zero_point)
+                ((float *)zero_point)[i] = no_data(min[i], max[i]) ? 0 : -min[i] / s;
+        } else if (scheme == SYMMETRIC) {
             s = (-a > b ? -a : b) / half;
             s = s > eps ? s : eps;
             int64_t z = dtypes[config->dtype].symmetric_zero_point;

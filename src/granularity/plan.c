@@ -146,8 +146,12 @@ int qobs_plan_create(qobs_plan **result, const qobs_config *config, const qobs_t
     if (!plan)
         return qobs_fail(error, QOBS_ERROR_OUT_OF_MEMORY, "plan: no memory for %zu bytes", sizeof *plan);
     *plan = (qobs_plan){.runtime = runtime, .dtype = view.dtype, .value = view};
-    status = config->preset->family == FAMILY_TORCH ? qobs_flatten_torch(plan, config, error)
-                                                    : qobs_flatten_llmc(plan, config, error);
+    static int (*const flatten[])(qobs_plan *, const qobs_config *, qobs_error *) = {
+        [GRANULARITY_LLMC] = qobs_flatten_llmc,
+        [GRANULARITY_TORCH_TENSOR] = qobs_flatten_torch_tensor,
+        [GRANULARITY_TORCH_CHANNEL] = qobs_flatten_torch_channel,
+    };
+    status = flatten[config->preset->granularity](plan, config, error);
     if (status == QOBS_OK)
         status = finish(plan, error);
     if (status == QOBS_OK && g_idx) {

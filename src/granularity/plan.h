@@ -49,8 +49,9 @@ int qobs_plan_add_axis(qobs_plan *plan, enum axis_role role, int64_t extent, int
 int qobs_plan_add_coarse(qobs_plan *plan, int64_t length, int64_t piece, int64_t stride);
 void qobs_plan_add_pieces(qobs_plan *plan, int coarse, int64_t length, int64_t piece, int64_t stride);
 
-/* One per family: fill axes, or fail with a message that names what does not go together. */
+/* One per kind of granularity: fill axes, or fail with a message that names what does not go together. */
 int qobs_flatten_llmc(qobs_plan *plan, const qobs_config *config, qobs_error *error);
-int qobs_flatten_torch(qobs_plan *plan, const qobs_config *config, qobs_error *error);
+int qobs_flatten_torch_tensor(qobs_plan *plan, const qobs_config *config, qobs_error *error);
+int qobs_flatten_torch_channel(qobs_plan *plan, const qobs_config *config, qobs_error *error);
 
 #endif

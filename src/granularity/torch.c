@@ -1,15 +1,37 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* torch.ao's observers: per tensor, everything is reduced and the scale has shape (1,). */
+/* torch.ao's observers: per tensor, everything is reduced; per channel, everything but ch_axis. */
+#include "error.h"
 #include "granularity/plan.h"
 
-int qobs_flatten_torch(qobs_plan *plan, const qobs_config *config, qobs_error *error)
+static void add_others(qobs_plan *plan, int axis)
+{
+    for (int i = 0; i < plan->value.ndim; i++)
+        if (i != axis)
+            qobs_plan_add_axis(plan, AXIS_GROUP, plan->value.shape[i], plan->value.strides[i]);
+}
+
+int qobs_flatten_torch_tensor(qobs_plan *plan, const qobs_config *config, qobs_error *error)
 {
     (void)config;
     (void)error;
     qobs_plan_add_axis(plan, AXIS_QPARAM, 1, 0);
-    for (int i = 0; i < plan->value.ndim; i++)
-        qobs_plan_add_axis(plan, AXIS_GROUP, plan->value.shape[i], plan->value.strides[i]);
+    add_others(plan, -1);
+    return QOBS_OK;
+}
+
+int qobs_flatten_torch_channel(qobs_plan *plan, const qobs_config *config, qobs_error *error)
+{
+    const struct view *v = &plan->value;
+    if (v->ndim < 2)
+        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "value: has %d dimensions, %s needs at least 2", v->ndim,
+                         config->preset->name);
+    const int axis = config->ch_axis < 0 ? config->ch_axis + v->ndim : config->ch_axis;
+    if (axis < 0 || axis >= v->ndim)
+        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "ch_axis: is %d, value has dimensions %d to %d", config->ch_axis,
+                         -v->ndim, v->ndim - 1);
+    qobs_plan_add_axis(plan, AXIS_QPARAM, v->shape[axis], v->strides[axis]);
+    add_others(plan, axis);
     return QOBS_OK;
 }

@@ -9,7 +9,6 @@
 
 #include "error.h"
 #include "fpenv.h"
-#include "number.h"
 #include "statistic/nest.h"
 #include "statistic/update.h"
 
@@ -24,31 +23,11 @@ struct job {
     struct qobs_nonfinite *nonfinite;
 };
 
-static void store(unsigned char *to, qobs_dtype dtype, double value)
-{
-    const float single = (float)value;
-    const uint16_t bf16 = bf16_of_float(single), f16 = f16_of_float(single);
-    switch (dtype) {
-    case QOBS_F32:
-        memcpy(to, &single, sizeof single);
-        break;
-    case QOBS_BF16:
-        memcpy(to, &bf16, sizeof bf16);
-        break;
-    case QOBS_F16:
-        memcpy(to, &f16, sizeof f16);
-        break;
-    default:
-        memcpy(to, &value, sizeof value);
-        break;
-    }
-}
-
 static void fill(unsigned char *to, size_t element, size_t n, qobs_dtype dtype, double value)
 {
     if (n == 0)
         return;
-    store(to, dtype, value);
+    qobs_put_element(to, dtype, value);
     for (size_t done = 1; done < n; done *= 2)
         memcpy(to + done * element, to, (done < n - done ? done : n - done) * element);
 }
@@ -278,8 +257,8 @@ static void redo(const struct job *job, enum nonfinite_mode mode)
                 hi = value > hi ? value : hi;
             }
         }
-        store(min, plan->dtype, lo + 0.0);
-        store(max, plan->dtype, hi + 0.0);
+        qobs_put_element(min, plan->dtype, lo + 0.0);
+        qobs_put_element(max, plan->dtype, hi + 0.0);
     }
 }
 
@@ -289,8 +268,8 @@ static void settle_empty(const struct job *job)
     for (int64_t i = 0; i < job->plan->qparams; i++) {
         unsigned char *min = job->min + (size_t)i * job->element, *max = job->max + (size_t)i * job->element;
         if (qobs_element(min, job->plan->dtype) > qobs_element(max, job->plan->dtype)) {
-            store(min, job->plan->dtype, 0);
-            store(max, job->plan->dtype, 0);
+            qobs_put_element(min, job->plan->dtype, 0);
+            qobs_put_element(max, job->plan->dtype, 0);
         }
     }
 }

@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-FileCopyrightText: The qobs authors */
+
+/* What an observer holds, for the files that make and read it: observer.c (batches and results), state.c (merge, save, load). */
+#ifndef QOBS_OBSERVER_H
+#define QOBS_OBSERVER_H
+
+#include "config.h"
+#include "kernels.h"
+
+/* The range of every qparam. llm-compressor keeps it in the dtype of the tensors, torch in f32. */
+struct ranges {
+    size_t size; /* bytes of both arrays together */
+    unsigned char *min, *max;
+};
+
+struct qobs_observer {
+    qobs_config config;
+    struct runtime runtime;
+    const struct qobs_kernels *kernels;
+    qobs_counts counts;
+
+    /* Everything below is empty until the first batch. */
+    qobs_dtype dtype; /* of the ranges */
+    size_t qparams;
+    int ndim; /* of the ranges */
+    int64_t shape[QOBS_MAX_NDIM];
+    struct ranges state, batch; /* batch: room for the next one */
+};
+
+/* Room for n ranges of dtype; released with qobs_release(runtime, ranges->min, ranges->size). */
+int qobs_allocate_ranges(const struct runtime *runtime, struct ranges *ranges, qobs_dtype dtype, size_t n, qobs_error *error);
+
+#endif
