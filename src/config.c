@@ -163,6 +163,12 @@ static void list_words(const struct word *words, char *text, size_t size)
         used += (size_t)snprintf(text + used, size - used, "%s%s", used ? ", " : "", words->text);
 }
 
+const char *qobs_qscheme_text(int qscheme)
+{
+    const char *text = text_of(qschemes, qscheme);
+    return text ? text : "?";
+}
+
 /* Numbers as JSON writes them, whatever the locale. */
 static bool parse_real(const char *value, double *out)
 {

@@ -85,5 +85,6 @@ bool qobs_config_is_mx(const qobs_config *config);
 /* The names of an enumeration's values as messages and `set` use them. */
 const char *qobs_base_name_text(int base_name);
 const char *qobs_strategy_text(int strategy);
+const char *qobs_qscheme_text(int qscheme);
 
 #endif

@@ -398,7 +398,7 @@ def test_strategies():
             ("blocks", ["group_size=null", "strategy=block", "block_structure=[4, 100]"], by_block(rows, 4, 100)),
             ("tensor", ["group_size=null", "strategy=tensor"], {m: ([1], [sum(r, [])]) for m, r in rows.items()}),
             ("channels by group size", ["strategy=null", "group_size=-1"], by_channel(rows)),
-            ("presets' own settings", ["strategy=channel", "group_size=null"], by_channel(rows))):
+            ("channels by name", ["strategy=channel", "group_size=null"], by_channel(rows))):
         fine(what, *asym, *" --set ".join(s.replace(" ", "") for s in settings).split())
         expect_scales(what, "out.safetensors", wanted, 4, False)
     fine("8 bits of a 4-bit scheme", *asym, "num_bits=8", "--preset", "llmc.static_minmax")
@@ -410,11 +410,11 @@ def test_strategies():
 def test_big_blocks():
     """Several slices, and an edge that is no whole block."""
     rows, height, half = 1000, 384, 512
-    raw = b"".join(pack("BF16", [float(1 + 2 * (i // height))]) * half + pack("BF16", [float(2 + 2 * (i // height))]) * half
+    raw = b"".join(pack("BF16", [float(5 - 2 * (i // height))]) * half + pack("BF16", [float(6 - 2 * (i // height))]) * half
                    for i in range(rows))
     write("model.safetensors", st_bytes({"big.weight": ("BF16", [rows, 2 * half], raw)}))
     fine("big blocks", *CALIBRATE, "--set", "strategy=block", "--set", f"block_structure=[{height},{half}]", "model.safetensors")
-    want = [qparams("BF16", [float(v)], 8, True)[0] for v in range(1, 7)]
+    want = [qparams("BF16", [float(v)], 8, True)[0] for v in (5, 6, 3, 4, 1, 2)]
     equal(st_read("out.safetensors")[0].get("big.weight_scale"), ("BF16", [3, 2], want), "big blocks: scales")
 
 
@@ -460,7 +460,8 @@ def test_selection():
           "several targets")
     equal(chosen("--ignore", ".*mlp"), [m for m in everything if "mlp" not in m], "--ignore")
     equal(chosen("--targets", "model.layers.1", "--ignore", "re:.*down"), ["model.layers.1.self_attn.q_proj"], "both")
-    equal(chosen("--targets", ".*layers.1.*q_proj$"), ["model.layers.1.self_attn.q_proj"], "matched from the start to the end")
+    equal(chosen("--targets", ".*layers.1.*q_proj$"), ["model.layers.1.self_attn.q_proj"], "a pattern to the end")
+    refused("a pattern that begins in the middle", ["--targets"], *CALIBRATE, "model.safetensors", "--targets", "mlp")
 
 
 def test_json():

@@ -34,7 +34,7 @@ static void test_settings(void **state)
         {llmc, "num_bits=nan", "num_bits|'nan'"},
         {llmc, "symmetric=1", "symmetric|'1'|true and false"},
         {llmc, "strategy=row", "strategy|'row'|tensor, channel, group, tensor_group, block, token, attn_head"},
-        {llmc, "type=float", "type|'float'|int"},
+        {llmc, "type=double", "type|'double'|int|float"},
         {llmc, "base_name=bias", "base_name|'bias'|weight, input, output, q, k, v"},
         {llmc, "nonfinite=maybe", "nonfinite|'maybe'|refuse, ignore, propagate"},
         {llmc, "version=2024-01", "version|'2024-01'|current, 2025-10"},
@@ -483,7 +483,7 @@ static size_t compute_all(const char *preset, const char *settings, qobs_dtype d
     }
     const float ranges[][2] = {{-0.1f, 0.7f}, {-0x1.8p-140f, 0x1p-126f}, {-3, 1e30f}};
     for (size_t i = 0; dtype == QOBS_F32 && i < 3; i++, used += 16)
-        assert_ok(qobs_calculate_qparams(config, dtype, 1, &ranges[i][0], &ranges[i][1], out + used, out + used + 8, &error));
+        assert_ok(qobs_calculate_qparams(config, dtype, 1, &ranges[i][0], &ranges[i][1], NULL, out + used, out + used + 8, &error));
     qobs_observer_destroy(o);
     qobs_config_destroy(config);
     assert_int_equal(mode_now(), mode);

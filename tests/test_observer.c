@@ -407,7 +407,7 @@ static void test_compressed_tensors(void **state)
         qobs_config *config = make_config("llmc.minmax", settings, NULL);
         assert_ok(qobs_config_qparam_dtypes(config, f->dtype, &scale_dtype, &zero_point_dtype, &error));
         assert_true(scale_dtype == f->dtype && zero_point_dtype == (bits > 8 ? QOBS_I16 : QOBS_I8));
-        assert_ok(qobs_calculate_qparams(config, f->dtype, RANGES, min, max, scale, zero_points, &error));
+        assert_ok(qobs_calculate_qparams(config, f->dtype, RANGES, min, max, NULL, scale, zero_points, &error));
         for (size_t i = 0; i < RANGES; i++) {
             double want;
             int zero_point;
@@ -418,10 +418,10 @@ static void test_compressed_tensors(void **state)
                          qobs_dtype_name(f->dtype), bits, symmetric, ranges[i][0], ranges[i][1], decode(f, scale + i * f->size),
                          got, want, zero_point);
         }
-        assert_ok(qobs_calculate_qparams(config, f->dtype, RANGES, min, max, NULL, NULL, &error));
-        assert_refused(qobs_calculate_qparams(config, f->dtype, 1, NULL, max, scale, NULL, &error), QOBS_ERROR_INVALID_ARGUMENT,
+        assert_ok(qobs_calculate_qparams(config, f->dtype, RANGES, min, max, NULL, NULL, NULL, &error));
+        assert_refused(qobs_calculate_qparams(config, f->dtype, 1, NULL, max, NULL, scale, NULL, &error), QOBS_ERROR_INVALID_ARGUMENT,
                        "min");
-        assert_refused(qobs_calculate_qparams(config, QOBS_I8, 1, min, max, scale, NULL, &error), QOBS_ERROR_INVALID_ARGUMENT,
+        assert_refused(qobs_calculate_qparams(config, QOBS_I8, 1, min, max, NULL, scale, NULL, &error), QOBS_ERROR_INVALID_ARGUMENT,
                        "dtype|I8|F64");
         qobs_config_destroy(config);
     }
@@ -458,15 +458,15 @@ static void test_torch(void **state)
         int64_t zero_point = 0;
         float scale;
         assert_ok(qobs_config_qparam_dtypes(config, QOBS_F32, &dtypes[0], &dtypes[1], &error));
-        assert_ok(qobs_calculate_qparams(config, QOBS_F32, 1, &cases[i].min, &cases[i].max, &scale, &zero_point, &error));
+        assert_ok(qobs_calculate_qparams(config, QOBS_F32, 1, &cases[i].min, &cases[i].max, NULL, &scale, &zero_point, &error));
         if (dtypes[1] == QOBS_I32)
             zero_point = (int32_t)(uint32_t)zero_point;
         if (scale != cases[i].scale || zero_point != cases[i].zero_point)
             fail_msg("'%s': scale %.9g and zero point %lld, expected %.9g and %lld", cases[i].settings, (double)scale,
                      (long long)zero_point, (double)cases[i].scale, (long long)cases[i].zero_point);
-        assert_refused(qobs_calculate_qparams(config, QOBS_F32, 1, F32(2), F32(1), &scale, NULL, &error), QOBS_ERROR_NO_RESULT,
+        assert_refused(qobs_calculate_qparams(config, QOBS_F32, 1, F32(2), F32(1), NULL, &scale, NULL, &error), QOBS_ERROR_NO_RESULT,
                        "2|1");
-        assert_refused(qobs_calculate_qparams(config, QOBS_BF16, 1, F32(1), F32(2), &scale, NULL, &error),
+        assert_refused(qobs_calculate_qparams(config, QOBS_BF16, 1, F32(1), F32(2), NULL, &scale, NULL, &error),
                        QOBS_ERROR_INVALID_ARGUMENT, "dtype|BF16|F32");
         qobs_config_destroy(config);
     }

@@ -35,6 +35,15 @@ static const char help[] =
 
 /* ---- Layers --------------------------------------------------------------------------------------------------------------- */
 
+static int64_t block_height(const qobs_config *config)
+{
+    char text[64];
+    long long height = 1;
+    if (qobs_config_get(config, "block_structure", text, sizeof text, NULL) == QOBS_OK)
+        sscanf(text, "[%lld,", &height);
+    return height;
+}
+
 /* What the scale of this weight looks like, and how the weight can be sliced. Refuses what the settings do not fit. */
 static int plan_layer(struct layer *l, const qobs_config *config, struct fail *f)
 {
@@ -53,7 +62,7 @@ static int plan_layer(struct layer *l, const qobs_config *config, struct fail *f
     /* Where the scale's first dimension goes along with the weight's, rows are independent; blocks are rows of blocks. */
     const int64_t rows = l->ref->shape[0];
     l->sliced = l->ndim > 1 && l->shape[0] > 0;
-    l->rows_per_unit = l->sliced ? (rows + l->shape[0] - 1) / l->shape[0] : rows;
+    l->rows_per_unit = !l->sliced ? rows : l->shape[0] == rows ? 1 : block_height(config);
     l->qparams_per_unit = l->sliced ? l->qparams / l->shape[0] : l->qparams;
     return 0;
 }
@@ -113,7 +122,7 @@ static int apply_scheme(qobs_config *config, const struct scheme *scheme)
     qobs_error error;
     for (size_t i = 0; i < sizeof settings / sizeof *settings; i++)
         if (settings[i][1] && qobs_config_set(config, settings[i][0], settings[i][1], &error) != QOBS_OK)
-            return complain(EXIT_WRONG, "--preset: %s cannot serve scheme %s: %s", "this preset", scheme->name, error.message);
+            return complain(EXIT_WRONG, "--preset: it cannot serve scheme %s: %s", scheme->name, error.message);
     return EXIT_OK;
 }
 
@@ -187,6 +196,8 @@ static int parse(struct arguments *a, int argc, char **argv)
     a->c.model = argv[optind];
     if (!a->c.out)
         return complain(EXIT_WRONG, "calibrate: -o OUT.safetensors is missing");
+    if (check_output(a->c.out) != EXIT_OK)
+        return EXIT_WRONG;
     a->c.scheme = a->scheme ? scheme_find(a->scheme) : NULL;
     return a->c.scheme ? EXIT_OK : unknown_scheme(a->scheme);
 }
@@ -211,7 +222,9 @@ static int calibrate(struct arguments *a, struct threads *threads)
     if (code == EXIT_OK)
         code = choose_layers(c, &set, &a->selection, config);
     if (code == EXIT_OK) {
-        c->zero_points = strcmp(c->scheme->symmetric, "true") != 0;
+        char symmetric[64] = "";
+        qobs_config_get(config, "symmetric", symmetric, sizeof symmetric, NULL);
+        c->zero_points = strcmp(symmetric, "false") == 0;
         const double start = seconds_now();
         code = calibration_run(c, config, threads);
         c->seconds = seconds_now() - start;

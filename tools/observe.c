@@ -187,6 +187,8 @@ int command_observe(int argc, char **argv)
         code = complain_status(&error, "--preset");
     if (code == EXIT_OK && optind == argc)
         code = complain(EXIT_WRONG, "observe: no tensor given");
+    if (code == EXIT_OK && request.out)
+        code = check_output(request.out);
     if (code == EXIT_OK && request.importance)
         code = complain(EXIT_WRONG, "--importance: %s does not weigh columns", request.preset);
     if (code == EXIT_OK && request.isa && qobs_isa_limit(request.isa, &error) != QOBS_OK)

@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #ifdef HAVE_PTHREADPOOL
 #include "qobs/pthreadpool.h"
@@ -88,6 +89,15 @@ void threads_run(struct threads *threads, void (*task)(void *, size_t), void *ar
     }
     for (size_t i = 0; i < count; i++)
         task(argument, i);
+}
+
+int check_output(const char *path)
+{
+    struct stat status;
+    if (stat(path, &status) == 0 && !S_ISREG(status.st_mode))
+        return complain(EXIT_WRONG, "%s: is %s; only a regular file is replaced", path,
+                        S_ISDIR(status.st_mode) ? "a directory" : "no regular file");
+    return EXIT_OK;
 }
 
 int set_option(qobs_config *config, const char *assignment)

@@ -37,6 +37,9 @@ void threads_stop(struct threads *threads);
 /* Runs task(argument, i) for each i below count on them. */
 void threads_run(struct threads *threads, void (*task)(void *, size_t), void *argument, size_t count);
 
+/* Can `path` be written to at all? What exists must be a regular file. Returns an exit code, complained about. */
+int check_output(const char *path);
+
 /* --set KEY=VALUE */
 int set_option(qobs_config *config, const char *assignment);
 

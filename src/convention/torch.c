@@ -88,8 +88,10 @@ int qobs_torch_check(const qobs_config *config, qobs_error *error)
     const char *name = dtypes[config->dtype].name;
     const bool channels = config->preset->granularity == GRANULARITY_TORCH_CHANNEL;
     if (config->qscheme != TORCH_QSCHEME_NONE && channels != (config->qscheme >= TORCH_PER_CHANNEL_AFFINE))
-        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "qscheme: %s takes per_%s_* only", config->preset->name,
-                         channels ? "channel" : "tensor");
+        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "qscheme: is '%s', %s takes %s", qobs_qscheme_text(config->qscheme),
+                         config->preset->name,
+                         channels ? "per_channel_affine, per_channel_symmetric, per_channel_affine_float_qparams"
+                                  : "per_tensor_affine, per_tensor_symmetric");
     if (config->has_quant_min != config->has_quant_max)
         return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "quant_min, quant_max: set both or neither");
     if (custom_range(config)) {
