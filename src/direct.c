@@ -82,8 +82,8 @@ int qobs_global_scale(const qobs_config *config, qobs_dtype dtype, const void *m
     if (status != QOBS_OK)
         return status;
     const fp_mode mode = fp_enter();
-    *global_scale = qobs_compressed_tensors_global_scale(
-        config, &(struct range_view){.dtype = dtype, .n = 1, .min = min, .max = max});
+    const struct range_view range = {.dtype = dtype, .n = 1, .min = min, .max = max};
+    *global_scale = qobs_compressed_tensors_global_scale(config, dtype, qobs_compressed_tensors_amax(&range));
     fp_leave(mode);
     return qobs_succeed(error);
 }

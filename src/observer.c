@@ -99,14 +99,14 @@ static void take_batch(qobs_observer *o, bool first)
     const double c = o->config.averaging_constant;
     switch (first ? STATISTIC_MEMORYLESS : o->config.preset->statistic) {
     case STATISTIC_RUNNING:
-        qobs_update_running(o->dtype, o->qparams, o->state.min, o->state.max, o->batch.min, o->batch.max);
+        qobs_update_running(o->dtype, o->entries, o->state.min, o->state.max, o->batch.min, o->batch.max);
         return;
     case STATISTIC_AVERAGE_TOWARDS:
-        qobs_update_towards(o->dtype, o->qparams, o->state.min, o->state.max, o->batch.min, o->batch.max, c);
+        qobs_update_towards(o->dtype, o->entries, o->state.min, o->state.max, o->batch.min, o->batch.max, c);
         return;
     case STATISTIC_AVERAGE_LERP:
         if (c != 1) {
-            qobs_update_lerp(o->dtype, o->qparams, o->state.min, o->state.max, o->batch.min, o->batch.max, c);
+            qobs_update_lerp(o->dtype, o->entries, o->state.min, o->state.max, o->batch.min, o->batch.max, c);
             return;
         }
         break;
@@ -124,6 +124,7 @@ static int set_up(qobs_observer *o, const qobs_plan *plan, qobs_error *error)
     int64_t shape[QOBS_PLAN_MAX_NDIM];
     o->dtype = o->config.preset->family == FAMILY_TORCH ? QOBS_F32 : plan->dtype;
     o->qparams = (size_t)plan->qparams;
+    o->entries = qobs_entries(&o->config, o->qparams);
     o->ndim = qparam_shape(o, plan, shape);
     if (o->ndim > QOBS_MAX_NDIM)
         return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "value: its scale would have %d dimensions, allowed are %d",
@@ -132,13 +133,24 @@ static int set_up(qobs_observer *o, const qobs_plan *plan, qobs_error *error)
     return QOBS_OK;
 }
 
+/* The whole batch's range behind those of the qparams. */
+static void append_whole(qobs_observer *o)
+{
+    const size_t size = qobs_dtype_size(o->dtype);
+    unsigned char *min = o->batch.min + o->qparams * size, *max = o->batch.max + o->qparams * size;
+    memcpy(min, o->batch.min, size);
+    memcpy(max, o->batch.max, size);
+    for (size_t i = 1; i < o->qparams; i++)
+        qobs_update_running(o->dtype, 1, min, max, o->batch.min + i * size, o->batch.max + i * size);
+}
+
 /* The batch's range in o->batch, as o->dtype. */
 static int reduce_batch(qobs_observer *o, const qobs_plan *plan, const qobs_tensor *value, struct qobs_nonfinite *nonfinite,
                         qobs_error *error)
 {
     struct ranges native = {0};
     const bool convert = o->dtype != plan->dtype;
-    int status = o->batch.min ? QOBS_OK : qobs_allocate_ranges(&o->runtime, &o->batch, o->dtype, o->qparams, error);
+    int status = o->batch.min ? QOBS_OK : qobs_allocate_ranges(&o->runtime, &o->batch, o->dtype, o->entries, error);
     if (status == QOBS_OK && convert)
         status = qobs_allocate_ranges(&o->runtime, &native, plan->dtype, o->qparams, error);
     struct ranges *to = convert ? &native : &o->batch;
@@ -149,6 +161,8 @@ static int reduce_batch(qobs_observer *o, const qobs_plan *plan, const qobs_tens
         qobs_convert_to_f32(plan->dtype, o->qparams, native.min, (float *)(void *)o->batch.min);
         qobs_convert_to_f32(plan->dtype, o->qparams, native.max, (float *)(void *)o->batch.max);
     }
+    if (status == QOBS_OK && o->entries > o->qparams)
+        append_whole(o);
     release_ranges(&o->runtime, &native);
     return status;
 }
@@ -182,6 +196,7 @@ int qobs_observer_observe(qobs_observer *o, const qobs_tensor *value, const qobs
         status = reduce_batch(o, plan, value, &nonfinite, error);
     if (status == QOBS_OK) {
         take_batch(o, first);
+        o->fused = false;
         o->counts.batches++;
         o->counts.elements += (uint64_t)view.elements;
         o->counts.nan += nonfinite.nan;
@@ -207,7 +222,16 @@ int qobs_observer_counts(const qobs_observer *o, qobs_counts *counts, qobs_error
 
 /* ---- Results -------------------------------------------------------------------------------------------------------------- */
 
-enum result { RESULT_MIN, RESULT_MAX, RESULT_GLOBAL_SCALE, RESULT_SCALE, RESULT_ZERO_POINT, RESULTS };
+enum result {
+    RESULT_MIN,
+    RESULT_MAX,
+    RESULT_GLOBAL_MIN,
+    RESULT_GLOBAL_MAX,
+    RESULT_GLOBAL_SCALE,
+    RESULT_SCALE,
+    RESULT_ZERO_POINT,
+    RESULTS
+};
 
 static const char *result_name(const qobs_observer *o, enum result which)
 {
@@ -217,6 +241,10 @@ static const char *result_name(const qobs_observer *o, enum result which)
         return torch_names ? "min_val" : "min_vals";
     case RESULT_MAX:
         return torch_names ? "max_val" : "max_vals";
+    case RESULT_GLOBAL_MIN:
+        return "global_min";
+    case RESULT_GLOBAL_MAX:
+        return "global_max";
     case RESULT_GLOBAL_SCALE:
         return "global_scale";
     case RESULT_SCALE:
@@ -226,9 +254,30 @@ static const char *result_name(const qobs_observer *o, enum result which)
     }
 }
 
-static bool has_global_scale(const qobs_observer *o)
+bool qobs_has_global_scale(const qobs_observer *o)
 {
     return o->config.preset->family == FAMILY_LLMC && qobs_config_strategy(&o->config) == STRATEGY_TENSOR_GROUP;
+}
+
+size_t qobs_entries(const qobs_config *config, size_t qparams)
+{
+    const bool whole = config->preset->family == FAMILY_LLMC && config->version == VERSION_2025_10 &&
+                       qobs_config_strategy(config) == STRATEGY_TENSOR_GROUP;
+    return qparams + whole;
+}
+
+/* Is there such a result for this configuration? */
+static bool has_result(const qobs_observer *o, enum result which)
+{
+    switch (which) {
+    case RESULT_GLOBAL_SCALE:
+        return qobs_has_global_scale(o);
+    case RESULT_GLOBAL_MIN:
+    case RESULT_GLOBAL_MAX:
+        return o->entries > o->qparams;
+    default:
+        return true;
+    }
 }
 
 /* What the convention sees of an observer with data. */
@@ -236,6 +285,19 @@ static struct range_view view_ranges(const qobs_observer *o)
 {
     return (struct range_view){
         .dtype = o->dtype, .n = o->qparams, .scalar = o->ndim == 0, .min = o->state.min, .max = o->state.max};
+}
+
+static float global_scale(const qobs_observer *o)
+{
+    struct range_view ranges = view_ranges(o);
+    if (o->entries > o->qparams) { /* the range of the whole, which has been averaged on its own */
+        const size_t before = o->qparams * qobs_dtype_size(o->dtype);
+        ranges.min = o->state.min + before;
+        ranges.max = o->state.max + before;
+        ranges.n = 1;
+    }
+    return qobs_compressed_tensors_global_scale(&o->config, o->dtype,
+                                                o->fused ? o->fused_amax : qobs_compressed_tensors_amax(&ranges));
 }
 
 /* torch answers (1.0, 0) when nothing has been observed, llm-compressor has no answer. */
@@ -261,8 +323,8 @@ static int compute(const qobs_observer *o, void *scale, void *zero_point, qobs_e
     const fp_mode mode = fp_enter();
     if (observed) {
         struct range_view ranges = view_ranges(o);
-        const float global_scale = has_global_scale(o) ? qobs_compressed_tensors_global_scale(&o->config, &ranges) : 1;
-        ranges.global_scale = has_global_scale(o) ? &global_scale : NULL;
+        const float global = qobs_has_global_scale(o) ? global_scale(o) : 1;
+        ranges.global_scale = qobs_has_global_scale(o) ? &global : NULL;
         status = qobs_convention(&o->config, &ranges, scale, zero_point, error);
     } else {
         const int64_t zero = 0;
@@ -280,10 +342,10 @@ static void describe(const qobs_observer *o, enum result which, qobs_result *res
     qobs_dtype scale, zero_point;
     const size_t struct_size = result->struct_size;
     const bool observed = o->counts.batches > 0;
-    const bool range = which == RESULT_MIN || which == RESULT_MAX;
+    const bool range = which <= RESULT_GLOBAL_MAX;
     const qobs_dtype dtype = observed ? o->dtype : QOBS_F32;
     qobs_convention_dtypes(&o->config, dtype, observed, &scale, &zero_point);
-    if (has_global_scale(o))
+    if (qobs_has_global_scale(o))
         scale = QOBS_F32;
     *result = (qobs_result){
         .struct_size = struct_size,
@@ -291,10 +353,10 @@ static void describe(const qobs_observer *o, enum result which, qobs_result *res
         .dtype = range ? dtype : which == RESULT_ZERO_POINT ? zero_point : scale,
         .ndim = o->ndim,
     };
-    if (which == RESULT_GLOBAL_SCALE) {
+    if (which >= RESULT_GLOBAL_MIN && which <= RESULT_GLOBAL_SCALE) {
         result->ndim = 1;
         result->shape[0] = 1;
-        result->size = sizeof(float);
+        result->size = qobs_dtype_size(result->dtype);
         return;
     }
     memcpy(result->shape, o->shape, sizeof o->shape);
@@ -309,12 +371,9 @@ static void describe(const qobs_observer *o, enum result which, qobs_result *res
 static size_t available(const qobs_observer *o, enum result which[RESULTS])
 {
     size_t n = 0;
-    if (o->counts.batches > 0) {
-        which[n++] = RESULT_MIN;
-        which[n++] = RESULT_MAX;
-        if (has_global_scale(o))
-            which[n++] = RESULT_GLOBAL_SCALE;
-    }
+    for (int i = 0; i < RESULT_SCALE && o->counts.batches > 0; i++)
+        if (has_result(o, (enum result)i))
+            which[n++] = (enum result)i;
     if (compute(o, NULL, NULL, NULL) == QOBS_OK) {
         which[n++] = RESULT_SCALE;
         which[n++] = RESULT_ZERO_POINT;
@@ -353,8 +412,9 @@ static int which_result(const qobs_observer *o, const char *name, enum result *w
     for (int i = 0; name && i < RESULTS; i++)
         if (strcmp(name, result_name(o, (enum result)i)) == 0) {
             *which = (enum result)i;
-            if (i == RESULT_GLOBAL_SCALE && !has_global_scale(o))
-                return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "name: global_scale needs strategy tensor_group");
+            if (!has_result(o, *which))
+                return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "name: %s comes with strategy tensor_group%s only", name,
+                                 i == RESULT_GLOBAL_SCALE ? "" : " and version 2025-10");
             if (i >= RESULT_SCALE)
                 return compute(o, NULL, NULL, error);
             if (o->counts.batches > 0)
@@ -402,11 +462,17 @@ int qobs_observer_read(const qobs_observer *o, const char *name, void *out, size
     case RESULT_MAX:
         memcpy(out, o->state.max, size);
         return qobs_succeed(error);
+    case RESULT_GLOBAL_MIN:
+        memcpy(out, o->state.min + o->qparams * size, size);
+        return qobs_succeed(error);
+    case RESULT_GLOBAL_MAX:
+        memcpy(out, o->state.max + o->qparams * size, size);
+        return qobs_succeed(error);
     case RESULT_GLOBAL_SCALE: {
-        const struct range_view ranges = view_ranges(o);
         const fp_mode mode = fp_enter();
-        *(float *)out = qobs_compressed_tensors_global_scale(&o->config, &ranges);
+        const float scale = global_scale(o);
         fp_leave(mode);
+        memcpy(out, &scale, sizeof scale);
         return qobs_succeed(error);
     }
     case RESULT_SCALE:
@@ -425,4 +491,29 @@ int qobs_observer_qparams(const qobs_observer *o, void *scale, size_t scale_size
     if (status == QOBS_OK && zero_point)
         status = check_size(o, RESULT_ZERO_POINT, zero_point_size, error);
     return status == QOBS_OK ? compute(o, scale, zero_point, error) : status;
+}
+
+/* ---- Fusion --------------------------------------------------------------------------------------------------------------- */
+
+int qobs_observers_fuse(qobs_observer *const *observers, size_t count, qobs_error *error)
+{
+    if (count > 0 && !observers)
+        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "observers: is NULL");
+    double amax = 0;
+    for (size_t i = 0; i < count; i++) {
+        const qobs_observer *o = observers[i];
+        if (!o || !qobs_has_global_scale(o))
+            return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "observers[%zu]: %s", i,
+                             o ? "has no global scale: its strategy is not tensor_group" : "is NULL");
+        if (o->counts.batches == 0)
+            return qobs_fail(error, QOBS_ERROR_NO_DATA, "observers[%zu]: nothing has been observed yet", i);
+        const struct range_view ranges = view_ranges(o);
+        const double own = qobs_compressed_tensors_amax(&ranges);
+        amax = own > amax || isnan(own) ? own : amax;
+    }
+    for (size_t i = 0; i < count; i++) {
+        observers[i]->fused = true;
+        observers[i]->fused_amax = amax;
+    }
+    return qobs_succeed(error);
 }

@@ -23,10 +23,19 @@ struct qobs_observer {
     /* Everything below is empty until the first batch. */
     qobs_dtype dtype; /* of the ranges */
     size_t qparams;
+    size_t entries; /* of the ranges: the qparams, and where it is kept apart (2025-10) the whole tensor's range */
     int ndim; /* of the ranges */
     int64_t shape[QOBS_MAX_NDIM];
     struct ranges state, batch; /* batch: room for the next one */
+    bool fused;                 /* the global scale is made for this magnitude instead of the observer's own */
+    double fused_amax;
 };
+
+/* Does scale come with a global scale? */
+bool qobs_has_global_scale(const qobs_observer *observer);
+
+/* How many ranges an observer of this configuration keeps for that many qparams. */
+size_t qobs_entries(const qobs_config *config, size_t qparams);
 
 /* Room for n ranges of dtype; released with qobs_release(runtime, ranges->min, ranges->size). */
 int qobs_allocate_ranges(const struct runtime *runtime, struct ranges *ranges, qobs_dtype dtype, size_t n, qobs_error *error);

@@ -73,13 +73,14 @@ static const qobs_observer *first_with_data(const qobs_observer *o, const qobs_o
 
 static int copy_statistics(qobs_observer *to, const qobs_observer *from, qobs_error *error)
 {
-    const int status = qobs_allocate_ranges(&to->runtime, &to->state, from->dtype, from->qparams, error);
+    const int status = qobs_allocate_ranges(&to->runtime, &to->state, from->dtype, from->entries, error);
     if (status != QOBS_OK)
         return status;
-    memcpy(to->state.min, from->state.min, from->qparams * qobs_dtype_size(from->dtype));
-    memcpy(to->state.max, from->state.max, from->qparams * qobs_dtype_size(from->dtype));
+    memcpy(to->state.min, from->state.min, from->entries * qobs_dtype_size(from->dtype));
+    memcpy(to->state.max, from->state.max, from->entries * qobs_dtype_size(from->dtype));
     to->dtype = from->dtype;
     to->qparams = from->qparams;
+    to->entries = from->entries;
     to->ndim = from->ndim;
     memcpy(to->shape, from->shape, sizeof to->shape);
     return QOBS_OK;
@@ -89,7 +90,7 @@ static void merge_means(qobs_observer *o, const qobs_observer *const *others, si
 {
     const size_t size = qobs_dtype_size(o->dtype);
     for (int bound = 0; bound < 2; bound++)
-        for (size_t q = 0; q < o->qparams; q++) {
+        for (size_t q = 0; q < o->entries; q++) {
             unsigned char *to = (bound ? o->state.max : o->state.min) + q * size;
             double sum = own ? qobs_element(to, o->dtype) : 0, n = own ? 1 : 0;
             for (size_t i = 0; i < count; i++)
@@ -121,12 +122,13 @@ int qobs_observer_merge(qobs_observer *o, const qobs_observer *const *others, si
         status = copy_statistics(o, model, error);
     if (status != QOBS_OK)
         return status;
+    o->fused = false;
     const fp_mode mode = fp_enter();
     switch (o->config.preset->statistic) {
     case STATISTIC_RUNNING:
         for (size_t i = 0; i < count; i++)
             if (has_data(others[i]))
-                qobs_update_running(o->dtype, o->qparams, o->state.min, o->state.max, others[i]->state.min,
+                qobs_update_running(o->dtype, o->entries, o->state.min, o->state.max, others[i]->state.min,
                                     others[i]->state.max);
         break;
     case STATISTIC_AVERAGE_LERP:
@@ -189,7 +191,7 @@ size_t qobs_observer_save_size(const qobs_observer *o)
 {
     char text[MOST_TEXT];
     return BEFORE_TEXT + describe(&o->config, text) + COUNTS + AFTER_COUNTS + 8 * (size_t)o->ndim +
-           2 * o->qparams * (has_data(o) ? qobs_dtype_size(o->dtype) : 0) + HASH;
+           2 * o->entries * (has_data(o) ? qobs_dtype_size(o->dtype) : 0) + HASH;
 }
 
 int qobs_observer_save(const qobs_observer *o, void *buffer, size_t size, qobs_error *error)
@@ -209,9 +211,9 @@ int qobs_observer_save(const qobs_observer *o, void *buffer, size_t size, qobs_e
         p = put(p, (uint64_t)o->shape[d], 8);
     if (has_data(o)) {
         const size_t element = qobs_dtype_size(o->dtype);
-        copy_elements(p, o->state.min, o->qparams, element);
-        copy_elements(p + o->qparams * element, o->state.max, o->qparams, element);
-        p += 2 * o->qparams * element;
+        copy_elements(p, o->state.min, o->entries, element);
+        copy_elements(p + o->entries * element, o->state.max, o->entries, element);
+        p += 2 * o->entries * element;
     }
     put(p, hash(buffer, size - HASH), 8);
     return qobs_succeed(error);
@@ -265,17 +267,18 @@ static int load_statistics(qobs_observer *o, const unsigned char *p, const unsig
         if (!qobs_multiply(qparams, o->shape[d], &qparams))
             return damaged(error, "its shape cannot be");
     }
-    const size_t element = qobs_dtype_size(dtype);
-    if ((uint64_t)qparams > (uint64_t)(end - p) / element / 2 || 2 * (size_t)qparams * element != (size_t)(end - p))
+    const size_t element = qobs_dtype_size(dtype), entries = qobs_entries(&o->config, (size_t)qparams);
+    if ((uint64_t)qparams > (uint64_t)(end - p) / element / 2 || 2 * entries * element != (size_t)(end - p))
         return damaged(error, "its shape is not that of its ranges");
-    const int status = qobs_allocate_ranges(&o->runtime, &o->state, dtype, (size_t)qparams, error);
+    const int status = qobs_allocate_ranges(&o->runtime, &o->state, dtype, entries, error);
     if (status != QOBS_OK)
         return status;
     o->dtype = dtype;
     o->ndim = (int)ndim;
     o->qparams = (size_t)qparams;
-    copy_elements(o->state.min, p, o->qparams, element);
-    copy_elements(o->state.max, p + o->qparams * element, o->qparams, element);
+    o->entries = entries;
+    copy_elements(o->state.min, p, entries, element);
+    copy_elements(o->state.max, p + entries * element, entries, element);
     return QOBS_OK;
 }
 

@@ -2,52 +2,8 @@
 /* SPDX-FileCopyrightText: The qobs authors */
 
 /* Plans against llm-compressor's flatten_for_calibration: one test for each case of the golden suite llmc_flatten, legal and
- * illegal. The suite's directory is the environment variable QOBS_GOLDEN_DIR, or else the macro of that name. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-#undef fail /* cmocka's macro; the program has a function of that name */
-
-#include <cjson/cJSON.h>
-
-#include "qobs/qobs.h"
-#include "safetensors.h"
-
-static struct st_file tensors;
-
-static void expect_word(const char *text, const char *word, const char *file, int line)
-{
-    if (strstr(text, word))
-        return;
-    print_error("'%s' is not in: %s\n", word, text);
-    _fail(file, line);
-}
-#define assert_has(text, word) expect_word(text, word, __FILE__, __LINE__)
-
-static const char *text_of(const cJSON *object, const char *key)
-{
-    const cJSON *item = cJSON_GetObjectItemCaseSensitive(object, key);
-    assert_true(cJSON_IsString(item));
-    return item->valuestring;
-}
-
-static qobs_tensor tensor_named(const char *name)
-{
-    const struct st_tensor *t = st_find(&tensors, name);
-    assert_non_null(t);
-    qobs_tensor tensor = {.struct_size = sizeof tensor, .data = t->data, .ndim = t->ndim, .shape = t->shape};
-    for (int d = QOBS_F32; qobs_dtype_name((qobs_dtype)d); d++)
-        if (strcmp(qobs_dtype_name((qobs_dtype)d), t->dtype) == 0)
-            tensor.dtype = (qobs_dtype)d;
-    assert_int_not_equal(tensor.dtype, 0);
-    return tensor;
-}
+ * illegal. */
+#include "golden.h"
 
 /* What of a case's configuration is no setting of a plan: notes about the case, and the number format, on which flattening does
  * not depend. */
@@ -58,19 +14,6 @@ static bool is_setting(const cJSON *item)
         if (strcmp(item->string, others[i]) == 0)
             return false;
     return !cJSON_IsNull(item) || (strcmp(item->string, "scale_dtype") != 0 && strcmp(item->string, "zp_dtype") != 0);
-}
-
-static int configure(qobs_config **config, const cJSON *settings, qobs_error *error)
-{
-    int status = qobs_config_create(config, "llmc.memoryless_minmax", NULL, error);
-    const cJSON *item;
-    cJSON_ArrayForEach(item, settings)
-        if (status == QOBS_OK && is_setting(item)) {
-            char *value = cJSON_PrintUnformatted(item);
-            status = qobs_config_set(*config, item->string, value, error);
-            cJSON_free(value);
-        }
-    return status;
 }
 
 /* The message must name what does not go together. */
@@ -161,7 +104,7 @@ static void test_case(void **state)
     qobs_config *config = NULL;
     qobs_plan *plan = NULL;
     qobs_error error;
-    int status = configure(&config, settings, &error);
+    int status = configure(&config, "llmc.memoryless_minmax", settings, is_setting, &error);
     if (status == QOBS_OK)
         status = qobs_plan_create(&plan, config, &value, has_g_idx ? &g_idx : NULL, NULL, &error);
     assert_int_equal(status, error.status);
@@ -180,51 +123,7 @@ static void test_case(void **state)
     qobs_config_destroy(config);
 }
 
-static cJSON *read_cases(const char *path)
-{
-    struct mapped map;
-    struct fail f;
-    if (mapped_open(&map, path, &f) != 0) {
-        fprintf(stderr, "%s\n", f.message);
-        return NULL;
-    }
-    cJSON *cases = cJSON_ParseWithLength((const char *)map.data, map.size);
-    mapped_close(&map);
-    if (!cases)
-        fprintf(stderr, "%s: is not valid JSON\n", path);
-    return cases;
-}
-
 int main(void)
 {
-    enum { CASES = 150 };
-    static struct CMUnitTest tests[CASES];
-    const char *directory = getenv("QOBS_GOLDEN_DIR");
-#ifdef QOBS_GOLDEN_DIR
-    directory = directory ? directory : QOBS_GOLDEN_DIR;
-#endif
-    if (!directory) {
-        fputs("QOBS_GOLDEN_DIR is not set\n", stderr);
-        return 1;
-    }
-    char path[1024];
-    struct fail f;
-    snprintf(path, sizeof path, "%s/llmc_flatten.json", directory);
-    cJSON *cases = read_cases(path);
-    snprintf(path, sizeof path, "%s/llmc_flatten.safetensors", directory);
-    if (!cases || st_open(&tensors, path, &f) != 0) {
-        fprintf(stderr, "%s\n", cases ? f.message : "no cases");
-        return 1;
-    }
-    size_t n = 0;
-    cJSON *c;
-    cJSON_ArrayForEach(c, cases)
-        if (n++ < CASES)
-            tests[n - 1] = (struct CMUnitTest){.name = text_of(c, "name"), .test_func = test_case, .initial_state = c};
-    int failed = n == CASES ? _cmocka_run_group_tests("flatten", tests, n, NULL, NULL) : 1;
-    if (n != CASES)
-        fprintf(stderr, "%s: holds %zu cases, expected %d\n", path, n, CASES);
-    st_close(&tensors);
-    cJSON_Delete(cases);
-    return failed != 0;
+    return run_suite("llmc_flatten", "", 150, test_case) != 0;
 }

@@ -270,7 +270,7 @@ QOBS_API int qobs_observer_load(qobs_observer **observer, const void *buffer, si
 QOBS_API int qobs_observer_counts(const qobs_observer *observer, qobs_counts *counts, qobs_error *error);
 
 /* What there is to read now: min_vals, max_vals (llmc) or min_val, max_val (torch), scale, zero_point, and global_scale with
- * strategy tensor_group. */
+ * strategy tensor_group (version 2025-10: global_min and global_max, too). */
 typedef struct qobs_result {
     size_t struct_size; /* sizeof(qobs_result) */
     const char *name;   /* belongs to the library */
@@ -290,6 +290,12 @@ QOBS_API int qobs_observer_read(const qobs_observer *observer, const char *name,
 /* Scale and zero point in one go, sizes as described; either may be NULL. */
 QOBS_API int qobs_observer_qparams(const qobs_observer *observer, void *scale, size_t scale_size, void *zero_point,
                                    size_t zero_point_size, qobs_error *error);
+
+/* Observers of layers that run as one (gate_proj and up_proj; q_proj, k_proj and v_proj) share one global scale: that of the largest
+ * magnitude any of them has observed so far. All have strategy tensor_group and data. It holds until an observer takes another
+ * batch. Reproduces FusionHandler and get_global_scale of llm-compressor; as reading drops nothing here, its rules for
+ * when statistics may be dropped have nothing to decide. */
+QOBS_API int qobs_observers_fuse(qobs_observer *const *observers, size_t count, qobs_error *error);
 
 #ifdef __cplusplus
 }

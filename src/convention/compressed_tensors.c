@@ -134,17 +134,31 @@ void qobs_compressed_tensors_qparams(const qobs_config *config, const struct ran
     }
 }
 
-float qobs_compressed_tensors_global_scale(const qobs_config *config, const struct range_view *r)
+double qobs_compressed_tensors_amax(const struct range_view *r)
 {
-    const bool old = config->version != VERSION_CURRENT;
     switch (r->dtype) {
     case QOBS_F32:
-        return global_scale_f32(r->n, r->min, r->max, old, 0x1p-126);
+        return largest_f32(r->n, r->min, r->max);
     case QOBS_BF16:
-        return global_scale_bf16(r->n, r->min, r->max, old, 0x1p-126);
+        return largest_bf16(r->n, r->min, r->max);
     case QOBS_F16:
-        return global_scale_f16(r->n, r->min, r->max, old, 0x1p-14);
+        return largest_f16(r->n, r->min, r->max);
     default:
-        return global_scale_f64(r->n, r->min, r->max, old, 0x1p-1022);
+        return largest_f64(r->n, r->min, r->max);
+    }
+}
+
+float qobs_compressed_tensors_global_scale(const qobs_config *config, qobs_dtype dtype, double amax)
+{
+    const bool old = config->version != VERSION_CURRENT;
+    switch (dtype) {
+    case QOBS_F32:
+        return global_scale_f32(amax, old, 0x1p-126);
+    case QOBS_BF16:
+        return global_scale_bf16(amax, old, 0x1p-126);
+    case QOBS_F16:
+        return global_scale_f16(amax, old, 0x1p-14);
+    default:
+        return global_scale_f64(amax, old, 0x1p-1022);
     }
 }

@@ -24,6 +24,8 @@ static void NATIVE(symmetric)(const struct numbers *q, size_t n, const stored *m
 /* The exponent of an MX scale, biased by 127: of amax rounded to a power of two in its own bits. */
 static inline real NATIVE(mx_exponent)(const struct numbers *q, real amax)
 {
+    if (amax != amax)
+        return amax;
     const stored element = store(amax);
     uint64_t bits = 0;
     memcpy(&bits, &element, sizeof element);
@@ -94,18 +96,21 @@ static void NATIVE(qparams)(const struct numbers *q, size_t n, const stored *min
         NATIVE(any)(q, n, min, max, plain ? NULL : scale, zero_point);
 }
 
-/* (1 / amax) * 2688: a Python number over a tensor is its reciprocal times the number. */
-static float NATIVE(global_scale)(size_t n, const stored *min, const stored *max, bool old, double tiny)
+/* The largest magnitude of n ranges; NaN if there is one. */
+static double NATIVE(largest)(size_t n, const stored *min, const stored *max)
 {
     real amax = 0;
-    for (size_t i = 0; i < n; i++) {
+    for (size_t i = 0; i < n && amax == amax; i++) {
         const real m = NATIVE(amax)(load(min[i]), load(max[i]));
         amax = m > amax || m != m ? m : amax;
-        if (amax != amax)
-            break;
     }
-    if (!old && amax < (real)tiny)
-        amax = (real)tiny;
-    const float g = (float)round_native(round_native(1 / amax) * (real)2688);
+    return (double)amax;
+}
+
+/* (1 / amax) * 2688: a Python number over a tensor is its reciprocal times the number. */
+static float NATIVE(global_scale)(double amax, bool old, double tiny)
+{
+    const real least = !old && amax < tiny ? (real)tiny : (real)amax;
+    const float g = (float)round_native(round_native(1 / least) * (real)2688);
     return !old && !isfinite(g) ? 1 : g;
 }

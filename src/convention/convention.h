@@ -29,8 +29,9 @@ int qobs_convention(const qobs_config *config, const struct range_view *ranges, 
 void qobs_compressed_tensors_dtypes(const qobs_config *config, qobs_dtype dtype, qobs_dtype *scale, qobs_dtype *zero_point);
 void qobs_compressed_tensors_qparams(const qobs_config *config, const struct range_view *ranges, void *scale,
                                      void *zero_point);
-/* The global scale for n ranges taken together. */
-float qobs_compressed_tensors_global_scale(const qobs_config *config, const struct range_view *ranges);
+/* The largest magnitude of all ranges, and the global scale for it where they are of `dtype`. */
+double qobs_compressed_tensors_amax(const struct range_view *ranges);
+float qobs_compressed_tensors_global_scale(const qobs_config *config, qobs_dtype dtype, double amax);
 
 /* The integers of a torch dtype, custom limits and reduce_range included. */
 void qobs_torch_quant_range(const qobs_config *config, int64_t *quant_min, int64_t *quant_max);

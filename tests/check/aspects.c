@@ -9,6 +9,7 @@
 #include "memory.h"
 
 #define DATA_BYTES ((size_t)2 << 20)
+#define FAR_BYTES ((size_t)16 << 20) /* from here on, columns are fetched ahead */
 #define ISLANDS 102
 #define LARGEST_VECTOR 64
 
@@ -183,6 +184,17 @@ static void strides(struct check *check, unsigned rounds)
                 }
 }
 
+/* More columns than any cache holds, in rows that overlap so that the memory need not be there. */
+static void far_columns(struct check *check, enum data data)
+{
+    const size_t size = check->dtype->size, lanes = lanes_of(check);
+    struct call call = {.length = 61 * lanes + rng_below(&check->rng, lanes), .data = data};
+    call.count = FAR_BYTES / (call.length * size) + 1 + rng_below(&check->rng, 8);
+    call.stride = (ptrdiff_t)((1 + rng_below(&check->rng, lanes)) * size);
+    call.at_end = rng_below(&check->rng, 2);
+    try_call(check, &call);
+}
+
 /* Runs of several blocks, wide and tall columns. */
 static void long_ones(struct check *check, unsigned rounds)
 {
@@ -203,6 +215,10 @@ static void long_ones(struct check *check, unsigned rounds)
                 call.out_stride = any_out_stride(check);
                 try_call(check, &call);
             }
+    for (unsigned round = 0; round < rounds && check->form == COLUMNS; round++) {
+        far_columns(check, FINITE_RUNS);
+        far_columns(check, SPARSE);
+    }
 }
 
 static const enum kind outlier_kinds[] = {LARGEST, SUBNORMAL, INFINITE, QUIET_NAN, SIGNALLING_NAN, ZERO, MINUS_ZERO};

@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-FileCopyrightText: The qobs authors */
+
+/* What tests that read golden suites share. */
+#ifndef QOBS_TEST_GOLDEN_H
+#define QOBS_TEST_GOLDEN_H
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+#undef fail /* cmocka's macro; the program has a function of that name */
+
+#include <cjson/cJSON.h>
+
+#include "qobs/qobs.h"
+#include "safetensors.h"
+
+/* The suite that is open. */
+static struct st_file tensors;
+
+static inline void expect_word(const char *text, const char *word, const char *file, int line)
+{
+    if (strstr(text, word))
+        return;
+    print_error("'%s' is not in: %s\n", word, text);
+    _fail(file, line);
+}
+#define assert_has(text, word) expect_word(text, word, __FILE__, __LINE__)
+
+static inline const char *text_of(const cJSON *object, const char *key)
+{
+    const cJSON *item = cJSON_GetObjectItemCaseSensitive(object, key);
+    assert_true(cJSON_IsString(item));
+    return item->valuestring;
+}
+
+static inline qobs_tensor tensor_named(const char *name)
+{
+    const struct st_tensor *t = st_find(&tensors, name);
+    assert_non_null(t);
+    qobs_tensor tensor = {.struct_size = sizeof tensor, .data = t->data, .ndim = t->ndim, .shape = t->shape};
+    for (int d = QOBS_F32; qobs_dtype_name((qobs_dtype)d); d++)
+        if (strcmp(qobs_dtype_name((qobs_dtype)d), t->dtype) == 0)
+            tensor.dtype = (qobs_dtype)d;
+    assert_int_not_equal(tensor.dtype, 0);
+    return tensor;
+}
+
+/* A configuration of `preset` with every setting of the case that `is_setting` lets pass. */
+static inline int configure(qobs_config **config, const char *preset, const cJSON *settings, bool (*is_setting)(const cJSON *),
+                            qobs_error *error)
+{
+    int status = qobs_config_create(config, preset, NULL, error);
+    const cJSON *item;
+    cJSON_ArrayForEach(item, settings)
+        if (status == QOBS_OK && is_setting(item)) {
+            char *value = cJSON_PrintUnformatted(item);
+            status = qobs_config_set(*config, item->string, value, error);
+            cJSON_free(value);
+        }
+    return status;
+}
+
+static inline cJSON *read_cases(const char *path)
+{
+    struct mapped map;
+    struct fail f;
+    if (mapped_open(&map, path, &f) != 0) {
+        fprintf(stderr, "%s\n", f.message);
+        return NULL;
+    }
+    cJSON *cases = cJSON_ParseWithLength((const char *)map.data, map.size);
+    mapped_close(&map);
+    if (!cases)
+        fprintf(stderr, "%s: is not valid JSON\n", path);
+    return cases;
+}
+
+/* Runs `test` on every case of a suite whose name begins with `prefix` (after "SUITE/"); there must be `count` of them. The suite's
+ * directory is the environment variable QOBS_GOLDEN_DIR, or else the macro of that name. Returns how many failed. */
+static inline int run_suite(const char *suite, const char *prefix, size_t count, void (*test)(void **))
+{
+    enum { MOST = 400 };
+    static struct CMUnitTest tests[MOST];
+    const char *directory = getenv("QOBS_GOLDEN_DIR");
+#ifdef QOBS_GOLDEN_DIR
+    directory = directory ? directory : QOBS_GOLDEN_DIR;
+#endif
+    char path[1024], start[128];
+    struct fail f;
+    snprintf(path, sizeof path, "%s/%s.json", directory ? directory : ".", suite);
+    snprintf(start, sizeof start, "%s/%s", suite, prefix);
+    cJSON *cases = read_cases(path);
+    snprintf(path, sizeof path, "%s/%s.safetensors", directory ? directory : ".", suite);
+    if (!cases || st_open(&tensors, path, &f) != 0) {
+        fprintf(stderr, "%s\n", cases ? f.message : "no cases");
+        return 1;
+    }
+    size_t n = 0;
+    cJSON *c;
+    cJSON_ArrayForEach(c, cases)
+        if (strncmp(text_of(c, "name"), start, strlen(start)) == 0 && n++ < MOST)
+            tests[n - 1] = (struct CMUnitTest){.name = text_of(c, "name"), .test_func = test, .initial_state = c};
+    int failed = 1;
+    if (n == count)
+        failed = _cmocka_run_group_tests(suite, tests, n, NULL, NULL);
+    else
+        fprintf(stderr, "%s: holds %zu cases %s*, expected %zu\n", path, n, start, count);
+    st_close(&tensors);
+    cJSON_Delete(cases);
+    return failed;
+}
+
+#endif

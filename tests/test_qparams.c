@@ -1,0 +1,177 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-FileCopyrightText: The qobs authors */
+
+/* Conventions against upstream: every case of the golden suite ct_qparams (calculate_qparams and generate_gparam of
+ * compressed-tensors), and llm-compressor's fused observers (llmc_minmax, cases fused_*). */
+#include "golden.h"
+
+#include <math.h>
+
+#include "number.h"
+
+static double number_at(const void *data, const char *dtype, size_t i)
+{
+    const unsigned char *p = data;
+    uint16_t half;
+    float single;
+    int64_t wide;
+    int32_t word;
+    int16_t narrow;
+    if (strcmp(dtype, "F32") == 0)
+        return memcpy(&single, p + 4 * i, 4), (double)single;
+    if (strcmp(dtype, "BF16") == 0)
+        return memcpy(&half, p + 2 * i, 2), (double)float_of_bf16(half);
+    if (strcmp(dtype, "F16") == 0)
+        return memcpy(&half, p + 2 * i, 2), (double)float_of_f16(half);
+    if (strcmp(dtype, "I64") == 0)
+        return memcpy(&wide, p + 8 * i, 8), (double)wide;
+    if (strcmp(dtype, "I32") == 0)
+        return memcpy(&word, p + 4 * i, 4), (double)word;
+    if (strcmp(dtype, "I16") == 0)
+        return memcpy(&narrow, p + 2 * i, 2), (double)narrow;
+    if (strcmp(dtype, "I8") == 0)
+        return (double)((const int8_t *)p)[i];
+    assert_string_equal(dtype, "F8_E4M3");
+    const int exponent = p[i] >> 3 & 15, fraction = p[i] & 7;
+    if ((p[i] & 127) == 127)
+        return NAN;
+    const double magnitude = exponent ? ldexp(8 + fraction, exponent - 10) : ldexp(fraction, -9);
+    return p[i] & 128 ? -magnitude : magnitude;
+}
+
+/* Equal numbers; floats of the same dtype, where upstream's is no 8-bit float. */
+static void expect_numbers(const char *what, const struct st_tensor *expected, const void *got, qobs_dtype dtype)
+{
+    int64_t n = 1;
+    for (int d = 0; d < expected->ndim; d++)
+        n *= expected->shape[d];
+    if (dtype != QOBS_F8_E4M3 && qobs_dtype_size(dtype) > 1 && strchr(expected->dtype, 'F'))
+        assert_string_equal(qobs_dtype_name(dtype), expected->dtype);
+    for (int64_t i = 0; i < n; i++) {
+        const double e = number_at(expected->data, expected->dtype, (size_t)i);
+        const double g = number_at(got, qobs_dtype_name(dtype), (size_t)i);
+        if (e != g && !(isnan(e) && isnan(g))) {
+            print_error("%s[%lld]: got %.9g, expected %.9g\n", what, (long long)i, g, e);
+            assert_true(false);
+        }
+    }
+}
+
+static bool is_setting(const cJSON *item)
+{
+    static const char *const others[] = {"has_global_scale", "scale_out_dtype", "zero_point_out_dtype", "dtype", "n_batches",
+                                         "fused"};
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        if (strcmp(item->string, others[i]) == 0)
+            return false;
+    return true;
+}
+
+static const struct st_tensor *expected_tensor(const cJSON *c, const char *quantity)
+{
+    const cJSON *key = cJSON_GetObjectItemCaseSensitive(cJSON_GetObjectItemCaseSensitive(c, "expect"), quantity);
+    const cJSON *rule = cJSON_GetObjectItemCaseSensitive(cJSON_GetObjectItemCaseSensitive(c, "compare"), quantity);
+    if (!key)
+        return NULL;
+    assert_true(!rule || strcmp(rule->valuestring, "exact") == 0 || strcmp(rule->valuestring, "platform") == 0);
+    const struct st_tensor *t = st_find(&tensors, key->valuestring);
+    assert_non_null(t);
+    return rule && strcmp(rule->valuestring, "platform") == 0 ? NULL : t;
+}
+
+static void test_ranges(void **state)
+{
+    const cJSON *c = *state, *inputs = cJSON_GetObjectItemCaseSensitive(c, "inputs");
+    const cJSON *settings = cJSON_GetObjectItemCaseSensitive(c, "config");
+    const qobs_tensor min = tensor_named(cJSON_GetArrayItem(inputs, 0)->valuestring);
+    const qobs_tensor max = tensor_named(cJSON_GetArrayItem(inputs, 1)->valuestring);
+    const bool has_global = cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(settings, "has_global_scale"));
+    const float *global = has_global ? tensor_named(cJSON_GetArrayItem(inputs, 2)->valuestring).data : NULL;
+    size_t n = 1;
+    for (int d = 0; d < min.ndim; d++)
+        n *= (size_t)min.shape[d];
+    assert_true(n <= 4096);
+
+    qobs_config *config = NULL;
+    qobs_error error;
+    unsigned char scale[4096 * 8], zero_point[4096 * 8];
+    int status = configure(&config, "llmc.memoryless_minmax", settings, is_setting, &error);
+    const struct st_tensor *global_scale = expected_tensor(c, "global_scale");
+    if (global_scale) {
+        float got;
+        assert_int_equal(status, QOBS_OK);
+        assert_int_equal(qobs_global_scale(config, min.dtype, min.data, max.data, &got, &error), QOBS_OK);
+        expect_numbers("global_scale", global_scale, &got, QOBS_F32);
+    } else {
+        if (status == QOBS_OK)
+            status = qobs_calculate_qparams(config, min.dtype, n, min.data, max.data, global, scale, zero_point, &error);
+        if (cJSON_HasObjectItem(c, "error")) {
+            assert_int_equal(status, QOBS_ERROR_INVALID_ARGUMENT);
+            assert_int_not_equal(error.message[0], '\0');
+        } else {
+            qobs_dtype scale_dtype, zero_point_dtype;
+            if (status != QOBS_OK)
+                print_error("%s\n", error.message);
+            assert_int_equal(status, QOBS_OK);
+            assert_int_equal(qobs_config_qparam_dtypes(config, min.dtype, &scale_dtype, &zero_point_dtype, &error), QOBS_OK);
+            expect_numbers("scale", expected_tensor(c, "scale"), scale, has_global ? QOBS_F32 : scale_dtype);
+            if (expected_tensor(c, "zero_point"))
+                expect_numbers("zero_point", expected_tensor(c, "zero_point"), zero_point, zero_point_dtype);
+        }
+    }
+    qobs_config_destroy(config);
+}
+
+/* One observer an input; results carry the observer's number. */
+static void test_fused(void **state)
+{
+    enum { MOST = 4 };
+    const cJSON *c = *state, *inputs = cJSON_GetObjectItemCaseSensitive(c, "inputs"), *item;
+    const cJSON *settings = cJSON_GetObjectItemCaseSensitive(c, "config");
+    qobs_observer *observers[MOST] = {0};
+    qobs_config *config = NULL;
+    qobs_error error;
+    size_t n = 0;
+    const size_t members = (size_t)cJSON_GetArraySize(cJSON_GetObjectItemCaseSensitive(settings, "fused"));
+    assert_int_equal(configure(&config, "llmc.memoryless_minmax", settings, is_setting, &error) &&
+                         configure(&config, "llmc.static_minmax", settings, is_setting, &error) &&
+                         configure(&config, "llmc.minmax", settings, is_setting, &error),
+                     QOBS_OK);
+    assert_true(members >= 2 && members <= MOST);
+    cJSON_ArrayForEach(item, inputs)
+    {
+        const qobs_tensor value = tensor_named(item->valuestring);
+        const size_t member = n++ % members;
+        if (!observers[member])
+            assert_int_equal(qobs_observer_create(&observers[member], config, NULL, &error), QOBS_OK);
+        assert_int_equal(qobs_observer_observe(observers[member], &value, NULL, &error), QOBS_OK);
+    }
+    assert_int_equal(n % members, 0);
+    assert_int_equal(qobs_observers_fuse(observers, members, &error), QOBS_OK);
+    size_t compared = 0;
+    for (size_t m = 0; m < members; m++) {
+        for (size_t i = 0; i < qobs_observer_result_count(observers[m]); i++) {
+            qobs_result result = {.struct_size = sizeof result};
+            char quantity[64];
+            unsigned char data[65536];
+            assert_int_equal(qobs_observer_result(observers[m], i, &result, &error), QOBS_OK);
+            assert_true(result.size <= sizeof data);
+            assert_int_equal(qobs_observer_read(observers[m], result.name, data, result.size, &error), QOBS_OK);
+            snprintf(quantity, sizeof quantity, "%s_%zu", result.name, m);
+            const struct st_tensor *expected = expected_tensor(c, quantity);
+            if (expected) {
+                expect_numbers(quantity, expected, data, result.dtype);
+                compared++;
+            }
+        }
+        qobs_observer_destroy(observers[m]);
+    }
+    assert_int_equal(compared, (size_t)cJSON_GetArraySize(cJSON_GetObjectItemCaseSensitive(c, "expect")));
+    qobs_config_destroy(config);
+}
+
+int main(void)
+{
+    const int failed = run_suite("ct_qparams", "", 300, test_ranges);
+    return failed + run_suite("llmc_minmax", "fused", 9, test_fused) != 0;
+}
