@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* What an observer holds, for the files that make and read it: observer.c (batches and results), state.c (merge, save, load). */
+/* What an observer holds, for the files that make and read it: observer.c (batches), results.c, merge.c (several observers),
+ * state.c (bytes) and statistic/keep.c. */
 #ifndef QOBS_OBSERVER_H
 #define QOBS_OBSERVER_H
 
 #include "config.h"
+#include "convention/convention.h"
+#include "granularity/plan.h"
 #include "kernels.h"
 
 /* The range of every qparam. llm-compressor keeps it in the dtype of the tensors, torch in f32. */
@@ -14,22 +17,35 @@ struct ranges {
     unsigned char *min, *max;
 };
 
+/* What the ranges are, learnt from a batch. */
+struct layout {
+    qobs_dtype dtype; /* of the ranges */
+    size_t qparams;
+    size_t entries; /* of the ranges: the qparams, and where it is kept apart (2025-10) the whole tensor's range */
+    struct shape range, scale;
+};
+
 struct qobs_observer {
     qobs_config config;
     struct runtime runtime;
     const struct qobs_kernels *kernels;
     qobs_counts counts;
 
-    /* Everything below is empty until the first batch. */
-    qobs_dtype dtype; /* of the ranges */
-    size_t qparams;
-    size_t entries; /* of the ranges: the qparams, and where it is kept apart (2025-10) the whole tensor's range */
-    int ndim; /* of the ranges */
-    int64_t shape[QOBS_MAX_NDIM];
+    /* Before the first batch the layout is that of upstream's answer without data; the rest is empty. */
+    struct layout layout;
     struct ranges state, batch; /* batch: room for the next one */
     bool fused;                 /* the global scale is made for this magnitude instead of the observer's own */
     double fused_amax;
 };
+
+/* Have batches left ranges? */
+static inline bool qobs_has_ranges(const qobs_observer *o)
+{
+    return o->state.min != NULL;
+}
+
+/* What the convention sees of the observer, without a global scale. */
+struct range_view qobs_view_ranges(const qobs_observer *observer);
 
 /* Does scale come with a global scale? */
 bool qobs_has_global_scale(const qobs_observer *observer);
@@ -37,7 +53,8 @@ bool qobs_has_global_scale(const qobs_observer *observer);
 /* How many ranges an observer of this configuration keeps for that many qparams. */
 size_t qobs_entries(const qobs_config *config, size_t qparams);
 
-/* Room for n ranges of dtype; released with qobs_release(runtime, ranges->min, ranges->size). */
+/* Room for n ranges of dtype; released with qobs_release_ranges. */
 int qobs_allocate_ranges(const struct runtime *runtime, struct ranges *ranges, qobs_dtype dtype, size_t n, qobs_error *error);
+void qobs_release_ranges(const struct runtime *runtime, struct ranges *ranges);
 
 #endif

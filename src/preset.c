@@ -7,7 +7,7 @@
 
 /* Upstream: llmcompressor/observers/min_max.py and torch/ao/quantization/observer.py. */
 #define LLMC FAMILY_LLMC, GRANULARITY_LLMC
-#define TORCH_TENSOR FAMILY_TORCH, GRANULARITY_TORCH_TENSOR
+#define TORCH_TENSOR FAMILY_TORCH, GRANULARITY_TENSOR
 #define TORCH_CHANNEL FAMILY_TORCH, GRANULARITY_TORCH_CHANNEL
 static const struct preset presets[] = {
     {"llmc.memoryless_minmax", LLMC, STATISTIC_MEMORYLESS, CONVENTION_COMPRESSED_TENSORS, "range of the last tensor"},

@@ -13,7 +13,7 @@ enum family { FAMILY_LLMC = 1, FAMILY_TORCH = 2 };
 /* Which elements share a scale. */
 enum granularity {
     GRANULARITY_LLMC,         /* by base name and strategy */
-    GRANULARITY_TORCH_TENSOR, /* all */
+    GRANULARITY_TENSOR,       /* all */
     GRANULARITY_TORCH_CHANNEL /* along ch_axis */
 };
 

@@ -112,7 +112,7 @@ void qobs_compressed_tensors_qparams(const qobs_config *config, const struct ran
         .eps = epsilon(config, r->global_scale ? QOBS_F32 : r->dtype),
         .floor_e4m3 = old && !integer && config->num_bits == 4 && r->global_scale,
         /* Upstream's bit_min is a 0-dimensional f32 tensor: it decides the type only where the ranges have no dimension. */
-        .wide_zero_point = r->scalar && r->dtype != QOBS_F64,
+        .wide_zero_point = r->held == HELD_SCALARS && r->dtype != QOBS_F64,
         .global_scale = old && !(!integer && config->num_bits == 4) ? NULL : r->global_scale,
     };
     q.floor = old && !q.floor_e4m3;

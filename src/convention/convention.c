@@ -3,33 +3,88 @@
 
 #include "convention/convention.h"
 
+#include <math.h>
+
 #include "error.h"
 
-void qobs_convention_dtypes(const qobs_config *config, qobs_dtype dtype, bool observed, qobs_dtype *scale,
+/* ---- The conventions behind one signature -------------------------------------------------------------------------------- */
+
+static void compressed_tensors_dtypes(const qobs_config *config, const struct range_view *ranges, qobs_dtype *scale,
+                                      qobs_dtype *zero_point)
+{
+    qobs_compressed_tensors_dtypes(config, ranges->dtype, scale, zero_point);
+    if (ranges->global_scale)
+        *scale = QOBS_F32;
+}
+
+static int compressed_tensors(const qobs_config *config, const struct range_view *ranges, void *scale, void *zero_point,
+                              qobs_error *error)
+{
+    if (ranges->held == HELD_NOTHING)
+        return qobs_fail(error, QOBS_ERROR_NO_DATA, "observer: nothing has been observed yet");
+    qobs_compressed_tensors_qparams(config, ranges, scale, zero_point);
+    return qobs_succeed(error);
+}
+
+static void torch_dtypes(const qobs_config *config, const struct range_view *ranges, qobs_dtype *scale, qobs_dtype *zero_point)
+{
+    *scale = QOBS_F32;
+    *zero_point = qobs_torch_zero_point_dtype(config, ranges->held != HELD_NOTHING);
+}
+
+static int torch_qparams(const qobs_config *config, const struct range_view *ranges, void *scale, void *zero_point,
+                         qobs_error *error)
+{
+    if (ranges->held != HELD_NOTHING)
+        return qobs_torch_qparams(config, ranges, scale, zero_point, error);
+    if (scale)
+        *(float *)scale = 1;
+    if (zero_point)
+        *(int64_t *)zero_point = 0;
+    return qobs_succeed(error);
+}
+
+static const struct {
+    void (*dtypes)(const qobs_config *config, const struct range_view *ranges, qobs_dtype *scale, qobs_dtype *zero_point);
+    int (*qparams)(const qobs_config *config, const struct range_view *ranges, void *scale, void *zero_point,
+                   qobs_error *error);
+} conventions[] = {
+    [CONVENTION_COMPRESSED_TENSORS] = {compressed_tensors_dtypes, compressed_tensors},
+    [CONVENTION_TORCH] = {torch_dtypes, torch_qparams},
+};
+
+/* ---- Front ---------------------------------------------------------------------------------------------------------------- */
+
+struct range_view qobs_no_ranges(void)
+{
+    static const float min = INFINITY, max = -INFINITY;
+    return (struct range_view){.dtype = QOBS_F32, .n = 1, .held = HELD_NOTHING, .min = &min, .max = &max};
+}
+
+void qobs_convention_dtypes(const qobs_config *config, const struct range_view *ranges, qobs_dtype *scale,
                             qobs_dtype *zero_point)
 {
-    if (config->preset->convention == CONVENTION_COMPRESSED_TENSORS) {
-        qobs_compressed_tensors_dtypes(config, dtype, scale, zero_point);
-        return;
-    }
-    *scale = QOBS_F32;
-    *zero_point = qobs_torch_zero_point_dtype(config, observed);
+    conventions[config->preset->convention].dtypes(config, ranges, scale, zero_point);
 }
 
 int qobs_convention(const qobs_config *config, const struct range_view *ranges, void *scale, void *zero_point,
                     qobs_error *error)
 {
-    if (config->preset->convention == CONVENTION_TORCH)
-        return qobs_torch_qparams(config, ranges, scale, zero_point, error);
-    qobs_compressed_tensors_qparams(config, ranges, scale, zero_point);
-    return qobs_succeed(error);
+    return conventions[config->preset->convention].qparams(config, ranges, scale, zero_point, error);
+}
+
+struct shape qobs_convention_shape_without_data(const qobs_config *config)
+{
+    (void)config;
+    return (struct shape){.ndim = 1, .extent = {1}};
 }
 
 int qobs_config_qparam_dtypes(const qobs_config *config, qobs_dtype dtype, qobs_dtype *scale, qobs_dtype *zero_point,
                               qobs_error *error)
 {
     const int status = qobs_config_check(config, error);
+    const struct range_view ranges = {.dtype = dtype};
     if (status == QOBS_OK)
-        qobs_convention_dtypes(config, dtype, true, scale, zero_point);
+        qobs_convention_dtypes(config, &ranges, scale, zero_point);
     return status;
 }

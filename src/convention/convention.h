@@ -6,25 +6,35 @@
 #define QOBS_CONVENTION_H
 
 #include "config.h"
+#include "granularity/plan.h"
 
-/* The dtypes of the results for ranges of `dtype`, without a global scale; `observed` says whether there are data at all (torch's answer without data
- * has other dtypes). */
-void qobs_convention_dtypes(const qobs_config *config, qobs_dtype dtype, bool observed, qobs_dtype *scale,
-                            qobs_dtype *zero_point);
-
-/* n ranges of one dtype. */
+/* n ranges of one dtype, and how upstream holds them, which decides the types its arithmetic promotes to. */
 struct range_view {
     qobs_dtype dtype;
     size_t n;
-    bool scalar; /* upstream holds them in a 0-dimensional tensor, which changes its type promotion */
+    enum {
+        HELD_VECTOR,  /* in a tensor with dimensions */
+        HELD_SCALARS, /* each in a 0-dimensional tensor of its own */
+        HELD_NOTHING  /* nothing has been observed: one range from infinity to -infinity, 0-dimensional */
+    } held;
     const void *min, *max;
     const float *global_scale; /* NULL: there is none */
 };
 
-/* scale and zero_point have the dtypes named above (scale F32 with a global scale) and may each be NULL.
- * QOBS_ERROR_NO_RESULT where upstream raises. */
+/* The range of an observer without data. */
+struct range_view qobs_no_ranges(void);
+
+/* The dtypes of the results for such ranges, of which only the kind is looked at. */
+void qobs_convention_dtypes(const qobs_config *config, const struct range_view *ranges, qobs_dtype *scale,
+                            qobs_dtype *zero_point);
+
+/* scale and zero_point have the dtypes named above and may each be NULL. QOBS_ERROR_NO_RESULT where upstream raises,
+ * QOBS_ERROR_NO_DATA where it has no answer without data. */
 int qobs_convention(const qobs_config *config, const struct range_view *ranges, void *scale, void *zero_point,
                     qobs_error *error);
+
+/* The shape of scale in upstream's answer without data. */
+struct shape qobs_convention_shape_without_data(const qobs_config *config);
 
 void qobs_compressed_tensors_dtypes(const qobs_config *config, qobs_dtype dtype, qobs_dtype *scale, qobs_dtype *zero_point);
 void qobs_compressed_tensors_qparams(const qobs_config *config, const struct range_view *ranges, void *scale,

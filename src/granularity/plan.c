@@ -25,12 +25,21 @@ void qobs_plan_add_pieces(qobs_plan *plan, int coarse, int64_t length, int64_t p
     plan->axis[fine].limit = length;
 }
 
-/* The flattened shape: observations multiplied, qparams one by one, group multiplied. */
+bool qobs_same_shape(const struct shape *a, const struct shape *b)
+{
+    bool same = a->ndim == b->ndim;
+    for (int i = 0; same && i < a->ndim; i++)
+        same = a->extent[i] == b->extent[i];
+    return same;
+}
+
+/* The flattened shape: observations multiplied, the shape of scale, group multiplied; and what the granularity has not said
+ * about the shapes of the results. */
 static int finish(qobs_plan *plan, qobs_error *error)
 {
-    int64_t observations = 1, group = 1;
+    struct shape qparams = {.ndim = 0};
+    int64_t observations = 1, group = 1, all;
     plan->qparams = 1;
-    plan->ndim = 1;
     bool fits = true;
     for (int i = 0; i < plan->axes; i++) {
         const struct axis *a = &plan->axis[i];
@@ -40,19 +49,28 @@ static int finish(qobs_plan *plan, qobs_error *error)
             break;
         case AXIS_QPARAM:
             fits &= qobs_multiply(plan->qparams, a->extent, &plan->qparams);
-            plan->shape[plan->ndim++] = a->extent;
+            if (qparams.ndim == QOBS_MAX_NDIM)
+                return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "value: its scale would have more than %d dimensions",
+                                 QOBS_MAX_NDIM);
+            qparams.extent[qparams.ndim++] = a->extent;
             break;
         case AXIS_GROUP:
             fits &= qobs_multiply(group, a->extent, &group);
             break;
         }
     }
-    plan->shape[0] = observations;
-    plan->shape[plan->ndim++] = group;
-    int64_t all;
     if (!fits || !qobs_multiply(observations, plan->qparams, &all) || !qobs_multiply(all, group, &all) ||
         !qobs_multiply(all, 8, &all))
         return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "value: its padded size exceeds 2^63 bytes");
+    const struct shape *middle = plan->scale.ndim < 0 ? &qparams : &plan->scale;
+    plan->shape[plan->ndim++] = observations;
+    for (int i = 0; i < middle->ndim; i++)
+        plan->shape[plan->ndim++] = middle->extent[i];
+    plan->shape[plan->ndim++] = group;
+    if (plan->range.ndim < 0)
+        plan->range = qparams;
+    if (plan->scale.ndim < 0)
+        plan->scale = qparams.ndim > 0 ? qparams : (struct shape){.ndim = 1, .extent = {1}};
     return QOBS_OK;
 }
 
@@ -145,10 +163,11 @@ int qobs_plan_create(qobs_plan **result, const qobs_config *config, const qobs_t
     qobs_plan *plan = qobs_allocate(&runtime, sizeof *plan);
     if (!plan)
         return qobs_fail(error, QOBS_ERROR_OUT_OF_MEMORY, "plan: no memory for %zu bytes", sizeof *plan);
-    *plan = (qobs_plan){.runtime = runtime, .dtype = view.dtype, .value = view};
+    *plan = (qobs_plan){
+        .runtime = runtime, .dtype = view.dtype, .value = view, .range = {.ndim = -1}, .scale = {.ndim = -1}};
     static int (*const flatten[])(qobs_plan *, const qobs_config *, qobs_error *) = {
         [GRANULARITY_LLMC] = qobs_flatten_llmc,
-        [GRANULARITY_TORCH_TENSOR] = qobs_flatten_torch_tensor,
+        [GRANULARITY_TENSOR] = qobs_flatten_tensor,
         [GRANULARITY_TORCH_CHANNEL] = qobs_flatten_torch_channel,
     };
     status = flatten[config->preset->granularity](plan, config, error);

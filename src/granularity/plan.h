@@ -27,10 +27,20 @@ struct axis {
     int64_t limit;
 };
 
+struct shape {
+    int ndim; /* below 0: not said */
+    int64_t extent[QOBS_MAX_NDIM];
+};
+
+bool qobs_same_shape(const struct shape *a, const struct shape *b);
+
 struct qobs_plan {
     struct runtime runtime;
     qobs_dtype dtype;
     struct view value; /* the shape and strides the plan is for; data is not used */
+    /* The shapes upstream gives the ranges and the scale. A granularity that does not say has that of the qparam axes, and a
+     * scale of at least one dimension. */
+    struct shape range, scale;
     int ndim;
     int64_t shape[QOBS_PLAN_MAX_NDIM];
     int axes;
@@ -51,7 +61,7 @@ void qobs_plan_add_pieces(qobs_plan *plan, int coarse, int64_t length, int64_t p
 
 /* One per kind of granularity: fill axes, or fail with a message that names what does not go together. */
 int qobs_flatten_llmc(qobs_plan *plan, const qobs_config *config, qobs_error *error);
-int qobs_flatten_torch_tensor(qobs_plan *plan, const qobs_config *config, qobs_error *error);
+int qobs_flatten_tensor(qobs_plan *plan, const qobs_config *config, qobs_error *error);
 int qobs_flatten_torch_channel(qobs_plan *plan, const qobs_config *config, qobs_error *error);
 
 #endif

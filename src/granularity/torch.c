@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* torch.ao's observers: per tensor, everything is reduced; per channel, everything but ch_axis. */
+/* torch.ao's observers: per tensor, everything is reduced to a 0-dimensional range; per channel, everything but ch_axis. */
 #include "error.h"
 #include "granularity/plan.h"
 
@@ -12,10 +12,11 @@ static void add_others(qobs_plan *plan, int axis)
             qobs_plan_add_axis(plan, AXIS_GROUP, plan->value.shape[i], plan->value.strides[i]);
 }
 
-int qobs_flatten_torch_tensor(qobs_plan *plan, const qobs_config *config, qobs_error *error)
+int qobs_flatten_tensor(qobs_plan *plan, const qobs_config *config, qobs_error *error)
 {
     (void)config;
     (void)error;
+    plan->range = (struct shape){.ndim = 0};
     qobs_plan_add_axis(plan, AXIS_QPARAM, 1, 0);
     add_others(plan, -1);
     return QOBS_OK;

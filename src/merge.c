@@ -1,0 +1,147 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-FileCopyrightText: The qobs authors */
+
+/* Several observers: their statistics as one, and one global scale for all. */
+#include <math.h>
+#include <string.h>
+
+#include "convention/convention.h"
+#include "error.h"
+#include "fpenv.h"
+#include "observer.h"
+#include "statistic/keep.h"
+#include "statistic/update.h"
+#include "tensor.h"
+
+static int check_settings(const qobs_observer *o, const qobs_observer *other, size_t index, qobs_error *error)
+{
+    bool same = o->config.preset == other->config.preset;
+    for (size_t i = 0; same && i < qobs_config_key_count(&o->config); i++) {
+        const char *key = qobs_config_key(&o->config, i);
+        char ours[64] = "", theirs[64] = "";
+        qobs_config_get(&o->config, key, ours, sizeof ours, NULL);
+        qobs_config_get(&other->config, key, theirs, sizeof theirs, NULL);
+        same = strcmp(ours, theirs) == 0;
+    }
+    if (!same)
+        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "others[%zu]: its settings are not those of the observer", index);
+    return QOBS_OK;
+}
+
+static int check_shape(const qobs_observer *model, const qobs_observer *other, size_t index, qobs_error *error)
+{
+    const struct layout *a = &model->layout, *b = &other->layout;
+    if (a->dtype != b->dtype || !qobs_same_shape(&a->range, &b->range) || !qobs_same_shape(&a->scale, &b->scale))
+        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT,
+                         "others[%zu]: has %zu qparams of %s in %d dimensions, the observer %zu of %s in %d", index,
+                         b->qparams, qobs_dtype_name(b->dtype), b->range.ndim, a->qparams, qobs_dtype_name(a->dtype),
+                         a->range.ndim);
+    return QOBS_OK;
+}
+
+/* The first with ranges, from which an empty observer learns what they are. */
+static const qobs_observer *first_with_ranges(const qobs_observer *o, const qobs_observer *const *others, size_t count)
+{
+    if (qobs_has_ranges(o))
+        return o;
+    for (size_t i = 0; i < count; i++)
+        if (qobs_has_ranges(others[i]))
+            return others[i];
+    return NULL;
+}
+
+static int copy_ranges(qobs_observer *to, const qobs_observer *from, qobs_error *error)
+{
+    const struct layout *layout = &from->layout;
+    const int status = qobs_allocate_ranges(&to->runtime, &to->state, layout->dtype, layout->entries, error);
+    if (status != QOBS_OK)
+        return status;
+    memcpy(to->state.min, from->state.min, from->state.size);
+    to->layout = *layout;
+    return QOBS_OK;
+}
+
+static void merge_extremes(qobs_observer *o, const qobs_observer *const *others, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        if (qobs_has_ranges(others[i]))
+            qobs_update_running(o->layout.dtype, o->layout.entries, o->state.min, o->state.max, others[i]->state.min,
+                                others[i]->state.max);
+}
+
+static void merge_means(qobs_observer *o, const qobs_observer *const *others, size_t count, bool own)
+{
+    const qobs_dtype dtype = o->layout.dtype;
+    const size_t size = qobs_dtype_size(dtype);
+    for (int bound = 0; bound < 2; bound++)
+        for (size_t q = 0; q < o->layout.entries; q++) {
+            unsigned char *to = (bound ? o->state.max : o->state.min) + q * size;
+            double sum = own ? qobs_element(to, dtype) : 0, n = own ? 1 : 0;
+            for (size_t i = 0; i < count; i++)
+                if (qobs_has_ranges(others[i])) {
+                    sum += qobs_element((bound ? others[i]->state.max : others[i]->state.min) + q * size, dtype);
+                    n++;
+                }
+            qobs_put_element(to, dtype, sum / n);
+        }
+}
+
+int qobs_observer_merge(qobs_observer *o, const qobs_observer *const *others, size_t count, qobs_error *error)
+{
+    if (!o || (count > 0 && !others))
+        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "%s: is NULL", o ? "others" : "observer");
+    for (size_t i = 0; i < count; i++)
+        if (!others[i] || others[i] == o)
+            return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "others[%zu]: is %s", i,
+                             others[i] ? "the observer itself" : "NULL");
+    const qobs_observer *model = first_with_ranges(o, others, count);
+    const bool own = qobs_has_ranges(o);
+    int status = QOBS_OK;
+    for (size_t i = 0; status == QOBS_OK && i < count; i++) {
+        status = check_settings(o, others[i], i, error);
+        if (status == QOBS_OK && qobs_has_ranges(others[i]))
+            status = check_shape(model, others[i], i, error);
+    }
+    if (status == QOBS_OK && model && !own)
+        status = copy_ranges(o, model, error);
+    if (status != QOBS_OK)
+        return status;
+    o->fused = false;
+    const fp_mode mode = fp_enter();
+    const enum merging merging = qobs_merging(&o->config);
+    if (model && merging == MERGE_EXTREMES)
+        merge_extremes(o, others, count);
+    else if (model && merging == MERGE_MEANS)
+        merge_means(o, others, count, own);
+    fp_leave(mode);
+    for (size_t i = 0; i < count; i++) {
+        o->counts.batches += others[i]->counts.batches;
+        o->counts.elements += others[i]->counts.elements;
+        o->counts.nan += others[i]->counts.nan;
+        o->counts.inf += others[i]->counts.inf;
+    }
+    return qobs_succeed(error);
+}
+
+int qobs_observers_fuse(qobs_observer *const *observers, size_t count, qobs_error *error)
+{
+    if (count > 0 && !observers)
+        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "observers: is NULL");
+    double amax = 0;
+    for (size_t i = 0; i < count; i++) {
+        const qobs_observer *o = observers[i];
+        if (!o || !qobs_has_global_scale(o))
+            return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "observers[%zu]: %s", i,
+                             o ? "has no global scale: its strategy is not tensor_group" : "is NULL");
+        if (!qobs_has_ranges(o))
+            return qobs_fail(error, QOBS_ERROR_NO_DATA, "observers[%zu]: nothing has been observed yet", i);
+        const struct range_view ranges = qobs_view_ranges(o);
+        const double own = qobs_compressed_tensors_amax(&ranges);
+        amax = own > amax || isnan(own) ? own : amax;
+    }
+    for (size_t i = 0; i < count; i++) {
+        observers[i]->fused = true;
+        observers[i]->fused_amax = amax;
+    }
+    return qobs_succeed(error);
+}

@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-FileCopyrightText: The qobs authors */
+
+/* What each statistic keeps of the batches, and how a batch enters it: the table behind enum statistic. */
+#ifndef QOBS_STATISTIC_KEEP_H
+#define QOBS_STATISTIC_KEEP_H
+
+#include "observer.h"
+
+/* The ranges of several observers as one. */
+enum merging {
+    MERGE_LAST,     /* the observer's own stay */
+    MERGE_EXTREMES, /* the least minimum, the greatest maximum */
+    MERGE_MEANS
+};
+enum merging qobs_merging(const qobs_config *config);
+
+/* o->batch enters o->state; `first`: there is no state, or none that counts. */
+void qobs_keep(qobs_observer *o, bool first);
+
+#endif
