@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "convention/convention.h"
+#include "convention/quark.h"
 #include "error.h"
 
 /* ---- The settings ------------------------------------------------------------------------------------------------------- */
@@ -69,16 +70,55 @@ static const struct word qschemes[] = {{"per_tensor_affine", TORCH_PER_TENSOR_AF
                                        {"per_channel_affine_float_qparams", TORCH_PER_CHANNEL_AFFINE_FLOAT_QPARAMS},
                                        {0}};
 
-enum { ANY = FAMILY_LLMC | FAMILY_TORCH };
+static const struct word quark_dtypes[] = {{"int8", QUARK_INT8},         {"uint8", QUARK_UINT8},       {"int4", QUARK_INT4},
+                                           {"uint4", QUARK_UINT4},       {"int3", QUARK_INT3},         {"int2", QUARK_INT2},
+                                           {"int16", QUARK_INT16},       {"int32", QUARK_INT32},       {"fp8_e4m3", QUARK_FP8_E4M3},
+                                           {"fp8_e5m2", QUARK_FP8_E5M2}, {"fp8_e5m3", QUARK_FP8_E5M3}, {"fp6_e2m3", QUARK_FP6_E2M3},
+                                           {"fp6_e3m2", QUARK_FP6_E3M2}, {"fp4", QUARK_FP4},           {"bfp16", QUARK_BFP16},
+                                           {"float16", QUARK_FLOAT16},   {"bfloat16", QUARK_BFLOAT16}, {"mx", QUARK_MX},
+                                           {"mx6", QUARK_MX6},           {"mx9", QUARK_MX9},           {"uint16", QUARK_UINT16},
+                                           {"uint32", QUARK_UINT32},     {0}};
+static const struct word quark_qschemes[] = {{"per_tensor", QUARK_PER_TENSOR},
+                                             {"per_channel", QUARK_PER_CHANNEL},
+                                             {"per_group", QUARK_PER_GROUP},
+                                             {0}};
+static const struct word zero_point_types[] = {{"int32", ZERO_POINT_INT32}, {"float32", ZERO_POINT_FLOAT32}, {0}};
+static const struct word scale_types[] = {{"float", SCALE_TYPE_FLOAT},
+                                          {"float32", SCALE_TYPE_F32},
+                                          {"float16", SCALE_TYPE_F16},
+                                          {"bfloat16", SCALE_TYPE_BF16},
+                                          {"pof2", SCALE_TYPE_POF2},
+                                          {"float8_e5m3", SCALE_TYPE_E5M3},
+                                          {"float8_e8m0fnu", SCALE_TYPE_E8M0},
+                                          {0}};
+static const struct word scale_formats[] = {{"float32", SCALE_FORMAT_FLOAT32},
+                                            {"e4m3", SCALE_FORMAT_E4M3},
+                                            {"e5m3", SCALE_FORMAT_E5M3},
+                                            {"e8m0", SCALE_FORMAT_E8M0},
+                                            {0}};
+static const struct word scale_modes[] = {{"even", SCALE_MODE_EVEN}, {"floor", SCALE_MODE_FLOOR}, {"ceil", SCALE_MODE_CEIL}, {0}};
+
+static bool averages(const struct preset *preset)
+{
+    return preset->statistic == STATISTIC_AVERAGE_LERP || preset->statistic == STATISTIC_AVERAGE_TOWARDS;
+}
+
+static bool has_channels(const struct preset *preset)
+{
+    return preset->granularity == GRANULARITY_TORCH_CHANNEL;
+}
+
+enum { ANY = FAMILY_LLMC | FAMILY_TORCH | FAMILY_QUARK };
+#define EVERY NULL
 #define NO_FIELD ((size_t)-1)
 #define FIELD(name) offsetof(struct qobs_config, name)
 
 /* One row a setting: name, families, kind, field, and for each kind its words or its limits. `set` is the field that says
- * whether a KIND_LONG or KIND_PAIR has been given. */
+ * whether it has been given, where that makes a difference. */
 static const struct setting {
     const char *key;
     int families;
-    enum { EVERY, ONLY_AVERAGES, ONLY_CHANNELS } only; /* presets with that statistic or granularity */
+    bool (*only)(const struct preset *preset); /* of the families' presets; EVERY: all */
     enum kind kind;
     size_t field, set;
     const struct word *words;
@@ -86,12 +126,12 @@ static const struct setting {
 } settings[] = {
     {"base_name", ANY, EVERY, KIND_WORD, FIELD(base_name), NO_FIELD, base_names, 0, 0},
     {"nonfinite", ANY, EVERY, KIND_WORD, FIELD(nonfinite), NO_FIELD, nonfinite_modes, 0, 0},
-    {"averaging_constant", ANY, ONLY_AVERAGES, KIND_REAL, FIELD(averaging_constant), NO_FIELD, NULL, 0, 1},
+    {"averaging_constant", ANY, averages, KIND_REAL, FIELD(averaging_constant), NO_FIELD, NULL, 0, 1},
     {"num_bits", FAMILY_LLMC, EVERY, KIND_INTEGER, FIELD(num_bits), NO_FIELD, NULL, 2, 16},
     {"type", FAMILY_LLMC, EVERY, KIND_WORD, FIELD(type), NO_FIELD, types, 0, 0},
-    {"symmetric", FAMILY_LLMC, EVERY, KIND_BOOL, FIELD(symmetric), NO_FIELD, NULL, 0, 0},
+    {"symmetric", FAMILY_LLMC | FAMILY_QUARK, EVERY, KIND_BOOL, FIELD(symmetric), NO_FIELD, NULL, 0, 0},
     {"strategy", FAMILY_LLMC, EVERY, KIND_WORD, FIELD(strategy), NO_FIELD, strategies, 0, 0},
-    {"group_size", FAMILY_LLMC, EVERY, KIND_LONG, FIELD(group_size), FIELD(has_group_size), NULL, -1, 0x1p53},
+    {"group_size", FAMILY_LLMC | FAMILY_QUARK, EVERY, KIND_LONG, FIELD(group_size), FIELD(has_group_size), NULL, -1, 0x1p53},
     {"block_structure", FAMILY_LLMC, EVERY, KIND_PAIR, FIELD(block), FIELD(has_block), NULL, 1, 0x1p31},
     {"dynamic", FAMILY_LLMC, EVERY, KIND_WORD, FIELD(dynamic), NO_FIELD, dynamics, 0, 0},
     {"scale_dtype", FAMILY_LLMC, EVERY, KIND_WORD, FIELD(scale_dtype), NO_FIELD, scale_dtypes, 0, 0},
@@ -104,21 +144,23 @@ static const struct setting {
     {"quant_min", FAMILY_TORCH, EVERY, KIND_LONG, FIELD(quant_min), FIELD(has_quant_min), NULL, -0x1p31, 0x1p32},
     {"quant_max", FAMILY_TORCH, EVERY, KIND_LONG, FIELD(quant_max), FIELD(has_quant_max), NULL, -0x1p31, 0x1p32},
     {"eps", FAMILY_TORCH, EVERY, KIND_REAL, FIELD(eps), NO_FIELD, NULL, 0, 1e38},
-    {"ch_axis", FAMILY_TORCH, ONLY_CHANNELS, KIND_INTEGER, FIELD(ch_axis), NO_FIELD, NULL, -QOBS_MAX_NDIM, QOBS_MAX_NDIM - 1},
-    {"is_dynamic", FAMILY_TORCH, EVERY, KIND_BOOL, FIELD(is_dynamic), NO_FIELD, NULL, 0, 0},
+    {"ch_axis", FAMILY_TORCH, has_channels, KIND_INTEGER, FIELD(ch_axis), NO_FIELD, NULL, -QOBS_MAX_NDIM, QOBS_MAX_NDIM - 1},
+    {"is_dynamic", FAMILY_TORCH | FAMILY_QUARK, EVERY, KIND_BOOL, FIELD(is_dynamic), NO_FIELD, NULL, 0, 0},
+    {"dtype", FAMILY_QUARK, EVERY, KIND_WORD, FIELD(quark_dtype), NO_FIELD, quark_dtypes, 0, 0},
+    {"qscheme", FAMILY_QUARK, EVERY, KIND_WORD, FIELD(quark_qscheme), NO_FIELD, quark_qschemes, 0, 0},
+    {"ch_axis", FAMILY_QUARK, EVERY, KIND_INTEGER, FIELD(ch_axis), FIELD(has_ch_axis), NULL, -QOBS_MAX_NDIM, QOBS_MAX_NDIM - 1},
+    {"zero_point_type", FAMILY_QUARK, EVERY, KIND_WORD, FIELD(zero_point_type), NO_FIELD, zero_point_types, 0, 0},
+    {"scale_type", FAMILY_QUARK, EVERY, KIND_WORD, FIELD(scale_type), NO_FIELD, scale_types, 0, 0},
+    {"scale_format", FAMILY_QUARK, EVERY, KIND_WORD, FIELD(scale_format), NO_FIELD, scale_formats, 0, 0},
+    {"scale_calculation_mode", FAMILY_QUARK, EVERY, KIND_WORD, FIELD(scale_calculation_mode), NO_FIELD, scale_modes, 0, 0},
+    {"mx_element_dtype", FAMILY_QUARK, EVERY, KIND_WORD, FIELD(mx_element_dtype), NO_FIELD, quark_dtypes, 0, 0},
 };
 
 enum { SETTINGS = sizeof settings / sizeof *settings };
 
-static bool averages(const struct preset *preset)
-{
-    return preset->statistic == STATISTIC_AVERAGE_LERP || preset->statistic == STATISTIC_AVERAGE_TOWARDS;
-}
-
 static bool applies(const struct setting *s, const struct preset *preset)
 {
-    return (s->families & (int)preset->family) && (s->only != ONLY_AVERAGES || averages(preset)) &&
-           (s->only != ONLY_CHANNELS || preset->granularity == GRANULARITY_TORCH_CHANNEL);
+    return (s->families & (int)preset->family) && (!s->only || s->only(preset));
 }
 
 static struct qobs_config defaults(const struct preset *preset)
@@ -130,6 +172,7 @@ static struct qobs_config defaults(const struct preset *preset)
         .symmetric = true,
         .dtype = TORCH_QUINT8,
         .eps = 0x1p-23,
+        .quark_dtype = QUARK_INT8,
     };
 }
 
@@ -166,6 +209,18 @@ static void list_words(const struct word *words, char *text, size_t size)
 const char *qobs_qscheme_text(int qscheme)
 {
     const char *text = text_of(qschemes, qscheme);
+    return text ? text : "?";
+}
+
+const char *qobs_quark_dtype_text(int dtype)
+{
+    const char *text = text_of(quark_dtypes, dtype);
+    return text ? text : "?";
+}
+
+const char *qobs_quark_qscheme_text(int qscheme)
+{
+    const char *text = text_of(quark_qschemes, qscheme);
     return text ? text : "?";
 }
 
@@ -232,7 +287,7 @@ static int parse_word(const struct setting *s, const char *value, int *out, qobs
             *out = w->value;
             return QOBS_OK;
         }
-    char known[160];
+    char known[220];
     list_words(s->words, known, sizeof known);
     return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "%s: '%s' is unknown, allowed are %s", s->key, value, known);
 }
@@ -274,7 +329,6 @@ static int parse(const struct setting *s, const char *value, unsigned char *conf
         if (!parse_integer(value, s->least, s->greatest, &integer))
             return out_of_range(s, value, error);
         *(int64_t *)field = integer;
-        *(bool *)(config + s->set) = true;
         return QOBS_OK;
     case KIND_REAL:
         if (!parse_real(value, &real) || real < s->least || real > s->greatest)
@@ -285,7 +339,6 @@ static int parse(const struct setting *s, const char *value, unsigned char *conf
         if (!parse_pair(value, s, pair))
             return out_of_range(s, value, error);
         memcpy(field, pair, sizeof pair);
-        *(bool *)(config + s->set) = true;
         return QOBS_OK;
     }
 }
@@ -348,7 +401,11 @@ int qobs_config_set(qobs_config *config, const char *key, const char *given, qob
             return qobs_succeed(error);
         }
         const int status = parse(s, value, (unsigned char *)config, error);
-        return status == QOBS_OK ? qobs_succeed(error) : status;
+        if (status != QOBS_OK)
+            return status;
+        if (s->set != NO_FIELD)
+            *(bool *)((unsigned char *)config + s->set) = true;
+        return qobs_succeed(error);
     }
     return unknown_key(config, key, error);
 }
@@ -504,10 +561,17 @@ int qobs_config_check(const qobs_config *config, qobs_error *error)
     if (!config)
         return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "config: is NULL");
     int status = QOBS_OK;
-    if (config->preset->family == FAMILY_LLMC)
+    switch (config->preset->family) {
+    case FAMILY_LLMC:
         status = check_llmc(config, error);
-    else
+        break;
+    case FAMILY_TORCH:
         status = qobs_torch_check(config, error);
+        break;
+    case FAMILY_QUARK:
+        status = qobs_quark_check(config, error);
+        break;
+    }
     if (status == QOBS_OK && config->is_dynamic && averages(config->preset) && config->averaging_constant != 1)
         status = qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT,
                            "is_dynamic: %s allows it only with averaging_constant 1, not %g", config->preset->name,

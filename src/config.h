@@ -40,6 +40,52 @@ enum torch_qscheme {
     TORCH_PER_CHANNEL_AFFINE_FLOAT_QPARAMS
 };
 
+enum quark_dtype {
+    QUARK_DTYPE_NONE,
+    QUARK_INT8,
+    QUARK_UINT8,
+    QUARK_INT4,
+    QUARK_UINT4,
+    QUARK_INT3,
+    QUARK_INT2,
+    QUARK_INT16,
+    QUARK_INT32,
+    QUARK_FP8_E4M3,
+    QUARK_FP8_E5M2,
+    QUARK_FP8_E5M3,
+    QUARK_FP6_E2M3,
+    QUARK_FP6_E3M2,
+    QUARK_FP4,
+    QUARK_BFP16,
+    QUARK_FLOAT16,
+    QUARK_BFLOAT16,
+    QUARK_MX,
+    QUARK_MX6,
+    QUARK_MX9,
+    QUARK_UINT16,
+    QUARK_UINT32,
+    QUARK_DTYPES
+};
+
+enum quark_qscheme { QUARK_QSCHEME_NONE, QUARK_PER_TENSOR, QUARK_PER_CHANNEL, QUARK_PER_GROUP };
+
+enum zero_point_type { ZERO_POINT_INT32, ZERO_POINT_FLOAT32 };
+
+/* The dtype Quark's observers round a scale to; only the three named after IEEE formats do anything in them. */
+enum scale_type {
+    SCALE_TYPE_FLOAT, /* no rounding: as the arithmetic leaves it */
+    SCALE_TYPE_F32,
+    SCALE_TYPE_F16,
+    SCALE_TYPE_BF16,
+    SCALE_TYPE_POF2,
+    SCALE_TYPE_E5M3,
+    SCALE_TYPE_E8M0
+};
+
+enum scale_format { SCALE_FORMAT_NONE, SCALE_FORMAT_FLOAT32, SCALE_FORMAT_E4M3, SCALE_FORMAT_E5M3, SCALE_FORMAT_E8M0 };
+
+enum scale_mode { SCALE_MODE_NONE, SCALE_MODE_EVEN, SCALE_MODE_FLOOR, SCALE_MODE_CEIL };
+
 /* Every setting of every preset; a preset's family says which of them it has. Enumerations are stored as int so that one
  * table can describe all fields. */
 struct qobs_config {
@@ -73,7 +119,17 @@ struct qobs_config {
     int64_t quant_min, quant_max;
     double eps;
     bool is_dynamic;
+    bool has_ch_axis; /* Quark's has no default */
     int ch_axis;
+
+    /* Quark */
+    int quark_dtype;
+    int quark_qscheme;
+    int zero_point_type;
+    int scale_type;
+    int scale_format;
+    int scale_calculation_mode;
+    int mx_element_dtype;
 };
 
 /* The strategy given, or the one group_size implies. */
@@ -86,5 +142,7 @@ bool qobs_config_is_mx(const qobs_config *config);
 const char *qobs_base_name_text(int base_name);
 const char *qobs_strategy_text(int strategy);
 const char *qobs_qscheme_text(int qscheme);
+const char *qobs_quark_dtype_text(int dtype);
+const char *qobs_quark_qscheme_text(int qscheme);
 
 #endif

@@ -66,7 +66,12 @@ int qobs_calculate_qparams(const qobs_config *config, qobs_dtype dtype, size_t c
         status = qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "global_scale: %s has none", config->preset->name);
     if (status != QOBS_OK)
         return status;
-    const struct range_view ranges = {.dtype = dtype, .n = count, .min = min, .max = max, .global_scale = global_scale};
+    const struct range_view ranges = {.dtype = dtype,
+                                      .n = count,
+                                      .held = qobs_held_alone(config),
+                                      .min = min,
+                                      .max = max,
+                                      .global_scale = global_scale};
     const fp_mode mode = fp_enter();
     status = qobs_convention(config, &ranges, scale, zero_point, error);
     fp_leave(mode);

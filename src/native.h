@@ -19,6 +19,23 @@
 
 #include "number.h"
 
+/* Calls the function of that name for an observable dtype; the name may come after `result =`. */
+#define FOR_NATIVE(dtype, name, ...)                                                                                 \
+    switch (dtype) {                                                                                                 \
+    case QOBS_F32:                                                                                                   \
+        name##_f32(__VA_ARGS__);                                                                                     \
+        break;                                                                                                       \
+    case QOBS_BF16:                                                                                                  \
+        name##_bf16(__VA_ARGS__);                                                                                    \
+        break;                                                                                                       \
+    case QOBS_F16:                                                                                                   \
+        name##_f16(__VA_ARGS__);                                                                                     \
+        break;                                                                                                       \
+    default:                                                                                                         \
+        name##_f64(__VA_ARGS__);                                                                                     \
+        break;                                                                                                       \
+    }
+
 static inline float load_f32(float x) { return x; }
 static inline float store_f32(float x) { return x; }
 static inline double load_f64(double x) { return x; }

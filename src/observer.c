@@ -94,6 +94,15 @@ static struct layout layout_of(const qobs_observer *o, const qobs_plan *plan)
     };
 }
 
+/* Is there nothing yet that this batch would have to go with? */
+static bool begins(const qobs_observer *o, const struct layout *layout)
+{
+    const bool same = qobs_same_shape(&o->layout.range, &layout->range) && qobs_same_shape(&o->layout.scale, &layout->scale);
+    if (!qobs_has_ranges(o))
+        return true;
+    return qobs_begins_anew(&o->config) && (!same || (layout->dtype != o->layout.dtype && qobs_memoryless(&o->config)));
+}
+
 static int check_same(const qobs_observer *o, const struct layout *layout, qobs_error *error)
 {
     if (!qobs_same_shape(&o->layout.range, &layout->range))
@@ -148,16 +157,18 @@ static bool ignores_further(const qobs_observer *o)
 
 static int take(qobs_observer *o, const qobs_plan *plan, const qobs_tensor *value, qobs_error *error)
 {
-    const bool first = !qobs_has_ranges(o);
     const struct layout layout = layout_of(o, plan);
+    const bool first = begins(o, &layout);
     struct ranges batch = first ? (struct ranges){0} : o->batch;
     struct qobs_nonfinite nonfinite = {0};
     int status = first ? QOBS_OK : check_same(o, &layout, error);
     if (status == QOBS_OK)
         status = reduce_batch(o, plan, &layout, value, &batch, &nonfinite, error);
-    if (first && status != QOBS_OK)
+    if (status != QOBS_OK && first)
         qobs_release_ranges(&o->runtime, &batch);
-    else
+    if (status == QOBS_OK && first)
+        release_statistics(o);
+    if (status == QOBS_OK || !first)
         o->batch = batch;
     if (status != QOBS_OK)
         return status;

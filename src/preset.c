@@ -5,7 +5,8 @@
 
 #include <string.h>
 
-/* Upstream: llmcompressor/observers/min_max.py and torch/ao/quantization/observer.py. */
+/* Upstream: llmcompressor/observers/min_max.py, torch/ao/quantization/observer.py and
+ * quark/torch/quantization/observer/observer.py. */
 #define LLMC FAMILY_LLMC, GRANULARITY_LLMC
 #define TORCH_TENSOR FAMILY_TORCH, GRANULARITY_TENSOR
 #define TORCH_CHANNEL FAMILY_TORCH, GRANULARITY_TORCH_CHANNEL
@@ -20,6 +21,12 @@ static const struct preset presets[] = {
      "range of all tensors, a channel each"},
     {"torch.MovingAveragePerChannelMinMaxObserver", TORCH_CHANNEL, STATISTIC_AVERAGE_TOWARDS, CONVENTION_TORCH,
      "moving average of the range, a channel each"},
+    {"quark.PerTensorMinMaxObserver", FAMILY_QUARK, GRANULARITY_TENSOR, STATISTIC_RUNNING, CONVENTION_QUARK,
+     "range of all tensors"},
+    {"quark.PerChannelMinMaxObserver", FAMILY_QUARK, GRANULARITY_QUARK_CHANNEL, STATISTIC_RUNNING, CONVENTION_QUARK,
+     "range of all tensors, a channel each"},
+    {"quark.PerGroupMinMaxObserver", FAMILY_QUARK, GRANULARITY_QUARK_GROUP, STATISTIC_MEMORYLESS, CONVENTION_QUARK,
+     "range of the last tensor, a group each"},
 };
 
 enum { COUNT = sizeof presets / sizeof *presets };

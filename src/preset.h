@@ -8,24 +8,30 @@
 #include "qobs/qobs.h"
 
 /* Whose settings and names of results a preset has. */
-enum family { FAMILY_LLMC = 1, FAMILY_TORCH = 2 };
+enum family { FAMILY_LLMC = 1, FAMILY_TORCH = 2, FAMILY_QUARK = 4 };
 
 /* Which elements share a scale. */
 enum granularity {
     GRANULARITY_LLMC,         /* by base name and strategy */
-    GRANULARITY_TENSOR,       /* all */
-    GRANULARITY_TORCH_CHANNEL /* along ch_axis */
+    GRANULARITY_TENSOR,        /* all */
+    GRANULARITY_TORCH_CHANNEL, /* along ch_axis */
+    GRANULARITY_QUARK_CHANNEL, /* along ch_axis, which a 1-dimensional tensor has, too */
+    GRANULARITY_QUARK_GROUP    /* runs of group_size along ch_axis */
 };
 
 enum statistic {
     STATISTIC_MEMORYLESS,     /* the last batch */
-    STATISTIC_RUNNING,        /* the extremes of all batches */
+    STATISTIC_RUNNING,        /* the extremes of all batches; Quark's is_dynamic: the last batch */
     STATISTIC_AVERAGE_LERP,   /* min * (1 - c) + lo * c, in the tensor's dtype */
     STATISTIC_AVERAGE_TOWARDS /* min + c * (lo - min), in f32 */
 };
 
 /* Whose arithmetic makes scale and zero point of a range. */
-enum convention { CONVENTION_COMPRESSED_TENSORS, CONVENTION_TORCH };
+enum convention {
+    CONVENTION_COMPRESSED_TENSORS,
+    CONVENTION_TORCH,
+    CONVENTION_QUARK /* by dtype */
+};
 
 struct preset {
     const char *name;

@@ -5,6 +5,7 @@
 
 #include <math.h>
 
+#include "convention/quark.h"
 #include "error.h"
 
 /* ---- The conventions behind one signature -------------------------------------------------------------------------------- */
@@ -51,9 +52,15 @@ static const struct {
 } conventions[] = {
     [CONVENTION_COMPRESSED_TENSORS] = {compressed_tensors_dtypes, compressed_tensors},
     [CONVENTION_TORCH] = {torch_dtypes, torch_qparams},
+    [CONVENTION_QUARK] = {qobs_quark_dtypes, qobs_quark_qparams},
 };
 
 /* ---- Front ---------------------------------------------------------------------------------------------------------------- */
+
+enum held qobs_held_alone(const qobs_config *config)
+{
+    return config->preset->granularity == GRANULARITY_TENSOR ? HELD_SCALARS : HELD_VECTOR;
+}
 
 struct range_view qobs_no_ranges(void)
 {
@@ -75,7 +82,8 @@ int qobs_convention(const qobs_config *config, const struct range_view *ranges, 
 
 struct shape qobs_convention_shape_without_data(const qobs_config *config)
 {
-    (void)config;
+    if (config->preset->family == FAMILY_QUARK)
+        return qobs_quark_shape_without_data(config);
     return (struct shape){.ndim = 1, .extent = {1}};
 }
 
@@ -83,7 +91,7 @@ int qobs_config_qparam_dtypes(const qobs_config *config, qobs_dtype dtype, qobs_
                               qobs_error *error)
 {
     const int status = qobs_config_check(config, error);
-    const struct range_view ranges = {.dtype = dtype};
+    const struct range_view ranges = {.dtype = dtype, .held = qobs_held_alone(config)};
     if (status == QOBS_OK)
         qobs_convention_dtypes(config, &ranges, scale, zero_point);
     return status;

@@ -8,18 +8,24 @@
 #include "config.h"
 #include "granularity/plan.h"
 
-/* n ranges of one dtype, and how upstream holds them, which decides the types its arithmetic promotes to. */
+/* How upstream holds ranges, which decides the types its arithmetic promotes to. */
+enum held {
+    HELD_VECTOR,  /* in a tensor with dimensions */
+    HELD_SCALARS, /* each in a 0-dimensional tensor of its own */
+    HELD_NOTHING  /* nothing has been observed: one range from infinity to -infinity, 0-dimensional */
+};
+
+/* n ranges of one dtype. */
 struct range_view {
     qobs_dtype dtype;
     size_t n;
-    enum {
-        HELD_VECTOR,  /* in a tensor with dimensions */
-        HELD_SCALARS, /* each in a 0-dimensional tensor of its own */
-        HELD_NOTHING  /* nothing has been observed: one range from infinity to -infinity, 0-dimensional */
-    } held;
+    enum held held;
     const void *min, *max;
     const float *global_scale; /* NULL: there is none */
 };
+
+/* How upstream's observer would hold ranges that a caller gives without one. */
+enum held qobs_held_alone(const qobs_config *config);
 
 /* The range of an observer without data. */
 struct range_view qobs_no_ranges(void);

@@ -2,7 +2,7 @@
 /* SPDX-FileCopyrightText: The qobs authors */
 
 /* A granularity as strides: the flattened value (num_observations, *qparam_shape, group_size) described by axes over the
- * caller's memory. The rules that make the axes are in llmc.c and torch.c. */
+ * caller's memory. The rules that make the axes are in llmc.c, torch.c and quark.c. */
 #ifndef QOBS_GRANULARITY_PLAN_H
 #define QOBS_GRANULARITY_PLAN_H
 
@@ -63,5 +63,7 @@ void qobs_plan_add_pieces(qobs_plan *plan, int coarse, int64_t length, int64_t p
 int qobs_flatten_llmc(qobs_plan *plan, const qobs_config *config, qobs_error *error);
 int qobs_flatten_tensor(qobs_plan *plan, const qobs_config *config, qobs_error *error);
 int qobs_flatten_torch_channel(qobs_plan *plan, const qobs_config *config, qobs_error *error);
+int qobs_flatten_quark_channel(qobs_plan *plan, const qobs_config *config, qobs_error *error);
+int qobs_flatten_quark_group(qobs_plan *plan, const qobs_config *config, qobs_error *error);
 
 #endif

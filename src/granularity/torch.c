@@ -14,9 +14,10 @@ static void add_others(qobs_plan *plan, int axis)
 
 int qobs_flatten_tensor(qobs_plan *plan, const qobs_config *config, qobs_error *error)
 {
-    (void)config;
     (void)error;
     plan->range = (struct shape){.ndim = 0};
+    if (config->preset->family == FAMILY_QUARK)
+        plan->scale = (struct shape){.ndim = 0};
     qobs_plan_add_axis(plan, AXIS_QPARAM, 1, 0);
     add_others(plan, -1);
     return QOBS_OK;

@@ -4,6 +4,7 @@
 #include "statistic/keep.h"
 
 #include "statistic/update.h"
+#include "tensor.h"
 
 /* Each of these finds the state to be the batch itself where that is `fresh`. */
 
@@ -42,21 +43,44 @@ static const struct {
     [STATISTIC_AVERAGE_TOWARDS] = {MERGE_MEANS, average_towards},
 };
 
-/* Does a batch replace what was before? */
-static bool memoryless(const qobs_config *config)
+/* In Quark's observers is_dynamic means the last batch only; in torch's it changes nothing. */
+static bool dynamic(const qobs_config *config)
+{
+    return config->preset->family == FAMILY_QUARK && config->is_dynamic;
+}
+
+bool qobs_memoryless(const qobs_config *config)
 {
     const enum statistic statistic = config->preset->statistic;
-    return statistic == STATISTIC_MEMORYLESS || (statistic == STATISTIC_AVERAGE_LERP && config->averaging_constant == 1);
+    return statistic == STATISTIC_MEMORYLESS || dynamic(config) ||
+           (statistic == STATISTIC_AVERAGE_LERP && config->averaging_constant == 1);
+}
+
+bool qobs_begins_anew(const qobs_config *config)
+{
+    return config->preset->family == FAMILY_QUARK;
 }
 
 enum merging qobs_merging(const qobs_config *config)
 {
-    return statistics[config->preset->statistic].merging;
+    return dynamic(config) ? MERGE_LAST : statistics[config->preset->statistic].merging;
+}
+
+/* Quark's observers have f32 buffers until the first tensor gives them its dtype: of f64 ranges they keep what f32 holds. */
+static void pass_through_f32(qobs_observer *o)
+{
+    const size_t size = qobs_dtype_size(o->layout.dtype);
+    for (size_t i = 0; i < 2 * o->layout.qparams; i++) {
+        unsigned char *range = i % 2 ? o->batch.max + i / 2 * size : o->batch.min + i / 2 * size;
+        qobs_put_element(range, o->layout.dtype, (double)(float)qobs_element(range, o->layout.dtype));
+    }
 }
 
 void qobs_keep(qobs_observer *o, bool first)
 {
-    const bool fresh = first || memoryless(&o->config);
+    const bool fresh = first || qobs_memoryless(&o->config);
+    if (o->config.preset->family == FAMILY_QUARK && o->counts.batches == 0 && o->layout.dtype == QOBS_F64)
+        pass_through_f32(o);
     if (fresh) {
         const struct ranges old = o->state;
         o->state = o->batch;

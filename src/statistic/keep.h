@@ -15,6 +15,12 @@ enum merging {
 };
 enum merging qobs_merging(const qobs_config *config);
 
+/* Does a batch replace what was before? */
+bool qobs_memoryless(const qobs_config *config);
+
+/* Does a batch of another shape replace what was before? Else it is refused. */
+bool qobs_begins_anew(const qobs_config *config);
+
 /* o->batch enters o->state; `first`: there is no state, or none that counts. */
 void qobs_keep(qobs_observer *o, bool first);
 

@@ -8,40 +8,24 @@
 #define NATIVE_BODY "statistic/update.inl.h"
 #include "native_each.inl.h"
 
-#define FOR_DTYPE(dtype, name, ...)                                                                                  \
-    switch (dtype) {                                                                                                 \
-    case QOBS_F32:                                                                                                   \
-        name##_f32(__VA_ARGS__);                                                                                     \
-        break;                                                                                                       \
-    case QOBS_BF16:                                                                                                  \
-        name##_bf16(__VA_ARGS__);                                                                                    \
-        break;                                                                                                       \
-    case QOBS_F16:                                                                                                   \
-        name##_f16(__VA_ARGS__);                                                                                     \
-        break;                                                                                                       \
-    default:                                                                                                         \
-        name##_f64(__VA_ARGS__);                                                                                     \
-        break;                                                                                                       \
-    }
-
 void qobs_update_running(qobs_dtype dtype, size_t n, void *min, void *max, const void *lo, const void *hi)
 {
-    FOR_DTYPE(dtype, running, n, min, max, lo, hi)
+    FOR_NATIVE(dtype, running, n, min, max, lo, hi)
 }
 
 void qobs_update_lerp(qobs_dtype dtype, size_t n, void *min, void *max, const void *lo, const void *hi, double c)
 {
-    FOR_DTYPE(dtype, lerp, n, min, lo, c)
-    FOR_DTYPE(dtype, lerp, n, max, hi, c)
+    FOR_NATIVE(dtype, lerp, n, min, lo, c)
+    FOR_NATIVE(dtype, lerp, n, max, hi, c)
 }
 
 void qobs_update_towards(qobs_dtype dtype, size_t n, void *min, void *max, const void *lo, const void *hi, double c)
 {
-    FOR_DTYPE(dtype, towards, n, min, lo, c)
-    FOR_DTYPE(dtype, towards, n, max, hi, c)
+    FOR_NATIVE(dtype, towards, n, min, lo, c)
+    FOR_NATIVE(dtype, towards, n, max, hi, c)
 }
 
 void qobs_convert_to_f32(qobs_dtype from, size_t n, const void *x, float *out)
 {
-    FOR_DTYPE(from, convert, n, x, out)
+    FOR_NATIVE(from, convert, n, x, out)
 }

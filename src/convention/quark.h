@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-FileCopyrightText: The qobs authors */
+
+/* AMD Quark's conventions (quark/torch/quantization/observer/observer.py and utils.py, 2026): ranges to scale and zero point, by
+ * dtype and by scale format. */
+#ifndef QOBS_CONVENTION_QUARK_H
+#define QOBS_CONVENTION_QUARK_H
+
+#include "convention/convention.h"
+
+/* What Quark knows about a dtype. */
+struct quark_number {
+    double least, greatest;
+    int mantissa_bits, emax; /* for e8m0 scales of such elements; mantissa_bits 0: Quark has none */
+};
+const struct quark_number *qobs_quark_number(int quark_dtype);
+
+int qobs_quark_check(const qobs_config *config, qobs_error *error);
+
+/* The dtype scale_type names, or `otherwise`. */
+qobs_dtype qobs_quark_scale_dtype(const qobs_config *config, qobs_dtype otherwise);
+
+/* The observers of a range, UniformScalingObserver: integers, fp8 and fp4. */
+void qobs_quark_dtypes(const qobs_config *config, const struct range_view *ranges, qobs_dtype *scale, qobs_dtype *zero_point);
+int qobs_quark_qparams(const qobs_config *config, const struct range_view *ranges, void *scale, void *zero_point,
+                       qobs_error *error);
+
+/* The shape of scale in the answer without data. */
+struct shape qobs_quark_shape_without_data(const qobs_config *config);
+
+#endif
