@@ -172,7 +172,7 @@ static struct qobs_config defaults(const struct preset *preset)
         .symmetric = true,
         .dtype = TORCH_QUINT8,
         .eps = 0x1p-23,
-        .quark_dtype = QUARK_INT8,
+        .quark_dtype = preset->convention == CONVENTION_QUARK_MX ? QUARK_FP4 : QUARK_INT8,
     };
 }
 

@@ -27,6 +27,8 @@ static const struct preset presets[] = {
      "range of all tensors, a channel each"},
     {"quark.PerGroupMinMaxObserver", FAMILY_QUARK, GRANULARITY_QUARK_GROUP, STATISTIC_MEMORYLESS, CONVENTION_QUARK,
      "range of the last tensor, a group each"},
+    {"quark.PerBlockMXObserver", FAMILY_QUARK, GRANULARITY_QUARK_BLOCK, STATISTIC_ABSMAX, CONVENTION_QUARK_MX,
+     "largest magnitude of all tensors, a block each"},
 };
 
 enum { COUNT = sizeof presets / sizeof *presets };

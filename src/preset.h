@@ -16,21 +16,24 @@ enum granularity {
     GRANULARITY_TENSOR,        /* all */
     GRANULARITY_TORCH_CHANNEL, /* along ch_axis */
     GRANULARITY_QUARK_CHANNEL, /* along ch_axis, which a 1-dimensional tensor has, too */
-    GRANULARITY_QUARK_GROUP    /* runs of group_size along ch_axis */
+    GRANULARITY_QUARK_GROUP,   /* runs of group_size along ch_axis */
+    GRANULARITY_QUARK_BLOCK    /* the same, the last of them padded with zeros */
 };
 
 enum statistic {
     STATISTIC_MEMORYLESS,     /* the last batch */
     STATISTIC_RUNNING,        /* the extremes of all batches; Quark's is_dynamic: the last batch */
     STATISTIC_AVERAGE_LERP,   /* min * (1 - c) + lo * c, in the tensor's dtype */
-    STATISTIC_AVERAGE_TOWARDS /* min + c * (lo - min), in f32 */
+    STATISTIC_AVERAGE_TOWARDS, /* min + c * (lo - min), in f32 */
+    STATISTIC_ABSMAX           /* the largest magnitude of all batches; Quark's is_dynamic: of the last */
 };
 
 /* Whose arithmetic makes scale and zero point of a range. */
 enum convention {
     CONVENTION_COMPRESSED_TENSORS,
     CONVENTION_TORCH,
-    CONVENTION_QUARK /* by dtype */
+    CONVENTION_QUARK,   /* by dtype */
+    CONVENTION_QUARK_MX /* by scale_format */
 };
 
 struct preset {

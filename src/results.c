@@ -8,10 +8,12 @@
 #include "error.h"
 #include "fpenv.h"
 #include "observer.h"
+#include "statistic/keep.h"
 
 enum result {
     RESULT_MIN,
     RESULT_MAX,
+    RESULT_AMAX,
     RESULT_GLOBAL_MIN,
     RESULT_GLOBAL_MAX,
     RESULT_GLOBAL_SCALE,
@@ -23,8 +25,8 @@ enum result {
 /* Under upstream's names. */
 static const char *name_of(const qobs_observer *o, enum result which)
 {
-    static const char *const names[RESULTS] = {"min_val",      "max_val", "global_min", "global_max",
-                                               "global_scale", "scale",   "zero_point"};
+    static const char *const names[RESULTS] = {"min_val",    "max_val",      "amax",  "global_min",
+                                               "global_max", "global_scale", "scale", "zero_point"};
     if (o->config.preset->family == FAMILY_LLMC && which <= RESULT_MAX)
         return which == RESULT_MIN ? "min_vals" : "max_vals";
     return names[which];
@@ -46,6 +48,11 @@ size_t qobs_entries(const qobs_config *config, size_t qparams)
 static bool has_result(const qobs_observer *o, enum result which)
 {
     switch (which) {
+    case RESULT_MIN:
+    case RESULT_MAX:
+        return qobs_keeps(&o->config) == KEEPS_RANGE;
+    case RESULT_AMAX:
+        return qobs_keeps(&o->config) == KEEPS_ABSMAX;
     case RESULT_GLOBAL_SCALE:
         return qobs_has_global_scale(o);
     case RESULT_GLOBAL_MIN:
@@ -156,7 +163,7 @@ static int find(const qobs_observer *o, const char *name, enum result *which, qo
         *which = result;
         if (has)
             return check_available(o, result, error);
-        if (o->config.preset->family == FAMILY_LLMC)
+        if (o->config.preset->family == FAMILY_LLMC && result != RESULT_AMAX)
             return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "name: %s comes with strategy tensor_group%s only", name,
                              result == RESULT_GLOBAL_SCALE ? "" : " and version 2025-10");
     }
@@ -232,6 +239,7 @@ int qobs_observer_read(const qobs_observer *o, const char *name, void *out, size
     case RESULT_MIN:
         return read_range(o->state.min, out, size, error);
     case RESULT_MAX:
+    case RESULT_AMAX:
         return read_range(o->state.max, out, size, error);
     case RESULT_GLOBAL_MIN:
         return read_range(o->state.min + whole, out, size, error);

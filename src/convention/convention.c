@@ -53,6 +53,7 @@ static const struct {
     [CONVENTION_COMPRESSED_TENSORS] = {compressed_tensors_dtypes, compressed_tensors},
     [CONVENTION_TORCH] = {torch_dtypes, torch_qparams},
     [CONVENTION_QUARK] = {qobs_quark_dtypes, qobs_quark_qparams},
+    [CONVENTION_QUARK_MX] = {qobs_quark_amax_dtypes, qobs_quark_amax_qparams},
 };
 
 /* ---- Front ---------------------------------------------------------------------------------------------------------------- */

@@ -14,13 +14,15 @@
 
 /* Which observers take a dtype. */
 enum takers {
-    UNIFORM = 1,      /* of a range per tensor and per channel */
-    UNIFORM_GROUP = 2 /* of a range per group */
+    UNIFORM = 1,       /* of a range per tensor and per channel */
+    UNIFORM_GROUP = 2, /* of a range per group */
+    MX = 4
 };
 
 static const struct {
     struct quark_number number;
     int takers;
+    bool floating;
 } dtypes[QUARK_DTYPES] = {
     [QUARK_INT8] = {{-128, 127, 8, 0}, UNIFORM | UNIFORM_GROUP},
     [QUARK_UINT8] = {{0, 255, 0, 0}, UNIFORM | UNIFORM_GROUP},
@@ -30,6 +32,14 @@ static const struct {
     [QUARK_INT2] = {{-2, 1, 2, 0}, UNIFORM | UNIFORM_GROUP},
     [QUARK_INT16] = {{-0x1p15, 0x1p15 - 1, 0, 0}, UNIFORM | UNIFORM_GROUP},
     [QUARK_INT32] = {{-0x1p31, 0x1p31 - 1, 0, 0}, UNIFORM | UNIFORM_GROUP},
+    [QUARK_FP8_E4M3] = {{-448, 448, 3, 8}, UNIFORM | UNIFORM_GROUP | MX, true},
+    [QUARK_FP8_E5M2] = {{-57344, 57344, 2, 15}, UNIFORM | UNIFORM_GROUP | MX, true},
+    [QUARK_FP8_E5M3] = {{0, 114688, 0, 0}, UNIFORM | UNIFORM_GROUP, true},
+    [QUARK_FP6_E2M3] = {{-7.5, 7.5, 3, 2}, MX, true},
+    [QUARK_FP6_E3M2] = {{-28, 28, 2, 4}, MX, true},
+    [QUARK_FP4] = {{-6, 6, 1, 2}, UNIFORM | MX, true},
+    [QUARK_FLOAT16] = {{-65504, 65504, 10, 15}, 0, true},
+    [QUARK_BFLOAT16] = {{-0x1.fep127, 0x1.fep127, 7, 127}, 0, true},
 };
 
 const struct quark_number *qobs_quark_number(int quark_dtype)
@@ -41,7 +51,9 @@ const struct quark_number *qobs_quark_number(int quark_dtype)
 
 static enum takers taker(const struct preset *preset)
 {
-    return preset->granularity == GRANULARITY_QUARK_GROUP ? UNIFORM_GROUP : UNIFORM;
+    return preset->convention == CONVENTION_QUARK_MX             ? MX
+           : preset->granularity == GRANULARITY_QUARK_GROUP ? UNIFORM_GROUP
+                                                            : UNIFORM;
 }
 
 static int check_dtype(const qobs_config *config, qobs_error *error)
@@ -64,6 +76,7 @@ static int check_qscheme(const qobs_config *config, qobs_error *error)
         [GRANULARITY_TENSOR] = QUARK_PER_TENSOR,
         [GRANULARITY_QUARK_CHANNEL] = QUARK_PER_CHANNEL,
         [GRANULARITY_QUARK_GROUP] = QUARK_PER_GROUP,
+        [GRANULARITY_QUARK_BLOCK] = QUARK_PER_GROUP,
     };
     const int expected = own[config->preset->granularity];
     if (config->quark_qscheme == QUARK_QSCHEME_NONE || config->quark_qscheme == expected)
@@ -82,8 +95,23 @@ static int check_axis(const qobs_config *config, qobs_error *error)
         return QOBS_OK;
     if (!config->has_group_size)
         return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "group_size: is not set, %s needs it", name);
-    if (config->group_size == 0)
-        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "group_size: is 0, %s takes -1 (one group) and above 0", name);
+    if (config->group_size == 0 || (config->group_size < 0 && granularity == GRANULARITY_QUARK_BLOCK))
+        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "group_size: is %lld, %s takes %sabove 0",
+                         (long long)config->group_size, name, granularity == GRANULARITY_QUARK_BLOCK ? "" : "-1 (one group) and ");
+    return QOBS_OK;
+}
+
+/* fp4 scales and those of blocks have a format of their own. */
+static int check_format(const qobs_config *config, qobs_error *error)
+{
+    const bool formatted = config->preset->convention == CONVENTION_QUARK_MX || config->quark_dtype == QUARK_FP4;
+    if (formatted && config->scale_format == SCALE_FORMAT_NONE)
+        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT,
+                         "scale_format: is not set, %s with dtype %s takes float32, e4m3, e5m3, e8m0", config->preset->name,
+                         qobs_quark_dtype_text(config->quark_dtype));
+    if (config->mx_element_dtype && dtypes[config->mx_element_dtype].number.mantissa_bits == 0)
+        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "mx_element_dtype: %s is no element of an e8m0 scale",
+                         qobs_quark_dtype_text(config->mx_element_dtype));
     return QOBS_OK;
 }
 
@@ -94,6 +122,8 @@ int qobs_quark_check(const qobs_config *config, qobs_error *error)
         status = check_qscheme(config, error);
     if (status == QOBS_OK)
         status = check_axis(config, error);
+    if (status == QOBS_OK)
+        status = check_format(config, error);
     return status;
 }
 
@@ -139,6 +169,10 @@ qobs_dtype qobs_quark_scale_dtype(const qobs_config *config, qobs_dtype otherwis
 
 void qobs_quark_dtypes(const qobs_config *config, const struct range_view *ranges, qobs_dtype *scale, qobs_dtype *zero_point)
 {
+    if (dtypes[config->quark_dtype].floating) {
+        qobs_quark_amax_dtypes(config, ranges, scale, zero_point);
+        return;
+    }
     if (ranges->held == HELD_NOTHING) {
         *scale = QOBS_F32;
         *zero_point = QOBS_I64;
@@ -152,6 +186,8 @@ void qobs_quark_dtypes(const qobs_config *config, const struct range_view *range
 
 int qobs_quark_qparams(const qobs_config *config, const struct range_view *r, void *scale, void *zero_point, qobs_error *error)
 {
+    if (dtypes[config->quark_dtype].floating)
+        return qobs_quark_amax_qparams(config, r, scale, zero_point, error);
     if (r->held == HELD_NOTHING) {
         if (scale)
             *(float *)scale = 1;
@@ -185,5 +221,6 @@ int qobs_quark_qparams(const qobs_config *config, const struct range_view *r, vo
 struct shape qobs_quark_shape_without_data(const qobs_config *config)
 {
     const bool groups = config->preset->granularity == GRANULARITY_QUARK_GROUP;
-    return (struct shape){.ndim = groups ? 2 : 1, .extent = {1, 1}};
+    const bool magnitude = dtypes[config->quark_dtype].floating; /* that of the 0-dimensional range from nothing to nothing */
+    return (struct shape){.ndim = groups ? 2 : magnitude ? 0 : 1, .extent = {1, 1}};
 }

@@ -25,6 +25,12 @@ void qobs_quark_dtypes(const qobs_config *config, const struct range_view *range
 int qobs_quark_qparams(const qobs_config *config, const struct range_view *ranges, void *scale, void *zero_point,
                        qobs_error *error);
 
+/* The same for fp8 and fp4; and MX blocks, by scale_format. */
+void qobs_quark_amax_dtypes(const qobs_config *config, const struct range_view *ranges, qobs_dtype *scale,
+                            qobs_dtype *zero_point);
+int qobs_quark_amax_qparams(const qobs_config *config, const struct range_view *ranges, void *scale, void *zero_point,
+                            qobs_error *error);
+
 /* The shape of scale in the answer without data. */
 struct shape qobs_quark_shape_without_data(const qobs_config *config);
 

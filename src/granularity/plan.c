@@ -171,6 +171,7 @@ int qobs_plan_create(qobs_plan **result, const qobs_config *config, const qobs_t
         [GRANULARITY_TORCH_CHANNEL] = qobs_flatten_torch_channel,
         [GRANULARITY_QUARK_CHANNEL] = qobs_flatten_quark_channel,
         [GRANULARITY_QUARK_GROUP] = qobs_flatten_quark_group,
+        [GRANULARITY_QUARK_BLOCK] = qobs_flatten_quark_block,
     };
     status = flatten[config->preset->granularity](plan, config, error);
     if (status == QOBS_OK)

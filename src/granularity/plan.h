@@ -65,5 +65,6 @@ int qobs_flatten_tensor(qobs_plan *plan, const qobs_config *config, qobs_error *
 int qobs_flatten_torch_channel(qobs_plan *plan, const qobs_config *config, qobs_error *error);
 int qobs_flatten_quark_channel(qobs_plan *plan, const qobs_config *config, qobs_error *error);
 int qobs_flatten_quark_group(qobs_plan *plan, const qobs_config *config, qobs_error *error);
+int qobs_flatten_quark_block(qobs_plan *plan, const qobs_config *config, qobs_error *error);
 
 #endif

@@ -93,3 +93,19 @@ int qobs_flatten_quark_group(qobs_plan *plan, const qobs_config *config, qobs_er
     plan->scale = (struct shape){.ndim = 2, .extent = {rows, groups}};
     return QOBS_OK;
 }
+
+/* The same with the last run of a row filled up; ranges and scales are a row of blocks for each row. */
+int qobs_flatten_quark_block(qobs_plan *plan, const qobs_config *config, qobs_error *error)
+{
+    int order[QOBS_MAX_NDIM];
+    const int last = plan->value.ndim - 1;
+    const int status = swap_axis(plan, config, last < 0 ? 0 : last, order, error);
+    if (status != QOBS_OK)
+        return status;
+    const int64_t length = plan->value.shape[order[last]];
+    const int64_t rows = add_rows_of_pieces(plan, config, order);
+    plan->padded = length % config->group_size != 0;
+    plan->range = plan->scale =
+        (struct shape){.ndim = 2, .extent = {rows, length / config->group_size + (plan->padded ? 1 : 0)}};
+    return QOBS_OK;
+}

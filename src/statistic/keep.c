@@ -19,6 +19,12 @@ static void extremes(qobs_observer *o, bool fresh)
         qobs_update_running(o->layout.dtype, o->layout.entries, o->state.min, o->state.max, o->batch.min, o->batch.max);
 }
 
+static void absmax(qobs_observer *o, bool fresh)
+{
+    const struct ranges *batch = fresh ? &o->state : &o->batch;
+    qobs_update_absmax(o->layout.dtype, o->layout.entries, o->state.min, o->state.max, batch->min, batch->max, fresh);
+}
+
 static void average_lerp(qobs_observer *o, bool fresh)
 {
     if (!fresh)
@@ -34,13 +40,15 @@ static void average_towards(qobs_observer *o, bool fresh)
 }
 
 static const struct {
+    enum keeps keeps;
     enum merging merging;
     void (*enter)(qobs_observer *o, bool fresh);
 } statistics[] = {
-    [STATISTIC_MEMORYLESS] = {MERGE_LAST, last},
-    [STATISTIC_RUNNING] = {MERGE_EXTREMES, extremes},
-    [STATISTIC_AVERAGE_LERP] = {MERGE_MEANS, average_lerp},
-    [STATISTIC_AVERAGE_TOWARDS] = {MERGE_MEANS, average_towards},
+    [STATISTIC_MEMORYLESS] = {KEEPS_RANGE, MERGE_LAST, last},
+    [STATISTIC_RUNNING] = {KEEPS_RANGE, MERGE_EXTREMES, extremes},
+    [STATISTIC_AVERAGE_LERP] = {KEEPS_RANGE, MERGE_MEANS, average_lerp},
+    [STATISTIC_AVERAGE_TOWARDS] = {KEEPS_RANGE, MERGE_MEANS, average_towards},
+    [STATISTIC_ABSMAX] = {KEEPS_ABSMAX, MERGE_EXTREMES, absmax},
 };
 
 /* In Quark's observers is_dynamic means the last batch only; in torch's it changes nothing. */
@@ -61,12 +69,17 @@ bool qobs_begins_anew(const qobs_config *config)
     return config->preset->family == FAMILY_QUARK;
 }
 
+enum keeps qobs_keeps(const qobs_config *config)
+{
+    return statistics[config->preset->statistic].keeps;
+}
+
 enum merging qobs_merging(const qobs_config *config)
 {
     return dynamic(config) ? MERGE_LAST : statistics[config->preset->statistic].merging;
 }
 
-/* Quark's observers have f32 buffers until the first tensor gives them its dtype: of f64 ranges they keep what f32 holds. */
+/* Quark's observers of ranges have f32 buffers until the first tensor gives them its dtype: of f64 ranges they keep what f32 holds. */
 static void pass_through_f32(qobs_observer *o)
 {
     const size_t size = qobs_dtype_size(o->layout.dtype);
@@ -79,7 +92,8 @@ static void pass_through_f32(qobs_observer *o)
 void qobs_keep(qobs_observer *o, bool first)
 {
     const bool fresh = first || qobs_memoryless(&o->config);
-    if (o->config.preset->family == FAMILY_QUARK && o->counts.batches == 0 && o->layout.dtype == QOBS_F64)
+    if (o->config.preset->family == FAMILY_QUARK && qobs_keeps(&o->config) == KEEPS_RANGE && o->counts.batches == 0 &&
+        o->layout.dtype == QOBS_F64)
         pass_through_f32(o);
     if (fresh) {
         const struct ranges old = o->state;

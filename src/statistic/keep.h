@@ -7,6 +7,10 @@
 
 #include "observer.h"
 
+/* What there is to read of the ranges. */
+enum keeps { KEEPS_RANGE, KEEPS_ABSMAX /* ranges from -amax to amax */ };
+enum keeps qobs_keeps(const qobs_config *config);
+
 /* The ranges of several observers as one. */
 enum merging {
     MERGE_LAST,     /* the observer's own stay */

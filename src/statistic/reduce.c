@@ -200,13 +200,18 @@ static void add_padding(const struct job *job)
     const qobs_plan *plan = job->plan;
     static const unsigned char zero[8];
     struct qobs_nonfinite none = {0};
-    const int64_t columns = plan->axis[1].extent, rows = plan->axis[0].extent;
-    const bool short_row = plan->axis[2].limit % plan->axis[2].extent != 0;
-    const bool short_column = plan->axis[3].limit % plan->axis[3].extent != 0;
-    for (int64_t i = 0; i < rows * columns; i++)
-        if ((short_row && i / columns == rows - 1) || (short_column && i % columns == columns - 1))
+    for (int cut = 0; cut < plan->axes; cut++) {
+        const struct axis *fine = &plan->axis[cut];
+        if (fine->coarse < 0 || fine->limit % fine->extent == 0)
+            continue;
+        const int64_t last = plan->axis[fine->coarse].extent - 1;
+        int64_t inner = 1; /* qparams for one index of the coarse axis */
+        for (int i = fine->coarse + 1; i < plan->axes; i++)
+            inner *= plan->axis[i].role == AXIS_QPARAM ? plan->axis[i].extent : 1;
+        for (int64_t i = last * inner; i < plan->qparams; i += (i + 1) % inner ? 1 : last * inner + 1)
             job->kernels->minmax_rows[job->dtype](zero, 0, 1, 1, job->min + (size_t)i * job->element,
                                                   job->max + (size_t)i * job->element, 0, &none);
+    }
 }
 
 /* ---- Elements that are not finite ---------------------------------------------------------------------------------------- */

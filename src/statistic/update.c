@@ -13,6 +13,11 @@ void qobs_update_running(qobs_dtype dtype, size_t n, void *min, void *max, const
     FOR_NATIVE(dtype, running, n, min, max, lo, hi)
 }
 
+void qobs_update_absmax(qobs_dtype dtype, size_t n, void *min, void *max, const void *lo, const void *hi, bool fresh)
+{
+    FOR_NATIVE(dtype, absmax, n, min, max, lo, hi, fresh)
+}
+
 void qobs_update_lerp(qobs_dtype dtype, size_t n, void *min, void *max, const void *lo, const void *hi, double c)
 {
     FOR_NATIVE(dtype, lerp, n, min, lo, c)

@@ -10,6 +10,10 @@
 /* min(min, lo), max(max, hi); NaN on either side stays, as in torch.min and torch.max. */
 void qobs_update_running(qobs_dtype dtype, size_t n, void *min, void *max, const void *lo, const void *hi);
 
+/* (-m, m) for the largest magnitude m of (min, max) and (lo, hi), or where that is `fresh` of (lo, hi), which may then be the
+ * same memory; NaN stays. */
+void qobs_update_absmax(qobs_dtype dtype, size_t n, void *min, void *max, const void *lo, const void *hi, bool fresh);
+
 /* min * (1 - c) + lo * c in native arithmetic, 1 - c in double: llm-compressor's lerp. */
 void qobs_update_lerp(qobs_dtype dtype, size_t n, void *min, void *max, const void *lo, const void *hi, double c);
 

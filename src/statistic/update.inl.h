@@ -12,6 +12,17 @@ static void NATIVE(running)(size_t n, stored *min, stored *max, const stored *lo
     }
 }
 
+static void NATIVE(absmax)(size_t n, stored *min, stored *max, const stored *lo, const stored *hi, bool fresh)
+{
+    for (size_t i = 0; i < n; i++) {
+        const real a = -load(lo[i]), b = load(hi[i]), before = fresh ? 0 : load(max[i]);
+        const real batch = a > b || a != a ? a : b;
+        const real amax = batch > before || batch != batch ? batch : before;
+        min[i] = store(-amax);
+        max[i] = store(amax);
+    }
+}
+
 static void NATIVE(lerp)(size_t n, stored *state, const stored *batch, double c)
 {
     const real keep = (real)(1.0 - c), take = (real)c;
