@@ -172,7 +172,10 @@ static struct qobs_config defaults(const struct preset *preset)
         .symmetric = true,
         .dtype = TORCH_QUINT8,
         .eps = 0x1p-23,
-        .quark_dtype = preset->convention == CONVENTION_QUARK_MX ? QUARK_FP4 : QUARK_INT8,
+        .nonfinite = preset->convention == CONVENTION_QUARK_BFP ? NONFINITE_IGNORE : NONFINITE_REFUSE,
+        .quark_dtype = preset->convention == CONVENTION_QUARK_MX    ? QUARK_FP4
+                       : preset->convention == CONVENTION_QUARK_BFP ? QUARK_BFP16
+                                                                    : QUARK_INT8,
     };
 }
 

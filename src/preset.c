@@ -29,6 +29,8 @@ static const struct preset presets[] = {
      "range of the last tensor, a group each"},
     {"quark.PerBlockMXObserver", FAMILY_QUARK, GRANULARITY_QUARK_BLOCK, STATISTIC_ABSMAX, CONVENTION_QUARK_MX,
      "largest magnitude of all tensors, a block each"},
+    {"quark.PerBlockBFPObserver", FAMILY_QUARK, GRANULARITY_QUARK_BLOCK, STATISTIC_ABSMAX_BFP, CONVENTION_QUARK_BFP,
+     "largest magnitude of all tensors, a block each, for block floating point"},
 };
 
 enum { COUNT = sizeof presets / sizeof *presets };

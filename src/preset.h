@@ -25,15 +25,17 @@ enum statistic {
     STATISTIC_RUNNING,        /* the extremes of all batches; Quark's is_dynamic: the last batch */
     STATISTIC_AVERAGE_LERP,   /* min * (1 - c) + lo * c, in the tensor's dtype */
     STATISTIC_AVERAGE_TOWARDS, /* min + c * (lo - min), in f32 */
-    STATISTIC_ABSMAX           /* the largest magnitude of all batches; Quark's is_dynamic: of the last */
+    STATISTIC_ABSMAX,          /* the largest magnitude of all batches; Quark's is_dynamic: of the last */
+    STATISTIC_ABSMAX_BFP       /* the same, doubled where an element does not fit */
 };
 
 /* Whose arithmetic makes scale and zero point of a range. */
 enum convention {
     CONVENTION_COMPRESSED_TENSORS,
     CONVENTION_TORCH,
-    CONVENTION_QUARK,   /* by dtype */
-    CONVENTION_QUARK_MX /* by scale_format */
+    CONVENTION_QUARK,    /* by dtype */
+    CONVENTION_QUARK_MX, /* by scale_format */
+    CONVENTION_QUARK_BFP
 };
 
 struct preset {

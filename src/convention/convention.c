@@ -54,6 +54,7 @@ static const struct {
     [CONVENTION_TORCH] = {torch_dtypes, torch_qparams},
     [CONVENTION_QUARK] = {qobs_quark_dtypes, qobs_quark_qparams},
     [CONVENTION_QUARK_MX] = {qobs_quark_amax_dtypes, qobs_quark_amax_qparams},
+    [CONVENTION_QUARK_BFP] = {qobs_quark_amax_dtypes, qobs_quark_amax_qparams},
 };
 
 /* ---- Front ---------------------------------------------------------------------------------------------------------------- */

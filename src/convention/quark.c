@@ -16,7 +16,8 @@
 enum takers {
     UNIFORM = 1,       /* of a range per tensor and per channel */
     UNIFORM_GROUP = 2, /* of a range per group */
-    MX = 4
+    MX = 4,
+    BFP = 8
 };
 
 static const struct {
@@ -38,6 +39,7 @@ static const struct {
     [QUARK_FP6_E2M3] = {{-7.5, 7.5, 3, 2}, MX, true},
     [QUARK_FP6_E3M2] = {{-28, 28, 2, 4}, MX, true},
     [QUARK_FP4] = {{-6, 6, 1, 2}, UNIFORM | MX, true},
+    [QUARK_BFP16] = {{0, 0, 0, 0}, BFP, true},
     [QUARK_FLOAT16] = {{-65504, 65504, 10, 15}, 0, true},
     [QUARK_BFLOAT16] = {{-0x1.fep127, 0x1.fep127, 7, 127}, 0, true},
 };
@@ -51,9 +53,14 @@ const struct quark_number *qobs_quark_number(int quark_dtype)
 
 static enum takers taker(const struct preset *preset)
 {
-    return preset->convention == CONVENTION_QUARK_MX             ? MX
-           : preset->granularity == GRANULARITY_QUARK_GROUP ? UNIFORM_GROUP
-                                                            : UNIFORM;
+    switch (preset->convention) {
+    case CONVENTION_QUARK_MX:
+        return MX;
+    case CONVENTION_QUARK_BFP:
+        return BFP;
+    default:
+        return preset->granularity == GRANULARITY_QUARK_GROUP ? UNIFORM_GROUP : UNIFORM;
+    }
 }
 
 static int check_dtype(const qobs_config *config, qobs_error *error)

@@ -25,11 +25,15 @@ void qobs_quark_dtypes(const qobs_config *config, const struct range_view *range
 int qobs_quark_qparams(const qobs_config *config, const struct range_view *ranges, void *scale, void *zero_point,
                        qobs_error *error);
 
-/* The same for fp8 and fp4; and MX blocks, by scale_format. */
+/* The same for fp8 and fp4; MX blocks, by scale_format; and BFP blocks. */
 void qobs_quark_amax_dtypes(const qobs_config *config, const struct range_view *ranges, qobs_dtype *scale,
                             qobs_dtype *zero_point);
 int qobs_quark_amax_qparams(const qobs_config *config, const struct range_view *ranges, void *scale, void *zero_point,
                             qobs_error *error);
+
+/* As qobs_update_absmax, with Quark's doubling for BFP: the magnitude of a block whose elements do not fit its scale. */
+void qobs_quark_update_bfp(const qobs_config *config, qobs_dtype dtype, size_t n, void *min, void *max, const void *lo,
+                           const void *hi, bool fresh);
 
 /* The shape of scale in the answer without data. */
 struct shape qobs_quark_shape_without_data(const qobs_config *config);

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* Quark's scales of a magnitude (ObserverBase.get_scale): fp8 and fp4 ranges, and MX blocks, by scale format. */
+/* Quark's scales of a magnitude (ObserverBase.get_scale): fp8 and fp4 ranges, MX blocks by scale format, and BFP blocks. */
 #include <math.h>
 
 #include "convention/quark.h"
 #include "error.h"
 #include "native.h"
 
-enum { CHUNK = 256 };
+enum { CHUNK = 256, BFP_EMAX = 6 };
 
 /* ---- Rounding to the formats of scales ----------------------------------------------------------------------------------- */
 
@@ -35,6 +35,20 @@ static double power_of_2(double exponent)
     return ldexp(1, (int)exponent);
 }
 
+static double round_to(qobs_dtype dtype, double x)
+{
+    switch (dtype) {
+    case QOBS_F32:
+        return (double)(float)x;
+    case QOBS_BF16:
+        return (double)float_of_bf16(bf16_of_float((float)x));
+    case QOBS_F16:
+        return (double)float_of_f16(f16_of_float((float)x));
+    default:
+        return x;
+    }
+}
+
 #define NATIVE_BODY "convention/quark_amax.inl.h"
 #include "native_each.inl.h"
 
@@ -51,9 +65,13 @@ struct form {
     bool zero_is_eps;                   /* a scale that is 0 at the end becomes eps */
 };
 
-/* An MX observer goes by scale_format, one of ranges only with fp4 elements. */
+/* An MX observer goes by scale_format, one of ranges only with fp4 elements, one of BFP blocks not at all. */
 static struct form form_of(const qobs_config *config, qobs_dtype native)
 {
+    static const struct quark_number bfp = {.emax = BFP_EMAX};
+    if (config->preset->convention == CONVENTION_QUARK_BFP)
+        return (struct form){
+            .format = SCALE_FORMAT_E8M0, .mode = SCALE_MODE_FLOOR, .element = &bfp, .native = native, .dtype = native};
     const bool block = config->preset->convention == CONVENTION_QUARK_MX;
     const bool by_format = block || config->quark_dtype == QUARK_FP4;
     struct form form = {
@@ -102,7 +120,7 @@ static void two_levels(const struct form *f, size_t n, const double *amax, doubl
 
 static void scales(const struct form *f, size_t n, const double *amax, double *scale)
 {
-    const double greatest = f->number->greatest;
+    const double greatest = f->number ? f->number->greatest : 0;
     switch (f->format) {
     case SCALE_FORMAT_E8M0:
         if (f->mode == SCALE_MODE_EVEN)
@@ -135,6 +153,8 @@ void qobs_quark_amax_dtypes(const qobs_config *config, const struct range_view *
 {
     *zero_point = form_of(config, ranges->dtype).dtype; /* zeros like the scale, made before scale_type is applied */
     *scale = qobs_quark_scale_dtype(config, *zero_point);
+    if (config->preset->convention == CONVENTION_QUARK_BFP)
+        *zero_point = QOBS_I32;
 }
 
 static double largest(const struct range_view *r)
@@ -175,4 +195,13 @@ int qobs_quark_amax_qparams(const qobs_config *config, const struct range_view *
     if (zero_point)
         memset(zero_point, 0, r->n * qobs_dtype_size(zero_point_dtype));
     return qobs_succeed(error);
+}
+
+/* ---- BFP ------------------------------------------------------------------------------------------------------------------ */
+
+void qobs_quark_update_bfp(const qobs_config *config, qobs_dtype dtype, size_t n, void *min, void *max, const void *lo,
+                           const void *hi, bool fresh)
+{
+    const qobs_dtype scale_dtype = qobs_quark_scale_dtype(config, dtype);
+    FOR_NATIVE(dtype, bfp, scale_dtype, n, min, max, lo, hi, fresh)
 }

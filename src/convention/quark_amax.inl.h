@@ -49,3 +49,28 @@ static void NATIVE(put)(size_t first, size_t n, const double *from, stored *to)
     for (size_t i = 0; i < n; i++)
         to[first + i] = store((real)from[i]);
 }
+
+/* Does x, in steps of a BFP scale, leave [-128, 128)? Quark quantizes in f32 by the reciprocal of a scale that is not subnormal,
+ * brings the product back to the tensor's dtype and divides it by the scale. */
+static bool NATIVE(leaves)(real x, double scale)
+{
+    const float s = (float)scale < 0x1p-126f ? 0x1p-126f : (float)scale;
+    const float q = rintf((float)x * (1 / s));
+    const float clamped = q < -129 ? -129 : q > 128 ? 128 : q;
+    const double steps = (double)round_native((real)(clamped * s)) / scale;
+    return steps >= 128 || steps < -128;
+}
+
+/* The largest magnitude so far, as qobs_update_absmax keeps it, twice that where an element of the batch does not fit its scale.
+ * As rounding keeps order the batch's extremes tell for all elements. */
+static void NATIVE(bfp)(qobs_dtype scale_dtype, size_t n, stored *min, stored *max, const stored *lo, const stored *hi, bool fresh)
+{
+    for (size_t i = 0; i < n; i++) {
+        const real a = load(lo[i]), b = load(hi[i]), before = fresh ? 0 : load(max[i]);
+        const real batch = -a > b ? -a : b, amax = batch > before ? batch : before;
+        const double power = NATIVE(power)((double)amax, false, BFP_EMAX);
+        const double s = round_to(scale_dtype, power == 0 ? 0x1p-23 : power);
+        max[i] = store(NATIVE(leaves)(a, s) || NATIVE(leaves)(b, s) ? 2 * amax : amax);
+        min[i] = store(-load(max[i]));
+    }
+}

@@ -3,6 +3,7 @@
 
 #include "statistic/keep.h"
 
+#include "convention/quark.h"
 #include "statistic/update.h"
 #include "tensor.h"
 
@@ -23,6 +24,13 @@ static void absmax(qobs_observer *o, bool fresh)
 {
     const struct ranges *batch = fresh ? &o->state : &o->batch;
     qobs_update_absmax(o->layout.dtype, o->layout.entries, o->state.min, o->state.max, batch->min, batch->max, fresh);
+}
+
+static void absmax_bfp(qobs_observer *o, bool fresh)
+{
+    const struct ranges *batch = fresh ? &o->state : &o->batch;
+    qobs_quark_update_bfp(&o->config, o->layout.dtype, o->layout.entries, o->state.min, o->state.max, batch->min, batch->max,
+                          fresh);
 }
 
 static void average_lerp(qobs_observer *o, bool fresh)
@@ -49,6 +57,7 @@ static const struct {
     [STATISTIC_AVERAGE_LERP] = {KEEPS_RANGE, MERGE_MEANS, average_lerp},
     [STATISTIC_AVERAGE_TOWARDS] = {KEEPS_RANGE, MERGE_MEANS, average_towards},
     [STATISTIC_ABSMAX] = {KEEPS_ABSMAX, MERGE_EXTREMES, absmax},
+    [STATISTIC_ABSMAX_BFP] = {KEEPS_ABSMAX, MERGE_EXTREMES, absmax_bfp},
 };
 
 /* In Quark's observers is_dynamic means the last batch only; in torch's it changes nothing. */
@@ -66,7 +75,13 @@ bool qobs_memoryless(const qobs_config *config)
 
 bool qobs_begins_anew(const qobs_config *config)
 {
-    return config->preset->family == FAMILY_QUARK;
+    return config->preset->family == FAMILY_QUARK && (config->preset->statistic != STATISTIC_ABSMAX_BFP || config->is_dynamic);
+}
+
+enum nonfinite_mode qobs_nonfinite_mode(const qobs_config *config)
+{
+    const bool as_zero = config->preset->statistic == STATISTIC_ABSMAX_BFP && config->nonfinite == NONFINITE_PROPAGATE;
+    return as_zero ? NONFINITE_IGNORE : (enum nonfinite_mode)config->nonfinite;
 }
 
 enum keeps qobs_keeps(const qobs_config *config)
