@@ -24,7 +24,8 @@ static int check_settings(const qobs_observer *o, const qobs_observer *other, si
         same = strcmp(ours, theirs) == 0;
     }
     if (!same)
-        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "others[%zu]: its settings are not those of the observer", index);
+        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "others[%zu]: its settings are not those of the observer",
+                         index);
     return QOBS_OK;
 }
 
@@ -53,10 +54,10 @@ static const qobs_observer *first_with_ranges(const qobs_observer *o, const qobs
 static int copy_ranges(qobs_observer *to, const qobs_observer *from, qobs_error *error)
 {
     const struct layout *layout = &from->layout;
-    const int status = qobs_allocate_ranges(&to->runtime, &to->state, layout->dtype, layout->entries, error);
+    const int status = qobs_allocate_ranges(&to->runtime, &to->kept.state, layout->dtype, layout->entries, error);
     if (status != QOBS_OK)
         return status;
-    memcpy(to->state.min, from->state.min, from->state.size);
+    memcpy(to->kept.state.min, from->kept.state.min, from->kept.state.size);
     to->layout = *layout;
     return QOBS_OK;
 }
@@ -65,8 +66,8 @@ static void merge_extremes(qobs_observer *o, const qobs_observer *const *others,
 {
     for (size_t i = 0; i < count; i++)
         if (qobs_has_ranges(others[i]))
-            qobs_update_running(o->layout.dtype, o->layout.entries, o->state.min, o->state.max, others[i]->state.min,
-                                others[i]->state.max);
+            qobs_update_running(o->layout.dtype, o->layout.entries, o->kept.state.min, o->kept.state.max,
+                                others[i]->kept.state.min, others[i]->kept.state.max);
 }
 
 static void merge_means(qobs_observer *o, const qobs_observer *const *others, size_t count, bool own)
@@ -75,15 +76,33 @@ static void merge_means(qobs_observer *o, const qobs_observer *const *others, si
     const size_t size = qobs_dtype_size(dtype);
     for (int bound = 0; bound < 2; bound++)
         for (size_t q = 0; q < o->layout.entries; q++) {
-            unsigned char *to = (bound ? o->state.max : o->state.min) + q * size;
+            unsigned char *to = (bound ? o->kept.state.max : o->kept.state.min) + q * size;
             double sum = own ? qobs_element(to, dtype) : 0, n = own ? 1 : 0;
             for (size_t i = 0; i < count; i++)
                 if (qobs_has_ranges(others[i])) {
-                    sum += qobs_element((bound ? others[i]->state.max : others[i]->state.min) + q * size, dtype);
+                    sum += qobs_element((bound ? others[i]->kept.state.max : others[i]->kept.state.min) + q * size, dtype);
                     n++;
                 }
             qobs_put_element(to, dtype, sum / n);
         }
+}
+
+/* Room for all the votes of others, so that adding them cannot fail. */
+static int reserve_votes(qobs_observer *o, const qobs_observer *const *others, size_t count, qobs_error *error)
+{
+    size_t more = 0;
+    for (size_t i = 0; i < count; i++)
+        more += others[i]->kept.votes.candidates;
+    return more > 0 ? qobs_votes_reserve(&o->runtime, &o->kept.votes, o->layout.qparams, more, error) : QOBS_OK;
+}
+
+static void add_votes(struct votes *votes, const struct votes *others)
+{
+    for (size_t i = 0; i < others->candidates; i++) {
+        memcpy(qobs_vote_scale(votes, votes->candidates), qobs_vote_scale(others, i),
+               (size_t)(qobs_vote_scale(others, 1) - qobs_vote_scale(others, 0)));
+        qobs_votes_cast(votes, others->count[i]);
+    }
 }
 
 int qobs_observer_merge(qobs_observer *o, const qobs_observer *const *others, size_t count, qobs_error *error)
@@ -102,8 +121,15 @@ int qobs_observer_merge(qobs_observer *o, const qobs_observer *const *others, si
         if (status == QOBS_OK && qobs_has_ranges(others[i]))
             status = check_shape(model, others[i], i, error);
     }
+    const struct layout before = o->layout;
     if (status == QOBS_OK && model && !own)
         status = copy_ranges(o, model, error);
+    if (status == QOBS_OK)
+        status = reserve_votes(o, others, count, error);
+    if (status != QOBS_OK && !own) {
+        qobs_release_ranges(&o->runtime, &o->kept.state);
+        o->layout = before;
+    }
     if (status != QOBS_OK)
         return status;
     o->fused = false;
@@ -115,6 +141,7 @@ int qobs_observer_merge(qobs_observer *o, const qobs_observer *const *others, si
         merge_means(o, others, count, own);
     fp_leave(mode);
     for (size_t i = 0; i < count; i++) {
+        add_votes(&o->kept.votes, &others[i]->kept.votes);
         o->counts.batches += others[i]->counts.batches;
         o->counts.elements += others[i]->counts.elements;
         o->counts.nan += others[i]->counts.nan;

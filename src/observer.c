@@ -32,6 +32,13 @@ void qobs_release_ranges(const struct runtime *runtime, struct ranges *ranges)
     *ranges = (struct ranges){0};
 }
 
+void qobs_release_kept(const struct runtime *runtime, struct kept *kept)
+{
+    qobs_release_ranges(runtime, &kept->state);
+    qobs_release_ranges(runtime, &kept->batch);
+    qobs_votes_release(runtime, &kept->votes);
+}
+
 static struct qobs_observer empty_observer(const qobs_config *config, const struct runtime *runtime,
                                            const struct qobs_kernels *kernels)
 {
@@ -59,15 +66,9 @@ int qobs_observer_create(qobs_observer **result, const qobs_config *config, cons
     return qobs_succeed(error);
 }
 
-static void release_statistics(qobs_observer *o)
-{
-    qobs_release_ranges(&o->runtime, &o->state);
-    qobs_release_ranges(&o->runtime, &o->batch);
-}
-
 void qobs_observer_reset(qobs_observer *o)
 {
-    release_statistics(o);
+    qobs_release_kept(&o->runtime, &o->kept);
     const qobs_observer old = *o;
     *o = empty_observer(&old.config, &old.runtime, old.kernels);
 }
@@ -76,12 +77,12 @@ void qobs_observer_destroy(qobs_observer *o)
 {
     if (!o)
         return;
-    release_statistics(o);
+    qobs_release_kept(&o->runtime, &o->kept);
     const struct runtime runtime = o->runtime;
     qobs_release(&runtime, o, sizeof *o);
 }
 
-/* ---- Batches -------------------------------------------------------------------------------------------------------------- */
+/* ---- Batches ---------------------------------------------------------------------------------------------------------- */
 
 static struct layout layout_of(const qobs_observer *o, const qobs_plan *plan)
 {
@@ -126,14 +127,14 @@ static void append_whole(const struct layout *layout, struct ranges *batch)
         qobs_update_running(layout->dtype, 1, min, max, batch->min + i * size, batch->max + i * size);
 }
 
-/* The batch's range, with memory where `batch` has none yet, in the layout's dtype. */
+/* The batch's range in the layout's dtype. */
 static int reduce_batch(const qobs_observer *o, const qobs_plan *plan, const struct layout *layout, const qobs_tensor *value,
                         struct ranges *batch, struct qobs_nonfinite *nonfinite, qobs_error *error)
 {
     struct ranges native = {0};
     const bool convert = layout->dtype != plan->dtype;
-    int status = batch->min ? QOBS_OK : qobs_allocate_ranges(&o->runtime, batch, layout->dtype, layout->entries, error);
-    if (status == QOBS_OK && convert)
+    int status = QOBS_OK;
+    if (convert)
         status = qobs_allocate_ranges(&o->runtime, &native, plan->dtype, layout->qparams, error);
     struct ranges *to = convert ? &native : batch;
     if (status == QOBS_OK)
@@ -159,17 +160,17 @@ static int take(qobs_observer *o, const qobs_plan *plan, const qobs_tensor *valu
 {
     const struct layout layout = layout_of(o, plan);
     const bool first = begins(o, &layout);
-    struct ranges batch = first ? (struct ranges){0} : o->batch;
+    struct kept kept = first ? (struct kept){0} : o->kept;
     struct qobs_nonfinite nonfinite = {0};
     int status = first ? QOBS_OK : check_same(o, &layout, error);
     if (status == QOBS_OK)
-        status = reduce_batch(o, plan, &layout, value, &batch, &nonfinite, error);
-    if (status != QOBS_OK && first)
-        qobs_release_ranges(&o->runtime, &batch);
-    if (status == QOBS_OK && first)
-        release_statistics(o);
-    if (status == QOBS_OK || !first)
-        o->batch = batch;
+        status = qobs_keep_reserve(o, &layout, &kept, error);
+    if (status == QOBS_OK)
+        status = reduce_batch(o, plan, &layout, value, &kept.batch, &nonfinite, error);
+    if (first)
+        qobs_release_kept(&o->runtime, status == QOBS_OK ? &o->kept : &kept);
+    if (!first || status == QOBS_OK)
+        o->kept = kept;
     if (status != QOBS_OK)
         return status;
     o->layout = layout;

@@ -10,6 +10,7 @@
 #include "convention/convention.h"
 #include "granularity/plan.h"
 #include "kernels.h"
+#include "statistic/votes.h"
 
 /* The range of every qparam. llm-compressor keeps it in the dtype of the tensors, torch in f32. */
 struct ranges {
@@ -25,6 +26,12 @@ struct layout {
     struct shape range, scale;
 };
 
+/* What is kept of the batches. */
+struct kept {
+    struct ranges state, batch; /* batch: room for the next one */
+    struct votes votes;         /* where the statistic is a ballot */
+};
+
 struct qobs_observer {
     qobs_config config;
     struct runtime runtime;
@@ -33,15 +40,15 @@ struct qobs_observer {
 
     /* Before the first batch the layout is that of upstream's answer without data; the rest is empty. */
     struct layout layout;
-    struct ranges state, batch; /* batch: room for the next one */
-    bool fused;                 /* the global scale is made for this magnitude instead of the observer's own */
+    struct kept kept;
+    bool fused; /* the global scale is made for this magnitude instead of the observer's own */
     double fused_amax;
 };
 
 /* Have batches left ranges? */
 static inline bool qobs_has_ranges(const qobs_observer *o)
 {
-    return o->state.min != NULL;
+    return o->kept.state.min != NULL;
 }
 
 /* What the convention sees of the observer, without a global scale. */
@@ -54,7 +61,9 @@ bool qobs_has_global_scale(const qobs_observer *observer);
 size_t qobs_entries(const qobs_config *config, size_t qparams);
 
 /* Room for n ranges of dtype; released with qobs_release_ranges. */
-int qobs_allocate_ranges(const struct runtime *runtime, struct ranges *ranges, qobs_dtype dtype, size_t n, qobs_error *error);
+int qobs_allocate_ranges(const struct runtime *runtime, struct ranges *ranges, qobs_dtype dtype, size_t n,
+                         qobs_error *error);
 void qobs_release_ranges(const struct runtime *runtime, struct ranges *ranges);
+void qobs_release_kept(const struct runtime *runtime, struct kept *kept);
 
 #endif

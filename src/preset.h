@@ -26,7 +26,8 @@ enum statistic {
     STATISTIC_AVERAGE_LERP,   /* min * (1 - c) + lo * c, in the tensor's dtype */
     STATISTIC_AVERAGE_TOWARDS, /* min + c * (lo - min), in f32 */
     STATISTIC_ABSMAX,          /* the largest magnitude of all batches; Quark's is_dynamic: of the last */
-    STATISTIC_ABSMAX_BFP       /* the same, doubled where an element does not fit */
+    STATISTIC_ABSMAX_BFP,      /* the same, doubled where an element does not fit */
+    STATISTIC_BALLOT           /* the extremes of all batches, and the scale and zero point they gave most often */
 };
 
 /* Whose arithmetic makes scale and zero point of a range. */
@@ -35,7 +36,8 @@ enum convention {
     CONVENTION_TORCH,
     CONVENTION_QUARK,    /* by dtype */
     CONVENTION_QUARK_MX, /* by scale_format */
-    CONVENTION_QUARK_BFP
+    CONVENTION_QUARK_BFP,
+    CONVENTION_QUARK_POWER_OF_2
 };
 
 struct preset {

@@ -68,7 +68,7 @@ static bool is_qparam(enum result which)
     return which == RESULT_SCALE || which == RESULT_ZERO_POINT;
 }
 
-/* ---- Computing ------------------------------------------------------------------------------------------------------------ */
+/* ---- Computing -------------------------------------------------------------------------------------------------------- */
 
 struct range_view qobs_view_ranges(const qobs_observer *o)
 {
@@ -78,8 +78,8 @@ struct range_view qobs_view_ranges(const qobs_observer *o)
         .dtype = o->layout.dtype,
         .n = o->layout.qparams,
         .held = o->layout.range.ndim == 0 ? HELD_SCALARS : HELD_VECTOR,
-        .min = o->state.min,
-        .max = o->state.max,
+        .min = o->kept.state.min,
+        .max = o->kept.state.max,
     };
 }
 
@@ -88,8 +88,8 @@ static float global_scale(const qobs_observer *o)
     struct range_view ranges = qobs_view_ranges(o);
     if (o->layout.entries > o->layout.qparams) { /* the range of the whole, which has been averaged on its own */
         const size_t before = o->layout.qparams * qobs_dtype_size(o->layout.dtype);
-        ranges.min = o->state.min + before;
-        ranges.max = o->state.max + before;
+        ranges.min = o->kept.state.min + before;
+        ranges.max = o->kept.state.max + before;
         ranges.n = 1;
     }
     return qobs_compressed_tensors_global_scale(&o->config, o->layout.dtype,
@@ -105,6 +105,8 @@ static int compute(const qobs_observer *o, void *scale, void *zero_point, qobs_e
     ranges.global_scale = global ? &g : NULL;
     const int status = qobs_convention(&o->config, &ranges, scale, zero_point, error);
     fp_leave(mode);
+    if (status == QOBS_OK && o->kept.votes.candidates > 0)
+        qobs_votes_read(&o->kept.votes, scale, zero_point);
     return status;
 }
 
@@ -122,7 +124,7 @@ static void describe(const qobs_observer *o, enum result which, qobs_result *res
     *result = (qobs_result){
         .struct_size = struct_size,
         .name = name_of(o, which),
-        .dtype = which == RESULT_ZERO_POINT                                ? zero_point
+        .dtype = which == RESULT_ZERO_POINT                              ? zero_point
                  : which == RESULT_SCALE || which == RESULT_GLOBAL_SCALE ? scale
                                                                          : o->layout.dtype,
         .ndim = shape->ndim,
@@ -167,7 +169,8 @@ static int find(const qobs_observer *o, const char *name, enum result *which, qo
             return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "name: %s comes with strategy tensor_group%s only", name,
                              result == RESULT_GLOBAL_SCALE ? "" : " and version 2025-10");
     }
-    return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "name: '%s' is no result; known are %s", name ? name : "(null)", known);
+    return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "name: '%s' is no result; known are %s", name ? name : "(null)",
+                     known);
 }
 
 static int check_result(const qobs_result *result, qobs_error *error)
@@ -188,7 +191,7 @@ static int check_size(const qobs_observer *o, enum result which, size_t size, qo
     return QOBS_OK;
 }
 
-/* ---- Public --------------------------------------------------------------------------------------------------------------- */
+/* ---- Public ----------------------------------------------------------------------------------------------------------- */
 
 size_t qobs_observer_result_count(const qobs_observer *o)
 {
@@ -237,14 +240,14 @@ int qobs_observer_read(const qobs_observer *o, const char *name, void *out, size
     const size_t whole = o->layout.qparams * qobs_dtype_size(o->layout.dtype);
     switch (which) {
     case RESULT_MIN:
-        return read_range(o->state.min, out, size, error);
+        return read_range(o->kept.state.min, out, size, error);
     case RESULT_MAX:
     case RESULT_AMAX:
-        return read_range(o->state.max, out, size, error);
+        return read_range(o->kept.state.max, out, size, error);
     case RESULT_GLOBAL_MIN:
-        return read_range(o->state.min + whole, out, size, error);
+        return read_range(o->kept.state.min + whole, out, size, error);
     case RESULT_GLOBAL_MAX:
-        return read_range(o->state.max + whole, out, size, error);
+        return read_range(o->kept.state.max + whole, out, size, error);
     case RESULT_GLOBAL_SCALE: {
         const fp_mode mode = fp_enter();
         const float scale = global_scale(o);

@@ -3,10 +3,11 @@
 
 /* An observer as bytes.
  *
- * A saved state, all numbers little-endian: "qobs", u32 format version, u64 size of the whole, u32 length of the settings and their
- * text (the preset's name, then "key=value", a line each), u64 batches, elements, NaN, infinite, u32 dtype of the ranges (0: there
- * are none); if there are, the shape of the ranges and the shape of scale (u32 ndim, u64 extents), the minima, the maxima; and the
- * FNV-1a hash of all that. */
+ * A saved state, all numbers little-endian: "qobs", u32 format version, u64 size of the whole, u32 length of the settings
+ * and their text (the preset's name, then "key=value", a line each), u64 batches, elements, NaN, infinite, u32 dtype of the
+ * ranges (0: there are none); if there are, the shape of the ranges and the shape of scale (u32 ndim, u64 extents), the
+ * minima, the maxima, u32 number of candidates voted for and of each u64 votes, scales, zero points; and the FNV-1a hash of
+ * all that. */
 #include <stdio.h>
 #include <string.h>
 
@@ -35,7 +36,7 @@ static uint64_t hash(const unsigned char *p, size_t n)
     return h;
 }
 
-/* ---- Save ----------------------------------------------------------------------------------------------------------------- */
+/* ---- Save ------------------------------------------------------------------------------------------------------------- */
 
 /* Where bytes go; with `to` NULL they are only counted. */
 struct sink {
@@ -88,8 +89,18 @@ static void put_statistics(struct sink *sink, const qobs_observer *o)
         return;
     put_shape(sink, &layout->range);
     put_shape(sink, &layout->scale);
-    put_elements(sink, o->state.min, layout->entries, qobs_dtype_size(layout->dtype));
-    put_elements(sink, o->state.max, layout->entries, qobs_dtype_size(layout->dtype));
+    put_elements(sink, o->kept.state.min, layout->entries, qobs_dtype_size(layout->dtype));
+    put_elements(sink, o->kept.state.max, layout->entries, qobs_dtype_size(layout->dtype));
+}
+
+static void put_votes(struct sink *sink, const struct votes *votes)
+{
+    put(sink, votes->candidates, 4);
+    for (size_t i = 0; i < votes->candidates; i++) {
+        put(sink, votes->count[i], 8);
+        put_elements(sink, qobs_vote_scale(votes, i), votes->n, 4);
+        put_elements(sink, qobs_vote_zero_point(votes, i), votes->n, 4);
+    }
 }
 
 static void put_all(struct sink *sink, const qobs_observer *o, size_t size)
@@ -102,6 +113,8 @@ static void put_all(struct sink *sink, const qobs_observer *o, size_t size)
     put(sink, length, 4);
     put_elements(sink, text, length, 1);
     put_statistics(sink, o);
+    if (qobs_has_ranges(o))
+        put_votes(sink, &o->kept.votes);
     put(sink, sink->to ? hash(sink->to, sink->size) : 0, HASH);
 }
 
@@ -122,7 +135,7 @@ int qobs_observer_save(const qobs_observer *o, void *buffer, size_t size, qobs_e
     return qobs_succeed(error);
 }
 
-/* ---- Load ----------------------------------------------------------------------------------------------------------------- */
+/* ---- Load ------------------------------------------------------------------------------------------------------------- */
 
 /* Where bytes come from; past the end everything is 0 and `short_of` says so. */
 struct source {
@@ -202,13 +215,33 @@ static int load_ranges(qobs_observer *o, qobs_dtype dtype, struct source *source
     const size_t element = qobs_dtype_size(dtype);
     if (layout.entries > (size_t)(source->end - source->at) / element / 2)
         return damaged(error, "its ranges are not all there");
-    const int status = qobs_allocate_ranges(&o->runtime, &o->state, dtype, layout.entries, error);
+    const int status = qobs_allocate_ranges(&o->runtime, &o->kept.state, dtype, layout.entries, error);
     if (status != QOBS_OK)
         return status;
-    copy_elements(o->state.min, get_bytes(source, layout.entries * element), layout.entries, element);
-    copy_elements(o->state.max, get_bytes(source, layout.entries * element), layout.entries, element);
+    copy_elements(o->kept.state.min, get_bytes(source, layout.entries * element), layout.entries, element);
+    copy_elements(o->kept.state.max, get_bytes(source, layout.entries * element), layout.entries, element);
     o->layout = layout;
     return QOBS_OK;
+}
+
+static int load_votes(qobs_observer *o, struct source *source, qobs_error *error)
+{
+    const size_t n = o->layout.qparams, candidates = (size_t)get(source, 4);
+    struct votes *votes = &o->kept.votes;
+    uint64_t count = 0;
+    if (candidates == 0)
+        return QOBS_OK;
+    if (o->config.preset->statistic != STATISTIC_BALLOT || candidates > (size_t)(source->end - source->at) / 8 / (1 + n))
+        return damaged(error, "its votes cannot be");
+    const int status = qobs_votes_reserve(&o->runtime, votes, n, candidates, error);
+    for (size_t i = 0; status == QOBS_OK && i < candidates; i++) {
+        votes->count[i] = get(source, 8);
+        count += votes->count[i];
+        copy_elements(qobs_vote_scale(votes, i), get_bytes(source, n * 4), n, 4);
+        copy_elements(qobs_vote_zero_point(votes, i), get_bytes(source, n * 4), n, 4);
+        votes->candidates++;
+    }
+    return status == QOBS_OK && count > o->counts.batches ? damaged(error, "there are more votes than batches") : status;
 }
 
 static int load_statistics(qobs_observer *o, struct source *source, qobs_error *error)
@@ -223,12 +256,15 @@ static int load_statistics(qobs_observer *o, struct source *source, qobs_error *
         return damaged(error, "its number of batches does not go with its ranges");
     if (dtype != 0)
         status = load_ranges(o, (qobs_dtype)dtype, source, error);
+    if (status == QOBS_OK && dtype != 0)
+        status = load_votes(o, source, error);
     if (status == QOBS_OK && (source->short_of || source->at != source->end))
         return damaged(error, source->short_of ? "it ends early" : "it is too long");
     return status;
 }
 
-int qobs_observer_load(qobs_observer **result, const void *buffer, size_t size, const qobs_runtime *runtime, qobs_error *error)
+int qobs_observer_load(qobs_observer **result, const void *buffer, size_t size, const qobs_runtime *runtime,
+                       qobs_error *error)
 {
     const unsigned char *begin = buffer;
     if (!buffer || size < 4 + 4 + 8 + 4 + HASH || memcmp(begin, "qobs", 4) != 0)

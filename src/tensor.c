@@ -93,6 +93,13 @@ void qobs_put_element(void *to, qobs_dtype dtype, double value)
     }
 }
 
+double qobs_round_to(qobs_dtype dtype, double value)
+{
+    unsigned char element[sizeof value];
+    qobs_put_element(element, dtype, value);
+    return qobs_element(element, dtype);
+}
+
 bool qobs_multiply(int64_t a, int64_t b, int64_t *product)
 {
     if (a < 0 || b < 0 || (b != 0 && a > INT64_MAX / b))

@@ -29,6 +29,9 @@ double qobs_element(const void *element, qobs_dtype dtype);
 /* The other way round, rounded to the dtype. */
 void qobs_put_element(void *to, qobs_dtype dtype, double value);
 
+/* The number of that dtype nearest to `value`. */
+double qobs_round_to(qobs_dtype dtype, double value);
+
 /* a * b, or false if it does not fit or is negative. */
 bool qobs_multiply(int64_t a, int64_t b, int64_t *product);
 

@@ -55,6 +55,7 @@ static const struct {
     [CONVENTION_QUARK] = {qobs_quark_dtypes, qobs_quark_qparams},
     [CONVENTION_QUARK_MX] = {qobs_quark_amax_dtypes, qobs_quark_amax_qparams},
     [CONVENTION_QUARK_BFP] = {qobs_quark_amax_dtypes, qobs_quark_amax_qparams},
+    [CONVENTION_QUARK_POWER_OF_2] = {qobs_quark_power_of_2_dtypes, qobs_quark_power_of_2_qparams},
 };
 
 /* ---- Front ---------------------------------------------------------------------------------------------------------------- */

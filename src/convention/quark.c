@@ -10,14 +10,15 @@
 #include "error.h"
 #include "native.h"
 
-/* ---- Dtypes --------------------------------------------------------------------------------------------------------------- */
+/* ---- Dtypes ----------------------------------------------------------------------------------------------------------- */
 
 /* Which observers take a dtype. */
 enum takers {
     UNIFORM = 1,       /* of a range per tensor and per channel */
     UNIFORM_GROUP = 2, /* of a range per group */
     MX = 4,
-    BFP = 8
+    BFP = 8,
+    POWER_OF_2 = 16
 };
 
 static const struct {
@@ -25,14 +26,14 @@ static const struct {
     int takers;
     bool floating;
 } dtypes[QUARK_DTYPES] = {
-    [QUARK_INT8] = {{-128, 127, 8, 0}, UNIFORM | UNIFORM_GROUP},
-    [QUARK_UINT8] = {{0, 255, 0, 0}, UNIFORM | UNIFORM_GROUP},
+    [QUARK_INT8] = {{-128, 127, 8, 0}, UNIFORM | UNIFORM_GROUP | POWER_OF_2},
+    [QUARK_UINT8] = {{0, 255, 0, 0}, UNIFORM | UNIFORM_GROUP | POWER_OF_2},
     [QUARK_INT4] = {{-8, 7, 4, 0}, UNIFORM | UNIFORM_GROUP},
     [QUARK_UINT4] = {{0, 15, 0, 0}, UNIFORM | UNIFORM_GROUP},
     [QUARK_INT3] = {{-4, 3, 3, 0}, UNIFORM | UNIFORM_GROUP},
     [QUARK_INT2] = {{-2, 1, 2, 0}, UNIFORM | UNIFORM_GROUP},
     [QUARK_INT16] = {{-0x1p15, 0x1p15 - 1, 0, 0}, UNIFORM | UNIFORM_GROUP},
-    [QUARK_INT32] = {{-0x1p31, 0x1p31 - 1, 0, 0}, UNIFORM | UNIFORM_GROUP},
+    [QUARK_INT32] = {{-0x1p31, 0x1p31 - 1, 0, 0}, UNIFORM | UNIFORM_GROUP | POWER_OF_2},
     [QUARK_FP8_E4M3] = {{-448, 448, 3, 8}, UNIFORM | UNIFORM_GROUP | MX, true},
     [QUARK_FP8_E5M2] = {{-57344, 57344, 2, 15}, UNIFORM | UNIFORM_GROUP | MX, true},
     [QUARK_FP8_E5M3] = {{0, 114688, 0, 0}, UNIFORM | UNIFORM_GROUP, true},
@@ -49,7 +50,7 @@ const struct quark_number *qobs_quark_number(int quark_dtype)
     return &dtypes[quark_dtype].number;
 }
 
-/* ---- Settings ------------------------------------------------------------------------------------------------------------- */
+/* ---- Settings --------------------------------------------------------------------------------------------------------- */
 
 static enum takers taker(const struct preset *preset)
 {
@@ -58,6 +59,8 @@ static enum takers taker(const struct preset *preset)
         return MX;
     case CONVENTION_QUARK_BFP:
         return BFP;
+    case CONVENTION_QUARK_POWER_OF_2:
+        return POWER_OF_2;
     default:
         return preset->granularity == GRANULARITY_QUARK_GROUP ? UNIFORM_GROUP : UNIFORM;
     }
@@ -73,8 +76,8 @@ static int check_dtype(const qobs_config *config, qobs_error *error)
     for (int i = 0; i < QUARK_DTYPES; i++)
         if (dtypes[i].takers & wanted)
             used += (size_t)snprintf(known + used, sizeof known - used, "%s%s", used ? ", " : "", qobs_quark_dtype_text(i));
-    return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "dtype: is %s, %s takes %s", qobs_quark_dtype_text(config->quark_dtype),
-                     config->preset->name, known);
+    return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "dtype: is %s, %s takes %s",
+                     qobs_quark_dtype_text(config->quark_dtype), config->preset->name, known);
 }
 
 static int check_qscheme(const qobs_config *config, qobs_error *error)
@@ -89,7 +92,8 @@ static int check_qscheme(const qobs_config *config, qobs_error *error)
     if (config->quark_qscheme == QUARK_QSCHEME_NONE || config->quark_qscheme == expected)
         return QOBS_OK;
     return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "qscheme: is %s, %s takes %s",
-                     qobs_quark_qscheme_text(config->quark_qscheme), config->preset->name, qobs_quark_qscheme_text(expected));
+                     qobs_quark_qscheme_text(config->quark_qscheme), config->preset->name,
+                     qobs_quark_qscheme_text(expected));
 }
 
 static int check_axis(const qobs_config *config, qobs_error *error)
@@ -104,7 +108,8 @@ static int check_axis(const qobs_config *config, qobs_error *error)
         return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "group_size: is not set, %s needs it", name);
     if (config->group_size == 0 || (config->group_size < 0 && granularity == GRANULARITY_QUARK_BLOCK))
         return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "group_size: is %lld, %s takes %sabove 0",
-                         (long long)config->group_size, name, granularity == GRANULARITY_QUARK_BLOCK ? "" : "-1 (one group) and ");
+                         (long long)config->group_size, name,
+                         granularity == GRANULARITY_QUARK_BLOCK ? "" : "-1 (one group) and ");
     return QOBS_OK;
 }
 
@@ -134,7 +139,7 @@ int qobs_quark_check(const qobs_config *config, qobs_error *error)
     return status;
 }
 
-/* ---- Integers ------------------------------------------------------------------------------------------------------------- */
+/* ---- Integers --------------------------------------------------------------------------------------------------------- */
 
 struct integers {
     enum { SYMMETRIC, AFFINE, FLOAT_ZERO_POINT } form;
@@ -155,9 +160,7 @@ static inline int32_t to_int32(double x)
 
 static int form(const qobs_config *config)
 {
-    return config->symmetric                                ? SYMMETRIC
-           : config->zero_point_type == ZERO_POINT_FLOAT32 ? FLOAT_ZERO_POINT
-                                                            : AFFINE;
+    return config->symmetric ? SYMMETRIC : config->zero_point_type == ZERO_POINT_FLOAT32 ? FLOAT_ZERO_POINT : AFFINE;
 }
 
 qobs_dtype qobs_quark_scale_dtype(const qobs_config *config, qobs_dtype otherwise)
@@ -191,7 +194,8 @@ void qobs_quark_dtypes(const qobs_config *config, const struct range_view *range
     *zero_point = fractional ? ranges->dtype : QOBS_I32;
 }
 
-int qobs_quark_qparams(const qobs_config *config, const struct range_view *r, void *scale, void *zero_point, qobs_error *error)
+int qobs_quark_qparams(const qobs_config *config, const struct range_view *r, void *scale, void *zero_point,
+                       qobs_error *error)
 {
     if (dtypes[config->quark_dtype].floating)
         return qobs_quark_amax_qparams(config, r, scale, zero_point, error);
@@ -228,6 +232,9 @@ int qobs_quark_qparams(const qobs_config *config, const struct range_view *r, vo
 struct shape qobs_quark_shape_without_data(const qobs_config *config)
 {
     const bool groups = config->preset->granularity == GRANULARITY_QUARK_GROUP;
-    const bool magnitude = dtypes[config->quark_dtype].floating; /* that of the 0-dimensional range from nothing to nothing */
-    return (struct shape){.ndim = groups ? 2 : magnitude ? 0 : 1, .extent = {1, 1}};
+    /* The scale of a 0-dimensional range all the same, or the winner of a ballot of one vote. */
+    const bool scalar =
+        dtypes[config->quark_dtype].floating || (config->preset->convention == CONVENTION_QUARK_POWER_OF_2 &&
+                                                 config->preset->granularity == GRANULARITY_TENSOR);
+    return (struct shape){.ndim = groups ? 2 : scalar ? 0 : 1, .extent = {1, 1}};
 }

@@ -10,7 +10,8 @@
 
 enum { CHUNK = 256, BFP_EMAX = 6 };
 
-/* ---- Rounding to the formats of scales ----------------------------------------------------------------------------------- */
+/* ---- Rounding to the formats of scales -----------------------------------------------------------------------------------
+ */
 
 /* As torch's cast to float8_e4m3fn: what would round beyond 448 is NaN. */
 static float round_e4m3(float f)
@@ -18,7 +19,8 @@ static float round_e4m3(float f)
     return fabsf(f) > 464 ? NAN : e4m3_round(f);
 }
 
-/* Quark's e5m3: no sign, bias 15, multiples of 2^-17 below 2^-14, 114688 at most. NaN goes by its bits and comes out as 98304. */
+/* Quark's e5m3: no sign, bias 15, multiples of 2^-17 below 2^-14, 114688 at most. NaN goes by its bits and comes out as
+ * 98304. */
 static float round_e5m3(float f)
 {
     if (f != f)
@@ -35,24 +37,10 @@ static double power_of_2(double exponent)
     return ldexp(1, (int)exponent);
 }
 
-static double round_to(qobs_dtype dtype, double x)
-{
-    switch (dtype) {
-    case QOBS_F32:
-        return (double)(float)x;
-    case QOBS_BF16:
-        return (double)float_of_bf16(bf16_of_float((float)x));
-    case QOBS_F16:
-        return (double)float_of_f16(f16_of_float((float)x));
-    default:
-        return x;
-    }
-}
-
 #define NATIVE_BODY "convention/quark_amax.inl.h"
 #include "native_each.inl.h"
 
-/* ---- Formats -------------------------------------------------------------------------------------------------------------- */
+/* ---- Formats ---------------------------------------------------------------------------------------------------------- */
 
 struct form {
     enum scale_format format;
@@ -93,8 +81,8 @@ static struct form form_of(const qobs_config *config, qobs_dtype native)
     return form;
 }
 
-/* The power of two nearest to amax in its elements' digits (1.75 * 2^n rounds up for fp4), its exponent less that of the largest
- * element. Zero counts as f32's smallest normal number, which f16 does not have. */
+/* The power of two nearest to amax in its elements' digits (1.75 * 2^n rounds up for fp4), its exponent less that of the
+ * largest element. Zero counts as f32's smallest normal number, which f16 does not have. */
 static void even(const struct form *f, size_t n, const double *amax, double *scale)
 {
     const uint32_t half = UINT32_C(1) << (22 - f->element->mantissa_bits);
@@ -146,7 +134,7 @@ static void scales(const struct form *f, size_t n, const double *amax, double *s
         scale[i] = scale[i] == 0 ? 0x1p-23 : scale[i];
 }
 
-/* ---- Entries -------------------------------------------------------------------------------------------------------------- */
+/* ---- Entries ---------------------------------------------------------------------------------------------------------- */
 
 void qobs_quark_amax_dtypes(const qobs_config *config, const struct range_view *ranges, qobs_dtype *scale,
                             qobs_dtype *zero_point)
@@ -197,7 +185,7 @@ int qobs_quark_amax_qparams(const qobs_config *config, const struct range_view *
     return qobs_succeed(error);
 }
 
-/* ---- BFP ------------------------------------------------------------------------------------------------------------------ */
+/* ---- BFP -------------------------------------------------------------------------------------------------------------- */
 
 void qobs_quark_update_bfp(const qobs_config *config, qobs_dtype dtype, size_t n, void *min, void *max, const void *lo,
                            const void *hi, bool fresh)

@@ -69,7 +69,7 @@ static void NATIVE(bfp)(qobs_dtype scale_dtype, size_t n, stored *min, stored *m
         const real a = load(lo[i]), b = load(hi[i]), before = fresh ? 0 : load(max[i]);
         const real batch = -a > b ? -a : b, amax = batch > before ? batch : before;
         const double power = NATIVE(power)((double)amax, false, BFP_EMAX);
-        const double s = round_to(scale_dtype, power == 0 ? 0x1p-23 : power);
+        const double s = qobs_round_to(scale_dtype, power == 0 ? 0x1p-23 : power);
         max[i] = store(NATIVE(leaves)(a, s) || NATIVE(leaves)(b, s) ? 2 * amax : amax);
         min[i] = store(-load(max[i]));
     }

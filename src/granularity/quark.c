@@ -7,7 +7,8 @@
 #include "granularity/plan.h"
 
 /* ch_axis as an index; the dimensions of value in the order they have after it has changed places with `place`. */
-static int swap_axis(const qobs_plan *plan, const qobs_config *config, int place, int order[QOBS_MAX_NDIM], qobs_error *error)
+static int swap_axis(const qobs_plan *plan, const qobs_config *config, int place, int order[QOBS_MAX_NDIM],
+                     qobs_error *error)
 {
     const struct view *v = &plan->value;
     if (v->ndim < 1)
@@ -15,8 +16,8 @@ static int swap_axis(const qobs_plan *plan, const qobs_config *config, int place
                          config->preset->name);
     const int axis = config->ch_axis < 0 ? config->ch_axis + v->ndim : config->ch_axis;
     if (axis < 0 || axis >= v->ndim)
-        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "ch_axis: is %d, value has dimensions %d to %d", config->ch_axis,
-                         -v->ndim, v->ndim - 1);
+        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "ch_axis: is %d, value has dimensions %d to %d",
+                         config->ch_axis, -v->ndim, v->ndim - 1);
     for (int i = 0; i < v->ndim; i++)
         order[i] = i;
     order[place] = axis;
@@ -46,8 +47,8 @@ int qobs_flatten_quark_channel(qobs_plan *plan, const qobs_config *config, qobs_
 static int whole_groups(qobs_plan *plan, const qobs_config *config, const int *order, qobs_error *error)
 {
     if (plan->value.ndim < 2)
-        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "value: has 1 dimension, %s with group_size -1 needs at least 2",
-                         config->preset->name);
+        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT,
+                         "value: has 1 dimension, %s with group_size -1 needs at least 2", config->preset->name);
     int64_t rows = 1;
     for (int i = 0; i < plan->value.ndim; i++)
         if (i != 1) {
@@ -86,7 +87,8 @@ int qobs_flatten_quark_group(qobs_plan *plan, const qobs_config *config, qobs_er
         return whole_groups(plan, config, order, error);
     const int64_t length = plan->value.shape[order[last]], groups = length / config->group_size;
     if (length % config->group_size != 0)
-        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "group_size: %lld does not divide dimension %d (ch_axis) of value, %lld",
+        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT,
+                         "group_size: %lld does not divide dimension %d (ch_axis) of value, %lld",
                          (long long)config->group_size, order[last], (long long)length);
     const int64_t rows = add_rows_of_pieces(plan, config, order);
     plan->range = (struct shape){.ndim = 1, .extent = {rows * groups}};

@@ -25,11 +25,14 @@ bool qobs_memoryless(const qobs_config *config);
 /* Does a batch of another shape replace what was before? Else it is refused. */
 bool qobs_begins_anew(const qobs_config *config);
 
-/* What becomes of NaN and infinity in the batch: what is asked for, but for BFP, where upstream's own way is to count them as 0,
- * which for a magnitude is to leave them out. */
+/* What becomes of NaN and infinity in the batch: what is asked for, but for BFP, where upstream's own way is to count them
+ * as 0, which for a magnitude is to leave them out. */
 enum nonfinite_mode qobs_nonfinite_mode(const qobs_config *config);
 
-/* o->batch enters o->state; `first`: there is no state, or none that counts. */
+/* Memory for a batch of that layout in `kept`, so that qobs_keep cannot fail. */
+int qobs_keep_reserve(const qobs_observer *o, const struct layout *layout, struct kept *kept, qobs_error *error);
+
+/* The batch in o->kept enters the state; `first`: there is no state, or none that counts. */
 void qobs_keep(qobs_observer *o, bool first);
 
 #endif
