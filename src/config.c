@@ -5,6 +5,7 @@
 
 #include <ctype.h>
 #include <fenv.h>
+#include <float.h>
 #include <locale.h>
 #include <math.h>
 #include <stddef.h>
@@ -22,9 +23,10 @@ enum kind {
     KIND_WORD, /* one of `words`, stored as int: the value beside it */
     KIND_BOOL,
     KIND_INTEGER,        /* int */
-    KIND_LONG,           /* int64_t, with a bool that says whether it is set */
+    KIND_LONG,           /* int64_t */
     KIND_REAL,           /* double */
-    KIND_PAIR            /* int64_t[2], with a bool; "[h, w]" or "hxw" */
+    KIND_AXES,           /* struct axes; "[0, -1]" or "0" */
+    KIND_PAIR            /* int64_t[2]; "[h, w]" or "hxw" */
 };
 
 struct word {
@@ -53,7 +55,11 @@ static const struct word dynamics[] = {{"false", 0}, {"true", 1}, {"local", 2}, 
 static const struct word zp_dtypes[] = {
     {"int8", QOBS_I8},  {"int16", QOBS_I16},     {"int32", QOBS_I32},
     {"bfloat16", QOBS_BF16}, {"float16", QOBS_F16}, {"float32", QOBS_F32}, {"float8_e4m3fn", QOBS_F8_E4M3}, {0}};
-static const struct word torch_dtypes[] = {{"quint8", TORCH_QUINT8},
+enum { FLOATING = 3 }; /* the first words, which observers of ranges do not take */
+static const struct word torch_dtypes[] = {{"float32", TORCH_FLOAT32},
+                                           {"float16", TORCH_FLOAT16},
+                                           {"bfloat16", TORCH_BFLOAT16},
+                                           {"quint8", TORCH_QUINT8},
                                            {"qint8", TORCH_QINT8},
                                            {"qint32", TORCH_QINT32},
                                            {"quint4x2", TORCH_QUINT4X2},
@@ -103,12 +109,32 @@ static bool averages(const struct preset *preset)
     return preset->statistic == STATISTIC_AVERAGE_LERP || preset->statistic == STATISTIC_AVERAGE_TOWARDS;
 }
 
+static bool has_ranges(const struct preset *preset)
+{
+    return preset->statistic != STATISTIC_NONE;
+}
+
+static bool is_fixed(const struct preset *preset)
+{
+    return preset->convention == CONVENTION_FIXED;
+}
+
+static bool is_placeholder(const struct preset *preset)
+{
+    return preset->convention == CONVENTION_NONE && preset->statistic == STATISTIC_NONE;
+}
+
+static bool is_no_placeholder(const struct preset *preset)
+{
+    return !is_placeholder(preset);
+}
+
 static bool has_channels(const struct preset *preset)
 {
     return preset->granularity == GRANULARITY_TORCH_CHANNEL;
 }
 
-enum { ANY = FAMILY_LLMC | FAMILY_TORCH | FAMILY_QUARK };
+enum { ANY = FAMILY_LLMC | FAMILY_TORCH | FAMILY_QUARK | FAMILY_TRT };
 #define EVERY NULL
 #define NO_FIELD ((size_t)-1)
 #define FIELD(name) offsetof(struct qobs_config, name)
@@ -127,7 +153,7 @@ static const struct setting {
     {"base_name", ANY, EVERY, KIND_WORD, FIELD(base_name), NO_FIELD, base_names, 0, 0},
     {"nonfinite", ANY, EVERY, KIND_WORD, FIELD(nonfinite), NO_FIELD, nonfinite_modes, 0, 0},
     {"averaging_constant", ANY, averages, KIND_REAL, FIELD(averaging_constant), NO_FIELD, NULL, 0, 1},
-    {"num_bits", FAMILY_LLMC, EVERY, KIND_INTEGER, FIELD(num_bits), NO_FIELD, NULL, 2, 16},
+    {"num_bits", FAMILY_LLMC | FAMILY_TRT, EVERY, KIND_INTEGER, FIELD(num_bits), NO_FIELD, NULL, 2, 16},
     {"type", FAMILY_LLMC, EVERY, KIND_WORD, FIELD(type), NO_FIELD, types, 0, 0},
     {"symmetric", FAMILY_LLMC | FAMILY_QUARK, EVERY, KIND_BOOL, FIELD(symmetric), NO_FIELD, NULL, 0, 0},
     {"strategy", FAMILY_LLMC, EVERY, KIND_WORD, FIELD(strategy), NO_FIELD, strategies, 0, 0},
@@ -138,14 +164,17 @@ static const struct setting {
     {"zp_dtype", FAMILY_LLMC, EVERY, KIND_WORD, FIELD(zp_dtype), NO_FIELD, zp_dtypes, 0, 0},
     {"version", FAMILY_LLMC, EVERY, KIND_WORD, FIELD(version), NO_FIELD, versions, 0, 0},
     {"ragged", FAMILY_LLMC, EVERY, KIND_BOOL, FIELD(ragged), NO_FIELD, NULL, 0, 0},
-    {"dtype", FAMILY_TORCH, EVERY, KIND_WORD, FIELD(dtype), NO_FIELD, torch_dtypes, 0, 0},
+    {"dtype", FAMILY_TORCH, is_no_placeholder, KIND_WORD, FIELD(dtype), NO_FIELD, torch_dtypes + FLOATING, 0, 0},
+    {"dtype", FAMILY_TORCH, is_placeholder, KIND_WORD, FIELD(dtype), NO_FIELD, torch_dtypes, 0, 0},
     {"qscheme", FAMILY_TORCH, EVERY, KIND_WORD, FIELD(qscheme), NO_FIELD, qschemes, 0, 0},
-    {"reduce_range", FAMILY_TORCH, EVERY, KIND_BOOL, FIELD(reduce_range), NO_FIELD, NULL, 0, 0},
+    {"reduce_range", FAMILY_TORCH, has_ranges, KIND_BOOL, FIELD(reduce_range), NO_FIELD, NULL, 0, 0},
     {"quant_min", FAMILY_TORCH, EVERY, KIND_LONG, FIELD(quant_min), FIELD(has_quant_min), NULL, -0x1p31, 0x1p32},
     {"quant_max", FAMILY_TORCH, EVERY, KIND_LONG, FIELD(quant_max), FIELD(has_quant_max), NULL, -0x1p31, 0x1p32},
-    {"eps", FAMILY_TORCH, EVERY, KIND_REAL, FIELD(eps), NO_FIELD, NULL, 0, 1e38},
+    {"eps", FAMILY_TORCH, has_ranges, KIND_REAL, FIELD(eps), NO_FIELD, NULL, 0, 1e38},
     {"ch_axis", FAMILY_TORCH, has_channels, KIND_INTEGER, FIELD(ch_axis), NO_FIELD, NULL, -QOBS_MAX_NDIM, QOBS_MAX_NDIM - 1},
     {"is_dynamic", FAMILY_TORCH | FAMILY_QUARK, EVERY, KIND_BOOL, FIELD(is_dynamic), NO_FIELD, NULL, 0, 0},
+    {"scale", FAMILY_TORCH, is_fixed, KIND_REAL, FIELD(scale), FIELD(has_scale), NULL, -FLT_MAX, FLT_MAX},
+    {"zero_point", FAMILY_TORCH, is_fixed, KIND_LONG, FIELD(zero_point), FIELD(has_zero_point), NULL, INT32_MIN, INT32_MAX},
     {"dtype", FAMILY_QUARK, EVERY, KIND_WORD, FIELD(quark_dtype), NO_FIELD, quark_dtypes, 0, 0},
     {"qscheme", FAMILY_QUARK, EVERY, KIND_WORD, FIELD(quark_qscheme), NO_FIELD, quark_qschemes, 0, 0},
     {"ch_axis", FAMILY_QUARK, EVERY, KIND_INTEGER, FIELD(ch_axis), FIELD(has_ch_axis), NULL, -QOBS_MAX_NDIM, QOBS_MAX_NDIM - 1},
@@ -154,6 +183,8 @@ static const struct setting {
     {"scale_format", FAMILY_QUARK, EVERY, KIND_WORD, FIELD(scale_format), NO_FIELD, scale_formats, 0, 0},
     {"scale_calculation_mode", FAMILY_QUARK, EVERY, KIND_WORD, FIELD(scale_calculation_mode), NO_FIELD, scale_modes, 0, 0},
     {"mx_element_dtype", FAMILY_QUARK, EVERY, KIND_WORD, FIELD(mx_element_dtype), NO_FIELD, quark_dtypes, 0, 0},
+    {"axis", FAMILY_TRT, EVERY, KIND_AXES, FIELD(axes), FIELD(has_axes), NULL, -QOBS_MAX_NDIM, QOBS_MAX_NDIM - 1},
+    {"unsigned", FAMILY_TRT, EVERY, KIND_BOOL, FIELD(is_unsigned), NO_FIELD, NULL, 0, 0},
 };
 
 enum { SETTINGS = sizeof settings / sizeof *settings };
@@ -170,7 +201,7 @@ static struct qobs_config defaults(const struct preset *preset)
         .averaging_constant = 0.01,
         .num_bits = 8,
         .symmetric = true,
-        .dtype = TORCH_QUINT8,
+        .dtype = is_placeholder(preset) ? TORCH_FLOAT32 : TORCH_QUINT8,
         .eps = 0x1p-23,
         .nonfinite = preset->convention == CONVENTION_QUARK_BFP ? NONFINITE_IGNORE : NONFINITE_REFUSE,
         .quark_dtype = preset->convention == CONVENTION_QUARK_MX    ? QUARK_FP4
@@ -275,6 +306,29 @@ static bool parse_pair(const char *value, const struct setting *s, int64_t pair[
     return true;
 }
 
+static bool parse_axes(const char *value, const struct setting *s, struct axes *axes)
+{
+    char buffer[64];
+    size_t n = 0;
+    if (strlen(value) >= sizeof buffer)
+        return false;
+    for (; *value; value++)
+        if (!strchr(" []()", *value))
+            buffer[n++] = *value;
+    buffer[n] = '\0';
+    *axes = (struct axes){0};
+    for (char *part = n > 0 ? buffer : NULL, *next; part; part = next) {
+        int64_t axis;
+        next = strchr(part, ',');
+        if (next)
+            *next++ = '\0';
+        if (axes->count == QOBS_MAX_NDIM || !parse_integer(part, s->least, s->greatest, &axis))
+            return false;
+        axes->axis[axes->count++] = (int)axis;
+    }
+    return true;
+}
+
 static bool equal_ignoring_case(const char *a, const char *b)
 {
     for (; *a && tolower((unsigned char)*a) == tolower((unsigned char)*b); a++, b++)
@@ -309,6 +363,7 @@ static int out_of_range(const struct setting *s, const char *value, qobs_error *
     return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "%s: is '%s', allowed are %s from %.15g to %.15g", s->key, value,
                      s->kind == KIND_REAL   ? "numbers"
                      : s->kind == KIND_PAIR ? "two integers [height, width]"
+                     : s->kind == KIND_AXES ? "lists of integers"
                                             : "integers",
                      s->least, s->greatest);
 }
@@ -317,6 +372,7 @@ static int parse(const struct setting *s, const char *value, unsigned char *conf
 {
     void *field = config + s->field;
     int64_t integer, pair[2];
+    struct axes axes;
     double real;
     switch (s->kind) {
     case KIND_WORD:
@@ -338,6 +394,11 @@ static int parse(const struct setting *s, const char *value, unsigned char *conf
             return out_of_range(s, value, error);
         *(double *)field = real;
         return QOBS_OK;
+    case KIND_AXES:
+        if (!parse_axes(value, s, &axes))
+            return out_of_range(s, value, error);
+        *(struct axes *)field = axes;
+        return QOBS_OK;
     default:
         if (!parse_pair(value, s, pair))
             return out_of_range(s, value, error);
@@ -350,7 +411,8 @@ static void restore_default(const struct setting *s, struct qobs_config *config)
 {
     static const size_t sizes[] = {
         [KIND_WORD] = sizeof(int),      [KIND_BOOL] = sizeof(bool),   [KIND_INTEGER] = sizeof(int),
-        [KIND_LONG] = sizeof(int64_t), [KIND_REAL] = sizeof(double), [KIND_PAIR] = 2 * sizeof(int64_t)};
+        [KIND_LONG] = sizeof(int64_t), [KIND_REAL] = sizeof(double), [KIND_PAIR] = 2 * sizeof(int64_t),
+        [KIND_AXES] = sizeof(struct axes)};
     const struct qobs_config fresh = defaults(config->preset);
     memcpy((unsigned char *)config + s->field, (const unsigned char *)&fresh + s->field, sizes[s->kind]);
     if (s->set != NO_FIELD)
@@ -444,6 +506,14 @@ int qobs_config_get(const qobs_config *config, const char *key, char *value, siz
                 char *point = strchr(value, *localeconv()->decimal_point);
                 if (point)
                     *point = '.';
+                break;
+            }
+            case KIND_AXES: {
+                const struct axes *axes = (const struct axes *)field;
+                size_t used = (size_t)snprintf(value, size, "[");
+                for (int k = 0; k < axes->count && used < size; k++)
+                    used += (size_t)snprintf(value + used, size - used, "%s%d", k ? ", " : "", axes->axis[k]);
+                written = (int)used + (used < size ? snprintf(value + used, size - used, "]") : 1);
                 break;
             }
             default: {
@@ -573,6 +643,8 @@ int qobs_config_check(const qobs_config *config, qobs_error *error)
         break;
     case FAMILY_QUARK:
         status = qobs_quark_check(config, error);
+        break;
+    case FAMILY_TRT:
         break;
     }
     if (status == QOBS_OK && config->is_dynamic && averages(config->preset) && config->averaging_constant != 1)

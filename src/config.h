@@ -29,7 +29,20 @@ enum scale_dtype { SCALE_NATIVE, SCALE_F32, SCALE_BF16, SCALE_F16, SCALE_E4M3, S
 
 enum version { VERSION_CURRENT, VERSION_2025_10 };
 
-enum torch_dtype { TORCH_QUINT8, TORCH_QINT8, TORCH_QINT32, TORCH_QUINT4X2, TORCH_UINT8, TORCH_INT8, TORCH_UINT16, TORCH_INT16, TORCH_INT32 };
+enum torch_dtype {
+    TORCH_QUINT8,
+    TORCH_QINT8,
+    TORCH_QINT32,
+    TORCH_QUINT4X2,
+    TORCH_UINT8,
+    TORCH_INT8,
+    TORCH_UINT16,
+    TORCH_INT16,
+    TORCH_INT32,
+    TORCH_FLOAT32, /* from here on PlaceholderObserver's only */
+    TORCH_FLOAT16,
+    TORCH_BFLOAT16
+};
 
 enum torch_qscheme {
     TORCH_QSCHEME_NONE, /* affine, per tensor or per channel as the preset is */
@@ -86,6 +99,10 @@ enum scale_format { SCALE_FORMAT_NONE, SCALE_FORMAT_FLOAT32, SCALE_FORMAT_E4M3, 
 
 enum scale_mode { SCALE_MODE_NONE, SCALE_MODE_EVEN, SCALE_MODE_FLOOR, SCALE_MODE_CEIL };
 
+struct axes {
+    int count, axis[QOBS_MAX_NDIM];
+};
+
 /* Every setting of every preset; a preset's family says which of them it has. Enumerations are stored as int so that one
  * table can describe all fields. */
 struct qobs_config {
@@ -122,6 +139,10 @@ struct qobs_config {
     bool has_ch_axis; /* Quark's has no default */
     int ch_axis;
 
+    bool has_scale, has_zero_point; /* FixedQParamsObserver's */
+    double scale;
+    int64_t zero_point;
+
     /* Quark */
     int quark_dtype;
     int quark_qscheme;
@@ -130,6 +151,11 @@ struct qobs_config {
     int scale_format;
     int scale_calculation_mode;
     int mx_element_dtype;
+
+    /* TensorRT (Model-Optimizer) */
+    bool has_axes;
+    struct axes axes; /* kept */
+    bool is_unsigned; /* changes nothing */
 };
 
 /* The strategy given, or the one group_size implies. */

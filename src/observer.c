@@ -195,6 +195,11 @@ int qobs_observer_observe(qobs_observer *o, const qobs_tensor *value, const qobs
         return status;
     if (view.elements == 0 || ignores_further(o))
         return qobs_succeed(error);
+    if (qobs_keeps(&o->config) == KEEPS_NOTHING) {
+        o->counts.batches++;
+        o->counts.elements += (uint64_t)view.elements;
+        return qobs_succeed(error);
+    }
     status = qobs_plan_create(&plan, &o->config, value, g_idx, &runtime, error);
     if (status != QOBS_OK)
         return status;

@@ -5,8 +5,9 @@
 
 #include <string.h>
 
-/* Upstream: llmcompressor/observers/min_max.py, torch/ao/quantization/observer.py and
- * quark/torch/quantization/observer/observer.py. */
+/* Upstream: llmcompressor/observers/min_max.py, torch/ao/quantization/observer.py, quark/torch/quantization/observer/observer.py
+ * and modelopt/torch/quantization/calib/max.py. */
+#define NOTHING GRANULARITY_NONE, STATISTIC_NONE
 #define LLMC FAMILY_LLMC, GRANULARITY_LLMC
 #define TORCH_TENSOR FAMILY_TORCH, GRANULARITY_TENSOR
 #define TORCH_CHANNEL FAMILY_TORCH, GRANULARITY_TORCH_CHANNEL
@@ -21,6 +22,9 @@ static const struct preset presets[] = {
      "range of all tensors, a channel each"},
     {"torch.MovingAveragePerChannelMinMaxObserver", TORCH_CHANNEL, STATISTIC_AVERAGE_TOWARDS, CONVENTION_TORCH,
      "moving average of the range, a channel each"},
+    {"torch.FixedQParamsObserver", FAMILY_TORCH, NOTHING, CONVENTION_FIXED, "the scale and zero point given"},
+    {"torch.PlaceholderObserver", FAMILY_TORCH, NOTHING, CONVENTION_NONE, "nothing but its settings"},
+    {"quark.PlaceholderObserver", FAMILY_QUARK, NOTHING, CONVENTION_NONE, "nothing but its settings"},
     {"quark.PerTensorMinMaxObserver", FAMILY_QUARK, GRANULARITY_TENSOR, STATISTIC_RUNNING, CONVENTION_QUARK,
      "range of all tensors"},
     {"quark.PerChannelMinMaxObserver", FAMILY_QUARK, GRANULARITY_QUARK_CHANNEL, STATISTIC_RUNNING, CONVENTION_QUARK,
@@ -35,6 +39,8 @@ static const struct preset presets[] = {
      "largest magnitude of all tensors, a block each"},
     {"quark.PerBlockBFPObserver", FAMILY_QUARK, GRANULARITY_QUARK_BLOCK, STATISTIC_ABSMAX_BFP, CONVENTION_QUARK_BFP,
      "largest magnitude of all tensors, a block each, for block floating point"},
+    {"trt.MaxCalibrator", FAMILY_TRT, GRANULARITY_TRT_AXES, STATISTIC_ABSMAX, CONVENTION_NONE,
+     "largest magnitude of all tensors along the kept axes"},
 };
 
 enum { COUNT = sizeof presets / sizeof *presets };

@@ -8,22 +8,25 @@
 #include "qobs/qobs.h"
 
 /* Whose settings and names of results a preset has. */
-enum family { FAMILY_LLMC = 1, FAMILY_TORCH = 2, FAMILY_QUARK = 4 };
+enum family { FAMILY_LLMC = 1, FAMILY_TORCH = 2, FAMILY_QUARK = 4, FAMILY_TRT = 8 };
 
 /* Which elements share a scale. */
 enum granularity {
-    GRANULARITY_LLMC,         /* by base name and strategy */
+    GRANULARITY_NONE,          /* no ranges */
+    GRANULARITY_LLMC,          /* by base name and strategy */
     GRANULARITY_TENSOR,        /* all */
     GRANULARITY_TORCH_CHANNEL, /* along ch_axis */
     GRANULARITY_QUARK_CHANNEL, /* along ch_axis, which a 1-dimensional tensor has, too */
     GRANULARITY_QUARK_GROUP,   /* runs of group_size along ch_axis */
-    GRANULARITY_QUARK_BLOCK    /* the same, the last of them padded with zeros */
+    GRANULARITY_QUARK_BLOCK,   /* the same, the last of them padded with zeros */
+    GRANULARITY_TRT_AXES       /* along every axis kept */
 };
 
 enum statistic {
-    STATISTIC_MEMORYLESS,     /* the last batch */
-    STATISTIC_RUNNING,        /* the extremes of all batches; Quark's is_dynamic: the last batch */
-    STATISTIC_AVERAGE_LERP,   /* min * (1 - c) + lo * c, in the tensor's dtype */
+    STATISTIC_NONE,
+    STATISTIC_MEMORYLESS,      /* the last batch */
+    STATISTIC_RUNNING,         /* the extremes of all batches; Quark's is_dynamic: the last batch */
+    STATISTIC_AVERAGE_LERP,    /* min * (1 - c) + lo * c, in the tensor's dtype */
     STATISTIC_AVERAGE_TOWARDS, /* min + c * (lo - min), in f32 */
     STATISTIC_ABSMAX,          /* the largest magnitude of all batches; Quark's is_dynamic: of the last */
     STATISTIC_ABSMAX_BFP,      /* the same, doubled where an element does not fit */
@@ -32,6 +35,8 @@ enum statistic {
 
 /* Whose arithmetic makes scale and zero point of a range. */
 enum convention {
+    CONVENTION_NONE,  /* no scale and zero point */
+    CONVENTION_FIXED, /* those given */
     CONVENTION_COMPRESSED_TENSORS,
     CONVENTION_TORCH,
     CONVENTION_QUARK,    /* by dtype */

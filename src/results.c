@@ -59,7 +59,7 @@ static bool has_result(const qobs_observer *o, enum result which)
     case RESULT_GLOBAL_MAX:
         return qobs_entries(&o->config, 0) > 0;
     default:
-        return true;
+        return qobs_has_convention(&o->config);
     }
 }
 
@@ -170,7 +170,7 @@ static int find(const qobs_observer *o, const char *name, enum result *which, qo
                              result == RESULT_GLOBAL_SCALE ? "" : " and version 2025-10");
     }
     return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "name: '%s' is no result; known are %s", name ? name : "(null)",
-                     known);
+                     *known ? known : "none");
 }
 
 static int check_result(const qobs_result *result, qobs_error *error)

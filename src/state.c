@@ -13,6 +13,7 @@
 
 #include "error.h"
 #include "observer.h"
+#include "statistic/keep.h"
 #include "tensor.h"
 
 enum { FORMAT = 1, MOST_TEXT = 4096, HASH = 8 };
@@ -252,7 +253,7 @@ static int load_statistics(qobs_observer *o, struct source *source, qobs_error *
     o->counts.inf = get(source, 8);
     const uint64_t dtype = get(source, 4);
     int status = QOBS_OK;
-    if ((dtype != 0) != (o->counts.batches > 0))
+    if ((dtype != 0) != (o->counts.batches > 0 && qobs_keeps(&o->config) != KEEPS_NOTHING))
         return damaged(error, "its number of batches does not go with its ranges");
     if (dtype != 0)
         status = load_ranges(o, (qobs_dtype)dtype, source, error);

@@ -59,7 +59,9 @@ static void warn_if_no_scale(const qobs_observer *observer)
     qobs_result result = {.struct_size = sizeof result};
     qobs_error error;
     qobs_observer_counts(observer, &counts, NULL);
-    if (counts.batches > 0 && qobs_observer_find(observer, "scale", &result, &error) != QOBS_OK)
+    /* INVALID_ARGUMENT: it is no result of this preset. */
+    if (counts.batches > 0 && qobs_observer_find(observer, "scale", &result, &error) != QOBS_OK &&
+        error.status != QOBS_ERROR_INVALID_ARGUMENT)
         fprintf(stderr, "qobs: warning: scale and zero_point are left out: %s\n", error.message);
 }
 
@@ -84,8 +86,12 @@ static int observe(const qobs_config *config, struct threads *threads, const str
         if (code == EXIT_OK && request->each && i == count - 1)
             code = readings_repeat(&readings, readings.count - before, strlen(suffix));
     }
-    if (code == EXIT_OK && readings.count == 0)
+    qobs_counts counts = {.struct_size = sizeof counts};
+    qobs_observer_counts(observer, &counts, NULL);
+    if (code == EXIT_OK && readings.count == 0 && counts.batches == 0)
         code = complain(EXIT_WRONG, "the tensors have no elements: there is nothing to make a result of");
+    if (code == EXIT_OK && readings.count == 0)
+        fprintf(stderr, "qobs: warning: %s has no results\n", request->preset);
     if (code == EXIT_OK) {
         warn_if_no_scale(observer);
         if (request->out)

@@ -45,11 +45,36 @@ static int torch_qparams(const qobs_config *config, const struct range_view *ran
     return qobs_succeed(error);
 }
 
+/* torch's FixedQParamsObserver. */
+static void fixed_dtypes(const qobs_config *config, const struct range_view *ranges, qobs_dtype *scale, qobs_dtype *zero_point)
+{
+    (void)config, (void)ranges;
+    *scale = QOBS_F32;
+    *zero_point = QOBS_I32;
+}
+
+static int fixed(const qobs_config *config, const struct range_view *ranges, void *scale, void *zero_point, qobs_error *error)
+{
+    for (size_t i = 0; scale && i < ranges->n; i++)
+        ((float *)scale)[i] = (float)config->scale;
+    for (size_t i = 0; zero_point && i < ranges->n; i++)
+        ((int32_t *)zero_point)[i] = (int32_t)config->zero_point;
+    return qobs_succeed(error);
+}
+
+static int none(const qobs_config *config, const struct range_view *ranges, void *scale, void *zero_point, qobs_error *error)
+{
+    (void)ranges, (void)scale, (void)zero_point;
+    return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "%s has no scale and zero point", config->preset->name);
+}
+
 static const struct {
     void (*dtypes)(const qobs_config *config, const struct range_view *ranges, qobs_dtype *scale, qobs_dtype *zero_point);
     int (*qparams)(const qobs_config *config, const struct range_view *ranges, void *scale, void *zero_point,
                    qobs_error *error);
 } conventions[] = {
+    [CONVENTION_NONE] = {fixed_dtypes, none},
+    [CONVENTION_FIXED] = {fixed_dtypes, fixed},
     [CONVENTION_COMPRESSED_TENSORS] = {compressed_tensors_dtypes, compressed_tensors},
     [CONVENTION_TORCH] = {torch_dtypes, torch_qparams},
     [CONVENTION_QUARK] = {qobs_quark_dtypes, qobs_quark_qparams},
@@ -69,6 +94,11 @@ struct range_view qobs_no_ranges(void)
 {
     static const float min = INFINITY, max = -INFINITY;
     return (struct range_view){.dtype = QOBS_F32, .n = 1, .held = HELD_NOTHING, .min = &min, .max = &max};
+}
+
+bool qobs_has_convention(const qobs_config *config)
+{
+    return config->preset->convention != CONVENTION_NONE;
 }
 
 void qobs_convention_dtypes(const qobs_config *config, const struct range_view *ranges, qobs_dtype *scale,

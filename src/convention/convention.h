@@ -30,6 +30,9 @@ enum held qobs_held_alone(const qobs_config *config);
 /* The range of an observer without data. */
 struct range_view qobs_no_ranges(void);
 
+/* Does the preset have scale and zero point at all? */
+bool qobs_has_convention(const qobs_config *config);
+
 /* The dtypes of the results for such ranges, of which only the kind is looked at. */
 void qobs_convention_dtypes(const qobs_config *config, const struct range_view *ranges, qobs_dtype *scale,
                             qobs_dtype *zero_point);

@@ -18,7 +18,8 @@ enum takers {
     UNIFORM_GROUP = 2, /* of a range per group */
     MX = 4,
     BFP = 8,
-    POWER_OF_2 = 16
+    POWER_OF_2 = 16,
+    PLACEHOLDER = 0 /* takes all */
 };
 
 static const struct {
@@ -55,6 +56,8 @@ const struct quark_number *qobs_quark_number(int quark_dtype)
 static enum takers taker(const struct preset *preset)
 {
     switch (preset->convention) {
+    case CONVENTION_NONE:
+        return PLACEHOLDER;
     case CONVENTION_QUARK_MX:
         return MX;
     case CONVENTION_QUARK_BFP:
@@ -69,7 +72,7 @@ static enum takers taker(const struct preset *preset)
 static int check_dtype(const qobs_config *config, qobs_error *error)
 {
     const int wanted = (int)taker(config->preset);
-    if (dtypes[config->quark_dtype].takers & wanted)
+    if (wanted == PLACEHOLDER || dtypes[config->quark_dtype].takers & wanted)
         return QOBS_OK;
     char known[200] = "";
     size_t used = 0;
@@ -83,13 +86,14 @@ static int check_dtype(const qobs_config *config, qobs_error *error)
 static int check_qscheme(const qobs_config *config, qobs_error *error)
 {
     static const int own[] = {
+        [GRANULARITY_NONE] = QUARK_QSCHEME_NONE,
         [GRANULARITY_TENSOR] = QUARK_PER_TENSOR,
         [GRANULARITY_QUARK_CHANNEL] = QUARK_PER_CHANNEL,
         [GRANULARITY_QUARK_GROUP] = QUARK_PER_GROUP,
         [GRANULARITY_QUARK_BLOCK] = QUARK_PER_GROUP,
     };
     const int expected = own[config->preset->granularity];
-    if (config->quark_qscheme == QUARK_QSCHEME_NONE || config->quark_qscheme == expected)
+    if (config->quark_qscheme == QUARK_QSCHEME_NONE || expected == QUARK_QSCHEME_NONE || config->quark_qscheme == expected)
         return QOBS_OK;
     return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "qscheme: is %s, %s takes %s",
                      qobs_quark_qscheme_text(config->quark_qscheme), config->preset->name,
@@ -100,9 +104,11 @@ static int check_axis(const qobs_config *config, qobs_error *error)
 {
     const enum granularity granularity = config->preset->granularity;
     const char *name = config->preset->name;
-    if (granularity != GRANULARITY_TENSOR && !config->has_ch_axis)
+    if (granularity == GRANULARITY_NONE || granularity == GRANULARITY_TENSOR)
+        return QOBS_OK;
+    if (!config->has_ch_axis)
         return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "ch_axis: is not set, %s needs it", name);
-    if (granularity == GRANULARITY_TENSOR || granularity == GRANULARITY_QUARK_CHANNEL)
+    if (granularity == GRANULARITY_QUARK_CHANNEL)
         return QOBS_OK;
     if (!config->has_group_size)
         return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "group_size: is not set, %s needs it", name);
@@ -116,7 +122,9 @@ static int check_axis(const qobs_config *config, qobs_error *error)
 /* fp4 scales and those of blocks have a format of their own. */
 static int check_format(const qobs_config *config, qobs_error *error)
 {
-    const bool formatted = config->preset->convention == CONVENTION_QUARK_MX || config->quark_dtype == QUARK_FP4;
+    const enum convention convention = config->preset->convention;
+    const bool formatted =
+        convention == CONVENTION_QUARK_MX || (convention == CONVENTION_QUARK && config->quark_dtype == QUARK_FP4);
     if (formatted && config->scale_format == SCALE_FORMAT_NONE)
         return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT,
                          "scale_format: is not set, %s with dtype %s takes float32, e4m3, e5m3, e8m0", config->preset->name,

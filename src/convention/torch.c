@@ -83,8 +83,22 @@ qobs_dtype qobs_torch_zero_point_dtype(const qobs_config *config, bool observed)
     return !observed || scheme == SYMMETRIC ? QOBS_I64 : scheme == AFFINE ? QOBS_I32 : QOBS_F32;
 }
 
+/* FixedQParamsObserver and PlaceholderObserver take their other settings as they are. */
+static int check_without_ranges(const qobs_config *config, qobs_error *error)
+{
+    const bool fixed = config->preset->convention == CONVENTION_FIXED;
+    if (fixed && !(config->has_scale && config->has_zero_point))
+        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "%s: is not set, %s needs scale and zero_point",
+                         config->has_scale ? "zero_point" : "scale", config->preset->name);
+    if (fixed && config->is_dynamic)
+        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "is_dynamic: %s cannot be dynamic", config->preset->name);
+    return QOBS_OK;
+}
+
 int qobs_torch_check(const qobs_config *config, qobs_error *error)
 {
+    if (config->preset->statistic == STATISTIC_NONE)
+        return check_without_ranges(config, error);
     const char *name = dtypes[config->dtype].name;
     const bool channels = config->preset->granularity == GRANULARITY_TORCH_CHANNEL;
     if (config->qscheme != TORCH_QSCHEME_NONE && channels != (config->qscheme >= TORCH_PER_CHANNEL_AFFINE))

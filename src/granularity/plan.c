@@ -142,6 +142,12 @@ static int check_g_idx(const qobs_plan *plan, const qobs_config *config, const s
     return QOBS_OK;
 }
 
+static int flatten_nothing(qobs_plan *plan, const qobs_config *config, qobs_error *error)
+{
+    (void)plan;
+    return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "config: %s looks at no tensor", config->preset->name);
+}
+
 int qobs_plan_create(qobs_plan **result, const qobs_config *config, const qobs_tensor *value, const qobs_tensor *g_idx,
                      const qobs_runtime *given, qobs_error *error)
 {
@@ -166,12 +172,14 @@ int qobs_plan_create(qobs_plan **result, const qobs_config *config, const qobs_t
     *plan = (qobs_plan){
         .runtime = runtime, .dtype = view.dtype, .value = view, .range = {.ndim = -1}, .scale = {.ndim = -1}};
     static int (*const flatten[])(qobs_plan *, const qobs_config *, qobs_error *) = {
+        [GRANULARITY_NONE] = flatten_nothing,
         [GRANULARITY_LLMC] = qobs_flatten_llmc,
         [GRANULARITY_TENSOR] = qobs_flatten_tensor,
         [GRANULARITY_TORCH_CHANNEL] = qobs_flatten_torch_channel,
         [GRANULARITY_QUARK_CHANNEL] = qobs_flatten_quark_channel,
         [GRANULARITY_QUARK_GROUP] = qobs_flatten_quark_group,
         [GRANULARITY_QUARK_BLOCK] = qobs_flatten_quark_block,
+        [GRANULARITY_TRT_AXES] = qobs_flatten_trt_axes,
     };
     status = flatten[config->preset->granularity](plan, config, error);
     if (status == QOBS_OK)

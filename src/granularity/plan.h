@@ -2,7 +2,8 @@
 /* SPDX-FileCopyrightText: The qobs authors */
 
 /* A granularity as strides: the flattened value (num_observations, *qparam_shape, group_size) described by axes over the
- * caller's memory. The rules that make the axes are in llmc.c, torch.c and quark.c. */
+ * caller's memory. The rules that make the axes are in llmc.c, torch.c,
+ * quark.c and trt.c. */
 #ifndef QOBS_GRANULARITY_PLAN_H
 #define QOBS_GRANULARITY_PLAN_H
 
@@ -66,5 +67,6 @@ int qobs_flatten_torch_channel(qobs_plan *plan, const qobs_config *config, qobs_
 int qobs_flatten_quark_channel(qobs_plan *plan, const qobs_config *config, qobs_error *error);
 int qobs_flatten_quark_group(qobs_plan *plan, const qobs_config *config, qobs_error *error);
 int qobs_flatten_quark_block(qobs_plan *plan, const qobs_config *config, qobs_error *error);
+int qobs_flatten_trt_axes(qobs_plan *plan, const qobs_config *config, qobs_error *error);
 
 #endif

@@ -68,6 +68,7 @@ static const struct {
     enum merging merging;
     void (*enter)(qobs_observer *o, bool fresh);
 } statistics[] = {
+    [STATISTIC_NONE] = {KEEPS_NOTHING, MERGE_LAST, last},
     [STATISTIC_MEMORYLESS] = {KEEPS_RANGE, MERGE_LAST, last},
     [STATISTIC_RUNNING] = {KEEPS_RANGE, MERGE_EXTREMES, extremes},
     [STATISTIC_AVERAGE_LERP] = {KEEPS_RANGE, MERGE_MEANS, average_lerp},

@@ -8,7 +8,7 @@
 #include "observer.h"
 
 /* What there is to read of the ranges. */
-enum keeps { KEEPS_RANGE, KEEPS_ABSMAX /* ranges from -amax to amax */ };
+enum keeps { KEEPS_NOTHING, KEEPS_RANGE, KEEPS_ABSMAX /* ranges from -amax to amax */ };
 enum keeps qobs_keeps(const qobs_config *config);
 
 /* The ranges of several observers as one. */
