@@ -30,11 +30,16 @@ static float round_e5m3(float f)
     return x < 0x1p-14f ? (x + 0x1p6f) - 0x1p6f : float_of_bits((b + 0x7ffff + (b >> 20 & 1)) & 0xfff00000);
 }
 
+/* Of whole exponents, infinities and NaN. */
 static double power_of_2(double exponent)
 {
-    if (!isfinite(exponent))
-        return isnan(exponent) ? exponent : exponent > 0 ? INFINITY : 0;
-    return ldexp(1, (int)exponent);
+    if (exponent >= -1022 && exponent <= 1023) {
+        const uint64_t bits = (uint64_t)((int64_t)exponent + 1023) << 52;
+        double power;
+        memcpy(&power, &bits, sizeof power);
+        return power;
+    }
+    return exponent < -1074 ? 0 : exponent > 1023 ? INFINITY : isnan(exponent) ? exponent : ldexp(1, (int)exponent);
 }
 
 #define NATIVE_BODY "convention/quark_amax.inl.h"
@@ -86,13 +91,14 @@ static struct form form_of(const qobs_config *config, qobs_dtype native)
 static void even(const struct form *f, size_t n, const double *amax, double *scale)
 {
     const uint32_t half = UINT32_C(1) << (22 - f->element->mantissa_bits);
-    const double zero = f->native == QOBS_F16 ? -INFINITY : -126;
+    const int32_t zero = f->native == QOBS_F16 ? 0 : 1, emax = f->element->emax;
     for (size_t i = 0; i < n; i++) {
         const float a = (float)amax[i];
-        const uint32_t power = (bits_of_float(a) + half) >> 23;
-        const double log = a == 0 ? zero : power == 0 ? -INFINITY : power == 255 ? INFINITY : (double)power - 127;
-        const double exponent = log - f->element->emax;
-        scale[i] = a != a ? (double)a : power_of_2(exponent < -127 ? -127 : exponent > 127 ? 127 : exponent);
+        /* Exponents biased by 127; that of infinity and that of what is below all normal numbers end at the limits. */
+        const int32_t power = a == 0 ? zero : (int32_t)((bits_of_float(a) + half) >> 23 & 255);
+        const int32_t less = power - emax, limited = power == 255 ? 254 : power == 0 || less < 0 ? 0 : less;
+        const float s = float_of_bits(limited == 0 ? 0x400000 : (uint32_t)limited << 23);
+        scale[i] = (double)(a != a ? a : s);
     }
 }
 

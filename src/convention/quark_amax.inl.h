@@ -22,12 +22,23 @@ static void NATIVE(quotients)(size_t n, const double *amax, double greatest, dou
     }
 }
 
-/* 2 to the whole number below or above log2(amax), less emax. The logarithm is rounded first and may then be whole already, just
- * below and just above a power of two. */
-static double NATIVE(power)(double amax, bool up, int emax)
+/* The whole number below or above log2(amax). The logarithm is rounded to the dtype first and may then be whole already: in f32 and
+ * f64 only next to a power of two, so that elsewhere the exponent tells. */
+static inline double NATIVE(whole_log)(double amax, bool up)
 {
+    uint64_t bits;
+    memcpy(&bits, &amax, sizeof bits);
+    const uint64_t exponent = bits >> 52, first_digits = bits >> 36 & 0xffff;
+    if (MANTISSA_BITS >= 23 && exponent > 0 && exponent < 2047 && first_digits != 0 && first_digits != 0xffff)
+        return (double)exponent - 1023 + up;
     const real log = round_native((real)log2(amax));
-    return (double)round_native((real)power_of_2((double)(up ? ceil((double)log) : floor((double)log)) - emax));
+    return up ? ceil((double)log) : floor((double)log);
+}
+
+/* 2 to that number less emax. */
+static inline double NATIVE(power)(double amax, bool up, int emax)
+{
+    return (double)round_native((real)power_of_2(NATIVE(whole_log)(amax, up) - emax));
 }
 
 static void NATIVE(powers)(size_t n, const double *amax, bool up, int emax, double *scale)
@@ -52,12 +63,13 @@ static void NATIVE(put)(size_t first, size_t n, const double *from, stored *to)
 
 /* Does x, in steps of a BFP scale, leave [-128, 128)? Quark quantizes in f32 by the reciprocal of a scale that is not subnormal,
  * brings the product back to the tensor's dtype and divides it by the scale. */
-static bool NATIVE(leaves)(real x, double scale)
+static bool NATIVE(leaves)(real x, double scale, float s, float inverse)
 {
-    const float s = (float)scale < 0x1p-126f ? 0x1p-126f : (float)scale;
-    const float q = rintf((float)x * (1 / s));
-    const float clamped = q < -129 ? -129 : q > 128 ? 128 : q;
-    const double steps = (double)round_native((real)(clamped * s)) / scale;
+    const float q = (float)x * inverse, clamped = q < -129 ? -129 : q > 128 ? 128 : q;
+    const float rounded = (clamped + 0x1.8p23f) - 0x1.8p23f; /* to a whole number, ties to even */
+    if (scale >= 0x1p-24 && scale <= 0x1p8) /* no dtype loses anything on the way back */
+        return rounded >= 128 || rounded < -128;
+    const double steps = (double)round_native((real)(rounded * s)) / scale;
     return steps >= 128 || steps < -128;
 }
 
@@ -69,8 +81,10 @@ static void NATIVE(bfp)(qobs_dtype scale_dtype, size_t n, stored *min, stored *m
         const real a = load(lo[i]), b = load(hi[i]), before = fresh ? 0 : load(max[i]);
         const real batch = -a > b ? -a : b, amax = batch > before ? batch : before;
         const double power = NATIVE(power)((double)amax, false, BFP_EMAX);
-        const double s = qobs_round_to(scale_dtype, power == 0 ? 0x1p-23 : power);
-        max[i] = store(NATIVE(leaves)(a, s) || NATIVE(leaves)(b, s) ? 2 * amax : amax);
+        const double scale = qobs_round_to(scale_dtype, power == 0 ? 0x1p-23 : power);
+        const float s = (float)scale < 0x1p-126f ? 0x1p-126f : (float)scale, inverse = 1 / s;
+        const bool twice = NATIVE(leaves)(a, scale, s, inverse) || NATIVE(leaves)(b, scale, s, inverse);
+        max[i] = store(twice ? 2 * amax : amax);
         min[i] = store(-load(max[i]));
     }
 }
