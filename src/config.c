@@ -549,16 +549,32 @@ const char *qobs_config_key(const qobs_config *config, size_t index)
 
 /* ---- Life and checks ------------------------------------------------------------------------------------------------------ */
 
+/* Those of the family the name has, or of all; as many as fit whole, and how many more there are. */
+static void list_presets(const char *name, char *text, size_t size)
+{
+    const size_t prefix = name && strchr(name, '.') ? (size_t)(strchr(name, '.') - name) + 1 : 0, room = size - 16;
+    size_t used = 0, more = 0;
+    for (int whole_family = 1; whole_family >= 0 && used == 0; whole_family--)
+        for (size_t i = 0; i < qobs_preset_count(); i++) {
+            const char *preset = qobs_preset_name(i);
+            if (whole_family && (prefix == 0 || strncmp(preset, name, prefix) != 0))
+                continue;
+            if (used + strlen(preset) + 2 > room)
+                more++;
+            else
+                used += (size_t)snprintf(text + used, size - used, "%s%s", used ? ", " : "", preset);
+        }
+    if (more > 0)
+        snprintf(text + used, size - used, ", %zu more", more);
+}
+
 int qobs_config_create(qobs_config **result, const char *name, const qobs_runtime *given, qobs_error *error)
 {
     struct runtime runtime;
     const struct preset *preset = name ? qobs_preset_find(name) : NULL;
     if (!preset) {
         char known[200];
-        size_t used = 0;
-        known[0] = '\0';
-        for (size_t i = 0; i < qobs_preset_count() && used < sizeof known; i++)
-            used += (size_t)snprintf(known + used, sizeof known - used, "%s%s", i ? ", " : "", qobs_preset_name(i));
+        list_presets(name, known, sizeof known);
         return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "preset: '%s' is unknown; known are %s", name ? name : "(null)",
                          known);
     }

@@ -145,12 +145,17 @@ QOBS_API int qobs_config_create(qobs_config **config, const char *preset, const 
 QOBS_API void qobs_config_destroy(qobs_config *config);
 
 /* Sets `key` to `value`, which is JSON or a bare word: 4, true, 0.01, channel, "channel", [128, 128], null (the default).
- * Every preset: base_name (weight, input, output, q, k, v), nonfinite (refuse, ignore, propagate).
+ * Every preset: base_name (weight, input, output, q, k, v), nonfinite (refuse, ignore, propagate; by default refuse, but ignore for
+ *   quark.PerBlockBFPObserver, which counts such elements as 0).
  * llmc.*: num_bits, type, symmetric, strategy, group_size, block_structure, dynamic, scale_dtype, zp_dtype, observer, version,
  *   ragged and, for moving averages, averaging_constant: the arguments of compressed-tensors' QuantizationArgs and llm-compressor's
  *   observer_kwargs.
  * torch.*: dtype, qscheme, reduce_range, quant_min, quant_max, eps, is_dynamic and, for moving averages, averaging_constant,
- *   for channels, ch_axis: the arguments of the torch.ao.quantization observers.
+ *   for channels, ch_axis, for FixedQParamsObserver, scale and zero_point: the arguments of the torch.ao.quantization observers.
+ * quark.*: dtype, qscheme, is_dynamic, symmetric, ch_axis, group_size, zero_point_type, scale_type, scale_format,
+ *   scale_calculation_mode, mx_element_dtype: the fields of AMD Quark's QTensorConfig. symmetric is true by default, dtype int8 (fp4
+ *   for MX, bfp16 for BFP); upstream has no defaults for them.
+ * trt.*: num_bits, axis (the axes kept), unsigned: the arguments of Model-Optimizer's calibrators.
  * What depends on several settings is checked when the configuration is used. */
 QOBS_API int qobs_config_set(qobs_config *config, const char *key, const char *value, qobs_error *error);
 
@@ -167,7 +172,7 @@ QOBS_API const char *qobs_config_key(const qobs_config *config, size_t index);
 /* ---- Granularity ------------------------------------------------------------------------------------------------------- */
 
 /* Which elements share a scale: the value seen as (num_observations, *qparam_shape, group_size), without a copy. Reproduces
- * flatten_for_calibration of llm-compressor (for torch presets: the reshaping of the observer's forward). */
+ * flatten_for_calibration of llm-compressor (for other presets: the reshaping of the observer's forward). */
 typedef struct qobs_plan qobs_plan;
 
 /* A run of elements that follow each other in the flattened value and belong to one qparam. */
@@ -181,7 +186,8 @@ typedef struct qobs_run {
 /* The plan for tensors of the shape and strides of `value` (its data is not read). g_idx: int32 or int64, one entry a
  * column, for weights with group or tensor_group strategy; NULL otherwise. A g_idx that holds -1 counts as not initialised
  * (version current and 2025-09). The caller destroys the plan. runtime may be NULL.
- * Refused: combinations of base name and strategy that upstream refuses, sizes that do not divide, illegal settings. */
+ * Refused: combinations of base name and strategy that upstream refuses, sizes that do not divide, illegal settings. Unlike
+ * upstream trt.* refuse an axis that value does not have. */
 QOBS_API int qobs_plan_create(qobs_plan **plan, const qobs_config *config, const qobs_tensor *value, const qobs_tensor *g_idx,
                               const qobs_runtime *runtime, qobs_error *error);
 QOBS_API void qobs_plan_destroy(qobs_plan *plan);
@@ -219,7 +225,8 @@ QOBS_API int qobs_minmax(const qobs_config *config, const qobs_tensor *value, co
 /* Scale and zero point for `count` ranges of dtype `dtype` (torch presets: F32). global_scale (llmc presets) multiplies the
  * scales and makes them F32; NULL: there is none. scale and zero_point receive `count` elements of the dtypes
  * qobs_config_qparam_dtypes names (scale F32 with a global scale); either may be NULL. Reproduces calculate_qparams of
- * compressed-tensors and of torch.ao's UniformQuantizationObserverBase. NO_RESULT where upstream raises. */
+ * compressed-tensors, of torch.ao's UniformQuantizationObserverBase and of Quark's observers (for one per tensor each range is a
+ * tensor of its own; powers of two are those of a single batch). NO_RESULT where upstream raises. */
 QOBS_API int qobs_calculate_qparams(const qobs_config *config, qobs_dtype dtype, size_t count, const void *min, const void *max,
                                     const float *global_scale, void *scale, void *zero_point, qobs_error *error);
 
@@ -243,19 +250,23 @@ QOBS_API int qobs_observer_create(qobs_observer **observer, const qobs_config *c
 QOBS_API void qobs_observer_destroy(qobs_observer *observer);
 
 /* Takes one batch into the statistics. Empty tensors are ignored. A batch with NaN or infinity is refused with their number
- * and the place of the first, unless nonfinite says otherwise. Later batches must lead to the same qparam shape and, for
- * llmc.*, have the same dtype (torch.* keeps its range in F32).
+ * and the place of the first, unless nonfinite says otherwise. Later batches must lead to the same qparam shape and, except for
+ * torch.*, which keeps its range in F32, have the same dtype.
  * llmc.*: with base name weight a second tensor is ignored until qobs_observer_reset (version current, as upstream).
- * Reproduces forward (torch.ao) and Observer.forward (llm-compressor). */
+ * quark.*: a batch that leads to another qparam shape begins anew (BFP refuses it, as upstream), and with is_dynamic, or per group,
+ *   every batch does, whatever its dtype. Each batch of a PowOf2 observer is one vote for its scale and zero point, and the result is
+ *   the most common (upstream votes whenever it is asked for qparams).
+ * Reproduces forward (torch.ao, Quark), Observer.forward (llm-compressor) and collect (Model-Optimizer). */
 QOBS_API int qobs_observer_observe(qobs_observer *observer, const qobs_tensor *value, const qobs_tensor *g_idx,
                                    qobs_error *error);
 
-/* Forgets everything observed. */
+/* Forgets everything observed, also what Quark's reset_state leaves behind (votes, the magnitudes of BFP). */
 QOBS_API void qobs_observer_reset(qobs_observer *observer);
 
 /* Adds to `observer` what `count` others have observed, as if their batches had come from other machines; they must have the
  * same settings, dtype and qparam shape (those without data are skipped). Reproduces Observer.sync_activation_stats of
- * llm-compressor: extremes of running ranges, mean of moving averages; a memoryless range stays, unless there was none. */
+ * llm-compressor: extremes of running ranges, mean of moving averages; a memoryless range stays, unless there was none. Votes are
+ * added. */
 QOBS_API int qobs_observer_merge(qobs_observer *observer, const qobs_observer *const *others, size_t count, qobs_error *error);
 
 /* The observer's settings and statistics as bytes that any machine's qobs of the same or a later version reads: first the size,
@@ -269,8 +280,9 @@ QOBS_API int qobs_observer_load(qobs_observer **observer, const void *buffer, si
 
 QOBS_API int qobs_observer_counts(const qobs_observer *observer, qobs_counts *counts, qobs_error *error);
 
-/* What there is to read now: min_vals, max_vals (llmc) or min_val, max_val (torch), scale, zero_point, and global_scale with
- * strategy tensor_group (version 2025-10: global_min and global_max, too). */
+/* What there is to read now: min_vals, max_vals (llmc) or min_val, max_val (torch, Quark) or amax (Quark's blocks, trt), scale,
+ * zero_point (all but trt), and global_scale with strategy tensor_group (version 2025-10: global_min and global_max, too). The
+ * observers that look at no data have scale and zero_point (FixedQParamsObserver) or nothing (PlaceholderObserver). */
 typedef struct qobs_result {
     size_t struct_size; /* sizeof(qobs_result) */
     const char *name;   /* belongs to the library */
