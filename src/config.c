@@ -549,17 +549,18 @@ const char *qobs_config_key(const qobs_config *config, size_t index)
 
 /* ---- Life and checks ------------------------------------------------------------------------------------------------------ */
 
-/* Those of the family the name has, or of all; as many as fit whole, and how many more there are. */
+/* Those of the family the name has, then the others: as many as fit, and how many more there are. */
 static void list_presets(const char *name, char *text, size_t size)
 {
     const size_t prefix = name && strchr(name, '.') ? (size_t)(strchr(name, '.') - name) + 1 : 0, room = size - 16;
     size_t used = 0, more = 0;
-    for (int whole_family = 1; whole_family >= 0 && used == 0; whole_family--)
+    for (int others = 0; others < 2; others++)
         for (size_t i = 0; i < qobs_preset_count(); i++) {
             const char *preset = qobs_preset_name(i);
-            if (whole_family && (prefix == 0 || strncmp(preset, name, prefix) != 0))
+            const bool other = prefix == 0 || strncmp(preset, name, prefix) != 0;
+            if (other != (others == 1))
                 continue;
-            if (used + strlen(preset) + 2 > room)
+            if (more > 0 || used + strlen(preset) + 2 > room)
                 more++;
             else
                 used += (size_t)snprintf(text + used, size - used, "%s%s", used ? ", " : "", preset);
