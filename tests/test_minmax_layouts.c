@@ -23,7 +23,7 @@
 
 #include "layouts.h"
 
-enum { SMALL_CASES = 3000, BIG_CASES = 72, COPY_CASES = 1000 };
+enum { SMALL_CASES = 2000, BIG_CASES = 40, COPY_CASES = 1000 };
 
 static uint64_t seed = 1;
 static int64_t only = -1;
