@@ -158,8 +158,7 @@ static void K(one_run)(const unsigned char *x, size_t n, BITS inf, unsigned char
         x += m * sizeof(BITS);
         n -= m;
     }
-    if (lo <= hi)
-        K(merge_keys)(lo, hi, min, max);
+    K(merge_keys)(lo, hi, min, max);
 }
 
 #if LANES >= 4 /* runs of 2 lanes gain nothing from a common fold */
@@ -400,6 +399,8 @@ static inline void K(convert_keys)(unsigned char *k, size_t n, bool back)
 static void K(columns)(const unsigned char *x, ptrdiff_t row_stride, size_t rows, size_t columns, BITS inf, unsigned char *min,
                        unsigned char *max, struct qobs_nonfinite *nonfinite)
 {
+    if (rows == 0)
+        return;
     K(convert_keys)(min, columns, false);
     K(convert_keys)(max, columns, false);
     if (columns >= LANES) {
