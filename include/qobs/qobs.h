@@ -12,6 +12,7 @@
  *    run at the same time on the same object.
  *  - qobs starts no thread, reads no environment variable, writes no file and never aborts.
  *  - Shapes count elements, strides count bytes.
+ *  - Observed tensors may lie at any address; arrays that hold ranges or receive results are aligned for their dtype.
  *  - Results do not depend on the instruction set, on the number of threads, or on the caller's rounding and flush modes. */
 #ifndef QOBS_QOBS_H
 #define QOBS_QOBS_H
