@@ -15,7 +15,7 @@ seconds() {
     local begin=$EPOCHREALTIME
     "$@" >/dev/null
     local end=$EPOCHREALTIME
-    echo "$(((${end/./} - ${begin/./})))" # microseconds
+    echo "$((${end/./} - ${begin/./}))" # microseconds
 }
 median() {
     sort -n "$1" | sed -n "$(((repetitions + 1) / 2))p"

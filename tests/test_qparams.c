@@ -139,10 +139,9 @@ static void test_fused(void **state)
     qobs_error error;
     size_t n = 0;
     const size_t members = (size_t)cJSON_GetArraySize(cJSON_GetObjectItemCaseSensitive(settings, "fused"));
-    assert_int_equal(configure(&config, "llmc.memoryless_minmax", settings, is_setting, &error) &&
-                         configure(&config, "llmc.static_minmax", settings, is_setting, &error) &&
-                         configure(&config, "llmc.minmax", settings, is_setting, &error),
-                     QOBS_OK);
+    char preset[64];
+    snprintf(preset, sizeof preset, "llmc.%s", text_of(settings, "observer"));
+    assert_int_equal(configure(&config, preset, settings, is_setting, &error), QOBS_OK);
     assert_true(members >= 2 && members <= MOST);
     cJSON_ArrayForEach(item, inputs)
     {
