@@ -16,6 +16,7 @@
 #include "convention/convention.h"
 #include "convention/quark.h"
 #include "error.h"
+#include "fpenv.h"
 
 /* ---- The settings ------------------------------------------------------------------------------------------------------- */
 
@@ -269,10 +270,12 @@ static bool parse_real(const char *value, double *out)
     if (point)
         *point = *localeconv()->decimal_point;
     char *end;
+    const fp_mode mode = fp_enter(); /* fesetround changes it too */
     const int rounding = fegetround(); /* strtod rounds as the caller's mode says */
     fesetround(FE_TONEAREST);
     *out = strtod(buffer, &end);
     fesetround(rounding);
+    fp_leave(mode);
     return *end == '\0' && isfinite(*out);
 }
 

@@ -78,16 +78,16 @@ int qobs_calculate_qparams(const qobs_config *config, qobs_dtype dtype, size_t c
     return status;
 }
 
-int qobs_global_scale(const qobs_config *config, qobs_dtype dtype, const void *min, const void *max, float *global_scale,
+int qobs_global_scale(const qobs_config *config, qobs_dtype dtype, double min, double max, float *global_scale,
                       qobs_error *error)
 {
-    int status = check_ranges(config, dtype, 1, min, max, error);
+    int status = check_ranges(config, dtype, 1, &min, &max, error);
     if (status == QOBS_OK && config->preset->family != FAMILY_LLMC)
         status = qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "config: %s has no global scale", config->preset->name);
     if (status != QOBS_OK)
         return status;
+    const struct range_view range = {.dtype = QOBS_F64, .n = 1, .min = &min, .max = &max};
     const fp_mode mode = fp_enter();
-    const struct range_view range = {.dtype = dtype, .n = 1, .min = min, .max = max};
     *global_scale = qobs_compressed_tensors_global_scale(config, dtype, qobs_compressed_tensors_amax(&range));
     fp_leave(mode);
     return qobs_succeed(error);

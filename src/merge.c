@@ -172,3 +172,15 @@ int qobs_observers_fuse(qobs_observer *const *observers, size_t count, qobs_erro
     }
     return qobs_succeed(error);
 }
+
+int qobs_observer_set_amax(qobs_observer *o, double amax, qobs_error *error)
+{
+    if (!o || !qobs_has_global_scale(o))
+        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "observer: %s",
+                         o ? "has no global scale: its strategy is not tensor_group" : "is NULL");
+    if (amax < 0)
+        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "amax: is %g, must not be negative", amax);
+    o->fused = true;
+    o->fused_amax = amax;
+    return qobs_succeed(error);
+}

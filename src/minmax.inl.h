@@ -158,8 +158,7 @@ static void K(one_run)(const unsigned char *x, size_t n, BITS inf, unsigned char
         x += m * sizeof(BITS);
         n -= m;
     }
-    if (lo <= hi)
-        K(merge_keys)(lo, hi, min, max);
+    K(merge_keys)(lo, hi, min, max);
 }
 
 #if LANES >= 4 /* runs of 2 lanes gain nothing from a common fold */
@@ -193,24 +192,32 @@ static inline void K(merge_runs)(const unsigned char *x, ptrdiff_t run_stride, s
 enum K(layout) {
     K(LONGER),  /* more than 2 vectors: one run after the other */
     K(VECTORS), /* 1 or 2 vectors: four runs abreast, which is still one stream to the prefetchers */
+    K(WHOLE),   /* one vector */
     K(HALVES),  /* contiguous runs of half a vector */
     K(QUARTERS) /* contiguous runs of a quarter of a vector */
 };
 
-/* Four vectors' worth of runs, folded into one. */
-static inline __attribute__((always_inline)) void K(fold_four)(enum K(layout) layout, const unsigned char *x, ptrdiff_t step,
-                                                                size_t length, vec *lo, vec *hi)
+/* One step of a transposed fold: of two vectors, one in which each run has half as many lanes. */
+static inline __attribute__((always_inline)) vec K(fold)(bool greatest, int step, vec a, vec b)
 {
-    const unsigned char *y = x + step, *z = y + step, *w = z + step;
-    const int level = layout == K(HALVES) ? 1 : layout == K(QUARTERS) ? 2 : 0;
+    vec x, y;
+    K(vec_pair)(step, a, b, &x, &y);
+    return greatest ? K(vec_max_s)(x, y) : K(vec_min_s)(x, y);
+}
+
+/* Four vectors' worth of runs, folded into one by the first two steps. */
+static inline __attribute__((always_inline)) void K(fold_four)(enum K(layout) layout, int step, const unsigned char *x,
+                                                                ptrdiff_t stride, size_t length, vec *lo, vec *hi)
+{
+    const unsigned char *y = x + stride, *z = y + stride, *w = z + stride;
     vec lx, ly, lz, lw, hx, hy, hz, hw;
     if (layout == K(LONGER)) {
         K(run_keys)(x, length, &lx, &hx);
         K(run_keys)(y, length, &ly, &hy);
         K(run_keys)(z, length, &lz, &hz);
         K(run_keys)(w, length, &lw, &hw);
-    } else {
-        const size_t last = layout == K(VECTORS) ? (length - LANES) * sizeof(BITS) : 0;
+    } else if (layout == K(VECTORS)) {
+        const size_t last = (length - LANES) * sizeof(BITS);
         lx = hx = K(vec_key)(vec_load(x + last));
         ly = hy = K(vec_key)(vec_load(y + last));
         lz = hz = K(vec_key)(vec_load(z + last));
@@ -221,9 +228,28 @@ static inline __attribute__((always_inline)) void K(fold_four)(enum K(layout) la
             K(add_keys)(&lz, &hz, vec_load(z + i));
             K(add_keys)(&lw, &hw, vec_load(w + i));
         }
+    } else { /* minimum and maximum part only after the first pairs are made */
+        vec p, q, r, s;
+        K(vec_pair)(step, K(vec_key)(vec_load(x)), K(vec_key)(vec_load(y)), &p, &q);
+        K(vec_pair)(step, K(vec_key)(vec_load(z)), K(vec_key)(vec_load(w)), &r, &s);
+        *lo = K(fold)(false, step + 1, K(vec_min_s)(p, q), K(vec_min_s)(r, s));
+        *hi = K(fold)(true, step + 1, K(vec_max_s)(p, q), K(vec_max_s)(r, s));
+        return;
     }
-    *lo = K(vec_fold4_)(level, lx, ly, lz, lw);
-    *hi = K(vec_fold4_)(level, vec_not(hx), vec_not(hy), vec_not(hz), vec_not(hw));
+    *lo = K(fold)(false, step + 1, K(fold)(false, step, lx, ly), K(fold)(false, step, lz, lw));
+    *hi = K(fold)(true, step + 1, K(fold)(true, step, hx, hy), K(fold)(true, step, hz, hw));
+}
+
+/* The steps after the first two, then the runs in order. */
+static inline __attribute__((always_inline)) vec K(fold_rest)(bool greatest, int first, vec v[LANES / 4])
+{
+#pragma GCC unroll 8
+    for (int step = first + 2; LANES >> step > 1; step++) {
+#pragma GCC unroll 8
+        for (int i = 0; i < LANES >> step >> 1; i++)
+            v[i] = K(fold)(greatest, step, v[2 * i], v[2 * i + 1]);
+    }
+    return K(vec_order)(first, v[0]);
 }
 
 /* Short runs, LANES of them at a time, sharing one transposed fold. Returns how many it did. */
@@ -232,14 +258,14 @@ static inline __attribute__((always_inline)) size_t K(short_runs)(enum K(layout)
                                                                    unsigned char *min, unsigned char *max, ptrdiff_t out_step,
                                                                    struct qobs_nonfinite *nonfinite)
 {
-    const int level = layout == K(HALVES) ? 1 : layout == K(QUARTERS) ? 2 : 0;
-    const ptrdiff_t step = level == 0 ? run_stride : VEC_BYTES;
+    const int first = layout == K(HALVES) ? 1 : layout == K(QUARTERS) ? 2 : 0;
+    const ptrdiff_t stride = first == 0 ? run_stride : VEC_BYTES;
     size_t done = 0;
     for (; runs - done >= LANES; done += LANES) {
-        vec lo[LANES / 4], hi[LANES / 4]; /* hi holds complements, so that one fold serves both */
-        for (int q = 0; q < (LANES >> level >> 2); q++)
-            K(fold_four)(layout, x + 4 * q * step, step, length, &lo[q], &hi[q]);
-        K(merge_runs)(x, run_stride, length, K(vec_fold_rest)(level, lo), vec_not(K(vec_fold_rest)(level, hi)), inf, min, max,
+        vec lo[LANES / 4], hi[LANES / 4];
+        for (int q = 0; q < LANES >> first >> 2; q++)
+            K(fold_four)(layout, first, x + 4 * q * stride, stride, length, &lo[q], &hi[q]);
+        K(merge_runs)(x, run_stride, length, K(fold_rest)(false, first, lo), K(fold_rest)(true, first, hi), inf, min, max,
                       out_step, nonfinite);
         x += LANES * run_stride;
         min += LANES * out_step;
@@ -257,7 +283,9 @@ static void K(rows)(const unsigned char *x, ptrdiff_t run_stride, size_t runs, s
     const bool packed = run_stride == (ptrdiff_t)(length * sizeof(BITS));
     if (length > 2 * LANES && length < FOLD_TOGETHER * LANES)
         done = K(short_runs)(K(LONGER), x, run_stride, runs, length, inf, min, max, out_step, nonfinite);
-    else if (length >= LANES && length <= 2 * LANES)
+    else if (length == LANES)
+        done = K(short_runs)(K(WHOLE), x, run_stride, runs, length, inf, min, max, out_step, nonfinite);
+    else if (length > LANES && length <= 2 * LANES)
         done = K(short_runs)(K(VECTORS), x, run_stride, runs, length, inf, min, max, out_step, nonfinite);
     else if (LANES >= 8 && length == LANES / 2 && packed)
         done = K(short_runs)(K(HALVES), x, run_stride, runs, length, inf, min, max, out_step, nonfinite);
@@ -371,6 +399,8 @@ static inline void K(convert_keys)(unsigned char *k, size_t n, bool back)
 static void K(columns)(const unsigned char *x, ptrdiff_t row_stride, size_t rows, size_t columns, BITS inf, unsigned char *min,
                        unsigned char *max, struct qobs_nonfinite *nonfinite)
 {
+    if (rows == 0)
+        return;
     K(convert_keys)(min, columns, false);
     K(convert_keys)(max, columns, false);
     if (columns >= LANES) {

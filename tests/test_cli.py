@@ -221,7 +221,7 @@ def test_help():
               f"info --isa {isa}")
     p = run()
     check(p.returncode == 2 and p.stderr.startswith("usage: qobs"), "without a command: usage")
-    refused("unknown command", ["'prune'", "calibrate, observe, info"], "prune")
+    refused("unknown command", ["'prune'", "calibrate, observe, merge, info"], "prune")
     refused("info with a file", ["'x'"], "info", "x")
     p = run("calibrate", "--bits", "8")
     check(p.returncode == 2 and "--bits" in p.stderr and len(p.stderr.splitlines()) == 1, "unknown option", p.stderr)

@@ -429,14 +429,19 @@ static void flush_subnormals(void)
 #endif
 }
 
+enum { MODES = 6 };
+
 static void set_mode(int mode)
 {
-    static const int roundings[] = {FE_TONEAREST, FE_TONEAREST, FE_UPWARD, FE_DOWNWARD, FE_TOWARDZERO};
+    static const int roundings[MODES] = {FE_TONEAREST, FE_TONEAREST, FE_UPWARD, FE_DOWNWARD, FE_TOWARDZERO, FE_TONEAREST};
     fesetround(roundings[mode]);
     if (mode > 0)
         flush_subnormals();
+#if defined(__x86_64__)
+    if (mode == MODES - 1) /* upwards, but only where vectors are computed: fegetround does not see it */
+        _mm_setcsr(_mm_getcsr() | 0x4000);
+#endif
 }
-enum { MODES = 5 };
 
 /* What a pool's threads might have set for themselves. */
 static void serial_with_modes(void *context, void (*task)(void *, size_t), void *argument, size_t count)

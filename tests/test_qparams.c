@@ -86,7 +86,7 @@ static void test_ranges(void **state)
     const qobs_tensor min = tensor_named(cJSON_GetArrayItem(inputs, 0)->valuestring);
     const qobs_tensor max = tensor_named(cJSON_GetArrayItem(inputs, 1)->valuestring);
     const bool has_global = cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(settings, "has_global_scale"));
-    const float *global = has_global ? tensor_named(cJSON_GetArrayItem(inputs, 2)->valuestring).data : NULL;
+    const void *global = has_global ? tensor_named(cJSON_GetArrayItem(inputs, 2)->valuestring).data : NULL;
     size_t n = 1;
     for (int d = 0; d < min.ndim; d++)
         n *= (size_t)min.shape[d];
@@ -94,17 +94,23 @@ static void test_ranges(void **state)
 
     qobs_config *config = NULL;
     qobs_error error;
-    unsigned char scale[4096 * 8], zero_point[4096 * 8];
+    double scale[4096], zero_point[4096], lows[4096], highs[4096]; /* room for any dtype, aligned: files are not */
+    memcpy(lows, min.data, n * qobs_dtype_size(min.dtype));
+    memcpy(highs, max.data, n * qobs_dtype_size(max.dtype));
+    float shared = 0;
+    if (has_global)
+        memcpy(&shared, global, sizeof shared);
     int status = configure(&config, "llmc.memoryless_minmax", settings, is_setting, &error);
     const struct st_tensor *global_scale = expected_tensor(c, "global_scale");
     if (global_scale) {
+        const char *dtype = qobs_dtype_name(min.dtype);
         float got;
         assert_int_equal(status, QOBS_OK);
-        assert_int_equal(qobs_global_scale(config, min.dtype, min.data, max.data, &got, &error), QOBS_OK);
+        assert_int_equal(qobs_global_scale(config, min.dtype, number_at(min.data, dtype, 0), number_at(max.data, dtype, 0), &got, &error), QOBS_OK);
         expect_numbers("global_scale", global_scale, &got, QOBS_F32);
     } else {
         if (status == QOBS_OK)
-            status = qobs_calculate_qparams(config, min.dtype, n, min.data, max.data, global, scale, zero_point, &error);
+            status = qobs_calculate_qparams(config, min.dtype, n, lows, highs, has_global ? &shared : NULL, scale, zero_point, &error);
         if (cJSON_HasObjectItem(c, "error")) {
             assert_int_equal(status, QOBS_ERROR_INVALID_ARGUMENT);
             assert_int_not_equal(error.message[0], '\0');
@@ -133,10 +139,9 @@ static void test_fused(void **state)
     qobs_error error;
     size_t n = 0;
     const size_t members = (size_t)cJSON_GetArraySize(cJSON_GetObjectItemCaseSensitive(settings, "fused"));
-    assert_int_equal(configure(&config, "llmc.memoryless_minmax", settings, is_setting, &error) &&
-                         configure(&config, "llmc.static_minmax", settings, is_setting, &error) &&
-                         configure(&config, "llmc.minmax", settings, is_setting, &error),
-                     QOBS_OK);
+    char preset[64];
+    snprintf(preset, sizeof preset, "llmc.%s", text_of(settings, "observer"));
+    assert_int_equal(configure(&config, preset, settings, is_setting, &error), QOBS_OK);
     assert_true(members >= 2 && members <= MOST);
     cJSON_ArrayForEach(item, inputs)
     {
@@ -153,7 +158,7 @@ static void test_fused(void **state)
         for (size_t i = 0; i < qobs_observer_result_count(observers[m]); i++) {
             qobs_result result = {.struct_size = sizeof result};
             char quantity[64];
-            unsigned char data[65536];
+            double data[8192]; /* room for any dtype */
             assert_int_equal(qobs_observer_result(observers[m], i, &result, &error), QOBS_OK);
             assert_true(result.size <= sizeof data);
             assert_int_equal(qobs_observer_read(observers[m], result.name, data, result.size, &error), QOBS_OK);

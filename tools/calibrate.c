@@ -115,15 +115,36 @@ static int unknown_scheme(const char *name)
 
 static int apply_scheme(qobs_config *config, const struct scheme *scheme)
 {
-    const char *const settings[][2] = {{"num_bits", scheme->num_bits},
-                                       {"strategy", scheme->strategy},
-                                       {"group_size", scheme->group_size},
-                                       {"symmetric", scheme->symmetric}};
-    qobs_error error;
-    for (size_t i = 0; i < sizeof settings / sizeof *settings; i++)
-        if (settings[i][1] && qobs_config_set(config, settings[i][0], settings[i][1], &error) != QOBS_OK)
+    char settings[256], *rest = settings;
+    snprintf(settings, sizeof settings, "%s", scheme->weights);
+    for (char *setting; (setting = strtok_r(rest, " ", &rest));) {
+        char *value = strchr(setting, '=');
+        qobs_error error;
+        *value++ = '\0';
+        if (qobs_config_set(config, setting, value, &error) != QOBS_OK)
             return complain(EXIT_WRONG, "--preset: it cannot serve scheme %s: %s", scheme->name, error.message);
+    }
     return EXIT_OK;
+}
+
+static bool is_set_to(const qobs_config *config, const char *key, const char *value)
+{
+    char text[64] = "";
+    return qobs_config_get(config, key, text, sizeof text, NULL) == QOBS_OK && strcmp(text, value) == 0;
+}
+
+/* What the observers' scales are, and what the checkpoint has for them. */
+static void settle_scale_dtypes(struct calibration *c, const qobs_config *config)
+{
+    const char *const coded = is_set_to(config, "scale_dtype", "float8_e4m3fn") ? "F8_E4M3"
+                              : is_set_to(config, "scale_dtype", "uint8")       ? "U8"
+                                                                                : NULL;
+    for (size_t i = 0; i < c->count; i++) {
+        struct layer *l = &c->layers[i];
+        if (c->global_scales)
+            l->scale_dtype = QOBS_F32;
+        l->stored_scale = coded ? coded : qobs_dtype_name(l->scale_dtype);
+    }
 }
 
 struct arguments {
@@ -222,9 +243,9 @@ static int calibrate(struct arguments *a, struct threads *threads)
     if (code == EXIT_OK)
         code = choose_layers(c, &set, &a->selection, config);
     if (code == EXIT_OK) {
-        char symmetric[64] = "";
-        qobs_config_get(config, "symmetric", symmetric, sizeof symmetric, NULL);
-        c->zero_points = strcmp(symmetric, "false") == 0;
+        c->zero_points = is_set_to(config, "symmetric", "false");
+        c->global_scales = is_set_to(config, "strategy", "tensor_group");
+        settle_scale_dtypes(c, config);
         const double start = seconds_now();
         code = calibration_run(c, config, threads);
         c->seconds = seconds_now() - start;

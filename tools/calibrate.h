@@ -12,11 +12,13 @@ struct layer {
     const struct tensor_ref *ref;
     qobs_tensor tensor;
     size_t module; /* length of the module's part of the name */
-    qobs_dtype scale_dtype, zero_point_dtype;
+    qobs_dtype scale_dtype, zero_point_dtype; /* as observed */
+    const char *stored_scale;                 /* dtype of the scale in the checkpoint */
     int ndim; /* of the scale as it is written */
     int64_t shape[QOBS_MAX_NDIM];
     int64_t qparams;
-    size_t scale_index, zero_point_index; /* in the output file */
+    size_t scale_index, zero_point_index, global_scale_index; /* in the output file */
+    double amax;                                              /* of the layer, or of those it shares a global scale with */
     bool sliced;                          /* rows can be done apart, in multiples of a unit */
     int64_t rows_per_unit, qparams_per_unit;
     double least_scale, greatest_scale;
@@ -28,7 +30,7 @@ struct calibration {
     struct layer *layers;
     size_t count;
     size_t skipped; /* selected by name, but of a dtype that cannot be observed */
-    bool zero_points;
+    bool zero_points, global_scales;
     double seconds;
     uint64_t bytes;
 };

@@ -9,6 +9,7 @@
 
 #include "program.h"
 #include "results.h"
+#include "state_file.h"
 #include "tensor_files.h"
 
 static const char help[] =
@@ -26,13 +27,14 @@ static const char help[] =
     "  --nonfinite MODE         NaN and infinity: refuse (default), ignore, propagate\n"
     "  --each                   every result after each batch as NAME_0, NAME_1, ..., the last also as NAME\n"
     "  --out FILE.safetensors   write the results there\n"
+    "  --state FILE             write what has been observed there, for qobs merge\n"
     "  --json                   print them as JSON\n"
     "  --isa NAME               use this instruction set (qobs info lists them)\n"
     "  --threads N              default: one for each processor\n"
     "  --help                   print this and exit\n";
 
 struct request {
-    const char *preset, *g_idx, *out, *threads, *isa;
+    const char *preset, *g_idx, *out, *state, *threads, *isa;
     bool each, json;
     const char *importance; /* the first, if any */
 };
@@ -94,11 +96,13 @@ static int observe(const qobs_config *config, struct threads *threads, const str
         fprintf(stderr, "qobs: warning: %s has no results\n", request->preset);
     if (code == EXIT_OK) {
         warn_if_no_scale(observer);
-        if (request->out)
+        if (request->state)
+            code = state_write(observer, request->state);
+        if (code == EXIT_OK && request->out)
             code = readings_write_safetensors(&readings, request->out);
         if (code == EXIT_OK && request->json)
             code = readings_print_json(&readings);
-        else if (code == EXIT_OK && !request->out)
+        else if (code == EXIT_OK && !request->out && !request->state)
             readings_print(&readings);
     }
     readings_free(&readings);
@@ -117,7 +121,7 @@ static int set(qobs_config *config, const char *key, const char *value)
 
 int command_observe(int argc, char **argv)
 {
-    enum { PRESET = 256, SET, BASE, STRATEGY, G_IDX, IMPORTANCE, EACH, NONFINITE, OUT, JSON, ISA, THREADS };
+    enum { PRESET = 256, SET, BASE, STRATEGY, G_IDX, IMPORTANCE, EACH, NONFINITE, OUT, STATE, JSON, ISA, THREADS };
     static const struct option options[] = {{"preset", required_argument, NULL, PRESET},
                                             {"set", required_argument, NULL, SET},
                                             {"base-name", required_argument, NULL, BASE},
@@ -127,6 +131,7 @@ int command_observe(int argc, char **argv)
                                             {"each", no_argument, NULL, EACH},
                                             {"nonfinite", required_argument, NULL, NONFINITE},
                                             {"out", required_argument, NULL, OUT},
+                                            {"state", required_argument, NULL, STATE},
                                             {"json", no_argument, NULL, JSON},
                                             {"isa", required_argument, NULL, ISA},
                                             {"threads", required_argument, NULL, THREADS},
@@ -167,6 +172,9 @@ int command_observe(int argc, char **argv)
         case OUT:
         case 'o':
             request.out = optarg;
+            break;
+        case STATE:
+            request.state = optarg;
             break;
         case JSON:
             request.json = true;

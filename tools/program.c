@@ -32,7 +32,8 @@ int complain_status(const qobs_error *error, const char *about)
     return about ? complain(code, "%s: %s", about, error->message) : complain(code, "%s", error->message);
 }
 
-static size_t processors(void)
+#ifdef HAVE_PTHREADPOOL
+static size_t default_threads(void)
 {
     cpu_set_t set;
     if (sched_getaffinity(0, sizeof set, &set) != 0)
@@ -40,17 +41,19 @@ static size_t processors(void)
     const int n = CPU_COUNT(&set);
     return n > 0 ? (size_t)n : 1;
 }
+#else
+static size_t default_threads(void)
+{
+    return 1;
+}
+#endif
 
 enum { MOST_THREADS = 1024 };
 
 int threads_start(struct threads *threads, const char *given)
 {
     *threads = (struct threads){.runtime = {.struct_size = sizeof(qobs_runtime)}};
-#ifdef HAVE_PTHREADPOOL
-    threads->count = processors();
-#else
-    threads->count = 1;
-#endif
+    threads->count = default_threads();
     if (given) {
         char *end;
         const long n = strtol(given, &end, 10);

@@ -49,6 +49,7 @@ int tensor_of_ref(const struct tensor_ref *ref, qobs_tensor *tensor, struct fail
 /* The commands: argv[0] is the command's name. Each returns an exit code. */
 int command_calibrate(int argc, char **argv);
 int command_info(int argc, char **argv);
+int command_merge(int argc, char **argv);
 int command_observe(int argc, char **argv);
 
 #endif

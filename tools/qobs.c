@@ -14,6 +14,7 @@ static const char help[] =
     "\n"
     "  calibrate   scales and zero points for the weights of a checkpoint\n"
     "  observe     run one observer over tensors and write every result\n"
+    "  merge       join the states of several runs of observe\n"
     "  info        this CPU's instruction sets, the presets and their settings\n"
     "\n"
     "  qobs COMMAND --help explains a command, qobs --version tells the version.\n"
@@ -26,6 +27,7 @@ static const struct {
 } commands[] = {
     {"calibrate", command_calibrate},
     {"info", command_info},
+    {"merge", command_merge},
     {"observe", command_observe},
 };
 
@@ -44,7 +46,7 @@ int main(int argc, char **argv)
         return EXIT_OK;
     }
     if (*name)
-        return complain(EXIT_WRONG, "'%s' is no command; known are calibrate, observe, info (see qobs --help)", name);
+        return complain(EXIT_WRONG, "'%s' is no command; known are calibrate, observe, merge, info (see qobs --help)", name);
     fputs(help, stderr);
     return EXIT_WRONG;
 }

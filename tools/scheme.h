@@ -5,9 +5,11 @@
 #ifndef QOBS_TOOLS_SCHEME_H
 #define QOBS_TOOLS_SCHEME_H
 
+#include <stddef.h>
+
 struct scheme {
     const char *name;
-    const char *num_bits, *strategy, *group_size, *symmetric; /* of the weights, as settings; NULL: not set */
+    const char *weights; /* settings of the weights' observer: "key=value key=value" */
     const char *summary;
 };
 
@@ -16,5 +18,8 @@ const struct scheme *scheme_find(const char *name);
 
 /* By index; NULL after the last. */
 const struct scheme *scheme_at(int index);
+
+/* Which set of layers that share a global scale has a member of this name ("gate_proj")? -1: none. */
+int scheme_fused_set(const char *name, size_t length);
 
 #endif

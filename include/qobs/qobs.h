@@ -12,6 +12,7 @@
  *    run at the same time on the same object.
  *  - qobs starts no thread, reads no environment variable, writes no file and never aborts.
  *  - Shapes count elements, strides count bytes.
+ *  - Observed tensors may lie at any address; arrays that hold ranges or receive results are aligned for their dtype.
  *  - Results do not depend on the instruction set, on the number of threads, or on the caller's rounding and flush modes. */
 #ifndef QOBS_QOBS_H
 #define QOBS_QOBS_H
@@ -230,10 +231,10 @@ QOBS_API int qobs_minmax(const qobs_config *config, const qobs_tensor *value, co
 QOBS_API int qobs_calculate_qparams(const qobs_config *config, qobs_dtype dtype, size_t count, const void *min, const void *max,
                                     const float *global_scale, void *scale, void *zero_point, qobs_error *error);
 
-/* The global scale (strategy tensor_group) for one range of dtype `dtype`, min and max pointing to one element each: scales fill
+/* The global scale (strategy tensor_group) for a range whose bounds are numbers of `dtype`, in which it is computed: scales fill
  * e4m3 when the range fills e2m1. Reproduces generate_gparam of compressed-tensors. */
-QOBS_API int qobs_global_scale(const qobs_config *config, qobs_dtype dtype, const void *min, const void *max,
-                               float *global_scale, qobs_error *error);
+QOBS_API int qobs_global_scale(const qobs_config *config, qobs_dtype dtype, double min, double max, float *global_scale,
+                               qobs_error *error);
 
 /* The dtypes of scale and zero_point for observed tensors of `dtype`. */
 QOBS_API int qobs_config_qparam_dtypes(const qobs_config *config, qobs_dtype dtype, qobs_dtype *scale, qobs_dtype *zero_point,
@@ -308,6 +309,10 @@ QOBS_API int qobs_observer_qparams(const qobs_observer *observer, void *scale, s
  * batch. Reproduces FusionHandler and get_global_scale of llm-compressor; as reading drops nothing here, its rules for
  * when statistics may be dropped have nothing to decide. */
 QOBS_API int qobs_observers_fuse(qobs_observer *const *observers, size_t count, qobs_error *error);
+
+/* The same for a magnitude that is known from elsewhere: of the whole tensor where an observer sees a slice of it, or of layers
+ * on other machines. */
+QOBS_API int qobs_observer_set_amax(qobs_observer *observer, double amax, qobs_error *error);
 
 #ifdef __cplusplus
 }

@@ -157,80 +157,69 @@ static inline int64_t vec_reduce_min64(vec v)
     return _mm_cvtsi128_si64(_mm256_castsi256_si128(vec_min_s64(a, _mm256_shuffle_epi32(a, 0x4e))));
 }
 
-/* Transposed folds: the smallest lane of each of as many runs as a vector has lanes, in the order of the runs. Every step joins
- * two vectors and halves the lanes a run still has; a run of half or a quarter of a vector enters one or two steps later
- * (level 1 or 2). K(vec_fold4_) joins four vectors, K(vec_fold_rest) the quarter as many that are left.
- * Steps mix shuffles and blends, which run on different ports. */
-static inline __attribute__((always_inline)) vec vec_step128(vec a, vec b, vec (*min)(vec, vec))
+/* What transposed folds are made of (src/minmax.inl.h). A step takes two vectors and halves the lanes each run still has: the
+ * result is the lane-wise minimum or maximum of x and y. Steps count from runs of a whole vector; a run of half or a quarter of a
+ * vector enters at step 1 or 2. Shuffles and blends are mixed, as they run on different ports. */
+static inline void vec_pair_of128(vec a, vec b, vec *x, vec *y)
 {
-    return min(_mm256_blend_epi32(a, b, 0xf0), _mm256_permute2x128_si256(a, b, 0x21));
+    *x = _mm256_blend_epi32(a, b, 0xf0);
+    *y = _mm256_permute2x128_si256(a, b, 0x21);
 }
 
-static inline __attribute__((always_inline)) vec vec_step64(vec a, vec b, vec (*min)(vec, vec))
+static inline void vec_pair_of64(vec a, vec b, vec *x, vec *y)
 {
-    const __m256d x = _mm256_castsi256_pd(a), y = _mm256_castsi256_pd(b);
-    return min(_mm256_blend_epi32(a, b, 0xcc), _mm256_castpd_si256(_mm256_shuffle_pd(x, y, 0x5)));
+    *x = _mm256_blend_epi32(a, b, 0xcc);
+    *y = _mm256_castpd_si256(_mm256_shuffle_pd(_mm256_castsi256_pd(a), _mm256_castsi256_pd(b), 0x5));
 }
 
-static inline __attribute__((always_inline)) vec vec_step32(vec a, vec b, vec (*min)(vec, vec))
+static inline void vec_pair_of32(vec a, vec b, vec *x, vec *y)
 {
-    const __m256 x = _mm256_castsi256_ps(a), y = _mm256_castsi256_ps(b);
-    return min(_mm256_castps_si256(_mm256_shuffle_ps(x, y, 0x88)), _mm256_castps_si256(_mm256_shuffle_ps(x, y, 0xdd)));
+    const __m256 f = _mm256_castsi256_ps(a), g = _mm256_castsi256_ps(b);
+    *x = _mm256_castps_si256(_mm256_shuffle_ps(f, g, 0x88));
+    *y = _mm256_castps_si256(_mm256_shuffle_ps(f, g, 0xdd));
 }
 
-static inline __attribute__((always_inline)) vec vec_step16(vec a, vec b)
+static inline void vec_pair_of16(vec a, vec b, vec *x, vec *y)
 {
-    const vec even = _mm256_blend_epi16(a, _mm256_slli_epi32(b, 16), 0xaa);
-    const vec odd = _mm256_blend_epi16(_mm256_srli_epi32(a, 16), b, 0xaa);
-    return vec_min_s16(even, odd);
+    *x = _mm256_blend_epi16(a, _mm256_slli_epi32(b, 16), 0xaa);
+    *y = _mm256_blend_epi16(_mm256_srli_epi32(a, 16), b, 0xaa);
 }
 
 /* 16-bit lanes take the 16-bit step before the 32-bit one: then the low halves of both 128-bit lanes hold the first eight runs. */
-static inline __attribute__((always_inline)) vec vec_fold4_16(int level, vec a, vec b, vec c, vec d)
+static inline __attribute__((always_inline)) void vec_pair16(int step, vec a, vec b, vec *x, vec *y)
 {
-    if (level == 0)
-        return vec_step64(vec_step128(a, b, vec_min_s16), vec_step128(c, d, vec_min_s16), vec_min_s16);
-    if (level == 1)
-        return vec_step16(vec_step64(a, b, vec_min_s16), vec_step64(c, d, vec_min_s16));
-    return vec_step32(vec_step16(a, b), vec_step16(c, d), vec_min_s16);
+    (step == 0 ? vec_pair_of128 : step == 1 ? vec_pair_of64 : step == 2 ? vec_pair_of16 : vec_pair_of32)(a, b, x, y);
 }
 
-static inline __attribute__((always_inline)) vec vec_fold4_32(int level, vec a, vec b, vec c, vec d)
+static inline __attribute__((always_inline)) void vec_pair32(int step, vec a, vec b, vec *x, vec *y)
 {
-    if (level == 0)
-        return vec_step64(vec_step128(a, b, vec_min_s32), vec_step128(c, d, vec_min_s32), vec_min_s32);
-    return vec_step32(vec_step64(a, b, vec_min_s32), vec_step64(c, d, vec_min_s32), vec_min_s32);
+    (step == 0 ? vec_pair_of128 : step == 1 ? vec_pair_of64 : vec_pair_of32)(a, b, x, y);
 }
 
-static inline __attribute__((always_inline)) vec vec_fold4_64(int level, vec a, vec b, vec c, vec d)
+static inline __attribute__((always_inline)) void vec_pair64(int step, vec a, vec b, vec *x, vec *y)
 {
-    (void)level; /* half a vector of 64-bit lanes is too short to fold */
-    return vec_step64(vec_step128(a, b, vec_min_s64), vec_step128(c, d, vec_min_s64), vec_min_s64);
+    (step == 0 ? vec_pair_of128 : vec_pair_of64)(a, b, x, y);
 }
 
-/* After the last step, the 32-bit lanes of 16-bit runs i and i + 4 are 0 2 8 10 | 1 3 9 11, at level 2 0 1 8 9 | 2 3 10 11. */
-static inline __attribute__((always_inline)) vec vec_fold_rest16(int level, const vec v[4])
+/* The last step's result in the order of the runs, which entered at step `first`. The 32-bit lanes of 16-bit runs i and i + 4 are
+ * 0 2 8 10 | 1 3 9 11, from step 2 on 0 1 8 9 | 2 3 10 11. */
+static inline vec vec_order16(int first, vec v)
 {
-    vec r = v[0];
-    if (level == 0)
-        r = vec_step32(vec_step16(v[0], v[1]), vec_step16(v[2], v[3]), vec_min_s16);
-    else if (level == 1)
-        r = vec_step32(v[0], v[1], vec_min_s16);
-    const __m128i order = level == 2 ? _mm_set_epi8(15, 14, 11, 10, 7, 6, 3, 2, 13, 12, 9, 8, 5, 4, 1, 0)
+    const __m128i order = first == 2 ? _mm_set_epi8(15, 14, 11, 10, 7, 6, 3, 2, 13, 12, 9, 8, 5, 4, 1, 0)
                                      : _mm_set_epi8(15, 14, 7, 6, 11, 10, 3, 2, 13, 12, 5, 4, 9, 8, 1, 0);
-    return _mm256_shuffle_epi8(_mm256_permute4x64_epi64(r, 0xd8), _mm256_broadcastsi128_si256(order));
+    return _mm256_shuffle_epi8(_mm256_permute4x64_epi64(v, 0xd8), _mm256_broadcastsi128_si256(order));
 }
 
-static inline __attribute__((always_inline)) vec vec_fold_rest32(int level, const vec v[2])
+static inline vec vec_order32(int first, vec v)
 {
-    const vec r = level == 0 ? vec_step32(v[0], v[1], vec_min_s32) : v[0];
-    return _mm256_permutevar8x32_epi32(r, _mm256_set_epi32(7, 3, 6, 2, 5, 1, 4, 0));
+    (void)first;
+    return _mm256_permutevar8x32_epi32(v, _mm256_set_epi32(7, 3, 6, 2, 5, 1, 4, 0));
 }
 
-static inline __attribute__((always_inline)) vec vec_fold_rest64(int level, const vec v[1])
+static inline vec vec_order64(int first, vec v)
 {
-    (void)level;
-    return _mm256_permute4x64_epi64(v[0], 0xd8);
+    (void)first;
+    return _mm256_permute4x64_epi64(v, 0xd8);
 }
 
 #endif

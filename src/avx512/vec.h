@@ -150,98 +150,54 @@ static inline int64_t vec_reduce_min64(vec v)
     return _mm512_reduce_min_epi64(v);
 }
 
-/* Transposed folds: the smallest lane of each of as many runs as a vector has lanes, in the order of the runs. Every step joins
- * two vectors and halves the lanes a run still has; a run of half or a quarter of a vector enters one or two steps later
- * (level 1 or 2). K(vec_fold4) joins four vectors, K(vec_fold_rest) the quarter as many that are left.
- * Steps mix shuffles and blends, which run on different ports. */
-static inline __attribute__((always_inline)) vec vec_step256(vec a, vec b, vec (*min)(vec, vec))
+/* What transposed folds are made of (src/minmax.inl.h). A step takes two vectors and halves the lanes each run still has: the
+ * result is the lane-wise minimum or maximum of x and y. Steps count from runs of a whole vector; a run of half or a quarter of a
+ * vector enters at step 1 or 2. Shuffles and blends are mixed, as they run on different ports. */
+static inline __attribute__((always_inline)) void vec_pair_any(int step, vec a, vec b, vec *x, vec *y)
 {
-    return min(_mm512_mask_blend_epi64(0xf0, a, b), _mm512_shuffle_i64x2(a, b, 0x4e));
-}
-
-static inline __attribute__((always_inline)) vec vec_step128(vec a, vec b, vec (*min)(vec, vec))
-{
-    return min(_mm512_shuffle_i64x2(a, b, 0x88), _mm512_shuffle_i64x2(a, b, 0xdd));
-}
-
-static inline __attribute__((always_inline)) vec vec_step64(vec a, vec b, vec (*min)(vec, vec))
-{
-    const __m512d x = _mm512_castsi512_pd(a), y = _mm512_castsi512_pd(b);
-    return min(_mm512_mask_blend_epi64(0xaa, a, b), _mm512_castpd_si512(_mm512_shuffle_pd(x, y, 0x55)));
-}
-
-static inline __attribute__((always_inline)) vec vec_step32(vec a, vec b, vec (*min)(vec, vec))
-{
-    const __m512 x = _mm512_castsi512_ps(a), y = _mm512_castsi512_ps(b);
-    return min(_mm512_castps_si512(_mm512_shuffle_ps(x, y, 0x88)), _mm512_castps_si512(_mm512_shuffle_ps(x, y, 0xdd)));
-}
-
-static inline __attribute__((always_inline)) vec vec_step16(vec a, vec b)
-{
-    const vec even = _mm512_mask_blend_epi16(0xaaaaaaaa, a, _mm512_slli_epi32(b, 16));
-    const vec odd = _mm512_mask_blend_epi16(0xaaaaaaaa, _mm512_srli_epi32(a, 16), b);
-    return vec_min_s16(even, odd);
-}
-
-static inline __attribute__((always_inline)) vec vec_fold4_any(int level, vec a, vec b, vec c, vec d, vec (*min)(vec, vec))
-{
-    if (level == 0)
-        return vec_step128(vec_step256(a, b, min), vec_step256(c, d, min), min);
-    if (level == 1)
-        return vec_step64(vec_step128(a, b, min), vec_step128(c, d, min), min);
-    return vec_step32(vec_step64(a, b, min), vec_step64(c, d, min), min);
-}
-
-static inline vec vec_fold4_16(int level, vec a, vec b, vec c, vec d)
-{
-    return vec_fold4_any(level, a, b, c, d, vec_min_s16);
-}
-
-static inline vec vec_fold4_32(int level, vec a, vec b, vec c, vec d)
-{
-    return vec_fold4_any(level, a, b, c, d, vec_min_s32);
-}
-
-static inline vec vec_fold4_64(int level, vec a, vec b, vec c, vec d)
-{
-    return vec_fold4_any(level, a, b, c, d, vec_min_s64);
-}
-
-/* After the last step, 128-bit lane l holds run 4q + l of the q-th quadruple. */
-static inline vec vec_fold_rest16(int level, const vec v[8])
-{
-    vec even, odd;
-    if (level == 0) {
-        even = vec_step32(vec_step64(v[0], v[1], vec_min_s16), vec_step64(v[2], v[3], vec_min_s16), vec_min_s16);
-        odd = vec_step32(vec_step64(v[4], v[5], vec_min_s16), vec_step64(v[6], v[7], vec_min_s16), vec_min_s16);
-    } else if (level == 1) {
-        even = vec_step32(v[0], v[1], vec_min_s16);
-        odd = vec_step32(v[2], v[3], vec_min_s16);
-    } else {
-        even = v[0];
-        odd = v[1];
+    if (step == 0) { /* halves of 256 bits */
+        *x = _mm512_mask_blend_epi64(0xf0, a, b);
+        *y = _mm512_shuffle_i64x2(a, b, 0x4e);
+    } else if (step == 1) { /* of 128 */
+        *x = _mm512_shuffle_i64x2(a, b, 0x88);
+        *y = _mm512_shuffle_i64x2(a, b, 0xdd);
+    } else if (step == 2) { /* of 64 */
+        *x = _mm512_mask_blend_epi64(0xaa, a, b);
+        *y = _mm512_castpd_si512(_mm512_shuffle_pd(_mm512_castsi512_pd(a), _mm512_castsi512_pd(b), 0x55));
+    } else if (step == 3) { /* of 32 */
+        const __m512 f = _mm512_castsi512_ps(a), g = _mm512_castsi512_ps(b);
+        *x = _mm512_castps_si512(_mm512_shuffle_ps(f, g, 0x88));
+        *y = _mm512_castps_si512(_mm512_shuffle_ps(f, g, 0xdd));
+    } else { /* of 16 */
+        *x = _mm512_mask_blend_epi16(0xaaaaaaaa, a, _mm512_slli_epi32(b, 16));
+        *y = _mm512_mask_blend_epi16(0xaaaaaaaa, _mm512_srli_epi32(a, 16), b);
     }
+}
+
+static inline void vec_pair16(int step, vec a, vec b, vec *x, vec *y) { vec_pair_any(step, a, b, x, y); }
+static inline void vec_pair32(int step, vec a, vec b, vec *x, vec *y) { vec_pair_any(step, a, b, x, y); }
+static inline void vec_pair64(int step, vec a, vec b, vec *x, vec *y) { vec_pair_any(step, a, b, x, y); }
+
+/* The last step's result in the order of the runs: 128-bit lane l of it holds run 4q + l of the q-th quadruple. `first` is the
+ * step at which the runs entered. */
+static inline vec vec_order16(int first, vec v)
+{
+    (void)first;
     const vec order = _mm512_set_epi16(31, 23, 15, 7, 29, 21, 13, 5, 27, 19, 11, 3, 25, 17, 9, 1, 30, 22, 14, 6, 28, 20, 12, 4,
                                        26, 18, 10, 2, 24, 16, 8, 0);
-    return _mm512_permutexvar_epi16(order, vec_step16(even, odd));
+    return _mm512_permutexvar_epi16(order, v);
 }
 
-static inline vec vec_fold_rest32(int level, const vec v[4])
+static inline vec vec_order32(int first, vec v)
 {
-    vec r;
-    if (level == 0)
-        r = vec_step32(vec_step64(v[0], v[1], vec_min_s32), vec_step64(v[2], v[3], vec_min_s32), vec_min_s32);
-    else if (level == 1)
-        r = vec_step32(v[0], v[1], vec_min_s32);
-    else
-        r = v[0];
-    return _mm512_permutexvar_epi32(_mm512_set_epi32(15, 11, 7, 3, 14, 10, 6, 2, 13, 9, 5, 1, 12, 8, 4, 0), r);
+    (void)first;
+    return _mm512_permutexvar_epi32(_mm512_set_epi32(15, 11, 7, 3, 14, 10, 6, 2, 13, 9, 5, 1, 12, 8, 4, 0), v);
 }
 
-static inline vec vec_fold_rest64(int level, const vec v[2])
+static inline vec vec_order64(int first, vec v)
 {
-    const vec r = level == 0 ? vec_step64(v[0], v[1], vec_min_s64) : v[0];
-    return _mm512_permutexvar_epi64(_mm512_set_epi64(7, 5, 3, 1, 6, 4, 2, 0), r);
+    (void)first;
+    return _mm512_permutexvar_epi64(_mm512_set_epi64(7, 5, 3, 1, 6, 4, 2, 0), v);
 }
 
 #endif

@@ -149,33 +149,33 @@ static inline int64_t vec_reduce_min64(vec v)
     return a < b ? a : b;
 }
 
-/* Transposed folds: the smallest lane of each of as many runs as a vector has lanes, in the order of the runs. Every step joins
- * two vectors and halves the lanes a run still has; a run of half a vector enters one step later (level 1). K(vec_fold4_) joins
- * four vectors, K(vec_fold_rest) the quarter as many that are left. Pairwise minima keep the order, whatever the level. */
-static inline vec vec_step16(vec a, vec b) { return vreinterpretq_u8_s16(vpminq_s16(vec_s16(a), vec_s16(b))); }
-static inline vec vec_step32(vec a, vec b) { return vreinterpretq_u8_s32(vpminq_s32(vec_s32(a), vec_s32(b))); }
-
-static inline vec vec_fold4_16(int level, vec a, vec b, vec c, vec d)
+/* What transposed folds are made of (src/minmax.inl.h). A step takes two vectors and halves the lanes each run still has: the
+ * result is the lane-wise minimum or maximum of x and y. Even and odd lanes keep the order of the runs, whatever step they
+ * entered at. */
+static inline void vec_pair16(int step, vec a, vec b, vec *x, vec *y)
 {
-    (void)level;
-    return vec_step16(vec_step16(a, b), vec_step16(c, d));
+    (void)step;
+    *x = vreinterpretq_u8_s16(vuzp1q_s16(vec_s16(a), vec_s16(b)));
+    *y = vreinterpretq_u8_s16(vuzp2q_s16(vec_s16(a), vec_s16(b)));
 }
 
-static inline vec vec_fold4_32(int level, vec a, vec b, vec c, vec d)
+static inline void vec_pair32(int step, vec a, vec b, vec *x, vec *y)
 {
-    (void)level;
-    return vec_step32(vec_step32(a, b), vec_step32(c, d));
+    (void)step;
+    *x = vreinterpretq_u8_s32(vuzp1q_s32(vec_s32(a), vec_s32(b)));
+    *y = vreinterpretq_u8_s32(vuzp2q_s32(vec_s32(a), vec_s32(b)));
 }
 
-static inline vec vec_fold_rest16(int level, const vec v[2])
+static inline vec vec_order16(int first, vec v)
 {
-    return level == 0 ? vec_step16(v[0], v[1]) : v[0];
+    (void)first;
+    return v;
 }
 
-static inline vec vec_fold_rest32(int level, const vec v[1])
+static inline vec vec_order32(int first, vec v)
 {
-    (void)level;
-    return v[0];
+    (void)first;
+    return v;
 }
 
 #endif

@@ -1,0 +1,32 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: The qobs authors
+#
+# From nothing to scales: installs what is missing, builds the program in build-demo and runs it on the example model.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+# quietly COMMAND...: its output is shown only when it fails.
+quietly() {
+    local output status=0
+    output=$("$@" 2>&1 </dev/null) || status=$?
+    [[ $status -eq 0 ]] || printf '%s\n' "$output" >&2
+    return "$status"
+}
+
+# show COMMAND...: prints the command, then runs it.
+show() {
+    printf '\n$ %s\n' "$*"
+    "$@"
+}
+
+scripts/setup.sh
+[[ -e build-demo/build.ninja ]] || quietly meson setup --buildtype=release -Dprogram=enabled -Dtests=disabled -Dbench=disabled build-demo
+quietly ninja -C build-demo tools/qobs
+
+qobs=build-demo/tools/qobs
+# Weights: 4-bit integers, a scale for every 128 of a row.
+show $qobs calibrate examples/tinylm --scheme W4A16 --preset llmc.memoryless_minmax -o build-demo/tinylm-w4a16.safetensors
+# Activations: the input of one layer, as 8-bit integers with one scale.
+show $qobs observe --preset llmc.minmax --base-name input --set num_bits=8 --set strategy=tensor \
+    examples/tinylm/activations.safetensors:model.layers.0.mlp.down_proj.input

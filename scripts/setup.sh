@@ -1,0 +1,57 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: The qobs authors
+#
+# Installs what this machine lacks for building qobs, with apt-get (Debian 12 or later). Does nothing where all is there.
+#
+#   scripts/setup.sh [--clang] [--cross] [--bench]
+#
+#   --clang   the second compiler the tests use
+#   --cross   compiler, emulator and libraries for aarch64; the emulator for older x86-64 CPUs
+#   --bench   C++ and Google Benchmark
+set -euo pipefail
+
+# Recommended packages are not installed, so the C library's headers are named. python3-numpy compares golden cases; it
+# takes the slow reference BLAS unless another one comes along with it.
+packages=(gcc libc6-dev meson ninja-build pkg-config libsleef-dev libcjson-dev libpthreadpool-dev libcmocka-dev
+          python3 python3-numpy libopenblas0-pthread)
+foreign=
+for option; do
+    case $option in
+    --clang) packages+=(clang) ;;
+    --cross)
+        foreign=arm64
+        # Not libpthreadpool-dev:arm64: it cannot stand beside the native one. The cross build goes without.
+        packages+=(gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user
+                   libsleef-dev:arm64 libcjson-dev:arm64 libcmocka-dev:arm64)
+        ;;
+    --bench) packages+=(g++ libbenchmark-dev) ;;
+    *)
+        sed -n '/^#   /s/^#   //p' "$0" >&2
+        exit 2
+        ;;
+    esac
+done
+
+native=$(dpkg --print-architecture)
+installed=$'\n'$(dpkg-query -W -f '${Package}:${Architecture} ${db:Status-Status}\n')$'\n'
+missing=()
+for package in "${packages[@]}"; do
+    name=${package%:*}
+    architecture=$native
+    [[ $package == *:* ]] && architecture=${package#*:}
+    [[ $installed == *$'\n'"$name:$architecture installed"$'\n'* || $installed == *$'\n'"$name:all installed"$'\n'* ]] ||
+        missing+=("$package")
+done
+[[ ${#missing[@]} -gt 0 ]] || exit 0
+
+as_root=()
+[[ $(id -u) == 0 ]] || as_root=(sudo)
+# A machine that has just started may be installing its own updates: wait for the lock.
+apt=("${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -y -qq -o DPkg::Lock::Timeout=300 -o Dpkg::Use-Pty=0)
+
+echo "setup: installing ${missing[*]}"
+[[ -z $foreign || $foreign == "$native" ]] || "${as_root[@]}" dpkg --add-architecture "$foreign"
+# A source that cannot be reached is only told of: what is wanted may come from another.
+"${apt[@]}" update || echo "setup: apt-get update had trouble, going on" >&2
+"${apt[@]}" install --no-install-recommends "${missing[@]}" >/dev/null

@@ -1,0 +1,266 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: The qobs authors
+#
+# Installs what is missing, builds qobs in every way and runs every test, in build-test. Ends with "N passed, N failed" and
+# exit status 1 if anything failed.
+#
+#   scripts/test.sh [--full] [STAGE]...
+#
+#   gcc        release build without warnings, its tests
+#   golden     the program against upstream's results, on every instruction set of this CPU
+#   clang      the same build by clang, its tests
+#   sanitize   its tests and the golden cases under the address and undefined behaviour sanitizers
+#   aarch64    cross build, its tests and the golden cases under qemu
+#   cpus       the program on emulated older CPUs: uses what they have and nothing else, writes the same bytes
+#   scripts    the scripts' syntax
+#   races      tests with threads under the thread sanitizer (only if named or with --full)
+#   (golden, clang, aarch64 and cpus use the program that gcc has built)
+#   --full     all kernel checks at length, golden cases on more builds
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+full=
+stages=()
+for argument; do
+    case $argument in
+    --full) full=1 ;;
+    gcc | golden | clang | sanitize | aarch64 | cpus | scripts | races) stages+=("$argument") ;;
+    *)
+        sed -n '/^#   /s/^#   //p' "$0" >&2
+        exit 2
+        ;;
+    esac
+done
+[[ ${#stages[@]} -gt 0 ]] || stages=(gcc golden clang sanitize aarch64 cpus scripts ${full:+races})
+
+# What the program has of the golden suites, as options of run_cli.py.
+golden=(
+    "--int-current --suite torch_minmax --filter .MinMaxObserver"
+    "--int-current --suite torch_minmax --filter MovingAverageMinMaxObserver"
+    "--int-current --suite llmc_minmax"
+)
+example=examples/tinylm
+top=build-test
+mkdir -p $top
+passed=0 failed=0
+
+# Nothing below relies on `set -e`: a stage goes on after a failure, and every failure is counted.
+
+# counted COMMAND...: runs it and adds up the "N passed, N failed" it ends with. Without that line, or with an exit status that
+# contradicts it, something has failed. The output goes to the stage's log, and here too when there are failures.
+counted() {
+    local status=0 p=0 f=0
+    "$@" >$top/output 2>&1 </dev/null || status=$?
+    if [[ $(tail -n 1 $top/output) =~ ^([0-9]+)\ passed,\ ([0-9]+)\ failed$ ]]; then
+        p=${BASH_REMATCH[1]} f=${BASH_REMATCH[2]}
+        [[ $status -eq 0 || $f -gt 0 ]] || f=1
+    else
+        f=1
+    fi
+    { echo "\$ $*" && cat $top/output; } >>"$log"
+    if [[ $f -gt 0 ]]; then
+        echo "FAILED, status $status: $*"
+        tail -n 100 $top/output | sed 's/^/    /'
+    else
+        grep '^skipped: ' $top/output | sed 's/^/    /'
+    fi
+    passed=$((passed + p)) failed=$((failed + f))
+    [[ $f -eq 0 ]]
+}
+
+# single COMMAND...: a test that passes with exit status 0.
+single() {
+    if "$@"; then
+        echo "1 passed, 0 failed"
+    else
+        echo "0 passed, 1 failed"
+        return 1
+    fi
+}
+
+# build DIRECTORY OPTION...: from nothing, so that no earlier build has a say. Counted only when it fails.
+build() {
+    rm -rf "$1"
+    if { meson setup "$@" && ninja -C "$1"; } >$top/output 2>&1 </dev/null; then
+        cat $top/output >>"$log"
+        return 0
+    fi
+    cat $top/output >>"$log"
+    echo "FAILED: build $*"
+    grep -v '^\[' $top/output | tail -n 100 | sed 's/^/    /'
+    failed=$((failed + 1))
+    return 1
+}
+
+# meson_test DIRECTORY OPTION...
+meson_test() {
+    local status=0
+    rm -f "$1/meson-logs/testlog.json"
+    meson test -C "$@" || status=$?
+    /usr/bin/python3 scripts/tally.py "$1/meson-logs/testlog.json" && return "$status"
+}
+
+# wrapper FILE COMMAND...: makes FILE a program that hands its arguments to COMMAND.
+wrapper() {
+    printf '#!/bin/sh\nexec %s"$@"\n' "$(printf '%q ' "${@:2}")" >"$1"
+    chmod +x "$1"
+}
+
+# usable QOBS: the instruction sets it calls usable; active QOBS: the one it uses.
+instructions() {
+    "$1" info | sed -n '/^instructions/,/^presets/{/^presets/!{s/^instructions//;p}}'
+}
+usable() {
+    instructions "$1" | awk '!/not usable/ {print $1}' | xargs
+}
+active() {
+    instructions "$1" | awk '/active/ {print $1}'
+}
+
+# golden_cases QOBS ISA...
+golden_cases() {
+    local isa options
+    if [[ $# -lt 2 ]]; then
+        echo "FAILED: $1 info names no usable instruction set"
+        failed=$((failed + 1))
+    fi
+    for isa in "${@:2}"; do
+        for options in "${golden[@]}"; do
+            # shellcheck disable=SC2086 # several options
+            counted /usr/bin/python3 tests/golden/run_cli.py "$1" --isa "$isa" $options
+        done
+    done
+}
+
+# long_checks DIRECTORY ISA...: the kernel checks of a build, with more rounds and no time limit.
+long_checks() {
+    local directory=$1
+    shift
+    counted meson_test "$directory" --test-args=--long -t 0 "${@/#/kernels }"
+}
+
+calibrate() {
+    "$1" calibrate $example --scheme W4A16 --preset llmc.memoryless_minmax --quiet -o "$2"
+}
+
+# same_scales QOBS: it writes what the native program writes, byte for byte.
+same_scales() {
+    calibrate $top/gcc/tools/qobs $top/native.safetensors && calibrate "$1" $top/other.safetensors &&
+        cmp $top/native.safetensors $top/other.safetensors
+}
+
+# on_cpu QOBS ISA...: these are usable, the last is active, avx512 is refused.
+on_cpu() {
+    local status=0
+    instructions "$1"
+    [[ $(usable "$1") == "${*:2}" && $(active "$1") == "${!#}" ]] || return 1
+    "$1" info --isa avx512 || status=$?
+    [[ $status -eq 2 ]]
+}
+
+stage_gcc() {
+    build $top/gcc --werror -Dprogram=enabled -Dtests=enabled || return
+    counted meson_test $top/gcc
+    # shellcheck disable=SC2046 # a list
+    [[ ! $full ]] || long_checks $top/gcc $(usable $top/gcc/tools/qobs)
+}
+
+stage_golden() {
+    # shellcheck disable=SC2046 # a list
+    golden_cases $top/gcc/tools/qobs $(usable $top/gcc/tools/qobs)
+}
+
+stage_clang() {
+    CC=clang build $top/clang --werror -Dprogram=enabled -Dtests=enabled -Dbench=disabled || return
+    counted meson_test $top/clang
+    local qobs=$top/clang/tools/qobs
+    counted single same_scales $qobs
+    # shellcheck disable=SC2046 # a list
+    [[ ! $full ]] || { golden_cases $qobs $(usable $qobs) && long_checks $top/clang $(usable $qobs); }
+}
+
+stage_sanitize() {
+    # b_lundef: the shared library leaves the sanitizers' symbols to the program that loads it.
+    build $top/sanitize --buildtype=debugoptimized -Db_sanitize=address,undefined -Db_lundef=false \
+        -Dprogram=enabled -Dtests=enabled -Dbench=disabled || return
+    export UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1
+    counted meson_test $top/sanitize -t 5
+    local qobs=$top/sanitize/tools/qobs
+    golden_cases $qobs "$(active $qobs)"
+    # shellcheck disable=SC2046 # a list
+    [[ ! $full ]] || long_checks $top/sanitize $(usable $qobs)
+    unset UBSAN_OPTIONS
+}
+
+stage_aarch64() {
+    build $top/aarch64 --werror --cross-file scripts/cross/aarch64-linux-gnu.ini -Dprogram=enabled -Dtests=enabled \
+        -Dbench=disabled || return
+    counted meson_test $top/aarch64 -t 10
+    local qobs=$top/aarch64/qobs-under-qemu
+    wrapper $qobs qemu-aarch64 $top/aarch64/tools/qobs
+    golden_cases $qobs scalar neon
+    counted single same_scales $qobs
+    [[ ! $full ]] || long_checks $top/aarch64 scalar neon
+}
+
+stage_cpus() {
+    local model
+    wrapper $top/nehalem qemu-x86_64 -cpu Nehalem $top/gcc/tools/qobs
+    counted single on_cpu $top/nehalem scalar
+    # Without what this qemu does not emulate and warns of.
+    model=Haswell,-pcid,-x2apic,-tsc-deadline,-hle,-rtm,-invpcid
+    wrapper $top/haswell qemu-x86_64 -cpu $model $top/gcc/tools/qobs
+    counted single on_cpu $top/haswell scalar avx2
+    for model in nehalem haswell; do
+        counted single same_scales $top/$model
+    done
+    # Every test on a CPU that traps on AVX: no such instruction runs where it was not asked for.
+    build $top/old --cross-file scripts/cross/x86_64-nehalem.ini -Dprogram=enabled -Dtests=enabled -Dbench=disabled || return
+    counted meson_test $top/old -t 10
+    [[ ! $full ]] || golden_cases $top/haswell scalar avx2
+}
+
+stage_races() {
+    local tests
+    # Without the program: its threads come from pthreadpool, whose locks this sanitizer does not see.
+    build $top/races --buildtype=debugoptimized -Db_sanitize=thread -Db_lundef=false \
+        -Dprogram=disabled -Dtests=enabled -Dbench=disabled || return
+    # Kernels have no threads.
+    mapfile -t tests < <(meson test -C $top/races --list 2>/dev/null | grep -Ev '^(kernels|ninja)')
+    counted meson_test $top/races -t 10 "${tests[@]}"
+}
+
+stage_scripts() {
+    local script
+    for script in scripts/*.sh .ci/run; do
+        counted single bash -n "$script"
+        ! command -v shellcheck >/dev/null || counted single shellcheck "$script"
+    done
+}
+
+setup=(--clang --bench)
+if [[ $(uname -m) == x86_64 ]]; then
+    setup+=(--cross)
+fi
+scripts/setup.sh "${setup[@]}" || failed=1
+
+report=
+for stage in "${stages[@]}"; do
+    if [[ $(uname -m) != x86_64 && ($stage == aarch64 || $stage == cpus) ]]; then
+        echo "== $stage: skipped, it emulates from x86-64"
+        continue
+    fi
+    echo "== $stage"
+    before=$passed before_failed=$failed begin=$SECONDS
+    log=$top/$stage.log
+    : >"$log"
+    "stage_$stage" || true
+    printf -v line '%-10s %6d passed, %d failed  %4d s' "$stage" $((passed - before)) $((failed - before_failed)) $((SECONDS - begin))
+    echo "$line"
+    report+=$line$'\n'
+done
+
+printf '\n%sin all %d s; logs are %s/*.log\n' "$report" $SECONDS $top
+echo "$passed passed, $failed failed"
+[[ $failed -eq 0 && $passed -gt 0 ]]

@@ -1,0 +1,204 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-FileCopyrightText: The qobs authors */
+
+/* Merge, save and load: sharding the batches over observers and merging is what upstream's distributed reduction is; a saved
+ * state comes back bit for bit, and nothing that is not exactly one is taken. */
+#include <math.h>
+
+#include "observing.h"
+
+enum { ROWS = 6, COLUMNS = 24, BATCHES = 5 };
+
+static const struct {
+    const char *preset, *settings;
+} kinds[] = {
+    {"llmc.memoryless_minmax", "base_name=input;strategy=group;group_size=8"},
+    {"llmc.static_minmax", "base_name=input;strategy=group;group_size=8;symmetric=false"},
+    {"llmc.minmax", "base_name=input;strategy=tensor;averaging_constant=0.25"},
+    {"llmc.static_minmax", "strategy=tensor_group;group_size=8;type=float;num_bits=4;scale_dtype=float8_e4m3fn;version=2025-10"},
+    {"torch.MinMaxObserver", "dtype=qint8;qscheme=per_tensor_symmetric"},
+    {"torch.MovingAverageMinMaxObserver", "averaging_constant=0.5"},
+    {"torch.PerChannelMinMaxObserver", "ch_axis=1"},
+    {"torch.MovingAveragePerChannelMinMaxObserver", "ch_axis=-1;averaging_constant=0.3"},
+};
+enum { KINDS = sizeof kinds / sizeof *kinds };
+
+static qobs_observer *make_kind(size_t kind)
+{
+    return make(kinds[kind].preset, kinds[kind].settings);
+}
+
+static float value_of(int batch, int i)
+{
+    return (float)((batch * 7919 + i * 104729) % 1000 - 400) / 64;
+}
+
+static void observe_batch(qobs_observer *o, int batch)
+{
+    float x[ROWS * COLUMNS];
+    for (int i = 0; i < ROWS * COLUMNS; i++)
+        x[i] = value_of(batch, i);
+    assert_ok(observe(o, ROWS, COLUMNS, x));
+}
+
+/* Every result of both, bit for bit. */
+static void expect_same(const qobs_observer *a, const qobs_observer *b)
+{
+    const size_t n = qobs_observer_result_count(a);
+    assert_int_equal(n, qobs_observer_result_count(b));
+    for (size_t i = 0; i < n; i++) {
+        qobs_result ra = {.struct_size = sizeof ra}, rb = ra;
+        unsigned char da[1024], db[1024];
+        assert_ok(qobs_observer_result(a, i, &ra, &error));
+        assert_ok(qobs_observer_result(b, i, &rb, &error));
+        assert_string_equal(ra.name, rb.name);
+        assert_int_equal(ra.size, rb.size);
+        assert_true(ra.size <= sizeof da);
+        assert_ok(qobs_observer_read(a, ra.name, da, ra.size, &error));
+        assert_ok(qobs_observer_read(b, rb.name, db, rb.size, &error));
+        assert_memory_equal(da, db, ra.size);
+    }
+}
+
+static unsigned char *save(const qobs_observer *o, size_t *size)
+{
+    *size = qobs_observer_save_size(o);
+    unsigned char *bytes = malloc(*size);
+    assert_non_null(bytes);
+    assert_refused(qobs_observer_save(o, bytes, *size - 1, &error), QOBS_ERROR_INVALID_ARGUMENT, "size");
+    assert_ok(qobs_observer_save(o, bytes, *size, &error));
+    return bytes;
+}
+
+static void test_round_trip(void **state)
+{
+    (void)state;
+    for (size_t k = 0; k < KINDS; k++)
+        for (int batches = 0; batches <= 2; batches++) {
+            qobs_observer *o = make_kind(k), *back = NULL;
+            for (int b = 0; b < batches; b++)
+                observe_batch(o, b);
+            size_t size;
+            unsigned char *bytes = save(o, &size);
+            assert_ok(qobs_observer_load(&back, bytes, size, NULL, &error));
+            expect_same(o, back);
+            qobs_counts was = {.struct_size = sizeof was}, is = was;
+            assert_ok(qobs_observer_counts(o, &was, &error));
+            assert_ok(qobs_observer_counts(back, &is, &error));
+            assert_memory_equal(&was, &is, sizeof was);
+            /* and it goes on as if nothing had been */
+            observe_batch(o, 4);
+            observe_batch(back, 4);
+            expect_same(o, back);
+            qobs_observer_destroy(back);
+            qobs_observer_destroy(o);
+            free(bytes);
+        }
+}
+
+static void test_damage(void **state)
+{
+    (void)state;
+    for (size_t k = 0; k < KINDS; k++) {
+        qobs_observer *o = make_kind(k), *back = NULL;
+        observe_batch(o, 0);
+        size_t size;
+        unsigned char *bytes = save(o, &size);
+        for (size_t i = 0; i < size; i++)
+            for (int bit = 0; bit < 8; bit++) {
+                bytes[i] ^= (unsigned char)(1 << bit);
+                assert_true(qobs_observer_load(&back, bytes, size, NULL, &error) < 0);
+                assert_non_null(strstr(error.message, "buffer"));
+                assert_null(back);
+                bytes[i] ^= (unsigned char)(1 << bit);
+            }
+        for (size_t shorter = 0; shorter < size; shorter++)
+            assert_true(qobs_observer_load(&back, bytes, shorter, NULL, &error) < 0);
+        assert_refused(qobs_observer_load(&back, NULL, 0, NULL, &error), QOBS_ERROR_INVALID_ARGUMENT, "buffer");
+        free(bytes);
+        qobs_observer_destroy(o);
+    }
+}
+
+/* Observer i of three sees batches i and i + 3; the rule of the merge is rebuilt from their own ranges. */
+static void test_merge(void **state)
+{
+    (void)state;
+    for (size_t k = 0; k < KINDS; k++) {
+        qobs_observer *shards[3], *all = make_kind(k), *merged = make_kind(k);
+        for (int i = 0; i < 3; i++)
+            shards[i] = make_kind(k);
+        for (int b = 0; b < BATCHES; b++) {
+            observe_batch(shards[b % 3], b);
+            observe_batch(all, b);
+        }
+        qobs_result range = {.struct_size = sizeof range};
+        const char *names[2] = {strncmp(kinds[k].preset, "llmc", 4) == 0 ? "min_vals" : "min_val",
+                                strncmp(kinds[k].preset, "llmc", 4) == 0 ? "max_vals" : "max_val"};
+        float own[3][2][64], got[2][64];
+        assert_ok(qobs_observer_find(all, names[0], &range, &error));
+        for (int i = 0; i < 3; i++)
+            for (int bound = 0; bound < 2; bound++)
+                assert_ok(qobs_observer_read(shards[i], names[bound], own[i][bound], range.size, &error));
+        assert_ok(qobs_observer_merge(merged, (const qobs_observer *const *)shards, 3, &error));
+        assert_ok(qobs_observer_read(merged, names[0], got[0], range.size, &error));
+        assert_ok(qobs_observer_read(merged, names[1], got[1], range.size, &error));
+        const bool mean = strstr(kinds[k].preset, "MovingAverage") || strcmp(kinds[k].preset, "llmc.minmax") == 0;
+        const bool running = !mean && !strstr(kinds[k].preset, "memoryless");
+        for (size_t q = 0; q < range.size / sizeof(float); q++) {
+            const float *lo[3] = {&own[0][0][q], &own[1][0][q], &own[2][0][q]};
+            const float *hi[3] = {&own[0][1][q], &own[1][1][q], &own[2][1][q]};
+            if (mean) {
+                assert_true(got[0][q] == (float)(((double)*lo[0] + (double)*lo[1] + (double)*lo[2]) / 3));
+                assert_true(got[1][q] == (float)(((double)*hi[0] + (double)*hi[1] + (double)*hi[2]) / 3));
+            } else if (running) {
+                assert_true(got[0][q] == fminf(*lo[0], fminf(*lo[1], *lo[2])));
+                assert_true(got[1][q] == fmaxf(*hi[0], fmaxf(*hi[1], *hi[2])));
+            } else {
+                assert_true(got[0][q] == *lo[0] && got[1][q] == *hi[0]);
+            }
+        }
+        if (running && !strstr(kinds[k].settings, "2025")) /* sharded or not, the same */
+            expect_same(all, merged);
+        qobs_counts counts = {.struct_size = sizeof counts};
+        assert_ok(qobs_observer_counts(merged, &counts, &error));
+        assert_int_equal(counts.batches, BATCHES);
+        for (int i = 0; i < 3; i++)
+            qobs_observer_destroy(shards[i]);
+        qobs_observer_destroy(all);
+        qobs_observer_destroy(merged);
+    }
+}
+
+static void test_refusals(void **state)
+{
+    (void)state;
+    qobs_observer *a = make_kind(1), *b = make_kind(2), *c = make_kind(1);
+    observe_batch(a, 0);
+    observe_batch(b, 0);
+    const qobs_observer *others[] = {b};
+    assert_refused(qobs_observer_merge(a, others, 1, &error), QOBS_ERROR_INVALID_ARGUMENT, "others[0]|settings");
+    others[0] = a;
+    assert_refused(qobs_observer_merge(a, others, 1, &error), QOBS_ERROR_INVALID_ARGUMENT, "others[0]|itself");
+    others[0] = NULL;
+    assert_refused(qobs_observer_merge(a, others, 1, &error), QOBS_ERROR_INVALID_ARGUMENT, "others[0]|NULL");
+    float x[2 * 16] = {1};
+    assert_ok(observe(c, 2, 16, x));
+    others[0] = c;
+    assert_refused(qobs_observer_merge(a, others, 1, &error), QOBS_ERROR_INVALID_ARGUMENT, "others[0]|2 qparams|3");
+    assert_ok(qobs_observer_merge(a, NULL, 0, &error));
+    qobs_observer_destroy(a);
+    qobs_observer_destroy(b);
+    qobs_observer_destroy(c);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_round_trip),
+        cmocka_unit_test(test_damage),
+        cmocka_unit_test(test_merge),
+        cmocka_unit_test(test_refusals),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
