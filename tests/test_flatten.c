@@ -59,7 +59,7 @@ static void check_runs(const qobs_plan *plan, const qobs_tensor *value, const in
         assert_true(run.length >= 0 && run.length <= elements - at);
         for (int64_t j = 0; j < run.length; j++, at++) {
             const unsigned char *x =
-                run.offset == -1 ? zeros : (const unsigned char *)value->data + run.offset + j * run.stride;
+                run.offset == QOBS_PADDING ? zeros : (const unsigned char *)value->data + run.offset + j * run.stride;
             assert_memory_equal(x, expected + (size_t)at * element, element);
             assert_int_equal(run.qparam, at / shape[ndim - 1] % qparams);
         }

@@ -461,7 +461,7 @@ static void serial_with_modes(void *context, void (*task)(void *, size_t), void 
 /* Everything that is computed from subnormal and small numbers. */
 static size_t compute_all(const char *preset, const char *settings, qobs_dtype dtype, unsigned char *out)
 {
-    static _Alignas(8) unsigned char data[8 << 17];
+    static _Alignas(8) unsigned char data[8 << 16];
     const qobs_executor executor = {sizeof executor, 4, serial_with_modes, NULL};
     const qobs_runtime runtime = {sizeof runtime, NULL, &executor};
     static const int mantissa[] = {[QOBS_F32] = 23, [QOBS_BF16] = 7, [QOBS_F16] = 10, [QOBS_F64] = 52};

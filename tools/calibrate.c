@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "progress.h"
 #include "select.h"
@@ -113,7 +114,7 @@ static int unknown_scheme(const char *name)
                     name ? "' is unknown" : "", known);
 }
 
-static int apply_scheme(qobs_config *config, const struct scheme *scheme)
+static int apply_scheme(qobs_config *config, const char *preset, const struct scheme *scheme)
 {
     char settings[256], *rest = settings;
     snprintf(settings, sizeof settings, "%s", scheme->weights);
@@ -122,7 +123,7 @@ static int apply_scheme(qobs_config *config, const struct scheme *scheme)
         qobs_error error;
         *value++ = '\0';
         if (qobs_config_set(config, setting, value, &error) != QOBS_OK)
-            return complain(EXIT_WRONG, "--preset: it cannot serve scheme %s: %s", scheme->name, error.message);
+            return complain(EXIT_WRONG, "--preset: %s cannot serve scheme %s: %s", preset, scheme->name, error.message);
     }
     return EXIT_OK;
 }
@@ -145,6 +146,23 @@ static void settle_scale_dtypes(struct calibration *c, const qobs_config *config
             l->scale_dtype = QOBS_F32;
         l->stored_scale = coded ? coded : qobs_dtype_name(l->scale_dtype);
     }
+}
+
+/* The output must not replace what is read. */
+static int check_no_input(const char *out, const struct tensor_set *set)
+{
+    struct stat output, input;
+    if (stat(out, &output) != 0)
+        return EXIT_OK;
+    const char *file = "";
+    for (size_t i = 0; i < tensors_count(set); i++) {
+        if (strcmp(tensors_at(set, i)->file, file) == 0)
+            continue;
+        file = tensors_at(set, i)->file;
+        if (stat(file, &input) == 0 && input.st_dev == output.st_dev && input.st_ino == output.st_ino)
+            return complain(EXIT_WRONG, "--out: %s is part of the model", out);
+    }
+    return EXIT_OK;
 }
 
 struct arguments {
@@ -235,11 +253,15 @@ static int calibrate(struct arguments *a, struct threads *threads)
         return complain_status(&error, "--isa");
     if (qobs_config_create(&config, c->preset, NULL, &error) != QOBS_OK)
         return complain_status(&error, "--preset");
-    code = apply_scheme(config, c->scheme);
+    code = apply_scheme(config, c->preset, c->scheme);
     for (int i = 0; code == EXIT_OK && i < a->assigned; i++)
         code = set_option(config, a->assignments[i]);
     if (code == EXIT_OK && tensors_open(&set, c->model, &f) != 0)
         code = complain(EXIT_WRONG, "%s", f.message);
+    if (code == EXIT_OK && !is_set_to(config, "base_name", "weight"))
+        code = complain(EXIT_WRONG, "--set: base_name must stay weight");
+    if (code == EXIT_OK)
+        code = check_no_input(c->out, &set);
     if (code == EXIT_OK)
         code = choose_layers(c, &set, &a->selection, config);
     if (code == EXIT_OK) {

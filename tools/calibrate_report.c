@@ -16,6 +16,15 @@ static void shape_text(int ndim, const int64_t *shape, char *text, size_t size)
         used += (size_t)snprintf(text + used, size - used, "%s%lld", d ? " x " : "", (long long)shape[d]);
 }
 
+/* Names come out of files and go to terminals. */
+static void clean_name(const struct layer *l, char *text, size_t size)
+{
+    size_t n = 0;
+    for (; n < l->module && n + 1 < size; n++)
+        text[n] = (unsigned char)l->ref->name[n] < 0x20 || l->ref->name[n] == 0x7f ? '?' : l->ref->name[n];
+    text[n] = '\0';
+}
+
 void calibration_print(const struct calibration *c)
 {
     int width = 6;
@@ -28,7 +37,9 @@ void calibration_print(const struct calibration *c)
         char weight[96], scales[96];
         shape_text(l->ref->ndim, l->ref->shape, weight, sizeof weight);
         shape_text(l->ndim, l->shape, scales, sizeof scales);
-        printf("%-*.*s  %-14s %-5s %-14s %12.6g %12.6g\n", width, (int)l->module, l->ref->name, weight, l->ref->dtype, scales,
+        char module[256];
+        clean_name(l, module, sizeof module);
+        printf("%-*s  %-14s %-5s %-14s %12.6g %12.6g\n", width, module, weight, l->ref->dtype, scales,
                l->least_scale, l->greatest_scale);
         qparams += l->qparams;
     }

@@ -31,12 +31,20 @@ static const struct {
     {"observe", command_observe},
 };
 
+/* What has been printed may still not have arrived. */
+static int finish(int code)
+{
+    if (fflush(stdout) != 0 || ferror(stdout))
+        return code == EXIT_OK ? complain(EXIT_TROUBLE, "standard output: cannot write") : code;
+    return code;
+}
+
 int main(int argc, char **argv)
 {
     const char *name = argc > 1 ? argv[1] : "";
     for (size_t i = 0; i < sizeof commands / sizeof *commands; i++)
         if (strcmp(commands[i].name, name) == 0)
-            return commands[i].run(argc - 1, argv + 1);
+            return finish(commands[i].run(argc - 1, argv + 1));
     if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0 || strcmp(name, "help") == 0) {
         fputs(help, stdout);
         return EXIT_OK;

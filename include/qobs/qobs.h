@@ -176,9 +176,11 @@ QOBS_API const char *qobs_config_key(const qobs_config *config, size_t index);
  * flatten_for_calibration of llm-compressor (for other presets: the reshaping of the observer's forward). */
 typedef struct qobs_plan qobs_plan;
 
+#define QOBS_PADDING INT64_MIN
+
 /* A run of elements that follow each other in the flattened value and belong to one qparam. */
 typedef struct qobs_run {
-    int64_t offset; /* of its first element from the tensor's data, in bytes; -1: `length` zeros that pad a block */
+    int64_t offset; /* of its first element from the tensor's data, in bytes; QOBS_PADDING: `length` zeros that pad a block */
     int64_t stride; /* between its elements, in bytes */
     int64_t length; /* in elements */
     int64_t qparam; /* index into the flattened qparam_shape */

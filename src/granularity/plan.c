@@ -15,7 +15,8 @@ int qobs_plan_add_axis(qobs_plan *plan, enum axis_role role, int64_t extent, int
 
 int qobs_plan_add_coarse(qobs_plan *plan, int64_t length, int64_t piece, int64_t stride)
 {
-    return qobs_plan_add_axis(plan, AXIS_QPARAM, (length + piece - 1) / piece, piece * stride);
+    /* With one piece the stride is never used; piece * stride might not fit. */
+    return qobs_plan_add_axis(plan, AXIS_QPARAM, length / piece + (length % piece != 0), piece < length ? piece * stride : 0);
 }
 
 void qobs_plan_add_pieces(qobs_plan *plan, int coarse, int64_t length, int64_t piece, int64_t stride)

@@ -62,7 +62,7 @@ int qobs_plan_run(const qobs_plan *plan, int64_t index, qobs_run *run, qobs_erro
     }
     run->length = padding ? length - present : present;
     if (padding)
-        run->offset = -1;
+        run->offset = QOBS_PADDING;
     return qobs_succeed(error);
 }
 
@@ -96,7 +96,7 @@ int qobs_plan_copy(const qobs_plan *plan, const qobs_tensor *value, void *out, s
     for (int64_t i = 0; i < runs; i++) {
         qobs_plan_run(plan, i, &run, NULL);
         for (int64_t j = 0; j < run.length; j++, to += element) {
-            if (run.offset == -1)
+            if (run.offset == QOBS_PADDING)
                 memset(to, 0, element);
             else
                 memcpy(to, view.data + run.offset + j * run.stride, element);

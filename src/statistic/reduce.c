@@ -254,7 +254,7 @@ static void redo(const struct job *job, enum nonfinite_mode mode)
         unsigned char *max = job->max + (size_t)run.qparam * job->element;
         double lo = qobs_element(min, plan->dtype), hi = qobs_element(max, plan->dtype);
         for (int64_t j = 0; j < run.length; j++) {
-            const double value = run.offset == -1 ? 0 : qobs_element(job->data + run.offset + j * run.stride, plan->dtype);
+            const double value = run.offset == QOBS_PADDING ? 0 : qobs_element(job->data + run.offset + j * run.stride, plan->dtype);
             if (mode == NONFINITE_PROPAGATE && isnan(value))
                 lo = hi = value;
             else if (mode == NONFINITE_IGNORE && isfinite(value)) {
