@@ -8,7 +8,7 @@
  * Counts: 64 bits, made only for blocks that hold something not finite.
  * Tails: the last vector of a run is read again from `length - LANES`, which changes no minimum and no maximum; runs shorter
  *   than a vector go element by element. Nothing outside a run is read.
- * In flight: 4 pairs of accumulators in a long run, 2 in a short run and in a strip of columns.
+ * In flight: 128 bytes in a long run, 2 in a short run and in a strip of columns.
  * Caller's duty: the floating-point unit must not treat subnormals as zeros (src/fpenv.h sees to it). */
 
 #include "minmax_key.inl.h"
@@ -55,7 +55,7 @@ static inline void K(run_keys)(const unsigned char *x, size_t n, vec *lo, vec *h
     *hi = h;
 }
 
-#define UNROLLED 4 /* vectors in flight in a block */
+#define UNROLLED (VEC_BYTES == 64 ? 2 : 4) /* vectors in flight in a block: 128 bytes */
 
 #if WIDTH == 16
 /* Raw bits need no conversion in the loop: the largest as signed is the maximum if anything is non-negative, the largest as
