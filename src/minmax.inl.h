@@ -99,7 +99,8 @@ static inline void K(block_keys)(const unsigned char *x, size_t n, KEY *lo, KEY 
 }
 #else
 /* Floating-point minimum and maximum run on more ports than integer ones. One unordered comparison for two vectors finds
- * NaN, which is handed on as a key beyond infinity. */
+ * NaN, which is handed on as a key beyond infinity. Both halves of the block are read at once: two streams come faster out of
+ * the third-level cache than one. */
 static inline void K(block_keys)(const unsigned char *x, size_t n, KEY *lo, KEY *hi)
 {
     const unsigned char *last = x + (n - LANES) * sizeof(BITS);
@@ -107,16 +108,18 @@ static inline void K(block_keys)(const unsigned char *x, size_t n, KEY *lo, KEY 
     for (int i = 0; i < UNROLLED; i++)
         l[i] = h[i] = vec_load(last);
     vec_mask nan = K(vec_or_unordered)(vec_mask_none(), l[0], l[0]);
-    for (; x + (UNROLLED - 1) * VEC_BYTES < last; x += UNROLLED * VEC_BYTES) {
-        vec v[UNROLLED];
-        for (int i = 0; i < UNROLLED; i++) {
-            v[i] = vec_load(x + i * VEC_BYTES);
-            l[i] = K(vec_min_f)(v[i], l[i]);
-            h[i] = K(vec_max_f)(v[i], h[i]);
+    const size_t step = UNROLLED / 2 * VEC_BYTES, half = (size_t)(last - x) / 2 / step * step;
+    const unsigned char *y = x + half, *const middle = y;
+    for (; x < middle; x += step, y += step)
+        for (int i = 0; i < UNROLLED / 2; i++) {
+            const vec v = vec_load(x + i * VEC_BYTES), w = vec_load(y + i * VEC_BYTES);
+            l[2 * i] = K(vec_min_f)(v, l[2 * i]);
+            h[2 * i] = K(vec_max_f)(v, h[2 * i]);
+            l[2 * i + 1] = K(vec_min_f)(w, l[2 * i + 1]);
+            h[2 * i + 1] = K(vec_max_f)(w, h[2 * i + 1]);
+            nan = K(vec_or_unordered)(nan, v, w);
         }
-        for (int i = 0; i < UNROLLED; i += 2)
-            nan = K(vec_or_unordered)(nan, v[i], v[i + 1]);
-    }
+    x = y;
     for (; x < last; x += VEC_BYTES) {
         const vec v = vec_load(x);
         l[0] = K(vec_min_f)(v, l[0]);
