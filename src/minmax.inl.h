@@ -55,6 +55,8 @@ static inline void K(run_keys)(const unsigned char *x, size_t n, vec *lo, vec *h
     *hi = h;
 }
 
+/* A block of this many bytes is worth two streams. */
+#define TWO_STREAMS 131072
 #define UNROLLED (VEC_BYTES == 64 ? 2 : 4) /* vectors in flight in a block: 128 bytes */
 
 #if WIDTH == 16
@@ -99,8 +101,8 @@ static inline void K(block_keys)(const unsigned char *x, size_t n, KEY *lo, KEY 
 }
 #else
 /* Floating-point minimum and maximum run on more ports than integer ones. One unordered comparison for two vectors finds
- * NaN, which is handed on as a key beyond infinity. Both halves of the block are read at once: two streams come faster out of
- * the third-level cache than one. */
+ * NaN, which is handed on as a key beyond infinity. Both halves of a large block are read at once: two streams come faster out
+ * of the third-level cache than one; in a short run they would keep the prefetchers from ever settling. */
 static inline void K(block_keys)(const unsigned char *x, size_t n, KEY *lo, KEY *hi)
 {
     const unsigned char *last = x + (n - LANES) * sizeof(BITS);
@@ -108,18 +110,29 @@ static inline void K(block_keys)(const unsigned char *x, size_t n, KEY *lo, KEY 
     for (int i = 0; i < UNROLLED; i++)
         l[i] = h[i] = vec_load(last);
     vec_mask nan = K(vec_or_unordered)(vec_mask_none(), l[0], l[0]);
-    const size_t step = UNROLLED / 2 * VEC_BYTES, half = (size_t)(last - x) / 2 / step * step;
-    const unsigned char *y = x + half, *const middle = y;
-    for (; x < middle; x += step, y += step)
-        for (int i = 0; i < UNROLLED / 2; i++) {
-            const vec v = vec_load(x + i * VEC_BYTES), w = vec_load(y + i * VEC_BYTES);
-            l[2 * i] = K(vec_min_f)(v, l[2 * i]);
-            h[2 * i] = K(vec_max_f)(v, h[2 * i]);
-            l[2 * i + 1] = K(vec_min_f)(w, l[2 * i + 1]);
-            h[2 * i + 1] = K(vec_max_f)(w, h[2 * i + 1]);
+    if (n * sizeof(BITS) >= TWO_STREAMS) {
+        const size_t step = UNROLLED / 2 * VEC_BYTES, half = (size_t)(last - x) / 2 / step * step;
+        const unsigned char *y = x + half, *const middle = y;
+        for (; x < middle; x += step, y += step)
+            for (int i = 0; i < UNROLLED / 2; i++) {
+                const vec v = vec_load(x + i * VEC_BYTES), w = vec_load(y + i * VEC_BYTES);
+                l[2 * i] = K(vec_min_f)(v, l[2 * i]);
+                h[2 * i] = K(vec_max_f)(v, h[2 * i]);
+                l[2 * i + 1] = K(vec_min_f)(w, l[2 * i + 1]);
+                h[2 * i + 1] = K(vec_max_f)(w, h[2 * i + 1]);
+                nan = K(vec_or_unordered)(nan, v, w);
+            }
+        x = y;
+    }
+    for (; x + (UNROLLED - 1) * VEC_BYTES < last; x += UNROLLED * VEC_BYTES)
+        for (int i = 0; i < UNROLLED; i += 2) {
+            const vec v = vec_load(x + i * VEC_BYTES), w = vec_load(x + (i + 1) * VEC_BYTES);
+            l[i] = K(vec_min_f)(v, l[i]);
+            h[i] = K(vec_max_f)(v, h[i]);
+            l[i + 1] = K(vec_min_f)(w, l[i + 1]);
+            h[i + 1] = K(vec_max_f)(w, h[i + 1]);
             nan = K(vec_or_unordered)(nan, v, w);
         }
-    x = y;
     for (; x < last; x += VEC_BYTES) {
         const vec v = vec_load(x);
         l[0] = K(vec_min_f)(v, l[0]);
@@ -426,6 +439,7 @@ static void K(columns)(const unsigned char *x, ptrdiff_t row_stride, size_t rows
 }
 
 #undef UNROLLED
+#undef TWO_STREAMS
 #undef LANES
 #undef MOST_POSITIVE
 #undef MOST_NEGATIVE
