@@ -36,9 +36,8 @@ done
 
 # What the program has of the golden suites, as options of run_cli.py.
 golden=(
-    "--int-current --suite torch_minmax --filter .MinMaxObserver"
-    "--int-current --suite torch_minmax --filter MovingAverageMinMaxObserver"
-    "--int-current --suite llmc_minmax"
+    "--suite torch_minmax"
+    "--suite llmc_minmax"
 )
 example=examples/tinylm
 top=build-test
