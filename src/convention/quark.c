@@ -27,14 +27,14 @@ static const struct {
     int takers;
     bool floating;
 } dtypes[QUARK_DTYPES] = {
-    [QUARK_INT8] = {{-128, 127, 8, 0}, UNIFORM | UNIFORM_GROUP | POWER_OF_2},
-    [QUARK_UINT8] = {{0, 255, 0, 0}, UNIFORM | UNIFORM_GROUP | POWER_OF_2},
-    [QUARK_INT4] = {{-8, 7, 4, 0}, UNIFORM | UNIFORM_GROUP},
-    [QUARK_UINT4] = {{0, 15, 0, 0}, UNIFORM | UNIFORM_GROUP},
-    [QUARK_INT3] = {{-4, 3, 3, 0}, UNIFORM | UNIFORM_GROUP},
-    [QUARK_INT2] = {{-2, 1, 2, 0}, UNIFORM | UNIFORM_GROUP},
-    [QUARK_INT16] = {{-0x1p15, 0x1p15 - 1, 0, 0}, UNIFORM | UNIFORM_GROUP},
-    [QUARK_INT32] = {{-0x1p31, 0x1p31 - 1, 0, 0}, UNIFORM | UNIFORM_GROUP | POWER_OF_2},
+    [QUARK_INT8] = {{-128, 127, 8, 0}, UNIFORM | UNIFORM_GROUP | POWER_OF_2, false},
+    [QUARK_UINT8] = {{0, 255, 0, 0}, UNIFORM | UNIFORM_GROUP | POWER_OF_2, false},
+    [QUARK_INT4] = {{-8, 7, 4, 0}, UNIFORM | UNIFORM_GROUP, false},
+    [QUARK_UINT4] = {{0, 15, 0, 0}, UNIFORM | UNIFORM_GROUP, false},
+    [QUARK_INT3] = {{-4, 3, 3, 0}, UNIFORM | UNIFORM_GROUP, false},
+    [QUARK_INT2] = {{-2, 1, 2, 0}, UNIFORM | UNIFORM_GROUP, false},
+    [QUARK_INT16] = {{-0x1p15, 0x1p15 - 1, 0, 0}, UNIFORM | UNIFORM_GROUP, false},
+    [QUARK_INT32] = {{-0x1p31, 0x1p31 - 1, 0, 0}, UNIFORM | UNIFORM_GROUP | POWER_OF_2, false},
     [QUARK_FP8_E4M3] = {{-448, 448, 3, 8}, UNIFORM | UNIFORM_GROUP | MX, true},
     [QUARK_FP8_E5M2] = {{-57344, 57344, 2, 15}, UNIFORM | UNIFORM_GROUP | MX, true},
     [QUARK_FP8_E5M3] = {{0, 114688, 0, 0}, UNIFORM | UNIFORM_GROUP, true},
