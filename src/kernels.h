@@ -38,8 +38,46 @@ struct qobs_nonfinite {
     void name(const void *x, ptrdiff_t row_stride, size_t rows, size_t columns, void *min, void *max,                \
               struct qobs_nonfinite *nonfinite)
 
+/* What fake-quantize rounds to, and in which arithmetic; made by qobs_quantizer_for_... (format/format.h). */
+struct qobs_quantizer {
+    double least, greatest; /* the limits of quantized numbers */
+    float floor;            /* the numbers between them, as a grid_float of format/grid.h */
+    uint32_t lift;
+    double wide_floor; /* and as a grid_double */
+    uint64_t wide_lift;
+    bool in_double;     /* they do not fit a grid_float */
+    bool through_float; /* F64 is rounded to float first */
+    bool torch;         /* as torch.fake_quantize_per_tensor_affine, not as compressed-tensors */
+    bool in_float;      /* scale is float: BF16 and F16 are computed in float and rounded once, at the end, not after every
+                         * operation; F64 is float after rounding to the grid */
+};
+
+/* One entry per qparam, in float, for F64 in double. There are two of the zero point because upstream converts it twice: to
+ * the dtype of x where it is added, to that of scale where it is taken away. Both may be NULL in the row form: then there is
+ * none, which adding -0 and taking away +0 is, too. */
+struct qobs_qparams {
+    const void *scale;
+    const void *added;
+    const void *removed;
+};
+
+/* Row form: `runs` runs of `length` contiguous elements, x_stride and out_stride bytes apart; run i has qparam
+ * i * qparam_stride. Writes every element; out may be x, otherwise they must not overlap. NaN becomes the quiet NaN without
+ * sign and payload, in torch's way `least`. */
+#define QOBS_FAKE_QUANTIZE_ROWS(name)                                                                                 \
+    void name(const struct qobs_quantizer *quantizer, const void *x, ptrdiff_t x_stride, void *out,                  \
+              ptrdiff_t out_stride, size_t runs, size_t length, const struct qobs_qparams *qparams,                  \
+              ptrdiff_t qparam_stride)
+
+/* Column form: `rows` rows of `columns` contiguous elements; column j has qparam j. Everything else as in the row form. */
+#define QOBS_FAKE_QUANTIZE_COLUMNS(name)                                                                              \
+    void name(const struct qobs_quantizer *quantizer, const void *x, ptrdiff_t x_stride, void *out,                  \
+              ptrdiff_t out_stride, size_t rows, size_t columns, const struct qobs_qparams *qparams)
+
 typedef QOBS_MINMAX_ROWS(qobs_minmax_rows_fn);
 typedef QOBS_MINMAX_COLUMNS(qobs_minmax_columns_fn);
+typedef QOBS_FAKE_QUANTIZE_ROWS(qobs_fake_quantize_rows_fn);
+typedef QOBS_FAKE_QUANTIZE_COLUMNS(qobs_fake_quantize_columns_fn);
 
 struct qobs_kernels {
     const char *isa;     /* "scalar", "avx2", "avx512", "neon" */
@@ -47,6 +85,8 @@ struct qobs_kernels {
     bool (*usable)(void); /* does this CPU have them, and does the operating system save their registers? */
     qobs_minmax_rows_fn *minmax_rows[QOBS_KERNEL_DTYPES];
     qobs_minmax_columns_fn *minmax_columns[QOBS_KERNEL_DTYPES];
+    qobs_fake_quantize_rows_fn *fake_quantize_rows[QOBS_KERNEL_DTYPES];
+    qobs_fake_quantize_columns_fn *fake_quantize_columns[QOBS_KERNEL_DTYPES];
 };
 
 /* One table per instruction set, defined in src/<isa>/isa.c and listed in src/dispatch.c. */
@@ -63,7 +103,15 @@ extern const struct qobs_kernels qobs_kernels_neon;
     QOBS_MINMAX_COLUMNS(qobs_minmax_columns_f32_##isa);                                                               \
     QOBS_MINMAX_COLUMNS(qobs_minmax_columns_bf16_##isa);                                                              \
     QOBS_MINMAX_COLUMNS(qobs_minmax_columns_f16_##isa);                                                               \
-    QOBS_MINMAX_COLUMNS(qobs_minmax_columns_f64_##isa)
+    QOBS_MINMAX_COLUMNS(qobs_minmax_columns_f64_##isa);                                                               \
+    QOBS_FAKE_QUANTIZE_ROWS(qobs_fake_quantize_rows_f32_##isa);                                                       \
+    QOBS_FAKE_QUANTIZE_ROWS(qobs_fake_quantize_rows_bf16_##isa);                                                      \
+    QOBS_FAKE_QUANTIZE_ROWS(qobs_fake_quantize_rows_f16_##isa);                                                       \
+    QOBS_FAKE_QUANTIZE_ROWS(qobs_fake_quantize_rows_f64_##isa);                                                       \
+    QOBS_FAKE_QUANTIZE_COLUMNS(qobs_fake_quantize_columns_f32_##isa);                                                 \
+    QOBS_FAKE_QUANTIZE_COLUMNS(qobs_fake_quantize_columns_bf16_##isa);                                                \
+    QOBS_FAKE_QUANTIZE_COLUMNS(qobs_fake_quantize_columns_f16_##isa);                                                 \
+    QOBS_FAKE_QUANTIZE_COLUMNS(qobs_fake_quantize_columns_f64_##isa)
 
 QOBS_DECLARE_KERNELS(scalar);
 QOBS_DECLARE_KERNELS(avx2);

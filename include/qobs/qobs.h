@@ -242,6 +242,52 @@ QOBS_API int qobs_global_scale(const qobs_config *config, qobs_dtype dtype, doub
 QOBS_API int qobs_config_qparam_dtypes(const qobs_config *config, qobs_dtype dtype, qobs_dtype *scale, qobs_dtype *zero_point,
                                        qobs_error *error);
 
+/* ---- Number formats ---------------------------------------------------------------------------------------------------- */
+
+/* What tensors are quantized to: int2 to int8, int16, int32, uint4, uint8, uint16, fp4_e2m1, fp6_e2m3, fp6_e3m2, fp8_e4m3
+ * (finite: 448, no infinity), fp8_e5m2, fp8_e5m3 (AMD Quark's, without sign), e8m0, bf16, f16. */
+typedef struct qobs_format qobs_format;
+
+/* The formats; NULL from qobs_format_count() on. */
+QOBS_API size_t qobs_format_count(void);
+QOBS_API const qobs_format *qobs_format_at(size_t index);
+
+/* By name or by a name torch, compressed-tensors or Quark use (float8_e4m3fn, fp4), in any case; NULL: unknown. */
+QOBS_API const qobs_format *qobs_format_find(const char *name);
+QOBS_API const char *qobs_format_name(const qobs_format *format);
+QOBS_API int qobs_format_bits(const qobs_format *format);
+QOBS_API double qobs_format_least(const qobs_format *format); /* finite */
+QOBS_API double qobs_format_greatest(const qobs_format *format);
+
+/* Bytes of one unpacked number: 1, 2 or 4. */
+QOBS_API size_t qobs_format_size(const qobs_format *format);
+
+/* The number with that code, of which the low bits count; integers are two's complement. A 32-bit integer that is no float is
+ * rounded. */
+QOBS_API float qobs_format_decode(const qobs_format *format, uint32_t code);
+
+/* The code of, and the number, nearest to x; ties to even, in e8m0 up. Beyond the limits: the limit, or without `saturate`
+ * what torch's cast gives: infinity, else NaN (e4m3: above 464), else the limit. NaN stays; its code is 0 where there is none. */
+QOBS_API uint32_t qobs_format_encode(const qobs_format *format, float x, bool saturate);
+QOBS_API float qobs_format_round(const qobs_format *format, float x, bool saturate);
+
+/* The same for n numbers; out may be x. Codes are elements of qobs_format_size, signed integers extended to them. */
+QOBS_API void qobs_format_round_array(const qobs_format *format, size_t n, const float *x, float *out, bool saturate);
+QOBS_API void qobs_format_encode_array(const qobs_format *format, size_t n, const float *x, void *out, bool saturate);
+
+/* Every element of `value` to the quantized number its qparam gives it, and back, into out: value's dtype and shape,
+ * out_strides in bytes (NULL: C order; 0 only where there is one element). out may be value's data with the same strides,
+ * otherwise they must not overlap. format: NULL for the configuration's; torch presets: NULL. scale: one a qparam in C order,
+ * F32 or value's dtype (torch: F32). zero_point: as many, any dtype; NULL: none. global_scale divides every scale; NULL: none.
+ * llmc presets reproduce fake_quantize of compressed-tensors: computed in the dtype of value, but in float for BF16 and F16
+ * where scale is F32 or there is a global scale, rounded to value's dtype at the end (upstream returns F32 there unless the
+ * strategy is group). torch presets reproduce torch.fake_quantize_per_tensor_affine; NaN becomes the least integer, as there.
+ * Elsewhere NaN stays NaN. */
+QOBS_API int qobs_fake_quantize(const qobs_config *config, const qobs_format *format, const qobs_tensor *value,
+                                const qobs_tensor *g_idx, const qobs_tensor *scale, const qobs_tensor *zero_point,
+                                const float *global_scale, void *out, const int64_t *out_strides,
+                                const qobs_runtime *runtime, qobs_error *error);
+
 /* ---- Observers --------------------------------------------------------------------------------------------------------- */
 
 typedef struct qobs_observer qobs_observer;

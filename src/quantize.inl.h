@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-FileCopyrightText: The qobs authors */
+
+/* Fake-quantize, plain C for every instruction set: src/<isa>/quantize.c includes this with its ENTRY, and its flags decide
+ * how wide the compiler makes the loops. One dtype is quantize_native.inl.h.
+ *
+ * Accumulators: none, elements are independent. Each has the operations of upstream in upstream's order, one rounding each;
+ *   the results are the same bits everywhere because IEEE arithmetic is. NaN is made the one quiet NaN without a sign: its
+ *   payload would depend on the processor and on the order of operands the compiler chose.
+ * Overflow: scaled values are brought between `least` and `greatest` before they are rounded to the grid.
+ * Tails: the compiler's. Nothing outside a run is read or written.
+ * In flight: as many as the compiler unrolls; no iteration waits for another.
+ * Caller's duty: round to nearest, no flushing of subnormals (src/fpenv.h). scale, for BF16 and F16 unless in_float, also
+ *   added and removed, are numbers of the dtype; in torch's way zero points lie between least and greatest. */
+#include <math.h>
+
+#include "format/grid.h"
+#include "kernels.h"
+
+/* Elements in memory, at any address. */
+typedef float __attribute__((aligned(1), may_alias)) element_f32;
+typedef double __attribute__((aligned(1), may_alias)) element_f64;
+typedef uint16_t __attribute__((aligned(1), may_alias)) element_bf16;
+typedef uint16_t __attribute__((aligned(1), may_alias)) element_f16;
+
+/* ---- Numbers: take() to float or double, put() back, nearest() number of the dtype ------------------------------------ */
+/* These have no branches, which number.h's have, and are only for where they are used: nearest() takes NaN for granted that
+ * came from numbers of the dtype. */
+
+static inline float take_f32(float x) { return x; }
+static inline float nearest_f32(float x) { return x; }
+static inline float put_f32(float x) { return x != x ? NAN : x; }
+static inline double take_f64(double x) { return x; }
+static inline double nearest_f64(double x) { return x; }
+static inline double put_f64(double x) { return x != x ? (double)NAN : x; }
+
+static inline float take_bf16(uint16_t x) { return float_of_bf16(x); }
+
+static inline uint32_t round_bf16(float x)
+{
+    const uint32_t b = bits_of_float(x);
+    return b + 0x7fff + (b >> 16 & 1);
+}
+
+static inline float nearest_bf16(float x) { return float_of_bits(round_bf16(x) & 0xffff0000); }
+static inline uint16_t put_bf16(float x) { return (uint16_t)(x != x ? 0x7fc0 : round_bf16(x) >> 16); }
+
+static inline float take_f16(uint16_t x)
+{
+    const uint32_t b = (uint32_t)(x & 0x7fff) << 13, sign = (uint32_t)(x & 0x8000) << 16;
+    const float number = float_of_bits(b) * 0x1p112f;
+    return float_of_bits(bits_of_float(number) | (b >= 0x0f800000 ? 0x38000000 : 0) | sign);
+}
+
+/* As in format/grid.h, with digits 10 and floor 2^-14. Numbers from 2^17 on are rounded like those before: what matters is
+ * that they stay above 65504. Without a comparison that a compiler could take for a reason to branch. */
+#define F16_LIFT (UINT32_C(13) << 23)
+#define F16_FLOOR 0x38800000
+
+static inline uint32_t lift_f16(float x)
+{
+    const int32_t power = (int32_t)(bits_of_float(x) & 0x7f800000), least = power > F16_FLOOR ? power : F16_FLOOR;
+    return (uint32_t)(least < 0x48000000 ? least : 0x48000000) + F16_LIFT;
+}
+
+static inline float nearest_f16(float x)
+{
+    const uint32_t b = bits_of_float(x), sign = b & 0x80000000;
+    const float lift = float_of_bits(lift_f16(x)), r = (float_of_bits(b ^ sign) + lift) - lift;
+    return float_of_bits(bits_of_float(r * 0x1p112f * 0x1p-112f) | sign); /* infinity from 2^16 on */
+}
+
+static inline uint16_t put_f16(float x)
+{
+    const uint32_t b = bits_of_float(x), sign = b & 0x80000000, lift = lift_f16(x);
+    const uint32_t nan = (uint32_t)((int32_t)(0x7f800000 - (b ^ sign)) >> 31); /* all bits or none */
+    const uint32_t steps = bits_of_float(float_of_bits(b ^ sign) + float_of_bits(lift)) - lift;
+    const uint32_t code = ((lift - F16_LIFT - F16_FLOOR) >> 13) + steps, limited = code < 0x7c00 ? code : 0x7c00;
+    return (uint16_t)((0x7e00 & nan) | ((limited | sign >> 16) & ~nan));
+}
+
+/* ---- The loops -------------------------------------------------------------------------------------------------------- */
+
+/* What a loop is made for. */
+enum {
+    ZERO_POINT = 1,
+    IN_DOUBLE = 2, /* the grid does not fit float; with ZERO_POINT always */
+    IN_FLOAT = 4,
+    TORCH = 8
+};
+
+#define ALWAYS_INLINE static inline __attribute__((always_inline))
+#define NATIVE_BODY "quantize_native.inl.h"
+#include "native_each.inl.h"

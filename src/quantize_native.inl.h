@@ -1,0 +1,185 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-FileCopyrightText: The qobs authors */
+
+/* One dtype of quantize.inl.h. Every function with a parameter `how` is inlined with a constant one. */
+
+#define element NATIVE(element)
+#define take NATIVE(take)
+#define put NATIVE(put)
+#define nearest NATIVE(nearest)
+
+/* What no dtype needs is constant false and leaves no code. */
+#define IS_DOUBLE (sizeof(stored) == 8)
+#define IS_SINGLE (sizeof(stored) == 4)
+#define IS_HALF (sizeof(stored) == 2)
+
+struct NATIVE(quantizer) {
+    real least, greatest;
+    double whole_least, whole_greatest;
+    struct grid_float grid;
+    struct grid_double wide;
+    bool through_float;
+};
+
+ALWAYS_INLINE real NATIVE(nearest_if_native)(int how, real v)
+{
+    return how & IN_FLOAT ? v : nearest(v);
+}
+
+ALWAYS_INLINE real NATIVE(grid)(const struct NATIVE(quantizer) *q, int how, real v)
+{
+    if (IS_DOUBLE)
+        return (real)grid_round_double(q->wide, q->through_float ? (double)(float)v : (double)v);
+    if (how & IN_DOUBLE)
+        return NATIVE(nearest_if_native)(how, (real)grid_round_double(q->wide, (double)v));
+    return (real)grid_round_float(q->grid, (float)v);
+}
+
+/* compressed-tensors: (round(clamp(x / scale + zero point)) - zero point) * scale. What is on the grid is a number of the
+ * dtype, so it needs no rounding to it. F64 with a scale in float comes back in float. */
+ALWAYS_INLINE stored NATIVE(quantize)(const struct NATIVE(quantizer) * q, int how, stored x, real scale, real added,
+                                      real removed)
+{
+    real v = NATIVE(nearest_if_native)(how, take(x) / scale);
+    if (how & ZERO_POINT)
+        v = NATIVE(nearest_if_native)(how, v + added);
+    v = v < q->least ? q->least : v;
+    v = v > q->greatest ? q->greatest : v;
+    v = NATIVE(grid)(q, how, v);
+    if (IS_DOUBLE && how & IN_FLOAT)
+        return put((real)(((float)v - (float)removed) * (float)scale));
+    if (how & ZERO_POINT)
+        v = NATIVE(nearest_if_native)(how, v - removed);
+    return put(v * scale);
+}
+
+/* torch: (clamp(zero point + rint(x * (1 / scale))) - zero point) * scale in float, as F64 in double but for 1 / scale and
+ * the last product. Clamping before rounding is the same, the limits being integers, and leaves only numbers that adding
+ * 1.5 * 2^23 rounds to integers. NaN is not above the lower limit and becomes it; zero has no sign: it was an integer. */
+ALWAYS_INLINE stored NATIVE(quantize_torch)(const struct NATIVE(quantizer) * q, int how, stored x, real scale,
+                                            real zero_point)
+{
+    const float inverse = 1.0f / (float)scale;
+    const real t = take(x) * inverse;
+    if (!IS_DOUBLE && how & IN_DOUBLE) { /* the sum with the zero point may round */
+        const float sum = (float)zero_point + (float)grid_round_double(q->wide, (double)t);
+        double v = (double)sum > q->whole_least ? (double)sum : q->whole_least;
+        v = v < q->whole_greatest ? v : q->whole_greatest;
+        return put((float)(v - (double)zero_point) * (float)scale);
+    }
+    const real least = (real)(q->whole_least - (double)zero_point),
+               greatest = (real)(q->whole_greatest - (double)zero_point);
+    const real shift = IS_DOUBLE ? (real)0x1.8p52 : (real)0x1.8p23f;
+    real v = t > least ? t : least;
+    v = v < greatest ? v : greatest;
+    v = (v + shift) - shift;
+    return put((real)((float)v * (float)scale));
+}
+
+ALWAYS_INLINE stored NATIVE(one)(const struct NATIVE(quantizer) *q, int how, stored x, real scale, real added, real removed)
+{
+    return how & TORCH ? NATIVE(quantize_torch)(q, how, x, scale, removed)
+                       : NATIVE(quantize)(q, how, x, scale, added, removed);
+}
+
+ALWAYS_INLINE void NATIVE(rows)(const struct NATIVE(quantizer) *q, int how, const unsigned char *x, ptrdiff_t x_stride,
+                                unsigned char *out, ptrdiff_t out_stride, size_t runs, size_t length,
+                                const struct qobs_qparams *qparams, ptrdiff_t qparam_stride)
+{
+    const real *scale = qparams->scale, *added = qparams->added, *removed = qparams->removed;
+    for (ptrdiff_t i = 0; i < (ptrdiff_t)runs; i++) {
+        const element *from = (const element *)(x + i * x_stride);
+        element *to = (element *)(out + i * out_stride);
+        /* -0 added and +0 taken away change nothing, not even the sign of a zero. */
+        const real s = scale[i * qparam_stride], a = added ? added[i * qparam_stride] : (real)-0.0,
+                   r = removed ? removed[i * qparam_stride] : 0;
+        NO_DEPENDENCE
+        for (size_t j = 0; j < length; j++)
+            to[j] = NATIVE(one)(q, how, from[j], s, a, r);
+    }
+}
+
+ALWAYS_INLINE void NATIVE(columns)(const struct NATIVE(quantizer) *q, int how, const unsigned char *x, ptrdiff_t x_stride,
+                                   unsigned char *out, ptrdiff_t out_stride, size_t rows, size_t columns,
+                                   const struct qobs_qparams *qparams)
+{
+    const real *scale = qparams->scale, *added = qparams->added, *removed = qparams->removed;
+    for (ptrdiff_t i = 0; i < (ptrdiff_t)rows; i++) {
+        const element *from = (const element *)(x + i * x_stride);
+        element *to = (element *)(out + i * out_stride);
+        NO_DEPENDENCE
+        for (size_t j = 0; j < columns; j++)
+            to[j] = NATIVE(one)(q, how, from[j], scale[j], added[j], removed[j]);
+    }
+}
+
+/* The kind of loop for this dtype: F32 is in float as it is, F64 in double. */
+static int NATIVE(prepare)(struct NATIVE(quantizer) *q, const struct qobs_quantizer *given, bool has_zero_point)
+{
+    const bool native = !given->in_float && !given->torch;
+    *q = (struct NATIVE(quantizer)){.least = native ? nearest((real)given->least) : (real)given->least,
+                                    .greatest = native ? nearest((real)given->greatest) : (real)given->greatest,
+                                    .whole_least = given->least,
+                                    .whole_greatest = given->greatest,
+                                    .grid = {given->floor, given->lift},
+                                    .wide = {given->wide_floor, given->wide_lift},
+                                    .through_float = given->through_float};
+    const bool in_double = !IS_DOUBLE && (given->in_double || isinf(q->greatest));
+    if (given->torch)
+        return TORCH | ZERO_POINT | (in_double ? IN_DOUBLE : 0);
+    return (has_zero_point || in_double ? ZERO_POINT : 0) | (in_double ? IN_DOUBLE : 0) |
+           (given->in_float && !IS_SINGLE ? IN_FLOAT : 0);
+}
+
+#define ROWS(how) NATIVE(rows)(&q, how, x, x_stride, out, out_stride, runs, length, qparams, qparam_stride)
+#define COLUMNS(how) NATIVE(columns)(&q, how, x, x_stride, out, out_stride, rows, columns, qparams)
+
+QOBS_FAKE_QUANTIZE_ROWS(ENTRY(NATIVE(qobs_fake_quantize_rows)))
+{
+    struct NATIVE(quantizer) q;
+    const int how = NATIVE(prepare)(&q, quantizer, qparams->added != NULL);
+    if (how == 0)
+        ROWS(0);
+    else if (how == ZERO_POINT)
+        ROWS(ZERO_POINT);
+    else if (how == (TORCH | ZERO_POINT))
+        ROWS(TORCH | ZERO_POINT);
+    else if (!IS_DOUBLE && how == (ZERO_POINT | IN_DOUBLE))
+        ROWS(ZERO_POINT | IN_DOUBLE);
+    else if (!IS_DOUBLE && how == (TORCH | ZERO_POINT | IN_DOUBLE))
+        ROWS(TORCH | ZERO_POINT | IN_DOUBLE);
+    else if (!IS_SINGLE && how == IN_FLOAT)
+        ROWS(IN_FLOAT);
+    else if (!IS_SINGLE && how == (IN_FLOAT | ZERO_POINT))
+        ROWS(IN_FLOAT | ZERO_POINT);
+    else if (IS_HALF)
+        ROWS(IN_FLOAT | ZERO_POINT | IN_DOUBLE);
+}
+
+QOBS_FAKE_QUANTIZE_COLUMNS(ENTRY(NATIVE(qobs_fake_quantize_columns)))
+{
+    struct NATIVE(quantizer) q;
+    const int how = NATIVE(prepare)(&q, quantizer, true);
+    if (how == ZERO_POINT)
+        COLUMNS(ZERO_POINT);
+    else if (how == (TORCH | ZERO_POINT))
+        COLUMNS(TORCH | ZERO_POINT);
+    else if (!IS_DOUBLE && how == (ZERO_POINT | IN_DOUBLE))
+        COLUMNS(ZERO_POINT | IN_DOUBLE);
+    else if (!IS_DOUBLE && how == (TORCH | ZERO_POINT | IN_DOUBLE))
+        COLUMNS(TORCH | ZERO_POINT | IN_DOUBLE);
+    else if (!IS_SINGLE && how == (IN_FLOAT | ZERO_POINT))
+        COLUMNS(IN_FLOAT | ZERO_POINT);
+    else if (IS_HALF)
+        COLUMNS(IN_FLOAT | ZERO_POINT | IN_DOUBLE);
+}
+
+#undef ROWS
+#undef COLUMNS
+#undef IS_HALF
+#undef IS_SINGLE
+#undef IS_DOUBLE
+#undef element
+#undef take
+#undef put
+#undef nearest
