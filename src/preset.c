@@ -53,6 +53,11 @@ const struct preset *qobs_preset_find(const char *name)
     return NULL;
 }
 
+bool qobs_preset_averages(const struct preset *preset)
+{
+    return preset->statistic == STATISTIC_AVERAGE_LERP || preset->statistic == STATISTIC_AVERAGE_TOWARDS;
+}
+
 size_t qobs_preset_count(void)
 {
     return COUNT;

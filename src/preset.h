@@ -57,4 +57,7 @@ struct preset {
 /* The preset called `name`, or NULL. */
 const struct preset *qobs_preset_find(const char *name);
 
+/* Does it keep a moving average? */
+bool qobs_preset_averages(const struct preset *preset);
+
 #endif
