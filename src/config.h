@@ -25,6 +25,8 @@ enum nonfinite_mode { NONFINITE_REFUSE, NONFINITE_IGNORE, NONFINITE_PROPAGATE };
 
 enum type { TYPE_INT, TYPE_FLOAT };
 
+enum { NUM_BITS_E4M3 = 0 }; /* Model-Optimizer's (4, 3) */
+
 enum scale_dtype { SCALE_NATIVE, SCALE_F32, SCALE_BF16, SCALE_F16, SCALE_E4M3, SCALE_U8 };
 
 enum version { VERSION_CURRENT, VERSION_2025_10 };

@@ -22,6 +22,10 @@ static const struct word nonfinite_modes[] = {
     {"refuse", NONFINITE_REFUSE}, {"ignore", NONFINITE_IGNORE}, {"propagate", NONFINITE_PROPAGATE}, {0}};
 static const struct word versions[] = {{"current", VERSION_CURRENT}, {"2025-10", VERSION_2025_10}, {0}};
 static const struct word types[] = {{"int", TYPE_INT}, {"float", TYPE_FLOAT}, {0}};
+static const struct word trt_num_bits[] = {{"2", 2},   {"3", 3},   {"4", 4},   {"5", 5},   {"6", 6},
+                                           {"7", 7},   {"8", 8},   {"9", 9},   {"10", 10}, {"11", 11},
+                                           {"12", 12}, {"13", 13}, {"14", 14}, {"15", 15}, {"16", 16},
+                                           {"[4, 3]", NUM_BITS_E4M3}, {"[4,3]", NUM_BITS_E4M3}, {0}};
 static const struct word scale_dtypes[] = {{"float32", SCALE_F32},          {"bfloat16", SCALE_BF16}, {"float16", SCALE_F16},
                                            {"float8_e4m3fn", SCALE_E4M3}, {"uint8", SCALE_U8},      {0}};
 static const struct word dynamics[] = {{"false", 0}, {"true", 1}, {"local", 2}, {0}};
@@ -111,7 +115,8 @@ static const struct setting settings[] = {
     {"base_name", ANY, EVERY, KIND_WORD, FIELD(base_name), NO_FIELD, base_names, 0, 0},
     {"nonfinite", ANY, EVERY, KIND_WORD, FIELD(nonfinite), NO_FIELD, nonfinite_modes, 0, 0},
     {"averaging_constant", ANY, qobs_preset_averages, KIND_REAL, FIELD(averaging_constant), NO_FIELD, NULL, 0, 1},
-    {"num_bits", FAMILY_LLMC | FAMILY_TRT, EVERY, KIND_INTEGER, FIELD(num_bits), NO_FIELD, NULL, 2, 16},
+    {"num_bits", FAMILY_LLMC, EVERY, KIND_INTEGER, FIELD(num_bits), NO_FIELD, NULL, 2, 16},
+    {"num_bits", FAMILY_TRT, EVERY, KIND_WORD, FIELD(num_bits), NO_FIELD, trt_num_bits, 0, 0},
     {"type", FAMILY_LLMC, EVERY, KIND_WORD, FIELD(type), NO_FIELD, types, 0, 0},
     {"symmetric", FAMILY_LLMC | FAMILY_QUARK, EVERY, KIND_BOOL, FIELD(symmetric), NO_FIELD, NULL, 0, 0},
     {"strategy", FAMILY_LLMC, EVERY, KIND_WORD, FIELD(strategy), NO_FIELD, strategies, 0, 0},

@@ -242,6 +242,34 @@ QOBS_API int qobs_global_scale(const qobs_config *config, qobs_dtype dtype, doub
 QOBS_API int qobs_config_qparam_dtypes(const qobs_config *config, qobs_dtype dtype, qobs_dtype *scale, qobs_dtype *zero_point,
                                        qobs_error *error);
 
+/* ---- Range finders ----------------------------------------------------------------------------------------------------- */
+
+/* From a histogram of the caller's (any, collected by any means) to the range to quantize. histogram: 1-dimensional, counts as
+ * F32, F64, I32 or I64; bin_edges: F32, one more. config: quark.* (symmetric, dtype) or trt.* (num_bits, unsigned; a range from
+ * -amax, or from 0 if unsigned, to amax). runtime may be NULL; its executor is not used. */
+
+/* The range that holds `percentile` percent, 0 to 100. quark.* reproduces get_min_max_by_percentile: symmetric from 0 to the
+ * left edge of the first bin whose cumulative share reaches it; asymmetric as meant there, which is not what upstream gives (its
+ * observer, quark.PerTensorPercentileObserver, does): the least range of whole bins with at most half of the rest below and
+ * above. trt.* reproduces compute_amax(percentile) of Model-Optimizer. */
+QOBS_API int qobs_range_by_percentile(const qobs_config *config, const qobs_tensor *histogram, const qobs_tensor *bin_edges,
+                                      double percentile, float *min, float *max, const qobs_runtime *runtime,
+                                      qobs_error *error);
+
+/* The least mean squared error of the bins' centres, each quantized, of ranges to the centres of bins start_bin, start_bin +
+ * stride, ... quark.* reproduces get_min_max_by_mse (a start_bin beyond the last bin is the last), trt.* compute_amax(mse) of
+ * Model-Optimizer as meant: upstream passes its arguments in the wrong places and returns start_bin. */
+QOBS_API int qobs_range_by_mse(const qobs_config *config, const qobs_tensor *histogram, const qobs_tensor *bin_edges,
+                               int64_t stride, int64_t start_bin, float *min, float *max, const qobs_runtime *runtime,
+                               qobs_error *error);
+
+/* The least Kullback-Leibler divergence, of ranges to the right edge of the first start_bin, start_bin + stride, ... bins;
+ * integers of 2 to 16 bits. trt.* only: compute_amax(entropy) of Model-Optimizer, whose change to bin 0 of a numpy histogram stays
+ * inside. */
+QOBS_API int qobs_range_by_entropy(const qobs_config *config, const qobs_tensor *histogram, const qobs_tensor *bin_edges,
+                                   int64_t stride, int64_t start_bin, float *min, float *max, const qobs_runtime *runtime,
+                                   qobs_error *error);
+
 /* ---- Number formats ---------------------------------------------------------------------------------------------------- */
 
 /* What tensors are quantized to: int2 to int8, int16, int32, uint4, uint8, uint16, fp4_e2m1, fp6_e2m3, fp6_e3m2, fp8_e4m3

@@ -1,0 +1,193 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-FileCopyrightText: The qobs authors */
+
+/* Range finders on the caller's own histogram. */
+#include <math.h>
+#include <string.h>
+
+#include "error.h"
+#include "fpenv.h"
+#include "range/range.h"
+#include "tensor.h"
+
+/* ---- The caller's histogram --------------------------------------------------------------------------------------------- */
+
+/* Element i of a 1-dimensional view, as a double. */
+static double number_at(const struct view *v, int64_t i)
+{
+    const unsigned char *at = v->data + i * v->strides[0];
+    int32_t word;
+    int64_t wide;
+    switch (v->dtype) {
+    case QOBS_I32:
+        memcpy(&word, at, sizeof word);
+        return word;
+    case QOBS_I64:
+        memcpy(&wide, at, sizeof wide);
+        return (double)wide;
+    default:
+        return qobs_element(at, v->dtype);
+    }
+}
+
+static int check_config(const qobs_config *config, const char *what, int families, qobs_error *error)
+{
+    const int status = qobs_config_check(config, error);
+    if (status != QOBS_OK || config->preset->family & families)
+        return status;
+    return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "config: %s is not for %s, allowed are presets of %s", what,
+                     config->preset->name, families == FAMILY_TRT ? "trt" : "quark and trt");
+}
+
+static int check_histogram(struct view *counts, struct view *edges, const qobs_tensor *histogram, const qobs_tensor *bin_edges,
+                           qobs_error *error)
+{
+    int status = qobs_view_of_tensor(counts, histogram, "histogram", error);
+    if (status == QOBS_OK)
+        status = qobs_view_of_tensor(edges, bin_edges, "bin_edges", error);
+    if (status != QOBS_OK)
+        return status;
+    if (counts->ndim != 1 || counts->elements < 1)
+        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "histogram: has %d dimensions and %lld elements, allowed are 1 and above 0",
+                         counts->ndim, (long long)counts->elements);
+    if (counts->dtype != QOBS_F32 && counts->dtype != QOBS_F64 && counts->dtype != QOBS_I32 && counts->dtype != QOBS_I64)
+        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "histogram: dtype is %s, allowed are F32, F64, I32, I64",
+                         qobs_dtype_name(counts->dtype));
+    if (edges->dtype != QOBS_F32)
+        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "bin_edges: dtype is %s, allowed is F32",
+                         qobs_dtype_name(edges->dtype));
+    if (edges->ndim != 1 || edges->elements != counts->elements + 1)
+        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT,
+                         "bin_edges: has %d dimensions and %lld elements, a histogram of %lld bins needs 1 and %lld", edges->ndim,
+                         (long long)edges->elements, (long long)counts->elements, (long long)counts->elements + 1);
+    for (int64_t i = 0; i < counts->elements; i++) {
+        const double count = number_at(counts, i), edge = number_at(edges, i), next = number_at(edges, i + 1);
+        if (!(count >= 0) || isinf(count))
+            return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "histogram: [%lld] is %g, allowed are finite numbers from 0",
+                             (long long)i, count);
+        if (!(edge <= next) || isinf(edge) || isinf(next))
+            return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "bin_edges: [%lld] is %g and the next one %g, they must be finite and ascend",
+                             (long long)i, edge, next);
+    }
+    return QOBS_OK;
+}
+
+/* The histogram as range finders want it, and room for what they make of it, in one piece of memory. */
+struct workspace {
+    struct runtime runtime;
+    struct histogram_view histogram;
+    double *room;
+    void *memory;
+    size_t size;
+};
+
+static int open_workspace(struct workspace *w, const qobs_tensor *histogram, const qobs_tensor *bin_edges,
+                          const qobs_runtime *runtime, qobs_error *error)
+{
+    struct view counts, edges;
+    int status = check_histogram(&counts, &edges, histogram, bin_edges, error);
+    if (status == QOBS_OK)
+        status = qobs_runtime_resolve(&w->runtime, runtime, error);
+    if (status != QOBS_OK)
+        return status;
+    const size_t bins = (size_t)counts.elements, room = bins + qobs_range_room(bins);
+    w->size = room * sizeof(double) + (bins + 1) * sizeof(float);
+    double *numbers = w->memory = qobs_allocate(&w->runtime, w->size);
+    if (!numbers)
+        return qobs_fail(error, QOBS_ERROR_OUT_OF_MEMORY, "histogram: no memory for %zu bytes", w->size);
+    w->room = numbers + bins;
+    float *copy = (float *)(void *)(numbers + room);
+    for (size_t i = 0; i < bins; i++)
+        numbers[i] = number_at(&counts, (int64_t)i);
+    for (size_t i = 0; i <= bins; i++)
+        copy[i] = (float)number_at(&edges, (int64_t)i);
+    w->histogram = (struct histogram_view){.bins = bins, .counts = numbers, .edges = copy};
+    return QOBS_OK;
+}
+
+static void close_workspace(struct workspace *w)
+{
+    qobs_release(&w->runtime, w->memory, w->size);
+}
+
+/* Model-Optimizer's magnitude as a range. */
+static float least(const qobs_config *config, float amax)
+{
+    return config->is_unsigned ? 0 : -amax;
+}
+
+static int check_out(const float *min, const float *max, qobs_error *error)
+{
+    if (min && max)
+        return QOBS_OK;
+    return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "%s: is NULL", min ? "max" : "min");
+}
+
+/* ---- Public ------------------------------------------------------------------------------------------------------------- */
+
+int qobs_range_by_percentile(const qobs_config *config, const qobs_tensor *histogram, const qobs_tensor *bin_edges,
+                             double percentile, float *min, float *max, const qobs_runtime *runtime, qobs_error *error)
+{
+    struct workspace w;
+    int status = check_config(config, "percentile", FAMILY_QUARK | FAMILY_TRT, error);
+    if (status == QOBS_OK)
+        status = check_out(min, max, error);
+    if (status == QOBS_OK && !(percentile >= 0 && percentile <= 100))
+        status = qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "percentile: is %g, allowed are numbers from 0 to 100", percentile);
+    if (status == QOBS_OK)
+        status = open_workspace(&w, histogram, bin_edges, runtime, error);
+    if (status != QOBS_OK)
+        return status;
+    const fp_mode mode = fp_enter();
+    if (config->preset->family == FAMILY_TRT) {
+        *max = qobs_percentile_trt(&w.histogram, percentile);
+        *min = least(config, *max);
+    } else {
+        qobs_percentile(&w.histogram, config->symmetric, percentile, min, max);
+    }
+    fp_leave(mode);
+    close_workspace(&w);
+    return qobs_succeed(error);
+}
+
+int qobs_range_by_entropy(const qobs_config *config, const qobs_tensor *histogram, const qobs_tensor *bin_edges, int64_t stride,
+                          int64_t start_bin, float *min, float *max, const qobs_runtime *runtime, qobs_error *error)
+{
+    struct workspace w;
+    int status = check_config(config, "entropy", FAMILY_TRT, error);
+    if (status == QOBS_OK)
+        status = check_out(min, max, error);
+    if (status == QOBS_OK)
+        status = open_workspace(&w, histogram, bin_edges, runtime, error);
+    if (status != QOBS_OK)
+        return status;
+    const fp_mode mode = fp_enter();
+    status = qobs_amax_by_entropy(config, &w.histogram, stride, start_bin, w.room, max, error);
+    fp_leave(mode);
+    close_workspace(&w);
+    if (status != QOBS_OK)
+        return status;
+    *min = least(config, *max);
+    return qobs_succeed(error);
+}
+
+int qobs_range_by_mse(const qobs_config *config, const qobs_tensor *histogram, const qobs_tensor *bin_edges, int64_t stride,
+                      int64_t start_bin, float *min, float *max, const qobs_runtime *runtime, qobs_error *error)
+{
+    struct workspace w;
+    int status = check_config(config, "mse", FAMILY_QUARK | FAMILY_TRT, error);
+    if (status == QOBS_OK)
+        status = check_out(min, max, error);
+    if (status == QOBS_OK)
+        status = open_workspace(&w, histogram, bin_edges, runtime, error);
+    if (status != QOBS_OK)
+        return status;
+    const fp_mode mode = fp_enter();
+    status = qobs_amax_by_mse(config, &w.histogram, stride, start_bin, w.room, max, error);
+    fp_leave(mode);
+    close_workspace(&w);
+    if (status != QOBS_OK)
+        return status;
+    *min = config->preset->family == FAMILY_TRT ? least(config, *max) : 0;
+    return qobs_succeed(error);
+}

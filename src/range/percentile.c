@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-FileCopyrightText: The qobs authors */
+
+#include "range/range.h"
+
+static double total(const struct histogram_view *h)
+{
+    double sum = 0;
+    for (size_t i = 0; i < h->bins; i++)
+        sum += h->counts[i];
+    return sum;
+}
+
+float qobs_percentile_trt(const struct histogram_view *h, double percent)
+{
+    const double all = total(h), share = percent / 100;
+    double cumulative = 0;
+    for (size_t i = 0; i < h->bins; i++) {
+        cumulative += h->counts[i] / all;
+        if (cumulative >= share)
+            return h->edges[i];
+    }
+    return h->edges[h->bins];
+}
+
+/* Shares as torch has them: quotients in float, their sum in double and rounded to float at every bin. */
+struct shares {
+    const struct histogram_view *histogram;
+    float all;
+    double sum;
+};
+
+static float next(struct shares *s, size_t bin)
+{
+    s->sum += (double)((float)s->histogram->counts[bin] / s->all);
+    return (float)s->sum;
+}
+
+/* The first bin whose cumulative share reaches `share`; the last one where none does. */
+static size_t first_to_reach(const struct histogram_view *h, float share)
+{
+    struct shares s = {h, (float)total(h), 0};
+    for (size_t i = 0; i < h->bins; i++)
+        if (next(&s, i) >= share)
+            return i;
+    return h->bins - 1;
+}
+
+/* The first bin whose cumulative share is above `share`; the last one where none is. */
+static size_t first_to_exceed(const struct histogram_view *h, float share)
+{
+    struct shares s = {h, (float)total(h), 0};
+    for (size_t i = 0; i < h->bins; i++)
+        if (next(&s, i) > share)
+            return i;
+    return h->bins - 1;
+}
+
+/* All shares together, which rounding may leave next to 1. */
+static float last_share(const struct histogram_view *h)
+{
+    struct shares s = {h, (float)total(h), 0};
+    float last = 0;
+    for (size_t i = 0; i < h->bins; i++)
+        last = next(&s, i);
+    return last;
+}
+
+static void symmetric_range(const struct histogram_view *h, double percent, float *min, float *max)
+{
+    const double share = percent / 100, last = (double)last_share(h);
+    *min = 0;
+    *max = h->edges[first_to_reach(h, (float)(share < last ? share : last))];
+}
+
+void qobs_percentile_quark(const struct histogram_view *h, bool symmetric, double percent, float *min, float *max)
+{
+    *min = *max = 0;
+    if (!(total(h) > 0))
+        return;
+    if (symmetric) {
+        symmetric_range(h, percent, min, max);
+        return;
+    }
+    /* Upstream looks for the first bin to reach the share below the range, and for the first not above the share that is not
+     * above it, which is bin 0. */
+    const double outside = (100 - percent) / 200;
+    *max = h->edges[first_to_reach(h, (float)outside)];
+    *min = h->edges[0];
+}
+
+void qobs_percentile(const struct histogram_view *h, bool symmetric, double percent, float *min, float *max)
+{
+    *min = *max = 0;
+    if (!(total(h) > 0))
+        return;
+    if (symmetric) {
+        symmetric_range(h, percent, min, max);
+        return;
+    }
+    const double outside = (100 - percent) / 200, inside = 1 - outside, last = (double)last_share(h);
+    const size_t low = first_to_exceed(h, (float)outside);
+    const size_t high = first_to_reach(h, (float)(inside < last ? inside : last));
+    *min = h->edges[low];
+    *max = h->edges[high < low ? low + 1 : high + 1];
+}

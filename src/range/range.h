@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-FileCopyrightText: The qobs authors */
+
+/* Range finders: from a histogram to a range or to a magnitude amax that clips as little as possible. Pure functions of the
+ * histogram; arguments have been checked (find.c). Upstream: quark/torch/quantization/observer/observer.py and
+ * modelopt/torch/quantization/calib/histogram.py. */
+#ifndef QOBS_RANGE_H
+#define QOBS_RANGE_H
+
+#include "config.h"
+
+/* counts[i] elements from edges[i] to edges[i + 1]. Counts are not negative, edges do not descend. */
+struct histogram_view {
+    size_t bins; /* at least 1 */
+    const double *counts;
+    const float *edges;
+};
+
+/* ---- Percentile: percent in [0, 100] ----------------------------------------------------------------------------------- */
+
+/* Model-Optimizer: the left edge of the first bin at which the cumulative share, in double, reaches percent; the last edge
+ * where none does. */
+float qobs_percentile_trt(const struct histogram_view *h, double percent);
+
+/* Quark, shares in float. Symmetric: from 0 to the left edge of the first bin whose cumulative share reaches percent.
+ * Otherwise upstream mixes its bounds up: from the first edge to the left edge of the first bin that holds more than next to
+ * nothing. A histogram of nothing: 0 to 0. */
+void qobs_percentile_quark(const struct histogram_view *h, bool symmetric, double percent, float *min, float *max);
+
+/* The same, but asymmetric as meant: the least range of whole bins with at most (100 - percent) / 2 percent outside on
+ * either side. */
+void qobs_percentile(const struct histogram_view *h, bool symmetric, double percent, float *min, float *max);
+
+/* ---- Entropy ----------------------------------------------------------------------------------------------------------- */
+
+/* What Model-Optimizer's entropy method looks at: bin 0 has the count of bin 1. */
+struct entropy {
+    size_t bins, cells;    /* to quantize to */
+    const double *counts;  /* [bins] */
+    const double *log;     /* [bins], of the counts; 0 for 0 */
+    const double *before;  /* [bins + 1], elements in all bins before */
+    const double *nonzero; /* [bins + 1], bins before that have any */
+};
+
+/* `room` has qobs_entropy_room(bins) doubles. h has at least 2 bins. */
+size_t qobs_entropy_room(size_t bins);
+struct entropy qobs_entropy_prepare(const struct histogram_view *h, size_t cells, double *room);
+
+/* Kullback-Leibler divergence, in double, from the histogram with everything from bin `kept` on moved into the bin before to
+ * its first `kept` bins as quantized numbers hold them. Infinity where that bin is empty and something moves, NaN where all
+ * bins are empty. */
+double qobs_entropy_divergence(const struct entropy *e, size_t kept);
+
+/* The number of kept bins, of first, first + stride, ... up to all, with the least divergence; of several the last; NaN
+ * counts as the least, as in numpy.argmin. amax is the edge of that index. */
+size_t qobs_entropy_find(const struct entropy *e, size_t first, size_t stride);
+
+/* ---- Squared error ----------------------------------------------------------------------------------------------------- */
+
+/* How the centres of the bins are quantized. */
+struct centre_quantizer {
+    enum {
+        CENTRES_TRT_INTEGER, /* clamp(rint(c * s), least, greatest) / s with s = greatest / amax; amax below 2^-24 gives 0 */
+        CENTRES_TRT_E4M3,    /* e4m3(clamp(c * s)) * (1 / s) with s = 448 / amax */
+        CENTRES_QUARK_FLOAT, /* format(clamp(c / s)) * s with s = amax / greatest */
+        CENTRES_TORCH        /* torch.fake_quantize_per_tensor_affine with a scale and zero point for (0, amax) */
+    } way;
+    double least, greatest;      /* limits of quantized numbers */
+    const qobs_format *format;   /* CENTRES_QUARK_FLOAT */
+    const qobs_config *config;   /* CENTRES_TORCH: whose convention makes scale and zero point */
+};
+
+/* The bins that count: those with elements. */
+struct squared_error {
+    size_t bins, used; /* of the histogram; of them with elements */
+    const float *centre, *count; /* [used] */
+};
+
+size_t qobs_squared_error_room(size_t bins); /* in floats */
+struct squared_error qobs_squared_error_prepare(const struct histogram_view *h, float *room);
+
+/* mean over all bins of count * (quantized centre - centre)^2, terms in float, their sum in double. NO_RESULT where upstream
+ * has no scale for amax. */
+int qobs_squared_error(const struct squared_error *e, const struct centre_quantizer *q, float amax, double *mean,
+                       qobs_error *error);
+
+/* The bin, of first, first + stride, ... whose centre is the amax with the least error; of several the first; NaN counts as
+ * the least. */
+int qobs_squared_error_find(const struct squared_error *e, const struct histogram_view *h, const struct centre_quantizer *q,
+                            size_t first, size_t stride, size_t *bin, qobs_error *error);
+
+/* (edges[bin + 1] + edges[bin]) / 2 in float. */
+float qobs_bin_centre(const struct histogram_view *h, size_t bin);
+
+/* What Quark's MSE observer of that configuration quantizes with, and Model-Optimizer's calibrator. INVALID_ARGUMENT for
+ * a dtype upstream refuses. */
+int qobs_centre_quantizer(const qobs_config *config, struct centre_quantizer *q, qobs_error *error);
+
+/* ---- As a configuration says -------------------------------------------------------------------------------------------- */
+
+/* These check stride and start_bin. `room` has qobs_range_room(bins) doubles. Quark's start_bin is the last bin where there are
+ * not so many; Model-Optimizer's entropy starts with that many bins kept. */
+size_t qobs_range_room(size_t bins);
+int qobs_amax_by_entropy(const qobs_config *config, const struct histogram_view *h, int64_t stride, int64_t start_bin,
+                         double *room, float *amax, qobs_error *error);
+int qobs_amax_by_mse(const qobs_config *config, const struct histogram_view *h, int64_t stride, int64_t start_bin, double *room,
+                     float *amax, qobs_error *error);
+
+#endif

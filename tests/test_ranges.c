@@ -1,0 +1,289 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-FileCopyrightText: The qobs authors */
+
+/* Range finders: Model-Optimizer's golden cases, what the public functions refuse, and percentiles by hand. */
+#include "golden.h"
+
+#include <math.h>
+
+#include "range/range.h"
+#include "tensor.h"
+
+static size_t compared;
+
+static bool is_setting(const cJSON *item)
+{
+    return strcmp(item->string, "num_bits") == 0 || strcmp(item->string, "unsigned") == 0;
+}
+
+/* ---- A histogram as HistogramCalibrator collects it --------------------------------------------------------------------- */
+
+struct collected {
+    size_t bins;
+    double *counts;
+    float *edges;
+};
+
+static float magnitude(const qobs_tensor *x, int64_t i)
+{
+    return fabsf((float)qobs_element((const unsigned char *)x->data + (size_t)i * qobs_dtype_size(x->dtype), x->dtype));
+}
+
+/* torch.histc from 0 to the largest magnitude, and torch.linspace. */
+static struct collected collect(const qobs_tensor *x, size_t bins, bool skip_zeros)
+{
+    struct collected c = {bins, calloc(bins, sizeof(double)), malloc((bins + 1) * sizeof(float))};
+    float amax = 0;
+    int64_t n = 1;
+    for (int d = 0; d < x->ndim; d++)
+        n *= x->shape[d];
+    for (int64_t i = 0; i < n; i++)
+        amax = fmaxf(amax, magnitude(x, i));
+    const float top = amax > 0 ? amax : 1, bottom = amax > 0 ? 0 : -1;
+    for (int64_t i = 0; i < n; i++) {
+        const float value = magnitude(x, i);
+        if (skip_zeros && value == 0)
+            continue;
+        const size_t bin = (size_t)((value - bottom) * (float)bins / (top - bottom));
+        c.counts[bin < bins ? bin : bins - 1]++;
+    }
+    const float step = amax / (float)bins;
+    for (size_t i = 0; i <= bins; i++)
+        c.edges[i] = i < (bins + 1) / 2 ? step * (float)i : amax - step * (float)(bins - i);
+    return c;
+}
+
+static void release(struct collected *c)
+{
+    free(c->counts);
+    free(c->edges);
+}
+
+/* ---- Golden --------------------------------------------------------------------------------------------------------------- */
+
+static double number(const cJSON *settings, const char *key)
+{
+    return cJSON_GetObjectItemCaseSensitive(settings, key)->valuedouble;
+}
+
+static const qobs_tensor *expected(const cJSON *c, const char *key, qobs_tensor *tensor)
+{
+    *tensor = tensor_named(text_of(cJSON_GetObjectItemCaseSensitive(c, "expect"), key));
+    return tensor;
+}
+
+/* The candidate whose amax this is. */
+static size_t candidate(const struct histogram_view *h, bool centre, size_t first, size_t stride, float amax)
+{
+    for (size_t i = first; i <= h->bins; i += stride)
+        if ((centre ? i < h->bins ? qobs_bin_centre(h, i) : NAN : h->edges[i]) == amax)
+            return (i - first) / stride;
+    print_error("%g is no candidate\n", (double)amax);
+    assert_true(false);
+    return 0;
+}
+
+static void expect_entropy(const cJSON *c, const qobs_config *config, const struct histogram_view *h, size_t first, size_t stride,
+                           float amax)
+{
+    qobs_tensor t;
+    const double *divergence = expected(c, "divergences", &t)->data;
+    double *room = malloc(qobs_entropy_room(h->bins) * sizeof *room), least = INFINITY;
+    const struct entropy e = qobs_entropy_prepare(h, (size_t)1 << (config->num_bits - 1 + config->is_unsigned), room);
+    assert_int_equal(t.dtype, QOBS_F64);
+    assert_int_equal((size_t)t.shape[0], (h->bins - first) / stride + 1);
+    for (int64_t i = 0; i < t.shape[0]; i++) {
+        const double got = qobs_entropy_divergence(&e, first + (size_t)i * stride);
+        least = fmin(least, divergence[i]);
+        if (!(fabs(got - divergence[i]) <= 1e-7 * divergence[i] + 1e-12) && got != divergence[i] &&
+            !(isnan(got) && isnan(divergence[i]))) {
+            print_error("divergence %lld: got %.17g, expected %.17g\n", (long long)i, got, divergence[i]);
+            assert_true(false);
+        }
+    }
+    const double chosen = divergence[candidate(h, false, first, stride, amax)];
+    assert_true(isnan(chosen) || chosen <= least * (1 + 1e-9) + 1e-12);
+    free(room);
+}
+
+static void expect_squared_error(const cJSON *c, const qobs_config *config, const struct histogram_view *h, size_t first,
+                                 size_t stride, float amax)
+{
+    qobs_tensor t;
+    const double *errors = expected(c, "errors", &t)->data;
+    float *room = malloc(qobs_squared_error_room(h->bins) * sizeof *room);
+    const struct squared_error e = qobs_squared_error_prepare(h, room);
+    struct centre_quantizer q;
+    double least = INFINITY;
+    assert_int_equal(t.dtype, QOBS_F64);
+    assert_int_equal(qobs_centre_quantizer(config, &q, NULL), QOBS_OK);
+    for (int64_t i = 0; i < t.shape[0]; i++) {
+        double got = 0;
+        assert_int_equal(qobs_squared_error(&e, &q, qobs_bin_centre(h, first + (size_t)i * stride), &got, NULL), QOBS_OK);
+        least = fmin(least, errors[i]);
+        if (!(fabs(got - errors[i]) <= 1e-5 * errors[i]) && got != errors[i]) {
+            print_error("error %lld: got %.17g, expected %.17g\n", (long long)i, got, errors[i]);
+            assert_true(false);
+        }
+    }
+    assert_true(errors[candidate(h, true, first, stride, amax)] <= least * (1 + 2e-6));
+    free(room);
+}
+
+static void test_case(void **state)
+{
+    const cJSON *c = *state, *settings = cJSON_GetObjectItemCaseSensitive(c, "config");
+    const bool refused = cJSON_GetObjectItemCaseSensitive(c, "error") != NULL;
+    if (number(settings, "n_batches") != 1 || !cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(settings, "torch_hist")) ||
+        strstr(text_of(c, "name"), "_literal") || strcmp(text_of(settings, "method"), "max") == 0)
+        return;
+    compared++;
+    qobs_config *config = NULL;
+    assert_int_equal(configure(&config, "trt.MaxCalibrator", settings, is_setting, NULL), QOBS_OK);
+    const qobs_tensor x = tensor_named(cJSON_GetArrayItem(cJSON_GetObjectItemCaseSensitive(c, "inputs"), 0)->valuestring);
+    struct collected h = collect(&x, (size_t)number(settings, "num_bins"),
+                                 cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(settings, "skip_zeros")));
+    const int64_t bins = (int64_t)h.bins, edges = bins + 1;
+    const qobs_tensor histogram = {.struct_size = sizeof histogram, .data = h.counts, .dtype = QOBS_F64, .ndim = 1, .shape = &bins};
+    const qobs_tensor bin_edges = {.struct_size = sizeof bin_edges, .data = h.edges, .dtype = QOBS_F32, .ndim = 1, .shape = &edges};
+    const struct histogram_view view = {h.bins, h.counts, h.edges};
+    const char *method = text_of(settings, "method");
+    const size_t stride = (size_t)number(settings, "stride"), start_bin = (size_t)number(settings, "start_bin");
+    float min = 1, max = 2;
+    int status;
+    qobs_error error;
+    qobs_tensor t;
+    if (strcmp(method, "percentile") == 0) {
+        status = qobs_range_by_percentile(config, &histogram, &bin_edges, number(settings, "percentile"), &min, &max, NULL, &error);
+        if (!refused)
+            assert_true(max == *(const float *)expected(c, "amax", &t)->data);
+    } else if (strcmp(method, "entropy") == 0) {
+        status = qobs_range_by_entropy(config, &histogram, &bin_edges, (int64_t)stride, (int64_t)start_bin, &min, &max, NULL, &error);
+        if (!refused)
+            expect_entropy(c, config, &view, start_bin, stride, max);
+    } else {
+        status = qobs_range_by_mse(config, &histogram, &bin_edges, (int64_t)stride, (int64_t)start_bin, &min, &max, NULL, &error);
+        if (!refused)
+            expect_squared_error(c, config, &view, start_bin, stride, max);
+    }
+    assert_int_equal(status, refused ? QOBS_ERROR_INVALID_ARGUMENT : QOBS_OK);
+    if (refused)
+        assert_true(min == 1 && max == 2);
+    else
+        assert_true(min == (config->is_unsigned ? 0 : -max));
+    release(&h);
+    qobs_config_destroy(config);
+}
+
+/* ---- By hand -------------------------------------------------------------------------------------------------------------- */
+
+static qobs_config *config_of(const char *preset, const char *key, const char *value)
+{
+    qobs_config *config = NULL;
+    assert_int_equal(qobs_config_create(&config, preset, NULL, NULL), QOBS_OK);
+    if (key)
+        assert_int_equal(qobs_config_set(config, key, value, NULL), QOBS_OK);
+    return config;
+}
+
+/* 100 elements between -4 and 4. */
+static const int64_t eight = 8, nine = 9;
+static const int32_t counts[] = {1, 4, 10, 30, 30, 20, 4, 1};
+static const float edges[] = {-4, -3, -2, -1, 0, 1, 2, 3, 4};
+static const qobs_tensor histogram_8 = {.struct_size = sizeof(qobs_tensor), .data = counts, .dtype = QOBS_I32, .ndim = 1, .shape = &eight};
+static const qobs_tensor edges_9 = {.struct_size = sizeof(qobs_tensor), .data = edges, .dtype = QOBS_F32, .ndim = 1, .shape = &nine};
+
+static void test_percentile(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *symmetric;
+        double percentile;
+        float min, max;
+    } cases[] = {
+        {"false", 100, -4, 4}, {"false", 98.5, -4, 4}, {"false", 97, -3, 3}, {"false", 85, -2, 2}, {"false", 0, 0, 1},
+        {"true", 100, 0, 3},   {"true", 99, 0, 2},     {"true", 95, 0, 1},   {"true", 0, 0, -4},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        qobs_config *config = config_of("quark.PerTensorMinMaxObserver", "symmetric", cases[i].symmetric);
+        float min = 9, max = 9;
+        assert_int_equal(qobs_range_by_percentile(config, &histogram_8, &edges_9, cases[i].percentile, &min, &max, NULL, NULL),
+                         QOBS_OK);
+        if (min != cases[i].min || max != cases[i].max)
+            print_error("symmetric %s, %g: %g to %g\n", cases[i].symmetric, cases[i].percentile, (double)min, (double)max);
+        assert_true(min == cases[i].min && max == cases[i].max);
+        qobs_config_destroy(config);
+    }
+}
+
+static void test_quark_mse(void **state)
+{
+    (void)state;
+    qobs_config *config = config_of("quark.PerTensorMinMaxObserver", "dtype", "int4");
+    float min = 9, max = 9;
+    qobs_error error;
+    /* A start_bin beyond the end is the last bin. */
+    assert_int_equal(qobs_range_by_mse(config, &histogram_8, &edges_9, 1, 2045, &min, &max, NULL, NULL), QOBS_OK);
+    assert_true(min == 0 && max == 3.5f);
+    assert_int_equal(qobs_range_by_mse(config, &histogram_8, &edges_9, 1, 4, &min, &max, NULL, NULL), QOBS_OK);
+    assert_true(min == 0 && max > 0.5f && max <= 3.5f);
+    /* Upstream asserts that 0 is not above amax. */
+    assert_int_equal(qobs_range_by_mse(config, &histogram_8, &edges_9, 1, 0, &min, &max, NULL, &error), QOBS_ERROR_NO_RESULT);
+    qobs_config_destroy(config);
+    config = config_of("quark.PerTensorMinMaxObserver", "dtype", "int2");
+    assert_int_equal(qobs_range_by_mse(config, &histogram_8, &edges_9, 1, 4, &min, &max, NULL, &error), QOBS_ERROR_INVALID_ARGUMENT);
+    assert_has(error.message, "int2");
+    qobs_config_destroy(config);
+}
+
+static void expect_refused(int status, const qobs_error *error, const char *word)
+{
+    assert_int_equal(status, QOBS_ERROR_INVALID_ARGUMENT);
+    expect_word(error->message, word, __FILE__, __LINE__);
+}
+
+static void test_refusals(void **state)
+{
+    (void)state;
+    qobs_config *trt = config_of("trt.MaxCalibrator", NULL, NULL), *llmc = config_of("llmc.memoryless_minmax", NULL, NULL);
+    qobs_config *quark = config_of("quark.PerTensorMinMaxObserver", NULL, NULL), *e4m3 = config_of("trt.MaxCalibrator", "num_bits", "[4, 3]");
+    qobs_error error;
+    float min = 1, max = 2;
+    const float gap[] = {0, 1, 2, 3, 4, 5, 6, 7, NAN}, negative[] = {1, 1, 1, -1, 1, 1, 1, 1};
+    qobs_tensor broken = edges_9, below = histogram_8;
+    broken.data = gap;
+    below.data = negative;
+    below.dtype = QOBS_F32;
+    expect_refused(qobs_range_by_percentile(llmc, &histogram_8, &edges_9, 50, &min, &max, NULL, &error), &error, "llmc.memoryless_minmax");
+    expect_refused(qobs_range_by_entropy(quark, &histogram_8, &edges_9, 1, 1, &min, &max, NULL, &error), &error, "trt");
+    expect_refused(qobs_range_by_entropy(e4m3, &histogram_8, &edges_9, 1, 1, &min, &max, NULL, &error), &error, "[4, 3]");
+    expect_refused(qobs_range_by_entropy(trt, &histogram_8, &edges_9, 0, 1, &min, &max, NULL, &error), &error, "stride");
+    expect_refused(qobs_range_by_entropy(trt, &histogram_8, &edges_9, 1, 0, &min, &max, NULL, &error), &error, "start_bin");
+    expect_refused(qobs_range_by_entropy(trt, &histogram_8, &edges_9, 1, 9, &min, &max, NULL, &error), &error, "start_bin");
+    expect_refused(qobs_range_by_mse(trt, &histogram_8, &edges_9, 1, 8, &min, &max, NULL, &error), &error, "start_bin");
+    expect_refused(qobs_range_by_mse(trt, &histogram_8, &edges_9, -1, 0, &min, &max, NULL, &error), &error, "stride");
+    expect_refused(qobs_range_by_percentile(trt, &histogram_8, &edges_9, NAN, &min, &max, NULL, &error), &error, "percentile");
+    expect_refused(qobs_range_by_percentile(trt, &edges_9, &edges_9, 50, &min, &max, NULL, &error), &error, "bin_edges");
+    expect_refused(qobs_range_by_percentile(trt, &histogram_8, &histogram_8, 50, &min, &max, NULL, &error), &error, "I32");
+    expect_refused(qobs_range_by_percentile(trt, &histogram_8, &broken, 50, &min, &max, NULL, &error), &error, "[7] is 7");
+    expect_refused(qobs_range_by_percentile(trt, &below, &edges_9, 50, &min, &max, NULL, &error), &error, "[3] is -1");
+    expect_refused(qobs_range_by_percentile(trt, &histogram_8, &edges_9, 50, NULL, &max, NULL, &error), &error, "min");
+    assert_true(min == 1 && max == 2);
+    qobs_config_destroy(trt);
+    qobs_config_destroy(llmc);
+    qobs_config_destroy(quark);
+    qobs_config_destroy(e4m3);
+}
+
+int main(void)
+{
+    const struct CMUnitTest by_hand[] = {
+        cmocka_unit_test(test_percentile),
+        cmocka_unit_test(test_quark_mse),
+        cmocka_unit_test(test_refusals),
+    };
+    int failed = cmocka_run_group_tests_name("range finders", by_hand, NULL, NULL);
+    failed += run_suite("trt", "compute_", 127, test_case);
+    fprintf(stderr, "%zu golden cases compared\n", compared);
+    return failed != 0 || compared == 0;
+}
