@@ -74,10 +74,43 @@ struct qobs_qparams {
     void name(const struct qobs_quantizer *quantizer, const void *x, ptrdiff_t x_stride, void *out,                  \
               ptrdiff_t out_stride, size_t rows, size_t columns, const struct qobs_qparams *qparams)
 
+/* How elements are counted: torch.histc's rule in f32. Made by qobs_binning_set (statistic/histogram.h). An element x from lo to
+ * hi belongs to bin floor((x * scale - from) * bins / width), one rounding an operation, the last bin included where that is bins.
+ * F64 is rounded to float first. */
+struct qobs_binning {
+    float lo, hi;     /* finite; elements outside [lo, hi] are not counted */
+    float scale;      /* 1, or a smaller power of two with which (hi - lo) * bins does not overflow */
+    float from;       /* lo * scale */
+    float width;      /* hi * scale - from, above 0 */
+    uint32_t bins;    /* 1 to QOBS_MOST_BINS */
+    bool magnitude;   /* of |x| */
+    bool skip_zeros;  /* zeros are not there: neither counted nor seen */
+};
+
+enum {
+    QOBS_MOST_BINS = 1 << 24,  /* more would be no integers in f32 */
+    QOBS_COUNTER_COPIES = 4    /* a kernel spreads its counts over that many arrays, as it likes */
+};
+
+/* The extremes of the finite elements, in or out of range, of their magnitudes where those are counted, and how many elements
+ * were not finite. A zero is +0; the identities are +infinity and -infinity. */
+struct qobs_seen {
+    float min, max;
+    struct qobs_nonfinite nonfinite;
+};
+
+/* Row form: `runs` runs of `length` contiguous elements, run_stride bytes apart, are added to `counters`, which are
+ * QOBS_COUNTER_COPIES arrays of `bins`, and to `seen`. The sum of a bin's counters is its count; how it is spread is not
+ * defined. The caller sees to it that no counter overflows. NaN and infinities are counted in `seen` only. */
+#define QOBS_HISTOGRAM_ROWS(name)                                                                                     \
+    void name(const struct qobs_binning *binning, const void *x, ptrdiff_t run_stride, size_t runs, size_t length,   \
+              uint32_t *counters, struct qobs_seen *seen)
+
 typedef QOBS_MINMAX_ROWS(qobs_minmax_rows_fn);
 typedef QOBS_MINMAX_COLUMNS(qobs_minmax_columns_fn);
 typedef QOBS_FAKE_QUANTIZE_ROWS(qobs_fake_quantize_rows_fn);
 typedef QOBS_FAKE_QUANTIZE_COLUMNS(qobs_fake_quantize_columns_fn);
+typedef QOBS_HISTOGRAM_ROWS(qobs_histogram_rows_fn);
 
 struct qobs_kernels {
     const char *isa;     /* "scalar", "avx2", "avx512", "neon" */
@@ -87,6 +120,7 @@ struct qobs_kernels {
     qobs_minmax_columns_fn *minmax_columns[QOBS_KERNEL_DTYPES];
     qobs_fake_quantize_rows_fn *fake_quantize_rows[QOBS_KERNEL_DTYPES];
     qobs_fake_quantize_columns_fn *fake_quantize_columns[QOBS_KERNEL_DTYPES];
+    qobs_histogram_rows_fn *histogram_rows[QOBS_KERNEL_DTYPES];
 };
 
 /* One table per instruction set, defined in src/<isa>/isa.c and listed in src/dispatch.c. */
@@ -111,7 +145,11 @@ extern const struct qobs_kernels qobs_kernels_neon;
     QOBS_FAKE_QUANTIZE_COLUMNS(qobs_fake_quantize_columns_f32_##isa);                                                 \
     QOBS_FAKE_QUANTIZE_COLUMNS(qobs_fake_quantize_columns_bf16_##isa);                                                \
     QOBS_FAKE_QUANTIZE_COLUMNS(qobs_fake_quantize_columns_f16_##isa);                                                 \
-    QOBS_FAKE_QUANTIZE_COLUMNS(qobs_fake_quantize_columns_f64_##isa)
+    QOBS_FAKE_QUANTIZE_COLUMNS(qobs_fake_quantize_columns_f64_##isa);                                                 \
+    QOBS_HISTOGRAM_ROWS(qobs_histogram_rows_f32_##isa);                                                               \
+    QOBS_HISTOGRAM_ROWS(qobs_histogram_rows_bf16_##isa);                                                              \
+    QOBS_HISTOGRAM_ROWS(qobs_histogram_rows_f16_##isa);                                                               \
+    QOBS_HISTOGRAM_ROWS(qobs_histogram_rows_f64_##isa)
 
 QOBS_DECLARE_KERNELS(scalar);
 QOBS_DECLARE_KERNELS(avx2);

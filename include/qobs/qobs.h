@@ -225,6 +225,30 @@ typedef struct qobs_counts {
 QOBS_API int qobs_minmax(const qobs_config *config, const qobs_tensor *value, const qobs_tensor *g_idx, void *min, void *max,
                          qobs_counts *counts, const qobs_runtime *runtime, qobs_error *error);
 
+/* How a histogram is made. */
+typedef struct qobs_bins {
+    size_t struct_size; /* sizeof(qobs_bins) */
+    int64_t count;      /* of bins, 1 to 2^24; all are equally wide */
+    float min, max;     /* only elements from min to max are counted; equal: every qparam's own minimum and maximum */
+    bool magnitude;     /* of |x| */
+    bool skip_zeros;    /* zeros are left out, of the minimum and maximum, too */
+} qobs_bins;
+
+/* The histogram of `value` for every qparam of config's granularity (NULL: of all elements together): bins->count counts for each
+ * into counts, the first and the last edge into first_edge and last_edge (a number for each qparam; either may be NULL).
+ * Reproduces torch.histc (torch 2 and later) on F32, BF16 and F16; F64 is rounded to F32 first. A range that is one point c
+ * becomes [c - 1, c + 1]. NaN is left out, and so are infinities, as they are outside every range; the own range of elements that
+ * are not finite is refused (NONFINITE). Counts are exact; torch's are F32, see qobs_histogram_to_float. Differences: where (max -
+ * min) * count overflows F32, and where c - 1 and c + 1 are c, torch divides by infinity or zero; here both are computed right.
+ * counts_seen may be NULL; it is overwritten, with NaN and infinities of the whole value. Memory for the time of the call: 16 bytes a
+ * bin and thread. */
+QOBS_API int qobs_histogram(const qobs_config *config, const qobs_tensor *value, const qobs_tensor *g_idx, const qobs_bins *bins,
+                            uint64_t *counts, float *first_edge, float *last_edge, qobs_counts *counts_seen,
+                            const qobs_runtime *runtime, qobs_error *error);
+
+/* n counts as torch.histc gives them on one thread: it counts in F32, where 2^24 + 1 is 2^24, so that no count exceeds 2^24. */
+QOBS_API void qobs_histogram_to_float(size_t n, const uint64_t *counts, float *out);
+
 /* Scale and zero point for `count` ranges of dtype `dtype` (torch presets: F32). global_scale (llmc presets) multiplies the
  * scales and makes them F32; NULL: there is none. scale and zero_point receive `count` elements of the dtypes
  * qobs_config_qparam_dtypes names (scale F32 with a global scale); either may be NULL. Reproduces calculate_qparams of

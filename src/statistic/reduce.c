@@ -117,48 +117,6 @@ static int do_nest(const struct job *job, struct nest *nest, qobs_error *error)
 
 /* ---- Plans as nests ----------------------------------------------------------------------------------------------------- */
 
-/* Whole pieces of cut dimensions and their short ends are different rectangles: up to 2 cut dimensions make up to 4 nests.
- * Bit i of `ends` chooses the short end of the i-th cut dimension. */
-static bool nest_of_plan(const struct job *job, unsigned ends, struct nest *nest)
-{
-    const qobs_plan *plan = job->plan;
-    *nest = (struct nest){.base = job->data};
-    int64_t out_stride[MAX_AXES], outputs = 1;
-    for (int i = plan->axes - 1; i >= 0; i--)
-        if (plan->axis[i].role == AXIS_QPARAM) {
-            out_stride[i] = outputs;
-            outputs *= plan->axis[i].extent;
-        } else {
-            out_stride[i] = 0;
-        }
-    for (int i = 0; i < plan->axes; i++)
-        nest->dimension[i] =
-            (struct nest_dimension){plan->axis[i].extent, plan->axis[i].stride, out_stride[i]};
-    nest->dimensions = plan->axes;
-    int cut = 0;
-    for (int i = 0; i < plan->axes; i++) {
-        const struct axis *fine = &plan->axis[i];
-        if (fine->coarse < 0)
-            continue;
-        struct nest_dimension *coarse = &nest->dimension[fine->coarse], *piece = &nest->dimension[i];
-        const int64_t whole = fine->limit / fine->extent, left = fine->limit % fine->extent;
-        if (ends >> cut++ & 1) {
-            nest->base += whole * coarse->in;
-            nest->out += whole * coarse->out;
-            coarse->extent = left > 0;
-            piece->extent = left;
-        } else {
-            coarse->extent = whole;
-        }
-    }
-    if (ends >> cut)
-        return false; /* there are not that many cut dimensions */
-    for (int i = 0; i < nest->dimensions; i++)
-        if (nest->dimension[i].extent == 0)
-            return false;
-    return true;
-}
-
 /* Columns in g_idx order are gathered, a few groups at a time, into a buffer that stays in the first-level cache. */
 static void do_ordered(const struct job *job)
 {
@@ -300,7 +258,7 @@ int qobs_reduce_minmax(const struct runtime *runtime, const struct qobs_kernels 
     } else {
         for (unsigned ends = 0; ends < 4; ends++) {
             struct nest nest;
-            if (!nest_of_plan(&job, ends, &nest))
+            if (!qobs_nest_of_plan(plan, data, ends, &nest))
                 continue;
             const int status = do_nest(&job, &nest, error);
             if (status != QOBS_OK)

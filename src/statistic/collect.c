@@ -1,0 +1,302 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-FileCopyrightText: The qobs authors */
+
+/* The histogram of one batch for every qparam of a plan: strides to kernels. */
+#include <math.h>
+#include <string.h>
+
+#include "error.h"
+#include "fpenv.h"
+#include "statistic/histogram.h"
+#include "statistic/nest.h"
+
+/* Elements that may be counted before the counters, of 32 bits, are emptied. */
+#define MOST_PENDING ((uint64_t)1 << 31)
+/* Elements that do not lie next to each other are brought together here. */
+#define GATHERED 2048
+
+struct job {
+    const struct runtime *runtime;
+    const struct qobs_kernels *kernels;
+    const qobs_plan *plan;
+    const unsigned char *data;
+    const struct qobs_binning *binning;
+    qobs_histogram_rows_fn *rows;
+    size_t element, bins;
+};
+
+/* Where one thread counts. */
+struct counting {
+    const struct job *job;
+    uint64_t *counts;
+    struct qobs_seen *seen;
+    uint32_t *counters; /* QOBS_COUNTER_COPIES * bins, all 0 between qparams */
+    uint64_t pending;   /* elements in them */
+};
+
+struct qobs_seen qobs_seen_nothing(void)
+{
+    return (struct qobs_seen){.min = INFINITY, .max = -INFINITY};
+}
+
+static void merge_seen(struct qobs_seen *to, const struct qobs_seen *from)
+{
+    to->min = from->min < to->min ? from->min : to->min;
+    to->max = from->max > to->max ? from->max : to->max;
+    to->nonfinite.nan += from->nonfinite.nan;
+    to->nonfinite.inf += from->nonfinite.inf;
+}
+
+static void empty_counters(struct counting *c, int64_t qparam)
+{
+    const size_t bins = c->job->bins;
+    uint64_t *counts = c->counts + (size_t)qparam * bins;
+    if (c->pending == 0)
+        return;
+    for (size_t copy = 0; copy < QOBS_COUNTER_COPIES; copy++)
+        for (size_t k = 0; k < bins; k++)
+            counts[k] += c->counters[copy * bins + k];
+    memset(c->counters, 0, QOBS_COUNTER_COPIES * bins * sizeof *c->counters);
+    c->pending = 0;
+}
+
+/* Runs of contiguous elements of one qparam. */
+static void count_runs(struct counting *c, int64_t qparam, const unsigned char *x, int64_t stride, int64_t runs, int64_t length)
+{
+    const struct job *job = c->job;
+    while (runs > 0 && length > 0) {
+        if (c->pending >= MOST_PENDING)
+            empty_counters(c, qparam);
+        /* as many runs as fit, or a part of one */
+        const int64_t room = (int64_t)(MOST_PENDING - c->pending), whole = room / length < runs ? room / length : runs;
+        if (whole > 0) {
+            job->rows(&job->binning[qparam], x, stride, (size_t)whole, (size_t)length, c->counters, &c->seen[qparam]);
+            c->pending += (uint64_t)(whole * length);
+            x += whole * stride;
+            runs -= whole;
+        } else {
+            job->rows(&job->binning[qparam], x, 0, 1, (size_t)room, c->counters, &c->seen[qparam]);
+            c->pending += (uint64_t)room;
+            count_runs(c, qparam, x + room * (int64_t)job->element, 0, 1, length - room);
+            x += stride;
+            runs--;
+        }
+    }
+}
+
+/* n elements of one qparam, `stride` bytes apart. */
+static void count_strided(struct counting *c, int64_t qparam, const unsigned char *x, int64_t stride, int64_t n)
+{
+    const size_t element = c->job->element;
+    unsigned char buffer[GATHERED * sizeof(double)];
+    while (n > 0) {
+        const int64_t m = n < GATHERED ? n : GATHERED;
+        for (int64_t i = 0; i < m; i++)
+            memcpy(buffer + (size_t)i * element, x + i * stride, element);
+        count_runs(c, qparam, buffer, 0, 1, m);
+        x += m * stride;
+        n -= m;
+    }
+}
+
+/* ---- Nests -------------------------------------------------------------------------------------------------------------- */
+
+/* Everything a nest of reduced dimensions covers. */
+static void count_reduced(struct counting *c, int64_t qparam, const struct nest_dimension *d, int n, const unsigned char *x)
+{
+    const bool contiguous = n > 0 && d[n - 1].in == (int64_t)c->job->element;
+    if (n == 0)
+        count_runs(c, qparam, x, 0, 1, 1);
+    else if (n == 1 && contiguous)
+        count_runs(c, qparam, x, 0, 1, d->extent);
+    else if (n == 2 && contiguous)
+        count_runs(c, qparam, x, d[0].in, d[0].extent, d[1].extent);
+    else if (n == 1)
+        count_strided(c, qparam, x, d->in, d->extent);
+    else
+        for (int64_t i = 0; i < d->extent; i++)
+            count_reduced(c, qparam, d + 1, n - 1, x + i * d->in);
+}
+
+static void count_qparams(struct counting *c, const struct nest_dimension *kept, int n, const struct nest_dimension *reduced,
+                          int m, const unsigned char *x, int64_t qparam)
+{
+    if (n == 0) {
+        count_reduced(c, qparam, reduced, m, x);
+        empty_counters(c, qparam);
+        return;
+    }
+    for (int64_t i = 0; i < kept->extent; i++)
+        count_qparams(c, kept + 1, n - 1, reduced, m, x + i * kept->in, qparam + i * kept->out);
+}
+
+static void count_nest(struct counting *c, const struct nest *nest)
+{
+    struct nest_dimension kept[MAX_AXES], reduced[MAX_AXES];
+    int n = 0, m = 0;
+    for (int i = 0; i < nest->dimensions; i++)
+        if (nest->dimension[i].out != 0)
+            kept[n++] = nest->dimension[i];
+        else
+            reduced[m++] = nest->dimension[i];
+    count_qparams(c, kept, n, reduced, m, nest->base, nest->out);
+}
+
+/* ---- Work for several threads ------------------------------------------------------------------------------------------- */
+
+enum { MOST_PIECES = 64, PIECES_PER_THREAD = 4, LEAST_ELEMENTS = 1 << 16 };
+
+struct pieces {
+    const struct nest *nest;
+    int cut; /* the dimension that is cut */
+    size_t count;
+    struct counting counting[MOST_PIECES];
+};
+
+static void do_piece(void *argument, size_t index)
+{
+    struct pieces *p = argument;
+    struct nest nest = *p->nest;
+    struct nest_dimension *cut = &nest.dimension[p->cut];
+    const int64_t count = (int64_t)p->count, extent = cut->extent;
+    const int64_t from = extent / count * (int64_t)index + extent % count * (int64_t)index / count;
+    const int64_t to = extent / count * ((int64_t)index + 1) + extent % count * ((int64_t)index + 1) / count;
+    nest.base += from * cut->in;
+    nest.out += from * cut->out;
+    cut->extent = to - from;
+    const fp_mode mode = fp_enter();
+    count_nest(&p->counting[index], &nest);
+    fp_leave(mode);
+}
+
+/* Which dimension to cut for `threads`: one along which qparams lie if it is long enough, else the outermost that is reduced. */
+static int dimension_to_cut(const struct nest *nest, size_t threads)
+{
+    int best = -1;
+    for (int i = 0; i < nest->dimensions; i++) {
+        const struct nest_dimension *d = &nest->dimension[i];
+        if (d->out != 0 && d->extent >= (int64_t)threads && (best < 0 || d->extent > nest->dimension[best].extent))
+            best = i;
+    }
+    for (int i = 0; i < nest->dimensions && best < 0; i++)
+        if (nest->dimension[i].out == 0)
+            best = i;
+    return best;
+}
+
+static int64_t elements_of(const struct nest *nest)
+{
+    int64_t elements = 1;
+    for (int i = 0; i < nest->dimensions; i++)
+        elements *= nest->dimension[i].extent;
+    return elements;
+}
+
+static int out_of_memory(size_t size, qobs_error *error)
+{
+    return qobs_fail(error, QOBS_ERROR_OUT_OF_MEMORY, "histogram: no memory for %zu bytes of counters", size);
+}
+
+/* Pieces of a reduced dimension count apart: the first for the caller, the others in memory of their own. */
+static int do_nest(const struct counting *whole, struct nest *nest, qobs_error *error)
+{
+    const struct job *job = whole->job;
+    qobs_nest_normalise(nest);
+    const size_t threads = qobs_threads(job->runtime), bins = job->bins, qparams = (size_t)job->plan->qparams;
+    struct pieces p = {.nest = nest, .count = 1, .counting = {*whole}};
+    p.cut = threads > 1 && elements_of(nest) >= 2 * LEAST_ELEMENTS ? dimension_to_cut(nest, threads) : -1;
+    if (p.cut < 0) {
+        count_nest(&p.counting[0], nest);
+        return QOBS_OK;
+    }
+    const bool apart = nest->dimension[p.cut].out == 0;
+    const int64_t most = elements_of(nest) / LEAST_ELEMENTS, extent = nest->dimension[p.cut].extent;
+    p.count = threads * (apart ? 1 : PIECES_PER_THREAD);
+    p.count = p.count < MOST_PIECES ? p.count : MOST_PIECES;
+    p.count = (int64_t)p.count < most ? p.count : (size_t)most;
+    p.count = (int64_t)p.count < extent ? p.count : (size_t)extent;
+    const size_t counters = QOBS_COUNTER_COPIES * bins * sizeof(uint32_t), counts = apart ? qparams * bins * sizeof(uint64_t) : 0;
+    const size_t each = counts + counters + (apart ? qparams * sizeof(struct qobs_seen) : 0), size = (p.count - 1) * each;
+    unsigned char *memory = qobs_allocate(job->runtime, size);
+    if (!memory)
+        return out_of_memory(size, error);
+    memset(memory, 0, size);
+    for (size_t i = 1; i < p.count; i++) {
+        unsigned char *own = memory + (i - 1) * each;
+        p.counting[i] = *whole;
+        p.counting[i].counters = (uint32_t *)(void *)(own + counts);
+        if (!apart)
+            continue;
+        p.counting[i].counts = (uint64_t *)(void *)own;
+        p.counting[i].seen = (struct qobs_seen *)(void *)(own + counts + counters);
+        for (size_t q = 0; q < qparams; q++)
+            p.counting[i].seen[q] = qobs_seen_nothing();
+    }
+    qobs_parallel_for(job->runtime, do_piece, &p, p.count);
+    for (size_t i = 1; apart && i < p.count; i++) {
+        for (size_t k = 0; k < qparams * bins; k++)
+            whole->counts[k] += p.counting[i].counts[k];
+        for (size_t q = 0; q < qparams; q++)
+            merge_seen(&whole->seen[q], &p.counting[i].seen[q]);
+    }
+    qobs_release(job->runtime, memory, size);
+    return QOBS_OK;
+}
+
+/* Where g_idx orders the columns or zeros pad blocks: run by run. */
+static void do_runs(struct counting *c)
+{
+    static const unsigned char zeros[GATHERED * sizeof(double)];
+    const int64_t runs = qobs_plan_run_count(c->job->plan);
+    int64_t qparam = 0;
+    for (int64_t i = 0; i < runs; i++) {
+        qobs_run run;
+        qobs_plan_run(c->job->plan, i, &run, NULL);
+        if (run.qparam != qparam)
+            empty_counters(c, qparam);
+        qparam = run.qparam;
+        if (run.offset == QOBS_PADDING) {
+            count_runs(c, qparam, zeros, 0, run.length / GATHERED, GATHERED);
+            count_runs(c, qparam, zeros, 0, 1, run.length % GATHERED);
+        } else if (run.stride == (int64_t)c->job->element || run.length == 1) {
+            count_runs(c, qparam, c->job->data + run.offset, 0, 1, run.length);
+        } else {
+            count_strided(c, qparam, c->job->data + run.offset, run.stride, run.length);
+        }
+    }
+    empty_counters(c, qparam);
+}
+
+int qobs_collect(const struct runtime *runtime, const struct qobs_kernels *kernels, const qobs_plan *plan,
+                 const unsigned char *data, const struct qobs_binning *binning, uint64_t *counts, struct qobs_seen *seen,
+                 qobs_error *error)
+{
+    enum qobs_kernel_dtype dtype;
+    qobs_kernel_dtype_of(plan->dtype, &dtype);
+    const struct job job = {.runtime = runtime,
+                            .kernels = kernels,
+                            .plan = plan,
+                            .data = data,
+                            .binning = binning,
+                            .rows = kernels->histogram_rows[dtype],
+                            .element = qobs_dtype_size(plan->dtype),
+                            .bins = plan->qparams > 0 ? binning->bins : 0};
+    const size_t size = QOBS_COUNTER_COPIES * job.bins * sizeof(uint32_t);
+    struct counting counting = {.job = &job, .counts = counts, .seen = seen, .counters = qobs_allocate(runtime, size)};
+    if (!counting.counters)
+        return out_of_memory(size, error);
+    memset(counting.counters, 0, size);
+    memset(counts, 0, (size_t)plan->qparams * job.bins * sizeof *counts);
+    for (int64_t q = 0; q < plan->qparams; q++)
+        seen[q] = qobs_seen_nothing();
+    int status = QOBS_OK;
+    if (plan->order || plan->padded)
+        do_runs(&counting);
+    for (unsigned ends = 0; ends < 4 && !plan->order && !plan->padded && status == QOBS_OK; ends++) {
+        struct nest nest;
+        if (qobs_nest_of_plan(plan, data, ends, &nest))
+            status = do_nest(&counting, &nest, error);
+    }
+    qobs_release(runtime, counting.counters, size);
+    return status;
+}
