@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-FileCopyrightText: The qobs authors */
+
+/* The search for the range with the least quantization error: llm-compressor's mse observers, and for other searches the errors
+ * of any scales and zero points.
+ *
+ * An error is sum |q - x|^norm over the elements of a qparam, weighted where there is an importance: q is x quantized and back,
+ * as fake-quantize does, with float for the dtype of x, but unrounded: x * (1 / scale) stands for x / scale, and the difference
+ * is rounded once. What can come of that is another choice between candidates whose errors are the same to about 2e-7. */
+#ifndef QOBS_SEARCH_H
+#define QOBS_SEARCH_H
+
+#include "granularity/plan.h"
+#include "kernels.h"
+
+struct search_settings {
+    int steps; /* candidates p = 1 - i / grid for i < steps */
+    double grid;
+    int64_t patience; /* the search ends after that many steps in a row at which no qparam improved, after one if 0; < 0: never */
+    double norm, expand;
+    bool optimize_global_scale; /* 2025-10: the global scale is derived anew for every candidate */
+};
+
+/* One entry a qparam each, but for stop_step; any may be NULL. */
+struct search_report {
+    int32_t *best_step;   /* the step whose range was taken; -1: none improved on the largest finite float */
+    double *error;        /* of the range taken; where there is none, of the range as it came in */
+    double *error_before; /* of the range as it came in, neither shrunk nor expanded */
+    int32_t stop_step;    /* how many steps were taken */
+};
+
+/* min and max hold the range of the elements of every qparam in the plan's dtype and receive the range chosen, where none
+ * improved the expanded one. importance: one float a column (last dimension of the value), already normalised, or NULL. global_scale:
+ * the one to be used, or NULL. Elements that are not finite are left out with nonfinite=ignore, otherwise their qparams
+ * never improve. f64 is searched as float. Runs on the runtime's executor. QOBS_ERROR_UNSUPPORTED: norm is not 1, 2 or 3, and
+ * this build is without SLEEF. */
+int qobs_search_ranges(const struct runtime *runtime, const struct qobs_kernels *kernels, const qobs_config *config,
+                       const qobs_plan *plan, const struct search_settings *settings, const unsigned char *data,
+                       const float *importance, const float *global_scale, void *min, void *max,
+                       struct search_report *report, qobs_error *error);
+
+/* |q - x|^norm, prepared once. */
+struct search_norm {
+    double norm;
+};
+
+int qobs_search_norm(struct search_norm *norm, double value, qobs_error *error);
+
+/* Adds to error[i] that of candidate i, for n floats at any address; zero_point NULL: all 0. weight: n floats or NULL. quantizer:
+ * one that computes in float (neither in_double nor torch). */
+void qobs_search_errors(const struct qobs_kernels *kernels, const struct qobs_quantizer *quantizer,
+                        const struct search_norm *norm, const float *x, const float *weight, size_t n, size_t candidates,
+                        const float *scale, const float *zero_point, double *error);
+
+#endif
