@@ -129,6 +129,10 @@ struct qobs_config {
     int zp_dtype;    /* a qobs_dtype, or 0: follows type and num_bits */
     int version;
     bool ragged;
+    double maxshrink, grid, norm, expand; /* of the search for the least error */
+    int64_t patience;
+    int64_t chunk_size; /* changes nothing: upstream's candidates at a time */
+    bool strict;        /* no importance, no range */
 
     /* torch */
     int dtype;

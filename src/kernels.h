@@ -106,11 +106,17 @@ struct qobs_seen {
     void name(const struct qobs_binning *binning, const void *x, ptrdiff_t run_stride, size_t runs, size_t length,   \
               uint32_t *counters, struct qobs_seen *seen)
 
+/* Column form: `rows` rows of `columns` contiguous elements, row_stride bytes apart; adds the square of every element of column j
+ * to sum[j], row after row. F64 is rounded to float first, so that squares are exact. */
+#define QOBS_SQUARES_COLUMNS(name)                                                                                    \
+    void name(const void *x, ptrdiff_t row_stride, size_t rows, size_t columns, double *sum)
+
 typedef QOBS_MINMAX_ROWS(qobs_minmax_rows_fn);
 typedef QOBS_MINMAX_COLUMNS(qobs_minmax_columns_fn);
 typedef QOBS_FAKE_QUANTIZE_ROWS(qobs_fake_quantize_rows_fn);
 typedef QOBS_FAKE_QUANTIZE_COLUMNS(qobs_fake_quantize_columns_fn);
 typedef QOBS_HISTOGRAM_ROWS(qobs_histogram_rows_fn);
+typedef QOBS_SQUARES_COLUMNS(qobs_squares_columns_fn);
 
 struct qobs_kernels {
     const char *isa;     /* "scalar", "avx2", "avx512", "neon" */
@@ -121,6 +127,7 @@ struct qobs_kernels {
     qobs_fake_quantize_rows_fn *fake_quantize_rows[QOBS_KERNEL_DTYPES];
     qobs_fake_quantize_columns_fn *fake_quantize_columns[QOBS_KERNEL_DTYPES];
     qobs_histogram_rows_fn *histogram_rows[QOBS_KERNEL_DTYPES];
+    qobs_squares_columns_fn *squares_columns[QOBS_KERNEL_DTYPES];
 };
 
 /* One table per instruction set, defined in src/<isa>/isa.c and listed in src/dispatch.c. */
@@ -149,7 +156,11 @@ extern const struct qobs_kernels qobs_kernels_neon;
     QOBS_HISTOGRAM_ROWS(qobs_histogram_rows_f32_##isa);                                                               \
     QOBS_HISTOGRAM_ROWS(qobs_histogram_rows_bf16_##isa);                                                              \
     QOBS_HISTOGRAM_ROWS(qobs_histogram_rows_f16_##isa);                                                               \
-    QOBS_HISTOGRAM_ROWS(qobs_histogram_rows_f64_##isa)
+    QOBS_HISTOGRAM_ROWS(qobs_histogram_rows_f64_##isa);                                                               \
+    QOBS_SQUARES_COLUMNS(qobs_squares_columns_f32_##isa);                                                             \
+    QOBS_SQUARES_COLUMNS(qobs_squares_columns_bf16_##isa);                                                            \
+    QOBS_SQUARES_COLUMNS(qobs_squares_columns_f16_##isa);                                                             \
+    QOBS_SQUARES_COLUMNS(qobs_squares_columns_f64_##isa)
 
 QOBS_DECLARE_KERNELS(scalar);
 QOBS_DECLARE_KERNELS(avx2);

@@ -105,6 +105,28 @@ static void add_votes(struct votes *votes, const struct votes *others)
     }
 }
 
+/* The columns all importance there is agrees on; 0: there is none. */
+static int common_columns(const qobs_observer *o, const qobs_observer *const *others, size_t count, int64_t *columns,
+                          qobs_error *error)
+{
+    *columns = o->importance.columns;
+    for (size_t i = 0; i < count; i++) {
+        const int64_t theirs = others[i]->importance.columns;
+        if (*columns > 0 && theirs > 0 && theirs != *columns)
+            return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "others[%zu]: has importance of %lld columns, not of %lld", i,
+                             (long long)theirs, (long long)*columns);
+        *columns = theirs > 0 ? theirs : *columns;
+    }
+    return QOBS_OK;
+}
+
+static void add_importance(struct importance *importance, const struct importance *other)
+{
+    importance->tokens += other->tokens;
+    for (int64_t j = 0; j < other->columns; j++)
+        importance->sum[j] += other->sum[j];
+}
+
 int qobs_observer_merge(qobs_observer *o, const qobs_observer *const *others, size_t count, qobs_error *error)
 {
     if (!o || (count > 0 && !others))
@@ -121,11 +143,16 @@ int qobs_observer_merge(qobs_observer *o, const qobs_observer *const *others, si
         if (status == QOBS_OK && qobs_has_ranges(others[i]))
             status = check_shape(model, others[i], i, error);
     }
+    int64_t columns = 0;
+    if (status == QOBS_OK)
+        status = common_columns(o, others, count, &columns, error);
     const struct layout before = o->layout;
     if (status == QOBS_OK && model && !own)
         status = copy_ranges(o, model, error);
     if (status == QOBS_OK)
         status = reserve_votes(o, others, count, error);
+    if (status == QOBS_OK && columns > 0)
+        status = qobs_importance_reserve(&o->runtime, &o->importance, columns, error);
     if (status != QOBS_OK && !own) {
         qobs_release_ranges(&o->runtime, &o->kept.state);
         o->layout = before;
@@ -139,6 +166,8 @@ int qobs_observer_merge(qobs_observer *o, const qobs_observer *const *others, si
         merge_extremes(o, others, count);
     else if (model && merging == MERGE_MEANS)
         merge_means(o, others, count, own);
+    for (size_t i = 0; i < count; i++)
+        add_importance(&o->importance, &others[i]->importance);
     fp_leave(mode);
     for (size_t i = 0; i < count; i++) {
         add_votes(&o->kept.votes, &others[i]->kept.votes);

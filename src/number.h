@@ -34,12 +34,13 @@ static inline uint16_t bf16_of_float(float f)
     return (uint16_t)(f != f ? (b >> 16) | 0x40 : rounded);
 }
 
-/* Multiplying by a power of two moves the exponent and is exact; subnormals need nothing special. */
+/* Multiplying by a power of two moves the exponent and is exact; subnormals need nothing special. Without a branch, so that a
+ * loop over it becomes vectors: the product is made for infinity and NaN, too, and their exponent put in. */
 static inline float float_of_f16(uint16_t h)
 {
     const uint32_t sign = (uint32_t)(h & 0x8000) << 16, magnitude = (uint32_t)(h & 0x7fff) << 13;
-    const float f = magnitude >= 0x0f800000 ? float_of_bits(magnitude | 0x70000000) : float_of_bits(magnitude) * 0x1p112f;
-    return float_of_bits(bits_of_float(f) | sign);
+    const float number = float_of_bits(magnitude) * 0x1p112f;
+    return float_of_bits(bits_of_float(number) | (magnitude >= 0x0f800000 ? 0x38000000 : 0) | sign);
 }
 
 static inline uint16_t f16_of_float(float f)

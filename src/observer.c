@@ -9,6 +9,7 @@
 #include "dispatch.h"
 #include "error.h"
 #include "fpenv.h"
+#include "search/observe.h"
 #include "statistic/keep.h"
 #include "statistic/reduce.h"
 #include "statistic/update.h"
@@ -37,6 +38,13 @@ void qobs_release_kept(const struct runtime *runtime, struct kept *kept)
     qobs_release_ranges(runtime, &kept->state);
     qobs_release_ranges(runtime, &kept->batch);
     qobs_votes_release(runtime, &kept->votes);
+}
+
+static void release_all(qobs_observer *o)
+{
+    qobs_release_kept(&o->runtime, &o->kept);
+    qobs_importance_release(&o->runtime, &o->importance);
+    qobs_search_record_release(&o->runtime, &o->searched);
 }
 
 static struct qobs_observer empty_observer(const qobs_config *config, const struct runtime *runtime,
@@ -68,7 +76,7 @@ int qobs_observer_create(qobs_observer **result, const qobs_config *config, cons
 
 void qobs_observer_reset(qobs_observer *o)
 {
-    qobs_release_kept(&o->runtime, &o->kept);
+    release_all(o);
     const qobs_observer old = *o;
     *o = empty_observer(&old.config, &old.runtime, old.kernels);
 }
@@ -77,7 +85,7 @@ void qobs_observer_destroy(qobs_observer *o)
 {
     if (!o)
         return;
-    qobs_release_kept(&o->runtime, &o->kept);
+    release_all(o);
     const struct runtime runtime = o->runtime;
     qobs_release(&runtime, o, sizeof *o);
 }
@@ -162,17 +170,24 @@ static int take(qobs_observer *o, const qobs_plan *plan, const qobs_tensor *valu
     const bool first = begins(o, &layout);
     struct kept kept = first ? (struct kept){0} : o->kept;
     struct qobs_nonfinite nonfinite = {0};
+    struct search_record record = {0};
     int status = first ? QOBS_OK : check_same(o, &layout, error);
     if (status == QOBS_OK)
         status = qobs_keep_reserve(o, &layout, &kept, error);
     if (status == QOBS_OK)
         status = reduce_batch(o, plan, &layout, value, &kept.batch, &nonfinite, error);
+    if (status == QOBS_OK && qobs_searches(&o->config))
+        status = qobs_search_observed(o, plan, &layout, value, first, &kept, &record, error);
+    if (status == QOBS_OK && qobs_weighs_columns(&o->config) && plan->value.ndim > 0)
+        status = qobs_importance_reserve(&o->runtime, &o->importance, plan->value.shape[plan->value.ndim - 1], error);
     if (first)
         qobs_release_kept(&o->runtime, status == QOBS_OK ? &o->kept : &kept);
     if (!first || status == QOBS_OK)
         o->kept = kept;
+    qobs_search_record_release(&o->runtime, status == QOBS_OK ? &o->searched : &record);
     if (status != QOBS_OK)
         return status;
+    o->searched = record;
     o->layout = layout;
     o->fused = false;
     qobs_keep(o, first);
@@ -207,6 +222,22 @@ int qobs_observer_observe(qobs_observer *o, const qobs_tensor *value, const qobs
     status = take(o, plan, value, error);
     fp_leave(mode);
     qobs_plan_destroy(plan);
+    return status == QOBS_OK ? qobs_succeed(error) : status;
+}
+
+int qobs_observer_observe_importance(qobs_observer *o, const qobs_tensor *activations, qobs_error *error)
+{
+    struct view view;
+    if (!o)
+        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "observer: is NULL");
+    if (!qobs_weighs_columns(&o->config))
+        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "observer: %s does not weigh columns", o->config.preset->name);
+    int status = qobs_view_of_tensor(&view, activations, "activations", error);
+    if (status != QOBS_OK)
+        return status;
+    const fp_mode mode = fp_enter();
+    status = qobs_importance_add(&o->runtime, o->kernels, &o->importance, &view, error);
+    fp_leave(mode);
     return status == QOBS_OK ? qobs_succeed(error) : status;
 }
 

@@ -10,6 +10,7 @@
 #include "convention/convention.h"
 #include "granularity/plan.h"
 #include "kernels.h"
+#include "search/batch.h"
 #include "statistic/votes.h"
 
 /* The range of every qparam. llm-compressor keeps it in the dtype of the tensors, torch in f32. */
@@ -41,6 +42,8 @@ struct qobs_observer {
     /* Before the first batch the layout is that of upstream's answer without data; the rest is empty. */
     struct layout layout;
     struct kept kept;
+    struct importance importance; /* of the columns of a weight to come */
+    struct search_record searched; /* what the search of the last batch found */
     bool fused; /* the global scale is made for this magnitude instead of the observer's own */
     double fused_amax;
 };

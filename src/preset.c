@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-/* Upstream: llmcompressor/observers/min_max.py, torch/ao/quantization/observer.py, quark/torch/quantization/observer/observer.py
+/* Upstream: llmcompressor/observers/min_max.py, mse.py and imatrix.py, torch/ao/quantization/observer.py, quark/torch/quantization/observer/observer.py
  * and modelopt/torch/quantization/calib/max.py. */
 #define NOTHING GRANULARITY_NONE, STATISTIC_NONE
 #define LLMC FAMILY_LLMC, GRANULARITY_LLMC
@@ -15,6 +15,14 @@ static const struct preset presets[] = {
     {"llmc.memoryless_minmax", LLMC, STATISTIC_MEMORYLESS, CONVENTION_COMPRESSED_TENSORS, "range of the last tensor"},
     {"llmc.static_minmax", LLMC, STATISTIC_RUNNING, CONVENTION_COMPRESSED_TENSORS, "range of all tensors"},
     {"llmc.minmax", LLMC, STATISTIC_AVERAGE_LERP, CONVENTION_COMPRESSED_TENSORS, "moving average of the range"},
+    {"llmc.memoryless_mse", LLMC, STATISTIC_MEMORYLESS, CONVENTION_COMPRESSED_TENSORS,
+     "range with the least quantization error, of the last tensor"},
+    {"llmc.mse", LLMC, STATISTIC_AVERAGE_LERP, CONVENTION_COMPRESSED_TENSORS,
+     "moving average of the range with the least quantization error"},
+    {"llmc.nvfp4_expanded_mse", LLMC, STATISTIC_MEMORYLESS, CONVENTION_COMPRESSED_TENSORS,
+     "range with the least quantization error, wider ones than the last tensor's too"},
+    {"llmc.imatrix_mse", LLMC, STATISTIC_MEMORYLESS, CONVENTION_COMPRESSED_TENSORS,
+     "range with the least quantization error, columns weighted by activations"},
     {"torch.MinMaxObserver", TORCH_TENSOR, STATISTIC_RUNNING, CONVENTION_TORCH, "range of all tensors"},
     {"torch.MovingAverageMinMaxObserver", TORCH_TENSOR, STATISTIC_AVERAGE_TOWARDS, CONVENTION_TORCH,
      "moving average of the range"},
@@ -50,6 +58,25 @@ const struct preset *qobs_preset_find(const char *name)
     for (size_t i = 0; i < COUNT; i++)
         if (strcmp(presets[i].name, name) == 0)
             return &presets[i];
+    return NULL;
+}
+
+/* The presets that search. */
+static const struct {
+    const char *preset;
+    struct search_defaults defaults;
+} searches[] = {
+    {"llmc.memoryless_mse", {.maxshrink = 0.20, .grid = 100, .norm = 2.4, .expand = 1, .patience = 5}},
+    {"llmc.mse", {.maxshrink = 0.20, .grid = 100, .norm = 2.4, .expand = 1, .patience = 5}},
+    {"llmc.nvfp4_expanded_mse", {.maxshrink = 1 - 0.8 / 1.8, .grid = 200, .norm = 2.4, .expand = 1.8, .patience = 1000}},
+    {"llmc.imatrix_mse", {.maxshrink = 0.95, .grid = 20, .norm = 3, .expand = 1, .patience = 5, .importance = true}},
+};
+
+const struct search_defaults *qobs_preset_search(const struct preset *preset)
+{
+    for (size_t i = 0; i < sizeof searches / sizeof *searches; i++)
+        if (strcmp(searches[i].preset, preset->name) == 0)
+            return &searches[i].defaults;
     return NULL;
 }
 

@@ -54,6 +54,16 @@ struct preset {
     const char *summary;
 };
 
+/* Defaults of the search for the range with the least error. */
+struct search_defaults {
+    double maxshrink, grid, norm, expand;
+    int64_t patience;
+    bool importance; /* columns can be weighted by activations */
+};
+
+/* Those of a preset that looks for that range; NULL: it takes the batch's as it is. */
+const struct search_defaults *qobs_preset_search(const struct preset *preset);
+
 /* The preset called `name`, or NULL. */
 const struct preset *qobs_preset_find(const char *name);
 

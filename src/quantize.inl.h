@@ -14,14 +14,9 @@
  *   added and removed, are numbers of the dtype; in torch's way zero points lie between least and greatest. */
 #include <math.h>
 
+#include "element.h"
 #include "format/grid.h"
 #include "kernels.h"
-
-/* Elements in memory, at any address. */
-typedef float __attribute__((aligned(1), may_alias)) element_f32;
-typedef double __attribute__((aligned(1), may_alias)) element_f64;
-typedef uint16_t __attribute__((aligned(1), may_alias)) element_bf16;
-typedef uint16_t __attribute__((aligned(1), may_alias)) element_f16;
 
 /* ---- Numbers: take() to float or double, put() back, nearest() number of the dtype ------------------------------------ */
 /* These have no branches, which number.h's have, and are only for where they are used: nearest() takes NaN for granted that
@@ -45,12 +40,7 @@ static inline uint32_t round_bf16(float x)
 static inline float nearest_bf16(float x) { return float_of_bits(round_bf16(x) & 0xffff0000); }
 static inline uint16_t put_bf16(float x) { return (uint16_t)(x != x ? 0x7fc0 : round_bf16(x) >> 16); }
 
-static inline float take_f16(uint16_t x)
-{
-    const uint32_t b = (uint32_t)(x & 0x7fff) << 13, sign = (uint32_t)(x & 0x8000) << 16;
-    const float number = float_of_bits(b) * 0x1p112f;
-    return float_of_bits(bits_of_float(number) | (b >= 0x0f800000 ? 0x38000000 : 0) | sign);
-}
+static inline float take_f16(uint16_t x) { return float_of_f16(x); }
 
 /* As in format/grid.h, with digits 10 and floor 2^-14. Numbers from 2^17 on are rounded like those before: what matters is
  * that they stay above 65504. Without a comparison that a compiler could take for a reason to branch. */

@@ -19,14 +19,21 @@ enum result {
     RESULT_GLOBAL_SCALE,
     RESULT_SCALE,
     RESULT_ZERO_POINT,
+    RESULT_BEST_STEP,
+    RESULT_ERRORS,
+    RESULT_ERRORS_BEFORE,
+    RESULT_STOP_STEP,
+    RESULT_IMATRIX_SUM,
+    RESULT_IMATRIX_COUNT,
     RESULTS
 };
 
 /* Under upstream's names. */
 static const char *name_of(const qobs_observer *o, enum result which)
 {
-    static const char *const names[RESULTS] = {"min_val",    "max_val",      "amax",  "global_min",
-                                               "global_max", "global_scale", "scale", "zero_point"};
+    static const char *const names[RESULTS] = {
+        "min_val",    "max_val",   "amax",   "global_min",    "global_max", "global_scale", "scale",
+        "zero_point", "best_step", "errors", "errors_before", "stop_step",  "imatrix_sum",  "imatrix_count"};
     if (o->config.preset->family == FAMILY_LLMC && which <= RESULT_MAX)
         return which == RESULT_MIN ? "min_vals" : "max_vals";
     return names[which];
@@ -58,6 +65,14 @@ static bool has_result(const qobs_observer *o, enum result which)
     case RESULT_GLOBAL_MIN:
     case RESULT_GLOBAL_MAX:
         return qobs_entries(&o->config, 0) > 0;
+    case RESULT_BEST_STEP:
+    case RESULT_ERRORS:
+    case RESULT_ERRORS_BEFORE:
+    case RESULT_STOP_STEP:
+        return qobs_searches(&o->config);
+    case RESULT_IMATRIX_SUM:
+    case RESULT_IMATRIX_COUNT:
+        return qobs_weighs_columns(&o->config);
     default:
         return qobs_has_convention(&o->config);
     }
@@ -114,23 +129,52 @@ static void describe(const qobs_observer *o, enum result which, qobs_result *res
 {
     static const struct shape one = {.ndim = 1, .extent = {1}};
     static const float any = 1;
+    const struct shape columns = {.ndim = 1, .extent = {o->importance.columns}};
+    const struct shape *shape = &one;
     struct range_view ranges = qobs_view_ranges(o);
     ranges.global_scale = qobs_has_global_scale(o) ? &any : NULL;
-    const bool global = which == RESULT_GLOBAL_MIN || which == RESULT_GLOBAL_MAX || which == RESULT_GLOBAL_SCALE;
-    const struct shape *shape = global ? &one : is_qparam(which) ? &o->layout.scale : &o->layout.range;
-    const size_t struct_size = result->struct_size;
-    qobs_dtype scale, zero_point;
+    qobs_dtype scale, zero_point, dtype = o->layout.dtype;
     qobs_convention_dtypes(&o->config, &ranges, &scale, &zero_point);
-    *result = (qobs_result){
-        .struct_size = struct_size,
-        .name = name_of(o, which),
-        .dtype = which == RESULT_ZERO_POINT                              ? zero_point
-                 : which == RESULT_SCALE || which == RESULT_GLOBAL_SCALE ? scale
-                                                                         : o->layout.dtype,
-        .ndim = shape->ndim,
-    };
+    switch (which) {
+    case RESULT_MIN:
+    case RESULT_MAX:
+    case RESULT_AMAX:
+        shape = &o->layout.range;
+        break;
+    case RESULT_GLOBAL_MIN:
+    case RESULT_GLOBAL_MAX:
+        break;
+    case RESULT_GLOBAL_SCALE:
+        dtype = scale;
+        break;
+    case RESULT_SCALE:
+    case RESULT_ZERO_POINT:
+        dtype = which == RESULT_SCALE ? scale : zero_point;
+        shape = &o->layout.scale;
+        break;
+    case RESULT_BEST_STEP:
+    case RESULT_ERRORS:
+    case RESULT_ERRORS_BEFORE:
+        dtype = which == RESULT_BEST_STEP ? QOBS_I32 : QOBS_F64;
+        shape = &o->layout.range;
+        break;
+    case RESULT_STOP_STEP:
+        dtype = QOBS_I32;
+        break;
+    case RESULT_IMATRIX_SUM:
+        dtype = QOBS_F32;
+        shape = &columns;
+        break;
+    default:
+        dtype = QOBS_I64;
+        break;
+    }
+    const size_t struct_size = result->struct_size;
+    *result = (qobs_result){.struct_size = struct_size, .name = name_of(o, which), .dtype = dtype, .ndim = shape->ndim};
     memcpy(result->shape, shape->extent, sizeof result->shape);
-    result->size = (global ? 1 : o->layout.qparams) * qobs_dtype_size(result->dtype);
+    result->size = qobs_dtype_size(dtype);
+    for (int d = 0; d < shape->ndim; d++)
+        result->size *= (size_t)shape->extent[d];
 }
 
 /* Can it be read now? Scale and zero point only where the ranges leave any. */
@@ -138,7 +182,8 @@ static int check_available(const qobs_observer *o, enum result which, qobs_error
 {
     if (is_qparam(which))
         return compute(o, NULL, NULL, error);
-    if (qobs_has_ranges(o))
+    if (which >= RESULT_IMATRIX_SUM ? o->importance.columns > 0
+                                    : qobs_has_ranges(o) && (which < RESULT_BEST_STEP || o->searched.qparams > 0))
         return QOBS_OK;
     return qobs_fail(error, QOBS_ERROR_NO_DATA, "%s: nothing has been observed yet", name_of(o, which));
 }
@@ -154,7 +199,7 @@ static size_t available(const qobs_observer *o, enum result which[RESULTS])
 
 static int find(const qobs_observer *o, const char *name, enum result *which, qobs_error *error)
 {
-    char known[96] = "";
+    char known[160] = "";
     for (int i = 0; i < RESULTS; i++) {
         const enum result result = (enum result)i;
         const bool has = has_result(o, result);
@@ -165,6 +210,8 @@ static int find(const qobs_observer *o, const char *name, enum result *which, qo
         *which = result;
         if (has)
             return check_available(o, result, error);
+        if (result >= RESULT_BEST_STEP)
+            return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "name: %s does not come with %s", name, o->config.preset->name);
         if (o->config.preset->family == FAMILY_LLMC && result != RESULT_AMAX)
             return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "name: %s comes with strategy tensor_group%s only", name,
                              result == RESULT_GLOBAL_SCALE ? "" : " and version 2025-10");
@@ -223,7 +270,7 @@ int qobs_observer_find(const qobs_observer *o, const char *name, qobs_result *re
     return qobs_succeed(error);
 }
 
-static int read_range(const unsigned char *from, void *out, size_t size, qobs_error *error)
+static int copy(const void *from, void *out, size_t size, qobs_error *error)
 {
     memcpy(out, from, size);
     return qobs_succeed(error);
@@ -240,14 +287,14 @@ int qobs_observer_read(const qobs_observer *o, const char *name, void *out, size
     const size_t whole = o->layout.qparams * qobs_dtype_size(o->layout.dtype);
     switch (which) {
     case RESULT_MIN:
-        return read_range(o->kept.state.min, out, size, error);
+        return copy(o->kept.state.min, out, size, error);
     case RESULT_MAX:
     case RESULT_AMAX:
-        return read_range(o->kept.state.max, out, size, error);
+        return copy(o->kept.state.max, out, size, error);
     case RESULT_GLOBAL_MIN:
-        return read_range(o->kept.state.min + whole, out, size, error);
+        return copy(o->kept.state.min + whole, out, size, error);
     case RESULT_GLOBAL_MAX:
-        return read_range(o->kept.state.max + whole, out, size, error);
+        return copy(o->kept.state.max + whole, out, size, error);
     case RESULT_GLOBAL_SCALE: {
         const fp_mode mode = fp_enter();
         const float scale = global_scale(o);
@@ -257,9 +304,54 @@ int qobs_observer_read(const qobs_observer *o, const char *name, void *out, size
     }
     case RESULT_SCALE:
         return compute(o, out, NULL, error);
-    default:
+    case RESULT_ZERO_POINT:
         return compute(o, NULL, out, error);
+    case RESULT_BEST_STEP:
+        return copy(o->searched.best_step, out, size, error);
+    case RESULT_ERRORS:
+        return copy(o->searched.error, out, size, error);
+    case RESULT_ERRORS_BEFORE:
+        return copy(o->searched.error_before, out, size, error);
+    case RESULT_STOP_STEP:
+        return copy(&o->searched.stop_step, out, size, error);
+    case RESULT_IMATRIX_COUNT:
+        return copy(&o->importance.tokens, out, size, error);
+    default:
+        qobs_importance_sums(&o->importance, out);
+        return qobs_succeed(error);
     }
+}
+
+static double total(const double *errors, size_t n)
+{
+    double sum = 0;
+    for (size_t i = 0; i < n; i++)
+        sum += errors[i];
+    return sum;
+}
+
+int qobs_observer_search_report(const qobs_observer *o, qobs_search_report *report, qobs_error *error)
+{
+    const struct search_record *searched = &o->searched;
+    if (!report || report->struct_size < sizeof *report)
+        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "report: struct_size is %zu, expected %zu",
+                         report ? report->struct_size : 0, sizeof *report);
+    if (!qobs_searches(&o->config))
+        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "observer: %s does not search", o->config.preset->name);
+    if (searched->qparams == 0)
+        return qobs_fail(error, QOBS_ERROR_NO_DATA, "observer: nothing has been searched yet");
+    const fp_mode mode = fp_enter();
+    *report = (qobs_search_report){
+        .struct_size = report->struct_size,
+        .steps = searched->steps,
+        .stop_step = searched->stop_step,
+        .error_before = total(searched->error_before, searched->qparams),
+        .error = total(searched->error, searched->qparams),
+        .weighted = searched->weighted,
+        .fallback = qobs_importance_fault_text(searched->fault),
+    };
+    fp_leave(mode);
+    return qobs_succeed(error);
 }
 
 int qobs_observer_qparams(const qobs_observer *o, void *scale, size_t scale_size, void *zero_point, size_t zero_point_size,

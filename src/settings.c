@@ -86,6 +86,21 @@ static bool has_ranges(const struct preset *preset)
     return preset->statistic != STATISTIC_NONE;
 }
 
+static bool searches(const struct preset *preset)
+{
+    return qobs_preset_search(preset) != NULL;
+}
+
+static bool has_importance(const struct preset *preset)
+{
+    return searches(preset) && qobs_preset_search(preset)->importance;
+}
+
+static bool has_chunks(const struct preset *preset)
+{
+    return searches(preset) && !has_importance(preset);
+}
+
 static bool is_fixed(const struct preset *preset)
 {
     return preset->convention == CONVENTION_FIXED;
@@ -127,6 +142,13 @@ static const struct setting settings[] = {
     {"zp_dtype", FAMILY_LLMC, EVERY, KIND_WORD, FIELD(zp_dtype), NO_FIELD, zp_dtypes, 0, 0},
     {"version", FAMILY_LLMC, EVERY, KIND_WORD, FIELD(version), NO_FIELD, versions, 0, 0},
     {"ragged", FAMILY_LLMC, EVERY, KIND_BOOL, FIELD(ragged), NO_FIELD, NULL, 0, 0},
+    {"maxshrink", ANY, searches, KIND_REAL, FIELD(maxshrink), NO_FIELD, NULL, 0, 1},
+    {"patience", ANY, searches, KIND_LONG, FIELD(patience), NO_FIELD, NULL, 0, 0x1p31},
+    {"grid", ANY, searches, KIND_REAL, FIELD(grid), NO_FIELD, NULL, 0x1p-10, 0x1p16},
+    {"norm", ANY, searches, KIND_REAL, FIELD(norm), NO_FIELD, NULL, 0x1p-10, 0x1p10},
+    {"expand", ANY, searches, KIND_REAL, FIELD(expand), NO_FIELD, NULL, 1, 0x1p10},
+    {"chunk_size", ANY, has_chunks, KIND_LONG, FIELD(chunk_size), NO_FIELD, NULL, 1, 0x1p31},
+    {"strict", ANY, has_importance, KIND_BOOL, FIELD(strict), NO_FIELD, NULL, 0, 0},
     {"dtype", FAMILY_TORCH, is_no_placeholder, KIND_WORD, FIELD(dtype), NO_FIELD, torch_dtypes + FLOATING, 0, 0},
     {"dtype", FAMILY_TORCH, is_placeholder, KIND_WORD, FIELD(dtype), NO_FIELD, torch_dtypes, 0, 0},
     {"qscheme", FAMILY_TORCH, EVERY, KIND_WORD, FIELD(qscheme), NO_FIELD, qschemes, 0, 0},
@@ -175,8 +197,16 @@ const struct setting *qobs_setting_find(const struct preset *preset, const char 
 
 struct qobs_config qobs_config_defaults(const struct preset *preset)
 {
+    static const struct search_defaults no_search;
+    const struct search_defaults *search = searches(preset) ? qobs_preset_search(preset) : &no_search;
     return (struct qobs_config){
         .preset = preset,
+        .maxshrink = search->maxshrink,
+        .grid = search->grid,
+        .norm = search->norm,
+        .expand = search->expand,
+        .patience = search->patience,
+        .chunk_size = 5,
         .averaging_constant = 0.01,
         .num_bits = 8,
         .symmetric = true,

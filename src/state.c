@@ -6,8 +6,9 @@
  * A saved state, all numbers little-endian: "qobs", u32 format version, u64 size of the whole, u32 length of the settings
  * and their text (the preset's name, then "key=value", a line each), u64 batches, elements, NaN, infinite, u32 dtype of the
  * ranges (0: there are none); if there are, the shape of the ranges and the shape of scale (u32 ndim, u64 extents), the
- * minima, the maxima, u32 number of candidates voted for and of each u64 votes, scales, zero points; and the FNV-1a hash of
- * all that. */
+ * minima, the maxima, u32 number of candidates voted for and of each u64 votes, scales, zero points; for presets that search u64
+ * columns and tokens of importance and f64 sums of squares, u64 qparams searched, and if there are any u32 steps, stop step, weighted or
+ * not and why not, and of each i32 best step, f64 error, f64 error before; and the FNV-1a hash of all that. */
 #include <stdio.h>
 #include <string.h>
 
@@ -104,6 +105,26 @@ static void put_votes(struct sink *sink, const struct votes *votes)
     }
 }
 
+/* Only for presets that search. */
+static void put_search(struct sink *sink, const qobs_observer *o)
+{
+    const struct importance *importance = &o->importance;
+    const struct search_record *searched = &o->searched;
+    put(sink, (uint64_t)importance->columns, 8);
+    put(sink, importance->tokens, 8);
+    put_elements(sink, importance->sum, (size_t)importance->columns, sizeof *importance->sum);
+    put(sink, searched->qparams, 8);
+    if (searched->qparams == 0)
+        return;
+    put(sink, (uint64_t)searched->steps, 4);
+    put(sink, (uint64_t)searched->stop_step, 4);
+    put(sink, searched->weighted, 4);
+    put(sink, (uint64_t)searched->fault, 4);
+    put_elements(sink, searched->best_step, searched->qparams, sizeof *searched->best_step);
+    put_elements(sink, searched->error, searched->qparams, sizeof *searched->error);
+    put_elements(sink, searched->error_before, searched->qparams, sizeof *searched->error_before);
+}
+
 static void put_all(struct sink *sink, const qobs_observer *o, size_t size)
 {
     char text[MOST_TEXT];
@@ -116,6 +137,8 @@ static void put_all(struct sink *sink, const qobs_observer *o, size_t size)
     put_statistics(sink, o);
     if (qobs_has_ranges(o))
         put_votes(sink, &o->kept.votes);
+    if (qobs_searches(&o->config))
+        put_search(sink, o);
     put(sink, sink->to ? hash(sink->to, sink->size) : 0, HASH);
 }
 
@@ -245,6 +268,59 @@ static int load_votes(qobs_observer *o, struct source *source, qobs_error *error
     return status == QOBS_OK && count > o->counts.batches ? damaged(error, "there are more votes than batches") : status;
 }
 
+/* n elements, if they are there. */
+static bool get_elements(struct source *source, void *to, size_t n, size_t size)
+{
+    const unsigned char *from = get_bytes(source, n * size);
+    if (from)
+        copy_elements(to, from, n, size);
+    return from != NULL;
+}
+
+static int load_importance(qobs_observer *o, struct source *source, qobs_error *error)
+{
+    const uint64_t columns = get(source, 8), tokens = get(source, 8);
+    if (columns == 0)
+        return tokens == 0 ? QOBS_OK : damaged(error, "there are tokens without columns");
+    if (!qobs_weighs_columns(&o->config) || columns > (size_t)(source->end - source->at) / sizeof *o->importance.sum)
+        return damaged(error, "its importance cannot be");
+    const int status = qobs_importance_reserve(&o->runtime, &o->importance, (int64_t)columns, error);
+    if (status != QOBS_OK)
+        return status;
+    o->importance.tokens = tokens;
+    get_elements(source, o->importance.sum, (size_t)columns, sizeof *o->importance.sum);
+    return QOBS_OK;
+}
+
+static int load_search(qobs_observer *o, struct source *source, qobs_error *error)
+{
+    struct search_record *searched = &o->searched;
+    int status = load_importance(o, source, error);
+    const uint64_t qparams = status == QOBS_OK ? get(source, 8) : 0;
+    if (status != QOBS_OK || qparams == 0)
+        return status;
+    if (!qobs_has_ranges(o) || qparams != o->layout.qparams)
+        return damaged(error, "its search is not of its ranges");
+    status = qobs_search_record_reserve(&o->runtime, searched, (size_t)qparams, error);
+    if (status != QOBS_OK)
+        return status;
+    const uint64_t steps = get(source, 4), stop = get(source, 4), weighted = get(source, 4), fault = get(source, 4);
+    if (steps != (uint64_t)qobs_search_steps(&o->config) || stop > steps || weighted > 1 || fault >= IMPORTANCE_FAULTS)
+        return damaged(error, "its search cannot be");
+    searched->steps = (int32_t)steps;
+    searched->stop_step = (int32_t)stop;
+    searched->weighted = weighted;
+    searched->fault = (enum importance_fault)fault;
+    if (!get_elements(source, searched->best_step, (size_t)qparams, sizeof *searched->best_step) ||
+        !get_elements(source, searched->error, (size_t)qparams, sizeof *searched->error) ||
+        !get_elements(source, searched->error_before, (size_t)qparams, sizeof *searched->error_before))
+        return damaged(error, "its search is not all there");
+    for (size_t q = 0; q < searched->qparams; q++)
+        if (searched->best_step[q] < -1 || searched->best_step[q] >= searched->stop_step)
+            return damaged(error, "a step it chose cannot be");
+    return QOBS_OK;
+}
+
 static int load_statistics(qobs_observer *o, struct source *source, qobs_error *error)
 {
     o->counts.batches = get(source, 8);
@@ -259,6 +335,8 @@ static int load_statistics(qobs_observer *o, struct source *source, qobs_error *
         status = load_ranges(o, (qobs_dtype)dtype, source, error);
     if (status == QOBS_OK && dtype != 0)
         status = load_votes(o, source, error);
+    if (status == QOBS_OK && qobs_searches(&o->config))
+        status = load_search(o, source, error);
     if (status == QOBS_OK && (source->short_of || source->at != source->end))
         return damaged(error, source->short_of ? "it ends early" : "it is too long");
     return status;

@@ -31,6 +31,7 @@ static inline void expect_word(const char *text, const char *word, const char *f
     print_error("'%s' is not in: %s\n", word, text);
     _fail(file, line);
 }
+#define fail_case(...) (print_error(__VA_ARGS__), print_error("\n"), _fail(__FILE__, __LINE__))
 #define assert_has(text, word) expect_word(text, word, __FILE__, __LINE__)
 
 static inline const char *text_of(const cJSON *object, const char *key)

@@ -150,7 +150,8 @@ QOBS_API void qobs_config_destroy(qobs_config *config);
  *   quark.PerBlockBFPObserver, which counts such elements as 0).
  * llmc.*: num_bits, type, symmetric, strategy, group_size, block_structure, dynamic, scale_dtype, zp_dtype, observer, version,
  *   ragged and, for moving averages, averaging_constant: the arguments of compressed-tensors' QuantizationArgs and llm-compressor's
- *   observer_kwargs.
+ *   observer_kwargs. *mse, too: maxshrink (0 to 1), grid (above 0), patience (not below 0; imatrix_mse: 0 never stops), norm (above 0),
+ *   expand (not below 1), chunk_size (above 0, changes nothing; not imatrix_mse) and, for imatrix_mse, strict.
  * torch.*: dtype, qscheme, reduce_range, quant_min, quant_max, eps, is_dynamic and, for moving averages, averaging_constant,
  *   for channels, ch_axis, for FixedQParamsObserver, scale and zero_point: the arguments of the torch.ao.quantization observers.
  * quark.*: dtype, qscheme, is_dynamic, symmetric, ch_axis, group_size, zero_point_type, scale_type, scale_format,
@@ -354,6 +355,10 @@ QOBS_API void qobs_observer_destroy(qobs_observer *observer);
  * and the place of the first, unless nonfinite says otherwise. Later batches must lead to the same qparam shape and, except for
  * torch.*, which keeps its range in F32, have the same dtype.
  * llmc.*: with base name weight a second tensor is ignored until qobs_observer_reset (version current, as upstream).
+ * llmc.*mse: the ranges are those with the least error among p = 1 - i/grid for i below maxshrink * grid, of the batch's range times
+ *   expand. After `patience` candidates in a row with which no qparam improves, all stop. Tensors in BF16, F16 and F64 are searched in
+ *   float; where errors are as good as equal (2e-6) the choice may differ from upstream's. Version 2025-10 with tensor_group searches
+ *   the whole tensor's range first and the groups' under the global scale it gives.
  * quark.*: a batch that leads to another qparam shape begins anew (BFP refuses it, as upstream), and with is_dynamic, or per group,
  *   every batch does, whatever its dtype. Each batch of a PowOf2 observer is one vote for its scale and zero point, and the result is
  *   the most common (upstream votes whenever it is asked for qparams).
@@ -361,13 +366,35 @@ QOBS_API void qobs_observer_destroy(qobs_observer *observer);
 QOBS_API int qobs_observer_observe(qobs_observer *observer, const qobs_tensor *value, const qobs_tensor *g_idx,
                                    qobs_error *error);
 
+/* Takes activations into the importance of the columns of a weight (llmc.imatrix_mse): the last dimension of `activations` are the
+ * weight's columns, everything before counts tokens. The weight comes after them: an element's error is weighted by the mean square
+ * of its column's activations, relative to the mean of all columns. Elements may be NaN or infinite; then importance cannot be used,
+ * nor where no activations were seen, all were 0, their columns are not the weight's, or the strategy is none of channel, group and
+ * tensor_group: the search is then unweighted and qobs_observer_search_report says why, or with strict=true
+ * qobs_observer_observe fails. Sums are kept in double, where upstream has f32. Reproduces the hook of IMatrixMSEObserver.attach. */
+QOBS_API int qobs_observer_observe_importance(qobs_observer *observer, const qobs_tensor *activations, qobs_error *error);
+
+/* What the search of the last batch has found (presets *mse). */
+typedef struct qobs_search_report {
+    size_t struct_size;   /* sizeof(qobs_search_report) */
+    int32_t steps;        /* candidates there were */
+    int32_t stop_step;    /* candidates looked at until `patience` ran out */
+    double error_before;  /* sum over all elements of |fake_quantize(x) - x|^norm, weighted, with the batch's own ranges */
+    double error;         /* the same with the ranges taken */
+    bool weighted;        /* by importance */
+    const char *fallback; /* why importance could not be used, a text of the library; NULL: it was, or the preset has none */
+} qobs_search_report;
+
+/* NO_DATA until a batch has been searched. Results best_step, errors and errors_before hold the same for every qparam. */
+QOBS_API int qobs_observer_search_report(const qobs_observer *observer, qobs_search_report *report, qobs_error *error);
+
 /* Forgets everything observed, also what Quark's reset_state leaves behind (votes, the magnitudes of BFP). */
 QOBS_API void qobs_observer_reset(qobs_observer *observer);
 
 /* Adds to `observer` what `count` others have observed, as if their batches had come from other machines; they must have the
  * same settings, dtype and qparam shape (those without data are skipped). Reproduces Observer.sync_activation_stats of
- * llm-compressor: extremes of running ranges, mean of moving averages; a memoryless range stays, unless there was none. Votes are
- * added. */
+ * llm-compressor: extremes of running ranges, mean of moving averages; a memoryless range stays, unless there was none. Votes and
+ * importance are added; what a search has found is each observer's own. */
 QOBS_API int qobs_observer_merge(qobs_observer *observer, const qobs_observer *const *others, size_t count, qobs_error *error);
 
 /* The observer's settings and statistics as bytes that any machine's qobs of the same or a later version reads: first the size,
@@ -382,7 +409,10 @@ QOBS_API int qobs_observer_load(qobs_observer **observer, const void *buffer, si
 QOBS_API int qobs_observer_counts(const qobs_observer *observer, qobs_counts *counts, qobs_error *error);
 
 /* What there is to read now: min_vals, max_vals (llmc) or min_val, max_val (torch, Quark) or amax (Quark's blocks, trt), scale,
- * zero_point (all but trt), and global_scale with strategy tensor_group (version 2025-10: global_min and global_max, too). The
+ * zero_point (all but trt), and global_scale with strategy tensor_group (version 2025-10: global_min and global_max, too). llmc.*mse: of
+ * the last batch best_step (I32, the candidate taken, -1: none), errors and errors_before (F64, sums of |fake_quantize(x) - x|^norm over
+ * the range taken and the batch's own), all in the shape of min_vals, and stop_step (I32, candidates looked at); imatrix_mse:
+ * imatrix_sum (F32, a column each) and imatrix_count (I64, tokens). The
  * observers that look at no data have scale and zero_point (FixedQParamsObserver) or nothing (PlaceholderObserver). */
 typedef struct qobs_result {
     size_t struct_size; /* sizeof(qobs_result) */

@@ -48,4 +48,11 @@ const struct qobs_kernels qobs_kernels_neon = {
             [QOBS_KERNEL_F16] = qobs_histogram_rows_f16_scalar,
             [QOBS_KERNEL_F64] = qobs_histogram_rows_f64_scalar,
         },
+    .squares_columns =
+        {
+            [QOBS_KERNEL_F32] = qobs_squares_columns_f32_neon,
+            [QOBS_KERNEL_BF16] = qobs_squares_columns_bf16_neon,
+            [QOBS_KERNEL_F16] = qobs_squares_columns_f16_neon,
+            [QOBS_KERNEL_F64] = qobs_squares_columns_f64_neon,
+        },
 };

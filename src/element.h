@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-FileCopyrightText: The qobs authors */
+
+/* Elements in memory, at any address. */
+#ifndef QOBS_ELEMENT_H
+#define QOBS_ELEMENT_H
+
+#include <stdint.h>
+
+typedef float __attribute__((aligned(1), may_alias)) element_f32;
+typedef double __attribute__((aligned(1), may_alias)) element_f64;
+typedef uint16_t __attribute__((aligned(1), may_alias)) element_bf16;
+typedef uint16_t __attribute__((aligned(1), may_alias)) element_f16;
+
+#endif

@@ -1,0 +1,7 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-FileCopyrightText: The qobs authors */
+
+/* NEON sums of squares; contract and limits in src/squares.inl.h. */
+#define ENTRY_(name) name##_neon
+#define ENTRY(name) ENTRY_(name)
+#include "squares.inl.h"

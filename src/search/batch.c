@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-FileCopyrightText: The qobs authors */
+
+#include "search/batch.h"
+
+#include "error.h"
+#include "search/search.h"
+
+/* ---- What is remembered ----------------------------------------------------------------------------------------------- */
+
+static size_t record_size(size_t qparams)
+{
+    return qparams * (2 * sizeof(double) + sizeof(int32_t));
+}
+
+int qobs_search_record_reserve(const struct runtime *runtime, struct search_record *record, size_t qparams, qobs_error *error)
+{
+    double *room = qobs_allocate(runtime, record_size(qparams));
+    if (!room)
+        return qobs_fail(error, QOBS_ERROR_OUT_OF_MEMORY, "search: no memory for %zu bytes of errors", record_size(qparams));
+    *record = (struct search_record){.qparams = qparams,
+                                     .error = room,
+                                     .error_before = room + qparams,
+                                     .best_step = (int32_t *)(room + 2 * qparams)};
+    return QOBS_OK;
+}
+
+void qobs_search_record_release(const struct runtime *runtime, struct search_record *record)
+{
+    qobs_release(runtime, record->error, record_size(record->qparams));
+    *record = (struct search_record){0};
+}
+
+/* ---- Settings --------------------------------------------------------------------------------------------------------- */
+
+bool qobs_searches(const qobs_config *config)
+{
+    return qobs_preset_search(config->preset) != NULL;
+}
+
+bool qobs_weighs_columns(const qobs_config *config)
+{
+    return qobs_searches(config) && qobs_preset_search(config->preset)->importance;
+}
+
+/* The observer with importance looks at one candidate more, and at two at least. */
+int qobs_search_steps(const qobs_config *config)
+{
+    const int steps = (int)(config->maxshrink * config->grid);
+    return qobs_weighs_columns(config) ? (steps < 1 ? 1 : steps) + 1 : steps;
+}
+
+static struct search_settings settings_of(const qobs_config *config, enum search_aim aim)
+{
+    const bool never_stop = qobs_weighs_columns(config) && config->patience == 0;
+    return (struct search_settings){
+        .steps = qobs_search_steps(config),
+        .grid = config->grid,
+        .patience = never_stop ? -1 : config->patience,
+        .norm = config->norm,
+        .expand = config->expand,
+        .optimize_global_scale = aim == SEARCH_GLOBAL_SCALE,
+    };
+}
+
+/* ---- Importance ------------------------------------------------------------------------------------------------------- */
+
+/* What can be said before the activations' numbers are looked at. */
+static enum importance_fault fault_of(const qobs_config *config, const struct importance *importance)
+{
+    if (config->base_name != BASE_WEIGHT)
+        return IMPORTANCE_NO_WEIGHT;
+    if (qobs_config_strategy(config) == STRATEGY_TENSOR)
+        return IMPORTANCE_STRATEGY;
+    return importance->tokens == 0 ? IMPORTANCE_NOT_OBSERVED : IMPORTANCE_USABLE;
+}
+
+static enum importance_fault fault_of_shape(const qobs_config *config, const qobs_plan *plan, const struct importance *importance)
+{
+    if (qobs_config_strategy(config) == STRATEGY_BLOCK)
+        return IMPORTANCE_STRATEGY;
+    return importance->columns != plan->value.shape[plan->value.ndim - 1] ? IMPORTANCE_COLUMNS : IMPORTANCE_USABLE;
+}
+
+int qobs_search_weights(const struct runtime *runtime, const qobs_config *config, const qobs_plan *plan,
+                        const struct importance *importance, struct search_record *record, float **weights, int64_t *columns,
+                        qobs_error *error)
+{
+    *weights = NULL;
+    *columns = importance->columns;
+    if (!qobs_weighs_columns(config))
+        return QOBS_OK;
+    record->fault = fault_of(config, importance);
+    if (record->fault == IMPORTANCE_USABLE) {
+        const size_t size = (size_t)importance->columns * sizeof **weights;
+        *weights = qobs_allocate(runtime, size);
+        if (!*weights)
+            return qobs_fail(error, QOBS_ERROR_OUT_OF_MEMORY, "importance: no memory for %zu bytes", size);
+        qobs_importance_means(importance, *weights);
+        record->fault = qobs_importance_normalise(*weights, importance->columns);
+        if (record->fault == IMPORTANCE_USABLE)
+            record->fault = fault_of_shape(config, plan, importance);
+        if (record->fault != IMPORTANCE_USABLE) {
+            qobs_release(runtime, *weights, size);
+            *weights = NULL;
+        }
+    }
+    record->weighted = *weights != NULL;
+    if (record->fault == IMPORTANCE_USABLE || !config->strict)
+        return QOBS_OK;
+    return qobs_fail(error, record->fault == IMPORTANCE_NOT_OBSERVED ? QOBS_ERROR_NO_DATA : QOBS_ERROR_INVALID_ARGUMENT,
+                     "importance: cannot be used, %s (strict=true)", qobs_importance_fault_text(record->fault));
+}
+
+/* ---- Search ----------------------------------------------------------------------------------------------------------- */
+
+int qobs_search_batch(const struct runtime *runtime, const struct qobs_kernels *kernels, const qobs_config *config,
+                      const qobs_plan *plan, enum search_aim aim, const unsigned char *data, const float *weights,
+                      const float *global_scale, void *min, void *max, struct search_record *record, qobs_error *error)
+{
+    const struct search_settings settings = settings_of(config, aim);
+    struct search_report report = {0};
+    if (record)
+        report = (struct search_report){.best_step = record->best_step, .error = record->error, .error_before = record->error_before};
+    const int status = qobs_search_ranges(runtime, kernels, config, plan, &settings, data, weights, global_scale, min, max,
+                                          &report, error);
+    if (record) {
+        record->steps = settings.steps;
+        record->stop_step = report.stop_step;
+    }
+    return status;
+}
