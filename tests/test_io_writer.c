@@ -43,7 +43,7 @@ static void test_round_trip(void **state)
     assert_int_equal(w.data_start % 8, 0);
     assert_int_equal(io_entries(dir), 1);
     assert_int_equal(access(path, F_OK), -1);
-    assert_int_equal(access(w.temporary, F_OK), 0);
+    assert_int_equal(access(w.output.temporary, F_OK), 0);
     for (size_t i = 16; i-- > 0;) {
         const size_t bytes = 35 * dtype_size(dtypes[i]), half = bytes / 2;
         assert_int_equal(st_writer_put(&w, i, half, data + half, bytes - half, &f), 0);

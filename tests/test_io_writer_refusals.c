@@ -127,7 +127,7 @@ static void test_refuses_puts(void **state)
     io_add_four(&w); /* the system refuses */
     assert_int_equal(st_writer_begin(&w, path, &f), 0);
     const int closed = open("/dev/null", O_RDONLY);
-    assert_int_equal(dup2(closed, w.fd), w.fd);
+    assert_int_equal(dup2(closed, w.output.fd), w.output.fd);
     close(closed);
     assert_refused(st_writer_put(&w, 0, 0, "abcd", 4, &f), &f, path, "tensor 'w'", "Bad file descriptor");
     assert_refused(st_writer_finish(&w, &f), &f, "a write failed");

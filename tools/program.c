@@ -5,6 +5,7 @@
 #include "program.h"
 
 #include <sched.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -64,7 +65,12 @@ int threads_start(struct threads *threads, const char *given)
     if (threads->count == 1)
         return EXIT_OK;
 #ifdef HAVE_PTHREADPOOL
+    /* Signals that remove unfinished files are for this thread alone. */
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
     threads->pool = pthreadpool_create(threads->count);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (!threads->pool)
         return complain(EXIT_TROUBLE, "--threads: cannot start %zu threads", threads->count);
     threads->executor = qobs_pthreadpool_executor(threads->pool);

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "output.h"
 #include "program.h"
 
 static const char help[] =
@@ -42,6 +43,7 @@ static int finish(int code)
 int main(int argc, char **argv)
 {
     const char *name = argc > 1 ? argv[1] : "";
+    output_clean_on_signals();
     for (size_t i = 0; i < sizeof commands / sizeof *commands; i++)
         if (strcmp(commands[i].name, name) == 0)
             return finish(commands[i].run(argc - 1, argv + 1));

@@ -12,6 +12,7 @@
 #include "dtype.h"
 #include "fail.h"
 #include "mapped.h"
+#include "output.h"
 
 struct st_tensor {
     char *name;
@@ -64,11 +65,9 @@ struct st_writer {
     size_t count, room;
     struct st_pair *metadata;
     size_t metadata_count;
-    char *path;      /* NULL before begin */
-    char *temporary; /* the file beside it, for a signal handler that wants to remove it; NULL while there is none */
-    int fd;
-    uint64_t data_start; /* offset of the data section */
-    uint64_t total;      /* bytes of data */
+    struct output output; /* closed before begin */
+    uint64_t data_start;  /* offset of the data section */
+    uint64_t total;       /* bytes of data */
     _Atomic uint64_t written;
     atomic_bool failed;
 };

@@ -1,17 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-#ifndef _XOPEN_SOURCE
-#define _XOPEN_SOURCE 700 /* realpath */
-#endif
-
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "json.h"
@@ -170,78 +164,16 @@ static int make_header(const struct st_writer *w, const char *path, char **heade
     return 0;
 }
 
-static int write_at(int fd, const void *data, size_t bytes, uint64_t offset)
-{
-    for (const char *p = data; bytes > 0;) {
-        const ssize_t done = pwrite(fd, p, bytes, (off_t)offset);
-        if (done < 0 && errno == EINTR)
-            continue;
-        if (done <= 0) {
-            errno = done < 0 ? errno : EIO;
-            return -1;
-        }
-        p += done;
-        bytes -= (size_t)done;
-        offset += (uint64_t)done;
-    }
-    return 0;
-}
-
-/* Sets w->path: `path`, or what it finally points to. */
-static int choose_target(struct st_writer *w, const char *path, struct fail *f)
-{
-    struct stat status;
-    const size_t length = strlen(path);
-    if (length == 0 || path[length - 1] == '/')
-        return fail(f, "'%s': is no name for a file", path);
-    if (lstat(path, &status) != 0) {
-        w->path = errno == ENOENT ? strdup(path) : NULL;
-        return w->path ? 0 : fail(f, "%s: cannot write: %s", path, strerror(errno));
-    }
-    w->path = S_ISLNK(status.st_mode) ? realpath(path, NULL) : strdup(path);
-    if (!w->path || stat(path, &status) != 0)
-        return fail(f, "%s: cannot write: %s", path, strerror(errno));
-    if (!S_ISREG(status.st_mode))
-        return fail(f, "%s: is %s; only a regular file is replaced", path,
-                    S_ISDIR(status.st_mode) ? "a directory" : "not a regular file");
-    return 0;
-}
-
-/* open() and not mkstemp(), so that the kernel applies the umask. */
-static int make_temporary(struct st_writer *w, const char *path, struct fail *f)
-{
-    static atomic_uint made;
-    const char *slash = strrchr(w->path, '/');
-    const int directory = slash ? (int)(slash + 1 - w->path) : 0;
-    const size_t size = strlen(w->path) + 64;
-    char *name = malloc(size);
-    if (!name)
-        return fail(f, "%s: out of memory", path);
-    do { /* of a long name only the start, since a name has 255 bytes */
-        snprintf(name, size, "%.*s%.200s.%ld-%u.tmp", directory, w->path, w->path + directory, (long)getpid(),
-                 atomic_fetch_add(&made, 1));
-        w->fd = open(name, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-    } while (w->fd < 0 && errno == EEXIST);
-    if (w->fd < 0) {
-        const int error = errno;
-        free(name);
-        return fail(f, "%s: cannot write in its directory: %s", path, strerror(error));
-    }
-    w->temporary = name;
-    return 0;
-}
-
 int st_writer_begin(struct st_writer *w, const char *path, struct fail *f)
 {
     char *header = NULL;
     size_t size;
-    if (w->path)
-        return fail(f, "%s: st_writer_begin was called before", w->path);
+    if (w->output.path)
+        return fail(f, "%s: st_writer_begin was called before", w->output.path);
     int result = 0;
-    if (check_names(w, path, f) != 0 || make_header(w, path, &header, &size, f) != 0 || choose_target(w, path, f) != 0 ||
-        make_temporary(w, path, f) != 0)
+    if (check_names(w, path, f) != 0 || make_header(w, path, &header, &size, f) != 0 || output_open(&w->output, path, f) != 0)
         result = -1;
-    else if (ftruncate(w->fd, (off_t)(size + w->total)) != 0 || write_at(w->fd, header, size, 0) != 0)
+    else if (ftruncate(w->output.fd, (off_t)(size + w->total)) != 0 || output_write(&w->output, header, size, 0) != 0)
         result = fail(f, "%s: cannot write %" PRIu64 " bytes: %s", path, size + w->total, strerror(errno));
     else
         w->data_start = size;
@@ -253,21 +185,21 @@ int st_writer_begin(struct st_writer *w, const char *path, struct fail *f)
 
 int st_writer_put(struct st_writer *w, size_t index, uint64_t offset, const void *data, size_t bytes, struct fail *f)
 {
-    if (!w->temporary)
+    if (!w->output.path)
         return fail(f, "st_writer_put without st_writer_begin");
     if (index >= w->count) {
         atomic_store(&w->failed, 1);
-        return fail(f, "%s: tensor %zu of %zu does not exist", w->path, index, w->count);
+        return fail(f, "%s: tensor %zu of %zu does not exist", w->output.path, index, w->count);
     }
     const struct st_tensor *t = &w->tensors[index];
     if (offset > t->end - t->begin || bytes > t->end - t->begin - offset) {
         atomic_store(&w->failed, 1);
-        return fail(f, "%s: tensor '%.200s': %zu bytes at %" PRIu64 " do not fit into its %" PRIu64, w->path, t->name, bytes,
+        return fail(f, "%s: tensor '%.200s': %zu bytes at %" PRIu64 " do not fit into its %" PRIu64, w->output.path, t->name, bytes,
                     offset, t->end - t->begin);
     }
-    if (write_at(w->fd, data, bytes, w->data_start + t->begin + offset) != 0) {
+    if (output_write(&w->output, data, bytes, w->data_start + t->begin + offset) != 0) {
         atomic_store(&w->failed, 1);
-        return fail(f, "%s: tensor '%.200s': cannot write: %s", w->path, t->name, strerror(errno));
+        return fail(f, "%s: tensor '%.200s': cannot write: %s", w->output.path, t->name, strerror(errno));
     }
     atomic_fetch_add(&w->written, bytes);
     return 0;
@@ -276,36 +208,22 @@ int st_writer_put(struct st_writer *w, size_t index, uint64_t offset, const void
 int st_writer_finish(struct st_writer *w, struct fail *f)
 {
     int result = 0;
-    if (!w->temporary)
+    if (!w->output.path)
         result = fail(f, "st_writer_finish without st_writer_begin");
     else if (atomic_load(&w->failed))
-        result = fail(f, "%s: not written: a write failed before", w->path);
+        result = fail(f, "%s: not written: a write failed before", w->output.path);
     else if (atomic_load(&w->written) < w->total)
-        result = fail(f, "%s: not written: %" PRIu64 " bytes of data came, the tensors have %" PRIu64, w->path,
+        result = fail(f, "%s: not written: %" PRIu64 " bytes of data came, the tensors have %" PRIu64, w->output.path,
                       atomic_load(&w->written), w->total);
-    if (result == 0) {
-        const int fd = w->fd;
-        w->fd = -1;
-        if (close(fd) != 0)
-            result = fail(f, "%s: cannot write: %s", w->path, strerror(errno));
-        else if (rename(w->temporary, w->path) != 0)
-            result = fail(f, "%s: cannot rename %s onto it: %s", w->path, w->temporary, strerror(errno));
-    }
-    if (result == 0) {
-        free(w->temporary);
-        w->temporary = NULL;
-    }
+    else
+        result = output_commit(&w->output, f);
     st_writer_abort(w);
     return result;
 }
 
 void st_writer_abort(struct st_writer *w)
 {
-    if (w->temporary) {
-        if (w->fd >= 0)
-            close(w->fd);
-        unlink(w->temporary);
-    }
+    output_abort(&w->output);
     for (size_t i = 0; i < w->count; i++)
         free(w->tensors[i].name);
     for (size_t i = 0; i < w->metadata_count; i++) {
@@ -314,7 +232,5 @@ void st_writer_abort(struct st_writer *w)
     }
     free(w->tensors);
     free(w->metadata);
-    free(w->path);
-    free(w->temporary);
     *w = (struct st_writer){0};
 }

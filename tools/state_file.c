@@ -4,36 +4,11 @@
 #include "state_file.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "mapped.h"
-
-static int write_beside(const char *path, const void *data, size_t size)
-{
-    const size_t length = strlen(path) + 32;
-    char *temporary = malloc(length);
-    if (!temporary)
-        return complain(EXIT_TROUBLE, "%s: no memory", path);
-    snprintf(temporary, length, "%s.%ld.tmp", path, (long)getpid());
-    FILE *f = fopen(temporary, "wbx");
-    bool ok = f && fwrite(data, 1, size, f) == size;
-    int reason = errno;
-    if (f && fclose(f) != 0) {
-        reason = ok ? errno : reason;
-        ok = false;
-    }
-    if (ok && rename(temporary, path) != 0) {
-        reason = errno;
-        ok = false;
-    }
-    if (!ok && f)
-        remove(temporary);
-    free(temporary);
-    return ok ? EXIT_OK : complain(EXIT_TROUBLE, "%s: cannot write: %s", path, strerror(reason));
-}
+#include "output.h"
 
 int state_write(const qobs_observer *observer, const char *path)
 {
@@ -45,8 +20,15 @@ int state_write(const qobs_observer *observer, const char *path)
     int code = check_output(path);
     if (code == EXIT_OK && qobs_observer_save(observer, data, size, &error) != QOBS_OK)
         code = complain_status(&error, path);
-    if (code == EXIT_OK)
-        code = write_beside(path, data, size);
+    struct output output = {0};
+    struct fail f;
+    if (code == EXIT_OK && output_open(&output, path, &f) != 0)
+        code = complain(EXIT_TROUBLE, "%s", f.message);
+    else if (code == EXIT_OK && output_write(&output, data, size, 0) != 0)
+        code = complain(EXIT_TROUBLE, "%s: cannot write: %s", path, strerror(errno));
+    else if (code == EXIT_OK && output_commit(&output, &f) != 0)
+        code = complain(EXIT_TROUBLE, "%s", f.message);
+    output_abort(&output);
     free(data);
     return code;
 }

@@ -1,0 +1,193 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-FileCopyrightText: The qobs authors */
+
+#ifndef _XOPEN_SOURCE
+#define _XOPEN_SOURCE 700 /* realpath */
+#endif
+
+#include "output.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* ---- Signals -------------------------------------------------------------------------------------------------------------- */
+
+static const int deadly[] = {SIGHUP, SIGINT, SIGTERM};
+
+enum { DEADLY = sizeof deadly / sizeof *deadly, MOST_OUTPUTS = 16 };
+
+/* What a signal removes: pointers to names, which the handler may read at any moment. */
+static _Atomic(const char *) unfinished[MOST_OUTPUTS];
+
+static void clean_and_die(int signal_number)
+{
+    for (int i = 0; i < MOST_OUTPUTS; i++) {
+        const char *name = atomic_load(&unfinished[i]);
+        if (name)
+            unlink(name);
+    }
+    signal(signal_number, SIG_DFL);
+    raise(signal_number); /* arrives when the handler returns */
+}
+
+void output_clean_on_signals(void)
+{
+    struct sigaction action = {.sa_handler = clean_and_die}, before;
+    sigemptyset(&action.sa_mask);
+    for (int i = 0; i < DEADLY; i++)
+        sigaddset(&action.sa_mask, deadly[i]);
+    for (int i = 0; i < DEADLY; i++)
+        if (sigaction(deadly[i], NULL, &before) == 0 && before.sa_handler != SIG_IGN)
+            sigaction(deadly[i], &action, NULL);
+}
+
+static void hold_signals(sigset_t *before)
+{
+    sigset_t held;
+    sigemptyset(&held);
+    for (int i = 0; i < DEADLY; i++)
+        sigaddset(&held, deadly[i]);
+    pthread_sigmask(SIG_BLOCK, &held, before);
+}
+
+static int watch(const char *name)
+{
+    for (int i = 0; i < MOST_OUTPUTS; i++) {
+        const char *none = NULL;
+        if (atomic_compare_exchange_strong(&unfinished[i], &none, name))
+            return 0;
+    }
+    return -1;
+}
+
+static void unwatch(const char *name)
+{
+    for (int i = 0; i < MOST_OUTPUTS; i++)
+        if (atomic_load(&unfinished[i]) == name)
+            atomic_store(&unfinished[i], NULL);
+}
+
+/* ---- Files ---------------------------------------------------------------------------------------------------------------- */
+
+/* Sets output->path: `path`, or what it finally points to. */
+static int choose_target(struct output *output, const char *path, struct fail *f)
+{
+    struct stat status;
+    const size_t length = strlen(path);
+    if (length == 0 || path[length - 1] == '/')
+        return fail(f, "'%s': is no name for a file", path);
+    if (lstat(path, &status) != 0) {
+        output->path = errno == ENOENT ? strdup(path) : NULL;
+        return output->path ? 0 : fail(f, "%s: cannot write: %s", path, strerror(errno));
+    }
+    output->path = S_ISLNK(status.st_mode) ? realpath(path, NULL) : strdup(path);
+    if (!output->path || stat(path, &status) != 0)
+        return fail(f, "%s: cannot write: %s", path, strerror(errno));
+    if (!S_ISREG(status.st_mode))
+        return fail(f, "%s: is %s; only a regular file is replaced", path,
+                    S_ISDIR(status.st_mode) ? "a directory" : "not a regular file");
+    return 0;
+}
+
+/* open() and not mkstemp(), so that the kernel applies the umask. */
+static int make_temporary(struct output *output, const char *path, struct fail *f)
+{
+    static atomic_uint made;
+    const char *slash = strrchr(output->path, '/');
+    const int directory = slash ? (int)(slash + 1 - output->path) : 0;
+    const size_t size = strlen(output->path) + 64;
+    char *name = malloc(size);
+    if (!name)
+        return fail(f, "%s: out of memory", path);
+    sigset_t before;
+    hold_signals(&before); /* no moment in which the file exists and is not watched */
+    do {                   /* of a long name only the start, since a name has 255 bytes */
+        snprintf(name, size, "%.*s%.200s.%ld-%u.tmp", directory, output->path, output->path + directory, (long)getpid(),
+                 atomic_fetch_add(&made, 1));
+        output->fd = open(name, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    } while (output->fd < 0 && errno == EEXIST);
+    int result = 0;
+    if (output->fd < 0)
+        result = fail(f, "%s: cannot write in its directory: %s", path, strerror(errno));
+    else if (watch(name) != 0) {
+        result = fail(f, "%s: more than %d files are being written", path, MOST_OUTPUTS);
+        close(output->fd);
+        unlink(name);
+    }
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (result == 0)
+        output->temporary = name;
+    else
+        free(name);
+    return result;
+}
+
+int output_open(struct output *output, const char *path, struct fail *f)
+{
+    *output = (struct output){0};
+    if (choose_target(output, path, f) == 0 && make_temporary(output, path, f) == 0)
+        return 0;
+    free(output->path);
+    *output = (struct output){0};
+    return -1;
+}
+
+int output_write(const struct output *output, const void *data, size_t bytes, uint64_t offset)
+{
+    for (const char *p = data; bytes > 0;) {
+        const ssize_t done = pwrite(output->fd, p, bytes, (off_t)offset);
+        if (done < 0 && errno == EINTR)
+            continue;
+        if (done <= 0) {
+            errno = done < 0 ? errno : EIO;
+            return -1;
+        }
+        p += done;
+        bytes -= (size_t)done;
+        offset += (uint64_t)done;
+    }
+    return 0;
+}
+
+/* Forgets what has been renamed or removed. */
+static void release(struct output *output)
+{
+    if (output->temporary)
+        unwatch(output->temporary);
+    free(output->temporary);
+    free(output->path);
+    *output = (struct output){0};
+}
+
+int output_commit(struct output *output, struct fail *f)
+{
+    const int fd = output->fd;
+    int result = 0;
+    output->fd = -1;
+    if (close(fd) != 0)
+        result = fail(f, "%s: cannot write: %s", output->path, strerror(errno));
+    else if (rename(output->temporary, output->path) != 0)
+        result = fail(f, "%s: cannot rename %s onto it: %s", output->path, output->temporary, strerror(errno));
+    if (result == 0)
+        release(output);
+    else
+        output_abort(output);
+    return result;
+}
+
+void output_abort(struct output *output)
+{
+    if (output->temporary) {
+        if (output->fd >= 0)
+            close(output->fd);
+        unlink(output->temporary);
+    }
+    release(output);
+}
