@@ -1,27 +1,34 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* qobs calibrate: which weights, with which settings, and what is told about it. */
+/* qobs calibrate: its options, its files, and the order of things. */
 #include "calibrate.h"
 
+#include <errno.h>
 #include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
-#include "progress.h"
 #include "select.h"
 
 static const char help[] =
     "usage: qobs calibrate MODEL --scheme NAME -o OUT.safetensors [OPTION]...\n"
     "\n"
-    "Observes the weights of a checkpoint and writes <module>.weight_scale (and .weight_zero_point) for each.\n"
-    "MODEL is .safetensors, *.safetensors.index.json or a directory with one of them.\n"
+    "Observes the weights of a checkpoint and writes <module>.weight_scale (and .weight_zero_point, .weight_global_scale) for\n"
+    "each; from recorded activations also <module>.input_scale (.input_zero_point, .input_global_scale) and <attention>.k_scale\n"
+    "and .v_scale. MODEL is .safetensors, *.safetensors.index.json or a directory with one of them.\n"
     "\n"
     "  --scheme NAME        what to quantize to; the list is below\n"
-    "  --preset NAME        the observer (default llmc.memoryless_minmax; qobs info lists them)\n"
-    "  --set KEY=VALUE      a setting of the observer, over the scheme's: group_size=64\n"
+    "  --activations FILE   recorded activations, in any of the forms of MODEL; may be repeated: batches in that order.\n"
+    "                       Tensors: <module>.input, <module>.output, <attention>.k_states, .v_states, .q_states. Where a module's\n"
+    "                       input is not there, that of a module it is fused with (q_proj, k_proj, v_proj; gate_proj, up_proj) is\n"
+    "                       taken. k and v become e4m3 with a scale a tensor where they are recorded\n"
+    "  --preset [BASE=]NAME the observer (qobs info lists them) for the weights (default llmc.memoryless_minmax) or for one of\n"
+    "                       the bases input, output, q, k, v, kv (default llmc.static_minmax); BASE=none: leave it out\n"
+    "  --set [BASE.]KEY=VALUE  a setting of that observer, over the scheme's: group_size=64, kv.strategy=attn_head,\n"
+    "                       input.averaging_constant=0.1. Outputs and q are calibrated when an option speaks of them\n"
     "  --targets REGEX      modules to calibrate, matched from the start of the name; may be repeated\n"
     "                       (default: 2-D weights that are not embeddings, norms or lm_head)\n"
     "  --ignore REGEX       modules to leave out; may be repeated\n"
@@ -33,66 +40,6 @@ static const char help[] =
     "  --help               print this and exit\n"
     "\n"
     "schemes:\n";
-
-/* ---- Layers --------------------------------------------------------------------------------------------------------------- */
-
-static int64_t block_height(const qobs_config *config)
-{
-    char text[64];
-    long long height = 1;
-    if (qobs_config_get(config, "block_structure", text, sizeof text, NULL) == QOBS_OK)
-        sscanf(text, "[%lld,", &height);
-    return height;
-}
-
-/* What the scale of this weight looks like, and how the weight can be sliced. Refuses what the settings do not fit. */
-static int plan_layer(struct layer *l, const qobs_config *config, struct fail *f)
-{
-    qobs_plan *plan;
-    qobs_error error;
-    int64_t shape[QOBS_PLAN_MAX_NDIM];
-    if (qobs_plan_create(&plan, config, &l->tensor, NULL, NULL, &error) != QOBS_OK ||
-        qobs_config_qparam_dtypes(config, l->tensor.dtype, &l->scale_dtype, &l->zero_point_dtype, &error) != QOBS_OK)
-        return fail(f, "%s: tensor '%s': %s", l->ref->file, l->ref->name, error.message);
-    l->ndim = qobs_plan_shape(plan, shape) - 2;
-    qobs_plan_destroy(plan);
-    memcpy(l->shape, shape + 1, (size_t)l->ndim * sizeof *shape);
-    l->qparams = 1;
-    for (int d = 0; d < l->ndim; d++)
-        l->qparams *= l->shape[d];
-    /* Where the scale's first dimension goes along with the weight's, rows are independent; blocks are rows of blocks. */
-    const int64_t rows = l->ref->shape[0];
-    l->sliced = l->ndim > 1 && l->shape[0] > 0;
-    l->rows_per_unit = !l->sliced ? rows : l->shape[0] == rows ? 1 : block_height(config);
-    l->qparams_per_unit = l->sliced ? l->qparams / l->shape[0] : l->qparams;
-    return 0;
-}
-
-static int choose_layers(struct calibration *c, const struct tensor_set *set, const struct selection *selection,
-                         const qobs_config *config)
-{
-    struct fail f;
-    c->layers = calloc(tensors_count(set) ? tensors_count(set) : 1, sizeof *c->layers);
-    if (!c->layers)
-        return complain(EXIT_TROUBLE, "no memory for %zu layers", tensors_count(set));
-    for (size_t i = 0; i < tensors_count(set); i++) {
-        struct layer l = {.ref = tensors_at(set, i)};
-        if (!selection_has(selection, l.ref, &l.module) || l.ref->bytes == 0)
-            continue;
-        if (tensor_of_ref(l.ref, &l.tensor, &f) != 0 || l.tensor.dtype > QOBS_F64) {
-            c->skipped++;
-            continue;
-        }
-        if (plan_layer(&l, config, &f) != 0)
-            return complain(EXIT_WRONG, "%s", f.message);
-        c->bytes += l.ref->bytes;
-        c->layers[c->count++] = l;
-    }
-    if (c->count == 0)
-        return complain(EXIT_WRONG, "%s: holds %zu tensors, but none that is selected and can be observed%s", c->model,
-                        tensors_count(set), selection->targets ? " (--targets)" : "");
-    return EXIT_OK;
-}
 
 /* ---- Command -------------------------------------------------------------------------------------------------------------- */
 
@@ -114,45 +61,11 @@ static int unknown_scheme(const char *name)
                     name ? "' is unknown" : "", known);
 }
 
-static int apply_scheme(qobs_config *config, const char *preset, const struct scheme *scheme)
-{
-    char settings[256], *rest = settings;
-    snprintf(settings, sizeof settings, "%s", scheme->weights);
-    for (char *setting; (setting = strtok_r(rest, " ", &rest));) {
-        char *value = strchr(setting, '=');
-        qobs_error error;
-        *value++ = '\0';
-        if (qobs_config_set(config, setting, value, &error) != QOBS_OK)
-            return complain(EXIT_WRONG, "--preset: %s cannot serve scheme %s: %s", preset, scheme->name, error.message);
-    }
-    return EXIT_OK;
-}
-
-static bool is_set_to(const qobs_config *config, const char *key, const char *value)
-{
-    char text[64] = "";
-    return qobs_config_get(config, key, text, sizeof text, NULL) == QOBS_OK && strcmp(text, value) == 0;
-}
-
-/* What the observers' scales are, and what the checkpoint has for them. */
-static void settle_scale_dtypes(struct calibration *c, const qobs_config *config)
-{
-    const char *const coded = is_set_to(config, "scale_dtype", "float8_e4m3fn") ? "F8_E4M3"
-                              : is_set_to(config, "scale_dtype", "uint8")       ? "U8"
-                                                                                : NULL;
-    for (size_t i = 0; i < c->count; i++) {
-        struct layer *l = &c->layers[i];
-        if (c->global_scales)
-            l->scale_dtype = QOBS_F32;
-        l->stored_scale = coded ? coded : qobs_dtype_name(l->scale_dtype);
-    }
-}
-
-/* The output must not replace what is read. */
-static int check_no_input(const char *out, const struct tensor_set *set)
+/* What is written must not replace what is read. */
+static int check_no_input(const char *option, const char *path, const struct tensor_set *set, const char *whose)
 {
     struct stat output, input;
-    if (stat(out, &output) != 0)
+    if (stat(path, &output) != 0)
         return EXIT_OK;
     const char *file = "";
     for (size_t i = 0; i < tensors_count(set); i++) {
@@ -160,24 +73,84 @@ static int check_no_input(const char *out, const struct tensor_set *set)
             continue;
         file = tensors_at(set, i)->file;
         if (stat(file, &input) == 0 && input.st_dev == output.st_dev && input.st_ino == output.st_ino)
-            return complain(EXIT_WRONG, "--out: %s is part of the model", out);
+            return complain(EXIT_WRONG, "%s: %s is part of the %s", option, path, whose);
     }
     return EXIT_OK;
 }
+
+static int check_no_inputs(const char *option, const char *path, const struct tensor_set *model, const struct recordings *r)
+{
+    int code = check_no_input(option, path, model, "model");
+    for (size_t i = 0; code == EXIT_OK && i < r->count; i++)
+        code = check_no_input(option, path, r->items[i].set, "activations");
+    return code;
+}
+
+/* ---- Report --------------------------------------------------------------------------------------------------------------- */
+
+/* Opened before the work begins, so that what cannot be written is known then. */
+struct report {
+    const char *path; /* NULL: none; "-": standard output */
+    FILE *device;     /* a pipe or a terminal, which cannot be renamed onto */
+    struct output output;
+};
+
+static int open_report(struct report *r, const char *path)
+{
+    struct stat status;
+    struct fail f;
+    r->path = path;
+    if (!path || strcmp(path, "-") == 0)
+        return EXIT_OK;
+    if (stat(path, &status) == 0 && !S_ISREG(status.st_mode) && !S_ISDIR(status.st_mode)) {
+        r->device = fopen(path, "w");
+        return r->device ? EXIT_OK : complain(EXIT_TROUBLE, "--json: %s: cannot write: %s", path, strerror(errno));
+    }
+    if (check_output(path) != EXIT_OK)
+        return EXIT_WRONG;
+    return output_open(&r->output, path, &f) == 0 ? EXIT_OK : complain(EXIT_TROUBLE, "--json: %s", f.message);
+}
+
+static int fill_report(struct report *r, const char *text)
+{
+    if (r->output.path && output_write(&r->output, text, strlen(text), 0) != 0)
+        return complain(EXIT_TROUBLE, "--json: %s: cannot write: %s", r->path, strerror(errno));
+    if (r->device && (fputs(text, r->device) < 0 || fflush(r->device) != 0))
+        return complain(EXIT_TROUBLE, "--json: %s: cannot write: %s", r->path, strerror(errno));
+    return EXIT_OK;
+}
+
+static int show_report(struct report *r, const char *text)
+{
+    struct fail f;
+    if (r->path && strcmp(r->path, "-") == 0)
+        fputs(text, stdout);
+    if (r->output.path && output_commit(&r->output, &f) != 0)
+        return complain(EXIT_TROUBLE, "--json: %s", f.message);
+    return EXIT_OK;
+}
+
+static void close_report(struct report *r)
+{
+    if (r->device)
+        fclose(r->device);
+    output_abort(&r->output);
+}
+
+/* ---- Options -------------------------------------------------------------------------------------------------------------- */
 
 struct arguments {
     struct calibration c;
     const char *scheme, *isa, *threads;
     struct selection selection;
-    char **assignments;
-    int assigned;
     bool quiet, help;
 };
 
 static int parse(struct arguments *a, int argc, char **argv)
 {
-    enum { SCHEME = 256, PRESET, SET, TARGETS, IGNORE, JSON, QUIET, ISA, THREADS };
+    enum { SCHEME = 256, ACTIVATIONS, PRESET, SET, TARGETS, IGNORE, JSON, QUIET, ISA, THREADS };
     static const struct option options[] = {{"scheme", required_argument, NULL, SCHEME},
+                                            {"activations", required_argument, NULL, ACTIVATIONS},
                                             {"preset", required_argument, NULL, PRESET},
                                             {"set", required_argument, NULL, SET},
                                             {"targets", required_argument, NULL, TARGETS},
@@ -195,11 +168,17 @@ static int parse(struct arguments *a, int argc, char **argv)
         case SCHEME:
             a->scheme = optarg;
             break;
+        case ACTIVATIONS:
+            if (recordings_add(&a->c.activations.recordings, optarg, &f) != 0)
+                return complain(EXIT_WRONG, "--activations: %s", f.message);
+            break;
         case PRESET:
-            a->c.preset = optarg;
+            if (bases_preset(&a->c.bases, optarg) != EXIT_OK)
+                return EXIT_WRONG;
             break;
         case SET:
-            a->assignments[a->assigned++] = optarg;
+            if (bases_set(&a->c.bases, optarg) != EXIT_OK)
+                return EXIT_WRONG;
             break;
         case TARGETS:
             if (selection_add_target(&a->selection, optarg, &f) != 0)
@@ -241,52 +220,76 @@ static int parse(struct arguments *a, int argc, char **argv)
     return a->c.scheme ? EXIT_OK : unknown_scheme(a->scheme);
 }
 
+/* What was asked of activations needs some. */
+static int check_asked(const struct calibration *c)
+{
+    for (enum base b = BASE_INPUT; c->activations.recordings.count == 0 && b < BASES; b++)
+        if (c->bases.of[b].asked && c->bases.of[b].config)
+            return complain(EXIT_WRONG, "--preset or --set for %s, but there are no --activations", base_names[b]);
+    if (c->report && strcmp(c->report, c->out) == 0)
+        return complain(EXIT_WRONG, "--json: %s is the output, too", c->report);
+    return EXIT_OK;
+}
+
+/* Everything up to the moment at which the files appear. *text is the report. */
+static int prepare(struct arguments *a, struct tensor_set *model, struct report *report, char **text, struct threads *threads)
+{
+    struct calibration *c = &a->c;
+    const struct recordings *recordings = &c->activations.recordings;
+    struct fail f;
+    int code = bases_make(&c->bases, c->scheme);
+    if (code == EXIT_OK)
+        code = check_asked(c);
+    if (code == EXIT_OK && tensors_open(model, c->model, &f) != 0)
+        code = complain(EXIT_WRONG, "%s", f.message);
+    if (code == EXIT_OK)
+        code = check_no_inputs("--out", c->out, model, recordings);
+    if (code == EXIT_OK && c->report)
+        code = check_no_inputs("--json", c->report, model, recordings);
+    if (code == EXIT_OK)
+        code = layers_choose(&c->layers, model, &a->selection, &c->bases.of[BASE_WEIGHT]);
+    if (code == EXIT_OK && recordings->count > 0)
+        code = activations_find(&c->activations, &c->bases, &c->layers, model, &a->selection);
+    if (code == EXIT_OK)
+        code = open_report(report, c->report);
+    if (code == EXIT_OK)
+        code = calibration_run(c, threads);
+    if (code == EXIT_OK && report->path) {
+        *text = calibration_report(c);
+        code = *text ? fill_report(report, *text) : complain(EXIT_TROUBLE, "no memory for the report");
+    }
+    return code;
+}
+
 static int calibrate(struct arguments *a, struct threads *threads)
 {
     struct calibration *c = &a->c;
-    struct tensor_set set = {0};
-    qobs_config *config = NULL;
+    struct tensor_set model = {0};
+    struct report report = {0};
+    char *text = NULL;
     qobs_error error;
     struct fail f;
-    int code = EXIT_OK;
     if (a->isa && qobs_isa_limit(a->isa, &error) != QOBS_OK)
         return complain_status(&error, "--isa");
-    if (qobs_config_create(&config, c->preset, NULL, &error) != QOBS_OK)
-        return complain_status(&error, "--preset");
-    code = apply_scheme(config, c->preset, c->scheme);
-    for (int i = 0; code == EXIT_OK && i < a->assigned; i++)
-        code = set_option(config, a->assignments[i]);
-    if (code == EXIT_OK && tensors_open(&set, c->model, &f) != 0)
-        code = complain(EXIT_WRONG, "%s", f.message);
-    if (code == EXIT_OK && !is_set_to(config, "base_name", "weight"))
-        code = complain(EXIT_WRONG, "--set: base_name must stay weight");
-    if (code == EXIT_OK)
-        code = check_no_input(c->out, &set);
-    if (code == EXIT_OK)
-        code = choose_layers(c, &set, &a->selection, config);
+    int code = prepare(a, &model, &report, &text, threads);
+    if (code == EXIT_OK && st_writer_finish(&c->writer, &f) != 0)
+        code = complain(EXIT_TROUBLE, "%s", f.message);
     if (code == EXIT_OK) {
-        c->zero_points = is_set_to(config, "symmetric", "false");
-        c->global_scales = is_set_to(config, "strategy", "tensor_group");
-        settle_scale_dtypes(c, config);
-        const double start = seconds_now();
-        code = calibration_run(c, config, threads);
-        c->seconds = seconds_now() - start;
+        if (!a->quiet)
+            calibration_print(c);
+        calibration_warn(c);
+        code = show_report(&report, text);
     }
-    if (code == EXIT_OK && !a->quiet)
-        calibration_print(c);
-    if (code == EXIT_OK && c->report)
-        code = calibration_write_report(c);
-    free(c->layers);
-    tensors_close(&set);
-    qobs_config_destroy(config);
+    close_report(&report);
+    st_writer_abort(&c->writer);
+    free(text);
+    tensors_close(&model);
     return code;
 }
 
 int command_calibrate(int argc, char **argv)
 {
-    struct arguments a = {.c = {.preset = "llmc.memoryless_minmax"}, .assignments = calloc((size_t)argc, sizeof(char *))};
-    if (!a.assignments)
-        return complain(EXIT_TROUBLE, "no memory");
+    struct arguments a = {0};
     struct threads threads = {0};
     int code = parse(&a, argc, argv);
     if (code == EXIT_OK && a.help)
@@ -296,7 +299,9 @@ int command_calibrate(int argc, char **argv)
     if (code == EXIT_OK && !a.help)
         code = calibrate(&a, &threads);
     threads_stop(&threads);
+    activations_free(&a.c.activations);
+    layers_free(&a.c.layers);
+    bases_free(&a.c.bases);
     selection_free(&a.selection);
-    free(a.assignments);
     return code;
 }

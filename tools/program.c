@@ -137,3 +137,14 @@ int tensor_of_ref(const struct tensor_ref *ref, qobs_tensor *tensor, struct fail
         }
     return fail(f, "%s: tensor '%s' has dtype %s, which cannot be observed", ref->file, ref->name, ref->dtype);
 }
+
+char *join(const char *start, size_t length, const char *end)
+{
+    const size_t rest = strlen(end) + 1;
+    char *joined = malloc(length + rest);
+    if (joined) {
+        memcpy(joined, start, length);
+        memcpy(joined + length, end, rest);
+    }
+    return joined;
+}

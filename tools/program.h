@@ -46,6 +46,9 @@ int set_option(qobs_config *config, const char *assignment);
 /* A file's tensor as the library sees it. Refuses dtypes the library does not have. */
 int tensor_of_ref(const struct tensor_ref *ref, qobs_tensor *tensor, struct fail *f);
 
+/* `length` bytes of `start`, then `end`; to be freed. NULL: no memory. */
+char *join(const char *start, size_t length, const char *end);
+
 /* The commands: argv[0] is the command's name. Each returns an exit code. */
 int command_calibrate(int argc, char **argv);
 int command_info(int argc, char **argv);

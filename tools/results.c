@@ -30,25 +30,43 @@ static int no_memory(size_t size)
     return complain(EXIT_TROUBLE, "no memory for a result of %zu bytes", size);
 }
 
+static int take(struct readings *readings, const qobs_observer *observer, const qobs_result *result, const char *suffix,
+                const char *about)
+{
+    struct reading *r = add(readings, result->size);
+    qobs_error error;
+    if (!r)
+        return no_memory(result->size);
+    snprintf(r->name, sizeof r->name, "%s%s", result->name, suffix);
+    r->dtype = result->dtype;
+    r->ndim = result->ndim;
+    memcpy(r->shape, result->shape, sizeof r->shape);
+    if (qobs_observer_read(observer, result->name, r->data, r->size, &error) != QOBS_OK)
+        return complain_status(&error, about);
+    return EXIT_OK;
+}
+
 int readings_take(struct readings *readings, const qobs_observer *observer, const char *suffix)
 {
     const size_t n = qobs_observer_result_count(observer);
-    for (size_t i = 0; i < n; i++) {
+    int code = EXIT_OK;
+    for (size_t i = 0; code == EXIT_OK && i < n; i++) {
         qobs_result result = {.struct_size = sizeof result};
         qobs_error error;
         if (qobs_observer_result(observer, i, &result, &error) != QOBS_OK)
             return complain_status(&error, NULL);
-        struct reading *r = add(readings, result.size);
-        if (!r)
-            return no_memory(result.size);
-        snprintf(r->name, sizeof r->name, "%s%s", result.name, suffix);
-        r->dtype = result.dtype;
-        r->ndim = result.ndim;
-        memcpy(r->shape, result.shape, sizeof r->shape);
-        if (qobs_observer_read(observer, result.name, r->data, r->size, &error) != QOBS_OK)
-            return complain_status(&error, result.name);
+        code = take(readings, observer, &result, suffix, result.name);
     }
-    return EXIT_OK;
+    return code;
+}
+
+int readings_take_one(struct readings *readings, const qobs_observer *observer, const char *name, const char *about)
+{
+    qobs_result result = {.struct_size = sizeof result};
+    qobs_error error;
+    if (qobs_observer_find(observer, name, &result, &error) != QOBS_OK)
+        return complain_status(&error, about);
+    return take(readings, observer, &result, "", about);
 }
 
 int readings_repeat(struct readings *readings, size_t count, size_t strip)

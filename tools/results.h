@@ -25,6 +25,9 @@ struct readings {
 /* Reads every result the observer has now; suffix is added to the names. Returns an exit code, complained about. */
 int readings_take(struct readings *readings, const qobs_observer *observer, const char *suffix);
 
+/* Reads one; `about` goes before what is wrong with it. */
+int readings_take_one(struct readings *readings, const qobs_observer *observer, const char *name, const char *about);
+
 /* Adds what the last `count` readings hold once more, each name without its last `strip` characters. */
 int readings_repeat(struct readings *readings, size_t count, size_t strip);
 

@@ -10,6 +10,7 @@
 struct scheme {
     const char *name;
     const char *weights; /* settings of the weights' observer: "key=value key=value" */
+    const char *inputs;  /* of the activations'; NULL: they are not quantized */
     const char *summary;
 };
 
@@ -21,5 +22,8 @@ const struct scheme *scheme_at(int index);
 
 /* Which set of layers that share a global scale has a member of this name ("gate_proj")? -1: none. */
 int scheme_fused_set(const char *name, size_t length);
+
+/* The members of a set by index; NULL after the last. */
+const char *scheme_fused_member(int set, int index);
 
 #endif

@@ -83,6 +83,14 @@ static bool is_linear(const char *module)
     return true;
 }
 
+bool selection_ignores(const struct selection *selection, const char *module, size_t length)
+{
+    char *name = selection->ignore ? strndup(module, length) : NULL;
+    const bool ignored = name && matches(selection->ignore, name);
+    free(name);
+    return ignored;
+}
+
 bool selection_has(const struct selection *selection, const struct tensor_ref *ref, size_t *module)
 {
     static const char suffix[] = ".weight";

@@ -27,4 +27,7 @@ void selection_free(struct selection *selection);
  * module's part of the name. */
 bool selection_has(const struct selection *selection, const struct tensor_ref *ref, size_t *module);
 
+/* Does an ignore match this module? */
+bool selection_ignores(const struct selection *selection, const char *module, size_t length);
+
 #endif
