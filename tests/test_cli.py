@@ -7,202 +7,9 @@
 
 Needs the standard library only. Ends with `N passed, N failed`; exit status 1 if any failed.
 """
-import json, math, os, random, struct, subprocess, sys, tempfile, traceback
+import json, math, os, random, signal, struct, subprocess, sys, time
 
-QOBS = sys.argv[2:] + [os.path.abspath(sys.argv[1])]
-SIZES = {"F32": 4, "BF16": 2, "F16": 2, "F64": 8, "I8": 1, "I16": 2, "I32": 4, "I64": 8, "U8": 1}
-PACK = {"F32": "f", "F16": "e", "F64": "d", "I8": "b", "I16": "h", "I32": "i", "I64": "q"}
-passed = failed = 0
-
-
-def check(good, what, details=""):
-    global passed, failed
-    passed, failed = passed + bool(good), failed + (not good)
-    if not good:
-        print(f"FAIL {what}" + (f"\n     {details}" if details else ""))
-
-
-def equal(got, want, what):
-    check(got == want, what, f"got {got!r:.300}, expected {want!r:.300}")
-
-
-# ---- Numbers ------------------------------------------------------------------------------------------------------------------
-
-def f32(x):
-    return struct.unpack("<f", struct.pack("<f", x))[0]
-
-
-def bf16_bits(x):
-    bits = struct.unpack("<I", struct.pack("<f", x))[0]
-    if math.isnan(x):
-        return 0x7fc0
-    return (bits + 0x7fff + (bits >> 16 & 1)) >> 16
-
-
-def bf16_value(bits):
-    return struct.unpack("<f", struct.pack("<I", bits << 16))[0]
-
-
-ROUND = {"F32": f32, "BF16": lambda x: bf16_value(bf16_bits(f32(x))), "F64": lambda x: x,
-         "F16": lambda x: struct.unpack("<e", struct.pack("<e", f32(x)))[0]}
-EPS = {"F32": 2.0 ** -23, "BF16": 2.0 ** -7, "F16": 2.0 ** -10, "F64": 2.0 ** -52}
-
-
-def pack(dtype, values):
-    if dtype == "BF16":
-        return struct.pack(f"<{len(values)}H", *map(bf16_bits, values))
-    return struct.pack(f"<{len(values)}{PACK[dtype]}", *values)
-
-
-def unpack(dtype, data):
-    if dtype == "BF16":
-        return [bf16_value(b) for b in struct.unpack(f"<{len(data) // 2}H", data)]
-    return list(struct.unpack(f"<{len(data) // SIZES[dtype]}{PACK[dtype]}", data))
-
-
-def qparams(dtype, values, bits, symmetric):
-    """Scale and zero point as compressed-tensors makes them: every operation rounded to the dtype."""
-    rnd, least, greatest = ROUND[dtype], -2.0 ** (bits - 1), 2.0 ** (bits - 1) - 1
-    low, high = min(0.0, *values), max(0.0, *values)
-    if symmetric:
-        return rnd(max(-low, high) / ((greatest - least) / 2)) or EPS[dtype], 0
-    scale = rnd(rnd(high - low) / (greatest - least))
-    if scale == 0:
-        return EPS[dtype], 0
-    return scale, round(min(max(rnd(least - rnd(low / scale)), least), greatest))
-
-
-# ---- Files --------------------------------------------------------------------------------------------------------------------
-
-def write(path, data):
-    with open(path, "wb") as f:
-        f.write(data)
-    return path
-
-
-def read(path):
-    with open(path, "rb") as f:
-        return f.read()
-
-
-def st_bytes(tensors, metadata=None):
-    """{name: (dtype, shape, bytes)} as a safetensors file."""
-    header, data = ({"__metadata__": metadata} if metadata else {}), b""
-    for name, (dtype, shape, raw) in tensors.items():
-        header[name] = {"dtype": dtype, "shape": shape, "data_offsets": [len(data), len(data) + len(raw)]}
-        data += raw
-    text = json.dumps(header).encode()
-    return struct.pack("<Q", len(text)) + text + data
-
-
-def st_read(path):
-    """{name: (dtype, shape, values)} and the metadata."""
-    raw = read(path)
-    length = struct.unpack("<Q", raw[:8])[0]
-    header = json.loads(raw[8:8 + length])
-    metadata = header.pop("__metadata__", {})
-    data, tensors = raw[8 + length:], {}
-    for name, t in header.items():
-        begin, end = t["data_offsets"]
-        tensors[name] = (t["dtype"], t["shape"], unpack(t["dtype"], data[begin:end]))
-    return tensors, metadata
-
-
-def npy_bytes(descr, shape, raw, fortran=False):
-    header = f"{{'descr': '{descr}', 'fortran_order': {fortran}, 'shape': {tuple(shape)!r}, }}"
-    header += " " * (-(len(header) + 11) % 64) + "\n"
-    return b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header.encode() + raw
-
-
-# ---- Running ------------------------------------------------------------------------------------------------------------------
-
-def run(*arguments):
-    return subprocess.run(QOBS + [str(a) for a in arguments], capture_output=True, text=True, timeout=300)
-
-
-def fine(what, *arguments):
-    p = run(*arguments)
-    check(p.returncode == 0 and not p.stderr, what, f"exit status {p.returncode}: {p.stderr.strip()}")
-    return p.stdout
-
-
-def snapshot():
-    """Every file below the working directory, with its content."""
-    return {os.path.join(d, f): read(os.path.join(d, f)) for d, _, files in os.walk(".") for f in files}
-
-
-def refused(what, words, *arguments, status=2):
-    """Exit status, one line that names the culprit, and no file made, changed or left over."""
-    before = snapshot()
-    p = run(*arguments)
-    lines = p.stderr.splitlines()
-    check(p.returncode == status, f"{what}: exit status {status}", f"got {p.returncode}: {p.stderr.strip()}")
-    check(len(lines) == 1 and lines[0].startswith("qobs: ") and all(w in lines[0] for w in words) and not p.stdout,
-          f"{what}: one line with {', '.join(words)}", p.stderr.strip() + p.stdout)
-    check(snapshot() == before, f"{what}: writes nothing", ", ".join(sorted(set(snapshot()) ^ set(before))))
-
-
-def instruction_sets():
-    lines = run("info").stdout.split("presets ")[0].split("instructions ")[1].splitlines()
-    return [line.split()[0] for line in lines if "not usable" not in line]
-
-
-def thread_counts():
-    return ["1"] if "without pthreadpool" in run("observe", "--preset", "llmc.minmax", "--threads", "2", "x").stderr \
-        else ["1", "2", "7"]
-
-
-# ---- A small model ------------------------------------------------------------------------------------------------------------
-
-LINEAR = {"model.layers.0.self_attn.q_proj": ("BF16", [24, 256]), "model.layers.0.mlp.up_proj": ("F16", [7, 384]),
-          "model.layers.1.self_attn.q_proj": ("BF16", [8, 128]), "model.layers.1.mlp.down_proj": ("F32", [5, 128])}
-OTHER = {"model.embed_tokens.weight": ("BF16", [10, 128]), "model.norm.weight": ("BF16", [128]), "lm_head.weight": ("BF16", [10, 128]),
-         "model.layers.0.self_attn.q_proj.bias": ("BF16", [24]), "model.layers.0.input_layernorm.weight": ("F32", [128])}
-
-
-def model():
-    """The tensors, and the linears' values row by row."""
-    source, tensors, rows = random.Random(7), {}, {}
-    for name, (dtype, shape) in list({k + ".weight": v for k, v in LINEAR.items()}.items()) + list(OTHER.items()):
-        values = [ROUND[dtype](source.gauss(0.3, 1) * 10 ** source.uniform(-4, 0)) for _ in range(math.prod(shape))]
-        if name.endswith("up_proj.weight"):
-            values[:shape[-1]] = [0.0] * shape[-1]  # a row of zeros
-        tensors[name] = (dtype, shape, pack(dtype, values))
-        if name[:-7] in LINEAR:
-            rows[name[:-7]] = [values[i:i + shape[1]] for i in range(0, len(values), shape[1])]
-    return tensors, rows
-
-
-def expect_scales(what, path, wanted, bits, symmetric):
-    """wanted: {module: (scale shape, its groups of values)}"""
-    got, _ = st_read(path)
-    names = {m + end for m in wanted for end in [".weight_scale"] + ([] if symmetric else [".weight_zero_point"])}
-    equal(sorted(got), sorted(names), f"{what}: names")
-    for module, (shape, groups) in wanted.items():
-        dtype = LINEAR[module][0]
-        pairs = [qparams(dtype, g, bits, symmetric) for g in groups]
-        equal(got.get(module + ".weight_scale"), (dtype, shape, [p[0] for p in pairs]), f"{what}: scale of {module}")
-        if not symmetric:
-            equal(got.get(module + ".weight_zero_point"), ("I8", shape, [p[1] for p in pairs]), f"{what}: zero point of {module}")
-
-
-def by_channel(rows):
-    return {m: ([len(r), 1], r) for m, r in rows.items()}
-
-
-def by_group(rows, size):
-    return {m: ([len(r), len(r[0]) // size], [row[i:i + size] for row in r for i in range(0, len(row), size)])
-            for m, r in rows.items()}
-
-
-def by_block(rows, height, width):
-    wanted = {}
-    for m, r in rows.items():
-        down, across = -(-len(r) // height), -(-len(r[0]) // width)
-        blocks = [[x for row in r[i * height:(i + 1) * height] for x in row[j * width:(j + 1) * width]] + [0.0]
-                  for i in range(down) for j in range(across)]  # what is missing of a block are zeros, which widen nothing
-        wanted[m] = ([down, across], blocks)
-    return wanted
+from cli import *
 
 
 # ---- Tests: general -----------------------------------------------------------------------------------------------------------
@@ -373,6 +180,79 @@ def test_output():
     equal(sorted(os.listdir(".")), ["folder", "model.safetensors", "nan.safetensors", "out.safetensors"], "no other file is left")
 
 
+def test_report_first():
+    """A report that cannot be written is known before the output is."""
+    write("model.safetensors", st_bytes(model()[0]))
+    calibrate = CALIBRATE + ("model.safetensors", "--json")
+    os.mkdir("folder")
+    write("out.safetensors", b"old")
+    refused("a report in a missing directory", ["--json", "none/report.json", "No such file"], *calibrate, "none/report.json", status=1)
+    refused("a report onto a directory", ["folder", "directory"], *calibrate, "folder")
+    refused("a report onto the output", ["--json", "out.safetensors"], *calibrate, "out.safetensors")
+    refused("a report onto the model", ["--json", "model.safetensors"], *calibrate, "model.safetensors")
+    write("nan.safetensors", st_bytes({"a.weight": ("F32", [1, 2], pack("F32", [1, math.nan]))}))
+    write("report.json", b"old")
+    refused("a failing run and an existing report", ["'a.weight'"], *CALIBRATE, "nan.safetensors", "--json", "report.json")
+    equal(read("report.json"), b"old", "a failing run leaves the old report")
+    os.symlink("report.json", "link.json")
+    fine("a report through a link", *calibrate, "link.json")
+    check(os.path.islink("link.json") and json.loads(read("report.json"))["scheme"] == "W8A8", "a link stays one")
+    fine("a report to a device", *calibrate, "/dev/null")
+    check(not os.path.isfile("/dev/null"), "a device stays one")
+    os.mkfifo("pipe")
+    p = subprocess.Popen(QOBS + [*calibrate, "pipe"], stderr=subprocess.PIPE)
+    with open("pipe", "rb") as f:
+        equal(json.loads(f.read())["scheme"], "W8A8", "a report into a pipe")
+    equal(p.communicate(timeout=60)[1], b"", "a report into a pipe: no complaint")
+    equal(sorted(os.listdir(".")), ["folder", "link.json", "model.safetensors", "nan.safetensors", "out.safetensors", "pipe", "report.json"],
+          "no other file is left")
+
+
+def test_signals():
+    """Ended in the middle, it leaves the old files and nothing else."""
+    rows, columns = 1 << 15, 1 << 13
+    with open("model.safetensors", "wb") as f:  # half a GB of zeros, a hole in the file
+        text = json.dumps({"a.weight": {"dtype": "BF16", "shape": [rows, columns], "data_offsets": [0, 2 * rows * columns]}}).encode()
+        f.write(struct.pack("<Q", len(text)) + text)
+        f.truncate(8 + len(text) + 2 * rows * columns)
+    write("out.safetensors", b"old")
+    write("report.json", b"old")
+    files = sorted(os.listdir("."))
+    for threads in thread_counts()[:2]:
+        for what in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            p = subprocess.Popen(QOBS + [*CALIBRATE, "model.safetensors", "--json", "report.json", "--isa", "scalar", "--threads", threads],
+                                 stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+            while p.poll() is None and sum(f.endswith(".tmp") for f in os.listdir(".")) < 2:
+                time.sleep(0.001)
+            p.send_signal(what)
+            errors = p.communicate(timeout=60)[1]
+            equal((p.returncode, errors), (-what, b""), f"{what.name}, {threads} threads: ends by it")
+            equal(sorted(os.listdir(".")), files, f"{what.name}, {threads} threads: no file is left over")
+    equal((read("out.safetensors"), read("report.json")), (b"old", b"old"), "the old files are as they were")
+    p = subprocess.Popen(QOBS + [*CALIBRATE, "model.safetensors"], preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN))
+    while p.poll() is None and not any(f.endswith(".tmp") for f in os.listdir(".")):
+        time.sleep(0.001)
+    p.send_signal(signal.SIGHUP)
+    equal(p.wait(timeout=300), 0, "SIGHUP that was ignored stays ignored")
+    equal(sorted(os.listdir(".")), files, "the file is replaced, none is left over")
+    check(read("out.safetensors") != b"old", "the file is replaced")
+
+
+def test_long_names():
+    """Names of any length arrive whole, also those that differ only at their end."""
+    tensors = {n * length + end + ".weight": ("F32", [1, 2], pack("F32", [float(k + 1), 0.0])) for k, (n, length, end) in
+               enumerate((("m", 1022, "a"), ("m", 1022, "b"), ("m", 1023, ""), ("long.", 1000, "x"), ("long.", 1000, "y")))}
+    write("model.safetensors", st_bytes(tensors))
+    fine("long names", *CALIBRATE, "--set", "symmetric=false", "model.safetensors", "--json", "report.json")
+    got, _ = st_read("out.safetensors")
+    equal(sorted(got), sorted(n + e for n in tensors for e in ("_scale", "_zero_point")), "long names: in the output")
+    for name, (_, _, raw) in tensors.items():
+        equal(got[name + "_scale"][2], [qparams("F32", unpack("F32", raw), 8, False)[0]], "long names: their own scales")
+    equal(sorted(l["module"] for l in json.loads(read("report.json"))["layers"]), sorted(n[:-7] for n in tensors), "long names: in the report")
+    table = run(*[w for w in CALIBRATE if w != "--quiet"], "model.safetensors").stdout
+    check(all(len(line) < 300 for line in table.splitlines()), "long names: the table stays narrow")
+
+
 # ---- Tests: calibrate ---------------------------------------------------------------------------------------------------------
 
 def test_schemes():
@@ -483,6 +363,30 @@ def test_json():
     equal(json.loads(text)["layers"], report["layers"], "--json - with --quiet is JSON alone")
 
 
+def test_nonfinite_weights():
+    """nonfinite=ignore: the finite numbers' scales, and how many others there were."""
+    rows, columns = 700, 1024  # several slices
+    finite = [ROUND["F32"](random.Random(5).gauss(0, 1))] * columns
+    weight = [list(finite) for _ in range(rows)]
+    for k in (3, 333, 699):
+        weight[k][:3] = [math.nan, math.inf, -math.inf]
+        weight[k][17] = 5.0
+    write("model.safetensors", st_bytes({"a.weight": ("F32", [rows, columns], pack("F32", sum(weight, []))),
+                                         "b.weight": ("F32", [1, 16], pack("F32", [1.0] * 16))}))
+    ignore = ("model.safetensors", "--set", "nonfinite=ignore", "--json", "report.json")
+    want = [qparams("F32", [x for x in row if math.isfinite(x)], 8, True)[0] for row in weight]
+    for threads in thread_counts():
+        fine(f"ignore, {threads} threads", *CALIBRATE, *ignore, "--threads", threads)
+        equal(st_read("out.safetensors")[0]["a.weight_scale"][2], want, f"ignore, {threads} threads: scales")
+        equal([[l["module"], l["nan"], l["inf"]] for l in json.loads(read("report.json"))["layers"]], [["a", 3, 6], ["b", 0, 0]],
+              f"ignore, {threads} threads: counted")
+    table = fine("the table", *[w for w in CALIBRATE if w != "--quiet"], *ignore)
+    check("3 NaN, 6 infinite" in table and "1 layers hold 3 NaN and 6 infinite" in table, "the table tells them", table)
+    fine("under a global scale", "calibrate", "--quiet", "--scheme", "NVFP4", "-o", "out.safetensors", *ignore)
+    equal(st_read("out.safetensors")[0]["a.weight_global_scale"][2], [f32(f32(1 / 5) * 2688)], "the global scale of finite numbers")
+    equal([l["nan"] for l in json.loads(read("report.json"))["layers"]], [3, 0], "under a global scale: counted once")
+
+
 def test_same_everywhere():
     source = random.Random(3)
     noise = source.randbytes(1 << 20)
@@ -547,6 +451,41 @@ def test_g_idx():
     refused("g_idx that is a weight", ["g_idx", "F32"], *arguments, "w.safetensors:w")
 
 
+def test_global_scale():
+    """A global scale that is given: scales are made under it."""
+    rows = [[source.gauss(0, 1) for _ in range(32)] for source in [random.Random(9)] for _ in range(3)]
+    rows = [[ROUND["BF16"](x) for x in r] for r in rows]
+    write("w.safetensors", st_bytes({"w": ("BF16", [3, 32], pack("BF16", sum(rows, []))), "g": ("F32", [1], pack("F32", [777.25])),
+                                     "two": ("F32", [2], bytes(8)), "n": ("I32", [1], bytes(4)), "zero": ("F32", [], bytes(4))}))
+    nvfp4 = ("observe", "--preset", "llmc.memoryless_minmax", "--set", "type=float", "--set", "num_bits=4", "--set", "group_size=16",
+             "--set", "strategy=tensor_group", "--set", "scale_dtype=float8_e4m3fn", "--json", "w.safetensors:w", "--global-scale")
+    values = [c % 8 * 2.0 ** -9 if c < 8 else (8 + c % 8) * 2.0 ** (c // 8 - 10) for c in range(127)]  # e4m3
+    bf16 = ROUND["BF16"]
+    for given, number in (("w.safetensors:g", 777.25), ("777.25", 777.25), ("1e-3", f32(1e-3)), ("3e5", 3e5)):
+        got = json.loads(fine(f"--global-scale {given}", *nvfp4, given))
+        equal([got["global_scale"]["values"], got["global_scale"]["shape"]], [[number], [1]], f"--global-scale {given}: comes back")
+        want = []
+        for r in rows:
+            for g in (r[:16], r[16:]):
+                x = min(f32(bf16(max(map(abs, g)) / 6) * number), 448)
+                code = min(range(127), key=lambda c: (abs(values[c] - x), c & 1))
+                want.append(values[code] or 0.125)
+        equal(got["scale"]["values"], want, f"--global-scale {given}: scales")
+    own = json.loads(fine("its own", *nvfp4[:-1]))
+    same = json.loads(fine("its own, given", *nvfp4, repr(own["global_scale"]["values"][0])))
+    equal(same, own, "the observer's own global scale, given, changes nothing")
+    channel = json.loads(fine("no tensor_group", "observe", "--preset", "llmc.minmax", "--set", "strategy=channel", "--each", "--json",
+                              "--global-scale", "3", "w.safetensors:w"))
+    want = [f32(bf16(max(map(abs, r)) / 127.5) * 3) for r in rows]
+    equal([channel[k]["values"] for k in ("scale_0", "scale", "global_scale_0", "global_scale")], [want, want, [3], [3]],
+          "with any strategy, after every batch")
+    for given, words in (("0", ["0", "positive"]), ("-1", ["-1", "positive"]), ("nan", ["nan"]), ("1e39", ["1e+39"]), ("x.npy", ["x.npy"]),
+                         ("w.safetensors:two", ["'two'", "single"]), ("w.safetensors:n", ["'n'"]), ("w.safetensors:zero", ["0", "positive"])):
+        refused(f"--global-scale {given}", ["--global-scale"] + words, *nvfp4, given)
+    refused("--global-scale for torch", ["--global-scale", "torch.MinMaxObserver"], "observe", "--preset", "torch.MinMaxObserver",
+            "--global-scale", "1", "w.safetensors:w")
+
+
 def test_nonfinite():
     write("x.npy", npy_bytes("<f4", [2, 3], pack("F32", [1, -2, math.nan, 4, math.inf, 3])))
     arguments = ("observe", "--base-name", "input", "--strategy", "tensor", "--json", "x.npy", "--preset")
@@ -565,21 +504,5 @@ def test_nonfinite():
     refused("nothing observed", ["no elements"], "observe", "--preset", "llmc.minmax", "--out", "out2.safetensors", "empty.npy")
 
 
-def main():
-    home = os.getcwd()
-    for name, test in list(globals().items()):
-        if not name.startswith("test_"):
-            continue
-        with tempfile.TemporaryDirectory() as directory:
-            os.chdir(directory)
-            try:
-                test()
-            except Exception:
-                check(False, name, traceback.format_exc())
-            os.chdir(home)
-    print(f"{passed} passed, {failed} failed")
-    return 1 if failed or not passed else 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(globals()))

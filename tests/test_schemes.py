@@ -5,7 +5,7 @@
 
     test_schemes.py QOBS MODEL.safetensors
 
-What calibrate stores as codes is decoded here; global scales are checked against the layers that share one. Ends with
+activations.safetensors is beside the model. What calibrate stores as codes is decoded here; global scales are checked against the layers that share one. Ends with
 `N passed, N failed`.
 """
 import json
@@ -108,5 +108,22 @@ with tempfile.TemporaryDirectory() as tmp:
                     check(f"NVFP4 {name}: global scale", numbers(got[name + "_global_scale"]) == [shared])
                     if numbers(own[m]["global_scale"]) == [shared]:
                         check(f"NVFP4 {name}: scale", numbers(got[name + "_scale"]) == numbers(own[m]["scale"]))
+    # Recorded activations: what observe makes of each, under the name of each module that sees it.
+    activations = os.path.join(os.path.dirname(model), "activations.safetensors")
+    for scheme, result, settings, states in (
+            ("FP8", "scale", "type=float num_bits=8 strategy=tensor", "tensor"),
+            ("NVFP4", "global_scale", "type=float num_bits=4 strategy=tensor_group group_size=16 scale_dtype=float8_e4m3fn", "attn_head")):
+        run("calibrate", model, "--scheme", scheme, "-o", out, "--quiet", "--activations", activations, "--set", f"kv.strategy={states}")
+        got = {n: t for n, t in read(out).items() if ".weight_" not in n}
+        check(f"{scheme} activations: as many as there are", len(got) == 2 * (len(LAYERS) + 2))
+        for i in (0, 1):
+            seen = [(m, "input", members[0] + ".input", settings, result) for members in SHARED for m in members]
+            seen += [("self_attn", s, f"self_attn.{s}_states", f"type=float num_bits=8 strategy={states}", "scale") for s in "kv"]
+            for module, base, recorded, chosen, what in seen:
+                name = f"model.layers.{i}.{module}.{base}_{what}"
+                options = [o for s in chosen.split() for o in ("--set", s)]
+                run("observe", "--preset", "llmc.static_minmax", "--base-name", base, *options, "--out", one,
+                    f"{activations}:model.layers.{i}.{recorded}")
+                check(f"{scheme} {name}", got.get(name) == read(one)[what])
 print(f"{passed} passed, {failed} failed")
 sys.exit(1 if failed or not passed else 0)

@@ -138,6 +138,8 @@ static void print_target(const struct target *t, const struct stream *s, int wid
            (unsigned long long)s->counts.batches);
     if (scale)
         printf(" %12.6g %12.6g", least, greatest);
+    else
+        printf(" %12s %12s", "dynamic", "dynamic");
     if (global)
         printf(" %12.6g", reading_value(global, 0));
     if (s->counts.nan + s->counts.inf > 0)
@@ -169,8 +171,8 @@ static void print_activations(const struct calibration *c)
         sources = s ? wider(sources, strlen(s->found->name)) : sources;
     }
     if (a->target_count > 0)
-        printf("\n%-*s  %-6s %-*s %7s %12s %12s\n", width, "module", "base", sources, "recorded", "batches",
-               "smallest", "largest");
+        printf("\n%-*s  %-6s %-*s %7s %12s %12s%s\n", width, "module", "base", sources, "recorded", "batches", "smallest",
+               "largest", c->bases.of[BASE_INPUT].global_scales ? "       global" : "");
     for (size_t i = 0; i < a->target_count; i++)
         print_target(&a->targets[i], stream_of(c, &a->targets[i]), width, sources);
     for (enum base b = BASE_INPUT; b < BASES; b++) {

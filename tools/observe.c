@@ -2,6 +2,7 @@
 /* SPDX-FileCopyrightText: The qobs authors */
 
 /* qobs observe: one observer, tensors in the order given, every result. */
+#include <float.h>
 #include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -24,6 +25,7 @@ static const char help[] =
     "  --strategy NAME          short for --set strategy=NAME\n"
     "  --g-idx FILE[:TENSOR]    group of each column, int32 or int64\n"
     "  --importance FILE[:TENSOR]  activations to weigh columns by, for presets that do\n"
+    "  --global-scale NUMBER|FILE[:TENSOR]  make scales under this global scale, not the observer's own (llmc presets)\n"
     "  --nonfinite MODE         NaN and infinity: refuse (default), ignore, propagate\n"
     "  --each                   every result after each batch as NAME_0, NAME_1, ..., the last also as NAME\n"
     "  --out FILE.safetensors   write the results there\n"
@@ -37,6 +39,7 @@ struct request {
     const char *preset, *g_idx, *out, *state, *threads, *isa;
     bool each, json;
     const char *importance; /* the first, if any */
+    const char *global_scale;
 };
 
 static int take(qobs_observer *observer, struct tensor_files *files, const struct request *request, const char *spec)
@@ -51,6 +54,27 @@ static int take(qobs_observer *observer, struct tensor_files *files, const struc
         return complain(EXIT_WRONG, "--g-idx: %s", f.message);
     if (qobs_observer_observe(observer, &tensor, index ? &g_idx : NULL, &error) != QOBS_OK)
         return complain_status(&error, spec);
+    return EXIT_OK;
+}
+
+/* A number, or a tensor that holds one. */
+static int read_global_scale(struct tensor_files *files, const char *given, float *value)
+{
+    const struct tensor_ref *ref;
+    qobs_tensor tensor;
+    struct fail f;
+    char *end;
+    double number = strtod(given, &end);
+    if (end == given || *end != '\0') {
+        if (tensors_spec(files, given, &ref, &f) || tensor_of_ref(ref, &tensor, &f))
+            return complain(EXIT_WRONG, "--global-scale: %s", f.message);
+        if (tensor.dtype > QOBS_F64 || ref->bytes != qobs_dtype_size(tensor.dtype))
+            return complain(EXIT_WRONG, "--global-scale: %s: tensor '%s' is no single floating-point number", ref->file, ref->name);
+        number = reading_value(&(struct reading){.dtype = tensor.dtype, .data = (void *)(uintptr_t)tensor.data}, 0);
+    }
+    *value = (float)number;
+    if (!(*value > 0 && *value <= FLT_MAX))
+        return complain(EXIT_WRONG, "--global-scale: is %g; a positive number that float32 can hold is needed", number);
     return EXIT_OK;
 }
 
@@ -75,7 +99,8 @@ static int observe(const qobs_config *config, struct threads *threads, const str
     qobs_error error;
     if (qobs_observer_create(&observer, config, &threads->runtime, &error) != QOBS_OK)
         return complain_status(&error, NULL);
-    int code = EXIT_OK;
+    float global_scale = 1;
+    int code = request->global_scale ? read_global_scale(&files, request->global_scale, &global_scale) : EXIT_OK;
     for (int i = 0; code == EXIT_OK && i < count; i++) {
         code = take(observer, &files, request, specs[i]);
         if (code != EXIT_OK || !(request->each || i == count - 1))
@@ -85,6 +110,8 @@ static int observe(const qobs_config *config, struct threads *threads, const str
             snprintf(suffix, sizeof suffix, "_%d", i);
         const size_t before = readings.count;
         code = readings_take(&readings, observer, suffix);
+        if (code == EXIT_OK && request->global_scale)
+            code = readings_use_global_scale(&readings, before, suffix, config, global_scale);
         if (code == EXIT_OK && request->each && i == count - 1)
             code = readings_repeat(&readings, readings.count - before, strlen(suffix));
     }
@@ -121,13 +148,14 @@ static int set(qobs_config *config, const char *key, const char *value)
 
 int command_observe(int argc, char **argv)
 {
-    enum { PRESET = 256, SET, BASE, STRATEGY, G_IDX, IMPORTANCE, EACH, NONFINITE, OUT, STATE, JSON, ISA, THREADS };
+    enum { PRESET = 256, SET, BASE, STRATEGY, G_IDX, IMPORTANCE, GLOBAL_SCALE, EACH, NONFINITE, OUT, STATE, JSON, ISA, THREADS };
     static const struct option options[] = {{"preset", required_argument, NULL, PRESET},
                                             {"set", required_argument, NULL, SET},
                                             {"base-name", required_argument, NULL, BASE},
                                             {"strategy", required_argument, NULL, STRATEGY},
                                             {"g-idx", required_argument, NULL, G_IDX},
                                             {"importance", required_argument, NULL, IMPORTANCE},
+                                            {"global-scale", required_argument, NULL, GLOBAL_SCALE},
                                             {"each", no_argument, NULL, EACH},
                                             {"nonfinite", required_argument, NULL, NONFINITE},
                                             {"out", required_argument, NULL, OUT},
@@ -162,6 +190,9 @@ int command_observe(int argc, char **argv)
             break;
         case IMPORTANCE:
             request.importance = request.importance ? request.importance : optarg;
+            break;
+        case GLOBAL_SCALE:
+            request.global_scale = optarg;
             break;
         case EACH:
             request.each = true;
@@ -205,6 +236,8 @@ int command_observe(int argc, char **argv)
         code = check_output(request.out);
     if (code == EXIT_OK && request.importance)
         code = complain(EXIT_WRONG, "--importance: %s does not weigh columns", request.preset);
+    if (code == EXIT_OK && request.global_scale && strncmp(request.preset, "llmc.", 5) != 0)
+        code = complain(EXIT_WRONG, "--global-scale: %s has none; presets of llm-compressor (llmc.*) do", request.preset);
     if (code == EXIT_OK && request.isa && qobs_isa_limit(request.isa, &error) != QOBS_OK)
         code = complain_status(&error, "--isa");
     for (int i = 0; code == EXIT_OK && i < assigned; i++)

@@ -86,6 +86,52 @@ int readings_repeat(struct readings *readings, size_t count, size_t strip)
     return EXIT_OK;
 }
 
+static size_t elements(const struct reading *r)
+{
+    return r->size / qobs_dtype_size(r->dtype);
+}
+
+static struct reading *find(const struct readings *readings, size_t first, const char *name, const char *suffix)
+{
+    const size_t length = strlen(name);
+    for (size_t i = first; i < readings->count; i++)
+        if (strncmp(readings->items[i].name, name, length) == 0 && strcmp(readings->items[i].name + length, suffix) == 0)
+            return &readings->items[i];
+    return NULL;
+}
+
+int readings_use_global_scale(struct readings *readings, size_t first, const char *suffix, const qobs_config *config,
+                              float global_scale)
+{
+    if (!find(readings, first, "min_vals", suffix) || !find(readings, first, "scale", suffix))
+        return EXIT_OK; /* nothing was observed, or it left no scale */
+    if (!find(readings, first, "global_scale", suffix)) {
+        struct reading *r = add(readings, sizeof global_scale);
+        if (!r)
+            return no_memory(sizeof global_scale);
+        snprintf(r->name, sizeof r->name, "global_scale%s", suffix);
+        r->dtype = QOBS_F32;
+        r->ndim = 1;
+        r->shape[0] = 1;
+    }
+    memcpy(find(readings, first, "global_scale", suffix)->data, &global_scale, sizeof global_scale);
+    const struct reading *min = find(readings, first, "min_vals", suffix), *max = find(readings, first, "max_vals", suffix);
+    struct reading *scale = find(readings, first, "scale", suffix), *zero_point = find(readings, first, "zero_point", suffix);
+    const size_t n = elements(min);
+    float *scales = malloc((n ? n : 1) * sizeof *scales);
+    qobs_error error;
+    if (!scales)
+        return no_memory(n * sizeof *scales);
+    free(scale->data);
+    scale->data = scales;
+    scale->size = n * sizeof *scales;
+    scale->dtype = QOBS_F32;
+    if (qobs_calculate_qparams(config, min->dtype, n, min->data, max->data, &global_scale, scales, zero_point->data, &error) !=
+        QOBS_OK)
+        return complain_status(&error, "--global-scale");
+    return EXIT_OK;
+}
+
 int readings_write_safetensors(const struct readings *readings, const char *path)
 {
     struct st_writer w = {0};
@@ -148,11 +194,6 @@ double reading_value(const struct reading *r, size_t i)
     default:
         return (double)v.i64;
     }
-}
-
-static size_t elements(const struct reading *r)
-{
-    return r->size / qobs_dtype_size(r->dtype);
 }
 
 int readings_print_json(const struct readings *readings)

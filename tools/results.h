@@ -31,6 +31,11 @@ int readings_take_one(struct readings *readings, const qobs_observer *observer, 
 /* Adds what the last `count` readings hold once more, each name without its last `strip` characters. */
 int readings_repeat(struct readings *readings, size_t count, size_t strip);
 
+/* Among the readings from `first` on, taken with that suffix: scale and zero_point as they are under this global scale, and
+ * global_scale itself. For presets with min_vals and max_vals. */
+int readings_use_global_scale(struct readings *readings, size_t first, const char *suffix, const qobs_config *config,
+                              float global_scale);
+
 int readings_write_safetensors(const struct readings *readings, const char *path);
 int readings_print_json(const struct readings *readings);
 void readings_print(const struct readings *readings);
