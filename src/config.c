@@ -160,6 +160,9 @@ static int check_llmc(const qobs_config *config, qobs_error *error)
     const enum strategy strategy = qobs_config_strategy(config);
     const char *name = qobs_strategy_text((int)strategy);
     const bool grouped = strategy == STRATEGY_GROUP || strategy == STRATEGY_TENSOR_GROUP;
+    const char *observer = strchr(config->preset->name, '.') + 1;
+    if (config->version == VERSION_2025_09 && strcmp(observer, "minmax") != 0 && strcmp(observer, "mse") != 0)
+        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "version: 2025-09 has observers minmax and mse, not %s", observer);
     if (config->type == TYPE_FLOAT && config->num_bits != 4 && config->num_bits != 8)
         return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "num_bits: is %d, type float allows 4 (e2m1) and 8 (e4m3)",
                          config->num_bits);

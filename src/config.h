@@ -29,7 +29,7 @@ enum { NUM_BITS_E4M3 = 0 }; /* Model-Optimizer's (4, 3) */
 
 enum scale_dtype { SCALE_NATIVE, SCALE_F32, SCALE_BF16, SCALE_F16, SCALE_E4M3, SCALE_U8 };
 
-enum version { VERSION_CURRENT, VERSION_2025_10 };
+enum version { VERSION_CURRENT, VERSION_2025_10, VERSION_2025_09 };
 
 enum torch_dtype {
     TORCH_QUINT8,

@@ -3,10 +3,39 @@
 
 /* The same work without an observer, for runtimes. */
 #include "convention/convention.h"
+#include "counts.h"
 #include "dispatch.h"
 #include "error.h"
 #include "fpenv.h"
 #include "statistic/reduce.h"
+#include "statistic/tokens.h"
+
+/* Destroys the plan. */
+static int minmax(qobs_plan *plan, const qobs_config *config, const struct runtime *runtime, const qobs_tensor *value, void *min,
+                  void *max, qobs_counts *counts, qobs_error *error)
+{
+    struct qobs_nonfinite nonfinite = {0};
+    int status = QOBS_OK;
+    if (plan->value.elements == 0)
+        status = qobs_fail(error, QOBS_ERROR_NO_DATA, "value: has no elements");
+    const fp_mode mode = fp_enter();
+    if (status == QOBS_OK)
+        status = qobs_reduce_minmax(runtime, qobs_kernels_active(), plan, value->data, (enum nonfinite_mode)config->nonfinite, min,
+                                    max, &nonfinite, error);
+    fp_leave(mode);
+    if (status == QOBS_OK && counts) {
+        const bool quark = config->preset->family == FAMILY_QUARK;
+        const qobs_counts all = {.batches = 1,
+                                 .elements = (uint64_t)plan->value.elements,
+                                 .nan = nonfinite.nan,
+                                 .inf = nonfinite.inf,
+                                 .tokens = qobs_tokens(&plan->value),
+                                 .nonzero_tokens = quark ? qobs_nonzero_tokens(&plan->value) : 0};
+        counts_give(&all, counts);
+    }
+    qobs_plan_destroy(plan);
+    return status == QOBS_OK ? qobs_succeed(error) : status;
+}
 
 int qobs_minmax(const qobs_config *config, const qobs_tensor *value, const qobs_tensor *g_idx, void *min, void *max,
                 qobs_counts *counts, const qobs_runtime *given, qobs_error *error)
@@ -15,30 +44,28 @@ int qobs_minmax(const qobs_config *config, const qobs_tensor *value, const qobs_
     qobs_plan *plan;
     if (!min || !max)
         return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "%s: is NULL", min ? "max" : "min");
-    if (counts && counts->struct_size < sizeof *counts)
-        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "counts: struct_size is %zu, expected %zu", counts->struct_size,
-                         sizeof *counts);
-    int status = qobs_runtime_resolve(&runtime, given, error);
+    int status = counts ? counts_check(counts, error) : QOBS_OK;
+    if (status == QOBS_OK)
+        status = qobs_runtime_resolve(&runtime, given, error);
     if (status == QOBS_OK)
         status = qobs_plan_create(&plan, config, value, g_idx, given, error);
-    if (status != QOBS_OK)
-        return status;
-    if (plan->value.elements == 0)
-        status = qobs_fail(error, QOBS_ERROR_NO_DATA, "value: has no elements");
-    struct qobs_nonfinite nonfinite = {0};
-    const fp_mode mode = fp_enter();
+    return status == QOBS_OK ? minmax(plan, config, &runtime, value, min, max, counts, error) : status;
+}
+
+int qobs_global_minmax(const qobs_config *config, const qobs_tensor *value, void *min, void *max, qobs_counts *counts,
+                       const qobs_runtime *given, qobs_error *error)
+{
+    static const struct axes none = {0};
+    struct runtime runtime;
+    qobs_plan *plan;
+    if (!min || !max)
+        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "%s: is NULL", min ? "max" : "min");
+    int status = counts ? counts_check(counts, error) : QOBS_OK;
     if (status == QOBS_OK)
-        status = qobs_reduce_minmax(&runtime, qobs_kernels_active(), plan, value->data,
-                                    (enum nonfinite_mode)config->nonfinite, min, max, &nonfinite, error);
-    fp_leave(mode);
-    if (status == QOBS_OK && counts)
-        *counts = (qobs_counts){.struct_size = counts->struct_size,
-                                .batches = 1,
-                                .elements = (uint64_t)plan->value.elements,
-                                .nan = nonfinite.nan,
-                                .inf = nonfinite.inf};
-    qobs_plan_destroy(plan);
-    return status == QOBS_OK ? qobs_succeed(error) : status;
+        status = qobs_runtime_resolve(&runtime, given, error);
+    if (status == QOBS_OK)
+        status = qobs_plan_create_along(&plan, config, value, &none, &runtime, error);
+    return status == QOBS_OK ? minmax(plan, config, &runtime, value, min, max, counts, error) : status;
 }
 
 /* Ranges the caller gives, checked. */
@@ -90,5 +117,22 @@ int qobs_global_scale(const qobs_config *config, qobs_dtype dtype, double min, d
     const fp_mode mode = fp_enter();
     *global_scale = qobs_compressed_tensors_global_scale(config, dtype, qobs_compressed_tensors_amax(&range));
     fp_leave(mode);
+    return qobs_succeed(error);
+}
+
+int qobs_count_tokens(const qobs_tensor *value, uint64_t *tokens, uint64_t *nonzero_tokens, qobs_error *error)
+{
+    enum qobs_kernel_dtype unused;
+    struct view view;
+    const int status = qobs_view_of_tensor(&view, value, "value", error);
+    if (status != QOBS_OK)
+        return status;
+    if (!qobs_kernel_dtype_of(view.dtype, &unused))
+        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "value: dtype is %s, allowed are F32, BF16, F16 and F64",
+                         qobs_dtype_name(view.dtype));
+    if (tokens)
+        *tokens = qobs_tokens(&view);
+    if (nonzero_tokens)
+        *nonzero_tokens = qobs_nonzero_tokens(&view);
     return qobs_succeed(error);
 }

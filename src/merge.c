@@ -32,7 +32,7 @@ static int check_settings(const qobs_observer *o, const qobs_observer *other, si
 static int check_shape(const qobs_observer *model, const qobs_observer *other, size_t index, qobs_error *error)
 {
     const struct layout *a = &model->layout, *b = &other->layout;
-    if (a->dtype != b->dtype || !qobs_same_shape(&a->range, &b->range) || !qobs_same_shape(&a->scale, &b->scale))
+    if (a->dtype != b->dtype || a->ids != b->ids || !qobs_same_shape(&a->range, &b->range) || !qobs_same_shape(&a->scale, &b->scale))
         return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT,
                          "others[%zu]: has %zu qparams of %s in %d dimensions, the observer %zu of %s in %d", index,
                          b->qparams, qobs_dtype_name(b->dtype), b->range.ndim, a->qparams, qobs_dtype_name(a->dtype),
@@ -54,7 +54,7 @@ static const qobs_observer *first_with_ranges(const qobs_observer *o, const qobs
 static int copy_ranges(qobs_observer *to, const qobs_observer *from, qobs_error *error)
 {
     const struct layout *layout = &from->layout;
-    const int status = qobs_allocate_ranges(&to->runtime, &to->kept.state, layout->dtype, layout->entries, error);
+    const int status = qobs_allocate_ranges(&to->runtime, &to->kept.state, layout->dtype, layout->qparams, error);
     if (status != QOBS_OK)
         return status;
     memcpy(to->kept.state.min, from->kept.state.min, from->kept.state.size);
@@ -62,29 +62,63 @@ static int copy_ranges(qobs_observer *to, const qobs_observer *from, qobs_error 
     return QOBS_OK;
 }
 
-static void merge_extremes(qobs_observer *o, const qobs_observer *const *others, size_t count)
+/* An observer's minima or maxima, of its qparams or of the whole; NULL: it has none. */
+static unsigned char *bounds_of(const qobs_observer *o, bool whole, bool max)
 {
-    for (size_t i = 0; i < count; i++)
-        if (qobs_has_ranges(others[i]))
-            qobs_update_running(o->layout.dtype, o->layout.entries, o->kept.state.min, o->kept.state.max,
-                                others[i]->kept.state.min, others[i]->kept.state.max);
+    if (whole)
+        return o->whole.dtype == 0 ? NULL : (unsigned char *)(max ? o->whole.max : o->whole.min);
+    return max ? o->kept.state.max : o->kept.state.min;
 }
 
-static void merge_means(qobs_observer *o, const qobs_observer *const *others, size_t count, bool own)
+static void merge_extremes(qobs_observer *o, const qobs_observer *const *others, size_t count, bool whole)
 {
-    const qobs_dtype dtype = o->layout.dtype;
-    const size_t size = qobs_dtype_size(dtype);
-    for (int bound = 0; bound < 2; bound++)
-        for (size_t q = 0; q < o->layout.entries; q++) {
-            unsigned char *to = (bound ? o->kept.state.max : o->kept.state.min) + q * size;
+    const qobs_dtype dtype = whole ? o->whole.dtype : o->layout.dtype;
+    for (size_t i = 0; i < count; i++)
+        if (bounds_of(others[i], whole, false))
+            qobs_update_running(dtype, whole ? 1 : o->layout.qparams, bounds_of(o, whole, false), bounds_of(o, whole, true),
+                                bounds_of(others[i], whole, false), bounds_of(others[i], whole, true));
+}
+
+static void merge_means(qobs_observer *o, const qobs_observer *const *others, size_t count, bool whole, bool own)
+{
+    const qobs_dtype dtype = whole ? o->whole.dtype : o->layout.dtype;
+    const size_t size = qobs_dtype_size(dtype), end = (whole ? 1 : o->layout.qparams) * size;
+    for (int max = 0; max < 2; max++)
+        for (size_t at = 0; at < end; at += size) {
+            unsigned char *to = bounds_of(o, whole, max) + at;
             double sum = own ? qobs_element(to, dtype) : 0, n = own ? 1 : 0;
             for (size_t i = 0; i < count; i++)
-                if (qobs_has_ranges(others[i])) {
-                    sum += qobs_element((bound ? others[i]->kept.state.max : others[i]->kept.state.min) + q * size, dtype);
+                if (bounds_of(others[i], whole, max)) {
+                    sum += qobs_element(bounds_of(others[i], whole, max) + at, dtype);
                     n++;
                 }
             qobs_put_element(to, dtype, sum / n);
         }
+}
+
+/* `own`: o had such ranges before. */
+static void merge_ranges(qobs_observer *o, const qobs_observer *const *others, size_t count, bool whole, bool own)
+{
+    const enum merging merging = qobs_merging(&o->config);
+    if (merging == MERGE_EXTREMES)
+        merge_extremes(o, others, count, whole);
+    else if (merging == MERGE_MEANS)
+        merge_means(o, others, count, whole, own);
+}
+
+/* The first dtype of a range of the whole, or 0; all others must agree with it. */
+static int check_wholes(const qobs_observer *o, const qobs_observer *const *others, size_t count, struct whole *whole,
+                        qobs_error *error)
+{
+    *whole = o->whole;
+    for (size_t i = 0; i < count; i++) {
+        if (whole->dtype == 0)
+            *whole = others[i]->whole;
+        if (others[i]->whole.dtype != 0 && others[i]->whole.dtype != whole->dtype)
+            return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "others[%zu]: has a range of the whole of %s, the observer of %s",
+                             i, qobs_dtype_name(others[i]->whole.dtype), qobs_dtype_name(whole->dtype));
+    }
+    return QOBS_OK;
 }
 
 /* Room for all the votes of others, so that adding them cannot fail. */
@@ -147,6 +181,10 @@ int qobs_observer_merge(qobs_observer *o, const qobs_observer *const *others, si
     if (status == QOBS_OK)
         status = common_columns(o, others, count, &columns, error);
     const struct layout before = o->layout;
+    const bool own_whole = o->whole.dtype != 0;
+    struct whole whole;
+    if (status == QOBS_OK)
+        status = check_wholes(o, others, count, &whole, error);
     if (status == QOBS_OK && model && !own)
         status = copy_ranges(o, model, error);
     if (status == QOBS_OK)
@@ -160,12 +198,12 @@ int qobs_observer_merge(qobs_observer *o, const qobs_observer *const *others, si
     if (status != QOBS_OK)
         return status;
     o->fused = false;
+    o->whole = whole;
     const fp_mode mode = fp_enter();
-    const enum merging merging = qobs_merging(&o->config);
-    if (model && merging == MERGE_EXTREMES)
-        merge_extremes(o, others, count);
-    else if (model && merging == MERGE_MEANS)
-        merge_means(o, others, count, own);
+    if (model)
+        merge_ranges(o, others, count, false, own);
+    if (whole.dtype != 0)
+        merge_ranges(o, others, count, true, own_whole);
     for (size_t i = 0; i < count; i++)
         add_importance(&o->importance, &others[i]->importance);
     fp_leave(mode);
@@ -175,6 +213,8 @@ int qobs_observer_merge(qobs_observer *o, const qobs_observer *const *others, si
         o->counts.elements += others[i]->counts.elements;
         o->counts.nan += others[i]->counts.nan;
         o->counts.inf += others[i]->counts.inf;
+        o->counts.tokens += others[i]->counts.tokens;
+        o->counts.nonzero_tokens += others[i]->counts.nonzero_tokens;
     }
     return qobs_succeed(error);
 }

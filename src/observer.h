@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* What an observer holds, for the files that make and read it: observer.c (batches), results.c, merge.c (several observers),
- * state.c (bytes) and statistic/keep.c. */
+/* What an observer holds, for the files that make and read it: observer.c (its life), observe.c (batches), results.c, merge.c
+ * (several observers), state.c (bytes) and statistic/keep.c. */
 #ifndef QOBS_OBSERVER_H
 #define QOBS_OBSERVER_H
 
@@ -23,8 +23,14 @@ struct ranges {
 struct layout {
     qobs_dtype dtype; /* of the ranges */
     size_t qparams;
-    size_t entries; /* of the ranges: the qparams, and where it is kept apart (2025-10) the whole tensor's range */
     struct shape range, scale;
+    enum ids ids;
+};
+
+/* The range of whole tensors, which the 2025 forms keep apart from those of the qparams and make the global scale of. */
+struct whole {
+    qobs_dtype dtype; /* 0: there is none */
+    unsigned char min[8], max[8];
 };
 
 /* What is kept of the batches. */
@@ -42,6 +48,7 @@ struct qobs_observer {
     /* Before the first batch the layout is that of upstream's answer without data; the rest is empty. */
     struct layout layout;
     struct kept kept;
+    struct whole whole;
     struct importance importance; /* of the columns of a weight to come */
     struct search_record searched; /* what the search of the last batch found */
     bool fused; /* the global scale is made for this magnitude instead of the observer's own */
@@ -60,8 +67,12 @@ struct range_view qobs_view_ranges(const qobs_observer *observer);
 /* Does scale come with a global scale? */
 bool qobs_has_global_scale(const qobs_observer *observer);
 
-/* How many ranges an observer of this configuration keeps for that many qparams. */
-size_t qobs_entries(const qobs_config *config, size_t qparams);
+/* Is it made of the range of whole tensors? */
+bool qobs_has_whole(const qobs_config *config);
+
+/* Would scale and zero point of such a layout have these sizes in bytes? A NULL size is not wanted. */
+int qobs_check_qparam_sizes(const qobs_observer *observer, const struct layout *layout, bool observed, const size_t *scale_size,
+                            const size_t *zero_point_size, qobs_error *error);
 
 /* Room for n ranges of dtype; released with qobs_release_ranges. */
 int qobs_allocate_ranges(const struct runtime *runtime, struct ranges *ranges, qobs_dtype dtype, size_t n,

@@ -20,7 +20,7 @@ static const struct word strategies[] = {{"tensor", STRATEGY_TENSOR},
                                          {0}};
 static const struct word nonfinite_modes[] = {
     {"refuse", NONFINITE_REFUSE}, {"ignore", NONFINITE_IGNORE}, {"propagate", NONFINITE_PROPAGATE}, {0}};
-static const struct word versions[] = {{"current", VERSION_CURRENT}, {"2025-10", VERSION_2025_10}, {0}};
+static const struct word versions[] = {{"current", VERSION_CURRENT}, {"2025-10", VERSION_2025_10}, {"2025-09", VERSION_2025_09}, {0}};
 static const struct word types[] = {{"int", TYPE_INT}, {"float", TYPE_FLOAT}, {0}};
 static const struct word trt_num_bits[] = {{"2", 2},   {"3", 3},   {"4", 4},   {"5", 5},   {"6", 6},
                                            {"7", 7},   {"8", 8},   {"9", 9},   {"10", 10}, {"11", 11},

@@ -4,9 +4,10 @@
 /* An observer as bytes.
  *
  * A saved state, all numbers little-endian: "qobs", u32 format version, u64 size of the whole, u32 length of the settings
- * and their text (the preset's name, then "key=value", a line each), u64 batches, elements, NaN, infinite, u32 dtype of the
- * ranges (0: there are none); if there are, the shape of the ranges and the shape of scale (u32 ndim, u64 extents), the
- * minima, the maxima, u32 number of candidates voted for and of each u64 votes, scales, zero points; for presets that search u64
+ * and their text (the preset's name, then "key=value", a line each), u64 batches, elements, NaN, infinite, tokens, tokens with
+ * an element other than 0, u32 dtype of the range of the whole (0: there is none), its minimum and maximum, u32 dtype of the
+ * ranges (0: there are none); if there are, the shape of the ranges and the shape of scale (u32 ndim, u64 extents), u32 under
+ * which names (enum ids), the minima, the maxima, u32 number of candidates voted for and of each u64 votes, scales, zero points; for presets that search u64
  * columns and tokens of importance and f64 sums of squares, u64 qparams searched, and if there are any u32 steps, stop step, weighted or
  * not and why not, and of each i32 best step, f64 error, f64 error before; and the FNV-1a hash of all that. */
 #include <stdio.h>
@@ -17,7 +18,7 @@
 #include "statistic/keep.h"
 #include "tensor.h"
 
-enum { FORMAT = 1, MOST_TEXT = 4096, HASH = 8 };
+enum { FORMAT = 2, MOST_TEXT = 4096, HASH = 8 };
 
 /* Elements in the machine's order to little-endian or back. */
 static void copy_elements(unsigned char *to, const unsigned char *from, size_t n, size_t size)
@@ -86,13 +87,19 @@ static void put_statistics(struct sink *sink, const qobs_observer *o)
     put(sink, o->counts.elements, 8);
     put(sink, o->counts.nan, 8);
     put(sink, o->counts.inf, 8);
+    put(sink, o->counts.tokens, 8);
+    put(sink, o->counts.nonzero_tokens, 8);
+    put(sink, (uint64_t)o->whole.dtype, 4);
+    put_elements(sink, o->whole.min, o->whole.dtype != 0, qobs_dtype_size(o->whole.dtype));
+    put_elements(sink, o->whole.max, o->whole.dtype != 0, qobs_dtype_size(o->whole.dtype));
     put(sink, qobs_has_ranges(o) ? (uint64_t)layout->dtype : 0, 4);
     if (!qobs_has_ranges(o))
         return;
     put_shape(sink, &layout->range);
     put_shape(sink, &layout->scale);
-    put_elements(sink, o->kept.state.min, layout->entries, qobs_dtype_size(layout->dtype));
-    put_elements(sink, o->kept.state.max, layout->entries, qobs_dtype_size(layout->dtype));
+    put(sink, (uint64_t)layout->ids, 4);
+    put_elements(sink, o->kept.state.min, layout->qparams, qobs_dtype_size(layout->dtype));
+    put_elements(sink, o->kept.state.max, layout->qparams, qobs_dtype_size(layout->dtype));
 }
 
 static void put_votes(struct sink *sink, const struct votes *votes)
@@ -235,16 +242,37 @@ static int load_ranges(qobs_observer *o, qobs_dtype dtype, struct source *source
     layout.qparams = get_shape(source, &layout.range);
     if (!qobs_kernel_dtype_of(dtype, &unused) || layout.qparams == 0 || get_shape(source, &layout.scale) != layout.qparams)
         return damaged(error, "the dtype or the shapes of its ranges cannot be");
-    layout.entries = qobs_entries(&o->config, layout.qparams);
+    const uint64_t ids = get(source, 4);
+    if (ids > IDS_BLOCKS || (ids >= IDS_GROUPS && layout.range.ndim != 2))
+        return damaged(error, "the names of its ranges cannot be");
+    layout.ids = (enum ids)ids;
     const size_t element = qobs_dtype_size(dtype);
-    if (layout.entries > (size_t)(source->end - source->at) / element / 2)
+    if (layout.qparams > (size_t)(source->end - source->at) / element / 2)
         return damaged(error, "its ranges are not all there");
-    const int status = qobs_allocate_ranges(&o->runtime, &o->kept.state, dtype, layout.entries, error);
+    const int status = qobs_allocate_ranges(&o->runtime, &o->kept.state, dtype, layout.qparams, error);
     if (status != QOBS_OK)
         return status;
-    copy_elements(o->kept.state.min, get_bytes(source, layout.entries * element), layout.entries, element);
-    copy_elements(o->kept.state.max, get_bytes(source, layout.entries * element), layout.entries, element);
+    copy_elements(o->kept.state.min, get_bytes(source, layout.qparams * element), layout.qparams, element);
+    copy_elements(o->kept.state.max, get_bytes(source, layout.qparams * element), layout.qparams, element);
     o->layout = layout;
+    return QOBS_OK;
+}
+
+static int load_whole(qobs_observer *o, struct source *source, qobs_error *error)
+{
+    enum qobs_kernel_dtype unused;
+    const qobs_dtype dtype = (qobs_dtype)get(source, 4);
+    if (dtype == 0)
+        return QOBS_OK;
+    if (!qobs_kernel_dtype_of(dtype, &unused) || o->config.preset->family != FAMILY_LLMC)
+        return damaged(error, "its range of the whole cannot be");
+    const size_t size = qobs_dtype_size(dtype);
+    const unsigned char *bounds = get_bytes(source, 2 * size);
+    if (!bounds)
+        return damaged(error, "it ends early");
+    o->whole.dtype = dtype;
+    copy_elements(o->whole.min, bounds, 1, size);
+    copy_elements(o->whole.max, bounds + size, 1, size);
     return QOBS_OK;
 }
 
@@ -327,8 +355,12 @@ static int load_statistics(qobs_observer *o, struct source *source, qobs_error *
     o->counts.elements = get(source, 8);
     o->counts.nan = get(source, 8);
     o->counts.inf = get(source, 8);
+    o->counts.tokens = get(source, 8);
+    o->counts.nonzero_tokens = get(source, 8);
+    int status = load_whole(o, source, error);
+    if (status != QOBS_OK)
+        return status;
     const uint64_t dtype = get(source, 4);
-    int status = QOBS_OK;
     if ((dtype != 0) != (o->counts.batches > 0 && qobs_keeps(&o->config) != KEEPS_NOTHING))
         return damaged(error, "its number of batches does not go with its ranges");
     if (dtype != 0)

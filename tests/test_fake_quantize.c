@@ -29,8 +29,8 @@ struct setting {
     const char *key, *value;
 };
 
-/* Which qparam the element with these indices has; the test's own idea of each strategy. `order` is where g_idx puts a
- * column. */
+/* Which qparam the element with these indices has; the test's own idea of each strategy. `place` is the group that g_idx
+ * puts a column in. */
 typedef int64_t qparam_fn(const struct extents *shape, const int64_t *i, const int64_t *place);
 
 static int64_t group_5(const struct extents *s, const int64_t *i, const int64_t *place)
@@ -39,7 +39,7 @@ static int64_t group_5(const struct extents *s, const int64_t *i, const int64_t 
     int64_t row = 0;
     for (int d = 0; d < last; d++)
         row = row * s->extent[d] + i[d];
-    return row * ((s->extent[last] + 4) / 5) + (place ? place[i[last]] : i[last]) / 5;
+    return row * ((s->extent[last] + 4) / 5) + (place ? place[i[last]] : i[last] / 5);
 }
 
 static int64_t group_128(const struct extents *s, const int64_t *i, const int64_t *place)
@@ -267,16 +267,17 @@ static int64_t offset_of(const struct extents *s, const int64_t *i, const int64_
     return at;
 }
 
-/* A g_idx of groups of any size in any order, and where a stable sort puts each column. */
-static void make_g_idx(int64_t columns, int32_t *g_idx, int64_t *place)
+/* A g_idx of numbers in any order. Groups are pieces of 5 of their stable sort, or ragged: a group a number, all of them named. */
+static void make_g_idx(int64_t columns, bool ragged, int32_t *g_idx, int64_t *place)
 {
-    const uint32_t groups = (uint32_t)(columns / 5 + 1);
+    const uint32_t groups = (uint32_t)((columns + 4) / 5);
     for (int64_t i = 0; i < columns; i++)
-        g_idx[i] = (int32_t)(random_bits() % groups);
+        g_idx[i] = (int32_t)(ragged && i % 2 == 0 && i / 2 < groups ? (uint32_t)(i / 2) : random_bits() % groups);
     for (int64_t i = 0; i < columns; i++) {
         place[i] = 0;
         for (int64_t j = 0; j < columns; j++)
             place[i] += g_idx[j] < g_idx[i] || (g_idx[j] == g_idx[i] && j < i);
+        place[i] = ragged ? g_idx[i] : place[i] / 5;
     }
 }
 
@@ -328,7 +329,7 @@ static void check_tensor(const struct layout *s, qobs_dtype dtype, const qobs_fo
     static int64_t place[1024];
     const int64_t columns = s->shape.ndim ? s->shape.extent[s->shape.ndim - 1] : 1;
     if (s->g_idx)
-        make_g_idx(columns, g_idx, place);
+        make_g_idx(columns, strcmp(s->settings[1].key ? s->settings[1].key : "", "ragged") == 0, g_idx, place);
     const qobs_tensor g = {sizeof g, g_idx, QOBS_I32, 1, &columns, NULL};
 
     int64_t strides[4], out_strides[4];

@@ -188,7 +188,7 @@ static void test_structures(void **state)
     assert_refused(qobs_minmax(config, &t, &beyond, min, max, NULL, NULL, &error), QOBS_ERROR_INVALID_ARGUMENT, "g_idx|entry 1|2");
     assert_refused(qobs_observer_observe(o, &t, &beyond, &error), QOBS_ERROR_INVALID_ARGUMENT, "g_idx|tensor");
 
-    qobs_counts counts = {.struct_size = sizeof counts - 1};
+    qobs_counts counts = {.struct_size = offsetof(qobs_counts, tokens) - 1};
     qobs_result result = {.struct_size = 0};
     assert_ok(qobs_observer_observe(o, &t, NULL, &error));
     assert_refused(qobs_observer_counts(o, &counts, &error), QOBS_ERROR_INVALID_ARGUMENT, "counts|struct_size");

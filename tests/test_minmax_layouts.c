@@ -45,7 +45,7 @@ struct granularity {
     bool ragged, older;
     const char *nonfinite;
     bool has_g_idx;
-    int64_t *place; /* of each column among the groups */
+    int64_t *group_of; /* each column's, where g_idx says so */
 };
 
 static bool grouped(const struct granularity *g)
@@ -136,7 +136,7 @@ static int64_t qparam_of(const struct granularity *g, const struct tensor *t, co
     default:
         for (int d = first_kept(g); d < last; d++)
             q = q * t->shape[d] + at[d];
-        return grouped(g) ? q * groups_of(g, t) + (g->place ? g->place[at[last]] : at[last]) / g->piece[0] : q;
+        return grouped(g) ? q * groups_of(g, t) + (g->group_of ? g->group_of[at[last]] : at[last] / g->piece[0]) : q;
     }
 }
 
@@ -167,8 +167,25 @@ static int qparam_shape(const struct granularity *g, const struct tensor *t, int
     }
 }
 
-/* A g_idx for t's columns with repeats, at times not initialised; and by counting what comes before each column, where a
- * stable sort puts it. With ragged groups the numbers are such that groups come out in the size asked for. */
+/* As many numbers as there are groups, each at least once, with gaps between them; by counting, the how-manieth each is. */
+static void draw_ragged_groups(struct rng *r, int64_t n, int64_t groups, int64_t *group, int64_t *group_of)
+{
+    const int64_t first = between(r, 0, n - groups);
+    for (int64_t i = 0; i < n; i++)
+        group[i] = i < groups ? i : between(r, 0, groups - 1);
+    for (int64_t i = n - 1; i > 0; i--) {
+        const int64_t other = between(r, 0, i), kept = group[i];
+        group[i] = group[other];
+        group[other] = kept;
+    }
+    for (int64_t i = 0; i < n; i++) {
+        group_of[i] = group[i];
+        group[i] += group[i] < groups / 2 ? 0 : first;
+    }
+}
+
+/* A g_idx for t's columns with repeats, at times not initialised; and the group of each column: for ragged groups the number's rank,
+ * else by counting what comes before each column, where a stable sort puts it. */
 static void draw_g_idx(struct rng *r, struct granularity *g, const struct tensor *t, struct tensor *index)
 {
     static const struct dtype integers[] = {{QOBS_I32, 4, 0, 0}, {QOBS_I64, 8, 0, 0}};
@@ -178,17 +195,15 @@ static void draw_g_idx(struct rng *r, struct granularity *g, const struct tensor
     lay_out(r, index);
     if (index->strides[0] == 0)
         index->strides[0] = (int64_t)index->dtype->size, index->data = index->memory = realloc(index->memory, (size_t)n * 8);
-    g->place = malloc((size_t)n * sizeof *g->place);
+    g->group_of = malloc((size_t)n * sizeof *g->group_of);
     const int64_t most = chance(r, 50) ? (n - 1) / 3 : n - 1;
     bool initialised = true;
-    for (int64_t i = 0; i < n; i++)
-        group[i] = g->ragged ? i / g->piece[0] : between(r, 0, most);
-    for (int64_t i = n - 1; g->ragged && i > 0; i--) {
-        const int64_t other = between(r, 0, i), kept = group[i];
-        group[i] = group[other];
-        group[other] = kept;
-    }
-    if (!g->ragged && chance(r, 15)) {
+    if (g->ragged)
+        draw_ragged_groups(r, n, groups_of(g, t), group, g->group_of);
+    else
+        for (int64_t i = 0; i < n; i++)
+            group[i] = between(r, 0, most);
+    if (chance(r, g->ragged && g->older ? 0 : 15)) {
         group[between(r, 0, n - 1)] = -1;
         initialised = g->older;
     }
@@ -196,9 +211,11 @@ static void draw_g_idx(struct rng *r, struct granularity *g, const struct tensor
         const int32_t narrow = (int32_t)group[i];
         memcpy(index->data + i * index->strides[0], index->dtype->size == 4 ? (void *)&narrow : (void *)&group[i],
                index->dtype->size);
-        g->place[i] = initialised ? 0 : i;
+        int64_t place = initialised ? 0 : i;
         for (int64_t j = 0; initialised && j < n; j++)
-            g->place[i] += group[j] < group[i] || (group[j] == group[i] && j < i);
+            place += group[j] < group[i] || (group[j] == group[i] && j < i);
+        if (!g->ragged || !initialised)
+            g->group_of[i] = place / g->piece[0];
     }
     free(group);
 }
@@ -259,9 +276,11 @@ static void merge_padding(struct expected *e, const struct granularity *g, const
                 merge(e, t->dtype, i * e->shape[1] + j, 0, seen);
 }
 
-static struct expected expect(const struct granularity *g, const struct tensor *t)
+/* `as_f32`: what a float cannot hold counts as infinite. */
+static struct expected expect(const struct granularity *g, const struct tensor *t, bool as_f32)
 {
     struct expected e = {.qparams = 1, .counts = {.struct_size = sizeof e.counts, .batches = 1}};
+    e.counts.tokens = t->ndim == 2 ? (uint64_t)t->shape[0] : 0;
     const uint64_t minus_zero = UINT64_C(1) << (t->dtype->mantissa + t->dtype->exponent);
     e.ndim = qparam_shape(g, t, e.shape);
     for (int d = 0; d < e.ndim; d++)
@@ -274,12 +293,12 @@ static struct expected expect(const struct granularity *g, const struct tensor *
         const uint64_t bits = load_bits(t->dtype, address(t, index));
         const double value = value_of(t->dtype, bits);
         e.counts.elements++;
-        if (!isfinite(value)) {
+        if (!isfinite(value) || (as_f32 && isinf((float)value))) {
             int used = 0;
             for (int d = 0; d < t->ndim && e.counts.nan + e.counts.inf == 0; d++)
                 used += snprintf(e.place + used, sizeof e.place - (size_t)used, "%s%lld", d ? ", " : "[", (long long)index[d]);
             e.counts.nan += isnan(value) != 0;
-            e.counts.inf += isinf(value) != 0;
+            e.counts.inf += isnan(value) == 0;
             if (*g->nonfinite == 'i')
                 continue;
         }
@@ -359,7 +378,8 @@ static bool same_bits(const struct dtype *d, const struct expected *e, const voi
 
 static bool same_counts(const qobs_counts *a, const qobs_counts *b)
 {
-    return a->batches == b->batches && a->elements == b->elements && a->nan == b->nan && a->inf == b->inf;
+    return a->batches == b->batches && a->elements == b->elements && a->nan == b->nan && a->inf == b->inf &&
+           a->tokens == b->tokens && a->nonzero_tokens == b->nonzero_tokens;
 }
 
 /* torch keeps f32, whatever is observed. */
@@ -382,6 +402,11 @@ static bool check_observer(const qobs_config *config, const qobs_tensor *value, 
     qobs_counts counts = {.struct_size = sizeof counts};
     const size_t size = (size_t)e->qparams * (g->torch ? sizeof(float) : t->dtype->size);
     assert_int_equal(qobs_observer_create(&o, config, runtime, &error), QOBS_OK);
+    if (*g->nonfinite == 'r' && e->counts.nan + e->counts.inf > 0) {
+        const bool refused = qobs_observer_observe(o, value, g_idx, &error) == QOBS_ERROR_NONFINITE && strstr(error.message, e->place);
+        qobs_observer_destroy(o);
+        return refused;
+    }
     bool good = qobs_observer_observe(o, value, g_idx, &error) == QOBS_OK &&
                 qobs_observer_find(o, g->torch ? "min_val" : "min_vals", &result, &error) == QOBS_OK &&
                 qobs_observer_read(o, g->torch ? "min_val" : "min_vals", min, size, &error) == QOBS_OK &&
@@ -416,7 +441,7 @@ static bool check_all(const struct granularity *g, const struct tensor *t, const
     qobs_config *config = make_config(g);
     const qobs_tensor value = view_of(t), columns = g->has_g_idx ? view_of(index) : value;
     const qobs_tensor *g_idx = g->has_g_idx ? &columns : NULL;
-    struct expected e = expect(g, t);
+    struct expected e = expect(g, t, false), observed = expect(g, t, g->torch);
     const size_t size = (size_t)e.qparams * t->dtype->size; /* torch: one number, for which there is room enough */
     void *min = malloc(size > 4 ? size : 4), *max = malloc(size > 4 ? size : 4);
     const bool refused = *g->nonfinite == 'r' && e.counts.nan + e.counts.inf > 0;
@@ -437,7 +462,7 @@ static bool check_all(const struct granularity *g, const struct tensor *t, const
                 good = (print_error("%s\n", error.message), false);
             else
                 good = same_counts(&counts, &e.counts) && same_bits(t->dtype, &e, min, max) &&
-                       check_observer(config, &value, g_idx, t, g, &e, &runtime, min, max);
+                       check_observer(config, &value, g_idx, t, g, &observed, &runtime, min, max);
             if (!good)
                 print_error("%s with %zu threads:\n", qobs_isa_name(i), threads);
         }
@@ -447,6 +472,8 @@ static bool check_all(const struct granularity *g, const struct tensor *t, const
     free(max);
     free(e.min);
     free(e.max);
+    free(observed.min);
+    free(observed.max);
     qobs_config_destroy(config);
     return good;
 }
@@ -475,7 +502,7 @@ static void draw_case(struct rng *r, struct granularity *g, struct tensor *t, st
 
 static void free_case(struct granularity *g, struct tensor *t, struct tensor *index)
 {
-    free(g->place);
+    free(g->group_of);
     free(t->memory);
     free(index->memory);
 }

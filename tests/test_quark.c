@@ -198,9 +198,9 @@ static void test_ballot_without_result(void **state)
     (void)state;
     qobs_observer *o = make(channel_ballot, "ch_axis=0;nonfinite=propagate");
     assert_ok(observe(o, 2, 1, F32(1, 2)));
-    assert_int_equal(qobs_observer_result_count(o), 4);
+    assert_int_equal(qobs_observer_result_count(o), 5);
     assert_ok(observe(o, 2, 1, F32(NAN, 2)));
-    assert_int_equal(qobs_observer_result_count(o), 2);
+    assert_int_equal(qobs_observer_result_count(o), 3);
     qobs_observer_destroy(o);
 }
 

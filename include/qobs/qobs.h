@@ -211,13 +211,16 @@ QOBS_API int qobs_plan_copy(const qobs_plan *plan, const qobs_tensor *value, voi
 
 /* ---- Without an observer ----------------------------------------------------------------------------------------------- */
 
-/* What was seen in observed tensors. */
+/* What was seen in observed tensors. Filled as far as struct_size goes; a caller built with a header whose structure ended with
+ * `inf` is served, too. */
 typedef struct qobs_counts {
     size_t struct_size; /* sizeof(qobs_counts) */
     uint64_t batches;   /* tensors that entered the statistics */
     uint64_t elements;
     uint64_t nan;
-    uint64_t inf;
+    uint64_t inf; /* torch presets: also what F32 cannot hold */
+    uint64_t tokens;         /* rows of the 2-dimensional tensors: record_observed_tokens of llm-compressor */
+    uint64_t nonzero_tokens; /* quark presets: rows along the last dimension that have an element other than 0 */
 } qobs_counts;
 
 /* Minimum and maximum of `value` for every qparam, into min and max: as many elements of value's dtype as the plan has
@@ -225,6 +228,13 @@ typedef struct qobs_counts {
  * (llm-compressor) and torch.aminmax. */
 QOBS_API int qobs_minmax(const qobs_config *config, const qobs_tensor *value, const qobs_tensor *g_idx, void *min, void *max,
                          qobs_counts *counts, const qobs_runtime *runtime, qobs_error *error);
+
+/* The same for the whole tensor as one group, one element each. Reproduces get_current_global_min_max (llm-compressor). */
+QOBS_API int qobs_global_minmax(const qobs_config *config, const qobs_tensor *value, void *min, void *max, qobs_counts *counts,
+                                const qobs_runtime *runtime, qobs_error *error);
+
+/* Tokens of a tensor as qobs_counts has them, for any observable dtype; either may be NULL. */
+QOBS_API int qobs_count_tokens(const qobs_tensor *value, uint64_t *tokens, uint64_t *nonzero_tokens, qobs_error *error);
 
 /* How a histogram is made. */
 typedef struct qobs_bins {
@@ -366,6 +376,32 @@ QOBS_API void qobs_observer_destroy(qobs_observer *observer);
 QOBS_API int qobs_observer_observe(qobs_observer *observer, const qobs_tensor *value, const qobs_tensor *g_idx,
                                    qobs_error *error);
 
+/* The steps of that one by one. Sizes are those of the whole arrays in bytes and checked before anything changes; where the ranges
+ * then leave no scale (NO_RESULT) the batch has been taken all the same. Empty tensors change nothing: what was there is read.
+ *
+ * The ranges after value has been taken in, or llmc version 2025-09 and 2025-10: the one of the whole tensor, which is averaged on its
+ * own (the global scale is made of it; qobs_observer_observe does both). min and max: `size` bytes each, of the dtype of value
+ * (torch: F32). Reproduces get_min_max and get_global_min_max of llm-compressor. */
+QOBS_API int qobs_observer_get_min_max(qobs_observer *observer, const qobs_tensor *value, const qobs_tensor *g_idx, void *min,
+                                       void *max, size_t size, qobs_error *error);
+QOBS_API int qobs_observer_get_global_min_max(qobs_observer *observer, const qobs_tensor *value, void *min, void *max,
+                                              size_t size, qobs_error *error);
+
+/* Scale and zero point after value has been taken in; value NULL: the latest, as qobs_observer_qparams. Either result may be
+ * NULL. Reproduces get_qparams of llm-compressor's version 2025-09. */
+QOBS_API int qobs_observer_get_qparams(qobs_observer *observer, const qobs_tensor *value, const qobs_tensor *g_idx, void *scale,
+                                       size_t scale_size, void *zero_point, size_t zero_point_size, qobs_error *error);
+
+/* The same with the `count` dimensions of value that are in dim kept and every other one reduced, whatever the strategy
+ * (llmc version 2025-09). Negative ones count from the end; none kept, or all, is one range for the whole. Reproduces
+ * get_qparams_along_dim. */
+QOBS_API int qobs_observer_get_qparams_along_dim(qobs_observer *observer, const qobs_tensor *value, const int *dim, size_t count,
+                                                 void *scale, size_t scale_size, void *zero_point, size_t zero_point_size,
+                                                 qobs_error *error);
+
+/* Counts the tokens of value without taking it in: record_observed_tokens. */
+QOBS_API int qobs_observer_record_tokens(qobs_observer *observer, const qobs_tensor *value, qobs_error *error);
+
 /* Takes activations into the importance of the columns of a weight (llmc.imatrix_mse): the last dimension of `activations` are the
  * weight's columns, everything before counts tokens. The weight comes after them: an element's error is weighted by the mean square
  * of its column's activations, relative to the mean of all columns. Elements may be NaN or infinite; then importance cannot be used,
@@ -408,15 +444,19 @@ QOBS_API int qobs_observer_load(qobs_observer **observer, const void *buffer, si
 
 QOBS_API int qobs_observer_counts(const qobs_observer *observer, qobs_counts *counts, qobs_error *error);
 
+#define QOBS_RESULT_NAME 72 /* bytes that hold any result's name */
+
 /* What there is to read now: min_vals, max_vals (llmc) or min_val, max_val (torch, Quark) or amax (Quark's blocks, trt), scale,
- * zero_point (all but trt), and global_scale with strategy tensor_group (version 2025-10: global_min and global_max, too). llmc.*mse: of
- * the last batch best_step (I32, the candidate taken, -1: none), errors and errors_before (F64, sums of |fake_quantize(x) - x|^norm over
- * the range taken and the batch's own), all in the shape of min_vals, and stop_step (I32, candidates looked at); imatrix_mse:
- * imatrix_sum (F32, a column each) and imatrix_count (I64, tokens). The
- * observers that look at no data have scale and zero_point (FixedQParamsObserver) or nothing (PlaceholderObserver). */
+ * zero_point (all but trt), and global_scale with strategy tensor_group (the 2025 versions: global_min and global_max, too). llmc
+ * version 2025-09 has min_val[ID] and max_val[ID] under upstream's tensor_id: default, with groups also 1, 2, ..., with blocks
+ * block_0_0, ..., and none with averaging_constant 1. num_observed_tokens (I64): Quark, and llmc version 2025-09 once it has seen a
+ * matrix. llmc.*mse: of the last batch best_step (I32, the candidate taken, -1: none), errors and errors_before (F64, sums of
+ * |fake_quantize(x) - x|^norm over the range taken and the batch's own), all in the shape of min_vals, and stop_step (I32, candidates
+ * looked at); imatrix_mse: imatrix_sum (F32, a column each) and imatrix_count (I64, tokens). The observers that look at no data have
+ * scale and zero_point (FixedQParamsObserver) or nothing (PlaceholderObserver). */
 typedef struct qobs_result {
     size_t struct_size; /* sizeof(qobs_result) */
-    const char *name;   /* belongs to the library */
+    char name[QOBS_RESULT_NAME];
     qobs_dtype dtype;
     int ndim;
     int64_t shape[QOBS_MAX_NDIM];

@@ -363,8 +363,9 @@ static int do_ordered(const struct job *job, const qobs_plan *plan, const unsign
     if (!o.of_row)
         return qobs_fail(error, QOBS_ERROR_OUT_OF_MEMORY, "g_idx: no memory for %zu bytes", size);
     o.group_of = (uint32_t *)((unsigned char *)o.of_row + room);
-    for (int64_t i = 0; i < columns; i++)
-        o.group_of[plan->order[i]] = (uint32_t)(i / fine->extent);
+    for (int64_t g = 0; g < o.groups; g++)
+        for (int64_t i = plan->start[g]; i < plan->start[g + 1]; i++)
+            o.group_of[plan->order[i]] = (uint32_t)g;
     qobs_parallel_for(job->f->runtime, do_ordered_piece, &o, (size_t)o.pieces);
     qobs_release(job->f->runtime, o.of_row, size);
     return QOBS_OK;

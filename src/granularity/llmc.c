@@ -161,6 +161,8 @@ static int flatten_attention(qobs_plan *plan, const qobs_config *config, qobs_er
 
 int qobs_flatten_llmc(qobs_plan *plan, const qobs_config *config, qobs_error *error)
 {
+    if (config->version == VERSION_2025_09)
+        return qobs_flatten_llmc_2025_09(plan, config, error);
     switch (config->base_name) {
     case BASE_WEIGHT:
         return flatten_weight(plan, config, error);

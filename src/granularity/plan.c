@@ -71,24 +71,31 @@ static int finish(qobs_plan *plan, qobs_error *error)
     if (plan->range.ndim < 0)
         plan->range = qparams;
     if (plan->scale.ndim < 0)
-        plan->scale = qparams.ndim > 0 ? qparams : (struct shape){.ndim = 1, .extent = {1}};
+        plan->scale = plan->range.ndim > 0 ? plan->range : (struct shape){.ndim = 1, .extent = {1}};
     return QOBS_OK;
 }
 
-/* The columns in the order of a stable ascending sort of g_idx, by counting: entries are group numbers below `columns`. */
-static int order_columns(qobs_plan *plan, const qobs_config *config, const struct view *g_idx, qobs_error *error)
+static int64_t columns_of(const qobs_plan *plan)
 {
-    const int64_t columns = plan->value.shape[plan->value.ndim - 1];
-    const size_t size = (size_t)columns * sizeof(int64_t);
-    int64_t *group = qobs_allocate(&plan->runtime, size);
-    int64_t *start = qobs_allocate(&plan->runtime, size + sizeof(int64_t));
-    int64_t *order = qobs_allocate(&plan->runtime, size);
-    int status = QOBS_OK;
-    bool initialised = true;
-    if (!group || !start || !order) {
-        status = qobs_fail(error, QOBS_ERROR_OUT_OF_MEMORY, "g_idx: no memory for %lld columns", (long long)columns);
-        goto done;
-    }
+    return plan->value.shape[plan->value.ndim - 1];
+}
+
+static int64_t groups_of(const qobs_plan *plan)
+{
+    return plan->axis[plan->axis[plan->axes - 1].coarse].extent;
+}
+
+/* Does -1 in g_idx say that it has not been filled in? Version 2025-10 sorts it like any other number. */
+static bool minus_one_is_none(const qobs_config *config)
+{
+    return config->version != VERSION_2025_10;
+}
+
+/* The entries of g_idx, which are group numbers below the number of columns; *none: it has not been filled in. */
+static int read_g_idx(const qobs_plan *plan, const qobs_config *config, const struct view *g_idx, int64_t *group, bool *none,
+                      qobs_error *error)
+{
+    const int64_t columns = columns_of(plan);
     for (int64_t i = 0; i < columns; i++) {
         const unsigned char *p = g_idx->data + i * g_idx->strides[0];
         int32_t narrow;
@@ -98,38 +105,82 @@ static int order_columns(qobs_plan *plan, const qobs_config *config, const struc
         } else {
             memcpy(&group[i], p, sizeof group[i]);
         }
-        if (group[i] == -1 && config->version == VERSION_CURRENT) {
-            initialised = false;
-        } else if (group[i] < (config->version == VERSION_CURRENT ? 0 : -1) || group[i] >= columns) {
-            status = qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "g_idx: entry %lld is %lld, allowed are 0 to %lld",
-                               (long long)i, (long long)group[i], (long long)columns - 1);
-            goto done;
-        }
+        if (group[i] < -1 || group[i] >= columns)
+            return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "g_idx: entry %lld is %lld, allowed are 0 to %lld",
+                             (long long)i, (long long)group[i], (long long)columns - 1);
+        *none |= group[i] == -1 && minus_one_is_none(config);
     }
-    if (!initialised)
-        goto done;
-    memset(start, 0, size + sizeof(int64_t));
-    for (int64_t i = 0; i < columns; i++)
-        start[group[i] + 1]++; /* version 2025-10 sorts -1 like any other number */
-    for (int64_t g = 1; g <= columns; g++)
-        start[g] += start[g - 1];
-    /* start[g + 1] is now where group g ends: fill from the back to stay stable. */
-    for (int64_t i = columns - 1; i >= 0; i--)
-        order[--start[group[i] + 1]] = i;
-    plan->order = order;
-    order = NULL;
-done:
+    return QOBS_OK;
+}
+
+/* Where groups start that are pieces of group_size, or as long as g_idx names them. first[v + 1] is where value v starts in the
+ * order of the columns. */
+static int start_groups(qobs_plan *plan, const qobs_config *config, const int64_t *first, qobs_error *error)
+{
+    const int64_t columns = columns_of(plan), groups = groups_of(plan);
+    int64_t named = 0;
+    if (!config->ragged && config->version != VERSION_2025_09) {
+        for (int64_t g = 0; g <= groups; g++)
+            plan->start[g] = g < groups ? g * config->group_size : columns;
+        return QOBS_OK;
+    }
+    for (int64_t v = 0; v < columns; v++) {
+        const int64_t end = v + 2 <= columns ? first[v + 2] : columns;
+        if (first[v + 1] == end)
+            continue;
+        if (named < groups)
+            plan->start[named] = first[v + 1];
+        named++;
+    }
+    plan->start[groups] = columns;
+    if (named == groups)
+        return QOBS_OK;
+    return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "g_idx: names %lld groups, group_size %lld makes %lld of %lld columns",
+                     (long long)named, (long long)config->group_size, (long long)groups, (long long)columns);
+}
+
+/* The columns in the order of a stable ascending sort of g_idx, by counting, and where the groups start. */
+static int order_columns(qobs_plan *plan, const qobs_config *config, const struct view *g_idx, qobs_error *error)
+{
+    const int64_t columns = columns_of(plan);
+    const size_t size = (size_t)columns * sizeof(int64_t);
+    const size_t starts = ((size_t)groups_of(plan) + 1) * sizeof(int64_t), firsts = size + 2 * sizeof(int64_t);
+    int64_t *group = qobs_allocate(&plan->runtime, size);
+    int64_t *first = qobs_allocate(&plan->runtime, firsts);
+    int64_t *order = qobs_allocate(&plan->runtime, size);
+    int64_t *start = qobs_allocate(&plan->runtime, starts);
+    bool none = false;
+    int status = group && first && order && start ? QOBS_OK : QOBS_ERROR_OUT_OF_MEMORY;
+    if (status != QOBS_OK)
+        qobs_fail(error, status, "g_idx: no memory for %lld columns", (long long)columns);
+    else
+        status = read_g_idx(plan, config, g_idx, group, &none, error);
+    if (status == QOBS_OK && !none) {
+        /* first[v + 2] counts value v, then the sums make first[v + 1] its place; filling moves that to the next value's. */
+        memset(first, 0, firsts);
+        for (int64_t i = 0; i < columns; i++)
+            first[group[i] + 2]++;
+        for (int64_t v = 1; v <= columns + 1; v++)
+            first[v] += first[v - 1];
+        plan->start = start;
+        status = start_groups(plan, config, first, error);
+        for (int64_t i = 0; i < columns; i++)
+            order[first[group[i] + 1]++] = i;
+        plan->order = order;
+        order = start = NULL;
+    }
     qobs_release(&plan->runtime, group, size);
-    qobs_release(&plan->runtime, start, size + sizeof(int64_t));
+    qobs_release(&plan->runtime, first, firsts);
     qobs_release(&plan->runtime, order, size);
+    qobs_release(&plan->runtime, start, starts);
     return status;
 }
 
 static int check_g_idx(const qobs_plan *plan, const qobs_config *config, const struct view *g_idx, qobs_error *error)
 {
     const enum strategy strategy = qobs_config_strategy(config);
-    if (config->preset->family != FAMILY_LLMC || config->base_name != BASE_WEIGHT ||
-        (strategy != STRATEGY_GROUP && strategy != STRATEGY_TENSOR_GROUP))
+    const bool weight = config->base_name == BASE_WEIGHT || config->version == VERSION_2025_09;
+    if (config->preset->family != FAMILY_LLMC || !weight || (strategy != STRATEGY_GROUP && strategy != STRATEGY_TENSOR_GROUP))
         return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT,
                          "g_idx: goes with base name weight and strategy group or tensor_group, not with %s and %s",
                          qobs_base_name_text(config->base_name), qobs_strategy_text((int)strategy));
@@ -149,29 +200,39 @@ static int flatten_nothing(qobs_plan *plan, const qobs_config *config, qobs_erro
     return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "config: %s looks at no tensor", config->preset->name);
 }
 
-int qobs_plan_create(qobs_plan **result, const qobs_config *config, const qobs_tensor *value, const qobs_tensor *g_idx,
-                     const qobs_runtime *given, qobs_error *error)
+/* A plan for value without axes yet. */
+static int create_empty(qobs_plan **result, const qobs_tensor *value, const struct runtime *runtime, qobs_error *error)
 {
-    struct runtime runtime;
-    struct view view, index = {0};
+    struct view view;
     enum qobs_kernel_dtype unused;
-    int status = qobs_config_check(config, error);
-    if (status == QOBS_OK)
-        status = qobs_runtime_resolve(&runtime, given, error);
-    if (status == QOBS_OK)
-        status = qobs_view_of_tensor(&view, value, "value", error);
-    if (status == QOBS_OK && g_idx)
-        status = qobs_view_of_tensor(&index, g_idx, "g_idx", error);
+    const int status = qobs_view_of_tensor(&view, value, "value", error);
     if (status != QOBS_OK)
         return status;
     if (!qobs_kernel_dtype_of(view.dtype, &unused))
         return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "value: dtype is %s, allowed are F32, BF16, F16 and F64",
                          qobs_dtype_name(view.dtype));
-    qobs_plan *plan = qobs_allocate(&runtime, sizeof *plan);
+    qobs_plan *plan = qobs_allocate(runtime, sizeof *plan);
     if (!plan)
         return qobs_fail(error, QOBS_ERROR_OUT_OF_MEMORY, "plan: no memory for %zu bytes", sizeof *plan);
     *plan = (qobs_plan){
-        .runtime = runtime, .dtype = view.dtype, .value = view, .range = {.ndim = -1}, .scale = {.ndim = -1}};
+        .runtime = *runtime, .dtype = view.dtype, .value = view, .range = {.ndim = -1}, .scale = {.ndim = -1}};
+    *result = plan;
+    return QOBS_OK;
+}
+
+int qobs_plan_create(qobs_plan **result, const qobs_config *config, const qobs_tensor *value, const qobs_tensor *g_idx,
+                     const qobs_runtime *given, qobs_error *error)
+{
+    struct runtime runtime;
+    struct view index = {0};
+    qobs_plan *plan = NULL;
+    int status = qobs_config_check(config, error);
+    if (status == QOBS_OK)
+        status = qobs_runtime_resolve(&runtime, given, error);
+    if (status == QOBS_OK)
+        status = create_empty(&plan, value, &runtime, error);
+    if (status == QOBS_OK && g_idx)
+        status = qobs_view_of_tensor(&index, g_idx, "g_idx", error);
     static int (*const flatten[])(qobs_plan *, const qobs_config *, qobs_error *) = {
         [GRANULARITY_NONE] = flatten_nothing,
         [GRANULARITY_LLMC] = qobs_flatten_llmc,
@@ -182,14 +243,14 @@ int qobs_plan_create(qobs_plan **result, const qobs_config *config, const qobs_t
         [GRANULARITY_QUARK_BLOCK] = qobs_flatten_quark_block,
         [GRANULARITY_TRT_AXES] = qobs_flatten_trt_axes,
     };
-    status = flatten[config->preset->granularity](plan, config, error);
+    if (status == QOBS_OK)
+        status = flatten[config->preset->granularity](plan, config, error);
     if (status == QOBS_OK)
         status = finish(plan, error);
-    if (status == QOBS_OK && g_idx) {
+    if (status == QOBS_OK && g_idx)
         status = check_g_idx(plan, config, &index, error);
-        if (status == QOBS_OK)
-            status = order_columns(plan, config, &index, error);
-    }
+    if (status == QOBS_OK && g_idx && plan->value.elements > 0)
+        status = order_columns(plan, config, &index, error);
     if (status != QOBS_OK) {
         qobs_plan_destroy(plan);
         return status;
@@ -198,13 +259,42 @@ int qobs_plan_create(qobs_plan **result, const qobs_config *config, const qobs_t
     return qobs_succeed(error);
 }
 
+int qobs_plan_create_along(qobs_plan **result, const qobs_config *config, const qobs_tensor *value, const struct axes *axes,
+                           const struct runtime *runtime, qobs_error *error)
+{
+    bool kept[QOBS_MAX_NDIM];
+    int count = 0;
+    qobs_plan *plan = NULL;
+    int status = qobs_config_check(config, error);
+    if (status == QOBS_OK)
+        status = create_empty(&plan, value, runtime, error);
+    if (status == QOBS_OK)
+        status = qobs_plan_find_kept(plan, axes, "dim", kept, &count, error);
+    if (status == QOBS_OK)
+        plan->ids = config->version == VERSION_2025_09 ? IDS_DEFAULT : IDS_NONE;
+    if (status == QOBS_OK && count > 0 && count < plan->value.ndim)
+        qobs_flatten_kept(plan, kept);
+    else if (status == QOBS_OK)
+        qobs_flatten_whole(plan);
+    if (status == QOBS_OK)
+        status = finish(plan, error);
+    if (status != QOBS_OK) {
+        qobs_plan_destroy(plan);
+        return status;
+    }
+    *result = plan;
+    return QOBS_OK;
+}
+
 void qobs_plan_destroy(qobs_plan *plan)
 {
     if (!plan)
         return;
     const struct runtime runtime = plan->runtime;
     if (plan->order)
-        qobs_release(&runtime, plan->order, (size_t)plan->value.shape[plan->value.ndim - 1] * sizeof(int64_t));
+        qobs_release(&runtime, plan->order, (size_t)columns_of(plan) * sizeof(int64_t));
+    if (plan->start)
+        qobs_release(&runtime, plan->start, ((size_t)groups_of(plan) + 1) * sizeof(int64_t));
     qobs_release(&runtime, plan, sizeof *plan);
 }
 

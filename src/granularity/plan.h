@@ -2,8 +2,8 @@
 /* SPDX-FileCopyrightText: The qobs authors */
 
 /* A granularity as strides: the flattened value (num_observations, *qparam_shape, group_size) described by axes over the
- * caller's memory. The rules that make the axes are in llmc.c, torch.c,
- * quark.c and trt.c. */
+ * caller's memory. The rules that make the axes are in llmc.c, llmc_2025_09.c,
+ * torch.c, quark.c and trt.c. */
 #ifndef QOBS_GRANULARITY_PLAN_H
 #define QOBS_GRANULARITY_PLAN_H
 
@@ -33,6 +33,14 @@ struct shape {
     int64_t extent[QOBS_MAX_NDIM];
 };
 
+/* Under which names upstream keeps ranges: llm-compressor's tensor_id of September 2025. */
+enum ids {
+    IDS_NONE,    /* all together */
+    IDS_DEFAULT, /* all together, as "default" */
+    IDS_GROUPS,  /* a group of all rows each: "default", "1", "2", ... */
+    IDS_BLOCKS   /* each: "block_0_0", ... */
+};
+
 bool qobs_same_shape(const struct shape *a, const struct shape *b);
 
 struct qobs_plan {
@@ -42,14 +50,17 @@ struct qobs_plan {
     /* The shapes upstream gives the ranges and the scale. A granularity that does not say has that of the qparam axes, and a
      * scale of at least one dimension. */
     struct shape range, scale;
+    enum ids ids;
+    bool as_f32; /* elements will be converted to f32: those beyond its limits count as infinite */
     int ndim;
     int64_t shape[QOBS_PLAN_MAX_NDIM];
     int axes;
     struct axis axis[MAX_AXES]; /* observations, then qparams, then group */
     bool padded;                /* short pieces are filled up with zeros */
     int64_t qparams;
-    /* Elements of the dimension that the last group axis and its coarse axis cut, in another order (g_idx); NULL: in order. */
-    int64_t *order;
+    /* g_idx: the columns, which the last group axis and its coarse axis cut, in the order of their groups, and where in that order
+     * each group starts (one entry more than groups). NULL: in memory's order. */
+    int64_t *order, *start;
 };
 
 /* Appends an axis; returns its index. */
@@ -60,8 +71,20 @@ int qobs_plan_add_axis(qobs_plan *plan, enum axis_role role, int64_t extent, int
 int qobs_plan_add_coarse(qobs_plan *plan, int64_t length, int64_t piece, int64_t stride);
 void qobs_plan_add_pieces(qobs_plan *plan, int coarse, int64_t length, int64_t piece, int64_t stride);
 
+/* As qobs_plan_create, but with the dimensions `kept` instead of the configuration's granularity: every other one is reduced to 1.
+ * None kept, or all, give one range for the whole. */
+int qobs_plan_create_along(qobs_plan **plan, const qobs_config *config, const qobs_tensor *value, const struct axes *kept,
+                           const struct runtime *runtime, qobs_error *error);
+
+/* The dimensions of value among `axes`, where negative ones count from the end. `name` is the argument's name for messages. */
+int qobs_plan_find_kept(const qobs_plan *plan, const struct axes *axes, const char *name, bool kept[QOBS_MAX_NDIM], int *count,
+                        qobs_error *error);
+void qobs_flatten_kept(qobs_plan *plan, const bool kept[QOBS_MAX_NDIM]);
+void qobs_flatten_whole(qobs_plan *plan);
+
 /* One per kind of granularity: fill axes, or fail with a message that names what does not go together. */
 int qobs_flatten_llmc(qobs_plan *plan, const qobs_config *config, qobs_error *error);
+int qobs_flatten_llmc_2025_09(qobs_plan *plan, const qobs_config *config, qobs_error *error);
 int qobs_flatten_tensor(qobs_plan *plan, const qobs_config *config, qobs_error *error);
 int qobs_flatten_torch_channel(qobs_plan *plan, const qobs_config *config, qobs_error *error);
 int qobs_flatten_quark_channel(qobs_plan *plan, const qobs_config *config, qobs_error *error);

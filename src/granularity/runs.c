@@ -7,15 +7,46 @@
 #include "error.h"
 #include "granularity/plan.h"
 
-/* The axis a run goes along: the last one, unless g_idx scatters it. */
+/* The axis a run goes along: the last one. */
 static int64_t run_extent(const qobs_plan *plan)
 {
-    return plan->order || plan->axes == 0 ? 1 : plan->axis[plan->axes - 1].extent;
+    return plan->axes == 0 ? 1 : plan->axis[plan->axes - 1].extent;
+}
+
+/* Columns in g_idx order, each of which is a run of its own, and how many rows of them there are. */
+static int64_t columns_in_order(const qobs_plan *plan, int64_t *rows)
+{
+    const struct axis *fine = &plan->axis[plan->axes - 1];
+    *rows = plan->axis[fine->coarse].extent > 0 ? plan->qparams / plan->axis[fine->coarse].extent : 0;
+    return fine->limit;
+}
+
+static void run_in_order(const qobs_plan *plan, int64_t index, qobs_run *run)
+{
+    const struct axis *fine = &plan->axis[plan->axes - 1];
+    int64_t rows, row, group = 0;
+    const int64_t columns = columns_in_order(plan, &rows), place = index % columns;
+    *run = (qobs_run){.length = 1, .stride = fine->stride, .offset = plan->order[place] * fine->stride};
+    row = index / columns;
+    for (int64_t least = 0, most = plan->axis[fine->coarse].extent - 1; least <= most;) {
+        const int64_t middle = (least + most) / 2;
+        if (plan->start[middle] <= place)
+            least = (group = middle) + 1;
+        else
+            most = middle - 1;
+    }
+    run->qparam = row * plan->axis[fine->coarse].extent + group;
+    for (int i = fine->coarse - 1; i >= 0; i--) {
+        run->offset += row % plan->axis[i].extent * plan->axis[i].stride;
+        row /= plan->axis[i].extent;
+    }
 }
 
 int64_t qobs_plan_run_count(const qobs_plan *plan)
 {
     int64_t runs = plan->padded ? 2 : 1; /* the data, then the padding, of each row */
+    if (plan->order)
+        return columns_in_order(plan, &runs) * runs;
     for (int i = 0; i < plan->axes; i++)
         runs *= plan->axis[i].extent;
     return runs == 0 ? 0 : runs / run_extent(plan);
@@ -26,40 +57,35 @@ int qobs_plan_run(const qobs_plan *plan, int64_t index, qobs_run *run, qobs_erro
     if (index < 0 || index >= qobs_plan_run_count(plan))
         return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "index: is %lld, allowed are 0 to %lld", (long long)index,
                          (long long)qobs_plan_run_count(plan) - 1);
+    if (plan->order) {
+        run_in_order(plan, index, run);
+        return qobs_succeed(error);
+    }
     const bool padding = plan->padded && index % 2 == 1;
     const int64_t length = run_extent(plan);
     int64_t position[MAX_AXES] = {0};
     int64_t rest = plan->padded ? index / 2 : index;
-    const int rows = plan->axes > 0 && !plan->order ? plan->axes - 1 : plan->axes;
-    for (int i = rows - 1; i >= 0; i--) {
+    for (int i = plan->axes - 2; i >= 0; i--) {
         position[i] = rest % plan->axis[i].extent;
         rest /= plan->axis[i].extent;
     }
-    *run = (qobs_run){.length = length};
+    *run = (qobs_run){.length = length, .stride = plan->axes > 0 ? plan->axis[plan->axes - 1].stride : 0};
     int64_t present = length; /* how many of the run's elements exist */
     for (int i = 0; i < plan->axes; i++) {
         const struct axis *a = &plan->axis[i];
         if (a->role == AXIS_QPARAM)
             run->qparam = run->qparam * a->extent + position[i];
-        if (a->coarse >= 0) {
-            const int64_t first = position[a->coarse] * a->extent + position[i];
-            if (i == rows)
-                present = first + present > a->limit ? a->limit - first : present;
-            else if (first >= a->limit)
-                present = 0;
-        }
-        const bool scattered = plan->order && (i == plan->axes - 1 || i == plan->axis[plan->axes - 1].coarse);
-        if (!scattered)
-            run->offset += position[i] * a->stride;
+        run->offset += position[i] * a->stride;
+        if (a->coarse < 0)
+            continue;
+        const int64_t first = position[a->coarse] * a->extent + position[i];
+        if (i == plan->axes - 1)
+            present = first + present > a->limit ? a->limit - first : present;
+        else if (first >= a->limit)
+            present = 0;
     }
     if (present < 0)
         present = 0;
-    if (plan->axes > 0) {
-        const struct axis *last = &plan->axis[plan->axes - 1];
-        run->stride = last->stride;
-        if (plan->order && present > 0)
-            run->offset += plan->order[position[last->coarse] * last->extent + position[plan->axes - 1]] * last->stride;
-    }
     run->length = padding ? length - present : present;
     if (padding)
         run->offset = QOBS_PADDING;

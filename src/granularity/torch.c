@@ -5,21 +5,12 @@
 #include "error.h"
 #include "granularity/plan.h"
 
-static void add_others(qobs_plan *plan, int axis)
-{
-    for (int i = 0; i < plan->value.ndim; i++)
-        if (i != axis)
-            qobs_plan_add_axis(plan, AXIS_GROUP, plan->value.shape[i], plan->value.strides[i]);
-}
-
 int qobs_flatten_tensor(qobs_plan *plan, const qobs_config *config, qobs_error *error)
 {
     (void)error;
-    plan->range = (struct shape){.ndim = 0};
+    qobs_flatten_whole(plan);
     if (config->preset->family == FAMILY_QUARK)
         plan->scale = (struct shape){.ndim = 0};
-    qobs_plan_add_axis(plan, AXIS_QPARAM, 1, 0);
-    add_others(plan, -1);
     return QOBS_OK;
 }
 
@@ -34,6 +25,8 @@ int qobs_flatten_torch_channel(qobs_plan *plan, const qobs_config *config, qobs_
         return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "ch_axis: is %d, value has dimensions %d to %d", config->ch_axis,
                          -v->ndim, v->ndim - 1);
     qobs_plan_add_axis(plan, AXIS_QPARAM, v->shape[axis], v->strides[axis]);
-    add_others(plan, axis);
+    for (int i = 0; i < v->ndim; i++)
+        if (i != axis)
+            qobs_plan_add_axis(plan, AXIS_GROUP, v->shape[i], v->strides[i]);
     return QOBS_OK;
 }

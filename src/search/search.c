@@ -104,10 +104,8 @@ static int64_t column_of(const qobs_plan *plan, int64_t index, int64_t j)
 {
     const struct axis *last = &plan->axis[plan->axes - 1];
     index = plan->padded ? index / 2 : index;
-    if (plan->order) { /* runs of one element */
-        const int64_t fine = index % last->extent, coarse = index / last->extent % plan->axis[last->coarse].extent;
-        return plan->order[coarse * last->extent + fine];
-    }
+    if (plan->order) /* runs of one element */
+        return plan->order[index % last->limit];
     return last->coarse < 0 ? j : index % plan->axis[last->coarse].extent * last->extent + j;
 }
 

@@ -7,66 +7,53 @@
 #include "statistic/update.h"
 #include "tensor.h"
 
-/* Each of these finds the state to be the batch itself where that is `fresh`. */
+/* Ranges (min, max), which a batch's (lo, hi) are to enter; `fresh`: (min, max) are the batch's, and lo and hi the same memory. */
+struct entering {
+    const qobs_config *config;
+    qobs_dtype dtype;
+    size_t n;
+    void *min, *max;
+    const void *lo, *hi;
+    bool fresh;
+};
 
-static void last(qobs_observer *o, bool fresh)
+static void last(const struct entering *e)
 {
-    (void)o, (void)fresh;
+    (void)e;
 }
 
-static void extremes(qobs_observer *o, bool fresh)
+static void extremes(const struct entering *e)
 {
-    const struct kept *k = &o->kept;
-    if (!fresh)
-        qobs_update_running(o->layout.dtype, o->layout.entries, k->state.min, k->state.max, k->batch.min, k->batch.max);
+    if (!e->fresh)
+        qobs_update_running(e->dtype, e->n, e->min, e->max, e->lo, e->hi);
 }
 
-/* The scale and zero point of the extremes so far are this batch's vote; where upstream raises it has none. */
-static void ballot(qobs_observer *o, bool fresh)
+static void absmax(const struct entering *e)
 {
-    extremes(o, fresh);
-    struct votes *votes = &o->kept.votes;
-    const struct range_view ranges = qobs_view_ranges(o);
-    const size_t next = votes->candidates;
-    if (qobs_convention(&o->config, &ranges, qobs_vote_scale(votes, next), qobs_vote_zero_point(votes, next), NULL) ==
-        QOBS_OK)
-        qobs_votes_cast(votes, 1);
+    qobs_update_absmax(e->dtype, e->n, e->min, e->max, e->lo, e->hi, e->fresh);
 }
 
-static void absmax(qobs_observer *o, bool fresh)
+static void absmax_bfp(const struct entering *e)
 {
-    const struct ranges *batch = fresh ? &o->kept.state : &o->kept.batch;
-    qobs_update_absmax(o->layout.dtype, o->layout.entries, o->kept.state.min, o->kept.state.max, batch->min, batch->max,
-                       fresh);
+    qobs_quark_update_bfp(e->config, e->dtype, e->n, e->min, e->max, e->lo, e->hi, e->fresh);
 }
 
-static void absmax_bfp(qobs_observer *o, bool fresh)
+static void average_lerp(const struct entering *e)
 {
-    const struct ranges *batch = fresh ? &o->kept.state : &o->kept.batch;
-    qobs_quark_update_bfp(&o->config, o->layout.dtype, o->layout.entries, o->kept.state.min, o->kept.state.max, batch->min,
-                          batch->max, fresh);
+    if (!e->fresh)
+        qobs_update_lerp(e->dtype, e->n, e->min, e->max, e->lo, e->hi, e->config->averaging_constant);
 }
 
-static void average_lerp(qobs_observer *o, bool fresh)
+static void average_towards(const struct entering *e)
 {
-    const struct kept *k = &o->kept;
-    if (!fresh)
-        qobs_update_lerp(o->layout.dtype, o->layout.entries, k->state.min, k->state.max, k->batch.min, k->batch.max,
-                         o->config.averaging_constant);
-}
-
-static void average_towards(qobs_observer *o, bool fresh)
-{
-    const struct kept *k = &o->kept;
-    if (!fresh)
-        qobs_update_towards(o->layout.dtype, o->layout.entries, k->state.min, k->state.max, k->batch.min, k->batch.max,
-                            o->config.averaging_constant);
+    if (!e->fresh)
+        qobs_update_towards(e->dtype, e->n, e->min, e->max, e->lo, e->hi, e->config->averaging_constant);
 }
 
 static const struct {
     enum keeps keeps;
     enum merging merging;
-    void (*enter)(qobs_observer *o, bool fresh);
+    void (*enter)(const struct entering *entering);
 } statistics[] = {
     [STATISTIC_NONE] = {KEEPS_NOTHING, MERGE_LAST, last},
     [STATISTIC_MEMORYLESS] = {KEEPS_RANGE, MERGE_LAST, last},
@@ -75,8 +62,16 @@ static const struct {
     [STATISTIC_AVERAGE_TOWARDS] = {KEEPS_RANGE, MERGE_MEANS, average_towards},
     [STATISTIC_ABSMAX] = {KEEPS_ABSMAX, MERGE_EXTREMES, absmax},
     [STATISTIC_ABSMAX_BFP] = {KEEPS_ABSMAX, MERGE_EXTREMES, absmax_bfp},
-    [STATISTIC_BALLOT] = {KEEPS_RANGE, MERGE_EXTREMES, ballot},
+    [STATISTIC_BALLOT] = {KEEPS_RANGE, MERGE_EXTREMES, extremes},
 };
+
+/* The preset's; llm-compressor averaged as torch does before October 2025. */
+static enum statistic statistic_of(const qobs_config *config)
+{
+    const enum statistic statistic = config->preset->statistic;
+    const bool old = config->preset->family == FAMILY_LLMC && config->version == VERSION_2025_09;
+    return old && statistic == STATISTIC_AVERAGE_LERP ? STATISTIC_AVERAGE_TOWARDS : statistic;
+}
 
 /* In Quark's observers is_dynamic means the last batch only; in torch's it changes nothing. */
 static bool dynamic(const qobs_config *config)
@@ -86,13 +81,14 @@ static bool dynamic(const qobs_config *config)
 
 bool qobs_memoryless(const qobs_config *config)
 {
-    const enum statistic statistic = config->preset->statistic;
-    return statistic == STATISTIC_MEMORYLESS || dynamic(config) ||
-           (statistic == STATISTIC_AVERAGE_LERP && config->averaging_constant == 1);
+    return config->preset->statistic == STATISTIC_MEMORYLESS || dynamic(config) ||
+           (config->preset->statistic == STATISTIC_AVERAGE_LERP && config->averaging_constant == 1);
 }
 
 bool qobs_begins_anew(const qobs_config *config)
 {
+    if (config->preset->family == FAMILY_LLMC)
+        return config->version == VERSION_2025_09 && qobs_memoryless(config);
     return config->preset->family == FAMILY_QUARK &&
            (config->preset->statistic != STATISTIC_ABSMAX_BFP || config->is_dynamic);
 }
@@ -105,19 +101,19 @@ enum nonfinite_mode qobs_nonfinite_mode(const qobs_config *config)
 
 enum keeps qobs_keeps(const qobs_config *config)
 {
-    return statistics[config->preset->statistic].keeps;
+    return statistics[statistic_of(config)].keeps;
 }
 
 enum merging qobs_merging(const qobs_config *config)
 {
-    return dynamic(config) ? MERGE_LAST : statistics[config->preset->statistic].merging;
+    return dynamic(config) ? MERGE_LAST : statistics[statistic_of(config)].merging;
 }
 
 int qobs_keep_reserve(const qobs_observer *o, const struct layout *layout, struct kept *kept, qobs_error *error)
 {
     int status = QOBS_OK;
     if (!kept->batch.min)
-        status = qobs_allocate_ranges(&o->runtime, &kept->batch, layout->dtype, layout->entries, error);
+        status = qobs_allocate_ranges(&o->runtime, &kept->batch, layout->dtype, layout->qparams, error);
     if (status == QOBS_OK && o->config.preset->statistic == STATISTIC_BALLOT)
         status = qobs_votes_reserve(&o->runtime, &kept->votes, layout->qparams, 1, error);
     return status;
@@ -134,16 +130,43 @@ static void pass_through_f32(qobs_observer *o)
     }
 }
 
+/* The scale and zero point of the ranges so far are this batch's vote; where upstream raises it has none. */
+static void vote(qobs_observer *o)
+{
+    struct votes *votes = &o->kept.votes;
+    const struct range_view ranges = qobs_view_ranges(o);
+    const size_t next = votes->candidates;
+    if (qobs_convention(&o->config, &ranges, qobs_vote_scale(votes, next), qobs_vote_zero_point(votes, next), NULL) ==
+        QOBS_OK)
+        qobs_votes_cast(votes, 1);
+}
+
 void qobs_keep(qobs_observer *o, bool first)
 {
     const bool fresh = first || qobs_memoryless(&o->config);
+    struct kept *k = &o->kept;
     if (o->config.preset->family == FAMILY_QUARK && qobs_keeps(&o->config) == KEEPS_RANGE && o->counts.batches == 0 &&
         o->layout.dtype == QOBS_F64)
         pass_through_f32(o);
     if (fresh) {
-        const struct ranges old = o->kept.state;
-        o->kept.state = o->kept.batch;
-        o->kept.batch = old;
+        const struct ranges old = k->state;
+        k->state = k->batch;
+        k->batch = old;
     }
-    statistics[o->config.preset->statistic].enter(o, fresh);
+    const struct ranges *batch = fresh ? &k->state : &k->batch;
+    const struct entering entering = {&o->config,   o->layout.dtype, o->layout.qparams, k->state.min,
+                                      k->state.max, batch->min,      batch->max,        fresh};
+    statistics[statistic_of(&o->config)].enter(&entering);
+    if (o->config.preset->statistic == STATISTIC_BALLOT)
+        vote(o);
+}
+
+void qobs_keep_whole(const qobs_config *config, struct whole *whole, const struct whole *batch)
+{
+    const bool fresh = whole->dtype == 0 || qobs_memoryless(config);
+    if (fresh)
+        *whole = *batch;
+    batch = fresh ? whole : batch;
+    const struct entering entering = {config, whole->dtype, 1, whole->min, whole->max, batch->min, batch->max, fresh};
+    statistics[statistic_of(config)].enter(&entering);
 }

@@ -35,4 +35,7 @@ int qobs_keep_reserve(const qobs_observer *o, const struct layout *layout, struc
 /* The batch in o->kept enters the state; `first`: there is no state, or none that counts. */
 void qobs_keep(qobs_observer *o, bool first);
 
+/* The same for the range of whole tensors, of which `batch` has the batch's. */
+void qobs_keep_whole(const qobs_config *config, struct whole *whole, const struct whole *batch);
+
 #endif

@@ -122,7 +122,7 @@ static void do_ordered(const struct job *job)
 {
     const qobs_plan *plan = job->plan;
     const struct axis *fine = &plan->axis[plan->axes - 1];
-    const int64_t columns = fine->limit, groups = plan->axis[fine->coarse].extent, g = fine->extent;
+    const int64_t groups = plan->axis[fine->coarse].extent;
     const int64_t rows = groups > 0 ? plan->qparams / groups : 0;
     unsigned char buffer[8192];
     const int64_t room = (int64_t)(sizeof buffer / job->element);
@@ -133,22 +133,14 @@ static void do_ordered(const struct job *job)
             x += rest % plan->axis[i].extent * plan->axis[i].stride;
             rest /= plan->axis[i].extent;
         }
-        for (int64_t first = 0; first < columns;) {
-            /* whole groups if one fits, else a part of one */
-            const int64_t group = first / g, left = g - first % g;
-            int64_t n = g <= room ? room / g * g : (left < room ? left : room);
-            n = n < columns - first ? n : columns - first;
-            for (int64_t j = 0; j < n; j++)
-                memcpy(buffer + (size_t)j * job->element, x + plan->order[first + j] * fine->stride, job->element);
-            unsigned char *min = job->min + (size_t)(row * groups + group) * job->element;
-            unsigned char *max = job->max + (size_t)(row * groups + group) * job->element;
-            const size_t whole = g <= room ? (size_t)(n / g) : 0, short_end = (size_t)n - whole * (size_t)g;
-            job->kernels->minmax_rows[job->dtype](buffer, (ptrdiff_t)((size_t)g * job->element), whole, (size_t)g, min, max, 1,
-                                                  job->nonfinite);
-            job->kernels->minmax_rows[job->dtype](buffer + whole * (size_t)g * job->element, 0, short_end > 0, short_end,
-                                                  min + whole * job->element, max + whole * job->element, 0, job->nonfinite);
-            first += n;
-        }
+        for (int64_t group = 0; group < groups; group++)
+            for (int64_t first = plan->start[group], n; first < plan->start[group + 1]; first += n) {
+                n = plan->start[group + 1] - first < room ? plan->start[group + 1] - first : room;
+                for (int64_t j = 0; j < n; j++)
+                    memcpy(buffer + (size_t)j * job->element, x + plan->order[first + j] * fine->stride, job->element);
+                const size_t out = (size_t)(row * groups + group) * job->element;
+                job->kernels->minmax_rows[job->dtype](buffer, 0, 1, (size_t)n, job->min + out, job->max + out, 0, job->nonfinite);
+            }
     }
 }
 
@@ -174,17 +166,50 @@ static void add_padding(const struct job *job)
 
 /* ---- Elements that are not finite ---------------------------------------------------------------------------------------- */
 
-/* The first element in the order of the caller's indices that is not finite, as "[i, j]". */
-static void find_first(const struct view *v, const unsigned char *data, char *text, size_t size, const char **kind)
+/* Is it finite, in the dtype it will be converted to? What is halfway between the largest float and 2^128 rounds up. */
+static bool finite_in(const qobs_plan *plan, double value)
 {
+    return isfinite(value) && (!plan->as_f32 || fabs(value) < 0x1.ffffffp127);
+}
+
+/* Elements that only the conversion to f32 makes infinite, which kernels do not know of. */
+static uint64_t count_beyond_f32(const struct job *job)
+{
+    const qobs_plan *plan = job->plan;
+    const int64_t runs = qobs_plan_run_count(plan);
+    bool any = false;
+    uint64_t beyond = 0;
+    for (int64_t i = 0; i < plan->qparams && !any; i++) {
+        const double lo = qobs_element(job->min + (size_t)i * job->element, plan->dtype);
+        const double hi = qobs_element(job->max + (size_t)i * job->element, plan->dtype);
+        any = !finite_in(plan, lo) || !finite_in(plan, hi);
+    }
+    for (int64_t i = 0; i < runs && any; i++) {
+        qobs_run run;
+        qobs_plan_run(plan, i, &run, NULL);
+        for (int64_t j = 0; j < run.length && run.offset != QOBS_PADDING; j++) {
+            const double value = qobs_element(job->data + run.offset + j * run.stride, plan->dtype);
+            beyond += isfinite(value) && !finite_in(plan, value);
+        }
+    }
+    return beyond;
+}
+
+/* The first element in the order of the caller's indices that is not finite, as "[i, j]". */
+static void find_first(const qobs_plan *plan, const unsigned char *data, char *text, size_t size, const char **kind)
+{
+    const struct view *v = &plan->value;
     int64_t index[QOBS_MAX_NDIM] = {0};
     for (int64_t i = 0; i < v->elements; i++) {
         const unsigned char *x = data;
         for (int d = 0; d < v->ndim; d++)
             x += index[d] * v->strides[d];
         const double value = qobs_element(x, v->dtype);
-        if (!isfinite(value)) {
-            *kind = isnan(value) ? "NaN" : value > 0 ? "infinity" : "-infinity";
+        if (!finite_in(plan, value)) {
+            *kind = isnan(value)      ? "NaN"
+                    : isfinite(value) ? "beyond F32"
+                    : value > 0       ? "infinity"
+                                      : "-infinity";
             size_t used = 0;
             text[0] = '\0';
             for (int d = 0; d < v->ndim && used < size; d++)
@@ -215,7 +240,7 @@ static void redo(const struct job *job, enum nonfinite_mode mode)
             const double value = run.offset == QOBS_PADDING ? 0 : qobs_element(job->data + run.offset + j * run.stride, plan->dtype);
             if (mode == NONFINITE_PROPAGATE && isnan(value))
                 lo = hi = value;
-            else if (mode == NONFINITE_IGNORE && isfinite(value)) {
+            else if (mode == NONFINITE_IGNORE && finite_in(plan, value)) {
                 lo = value < lo ? value : lo;
                 hi = value > hi ? value : hi;
             }
@@ -267,13 +292,15 @@ int qobs_reduce_minmax(const struct runtime *runtime, const struct qobs_kernels 
     }
     if (plan->padded)
         add_padding(&job);
+    if (plan->as_f32 && plan->dtype == QOBS_F64)
+        counted.inf += count_beyond_f32(&job);
     *nonfinite = counted;
     if (counted.nan == 0 && counted.inf == 0)
         return QOBS_OK;
     if (mode == NONFINITE_REFUSE) {
         char where[QOBS_MAX_NDIM * 22] = "";
         const char *kind = "";
-        find_first(&plan->value, data, where, sizeof where, &kind);
+        find_first(plan, data, where, sizeof where, &kind);
         return qobs_fail(error, QOBS_ERROR_NONFINITE,
                          "value: %llu NaN and %llu infinite of %lld elements, the first is %s at [%s] (nonfinite=refuse)",
                          (unsigned long long)counted.nan, (unsigned long long)counted.inf, (long long)plan->value.elements, kind,
