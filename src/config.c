@@ -148,12 +148,6 @@ enum strategy qobs_config_strategy(const qobs_config *config)
     return config->group_size == -1 ? STRATEGY_CHANNEL : STRATEGY_GROUP;
 }
 
-bool qobs_config_has_channels(const qobs_config *config)
-{
-    return config->preset->granularity == GRANULARITY_TORCH_CHANNEL ||
-           (config->preset->granularity == GRANULARITY_TORCH_QSCHEME && config->qscheme >= TORCH_PER_CHANNEL_AFFINE);
-}
-
 bool qobs_config_is_mx(const qobs_config *config)
 {
     return config->type == TYPE_FLOAT && (config->num_bits == 4 || config->num_bits == 8) && config->has_group_size &&
@@ -189,6 +183,10 @@ static int check_llmc(const qobs_config *config, qobs_error *error)
     if (config->dynamic && strategy != STRATEGY_TOKEN && strategy != STRATEGY_TENSOR && !grouped)
         return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT,
                          "dynamic: strategy %s cannot be dynamic, only tensor, token, group and tensor_group", name);
+    const struct search_defaults *search = qobs_preset_search(config->preset);
+    if (config->version != VERSION_CURRENT && search && search->since_2026)
+        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "version: 2025-10 and earlier have no %s",
+                         config->preset->name + 5);
     if (config->dynamic == 2 && strategy != STRATEGY_TENSOR_GROUP)
         return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "dynamic: local goes with strategy tensor_group, not with %s",
                          name);

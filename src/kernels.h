@@ -106,10 +106,9 @@ struct qobs_seen {
     void name(const struct qobs_binning *binning, const void *x, ptrdiff_t run_stride, size_t runs, size_t length,   \
               uint32_t *counters, struct qobs_seen *seen)
 
-/* Column form: `rows` rows of `columns` contiguous elements, row_stride bytes apart; adds the square of every element of column j
- * to sum[j], row after row. F64 is rounded to float first, so that squares are exact. */
-#define QOBS_SQUARES_COLUMNS(name)                                                                                    \
-    void name(const void *x, ptrdiff_t row_stride, size_t rows, size_t columns, double *sum)
+/* Column form: `rows` rows of `columns` contiguous elements, row_stride bytes apart; adds the square of every element of
+ * column j to sum[j], row after row. F64 is rounded to float first, so that squares are exact. */
+#define QOBS_SQUARES_COLUMNS(name) void name(const void *x, ptrdiff_t row_stride, size_t rows, size_t columns, double *sum)
 
 typedef QOBS_MINMAX_ROWS(qobs_minmax_rows_fn);
 typedef QOBS_MINMAX_COLUMNS(qobs_minmax_columns_fn);

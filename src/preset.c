@@ -5,8 +5,8 @@
 
 #include <string.h>
 
-/* Upstream: llmcompressor/observers/min_max.py, mse.py and imatrix.py, torch/ao/quantization/observer.py, quark/torch/quantization/observer/observer.py
- * and modelopt/torch/quantization/calib/max.py. */
+/* Upstream: llmcompressor/observers/min_max.py, mse.py and imatrix.py, torch/ao/quantization/observer.py,
+ * quark/torch/quantization/observer/observer.py and modelopt/torch/quantization/calib/max.py. */
 #define NOTHING GRANULARITY_NONE, STATISTIC_NONE
 #define LLMC FAMILY_LLMC, GRANULARITY_LLMC
 #define TORCH_TENSOR FAMILY_TORCH, GRANULARITY_TENSOR
@@ -30,8 +30,6 @@ static const struct preset presets[] = {
      "range of all tensors, a channel each"},
     {"torch.MovingAveragePerChannelMinMaxObserver", TORCH_CHANNEL, STATISTIC_AVERAGE_TOWARDS, CONVENTION_TORCH,
      "moving average of the range, a channel each"},
-    {"torch.HistogramObserver", FAMILY_TORCH, GRANULARITY_TORCH_QSCHEME, STATISTIC_HISTOGRAM, CONVENTION_TORCH,
-     "least squared error in a histogram of all tensors"},
     {"torch.FixedQParamsObserver", FAMILY_TORCH, NOTHING, CONVENTION_FIXED, "the scale and zero point given"},
     {"torch.PlaceholderObserver", FAMILY_TORCH, NOTHING, CONVENTION_NONE, "nothing but its settings"},
     {"quark.PlaceholderObserver", FAMILY_QUARK, NOTHING, CONVENTION_NONE, "nothing but its settings"},
@@ -70,8 +68,10 @@ static const struct {
 } searches[] = {
     {"llmc.memoryless_mse", {.maxshrink = 0.20, .grid = 100, .norm = 2.4, .expand = 1, .patience = 5}},
     {"llmc.mse", {.maxshrink = 0.20, .grid = 100, .norm = 2.4, .expand = 1, .patience = 5}},
-    {"llmc.nvfp4_expanded_mse", {.maxshrink = 1 - 0.8 / 1.8, .grid = 200, .norm = 2.4, .expand = 1.8, .patience = 1000}},
-    {"llmc.imatrix_mse", {.maxshrink = 0.95, .grid = 20, .norm = 3, .expand = 1, .patience = 5, .importance = true}},
+    {"llmc.nvfp4_expanded_mse",
+     {.maxshrink = 1 - 0.8 / 1.8, .grid = 200, .norm = 2.4, .expand = 1.8, .patience = 1000, .since_2026 = true}},
+    {"llmc.imatrix_mse",
+     {.maxshrink = 0.95, .grid = 20, .norm = 3, .expand = 1, .patience = 5, .importance = true, .since_2026 = true}},
 };
 
 const struct search_defaults *qobs_preset_search(const struct preset *preset)
@@ -80,11 +80,6 @@ const struct search_defaults *qobs_preset_search(const struct preset *preset)
         if (strcmp(searches[i].preset, preset->name) == 0)
             return &searches[i].defaults;
     return NULL;
-}
-
-bool qobs_preset_has_histogram(const struct preset *preset)
-{
-    return preset->statistic == STATISTIC_HISTOGRAM;
 }
 
 bool qobs_preset_averages(const struct preset *preset)

@@ -16,7 +16,6 @@ enum granularity {
     GRANULARITY_LLMC,          /* by base name and strategy */
     GRANULARITY_TENSOR,        /* all */
     GRANULARITY_TORCH_CHANNEL, /* along ch_axis */
-    GRANULARITY_TORCH_QSCHEME, /* all, or along ch_axis if qscheme is per channel */
     GRANULARITY_QUARK_CHANNEL, /* along ch_axis, which a 1-dimensional tensor has, too */
     GRANULARITY_QUARK_GROUP,   /* runs of group_size along ch_axis */
     GRANULARITY_QUARK_BLOCK,   /* the same, the last of them padded with zeros */
@@ -31,8 +30,7 @@ enum statistic {
     STATISTIC_AVERAGE_TOWARDS, /* min + c * (lo - min), in f32 */
     STATISTIC_ABSMAX,          /* the largest magnitude of all batches; Quark's is_dynamic: of the last */
     STATISTIC_ABSMAX_BFP,      /* the same, doubled where an element does not fit */
-    STATISTIC_BALLOT,          /* the extremes of all batches, and the scale and zero point they gave most often */
-    STATISTIC_HISTOGRAM        /* of all batches, over the union of their ranges */
+    STATISTIC_BALLOT           /* the extremes of all batches, and the scale and zero point they gave most often */
 };
 
 /* Whose arithmetic makes scale and zero point of a range. */
@@ -61,6 +59,7 @@ struct search_defaults {
     double maxshrink, grid, norm, expand;
     int64_t patience;
     bool importance; /* columns can be weighted by activations */
+    bool since_2026; /* the older versions had no such observer */
 };
 
 /* Those of a preset that looks for that range; NULL: it takes the batch's as it is. */
@@ -68,9 +67,6 @@ const struct search_defaults *qobs_preset_search(const struct preset *preset);
 
 /* The preset called `name`, or NULL. */
 const struct preset *qobs_preset_find(const char *name);
-
-/* Does it keep histograms? */
-bool qobs_preset_has_histogram(const struct preset *preset);
 
 /* Does it keep a moving average? */
 bool qobs_preset_averages(const struct preset *preset);

@@ -28,16 +28,12 @@ enum result {
     RESULT_STOP_STEP,
     RESULT_IMATRIX_SUM,
     RESULT_IMATRIX_COUNT,
-    RESULT_HISTOGRAM,
-    RESULT_NEW_MIN,
-    RESULT_NEW_MAX,
     RESULTS
 };
 
 static const char *const names[RESULTS] = {"min_val",       "max_val",   "amax",       "global_min",          "global_max",
                                            "global_scale",  "scale",     "zero_point", "num_observed_tokens", "best_step",
-                                           "errors",        "errors_before", "stop_step",  "imatrix_sum",         "imatrix_count",
-                                           "histogram",     "new_min",   "new_max"};
+                                           "errors",        "errors_before", "stop_step",  "imatrix_sum",         "imatrix_count"};
 
 /* A result, and which part of it where upstream keeps the ranges in parts. */
 struct item {
@@ -132,10 +128,6 @@ static bool has_result(const qobs_observer *o, enum result which)
     case RESULT_IMATRIX_SUM:
     case RESULT_IMATRIX_COUNT:
         return qobs_weighs_columns(&o->config);
-    case RESULT_HISTOGRAM:
-    case RESULT_NEW_MIN:
-    case RESULT_NEW_MAX:
-        return qobs_histogram_rule(&o->config) != NULL;
     default:
         return qobs_has_convention(&o->config);
     }
@@ -182,8 +174,6 @@ static bool global_scale_is_known(const qobs_observer *o)
 
 static int compute(const qobs_observer *o, void *scale, void *zero_point, qobs_error *error)
 {
-    if (o->kept.histogram.bins > 0 && (scale || zero_point))
-        return qobs_read_found(o, NULL, NULL, scale, zero_point, error);
     struct range_view ranges = qobs_view_ranges(o);
     const bool global = qobs_has_ranges(o) && qobs_has_global_scale(o);
     if (global && !global_scale_is_known(o))
@@ -254,14 +244,6 @@ static void describe(const qobs_observer *o, struct item item, qobs_result *resu
     case RESULT_STOP_STEP:
         dtype = QOBS_I32;
         break;
-    case RESULT_HISTOGRAM: /* of every qparam */
-        shape = o->layout.range;
-        shape.extent[shape.ndim++] = (int64_t)o->kept.histogram.bins;
-        break;
-    case RESULT_NEW_MIN:
-    case RESULT_NEW_MAX:
-        shape = o->layout.range;
-        break;
     case RESULT_IMATRIX_SUM:
         dtype = QOBS_F32;
         shape.extent[0] = o->importance.columns;
@@ -323,7 +305,7 @@ static size_t count_of(const qobs_observer *o, enum result which)
 
 static int find(const qobs_observer *o, const char *name, struct item *item, qobs_error *error)
 {
-    char known[230] = "", own[QOBS_RESULT_NAME];
+    char known[200] = "", own[QOBS_RESULT_NAME];
     for (int i = 0; i < RESULTS; i++) {
         const enum result which = (enum result)i;
         const bool has = has_result(o, which);
@@ -454,13 +436,6 @@ static int give(const qobs_observer *o, struct item item, void *out, size_t size
     case RESULT_IMATRIX_SUM:
         qobs_importance_sums(&o->importance, out);
         return qobs_succeed(error);
-    case RESULT_HISTOGRAM:
-        qobs_read_histogram(o, out);
-        return qobs_succeed(error);
-    case RESULT_NEW_MIN:
-        return qobs_read_found(o, out, NULL, NULL, NULL, error);
-    case RESULT_NEW_MAX:
-        return qobs_read_found(o, NULL, out, NULL, NULL, error);
     case RESULT_GLOBAL_MIN:
     case RESULT_GLOBAL_MAX:
         from = item.which == RESULT_GLOBAL_MIN ? o->whole.min : o->whole.max;
@@ -505,36 +480,19 @@ int qobs_observer_read(const qobs_observer *o, const char *name, void *out, size
     return status == QOBS_OK ? give(o, item, out, size, error) : status;
 }
 
-static double total(const double *errors, size_t n)
-{
-    double sum = 0;
-    for (size_t i = 0; i < n; i++)
-        sum += errors[i];
-    return sum;
-}
-
 int qobs_observer_search_report(const qobs_observer *o, qobs_search_report *report, qobs_error *error)
 {
     if (!o)
         return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "observer: is NULL");
-    const struct search_record *searched = &o->searched;
-    if (!report || report->struct_size < sizeof *report)
-        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "report: struct_size is %zu, expected %zu",
-                         report ? report->struct_size : 0, sizeof *report);
+    const int status = qobs_search_report_check(report, error);
+    if (status != QOBS_OK)
+        return status;
     if (!qobs_searches(&o->config))
         return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "observer: %s does not search", o->config.preset->name);
-    if (searched->qparams == 0)
+    if (o->searched.qparams == 0)
         return qobs_fail(error, QOBS_ERROR_NO_DATA, "observer: nothing has been searched yet");
     const fp_mode mode = fp_enter();
-    *report = (qobs_search_report){
-        .struct_size = report->struct_size,
-        .steps = searched->steps,
-        .stop_step = searched->stop_step,
-        .error_before = total(searched->error_before, searched->qparams),
-        .error = total(searched->error, searched->qparams),
-        .weighted = searched->weighted,
-        .fallback = qobs_importance_fault_text(searched->fault),
-    };
+    qobs_search_report_of(&o->searched, report);
     fp_leave(mode);
     return qobs_succeed(error);
 }

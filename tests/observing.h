@@ -46,7 +46,7 @@ static inline void expect_refused(int got, int status, const char *words, const 
 /* "key=value;key=value"; returns the status of the first setting refused. */
 static inline int configure(qobs_config *config, const char *settings)
 {
-    char text[256], *rest = text;
+    char text[320], *rest = text;
     snprintf(text, sizeof text, "%s", settings);
     error = (qobs_error){0};
     for (char *setting; (setting = strtok_r(rest, ";", &rest));) {

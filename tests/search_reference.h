@@ -53,16 +53,14 @@ static inline double reference_limit(struct reference_format f, bool greatest)
     return greatest ? most : f.is_float ? -most : -half;
 }
 
-/* compressed-tensors' fake_quantize in f32, for F64 in double. */
+/* compressed-tensors' fake_quantize in f32, also of F64, which is searched in float. */
 static inline double reference_quantize(const struct reference *r, double x, double scale, double zero_point)
 {
     const struct reference_format f = r->format;
-    const bool wide = r->dtype == QOBS_F64;
-    double v = wide ? x / scale : (double)((float)x / (float)scale);
-    v = wide ? v + zero_point : (double)((float)v + (float)zero_point);
+    double v = (double)((float)x / (float)scale + (float)zero_point);
     v = fmin(fmax(v, reference_limit(f, false)), reference_limit(f, true));
     v = !f.is_float ? nearbyint(v) : f.bits == 4 ? reference_round(v, 2, -1) : reference_round(v, 4, -9);
-    return wide || r->unrounded ? (v - zero_point) * scale : (double)(((float)v - (float)zero_point) * (float)scale);
+    return r->unrounded ? (v - zero_point) * (double)(float)scale : (double)(((float)v - (float)zero_point) * (float)scale);
 }
 
 static inline double reference_number(const void *array, qobs_dtype dtype, size_t i)
@@ -119,7 +117,7 @@ static inline void reference_step(struct reference *r, int step)
         for (int64_t j = 0; j < run.length; j++) {
             const int64_t offset = run.offset + j * run.stride;
             const bool padding = run.offset == QOBS_PADDING;
-            const double x = padding ? 0 : qobs_element(r->data + offset, r->dtype);
+            const double x = padding ? 0 : (double)(float)qobs_element(r->data + offset, r->dtype);
             const double w = r->weights && !padding ? (double)r->weights[offset / (int64_t)size % r->columns] : 1;
             r->error[at + q] += w * pow(fabs(reference_quantize(r, x, s, z) - x), r->norm);
         }
@@ -156,13 +154,10 @@ static inline void reference_free(struct reference *r)
 }
 
 /* Two errors as good as equal. */
-static inline bool reference_tie(double a, double b)
-{
-    return fabs(a - b) <= 2e-6 * fmax(fabs(a), fabs(b));
-}
+static inline bool reference_tie(double a, double b) { return fabs(a - b) <= 2e-6 * fmax(fabs(a), fabs(b)); }
 
-/* Where upstream's rule stops: the number of candidates looked at. *tie: a comparison on the way was as good as equal, so that another
- * number may be right, too. patience < 0: never. */
+/* Where upstream's rule stops: the number of candidates looked at. *tie: a comparison on the way was as good as equal, so
+ * that another number may be right, too. patience < 0: never. */
 static inline int reference_stop(const double *error, int steps, size_t qparams, int64_t patience, bool *tie)
 {
     double *best = malloc(qparams * sizeof *best + 1);

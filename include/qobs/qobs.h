@@ -147,16 +147,13 @@ QOBS_API void qobs_config_destroy(qobs_config *config);
 
 /* Sets `key` to `value`, which is JSON or a bare word: 4, true, 0.01, channel, "channel", [128, 128], null (the default).
  * Every preset: base_name (weight, input, output, q, k, v), nonfinite (refuse, ignore, propagate; by default refuse, but ignore for
- *   quark.PerBlockBFPObserver, which counts such elements as 0; with histograms refuse_nan, which leaves infinities out, or the
- *   same as propagate, or refuse or ignore).
+ *   quark.PerBlockBFPObserver, which counts such elements as 0).
  * llmc.*: num_bits, type, symmetric, strategy, group_size, block_structure, dynamic, scale_dtype, zp_dtype, observer, version,
  *   ragged and, for moving averages, averaging_constant: the arguments of compressed-tensors' QuantizationArgs and llm-compressor's
  *   observer_kwargs. *mse, too: maxshrink (0 to 1), grid (above 0), patience (not below 0; imatrix_mse: 0 never stops), norm (above 0),
  *   expand (not below 1), chunk_size (above 0, changes nothing; not imatrix_mse) and, for imatrix_mse, strict.
  * torch.*: dtype, qscheme, reduce_range, quant_min, quant_max, eps, is_dynamic and, for moving averages, averaging_constant,
- *   for channels, ch_axis, for FixedQParamsObserver, scale and zero_point, for HistogramObserver, bins, upsample_rate (ignored, as in
- *   torch since 2.5): the arguments of the torch.ao.quantization observers. HistogramObserver also takes, unlike upstream, a qscheme
- *   per channel with ch_axis: a histogram for every channel; and float32_counts, see qobs_observer_observe.
+ *   for channels, ch_axis, for FixedQParamsObserver, scale and zero_point: the arguments of the torch.ao.quantization observers.
  * quark.*: dtype, qscheme, is_dynamic, symmetric, ch_axis, group_size, zero_point_type, scale_type, scale_format,
  *   scale_calculation_mode, mx_element_dtype: the fields of AMD Quark's QTensorConfig. symmetric is true by default, dtype int8 (fp4
  *   for MX, bfp16 for BFP); upstream has no defaults for them.
@@ -263,6 +260,33 @@ QOBS_API int qobs_histogram(const qobs_config *config, const qobs_tensor *value,
 /* n counts as torch.histc gives them on one thread: it counts in F32, where 2^24 + 1 is 2^24, so that no count exceeds 2^24. */
 QOBS_API void qobs_histogram_to_float(size_t n, const uint64_t *counts, float *out);
 
+/* What a search (presets *mse) has found. */
+typedef struct qobs_search_report {
+    size_t struct_size;   /* sizeof(qobs_search_report) */
+    int32_t steps;        /* candidates there were */
+    int32_t stop_step;    /* candidates looked at until `patience` ran out */
+    double error_before;  /* sum over all elements of |fake_quantize(x) - x|^norm, weighted, with the tensor's own ranges */
+    double error;         /* the same with the ranges taken */
+    bool weighted;        /* by importance */
+    const char *fallback; /* why importance could not be used, a text of the library; NULL: it was, or the preset has none */
+} qobs_search_report;
+
+/* The ranges of `value` with the least error, as qobs_observer_observe finds them with a preset *mse, for every qparam, into
+ * min and max: as many elements of value's dtype as the plan has qparams. importance: how much each column counts, one a
+ * column of a weight (strategies channel, group, tensor_group), finite and not negative; NULL: equally. Any preset takes it.
+ * global_scale: the one the scales will be under (version 2025-10; the present one searches without); NULL: none. best_step
+ * and errors: one a qparam, as the results of that name. They and report may be NULL. Reproduces _grid_search_mse and
+ * _grid_search of llm-compressor. */
+QOBS_API int qobs_search(const qobs_config *config, const qobs_tensor *value, const qobs_tensor *g_idx,
+                         const float *importance, const float *global_scale, void *min, void *max, int32_t *best_step,
+                         double *errors, qobs_search_report *report, const qobs_runtime *runtime, qobs_error *error);
+
+/* The same for the whole tensor as one group, one element each, where every candidate makes a global scale of its own
+ * (version 2025-10, strategy tensor_group). Reproduces get_current_global_min_max of llm-compressor's mse observers, with
+ * optimize_global_scale. */
+QOBS_API int qobs_global_search(const qobs_config *config, const qobs_tensor *value, void *min, void *max,
+                                const qobs_runtime *runtime, qobs_error *error);
+
 /* Scale and zero point for `count` ranges of dtype `dtype` (torch presets: F32). global_scale (llmc presets) multiplies the
  * scales and makes them F32; NULL: there is none. scale and zero_point receive `count` elements of the dtypes
  * qobs_config_qparam_dtypes names (scale F32 with a global scale); either may be NULL. Reproduces calculate_qparams of
@@ -300,13 +324,6 @@ QOBS_API int qobs_range_by_percentile(const qobs_config *config, const qobs_tens
 QOBS_API int qobs_range_by_mse(const qobs_config *config, const qobs_tensor *histogram, const qobs_tensor *bin_edges,
                                int64_t stride, int64_t start_bin, float *min, float *max, const qobs_runtime *runtime,
                                qobs_error *error);
-
-/* The least squared error of elements spread evenly over their bins: clips from either side, 1e-5 of them at a time, until the
- * error rises. torch.* only (dtype): HistogramObserver's _non_linear_param_search, in whose float32 and double it is computed; of
- * the edges the first and the last count, of the histogram what float32 holds. Sums are made in the order torch.sum has for
- * vectors of 8. Where max - min overflows float32 (upstream has no answer) the range is the whole. */
-QOBS_API int qobs_range_by_l2_norm(const qobs_config *config, const qobs_tensor *histogram, const qobs_tensor *bin_edges,
-                                   float *min, float *max, const qobs_runtime *runtime, qobs_error *error);
 
 /* The least Kullback-Leibler divergence, of ranges to the right edge of the first start_bin, start_bin + stride, ... bins;
  * integers of 2 to 16 bits. trt.* only: compute_amax(entropy) of Model-Optimizer, whose change to bin 0 of a numpy histogram stays
@@ -375,16 +392,14 @@ QOBS_API void qobs_observer_destroy(qobs_observer *observer);
  * and the place of the first, unless nonfinite says otherwise. Later batches must lead to the same qparam shape and, except for
  * torch.*, which keeps its range in F32, have the same dtype.
  * llmc.*: with base name weight a second tensor is ignored until qobs_observer_reset (version current, as upstream).
- * llmc.*mse: the ranges are those with the least error among p = 1 - i/grid for i below maxshrink * grid, of the batch's range times
- *   expand. After `patience` candidates in a row with which no qparam improves, all stop. Tensors in BF16, F16 and F64 are searched in
- *   float; where errors are as good as equal (2e-6) the choice may differ from upstream's. Version 2025-10 with tensor_group searches
- *   the whole tensor's range first and the groups' under the global scale it gives.
+ * llmc.*mse: the ranges are those with the least error among p = 1 - i/grid for i below maxshrink * grid, of the batch's
+ *   range times expand. After `patience` candidates in a row with which no qparam improves, all stop. Tensors in BF16, F16 and
+ *   F64 are searched in float; where errors are as good as equal (2e-6) the choice may differ from upstream's. Version 2025-10
+ *   with tensor_group searches the whole tensor's range first and the groups' under the global scale it gives. Version 2025-09
+ *   averages blocks and all groups but the first, and nothing else, as upstream.
  * quark.*: a batch that leads to another qparam shape begins anew (BFP refuses it, as upstream), and with is_dynamic, or per group,
  *   every batch does, whatever its dtype. Each batch of a PowOf2 observer is one vote for its scale and zero point, and the result is
  *   the most common (upstream votes whenever it is asked for qparams).
- * torch.HistogramObserver: 8 bytes a bin and qparam are kept, 16 more are used during the call. Inside the range known so far a batch
- *   is read once, else twice. Counts are upstream's, float32, until one reaches 2^24, where float32 begins to lose them: from there on
- *   they are kept as doubles, exact up to 2^53. With float32_counts they stop at 2^24, as upstream's on one thread.
  * Reproduces forward (torch.ao, Quark), Observer.forward (llm-compressor) and collect (Model-Optimizer). */
 QOBS_API int qobs_observer_observe(qobs_observer *observer, const qobs_tensor *value, const qobs_tensor *g_idx,
                                    qobs_error *error);
@@ -415,26 +430,17 @@ QOBS_API int qobs_observer_get_qparams_along_dim(qobs_observer *observer, const 
 /* Counts the tokens of value without taking it in: record_observed_tokens. */
 QOBS_API int qobs_observer_record_tokens(qobs_observer *observer, const qobs_tensor *value, qobs_error *error);
 
-/* Takes activations into the importance of the columns of a weight (llmc.imatrix_mse): the last dimension of `activations` are the
- * weight's columns, everything before counts tokens. The weight comes after them: an element's error is weighted by the mean square
- * of its column's activations, relative to the mean of all columns. Elements may be NaN or infinite; then importance cannot be used,
- * nor where no activations were seen, all were 0, their columns are not the weight's, or the strategy is none of channel, group and
- * tensor_group: the search is then unweighted and qobs_observer_search_report says why, or with strict=true
- * qobs_observer_observe fails. Sums are kept in double, where upstream has f32. Reproduces the hook of IMatrixMSEObserver.attach. */
+/* Takes activations into the importance of the columns of a weight (llmc.imatrix_mse): the last dimension of `activations`
+ * are the weight's columns, everything before counts tokens. The weight comes after them: an element's error is weighted by
+ * the mean square of its column's activations, relative to the mean of all columns. Elements may be NaN or infinite; then
+ * importance cannot be used, nor where no activations were seen, all were 0, their columns are not the weight's, or the
+ * strategy is none of channel, group and tensor_group: the search is then unweighted and qobs_observer_search_report says
+ * why, or with strict=true qobs_observer_observe fails. Sums are kept in double, where upstream has f32. Reproduces the hook
+ * of IMatrixMSEObserver.attach. */
 QOBS_API int qobs_observer_observe_importance(qobs_observer *observer, const qobs_tensor *activations, qobs_error *error);
 
-/* What the search of the last batch has found (presets *mse). */
-typedef struct qobs_search_report {
-    size_t struct_size;   /* sizeof(qobs_search_report) */
-    int32_t steps;        /* candidates there were */
-    int32_t stop_step;    /* candidates looked at until `patience` ran out */
-    double error_before;  /* sum over all elements of |fake_quantize(x) - x|^norm, weighted, with the batch's own ranges */
-    double error;         /* the same with the ranges taken */
-    bool weighted;        /* by importance */
-    const char *fallback; /* why importance could not be used, a text of the library; NULL: it was, or the preset has none */
-} qobs_search_report;
-
-/* NO_DATA until a batch has been searched. Results best_step, errors and errors_before hold the same for every qparam. */
+/* Of the last batch. NO_DATA until one has been searched. Results best_step, errors and errors_before hold the same for
+ * every qparam. */
 QOBS_API int qobs_observer_search_report(const qobs_observer *observer, qobs_search_report *report, qobs_error *error);
 
 /* Forgets everything observed, also what Quark's reset_state leaves behind (votes, the magnitudes of BFP). */
@@ -443,8 +449,7 @@ QOBS_API void qobs_observer_reset(qobs_observer *observer);
 /* Adds to `observer` what `count` others have observed, as if their batches had come from other machines; they must have the
  * same settings, dtype and qparam shape (those without data are skipped). Reproduces Observer.sync_activation_stats of
  * llm-compressor: extremes of running ranges, mean of moving averages; a memoryless range stays, unless there was none. Votes and
- * importance are added, and so are histograms, brought to the union of their ranges as those of batches are; what a search has
- * found is each observer's own. */
+ * importance are added; what a search has found is each observer's own. */
 QOBS_API int qobs_observer_merge(qobs_observer *observer, const qobs_observer *const *others, size_t count, qobs_error *error);
 
 /* The observer's settings and statistics as bytes that any machine's qobs of the same or a later version reads: first the size,
@@ -460,8 +465,7 @@ QOBS_API int qobs_observer_counts(const qobs_observer *observer, qobs_counts *co
 
 #define QOBS_RESULT_NAME 72 /* bytes that hold any result's name */
 
-/* What there is to read now: min_vals, max_vals (llmc) or min_val, max_val (torch, Quark) or amax (Quark's blocks, trt),
- * histogram, new_min and new_max (HistogramObserver: F32 counts, bins last, and the range found in them), scale,
+/* What there is to read now: min_vals, max_vals (llmc) or min_val, max_val (torch, Quark) or amax (Quark's blocks, trt), scale,
  * zero_point (all but trt), and global_scale with strategy tensor_group (the 2025 versions: global_min and global_max, too). llmc
  * version 2025-09 has min_val[ID] and max_val[ID] under upstream's tensor_id: default, with groups also 1, 2, ..., with blocks
  * block_0_0, ..., and none with averaging_constant 1. num_observed_tokens (I64): Quark, and llmc version 2025-09 once it has seen a

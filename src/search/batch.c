@@ -8,20 +8,16 @@
 
 /* ---- What is remembered ----------------------------------------------------------------------------------------------- */
 
-static size_t record_size(size_t qparams)
-{
-    return qparams * (2 * sizeof(double) + sizeof(int32_t));
-}
+static size_t record_size(size_t qparams) { return qparams * (2 * sizeof(double) + sizeof(int32_t)); }
 
-int qobs_search_record_reserve(const struct runtime *runtime, struct search_record *record, size_t qparams, qobs_error *error)
+int qobs_search_record_reserve(const struct runtime *runtime, struct search_record *record, size_t qparams,
+                               qobs_error *error)
 {
     double *room = qobs_allocate(runtime, record_size(qparams));
     if (!room)
         return qobs_fail(error, QOBS_ERROR_OUT_OF_MEMORY, "search: no memory for %zu bytes of errors", record_size(qparams));
-    *record = (struct search_record){.qparams = qparams,
-                                     .error = room,
-                                     .error_before = room + qparams,
-                                     .best_step = (int32_t *)(room + 2 * qparams)};
+    *record = (struct search_record){
+        .qparams = qparams, .error = room, .error_before = room + qparams, .best_step = (int32_t *)(room + 2 * qparams)};
     return QOBS_OK;
 }
 
@@ -31,12 +27,30 @@ void qobs_search_record_release(const struct runtime *runtime, struct search_rec
     *record = (struct search_record){0};
 }
 
+int qobs_search_report_check(const qobs_search_report *report, qobs_error *error)
+{
+    if (report && report->struct_size >= sizeof *report)
+        return QOBS_OK;
+    return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "report: struct_size is %zu, expected %zu",
+                     report ? report->struct_size : 0, sizeof *report);
+}
+
+void qobs_search_report_of(const struct search_record *record, qobs_search_report *report)
+{
+    *report = (qobs_search_report){.struct_size = report->struct_size,
+                                   .steps = record->steps,
+                                   .stop_step = record->stop_step,
+                                   .weighted = record->weighted,
+                                   .fallback = qobs_importance_fault_text(record->fault)};
+    for (size_t i = 0; i < record->qparams; i++) {
+        report->error_before += record->error_before[i];
+        report->error += record->error[i];
+    }
+}
+
 /* ---- Settings --------------------------------------------------------------------------------------------------------- */
 
-bool qobs_searches(const qobs_config *config)
-{
-    return qobs_preset_search(config->preset) != NULL;
-}
+bool qobs_searches(const qobs_config *config) { return qobs_preset_search(config->preset) != NULL; }
 
 bool qobs_weighs_columns(const qobs_config *config)
 {
@@ -50,7 +64,7 @@ int qobs_search_steps(const qobs_config *config)
     return qobs_weighs_columns(config) ? (steps < 1 ? 1 : steps) + 1 : steps;
 }
 
-static struct search_settings settings_of(const qobs_config *config, enum search_aim aim)
+static struct search_settings settings_of(const qobs_config *config)
 {
     const bool never_stop = qobs_weighs_columns(config) && config->patience == 0;
     return (struct search_settings){
@@ -59,7 +73,6 @@ static struct search_settings settings_of(const qobs_config *config, enum search
         .patience = never_stop ? -1 : config->patience,
         .norm = config->norm,
         .expand = config->expand,
-        .optimize_global_scale = aim == SEARCH_GLOBAL_SCALE,
     };
 }
 
@@ -75,7 +88,8 @@ static enum importance_fault fault_of(const qobs_config *config, const struct im
     return importance->tokens == 0 ? IMPORTANCE_NOT_OBSERVED : IMPORTANCE_USABLE;
 }
 
-static enum importance_fault fault_of_shape(const qobs_config *config, const qobs_plan *plan, const struct importance *importance)
+static enum importance_fault fault_of_shape(const qobs_config *config, const qobs_plan *plan,
+                                            const struct importance *importance)
 {
     if (qobs_config_strategy(config) == STRATEGY_BLOCK)
         return IMPORTANCE_STRATEGY;
@@ -115,18 +129,31 @@ int qobs_search_weights(const struct runtime *runtime, const qobs_config *config
 /* ---- Search ----------------------------------------------------------------------------------------------------------- */
 
 int qobs_search_batch(const struct runtime *runtime, const struct qobs_kernels *kernels, const qobs_config *config,
-                      const qobs_plan *plan, enum search_aim aim, const unsigned char *data, const float *weights,
-                      const float *global_scale, void *min, void *max, struct search_record *record, qobs_error *error)
+                      const qobs_plan *plan, const unsigned char *data, const float *weights, const float *global_scale,
+                      void *min, void *max, struct search_record *record, qobs_error *error)
 {
-    const struct search_settings settings = settings_of(config, aim);
-    struct search_report report = {0};
-    if (record)
-        report = (struct search_report){.best_step = record->best_step, .error = record->error, .error_before = record->error_before};
-    const int status = qobs_search_ranges(runtime, kernels, config, plan, &settings, data, weights, global_scale, min, max,
-                                          &report, error);
-    if (record) {
-        record->steps = settings.steps;
-        record->stop_step = report.stop_step;
-    }
+    const struct search_settings settings = settings_of(config);
+    struct search_report report = {
+        .best_step = record->best_step, .error = record->error, .error_before = record->error_before};
+    const int status =
+        qobs_search_ranges(runtime, kernels, config, plan, &settings, data, weights, global_scale, min, max, &report, error);
+    record->steps = settings.steps;
+    record->stop_step = report.stop_step;
+    return status;
+}
+
+int qobs_search_whole(const struct runtime *runtime, const struct qobs_kernels *kernels, const qobs_config *config,
+                      const qobs_tensor *value, void *min, void *max, qobs_error *error)
+{
+    static const struct axes none = {0};
+    struct search_settings settings = settings_of(config);
+    settings.optimize_global_scale = true;
+    qobs_plan *plan;
+    int status = qobs_plan_create_along(&plan, config, value, &none, runtime, error);
+    if (status != QOBS_OK)
+        return status;
+    status =
+        qobs_search_ranges(runtime, kernels, config, plan, &settings, plan->value.data, NULL, NULL, min, max, NULL, error);
+    qobs_plan_destroy(plan);
     return status;
 }

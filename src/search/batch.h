@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* From a configuration to the search for the range with the least error, and what is remembered of it. Reproduces _grid_search_mse and _grid_search of llm-compressor. */
+/* From a configuration to the search for the range with the least error, and what is remembered of it. Reproduces
+ * _grid_search_mse and _grid_search of llm-compressor. */
 #ifndef QOBS_SEARCH_BATCH_H
 #define QOBS_SEARCH_BATCH_H
 
@@ -18,8 +19,13 @@ struct search_record {
     enum importance_fault fault; /* why not, where the preset would have */
 };
 
-int qobs_search_record_reserve(const struct runtime *runtime, struct search_record *record, size_t qparams, qobs_error *error);
+int qobs_search_record_reserve(const struct runtime *runtime, struct search_record *record, size_t qparams,
+                               qobs_error *error);
 void qobs_search_record_release(const struct runtime *runtime, struct search_record *record);
+
+/* What the caller is told of it: `report` is one, and is filled. */
+int qobs_search_report_check(const qobs_search_report *report, qobs_error *error);
+void qobs_search_report_of(const struct search_record *record, qobs_search_report *report);
 
 /* Does the preset search? */
 bool qobs_searches(const qobs_config *config);
@@ -30,22 +36,20 @@ bool qobs_weighs_columns(const qobs_config *config);
 /* The candidates there are. */
 int qobs_search_steps(const qobs_config *config);
 
-/* The weights of the plan's columns, which the caller releases (`columns` of them), or NULL where the preset has none or they
- * cannot be used: then record->fault says why, or, with strict=true, the call fails. */
+/* The weights of the plan's columns, which the caller releases (`columns` of them), or NULL where the preset has none or
+ * they cannot be used: then record->fault says why, or, with strict=true, the call fails. */
 int qobs_search_weights(const struct runtime *runtime, const qobs_config *config, const qobs_plan *plan,
                         const struct importance *importance, struct search_record *record, float **weights, int64_t *columns,
                         qobs_error *error);
 
-/* What the search is for. */
-enum search_aim {
-    SEARCH_SCALES,       /* each qparam's range, under the global scale given, if any */
-    SEARCH_GLOBAL_SCALE  /* the whole tensor's, which makes a global scale of its own for each candidate */
-};
-
-/* min and max hold the range of the batch and receive the one with the least error, one for each qparam of the plan. record, with room
- * for them, may be NULL. */
+/* min and max hold the range of the batch and receive the one with the least error, one for each qparam of the plan, under
+ * the global scale given, if any. record has room for them. */
 int qobs_search_batch(const struct runtime *runtime, const struct qobs_kernels *kernels, const qobs_config *config,
-                      const qobs_plan *plan, enum search_aim aim, const unsigned char *data, const float *weights,
-                      const float *global_scale, void *min, void *max, struct search_record *record, qobs_error *error);
+                      const qobs_plan *plan, const unsigned char *data, const float *weights, const float *global_scale,
+                      void *min, void *max, struct search_record *record, qobs_error *error);
+
+/* The same for the whole tensor's range, under a global scale that each candidate makes anew. */
+int qobs_search_whole(const struct runtime *runtime, const struct qobs_kernels *kernels, const qobs_config *config,
+                      const qobs_tensor *value, void *min, void *max, qobs_error *error);
 
 #endif

@@ -6,19 +6,6 @@
 #include "convention/convention.h"
 #include "statistic/keep.h"
 
-int qobs_search_whole(const qobs_observer *o, const qobs_tensor *value, struct whole *whole, qobs_error *error)
-{
-    static const struct axes none = {0};
-    qobs_plan *plan;
-    int status = qobs_plan_create_along(&plan, &o->config, value, &none, &o->runtime, error);
-    if (status != QOBS_OK)
-        return status;
-    status = qobs_search_batch(&o->runtime, o->kernels, &o->config, plan, SEARCH_GLOBAL_SCALE, value->data, NULL, NULL, whole->min,
-                               whole->max, NULL, error);
-    qobs_plan_destroy(plan);
-    return status;
-}
-
 /* The global scale of the whole tensor's range as it will be once the batch, if there is one, has entered it. */
 static float coming_global_scale(const qobs_observer *o, const struct whole *batch)
 {
@@ -38,13 +25,13 @@ int qobs_search_observed(const qobs_observer *o, const qobs_plan *plan, const qo
     if (status == QOBS_OK)
         status = qobs_search_weights(&o->runtime, &o->config, plan, &o->importance, record, &weights, &columns, error);
     if (status == QOBS_OK && whole)
-        status = qobs_search_whole(o, value, whole, error);
+        status = qobs_search_whole(&o->runtime, o->kernels, &o->config, value, whole->min, whole->max, error);
     const bool global = whole || (qobs_has_whole(&o->config) && o->whole.dtype != 0);
     if (status == QOBS_OK && global)
         g = coming_global_scale(o, whole);
     if (status == QOBS_OK)
-        status = qobs_search_batch(&o->runtime, o->kernels, &o->config, plan, SEARCH_SCALES, value->data, weights,
-                                   global ? &g : NULL, batch->min, batch->max, record, error);
+        status = qobs_search_batch(&o->runtime, o->kernels, &o->config, plan, value->data, weights, global ? &g : NULL,
+                                   batch->min, batch->max, record, error);
     qobs_release(&o->runtime, weights, (size_t)columns * sizeof *weights);
     return status;
 }

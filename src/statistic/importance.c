@@ -59,11 +59,13 @@ struct addition {
 };
 
 /* Rows of columns [from, to) of one matrix. */
-static void add_matrix(const struct addition *a, const unsigned char *x, int64_t rows, int64_t row_stride, int64_t from, int64_t to)
+static void add_matrix(const struct addition *a, const unsigned char *x, int64_t rows, int64_t row_stride, int64_t from,
+                       int64_t to)
 {
     const int64_t stride = a->x->strides[a->x->ndim - 1];
     if (stride == (int64_t)a->element) {
-        a->kernels->squares_columns[a->dtype](x + from * stride, (ptrdiff_t)row_stride, (size_t)rows, (size_t)(to - from), a->sum + from);
+        a->kernels->squares_columns[a->dtype](x + from * stride, (ptrdiff_t)row_stride, (size_t)rows, (size_t)(to - from),
+                                              a->sum + from);
         return;
     }
     unsigned char buffer[8 * STRIP];
@@ -106,7 +108,8 @@ int qobs_importance_add(const struct runtime *runtime, const struct qobs_kernels
         return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "activations: dtype is %s, allowed are F32, BF16, F16 and F64",
                          qobs_dtype_name(v->dtype));
     if (v->ndim == 0)
-        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "activations: have no dimensions, the last must be the columns");
+        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT,
+                         "activations: have no dimensions, the last must be the columns");
     const int64_t columns = v->shape[v->ndim - 1];
     if (importance->columns > 0 && v->elements > 0 && columns != importance->columns)
         return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "activations: have %lld columns, those before had %lld",

@@ -3,6 +3,8 @@
 
 #include "statistic/keep.h"
 
+#include <string.h>
+
 #include "convention/quark.h"
 #include "statistic/update.h"
 #include "tensor.h"
@@ -54,17 +56,15 @@ static const struct {
     enum keeps keeps;
     enum merging merging;
     void (*enter)(const struct entering *entering);
-    const struct histogram_rule *histogram;
 } statistics[] = {
-    [STATISTIC_NONE] = {KEEPS_NOTHING, MERGE_LAST, last, NULL},
-    [STATISTIC_MEMORYLESS] = {KEEPS_RANGE, MERGE_LAST, last, NULL},
-    [STATISTIC_RUNNING] = {KEEPS_RANGE, MERGE_EXTREMES, extremes, NULL},
-    [STATISTIC_AVERAGE_LERP] = {KEEPS_RANGE, MERGE_MEANS, average_lerp, NULL},
-    [STATISTIC_AVERAGE_TOWARDS] = {KEEPS_RANGE, MERGE_MEANS, average_towards, NULL},
-    [STATISTIC_ABSMAX] = {KEEPS_ABSMAX, MERGE_EXTREMES, absmax, NULL},
-    [STATISTIC_ABSMAX_BFP] = {KEEPS_ABSMAX, MERGE_EXTREMES, absmax_bfp, NULL},
-    [STATISTIC_BALLOT] = {KEEPS_RANGE, MERGE_EXTREMES, extremes, NULL},
-    [STATISTIC_HISTOGRAM] = {KEEPS_RANGE, MERGE_EXTREMES, extremes, &qobs_histogram_torch},
+    [STATISTIC_NONE] = {KEEPS_NOTHING, MERGE_LAST, last},
+    [STATISTIC_MEMORYLESS] = {KEEPS_RANGE, MERGE_LAST, last},
+    [STATISTIC_RUNNING] = {KEEPS_RANGE, MERGE_EXTREMES, extremes},
+    [STATISTIC_AVERAGE_LERP] = {KEEPS_RANGE, MERGE_MEANS, average_lerp},
+    [STATISTIC_AVERAGE_TOWARDS] = {KEEPS_RANGE, MERGE_MEANS, average_towards},
+    [STATISTIC_ABSMAX] = {KEEPS_ABSMAX, MERGE_EXTREMES, absmax},
+    [STATISTIC_ABSMAX_BFP] = {KEEPS_ABSMAX, MERGE_EXTREMES, absmax_bfp},
+    [STATISTIC_BALLOT] = {KEEPS_RANGE, MERGE_EXTREMES, extremes},
 };
 
 /* The preset's; llm-compressor averaged as torch does before October 2025. */
@@ -106,11 +106,6 @@ enum keeps qobs_keeps(const qobs_config *config)
     return statistics[statistic_of(config)].keeps;
 }
 
-const struct histogram_rule *qobs_histogram_rule(const qobs_config *config)
-{
-    return statistics[statistic_of(config)].histogram;
-}
-
 enum merging qobs_merging(const qobs_config *config)
 {
     return dynamic(config) ? MERGE_LAST : statistics[statistic_of(config)].merging;
@@ -148,6 +143,21 @@ static void vote(qobs_observer *o)
         qobs_votes_cast(votes, 1);
 }
 
+/* The mse observer of September 2025 looks for running values under another name than it keeps them by where there is one range or
+ * channel, and for the first group: there a batch replaces what was, which is what averaging leaves of equal numbers. */
+static void forget_unfound(const qobs_observer *o)
+{
+    const struct kept *k = &o->kept;
+    const size_t size = qobs_dtype_size(o->layout.dtype);
+    const size_t step = o->layout.ids == IDS_GROUPS ? (size_t)o->layout.range.extent[o->layout.range.ndim - 1] : 1;
+    if (o->config.version != VERSION_2025_09 || !qobs_searches(&o->config) || o->layout.ids == IDS_BLOCKS)
+        return;
+    for (size_t i = 0; i < o->layout.qparams; i += step) {
+        memcpy(k->state.min + i * size, k->batch.min + i * size, size);
+        memcpy(k->state.max + i * size, k->batch.max + i * size, size);
+    }
+}
+
 void qobs_keep(qobs_observer *o, bool first)
 {
     const bool fresh = first || qobs_memoryless(&o->config);
@@ -159,6 +169,8 @@ void qobs_keep(qobs_observer *o, bool first)
         const struct ranges old = k->state;
         k->state = k->batch;
         k->batch = old;
+    } else {
+        forget_unfound(o);
     }
     const struct ranges *batch = fresh ? &k->state : &k->batch;
     const struct entering entering = {&o->config,   o->layout.dtype, o->layout.qparams, k->state.min,
