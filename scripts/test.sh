@@ -37,6 +37,7 @@ done
 # What the program has of the golden suites, as options of run_cli.py.
 golden=(
     "--suite torch_minmax"
+    "--suite torch_histogram"
     "--suite llmc_minmax"
 )
 example=examples/tinylm

@@ -148,6 +148,12 @@ enum strategy qobs_config_strategy(const qobs_config *config)
     return config->group_size == -1 ? STRATEGY_CHANNEL : STRATEGY_GROUP;
 }
 
+bool qobs_config_has_channels(const qobs_config *config)
+{
+    return config->preset->granularity == GRANULARITY_TORCH_CHANNEL ||
+           (config->preset->granularity == GRANULARITY_TORCH_QSCHEME && config->qscheme >= TORCH_PER_CHANNEL_AFFINE);
+}
+
 bool qobs_config_is_mx(const qobs_config *config)
 {
     return config->type == TYPE_FLOAT && (config->num_bits == 4 || config->num_bits == 8) && config->has_group_size &&

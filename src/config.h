@@ -21,7 +21,12 @@ enum strategy {
     STRATEGY_ATTN_HEAD
 };
 
-enum nonfinite_mode { NONFINITE_REFUSE, NONFINITE_IGNORE, NONFINITE_PROPAGATE };
+enum nonfinite_mode {
+    NONFINITE_REFUSE,
+    NONFINITE_IGNORE,
+    NONFINITE_PROPAGATE,
+    NONFINITE_REFUSE_NAN /* histograms: infinities are left out, which is upstream's way, so that PROPAGATE is the same */
+};
 
 enum type { TYPE_INT, TYPE_FLOAT };
 
@@ -145,6 +150,10 @@ struct qobs_config {
     bool has_ch_axis; /* Quark's has no default */
     int ch_axis;
 
+    int64_t bins; /* of histograms */
+    int upsample_rate; /* changes nothing */
+    bool float32_counts;
+
     bool has_scale, has_zero_point; /* FixedQParamsObserver's */
     double scale;
     int64_t zero_point;
@@ -169,6 +178,9 @@ enum strategy qobs_config_strategy(const qobs_config *config);
 
 /* MXFP4 and MXFP8, as compressed-tensors tells them: 4 or 8-bit floats, groups of 32, scales stored as exponents. */
 bool qobs_config_is_mx(const qobs_config *config);
+
+/* Is there a scale for every channel of a torch observer? */
+bool qobs_config_has_channels(const qobs_config *config);
 
 /* The names of an enumeration's values as messages and `set` use them. */
 const char *qobs_base_name_text(int base_name);

@@ -139,6 +139,24 @@ static void add_votes(struct votes *votes, const struct votes *others)
     }
 }
 
+/* All histograms as one: `merged` takes the place of o's once nothing can fail. */
+static int merge_histograms(const qobs_observer *o, const qobs_observer *model, const qobs_observer *const *others, size_t count,
+                            struct histogram *merged, qobs_error *error)
+{
+    const struct histogram_rule *rule = qobs_histogram_rule(&o->config);
+    if (!rule || !model)
+        return QOBS_OK;
+    const fp_mode mode = fp_enter();
+    int status = qobs_histogram_copy(&o->runtime, merged, &model->kept.histogram, error);
+    for (size_t i = 0; status == QOBS_OK && i < count; i++)
+        if (others[i] != model && qobs_has_ranges(others[i]))
+            status = qobs_histogram_merge(&o->runtime, rule, &o->config, merged, &others[i]->kept.histogram, error);
+    fp_leave(mode);
+    if (status != QOBS_OK)
+        qobs_histogram_release(&o->runtime, merged);
+    return status;
+}
+
 /* The columns all importance there is agrees on; 0: there is none. */
 static int common_columns(const qobs_observer *o, const qobs_observer *const *others, size_t count, int64_t *columns,
                           qobs_error *error)
@@ -183,6 +201,7 @@ int qobs_observer_merge(qobs_observer *o, const qobs_observer *const *others, si
     const struct layout before = o->layout;
     const bool own_whole = o->whole.dtype != 0;
     struct whole whole;
+    struct histogram merged = {0};
     if (status == QOBS_OK)
         status = check_wholes(o, others, count, &whole, error);
     if (status == QOBS_OK && model && !own)
@@ -191,6 +210,8 @@ int qobs_observer_merge(qobs_observer *o, const qobs_observer *const *others, si
         status = reserve_votes(o, others, count, error);
     if (status == QOBS_OK && columns > 0)
         status = qobs_importance_reserve(&o->runtime, &o->importance, columns, error);
+    if (status == QOBS_OK)
+        status = merge_histograms(o, model, others, count, &merged, error);
     if (status != QOBS_OK && !own) {
         qobs_release_ranges(&o->runtime, &o->kept.state);
         o->layout = before;
@@ -199,6 +220,10 @@ int qobs_observer_merge(qobs_observer *o, const qobs_observer *const *others, si
         return status;
     o->fused = false;
     o->whole = whole;
+    if (merged.bins > 0) {
+        qobs_histogram_release(&o->runtime, &o->kept.histogram);
+        o->kept.histogram = merged;
+    }
     const fp_mode mode = fp_enter();
     if (model)
         merge_ranges(o, others, count, false, own);

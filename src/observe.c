@@ -17,7 +17,7 @@
 
 static qobs_dtype dtype_of_ranges(const qobs_observer *o, qobs_dtype value)
 {
-    return o->config.preset->family == FAMILY_TORCH ? QOBS_F32 : value;
+    return o->config.preset->family == FAMILY_TORCH || qobs_histogram_rule(&o->config) ? QOBS_F32 : value;
 }
 
 static struct layout layout_of(const qobs_observer *o, const qobs_plan *plan)
@@ -66,11 +66,15 @@ static bool ignores_further(const qobs_observer *o)
 
 /* ---- Taking a batch ------------------------------------------------------------------------------------------------------- */
 
-/* The batch's range in the layout's dtype. */
+/* The batch's range in the layout's dtype, and its histogram into that of all batches. */
 static int reduce_batch(const qobs_observer *o, const qobs_plan *plan, const struct layout *layout, const qobs_tensor *value,
-                        struct ranges *batch, struct qobs_nonfinite *nonfinite, qobs_error *error)
+                        struct kept *kept, struct qobs_nonfinite *nonfinite, qobs_error *error)
 {
-    struct ranges native = {0};
+    const struct histogram_rule *rule = qobs_histogram_rule(&o->config);
+    struct ranges native = {0}, *batch = &kept->batch;
+    if (rule)
+        return qobs_histogram_take(&o->runtime, o->kernels, rule, &o->config, plan, value->data, &kept->histogram,
+                                   (float *)(void *)batch->min, (float *)(void *)batch->max, nonfinite, error);
     const bool convert = layout->dtype != plan->dtype;
     int status = QOBS_OK;
     if (convert)
@@ -137,6 +141,16 @@ static int read_all(const qobs_observer *o, const struct reading *r, qobs_error 
     return qobs_succeed(error);
 }
 
+/* A histogram leaves out what is not finite: of such a batch nothing is left. */
+static bool saw_nothing(const struct layout *layout, const struct kept *kept)
+{
+    const float *min = (const float *)(const void *)kept->batch.min, *max = (const float *)(const void *)kept->batch.max;
+    bool nothing = kept->histogram.bins > 0;
+    for (size_t q = 0; nothing && q < layout->qparams; q++)
+        nothing = min[q] > max[q];
+    return nothing;
+}
+
 /* `all`: everything upstream's forward does, not only what get_qparams does. */
 static int take(qobs_observer *o, const qobs_plan *plan, const qobs_tensor *value, bool all, const struct reading *reading,
                 qobs_error *error)
@@ -155,7 +169,10 @@ static int take(qobs_observer *o, const qobs_plan *plan, const qobs_tensor *valu
     if (status == QOBS_OK)
         status = qobs_keep_reserve(o, &layout, &kept, error);
     if (status == QOBS_OK)
-        status = reduce_batch(o, plan, &layout, value, &kept.batch, &nonfinite, error);
+        status = reduce_batch(o, plan, &layout, value, &kept, &nonfinite, error);
+    const bool nothing = status == QOBS_OK && saw_nothing(&layout, &kept);
+    if (nothing && first && reading)
+        status = qobs_fail(error, QOBS_ERROR_NO_DATA, "value: has no finite element, and there is nothing from before");
     if (status == QOBS_OK && has_whole)
         whole = whole_of(&layout, &kept.batch);
     if (status == QOBS_OK && qobs_searches(&o->config))
@@ -163,12 +180,16 @@ static int take(qobs_observer *o, const qobs_plan *plan, const qobs_tensor *valu
     if (status == QOBS_OK && qobs_weighs_columns(&o->config) && plan->value.ndim > 0)
         status = qobs_importance_reserve(&o->runtime, &o->importance, plan->value.shape[plan->value.ndim - 1], error);
     if (first)
-        qobs_release_kept(&o->runtime, status == QOBS_OK ? &o->kept : &kept);
-    if (!first || status == QOBS_OK)
+        qobs_release_kept(&o->runtime, status == QOBS_OK && !nothing ? &o->kept : &kept);
+    if (!first || (status == QOBS_OK && !nothing))
         o->kept = kept;
     qobs_search_record_release(&o->runtime, status == QOBS_OK ? &o->searched : &record);
     if (status != QOBS_OK)
         return status;
+    o->counts.nan += nonfinite.nan;
+    o->counts.inf += nonfinite.inf;
+    if (nothing)
+        return QOBS_OK;
     o->searched = record;
     o->layout = layout;
     o->fused = false;
@@ -179,8 +200,6 @@ static int take(qobs_observer *o, const qobs_plan *plan, const qobs_tensor *valu
         count_tokens(o, &plan->value);
     o->counts.batches++;
     o->counts.elements += (uint64_t)plan->value.elements;
-    o->counts.nan += nonfinite.nan;
-    o->counts.inf += nonfinite.inf;
     return QOBS_OK;
 }
 

@@ -32,6 +32,7 @@ void qobs_release_kept(const struct runtime *runtime, struct kept *kept)
     qobs_release_ranges(runtime, &kept->state);
     qobs_release_ranges(runtime, &kept->batch);
     qobs_votes_release(runtime, &kept->votes);
+    qobs_histogram_release(runtime, &kept->histogram);
 }
 
 static void release_all(qobs_observer *o)

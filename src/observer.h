@@ -11,6 +11,7 @@
 #include "granularity/plan.h"
 #include "kernels.h"
 #include "search/batch.h"
+#include "statistic/histogram.h"
 #include "statistic/votes.h"
 
 /* The range of every qparam. llm-compressor keeps it in the dtype of the tensors, torch in f32. */
@@ -37,6 +38,7 @@ struct whole {
 struct kept {
     struct ranges state, batch; /* batch: room for the next one */
     struct votes votes;         /* where the statistic is a ballot */
+    struct histogram histogram; /* where it is one; the ranges are then those of the elements */
 };
 
 struct qobs_observer {
@@ -63,6 +65,11 @@ static inline bool qobs_has_ranges(const qobs_observer *o)
 
 /* What the convention sees of the observer, without a global scale. */
 struct range_view qobs_view_ranges(const qobs_observer *observer);
+
+/* Of an observer with histograms: their masses in float32; the ranges found in them, and what the convention makes of those. Any
+ * pointer but the first and the last may be NULL. */
+void qobs_read_histogram(const qobs_observer *observer, float *out);
+int qobs_read_found(const qobs_observer *observer, float *min, float *max, void *scale, void *zero_point, qobs_error *error);
 
 /* Does scale come with a global scale? */
 bool qobs_has_global_scale(const qobs_observer *observer);

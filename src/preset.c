@@ -30,6 +30,8 @@ static const struct preset presets[] = {
      "range of all tensors, a channel each"},
     {"torch.MovingAveragePerChannelMinMaxObserver", TORCH_CHANNEL, STATISTIC_AVERAGE_TOWARDS, CONVENTION_TORCH,
      "moving average of the range, a channel each"},
+    {"torch.HistogramObserver", FAMILY_TORCH, GRANULARITY_TORCH_QSCHEME, STATISTIC_HISTOGRAM, CONVENTION_TORCH,
+     "least squared error in a histogram of all tensors"},
     {"torch.FixedQParamsObserver", FAMILY_TORCH, NOTHING, CONVENTION_FIXED, "the scale and zero point given"},
     {"torch.PlaceholderObserver", FAMILY_TORCH, NOTHING, CONVENTION_NONE, "nothing but its settings"},
     {"quark.PlaceholderObserver", FAMILY_QUARK, NOTHING, CONVENTION_NONE, "nothing but its settings"},
@@ -80,6 +82,11 @@ const struct search_defaults *qobs_preset_search(const struct preset *preset)
         if (strcmp(searches[i].preset, preset->name) == 0)
             return &searches[i].defaults;
     return NULL;
+}
+
+bool qobs_preset_has_histogram(const struct preset *preset)
+{
+    return preset->statistic == STATISTIC_HISTOGRAM;
 }
 
 bool qobs_preset_averages(const struct preset *preset)

@@ -16,6 +16,7 @@ enum granularity {
     GRANULARITY_LLMC,          /* by base name and strategy */
     GRANULARITY_TENSOR,        /* all */
     GRANULARITY_TORCH_CHANNEL, /* along ch_axis */
+    GRANULARITY_TORCH_QSCHEME, /* all, or along ch_axis if qscheme is per channel */
     GRANULARITY_QUARK_CHANNEL, /* along ch_axis, which a 1-dimensional tensor has, too */
     GRANULARITY_QUARK_GROUP,   /* runs of group_size along ch_axis */
     GRANULARITY_QUARK_BLOCK,   /* the same, the last of them padded with zeros */
@@ -30,7 +31,8 @@ enum statistic {
     STATISTIC_AVERAGE_TOWARDS, /* min + c * (lo - min), in f32 */
     STATISTIC_ABSMAX,          /* the largest magnitude of all batches; Quark's is_dynamic: of the last */
     STATISTIC_ABSMAX_BFP,      /* the same, doubled where an element does not fit */
-    STATISTIC_BALLOT           /* the extremes of all batches, and the scale and zero point they gave most often */
+    STATISTIC_BALLOT,          /* the extremes of all batches, and the scale and zero point they gave most often */
+    STATISTIC_HISTOGRAM        /* of all batches, over the union of their ranges */
 };
 
 /* Whose arithmetic makes scale and zero point of a range. */
@@ -67,6 +69,9 @@ const struct search_defaults *qobs_preset_search(const struct preset *preset);
 
 /* The preset called `name`, or NULL. */
 const struct preset *qobs_preset_find(const char *name);
+
+/* Does it keep histograms? */
+bool qobs_preset_has_histogram(const struct preset *preset);
 
 /* Does it keep a moving average? */
 bool qobs_preset_averages(const struct preset *preset);

@@ -28,12 +28,16 @@ enum result {
     RESULT_STOP_STEP,
     RESULT_IMATRIX_SUM,
     RESULT_IMATRIX_COUNT,
+    RESULT_HISTOGRAM,
+    RESULT_NEW_MIN,
+    RESULT_NEW_MAX,
     RESULTS
 };
 
 static const char *const names[RESULTS] = {"min_val",       "max_val",   "amax",       "global_min",          "global_max",
                                            "global_scale",  "scale",     "zero_point", "num_observed_tokens", "best_step",
-                                           "errors",        "errors_before", "stop_step",  "imatrix_sum",         "imatrix_count"};
+                                           "errors",        "errors_before", "stop_step",  "imatrix_sum",         "imatrix_count",
+                                           "histogram",     "new_min",   "new_max"};
 
 /* A result, and which part of it where upstream keeps the ranges in parts. */
 struct item {
@@ -128,6 +132,10 @@ static bool has_result(const qobs_observer *o, enum result which)
     case RESULT_IMATRIX_SUM:
     case RESULT_IMATRIX_COUNT:
         return qobs_weighs_columns(&o->config);
+    case RESULT_HISTOGRAM:
+    case RESULT_NEW_MIN:
+    case RESULT_NEW_MAX:
+        return qobs_histogram_rule(&o->config) != NULL;
     default:
         return qobs_has_convention(&o->config);
     }
@@ -174,6 +182,8 @@ static bool global_scale_is_known(const qobs_observer *o)
 
 static int compute(const qobs_observer *o, void *scale, void *zero_point, qobs_error *error)
 {
+    if (o->kept.histogram.bins > 0 && (scale || zero_point))
+        return qobs_read_found(o, NULL, NULL, scale, zero_point, error);
     struct range_view ranges = qobs_view_ranges(o);
     const bool global = qobs_has_ranges(o) && qobs_has_global_scale(o);
     if (global && !global_scale_is_known(o))
@@ -244,6 +254,14 @@ static void describe(const qobs_observer *o, struct item item, qobs_result *resu
     case RESULT_STOP_STEP:
         dtype = QOBS_I32;
         break;
+    case RESULT_HISTOGRAM: /* of every qparam */
+        shape = o->layout.range;
+        shape.extent[shape.ndim++] = (int64_t)o->kept.histogram.bins;
+        break;
+    case RESULT_NEW_MIN:
+    case RESULT_NEW_MAX:
+        shape = o->layout.range;
+        break;
     case RESULT_IMATRIX_SUM:
         dtype = QOBS_F32;
         shape.extent[0] = o->importance.columns;
@@ -305,7 +323,7 @@ static size_t count_of(const qobs_observer *o, enum result which)
 
 static int find(const qobs_observer *o, const char *name, struct item *item, qobs_error *error)
 {
-    char known[200] = "", own[QOBS_RESULT_NAME];
+    char known[230] = "", own[QOBS_RESULT_NAME];
     for (int i = 0; i < RESULTS; i++) {
         const enum result which = (enum result)i;
         const bool has = has_result(o, which);
@@ -436,6 +454,13 @@ static int give(const qobs_observer *o, struct item item, void *out, size_t size
     case RESULT_IMATRIX_SUM:
         qobs_importance_sums(&o->importance, out);
         return qobs_succeed(error);
+    case RESULT_HISTOGRAM:
+        qobs_read_histogram(o, out);
+        return qobs_succeed(error);
+    case RESULT_NEW_MIN:
+        return qobs_read_found(o, out, NULL, NULL, NULL, error);
+    case RESULT_NEW_MAX:
+        return qobs_read_found(o, NULL, out, NULL, NULL, error);
     case RESULT_GLOBAL_MIN:
     case RESULT_GLOBAL_MAX:
         from = item.which == RESULT_GLOBAL_MIN ? o->whole.min : o->whole.max;

@@ -20,6 +20,11 @@ static const struct word strategies[] = {{"tensor", STRATEGY_TENSOR},
                                          {0}};
 static const struct word nonfinite_modes[] = {
     {"refuse", NONFINITE_REFUSE}, {"ignore", NONFINITE_IGNORE}, {"propagate", NONFINITE_PROPAGATE}, {0}};
+static const struct word histogram_nonfinite_modes[] = {{"refuse", NONFINITE_REFUSE},
+                                                        {"refuse_nan", NONFINITE_REFUSE_NAN},
+                                                        {"ignore", NONFINITE_IGNORE},
+                                                        {"propagate", NONFINITE_PROPAGATE},
+                                                        {0}};
 static const struct word versions[] = {{"current", VERSION_CURRENT}, {"2025-10", VERSION_2025_10}, {"2025-09", VERSION_2025_09}, {0}};
 static const struct word types[] = {{"int", TYPE_INT}, {"float", TYPE_FLOAT}, {0}};
 static const struct word trt_num_bits[] = {{"2", 2},   {"3", 3},   {"4", 4},   {"5", 5},   {"6", 6},
@@ -118,7 +123,12 @@ static bool is_no_placeholder(const struct preset *preset)
 
 static bool has_channels(const struct preset *preset)
 {
-    return preset->granularity == GRANULARITY_TORCH_CHANNEL;
+    return preset->granularity == GRANULARITY_TORCH_CHANNEL || preset->granularity == GRANULARITY_TORCH_QSCHEME;
+}
+
+static bool has_no_histogram(const struct preset *preset)
+{
+    return !qobs_preset_has_histogram(preset);
 }
 
 enum { ANY = FAMILY_LLMC | FAMILY_TORCH | FAMILY_QUARK | FAMILY_TRT };
@@ -128,7 +138,11 @@ enum { ANY = FAMILY_LLMC | FAMILY_TORCH | FAMILY_QUARK | FAMILY_TRT };
 /* One row a setting: name, families, presets, kind, field, the field that says it was given, and its words or its limits. */
 static const struct setting settings[] = {
     {"base_name", ANY, EVERY, KIND_WORD, FIELD(base_name), NO_FIELD, base_names, 0, 0},
-    {"nonfinite", ANY, EVERY, KIND_WORD, FIELD(nonfinite), NO_FIELD, nonfinite_modes, 0, 0},
+    {"nonfinite", ANY, has_no_histogram, KIND_WORD, FIELD(nonfinite), NO_FIELD, nonfinite_modes, 0, 0},
+    {"nonfinite", ANY, qobs_preset_has_histogram, KIND_WORD, FIELD(nonfinite), NO_FIELD, histogram_nonfinite_modes, 0, 0},
+    {"bins", FAMILY_TORCH, qobs_preset_has_histogram, KIND_LONG, FIELD(bins), NO_FIELD, NULL, 1, 0x1p20},
+    {"upsample_rate", FAMILY_TORCH, qobs_preset_has_histogram, KIND_INTEGER, FIELD(upsample_rate), NO_FIELD, NULL, 1, 0x1p20},
+    {"float32_counts", ANY, qobs_preset_has_histogram, KIND_BOOL, FIELD(float32_counts), NO_FIELD, NULL, 0, 0},
     {"averaging_constant", ANY, qobs_preset_averages, KIND_REAL, FIELD(averaging_constant), NO_FIELD, NULL, 0, 1},
     {"num_bits", FAMILY_LLMC, EVERY, KIND_INTEGER, FIELD(num_bits), NO_FIELD, NULL, 2, 16},
     {"num_bits", FAMILY_TRT, EVERY, KIND_WORD, FIELD(num_bits), NO_FIELD, trt_num_bits, 0, 0},
@@ -212,7 +226,11 @@ struct qobs_config qobs_config_defaults(const struct preset *preset)
         .symmetric = true,
         .dtype = is_placeholder(preset) ? TORCH_FLOAT32 : TORCH_QUINT8,
         .eps = 0x1p-23,
-        .nonfinite = preset->convention == CONVENTION_QUARK_BFP ? NONFINITE_IGNORE : NONFINITE_REFUSE,
+        .nonfinite = preset->convention == CONVENTION_QUARK_BFP ? NONFINITE_IGNORE
+                     : qobs_preset_has_histogram(preset)        ? NONFINITE_REFUSE_NAN
+                                                                : NONFINITE_REFUSE,
+        .bins = 2048,
+        .upsample_rate = 16,
         .quark_dtype = preset->convention == CONVENTION_QUARK_MX    ? QUARK_FP4
                        : preset->convention == CONVENTION_QUARK_BFP ? QUARK_BFP16
                                                                     : QUARK_INT8,

@@ -9,7 +9,9 @@
  * ranges (0: there are none); if there are, the shape of the ranges and the shape of scale (u32 ndim, u64 extents), u32 under
  * which names (enum ids), the minima, the maxima, u32 number of candidates voted for and of each u64 votes, scales, zero points; for presets that search u64
  * columns and tokens of importance and f64 sums of squares, u64 qparams searched, and if there are any u32 steps, stop step, weighted or
- * not and why not, and of each i32 best step, f64 error, f64 error before; and the FNV-1a hash of all that. */
+ * not and why not, and of each i32 best step, f64 error, f64 error before; for presets with histograms, if there are ranges,
+ * u64 bins, of each histogram f32 first edge, last edge and step, then of each the f64 masses; and the FNV-1a hash of all that. */
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -132,6 +134,18 @@ static void put_search(struct sink *sink, const qobs_observer *o)
     put_elements(sink, searched->error_before, searched->qparams, sizeof *searched->error_before);
 }
 
+/* Only for presets with histograms. */
+static void put_histogram(struct sink *sink, const struct histogram *h)
+{
+    put(sink, h->bins, 8);
+    for (size_t q = 0; q < h->qparams; q++) {
+        put_elements(sink, &h->range[q].lo, 1, sizeof(float));
+        put_elements(sink, &h->range[q].hi, 1, sizeof(float));
+        put_elements(sink, &h->range[q].step, 1, sizeof(float));
+    }
+    put_elements(sink, h->mass, h->qparams * h->bins, sizeof *h->mass);
+}
+
 static void put_all(struct sink *sink, const qobs_observer *o, size_t size)
 {
     char text[MOST_TEXT];
@@ -146,6 +160,8 @@ static void put_all(struct sink *sink, const qobs_observer *o, size_t size)
         put_votes(sink, &o->kept.votes);
     if (qobs_searches(&o->config))
         put_search(sink, o);
+    if (qobs_has_ranges(o) && qobs_histogram_rule(&o->config))
+        put_histogram(sink, &o->kept.histogram);
     put(sink, sink->to ? hash(sink->to, sink->size) : 0, HASH);
 }
 
@@ -349,6 +365,36 @@ static int load_search(qobs_observer *o, struct source *source, qobs_error *erro
     return QOBS_OK;
 }
 
+static bool range_is_valid(const struct bin_range *range)
+{
+    const bool empty = isinf(range->lo) && range->lo > 0 && isinf(range->hi) && range->hi < 0;
+    return isfinite(range->step) && (empty || (isfinite(range->lo) && isfinite(range->hi) && range->lo <= range->hi));
+}
+
+static int load_histogram(qobs_observer *o, struct source *source, qobs_error *error)
+{
+    struct histogram *h = &o->kept.histogram;
+    const uint64_t bins = get(source, 8), left = (uint64_t)(source->end - source->at);
+    if (o->layout.dtype != QOBS_F32 || bins < 1 || bins > QOBS_MOST_BINS ||
+        left / o->layout.qparams < 3 * sizeof(float) + bins * sizeof(double))
+        return damaged(error, "its histograms are not all there");
+    const int status = qobs_histogram_allocate(&o->runtime, h, o->layout.qparams, (size_t)bins, error);
+    if (status != QOBS_OK)
+        return status;
+    for (size_t q = 0; q < h->qparams; q++) {
+        get_elements(source, &h->range[q].lo, 1, sizeof(float));
+        get_elements(source, &h->range[q].hi, 1, sizeof(float));
+        get_elements(source, &h->range[q].step, 1, sizeof(float));
+        if (!range_is_valid(&h->range[q]))
+            return damaged(error, "the range of a histogram cannot be");
+    }
+    get_elements(source, h->mass, h->qparams * h->bins, sizeof *h->mass);
+    for (size_t k = 0; k < h->qparams * h->bins; k++)
+        if (!(h->mass[k] >= 0 && isfinite(h->mass[k])))
+            return damaged(error, "a count cannot be");
+    return QOBS_OK;
+}
+
 static int load_statistics(qobs_observer *o, struct source *source, qobs_error *error)
 {
     o->counts.batches = get(source, 8);
@@ -369,6 +415,8 @@ static int load_statistics(qobs_observer *o, struct source *source, qobs_error *
         status = load_votes(o, source, error);
     if (status == QOBS_OK && qobs_searches(&o->config))
         status = load_search(o, source, error);
+    if (status == QOBS_OK && dtype != 0 && qobs_histogram_rule(&o->config))
+        status = load_histogram(o, source, error);
     if (status == QOBS_OK && (source->short_of || source->at != source->end))
         return damaged(error, source->short_of ? "it ends early" : "it is too long");
     return status;

@@ -202,6 +202,34 @@ int activations_put(const struct activations *a, const struct bases *bases, stru
     return EXIT_OK;
 }
 
+/* ---- Telling -------------------------------------------------------------------------------------------------------------- */
+
+const struct stream *target_stream(const struct activations *a, const struct target *t)
+{
+    return t->stream == NOT_RECORDED ? NULL : &a->streams[t->stream];
+}
+
+const struct reading *stream_result(const struct stream *s, const char *name)
+{
+    for (size_t i = 0; i < s->results.count; i++)
+        if (strcmp(s->results.items[i].name, name) == 0)
+            return &s->results.items[i];
+    return NULL;
+}
+
+struct tally activations_tally(const struct activations *a, enum base base)
+{
+    struct tally tally = {0};
+    for (size_t i = 0; i < a->target_count; i++) {
+        if (a->targets[i].base != base)
+            continue;
+        tally.modules++;
+        if (!target_stream(a, &a->targets[i]) && tally.missing++ == 0)
+            tally.first_missing = &a->targets[i];
+    }
+    return tally;
+}
+
 void activations_free(struct activations *a)
 {
     for (size_t i = 0; i < a->stream_count; i++) {

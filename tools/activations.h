@@ -61,6 +61,17 @@ int activations_observe(struct activations *activations, const struct bases *bas
 int activations_declare(struct activations *activations, const struct bases *bases, struct st_writer *writer);
 int activations_put(const struct activations *activations, const struct bases *bases, struct st_writer *writer);
 
+/* How many modules need scales of a base, and for how many nothing was recorded. */
+struct tally {
+    size_t modules, missing;
+    const struct target *first_missing;
+};
+struct tally activations_tally(const struct activations *activations, enum base base);
+
+/* What was recorded for a module, or NULL; and of that a result, or NULL. */
+const struct stream *target_stream(const struct activations *activations, const struct target *target);
+const struct reading *stream_result(const struct stream *stream, const char *name);
+
 void activations_free(struct activations *activations);
 
 #endif

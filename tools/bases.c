@@ -67,12 +67,6 @@ int bases_set(struct bases *bases, const char *given)
     return EXIT_OK;
 }
 
-bool config_is(const qobs_config *config, const char *key, const char *value)
-{
-    char text[64] = "";
-    return qobs_config_get(config, key, text, sizeof text, NULL) == QOBS_OK && strcmp(text, value) == 0;
-}
-
 /* Settings as a scheme has them: "key=value key=value". */
 static int apply(qobs_config *config, const char *preset, const char *settings, const char *whose)
 {
@@ -115,6 +109,8 @@ static int make(struct bases *bases, enum base base, const char *preset, const c
                                                           : NEEDS_SCALES;
     o->zero_points = config_is(o->config, "symmetric", "false");
     o->global_scales = config_is(o->config, "strategy", "tensor_group");
+    o->searches = config_has(o->config, "patience");
+    o->weighs = config_has(o->config, "strict");
     return code;
 }
 

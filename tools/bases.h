@@ -28,6 +28,8 @@ struct base_observer {
     qobs_config *config;  /* NULL where needs is NEEDS_NOTHING */
     enum needs needs;
     bool zero_points, global_scales; /* among the results */
+    bool searches;                   /* for the range with the least error */
+    bool weighs;                     /* errors by the importance of columns */
 };
 
 /* Zero it first. */
@@ -48,8 +50,5 @@ int bases_set(struct bases *bases, const char *given);
 int bases_make(struct bases *bases, const struct scheme *scheme);
 
 void bases_free(struct bases *bases);
-
-/* Is that setting's value this text? */
-bool config_is(const qobs_config *config, const char *key, const char *value);
 
 #endif

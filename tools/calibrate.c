@@ -25,6 +25,8 @@ static const char help[] =
     "                       Tensors: <module>.input, <module>.output, <attention>.k_states, .v_states, .q_states. Where a module's\n"
     "                       input is not there, that of a module it is fused with (q_proj, k_proj, v_proj; gate_proj, up_proj) is\n"
     "                       taken. k and v become e4m3 with a scale a tensor where they are recorded\n"
+    "  --importance FILE    recorded activations that weigh the columns of weights, for presets that do (llmc.imatrix_mse);\n"
+    "                       <module>.input is found in the same way. May be repeated\n"
     "  --preset [BASE=]NAME the observer (qobs info lists them) for the weights (default llmc.memoryless_minmax) or for one of\n"
     "                       the bases input, output, q, k, v, kv (default llmc.static_minmax); BASE=none: leave it out\n"
     "  --set [BASE.]KEY=VALUE  a setting of that observer, over the scheme's: group_size=64, kv.strategy=attn_head,\n"
@@ -78,11 +80,13 @@ static int check_no_input(const char *option, const char *path, const struct ten
     return EXIT_OK;
 }
 
-static int check_no_inputs(const char *option, const char *path, const struct tensor_set *model, const struct recordings *r)
+static int check_no_inputs(const char *option, const char *path, const struct tensor_set *model, const struct calibration *c)
 {
+    const struct recordings *const all[] = {&c->activations.recordings, &c->importance};
     int code = check_no_input(option, path, model, "model");
-    for (size_t i = 0; code == EXIT_OK && i < r->count; i++)
-        code = check_no_input(option, path, r->items[i].set, "activations");
+    for (size_t k = 0; k < 2; k++)
+        for (size_t i = 0; code == EXIT_OK && i < all[k]->count; i++)
+            code = check_no_input(option, path, all[k]->items[i].set, "activations");
     return code;
 }
 
@@ -148,9 +152,10 @@ struct arguments {
 
 static int parse(struct arguments *a, int argc, char **argv)
 {
-    enum { SCHEME = 256, ACTIVATIONS, PRESET, SET, TARGETS, IGNORE, JSON, QUIET, ISA, THREADS };
+    enum { SCHEME = 256, ACTIVATIONS, IMPORTANCE, PRESET, SET, TARGETS, IGNORE, JSON, QUIET, ISA, THREADS };
     static const struct option options[] = {{"scheme", required_argument, NULL, SCHEME},
                                             {"activations", required_argument, NULL, ACTIVATIONS},
+                                            {"importance", required_argument, NULL, IMPORTANCE},
                                             {"preset", required_argument, NULL, PRESET},
                                             {"set", required_argument, NULL, SET},
                                             {"targets", required_argument, NULL, TARGETS},
@@ -171,6 +176,10 @@ static int parse(struct arguments *a, int argc, char **argv)
         case ACTIVATIONS:
             if (recordings_add(&a->c.activations.recordings, optarg, &f) != 0)
                 return complain(EXIT_WRONG, "--activations: %s", f.message);
+            break;
+        case IMPORTANCE:
+            if (recordings_add(&a->c.importance, optarg, &f) != 0)
+                return complain(EXIT_WRONG, "--importance: %s", f.message);
             break;
         case PRESET:
             if (bases_preset(&a->c.bases, optarg) != EXIT_OK)
@@ -226,6 +235,8 @@ static int check_asked(const struct calibration *c)
     for (enum base b = BASE_INPUT; c->activations.recordings.count == 0 && b < BASES; b++)
         if (c->bases.of[b].asked && c->bases.of[b].config)
             return complain(EXIT_WRONG, "--preset or --set for %s, but there are no --activations", base_names[b]);
+    if (c->importance.count > 0 && !c->bases.of[BASE_WEIGHT].weighs)
+        return complain(EXIT_WRONG, "--importance: %s does not weigh columns", c->bases.of[BASE_WEIGHT].preset);
     if (c->report && strcmp(c->report, c->out) == 0)
         return complain(EXIT_WRONG, "--json: %s is the output, too", c->report);
     return EXIT_OK;
@@ -235,7 +246,6 @@ static int check_asked(const struct calibration *c)
 static int prepare(struct arguments *a, struct tensor_set *model, struct report *report, char **text, struct threads *threads)
 {
     struct calibration *c = &a->c;
-    const struct recordings *recordings = &c->activations.recordings;
     struct fail f;
     int code = bases_make(&c->bases, c->scheme);
     if (code == EXIT_OK)
@@ -243,12 +253,12 @@ static int prepare(struct arguments *a, struct tensor_set *model, struct report 
     if (code == EXIT_OK && tensors_open(model, c->model, &f) != 0)
         code = complain(EXIT_WRONG, "%s", f.message);
     if (code == EXIT_OK)
-        code = check_no_inputs("--out", c->out, model, recordings);
+        code = check_no_inputs("--out", c->out, model, c);
     if (code == EXIT_OK && c->report)
-        code = check_no_inputs("--json", c->report, model, recordings);
+        code = check_no_inputs("--json", c->report, model, c);
     if (code == EXIT_OK)
         code = layers_choose(&c->layers, model, &a->selection, &c->bases.of[BASE_WEIGHT]);
-    if (code == EXIT_OK && recordings->count > 0)
+    if (code == EXIT_OK && c->activations.recordings.count > 0)
         code = activations_find(&c->activations, &c->bases, &c->layers, model, &a->selection);
     if (code == EXIT_OK)
         code = open_report(report, c->report);
@@ -300,6 +310,7 @@ int command_calibrate(int argc, char **argv)
         code = calibrate(&a, &threads);
     threads_stop(&threads);
     activations_free(&a.c.activations);
+    recordings_free(&a.c.importance);
     layers_free(&a.c.layers);
     bases_free(&a.c.bases);
     selection_free(&a.selection);

@@ -17,6 +17,7 @@ struct calibration {
     struct bases bases;
     struct layers layers;
     struct activations activations;
+    struct recordings importance; /* activations that weigh columns */
     struct st_writer writer;
     double seconds; /* for the weights */
 };

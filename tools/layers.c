@@ -134,6 +134,8 @@ int layers_choose(struct layers *layers, const struct tensor_set *set, const str
 
 void layers_free(struct layers *layers)
 {
+    for (size_t i = 0; i < layers->count; i++)
+        free(layers->items[i].candidates);
     free(layers->items);
     *layers = (struct layers){0};
 }

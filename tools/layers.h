@@ -25,6 +25,10 @@ struct layer {
     double amax; /* of the layer, then of its group */
     double least_scale, greatest_scale;
     qobs_counts counts;
+
+    qobs_search_report search;  /* where the observer searches */
+    uint64_t *candidates;       /* how often each of its steps was taken, then how often none */
+    const char *importance;     /* the recorded tensor that weighs the columns, if any */
 };
 
 /* Zero it first. */

@@ -24,7 +24,7 @@ static const char help[] =
     "  --base-name NAME         what the tensors are: weight (default), input, output, q, k, v\n"
     "  --strategy NAME          short for --set strategy=NAME\n"
     "  --g-idx FILE[:TENSOR]    group of each column, int32 or int64\n"
-    "  --importance FILE[:TENSOR]  activations to weigh columns by, for presets that do\n"
+    "  --importance FILE[:TENSOR]  activations to weigh columns by, for presets that do (llmc.imatrix_mse); may be repeated\n"
     "  --global-scale NUMBER|FILE[:TENSOR]  make scales under this global scale, not the observer's own (llmc presets)\n"
     "  --nonfinite MODE         NaN and infinity: refuse (default), ignore, propagate\n"
     "  --each                   every result after each batch as NAME_0, NAME_1, ..., the last also as NAME\n"
@@ -38,7 +38,8 @@ static const char help[] =
 struct request {
     const char *preset, *g_idx, *out, *state, *threads, *isa;
     bool each, json;
-    const char *importance; /* the first, if any */
+    const char **importance;
+    int importance_count;
     const char *global_scale;
 };
 
@@ -55,6 +56,28 @@ static int take(qobs_observer *observer, struct tensor_files *files, const struc
     if (qobs_observer_observe(observer, &tensor, index ? &g_idx : NULL, &error) != QOBS_OK)
         return complain_status(&error, spec);
     return EXIT_OK;
+}
+
+static int take_importance(qobs_observer *observer, struct tensor_files *files, const char *spec)
+{
+    const struct tensor_ref *ref;
+    qobs_tensor tensor;
+    struct fail f;
+    qobs_error error;
+    if (tensors_spec(files, spec, &ref, &f) || tensor_of_ref(ref, &tensor, &f))
+        return complain(EXIT_WRONG, "--importance: %s", f.message);
+    if (qobs_observer_observe_importance(observer, &tensor, &error) != QOBS_OK)
+        return complain(error.status == QOBS_ERROR_OUT_OF_MEMORY ? EXIT_TROUBLE : EXIT_WRONG, "--importance: %s: %s", spec,
+                        error.message);
+    return EXIT_OK;
+}
+
+/* Importance that cannot be used changes the result: say so. */
+static void warn_if_unweighted(const qobs_observer *observer)
+{
+    qobs_search_report report = {.struct_size = sizeof report};
+    if (qobs_observer_search_report(observer, &report, NULL) == QOBS_OK && report.fallback)
+        fprintf(stderr, "qobs: warning: importance is not used: %s\n", report.fallback);
 }
 
 /* A number, or a tensor that holds one. */
@@ -101,6 +124,8 @@ static int observe(const qobs_config *config, struct threads *threads, const str
         return complain_status(&error, NULL);
     float global_scale = 1;
     int code = request->global_scale ? read_global_scale(&files, request->global_scale, &global_scale) : EXIT_OK;
+    for (int i = 0; code == EXIT_OK && i < request->importance_count; i++)
+        code = take_importance(observer, &files, request->importance[i]);
     for (int i = 0; code == EXIT_OK && i < count; i++) {
         code = take(observer, &files, request, specs[i]);
         if (code != EXIT_OK || !(request->each || i == count - 1))
@@ -123,6 +148,7 @@ static int observe(const qobs_config *config, struct threads *threads, const str
         fprintf(stderr, "qobs: warning: %s has no results\n", request->preset);
     if (code == EXIT_OK) {
         warn_if_no_scale(observer);
+        warn_if_unweighted(observer);
         if (request->state)
             code = state_write(observer, request->state);
         if (code == EXIT_OK && request->out)
@@ -169,8 +195,12 @@ int command_observe(int argc, char **argv)
     const char *base = NULL, *strategy = NULL, *nonfinite = NULL;
     char **assignments = calloc((size_t)argc, sizeof *assignments);
     int assigned = 0, code = EXIT_OK;
-    if (!assignments)
+    request.importance = calloc((size_t)argc, sizeof *request.importance);
+    if (!assignments || !request.importance) {
+        free(assignments);
+        free(request.importance);
         return complain(EXIT_TROUBLE, "no memory");
+    }
     for (int c; code == EXIT_OK && (c = getopt_long(argc, argv, "ho:", options, NULL)) != -1;)
         switch (c) {
         case PRESET:
@@ -189,7 +219,7 @@ int command_observe(int argc, char **argv)
             request.g_idx = optarg;
             break;
         case IMPORTANCE:
-            request.importance = request.importance ? request.importance : optarg;
+            request.importance[request.importance_count++] = optarg;
             break;
         case GLOBAL_SCALE:
             request.global_scale = optarg;
@@ -219,6 +249,7 @@ int command_observe(int argc, char **argv)
         case 'h':
             fputs(help, stdout);
             free(assignments);
+            free(request.importance);
             return EXIT_OK;
         default:
             code = EXIT_WRONG;
@@ -234,7 +265,7 @@ int command_observe(int argc, char **argv)
         code = complain(EXIT_WRONG, "observe: no tensor given");
     if (code == EXIT_OK && request.out)
         code = check_output(request.out);
-    if (code == EXIT_OK && request.importance)
+    if (code == EXIT_OK && request.importance_count > 0 && !config_has(config, "strict"))
         code = complain(EXIT_WRONG, "--importance: %s does not weigh columns", request.preset);
     if (code == EXIT_OK && request.global_scale && strncmp(request.preset, "llmc.", 5) != 0)
         code = complain(EXIT_WRONG, "--global-scale: %s has none; presets of llm-compressor (llmc.*) do", request.preset);
@@ -255,5 +286,6 @@ int command_observe(int argc, char **argv)
     threads_stop(&threads);
     qobs_config_destroy(config);
     free(assignments);
+    free(request.importance);
     return code;
 }

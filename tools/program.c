@@ -123,6 +123,20 @@ int set_option(qobs_config *config, const char *assignment)
     return EXIT_OK;
 }
 
+bool config_is(const qobs_config *config, const char *key, const char *value)
+{
+    char text[64] = "";
+    return qobs_config_get(config, key, text, sizeof text, NULL) == QOBS_OK && strcmp(text, value) == 0;
+}
+
+bool config_has(const qobs_config *config, const char *key)
+{
+    for (size_t i = 0; qobs_config_key(config, i); i++)
+        if (strcmp(qobs_config_key(config, i), key) == 0)
+            return true;
+    return false;
+}
+
 int tensor_of_ref(const struct tensor_ref *ref, qobs_tensor *tensor, struct fail *f)
 {
     for (int dtype = QOBS_F32; qobs_dtype_name((qobs_dtype)dtype); dtype++)

@@ -43,6 +43,10 @@ int check_output(const char *path);
 /* --set KEY=VALUE */
 int set_option(qobs_config *config, const char *assignment);
 
+/* Is that setting's value this text? Does the preset know the setting at all? */
+bool config_is(const qobs_config *config, const char *key, const char *value);
+bool config_has(const qobs_config *config, const char *key);
+
 /* A file's tensor as the library sees it. Refuses dtypes the library does not have. */
 int tensor_of_ref(const struct tensor_ref *ref, qobs_tensor *tensor, struct fail *f);
 

@@ -196,6 +196,16 @@ double reading_value(const struct reading *r, size_t i)
     }
 }
 
+void reading_extremes(const struct reading *r, double *least, double *greatest)
+{
+    *least = (double)INFINITY;
+    *greatest = -(double)INFINITY;
+    for (size_t i = 0; i < elements(r); i++) {
+        *least = fmin(*least, reading_value(r, i));
+        *greatest = fmax(*greatest, reading_value(r, i));
+    }
+}
+
 int readings_print_json(const struct readings *readings)
 {
     cJSON *root = cJSON_CreateObject();

@@ -44,4 +44,7 @@ void readings_free(struct readings *readings);
 /* Element i as a number. */
 double reading_value(const struct reading *reading, size_t i);
 
+/* The smallest and the largest element; NaN are passed over. */
+void reading_extremes(const struct reading *reading, double *least, double *greatest);
+
 #endif

@@ -147,13 +147,16 @@ QOBS_API void qobs_config_destroy(qobs_config *config);
 
 /* Sets `key` to `value`, which is JSON or a bare word: 4, true, 0.01, channel, "channel", [128, 128], null (the default).
  * Every preset: base_name (weight, input, output, q, k, v), nonfinite (refuse, ignore, propagate; by default refuse, but ignore for
- *   quark.PerBlockBFPObserver, which counts such elements as 0).
+ *   quark.PerBlockBFPObserver, which counts such elements as 0; with histograms refuse_nan, which leaves infinities out, or the
+ *   same as propagate, or refuse or ignore).
  * llmc.*: num_bits, type, symmetric, strategy, group_size, block_structure, dynamic, scale_dtype, zp_dtype, observer, version,
  *   ragged and, for moving averages, averaging_constant: the arguments of compressed-tensors' QuantizationArgs and llm-compressor's
  *   observer_kwargs. *mse, too: maxshrink (0 to 1), grid (above 0), patience (not below 0; imatrix_mse: 0 never stops), norm (above 0),
  *   expand (not below 1), chunk_size (above 0, changes nothing; not imatrix_mse) and, for imatrix_mse, strict.
  * torch.*: dtype, qscheme, reduce_range, quant_min, quant_max, eps, is_dynamic and, for moving averages, averaging_constant,
- *   for channels, ch_axis, for FixedQParamsObserver, scale and zero_point: the arguments of the torch.ao.quantization observers.
+ *   for channels, ch_axis, for FixedQParamsObserver, scale and zero_point, for HistogramObserver, bins, upsample_rate (ignored, as in
+ *   torch since 2.5): the arguments of the torch.ao.quantization observers. HistogramObserver also takes, unlike upstream, a qscheme
+ *   per channel with ch_axis: a histogram for every channel; and float32_counts, see qobs_observer_observe.
  * quark.*: dtype, qscheme, is_dynamic, symmetric, ch_axis, group_size, zero_point_type, scale_type, scale_format,
  *   scale_calculation_mode, mx_element_dtype: the fields of AMD Quark's QTensorConfig. symmetric is true by default, dtype int8 (fp4
  *   for MX, bfp16 for BFP); upstream has no defaults for them.
@@ -325,6 +328,13 @@ QOBS_API int qobs_range_by_mse(const qobs_config *config, const qobs_tensor *his
                                int64_t stride, int64_t start_bin, float *min, float *max, const qobs_runtime *runtime,
                                qobs_error *error);
 
+/* The least squared error of elements spread evenly over their bins: clips from either side, 1e-5 of them at a time, until the
+ * error rises. torch.* only (dtype): HistogramObserver's _non_linear_param_search, in whose float32 and double it is computed; of
+ * the edges the first and the last count, of the histogram what float32 holds. Sums are made in the order torch.sum has for
+ * vectors of 8. Where max - min overflows float32 (upstream has no answer) the range is the whole. */
+QOBS_API int qobs_range_by_l2_norm(const qobs_config *config, const qobs_tensor *histogram, const qobs_tensor *bin_edges,
+                                   float *min, float *max, const qobs_runtime *runtime, qobs_error *error);
+
 /* The least Kullback-Leibler divergence, of ranges to the right edge of the first start_bin, start_bin + stride, ... bins;
  * integers of 2 to 16 bits. trt.* only: compute_amax(entropy) of Model-Optimizer, whose change to bin 0 of a numpy histogram stays
  * inside. */
@@ -400,6 +410,9 @@ QOBS_API void qobs_observer_destroy(qobs_observer *observer);
  * quark.*: a batch that leads to another qparam shape begins anew (BFP refuses it, as upstream), and with is_dynamic, or per group,
  *   every batch does, whatever its dtype. Each batch of a PowOf2 observer is one vote for its scale and zero point, and the result is
  *   the most common (upstream votes whenever it is asked for qparams).
+ * torch.HistogramObserver: 8 bytes a bin and qparam are kept, 16 more are used during the call. Inside the range known so far a batch
+ *   is read once, else twice. Counts are upstream's, float32, until one reaches 2^24, where float32 begins to lose them: from there on
+ *   they are kept as doubles, exact up to 2^53. With float32_counts they stop at 2^24, as upstream's on one thread.
  * Reproduces forward (torch.ao, Quark), Observer.forward (llm-compressor) and collect (Model-Optimizer). */
 QOBS_API int qobs_observer_observe(qobs_observer *observer, const qobs_tensor *value, const qobs_tensor *g_idx,
                                    qobs_error *error);
@@ -449,7 +462,8 @@ QOBS_API void qobs_observer_reset(qobs_observer *observer);
 /* Adds to `observer` what `count` others have observed, as if their batches had come from other machines; they must have the
  * same settings, dtype and qparam shape (those without data are skipped). Reproduces Observer.sync_activation_stats of
  * llm-compressor: extremes of running ranges, mean of moving averages; a memoryless range stays, unless there was none. Votes and
- * importance are added; what a search has found is each observer's own. */
+ * importance are added, and so are histograms, brought to the union of their ranges as those of batches are; what a search has
+ * found is each observer's own. */
 QOBS_API int qobs_observer_merge(qobs_observer *observer, const qobs_observer *const *others, size_t count, qobs_error *error);
 
 /* The observer's settings and statistics as bytes that any machine's qobs of the same or a later version reads: first the size,
@@ -465,7 +479,8 @@ QOBS_API int qobs_observer_counts(const qobs_observer *observer, qobs_counts *co
 
 #define QOBS_RESULT_NAME 72 /* bytes that hold any result's name */
 
-/* What there is to read now: min_vals, max_vals (llmc) or min_val, max_val (torch, Quark) or amax (Quark's blocks, trt), scale,
+/* What there is to read now: min_vals, max_vals (llmc) or min_val, max_val (torch, Quark) or amax (Quark's blocks, trt),
+ * histogram, new_min and new_max (HistogramObserver: F32 counts, bins last, and the range found in them), scale,
  * zero_point (all but trt), and global_scale with strategy tensor_group (the 2025 versions: global_min and global_max, too). llmc
  * version 2025-09 has min_val[ID] and max_val[ID] under upstream's tensor_id: default, with groups also 1, 2, ..., with blocks
  * block_0_0, ..., and none with averaging_constant 1. num_observed_tokens (I64): Quark, and llmc version 2025-09 once it has seen a

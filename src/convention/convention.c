@@ -89,7 +89,9 @@ enum held qobs_held_alone(const qobs_config *config)
 {
     const bool old_tensor = config->preset->family == FAMILY_LLMC && config->version == VERSION_2025_09 &&
                             qobs_config_strategy(config) == STRATEGY_TENSOR;
-    return config->preset->granularity == GRANULARITY_TENSOR || old_tensor ? HELD_SCALARS : HELD_VECTOR;
+    const bool tensor = config->preset->granularity == GRANULARITY_TENSOR ||
+                        (config->preset->granularity == GRANULARITY_TORCH_QSCHEME && !qobs_config_has_channels(config));
+    return tensor || old_tensor ? HELD_SCALARS : HELD_VECTOR;
 }
 
 struct range_view qobs_no_ranges(void)

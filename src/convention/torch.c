@@ -100,7 +100,9 @@ int qobs_torch_check(const qobs_config *config, qobs_error *error)
     if (config->preset->statistic == STATISTIC_NONE)
         return check_without_ranges(config, error);
     const char *name = dtypes[config->dtype].name;
-    const bool channels = config->preset->granularity == GRANULARITY_TORCH_CHANNEL;
+    const bool channels = qobs_config_has_channels(config);
+    if (qobs_preset_has_histogram(config->preset) && config->is_dynamic)
+        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "is_dynamic: %s cannot be dynamic", config->preset->name);
     if (config->qscheme != TORCH_QSCHEME_NONE && channels != (config->qscheme >= TORCH_PER_CHANNEL_AFFINE))
         return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "qscheme: is '%s', %s takes %s", qobs_qscheme_text(config->qscheme),
                          config->preset->name,

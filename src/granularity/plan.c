@@ -238,6 +238,7 @@ int qobs_plan_create(qobs_plan **result, const qobs_config *config, const qobs_t
         [GRANULARITY_LLMC] = qobs_flatten_llmc,
         [GRANULARITY_TENSOR] = qobs_flatten_tensor,
         [GRANULARITY_TORCH_CHANNEL] = qobs_flatten_torch_channel,
+        [GRANULARITY_TORCH_QSCHEME] = qobs_flatten_torch_qscheme,
         [GRANULARITY_QUARK_CHANNEL] = qobs_flatten_quark_channel,
         [GRANULARITY_QUARK_GROUP] = qobs_flatten_quark_group,
         [GRANULARITY_QUARK_BLOCK] = qobs_flatten_quark_block,

@@ -87,6 +87,7 @@ int qobs_flatten_llmc(qobs_plan *plan, const qobs_config *config, qobs_error *er
 int qobs_flatten_llmc_2025_09(qobs_plan *plan, const qobs_config *config, qobs_error *error);
 int qobs_flatten_tensor(qobs_plan *plan, const qobs_config *config, qobs_error *error);
 int qobs_flatten_torch_channel(qobs_plan *plan, const qobs_config *config, qobs_error *error);
+int qobs_flatten_torch_qscheme(qobs_plan *plan, const qobs_config *config, qobs_error *error);
 int qobs_flatten_quark_channel(qobs_plan *plan, const qobs_config *config, qobs_error *error);
 int qobs_flatten_quark_group(qobs_plan *plan, const qobs_config *config, qobs_error *error);
 int qobs_flatten_quark_block(qobs_plan *plan, const qobs_config *config, qobs_error *error);

@@ -30,3 +30,9 @@ int qobs_flatten_torch_channel(qobs_plan *plan, const qobs_config *config, qobs_
             qobs_plan_add_axis(plan, AXIS_GROUP, v->shape[i], v->strides[i]);
     return QOBS_OK;
 }
+
+int qobs_flatten_torch_qscheme(qobs_plan *plan, const qobs_config *config, qobs_error *error)
+{
+    return qobs_config_has_channels(config) ? qobs_flatten_torch_channel(plan, config, error)
+                                            : qobs_flatten_tensor(plan, config, error);
+}

@@ -36,7 +36,9 @@ static int check_config(const qobs_config *config, const char *what, int familie
     if (status != QOBS_OK || config->preset->family & families)
         return status;
     return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "config: %s is not for %s, allowed are presets of %s", what,
-                     config->preset->name, families == FAMILY_TRT ? "trt" : "quark and trt");
+                     config->preset->name, families == FAMILY_TRT     ? "trt"
+                     : families == FAMILY_TORCH ? "torch"
+                                                : "quark and trt");
 }
 
 static int check_histogram(struct view *counts, struct view *edges, const qobs_tensor *histogram, const qobs_tensor *bin_edges,
@@ -145,6 +147,29 @@ int qobs_range_by_percentile(const qobs_config *config, const qobs_tensor *histo
     } else {
         qobs_percentile(&w.histogram, config->symmetric, percentile, min, max);
     }
+    fp_leave(mode);
+    close_workspace(&w);
+    return qobs_succeed(error);
+}
+
+int qobs_range_by_l2_norm(const qobs_config *config, const qobs_tensor *histogram, const qobs_tensor *bin_edges, float *min,
+                          float *max, const qobs_runtime *runtime, qobs_error *error)
+{
+    struct workspace w;
+    int status = check_config(config, "l2_norm", FAMILY_TORCH, error);
+    if (status == QOBS_OK)
+        status = check_out(min, max, error);
+    if (status == QOBS_OK)
+        status = open_workspace(&w, histogram, bin_edges, runtime, error);
+    if (status != QOBS_OK)
+        return status;
+    const size_t bins = w.histogram.bins;
+    float *counts = (float *)(void *)w.room;
+    const fp_mode mode = fp_enter();
+    for (size_t i = 0; i < bins; i++)
+        counts[i] = (float)w.histogram.counts[i];
+    qobs_non_linear_search(counts, bins, w.histogram.edges[0], w.histogram.edges[bins], qobs_non_linear_cells(config),
+                           counts + bins, min, max);
     fp_leave(mode);
     close_workspace(&w);
     return qobs_succeed(error);

@@ -96,6 +96,17 @@ float qobs_bin_centre(const struct histogram_view *h, size_t bin);
  * a dtype upstream refuses. */
 int qobs_centre_quantizer(const qobs_config *config, struct centre_quantizer *q, qobs_error *error);
 
+/* ---- Non-linear search -------------------------------------------------------------------------------------------------- */
+
+/* torch.ao's HistogramObserver: clips from either side, 1e-5 of the elements at a time, as long as the squared error of elements
+ * spread evenly over their bins and quantized to `cells` numbers falls. `room` has qobs_non_linear_room(bins) floats. */
+size_t qobs_non_linear_room(size_t bins);
+void qobs_non_linear_search(const float *counts, size_t bins, float min, float max, double cells, float *room, float *new_min,
+                            float *new_max);
+
+/* How many numbers it takes a torch dtype to have. */
+double qobs_non_linear_cells(const qobs_config *config);
+
 /* ---- As a configuration says -------------------------------------------------------------------------------------------- */
 
 /* These check stride and start_bin. `room` has qobs_range_room(bins) doubles. Quark's start_bin is the last bin where there are

@@ -2,13 +2,13 @@
 /* SPDX-FileCopyrightText: The qobs authors */
 
 /* The histogram of one batch for every qparam of a plan: strides to kernels. */
-#include <math.h>
 #include <string.h>
 
 #include "error.h"
 #include "fpenv.h"
 #include "statistic/histogram.h"
 #include "statistic/nest.h"
+#include "statistic/reduce.h"
 
 /* Elements that may be counted before the counters, of 32 bits, are emptied. */
 #define MOST_PENDING ((uint64_t)1 << 31)
@@ -33,11 +33,6 @@ struct counting {
     uint32_t *counters; /* QOBS_COUNTER_COPIES * bins, all 0 between qparams */
     uint64_t pending;   /* elements in them */
 };
-
-struct qobs_seen qobs_seen_nothing(void)
-{
-    return (struct qobs_seen){.min = INFINITY, .max = -INFINITY};
-}
 
 static void merge_seen(struct qobs_seen *to, const struct qobs_seen *from)
 {
@@ -299,4 +294,19 @@ int qobs_collect(const struct runtime *runtime, const struct qobs_kernels *kerne
     }
     qobs_release(runtime, counting.counters, size);
     return status;
+}
+
+int qobs_check_seen(const qobs_plan *plan, const unsigned char *data, enum nonfinite_mode mode, const struct qobs_seen *seen,
+                    struct qobs_nonfinite *nonfinite, qobs_error *error)
+{
+    struct qobs_nonfinite counted = {0};
+    for (int64_t q = 0; q < plan->qparams; q++) {
+        counted.nan += seen[q].nonfinite.nan;
+        counted.inf += seen[q].nonfinite.inf;
+    }
+    *nonfinite = counted;
+    const bool infinities = mode == NONFINITE_REFUSE;
+    if (mode == NONFINITE_IGNORE || (counted.nan == 0 && !(infinities && counted.inf > 0)))
+        return QOBS_OK;
+    return qobs_refuse(plan, data, &counted, infinities, error);
 }

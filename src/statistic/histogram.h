@@ -2,8 +2,8 @@
 /* SPDX-FileCopyrightText: The qobs authors */
 
 /* Histograms: how elements become bins, the counts of one batch, and the mass kept of all batches. Which range a histogram has
- * and how it grows is up to the observer (struct histogram_growth); what range is best for quantization is up to the
- * range finders (statistic/range_*.c), which see bins and edges only. */
+ * and how it grows is the observer's affair (struct histogram_rule); what range is best to quantize is that of the range
+ * finders (range/range.h), which see bins and edges only. */
 #ifndef QOBS_STATISTIC_HISTOGRAM_H
 #define QOBS_STATISTIC_HISTOGRAM_H
 
@@ -11,9 +11,16 @@
 
 /* ---- One batch ---------------------------------------------------------------------------------------------------------- */
 
-/* The rule for `bins` bins from lo to hi, which are finite, lo <= hi; of |x| if `magnitude`, of all but 0 if `skip_zeros`. A single point c becomes [c - 1, c + 1], as in torch.histc,
- * and where that is c again (upstream then divides 0 by 0) the numbers next to c. */
+/* The rule for `bins` bins from lo to hi, which are finite, lo <= hi; of |x| if `magnitude`, of all but 0 if `skip_zeros`. A single
+ * point c becomes [c - 1, c + 1], as in torch.histc, and where that is c again (upstream then divides 0 by 0) the numbers next to
+ * c. */
 struct qobs_binning qobs_binning_of(float lo, float hi, size_t bins, bool magnitude, bool skip_zeros);
+
+/* Elements are seen, but none is counted. */
+struct qobs_binning qobs_binning_of_nothing(size_t bins, bool magnitude, bool skip_zeros);
+
+/* The bin of an element in range, as kernels find it. */
+size_t qobs_bin_of(const struct qobs_binning *binning, float x);
 
 /* Before anything has been seen. */
 struct qobs_seen qobs_seen_nothing(void);
@@ -25,5 +32,77 @@ struct qobs_seen qobs_seen_nothing(void);
 int qobs_collect(const struct runtime *runtime, const struct qobs_kernels *kernels, const qobs_plan *plan,
                  const unsigned char *data, const struct qobs_binning *binning, uint64_t *counts, struct qobs_seen *seen,
                  qobs_error *error);
+
+/* Refuses, with the place of the first, what `mode` does not let pass. */
+int qobs_check_seen(const qobs_plan *plan, const unsigned char *data, enum nonfinite_mode mode, const struct qobs_seen *seen,
+                    struct qobs_nonfinite *nonfinite, qobs_error *error);
+
+/* ---- All batches -------------------------------------------------------------------------------------------------------- */
+
+/* Where the bins of one qparam lie. */
+struct bin_range {
+    float lo, hi; /* lo > hi: nothing has been seen */
+    float step;   /* of the edges, for rules that say so; 0 otherwise */
+};
+
+/* The mass of all batches for every qparam: 8 bytes a bin. A mass is a number float32 has, as upstream's are, until it
+ * reaches 2^24, where float32 begins to lose counts; from there on it is a double, which loses none up to 2^53. Re-binned
+ * mass need not be whole. */
+struct histogram {
+    size_t qparams, bins;
+    struct bin_range *range; /* [qparams] */
+    double *mass;            /* [qparams * bins] */
+    size_t size;             /* bytes of both */
+};
+
+/* What an observer makes of its batches. */
+struct histogram_rule {
+    size_t (*bins)(const qobs_config *config); /* of the first batch */
+    bool (*magnitude)(const qobs_config *config);
+    bool (*skip_zeros)(const qobs_config *config);
+    /* The range and number of bins that hold what is there (now->lo > now->hi: nothing) and a batch with extremes `seen`, which
+     * is not inside; fails where there would be too many. Only a histogram of one qparam may change its bins. */
+    int (*grow)(const qobs_config *config, const struct bin_range *now, size_t bins, const struct qobs_seen *seen,
+                struct bin_range *next, size_t *next_bins, qobs_error *error);
+    /* Moves mass over `now` to zeroed mass over `next`. */
+    void (*move)(const struct bin_range *now, size_t bins, const double *mass, const struct bin_range *next, size_t next_bins,
+                 double *next_mass, bool float32);
+};
+
+int qobs_histogram_allocate(const struct runtime *runtime, struct histogram *h, size_t qparams, size_t bins, qobs_error *error);
+int qobs_histogram_copy(const struct runtime *runtime, struct histogram *h, const struct histogram *from, qobs_error *error);
+void qobs_histogram_release(const struct runtime *runtime, struct histogram *h);
+
+/* Takes a batch into *h, which may be empty, and gives its extremes (a qparam that saw nothing: infinity and -infinity). After a
+ * failure *h is as it was. float32: counts as upstream's, which stop at 2^24. */
+int qobs_histogram_take(const struct runtime *runtime, const struct qobs_kernels *kernels, const struct histogram_rule *rule,
+                        const qobs_config *config, const qobs_plan *plan, const unsigned char *data, struct histogram *h,
+                        float *min, float *max, struct qobs_nonfinite *nonfinite, qobs_error *error);
+
+/* Merges `from`, of as many qparams, into *h: each over the range that holds both. After a failure *h is valid, but of no use. */
+int qobs_histogram_merge(const struct runtime *runtime, const struct histogram_rule *rule, const qobs_config *config,
+                         struct histogram *h, const struct histogram *from, qobs_error *error);
+
+/* a + b, rounded as mass is. */
+double qobs_add_mass(double a, double b, bool float32);
+
+/* torch.linspace(start, end, n) in float32. */
+struct linspace {
+    float start, end, step;
+    size_t n;
+};
+
+static inline struct linspace linspace_of(float start, float end, size_t n)
+{
+    return (struct linspace){start, end, (end - start) / (float)(n - 1), n};
+}
+
+static inline float linspace_at(const struct linspace *l, size_t i)
+{
+    return i < l->n / 2 ? l->start + l->step * (float)i : l->end - l->step * (float)(l->n - i - 1);
+}
+
+/* torch.ao's HistogramObserver: the union of all ranges, each old bin split into 16 parts. */
+extern const struct histogram_rule qobs_histogram_torch;
 
 #endif

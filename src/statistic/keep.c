@@ -56,15 +56,17 @@ static const struct {
     enum keeps keeps;
     enum merging merging;
     void (*enter)(const struct entering *entering);
+    const struct histogram_rule *histogram;
 } statistics[] = {
-    [STATISTIC_NONE] = {KEEPS_NOTHING, MERGE_LAST, last},
-    [STATISTIC_MEMORYLESS] = {KEEPS_RANGE, MERGE_LAST, last},
-    [STATISTIC_RUNNING] = {KEEPS_RANGE, MERGE_EXTREMES, extremes},
-    [STATISTIC_AVERAGE_LERP] = {KEEPS_RANGE, MERGE_MEANS, average_lerp},
-    [STATISTIC_AVERAGE_TOWARDS] = {KEEPS_RANGE, MERGE_MEANS, average_towards},
-    [STATISTIC_ABSMAX] = {KEEPS_ABSMAX, MERGE_EXTREMES, absmax},
-    [STATISTIC_ABSMAX_BFP] = {KEEPS_ABSMAX, MERGE_EXTREMES, absmax_bfp},
-    [STATISTIC_BALLOT] = {KEEPS_RANGE, MERGE_EXTREMES, extremes},
+    [STATISTIC_NONE] = {KEEPS_NOTHING, MERGE_LAST, last, NULL},
+    [STATISTIC_MEMORYLESS] = {KEEPS_RANGE, MERGE_LAST, last, NULL},
+    [STATISTIC_RUNNING] = {KEEPS_RANGE, MERGE_EXTREMES, extremes, NULL},
+    [STATISTIC_AVERAGE_LERP] = {KEEPS_RANGE, MERGE_MEANS, average_lerp, NULL},
+    [STATISTIC_AVERAGE_TOWARDS] = {KEEPS_RANGE, MERGE_MEANS, average_towards, NULL},
+    [STATISTIC_ABSMAX] = {KEEPS_ABSMAX, MERGE_EXTREMES, absmax, NULL},
+    [STATISTIC_ABSMAX_BFP] = {KEEPS_ABSMAX, MERGE_EXTREMES, absmax_bfp, NULL},
+    [STATISTIC_BALLOT] = {KEEPS_RANGE, MERGE_EXTREMES, extremes, NULL},
+    [STATISTIC_HISTOGRAM] = {KEEPS_RANGE, MERGE_EXTREMES, extremes, &qobs_histogram_torch},
 };
 
 /* The preset's; llm-compressor averaged as torch does before October 2025. */
@@ -104,6 +106,11 @@ enum nonfinite_mode qobs_nonfinite_mode(const qobs_config *config)
 enum keeps qobs_keeps(const qobs_config *config)
 {
     return statistics[statistic_of(config)].keeps;
+}
+
+const struct histogram_rule *qobs_histogram_rule(const qobs_config *config)
+{
+    return statistics[statistic_of(config)].histogram;
 }
 
 enum merging qobs_merging(const qobs_config *config)

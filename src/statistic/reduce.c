@@ -195,8 +195,9 @@ static uint64_t count_beyond_f32(const struct job *job)
     return beyond;
 }
 
-/* The first element in the order of the caller's indices that is not finite, as "[i, j]". */
-static void find_first(const qobs_plan *plan, const unsigned char *data, char *text, size_t size, const char **kind)
+/* The first element in the order of the caller's indices that is NaN or, if `infinities`, not finite, as "[i, j]". */
+static void find_first(const qobs_plan *plan, const unsigned char *data, bool infinities, char *text, size_t size,
+                       const char **kind)
 {
     const struct view *v = &plan->value;
     int64_t index[QOBS_MAX_NDIM] = {0};
@@ -205,13 +206,12 @@ static void find_first(const qobs_plan *plan, const unsigned char *data, char *t
         for (int d = 0; d < v->ndim; d++)
             x += index[d] * v->strides[d];
         const double value = qobs_element(x, v->dtype);
-        if (!finite_in(plan, value)) {
+        if (isnan(value) || (infinities && !finite_in(plan, value))) {
             *kind = isnan(value)      ? "NaN"
                     : isfinite(value) ? "beyond F32"
                     : value > 0       ? "infinity"
                                       : "-infinity";
             size_t used = 0;
-            text[0] = '\0';
             for (int d = 0; d < v->ndim && used < size; d++)
                 used += (size_t)snprintf(text + used, size - used, "%s%lld", d ? ", " : "", (long long)index[d]);
             return;
@@ -219,6 +219,18 @@ static void find_first(const qobs_plan *plan, const unsigned char *data, char *t
         for (int d = v->ndim - 1; d >= 0 && ++index[d] == v->shape[d]; d--)
             index[d] = 0;
     }
+}
+
+int qobs_refuse(const qobs_plan *plan, const unsigned char *data, const struct qobs_nonfinite *counted, bool infinities,
+                qobs_error *error)
+{
+    char where[QOBS_MAX_NDIM * 22] = "";
+    const char *kind = "";
+    find_first(plan, data, infinities, where, sizeof where, &kind);
+    return qobs_fail(error, QOBS_ERROR_NONFINITE,
+                     "value: %llu NaN and %llu infinite of %lld elements, the first%s is %s at [%s] (nonfinite=%s)",
+                     (unsigned long long)counted->nan, (unsigned long long)counted->inf, (long long)plan->value.elements,
+                     infinities ? "" : " NaN", kind, where, infinities ? "refuse" : "refuse_nan");
 }
 
 /* Once more, element by element, where NaN is to spread or infinity to be left out. */
@@ -297,15 +309,8 @@ int qobs_reduce_minmax(const struct runtime *runtime, const struct qobs_kernels 
     *nonfinite = counted;
     if (counted.nan == 0 && counted.inf == 0)
         return QOBS_OK;
-    if (mode == NONFINITE_REFUSE) {
-        char where[QOBS_MAX_NDIM * 22] = "";
-        const char *kind = "";
-        find_first(plan, data, where, sizeof where, &kind);
-        return qobs_fail(error, QOBS_ERROR_NONFINITE,
-                         "value: %llu NaN and %llu infinite of %lld elements, the first is %s at [%s] (nonfinite=refuse)",
-                         (unsigned long long)counted.nan, (unsigned long long)counted.inf, (long long)plan->value.elements, kind,
-                         where);
-    }
+    if (mode == NONFINITE_REFUSE)
+        return qobs_refuse(plan, data, &counted, true, error);
     if (mode == NONFINITE_PROPAGATE ? counted.nan > 0 : counted.inf > 0)
         redo(&job, mode);
     if (mode == NONFINITE_IGNORE)

@@ -14,4 +14,8 @@ int qobs_reduce_minmax(const struct runtime *runtime, const struct qobs_kernels 
                        const unsigned char *data, enum nonfinite_mode mode, void *min, void *max,
                        struct qobs_nonfinite *nonfinite, qobs_error *error);
 
+/* Fails for what was counted, and says where the first NaN or, if `infinities`, the first element that is not finite is. */
+int qobs_refuse(const qobs_plan *plan, const unsigned char *data, const struct qobs_nonfinite *counted, bool infinities,
+                qobs_error *error);
+
 #endif

@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-FileCopyrightText: The qobs authors */
+
+/* Weights whose observer searches for the range with the least error. All scales of a tensor are searched together, as one that
+ * still improves keeps the others searching; the work is shared among threads inside the library. Memory is that of the scales of
+ * the layers that run as one. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "calibrate_run.h"
+#include "results.h"
+
+/* The activations that weigh the columns of a layer. */
+static bool take_importance(struct run *run, size_t index, qobs_observer *observer)
+{
+    const struct layer *l = &run->c->layers.items[index];
+    const struct recordings *recordings = &run->c->importance;
+    const struct tensor_ref *found = NULL;
+    struct fail f;
+    if (recordings->count > 0 && recordings_find_input(recordings, l->ref->name, l->module, &found, &f) != 0) {
+        run_note_failure(run, index, EXIT_TROUBLE, f.message);
+        return false;
+    }
+    for (size_t i = 0; found && i < recordings->count; i++) {
+        const struct tensor_ref *batch = recordings_batch(recordings, i, found);
+        qobs_tensor tensor;
+        qobs_error error;
+        int result = batch ? tensor_of_ref(batch, &tensor, &f) : 0;
+        if (batch && result == 0 && qobs_observer_observe_importance(observer, &tensor, &error) != QOBS_OK)
+            result = fail(&f, "--importance: %s: tensor '%s': %s", batch->file, batch->name, error.message);
+        if (result != 0) {
+            run_note_failure(run, index, EXIT_WRONG, f.message);
+            return false;
+        }
+    }
+    run->c->layers.items[index].importance = found ? found->name : NULL;
+    return true;
+}
+
+/* How often each candidate was taken. */
+static bool count_candidates(struct run *run, size_t index, const qobs_observer *observer)
+{
+    struct layer *l = &run->c->layers.items[index];
+    struct readings readings = {0};
+    bool ok = readings_take_one(&readings, observer, "best_step", l->ref->name) == EXIT_OK;
+    l->candidates = ok ? calloc((size_t)l->search.steps + 1, sizeof *l->candidates) : NULL;
+    for (size_t i = 0; l->candidates && i < readings.items[0].size / sizeof(int32_t); i++) {
+        const int step = (int)reading_value(&readings.items[0], i);
+        l->candidates[step < 0 ? l->search.steps : step]++;
+    }
+    if (!l->candidates)
+        run_note_failure(run, index, EXIT_TROUBLE, "no memory for a layer's candidates");
+    readings_free(&readings);
+    return l->candidates != NULL;
+}
+
+/* An observer that has seen the layer, or NULL: noted. */
+static qobs_observer *search_layer(struct run *run, size_t index, const qobs_runtime *runtime)
+{
+    struct layer *l = &run->c->layers.items[index];
+    qobs_observer *observer = NULL;
+    qobs_error error;
+    bool ok = qobs_observer_create(&observer, run->weights->config, runtime, &error) == QOBS_OK;
+    if (!ok)
+        run_note_refusal(run, index, error);
+    ok = ok && take_importance(run, index, observer);
+    l->search.struct_size = sizeof l->search;
+    if (ok && (qobs_observer_observe(observer, &l->tensor, NULL, &error) != QOBS_OK ||
+               qobs_observer_search_report(observer, &l->search, &error) != QOBS_OK)) {
+        run_note_refusal(run, index, error);
+        ok = false;
+    }
+    ok = ok && count_candidates(run, index, observer);
+    if (!ok)
+        qobs_observer_destroy(observer);
+    progress_add(&run->progress, l->ref->bytes);
+    return ok ? observer : NULL;
+}
+
+static void write_global_scale(struct run *run, size_t index, const qobs_observer *observer)
+{
+    const struct layer *l = &run->c->layers.items[index];
+    qobs_error error;
+    struct fail f;
+    float value;
+    if (qobs_observer_read(observer, "global_scale", &value, sizeof value, &error) != QOBS_OK)
+        run_note_refusal(run, index, error);
+    else if (st_writer_put(&run->c->writer, l->global_scale_index, 0, &value, sizeof value, &f) != 0)
+        run_note_failure(run, index, EXIT_TROUBLE, f.message);
+}
+
+/* Layers that run as one share the global scale of the largest range found. members: where they are among the layers. */
+static void search_group(struct run *run, const size_t *members, size_t count, qobs_observer **observers,
+                         const qobs_runtime *runtime)
+{
+    size_t seen = 0;
+    qobs_error error;
+    while (seen < count && (observers[seen] = search_layer(run, members[seen], runtime)))
+        seen++;
+    if (seen == count && count > 1 && qobs_observers_fuse(observers, count, &error) != QOBS_OK) {
+        run_note_refusal(run, members[0], error);
+        count = 0;
+    }
+    for (size_t i = 0; seen == count && i < count; i++) {
+        if (run->weights->global_scales)
+            write_global_scale(run, members[i], observers[i]);
+        run_write_qparams(run, members[i], observers[i], 0);
+    }
+    for (size_t i = 0; i < seen; i++)
+        qobs_observer_destroy(observers[i]);
+}
+
+int run_searches(struct run *run, struct threads *threads)
+{
+    const struct layers *layers = &run->c->layers;
+    size_t *members = malloc(layers->count * sizeof *members);
+    qobs_observer **observers = malloc(layers->count * sizeof *observers);
+    const bool ok = members && observers;
+    for (size_t i = 0; ok && i < layers->count && run->failed_layer == layers->count; i++) {
+        size_t n = 0;
+        if (layers->items[i].group != i && run->weights->global_scales)
+            continue; /* done with the first of them */
+        members[n++] = i;
+        for (size_t k = i + 1; run->weights->global_scales && k < layers->count; k++)
+            if (layers->items[k].group == i)
+                members[n++] = k;
+        search_group(run, members, n, observers, &threads->runtime);
+    }
+    free(members);
+    free(observers);
+    return ok ? EXIT_OK : complain(EXIT_TROUBLE, "no memory for %zu layers", layers->count);
+}
