@@ -110,12 +110,55 @@ struct qobs_seen {
  * column j to sum[j], row after row. F64 is rounded to float first, so that squares are exact. */
 #define QOBS_SQUARES_COLUMNS(name) void name(const void *x, ptrdiff_t row_stride, size_t rows, size_t columns, double *sum)
 
+/* ---- Range search ------------------------------------------------------------------------------------------------------
+ * Blocks of floats, aligned to 64 bytes and filled up with zeros to a multiple of QOBS_SEARCH_LANES, of magnitudes below 0.5. */
+
+enum { QOBS_SEARCH_LANES = 16 };
+
+enum qobs_norm_kind {
+    QOBS_NORM_1,
+    QOBS_NORM_2,
+    QOBS_NORM_3,
+    QOBS_NORM_TABLE, /* a polynomial in the mantissa times a table of the exponent */
+    QOBS_NORM_POW    /* SLEEF's pow */
+};
+
+/* |e|^norm for |e| below 1; made by qobs_search_norm (search/norm.c). */
+struct qobs_error_norm {
+    enum qobs_norm_kind kind;
+    float value;
+    float polynomial[5]; /* coefficients of m^0 to m^4; that of m^5 is 1, its factor is in the table */
+    float low[16], high[8]; /* a biased exponent e below 128 has low[e % 16] * high[e / 16] */
+    float boost; /* POW: |e| is multiplied by this power of two first */
+};
+
+/* What an element may be quantized to: q = round(x * inverse + shift), limited, (q - shift) * scale. Integers: shift is the zero
+ * point plus 1.5 * 2^23. Of each array as many as the count says, rounded up to QOBS_SEARCH_LANES, aligned to 64 bytes. */
+struct qobs_search_candidates {
+    const float *scale, *inverse, *shift;
+};
+
+/* Sums of |q - x|^norm * weight over n elements (without the padding) for `count` candidates, a multiple of 4, into sum, which has
+ * room for count rounded up to QOBS_SEARCH_LANES; in units that the norm's maker knows. weight: as x, or NULL. Whatever count is,
+ * the sum of a candidate is the same; it depends on `by_candidate`, which says what goes into the lanes: candidates,
+ * which suits few elements and many candidates, else elements. quantizer: integers, or a float format whose limits differ in
+ * sign only; none that needs double. with_shift: of a float format, where a shift is not 0. */
+#define QOBS_SEARCH_ERRORS(name)                                                                                      \
+    void name(const struct qobs_quantizer *quantizer, const struct qobs_error_norm *norm, bool by_candidate,         \
+              bool with_shift, const float *x, const float *weight, size_t n,                                        \
+              const struct qobs_search_candidates *candidates, size_t count, float *sum)
+
+/* n contiguous elements times `factor`, a power of two, as floats; with finite_only 0 for what is not finite. */
+#define QOBS_SEARCH_LOAD(name) void name(const void *x, size_t n, double factor, bool finite_only, float *out)
+
 typedef QOBS_MINMAX_ROWS(qobs_minmax_rows_fn);
 typedef QOBS_MINMAX_COLUMNS(qobs_minmax_columns_fn);
 typedef QOBS_FAKE_QUANTIZE_ROWS(qobs_fake_quantize_rows_fn);
 typedef QOBS_FAKE_QUANTIZE_COLUMNS(qobs_fake_quantize_columns_fn);
 typedef QOBS_HISTOGRAM_ROWS(qobs_histogram_rows_fn);
 typedef QOBS_SQUARES_COLUMNS(qobs_squares_columns_fn);
+typedef QOBS_SEARCH_ERRORS(qobs_search_errors_fn);
+typedef QOBS_SEARCH_LOAD(qobs_search_load_fn);
 
 struct qobs_kernels {
     const char *isa;     /* "scalar", "avx2", "avx512", "neon" */
@@ -127,6 +170,8 @@ struct qobs_kernels {
     qobs_fake_quantize_columns_fn *fake_quantize_columns[QOBS_KERNEL_DTYPES];
     qobs_histogram_rows_fn *histogram_rows[QOBS_KERNEL_DTYPES];
     qobs_squares_columns_fn *squares_columns[QOBS_KERNEL_DTYPES];
+    qobs_search_errors_fn *search_errors;
+    qobs_search_load_fn *search_load[QOBS_KERNEL_DTYPES];
 };
 
 /* One table per instruction set, defined in src/<isa>/isa.c and listed in src/dispatch.c. */
@@ -159,7 +204,12 @@ extern const struct qobs_kernels qobs_kernels_neon;
     QOBS_SQUARES_COLUMNS(qobs_squares_columns_f32_##isa);                                                             \
     QOBS_SQUARES_COLUMNS(qobs_squares_columns_bf16_##isa);                                                            \
     QOBS_SQUARES_COLUMNS(qobs_squares_columns_f16_##isa);                                                             \
-    QOBS_SQUARES_COLUMNS(qobs_squares_columns_f64_##isa)
+    QOBS_SQUARES_COLUMNS(qobs_squares_columns_f64_##isa);                                                             \
+    QOBS_SEARCH_ERRORS(qobs_search_errors_##isa);                                                                     \
+    QOBS_SEARCH_LOAD(qobs_search_load_f32_##isa);                                                                     \
+    QOBS_SEARCH_LOAD(qobs_search_load_bf16_##isa);                                                                    \
+    QOBS_SEARCH_LOAD(qobs_search_load_f16_##isa);                                                                     \
+    QOBS_SEARCH_LOAD(qobs_search_load_f64_##isa)
 
 QOBS_DECLARE_KERNELS(scalar);
 QOBS_DECLARE_KERNELS(avx2);

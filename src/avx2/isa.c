@@ -63,4 +63,12 @@ const struct qobs_kernels qobs_kernels_avx2 = {
             [QOBS_KERNEL_F16] = qobs_squares_columns_f16_avx2,
             [QOBS_KERNEL_F64] = qobs_squares_columns_f64_avx2,
         },
+    .search_errors = qobs_search_errors_avx2,
+    .search_load =
+        {
+            [QOBS_KERNEL_F32] = qobs_search_load_f32_avx2,
+            [QOBS_KERNEL_BF16] = qobs_search_load_bf16_avx2,
+            [QOBS_KERNEL_F16] = qobs_search_load_f16_avx2,
+            [QOBS_KERNEL_F64] = qobs_search_load_f64_avx2,
+        },
 };

@@ -55,4 +55,12 @@ const struct qobs_kernels qobs_kernels_scalar = {
             [QOBS_KERNEL_F16] = qobs_squares_columns_f16_scalar,
             [QOBS_KERNEL_F64] = qobs_squares_columns_f64_scalar,
         },
+    .search_errors = qobs_search_errors_scalar,
+    .search_load =
+        {
+            [QOBS_KERNEL_F32] = qobs_search_load_f32_scalar,
+            [QOBS_KERNEL_BF16] = qobs_search_load_bf16_scalar,
+            [QOBS_KERNEL_F16] = qobs_search_load_f16_scalar,
+            [QOBS_KERNEL_F64] = qobs_search_load_f64_scalar,
+        },
 };

@@ -1,143 +1,308 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
+/* Every qparam is searched on its own, over all steps, while its elements are in a near cache: upstream's rule when to stop
+ * looks at all qparams, but needs to know of each step only whether anything improved there. Where that turns out to have been the
+ * end before the last step, qparams that improved later are searched once more, up to there. */
 #include "search/search.h"
 
 #include <float.h>
 #include <math.h>
 #include <string.h>
 
-#include "convention/convention.h"
 #include "error.h"
 #include "format/format.h"
-#include "format/grid.h"
-#include "format/qparams.h"
+#include "fpenv.h"
+#include "search/elements.h"
+#include "search/shrink.h"
 
-int qobs_search_norm(struct search_norm *norm, double value, qobs_error *error)
-{
-    if (!isfinite(value) || value <= 0)
-        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "norm: is %g, allowed are finite numbers above 0", value);
-    norm->norm = value;
-    return QOBS_OK;
-}
+/* A qparam of more elements is searched in parts, by several threads; their sums are added in order. */
+enum { PART = 64 * SEARCH_BLOCK, PIECES_PER_THREAD = 8, MOST_STEPS = 65536 };
 
-static double error_of(const struct qobs_quantizer *q, double norm, float x, float scale, float zero_point)
-{
-    const struct grid_float grid = {q->floor, q->lift};
-    float v = x * (1 / scale) + zero_point;
-    v = v < (float)q->least ? (float)q->least : v > (float)q->greatest ? (float)q->greatest : v;
-    const double e = fabs(((double)grid_round_float(grid, v) - (double)zero_point) * (double)scale - (double)x);
-    return norm == 2 ? e * e : norm == 1 ? e : e == 0 ? 0 : pow(e, norm);
-}
-
-void qobs_search_errors(const struct qobs_kernels *kernels, const struct qobs_quantizer *quantizer,
-                        const struct search_norm *norm, const float *x, const float *weight, size_t n, size_t candidates,
-                        const float *scale, const float *zero_point, double *error)
-{
-    (void)kernels;
-    for (size_t c = 0; c < candidates; c++)
-        for (size_t i = 0; i < n; i++) {
-            float value;
-            memcpy(&value, (const unsigned char *)x + i * sizeof value, sizeof value);
-            error[c] += error_of(quantizer, norm->norm, value, scale[c], zero_point ? zero_point[c] : 0) *
-                        (weight ? (double)weight[i] : 1);
-        }
-}
-
-/* ---- Candidates ------------------------------------------------------------------------------------------------------- */
+/* What decides whether candidates or elements go into the lanes. */
+enum { FEW_ELEMENTS = 32, MANY_CANDIDATES = 48 };
 
 struct search {
+    const struct runtime *runtime;
+    const struct qobs_kernels *kernels;
     const qobs_plan *plan;
     const struct search_settings *settings;
-    qobs_config config;
+    struct element_source source;
     struct qobs_quantizer quantizer;
     struct search_norm norm;
-    const float *global_scale;
-    double amax; /* of all ranges, expanded */
+    struct shrink shrink;
+    bool by_candidate, shifted, weighted;
+    unsigned char *min, *max;
+    size_t size; /* bytes of an element of them */
+    int32_t *best_step;
+    double *error, *error_before; /* may be NULL */
+    int32_t stop;                 /* steps that count */
+    int64_t parts, pieces;
+    unsigned char *room; /* room_size bytes for each piece */
+    size_t room_size;
+    double *sums;       /* where there are parts: of each, all candidates' */
+    uint64_t *improved; /* of each piece, a bit a step; `words` long */
+    size_t words;
 };
 
-/* The range of step `step`; -1: as it came in. */
-static void candidate(const struct search *s, int step, double lo, double hi, double *shrunk_lo, double *shrunk_hi)
+/* What a piece works with. */
+struct desk {
+    float *x, *weight, *sum;
+    double *total;
+    struct shrunk shrunk;
+};
+
+static size_t desk_size(const struct search *s)
 {
-    const qobs_dtype dtype = s->plan->dtype;
-    const bool wide = dtype == QOBS_F64;
-    const double p = 1 - step / s->settings->grid, expand = s->settings->expand;
-    *shrunk_lo = lo;
-    *shrunk_hi = hi;
-    if (step < 0)
+    return 2 * SEARCH_BLOCK * sizeof(float) + s->shrink.room * (sizeof(float) + sizeof(double)) + qobs_shrunk_size(&s->shrink);
+}
+
+static struct desk desk_of(const struct search *s, size_t piece)
+{
+    unsigned char *room = s->room + piece * s->room_size;
+    room += (64 - (uintptr_t)room % 64) % 64;
+    struct desk d = {.x = (float *)(void *)room};
+    d.weight = d.x + SEARCH_BLOCK;
+    d.sum = d.weight + SEARCH_BLOCK;
+    d.total = (double *)(void *)(d.sum + s->shrink.room);
+    qobs_shrunk_place(&s->shrink, (unsigned char *)(d.total + s->shrink.room), &d.shrunk);
+    return d;
+}
+
+static void read_range(const struct search *s, size_t qparam, double *min, double *max)
+{
+    *min = qobs_element(s->min + qparam * s->size, s->plan->dtype);
+    *max = qobs_element(s->max + qparam * s->size, s->plan->dtype);
+}
+
+/* Where there are parts: the sums of part i, counted over all qparams. */
+static double *totals_of(const struct search *s, int64_t i)
+{
+    return s->sums + (size_t)i * s->shrink.candidates;
+}
+
+/* Elements of that range are multiplied by this power of two. */
+static int shift_of(const struct search *s, double min, double max)
+{
+    return qobs_search_shift(fmax(fabs(min), fabs(max)), s->plan->dtype);
+}
+
+/* ---- Errors of all candidates of a qparam ------------------------------------------------------------------------------- */
+
+/* Sums over elements first to end in d->total. A candidate that is no number has no error. */
+static void sum_errors(const struct search *s, const struct desk *d, const struct elements *e, int64_t first, int64_t end, int shift)
+{
+    const size_t count = (s->shrink.candidates + 3) / 4 * 4;
+    const double factor = ldexp(1, shift);
+    for (size_t c = 0; c < s->shrink.candidates; c++) {
+        const float number = d->shrunk.scale[c] + d->shrunk.shift[c];
+        d->total[c] = number - number == 0 ? 0 : (double)NAN;
+    }
+    for (; first < end; first += SEARCH_BLOCK) {
+        const size_t n = end - first < SEARCH_BLOCK ? (size_t)(end - first) : SEARCH_BLOCK;
+        qobs_elements_load(&s->source, e, first, n, factor, d->x);
+        if (s->weighted)
+            qobs_elements_weights(&s->source, e, first, n, d->weight);
+        s->kernels->search_errors(&s->quantizer, &s->norm.errors, s->by_candidate, s->shifted, d->x, s->weighted ? d->weight : NULL,
+                                  n, &d->shrunk.candidates, count, d->sum);
+        for (size_t c = 0; c < s->shrink.candidates; c++)
+            d->total[c] += (double)d->sum[c];
+    }
+}
+
+/* Takes the best of the steps that count. */
+static void choose(struct search *s, size_t qparam, const double *total, double unit, uint64_t *improved)
+{
+    double best = (double)FLT_MAX / unit;
+    int32_t step = -1;
+    for (int32_t i = 0; i < s->stop; i++)
+        if (total[i] < best) {
+            best = total[i];
+            step = i;
+            improved[i / 64] |= UINT64_C(1) << i % 64;
+        }
+    s->best_step[qparam] = step;
+    if (s->error)
+        s->error[qparam] = (step < 0 ? total[s->shrink.before] : best) * unit;
+    if (s->error_before)
+        s->error_before[qparam] = total[s->shrink.before] * unit;
+}
+
+/* What is not finite in a range has no error, and nothing of it improves. */
+static void give_up(struct search *s, size_t qparam)
+{
+    s->best_step[qparam] = -1;
+    if (s->error)
+        s->error[qparam] = (double)NAN;
+    if (s->error_before)
+        s->error_before[qparam] = (double)NAN;
+}
+
+static void search_qparam(struct search *s, struct desk *d, const struct elements *e, size_t qparam, uint64_t *improved)
+{
+    double min, max;
+    read_range(s, qparam, &min, &max);
+    if (!isfinite(min) || !isfinite(max)) {
+        give_up(s, qparam);
         return;
-    *shrunk_lo = qobs_round_to(dtype, qobs_round_to(dtype, lo * (wide ? expand : (double)(float)expand)) * (wide ? p : (double)(float)p));
-    *shrunk_hi = qobs_round_to(dtype, qobs_round_to(dtype, hi * (wide ? expand : (double)(float)expand)) * (wide ? p : (double)(float)p));
-}
-
-static int qparams(const struct search *s, int step, double lo, double hi, float *scale, float *zero_point, qobs_error *error)
-{
-    const qobs_dtype dtype = s->plan->dtype;
-    double min, max, z;
-    double shrunk_lo, shrunk_hi, amax, unused;
-    candidate(s, step, lo, hi, &shrunk_lo, &shrunk_hi);
-    qobs_put_element(&min, dtype, shrunk_lo);
-    qobs_put_element(&max, dtype, shrunk_hi);
-    float global;
-    struct range_view view = {.dtype = dtype, .n = 1, .held = qobs_held_alone(&s->config), .min = &min, .max = &max};
-    view.global_scale = s->global_scale;
-    if (s->settings->optimize_global_scale) {
-        candidate(s, step, 0, s->amax, &unused, &amax);
-        global = qobs_compressed_tensors_global_scale(&s->config, dtype, amax);
-        view.global_scale = &global;
     }
-    qobs_dtype scale_dtype, zero_point_dtype;
-    double raw;
-    qobs_convention_dtypes(&s->config, &view, &scale_dtype, &zero_point_dtype);
-    const int status = qobs_convention(&s->config, &view, &raw, &z, error);
-    if (status != QOBS_OK)
-        return status;
-    *scale = (float)qobs_qparam_at(&raw, scale_dtype, 0);
-    *zero_point = (float)qobs_qparam_at(&z, zero_point_dtype, 0);
-    if (view.global_scale)
-        *scale /= *view.global_scale;
-    return QOBS_OK;
+    const int shift = shift_of(s, min, max);
+    qobs_shrink(&s->shrink, min, max, shift, &d->shrunk);
+    sum_errors(s, d, e, 0, e->count, shift);
+    choose(s, qparam, d->total, qobs_search_unit(&s->norm, shift), improved);
 }
 
-/* The column of element j of run `index`. */
-static int64_t column_of(const qobs_plan *plan, int64_t index, int64_t j)
+/* ---- Tasks ------------------------------------------------------------------------------------------------------------- */
+
+static void qparams_of(const struct search *s, size_t piece, size_t *from, size_t *to)
 {
-    const struct axis *last = &plan->axis[plan->axes - 1];
-    index = plan->padded ? index / 2 : index;
-    if (plan->order) /* runs of one element */
-        return plan->order[index % last->limit];
-    return last->coarse < 0 ? j : index % plan->axis[last->coarse].extent * last->extent + j;
+    *from = (size_t)(s->plan->qparams * (int64_t)piece / s->pieces);
+    *to = (size_t)(s->plan->qparams * ((int64_t)piece + 1) / s->pieces);
 }
 
-static void accumulate(const struct search *s, const unsigned char *data, const float *importance, int64_t index, size_t entries,
-                       const float *scale, const float *zero_point, double *errors)
+static void search_piece(void *argument, size_t piece)
 {
-    qobs_run run;
-    qobs_plan_run(s->plan, index, &run, NULL);
-    for (int64_t j = 0; j < run.length; j++) {
-        const float x = run.offset == QOBS_PADDING ? 0 : (float)qobs_element(data + run.offset + j * run.stride, s->plan->dtype);
-        const float w = importance ? importance[column_of(s->plan, index, j)] : 1;
-        if (s->config.nonfinite == NONFINITE_IGNORE && !isfinite(x))
+    struct search *s = argument;
+    const fp_mode mode = fp_enter();
+    struct desk d = desk_of(s, piece);
+    struct elements e;
+    size_t from, to;
+    qparams_of(s, piece, &from, &to);
+    for (size_t i = from; i < to; i++) {
+        if (i == from)
+            qobs_elements_at(&s->source, (int64_t)i, &e);
+        else
+            qobs_elements_next(&s->source, &e);
+        search_qparam(s, &d, &e, i, s->improved + piece * s->words);
+    }
+    fp_leave(mode);
+}
+
+static void finish_piece(void *argument, size_t piece)
+{
+    struct search *s = argument;
+    const fp_mode mode = fp_enter();
+    uint64_t *improved = s->improved + piece * s->words;
+    struct desk d = desk_of(s, piece);
+    size_t from, to;
+    qparams_of(s, piece, &from, &to);
+    for (size_t i = from; i < to; i++) {
+        double min, max;
+        read_range(s, i, &min, &max);
+        if (s->best_step[i] >= s->stop && s->parts > 1) {
+            choose(s, i, totals_of(s, (int64_t)i * s->parts), qobs_search_unit(&s->norm, shift_of(s, min, max)), improved);
+        } else if (s->best_step[i] >= s->stop) {
+            struct elements e;
+            qobs_elements_at(&s->source, (int64_t)i, &e);
+            search_qparam(s, &d, &e, i, improved);
+        }
+        qobs_shrink_range(&s->shrink, s->best_step[i], &min, &max);
+        qobs_put_element(s->min + i * s->size, s->plan->dtype, min);
+        qobs_put_element(s->max + i * s->size, s->plan->dtype, max);
+    }
+    fp_leave(mode);
+}
+
+/* Parts of large qparams. */
+static void sum_piece(void *argument, size_t piece)
+{
+    struct search *s = argument;
+    const fp_mode mode = fp_enter();
+    struct desk d = desk_of(s, piece);
+    const int64_t all = s->plan->qparams * s->parts, to = all * ((int64_t)piece + 1) / s->pieces;
+    for (int64_t part = all * (int64_t)piece / s->pieces; part < to; part++) {
+        const int64_t qparam = part / s->parts, first = part % s->parts * PART;
+        double min, max;
+        struct elements e;
+        read_range(s, (size_t)qparam, &min, &max);
+        if (!isfinite(min) || !isfinite(max))
             continue;
-        const size_t at = (size_t)run.qparam * entries;
-        qobs_search_errors(NULL, &s->quantizer, &s->norm, &x, &w, 1, entries, scale + at, zero_point + at, errors + at);
+        const int shift = shift_of(s, min, max);
+        qobs_elements_at(&s->source, qparam, &e);
+        qobs_shrink(&s->shrink, min, max, shift, &d.shrunk);
+        sum_errors(s, &d, &e, first, first + PART < e.count ? first + PART : e.count, shift);
+        memcpy(totals_of(s, part), d.total, s->shrink.candidates * sizeof *d.total);
+    }
+    fp_leave(mode);
+}
+
+/* The parts of every qparam together. */
+static void choose_from_parts(struct search *s)
+{
+    for (int64_t i = 0; i < s->plan->qparams; i++) {
+        double min, max, *total = totals_of(s, i * s->parts);
+        read_range(s, (size_t)i, &min, &max);
+        if (!isfinite(min) || !isfinite(max)) {
+            give_up(s, (size_t)i);
+            continue;
+        }
+        for (int64_t part = 1; part < s->parts; part++)
+            for (size_t c = 0; c < s->shrink.candidates; c++)
+                total[c] += totals_of(s, i * s->parts + part)[c];
+        choose(s, (size_t)i, total, qobs_search_unit(&s->norm, shift_of(s, min, max)), s->improved);
     }
 }
 
-/* ---- The search ------------------------------------------------------------------------------------------------------- */
+/* ---- The search -------------------------------------------------------------------------------------------------------- */
 
-static int prepare(struct search *s, const qobs_config *config, const qobs_plan *plan, const struct search_settings *settings,
-                   const float *global_scale, qobs_error *error)
+/* How many steps upstream takes, which stops after `patience` in a row at which nothing improved. */
+static int32_t steps_taken(const struct search *s)
 {
-    *s = (struct search){.plan = plan, .settings = settings, .config = *config, .global_scale = global_scale};
-    if (qobs_config_strategy(config) == STRATEGY_TENSOR_GROUP)
-        s->config.scale_dtype = SCALE_NATIVE;
+    int64_t waited = 0;
+    for (int32_t i = 0; i < s->settings->steps; i++) {
+        bool improved = false;
+        for (int64_t p = 0; p < s->pieces; p++)
+            improved = improved || (s->improved[(size_t)p * s->words + (size_t)i / 64] >> i % 64 & 1);
+        waited = improved ? 0 : waited + 1;
+        if (!improved && s->settings->patience >= 0 && waited >= s->settings->patience)
+            return i + 1;
+    }
+    return s->settings->steps;
+}
+
+static void run(struct search *s)
+{
+    const size_t bytes = (size_t)s->pieces * s->words * sizeof *s->improved;
+    memset(s->improved, 0, bytes);
+    s->stop = s->settings->steps;
+    if (s->parts > 1) {
+        qobs_parallel_for(s->runtime, sum_piece, s, (size_t)s->pieces);
+        choose_from_parts(s);
+    } else {
+        qobs_parallel_for(s->runtime, search_piece, s, (size_t)s->pieces);
+    }
+    s->stop = steps_taken(s);
+    qobs_parallel_for(s->runtime, finish_piece, s, (size_t)s->pieces);
+}
+
+static void set_quantizer(struct qobs_quantizer *quantizer, const qobs_config *config)
+{
+    const int64_t half = INT64_C(1) << (config->num_bits - 1);
     if (config->type == TYPE_INT)
-        qobs_quantizer_for_integers(&s->quantizer, -(INT64_C(1) << (config->num_bits - 1)),
-                                    (INT64_C(1) << (config->num_bits - 1)) - 1, false);
+        qobs_quantizer_for_integers(quantizer, -half, half - 1, false);
     else
-        qobs_quantizer_for_format(&s->quantizer, qobs_format_find(config->num_bits == 4 ? "fp4_e2m1" : "fp8_e4m3"));
-    return qobs_search_norm(&s->norm, settings->norm, error);
+        qobs_quantizer_for_format(quantizer, qobs_format_find(config->num_bits == 4 ? "fp4_e2m1" : "fp8_e4m3"));
+}
+
+/* One piece of memory for everything of which the size is now known. */
+static unsigned char *allocate(struct search *s, bool with_steps, size_t *bytes, qobs_error *error)
+{
+    const size_t qparams = (size_t)s->plan->qparams, pieces = (size_t)s->pieces;
+    const size_t sums = s->parts > 1 ? qparams * (size_t)s->parts * s->shrink.candidates : 0;
+    const size_t wide = sums + pieces * s->words, steps = with_steps ? 0 : qparams;
+    s->room_size = desk_size(s) + 64;
+    *bytes = wide * 8 + pieces * s->room_size + steps * sizeof(int32_t);
+    unsigned char *memory = qobs_allocate(s->runtime, *bytes);
+    if (!memory) {
+        qobs_fail(error, QOBS_ERROR_OUT_OF_MEMORY, "search: no memory for %zu bytes", *bytes);
+        return NULL;
+    }
+    s->sums = (double *)(void *)memory;
+    s->improved = (uint64_t *)(void *)(s->sums + sums);
+    s->room = (unsigned char *)(s->improved + pieces * s->words);
+    if (!with_steps)
+        s->best_step = (int32_t *)(void *)(memory + *bytes - steps * sizeof(int32_t));
+    return memory;
 }
 
 int qobs_search_ranges(const struct runtime *runtime, const struct qobs_kernels *kernels, const qobs_config *config,
@@ -145,78 +310,53 @@ int qobs_search_ranges(const struct runtime *runtime, const struct qobs_kernels 
                        const float *importance, const float *global_scale, void *min, void *max,
                        struct search_report *report, qobs_error *error)
 {
-    (void)kernels;
-    struct search s;
-    int status = prepare(&s, config, plan, settings, global_scale, error);
+    enum qobs_kernel_dtype dtype;
+    qobs_kernel_dtype_of(plan->dtype, &dtype);
+    if (settings->steps < 0 || settings->steps > MOST_STEPS)
+        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "grid: makes %d candidates, allowed are 0 to %d", settings->steps,
+                         MOST_STEPS);
+    struct search s = {.runtime = runtime,
+                       .kernels = kernels,
+                       .plan = plan,
+                       .settings = settings,
+                       .source = {.plan = plan,
+                                  .data = data,
+                                  .column_weight = importance,
+                                  .load = kernels->search_load[dtype],
+                                  .finite_only = config->nonfinite == NONFINITE_IGNORE},
+                       .shifted = config->type == TYPE_FLOAT && !config->symmetric,
+                       .min = min,
+                       .max = max,
+                       .size = qobs_dtype_size(plan->dtype),
+                       .words = (size_t)settings->steps / 64 + 1};
+    if (report) {
+        s.best_step = report->best_step;
+        s.error = report->error;
+        s.error_before = report->error_before;
+    }
+    s.weighted = importance || s.shifted;
+    set_quantizer(&s.quantizer, config);
+    int status = qobs_search_norm(&s.norm, settings->norm, error);
+    if (status == QOBS_OK)
+        status = qobs_shrink_begin(&s.shrink, runtime, config, settings, plan, global_scale, min, max, error);
     if (status != QOBS_OK)
         return status;
-    const size_t n = (size_t)plan->qparams, size = qobs_dtype_size(plan->dtype), entries = (size_t)settings->steps + 1;
-    /* entry 0 is the range as it came in, entry i + 1 step i */
-    const size_t bytes = n * entries * (sizeof(double) + 2 * sizeof(float));
-    double *errors = qobs_allocate(runtime, bytes);
-    if (!errors)
-        return qobs_fail(error, QOBS_ERROR_OUT_OF_MEMORY, "search: no memory for %zu bytes", bytes);
-    memset(errors, 0, bytes);
-    float *scale = (float *)(errors + n * entries), *zero_point = scale + n * entries;
-    unsigned char *mins = min, *maxs = max;
-    for (size_t i = 0; i < n; i++) {
-        const double a = fabs(qobs_element(mins + i * size, plan->dtype)), b = fabs(qobs_element(maxs + i * size, plan->dtype));
-        s.amax = fmax(s.amax, fmax(a, b));
+    const int64_t most = qobs_elements_most(plan);
+    s.by_candidate = most <= FEW_ELEMENTS && s.shrink.candidates >= MANY_CANDIDATES;
+    s.parts = most > PART ? (most + PART - 1) / PART : 1;
+    const int64_t tasks = plan->qparams * s.parts, wanted = (int64_t)qobs_threads(runtime) * PIECES_PER_THREAD;
+    s.pieces = tasks < wanted ? tasks : wanted;
+    size_t bytes;
+    unsigned char *memory = allocate(&s, report && report->best_step, &bytes, error);
+    if (memory) {
+        run(&s);
+        if (report)
+            report->stop_step = s.stop;
+        qobs_release(runtime, memory, bytes);
+        status = qobs_succeed(error);
+    } else {
+        status = QOBS_ERROR_OUT_OF_MEMORY;
     }
-    for (size_t i = 0; i < n && status == QOBS_OK; i++)
-        for (size_t e = 0; e < entries && status == QOBS_OK; e++)
-            status = qparams(&s, (int)e - 1, qobs_element(mins + i * size, plan->dtype), qobs_element(maxs + i * size, plan->dtype),
-                             &scale[i * entries + e], &zero_point[i * entries + e], error);
-    const int64_t runs = status == QOBS_OK ? qobs_plan_run_count(plan) : 0;
-    for (int64_t r = 0; r < runs; r++)
-        accumulate(&s, data, importance, r, entries, scale, zero_point, errors);
-    struct search_report none = {0}, *to = report ? report : &none;
-    int stop = status == QOBS_OK ? 0 : settings->steps;
-    for (size_t i = 0; i < n && stop == 0; i++) {
-        if (to->best_step)
-            to->best_step[i] = -1;
-        if (to->error)
-            to->error[i] = errors[i * entries];
-        if (to->error_before)
-            to->error_before[i] = errors[i * entries];
-    }
-    double *best = (double *)(void *)scale; /* no longer needed; has room for a double each */
-    for (size_t i = 0; i < n && status == QOBS_OK; i++)
-        best[i] = (double)FLT_MAX;
-    int64_t waited = 0;
-    int32_t *chosen = status == QOBS_OK ? qobs_allocate(runtime, n * sizeof *chosen) : NULL;
-    if (status == QOBS_OK && !chosen)
-        status = qobs_fail(error, QOBS_ERROR_OUT_OF_MEMORY, "search: no memory for %zu bytes", n * sizeof *chosen);
-    for (size_t i = 0; i < n && chosen; i++)
-        chosen[i] = -1;
-    for (stop = 0; status == QOBS_OK && stop < settings->steps;) {
-        bool improved = false;
-        for (size_t i = 0; i < n; i++) {
-            const double e = errors[i * entries + (size_t)stop + 1];
-            if (e < best[i]) {
-                best[i] = e;
-                chosen[i] = stop;
-                improved = true;
-            }
-        }
-        stop++;
-        waited = improved ? 0 : waited + 1;
-        if (!improved && settings->patience >= 0 && waited >= settings->patience)
-            break;
-    }
-    to->stop_step = stop;
-    for (size_t i = 0; i < n && status == QOBS_OK; i++) {
-        double lo, hi;
-        candidate(&s, chosen[i] < 0 ? 0 : chosen[i], qobs_element(mins + i * size, plan->dtype),
-                  qobs_element(maxs + i * size, plan->dtype), &lo, &hi);
-        qobs_put_element(mins + i * size, plan->dtype, lo);
-        qobs_put_element(maxs + i * size, plan->dtype, hi);
-        if (to->best_step)
-            to->best_step[i] = chosen[i];
-        if (to->error && chosen[i] >= 0)
-            to->error[i] = best[i];
-    }
-    qobs_release(runtime, chosen, n * sizeof *chosen);
-    qobs_release(runtime, errors, bytes);
-    return status == QOBS_OK ? qobs_succeed(error) : status;
+    qobs_shrink_end(&s.shrink);
+    return status;
 }

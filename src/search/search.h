@@ -39,15 +39,28 @@ int qobs_search_ranges(const struct runtime *runtime, const struct qobs_kernels 
                        const float *importance, const float *global_scale, void *min, void *max,
                        struct search_report *report, qobs_error *error);
 
-/* |q - x|^norm, prepared once. */
+/* |q - x|^norm, prepared once. Kernels take magnitudes below 0.5: elements are multiplied by 2^shift, and a kernel's sum is in units
+ * of 2^(-shift * norm - boost). */
+enum { MOST_SHIFT = 1024, UNITS_FINE = 32, UNITS_COARSE = 2 * MOST_SHIFT / UNITS_FINE };
+
 struct search_norm {
-    double norm;
+    struct qobs_error_norm errors;
+    double boost;
+    double fine[UNITS_FINE], coarse[UNITS_COARSE];
 };
 
+/* QOBS_ERROR_UNSUPPORTED: value is not 1, 2 or 3, and this build is without SLEEF. */
 int qobs_search_norm(struct search_norm *norm, double value, qobs_error *error);
 
+/* The power of two to multiply elements of that dtype and that largest magnitude by, and the unit of sums for it. */
+int qobs_search_shift(double magnitude, qobs_dtype dtype);
+double qobs_search_unit(const struct search_norm *norm, int shift);
+
+/* What kernels want of a candidate beside its scale. */
+void qobs_search_candidate(bool integers, float scale, float zero_point, float *inverse, float *shift);
+
 /* Adds to error[i] that of candidate i, for n floats at any address; zero_point NULL: all 0. weight: n floats or NULL. quantizer:
- * one that computes in float (neither in_double nor torch). */
+ * integers, or a float format with a sign, none that computes in double. */
 void qobs_search_errors(const struct qobs_kernels *kernels, const struct qobs_quantizer *quantizer,
                         const struct search_norm *norm, const float *x, const float *weight, size_t n, size_t candidates,
                         const float *scale, const float *zero_point, double *error);

@@ -1,0 +1,11 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-FileCopyrightText: The qobs authors */
+
+/* AVX2 range search; contract and limits in src/search_errors.inl.h. */
+#include "avx2/lanes.h"
+
+#define ENTRY_(name) name##_avx2
+#define ENTRY(name) ENTRY_(name)
+#include "search_errors.inl.h"
+
+#include "search_load.inl.h"

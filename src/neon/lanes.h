@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-FileCopyrightText: The qobs authors */
+
+/* 16 floats as one for the body of search_errors.inl.h, in four registers. Everything is static, as in vec.h. */
+#ifndef QOBS_NEON_LANES_H
+#define QOBS_NEON_LANES_H
+
+#if !defined(__ARM_NEON) || !defined(__aarch64__)
+#error "this file needs aarch64 with Advanced SIMD"
+#endif
+
+#include <arm_neon.h>
+
+#include "kernels.h"
+#ifdef QOBS_SLEEF
+#include <sleef.h>
+#endif
+
+#define LANES_ABREAST 2 /* candidates whose sums fit the registers beside what they need */
+typedef struct {
+    float32x4_t q[4];
+} lanes;
+
+#define LANES_EACH(expression)                                                                                        \
+    lanes r;                                                                                                          \
+    for (int i = 0; i < 4; i++)                                                                                       \
+        r.q[i] = expression;                                                                                          \
+    return r
+
+static inline lanes lanes_load(const float *p) { LANES_EACH(vld1q_f32(p + 4 * i)); }
+
+static inline void lanes_store(float *p, lanes a)
+{
+    for (int i = 0; i < 4; i++)
+        vst1q_f32(p + 4 * i, a.q[i]);
+}
+
+static inline lanes lanes_splat(float a) { LANES_EACH(vdupq_n_f32(a)); }
+static inline lanes lanes_add(lanes a, lanes b) { LANES_EACH(vaddq_f32(a.q[i], b.q[i])); }
+static inline lanes lanes_sub(lanes a, lanes b) { LANES_EACH(vsubq_f32(a.q[i], b.q[i])); }
+static inline lanes lanes_mul(lanes a, lanes b) { LANES_EACH(vmulq_f32(a.q[i], b.q[i])); }
+static inline lanes lanes_fma(lanes a, lanes b, lanes c) { LANES_EACH(vfmaq_f32(c.q[i], a.q[i], b.q[i])); }  /* a * b + c */
+static inline lanes lanes_fnma(lanes a, lanes b, lanes c) { LANES_EACH(vfmsq_f32(c.q[i], a.q[i], b.q[i])); } /* c - a * b */
+static inline lanes lanes_abs(lanes a) { LANES_EACH(vabsq_f32(a.q[i])); }
+
+/* The sign of `sign` on the magnitude of a. */
+static inline lanes lanes_copy_sign(lanes a, lanes sign) { LANES_EACH(vbslq_f32(vdupq_n_u32(0x80000000), sign.q[i], a.q[i])); }
+
+/* Of their bits as signed integers: of floats where none of the two is negative, and of bounds to floats of any sign. */
+static inline lanes lanes_min_bits(lanes a, lanes b)
+{
+    LANES_EACH(vreinterpretq_f32_s32(vminq_s32(vreinterpretq_s32_f32(a.q[i]), vreinterpretq_s32_f32(b.q[i]))));
+}
+
+static inline lanes lanes_max_bits(lanes a, lanes b)
+{
+    LANES_EACH(vreinterpretq_f32_s32(vmaxq_s32(vreinterpretq_s32_f32(a.q[i]), vreinterpretq_s32_f32(b.q[i]))));
+}
+
+/* The mantissa as a number from 1 up to below 2. */
+static inline lanes lanes_mantissa(lanes a) { LANES_EACH(vbslq_f32(vdupq_n_u32(0x007fffff), a.q[i], vdupq_n_f32(1))); }
+
+struct lanes_table {
+    uint8x16x4_t low;
+    uint8x16x2_t high;
+};
+
+static inline struct lanes_table lanes_table(const float low[16], const float high[8])
+{
+    struct lanes_table t;
+    for (int i = 0; i < 4; i++)
+        t.low.val[i] = vreinterpretq_u8_f32(vld1q_f32(low + 4 * i));
+    for (int i = 0; i < 2; i++)
+        t.high.val[i] = vreinterpretq_u8_f32(vld1q_f32(high + 4 * i));
+    return t;
+}
+
+/* The four bytes of the float at an index. */
+static inline uint8x16_t bytes_of_index(uint32x4_t index)
+{
+    return vreinterpretq_u8_u32(vmlaq_n_u32(vdupq_n_u32(0x03020100), index, 0x04040404));
+}
+
+/* low[exponent % 16] * high[exponent / 16] for a biased exponent below 128; the sign does not matter. */
+static inline float32x4_t quarter_look_up(struct lanes_table t, float32x4_t a)
+{
+    const uint32x4_t bits = vreinterpretq_u32_f32(a);
+    const uint32x4_t low = vandq_u32(vshrq_n_u32(bits, 23), vdupq_n_u32(15)), high = vandq_u32(vshrq_n_u32(bits, 27), vdupq_n_u32(7));
+    return vmulq_f32(vreinterpretq_f32_u8(vqtbl4q_u8(t.low, bytes_of_index(low))),
+                     vreinterpretq_f32_u8(vqtbl2q_u8(t.high, bytes_of_index(high))));
+}
+
+static inline lanes lanes_look_up(struct lanes_table t, lanes a) { LANES_EACH(quarter_look_up(t, a.q[i])); }
+
+#ifdef QOBS_SLEEF
+static inline lanes lanes_pow(lanes a, float exponent)
+{
+    LANES_EACH(Sleef_cinz_powf4_u10advsimdnofma(a.q[i], vdupq_n_f32(exponent)));
+}
+#endif
+
+/* The sums of four: of lanes 8 apart, then of those 4, 2 and 1 apart. */
+static inline void lanes_fold(const lanes a[4], float sum[4])
+{
+    float32x2_t two[4];
+    for (int i = 0; i < 4; i++) {
+        const float32x4_t four = vaddq_f32(vaddq_f32(a[i].q[0], a[i].q[2]), vaddq_f32(a[i].q[1], a[i].q[3]));
+        two[i] = vadd_f32(vget_low_f32(four), vget_high_f32(four));
+    }
+    for (int i = 0; i < 4; i++)
+        sum[i] = vget_lane_f32(two[i], 0) + vget_lane_f32(two[i], 1);
+}
+
+#undef LANES_EACH
+#endif

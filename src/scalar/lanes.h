@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-FileCopyrightText: The qobs authors */
+
+/* 16 floats as one for the body of search_errors.inl.h, one by one. */
+#ifndef QOBS_SCALAR_LANES_H
+#define QOBS_SCALAR_LANES_H
+
+#include <math.h>
+
+#include "kernels.h"
+#include "number.h"
+#ifdef QOBS_SLEEF
+#include <sleef.h>
+#endif
+
+#define LANES_ABREAST 1
+typedef struct {
+    float f[16];
+} lanes;
+
+#define LANES_EACH(expression)                                                                                        \
+    lanes r;                                                                                                          \
+    for (int i = 0; i < 16; i++)                                                                                      \
+        r.f[i] = expression;                                                                                          \
+    return r
+
+static inline lanes lanes_load(const float *p) { LANES_EACH(p[i]); }
+
+static inline void lanes_store(float *p, lanes a)
+{
+    for (int i = 0; i < 16; i++)
+        p[i] = a.f[i];
+}
+
+static inline lanes lanes_splat(float a) { LANES_EACH(a); }
+static inline lanes lanes_add(lanes a, lanes b) { LANES_EACH(a.f[i] + b.f[i]); }
+static inline lanes lanes_sub(lanes a, lanes b) { LANES_EACH(a.f[i] - b.f[i]); }
+static inline lanes lanes_mul(lanes a, lanes b) { LANES_EACH(a.f[i] * b.f[i]); }
+static inline lanes lanes_fma(lanes a, lanes b, lanes c) { LANES_EACH(fmaf(a.f[i], b.f[i], c.f[i])); }   /* a * b + c */
+static inline lanes lanes_fnma(lanes a, lanes b, lanes c) { LANES_EACH(fmaf(-a.f[i], b.f[i], c.f[i])); } /* c - a * b */
+static inline lanes lanes_abs(lanes a) { LANES_EACH(fabsf(a.f[i])); }
+
+/* The sign of `sign` on the magnitude of a. */
+static inline lanes lanes_copy_sign(lanes a, lanes sign) { LANES_EACH(copysignf(a.f[i], sign.f[i])); }
+
+/* Of their bits as signed integers: of floats where none of the two is negative, and of bounds to floats of any sign. */
+static inline lanes lanes_min_bits(lanes a, lanes b)
+{
+    LANES_EACH((int32_t)bits_of_float(a.f[i]) < (int32_t)bits_of_float(b.f[i]) ? a.f[i] : b.f[i]);
+}
+
+static inline lanes lanes_max_bits(lanes a, lanes b)
+{
+    LANES_EACH((int32_t)bits_of_float(a.f[i]) > (int32_t)bits_of_float(b.f[i]) ? a.f[i] : b.f[i]);
+}
+
+/* The mantissa as a number from 1 up to below 2. */
+static inline lanes lanes_mantissa(lanes a) { LANES_EACH(float_of_bits((bits_of_float(a.f[i]) & 0x007fffff) | 0x3f800000)); }
+
+struct lanes_table {
+    const float *low, *high;
+};
+
+static inline struct lanes_table lanes_table(const float low[16], const float high[8])
+{
+    return (struct lanes_table){low, high};
+}
+
+/* low[exponent % 16] * high[exponent / 16] for a biased exponent below 128; the sign does not matter. */
+static inline lanes lanes_look_up(struct lanes_table t, lanes a)
+{
+    LANES_EACH(t.low[bits_of_float(a.f[i]) >> 23 & 15] * t.high[bits_of_float(a.f[i]) >> 27 & 7]);
+}
+
+#ifdef QOBS_SLEEF
+static inline lanes lanes_pow(lanes a, float exponent) { LANES_EACH(Sleef_cinz_powf1_u10purec(a.f[i], exponent)); }
+#endif
+
+/* The sums of four: of lanes 8 apart, then of those 4, 2 and 1 apart. */
+static inline void lanes_fold(const lanes a[4], float sum[4])
+{
+    for (int i = 0; i < 4; i++) {
+        lanes s = a[i];
+        for (int apart = 8; apart > 0; apart /= 2)
+            for (int j = 0; j < apart; j++)
+                s.f[j] += s.f[j + apart];
+        sum[i] = s.f[0];
+    }
+}
+
+#undef LANES_EACH
+#endif

@@ -1,0 +1,153 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-FileCopyrightText: The qobs authors */
+
+#include "search/shrink.h"
+
+#include <float.h>
+#include <math.h>
+
+#include "convention/convention.h"
+#include "error.h"
+#include "format/qparams.h"
+
+/* A Python number beside a tensor is converted to what the tensor is computed in. */
+static double as_number(qobs_dtype dtype, double x)
+{
+    return dtype == QOBS_F64 ? x : (double)(float)x;
+}
+
+static double times(qobs_dtype dtype, double x, double factor)
+{
+    const double number = as_number(dtype, factor);
+    return dtype == QOBS_F32 ? (double)((float)x * (float)number) : qobs_round_to(dtype, x * number);
+}
+
+void qobs_shrink_range(const struct shrink *s, int step, double *min, double *max)
+{
+    const double p = step < 0 ? 1 : 1 - step / s->settings->grid;
+    *min = times(s->dtype, times(s->dtype, *min, s->settings->expand), p);
+    *max = times(s->dtype, times(s->dtype, *max, s->settings->expand), p);
+}
+
+/* Candidate c of a range. */
+static void range_of(const struct shrink *s, size_t c, double *min, double *max)
+{
+    if (c != s->before || c < (size_t)s->settings->steps)
+        qobs_shrink_range(s, (int)c, min, max);
+}
+
+/* ---- Begin and end ---------------------------------------------------------------------------------------------------- */
+
+static double largest(const struct shrink *s, const qobs_plan *plan, const unsigned char *min, const unsigned char *max)
+{
+    const size_t size = qobs_dtype_size(s->dtype);
+    double amax = 0;
+    for (int64_t i = 0; i < plan->qparams; i++) {
+        amax = fmax(amax, fabs(qobs_element(min + (size_t)i * size, s->dtype)));
+        amax = fmax(amax, fabs(qobs_element(max + (size_t)i * size, s->dtype)));
+    }
+    return amax;
+}
+
+int qobs_shrink_begin(struct shrink *s, const struct runtime *runtime, const qobs_config *config,
+                      const struct search_settings *settings, const qobs_plan *plan, const float *global_scale, const void *min,
+                      const void *max, qobs_error *error)
+{
+    const bool first_is_before = settings->expand == 1 && settings->steps > 0;
+    *s = (struct shrink){.runtime = runtime,
+                         .settings = settings,
+                         .config = *config,
+                         .dtype = plan->dtype,
+                         .integers = config->type == TYPE_INT,
+                         .before = first_is_before ? 0 : (size_t)settings->steps,
+                         .global_scale = global_scale};
+    s->candidates = (size_t)settings->steps + (first_is_before ? 0 : 1);
+    s->room = (s->candidates + QOBS_SEARCH_LANES - 1) / QOBS_SEARCH_LANES * QOBS_SEARCH_LANES;
+    /* Upstream leaves the dtype of scales out of the search where a global scale will follow. */
+    if (qobs_config_strategy(config) == STRATEGY_TENSOR_GROUP)
+        s->config.scale_dtype = SCALE_NATIVE;
+    if (!settings->optimize_global_scale)
+        return QOBS_OK;
+    const double amax = largest(s, plan, min, max);
+    s->global_scales = qobs_allocate(runtime, s->candidates * sizeof *s->global_scales);
+    if (!s->global_scales)
+        return qobs_fail(error, QOBS_ERROR_OUT_OF_MEMORY, "search: no memory for %zu bytes", s->candidates * sizeof *s->global_scales);
+    for (size_t c = 0; c < s->candidates; c++) {
+        double low = 0, high = amax;
+        range_of(s, c, &low, &high);
+        s->global_scales[c] = qobs_compressed_tensors_global_scale(&s->config, s->dtype, high);
+    }
+    return QOBS_OK;
+}
+
+void qobs_shrink_end(struct shrink *s)
+{
+    qobs_release(s->runtime, s->global_scales, s->candidates * sizeof *s->global_scales);
+}
+
+size_t qobs_shrunk_size(const struct shrink *s)
+{
+    return s->room * (3 * sizeof(float) + 4 * sizeof(double));
+}
+
+void qobs_shrunk_place(const struct shrink *s, unsigned char *memory, struct shrunk *shrunk)
+{
+    float *floats = (float *)(void *)memory;
+    unsigned char *raw = memory + 3 * s->room * sizeof *floats;
+    const size_t step = s->room * sizeof(double);
+    *shrunk = (struct shrunk){.candidates = {floats, floats + s->room, floats + 2 * s->room},
+                              .scale = floats,
+                              .inverse = floats + s->room,
+                              .shift = floats + 2 * s->room,
+                              .min = raw,
+                              .max = raw + step,
+                              .raw_scale = raw + 2 * step,
+                              .raw_zero_point = raw + 3 * step};
+}
+
+/* ---- Candidates ------------------------------------------------------------------------------------------------------- */
+
+/* n candidates from c on, by the convention itself. */
+static void ask_convention(const struct shrink *s, size_t c, size_t n, const float *global_scale, struct shrunk *to, int shift)
+{
+    const size_t size = qobs_dtype_size(s->dtype);
+    const struct range_view view = {.dtype = s->dtype,
+                                    .n = n,
+                                    .held = qobs_held_alone(&s->config),
+                                    .min = to->min + c * size,
+                                    .max = to->max + c * size,
+                                    .global_scale = global_scale};
+    qobs_dtype scale_dtype, zero_point_dtype;
+    qobs_convention_dtypes(&s->config, &view, &scale_dtype, &zero_point_dtype);
+    qobs_compressed_tensors_qparams(&s->config, &view, to->raw_scale, to->raw_zero_point);
+    for (size_t i = 0; i < n; i++) {
+        double scale = qobs_qparam_at(to->raw_scale, scale_dtype, (int64_t)i);
+        if (global_scale)
+            scale = scale_dtype == QOBS_F64 ? scale / (double)*global_scale : (double)((float)scale / *global_scale);
+        const float zero_point = (float)qobs_qparam_at(to->raw_zero_point, zero_point_dtype, (int64_t)i);
+        const double scaled = ldexp(scale, shift);
+        to->scale[c + i] = isfinite(scale) && scaled > (double)FLT_MAX ? FLT_MAX : (float)scaled;
+        qobs_search_candidate(s->integers, to->scale[c + i], zero_point, &to->inverse[c + i], &to->shift[c + i]);
+    }
+}
+
+void qobs_shrink(const struct shrink *s, double min, double max, int shift, struct shrunk *to)
+{
+    const size_t size = qobs_dtype_size(s->dtype);
+    for (size_t c = 0; c < s->candidates; c++) {
+        double low = min, high = max;
+        range_of(s, c, &low, &high);
+        qobs_put_element(to->min + c * size, s->dtype, low);
+        qobs_put_element(to->max + c * size, s->dtype, high);
+    }
+    if (s->global_scales)
+        for (size_t c = 0; c < s->candidates; c++)
+            ask_convention(s, c, 1, &s->global_scales[c], to, shift);
+    else
+        ask_convention(s, 0, s->candidates, s->global_scale, to, shift);
+    for (size_t c = s->candidates; c < s->room; c++) {
+        to->scale[c] = to->scale[s->candidates - 1];
+        to->inverse[c] = to->inverse[s->candidates - 1];
+        to->shift[c] = to->shift[s->candidates - 1];
+    }
+}

@@ -1,0 +1,227 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-FileCopyrightText: The qobs authors */
+
+/* Errors of candidates for range search. Included by src/<isa>/search.c after that instruction set's lanes.h.
+ *
+ * Accumulators: 16 float lanes, whatever the instruction set's vectors; element i goes to lane i % 16, in order, and the lanes are
+ *   added up in one tree (lanes_fold). With candidates in the lanes there is nothing to add up, each lane takes the elements in
+ *   order. Multiply-add where it says so, on every instruction set alike: the same bits everywhere.
+ * Error: the difference (q - shift) * scale - x is rounded once. Rounding to integers adds and takes away 1.5 * 2^23; to a float
+ *   format it is Veltkamp's splitting of max(x, the least normal number), exact for what the format has, ties either way.
+ * Overflow: |x| < 0.5, 0 is among the numbers quantized to, so errors stay below 1 and sums below n. Squares and cubes of what is not
+ *   negligible beside them are normal. The table's smallest products are 0, as is that of 0.
+ * Tails: the last 16 elements may be padding, whose error is 0; but not where a float format's shift is not one of its numbers,
+ *   so there errors are always weighted, and the padding's weight is 0.
+ * In flight: LANES_ABREAST candidates, or the iterations the processor overlaps.
+ * Caller's duty: round to nearest, no flushing of subnormals (src/fpenv.h). */
+#include "kernels.h"
+#include "number.h"
+
+#define ALWAYS_INLINE static inline __attribute__((always_inline))
+
+/* What a loop is made for; every function with such a parameter is inlined with a constant one. */
+enum target { INTEGERS, FLOATS, FLOATS_SHIFTED };
+
+struct constants {
+    lanes least, greatest; /* INTEGERS: with 1.5 * 2^23 added, as bits in order; FLOATS: the greatest alone */
+    lanes floor, split;
+    lanes polynomial[5];
+    struct lanes_table table;
+    float exponent, boost;
+};
+
+static struct constants constants_of(const struct qobs_quantizer *quantizer, const struct qobs_error_norm *norm, bool integers)
+{
+    struct constants k;
+    const float base = integers ? 0x1.8p23f : 0;
+    k.least = lanes_splat(base + (float)quantizer->least);
+    k.greatest = lanes_splat(base + (float)quantizer->greatest);
+    k.floor = lanes_splat(quantizer->floor);
+    k.split = lanes_splat(float_of_bits(quantizer->lift + 0x3f800000) + 1); /* 2^(23 - digits) + 1 */
+    for (int i = 0; i < 5; i++)
+        k.polynomial[i] = lanes_splat(norm->polynomial[i]);
+    k.table = lanes_table(norm->low, norm->high);
+    k.exponent = norm->value;
+    k.boost = norm->boost;
+    return k;
+}
+
+/* The nearest number of a float format, of y >= 0. */
+ALWAYS_INLINE lanes round_floats(const struct constants *k, lanes y)
+{
+    y = lanes_min_bits(y, k->greatest);
+    const lanes spread = lanes_mul(lanes_max_bits(y, k->floor), k->split);
+    return lanes_sub(spread, lanes_sub(spread, y));
+}
+
+/* x - (q - shift) * scale, for FLOATS with the sign of x taken away from all of it. */
+ALWAYS_INLINE lanes difference(enum target target, const struct constants *k, lanes x, lanes scale, lanes inverse, lanes shift)
+{
+    lanes q;
+    if (target == INTEGERS) {
+        q = lanes_fma(x, inverse, shift);
+        q = lanes_min_bits(lanes_max_bits(q, k->least), k->greatest);
+        q = lanes_sub(q, shift);
+    } else if (target == FLOATS) {
+        q = round_floats(k, lanes_mul(x, inverse));
+    } else {
+        const lanes y = lanes_fma(x, inverse, shift);
+        q = lanes_sub(lanes_copy_sign(round_floats(k, lanes_abs(y)), y), shift);
+    }
+    return lanes_fnma(q, scale, x);
+}
+
+ALWAYS_INLINE lanes polynomial(const struct constants *k, lanes m)
+{
+    lanes p = lanes_add(m, k->polynomial[4]);
+    for (int i = 3; i >= 0; i--)
+        p = lanes_fma(p, m, k->polynomial[i]);
+    return p;
+}
+
+/* sum + |e|^norm * weight */
+ALWAYS_INLINE lanes add_error(enum qobs_norm_kind kind, bool weighted, const struct constants *k, lanes sum, lanes e, lanes weight)
+{
+    lanes a, b; /* |e|^norm = a * b */
+    switch (kind) {
+    case QOBS_NORM_1:
+        a = lanes_abs(e);
+        return weighted ? lanes_fma(a, weight, sum) : lanes_add(sum, a);
+    case QOBS_NORM_2:
+        a = b = e;
+        break;
+    case QOBS_NORM_3:
+        a = lanes_mul(e, e);
+        b = lanes_abs(e);
+        break;
+    case QOBS_NORM_TABLE:
+        a = polynomial(k, lanes_mantissa(e));
+        b = lanes_look_up(k->table, e);
+        break;
+    default:
+#ifdef QOBS_SLEEF
+        a = lanes_pow(lanes_mul(lanes_abs(e), lanes_splat(k->boost)), k->exponent);
+#else
+        a = e; /* never asked for */
+#endif
+        return weighted ? lanes_fma(a, weight, sum) : lanes_add(sum, a);
+    }
+    return lanes_fma(weighted ? lanes_mul(a, weight) : a, b, sum);
+}
+
+/* Elements in the lanes. */
+ALWAYS_INLINE void by_elements(enum target target, enum qobs_norm_kind kind, bool weighted, const struct constants *constants,
+                               const float *x, const float *weight, size_t n, const struct qobs_search_candidates *candidates,
+                               size_t count, float *sum)
+{
+    const struct constants k = *constants;
+    for (size_t c = 0; c < count; c += 4) {
+        lanes total[4];
+        for (size_t first = 0; first < 4; first += LANES_ABREAST) {
+            lanes scale[LANES_ABREAST], inverse[LANES_ABREAST], shift[LANES_ABREAST], s[LANES_ABREAST];
+            for (int j = 0; j < LANES_ABREAST; j++) {
+                const size_t at = c + first + (size_t)j;
+                scale[j] = lanes_splat(candidates->scale[at]);
+                inverse[j] = lanes_splat(candidates->inverse[at]);
+                shift[j] = lanes_splat(candidates->shift[at]);
+                s[j] = lanes_splat(0);
+            }
+            for (size_t i = 0; i < n; i += QOBS_SEARCH_LANES) {
+                lanes v = lanes_load(x + i), w = v;
+                if (target == FLOATS)
+                    v = lanes_abs(v);
+                if (weighted)
+                    w = lanes_load(weight + i);
+                for (int j = 0; j < LANES_ABREAST; j++)
+                    s[j] = add_error(kind, weighted, &k, s[j], difference(target, &k, v, scale[j], inverse[j], shift[j]), w);
+            }
+            for (int j = 0; j < LANES_ABREAST; j++)
+                total[first + (size_t)j] = s[j];
+        }
+        lanes_fold(total, sum + c);
+    }
+}
+
+/* Candidates in the lanes. */
+ALWAYS_INLINE void by_candidates(enum target target, enum qobs_norm_kind kind, const struct constants *constants, const float *x,
+                                 size_t n, const struct qobs_search_candidates *candidates, size_t count, float *sum)
+{
+    const struct constants k = *constants;
+    for (size_t c = 0; c < count; c += QOBS_SEARCH_LANES) {
+        const lanes scale = lanes_load(candidates->scale + c), inverse = lanes_load(candidates->inverse + c),
+                    shift = lanes_load(candidates->shift + c);
+        lanes s = lanes_splat(0);
+        for (size_t i = 0; i < n; i++) {
+            lanes v = lanes_splat(x[i]);
+            if (target == FLOATS)
+                v = lanes_abs(v);
+            s = add_error(kind, false, &k, s, difference(target, &k, v, scale, inverse, shift), v);
+        }
+        lanes_store(sum + c, s);
+    }
+}
+
+#define FUNCTIONS(target, kind)                                                                                       \
+    static void errors_##target##_##kind(const struct constants *k, bool by_candidate, const float *x,               \
+                                         const float *weight, size_t n,                                              \
+                                         const struct qobs_search_candidates *candidates, size_t count, float *sum)  \
+    {                                                                                                                 \
+        if (weight)                                                                                                   \
+            by_elements(target, kind, true, k, x, weight, n, candidates, count, sum);                                 \
+        else if (by_candidate)                                                                                        \
+            by_candidates(target, kind, k, x, n, candidates, count, sum);                                             \
+        else                                                                                                          \
+            by_elements(target, kind, false, k, x, weight, n, candidates, count, sum);                                \
+    }
+
+FUNCTIONS(INTEGERS, QOBS_NORM_1)
+FUNCTIONS(INTEGERS, QOBS_NORM_2)
+FUNCTIONS(INTEGERS, QOBS_NORM_3)
+FUNCTIONS(INTEGERS, QOBS_NORM_TABLE)
+FUNCTIONS(INTEGERS, QOBS_NORM_POW)
+FUNCTIONS(FLOATS, QOBS_NORM_1)
+FUNCTIONS(FLOATS, QOBS_NORM_2)
+FUNCTIONS(FLOATS, QOBS_NORM_3)
+FUNCTIONS(FLOATS, QOBS_NORM_TABLE)
+FUNCTIONS(FLOATS, QOBS_NORM_POW)
+
+typedef void errors_fn(const struct constants *k, bool by_candidate, const float *x, const float *weight, size_t n,
+                       const struct qobs_search_candidates *candidates, size_t count, float *sum);
+
+static void errors_shifted(enum qobs_norm_kind kind, const struct constants *k, const float *x, const float *weight, size_t n,
+                           const struct qobs_search_candidates *candidates, size_t count, float *sum)
+{
+    switch (kind) {
+    case QOBS_NORM_1:
+        by_elements(FLOATS_SHIFTED, QOBS_NORM_1, true, k, x, weight, n, candidates, count, sum);
+        break;
+    case QOBS_NORM_2:
+        by_elements(FLOATS_SHIFTED, QOBS_NORM_2, true, k, x, weight, n, candidates, count, sum);
+        break;
+    case QOBS_NORM_3:
+        by_elements(FLOATS_SHIFTED, QOBS_NORM_3, true, k, x, weight, n, candidates, count, sum);
+        break;
+    case QOBS_NORM_TABLE:
+        by_elements(FLOATS_SHIFTED, QOBS_NORM_TABLE, true, k, x, weight, n, candidates, count, sum);
+        break;
+    default:
+        by_elements(FLOATS_SHIFTED, QOBS_NORM_POW, true, k, x, weight, n, candidates, count, sum);
+        break;
+    }
+}
+
+QOBS_SEARCH_ERRORS(ENTRY(qobs_search_errors))
+{
+    static errors_fn *const functions[2][QOBS_NORM_POW + 1] = {
+        {errors_INTEGERS_QOBS_NORM_1, errors_INTEGERS_QOBS_NORM_2, errors_INTEGERS_QOBS_NORM_3, errors_INTEGERS_QOBS_NORM_TABLE,
+         errors_INTEGERS_QOBS_NORM_POW},
+        {errors_FLOATS_QOBS_NORM_1, errors_FLOATS_QOBS_NORM_2, errors_FLOATS_QOBS_NORM_3, errors_FLOATS_QOBS_NORM_TABLE,
+         errors_FLOATS_QOBS_NORM_POW},
+    };
+    const bool integers = (double)quantizer->floor >= quantizer->greatest;
+    const struct constants k = constants_of(quantizer, norm, integers);
+    if (with_shift)
+        errors_shifted(norm->kind, &k, x, weight, n, candidates, count, sum);
+    else
+        functions[!integers][norm->kind](&k, by_candidate, x, weight, n, candidates, count, sum);
+}
