@@ -13,7 +13,7 @@ set -euo pipefail
 
 # Recommended packages are not installed, so the C library's headers are named. python3-numpy compares golden cases; it
 # takes the slow reference BLAS unless another one comes along with it.
-packages=(gcc libc6-dev meson ninja-build pkg-config libsleef-dev libcjson-dev libpthreadpool-dev libcmocka-dev
+packages=(gcc libc6-dev meson ninja-build pkg-config libsleef-dev libcjson-dev libpthreadpool-dev libcmocka-dev libcairo2-dev
           python3 python3-numpy libopenblas0-pthread)
 foreign=
 for option; do

@@ -16,7 +16,7 @@ from cli import *
 
 def test_help():
     check("calibrate" in fine("--help", "--help") and "observe" in fine("-h", "-h"), "--help lists the commands")
-    for command in ("calibrate", "observe", "info"):
+    for command in ("calibrate", "observe", "merge", "show", "info"):
         check(f"usage: qobs {command}" in fine(f"{command} --help", command, "--help"), f"{command} --help says how it is used")
     check("W4A16_ASYM" in fine("calibrate --help", "calibrate", "--help"), "calibrate --help lists the schemes")
     check(fine("--version", "--version").startswith("qobs 0."), "--version")
@@ -28,7 +28,7 @@ def test_help():
               f"info --isa {isa}")
     p = run()
     check(p.returncode == 2 and p.stderr.startswith("usage: qobs"), "without a command: usage")
-    refused("unknown command", ["'prune'", "calibrate, observe, merge, info"], "prune")
+    refused("unknown command", ["'prune'", "calibrate, observe, merge, show, info"], "prune")
     refused("info with a file", ["'x'"], "info", "x")
     p = run("calibrate", "--bits", "8")
     check(p.returncode == 2 and "--bits" in p.stderr and len(p.stderr.splitlines()) == 1, "unknown option", p.stderr)

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "calibrate.h"
+#include "json.h"
 
 static const char *const needs_names[] = {"none", "dynamic", "global_scale", "static"};
 
@@ -33,8 +34,8 @@ static void add_counts(cJSON *object, const qobs_counts *counts)
 static void add_search(cJSON *item, const struct layer *l)
 {
     cJSON *search = cJSON_AddObjectToObject(item, "search");
-    cJSON_AddNumberToObject(search, "error_before", l->search.error_before);
-    cJSON_AddNumberToObject(search, "error", l->search.error);
+    cJSON_AddItemToObject(search, "error_before", json_number(l->search.error_before));
+    cJSON_AddItemToObject(search, "error", json_number(l->search.error));
     cJSON_AddNumberToObject(search, "steps", l->search.steps);
     cJSON_AddNumberToObject(search, "stop_step", l->search.stop_step);
     cJSON *candidates = cJSON_AddArrayToObject(search, "candidates");
@@ -56,8 +57,8 @@ static void add_layer(cJSON *layers, const struct layer *l)
     cJSON_AddStringToObject(item, "dtype", l->ref->dtype);
     add_shape(item, "shape", l->ref->ndim, l->ref->shape);
     add_shape(item, "scale_shape", l->ndim, l->shape);
-    cJSON_AddNumberToObject(item, "smallest_scale", l->least_scale);
-    cJSON_AddNumberToObject(item, "largest_scale", l->greatest_scale);
+    cJSON_AddItemToObject(item, "smallest_scale", json_number(l->least_scale));
+    cJSON_AddItemToObject(item, "largest_scale", json_number(l->greatest_scale));
     add_counts(item, &l->counts);
     if (l->candidates)
         add_search(item, l);
@@ -82,11 +83,11 @@ static void add_target(cJSON *targets, const struct target *t, const struct stre
         double least, greatest;
         reading_extremes(scale, &least, &greatest);
         add_shape(item, "scale_shape", scale->ndim, scale->shape);
-        cJSON_AddNumberToObject(item, "smallest_scale", least);
-        cJSON_AddNumberToObject(item, "largest_scale", greatest);
+        cJSON_AddItemToObject(item, "smallest_scale", json_number(least));
+        cJSON_AddItemToObject(item, "largest_scale", json_number(greatest));
     }
     if (global)
-        cJSON_AddNumberToObject(item, "global_scale", reading_value(global, 0));
+        cJSON_AddItemToObject(item, "global_scale", json_number(reading_value(global, 0)));
 }
 
 static void add_activations(cJSON *root, const struct calibration *c)
@@ -135,8 +136,8 @@ char *calibration_report(const struct calibration *c)
         after += l->items[i].search.error;
     }
     if (c->bases.of[BASE_WEIGHT].searches) {
-        cJSON_AddNumberToObject(root, "error_before", before);
-        cJSON_AddNumberToObject(root, "error", after);
+        cJSON_AddItemToObject(root, "error_before", json_number(before));
+        cJSON_AddItemToObject(root, "error", json_number(after));
     }
     if (c->activations.recordings.count > 0)
         add_activations(root, c);

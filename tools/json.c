@@ -4,6 +4,7 @@
 #include "json.h"
 
 #include <errno.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -118,6 +119,13 @@ int json_integer(const cJSON *item, uint64_t *value)
         return -1;
     *value = (uint64_t)d;
     return 0;
+}
+
+cJSON *json_number(double value)
+{
+    char text[32];
+    snprintf(text, sizeof text, "%.17g", value);
+    return isfinite(value) ? cJSON_CreateRaw(text) : cJSON_CreateNull();
 }
 
 const char *json_describe(const cJSON *item, struct json_words *words)

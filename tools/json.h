@@ -24,6 +24,9 @@ int json_parse(cJSON **root, const char *path, const char *what, const void *tex
 /* Stores item's value and returns 0 if it is a whole number from 0 to JSON_MAX_INTEGER, else -1. item may be NULL. */
 int json_integer(const cJSON *item, uint64_t *value);
 
+/* A number that reads back as the same double, which cJSON's own may not; null where it is not finite. */
+cJSON *json_number(double value);
+
 /* An item's value in a few words, for messages; written to `text` and returned. item may be NULL. */
 struct json_words {
     char text[96];

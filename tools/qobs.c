@@ -16,6 +16,7 @@ static const char help[] =
     "  calibrate   scales and zero points for the weights of a checkpoint\n"
     "  observe     run one observer over tensors and write every result\n"
     "  merge       join the states of several runs of observe\n"
+    "  show        the histogram of a tensor and the range an observer chooses in it\n"
     "  info        this CPU's instruction sets, the presets and their settings\n"
     "\n"
     "  qobs COMMAND --help explains a command, qobs --version tells the version.\n"
@@ -30,6 +31,7 @@ static const struct {
     {"info", command_info},
     {"merge", command_merge},
     {"observe", command_observe},
+    {"show", command_show},
 };
 
 /* What has been printed may still not have arrived. */
@@ -56,7 +58,7 @@ int main(int argc, char **argv)
         return EXIT_OK;
     }
     if (*name)
-        return complain(EXIT_WRONG, "'%s' is no command; known are calibrate, observe, merge, info (see qobs --help)", name);
+        return complain(EXIT_WRONG, "'%s' is no command; known are calibrate, observe, merge, show, info (see qobs --help)", name);
     fputs(help, stderr);
     return EXIT_WRONG;
 }

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "json.h"
 #include "safetensors.h"
 
 static struct reading *add(struct readings *readings, size_t size)
@@ -218,7 +219,7 @@ int readings_print_json(const struct readings *readings)
             cJSON_AddItemToArray(shape, cJSON_CreateNumber((double)r->shape[d]));
         cJSON *values = cJSON_AddArrayToObject(item, "values");
         for (size_t k = 0; k < elements(r); k++)
-            cJSON_AddItemToArray(values, cJSON_CreateNumber(reading_value(r, k)));
+            cJSON_AddItemToArray(values, json_number(reading_value(r, k)));
     }
     char *text = cJSON_PrintUnformatted(root);
     cJSON_Delete(root);

@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-FileCopyrightText: The qobs authors */
+
+/* A chart as text: bars from left to right, a line for some bins each; and as JSON. */
+#include <cjson/cJSON.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include "chart.h"
+#include "json.h"
+#include "program.h"
+
+enum { MOST_LINES = 40, NARROW = 80, WIDE = 200, LEFT = 14, RIGHT = 14 };
+
+static int columns(void)
+{
+    struct winsize size;
+    if (!isatty(STDOUT_FILENO) || ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_col < NARROW)
+        return NARROW;
+    return size.ws_col < WIDE ? size.ws_col : WIDE;
+}
+
+/* Does the range begin or end in these bins? */
+static const char *mark(const struct chart *c, double low, double high)
+{
+    const bool begins = c->widest.low >= low && c->widest.low < high, ends = c->widest.high > low && c->widest.high <= high;
+    return begins && ends ? "<> range" : begins ? "> range" : ends ? "< range" : "";
+}
+
+static void print_bar(const struct chart *c, double low, double high, uint64_t count, uint64_t most, int room)
+{
+    const int length = (int)floor(chart_bar(c, count, most) * room);
+    const bool clipped = high <= c->widest.low || low >= c->widest.high;
+    char bar[WIDE + 1];
+    int n = 0;
+    for (; n < length; n++)
+        bar[n] = clipped ? 'x' : '#';
+    if (count > 0 && length == 0)
+        bar[n++] = '.';
+    bar[n] = '\0';
+    printf("%*.5g |%-*s %s\n", LEFT - 2, low, room, bar, mark(c, low, high));
+}
+
+static void print_summary(const struct chart *c)
+{
+    if (c->qparams == 1)
+        printf("range %.9g to %.9g\n", c->widest.low, c->widest.high);
+    else
+        printf("%zu ranges, the widest %.9g to %.9g, the narrowest %.9g to %.9g\n", c->qparams, c->widest.low, c->widest.high,
+               c->narrowest.low, c->narrowest.high);
+    printf("%llu of %llu elements are clipped, %.4g %% (%llu below, %llu above)\n", (unsigned long long)(c->below + c->above),
+           (unsigned long long)c->elements, 100 * chart_clipped(c), (unsigned long long)c->below, (unsigned long long)c->above);
+    if (c->nan + c->inf > 0)
+        printf("left out: %llu NaN, %llu infinite\n", (unsigned long long)c->nan, (unsigned long long)c->inf);
+}
+
+void chart_print(const struct chart *c)
+{
+    const size_t together = (c->bins + MOST_LINES - 1) / MOST_LINES; /* bins of a line; the last may have fewer */
+    const double width = (c->last - c->first) / (double)c->bins;
+    const int room = columns() - LEFT - RIGHT;
+    uint64_t lines[MOST_LINES] = {0}, most = 1;
+    for (size_t i = 0; i < c->bins; i++)
+        lines[i / together] += c->counts[i];
+    for (int i = 0; i < MOST_LINES; i++)
+        most = lines[i] > most ? lines[i] : most;
+    printf("%s, %s\n", c->title, c->preset);
+    for (size_t i = 0; i < c->bins; i += together) {
+        const size_t end = i + together < c->bins ? i + together : c->bins;
+        const double high = end == c->bins ? c->last : c->first + width * (double)end;
+        print_bar(c, c->first + width * (double)i, high, lines[i / together], most, room);
+    }
+    printf("%*.5g |\n", LEFT - 2, c->last);
+    print_summary(c);
+}
+
+static void add_span(cJSON *object, const char *name, const struct span *span)
+{
+    cJSON *array = cJSON_AddArrayToObject(object, name);
+    cJSON_AddItemToArray(array, json_number(span->low));
+    cJSON_AddItemToArray(array, json_number(span->high));
+}
+
+int chart_print_json(const struct chart *c)
+{
+    cJSON *root = cJSON_CreateObject();
+    cJSON_AddStringToObject(root, "title", c->title);
+    cJSON_AddStringToObject(root, "preset", c->preset);
+    cJSON_AddNumberToObject(root, "qparams", (double)c->qparams);
+    add_span(root, c->qparams == 1 ? "range" : "widest_range", &c->widest);
+    if (c->qparams != 1)
+        add_span(root, "narrowest_range", &c->narrowest);
+    cJSON_AddNumberToObject(root, "elements", (double)c->elements);
+    cJSON_AddNumberToObject(root, "clipped_below", (double)c->below);
+    cJSON_AddNumberToObject(root, "clipped_above", (double)c->above);
+    cJSON_AddItemToObject(root, "clipped_share", json_number(chart_clipped(c)));
+    cJSON_AddNumberToObject(root, "nan", (double)c->nan);
+    cJSON_AddNumberToObject(root, "inf", (double)c->inf);
+    cJSON_AddItemToObject(root, "first_edge", json_number(c->first));
+    cJSON_AddItemToObject(root, "last_edge", json_number(c->last));
+    cJSON *counts = cJSON_AddArrayToObject(root, "counts");
+    for (size_t i = 0; i < c->bins; i++)
+        cJSON_AddItemToArray(counts, cJSON_CreateNumber((double)c->counts[i]));
+    char *text = cJSON_PrintUnformatted(root);
+    cJSON_Delete(root);
+    if (!text)
+        return complain(EXIT_TROUBLE, "no memory for the JSON output");
+    puts(text);
+    cJSON_free(text);
+    return EXIT_OK;
+}
