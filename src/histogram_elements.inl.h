@@ -42,6 +42,13 @@ static inline uint32_t bin_of(const struct qobs_binning *b, float x)
     return k < b->bins ? k : b->bins - 1;
 }
 
+/* Extremes; zeros become +0. */
+static inline void see(struct qobs_seen *seen, float min, float max)
+{
+    seen->min = min < seen->min ? min + 0.0f : seen->min;
+    seen->max = max > seen->max ? max + 0.0f : seen->max;
+}
+
 static inline void add_element(const struct qobs_binning *b, float x, uint32_t *counters, struct qobs_seen *seen)
 {
     x = b->magnitude ? fabsf(x) : x;
@@ -51,8 +58,7 @@ static inline void add_element(const struct qobs_binning *b, float x, uint32_t *
         seen->nonfinite.nan += isnan(x) != 0;
         seen->nonfinite.inf += isinf(x) != 0;
     } else if (!(b->skip_zeros && x == 0)) {
-        seen->min = x < seen->min ? x + 0.0f : seen->min;
-        seen->max = x > seen->max ? x + 0.0f : seen->max;
+        see(seen, x, x);
     }
 }
 

@@ -92,6 +92,13 @@ enum {
     QOBS_COUNTER_COPIES = 4    /* a kernel spreads its counts over that many arrays, as it likes */
 };
 
+/* From one of the arrays to the next, in counters. The low 12 bits of addresses, by which loads are matched with stores before
+ * them, thus differ for equal bins. */
+static inline size_t qobs_counter_stride(size_t bins)
+{
+    return (bins + 1023) / 1024 * 1024 + 80;
+}
+
 /* The extremes of the finite elements, in or out of range, of their magnitudes where those are counted, and how many elements
  * were not finite. A zero is +0; the identities are +infinity and -infinity. */
 struct qobs_seen {
@@ -100,7 +107,7 @@ struct qobs_seen {
 };
 
 /* Row form: `runs` runs of `length` contiguous elements, run_stride bytes apart, are added to `counters`, which are
- * QOBS_COUNTER_COPIES arrays of `bins`, and to `seen`. The sum of a bin's counters is its count; how it is spread is not
+ * QOBS_COUNTER_COPIES arrays of `bins`, qobs_counter_stride(bins) apart, and to `seen`. The sum of a bin's counters is its count; how it is spread is not
  * defined. The caller sees to it that no counter overflows. NaN and infinities are counted in `seen` only. */
 #define QOBS_HISTOGRAM_ROWS(name)                                                                                     \
     void name(const struct qobs_binning *binning, const void *x, ptrdiff_t run_stride, size_t runs, size_t length,   \

@@ -51,10 +51,10 @@ const struct qobs_kernels qobs_kernels_avx2 = {
         },
     .histogram_rows =
         {
-            [QOBS_KERNEL_F32] = qobs_histogram_rows_f32_scalar,
-            [QOBS_KERNEL_BF16] = qobs_histogram_rows_bf16_scalar,
-            [QOBS_KERNEL_F16] = qobs_histogram_rows_f16_scalar,
-            [QOBS_KERNEL_F64] = qobs_histogram_rows_f64_scalar,
+            [QOBS_KERNEL_F32] = qobs_histogram_rows_f32_avx2,
+            [QOBS_KERNEL_BF16] = qobs_histogram_rows_bf16_avx2,
+            [QOBS_KERNEL_F16] = qobs_histogram_rows_f16_avx2,
+            [QOBS_KERNEL_F64] = qobs_histogram_rows_f64_avx2,
         },
     .squares_columns =
         {

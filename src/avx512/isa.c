@@ -45,10 +45,10 @@ const struct qobs_kernels qobs_kernels_avx512 = {
         },
     .histogram_rows =
         {
-            [QOBS_KERNEL_F32] = qobs_histogram_rows_f32_scalar,
-            [QOBS_KERNEL_BF16] = qobs_histogram_rows_bf16_scalar,
-            [QOBS_KERNEL_F16] = qobs_histogram_rows_f16_scalar,
-            [QOBS_KERNEL_F64] = qobs_histogram_rows_f64_scalar,
+            [QOBS_KERNEL_F32] = qobs_histogram_rows_f32_avx512,
+            [QOBS_KERNEL_BF16] = qobs_histogram_rows_bf16_avx512,
+            [QOBS_KERNEL_F16] = qobs_histogram_rows_f16_avx512,
+            [QOBS_KERNEL_F64] = qobs_histogram_rows_f64_avx512,
         },
     .squares_columns =
         {

@@ -43,10 +43,10 @@ const struct qobs_kernels qobs_kernels_neon = {
         },
     .histogram_rows =
         {
-            [QOBS_KERNEL_F32] = qobs_histogram_rows_f32_scalar,
-            [QOBS_KERNEL_BF16] = qobs_histogram_rows_bf16_scalar,
-            [QOBS_KERNEL_F16] = qobs_histogram_rows_f16_scalar,
-            [QOBS_KERNEL_F64] = qobs_histogram_rows_f64_scalar,
+            [QOBS_KERNEL_F32] = qobs_histogram_rows_f32_neon,
+            [QOBS_KERNEL_BF16] = qobs_histogram_rows_bf16_neon,
+            [QOBS_KERNEL_F16] = qobs_histogram_rows_f16_neon,
+            [QOBS_KERNEL_F64] = qobs_histogram_rows_f64_neon,
         },
     .squares_columns =
         {

@@ -30,7 +30,7 @@ struct counting {
     const struct job *job;
     uint64_t *counts;
     struct qobs_seen *seen;
-    uint32_t *counters; /* QOBS_COUNTER_COPIES * bins, all 0 between qparams */
+    uint32_t *counters; /* of counters_size(bins), all 0 between qparams */
     uint64_t pending;   /* elements in them */
 };
 
@@ -42,16 +42,23 @@ static void merge_seen(struct qobs_seen *to, const struct qobs_seen *from)
     to->nonfinite.inf += from->nonfinite.inf;
 }
 
+static size_t counters_size(size_t bins)
+{
+    return QOBS_COUNTER_COPIES * qobs_counter_stride(bins) * sizeof(uint32_t);
+}
+
 static void empty_counters(struct counting *c, int64_t qparam)
 {
     const size_t bins = c->job->bins;
     uint64_t *counts = c->counts + (size_t)qparam * bins;
     if (c->pending == 0)
         return;
-    for (size_t copy = 0; copy < QOBS_COUNTER_COPIES; copy++)
+    for (size_t copy = 0; copy < QOBS_COUNTER_COPIES; copy++) {
+        uint32_t *counters = c->counters + copy * qobs_counter_stride(bins);
         for (size_t k = 0; k < bins; k++)
-            counts[k] += c->counters[copy * bins + k];
-    memset(c->counters, 0, QOBS_COUNTER_COPIES * bins * sizeof *c->counters);
+            counts[k] += counters[k];
+        memset(counters, 0, bins * sizeof *counters);
+    }
     c->pending = 0;
 }
 
@@ -210,7 +217,7 @@ static int do_nest(const struct counting *whole, struct nest *nest, qobs_error *
     p.count = p.count < MOST_PIECES ? p.count : MOST_PIECES;
     p.count = (int64_t)p.count < most ? p.count : (size_t)most;
     p.count = (int64_t)p.count < extent ? p.count : (size_t)extent;
-    const size_t counters = QOBS_COUNTER_COPIES * bins * sizeof(uint32_t), counts = apart ? qparams * bins * sizeof(uint64_t) : 0;
+    const size_t counters = counters_size(bins), counts = apart ? qparams * bins * sizeof(uint64_t) : 0;
     const size_t each = counts + counters + (apart ? qparams * sizeof(struct qobs_seen) : 0), size = (p.count - 1) * each;
     unsigned char *memory = qobs_allocate(job->runtime, size);
     if (!memory)
@@ -276,7 +283,7 @@ int qobs_collect(const struct runtime *runtime, const struct qobs_kernels *kerne
                             .rows = kernels->histogram_rows[dtype],
                             .element = qobs_dtype_size(plan->dtype),
                             .bins = plan->qparams > 0 ? binning->bins : 0};
-    const size_t size = QOBS_COUNTER_COPIES * job.bins * sizeof(uint32_t);
+    const size_t size = counters_size(job.bins);
     struct counting counting = {.job = &job, .counts = counts, .seen = seen, .counters = qobs_allocate(runtime, size)};
     if (!counting.counters)
         return out_of_memory(size, error);

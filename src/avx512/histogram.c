@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-FileCopyrightText: The qobs authors */
+
+/* AVX-512 histogram; contract and limits in src/histogram.inl.h. */
+#if !defined(__AVX512F__) || !defined(__AVX512BW__) || !defined(__AVX512DQ__) || !defined(__AVX512VL__)
+#error "this file needs -mavx512f -mavx512bw -mavx512dq -mavx512vl"
+#endif
+
+#include <immintrin.h>
+
+#include "kernels.h"
+
+enum { LANES = 16, ALL_LANES = 0xffff };
+typedef __m512 hist_vec;
+typedef __m512i hist_index;
+
+typedef struct {
+    __m512 lo, hi, scale, from, bins, width, skipped, magnitude;
+    __m512i last;
+} hist_rule;
+
+static inline hist_rule hist_rule_of(const struct qobs_binning *b)
+{
+    return (hist_rule){
+        .lo = _mm512_set1_ps(b->lo),
+        .hi = _mm512_set1_ps(b->hi),
+        .scale = _mm512_set1_ps(b->scale),
+        .from = _mm512_set1_ps(b->from),
+        .bins = _mm512_set1_ps((float)b->bins),
+        .width = _mm512_set1_ps(b->width),
+        .skipped = _mm512_set1_ps(b->skip_zeros ? 0 : __builtin_nanf("")),
+        .magnitude = _mm512_castsi512_ps(_mm512_set1_epi32(b->magnitude ? INT32_MAX : -1)),
+        .last = _mm512_set1_epi32((int32_t)b->bins - 1),
+    };
+}
+
+static inline hist_vec hist_load_f32(const unsigned char *x)
+{
+    return _mm512_loadu_ps(x);
+}
+
+static inline hist_vec hist_load_bf16(const unsigned char *x)
+{
+    const __m256i h = _mm256_loadu_si256((const void *)x);
+    return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(h), 16));
+}
+
+static inline hist_vec hist_load_f16(const unsigned char *x)
+{
+    return _mm512_cvtph_ps(_mm256_loadu_si256((const void *)x));
+}
+
+static inline hist_vec hist_load_f64(const unsigned char *x)
+{
+    const __m256 low = _mm512_cvtpd_ps(_mm512_loadu_pd(x)), high = _mm512_cvtpd_ps(_mm512_loadu_pd(x + 64));
+    return _mm512_insertf32x8(_mm512_castps256_ps512(low), high, 1);
+}
+
+static inline hist_vec hist_abs(const hist_rule *r, hist_vec v)
+{
+    return _mm512_and_ps(v, r->magnitude);
+}
+
+static inline uint32_t hist_inside(const hist_rule *r, hist_vec v)
+{
+    const __mmask16 above = _mm512_cmp_ps_mask(v, r->lo, _CMP_GE_OQ);
+    return _mm512_mask_cmp_ps_mask(_mm512_mask_cmp_ps_mask(above, v, r->hi, _CMP_LE_OQ), v, r->skipped, _CMP_NEQ_UQ);
+}
+
+static inline uint32_t hist_special(hist_vec v)
+{
+    return _mm512_fpclass_ps_mask(v, 0x99); /* quiet NaN, +infinity, -infinity, signalling NaN */
+}
+
+static inline uint32_t hist_seen(const hist_rule *r, hist_vec v)
+{
+    return ~hist_special(v) & _mm512_cmp_ps_mask(v, r->skipped, _CMP_NEQ_UQ);
+}
+
+static inline hist_index hist_bins(const hist_rule *r, hist_vec v)
+{
+    const __m512 distance = _mm512_sub_ps(_mm512_mul_ps(v, r->scale), r->from);
+    return _mm512_min_epu32(_mm512_cvttps_epi32(_mm512_div_ps(_mm512_mul_ps(distance, r->bins), r->width)), r->last);
+}
+
+static inline uint32_t hist_unlike(hist_index bins, uint32_t bin)
+{
+    return _mm512_cmpneq_epi32_mask(bins, _mm512_set1_epi32((int32_t)bin));
+}
+
+static inline hist_vec hist_min(hist_vec v, hist_vec w) { return _mm512_min_ps(v, w); }
+static inline hist_vec hist_max(hist_vec v, hist_vec w) { return _mm512_max_ps(v, w); }
+
+static inline hist_vec hist_where(uint32_t mask, hist_vec v, hist_vec w)
+{
+    return _mm512_mask_blend_ps((__mmask16)mask, w, v);
+}
+
+static inline hist_vec hist_splat(float x) { return _mm512_set1_ps(x); }
+static inline void hist_store_floats(float *p, hist_vec v) { _mm512_storeu_ps(p, v); }
+static inline void hist_store(uint32_t *p, hist_index bins) { _mm512_storeu_si512(p, bins); }
+
+static inline void hist_pick(uint32_t *p, hist_index bins, uint32_t mask)
+{
+    /* in a register: compressing into memory is slow on some CPUs */
+    _mm512_storeu_si512(p, _mm512_maskz_compress_epi32((__mmask16)mask, bins));
+}
+
+#define ENTRY(name) name##_avx512
+#include "histogram.inl.h"

@@ -1,0 +1,211 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-FileCopyrightText: The qobs authors */
+
+/* The histogram over vectors. Included by src/<isa>/histogram.c after what it is made of:
+ *   LANES, ALL_LANES           floats in a vector; the mask of all lanes, bit i for lane i
+ *   hist_vec, hist_index       floats; their bins
+ *   hist_rule, hist_rule_of    the binning as vectors
+ *   hist_load_<dtype>(x)       LANES elements as floats, magnitudes not yet taken
+ *   hist_abs(rule, v)          |v| where magnitudes are counted
+ *   hist_bins(rule, v)         bins, whatever in lanes outside
+ *   hist_inside, hist_seen, hist_special(rule, v), hist_unlike(bins, bin)   masks: to be counted; to be seen as extremes; NaN
+ *                              and infinite; of another bin
+ *   hist_min, hist_max(v, w)   w where v is NaN
+ *   hist_where(mask, v, w)     v in the lanes of the mask, w in the others
+ *   hist_splat(x), hist_store_floats(p, v), hist_store(p, bins)
+ *   hist_pick(p, bins, mask)   stores the bins of the mask, packed; may write LANES
+ *
+ * Counters: 32 bits, four arrays in turn, so that equal bins in a row do not wait for each other's stores.
+ * In flight: the bins of a chunk are found while those of the chunk before are counted. The counting is bound by one store a
+ *   cycle, the finding by everything else.
+ * Where one bin is met often (zeros after a ReLU), or elements lie outside, a chunk is picked over: the hot bin is counted by
+ *   its mask, and only the others are written down to be counted.
+ * Tails: fewer than LANES of a run go element by element. Nothing outside a run is read. */
+#include "histogram_elements.inl.h"
+
+enum { CHUNK = 256 };
+
+/* Bins to be counted. */
+struct pending {
+    size_t n;
+    uint32_t bin[CHUNK + LANES];
+};
+
+struct state {
+    const struct qobs_binning *binning;
+    hist_rule rule;
+    uint32_t *counters;
+    struct qobs_seen *seen;
+    hist_vec min, max;
+    bool picking;
+    uint32_t hot;
+    struct pending *found, *before;
+};
+
+/* The elements of one dtype. */
+struct reader {
+    hist_vec (*load)(const unsigned char *x);
+    float (*load_one)(const unsigned char *x);
+    size_t size;
+};
+
+static inline void count(uint32_t *counters, uint32_t bin)
+{
+    __asm__("" : "+r"(bin)); /* else gcc makes vectors of counters, with gathers and scatters */
+    counters[bin]++;
+}
+
+/* n bins, a multiple of 4. */
+static inline __attribute__((always_inline)) void count_fours(const struct state *s, const uint32_t *bin, size_t n)
+{
+    const size_t stride = qobs_counter_stride(s->binning->bins);
+    uint32_t *const a = s->counters, *const b = a + stride, *const c = b + stride, *const d = c + stride;
+#pragma GCC unroll 4
+    for (size_t i = 0; i < n; i += 4) {
+        count(a, bin[i]);
+        count(b, bin[i + 1]);
+        count(c, bin[i + 2]);
+        count(d, bin[i + 3]);
+    }
+}
+
+static void count_pending(const struct state *s, struct pending *p)
+{
+    const size_t fours = p->n / 4 * 4;
+    count_fours(s, p->bin, fours);
+    for (size_t i = fours; i < p->n; i++)
+        count(s->counters, p->bin[i]);
+    p->n = 0;
+}
+
+/* A chunk, counting the one before, which is whole. Fails, with nothing but that done, if not all of it lies inside. */
+static inline __attribute__((always_inline)) bool whole_chunk(struct state *s, const struct reader *reader, const unsigned char *x)
+{
+    uint32_t inside = ALL_LANES;
+    hist_vec min = s->min, max = s->max;
+    for (size_t i = 0; i < CHUNK; i += LANES) {
+        const hist_vec v = hist_abs(&s->rule, reader->load(x + i * reader->size));
+        inside &= hist_inside(&s->rule, v);
+        hist_store(s->found->bin + i, hist_bins(&s->rule, v));
+        min = hist_min(v, min);
+        max = hist_max(v, max);
+        count_fours(s, s->before->bin + i, LANES);
+    }
+    s->before->n = 0;
+    if (inside != ALL_LANES)
+        return false;
+    s->min = min;
+    s->max = max;
+    s->found->n = CHUNK;
+    return true;
+}
+
+static void count_special(struct qobs_nonfinite *nonfinite, hist_vec v, uint32_t special)
+{
+    float x[LANES];
+    hist_store_floats(x, v);
+    for (; special; special &= special - 1) {
+        const bool nan = isnan(x[__builtin_ctz(special)]);
+        nonfinite->nan += nan;
+        nonfinite->inf += !nan;
+    }
+}
+
+/* Up to a chunk of any elements. */
+static inline __attribute__((always_inline)) void picked_chunk(struct state *s, const struct reader *reader,
+                                                               const unsigned char *x, size_t n)
+{
+    size_t inside = 0, kept = 0, i = 0;
+    for (; i + LANES <= n; i += LANES) {
+        const hist_vec v = hist_abs(&s->rule, reader->load(x + i * reader->size));
+        const hist_index bins = hist_bins(&s->rule, v);
+        const uint32_t in = hist_inside(&s->rule, v), seen = hist_seen(&s->rule, v), special = hist_special(v);
+        const uint32_t others = in & hist_unlike(bins, s->hot);
+        hist_pick(s->found->bin + kept, bins, others);
+        kept += (size_t)__builtin_popcount(others);
+        inside += (size_t)__builtin_popcount(in);
+        s->min = hist_min(hist_where(seen, v, s->min), s->min);
+        s->max = hist_max(hist_where(seen, v, s->max), s->max);
+        if (special)
+            count_special(&s->seen->nonfinite, v, special);
+    }
+    s->counters[s->hot] += (uint32_t)(inside - kept);
+    s->found->n = kept;
+    s->picking = inside < i || kept < i - i / 4;
+    add_elements(reader->load_one, reader->size, s->binning, x + i * reader->size, n - i, s->counters, s->seen);
+}
+
+/* A bin that a third of all elements are in shows in most chunks. */
+static inline void look_for_hot(struct state *s, const uint32_t *bin)
+{
+    const uint32_t a = bin[0], b = bin[CHUNK / 3], c = bin[CHUNK * 2 / 3];
+    if (a == b || a == c || b == c) {
+        s->hot = a == b || a == c ? a : b;
+        s->picking = true;
+    }
+}
+
+static inline __attribute__((always_inline)) void add_run(struct state *s, const struct reader *reader, const unsigned char *x,
+                                                          size_t length)
+{
+    while (length > 0) {
+        const size_t n = length < CHUNK ? length : CHUNK;
+        const bool whole = n == CHUNK && !s->picking && s->before->n == CHUNK && whole_chunk(s, reader, x);
+        if (!whole) {
+            count_pending(s, s->before);
+            picked_chunk(s, reader, x, n);
+        }
+        struct pending *const found = s->found;
+        s->found = s->before;
+        s->before = found;
+        if (found->n == CHUNK)
+            look_for_hot(s, found->bin);
+        x += n * reader->size;
+        length -= n;
+    }
+}
+
+static inline __attribute__((always_inline)) void add_runs(const struct reader reader, const struct qobs_binning *binning,
+                                                           const unsigned char *x, ptrdiff_t run_stride, size_t runs,
+                                                           size_t length, uint32_t *counters, struct qobs_seen *seen)
+{
+    struct pending one = {.n = 0}, other = {.n = 0};
+    struct state s = {.binning = binning,
+                      .rule = hist_rule_of(binning),
+                      .counters = counters,
+                      .seen = seen,
+                      .min = hist_splat(seen->min),
+                      .max = hist_splat(seen->max),
+                      .found = &one,
+                      .before = &other};
+    for (size_t i = 0; i < runs; i++)
+        add_run(&s, &reader, x + (ptrdiff_t)i * run_stride, length);
+    count_pending(&s, s.before);
+    float min[LANES], max[LANES];
+    hist_store_floats(min, s.min);
+    hist_store_floats(max, s.max);
+    for (size_t i = 0; i < LANES; i++)
+        see(seen, min[i], max[i]);
+}
+
+#define READER(dtype, bytes) ((struct reader){hist_load_##dtype, load_##dtype, bytes})
+
+QOBS_HISTOGRAM_ROWS(ENTRY(qobs_histogram_rows_f32))
+{
+    add_runs(READER(f32, 4), binning, x, run_stride, runs, length, counters, seen);
+}
+
+QOBS_HISTOGRAM_ROWS(ENTRY(qobs_histogram_rows_bf16))
+{
+    add_runs(READER(bf16, 2), binning, x, run_stride, runs, length, counters, seen);
+}
+
+QOBS_HISTOGRAM_ROWS(ENTRY(qobs_histogram_rows_f16))
+{
+    add_runs(READER(f16, 2), binning, x, run_stride, runs, length, counters, seen);
+}
+
+QOBS_HISTOGRAM_ROWS(ENTRY(qobs_histogram_rows_f64))
+{
+    add_runs(READER(f64, 8), binning, x, run_stride, runs, length, counters, seen);
+}

@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-FileCopyrightText: The qobs authors */
+
+/* NEON histogram; contract and limits in src/histogram.inl.h. */
+#include <arm_neon.h>
+
+#include "histogram_pick.h"
+#include "kernels.h"
+
+enum { LANES = 4, ALL_LANES = 0xf };
+typedef float32x4_t hist_vec;
+typedef uint32x4_t hist_index;
+
+typedef struct {
+    float32x4_t lo, hi, scale, from, bins, width, skipped;
+    uint32x4_t magnitude, last;
+} hist_rule;
+
+static inline hist_rule hist_rule_of(const struct qobs_binning *b)
+{
+    return (hist_rule){
+        .lo = vdupq_n_f32(b->lo),
+        .hi = vdupq_n_f32(b->hi),
+        .scale = vdupq_n_f32(b->scale),
+        .from = vdupq_n_f32(b->from),
+        .bins = vdupq_n_f32((float)b->bins),
+        .width = vdupq_n_f32(b->width),
+        .skipped = vdupq_n_f32(b->skip_zeros ? 0 : __builtin_nanf("")),
+        .magnitude = vdupq_n_u32(b->magnitude ? INT32_MAX : UINT32_MAX),
+        .last = vdupq_n_u32(b->bins - 1),
+    };
+}
+
+static inline hist_vec hist_load_f32(const unsigned char *x)
+{
+    return vreinterpretq_f32_u8(vld1q_u8(x));
+}
+
+static inline hist_vec hist_load_bf16(const unsigned char *x)
+{
+    return vreinterpretq_f32_u32(vshll_n_u16(vreinterpret_u16_u8(vld1_u8(x)), 16));
+}
+
+static inline hist_vec hist_load_f16(const unsigned char *x)
+{
+    return vcvt_f32_f16(vreinterpret_f16_u8(vld1_u8(x)));
+}
+
+static inline hist_vec hist_load_f64(const unsigned char *x)
+{
+    const float64x2_t low = vreinterpretq_f64_u8(vld1q_u8(x)), high = vreinterpretq_f64_u8(vld1q_u8(x + 16));
+    return vcvt_high_f32_f64(vcvt_f32_f64(low), high);
+}
+
+static inline hist_vec hist_abs(const hist_rule *r, hist_vec v)
+{
+    return vreinterpretq_f32_u32(vandq_u32(vreinterpretq_u32_f32(v), r->magnitude));
+}
+
+static inline uint32_t hist_mask(uint32x4_t lanes)
+{
+    static const uint32_t bit[4] = {1, 2, 4, 8};
+    return vaddvq_u32(vandq_u32(lanes, vld1q_u32(bit)));
+}
+
+static inline uint32_t hist_inside(const hist_rule *r, hist_vec v)
+{
+    const uint32x4_t in = vandq_u32(vcgeq_f32(v, r->lo), vcleq_f32(v, r->hi));
+    return hist_mask(vbicq_u32(in, vceqq_f32(v, r->skipped)));
+}
+
+static inline uint32_t hist_special(hist_vec v)
+{
+    return ALL_LANES ^ hist_mask(vcltq_f32(vabsq_f32(v), vdupq_n_f32(__builtin_inff())));
+}
+
+static inline uint32_t hist_seen(const hist_rule *r, hist_vec v)
+{
+    const uint32x4_t finite = vcltq_f32(vabsq_f32(v), vdupq_n_f32(__builtin_inff()));
+    return hist_mask(vbicq_u32(finite, vceqq_f32(v, r->skipped)));
+}
+
+static inline hist_index hist_bins(const hist_rule *r, hist_vec v)
+{
+    const float32x4_t distance = vsubq_f32(vmulq_f32(v, r->scale), r->from);
+    return vminq_u32(vcvtq_u32_f32(vdivq_f32(vmulq_f32(distance, r->bins), r->width)), r->last);
+}
+
+static inline uint32_t hist_unlike(hist_index bins, uint32_t bin)
+{
+    return ALL_LANES ^ hist_mask(vceqq_u32(bins, vdupq_n_u32(bin)));
+}
+
+static inline hist_vec hist_min(hist_vec v, hist_vec w) { return vminnmq_f32(v, w); }
+static inline hist_vec hist_max(hist_vec v, hist_vec w) { return vmaxnmq_f32(v, w); }
+
+static inline hist_vec hist_where(uint32_t mask, hist_vec v, hist_vec w)
+{
+    static const uint32_t bit[4] = {1, 2, 4, 8};
+    return vbslq_f32(vtstq_u32(vdupq_n_u32(mask), vld1q_u32(bit)), v, w);
+}
+
+static inline hist_vec hist_splat(float x) { return vdupq_n_f32(x); }
+static inline void hist_store_floats(float *p, hist_vec v) { vst1q_f32(p, v); }
+static inline void hist_store(uint32_t *p, hist_index bins) { vst1q_u32(p, bins); }
+
+static inline void hist_pick(uint32_t *p, hist_index bins, uint32_t mask)
+{
+    vst1q_u32(p, vreinterpretq_u32_u8(vqtbl1q_u8(vreinterpretq_u8_u32(bins), vld1q_u8(pick_bytes[mask]))));
+}
+
+#define ENTRY(name) name##_neon
+#include "histogram.inl.h"
