@@ -155,6 +155,21 @@ struct qobs_search_candidates {
               bool with_shift, const float *x, const float *weight, size_t n,                                        \
               const struct qobs_search_candidates *candidates, size_t count, float *sum)
 
+/* How scale and zero point come of a range: compressed-tensors' convention where it needs nothing but the dtype of the range. */
+struct qobs_shrinking {
+    bool integers, symmetric, mx;
+    float least, greatest; /* of quantized numbers */
+    int mx_offset;         /* exponent of the greatest, for MX */
+    float eps;             /* stands for a scale of 0 */
+    float floor;           /* the least scale, or 0 */
+};
+
+/* Candidates for the range from min to max, numbers of the dtype, times p[i], and elements times `factor`, a power of two: scale,
+ * inverse and shift. n is a multiple of QOBS_SEARCH_LANES. Not for F64; MX not for F16. */
+#define QOBS_SEARCH_SHRINK(name)                                                                                      \
+    void name(const struct qobs_shrinking *how, float min, float max, const float *p, float factor, size_t n,        \
+              float *scale, float *inverse, float *shift)
+
 /* n contiguous elements times `factor`, a power of two, as floats; with finite_only 0 for what is not finite. */
 #define QOBS_SEARCH_LOAD(name) void name(const void *x, size_t n, double factor, bool finite_only, float *out)
 
@@ -166,6 +181,7 @@ typedef QOBS_HISTOGRAM_ROWS(qobs_histogram_rows_fn);
 typedef QOBS_SQUARES_COLUMNS(qobs_squares_columns_fn);
 typedef QOBS_SEARCH_ERRORS(qobs_search_errors_fn);
 typedef QOBS_SEARCH_LOAD(qobs_search_load_fn);
+typedef QOBS_SEARCH_SHRINK(qobs_search_shrink_fn);
 
 struct qobs_kernels {
     const char *isa;     /* "scalar", "avx2", "avx512", "neon" */
@@ -179,6 +195,7 @@ struct qobs_kernels {
     qobs_squares_columns_fn *squares_columns[QOBS_KERNEL_DTYPES];
     qobs_search_errors_fn *search_errors;
     qobs_search_load_fn *search_load[QOBS_KERNEL_DTYPES];
+    qobs_search_shrink_fn *search_shrink[QOBS_KERNEL_F64]; /* of the dtypes before it */
 };
 
 /* One table per instruction set, defined in src/<isa>/isa.c and listed in src/dispatch.c. */
@@ -216,7 +233,10 @@ extern const struct qobs_kernels qobs_kernels_neon;
     QOBS_SEARCH_LOAD(qobs_search_load_f32_##isa);                                                                     \
     QOBS_SEARCH_LOAD(qobs_search_load_bf16_##isa);                                                                    \
     QOBS_SEARCH_LOAD(qobs_search_load_f16_##isa);                                                                     \
-    QOBS_SEARCH_LOAD(qobs_search_load_f64_##isa)
+    QOBS_SEARCH_LOAD(qobs_search_load_f64_##isa);                                                                     \
+    QOBS_SEARCH_SHRINK(qobs_search_shrink_f32_##isa);                                                                 \
+    QOBS_SEARCH_SHRINK(qobs_search_shrink_bf16_##isa);                                                                \
+    QOBS_SEARCH_SHRINK(qobs_search_shrink_f16_##isa)
 
 QOBS_DECLARE_KERNELS(scalar);
 QOBS_DECLARE_KERNELS(avx2);

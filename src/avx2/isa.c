@@ -71,4 +71,10 @@ const struct qobs_kernels qobs_kernels_avx2 = {
             [QOBS_KERNEL_F16] = qobs_search_load_f16_avx2,
             [QOBS_KERNEL_F64] = qobs_search_load_f64_avx2,
         },
+    .search_shrink =
+        {
+            [QOBS_KERNEL_F32] = qobs_search_shrink_f32_avx2,
+            [QOBS_KERNEL_BF16] = qobs_search_shrink_bf16_avx2,
+            [QOBS_KERNEL_F16] = qobs_search_shrink_f16_avx2,
+        },
 };

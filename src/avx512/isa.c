@@ -65,4 +65,10 @@ const struct qobs_kernels qobs_kernels_avx512 = {
             [QOBS_KERNEL_F16] = qobs_search_load_f16_avx512,
             [QOBS_KERNEL_F64] = qobs_search_load_f64_avx512,
         },
+    .search_shrink =
+        {
+            [QOBS_KERNEL_F32] = qobs_search_shrink_f32_avx512,
+            [QOBS_KERNEL_BF16] = qobs_search_shrink_bf16_avx512,
+            [QOBS_KERNEL_F16] = qobs_search_shrink_f16_avx512,
+        },
 };

@@ -63,4 +63,10 @@ const struct qobs_kernels qobs_kernels_neon = {
             [QOBS_KERNEL_F16] = qobs_search_load_f16_neon,
             [QOBS_KERNEL_F64] = qobs_search_load_f64_neon,
         },
+    .search_shrink =
+        {
+            [QOBS_KERNEL_F32] = qobs_search_shrink_f32_neon,
+            [QOBS_KERNEL_BF16] = qobs_search_shrink_bf16_neon,
+            [QOBS_KERNEL_F16] = qobs_search_shrink_f16_neon,
+        },
 };

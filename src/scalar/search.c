@@ -9,3 +9,5 @@
 #include "search_errors.inl.h"
 
 #include "search_load.inl.h"
+
+#include "search_shrink.inl.h"

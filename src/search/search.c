@@ -338,7 +338,7 @@ int qobs_search_ranges(const struct runtime *runtime, const struct qobs_kernels 
     set_quantizer(&s.quantizer, config);
     int status = qobs_search_norm(&s.norm, settings->norm, error);
     if (status == QOBS_OK)
-        status = qobs_shrink_begin(&s.shrink, runtime, config, settings, plan, global_scale, min, max, error);
+        status = qobs_shrink_begin(&s.shrink, runtime, kernels, config, settings, plan, global_scale, min, max, error);
     if (status != QOBS_OK)
         return status;
     const int64_t most = qobs_elements_most(plan);

@@ -49,8 +49,38 @@ static double largest(const struct shrink *s, const qobs_plan *plan, const unsig
     return amax;
 }
 
-int qobs_shrink_begin(struct shrink *s, const struct runtime *runtime, const qobs_config *config,
-                      const struct search_settings *settings, const qobs_plan *plan, const float *global_scale, const void *min,
+/* Can kernels do what the convention would? `how` is then what they need to know. */
+static bool kernels_can(const struct shrink *s, struct qobs_shrinking *how)
+{
+    const qobs_config *c = &s->config;
+    const bool old = c->version != VERSION_CURRENT, mx = qobs_config_is_mx(c), wide = qobs_held_alone(c) != HELD_VECTOR;
+    const double half = ldexp(1, c->num_bits - 1), most = s->integers ? half - 1 : c->num_bits == 4 ? 6 : 448;
+    const bool whole = c->zp_dtype == 0 || (c->zp_dtype == QOBS_I8 && c->num_bits <= 8) || c->zp_dtype == QOBS_I16 ||
+                       c->zp_dtype == QOBS_I32;
+    *how = (struct qobs_shrinking){.integers = s->integers,
+                                   .symmetric = c->symmetric,
+                                   .mx = mx,
+                                   .least = (float)(s->integers ? -half : -most),
+                                   .greatest = (float)most,
+                                   .mx_offset = c->num_bits == 4 ? 2 : 8,
+                                   .eps = mx ? 1 : s->dtype == QOBS_F32 ? 0x1p-23f : s->dtype == QOBS_BF16 ? 0x1p-7f : 0x1p-10f,
+                                   .floor = old ? 0x1p-23f : 0};
+    if (s->dtype == QOBS_F64 || s->global_scale || s->settings->optimize_global_scale)
+        return false;
+    if (mx && (old || !c->symmetric || s->dtype == QOBS_F16))
+        return false;
+    if (!mx && !old && c->scale_dtype != SCALE_NATIVE)
+        return false;
+    return c->symmetric || (s->integers && whole && !wide);
+}
+
+static size_t p_size(const struct shrink *s)
+{
+    return s->room * sizeof *s->p;
+}
+
+int qobs_shrink_begin(struct shrink *s, const struct runtime *runtime, const struct qobs_kernels *kernels,
+                      const qobs_config *config, const struct search_settings *settings, const qobs_plan *plan, const float *global_scale, const void *min,
                       const void *max, qobs_error *error)
 {
     const bool first_is_before = settings->expand == 1 && settings->steps > 0;
@@ -66,12 +96,22 @@ int qobs_shrink_begin(struct shrink *s, const struct runtime *runtime, const qob
     /* Upstream leaves the dtype of scales out of the search where a global scale will follow. */
     if (qobs_config_strategy(config) == STRATEGY_TENSOR_GROUP)
         s->config.scale_dtype = SCALE_NATIVE;
+    enum qobs_kernel_dtype dtype;
+    qobs_kernel_dtype_of(s->dtype, &dtype);
+    s->kernel = kernels_can(s, &s->how) ? kernels->search_shrink[dtype] : NULL;
+    s->p = qobs_allocate(runtime, p_size(s));
+    if (!s->p)
+        return qobs_fail(error, QOBS_ERROR_OUT_OF_MEMORY, "search: no memory for %zu bytes", p_size(s));
+    for (size_t c = 0; c < s->room; c++)
+        s->p[c] = c < (size_t)settings->steps ? (float)(1 - (double)c / settings->grid) : 1;
     if (!settings->optimize_global_scale)
         return QOBS_OK;
     const double amax = largest(s, plan, min, max);
     s->global_scales = qobs_allocate(runtime, s->candidates * sizeof *s->global_scales);
-    if (!s->global_scales)
+    if (!s->global_scales) {
+        qobs_release(runtime, s->p, p_size(s));
         return qobs_fail(error, QOBS_ERROR_OUT_OF_MEMORY, "search: no memory for %zu bytes", s->candidates * sizeof *s->global_scales);
+    }
     for (size_t c = 0; c < s->candidates; c++) {
         double low = 0, high = amax;
         range_of(s, c, &low, &high);
@@ -82,6 +122,7 @@ int qobs_shrink_begin(struct shrink *s, const struct runtime *runtime, const qob
 
 void qobs_shrink_end(struct shrink *s)
 {
+    qobs_release(s->runtime, s->p, p_size(s));
     qobs_release(s->runtime, s->global_scales, s->candidates * sizeof *s->global_scales);
 }
 
@@ -131,8 +172,29 @@ static void ask_convention(const struct shrink *s, size_t c, size_t n, const flo
     }
 }
 
+static void ask_kernel(const struct shrink *s, double min, double max, int shift, struct shrunk *to)
+{
+    const float factor = ldexpf(1, shift);
+    double low = min, high = max;
+    qobs_shrink_range(s, -1, &low, &high);
+    s->kernel(&s->how, (float)low, (float)high, s->p, factor, s->room, to->scale, to->inverse, to->shift);
+    if (s->before < (size_t)s->settings->steps)
+        return;
+    _Alignas(64) float one[QOBS_SEARCH_LANES], scale[QOBS_SEARCH_LANES], inverse[QOBS_SEARCH_LANES], zero[QOBS_SEARCH_LANES];
+    for (int i = 0; i < QOBS_SEARCH_LANES; i++)
+        one[i] = 1;
+    s->kernel(&s->how, (float)min, (float)max, one, factor, QOBS_SEARCH_LANES, scale, inverse, zero);
+    to->scale[s->before] = scale[0];
+    to->inverse[s->before] = inverse[0];
+    to->shift[s->before] = zero[0];
+}
+
 void qobs_shrink(const struct shrink *s, double min, double max, int shift, struct shrunk *to)
 {
+    if (s->kernel) {
+        ask_kernel(s, min, max, shift, to);
+        return;
+    }
     const size_t size = qobs_dtype_size(s->dtype);
     for (size_t c = 0; c < s->candidates; c++) {
         double low = min, high = max;

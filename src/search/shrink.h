@@ -17,6 +17,9 @@ struct shrink {
     size_t before, candidates;
     size_t room; /* candidates rounded up to QOBS_SEARCH_LANES */
     const float *global_scale; /* NULL: there is none */
+    qobs_search_shrink_fn *kernel; /* NULL: only the convention itself can */
+    struct qobs_shrinking how;
+    float *p;             /* of each candidate, or 1 */
     float *global_scales; /* with optimize_global_scale one a candidate */
 };
 
@@ -28,8 +31,8 @@ struct shrunk {
 };
 
 /* min and max: shrink's ranges, for optimize_global_scale. */
-int qobs_shrink_begin(struct shrink *shrink, const struct runtime *runtime, const qobs_config *config,
-                      const struct search_settings *settings, const qobs_plan *plan, const float *global_scale, const void *min,
+int qobs_shrink_begin(struct shrink *shrink, const struct runtime *runtime, const struct qobs_kernels *kernels,
+                      const qobs_config *config, const struct search_settings *settings, const qobs_plan *plan, const float *global_scale, const void *min,
                       const void *max, qobs_error *error);
 void qobs_shrink_end(struct shrink *shrink);
 

@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-FileCopyrightText: The qobs authors */
+
+/* Scales and zero points of shrunk ranges, plain C for every instruction set: src/<isa>/search.c includes this with its ENTRY. The
+ * numbers are those of src/convention/compressed_tensors.c, operation by operation, in the dtype of the range; tests compare.
+ *
+ * Accumulators: none. Overflow: a finite scale stays finite when it is multiplied by the caller's factor, and so does its inverse.
+ * Caller's duty: round to nearest, no flushing of subnormals (src/fpenv.h); a finite range. */
+#include <float.h>
+
+#include "format/grid.h"
+#include "kernels.h"
+#include "nearest.h"
+
+/* What kernels want of a scale, not yet multiplied by factor, and a zero point. */
+ALWAYS_INLINE void put_candidate(bool integers, float s, float zero_point, float factor, float *scale, float *inverse,
+                                 float *shift)
+{
+    const float scaled = s * factor, limited = scaled < FLT_MAX ? scaled : FLT_MAX;
+    const float kept = s < INFINITY ? limited : s, reciprocal = 1 / kept;
+    *scale = kept;
+    *inverse = reciprocal < FLT_MAX ? reciprocal : FLT_MAX;
+    *shift = integers ? 0x1.8p23f + zero_point : zero_point;
+}
+
+/* amax rounded to a power of two in its own bits, of which bf16 has float's first ones; an eighth of it is MX's scale, or less. */
+ALWAYS_INLINE float mx_scale(float amax, int offset)
+{
+    const int32_t exponent = (int32_t)((bits_of_float(amax) + (UINT32_C(1) << 21)) >> 23), e = exponent - offset;
+    const uint32_t power = e > 0 ? (uint32_t)e << 23 : 0x00400000; /* 2^-127 is subnormal */
+    return float_of_bits(exponent == 255 ? 0x7f800000 : power);
+}
+
+#define NATIVE(name) NATIVE_(name, DTYPE)
+#define NATIVE_(name, dtype) NATIVE__(name, dtype)
+#define NATIVE__(name, dtype) name##_##dtype
+#define nearest NATIVE(nearest)
+
+#define DTYPE f32
+#include "search_shrink_native.inl.h"
+#undef DTYPE
+#define DTYPE bf16
+#include "search_shrink_native.inl.h"
+#undef DTYPE
+#define DTYPE f16
+#include "search_shrink_native.inl.h"
+#undef DTYPE
+
+#undef nearest
+#undef NATIVE__
+#undef NATIVE_
+#undef NATIVE
