@@ -8,7 +8,7 @@
  * Counts: 64 bits, made only for blocks that hold something not finite.
  * Tails: the last vector of a run is read again from `length - LANES`, which changes no minimum and no maximum; runs shorter
  *   than a vector go element by element. Nothing outside a run is read.
- * In flight: 128 bytes in a long run, 2 in a short run and in a strip of columns.
+ * In flight: 128 bytes in a long run, 2 vectors in a short run and in a strip of columns.
  * Caller's duty: the floating-point unit must not treat subnormals as zeros (src/fpenv.h sees to it). */
 
 #include "minmax_key.inl.h"
@@ -26,34 +26,12 @@
 #define FAR ((size_t)16 << 20)
 /* Runs of fewer vectors than this share one transposed fold; longer ones are folded one by one. */
 #define FOLD_TOGETHER 32
-
-/* Lane-wise minimum and maximum of v and what was there, as keys. */
-static inline void K(add_keys)(vec *lo, vec *hi, vec v)
-{
-    const vec k = K(vec_key)(v);
-    *lo = K(vec_min_s)(*lo, k);
-    *hi = K(vec_max_s)(*hi, k);
-}
-
-/* Lane-wise keys of a short run of n >= LANES elements. */
-static inline void K(run_keys)(const unsigned char *x, size_t n, vec *lo, vec *hi)
-{
-    const unsigned char *last = x + (n - LANES) * sizeof(BITS);
-    vec l = K(vec_key)(vec_load(last)), h = l;
-    if (x + VEC_BYTES < last) {
-        vec m = K(vec_key)(vec_load(x)), g = m;
-        for (x += VEC_BYTES; x + VEC_BYTES < last; x += 2 * VEC_BYTES) {
-            K(add_keys)(&l, &h, vec_load(x));
-            K(add_keys)(&m, &g, vec_load(x + VEC_BYTES));
-        }
-        l = K(vec_min_s)(l, m);
-        h = K(vec_max_s)(h, g);
-    }
-    if (x < last)
-        K(add_keys)(&l, &h, vec_load(x));
-    *lo = l;
-    *hi = h;
-}
+/* The two halves of so many bytes of short runs are two streams. */
+#define SPAN ((size_t)4 << 20)
+/* Unsigned comparison of 64 bits is no instruction everywhere. */
+#define HAS_RAW (WIDTH != 64)
+/* Where runs of one sign have been met, so many folds pass before raw bits are tried again. */
+#define KEYED 64
 
 /* A block of this many bytes is worth two streams. */
 #define TWO_STREAMS 131072
@@ -178,115 +156,250 @@ static void K(one_run)(const unsigned char *x, size_t n, BITS inf, unsigned char
 }
 
 #if LANES >= 4 /* runs of 2 lanes gain nothing from a common fold */
-/* Merges the keys of LANES runs into the caller's pairs. Runs that hold something not finite are done again one by one. */
-static inline void K(merge_runs)(const unsigned char *x, ptrdiff_t run_stride, size_t length, vec least, vec greatest, BITS inf,
-                                 unsigned char *min, unsigned char *max, ptrdiff_t out_step,
-                                 struct qobs_nonfinite *nonfinite)
-{
-    const vec limit = K(vec_splat)((KEY)inf);
-    if (K(vec_any_ge)(greatest, limit) || K(vec_any_ge)(vec_not(least), limit)) {
-        for (size_t i = 0; i < LANES; i++)
-            K(one_run)(x + (ptrdiff_t)i * run_stride, length, inf, min + (ptrdiff_t)i * out_step,
-                       max + (ptrdiff_t)i * out_step, nonfinite);
-        return;
-    }
-    if (out_step == sizeof(BITS)) {
-        const vec l = K(vec_min_s)(K(vec_key)(vec_load(min)), least);
-        const vec h = K(vec_max_s)(K(vec_key)(vec_load(max)), greatest);
-        vec_store(min, K(vec_key)(K(vec_no_minus_zero)(l)));
-        vec_store(max, K(vec_key)(K(vec_no_minus_zero)(h)));
-        return;
-    }
-    KEY l[LANES], h[LANES];
-    vec_store(l, least);
-    vec_store(h, greatest);
-    for (size_t i = 0; i < LANES; i++)
-        K(merge_keys)(l[i], h[i], min + (ptrdiff_t)i * out_step, max + (ptrdiff_t)i * out_step);
-}
-
 /* How short runs lie in vectors. */
 enum K(layout) {
     K(LONGER),  /* more than 2 vectors: one run after the other */
-    K(VECTORS), /* 1 or 2 vectors: four runs abreast, which is still one stream to the prefetchers */
+    K(VECTORS), /* more than 1 vector, at most 2: four runs abreast */
     K(WHOLE),   /* one vector */
     K(HALVES),  /* contiguous runs of half a vector */
     K(QUARTERS) /* contiguous runs of a quarter of a vector */
 };
 
+/* How they are accumulated and folded: as keys, or, where every run has elements of both signs, as raw bits. The largest as
+ * signed is then the maximum and the largest as unsigned the minimum, and nothing is converted in the loop. */
+enum K(form) { K(KEYS), K(RAW) };
+
+static inline __attribute__((always_inline)) vec K(load_as)(enum K(form) form, const void *p)
+{
+    return form == K(RAW) ? vec_load(p) : K(vec_key)(vec_load(p));
+}
+
+static inline __attribute__((always_inline)) vec K(lower)(enum K(form) form, vec a, vec b)
+{
+#if HAS_RAW
+    if (form == K(RAW))
+        return K(vec_max_u)(a, b);
+#endif
+    (void)form;
+    return K(vec_min_s)(a, b);
+}
+
+static inline __attribute__((always_inline)) void K(add)(enum K(form) form, vec *lo, vec *hi, vec v)
+{
+    *lo = K(lower)(form, *lo, v);
+    *hi = K(vec_max_s)(*hi, v);
+}
+
+/* One run of more than 2 vectors. */
+static inline __attribute__((always_inline)) void K(run_bounds)(enum K(form) form, const unsigned char *x, size_t n, vec *lo,
+                                                                 vec *hi)
+{
+    const unsigned char *const last = x + (n - LANES) * sizeof(BITS);
+    vec l = K(load_as)(form, x), h = l, m = K(load_as)(form, x + VEC_BYTES), g = m;
+    for (x += 2 * VEC_BYTES; x + VEC_BYTES < last; x += 2 * VEC_BYTES) {
+        K(add)(form, &l, &h, K(load_as)(form, x));
+        K(add)(form, &m, &g, K(load_as)(form, x + VEC_BYTES));
+    }
+    if (x < last)
+        K(add)(form, &l, &h, K(load_as)(form, x));
+    l = K(lower)(form, l, m);
+    h = K(vec_max_s)(h, g);
+    K(add)(form, &l, &h, K(load_as)(form, last));
+    *lo = l;
+    *hi = h;
+}
+
 /* One step of a transposed fold: of two vectors, one in which each run has half as many lanes. */
-static inline __attribute__((always_inline)) vec K(fold)(bool greatest, int step, vec a, vec b)
+static inline __attribute__((always_inline)) void K(fold)(enum K(form) form, int step, vec *lo, vec *hi, vec m, vec g)
 {
     vec x, y;
-    K(vec_pair)(step, a, b, &x, &y);
-    return greatest ? K(vec_max_s)(x, y) : K(vec_min_s)(x, y);
+    K(vec_pair)(step, *lo, m, &x, &y);
+    *lo = K(lower)(form, x, y);
+    K(vec_pair)(step, *hi, g, &x, &y);
+    *hi = K(vec_max_s)(x, y);
 }
 
-/* Four vectors' worth of runs, folded into one by the first two steps. */
-static inline __attribute__((always_inline)) void K(fold_four)(enum K(layout) layout, int step, const unsigned char *x,
-                                                                ptrdiff_t stride, size_t length, vec *lo, vec *hi)
+/* Four vectors' worth of runs, folded into one by the first two steps: two of them at x, `pair` bytes apart, and two `next` bytes
+ * further on. */
+static inline __attribute__((always_inline)) void K(fold_4)(enum K(form) form, enum K(layout) layout, int first,
+                                                             const unsigned char *x, ptrdiff_t pair, ptrdiff_t next,
+                                                             size_t length, vec *lo, vec *hi)
 {
-    const unsigned char *y = x + stride, *z = y + stride, *w = z + stride;
-    vec lx, ly, lz, lw, hx, hy, hz, hw;
+    const unsigned char *const run[] = {x, x + pair, x + next, x + next + pair};
+    vec l[4], h[4];
     if (layout == K(LONGER)) {
-        K(run_keys)(x, length, &lx, &hx);
-        K(run_keys)(y, length, &ly, &hy);
-        K(run_keys)(z, length, &lz, &hz);
-        K(run_keys)(w, length, &lw, &hw);
+        K(run_bounds)(form, run[0], length, &l[0], &h[0]);
+        K(run_bounds)(form, run[1], length, &l[1], &h[1]);
+        K(run_bounds)(form, run[2], length, &l[2], &h[2]);
+        K(run_bounds)(form, run[3], length, &l[3], &h[3]);
     } else if (layout == K(VECTORS)) {
-        const size_t last = (length - LANES) * sizeof(BITS);
-        lx = hx = K(vec_key)(vec_load(x + last));
-        ly = hy = K(vec_key)(vec_load(y + last));
-        lz = hz = K(vec_key)(vec_load(z + last));
-        lw = hw = K(vec_key)(vec_load(w + last));
-        for (size_t i = 0; i < last; i += VEC_BYTES) {
-            K(add_keys)(&lx, &hx, vec_load(x + i));
-            K(add_keys)(&ly, &hy, vec_load(y + i));
-            K(add_keys)(&lz, &hz, vec_load(z + i));
-            K(add_keys)(&lw, &hw, vec_load(w + i));
+        for (int i = 0; i < 4; i++) {
+            l[i] = h[i] = K(load_as)(form, run[i]);
+            K(add)(form, &l[i], &h[i], K(load_as)(form, run[i] + (length - LANES) * sizeof(BITS)));
         }
-    } else { /* minimum and maximum part only after the first pairs are made */
-        vec p, q, r, s;
-        K(vec_pair)(step, K(vec_key)(vec_load(x)), K(vec_key)(vec_load(y)), &p, &q);
-        K(vec_pair)(step, K(vec_key)(vec_load(z)), K(vec_key)(vec_load(w)), &r, &s);
-        *lo = K(fold)(false, step + 1, K(vec_min_s)(p, q), K(vec_min_s)(r, s));
-        *hi = K(fold)(true, step + 1, K(vec_max_s)(p, q), K(vec_max_s)(r, s));
+    } else { /* the bounds part only after the first pairs are made */
+        for (int i = 0; i < 4; i += 2) {
+            vec p, q;
+            K(vec_pair)(first, K(load_as)(form, run[i]), K(load_as)(form, run[i + 1]), &p, &q);
+            l[i] = K(lower)(form, p, q);
+            h[i] = K(vec_max_s)(p, q);
+        }
+    }
+    if (layout == K(LONGER) || layout == K(VECTORS))
+        for (int i = 0; i < 4; i += 2)
+            K(fold)(form, first, &l[i], &h[i], l[i + 1], h[i + 1]);
+    K(fold)(form, first + 1, &l[0], &h[0], l[2], h[2]);
+    *lo = l[0];
+    *hi = h[0];
+}
+
+/* Twice as many: depth first, so that few vectors wait. */
+static inline __attribute__((always_inline)) void K(fold_8)(enum K(form) form, enum K(layout) layout, int first,
+                                                             const unsigned char *x, ptrdiff_t pair, ptrdiff_t next,
+                                                             size_t length, vec *lo, vec *hi)
+{
+    vec m, g;
+    K(fold_4)(form, layout, first, x, pair, next, length, lo, hi);
+    K(fold_4)(form, layout, first, x + 2 * next, pair, next, length, &m, &g);
+    K(fold)(form, first + 2, lo, hi, m, g);
+}
+
+static inline __attribute__((always_inline)) void K(fold_16)(enum K(form) form, enum K(layout) layout, int first,
+                                                              const unsigned char *x, ptrdiff_t pair, ptrdiff_t next,
+                                                              size_t length, vec *lo, vec *hi)
+{
+    vec m, g;
+    K(fold_8)(form, layout, first, x, pair, next, length, lo, hi);
+    K(fold_8)(form, layout, first, x + 4 * next, pair, next, length, &m, &g);
+    K(fold)(form, first + 3, lo, hi, m, g);
+}
+
+static inline __attribute__((always_inline)) void K(fold_32)(enum K(form) form, enum K(layout) layout, int first,
+                                                              const unsigned char *x, ptrdiff_t pair, ptrdiff_t next,
+                                                              size_t length, vec *lo, vec *hi)
+{
+    vec m, g;
+    K(fold_16)(form, layout, first, x, pair, next, length, lo, hi);
+    K(fold_16)(form, layout, first, x + 8 * next, pair, next, length, &m, &g);
+    K(fold)(form, first + 4, lo, hi, m, g);
+}
+
+/* The bounds of LANES runs as keys; false: in raw bits they are not to be had. */
+static inline __attribute__((always_inline)) bool K(fold_runs)(enum K(form) form, enum K(layout) layout,
+                                                                const unsigned char *x, ptrdiff_t pair, ptrdiff_t next,
+                                                                size_t length, vec *least, vec *greatest)
+{
+    const int first = layout == K(HALVES) ? 1 : layout == K(QUARTERS) ? 2 : 0, vectors = (int)LANES >> first;
+    vec lo, hi;
+    if (vectors == 4)
+        K(fold_4)(form, layout, first, x, pair, next, length, &lo, &hi);
+    else if (vectors == 8)
+        K(fold_8)(form, layout, first, x, pair, next, length, &lo, &hi);
+    else if (vectors == 16)
+        K(fold_16)(form, layout, first, x, pair, next, length, &lo, &hi);
+    else
+        K(fold_32)(form, layout, first, x, pair, next, length, &lo, &hi);
+    lo = K(vec_order)(first, lo);
+    hi = K(vec_order)(first, hi);
+    const vec zero = K(vec_splat)(0);
+    *least = form == K(RAW) ? K(vec_key)(lo) : lo;
+    *greatest = hi;
+    return form == K(KEYS) || !(K(vec_any_ge)(lo, zero) || K(vec_any_ge)(vec_not(hi), zero));
+}
+
+/* The same in keys, out of the way of the other. */
+static __attribute__((noinline)) void K(fold_keys)(enum K(layout) layout, const unsigned char *x, ptrdiff_t pair,
+                                                    ptrdiff_t next, size_t length, vec *least, vec *greatest)
+{
+    if (layout == K(LONGER))
+        K(fold_runs)(K(KEYS), K(LONGER), x, pair, next, length, least, greatest);
+    else if (layout == K(VECTORS))
+        K(fold_runs)(K(KEYS), K(VECTORS), x, pair, next, length, least, greatest);
+    else if (layout == K(WHOLE))
+        K(fold_runs)(K(KEYS), K(WHOLE), x, pair, next, length, least, greatest);
+    else if (LANES >= 8 && layout == K(HALVES))
+        K(fold_runs)(K(KEYS), K(HALVES), x, pair, next, length, least, greatest);
+    else if (LANES >= 16)
+        K(fold_runs)(K(KEYS), K(QUARTERS), x, pair, next, length, least, greatest);
+}
+
+/* Merges the keys of LANES / 2 runs from x on and as many that lie `apart` runs further on into the caller's pairs. Where
+ * something is not finite they are done again one by one. */
+static inline void K(merge_runs)(const unsigned char *x, ptrdiff_t run_stride, ptrdiff_t apart, size_t length, vec least,
+                                 vec greatest, BITS inf, unsigned char *min, unsigned char *max, ptrdiff_t out_step,
+                                 struct qobs_nonfinite *nonfinite)
+{
+    const vec limit = K(vec_splat)((KEY)inf);
+    const bool finite = !K(vec_any_ge)(greatest, limit) && !K(vec_any_ge)(vec_not(least), limit);
+    if (finite && out_step == sizeof(BITS)) {
+        unsigned char *const second_min = min + apart * out_step, *const second_max = max + apart * out_step;
+        const vec l = K(vec_min_s)(K(vec_key)(vec_load_halves(min, second_min)), least);
+        const vec h = K(vec_max_s)(K(vec_key)(vec_load_halves(max, second_max)), greatest);
+        vec_store_halves(min, second_min, K(vec_key)(K(vec_no_minus_zero)(l)));
+        vec_store_halves(max, second_max, K(vec_key)(K(vec_no_minus_zero)(h)));
         return;
     }
-    *lo = K(fold)(false, step + 1, K(fold)(false, step, lx, ly), K(fold)(false, step, lz, lw));
-    *hi = K(fold)(true, step + 1, K(fold)(true, step, hx, hy), K(fold)(true, step, hz, hw));
-}
-
-/* The steps after the first two, then the runs in order. */
-static inline __attribute__((always_inline)) vec K(fold_rest)(bool greatest, int first, vec v[LANES / 4])
-{
-#pragma GCC unroll 8
-    for (int step = first + 2; LANES >> step > 1; step++) {
-#pragma GCC unroll 8
-        for (int i = 0; i < LANES >> step >> 1; i++)
-            v[i] = K(fold)(greatest, step, v[2 * i], v[2 * i + 1]);
+    KEY l[LANES], h[LANES];
+    vec_store(l, least);
+    vec_store(h, greatest);
+    for (ptrdiff_t i = 0; i < (ptrdiff_t)LANES; i++) {
+        const ptrdiff_t run = i < (ptrdiff_t)LANES / 2 ? i : apart + i - (ptrdiff_t)LANES / 2;
+        if (finite)
+            K(merge_keys)(l[i], h[i], min + run * out_step, max + run * out_step);
+        else
+            K(one_run)(x + run * run_stride, length, inf, min + run * out_step, max + run * out_step, nonfinite);
     }
-    return K(vec_order)(first, v[0]);
 }
 
-/* Short runs, LANES of them at a time, sharing one transposed fold. Returns how many it did. */
-static inline __attribute__((always_inline)) size_t K(short_runs)(enum K(layout) layout, const unsigned char *x,
-                                                                   ptrdiff_t run_stride, size_t runs, size_t length, BITS inf,
-                                                                   unsigned char *min, unsigned char *max, ptrdiff_t out_step,
-                                                                   struct qobs_nonfinite *nonfinite)
+/* Where short runs are and where their bounds go. */
+struct K(runs) {
+    const unsigned char *x;
+    ptrdiff_t run_stride;
+    size_t length;
+    BITS inf;
+    unsigned char *min, *max;
+    ptrdiff_t out_step;
+    struct qobs_nonfinite *nonfinite;
+    size_t keyed; /* so many more folds with keys before raw bits are tried again */
+};
+
+/* LANES runs from `run` on; or, with `apart` above 0, in turns LANES / 2 runs from `run` on and as many from `run + apart` on. */
+static inline __attribute__((always_inline)) void K(one_fold)(enum K(layout) layout, struct K(runs) *r, size_t run,
+                                                               ptrdiff_t apart)
 {
-    const int first = layout == K(HALVES) ? 1 : layout == K(QUARTERS) ? 2 : 0;
-    const ptrdiff_t stride = first == 0 ? run_stride : VEC_BYTES;
+    const ptrdiff_t stride = layout == K(HALVES) || layout == K(QUARTERS) ? VEC_BYTES : r->run_stride;
+    const ptrdiff_t pair = apart > 0 ? apart * stride : stride, next = apart > 0 ? stride : 2 * stride;
+    const unsigned char *const x = r->x + (ptrdiff_t)run * r->run_stride;
+    const ptrdiff_t out = (ptrdiff_t)run * r->out_step;
+    vec least, greatest;
+    if (r->keyed > 0 || !K(fold_runs)(HAS_RAW ? K(RAW) : K(KEYS), layout, x, pair, next, r->length, &least, &greatest)) {
+        K(fold_keys)(layout, x, pair, next, r->length, &least, &greatest);
+        r->keyed = r->keyed > 0 ? r->keyed - 1 : KEYED;
+    }
+    if (apart > 0) {
+        least = K(vec_even_odd)(least);
+        greatest = K(vec_even_odd)(greatest);
+    }
+    K(merge_runs)(x, r->run_stride, apart > 0 ? apart : LANES / 2, r->length, least, greatest, r->inf, r->min + out,
+                  r->max + out, r->out_step, r->nonfinite);
+}
+
+/* Short runs, LANES of them at a time, sharing one transposed fold. Returns how many it did. The two halves of a span are read in
+ * turns, as two streams come faster out of memory and out of the third-level cache than one: longer runs one by one, the others,
+ * whose folds cover less than a page, fold by fold. */
+static inline __attribute__((always_inline)) size_t K(short_runs)(enum K(layout) layout, struct K(runs) r, size_t runs)
+{
+    const size_t half = SPAN / 2 / (r.length * sizeof(BITS)) / LANES * LANES; /* in runs */
     size_t done = 0;
-    for (; runs - done >= LANES; done += LANES) {
-        vec lo[LANES / 4], hi[LANES / 4];
-        for (int q = 0; q < LANES >> first >> 2; q++)
-            K(fold_four)(layout, first, x + 4 * q * stride, stride, length, &lo[q], &hi[q]);
-        K(merge_runs)(x, run_stride, length, K(fold_rest)(false, first, lo), K(fold_rest)(true, first, hi), inf, min, max,
-                      out_step, nonfinite);
-        x += LANES * run_stride;
-        min += LANES * out_step;
-        max += LANES * out_step;
-    }
+    for (; runs - done >= 2 * half; done += 2 * half)
+        if (layout == K(LONGER))
+            for (size_t i = 0; i < half; i += LANES / 2)
+                K(one_fold)(layout, &r, done + i, (ptrdiff_t)half);
+        else
+            for (size_t i = 0; i < 2 * half; i += LANES)
+                K(one_fold)(layout, &r, done + i / (2 * LANES) * LANES + (i % (2 * LANES) ? half : 0), 0);
+    for (; runs - done >= LANES; done += LANES)
+        K(one_fold)(layout, &r, done, 0);
     return done;
 }
 #endif
@@ -297,16 +410,17 @@ static void K(rows)(const unsigned char *x, ptrdiff_t run_stride, size_t runs, s
     size_t done = 0;
 #if LANES >= 4
     const bool packed = run_stride == (ptrdiff_t)(length * sizeof(BITS));
+    const struct K(runs) r = {x, run_stride, length, inf, min, max, out_step, nonfinite, HAS_RAW ? 0 : SIZE_MAX};
     if (length > 2 * LANES && length < FOLD_TOGETHER * LANES)
-        done = K(short_runs)(K(LONGER), x, run_stride, runs, length, inf, min, max, out_step, nonfinite);
-    else if (length == LANES)
-        done = K(short_runs)(K(WHOLE), x, run_stride, runs, length, inf, min, max, out_step, nonfinite);
+        done = K(short_runs)(K(LONGER), r, runs);
     else if (length > LANES && length <= 2 * LANES)
-        done = K(short_runs)(K(VECTORS), x, run_stride, runs, length, inf, min, max, out_step, nonfinite);
+        done = K(short_runs)(K(VECTORS), r, runs);
+    else if (length == LANES)
+        done = K(short_runs)(K(WHOLE), r, runs);
     else if (LANES >= 8 && length == LANES / 2 && packed)
-        done = K(short_runs)(K(HALVES), x, run_stride, runs, length, inf, min, max, out_step, nonfinite);
+        done = K(short_runs)(K(HALVES), r, runs);
     else if (LANES >= 16 && length == LANES / 4 && packed)
-        done = K(short_runs)(K(QUARTERS), x, run_stride, runs, length, inf, min, max, out_step, nonfinite);
+        done = K(short_runs)(K(QUARTERS), r, runs);
 #endif
     for (; done < runs; done++)
         K(one_run)(x + (ptrdiff_t)done * run_stride, length, inf, min + (ptrdiff_t)done * out_step,
@@ -448,6 +562,9 @@ static void K(columns)(const unsigned char *x, ptrdiff_t row_stride, size_t rows
 #undef TILE
 #undef FAR
 #undef FOLD_TOGETHER
+#undef SPAN
+#undef HAS_RAW
+#undef KEYED
 #undef K
 #undef KEY
 #undef BITS

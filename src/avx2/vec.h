@@ -32,6 +32,36 @@ static inline void vec_store(void *p, vec v)
     _mm256_storeu_si256((vec *)p, v);
 }
 
+/* Two halves of a vector that lie apart. */
+static inline vec vec_load_halves(const void *p, const void *q)
+{
+    return _mm256_inserti128_si256(_mm256_castsi128_si256(_mm_loadu_si128(p)), _mm_loadu_si128(q), 1);
+}
+
+static inline void vec_store_halves(void *p, void *q, vec v)
+{
+    _mm_storeu_si128(p, _mm256_castsi256_si128(v));
+    _mm_storeu_si128(q, _mm256_extracti128_si256(v, 1));
+}
+
+/* The even lanes, then the odd ones. */
+static inline vec vec_even_odd16(vec v)
+{
+    const vec within = _mm256_setr_epi8(0, 1, 4, 5, 8, 9, 12, 13, 2, 3, 6, 7, 10, 11, 14, 15, 0, 1, 4, 5, 8, 9, 12, 13, 2, 3, 6, 7, 10,
+                                        11, 14, 15);
+    return _mm256_permute4x64_epi64(_mm256_shuffle_epi8(v, within), 0xd8);
+}
+
+static inline vec vec_even_odd32(vec v)
+{
+    return _mm256_permutevar8x32_epi32(v, _mm256_setr_epi32(0, 2, 4, 6, 1, 3, 5, 7));
+}
+
+static inline vec vec_even_odd64(vec v)
+{
+    return _mm256_permute4x64_epi64(v, 0xd8);
+}
+
 static inline vec vec_not(vec v)
 {
     return _mm256_xor_si256(v, _mm256_set1_epi64x(-1));
@@ -55,6 +85,7 @@ static inline vec vec_min_s16(vec a, vec b) { return _mm256_min_epi16(a, b); }
 static inline vec vec_min_s32(vec a, vec b) { return _mm256_min_epi32(a, b); }
 static inline vec vec_min_s64(vec a, vec b) { return vec_choose(a, b, _mm256_cmpgt_epi64(a, b)); }
 static inline vec vec_max_u16(vec a, vec b) { return _mm256_max_epu16(a, b); }
+static inline vec vec_max_u32(vec a, vec b) { return _mm256_max_epu32(a, b); }
 static inline vec vec_min_u16(vec a, vec b) { return _mm256_min_epu16(a, b); }
 
 /* As floats. With NaN in the first operand the second is the result. */

@@ -32,6 +32,36 @@ static inline void vec_store(void *p, vec v)
     _mm512_storeu_si512(p, v);
 }
 
+/* Two halves of a vector that lie apart. */
+static inline vec vec_load_halves(const void *p, const void *q)
+{
+    return _mm512_inserti64x4(_mm512_castsi256_si512(_mm256_loadu_si256(p)), _mm256_loadu_si256(q), 1);
+}
+
+static inline void vec_store_halves(void *p, void *q, vec v)
+{
+    _mm256_storeu_si256(p, _mm512_castsi512_si256(v));
+    _mm256_storeu_si256(q, _mm512_extracti64x4_epi64(v, 1));
+}
+
+/* The even lanes, then the odd ones. */
+static inline vec vec_even_odd16(vec v)
+{
+    const vec order = _mm512_set_epi16(31, 29, 27, 25, 23, 21, 19, 17, 15, 13, 11, 9, 7, 5, 3, 1, 30, 28, 26, 24, 22, 20, 18, 16,
+                                       14, 12, 10, 8, 6, 4, 2, 0);
+    return _mm512_permutexvar_epi16(order, v);
+}
+
+static inline vec vec_even_odd32(vec v)
+{
+    return _mm512_permutexvar_epi32(_mm512_set_epi32(15, 13, 11, 9, 7, 5, 3, 1, 14, 12, 10, 8, 6, 4, 2, 0), v);
+}
+
+static inline vec vec_even_odd64(vec v)
+{
+    return _mm512_permutexvar_epi64(_mm512_set_epi64(7, 5, 3, 1, 6, 4, 2, 0), v);
+}
+
 static inline vec vec_not(vec v)
 {
     return _mm512_ternarylogic_epi64(v, v, v, 0x55);

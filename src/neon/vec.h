@@ -39,6 +39,33 @@ static inline void vec_store(void *p, vec v)
     vst1q_u8((uint8_t *)p, v);
 }
 
+/* Two halves of a vector that lie apart. */
+static inline vec vec_load_halves(const void *p, const void *q)
+{
+    return vcombine_u8(vld1_u8(p), vld1_u8(q));
+}
+
+static inline void vec_store_halves(void *p, void *q, vec v)
+{
+    vst1_u8(p, vget_low_u8(v));
+    vst1_u8(q, vget_high_u8(v));
+}
+
+/* The even lanes, then the odd ones. */
+static inline vec vec_even_odd16(vec v)
+{
+    const uint16x8_t u = vec_u16(v);
+    return vreinterpretq_u8_u16(vcombine_u16(vuzp1_u16(vget_low_u16(u), vget_high_u16(u)),
+                                             vuzp2_u16(vget_low_u16(u), vget_high_u16(u))));
+}
+
+static inline vec vec_even_odd32(vec v)
+{
+    const uint32x4_t u = vreinterpretq_u32_u8(v);
+    return vreinterpretq_u8_u32(vcombine_u32(vuzp1_u32(vget_low_u32(u), vget_high_u32(u)),
+                                             vuzp2_u32(vget_low_u32(u), vget_high_u32(u))));
+}
+
 static inline vec vec_not(vec v)
 {
     return vmvnq_u8(v);
@@ -54,6 +81,7 @@ static inline vec vec_max_s32(vec a, vec b) { return vreinterpretq_u8_s32(vmaxq_
 static inline vec vec_min_s16(vec a, vec b) { return vreinterpretq_u8_s16(vminq_s16(vec_s16(a), vec_s16(b))); }
 static inline vec vec_min_s32(vec a, vec b) { return vreinterpretq_u8_s32(vminq_s32(vec_s32(a), vec_s32(b))); }
 static inline vec vec_max_u16(vec a, vec b) { return vreinterpretq_u8_u16(vmaxq_u16(vec_u16(a), vec_u16(b))); }
+static inline vec vec_max_u32(vec a, vec b) { return vreinterpretq_u8_u32(vmaxq_u32(vreinterpretq_u32_u8(a), vreinterpretq_u32_u8(b))); }
 static inline vec vec_min_u16(vec a, vec b) { return vreinterpretq_u8_u16(vminq_u16(vec_u16(a), vec_u16(b))); }
 
 /* There is no 64-bit minimum: a comparison and a choice. */
