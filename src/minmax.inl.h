@@ -19,9 +19,9 @@
 
 /* A block of a long run: small enough to be in a near cache when it must be read again for its NaN. */
 #define BLOCK ((size_t)262144 * 8 / WIDTH)
-/* Columns go ABREAST rows and TILE vectors at a time. */
+/* Columns go ABREAST rows and TILE vectors, one line of the cache, at a time. */
 #define ABREAST 8
-#define TILE 2
+#define TILE (64 / VEC_BYTES)
 /* From this size on columns are taken to come from memory. */
 #define FAR ((size_t)16 << 20)
 /* Runs of fewer vectors than this share one transposed fold; longer ones are folded one by one. */
