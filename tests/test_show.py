@@ -191,6 +191,9 @@ def test_pictures():
     if "without cairo" in run(*draw, "x.svg").stderr:
         refused("no pictures in this build", ["--out", "x.svg", "cairo"], *draw, "x.svg")
         return
+    # A program built with a leak checker: what fontconfig keeps to its end is not qobs's.
+    write("suppressions", b"leak:libfontconfig\n")
+    os.environ["LSAN_OPTIONS"] = "print_suppressions=0:suppressions=" + os.path.abspath("suppressions")
     got = show(*draw[1:-1])
     width = (got["last_edge"] - got["first_edge"]) / 100
     clipped = [got["first_edge"] + width * (i + 1) <= got["range"][0] or got["first_edge"] + width * i >= got["range"][1] for i in range(100)]

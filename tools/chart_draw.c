@@ -2,16 +2,33 @@
 /* SPDX-FileCopyrightText: The qobs authors */
 
 /* A chart as a picture, drawn with cairo where the program was built with it. */
+#include "chart.h"
+#include "program.h"
+
+#ifndef HAVE_CAIRO
+
+int chart_check_picture(const char *path)
+{
+    return complain(EXIT_WRONG, "--out: %s: this program was built without cairo and draws no pictures", path);
+}
+
+int chart_draw(const struct chart *c, const char *path)
+{
+    (void)c;
+    return chart_check_picture(path);
+}
+
+#else
+
+#include <cairo-svg.h>
+#include <cairo.h>
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
-#include "chart.h"
 #include "output.h"
-#include "program.h"
 
 static bool ends_with(const char *path, const char *ending)
 {
@@ -21,25 +38,10 @@ static bool ends_with(const char *path, const char *ending)
 
 int chart_check_picture(const char *path)
 {
-#ifndef HAVE_CAIRO
-    return complain(EXIT_WRONG, "--out: %s: this program was built without cairo and draws no pictures", path);
-#else
     if (!ends_with(path, ".svg") && !ends_with(path, ".png"))
         return complain(EXIT_WRONG, "--out: %s: must end in .svg or .png", path);
     return check_output(path);
-#endif
 }
-
-#ifndef HAVE_CAIRO
-int chart_draw(const struct chart *c, const char *path)
-{
-    (void)c;
-    return chart_check_picture(path);
-}
-#else
-
-#include <cairo-svg.h>
-#include <cairo.h>
 
 enum { WIDTH = 960, HEIGHT = 540, LEFT = 90, RIGHT = 30, TOP = 64, BOTTOM = 76 };
 

@@ -2,10 +2,8 @@
 /* SPDX-FileCopyrightText: The qobs authors */
 
 /* A chart as text: bars from left to right, a line for some bins each; and as JSON. */
-#include <cjson/cJSON.h>
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
@@ -104,11 +102,5 @@ int chart_print_json(const struct chart *c)
     cJSON *counts = cJSON_AddArrayToObject(root, "counts");
     for (size_t i = 0; i < c->bins; i++)
         cJSON_AddItemToArray(counts, cJSON_CreateNumber((double)c->counts[i]));
-    char *text = cJSON_PrintUnformatted(root);
-    cJSON_Delete(root);
-    if (!text)
-        return complain(EXIT_TROUBLE, "no memory for the JSON output");
-    puts(text);
-    cJSON_free(text);
-    return EXIT_OK;
+    return print_json(root);
 }

@@ -3,7 +3,6 @@
 
 #include "results.h"
 
-#include <cjson/cJSON.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -207,6 +206,17 @@ void reading_extremes(const struct reading *r, double *least, double *greatest)
     }
 }
 
+int print_json(cJSON *root)
+{
+    char *text = cJSON_PrintUnformatted(root);
+    cJSON_Delete(root);
+    if (!text)
+        return complain(EXIT_TROUBLE, "no memory for the JSON output");
+    puts(text);
+    cJSON_free(text);
+    return EXIT_OK;
+}
+
 int readings_print_json(const struct readings *readings)
 {
     cJSON *root = cJSON_CreateObject();
@@ -221,13 +231,7 @@ int readings_print_json(const struct readings *readings)
         for (size_t k = 0; k < elements(r); k++)
             cJSON_AddItemToArray(values, json_number(reading_value(r, k)));
     }
-    char *text = cJSON_PrintUnformatted(root);
-    cJSON_Delete(root);
-    if (!text)
-        return complain(EXIT_TROUBLE, "no memory for the JSON output");
-    puts(text);
-    cJSON_free(text);
-    return EXIT_OK;
+    return print_json(root);
 }
 
 void readings_print(const struct readings *readings)

@@ -5,6 +5,8 @@
 #ifndef QOBS_TOOLS_RESULTS_H
 #define QOBS_TOOLS_RESULTS_H
 
+#include <cjson/cJSON.h>
+
 #include "program.h"
 
 struct reading {
@@ -40,6 +42,9 @@ int readings_write_safetensors(const struct readings *readings, const char *path
 int readings_print_json(const struct readings *readings);
 void readings_print(const struct readings *readings);
 void readings_free(struct readings *readings);
+
+/* Prints a tree on one line and deletes it. Returns an exit code, complained about. */
+int print_json(cJSON *root);
 
 /* Element i as a number. */
 double reading_value(const struct reading *reading, size_t i);
