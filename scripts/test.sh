@@ -39,6 +39,8 @@ golden=(
     "--suite torch_minmax"
     "--suite torch_histogram"
     "--suite llmc_minmax"
+    "--suite llmc_mse"
+    "--suite llmc_old"
 )
 example=examples/tinylm
 top=build-test

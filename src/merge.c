@@ -254,9 +254,12 @@ int qobs_observers_fuse(qobs_observer *const *observers, size_t count, qobs_erro
         if (!o || !qobs_has_global_scale(o))
             return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "observers[%zu]: %s", i,
                              o ? "has no global scale: its strategy is not tensor_group" : "is NULL");
-        if (!qobs_has_ranges(o))
+        const bool whole = qobs_has_whole(&o->config);
+        if (whole ? o->whole.dtype == 0 : !qobs_has_ranges(o))
             return qobs_fail(error, QOBS_ERROR_NO_DATA, "observers[%zu]: nothing has been observed yet", i);
-        const struct range_view ranges = qobs_view_ranges(o);
+        struct range_view ranges = qobs_view_ranges(o);
+        if (whole)
+            ranges = (struct range_view){.dtype = o->whole.dtype, .n = 1, .min = o->whole.min, .max = o->whole.max};
         const double own = qobs_compressed_tensors_amax(&ranges);
         amax = own > amax || isnan(own) ? own : amax;
     }

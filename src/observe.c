@@ -192,7 +192,7 @@ static int take(qobs_observer *o, const qobs_plan *plan, const qobs_tensor *valu
         return QOBS_OK;
     o->searched = record;
     o->layout = layout;
-    o->fused = false;
+    o->fused = o->fused && qobs_has_whole(&o->config) && !all;
     qobs_keep(o, first);
     if (has_whole)
         qobs_keep_whole(&o->config, &o->whole, &whole);

@@ -338,6 +338,35 @@ static int minmax_on_threads(const qobs_runtime *runtime, qobs_observer *unused)
     return status;
 }
 
+static int search_with_importance(const qobs_runtime *runtime, qobs_observer *unused)
+{
+    const qobs_tensor value = tensor(QOBS_F32, matrix(), 8, 64);
+    qobs_config *config = make_config("llmc.imatrix_mse", "group_size=16;num_bits=4", NULL);
+    qobs_observer *o = NULL;
+    (void)unused;
+    int status = qobs_observer_create(&o, config, runtime, &error);
+    if (status == QOBS_OK)
+        status = qobs_observer_observe_importance(o, &value, &error);
+    if (status == QOBS_OK)
+        status = qobs_observer_observe(o, &value, NULL, &error);
+    qobs_observer_destroy(o);
+    qobs_config_destroy(config);
+    return status;
+}
+
+static int search_for_global_scale(const qobs_runtime *runtime, qobs_observer *unused)
+{
+    const qobs_tensor value = tensor(QOBS_F32, matrix(), 8, 64);
+    qobs_config *config = make_config("llmc.mse", "strategy=tensor_group;group_size=16;type=float;num_bits=4;version=2025-10", NULL);
+    float min[32], max[32];
+    (void)unused;
+    int status = qobs_global_search(config, &value, min, max, runtime, &error);
+    if (status == QOBS_OK)
+        status = qobs_search(config, &value, NULL, matrix() + 500, NULL, min, max, NULL, NULL, NULL, runtime, &error);
+    qobs_config_destroy(config);
+    return status;
+}
+
 static int observe_f32(const qobs_runtime *unused, qobs_observer *o)
 {
     (void)unused;
@@ -361,6 +390,8 @@ static void test_memory(void **state)
     exhaust(create_and_destroy, NULL, &m, &runtime, 0, 2);
     exhaust(plan_with_g_idx, NULL, &m, &runtime, 0, 4);
     exhaust(minmax_on_threads, NULL, &m, &runtime, 0, 2);
+    exhaust(search_with_importance, NULL, &m, &runtime, 0, 6);
+    exhaust(search_for_global_scale, NULL, &m, &runtime, 0, 5);
     assert_int_equal(m.blocks, 0);
 
     /* an observer that had no memory for a batch is as it was before the batch */

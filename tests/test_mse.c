@@ -586,6 +586,166 @@ static void test_random(void **state)
     assert_ok(qobs_isa_limit(NULL, &error));
 }
 
+/* ---- Corners ---------------------------------------------------------------------------------------------------------- */
+
+/* No candidates, or none that is better than nothing. */
+static void test_no_candidate(void **state)
+{
+    (void)state;
+    int32_t steps[2], stop;
+    qobs_observer *o = make("llmc.memoryless_mse", "strategy=channel;maxshrink=0;expand=1.5");
+    assert_ok(observe(o, 2, 4, weight));
+    assert_result(o, "min_vals", -3, -0.375f);
+    assert_result(o, "max_vals", 6, 13.5f);
+    assert_ok(qobs_observer_read(o, "best_step", steps, sizeof steps, &error));
+    assert_true(steps[0] == -1 && steps[1] == -1);
+    assert_ok(qobs_observer_read(o, "stop_step", &stop, sizeof stop, &error));
+    assert_int_equal(stop, 0);
+    assert_true(report_of(o).error == report_of(o).error_before);
+    qobs_observer_destroy(o);
+
+    /* the observer with importance always looks at two */
+    o = make("llmc.imatrix_mse", "strategy=channel;maxshrink=0");
+    assert_ok(observe(o, 2, 4, weight));
+    assert_int_equal(report_of(o).steps, 2);
+    qobs_observer_destroy(o);
+
+    /* NaN: the other rows are searched as ever */
+    const float with_nan[] = {1, -2, NAN, 4, 0.5f, -0.25f, 0.125f, 9};
+    o = make("llmc.memoryless_mse", "strategy=channel;num_bits=4;nonfinite=propagate");
+    assert_ok(observe(o, 2, 4, with_nan));
+    float min[2], expected[2];
+    qobs_observer *plain = make("llmc.memoryless_mse", "strategy=channel;num_bits=4");
+    assert_ok(observe(plain, 1, 4, weight + 4));
+    assert_ok(qobs_observer_read(o, "min_vals", min, sizeof min, &error));
+    assert_ok(qobs_observer_read(plain, "min_vals", expected, sizeof *expected, &error));
+    assert_ok(qobs_observer_read(o, "best_step", steps, sizeof steps, &error));
+    assert_true(isnan(min[0]) && min[1] == expected[0] && steps[0] == -1 && steps[1] >= 0);
+    qobs_observer_destroy(o);
+    qobs_observer_destroy(plain);
+
+    o = make("llmc.memoryless_mse", "strategy=channel;num_bits=4");
+    assert_refused(observe(o, 2, 4, with_nan), QOBS_ERROR_NONFINITE, "value|1 NaN");
+    assert_int_equal(counts_of(o).batches, 0);
+    qobs_observer_destroy(o);
+}
+
+/* nonfinite=ignore: what is left out does not count. */
+static void test_ignore(void **state)
+{
+    (void)state;
+    static const float with[] = {1, -2, NAN, 3, 4, INFINITY, 0.5f, -0.25f, 0.125f, 9, 7, -INFINITY};
+    static const float without[] = {1, -2, 3, 4, 0.5f, -0.25f, 0.125f, 9, 7};
+    qobs_observer *a = make("llmc.memoryless_mse", "num_bits=4;nonfinite=ignore"),
+                  *b = make("llmc.memoryless_mse", "num_bits=4");
+    float got[2], expected[2];
+    assert_ok(observe(a, 1, 12, with));
+    assert_ok(observe(b, 1, 9, without));
+    for (int i = 0; i < 2; i++) {
+        assert_ok(qobs_observer_read(a, i ? "max_vals" : "min_vals", &got[i], sizeof *got, &error));
+        assert_ok(qobs_observer_read(b, i ? "max_vals" : "min_vals", &expected[i], sizeof *got, &error));
+        assert_true(got[i] == expected[i]);
+    }
+    assert_true(fabs(report_of(a).error - report_of(b).error) <= 1e-6 * report_of(b).error);
+    qobs_observer_destroy(a);
+    qobs_observer_destroy(b);
+}
+
+/* ---- Global scales (2025) --------------------------------------------------------------------------------------------- */
+
+static const char old_nvfp4[] = "strategy=tensor_group;group_size=4;type=float;num_bits=4;version=2025-10";
+
+/* The observer's steps one by one, at once, and without an observer: the same. */
+static void test_global_scale(void **state)
+{
+    (void)state;
+    static float x[2][64];
+    struct rng r = {seed};
+    for (int i = 0; i < 128; i++)
+        x[i / 64][i % 64] = (float)between(&r, -1000, 1000) / 333;
+    const qobs_tensor value[2] = {tensor(QOBS_F32, x[0], 4, 16), tensor(QOBS_F32, x[1], 4, 16)};
+    qobs_config *config = make_config("llmc.memoryless_mse", old_nvfp4, NULL),
+                *now = make_config("llmc.memoryless_mse", "", NULL);
+    qobs_observer *once = make("llmc.memoryless_mse", old_nvfp4), *stepwise = make("llmc.memoryless_mse", old_nvfp4);
+    float lo, hi, min, max, g, mins[16], maxs[16], got[16];
+    assert_ok(qobs_observer_observe(once, &value[0], NULL, &error));
+    assert_ok(qobs_global_search(config, &value[0], &lo, &hi, NULL, &error));
+    assert_ok(qobs_observer_get_global_min_max(stepwise, &value[0], &min, &max, sizeof min, &error));
+    assert_result(once, "global_min", lo);
+    assert_result(once, "global_max", hi);
+    assert_true(min == lo && max == hi);
+    assert_ok(qobs_observer_read(once, "global_scale", &g, sizeof g, &error));
+    assert_ok(qobs_search(config, &value[0], NULL, NULL, &g, mins, maxs, NULL, NULL, NULL, NULL, &error));
+    assert_ok(qobs_observer_read(once, "min_vals", got, sizeof got, &error));
+    assert_memory_equal(got, mins, sizeof got);
+    assert_ok(qobs_observer_get_min_max(stepwise, &value[0], NULL, got, maxs, sizeof got, &error));
+    assert_memory_equal(got, mins, sizeof got);
+
+    /* fused: the layer with the larger range decides, and the groups are searched under its scale */
+    qobs_observer *pair[2] = {make("llmc.memoryless_mse", old_nvfp4), make("llmc.memoryless_mse", old_nvfp4)};
+    float amax = 0;
+    for (int i = 0; i < 2; i++) {
+        for (int j = 0; j < 64; j++)
+            x[i][j] *= i ? 40 : 1;
+        assert_ok(qobs_observer_get_global_min_max(pair[i], &value[i], &min, &max, sizeof min, &error));
+        amax = fmaxf(amax, fmaxf(-min, max));
+    }
+    assert_ok(qobs_observers_fuse(pair, 2, &error));
+    assert_ok(qobs_global_scale(config, QOBS_F32, -(double)amax, (double)amax, &g, &error));
+    for (int i = 0; i < 2; i++) {
+        float own, scale[16], direct[16];
+        assert_ok(qobs_observer_get_min_max(pair[i], &value[i], NULL, got, maxs, sizeof got, &error));
+        assert_ok(qobs_search(config, &value[i], NULL, NULL, &g, mins, maxs, NULL, NULL, NULL, NULL, &error));
+        assert_memory_equal(got, mins, sizeof got);
+        assert_ok(qobs_observer_read(pair[i], "global_scale", &own, sizeof own, &error));
+        assert_true(own == g);
+        assert_ok(qobs_observer_qparams(pair[i], scale, sizeof scale, NULL, 0, &error));
+        assert_ok(qobs_calculate_qparams(config, QOBS_F32, 16, mins, maxs, &g, direct, NULL, &error));
+        assert_memory_equal(scale, direct, sizeof scale);
+    }
+    assert_refused(qobs_search(now, &value[0], NULL, NULL, &g, mins, maxs, NULL, NULL, NULL, NULL, &error),
+                   QOBS_ERROR_INVALID_ARGUMENT, "global_scale|current");
+    assert_refused(qobs_global_search(now, &value[0], &lo, &hi, NULL, &error), QOBS_ERROR_INVALID_ARGUMENT,
+                   "2025|tensor_group");
+    for (int i = 0; i < 2; i++)
+        qobs_observer_destroy(pair[i]);
+    qobs_observer_destroy(once);
+    qobs_observer_destroy(stepwise);
+    qobs_config_destroy(config);
+    qobs_config_destroy(now);
+}
+
+static void test_search_refused(void **state)
+{
+    (void)state;
+    const qobs_tensor value = tensor(QOBS_F32, weight, 2, 4), none = tensor(QOBS_F32, NULL, 0, 4);
+    qobs_config *config = make_config("llmc.mse", "strategy=channel", NULL), *minmax = make_config("llmc.minmax", "", NULL);
+    qobs_config *tensor_config = make_config("llmc.mse", "", NULL);
+    float min[2] = {77, 77}, max[2] = {77, 77};
+    qobs_search_report report = {.struct_size = 1};
+    const float bad[][4] = {{1, -1, 1, 1}, {1, INFINITY, 1, 1}, {0, 0, 0, 0}};
+    const char *const words[] = {"importance|negative", "importance|finite", "importance|0"};
+    assert_refused(qobs_search(NULL, &value, NULL, NULL, NULL, min, max, NULL, NULL, NULL, NULL, &error),
+                   QOBS_ERROR_INVALID_ARGUMENT, "config|NULL");
+    assert_refused(qobs_search(config, &value, NULL, NULL, NULL, NULL, max, NULL, NULL, NULL, NULL, &error),
+                   QOBS_ERROR_INVALID_ARGUMENT, "min|NULL");
+    assert_refused(qobs_search(minmax, &value, NULL, NULL, NULL, min, max, NULL, NULL, NULL, NULL, &error),
+                   QOBS_ERROR_INVALID_ARGUMENT, "llmc.minmax|search");
+    assert_refused(qobs_search(config, &none, NULL, NULL, NULL, min, max, NULL, NULL, NULL, NULL, &error),
+                   QOBS_ERROR_NO_DATA, "value|no elements");
+    assert_refused(qobs_search(config, &value, NULL, NULL, NULL, min, max, NULL, NULL, &report, NULL, &error),
+                   QOBS_ERROR_INVALID_ARGUMENT, "report|struct_size");
+    for (size_t i = 0; i < 3; i++)
+        assert_refused(qobs_search(config, &value, NULL, bad[i], NULL, min, max, NULL, NULL, NULL, NULL, &error),
+                       QOBS_ERROR_INVALID_ARGUMENT, words[i]);
+    assert_refused(qobs_search(tensor_config, &value, NULL, weight, NULL, min, max, NULL, NULL, NULL, NULL, &error),
+                   QOBS_ERROR_INVALID_ARGUMENT, "importance|channel, group or tensor_group|tensor");
+    assert_true(min[0] == 77 && max[1] == 77);
+    qobs_config_destroy(config);
+    qobs_config_destroy(minmax);
+    qobs_config_destroy(tensor_config);
+}
+
 int main(void)
 {
     make_f16_values();
@@ -597,6 +757,10 @@ int main(void)
         cmocka_unit_test(test_importance_refused),
         cmocka_unit_test(test_importance_merge),
         cmocka_unit_test(test_random),
+        cmocka_unit_test(test_no_candidate),
+        cmocka_unit_test(test_ignore),
+        cmocka_unit_test(test_global_scale),
+        cmocka_unit_test(test_search_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

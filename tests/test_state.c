@@ -16,6 +16,10 @@ static const struct {
     {"llmc.static_minmax", "base_name=input;strategy=group;group_size=8;symmetric=false"},
     {"llmc.minmax", "base_name=input;strategy=tensor;averaging_constant=0.25"},
     {"llmc.static_minmax", "strategy=tensor_group;group_size=8;type=float;num_bits=4;scale_dtype=float8_e4m3fn;version=2025-10"},
+    {"llmc.memoryless_mse", "base_name=input;strategy=group;group_size=8;num_bits=4"},
+    {"llmc.mse", "base_name=input;strategy=group;group_size=8;averaging_constant=0.5"},
+    {"llmc.mse", "strategy=tensor_group;group_size=8;type=float;num_bits=4;version=2025-10"},
+    {"llmc.imatrix_mse", "group_size=8;num_bits=4"},
     {"torch.MinMaxObserver", "dtype=qint8;qscheme=per_tensor_symmetric"},
     {"torch.MovingAverageMinMaxObserver", "averaging_constant=0.5"},
     {"torch.PerChannelMinMaxObserver", "ch_axis=1"},
@@ -143,8 +147,9 @@ static void test_merge(void **state)
         assert_ok(qobs_observer_merge(merged, (const qobs_observer *const *)shards, 3, &error));
         assert_ok(qobs_observer_read(merged, names[0], got[0], range.size, &error));
         assert_ok(qobs_observer_read(merged, names[1], got[1], range.size, &error));
-        const bool mean = strstr(kinds[k].preset, "MovingAverage") || strcmp(kinds[k].preset, "llmc.minmax") == 0;
-        const bool running = !mean && !strstr(kinds[k].preset, "memoryless");
+        const bool mean = strstr(kinds[k].preset, "MovingAverage") || strcmp(kinds[k].preset, "llmc.minmax") == 0 ||
+                          strcmp(kinds[k].preset, "llmc.mse") == 0;
+        const bool running = !mean && !strstr(kinds[k].preset, "memoryless") && !strstr(kinds[k].preset, "imatrix");
         for (size_t q = 0; q < range.size / sizeof(float); q++) {
             const float *lo[3] = {&own[0][0][q], &own[1][0][q], &own[2][0][q]};
             const float *hi[3] = {&own[0][1][q], &own[1][1][q], &own[2][1][q]};

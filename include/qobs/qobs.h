@@ -510,8 +510,9 @@ QOBS_API int qobs_observer_qparams(const qobs_observer *observer, void *scale, s
 
 /* Observers of layers that run as one (gate_proj and up_proj; q_proj, k_proj and v_proj) share one global scale: that of the largest
  * magnitude any of them has observed so far. All have strategy tensor_group and data. It holds until an observer takes another
- * batch. Reproduces FusionHandler and get_global_scale of llm-compressor; as reading drops nothing here, its rules for
- * when statistics may be dropped have nothing to decide. */
+ * batch; with the 2025 versions until qobs_observer_observe or qobs_observer_get_global_min_max, so that the steps in between
+ * are taken, and searched, under it. Reproduces FusionHandler and get_global_scale of llm-compressor; as reading drops nothing
+ * here, its rules for when statistics may be dropped have nothing to decide. */
 QOBS_API int qobs_observers_fuse(qobs_observer *const *observers, size_t count, qobs_error *error);
 
 /* The same for a magnitude that is known from elsewhere: of the whole tensor where an observer sees a slice of it, or of layers

@@ -139,7 +139,7 @@ int qobs_global_search(const qobs_config *config, const qobs_tensor *value, void
     int status = check(config, min, max, error);
     if (status == QOBS_OK && (config->version == VERSION_CURRENT || qobs_config_strategy(config) != STRATEGY_TENSOR_GROUP))
         status = qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT,
-                           "config: only version 2025-10 with strategy tensor_group searches for a global scale");
+                           "config: only versions 2025-09 and 2025-10 with strategy tensor_group searches for a global scale");
     if (status != QOBS_OK)
         return status;
     static const struct axes none = {0};

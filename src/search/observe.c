@@ -6,12 +6,14 @@
 #include "convention/convention.h"
 #include "statistic/keep.h"
 
-/* The global scale of the whole tensor's range as it will be once the batch, if there is one, has entered it. */
-static float coming_global_scale(const qobs_observer *o, const struct whole *batch)
+/* The global scale of the whole tensor's range as it will be once the batch has entered it; without a batch the one there is. */
+static float coming_global_scale(const qobs_observer *o, const struct whole *batch, qobs_dtype dtype)
 {
     struct whole whole = o->whole;
     if (batch)
         qobs_keep_whole(&o->config, &whole, batch);
+    else if (o->fused)
+        return qobs_compressed_tensors_global_scale(&o->config, dtype, o->fused_amax);
     const struct range_view range = {.dtype = whole.dtype, .n = 1, .min = whole.min, .max = whole.max};
     return qobs_compressed_tensors_global_scale(&o->config, whole.dtype, qobs_compressed_tensors_amax(&range));
 }
@@ -26,9 +28,9 @@ int qobs_search_observed(const qobs_observer *o, const qobs_plan *plan, const qo
         status = qobs_search_weights(&o->runtime, &o->config, plan, &o->importance, record, &weights, &columns, error);
     if (status == QOBS_OK && whole)
         status = qobs_search_whole(&o->runtime, o->kernels, &o->config, value, whole->min, whole->max, error);
-    const bool global = whole || (qobs_has_whole(&o->config) && o->whole.dtype != 0);
+    const bool global = whole || (qobs_has_whole(&o->config) && (o->fused || o->whole.dtype != 0));
     if (status == QOBS_OK && global)
-        g = coming_global_scale(o, whole);
+        g = coming_global_scale(o, whole, plan->dtype);
     if (status == QOBS_OK)
         status = qobs_search_batch(&o->runtime, o->kernels, &o->config, plan, value->data, weights, global ? &g : NULL,
                                    batch->min, batch->max, record, error);
