@@ -167,9 +167,12 @@ static void test_merge(void **state)
             expect_same(all, merged);
         qobs_counts counts = {.struct_size = sizeof counts};
         assert_ok(qobs_observer_counts(merged, &counts, &error));
-        assert_int_equal(counts.batches, BATCHES);
-        for (int i = 0; i < 3; i++)
+        uint64_t batches = 0; /* of weights each shard takes one */
+        for (int i = 0; i < 3; i++) {
+            batches += counts_of(shards[i]).batches;
             qobs_observer_destroy(shards[i]);
+        }
+        assert_int_equal(counts.batches, batches);
         qobs_observer_destroy(all);
         qobs_observer_destroy(merged);
     }
