@@ -38,6 +38,15 @@ static int64_t elements_of(const qobs_tensor *t)
     return n;
 }
 
+/* Its elements, aligned, to be freed. */
+static void *copy_of(const qobs_tensor *t)
+{
+    const size_t size = (size_t)elements_of(t) * qobs_dtype_size(t->dtype);
+    void *copy = malloc(size + 1);
+    memcpy(copy, t->data, size);
+    return copy;
+}
+
 /* The result `name`, to be freed; its description in *result. */
 static void *read_result(const qobs_observer *o, const char *name, qobs_result *result)
 {
@@ -55,7 +64,7 @@ static void expect_result(const cJSON *c, const qobs_observer *o, const char *na
 {
     const qobs_tensor e = expected(c, name, batch);
     qobs_result result;
-    void *data = read_result(o, name, &result);
+    void *data = read_result(o, name, &result), *wanted = copy_of(&e);
     const bool small_floats = strncmp(name, "zero_point", 10) == 0 && e.dtype == QOBS_F32; /* fp8 as F32 */
     if (!small_floats)
         assert_string_equal(qobs_dtype_name(result.dtype), qobs_dtype_name(e.dtype));
@@ -65,16 +74,17 @@ static void expect_result(const cJSON *c, const qobs_observer *o, const char *na
     for (int64_t i = 0; i < elements_of(&e); i++) {
         double want, got;
         if (e.dtype == QOBS_I64) {
-            want = (double)((const int64_t *)e.data)[i];
+            want = (double)((const int64_t *)wanted)[i];
             got = (double)((const int64_t *)data)[i];
         } else {
-            want = reference_number(e.data, e.dtype, (size_t)i);
+            want = reference_number(wanted, e.dtype, (size_t)i);
             got = reference_number(data, result.dtype, (size_t)i);
         }
         if (want != got && !(fabs(want - got) <= relative * fabs(want)))
             fail_case("%s after batch %d, [%d]: got %.9g, expected %.9g", name, batch, (int)i, got, want);
     }
     free(data);
+    free(wanted);
 }
 
 static bool is_setting(const cJSON *item)
@@ -230,8 +240,8 @@ static void expect_choice(const cJSON *c, const struct reference *r, const qobs_
     const bool optional = cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(c, "optional"));
     const qobs_tensor e = expected(c, "errors", batch), best = expected(c, "best_step", batch),
                       stop = expected(c, "stop_step", batch);
-    const double *theirs = e.data;
-    const int32_t *their_step = best.data;
+    double *theirs = copy_of(&e);
+    int32_t *their_step = copy_of(&best), *their_stop = copy_of(&stop);
     qobs_result result;
     int32_t *step = read_result(o, "best_step", &result), *stopped = read_result(o, "stop_step", &result);
     bool tie;
@@ -245,8 +255,8 @@ static void expect_choice(const cJSON *c, const struct reference *r, const qobs_
                                       strstr(text_of(c, "name"), "/imx") && patience == 0 ? -1 : patience, &tie);
     if (*stopped != should && !tie)
         fail_case("stopped after %d steps, expected %d", (int)*stopped, should);
-    if (!optional && *stopped != *(const int32_t *)stop.data && !tie)
-        fail_case("stopped after %d steps, upstream after %d", (int)*stopped, (int)*(const int32_t *)stop.data);
+    if (!optional && *stopped != *their_stop && !tie)
+        fail_case("stopped after %d steps, upstream after %d", (int)*stopped, (int)*their_stop);
     for (size_t q = 0; q < r->qparams; q++) {
         const double own = r->error[(size_t)step[q] * r->qparams + q],
                      upstreams = r->error[(size_t)their_step[q] * r->qparams + q];
@@ -259,6 +269,9 @@ static void expect_choice(const cJSON *c, const struct reference *r, const qobs_
     }
     free(step);
     free(stopped);
+    free(theirs);
+    free(their_step);
+    free(their_stop);
 }
 
 /* The ranges are those of the candidates taken, averaged where the observer does. */

@@ -81,8 +81,8 @@ void qobs_nest_normalise(struct nest *nest)
     int joined = 0;
     for (int i = 0; i < n; i++) {
         const struct nest_dimension d = nest->dimension[i];
-        struct nest_dimension *outer = &nest->dimension[joined - 1];
-        if (joined > 0 && outer->in == d.in * d.extent && outer->out == d.out * d.extent)
+        struct nest_dimension *outer = joined > 0 ? &nest->dimension[joined - 1] : NULL;
+        if (outer && outer->in == d.in * d.extent && outer->out == d.out * d.extent)
             *outer = (struct nest_dimension){outer->extent * d.extent, d.in, d.out};
         else
             nest->dimension[joined++] = d;

@@ -20,6 +20,7 @@
 #include "dispatch.h"
 #include "histogram.h"
 #include "qobs/qobs.h"
+#include "squares.h"
 
 #define SKIPPED 77
 
@@ -150,6 +151,7 @@ static struct tally check_table(const struct qobs_kernels *table, const struct o
             calls += subject.calls[form][dtype];
         }
     calls += check_histograms(table, options->seed, options->rounds, &tally.passed, &tally.failed);
+    calls += check_squares(table, options->seed, options->rounds, &tally.passed, &tally.failed);
     clock_gettime(CLOCK_MONOTONIC, &end);
     printf("%s: %u of %u checks passed, %" PRIu64 " calls, %.1f s\n", table->isa, tally.passed, tally.passed + tally.failed,
            calls, (double)(end.tv_sec - start.tv_sec) + (double)(end.tv_nsec - start.tv_nsec) * 1e-9);
