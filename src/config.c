@@ -3,12 +3,14 @@
 
 #include "config.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "convention/convention.h"
 #include "convention/quark.h"
 #include "error.h"
+#include "search/trt.h"
 #include "settings.h"
 
 /* ---- Set and get --------------------------------------------------------------------------------------------------------- */
@@ -199,6 +201,20 @@ static int check_llmc(const qobs_config *config, qobs_error *error)
     return QOBS_OK;
 }
 
+static int check_trt(const qobs_config *config, qobs_error *error)
+{
+    if (config->preset->statistic != STATISTIC_MULTIPLES)
+        return QOBS_OK;
+    const double steps = ceil((config->stop_multiplier - config->start_multiplier) / config->step_size) + 1;
+    if (config->stop_multiplier < config->start_multiplier)
+        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "stop_multiplier: is %g, must not be below start_multiplier, %g",
+                         config->stop_multiplier, config->start_multiplier);
+    if (steps > QOBS_MOST_MULTIPLES)
+        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "step_size: %g makes %.0f candidates, allowed are %d", config->step_size,
+                         steps, QOBS_MOST_MULTIPLES);
+    return QOBS_OK;
+}
+
 int qobs_config_check(const qobs_config *config, qobs_error *error)
 {
     if (!config)
@@ -215,6 +231,7 @@ int qobs_config_check(const qobs_config *config, qobs_error *error)
         status = qobs_quark_check(config, error);
         break;
     case FAMILY_TRT:
+        status = check_trt(config, error);
         break;
     }
     if (status == QOBS_OK && config->is_dynamic && qobs_preset_averages(config->preset) && config->averaging_constant != 1)

@@ -166,11 +166,15 @@ struct qobs_config {
     int scale_format;
     int scale_calculation_mode;
     int mx_element_dtype;
+    int scope; /* exponents below the first that are tried */
 
     /* TensorRT (Model-Optimizer) */
     bool has_axes;
     struct axes axes; /* kept */
-    bool is_unsigned; /* changes nothing */
+    bool is_unsigned; /* changes nothing where no range is looked for */
+    double step_size, start_multiplier, stop_multiplier; /* of the multiples tried */
+    bool narrow_range;
+    int64_t block_size;
 };
 
 /* The strategy given, or the one group_size implies. */

@@ -9,6 +9,7 @@
 #include "error.h"
 #include "fpenv.h"
 #include "observer.h"
+#include "search/merge.h"
 #include "statistic/keep.h"
 #include "statistic/update.h"
 #include "tensor.h"
@@ -212,8 +213,11 @@ int qobs_observer_merge(qobs_observer *o, const qobs_observer *const *others, si
         status = qobs_importance_reserve(&o->runtime, &o->importance, columns, error);
     if (status == QOBS_OK)
         status = merge_histograms(o, model, others, count, &merged, error);
+    if (status == QOBS_OK && model)
+        status = qobs_merge_searched_reserve(o, model, others, count, error);
     if (status != QOBS_OK && !own) {
-        qobs_release_ranges(&o->runtime, &o->kept.state);
+        qobs_release_kept(&o->runtime, &o->kept);
+        qobs_search_record_release(&o->runtime, &o->searched);
         o->layout = before;
     }
     if (status != QOBS_OK)
@@ -225,12 +229,14 @@ int qobs_observer_merge(qobs_observer *o, const qobs_observer *const *others, si
         o->kept.histogram = merged;
     }
     const fp_mode mode = fp_enter();
+    qobs_merge_searched_before(o);
     if (model)
         merge_ranges(o, others, count, false, own);
     if (whole.dtype != 0)
         merge_ranges(o, others, count, true, own_whole);
     for (size_t i = 0; i < count; i++)
         add_importance(&o->importance, &others[i]->importance);
+    qobs_merge_searched_after(o, others, count);
     fp_leave(mode);
     for (size_t i = 0; i < count; i++) {
         add_votes(&o->kept.votes, &others[i]->kept.votes);

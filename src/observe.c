@@ -7,6 +7,7 @@
 #include "error.h"
 #include "fpenv.h"
 #include "observer.h"
+#include "search/kept.h"
 #include "search/observe.h"
 #include "statistic/keep.h"
 #include "statistic/reduce.h"
@@ -17,7 +18,9 @@
 
 static qobs_dtype dtype_of_ranges(const qobs_observer *o, qobs_dtype value)
 {
-    return o->config.preset->family == FAMILY_TORCH || qobs_histogram_rule(&o->config) ? QOBS_F32 : value;
+    const enum family family = o->config.preset->family;
+    const bool f32 = family == FAMILY_TORCH || qobs_histogram_rule(&o->config) || (family == FAMILY_TRT && qobs_searches_kept(&o->config));
+    return f32 ? QOBS_F32 : value;
 }
 
 static struct layout layout_of(const qobs_observer *o, const qobs_plan *plan)
@@ -160,6 +163,7 @@ static int take(qobs_observer *o, const qobs_plan *plan, const qobs_tensor *valu
     struct kept kept = first ? (struct kept){0} : o->kept;
     struct qobs_nonfinite nonfinite = {0};
     struct search_record record = {0};
+    struct search_room room = {0};
     struct whole whole = {0};
     int status = first ? QOBS_OK : check_same(o, &layout, error);
     if (status == QOBS_OK)
@@ -175,7 +179,9 @@ static int take(qobs_observer *o, const qobs_plan *plan, const qobs_tensor *valu
         status = qobs_fail(error, QOBS_ERROR_NO_DATA, "value: has no finite element, and there is nothing from before");
     if (status == QOBS_OK && has_whole)
         whole = whole_of(&layout, &kept.batch);
-    if (status == QOBS_OK && qobs_searches(&o->config))
+    if (status == QOBS_OK && qobs_searches_kept(&o->config))
+        status = qobs_search_kept_reserve(o, plan, &layout, first, &kept, &record, &room, error);
+    else if (status == QOBS_OK && qobs_searches(&o->config))
         status = qobs_search_observed(o, plan, value, has_whole ? &whole : NULL, &kept.batch, &record, error);
     if (status == QOBS_OK && qobs_weighs_columns(&o->config) && plan->value.ndim > 0)
         status = qobs_importance_reserve(&o->runtime, &o->importance, plan->value.shape[plan->value.ndim - 1], error);
@@ -184,8 +190,10 @@ static int take(qobs_observer *o, const qobs_plan *plan, const qobs_tensor *valu
     if (!first || (status == QOBS_OK && !nothing))
         o->kept = kept;
     qobs_search_record_release(&o->runtime, status == QOBS_OK ? &o->searched : &record);
-    if (status != QOBS_OK)
+    if (status != QOBS_OK) {
+        qobs_search_room_release(&o->runtime, &room);
         return status;
+    }
     o->counts.nan += nonfinite.nan;
     o->counts.inf += nonfinite.inf;
     if (nothing)
@@ -194,6 +202,9 @@ static int take(qobs_observer *o, const qobs_plan *plan, const qobs_tensor *valu
     o->layout = layout;
     o->fused = o->fused && qobs_has_whole(&o->config) && !all;
     qobs_keep(o, first);
+    if (qobs_searches_kept(&o->config))
+        qobs_search_kept(o, plan, value->data, &room);
+    qobs_search_room_release(&o->runtime, &room);
     if (has_whole)
         qobs_keep_whole(&o->config, &o->whole, &whole);
     if (all)

@@ -27,8 +27,21 @@ void qobs_release_ranges(const struct runtime *runtime, struct ranges *ranges)
     *ranges = (struct ranges){0};
 }
 
+int qobs_allocate_sums(const struct runtime *runtime, struct kept *kept, size_t count, qobs_error *error)
+{
+    kept->sums = qobs_allocate(runtime, count * sizeof *kept->sums);
+    if (!kept->sums)
+        return qobs_fail(error, QOBS_ERROR_OUT_OF_MEMORY, "observer: no memory for %zu bytes of errors", count * sizeof *kept->sums);
+    memset(kept->sums, 0, count * sizeof *kept->sums);
+    kept->sums_count = count;
+    return QOBS_OK;
+}
+
 void qobs_release_kept(const struct runtime *runtime, struct kept *kept)
 {
+    qobs_release(runtime, kept->sums, kept->sums_count * sizeof *kept->sums);
+    kept->sums = NULL;
+    kept->sums_count = 0;
     qobs_release_ranges(runtime, &kept->state);
     qobs_release_ranges(runtime, &kept->batch);
     qobs_votes_release(runtime, &kept->votes);
@@ -40,6 +53,8 @@ static void release_all(qobs_observer *o)
     qobs_release_kept(&o->runtime, &o->kept);
     qobs_importance_release(&o->runtime, &o->importance);
     qobs_search_record_release(&o->runtime, &o->searched);
+    qobs_release(&o->runtime, o->given.amax, o->given.count * sizeof *o->given.amax);
+    qobs_release(&o->runtime, o->given.weight, o->given.weights * sizeof *o->given.weight);
 }
 
 static struct qobs_observer empty_observer(const qobs_config *config, const struct runtime *runtime,

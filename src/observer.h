@@ -39,6 +39,16 @@ struct kept {
     struct ranges state, batch; /* batch: room for the next one */
     struct votes votes;         /* where the statistic is a ballot */
     struct histogram histogram; /* where it is one; the ranges are then those of the elements */
+    double *sums;               /* of errors, of every candidate of every qparam */
+    size_t sums_count;
+};
+
+/* What the caller has told Model-Optimizer's searches before the first batch. */
+struct given {
+    struct shape shape; /* of amax */
+    qobs_dtype dtype;   /* of amax, or of the first batch, whose magnitude it then is; its multiples are rounded to that */
+    float *amax, *weight;
+    size_t count, weights;
 };
 
 struct qobs_observer {
@@ -53,6 +63,7 @@ struct qobs_observer {
     struct whole whole;
     struct importance importance; /* of the columns of a weight to come */
     struct search_record searched; /* what the search of the last batch found */
+    struct given given;
     bool fused; /* the global scale is made for this magnitude instead of the observer's own */
     double fused_amax;
 };
@@ -85,6 +96,7 @@ int qobs_check_qparam_sizes(const qobs_observer *observer, const struct layout *
 int qobs_allocate_ranges(const struct runtime *runtime, struct ranges *ranges, qobs_dtype dtype, size_t n,
                          qobs_error *error);
 void qobs_release_ranges(const struct runtime *runtime, struct ranges *ranges);
+int qobs_allocate_sums(const struct runtime *runtime, struct kept *kept, size_t count, qobs_error *error); /* of 0 */
 void qobs_release_kept(const struct runtime *runtime, struct kept *kept);
 
 #endif

@@ -45,12 +45,22 @@ static const struct preset presets[] = {
      "power of two most often given by the range of all tensors"},
     {"quark.PerChannelPowOf2MinMaxObserver", FAMILY_QUARK, GRANULARITY_QUARK_CHANNEL, STATISTIC_BALLOT,
      CONVENTION_QUARK_POWER_OF_2, "powers of two most often given by the ranges of all tensors, a channel each"},
+    {"quark.PerTensorPowOf2MinMSEObserver", FAMILY_QUARK, GRANULARITY_TENSOR, STATISTIC_BALLOT_LEAST, CONVENTION_QUARK_POWER_OF_2,
+     "power of two with the least squared error on most tensors"},
+    {"quark.PerChannelPowOf2MinMSEObserver", FAMILY_QUARK, GRANULARITY_QUARK_CHANNEL, STATISTIC_BALLOT_LEAST,
+     CONVENTION_QUARK_POWER_OF_2, "powers of two with the least squared error on most tensors, a channel each"},
     {"quark.PerBlockMXObserver", FAMILY_QUARK, GRANULARITY_QUARK_BLOCK, STATISTIC_ABSMAX, CONVENTION_QUARK_MX,
      "largest magnitude of all tensors, a block each"},
+    {"quark.PerBlockMXDiffsObserver", FAMILY_QUARK, GRANULARITY_QUARK_BLOCK, STATISTIC_ABSMAX_STEPS, CONVENTION_QUARK_MX,
+     "power of two with the least squared error on the last tensor, a block each"},
     {"quark.PerBlockBFPObserver", FAMILY_QUARK, GRANULARITY_QUARK_BLOCK, STATISTIC_ABSMAX_BFP, CONVENTION_QUARK_BFP,
      "largest magnitude of all tensors, a block each, for block floating point"},
     {"trt.MaxCalibrator", FAMILY_TRT, GRANULARITY_TRT_AXES, STATISTIC_ABSMAX, CONVENTION_NONE,
      "largest magnitude of all tensors along the kept axes"},
+    {"trt.MseCalibrator", FAMILY_TRT, GRANULARITY_TRT_AXES, STATISTIC_MULTIPLES, CONVENTION_NONE,
+     "multiple of a magnitude with the least squared error on all tensors along the kept axes"},
+    {"trt.NVFP4MSECalibrator", FAMILY_TRT, GRANULARITY_TRT_BLOCK, STATISTIC_LEAST_SCALE, CONVENTION_NONE,
+     "e4m3 scale with the least squared error on one tensor, a block each"},
 };
 
 enum { COUNT = sizeof presets / sizeof *presets };

@@ -20,7 +20,8 @@ enum granularity {
     GRANULARITY_QUARK_CHANNEL, /* along ch_axis, which a 1-dimensional tensor has, too */
     GRANULARITY_QUARK_GROUP,   /* runs of group_size along ch_axis */
     GRANULARITY_QUARK_BLOCK,   /* the same, the last of them padded with zeros */
-    GRANULARITY_TRT_AXES       /* along every axis kept */
+    GRANULARITY_TRT_AXES,      /* along every axis kept */
+    GRANULARITY_TRT_BLOCK      /* runs of block_size along the last dimension */
 };
 
 enum statistic {
@@ -32,6 +33,10 @@ enum statistic {
     STATISTIC_ABSMAX,          /* the largest magnitude of all batches; Quark's is_dynamic: of the last */
     STATISTIC_ABSMAX_BFP,      /* the same, doubled where an element does not fit */
     STATISTIC_BALLOT,          /* the extremes of all batches, and the scale and zero point they gave most often */
+    STATISTIC_BALLOT_LEAST,    /* the same, with the power of two around each of which its batch has the least error */
+    STATISTIC_ABSMAX_STEPS,    /* absmax, and how far below its exponent the last batch has the least error */
+    STATISTIC_MULTIPLES,       /* the errors of multiples of a magnitude, summed over all batches */
+    STATISTIC_LEAST_SCALE,     /* the scale under that of the whole tensor with the least error, of one batch */
     STATISTIC_HISTOGRAM        /* of all batches, over the union of their ranges */
 };
 

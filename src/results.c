@@ -10,12 +10,14 @@
 #include "error.h"
 #include "fpenv.h"
 #include "observer.h"
+#include "search/kept.h"
 #include "statistic/keep.h"
 
 enum result {
     RESULT_MIN,
     RESULT_MAX,
     RESULT_AMAX,
+    RESULT_INIT_SCALE,
     RESULT_GLOBAL_MIN,
     RESULT_GLOBAL_MAX,
     RESULT_GLOBAL_SCALE,
@@ -34,10 +36,27 @@ enum result {
     RESULTS
 };
 
-static const char *const names[RESULTS] = {"min_val",       "max_val",   "amax",       "global_min",          "global_max",
-                                           "global_scale",  "scale",     "zero_point", "num_observed_tokens", "best_step",
-                                           "errors",        "errors_before", "stop_step",  "imatrix_sum",         "imatrix_count",
-                                           "histogram",     "new_min",   "new_max"};
+static const char *const names[RESULTS] = {
+    [RESULT_MIN] = "min_val",
+    [RESULT_MAX] = "max_val",
+    [RESULT_AMAX] = "amax",
+    [RESULT_INIT_SCALE] = "init_scale",
+    [RESULT_GLOBAL_MIN] = "global_min",
+    [RESULT_GLOBAL_MAX] = "global_max",
+    [RESULT_GLOBAL_SCALE] = "global_scale",
+    [RESULT_SCALE] = "scale",
+    [RESULT_ZERO_POINT] = "zero_point",
+    [RESULT_TOKENS] = "num_observed_tokens",
+    [RESULT_BEST_STEP] = "best_step",
+    [RESULT_ERRORS] = "errors",
+    [RESULT_ERRORS_BEFORE] = "errors_before",
+    [RESULT_STOP_STEP] = "stop_step",
+    [RESULT_IMATRIX_SUM] = "imatrix_sum",
+    [RESULT_IMATRIX_COUNT] = "imatrix_count",
+    [RESULT_HISTOGRAM] = "histogram",
+    [RESULT_NEW_MIN] = "new_min",
+    [RESULT_NEW_MAX] = "new_max",
+};
 
 /* A result, and which part of it where upstream keeps the ranges in parts. */
 struct item {
@@ -117,6 +136,8 @@ static bool has_result(const qobs_observer *o, enum result which)
                !(is_llmc(o) && o->config.version == VERSION_2025_09 && qobs_memoryless(&o->config));
     case RESULT_AMAX:
         return qobs_keeps(&o->config) == KEEPS_ABSMAX;
+    case RESULT_INIT_SCALE:
+        return o->config.preset->statistic == STATISTIC_ABSMAX_STEPS;
     case RESULT_GLOBAL_SCALE:
         return qobs_has_global_scale(o);
     case RESULT_GLOBAL_MIN:
@@ -191,7 +212,9 @@ static int compute(const qobs_observer *o, void *scale, void *zero_point, qobs_e
     const fp_mode mode = fp_enter();
     const float g = global ? global_scale(o) : 1;
     ranges.global_scale = global ? &g : NULL;
-    const int status = qobs_convention(&o->config, &ranges, scale, zero_point, error);
+    int status = qobs_convention(&o->config, &ranges, scale, zero_point, error);
+    if (status == QOBS_OK && o->config.preset->statistic == STATISTIC_ABSMAX_STEPS)
+        status = qobs_lower_scales(o, o->layout.dtype, scale, error);
     fp_leave(mode);
     if (status == QOBS_OK && o->kept.votes.candidates > 0)
         qobs_votes_read(&o->kept.votes, scale, zero_point);
@@ -231,6 +254,10 @@ static void describe(const qobs_observer *o, struct item item, qobs_result *resu
         shape = range_shape(o);
         break;
     case RESULT_AMAX:
+        shape = o->layout.range;
+        break;
+    case RESULT_INIT_SCALE:
+        dtype = QOBS_F32;
         shape = o->layout.range;
         break;
     case RESULT_GLOBAL_MIN:
@@ -428,6 +455,25 @@ static void read_range(const qobs_observer *o, struct item item, void *out)
         memcpy((unsigned char *)out + n * element, from + i * element, element);
 }
 
+/* Where multiples are tried, the one found. */
+static void read_amax(const qobs_observer *o, struct item item, void *out)
+{
+    if (o->config.preset->statistic != STATISTIC_MULTIPLES) {
+        read_range(o, item, out);
+        return;
+    }
+    const fp_mode mode = fp_enter();
+    qobs_read_multiples(o, out);
+    fp_leave(mode);
+}
+
+static void read_init_scale(const qobs_observer *o, float *out)
+{
+    const fp_mode mode = fp_enter();
+    qobs_read_init_scale(o, out);
+    fp_leave(mode);
+}
+
 static int64_t observed_tokens(const qobs_observer *o)
 {
     return (int64_t)(is_llmc(o) ? o->counts.tokens : o->counts.nonzero_tokens);
@@ -448,8 +494,13 @@ static int give(const qobs_observer *o, struct item item, void *out, size_t size
         return compute(o, NULL, out, error);
     case RESULT_MIN:
     case RESULT_MAX:
-    case RESULT_AMAX:
         read_range(o, item, out);
+        return qobs_succeed(error);
+    case RESULT_AMAX:
+        read_amax(o, item, out);
+        return qobs_succeed(error);
+    case RESULT_INIT_SCALE:
+        read_init_scale(o, out);
         return qobs_succeed(error);
     case RESULT_IMATRIX_SUM:
         qobs_importance_sums(&o->importance, out);

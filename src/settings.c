@@ -106,6 +106,21 @@ static bool has_chunks(const struct preset *preset)
     return searches(preset) && !has_importance(preset);
 }
 
+static bool has_steps(const struct preset *preset)
+{
+    return preset->statistic == STATISTIC_ABSMAX_STEPS;
+}
+
+static bool has_multiples(const struct preset *preset)
+{
+    return preset->statistic == STATISTIC_MULTIPLES;
+}
+
+static bool has_blocks(const struct preset *preset)
+{
+    return preset->granularity == GRANULARITY_TRT_BLOCK;
+}
+
 static bool is_fixed(const struct preset *preset)
 {
     return preset->convention == CONVENTION_FIXED;
@@ -182,8 +197,14 @@ static const struct setting settings[] = {
     {"scale_format", FAMILY_QUARK, EVERY, KIND_WORD, FIELD(scale_format), NO_FIELD, scale_formats, 0, 0},
     {"scale_calculation_mode", FAMILY_QUARK, EVERY, KIND_WORD, FIELD(scale_calculation_mode), NO_FIELD, scale_modes, 0, 0},
     {"mx_element_dtype", FAMILY_QUARK, EVERY, KIND_WORD, FIELD(mx_element_dtype), NO_FIELD, quark_dtypes, 0, 0},
+    {"scope", FAMILY_QUARK, has_steps, KIND_INTEGER, FIELD(scope), NO_FIELD, NULL, 0, 127},
     {"axis", FAMILY_TRT, EVERY, KIND_AXES, FIELD(axes), FIELD(has_axes), NULL, -QOBS_MAX_NDIM, QOBS_MAX_NDIM - 1},
     {"unsigned", FAMILY_TRT, EVERY, KIND_BOOL, FIELD(is_unsigned), NO_FIELD, NULL, 0, 0},
+    {"narrow_range", FAMILY_TRT, has_multiples, KIND_BOOL, FIELD(narrow_range), NO_FIELD, NULL, 0, 0},
+    {"step_size", FAMILY_TRT, has_multiples, KIND_REAL, FIELD(step_size), NO_FIELD, NULL, 0x1p-20, 0x1p20},
+    {"start_multiplier", FAMILY_TRT, has_multiples, KIND_REAL, FIELD(start_multiplier), NO_FIELD, NULL, 0, 0x1p20},
+    {"stop_multiplier", FAMILY_TRT, has_multiples, KIND_REAL, FIELD(stop_multiplier), NO_FIELD, NULL, 0, 0x1p20},
+    {"block_size", FAMILY_TRT, has_blocks, KIND_LONG, FIELD(block_size), NO_FIELD, NULL, 1, 0x1p31},
 };
 
 enum { SETTINGS = sizeof settings / sizeof *settings };
@@ -224,6 +245,11 @@ struct qobs_config qobs_config_defaults(const struct preset *preset)
         .averaging_constant = 0.01,
         .num_bits = 8,
         .symmetric = true,
+        .scope = 1,
+        .step_size = 0.1,
+        .start_multiplier = 0.25,
+        .stop_multiplier = 4,
+        .block_size = 16,
         .dtype = is_placeholder(preset) ? TORCH_FLOAT32 : TORCH_QUINT8,
         .eps = 0x1p-23,
         .nonfinite = preset->convention == CONVENTION_QUARK_BFP ? NONFINITE_IGNORE

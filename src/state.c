@@ -10,13 +10,16 @@
  * which names (enum ids), the minima, the maxima, u32 number of candidates voted for and of each u64 votes, scales, zero points; for presets that search u64
  * columns and tokens of importance and f64 sums of squares, u64 qparams searched, and if there are any u32 steps, stop step, weighted or
  * not and why not, and of each i32 best step, f64 error, f64 error before; for presets with histograms, if there are ranges,
- * u64 bins, of each histogram f32 first edge, last edge and step, then of each the f64 masses; and the FNV-1a hash of all that. */
+ * u64 bins, of each histogram f32 first edge, last edge and step, then of each the f64 masses; for those of Model-Optimizer that
+ * search u32 dtype and u64 elements of the amax given, if any its shape, f32 amax, u64 error weights given, f32 weights and, where
+ * they are summed, f64 errors; and the FNV-1a hash of all that. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "error.h"
 #include "observer.h"
+#include "search/kept.h"
 #include "statistic/keep.h"
 #include "tensor.h"
 
@@ -146,6 +149,25 @@ static void put_histogram(struct sink *sink, const struct histogram *h)
     put_elements(sink, h->mass, h->qparams * h->bins, sizeof *h->mass);
 }
 
+static bool is_told(const qobs_observer *o)
+{
+    return o->config.preset->family == FAMILY_TRT && qobs_searches_kept(&o->config);
+}
+
+/* Only for presets of Model-Optimizer that search. */
+static void put_told(struct sink *sink, const qobs_observer *o)
+{
+    const struct given *g = &o->given;
+    put(sink, g->dtype, 4);
+    put(sink, g->count, 8);
+    if (g->count > 0)
+        put_shape(sink, &g->shape);
+    put_elements(sink, g->amax, g->count, sizeof *g->amax);
+    put(sink, g->weights, 8);
+    put_elements(sink, g->weight, g->weights, sizeof *g->weight);
+    put_elements(sink, o->kept.sums, o->kept.sums_count, sizeof *o->kept.sums);
+}
+
 static void put_all(struct sink *sink, const qobs_observer *o, size_t size)
 {
     char text[MOST_TEXT];
@@ -162,6 +184,8 @@ static void put_all(struct sink *sink, const qobs_observer *o, size_t size)
         put_search(sink, o);
     if (qobs_has_ranges(o) && qobs_histogram_rule(&o->config))
         put_histogram(sink, &o->kept.histogram);
+    if (is_told(o))
+        put_told(sink, o);
     put(sink, sink->to ? hash(sink->to, sink->size) : 0, HASH);
 }
 
@@ -299,7 +323,7 @@ static int load_votes(qobs_observer *o, struct source *source, qobs_error *error
     uint64_t count = 0;
     if (candidates == 0)
         return QOBS_OK;
-    if (o->config.preset->statistic != STATISTIC_BALLOT || candidates > (size_t)(source->end - source->at) / 8 / (1 + n))
+    if (!qobs_votes(&o->config) || candidates > (size_t)(source->end - source->at) / 8 / (1 + n))
         return damaged(error, "its votes cannot be");
     const int status = qobs_votes_reserve(&o->runtime, votes, n, candidates, error);
     for (size_t i = 0; status == QOBS_OK && i < candidates; i++) {
@@ -360,7 +384,7 @@ static int load_search(qobs_observer *o, struct source *source, qobs_error *erro
         !get_elements(source, searched->error_before, (size_t)qparams, sizeof *searched->error_before))
         return damaged(error, "its search is not all there");
     for (size_t q = 0; q < searched->qparams; q++)
-        if (searched->best_step[q] < -1 || searched->best_step[q] >= searched->stop_step)
+        if (searched->best_step[q] < (o->config.preset->statistic > STATISTIC_BALLOT_LEAST ? 0 : -1) || searched->best_step[q] >= searched->stop_step)
             return damaged(error, "a step it chose cannot be");
     return QOBS_OK;
 }
@@ -395,6 +419,48 @@ static int load_histogram(qobs_observer *o, struct source *source, qobs_error *e
     return QOBS_OK;
 }
 
+/* n floats into memory of their own. */
+static int load_floats(qobs_observer *o, struct source *source, uint64_t n, float **to, size_t *count, qobs_error *error)
+{
+    if (n > (size_t)(source->end - source->at) / sizeof **to)
+        return damaged(error, "its given amax or weights are not all there");
+    if (n == 0)
+        return QOBS_OK;
+    *to = qobs_allocate(&o->runtime, (size_t)n * sizeof **to);
+    if (!*to)
+        return qobs_fail(error, QOBS_ERROR_OUT_OF_MEMORY, "observer: no memory for %zu bytes", (size_t)n * sizeof **to);
+    *count = (size_t)n;
+    get_elements(source, *to, (size_t)n, sizeof **to);
+    for (size_t i = 0; i < *count; i++)
+        if (!((*to)[i] >= 0) || isinf((*to)[i]))
+            return damaged(error, "its given amax or weights cannot be");
+    return QOBS_OK;
+}
+
+static int load_told(qobs_observer *o, struct source *source, qobs_error *error)
+{
+    struct given *g = &o->given;
+    const uint64_t dtype = get(source, 4), n = get(source, 8);
+    enum qobs_kernel_dtype unused;
+    if (dtype > 0 ? !qobs_kernel_dtype_of((qobs_dtype)dtype, &unused) : n > 0)
+        return damaged(error, "the dtype of its given amax cannot be");
+    g->dtype = (qobs_dtype)dtype;
+    if (n > 0 && get_shape(source, &g->shape) != n)
+        return damaged(error, "the shape of its given amax cannot be");
+    int status = load_floats(o, source, n, &g->amax, &g->count, error);
+    if (status == QOBS_OK)
+        status = load_floats(o, source, get(source, 8), &g->weight, &g->weights, error);
+    if (status != QOBS_OK || o->config.preset->statistic != STATISTIC_MULTIPLES || !qobs_has_ranges(o))
+        return status;
+    const size_t sums = o->layout.qparams * (size_t)qobs_search_steps(&o->config);
+    if (sums > (size_t)(source->end - source->at) / sizeof *o->kept.sums)
+        return damaged(error, "its errors are not all there");
+    status = qobs_allocate_sums(&o->runtime, &o->kept, sums, error);
+    if (status == QOBS_OK)
+        get_elements(source, o->kept.sums, sums, sizeof *o->kept.sums);
+    return status;
+}
+
 static int load_statistics(qobs_observer *o, struct source *source, qobs_error *error)
 {
     o->counts.batches = get(source, 8);
@@ -417,6 +483,10 @@ static int load_statistics(qobs_observer *o, struct source *source, qobs_error *
         status = load_search(o, source, error);
     if (status == QOBS_OK && dtype != 0 && qobs_histogram_rule(&o->config))
         status = load_histogram(o, source, error);
+    if (status == QOBS_OK && qobs_searches_kept(&o->config) && qobs_has_ranges(o) && o->searched.qparams == 0)
+        return damaged(error, "its ranges have not been searched");
+    if (status == QOBS_OK && is_told(o))
+        status = load_told(o, source, error);
     if (status == QOBS_OK && (source->short_of || source->at != source->end))
         return damaged(error, source->short_of ? "it ends early" : "it is too long");
     return status;

@@ -158,9 +158,11 @@ QOBS_API void qobs_config_destroy(qobs_config *config);
  *   torch since 2.5): the arguments of the torch.ao.quantization observers. HistogramObserver also takes, unlike upstream, a qscheme
  *   per channel with ch_axis: a histogram for every channel; and float32_counts, see qobs_observer_observe.
  * quark.*: dtype, qscheme, is_dynamic, symmetric, ch_axis, group_size, zero_point_type, scale_type, scale_format,
- *   scale_calculation_mode, mx_element_dtype: the fields of AMD Quark's QTensorConfig. symmetric is true by default, dtype int8 (fp4
+ *   scale_calculation_mode, mx_element_dtype: the fields of AMD Quark's QTensorConfig; PerBlockMXDiffsObserver also scope. symmetric is true by default, dtype int8 (fp4
  *   for MX, bfp16 for BFP); upstream has no defaults for them.
- * trt.*: num_bits, axis (the axes kept), unsigned: the arguments of Model-Optimizer's calibrators.
+ * trt.*: num_bits (2 to 16, or [4, 3] for e4m3), axis (the axes kept), unsigned: the arguments of Model-Optimizer's calibrators;
+ *   MseCalibrator also step_size, start_multiplier, stop_multiplier (at most 512 candidates) and narrow_range, which upstream's
+ *   quant_func has; NVFP4MSECalibrator block_size, 16 by default.
  * What depends on several settings is checked when the configuration is used. */
 QOBS_API int qobs_config_set(qobs_config *config, const char *key, const char *value, qobs_error *error);
 
@@ -409,7 +411,12 @@ QOBS_API void qobs_observer_destroy(qobs_observer *observer);
  *   averages blocks and all groups but the first, and nothing else, as upstream.
  * quark.*: a batch that leads to another qparam shape begins anew (BFP refuses it, as upstream), and with is_dynamic, or per group,
  *   every batch does, whatever its dtype. Each batch of a PowOf2 observer is one vote for its scale and zero point, and the result is
- *   the most common (upstream votes whenever it is asked for qparams).
+ *   the most common (upstream votes whenever it is asked for qparams). The PowOf2MinMSE observers and PerBlockMXDiffsObserver search
+ *   each batch while it is there, where upstream keeps the last one: nothing of it is kept but what was chosen. BF16 and F16 are
+ *   searched in float.
+ * trt.MseCalibrator: sums the squared errors of the multiples start_multiplier to stop_multiplier of an amax (see
+ *   qobs_observer_give_amax): 8 bytes a candidate and qparam. trt.NVFP4MSECalibrator takes one tensor, as upstream, whose last
+ *   dimension is cut into blocks, and keeps the scale chosen of the 126 e4m3 has.
  * torch.HistogramObserver: 8 bytes a bin and qparam are kept, 16 more are used during the call. Inside the range known so far a batch
  *   is read once, else twice. Counts are upstream's, float32, until one reaches 2^24, where float32 begins to lose them: from there on
  *   they are kept as doubles, exact up to 2^53. With float32_counts they stop at 2^24, as upstream's on one thread.
@@ -452,6 +459,15 @@ QOBS_API int qobs_observer_record_tokens(qobs_observer *observer, const qobs_ten
  * of IMatrixMSEObserver.attach. */
 QOBS_API int qobs_observer_observe_importance(qobs_observer *observer, const qobs_tensor *activations, qobs_error *error);
 
+/* Before the first batch. trt.MseCalibrator: the magnitudes whose multiples are tried, of the shape of the result amax (`amax` of
+ * upstream's constructor); trt.NVFP4MSECalibrator: that of the whole tensor, 1 element (`global_amax`). Finite, not negative, computed
+ * with as F32. Without it they are those of the first batch. qobs_observer_reset forgets it. */
+QOBS_API int qobs_observer_give_amax(qobs_observer *observer, const qobs_tensor *amax, qobs_error *error);
+
+/* Before the first batch, for the same observers: what the squared error of an element is multiplied by, a number for each index of the
+ * last dimension (within a block), finite and not negative. Covers upstream's error_func where that is a weight. */
+QOBS_API int qobs_observer_give_error_weight(qobs_observer *observer, const qobs_tensor *weight, qobs_error *error);
+
 /* Of the last batch. NO_DATA until one has been searched. Results best_step, errors and errors_before hold the same for
  * every qparam. */
 QOBS_API int qobs_observer_search_report(const qobs_observer *observer, qobs_search_report *report, qobs_error *error);
@@ -463,7 +479,8 @@ QOBS_API void qobs_observer_reset(qobs_observer *observer);
  * same settings, dtype and qparam shape (those without data are skipped). Reproduces Observer.sync_activation_stats of
  * llm-compressor: extremes of running ranges, mean of moving averages; a memoryless range stays, unless there was none. Votes and
  * importance are added, and so are histograms, brought to the union of their ranges as those of batches are; what a search has
- * found is each observer's own. */
+ * found is each observer's own, or that of the first where there was none. trt.MseCalibrator adds errors, which must be of the same amax;
+ * PerBlockMXDiffsObserver keeps the exponent it chose for a block, as far as `scope` below that of the merged magnitude goes. */
 QOBS_API int qobs_observer_merge(qobs_observer *observer, const qobs_observer *const *others, size_t count, qobs_error *error);
 
 /* The observer's settings and statistics as bytes that any machine's qobs of the same or a later version reads: first the size,
@@ -486,7 +503,8 @@ QOBS_API int qobs_observer_counts(const qobs_observer *observer, qobs_counts *co
  * block_0_0, ..., and none with averaging_constant 1. num_observed_tokens (I64): Quark, and llmc version 2025-09 once it has seen a
  * matrix. llmc.*mse: of the last batch best_step (I32, the candidate taken, -1: none), errors and errors_before (F64, sums of
  * |fake_quantize(x) - x|^norm over the range taken and the batch's own), all in the shape of min_vals, and stop_step (I32, candidates
- * looked at); imatrix_mse: imatrix_sum (F32, a column each) and imatrix_count (I64, tokens). The observers that look at no data have
+ * looked at); Quark's and trt's searches the same in the shape of min_val or amax, where upstream's candidates are scales, and
+ * PerBlockMXDiffsObserver init_scale (F32, of candidate 0); errors_before are of the base scale, of trt of the last multiple; imatrix_mse: imatrix_sum (F32, a column each) and imatrix_count (I64, tokens). The observers that look at no data have
  * scale and zero_point (FixedQParamsObserver) or nothing (PlaceholderObserver). */
 typedef struct qobs_result {
     size_t struct_size; /* sizeof(qobs_result) */

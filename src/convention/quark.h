@@ -32,6 +32,9 @@ void qobs_quark_amax_dtypes(const qobs_config *config, const struct range_view *
 int qobs_quark_amax_qparams(const qobs_config *config, const struct range_view *ranges, void *scale, void *zero_point,
                             qobs_error *error);
 
+/* The exponent at which PerBlockMXDiffsObserver begins: ceil(log2(amax)) - emax of the elements, the logarithm rounded to `dtype`. */
+double qobs_quark_ceil_exponent(const qobs_config *config, qobs_dtype dtype, double amax);
+
 /* As qobs_update_absmax, with Quark's doubling for BFP: the magnitude of a block whose elements do not fit its scale. */
 void qobs_quark_update_bfp(const qobs_config *config, qobs_dtype dtype, size_t n, void *min, void *max, const void *lo,
                            const void *hi, bool fresh);

@@ -65,6 +65,12 @@ static struct form form_of(const qobs_config *config, qobs_dtype native)
     if (config->preset->convention == CONVENTION_QUARK_BFP)
         return (struct form){
             .format = SCALE_FORMAT_E8M0, .mode = SCALE_MODE_FLOOR, .element = &bfp, .native = native, .dtype = native};
+    if (config->preset->statistic == STATISTIC_ABSMAX_STEPS)
+        return (struct form){.format = SCALE_FORMAT_E8M0,
+                             .mode = SCALE_MODE_CEIL,
+                             .element = qobs_quark_number(config->mx_element_dtype ? config->mx_element_dtype : config->quark_dtype),
+                             .native = native,
+                             .dtype = native};
     const bool block = config->preset->convention == CONVENTION_QUARK_MX;
     const bool by_format = block || config->quark_dtype == QUARK_FP4;
     struct form form = {
@@ -146,7 +152,7 @@ void qobs_quark_amax_dtypes(const qobs_config *config, const struct range_view *
                             qobs_dtype *zero_point)
 {
     *zero_point = form_of(config, ranges->dtype).dtype; /* zeros like the scale, made before scale_type is applied */
-    *scale = qobs_quark_scale_dtype(config, *zero_point);
+    *scale = config->preset->statistic == STATISTIC_ABSMAX_STEPS ? *zero_point : qobs_quark_scale_dtype(config, *zero_point);
     if (config->preset->convention == CONVENTION_QUARK_BFP)
         *zero_point = QOBS_I32;
 }
@@ -189,6 +195,14 @@ int qobs_quark_amax_qparams(const qobs_config *config, const struct range_view *
     if (zero_point)
         memset(zero_point, 0, r->n * qobs_dtype_size(zero_point_dtype));
     return qobs_succeed(error);
+}
+
+double qobs_quark_ceil_exponent(const qobs_config *config, qobs_dtype dtype, double amax)
+{
+    const struct form form = form_of(config, dtype);
+    double exponent = 0;
+    FOR_NATIVE(dtype, exponent = whole_log, amax, true)
+    return exponent - form.element->emax;
 }
 
 /* ---- BFP -------------------------------------------------------------------------------------------------------------- */

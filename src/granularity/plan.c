@@ -243,6 +243,7 @@ int qobs_plan_create(qobs_plan **result, const qobs_config *config, const qobs_t
         [GRANULARITY_QUARK_GROUP] = qobs_flatten_quark_group,
         [GRANULARITY_QUARK_BLOCK] = qobs_flatten_quark_block,
         [GRANULARITY_TRT_AXES] = qobs_flatten_trt_axes,
+        [GRANULARITY_TRT_BLOCK] = qobs_flatten_trt_block,
     };
     if (status == QOBS_OK)
         status = flatten[config->preset->granularity](plan, config, error);

@@ -92,5 +92,6 @@ int qobs_flatten_quark_channel(qobs_plan *plan, const qobs_config *config, qobs_
 int qobs_flatten_quark_group(qobs_plan *plan, const qobs_config *config, qobs_error *error);
 int qobs_flatten_quark_block(qobs_plan *plan, const qobs_config *config, qobs_error *error);
 int qobs_flatten_trt_axes(qobs_plan *plan, const qobs_config *config, qobs_error *error);
+int qobs_flatten_trt_block(qobs_plan *plan, const qobs_config *config, qobs_error *error);
 
 #endif

@@ -61,7 +61,7 @@ size_t qobs_entropy_find(const struct entropy *e, size_t first, size_t stride);
 struct centre_quantizer {
     enum {
         CENTRES_TRT_INTEGER, /* clamp(rint(c * s), least, greatest) / s with s = greatest / amax; amax below 2^-24 gives 0 */
-        CENTRES_TRT_E4M3,    /* e4m3(clamp(c * s)) * (1 / s) with s = 448 / amax */
+        CENTRES_TRT_E4M3,    /* e4m3(clamp(c * s)) * (1 / s) with s = (1 / amax) * 448 */
         CENTRES_QUARK_FLOAT, /* format(clamp(c / s)) * s with s = amax / greatest */
         CENTRES_TORCH        /* torch.fake_quantize_per_tensor_affine with a scale and zero point for (0, amax) */
     } way;

@@ -59,7 +59,7 @@ static void trt_integer(const struct centre_quantizer *q, float amax, size_t n, 
 
 static void trt_e4m3(const struct centre_quantizer *q, float amax, size_t n, const float *c, float *out)
 {
-    const float scale = 448 / (amax <= 0x1p-24f ? 1 : amax), inverse = 1 / scale;
+    const float scale = 1 / (amax <= 0x1p-24f ? 1 : amax) * 448, inverse = 1 / scale;
     for (size_t i = 0; i < n; i++)
         out[i] = clamp(c[i] * scale, -448, 448);
     qobs_format_round_array(q->format, n, out, out, true);

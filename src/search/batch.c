@@ -4,6 +4,7 @@
 #include "search/batch.h"
 
 #include "error.h"
+#include "search/kept.h"
 #include "search/search.h"
 
 /* ---- What is remembered ----------------------------------------------------------------------------------------------- */
@@ -50,16 +51,22 @@ void qobs_search_report_of(const struct search_record *record, qobs_search_repor
 
 /* ---- Settings --------------------------------------------------------------------------------------------------------- */
 
-bool qobs_searches(const qobs_config *config) { return qobs_preset_search(config->preset) != NULL; }
+bool qobs_searches(const qobs_config *config)
+{
+    return qobs_preset_search(config->preset) != NULL || qobs_searches_kept(config);
+}
 
 bool qobs_weighs_columns(const qobs_config *config)
 {
-    return qobs_searches(config) && qobs_preset_search(config->preset)->importance;
+    const struct search_defaults *search = qobs_preset_search(config->preset);
+    return search && search->importance;
 }
 
 /* The observer with importance looks at one candidate more, and at two at least. */
 int qobs_search_steps(const qobs_config *config)
 {
+    if (qobs_searches_kept(config))
+        return (int)qobs_kept_steps(config);
     const int steps = (int)(config->maxshrink * config->grid);
     return qobs_weighs_columns(config) ? (steps < 1 ? 1 : steps) + 1 : steps;
 }

@@ -35,6 +35,12 @@ static void absmax(const struct entering *e)
     qobs_update_absmax(e->dtype, e->n, e->min, e->max, e->lo, e->hi, e->fresh);
 }
 
+static void first_absmax(const struct entering *e)
+{
+    if (e->fresh)
+        absmax(e);
+}
+
 static void absmax_bfp(const struct entering *e)
 {
     qobs_quark_update_bfp(e->config, e->dtype, e->n, e->min, e->max, e->lo, e->hi, e->fresh);
@@ -66,6 +72,10 @@ static const struct {
     [STATISTIC_ABSMAX] = {KEEPS_ABSMAX, MERGE_EXTREMES, absmax, NULL},
     [STATISTIC_ABSMAX_BFP] = {KEEPS_ABSMAX, MERGE_EXTREMES, absmax_bfp, NULL},
     [STATISTIC_BALLOT] = {KEEPS_RANGE, MERGE_EXTREMES, extremes, NULL},
+    [STATISTIC_BALLOT_LEAST] = {KEEPS_RANGE, MERGE_EXTREMES, extremes, NULL},
+    [STATISTIC_ABSMAX_STEPS] = {KEEPS_ABSMAX, MERGE_EXTREMES, absmax, NULL},
+    [STATISTIC_MULTIPLES] = {KEEPS_ABSMAX, MERGE_LAST, first_absmax, NULL},
+    [STATISTIC_LEAST_SCALE] = {KEEPS_ABSMAX, MERGE_LAST, absmax, NULL},
     [STATISTIC_HISTOGRAM] = {KEEPS_RANGE, MERGE_EXTREMES, extremes, &qobs_histogram_torch},
 };
 
@@ -103,6 +113,12 @@ enum nonfinite_mode qobs_nonfinite_mode(const qobs_config *config)
     return as_zero ? NONFINITE_IGNORE : (enum nonfinite_mode)config->nonfinite;
 }
 
+bool qobs_votes(const qobs_config *config)
+{
+    const enum statistic statistic = config->preset->statistic;
+    return statistic == STATISTIC_BALLOT || statistic == STATISTIC_BALLOT_LEAST;
+}
+
 enum keeps qobs_keeps(const qobs_config *config)
 {
     return statistics[statistic_of(config)].keeps;
@@ -123,7 +139,7 @@ int qobs_keep_reserve(const qobs_observer *o, const struct layout *layout, struc
     int status = QOBS_OK;
     if (!kept->batch.min)
         status = qobs_allocate_ranges(&o->runtime, &kept->batch, layout->dtype, layout->qparams, error);
-    if (status == QOBS_OK && o->config.preset->statistic == STATISTIC_BALLOT)
+    if (status == QOBS_OK && qobs_votes(&o->config))
         status = qobs_votes_reserve(&o->runtime, &kept->votes, layout->qparams, 1, error);
     return status;
 }

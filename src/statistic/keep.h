@@ -19,6 +19,9 @@ enum merging {
 };
 enum merging qobs_merging(const qobs_config *config);
 
+/* Is every batch a vote? */
+bool qobs_votes(const qobs_config *config);
+
 /* Does a batch replace what was before? */
 bool qobs_memoryless(const qobs_config *config);
 

@@ -1,0 +1,429 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-FileCopyrightText: The qobs authors */
+
+/* Quark's and Model-Optimizer's searches for scales against upstream, on every usable instruction set. Where upstream's choice and
+ * another one's errors, in double, are as good as equal, the other is right, too. */
+#include "golden.h"
+
+#include <ctype.h>
+#include <math.h>
+
+#include "observer.h"
+#include "search/trt.h"
+#include "tensor.h"
+
+static size_t compared, others;
+
+static const cJSON *entry(const cJSON *c, const char *object, const char *key)
+{
+    return cJSON_GetObjectItemCaseSensitive(cJSON_GetObjectItemCaseSensitive(c, object), key);
+}
+
+static int64_t elements_of(const qobs_tensor *t)
+{
+    int64_t n = 1;
+    for (int d = 0; d < t->ndim; d++)
+        n *= t->shape[d];
+    return n;
+}
+
+static double number(const void *data, qobs_dtype dtype, size_t i)
+{
+    const unsigned char *at = (const unsigned char *)data + i * qobs_dtype_size(dtype);
+    int32_t word;
+    if (dtype == QOBS_I32)
+        return memcpy(&word, at, sizeof word), (double)word;
+    return qobs_element(at, dtype);
+}
+
+static void *read_result(const qobs_observer *o, const char *name, qobs_result *result)
+{
+    qobs_error error;
+    *result = (qobs_result){.struct_size = sizeof *result};
+    if (qobs_observer_find(o, name, result, &error) != QOBS_OK)
+        fail_case("%s: %s", name, error.message);
+    void *data = malloc(result->size + 1);
+    assert_int_equal(qobs_observer_read(o, name, data, result->size, &error), QOBS_OK);
+    return data;
+}
+
+/* Result `name` is the expectation called `key`, dtype and shape included. */
+static void expect_exact(const cJSON *c, const qobs_observer *o, const char *name, const char *key)
+{
+    const qobs_tensor e = tensor_named(text_of(cJSON_GetObjectItemCaseSensitive(c, "expect"), key));
+    qobs_result result;
+    void *data = read_result(o, name, &result);
+    assert_string_equal(qobs_dtype_name(result.dtype), qobs_dtype_name(e.dtype));
+    assert_int_equal(result.ndim, e.ndim);
+    for (int d = 0; d < e.ndim; d++)
+        assert_int_equal(result.shape[d], e.shape[d]);
+    for (size_t i = 0; i < (size_t)elements_of(&e); i++)
+        if (number(e.data, e.dtype, i) != number(data, result.dtype, i))
+            fail_case("%s[%d]: got %.9g, expected %.9g", key, (int)i, number(data, result.dtype, i), number(e.data, e.dtype, i));
+    free(data);
+}
+
+static void expect_close(double got, double expected, double relative, const char *what)
+{
+    if (!(fabs(got - expected) <= relative * fabs(expected)) && got != expected)
+        fail_case("%s: got %.17g, expected %.17g", what, got, expected);
+}
+
+/* Candidate `chosen` of qparam q is the best of errors[step][qparam], or as good. */
+static void expect_best(const double *errors, size_t steps, size_t qparams, size_t q, size_t chosen, size_t upstreams)
+{
+    double least = INFINITY;
+    for (size_t i = 0; i < steps; i++)
+        least = fmin(least, errors[i * qparams + q]);
+    compared++;
+    others += chosen != upstreams;
+    if (!(errors[chosen * qparams + q] <= least * (1 + 2e-6)))
+        fail_case("qparam %d: took candidate %d with error %.12g, the least is %.12g", (int)q, (int)chosen, errors[chosen * qparams + q], least);
+}
+
+/* ---- Quark ---------------------------------------------------------------------------------------------------------------- */
+
+static bool is_setting(const cJSON *item)
+{
+    static const char *const no_settings[] = {"n_batches", "qparams_after_each_batch", "upstream_gap", NULL};
+    for (size_t i = 0; no_settings[i]; i++)
+        if (strcmp(item->string, no_settings[i]) == 0)
+            return false;
+    return true;
+}
+
+static double total(const double *x, size_t n)
+{
+    double sum = 0;
+    for (size_t i = 0; i < n; i++)
+        sum += x[i];
+    return sum;
+}
+
+/* One factor of five for all qparams. */
+static void expect_powers(const cJSON *c, const qobs_observer *o, int batch)
+{
+    char key[32];
+    qobs_result result;
+    snprintf(key, sizeof key, "errors_%d", batch);
+    const qobs_tensor errors = tensor_named(text_of(cJSON_GetObjectItemCaseSensitive(c, "expect"), key));
+    int32_t *best = read_result(o, "best_step", &result);
+    double *error = read_result(o, "errors", &result), *before = read_result(o, "errors_before", &result);
+    const size_t n = result.size / sizeof *error;
+    expect_best(errors.data, 5, 1, 0, (size_t)best[0], (size_t)best[0]);
+    expect_close(total(error, n), ((const double *)errors.data)[best[0]], 1e-5, "error");
+    expect_close(total(before, n), ((const double *)errors.data)[2], 1e-5, "error before");
+    free(best);
+    free(error);
+    free(before);
+    snprintf(key, sizeof key, "scale_%d", batch);
+    expect_exact(c, o, "scale", key);
+    snprintf(key, sizeof key, "zero_point_%d", batch);
+    expect_exact(c, o, "zero_point", key);
+}
+
+/* The squared error of a block, in double. */
+static double block_error(const qobs_plan *plan, const qobs_tensor *value, size_t block, const qobs_format *format, double scale)
+{
+    double sum = 0;
+    for (int64_t i = 0; i < qobs_plan_run_count(plan); i++) {
+        qobs_run run;
+        qobs_plan_run(plan, i, &run, NULL);
+        if ((size_t)run.qparam != block || run.offset == QOBS_PADDING)
+            continue;
+        for (int64_t j = 0; j < run.length; j++) {
+            const double x = qobs_element((const unsigned char *)value->data + run.offset + j * run.stride, value->dtype);
+            const double q = scale == 0 ? 0 : (double)qobs_format_round(format, (float)(x / scale), true) * scale;
+            sum += (q - x) * (q - x);
+        }
+    }
+    return sum;
+}
+
+static void expect_blocks(const cJSON *c, const qobs_config *config, const qobs_observer *o, const qobs_tensor *value)
+{
+    const qobs_tensor theirs = tensor_named(text_of(cJSON_GetObjectItemCaseSensitive(c, "expect"), "errors"));
+    const qobs_tensor upstream = tensor_named(text_of(cJSON_GetObjectItemCaseSensitive(c, "expect"), "best_step"));
+    const qobs_format *format = qobs_format_find(text_of(cJSON_GetObjectItemCaseSensitive(c, "config"), "dtype"));
+    qobs_result result;
+    qobs_plan *plan;
+    assert_int_equal(qobs_plan_create(&plan, config, value, NULL, NULL, NULL), QOBS_OK);
+    int32_t *best = read_result(o, "best_step", &result);
+    const size_t n = result.size / sizeof *best, steps = (size_t)theirs.shape[0];
+    float *first = read_result(o, "init_scale", &result);
+    double *error = read_result(o, "errors", &result), *before = read_result(o, "errors_before", &result);
+    double *own = malloc(steps * n * sizeof *own);
+    bool differs = false;
+    for (size_t q = 0; q < n; q++) {
+        for (size_t i = 0; i < steps; i++) {
+            own[i * n + q] = block_error(plan, value, q, format, ldexp((double)first[q], -(int)i));
+            if (value->dtype == QOBS_F32)
+                expect_close(own[i * n + q], ((const double *)theirs.data)[i * n + q], 1e-5, "the reference");
+        }
+        const size_t upstreams = (size_t)((const int32_t *)upstream.data)[q];
+        expect_best(own, steps, n, q, (size_t)best[q], upstreams);
+        assert_true(own[(size_t)best[q] * n + q] <= own[upstreams * n + q] * (1 + 2e-6));
+        expect_close(error[q], own[(size_t)best[q] * n + q], 1e-6, "error");
+        expect_close(before[q], own[q], 1e-6, "error before");
+        differs |= (size_t)best[q] != upstreams;
+    }
+    expect_exact(c, o, "init_scale", "init_scale");
+    expect_exact(c, o, "amax", "amax");
+    expect_exact(c, o, "zero_point", "zero_point");
+    if (!differs)
+        expect_exact(c, o, "scale", "scale");
+    free(best);
+    free(first);
+    free(error);
+    free(before);
+    free(own);
+    qobs_plan_destroy(plan);
+}
+
+static void run_quark(const cJSON *c)
+{
+    const char *name = text_of(c, "name");
+    const bool blocks = strstr(name, "mxdiffs") != NULL, refused = cJSON_GetObjectItemCaseSensitive(c, "error") != NULL;
+    char preset[64];
+    qobs_config *config;
+    qobs_observer *o;
+    qobs_error error;
+    snprintf(preset, sizeof preset, "quark.%s", strrchr(text_of(c, "upstream"), ' ') + 1);
+    if (configure(&config, preset, cJSON_GetObjectItemCaseSensitive(c, "config"), is_setting, &error) != QOBS_OK)
+        fail_case("%s", error.message);
+    if (refused)
+        assert_int_equal(qobs_config_set(config, "nonfinite", "propagate", &error), QOBS_OK);
+    assert_int_equal(qobs_observer_create(&o, config, NULL, &error), QOBS_OK);
+    const cJSON *key;
+    qobs_tensor value;
+    int batch = 0;
+    cJSON_ArrayForEach(key, cJSON_GetObjectItemCaseSensitive(c, "inputs")) {
+        value = tensor_named(key->valuestring);
+        if (qobs_observer_observe(o, &value, NULL, &error) != QOBS_OK)
+            fail_case("%s", error.message);
+        if (!blocks)
+            expect_powers(c, o, batch);
+        batch++;
+    }
+    if (refused) /* as late as the scale is asked for */
+        assert_int_equal(qobs_observer_qparams(o, NULL, 0, NULL, 0, &error), QOBS_ERROR_NO_RESULT);
+    else if (blocks)
+        expect_blocks(c, config, o, &value);
+    else {
+        expect_exact(c, o, "min_val", "min_val");
+        expect_exact(c, o, "max_val", "max_val");
+    }
+    qobs_observer_destroy(o);
+    qobs_config_destroy(config);
+}
+
+/* ---- Model-Optimizer ------------------------------------------------------------------------------------------------------ */
+
+static bool is_trt_setting(const cJSON *item)
+{
+    static const char *const settings[] = {"axis", "num_bits", "unsigned", "narrow_range", "step_size", "start_multiplier", "stop_multiplier", "block_size", NULL};
+    for (size_t i = 0; settings[i]; i++)
+        if (strcmp(item->string, settings[i]) == 0)
+            return true;
+    return false;
+}
+
+/* "RuntimeError: Quantization function not set." has no counterpart: there always is one. */
+static bool has_counterpart(const cJSON *c)
+{
+    return strcmp(text_of(c, "name"), "trt/mse_noquant") != 0;
+}
+
+static qobs_observer *trt_observer(const cJSON *c)
+{
+    const cJSON *settings = cJSON_GetObjectItemCaseSensitive(c, "config"), *format = entry(c, "config", "quant_format");
+    const bool nvfp4 = strstr(text_of(c, "name"), "nvfp4") != NULL;
+    qobs_config *config;
+    qobs_observer *o;
+    qobs_error error;
+    if (configure(&config, nvfp4 ? "trt.NVFP4MSECalibrator" : "trt.MseCalibrator", settings, is_trt_setting, &error) != QOBS_OK)
+        fail_case("%s", error.message);
+    if (format && strcmp(format->valuestring, "fp8") == 0)
+        assert_int_equal(qobs_config_set(config, "num_bits", "[4, 3]", &error), QOBS_OK);
+    assert_int_equal(qobs_observer_create(&o, config, NULL, &error), QOBS_OK);
+    qobs_config_destroy(config);
+    const cJSON *amax = entry(c, "aux", nvfp4 ? "global_amax" : "initial_amax"), *weight = entry(c, "aux", "error_weight");
+    if (amax) {
+        const qobs_tensor given = tensor_named(amax->valuestring);
+        if (qobs_observer_give_amax(o, &given, &error) != QOBS_OK)
+            fail_case("%s", error.message);
+    }
+    if (weight) {
+        const qobs_tensor given = tensor_named(weight->valuestring);
+        if (qobs_observer_give_error_weight(o, &given, &error) != QOBS_OK)
+            fail_case("%s", error.message);
+    }
+    return o;
+}
+
+/* Upstream's quantizers: x * (bound / amax), rounded, over the same; for e4m3 times its reciprocal; NVFP4 as x over a scale. In float
+ * as upstream, or unrounded from where x is multiplied. */
+static double quantized(const qobs_config *config, bool nvfp4, bool unrounded, float whole, float amax, double x)
+{
+    const qobs_format *e4m3 = qobs_format_find("fp8_e4m3");
+    if (nvfp4) {
+        const float up = 1 / (whole / 6) * 448, local = amax / 6 * up;
+        const float scale = qobs_format_round(e4m3, local > 448 ? 448 : local, true) * (1 / up);
+        const float number = scale == 0 ? 0 : qobs_format_round(qobs_format_find("fp4_e2m1"), (float)x / scale, true);
+        return unrounded ? (double)number * (double)scale : (double)(number * scale);
+    }
+    if (config->num_bits == NUM_BITS_E4M3) {
+        const float up = 1 / (amax <= 0x1p-24f ? 1 : amax) * 448, number = qobs_format_round(e4m3, (float)x * up, true);
+        return unrounded ? (double)number * (double)(1 / up) : (double)(number * (1 / up));
+    }
+    const float bound = (float)((1 << (config->num_bits - 1 + config->is_unsigned)) - 1), up = bound / amax;
+    const float least = config->is_unsigned ? 0 : config->narrow_range ? -bound : -bound - 1;
+    const float number = fminf(fmaxf(rintf((float)x * up), least), bound);
+    return amax < 0x1p-24f ? 0 : unrounded ? (double)number / (double)up : (double)(number / up);
+}
+
+/* Adds the batch's errors to errors[step * qparams + qparam]. */
+static void add_errors(const qobs_observer *o, const qobs_tensor *value, const float *amax, const float *weight, bool unrounded, double *errors)
+{
+    const bool nvfp4 = o->config.preset->granularity == GRANULARITY_TRT_BLOCK;
+    const size_t steps = qobs_multiples(&o->config);
+    qobs_plan *plan;
+    assert_int_equal(qobs_plan_create(&plan, &o->config, value, NULL, NULL, NULL), QOBS_OK);
+    for (int64_t i = 0; i < qobs_plan_run_count(plan); i++) {
+        qobs_run run;
+        qobs_plan_run(plan, i, &run, NULL);
+        for (int64_t j = 0; j < run.length; j++) {
+            const double x = qobs_element((const unsigned char *)value->data + run.offset + j * run.stride, value->dtype);
+            for (size_t k = 0; k < steps; k++) {
+                const float multiple = qobs_multiple(&o->config, k), first = amax[nvfp4 ? 0 : run.qparam];
+                const float product = first * (nvfp4 ? multiple : (float)qobs_round_to(o->given.dtype, (double)multiple));
+                const float a = nvfp4 ? product : (float)qobs_round_to(o->given.dtype, (double)product);
+                const double q = quantized(&o->config, nvfp4, unrounded, amax[0], a, x), w = weight ? (double)weight[j] : 1;
+                const float off = (float)q - (float)x;
+                errors[k * (size_t)plan->qparams + (size_t)run.qparam] += unrounded ? w * (q - x) * (q - x) : (double)((float)w * (off * off));
+            }
+        }
+    }
+    qobs_plan_destroy(plan);
+}
+
+static float *floats_of(const cJSON *item)
+{
+    if (!item)
+        return NULL;
+    const qobs_tensor t = tensor_named(item->valuestring);
+    float *copy = malloc((size_t)elements_of(&t) * sizeof *copy);
+    for (int64_t i = 0; i < elements_of(&t); i++)
+        copy[i] = (float)number(t.data, t.dtype, (size_t)i);
+    return copy;
+}
+
+static void expect_multiples(const cJSON *c, const qobs_observer *o)
+{
+    const qobs_tensor errors = tensor_named(text_of(cJSON_GetObjectItemCaseSensitive(c, "expect"), "errors"));
+    const qobs_tensor upstream = tensor_named(text_of(cJSON_GetObjectItemCaseSensitive(c, "expect"), "best_index"));
+    const double *theirs = errors.data;
+    qobs_result result;
+    int32_t *best = read_result(o, "best_step", &result);
+    double *error = read_result(o, "errors", &result);
+    const size_t n = result.size / sizeof *error, steps = (size_t)errors.shape[0];
+    bool differs = false;
+    assert_int_equal(steps, qobs_multiples(&o->config));
+    const bool nvfp4 = strstr(text_of(c, "name"), "nvfp4") != NULL;
+    float *amax = floats_of(entry(c, "aux", nvfp4 ? "global_amax" : "initial_amax"));
+    float *weight = floats_of(entry(c, "aux", "error_weight"));
+    double *rounded = calloc(steps * n, sizeof *rounded), *own = calloc(steps * n, sizeof *own);
+    const cJSON *key;
+    cJSON_ArrayForEach(key, cJSON_GetObjectItemCaseSensitive(c, "inputs")) {
+        const qobs_tensor value = tensor_named(key->valuestring);
+        add_errors(o, &value, amax, weight, false, rounded);
+        add_errors(o, &value, amax, weight, true, own);
+    }
+    for (size_t q = 0; q < n; q++) {
+        const size_t upstreams = (size_t)((const int32_t *)upstream.data)[q], at = (size_t)best[q] * n + q;
+        expect_best(own, steps, n, q, (size_t)best[q], upstreams);
+        assert_true(own[at] <= own[upstreams * n + q] * (1 + 2e-6));
+        expect_close(error[q], own[at], nvfp4 ? 1e-6 : 1e-12, "error");
+        for (size_t i = 0; i < steps; i++) {
+            expect_close(rounded[i * n + q], theirs[i * n + q], 1e-12, "the reference");
+            if (o->kept.sums)
+                expect_close(o->kept.sums[q * steps + i], own[i * n + q], 1e-12, "sum of errors");
+        }
+        differs |= (size_t)best[q] != upstreams;
+    }
+    free(amax);
+    free(weight);
+    free(rounded);
+    free(own);
+    if (entry(c, "expect", "candidates")) {
+        const qobs_tensor candidates = tensor_named(text_of(cJSON_GetObjectItemCaseSensitive(c, "expect"), "candidates"));
+        for (size_t i = 0; i < steps; i++)
+            expect_close((double)qobs_multiple(&o->config, i), number(candidates.data, candidates.dtype, i), 1e-7, "candidate");
+    }
+    if (!differs)
+        expect_exact(c, o, "amax", "amax");
+    free(best);
+    free(error);
+}
+
+static void run_trt(const cJSON *c)
+{
+    const bool refused = cJSON_GetObjectItemCaseSensitive(c, "error") != NULL;
+    const cJSON *key;
+    qobs_error error;
+    if (!has_counterpart(c))
+        return;
+    qobs_observer *o = trt_observer(c);
+    int status = QOBS_OK;
+    if (strcmp(text_of(c, "name"), "trt/mse_amax_shape1d") == 0) {
+        static const float ones[8] = {1, 1, 1, 1, 1, 1, 1, 1};
+        static const int64_t eight = 8;
+        const qobs_tensor amax = {.struct_size = sizeof amax, .data = ones, .dtype = QOBS_F32, .ndim = 1, .shape = &eight};
+        assert_int_equal(qobs_observer_give_amax(o, &amax, &error), QOBS_OK);
+    }
+    cJSON_ArrayForEach(key, cJSON_GetObjectItemCaseSensitive(c, "inputs")) {
+        const qobs_tensor value = tensor_named(key->valuestring);
+        if (status == QOBS_OK)
+            status = qobs_observer_observe(o, &value, NULL, &error);
+    }
+    if (refused)
+        assert_true(status == QOBS_ERROR_INVALID_ARGUMENT || qobs_observer_result_count(o) == 0);
+    else if (status != QOBS_OK)
+        fail_case("%s", error.message);
+    else
+        expect_multiples(c, o);
+    qobs_observer_destroy(o);
+}
+
+/* ---- Cases ---------------------------------------------------------------------------------------------------------------- */
+
+static void on_every_isa(const cJSON *c, void (*run)(const cJSON *))
+{
+    for (size_t i = 0; i < qobs_isa_count(); i++)
+        if (qobs_isa_usable(i)) {
+            assert_int_equal(qobs_isa_limit(qobs_isa_name(i), NULL), QOBS_OK);
+            run(c);
+        }
+    assert_int_equal(qobs_isa_limit(NULL, NULL), QOBS_OK);
+}
+
+static void test_quark(void **state)
+{
+    on_every_isa(*state, run_quark);
+}
+
+static void test_trt(void **state)
+{
+    on_every_isa(*state, run_trt);
+}
+
+int main(void)
+{
+    int failed = run_suite("quark", "pow2mse", 8, test_quark);
+    failed += run_suite("quark", "pow2pcmse", 8, test_quark);
+    failed += run_suite("quark", "mxdiffs", 35, test_quark);
+    failed += run_suite("trt", "mse_", 33, test_trt);
+    failed += run_suite("trt", "nvfp4_", 9, test_trt);
+    printf("%zu of %zu qparams took another candidate than upstream\n", others, compared);
+    return failed != 0 || compared == 0;
+}
