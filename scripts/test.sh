@@ -41,6 +41,7 @@ golden=(
     "--suite llmc_minmax"
     "--suite llmc_mse"
     "--suite llmc_old"
+    "--suite quark"
 )
 example=examples/tinylm
 top=build-test

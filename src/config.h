@@ -106,6 +106,8 @@ enum scale_format { SCALE_FORMAT_NONE, SCALE_FORMAT_FLOAT32, SCALE_FORMAT_E4M3, 
 
 enum scale_mode { SCALE_MODE_NONE, SCALE_MODE_EVEN, SCALE_MODE_FLOOR, SCALE_MODE_CEIL };
 
+enum amax_method { AMAX_ENTROPY, AMAX_MSE, AMAX_PERCENTILE };
+
 struct axes {
     int count, axis[QOBS_MAX_NDIM];
 };
@@ -153,6 +155,9 @@ struct qobs_config {
     int64_t bins; /* of histograms */
     int upsample_rate; /* changes nothing */
     bool float32_counts;
+    bool shifted_counts; /* old counts stay in their bins where bins come before them */
+    double percentile;
+    int64_t stride, start_bin;
 
     bool has_scale, has_zero_point; /* FixedQParamsObserver's */
     double scale;
@@ -175,6 +180,9 @@ struct qobs_config {
     double step_size, start_multiplier, stop_multiplier; /* of the multiples tried */
     bool narrow_range;
     int64_t block_size;
+    int64_t num_bins;
+    bool skip_zeros, torch_hist;
+    int method; /* an amax_method */
 };
 
 /* The strategy given, or the one group_size implies. */

@@ -80,6 +80,8 @@ struct range_view qobs_view_ranges(const qobs_observer *observer);
 /* Of an observer with histograms: their masses in float32; the ranges found in them, and what the convention makes of those. Any
  * pointer but the first and the last may be NULL. */
 void qobs_read_histogram(const qobs_observer *observer, float *out);
+void qobs_read_bin_edges(const qobs_observer *observer, float *out); /* of one that grows by whole bins */
+bool qobs_histogram_is_empty(const qobs_observer *observer);
 int qobs_read_found(const qobs_observer *observer, float *min, float *max, void *scale, void *zero_point, qobs_error *error);
 
 /* Does scale come with a global scale? */

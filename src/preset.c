@@ -41,6 +41,14 @@ static const struct preset presets[] = {
      "range of all tensors, a channel each"},
     {"quark.PerGroupMinMaxObserver", FAMILY_QUARK, GRANULARITY_QUARK_GROUP, STATISTIC_MEMORYLESS, CONVENTION_QUARK,
      "range of the last tensor, a group each"},
+    {"quark.PerTensorHistogramObserver", FAMILY_QUARK, GRANULARITY_TENSOR, STATISTIC_HISTOGRAM_QUARK, CONVENTION_QUARK,
+     "histogram of all tensors, and no range"},
+    {"quark.PerTensorHistogramObserverPro", FAMILY_QUARK, GRANULARITY_TENSOR, STATISTIC_HISTOGRAM, CONVENTION_QUARK_TORCH,
+     "torch's HistogramObserver with 256 bins"},
+    {"quark.PerTensorPercentileObserver", FAMILY_QUARK, GRANULARITY_TENSOR, STATISTIC_PERCENTILE, CONVENTION_QUARK,
+     "range that holds nearly all elements but zeros of all tensors"},
+    {"quark.PerTensorMSEObserver", FAMILY_QUARK, GRANULARITY_TENSOR, STATISTIC_SQUARED_ERROR, CONVENTION_QUARK,
+     "range with the least squared error of a histogram of all tensors"},
     {"quark.PerTensorPowOf2MinMaxObserver", FAMILY_QUARK, GRANULARITY_TENSOR, STATISTIC_BALLOT, CONVENTION_QUARK_POWER_OF_2,
      "power of two most often given by the range of all tensors"},
     {"quark.PerChannelPowOf2MinMaxObserver", FAMILY_QUARK, GRANULARITY_QUARK_CHANNEL, STATISTIC_BALLOT,
@@ -57,6 +65,8 @@ static const struct preset presets[] = {
      "largest magnitude of all tensors, a block each, for block floating point"},
     {"trt.MaxCalibrator", FAMILY_TRT, GRANULARITY_TRT_AXES, STATISTIC_ABSMAX, CONVENTION_NONE,
      "largest magnitude of all tensors along the kept axes"},
+    {"trt.HistogramCalibrator", FAMILY_TRT, GRANULARITY_TENSOR, STATISTIC_HISTOGRAM_TRT, CONVENTION_NONE,
+     "magnitude found in a histogram of all tensors by entropy, squared error or percentile"},
     {"trt.MseCalibrator", FAMILY_TRT, GRANULARITY_TRT_AXES, STATISTIC_MULTIPLES, CONVENTION_NONE,
      "multiple of a magnitude with the least squared error on all tensors along the kept axes"},
     {"trt.NVFP4MSECalibrator", FAMILY_TRT, GRANULARITY_TRT_BLOCK, STATISTIC_LEAST_SCALE, CONVENTION_NONE,
@@ -97,6 +107,11 @@ const struct search_defaults *qobs_preset_search(const struct preset *preset)
 bool qobs_preset_has_histogram(const struct preset *preset)
 {
     return preset->statistic == STATISTIC_HISTOGRAM;
+}
+
+bool qobs_preset_grows_bins(const struct preset *preset)
+{
+    return preset->statistic >= STATISTIC_HISTOGRAM_QUARK && preset->statistic <= STATISTIC_HISTOGRAM_TRT;
 }
 
 bool qobs_preset_averages(const struct preset *preset)

@@ -37,7 +37,11 @@ enum statistic {
     STATISTIC_ABSMAX_STEPS,    /* absmax, and how far below its exponent the last batch has the least error */
     STATISTIC_MULTIPLES,       /* the errors of multiples of a magnitude, summed over all batches */
     STATISTIC_LEAST_SCALE,     /* the scale under that of the whole tensor with the least error, of one batch */
-    STATISTIC_HISTOGRAM        /* of all batches, over the union of their ranges */
+    STATISTIC_HISTOGRAM,       /* of all batches, over the union of their ranges */
+    STATISTIC_HISTOGRAM_QUARK, /* of all batches, grown by whole bins; no range is looked for */
+    STATISTIC_PERCENTILE,      /* the same without zeros, and the range that holds nearly all of it */
+    STATISTIC_SQUARED_ERROR,   /* and the range whose quantized bins have the least squared error */
+    STATISTIC_HISTOGRAM_TRT    /* of magnitudes, grown by whole bins, and the one of them to quantize to */
 };
 
 /* Whose arithmetic makes scale and zero point of a range. */
@@ -49,7 +53,8 @@ enum convention {
     CONVENTION_QUARK,    /* by dtype */
     CONVENTION_QUARK_MX, /* by scale_format */
     CONVENTION_QUARK_BFP,
-    CONVENTION_QUARK_POWER_OF_2
+    CONVENTION_QUARK_POWER_OF_2,
+    CONVENTION_QUARK_TORCH /* torch's observer, set up by Quark */
 };
 
 struct preset {
@@ -77,6 +82,9 @@ const struct preset *qobs_preset_find(const char *name);
 
 /* Does it keep histograms? */
 bool qobs_preset_has_histogram(const struct preset *preset);
+
+/* Or one that grows by whole bins? */
+bool qobs_preset_grows_bins(const struct preset *preset);
 
 /* Does it keep a moving average? */
 bool qobs_preset_averages(const struct preset *preset);

@@ -31,6 +31,8 @@ enum result {
     RESULT_IMATRIX_SUM,
     RESULT_IMATRIX_COUNT,
     RESULT_HISTOGRAM,
+    RESULT_CALIB_HIST,
+    RESULT_CALIB_BIN_EDGES,
     RESULT_NEW_MIN,
     RESULT_NEW_MAX,
     RESULTS
@@ -54,6 +56,8 @@ static const char *const names[RESULTS] = {
     [RESULT_IMATRIX_SUM] = "imatrix_sum",
     [RESULT_IMATRIX_COUNT] = "imatrix_count",
     [RESULT_HISTOGRAM] = "histogram",
+    [RESULT_CALIB_HIST] = "calib_hist",
+    [RESULT_CALIB_BIN_EDGES] = "calib_bin_edges",
     [RESULT_NEW_MIN] = "new_min",
     [RESULT_NEW_MAX] = "new_max",
 };
@@ -126,16 +130,32 @@ bool qobs_has_whole(const qobs_config *config)
            qobs_config_strategy(config) == STRATEGY_TENSOR_GROUP;
 }
 
+/* Is a range looked for in bins of the same width? */
+static bool finds_range(const qobs_observer *o)
+{
+    const enum statistic statistic = o->config.preset->statistic;
+    return statistic == STATISTIC_PERCENTILE || statistic == STATISTIC_SQUARED_ERROR;
+}
+
+/* Upstream's percentile of an empty histogram is a list of one range. */
+static bool found_is_list(const qobs_observer *o)
+{
+    return o->config.preset->statistic == STATISTIC_PERCENTILE && qobs_has_ranges(o) && qobs_histogram_is_empty(o);
+}
+
 /* Is there such a result for this configuration? */
 static bool has_result(const qobs_observer *o, enum result which)
 {
     switch (which) {
     case RESULT_MIN:
-    case RESULT_MAX: /* the form of September 2025 keeps none where it does not average */
+    case RESULT_MAX:
+        if (qobs_keeps(&o->config) == KEEPS_BINS)
+            return finds_range(o);
+        /* the form of September 2025 keeps none where it does not average */
         return qobs_keeps(&o->config) == KEEPS_RANGE &&
                !(is_llmc(o) && o->config.version == VERSION_2025_09 && qobs_memoryless(&o->config));
     case RESULT_AMAX:
-        return qobs_keeps(&o->config) == KEEPS_ABSMAX;
+        return qobs_keeps(&o->config) == KEEPS_ABSMAX || o->config.preset->statistic == STATISTIC_HISTOGRAM_TRT;
     case RESULT_INIT_SCALE:
         return o->config.preset->statistic == STATISTIC_ABSMAX_STEPS;
     case RESULT_GLOBAL_SCALE:
@@ -156,7 +176,10 @@ static bool has_result(const qobs_observer *o, enum result which)
     case RESULT_HISTOGRAM:
     case RESULT_NEW_MIN:
     case RESULT_NEW_MAX:
-        return qobs_histogram_rule(&o->config) != NULL;
+        return qobs_preset_has_histogram(o->config.preset);
+    case RESULT_CALIB_HIST:
+    case RESULT_CALIB_BIN_EDGES:
+        return qobs_keeps(&o->config) == KEEPS_BINS;
     default:
         return qobs_has_convention(&o->config);
     }
@@ -229,7 +252,9 @@ static void qparam_dtypes(const qobs_observer *o, const struct layout *layout, b
     const struct range_view ranges = {
         .dtype = layout->dtype,
         .n = layout->qparams,
-        .held = !observed ? HELD_NOTHING : layout->range.ndim == 0 ? HELD_SCALARS : HELD_VECTOR,
+        .held = !observed || o->config.preset->statistic == STATISTIC_HISTOGRAM_QUARK ? HELD_NOTHING
+                : layout->range.ndim == 0 && !found_is_list(o)                        ? HELD_SCALARS
+                                                                                      : HELD_VECTOR,
         .global_scale = qobs_has_global_scale(o) ? &any : NULL,
     };
     qobs_convention_dtypes(&o->config, &ranges, scale, zero_point);
@@ -243,6 +268,22 @@ static struct shape range_shape(const qobs_observer *o)
     return o->layout.ids == IDS_BLOCKS ? (struct shape){.ndim = 2, .extent = {1, 1}} : o->layout.range;
 }
 
+/* Upstream's minimum is an integer 0 where only the maximum is looked for. */
+static bool min_is_integer(const qobs_observer *o)
+{
+    return o->config.preset->statistic == STATISTIC_SQUARED_ERROR ||
+           (o->config.preset->statistic == STATISTIC_PERCENTILE && o->config.symmetric && !found_is_list(o));
+}
+
+static struct shape scale_shape(const qobs_observer *o)
+{
+    if (o->config.preset->statistic == STATISTIC_HISTOGRAM_QUARK)
+        return qobs_convention_shape_without_data(&o->config);
+    if (found_is_list(o) || o->config.preset->convention == CONVENTION_QUARK_TORCH)
+        return (struct shape){.ndim = 1, .extent = {1}};
+    return o->layout.scale;
+}
+
 static void describe(const qobs_observer *o, struct item item, qobs_result *result)
 {
     struct shape shape = {.ndim = 1, .extent = {1}};
@@ -251,7 +292,8 @@ static void describe(const qobs_observer *o, struct item item, qobs_result *resu
     switch (item.which) {
     case RESULT_MIN:
     case RESULT_MAX:
-        shape = range_shape(o);
+        shape = found_is_list(o) ? shape : range_shape(o);
+        dtype = item.which == RESULT_MIN && finds_range(o) && min_is_integer(o) ? QOBS_I64 : dtype;
         break;
     case RESULT_AMAX:
         shape = o->layout.range;
@@ -270,7 +312,7 @@ static void describe(const qobs_observer *o, struct item item, qobs_result *resu
     case RESULT_SCALE:
     case RESULT_ZERO_POINT:
         dtype = item.which == RESULT_SCALE ? scale : zero_point;
-        shape = o->layout.scale;
+        shape = scale_shape(o);
         break;
     case RESULT_BEST_STEP:
     case RESULT_ERRORS:
@@ -280,6 +322,10 @@ static void describe(const qobs_observer *o, struct item item, qobs_result *resu
         break;
     case RESULT_STOP_STEP:
         dtype = QOBS_I32;
+        break;
+    case RESULT_CALIB_HIST:
+    case RESULT_CALIB_BIN_EDGES:
+        shape.extent[0] = (int64_t)o->kept.histogram.bins + (item.which == RESULT_CALIB_BIN_EDGES);
         break;
     case RESULT_HISTOGRAM: /* of every qparam */
         shape = o->layout.range;
@@ -335,6 +381,8 @@ static int check_available(const qobs_observer *o, struct item item, qobs_error 
     char name[QOBS_RESULT_NAME];
     if (is_qparam(item.which))
         return compute(o, NULL, NULL, error);
+    if (item.which == RESULT_AMAX && o->config.preset->statistic == STATISTIC_HISTOGRAM_TRT && qobs_has_ranges(o))
+        return qobs_read_found(o, NULL, NULL, NULL, NULL, error);
     if (is_available(o, item.which))
         return QOBS_OK;
     name_item(o, item, name);
@@ -467,6 +515,20 @@ static void read_amax(const qobs_observer *o, struct item item, void *out)
     fp_leave(mode);
 }
 
+static int read_found(const qobs_observer *o, enum result which, void *out, qobs_error *error)
+{
+    float min, max;
+    const int status = qobs_read_found(o, &min, &max, NULL, NULL, error);
+    if (status != QOBS_OK)
+        return status;
+    const int64_t whole = (int64_t)min;
+    if (which == RESULT_MIN && min_is_integer(o))
+        memcpy(out, &whole, sizeof whole);
+    else
+        memcpy(out, which == RESULT_MIN ? &min : &max, sizeof max);
+    return QOBS_OK;
+}
+
 static void read_init_scale(const qobs_observer *o, float *out)
 {
     const fp_mode mode = fp_enter();
@@ -494,9 +556,13 @@ static int give(const qobs_observer *o, struct item item, void *out, size_t size
         return compute(o, NULL, out, error);
     case RESULT_MIN:
     case RESULT_MAX:
+        if (finds_range(o))
+            return read_found(o, item.which, out, error);
         read_range(o, item, out);
         return qobs_succeed(error);
     case RESULT_AMAX:
+        if (o->config.preset->statistic == STATISTIC_HISTOGRAM_TRT)
+            return qobs_read_found(o, NULL, out, NULL, NULL, error);
         read_amax(o, item, out);
         return qobs_succeed(error);
     case RESULT_INIT_SCALE:
@@ -506,7 +572,11 @@ static int give(const qobs_observer *o, struct item item, void *out, size_t size
         qobs_importance_sums(&o->importance, out);
         return qobs_succeed(error);
     case RESULT_HISTOGRAM:
+    case RESULT_CALIB_HIST:
         qobs_read_histogram(o, out);
+        return qobs_succeed(error);
+    case RESULT_CALIB_BIN_EDGES:
+        qobs_read_bin_edges(o, out);
         return qobs_succeed(error);
     case RESULT_NEW_MIN:
         return qobs_read_found(o, out, NULL, NULL, NULL, error);

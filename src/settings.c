@@ -27,6 +27,8 @@ static const struct word histogram_nonfinite_modes[] = {{"refuse", NONFINITE_REF
                                                         {0}};
 static const struct word versions[] = {{"current", VERSION_CURRENT}, {"2025-10", VERSION_2025_10}, {"2025-09", VERSION_2025_09}, {0}};
 static const struct word types[] = {{"int", TYPE_INT}, {"float", TYPE_FLOAT}, {0}};
+static const struct word amax_methods[] = {
+    {"entropy", AMAX_ENTROPY}, {"mse", AMAX_MSE}, {"percentile", AMAX_PERCENTILE}, {0}};
 static const struct word trt_num_bits[] = {{"2", 2},   {"3", 3},   {"4", 4},   {"5", 5},   {"6", 6},
                                            {"7", 7},   {"8", 8},   {"9", 9},   {"10", 10}, {"11", 11},
                                            {"12", 12}, {"13", 13}, {"14", 14}, {"15", 15}, {"16", 16},
@@ -106,6 +108,16 @@ static bool has_chunks(const struct preset *preset)
     return searches(preset) && !has_importance(preset);
 }
 
+static bool has_percentile(const struct preset *preset)
+{
+    return preset->statistic == STATISTIC_PERCENTILE || preset->statistic == STATISTIC_HISTOGRAM_TRT;
+}
+
+static bool has_start_bin(const struct preset *preset)
+{
+    return preset->statistic == STATISTIC_SQUARED_ERROR || preset->statistic == STATISTIC_HISTOGRAM_TRT;
+}
+
 static bool has_steps(const struct preset *preset)
 {
     return preset->statistic == STATISTIC_ABSMAX_STEPS;
@@ -155,9 +167,19 @@ static const struct setting settings[] = {
     {"base_name", ANY, EVERY, KIND_WORD, FIELD(base_name), NO_FIELD, base_names, 0, 0},
     {"nonfinite", ANY, has_no_histogram, KIND_WORD, FIELD(nonfinite), NO_FIELD, nonfinite_modes, 0, 0},
     {"nonfinite", ANY, qobs_preset_has_histogram, KIND_WORD, FIELD(nonfinite), NO_FIELD, histogram_nonfinite_modes, 0, 0},
-    {"bins", FAMILY_TORCH, qobs_preset_has_histogram, KIND_LONG, FIELD(bins), NO_FIELD, NULL, 1, 0x1p20},
-    {"upsample_rate", FAMILY_TORCH, qobs_preset_has_histogram, KIND_INTEGER, FIELD(upsample_rate), NO_FIELD, NULL, 1, 0x1p20},
+    {"bins", FAMILY_TORCH | FAMILY_QUARK, qobs_preset_has_histogram, KIND_LONG, FIELD(bins), NO_FIELD, NULL, 1, 0x1p20},
+    {"upsample_rate", FAMILY_TORCH | FAMILY_QUARK, qobs_preset_has_histogram, KIND_INTEGER, FIELD(upsample_rate), NO_FIELD, NULL, 1, 0x1p20},
     {"float32_counts", ANY, qobs_preset_has_histogram, KIND_BOOL, FIELD(float32_counts), NO_FIELD, NULL, 0, 0},
+    {"float32_counts", ANY, qobs_preset_grows_bins, KIND_BOOL, FIELD(float32_counts), NO_FIELD, NULL, 0, 0},
+    {"shifted_counts", FAMILY_QUARK, qobs_preset_grows_bins, KIND_BOOL, FIELD(shifted_counts), NO_FIELD, NULL, 0, 0},
+    {"percentile", ANY, has_percentile, KIND_REAL, FIELD(percentile), NO_FIELD, NULL, 0, 100},
+    {"stride", ANY, has_start_bin, KIND_LONG, FIELD(stride), NO_FIELD, NULL, 1, 0x1p31},
+    {"start_bin", ANY, has_start_bin, KIND_LONG, FIELD(start_bin), NO_FIELD, NULL, 0, 0x1p31},
+    {"num_bins", FAMILY_TRT, qobs_preset_grows_bins, KIND_LONG, FIELD(num_bins), NO_FIELD, NULL, 1, 0x1p20},
+    {"skip_zeros", FAMILY_TRT, qobs_preset_grows_bins, KIND_BOOL, FIELD(skip_zeros), NO_FIELD, NULL, 0, 0},
+    {"torch_hist", FAMILY_TRT, qobs_preset_grows_bins, KIND_BOOL, FIELD(torch_hist), NO_FIELD, NULL, 0, 0},
+    {"method", FAMILY_TRT, qobs_preset_grows_bins, KIND_WORD, FIELD(method), NO_FIELD, amax_methods, 0, 0},
+    {"reduce_range", FAMILY_QUARK, qobs_preset_has_histogram, KIND_BOOL, FIELD(reduce_range), NO_FIELD, NULL, 0, 0},
     {"averaging_constant", ANY, qobs_preset_averages, KIND_REAL, FIELD(averaging_constant), NO_FIELD, NULL, 0, 1},
     {"num_bits", FAMILY_LLMC, EVERY, KIND_INTEGER, FIELD(num_bits), NO_FIELD, NULL, 2, 16},
     {"num_bits", FAMILY_TRT, EVERY, KIND_WORD, FIELD(num_bits), NO_FIELD, trt_num_bits, 0, 0},
@@ -255,7 +277,12 @@ struct qobs_config qobs_config_defaults(const struct preset *preset)
         .nonfinite = preset->convention == CONVENTION_QUARK_BFP ? NONFINITE_IGNORE
                      : qobs_preset_has_histogram(preset)        ? NONFINITE_REFUSE_NAN
                                                                 : NONFINITE_REFUSE,
-        .bins = 2048,
+        .bins = preset->family == FAMILY_QUARK ? 256 : 2048,
+        .percentile = preset->family == FAMILY_QUARK ? 99.99999999 : 99.99,
+        .stride = 1,
+        .start_bin = preset->family == FAMILY_QUARK ? 2045 : 128,
+        .num_bins = 2048,
+        .torch_hist = true,
         .upsample_rate = 16,
         .quark_dtype = preset->convention == CONVENTION_QUARK_MX    ? QUARK_FP4
                        : preset->convention == CONVENTION_QUARK_BFP ? QUARK_BFP16

@@ -10,7 +10,8 @@
  * which names (enum ids), the minima, the maxima, u32 number of candidates voted for and of each u64 votes, scales, zero points; for presets that search u64
  * columns and tokens of importance and f64 sums of squares, u64 qparams searched, and if there are any u32 steps, stop step, weighted or
  * not and why not, and of each i32 best step, f64 error, f64 error before; for presets with histograms, if there are ranges,
- * u64 bins, of each histogram f32 first edge, last edge and step, then of each the f64 masses; for those of Model-Optimizer that
+ * u64 bins, of each histogram f32 first edge, last edge and step, then of each the f64 masses and, with
+ * torch_hist=false, the f64 edges; for those of Model-Optimizer that
  * search u32 dtype and u64 elements of the amax given, if any its shape, f32 amax, u64 error weights given, f32 weights and, where
  * they are summed, f64 errors; and the FNV-1a hash of all that. */
 #include <math.h>
@@ -147,6 +148,8 @@ static void put_histogram(struct sink *sink, const struct histogram *h)
         put_elements(sink, &h->range[q].step, 1, sizeof(float));
     }
     put_elements(sink, h->mass, h->qparams * h->bins, sizeof *h->mass);
+    if (h->edges)
+        put_elements(sink, h->edges, h->bins + 1, sizeof *h->edges);
 }
 
 static bool is_told(const qobs_observer *o)
@@ -395,6 +398,20 @@ static bool range_is_valid(const struct bin_range *range)
     return isfinite(range->step) && (empty || (isfinite(range->lo) && isfinite(range->hi) && range->lo <= range->hi));
 }
 
+static int load_edges(qobs_observer *o, struct histogram *h, struct source *source, qobs_error *error)
+{
+    if ((size_t)(source->end - source->at) / sizeof *h->edges < h->bins + 1)
+        return damaged(error, "its edges are not all there");
+    h->edges = qobs_allocate(&o->runtime, (h->bins + 1) * sizeof *h->edges);
+    if (!h->edges)
+        return qobs_fail(error, QOBS_ERROR_OUT_OF_MEMORY, "observer: no memory for %zu edges", h->bins + 1);
+    get_elements(source, h->edges, h->bins + 1, sizeof *h->edges);
+    for (size_t i = 0; i < h->bins; i++)
+        if (!(h->edges[i] <= h->edges[i + 1]) || isinf(h->edges[i]) || isinf(h->edges[i + 1]))
+            return damaged(error, "an edge cannot be");
+    return QOBS_OK;
+}
+
 static int load_histogram(qobs_observer *o, struct source *source, qobs_error *error)
 {
     struct histogram *h = &o->kept.histogram;
@@ -416,6 +433,8 @@ static int load_histogram(qobs_observer *o, struct source *source, qobs_error *e
     for (size_t k = 0; k < h->qparams * h->bins; k++)
         if (!(h->mass[k] >= 0 && isfinite(h->mass[k])))
             return damaged(error, "a count cannot be");
+    if (o->config.preset->statistic == STATISTIC_HISTOGRAM_TRT && !o->config.torch_hist)
+        return load_edges(o, h, source, error);
     return QOBS_OK;
 }
 

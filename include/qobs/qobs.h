@@ -158,11 +158,14 @@ QOBS_API void qobs_config_destroy(qobs_config *config);
  *   torch since 2.5): the arguments of the torch.ao.quantization observers. HistogramObserver also takes, unlike upstream, a qscheme
  *   per channel with ch_axis: a histogram for every channel; and float32_counts, see qobs_observer_observe.
  * quark.*: dtype, qscheme, is_dynamic, symmetric, ch_axis, group_size, zero_point_type, scale_type, scale_format,
- *   scale_calculation_mode, mx_element_dtype: the fields of AMD Quark's QTensorConfig; PerBlockMXDiffsObserver also scope. symmetric is true by default, dtype int8 (fp4
+ *   scale_calculation_mode, mx_element_dtype: the fields of AMD Quark's QTensorConfig; PerBlockMXDiffsObserver also scope,
+ *   PerTensorPercentileObserver percentile, PerTensorMSEObserver stride and start_bin, HistogramObserverPro bins, reduce_range and
+ *   upsample_rate (which changes nothing); observers whose bins grow also shifted_counts, see qobs_observer_observe. symmetric is true by default, dtype int8 (fp4
  *   for MX, bfp16 for BFP); upstream has no defaults for them.
  * trt.*: num_bits (2 to 16, or [4, 3] for e4m3), axis (the axes kept), unsigned: the arguments of Model-Optimizer's calibrators;
  *   MseCalibrator also step_size, start_multiplier, stop_multiplier (at most 512 candidates) and narrow_range, which upstream's
- *   quant_func has; NVFP4MSECalibrator block_size, 16 by default.
+ *   quant_func has; NVFP4MSECalibrator block_size, 16 by default; HistogramCalibrator num_bins, skip_zeros, torch_hist, and of compute_amax
+ *   method (entropy by default, mse, percentile), stride, start_bin and percentile.
  * What depends on several settings is checked when the configuration is used. */
 QOBS_API int qobs_config_set(qobs_config *config, const char *key, const char *value, qobs_error *error);
 
@@ -417,6 +420,11 @@ QOBS_API void qobs_observer_destroy(qobs_observer *observer);
  * trt.MseCalibrator: sums the squared errors of the multiples start_multiplier to stop_multiplier of an amax (see
  *   qobs_observer_give_amax): 8 bytes a candidate and qparam. trt.NVFP4MSECalibrator takes one tensor, as upstream, whose last
  *   dimension is cut into blocks, and keeps the scale chosen of the 126 e4m3 has.
+ * quark.PerTensorHistogramObserver, PercentileObserver, MSEObserver and trt.HistogramCalibrator: 8 bytes a bin; bins of the first
+ *   batch's width are added where a batch reaches further, up to 2^20, beyond which the batch is refused (upstream takes any number).
+ *   As upstream, Quark's add old counts to the first bins even where bins have come before them; with shifted_counts they go along
+ *   with their bins. trt's torch_hist=false counts by numpy.histogram's rule, on one thread, and does not count magnitudes below the least
+ *   of the first batch. Where zeros are skipped trt ignores a batch without other elements (upstream raises).
  * torch.HistogramObserver: 8 bytes a bin and qparam are kept, 16 more are used during the call. Inside the range known so far a batch
  *   is read once, else twice. Counts are upstream's, float32, until one reaches 2^24, where float32 begins to lose them: from there on
  *   they are kept as doubles, exact up to 2^53. With float32_counts they stop at 2^24, as upstream's on one thread.
@@ -497,7 +505,8 @@ QOBS_API int qobs_observer_counts(const qobs_observer *observer, qobs_counts *co
 #define QOBS_RESULT_NAME 72 /* bytes that hold any result's name */
 
 /* What there is to read now: min_vals, max_vals (llmc) or min_val, max_val (torch, Quark) or amax (Quark's blocks, trt),
- * histogram, new_min and new_max (HistogramObserver: F32 counts, bins last, and the range found in them), scale,
+ * histogram, new_min and new_max (HistogramObserver and Pro: F32 counts, bins last, and the range found in them), calib_hist and
+ * calib_bin_edges (F32; histograms that grow by bins, whose min_val and max_val or amax are the range found), scale,
  * zero_point (all but trt), and global_scale with strategy tensor_group (the 2025 versions: global_min and global_max, too). llmc
  * version 2025-09 has min_val[ID] and max_val[ID] under upstream's tensor_id: default, with groups also 1, 2, ..., with blocks
  * block_0_0, ..., and none with averaging_constant 1. num_observed_tokens (I64): Quark, and llmc version 2025-09 once it has seen a

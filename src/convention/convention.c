@@ -45,6 +45,34 @@ static int torch_qparams(const qobs_config *config, const struct range_view *ran
     return qobs_succeed(error);
 }
 
+/* Quark's HistogramObserverPro is torch's observer of a dtype like its own, with its own limits. */
+static qobs_config as_torch(const qobs_config *config)
+{
+    const struct quark_number *number = qobs_quark_number(config->quark_dtype);
+    qobs_config other = *config;
+    other.preset = qobs_preset_find("torch.HistogramObserver");
+    other.dtype = config->quark_dtype == QUARK_UINT4 ? TORCH_QUINT4X2 : config->quark_dtype == QUARK_INT8 ? TORCH_QINT8 : TORCH_QUINT8;
+    other.qscheme = config->symmetric ? TORCH_PER_TENSOR_SYMMETRIC : TORCH_PER_TENSOR_AFFINE;
+    other.has_quant_min = other.has_quant_max = true;
+    other.quant_min = (int64_t)number->least;
+    other.quant_max = (int64_t)number->greatest;
+    return other;
+}
+
+static void quark_torch_dtypes(const qobs_config *config, const struct range_view *ranges, qobs_dtype *scale,
+                               qobs_dtype *zero_point)
+{
+    const qobs_config torch = as_torch(config);
+    torch_dtypes(&torch, ranges, scale, zero_point);
+}
+
+static int quark_torch_qparams(const qobs_config *config, const struct range_view *ranges, void *scale, void *zero_point,
+                               qobs_error *error)
+{
+    const qobs_config torch = as_torch(config);
+    return torch_qparams(&torch, ranges, scale, zero_point, error);
+}
+
 /* torch's FixedQParamsObserver. */
 static void fixed_dtypes(const qobs_config *config, const struct range_view *ranges, qobs_dtype *scale, qobs_dtype *zero_point)
 {
@@ -80,6 +108,7 @@ static const struct {
     [CONVENTION_QUARK] = {qobs_quark_dtypes, qobs_quark_qparams},
     [CONVENTION_QUARK_MX] = {qobs_quark_amax_dtypes, qobs_quark_amax_qparams},
     [CONVENTION_QUARK_BFP] = {qobs_quark_amax_dtypes, qobs_quark_amax_qparams},
+    [CONVENTION_QUARK_TORCH] = {quark_torch_dtypes, quark_torch_qparams},
     [CONVENTION_QUARK_POWER_OF_2] = {qobs_quark_power_of_2_dtypes, qobs_quark_power_of_2_qparams},
 };
 

@@ -19,6 +19,8 @@ enum takers {
     MX = 4,
     BFP = 8,
     POWER_OF_2 = 16,
+    TORCH = 32,         /* torch's histogram */
+    SQUARED_ERROR = 64, /* of a histogram's bins */
     PLACEHOLDER = 0 /* takes all */
 };
 
@@ -27,16 +29,16 @@ static const struct {
     int takers;
     bool floating;
 } dtypes[QUARK_DTYPES] = {
-    [QUARK_INT8] = {{-128, 127, 8, 0}, UNIFORM | UNIFORM_GROUP | POWER_OF_2, false},
-    [QUARK_UINT8] = {{0, 255, 0, 0}, UNIFORM | UNIFORM_GROUP | POWER_OF_2, false},
-    [QUARK_INT4] = {{-8, 7, 4, 0}, UNIFORM | UNIFORM_GROUP, false},
-    [QUARK_UINT4] = {{0, 15, 0, 0}, UNIFORM | UNIFORM_GROUP, false},
+    [QUARK_INT8] = {{-128, 127, 8, 0}, UNIFORM | UNIFORM_GROUP | POWER_OF_2 | TORCH | SQUARED_ERROR, false},
+    [QUARK_UINT8] = {{0, 255, 0, 0}, UNIFORM | UNIFORM_GROUP | POWER_OF_2 | TORCH | SQUARED_ERROR, false},
+    [QUARK_INT4] = {{-8, 7, 4, 0}, UNIFORM | UNIFORM_GROUP | SQUARED_ERROR, false},
+    [QUARK_UINT4] = {{0, 15, 0, 0}, UNIFORM | UNIFORM_GROUP | TORCH | SQUARED_ERROR, false},
     [QUARK_INT3] = {{-4, 3, 3, 0}, UNIFORM | UNIFORM_GROUP, false},
     [QUARK_INT2] = {{-2, 1, 2, 0}, UNIFORM | UNIFORM_GROUP, false},
     [QUARK_INT16] = {{-0x1p15, 0x1p15 - 1, 0, 0}, UNIFORM | UNIFORM_GROUP, false},
     [QUARK_INT32] = {{-0x1p31, 0x1p31 - 1, 0, 0}, UNIFORM | UNIFORM_GROUP | POWER_OF_2, false},
-    [QUARK_FP8_E4M3] = {{-448, 448, 3, 8}, UNIFORM | UNIFORM_GROUP | MX, true},
-    [QUARK_FP8_E5M2] = {{-57344, 57344, 2, 15}, UNIFORM | UNIFORM_GROUP | MX, true},
+    [QUARK_FP8_E4M3] = {{-448, 448, 3, 8}, UNIFORM | UNIFORM_GROUP | MX | SQUARED_ERROR, true},
+    [QUARK_FP8_E5M2] = {{-57344, 57344, 2, 15}, UNIFORM | UNIFORM_GROUP | MX | SQUARED_ERROR, true},
     [QUARK_FP8_E5M3] = {{0, 114688, 0, 0}, UNIFORM | UNIFORM_GROUP, true},
     [QUARK_FP6_E2M3] = {{-7.5, 7.5, 3, 2}, MX, true},
     [QUARK_FP6_E3M2] = {{-28, 28, 2, 4}, MX, true},
@@ -64,7 +66,11 @@ static enum takers taker(const struct preset *preset)
         return BFP;
     case CONVENTION_QUARK_POWER_OF_2:
         return POWER_OF_2;
+    case CONVENTION_QUARK_TORCH:
+        return TORCH;
     default:
+        if (preset->statistic == STATISTIC_SQUARED_ERROR)
+            return SQUARED_ERROR;
         return preset->granularity == GRANULARITY_QUARK_GROUP ? UNIFORM_GROUP : UNIFORM;
     }
 }

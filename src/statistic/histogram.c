@@ -70,13 +70,23 @@ int qobs_histogram_allocate(const struct runtime *runtime, struct histogram *h, 
 int qobs_histogram_copy(const struct runtime *runtime, struct histogram *h, const struct histogram *from, qobs_error *error)
 {
     const int status = qobs_histogram_allocate(runtime, h, from->qparams, from->bins, error);
-    if (status == QOBS_OK)
-        memcpy(h->mass, from->mass, from->size);
-    return status;
+    if (status != QOBS_OK)
+        return status;
+    memcpy(h->mass, from->mass, from->size);
+    if (!from->edges)
+        return QOBS_OK;
+    h->edges = qobs_allocate(runtime, (h->bins + 1) * sizeof *h->edges);
+    if (!h->edges) {
+        qobs_histogram_release(runtime, h);
+        return qobs_fail(error, QOBS_ERROR_OUT_OF_MEMORY, "observer: no memory for %zu edges", from->bins + 1);
+    }
+    memcpy(h->edges, from->edges, (h->bins + 1) * sizeof *h->edges);
+    return QOBS_OK;
 }
 
 void qobs_histogram_release(const struct runtime *runtime, struct histogram *h)
 {
+    qobs_release(runtime, h->edges, (h->bins + 1) * sizeof *h->edges);
     qobs_release(runtime, h->mass, h->size);
     *h = (struct histogram){0};
 }
@@ -148,6 +158,8 @@ static int grow(struct taking *t, const struct histogram *h, size_t *bins, bool 
     int status = QOBS_OK;
     for (size_t q = 0; q < h->qparams && status == QOBS_OK; q++) {
         const struct bin_range *now = &h->range[q];
+        if (t->rule->reach)
+            t->seen[q] = t->rule->reach(t->config, h->bins, &t->seen[q]);
         const struct qobs_seen *seen = &t->seen[q];
         t->next[q] = *now;
         if (seen->min > seen->max || (seen->min >= now->lo && seen->max <= now->hi))
@@ -162,7 +174,6 @@ static int grow(struct taking *t, const struct histogram *h, size_t *bins, bool 
 static int move(const struct runtime *runtime, const struct taking *t, struct histogram *h, size_t bins, qobs_error *error)
 {
     struct histogram moved = {0};
-    const bool float32 = t->config->float32_counts;
     const int status = qobs_histogram_allocate(runtime, &moved, h->qparams, bins, error);
     if (status != QOBS_OK)
         return status;
@@ -175,7 +186,7 @@ static int move(const struct runtime *runtime, const struct taking *t, struct hi
         if (now->lo == next->lo && now->hi == next->hi && bins == h->bins)
             memcpy(to, h->mass + q * bins, bins * sizeof *to);
         else
-            t->rule->move(now, h->bins, h->mass + q * h->bins, next, bins, to, float32);
+            t->rule->move(t->config, now, h->bins, h->mass + q * h->bins, next, bins, to);
     }
     qobs_histogram_release(runtime, h);
     *h = moved;
@@ -223,6 +234,8 @@ static int count(const struct runtime *runtime, const struct qobs_kernels *kerne
             status = allocate_counts(runtime, t, n, bins, error);
         if (status == QOBS_OK)
             status = qobs_collect(runtime, kernels, plan, data, t->binning, t->counts, t->seen, error);
+        for (size_t q = 0; q < n && status == QOBS_OK && t->rule->reach; q++)
+            t->seen[q] = t->rule->reach(t->config, h->bins, &t->seen[q]);
         if (status == QOBS_OK)
             status = move(runtime, t, h, bins, error);
     }
@@ -237,6 +250,8 @@ int qobs_histogram_take(const struct runtime *runtime, const struct qobs_kernels
 {
     const size_t n = (size_t)plan->qparams;
     const bool empty = h->bins == 0;
+    if (rule == &qobs_histogram_trt && !config->torch_hist)
+        return qobs_histogram_take_numpy(runtime, kernels, config, plan, data, h, min, max, nonfinite, error);
     struct taking t = {.rule = rule, .config = config};
     int status = allocate_taking(runtime, &t, n, error);
     if (status == QOBS_OK && empty)
@@ -262,6 +277,8 @@ int qobs_histogram_merge(const struct runtime *runtime, const struct histogram_r
     const size_t n = h->qparams;
     const bool float32 = config->float32_counts;
     struct histogram other = {0};
+    if (h->edges && from->edges)
+        return qobs_histogram_merge_numpy(runtime, config, h, from, error);
     size_t bins = h->bins;
     bool grown = false;
     int status = allocate_taking(runtime, &t, n, error);
@@ -282,7 +299,7 @@ int qobs_histogram_merge(const struct runtime *runtime, const struct histogram_r
         if (now->lo == next->lo && now->hi == next->hi && from->bins == bins)
             memcpy(moved, mass, bins * sizeof *mass);
         else
-            qobs_histogram_torch.move(now, from->bins, mass, next, bins, moved, float32);
+            qobs_histogram_torch.move(config, now, from->bins, mass, next, bins, moved);
         for (size_t k = 0; k < bins; k++)
             h->mass[q * bins + k] = qobs_add_mass(h->mass[q * bins + k], moved[k], float32);
     }

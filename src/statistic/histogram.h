@@ -7,6 +7,8 @@
 #ifndef QOBS_STATISTIC_HISTOGRAM_H
 #define QOBS_STATISTIC_HISTOGRAM_H
 
+#include <math.h>
+
 #include "granularity/plan.h"
 
 /* ---- One batch ---------------------------------------------------------------------------------------------------------- */
@@ -53,6 +55,7 @@ struct histogram {
     struct bin_range *range; /* [qparams] */
     double *mass;            /* [qparams * bins] */
     size_t size;             /* bytes of both */
+    double *edges;           /* [bins + 1], where no rule makes them of the range; then qparams is 1 */
 };
 
 /* What an observer makes of its batches. */
@@ -64,9 +67,11 @@ struct histogram_rule {
      * is not inside; fails where there would be too many. Only a histogram of one qparam may change its bins. */
     int (*grow)(const qobs_config *config, const struct bin_range *now, size_t bins, const struct qobs_seen *seen,
                 struct bin_range *next, size_t *next_bins, qobs_error *error);
+    /* What of such a batch the histogram has to hold, where that is more than its extremes; NULL: it is not. */
+    struct qobs_seen (*reach)(const qobs_config *config, size_t bins, const struct qobs_seen *seen);
     /* Moves mass over `now` to zeroed mass over `next`. */
-    void (*move)(const struct bin_range *now, size_t bins, const double *mass, const struct bin_range *next, size_t next_bins,
-                 double *next_mass, bool float32);
+    void (*move)(const qobs_config *config, const struct bin_range *now, size_t bins, const double *mass,
+                 const struct bin_range *next, size_t next_bins, double *next_mass);
 };
 
 int qobs_histogram_allocate(const struct runtime *runtime, struct histogram *h, size_t qparams, size_t bins, qobs_error *error);
@@ -99,10 +104,23 @@ static inline struct linspace linspace_of(float start, float end, size_t n)
 
 static inline float linspace_at(const struct linspace *l, size_t i)
 {
-    return i < l->n / 2 ? l->start + l->step * (float)i : l->end - l->step * (float)(l->n - i - 1);
+    return i < l->n / 2 ? fmaf(l->step, (float)i, l->start) : fmaf(-l->step, (float)(l->n - i - 1), l->end);
 }
 
 /* torch.ao's HistogramObserver: the union of all ranges, each old bin split into 16 parts. */
 extern const struct histogram_rule qobs_histogram_torch;
+
+/* Quark's and Model-Optimizer's: bins of the same width are added, at most up to 2^20. */
+extern const struct histogram_rule qobs_histogram_quark, qobs_histogram_trt;
+
+/* Model-Optimizer's with numpy's bins, which has edges. */
+int qobs_histogram_take_numpy(const struct runtime *runtime, const struct qobs_kernels *kernels, const qobs_config *config,
+                              const qobs_plan *plan, const unsigned char *data, struct histogram *h, float *min, float *max,
+                              struct qobs_nonfinite *nonfinite, qobs_error *error);
+int qobs_histogram_merge_numpy(const struct runtime *runtime, const qobs_config *config, struct histogram *h,
+                               const struct histogram *from, qobs_error *error);
+
+/* Edge i of a histogram under the rules that add bins. */
+float qobs_bin_edge(const struct bin_range *range, size_t bins, size_t i);
 
 #endif

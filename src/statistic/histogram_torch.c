@@ -48,9 +48,10 @@ static size_t bucket(const struct linspace *edges, float x, size_t near)
     return near;
 }
 
-static void rebin(const struct bin_range *now, size_t bins, const double *mass, const struct bin_range *next, size_t next_bins,
-                  double *to, bool float32)
+static void rebin(const qobs_config *config, const struct bin_range *now, size_t bins, const double *mass,
+                  const struct bin_range *next, size_t next_bins, double *to)
 {
+    const bool float32 = config->float32_counts;
     if (now->lo == now->hi) {
         move_point(now->lo, bins, mass, next, next_bins, to, float32);
         return;

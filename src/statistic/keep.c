@@ -77,6 +77,10 @@ static const struct {
     [STATISTIC_MULTIPLES] = {KEEPS_ABSMAX, MERGE_LAST, first_absmax, NULL},
     [STATISTIC_LEAST_SCALE] = {KEEPS_ABSMAX, MERGE_LAST, absmax, NULL},
     [STATISTIC_HISTOGRAM] = {KEEPS_RANGE, MERGE_EXTREMES, extremes, &qobs_histogram_torch},
+    [STATISTIC_HISTOGRAM_QUARK] = {KEEPS_BINS, MERGE_EXTREMES, extremes, &qobs_histogram_quark},
+    [STATISTIC_PERCENTILE] = {KEEPS_BINS, MERGE_EXTREMES, extremes, &qobs_histogram_quark},
+    [STATISTIC_SQUARED_ERROR] = {KEEPS_BINS, MERGE_EXTREMES, extremes, &qobs_histogram_quark},
+    [STATISTIC_HISTOGRAM_TRT] = {KEEPS_BINS, MERGE_EXTREMES, extremes, &qobs_histogram_trt},
 };
 
 /* The preset's; llm-compressor averaged as torch does before October 2025. */

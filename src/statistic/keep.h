@@ -8,7 +8,12 @@
 #include "observer.h"
 
 /* What there is to read of the ranges. */
-enum keeps { KEEPS_NOTHING, KEEPS_RANGE, KEEPS_ABSMAX /* ranges from -amax to amax */ };
+enum keeps {
+    KEEPS_NOTHING,
+    KEEPS_RANGE,
+    KEEPS_ABSMAX, /* ranges from -amax to amax */
+    KEEPS_BINS    /* the extremes of a histogram's elements, which are not read */
+};
 enum keeps qobs_keeps(const qobs_config *config);
 
 /* The ranges of several observers as one. */
