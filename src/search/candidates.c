@@ -67,28 +67,44 @@ static void wide_errors(const struct qobs_quantizer *q, const float *x, size_t n
         }
 }
 
-/* The same with factors. Sums are of LANES each, which the compiler makes vectors of; a group's order does not depend on them. */
-enum { LANES = 8 };
+/* The same with factors, whose sums are of LANES each, for the compiler to make vectors of. */
+enum { LANES = 16 };
+
+/* LANES elements' errors of one candidate. */
+static inline void add_lanes(struct grid_float grid, float least, float greatest, float up, double down, const float *x,
+                             const float *weight, double *lane)
+{
+    float rounded[LANES];
+    for (int i = 0; i < LANES; i++) {
+        const float v = x[i] * up, low = v < least ? least : v;
+        rounded[i] = grid_round_float(grid, low > greatest ? greatest : low);
+    }
+    for (int i = 0; i < LANES; i++) {
+        const double e = (double)rounded[i] * down - (double)x[i];
+        lane[i] += weight ? (double)weight[i] * (e * e) : e * e;
+    }
+}
 
 static void factor_errors(const struct qobs_quantizer *q, const float *x, const float *weight, size_t n, size_t count,
                           const float *up, const double *down, double *error)
 {
     const struct grid_float grid = {q->floor, q->lift};
     const float least = (float)q->least, greatest = (float)q->greatest;
+    const size_t whole = n / LANES * LANES;
+    float last[LANES] = {0}, last_weight[LANES] = {0};
+    memcpy(last, x + whole, (n - whole) * sizeof *x);
+    if (weight)
+        memcpy(last_weight, weight + whole, (n - whole) * sizeof *weight);
     for (size_t c = 0; c < count; c++) {
         double lane[LANES] = {0};
-        for (size_t first = 0; first < n; first += LANES) {
-            float padded[LANES] = {0}, w[LANES] = {0};
-            const size_t some = n - first < LANES ? n - first : LANES;
-            memcpy(padded, x + first, some * sizeof *x);
-            for (size_t i = 0; i < some; i++)
-                w[i] = weight ? weight[first + i] : 1;
-            for (size_t i = 0; i < LANES; i++) {
-                const float v = padded[i] * up[c], low = v < least ? least : v, limited = low > greatest ? greatest : low;
-                const double e = (double)grid_round_float(grid, limited) * down[c] - (double)padded[i];
-                lane[i] += (double)w[i] * (e * e);
-            }
-        }
+        if (weight)
+            for (size_t i = 0; i < whole; i += LANES)
+                add_lanes(grid, least, greatest, up[c], down[c], x + i, weight + i, lane);
+        else
+            for (size_t i = 0; i < whole; i += LANES)
+                add_lanes(grid, least, greatest, up[c], down[c], x + i, NULL, lane);
+        if (n > whole) /* elements that are 0 have no error */
+            add_lanes(grid, least, greatest, up[c], down[c], last, weight ? last_weight : NULL, lane);
         for (size_t i = 0; i < LANES; i++)
             error[c] += lane[i];
     }
