@@ -40,7 +40,8 @@ static void make_values(void)
             transposed[j * ROWS + i] = values[0][i * COLUMNS + j];
 }
 
-/* ---- Threads and strides -------------------------------------------------------------------------------------------------- */
+/* ---- Threads and strides
+ * -------------------------------------------------------------------------------------------------- */
 
 struct crew {
     void (*run)(void *, size_t);
@@ -131,17 +132,12 @@ static void test_same_bits(void **state)
     }
 }
 
-/* ---- Saved and loaded ----------------------------------------------------------------------------------------------------- */
+/* ---- Saved and loaded
+ * ----------------------------------------------------------------------------------------------------- */
 
-static void observe_batch(qobs_observer *o, int batch)
-{
-    assert_ok(observe(o, ROWS, COLUMNS, values[batch]));
-}
+static void observe_batch(qobs_observer *o, int batch) { assert_ok(observe(o, ROWS, COLUMNS, values[batch])); }
 
-static bool takes_two(size_t search)
-{
-    return strcmp(searches[search].preset, "trt.NVFP4MSECalibrator") != 0;
-}
+static bool takes_two(size_t search) { return strcmp(searches[search].preset, "trt.NVFP4MSECalibrator") != 0; }
 
 static qobs_observer *reload(const qobs_observer *o)
 {
@@ -191,13 +187,15 @@ static void test_reloaded(void **state)
 static void test_given(void **state)
 {
     (void)state;
-    qobs_observer *o = make("trt.MseCalibrator", "num_bits=4;axis=0"), *plain = make("trt.MseCalibrator", "num_bits=4;axis=0");
+    qobs_observer *o = make("trt.MseCalibrator", "num_bits=4;axis=0"),
+                  *plain = make("trt.MseCalibrator", "num_bits=4;axis=0");
     float amax[ROWS], weight[COLUMNS], found[ROWS], other[ROWS];
     for (int i = 0; i < ROWS; i++)
         amax[i] = (float)(1 + i % 3);
     for (int j = 0; j < COLUMNS; j++)
         weight[j] = (float)(j % 5);
-    const qobs_tensor flat = tensor(QOBS_F32, amax, ROWS), given = tensor(QOBS_F32, amax, ROWS, 1), weights = tensor(QOBS_F32, weight, COLUMNS);
+    const qobs_tensor flat = tensor(QOBS_F32, amax, ROWS), given = tensor(QOBS_F32, amax, ROWS, 1),
+                      weights = tensor(QOBS_F32, weight, COLUMNS);
     assert_ok(qobs_observer_give_amax(o, &flat, &error));
     assert_refused(observe(o, ROWS, COLUMNS, values[0]), QOBS_ERROR_INVALID_ARGUMENT, "amax|96");
     assert_ok(qobs_observer_give_amax(o, &given, &error));
@@ -218,27 +216,32 @@ static void test_given(void **state)
     qobs_observer_destroy(plain);
 }
 
-/* ---- Merged --------------------------------------------------------------------------------------------------------------- */
+/* ---- Merged
+ * --------------------------------------------------------------------------------------------------------------- */
 
-/* Batches of different observers count as if one had seen them all, where there is a sum; and an empty observer becomes like another. */
+/* Batches of different observers count as if one had seen them all, where there is a sum; and an empty observer becomes like
+ * another. */
 static void test_merged(void **state)
 {
     (void)state;
     for (size_t i = 0; i < SEARCHES; i++) {
-        qobs_observer *a = make(searches[i].preset, searches[i].settings), *b = make(searches[i].preset, searches[i].settings);
+        qobs_observer *a = make(searches[i].preset, searches[i].settings),
+                      *b = make(searches[i].preset, searches[i].settings);
         qobs_observer *empty = make(searches[i].preset, searches[i].settings);
         observe_batch(a, 0);
         observe_batch(b, 0);
         assert_ok(qobs_observer_merge(empty, (const qobs_observer *const *)&a, 1, &error));
         expect_same(empty, a);
         if (strcmp(searches[i].preset, "trt.MseCalibrator") == 0) {
-            qobs_observer *both = make(searches[i].preset, searches[i].settings), *strange = make(searches[i].preset, searches[i].settings);
+            qobs_observer *both = make(searches[i].preset, searches[i].settings),
+                          *strange = make(searches[i].preset, searches[i].settings);
             observe_batch(both, 0);
             observe_batch(both, 0);
             assert_ok(qobs_observer_merge(a, (const qobs_observer *const *)&b, 1, &error));
             expect_same(a, both);
             observe_batch(strange, 1);
-            assert_refused(qobs_observer_merge(a, (const qobs_observer *const *)&strange, 1, &error), QOBS_ERROR_INVALID_ARGUMENT, "others[0]|amax");
+            assert_refused(qobs_observer_merge(a, (const qobs_observer *const *)&strange, 1, &error),
+                           QOBS_ERROR_INVALID_ARGUMENT, "others[0]|amax");
             expect_same(a, both);
             qobs_observer_destroy(both);
             qobs_observer_destroy(strange);
@@ -267,13 +270,15 @@ static void test_merged_steps(void **state)
     qobs_observer_destroy(b);
 }
 
-/* ---- Refused -------------------------------------------------------------------------------------------------------------- */
+/* ---- Refused
+ * -------------------------------------------------------------------------------------------------------------- */
 
 static void test_refused(void **state)
 {
     (void)state;
     qobs_observer *o = make("trt.NVFP4MSECalibrator", "");
-    const qobs_tensor two = tensor(QOBS_F32, F32(1, 2), 2), negative = tensor(QOBS_F32, F32(-1), 1), one = tensor(QOBS_F32, F32(7), 1);
+    const qobs_tensor two = tensor(QOBS_F32, F32(1, 2), 2), negative = tensor(QOBS_F32, F32(-1), 1),
+                      one = tensor(QOBS_F32, F32(7), 1);
     assert_refused(qobs_observer_give_amax(o, &two, &error), QOBS_ERROR_INVALID_ARGUMENT, "amax|2 elements");
     assert_refused(qobs_observer_give_amax(o, &negative, &error), QOBS_ERROR_INVALID_ARGUMENT, "amax|-1");
     assert_ok(qobs_observer_give_amax(o, &one, &error));

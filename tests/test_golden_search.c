@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* Quark's and Model-Optimizer's searches for scales against upstream, on every usable instruction set. Where upstream's choice and
- * another one's errors, in double, are as good as equal, the other is right, too. */
+/* Quark's and Model-Optimizer's searches for scales against upstream, on every usable instruction set. Where upstream's
+ * choice and another one's errors, in double, are as good as equal, the other is right, too. */
 #include "golden.h"
 
 #include <ctype.h>
@@ -59,7 +59,8 @@ static void expect_exact(const cJSON *c, const qobs_observer *o, const char *nam
         assert_int_equal(result.shape[d], e.shape[d]);
     for (size_t i = 0; i < (size_t)elements_of(&e); i++)
         if (number(e.data, e.dtype, i) != number(data, result.dtype, i))
-            fail_case("%s[%d]: got %.9g, expected %.9g", key, (int)i, number(data, result.dtype, i), number(e.data, e.dtype, i));
+            fail_case("%s[%d]: got %.9g, expected %.9g", key, (int)i, number(data, result.dtype, i),
+                      number(e.data, e.dtype, i));
     free(data);
 }
 
@@ -78,10 +79,12 @@ static void expect_best(const double *errors, size_t steps, size_t qparams, size
     compared++;
     others += chosen != upstreams;
     if (!(errors[chosen * qparams + q] <= least * (1 + 2e-6)))
-        fail_case("qparam %d: took candidate %d with error %.12g, the least is %.12g", (int)q, (int)chosen, errors[chosen * qparams + q], least);
+        fail_case("qparam %d: took candidate %d with error %.12g, the least is %.12g", (int)q, (int)chosen,
+                  errors[chosen * qparams + q], least);
 }
 
-/* ---- Quark ---------------------------------------------------------------------------------------------------------------- */
+/* ---- Quark
+ * ---------------------------------------------------------------------------------------------------------------- */
 
 static bool is_setting(const cJSON *item)
 {
@@ -123,7 +126,8 @@ static void expect_powers(const cJSON *c, const qobs_observer *o, int batch)
 }
 
 /* The squared error of a block, in double. */
-static double block_error(const qobs_plan *plan, const qobs_tensor *value, size_t block, const qobs_format *format, double scale)
+static double block_error(const qobs_plan *plan, const qobs_tensor *value, size_t block, const qobs_format *format,
+                          double scale)
 {
     double sum = 0;
     for (int64_t i = 0; i < qobs_plan_run_count(plan); i++) {
@@ -197,7 +201,8 @@ static void run_quark(const cJSON *c)
     const cJSON *key;
     qobs_tensor value;
     int batch = 0;
-    cJSON_ArrayForEach(key, cJSON_GetObjectItemCaseSensitive(c, "inputs")) {
+    cJSON_ArrayForEach(key, cJSON_GetObjectItemCaseSensitive(c, "inputs"))
+    {
         value = tensor_named(key->valuestring);
         if (qobs_observer_observe(o, &value, NULL, &error) != QOBS_OK)
             fail_case("%s", error.message);
@@ -217,11 +222,14 @@ static void run_quark(const cJSON *c)
     qobs_config_destroy(config);
 }
 
-/* ---- Model-Optimizer ------------------------------------------------------------------------------------------------------ */
+/* ---- Model-Optimizer
+ * ------------------------------------------------------------------------------------------------------ */
 
 static bool is_trt_setting(const cJSON *item)
 {
-    static const char *const settings[] = {"axis", "num_bits", "unsigned", "narrow_range", "step_size", "start_multiplier", "stop_multiplier", "block_size", NULL};
+    static const char *const settings[] = {"axis",      "num_bits",         "unsigned",        "narrow_range",
+                                           "step_size", "start_multiplier", "stop_multiplier", "block_size",
+                                           NULL};
     for (size_t i = 0; settings[i]; i++)
         if (strcmp(item->string, settings[i]) == 0)
             return true;
@@ -229,10 +237,7 @@ static bool is_trt_setting(const cJSON *item)
 }
 
 /* "RuntimeError: Quantization function not set." has no counterpart: there always is one. */
-static bool has_counterpart(const cJSON *c)
-{
-    return strcmp(text_of(c, "name"), "trt/mse_noquant") != 0;
-}
+static bool has_counterpart(const cJSON *c) { return strcmp(text_of(c, "name"), "trt/mse_noquant") != 0; }
 
 static qobs_observer *trt_observer(const cJSON *c)
 {
@@ -241,7 +246,8 @@ static qobs_observer *trt_observer(const cJSON *c)
     qobs_config *config;
     qobs_observer *o;
     qobs_error error;
-    if (configure(&config, nvfp4 ? "trt.NVFP4MSECalibrator" : "trt.MseCalibrator", settings, is_trt_setting, &error) != QOBS_OK)
+    if (configure(&config, nvfp4 ? "trt.NVFP4MSECalibrator" : "trt.MseCalibrator", settings, is_trt_setting, &error) !=
+        QOBS_OK)
         fail_case("%s", error.message);
     if (format && strcmp(format->valuestring, "fp8") == 0)
         assert_int_equal(qobs_config_set(config, "num_bits", "[4, 3]", &error), QOBS_OK);
@@ -261,8 +267,8 @@ static qobs_observer *trt_observer(const cJSON *c)
     return o;
 }
 
-/* Upstream's quantizers: x * (bound / amax), rounded, over the same; for e4m3 times its reciprocal; NVFP4 as x over a scale. In float
- * as upstream, or unrounded from where x is multiplied. */
+/* Upstream's quantizers: x * (bound / amax), rounded, over the same; for e4m3 times its reciprocal; NVFP4 as x over a scale.
+ * In float as upstream, or unrounded from where x is multiplied. */
 static double quantized(const qobs_config *config, bool nvfp4, bool unrounded, float whole, float amax, double x)
 {
     const qobs_format *e4m3 = qobs_format_find("fp8_e4m3");
@@ -283,7 +289,8 @@ static double quantized(const qobs_config *config, bool nvfp4, bool unrounded, f
 }
 
 /* Adds the batch's errors to errors[step * qparams + qparam]. */
-static void add_errors(const qobs_observer *o, const qobs_tensor *value, const float *amax, const float *weight, bool unrounded, double *errors)
+static void add_errors(const qobs_observer *o, const qobs_tensor *value, const float *amax, const float *weight,
+                       bool unrounded, double *errors)
 {
     const bool nvfp4 = o->config.preset->granularity == GRANULARITY_TRT_BLOCK;
     const size_t steps = qobs_multiples(&o->config);
@@ -300,7 +307,8 @@ static void add_errors(const qobs_observer *o, const qobs_tensor *value, const f
                 const float a = nvfp4 ? product : (float)qobs_round_to(o->given.dtype, (double)product);
                 const double q = quantized(&o->config, nvfp4, unrounded, amax[0], a, x), w = weight ? (double)weight[j] : 1;
                 const float off = (float)q - (float)x;
-                errors[k * (size_t)plan->qparams + (size_t)run.qparam] += unrounded ? w * (q - x) * (q - x) : (double)((float)w * (off * off));
+                errors[k * (size_t)plan->qparams + (size_t)run.qparam] +=
+                    unrounded ? w * (q - x) * (q - x) : (double)((float)w * (off * off));
             }
         }
     }
@@ -334,7 +342,8 @@ static void expect_multiples(const cJSON *c, const qobs_observer *o)
     float *weight = floats_of(entry(c, "aux", "error_weight"));
     double *rounded = calloc(steps * n, sizeof *rounded), *own = calloc(steps * n, sizeof *own);
     const cJSON *key;
-    cJSON_ArrayForEach(key, cJSON_GetObjectItemCaseSensitive(c, "inputs")) {
+    cJSON_ArrayForEach(key, cJSON_GetObjectItemCaseSensitive(c, "inputs"))
+    {
         const qobs_tensor value = tensor_named(key->valuestring);
         add_errors(o, &value, amax, weight, false, rounded);
         add_errors(o, &value, amax, weight, true, own);
@@ -358,7 +367,8 @@ static void expect_multiples(const cJSON *c, const qobs_observer *o)
     if (entry(c, "expect", "candidates")) {
         const qobs_tensor candidates = tensor_named(text_of(cJSON_GetObjectItemCaseSensitive(c, "expect"), "candidates"));
         for (size_t i = 0; i < steps; i++)
-            expect_close((double)qobs_multiple(&o->config, i), number(candidates.data, candidates.dtype, i), 1e-7, "candidate");
+            expect_close((double)qobs_multiple(&o->config, i), number(candidates.data, candidates.dtype, i), 1e-7,
+                         "candidate");
     }
     if (!differs)
         expect_exact(c, o, "amax", "amax");
@@ -381,7 +391,8 @@ static void run_trt(const cJSON *c)
         const qobs_tensor amax = {.struct_size = sizeof amax, .data = ones, .dtype = QOBS_F32, .ndim = 1, .shape = &eight};
         assert_int_equal(qobs_observer_give_amax(o, &amax, &error), QOBS_OK);
     }
-    cJSON_ArrayForEach(key, cJSON_GetObjectItemCaseSensitive(c, "inputs")) {
+    cJSON_ArrayForEach(key, cJSON_GetObjectItemCaseSensitive(c, "inputs"))
+    {
         const qobs_tensor value = tensor_named(key->valuestring);
         if (status == QOBS_OK)
             status = qobs_observer_observe(o, &value, NULL, &error);
@@ -395,7 +406,8 @@ static void run_trt(const cJSON *c)
     qobs_observer_destroy(o);
 }
 
-/* ---- Cases ---------------------------------------------------------------------------------------------------------------- */
+/* ---- Cases
+ * ---------------------------------------------------------------------------------------------------------------- */
 
 static void on_every_isa(const cJSON *c, void (*run)(const cJSON *))
 {
@@ -407,15 +419,9 @@ static void on_every_isa(const cJSON *c, void (*run)(const cJSON *))
     assert_int_equal(qobs_isa_limit(NULL, NULL), QOBS_OK);
 }
 
-static void test_quark(void **state)
-{
-    on_every_isa(*state, run_quark);
-}
+static void test_quark(void **state) { on_every_isa(*state, run_quark); }
 
-static void test_trt(void **state)
-{
-    on_every_isa(*state, run_trt);
-}
+static void test_trt(void **state) { on_every_isa(*state, run_trt); }
 
 int main(void)
 {

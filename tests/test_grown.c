@@ -36,10 +36,7 @@ static void make_values(void)
         }
 }
 
-static void observe_batch(qobs_observer *o, int batch)
-{
-    assert_ok(observe(o, 1, N, values[batch]));
-}
+static void observe_batch(qobs_observer *o, int batch) { assert_ok(observe(o, 1, N, values[batch])); }
 
 static unsigned char *saved(const qobs_observer *o, size_t *size)
 {
@@ -157,7 +154,8 @@ static void test_bounded(void **state)
     for (size_t p = 0; p < PRESETS; p++) {
         if (strstr(presets[p].preset, "Pro"))
             continue;
-        qobs_observer *o = make(presets[p].preset, presets[p].settings), *before = make(presets[p].preset, presets[p].settings);
+        qobs_observer *o = make(presets[p].preset, presets[p].settings),
+                      *before = make(presets[p].preset, presets[p].settings);
         observe_batch(o, 0);
         observe_batch(before, 0);
         assert_refused(observe(o, 1, 2, far), QOBS_ERROR_INVALID_ARGUMENT, "value|1e+30|1048576");
@@ -173,7 +171,8 @@ static void test_shifted(void **state)
     (void)state;
     float first[2][4096] = {{0}};
     for (int shifted = 0; shifted < 2; shifted++) {
-        qobs_observer *o = make("quark.PerTensorHistogramObserver", shifted ? "symmetric=false;shifted_counts=true" : "symmetric=false");
+        qobs_observer *o =
+            make("quark.PerTensorHistogramObserver", shifted ? "symmetric=false;shifted_counts=true" : "symmetric=false");
         qobs_result result = {.struct_size = sizeof result};
         assert_ok(observe(o, 1, 4, F32(0, 1, 1, 1)));
         assert_ok(observe(o, 1, 2, F32(-0.5f, 1)));
@@ -192,11 +191,13 @@ static void test_shifted(void **state)
     assert_true(near == 1);
 }
 
-/* A batch of zeros only leaves nothing to count where they are skipped: Quark's range is then 0 to 0, Model-Optimizer ignores it. */
+/* A batch of zeros only leaves nothing to count where they are skipped: Quark's range is then 0 to 0, Model-Optimizer
+ * ignores it. */
 static void test_zeros(void **state)
 {
     (void)state;
-    qobs_observer *o = make("quark.PerTensorPercentileObserver", ""), *trt = make("trt.HistogramCalibrator", "skip_zeros=true");
+    qobs_observer *o = make("quark.PerTensorPercentileObserver", ""),
+                  *trt = make("trt.HistogramCalibrator", "skip_zeros=true");
     assert_ok(observe(o, 1, 3, F32(0, 0, 0)));
     assert_result(o, "min_val", 0);
     assert_result(o, "max_val", 0);

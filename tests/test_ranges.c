@@ -14,15 +14,15 @@ static size_t compared;
 
 static bool is_setting(const cJSON *item)
 {
-    static const char *const settings[] = {"num_bits", "unsigned",  "num_bins",   "skip_zeros", "torch_hist",
-                                           "method",   "start_bin", "percentile", "stride",     "axis", NULL};
+    static const char *const settings[] = {"num_bits",  "unsigned",   "num_bins", "skip_zeros", "torch_hist", "method",
+                                           "start_bin", "percentile", "stride",   "axis",       NULL};
     for (size_t i = 0; settings[i]; i++)
         if (strcmp(item->string, settings[i]) == 0)
             return true;
     return false;
 }
 
-/* ---- A histogram as HistogramCalibrator collects it --------------------------------------------------------------------- */
+/* ---- A histogram as HistogramCalibrator collects it --------------------------------------------------------------- */
 
 struct collected {
     size_t bins;
@@ -63,7 +63,8 @@ static void release(struct collected *c)
     free(c->edges);
 }
 
-/* ---- Golden --------------------------------------------------------------------------------------------------------------- */
+/* ---- Golden
+ * --------------------------------------------------------------------------------------------------------------- */
 
 static double number(const cJSON *settings, const char *key)
 {
@@ -87,8 +88,8 @@ static size_t candidate(const struct histogram_view *h, bool centre, size_t firs
     return 0;
 }
 
-static void expect_entropy(const cJSON *c, const qobs_config *config, const struct histogram_view *h, size_t first, size_t stride,
-                           float amax)
+static void expect_entropy(const cJSON *c, const qobs_config *config, const struct histogram_view *h, size_t first,
+                           size_t stride, float amax)
 {
     qobs_tensor t;
     const double *divergence = expected(c, "divergences", &t)->data;
@@ -146,11 +147,13 @@ static qobs_observer *observer_of(const cJSON *c)
     qobs_config *config;
     qobs_observer *o;
     qobs_error error;
-    if (configure(&config, "trt.HistogramCalibrator", cJSON_GetObjectItemCaseSensitive(c, "config"), is_setting, &error) != QOBS_OK)
+    if (configure(&config, "trt.HistogramCalibrator", cJSON_GetObjectItemCaseSensitive(c, "config"), is_setting, &error) !=
+        QOBS_OK)
         return NULL;
     assert_int_equal(qobs_observer_create(&o, config, NULL, &error), QOBS_OK);
     qobs_config_destroy(config);
-    cJSON_ArrayForEach(key, cJSON_GetObjectItemCaseSensitive(c, "inputs")) {
+    cJSON_ArrayForEach(key, cJSON_GetObjectItemCaseSensitive(c, "inputs"))
+    {
         const qobs_tensor x = tensor_named(key->valuestring);
         if (o && qobs_observer_observe(o, &x, NULL, &error) != QOBS_OK) {
             qobs_observer_destroy(o);
@@ -195,9 +198,10 @@ static void test_histogram(void **state)
     assert_int_equal(h.bins, (size_t)number(settings, "num_bins_final"));
     expected(c, "histogram", &t);
     for (size_t i = 0; i < h.bins; i++) {
-        const double e = t.dtype == QOBS_I64   ? (double)((const int64_t *)t.data)[i]
-                         : t.dtype == QOBS_I32 ? (double)((const int32_t *)t.data)[i]
-                                               : qobs_element((const unsigned char *)t.data + i * qobs_dtype_size(t.dtype), t.dtype);
+        const double e = t.dtype == QOBS_I64 ? (double)((const int64_t *)t.data)[i]
+                         : t.dtype == QOBS_I32
+                             ? (double)((const int32_t *)t.data)[i]
+                             : qobs_element((const unsigned char *)t.data + i * qobs_dtype_size(t.dtype), t.dtype);
         if (h.counts[i] != e)
             fail_case("bin %d: got %g, expected %g", (int)i, h.counts[i], e);
     }
@@ -224,8 +228,10 @@ static void test_case(void **state)
     const qobs_config *config = &o->config;
     struct collected h = collect(o, cJSON_IsString(before) && !flag(settings, "torch_hist"));
     const int64_t bins = (int64_t)h.bins, edges = bins + 1;
-    const qobs_tensor histogram = {.struct_size = sizeof histogram, .data = h.counts, .dtype = QOBS_F64, .ndim = 1, .shape = &bins};
-    const qobs_tensor bin_edges = {.struct_size = sizeof bin_edges, .data = h.edges, .dtype = QOBS_F32, .ndim = 1, .shape = &edges};
+    const qobs_tensor histogram = {
+        .struct_size = sizeof histogram, .data = h.counts, .dtype = QOBS_F64, .ndim = 1, .shape = &bins};
+    const qobs_tensor bin_edges = {
+        .struct_size = sizeof bin_edges, .data = h.edges, .dtype = QOBS_F32, .ndim = 1, .shape = &edges};
     const struct histogram_view view = {h.bins, h.counts, h.edges};
     const size_t stride = (size_t)number(settings, "stride"), start_bin = (size_t)number(settings, "start_bin");
     float min = 1, max = 2, amax = 3;
@@ -234,15 +240,18 @@ static void test_case(void **state)
     qobs_tensor t;
     if (strcmp(method, "percentile") == 0) {
         const bool exact = strcmp(text_of(cJSON_GetObjectItemCaseSensitive(c, "compare"), "amax"), "exact") == 0;
-        status = qobs_range_by_percentile(config, &histogram, &bin_edges, number(settings, "percentile"), &min, &max, NULL, &error);
+        status = qobs_range_by_percentile(config, &histogram, &bin_edges, number(settings, "percentile"), &min, &max, NULL,
+                                          &error);
         const double e = (double)*(const float *)expected(c, "amax", &t)->data;
         assert_true(fabs((double)max - e) <= (exact ? 0 : 1e-6) * e);
     } else if (strcmp(method, "entropy") == 0) {
-        status = qobs_range_by_entropy(config, &histogram, &bin_edges, (int64_t)stride, (int64_t)start_bin, &min, &max, NULL, &error);
+        status = qobs_range_by_entropy(config, &histogram, &bin_edges, (int64_t)stride, (int64_t)start_bin, &min, &max, NULL,
+                                       &error);
         if (!refused)
             expect_entropy(c, config, &view, start_bin, stride, max);
     } else {
-        status = qobs_range_by_mse(config, &histogram, &bin_edges, (int64_t)stride, (int64_t)start_bin, &min, &max, NULL, &error);
+        status =
+            qobs_range_by_mse(config, &histogram, &bin_edges, (int64_t)stride, (int64_t)start_bin, &min, &max, NULL, &error);
         if (!refused)
             expect_squared_error(c, config, &view, start_bin, stride, max);
     }
@@ -258,7 +267,8 @@ static void test_case(void **state)
     qobs_observer_destroy(o);
 }
 
-/* ---- By hand -------------------------------------------------------------------------------------------------------------- */
+/* ---- By hand
+ * -------------------------------------------------------------------------------------------------------------- */
 
 static qobs_config *config_of(const char *preset, const char *key, const char *value)
 {
@@ -273,8 +283,10 @@ static qobs_config *config_of(const char *preset, const char *key, const char *v
 static const int64_t eight = 8, nine = 9;
 static const int32_t counts[] = {1, 4, 10, 30, 30, 20, 4, 1};
 static const float edges[] = {-4, -3, -2, -1, 0, 1, 2, 3, 4};
-static const qobs_tensor histogram_8 = {.struct_size = sizeof(qobs_tensor), .data = counts, .dtype = QOBS_I32, .ndim = 1, .shape = &eight};
-static const qobs_tensor edges_9 = {.struct_size = sizeof(qobs_tensor), .data = edges, .dtype = QOBS_F32, .ndim = 1, .shape = &nine};
+static const qobs_tensor histogram_8 = {
+    .struct_size = sizeof(qobs_tensor), .data = counts, .dtype = QOBS_I32, .ndim = 1, .shape = &eight};
+static const qobs_tensor edges_9 = {
+    .struct_size = sizeof(qobs_tensor), .data = edges, .dtype = QOBS_F32, .ndim = 1, .shape = &nine};
 
 static void test_percentile(void **state)
 {
@@ -290,8 +302,8 @@ static void test_percentile(void **state)
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         qobs_config *config = config_of("quark.PerTensorMinMaxObserver", "symmetric", cases[i].symmetric);
         float min = 9, max = 9;
-        assert_int_equal(qobs_range_by_percentile(config, &histogram_8, &edges_9, cases[i].percentile, &min, &max, NULL, NULL),
-                         QOBS_OK);
+        assert_int_equal(
+            qobs_range_by_percentile(config, &histogram_8, &edges_9, cases[i].percentile, &min, &max, NULL, NULL), QOBS_OK);
         if (min != cases[i].min || max != cases[i].max)
             print_error("symmetric %s, %g: %g to %g\n", cases[i].symmetric, cases[i].percentile, (double)min, (double)max);
         assert_true(min == cases[i].min && max == cases[i].max);
@@ -311,10 +323,12 @@ static void test_quark_mse(void **state)
     assert_int_equal(qobs_range_by_mse(config, &histogram_8, &edges_9, 1, 4, &min, &max, NULL, NULL), QOBS_OK);
     assert_true(min == 0 && max > 0.5f && max <= 3.5f);
     /* Upstream asserts that 0 is not above amax. */
-    assert_int_equal(qobs_range_by_mse(config, &histogram_8, &edges_9, 1, 0, &min, &max, NULL, &error), QOBS_ERROR_NO_RESULT);
+    assert_int_equal(qobs_range_by_mse(config, &histogram_8, &edges_9, 1, 0, &min, &max, NULL, &error),
+                     QOBS_ERROR_NO_RESULT);
     qobs_config_destroy(config);
     config = config_of("quark.PerTensorMinMaxObserver", "dtype", "int2");
-    assert_int_equal(qobs_range_by_mse(config, &histogram_8, &edges_9, 1, 4, &min, &max, NULL, &error), QOBS_ERROR_INVALID_ARGUMENT);
+    assert_int_equal(qobs_range_by_mse(config, &histogram_8, &edges_9, 1, 4, &min, &max, NULL, &error),
+                     QOBS_ERROR_INVALID_ARGUMENT);
     assert_has(error.message, "int2");
     qobs_config_destroy(config);
 }
@@ -329,7 +343,8 @@ static void test_refusals(void **state)
 {
     (void)state;
     qobs_config *trt = config_of("trt.MaxCalibrator", NULL, NULL), *llmc = config_of("llmc.memoryless_minmax", NULL, NULL);
-    qobs_config *quark = config_of("quark.PerTensorMinMaxObserver", NULL, NULL), *e4m3 = config_of("trt.HistogramCalibrator", "num_bits", "[4, 3]");
+    qobs_config *quark = config_of("quark.PerTensorMinMaxObserver", NULL, NULL),
+                *e4m3 = config_of("trt.HistogramCalibrator", "num_bits", "[4, 3]");
     qobs_error error;
     float min = 1, max = 2;
     const float gap[] = {0, 1, 2, 3, 4, 5, 6, 7, NAN}, negative[] = {1, 1, 1, -1, 1, 1, 1, 1};
@@ -337,7 +352,8 @@ static void test_refusals(void **state)
     broken.data = gap;
     below.data = negative;
     below.dtype = QOBS_F32;
-    expect_refused(qobs_range_by_percentile(llmc, &histogram_8, &edges_9, 50, &min, &max, NULL, &error), &error, "llmc.memoryless_minmax");
+    expect_refused(qobs_range_by_percentile(llmc, &histogram_8, &edges_9, 50, &min, &max, NULL, &error), &error,
+                   "llmc.memoryless_minmax");
     expect_refused(qobs_range_by_entropy(quark, &histogram_8, &edges_9, 1, 1, &min, &max, NULL, &error), &error, "trt");
     expect_refused(qobs_range_by_entropy(e4m3, &histogram_8, &edges_9, 1, 1, &min, &max, NULL, &error), &error, "[4, 3]");
     expect_refused(qobs_range_by_entropy(trt, &histogram_8, &edges_9, 0, 1, &min, &max, NULL, &error), &error, "stride");
@@ -345,7 +361,8 @@ static void test_refusals(void **state)
     expect_refused(qobs_range_by_entropy(trt, &histogram_8, &edges_9, 1, 9, &min, &max, NULL, &error), &error, "start_bin");
     expect_refused(qobs_range_by_mse(trt, &histogram_8, &edges_9, 1, 8, &min, &max, NULL, &error), &error, "start_bin");
     expect_refused(qobs_range_by_mse(trt, &histogram_8, &edges_9, -1, 0, &min, &max, NULL, &error), &error, "stride");
-    expect_refused(qobs_range_by_percentile(trt, &histogram_8, &edges_9, NAN, &min, &max, NULL, &error), &error, "percentile");
+    expect_refused(qobs_range_by_percentile(trt, &histogram_8, &edges_9, NAN, &min, &max, NULL, &error), &error,
+                   "percentile");
     expect_refused(qobs_range_by_percentile(trt, &edges_9, &edges_9, 50, &min, &max, NULL, &error), &error, "bin_edges");
     expect_refused(qobs_range_by_percentile(trt, &histogram_8, &histogram_8, 50, &min, &max, NULL, &error), &error, "I32");
     expect_refused(qobs_range_by_percentile(trt, &histogram_8, &broken, 50, &min, &max, NULL, &error), &error, "[7] is 7");

@@ -6,10 +6,7 @@
 #include "error.h"
 #include "range/range.h"
 
-size_t qobs_entropy_room(size_t bins)
-{
-    return 2 * bins + 2 * (bins + 1);
-}
+size_t qobs_entropy_room(size_t bins) { return 2 * bins + 2 * (bins + 1); }
 
 struct entropy qobs_entropy_prepare(const struct histogram_view *h, size_t cells, double *room)
 {

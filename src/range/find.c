@@ -10,7 +10,7 @@
 #include "range/range.h"
 #include "tensor.h"
 
-/* ---- The caller's histogram --------------------------------------------------------------------------------------------- */
+/* ---- The caller's histogram --------------------------------------------------------------------------------------- */
 
 /* Element i of a 1-dimensional view, as a double. */
 static double number_at(const struct view *v, int64_t i)
@@ -36,13 +36,14 @@ static int check_config(const qobs_config *config, const char *what, int familie
     if (status != QOBS_OK || config->preset->family & families)
         return status;
     return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "config: %s is not for %s, allowed are presets of %s", what,
-                     config->preset->name, families == FAMILY_TRT     ? "trt"
+                     config->preset->name,
+                     families == FAMILY_TRT     ? "trt"
                      : families == FAMILY_TORCH ? "torch"
                                                 : "quark and trt");
 }
 
-static int check_histogram(struct view *counts, struct view *edges, const qobs_tensor *histogram, const qobs_tensor *bin_edges,
-                           qobs_error *error)
+static int check_histogram(struct view *counts, struct view *edges, const qobs_tensor *histogram,
+                           const qobs_tensor *bin_edges, qobs_error *error)
 {
     int status = qobs_view_of_tensor(counts, histogram, "histogram", error);
     if (status == QOBS_OK)
@@ -50,8 +51,9 @@ static int check_histogram(struct view *counts, struct view *edges, const qobs_t
     if (status != QOBS_OK)
         return status;
     if (counts->ndim != 1 || counts->elements < 1)
-        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "histogram: has %d dimensions and %lld elements, allowed are 1 and above 0",
-                         counts->ndim, (long long)counts->elements);
+        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT,
+                         "histogram: has %d dimensions and %lld elements, allowed are 1 and above 0", counts->ndim,
+                         (long long)counts->elements);
     if (counts->dtype != QOBS_F32 && counts->dtype != QOBS_F64 && counts->dtype != QOBS_I32 && counts->dtype != QOBS_I64)
         return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "histogram: dtype is %s, allowed are F32, F64, I32, I64",
                          qobs_dtype_name(counts->dtype));
@@ -60,16 +62,18 @@ static int check_histogram(struct view *counts, struct view *edges, const qobs_t
                          qobs_dtype_name(edges->dtype));
     if (edges->ndim != 1 || edges->elements != counts->elements + 1)
         return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT,
-                         "bin_edges: has %d dimensions and %lld elements, a histogram of %lld bins needs 1 and %lld", edges->ndim,
-                         (long long)edges->elements, (long long)counts->elements, (long long)counts->elements + 1);
+                         "bin_edges: has %d dimensions and %lld elements, a histogram of %lld bins needs 1 and %lld",
+                         edges->ndim, (long long)edges->elements, (long long)counts->elements,
+                         (long long)counts->elements + 1);
     for (int64_t i = 0; i < counts->elements; i++) {
         const double count = number_at(counts, i), edge = number_at(edges, i), next = number_at(edges, i + 1);
         if (!(count >= 0) || isinf(count))
-            return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "histogram: [%lld] is %g, allowed are finite numbers from 0",
-                             (long long)i, count);
+            return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT,
+                             "histogram: [%lld] is %g, allowed are finite numbers from 0", (long long)i, count);
         if (!(edge <= next) || isinf(edge) || isinf(next))
-            return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "bin_edges: [%lld] is %g and the next one %g, they must be finite and ascend",
-                             (long long)i, edge, next);
+            return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT,
+                             "bin_edges: [%lld] is %g and the next one %g, they must be finite and ascend", (long long)i,
+                             edge, next);
     }
     return QOBS_OK;
 }
@@ -107,16 +111,10 @@ static int open_workspace(struct workspace *w, const qobs_tensor *histogram, con
     return QOBS_OK;
 }
 
-static void close_workspace(struct workspace *w)
-{
-    qobs_release(&w->runtime, w->memory, w->size);
-}
+static void close_workspace(struct workspace *w) { qobs_release(&w->runtime, w->memory, w->size); }
 
 /* Model-Optimizer's magnitude as a range. */
-static float least(const qobs_config *config, float amax)
-{
-    return config->is_unsigned ? 0 : -amax;
-}
+static float least(const qobs_config *config, float amax) { return config->is_unsigned ? 0 : -amax; }
 
 static int check_out(const float *min, const float *max, qobs_error *error)
 {
@@ -125,7 +123,7 @@ static int check_out(const float *min, const float *max, qobs_error *error)
     return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "%s: is NULL", min ? "max" : "min");
 }
 
-/* ---- Public ------------------------------------------------------------------------------------------------------------- */
+/* ---- Public ------------------------------------------------------------------------------------------------------- */
 
 int qobs_range_by_percentile(const qobs_config *config, const qobs_tensor *histogram, const qobs_tensor *bin_edges,
                              double percentile, float *min, float *max, const qobs_runtime *runtime, qobs_error *error)
@@ -135,7 +133,8 @@ int qobs_range_by_percentile(const qobs_config *config, const qobs_tensor *histo
     if (status == QOBS_OK)
         status = check_out(min, max, error);
     if (status == QOBS_OK && !(percentile >= 0 && percentile <= 100))
-        status = qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "percentile: is %g, allowed are numbers from 0 to 100", percentile);
+        status = qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "percentile: is %g, allowed are numbers from 0 to 100",
+                           percentile);
     if (status == QOBS_OK)
         status = open_workspace(&w, histogram, bin_edges, runtime, error);
     if (status != QOBS_OK)
@@ -175,8 +174,9 @@ int qobs_range_by_l2_norm(const qobs_config *config, const qobs_tensor *histogra
     return qobs_succeed(error);
 }
 
-int qobs_range_by_entropy(const qobs_config *config, const qobs_tensor *histogram, const qobs_tensor *bin_edges, int64_t stride,
-                          int64_t start_bin, float *min, float *max, const qobs_runtime *runtime, qobs_error *error)
+int qobs_range_by_entropy(const qobs_config *config, const qobs_tensor *histogram, const qobs_tensor *bin_edges,
+                          int64_t stride, int64_t start_bin, float *min, float *max, const qobs_runtime *runtime,
+                          qobs_error *error)
 {
     struct workspace w;
     int status = check_config(config, "entropy", FAMILY_TRT, error);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* torch.ao's HistogramObserver._non_linear_param_search and _compute_quantization_error. Upstream holds some numbers in float32
- * tensors and some in Python's doubles; each operation here has the type it has there. */
+/* torch.ao's HistogramObserver._non_linear_param_search and _compute_quantization_error. Upstream holds some numbers in
+ * float32 tensors and some in Python's doubles; each operation here has the type it has there. */
 #include <math.h>
 #include <string.h>
 
@@ -10,8 +10,8 @@
 
 enum { LANES = 8, ROWS = 4, LEVELS = 4 };
 
-/* A sum in float32 in torch.sum's order for 8 lanes: blocks that grow with n are summed and the sums summed, 4 rows of vectors
- * abreast. */
+/* A sum in float32 in torch.sum's order for 8 lanes: blocks that grow with n are summed and the sums summed, 4 rows of
+ * vectors abreast. */
 static float cascade_sum(const float *x, size_t n)
 {
     enum { WIDTH = LANES * ROWS };
@@ -63,10 +63,7 @@ struct search {
 };
 
 /* (end^3 - begin^3) / 3, the integral of x^2. */
-static inline float integral(float begin, float end)
-{
-    return (end * end * end - begin * begin * begin) / 3;
-}
+static inline float integral(float begin, float end) { return (end * end * end - begin * begin * begin) / 3; }
 
 /* torch.div(..., rounding_mode="floor") as it is done in float32, clamped to a cell. */
 static float cell_exactly(float position, float width, float last)
@@ -124,13 +121,10 @@ double qobs_non_linear_cells(const qobs_config *config)
     }
 }
 
-size_t qobs_non_linear_room(size_t bins)
-{
-    return 3 * bins;
-}
+size_t qobs_non_linear_room(size_t bins) { return 3 * bins; }
 
-void qobs_non_linear_search(const float *counts, size_t bins, float min, float max, double cells, float *room, float *new_min,
-                            float *new_max)
+void qobs_non_linear_search(const float *counts, size_t bins, float min, float max, double cells, float *room,
+                            float *new_min, float *new_max)
 {
     float *sums = room, *density = room + bins;
     *new_min = min;

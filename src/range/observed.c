@@ -32,7 +32,8 @@ static int find_non_linear(const qobs_observer *o, float *min, float *max, qobs_
     return QOBS_OK;
 }
 
-/* ---- Histograms grown by whole bins --------------------------------------------------------------------------------------- */
+/* ---- Histograms grown by whole bins
+ * --------------------------------------------------------------------------------------- */
 
 void qobs_read_bin_edges(const qobs_observer *o, float *out)
 {
@@ -87,7 +88,8 @@ static int find_in_bins(const qobs_observer *o, float *min, float *max, qobs_err
     return status;
 }
 
-/* ---- Any ------------------------------------------------------------------------------------------------------------------ */
+/* ---- Any
+ * ------------------------------------------------------------------------------------------------------------------ */
 
 void qobs_read_histogram(const qobs_observer *o, float *out)
 {

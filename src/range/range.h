@@ -16,7 +16,7 @@ struct histogram_view {
     const float *edges;
 };
 
-/* ---- Percentile: percent in [0, 100] ----------------------------------------------------------------------------------- */
+/* ---- Percentile: percent in [0, 100] ------------------------------------------------------------------------------ */
 
 /* Model-Optimizer: the left edge of the first bin at which the cumulative share, in double, reaches percent; the last edge
  * where none does. */
@@ -31,7 +31,7 @@ void qobs_percentile_quark(const struct histogram_view *h, bool symmetric, doubl
  * either side. */
 void qobs_percentile(const struct histogram_view *h, bool symmetric, double percent, float *min, float *max);
 
-/* ---- Entropy ----------------------------------------------------------------------------------------------------------- */
+/* ---- Entropy ------------------------------------------------------------------------------------------------------ */
 
 /* What Model-Optimizer's entropy method looks at: bin 0 has the count of bin 1. */
 struct entropy {
@@ -55,7 +55,7 @@ double qobs_entropy_divergence(const struct entropy *e, size_t kept);
  * counts as the least, as in numpy.argmin. amax is the edge of that index. */
 size_t qobs_entropy_find(const struct entropy *e, size_t first, size_t stride);
 
-/* ---- Squared error ----------------------------------------------------------------------------------------------------- */
+/* ---- Squared error ------------------------------------------------------------------------------------------------ */
 
 /* How the centres of the bins are quantized. */
 struct centre_quantizer {
@@ -65,14 +65,14 @@ struct centre_quantizer {
         CENTRES_QUARK_FLOAT, /* format(clamp(c / s)) * s with s = amax / greatest */
         CENTRES_TORCH        /* torch.fake_quantize_per_tensor_affine with a scale and zero point for (0, amax) */
     } way;
-    double least, greatest;      /* limits of quantized numbers */
-    const qobs_format *format;   /* CENTRES_QUARK_FLOAT */
-    const qobs_config *config;   /* CENTRES_TORCH: whose convention makes scale and zero point */
+    double least, greatest;    /* limits of quantized numbers */
+    const qobs_format *format; /* CENTRES_QUARK_FLOAT */
+    const qobs_config *config; /* CENTRES_TORCH: whose convention makes scale and zero point */
 };
 
 /* The bins that count: those with elements. */
 struct squared_error {
-    size_t bins, used; /* of the histogram; of them with elements */
+    size_t bins, used;           /* of the histogram; of them with elements */
     const float *centre, *count; /* [used] */
 };
 
@@ -96,25 +96,26 @@ float qobs_bin_centre(const struct histogram_view *h, size_t bin);
  * a dtype upstream refuses. */
 int qobs_centre_quantizer(const qobs_config *config, struct centre_quantizer *q, qobs_error *error);
 
-/* ---- Non-linear search -------------------------------------------------------------------------------------------------- */
+/* ---- Non-linear search -------------------------------------------------------------------------------------------- */
 
-/* torch.ao's HistogramObserver: clips from either side, 1e-5 of the elements at a time, as long as the squared error of elements
- * spread evenly over their bins and quantized to `cells` numbers falls. `room` has qobs_non_linear_room(bins) floats. */
+/* torch.ao's HistogramObserver: clips from either side, 1e-5 of the elements at a time, as long as the squared error of
+ * elements spread evenly over their bins and quantized to `cells` numbers falls. `room` has qobs_non_linear_room(bins)
+ * floats. */
 size_t qobs_non_linear_room(size_t bins);
-void qobs_non_linear_search(const float *counts, size_t bins, float min, float max, double cells, float *room, float *new_min,
-                            float *new_max);
+void qobs_non_linear_search(const float *counts, size_t bins, float min, float max, double cells, float *room,
+                            float *new_min, float *new_max);
 
 /* How many numbers it takes a torch dtype to have. */
 double qobs_non_linear_cells(const qobs_config *config);
 
-/* ---- As a configuration says -------------------------------------------------------------------------------------------- */
+/* ---- As a configuration says -------------------------------------------------------------------------------------- */
 
-/* These check stride and start_bin. `room` has qobs_range_room(bins) doubles. Quark's start_bin is the last bin where there are
- * not so many; Model-Optimizer's entropy starts with that many bins kept. */
+/* These check stride and start_bin. `room` has qobs_range_room(bins) doubles. Quark's start_bin is the last bin where there
+ * are not so many; Model-Optimizer's entropy starts with that many bins kept. */
 size_t qobs_range_room(size_t bins);
 int qobs_amax_by_entropy(const qobs_config *config, const struct histogram_view *h, int64_t stride, int64_t start_bin,
                          double *room, float *amax, qobs_error *error);
-int qobs_amax_by_mse(const qobs_config *config, const struct histogram_view *h, int64_t stride, int64_t start_bin, double *room,
-                     float *amax, qobs_error *error);
+int qobs_amax_by_mse(const qobs_config *config, const struct histogram_view *h, int64_t stride, int64_t start_bin,
+                     double *room, float *amax, qobs_error *error);
 
 #endif

@@ -13,15 +13,9 @@
 
 enum { CHUNK = 256, LANES = 16 };
 
-float qobs_bin_centre(const struct histogram_view *h, size_t bin)
-{
-    return (h->edges[bin + 1] + h->edges[bin]) / 2;
-}
+float qobs_bin_centre(const struct histogram_view *h, size_t bin) { return (h->edges[bin + 1] + h->edges[bin]) / 2; }
 
-size_t qobs_squared_error_room(size_t bins)
-{
-    return 2 * bins;
-}
+size_t qobs_squared_error_room(size_t bins) { return 2 * bins; }
 
 struct squared_error qobs_squared_error_prepare(const struct histogram_view *h, float *room)
 {
@@ -38,15 +32,9 @@ struct squared_error qobs_squared_error_prepare(const struct histogram_view *h, 
 /* ---- Quantizing centres ----------------------------------------------------------------------------------------------- */
 
 /* For magnitudes below 2^22. */
-static inline float round_to_integer(float x)
-{
-    return (x + 0x1.8p23f) - 0x1.8p23f;
-}
+static inline float round_to_integer(float x) { return (x + 0x1.8p23f) - 0x1.8p23f; }
 
-static inline float clamp(float x, float least, float greatest)
-{
-    return x < least ? least : x > greatest ? greatest : x;
-}
+static inline float clamp(float x, float least, float greatest) { return x < least ? least : x > greatest ? greatest : x; }
 
 static void trt_integer(const struct centre_quantizer *q, float amax, size_t n, const float *c, float *out)
 {
@@ -78,7 +66,8 @@ static void quark_float(const struct centre_quantizer *q, float amax, size_t n, 
 }
 
 /* Clamping before rounding is the same, the limits being integers. */
-static void torch_integer(const struct centre_quantizer *q, float scale, float zero_point, size_t n, const float *c, float *out)
+static void torch_integer(const struct centre_quantizer *q, float scale, float zero_point, size_t n, const float *c,
+                          float *out)
 {
     const float least = (float)q->least - zero_point, greatest = (float)q->greatest - zero_point, inverse = 1 / scale;
     for (size_t i = 0; i < n; i++)
@@ -163,7 +152,7 @@ int qobs_squared_error_find(const struct squared_error *e, const struct histogra
     return QOBS_OK;
 }
 
-/* ---- Which quantizer ---------------------------------------------------------------------------------------------------- */
+/* ---- Which quantizer ---------------------------------------------------------------------------------------------- */
 
 int qobs_centre_quantizer(const qobs_config *config, struct centre_quantizer *q, qobs_error *error)
 {
@@ -178,7 +167,8 @@ int qobs_centre_quantizer(const qobs_config *config, struct centre_quantizer *q,
         return QOBS_OK;
     }
     const struct quark_number *number = qobs_quark_number(config->quark_dtype);
-    *q = (struct centre_quantizer){.way = CENTRES_TORCH, .least = number->least, .greatest = number->greatest, .config = config};
+    *q = (struct centre_quantizer){
+        .way = CENTRES_TORCH, .least = number->least, .greatest = number->greatest, .config = config};
     switch (config->quark_dtype) {
     case QUARK_INT4:
     case QUARK_UINT4:
@@ -203,8 +193,8 @@ size_t qobs_range_room(size_t bins)
     return squared > qobs_entropy_room(bins) ? squared : qobs_entropy_room(bins);
 }
 
-int qobs_amax_by_mse(const qobs_config *config, const struct histogram_view *h, int64_t stride, int64_t start_bin, double *room,
-                     float *amax, qobs_error *error)
+int qobs_amax_by_mse(const qobs_config *config, const struct histogram_view *h, int64_t stride, int64_t start_bin,
+                     double *room, float *amax, qobs_error *error)
 {
     const bool clamped = config->preset->family == FAMILY_QUARK;
     struct centre_quantizer q;
@@ -212,8 +202,8 @@ int qobs_amax_by_mse(const qobs_config *config, const struct histogram_view *h, 
     if (stride < 1)
         return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "stride: is %lld, must be above 0", (long long)stride);
     if (start_bin < 0 || (!clamped && (uint64_t)start_bin >= h->bins))
-        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "start_bin: is %lld, allowed are 0 to %zu", (long long)start_bin,
-                         h->bins - 1);
+        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "start_bin: is %lld, allowed are 0 to %zu",
+                         (long long)start_bin, h->bins - 1);
     int status = qobs_centre_quantizer(config, &q, error);
     if (status != QOBS_OK)
         return status;

@@ -11,8 +11,8 @@
 #include "search/search.h"
 #include "search/strips.h"
 
-/* A task is a part of the elements of a strip. All the elements, where there are enough strips to go round. Otherwise parts are
- * summed on their own and then together, in an order that depends on the shape alone. */
+/* A task is a part of the elements of a strip. All the elements, where there are enough strips to go round. Otherwise parts
+ * are summed on their own and then together, in an order that depends on the shape alone. */
 enum { ENOUGH_STRIPS = 64, MOST_PARTS = 64, SMALLEST_PART = 64 * STRIP_ROOM };
 
 struct search {
@@ -22,7 +22,7 @@ struct search {
     struct strips strips;
     struct search_norm norm;
     size_t parts;
-    int64_t part; /* elements */
+    int64_t part;    /* elements */
     double *partial; /* [parts][qparams][count] where there are several */
 };
 
@@ -33,7 +33,8 @@ static void divide(const qobs_plan *plan, struct strips *strips, size_t *parts, 
     qobs_strip_at(strips, 0, &first);
     *part = first.elements; /* no strip has more */
     if (strips->count < ENOUGH_STRIPS) {
-        const int64_t least = (first.elements + MOST_PARTS - 1) / MOST_PARTS, size = least > SMALLEST_PART ? least : SMALLEST_PART;
+        const int64_t least = (first.elements + MOST_PARTS - 1) / MOST_PARTS,
+                      size = least > SMALLEST_PART ? least : SMALLEST_PART;
         *part = (size + STRIP_ROOM - 1) / STRIP_ROOM * STRIP_ROOM;
     }
     *parts = first.elements > 0 ? (size_t)((first.elements + *part - 1) / *part) : 1;
@@ -55,7 +56,8 @@ static void drop_nonfinite(size_t n, float *x)
 }
 
 /* As qobs_search_errors, for integers that do not fit a float's grid. */
-static void wide_errors(const struct qobs_quantizer *q, const float *x, size_t n, size_t count, const float *scale, double *error)
+static void wide_errors(const struct qobs_quantizer *q, const float *x, size_t n, size_t count, const float *scale,
+                        double *error)
 {
     const struct grid_double grid = {q->wide_floor, q->wide_lift};
     for (size_t c = 0; c < count; c++)

@@ -18,15 +18,17 @@ static int check(const qobs_observer *o, const qobs_tensor *tensor, const char *
     if (o->config.preset->family != FAMILY_TRT || !qobs_searches_kept(&o->config))
         return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "observer: %s takes no %s", o->config.preset->name, name);
     if (o->counts.batches > 0)
-        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "observer: has observed %llu batches, %s comes before the first",
+        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT,
+                         "observer: has observed %llu batches, %s comes before the first",
                          (unsigned long long)o->counts.batches, name);
     const int status = qobs_view_of_tensor(view, tensor, name, error);
     if (status != QOBS_OK)
         return status;
     enum qobs_kernel_dtype unused;
     if (!qobs_kernel_dtype_of(view->dtype, &unused) || view->elements == 0)
-        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "%s: has %lld elements of %s, allowed are F32, BF16, F16, F64 and at least 1",
-                         name, (long long)view->elements, qobs_dtype_name(view->dtype));
+        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT,
+                         "%s: has %lld elements of %s, allowed are F32, BF16, F16, F64 and at least 1", name,
+                         (long long)view->elements, qobs_dtype_name(view->dtype));
     return QOBS_OK;
 }
 
@@ -46,8 +48,8 @@ static int replace(qobs_observer *o, const struct view *view, const char *name, 
         if (!(numbers[i] >= 0) || isinf(numbers[i])) {
             const double number = (double)numbers[i];
             qobs_release(&o->runtime, numbers, size);
-            return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "%s: element %lld is %g, allowed are finite numbers from 0", name,
-                             (long long)i, number);
+            return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "%s: element %lld is %g, allowed are finite numbers from 0",
+                             name, (long long)i, number);
         }
         for (int d = view->ndim - 1; d >= 0 && ++index[d] == view->shape[d]; d--)
             index[d] = 0;

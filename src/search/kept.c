@@ -30,7 +30,8 @@ size_t qobs_kept_steps(const qobs_config *config)
     }
 }
 
-/* ---- Before --------------------------------------------------------------------------------------------------------------- */
+/* ---- Before
+ * --------------------------------------------------------------------------------------------------------------- */
 
 static bool any_negative(const struct layout *layout, const struct ranges *batch)
 {
@@ -48,12 +49,12 @@ static int check_given(const qobs_observer *o, const qobs_plan *plan, const stru
     const struct view *v = &plan->value;
     if (g->amax && !whole && !qobs_same_shape(&g->shape, &layout->range))
         return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT,
-                         "value: gives %zu magnitudes in %d dimensions, the amax that was given has %zu in %d", layout->qparams,
-                         layout->range.ndim, g->count, g->shape.ndim);
+                         "value: gives %zu magnitudes in %d dimensions, the amax that was given has %zu in %d",
+                         layout->qparams, layout->range.ndim, g->count, g->shape.ndim);
     if (g->weight && (v->ndim == 0 || v->strides[v->ndim - 1] != plan->axis[plan->axes - 1].stride ||
                       (int64_t)g->weights != plan->axis[plan->axes - 1].extent))
-        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "value: its groups are not %zu long, as the error weights that were given",
-                         g->weights);
+        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT,
+                         "value: its groups are not %zu long, as the error weights that were given", g->weights);
     return QOBS_OK;
 }
 
@@ -63,8 +64,10 @@ static int check_trt(const qobs_observer *o, const qobs_plan *plan, const struct
     if (o->config.preset->statistic == STATISTIC_LEAST_SCALE && o->counts.batches > 0)
         return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "value: %s takes one tensor, reset it before another",
                          o->config.preset->name);
-    if (o->config.preset->statistic == STATISTIC_MULTIPLES && o->config.is_unsigned && o->config.num_bits != NUM_BITS_E4M3 && any_negative(layout, &kept->batch))
-        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "value: has negative elements, which unsigned=true does not take");
+    if (o->config.preset->statistic == STATISTIC_MULTIPLES && o->config.is_unsigned && o->config.num_bits != NUM_BITS_E4M3 &&
+        any_negative(layout, &kept->batch))
+        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT,
+                         "value: has negative elements, which unsigned=true does not take");
     return check_given(o, plan, layout, error);
 }
 
@@ -104,7 +107,8 @@ void qobs_search_room_release(const struct runtime *runtime, struct search_room 
     *room = (struct search_room){0};
 }
 
-/* ---- Quark ---------------------------------------------------------------------------------------------------------------- */
+/* ---- Quark
+ * ---------------------------------------------------------------------------------------------------------------- */
 
 /* The batch's vote is the power of two with the least error, among those around what the extremes so far give. */
 static void search_powers(qobs_observer *o, const qobs_plan *plan, const unsigned char *data, double *room,
@@ -150,10 +154,12 @@ void qobs_read_init_scale(const qobs_observer *o, float *scale)
     const qobs_dtype dtype = o->layout.dtype;
     const size_t size = qobs_dtype_size(dtype);
     for (size_t q = 0; q < o->layout.qparams; q++)
-        scale[q] = (float)exp2(qobs_quark_ceil_exponent(&o->config, dtype, qobs_element(o->kept.state.max + q * size, dtype)));
+        scale[q] =
+            (float)exp2(qobs_quark_ceil_exponent(&o->config, dtype, qobs_element(o->kept.state.max + q * size, dtype)));
 }
 
-/* ---- Model-Optimizer ------------------------------------------------------------------------------------------------------ */
+/* ---- Model-Optimizer
+ * ------------------------------------------------------------------------------------------------------ */
 
 static void use_given_amax(qobs_observer *o)
 {
@@ -201,7 +207,8 @@ static void search_scales(qobs_observer *o, const qobs_plan *plan, const unsigne
     }
 }
 
-/* ---- After ---------------------------------------------------------------------------------------------------------------- */
+/* ---- After
+ * ---------------------------------------------------------------------------------------------------------------- */
 
 void qobs_search_kept(qobs_observer *o, const qobs_plan *plan, const unsigned char *data, const struct search_room *room)
 {
@@ -212,16 +219,17 @@ void qobs_search_kept(qobs_observer *o, const qobs_plan *plan, const unsigned ch
         search_powers(o, plan, data, room->doubles, record);
         break;
     case STATISTIC_ABSMAX_STEPS:
-        qobs_search_blocks(&o->runtime, o->kernels, &o->config, plan, data, o->kept.state.max, room->doubles, record->best_step,
-                           record->error, record->error_before);
+        qobs_search_blocks(&o->runtime, o->kernels, &o->config, plan, data, o->kept.state.max, room->doubles,
+                           record->best_step, record->error, record->error_before);
         break;
     case STATISTIC_MULTIPLES:
         if (o->counts.batches == 0 && o->given.amax)
             use_given_amax(o);
         else if (o->counts.batches == 0)
             o->given.dtype = plan->dtype;
-        qobs_search_multiples(&o->runtime, o->kernels, &o->config, plan, data, (const float *)(const void *)o->kept.state.max,
-                              o->given.dtype, o->given.weight, room->doubles, o->kept.sums);
+        qobs_search_multiples(&o->runtime, o->kernels, &o->config, plan, data,
+                              (const float *)(const void *)o->kept.state.max, o->given.dtype, o->given.weight, room->doubles,
+                              o->kept.sums);
         qobs_choose_multiples(o, record);
         break;
     default:

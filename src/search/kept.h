@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* Searches that come when a batch's ranges have entered the statistic: scales around those the ranges give, errors on that batch
- * (Quark, Model-Optimizer). Nothing of the batch is kept but the choice or the errors. */
+/* Searches that come when a batch's ranges have entered the statistic: scales around those the ranges give, errors on that
+ * batch (Quark, Model-Optimizer). Nothing of the batch is kept but the choice or the errors. */
 #ifndef QOBS_SEARCH_KEPT_H
 #define QOBS_SEARCH_KEPT_H
 
@@ -20,9 +20,9 @@ struct search_room {
     size_t size; /* in bytes */
 };
 
-/* Memory for the search of a batch of that plan, whose ranges are in kept->batch, so that qobs_search_kept cannot fail; the caller
- * releases *record and the room, also after an error. Refuses what the search has no answer for: a second batch, a magnitude of
- * another shape than was given, negative elements in unsigned numbers. */
+/* Memory for the search of a batch of that plan, whose ranges are in kept->batch, so that qobs_search_kept cannot fail; the
+ * caller releases *record and the room, also after an error. Refuses what the search has no answer for: a second batch, a
+ * magnitude of another shape than was given, negative elements in unsigned numbers. */
 int qobs_search_kept_reserve(const qobs_observer *o, const qobs_plan *plan, const struct layout *layout, bool first,
                              struct kept *kept, struct search_record *record, struct search_room *room, qobs_error *error);
 void qobs_search_room_release(const struct runtime *runtime, struct search_room *room);

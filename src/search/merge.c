@@ -26,15 +26,16 @@ static int copy_record(qobs_observer *o, const qobs_observer *model, qobs_error 
     return QOBS_OK;
 }
 
-int qobs_merge_searched_reserve(qobs_observer *o, const qobs_observer *model, const qobs_observer *const *others, size_t count,
-                                qobs_error *error)
+int qobs_merge_searched_reserve(qobs_observer *o, const qobs_observer *model, const qobs_observer *const *others,
+                                size_t count, qobs_error *error)
 {
     int status = QOBS_OK;
     if (!qobs_searches_kept(&o->config))
         return QOBS_OK;
     const bool sums = o->config.preset->statistic == STATISTIC_MULTIPLES;
     for (size_t i = 0; sums && i < count; i++)
-        if (qobs_has_ranges(others[i]) && memcmp(others[i]->kept.state.max, model->kept.state.max, model->layout.qparams * sizeof(float)) != 0)
+        if (qobs_has_ranges(others[i]) &&
+            memcmp(others[i]->kept.state.max, model->kept.state.max, model->layout.qparams * sizeof(float)) != 0)
             return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT,
                              "others[%zu]: its errors are of multiples of another amax; give all observers the same", i);
     if (o->searched.qparams == 0)

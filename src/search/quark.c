@@ -10,12 +10,10 @@
 #include "format/format.h"
 #include "search/candidates.h"
 
-static bool ignores_nonfinite(const qobs_config *config)
-{
-    return config->nonfinite == NONFINITE_IGNORE;
-}
+static bool ignores_nonfinite(const qobs_config *config) { return config->nonfinite == NONFINITE_IGNORE; }
 
-/* ---- Powers of two -------------------------------------------------------------------------------------------------------- */
+/* ---- Powers of two
+ * -------------------------------------------------------------------------------------------------------- */
 
 struct powers {
     const struct quark_number *number;
@@ -40,10 +38,10 @@ static float around(float scale, int i)
 static void prepare_powers(void *argument, size_t qparam, struct qobs_quantizer *quantizer, float *scale)
 {
     const struct powers *p = argument;
-    const double zero_point = p->per_tensor ? (double)((const float *)p->zero_point)[qparam]
-                                            : (double)((const int32_t *)p->zero_point)[qparam];
-    qobs_quantizer_for_integers(quantizer, (int64_t)(p->number->least - zero_point), (int64_t)(p->number->greatest - zero_point),
-                                false);
+    const double zero_point =
+        p->per_tensor ? (double)((const float *)p->zero_point)[qparam] : (double)((const int32_t *)p->zero_point)[qparam];
+    qobs_quantizer_for_integers(quantizer, (int64_t)(p->number->least - zero_point),
+                                (int64_t)(p->number->greatest - zero_point), false);
     for (int i = 0; i < POWERS_AROUND; i++)
         scale[i] = around(p->scale[qparam], i);
 }
@@ -86,7 +84,8 @@ int qobs_search_powers(const struct runtime *runtime, const struct qobs_kernels 
     return best;
 }
 
-/* ---- Blocks ---------------------------------------------------------------------------------------------------------------- */
+/* ---- Blocks
+ * ---------------------------------------------------------------------------------------------------------------- */
 
 struct blocks {
     const qobs_config *config;

@@ -5,10 +5,7 @@
 
 #include "native.h"
 
-static int64_t magnitude(int64_t stride)
-{
-    return stride < 0 ? -stride : stride;
-}
+static int64_t magnitude(int64_t stride) { return stride < 0 ? -stride : stride; }
 
 /* Pieces of a cut dimension, of which the last may be short: a strip of its own then. */
 static bool has_short_end(const qobs_plan *plan, int coarse)
@@ -76,7 +73,7 @@ void qobs_strip_at(const struct strips *s, size_t index, struct strip *strip)
     }
 }
 
-/* ---- Reading ------------------------------------------------------------------------------------------------------------ */
+/* ---- Reading ------------------------------------------------------------------------------------------------------ */
 
 #define NATIVE_BODY "search/strips.inl.h"
 #include "native_each.inl.h"

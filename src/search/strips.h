@@ -2,8 +2,8 @@
 /* SPDX-FileCopyrightText: The qobs authors */
 
 /* The elements of every qparam of a plan as floats, for what has to look at all elements of a qparam more than once. Qparams
- * that are neighbours in memory are read together, so that memory is walked in order where it is the qparams that follow each
- * other there (channels along the last dimension) as well as where it is the elements of one. */
+ * that are neighbours in memory are read together, so that memory is walked in order where it is the qparams that follow
+ * each other there (channels along the last dimension) as well as where it is the elements of one. */
 #ifndef QOBS_SEARCH_STRIPS_H
 #define QOBS_SEARCH_STRIPS_H
 
@@ -17,7 +17,7 @@ enum {
 /* How the qparams of a plan make strips. Plans with an order of columns (g_idx) have none. */
 struct strips {
     const qobs_plan *plan;
-    int along; /* the axis along which the qparams of a strip lie; -1: there is one qparam */
+    int along;      /* the axis along which the qparams of a strip lie; -1: there is one qparam */
     int64_t pieces; /* strips along it */
     size_t count;
 };

@@ -10,10 +10,7 @@
 #include "search/candidates.h"
 #include "tensor.h"
 
-static bool is_nvfp4(const qobs_config *config)
-{
-    return config->preset->statistic == STATISTIC_LEAST_SCALE;
-}
+static bool is_nvfp4(const qobs_config *config) { return config->preset->statistic == STATISTIC_LEAST_SCALE; }
 
 size_t qobs_multiples(const qobs_config *config)
 {
@@ -42,16 +39,14 @@ size_t qobs_least_multiple(const double *error, size_t n)
     return best;
 }
 
-/* ---- Scales --------------------------------------------------------------------------------------------------------------- */
+/* ---- Scales
+ * --------------------------------------------------------------------------------------------------------------- */
 
 /* A Python number over a tensor is the tensor's reciprocal times the number; next to nothing counts as 1. */
-static float over(float number, float amax)
-{
-    return 1 / (amax <= 0x1p-24f ? 1 : amax) * number;
-}
+static float over(float number, float amax) { return 1 / (amax <= 0x1p-24f ? 1 : amax) * number; }
 
-/* Upstream multiplies by bound / amax and divides by that, for e4m3 multiplies by the reciprocal in float. Where amax is next to nothing
- * all becomes 0. */
+/* Upstream multiplies by bound / amax and divides by that, for e4m3 multiplies by the reciprocal in float. Where amax is
+ * next to nothing all becomes 0. */
 static void factors_of(const qobs_config *config, float amax, float *up, double *down)
 {
     if (config->num_bits == NUM_BITS_E4M3) {
@@ -123,7 +118,8 @@ static void take(void *argument, size_t qparam, const double *error)
     m->error_before[qparam] = error[m->count - 1];
 }
 
-/* ---- Searches ------------------------------------------------------------------------------------------------------------- */
+/* ---- Searches
+ * ------------------------------------------------------------------------------------------------------------- */
 
 static struct qobs_quantizer quantizer_of(const qobs_config *config)
 {
@@ -134,7 +130,11 @@ static struct qobs_quantizer quantizer_of(const qobs_config *config)
         qobs_quantizer_for_format(&quantizer, qobs_format_find("fp8_e4m3"));
     } else {
         const int64_t bound = (INT64_C(1) << (config->num_bits - 1 + config->is_unsigned)) - 1;
-        qobs_quantizer_for_integers(&quantizer, config->is_unsigned ? 0 : config->narrow_range ? -bound : -bound - 1, bound, false);
+        qobs_quantizer_for_integers(&quantizer,
+                                    config->is_unsigned    ? 0
+                                    : config->narrow_range ? -bound
+                                                           : -bound - 1,
+                                    bound, false);
     }
     return quantizer;
 }
@@ -144,8 +144,8 @@ size_t qobs_search_multiples_room(const qobs_plan *plan, const qobs_config *conf
     return qobs_candidates_room(plan, qobs_multiples(config));
 }
 
-static void search(struct multiples *m, const struct runtime *runtime, const struct qobs_kernels *kernels, const qobs_plan *plan,
-                   const unsigned char *data, const float *weight, double *room)
+static void search(struct multiples *m, const struct runtime *runtime, const struct qobs_kernels *kernels,
+                   const qobs_plan *plan, const unsigned char *data, const float *weight, double *room)
 {
     const struct candidates c = {.count = m->count,
                                  .ignore_nonfinite = m->config->nonfinite == NONFINITE_IGNORE,
@@ -160,8 +160,8 @@ static void search(struct multiples *m, const struct runtime *runtime, const str
 }
 
 void qobs_search_multiples(const struct runtime *runtime, const struct qobs_kernels *kernels, const qobs_config *config,
-                           const qobs_plan *plan, const unsigned char *data, const float *amax, qobs_dtype dtype, const float *weight,
-                           double *room, double *sums)
+                           const qobs_plan *plan, const unsigned char *data, const float *amax, qobs_dtype dtype,
+                           const float *weight, double *room, double *sums)
 {
     struct multiples m = {.config = config,
                           .quantizer = quantizer_of(config),
@@ -173,8 +173,8 @@ void qobs_search_multiples(const struct runtime *runtime, const struct qobs_kern
 }
 
 void qobs_search_scales(const struct runtime *runtime, const struct qobs_kernels *kernels, const qobs_config *config,
-                        const qobs_plan *plan, const unsigned char *data, const float *amax, const float *weight, double *room,
-                        int32_t *best, double *error, double *error_before)
+                        const qobs_plan *plan, const unsigned char *data, const float *amax, const float *weight,
+                        double *room, int32_t *best, double *error, double *error_before)
 {
     struct multiples m = {.config = config,
                           .quantizer = quantizer_of(config),

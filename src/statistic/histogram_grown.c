@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* Histograms that grow by whole bins of the same width: Quark's (PerTensorHistogramObserver.forward and what is made of it) and
- * Model-Optimizer's (HistogramCalibrator.collect, torch form). The first batch has edges from a linspace (step 0), a histogram that
- * has grown from an arange: edge i is lo + step * i, rounded once. */
+/* Histograms that grow by whole bins of the same width: Quark's (PerTensorHistogramObserver.forward and what is made of it)
+ * and Model-Optimizer's (HistogramCalibrator.collect, torch form). The first batch has edges from a linspace (step 0), a
+ * histogram that has grown from an arange: edge i is lo + step * i, rounded once. */
 #include <math.h>
 
 #include "error.h"
@@ -21,16 +21,14 @@ float qobs_bin_edge(const struct bin_range *range, size_t bins, size_t i)
 }
 
 /* How many elements torch.arange(start, end, step) has. */
-static double arange_size(double start, double end, double step)
-{
-    return ceil((end - start) / step);
-}
+static double arange_size(double start, double end, double step) { return ceil((end - start) / step); }
 
 static int too_many(double bins, float lo, float hi, float width, qobs_error *error)
 {
-    return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT,
-                     "value: reaches from %g to %g, which are %.9g bins as wide as those of the first batch, %g; allowed are %d", (double)lo,
-                     (double)hi, bins, (double)width, MOST_GROWN);
+    return qobs_fail(
+        error, QOBS_ERROR_INVALID_ARGUMENT,
+        "value: reaches from %g to %g, which are %.9g bins as wide as those of the first batch, %g; allowed are %d",
+        (double)lo, (double)hi, bins, (double)width, MOST_GROWN);
 }
 
 /* The bins from lo on that `edges` edges, or more where they would not reach `max`, make. */
@@ -51,22 +49,17 @@ static float width_of(const struct bin_range *now, size_t bins)
     return qobs_bin_edge(now, bins, 1) - qobs_bin_edge(now, bins, 0);
 }
 
-/* ---- Quark ---------------------------------------------------------------------------------------------------------------- */
+/* ---- Quark
+ * ---------------------------------------------------------------------------------------------------------------- */
 
 static size_t quark_bins(const qobs_config *config)
 {
     return config->preset->statistic == STATISTIC_PERCENTILE ? 4200 : 2048;
 }
 
-static bool quark_magnitude(const qobs_config *config)
-{
-    return config->symmetric;
-}
+static bool quark_magnitude(const qobs_config *config) { return config->symmetric; }
 
-static bool quark_skip_zeros(const qobs_config *config)
-{
-    return config->preset->statistic == STATISTIC_PERCENTILE;
-}
+static bool quark_skip_zeros(const qobs_config *config) { return config->preset->statistic == STATISTIC_PERCENTILE; }
 
 /* A symmetric histogram begins at 0. One value alone, or none, is made wide enough for its bins to differ in f32. */
 static struct qobs_seen quark_reach(const qobs_config *config, size_t bins, const struct qobs_seen *seen)
@@ -93,26 +86,29 @@ static int quark_grow(const qobs_config *config, const struct bin_range *now, si
         *next_bins = bins;
         return isfinite(reach->max - reach->min)
                    ? QOBS_OK
-                   : qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "value: its range from %g to %g does not fit F32", (double)reach->min,
-                               (double)reach->max);
+                   : qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "value: its range from %g to %g does not fit F32",
+                               (double)reach->min, (double)reach->max);
     }
     (void)config;
     *next = *now;
     *next_bins = bins;
     if (reach->min < next->lo) {
         const float width = width_of(next, *next_bins), from = reach->min - width;
-        status = grown(from, arange_size((double)from, (double)next->hi, (double)width), width, reach->min, next, next_bins, error);
+        status = grown(from, arange_size((double)from, (double)next->hi, (double)width), width, reach->min, next, next_bins,
+                       error);
     }
     if (status == QOBS_OK && reach->max > next->hi) {
         const float width = width_of(next, *next_bins), lo = next->lo;
-        status = grown(lo, arange_size((double)lo, (double)(reach->max + width), (double)width), width, reach->max, next, next_bins, error);
+        status = grown(lo, arange_size((double)lo, (double)(reach->max + width), (double)width), width, reach->max, next,
+                       next_bins, error);
     }
     return status;
 }
 
-/* Upstream adds old counts to the first bins, also where bins have come before them; with shifted_counts they go with their bins. */
-static void leading(const qobs_config *config, const struct bin_range *now, size_t bins, const double *mass, const struct bin_range *next,
-                    size_t next_bins, double *to)
+/* Upstream adds old counts to the first bins, also where bins have come before them; with shifted_counts they go with their
+ * bins. */
+static void leading(const qobs_config *config, const struct bin_range *now, size_t bins, const double *mass,
+                    const struct bin_range *next, size_t next_bins, double *to)
 {
     const bool shifted = config->shifted_counts && next->step > 0 && now->lo > next->lo;
     const size_t shift = shifted ? (size_t)rint(((double)now->lo - (double)next->lo) / (double)next->step) : 0;
@@ -129,12 +125,10 @@ const struct histogram_rule qobs_histogram_quark = {.bins = quark_bins,
                                                     .grow = quark_grow,
                                                     .move = leading};
 
-/* ---- Model-Optimizer ------------------------------------------------------------------------------------------------------ */
+/* ---- Model-Optimizer
+ * ------------------------------------------------------------------------------------------------------ */
 
-static size_t trt_bins(const qobs_config *config)
-{
-    return (size_t)config->num_bins;
-}
+static size_t trt_bins(const qobs_config *config) { return (size_t)config->num_bins; }
 
 static bool always(const qobs_config *config)
 {
@@ -142,10 +136,7 @@ static bool always(const qobs_config *config)
     return true;
 }
 
-static bool trt_skip_zeros(const qobs_config *config)
-{
-    return config->skip_zeros;
-}
+static bool trt_skip_zeros(const qobs_config *config) { return config->skip_zeros; }
 
 static struct qobs_seen trt_reach(const qobs_config *config, size_t bins, const struct qobs_seen *seen)
 {
@@ -166,8 +157,8 @@ static int trt_grow(const qobs_config *config, const struct bin_range *now, size
     }
     const float width = width_of(now, bins);
     if (!(width > 0))
-        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "value: the first batch was all 0, bins of no width cannot grow to %g",
-                         (double)reach->max);
+        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT,
+                         "value: the first batch was all 0, bins of no width cannot grow to %g", (double)reach->max);
     return grown(0, arange_size(0, (double)(reach->max + width), (double)width), width, reach->max, next, next_bins, error);
 }
 

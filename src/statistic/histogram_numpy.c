@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* Model-Optimizer's HistogramCalibrator with torch_hist=false, which counts by numpy.histogram: an element belongs to the bin between
- * whose edges it lies, left one included and of the last bin both, whatever the quotient says. The range of the first batch begins at
- * its least magnitude; what later lies below is not counted. Edges are kept, as those that come later do not continue the first
- * ones' rule. Counted by the calling thread, an element at a time. */
+/* Model-Optimizer's HistogramCalibrator with torch_hist=false, which counts by numpy.histogram: an element belongs to the
+ * bin between whose edges it lies, left one included and of the last bin both, whatever the quotient says. The range of the
+ * first batch begins at its least magnitude; what later lies below is not counted. Edges are kept, as those that come later
+ * do not continue the first ones' rule. Counted by the calling thread, an element at a time. */
 #include <math.h>
 #include <string.h>
 
@@ -29,18 +29,21 @@ static int allocate(const struct runtime *runtime, struct histogram *h, size_t b
 /* numpy.linspace in float. */
 static void first_edges(struct histogram *h, float first, float last)
 {
-    const float from = first == last ? first - 0.5f : first, to = first == last ? last + 0.5f : last, step = (to - from) / (float)h->bins;
+    const float from = first == last ? first - 0.5f : first, to = first == last ? last + 0.5f : last,
+                step = (to - from) / (float)h->bins;
     for (size_t i = 0; i < h->bins; i++)
         h->edges[i] = (double)((float)i * step + from);
     h->edges[h->bins] = (double)to;
 }
 
-/* *h with the edges of numpy.arange(last + width, max + width, width) added, whose elements are doubles: the first time their limits are
- * floats, from then on doubles, too. */
-static int extend(const struct runtime *runtime, const qobs_config *config, struct histogram *h, double max, qobs_error *error)
+/* *h with the edges of numpy.arange(last + width, max + width, width) added, whose elements are doubles: the first time
+ * their limits are floats, from then on doubles, too. */
+static int extend(const struct runtime *runtime, const qobs_config *config, struct histogram *h, double max,
+                  qobs_error *error)
 {
     const bool wide = h->bins != (size_t)config->num_bins;
-    const double last = h->edges[h->bins], width = wide ? h->edges[1] - h->edges[0] : (double)((float)h->edges[1] - (float)h->edges[0]);
+    const double last = h->edges[h->bins],
+                 width = wide ? h->edges[1] - h->edges[0] : (double)((float)h->edges[1] - (float)h->edges[0]);
     const double start = wide ? last + width : (double)((float)last + (float)width);
     const double stop = wide ? max + width : (double)((float)max + (float)width);
     const double steps = wide ? (stop - start) / width : (double)(((float)stop - (float)start) / (float)width);
@@ -49,8 +52,8 @@ static int extend(const struct runtime *runtime, const qobs_config *config, stru
     struct histogram wider = {0};
     if (!(bins <= MOST_BINS))
         return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT,
-                         "value: reaches %g, which takes %g bins as wide as those of the first batch, %g; allowed are %d", max, bins, width,
-                         MOST_BINS);
+                         "value: reaches %g, which takes %g bins as wide as those of the first batch, %g; allowed are %d",
+                         max, bins, width, MOST_BINS);
     const int status = allocate(runtime, &wider, (size_t)bins, error);
     if (status != QOBS_OK)
         return status;
@@ -92,7 +95,8 @@ static void count(const qobs_config *config, const qobs_plan *plan, const unsign
         qobs_strip_read(&strip, plan->dtype, data, first, n, x);
         for (size_t i = 0; i < n; i++) {
             const double magnitude = (double)fabsf(x[0][i]);
-            const bool counted = magnitude >= h->edges[0] && magnitude <= h->edges[h->bins] && !(config->skip_zeros && magnitude == 0);
+            const bool counted =
+                magnitude >= h->edges[0] && magnitude <= h->edges[h->bins] && !(config->skip_zeros && magnitude == 0);
             if (counted) {
                 double *bin = &h->mass[bin_of(h, magnitude)];
                 *bin = qobs_add_mass(*bin, 1, config->float32_counts);
