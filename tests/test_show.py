@@ -126,8 +126,8 @@ def test_odd_values():
     values = tensor("F32", 300)
     holed = values[:50] + [math.nan] * 3 + values[50:] + [math.inf, -math.inf]
     write("x.npy", npy_bytes("<f4", [305], pack("F32", holed)))
-    write("n.npy", npy_bytes("<f4", [2], pack("F32", [math.nan, math.inf])))
-    refused("nothing finite", ["no finite elements"], "show", "--preset", "llmc.minmax", "--set", "nonfinite=propagate", "n.npy")
+    write("i.npy", npy_bytes("<f4", [2], pack("F32", [-math.inf, math.inf])))
+    refused("nothing finite", ["no finite elements"], "show", "--preset", "llmc.minmax", "--set", "nonfinite=propagate", "i.npy")
     refused("NaN", ["x.npy", "3 NaN and 2 infinite"], "show", "--preset", "torch.MinMaxObserver", "x.npy")
     got = show("--preset", "torch.MinMaxObserver", "--set", "nonfinite=ignore", "x.npy")
     expect("NaN left out", got, holed, 240, [(min(values), max(values))])
@@ -218,6 +218,7 @@ def test_pictures():
 
 def test_refused():
     write("x.safetensors", st_bytes({"x": ("F32", [2, 2], bytes(16)), "i": ("I32", [2], bytes(8))}))
+    write("n.npy", npy_bytes("<f4", [2], pack("F32", [math.nan, 1.0])))
     refused("no preset", ["--preset"], "show", "x.safetensors:x")
     refused("no tensor", ["tensor"], "show", "--preset", "llmc.minmax")
     good = ("show", "--preset", "llmc.minmax", "x.safetensors:x")
@@ -230,6 +231,10 @@ def test_refused():
     refused("integers", ["I32"], "show", "--preset", "llmc.minmax", "x.safetensors:i")
     refused("no range", ["torch.FixedQParamsObserver", "range"], "show", "--preset", "torch.FixedQParamsObserver", "--set", "scale=0.5", "--set",
             "zero_point=0", "x.safetensors:x")
+    write("w.safetensors", st_bytes({"w": ("F32", [2, 8], pack("F32", tensor("F32", 16)))}))
+    refused("ranges under several names", ["w.safetensors", "ranges"], "show", "--preset", "llmc.minmax", "--set", "version=2025-09", "--set",
+            "group_size=4", "w.safetensors")
+    refused("NaN ranges", ["llmc.minmax", "no range"], "show", "--preset", "llmc.minmax", "--set", "nonfinite=propagate", "n.npy")
     refused("picture and JSON", ["--out", "--json"], *good, "--json", "--out", "x.svg")
 
 

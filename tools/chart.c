@@ -56,6 +56,8 @@ static int choose_ranges(struct ranges *ranges, const struct readings *readings,
         return complain(EXIT_TROUBLE, "no memory for %zu ranges", ranges->count);
     for (size_t i = 0; i < ranges->count; i++) {
         const double most = low ? 0 : reading_value(amax, i);
+        if (low && !(reading_value(low, i) <= reading_value(high, i)))
+            return complain(EXIT_WRONG, "%s: has chosen no range", preset);
         ranges->items[i] = low ? effective(config, reading_value(low, i), reading_value(high, i))
                                : (struct span){config_is(config, "unsigned", "true") ? 0 : -most, most};
     }
@@ -142,6 +144,15 @@ static int take(struct chart *c, const struct chart_source *s, const struct rang
     *part = (struct part){.tensor = *t, .length = elements};
     if (qobs_plan_create(&plan, s->config, t, NULL, s->runtime, &error) != QOBS_OK)
         return complain_status(&error, s->names[index]);
+    int64_t shape[QOBS_PLAN_MAX_NDIM], qparams = 1;
+    const int ndim = qobs_plan_shape(plan, shape);
+    for (int d = 1; d < ndim - 1; d++)
+        qparams *= shape[d];
+    if ((uint64_t)qparams != ranges->count) { /* another shape than the last tensor's, or ranges under several names */
+        qobs_plan_destroy(plan);
+        return complain(EXIT_WRONG, "%s: has %lld ranges of its own, the observer %zu: they cannot be shown", s->names[index],
+                        (long long)qparams, ranges->count);
+    }
     if (s->qparam >= 0) {
         part->data = malloc((size_t)elements * size + 1);
         if (!part->data) {
