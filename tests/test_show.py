@@ -109,6 +109,29 @@ def test_many_ranges():
     expect("a column", got, values[5::columns], 240, [columnwise[5]])
 
 
+def test_powers_of_two():
+    """The range is what the scale reaches, which is not what was seen."""
+    rows, columns = 8, 96
+    values = [ROUND["BF16"](v) for v in tensor("F32", rows * columns)]
+    write("w.safetensors", st_bytes({"w": ("BF16", [rows, columns], pack("BF16", values))}))
+    for what, preset, settings, least, greatest, owner in (
+            ("MXFP4", "llmc.memoryless_minmax", ["type=float", "num_bits=4", "group_size=32", "scale_dtype=uint8"], -6, 6, lambda k: k // 32),
+            ("MXFP8", "llmc.memoryless_minmax", ["type=float", "num_bits=8", "group_size=32", "scale_dtype=uint8"], -448, 448, lambda k: k // 32),
+            ("MX blocks", "quark.PerBlockMXObserver", ["dtype=fp4", "ch_axis=-1", "group_size=32", "scale_format=e8m0",
+                                                       "scale_calculation_mode=floor"], -6, 6, lambda k: k // 32),
+            ("int8", "quark.PerTensorPowOf2MinMaxObserver", ["dtype=int8"], -128, 127, lambda k: 0),
+            ("uint8", "quark.PerTensorPowOf2MinMaxObserver", ["dtype=uint8", "symmetric=false"], 0, 255, lambda k: 0)):
+        options = [w for s in settings for w in ("--set", s)]
+        o = json.loads(fine(f"observe {what}", "observe", "--json", "--preset", preset, *options, "w.safetensors"))
+        scales, zeros = o["scale"]["values"], o.get("zero_point", {"values": []})["values"]
+        zeros = zeros or [0] * len(scales)
+        check(all(math.frexp(s)[0] == 0.5 for s in scales), f"{what}: the scales are powers of two")
+        got = show("--preset", preset, *options, "w.safetensors")
+        expect(what, got, values, 240, [((least - z) * s, (greatest - z) * s) for s, z in zip(scales, zeros)], owner)
+        if what in ("MXFP4", "MX blocks"):
+            check(got["clipped_below"] + got["clipped_above"] > 0, f"{what}: clips")
+
+
 def test_batches():
     batches = [tensor("F32", 600, 0.5 + i) for i in range(3)]
     write("x.safetensors", st_bytes({f"b{i}": ("F32", [6, 100], pack("F32", b)) for i, b in enumerate(batches)}))

@@ -37,7 +37,33 @@ static struct span effective(const qobs_config *config, double low, double high)
     return (struct span){fmin(low, 0), fmax(high, 0)};
 }
 
-/* What a range finder found; else what has been seen. */
+/* The numbers of the observer's format where its scales are powers of two; NULL: they follow the range. */
+static const qobs_format *power_of_two_format(const qobs_config *config, const char *preset)
+{
+    char name[64] = "null";
+    if (config_is(config, "scale_dtype", "uint8"))
+        return qobs_format_find(config_is(config, "num_bits", "4") ? "fp4_e2m1" : "fp8_e4m3");
+    if (!strstr(preset, "PowOf2") && !config_is(config, "scale_format", "e8m0"))
+        return NULL;
+    qobs_config_get(config, "mx_element_dtype", name, sizeof name, NULL);
+    if (strcmp(name, "null") == 0)
+        qobs_config_get(config, "dtype", name, sizeof name, NULL);
+    return qobs_format_find(strcmp(name, "null") != 0 ? name : strstr(preset, "PowOf2") ? "int8" : "fp4");
+}
+
+/* What a number format reaches with these scales. */
+static void reach(struct ranges *ranges, const struct readings *readings, const qobs_format *format)
+{
+    const struct reading *scale = reading_named(readings, "scale"), *zero_point = reading_named(readings, "zero_point");
+    if (!scale || scale->size / qobs_dtype_size(scale->dtype) != ranges->count)
+        return;
+    for (size_t i = 0; i < ranges->count; i++) {
+        const double s = reading_value(scale, i), z = zero_point ? reading_value(zero_point, i) : 0;
+        ranges->items[i] = (struct span){(qobs_format_least(format) - z) * s, (qobs_format_greatest(format) - z) * s};
+    }
+}
+
+/* What a range finder found; else what has been seen. A power of two reaches further, or less far. */
 static int choose_ranges(struct ranges *ranges, const struct readings *readings, const qobs_config *config, const char *preset)
 {
     static const char *const bounds[][2] = {{"new_min", "new_max"}, {"min_vals", "max_vals"}, {"min_val", "max_val"},
@@ -61,6 +87,9 @@ static int choose_ranges(struct ranges *ranges, const struct readings *readings,
         ranges->items[i] = low ? effective(config, reading_value(low, i), reading_value(high, i))
                                : (struct span){config_is(config, "unsigned", "true") ? 0 : -most, most};
     }
+    const qobs_format *format = power_of_two_format(config, preset);
+    if (format)
+        reach(ranges, readings, format);
     return EXIT_OK;
 }
 
