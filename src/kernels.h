@@ -155,6 +155,10 @@ struct qobs_search_candidates {
               bool with_shift, const float *x, const float *weight, size_t n,                                        \
               const struct qobs_search_candidates *candidates, size_t count, float *sum)
 
+/* The last of n steps whose sum is less than `least` and every sum before; -1: none. NaN is not. Sets in `improved` a bit for each
+ * such step. sum: as above. */
+#define QOBS_SEARCH_IMPROVED(name) int32_t name(const float *sum, size_t n, float least, uint64_t *improved)
+
 /* How scale and zero point come of a range: compressed-tensors' convention where it needs nothing but the dtype of the range. */
 struct qobs_shrinking {
     bool integers, symmetric, mx;
@@ -180,6 +184,7 @@ typedef QOBS_FAKE_QUANTIZE_COLUMNS(qobs_fake_quantize_columns_fn);
 typedef QOBS_HISTOGRAM_ROWS(qobs_histogram_rows_fn);
 typedef QOBS_SQUARES_COLUMNS(qobs_squares_columns_fn);
 typedef QOBS_SEARCH_ERRORS(qobs_search_errors_fn);
+typedef QOBS_SEARCH_IMPROVED(qobs_search_improved_fn);
 typedef QOBS_SEARCH_LOAD(qobs_search_load_fn);
 typedef QOBS_SEARCH_SHRINK(qobs_search_shrink_fn);
 
@@ -194,6 +199,7 @@ struct qobs_kernels {
     qobs_histogram_rows_fn *histogram_rows[QOBS_KERNEL_DTYPES];
     qobs_squares_columns_fn *squares_columns[QOBS_KERNEL_DTYPES];
     qobs_search_errors_fn *search_errors;
+    qobs_search_improved_fn *search_improved;
     qobs_search_load_fn *search_load[QOBS_KERNEL_DTYPES];
     qobs_search_shrink_fn *search_shrink[QOBS_KERNEL_F64]; /* of the dtypes before it */
 };
@@ -230,6 +236,7 @@ extern const struct qobs_kernels qobs_kernels_neon;
     QOBS_SQUARES_COLUMNS(qobs_squares_columns_f16_##isa);                                                             \
     QOBS_SQUARES_COLUMNS(qobs_squares_columns_f64_##isa);                                                             \
     QOBS_SEARCH_ERRORS(qobs_search_errors_##isa);                                                                     \
+    QOBS_SEARCH_IMPROVED(qobs_search_improved_##isa);                                                                 \
     QOBS_SEARCH_LOAD(qobs_search_load_f32_##isa);                                                                     \
     QOBS_SEARCH_LOAD(qobs_search_load_bf16_##isa);                                                                    \
     QOBS_SEARCH_LOAD(qobs_search_load_f16_##isa);                                                                     \

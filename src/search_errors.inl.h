@@ -30,17 +30,23 @@ struct constants {
     float exponent, boost;
 };
 
-static struct constants constants_of(const struct qobs_quantizer *quantizer, const struct qobs_error_norm *norm, bool integers)
+ALWAYS_INLINE struct constants constants_of(enum target target, enum qobs_norm_kind kind, const struct qobs_quantizer *quantizer,
+                                            const struct qobs_error_norm *norm)
 {
     struct constants k;
-    const float base = integers ? 0x1.8p23f : 0;
-    k.least = lanes_splat(base + (float)quantizer->least);
-    k.greatest = lanes_splat(base + (float)quantizer->greatest);
-    k.floor = lanes_splat(quantizer->floor);
-    k.split = lanes_splat(float_of_bits(quantizer->lift + 0x3f800000) + 1); /* 2^(23 - digits) + 1 */
-    for (int i = 0; i < 5; i++)
-        k.polynomial[i] = lanes_splat(norm->polynomial[i]);
-    k.table = lanes_table(norm->low, norm->high);
+    if (target == INTEGERS) {
+        k.least = lanes_splat(0x1.8p23f + (float)quantizer->least);
+        k.greatest = lanes_splat(0x1.8p23f + (float)quantizer->greatest);
+    } else {
+        k.greatest = lanes_splat((float)quantizer->greatest);
+        k.floor = lanes_splat(quantizer->floor);
+        k.split = lanes_splat(float_of_bits(quantizer->lift + 0x3f800000) + 1); /* 2^(23 - digits) + 1 */
+    }
+    if (kind == QOBS_NORM_TABLE) {
+        for (int i = 0; i < 5; i++)
+            k.polynomial[i] = lanes_splat(norm->polynomial[i]);
+        k.table = lanes_table(norm->low, norm->high);
+    }
     k.exponent = norm->value;
     k.boost = norm->boost;
     return k;
@@ -109,21 +115,32 @@ ALWAYS_INLINE lanes add_error(enum qobs_norm_kind kind, bool weighted, const str
     return lanes_fma(weighted ? lanes_mul(a, weight) : a, b, sum);
 }
 
+/* The arguments of a kernel. */
+struct arguments {
+    const struct qobs_quantizer *quantizer;
+    const struct qobs_error_norm *norm;
+    const float *x, *weight;
+    size_t n;
+    const struct qobs_search_candidates *candidates;
+    size_t count;
+    float *sum;
+};
+
 /* Elements in the lanes. */
-ALWAYS_INLINE void by_elements(enum target target, enum qobs_norm_kind kind, bool weighted, const struct constants *constants,
-                               const float *x, const float *weight, size_t n, const struct qobs_search_candidates *candidates,
-                               size_t count, float *sum)
+ALWAYS_INLINE void by_elements(enum target target, enum qobs_norm_kind kind, bool weighted, const struct arguments *a)
 {
-    const struct constants k = *constants;
-    for (size_t c = 0; c < count; c += 4) {
+    const struct constants k = constants_of(target, kind, a->quantizer, a->norm);
+    const float *const x = a->x, *const weight = a->weight;
+    const size_t n = a->n;
+    for (size_t c = 0; c < a->count; c += 4) {
         lanes total[4];
         for (size_t first = 0; first < 4; first += LANES_ABREAST) {
             lanes scale[LANES_ABREAST], inverse[LANES_ABREAST], shift[LANES_ABREAST], s[LANES_ABREAST];
             for (int j = 0; j < LANES_ABREAST; j++) {
                 const size_t at = c + first + (size_t)j;
-                scale[j] = lanes_splat(candidates->scale[at]);
-                inverse[j] = lanes_splat(candidates->inverse[at]);
-                shift[j] = lanes_splat(candidates->shift[at]);
+                scale[j] = lanes_splat(a->candidates->scale[at]);
+                inverse[j] = lanes_splat(a->candidates->inverse[at]);
+                shift[j] = lanes_splat(a->candidates->shift[at]);
                 s[j] = lanes_splat(0);
             }
             for (size_t i = 0; i < n; i += QOBS_SEARCH_LANES) {
@@ -138,18 +155,19 @@ ALWAYS_INLINE void by_elements(enum target target, enum qobs_norm_kind kind, boo
             for (int j = 0; j < LANES_ABREAST; j++)
                 total[first + (size_t)j] = s[j];
         }
-        lanes_fold(total, sum + c);
+        lanes_fold(total, a->sum + c);
     }
 }
 
 /* Candidates in the lanes. */
-ALWAYS_INLINE void by_candidates(enum target target, enum qobs_norm_kind kind, const struct constants *constants, const float *x,
-                                 size_t n, const struct qobs_search_candidates *candidates, size_t count, float *sum)
+ALWAYS_INLINE void by_candidates(enum target target, enum qobs_norm_kind kind, const struct arguments *a)
 {
-    const struct constants k = *constants;
-    for (size_t c = 0; c < count; c += QOBS_SEARCH_LANES) {
-        const lanes scale = lanes_load(candidates->scale + c), inverse = lanes_load(candidates->inverse + c),
-                    shift = lanes_load(candidates->shift + c);
+    const struct constants k = constants_of(target, kind, a->quantizer, a->norm);
+    const float *const x = a->x;
+    const size_t n = a->n;
+    for (size_t c = 0; c < a->count; c += QOBS_SEARCH_LANES) {
+        const lanes scale = lanes_load(a->candidates->scale + c), inverse = lanes_load(a->candidates->inverse + c),
+                    shift = lanes_load(a->candidates->shift + c);
         lanes s = lanes_splat(0);
         for (size_t i = 0; i < n; i++) {
             lanes v = lanes_splat(x[i]);
@@ -157,21 +175,22 @@ ALWAYS_INLINE void by_candidates(enum target target, enum qobs_norm_kind kind, c
                 v = lanes_abs(v);
             s = add_error(kind, false, &k, s, difference(target, &k, v, scale, inverse, shift), v);
         }
-        lanes_store(sum + c, s);
+        lanes_store(a->sum + c, s);
     }
 }
 
+/* ---- One function for each combination -------------------------------------------------------------------------------- */
+
+typedef void errors_fn(const struct arguments *a);
+
 #define FUNCTIONS(target, kind)                                                                                       \
-    static void errors_##target##_##kind(const struct constants *k, bool by_candidate, const float *x,               \
-                                         const float *weight, size_t n,                                              \
-                                         const struct qobs_search_candidates *candidates, size_t count, float *sum)  \
+    static void elements_##target##_##kind(const struct arguments *a) { by_elements(target, kind, false, a); }        \
+    static void weighted_##target##_##kind(const struct arguments *a) { by_elements(target, kind, true, a); }         \
+    static void candidates_##target##_##kind(const struct arguments *a) { by_candidates(target, kind, a); }
+#define EACH_NORM(way, target)                                                                                        \
     {                                                                                                                 \
-        if (weight)                                                                                                   \
-            by_elements(target, kind, true, k, x, weight, n, candidates, count, sum);                                 \
-        else if (by_candidate)                                                                                        \
-            by_candidates(target, kind, k, x, n, candidates, count, sum);                                             \
-        else                                                                                                          \
-            by_elements(target, kind, false, k, x, weight, n, candidates, count, sum);                                \
+        way##_##target##_QOBS_NORM_1, way##_##target##_QOBS_NORM_2, way##_##target##_QOBS_NORM_3,                     \
+            way##_##target##_QOBS_NORM_TABLE, way##_##target##_QOBS_NORM_POW                                          \
     }
 
 FUNCTIONS(INTEGERS, QOBS_NORM_1)
@@ -185,43 +204,43 @@ FUNCTIONS(FLOATS, QOBS_NORM_3)
 FUNCTIONS(FLOATS, QOBS_NORM_TABLE)
 FUNCTIONS(FLOATS, QOBS_NORM_POW)
 
-typedef void errors_fn(const struct constants *k, bool by_candidate, const float *x, const float *weight, size_t n,
-                       const struct qobs_search_candidates *candidates, size_t count, float *sum);
-
-static void errors_shifted(enum qobs_norm_kind kind, const struct constants *k, const float *x, const float *weight, size_t n,
-                           const struct qobs_search_candidates *candidates, size_t count, float *sum)
+static void weighted_FLOATS_SHIFTED_QOBS_NORM_1(const struct arguments *a) { by_elements(FLOATS_SHIFTED, QOBS_NORM_1, true, a); }
+static void weighted_FLOATS_SHIFTED_QOBS_NORM_2(const struct arguments *a) { by_elements(FLOATS_SHIFTED, QOBS_NORM_2, true, a); }
+static void weighted_FLOATS_SHIFTED_QOBS_NORM_3(const struct arguments *a) { by_elements(FLOATS_SHIFTED, QOBS_NORM_3, true, a); }
+static void weighted_FLOATS_SHIFTED_QOBS_NORM_TABLE(const struct arguments *a)
 {
-    switch (kind) {
-    case QOBS_NORM_1:
-        by_elements(FLOATS_SHIFTED, QOBS_NORM_1, true, k, x, weight, n, candidates, count, sum);
-        break;
-    case QOBS_NORM_2:
-        by_elements(FLOATS_SHIFTED, QOBS_NORM_2, true, k, x, weight, n, candidates, count, sum);
-        break;
-    case QOBS_NORM_3:
-        by_elements(FLOATS_SHIFTED, QOBS_NORM_3, true, k, x, weight, n, candidates, count, sum);
-        break;
-    case QOBS_NORM_TABLE:
-        by_elements(FLOATS_SHIFTED, QOBS_NORM_TABLE, true, k, x, weight, n, candidates, count, sum);
-        break;
-    default:
-        by_elements(FLOATS_SHIFTED, QOBS_NORM_POW, true, k, x, weight, n, candidates, count, sum);
-        break;
-    }
+    by_elements(FLOATS_SHIFTED, QOBS_NORM_TABLE, true, a);
+}
+static void weighted_FLOATS_SHIFTED_QOBS_NORM_POW(const struct arguments *a)
+{
+    by_elements(FLOATS_SHIFTED, QOBS_NORM_POW, true, a);
 }
 
 QOBS_SEARCH_ERRORS(ENTRY(qobs_search_errors))
 {
-    static errors_fn *const functions[2][QOBS_NORM_POW + 1] = {
-        {errors_INTEGERS_QOBS_NORM_1, errors_INTEGERS_QOBS_NORM_2, errors_INTEGERS_QOBS_NORM_3, errors_INTEGERS_QOBS_NORM_TABLE,
-         errors_INTEGERS_QOBS_NORM_POW},
-        {errors_FLOATS_QOBS_NORM_1, errors_FLOATS_QOBS_NORM_2, errors_FLOATS_QOBS_NORM_3, errors_FLOATS_QOBS_NORM_TABLE,
-         errors_FLOATS_QOBS_NORM_POW},
+    enum { ELEMENTS, WEIGHTED, CANDIDATES };
+    static errors_fn *const functions[3][3][QOBS_NORM_POW + 1] = {
+        [INTEGERS] = {EACH_NORM(elements, INTEGERS), EACH_NORM(weighted, INTEGERS), EACH_NORM(candidates, INTEGERS)},
+        [FLOATS] = {EACH_NORM(elements, FLOATS), EACH_NORM(weighted, FLOATS), EACH_NORM(candidates, FLOATS)},
+        [FLOATS_SHIFTED] = {[WEIGHTED] = EACH_NORM(weighted, FLOATS_SHIFTED)},
     };
+    const struct arguments a = {quantizer, norm, x, weight, n, candidates, count, sum};
     const bool integers = (double)quantizer->floor >= quantizer->greatest;
-    const struct constants k = constants_of(quantizer, norm, integers);
-    if (with_shift)
-        errors_shifted(norm->kind, &k, x, weight, n, candidates, count, sum);
-    else
-        functions[!integers][norm->kind](&k, by_candidate, x, weight, n, candidates, count, sum);
+    functions[integers ? INTEGERS : with_shift ? FLOATS_SHIFTED : FLOATS][weight ? WEIGHTED : by_candidate ? CANDIDATES : ELEMENTS]
+             [norm->kind](&a);
+}
+
+/* ---- Steps that improve ----------------------------------------------------------------------------------------------- */
+
+QOBS_SEARCH_IMPROVED(ENTRY(qobs_search_improved))
+{
+    int32_t last = -1;
+    for (size_t c = 0; c < n; c += QOBS_SEARCH_LANES) {
+        const uint32_t present = n - c < QOBS_SEARCH_LANES ? (UINT32_C(1) << (n - c)) - 1 : 0xffff;
+        const uint32_t mask = lanes_improved(lanes_load(sum + c), &least) & present;
+        improved[c / 64] |= (uint64_t)mask << c % 64;
+        if (mask)
+            last = (int32_t)c + 31 - __builtin_clz(mask);
+    }
+    return last;
 }

@@ -10,6 +10,7 @@
 #endif
 
 #include <immintrin.h>
+#include <math.h>
 
 #include "kernels.h"
 #ifdef QOBS_SLEEF
@@ -89,6 +90,23 @@ static inline void lanes_fold(const lanes a[4], float sum[4])
     const __m512 one = _mm512_add_ps(two, _mm512_permute_ps(two, 0xb1));
     const __m512i first = _mm512_castsi128_si512(_mm_setr_epi32(0, 4, 8, 12));
     _mm_storeu_ps(sum, _mm512_castps512_ps128(_mm512_permutexvar_ps(first, one)));
+}
+
+/* A bit for each lane that is less than *least and every lane before it; *least becomes the least of all. NaN is not. */
+static inline uint32_t lanes_improved(lanes a, float *least)
+{
+    const __m512 none = _mm512_set1_ps(INFINITY), before = _mm512_set1_ps(*least);
+    const __m512 v = _mm512_mask_blend_ps(_mm512_cmp_ps_mask(a, a, _CMP_UNORD_Q), a, none);
+#define BEFORE(x, n, fill) _mm512_castsi512_ps(_mm512_alignr_epi32(_mm512_castps_si512(x), _mm512_castps_si512(fill), 16 - (n)))
+    __m512 m = _mm512_min_ps(v, BEFORE(v, 1, none));
+    m = _mm512_min_ps(m, BEFORE(m, 2, none));
+    m = _mm512_min_ps(m, BEFORE(m, 4, none));
+    m = _mm512_min_ps(m, BEFORE(m, 8, none));
+    m = _mm512_min_ps(m, before);
+    const uint32_t mask = _mm512_cmp_ps_mask(v, BEFORE(m, 1, before), _CMP_LT_OQ);
+#undef BEFORE
+    *least = _mm512_cvtss_f32(_mm512_permutexvar_ps(_mm512_set1_epi32(15), m));
+    return mask;
 }
 
 #endif

@@ -88,5 +88,18 @@ static inline void lanes_fold(const lanes a[4], float sum[4])
     }
 }
 
+/* A bit for each lane that is less than *least and every lane before it; *least becomes the least of all. NaN is not. */
+static inline uint32_t lanes_improved(lanes a, float *least)
+{
+    const float *const v = a.f;
+    uint32_t mask = 0;
+    for (int i = 0; i < 16; i++)
+        if (v[i] < *least) {
+            *least = v[i];
+            mask |= UINT32_C(1) << i;
+        }
+    return mask;
+}
+
 #undef LANES_EACH
 #endif

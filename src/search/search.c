@@ -89,28 +89,64 @@ static int shift_of(const struct search *s, double min, double max)
 
 /* ---- Errors of all candidates of a qparam ------------------------------------------------------------------------------- */
 
-/* Sums over elements first to end in d->total. A candidate that is no number has no error. */
-static void sum_errors(const struct search *s, const struct desk *d, const struct elements *e, int64_t first, int64_t end, int shift)
+static void sum_block(const struct search *s, const struct desk *d, const struct elements *e, int64_t first, size_t n, double factor)
 {
-    const size_t count = (s->shrink.candidates + 3) / 4 * 4;
+    qobs_elements_load(&s->source, e, first, n, factor, d->x);
+    if (s->weighted)
+        qobs_elements_weights(&s->source, e, first, n, d->weight);
+    s->kernels->search_errors(&s->quantizer, &s->norm.errors, s->by_candidate, s->shifted, d->x, s->weighted ? d->weight : NULL, n,
+                              &d->shrunk.candidates, (s->shrink.candidates + 3) / 4 * 4, d->sum);
+}
+
+/* A candidate that is no number has no error. */
+static void drop_nonfinite(const struct search *s, const struct desk *d, float *sum)
+{
+    const float *const scale = d->shrunk.scale, *const shift = d->shrunk.shift;
+    float all = 0;
+    for (size_t c = 0; c < s->shrink.room; c++)
+        all += scale[c] * 0 + shift[c] * 0;
+    for (size_t c = 0; c < s->shrink.candidates && all != 0; c++)
+        if (!isfinite(scale[c]) || !isfinite(shift[c]))
+            sum[c] = NAN;
+}
+
+/* Sums over elements first to end in d->total. */
+static void sum_blocks(const struct search *s, const struct desk *d, const struct elements *e, int64_t first, int64_t end, int shift)
+{
     const double factor = ldexp(1, shift);
-    for (size_t c = 0; c < s->shrink.candidates; c++) {
-        const float number = d->shrunk.scale[c] + d->shrunk.shift[c];
-        d->total[c] = number - number == 0 ? 0 : (double)NAN;
-    }
+    for (size_t c = 0; c < s->shrink.candidates; c++)
+        d->total[c] = 0;
     for (; first < end; first += SEARCH_BLOCK) {
-        const size_t n = end - first < SEARCH_BLOCK ? (size_t)(end - first) : SEARCH_BLOCK;
-        qobs_elements_load(&s->source, e, first, n, factor, d->x);
-        if (s->weighted)
-            qobs_elements_weights(&s->source, e, first, n, d->weight);
-        s->kernels->search_errors(&s->quantizer, &s->norm.errors, s->by_candidate, s->shifted, d->x, s->weighted ? d->weight : NULL,
-                                  n, &d->shrunk.candidates, count, d->sum);
+        sum_block(s, d, e, first, end - first < SEARCH_BLOCK ? (size_t)(end - first) : SEARCH_BLOCK, factor);
+        drop_nonfinite(s, d, d->sum);
         for (size_t c = 0; c < s->shrink.candidates; c++)
             d->total[c] += (double)d->sum[c];
     }
 }
 
-/* Takes the best of the steps that count. */
+/* The least number that is not above x, so that comparing floats with it is comparing them with x. */
+static float round_up(double x)
+{
+    const float f = (float)x;
+    return (double)f < x ? nextafterf(f, INFINITY) : f;
+}
+
+static void record(struct search *s, size_t qparam, int32_t step, double best, double before, double unit)
+{
+    s->best_step[qparam] = step;
+    if (s->error)
+        s->error[qparam] = (step < 0 ? before : best) * unit;
+    if (s->error_before)
+        s->error_before[qparam] = before * unit;
+}
+
+/* Takes the best of the steps that count: those of one block, and of several. */
+static void choose_from_block(struct search *s, size_t qparam, const float *sum, double unit, uint64_t *improved)
+{
+    const int32_t step = s->kernels->search_improved(sum, (size_t)s->stop, round_up((double)FLT_MAX / unit), improved);
+    record(s, qparam, step, (double)sum[step < 0 ? 0 : step], (double)sum[s->shrink.before], unit);
+}
+
 static void choose(struct search *s, size_t qparam, const double *total, double unit, uint64_t *improved)
 {
     double best = (double)FLT_MAX / unit;
@@ -121,21 +157,13 @@ static void choose(struct search *s, size_t qparam, const double *total, double 
             step = i;
             improved[i / 64] |= UINT64_C(1) << i % 64;
         }
-    s->best_step[qparam] = step;
-    if (s->error)
-        s->error[qparam] = (step < 0 ? total[s->shrink.before] : best) * unit;
-    if (s->error_before)
-        s->error_before[qparam] = total[s->shrink.before] * unit;
+    record(s, qparam, step, best, total[s->shrink.before], unit);
 }
 
 /* What is not finite in a range has no error, and nothing of it improves. */
 static void give_up(struct search *s, size_t qparam)
 {
-    s->best_step[qparam] = -1;
-    if (s->error)
-        s->error[qparam] = (double)NAN;
-    if (s->error_before)
-        s->error_before[qparam] = (double)NAN;
+    record(s, qparam, -1, (double)NAN, (double)NAN, 1);
 }
 
 static void search_qparam(struct search *s, struct desk *d, const struct elements *e, size_t qparam, uint64_t *improved)
@@ -148,8 +176,15 @@ static void search_qparam(struct search *s, struct desk *d, const struct element
     }
     const int shift = shift_of(s, min, max);
     qobs_shrink(&s->shrink, min, max, shift, &d->shrunk);
-    sum_errors(s, d, e, 0, e->count, shift);
-    choose(s, qparam, d->total, qobs_search_unit(&s->norm, shift), improved);
+    const double unit = qobs_search_unit(&s->norm, shift);
+    if (e->count <= SEARCH_BLOCK) {
+        sum_block(s, d, e, 0, (size_t)e->count, ldexp(1, shift));
+        drop_nonfinite(s, d, d->sum);
+        choose_from_block(s, qparam, d->sum, unit, improved);
+    } else {
+        sum_blocks(s, d, e, 0, e->count, shift);
+        choose(s, qparam, d->total, unit, improved);
+    }
 }
 
 /* ---- Tasks ------------------------------------------------------------------------------------------------------------- */
@@ -220,7 +255,7 @@ static void sum_piece(void *argument, size_t piece)
         const int shift = shift_of(s, min, max);
         qobs_elements_at(&s->source, qparam, &e);
         qobs_shrink(&s->shrink, min, max, shift, &d.shrunk);
-        sum_errors(s, &d, &e, first, first + PART < e.count ? first + PART : e.count, shift);
+        sum_blocks(s, &d, &e, first, first + PART < e.count ? first + PART : e.count, shift);
         memcpy(totals_of(s, part), d.total, s->shrink.candidates * sizeof *d.total);
     }
     fp_leave(mode);
