@@ -77,41 +77,37 @@ ALWAYS_INLINE lanes difference(enum target target, const struct constants *k, la
     return lanes_fnma(q, scale, x);
 }
 
-ALWAYS_INLINE lanes polynomial(const struct constants *k, lanes m)
+enum { ABREAST = LANES_ABREAST };
+
+/* |e|^norm = a * b, step by step for all of them: none has to wait for the one before. */
+ALWAYS_INLINE void raise(enum qobs_norm_kind kind, const struct constants *k, const lanes e[ABREAST], lanes a[ABREAST],
+                         lanes b[ABREAST])
 {
-    lanes p = lanes_add(m, k->polynomial[4]);
-    for (int i = 3; i >= 0; i--)
-        p = lanes_fma(p, m, k->polynomial[i]);
-    return p;
+    lanes m[ABREAST];
+    for (int j = 0; j < ABREAST; j++)
+        b[j] = kind == QOBS_NORM_2 ? e[j] : kind == QOBS_NORM_TABLE ? lanes_look_up(k->table, e[j]) : lanes_abs(e[j]);
+    for (int j = 0; j < ABREAST && kind == QOBS_NORM_2; j++)
+        a[j] = e[j];
+    for (int j = 0; j < ABREAST && kind == QOBS_NORM_3; j++)
+        a[j] = lanes_mul(e[j], e[j]);
+    for (int j = 0; j < ABREAST && kind == QOBS_NORM_TABLE; j++) {
+        m[j] = lanes_mantissa(e[j]);
+        a[j] = lanes_add(m[j], k->polynomial[4]);
+    }
+    for (int i = 3; i >= 0 && kind == QOBS_NORM_TABLE; i--)
+        for (int j = 0; j < ABREAST; j++)
+            a[j] = lanes_fma(a[j], m[j], k->polynomial[i]);
+#ifdef QOBS_SLEEF
+    for (int j = 0; j < ABREAST && kind == QOBS_NORM_POW; j++)
+        b[j] = lanes_pow(lanes_mul(b[j], lanes_splat(k->boost)), k->exponent);
+#endif
 }
 
-/* sum + |e|^norm * weight */
-ALWAYS_INLINE lanes add_error(enum qobs_norm_kind kind, bool weighted, const struct constants *k, lanes sum, lanes e, lanes weight)
+/* sum + a * b * weight, where there is an a. */
+ALWAYS_INLINE lanes add_error(enum qobs_norm_kind kind, bool weighted, lanes sum, lanes a, lanes b, lanes weight)
 {
-    lanes a, b; /* |e|^norm = a * b */
-    switch (kind) {
-    case QOBS_NORM_1:
-        a = lanes_abs(e);
-        return weighted ? lanes_fma(a, weight, sum) : lanes_add(sum, a);
-    case QOBS_NORM_2:
-        a = b = e;
-        break;
-    case QOBS_NORM_3:
-        a = lanes_mul(e, e);
-        b = lanes_abs(e);
-        break;
-    case QOBS_NORM_TABLE:
-        a = polynomial(k, lanes_mantissa(e));
-        b = lanes_look_up(k->table, e);
-        break;
-    default:
-#ifdef QOBS_SLEEF
-        a = lanes_pow(lanes_mul(lanes_abs(e), lanes_splat(k->boost)), k->exponent);
-#else
-        a = e; /* never asked for */
-#endif
-        return weighted ? lanes_fma(a, weight, sum) : lanes_add(sum, a);
-    }
+    if (kind == QOBS_NORM_1 || kind == QOBS_NORM_POW)
+        return weighted ? lanes_fma(b, weight, sum) : lanes_add(sum, b);
     return lanes_fma(weighted ? lanes_mul(a, weight) : a, b, sum);
 }
 
@@ -134,9 +130,9 @@ ALWAYS_INLINE void by_elements(enum target target, enum qobs_norm_kind kind, boo
     const size_t n = a->n;
     for (size_t c = 0; c < a->count; c += 4) {
         lanes total[4];
-        for (size_t first = 0; first < 4; first += LANES_ABREAST) {
-            lanes scale[LANES_ABREAST], inverse[LANES_ABREAST], shift[LANES_ABREAST], s[LANES_ABREAST];
-            for (int j = 0; j < LANES_ABREAST; j++) {
+        for (size_t first = 0; first < 4; first += ABREAST) {
+            lanes scale[ABREAST], inverse[ABREAST], shift[ABREAST], s[ABREAST];
+            for (int j = 0; j < ABREAST; j++) {
                 const size_t at = c + first + (size_t)j;
                 scale[j] = lanes_splat(a->candidates->scale[at]);
                 inverse[j] = lanes_splat(a->candidates->inverse[at]);
@@ -144,15 +140,18 @@ ALWAYS_INLINE void by_elements(enum target target, enum qobs_norm_kind kind, boo
                 s[j] = lanes_splat(0);
             }
             for (size_t i = 0; i < n; i += QOBS_SEARCH_LANES) {
-                lanes v = lanes_load(x + i), w = v;
+                lanes v = lanes_load(x + i), w = v, e[ABREAST], p[ABREAST], q[ABREAST];
                 if (target == FLOATS)
                     v = lanes_abs(v);
                 if (weighted)
                     w = lanes_load(weight + i);
-                for (int j = 0; j < LANES_ABREAST; j++)
-                    s[j] = add_error(kind, weighted, &k, s[j], difference(target, &k, v, scale[j], inverse[j], shift[j]), w);
+                for (int j = 0; j < ABREAST; j++)
+                    e[j] = difference(target, &k, v, scale[j], inverse[j], shift[j]);
+                raise(kind, &k, e, p, q);
+                for (int j = 0; j < ABREAST; j++)
+                    s[j] = add_error(kind, weighted, s[j], p[j], q[j], w);
             }
-            for (int j = 0; j < LANES_ABREAST; j++)
+            for (int j = 0; j < ABREAST; j++)
                 total[first + (size_t)j] = s[j];
         }
         lanes_fold(total, a->sum + c);
@@ -163,17 +162,23 @@ ALWAYS_INLINE void by_elements(enum target target, enum qobs_norm_kind kind, boo
 ALWAYS_INLINE void by_candidates(enum target target, enum qobs_norm_kind kind, const struct arguments *a)
 {
     const struct constants k = constants_of(target, kind, a->quantizer, a->norm);
-    const float *const x = a->x;
+    float x[QOBS_SEARCH_FEW];
     const size_t n = a->n;
+    for (size_t i = 0; i < n; i += QOBS_SEARCH_LANES) {
+        const lanes v = lanes_load(a->x + i);
+        lanes_store(x + i, target == FLOATS ? lanes_abs(v) : v);
+    }
     for (size_t c = 0; c < a->count; c += QOBS_SEARCH_LANES) {
         const lanes scale = lanes_load(a->candidates->scale + c), inverse = lanes_load(a->candidates->inverse + c),
                     shift = lanes_load(a->candidates->shift + c);
         lanes s = lanes_splat(0);
-        for (size_t i = 0; i < n; i++) {
-            lanes v = lanes_splat(x[i]);
-            if (target == FLOATS)
-                v = lanes_abs(v);
-            s = add_error(kind, false, &k, s, difference(target, &k, v, scale, inverse, shift), v);
+        for (size_t i = 0; i < n; i += ABREAST) {
+            lanes e[ABREAST], p[ABREAST], q[ABREAST];
+            for (int j = 0; j < ABREAST; j++) /* past the end there is padding */
+                e[j] = difference(target, &k, lanes_splat(x[i + (size_t)j]), scale, inverse, shift);
+            raise(kind, &k, e, p, q);
+            for (int j = 0; j < ABREAST; j++)
+                s = add_error(kind, false, s, p[j], q[j], s);
         }
         lanes_store(a->sum + c, s);
     }
@@ -235,9 +240,10 @@ QOBS_SEARCH_ERRORS(ENTRY(qobs_search_errors))
 QOBS_SEARCH_IMPROVED(ENTRY(qobs_search_improved))
 {
     int32_t last = -1;
+    lanes before = lanes_splat(least);
     for (size_t c = 0; c < n; c += QOBS_SEARCH_LANES) {
         const uint32_t present = n - c < QOBS_SEARCH_LANES ? (UINT32_C(1) << (n - c)) - 1 : 0xffff;
-        const uint32_t mask = lanes_improved(lanes_load(sum + c), &least) & present;
+        const uint32_t mask = lanes_improved(lanes_load(sum + c), &before) & present;
         improved[c / 64] |= (uint64_t)mask << c % 64;
         if (mask)
             last = (int32_t)c + 31 - __builtin_clz(mask);

@@ -129,9 +129,9 @@ static inline void lanes_fold(const lanes a[4], float sum[4])
     _mm_storeu_ps(sum, _mm256_castps256_ps128(_mm256_permutevar8x32_ps(one, order)));
 }
 
-static inline uint32_t half_improved(__m256 a, float *least)
+static inline uint32_t half_improved(__m256 a, __m256 *least)
 {
-    const __m256 none = _mm256_set1_ps(INFINITY), before = _mm256_set1_ps(*least);
+    const __m256 none = _mm256_set1_ps(INFINITY), before = *least;
     const __m256 v = _mm256_blendv_ps(a, none, _mm256_cmp_ps(a, a, _CMP_UNORD_Q));
     const __m256i by_1 = _mm256_setr_epi32(0, 0, 1, 2, 3, 4, 5, 6), by_2 = _mm256_setr_epi32(0, 0, 0, 1, 2, 3, 4, 5);
     __m256 m = _mm256_min_ps(v, _mm256_blend_ps(_mm256_permutevar8x32_ps(v, by_1), none, 1));
@@ -139,15 +139,17 @@ static inline uint32_t half_improved(__m256 a, float *least)
     m = _mm256_min_ps(m, _mm256_blend_ps(_mm256_permute2f128_ps(m, m, 0x00), none, 15));
     m = _mm256_min_ps(m, before);
     const __m256 earlier = _mm256_blend_ps(_mm256_permutevar8x32_ps(m, by_1), before, 1);
-    *least = _mm256_cvtss_f32(_mm256_permutevar8x32_ps(m, _mm256_set1_epi32(7)));
+    *least = _mm256_permutevar8x32_ps(m, _mm256_set1_epi32(7));
     return (uint32_t)_mm256_movemask_ps(_mm256_cmp_ps(v, earlier, _CMP_LT_OQ));
 }
 
-/* A bit for each lane that is less than *least and every lane before it; *least becomes the least of all. NaN is not. */
-static inline uint32_t lanes_improved(lanes a, float *least)
+/* A bit for each lane that is less than *least, the same in all lanes, and every lane before it; *least becomes the least of all.
+ * NaN is not. */
+static inline uint32_t lanes_improved(lanes a, lanes *least)
 {
-    const uint32_t low = half_improved(a.l, least);
-    return low | half_improved(a.h, least) << 8;
+    const uint32_t low = half_improved(a.l, &least->l), high = half_improved(a.h, &least->l);
+    least->h = least->l;
+    return low | high << 8;
 }
 
 #endif

@@ -92,10 +92,11 @@ static inline void lanes_fold(const lanes a[4], float sum[4])
     _mm_storeu_ps(sum, _mm512_castps512_ps128(_mm512_permutexvar_ps(first, one)));
 }
 
-/* A bit for each lane that is less than *least and every lane before it; *least becomes the least of all. NaN is not. */
-static inline uint32_t lanes_improved(lanes a, float *least)
+/* A bit for each lane that is less than *least, the same in all lanes, and every lane before it; *least becomes the least of all.
+ * NaN is not. */
+static inline uint32_t lanes_improved(lanes a, lanes *least)
 {
-    const __m512 none = _mm512_set1_ps(INFINITY), before = _mm512_set1_ps(*least);
+    const __m512 none = _mm512_set1_ps(INFINITY), before = *least;
     const __m512 v = _mm512_mask_blend_ps(_mm512_cmp_ps_mask(a, a, _CMP_UNORD_Q), a, none);
 #define BEFORE(x, n, fill) _mm512_castsi512_ps(_mm512_alignr_epi32(_mm512_castps_si512(x), _mm512_castps_si512(fill), 16 - (n)))
     __m512 m = _mm512_min_ps(v, BEFORE(v, 1, none));
@@ -105,7 +106,7 @@ static inline uint32_t lanes_improved(lanes a, float *least)
     m = _mm512_min_ps(m, before);
     const uint32_t mask = _mm512_cmp_ps_mask(v, BEFORE(m, 1, before), _CMP_LT_OQ);
 #undef BEFORE
-    *least = _mm512_cvtss_f32(_mm512_permutexvar_ps(_mm512_set1_epi32(15), m));
+    *least = _mm512_permutexvar_ps(_mm512_set1_epi32(15), m);
     return mask;
 }
 

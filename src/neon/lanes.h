@@ -111,17 +111,20 @@ static inline void lanes_fold(const lanes a[4], float sum[4])
         sum[i] = vget_lane_f32(two[i], 0) + vget_lane_f32(two[i], 1);
 }
 
-/* A bit for each lane that is less than *least and every lane before it; *least becomes the least of all. NaN is not. */
-static inline uint32_t lanes_improved(lanes a, float *least)
+/* A bit for each lane that is less than *least, the same in all lanes, and every lane before it; *least becomes the least of all.
+ * NaN is not. */
+static inline uint32_t lanes_improved(lanes a, lanes *least)
 {
     float v[16];
     lanes_store(v, a);
+    float so_far = vgetq_lane_f32(least->q[0], 0);
     uint32_t mask = 0;
     for (int i = 0; i < 16; i++)
-        if (v[i] < *least) {
-            *least = v[i];
+        if (v[i] < so_far) {
+            so_far = v[i];
             mask |= UINT32_C(1) << i;
         }
+    *least = lanes_splat(so_far);
     return mask;
 }
 

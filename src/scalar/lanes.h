@@ -88,16 +88,19 @@ static inline void lanes_fold(const lanes a[4], float sum[4])
     }
 }
 
-/* A bit for each lane that is less than *least and every lane before it; *least becomes the least of all. NaN is not. */
-static inline uint32_t lanes_improved(lanes a, float *least)
+/* A bit for each lane that is less than *least, the same in all lanes, and every lane before it; *least becomes the least of all.
+ * NaN is not. */
+static inline uint32_t lanes_improved(lanes a, lanes *least)
 {
     const float *const v = a.f;
+    float so_far = least->f[0];
     uint32_t mask = 0;
     for (int i = 0; i < 16; i++)
-        if (v[i] < *least) {
-            *least = v[i];
+        if (v[i] < so_far) {
+            so_far = v[i];
             mask |= UINT32_C(1) << i;
         }
+    *least = lanes_splat(so_far);
     return mask;
 }
 

@@ -20,7 +20,7 @@
 enum { PART = 64 * SEARCH_BLOCK, PIECES_PER_THREAD = 8, MOST_STEPS = 65536 };
 
 /* What decides whether candidates or elements go into the lanes. */
-enum { FEW_ELEMENTS = 32, MANY_CANDIDATES = 48 };
+enum { MANY_CANDIDATES = 48 };
 
 struct search {
     const struct runtime *runtime;
@@ -101,12 +101,8 @@ static void sum_block(const struct search *s, const struct desk *d, const struct
 /* A candidate that is no number has no error. */
 static void drop_nonfinite(const struct search *s, const struct desk *d, float *sum)
 {
-    const float *const scale = d->shrunk.scale, *const shift = d->shrunk.shift;
-    float all = 0;
-    for (size_t c = 0; c < s->shrink.room; c++)
-        all += scale[c] * 0 + shift[c] * 0;
-    for (size_t c = 0; c < s->shrink.candidates && all != 0; c++)
-        if (!isfinite(scale[c]) || !isfinite(shift[c]))
+    for (size_t c = 0; c < s->shrink.candidates && !d->shrunk.finite; c++)
+        if (!isfinite(d->shrunk.scale[c]) || !isfinite(d->shrunk.shift[c]))
             sum[c] = NAN;
 }
 
@@ -377,7 +373,7 @@ int qobs_search_ranges(const struct runtime *runtime, const struct qobs_kernels 
     if (status != QOBS_OK)
         return status;
     const int64_t most = qobs_elements_most(plan);
-    s.by_candidate = most <= FEW_ELEMENTS && s.shrink.candidates >= MANY_CANDIDATES;
+    s.by_candidate = most <= QOBS_SEARCH_FEW && s.shrink.candidates >= MANY_CANDIDATES;
     s.parts = most > PART ? (most + PART - 1) / PART : 1;
     const int64_t tasks = plan->qparams * s.parts, wanted = (int64_t)qobs_threads(runtime) * PIECES_PER_THREAD;
     s.pieces = tasks < wanted ? tasks : wanted;

@@ -9,24 +9,28 @@
 #include "convention/convention.h"
 #include "error.h"
 #include "format/qparams.h"
+#include "number.h"
 
-/* A Python number beside a tensor is converted to what the tensor is computed in. */
-static double as_number(qobs_dtype dtype, double x)
+/* x * factor as torch has it for a tensor and a Python number: in float, rounded to the tensor's dtype. */
+static inline float times(qobs_dtype dtype, float x, float factor)
 {
-    return dtype == QOBS_F64 ? x : (double)(float)x;
-}
-
-static double times(qobs_dtype dtype, double x, double factor)
-{
-    const double number = as_number(dtype, factor);
-    return dtype == QOBS_F32 ? (double)((float)x * (float)number) : qobs_round_to(dtype, x * number);
+    const float product = x * factor;
+    return dtype == QOBS_F32    ? product
+           : dtype == QOBS_BF16 ? float_of_bf16(bf16_of_float(product))
+                                : float_of_f16(f16_of_float(product));
 }
 
 void qobs_shrink_range(const struct shrink *s, int step, double *min, double *max)
 {
-    const double p = step < 0 ? 1 : 1 - step / s->settings->grid;
-    *min = times(s->dtype, times(s->dtype, *min, s->settings->expand), p);
-    *max = times(s->dtype, times(s->dtype, *max, s->settings->expand), p);
+    if (s->dtype == QOBS_F64) {
+        const double p = step < 0 ? 1 : 1 - step / s->settings->grid;
+        *min = *min * s->settings->expand * p;
+        *max = *max * s->settings->expand * p;
+        return;
+    }
+    const float p = step < 0 ? 1 : s->p[step], expand = (float)s->settings->expand;
+    *min = (double)times(s->dtype, times(s->dtype, (float)*min, expand), p);
+    *max = (double)times(s->dtype, times(s->dtype, (float)*max, expand), p);
 }
 
 /* Candidate c of a range. */
@@ -178,6 +182,7 @@ static void ask_kernel(const struct shrink *s, double min, double max, int shift
     double low = min, high = max;
     qobs_shrink_range(s, -1, &low, &high);
     s->kernel(&s->how, (float)low, (float)high, s->p, factor, s->room, to->scale, to->inverse, to->shift);
+    to->finite = to->scale[0] < INFINITY; /* the greatest; zero points are finite if scales are */
     if (s->before < (size_t)s->settings->steps)
         return;
     _Alignas(64) float one[QOBS_SEARCH_LANES], scale[QOBS_SEARCH_LANES], inverse[QOBS_SEARCH_LANES], zero[QOBS_SEARCH_LANES];
@@ -196,6 +201,7 @@ void qobs_shrink(const struct shrink *s, double min, double max, int shift, stru
         return;
     }
     const size_t size = qobs_dtype_size(s->dtype);
+    to->finite = false;
     for (size_t c = 0; c < s->candidates; c++) {
         double low = min, high = max;
         range_of(s, c, &low, &high);

@@ -27,6 +27,7 @@ struct shrink {
 struct shrunk {
     struct qobs_search_candidates candidates;
     float *scale, *inverse, *shift;
+    bool finite; /* all of them; else some may not be */
     unsigned char *min, *max, *raw_scale, *raw_zero_point;
 };
 
