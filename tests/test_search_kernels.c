@@ -1,0 +1,474 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-FileCopyrightText: The qobs authors */
+
+/* Range search's kernels: every usable instruction set against the scalar one, bit for bit, between no-access pages; the scalar one
+ * against double; candidates against the convention; and the whole search by 1, 2 and 7 threads. */
+#include <float.h>
+#include <math.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include "check/memory.h"
+#include "convention/convention.h"
+#include "dispatch.h"
+#include "format/format.h"
+#include "format/qparams.h"
+#include "number.h"
+#include "search/search.h"
+#include "search/shrink.h"
+#include "tensor.h"
+
+enum { MOST = 1024, GROUPS = 10000, CANDIDATES = 112 };
+
+static uint64_t state = 20261120;
+
+static uint64_t draw(void)
+{
+    state ^= state << 13;
+    state ^= state >> 7;
+    state ^= state << 17;
+    return state;
+}
+
+static double uniform(void) { return (double)(draw() >> 11) * 0x1p-53; }
+
+static float gauss(void)
+{
+    double sum = -6;
+    for (int i = 0; i < 12; i++)
+        sum += uniform();
+    return (float)sum;
+}
+
+static bool same(const float *a, const float *b, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (bits_of_float(a[i]) != bits_of_float(b[i]) && !(isnan(a[i]) && isnan(b[i])))
+            return false;
+    return true;
+}
+
+/* ---- Formats and norms ------------------------------------------------------------------------------------------------- */
+
+static const struct target {
+    const char *name;
+    int bits; /* of integers; 0: the format of that name */
+    bool zero_point;
+} targets[] = {
+    {"int2", 2, false}, {"int3", 3, true}, {"int4", 4, false}, {"int4 asymmetric", 4, true}, {"int5", 5, false}, {"int6", 6, true},
+    {"int7", 7, false}, {"int8", 8, false}, {"int8 asymmetric", 8, true}, {"int16", 16, true}, {"fp4_e2m1", 0, false},
+    {"fp6_e2m3", 0, false}, {"fp6_e3m2", 0, false}, {"fp8_e4m3", 0, false}, {"fp8_e4m3", 0, true}, {"fp8_e5m2", 0, false},
+};
+
+#ifdef QOBS_SLEEF
+static const double norms[] = {2, 2.4, 1, 3, 2.7, 0.4, 4, 4.2, 6.5, 1.5};
+#else
+static const double norms[] = {2, 1, 3};
+#endif
+
+static struct qobs_quantizer quantizer_of(const struct target *t)
+{
+    struct qobs_quantizer q;
+    if (t->bits)
+        qobs_quantizer_for_integers(&q, -(INT64_C(1) << (t->bits - 1)), (INT64_C(1) << (t->bits - 1)) - 1, false);
+    else
+        qobs_quantizer_for_format(&q, qobs_format_find(t->name));
+    return q;
+}
+
+/* A group of magnitudes below 0.5, candidates for it, and weights, each between no-access pages. */
+struct group {
+    size_t n, candidates;
+    bool weighted, shifted;
+    float *x, *weight, *scale, *inverse, *shift;
+};
+
+static struct arena arenas[5];
+
+static size_t padded(size_t n) { return (n + 15) / 16 * 16; }
+
+static float *place(int which, size_t n)
+{
+    return (float *)(void *)arena_place(&arenas[which], padded(n) * sizeof(float), true, 0);
+}
+
+static void make_group(struct group *g, const struct target *t, size_t n, size_t candidates)
+{
+    const struct qobs_quantizer q = quantizer_of(t);
+    const bool integers = t->bits != 0;
+    const int kind = (int)(draw() % 8);
+    g->n = n;
+    g->candidates = candidates;
+    g->shifted = !integers && t->zero_point;
+    g->weighted = g->shifted || draw() % 3 == 0;
+    g->x = place(0, n);
+    g->weight = place(1, n);
+    g->scale = place(2, candidates);
+    g->inverse = place(3, candidates);
+    g->shift = place(4, candidates);
+    float amax = 0;
+    for (size_t i = 0; i < padded(n); i++) {
+        g->x[i] = i >= n || (kind == 1 && draw() % 2) ? 0 : gauss() * (kind == 2 && draw() % 16 == 0 ? 30 : 1);
+        g->weight[i] = i >= n ? 0 : g->weighted && draw() % 8 ? (float)uniform() * 3 : 1;
+        amax = fmaxf(amax, fabsf(g->x[i]));
+    }
+    for (size_t i = 0; i < n; i++)
+        g->x[i] *= amax > 0 ? 0.499f / amax : 0;
+    for (size_t c = 0; c < padded(candidates); c++) {
+        const double p = 1.8 - 1.75 * (double)c / (double)padded(candidates);
+        g->scale[c] = (float)(p * 0.5 / (t->zero_point ? (q.greatest - q.least) / 2 : q.greatest + 0.5));
+        g->scale[c] = kind == 3 ? exp2f(floorf(log2f(g->scale[c]))) : kind == 4 ? g->scale[c] * 1e-20f : g->scale[c];
+        const float zero_point = !t->zero_point ? 0
+                                 : integers     ? (float)floor(q.least + uniform() * (q.greatest - q.least))
+                                                : (float)(draw() % 17) - 8;
+        qobs_search_candidate(integers, g->scale[c], zero_point, &g->inverse[c], &g->shift[c]);
+    }
+    if (kind == 5 && integers && !t->zero_point) /* numbers the first candidate has, exactly */
+        for (size_t i = 0; i < n; i++)
+            g->x[i] = rintf(fmaxf((float)q.least, fminf((float)q.greatest, g->x[i] * g->inverse[0]))) * g->scale[0];
+}
+
+static void run_kernel(const struct qobs_kernels *k, const struct target *t, const struct group *g, const struct search_norm *norm,
+                       bool by_candidate, float *sum)
+{
+    const struct qobs_quantizer q = quantizer_of(t);
+    const struct qobs_search_candidates candidates = {g->scale, g->inverse, g->shift};
+    k->search_errors(&q, &norm->errors, by_candidate, g->shifted, g->x, g->weighted ? g->weight : NULL, g->n, &candidates,
+                     (g->candidates + 3) / 4 * 4, sum);
+}
+
+/* ---- Errors -------------------------------------------------------------------------------------------------------------- */
+
+/* The same in double, from the same scale and zero point. */
+static double slow_error(const struct target *t, const struct group *g, double norm, size_t c)
+{
+    const struct qobs_quantizer q = quantizer_of(t);
+    const double zero_point = (double)(t->bits ? g->shift[c] - 0x1.8p23f : g->shift[c]);
+    double sum = 0;
+    for (size_t i = 0; i < g->n; i++) {
+        const double v = (double)g->x[i] * (double)g->inverse[c] + zero_point;
+        const double limited = fmax(q.least, fmin(q.greatest, v));
+        const double rounded = t->bits ? nearbyint(limited)
+                                       : (double)qobs_format_round(qobs_format_find(t->name), (float)limited, true);
+        const double e = fabs((double)g->x[i] - (rounded - zero_point) * (double)g->scale[c]);
+        sum += (g->weighted ? (double)g->weight[i] : 1) * (e == 0 ? 0 : pow(e, norm));
+    }
+    return sum;
+}
+
+static void check_against_double(const struct target *t, const struct group *g, const struct search_norm *norm, double value,
+                                 const float *sum)
+{
+    for (size_t c = 0; c < g->candidates; c += 7) {
+        const double got = (double)sum[c] * qobs_search_unit(norm, 0), expected = slow_error(t, g, value, c);
+        /* below: differences that are what rounding them to float leaves; int16's errors are near that */
+        const double noise = (double)g->n * pow(t->bits == 16 ? 0x1p-22 : 0x1p-25, value);
+        if (fabs(got - expected) > 2e-6 * expected + noise * 8) {
+            fprintf(stderr, "%s, norm %g, n %zu, candidate %zu: %.9g, expected %.9g\n", t->name, value, g->n, c, got, expected);
+            fail();
+        }
+    }
+}
+
+static void test_errors(void **unused)
+{
+    (void)unused;
+    _Alignas(64) static float expected[CANDIDATES], got[CANDIDATES];
+    for (size_t t = 0; t < sizeof targets / sizeof *targets; t++)
+        for (int i = 0; i < GROUPS; i++) {
+            const double value = norms[(size_t)i % (sizeof norms / sizeof *norms)];
+            static struct search_norm made[sizeof norms / sizeof *norms];
+            struct search_norm *norm = &made[(size_t)i % (sizeof norms / sizeof *norms)];
+            if (norm->errors.value == 0)
+                assert_int_equal(qobs_search_norm(norm, value, NULL), QOBS_OK);
+            struct group g;
+            const size_t n = i < 700 ? (size_t)i % 70 + 1 : i % 100 == 0 ? draw() % MOST + 1 : draw() % 40 + 1;
+            make_group(&g, &targets[t], n, i % 5 == 0 ? draw() % CANDIDATES + 1 : 20);
+            const bool by_candidate = n <= QOBS_SEARCH_FEW && draw() % 2;
+            const size_t count = (g.candidates + 3) / 4 * 4;
+            run_kernel(&qobs_kernels_scalar, &targets[t], &g, norm, by_candidate, expected);
+            check_against_double(&targets[t], &g, norm, value, expected);
+            for (size_t k = 0; qobs_kernel_tables[k]; k++) {
+                if (!qobs_kernel_tables[k]->usable() || qobs_kernel_tables[k] == &qobs_kernels_scalar)
+                    continue;
+                run_kernel(qobs_kernel_tables[k], &targets[t], &g, norm, by_candidate, got);
+                if (!same(expected, got, count)) {
+                    fprintf(stderr, "%s: %s, norm %g, n %zu, %s in the lanes\n", qobs_kernel_tables[k]->isa, targets[t].name, value, n,
+                            by_candidate ? "candidates" : "elements");
+                    fail();
+                }
+            }
+        }
+}
+
+/* ---- What improves --------------------------------------------------------------------------------------------------------- */
+
+static void test_improved(void **unused)
+{
+    (void)unused;
+    for (int i = 0; i < 20000; i++) {
+        const size_t n = draw() % 150;
+        float *sum = place(0, n + 1);
+        for (size_t j = 0; j < padded(n + 1); j++) {
+            const uint64_t kind = draw() % 32;
+            sum[j] = kind == 0 ? NAN : kind == 1 ? INFINITY : (float)(draw() % 64) + (float)(n - j) / 2;
+        }
+        const float least = i % 3 ? FLT_MAX : i % 2 ? 40.0f : INFINITY;
+        uint64_t expected[3] = {0};
+        int32_t last = -1;
+        float best = least;
+        for (size_t j = 0; j < n; j++)
+            if (sum[j] < best) {
+                best = sum[j];
+                last = (int32_t)j;
+                expected[j / 64] |= UINT64_C(1) << j % 64;
+            }
+        for (size_t k = 0; qobs_kernel_tables[k]; k++) {
+            if (!qobs_kernel_tables[k]->usable())
+                continue;
+            uint64_t got[3] = {0};
+            assert_int_equal(qobs_kernel_tables[k]->search_improved(sum, n, least, got), last);
+            assert_memory_equal(got, expected, sizeof got);
+        }
+    }
+}
+
+/* ---- Elements -------------------------------------------------------------------------------------------------------------- */
+
+static void test_load(void **unused)
+{
+    (void)unused;
+    static const qobs_dtype dtypes[] = {[QOBS_KERNEL_F32] = QOBS_F32, [QOBS_KERNEL_BF16] = QOBS_BF16, [QOBS_KERNEL_F16] = QOBS_F16,
+                                        [QOBS_KERNEL_F64] = QOBS_F64};
+    for (int d = 0; d < QOBS_KERNEL_DTYPES; d++)
+        for (size_t n = 0; n < 71; n++)
+            for (int i = 0; i < 40; i++) {
+                const size_t size = qobs_dtype_size(dtypes[d]);
+                unsigned char *x = arena_place(&arenas[0], n * size, i % 2, (size_t)i % 8);
+                for (size_t j = 0; j < n * size; j++)
+                    x[j] = (unsigned char)draw();
+                const bool finite_only = i % 3 == 0;
+                const double factor = ldexp(1, (int)(draw() % 40) - 20);
+                for (size_t k = 0; qobs_kernel_tables[k]; k++) {
+                    if (!qobs_kernel_tables[k]->usable())
+                        continue;
+                    float *out = (float *)(void *)arena_place(&arenas[1], n * sizeof *out, true, 0);
+                    qobs_kernel_tables[k]->search_load[d](x, n, factor, finite_only, out);
+                    for (size_t j = 0; j < n; j++) {
+                        const double value = qobs_element(x + j * size, dtypes[d]);
+                        const float expected = finite_only && !isfinite(value) ? 0 : (float)(value * factor);
+                        assert_true(same(&expected, &out[j], 1));
+                    }
+                }
+            }
+}
+
+/* ---- Candidates ------------------------------------------------------------------------------------------------------------ */
+
+static qobs_config *config_of(const char *settings)
+{
+    qobs_config *config;
+    qobs_error error;
+    char text[256], *rest = text;
+    snprintf(text, sizeof text, "%s", settings);
+    assert_int_equal(qobs_config_create(&config, "llmc.memoryless_mse", NULL, &error), QOBS_OK);
+    for (char *key = strtok_r(text, " ", &rest); key; key = strtok_r(NULL, " ", &rest)) {
+        char *value = strchr(key, '=');
+        *value++ = '\0';
+        if (qobs_config_set(config, key, value, &error) != QOBS_OK) {
+            fprintf(stderr, "%s\n", error.message);
+            fail();
+        }
+    }
+    return config;
+}
+
+/* A number of the dtype, of any magnitude; sometimes 0. */
+static double draw_bound(qobs_dtype dtype)
+{
+    const int least = dtype == QOBS_F16 ? -24 : -140, most = dtype == QOBS_F16 ? 15 : 126;
+    const double magnitude = ldexp(1 + uniform(), draw() % 4 ? (int)(draw() % 8) - 4 : least + (int)(draw() % (uint64_t)(most - least)));
+    return draw() % 16 == 0 ? 0 : qobs_round_to(dtype, draw() % 2 ? -magnitude : magnitude);
+}
+
+static void check_candidates(const qobs_config *config, const qobs_plan *plan, const struct search_settings *settings,
+                             const struct qobs_kernels *kernels, double min, double max)
+{
+    struct runtime runtime;
+    struct shrink shrink;
+    struct shrunk shrunk;
+    const qobs_dtype dtype = plan->dtype;
+    double bounds[2];
+    qobs_put_element(&bounds[0], dtype, min);
+    qobs_put_element(&bounds[1], dtype, max);
+    qobs_runtime_resolve(&runtime, NULL, NULL);
+    assert_int_equal(qobs_shrink_begin(&shrink, &runtime, kernels, config, settings, plan, NULL, &bounds[0], &bounds[1], NULL), QOBS_OK);
+    assert_non_null(shrink.kernel);
+    unsigned char *memory = aligned_alloc(64, (qobs_shrunk_size(&shrink) + 63) / 64 * 64);
+    qobs_shrunk_place(&shrink, memory, &shrunk);
+    qobs_shrink(&shrink, min, max, 0, &shrunk);
+    for (size_t c = 0; c < shrink.candidates; c++) {
+        double low = min, high = max, scale, zero_point;
+        if ((int)c < settings->steps)
+            qobs_shrink_range(&shrink, (int)c, &low, &high);
+        qobs_put_element(&bounds[0], dtype, low);
+        qobs_put_element(&bounds[1], dtype, high);
+        const struct range_view view = {.dtype = dtype, .n = 1, .held = qobs_held_alone(config), .min = &bounds[0], .max = &bounds[1]};
+        qobs_dtype scale_dtype, zero_point_dtype;
+        qobs_convention_dtypes(config, &view, &scale_dtype, &zero_point_dtype);
+        assert_int_equal(qobs_convention(config, &view, &scale, &zero_point, NULL), QOBS_OK);
+        const float s = (float)qobs_qparam_at(&scale, scale_dtype, 0), z = (float)qobs_qparam_at(&zero_point, zero_point_dtype, 0);
+        const float got_z = shrink.integers ? shrunk.shift[c] - 0x1.8p23f : shrunk.shift[c];
+        if (bits_of_float(s) != bits_of_float(shrunk.scale[c]) || z != got_z) {
+            fprintf(stderr, "%s, %s, range %.9g %.9g: %.9g %g, expected %.9g %g\n", kernels->isa, qobs_dtype_name(dtype), low, high,
+                    (double)shrunk.scale[c], (double)got_z, (double)s, (double)z);
+            fail();
+        }
+        assert_true(shrunk.inverse[c] == 1 / s || shrunk.inverse[c] == FLT_MAX || fabsf(shrunk.inverse[c] * s - 1) < 1e-6f);
+    }
+    free(memory);
+    qobs_shrink_end(&shrink);
+}
+
+static void test_candidates(void **unused)
+{
+    (void)unused;
+    static const char *const settings[] = {
+        "num_bits=4", "num_bits=2", "num_bits=3 symmetric=false", "num_bits=4 symmetric=false", "num_bits=8",
+        "num_bits=8 symmetric=false", "num_bits=7 symmetric=false version=2025-10", "num_bits=4 version=2025-10",
+        "num_bits=8 type=float", "num_bits=4 type=float strategy=tensor_group group_size=16",
+        "num_bits=4 type=float strategy=group group_size=32 scale_dtype=uint8",
+        "num_bits=8 type=float strategy=group group_size=32 scale_dtype=uint8",
+    };
+    static const qobs_dtype dtypes[] = {QOBS_F32, QOBS_BF16, QOBS_F16};
+    for (size_t i = 0; i < sizeof settings / sizeof *settings; i++)
+        for (size_t d = 0; d < 3; d++) {
+            qobs_config *config = config_of(settings[i]);
+            if (qobs_config_is_mx(config) && dtypes[d] == QOBS_F16) {
+                qobs_config_destroy(config); /* asks the convention */
+                continue;
+            }
+            const qobs_plan plan = {.dtype = dtypes[d], .qparams = 1};
+            for (int j = 0; j < 1500; j++) {
+                const struct search_settings search = {
+                    .steps = j % 50 + 1, .grid = 60, .patience = 5, .norm = 2, .expand = j % 4 ? 1 : 1.8};
+                const double a = draw_bound(dtypes[d]), b = draw_bound(dtypes[d]);
+                for (size_t k = 0; qobs_kernel_tables[k]; k++)
+                    if (qobs_kernel_tables[k]->usable())
+                        check_candidates(config, &plan, &search, qobs_kernel_tables[k], fmin(a, b), fmax(a, b));
+            }
+            qobs_config_destroy(config);
+        }
+}
+
+/* ---- Threads --------------------------------------------------------------------------------------------------------------- */
+
+struct loop {
+    void (*task)(void *, size_t);
+    void *argument;
+    size_t count;
+    atomic_size_t taken;
+};
+
+static void *take_tasks(void *argument)
+{
+    struct loop *loop = argument;
+    for (size_t i; (i = atomic_fetch_add(&loop->taken, 1)) < loop->count;)
+        loop->task(loop->argument, loop->count - 1 - i);
+    return NULL;
+}
+
+static void parallel_for(void *context, void (*task)(void *, size_t), void *argument, size_t count)
+{
+    pthread_t threads[8];
+    struct loop loop = {.task = task, .argument = argument, .count = count};
+    size_t started = 0;
+    while (started + 1 < *(size_t *)context && pthread_create(&threads[started], NULL, take_tasks, &loop) == 0)
+        started++;
+    take_tasks(&loop);
+    while (started > 0)
+        pthread_join(threads[--started], NULL);
+}
+
+enum { ROWS = 300, COLUMNS = 400 };
+
+struct outcome {
+    float min[ROWS * COLUMNS / 16], max[ROWS * COLUMNS / 16];
+    int32_t step[ROWS * COLUMNS / 16];
+    double error[ROWS * COLUMNS / 16];
+    qobs_search_report report;
+};
+
+static void search(const qobs_config *config, const float *x, const char *isa, size_t threads, struct outcome *o)
+{
+    qobs_error error;
+    const int64_t shape[] = {ROWS, COLUMNS};
+    const qobs_tensor value = {.struct_size = sizeof value, .data = x, .dtype = QOBS_F32, .ndim = 2, .shape = shape};
+    const qobs_executor executor = {
+        .struct_size = sizeof executor, .threads = threads, .parallel_for = parallel_for, .context = &threads};
+    const qobs_runtime runtime = {.struct_size = sizeof runtime, .executor = &executor};
+    memset(o, 0, sizeof *o);
+    o->report.struct_size = sizeof o->report;
+    assert_int_equal(qobs_isa_limit(isa, &error), QOBS_OK);
+    if (qobs_search(config, &value, NULL, NULL, NULL, o->min, o->max, o->step, o->error, &o->report, &runtime, &error) != QOBS_OK) {
+        fprintf(stderr, "%s\n", error.message);
+        fail();
+    }
+}
+
+/* Few large qparams, searched in parts, and many small ones; with a stop before the last step. */
+static void test_threads(void **unused)
+{
+    (void)unused;
+    static const char *const settings[] = {
+        "num_bits=4 strategy=tensor norm=2", "num_bits=8 symmetric=false strategy=tensor norm=3 patience=1",
+        "num_bits=8 type=float strategy=channel norm=1", "num_bits=4 strategy=group group_size=16 norm=2 patience=1 maxshrink=0.9",
+        "num_bits=3 strategy=group group_size=100 symmetric=false norm=2",
+    };
+    static float x[ROWS * COLUMNS];
+    static struct outcome expected, got;
+    for (size_t i = 0; i < ROWS * COLUMNS; i++)
+        x[i] = gauss() * 0.02f;
+    for (size_t i = 0; i < sizeof settings / sizeof *settings; i++) {
+        qobs_config *config = config_of(settings[i]);
+        search(config, x, "scalar", 1, &expected);
+        for (size_t k = 0; k < qobs_isa_count(); k++)
+            for (size_t t = 0; t < 3 && qobs_isa_usable(k); t++) {
+                search(config, x, qobs_isa_name(k), (size_t[]){1, 2, 7}[t], &got);
+                assert_memory_equal(&got, &expected, sizeof got);
+            }
+        qobs_config_destroy(config);
+    }
+    assert_int_equal(qobs_isa_limit(NULL, NULL), QOBS_OK);
+}
+
+#ifndef QOBS_SLEEF
+static void test_without_sleef(void **unused)
+{
+    (void)unused;
+    struct search_norm norm;
+    qobs_error error;
+    assert_int_equal(qobs_search_norm(&norm, 2.4, &error), QOBS_ERROR_UNSUPPORTED);
+    assert_non_null(strstr(error.message, "norm"));
+}
+#endif
+
+int main(void)
+{
+    for (int i = 0; i < 5; i++)
+        arenas[i] = arena_new(8 * MOST * sizeof(float));
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_errors),     cmocka_unit_test(test_improved), cmocka_unit_test(test_load),
+        cmocka_unit_test(test_candidates), cmocka_unit_test(test_threads),
+#ifndef QOBS_SLEEF
+        cmocka_unit_test(test_without_sleef),
+#endif
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
