@@ -166,13 +166,14 @@ struct qobs_shrinking {
     int mx_offset;         /* exponent of the greatest, for MX */
     float eps;             /* stands for a scale of 0 */
     float floor;           /* the least scale, or 0 */
+    float least_p;         /* of all p there are */
 };
 
 /* Candidates for the range from min to max, numbers of the dtype, times p[i], and elements times `factor`, a power of two: scale,
- * inverse and shift. n is a multiple of QOBS_SEARCH_LANES. Not for F64; MX not for F16. */
+ * inverse and shift. inverse_p: 1 / p, or NULL; it saves divisions. n is a multiple of QOBS_SEARCH_LANES. Not for F64; MX not for F16. */
 #define QOBS_SEARCH_SHRINK(name)                                                                                      \
-    void name(const struct qobs_shrinking *how, float min, float max, const float *p, float factor, size_t n,        \
-              float *scale, float *inverse, float *shift)
+    void name(const struct qobs_shrinking *how, float min, float max, const float *p, const float *inverse_p,        \
+              float factor, size_t n, float *scale, float *inverse, float *shift)
 
 /* n contiguous elements times `factor`, a power of two, as floats; with finite_only 0 for what is not finite. */
 #define QOBS_SEARCH_LOAD(name) void name(const void *x, size_t n, double factor, bool finite_only, float *out)

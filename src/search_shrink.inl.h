@@ -12,15 +12,49 @@
 #include "kernels.h"
 #include "nearest.h"
 
+enum shrinking { SYMMETRIC, ASYMMETRIC, MX };
+
 /* What kernels want of a scale, not yet multiplied by factor, and a zero point. */
-ALWAYS_INLINE void put_candidate(bool integers, float s, float zero_point, float factor, float *scale, float *inverse,
-                                 float *shift)
+ALWAYS_INLINE void put_any(bool integers, float s, float zero_point, float factor, float *scale, float *inverse, float *shift)
 {
     const float scaled = s * factor, limited = scaled < FLT_MAX ? scaled : FLT_MAX;
     const float kept = s < INFINITY ? limited : s, reciprocal = 1 / kept;
     *scale = kept;
     *inverse = reciprocal < FLT_MAX ? reciprocal : FLT_MAX;
     *shift = integers ? 0x1.8p23f + zero_point : zero_point;
+}
+
+/* The same for normal numbers whose inverse is nearly known. Each step of Newton's squares its relative error, down to that of
+ * float; what 1 / scale would be rounded to does not matter. */
+ALWAYS_INLINE void put_near(bool integers, int refinements, float s, float zero_point, float factor, float nearly, float *scale,
+                            float *inverse, float *shift)
+{
+    const float scaled = s * factor;
+    for (int i = 0; i < refinements; i++)
+        nearly = nearly * (2 - scaled * nearly);
+    *scale = scaled;
+    *inverse = nearly;
+    *shift = integers ? 0x1.8p23f + zero_point : zero_point;
+}
+
+/* What is divided to give the scale of a range. */
+ALWAYS_INLINE float extent_of(const struct qobs_shrinking *how, float min, float max)
+{
+    const float a = min < 0 ? min : 0, b = max > 0 ? max : 0;
+    return how->symmetric ? 2 * (-a > b ? -a : b) : b - a;
+}
+
+/* Do all scales lie above the dtype's subnormals, and within float's limits? */
+static bool are_normal(const struct qobs_shrinking *how, float min, float max, float least_normal)
+{
+    const float extent = extent_of(how, min, max), least = extent * how->least_p / (how->greatest - how->least);
+    return how->floor == 0 && extent < 0x1p100f && least >= least_normal;
+}
+
+/* 1 / (scale * factor) of the range itself, but for rounding to the dtype. */
+static float unshrunk_inverse(const struct qobs_shrinking *how, float min, float max, float factor)
+{
+    return (how->greatest - how->least) / (extent_of(how, min, max) * factor);
 }
 
 /* amax rounded to a power of two in its own bits, of which bf16 has float's first ones; an eighth of it is MX's scale, or less. */
@@ -37,14 +71,22 @@ ALWAYS_INLINE float mx_scale(float amax, int offset)
 #define nearest NATIVE(nearest)
 
 #define DTYPE f32
+#define LEAST_NORMAL 0x1p-120f /* some octaves above */
+#define REFINEMENTS 1
 #include "search_shrink_native.inl.h"
 #undef DTYPE
+#undef REFINEMENTS
 #define DTYPE bf16
+#define REFINEMENTS 2
 #include "search_shrink_native.inl.h"
 #undef DTYPE
+#undef LEAST_NORMAL
 #define DTYPE f16
+#define LEAST_NORMAL 0x1p-13f
 #include "search_shrink_native.inl.h"
 #undef DTYPE
+#undef LEAST_NORMAL
+#undef REFINEMENTS
 
 #undef nearest
 #undef NATIVE__

@@ -80,7 +80,7 @@ static bool kernels_can(const struct shrink *s, struct qobs_shrinking *how)
 
 static size_t p_size(const struct shrink *s)
 {
-    return s->room * sizeof *s->p;
+    return 2 * s->room * sizeof *s->p;
 }
 
 int qobs_shrink_begin(struct shrink *s, const struct runtime *runtime, const struct qobs_kernels *kernels,
@@ -106,8 +106,12 @@ int qobs_shrink_begin(struct shrink *s, const struct runtime *runtime, const str
     s->p = qobs_allocate(runtime, p_size(s));
     if (!s->p)
         return qobs_fail(error, QOBS_ERROR_OUT_OF_MEMORY, "search: no memory for %zu bytes", p_size(s));
-    for (size_t c = 0; c < s->room; c++)
+    s->how.least_p = 1;
+    for (size_t c = 0; c < s->room; c++) {
         s->p[c] = c < (size_t)settings->steps ? (float)(1 - (double)c / settings->grid) : 1;
+        s->p[s->room + c] = 1 / s->p[c];
+        s->how.least_p = s->p[c] < s->how.least_p ? s->p[c] : s->how.least_p;
+    }
     if (!settings->optimize_global_scale)
         return QOBS_OK;
     const double amax = largest(s, plan, min, max);
@@ -181,14 +185,14 @@ static void ask_kernel(const struct shrink *s, double min, double max, int shift
     const float factor = ldexpf(1, shift);
     double low = min, high = max;
     qobs_shrink_range(s, -1, &low, &high);
-    s->kernel(&s->how, (float)low, (float)high, s->p, factor, s->room, to->scale, to->inverse, to->shift);
+    s->kernel(&s->how, (float)low, (float)high, s->p, s->p + s->room, factor, s->room, to->scale, to->inverse, to->shift);
     to->finite = to->scale[0] < INFINITY; /* the greatest; zero points are finite if scales are */
     if (s->before < (size_t)s->settings->steps)
         return;
     _Alignas(64) float one[QOBS_SEARCH_LANES], scale[QOBS_SEARCH_LANES], inverse[QOBS_SEARCH_LANES], zero[QOBS_SEARCH_LANES];
     for (int i = 0; i < QOBS_SEARCH_LANES; i++)
         one[i] = 1;
-    s->kernel(&s->how, (float)min, (float)max, one, factor, QOBS_SEARCH_LANES, scale, inverse, zero);
+    s->kernel(&s->how, (float)min, (float)max, one, NULL, factor, QOBS_SEARCH_LANES, scale, inverse, zero);
     to->scale[s->before] = scale[0];
     to->inverse[s->before] = inverse[0];
     to->shift[s->before] = zero[0];

@@ -19,7 +19,7 @@ struct shrink {
     const float *global_scale; /* NULL: there is none */
     qobs_search_shrink_fn *kernel; /* NULL: only the convention itself can */
     struct qobs_shrinking how;
-    float *p;             /* of each candidate, or 1 */
+    float *p;             /* of each candidate, or 1; behind them 1 / p */
     float *global_scales; /* with optimize_global_scale one a candidate */
 };
 
