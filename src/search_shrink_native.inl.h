@@ -10,14 +10,15 @@ ALWAYS_INLINE void NATIVE(shrink)(const struct qobs_shrinking *how, enum shrinki
     const float least = how->least, greatest = how->greatest, range = greatest - least, half = range / 2;
     const float eps = how->eps, floor = how->floor, whole = inverse_p ? unshrunk_inverse(how, min, max, factor) : 0;
     const int offset = how->mx_offset;
+    /* Rounding keeps order and sign, so the bounds that count can be found before shrinking. */
+    const float low = min < 0 ? min : 0, high = max > 0 ? max : 0, most = -low > high ? -low : high;
     NO_DEPENDENCE
     for (size_t i = 0; i < n; i++) {
-        const float lo = nearest(min * p[i]), hi = nearest(max * p[i]);
-        const float a = lo < 0 ? lo : 0, b = hi > 0 ? hi : 0, amax = -a > b ? -a : b;
+        const float a = nearest(low * p[i]), b = nearest(high * p[i]), amax = nearest(most * p[i]);
         const float plain = kind == MX          ? nearest(mx_scale(amax, offset))
                             : kind == SYMMETRIC ? nearest(amax / half)
                                                 : nearest(nearest(b - a) / range);
-        const float s = plain < floor ? floor : plain;
+        const float s = !inverse_p && plain < floor ? floor : plain;
         float zero_point = 0;
         if (kind == ASYMMETRIC) {
             const float z = nearest(least - nearest(a / s)), limited = z < least ? least : z > greatest ? greatest : z;
