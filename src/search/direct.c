@@ -86,8 +86,9 @@ static void give_ranges(const struct direct *d, void *min, void *max)
     memcpy(max, d->ranges.max, size);
 }
 
+/* `recorded`: more than the ranges is asked for. */
 static int search(struct direct *d, const qobs_config *config, const qobs_tensor *value, const qobs_tensor *g_idx,
-                  const float *importance, const float *global_scale, const qobs_runtime *given, qobs_error *error)
+                  const float *importance, const float *global_scale, bool recorded, const qobs_runtime *given, qobs_error *error)
 {
     if (global_scale && config->version == VERSION_CURRENT)
         return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "global_scale: version current searches without one");
@@ -97,11 +98,11 @@ static int search(struct direct *d, const qobs_config *config, const qobs_tensor
     status = start(d, config, status, error);
     if (status == QOBS_OK && importance)
         status = take_importance(d, config, importance, error);
-    if (status == QOBS_OK)
+    if (status == QOBS_OK && recorded)
         status = qobs_search_record_reserve(&d->runtime, &d->record, (size_t)d->plan->qparams, error);
     if (status == QOBS_OK)
         status = qobs_search_batch(&d->runtime, qobs_kernels_active(), config, d->plan, d->plan->value.data, d->weights,
-                                   global_scale, d->ranges.min, d->ranges.max, &d->record, error);
+                                   global_scale, d->ranges.min, d->ranges.max, recorded ? &d->record : NULL, error);
     d->record.weighted = d->weights != NULL;
     return status;
 }
@@ -117,7 +118,7 @@ int qobs_search(const qobs_config *config, const qobs_tensor *value, const qobs_
     if (status != QOBS_OK)
         return status;
     const fp_mode mode = fp_enter();
-    status = search(&d, config, value, g_idx, importance, global_scale, given, error);
+    status = search(&d, config, value, g_idx, importance, global_scale, best_step || errors || report, given, error);
     if (status == QOBS_OK) {
         give_ranges(&d, min, max);
         if (best_step)
