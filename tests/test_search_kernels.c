@@ -422,6 +422,14 @@ static void search(const qobs_config *config, const float *x, const char *isa, s
     }
 }
 
+static void search_ranges_only(const qobs_config *config, const float *x, struct outcome *o)
+{
+    const int64_t shape[] = {ROWS, COLUMNS};
+    const qobs_tensor value = {.struct_size = sizeof value, .data = x, .dtype = QOBS_F32, .ndim = 2, .shape = shape};
+    assert_int_equal(qobs_isa_limit(NULL, NULL), QOBS_OK);
+    assert_int_equal(qobs_search(config, &value, NULL, NULL, NULL, o->min, o->max, NULL, NULL, NULL, NULL, NULL), QOBS_OK);
+}
+
 /* Few large qparams, searched in parts, and many small ones; with a stop before the last step. */
 static void test_threads(void **unused)
 {
@@ -438,6 +446,11 @@ static void test_threads(void **unused)
     for (size_t i = 0; i < sizeof settings / sizeof *settings; i++) {
         qobs_config *config = config_of(settings[i]);
         search(config, x, "scalar", 1, &expected);
+        memset(got.min, 0, sizeof got.min);
+        memset(got.max, 0, sizeof got.max);
+        search_ranges_only(config, x, &got);
+        assert_memory_equal(got.min, expected.min, sizeof got.min);
+        assert_memory_equal(got.max, expected.max, sizeof got.max);
         for (size_t k = 0; k < qobs_isa_count(); k++)
             for (size_t t = 0; t < 3 && qobs_isa_usable(k); t++) {
                 search(config, x, qobs_isa_name(k), (size_t[]){1, 2, 7}[t], &got);

@@ -102,7 +102,7 @@ static int search(struct direct *d, const qobs_config *config, const qobs_tensor
         status = qobs_search_record_reserve(&d->runtime, &d->record, (size_t)d->plan->qparams, error);
     if (status == QOBS_OK)
         status = qobs_search_batch(&d->runtime, qobs_kernels_active(), config, d->plan, d->plan->value.data, d->weights,
-                                   global_scale, d->ranges.min, d->ranges.max, recorded ? &d->record : NULL, error);
+                                   global_scale, d->ranges.min, d->ranges.max, &d->record, error);
     d->record.weighted = d->weights != NULL;
     return status;
 }
