@@ -135,7 +135,7 @@ struct qobs_error_norm {
     enum qobs_norm_kind kind;
     float value;
     float polynomial[5]; /* coefficients of m^0 to m^4; that of m^5 is 1, its factor is in the table */
-    float low[16], high[8]; /* a biased exponent e below 128 has low[e % 16] * high[e / 16] */
+    float low[16], high[8]; /* a biased exponent e below 128 has low[e % 16] * high[e / 16]; below 96 that is 0 */
     float boost; /* POW: |e| is multiplied by this power of two first */
 };
 

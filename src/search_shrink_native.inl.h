@@ -16,7 +16,8 @@ ALWAYS_INLINE void NATIVE(shrink)(const struct qobs_shrinking *how, enum shrinki
     for (size_t i = 0; i < n; i++) {
         const float a = nearest(low * p[i]), b = nearest(high * p[i]), amax = nearest(most * p[i]);
         const float plain = kind == MX          ? nearest(mx_scale(amax, offset))
-                            : kind == SYMMETRIC ? nearest(amax / half)
+                            : kind == SYMMETRIC ? nearest(inverse_p ? divide(amax, half, 1 / half) : amax / half)
+                            : inverse_p         ? nearest(divide(nearest(b - a), range, 1 / range))
                                                 : nearest(nearest(b - a) / range);
         const float s = !inverse_p && plain < floor ? floor : plain;
         float zero_point = 0;

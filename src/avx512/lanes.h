@@ -56,21 +56,22 @@ static inline lanes lanes_mantissa(lanes a)
 }
 
 struct lanes_table {
-    __m512 low, high;
+    __m512 low, high; /* for exponents 96 to 111 and 112 to 127; 0 for those below */
 };
 
 static inline struct lanes_table lanes_table(const float low[16], const float high[8])
 {
-    return (struct lanes_table){_mm512_loadu_ps(low), _mm512_broadcast_f32x8(_mm256_loadu_ps(high))};
+    const __m512 v = _mm512_loadu_ps(low);
+    return (struct lanes_table){_mm512_mul_ps(v, _mm512_set1_ps(high[6])), _mm512_mul_ps(v, _mm512_set1_ps(high[7]))};
 }
 
-/* low[exponent % 16] * high[exponent / 16] for a biased exponent below 128; the sign does not matter. A permutation looks at the low
- * bits of its indices only. */
+/* low[exponent % 16] * high[exponent / 16] for a biased exponent below 128, high being 0 up to high[5]; the sign does not matter. A
+ * permutation looks at the low bits of its indices only. */
 static inline lanes lanes_look_up(struct lanes_table t, lanes a)
 {
     const __m512i bits = _mm512_castps_si512(a);
-    return _mm512_mul_ps(_mm512_permutexvar_ps(_mm512_srli_epi32(bits, 23), t.low),
-                         _mm512_permutexvar_ps(_mm512_srli_epi32(bits, 27), t.high));
+    const __mmask16 there = _mm512_cmpge_epu32_mask(_mm512_slli_epi32(bits, 1), _mm512_set1_epi32(96 << 24));
+    return _mm512_maskz_permutex2var_ps(there, t.low, _mm512_srli_epi32(bits, 23), t.high);
 }
 
 #ifdef QOBS_SLEEF

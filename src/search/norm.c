@@ -87,7 +87,7 @@ static void make_table(struct qobs_error_norm *norm, double value, const double 
     for (int i = 0; i < 16; i++)
         norm->low[i] = (float)(first * Sleef_cinz_exp2d1_u10purec(value * i));
     for (int i = 0; i < 8; i++)
-        norm->high[i] = i < 2 ? 0 : (float)Sleef_cinz_exp2d1_u10purec(value * (16 * i - 127) + BOOST);
+        norm->high[i] = i < 6 ? 0 : (float)Sleef_cinz_exp2d1_u10purec(value * (16 * i - 127) + BOOST);
 }
 
 static double exp2_of(double x)

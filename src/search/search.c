@@ -17,7 +17,7 @@
 #include "search/shrink.h"
 
 /* A qparam of more elements is searched in parts, by several threads; their sums are added in order. */
-enum { PART = 64 * SEARCH_BLOCK, PIECES_PER_THREAD = 8, MOST_STEPS = 65536 };
+enum { PART = 64 * SEARCH_BLOCK, PIECES_PER_THREAD = 32, MOST_STEPS = 65536 };
 
 /* What decides whether candidates or elements go into the lanes. */
 enum { MANY_CANDIDATES = 48 };
