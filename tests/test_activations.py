@@ -260,7 +260,8 @@ def test_missing():
           sorted([(m, "input") for m in missing] + [(ATTENTION % 1, "v")]), "missing inputs: reported")
     states = {n: t for n, t in tensors.items() if "states" in n}
     write("states.safetensors", packed(states))
-    refused("no inputs at all", ["--activations", ".input", "14 modules", "input=none"], *CALIBRATE, "FP8", *activations("states.safetensors"))
+    refused("no inputs at all", ["--activations", ".input", "14 modules", "input=none"], *CALIBRATE, "FP8",
+            *activations("states.safetensors"))
     fine("no inputs wanted", *CALIBRATE, "FP8", *activations("states.safetensors"), "--preset", "input=none")
     equal(len(outputs()), 4, "no inputs wanted: states alone")
     fine("ignored attention", *CALIBRATE, "FP8", *activations("a.safetensors"), "--ignore", "model.layers.1.self_attn$")
@@ -294,7 +295,8 @@ def test_refused():
     equal([[e["nan"], e["inf"]] for e in report()["activations"]["modules"] if e["recorded"] == name], [[3, 1]], "NaN ignored: counted")
     bad(noise("F32", [2, 64]))
     fine("another dtype in every file is fine", *calibrate)
-    refused("another dtype in the next batch", ["bad.safetensors", f"'{name}'"], *CALIBRATE, "FP8", *activations("a.safetensors", "bad.safetensors"))
+    refused("another dtype in the next batch", ["bad.safetensors", f"'{name}'"], *CALIBRATE, "FP8",
+            *activations("a.safetensors", "bad.safetensors"))
     write("states.safetensors", packed(dict(tensors, **{ATTENTION % 0 + ".k_states": noise("BF16", [2, 3, HIDDEN])})))
     refused("states of three dimensions", ["states.safetensors", "k_states"], *CALIBRATE, "FP8", *activations("states.safetensors"))
     good = CALIBRATE + ("FP8", "--activations", "a.safetensors")

@@ -52,7 +52,8 @@ def search(groups, weights, steps, grid, norm, patience):
             low, high = min(0.0, f32(min(x) * p)), max(0.0, f32(max(x) * p))
             scale = f32(max(-low, high) / 7.5)
             at = g * SIZE % COLUMNS
-            e = math.fsum(w * abs(f32(min(max(round(f32(v / scale)), -8), 7) * scale) - v) ** norm for v, w in zip(x, weights[at:at + SIZE]))
+            errors = (abs(f32(min(max(round(f32(v / scale)), -8), 7) * scale) - v) ** norm for v in x)
+            e = math.fsum(w * d for w, d in zip(weights[at:at + SIZE], errors))
             if i == 0:
                 first.append(e)
             if e < least[g]:
@@ -174,7 +175,8 @@ def test_whole_tensors():
     for what, settings in (("groups", ["num_bits=4", "group_size=4096"]), ("channels", ["num_bits=4", "strategy=channel"]),
                            ("tensor", ["num_bits=4", "strategy=tensor"])):
         options = [w for s in settings for w in ("--set", s)]
-        fine(what, "calibrate", "model.safetensors", "-o", "out.safetensors", "--quiet", "--scheme", "W8A8", "--set", "strategy=null", *words, *options)
+        fine(what, "calibrate", "model.safetensors", "-o", "out.safetensors", "--quiet", "--scheme", "W8A8", "--set", "strategy=null", *words,
+             *options)
         fine(f"observe, {what}", "observe", *words, *options, "--out", "one.safetensors", "model.safetensors:a.weight")
         want = st_read("one.safetensors")[0]["scale"]
         equal(st_read("out.safetensors")[0], {"a.weight_scale": want}, f"{what}: as observe has it")
@@ -185,7 +187,8 @@ def test_global_scale():
     make_model()
     nvfp4 = ["--set", "type=float", "--set", "num_bits=4", "--set", "strategy=tensor_group", "--set", "group_size=16", "--set",
              "scale_dtype=float8_e4m3fn", "--preset", "llmc.memoryless_mse"]
-    fine("NVFP4", "calibrate", "model.safetensors", "-o", "out.safetensors", "--quiet", "--scheme", "NVFP4", "--preset", "llmc.memoryless_mse")
+    fine("NVFP4", "calibrate", "model.safetensors", "-o", "out.safetensors", "--quiet", "--scheme", "NVFP4", "--preset",
+         "llmc.memoryless_mse")
     got, _ = st_read("out.safetensors")
     own = {}
     for m in LAYERS:
@@ -196,7 +199,8 @@ def test_global_scale():
         shared = own[m] if m.endswith("o_proj") else max(own[n] for n in LAYERS if not n.endswith("o_proj"))
         scale = f32(f32(1 / shared) * 2688)
         equal(got[m + ".weight_global_scale"], ("F32", [1], [scale]), f"{m}: global scale")
-        fine(f"observe {m} under it", "observe", *nvfp4, "--global-scale", repr(scale), "--out", "one.safetensors", f"model.safetensors:{m}.weight")
+        fine(f"observe {m} under it", "observe", *nvfp4, "--global-scale", repr(scale), "--out", "one.safetensors",
+             f"model.safetensors:{m}.weight")
         codes = got[m + ".weight_scale"]
         equal((codes[0], codes[1]), ("F8_E4M3", [LAYERS[m], COLUMNS // 16]), f"{m}: scales as codes")
         numbers = [c % 8 * 2.0 ** -9 if c < 8 else (8 + c % 8) * 2.0 ** (c // 8 - 10) for c in codes[2]]

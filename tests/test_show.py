@@ -77,12 +77,18 @@ def test_one_range():
         got = show("--preset", "torch.HistogramObserver", "--set", "qscheme=per_tensor_symmetric", "--set", "dtype=qint8", "x.safetensors")
         found = observed("torch.HistogramObserver", ["qscheme=per_tensor_symmetric", "dtype=qint8"], ["x.safetensors"], "new_min", "new_max")
         expect(f"symmetric histogram observer {dtype}", got, values, 240, symmetric(found))
+        for preset, low, high in (("quark.PerTensorPercentileObserver", "min_val", "max_val"), ("quark.PerTensorMSEObserver", "min_val", "max_val"),
+                                  ("trt.HistogramCalibrator", "amax", "amax"), ("trt.MseCalibrator", "amax", "amax")):
+            found = observed(preset, [], ["x.safetensors"], low, high)
+            expect(f"{preset} {dtype}", show("--preset", preset, "x.safetensors"), values, 240, symmetric(found))
     positive = [abs(v) + 1 for v in values]
     write("p.safetensors", st_bytes({"x": ("F32", [3000], pack("F32", positive))}))
-    expect("positive numbers", show("--preset", "torch.MinMaxObserver", "p.safetensors"), list(map(f32, positive)), 240, [(0, f32(max(positive)))])
-    expect("amax", show("--preset", "trt.MaxCalibrator", "p.safetensors"), list(map(f32, positive)), 240, [(-f32(max(positive)), f32(max(positive)))])
-    expect("unsigned amax", show("--preset", "trt.MaxCalibrator", "--set", "unsigned=true", "p.safetensors"), list(map(f32, positive)), 240,
-           [(0, f32(max(positive)))])
+    positive = list(map(f32, positive))
+    most = max(positive)
+    expect("positive numbers", show("--preset", "torch.MinMaxObserver", "p.safetensors"), positive, 240, [(0, most)])
+    expect("amax", show("--preset", "trt.MaxCalibrator", "p.safetensors"), positive, 240, [(-most, most)])
+    got = show("--preset", "trt.MaxCalibrator", "--set", "unsigned=true", "p.safetensors")
+    expect("unsigned amax", got, positive, 240, [(0, most)])
 
 
 def test_many_ranges():
@@ -100,10 +106,10 @@ def test_many_ranges():
         expect(what, got, values, 240, found, owner)
         for qparam in (0, len(found) - 1):
             own = [v for k, v in enumerate(values) if owner(k) == qparam]
-            expect(f"{what}, qparam {qparam}", show("--preset", "llmc.memoryless_mse", *options, "--qparam", str(qparam), "w.safetensors"), own,
-                   240, [found[qparam]])
-        refused(f"{what}, a qparam too many", ["--qparam", str(len(found))], "show", "--preset", "llmc.memoryless_mse", *options, "--qparam",
-                str(len(found)), "w.safetensors")
+            got = show("--preset", "llmc.memoryless_mse", *options, "--qparam", str(qparam), "w.safetensors")
+            expect(f"{what}, qparam {qparam}", got, own, 240, [found[qparam]])
+        refused(f"{what}, a qparam too many", ["--qparam", str(len(found))], "show", "--preset", "llmc.memoryless_mse", *options,
+                "--qparam", str(len(found)), "w.safetensors")
     columnwise = observed("torch.PerChannelMinMaxObserver", ["ch_axis=1"], ["w.safetensors"], "min_val", "max_val")
     got = show("--preset", "torch.PerChannelMinMaxObserver", "--set", "ch_axis=1", "--qparam", "5", "w.safetensors")
     expect("a column", got, values[5::columns], 240, [columnwise[5]])
@@ -114,9 +120,10 @@ def test_powers_of_two():
     rows, columns = 8, 96
     values = [ROUND["BF16"](v) for v in tensor("F32", rows * columns)]
     write("w.safetensors", st_bytes({"w": ("BF16", [rows, columns], pack("BF16", values))}))
+    mx = ["type=float", "group_size=32", "scale_dtype=uint8"]
     for what, preset, settings, least, greatest, owner in (
-            ("MXFP4", "llmc.memoryless_minmax", ["type=float", "num_bits=4", "group_size=32", "scale_dtype=uint8"], -6, 6, lambda k: k // 32),
-            ("MXFP8", "llmc.memoryless_minmax", ["type=float", "num_bits=8", "group_size=32", "scale_dtype=uint8"], -448, 448, lambda k: k // 32),
+            ("MXFP4", "llmc.memoryless_minmax", mx + ["num_bits=4"], -6, 6, lambda k: k // 32),
+            ("MXFP8", "llmc.memoryless_minmax", mx + ["num_bits=8"], -448, 448, lambda k: k // 32),
             ("MX blocks", "quark.PerBlockMXObserver", ["dtype=fp4", "ch_axis=-1", "group_size=32", "scale_format=e8m0",
                                                        "scale_calculation_mode=floor"], -6, 6, lambda k: k // 32),
             ("int8", "quark.PerTensorPowOf2MinMaxObserver", ["dtype=int8"], -128, 127, lambda k: 0),
@@ -209,7 +216,8 @@ def pixels(png):
 
 
 def test_pictures():
-    write("x.safetensors", st_bytes({n: ("F32", [2000], pack("F32", [f32(source.gauss(0, s)) for _ in range(2000)])) for n, s in (("a", 1), ("b", 3))}))
+    write("x.safetensors", st_bytes({name: ("F32", [2000], pack("F32", [source.gauss(0, spread) for _ in range(2000)]))
+                                     for name, spread in (("a", 1), ("b", 3))}))
     draw = ("show", "--preset", "torch.MovingAverageMinMaxObserver", "x.safetensors:a", "x.safetensors:b", "--bins", "100", "--out")
     if "without cairo" in run(*draw, "x.svg").stderr:
         refused("no pictures in this build", ["--out", "x.svg", "cairo"], *draw, "x.svg")
@@ -252,11 +260,11 @@ def test_refused():
     refused("bad setting", ["--set", "'bits'"], *good, "--set", "bits=4")
     refused("unknown base name", ["--base-name", "'bias'"], *good, "--base-name", "bias")
     refused("integers", ["I32"], "show", "--preset", "llmc.minmax", "x.safetensors:i")
-    refused("no range", ["torch.FixedQParamsObserver", "range"], "show", "--preset", "torch.FixedQParamsObserver", "--set", "scale=0.5", "--set",
-            "zero_point=0", "x.safetensors:x")
+    refused("no range", ["torch.FixedQParamsObserver", "range"], "show", "--preset", "torch.FixedQParamsObserver", "--set",
+            "scale=0.5", "--set", "zero_point=0", "x.safetensors:x")
     write("w.safetensors", st_bytes({"w": ("F32", [2, 8], pack("F32", tensor("F32", 16)))}))
-    refused("ranges under several names", ["w.safetensors", "ranges"], "show", "--preset", "llmc.minmax", "--set", "version=2025-09", "--set",
-            "group_size=4", "w.safetensors")
+    refused("ranges under several names", ["w.safetensors", "ranges"], "show", "--preset", "llmc.minmax", "--set",
+            "version=2025-09", "--set", "group_size=4", "w.safetensors")
     refused("NaN ranges", ["llmc.minmax", "no range"], "show", "--preset", "llmc.minmax", "--set", "nonfinite=propagate", "n.npy")
     refused("picture and JSON", ["--out", "--json"], *good, "--json", "--out", "x.svg")
 

@@ -101,7 +101,8 @@ static int is_attention(const struct tensor_set *model, const char *name, size_t
     return 0;
 }
 
-static int add_attention(struct activations *a, const struct tensor_set *model, const struct selection *selection, enum base base)
+static int add_attention(struct activations *a, const struct tensor_set *model, const struct selection *selection,
+                         enum base base)
 {
     int code = EXIT_OK;
     for (size_t i = 0; code == EXIT_OK && i < tensors_count(model); i++) {

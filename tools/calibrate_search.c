@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* Weights whose observer searches for the range with the least error. All scales of a tensor are searched together, as one that
- * still improves keeps the others searching; the work is shared among threads inside the library. Memory is that of the scales of
- * the layers that run as one. */
+/* Weights whose observer searches for the range with the least error. All scales of a tensor are searched together, as one
+ * that still improves keeps the others searching; the work is shared among threads inside the library. Memory is that of the
+ * scales of the layers that run as one. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -97,7 +97,8 @@ static void print_searches(const struct calibration *c)
     double before = 0, after = 0;
     for (size_t i = 0; i < layers->count; i++)
         width = wider(width, layers->items[i].module);
-    printf("\n%-*s  %12s %12s %8s %10s %6s %6s\n", width, "module", "error before", "after", "change", "candidate", "of", "tried");
+    printf("\n%-*s  %12s %12s %8s %10s %6s %6s\n", width, "module", "error before", "after", "change",
+           "candidate", "of", "tried");
     for (size_t i = 0; i < layers->count; i++) {
         const struct layer *l = &layers->items[i];
         char module[WIDEST + 1];
