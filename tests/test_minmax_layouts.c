@@ -18,10 +18,9 @@
 #include <cmocka.h>
 
 #include <math.h>
-#include <pthread.h>
-#include <stdatomic.h>
 
 #include "layouts.h"
+#include "threads.h"
 
 enum { SMALL_CASES = 2000, BIG_CASES = 40, COPY_CASES = 1000 };
 
@@ -312,39 +311,6 @@ static struct expected expect(const struct granularity *g, const struct tensor *
     }
     free(seen);
     return e;
-}
-
-/* ---- Threads -------------------------------------------------------------------------------------------------------------- */
-
-struct loop {
-    void (*task)(void *, size_t);
-    void *argument;
-    size_t count;
-    atomic_size_t taken;
-};
-
-static atomic_size_t loops; /* how often work was cut */
-
-static void *take_tasks(void *argument)
-{
-    struct loop *loop = argument;
-    for (size_t i; (i = atomic_fetch_add(&loop->taken, 1)) < loop->count;)
-        loop->task(loop->argument, loop->count - 1 - i);
-    return NULL;
-}
-
-static void parallel_for(void *context, void (*task)(void *, size_t), void *argument, size_t count)
-{
-    pthread_t threads[16];
-    struct loop loop = {.task = task, .argument = argument, .count = count};
-    const size_t n = *(const size_t *)context;
-    size_t started = 0;
-    atomic_fetch_add(&loops, 1);
-    while (started < n - 1 && pthread_create(&threads[started], NULL, take_tasks, &loop) == 0)
-        started++;
-    take_tasks(&loop);
-    while (started > 0)
-        pthread_join(threads[--started], NULL);
 }
 
 /* ---- Comparison ----------------------------------------------------------------------------------------------------------- */

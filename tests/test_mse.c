@@ -4,44 +4,13 @@
 /* The search for the range with the least error: what the presets *mse do in any layout, format and number of threads,
  * against a slow search; importance; what is refused. */
 #include <math.h>
-#include <pthread.h>
-#include <stdatomic.h>
 
 #include "layouts.h"
 #include "observing.h"
 #include "search_reference.h"
+#include "threads.h"
 
 static uint64_t seed = 20261120;
-
-/* ---- Threads ---------------------------------------------------------------------------------------------------------- */
-
-struct loop {
-    void (*task)(void *, size_t);
-    void *argument;
-    size_t count;
-    atomic_size_t taken;
-};
-
-static void *take_tasks(void *argument)
-{
-    struct loop *loop = argument;
-    for (size_t i; (i = atomic_fetch_add(&loop->taken, 1)) < loop->count;)
-        loop->task(loop->argument, loop->count - 1 - i);
-    return NULL;
-}
-
-static void parallel_for(void *context, void (*task)(void *, size_t), void *argument, size_t count)
-{
-    pthread_t threads[16];
-    struct loop loop = {.task = task, .argument = argument, .count = count};
-    const size_t n = *(const size_t *)context;
-    size_t started = 0;
-    while (started < n - 1 && pthread_create(&threads[started], NULL, take_tasks, &loop) == 0)
-        started++;
-    take_tasks(&loop);
-    while (started > 0)
-        pthread_join(threads[--started], NULL);
-}
 
 /* ---- Settings --------------------------------------------------------------------------------------------------------- */
 

@@ -5,10 +5,8 @@
  * against double; candidates against the convention; and the whole search by 1, 2 and 7 threads. */
 #include <float.h>
 #include <math.h>
-#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -23,6 +21,7 @@
 #include "search/search.h"
 #include "search/shrink.h"
 #include "tensor.h"
+#include "threads.h"
 
 enum { MOST = 1024, GROUPS = 10000, CANDIDATES = 112 };
 
@@ -368,33 +367,6 @@ static void test_candidates(void **unused)
 }
 
 /* ---- Threads --------------------------------------------------------------------------------------------------------------- */
-
-struct loop {
-    void (*task)(void *, size_t);
-    void *argument;
-    size_t count;
-    atomic_size_t taken;
-};
-
-static void *take_tasks(void *argument)
-{
-    struct loop *loop = argument;
-    for (size_t i; (i = atomic_fetch_add(&loop->taken, 1)) < loop->count;)
-        loop->task(loop->argument, loop->count - 1 - i);
-    return NULL;
-}
-
-static void parallel_for(void *context, void (*task)(void *, size_t), void *argument, size_t count)
-{
-    pthread_t threads[8];
-    struct loop loop = {.task = task, .argument = argument, .count = count};
-    size_t started = 0;
-    while (started + 1 < *(size_t *)context && pthread_create(&threads[started], NULL, take_tasks, &loop) == 0)
-        started++;
-    take_tasks(&loop);
-    while (started > 0)
-        pthread_join(threads[--started], NULL);
-}
 
 enum { ROWS = 300, COLUMNS = 400 };
 
