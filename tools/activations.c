@@ -166,7 +166,7 @@ int activations_declare(struct activations *a, const struct bases *bases, struct
         const struct readings *results = t->stream == NOT_RECORDED ? NULL : &a->streams[t->stream].results;
         for (size_t k = 0; results && k < results->count; k++) {
             const struct reading *r = &results->items[k];
-            char end[64];
+            char end[sizeof r->name + 16];
             snprintf(end, sizeof end, ".%s_%s", base_names[t->base], r->name);
             char *name = join(t->module, t->length, end);
             if (!name)

@@ -10,7 +10,7 @@
 #include "program.h"
 
 struct reading {
-    char name[48];
+    char name[QOBS_RESULT_NAME + 16]; /* with a suffix */
     qobs_dtype dtype;
     int ndim;
     int64_t shape[QOBS_MAX_NDIM];
