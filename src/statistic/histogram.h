@@ -99,7 +99,8 @@ struct linspace {
 
 static inline struct linspace linspace_of(float start, float end, size_t n)
 {
-    return (struct linspace){start, end, (end - start) / (float)(n - 1), n};
+    const struct linspace l = {start, end, (end - start) / (float)(n - 1), n};
+    return l;
 }
 
 static inline float linspace_at(const struct linspace *l, size_t i)

@@ -15,7 +15,7 @@
 
 #define DATA_BYTES ((size_t)1 << 18)
 #define LONGEST_VECTOR 16 /* lanes */
-#define CHUNK 256         /* what kernels go by */
+#define CHUNK 512         /* what kernels go by */
 #define UNTOUCHED 0xa5a5a5a5
 
 static struct arena elements, counters;
