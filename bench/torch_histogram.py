@@ -103,32 +103,32 @@ for name, x in data.items():
     half = view(bits, BF16)
     beside(f"histc, {name}, bf16 beside torch's f32", n, lambda: torch.histc(x, BINS, lo, hi), lambda: histogram(half, lo, hi))
 
-batches = [torch.randn(n // 8, generator=generator) * (1 + 0.05 * i) for i in range(10)]
-views = [view(x.numpy(), F32) for x in batches]
-
-
-def torch_forward(o):
+def torch_forward(batches, o):
     for x in batches:
         o(x)
 
 
-def torch_lower_bound():
+def torch_lower_bound(batches):
     for x in batches:
         lo, hi = torch.aminmax(x)
         torch.histc(x, BINS, min=lo.item(), max=hi.item())
 
 
-def forward(o):
+def forward(views, o):
     for v in views:
         check(qobs.qobs_observer_observe(o, c.byref(v), None, c.byref(error)))
 
 
-beside("forward, ten batches, first and growing", 10 * (n // 8), lambda: torch_forward(HistogramObserver(bins=BINS)),
-       lambda: forward(observer()))
-beside("the same beside aminmax and histc alone", 10 * (n // 8), torch_lower_bound, lambda: forward(observer()))
+for name, growth in (("of one distribution", 0), ("each wider than the last", 0.05)):
+    batches = [torch.randn(n // 8, generator=generator) * (1 + growth * i) for i in range(10)]
+    views = [view(x.numpy(), F32) for x in batches]
+    beside(f"forward, 10 batches {name}", 10 * (n // 8), lambda: torch_forward(batches, HistogramObserver(bins=BINS)),
+           lambda: forward(views, observer()))
+    beside("  the same beside aminmax and histc alone", 10 * (n // 8), lambda: torch_lower_bound(batches),
+           lambda: forward(views, observer()))
 upstream, own = HistogramObserver(bins=BINS), observer()
-torch_forward(upstream)
-forward(own)
+torch_forward(batches, upstream)
+forward(views, own)
 scale, zero_point = c.c_float(), c.c_int32()
 
 
@@ -137,4 +137,3 @@ def qparams():
 
 
 beside("calculate_qparams", 0, upstream.calculate_qparams, qparams)
-print(f"scale {upstream.calculate_qparams()[0].item():.6g} (torch) {scale.value:.6g} (qobs)")

@@ -41,12 +41,9 @@ static int make_plan(qobs_plan **plan, const qobs_config *config, const qobs_ten
 
 /* Every qparam's own range, refused where it is not finite. A qparam without elements has [0, 0]. */
 static int own_ranges(const struct runtime *runtime, const qobs_plan *plan, const unsigned char *data, const qobs_bins *bins,
-                      uint64_t *counts, struct qobs_binning *binning, struct qobs_seen *seen, qobs_error *error)
+                      struct qobs_binning *binning, struct qobs_seen *seen, qobs_error *error)
 {
-    /* any range will do to see the extremes */
-    for (int64_t q = 0; q < plan->qparams; q++)
-        binning[q] = qobs_binning_of(0, 0, 1, bins->magnitude, bins->skip_zeros);
-    const int status = qobs_collect(runtime, qobs_kernels_active(), plan, data, binning, counts, seen, error);
+    const int status = qobs_see(runtime, qobs_kernels_active(), plan, data, bins->magnitude, bins->skip_zeros, seen, error);
     for (int64_t q = 0; status == QOBS_OK && q < plan->qparams; q++) {
         if (seen[q].nonfinite.nan + seen[q].nonfinite.inf > 0)
             return qobs_fail(error, QOBS_ERROR_NONFINITE,
@@ -86,7 +83,7 @@ int qobs_histogram(const qobs_config *config, const qobs_tensor *value, const qo
     struct qobs_binning *binning = (struct qobs_binning *)(void *)(seen + n);
     const fp_mode mode = fp_enter();
     if (bins->min == bins->max)
-        status = own_ranges(&runtime, plan, value->data, bins, counts, binning, seen, error);
+        status = own_ranges(&runtime, plan, value->data, bins, binning, seen, error);
     for (size_t q = 0; q < n && bins->min < bins->max; q++)
         binning[q] = qobs_binning_of(bins->min, bins->max, (size_t)bins->count, bins->magnitude, bins->skip_zeros);
     if (status == QOBS_OK)

@@ -15,7 +15,8 @@
  *   hist_splat(x), hist_store_floats(p, v), hist_store(p, bins)
  *   hist_pick(p, bins, mask)   stores the bins of the mask, packed; may write LANES
  *
- * Counters: 32 bits, four arrays in turn, so that equal bins in a row do not wait for each other's stores.
+ * Counters: 32 bits, two arrays in turn, so that equal bins in a row wait less for each other's stores. Four were slower where
+ *   they fill the first-level cache.
  * In flight: the bins of a chunk are found while those of the chunk before are counted. The counting is bound by one store a
  *   cycle, the finding by everything else.
  * Where one bin is met often (zeros after a ReLU), or elements lie outside, a chunk is picked over: the hot bin is counted by
@@ -58,14 +59,13 @@ static inline void count(uint32_t *counters, uint32_t bin)
 /* n bins, a multiple of 4. */
 static inline __attribute__((always_inline)) void count_fours(const struct state *s, const uint32_t *bin, size_t n)
 {
-    const size_t stride = qobs_counter_stride(s->binning->bins);
-    uint32_t *const a = s->counters, *const b = a + stride, *const c = b + stride, *const d = c + stride;
+    uint32_t *const a = s->counters, *const b = a + qobs_counter_stride(s->binning->bins);
 #pragma GCC unroll 4
     for (size_t i = 0; i < n; i += 4) {
         count(a, bin[i]);
         count(b, bin[i + 1]);
-        count(c, bin[i + 2]);
-        count(d, bin[i + 3]);
+        count(a, bin[i + 2]);
+        count(b, bin[i + 3]);
     }
 }
 
@@ -157,8 +157,11 @@ static inline void look_for_hot(struct state *s, const uint32_t *bin)
 static inline __attribute__((always_inline)) void add_run(struct state *s, const struct reader *reader, const unsigned char *x,
                                                           size_t length)
 {
+    const size_t ahead = (64 - (uintptr_t)x % 64) % 64 / reader->size; /* of the first cache line that begins here */
+    size_t most = length >= 4 * CHUNK && ahead > 0 ? ahead : CHUNK;
     while (length > 0) {
-        const size_t n = length < CHUNK ? length : CHUNK;
+        const size_t n = length < most ? length : most;
+        most = CHUNK;
         const bool whole = n == CHUNK && !s->picking && s->before->n == CHUNK && whole_chunk(s, reader, x);
         if (!whole) {
             count_pending(s, s->before);

@@ -89,7 +89,7 @@ struct qobs_binning {
 
 enum {
     QOBS_MOST_BINS = 1 << 24,  /* more would be no integers in f32 */
-    QOBS_COUNTER_COPIES = 4    /* a kernel spreads its counts over that many arrays, as it likes */
+    QOBS_COUNTER_COPIES = 2    /* a kernel spreads its counts over that many arrays, as it likes */
 };
 
 /* From one of the arrays to the next, in counters. The low 12 bits of addresses, by which loads are matched with stores before

@@ -303,6 +303,45 @@ int qobs_collect(const struct runtime *runtime, const struct qobs_kernels *kerne
     return status;
 }
 
+/* With the kernels of minimum and maximum, unless there is something they do not leave out. */
+static int see_extremes(const struct runtime *runtime, const struct qobs_kernels *kernels, const qobs_plan *plan,
+                        const unsigned char *data, struct qobs_seen *seen, bool *finite, qobs_error *error)
+{
+    const size_t n = (size_t)plan->qparams, element = qobs_dtype_size(plan->dtype), size = 2 * n * element;
+    unsigned char *min = qobs_allocate(runtime, size), *max = min ? min + n * element : NULL;
+    struct qobs_nonfinite nonfinite = {0};
+    if (!min)
+        return out_of_memory(size, error);
+    const int status = qobs_reduce_minmax(runtime, kernels, plan, data, NONFINITE_PROPAGATE, min, max, &nonfinite, error);
+    for (size_t q = 0; q < n && status == QOBS_OK; q++)
+        seen[q] = (struct qobs_seen){.min = (float)qobs_element(min + q * element, plan->dtype),
+                                     .max = (float)qobs_element(max + q * element, plan->dtype)};
+    *finite = nonfinite.nan == 0 && nonfinite.inf == 0;
+    qobs_release(runtime, min, size);
+    return status;
+}
+
+int qobs_see(const struct runtime *runtime, const struct qobs_kernels *kernels, const qobs_plan *plan, const unsigned char *data,
+             bool magnitude, bool skip_zeros, struct qobs_seen *seen, qobs_error *error)
+{
+    const size_t n = (size_t)plan->qparams, size = n * (sizeof(uint64_t) + sizeof(struct qobs_binning));
+    bool finite = false;
+    if (!magnitude && !skip_zeros && plan->value.elements > 0) {
+        const int status = see_extremes(runtime, kernels, plan, data, seen, &finite, error);
+        if (status != QOBS_OK || finite)
+            return status;
+    }
+    uint64_t *counts = qobs_allocate(runtime, size);
+    if (!counts)
+        return out_of_memory(size, error);
+    struct qobs_binning *nothing = (struct qobs_binning *)(void *)(counts + n);
+    for (size_t q = 0; q < n; q++)
+        nothing[q] = qobs_binning_of_nothing(1, magnitude, skip_zeros);
+    const int status = qobs_collect(runtime, kernels, plan, data, nothing, counts, seen, error);
+    qobs_release(runtime, counts, size);
+    return status;
+}
+
 int qobs_check_seen(const qobs_plan *plan, const unsigned char *data, enum nonfinite_mode mode, const struct qobs_seen *seen,
                     struct qobs_nonfinite *nonfinite, qobs_error *error)
 {

@@ -64,6 +64,7 @@ int qobs_histogram_allocate(const struct runtime *runtime, struct histogram *h, 
     memset(h->mass, 0, (size_t)masses * sizeof *h->mass);
     for (size_t q = 0; q < qparams; q++)
         h->range[q] = (struct bin_range){INFINITY, -INFINITY, 0};
+    h->growing = true;
     return QOBS_OK;
 }
 
@@ -89,12 +90,6 @@ void qobs_histogram_release(const struct runtime *runtime, struct histogram *h)
     qobs_release(runtime, h->edges, (h->bins + 1) * sizeof *h->edges);
     qobs_release(runtime, h->mass, h->size);
     *h = (struct histogram){0};
-}
-
-double qobs_add_mass(double a, double b, bool float32)
-{
-    const double sum = a + b;
-    return float32 || sum < 0x1p24 ? (float)sum : sum;
 }
 
 /* ---- A batch ------------------------------------------------------------------------------------------------------------ */
@@ -199,49 +194,45 @@ static void add_counts(const struct taking *t, struct histogram *h)
     const uint64_t most = float32 ? UINT64_C(1) << 24 : UINT64_MAX;
     for (size_t k = 0; k < h->qparams * h->bins; k++)
         if (t->counts[k] > 0)
-            h->mass[k] = qobs_add_mass(h->mass[k], (double)(t->counts[k] < most ? t->counts[k] : most), float32);
+            h->mass[k] = add_mass(h->mass[k], (double)(t->counts[k] < most ? t->counts[k] : most), float32);
 }
 
-/* In the steady state, inside the known ranges, a batch is read once. */
+static int collect(const struct runtime *runtime, const struct qobs_kernels *kernels, struct taking *t, const qobs_plan *plan,
+                   const unsigned char *data, const struct bin_range *range, size_t bins, qobs_error *error)
+{
+    const size_t n = (size_t)plan->qparams;
+    bin_by(t, range, n, bins);
+    const int status = allocate_counts(runtime, t, n, bins, error);
+    return status == QOBS_OK ? qobs_collect(runtime, kernels, plan, data, t->binning, t->counts, t->seen, error) : status;
+}
+
+/* In the steady state, inside the known ranges, a batch is read once. Where the last one was not inside it is not taken for
+ * granted of this one, and its extremes are looked at first. */
 static int count(const struct runtime *runtime, const struct qobs_kernels *kernels, struct taking *t, const qobs_plan *plan,
                  const unsigned char *data, struct histogram *h, struct qobs_nonfinite *nonfinite, qobs_error *error)
 {
-    const size_t n = h->qparams;
-    bool grown = false, first = true;
+    const bool look_first = h->growing;
+    bool grown = false;
     size_t bins = h->bins;
-    for (size_t q = 0; q < n; q++)
-        first &= is_empty(&h->range[q]);
-    if (first) {
-        bins = 1;
-        for (size_t q = 0; q < n; q++)
-            t->binning[q] = qobs_binning_of_nothing(1, t->rule->magnitude(t->config), t->rule->skip_zeros(t->config));
-    } else {
-        bin_by(t, h->range, n, bins);
-    }
-    int status = allocate_counts(runtime, t, n, bins, error);
-    if (status == QOBS_OK)
-        status = qobs_collect(runtime, kernels, plan, data, t->binning, t->counts, t->seen, error);
+    int status = look_first ? qobs_see(runtime, kernels, plan, data, t->rule->magnitude(t->config),
+                                       t->rule->skip_zeros(t->config), t->seen, error)
+                            : collect(runtime, kernels, t, plan, data, h->range, bins, error);
     if (status == QOBS_OK)
         status = qobs_check_seen(plan, data, (enum nonfinite_mode)t->config->nonfinite, t->seen, nonfinite, error);
-    bins = h->bins;
     if (status == QOBS_OK)
         status = grow(t, h, &bins, &grown, error);
+    if (status == QOBS_OK && (grown || look_first)) {
+        status = collect(runtime, kernels, t, plan, data, t->next, bins, error);
+        for (size_t q = 0; q < h->qparams && t->rule->reach; q++)
+            t->seen[q] = t->rule->reach(t->config, h->bins, &t->seen[q]);
+    }
+    if (status == QOBS_OK && grown)
+        status = move(runtime, t, h, bins, error);
     if (status != QOBS_OK)
         return status;
-    if (grown) {
-        bin_by(t, t->next, n, bins);
-        if (first || bins != h->bins)
-            status = allocate_counts(runtime, t, n, bins, error);
-        if (status == QOBS_OK)
-            status = qobs_collect(runtime, kernels, plan, data, t->binning, t->counts, t->seen, error);
-        for (size_t q = 0; q < n && status == QOBS_OK && t->rule->reach; q++)
-            t->seen[q] = t->rule->reach(t->config, h->bins, &t->seen[q]);
-        if (status == QOBS_OK)
-            status = move(runtime, t, h, bins, error);
-    }
-    if (status == QOBS_OK && (grown || !first))
-        add_counts(t, h);
-    return status;
+    add_counts(t, h);
+    h->growing = grown;
+    return QOBS_OK;
 }
 
 int qobs_histogram_take(const struct runtime *runtime, const struct qobs_kernels *kernels, const struct histogram_rule *rule,
@@ -301,7 +292,7 @@ int qobs_histogram_merge(const struct runtime *runtime, const struct histogram_r
         else
             qobs_histogram_torch.move(config, now, from->bins, mass, next, bins, moved);
         for (size_t k = 0; k < bins; k++)
-            h->mass[q * bins + k] = qobs_add_mass(h->mass[q * bins + k], moved[k], float32);
+            h->mass[q * bins + k] = add_mass(h->mass[q * bins + k], moved[k], float32);
     }
     qobs_histogram_release(runtime, &other);
     release_taking(runtime, &t);

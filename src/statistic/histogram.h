@@ -9,6 +9,8 @@
 
 #include <math.h>
 
+#include <string.h>
+
 #include "granularity/plan.h"
 
 /* ---- One batch ---------------------------------------------------------------------------------------------------------- */
@@ -35,6 +37,10 @@ int qobs_collect(const struct runtime *runtime, const struct qobs_kernels *kerne
                  const unsigned char *data, const struct qobs_binning *binning, uint64_t *counts, struct qobs_seen *seen,
                  qobs_error *error);
 
+/* The extremes alone, which take less time. */
+int qobs_see(const struct runtime *runtime, const struct qobs_kernels *kernels, const qobs_plan *plan, const unsigned char *data,
+             bool magnitude, bool skip_zeros, struct qobs_seen *seen, qobs_error *error);
+
 /* Refuses, with the place of the first, what `mode` does not let pass. */
 int qobs_check_seen(const qobs_plan *plan, const unsigned char *data, enum nonfinite_mode mode, const struct qobs_seen *seen,
                     struct qobs_nonfinite *nonfinite, qobs_error *error);
@@ -56,6 +62,7 @@ struct histogram {
     double *mass;            /* [qparams * bins] */
     size_t size;             /* bytes of both */
     double *edges;           /* [bins + 1], where no rule makes them of the range; then qparams is 1 */
+    bool growing;            /* the last batch was not inside */
 };
 
 /* What an observer makes of its batches. */
@@ -89,7 +96,11 @@ int qobs_histogram_merge(const struct runtime *runtime, const struct histogram_r
                          struct histogram *h, const struct histogram *from, qobs_error *error);
 
 /* a + b, rounded as mass is. */
-double qobs_add_mass(double a, double b, bool float32);
+static inline double add_mass(double a, double b, bool float32)
+{
+    const double sum = a + b;
+    return float32 || sum < 0x1p24 ? (float)sum : sum;
+}
 
 /* torch.linspace(start, end, n) in float32. */
 struct linspace {
@@ -103,9 +114,20 @@ static inline struct linspace linspace_of(float start, float end, size_t n)
     return l;
 }
 
+/* fmaf without a call. The product is exact in double; a sum that lies halfway between two floats may have been rounded to
+ * there, and only then is rounding it again wrong. */
+static inline float multiply_add(float a, float b, float c)
+{
+    const double sum = (double)a * (double)b + (double)c;
+    uint64_t bits;
+    memcpy(&bits, &sum, sizeof bits);
+    const bool halfway = (bits & 0x1fffffff) == 0x10000000, tiny = fabs(sum) < 0x1p-126;
+    return halfway || tiny ? fmaf(a, b, c) : (float)sum;
+}
+
 static inline float linspace_at(const struct linspace *l, size_t i)
 {
-    return i < l->n / 2 ? fmaf(l->step, (float)i, l->start) : fmaf(-l->step, (float)(l->n - i - 1), l->end);
+    return i < l->n / 2 ? multiply_add(l->step, (float)i, l->start) : multiply_add(-l->step, (float)(l->n - i - 1), l->end);
 }
 
 /* torch.ao's HistogramObserver: the union of all ranges, each old bin split into 16 parts. */

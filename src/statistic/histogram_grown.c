@@ -114,7 +114,7 @@ static void leading(const qobs_config *config, const struct bin_range *now, size
     const size_t shift = shifted ? (size_t)rint(((double)now->lo - (double)next->lo) / (double)next->step) : 0;
     for (size_t i = 0; i < bins; i++) {
         double *bin = &to[i + shift < next_bins ? i + shift : next_bins - 1];
-        *bin = qobs_add_mass(*bin, mass[i], config->float32_counts);
+        *bin = add_mass(*bin, mass[i], config->float32_counts);
     }
 }
 

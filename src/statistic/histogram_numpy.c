@@ -99,7 +99,7 @@ static void count(const qobs_config *config, const qobs_plan *plan, const unsign
                 magnitude >= h->edges[0] && magnitude <= h->edges[h->bins] && !(config->skip_zeros && magnitude == 0);
             if (counted) {
                 double *bin = &h->mass[bin_of(h, magnitude)];
-                *bin = qobs_add_mass(*bin, 1, config->float32_counts);
+                *bin = add_mass(*bin, 1, config->float32_counts);
             }
         }
     }
@@ -144,7 +144,7 @@ int qobs_histogram_merge_numpy(const struct runtime *runtime, const qobs_config 
     for (size_t i = 0; i < from->bins; i++) {
         const double centre = from->edges[i] + (from->edges[i + 1] - from->edges[i]) / 2;
         double *bin = &h->mass[centre < h->edges[0] ? 0 : centre > h->edges[h->bins] ? h->bins - 1 : bin_of(h, centre)];
-        *bin = qobs_add_mass(*bin, from->mass[i], config->float32_counts);
+        *bin = add_mass(*bin, from->mass[i], config->float32_counts);
     }
     return QOBS_OK;
 }

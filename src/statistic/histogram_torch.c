@@ -34,18 +34,27 @@ static void move_point(float point, size_t bins, const double *mass, const struc
     const struct qobs_binning b = qobs_binning_of(next->lo, next->hi, next_bins, false, false);
     double sum = 0;
     for (size_t i = 0; i < bins; i++)
-        sum = qobs_add_mass(sum, mass[i], float32);
+        sum = add_mass(sum, mass[i], float32);
     to[qobs_bin_of(&b, point)] = sum;
 }
 
-/* The bin of x among those between the edges, right-open; `near` is where to look first. */
-static size_t bucket(const struct linspace *edges, float x, size_t near)
+/* A bin among those between the edges, right-open. */
+struct bucket {
+    size_t index;
+    float lower, upper;
+};
+
+/* Moves on to the bin of x. */
+static inline void find_bucket(struct bucket *b, const struct linspace *edges, float x)
 {
-    while (near + 2 < edges->n && linspace_at(edges, near + 1) <= x)
-        near++;
-    while (near > 0 && linspace_at(edges, near) > x)
-        near--;
-    return near;
+    while (b->upper <= x && b->index + 2 < edges->n) {
+        b->lower = b->upper;
+        b->upper = linspace_at(edges, ++b->index + 1);
+    }
+    while (b->lower > x && b->index > 0) {
+        b->upper = b->lower;
+        b->lower = linspace_at(edges, --b->index);
+    }
 }
 
 static void rebin(const qobs_config *config, const struct bin_range *now, size_t bins, const double *mass,
@@ -59,13 +68,13 @@ static void rebin(const qobs_config *config, const struct bin_range *now, size_t
     const size_t parts = bins * PARTS;
     const struct linspace starts = linspace_of(now->lo, now->hi, parts + 1), edges = linspace_of(next->lo, next->hi, next_bins + 1);
     const float half = 0.5f * ((now->hi - now->lo) / (float)parts);
-    size_t near = 0;
-    for (size_t i = 0; i < parts; i++) {
-        const double share = qobs_add_mass(mass[i / PARTS] / PARTS, 0, float32);
-        if (share == 0)
-            continue;
-        near = bucket(&edges, linspace_at(&starts, i) + half, near);
-        to[near] = qobs_add_mass(to[near], share, float32);
+    struct bucket bucket = {0, linspace_at(&edges, 0), linspace_at(&edges, 1)};
+    for (size_t i = 0; i < bins; i++) {
+        const double share = add_mass(mass[i] / PARTS, 0, float32);
+        for (size_t part = 0; part < PARTS && share > 0; part++) {
+            find_bucket(&bucket, &edges, linspace_at(&starts, i * PARTS + part) + half);
+            to[bucket.index] = add_mass(to[bucket.index], share, float32);
+        }
     }
 }
 
