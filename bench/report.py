@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Runs bench-minmax and prints a Markdown table: each layout's bytes a second as a share of the read loop's.
+"""Runs bench-minmax and prints a Markdown table: each layout's bytes a second as a share of the read loop's. Runs bench-layouts, if
+that is what is named, and prints each granularity's as a share of the contiguous minimum and maximum's.
 
-    report.py BENCH-MINMAX [--isa NAME] [--repetitions N] [--json FILE]
+    report.py BENCH-MINMAX|BENCH-LAYOUTS [--isa NAME] [--repetitions N] [--json FILE]
 
 All benchmarks of one run are interleaved at random, so that what disturbs the machine disturbs the read loop as well; a figure is the
 ratio of medians.
@@ -29,6 +30,17 @@ for b in json.loads(out)["benchmarks"]:
     if b["run_type"] == "iteration":
         runs.setdefault(b["run_name"], []).append(b["bytes_per_second"])
 speed = {name: statistics.median(values) for name, values in runs.items()}
+
+if not any(name.startswith("read/") for name in speed):
+    dtypes = list(dict.fromkeys(name.split("/")[1] for name in speed))
+    print("| granularity |" + "".join(f" {d} |" for d in dtypes))
+    print("|---|" + "---|" * len(dtypes))
+    contiguous = {d: speed[f"{arguments.isa}/{d}/tensor"] for d in dtypes}
+    print("| contiguous, GB/s |" + "".join(f" {contiguous[d] * 1e-9:.1f} |" for d in dtypes))
+    for g in dict.fromkeys(name.split("/", 2)[2] for name in speed):
+        print(f"| {g} |" + "".join(f" {speed[f'{arguments.isa}/{d}/{g}'] / contiguous[d]:.2f} |" for d in dtypes))
+    raise SystemExit
+
 sizes = sorted({int(name.rsplit("/", 1)[1]) for name in speed})
 
 

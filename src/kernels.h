@@ -38,6 +38,14 @@ struct qobs_nonfinite {
     void name(const void *x, ptrdiff_t row_stride, size_t rows, size_t columns, void *min, void *max,                \
               struct qobs_nonfinite *nonfinite)
 
+/* Indexed form: `rows` rows of `columns` contiguous elements; column j belongs to group[j] < groups, and row r merges into
+ * min[r * groups + group[j]] and max likewise. scratch: QOBS_INDEXED_SCRATCH(groups) bytes at any address. Everything else as in
+ * the row form; groups without a column, and those of no row, stay as they are. */
+#define QOBS_MINMAX_INDEXED(name)                                                                                     \
+    void name(const void *x, ptrdiff_t row_stride, size_t rows, size_t columns, const uint32_t *group, size_t groups, \
+              void *min, void *max, void *scratch, struct qobs_nonfinite *nonfinite)
+#define QOBS_INDEXED_SCRATCH(groups) (((groups) + 64) * 128) /* two of the largest vectors a group, rounded up to their lanes */
+
 /* What fake-quantize rounds to, and in which arithmetic; made by qobs_quantizer_for_... (format/format.h). */
 struct qobs_quantizer {
     double least, greatest; /* the limits of quantized numbers */
@@ -180,6 +188,7 @@ struct qobs_shrinking {
 
 typedef QOBS_MINMAX_ROWS(qobs_minmax_rows_fn);
 typedef QOBS_MINMAX_COLUMNS(qobs_minmax_columns_fn);
+typedef QOBS_MINMAX_INDEXED(qobs_minmax_indexed_fn);
 typedef QOBS_FAKE_QUANTIZE_ROWS(qobs_fake_quantize_rows_fn);
 typedef QOBS_FAKE_QUANTIZE_COLUMNS(qobs_fake_quantize_columns_fn);
 typedef QOBS_HISTOGRAM_ROWS(qobs_histogram_rows_fn);
@@ -195,6 +204,7 @@ struct qobs_kernels {
     bool (*usable)(void); /* does this CPU have them, and does the operating system save their registers? */
     qobs_minmax_rows_fn *minmax_rows[QOBS_KERNEL_DTYPES];
     qobs_minmax_columns_fn *minmax_columns[QOBS_KERNEL_DTYPES];
+    qobs_minmax_indexed_fn *minmax_indexed[QOBS_KERNEL_DTYPES];
     qobs_fake_quantize_rows_fn *fake_quantize_rows[QOBS_KERNEL_DTYPES];
     qobs_fake_quantize_columns_fn *fake_quantize_columns[QOBS_KERNEL_DTYPES];
     qobs_histogram_rows_fn *histogram_rows[QOBS_KERNEL_DTYPES];
@@ -220,6 +230,10 @@ extern const struct qobs_kernels qobs_kernels_neon;
     QOBS_MINMAX_COLUMNS(qobs_minmax_columns_bf16_##isa);                                                              \
     QOBS_MINMAX_COLUMNS(qobs_minmax_columns_f16_##isa);                                                               \
     QOBS_MINMAX_COLUMNS(qobs_minmax_columns_f64_##isa);                                                               \
+    QOBS_MINMAX_INDEXED(qobs_minmax_indexed_f32_##isa);                                                               \
+    QOBS_MINMAX_INDEXED(qobs_minmax_indexed_bf16_##isa);                                                              \
+    QOBS_MINMAX_INDEXED(qobs_minmax_indexed_f16_##isa);                                                               \
+    QOBS_MINMAX_INDEXED(qobs_minmax_indexed_f64_##isa);                                                               \
     QOBS_FAKE_QUANTIZE_ROWS(qobs_fake_quantize_rows_f32_##isa);                                                       \
     QOBS_FAKE_QUANTIZE_ROWS(qobs_fake_quantize_rows_bf16_##isa);                                                      \
     QOBS_FAKE_QUANTIZE_ROWS(qobs_fake_quantize_rows_f16_##isa);                                                       \

@@ -188,6 +188,9 @@ static int check_g_idx(const qobs_plan *plan, const qobs_config *config, const s
         return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "g_idx: dtype is %s, allowed are I32 and I64",
                          qobs_dtype_name(g_idx->dtype));
     const int64_t columns = plan->value.ndim > 0 ? plan->value.shape[plan->value.ndim - 1] : 0;
+    if (columns > UINT32_MAX)
+        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "g_idx: value has %lld columns, allowed are %lld",
+                         (long long)columns, (long long)UINT32_MAX);
     if (g_idx->ndim != 1 || g_idx->shape[0] != columns)
         return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "g_idx: has %d dimensions and %lld entries, expected 1 and %lld",
                          g_idx->ndim, (long long)g_idx->elements, (long long)columns);

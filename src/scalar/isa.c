@@ -27,6 +27,13 @@ const struct qobs_kernels qobs_kernels_scalar = {
             [QOBS_KERNEL_F16] = qobs_minmax_columns_f16_scalar,
             [QOBS_KERNEL_F64] = qobs_minmax_columns_f64_scalar,
         },
+    .minmax_indexed =
+        {
+            [QOBS_KERNEL_F32] = qobs_minmax_indexed_f32_scalar,
+            [QOBS_KERNEL_BF16] = qobs_minmax_indexed_bf16_scalar,
+            [QOBS_KERNEL_F16] = qobs_minmax_indexed_f16_scalar,
+            [QOBS_KERNEL_F64] = qobs_minmax_indexed_f64_scalar,
+        },
     .fake_quantize_rows =
         {
             [QOBS_KERNEL_F32] = qobs_fake_quantize_rows_f32_scalar,

@@ -9,6 +9,7 @@
 
 #include "error.h"
 #include "fpenv.h"
+#include "statistic/indexed.h"
 #include "statistic/nest.h"
 #include "statistic/update.h"
 
@@ -113,35 +114,6 @@ static int do_nest(const struct job *job, struct nest *nest, qobs_error *error)
         qobs_release(job->runtime, p.scratch, size);
     }
     return QOBS_OK;
-}
-
-/* ---- Plans as nests ----------------------------------------------------------------------------------------------------- */
-
-/* Columns in g_idx order are gathered, a few groups at a time, into a buffer that stays in the first-level cache. */
-static void do_ordered(const struct job *job)
-{
-    const qobs_plan *plan = job->plan;
-    const struct axis *fine = &plan->axis[plan->axes - 1];
-    const int64_t groups = plan->axis[fine->coarse].extent;
-    const int64_t rows = groups > 0 ? plan->qparams / groups : 0;
-    unsigned char buffer[8192];
-    const int64_t room = (int64_t)(sizeof buffer / job->element);
-    for (int64_t row = 0; row < rows; row++) {
-        const unsigned char *x = job->data;
-        int64_t rest = row;
-        for (int i = fine->coarse - 1; i >= 0; i--) {
-            x += rest % plan->axis[i].extent * plan->axis[i].stride;
-            rest /= plan->axis[i].extent;
-        }
-        for (int64_t group = 0; group < groups; group++)
-            for (int64_t first = plan->start[group], n; first < plan->start[group + 1]; first += n) {
-                n = plan->start[group + 1] - first < room ? plan->start[group + 1] - first : room;
-                for (int64_t j = 0; j < n; j++)
-                    memcpy(buffer + (size_t)j * job->element, x + plan->order[first + j] * fine->stride, job->element);
-                const size_t out = (size_t)(row * groups + group) * job->element;
-                job->kernels->minmax_rows[job->dtype](buffer, 0, 1, (size_t)n, job->min + out, job->max + out, 0, job->nonfinite);
-            }
-    }
 }
 
 /* Blocks at an edge are filled up with zeros, which count. */
@@ -290,18 +262,14 @@ int qobs_reduce_minmax(const struct runtime *runtime, const struct qobs_kernels 
     qobs_kernel_dtype_of(plan->dtype, &job.dtype);
     fill(min, job.element, (size_t)plan->qparams, plan->dtype, INFINITY);
     fill(max, job.element, (size_t)plan->qparams, plan->dtype, -INFINITY);
-    if (plan->order) {
-        do_ordered(&job);
-    } else {
-        for (unsigned ends = 0; ends < 4; ends++) {
-            struct nest nest;
-            if (!qobs_nest_of_plan(plan, data, ends, &nest))
-                continue;
-            const int status = do_nest(&job, &nest, error);
-            if (status != QOBS_OK)
-                return status;
-        }
+    int status = plan->order ? qobs_reduce_indexed(runtime, kernels, plan, data, min, max, &counted, error) : QOBS_OK;
+    for (unsigned ends = 0; ends < 4 && !plan->order && status == QOBS_OK; ends++) {
+        struct nest nest;
+        if (qobs_nest_of_plan(plan, data, ends, &nest))
+            status = do_nest(&job, &nest, error);
     }
+    if (status != QOBS_OK)
+        return status;
     if (plan->padded)
         add_padding(&job);
     if (plan->as_f32 && plan->dtype == QOBS_F64)

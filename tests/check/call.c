@@ -16,7 +16,7 @@
 #define FENCE_PATTERN 0xa5 /* also between outputs */
 #define OUTPUT_BYTES ((size_t)1 << 20)
 
-const char *const form_names[FORMS] = {"rows", "columns"};
+const char *const form_names[FORMS] = {"rows", "columns", "indexed"};
 
 static const char *const fill_names[FILLS] = {"identities", "earlier results", "zeros"};
 
@@ -31,6 +31,11 @@ struct output {
 
 static struct output outputs[2]; /* min, max */
 
+/* What the indexed form takes besides: the group of each column, before a no-access page, and memory to work in. */
+enum { MOST_GROUPS = 150, MOST_COLUMNS = (2 << 20) / 2 };
+static struct arena index_arena;
+static unsigned char *scratch;
+
 void call_init(void)
 {
     for (int i = 0; i < 2; i++) {
@@ -39,6 +44,10 @@ void call_init(void)
         if (!outputs[i].expected)
             abort();
     }
+    index_arena = arena_new(MOST_COLUMNS * sizeof(uint32_t));
+    scratch = malloc(QOBS_INDEXED_SCRATCH(MOST_GROUPS) + 64);
+    if (!scratch)
+        abort();
     fault_init();
 }
 
@@ -112,35 +121,65 @@ struct counters {
 struct job {
     const struct check *check;
     const struct call *call;
+    const uint32_t *group; /* indexed only */
+    size_t groups;
     unsigned char *min, *max, *expected_min, *expected_max;
     struct counters got, expected;
 };
 
-static void call_table(const struct check *check, const struct qobs_kernels *table, const struct call *call,
-                       unsigned char *min, unsigned char *max, struct qobs_nonfinite *nonfinite)
+static void call_table(const struct job *job, const struct qobs_kernels *table, unsigned char *min, unsigned char *max,
+                       struct qobs_nonfinite *nonfinite)
 {
+    const struct check *check = job->check;
+    const struct call *call = job->call;
     if (check->form == ROWS)
         table->minmax_rows[check->index](call->x, call->stride, call->count, call->length, min, max, call->out_stride,
                                          nonfinite);
-    else
+    else if (check->form == COLUMNS)
         table->minmax_columns[check->index](call->x, call->stride, call->count, call->length, min, max, nonfinite);
+    else
+        table->minmax_indexed[check->index](call->x, call->stride, call->count, call->length, job->group, job->groups, min, max,
+                                            scratch + call->offset % 64, nonfinite);
+}
+
+static void call_reference(const struct job *job, struct qobs_nonfinite *nonfinite)
+{
+    const struct check *check = job->check;
+    const struct call *call = job->call;
+    if (check->form == ROWS)
+        reference_rows(check->dtype, call->x, call->stride, call->count, call->length, job->expected_min, job->expected_max,
+                       call->out_stride, nonfinite);
+    else if (check->form == COLUMNS)
+        reference_columns(check->dtype, call->x, call->stride, call->count, call->length, job->expected_min,
+                          job->expected_max, nonfinite);
+    else
+        reference_indexed(check->dtype, call->x, call->stride, call->count, call->length, job->group, job->groups,
+                          job->expected_min, job->expected_max, nonfinite);
 }
 
 static void call_both(void *argument)
 {
     struct job *job = argument;
-    const struct check *check = job->check;
-    const struct call *call = job->call;
-    struct qobs_nonfinite *expected = &job->expected.nonfinite;
-    if (check->subject->reference)
-        call_table(check, check->subject->reference, call, job->expected_min, job->expected_max, expected);
-    else if (check->form == ROWS)
-        reference_rows(check->dtype, call->x, call->stride, call->count, call->length, job->expected_min, job->expected_max,
-                       call->out_stride, expected);
+    const struct qobs_kernels *reference = job->check->subject->reference;
+    if (reference)
+        call_table(job, reference, job->expected_min, job->expected_max, &job->expected.nonfinite);
     else
-        reference_columns(check->dtype, call->x, call->stride, call->count, call->length, job->expected_min,
-                          job->expected_max, expected);
-    call_table(check, check->subject->table, call, job->min, job->max, &job->got.nonfinite);
+        call_reference(job, &job->expected.nonfinite);
+    call_table(job, job->check->subject->table, job->min, job->max, &job->got.nonfinite);
+}
+
+/* Draws which group each column belongs to; where the outputs hold zeros each group has one. */
+static void draw_groups(struct check *check, struct job *job)
+{
+    const struct call *call = job->call;
+    const size_t room = OUTPUT_BYTES / 4 / check->dtype->size / (call->count + 1), most = room < MOST_GROUPS ? room : MOST_GROUPS;
+    const size_t fitting = most < call->length ? most : call->length;
+    job->groups = call->length == 0 ? 1 : 1 + rng_below(&check->rng, fitting);
+    uint32_t *group = (uint32_t *)(void *)arena_place(&index_arena, call->length * sizeof *group, true, 0);
+    const size_t turn = rng_below(&check->rng, job->groups);
+    for (size_t j = 0; j < call->length; j++)
+        group[j] = (uint32_t)(call->fill == ZEROS && j < job->groups ? (j + turn) % job->groups : rng_below(&check->rng, job->groups));
+    job->group = group;
 }
 
 /* Names the first byte that differs: an output, or something no function may write. */
@@ -160,7 +199,7 @@ static void compare(struct check *check, const struct call *call, const struct o
     else {
         const unsigned char *got = out->first + element * size;
         report(check, call, "%s of %s %zu is 0x%" PRIx64 ", expected 0x%" PRIx64, name,
-               check->form == ROWS ? "run" : "column",
+               check->form == ROWS ? "run" : check->form == COLUMNS ? "column" : "row times groups plus group",
                call->out_stride < 0 ? n - 1 - (size_t)element / apart : (size_t)element / apart,
                load_bits(check->dtype, got), load_bits(check->dtype, out->expected + (got - out->begin)));
     }
@@ -207,9 +246,15 @@ void call_run(struct check *check, const struct call *call)
         apart = apart == 0 ? 1 : apart;
         highest = call->out_stride < 0 && n > 0 ? (n - 1) * apart * check->dtype->size : 0;
     }
+    struct job job = {.check = check, .call = call};
+    if (check->form == INDEXED) {
+        draw_groups(check, &job);
+        n = call->count * job.groups;
+    }
     prepare(check, call, &outputs[0], n, apart, false);
     prepare(check, call, &outputs[1], n, apart, true);
-    struct job job = {.check = check, .call = call, .min = outputs[0].first + highest, .max = outputs[1].first + highest};
+    job.min = outputs[0].first + highest;
+    job.max = outputs[1].first + highest;
     job.expected_min = outputs[0].expected + (job.min - outputs[0].begin);
     job.expected_max = outputs[1].expected + (job.max - outputs[1].begin);
     memset(&job.got, FENCE_PATTERN, sizeof job.got);

@@ -90,13 +90,16 @@ static const struct qobs_kernels *find_table(const char *isa)
 
 static bool same_function(const struct qobs_kernels *a, const struct qobs_kernels *b, enum form form, int dtype)
 {
-    return form == ROWS ? a->minmax_rows[dtype] == b->minmax_rows[dtype]
-                        : a->minmax_columns[dtype] == b->minmax_columns[dtype];
+    return form == ROWS      ? a->minmax_rows[dtype] == b->minmax_rows[dtype]
+           : form == COLUMNS ? a->minmax_columns[dtype] == b->minmax_columns[dtype]
+                             : a->minmax_indexed[dtype] == b->minmax_indexed[dtype];
 }
 
 static bool is_missing(const struct qobs_kernels *table, enum form form, int dtype)
 {
-    return form == ROWS ? !table->minmax_rows[dtype] : !table->minmax_columns[dtype];
+    return form == ROWS      ? !table->minmax_rows[dtype]
+           : form == COLUMNS ? !table->minmax_columns[dtype]
+                             : !table->minmax_indexed[dtype];
 }
 
 /* The library, told to use a table, uses it. */

@@ -13,7 +13,7 @@
 #include "kernels.h"
 #include "values.h"
 
-enum form { ROWS, COLUMNS, FORMS };
+enum form { ROWS, COLUMNS, INDEXED, FORMS };
 
 extern const char *const form_names[FORMS];
 

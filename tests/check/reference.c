@@ -43,3 +43,14 @@ void reference_columns(const struct dtype *dtype, const unsigned char *x, ptrdif
     for (size_t j = 0; j < columns * dtype->size; j += dtype->size)
         merge(dtype, x + j, row_stride, rows, min + j, max + j, nonfinite);
 }
+
+void reference_indexed(const struct dtype *dtype, const unsigned char *x, ptrdiff_t row_stride, size_t rows, size_t columns,
+                       const uint32_t *group, size_t groups, unsigned char *min, unsigned char *max,
+                       struct qobs_nonfinite *nonfinite)
+{
+    for (size_t r = 0; r < rows; r++)
+        for (size_t j = 0; j < columns; j++) {
+            const size_t to = (r * groups + group[j]) * dtype->size;
+            merge(dtype, x + (ptrdiff_t)r * row_stride + (ptrdiff_t)(j * dtype->size), 0, 1, min + to, max + to, nonfinite);
+        }
+}

@@ -14,4 +14,8 @@ void reference_rows(const struct dtype *dtype, const unsigned char *x, ptrdiff_t
 void reference_columns(const struct dtype *dtype, const unsigned char *x, ptrdiff_t row_stride, size_t rows, size_t columns,
                        unsigned char *min, unsigned char *max, struct qobs_nonfinite *nonfinite);
 
+void reference_indexed(const struct dtype *dtype, const unsigned char *x, ptrdiff_t row_stride, size_t rows, size_t columns,
+                       const uint32_t *group, size_t groups, unsigned char *min, unsigned char *max,
+                       struct qobs_nonfinite *nonfinite);
+
 #endif
