@@ -27,16 +27,6 @@ static int unknown_key(const qobs_config *config, const char *key, qobs_error *e
                      known);
 }
 
-/* llm-compressor's configurations carry the observer's own name; it must agree. */
-static int check_observer_name(const qobs_config *config, const char *value, qobs_error *error)
-{
-    const char *own = strchr(config->preset->name, '.') + 1;
-    if (strcmp(value, own) == 0)
-        return qobs_succeed(error);
-    return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "observer: is '%s', but the preset is %s", value,
-                     config->preset->name);
-}
-
 int qobs_config_set(qobs_config *config, const char *key, const char *given, qobs_error *error)
 {
     if (!config || !key || !given)
@@ -51,8 +41,6 @@ int qobs_config_set(qobs_config *config, const char *key, const char *given, qob
     memcpy(value, given + quoted, length - 2 * quoted);
     value[length - 2 * quoted] = '\0';
 
-    if (config->preset->family == FAMILY_LLMC && strcmp(key, "observer") == 0)
-        return check_observer_name(config, value, error);
     const struct setting *setting = qobs_setting_find(config->preset, key);
     if (!setting)
         return unknown_key(config, key, error);
@@ -66,6 +54,8 @@ int qobs_config_set(qobs_config *config, const char *key, const char *given, qob
 
 int qobs_config_get(const qobs_config *config, const char *key, char *value, size_t size, qobs_error *error)
 {
+    if (!config || !key || (!value && size > 0))
+        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "%s: is NULL", !config ? "config" : !key ? "key" : "value");
     const struct setting *setting = qobs_setting_find(config->preset, key);
     if (!setting)
         return unknown_key(config, key, error);
@@ -78,14 +68,14 @@ int qobs_config_get(const qobs_config *config, const char *key, char *value, siz
 size_t qobs_config_key_count(const qobs_config *config)
 {
     size_t n = 0;
-    while (qobs_setting_at(config->preset, n))
+    while (config && qobs_setting_at(config->preset, n))
         n++;
     return n;
 }
 
 const char *qobs_config_key(const qobs_config *config, size_t index)
 {
-    const struct setting *setting = qobs_setting_at(config->preset, index);
+    const struct setting *setting = config ? qobs_setting_at(config->preset, index) : NULL;
     return setting ? setting->key : NULL;
 }
 
@@ -113,6 +103,8 @@ static void list_presets(const char *name, char *text, size_t size)
 
 int qobs_config_create(qobs_config **result, const char *name, const qobs_runtime *given, qobs_error *error)
 {
+    if (!result)
+        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "config: is NULL");
     struct runtime runtime;
     const struct preset *preset = name ? qobs_preset_find(name) : NULL;
     if (!preset) {

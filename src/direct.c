@@ -109,6 +109,8 @@ int qobs_global_scale(const qobs_config *config, qobs_dtype dtype, double min, d
                       qobs_error *error)
 {
     int status = check_ranges(config, dtype, 1, &min, &max, error);
+    if (status == QOBS_OK && !global_scale)
+        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "global_scale: is NULL");
     if (status == QOBS_OK && config->preset->family != FAMILY_LLMC)
         status = qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "config: %s has no global scale", config->preset->name);
     if (status != QOBS_OK)

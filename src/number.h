@@ -58,26 +58,4 @@ static inline uint16_t f16_of_float(float f)
     return (uint16_t)(sign | r);
 }
 
-/* The nearest e4m3 number, ties to even; |f| must not exceed 448 (NaN stays). Exact with subnormals kept. */
-static inline float e4m3_round(float f)
-{
-    const uint32_t b = bits_of_float(f), magnitude = b & 0x7fffffff;
-    if (magnitude < 0x3c800000) { /* below 2^-6: multiples of 2^-9 */
-        const float whole = float_of_bits(magnitude) + 0x1p14f - 0x1p14f;
-        return float_of_bits(bits_of_float(whole) | (b & 0x80000000));
-    }
-    return f != f ? f : float_of_bits((b + 0x7ffff + (b >> 20 & 1)) & 0xfff00000);
-}
-
-/* The code of a number that e4m3 has, or of NaN. */
-static inline uint8_t e4m3_code(float f)
-{
-    const uint32_t b = bits_of_float(f), sign = b >> 24 & 0x80, magnitude = b & 0x7fffffff;
-    if (f != f)
-        return (uint8_t)(sign | 0x7f);
-    if (magnitude < 0x3c800000)
-        return (uint8_t)(sign | (uint32_t)(float_of_bits(magnitude) * 512));
-    return (uint8_t)(sign | (((magnitude >> 20) - (120 << 3)) & 0x7f));
-}
-
 #endif

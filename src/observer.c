@@ -71,6 +71,8 @@ static struct qobs_observer empty_observer(const qobs_config *config, const stru
 int qobs_observer_create(qobs_observer **result, const qobs_config *config, const qobs_runtime *given, qobs_error *error)
 {
     struct runtime runtime;
+    if (!result)
+        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "observer: is NULL");
     int status = qobs_config_check(config, error);
     if (status == QOBS_OK)
         status = qobs_runtime_resolve(&runtime, given, error);

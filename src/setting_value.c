@@ -134,6 +134,14 @@ static int out_of_range(const struct setting *s, const char *value, qobs_error *
                      s->least, s->greatest);
 }
 
+/* llm-compressor's configurations carry the observer's own name. */
+static int check_own_name(const struct setting *s, const char *value, const struct qobs_config *config, qobs_error *error)
+{
+    if (strcmp(value, strchr(config->preset->name, '.') + 1) == 0)
+        return QOBS_OK;
+    return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "%s: is '%s', but the preset is %s", s->key, value, config->preset->name);
+}
+
 static int parse_field(const struct setting *s, const char *value, struct qobs_config *config, qobs_error *error)
 {
     void *field = (unsigned char *)config + s->field;
@@ -160,6 +168,8 @@ static int parse_field(const struct setting *s, const char *value, struct qobs_c
             return out_of_range(s, value, error);
         *(double *)field = real;
         return QOBS_OK;
+    case KIND_OWN_NAME:
+        return check_own_name(s, value, config, error);
     case KIND_AXES:
         if (!parse_axes(value, s, &axes))
             return out_of_range(s, value, error);
@@ -186,7 +196,7 @@ void qobs_setting_restore(const struct setting *s, struct qobs_config *config)
     static const size_t sizes[] = {
         [KIND_WORD] = sizeof(int),      [KIND_BOOL] = sizeof(bool),   [KIND_INTEGER] = sizeof(int),
         [KIND_LONG] = sizeof(int64_t), [KIND_REAL] = sizeof(double), [KIND_PAIR] = 2 * sizeof(int64_t),
-        [KIND_AXES] = sizeof(struct axes)};
+        [KIND_AXES] = sizeof(struct axes), [KIND_OWN_NAME] = 0};
     const struct qobs_config fresh = qobs_config_defaults(config->preset);
     memcpy((unsigned char *)config + s->field, (const unsigned char *)&fresh + s->field, sizes[s->kind]);
     if (s->set != NO_FIELD)
@@ -204,6 +214,8 @@ int qobs_setting_print(const struct setting *s, const struct qobs_config *config
         const char *text = qobs_word_text(s->words, *(const int *)field);
         return snprintf(value, size, "%s", text ? text : "null");
     }
+    case KIND_OWN_NAME:
+        return snprintf(value, size, "%s", strchr(config->preset->name, '.') + 1);
     case KIND_BOOL:
         return snprintf(value, size, "%s", *(const bool *)field ? "true" : "false");
     case KIND_INTEGER:

@@ -192,6 +192,7 @@ static const struct setting settings[] = {
     {"scale_dtype", FAMILY_LLMC, EVERY, KIND_WORD, FIELD(scale_dtype), NO_FIELD, scale_dtypes, 0, 0},
     {"zp_dtype", FAMILY_LLMC, EVERY, KIND_WORD, FIELD(zp_dtype), NO_FIELD, zp_dtypes, 0, 0},
     {"version", FAMILY_LLMC, EVERY, KIND_WORD, FIELD(version), NO_FIELD, versions, 0, 0},
+    {"observer", FAMILY_LLMC, EVERY, KIND_OWN_NAME, 0, NO_FIELD, NULL, 0, 0},
     {"ragged", FAMILY_LLMC, EVERY, KIND_BOOL, FIELD(ragged), NO_FIELD, NULL, 0, 0},
     {"maxshrink", ANY, searches, KIND_REAL, FIELD(maxshrink), NO_FIELD, NULL, 0, 1},
     {"patience", ANY, searches, KIND_LONG, FIELD(patience), NO_FIELD, NULL, 0, 0x1p31},

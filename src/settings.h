@@ -14,7 +14,8 @@ enum kind {
     KIND_LONG,           /* int64_t */
     KIND_REAL,           /* double */
     KIND_AXES,           /* struct axes; "[0, -1]" or "0" */
-    KIND_PAIR            /* int64_t[2]; "[h, w]" or "hxw" */
+    KIND_PAIR,           /* int64_t[2]; "[h, w]" or "hxw" */
+    KIND_OWN_NAME        /* no field: the preset's, which must agree */
 };
 
 struct word {

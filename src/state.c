@@ -194,6 +194,8 @@ static void put_all(struct sink *sink, const qobs_observer *o, size_t size)
 
 size_t qobs_observer_save_size(const qobs_observer *o)
 {
+    if (!o)
+        return 0;
     struct sink sink = {0};
     put_all(&sink, o, 0);
     return sink.size;
@@ -201,6 +203,8 @@ size_t qobs_observer_save_size(const qobs_observer *o)
 
 int qobs_observer_save(const qobs_observer *o, void *buffer, size_t size, qobs_error *error)
 {
+    if (!o || !buffer)
+        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "%s: is NULL", o ? "buffer" : "observer");
     const size_t expected = qobs_observer_save_size(o);
     if (size != expected)
         return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "size: is %zu bytes, expected %zu", size, expected);
@@ -515,6 +519,8 @@ int qobs_observer_load(qobs_observer **result, const void *buffer, size_t size, 
                        qobs_error *error)
 {
     const unsigned char *begin = buffer;
+    if (!result)
+        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "observer: is NULL");
     if (!buffer || size < 4 + 4 + 8 + 4 + HASH || memcmp(begin, "qobs", 4) != 0)
         return damaged(error, "it does not begin as one");
     struct source source = {.at = begin + 4, .end = begin + size - HASH}, tail = {.at = source.end, .end = begin + size};

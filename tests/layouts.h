@@ -176,7 +176,7 @@ static void lay_out(struct rng *r, struct tensor *t)
     t->data = t->memory + first;
 }
 
-static void fill_elements(struct rng *r, struct tensor *t, int nonfinite_percent)
+static inline void fill_elements(struct rng *r, struct tensor *t, int nonfinite_percent)
 {
     const enum fill fill = (enum fill)between(r, 0, FILLS - 1);
     const int sign = (int)between(r, 0, 3); /* 2: none negative, 3: none positive */

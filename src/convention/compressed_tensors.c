@@ -6,6 +6,7 @@
 #include <math.h>
 
 #include "convention/convention.h"
+#include "format/grid.h"
 #include "native.h"
 
 struct numbers {
@@ -18,6 +19,7 @@ struct numbers {
     bool floor;             /* the 2025 forms instead: no scale below f32's epsilon, the zero point made with it */
     bool floor_e4m3;        /* and with them, e2m1 under a global scale: e4m3 scales, 0.125 for 0 */
     qobs_dtype zero_point_dtype;
+    const qobs_format *e4m3; /* which zero points may be in */
     bool wide_zero_point;   /* formed in f32 instead of the ranges' dtype */
     const float *global_scale;
 };
@@ -28,11 +30,11 @@ static inline double clamp(double x, double least, double greatest)
     return x < least ? least : x > greatest ? greatest : x;
 }
 
-static void put_zero_point(void *out, qobs_dtype dtype, size_t i, double value)
+static void put_zero_point(const struct numbers *q, void *out, size_t i, double value)
 {
     /* NaN as an integer is upstream's cast of NaN on x86: 0 for the narrow types. */
     const int64_t k = isnan(value) ? 0 : (int64_t)rint(clamp(value, INT32_MIN, INT32_MAX));
-    switch (dtype) {
+    switch (q->zero_point_dtype) {
     case QOBS_I8:
         ((int8_t *)out)[i] = (int8_t)clamp((double)k, INT8_MIN, INT8_MAX);
         break;
@@ -52,7 +54,7 @@ static void put_zero_point(void *out, qobs_dtype dtype, size_t i, double value)
         ((float *)out)[i] = (float)value;
         break;
     default:
-        ((uint8_t *)out)[i] = e4m3_code(e4m3_round((float)clamp(value, -448, 448)));
+        ((uint8_t *)out)[i] = (uint8_t)qobs_format_encode(q->e4m3, (float)value, true);
         break;
     }
 }
@@ -68,7 +70,7 @@ static inline double round_scale(enum scale_dtype dtype, double s)
     case SCALE_F16:
         return (double)float_of_f16(f16_of_float((float)clamp(s, -65504, 65504)));
     case SCALE_E4M3:
-        return (double)e4m3_round((float)clamp(s, -448, 448));
+        return (double)grid_round_e4m3((float)clamp(s, -448, 448));
     case SCALE_U8:
         return rint(clamp(s, 0, 255));
     default:
@@ -116,6 +118,7 @@ void qobs_compressed_tensors_qparams(const qobs_config *config, const struct ran
         .global_scale = old && !(!integer && config->num_bits == 4) ? NULL : r->global_scale,
     };
     q.floor = old && !q.floor_e4m3;
+    q.e4m3 = qobs_format_find("fp8_e4m3");
     qobs_dtype unused;
     qobs_compressed_tensors_dtypes(config, r->dtype, &unused, &q.zero_point_dtype);
     switch (r->dtype) {

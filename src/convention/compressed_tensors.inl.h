@@ -44,7 +44,7 @@ static inline double NATIVE(finish)(const struct numbers *q, real s)
     if (q->global_scale)
         t = sizeof(stored) == 8 ? t * (double)*q->global_scale : (double)((float)t * *q->global_scale);
     if (q->floor_e4m3) {
-        t = (double)e4m3_round((float)clamp(t, -448, 448));
+        t = (double)grid_round_e4m3((float)clamp(t, -448, 448));
         return t == 0 ? 0.125 : t;
     }
     if (q->scale_dtype != SCALE_NATIVE)
@@ -72,11 +72,11 @@ static void NATIVE(any)(const struct numbers *q, size_t n, const stored *min, co
             s = round_native(round_native(b - a) / range);
         s = s < floor ? floor : s;
         if (zero_point && q->symmetric) {
-            put_zero_point(zero_point, q->zero_point_dtype, i, 0);
+            put_zero_point(q, zero_point, i, 0);
         } else if (zero_point) {
             const real steps = round_native(a / s);
             const real z = q->wide_zero_point ? least - steps : round_native(least - steps);
-            put_zero_point(zero_point, q->zero_point_dtype, i, clamp((double)z, q->least, q->greatest));
+            put_zero_point(q, zero_point, i, clamp((double)z, q->least, q->greatest));
         }
         const double t = NATIVE(finish)(q, s);
         if (scale && (q->global_scale || q->floor_e4m3))

@@ -157,6 +157,8 @@ int qobs_config_qparam_dtypes(const qobs_config *config, qobs_dtype dtype, qobs_
                               qobs_error *error)
 {
     const int status = qobs_config_check(config, error);
+    if (status == QOBS_OK && (!scale || !zero_point))
+        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "%s: is NULL", scale ? "zero_point" : "scale");
     const struct range_view ranges = {.dtype = dtype, .held = qobs_held_alone(config)};
     if (status == QOBS_OK)
         qobs_convention_dtypes(config, &ranges, scale, zero_point);

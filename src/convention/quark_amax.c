@@ -6,6 +6,7 @@
 
 #include "convention/quark.h"
 #include "error.h"
+#include "format/grid.h"
 #include "native.h"
 
 enum { CHUNK = 256, BFP_EMAX = 6 };
@@ -16,7 +17,7 @@ enum { CHUNK = 256, BFP_EMAX = 6 };
 /* As torch's cast to float8_e4m3fn: what would round beyond 448 is NaN. */
 static float round_e4m3(float f)
 {
-    return fabsf(f) > 464 ? NAN : e4m3_round(f);
+    return fabsf(f) > 464 ? NAN : grid_round_e4m3(f);
 }
 
 /* Quark's e5m3: no sign, bias 15, multiples of 2^-17 below 2^-14, 114688 at most. NaN goes by its bits and comes out as

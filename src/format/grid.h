@@ -89,4 +89,10 @@ static inline double grid_round_double(struct grid_double g, double x)
     return double_of_bits(bits_of_double((double_of_bits(b ^ sign) + lift) - lift) | sign);
 }
 
+/* The nearest e4m3 number for |x| <= 448: 3 digits, subnormals below 2^-6. */
+static inline float grid_round_e4m3(float x)
+{
+    return grid_round_float(grid_float_make(3, 0x1p-6), x);
+}
+
 #endif

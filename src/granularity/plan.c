@@ -226,6 +226,8 @@ static int create_empty(qobs_plan **result, const qobs_tensor *value, const stru
 int qobs_plan_create(qobs_plan **result, const qobs_config *config, const qobs_tensor *value, const qobs_tensor *g_idx,
                      const qobs_runtime *given, qobs_error *error)
 {
+    if (!result)
+        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "plan: is NULL");
     struct runtime runtime;
     struct view index = {0};
     qobs_plan *plan = NULL;
@@ -305,6 +307,8 @@ void qobs_plan_destroy(qobs_plan *plan)
 
 int qobs_plan_shape(const qobs_plan *plan, int64_t *shape)
 {
+    if (!plan || !shape)
+        return 0;
     memcpy(shape, plan->shape, (size_t)plan->ndim * sizeof *shape);
     return plan->ndim;
 }

@@ -44,6 +44,8 @@ static void run_in_order(const qobs_plan *plan, int64_t index, qobs_run *run)
 
 int64_t qobs_plan_run_count(const qobs_plan *plan)
 {
+    if (!plan)
+        return 0;
     int64_t runs = plan->padded ? 2 : 1; /* the data, then the padding, of each row */
     if (plan->order)
         return columns_in_order(plan, &runs) * runs;
@@ -54,6 +56,8 @@ int64_t qobs_plan_run_count(const qobs_plan *plan)
 
 int qobs_plan_run(const qobs_plan *plan, int64_t index, qobs_run *run, qobs_error *error)
 {
+    if (!plan || !run)
+        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "%s: is NULL", plan ? "run" : "plan");
     if (index < 0 || index >= qobs_plan_run_count(plan))
         return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "index: is %lld, allowed are 0 to %lld", (long long)index,
                          (long long)qobs_plan_run_count(plan) - 1);
@@ -102,6 +106,8 @@ static bool same_layout(const struct view *a, const struct view *b)
 
 int qobs_plan_copy(const qobs_plan *plan, const qobs_tensor *value, void *out, size_t size, qobs_error *error)
 {
+    if (!plan || !out)
+        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "%s: is NULL", plan ? "out" : "plan");
     struct view view;
     int status = qobs_view_of_tensor(&view, value, "value", error);
     if (status != QOBS_OK)
