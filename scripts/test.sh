@@ -43,6 +43,11 @@ golden=(
     "--suite llmc_old"
     "--suite quark"
 )
+# What of them is not run through the program, and why.
+left_out=(
+    "llmc_flatten, ct_qparams, torch_histc, trt: functions and calibrators that C tests call (flatten, qparams, golden_*)"
+    "fused observers and cases without a batch: C tests (qparams, golden_observers)"
+)
 example=examples/tinylm
 top=build-test
 mkdir -p $top
@@ -135,6 +140,7 @@ golden_cases() {
         echo "FAILED: $1 info names no usable instruction set"
         failed=$((failed + 1))
     fi
+    printf '    left out: %s\n' "${left_out[@]}"
     for isa in "${@:2}"; do
         for options in "${golden[@]}"; do
             # shellcheck disable=SC2086 # several options

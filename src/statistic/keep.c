@@ -9,16 +9,6 @@
 #include "statistic/update.h"
 #include "tensor.h"
 
-/* Ranges (min, max), which a batch's (lo, hi) are to enter; `fresh`: (min, max) are the batch's, and lo and hi the same memory. */
-struct entering {
-    const qobs_config *config;
-    qobs_dtype dtype;
-    size_t n;
-    void *min, *max;
-    const void *lo, *hi;
-    bool fresh;
-};
-
 static void last(const struct entering *e)
 {
     (void)e;

@@ -7,6 +7,17 @@
 
 #include "observer.h"
 
+/* n ranges (min, max) of one dtype, which a batch's (lo, hi) are to enter: what the functions in the table of statistics work on.
+ * `fresh`: (min, max) are the batch's already, and lo and hi the same memory. */
+struct entering {
+    const qobs_config *config;
+    qobs_dtype dtype;
+    size_t n;
+    void *min, *max;
+    const void *lo, *hi;
+    bool fresh;
+};
+
 /* What there is to read of the ranges. */
 enum keeps {
     KEEPS_NOTHING,
