@@ -87,8 +87,10 @@ static bool K(indexed_nonfinite)(const unsigned char *accumulators, size_t group
 {
     const vec infinite = K(vec_splat)((KEY)inf);
     bool any = false;
-    for (size_t g = 0; g < groups; g++, accumulators += 2 * VEC_BYTES)
-        any |= K(vec_any_ge)(vec_load(accumulators + VEC_BYTES), infinite) | K(vec_any_ge)(vec_not(vec_load(accumulators)), infinite);
+    for (size_t g = 0; g < groups; g++, accumulators += 2 * VEC_BYTES) {
+        any |= K(vec_any_ge)(vec_not(vec_load(accumulators)), infinite);
+        any |= K(vec_any_ge)(vec_load(accumulators + VEC_BYTES), infinite);
+    }
     return any;
 }
 
