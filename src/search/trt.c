@@ -6,7 +6,7 @@
 #include <math.h>
 
 #include "format/format.h"
-#include "number.h"
+#include "format/grid.h"
 #include "search/candidates.h"
 #include "tensor.h"
 
@@ -64,7 +64,7 @@ static float nvfp4_scale(float whole, float amax)
 {
     const float least = whole / 6, up = over(448, least), down = 1 / up;
     const float scaled = amax / 6 * up, limited = scaled > 448 ? 448 : scaled;
-    const float scale = e4m3_round(limited) * down;
+    const float scale = grid_round_e4m3(limited) * down;
     /* With a scale that large everything becomes 0, as upstream has it where the scale is 0. */
     return scale == 0 ? 0x1p127f : isfinite(scale) ? scale : 1;
 }
