@@ -2,7 +2,10 @@
 /* SPDX-FileCopyrightText: The qobs authors */
 
 /* Range search's kernels: every usable instruction set against the scalar one, bit for bit, between no-access pages; the scalar one
- * against double; candidates against the convention; and the whole search by 1, 2 and 7 threads. */
+ * against double; candidates against the convention; and the whole search by 1, 2 and 7 threads.
+ *
+ *   test_search_kernels [GROUPS]    random groups a format, by default 10000
+ */
 #include <float.h>
 #include <math.h>
 #include <setjmp.h>
@@ -23,7 +26,9 @@
 #include "tensor.h"
 #include "threads.h"
 
-enum { MOST = 1024, GROUPS = 10000, CANDIDATES = 112 };
+enum { MOST = 1024, CANDIDATES = 112 };
+
+static int groups = 10000;
 
 static uint64_t state = 20261120;
 
@@ -180,7 +185,7 @@ static void test_errors(void **unused)
     (void)unused;
     _Alignas(64) static float expected[CANDIDATES], got[CANDIDATES];
     for (size_t t = 0; t < sizeof targets / sizeof *targets; t++)
-        for (int i = 0; i < GROUPS; i++) {
+        for (int i = 0; i < groups; i++) {
             const double value = norms[(size_t)i % (sizeof norms / sizeof *norms)];
             static struct search_norm made[sizeof norms / sizeof *norms];
             struct search_norm *norm = &made[(size_t)i % (sizeof norms / sizeof *norms)];
@@ -444,8 +449,10 @@ static void test_without_sleef(void **unused)
 }
 #endif
 
-int main(void)
+int main(int argc, char **argv)
 {
+    if (argc > 1)
+        groups = atoi(argv[1]);
     for (int i = 0; i < 5; i++)
         arenas[i] = arena_new(8 * MOST * sizeof(float));
     const struct CMUnitTest tests[] = {
