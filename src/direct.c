@@ -76,7 +76,8 @@ static int check_ranges(const qobs_config *config, qobs_dtype dtype, size_t coun
     const int status = qobs_config_check(config, error);
     if (status != QOBS_OK)
         return status;
-    const bool torch = config->preset->convention == CONVENTION_TORCH;
+    const enum convention convention = config->preset->convention;
+    const bool torch = convention == CONVENTION_TORCH || convention == CONVENTION_QUARK_TORCH;
     if (!qobs_kernel_dtype_of(dtype, &unused) || (torch && dtype != QOBS_F32))
         return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "dtype: is %s, allowed are %s",
                          qobs_dtype_name(dtype) ? qobs_dtype_name(dtype) : "unknown", torch ? "F32" : "F32, BF16, F16, F64");

@@ -209,11 +209,27 @@ static void test_zeros(void **state)
     qobs_observer_destroy(trt);
 }
 
+/* Ranges of Quark's wrapper of torch's observer are F32, as torch's. */
+static void test_ranges_of_pro(void **state)
+{
+    (void)state;
+    qobs_config *config = make_config("quark.PerTensorHistogramObserverPro", "dtype=uint8;symmetric=false", NULL);
+    const uint16_t halves[2] = {0, 0};
+    float scale = 0;
+    int32_t zero_point = 7;
+    assert_refused(qobs_calculate_qparams(config, QOBS_BF16, 1, &halves[0], &halves[1], NULL, &scale, &zero_point, &error),
+                   QOBS_ERROR_INVALID_ARGUMENT, "dtype|BF16|F32");
+    assert_ok(qobs_calculate_qparams(config, QOBS_F32, 1, F32(0), F32(51), NULL, &scale, &zero_point, &error));
+    assert_true(scale == 51.0f / 255 && zero_point == 0);
+    qobs_config_destroy(config);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_same_bits), cmocka_unit_test(test_reloaded), cmocka_unit_test(test_merged),
         cmocka_unit_test(test_bounded),   cmocka_unit_test(test_shifted),  cmocka_unit_test(test_zeros),
+        cmocka_unit_test(test_ranges_of_pro),
     };
     make_values();
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -129,8 +129,8 @@ static int check_axis(const qobs_config *config, qobs_error *error)
 static int check_format(const qobs_config *config, qobs_error *error)
 {
     const enum convention convention = config->preset->convention;
-    const bool formatted =
-        (convention == CONVENTION_QUARK_MX && config->preset->statistic != STATISTIC_ABSMAX_STEPS) || (convention == CONVENTION_QUARK && config->quark_dtype == QUARK_FP4);
+    const bool formatted = (convention == CONVENTION_QUARK_MX && config->preset->statistic != STATISTIC_ABSMAX_STEPS) ||
+                           (convention == CONVENTION_QUARK && config->quark_dtype == QUARK_FP4);
     if (formatted && config->scale_format == SCALE_FORMAT_NONE)
         return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT,
                          "scale_format: is not set, %s with dtype %s takes float32, e4m3, e5m3, e8m0", config->preset->name,
