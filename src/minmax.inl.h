@@ -155,6 +155,13 @@ static void K(one_run)(const unsigned char *x, size_t n, BITS inf, unsigned char
     K(merge_keys)(lo, hi, min, max);
 }
 
+/* What is unfolded into straight code; with the checks of a sanitizer in every step that would keep a compiler busy for minutes. */
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define UNFOLDED inline
+#else
+#define UNFOLDED inline __attribute__((always_inline))
+#endif
+
 #if LANES >= 4 /* runs of 2 lanes gain nothing from a common fold */
 /* How short runs lie in vectors. */
 enum K(layout) {
@@ -169,12 +176,12 @@ enum K(layout) {
  * signed is then the maximum and the largest as unsigned the minimum, and nothing is converted in the loop. */
 enum K(form) { K(KEYS), K(RAW) };
 
-static inline __attribute__((always_inline)) vec K(load_as)(enum K(form) form, const void *p)
+static UNFOLDED vec K(load_as)(enum K(form) form, const void *p)
 {
     return form == K(RAW) ? vec_load(p) : K(vec_key)(vec_load(p));
 }
 
-static inline __attribute__((always_inline)) vec K(lower)(enum K(form) form, vec a, vec b)
+static UNFOLDED vec K(lower)(enum K(form) form, vec a, vec b)
 {
 #if HAS_RAW
     if (form == K(RAW))
@@ -184,15 +191,15 @@ static inline __attribute__((always_inline)) vec K(lower)(enum K(form) form, vec
     return K(vec_min_s)(a, b);
 }
 
-static inline __attribute__((always_inline)) void K(add)(enum K(form) form, vec *lo, vec *hi, vec v)
+static UNFOLDED void K(add)(enum K(form) form, vec *lo, vec *hi, vec v)
 {
     *lo = K(lower)(form, *lo, v);
     *hi = K(vec_max_s)(*hi, v);
 }
 
 /* One run of more than 2 vectors. */
-static inline __attribute__((always_inline)) void K(run_bounds)(enum K(form) form, const unsigned char *x, size_t n, vec *lo,
-                                                                 vec *hi)
+static UNFOLDED void K(run_bounds)(enum K(form) form, const unsigned char *x, size_t n, vec *lo,
+                                    vec *hi)
 {
     const unsigned char *const last = x + (n - LANES) * sizeof(BITS);
     vec l = K(load_as)(form, x), h = l, m = K(load_as)(form, x + VEC_BYTES), g = m;
@@ -210,7 +217,7 @@ static inline __attribute__((always_inline)) void K(run_bounds)(enum K(form) for
 }
 
 /* One step of a transposed fold: of two vectors, one in which each run has half as many lanes. */
-static inline __attribute__((always_inline)) void K(fold)(enum K(form) form, int step, vec *lo, vec *hi, vec m, vec g)
+static UNFOLDED void K(fold)(enum K(form) form, int step, vec *lo, vec *hi, vec m, vec g)
 {
     vec x, y;
     K(vec_pair)(step, *lo, m, &x, &y);
@@ -221,9 +228,9 @@ static inline __attribute__((always_inline)) void K(fold)(enum K(form) form, int
 
 /* Four vectors' worth of runs, folded into one by the first two steps: two of them at x, `pair` bytes apart, and two `next` bytes
  * further on. */
-static inline __attribute__((always_inline)) void K(fold_4)(enum K(form) form, enum K(layout) layout, int first,
-                                                             const unsigned char *x, ptrdiff_t pair, ptrdiff_t next,
-                                                             size_t length, vec *lo, vec *hi)
+static UNFOLDED void K(fold_4)(enum K(form) form, enum K(layout) layout, int first,
+                                const unsigned char *x, ptrdiff_t pair, ptrdiff_t next,
+                                size_t length, vec *lo, vec *hi)
 {
     const unsigned char *const run[] = {x, x + pair, x + next, x + next + pair};
     vec l[4], h[4];
@@ -254,9 +261,9 @@ static inline __attribute__((always_inline)) void K(fold_4)(enum K(form) form, e
 }
 
 /* Twice as many: depth first, so that few vectors wait. */
-static inline __attribute__((always_inline)) void K(fold_8)(enum K(form) form, enum K(layout) layout, int first,
-                                                             const unsigned char *x, ptrdiff_t pair, ptrdiff_t next,
-                                                             size_t length, vec *lo, vec *hi)
+static UNFOLDED void K(fold_8)(enum K(form) form, enum K(layout) layout, int first,
+                                const unsigned char *x, ptrdiff_t pair, ptrdiff_t next,
+                                size_t length, vec *lo, vec *hi)
 {
     vec m, g;
     K(fold_4)(form, layout, first, x, pair, next, length, lo, hi);
@@ -264,9 +271,9 @@ static inline __attribute__((always_inline)) void K(fold_8)(enum K(form) form, e
     K(fold)(form, first + 2, lo, hi, m, g);
 }
 
-static inline __attribute__((always_inline)) void K(fold_16)(enum K(form) form, enum K(layout) layout, int first,
-                                                              const unsigned char *x, ptrdiff_t pair, ptrdiff_t next,
-                                                              size_t length, vec *lo, vec *hi)
+static UNFOLDED void K(fold_16)(enum K(form) form, enum K(layout) layout, int first,
+                                 const unsigned char *x, ptrdiff_t pair, ptrdiff_t next,
+                                 size_t length, vec *lo, vec *hi)
 {
     vec m, g;
     K(fold_8)(form, layout, first, x, pair, next, length, lo, hi);
@@ -274,9 +281,9 @@ static inline __attribute__((always_inline)) void K(fold_16)(enum K(form) form, 
     K(fold)(form, first + 3, lo, hi, m, g);
 }
 
-static inline __attribute__((always_inline)) void K(fold_32)(enum K(form) form, enum K(layout) layout, int first,
-                                                              const unsigned char *x, ptrdiff_t pair, ptrdiff_t next,
-                                                              size_t length, vec *lo, vec *hi)
+static UNFOLDED void K(fold_32)(enum K(form) form, enum K(layout) layout, int first,
+                                 const unsigned char *x, ptrdiff_t pair, ptrdiff_t next,
+                                 size_t length, vec *lo, vec *hi)
 {
     vec m, g;
     K(fold_16)(form, layout, first, x, pair, next, length, lo, hi);
@@ -285,9 +292,9 @@ static inline __attribute__((always_inline)) void K(fold_32)(enum K(form) form, 
 }
 
 /* The bounds of LANES runs as keys; false: in raw bits they are not to be had. */
-static inline __attribute__((always_inline)) bool K(fold_runs)(enum K(form) form, enum K(layout) layout,
-                                                                const unsigned char *x, ptrdiff_t pair, ptrdiff_t next,
-                                                                size_t length, vec *least, vec *greatest)
+static UNFOLDED bool K(fold_runs)(enum K(form) form, enum K(layout) layout,
+                                   const unsigned char *x, ptrdiff_t pair, ptrdiff_t next,
+                                   size_t length, vec *least, vec *greatest)
 {
     const int first = layout == K(HALVES) ? 1 : layout == K(QUARTERS) ? 2 : 0, vectors = (int)LANES >> first;
     vec lo, hi;
@@ -307,20 +314,31 @@ static inline __attribute__((always_inline)) bool K(fold_runs)(enum K(form) form
     return form == K(KEYS) || !(K(vec_any_ge)(lo, zero) || K(vec_any_ge)(vec_not(hi), zero));
 }
 
-/* The same in keys, out of the way of the other. */
-static __attribute__((noinline)) void K(fold_keys)(enum K(layout) layout, const unsigned char *x, ptrdiff_t pair,
-                                                    ptrdiff_t next, size_t length, vec *least, vec *greatest)
+/* Not inlined: one copy for each layout and form is enough code. */
+static __attribute__((noinline)) bool K(fold_layout)(enum K(form) form, enum K(layout) layout, const unsigned char *x,
+                                                      ptrdiff_t pair, ptrdiff_t next, size_t length, vec *least, vec *greatest)
 {
-    if (layout == K(LONGER))
-        K(fold_runs)(K(KEYS), K(LONGER), x, pair, next, length, least, greatest);
-    else if (layout == K(VECTORS))
-        K(fold_runs)(K(KEYS), K(VECTORS), x, pair, next, length, least, greatest);
-    else if (layout == K(WHOLE))
-        K(fold_runs)(K(KEYS), K(WHOLE), x, pair, next, length, least, greatest);
-    else if (LANES >= 8 && layout == K(HALVES))
-        K(fold_runs)(K(KEYS), K(HALVES), x, pair, next, length, least, greatest);
-    else if (LANES >= 16)
-        K(fold_runs)(K(KEYS), K(QUARTERS), x, pair, next, length, least, greatest);
+#define FOLD(form, layout) K(fold_runs)(form, layout, x, pair, next, length, least, greatest)
+    const bool raw = HAS_RAW && form == K(RAW);
+    switch (layout) {
+    case K(LONGER):
+        return raw ? FOLD(K(RAW), K(LONGER)) : FOLD(K(KEYS), K(LONGER));
+    case K(VECTORS):
+        return raw ? FOLD(K(RAW), K(VECTORS)) : FOLD(K(KEYS), K(VECTORS));
+    case K(WHOLE):
+        return raw ? FOLD(K(RAW), K(WHOLE)) : FOLD(K(KEYS), K(WHOLE));
+#if LANES >= 8
+    case K(HALVES):
+        return raw ? FOLD(K(RAW), K(HALVES)) : FOLD(K(KEYS), K(HALVES));
+#endif
+#if LANES >= 16
+    case K(QUARTERS):
+        return raw ? FOLD(K(RAW), K(QUARTERS)) : FOLD(K(KEYS), K(QUARTERS));
+#endif
+    default:
+        return false;
+    }
+#undef FOLD
 }
 
 /* Merges the keys of LANES / 2 runs from x on and as many that lie `apart` runs further on into the caller's pairs. Where
@@ -364,16 +382,15 @@ struct K(runs) {
 };
 
 /* LANES runs from `run` on; or, with `apart` above 0, in turns LANES / 2 runs from `run` on and as many from `run + apart` on. */
-static inline __attribute__((always_inline)) void K(one_fold)(enum K(layout) layout, struct K(runs) *r, size_t run,
-                                                               ptrdiff_t apart)
+static void K(one_fold)(enum K(layout) layout, struct K(runs) *r, size_t run, ptrdiff_t apart)
 {
     const ptrdiff_t stride = layout == K(HALVES) || layout == K(QUARTERS) ? VEC_BYTES : r->run_stride;
     const ptrdiff_t pair = apart > 0 ? apart * stride : stride, next = apart > 0 ? stride : 2 * stride;
     const unsigned char *const x = r->x + (ptrdiff_t)run * r->run_stride;
     const ptrdiff_t out = (ptrdiff_t)run * r->out_step;
     vec least, greatest;
-    if (r->keyed > 0 || !K(fold_runs)(HAS_RAW ? K(RAW) : K(KEYS), layout, x, pair, next, r->length, &least, &greatest)) {
-        K(fold_keys)(layout, x, pair, next, r->length, &least, &greatest);
+    if (r->keyed > 0 || !K(fold_layout)(K(RAW), layout, x, pair, next, r->length, &least, &greatest)) {
+        K(fold_layout)(K(KEYS), layout, x, pair, next, r->length, &least, &greatest);
         r->keyed = r->keyed > 0 ? r->keyed - 1 : KEYED;
     }
     if (apart > 0) {
@@ -387,7 +404,7 @@ static inline __attribute__((always_inline)) void K(one_fold)(enum K(layout) lay
 /* Short runs, LANES of them at a time, sharing one transposed fold. Returns how many it did. The two halves of a span are read in
  * turns, as two streams come faster out of memory and out of the third-level cache than one: longer runs one by one, the others,
  * whose folds cover less than a page, fold by fold. */
-static inline __attribute__((always_inline)) size_t K(short_runs)(enum K(layout) layout, struct K(runs) r, size_t runs)
+static size_t K(short_runs)(enum K(layout) layout, struct K(runs) r, size_t runs)
 {
     const size_t half = SPAN / 2 / (r.length * sizeof(BITS)) / LANES * LANES; /* in runs */
     size_t done = 0;
@@ -552,6 +569,7 @@ static void K(columns)(const unsigned char *x, ptrdiff_t row_stride, size_t rows
     K(convert_keys)(max, columns, true);
 }
 
+#undef UNFOLDED
 #undef UNROLLED
 #undef TWO_STREAMS
 #undef LANES
