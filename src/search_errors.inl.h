@@ -17,7 +17,11 @@
 #include "kernels.h"
 #include "number.h"
 
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define ALWAYS_INLINE static inline /* with the checks of a sanitizer in every step a compiler would be busy for minutes */
+#else
 #define ALWAYS_INLINE static inline __attribute__((always_inline))
+#endif
 
 /* What a loop is made for; every function with such a parameter is inlined with a constant one. */
 enum target { INTEGERS, FLOATS, FLOATS_SHIFTED };
