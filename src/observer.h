@@ -31,7 +31,8 @@ struct layout {
 /* The range of whole tensors, which the 2025 forms keep apart from those of the qparams and make the global scale of. */
 struct whole {
     qobs_dtype dtype; /* 0: there is none */
-    unsigned char min[8], max[8];
+    _Alignas(8) unsigned char min[8];
+    _Alignas(8) unsigned char max[8];
 };
 
 /* What is kept of the batches. */

@@ -53,6 +53,27 @@ static inline qobs_tensor tensor_named(const char *name)
     return tensor;
 }
 
+/* Element i of doubles at any address, as those of a suite are. */
+static inline double double_at(const void *data, size_t i)
+{
+    double d;
+    memcpy(&d, (const unsigned char *)data + i * sizeof d, sizeof d);
+    return d;
+}
+
+static inline int64_t integer_at(const qobs_tensor *t, size_t i)
+{
+    int32_t narrow;
+    int64_t wide;
+    if (t->dtype == QOBS_I32) {
+        memcpy(&narrow, (const unsigned char *)t->data + i * sizeof narrow, sizeof narrow);
+        return narrow;
+    }
+    assert_int_equal(t->dtype, QOBS_I64);
+    memcpy(&wide, (const unsigned char *)t->data + i * sizeof wide, sizeof wide);
+    return wide;
+}
+
 /* A configuration of `preset` with every setting of the case that `is_setting` lets pass. */
 static inline int configure(qobs_config **config, const char *preset, const cJSON *settings, bool (*is_setting)(const cJSON *),
                             qobs_error *error)

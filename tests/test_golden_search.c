@@ -71,16 +71,16 @@ static void expect_close(double got, double expected, double relative, const cha
 }
 
 /* Candidate `chosen` of qparam q is the best of errors[step][qparam], or as good. */
-static void expect_best(const double *errors, size_t steps, size_t qparams, size_t q, size_t chosen, size_t upstreams)
+static void expect_best(const void *errors, size_t steps, size_t qparams, size_t q, size_t chosen, size_t upstreams)
 {
     double least = INFINITY;
     for (size_t i = 0; i < steps; i++)
-        least = fmin(least, errors[i * qparams + q]);
+        least = fmin(least, double_at(errors, i * qparams + q));
     compared++;
     others += chosen != upstreams;
-    if (!(errors[chosen * qparams + q] <= least * (1 + 2e-6)))
+    if (!(double_at(errors, chosen * qparams + q) <= least * (1 + 2e-6)))
         fail_case("qparam %d: took candidate %d with error %.12g, the least is %.12g", (int)q, (int)chosen,
-                  errors[chosen * qparams + q], least);
+                  double_at(errors, chosen * qparams + q), least);
 }
 
 /* ---- Quark
@@ -114,8 +114,8 @@ static void expect_powers(const cJSON *c, const qobs_observer *o, int batch)
     double *error = read_result(o, "errors", &result), *before = read_result(o, "errors_before", &result);
     const size_t n = result.size / sizeof *error;
     expect_best(errors.data, 5, 1, 0, (size_t)best[0], (size_t)best[0]);
-    expect_close(total(error, n), ((const double *)errors.data)[best[0]], 1e-5, "error");
-    expect_close(total(before, n), ((const double *)errors.data)[2], 1e-5, "error before");
+    expect_close(total(error, n), double_at(errors.data, (size_t)best[0]), 1e-5, "error");
+    expect_close(total(before, n), double_at(errors.data, 2), 1e-5, "error before");
     free(best);
     free(error);
     free(before);
@@ -162,9 +162,9 @@ static void expect_blocks(const cJSON *c, const qobs_config *config, const qobs_
         for (size_t i = 0; i < steps; i++) {
             own[i * n + q] = block_error(plan, value, q, format, ldexp((double)first[q], -(int)i));
             if (value->dtype == QOBS_F32)
-                expect_close(own[i * n + q], ((const double *)theirs.data)[i * n + q], 1e-5, "the reference");
+                expect_close(own[i * n + q], double_at(theirs.data, i * n + q), 1e-5, "the reference");
         }
-        const size_t upstreams = (size_t)((const int32_t *)upstream.data)[q];
+        const size_t upstreams = (size_t)integer_at(&upstream, q);
         expect_best(own, steps, n, q, (size_t)best[q], upstreams);
         assert_true(own[(size_t)best[q] * n + q] <= own[upstreams * n + q] * (1 + 2e-6));
         expect_close(error[q], own[(size_t)best[q] * n + q], 1e-6, "error");
@@ -330,7 +330,6 @@ static void expect_multiples(const cJSON *c, const qobs_observer *o)
 {
     const qobs_tensor errors = tensor_named(text_of(cJSON_GetObjectItemCaseSensitive(c, "expect"), "errors"));
     const qobs_tensor upstream = tensor_named(text_of(cJSON_GetObjectItemCaseSensitive(c, "expect"), "best_index"));
-    const double *theirs = errors.data;
     qobs_result result;
     int32_t *best = read_result(o, "best_step", &result);
     double *error = read_result(o, "errors", &result);
@@ -349,12 +348,12 @@ static void expect_multiples(const cJSON *c, const qobs_observer *o)
         add_errors(o, &value, amax, weight, true, own);
     }
     for (size_t q = 0; q < n; q++) {
-        const size_t upstreams = (size_t)((const int32_t *)upstream.data)[q], at = (size_t)best[q] * n + q;
+        const size_t upstreams = (size_t)integer_at(&upstream, q), at = (size_t)best[q] * n + q;
         expect_best(own, steps, n, q, (size_t)best[q], upstreams);
         assert_true(own[at] <= own[upstreams * n + q] * (1 + 2e-6));
         expect_close(error[q], own[at], nvfp4 ? 1e-6 : 1e-12, "error");
         for (size_t i = 0; i < steps; i++) {
-            expect_close(rounded[i * n + q], theirs[i * n + q], 1e-12, "the reference");
+            expect_close(rounded[i * n + q], double_at(errors.data, i * n + q), 1e-12, "the reference");
             if (o->kept.sums)
                 expect_close(o->kept.sums[q * steps + i], own[i * n + q], 1e-12, "sum of errors");
         }

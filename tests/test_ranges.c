@@ -92,21 +92,21 @@ static void expect_entropy(const cJSON *c, const qobs_config *config, const stru
                            size_t stride, float amax)
 {
     qobs_tensor t;
-    const double *divergence = expected(c, "divergences", &t)->data;
+    const void *divergences = expected(c, "divergences", &t)->data;
     double *room = malloc(qobs_entropy_room(h->bins) * sizeof *room), least = INFINITY;
     const struct entropy e = qobs_entropy_prepare(h, (size_t)1 << (config->num_bits - 1 + config->is_unsigned), room);
     assert_int_equal(t.dtype, QOBS_F64);
     assert_int_equal((size_t)t.shape[0], (h->bins - first) / stride + 1);
     for (int64_t i = 0; i < t.shape[0]; i++) {
-        const double got = qobs_entropy_divergence(&e, first + (size_t)i * stride);
-        least = fmin(least, divergence[i]);
-        if (!(fabs(got - divergence[i]) <= 1e-7 * divergence[i] + 1e-12) && got != divergence[i] &&
-            !(isnan(got) && isnan(divergence[i]))) {
-            print_error("divergence %lld: got %.17g, expected %.17g\n", (long long)i, got, divergence[i]);
+        const double got = qobs_entropy_divergence(&e, first + (size_t)i * stride), divergence = double_at(divergences, (size_t)i);
+        least = fmin(least, divergence);
+        if (!(fabs(got - divergence) <= 1e-7 * divergence + 1e-12) && got != divergence &&
+            !(isnan(got) && isnan(divergence))) {
+            print_error("divergence %lld: got %.17g, expected %.17g\n", (long long)i, got, divergence);
             assert_true(false);
         }
     }
-    const double chosen = divergence[candidate(h, false, first, stride, amax)];
+    const double chosen = double_at(divergences, candidate(h, false, first, stride, amax));
     assert_true(isnan(chosen) || chosen <= least * (1 + 1e-9) + 1e-12);
     free(room);
 }
@@ -115,7 +115,7 @@ static void expect_squared_error(const cJSON *c, const qobs_config *config, cons
                                  size_t stride, float amax)
 {
     qobs_tensor t;
-    const double *errors = expected(c, "errors", &t)->data;
+    const void *errors = expected(c, "errors", &t)->data;
     float *room = malloc(qobs_squared_error_room(h->bins) * sizeof *room);
     const struct squared_error e = qobs_squared_error_prepare(h, room);
     struct centre_quantizer q;
@@ -125,13 +125,13 @@ static void expect_squared_error(const cJSON *c, const qobs_config *config, cons
     for (int64_t i = 0; i < t.shape[0]; i++) {
         double got = 0;
         assert_int_equal(qobs_squared_error(&e, &q, qobs_bin_centre(h, first + (size_t)i * stride), &got, NULL), QOBS_OK);
-        least = fmin(least, errors[i]);
-        if (!(fabs(got - errors[i]) <= 1e-5 * errors[i]) && got != errors[i]) {
-            print_error("error %lld: got %.17g, expected %.17g\n", (long long)i, got, errors[i]);
+        least = fmin(least, double_at(errors, (size_t)i));
+        if (!(fabs(got - double_at(errors, (size_t)i)) <= 1e-5 * double_at(errors, (size_t)i)) && got != double_at(errors, (size_t)i)) {
+            print_error("error %lld: got %.17g, expected %.17g\n", (long long)i, got, double_at(errors, (size_t)i));
             assert_true(false);
         }
     }
-    assert_true(errors[candidate(h, true, first, stride, amax)] <= least * (1 + 2e-6));
+    assert_true(double_at(errors, (size_t)candidate(h, true, first, stride, amax)) <= least * (1 + 2e-6));
     free(room);
 }
 
@@ -198,9 +198,8 @@ static void test_histogram(void **state)
     assert_int_equal(h.bins, (size_t)number(settings, "num_bins_final"));
     expected(c, "histogram", &t);
     for (size_t i = 0; i < h.bins; i++) {
-        const double e = t.dtype == QOBS_I64 ? (double)((const int64_t *)t.data)[i]
-                         : t.dtype == QOBS_I32
-                             ? (double)((const int32_t *)t.data)[i]
+        const double e = t.dtype == QOBS_I64 || t.dtype == QOBS_I32
+                             ? (double)integer_at(&t, i)
                              : qobs_element((const unsigned char *)t.data + i * qobs_dtype_size(t.dtype), t.dtype);
         if (h.counts[i] != e)
             fail_case("bin %d: got %g, expected %g", (int)i, h.counts[i], e);
@@ -242,7 +241,7 @@ static void test_case(void **state)
         const bool exact = strcmp(text_of(cJSON_GetObjectItemCaseSensitive(c, "compare"), "amax"), "exact") == 0;
         status = qobs_range_by_percentile(config, &histogram, &bin_edges, number(settings, "percentile"), &min, &max, NULL,
                                           &error);
-        const double e = (double)*(const float *)expected(c, "amax", &t)->data;
+        const double e = qobs_element(expected(c, "amax", &t)->data, QOBS_F32);
         assert_true(fabs((double)max - e) <= (exact ? 0 : 1e-6) * e);
     } else if (strcmp(method, "entropy") == 0) {
         status = qobs_range_by_entropy(config, &histogram, &bin_edges, (int64_t)stride, (int64_t)start_bin, &min, &max, NULL,

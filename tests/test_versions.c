@@ -389,7 +389,7 @@ static void test_fusion(void **state)
                 double local = 0;
                 for (int row = 0; row < 3; row++)
                     for (int j = g * 16; j < g * 16 + 16; j++)
-                        local = fmax(local, fabs((double)data[i % count][row][j]));
+                        local = fabs((double)data[i % count][row][j]) > local ? fabs((double)data[i % count][row][j]) : local;
                 const float want = (float)rounded(f32, rounded(f32, local / 6) * (double)global);
                 if (scale[g] != want)
                     fail_msg("seed %llu case %lld: scale %.9g, expected %.9g", (unsigned long long)seed, (long long)number, (double)scale[g], (double)want);
