@@ -144,12 +144,14 @@ static bool flag(const cJSON *settings, const char *key)
 static qobs_observer *observer_of(const cJSON *c)
 {
     const cJSON *key;
-    qobs_config *config;
+    qobs_config *config = NULL;
     qobs_observer *o;
     qobs_error error;
     if (configure(&config, "trt.HistogramCalibrator", cJSON_GetObjectItemCaseSensitive(c, "config"), is_setting, &error) !=
-        QOBS_OK)
+        QOBS_OK) {
+        qobs_config_destroy(config);
         return NULL;
+    }
     assert_int_equal(qobs_observer_create(&o, config, NULL, &error), QOBS_OK);
     qobs_config_destroy(config);
     cJSON_ArrayForEach(key, cJSON_GetObjectItemCaseSensitive(c, "inputs"))
@@ -266,8 +268,7 @@ static void test_case(void **state)
     qobs_observer_destroy(o);
 }
 
-/* ---- By hand
- * -------------------------------------------------------------------------------------------------------------- */
+/* ---- By hand ---- */
 
 static qobs_config *config_of(const char *preset, const char *key, const char *value)
 {
