@@ -314,31 +314,20 @@ static UNFOLDED bool K(fold_runs)(enum K(form) form, enum K(layout) layout,
     return form == K(KEYS) || !(K(vec_any_ge)(lo, zero) || K(vec_any_ge)(vec_not(hi), zero));
 }
 
-/* Not inlined: one copy for each layout and form is enough code. */
-static __attribute__((noinline)) bool K(fold_layout)(enum K(form) form, enum K(layout) layout, const unsigned char *x,
-                                                      ptrdiff_t pair, ptrdiff_t next, size_t length, vec *least, vec *greatest)
+/* The same in keys, out of the way of the other. */
+static __attribute__((noinline)) void K(fold_keys)(enum K(layout) layout, const unsigned char *x, ptrdiff_t pair,
+                                                    ptrdiff_t next, size_t length, vec *least, vec *greatest)
 {
-#define FOLD(form, layout) K(fold_runs)(form, layout, x, pair, next, length, least, greatest)
-    const bool raw = HAS_RAW && form == K(RAW);
-    switch (layout) {
-    case K(LONGER):
-        return raw ? FOLD(K(RAW), K(LONGER)) : FOLD(K(KEYS), K(LONGER));
-    case K(VECTORS):
-        return raw ? FOLD(K(RAW), K(VECTORS)) : FOLD(K(KEYS), K(VECTORS));
-    case K(WHOLE):
-        return raw ? FOLD(K(RAW), K(WHOLE)) : FOLD(K(KEYS), K(WHOLE));
-#if LANES >= 8
-    case K(HALVES):
-        return raw ? FOLD(K(RAW), K(HALVES)) : FOLD(K(KEYS), K(HALVES));
-#endif
-#if LANES >= 16
-    case K(QUARTERS):
-        return raw ? FOLD(K(RAW), K(QUARTERS)) : FOLD(K(KEYS), K(QUARTERS));
-#endif
-    default:
-        return false;
-    }
-#undef FOLD
+    if (layout == K(LONGER))
+        K(fold_runs)(K(KEYS), K(LONGER), x, pair, next, length, least, greatest);
+    else if (layout == K(VECTORS))
+        K(fold_runs)(K(KEYS), K(VECTORS), x, pair, next, length, least, greatest);
+    else if (layout == K(WHOLE))
+        K(fold_runs)(K(KEYS), K(WHOLE), x, pair, next, length, least, greatest);
+    else if (LANES >= 8 && layout == K(HALVES))
+        K(fold_runs)(K(KEYS), K(HALVES), x, pair, next, length, least, greatest);
+    else if (LANES >= 16)
+        K(fold_runs)(K(KEYS), K(QUARTERS), x, pair, next, length, least, greatest);
 }
 
 /* Merges the keys of LANES / 2 runs from x on and as many that lie `apart` runs further on into the caller's pairs. Where
@@ -382,15 +371,15 @@ struct K(runs) {
 };
 
 /* LANES runs from `run` on; or, with `apart` above 0, in turns LANES / 2 runs from `run` on and as many from `run + apart` on. */
-static void K(one_fold)(enum K(layout) layout, struct K(runs) *r, size_t run, ptrdiff_t apart)
+static UNFOLDED void K(one_fold)(enum K(layout) layout, struct K(runs) *r, size_t run, ptrdiff_t apart)
 {
     const ptrdiff_t stride = layout == K(HALVES) || layout == K(QUARTERS) ? VEC_BYTES : r->run_stride;
     const ptrdiff_t pair = apart > 0 ? apart * stride : stride, next = apart > 0 ? stride : 2 * stride;
     const unsigned char *const x = r->x + (ptrdiff_t)run * r->run_stride;
     const ptrdiff_t out = (ptrdiff_t)run * r->out_step;
     vec least, greatest;
-    if (r->keyed > 0 || !K(fold_layout)(K(RAW), layout, x, pair, next, r->length, &least, &greatest)) {
-        K(fold_layout)(K(KEYS), layout, x, pair, next, r->length, &least, &greatest);
+    if (r->keyed > 0 || !K(fold_runs)(HAS_RAW ? K(RAW) : K(KEYS), layout, x, pair, next, r->length, &least, &greatest)) {
+        K(fold_keys)(layout, x, pair, next, r->length, &least, &greatest);
         r->keyed = r->keyed > 0 ? r->keyed - 1 : KEYED;
     }
     if (apart > 0) {
@@ -404,7 +393,7 @@ static void K(one_fold)(enum K(layout) layout, struct K(runs) *r, size_t run, pt
 /* Short runs, LANES of them at a time, sharing one transposed fold. Returns how many it did. The two halves of a span are read in
  * turns, as two streams come faster out of memory and out of the third-level cache than one: longer runs one by one, the others,
  * whose folds cover less than a page, fold by fold. */
-static size_t K(short_runs)(enum K(layout) layout, struct K(runs) r, size_t runs)
+static UNFOLDED size_t K(short_runs)(enum K(layout) layout, struct K(runs) r, size_t runs)
 {
     const size_t half = SPAN / 2 / (r.length * sizeof(BITS)) / LANES * LANES; /* in runs */
     size_t done = 0;
