@@ -37,11 +37,11 @@ class Error(c.Structure):
 
 
 parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-parser.add_argument("library")
+parser.add_argument("libqobs")
 parser.add_argument("--elements", type=int, default=16 << 20)
 parser.add_argument("--repetitions", type=int, default=7)
 arguments = parser.parse_args()
-qobs = c.CDLL(arguments.library)
+qobs = c.CDLL(arguments.libqobs)
 qobs.qobs_isa_active.restype = c.c_char_p
 error = Error()
 torch.set_num_threads(1)

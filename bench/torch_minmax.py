@@ -16,13 +16,13 @@ import torch
 from torch.ao.quantization import observer as ao
 
 parser = argparse.ArgumentParser()
-parser.add_argument("library")
+parser.add_argument("libqobs")
 parser.add_argument("--repetitions", type=int, default=9)
 parser.add_argument("--rows", type=int, default=4096)
 parser.add_argument("--columns", type=int, default=4096)
 arguments = parser.parse_args()
 torch.set_num_threads(1)
-library = ctypes.CDLL(arguments.library)
+library = ctypes.CDLL(arguments.libqobs)
 
 
 class Tensor(ctypes.Structure):
