@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* What an observer holds, for the files that make and read it: observer.c (its life), observe.c (batches), results.c, merge.c
- * (several observers), state.c (bytes) and statistic/keep.c. */
+/* What an observer holds, for the files that make and read it: observer.c (its life), observe.c (batches), result/, merge.c
+ * (several observers), state/ (bytes) and statistic/keep.c. */
 #ifndef QOBS_OBSERVER_H
 #define QOBS_OBSERVER_H
 
