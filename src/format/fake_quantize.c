@@ -242,42 +242,19 @@ static void do_pieces(const struct job *job, struct nest *nest)
 
 /* ---- Plans ------------------------------------------------------------------------------------------------------------ */
 
-/* Whole pieces of cut dimensions and their short ends are different rectangles: up to 2 cut dimensions make up to 4 nests.
- * Bit i of `ends` chooses the short end of the i-th cut dimension. */
 static bool nest_of_plans(const qobs_plan *plan, const qobs_plan *out_plan, unsigned ends, struct nest *nest)
 {
-    int64_t qparams = 1;
-    for (int i = plan->axes - 1; i >= 0; i--) {
-        const struct axis *a = &plan->axis[i];
-        nest->dimension[i] = (struct dimension){a->extent, a->stride, out_plan->axis[i].stride, 0};
-        if (a->role == AXIS_QPARAM) {
-            nest->dimension[i].qparam = qparams;
-            qparams *= a->extent;
-        }
-    }
+    struct rectangle part;
+    if (!qobs_plan_rectangle(plan, ends, &part))
+        return false;
     nest->dimensions = plan->axes;
-    int cut = 0;
     for (int i = 0; i < plan->axes; i++) {
-        const struct axis *fine = &plan->axis[i];
-        if (fine->coarse < 0)
-            continue;
-        struct dimension *coarse = &nest->dimension[fine->coarse], *piece = &nest->dimension[i];
-        const int64_t whole = fine->limit / fine->extent, left = fine->limit % fine->extent;
-        if (ends >> cut++ & 1) {
-            nest->x += whole * coarse->in;
-            nest->out += whole * coarse->out;
-            nest->qparam += whole * coarse->qparam;
-            coarse->extent = left > 0;
-            piece->extent = left;
-        } else {
-            coarse->extent = whole;
-        }
+        const struct dimension d = {part.extent[i], plan->axis[i].stride, out_plan->axis[i].stride, part.qparam[i]};
+        nest->dimension[i] = d;
+        nest->x += part.first[i] * d.in;
+        nest->out += part.first[i] * d.out;
+        nest->qparam += part.first[i] * d.qparam;
     }
-    if (ends >> cut)
-        return false; /* there are not that many cut dimensions */
-    for (int i = 0; i < nest->dimensions; i++)
-        if (nest->dimension[i].extent == 0)
-            return false;
     return true;
 }
 
@@ -390,7 +367,7 @@ int qobs_fake_quantize_plan(const struct fake_quantize *f, const qobs_plan *plan
     job.columns = f->kernels->fake_quantize_columns[dtype];
     if (plan->order)
         return do_ordered(&job, plan, x, out_plan, out, error);
-    for (unsigned ends = 0; ends < 4; ends++) {
+    for (unsigned ends = 0; ends < RECTANGLES; ends++) {
         struct nest nest = {.x = x, .out = out};
         if (nest_of_plans(plan, out_plan, ends, &nest))
             do_pieces(&job, &nest);

@@ -82,6 +82,18 @@ int qobs_plan_find_kept(const qobs_plan *plan, const struct axes *axes, const ch
 void qobs_flatten_kept(qobs_plan *plan, const bool kept[QOBS_MAX_NDIM]);
 void qobs_flatten_whole(qobs_plan *plan);
 
+/* A part of a plan without gaps: of every axis the entries from `first` on, and how far apart two of them are among the qparams (0:
+ * they share one). */
+struct rectangle {
+    int64_t first[MAX_AXES], extent[MAX_AXES], qparam[MAX_AXES];
+};
+
+enum { RECTANGLES = 4 };
+
+/* Whole pieces of cut dimensions and their short ends are different rectangles: up to 2 cut dimensions make up to RECTANGLES.
+ * Bit i of `ends` chooses the short end of the i-th cut dimension. False: there is nothing for these `ends`. */
+bool qobs_plan_rectangle(const qobs_plan *plan, unsigned ends, struct rectangle *rectangle);
+
 /* One per kind of granularity: fill axes, or fail with a message that names what does not go together. */
 int qobs_flatten_llmc(qobs_plan *plan, const qobs_config *config, qobs_error *error);
 int qobs_flatten_llmc_2025_09(qobs_plan *plan, const qobs_config *config, qobs_error *error);

@@ -10,40 +10,15 @@
 
 bool qobs_nest_of_plan(const qobs_plan *plan, const unsigned char *data, unsigned ends, struct nest *nest)
 {
-    *nest = (struct nest){.base = data};
-    int64_t out_stride[MAX_AXES], outputs = 1;
-    for (int i = plan->axes - 1; i >= 0; i--)
-        if (plan->axis[i].role == AXIS_QPARAM) {
-            out_stride[i] = outputs;
-            outputs *= plan->axis[i].extent;
-        } else {
-            out_stride[i] = 0;
-        }
-    for (int i = 0; i < plan->axes; i++)
-        nest->dimension[i] =
-            (struct nest_dimension){plan->axis[i].extent, plan->axis[i].stride, out_stride[i]};
-    nest->dimensions = plan->axes;
-    int cut = 0;
+    struct rectangle part;
+    if (!qobs_plan_rectangle(plan, ends, &part))
+        return false;
+    *nest = (struct nest){.base = data, .dimensions = plan->axes};
     for (int i = 0; i < plan->axes; i++) {
-        const struct axis *fine = &plan->axis[i];
-        if (fine->coarse < 0)
-            continue;
-        struct nest_dimension *coarse = &nest->dimension[fine->coarse], *piece = &nest->dimension[i];
-        const int64_t whole = fine->limit / fine->extent, left = fine->limit % fine->extent;
-        if (ends >> cut++ & 1) {
-            nest->base += whole * coarse->in;
-            nest->out += whole * coarse->out;
-            coarse->extent = left > 0;
-            piece->extent = left;
-        } else {
-            coarse->extent = whole;
-        }
+        nest->dimension[i] = (struct nest_dimension){part.extent[i], plan->axis[i].stride, part.qparam[i]};
+        nest->base += part.first[i] * plan->axis[i].stride;
+        nest->out += part.first[i] * part.qparam[i];
     }
-    if (ends >> cut)
-        return false; /* there are not that many cut dimensions */
-    for (int i = 0; i < nest->dimensions; i++)
-        if (nest->dimension[i].extent == 0)
-            return false;
     return true;
 }
 

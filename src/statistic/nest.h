@@ -21,8 +21,7 @@ struct nest {
     struct nest_dimension dimension[MAX_AXES]; /* outermost first */
 };
 
-/* A plan as nests. Whole pieces of cut dimensions and their short ends are different rectangles: up to 2 cut dimensions make up
- * to 4 nests. Bit i of `ends` chooses the short end of the i-th cut dimension. False: there is nothing for these `ends`. */
+/* One of the rectangles of a plan as a nest. False: there is nothing for these `ends`. */
 bool qobs_nest_of_plan(const qobs_plan *plan, const unsigned char *data, unsigned ends, struct nest *nest);
 
 /* Sorts by stride, turns negative strides around and joins what is contiguous. Order of evaluation is free: minimum and maximum

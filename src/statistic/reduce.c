@@ -263,7 +263,7 @@ int qobs_reduce_minmax(const struct runtime *runtime, const struct qobs_kernels 
     fill(min, job.element, (size_t)plan->qparams, plan->dtype, INFINITY);
     fill(max, job.element, (size_t)plan->qparams, plan->dtype, -INFINITY);
     int status = plan->order ? qobs_reduce_indexed(runtime, kernels, plan, data, min, max, &counted, error) : QOBS_OK;
-    for (unsigned ends = 0; ends < 4 && !plan->order && status == QOBS_OK; ends++) {
+    for (unsigned ends = 0; ends < RECTANGLES && !plan->order && status == QOBS_OK; ends++) {
         struct nest nest;
         if (qobs_nest_of_plan(plan, data, ends, &nest))
             status = do_nest(&job, &nest, error);
