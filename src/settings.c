@@ -301,32 +301,14 @@ const char *qobs_word_text(const struct word *words, int value)
     return NULL;
 }
 
-const char *qobs_base_name_text(int base_name)
+static const char *text_of(const struct word *words, int value)
 {
-    const char *text = qobs_word_text(base_names, base_name);
+    const char *text = qobs_word_text(words, value);
     return text ? text : "?";
 }
 
-const char *qobs_strategy_text(int strategy)
-{
-    const char *text = qobs_word_text(strategies, strategy);
-    return text ? text : "?";
-}
-
-const char *qobs_qscheme_text(int qscheme)
-{
-    const char *text = qobs_word_text(qschemes, qscheme);
-    return text ? text : "?";
-}
-
-const char *qobs_quark_dtype_text(int dtype)
-{
-    const char *text = qobs_word_text(quark_dtypes, dtype);
-    return text ? text : "?";
-}
-
-const char *qobs_quark_qscheme_text(int qscheme)
-{
-    const char *text = qobs_word_text(quark_qschemes, qscheme);
-    return text ? text : "?";
-}
+const char *qobs_base_name_text(int base_name) { return text_of(base_names, base_name); }
+const char *qobs_strategy_text(int strategy) { return text_of(strategies, strategy); }
+const char *qobs_qscheme_text(int qscheme) { return text_of(qschemes, qscheme); }
+const char *qobs_quark_dtype_text(int dtype) { return text_of(quark_dtypes, dtype); }
+const char *qobs_quark_qscheme_text(int qscheme) { return text_of(quark_qschemes, qscheme); }

@@ -30,16 +30,29 @@ static double number_at(const struct view *v, int64_t i)
     }
 }
 
-static int check_config(const qobs_config *config, const char *what, int families, qobs_error *error)
+/* Whose histograms it is for, by one method, and where its range goes. */
+struct request {
+    const qobs_config *config;
+    const char *method;
+    int families;
+    const qobs_tensor *histogram, *bin_edges;
+    float *min, *max;
+};
+
+static int check_request(const struct request *r, qobs_error *error)
 {
-    const int status = qobs_config_check(config, error);
-    if (status != QOBS_OK || config->preset->family & families)
+    const int status = qobs_config_check(r->config, error);
+    if (status != QOBS_OK)
         return status;
-    return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "config: %s is not for %s, allowed are presets of %s", what,
-                     config->preset->name,
-                     families == FAMILY_TRT     ? "trt"
-                     : families == FAMILY_TORCH ? "torch"
-                                                : "quark and trt");
+    if (!(r->config->preset->family & r->families))
+        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "config: %s is not for %s, allowed are presets of %s", r->method,
+                         r->config->preset->name,
+                         r->families == FAMILY_TRT     ? "trt"
+                         : r->families == FAMILY_TORCH ? "torch"
+                                                       : "quark and trt");
+    if (!r->min || !r->max)
+        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "%s: is NULL", r->min ? "max" : "min");
+    return QOBS_OK;
 }
 
 static int check_histogram(struct view *counts, struct view *edges, const qobs_tensor *histogram,
@@ -87,11 +100,13 @@ struct workspace {
     size_t size;
 };
 
-static int open_workspace(struct workspace *w, const qobs_tensor *histogram, const qobs_tensor *bin_edges,
-                          const qobs_runtime *runtime, qobs_error *error)
+/* Checks the request and makes its workspace. */
+static int open_workspace(struct workspace *w, const struct request *request, const qobs_runtime *runtime, qobs_error *error)
 {
     struct view counts, edges;
-    int status = check_histogram(&counts, &edges, histogram, bin_edges, error);
+    int status = check_request(request, error);
+    if (status == QOBS_OK)
+        status = check_histogram(&counts, &edges, request->histogram, request->bin_edges, error);
     if (status == QOBS_OK)
         status = qobs_runtime_resolve(&w->runtime, runtime, error);
     if (status != QOBS_OK)
@@ -116,11 +131,22 @@ static void close_workspace(struct workspace *w) { qobs_release(&w->runtime, w->
 /* Model-Optimizer's magnitude as a range. */
 static float least(const qobs_config *config, float amax) { return config->is_unsigned ? 0 : -amax; }
 
-static int check_out(const float *min, const float *max, qobs_error *error)
+/* By a method that looks for the magnitude, and takes stride and start_bin. */
+static int find_amax(const struct request *r, int64_t stride, int64_t start_bin, qobs_amax_finder *find,
+                     const qobs_runtime *runtime, qobs_error *error)
 {
-    if (min && max)
-        return QOBS_OK;
-    return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "%s: is NULL", min ? "max" : "min");
+    struct workspace w;
+    int status = open_workspace(&w, r, runtime, error);
+    if (status != QOBS_OK)
+        return status;
+    const fp_mode mode = fp_enter();
+    status = find(r->config, &w.histogram, stride, start_bin, w.room, r->max, error);
+    fp_leave(mode);
+    close_workspace(&w);
+    if (status != QOBS_OK)
+        return status;
+    *r->min = r->config->preset->family == FAMILY_TRT ? least(r->config, *r->max) : 0;
+    return qobs_succeed(error);
 }
 
 /* ---- Public ------------------------------------------------------------------------------------------------------- */
@@ -128,15 +154,12 @@ static int check_out(const float *min, const float *max, qobs_error *error)
 int qobs_range_by_percentile(const qobs_config *config, const qobs_tensor *histogram, const qobs_tensor *bin_edges,
                              double percentile, float *min, float *max, const qobs_runtime *runtime, qobs_error *error)
 {
+    const struct request request = {config, "percentile", FAMILY_QUARK | FAMILY_TRT, histogram, bin_edges, min, max};
     struct workspace w;
-    int status = check_config(config, "percentile", FAMILY_QUARK | FAMILY_TRT, error);
-    if (status == QOBS_OK)
-        status = check_out(min, max, error);
-    if (status == QOBS_OK && !(percentile >= 0 && percentile <= 100))
-        status = qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "percentile: is %g, allowed are numbers from 0 to 100",
-                           percentile);
-    if (status == QOBS_OK)
-        status = open_workspace(&w, histogram, bin_edges, runtime, error);
+    if (!(percentile >= 0 && percentile <= 100))
+        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "percentile: is %g, allowed are numbers from 0 to 100",
+                         percentile);
+    const int status = open_workspace(&w, &request, runtime, error);
     if (status != QOBS_OK)
         return status;
     const fp_mode mode = fp_enter();
@@ -154,12 +177,9 @@ int qobs_range_by_percentile(const qobs_config *config, const qobs_tensor *histo
 int qobs_range_by_l2_norm(const qobs_config *config, const qobs_tensor *histogram, const qobs_tensor *bin_edges, float *min,
                           float *max, const qobs_runtime *runtime, qobs_error *error)
 {
+    const struct request request = {config, "l2_norm", FAMILY_TORCH, histogram, bin_edges, min, max};
     struct workspace w;
-    int status = check_config(config, "l2_norm", FAMILY_TORCH, error);
-    if (status == QOBS_OK)
-        status = check_out(min, max, error);
-    if (status == QOBS_OK)
-        status = open_workspace(&w, histogram, bin_edges, runtime, error);
+    const int status = open_workspace(&w, &request, runtime, error);
     if (status != QOBS_OK)
         return status;
     const size_t bins = w.histogram.bins;
@@ -178,41 +198,13 @@ int qobs_range_by_entropy(const qobs_config *config, const qobs_tensor *histogra
                           int64_t stride, int64_t start_bin, float *min, float *max, const qobs_runtime *runtime,
                           qobs_error *error)
 {
-    struct workspace w;
-    int status = check_config(config, "entropy", FAMILY_TRT, error);
-    if (status == QOBS_OK)
-        status = check_out(min, max, error);
-    if (status == QOBS_OK)
-        status = open_workspace(&w, histogram, bin_edges, runtime, error);
-    if (status != QOBS_OK)
-        return status;
-    const fp_mode mode = fp_enter();
-    status = qobs_amax_by_entropy(config, &w.histogram, stride, start_bin, w.room, max, error);
-    fp_leave(mode);
-    close_workspace(&w);
-    if (status != QOBS_OK)
-        return status;
-    *min = least(config, *max);
-    return qobs_succeed(error);
+    const struct request request = {config, "entropy", FAMILY_TRT, histogram, bin_edges, min, max};
+    return find_amax(&request, stride, start_bin, qobs_amax_by_entropy, runtime, error);
 }
 
 int qobs_range_by_mse(const qobs_config *config, const qobs_tensor *histogram, const qobs_tensor *bin_edges, int64_t stride,
                       int64_t start_bin, float *min, float *max, const qobs_runtime *runtime, qobs_error *error)
 {
-    struct workspace w;
-    int status = check_config(config, "mse", FAMILY_QUARK | FAMILY_TRT, error);
-    if (status == QOBS_OK)
-        status = check_out(min, max, error);
-    if (status == QOBS_OK)
-        status = open_workspace(&w, histogram, bin_edges, runtime, error);
-    if (status != QOBS_OK)
-        return status;
-    const fp_mode mode = fp_enter();
-    status = qobs_amax_by_mse(config, &w.histogram, stride, start_bin, w.room, max, error);
-    fp_leave(mode);
-    close_workspace(&w);
-    if (status != QOBS_OK)
-        return status;
-    *min = config->preset->family == FAMILY_TRT ? least(config, *max) : 0;
-    return qobs_succeed(error);
+    const struct request request = {config, "mse", FAMILY_QUARK | FAMILY_TRT, histogram, bin_edges, min, max};
+    return find_amax(&request, stride, start_bin, qobs_amax_by_mse, runtime, error);
 }

@@ -113,9 +113,8 @@ double qobs_non_linear_cells(const qobs_config *config);
 /* These check stride and start_bin. `room` has qobs_range_room(bins) doubles. Quark's start_bin is the last bin where there
  * are not so many; Model-Optimizer's entropy starts with that many bins kept. */
 size_t qobs_range_room(size_t bins);
-int qobs_amax_by_entropy(const qobs_config *config, const struct histogram_view *h, int64_t stride, int64_t start_bin,
-                         double *room, float *amax, qobs_error *error);
-int qobs_amax_by_mse(const qobs_config *config, const struct histogram_view *h, int64_t stride, int64_t start_bin,
-                     double *room, float *amax, qobs_error *error);
+typedef int qobs_amax_finder(const qobs_config *config, const struct histogram_view *h, int64_t stride, int64_t start_bin,
+                             double *room, float *amax, qobs_error *error);
+qobs_amax_finder qobs_amax_by_entropy, qobs_amax_by_mse;
 
 #endif
