@@ -1,0 +1,29 @@
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: The qobs authors
+"""What decides: intervals of medians that assume no distribution, and the verdicts made of them."""
+import math
+import statistics
+
+
+def median_interval(values, confidence):
+    """The order statistics between which the median lies with at least that confidence; infinite where there are too few values.
+
+    The number of values below the median is binomial with 1/2, whatever the distribution."""
+    n = len(values)
+    ordered = sorted(values)
+    below, rank = 0.0, 0  # P(fewer than rank + 1 values below the median)
+    while rank < n // 2 and below + math.comb(n, rank) / 2**n <= (1 - confidence) / 2:
+        below += math.comb(n, rank) / 2**n
+        rank += 1
+    return (ordered[rank - 1], ordered[n - rank]) if rank else (-math.inf, math.inf)
+
+
+def change(ratios, confidence=0.99, least=0.02):
+    """'faster', 'slower' or 'within noise' for ratios of speeds, new to old, of runs next to each other."""
+    low, high = median_interval(ratios, confidence)
+    median = statistics.median(ratios)
+    if low > 1 and median >= 1 + least:
+        return "faster"
+    if high < 1 and median <= 1 / (1 + least):
+        return "slower"
+    return "within noise"

@@ -1,0 +1,52 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: The qobs authors
+"""The verdicts that reports and comparisons rest on."""
+import math
+import random
+import unittest
+
+import rules
+
+
+class MedianInterval(unittest.TestCase):
+    def test_too_few_values_say_nothing(self):
+        self.assertEqual(rules.median_interval([1.0] * 7, 0.99), (-math.inf, math.inf))
+        self.assertEqual(rules.median_interval([], 0.99), (-math.inf, math.inf))
+
+    def test_ranks_are_those_of_the_sign_test(self):
+        # Tables of the sign test: 8 values, 99 %: the extremes; 15 values, 99 %: the 3rd and 13th; 9 values, 95 %: the 2nd and 8th.
+        self.assertEqual(rules.median_interval(list(range(1, 9)), 0.99), (1, 8))
+        self.assertEqual(rules.median_interval(list(range(1, 16)), 0.99), (3, 13))
+        self.assertEqual(rules.median_interval(list(range(9, 0, -1)), 0.95), (2, 8))
+
+    def test_covers_the_median_as_often_as_it_says(self):
+        generator = random.Random(1)
+        draws = [[generator.lognormvariate(0, 1) for _ in range(15)] for _ in range(4000)]
+        covered = sum(low <= 1 <= high for low, high in (rules.median_interval(d, 0.95) for d in draws))
+        self.assertGreater(covered / len(draws), 0.945)
+        self.assertLess(covered / len(draws), 0.98)
+
+
+class Change(unittest.TestCase):
+    def test_clear_differences(self):
+        self.assertEqual(rules.change([1.05 + 0.001 * i for i in range(9)]), "faster")
+        self.assertEqual(rules.change([0.9 + 0.001 * i for i in range(9)]), "slower")
+
+    def test_the_same(self):
+        self.assertEqual(rules.change([0.97, 1.02, 1.0, 1.01, 0.99, 1.03, 0.98, 1.0, 1.0]), "within noise")
+
+    def test_small_differences_are_not_told_however_certain(self):
+        self.assertEqual(rules.change([1.01] * 30), "within noise")
+        self.assertEqual(rules.change([0.99] * 30), "within noise")
+
+    def test_a_few_disturbed_runs_do_not_decide(self):
+        self.assertEqual(rules.change([1.1] * 14 + [0.2]), "faster")
+        self.assertEqual(rules.change([1.0] * 12 + [3.0] * 3), "within noise")
+
+    def test_too_few_runs_do_not_decide(self):
+        self.assertEqual(rules.change([2.0] * 7), "within noise")
+
+
+if __name__ == "__main__":
+    unittest.main()
