@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* A qobs executor over a pthreadpool (https://github.com/Maratyszcza/pthreadpool). Header only; the program that includes it
+/** @file
+ * A qobs executor over a pthreadpool (https://github.com/Maratyszcza/pthreadpool). Header only; the program that includes it
  * links pthreadpool itself.
  *
  *     pthreadpool_t pool = pthreadpool_create(0);
@@ -15,6 +16,7 @@
 
 #include "qobs.h"
 
+/** @cond internal */
 struct qobs_pthreadpool_loop {
     void (*task)(void *, size_t);
     void *argument;
@@ -32,7 +34,9 @@ static inline void qobs_pthreadpool_parallel_for(void *context, void (*task)(voi
     pthreadpool_parallelize_1d((pthreadpool_t)context, qobs_pthreadpool_task, &loop, count, 0);
 }
 
-/* The pool must outlive every object made with the executor. */
+/** @endcond */
+
+/** An executor that runs loops on `pool`. The pool must outlive every object made with the executor. */
 static inline qobs_executor qobs_pthreadpool_executor(pthreadpool_t pool)
 {
     qobs_executor executor;
