@@ -4,18 +4,21 @@
 /* Histograms and ranges found in them without an observer: the public functions. */
 #include <math.h>
 
+#include "counts.h"
 #include "dispatch.h"
-#include "error.h"
 #include "fpenv.h"
 #include "statistic/histogram.h"
 #include "statistic/reduce.h"
 #include "statistic/update.h"
+#include "struct_size.h"
 
 static int check_bins(const qobs_bins *bins, qobs_error *error)
 {
-    if (!bins || bins->struct_size < sizeof *bins)
-        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "bins: struct_size is %zu, expected %zu",
-                         bins ? bins->struct_size : 0, sizeof *bins);
+    if (!bins)
+        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "bins: is NULL");
+    const int status = struct_size_check("bins", bins, sizeof *bins, sizeof *bins, error);
+    if (status != QOBS_OK)
+        return status;
     if (bins->count < 1 || bins->count > QOBS_MOST_BINS)
         return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "bins.count: is %lld, allowed are 1 to %d",
                          (long long)bins->count, QOBS_MOST_BINS);
@@ -64,10 +67,9 @@ int qobs_histogram(const qobs_config *config, const qobs_tensor *value, const qo
     qobs_plan *plan;
     if (!counts)
         return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "counts: is NULL");
-    if (counts_seen && counts_seen->struct_size < sizeof *counts_seen)
-        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "counts_seen: struct_size is %zu, expected %zu",
-                         counts_seen->struct_size, sizeof *counts_seen);
-    int status = check_bins(bins, error);
+    int status = counts_seen ? counts_check(counts_seen, error) : QOBS_OK;
+    if (status == QOBS_OK)
+        status = check_bins(bins, error);
     if (status == QOBS_OK)
         status = qobs_runtime_resolve(&runtime, given, error);
     if (status == QOBS_OK)
@@ -89,19 +91,17 @@ int qobs_histogram(const qobs_config *config, const qobs_tensor *value, const qo
     if (status == QOBS_OK)
         status = qobs_collect(&runtime, qobs_kernels_active(), plan, value->data, binning, counts, seen, error);
     fp_leave(mode);
-    if (status == QOBS_OK && counts_seen)
-        *counts_seen = (qobs_counts){
-            .struct_size = counts_seen->struct_size, .batches = 1, .elements = (uint64_t)plan->value.elements};
+    qobs_counts all = {.batches = 1, .elements = (uint64_t)plan->value.elements};
     for (size_t q = 0; status == QOBS_OK && q < n; q++) {
         if (first_edge)
             first_edge[q] = binning[q].lo;
         if (last_edge)
             last_edge[q] = binning[q].hi;
-        if (counts_seen) {
-            counts_seen->nan += seen[q].nonfinite.nan;
-            counts_seen->inf += seen[q].nonfinite.inf;
-        }
+        all.nan += seen[q].nonfinite.nan;
+        all.inf += seen[q].nonfinite.inf;
     }
+    if (status == QOBS_OK && counts_seen)
+        counts_give(&all, counts_seen);
     qobs_release(&runtime, seen, size);
     qobs_plan_destroy(plan);
     return status == QOBS_OK ? qobs_succeed(error) : status;

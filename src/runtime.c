@@ -5,7 +5,7 @@
 
 #include <stdlib.h>
 
-#include "error.h"
+#include "struct_size.h"
 
 static void *default_allocate(void *context, size_t size)
 {
@@ -26,30 +26,38 @@ static const qobs_allocator default_allocator = {
     .release = default_release,
 };
 
+static int check_allocator(const qobs_allocator *a, qobs_error *error)
+{
+    const int status = struct_size_check("runtime.allocator", a, sizeof *a, sizeof *a, error);
+    if (status != QOBS_OK || (a->allocate && a->release))
+        return status;
+    return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "runtime.allocator: %s is NULL", a->allocate ? "release" : "allocate");
+}
+
+static int check_executor(const qobs_executor *e, qobs_error *error)
+{
+    const int status = struct_size_check("runtime.executor", e, sizeof *e, sizeof *e, error);
+    if (status != QOBS_OK || (e->parallel_for && e->threads > 0))
+        return status;
+    return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "runtime.executor: %s",
+                     e->parallel_for ? "threads is 0, allowed are 1 and more" : "parallel_for is NULL");
+}
+
 int qobs_runtime_resolve(struct runtime *resolved, const qobs_runtime *given, qobs_error *error)
 {
     *resolved = (struct runtime){.allocator = &default_allocator};
     if (!given)
         return QOBS_OK;
-    if (given->struct_size < sizeof *given)
-        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "runtime: struct_size is %zu, expected %zu", given->struct_size,
-                         sizeof *given);
-    if (given->allocator) {
-        const qobs_allocator *a = given->allocator;
-        if (a->struct_size < sizeof *a || !a->allocate || !a->release)
-            return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT,
-                             "runtime.allocator: struct_size is %zu, expected %zu; allocate and release must be set",
-                             a->struct_size, sizeof *a);
-        resolved->allocator = a;
-    }
-    if (given->executor) {
-        const qobs_executor *e = given->executor;
-        if (e->struct_size < sizeof *e || !e->parallel_for || e->threads == 0)
-            return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT,
-                             "runtime.executor: struct_size is %zu, expected %zu; parallel_for must be set and threads above 0",
-                             e->struct_size, sizeof *e);
-        resolved->executor = e;
-    }
+    int status = struct_size_check("runtime", given, sizeof *given, sizeof *given, error);
+    if (status == QOBS_OK && given->allocator)
+        status = check_allocator(given->allocator, error);
+    if (status == QOBS_OK && given->executor)
+        status = check_executor(given->executor, error);
+    if (status != QOBS_OK)
+        return status;
+    if (given->allocator)
+        resolved->allocator = given->allocator;
+    resolved->executor = given->executor;
     return QOBS_OK;
 }
 

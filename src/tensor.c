@@ -7,6 +7,7 @@
 
 #include "error.h"
 #include "number.h"
+#include "struct_size.h"
 
 static const struct {
     const char *name;
@@ -112,9 +113,9 @@ int qobs_view_of_tensor(struct view *view, const qobs_tensor *tensor, const char
 {
     if (!tensor)
         return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "%s: is NULL, expected a tensor", name);
-    if (tensor->struct_size < sizeof *tensor)
-        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "%s: struct_size is %zu, expected %zu", name, tensor->struct_size,
-                         sizeof *tensor);
+    const int status = struct_size_check(name, tensor, sizeof *tensor, sizeof *tensor, error);
+    if (status != QOBS_OK)
+        return status;
     if (!known(tensor->dtype))
         return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "%s: dtype %d is unknown", name, (int)tensor->dtype);
     if (tensor->ndim < 0 || tensor->ndim > QOBS_MAX_NDIM)

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* The public header, alone and twice. */
-#include "qobs/qobs.h"
-#include "qobs/qobs.h"
+/* A public header, alone and twice. */
+#include QOBS_HEADER
+#include QOBS_HEADER
 
 int header_compiles(void);
 

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* The public header, alone and twice. */
-#include "qobs/qobs.h"
-#include "qobs/qobs.h"
+/* A public header, alone and twice. */
+#include QOBS_HEADER
+#include QOBS_HEADER
 
+int header_compiles();
 
-
-int header_compiles(void)
+int header_compiles()
 {
     return QOBS_OK;
 }

@@ -1,14 +1,32 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# The shared library exports qobs_ names and nothing else.
+# SPDX-FileCopyrightText: The qobs authors
+#
+#   symbols.sh SHARED STATIC SOVERSION
+#
+# The shared library exports what the header declares and nothing else, under a soname that ends in SOVERSION; no name that the
+# static library gives to a program lacks the prefix.
 set -eu
-exported=$(nm -D --defined-only "$1" | awk '$2 ~ /[A-Z]/ {print $3}')
-[ -n "$exported" ] || { echo "no exported symbols in $1"; exit 1; }
-stray=$(echo "$exported" | grep -v '^qobs_' || true)
-[ -z "$stray" ] || { echo "exported without the prefix: $stray"; exit 1; }
-# Hidden tables and helpers carry the prefix as well; the header is the list of what may be seen.
 header=$(dirname "$0")/../include/qobs/qobs.h
-for symbol in $exported; do
-    grep -qw "$symbol" "$header" || { echo "$symbol is exported, but not in the header"; exit 1; }
-done
-echo "$(echo "$exported" | wc -l) symbols"
+fail() {
+    echo "$*"
+    exit 1
+}
+names() {
+    nm "$@" | awk 'NF == 3 && $2 ~ /[A-Z]/ {print $3}' | sort -u
+}
+
+exported=$(names -D --defined-only "$1")
+declared=$(grep -o '\bqobs_[a-z0-9_]*(' "$header" | tr -d '(' | sort -u)
+[ -n "$exported" ] || fail "no exported symbols in $1"
+[ "$exported" = "$declared" ] || fail "exported and declared are not the same:
+$(printf '%s\n%s\n' "$exported" "$declared" | sort | uniq -u)"
+
+static=$(names --extern-only --defined-only "$2")
+[ -n "$static" ] || fail "no symbols in $2"
+stray=$(echo "$static" | grep -v '^qobs_' || true)
+[ -z "$stray" ] || fail "without the prefix, in $2: $stray"
+
+soname=$(readelf -d "$1" | sed -n 's/.*(SONAME).*\[\(.*\)\]/\1/p')
+[ "$soname" = "libqobs.so.$3" ] || fail "the soname of $1 is '$soname', expected libqobs.so.$3"
+echo "$(echo "$exported" | wc -l) symbols, $(echo "$static" | wc -l) in the static library"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* Settings and structures that are refused; the caller's allocator, when it has no memory; the caller's floating-point mode. */
+/* Settings that are refused; the choice of instruction set; the caller's floating-point mode. */
 #include <fenv.h>
 #include <math.h>
 
@@ -126,96 +126,6 @@ static void test_presets(void **state)
     qobs_config_destroy(config);
 }
 
-/* ---- Structures and tensors ----------------------------------------------------------------------------------------------- */
-
-static void *allocate_nothing(void *context, size_t size)
-{
-    (void)context, (void)size;
-    return NULL;
-}
-
-static void release_nothing(void *context, void *memory, size_t size)
-{
-    (void)context, (void)memory, (void)size;
-}
-
-static void serial(void *context, void (*task)(void *, size_t), void *argument, size_t count)
-{
-    (void)context;
-    for (size_t i = count; i > 0; i--)
-        task(argument, i - 1);
-}
-
-static void test_structures(void **state)
-{
-    (void)state;
-    qobs_observer *o = make("llmc.minmax", ""), *other = NULL;
-    qobs_config *config = make_config("llmc.minmax", "strategy=group;group_size=2", NULL);
-    const float data[] = {1, 2, 3, 4};
-    const int64_t shape[] = {2, 2}, huge[] = {INT64_MAX / 2, 8}, negative[] = {2, -2};
-    float min[2], max[2];
-    qobs_tensor t = tensor_of(QOBS_F32, 2, shape, data);
-    const qobs_tensor right = t;
-
-#define assert_tensor_refused(words)                                                                                 \
-    assert_refused(qobs_observer_observe(o, &t, NULL, &error), QOBS_ERROR_INVALID_ARGUMENT, "value|" words);              \
-    assert_refused(qobs_minmax(config, &t, NULL, min, max, NULL, NULL, &error), QOBS_ERROR_INVALID_ARGUMENT, "value|" words); \
-    t = right
-    t.struct_size--;
-    assert_tensor_refused("struct_size|expected");
-    t.dtype = (qobs_dtype)99;
-    assert_tensor_refused("dtype 99");
-    t.ndim = 9;
-    assert_tensor_refused("ndim|9|0 to 8");
-    t.ndim = -1;
-    assert_tensor_refused("ndim|-1");
-    t.shape = NULL;
-    assert_tensor_refused("shape is NULL");
-    t.data = NULL;
-    assert_tensor_refused("data is NULL|4 elements");
-    t.shape = negative;
-    assert_tensor_refused("shape[1]|-2");
-    t.shape = huge;
-    assert_tensor_refused("2^63");
-    assert_refused(qobs_observer_observe(o, NULL, NULL, &error), QOBS_ERROR_INVALID_ARGUMENT, "value|NULL");
-    assert_refused(qobs_observer_observe(NULL, &t, NULL, &error), QOBS_ERROR_INVALID_ARGUMENT, "observer|NULL");
-    assert_refused(qobs_minmax(config, &t, NULL, NULL, max, NULL, NULL, &error), QOBS_ERROR_INVALID_ARGUMENT, "min|NULL");
-
-    const int32_t columns[] = {1, 0, 2};
-    const qobs_tensor floats = tensor(QOBS_F32, data, 2), many = tensor(QOBS_I32, columns, 3), beyond = tensor(QOBS_I32, columns + 1, 2);
-    assert_refused(qobs_minmax(config, &t, &floats, min, max, NULL, NULL, &error), QOBS_ERROR_INVALID_ARGUMENT, "g_idx|F32|I32");
-    assert_refused(qobs_minmax(config, &t, &many, min, max, NULL, NULL, &error), QOBS_ERROR_INVALID_ARGUMENT, "g_idx|3|2");
-    assert_refused(qobs_minmax(config, &t, &beyond, min, max, NULL, NULL, &error), QOBS_ERROR_INVALID_ARGUMENT, "g_idx|entry 1|2");
-    assert_refused(qobs_observer_observe(o, &t, &beyond, &error), QOBS_ERROR_INVALID_ARGUMENT, "g_idx|tensor");
-
-    qobs_counts counts = {.struct_size = offsetof(qobs_counts, tokens) - 1};
-    qobs_result result = {.struct_size = 0};
-    assert_ok(qobs_observer_observe(o, &t, NULL, &error));
-    assert_refused(qobs_observer_counts(o, &counts, &error), QOBS_ERROR_INVALID_ARGUMENT, "counts|struct_size");
-    assert_refused(qobs_minmax(config, &t, NULL, min, max, &counts, NULL, &error), QOBS_ERROR_INVALID_ARGUMENT,
-                   "counts|struct_size");
-    assert_refused(qobs_observer_result(o, 0, &result, &error), QOBS_ERROR_INVALID_ARGUMENT, "result|struct_size");
-    assert_refused(qobs_observer_find(o, "scale", NULL, &error), QOBS_ERROR_INVALID_ARGUMENT, "result|struct_size");
-
-    qobs_allocator allocator = {sizeof allocator - 1, allocate_nothing, release_nothing, NULL};
-    qobs_executor executor = {sizeof executor - 1, 2, serial, NULL};
-    qobs_runtime runtime = {.struct_size = sizeof runtime - 1};
-    assert_refused(qobs_observer_create(&other, config, &runtime, &error), QOBS_ERROR_INVALID_ARGUMENT, "runtime|struct_size");
-    runtime = (qobs_runtime){sizeof runtime, &allocator, NULL};
-    assert_refused(qobs_observer_create(&other, config, &runtime, &error), QOBS_ERROR_INVALID_ARGUMENT, "allocator|struct_size");
-    allocator = (qobs_allocator){sizeof allocator, allocate_nothing, NULL, NULL};
-    assert_refused(qobs_observer_create(&other, config, &runtime, &error), QOBS_ERROR_INVALID_ARGUMENT, "allocator|release");
-    allocator.release = release_nothing;
-    assert_refused(qobs_observer_create(&other, config, &runtime, &error), QOBS_ERROR_OUT_OF_MEMORY, "memory");
-    runtime = (qobs_runtime){sizeof runtime, NULL, &executor};
-    assert_refused(qobs_observer_create(&other, config, &runtime, &error), QOBS_ERROR_INVALID_ARGUMENT, "executor|struct_size");
-    executor = (qobs_executor){sizeof executor, 0, serial, NULL};
-    assert_refused(qobs_observer_create(&other, config, &runtime, &error), QOBS_ERROR_INVALID_ARGUMENT, "executor|threads");
-    assert_null(other);
-    qobs_config_destroy(config);
-    qobs_observer_destroy(o);
-}
-
 static void test_isa(void **state)
 {
     (void)state;
@@ -230,209 +140,6 @@ static void test_isa(void **state)
         }
     assert_null(qobs_isa_name(qobs_isa_count()));
     assert_ok(qobs_isa_limit(NULL, &error));
-}
-
-/* ---- Memory --------------------------------------------------------------------------------------------------------------- */
-
-struct memory {
-    size_t calls, fail_at; /* the call that fails; 0: none */
-    size_t blocks;         /* that are held */
-    bool wrong;            /* something was released with another size, or twice */
-};
-
-struct block {
-    _Alignas(16) size_t size;
-    size_t mark;
-};
-
-static void *allocate(void *context, size_t size)
-{
-    struct memory *m = context;
-    if (++m->calls == m->fail_at)
-        return NULL;
-    struct block *b = malloc(sizeof *b + size);
-    assert_non_null(b);
-    *b = (struct block){.size = size, .mark = ~size};
-    memset(b + 1, 0xa5, size);
-    m->blocks++;
-    return b + 1;
-}
-
-static void release(void *context, void *memory, size_t size)
-{
-    struct memory *m = context;
-    struct block *b = (struct block *)memory - 1;
-    m->wrong |= b->size != size || b->mark != ~size || m->blocks == 0;
-    b->mark = 0;
-    m->blocks--;
-    free(b);
-}
-
-/* Something that allocates. It returns the status, and has given everything back when that is an error. */
-typedef int worker(const qobs_runtime *runtime, qobs_observer *o);
-
-/* With the n-th allocation failing, for every n, `work` fails, and with memory does what it does. */
-static void exhaust(worker *work, qobs_observer *o, struct memory *m, const qobs_runtime *runtime, size_t held, size_t at_least)
-{
-    for (size_t n = 1;; n++) {
-        *m = (struct memory){.fail_at = n, .blocks = m->blocks};
-        const int status = work(runtime, o);
-        assert_false(m->wrong);
-        if (m->calls < n) {
-            assert_int_equal(status, QOBS_OK);
-            assert_true(n > at_least);
-            m->fail_at = 0;
-            return;
-        }
-        assert_refused(status, QOBS_ERROR_OUT_OF_MEMORY, "memory");
-        assert_int_equal(m->blocks, held);
-    }
-}
-
-static int create_and_destroy(const qobs_runtime *runtime, qobs_observer *unused)
-{
-    qobs_config *config = NULL;
-    qobs_observer *o = NULL;
-    (void)unused;
-    int status = qobs_config_create(&config, "llmc.minmax", runtime, &error);
-    if (status == QOBS_OK)
-        status = qobs_observer_create(&o, config, runtime, &error);
-    qobs_observer_destroy(o);
-    qobs_config_destroy(config);
-    return status;
-}
-
-enum { ROWS = 4096, COLUMNS = 128 }; /* f32: 2 MB, so that threads get pieces */
-
-static float *matrix(void)
-{
-    static float data[ROWS * COLUMNS];
-    for (int i = 0; i < ROWS * COLUMNS; i++)
-        data[i] = (float)(i % 1000 - 400);
-    return data;
-}
-
-static int plan_with_g_idx(const qobs_runtime *runtime, qobs_observer *unused)
-{
-    static const int64_t columns[] = {1, 0, 1, 0};
-    const qobs_tensor value = tensor(QOBS_F32, matrix(), 3, 4), g_idx = tensor(QOBS_I64, columns, 4);
-    qobs_config *config = make_config("llmc.minmax", "group_size=2", NULL);
-    qobs_plan *plan = NULL;
-    (void)unused;
-    const int status = qobs_plan_create(&plan, config, &value, &g_idx, runtime, &error);
-    qobs_plan_destroy(plan);
-    qobs_config_destroy(config);
-    return status;
-}
-
-static int minmax_on_threads(const qobs_runtime *runtime, qobs_observer *unused)
-{
-    const qobs_tensor value = tensor(QOBS_F32, matrix(), ROWS, COLUMNS);
-    qobs_config *config = make_config("llmc.minmax", "base_name=input;strategy=group;group_size=32", NULL);
-    float min[4], max[4];
-    (void)unused;
-    const int status = qobs_minmax(config, &value, NULL, min, max, NULL, runtime, &error);
-    for (int i = 0; status == QOBS_OK && i < 4; i++)
-        assert_true(min[i] == -400 && max[i] == 599);
-    qobs_config_destroy(config);
-    return status;
-}
-
-static int search_with_importance(const qobs_runtime *runtime, qobs_observer *unused)
-{
-    const qobs_tensor value = tensor(QOBS_F32, matrix(), 8, 64);
-    qobs_config *config = make_config("llmc.imatrix_mse", "group_size=16;num_bits=4", NULL);
-    qobs_observer *o = NULL;
-    (void)unused;
-    int status = qobs_observer_create(&o, config, runtime, &error);
-    if (status == QOBS_OK)
-        status = qobs_observer_observe_importance(o, &value, &error);
-    if (status == QOBS_OK)
-        status = qobs_observer_observe(o, &value, NULL, &error);
-    qobs_observer_destroy(o);
-    qobs_config_destroy(config);
-    return status;
-}
-
-static int search_for_global_scale(const qobs_runtime *runtime, qobs_observer *unused)
-{
-    const qobs_tensor value = tensor(QOBS_F32, matrix(), 8, 64);
-    qobs_config *config = make_config("llmc.mse", "strategy=tensor_group;group_size=16;type=float;num_bits=4;version=2025-10", NULL);
-    float min[32], max[32];
-    (void)unused;
-    int status = qobs_global_search(config, &value, min, max, runtime, &error);
-    if (status == QOBS_OK)
-        status = qobs_search(config, &value, NULL, matrix() + 500, NULL, min, max, NULL, NULL, NULL, runtime, &error);
-    qobs_config_destroy(config);
-    return status;
-}
-
-static int observe_f32(const qobs_runtime *unused, qobs_observer *o)
-{
-    (void)unused;
-    return observe(o, ROWS, COLUMNS, matrix());
-}
-
-static int observe_f64(const qobs_runtime *unused, qobs_observer *o)
-{
-    const qobs_tensor value = tensor(QOBS_F64, ((const double[]){-1000, 0.1, 3}), 3);
-    (void)unused;
-    return qobs_observer_observe(o, &value, NULL, &error);
-}
-
-static void test_memory(void **state)
-{
-    (void)state;
-    struct memory m = {0};
-    const qobs_allocator allocator = {sizeof allocator, allocate, release, &m};
-    const qobs_executor executor = {sizeof executor, 4, serial, NULL};
-    const qobs_runtime runtime = {sizeof runtime, &allocator, &executor};
-    exhaust(create_and_destroy, NULL, &m, &runtime, 0, 2);
-    exhaust(plan_with_g_idx, NULL, &m, &runtime, 0, 4);
-    exhaust(minmax_on_threads, NULL, &m, &runtime, 0, 2);
-    exhaust(search_with_importance, NULL, &m, &runtime, 0, 6);
-    exhaust(search_for_global_scale, NULL, &m, &runtime, 0, 5);
-    assert_int_equal(m.blocks, 0);
-
-    /* an observer that had no memory for a batch is as it was before the batch */
-    static const struct {
-        const char *preset, *min;
-        worker *first, *second;
-        float after_first, after_second;
-    } cases[] = {{"llmc.static_minmax", "min_vals", observe_f32, observe_f32, -400, -400},
-                 {"torch.MinMaxObserver", "min_val", observe_f32, observe_f64, -400, -1000},
-                 {"torch.MinMaxObserver", "min_val", observe_f64, observe_f32, -1000, -1000}};
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        qobs_config *config = make_config(cases[i].preset, "base_name=input", &runtime);
-        qobs_observer *o = NULL;
-        m = (struct memory){.blocks = m.blocks};
-        assert_ok(qobs_observer_create(&o, config, &runtime, &error));
-        qobs_config_destroy(config);
-        assert_int_equal(m.blocks, 1);
-        exhaust(cases[i].first, o, &m, &runtime, 1, 2);
-        assert_int_equal(counts_of(o).batches, 1);
-        assert_result(o, cases[i].min, cases[i].after_first);
-
-        for (size_t n = 1; n <= 8; n++) { /* the second batch: some of what it needs may be there already */
-            m = (struct memory){.fail_at = n, .blocks = m.blocks};
-            const uint64_t before = counts_of(o).batches;
-            const int status = cases[i].second(&runtime, o);
-            if (m.calls < n) {
-                assert_ok(status);
-                break;
-            }
-            assert_refused(status, QOBS_ERROR_OUT_OF_MEMORY, "memory");
-            assert_int_equal(counts_of(o).batches, before);
-            assert_result(o, cases[i].min, cases[i].after_first);
-        }
-        assert_result(o, cases[i].min, cases[i].after_second);
-        qobs_observer_reset(o);
-        m.fail_at = 0;
-        assert_ok(cases[i].first(&runtime, o));
-        assert_result(o, cases[i].min, cases[i].after_first);
-        qobs_observer_destroy(o);
-        assert_true(m.blocks == 0 && !m.wrong);
-    }
 }
 
 /* ---- Floating-point modes ------------------------------------------------------------------------------------------------- */
@@ -557,8 +264,10 @@ static void test_modes(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_settings), cmocka_unit_test(test_presets), cmocka_unit_test(test_structures),
-        cmocka_unit_test(test_isa),      cmocka_unit_test(test_memory),  cmocka_unit_test(test_modes),
+        cmocka_unit_test(test_settings),
+        cmocka_unit_test(test_presets),
+        cmocka_unit_test(test_isa),
+        cmocka_unit_test(test_modes),
     };
     return cmocka_run_group_tests_name("hooks", tests, NULL, NULL) != 0;
 }

@@ -40,10 +40,11 @@ int qobs_merge_searched_reserve(qobs_observer *o, const qobs_observer *model, co
                              "others[%zu]: its errors are of multiples of another amax; give all observers the same", i);
     if (o->searched.qparams == 0)
         status = copy_record(o, model, error);
-    if (status == QOBS_OK && sums && !o->kept.sums)
+    if (status != QOBS_OK || !sums || o->kept.sums)
+        return status;
+    status = qobs_allocate_sums(&o->runtime, &o->kept, model->kept.sums_count, error);
+    if (status == QOBS_OK)
         o->given.dtype = model->given.dtype;
-    if (status == QOBS_OK && sums && !o->kept.sums)
-        status = qobs_allocate_sums(&o->runtime, &o->kept, model->kept.sums_count, error);
     return status;
 }
 

@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-FileCopyrightText: The qobs authors */
+
+/* A qobs executor over OpenMP. Header only; the program that includes it is compiled with OpenMP (-fopenmp).
+ *
+ *     qobs_executor executor = qobs_openmp_executor(0);
+ *
+ * Compiled without OpenMP it is an executor of one thread. Several observers may observe at the same moment, each with a team of
+ * its own; inside a parallel region OpenMP gives a team of one unless nested parallelism is on. */
+#ifndef QOBS_OPENMP_H
+#define QOBS_OPENMP_H
+
+#ifdef _OPENMP
+#include <omp.h>
+#endif
+
+#include "qobs.h"
+
+static inline void qobs_openmp_parallel_for(void *context, void (*task)(void *, size_t), void *argument, size_t count)
+{
+#ifdef _OPENMP
+    const int threads = (int)(intptr_t)context;
+#pragma omp parallel for schedule(dynamic) num_threads(threads)
+#else
+    (void)context;
+#endif
+    for (size_t i = 0; i < count; i++)
+        task(argument, i);
+}
+
+/* threads: how many at the most; 0 or less: as many as OpenMP would take. The executor holds no memory. */
+static inline qobs_executor qobs_openmp_executor(int threads)
+{
+    qobs_executor executor;
+#ifdef _OPENMP
+    const int most = threads > 0 ? threads : omp_get_max_threads();
+#else
+    const int most = 1;
+    (void)threads;
+#endif
+    executor.struct_size = sizeof executor;
+    executor.threads = (size_t)most;
+    executor.parallel_for = qobs_openmp_parallel_for;
+    executor.context = (void *)(intptr_t)most;
+    return executor;
+}
+
+#endif

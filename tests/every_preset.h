@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-FileCopyrightText: The qobs authors */
+
+/* Every preset with settings under which it takes matrices whose columns are a multiple of 16, for tests of what all have in common. */
+#ifndef QOBS_TEST_EVERY_PRESET_H
+#define QOBS_TEST_EVERY_PRESET_H
+
+#include "observing.h"
+
+static const struct every_preset {
+    const char *preset, *settings;
+} every_preset[] = {
+    {"llmc.memoryless_minmax", "base_name=input;strategy=tensor"},
+    {"llmc.minmax", "group_size=16;version=2025-09;averaging_constant=1"},
+    {"llmc.static_minmax", "base_name=input;strategy=group;group_size=16;symmetric=false"},
+    {"llmc.minmax", "base_name=input;strategy=tensor_group;group_size=16;type=float;num_bits=4;dynamic=local;version=2025-10"},
+    {"llmc.minmax", "version=2025-09;strategy=block;block_structure=[100,48]"},
+    {"llmc.memoryless_mse", "base_name=input;strategy=tensor;grid=10"},
+    {"llmc.mse", "base_name=input;strategy=tensor_group;group_size=16;type=float;num_bits=4;version=2025-10;grid=10"},
+    {"llmc.nvfp4_expanded_mse", "strategy=tensor_group;group_size=16;type=float;num_bits=4;grid=10"},
+    {"llmc.imatrix_mse", "group_size=16;num_bits=4;grid=10"},
+    {"torch.MinMaxObserver", ""},
+    {"torch.MovingAverageMinMaxObserver", ""},
+    {"torch.PerChannelMinMaxObserver", "ch_axis=1"},
+    {"torch.MovingAveragePerChannelMinMaxObserver", ""},
+    {"torch.HistogramObserver", "bins=100"},
+    {"torch.HistogramObserver", "bins=20;qscheme=per_channel_affine;ch_axis=1"},
+    {"torch.FixedQParamsObserver", "scale=0.5;zero_point=0"},
+    {"torch.PlaceholderObserver", ""},
+    {"quark.PlaceholderObserver", ""},
+    {"quark.PerTensorMinMaxObserver", ""},
+    {"quark.PerChannelMinMaxObserver", "ch_axis=0"},
+    {"quark.PerGroupMinMaxObserver", "ch_axis=1;group_size=16"},
+    {"quark.PerTensorHistogramObserver", ""},
+    {"quark.PerTensorHistogramObserverPro", "dtype=uint8;symmetric=false"},
+    {"quark.PerTensorPercentileObserver", ""},
+    {"quark.PerTensorMSEObserver", "stride=100"},
+    {"quark.PerTensorPowOf2MinMaxObserver", ""},
+    {"quark.PerChannelPowOf2MinMaxObserver", "ch_axis=1"},
+    {"quark.PerTensorPowOf2MinMSEObserver", ""},
+    {"quark.PerChannelPowOf2MinMSEObserver", "ch_axis=1"},
+    {"quark.PerBlockMXObserver", "ch_axis=1;group_size=32;scale_format=e8m0;scale_calculation_mode=even"},
+    {"quark.PerBlockMXDiffsObserver", "ch_axis=1;group_size=32;scale_format=e8m0;scale_calculation_mode=even"},
+    {"quark.PerBlockBFPObserver", "ch_axis=1;group_size=16"},
+    {"trt.MaxCalibrator", "axis=1"},
+    {"trt.HistogramCalibrator", "method=percentile"},
+    {"trt.HistogramCalibrator", "method=entropy;stride=50;torch_hist=false"},
+    {"trt.MseCalibrator", "axis=0"},
+    {"trt.NVFP4MSECalibrator", ""},
+};
+
+enum { EVERY_PRESET = sizeof every_preset / sizeof *every_preset };
+
+/* Is there a line for each? */
+static inline void expect_every_preset(void)
+{
+    for (size_t i = 0; i < qobs_preset_count(); i++) {
+        bool found = false;
+        for (size_t k = 0; k < EVERY_PRESET; k++)
+            found |= strcmp(every_preset[k].preset, qobs_preset_name(i)) == 0;
+        if (!found)
+            fail_msg("%s has no line in tests/every_preset.h", qobs_preset_name(i));
+    }
+}
+
+static inline bool weighs_columns(const struct every_preset *p)
+{
+    return strcmp(p->preset, "llmc.imatrix_mse") == 0;
+}
+
+/* A matrix of normal-like numbers, the same for the same seed; one seed's reach further than those before it. */
+static inline void fill_matrix(float *data, size_t n, uint32_t seed)
+{
+    uint32_t state = seed * 2654435761u + 7;
+    for (size_t i = 0; i < n; i++) {
+        float sum = 0;
+        for (int k = 0; k < 4; k++) {
+            state = state * 1664525 + 1013904223;
+            sum += (float)(int32_t)state * 0x1p-31f;
+        }
+        data[i] = sum * (float)(seed + 1);
+    }
+}
+
+/* What an observer holds, as bytes to be freed. */
+static inline unsigned char *saved_state(const qobs_observer *o, size_t *size)
+{
+    *size = qobs_observer_save_size(o);
+    unsigned char *bytes = malloc(*size);
+    assert_non_null(bytes);
+    assert_ok(qobs_observer_save(o, bytes, *size, &error));
+    return bytes;
+}
+
+#endif
