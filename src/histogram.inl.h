@@ -11,35 +11,39 @@
  *   hist_inside, hist_seen, hist_special(rule, v), hist_unlike(bins, bin)   masks: to be counted; to be seen as extremes; NaN
  *                              and infinite; of another bin
  *   hist_min, hist_max(v, w)   w where v is NaN
+ *   hist_all_equal(v, w)       none is NaN or another number
  *   hist_where(mask, v, w)     v in the lanes of the mask, w in the others
- *   hist_splat(x), hist_store_floats(p, v), hist_store(p, bins)
- *   hist_pick(p, bins, mask)   stores the bins of the mask, packed; may write LANES
+ *   hist_splat(x), hist_store_floats(p, v), hist_store_wide(p, bins)
+ *   hist_store(p, bins)        in 16 bits each
+ *   hist_pick(p, bins, mask)   in 16 bits each those of the mask, packed; may write LANES
  *
  * Counters: 32 bits, two arrays in turn, so that equal bins in a row wait less for each other's stores. Four were slower where
  *   they fill the first-level cache.
  * In flight: the bins of a chunk are found while those of the chunk before are counted. The counting is bound by one store a
  *   cycle, the finding by everything else.
  * Where one bin is met often (zeros after a ReLU), or elements lie outside, a chunk is picked over: the hot bin is counted by
- *   its mask, and only the others are written down to be counted.
+ *   its mask, and only the others are written down to be counted. A vector of nothing but one value of that bin is passed over.
  * Tails: fewer than LANES of a run go element by element. Nothing outside a run is read. */
 #include "histogram_elements.inl.h"
 
-enum { CHUNK = 512, AHEAD = 4096 /* bytes fetched before they are needed: the hardware stops at the end of a page */ };
+enum { CHUNK = 512, AHEAD = 3072 /* bytes fetched before they are needed: the hardware stops at the end of a page */ };
 
-/* Bins to be counted. */
+/* Bins to be counted, at the beginning of a cache line: stores of whole vectors across two are slow. */
 struct pending {
+    _Alignas(64) uint16_t bin[CHUNK + LANES];
     size_t n;
-    uint32_t bin[CHUNK + LANES];
 };
 
 struct state {
     const struct qobs_binning *binning;
     hist_rule rule;
-    uint32_t *counters;
+    uint32_t *even, *odd; /* counters of every other bin */
     struct qobs_seen *seen;
     hist_vec min, max;
     bool picking;
     uint32_t hot;
+    hist_vec hot_value; /* one of that bin, in all lanes; NaN: none is known */
+    bool sparse;        /* there was little else in the last chunk picked over */
     struct pending *found, *before;
 };
 
@@ -56,41 +60,46 @@ static inline void count(uint32_t *counters, uint32_t bin)
     counters[bin]++;
 }
 
-/* n bins, a multiple of 4. */
-static inline __attribute__((always_inline)) void count_fours(const struct state *s, const uint32_t *bin, size_t n)
+/* n bins, a multiple of 4, loaded four at a time: loads and stores are what there is least room for. */
+static inline __attribute__((always_inline)) void count_fours(uint32_t *a, uint32_t *b, const uint16_t *bin, size_t n)
 {
-    uint32_t *const a = s->counters, *const b = a + qobs_counter_stride(s->binning->bins);
 #pragma GCC unroll 4
     for (size_t i = 0; i < n; i += 4) {
-        count(a, bin[i]);
-        count(b, bin[i + 1]);
-        count(a, bin[i + 2]);
-        count(b, bin[i + 3]);
+        uint64_t four;
+        memcpy(&four, bin + i, sizeof four);
+        count(a, four & UINT16_MAX);
+        count(b, four >> 16 & UINT16_MAX);
+        count(a, four >> 32 & UINT16_MAX);
+        count(b, (uint32_t)(four >> 48));
     }
 }
 
 static void count_pending(const struct state *s, struct pending *p)
 {
     const size_t fours = p->n / 4 * 4;
-    count_fours(s, p->bin, fours);
+    count_fours(s->even, s->odd, p->bin, fours);
     for (size_t i = fours; i < p->n; i++)
-        count(s->counters, p->bin[i]);
+        count(s->even, p->bin[i]);
     p->n = 0;
 }
 
 /* A chunk, counting the one before, which is whole. Fails, with nothing but that done, if not all of it lies inside. */
 static inline __attribute__((always_inline)) bool whole_chunk(struct state *s, const struct reader *reader, const unsigned char *x)
 {
+    const hist_rule rule = s->rule;
+    uint32_t *const even = s->even, *const odd = s->odd;
+    uint16_t *const found = s->found->bin;
+    const uint16_t *const before = s->before->bin;
     uint32_t inside = ALL_LANES;
     hist_vec min = s->min, max = s->max;
     for (size_t i = 0; i < CHUNK; i += LANES) {
         __builtin_prefetch(x + i * reader->size + AHEAD);
-        const hist_vec v = hist_abs(&s->rule, reader->load(x + i * reader->size));
-        inside &= hist_inside(&s->rule, v);
-        hist_store(s->found->bin + i, hist_bins(&s->rule, v));
+        const hist_vec v = hist_abs(&rule, reader->load(x + i * reader->size));
+        inside &= hist_inside(&rule, v);
+        hist_store(found + i, hist_bins(&rule, v));
         min = hist_min(v, min);
         max = hist_max(v, max);
-        count_fours(s, s->before->bin + i, LANES);
+        count_fours(even, odd, before + i, LANES);
     }
     s->before->n = 0;
     if (inside != ALL_LANES)
@@ -120,10 +129,15 @@ static inline void see_lanes(struct state *s, hist_vec v)
 static inline __attribute__((always_inline)) void picked_chunk(struct state *s, const struct reader *reader,
                                                                const unsigned char *x, size_t n)
 {
+    const bool sparse = s->sparse;
     size_t inside = 0, kept = 0, i = 0;
     for (; i + LANES <= n; i += LANES) {
         __builtin_prefetch(x + i * reader->size + AHEAD);
         const hist_vec v = hist_abs(&s->rule, reader->load(x + i * reader->size));
+        if (sparse && hist_all_equal(v, s->hot_value)) {
+            inside += LANES;
+            continue;
+        }
         const hist_index bins = hist_bins(&s->rule, v);
         const uint32_t in = hist_inside(&s->rule, v), others = in & hist_unlike(bins, s->hot);
         hist_pick(s->found->bin + kept, bins, others);
@@ -137,19 +151,24 @@ static inline __attribute__((always_inline)) void picked_chunk(struct state *s, 
             see_lanes(s, v);
         }
     }
-    s->counters[s->hot] += (uint32_t)(inside - kept);
+    s->even[s->hot] += (uint32_t)(inside - kept);
     s->found->n = kept;
     s->picking = inside < i || kept < i - i / 4;
-    add_elements(reader->load_one, reader->size, s->binning, x + i * reader->size, n - i, s->counters, s->seen);
+    s->sparse = kept < i / 4;
+    add_elements(reader->load_one, reader->size, s->binning, x + i * reader->size, n - i, s->even, s->seen);
 }
 
-/* Is there a bin that many elements are in? One with half of all shows in every third chunk, one with an eighth hardly ever. */
-static inline void look_for_hot(struct state *s, const uint32_t *bin)
+/* Is there a bin that many elements of the chunk at x, which has those bins, are in? One with half of all shows in every third
+ * chunk, one with an eighth hardly ever. */
+static inline __attribute__((always_inline)) void look_for_hot(struct state *s, const struct reader *reader, const uint16_t *bin,
+                                                               const unsigned char *x)
 {
     const uint32_t a = bin[0], b = bin[CHUNK / 4], c = bin[CHUNK / 2], d = bin[CHUNK * 3 / 4];
-    const uint32_t most = a == b || a == c ? a : d;
+    const size_t at = a == b || a == c ? 0 : CHUNK * 3 / 4;
+    const uint32_t most = bin[at];
     if ((a == most) + (b == most) + (c == most) + (d == most) >= 3) {
         s->hot = most;
+        s->hot_value = hist_abs(&s->rule, hist_splat(reader->load_one(x + at * reader->size)));
         s->picking = true;
     }
 }
@@ -171,10 +190,26 @@ static inline __attribute__((always_inline)) void add_run(struct state *s, const
         s->found = s->before;
         s->before = found;
         if (found->n == CHUNK)
-            look_for_hot(s, found->bin);
+            look_for_hot(s, reader, found->bin, x);
         x += n * reader->size;
         length -= n;
     }
+}
+
+/* With more bins than 16 bits tell. Then it is the counters' cache misses that bind. */
+static inline __attribute__((always_inline)) void add_wide(struct state *s, const struct reader *reader, const unsigned char *x,
+                                                           size_t n)
+{
+    size_t i = 0;
+    for (; i + LANES <= n; i += LANES) {
+        const hist_vec v = hist_abs(&s->rule, reader->load(x + i * reader->size));
+        uint32_t bin[LANES];
+        hist_store_wide(bin, hist_bins(&s->rule, v));
+        for (uint32_t inside = hist_inside(&s->rule, v); inside; inside &= inside - 1)
+            count(s->even, bin[__builtin_ctz(inside)]);
+        see_lanes(s, v);
+    }
+    add_elements(reader->load_one, reader->size, s->binning, x + i * reader->size, n - i, s->even, s->seen);
 }
 
 static inline __attribute__((always_inline)) void add_runs(const struct reader reader, const struct qobs_binning *binning,
@@ -184,14 +219,19 @@ static inline __attribute__((always_inline)) void add_runs(const struct reader r
     struct pending one = {.n = 0}, other = {.n = 0};
     struct state s = {.binning = binning,
                       .rule = hist_rule_of(binning),
-                      .counters = counters,
+                      .even = counters,
+                      .odd = counters + qobs_counter_stride(binning->bins),
                       .seen = seen,
                       .min = hist_splat(seen->min),
                       .max = hist_splat(seen->max),
+                      .hot_value = hist_splat(NAN),
                       .found = &one,
                       .before = &other};
     for (size_t i = 0; i < runs; i++)
-        add_run(&s, &reader, x + (ptrdiff_t)i * run_stride, length);
+        if (binning->bins <= UINT16_MAX + 1)
+            add_run(&s, &reader, x + (ptrdiff_t)i * run_stride, length);
+        else
+            add_wide(&s, &reader, x + (ptrdiff_t)i * run_stride, length);
     count_pending(&s, s.before);
     float min[LANES], max[LANES];
     hist_store_floats(min, s.min);

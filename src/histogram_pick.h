@@ -2,14 +2,14 @@
 /* SPDX-FileCopyrightText: The qobs authors */
 
 /* For instruction sets whose bytes can be looked up, but that cannot compress: which bytes of four 32-bit lanes to take so that
- * the lanes of a mask come first. */
+ * the low halves of the lanes of a mask come first. */
 #ifndef QOBS_HISTOGRAM_PICK_H
 #define QOBS_HISTOGRAM_PICK_H
 
 #include <stdint.h>
 
-#define LANE(i) 4 * (i), 4 * (i) + 1, 4 * (i) + 2, 4 * (i) + 3
-static const uint8_t pick_bytes[16][16] = {
+#define LANE(i) 4 * (i), 4 * (i) + 1
+static const uint8_t pick_bytes[16][8] = {
     {LANE(0), LANE(0), LANE(0), LANE(0)}, {LANE(0), LANE(0), LANE(0), LANE(0)}, {LANE(1), LANE(0), LANE(0), LANE(0)},
     {LANE(0), LANE(1), LANE(0), LANE(0)}, {LANE(2), LANE(0), LANE(0), LANE(0)}, {LANE(0), LANE(2), LANE(0), LANE(0)},
     {LANE(1), LANE(2), LANE(0), LANE(0)}, {LANE(0), LANE(1), LANE(2), LANE(0)}, {LANE(3), LANE(0), LANE(0), LANE(0)},

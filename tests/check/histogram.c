@@ -16,6 +16,7 @@
 #define DATA_BYTES ((size_t)1 << 18)
 #define LONGEST_VECTOR 16 /* lanes */
 #define CHUNK 512         /* what kernels go by */
+#define MOST_BINS (UINT16_MAX + 2) /* more than 16 bits tell */
 #define UNTOUCHED 0xa5a5a5a5
 
 static struct arena elements, counters;
@@ -118,7 +119,7 @@ static void compare(struct trial *t, const uint64_t *counts, const struct qobs_s
 
 static void run(struct trial *t)
 {
-    static uint64_t counts[8192];
+    static uint64_t counts[MOST_BINS];
     const size_t bins = t->binning.bins, stride = qobs_counter_stride(bins), n = QOBS_COUNTER_COPIES * stride;
     const uint32_t before = rng_below(&t->rng, 2) ? 0 : 1000;
     t->counters = (uint32_t *)(void *)arena_place(&counters, n * sizeof *t->counters, true, 0);
@@ -143,7 +144,8 @@ static void run(struct trial *t)
 static void choose_binning(struct trial *t)
 {
     static const size_t all_bins[] = {1, 2, 7, 100, 256, 2048, 5000};
-    const size_t bins = all_bins[rng_below(&t->rng, sizeof all_bins / sizeof *all_bins)];
+    const size_t few = all_bins[rng_below(&t->rng, sizeof all_bins / sizeof *all_bins)];
+    const size_t bins = rng_below(&t->rng, 64) ? few : UINT16_MAX + rng_below(&t->rng, 3);
     float lo = -3, hi = 3;
     t->binning.magnitude = false;
     if (t->runs > 0 && t->length > 0) {
@@ -302,7 +304,7 @@ uint64_t check_histograms(const struct qobs_kernels *table, uint64_t seed, unsig
     uint64_t calls = 0;
     if (!elements.begin) {
         elements = arena_new(DATA_BYTES);
-        counters = arena_new(QOBS_COUNTER_COPIES * qobs_counter_stride(8192) * sizeof(uint32_t));
+        counters = arena_new(QOBS_COUNTER_COPIES * qobs_counter_stride(MOST_BINS) * sizeof(uint32_t));
         islands = islands_new(7);
     }
     for (int d = 0; d < QOBS_KERNEL_DTYPES; d++)
