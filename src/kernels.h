@@ -46,6 +46,15 @@ struct qobs_nonfinite {
               void *min, void *max, void *scratch, struct qobs_nonfinite *nonfinite)
 #define QOBS_INDEXED_SCRATCH(groups) (((groups) + 64) * 128) /* two of the largest vectors a group, rounded up to their lanes */
 
+/* The largest magnitude: as min/max in row and in column form, run i merging into absmax[i * out_stride] and column j into
+ * absmax[j], which hold no sign; the identity is +0. */
+#define QOBS_ABSMAX_ROWS(name)                                                                                        \
+    void name(const void *x, ptrdiff_t run_stride, size_t runs, size_t length, void *absmax, ptrdiff_t out_stride,   \
+              struct qobs_nonfinite *nonfinite)
+#define QOBS_ABSMAX_COLUMNS(name)                                                                                     \
+    void name(const void *x, ptrdiff_t row_stride, size_t rows, size_t columns, void *absmax,                        \
+              struct qobs_nonfinite *nonfinite)
+
 /* What fake-quantize rounds to, and in which arithmetic; made by qobs_quantizer_for_... (format/format.h). */
 struct qobs_quantizer {
     double least, greatest; /* the limits of quantized numbers */
@@ -189,6 +198,8 @@ struct qobs_shrinking {
 typedef QOBS_MINMAX_ROWS(qobs_minmax_rows_fn);
 typedef QOBS_MINMAX_COLUMNS(qobs_minmax_columns_fn);
 typedef QOBS_MINMAX_INDEXED(qobs_minmax_indexed_fn);
+typedef QOBS_ABSMAX_ROWS(qobs_absmax_rows_fn);
+typedef QOBS_ABSMAX_COLUMNS(qobs_absmax_columns_fn);
 typedef QOBS_FAKE_QUANTIZE_ROWS(qobs_fake_quantize_rows_fn);
 typedef QOBS_FAKE_QUANTIZE_COLUMNS(qobs_fake_quantize_columns_fn);
 typedef QOBS_HISTOGRAM_ROWS(qobs_histogram_rows_fn);
@@ -205,6 +216,8 @@ struct qobs_kernels {
     qobs_minmax_rows_fn *minmax_rows[QOBS_KERNEL_DTYPES];
     qobs_minmax_columns_fn *minmax_columns[QOBS_KERNEL_DTYPES];
     qobs_minmax_indexed_fn *minmax_indexed[QOBS_KERNEL_DTYPES];
+    qobs_absmax_rows_fn *absmax_rows[QOBS_KERNEL_DTYPES];
+    qobs_absmax_columns_fn *absmax_columns[QOBS_KERNEL_DTYPES];
     qobs_fake_quantize_rows_fn *fake_quantize_rows[QOBS_KERNEL_DTYPES];
     qobs_fake_quantize_columns_fn *fake_quantize_columns[QOBS_KERNEL_DTYPES];
     qobs_histogram_rows_fn *histogram_rows[QOBS_KERNEL_DTYPES];
@@ -234,6 +247,14 @@ extern const struct qobs_kernels qobs_kernels_neon;
     QOBS_MINMAX_INDEXED(qobs_minmax_indexed_bf16_##isa);                                                              \
     QOBS_MINMAX_INDEXED(qobs_minmax_indexed_f16_##isa);                                                               \
     QOBS_MINMAX_INDEXED(qobs_minmax_indexed_f64_##isa);                                                               \
+    QOBS_ABSMAX_ROWS(qobs_absmax_rows_f32_##isa);                                                                     \
+    QOBS_ABSMAX_ROWS(qobs_absmax_rows_bf16_##isa);                                                                    \
+    QOBS_ABSMAX_ROWS(qobs_absmax_rows_f16_##isa);                                                                     \
+    QOBS_ABSMAX_ROWS(qobs_absmax_rows_f64_##isa);                                                                     \
+    QOBS_ABSMAX_COLUMNS(qobs_absmax_columns_f32_##isa);                                                               \
+    QOBS_ABSMAX_COLUMNS(qobs_absmax_columns_bf16_##isa);                                                              \
+    QOBS_ABSMAX_COLUMNS(qobs_absmax_columns_f16_##isa);                                                               \
+    QOBS_ABSMAX_COLUMNS(qobs_absmax_columns_f64_##isa);                                                               \
     QOBS_FAKE_QUANTIZE_ROWS(qobs_fake_quantize_rows_f32_##isa);                                                       \
     QOBS_FAKE_QUANTIZE_ROWS(qobs_fake_quantize_rows_bf16_##isa);                                                      \
     QOBS_FAKE_QUANTIZE_ROWS(qobs_fake_quantize_rows_f16_##isa);                                                       \

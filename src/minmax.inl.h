@@ -24,11 +24,6 @@
 #define TILE (64 / VEC_BYTES)
 /* From this size on columns are taken to come from memory. */
 #define FAR ((size_t)16 << 20)
-/* Runs of fewer vectors than this share one transposed fold; longer ones are folded one by one. */
-#define FOLD_TOGETHER 32
-/* The two halves of so many bytes of short runs are two streams. */
-#define SPAN ((size_t)4 << 20)
-/* Unsigned comparison of 64 bits is no instruction everywhere. */
 #define HAS_RAW (WIDTH != 64)
 /* Where runs of one sign have been met, so many folds pass before raw bits are tried again. */
 #define KEYED 64
@@ -155,164 +150,8 @@ static void K(one_run)(const unsigned char *x, size_t n, BITS inf, unsigned char
     K(merge_keys)(lo, hi, min, max);
 }
 
-/* What is unfolded into straight code; with the checks of a sanitizer in every step that would keep a compiler busy for minutes. */
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define UNFOLDED inline
-#else
-#define UNFOLDED inline __attribute__((always_inline))
-#endif
-
-#if LANES >= 4 /* runs of 2 lanes gain nothing from a common fold */
-/* How short runs lie in vectors. */
-enum K(layout) {
-    K(LONGER),  /* more than 2 vectors: one run after the other */
-    K(VECTORS), /* more than 1 vector, at most 2: four runs abreast */
-    K(WHOLE),   /* one vector */
-    K(HALVES),  /* contiguous runs of half a vector */
-    K(QUARTERS) /* contiguous runs of a quarter of a vector */
-};
-
-/* How they are accumulated and folded: as keys, or, where every run has elements of both signs, as raw bits. The largest as
- * signed is then the maximum and the largest as unsigned the minimum, and nothing is converted in the loop. */
-enum K(form) { K(KEYS), K(RAW) };
-
-static UNFOLDED vec K(load_as)(enum K(form) form, const void *p)
-{
-    return form == K(RAW) ? vec_load(p) : K(vec_key)(vec_load(p));
-}
-
-static UNFOLDED vec K(lower)(enum K(form) form, vec a, vec b)
-{
-#if HAS_RAW
-    if (form == K(RAW))
-        return K(vec_max_u)(a, b);
-#endif
-    (void)form;
-    return K(vec_min_s)(a, b);
-}
-
-static UNFOLDED void K(add)(enum K(form) form, vec *lo, vec *hi, vec v)
-{
-    *lo = K(lower)(form, *lo, v);
-    *hi = K(vec_max_s)(*hi, v);
-}
-
-/* One run of more than 2 vectors. */
-static UNFOLDED void K(run_bounds)(enum K(form) form, const unsigned char *x, size_t n, vec *lo,
-                                    vec *hi)
-{
-    const unsigned char *const last = x + (n - LANES) * sizeof(BITS);
-    vec l = K(load_as)(form, x), h = l, m = K(load_as)(form, x + VEC_BYTES), g = m;
-    for (x += 2 * VEC_BYTES; x + VEC_BYTES < last; x += 2 * VEC_BYTES) {
-        K(add)(form, &l, &h, K(load_as)(form, x));
-        K(add)(form, &m, &g, K(load_as)(form, x + VEC_BYTES));
-    }
-    if (x < last)
-        K(add)(form, &l, &h, K(load_as)(form, x));
-    l = K(lower)(form, l, m);
-    h = K(vec_max_s)(h, g);
-    K(add)(form, &l, &h, K(load_as)(form, last));
-    *lo = l;
-    *hi = h;
-}
-
-/* One step of a transposed fold: of two vectors, one in which each run has half as many lanes. */
-static UNFOLDED void K(fold)(enum K(form) form, int step, vec *lo, vec *hi, vec m, vec g)
-{
-    vec x, y;
-    K(vec_pair)(step, *lo, m, &x, &y);
-    *lo = K(lower)(form, x, y);
-    K(vec_pair)(step, *hi, g, &x, &y);
-    *hi = K(vec_max_s)(x, y);
-}
-
-/* Four vectors' worth of runs, folded into one by the first two steps: two of them at x, `pair` bytes apart, and two `next` bytes
- * further on. */
-static UNFOLDED void K(fold_4)(enum K(form) form, enum K(layout) layout, int first,
-                                const unsigned char *x, ptrdiff_t pair, ptrdiff_t next,
-                                size_t length, vec *lo, vec *hi)
-{
-    const unsigned char *const run[] = {x, x + pair, x + next, x + next + pair};
-    vec l[4], h[4];
-    if (layout == K(LONGER)) {
-        K(run_bounds)(form, run[0], length, &l[0], &h[0]);
-        K(run_bounds)(form, run[1], length, &l[1], &h[1]);
-        K(run_bounds)(form, run[2], length, &l[2], &h[2]);
-        K(run_bounds)(form, run[3], length, &l[3], &h[3]);
-    } else if (layout == K(VECTORS)) {
-        for (int i = 0; i < 4; i++) {
-            l[i] = h[i] = K(load_as)(form, run[i]);
-            K(add)(form, &l[i], &h[i], K(load_as)(form, run[i] + (length - LANES) * sizeof(BITS)));
-        }
-    } else { /* the bounds part only after the first pairs are made */
-        for (int i = 0; i < 4; i += 2) {
-            vec p, q;
-            K(vec_pair)(first, K(load_as)(form, run[i]), K(load_as)(form, run[i + 1]), &p, &q);
-            l[i] = K(lower)(form, p, q);
-            h[i] = K(vec_max_s)(p, q);
-        }
-    }
-    if (layout == K(LONGER) || layout == K(VECTORS))
-        for (int i = 0; i < 4; i += 2)
-            K(fold)(form, first, &l[i], &h[i], l[i + 1], h[i + 1]);
-    K(fold)(form, first + 1, &l[0], &h[0], l[2], h[2]);
-    *lo = l[0];
-    *hi = h[0];
-}
-
-/* Twice as many: depth first, so that few vectors wait. */
-static UNFOLDED void K(fold_8)(enum K(form) form, enum K(layout) layout, int first,
-                                const unsigned char *x, ptrdiff_t pair, ptrdiff_t next,
-                                size_t length, vec *lo, vec *hi)
-{
-    vec m, g;
-    K(fold_4)(form, layout, first, x, pair, next, length, lo, hi);
-    K(fold_4)(form, layout, first, x + 2 * next, pair, next, length, &m, &g);
-    K(fold)(form, first + 2, lo, hi, m, g);
-}
-
-static UNFOLDED void K(fold_16)(enum K(form) form, enum K(layout) layout, int first,
-                                 const unsigned char *x, ptrdiff_t pair, ptrdiff_t next,
-                                 size_t length, vec *lo, vec *hi)
-{
-    vec m, g;
-    K(fold_8)(form, layout, first, x, pair, next, length, lo, hi);
-    K(fold_8)(form, layout, first, x + 4 * next, pair, next, length, &m, &g);
-    K(fold)(form, first + 3, lo, hi, m, g);
-}
-
-static UNFOLDED void K(fold_32)(enum K(form) form, enum K(layout) layout, int first,
-                                 const unsigned char *x, ptrdiff_t pair, ptrdiff_t next,
-                                 size_t length, vec *lo, vec *hi)
-{
-    vec m, g;
-    K(fold_16)(form, layout, first, x, pair, next, length, lo, hi);
-    K(fold_16)(form, layout, first, x + 8 * next, pair, next, length, &m, &g);
-    K(fold)(form, first + 4, lo, hi, m, g);
-}
-
-/* The bounds of LANES runs as keys; false: in raw bits they are not to be had. */
-static UNFOLDED bool K(fold_runs)(enum K(form) form, enum K(layout) layout,
-                                   const unsigned char *x, ptrdiff_t pair, ptrdiff_t next,
-                                   size_t length, vec *least, vec *greatest)
-{
-    const int first = layout == K(HALVES) ? 1 : layout == K(QUARTERS) ? 2 : 0, vectors = (int)LANES >> first;
-    vec lo, hi;
-    if (vectors == 4)
-        K(fold_4)(form, layout, first, x, pair, next, length, &lo, &hi);
-    else if (vectors == 8)
-        K(fold_8)(form, layout, first, x, pair, next, length, &lo, &hi);
-    else if (vectors == 16)
-        K(fold_16)(form, layout, first, x, pair, next, length, &lo, &hi);
-    else
-        K(fold_32)(form, layout, first, x, pair, next, length, &lo, &hi);
-    lo = K(vec_order)(first, lo);
-    hi = K(vec_order)(first, hi);
-    const vec zero = K(vec_splat)(0);
-    *least = form == K(RAW) ? K(vec_key)(lo) : lo;
-    *greatest = hi;
-    return form == K(KEYS) || !(K(vec_any_ge)(lo, zero) || K(vec_any_ge)(vec_not(hi), zero));
-}
+#if LANES >= 4
+#include "fold.inl.h"
 
 /* The same in keys, out of the way of the other. */
 static __attribute__((noinline)) void K(fold_keys)(enum K(layout) layout, const unsigned char *x, ptrdiff_t pair,
@@ -390,24 +229,7 @@ static UNFOLDED void K(one_fold)(enum K(layout) layout, struct K(runs) *r, size_
                   r->max + out, r->out_step, r->nonfinite);
 }
 
-/* Short runs, LANES of them at a time, sharing one transposed fold. Returns how many it did. The two halves of a span are read in
- * turns, as two streams come faster out of memory and out of the third-level cache than one: longer runs one by one, the others,
- * whose folds cover less than a page, fold by fold. */
-static UNFOLDED size_t K(short_runs)(enum K(layout) layout, struct K(runs) r, size_t runs)
-{
-    const size_t half = SPAN / 2 / (r.length * sizeof(BITS)) / LANES * LANES; /* in runs */
-    size_t done = 0;
-    for (; runs - done >= 2 * half; done += 2 * half)
-        if (layout == K(LONGER))
-            for (size_t i = 0; i < half; i += LANES / 2)
-                K(one_fold)(layout, &r, done + i, (ptrdiff_t)half);
-        else
-            for (size_t i = 0; i < 2 * half; i += LANES)
-                K(one_fold)(layout, &r, done + i / (2 * LANES) * LANES + (i % (2 * LANES) ? half : 0), 0);
-    for (; runs - done >= LANES; done += LANES)
-        K(one_fold)(layout, &r, done, 0);
-    return done;
-}
+#include "short_runs.inl.h"
 #endif
 
 static void K(rows)(const unsigned char *x, ptrdiff_t run_stride, size_t runs, size_t length, BITS inf, unsigned char *min,
@@ -415,18 +237,8 @@ static void K(rows)(const unsigned char *x, ptrdiff_t run_stride, size_t runs, s
 {
     size_t done = 0;
 #if LANES >= 4
-    const bool packed = run_stride == (ptrdiff_t)(length * sizeof(BITS));
     const struct K(runs) r = {x, run_stride, length, inf, min, max, out_step, nonfinite, HAS_RAW ? 0 : SIZE_MAX};
-    if (length > 2 * LANES && length < FOLD_TOGETHER * LANES)
-        done = K(short_runs)(K(LONGER), r, runs);
-    else if (length > LANES && length <= 2 * LANES)
-        done = K(short_runs)(K(VECTORS), r, runs);
-    else if (length == LANES)
-        done = K(short_runs)(K(WHOLE), r, runs);
-    else if (LANES >= 8 && length == LANES / 2 && packed)
-        done = K(short_runs)(K(HALVES), r, runs);
-    else if (LANES >= 16 && length == LANES / 4 && packed)
-        done = K(short_runs)(K(QUARTERS), r, runs);
+    done = K(fold_short_runs)(r, runs);
 #endif
     for (; done < runs; done++)
         K(one_run)(x + (ptrdiff_t)done * run_stride, length, inf, min + (ptrdiff_t)done * out_step,
@@ -568,8 +380,6 @@ static void K(columns)(const unsigned char *x, ptrdiff_t row_stride, size_t rows
 #undef ABREAST
 #undef TILE
 #undef FAR
-#undef FOLD_TOGETHER
-#undef SPAN
 #undef HAS_RAW
 #undef KEYED
 #undef K

@@ -84,8 +84,8 @@ static int reduce_batch(const qobs_observer *o, const qobs_plan *plan, const str
         status = qobs_allocate_ranges(&o->runtime, &native, plan->dtype, layout->qparams, error);
     struct ranges *to = convert ? &native : batch;
     if (status == QOBS_OK)
-        status = qobs_reduce_minmax(&o->runtime, o->kernels, plan, value->data, qobs_nonfinite_mode(&o->config), to->min,
-                                    to->max, nonfinite, error);
+        status = (qobs_takes_absmax(&o->config) ? qobs_reduce_absmax : qobs_reduce_minmax)(
+            &o->runtime, o->kernels, plan, value->data, qobs_nonfinite_mode(&o->config), to->min, to->max, nonfinite, error);
     if (status == QOBS_OK && convert) {
         qobs_convert_to_f32(plan->dtype, layout->qparams, native.min, (float *)(void *)batch->min);
         qobs_convert_to_f32(plan->dtype, layout->qparams, native.max, (float *)(void *)batch->max);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* 256-bit integer vectors for the bodies of minmax.inl.h. Everything is static: a helper shared between objects built with
+/* 256-bit integer vectors for the bodies of minmax.inl.h and absmax.inl.h. Everything is static: a helper shared between objects built with
  * different flags could be called on a CPU that lacks them. */
 #ifndef QOBS_AVX2_VEC_H
 #define QOBS_AVX2_VEC_H
@@ -65,6 +65,11 @@ static inline vec vec_even_odd64(vec v)
 static inline vec vec_not(vec v)
 {
     return _mm256_xor_si256(v, _mm256_set1_epi64x(-1));
+}
+
+static inline vec vec_and(vec a, vec b)
+{
+    return _mm256_and_si256(a, b);
 }
 
 static inline vec vec_xor(vec a, vec b)
@@ -188,7 +193,7 @@ static inline int64_t vec_reduce_min64(vec v)
     return _mm_cvtsi128_si64(_mm256_castsi256_si128(vec_min_s64(a, _mm256_shuffle_epi32(a, 0x4e))));
 }
 
-/* What transposed folds are made of (src/minmax.inl.h). A step takes two vectors and halves the lanes each run still has: the
+/* What transposed folds are made of (src/fold.inl.h). A step takes two vectors and halves the lanes each run still has: the
  * result is the lane-wise minimum or maximum of x and y. Steps count from runs of a whole vector; a run of half or a quarter of a
  * vector enters at step 1 or 2. Shuffles and blends are mixed, as they run on different ports. */
 static inline void vec_pair_of128(vec a, vec b, vec *x, vec *y)

@@ -36,6 +36,20 @@ const struct qobs_kernels qobs_kernels_avx512 = {
             [QOBS_KERNEL_F16] = qobs_minmax_indexed_f16_avx512,
             [QOBS_KERNEL_F64] = qobs_minmax_indexed_f64_avx512,
         },
+    .absmax_rows =
+        {
+            [QOBS_KERNEL_F32] = qobs_absmax_rows_f32_avx512,
+            [QOBS_KERNEL_BF16] = qobs_absmax_rows_bf16_avx512,
+            [QOBS_KERNEL_F16] = qobs_absmax_rows_f16_avx512,
+            [QOBS_KERNEL_F64] = qobs_absmax_rows_f64_avx512,
+        },
+    .absmax_columns =
+        {
+            [QOBS_KERNEL_F32] = qobs_absmax_columns_f32_avx512,
+            [QOBS_KERNEL_BF16] = qobs_absmax_columns_bf16_avx512,
+            [QOBS_KERNEL_F16] = qobs_absmax_columns_f16_avx512,
+            [QOBS_KERNEL_F64] = qobs_absmax_columns_f64_avx512,
+        },
     .fake_quantize_rows =
         {
             [QOBS_KERNEL_F32] = qobs_fake_quantize_rows_f32_avx512,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* 512-bit integer vectors for the bodies of minmax.inl.h. Everything is static: a helper shared between objects built with
+/* 512-bit integer vectors for the bodies of minmax.inl.h and absmax.inl.h. Everything is static: a helper shared between objects built with
  * different flags could be called on a CPU that lacks them. */
 #ifndef QOBS_AVX512_VEC_H
 #define QOBS_AVX512_VEC_H
@@ -65,6 +65,11 @@ static inline vec vec_even_odd64(vec v)
 static inline vec vec_not(vec v)
 {
     return _mm512_ternarylogic_epi64(v, v, v, 0x55);
+}
+
+static inline vec vec_and(vec a, vec b)
+{
+    return _mm512_and_si512(a, b);
 }
 
 static inline vec vec_xor(vec a, vec b)
@@ -180,7 +185,7 @@ static inline int64_t vec_reduce_min64(vec v)
     return _mm512_reduce_min_epi64(v);
 }
 
-/* What transposed folds are made of (src/minmax.inl.h). A step takes two vectors and halves the lanes each run still has: the
+/* What transposed folds are made of (src/fold.inl.h). A step takes two vectors and halves the lanes each run still has: the
  * result is the lane-wise minimum or maximum of x and y. Steps count from runs of a whole vector; a run of half or a quarter of a
  * vector enters at step 1 or 2. Shuffles and blends are mixed, as they run on different ports. */
 static inline __attribute__((always_inline)) void vec_pair_any(int step, vec a, vec b, vec *x, vec *y)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* 128-bit integer vectors for the bodies of minmax.inl.h. Everything is static: a helper shared between objects built with
+/* 128-bit integer vectors for the bodies of minmax.inl.h and absmax.inl.h. Everything is static: a helper shared between objects built with
  * different flags could be called on a CPU that lacks them. */
 #ifndef QOBS_NEON_VEC_H
 #define QOBS_NEON_VEC_H
@@ -69,6 +69,11 @@ static inline vec vec_even_odd32(vec v)
 static inline vec vec_not(vec v)
 {
     return vmvnq_u8(v);
+}
+
+static inline vec vec_and(vec a, vec b)
+{
+    return vandq_u8(a, b);
 }
 
 static inline vec vec_xor(vec a, vec b)
@@ -177,7 +182,7 @@ static inline int64_t vec_reduce_min64(vec v)
     return a < b ? a : b;
 }
 
-/* What transposed folds are made of (src/minmax.inl.h). A step takes two vectors and halves the lanes each run still has: the
+/* What transposed folds are made of (src/fold.inl.h). A step takes two vectors and halves the lanes each run still has: the
  * result is the lane-wise minimum or maximum of x and y. Even and odd lanes keep the order of the runs, whatever step they
  * entered at. */
 static inline void vec_pair16(int step, vec a, vec b, vec *x, vec *y)

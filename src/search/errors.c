@@ -17,10 +17,10 @@ struct room {
 
 static float magnitude_of(const struct qobs_kernels *kernels, const float *x, size_t n)
 {
-    float min = INFINITY, max = -INFINITY;
+    float magnitude = 0;
     struct qobs_nonfinite nonfinite = {0};
-    kernels->minmax_rows[QOBS_KERNEL_F32](x, 0, 1, n, &min, &max, 0, &nonfinite);
-    return nonfinite.nan || nonfinite.inf ? NAN : fmaxf(fabsf(min), fabsf(max));
+    kernels->absmax_rows[QOBS_KERNEL_F32](x, 0, 1, n, &magnitude, 0, &nonfinite);
+    return nonfinite.nan || nonfinite.inf ? NAN : magnitude;
 }
 
 void qobs_search_candidate(bool integers, float scale, float zero_point, float *inverse, float *shift)

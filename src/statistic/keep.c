@@ -118,6 +118,13 @@ enum keeps qobs_keeps(const qobs_config *config)
     return statistics[statistic_of(config)].keeps;
 }
 
+bool qobs_takes_absmax(const qobs_config *config)
+{
+    const enum statistic statistic = config->preset->statistic;
+    return statistic == STATISTIC_ABSMAX || statistic == STATISTIC_ABSMAX_STEPS || statistic == STATISTIC_LEAST_SCALE ||
+           (statistic == STATISTIC_MULTIPLES && !config->is_unsigned); /* else negative elements are refused */
+}
+
 const struct histogram_rule *qobs_histogram_rule(const qobs_config *config)
 {
     return statistics[statistic_of(config)].histogram;

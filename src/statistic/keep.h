@@ -27,6 +27,9 @@ enum keeps {
 };
 enum keeps qobs_keeps(const qobs_config *config);
 
+/* Is of a batch's ranges only the magnitude wanted? */
+bool qobs_takes_absmax(const qobs_config *config);
+
 /* The ranges of several observers as one. */
 enum merging {
     MERGE_LAST,     /* the observer's own stay */

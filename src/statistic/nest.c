@@ -69,12 +69,31 @@ struct call {
     const struct qobs_kernels *kernels;
     enum qobs_kernel_dtype dtype;
     size_t element;
-    unsigned char *min, *max;
+    unsigned char *min, *max; /* min NULL: of magnitudes */
     struct qobs_nonfinite *nonfinite;
     bool by_columns;
     struct nest_dimension inner;  /* along contiguous elements */
     struct nest_dimension second; /* from run to run, or from row to row */
 };
+
+/* The kernels: minimum and maximum, or the largest magnitude alone. */
+static void rows(const struct call *c, const unsigned char *x, int64_t stride, int64_t n, int64_t length, unsigned char *min,
+                 unsigned char *max, int64_t out_stride, struct qobs_nonfinite *nonfinite)
+{
+    if (c->min)
+        c->kernels->minmax_rows[c->dtype](x, (ptrdiff_t)stride, (size_t)n, (size_t)length, min, max, (ptrdiff_t)out_stride, nonfinite);
+    else
+        c->kernels->absmax_rows[c->dtype](x, (ptrdiff_t)stride, (size_t)n, (size_t)length, max, (ptrdiff_t)out_stride, nonfinite);
+}
+
+static void columns(const struct call *c, const unsigned char *x, int64_t n, unsigned char *min, unsigned char *max)
+{
+    const ptrdiff_t stride = (ptrdiff_t)c->second.in;
+    if (c->min)
+        c->kernels->minmax_columns[c->dtype](x, stride, (size_t)c->second.extent, (size_t)n, min, max, c->nonfinite);
+    else
+        c->kernels->absmax_columns[c->dtype](x, stride, (size_t)c->second.extent, (size_t)n, max, c->nonfinite);
+}
 
 enum { STRIP = 256 };
 
@@ -96,11 +115,12 @@ static void merge_strip(const struct call *c, const unsigned char *min, const un
                         bool identities_possible)
 {
     struct qobs_nonfinite counted = {0}; /* by the kernel before */
-    qobs_minmax_rows_fn *rows = c->kernels->minmax_rows[c->dtype];
-    unsigned char *to_min = c->min + out * (int64_t)c->element, *to_max = c->max + out * (int64_t)c->element;
-    if (!identities_possible) {
-        rows(min, (ptrdiff_t)c->element, (size_t)n, 1, to_min, to_max, c->inner.out, &counted);
-        rows(max, (ptrdiff_t)c->element, (size_t)n, 1, to_min, to_max, c->inner.out, &counted);
+    const int64_t element = (int64_t)c->element;
+    unsigned char *to_min = c->min ? c->min + out * element : NULL, *to_max = c->max + out * element;
+    if (!c->min || !identities_possible) {
+        if (c->min)
+            rows(c, min, element, n, 1, to_min, to_max, c->inner.out, &counted);
+        rows(c, max, element, n, 1, to_min, to_max, c->inner.out, &counted);
         return;
     }
     const unsigned char *identity = (const unsigned char *)&identities[c->dtype];
@@ -108,9 +128,9 @@ static void merge_strip(const struct call *c, const unsigned char *min, const un
     for (int64_t j = 0; j < n; j++) {
         unsigned char spare[8];
         memcpy(spare, identity + c->element, c->element);
-        rows(min + (size_t)j * c->element, 0, 1, 1, to_min + j * step, spare, 0, &counted);
+        rows(c, min + j * element, 0, 1, 1, to_min + j * step, spare, 0, &counted);
         memcpy(spare, identity, c->element);
-        rows(max + (size_t)j * c->element, 0, 1, 1, spare, to_max + j * step, 0, &counted);
+        rows(c, max + j * element, 0, 1, 1, spare, to_max + j * step, 0, &counted);
     }
 }
 
@@ -121,13 +141,13 @@ static void scattered_columns(const struct call *c, const unsigned char *x, int6
     for (int64_t first = 0; first < c->inner.extent; first += STRIP) {
         const int64_t n = c->inner.extent - first < STRIP ? c->inner.extent - first : STRIP;
         const unsigned char *identity = (const unsigned char *)&identities[c->dtype];
-        for (int64_t j = 0; j < n; j++) {
+        memset(max, 0, sizeof max); /* of magnitudes */
+        for (int64_t j = 0; j < n && c->min; j++) {
             memcpy(min + (size_t)j * c->element, identity, c->element);
             memcpy(max + (size_t)j * c->element, identity + c->element, c->element);
         }
         const uint64_t nan_before = c->nonfinite->nan;
-        c->kernels->minmax_columns[c->dtype](x + first * c->inner.in, c->second.in, (size_t)c->second.extent, (size_t)n, min,
-                                             max, c->nonfinite);
+        columns(c, x + first * c->inner.in, n, min, max);
         merge_strip(c, min, max, n, out + first * c->inner.out, c->nonfinite->nan != nan_before);
     }
 }
@@ -138,13 +158,11 @@ static void call_kernel(const struct call *c, const unsigned char *x, int64_t ou
         scattered_columns(c, x, out);
         return;
     }
-    unsigned char *min = c->min + out * (int64_t)c->element, *max = c->max + out * (int64_t)c->element;
+    unsigned char *min = c->min ? c->min + out * (int64_t)c->element : NULL, *max = c->max + out * (int64_t)c->element;
     if (c->by_columns)
-        c->kernels->minmax_columns[c->dtype](x, c->second.in, (size_t)c->second.extent, (size_t)c->inner.extent, min, max,
-                                             c->nonfinite);
+        columns(c, x, c->inner.extent, min, max);
     else
-        c->kernels->minmax_rows[c->dtype](x, c->second.in, (size_t)c->second.extent, (size_t)c->inner.extent, min, max,
-                                          c->second.out, c->nonfinite);
+        rows(c, x, c->second.in, c->second.extent, c->inner.extent, min, max, c->second.out, c->nonfinite);
 }
 
 static void walk(const struct call *c, const struct nest_dimension *d, int dimensions, const unsigned char *x, int64_t out)

@@ -20,6 +20,7 @@ struct job {
     const unsigned char *data;
     enum qobs_kernel_dtype dtype;
     size_t element;
+    bool absmax; /* only the largest magnitude m is wanted, as (-m, m) */
     unsigned char *min, *max;
     struct qobs_nonfinite *nonfinite;
 };
@@ -31,6 +32,31 @@ static void fill(unsigned char *to, size_t element, size_t n, qobs_dtype dtype, 
     qobs_put_element(to, dtype, value);
     for (size_t done = 1; done < n; done *= 2)
         memcpy(to + done * element, to, (done < n - done ? done : n - done) * element);
+}
+
+/* What nothing has been merged into yet. */
+static void fill_identities(const struct job *job, unsigned char *min, unsigned char *max)
+{
+    const size_t n = (size_t)job->plan->qparams;
+    if (!job->absmax)
+        fill(min, job->element, n, job->plan->dtype, INFINITY);
+    fill(max, job->element, n, job->plan->dtype, job->absmax ? 0 : -INFINITY);
+}
+
+static void reduce_nest(const struct job *job, const struct nest *nest, unsigned char *min, unsigned char *max,
+                        struct qobs_nonfinite *nonfinite)
+{
+    qobs_nest_minmax(nest, job->kernels, job->dtype, job->element, job->absmax ? NULL : min, max, nonfinite);
+}
+
+/* Merges a piece's outputs, as they come from a nest, into those of the job. */
+static void merge_piece(const struct job *job, const unsigned char *min, const unsigned char *max)
+{
+    const size_t n = (size_t)job->plan->qparams;
+    if (job->absmax)
+        qobs_update_absmax(job->plan->dtype, n, job->min, job->max, max, max, false);
+    else
+        qobs_update_running(job->plan->dtype, n, job->min, job->max, min, max);
 }
 
 /* ---- Work for several threads ------------------------------------------------------------------------------------------- */
@@ -61,11 +87,10 @@ static void do_piece(void *argument, size_t index)
         const size_t size = (size_t)job->plan->qparams * job->element;
         min = p->scratch + 2 * index * size;
         max = min + size;
-        fill(min, job->element, (size_t)job->plan->qparams, job->plan->dtype, INFINITY);
-        fill(max, job->element, (size_t)job->plan->qparams, job->plan->dtype, -INFINITY);
+        fill_identities(job, min, max);
     }
     const fp_mode mode = fp_enter();
-    qobs_nest_minmax(&nest, job->kernels, job->dtype, job->element, min, max, &p->nonfinite[index]);
+    reduce_nest(job, &nest, min, max, &p->nonfinite[index]);
     fp_leave(mode);
 }
 
@@ -93,7 +118,7 @@ static int do_nest(const struct job *job, struct nest *nest, qobs_error *error)
         p.count = p.count < nest->dimension[0].extent ? p.count : nest->dimension[0].extent;
     }
     if (p.count <= 1) {
-        qobs_nest_minmax(nest, job->kernels, job->dtype, job->element, job->min, job->max, job->nonfinite);
+        reduce_nest(job, nest, job->min, job->max, job->nonfinite);
         return QOBS_OK;
     }
     const size_t qparams = (size_t)job->plan->qparams;
@@ -109,8 +134,7 @@ static int do_nest(const struct job *job, struct nest *nest, qobs_error *error)
     if (p.apart) {
         const size_t half = qparams * job->element;
         for (int64_t i = 0; i < p.count; i++)
-            qobs_update_running(job->plan->dtype, qparams, job->min, job->max, p.scratch + 2 * (size_t)i * half,
-                                p.scratch + (2 * (size_t)i + 1) * half);
+            merge_piece(job, p.scratch + 2 * (size_t)i * half, p.scratch + (2 * (size_t)i + 1) * half);
         qobs_release(job->runtime, p.scratch, size);
     }
     return QOBS_OK;
@@ -246,42 +270,62 @@ static void settle_empty(const struct job *job)
     }
 }
 
-int qobs_reduce_minmax(const struct runtime *runtime, const struct qobs_kernels *kernels, const qobs_plan *plan,
-                       const unsigned char *data, enum nonfinite_mode mode, void *min, void *max,
-                       struct qobs_nonfinite *nonfinite, qobs_error *error)
+/* To (-m, m) for the magnitude m of (min, max), or of max alone. */
+static void mirror(const struct job *job, bool from_max)
 {
+    qobs_update_absmax(job->plan->dtype, (size_t)job->plan->qparams, job->min, job->max, from_max ? job->max : job->min, job->max,
+                       true);
+}
+
+static int reduce(struct job *job, enum nonfinite_mode mode, struct qobs_nonfinite *nonfinite, qobs_error *error)
+{
+    const qobs_plan *plan = job->plan;
     struct qobs_nonfinite counted = {0};
-    struct job job = {.runtime = runtime,
-                      .kernels = kernels,
-                      .plan = plan,
-                      .data = data,
-                      .element = qobs_dtype_size(plan->dtype),
-                      .min = min,
-                      .max = max,
-                      .nonfinite = &counted};
-    qobs_kernel_dtype_of(plan->dtype, &job.dtype);
-    fill(min, job.element, (size_t)plan->qparams, plan->dtype, INFINITY);
-    fill(max, job.element, (size_t)plan->qparams, plan->dtype, -INFINITY);
-    int status = plan->order ? qobs_reduce_indexed(runtime, kernels, plan, data, min, max, &counted, error) : QOBS_OK;
+    job->element = qobs_dtype_size(plan->dtype);
+    job->nonfinite = &counted;
+    qobs_kernel_dtype_of(plan->dtype, &job->dtype);
+    fill_identities(job, job->min, job->max);
+    int status = plan->order ? qobs_reduce_indexed(job->runtime, job->kernels, plan, job->data, job->min, job->max, &counted, error)
+                             : QOBS_OK;
     for (unsigned ends = 0; ends < RECTANGLES && !plan->order && status == QOBS_OK; ends++) {
         struct nest nest;
-        if (qobs_nest_of_plan(plan, data, ends, &nest))
-            status = do_nest(&job, &nest, error);
+        if (qobs_nest_of_plan(plan, job->data, ends, &nest))
+            status = do_nest(job, &nest, error);
     }
     if (status != QOBS_OK)
         return status;
-    if (plan->padded)
-        add_padding(&job);
+    if (job->absmax)
+        mirror(job, true);
+    else if (plan->padded)
+        add_padding(job);
     if (plan->as_f32 && plan->dtype == QOBS_F64)
-        counted.inf += count_beyond_f32(&job);
+        counted.inf += count_beyond_f32(job);
     *nonfinite = counted;
     if (counted.nan == 0 && counted.inf == 0)
         return QOBS_OK;
     if (mode == NONFINITE_REFUSE)
-        return qobs_refuse(plan, data, &counted, true, error);
+        return qobs_refuse(plan, job->data, &counted, true, error);
     if (mode == NONFINITE_PROPAGATE ? counted.nan > 0 : counted.inf > 0)
-        redo(&job, mode);
+        redo(job, mode);
     if (mode == NONFINITE_IGNORE)
-        settle_empty(&job);
+        settle_empty(job);
+    if (mode == NONFINITE_IGNORE && job->absmax)
+        mirror(job, false);
     return QOBS_OK;
+}
+
+int qobs_reduce_minmax(const struct runtime *runtime, const struct qobs_kernels *kernels, const qobs_plan *plan,
+                       const unsigned char *data, enum nonfinite_mode mode, void *min, void *max,
+                       struct qobs_nonfinite *nonfinite, qobs_error *error)
+{
+    struct job job = {.runtime = runtime, .kernels = kernels, .plan = plan, .data = data, .min = min, .max = max};
+    return reduce(&job, mode, nonfinite, error);
+}
+
+int qobs_reduce_absmax(const struct runtime *runtime, const struct qobs_kernels *kernels, const qobs_plan *plan,
+                       const unsigned char *data, enum nonfinite_mode mode, void *min, void *max,
+                       struct qobs_nonfinite *nonfinite, qobs_error *error)
+{
+    struct job job = {.runtime = runtime, .kernels = kernels, .plan = plan, .data = data, .absmax = true, .min = min, .max = max};
+    return reduce(&job, mode, nonfinite, error);
 }

@@ -148,7 +148,7 @@ static void lengths(struct check *check, unsigned rounds)
     for (size_t length = 0; length <= longest; length++)
         for (unsigned i = 0; i < (check->form == INDEXED ? 32 : 128) * rounds && !check->failed; i++) {
             struct call call = {.length = length, .at_end = i & 1, .offset = i / 2 % 64, .data = any_data(check)};
-            call.count = check->form == ROWS && rng_below(&check->rng, 4) ? 1 : 1 + rng_below(&check->rng, 6);
+            call.count = is_rows(check->form) && rng_below(&check->rng, 4) ? 1 : 1 + rng_below(&check->rng, 6);
             call.stride = stride_of(check, (enum stride_kind)rng_below(&check->rng, STRIDES), length);
             call.out_stride = any_out_stride(check);
             try_call(check, &call);
@@ -219,7 +219,7 @@ static void long_ones(struct check *check, unsigned rounds)
                 call.out_stride = any_out_stride(check);
                 try_call(check, &call);
             }
-    for (unsigned round = 0; round < rounds && check->form == COLUMNS; round++) {
+    for (unsigned round = 0; round < rounds && is_columns(check->form); round++) {
         far_columns(check, FINITE_RUNS);
         far_columns(check, SPARSE);
     }

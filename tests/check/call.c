@@ -16,7 +16,7 @@
 #define FENCE_PATTERN 0xa5 /* also between outputs */
 #define OUTPUT_BYTES ((size_t)1 << 20)
 
-const char *const form_names[FORMS] = {"rows", "columns", "indexed"};
+const char *const form_names[FORMS] = {"minmax_rows", "minmax_columns", "minmax_indexed", "absmax_rows", "absmax_columns"};
 
 static const char *const fill_names[FILLS] = {"identities", "earlier results", "zeros"};
 
@@ -68,12 +68,12 @@ static void report(struct check *check, const struct call *call, const char *for
     va_list arguments;
     va_start(arguments, format);
     check->failed = true;
-    printf("FAIL %s minmax_%s_%s, %s: ", check->subject->table->isa, form, check->dtype->name, check->aspect);
+    printf("FAIL %s %s_%s, %s: ", check->subject->table->isa, form, check->dtype->name, check->aspect);
     vprintf(format, arguments);
     va_end(arguments);
-    printf("\n     %zu %s of %zu elements, stride %td bytes", call->count, check->form == ROWS ? "runs" : "rows",
+    printf("\n     %zu %s of %zu elements, stride %td bytes", call->count, is_rows(check->form) ? "runs" : "rows",
            call->length, call->stride);
-    if (check->form == ROWS)
+    if (is_rows(check->form))
         printf(", out_stride %td", call->out_stride);
     printf("\n     x at 64k+%d, elements %s, %s %zu bytes %s no-access memory; min and max hold %s\n",
            (int)((uintptr_t)call->x % 64), data_names[call->data], call->at_end ? "ending" : "beginning", call->offset,
@@ -86,13 +86,13 @@ static uint64_t initial(struct check *check, enum fill fill, bool is_max)
     uint64_t bits;
     switch (fill) {
     case IDENTITIES:
-        return is_max ? dtype->infinity | dtype->sign : dtype->infinity;
+        return is_absmax(check->form) ? 0 : is_max ? dtype->infinity | dtype->sign : dtype->infinity;
     case ZEROS:
-        return rng_below(&check->rng, 2) ? dtype->sign : 0;
+        return is_absmax(check->form) ? 0 : rng_below(&check->rng, 2) ? dtype->sign : 0;
     default:
         bits = draw(&check->rng, dtype, (enum kind)rng_below(&check->rng, INFINITE + 1));
     }
-    return bits == dtype->sign ? 0 : bits;
+    return is_absmax(check->form) ? bits & ~dtype->sign : bits == dtype->sign ? 0 : bits;
 }
 
 /* Lays out `n` outputs, `apart` elements from one to the next, and fills them. */
@@ -137,9 +137,13 @@ static void call_table(const struct job *job, const struct qobs_kernels *table, 
                                          nonfinite);
     else if (check->form == COLUMNS)
         table->minmax_columns[check->index](call->x, call->stride, call->count, call->length, min, max, nonfinite);
-    else
+    else if (check->form == INDEXED)
         table->minmax_indexed[check->index](call->x, call->stride, call->count, call->length, job->group, job->groups, min, max,
                                             scratch + call->offset % 64, nonfinite);
+    else if (check->form == ABSMAX_ROWS)
+        table->absmax_rows[check->index](call->x, call->stride, call->count, call->length, max, call->out_stride, nonfinite);
+    else
+        table->absmax_columns[check->index](call->x, call->stride, call->count, call->length, max, nonfinite);
 }
 
 static void call_reference(const struct job *job, struct qobs_nonfinite *nonfinite)
@@ -152,9 +156,14 @@ static void call_reference(const struct job *job, struct qobs_nonfinite *nonfini
     else if (check->form == COLUMNS)
         reference_columns(check->dtype, call->x, call->stride, call->count, call->length, job->expected_min,
                           job->expected_max, nonfinite);
-    else
+    else if (check->form == INDEXED)
         reference_indexed(check->dtype, call->x, call->stride, call->count, call->length, job->group, job->groups,
                           job->expected_min, job->expected_max, nonfinite);
+    else if (check->form == ABSMAX_ROWS)
+        reference_absmax_rows(check->dtype, call->x, call->stride, call->count, call->length, job->expected_max,
+                              call->out_stride, nonfinite);
+    else
+        reference_absmax_columns(check->dtype, call->x, call->stride, call->count, call->length, job->expected_max, nonfinite);
 }
 
 static void call_both(void *argument)
@@ -199,7 +208,7 @@ static void compare(struct check *check, const struct call *call, const struct o
     else {
         const unsigned char *got = out->first + element * size;
         report(check, call, "%s of %s %zu is 0x%" PRIx64 ", expected 0x%" PRIx64, name,
-               check->form == ROWS ? "run" : check->form == COLUMNS ? "column" : "row times groups plus group",
+               is_rows(check->form) ? "run" : is_columns(check->form) ? "column" : "row times groups plus group",
                call->out_stride < 0 ? n - 1 - (size_t)element / apart : (size_t)element / apart,
                load_bits(check->dtype, got), load_bits(check->dtype, out->expected + (got - out->begin)));
     }
@@ -240,7 +249,7 @@ void call_run(struct check *check, const struct call *call)
     if (check->failed)
         return;
     size_t n = call->length, apart = 1, highest = 0;
-    if (check->form == ROWS) {
+    if (is_rows(check->form)) {
         apart = (size_t)(call->out_stride < 0 ? -call->out_stride : call->out_stride);
         n = apart == 0 && call->count > 0 ? 1 : call->count;
         apart = apart == 0 ? 1 : apart;

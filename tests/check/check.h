@@ -13,9 +13,13 @@
 #include "kernels.h"
 #include "values.h"
 
-enum form { ROWS, COLUMNS, INDEXED, FORMS };
+enum form { ROWS, COLUMNS, INDEXED, ABSMAX_ROWS, ABSMAX_COLUMNS, FORMS };
 
 extern const char *const form_names[FORMS];
+
+static inline bool is_rows(enum form form) { return form == ROWS || form == ABSMAX_ROWS; }
+static inline bool is_columns(enum form form) { return form == COLUMNS || form == ABSMAX_COLUMNS; }
+static inline bool is_absmax(enum form form) { return form == ABSMAX_ROWS || form == ABSMAX_COLUMNS; }
 
 /* A table, and how often each of its functions has been called with something to do. */
 struct subject {
@@ -34,7 +38,7 @@ struct check {
     bool failed;
 };
 
-/* What the caller's min and max hold before a call. */
+/* What the caller's min and max hold before a call; absmax: without signs. */
 enum fill {
     IDENTITIES,
     EARLIER_RESULTS, /* any values but NaN and -0 */

@@ -54,3 +54,37 @@ void reference_indexed(const struct dtype *dtype, const unsigned char *x, ptrdif
             merge(dtype, x + (ptrdiff_t)r * row_stride + (ptrdiff_t)(j * dtype->size), 0, 1, min + to, max + to, nonfinite);
         }
 }
+
+/* The same for the largest magnitude. */
+static void merge_magnitudes(const struct dtype *dtype, const unsigned char *x, ptrdiff_t step, size_t n, unsigned char *absmax,
+                             struct qobs_nonfinite *nonfinite)
+{
+    uint64_t most_bits = load_bits(dtype, absmax);
+    double most = value_of_bits(dtype, most_bits);
+    for (ptrdiff_t i = 0; i < (ptrdiff_t)n; i++) {
+        const uint64_t bits = load_bits(dtype, x + i * step);
+        const double magnitude = fabs(value_of_bits(dtype, bits));
+        nonfinite->nan += isnan(magnitude) != 0;
+        nonfinite->inf += isinf(magnitude) != 0;
+        if (magnitude > most) {
+            most = magnitude;
+            most_bits = bits & ~dtype->sign;
+        }
+    }
+    store_bits(dtype, absmax, most_bits);
+}
+
+void reference_absmax_rows(const struct dtype *dtype, const unsigned char *x, ptrdiff_t run_stride, size_t runs, size_t length,
+                           unsigned char *absmax, ptrdiff_t out_stride, struct qobs_nonfinite *nonfinite)
+{
+    const ptrdiff_t size = (ptrdiff_t)dtype->size;
+    for (ptrdiff_t i = 0; i < (ptrdiff_t)runs; i++)
+        merge_magnitudes(dtype, x + i * run_stride, size, length, absmax + i * out_stride * size, nonfinite);
+}
+
+void reference_absmax_columns(const struct dtype *dtype, const unsigned char *x, ptrdiff_t row_stride, size_t rows,
+                              size_t columns, unsigned char *absmax, struct qobs_nonfinite *nonfinite)
+{
+    for (size_t j = 0; j < columns * dtype->size; j += dtype->size)
+        merge_magnitudes(dtype, x + j, row_stride, rows, absmax + j, nonfinite);
+}

@@ -18,4 +18,10 @@ void reference_indexed(const struct dtype *dtype, const unsigned char *x, ptrdif
                        const uint32_t *group, size_t groups, unsigned char *min, unsigned char *max,
                        struct qobs_nonfinite *nonfinite);
 
+void reference_absmax_rows(const struct dtype *dtype, const unsigned char *x, ptrdiff_t run_stride, size_t runs, size_t length,
+                           unsigned char *absmax, ptrdiff_t out_stride, struct qobs_nonfinite *nonfinite);
+
+void reference_absmax_columns(const struct dtype *dtype, const unsigned char *x, ptrdiff_t row_stride, size_t rows,
+                              size_t columns, unsigned char *absmax, struct qobs_nonfinite *nonfinite);
+
 #endif

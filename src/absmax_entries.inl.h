@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-FileCopyrightText: The qobs authors */
+
+/* The table's entry points over rows16/32/64 and columns16/32/64. ENTRY(name) appends the instruction set. */
+
+QOBS_ABSMAX_ROWS(ENTRY(qobs_absmax_rows_f32))
+{
+    rows32(x, run_stride, runs, length, UINT32_C(0x7f800000), absmax, out_stride * 4, nonfinite);
+}
+
+QOBS_ABSMAX_ROWS(ENTRY(qobs_absmax_rows_bf16))
+{
+    rows16(x, run_stride, runs, length, UINT16_C(0x7f80), absmax, out_stride * 2, nonfinite);
+}
+
+QOBS_ABSMAX_ROWS(ENTRY(qobs_absmax_rows_f16))
+{
+    rows16(x, run_stride, runs, length, UINT16_C(0x7c00), absmax, out_stride * 2, nonfinite);
+}
+
+QOBS_ABSMAX_ROWS(ENTRY(qobs_absmax_rows_f64))
+{
+    rows64(x, run_stride, runs, length, UINT64_C(0x7ff0000000000000), absmax, out_stride * 8, nonfinite);
+}
+
+QOBS_ABSMAX_COLUMNS(ENTRY(qobs_absmax_columns_f32))
+{
+    columns32(x, row_stride, rows, columns, UINT32_C(0x7f800000), absmax, nonfinite);
+}
+
+QOBS_ABSMAX_COLUMNS(ENTRY(qobs_absmax_columns_bf16))
+{
+    columns16(x, row_stride, rows, columns, UINT16_C(0x7f80), absmax, nonfinite);
+}
+
+QOBS_ABSMAX_COLUMNS(ENTRY(qobs_absmax_columns_f16))
+{
+    columns16(x, row_stride, rows, columns, UINT16_C(0x7c00), absmax, nonfinite);
+}
+
+QOBS_ABSMAX_COLUMNS(ENTRY(qobs_absmax_columns_f64))
+{
+    columns64(x, row_stride, rows, columns, UINT64_C(0x7ff0000000000000), absmax, nonfinite);
+}

@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-FileCopyrightText: The qobs authors */
+
+/* AVX-512 absmax; contract and limits in src/absmax.inl.h. */
+#include "avx512/vec.h"
+
+#include "kernels.h"
+
+#define WIDTH 16
+#include "absmax.inl.h"
+#undef WIDTH
+#define WIDTH 32
+#include "absmax.inl.h"
+#undef WIDTH
+#define WIDTH 64
+#include "absmax.inl.h"
+#undef WIDTH
+
+#define ENTRY(name) name##_avx512
+#include "absmax_entries.inl.h"

@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-FileCopyrightText: The qobs authors */
+
+/* Portable absmax: the definition the other instruction sets are checked against.
+ * Accumulators: one integer of bits without the sign; counts 64 bits; element by element, so there is no tail. */
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include "kernels.h"
+
+#define WIDTH 16
+#include "scalar/absmax.inl.h"
+#undef WIDTH
+#define WIDTH 32
+#include "scalar/absmax.inl.h"
+#undef WIDTH
+#define WIDTH 64
+#include "scalar/absmax.inl.h"
+#undef WIDTH
+
+#define ENTRY(name) name##_scalar
+#include "absmax_entries.inl.h"

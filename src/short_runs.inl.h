@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-FileCopyrightText: The qobs authors */
+
+/* Short runs, LANES of them at a time, sharing one transposed fold (fold.inl.h). Included by minmax.inl.h and absmax.inl.h after
+ * struct K(runs), which says where they are, and K(one_fold), which takes LANES of them. */
+
+/* Runs of fewer vectors than this share one transposed fold; longer ones are folded one by one. */
+#define FOLD_TOGETHER 32
+/* The two halves of so many bytes of short runs are two streams. */
+#define SPAN ((size_t)4 << 20)
+
+/* Returns how many it did. The two halves of a span are read in turns, as two streams come faster out of memory and out of the
+ * third-level cache than one: longer runs one by one, the others, whose folds cover less than a page, fold by fold. */
+static UNFOLDED size_t K(short_runs)(enum K(layout) layout, struct K(runs) r, size_t runs)
+{
+    const size_t half = SPAN / 2 / (r.length * sizeof(BITS)) / LANES * LANES; /* in runs */
+    size_t done = 0;
+    for (; runs - done >= 2 * half; done += 2 * half)
+        if (layout == K(LONGER))
+            for (size_t i = 0; i < half; i += LANES / 2)
+                K(one_fold)(layout, &r, done + i, (ptrdiff_t)half);
+        else
+            for (size_t i = 0; i < 2 * half; i += LANES)
+                K(one_fold)(layout, &r, done + i / (2 * LANES) * LANES + (i % (2 * LANES) ? half : 0), 0);
+    for (; runs - done >= LANES; done += LANES)
+        K(one_fold)(layout, &r, done, 0);
+    return done;
+}
+
+/* Those at the beginning that can be folded together; returns how many these are. */
+static size_t K(fold_short_runs)(struct K(runs) r, size_t runs)
+{
+    const bool packed = r.run_stride == (ptrdiff_t)(r.length * sizeof(BITS));
+    if (r.length > 2 * LANES && r.length < FOLD_TOGETHER * LANES)
+        return K(short_runs)(K(LONGER), r, runs);
+    if (r.length > LANES && r.length <= 2 * LANES)
+        return K(short_runs)(K(VECTORS), r, runs);
+    if (r.length == LANES)
+        return K(short_runs)(K(WHOLE), r, runs);
+    if (LANES >= 8 && r.length == LANES / 2 && packed)
+        return K(short_runs)(K(HALVES), r, runs);
+    if (LANES >= 16 && r.length == LANES / 4 && packed)
+        return K(short_runs)(K(QUARTERS), r, runs);
+    return 0;
+}
+
+#undef FOLD_TOGETHER
+#undef SPAN
