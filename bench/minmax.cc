@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The qobs authors
 
-// Min/max kernels of every usable instruction set beside a plain read loop over the same bytes, in one process.
+// Min/max and absmax kernels of every usable instruction set beside a plain read loop over the same bytes, in one process.
 // Names: read/<bytes> and <isa>/<dtype>/<layout>/<bytes>.
 #include <benchmark/benchmark.h>
 
@@ -30,10 +30,17 @@ constexpr Dtype kDtypes[] = {{"f32", QOBS_KERNEL_F32, 4}, {"bf16", QOBS_KERNEL_B
 struct Layout {
     const char *name;
     size_t length;
-    bool columns;
+    bool columns, absmax;
 };
-constexpr Layout kLayouts[] = {{"row", 0, false},         {"channel-4096", 4096, false}, {"group-128", 128, false},
-                               {"group-32", 32, false},   {"columns-4096", 4096, true}};
+constexpr Layout kLayouts[] = {{"row", 0, false, false},
+                               {"channel-4096", 4096, false, false},
+                               {"group-128", 128, false, false},
+                               {"group-32", 32, false, false},
+                               {"columns-4096", 4096, true, false},
+                               {"absmax-row", 0, false, true},
+                               {"absmax-group-128", 128, false, true},
+                               {"absmax-group-32", 32, false, true},
+                               {"absmax-columns-4096", 4096, true, true}};
 
 constexpr size_t kSizes[] = {size_t{512} << 10, size_t{16} << 20, size_t{32} << 20, size_t{64} << 20, size_t{256} << 20};
 constexpr size_t kLargest = size_t{256} << 20;
@@ -91,7 +98,11 @@ void Minmax(benchmark::State &state, const qobs_kernels *table, const Dtype &dty
     qobs_nonfinite nonfinite = {};
     const auto stride = static_cast<ptrdiff_t>(length * dtype.size);
     for (auto _ : state) {
-        if (layout.columns)
+        if (layout.absmax && layout.columns)
+            table->absmax_columns[dtype.kernel](data, stride, runs, length, max.data(), &nonfinite);
+        else if (layout.absmax)
+            table->absmax_rows[dtype.kernel](data, stride, runs, length, max.data(), 1, &nonfinite);
+        else if (layout.columns)
             table->minmax_columns[dtype.kernel](data, stride, runs, length, min.data(), max.data(), &nonfinite);
         else
             table->minmax_rows[dtype.kernel](data, stride, runs, length, min.data(), max.data(), 1, &nonfinite);

@@ -3,7 +3,7 @@
 """Runs bench-minmax and prints a Markdown table: each layout's bytes a second as a share of the read loop's. Runs bench-layouts, if
 that is what is named, and prints each granularity's as a share of the contiguous minimum and maximum's.
 
-    report.py BENCH-MINMAX|BENCH-LAYOUTS [--isa NAME] [--repetitions N] [--json FILE]
+    report.py BENCH-MINMAX|BENCH-LAYOUTS [--isa NAME] [--only REGEX] [--repetitions N] [--json FILE]
 
 All benchmarks of one run are interleaved at random, so that what disturbs the machine disturbs the read loop as well; a figure is the
 ratio of medians.
@@ -16,11 +16,12 @@ import subprocess
 parser = argparse.ArgumentParser()
 parser.add_argument("bench")
 parser.add_argument("--isa", default="avx512")
+parser.add_argument("--only", default="", help="benchmarks whose names after the instruction set begin so")
 parser.add_argument("--repetitions", type=int, default=9)
 parser.add_argument("--json")
 arguments = parser.parse_args()
 
-out = subprocess.run([arguments.bench, f"--benchmark_filter=^(read|{arguments.isa})/", "--benchmark_format=json",
+out = subprocess.run([arguments.bench, f"--benchmark_filter=^(read/|{arguments.isa}/({arguments.only}))", "--benchmark_format=json",
                       "--benchmark_enable_random_interleaving=true", "--benchmark_min_time=0.05",
                       f"--benchmark_repetitions={arguments.repetitions}"], check=True, capture_output=True, text=True).stdout
 if arguments.json:
