@@ -146,7 +146,7 @@ static void lengths(struct check *check, unsigned rounds)
 {
     const size_t longest = 4 * lanes_of(check) + 3;
     for (size_t length = 0; length <= longest; length++)
-        for (unsigned i = 0; i < (check->form == INDEXED ? 32 : 128) * rounds && !check->failed; i++) {
+        for (unsigned i = 0; i < (check->form == ROWS || check->form == COLUMNS ? 128 : 32) * rounds && !check->failed; i++) {
             struct call call = {.length = length, .at_end = i & 1, .offset = i / 2 % 64, .data = any_data(check)};
             call.count = is_rows(check->form) && rng_below(&check->rng, 4) ? 1 : 1 + rng_below(&check->rng, 6);
             call.stride = stride_of(check, (enum stride_kind)rng_below(&check->rng, STRIDES), length);
