@@ -89,7 +89,7 @@ int qobs_histogram(const qobs_config *config, const qobs_tensor *value, const qo
     for (size_t q = 0; q < n && bins->min < bins->max; q++)
         binning[q] = qobs_binning_of(bins->min, bins->max, (size_t)bins->count, bins->magnitude, bins->skip_zeros);
     if (status == QOBS_OK)
-        status = qobs_collect(&runtime, qobs_kernels_active(), plan, value->data, binning, counts, seen, error);
+        status = qobs_collect(&runtime, qobs_kernels_active(), plan, value->data, binning, counts, seen, NULL, error);
     fp_leave(mode);
     qobs_counts all = {.batches = 1, .elements = (uint64_t)plan->value.elements};
     for (size_t q = 0; status == QOBS_OK && q < n; q++) {

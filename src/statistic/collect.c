@@ -14,6 +14,8 @@
 #define MOST_PENDING ((uint64_t)1 << 31)
 /* Elements that do not lie next to each other are brought together here. */
 #define GATHERED 2048
+/* Elements between two looks at whether to stop. */
+#define SLICE ((uint64_t)1 << 16)
 
 struct job {
     const struct runtime *runtime;
@@ -23,6 +25,7 @@ struct job {
     const struct qobs_binning *binning;
     qobs_histogram_rows_fn *rows;
     size_t element, bins;
+    bool stops; /* once an element lies outside */
 };
 
 /* Where one thread counts. */
@@ -32,6 +35,7 @@ struct counting {
     struct qobs_seen *seen;
     uint32_t *counters; /* of counters_size(bins), all 0 between qparams */
     uint64_t pending;   /* elements in them */
+    bool stopped;
 };
 
 static void merge_seen(struct qobs_seen *to, const struct qobs_seen *from)
@@ -62,26 +66,39 @@ static void empty_counters(struct counting *c, int64_t qparam)
     c->pending = 0;
 }
 
-/* Runs of contiguous elements of one qparam. */
+/* Runs of contiguous elements of one qparam, for which there is room. */
+static void add_runs(struct counting *c, int64_t qparam, const unsigned char *x, int64_t stride, int64_t runs, int64_t length)
+{
+    const struct qobs_binning *binning = &c->job->binning[qparam];
+    struct qobs_seen *seen = &c->seen[qparam];
+    c->job->rows(binning, x, stride, (size_t)runs, (size_t)length, c->counters, seen);
+    c->pending += (uint64_t)(runs * length);
+    c->stopped = c->job->stops && (seen->min < binning->lo || seen->max > binning->hi);
+}
+
+/* How many elements may be added at once, made at least 1. */
+static int64_t make_room(struct counting *c, int64_t qparam)
+{
+    if (c->pending >= MOST_PENDING)
+        empty_counters(c, qparam);
+    const uint64_t room = MOST_PENDING - c->pending;
+    return (int64_t)(c->job->stops && room > SLICE ? SLICE : room);
+}
+
+/* Runs of contiguous elements of one qparam: as many as there is room for, or part of one. */
 static void count_runs(struct counting *c, int64_t qparam, const unsigned char *x, int64_t stride, int64_t runs, int64_t length)
 {
-    const struct job *job = c->job;
-    while (runs > 0 && length > 0) {
-        if (c->pending >= MOST_PENDING)
-            empty_counters(c, qparam);
-        /* as many runs as fit, or a part of one */
-        const int64_t room = (int64_t)(MOST_PENDING - c->pending), whole = room / length < runs ? room / length : runs;
+    for (int64_t n; runs > 0 && length > 0 && !c->stopped; runs -= n, x += n * stride) {
+        const int64_t whole = make_room(c, qparam) / length;
+        n = whole < 1 ? 1 : whole < runs ? whole : runs;
         if (whole > 0) {
-            job->rows(&job->binning[qparam], x, stride, (size_t)whole, (size_t)length, c->counters, &c->seen[qparam]);
-            c->pending += (uint64_t)(whole * length);
-            x += whole * stride;
-            runs -= whole;
-        } else {
-            job->rows(&job->binning[qparam], x, 0, 1, (size_t)room, c->counters, &c->seen[qparam]);
-            c->pending += (uint64_t)room;
-            count_runs(c, qparam, x + room * (int64_t)job->element, 0, 1, length - room);
-            x += stride;
-            runs--;
+            add_runs(c, qparam, x, stride, n, length);
+            continue;
+        }
+        for (int64_t done = 0, part; done < length && !c->stopped; done += part) {
+            const int64_t room = make_room(c, qparam);
+            part = room < length - done ? room : length - done;
+            add_runs(c, qparam, x + done * (int64_t)c->job->element, 0, 1, part);
         }
     }
 }
@@ -200,7 +217,7 @@ static int out_of_memory(size_t size, qobs_error *error)
 }
 
 /* Pieces of a reduced dimension count apart: the first for the caller, the others in memory of their own. */
-static int do_nest(const struct counting *whole, struct nest *nest, qobs_error *error)
+static int do_nest(struct counting *whole, struct nest *nest, qobs_error *error)
 {
     const struct job *job = whole->job;
     qobs_nest_normalise(nest);
@@ -208,7 +225,7 @@ static int do_nest(const struct counting *whole, struct nest *nest, qobs_error *
     struct pieces p = {.nest = nest, .count = 1, .counting = {*whole}};
     p.cut = threads > 1 && elements_of(nest) >= 2 * LEAST_ELEMENTS ? dimension_to_cut(nest, threads) : -1;
     if (p.cut < 0) {
-        count_nest(&p.counting[0], nest);
+        count_nest(whole, nest);
         return QOBS_OK;
     }
     const bool apart = nest->dimension[p.cut].out == 0;
@@ -235,6 +252,8 @@ static int do_nest(const struct counting *whole, struct nest *nest, qobs_error *
             p.counting[i].seen[q] = qobs_seen_nothing();
     }
     qobs_parallel_for(job->runtime, do_piece, &p, p.count);
+    for (size_t i = 0; i < p.count; i++)
+        whole->stopped = whole->stopped || p.counting[i].stopped;
     for (size_t i = 1; apart && i < p.count; i++) {
         for (size_t k = 0; k < qparams * bins; k++)
             whole->counts[k] += p.counting[i].counts[k];
@@ -271,7 +290,7 @@ static void do_runs(struct counting *c)
 
 int qobs_collect(const struct runtime *runtime, const struct qobs_kernels *kernels, const qobs_plan *plan,
                  const unsigned char *data, const struct qobs_binning *binning, uint64_t *counts, struct qobs_seen *seen,
-                 qobs_error *error)
+                 bool *stopped, qobs_error *error)
 {
     enum qobs_kernel_dtype dtype;
     qobs_kernel_dtype_of(plan->dtype, &dtype);
@@ -282,7 +301,8 @@ int qobs_collect(const struct runtime *runtime, const struct qobs_kernels *kerne
                             .binning = binning,
                             .rows = kernels->histogram_rows[dtype],
                             .element = qobs_dtype_size(plan->dtype),
-                            .bins = plan->qparams > 0 ? binning->bins : 0};
+                            .bins = plan->qparams > 0 ? binning->bins : 0,
+                            .stops = stopped != NULL};
     const size_t size = counters_size(job.bins);
     struct counting counting = {.job = &job, .counts = counts, .seen = seen, .counters = qobs_allocate(runtime, size)};
     if (!counting.counters)
@@ -300,6 +320,8 @@ int qobs_collect(const struct runtime *runtime, const struct qobs_kernels *kerne
             status = do_nest(&counting, &nest, error);
     }
     qobs_release(runtime, counting.counters, size);
+    if (stopped)
+        *stopped = counting.stopped;
     return status;
 }
 
@@ -337,7 +359,7 @@ int qobs_see(const struct runtime *runtime, const struct qobs_kernels *kernels, 
     struct qobs_binning *nothing = (struct qobs_binning *)(void *)(counts + n);
     for (size_t q = 0; q < n; q++)
         nothing[q] = qobs_binning_of_nothing(1, magnitude, skip_zeros);
-    const int status = qobs_collect(runtime, kernels, plan, data, nothing, counts, seen, error);
+    const int status = qobs_collect(runtime, kernels, plan, data, nothing, counts, seen, NULL, error);
     qobs_release(runtime, counts, size);
     return status;
 }

@@ -64,7 +64,7 @@ int qobs_histogram_allocate(const struct runtime *runtime, struct histogram *h, 
     memset(h->mass, 0, (size_t)masses * sizeof *h->mass);
     for (size_t q = 0; q < qparams; q++)
         h->range[q] = (struct bin_range){INFINITY, -INFINITY, 0};
-    h->growing = true;
+    h->growing = MOST_GROWING;
     return QOBS_OK;
 }
 
@@ -198,31 +198,31 @@ static void add_counts(const struct taking *t, struct histogram *h)
 }
 
 static int collect(const struct runtime *runtime, const struct qobs_kernels *kernels, struct taking *t, const qobs_plan *plan,
-                   const unsigned char *data, const struct bin_range *range, size_t bins, qobs_error *error)
+                   const unsigned char *data, const struct bin_range *range, size_t bins, bool *stopped, qobs_error *error)
 {
     const size_t n = (size_t)plan->qparams;
     bin_by(t, range, n, bins);
     const int status = allocate_counts(runtime, t, n, bins, error);
-    return status == QOBS_OK ? qobs_collect(runtime, kernels, plan, data, t->binning, t->counts, t->seen, error) : status;
+    return status == QOBS_OK ? qobs_collect(runtime, kernels, plan, data, t->binning, t->counts, t->seen, stopped, error) : status;
 }
 
-/* In the steady state, inside the known ranges, a batch is read once. Where the last one was not inside it is not taken for
- * granted of this one, and its extremes are looked at first. */
+/* In the steady state, inside the known ranges, a batch is read once. Where the last ones were not inside it is not tried with
+ * this one, and its extremes are looked at first, as when the try fails. */
 static int count(const struct runtime *runtime, const struct qobs_kernels *kernels, struct taking *t, const qobs_plan *plan,
                  const unsigned char *data, struct histogram *h, struct qobs_nonfinite *nonfinite, qobs_error *error)
 {
-    const bool look_first = h->growing;
-    bool grown = false;
+    const int growing = h->growing;
+    bool look = growing == MOST_GROWING, grown = false;
     size_t bins = h->bins;
-    int status = look_first ? qobs_see(runtime, kernels, plan, data, t->rule->magnitude(t->config),
-                                       t->rule->skip_zeros(t->config), t->seen, error)
-                            : collect(runtime, kernels, t, plan, data, h->range, bins, error);
+    int status = look ? QOBS_OK : collect(runtime, kernels, t, plan, data, h->range, bins, &look, error);
+    if (status == QOBS_OK && look)
+        status = qobs_see(runtime, kernels, plan, data, t->rule->magnitude(t->config), t->rule->skip_zeros(t->config), t->seen, error);
     if (status == QOBS_OK)
         status = qobs_check_seen(plan, data, (enum nonfinite_mode)t->config->nonfinite, t->seen, nonfinite, error);
     if (status == QOBS_OK)
         status = grow(t, h, &bins, &grown, error);
-    if (status == QOBS_OK && (grown || look_first)) {
-        status = collect(runtime, kernels, t, plan, data, t->next, bins, error);
+    if (status == QOBS_OK && (grown || look)) {
+        status = collect(runtime, kernels, t, plan, data, t->next, bins, NULL, error);
         for (size_t q = 0; q < h->qparams && t->rule->reach; q++)
             t->seen[q] = t->rule->reach(t->config, h->bins, &t->seen[q]);
     }
@@ -231,7 +231,7 @@ static int count(const struct runtime *runtime, const struct qobs_kernels *kerne
     if (status != QOBS_OK)
         return status;
     add_counts(t, h);
-    h->growing = grown;
+    h->growing = !grown ? 0 : growing < MOST_GROWING ? growing + 1 : growing;
     return QOBS_OK;
 }
 

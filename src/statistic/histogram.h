@@ -31,11 +31,12 @@ struct qobs_seen qobs_seen_nothing(void);
 
 /* Counts one batch: for qparam q its elements under binning[q] into counts[q * bins], and its extremes into seen[q]; both are
  * overwritten. All binnings have the same number of bins. Zeros that pad a block count. `data` is what the plan's value stands
- * for. Runs on the runtime's executor; the counts do not depend on it. Memory, given back: a few arrays of `bins` counters
+ * for. stopped: NULL, or it is left as soon as an element is found outside its binning; what has been counted and seen is then no
+ * use, and *stopped is true. Runs on the runtime's executor; the counts do not depend on it. Memory, given back: a few arrays of `bins` counters
  * for each thread. */
 int qobs_collect(const struct runtime *runtime, const struct qobs_kernels *kernels, const qobs_plan *plan,
                  const unsigned char *data, const struct qobs_binning *binning, uint64_t *counts, struct qobs_seen *seen,
-                 qobs_error *error);
+                 bool *stopped, qobs_error *error);
 
 /* The extremes alone, which take less time. */
 int qobs_see(const struct runtime *runtime, const struct qobs_kernels *kernels, const qobs_plan *plan, const unsigned char *data,
@@ -62,8 +63,11 @@ struct histogram {
     double *mass;            /* [qparams * bins] */
     size_t size;             /* bytes of both */
     double *edges;           /* [bins + 1], where no rule makes them of the range; then qparams is 1 */
-    bool growing;            /* the last batch was not inside */
+    int growing;             /* how many of the last batches in a row were not inside, at most MOST_GROWING */
 };
+
+/* From how many on the next one is expected not to be either, and looked at first. */
+enum { MOST_GROWING = 2 };
 
 /* What an observer makes of its batches. */
 struct histogram_rule {
@@ -114,15 +118,21 @@ static inline struct linspace linspace_of(float start, float end, size_t n)
     return l;
 }
 
-/* fmaf without a call. The product is exact in double; a sum that lies halfway between two floats may have been rounded to
- * there, and only then is rounding it again wrong. */
+/* Is a product, exact in double, plus a number, whose sum this is, rounded wrong when it is rounded again, to float? Only if it may
+ * have been rounded to halfway between two floats, or is none of the normal ones. Without a branch: 1 or 0. */
+static inline uint64_t must_fuse(double sum)
+{
+    uint64_t bits;
+    memcpy(&bits, &sum, sizeof bits);
+    const uint64_t not_halfway = (bits & 0x1fffffff) ^ 0x10000000, exponent = bits >> 52 & 0x7ff;
+    return ((not_halfway - 1) | (exponent - (1023 - 126)) | (1023 + 127 - exponent)) >> 63;
+}
+
+/* fmaf without a call. */
 static inline float multiply_add(float a, float b, float c)
 {
     const double sum = (double)a * (double)b + (double)c;
-    uint64_t bits;
-    memcpy(&bits, &sum, sizeof bits);
-    const bool halfway = (bits & 0x1fffffff) == 0x10000000, tiny = fabs(sum) < 0x1p-126;
-    return halfway || tiny ? fmaf(a, b, c) : (float)sum;
+    return must_fuse(sum) ? fmaf(a, b, c) : (float)sum;
 }
 
 static inline float linspace_at(const struct linspace *l, size_t i)

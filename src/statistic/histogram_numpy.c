@@ -113,7 +113,7 @@ int qobs_histogram_take_numpy(const struct runtime *runtime, const struct qobs_k
     struct qobs_seen seen;
     uint64_t unused;
     const bool first = h->bins == 0;
-    int status = qobs_collect(runtime, kernels, plan, data, &nothing, &unused, &seen, error);
+    int status = qobs_collect(runtime, kernels, plan, data, &nothing, &unused, &seen, NULL, error);
     if (status == QOBS_OK)
         status = qobs_check_seen(plan, data, (enum nonfinite_mode)config->nonfinite, &seen, nonfinite, error);
     *min = seen.min;
