@@ -4,11 +4,12 @@
 #
 # Installs what this machine lacks for building qobs, with apt-get (Debian 12 or later). Does nothing where all is there.
 #
-#   scripts/setup.sh [--clang] [--cross] [--bench]
+#   scripts/setup.sh [--clang] [--cross] [--bench] [--install]
 #
 #   --clang   the second compiler the tests use
 #   --cross   compiler, emulator and libraries for aarch64; the emulator for older x86-64 CPUs
 #   --bench   C++ and Google Benchmark
+#   --install Doxygen, and what the tests of an installed copy use
 set -euo pipefail
 
 # Recommended packages are not installed, so the C library's headers are named. python3-numpy compares golden cases; it
@@ -26,6 +27,7 @@ for option; do
                    libsleef-dev:arm64 libcjson-dev:arm64 libcmocka-dev:arm64)
         ;;
     --bench) packages+=(g++ libbenchmark-dev) ;;
+    --install) packages+=(g++ cmake make doxygen mandoc zsh) ;;
     *)
         sed -n '/^#   /s/^#   //p' "$0" >&2
         exit 2

@@ -14,8 +14,9 @@
 #   aarch64    cross build, its tests and the golden cases under qemu
 #   cpus       the program on emulated older CPUs: uses what they have and nothing else, writes the same bytes
 #   scripts    the scripts' syntax
+#   install    the library, installed, used from other projects: the README, examples, pkg-config, CMake, Meson, manual
 #   races      tests with threads under the thread sanitizer (only if named or with --full)
-#   (golden, clang, aarch64 and cpus use the program that gcc has built)
+#   (golden, clang, aarch64, cpus and install use what gcc has built)
 #   --full     all kernel checks at length, golden cases on more builds
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -25,14 +26,14 @@ stages=()
 for argument; do
     case $argument in
     --full) full=1 ;;
-    gcc | golden | clang | sanitize | aarch64 | cpus | scripts | races) stages+=("$argument") ;;
+    gcc | golden | clang | sanitize | aarch64 | cpus | scripts | install | races) stages+=("$argument") ;;
     *)
         sed -n '/^#   /s/^#   //p' "$0" >&2
         exit 2
         ;;
     esac
 done
-[[ ${#stages[@]} -gt 0 ]] || stages=(gcc golden clang sanitize aarch64 cpus scripts ${full:+races})
+[[ ${#stages[@]} -gt 0 ]] || stages=(gcc golden clang sanitize aarch64 cpus scripts install ${full:+races})
 
 # What the program has of the golden suites, as options of run_cli.py.
 golden=(
@@ -176,7 +177,7 @@ on_cpu() {
 }
 
 stage_gcc() {
-    build $top/gcc --werror -Dprogram=enabled -Dtests=enabled || return
+    build $top/gcc --werror --prefix "$PWD/$top/installed" -Dprogram=enabled -Dtests=enabled -Dreference=enabled || return
     counted meson_test $top/gcc
     # shellcheck disable=SC2046 # a list
     [[ ! $full ]] || long_checks $top/gcc $(usable $top/gcc/tools/qobs)
@@ -238,6 +239,12 @@ stage_cpus() {
     [[ ! $full ]] || { counted meson_test $top/old -t 0 "kernels scalar" && golden_cases $top/haswell scalar avx2; }
 }
 
+stage_install() {
+    rm -rf $top/installed
+    counted single meson install -C $top/gcc --no-rebuild &&
+        counted /usr/bin/python3 tests/test_installed.py $top/installed/bin/qobs
+}
+
 stage_races() {
     # Without the program: its threads come from pthreadpool, whose locks this sanitizer does not see.
     build $top/races --buildtype=debugoptimized -Db_sanitize=thread -Db_lundef=false \
@@ -254,7 +261,7 @@ stage_scripts() {
     done
 }
 
-setup=(--clang --bench)
+setup=(--clang --bench --install)
 if [[ $(uname -m) == x86_64 ]]; then
     setup+=(--cross)
 fi

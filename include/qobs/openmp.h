@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* A qobs executor over OpenMP. Header only; the program that includes it is compiled with OpenMP (-fopenmp).
+/** @file
+ * A qobs executor over OpenMP. Header only; the program that includes it is compiled with OpenMP (-fopenmp).
  *
  *     qobs_executor executor = qobs_openmp_executor(0);
  *
- * Compiled without OpenMP it is an executor of one thread. Several observers may observe at the same moment, each with a team of
- * its own; inside a parallel region OpenMP gives a team of one unless nested parallelism is on. */
+ * Compiled without OpenMP it is an executor of one thread. Several observers may observe at the same moment, each with a team
+ * of its own; inside a parallel region OpenMP gives a team of one unless nested parallelism is on. */
 #ifndef QOBS_OPENMP_H
 #define QOBS_OPENMP_H
 
@@ -16,6 +17,7 @@
 
 #include "qobs.h"
 
+/** @cond internal */
 static inline void qobs_openmp_parallel_for(void *context, void (*task)(void *, size_t), void *argument, size_t count)
 {
 #ifdef _OPENMP
@@ -28,7 +30,10 @@ static inline void qobs_openmp_parallel_for(void *context, void (*task)(void *, 
         task(argument, i);
 }
 
-/* threads: how many at the most; 0 or less: as many as OpenMP would take. The executor holds no memory. */
+/** @endcond */
+
+/** An executor over OpenMP. threads: how many at the most; 0 or less: as many as OpenMP would take. The executor holds no
+ * memory. */
 static inline qobs_executor qobs_openmp_executor(int threads)
 {
     qobs_executor executor;

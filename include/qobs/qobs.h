@@ -12,9 +12,9 @@
  *  - One object is for one thread at a time, different objects are independent. Functions that take only const objects may
  *    run at the same time on the same object.
  *  - qobs starts no thread, reads no environment variable, writes no file and never aborts.
- *  - Structures begin with struct_size, which the caller sets to the sizeof they have in its header. They only ever grow: what an
- *    older header's structure lacks counts as 0 and is not written; what a newer one has added must be 0, or the call fails with
- *    UNSUPPORTED, and is not written.
+ *  - Structures begin with struct_size, which the caller sets to the sizeof they have in its header. They only ever grow: what
+ *    an older header's structure lacks counts as 0 and is not written; what a newer one has added must be 0, or the call fails
+ *    with UNSUPPORTED, and is not written.
  *  - Shapes count elements, strides count bytes.
  *  - Observed tensors may lie at any address; arrays that hold ranges or receive results are aligned for their dtype.
  *  - Results do not depend on the instruction set, on the number of threads, or on the caller's rounding and flush modes. */

@@ -1,0 +1,254 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: The qobs authors
+"""An installed copy, used as others use it: what the README shows, the examples, pkg-config, CMake, Meson, manual, completion.
+
+    python3 test_installed.py PREFIX/bin/qobs
+
+Needs the compilers, pkg-config, CMake, Meson, mandoc and zsh; the copy has the API reference.
+"""
+import glob, json, os, re, shutil, struct, subprocess, sys
+
+import cli
+from cli import check, equal, fine
+
+PREFIX = os.path.dirname(os.path.dirname(os.path.abspath(sys.argv[1])))
+SOURCE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+EXAMPLES = PREFIX + "/share/doc/qobs/examples"
+WARNINGS = "-Wall -Wextra -Wpedantic -Wconversion -Werror"
+ROW = "scales of the first row: 0.0933333 1.19209e-07\n"  # 0.7 / 7.5 and epsilon
+VERSION = re.search(r'#define QOBS_VERSION "(.*)"', open(SOURCE + "/include/qobs/qobs.h", encoding="utf-8").read())[1]
+
+
+def libdir(prefix):
+    return os.path.dirname(os.path.dirname(glob.glob(prefix + "/**/qobs.pc", recursive=True)[0]))
+
+
+def environment(prefix, root=""):
+    """What makes the tools look into a prefix that is none of theirs; root: it was installed below this directory."""
+    lib = libdir(root + prefix)
+    return dict(os.environ, PKG_CONFIG_PATH=lib + "/pkgconfig", PKG_CONFIG_SYSROOT_DIR=root, LD_LIBRARY_PATH=lib,
+                CMAKE_PREFIX_PATH=root + prefix)
+
+
+HERE = environment(PREFIX)
+os.environ["LD_LIBRARY_PATH"] = HERE["LD_LIBRARY_PATH"]  # for the program, which tests of cli.py run
+
+
+def attempt(command, env=HERE, data=b""):
+    p = subprocess.run(["bash", "-c", command], env=env, input=data, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=600)
+    return p.returncode, p.stdout.decode()
+
+
+def sh(command, env=HERE, data=b""):
+    """The output of a command that succeeds."""
+    status, output = attempt(command, env, data)
+    check(status == 0, command, f"exit status {status}: {output[-2000:]}")
+    return output
+
+
+def write(path, text):
+    with open(path, "w", encoding="utf-8") as f:
+        f.write(text)
+
+
+def needs_library(program):
+    """Does the program need the shared libqobs?"""
+    return "libqobs" in sh(f"readelf -d {program} | grep NEEDED")
+
+
+# ---- What is there ------------------------------------------------------------------------------------------------------------
+
+def test_files():
+    for header in os.listdir(SOURCE + "/include/qobs"):
+        check(os.path.exists(f"{PREFIX}/include/qobs/{header}"), f"{header} is installed")
+    lib = libdir(PREFIX)
+    soname = re.search(r"SONAME.*\[(.*)\]", sh(f"readelf -d {lib}/libqobs.so"))[1]
+    equal(soname, "libqobs.so." + VERSION.split(".")[0], "soname")
+    for path in [f"{lib}/{soname}", f"{lib}/libqobs.a", f"{PREFIX}/share/man/man1/qobs.1", f"{PREFIX}/share/doc/qobs/html/index.html"]:
+        check(os.path.exists(path), f"{path} is installed")
+    for name in os.listdir(SOURCE + "/examples"):
+        if name.endswith(".c") or os.path.exists(f"{SOURCE}/examples/{name}/meson.build"):
+            check(os.path.exists(f"{EXAMPLES}/{name}"), f"example {name} is installed")
+
+
+def test_versions():
+    equal(sh("pkg-config --modversion qobs"), VERSION + "\n", "pkg-config and the header have the same version")
+    equal(fine("version", "--version"), f"qobs {VERSION}\n", "the program and the header have the same version")
+    package = libdir(PREFIX) + "/cmake/qobs"
+    major, minor, patch = map(int, VERSION.split("."))
+    for wanted, good in [("", True), (VERSION, True), (f"{VERSION} EXACT", True), (f"{major}.{minor}", True),
+                         (f"{major}.{minor + 1}", False), (f"{major + 1}", False), (f"{major}.{minor}.{patch + 1}", False), (f"{major}...<{major + 1}", True),
+                         (f"{major}...<{VERSION}", False), (f"{major}...{VERSION}", True)]:
+        write("CMakeLists.txt", f"cmake_minimum_required(VERSION 3.19)\nproject(p NONE)\nfind_package(qobs {wanted} REQUIRED)\n")
+        status, output = attempt(f"rm -rf b && cmake -S . -B b -Dqobs_DIR={package}")
+        check((status == 0) == good, f"find_package(qobs {wanted}): {'found' if good else 'refused'}", output)
+
+
+# ---- What the README shows ----------------------------------------------------------------------------------------------------
+
+def blocks(language):
+    text = open(SOURCE + "/README.md", encoding="utf-8").read()
+    section = re.search(r"^## Use it in your program\n(.*?)^## ", text, re.S | re.M)[1]
+    return re.findall(rf"^```{language}\n(.*?)^```", section, re.S | re.M)
+
+
+def test_readme():
+    (program,), (cmake,), (meson,) = blocks("c"), blocks("cmake"), blocks("meson")
+    commands = [b for b in blocks("sh") if "weight_scales" in b]
+    equal(len(commands), 1, "one block of commands compiles the program")
+    check(len(program.splitlines()) <= 30, "the program has at most 30 lines")
+    write("weight_scales.c", program)
+    equal(sh(commands[0]), ROW, "the README's commands")
+    check(needs_library("weight_scales"), "they take the shared library")
+    write("CMakeLists.txt", cmake)
+    equal(sh("{ cmake -S . -B c && cmake --build c; } >/dev/null && c/weight_scales"), ROW, "the README's CMakeLists.txt")
+    write("meson.build", meson)
+    equal(sh("{ meson setup m && meson compile -C m; } >/dev/null && m/weight_scales"), ROW, "the README's meson.build")
+
+
+# ---- Examples -----------------------------------------------------------------------------------------------------------------
+
+def test_plain_c():
+    source = f"{EXAMPLES}/weight_scales.c"
+    for compiler in ["gcc", "clang"] if shutil.which("clang") else ["gcc"]:
+        equal(sh(f"{compiler} {WARNINGS} {source} $(pkg-config --cflags --libs qobs) -o a && ./a"), ROW, compiler)
+    sh(f"cc {source} $(pkg-config --static --cflags --libs qobs | sed s/-lqobs/-l:libqobs.a/) -o s")
+    check(not needs_library("s"), "static")
+    equal(sh("./s"), ROW, "static")
+
+
+def test_runtime():
+    sh(f"cc {WARNINGS} -O2 {EXAMPLES}/runtime.c $(pkg-config --cflags --libs qobs) -pthread -lm -o runtime")
+    for _ in range(20):  # threads meet in other orders
+        output = sh("./runtime")
+    check("out of memory" in output, "an arena that is too small", output)
+
+
+def test_stream():
+    sh(f"cc {WARNINGS} {EXAMPLES}/stream_activations.c $(pkg-config --cflags --libs qobs) -o stream")
+    columns, values = 37, [((i * 7919) % 1000 - 300) / 64 for i in range(37 * 150)]
+    data = struct.pack(f"<{len(values)}f", *values)
+    output = sh(f"./stream {columns} state", data=data)
+    # The program of the same copy, with the same batches.
+    batches = [data[i:i + 4 * columns * 64] for i in range(0, len(data), 4 * columns * 64)]
+    for i, batch in enumerate(batches):
+        cli.write(f"{i}.npy", cli.npy_bytes("<f4", (len(batch) // 4 // columns, columns), batch))
+    files = [f"{i}.npy" for i in range(len(batches))]
+    fine("observe", "observe", "--preset", "torch.HistogramObserver", "--set", "dtype=quint8", "--out", "o.safetensors", *files)
+    fine("merge", "merge", "state", "--out", "m.safetensors")
+    wanted, merged = cli.st_read("o.safetensors")[0], cli.st_read("m.safetensors")[0]
+    equal(merged, wanted, "the state that was saved")
+    scale, zero_point = re.search(r"scale (\S+), zero point (\S+)", output).groups()
+    equal((cli.f32(float(scale)), int(zero_point)), (wanted["scale"][2][0], wanted["zero_point"][2][0]), "scale and zero point")
+    check(f"{len(batches)} batches, {len(values)} elements" in output, "what it has seen", output)
+    status, output = attempt(f"./stream {columns}", data=struct.pack("<37f", *[float("nan")] * 37))
+    check(status == 1 and "NaN" in output, "NaN is refused", output)
+
+
+def cmake_example(env, static, options=""):
+    sh(f"rm -rf c && cmake -S {EXAMPLES}/cmake -B c '-DCMAKE_CXX_FLAGS={WARNINGS}' {options} && cmake --build c", env)
+    check(needs_library("c/weight_error") != static, "static" if static else "shared")
+    sh("c/weight_error", env)
+
+
+def test_cmake():
+    cmake_example(HERE, False)
+    cmake_example(HERE, True, "-Dqobs_USE_STATIC_LIBS=ON")
+    # The tree may be moved.
+    shutil.copytree(PREFIX, "moved", symlinks=True)
+    moved = environment(os.path.abspath("moved"))
+    sh(f"! grep -r '{PREFIX}' moved/lib/*/cmake")
+    cmake_example(moved, False)
+    check(os.path.abspath("moved") in sh("readelf -d c/weight_error | grep -E 'R(UN)?PATH'"), "the moved library is linked")
+
+
+# ---- Inside another project ---------------------------------------------------------------------------------------------------
+
+def test_subproject():
+    shutil.copytree(EXAMPLES + "/meson", "parent")
+    os.makedirs("parent/subprojects")
+    os.symlink(SOURCE, "parent/subprojects/qobs")
+    no_copy = {k: v for k, v in os.environ.items() if k != "PKG_CONFIG_PATH"}
+    sh("meson setup b parent --buildtype=release --werror --prefix=/usr --force-fallback-for=qobs", no_copy)
+    outputs = []
+    for kind in ["both", "static", "shared"]:
+        sh(f"meson configure b -Dqobs:default_library={kind} && ninja -C b", no_copy)
+        outputs.append(sh("b/dynamic_tokens", no_copy))
+        check(needs_library("b/dynamic_tokens") == (kind != "static"), f"{kind}: what is linked")
+        targets = json.loads(sh("meson introspect --targets b", no_copy))
+        equal({t["name"] for t in targets if t["type"] in ("executable", "custom", "run")}, {"dynamic_tokens"}, f"{kind}: only the library")
+        # What the parent installs of it, used.
+        root = os.path.abspath(kind)
+        sh(f"meson install -C b --no-rebuild --destdir {root}", no_copy)
+        env = environment("/usr", root)
+        names = {os.path.basename(f) for f in glob.glob(libdir(root) + "/libqobs.*")}
+        equal(("libqobs.a" in names, "libqobs.so" in names), (kind != "shared", kind != "static"), f"{kind}: libraries")
+        sh(f"cc {EXAMPLES}/weight_scales.c $(pkg-config --cflags --libs qobs) -o a", env)
+        check(needs_library("a") == (kind != "static"), f"{kind}: what pkg-config takes")
+        equal(sh("./a", env), ROW, f"{kind}: pkg-config")
+        cmake_example(env, kind == "static")
+        if kind == "shared":
+            status, output = attempt(f"rm -rf c && cmake -S {EXAMPLES}/cmake -B c -Dqobs_USE_STATIC_LIBS=ON", env)
+            check(status != 0 and "libqobs.a" in output, "a static library that is not there is missed", output)
+    equal(len(set(outputs)), 1, "the same output of all kinds")
+
+
+# ---- Manual and completion ----------------------------------------------------------------------------------------------------
+
+def commands():
+    return re.findall(r"^  ([a-z]+) {3}", fine("help", "--help"), re.M)
+
+
+def options(text):
+    return set(re.findall(r"^  (?:-., )?(--[a-z-]+)", text, re.M))
+
+
+def test_manual():
+    page = f"{PREFIX}/share/man/man1/qobs.1"
+    sh(f"mandoc -T lint -W warning {page}")
+    manual = open(page, encoding="utf-8").read()
+    sections = dict(re.findall(r"^\.Ss qobs (\w+)\n(.*?)(?=^\.S[sh])", manual, re.M | re.S))
+    equal(sorted(sections), sorted(commands()), "commands of the manual")
+    for command, section in sections.items():
+        listed = {"-" + o for o in re.findall(r"^\.It (?:Fl \w+ , )?Fl (-[a-z-]+)", section, re.M)}
+        equal(listed, options(fine(command, command, "--help")), f"options of {command} in the manual")
+    schemes = re.findall(r"^  ([A-Z]\w+) ", fine("help", "calibrate", "--help").split("schemes:")[1], re.M)
+    shown = re.findall(r"^\.It ([A-Z].*)", manual.split(".Sh SCHEMES")[1].split(".Sh")[0], re.M)
+    equal([s for line in shown for s in line.split(" , ")], schemes, "schemes of the manual")
+
+
+def completions(shell, *words):
+    quoted = " ".join(f"'{w}'" for w in words)
+    if shell == "bash":
+        script = f"""source {PREFIX}/share/bash-completion/completions/qobs
+                     COMP_WORDS=({PREFIX}/bin/qobs {quoted}) COMP_CWORD={len(words)}; _qobs; printf '%s\\n' "${{COMPREPLY[@]}}" """
+    else:
+        script = f"""compadd() {{ while [[ $1 != -- ]]; do shift; done; shift; print -l -- ${{(M)@:#${{words[CURRENT]}}*}}; }}
+                     _files() {{ print -l -- *; }}; words=({PREFIX}/bin/qobs {quoted}) CURRENT={len(words) + 1}
+                     _qobs() {{ source {PREFIX}/share/zsh/site-functions/_qobs; }}; _qobs"""
+    p = subprocess.run([shell, *(["-f"] if shell == "zsh" else []), "-c", script], capture_output=True, text=True, timeout=60)
+    check(p.returncode == 0 and not p.stderr, f"completion of {words} by {shell}", p.stderr)
+    return {w.rstrip("=") for w in p.stdout.split()}
+
+
+def test_completion():
+    info = fine("info", "info")
+    presets = set(re.findall(r"^(?:presets)? +(\w+\.\w+) ", info.split("\npresets")[1].replace("\n", "\n  "), re.M))
+    presets.add(re.search(r"^presets +(\S+)", info, re.M)[1])
+    settings = set(w for line in re.findall(r"^ {17}(\S.*)$", info, re.M) for w in line.split())
+    write("tensor.npy", "")
+    for shell in ["bash", "zsh"]:
+        equal(completions(shell, ""), {*commands(), "--help", "--version"}, f"{shell}: commands")
+        equal(completions(shell, "ob"), {"observe"}, f"{shell}: a command begun")
+        for command in commands():
+            equal(completions(shell, command, "-"), options(fine(command, command, "--help")), f"{shell}: options of {command}")
+        equal(completions(shell, "calibrate", "--scheme", "NV"), {"NVFP4", "NVFP4A16"}, f"{shell}: schemes")
+        equal(completions(shell, "observe", "--preset", ""), presets, f"{shell}: presets")
+        equal(completions(shell, "observe", "--set", ""), settings, f"{shell}: settings")
+        equal(completions(shell, "info", "--isa", ""), set(cli.instruction_sets()), f"{shell}: instruction sets")
+        equal(completions(shell, "observe", "--preset", "llmc.minmax", "ten"), {"tensor.npy"}, f"{shell}: files")
+
+
+if __name__ == "__main__":
+    sys.exit(cli.main(globals()))
