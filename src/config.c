@@ -160,7 +160,7 @@ static int check_llmc(const qobs_config *config, qobs_error *error)
     const enum strategy strategy = qobs_config_strategy(config);
     const char *name = qobs_strategy_text((int)strategy);
     const bool grouped = strategy == STRATEGY_GROUP || strategy == STRATEGY_TENSOR_GROUP;
-    const char *observer = strchr(config->preset->name, '.') + 1;
+    const char *observer = config->preset->name + 5; /* after "llmc." */
     if (config->version == VERSION_2025_09 && strcmp(observer, "minmax") != 0 && strcmp(observer, "mse") != 0)
         return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "version: 2025-09 has observers minmax and mse, not %s", observer);
     if (config->type == TYPE_FLOAT && config->num_bits != 4 && config->num_bits != 8)
@@ -183,10 +183,9 @@ static int check_llmc(const qobs_config *config, qobs_error *error)
     if (config->dynamic && strategy != STRATEGY_TOKEN && strategy != STRATEGY_TENSOR && !grouped)
         return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT,
                          "dynamic: strategy %s cannot be dynamic, only tensor, token, group and tensor_group", name);
-    const struct search_defaults *search = qobs_preset_search(config->preset);
-    if (config->version != VERSION_CURRENT && search && search->since_2026)
-        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "version: 2025-10 and earlier have no %s",
-                         config->preset->name + 5);
+    const struct search_defaults *search = config->version != VERSION_CURRENT ? qobs_preset_search(config->preset) : NULL;
+    if (search && search->since_2026)
+        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "version: 2025-10 and earlier have no %s", observer);
     if (config->dynamic == 2 && strategy != STRATEGY_TENSOR_GROUP)
         return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "dynamic: local goes with strategy tensor_group, not with %s",
                          name);

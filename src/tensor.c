@@ -77,20 +77,13 @@ double qobs_element(const void *element, qobs_dtype dtype)
 void qobs_put_element(void *to, qobs_dtype dtype, double value)
 {
     const float single = (float)value;
-    const uint16_t bf16 = bf16_of_float(single), f16 = f16_of_float(single);
-    switch (dtype) {
-    case QOBS_F32:
+    if (dtype == QOBS_F32) {
         memcpy(to, &single, sizeof single);
-        break;
-    case QOBS_BF16:
-        memcpy(to, &bf16, sizeof bf16);
-        break;
-    case QOBS_F16:
-        memcpy(to, &f16, sizeof f16);
-        break;
-    default:
+    } else if (dtype == QOBS_BF16 || dtype == QOBS_F16) {
+        const uint16_t half = dtype == QOBS_BF16 ? bf16_of_float(single) : f16_of_float(single);
+        memcpy(to, &half, sizeof half);
+    } else {
         memcpy(to, &value, sizeof value);
-        break;
     }
 }
 
@@ -99,14 +92,6 @@ double qobs_round_to(qobs_dtype dtype, double value)
     unsigned char element[sizeof value];
     qobs_put_element(element, dtype, value);
     return qobs_element(element, dtype);
-}
-
-bool qobs_multiply(int64_t a, int64_t b, int64_t *product)
-{
-    if (a < 0 || b < 0 || (b != 0 && a > INT64_MAX / b))
-        return false;
-    *product = a * b;
-    return true;
 }
 
 int qobs_view_of_tensor(struct view *view, const qobs_tensor *tensor, const char *name, qobs_error *error)

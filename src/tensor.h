@@ -33,6 +33,9 @@ void qobs_put_element(void *to, qobs_dtype dtype, double value);
 double qobs_round_to(qobs_dtype dtype, double value);
 
 /* a * b, or false if it does not fit or is negative. */
-bool qobs_multiply(int64_t a, int64_t b, int64_t *product);
+static inline bool qobs_multiply(int64_t a, int64_t b, int64_t *product)
+{
+    return a >= 0 && b >= 0 && !__builtin_mul_overflow(a, b, product);
+}
 
 #endif

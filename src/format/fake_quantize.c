@@ -367,7 +367,7 @@ int qobs_fake_quantize_plan(const struct fake_quantize *f, const qobs_plan *plan
     job.columns = f->kernels->fake_quantize_columns[dtype];
     if (plan->order)
         return do_ordered(&job, plan, x, out_plan, out, error);
-    for (unsigned ends = 0; ends < RECTANGLES; ends++) {
+    for (unsigned ends = 0, n = qobs_plan_rectangles(plan); ends < n; ends++) {
         struct nest nest = {.x = x, .out = out};
         if (nest_of_plans(plan, out_plan, ends, &nest))
             do_pieces(&job, &nest);

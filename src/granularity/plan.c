@@ -3,6 +3,7 @@
 
 #include "granularity/plan.h"
 
+#include <stddef.h>
 #include <string.h>
 
 #include "error.h"
@@ -34,11 +35,20 @@ bool qobs_same_shape(const struct shape *a, const struct shape *b)
     return same;
 }
 
+static void copy_shape(struct shape *to, const struct shape *from)
+{
+    to->ndim = from->ndim;
+    for (int i = 0; i < from->ndim; i++)
+        to->extent[i] = from->extent[i];
+}
+
 /* The flattened shape: observations multiplied, the shape of scale, group multiplied; and what the granularity has not said
  * about the shapes of the results. */
 static int finish(qobs_plan *plan, qobs_error *error)
 {
-    struct shape qparams = {.ndim = 0};
+    static const struct shape one = {.ndim = 1, .extent = {1}};
+    struct shape qparams;
+    qparams.ndim = 0;
     int64_t observations = 1, group = 1, all;
     plan->qparams = 1;
     bool fits = true;
@@ -69,9 +79,9 @@ static int finish(qobs_plan *plan, qobs_error *error)
         plan->shape[plan->ndim++] = middle->extent[i];
     plan->shape[plan->ndim++] = group;
     if (plan->range.ndim < 0)
-        plan->range = qparams;
+        copy_shape(&plan->range, &qparams);
     if (plan->scale.ndim < 0)
-        plan->scale = plan->range.ndim > 0 ? plan->range : (struct shape){.ndim = 1, .extent = {1}};
+        copy_shape(&plan->scale, plan->range.ndim > 0 ? &plan->range : &one);
     return QOBS_OK;
 }
 
@@ -206,21 +216,24 @@ static int flatten_nothing(qobs_plan *plan, const qobs_config *config, qobs_erro
 /* A plan for value without axes yet. */
 static int create_empty(qobs_plan **result, const qobs_tensor *value, const struct runtime *runtime, qobs_error *error)
 {
-    struct view view;
     enum qobs_kernel_dtype unused;
-    const int status = qobs_view_of_tensor(&view, value, "value", error);
-    if (status != QOBS_OK)
-        return status;
-    if (!qobs_kernel_dtype_of(view.dtype, &unused))
-        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "value: dtype is %s, allowed are F32, BF16, F16 and F64",
-                         qobs_dtype_name(view.dtype));
     qobs_plan *plan = qobs_allocate(runtime, sizeof *plan);
     if (!plan)
         return qobs_fail(error, QOBS_ERROR_OUT_OF_MEMORY, "plan: no memory for %zu bytes", sizeof *plan);
-    *plan = (qobs_plan){
-        .runtime = *runtime, .dtype = view.dtype, .value = view, .range = {.ndim = -1}, .scale = {.ndim = -1}};
-    *result = plan;
-    return QOBS_OK;
+    /* Axes are written as they are added: a small tensor should not wait for them. */
+    memset(plan, 0, offsetof(qobs_plan, axis));
+    plan->runtime = *runtime;
+    plan->range.ndim = plan->scale.ndim = -1;
+    int status = qobs_view_of_tensor(&plan->value, value, "value", error);
+    plan->dtype = plan->value.dtype;
+    if (status == QOBS_OK && !qobs_kernel_dtype_of(plan->dtype, &unused))
+        status = qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "value: dtype is %s, allowed are F32, BF16, F16 and F64",
+                           qobs_dtype_name(plan->dtype));
+    if (status == QOBS_OK)
+        *result = plan;
+    else
+        qobs_release(runtime, plan, sizeof *plan);
+    return status;
 }
 
 int qobs_plan_create(qobs_plan **result, const qobs_config *config, const qobs_tensor *value, const qobs_tensor *g_idx,

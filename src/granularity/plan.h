@@ -54,13 +54,13 @@ struct qobs_plan {
     bool as_f32; /* elements will be converted to f32: those beyond its limits count as infinite */
     int ndim;
     int64_t shape[QOBS_PLAN_MAX_NDIM];
-    int axes;
-    struct axis axis[MAX_AXES]; /* observations, then qparams, then group */
-    bool padded;                /* short pieces are filled up with zeros */
+    bool padded; /* short pieces are filled up with zeros */
     int64_t qparams;
     /* g_idx: the columns, which the last group axis and its coarse axis cut, in the order of their groups, and where in that order
      * each group starts (one entry more than groups). NULL: in memory's order. */
     int64_t *order, *start;
+    int axes;
+    struct axis axis[MAX_AXES]; /* observations, then qparams, then group */
 };
 
 /* Appends an axis; returns its index. */
@@ -88,10 +88,10 @@ struct rectangle {
     int64_t first[MAX_AXES], extent[MAX_AXES], qparam[MAX_AXES];
 };
 
-enum { RECTANGLES = 4 };
-
-/* Whole pieces of cut dimensions and their short ends are different rectangles: up to 2 cut dimensions make up to RECTANGLES.
- * Bit i of `ends` chooses the short end of the i-th cut dimension. False: there is nothing for these `ends`. */
+/* Whole pieces of cut dimensions and their short ends are different rectangles: each cut dimension, of which there are at most 2,
+ * doubles their number. Bit i of `ends`, below that number, chooses the short end of the i-th cut dimension. False: there is nothing
+ * for these `ends`. */
+unsigned qobs_plan_rectangles(const qobs_plan *plan);
 bool qobs_plan_rectangle(const qobs_plan *plan, unsigned ends, struct rectangle *rectangle);
 
 /* One per kind of granularity: fill axes, or fail with a message that names what does not go together. */

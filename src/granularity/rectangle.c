@@ -3,6 +3,14 @@
 
 #include "granularity/plan.h"
 
+unsigned qobs_plan_rectangles(const qobs_plan *plan)
+{
+    unsigned n = 1;
+    for (int i = 0; i < plan->axes; i++)
+        n <<= plan->axis[i].coarse >= 0;
+    return n;
+}
+
 bool qobs_plan_rectangle(const qobs_plan *plan, unsigned ends, struct rectangle *rectangle)
 {
     int64_t qparams = 1;
@@ -27,8 +35,6 @@ bool qobs_plan_rectangle(const qobs_plan *plan, unsigned ends, struct rectangle 
             rectangle->extent[fine->coarse] = whole;
         }
     }
-    if (ends >> cut)
-        return false; /* there are not that many cut dimensions */
     for (int i = 0; i < plan->axes; i++)
         if (rectangle->extent[i] == 0)
             return false;

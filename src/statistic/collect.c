@@ -314,7 +314,7 @@ int qobs_collect(const struct runtime *runtime, const struct qobs_kernels *kerne
     int status = QOBS_OK;
     if (plan->order || plan->padded)
         do_runs(&counting);
-    for (unsigned ends = 0; ends < RECTANGLES && !plan->order && !plan->padded && status == QOBS_OK; ends++) {
+    for (unsigned ends = 0, n = qobs_plan_rectangles(plan); ends < n && !plan->order && !plan->padded && status == QOBS_OK; ends++) {
         struct nest nest;
         if (qobs_nest_of_plan(plan, data, ends, &nest))
             status = do_nest(&counting, &nest, error);

@@ -13,7 +13,9 @@ bool qobs_nest_of_plan(const qobs_plan *plan, const unsigned char *data, unsigne
     struct rectangle part;
     if (!qobs_plan_rectangle(plan, ends, &part))
         return false;
-    *nest = (struct nest){.base = data, .dimensions = plan->axes};
+    nest->base = data;
+    nest->out = 0;
+    nest->dimensions = plan->axes;
     for (int i = 0; i < plan->axes; i++) {
         nest->dimension[i] = (struct nest_dimension){part.extent[i], plan->axis[i].stride, part.qparam[i]};
         nest->base += part.first[i] * plan->axis[i].stride;
@@ -180,7 +182,6 @@ void qobs_nest_minmax(const struct nest *nest, const struct qobs_kernels *kernel
 {
     struct nest_dimension rest[MAX_AXES];
     int n = nest->dimensions;
-    memcpy(rest, nest->dimension, sizeof rest);
     struct call c = {.kernels = kernels,
                      .dtype = dtype,
                      .element = element,
@@ -189,9 +190,11 @@ void qobs_nest_minmax(const struct nest *nest, const struct qobs_kernels *kernel
                      .nonfinite = nonfinite,
                      .inner = {1, (int64_t)element, 0},
                      .second = {1, 0, 0}};
-    for (int i = 0; i < n; i++)
+    for (int i = 0; i < n; i++) {
+        rest[i] = nest->dimension[i];
         if (rest[i].extent == 0)
             return;
+    }
     if (n > 0 && rest[n - 1].in == (int64_t)element)
         c.inner = rest[--n];
     /* Contiguous elements that are kept: columns, walked down a reduced dimension. So is, one column wide, whatever has no
@@ -200,8 +203,9 @@ void qobs_nest_minmax(const struct nest *nest, const struct qobs_kernels *kernel
     for (int i = n - 1; i >= 0; i--)
         if (!c.by_columns || rest[i].out == 0) {
             c.second = rest[i];
-            memmove(&rest[i], &rest[i + 1], (size_t)(n - 1 - i) * sizeof *rest);
             n--;
+            for (int j = i; j < n; j++)
+                rest[j] = rest[j + 1];
             break;
         }
     walk(&c, rest, n, nest->base, nest->out);

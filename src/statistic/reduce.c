@@ -102,25 +102,23 @@ static int64_t nest_bytes(const struct nest *nest, size_t element)
     return bytes;
 }
 
-/* Cuts the outermost dimension, so that every piece is a contiguous part of memory. */
-static int do_nest(const struct job *job, struct nest *nest, qobs_error *error)
+/* How many pieces the outermost dimension is cut into, so that every piece is a contiguous part of memory. */
+static int64_t pieces_of(const struct job *job, const struct nest *nest)
 {
-    qobs_nest_normalise(nest);
     const size_t threads = qobs_threads(job->runtime);
-    const int64_t bytes = nest_bytes(nest, job->element);
-    struct pieces p = {.job = job, .nest = nest, .count = 1};
-    if (threads > 1 && nest->dimensions > 0 && bytes >= 2 * LEAST_BYTES) {
-        const int64_t most = bytes / LEAST_BYTES;
-        p.apart = nest->dimension[0].out == 0;
-        p.count = (int64_t)threads * (p.apart ? 1 : PIECES_PER_THREAD);
-        p.count = p.count < most ? p.count : most;
-        p.count = p.count < MOST_PIECES ? p.count : MOST_PIECES;
-        p.count = p.count < nest->dimension[0].extent ? p.count : nest->dimension[0].extent;
-    }
-    if (p.count <= 1) {
-        reduce_nest(job, nest, job->min, job->max, job->nonfinite);
-        return QOBS_OK;
-    }
+    const int64_t bytes = threads > 1 ? nest_bytes(nest, job->element) : 0;
+    if (bytes < 2 * LEAST_BYTES || nest->dimensions == 0)
+        return 1;
+    const int64_t most = bytes / LEAST_BYTES;
+    int64_t count = (int64_t)threads * (nest->dimension[0].out == 0 ? 1 : PIECES_PER_THREAD);
+    count = count < most ? count : most;
+    count = count < MOST_PIECES ? count : MOST_PIECES;
+    return count < nest->dimension[0].extent ? count : nest->dimension[0].extent;
+}
+
+static int do_pieces(const struct job *job, const struct nest *nest, int64_t count, qobs_error *error)
+{
+    struct pieces p = {.job = job, .nest = nest, .count = count, .apart = nest->dimension[0].out == 0};
     const size_t qparams = (size_t)job->plan->qparams;
     const size_t size = p.apart ? 2 * (size_t)p.count * qparams * job->element : 0;
     p.scratch = p.apart ? qobs_allocate(job->runtime, size) : NULL;
@@ -137,6 +135,16 @@ static int do_nest(const struct job *job, struct nest *nest, qobs_error *error)
             merge_piece(job, p.scratch + 2 * (size_t)i * half, p.scratch + (2 * (size_t)i + 1) * half);
         qobs_release(job->runtime, p.scratch, size);
     }
+    return QOBS_OK;
+}
+
+static int do_nest(const struct job *job, struct nest *nest, qobs_error *error)
+{
+    qobs_nest_normalise(nest);
+    const int64_t count = pieces_of(job, nest);
+    if (count > 1)
+        return do_pieces(job, nest, count, error);
+    reduce_nest(job, nest, job->min, job->max, job->nonfinite);
     return QOBS_OK;
 }
 
@@ -287,7 +295,7 @@ static int reduce(struct job *job, enum nonfinite_mode mode, struct qobs_nonfini
     fill_identities(job, job->min, job->max);
     int status = plan->order ? qobs_reduce_indexed(job->runtime, job->kernels, plan, job->data, job->min, job->max, &counted, error)
                              : QOBS_OK;
-    for (unsigned ends = 0; ends < RECTANGLES && !plan->order && status == QOBS_OK; ends++) {
+    for (unsigned ends = 0, n = qobs_plan_rectangles(plan); ends < n && !plan->order && status == QOBS_OK; ends++) {
         struct nest nest;
         if (qobs_nest_of_plan(plan, job->data, ends, &nest))
             status = do_nest(job, &nest, error);
