@@ -136,14 +136,14 @@ int qobs_search_weights(const struct runtime *runtime, const qobs_config *config
 /* ---- Search ----------------------------------------------------------------------------------------------------------- */
 
 int qobs_search_batch(const struct runtime *runtime, const struct qobs_kernels *kernels, const qobs_config *config,
-                      const qobs_plan *plan, const unsigned char *data, const float *weights, const float *global_scale,
+                      const qobs_plan *plan, const unsigned char *data, const float *weights, const float *global_scale, bool find,
                       void *min, void *max, struct search_record *record, qobs_error *error)
 {
     const struct search_settings settings = settings_of(config);
     struct search_report report = {
         .best_step = record->best_step, .error = record->error, .error_before = record->error_before};
     const int status =
-        qobs_search_ranges(runtime, kernels, config, plan, &settings, data, weights, global_scale, min, max, &report, error);
+        qobs_search_ranges(runtime, kernels, config, plan, &settings, data, weights, global_scale, find, min, max, &report, error);
     record->steps = settings.steps;
     record->stop_step = report.stop_step;
     return status;
@@ -160,7 +160,7 @@ int qobs_search_whole(const struct runtime *runtime, const struct qobs_kernels *
     if (status != QOBS_OK)
         return status;
     status =
-        qobs_search_ranges(runtime, kernels, config, plan, &settings, plan->value.data, NULL, NULL, min, max, NULL, error);
+        qobs_search_ranges(runtime, kernels, config, plan, &settings, plan->value.data, NULL, NULL, false, min, max, NULL, error);
     qobs_plan_destroy(plan);
     return status;
 }

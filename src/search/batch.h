@@ -42,10 +42,10 @@ int qobs_search_weights(const struct runtime *runtime, const qobs_config *config
                         const struct importance *importance, struct search_record *record, float **weights, int64_t *columns,
                         qobs_error *error);
 
-/* min and max hold the range of the batch and receive the one with the least error, one for each qparam of the plan, under
- * the global scale given, if any. record has room for them. */
+/* min and max hold the range of the batch, unless it is to be found, too, and receive the one with the least error, one for each
+ * qparam of the plan, under the global scale given, if any. record has room for them. */
 int qobs_search_batch(const struct runtime *runtime, const struct qobs_kernels *kernels, const qobs_config *config,
-                      const qobs_plan *plan, const unsigned char *data, const float *weights, const float *global_scale,
+                      const qobs_plan *plan, const unsigned char *data, const float *weights, const float *global_scale, bool find,
                       void *min, void *max, struct search_record *record, qobs_error *error);
 
 /* The same for the whole tensor's range, under a global scale that each candidate makes anew. */

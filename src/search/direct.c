@@ -65,17 +65,13 @@ static int take_importance(struct direct *d, const qobs_config *config, const fl
                                                     : "0 everywhere");
 }
 
-/* With the plan made, the ranges as they are. */
-static int start(struct direct *d, const qobs_config *config, int status, qobs_error *error)
+/* With the plan made, room for the ranges. */
+static int start(struct direct *d, int status, qobs_error *error)
 {
-    struct qobs_nonfinite nonfinite = {0};
     if (status == QOBS_OK && d->plan->value.elements == 0)
         status = qobs_fail(error, QOBS_ERROR_NO_DATA, "value: has no elements");
     if (status == QOBS_OK)
         status = qobs_allocate_ranges(&d->runtime, &d->ranges, d->plan->dtype, (size_t)d->plan->qparams, error);
-    if (status == QOBS_OK)
-        status = qobs_reduce_minmax(&d->runtime, qobs_kernels_active(), d->plan, d->plan->value.data,
-                                    (enum nonfinite_mode)config->nonfinite, d->ranges.min, d->ranges.max, &nonfinite, error);
     return status;
 }
 
@@ -95,14 +91,14 @@ static int search(struct direct *d, const qobs_config *config, const qobs_tensor
     int status = qobs_runtime_resolve(&d->runtime, given, error);
     if (status == QOBS_OK)
         status = qobs_plan_create(&d->plan, config, value, g_idx, given, error);
-    status = start(d, config, status, error);
+    status = start(d, status, error);
     if (status == QOBS_OK && importance)
         status = take_importance(d, config, importance, error);
     if (status == QOBS_OK && recorded)
         status = qobs_search_record_reserve(&d->runtime, &d->record, (size_t)d->plan->qparams, error);
     if (status == QOBS_OK)
         status = qobs_search_batch(&d->runtime, qobs_kernels_active(), config, d->plan, d->plan->value.data, d->weights,
-                                   global_scale, d->ranges.min, d->ranges.max, &d->record, error);
+                                   global_scale, true, d->ranges.min, d->ranges.max, &d->record, error);
     d->record.weighted = d->weights != NULL;
     return status;
 }
@@ -144,11 +140,15 @@ int qobs_global_search(const qobs_config *config, const qobs_tensor *value, void
     if (status != QOBS_OK)
         return status;
     static const struct axes none = {0};
+    struct qobs_nonfinite nonfinite = {0};
     const fp_mode mode = fp_enter();
     status = qobs_runtime_resolve(&d.runtime, given, error);
     if (status == QOBS_OK)
         status = qobs_plan_create_along(&d.plan, config, value, &none, &d.runtime, error);
-    status = start(&d, config, status, error);
+    status = start(&d, status, error);
+    if (status == QOBS_OK)
+        status = qobs_reduce_minmax(&d.runtime, qobs_kernels_active(), d.plan, d.plan->value.data,
+                                    (enum nonfinite_mode)config->nonfinite, d.ranges.min, d.ranges.max, &nonfinite, error);
     if (status == QOBS_OK)
         status = qobs_search_whole(&d.runtime, qobs_kernels_active(), config, value, d.ranges.min, d.ranges.max, error);
     if (status == QOBS_OK)

@@ -32,7 +32,7 @@ int qobs_search_observed(const qobs_observer *o, const qobs_plan *plan, const qo
     if (status == QOBS_OK && global)
         g = coming_global_scale(o, whole, plan->dtype);
     if (status == QOBS_OK)
-        status = qobs_search_batch(&o->runtime, o->kernels, &o->config, plan, value->data, weights, global ? &g : NULL,
+        status = qobs_search_batch(&o->runtime, o->kernels, &o->config, plan, value->data, weights, global ? &g : NULL, false,
                                    batch->min, batch->max, record, error);
     qobs_release(&o->runtime, weights, (size_t)columns * sizeof *weights);
     return status;

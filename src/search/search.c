@@ -8,6 +8,7 @@
 
 #include <float.h>
 #include <math.h>
+#include <stdatomic.h>
 #include <string.h>
 
 #include "error.h"
@@ -15,6 +16,8 @@
 #include "fpenv.h"
 #include "search/elements.h"
 #include "search/shrink.h"
+#include "search/slabs.h"
+#include "statistic/reduce.h"
 
 /* A qparam of more elements is searched in parts, by several threads; their sums are added in order. */
 enum { PART = 64 * SEARCH_BLOCK, PIECES_PER_THREAD = 32, MOST_STEPS = 65536 };
@@ -31,6 +34,10 @@ struct search {
     struct qobs_quantizer quantizer;
     struct search_norm norm;
     struct shrink shrink;
+    struct slabs slabs;
+    enum nonfinite_mode nonfinite;
+    bool find;                /* ranges, slab by slab */
+    atomic_bool met_nonfinite;
     bool by_candidate, shifted, weighted;
     unsigned char *min, *max;
     size_t size; /* bytes of an element of them */
@@ -185,10 +192,37 @@ static void search_qparam(struct search *s, struct desk *d, const struct element
 
 /* ---- Tasks ------------------------------------------------------------------------------------------------------------- */
 
+/* Pieces are of whole entries of the slabs' axis, or, without one, of any qparams. */
+static int64_t part_of(int64_t all, int64_t piece, int64_t pieces)
+{
+    return all / pieces * piece + all % pieces * piece / pieces;
+}
+
 static void qparams_of(const struct search *s, size_t piece, size_t *from, size_t *to)
 {
-    *from = (size_t)(s->plan->qparams * (int64_t)piece / s->pieces);
-    *to = (size_t)(s->plan->qparams * ((int64_t)piece + 1) / s->pieces);
+    const bool entries = s->slabs.axis >= 0;
+    const int64_t all = entries ? s->slabs.entries : s->plan->qparams, each = entries ? s->slabs.qparams : 1;
+    *from = (size_t)(part_of(all, (int64_t)piece, s->pieces) * each);
+    *to = (size_t)(part_of(all, (int64_t)piece + 1, s->pieces) * each);
+}
+
+/* Finds the ranges from that qparam on, a slab of them, and returns where it ends. */
+static size_t find_ranges(struct search *s, size_t from, size_t to)
+{
+    const int64_t each = s->slabs.qparams, first = (int64_t)from / each, left = (int64_t)to / each - first;
+    const int64_t count = left < s->slabs.most ? left : s->slabs.most;
+    if (!qobs_slab_ranges(&s->slabs, s->kernels, s->source.data, s->nonfinite, first, count, s->min, s->max))
+        atomic_store(&s->met_nonfinite, true);
+    return (size_t)((first + count) * each);
+}
+
+/* What lies as far behind them as the next slab. */
+static void fetch_next_slab(const struct search *s, const struct elements *e)
+{
+    const int64_t bytes = e->count * (int64_t)s->size;
+    const uintptr_t next = (uintptr_t)s->source.data + (uintptr_t)(e->offset + s->slabs.bytes);
+    for (int64_t i = 0; i < bytes && e->axes == 1 && e->stride[0] == (int64_t)s->size; i += 64)
+        __builtin_prefetch((const void *)(next + (uintptr_t)i), 0, 2);
 }
 
 static void search_piece(void *argument, size_t piece)
@@ -199,11 +233,15 @@ static void search_piece(void *argument, size_t piece)
     struct elements e;
     size_t from, to;
     qparams_of(s, piece, &from, &to);
-    for (size_t i = from; i < to; i++) {
+    for (size_t i = from, found = s->find ? from : to; i < to; i++) {
+        if (i == found)
+            found = find_ranges(s, i, to);
         if (i == from)
             qobs_elements_at(&s->source, (int64_t)i, &e);
         else
             qobs_elements_next(&s->source, &e);
+        if (s->slabs.axis >= 0)
+            fetch_next_slab(s, &e);
         search_qparam(s, &d, &e, i, s->improved + piece * s->words);
     }
     fp_leave(mode);
@@ -218,19 +256,19 @@ static void finish_piece(void *argument, size_t piece)
     size_t from, to;
     qparams_of(s, piece, &from, &to);
     for (size_t i = from; i < to; i++) {
-        double min, max;
-        read_range(s, i, &min, &max);
-        if (s->best_step[i] >= s->stop && s->parts > 1) {
+        if (s->best_step[i] < s->stop)
+            continue;
+        if (s->parts > 1) {
+            double min, max;
+            read_range(s, i, &min, &max);
             choose(s, i, totals_of(s, (int64_t)i * s->parts), qobs_search_unit(&s->norm, shift_of(s, min, max)), improved);
-        } else if (s->best_step[i] >= s->stop) {
+        } else {
             struct elements e;
             qobs_elements_at(&s->source, (int64_t)i, &e);
             search_qparam(s, &d, &e, i, improved);
         }
-        qobs_shrink_range(&s->shrink, s->best_step[i], &min, &max);
-        qobs_put_element(s->min + i * s->size, s->plan->dtype, min);
-        qobs_put_element(s->max + i * s->size, s->plan->dtype, max);
     }
+    qobs_shrink_ranges(&s->shrink, s->best_step + from, to - from, s->min + from * s->size, s->max + from * s->size);
     fp_leave(mode);
 }
 
@@ -291,6 +329,13 @@ static int32_t steps_taken(const struct search *s)
     return s->settings->steps;
 }
 
+/* Ranges that are not found slab by slab are found first. */
+static int find_all(const struct search *s, void *min, void *max, qobs_error *error)
+{
+    struct qobs_nonfinite nonfinite;
+    return qobs_reduce_minmax(s->runtime, s->kernels, s->plan, s->source.data, s->nonfinite, min, max, &nonfinite, error);
+}
+
 static void run(struct search *s)
 {
     const size_t bytes = (size_t)s->pieces * s->words * sizeof *s->improved;
@@ -338,7 +383,7 @@ static unsigned char *allocate(struct search *s, bool with_steps, size_t *bytes,
 
 int qobs_search_ranges(const struct runtime *runtime, const struct qobs_kernels *kernels, const qobs_config *config,
                        const qobs_plan *plan, const struct search_settings *settings, const unsigned char *data,
-                       const float *importance, const float *global_scale, void *min, void *max,
+                       const float *importance, const float *global_scale, bool find, void *min, void *max,
                        struct search_report *report, qobs_error *error)
 {
     enum qobs_kernel_dtype dtype;
@@ -355,6 +400,7 @@ int qobs_search_ranges(const struct runtime *runtime, const struct qobs_kernels 
                                   .column_weight = importance,
                                   .load = kernels->search_load[dtype],
                                   .finite_only = config->nonfinite == NONFINITE_IGNORE},
+                       .nonfinite = (enum nonfinite_mode)config->nonfinite,
                        .shifted = config->type == TYPE_FLOAT && !config->symmetric,
                        .min = min,
                        .max = max,
@@ -367,15 +413,19 @@ int qobs_search_ranges(const struct runtime *runtime, const struct qobs_kernels 
     }
     s.weighted = importance || s.shifted;
     set_quantizer(&s.quantizer, config);
-    int status = qobs_search_norm(&s.norm, settings->norm, error);
+    const int64_t most = qobs_elements_most(plan), threads = (int64_t)qobs_threads(runtime);
+    s.parts = most > PART ? (most + PART - 1) / PART : 1;
+    qobs_slabs_of(&s.slabs, plan, s.parts > 1 ? INT64_MAX : threads * PIECES_PER_THREAD);
+    s.find = find && s.slabs.axis >= 0 && !settings->optimize_global_scale;
+    int status = find && !s.find ? find_all(&s, min, max, error) : QOBS_OK;
+    if (status == QOBS_OK)
+        status = qobs_search_norm(&s.norm, settings->norm, error);
     if (status == QOBS_OK)
         status = qobs_shrink_begin(&s.shrink, runtime, kernels, config, settings, plan, global_scale, min, max, error);
     if (status != QOBS_OK)
         return status;
-    const int64_t most = qobs_elements_most(plan);
     s.by_candidate = most <= QOBS_SEARCH_FEW && s.shrink.candidates >= MANY_CANDIDATES;
-    s.parts = most > PART ? (most + PART - 1) / PART : 1;
-    const int64_t tasks = plan->qparams * s.parts, wanted = (int64_t)qobs_threads(runtime) * PIECES_PER_THREAD;
+    const int64_t tasks = plan->qparams * s.parts, wanted = threads * PIECES_PER_THREAD;
     s.pieces = tasks < wanted ? tasks : wanted;
     size_t bytes;
     unsigned char *memory = allocate(&s, report && report->best_step, &bytes, error);
@@ -384,7 +434,10 @@ int qobs_search_ranges(const struct runtime *runtime, const struct qobs_kernels 
         if (report)
             report->stop_step = s.stop;
         qobs_release(runtime, memory, bytes);
-        status = qobs_succeed(error);
+        if (s.nonfinite == NONFINITE_REFUSE && atomic_load(&s.met_nonfinite))
+            status = find_all(&s, min, max, error); /* fails, and says where */
+        else
+            status = qobs_succeed(error);
     } else {
         status = QOBS_ERROR_OUT_OF_MEMORY;
     }

@@ -29,14 +29,14 @@ struct search_report {
     int32_t stop_step;    /* how many steps were taken */
 };
 
-/* min and max hold the range of the elements of every qparam in the plan's dtype and receive the range chosen, where none
- * improved the expanded one. importance: one float a column (last dimension of the value), already normalised, or NULL. global_scale:
- * the one to be used, or NULL. Elements that are not finite are left out with nonfinite=ignore, otherwise their qparams
- * never improve. f64 is searched as float. Runs on the runtime's executor. QOBS_ERROR_UNSUPPORTED: norm is not 1, 2 or 3, and
+/* min and max hold the range of the elements of every qparam in the plan's dtype, or with `find` nothing yet, and receive the range
+ * chosen, where none improved the expanded one. importance: one float a column (last dimension of the value), already normalised, or NULL. global_scale:
+ * the one to be used, or NULL. Elements that are not finite are left out with nonfinite=ignore; otherwise their qparams
+ * never improve, and with `find` nonfinite=refuse fails. f64 is searched as float. Runs on the runtime's executor. QOBS_ERROR_UNSUPPORTED: norm is not 1, 2 or 3, and
  * this build is without SLEEF. */
 int qobs_search_ranges(const struct runtime *runtime, const struct qobs_kernels *kernels, const qobs_config *config,
                        const qobs_plan *plan, const struct search_settings *settings, const unsigned char *data,
-                       const float *importance, const float *global_scale, void *min, void *max,
+                       const float *importance, const float *global_scale, bool find, void *min, void *max,
                        struct search_report *report, qobs_error *error);
 
 /* |q - x|^norm, prepared once. Kernels take magnitudes below 0.5: elements are multiplied by 2^shift, and a kernel's sum is in units

@@ -5,6 +5,7 @@
 
 #include <float.h>
 #include <math.h>
+#include <string.h>
 
 #include "convention/convention.h"
 #include "error.h"
@@ -31,6 +32,52 @@ void qobs_shrink_range(const struct shrink *s, int step, double *min, double *ma
     const float p = step < 0 ? 1 : s->p[step], expand = (float)s->settings->expand;
     *min = (double)times(s->dtype, times(s->dtype, (float)*min, expand), p);
     *max = (double)times(s->dtype, times(s->dtype, (float)*max, expand), p);
+}
+
+static inline float load_number(qobs_dtype dtype, const unsigned char *x)
+{
+    float f;
+    uint16_t h;
+    if (dtype == QOBS_F32) {
+        memcpy(&f, x, sizeof f);
+        return f;
+    }
+    memcpy(&h, x, sizeof h);
+    return dtype == QOBS_BF16 ? float_of_bf16(h) : float_of_f16(h);
+}
+
+static inline void store_number(qobs_dtype dtype, float f, unsigned char *x)
+{
+    const uint16_t h = dtype == QOBS_BF16 ? bf16_of_float(f) : f16_of_float(f);
+    if (dtype == QOBS_F32)
+        memcpy(x, &f, sizeof f);
+    else
+        memcpy(x, &h, sizeof h);
+}
+
+/* One of a range's ends. dtype is constant where this is inlined. */
+static inline void shrink_ends(const struct shrink *s, qobs_dtype dtype, const int32_t *step, size_t n, unsigned char *end)
+{
+    const float expand = (float)s->settings->expand;
+    const size_t size = dtype == QOBS_F32 ? 4 : 2;
+    for (size_t i = 0; i < n; i++) {
+        const float whole = times(dtype, load_number(dtype, end + i * size), expand);
+        store_number(dtype, times(dtype, whole, step[i] < 0 ? 1 : s->p[step[i]]), end + i * size);
+    }
+}
+
+void qobs_shrink_ranges(const struct shrink *s, const int32_t *step, size_t n, void *min, void *max)
+{
+    unsigned char *const ends[] = {min, max};
+    double *const low = min, *const high = max;
+    for (size_t i = 0; i < n && s->dtype == QOBS_F64; i++)
+        qobs_shrink_range(s, step[i], &low[i], &high[i]);
+    for (int i = 0; i < 2 && s->dtype == QOBS_F32; i++)
+        shrink_ends(s, QOBS_F32, step, n, ends[i]);
+    for (int i = 0; i < 2 && s->dtype == QOBS_BF16; i++)
+        shrink_ends(s, QOBS_BF16, step, n, ends[i]);
+    for (int i = 0; i < 2 && s->dtype == QOBS_F16; i++)
+        shrink_ends(s, QOBS_F16, step, n, ends[i]);
 }
 
 /* Candidate c of a range. */
@@ -184,7 +231,8 @@ static void ask_kernel(const struct shrink *s, double min, double max, int shift
 {
     const float factor = ldexpf(1, shift);
     double low = min, high = max;
-    qobs_shrink_range(s, -1, &low, &high);
+    if (s->settings->expand != 1)
+        qobs_shrink_range(s, -1, &low, &high);
     s->kernel(&s->how, (float)low, (float)high, s->p, s->p + s->room, factor, s->room, to->scale, to->inverse, to->shift);
     to->finite = to->scale[0] < INFINITY; /* the greatest; zero points are finite if scales are */
     if (s->before < (size_t)s->settings->steps)

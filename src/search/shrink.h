@@ -47,4 +47,7 @@ void qobs_shrink(const struct shrink *shrink, double min, double max, int shift,
 /* The range of a step; below 0 the expanded one. */
 void qobs_shrink_range(const struct shrink *shrink, int step, double *min, double *max);
 
+/* Of n ranges, numbers of shrink's dtype, each becomes that of its step. */
+void qobs_shrink_ranges(const struct shrink *shrink, const int32_t *step, size_t n, void *min, void *max);
+
 #endif

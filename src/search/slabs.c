@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-FileCopyrightText: The qobs authors */
+
+#include "search/slabs.h"
+
+#include "statistic/reduce.h"
+
+/* A quarter of the second-level caches there are: one slab is searched while the next one is fetched. */
+enum { SLAB_BYTES = 1 << 18 };
+
+static bool is_cut(const qobs_plan *plan, int axis)
+{
+    bool cut = false;
+    for (int i = 0; i < plan->axes; i++)
+        cut = cut || plan->axis[i].coarse == axis;
+    return cut;
+}
+
+void qobs_slabs_of(struct slabs *s, const qobs_plan *plan, int64_t pieces)
+{
+    int outermost = 0;
+    while (outermost < plan->axes && plan->axis[outermost].extent == 1)
+        outermost++;
+    *s = (struct slabs){.plan = plan, .axis = -1, .entries = 1, .qparams = plan->qparams, .most = 1};
+    if (plan->order || outermost == plan->axes || plan->axis[outermost].role != AXIS_QPARAM || is_cut(plan, outermost) ||
+        plan->axis[outermost].extent < pieces)
+        return;
+    const struct axis *a = &plan->axis[outermost];
+    const int64_t bytes = plan->value.elements / a->extent * (int64_t)qobs_dtype_size(plan->dtype);
+    s->axis = outermost;
+    s->entries = a->extent;
+    s->qparams = plan->qparams / a->extent;
+    s->most = bytes < SLAB_BYTES ? SLAB_BYTES / bytes : 1;
+    s->bytes = s->most * a->stride;
+}
+
+bool qobs_slab_ranges(const struct slabs *s, const struct qobs_kernels *kernels, const unsigned char *data,
+                      enum nonfinite_mode mode, int64_t first, int64_t count, unsigned char *min, unsigned char *max)
+{
+    const struct runtime alone = {0}; /* this is one thread's work, for which reducing allocates nothing */
+    const int64_t at = first * s->qparams * (int64_t)qobs_dtype_size(s->plan->dtype);
+    struct qobs_nonfinite nonfinite = {0};
+    qobs_plan slab = *s->plan;
+    slab.axis[s->axis].extent = count;
+    slab.qparams = count * s->qparams;
+    qobs_reduce_minmax(&alone, kernels, &slab, data + first * slab.axis[s->axis].stride,
+                       mode == NONFINITE_IGNORE ? mode : NONFINITE_PROPAGATE, min + at, max + at, &nonfinite, NULL);
+    return nonfinite.nan == 0 && nonfinite.inf == 0;
+}

@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-FileCopyrightText: The qobs authors */
+
+/* Ranges of a few qparams at a time, so that their elements are still in a near cache when they are searched: memory is read once. */
+#ifndef QOBS_SEARCH_SLABS_H
+#define QOBS_SEARCH_SLABS_H
+
+#include "granularity/plan.h"
+#include "kernels.h"
+
+/* A slab is some entries of the outermost dimension, along which qparams lie. */
+struct slabs {
+    const qobs_plan *plan;
+    int axis;        /* -1: the plan has none, there is but one slab with everything */
+    int64_t entries; /* of that axis */
+    int64_t qparams; /* of one entry */
+    int64_t most;    /* entries in a slab */
+    int64_t bytes;   /* from a slab to the next, in memory's order */
+};
+
+/* For work in at least that many pieces; each is of whole entries. */
+void qobs_slabs_of(struct slabs *slabs, const qobs_plan *plan, int64_t pieces);
+
+/* Writes the ranges of `count` entries from `first` on to where they belong in min and max. Returns whether all elements were
+ * finite; they are left out with NONFINITE_IGNORE. */
+bool qobs_slab_ranges(const struct slabs *slabs, const struct qobs_kernels *kernels, const unsigned char *data,
+                      enum nonfinite_mode mode, int64_t first, int64_t count, unsigned char *min, unsigned char *max);
+
+#endif
