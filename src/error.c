@@ -6,13 +6,17 @@
 #include <stdarg.h>
 #include <stdio.h>
 
+#include "fpenv.h"
+
 int qobs_fail(qobs_error *error, int status, const char *format, ...)
 {
     if (error) {
         error->status = status;
         va_list arguments;
         va_start(arguments, format);
+        const struct fp_text_mode mode = fp_enter_text();
         vsnprintf(error->message, sizeof error->message, format, arguments);
+        fp_leave_text(mode);
         va_end(arguments);
     }
     return status;

@@ -6,6 +6,8 @@
 #ifndef QOBS_FPENV_H
 #define QOBS_FPENV_H
 
+#include <fenv.h>
+
 #if defined(__x86_64__)
 #include <xmmintrin.h>
 typedef unsigned int fp_mode;
@@ -35,7 +37,6 @@ static inline void fp_leave(fp_mode before)
     __asm__ volatile("msr fpcr, %0" : : "r"(before));
 }
 #else
-#include <fenv.h>
 typedef fenv_t fp_mode;
 static inline fp_mode fp_enter(void)
 {
@@ -49,5 +50,24 @@ static inline void fp_leave(fp_mode before)
     fesetenv(&before);
 }
 #endif
+
+/* The same for strtod and printf, which go by what fegetround says. */
+struct fp_text_mode {
+    fp_mode mode;
+    int rounding;
+};
+
+static inline struct fp_text_mode fp_enter_text(void)
+{
+    const struct fp_text_mode before = {fp_enter(), fegetround()};
+    fesetround(FE_TONEAREST);
+    return before;
+}
+
+static inline void fp_leave_text(struct fp_text_mode before)
+{
+    fesetround(before.rounding);
+    fp_leave(before.mode);
+}
 
 #endif

@@ -59,9 +59,9 @@ static int own_ranges(const struct runtime *runtime, const qobs_plan *plan, cons
     return status;
 }
 
-int qobs_histogram(const qobs_config *config, const qobs_tensor *value, const qobs_tensor *g_idx, const qobs_bins *bins,
-                   uint64_t *counts, float *first_edge, float *last_edge, qobs_counts *counts_seen, const qobs_runtime *given,
-                   qobs_error *error)
+static int histogram(const qobs_config *config, const qobs_tensor *value, const qobs_tensor *g_idx, const qobs_bins *bins,
+                     uint64_t *counts, float *first_edge, float *last_edge, qobs_counts *counts_seen, const qobs_runtime *given,
+                     qobs_error *error)
 {
     struct runtime runtime;
     qobs_plan *plan;
@@ -83,14 +83,12 @@ int qobs_histogram(const qobs_config *config, const qobs_tensor *value, const qo
         return qobs_fail(error, QOBS_ERROR_OUT_OF_MEMORY, "histogram: no memory for %zu bytes of ranges", size);
     }
     struct qobs_binning *binning = (struct qobs_binning *)(void *)(seen + n);
-    const fp_mode mode = fp_enter();
     if (bins->min == bins->max)
         status = own_ranges(&runtime, plan, value->data, bins, binning, seen, error);
     for (size_t q = 0; q < n && bins->min < bins->max; q++)
         binning[q] = qobs_binning_of(bins->min, bins->max, (size_t)bins->count, bins->magnitude, bins->skip_zeros);
     if (status == QOBS_OK)
         status = qobs_collect(&runtime, qobs_kernels_active(), plan, value->data, binning, counts, seen, NULL, error);
-    fp_leave(mode);
     qobs_counts all = {.batches = 1, .elements = (uint64_t)plan->value.elements};
     for (size_t q = 0; status == QOBS_OK && q < n; q++) {
         if (first_edge)
@@ -105,6 +103,16 @@ int qobs_histogram(const qobs_config *config, const qobs_tensor *value, const qo
     qobs_release(&runtime, seen, size);
     qobs_plan_destroy(plan);
     return status == QOBS_OK ? qobs_succeed(error) : status;
+}
+
+int qobs_histogram(const qobs_config *config, const qobs_tensor *value, const qobs_tensor *g_idx, const qobs_bins *bins,
+                   uint64_t *counts, float *first_edge, float *last_edge, qobs_counts *counts_seen, const qobs_runtime *given,
+                   qobs_error *error)
+{
+    const fp_mode mode = fp_enter(); /* limits may be subnormal */
+    const int status = histogram(config, value, g_idx, bins, counts, first_edge, last_edge, counts_seen, given, error);
+    fp_leave(mode);
+    return status;
 }
 
 void qobs_histogram_to_float(size_t n, const uint64_t *counts, float *out)

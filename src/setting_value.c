@@ -4,7 +4,6 @@
 #include "settings.h"
 
 #include <ctype.h>
-#include <fenv.h>
 #include <locale.h>
 #include <math.h>
 #include <stdio.h>
@@ -33,12 +32,9 @@ static bool parse_real(const char *value, double *out)
     if (point)
         *point = *localeconv()->decimal_point;
     char *end;
-    const fp_mode mode = fp_enter(); /* fesetround changes it too */
-    const int rounding = fegetround(); /* strtod rounds as the caller's mode says */
-    fesetround(FE_TONEAREST);
+    const struct fp_text_mode mode = fp_enter_text();
     *out = strtod(buffer, &end);
-    fesetround(rounding);
-    fp_leave(mode);
+    fp_leave_text(mode);
     return *end == '\0' && isfinite(*out);
 }
 
@@ -223,7 +219,9 @@ int qobs_setting_print(const struct setting *s, const struct qobs_config *config
     case KIND_LONG:
         return snprintf(value, size, "%lld", (long long)*(const int64_t *)field);
     case KIND_REAL: {
+        const struct fp_text_mode mode = fp_enter_text();
         const int written = snprintf(value, size, "%.17g", *(const double *)field);
+        fp_leave_text(mode);
         char *point = strchr(value, *localeconv()->decimal_point);
         if (point)
             *point = '.';

@@ -261,6 +261,33 @@ static void test_modes(void **state)
         }
 }
 
+/* Numbers in text, and edges, which are computed when they are read. */
+static void test_modes_of_texts(void **state)
+{
+    (void)state;
+    float expected[12], got[12];
+    qobs_observer *o = make("trt.HistogramCalibrator", "num_bins=11;torch_hist=true;method=percentile;percentile=99.3");
+    fenv_t before;
+    assert_ok(observe(o, 1, 4, F32(0.1f, 0.7f, -2.3f, 7.1f)));
+    assert_ok(qobs_observer_read(o, "calib_bin_edges", expected, sizeof expected, &error));
+    fegetenv(&before);
+    for (int mode = 0; mode < MODES; mode++) {
+        char value[64];
+        set_mode(mode);
+        qobs_config *config = make_config("llmc.minmax", "averaging_constant=0.01", NULL);
+        assert_ok(qobs_config_get(config, "averaging_constant", value, sizeof value, &error));
+        assert_string_equal(value, "0.01");
+        qobs_config_destroy(config);
+        config = make_config("torch.MovingAverageMinMaxObserver", "averaging_constant=0.3;is_dynamic=true", NULL);
+        assert_refused(qobs_config_check(config, &error), QOBS_ERROR_INVALID_ARGUMENT, "not 0.3");
+        qobs_config_destroy(config);
+        assert_ok(qobs_observer_read(o, "calib_bin_edges", got, sizeof got, &error));
+        fesetenv(&before);
+        assert_memory_equal(got, expected, sizeof got);
+    }
+    qobs_observer_destroy(o);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -268,6 +295,7 @@ int main(void)
         cmocka_unit_test(test_presets),
         cmocka_unit_test(test_isa),
         cmocka_unit_test(test_modes),
+        cmocka_unit_test(test_modes_of_texts),
     };
     return cmocka_run_group_tests_name("hooks", tests, NULL, NULL) != 0;
 }

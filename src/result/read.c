@@ -74,13 +74,10 @@ static void read_range(const qobs_observer *o, struct item item, void *out)
 /* Where multiples are tried, the one found. */
 static void read_amax(const qobs_observer *o, struct item item, void *out)
 {
-    if (o->config.preset->statistic != STATISTIC_MULTIPLES) {
+    if (o->config.preset->statistic == STATISTIC_MULTIPLES)
+        qobs_read_multiples(o, out);
+    else
         read_range(o, item, out);
-        return;
-    }
-    const fp_mode mode = fp_enter();
-    qobs_read_multiples(o, out);
-    fp_leave(mode);
 }
 
 static int read_found(const qobs_observer *o, enum result which, void *out, qobs_error *error)
@@ -97,13 +94,6 @@ static int read_found(const qobs_observer *o, enum result which, void *out, qobs
     return QOBS_OK;
 }
 
-static void read_init_scale(const qobs_observer *o, float *out)
-{
-    const fp_mode mode = fp_enter();
-    qobs_read_init_scale(o, out);
-    fp_leave(mode);
-}
-
 static int64_t observed_tokens(const qobs_observer *o)
 {
     return (int64_t)(is_llmc(o) ? o->counts.tokens : o->counts.nonzero_tokens);
@@ -113,9 +103,7 @@ static int64_t observed_tokens(const qobs_observer *o)
 static int give(const qobs_observer *o, struct item item, void *out, size_t size, qobs_error *error)
 {
     const int64_t tokens = observed_tokens(o);
-    const fp_mode mode = fp_enter();
     const float scale = item.which == RESULT_GLOBAL_SCALE ? qobs_read_global_scale(o) : 0;
-    fp_leave(mode);
     const void *from = NULL;
     switch (item.which) {
     case RESULT_SCALE:
@@ -134,7 +122,7 @@ static int give(const qobs_observer *o, struct item item, void *out, size_t size
         read_amax(o, item, out);
         return qobs_succeed(error);
     case RESULT_INIT_SCALE:
-        read_init_scale(o, out);
+        qobs_read_init_scale(o, out);
         return qobs_succeed(error);
     case RESULT_IMATRIX_SUM:
         qobs_importance_sums(&o->importance, out);
@@ -191,7 +179,12 @@ int qobs_observer_read(const qobs_observer *o, const char *name, void *out, size
     status = qobs_check_size(size, result.name, result.size, error);
     if (status == QOBS_OK && !out && size > 0)
         status = qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "out: is NULL");
-    return status == QOBS_OK ? give(o, item, out, size, error) : status;
+    if (status != QOBS_OK)
+        return status;
+    const fp_mode mode = fp_enter();
+    status = give(o, item, out, size, error);
+    fp_leave(mode);
+    return status;
 }
 
 int qobs_observer_search_report(const qobs_observer *o, qobs_search_report *report, qobs_error *error)
