@@ -356,6 +356,20 @@ static void test_nonfinite(void **state)
     assert_ok(observe(o, 1, 2, F32(2, INFINITY)));
     assert_true(sum_of(o, "histogram") == 4);
     qobs_observer_destroy(o);
+    /* Numbers of F64 that F32 does not hold are infinities. */
+    const double wide[] = {1, -2, 1e300, 0.5};
+    const qobs_tensor value = tensor(QOBS_F64, wide, 4);
+    const qobs_bins bins = {.struct_size = sizeof bins, .count = 4};
+    uint64_t counts[4];
+    assert_refused(qobs_histogram(NULL, &value, NULL, &bins, counts, NULL, NULL, NULL, NULL, &error), QOBS_ERROR_NONFINITE,
+                   "1 infinite");
+    o = make("torch.HistogramObserver", "bins=8");
+    assert_ok(qobs_observer_observe(o, &value, NULL, &error));
+    assert_result(o, "min_val", -2);
+    assert_result(o, "max_val", 1);
+    assert_int_equal(counts_of(o).inf, 1);
+    assert_true(sum_of(o, "histogram") == 3);
+    qobs_observer_destroy(o);
     o = make("torch.HistogramObserver", "nonfinite=refuse");
     assert_refused(observe(o, 1, 2, F32(2, INFINITY)), QOBS_ERROR_NONFINITE, "1 infinite|[0, 1]|refuse");
     qobs_observer_destroy(o);

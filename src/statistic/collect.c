@@ -335,10 +335,12 @@ static int see_extremes(const struct runtime *runtime, const struct qobs_kernels
     if (!min)
         return out_of_memory(size, error);
     const int status = qobs_reduce_minmax(runtime, kernels, plan, data, NONFINITE_PROPAGATE, min, max, &nonfinite, error);
-    for (size_t q = 0; q < n && status == QOBS_OK; q++)
+    *finite = nonfinite.nan == 0 && nonfinite.inf == 0;
+    for (size_t q = 0; q < n && status == QOBS_OK; q++) {
         seen[q] = (struct qobs_seen){.min = (float)qobs_element(min + q * element, plan->dtype),
                                      .max = (float)qobs_element(max + q * element, plan->dtype)};
-    *finite = nonfinite.nan == 0 && nonfinite.inf == 0;
+        *finite &= isfinite(seen[q].min) && isfinite(seen[q].max); /* F64 may hold what float does not */
+    }
     qobs_release(runtime, min, size);
     return status;
 }
