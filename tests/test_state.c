@@ -200,11 +200,57 @@ static void test_refusals(void **state)
     qobs_observer_destroy(c);
 }
 
+/* Size and checksum made right again. */
+static void repair(unsigned char *bytes, size_t size)
+{
+    uint64_t h = UINT64_C(0xcbf29ce484222325);
+    for (size_t i = 0; i < 8; i++)
+        bytes[8 + i] = (unsigned char)((uint64_t)size >> 8 * i);
+    for (size_t i = 0; i < size - 8; i++)
+        h = (h ^ bytes[i]) * UINT64_C(0x100000001b3);
+    for (size_t i = 0; i < 8; i++)
+        bytes[size - 8 + i] = (unsigned char)(h >> 8 * i);
+}
+
+/* Settings a configuration would take are refused where they are not written as they are saved. */
+static void test_texts(void **state)
+{
+    (void)state;
+    static const char *const texts[][2] = {{"num_bits=8\n", "num_bits=+8\n"},
+                                           {"averaging_constant=0.01\n", "averaging_constant=1e-2\n"},
+                                           {"dynamic=false\nscale_dtype=null\n", "scale_dtype=null\ndynamic=false\n"},
+                                           {"dynamic=false\n", "dynamic=false\ndynamic=false\n"}};
+    qobs_observer *o = make("llmc.minmax", "base_name=input"), *back = NULL;
+    assert_ok(observe(o, 1, 2, F32(1, 2)));
+    size_t size;
+    unsigned char *bytes = save(o, &size);
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+        unsigned char changed[2048];
+        const size_t old = strlen(texts[i][0]), new = strlen(texts[i][1]);
+        size_t at = 20;
+        while (memcmp(bytes + at, texts[i][0], old) != 0)
+            at++;
+        assert_true(size + new - old <= sizeof changed && at + old < size);
+        memcpy(changed, bytes, at);
+        memcpy(changed + at, texts[i][1], new);
+        memcpy(changed + at + new, bytes + at + old, size - at - old);
+        const size_t length = (size_t)(bytes[16] | bytes[17] << 8) + new - old;
+        changed[16] = (unsigned char)length;
+        changed[17] = (unsigned char)(length >> 8);
+        repair(changed, size + new - old);
+        assert_refused(qobs_observer_load(&back, changed, size + new - old, NULL, &error), QOBS_ERROR_INVALID_ARGUMENT, "buffer|saved");
+        assert_null(back);
+    }
+    free(bytes);
+    qobs_observer_destroy(o);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_round_trip),
         cmocka_unit_test(test_damage),
+        cmocka_unit_test(test_texts),
         cmocka_unit_test(test_merge),
         cmocka_unit_test(test_refusals),
     };

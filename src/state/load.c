@@ -14,6 +14,22 @@ int qobs_damaged(qobs_error *error, const char *what)
     return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "buffer: is no saved state: %s", what);
 }
 
+/* A setting, which is written as it would be saved, at most once and in the order of the preset's: *index is the first it may be. */
+static int load_setting(qobs_config *config, const char *key, const char *value, size_t *index, qobs_error *error)
+{
+    char saved[64];
+    int status = qobs_config_set(config, key, value, error);
+    if (status == QOBS_OK)
+        status = qobs_config_get(config, key, saved, sizeof saved, error);
+    if (status != QOBS_OK)
+        return status;
+    const char *known;
+    while ((known = qobs_config_key(config, *index)) && strcmp(known, key) != 0)
+        ++*index;
+    ++*index;
+    return known && strcmp(saved, value) == 0 ? QOBS_OK : qobs_damaged(error, "a setting is not as it would be saved");
+}
+
 /* The settings' lines, one by one, into a new configuration. */
 static int load_config(qobs_config **config, char *text, const qobs_runtime *runtime, qobs_error *error)
 {
@@ -22,6 +38,7 @@ static int load_config(qobs_config **config, char *text, const qobs_runtime *run
         return qobs_damaged(error, "its settings have no end");
     *line++ = '\0';
     int status = qobs_config_create(config, text, runtime, error);
+    size_t index = 0;
     while (status == QOBS_OK && *line) {
         char *end = strchr(line, '\n'), *equals = strchr(line, '=');
         if (!end || !equals || equals > end) {
@@ -29,7 +46,7 @@ static int load_config(qobs_config **config, char *text, const qobs_runtime *run
             break;
         }
         *end = *equals = '\0';
-        status = qobs_config_set(*config, line, equals + 1, error);
+        status = load_setting(*config, line, equals + 1, &index, error);
         line = end + 1;
     }
     return status;

@@ -12,10 +12,11 @@
 static size_t describe(const qobs_config *config, char text[MOST_TEXT])
 {
     size_t n = (size_t)snprintf(text, MOST_TEXT, "%s\n", config->preset->name);
-    for (size_t i = 0; i < qobs_config_key_count(config); i++) {
+    const char *key;
+    for (size_t i = 0; (key = qobs_config_key(config, i)); i++) {
         char value[64] = "";
-        qobs_config_get(config, qobs_config_key(config, i), value, sizeof value, NULL);
-        n += (size_t)snprintf(text + n, MOST_TEXT - n, "%s=%s\n", qobs_config_key(config, i), value);
+        qobs_config_get(config, key, value, sizeof value, NULL);
+        n += (size_t)snprintf(text + n, MOST_TEXT - n, "%s=%s\n", key, value);
     }
     return n;
 }
