@@ -4,12 +4,13 @@
 #
 # Installs what this machine lacks for building qobs, with apt-get (Debian 12 or later). Does nothing where all is there.
 #
-#   scripts/setup.sh [--clang] [--cross] [--bench] [--install]
+#   scripts/setup.sh [--clang] [--cross] [--bench] [--install] [--fuzz]
 #
 #   --clang   the second compiler the tests use
 #   --cross   compiler, emulator and libraries for aarch64; the emulator for older x86-64 CPUs
-#   --bench   C++, Google Benchmark and gnuplot
+#   --bench   C++ and Google Benchmark
 #   --install Doxygen, and what the tests of an installed copy use
+#   --fuzz    clang with libFuzzer and all sanitizers, valgrind, clang-tidy and cppcheck
 set -euo pipefail
 
 # Recommended packages are not installed, so the C library's headers are named. python3-numpy compares golden cases; it
@@ -26,8 +27,9 @@ for option; do
         packages+=(gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user
                    libsleef-dev:arm64 libcjson-dev:arm64 libcmocka-dev:arm64)
         ;;
-    --bench) packages+=(g++ libbenchmark-dev gnuplot-nox) ;;
+    --bench) packages+=(g++ libbenchmark-dev) ;;
     --install) packages+=(g++ cmake make doxygen mandoc zsh) ;;
+    --fuzz) packages+=(clang-19 libclang-rt-19-dev llvm-19 clang-tidy-19 cppcheck valgrind) ;;
     *)
         sed -n '/^#   /s/^#   //p' "$0" >&2
         exit 2

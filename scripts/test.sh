@@ -13,11 +13,11 @@
 #   sanitize   its tests and the golden cases under the address and undefined behaviour sanitizers
 #   aarch64    cross build, its tests and the golden cases under qemu
 #   cpus       the program on emulated older CPUs: uses what they have and nothing else, writes the same bytes
-#   bench      the benchmarks run and make a report; nothing about speed
 #   scripts    the scripts' syntax
 #   install    the library, installed, used from other projects: the README, examples, pkg-config, CMake, Meson, manual
+#   fuzz       every fuzz target for 20 s (an hour with --full)
 #   races      tests with threads under the thread sanitizer (only if named or with --full)
-#   (golden, clang, aarch64, cpus, bench and install use what gcc has built)
+#   (golden, clang, aarch64, cpus and install use what gcc has built)
 #   --full     all kernel checks at length, golden cases on more builds
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -27,14 +27,14 @@ stages=()
 for argument; do
     case $argument in
     --full) full=1 ;;
-    gcc | golden | clang | sanitize | aarch64 | cpus | bench | scripts | install | races) stages+=("$argument") ;;
+    gcc | golden | clang | sanitize | aarch64 | cpus | scripts | install | fuzz | races) stages+=("$argument") ;;
     *)
         sed -n '/^#   /s/^#   //p' "$0" >&2
         exit 2
         ;;
     esac
 done
-[[ ${#stages[@]} -gt 0 ]] || stages=(gcc golden clang sanitize aarch64 cpus bench scripts install ${full:+races})
+[[ ${#stages[@]} -gt 0 ]] || stages=(gcc golden clang sanitize aarch64 cpus scripts install fuzz ${full:+races})
 
 # What the program has of the golden suites, as options of run_cli.py.
 golden=(
@@ -254,8 +254,10 @@ stage_races() {
     counted meson_test_but_kernels $top/races -t 10
 }
 
-stage_bench() {
-    counted single scripts/bench.sh --quick --build $top/gcc --out $top/bench
+stage_fuzz() {
+    rm -rf $top/fuzz/build
+    counted scripts/fuzz.sh $top/fuzz $((full ? 3600 : 20))
+    grep -E '^[a-z]+ .* inputs, ' $top/output | sed 's/^/    /'
 }
 
 stage_scripts() {
@@ -266,7 +268,7 @@ stage_scripts() {
     done
 }
 
-setup=(--clang --bench --install)
+setup=(--clang --bench --install --fuzz)
 if [[ $(uname -m) == x86_64 ]]; then
     setup+=(--cross)
 fi

@@ -7,8 +7,10 @@
  *
  * HAS_RAW: are raw bits tried? Unsigned comparison of 64 bits is no instruction everywhere. */
 
+#include "sanitized.h"
+
 /* What is unfolded into straight code; with the checks of a sanitizer in every step that would keep a compiler busy for minutes. */
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#ifdef SANITIZED
 #define UNFOLDED inline
 #else
 #define UNFOLDED inline __attribute__((always_inline))

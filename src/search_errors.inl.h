@@ -16,8 +16,9 @@
  * Caller's duty: round to nearest, no flushing of subnormals (src/fpenv.h). */
 #include "kernels.h"
 #include "number.h"
+#include "sanitized.h"
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#ifdef SANITIZED
 #define ALWAYS_INLINE static inline /* with the checks of a sanitizer in every step a compiler would be busy for minutes */
 #else
 #define ALWAYS_INLINE static inline __attribute__((always_inline))

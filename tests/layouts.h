@@ -47,7 +47,7 @@ static const struct dtype {
 
 static double f16_values[1 << 16];
 
-static void make_f16_values(void)
+static inline void make_f16_values(void)
 {
     for (int bits = 0; bits < 1 << 16; bits++) {
         const int exponent = bits >> 10 & 31, mantissa = bits & 1023;
@@ -58,7 +58,7 @@ static void make_f16_values(void)
     }
 }
 
-static double value_of(const struct dtype *d, uint64_t bits)
+static inline double value_of(const struct dtype *d, uint64_t bits)
 {
     const uint32_t narrow = (uint32_t)(d->dtype == QOBS_BF16 ? bits << 16 : bits);
     float single;
@@ -75,7 +75,7 @@ static double value_of(const struct dtype *d, uint64_t bits)
     }
 }
 
-static uint64_t load_bits(const struct dtype *d, const void *p) /* little-endian machines */
+static inline uint64_t load_bits(const struct dtype *d, const void *p) /* little-endian machines */
 {
     uint64_t bits = 0;
     memcpy(&bits, p, d->size);
@@ -118,7 +118,7 @@ struct tensor {
     bool plain;                   /* C order without gaps, strides left out */
 };
 
-static bool step(const struct tensor *t, int64_t *index)
+static inline bool step(const struct tensor *t, int64_t *index)
 {
     for (int d = t->ndim - 1; d >= 0; d--) {
         if (++index[d] < t->shape[d])
@@ -128,7 +128,7 @@ static bool step(const struct tensor *t, int64_t *index)
     return false;
 }
 
-static unsigned char *address(const struct tensor *t, const int64_t *index)
+static inline unsigned char *address(const struct tensor *t, const int64_t *index)
 {
     unsigned char *p = t->data;
     for (int d = 0; d < t->ndim; d++)
@@ -138,7 +138,7 @@ static unsigned char *address(const struct tensor *t, const int64_t *index)
 
 /* Strides for t->shape: any order of the dimensions, gaps, both directions, repetition, garbage where there is one index only.
  * What lies between the elements is NaN, so that reading it does not go unnoticed. */
-static void lay_out(struct rng *r, struct tensor *t)
+static inline void lay_out(struct rng *r, struct tensor *t)
 {
     const bool permute = chance(r, 40), gaps = chance(r, 40), flip = chance(r, 40), repeat = chance(r, 20);
     const int64_t shift = chance(r, 40) ? between(r, 1, 63) : 0;
@@ -193,7 +193,7 @@ static inline void fill_elements(struct rng *r, struct tensor *t, int nonfinite_
     } while (step(t, index));
 }
 
-static qobs_tensor view_of(const struct tensor *t)
+static inline qobs_tensor view_of(const struct tensor *t)
 {
     return (qobs_tensor){.struct_size = sizeof(qobs_tensor),
                          .data = t->data,
