@@ -36,7 +36,8 @@ os.environ["LD_LIBRARY_PATH"] = HERE["LD_LIBRARY_PATH"]  # for the program, whic
 
 
 def attempt(command, env=HERE, data=b""):
-    p = subprocess.run(["bash", "-c", command], env=env, input=data, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=600)
+    p = subprocess.run(["bash", "-c", command], env=env, input=data, timeout=600,
+                       stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     return p.returncode, p.stdout.decode()
 
 
@@ -57,15 +58,16 @@ def needs_library(program):
     return "libqobs" in sh(f"readelf -d {program} | grep NEEDED")
 
 
-# ---- What is there ------------------------------------------------------------------------------------------------------------
+# ---- What is there -----------------------------------------------------------------------------------------------------------
 
 def test_files():
     for header in os.listdir(SOURCE + "/include/qobs"):
-        check(os.path.exists(f"{PREFIX}/include/qobs/{header}"), f"{header} is installed")
+        sh(f"cc {WARNINGS} -fsyntax-only -xc - $(pkg-config --cflags qobs)", data=f"#include <qobs/{header}>\n".encode())
     lib = libdir(PREFIX)
     soname = re.search(r"SONAME.*\[(.*)\]", sh(f"readelf -d {lib}/libqobs.so"))[1]
     equal(soname, "libqobs.so." + VERSION.split(".")[0], "soname")
-    for path in [f"{lib}/{soname}", f"{lib}/libqobs.a", f"{PREFIX}/share/man/man1/qobs.1", f"{PREFIX}/share/doc/qobs/html/index.html"]:
+    share = PREFIX + "/share"
+    for path in [f"{lib}/{soname}", f"{lib}/libqobs.a", f"{share}/man/man1/qobs.1", f"{share}/doc/qobs/html/index.html"]:
         check(os.path.exists(path), f"{path} is installed")
     for name in os.listdir(SOURCE + "/examples"):
         if name.endswith(".c") or os.path.exists(f"{SOURCE}/examples/{name}/meson.build"):
@@ -78,14 +80,15 @@ def test_versions():
     package = libdir(PREFIX) + "/cmake/qobs"
     major, minor, patch = map(int, VERSION.split("."))
     for wanted, good in [("", True), (VERSION, True), (f"{VERSION} EXACT", True), (f"{major}.{minor}", True),
-                         (f"{major}.{minor + 1}", False), (f"{major + 1}", False), (f"{major}.{minor}.{patch + 1}", False), (f"{major}...<{major + 1}", True),
-                         (f"{major}...<{VERSION}", False), (f"{major}...{VERSION}", True)]:
-        write("CMakeLists.txt", f"cmake_minimum_required(VERSION 3.19)\nproject(p NONE)\nfind_package(qobs {wanted} REQUIRED)\n")
+                         (f"{major}.{minor + 1}", False), (f"{major + 1}", False), (f"{major}.{minor}.{patch + 1}", False),
+                         (f"{major}...<{major + 1}", True), (f"{major}...<{VERSION}", False), (f"{major}...{VERSION}", True)]:
+        write("CMakeLists.txt",
+              f"cmake_minimum_required(VERSION 3.19)\nproject(p NONE)\nfind_package(qobs {wanted} REQUIRED)\n")
         status, output = attempt(f"rm -rf b && cmake -S . -B b -Dqobs_DIR={package}")
         check((status == 0) == good, f"find_package(qobs {wanted}): {'found' if good else 'refused'}", output)
 
 
-# ---- What the README shows ----------------------------------------------------------------------------------------------------
+# ---- What the README shows ---------------------------------------------------------------------------------------------------
 
 def blocks(language):
     text = open(SOURCE + "/README.md", encoding="utf-8").read()
@@ -107,7 +110,7 @@ def test_readme():
     equal(sh("{ meson setup m && meson compile -C m; } >/dev/null && m/weight_scales"), ROW, "the README's meson.build")
 
 
-# ---- Examples -----------------------------------------------------------------------------------------------------------------
+# ---- Examples ----------------------------------------------------------------------------------------------------------------
 
 def test_plain_c():
     source = f"{EXAMPLES}/weight_scales.c"
@@ -163,7 +166,7 @@ def test_cmake():
     check(os.path.abspath("moved") in sh("readelf -d c/weight_error | grep -E 'R(UN)?PATH'"), "the moved library is linked")
 
 
-# ---- Inside another project ---------------------------------------------------------------------------------------------------
+# ---- Inside another project --------------------------------------------------------------------------------------------------
 
 def test_subproject():
     shutil.copytree(EXAMPLES + "/meson", "parent")
@@ -177,7 +180,8 @@ def test_subproject():
         outputs.append(sh("b/dynamic_tokens", no_copy))
         check(needs_library("b/dynamic_tokens") == (kind != "static"), f"{kind}: what is linked")
         targets = json.loads(sh("meson introspect --targets b", no_copy))
-        equal({t["name"] for t in targets if t["type"] in ("executable", "custom", "run")}, {"dynamic_tokens"}, f"{kind}: only the library")
+        others = {t["name"] for t in targets if t["type"] in ("executable", "custom", "run")}
+        equal(others, {"dynamic_tokens"}, f"{kind}: the library alone")
         # What the parent installs of it, used.
         root = os.path.abspath(kind)
         sh(f"meson install -C b --no-rebuild --destdir {root}", no_copy)
@@ -194,7 +198,7 @@ def test_subproject():
     equal(len(set(outputs)), 1, "the same output of all kinds")
 
 
-# ---- Manual and completion ----------------------------------------------------------------------------------------------------
+# ---- Manual and completion ---------------------------------------------------------------------------------------------------
 
 def commands():
     return re.findall(r"^  ([a-z]+) {3}", fine("help", "--help"), re.M)
