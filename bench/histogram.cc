@@ -1,29 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The qobs authors
 
-// Histogram kernels of every usable instruction set beside a plain read loop over the same bytes, in one process.
-// Names: read/<bytes> and <isa>/<dtype>/<distribution>/<bytes>.
-#include <benchmark/benchmark.h>
-
+// Histograms of 2048 bins of data of several distributions.
+#include <algorithm>
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
-#include <limits>
+#include <map>
 #include <random>
-#include <string>
-#include <vector>
+#include <tuple>
+
+#include "harness.h"
 
 extern "C" {
-#include "dispatch.h"
-#include "read_loop.h"
+#include "number.h"
 #include "statistic/histogram.h"
 }
 
 namespace {
-
-constexpr size_t kBins = 2048;
-constexpr size_t kElements[] = {size_t{256} << 10, size_t{16} << 20};
-constexpr size_t kMost = size_t{16} << 20;
 
 struct Distribution {
     const char *name;
@@ -38,100 +32,82 @@ constexpr Distribution kDistributions[] = {
     {"constant", [](float, unsigned) { return 1.0f; }},
 };
 
-unsigned char *Allocate(size_t bytes)
-{
-    void *p = nullptr;
-    if (posix_memalign(&p, 4096, bytes) != 0)
-        std::abort();
-    return static_cast<unsigned char *>(p);
-}
+struct Data {
+    std::vector<unsigned char> bytes;
+    float min, max;
+};
 
 // A short stretch is drawn and repeated.
-unsigned char *Data(const Distribution &distribution, bool half, float *min, float *max)
+const Data &Drawn(const Distribution &distribution, const Dtype &dtype, size_t bytes)
 {
-    constexpr size_t kDrawn = size_t{1} << 20;
-    const size_t size = half ? 2 : 4;
-    unsigned char *data = Allocate(kMost * size);
-    std::mt19937 generator(1);
-    std::normal_distribution<float> gauss(0.0f, 1.0f);
-    *min = std::numeric_limits<float>::infinity();
-    *max = -*min;
-    for (size_t i = 0; i < kDrawn; i++) {
-        const float g = gauss(generator);
-        float f = distribution.of(g, generator());
-        uint32_t bits;
-        std::memcpy(&bits, &f, sizeof bits);
-        const uint16_t high = static_cast<uint16_t>(bits >> 16);
-        if (half) {
-            bits = static_cast<uint32_t>(high) << 16;
-            std::memcpy(&f, &bits, sizeof f);
-            std::memcpy(data + 2 * i, &high, 2);
-        } else {
-            std::memcpy(data + 4 * i, &bits, 4);
+    static std::map<std::tuple<const char *, const char *>, Data> made;
+    Data &data = made[{distribution.name, dtype.name}];
+    const size_t stretch = dtype.size << 20;
+    if (data.bytes.empty()) {
+        data.bytes.resize(stretch);
+        std::mt19937 generator(1);
+        std::normal_distribution<float> gauss(0.0f, 1.0f);
+        data.min = INFINITY, data.max = -INFINITY;
+        for (size_t i = 0; i < stretch / dtype.size; i++) {
+            const float g = gauss(generator), f = distribution.of(g, static_cast<unsigned>(generator()));
+            const double d = static_cast<double>(f);
+            const uint16_t half = dtype.kernel == QOBS_KERNEL_F16 ? f16_of_float(f) : bf16_of_float(f);
+            const float rounded = dtype.size > 2                     ? f
+                                  : dtype.kernel == QOBS_KERNEL_F16 ? float_of_f16(half)
+                                                                    : float_of_bf16(half);
+            const void *from = dtype.size == 8 ? static_cast<const void *>(&d) : dtype.size == 4 ? static_cast<const void *>(&f) : &half;
+            std::memcpy(&data.bytes[i * dtype.size], from, dtype.size);
+            data.min = std::fmin(data.min, rounded);
+            data.max = std::fmax(data.max, rounded);
         }
-        *min = std::fmin(*min, f);
-        *max = std::fmax(*max, f);
     }
-    for (size_t at = kDrawn * size; at < kMost * size; at += kDrawn * size)
-        std::memcpy(data + at, data, kDrawn * size);
+    for (size_t filled; (filled = data.bytes.size()) < bytes;) {
+        data.bytes.resize(filled + stretch);
+        std::memcpy(&data.bytes[filled], &data.bytes[0], stretch);
+    }
     return data;
 }
 
-void Read(benchmark::State &state, const unsigned char *data, size_t bytes)
+std::function<void()> Make(const qobs_kernels &table, const Distribution &distribution, const Dtype &dtype, size_t bytes, size_t bins)
 {
-    for (auto _ : state)
-        benchmark::DoNotOptimize(read_loop(data, bytes));
-    state.SetBytesProcessed(static_cast<int64_t>(bytes) * state.iterations());
-}
-
-void Histogram(benchmark::State &state, const qobs_kernels *table, qobs_kernel_dtype dtype, const unsigned char *data,
-               const qobs_binning &binning, size_t n)
-{
-    std::vector<uint32_t> counters(QOBS_COUNTER_COPIES * qobs_counter_stride(kBins));
-    qobs_seen seen = qobs_seen_nothing();
-    for (auto _ : state) {
-        std::fill(counters.begin(), counters.end(), 0u);
-        table->histogram_rows[dtype](&binning, data, 0, 1, n, counters.data(), &seen);
-        benchmark::ClobberMemory();
-    }
-    uint64_t counted = 0;
-    for (const uint32_t counter : counters)
-        counted += counter;
-    if (counted != n)
-        state.SkipWithError("not every element was counted");
-    state.SetItemsProcessed(static_cast<int64_t>(n) * state.iterations());
-    state.SetBytesProcessed(static_cast<int64_t>(n) * (dtype == QOBS_KERNEL_F32 ? 4 : 2) * state.iterations());
+    const Data &data = Drawn(distribution, dtype, bytes);
+    const qobs_binning binning = qobs_binning_of(data.min, data.max, bins, false, false);
+    const Room counters(QOBS_COUNTER_COPIES * qobs_counter_stride(bins) * sizeof(uint32_t));
+    const auto kernel = table.histogram_rows[dtype.kernel];
+    const size_t n = bytes / dtype.size;
+    auto counted = std::make_shared<uint64_t>(0);
+    return [=, &data] {
+        qobs_seen seen = qobs_seen_nothing();
+        // Counters are 32 bits: they start anew before they overflow.
+        if ((*counted += n) >= uint64_t{1} << 31) {
+            std::memset(counters.Bytes(), 0, QOBS_COUNTER_COPIES * qobs_counter_stride(bins) * sizeof(uint32_t));
+            *counted = n;
+        }
+        kernel(&binning, data.bytes.data(), 0, 1, n, counters.As<uint32_t>(), &seen);
+        benchmark::DoNotOptimize(seen);
+    };
 }
 
 }  // namespace
 
-int main(int argc, char **argv)
+KernelCase HistogramCase(const std::string &distribution, const Dtype &dtype, const std::string &level, size_t bytes, size_t bins)
 {
-    bool read_registered = false;
+    const Distribution *found = std::find_if(std::begin(kDistributions), std::end(kDistributions),
+                                             [&](const Distribution &d) { return distribution == d.name; });
+    if (found == std::end(kDistributions))
+        std::abort();
+    return {"histogram", distribution, &dtype, level, static_cast<double>(bytes), static_cast<double>(bytes / dtype.size),
+            [](const qobs_kernels &) { return true; },
+            [&dtype, found, bytes, bins](const qobs_kernels &table) { return Make(table, *found, dtype, bytes, bins); }};
+}
+
+std::vector<KernelCase> HistogramCases()
+{
+    std::vector<KernelCase> cases;
     for (const Distribution &distribution : kDistributions)
-        for (const bool half : {false, true}) {
-            float min, max;
-            const unsigned char *data = Data(distribution, half, &min, &max);
-            const qobs_binning binning = qobs_binning_of(min, max, kBins, false, false);
-            if (!read_registered)
-                for (const size_t n : kElements)
-                    benchmark::RegisterBenchmark(("read/" + std::to_string(4 * n)).c_str(), Read, data, 4 * n);
-            read_registered = true;
-            for (size_t t = 0; qobs_kernel_tables[t]; t++) {
-                const qobs_kernels *table = qobs_kernel_tables[t];
-                if (!table->usable())
-                    continue;
-                for (const size_t n : kElements) {
-                    const std::string name = std::string(table->isa) + "/" + (half ? "bf16" : "f32") + "/" + distribution.name +
-                                             "/" + std::to_string(n * (half ? 2 : 4));
-                    benchmark::RegisterBenchmark(name.c_str(), Histogram, table, half ? QOBS_KERNEL_BF16 : QOBS_KERNEL_F32, data,
-                                                 binning, n);
-                }
-            }
-        }
-    benchmark::Initialize(&argc, argv);
-    if (benchmark::ReportUnrecognizedArguments(argc, argv))
-        return 1;
-    benchmark::RunSpecifiedBenchmarks();
-    return 0;
+        for (const Dtype &dtype : kDtypes)
+            for (const Level &level : Levels())
+                // Counting takes longer than reading: twice the cache is memory enough.
+                cases.push_back(HistogramCase(distribution.name, dtype, level.name, level.name == "memory" ? level.bytes / 4 : level.bytes));
+    return cases;
 }

@@ -1,139 +1,147 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The qobs authors
 
-// Min/max and absmax kernels of every usable instruction set beside a plain read loop over the same bytes, in one process.
-// Names: read/<bytes> and <isa>/<dtype>/<layout>/<bytes>.
-#include <benchmark/benchmark.h>
-
-#include <cstdio>
-#include <cstdlib>
-#include <cstring>
+// Minimum and maximum, and the largest magnitude: every layout that plans make of kernel calls.
+#include <algorithm>
+#include <numeric>
 #include <random>
-#include <string>
-#include <vector>
+#include <cstdlib>
 
-extern "C" {
-#include "dispatch.h"
-#include "read_loop.h"
-}
+#include "harness.h"
 
 namespace {
 
-struct Dtype {
-    const char *name;
-    qobs_kernel_dtype kernel;
-    size_t size;
-};
-constexpr Dtype kDtypes[] = {{"f32", QOBS_KERNEL_F32, 4}, {"bf16", QOBS_KERNEL_BF16, 2}};
-
-// A layout says how many elements a run has; 0: all in one run; columns: that many columns instead.
 struct Layout {
     const char *name;
-    size_t length;
-    bool columns, absmax;
+    enum { kRuns, kBlocks, kHeads, kColumns, kIndexed } kind;
+    size_t length;  // of a run; 0: all in one
 };
-constexpr Layout kLayouts[] = {{"row", 0, false, false},
-                               {"channel-4096", 4096, false, false},
-                               {"group-128", 128, false, false},
-                               {"group-32", 32, false, false},
-                               {"columns-4096", 4096, true, false},
-                               {"absmax-row", 0, false, true},
-                               {"absmax-group-128", 128, false, true},
-                               {"absmax-group-32", 32, false, true},
-                               {"absmax-columns-4096", 4096, true, true}};
+constexpr Layout kLayouts[] = {
+    {"row", Layout::kRuns, 0},           {"channel-4096", Layout::kRuns, 4096}, {"group-128", Layout::kRuns, 128},
+    {"group-32", Layout::kRuns, 32},     {"block-128x128", Layout::kBlocks, 128}, {"head-128", Layout::kHeads, 128},
+    {"columns", Layout::kColumns, 4096}, {"g_idx-128", Layout::kIndexed, 4096},
+};
 
-constexpr size_t kSizes[] = {size_t{512} << 10, size_t{16} << 20, size_t{32} << 20, size_t{64} << 20, size_t{256} << 20};
-constexpr size_t kLargest = size_t{256} << 20;
+using Call = std::function<void()>;
 
-unsigned char *Allocate(size_t bytes)
+// Heads of a (head, token, dimension) tensor and the rows of 128 x 128 blocks of a matrix share one pair of results each.
+Call Shared(const qobs_kernels &table, const Dtype &dtype, const Layout &layout, const unsigned char *data, size_t n)
 {
-    void *p = nullptr;
-    if (posix_memalign(&p, 4096, bytes) != 0)
-        std::abort();
-    return static_cast<unsigned char *>(p);
+    const size_t side = 128, tile = side * side, columns = layout.kind == Layout::kHeads ? side : std::min<size_t>(4096, n / side);
+    const Room min(n / tile * dtype.size), max(n / tile * dtype.size);
+    const auto kernel = table.minmax_rows[dtype.kernel];
+    const auto stride = static_cast<ptrdiff_t>(columns * dtype.size);
+    const size_t across = columns / side;
+    return [=, size = dtype.size] {
+        qobs_nonfinite nonfinite = {};
+        for (size_t t = 0; t < n / tile; t++)
+            kernel(data + ((t / across) * side * columns + t % across * side) * size, stride, side, side, min.Bytes() + t * size,
+                   max.Bytes() + t * size, 0, &nonfinite);
+        benchmark::DoNotOptimize(nonfinite);
+    };
 }
 
-// Gaussian weights; a short stretch is drawn and repeated, as drawing all would take minutes.
-const unsigned char *Data(const Dtype &dtype)
+Call Indexed(const qobs_kernels &table, const Dtype &dtype, const unsigned char *data, size_t n)
 {
-    static unsigned char *made[QOBS_KERNEL_DTYPES];
-    unsigned char *&data = made[dtype.kernel];
-    if (data)
-        return data;
-    data = Allocate(kLargest);
-    std::mt19937 generator(1);
-    std::normal_distribution<float> gauss(0.0f, 0.02f);
-    constexpr size_t kDrawn = size_t{1} << 20;
-    for (size_t i = 0; i < kDrawn; i++) {
-        const float f = gauss(generator);
-        uint32_t bits;
-        std::memcpy(&bits, &f, sizeof bits);
-        const uint16_t high = static_cast<uint16_t>(bits >> 16);
-        if (dtype.size == 4)
-            std::memcpy(data + 4 * i, &bits, 4);
-        else
-            std::memcpy(data + 2 * i, &high, 2);
-    }
-    const size_t stretch = kDrawn * dtype.size;
-    for (size_t at = stretch; at < kLargest; at += stretch)
-        std::memcpy(data + at, data, stretch);
-    return data;
+    const size_t columns = std::min<size_t>(4096, n / 4), groups = columns / 128 ? columns / 128 : 1, rows = n / columns;
+    auto group = std::make_shared<std::vector<uint32_t>>(columns);
+    for (size_t j = 0; j < columns; j++)
+        (*group)[j] = static_cast<uint32_t>(j % groups);
+    std::shuffle(group->begin(), group->end(), std::mt19937(2));
+    const Room min(rows * groups * dtype.size), max(rows * groups * dtype.size), scratch(QOBS_INDEXED_SCRATCH(groups));
+    const auto kernel = table.minmax_indexed[dtype.kernel];
+    return [=, size = dtype.size] {
+        qobs_nonfinite nonfinite = {};
+        kernel(data, static_cast<ptrdiff_t>(columns * size), rows, columns, group->data(), groups, min.Bytes(), max.Bytes(),
+               scratch.Bytes(), &nonfinite);
+        benchmark::DoNotOptimize(nonfinite);
+    };
 }
 
-void Read(benchmark::State &state, size_t bytes)
+// Of a run or a row. Of a small matrix there would be one row else.
+size_t LengthOf(const Layout &layout, size_t n)
 {
-    const unsigned char *data = Data(kDtypes[0]);
-    for (auto _ : state)
-        benchmark::DoNotOptimize(read_loop(data, bytes));
-    state.SetBytesProcessed(static_cast<int64_t>(bytes) * state.iterations());
+    return layout.length == 0 ? n : layout.kind == Layout::kColumns ? std::min(layout.length, n / 16) : std::min(layout.length, n);
 }
 
-void Minmax(benchmark::State &state, const qobs_kernels *table, const Dtype &dtype, const Layout &layout, size_t bytes)
+Call Make(const qobs_kernels &table, const Dtype &dtype, const Layout &layout, size_t bytes)
 {
-    const size_t n = bytes / dtype.size, length = layout.length ? layout.length : n, runs = n / length;
-    const unsigned char *data = Data(dtype);
-    // Started with the first element: any start will do, identities only count in the first iteration.
-    const size_t outputs = layout.columns ? length : runs;
-    std::vector<unsigned char> min(outputs * dtype.size), max(outputs * dtype.size);
-    qobs_nonfinite nonfinite = {};
+    const size_t n = bytes / dtype.size;
+    const unsigned char *data = Gaussian(dtype, bytes);
+    if (layout.kind == Layout::kBlocks || layout.kind == Layout::kHeads)
+        return Shared(table, dtype, layout, data, n);
+    if (layout.kind == Layout::kIndexed)
+        return Indexed(table, dtype, data, n);
+    const bool columns = layout.kind == Layout::kColumns;
+    const size_t length = LengthOf(layout, n), runs = n / length, outputs = columns ? length : runs;
+    const Room min(outputs * dtype.size), max(outputs * dtype.size);
     const auto stride = static_cast<ptrdiff_t>(length * dtype.size);
-    for (auto _ : state) {
-        if (layout.absmax && layout.columns)
-            table->absmax_columns[dtype.kernel](data, stride, runs, length, max.data(), &nonfinite);
-        else if (layout.absmax)
-            table->absmax_rows[dtype.kernel](data, stride, runs, length, max.data(), 1, &nonfinite);
-        else if (layout.columns)
-            table->minmax_columns[dtype.kernel](data, stride, runs, length, min.data(), max.data(), &nonfinite);
+    const auto by_rows = table.minmax_rows[dtype.kernel];
+    const auto by_columns = table.minmax_columns[dtype.kernel];
+    return [=] {
+        qobs_nonfinite nonfinite = {};
+        if (columns)
+            by_columns(data, stride, runs, length, min.Bytes(), max.Bytes(), &nonfinite);
         else
-            table->minmax_rows[dtype.kernel](data, stride, runs, length, min.data(), max.data(), 1, &nonfinite);
-        benchmark::ClobberMemory();
-    }
-    if (nonfinite.nan || nonfinite.inf)
-        state.SkipWithError("the data are not what they should be");
-    state.SetBytesProcessed(static_cast<int64_t>(bytes) * state.iterations());
+            by_rows(data, stride, runs, length, min.Bytes(), max.Bytes(), 1, &nonfinite);
+        benchmark::DoNotOptimize(nonfinite);
+    };
+}
+
+Call MakeAbsmax(const qobs_kernels &table, const Dtype &dtype, const Layout &layout, size_t bytes)
+{
+    const size_t n = bytes / dtype.size, length = LengthOf(layout, n), runs = n / length;
+    const bool columns = layout.kind == Layout::kColumns;
+    const unsigned char *data = Gaussian(dtype, bytes);
+    const Room absmax((columns ? length : runs) * dtype.size);
+    const auto stride = static_cast<ptrdiff_t>(length * dtype.size);
+    const auto by_rows = table.absmax_rows[dtype.kernel];
+    const auto by_columns = table.absmax_columns[dtype.kernel];
+    return [=] {
+        qobs_nonfinite nonfinite = {};
+        if (columns)
+            by_columns(data, stride, runs, length, absmax.Bytes(), &nonfinite);
+        else
+            by_rows(data, stride, runs, length, absmax.Bytes(), 1, &nonfinite);
+        benchmark::DoNotOptimize(nonfinite);
+    };
 }
 
 }  // namespace
 
-int main(int argc, char **argv)
+KernelCase MinmaxCase(const std::string &layout, const Dtype &dtype, const std::string &level, size_t bytes)
 {
-    for (const size_t bytes : kSizes)
-        benchmark::RegisterBenchmark(("read/" + std::to_string(bytes)).c_str(), Read, bytes);
-    for (size_t i = 0; qobs_kernel_tables[i]; i++) {
-        const qobs_kernels *table = qobs_kernel_tables[i];
-        if (!table->usable())
-            continue;
+    const Layout *found = std::find_if(std::begin(kLayouts), std::end(kLayouts), [&](const Layout &l) { return layout == l.name; });
+    if (found == std::end(kLayouts))
+        std::abort();
+    return {"minmax", layout, &dtype, level, static_cast<double>(bytes), static_cast<double>(bytes / dtype.size),
+            [](const qobs_kernels &) { return true; },
+            [&dtype, found, bytes](const qobs_kernels &table) { return Make(table, dtype, *found, bytes); }};
+}
+
+std::vector<KernelCase> MinmaxCases()
+{
+    std::vector<KernelCase> cases;
+    for (const Layout &layout : kLayouts)
+        for (const Dtype &dtype : kDtypes) {
+            const bool tiles = layout.kind == Layout::kBlocks || layout.kind == Layout::kHeads;
+            for (const Level &level : Levels())
+                if (!tiles || level.bytes >= layout.length * layout.length * dtype.size)  // else it does not fit the cache
+                    cases.push_back(MinmaxCase(layout.name, dtype, level.name, level.bytes));
+            cases.push_back(MinmaxCase(layout.name, dtype, "4096x4096", size_t{4096} * 4096 * dtype.size));
+        }
+    return cases;
+}
+
+std::vector<KernelCase> AbsmaxCases()
+{
+    std::vector<KernelCase> cases;
+    for (const Layout &layout : kLayouts)
         for (const Dtype &dtype : kDtypes)
-            for (const Layout &layout : kLayouts)
-                for (const size_t bytes : kSizes) {
-                    const std::string name = std::string(table->isa) + "/" + dtype.name + "/" + layout.name + "/" +
-                                             std::to_string(bytes);
-                    benchmark::RegisterBenchmark(name.c_str(), Minmax, table, dtype, layout, bytes);
-                }
-    }
-    benchmark::Initialize(&argc, argv);
-    if (benchmark::ReportUnrecognizedArguments(argc, argv))
-        return 1;
-    benchmark::RunSpecifiedBenchmarks();
-    benchmark::Shutdown();
+            for (const Level &level : Levels())
+                if (layout.kind == Layout::kRuns || layout.kind == Layout::kColumns)
+                    cases.push_back({"absmax", layout.name, &dtype, level.name, static_cast<double>(level.bytes),
+                                     static_cast<double>(level.bytes / dtype.size), [](const qobs_kernels &) { return true; },
+                                     [&](const qobs_kernels &table) { return MakeAbsmax(table, dtype, layout, level.bytes); }});
+    return cases;
 }

@@ -1,58 +1,193 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Runs bench-minmax and prints a Markdown table: each layout's bytes a second as a share of the read loop's. Runs bench-layouts, if
-that is what is named, and prints each granularity's as a share of the contiguous minimum and maximum's.
+# SPDX-FileCopyrightText: The qobs authors
+"""A report in Markdown of one file of results, with charts if gnuplot is there.
 
-    report.py BENCH-MINMAX|BENCH-LAYOUTS [--isa NAME] [--only REGEX] [--repetitions N] [--json FILE]
+    report.py RESULTS.json
 
-All benchmarks of one run are interleaved at random, so that what disturbs the machine disturbs the read loop as well; a figure is the
-ratio of medians.
+Writes RESULTS.md and RESULTS-<work>.svg beside it. Prints the targets that are not reached.
 """
-import argparse
 import json
+import os
+import re
 import statistics
-import subprocess
+import sys
 
-parser = argparse.ArgumentParser()
-parser.add_argument("bench")
-parser.add_argument("--isa", default="avx512")
-parser.add_argument("--only", default="", help="benchmarks whose names after the instruction set begin so")
-parser.add_argument("--repetitions", type=int, default=9)
-parser.add_argument("--json")
-arguments = parser.parse_args()
+import charts
+import growth
+import targets
 
-out = subprocess.run([arguments.bench, f"--benchmark_filter=^(read/|{arguments.isa}/({arguments.only}))", "--benchmark_format=json",
-                      "--benchmark_enable_random_interleaving=true", "--benchmark_min_time=0.05",
-                      f"--benchmark_repetitions={arguments.repetitions}"], check=True, capture_output=True, text=True).stdout
-if arguments.json:
-    open(arguments.json, "w", encoding="utf-8").write(out)
-runs = {}
-for b in json.loads(out)["benchmarks"]:
-    if b["run_type"] == "iteration":
-        runs.setdefault(b["run_name"], []).append(b["bytes_per_second"])
-speed = {name: statistics.median(values) for name, values in runs.items()}
-
-if not any(name.startswith("read/") for name in speed):
-    dtypes = list(dict.fromkeys(name.split("/")[1] for name in speed))
-    print("| granularity |" + "".join(f" {d} |" for d in dtypes))
-    print("|---|" + "---|" * len(dtypes))
-    contiguous = {d: speed[f"{arguments.isa}/{d}/tensor"] for d in dtypes}
-    print("| contiguous, GB/s |" + "".join(f" {contiguous[d] * 1e-9:.1f} |" for d in dtypes))
-    for g in dict.fromkeys(name.split("/", 2)[2] for name in speed):
-        print(f"| {g} |" + "".join(f" {speed[f'{arguments.isa}/{d}/{g}'] / contiguous[d]:.2f} |" for d in dtypes))
-    raise SystemExit
-
-sizes = sorted({int(name.rsplit("/", 1)[1]) for name in speed})
+# Multiply-adds, additions and multiplications that occupy the same units, an element and candidate takes at least.
+OPERATIONS = {"int4-norm-1": 2, "int4-norm-2": 3, "int4-norm-3": 4, "int4-norm-2.4": 7, "fp8-norm-2": 4, "fp8-norm-2.4": 8,
+              "fp4-16-by-candidate": 8}
 
 
-def size(bytes_):
-    return f"{bytes_ >> 20} MB" if bytes_ >= 1 << 20 else f"{bytes_ >> 10} KB"
+def spread(figures):
+    """Half of the distance between the extremes, relative to the median."""
+    return (max(figures) - min(figures)) / 2 / statistics.median(figures)
 
 
-rows = sorted({name.rsplit("/", 1)[0] for name in speed if not name.startswith("read/")},
-              key=lambda name: list(speed).index(name + f"/{sizes[0]}"))
-print("| kernel |" + "".join(f" {size(s)} |" for s in sizes))
-print("|---|" + "---|" * len(sizes))
-print("| read loop, GB/s |" + "".join(f" {speed[f'read/{s}'] * 1e-9:.1f} |" for s in sizes))
-for row in rows:
-    print(f"| {row.replace('/', ' ')} |" + "".join(f" {speed[f'{row}/{s}'] / speed[f'read/{s}']:.2f} |" for s in sizes))
+class Report:
+    def __init__(self, results):
+        self.results, self.lines = results, []
+        self.benchmarks = results["benchmarks"]
+
+    def write(self, *lines):
+        self.lines.extend(lines)
+
+    def table(self, header, rows):
+        self.write("", "| " + " | ".join(header) + " |", "|" + "---|" * len(header))
+        self.write(*("| " + " | ".join(row) + " |" for row in rows), "")
+
+    def time(self, name):
+        return statistics.median(self.benchmarks[name]["time"])
+
+    def rate(self, name, of):
+        """Bytes or items a nanosecond: G/s."""
+        return self.benchmarks[name][of] / self.time(name)
+
+    # ---- Sections ------------------------------------------------------------------------------------------------------------
+
+    def head(self):
+        r = self.results
+        caches = ", ".join(f"L{i + 1} {size >> 10} KB" for i, size in enumerate(r["caches"]))
+        self.write(f"# Benchmarks: {r['cpu']}", "",
+                   f"{r['cpu']}, {caches}; {r['date']}, commit {r['commit']}, load average {r['load']} when it began. `{r['command']}`", "",
+                   "Figures are medians of repetitions in random order, ± half the distance between the extremes; CPU time, of the wall "
+                   "clock where there are threads. Ratios of pairs come from runs that take turns in one process: medians, with the "
+                   "interval that holds the median with 95 % whatever the distribution.")
+        if "torch" in r:
+            self.write(f"torch {r['torch']} on {r['threads']} thread beside qobs on one, in one process.")
+
+    def targets(self):
+        rows, missed, unmeasured = [], [], 0
+        for t, median, low, high, answer, where in targets.measured(self.results):
+            sign = {"at least": "≥", "at most": "≤", "not below": "not below"}[t.kind]
+            bound = f"{sign} {t.bound:.3g} {t.unit}".strip()
+            figure = "-" if median is None else f"{median:.3g} {t.unit}".strip()
+            interval = "-" if median is None else f"{low:.3g} to {high:.3g}"
+            rows.append([t.what, bound, figure, interval, "yes" if answer else "**no**", where if where != t.source else ""])
+            if median is None:
+                rows[-1][-2] = "not measured"
+                unmeasured += 1
+            elif not answer:
+                missed.append(f"{t.what}: {figure}, wanted {bound} ({interval}) {rows[-1][-1]}")
+        self.write("", "## Targets", "", f"{len(rows) - len(missed) - unmeasured} of {len(rows)} are reached, {len(missed)} are not, "
+                   f"{unmeasured} were not measured.")
+        self.table(["target", "wanted", "measured", "interval", "reached", "where"], rows)
+        print("\n".join(missed), f"{len(missed)} targets are not reached, {unmeasured} were not measured", sep="\n")
+
+    def torch(self):
+        pairs = {n: p for n, p in self.results["pairs"].items() if n.startswith("pair/torch/")}
+        if not pairs:
+            return
+        self.write("", "## Beside torch", "", "G elements a second; of searches, elements times candidates.")
+        self.table(["work", "torch", "qobs", "times faster", "from", "to"],
+                   [[n.removeprefix("pair/torch/"), f"{statistics.median(p['other_speed']) * 1e-9:.3g}",
+                     f"{statistics.median(p['speed']) * 1e-9:.3g}", f"{statistics.median(p['ratio']):.1f}", f"{min(p['ratio']):.1f}",
+                     f"{max(p['ratio']):.1f}"] for n, p in pairs.items()])
+
+    def limits(self):
+        rows = [[n.removeprefix("limit/"), f"{self.rate(n, 'bytes'):.1f} GB/s" if b["bytes"] else f"{self.rate(n, 'items'):.2f} G/s",
+                 f"± {100 * spread(b['time']):.0f} %"] for n, b in self.benchmarks.items() if n.startswith("limit/")]
+        self.write("", "## Limits", "", "The widest loads that do nothing else; one counter after the other; multiply-adds of floats.")
+        self.table(["limit", "figure", "spread"], rows)
+
+    def family(self, family, title, of, limit_of):
+        """A table with sizes across: speed, its share of the limit, the spread."""
+        found = {}
+        for name in self.benchmarks:
+            parts = name.split("/")
+            if parts[0] == family and len(parts) == 5:
+                found.setdefault((parts[2], parts[3], parts[1]), {})[parts[4]] = name
+        if not found:
+            return
+        levels = [level for level in ("L1", "L2", "L3", "memory") if any(level in f for f in found.values())]
+        rows = []
+        for (dtype, variant, table), names in found.items():
+            cells = []
+            for level in levels:
+                if level not in names:
+                    cells.append("-")
+                    continue
+                speed, limit = self.rate(names[level], of), limit_of(variant, level)
+                share = f" ({speed / limit:.2f})" if limit else ""
+                cells.append(f"{speed:.3g}{share} ± {100 * spread(self.benchmarks[names[level]]['time']):.0f} %")
+            rows.append([f"{dtype} {variant}", table, *cells])
+        self.write("", f"## {title}")
+        self.table(["kernel", "by", *levels], rows)
+
+    def flat(self, prefix, title, of, unit):
+        names = [n for n in self.benchmarks if n.startswith(prefix + "/")]
+        if not names:
+            return
+        rows = []
+        for name in names:
+            figure = f"{self.rate(name, of):.3g}" if of else f"{self.time(name):.1f}"
+            rows.append([name.removeprefix(prefix + "/"), figure, f"± {100 * spread(self.benchmarks[name]['time']):.0f} %"])
+        self.write("", f"## {title}")
+        self.table(["what", unit, "spread"], rows)
+
+    def pairs(self, prefix, title):
+        found = {n: p["ratio"] for n, p in self.results["pairs"].items() if n.startswith(prefix)}
+        if not found:
+            return
+        self.write("", f"## {title}")
+        self.table(["what", "ratio", "from", "to"],
+                   [[n.removeprefix(prefix), f"{statistics.median(r):.2f}", f"{min(r):.2f}", f"{max(r):.2f}"]
+                    for n, r in found.items()])
+
+    def growth(self):
+        fits = growth.fits(self.results)
+        if fits:
+            self.write("", "## How cost grows", "", "Exponents of the time a call takes, fitted within a cache level (elements) or over all "
+                       "values (Theil and Sen). 1: in proportion; 0: not at all; threads: -1 is perfect.")
+            self.table(["growth with", "exponent"], [[name, f"{e:.2f}"] for name, e in fits.items()])
+
+
+def main():
+    path = sys.argv[1]
+    with open(path, encoding="utf-8") as file:
+        results = json.load(file)
+    report = Report(results)
+    benchmarks = report.benchmarks
+
+    def read(_, level):
+        return report.rate(f"limit/read/{level}", "bytes") if f"limit/read/{level}" in benchmarks else None
+
+    def count(*_):
+        return report.rate("limit/count", "items") if "limit/count" in benchmarks else None
+
+    def multiply_add(variant, _):
+        return report.rate("limit/multiply-add", "items") / OPERATIONS[variant] if variant in OPERATIONS else None
+
+    report.head()
+    report.targets()
+    report.torch()
+    stem = os.path.splitext(path)[0]
+    pictures = charts.draw(results, stem)
+    if pictures:
+        report.write("", "## Speed against size", "")
+        report.write(*(f"![{title}]({os.path.basename(picture)})" for title, picture in pictures))
+    report.limits()
+    report.family("minmax", "Minimum and maximum: GB/s (share of the read loop)", "bytes", read)
+    report.family("absmax", "Largest magnitude: GB/s (share of the read loop)", "bytes", read)
+    report.family("histogram", "Histograms of 2048 bins: G elements/s (share of one counter a time)", "items", count)
+    report.family("fake-quantize", "Fake-quantize: GB/s read and written (share of the read loop)", "bytes", read)
+    report.family("squares", "Sums of squares: GB/s (share of the read loop)", "bytes", read)
+    report.family("search", "Errors of candidates: G elements x candidates/s (share of the multiply-adds)", "items", multiply_add)
+    report.flat("granularity", "qobs_minmax of 4096x4096", "bytes", "GB/s")
+    report.flat("search-whole", "qobs_search of 512x4096", "items", "G elements x candidates/s")
+    report.flat("observer", "Observers as a whole: reset, observe 256x4096, read scale and zero point", "bytes", "GB/s")
+    report.flat("small", "Small inputs", None, "ns")
+    report.growth()
+    report.pairs("pair/granularity-contiguous/", "Granularities: of the contiguous minimum and maximum")
+    report.pairs("pair/search-", "Searches in turns")
+    report.pairs("pair/avx2-plain/", "AVX2: times plain C by gcc -O3 -march=haswell")
+    report.pairs("pair/avx512-avx2/", "AVX-512: of AVX2")
+    with open(stem + ".md", "w", encoding="utf-8") as out:
+        out.write(re.sub(r"\n{3,}", "\n\n", "\n".join(report.lines)) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -27,3 +27,23 @@ def change(ratios, confidence=0.99, least=0.02):
     if high < 1 and median <= 1 / (1 + least):
         return "slower"
     return "within noise"
+
+
+def reached(values, bound, kind, confidence=0.95):
+    """Is the target reached? Gives the median, its interval and the answer.
+
+    'at least', 'at most': the median decides. 'not below': what is no slower than something else must not be shown to be
+    slower; the upper end of the interval decides."""
+    median = statistics.median(values)
+    low, high = median_interval(values, confidence)
+    if math.isinf(low):  # too few for the confidence: all there are
+        low, high = min(values), max(values)
+    answer = {"at least": median >= bound, "at most": median <= bound, "not below": high >= bound}[kind]
+    return median, low, high, answer
+
+
+def exponent(points):
+    """Of the power of x by which y grows: the median slope between any two points, in logarithms (Theil and Sen)."""
+    slopes = [(math.log(y2) - math.log(y1)) / (math.log(x2) - math.log(x1))
+              for i, (x1, y1) in enumerate(points) for x2, y2 in points[i + 1:]]
+    return statistics.median(slopes)

@@ -1,162 +1,154 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The qobs authors
 
-// The search for the range with the least error over a weight of 4096 x 4096, as qobs_search does it (range, candidates and all), on
-// every usable instruction set. Names: search/<isa>/<dtype>/<case>/<threads>. One item is an element under one candidate. Norm 6.5 is
-// beyond the table: SLEEF's pow on every element, which is what the table saves the others.
-#include <benchmark/benchmark.h>
-
-#include <atomic>
-#include <cstdio>
-#include <cstdlib>
+// The search for the range with the least error: the kernel that sums errors, and qobs_search as a whole (range, candidates and all)
+// over a weight. An item is an element under one candidate. Norm 6.5 is beyond the table: SLEEF's pow on every element, which is
+// what the table saves the others.
 #include <cstring>
 #include <random>
-#include <string>
-#include <thread>
-#include <vector>
+
+#include "harness.h"
 
 extern "C" {
-#include "dispatch.h"
-#include "qobs/qobs.h"
+#include "format/format.h"
+#include "search/search.h"
 }
 
 namespace {
 
-constexpr int64_t kSide = 4096;
+// ---- The kernel ------------------------------------------------------------------------------------------------------------
 
-struct Case {
+struct KernelKind {
+    const char *name;
+    const char *format;  // NULL: int4
+    double norm;
+    size_t n, candidates;
+};
+constexpr KernelKind kKinds[] = {
+    {"int4-norm-1", nullptr, 1, 128, 20},         {"int4-norm-2", nullptr, 2, 128, 20},     {"int4-norm-2.4", nullptr, 2.4, 128, 20},
+    {"int4-norm-3", nullptr, 3, 128, 20},         {"int4-norm-6.5", nullptr, 6.5, 128, 20}, {"fp8-norm-2", "fp8_e4m3", 2, 128, 20},
+    {"fp8-norm-2.4", "fp8_e4m3", 2.4, 128, 20},   {"fp4-16-by-candidate", "fp4_e2m1", 2.4, 16, 112},
+};
+
+std::function<void()> Make(const qobs_kernels &table, const KernelKind &kind)
+{
+    const size_t room = (kind.candidates + QOBS_SEARCH_LANES - 1) / QOBS_SEARCH_LANES * QOBS_SEARCH_LANES;
+    const Room x(kind.n * sizeof(float)), scale(room * sizeof(float)), inverse(room * sizeof(float)), shift(room * sizeof(float)),
+        sum(room * sizeof(float));
+    qobs_quantizer quantizer;
+    if (kind.format)
+        qobs_quantizer_for_format(&quantizer, qobs_format_find(kind.format));
+    else
+        qobs_quantizer_for_integers(&quantizer, -8, 7, false);
+    auto norm = std::make_shared<search_norm>();
+    qobs_error error;
+    Check(qobs_search_norm(norm.get(), kind.norm, &error), error);
+    std::mt19937 generator(1);
+    std::uniform_real_distribution<float> uniform(-0.49f, 0.49f);
+    for (size_t i = 0; i < kind.n; i++)
+        x.As<float>()[i] = uniform(generator);
+    for (size_t c = 0; c < room; c++) {
+        const float p = 1 - static_cast<float>(c) / 200;
+        scale.As<float>()[c] = p * 0.5f / static_cast<float>(quantizer.greatest);
+        qobs_search_candidate(kind.format == nullptr, scale.As<float>()[c], 0, &inverse.As<float>()[c], &shift.As<float>()[c]);
+    }
+    const auto kernel = table.search_errors;
+    return [=, by_candidate = kind.candidates > 100, n = kind.n, count = (kind.candidates + 3) / 4 * 4] {
+        const qobs_search_candidates candidates = {scale.As<float>(), inverse.As<float>(), shift.As<float>()};
+        kernel(&quantizer, &norm->errors, by_candidate, false, x.As<float>(), nullptr, n, &candidates, count, sum.As<float>());
+    };
+}
+
+// ---- As a whole ------------------------------------------------------------------------------------------------------------
+
+struct SearchKind {
     const char *name, *preset;
-    std::vector<std::pair<const char *, const char *>> settings;
+    std::string settings;
     int candidates;
 };
-
-const std::vector<std::pair<const char *, const char *>> kInt4 = {{"num_bits", "4"}, {"strategy", "group"}, {"group_size", "128"}};
-
-Case Int4(const char *name, const char *norm)
-{
-    Case c = {name, "llmc.memoryless_mse", kInt4, 20};
-    c.settings.emplace_back("norm", norm);
-    return c;
-}
-
-const Case kCases[] = {
-    Int4("int4-group-128-norm-1", "1"),
-    Int4("int4-group-128-norm-2", "2"),
-    Int4("int4-group-128-norm-2.4", "2.4"),
-    Int4("int4-group-128-norm-2.7", "2.7"),
-    Int4("int4-group-128-norm-3", "3"),
-    Int4("int4-group-128-norm-6.5", "6.5"),
-    {"nvfp4-expanded", "llmc.nvfp4_expanded_mse", {{"num_bits", "4"}, {"type", "float"}, {"strategy", "tensor_group"},
-                                                   {"group_size", "16"}}, 111},
-    {"mxfp4", "llmc.memoryless_mse", {{"num_bits", "4"}, {"type", "float"}, {"strategy", "group"}, {"group_size", "32"},
-                                      {"scale_dtype", "uint8"}}, 20},
-    {"int4-asymmetric-group-128", "llmc.memoryless_mse", {{"num_bits", "4"}, {"strategy", "group"}, {"group_size", "128"},
-                                                          {"symmetric", "false"}}, 20},
-    {"int8-channel", "llmc.memoryless_mse", {{"num_bits", "8"}, {"strategy", "channel"}}, 20},
-    {"fp8-tensor", "llmc.memoryless_mse", {{"num_bits", "8"}, {"type", "float"}, {"strategy", "tensor"}}, 20},
+const std::string kInt4 = "num_bits=4;strategy=group;group_size=128";
+const SearchKind kSearches[] = {
+    {"int4-group-128-norm-1", "llmc.memoryless_mse", kInt4 + ";norm=1", 20},
+    {"int4-group-128-norm-2", "llmc.memoryless_mse", kInt4 + ";norm=2", 20},
+    {"int4-group-128-norm-2.4", "llmc.memoryless_mse", kInt4 + ";norm=2.4", 20},
+    {"int4-group-128-norm-2.7", "llmc.memoryless_mse", kInt4 + ";norm=2.7", 20},
+    {"int4-group-128-norm-3", "llmc.memoryless_mse", kInt4 + ";norm=3", 20},
+    {"int4-group-128-norm-6.5", "llmc.memoryless_mse", kInt4 + ";norm=6.5", 20},
+    {"int4-asymmetric-group-128", "llmc.memoryless_mse", kInt4 + ";symmetric=false", 20},
+    {"nvfp4-expanded", "llmc.nvfp4_expanded_mse", "num_bits=4;type=float;strategy=tensor_group;group_size=16", 111},
+    {"mxfp4", "llmc.memoryless_mse", "num_bits=4;type=float;strategy=group;group_size=32;scale_dtype=uint8", 20},
+    {"int8-channel", "llmc.memoryless_mse", "num_bits=8;strategy=channel", 20},
+    {"fp8-tensor", "llmc.memoryless_mse", "num_bits=8;type=float;strategy=tensor", 20},
 };
 
-// Gaussian weights in f32, and their upper halves as bf16.
-struct Data {
-    std::vector<float> f32;
-    std::vector<uint16_t> bf16;
-};
-
-const Data &Weights()
+const SearchKind &Kind(const std::string &name)
 {
-    static Data data;
-    if (!data.f32.empty())
-        return data;
-    std::mt19937 generator(1);
-    std::normal_distribution<float> gauss(0.0f, 0.02f);
-    data.f32.resize(kSide * kSide);
-    data.bf16.resize(kSide * kSide);
-    for (size_t i = 0; i < data.f32.size(); i++) {
-        uint32_t bits;
-        data.f32[i] = gauss(generator);
-        std::memcpy(&bits, &data.f32[i], sizeof bits);
-        data.bf16[i] = static_cast<uint16_t>(bits >> 16);
-    }
-    return data;
+    for (const SearchKind &kind : kSearches)
+        if (name == kind.name)
+            return kind;
+    std::abort();
 }
 
-void Check(int status, const qobs_error &error)
+Case Search(const char *isa, const Dtype &dtype, const SearchKind &kind, size_t threads, int64_t rows = 4096)
 {
-    if (status == QOBS_OK)
-        return;
-    std::fprintf(stderr, "bench-search: %s\n", error.message);
-    std::exit(1);
-}
-
-// Threads are started for each call: some tens of microseconds beside tens of milliseconds.
-void ParallelFor(void *context, void (*task)(void *, size_t), void *argument, size_t count)
-{
-    std::atomic<size_t> next{0};
-    const auto work = [&] {
-        for (size_t i = next++; i < count; i = next++)
-            task(argument, i);
-    };
-    std::vector<std::thread> threads;
-    for (size_t i = 1; i < *static_cast<size_t *>(context); i++)
-        threads.emplace_back(work);
-    work();
-    for (std::thread &t : threads)
-        t.join();
-}
-
-void Search(benchmark::State &state, const char *isa, qobs_dtype dtype, const Case &c, size_t threads)
-{
-    qobs_error error;
-    qobs_config *config;
-    Check(qobs_isa_limit(isa, &error), error);
-    Check(qobs_config_create(&config, c.preset, nullptr, &error), error);
-    for (const auto &setting : c.settings)
-        Check(qobs_config_set(config, setting.first, setting.second, &error), error);
-    const int64_t shape[] = {kSide, kSide};
-    qobs_tensor value = {};
-    value.struct_size = sizeof value;
-    value.data = dtype == QOBS_F32 ? static_cast<const void *>(Weights().f32.data()) : Weights().bf16.data();
-    value.dtype = dtype;
-    value.ndim = 2;
-    value.shape = shape;
-    qobs_executor executor = {};
-    executor.struct_size = sizeof executor;
-    executor.threads = threads;
-    executor.parallel_for = ParallelFor;
-    executor.context = &threads;
-    qobs_runtime runtime = {};
-    runtime.struct_size = sizeof runtime;
-    runtime.executor = threads > 1 ? &executor : nullptr;
-    std::vector<float> min(kSide * kSide / 16), max(min.size());  // room for the smallest groups
-    for (auto _ : state)
-        Check(qobs_search(config, &value, nullptr, nullptr, nullptr, min.data(), max.data(), nullptr, nullptr, nullptr, &runtime,
-                          &error),
-              error);
-    qobs_config_destroy(config);
-    state.SetItemsProcessed(kSide * kSide * c.candidates * state.iterations());
+    return SearchCase(isa, dtype, kind.preset, kind.settings, kind.candidates, threads, rows,
+                      std::string("search-whole/") + isa + "/" + dtype.name + "/" + kind.name);
 }
 
 }  // namespace
 
-int main(int argc, char **argv)
+Case SearchCase(const char *isa, const Dtype &dtype, const std::string &preset, const std::string &settings, int candidates,
+                size_t threads, int64_t rows, const std::string &name)
 {
-    for (size_t i = 0; i < qobs_isa_count(); i++) {
-        if (!qobs_isa_usable(i))
-            continue;
-        const char *isa = qobs_isa_name(i);
-        for (const Case &c : kCases)
-            for (const qobs_dtype dtype : {QOBS_F32, QOBS_BF16})
-                for (const size_t threads : {size_t{1}, size_t{2}})
-                    benchmark::RegisterBenchmark((std::string("search/") + isa + (dtype == QOBS_F32 ? "/f32/" : "/bf16/") +
-                                                  c.name + "/" + std::to_string(threads))
-                                                     .c_str(),
-                                                 Search, isa, dtype, c, threads)
-                        ->Unit(benchmark::kMillisecond)
-                        ->UseRealTime();
+    const double n = static_cast<double>(rows) * 4096;
+    return {name, n * static_cast<double>(dtype.size), n * candidates, [=, &dtype] {
+                const auto config = Config(preset, settings);
+                const auto runtime = Threads(threads);
+                const unsigned char *data = Gaussian(dtype, static_cast<size_t>(n) * dtype.size);
+                const Room min(static_cast<size_t>(n) / 16 * dtype.size), max(static_cast<size_t>(n) / 16 * dtype.size);
+                return [=, &dtype] {
+                    qobs_error error;
+                    const int64_t shape[] = {rows, 4096};
+                    const qobs_tensor value = {sizeof value, data, dtype.tensor, 2, shape, nullptr};
+                    UseIsa(isa);
+                    Check(qobs_search(config.get(), &value, nullptr, nullptr, nullptr, min.Bytes(), max.Bytes(), nullptr, nullptr,
+                                      nullptr, runtime.get(), &error),
+                          error);
+                };
+            }, threads};
+}
+
+std::vector<KernelCase> SearchCases()
+{
+    std::vector<KernelCase> cases;
+    for (const KernelKind &kind : kKinds) {
+        const bool plain = !kind.format && kind.norm != 1 && kind.norm != 3;
+        cases.push_back({"search", kind.name, &kF32, "L1", static_cast<double>(kind.n * sizeof(float)),
+                         static_cast<double>(kind.n * kind.candidates),
+                         [plain](const qobs_kernels &table) { return plain || std::strncmp(table.isa, "plain", 5) != 0; },
+                         [&kind](const qobs_kernels &table) { return Make(table, kind); }});
     }
-    benchmark::Initialize(&argc, argv);
-    if (benchmark::ReportUnrecognizedArguments(argc, argv))
-        return 1;
-    benchmark::RunSpecifiedBenchmarks();
-    benchmark::Shutdown();
+    return cases;
+}
+
+void RegisterSearches()
+{
+    const char *best = Isas().back()->isa;
+    for (const qobs_kernels *table : Isas())
+        for (const SearchKind &kind : kSearches)
+            for (const Dtype *dtype : {&kF32, &kBf16})
+                Benchmark(Search(table->isa, *dtype, kind, 1, 512));
+    for (const char *name : {"int4-group-128-norm-2", "int4-group-128-norm-2.4", "int4-group-128-norm-2.7"}) {
+        const std::string rest = std::string("/") + name;
+        Pair("search-bf16-f32" + rest, Search(best, kBf16, Kind(name), 1), Search(best, kF32, Kind(name), 1), Unit::kItems);
+        if (TableNamed("avx512") && TableNamed("avx2"))
+            Pair("search-avx2-avx512" + rest, Search("avx2", kF32, Kind(name), 1), Search("avx512", kF32, Kind(name), 1), Unit::kItems);
+    }
+    for (const char *name : {"int4-group-128-norm-2", "int4-group-128-norm-2.4", "int8-channel", "fp8-tensor"})
+        Pair(std::string("search-2-threads/") + name, Search(best, kF32, Kind(name), 2), Search(best, kF32, Kind(name), 1), Unit::kItems);
+    Pair("search-nvfp4-expanded-int4", Search(best, kF32, Kind("nvfp4-expanded"), 1),
+         Search(best, kF32, Kind("int4-group-128-norm-2.4"), 1), Unit::kItems);
+    // What the table of powers saves.
+    Pair("search-table-pow", Search(best, kF32, Kind("int4-group-128-norm-2.4"), 1, 256),
+         Search(best, kF32, Kind("int4-group-128-norm-6.5"), 1, 256), Unit::kItems);
 }

@@ -48,5 +48,36 @@ class Change(unittest.TestCase):
         self.assertEqual(rules.change([2.0] * 7), "within noise")
 
 
+class Reached(unittest.TestCase):
+    def test_the_median_decides(self):
+        self.assertEqual(rules.reached([0.8, 0.96, 1.3], 0.95, "at least"), (0.96, 0.8, 1.3, True))
+        self.assertFalse(rules.reached([0.94, 0.94, 3.0], 0.95, "at least")[3])
+        self.assertTrue(rules.reached([9.0, 9.9, 30.0], 10, "at most")[3])
+        self.assertFalse(rules.reached([1.0, 10.1, 10.2], 10, "at most")[3])
+
+    def test_not_below_needs_evidence(self):
+        self.assertTrue(rules.reached([0.97, 0.98, 1.01], 1, "not below")[3])
+        self.assertFalse(rules.reached([0.97] * 9, 1, "not below")[3])
+        # One lucky run of many is no excuse: it lies outside the interval.
+        self.assertFalse(rules.reached([0.9] * 14 + [1.2], 1, "not below")[3])
+
+    def test_the_interval_is_the_median_s(self):
+        self.assertEqual(rules.reached(list(range(1, 10)), 5, "at least")[:3], (5, 2, 8))
+
+    def test_an_unknown_kind_is_no_answer(self):
+        self.assertRaises(KeyError, rules.reached, [1.0], 1, "about")
+
+
+class Exponent(unittest.TestCase):
+    def test_powers(self):
+        for power in (0, 0.5, 1, 1.2):
+            self.assertAlmostEqual(rules.exponent([(2.0**i, 3 * 2.0**(power * i)) for i in range(5)]), power)
+
+    def test_one_disturbed_point_does_not_decide(self):
+        points = [(2.0**i, 2.0**i) for i in range(7)]
+        points[3] = (8.0, 80.0)
+        self.assertAlmostEqual(rules.exponent(points), 1, delta=0.2)
+
+
 if __name__ == "__main__":
     unittest.main()

@@ -8,7 +8,7 @@
 #
 #   --clang   the second compiler the tests use
 #   --cross   compiler, emulator and libraries for aarch64; the emulator for older x86-64 CPUs
-#   --bench   C++ and Google Benchmark
+#   --bench   C++, Google Benchmark and gnuplot
 #   --install Doxygen, and what the tests of an installed copy use
 #   --fuzz    clang with libFuzzer and all sanitizers, valgrind, clang-tidy and cppcheck
 set -euo pipefail
@@ -27,7 +27,7 @@ for option; do
         packages+=(gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user
                    libsleef-dev:arm64 libcjson-dev:arm64 libcmocka-dev:arm64)
         ;;
-    --bench) packages+=(g++ libbenchmark-dev) ;;
+    --bench) packages+=(g++ libbenchmark-dev gnuplot-nox) ;;
     --install) packages+=(g++ cmake make doxygen mandoc zsh) ;;
     --fuzz) packages+=(clang-19 libclang-rt-19-dev llvm-19 clang-tidy-19 cppcheck valgrind) ;;
     *)

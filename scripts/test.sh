@@ -13,11 +13,12 @@
 #   sanitize   its tests and the golden cases under the address and undefined behaviour sanitizers
 #   aarch64    cross build, its tests and the golden cases under qemu
 #   cpus       the program on emulated older CPUs: uses what they have and nothing else, writes the same bytes
+#   bench      the benchmarks run and make a report; nothing about speed
 #   scripts    the scripts' syntax
 #   install    the library, installed, used from other projects: the README, examples, pkg-config, CMake, Meson, manual
 #   fuzz       every fuzz target for 20 s (an hour with --full)
 #   races      tests with threads under the thread sanitizer (only if named or with --full)
-#   (golden, clang, aarch64, cpus and install use what gcc has built)
+#   (golden, clang, aarch64, cpus, bench and install use what gcc has built)
 #   --full     all kernel checks at length, golden cases on more builds
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -27,14 +28,14 @@ stages=()
 for argument; do
     case $argument in
     --full) full=1 ;;
-    gcc | golden | clang | sanitize | aarch64 | cpus | scripts | install | fuzz | races) stages+=("$argument") ;;
+    gcc | golden | clang | sanitize | aarch64 | cpus | bench | scripts | install | fuzz | races) stages+=("$argument") ;;
     *)
         sed -n '/^#   /s/^#   //p' "$0" >&2
         exit 2
         ;;
     esac
 done
-[[ ${#stages[@]} -gt 0 ]] || stages=(gcc golden clang sanitize aarch64 cpus scripts install fuzz ${full:+races})
+[[ ${#stages[@]} -gt 0 ]] || stages=(gcc golden clang sanitize aarch64 cpus bench scripts install fuzz ${full:+races})
 
 # What the program has of the golden suites, as options of run_cli.py.
 golden=(
@@ -252,6 +253,10 @@ stage_races() {
         -Dprogram=disabled -Dtests=enabled -Dbench=disabled || return
     # Kernels have no threads.
     counted meson_test_but_kernels $top/races -t 10
+}
+
+stage_bench() {
+    counted single scripts/bench.sh --quick --build $top/gcc --out $top/bench
 }
 
 stage_fuzz() {

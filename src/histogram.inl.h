@@ -11,18 +11,21 @@
  *   hist_inside, hist_seen, hist_special(rule, v), hist_unlike(bins, bin)   masks: to be counted; to be seen as extremes; NaN
  *                              and infinite; of another bin
  *   hist_min, hist_max(v, w)   w where v is NaN
- *   hist_all_equal(v, w)       none is NaN or another number
+ *   hist_unequal(v, w)         mask: NaN, too
  *   hist_where(mask, v, w)     v in the lanes of the mask, w in the others
  *   hist_splat(x), hist_store_floats(p, v), hist_store_wide(p, bins)
  *   hist_store(p, bins)        in 16 bits each
+ *   hist_pack(p, v, mask)      stores the lanes of the mask, packed; may write LANES
  *   hist_pick(p, bins, mask)   in 16 bits each those of the mask, packed; may write LANES
  *
  * Counters: 32 bits, two arrays in turn, so that equal bins in a row wait less for each other's stores. Four were slower where
  *   they fill the first-level cache.
  * In flight: the bins of a chunk are found while those of the chunk before are counted. The counting is bound by one store a
  *   cycle, the finding by everything else.
- * Where one bin is met often (zeros after a ReLU), or elements lie outside, a chunk is picked over: the hot bin is counted by
- *   its mask, and only the others are written down to be counted. A vector of nothing but one value of that bin is passed over.
+ * Where one value is met often (zeros after a ReLU), it is sifted out: compared, counted by its mask, and only what is left has to
+ *   be binned. Without a branch, as single elements that are left over are no pattern to foresee.
+ * Where one bin is met often, or elements lie outside, a chunk is picked over: the hot bin is counted by its mask, and only the
+ *   others are written down to be counted.
  * Tails: fewer than LANES of a run go element by element. Nothing outside a run is read. */
 #include "histogram_elements.inl.h"
 
@@ -40,19 +43,24 @@ struct state {
     uint32_t *even, *odd; /* counters of every other bin */
     struct qobs_seen *seen;
     hist_vec min, max;
+    struct pending *found, *before;
     bool picking;
     uint32_t hot;
-    hist_vec hot_value; /* one of that bin, in all lanes; NaN: none is known */
-    bool sparse;        /* there was little else in the last chunk picked over */
-    struct pending *found, *before;
+    bool sifting;
+    hist_vec common;      /* the value that is sifted out, in all lanes */
+    uint32_t common_bin;
+    size_t left;          /* over from sifting, of floats */
+    float *rest;          /* room for two chunks and a vector */
 };
 
 /* The elements of one dtype. */
 struct reader {
     hist_vec (*load)(const unsigned char *x);
     float (*load_one)(const unsigned char *x);
-    size_t size;
+    size_t size, ahead;
 };
+
+#define READER(dtype, bytes, ahead) ((struct reader){hist_load_##dtype, load_##dtype, bytes, ahead})
 
 static inline void count(uint32_t *counters, uint32_t bin)
 {
@@ -93,7 +101,7 @@ static inline __attribute__((always_inline)) bool whole_chunk(struct state *s, c
     uint32_t inside = ALL_LANES;
     hist_vec min = s->min, max = s->max;
     for (size_t i = 0; i < CHUNK; i += LANES) {
-        __builtin_prefetch(x + i * reader->size + AHEAD);
+        __builtin_prefetch(x + i * reader->size + reader->ahead);
         const hist_vec v = hist_abs(&rule, reader->load(x + i * reader->size));
         inside &= hist_inside(&rule, v);
         hist_store(found + i, hist_bins(&rule, v));
@@ -129,15 +137,10 @@ static inline void see_lanes(struct state *s, hist_vec v)
 static inline __attribute__((always_inline)) void picked_chunk(struct state *s, const struct reader *reader,
                                                                const unsigned char *x, size_t n)
 {
-    const bool sparse = s->sparse;
     size_t inside = 0, kept = 0, i = 0;
     for (; i + LANES <= n; i += LANES) {
-        __builtin_prefetch(x + i * reader->size + AHEAD);
+        __builtin_prefetch(x + i * reader->size + reader->ahead);
         const hist_vec v = hist_abs(&s->rule, reader->load(x + i * reader->size));
-        if (sparse && hist_all_equal(v, s->hot_value)) {
-            inside += LANES;
-            continue;
-        }
         const hist_index bins = hist_bins(&s->rule, v);
         const uint32_t in = hist_inside(&s->rule, v), others = in & hist_unlike(bins, s->hot);
         hist_pick(s->found->bin + kept, bins, others);
@@ -154,23 +157,78 @@ static inline __attribute__((always_inline)) void picked_chunk(struct state *s, 
     s->even[s->hot] += (uint32_t)(inside - kept);
     s->found->n = kept;
     s->picking = inside < i || kept < i - i / 4;
-    s->sparse = kept < i / 4;
     add_elements(reader->load_one, reader->size, s->binning, x + i * reader->size, n - i, s->even, s->seen);
 }
 
 /* Is there a bin that many elements of the chunk at x, which has those bins, are in? One with half of all shows in every third
- * chunk, one with an eighth hardly ever. */
+ * chunk, one with an eighth hardly ever. If it is one value, that is sifted out. */
 static inline __attribute__((always_inline)) void look_for_hot(struct state *s, const struct reader *reader, const uint16_t *bin,
                                                                const unsigned char *x)
 {
-    const uint32_t a = bin[0], b = bin[CHUNK / 4], c = bin[CHUNK / 2], d = bin[CHUNK * 3 / 4];
-    const size_t at = a == b || a == c ? 0 : CHUNK * 3 / 4;
-    const uint32_t most = bin[at];
-    if ((a == most) + (b == most) + (c == most) + (d == most) >= 3) {
-        s->hot = most;
-        s->hot_value = hist_abs(&s->rule, hist_splat(reader->load_one(x + at * reader->size)));
-        s->picking = true;
+    enum { SAMPLES = 4, APART = CHUNK / SAMPLES };
+    size_t most = bin[0] == bin[APART] || bin[0] == bin[2 * APART] ? 0 : 3, same_bin = 0, same = 0;
+    const float value = reader->load_one(x + most * APART * reader->size);
+    for (size_t i = 0; i < SAMPLES; i++) {
+        same_bin += bin[i * APART] == bin[most * APART];
+        same += reader->load_one(x + i * APART * reader->size) == value;
     }
+    if (same_bin < SAMPLES - 1)
+        return;
+    if (same < SAMPLES - 1 || s->sifting) {
+        s->hot = bin[most * APART];
+        s->picking = true;
+    } else {
+        s->common = hist_abs(&s->rule, hist_splat(value));
+        s->common_bin = bin[most * APART];
+        s->sifting = true;
+    }
+}
+
+static inline __attribute__((always_inline)) void add_chunk(struct state *s, const struct reader *reader, const unsigned char *x,
+                                                            size_t n)
+{
+    const bool whole = n == CHUNK && !s->picking && s->before->n == CHUNK && whole_chunk(s, reader, x);
+    if (!whole) {
+        count_pending(s, s->before);
+        picked_chunk(s, reader, x, n);
+    }
+    struct pending *const found = s->found;
+    s->found = s->before;
+    s->before = found;
+    if (found->n == CHUNK)
+        look_for_hot(s, reader, found->bin, x);
+}
+
+/* Up to a chunk of what is left over from sifting. */
+static __attribute__((noinline)) void add_rest(struct state *s)
+{
+    const struct reader floats = READER(f32, 4, 0);
+    const size_t n = s->left < CHUNK ? s->left : CHUNK;
+    add_chunk(s, &floats, (const unsigned char *)s->rest, n);
+    s->left -= n;
+    memcpy(s->rest, s->rest + n, s->left * sizeof *s->rest);
+}
+
+/* A chunk without the common value, which has been seen, lies inside and only needs counting. */
+static inline __attribute__((always_inline)) void sift_chunk(struct state *s, const struct reader *reader, const unsigned char *x)
+{
+    const hist_rule rule = s->rule;
+    const hist_vec common = s->common;
+    float *const rest = s->rest;
+    size_t left = s->left;
+    for (size_t i = 0; i < CHUNK; i += LANES) {
+        __builtin_prefetch(x + i * reader->size + reader->ahead);
+        const hist_vec v = hist_abs(&rule, reader->load(x + i * reader->size));
+        const uint32_t others = hist_unequal(v, common);
+        hist_pack(rest + left, v, others);
+        left += (size_t)__builtin_popcount(others);
+    }
+    const size_t kept = left - s->left;
+    s->even[s->common_bin] += (uint32_t)(CHUNK - kept);
+    s->sifting = kept < CHUNK - CHUNK / 4;
+    s->left = left;
+    if (left >= CHUNK)
+        add_rest(s);
 }
 
 static inline __attribute__((always_inline)) void add_run(struct state *s, const struct reader *reader, const unsigned char *x,
@@ -181,16 +239,10 @@ static inline __attribute__((always_inline)) void add_run(struct state *s, const
     while (length > 0) {
         const size_t n = length < most ? length : most;
         most = CHUNK;
-        const bool whole = n == CHUNK && !s->picking && s->before->n == CHUNK && whole_chunk(s, reader, x);
-        if (!whole) {
-            count_pending(s, s->before);
-            picked_chunk(s, reader, x, n);
-        }
-        struct pending *const found = s->found;
-        s->found = s->before;
-        s->before = found;
-        if (found->n == CHUNK)
-            look_for_hot(s, reader, found->bin, x);
+        if (n == CHUNK && s->sifting)
+            sift_chunk(s, reader, x);
+        else
+            add_chunk(s, reader, x, n);
         x += n * reader->size;
         length -= n;
     }
@@ -216,7 +268,9 @@ static inline __attribute__((always_inline)) void add_runs(const struct reader r
                                                            const unsigned char *x, ptrdiff_t run_stride, size_t runs,
                                                            size_t length, uint32_t *counters, struct qobs_seen *seen)
 {
-    struct pending one = {.n = 0}, other = {.n = 0};
+    struct pending one, other;
+    float rest[2 * CHUNK + LANES];
+    one.n = other.n = 0;
     struct state s = {.binning = binning,
                       .rule = hist_rule_of(binning),
                       .even = counters,
@@ -224,7 +278,7 @@ static inline __attribute__((always_inline)) void add_runs(const struct reader r
                       .seen = seen,
                       .min = hist_splat(seen->min),
                       .max = hist_splat(seen->max),
-                      .hot_value = hist_splat(NAN),
+                      .rest = rest,
                       .found = &one,
                       .before = &other};
     for (size_t i = 0; i < runs; i++)
@@ -232,6 +286,8 @@ static inline __attribute__((always_inline)) void add_runs(const struct reader r
             add_run(&s, &reader, x + (ptrdiff_t)i * run_stride, length);
         else
             add_wide(&s, &reader, x + (ptrdiff_t)i * run_stride, length);
+    if (s.left > 0)
+        add_rest(&s);
     count_pending(&s, s.before);
     float min[LANES], max[LANES];
     hist_store_floats(min, s.min);
@@ -240,24 +296,22 @@ static inline __attribute__((always_inline)) void add_runs(const struct reader r
         see(seen, min[i], max[i]);
 }
 
-#define READER(dtype, bytes) ((struct reader){hist_load_##dtype, load_##dtype, bytes})
-
 QOBS_HISTOGRAM_ROWS(ENTRY(qobs_histogram_rows_f32))
 {
-    add_runs(READER(f32, 4), binning, x, run_stride, runs, length, counters, seen);
+    add_runs(READER(f32, 4, AHEAD), binning, x, run_stride, runs, length, counters, seen);
 }
 
 QOBS_HISTOGRAM_ROWS(ENTRY(qobs_histogram_rows_bf16))
 {
-    add_runs(READER(bf16, 2), binning, x, run_stride, runs, length, counters, seen);
+    add_runs(READER(bf16, 2, AHEAD), binning, x, run_stride, runs, length, counters, seen);
 }
 
 QOBS_HISTOGRAM_ROWS(ENTRY(qobs_histogram_rows_f16))
 {
-    add_runs(READER(f16, 2), binning, x, run_stride, runs, length, counters, seen);
+    add_runs(READER(f16, 2, AHEAD), binning, x, run_stride, runs, length, counters, seen);
 }
 
 QOBS_HISTOGRAM_ROWS(ENTRY(qobs_histogram_rows_f64))
 {
-    add_runs(READER(f64, 8), binning, x, run_stride, runs, length, counters, seen);
+    add_runs(READER(f64, 8, AHEAD), binning, x, run_stride, runs, length, counters, seen);
 }

@@ -96,9 +96,9 @@ static inline uint32_t hist_unlike(hist_index bins, uint32_t bin)
     return ~hist_mask(_mm256_castsi256_ps(_mm256_cmpeq_epi32(bins, _mm256_set1_epi32((int32_t)bin))));
 }
 
-static inline bool hist_all_equal(hist_vec v, hist_vec w)
+static inline uint32_t hist_unequal(hist_vec v, hist_vec w)
 {
-    return hist_mask(_mm256_cmp_ps(v, w, _CMP_NEQ_UQ)) == 0;
+    return hist_mask(_mm256_cmp_ps(v, w, _CMP_NEQ_UQ));
 }
 
 static inline hist_vec hist_min(hist_vec v, hist_vec w) { return _mm256_min_ps(v, w); }
@@ -120,9 +120,17 @@ static inline void hist_store(uint16_t *p, hist_index bins)
     _mm_storeu_si128((void *)p, _mm_packus_epi32(_mm256_castsi256_si128(bins), _mm256_extracti128_si256(bins, 1)));
 }
 
+static inline void hist_pack(float *p, hist_vec v, uint32_t mask)
+{
+    const __m128i low = _mm_loadu_si128((const void *)pick_lanes[mask & 15]), high = _mm_loadu_si128((const void *)pick_lanes[mask >> 4]);
+    const __m256i bits = _mm256_castps_si256(v);
+    _mm_storeu_si128((void *)p, _mm_shuffle_epi8(_mm256_castsi256_si128(bits), low));
+    _mm_storeu_si128((void *)(p + __builtin_popcount(mask & 15)), _mm_shuffle_epi8(_mm256_extracti128_si256(bits, 1), high));
+}
+
 static inline void hist_pick(uint16_t *p, hist_index bins, uint32_t mask)
 {
-    const __m128i low = _mm_loadl_epi64((const void *)pick_bytes[mask & 15]), high = _mm_loadl_epi64((const void *)pick_bytes[mask >> 4]);
+    const __m128i low = _mm_loadl_epi64((const void *)pick_halves[mask & 15]), high = _mm_loadl_epi64((const void *)pick_halves[mask >> 4]);
     _mm_storel_epi64((void *)p, _mm_shuffle_epi8(_mm256_castsi256_si128(bins), low));
     _mm_storel_epi64((void *)(p + __builtin_popcount(mask & 15)), _mm_shuffle_epi8(_mm256_extracti128_si256(bins, 1), high));
 }

@@ -88,9 +88,9 @@ static inline uint32_t hist_unlike(hist_index bins, uint32_t bin)
     return _mm512_cmpneq_epi32_mask(bins, _mm512_set1_epi32((int32_t)bin));
 }
 
-static inline bool hist_all_equal(hist_vec v, hist_vec w)
+static inline uint32_t hist_unequal(hist_vec v, hist_vec w)
 {
-    return _mm512_cmp_ps_mask(v, w, _CMP_NEQ_UQ) == 0;
+    return _mm512_cmp_ps_mask(v, w, _CMP_NEQ_UQ);
 }
 
 static inline hist_vec hist_min(hist_vec v, hist_vec w) { return _mm512_min_ps(v, w); }
@@ -106,9 +106,14 @@ static inline void hist_store_floats(float *p, hist_vec v) { _mm512_storeu_ps(p,
 static inline void hist_store_wide(uint32_t *p, hist_index bins) { _mm512_storeu_si512(p, bins); }
 static inline void hist_store(uint16_t *p, hist_index bins) { _mm256_storeu_si256((void *)p, _mm512_cvtepi32_epi16(bins)); }
 
+/* In a register: compressing into memory is slow on some CPUs. */
+static inline void hist_pack(float *p, hist_vec v, uint32_t mask)
+{
+    _mm512_storeu_ps(p, _mm512_maskz_compress_ps((__mmask16)mask, v));
+}
+
 static inline void hist_pick(uint16_t *p, hist_index bins, uint32_t mask)
 {
-    /* in a register: compressing into memory is slow on some CPUs */
     hist_store(p, _mm512_maskz_compress_epi32((__mmask16)mask, bins));
 }
 

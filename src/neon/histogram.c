@@ -91,9 +91,9 @@ static inline uint32_t hist_unlike(hist_index bins, uint32_t bin)
     return ALL_LANES ^ hist_mask(vceqq_u32(bins, vdupq_n_u32(bin)));
 }
 
-static inline bool hist_all_equal(hist_vec v, hist_vec w)
+static inline uint32_t hist_unequal(hist_vec v, hist_vec w)
 {
-    return vminvq_u32(vceqq_f32(v, w)) != 0;
+    return ALL_LANES ^ hist_mask(vceqq_f32(v, w));
 }
 
 static inline hist_vec hist_min(hist_vec v, hist_vec w) { return vminnmq_f32(v, w); }
@@ -110,9 +110,15 @@ static inline void hist_store_floats(float *p, hist_vec v) { vst1q_f32(p, v); }
 static inline void hist_store_wide(uint32_t *p, hist_index bins) { vst1q_u32(p, bins); }
 static inline void hist_store(uint16_t *p, hist_index bins) { vst1_u16(p, vmovn_u32(bins)); }
 
+static inline void hist_pack(float *p, hist_vec v, uint32_t mask)
+{
+    const uint8x16_t packed = vqtbl1q_u8(vreinterpretq_u8_f32(v), vld1q_u8(pick_lanes[mask]));
+    vst1q_f32(p, vreinterpretq_f32_u8(packed));
+}
+
 static inline void hist_pick(uint16_t *p, hist_index bins, uint32_t mask)
 {
-    const uint8x8_t picked = vqtbl1_u8(vreinterpretq_u8_u32(bins), vld1_u8(pick_bytes[mask]));
+    const uint8x8_t picked = vqtbl1_u8(vreinterpretq_u8_u32(bins), vld1_u8(pick_halves[mask]));
     vst1_u16(p, vreinterpret_u16_u8(picked));
 }
 

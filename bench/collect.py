@@ -1,0 +1,73 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: The qobs authors
+"""Joins what the parts of a run have written into one file of results.
+
+    collect.py OUT.json KEY=VALUE... PART.json...
+
+Times are nanoseconds of the CPU a call, of the wall clock where there are threads; one figure a repetition.
+"""
+import json
+import os
+import sys
+
+
+def shortened(figures):
+    return [float(f"{f:.5g}") for f in figures]
+
+
+def add_google(results, part):
+    """A file by Google Benchmark."""
+    context = part["context"]
+    caches = {c["level"]: c["size"] for c in context["caches"] if c["type"] != "Instruction"}
+    results["caches"] = [caches[level] for level in sorted(caches)]
+    results["isa"] = context["isa"]
+    for b in part["benchmarks"]:
+        if b["run_type"] != "iteration":
+            continue
+        name = b["run_name"].removesuffix("/iterations:1")
+        if b.get("error_occurred"):
+            raise SystemExit(f"{name}: {b['error_message']}")
+        if name.startswith("pair/"):
+            into = results["pairs"].setdefault(name, {"ratio": [], "speed": [], "other_speed": []})
+            for key, figures in into.items():
+                figures.append(b[key])
+            continue
+        into = results["benchmarks"].setdefault(name, {"bytes": b.get("bytes", 0), "items": 0, "time": []})
+        scale = {"ns": 1, "us": 1e3, "ms": 1e6}[b["time_unit"]]
+        into["time"].append(scale * b["real_time" if name.endswith("/real_time") else "cpu_time"])
+        into["items"] = round(b.get("items_per_second", 0) * into["time"][-1] * 1e-9)
+
+
+def main():
+    results = {"benchmarks": {}, "pairs": {}, "values": {}}
+    for argument in sys.argv[2:]:
+        if not argument.endswith(".json"):
+            key, value = argument.split("=", 1)
+            results[key] = value
+            continue
+        if not os.path.exists(argument):
+            continue  # a part that cannot run here
+        with open(argument, encoding="utf-8") as file:
+            part = json.load(file)
+        if "context" in part:
+            add_google(results, part)
+        else:
+            for key, value in part.items():
+                results[key] = results[key] | value if key in ("pairs", "values") else value
+    for b in results["benchmarks"].values():
+        b["time"] = shortened(b["time"])
+    for p in results["pairs"].values():
+        for key in p:
+            p[key] = shortened(p[key])
+    with open(sys.argv[1], "w", encoding="utf-8") as out:
+        heads = {key: value for key, value in results.items() if not isinstance(value, dict)}
+        lines = [f"{json.dumps(key)}: {json.dumps(value)}" for key, value in heads.items()]
+        for key in ("benchmarks", "pairs", "values"):
+            entries = ",\n".join(f"{json.dumps(n)}: {json.dumps(v)}" for n, v in results[key].items())
+            lines.append(f"{json.dumps(key)}: {{\n{entries}\n}}")
+        out.write("{\n" + ",\n".join(lines) + "\n}\n")
+
+
+if __name__ == "__main__":
+    main()

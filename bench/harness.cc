@@ -1,0 +1,289 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The qobs authors
+
+#include "harness.h"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <ctime>
+#include <random>
+#include <thread>
+
+extern "C" {
+#include "number.h"
+}
+
+const Dtype kDtypes[QOBS_KERNEL_DTYPES] = {{"f32", QOBS_KERNEL_F32, QOBS_F32, 4},
+                                           {"bf16", QOBS_KERNEL_BF16, QOBS_BF16, 2},
+                                           {"f16", QOBS_KERNEL_F16, QOBS_F16, 2},
+                                           {"f64", QOBS_KERNEL_F64, QOBS_F64, 8}};
+const Dtype &kF32 = kDtypes[0], &kBf16 = kDtypes[1];
+
+const std::vector<Level> &Levels()
+{
+    static const std::vector<Level> levels = [] {
+        size_t size[4] = {0, size_t{32} << 10, size_t{1} << 20, size_t{32} << 20};  // where the system does not say
+        for (const auto &cache : benchmark::CPUInfo::Get().caches)
+            if (cache.type != "Instruction" && cache.level >= 1 && cache.level <= 3 && cache.size > 0)
+                size[cache.level] = static_cast<size_t>(cache.size);
+        // Whole pages and powers of two, so that every layout fits.
+        const auto half = [](size_t bytes) {
+            size_t power = 4096;
+            while (power * 4 <= bytes)
+                power *= 2;
+            return power;
+        };
+        return std::vector<Level>{
+            {"L1", half(size[1])}, {"L2", half(size[2])}, {"L3", half(size[3])}, {"memory", 16 * half(size[3])}};
+    }();
+    return levels;
+}
+
+const Level &LevelNamed(const std::string &name)
+{
+    for (const Level &level : Levels())
+        if (level.name == name)
+            return level;
+    std::abort();
+}
+
+static std::vector<const qobs_kernels *> Usable(const qobs_kernels *const *tables)
+{
+    std::vector<const qobs_kernels *> usable;
+    for (size_t i = 0; tables[i]; i++)
+        if (tables[i]->usable())
+            usable.push_back(tables[i]);
+    return usable;
+}
+
+const std::vector<const qobs_kernels *> &Isas()
+{
+    static const auto usable = Usable(qobs_kernel_tables);
+    return usable;
+}
+
+const std::vector<const qobs_kernels *> &PlainTables()
+{
+    static const auto usable = Usable(plain_tables);
+    return usable;
+}
+
+const qobs_kernels *TableNamed(const std::string &isa)
+{
+    for (const auto &tables : {Isas(), PlainTables()})
+        for (const qobs_kernels *table : tables)
+            if (isa == table->isa)
+                return table;
+    return nullptr;
+}
+
+const limits &Limits()
+{
+    static const limits &widest = [] () -> const limits & {
+        for (size_t i = 0; limits_tables[i]; i++)
+            if (std::strcmp(limits_tables[i]->isa, Isas().back()->isa) == 0)
+                return *limits_tables[i];
+        std::abort();
+    }();
+    return widest;
+}
+
+const unsigned char *Gaussian(const Dtype &dtype, size_t bytes)
+{
+    constexpr size_t kMost = size_t{1} << 30, kDrawn = size_t{1} << 20;
+    static struct {
+        unsigned char *data;
+        size_t filled;
+    } made[QOBS_KERNEL_DTYPES];
+    auto &m = made[dtype.kernel];
+    if (bytes > kMost)
+        std::abort();
+    if (!m.data) {
+        void *p = mmap(nullptr, kMost, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        if (p == MAP_FAILED)
+            std::abort();
+        m.data = static_cast<unsigned char *>(p);
+        std::mt19937 generator(1);
+        std::normal_distribution<float> gauss(0.0f, 0.02f);
+        for (size_t i = 0; i < kDrawn; i++) {
+            const float f = gauss(generator);
+            const double d = static_cast<double>(f);
+            const uint16_t half = dtype.kernel == QOBS_KERNEL_F16 ? f16_of_float(f) : bf16_of_float(f);
+            const void *from = dtype.size == 8 ? static_cast<const void *>(&d) : dtype.size == 4 ? static_cast<const void *>(&f) : &half;
+            std::memcpy(m.data + i * dtype.size, from, dtype.size);
+        }
+        m.filled = kDrawn * dtype.size;
+    }
+    for (; m.filled < bytes; m.filled *= 2)
+        std::memcpy(m.data + m.filled, m.data, std::min(m.filled, kMost - m.filled));
+    return m.data;
+}
+
+Room::Room(size_t bytes)
+{
+    void *p = nullptr;
+    if (posix_memalign(&p, 64, bytes + 64) != 0)
+        std::abort();
+    std::memset(p, 0, bytes + 64);
+    bytes_ = std::shared_ptr<unsigned char>(static_cast<unsigned char *>(p), [](unsigned char *b) { std::free(b); });
+}
+
+void Benchmark(const Case &c)
+{
+    auto *registered = benchmark::RegisterBenchmark(c.name.c_str(), [c](benchmark::State &state) {
+        const auto call = c.make();
+        call();
+        for (auto _ : state) {
+            call();
+            benchmark::ClobberMemory();
+        }
+        state.SetBytesProcessed(static_cast<int64_t>(c.bytes) * state.iterations());
+        state.SetItemsProcessed(static_cast<int64_t>(c.items) * state.iterations());
+        state.counters["bytes"] = c.bytes;
+    });
+    if (c.threads > 1)
+        registered->UseRealTime();
+}
+
+// ---- Pairs ---------------------------------------------------------------------------------------------------------------
+
+static double Now(clockid_t clock)
+{
+    timespec t;
+    clock_gettime(clock, &t);
+    return static_cast<double>(t.tv_sec) + 1e-9 * static_cast<double>(t.tv_nsec);
+}
+
+static double Seconds(const std::function<void()> &call, size_t calls, clockid_t clock)
+{
+    const double begin = Now(clock);
+    for (size_t i = 0; i < calls; i++) {
+        call();
+        benchmark::ClobberMemory();
+    }
+    return Now(clock) - begin;
+}
+
+// Calls that take about a millisecond.
+static size_t CallsOf(const std::function<void()> &call, clockid_t clock)
+{
+    size_t calls = 1;
+    for (double t; (t = Seconds(call, calls, clock)) < 1e-3; calls *= 2)
+        if (t > 2e-4)
+            return static_cast<size_t>(static_cast<double>(calls) * 1e-3 / t) + 1;
+    return calls;
+}
+
+void Pair(const std::string &name, const Case &a, const Case &b, Unit unit)
+{
+    constexpr double kLeast = 0.016;  // seconds a repetition
+    constexpr size_t kMostRounds = 15;
+    benchmark::RegisterBenchmark(("pair/" + name).c_str(), [=](benchmark::State &state) {
+        const auto call_a = a.make(), call_b = b.make();
+        const clockid_t clock = a.threads > 1 || b.threads > 1 ? CLOCK_MONOTONIC : CLOCK_THREAD_CPUTIME_ID;
+        const double work_a = unit == Unit::kBytes ? a.bytes : a.items, work_b = unit == Unit::kBytes ? b.bytes : b.items;
+        std::vector<double> ratios, speed_a, speed_b;
+        for (auto _ : state) {
+            const size_t calls_a = CallsOf(call_a, clock), calls_b = CallsOf(call_b, clock);  // warms, too
+            for (double spent = 0; ratios.empty() || (spent < kLeast && ratios.size() < kMostRounds);) {
+                // What comes first is not always the same.
+                double t_a = 0, t_b = 0;
+                if (ratios.size() % 2 == 0)
+                    t_a = Seconds(call_a, calls_a, clock);
+                t_b = Seconds(call_b, calls_b, clock);
+                if (ratios.size() % 2 != 0)
+                    t_a = Seconds(call_a, calls_a, clock);
+                speed_a.push_back(work_a * static_cast<double>(calls_a) / t_a);
+                speed_b.push_back(work_b * static_cast<double>(calls_b) / t_b);
+                ratios.push_back(speed_a.back() / speed_b.back());
+                spent += t_a + t_b;
+            }
+        }
+        const auto median = [](std::vector<double> v) {
+            std::sort(v.begin(), v.end());
+            return (v[(v.size() - 1) / 2] + v[v.size() / 2]) / 2;
+        };
+        state.counters["ratio"] = median(ratios);
+        state.counters["speed"] = median(speed_a);
+        state.counters["other_speed"] = median(speed_b);
+    })->Iterations(1)->Unit(benchmark::kMillisecond);
+}
+
+Case ReadLoop(size_t bytes)
+{
+    return {"", static_cast<double>(bytes), static_cast<double>(bytes) / 8, [bytes] {
+                const unsigned char *data = Gaussian(kF32, bytes);
+                return [data, bytes] { benchmark::DoNotOptimize(Limits().read(data, bytes)); };
+            }};
+}
+
+Case KernelCase::Of(const qobs_kernels *table) const
+{
+    const auto make_one = make;
+    return {family + "/" + table->isa + "/" + Rest(), bytes, items, [make_one, table] { return make_one(*table); }};
+}
+
+// ---- The public functions --------------------------------------------------------------------------------------------------
+
+void Check(int status, const qobs_error &error)
+{
+    if (status == QOBS_OK)
+        return;
+    std::fprintf(stderr, "qobs: %s\n", error.message);
+    std::exit(1);
+}
+
+void UseIsa(const char *isa)
+{
+    if (std::strcmp(qobs_isa_active(), isa) == 0)
+        return;
+    qobs_error error;
+    Check(qobs_isa_limit(isa, &error), error);
+}
+
+std::shared_ptr<qobs_config> Config(const std::string &preset, const std::string &settings)
+{
+    qobs_error error;
+    qobs_config *config;
+    Check(qobs_config_create(&config, preset.c_str(), nullptr, &error), error);
+    for (size_t at = 0; at < settings.size();) {
+        const size_t end = std::min(settings.find(';', at), settings.size()), equals = settings.find('=', at);
+        Check(qobs_config_set(config, settings.substr(at, equals - at).c_str(), settings.substr(equals + 1, end - equals - 1).c_str(),
+                              &error),
+              error);
+        at = end + 1;
+    }
+    return std::shared_ptr<qobs_config>(config, qobs_config_destroy);
+}
+
+static void ParallelFor(void *context, void (*task)(void *, size_t), void *argument, size_t count)
+{
+    std::atomic<size_t> next{0};
+    const auto work = [&] {
+        for (size_t i = next++; i < count; i = next++)
+            task(argument, i);
+    };
+    std::vector<std::thread> threads;
+    for (size_t i = 1; i < static_cast<qobs_executor *>(context)->threads; i++)
+        threads.emplace_back(work);
+    work();
+    for (std::thread &t : threads)
+        t.join();
+}
+
+std::shared_ptr<qobs_runtime> Threads(size_t threads)
+{
+    struct Both {
+        qobs_runtime runtime;
+        qobs_executor executor;
+    };
+    auto both = std::make_shared<Both>();
+    both->executor = {sizeof both->executor, threads, ParallelFor, &both->executor};
+    both->runtime = {sizeof both->runtime, nullptr, threads > 1 ? &both->executor : nullptr};
+    return std::shared_ptr<qobs_runtime>(both, &both->runtime);
+}

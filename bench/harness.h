@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The qobs authors
+
+// What all benchmarks are made of: data, sizes, instruction sets, and two ways to measure. A *benchmark* measures one thing; bytes_per_second,
+// items_per_second and the counter `bytes` (what a call reads) describe it. A *pair* measures two in turns, so that whatever else the
+// machine does disturbs both, and gives the counter `ratio` of their speeds, a median of rounds.
+#ifndef QOBS_BENCH_HARNESS_H
+#define QOBS_BENCH_HARNESS_H
+
+#include <benchmark/benchmark.h>
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+extern "C" {
+#include "dispatch.h"
+#include "limits.h"
+#include "plain.h"
+#include "qobs/qobs.h"
+}
+
+struct Dtype {
+    const char *name;
+    qobs_kernel_dtype kernel;
+    qobs_dtype tensor;
+    size_t size;
+};
+extern const Dtype kDtypes[QOBS_KERNEL_DTYPES];
+extern const Dtype &kF32, &kBf16;
+
+// Where data of half a cache's size lie, by this CPU's caches; memory: eight times the last one.
+struct Level {
+    std::string name;
+    size_t bytes;
+};
+const std::vector<Level> &Levels();
+const Level &LevelNamed(const std::string &name);
+
+// The tables that run here: instruction sets, slowest first; plain C by the compiler's own vectors.
+const std::vector<const qobs_kernels *> &Isas();
+const std::vector<const qobs_kernels *> &PlainTables();
+const qobs_kernels *TableNamed(const std::string &isa);  // NULL: not here
+const limits &Limits();                                  // of the widest
+
+// At least that many bytes of gaussian weights, 4096-aligned, written once. A short stretch is drawn and repeated.
+const unsigned char *Gaussian(const Dtype &dtype, size_t bytes);
+
+// Room for results, zeroed, 64-aligned.
+class Room {
+public:
+    explicit Room(size_t bytes);
+    unsigned char *Bytes() const { return bytes_.get(); }
+    template <typename T> T *As() const { return reinterpret_cast<T *>(bytes_.get()); }
+
+private:
+    std::shared_ptr<unsigned char> bytes_;
+};
+
+// One thing to measure. make() allocates and prepares; what it gives is one call, whose results are in memory.
+struct Case {
+    std::string name;
+    double bytes, items;
+    std::function<std::function<void()>()> make;
+    size_t threads = 1;  // one: timed by the thread's own CPU time, which leaves out that of others; more: by the wall clock
+};
+
+void Benchmark(const Case &c);
+
+enum class Unit { kBytes, kItems };
+// "pair/<name>": speed of a over that of b.
+void Pair(const std::string &name, const Case &a, const Case &b, Unit unit);
+
+Case ReadLoop(size_t bytes);
+
+// A case of the kernels, for any table that has what it needs.
+struct KernelCase {
+    std::string family, variant;
+    const Dtype *dtype;
+    std::string level;
+    double bytes, items;
+    std::function<bool(const qobs_kernels &)> has;
+    std::function<std::function<void()>(const qobs_kernels &)> make;
+
+    Case Of(const qobs_kernels *table) const;  // "<family>/<isa>/<dtype>/<variant>/<level>"
+    std::string Rest() const { return std::string(dtype->name) + "/" + variant + "/" + level; }
+};
+
+// Of any size; level is but the last part of the name.
+KernelCase MinmaxCase(const std::string &layout, const Dtype &dtype, const std::string &level, size_t bytes);
+KernelCase HistogramCase(const std::string &distribution, const Dtype &dtype, const std::string &level, size_t bytes, size_t bins = 2048);
+KernelCase QuantizeCase(bool columns, const Dtype &dtype, const std::string &level, size_t bytes);
+KernelCase SquaresCase(const Dtype &dtype, const std::string &level, size_t bytes);
+
+// All there are.
+std::vector<KernelCase> MinmaxCases();
+std::vector<KernelCase> AbsmaxCases();
+std::vector<KernelCase> HistogramCases();
+std::vector<KernelCase> QuantizeCases();
+std::vector<KernelCase> SquaresCases();
+std::vector<KernelCase> SearchCases();
+
+// The public functions on tensors.
+void RegisterGranularities();
+void RegisterSearches();
+void RegisterObservers();
+void RegisterSmall();
+// How cost grows: "growth/<variable>/<work>/<value>".
+void RegisterGrowth();
+
+// qobs_search of a weight of rows x 4096, an item an element under one candidate.
+Case SearchCase(const char *isa, const Dtype &dtype, const std::string &preset, const std::string &settings, int candidates,
+                size_t threads, int64_t rows, const std::string &name);
+// qobs_minmax with llmc.memoryless_minmax and these settings.
+Case GranularityCase(const char *isa, const Dtype &dtype, const std::string &settings, const std::vector<int64_t> &shape, size_t threads,
+                     const std::string &name);
+
+// A configuration with "key=value;key=value"; ends the program where it is wrong.
+std::shared_ptr<qobs_config> Config(const std::string &preset, const std::string &settings);
+void Check(int status, const qobs_error &error);
+void UseIsa(const char *isa);  // from now on; next to nothing if it is so already
+// On `threads` threads, started for each call: some tens of microseconds.
+std::shared_ptr<qobs_runtime> Threads(size_t threads);
+
+#endif

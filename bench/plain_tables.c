@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-FileCopyrightText: The qobs authors */
+
+#include "plain.h"
+
+#include <stddef.h>
+
+#if defined(__x86_64__)
+extern const struct qobs_kernels plain_haswell;
+#endif
+extern const struct qobs_kernels plain_native;
+
+const struct qobs_kernels *const plain_tables[] = {
+#if defined(__x86_64__)
+    &plain_haswell,
+#endif
+    &plain_native,
+    NULL,
+};
+
+/* The CPU the benchmarks are built on is the one they run on; haswell is what the AVX2 kernels need. */
+bool plain_haswell_usable(void)
+{
+#if defined(__x86_64__)
+    return qobs_kernels_avx2.usable();
+#else
+    return false;
+#endif
+}
+
+bool plain_native_usable(void)
+{
+    return true;
+}

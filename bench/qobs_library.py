@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: The qobs authors
+"""libqobs.so by ctypes, as far as the benchmarks beside torch need it."""
+import ctypes as c
+
+F32, BF16 = 1, 2
+
+
+class Tensor(c.Structure):
+    _fields_ = [("struct_size", c.c_size_t), ("data", c.c_void_p), ("dtype", c.c_int), ("ndim", c.c_int),
+                ("shape", c.POINTER(c.c_int64)), ("strides", c.POINTER(c.c_int64))]
+
+
+class Bins(c.Structure):
+    _fields_ = [("struct_size", c.c_size_t), ("count", c.c_int64), ("min", c.c_float), ("max", c.c_float),
+                ("magnitude", c.c_bool), ("skip_zeros", c.c_bool)]
+
+
+class Error(c.Structure):
+    _fields_ = [("status", c.c_int), ("message", c.c_char * 252)]
+
+
+class Library:
+    """Functions of the library by name; what they refuse is a RuntimeError."""
+
+    def __init__(self, path):
+        self.library = c.CDLL(path)
+        self.library.qobs_isa_active.restype = c.c_char_p
+        self.library.qobs_isa_name.restype = c.c_char_p
+        self.library.qobs_config_destroy.argtypes = self.library.qobs_observer_destroy.argtypes = [c.c_void_p]
+        self.error = Error()
+
+    def __call__(self, name, *arguments):
+        if getattr(self.library, name)(*arguments, c.byref(self.error)) != 0:
+            raise RuntimeError(f"{name}: {self.error.message.decode()}")
+
+    def active(self):
+        return self.library.qobs_isa_active().decode()
+
+    def config(self, preset, settings=None):
+        config = c.c_void_p()
+        self("qobs_config_create", c.byref(config), preset.encode(), None)
+        for key, value in (settings or {}).items():
+            self("qobs_config_set", config, key.encode(), str(value).encode())
+        return config
+
+    def observer(self, preset, settings=None):
+        observer = c.c_void_p()
+        config = self.config(preset, settings)
+        self("qobs_observer_create", c.byref(observer), config, None)
+        self.library.qobs_config_destroy(config)
+        return observer
+
+
+def view(address, dtype, shape):
+    """A tensor in C order; whoever has the memory keeps it."""
+    return Tensor(c.sizeof(Tensor), address, dtype, len(shape), (c.c_int64 * len(shape))(*shape), None)

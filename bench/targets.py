@@ -1,0 +1,109 @@
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: The qobs authors
+"""What is to be reached: a row each, and where its figure comes from."""
+import collections
+
+import growth
+import rules
+
+# source: a pair or value by name, or a function of the results that gives (figures, where) of the one that is furthest off.
+Target = collections.namedtuple("Target", "what kind bound source unit", defaults=("",))
+
+FAMILIES = ("minmax", "absmax", "histogram", "fake-quantize", "squares", "search")
+LAYOUTS = ("row", "channel-4096", "group-128", "group-32", "block-128x128", "head-128", "columns")
+
+
+def worst(prefix, kind, bound):
+    """Of all pairs of that prefix the one that is furthest from its bound."""
+    def find(results):
+        pairs = {n: p["ratio"] for n, p in results["pairs"].items() if n.startswith(prefix)}
+        if not pairs:
+            return None
+        deciding = 2 if kind == "not below" else 0  # the interval's upper end, or the median
+        name = min(pairs, key=lambda n: rules.reached(pairs[n], bound, kind)[deciding])
+        return pairs[name], f"worst of {len(pairs)}: {name[len(prefix):].strip('/')}"
+    return find
+
+
+def steepest(results):
+    fits = growth.fits(results)
+    if not fits:
+        return None
+    name = max(fits, key=fits.get)
+    return [fits[name]], f"steepest of {len(fits)}: {name}"
+
+
+def time_of(name):
+    def find(results):
+        benchmark = results["benchmarks"].get(name)
+        return benchmark and (benchmark["time"], name)
+    return find
+
+
+
+def targets(isa):
+    rows = []
+
+    def row(*arguments, **named):
+        rows.append(Target(*arguments, **named))
+
+    for dtype in ("f32", "bf16"):
+        for layout in LAYOUTS:
+            for level in ("L2", "L3", "memory"):
+                bound = 0.9 if (dtype, layout, level) == ("bf16", "row", "L2") else 0.95
+                row(f"minimum and maximum, {dtype}, {layout}, {level}: of the read loop", "at least", bound,
+                    f"pair/minmax-read/{dtype}/{layout}/{level}")
+    for dtype in ("f32", "bf16"):
+        for layout in ("columns", "group-128", "group-32"):
+            row(f"minimum and maximum, {dtype}, {layout}, 4096x4096: of the read loop", "at least", 0.9,
+                f"pair/minmax-read/{dtype}/{layout}/4096x4096")
+    row("qobs calibrate of 1 GB bf16, groups of 128, 2 threads: of cat", "at least", 0.8, "pair/calibrate-cat")
+    row("its memory beyond the mapped file", "at most", 64, "calibrate-memory", unit="MB")
+    for dtype in ("f32", "bf16"):
+        for granularity in ("channel", "group-128", "block-128x128", "head-128", "g_idx-128"):
+            row(f"qobs_minmax, {dtype}, {granularity}, 4096x4096: of the contiguous", "at least",
+                0.5 if granularity == "g_idx-128" else 0.9, f"pair/granularity-contiguous/{dtype}/{granularity}")
+    row("torch.PerChannelMinMaxObserver: times torch", "at least", 10, "pair/torch/observer/PerChannelMinMaxObserver")
+    for norm, bound in (("2", 150), ("2.4", 80), ("2.7", 80)):
+        row(f"search, int4, groups of 128, norm {norm}: times torch", "at least", bound, f"pair/torch/search/norm-{norm}")
+    for norm in ("2", "2.4", "2.7"):
+        row(f"search, norm {norm}, AVX2: of AVX-512", "at least", 0.65, f"pair/search-avx2-avx512/int4-group-128-norm-{norm}")
+    for norm in ("2", "2.4", "2.7"):
+        row(f"search, norm {norm}, bf16: of f32", "not below", 1, f"pair/search-bf16-f32/int4-group-128-norm-{norm}")
+    for kind in ("int4-group-128-norm-2", "int4-group-128-norm-2.4", "int8-channel", "fp8-tensor"):
+        row(f"search, {kind}, 2 threads: times one", "at least", 1.9, f"pair/search-2-threads/{kind}")
+    row("search, nvfp4_expanded: of int4's rate", "at least", 0.8, "pair/search-nvfp4-expanded-int4")
+    for data in ("gaussian", "99-percent-zeros"):
+        row(f"histogram, f32, {data}: times torch.histc", "at least", 12, f"pair/torch/histc/f32/{data}")
+        row(f"histogram, f32, {data}: of the read loop (2 Gelem/s where that does 30 GB/s)", "at least", 8 / 30,
+            f"pair/histogram-read/f32/{data}")
+        row(f"histogram, {data}, bf16: of f32's elements", "not below", 1, f"pair/histogram-bf16-f32/{data}")
+    for kind in ("steady", "growing"):
+        row(f"torch.HistogramObserver, ten batches, {kind}: times torch", "at least", 12, f"pair/torch/HistogramObserver/forward-{kind}")
+    row("its calculate_qparams: times torch", "at least", 20, "pair/torch/HistogramObserver/calculate_qparams")
+    row("range by entropy of 2048 bins", "at most", 10, time_of("observer-range/entropy-2048"), unit="ms")
+    for family in FAMILIES:
+        row(f"{family}, AVX2: times plain C by gcc -O3 -march=haswell", "at least", 1, worst(f"pair/avx2-plain/{family}/", "at least", 1))
+        row(f"{family}, AVX-512: of AVX2", "not below", 0.97, worst(f"pair/avx512-avx2/{family}/", "not below", 0.97))
+    for dtype in ("f32", "bf16"):
+        row(f"qobs_minmax of 64 elements, {dtype}", "at most", 150, time_of(f"small/qobs_minmax-64/{isa}/{dtype}"), unit="ns")
+        row(f"kernel call of 64 elements, {dtype}", "at most", 40, time_of(f"small/kernel-64/{isa}/{dtype}"), unit="ns")
+    row("growth: exponent within a cache level", "at most", 1.05, steepest)
+    return rows
+
+
+def measured(results):
+    """For each target (target, median, low, high, answer, where); where nothing was measured, None and False."""
+    rows = []
+    for t in targets(results["isa"]):
+        if callable(t.source):
+            found = t.source(results)
+        else:
+            figures = results["pairs"].get(t.source, {}).get("ratio") or results["values"].get(t.source)
+            found = figures and (figures, t.source)
+        if not found:
+            rows.append((t, None, None, None, False, "not measured"))
+            continue
+        scale = {"ms": 1e-6, "ns": 1}.get(t.unit, 1)
+        rows.append((t, *rules.reached([f * scale for f in found[0]], t.bound, t.kind), found[1]))
+    return rows

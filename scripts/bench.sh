@@ -1,0 +1,123 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: The qobs authors
+#
+# Builds, runs all benchmarks and writes bench/results/<cpu>.json, a report <cpu>.md beside it and charts. Ends with the targets that
+# are not reached. A machine with nothing else to do is wanted; it takes about ten minutes.
+#
+#   scripts/bench.sh [OPTION]...
+#
+#   --quick            one repetition of small sizes: shows that everything runs, in half a minute; says nothing about speed
+#   --repetitions N    of every benchmark (3) and, three times as many, of every pair
+#   --min-time SECONDS a repetition of a benchmark takes at least (0.005)
+#   --parts NAMES      of: kernels functions growth pairs torch calibrate (all), with blanks between
+#   --out DIRECTORY    for the results (bench/results)
+#   --build DIRECTORY  a build that is there, with the program and the benchmarks (builds build-bench)
+#   --run-with COMMAND put before everything that is measured, in pieces of less than a minute, e.g. "taskset -c 1"
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+usage() {
+    sed -n '/^#   /s/^#   //p' "$0" >&2
+    exit 2
+}
+command="scripts/bench.sh $*"
+quick='' repetitions=3 min_time=0.005 parts='kernels functions growth pairs torch calibrate' out=bench/results build='' run_with=''
+while [[ $# -gt 0 ]]; do
+    case $1 in
+    --quick) quick=1 repetitions=1 min_time=0.001 && shift ;;
+    --repetitions | --min-time | --parts | --out | --build | --run-with)
+        [[ $# -ge 2 ]] || usage
+        declare "$(tr - _ <<<"${1#--}")=$2"
+        shift 2
+        ;;
+    *) usage ;;
+    esac
+done
+
+if [[ -z $build ]]; then
+    scripts/setup.sh --bench
+    build="build-bench"
+    [[ -f $build/build.ninja ]] ||
+        meson setup "$build" -Dprogram=enabled -Dtests=disabled -Dbench=enabled >/dev/null || { cat "$build/meson-logs/meson-log.txt" && exit 1; }
+    ninja -C "$build" >"$build/ninja.log" || { grep -v '^\[' "$build/ninja.log" && exit 1; }
+fi
+python=/usr/bin/python3
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+load=$(cut -d ' ' -f 1-3 /proc/loadavg)
+
+# measure NAME COMMAND...: what it writes goes to a log; that is shown if it fails.
+measure() {
+    local name=$1
+    shift
+    printf '%s %s\n' "$(date +%H:%M:%S)" "$name"
+    # shellcheck disable=SC2086 # a command and its arguments
+    $run_with "$@" >"$work/log" 2>&1 </dev/null || { tail -n 30 "$work/log" && exit 1; }
+}
+wanted() {
+    [[ " $parts " == *" $1 "* ]]
+}
+# benchmarks NAME REPETITIONS FILTER: with the limits, as shares are of what the same process has measured.
+benchmarks() {
+    measure "$1" "$build/bench/bench-qobs" "--benchmark_filter=$3" "--benchmark_min_time=$min_time" "--benchmark_repetitions=$2" \
+        --benchmark_enable_random_interleaving=true "--benchmark_out=$work/$1.json" --benchmark_out_format=json
+}
+
+if [[ $quick ]]; then
+    benchmarks quick 1 '^(limit/(read/L1|count|multiply)|small/|growth/elements/.*/(1024|2048|4096|8192)$|growth/(bins|group)/.*/1024$|observer/scalar/f32/torch|[a-z-]*/[a-z0-9-]*/[a-z0-9]*/[a-z0-9.-]*/L1$|pair/(avx2-plain|avx512-avx2)/.*/f32/.*/L1(/iterations:1)?$)'
+else
+    ! wanted kernels || {
+        for dtype in f32 bf16 f16 f64; do
+            benchmarks "minmax-$dtype" "$repetitions" "^(limit|(minmax|absmax)/[a-z0-9-]*/$dtype)/"
+            benchmarks "histogram-$dtype" "$repetitions" "^histogram/[a-z0-9-]*/$dtype/"
+            benchmarks "arithmetic-$dtype" "$repetitions" "^(fake-quantize|squares|search)/[a-z0-9-]*/$dtype/"
+        done
+    }
+    ! wanted functions || {
+        benchmarks granularities "$repetitions" '^granularity/'
+        benchmarks functions "$repetitions" '^(search-whole|observer|observer-range)/'
+        benchmarks small $((3 * repetitions)) '^small/'
+    }
+    ! wanted growth || {
+        benchmarks growth-minmax "$repetitions" '^growth/elements/(minmax|limit)'
+        benchmarks growth-others "$repetitions" '^growth/(elements/[^ml]|[^e])'
+    }
+    ! wanted pairs || {
+        benchmarks pairs-read $((3 * repetitions)) '^pair/minmax-read/'
+        benchmarks pairs-functions $((3 * repetitions)) '^pair/(granularity|histogram)'
+        benchmarks pairs-search $((3 * repetitions)) '^pair/search'
+        benchmarks pairs-plain $((3 * repetitions)) '^pair/avx2-plain/'
+        for dtype in f32 bf16 f16 f64; do
+            benchmarks "pairs-avx512-$dtype" $((3 * repetitions)) "^pair/avx512-avx2/[a-z-]*/$dtype/"
+        done
+    }
+fi
+if wanted torch && $python -c 'import torch' 2>/dev/null; then
+    if [[ $quick ]]; then
+        measure torch $python -B bench/beside_torch.py "$build/src/libqobs.so" "$work/torch.json" --repetitions 1 --rows 64 --only 'minmax|search'
+    else
+        for only in minmax observer/ histc HistogramObserver search/norm-2\$ search/norm-2.4 search/norm-2.7; do
+            measure "torch-${only//[^a-zA-Z0-9]/-}" $python -B bench/beside_torch.py "$build/src/libqobs.so" \
+                "$work/torch-${only//[^a-zA-Z0-9]/-}.json" --repetitions $((3 * repetitions)) --only "$only"
+        done
+    fi
+elif wanted torch; then
+    echo "without torch: python3-torch is not installed"
+fi
+if wanted calibrate; then
+    megabytes=${quick:+32}
+    $python scripts/make-checkpoint.py "$work/model.safetensors" --megabytes "${megabytes:-1024}"
+    measure calibrate $python -B bench/beside_cat.py "$build/tools/qobs" "$work/model.safetensors" "$work/calibrate.json" \
+        --repetitions $((5 * repetitions))
+fi
+
+cpu=$(sed -n 's/^model name[^:]*: *//p' /proc/cpuinfo | head -n 1)
+cpu=${cpu:-$(uname -m)}
+name=$(tr -cs '[:alnum:]' - <<<"${cpu,,}")
+name=${name%-}
+mkdir -p "$out"
+$python -B bench/collect.py "$out/$name.json" "cpu=$cpu" "date=$(date +%F)" "commit=$(git describe --always --dirty 2>/dev/null || echo unknown)" \
+    "load=$load" "command=${command% }" "$work"/*.json
+$python -B bench/report.py "$out/$name.json"
+echo "wrote $out/$name.md"
