@@ -4,6 +4,7 @@
 /* |e|^norm for kernels: what of it can be made once. With e = m * 2^x, 1 <= m < 2, it is m^norm, a polynomial in m, times
  * 2^(norm * x), a table. */
 #include <math.h>
+#include <string.h>
 
 #include "error.h"
 #include "search/search.h"
@@ -152,10 +153,13 @@ double qobs_search_unit(const struct search_norm *norm, int shift)
 int qobs_search_shift(double magnitude, qobs_dtype dtype)
 {
     const int most = dtype == QOBS_F64 ? MOST_SHIFT - 1 : 126; /* so that the power of two is a number of the dtype */
-    int exponent;
     if (!(magnitude > 0) || !isfinite(magnitude))
         return 0;
-    frexp(magnitude, &exponent);
+    uint64_t bits;
+    memcpy(&bits, &magnitude, sizeof bits);
+    int exponent = (int)(bits >> 52) - 1022;
+    if (bits >> 52 == 0)
+        frexp(magnitude, &exponent);
     const int shift = -exponent - 1;
     return shift > most ? most : shift < -most ? -most : shift;
 }

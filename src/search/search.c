@@ -91,7 +91,8 @@ static double *totals_of(const struct search *s, int64_t i)
 /* Elements of that range are multiplied by this power of two. */
 static int shift_of(const struct search *s, double min, double max)
 {
-    return qobs_search_shift(fmax(fabs(min), fabs(max)), s->plan->dtype);
+    const double a = fabs(min), b = fabs(max);
+    return qobs_search_shift(a > b ? a : b, s->plan->dtype);
 }
 
 /* ---- Errors of all candidates of a qparam ------------------------------------------------------------------------------- */
@@ -116,7 +117,7 @@ static void drop_nonfinite(const struct search *s, const struct desk *d, float *
 /* Sums over elements first to end in d->total. */
 static void sum_blocks(const struct search *s, const struct desk *d, const struct elements *e, int64_t first, int64_t end, int shift)
 {
-    const double factor = ldexp(1, shift);
+    const double factor = qobs_search_factor(shift);
     for (size_t c = 0; c < s->shrink.candidates; c++)
         d->total[c] = 0;
     for (; first < end; first += SEARCH_BLOCK) {
@@ -181,7 +182,7 @@ static void search_qparam(struct search *s, struct desk *d, const struct element
     qobs_shrink(&s->shrink, min, max, shift, &d->shrunk);
     const double unit = qobs_search_unit(&s->norm, shift);
     if (e->count <= SEARCH_BLOCK) {
-        sum_block(s, d, e, 0, (size_t)e->count, ldexp(1, shift));
+        sum_block(s, d, e, 0, (size_t)e->count, qobs_search_factor(shift));
         drop_nonfinite(s, d, d->sum);
         choose_from_block(s, qparam, d->sum, unit, improved);
     } else {

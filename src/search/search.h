@@ -10,6 +10,8 @@
 #ifndef QOBS_SEARCH_H
 #define QOBS_SEARCH_H
 
+#include <string.h>
+
 #include "granularity/plan.h"
 #include "kernels.h"
 
@@ -55,6 +57,15 @@ int qobs_search_norm(struct search_norm *norm, double value, qobs_error *error);
 /* The power of two to multiply elements of that dtype and that largest magnitude by, and the unit of sums for it. */
 int qobs_search_shift(double magnitude, qobs_dtype dtype);
 double qobs_search_unit(const struct search_norm *norm, int shift);
+
+/* That power of two, without the call that ldexp is. */
+static inline double qobs_search_factor(int shift)
+{
+    const uint64_t bits = (uint64_t)(shift + 1023) << 52;
+    double factor;
+    memcpy(&factor, &bits, sizeof factor);
+    return shift > -1023 ? factor : 0x1p-1023; /* which is subnormal */
+}
 
 /* What kernels want of a candidate beside its scale. */
 void qobs_search_candidate(bool integers, float scale, float zero_point, float *inverse, float *shift);

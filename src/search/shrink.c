@@ -229,7 +229,7 @@ static void ask_convention(const struct shrink *s, size_t c, size_t n, const flo
 
 static void ask_kernel(const struct shrink *s, double min, double max, int shift, struct shrunk *to)
 {
-    const float factor = ldexpf(1, shift);
+    const float factor = (float)qobs_search_factor(shift);
     double low = min, high = max;
     if (s->settings->expand != 1)
         qobs_shrink_range(s, -1, &low, &high);
