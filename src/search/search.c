@@ -425,6 +425,7 @@ int qobs_search_ranges(const struct runtime *runtime, const struct qobs_kernels 
         status = qobs_shrink_begin(&s.shrink, runtime, kernels, config, settings, plan, global_scale, min, max, error);
     if (status != QOBS_OK)
         return status;
+    s.shrink.without_before = !s.error_before;
     s.by_candidate = most <= QOBS_SEARCH_FEW && s.shrink.candidates >= MANY_CANDIDATES;
     const int64_t tasks = plan->qparams * s.parts, wanted = threads * PIECES_PER_THREAD;
     s.pieces = tasks < wanted ? tasks : wanted;

@@ -235,12 +235,12 @@ static void ask_kernel(const struct shrink *s, double min, double max, int shift
         qobs_shrink_range(s, -1, &low, &high);
     s->kernel(&s->how, (float)low, (float)high, s->p, s->p + s->room, factor, s->room, to->scale, to->inverse, to->shift);
     to->finite = to->scale[0] < INFINITY; /* the greatest; zero points are finite if scales are */
-    if (s->before < (size_t)s->settings->steps)
+    if (s->before < (size_t)s->settings->steps || s->without_before)
         return;
     _Alignas(64) float one[QOBS_SEARCH_LANES], scale[QOBS_SEARCH_LANES], inverse[QOBS_SEARCH_LANES], zero[QOBS_SEARCH_LANES];
     for (int i = 0; i < QOBS_SEARCH_LANES; i++)
         one[i] = 1;
-    s->kernel(&s->how, (float)min, (float)max, one, NULL, factor, QOBS_SEARCH_LANES, scale, inverse, zero);
+    s->kernel(&s->how, (float)min, (float)max, one, one, factor, QOBS_SEARCH_LANES, scale, inverse, zero);
     to->scale[s->before] = scale[0];
     to->inverse[s->before] = inverse[0];
     to->shift[s->before] = zero[0];

@@ -15,6 +15,7 @@ struct shrink {
     qobs_dtype dtype;   /* of ranges */
     bool integers;
     size_t before, candidates;
+    bool without_before; /* nobody asks for its error, and it may be any where it costs something */
     size_t room; /* candidates rounded up to QOBS_SEARCH_LANES */
     const float *global_scale; /* NULL: there is none */
     qobs_search_shrink_fn *kernel; /* NULL: only the convention itself can */
