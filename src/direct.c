@@ -10,7 +10,7 @@
 #include "statistic/reduce.h"
 #include "statistic/tokens.h"
 
-/* Destroys the plan. */
+/* Unmakes the plan. */
 static int minmax(qobs_plan *plan, const qobs_config *config, const struct runtime *runtime, const qobs_tensor *value, void *min,
                   void *max, qobs_counts *counts, qobs_error *error)
 {
@@ -33,7 +33,7 @@ static int minmax(qobs_plan *plan, const qobs_config *config, const struct runti
                                  .nonzero_tokens = quark ? qobs_nonzero_tokens(&plan->value) : 0};
         counts_give(&all, counts);
     }
-    qobs_plan_destroy(plan);
+    qobs_plan_unmake(plan);
     return status == QOBS_OK ? qobs_succeed(error) : status;
 }
 
@@ -41,15 +41,15 @@ int qobs_minmax(const qobs_config *config, const qobs_tensor *value, const qobs_
                 qobs_counts *counts, const qobs_runtime *given, qobs_error *error)
 {
     struct runtime runtime;
-    qobs_plan *plan;
+    qobs_plan plan;
     if (!min || !max)
         return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "%s: is NULL", min ? "max" : "min");
     int status = counts ? counts_check(counts, error) : QOBS_OK;
     if (status == QOBS_OK)
         status = qobs_runtime_resolve(&runtime, given, error);
     if (status == QOBS_OK)
-        status = qobs_plan_create(&plan, config, value, g_idx, given, error);
-    return status == QOBS_OK ? minmax(plan, config, &runtime, value, min, max, counts, error) : status;
+        status = qobs_plan_make(&plan, config, value, g_idx, &runtime, error);
+    return status == QOBS_OK ? minmax(&plan, config, &runtime, value, min, max, counts, error) : status;
 }
 
 int qobs_global_minmax(const qobs_config *config, const qobs_tensor *value, void *min, void *max, qobs_counts *counts,
@@ -57,15 +57,15 @@ int qobs_global_minmax(const qobs_config *config, const qobs_tensor *value, void
 {
     static const struct axes none = {0};
     struct runtime runtime;
-    qobs_plan *plan;
+    qobs_plan plan;
     if (!min || !max)
         return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "%s: is NULL", min ? "max" : "min");
     int status = counts ? counts_check(counts, error) : QOBS_OK;
     if (status == QOBS_OK)
         status = qobs_runtime_resolve(&runtime, given, error);
     if (status == QOBS_OK)
-        status = qobs_plan_create_along(&plan, config, value, &none, &runtime, error);
-    return status == QOBS_OK ? minmax(plan, config, &runtime, value, min, max, counts, error) : status;
+        status = qobs_plan_make_along(&plan, config, value, &none, &runtime, error);
+    return status == QOBS_OK ? minmax(&plan, config, &runtime, value, min, max, counts, error) : status;
 }
 
 /* Ranges the caller gives, checked. */

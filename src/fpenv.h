@@ -14,13 +14,14 @@ typedef unsigned int fp_mode;
 static inline fp_mode fp_enter(void)
 {
     const fp_mode before = _mm_getcsr();
-    if (before != 0x1f80)
+    if ((before & ~0x3fu) != 0x1f80) /* the rest says what has happened so far */
         _mm_setcsr(0x1f80);
     return before;
 }
 static inline void fp_leave(fp_mode before)
 {
-    _mm_setcsr(before);
+    if (_mm_getcsr() != before)
+        _mm_setcsr(before);
 }
 #elif defined(__aarch64__)
 #include <stdint.h>

@@ -221,7 +221,7 @@ static void test_memory(void **state)
     const qobs_runtime runtime = {sizeof runtime, &allocator, &executor};
     exhaust(create_and_destroy, NULL, &m, &runtime, 0, 2);
     exhaust(plan_with_g_idx, NULL, &m, &runtime, 0, 4);
-    exhaust(minmax_on_threads, NULL, &m, &runtime, 0, 2);
+    exhaust(minmax_on_threads, NULL, &m, &runtime, 0, 1);
     exhaust(search_with_importance, NULL, &m, &runtime, 0, 6);
     exhaust(search_for_global_scale, NULL, &m, &runtime, 0, 5);
     exhaust(histograms, NULL, &m, &runtime, 0, 8);

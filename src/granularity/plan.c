@@ -214,41 +214,39 @@ static int flatten_nothing(qobs_plan *plan, const qobs_config *config, qobs_erro
 }
 
 /* A plan for value without axes yet. */
-static int create_empty(qobs_plan **result, const qobs_tensor *value, const struct runtime *runtime, qobs_error *error)
+static int begin(qobs_plan *plan, const qobs_tensor *value, const struct runtime *runtime, qobs_error *error)
 {
     enum qobs_kernel_dtype unused;
-    qobs_plan *plan = qobs_allocate(runtime, sizeof *plan);
-    if (!plan)
-        return qobs_fail(error, QOBS_ERROR_OUT_OF_MEMORY, "plan: no memory for %zu bytes", sizeof *plan);
     /* Axes are written as they are added: a small tensor should not wait for them. */
-    memset(plan, 0, offsetof(qobs_plan, axis));
+    memset(&plan->dtype, 0, offsetof(qobs_plan, axis) - offsetof(qobs_plan, dtype));
     plan->runtime = *runtime;
     plan->range.ndim = plan->scale.ndim = -1;
-    int status = qobs_view_of_tensor(&plan->value, value, "value", error);
+    const int status = qobs_view_of_tensor(&plan->value, value, "value", error);
+    if (status != QOBS_OK)
+        return status;
     plan->dtype = plan->value.dtype;
-    if (status == QOBS_OK && !qobs_kernel_dtype_of(plan->dtype, &unused))
-        status = qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "value: dtype is %s, allowed are F32, BF16, F16 and F64",
+    return qobs_kernel_dtype_of(plan->dtype, &unused)
+               ? QOBS_OK
+               : qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "value: dtype is %s, allowed are F32, BF16, F16 and F64",
                            qobs_dtype_name(plan->dtype));
-    if (status == QOBS_OK)
-        *result = plan;
-    else
-        qobs_release(runtime, plan, sizeof *plan);
-    return status;
 }
 
-int qobs_plan_create(qobs_plan **result, const qobs_config *config, const qobs_tensor *value, const qobs_tensor *g_idx,
-                     const qobs_runtime *given, qobs_error *error)
+static qobs_plan *allocate(const struct runtime *runtime, qobs_error *error)
 {
-    if (!result)
-        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "plan: is NULL");
-    struct runtime runtime;
-    struct view index = {0};
-    qobs_plan *plan = NULL;
+    qobs_plan *plan = qobs_allocate(runtime, sizeof *plan);
+    if (!plan)
+        qobs_fail(error, QOBS_ERROR_OUT_OF_MEMORY, "plan: no memory for %zu bytes", sizeof *plan);
+    return plan;
+}
+
+int qobs_plan_make(qobs_plan *plan, const qobs_config *config, const qobs_tensor *value, const qobs_tensor *g_idx,
+                   const struct runtime *runtime, qobs_error *error)
+{
+    struct view index;
     int status = qobs_config_check(config, error);
-    if (status == QOBS_OK)
-        status = qobs_runtime_resolve(&runtime, given, error);
-    if (status == QOBS_OK)
-        status = create_empty(&plan, value, &runtime, error);
+    if (status != QOBS_OK)
+        return status;
+    status = begin(plan, value, runtime, error);
     if (status == QOBS_OK && g_idx)
         status = qobs_view_of_tensor(&index, g_idx, "g_idx", error);
     static int (*const flatten[])(qobs_plan *, const qobs_config *, qobs_error *) = {
@@ -271,39 +269,74 @@ int qobs_plan_create(qobs_plan **result, const qobs_config *config, const qobs_t
         status = check_g_idx(plan, config, &index, error);
     if (status == QOBS_OK && g_idx && plan->value.elements > 0)
         status = order_columns(plan, config, &index, error);
-    if (status != QOBS_OK) {
-        qobs_plan_destroy(plan);
+    if (status == QOBS_OK)
+        return qobs_succeed(error);
+    qobs_plan_unmake(plan);
+    return status;
+}
+
+void qobs_plan_unmake(qobs_plan *plan)
+{
+    if (plan->order)
+        qobs_release(&plan->runtime, plan->order, (size_t)columns_of(plan) * sizeof(int64_t));
+    if (plan->start)
+        qobs_release(&plan->runtime, plan->start, ((size_t)groups_of(plan) + 1) * sizeof(int64_t));
+}
+
+int qobs_plan_create(qobs_plan **result, const qobs_config *config, const qobs_tensor *value, const qobs_tensor *g_idx,
+                     const qobs_runtime *given, qobs_error *error)
+{
+    if (!result)
+        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "plan: is NULL");
+    struct runtime runtime;
+    int status = qobs_config_check(config, error);
+    if (status == QOBS_OK)
+        status = qobs_runtime_resolve(&runtime, given, error);
+    if (status != QOBS_OK)
         return status;
-    }
-    *result = plan;
-    return qobs_succeed(error);
+    qobs_plan *plan = allocate(&runtime, error);
+    if (!plan)
+        return QOBS_ERROR_OUT_OF_MEMORY;
+    status = qobs_plan_make(plan, config, value, g_idx, &runtime, error);
+    if (status == QOBS_OK)
+        *result = plan;
+    else
+        qobs_release(&runtime, plan, sizeof *plan);
+    return status;
+}
+
+int qobs_plan_make_along(qobs_plan *plan, const qobs_config *config, const qobs_tensor *value, const struct axes *axes,
+                         const struct runtime *runtime, qobs_error *error)
+{
+    bool kept[QOBS_MAX_NDIM];
+    int count = 0;
+    int status = qobs_config_check(config, error);
+    if (status == QOBS_OK)
+        status = begin(plan, value, runtime, error);
+    if (status == QOBS_OK)
+        status = qobs_plan_find_kept(plan, axes, "dim", kept, &count, error);
+    if (status != QOBS_OK)
+        return status;
+    plan->ids = config->version == VERSION_2025_09 ? IDS_DEFAULT : IDS_NONE;
+    if (count > 0 && count < plan->value.ndim)
+        qobs_flatten_kept(plan, kept);
+    else
+        qobs_flatten_whole(plan);
+    return finish(plan, error);
 }
 
 int qobs_plan_create_along(qobs_plan **result, const qobs_config *config, const qobs_tensor *value, const struct axes *axes,
                            const struct runtime *runtime, qobs_error *error)
 {
-    bool kept[QOBS_MAX_NDIM];
-    int count = 0;
-    qobs_plan *plan = NULL;
-    int status = qobs_config_check(config, error);
+    qobs_plan *plan = allocate(runtime, error);
+    if (!plan)
+        return QOBS_ERROR_OUT_OF_MEMORY;
+    const int status = qobs_plan_make_along(plan, config, value, axes, runtime, error);
     if (status == QOBS_OK)
-        status = create_empty(&plan, value, runtime, error);
-    if (status == QOBS_OK)
-        status = qobs_plan_find_kept(plan, axes, "dim", kept, &count, error);
-    if (status == QOBS_OK)
-        plan->ids = config->version == VERSION_2025_09 ? IDS_DEFAULT : IDS_NONE;
-    if (status == QOBS_OK && count > 0 && count < plan->value.ndim)
-        qobs_flatten_kept(plan, kept);
-    else if (status == QOBS_OK)
-        qobs_flatten_whole(plan);
-    if (status == QOBS_OK)
-        status = finish(plan, error);
-    if (status != QOBS_OK) {
-        qobs_plan_destroy(plan);
-        return status;
-    }
-    *result = plan;
-    return QOBS_OK;
+        *result = plan;
+    else
+        qobs_release(runtime, plan, sizeof *plan);
+    return status;
 }
 
 void qobs_plan_destroy(qobs_plan *plan)
@@ -311,10 +344,7 @@ void qobs_plan_destroy(qobs_plan *plan)
     if (!plan)
         return;
     const struct runtime runtime = plan->runtime;
-    if (plan->order)
-        qobs_release(&runtime, plan->order, (size_t)columns_of(plan) * sizeof(int64_t));
-    if (plan->start)
-        qobs_release(&runtime, plan->start, ((size_t)groups_of(plan) + 1) * sizeof(int64_t));
+    qobs_plan_unmake(plan);
     qobs_release(&runtime, plan, sizeof *plan);
 }
 

@@ -45,8 +45,8 @@ bool qobs_same_shape(const struct shape *a, const struct shape *b);
 
 struct qobs_plan {
     struct runtime runtime;
-    qobs_dtype dtype;
     struct view value; /* the shape and strides the plan is for; data is not used */
+    qobs_dtype dtype;
     /* The shapes upstream gives the ranges and the scale. A granularity that does not say has that of the qparam axes, and a
      * scale of at least one dimension. */
     struct shape range, scale;
@@ -71,8 +71,15 @@ int qobs_plan_add_axis(qobs_plan *plan, enum axis_role role, int64_t extent, int
 int qobs_plan_add_coarse(qobs_plan *plan, int64_t length, int64_t piece, int64_t stride);
 void qobs_plan_add_pieces(qobs_plan *plan, int coarse, int64_t length, int64_t piece, int64_t stride);
 
+/* As qobs_plan_create, in memory of the caller's; what it has allocated is given back by qobs_plan_unmake, after a failure by itself. */
+int qobs_plan_make(qobs_plan *plan, const qobs_config *config, const qobs_tensor *value, const qobs_tensor *g_idx,
+                   const struct runtime *runtime, qobs_error *error);
+void qobs_plan_unmake(qobs_plan *plan);
+
 /* As qobs_plan_create, but with the dimensions `kept` instead of the configuration's granularity: every other one is reduced to 1.
  * None kept, or all, give one range for the whole. */
+int qobs_plan_make_along(qobs_plan *plan, const qobs_config *config, const qobs_tensor *value, const struct axes *kept,
+                         const struct runtime *runtime, qobs_error *error);
 int qobs_plan_create_along(qobs_plan **plan, const qobs_config *config, const qobs_tensor *value, const struct axes *kept,
                            const struct runtime *runtime, qobs_error *error);
 
