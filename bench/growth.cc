@@ -26,7 +26,7 @@ void RegisterGrowth()
     const qobs_kernels *best = Isas().back();
     for (size_t n = size_t{1} << 10; n <= size_t{1} << 28; n *= 2) {
         const size_t bytes = n * sizeof(float);
-        Register("elements", "limit-read", n, ReadLoop(bytes));
+        Register("elements", "limit-read", n, ReadLoop(kF32, bytes));
         for (const qobs_kernels *table : Isas()) {
             if (table != best && n > size_t{1} << 26)
                 continue;

@@ -181,7 +181,7 @@ static size_t CallsOf(const std::function<void()> &call, clockid_t clock)
 
 void Pair(const std::string &name, const Case &a, const Case &b, Unit unit)
 {
-    constexpr double kLeast = 0.016;  // seconds a repetition
+    constexpr double kLeast = 0.008;  // seconds a repetition
     constexpr size_t kMostRounds = 15;
     benchmark::RegisterBenchmark(("pair/" + name).c_str(), [=](benchmark::State &state) {
         const auto call_a = a.make(), call_b = b.make();
@@ -214,10 +214,10 @@ void Pair(const std::string &name, const Case &a, const Case &b, Unit unit)
     })->Iterations(1)->Unit(benchmark::kMillisecond);
 }
 
-Case ReadLoop(size_t bytes)
+Case ReadLoop(const Dtype &dtype, size_t bytes)
 {
-    return {"", static_cast<double>(bytes), static_cast<double>(bytes) / 8, [bytes] {
-                const unsigned char *data = Gaussian(kF32, bytes);
+    return {"", static_cast<double>(bytes), static_cast<double>(bytes) / 8, [&dtype, bytes] {
+                const unsigned char *data = Gaussian(dtype, bytes);
                 return [data, bytes] { benchmark::DoNotOptimize(Limits().read(data, bytes)); };
             }};
 }

@@ -72,7 +72,8 @@ enum class Unit { kBytes, kItems };
 // "pair/<name>": speed of a over that of b.
 void Pair(const std::string &name, const Case &a, const Case &b, Unit unit);
 
-Case ReadLoop(size_t bytes);
+// Over the data of that dtype: where two take turns they share the cache.
+Case ReadLoop(const Dtype &dtype, size_t bytes);
 
 // A case of the kernels, for any table that has what it needs.
 struct KernelCase {

@@ -17,7 +17,7 @@ namespace {
 void RegisterLimits()
 {
     for (const Level &level : Levels()) {
-        Case c = ReadLoop(level.bytes);
+        Case c = ReadLoop(kF32, level.bytes);
         c.name = "limit/read/" + level.name;
         Benchmark(c);
     }
@@ -53,13 +53,13 @@ void RegisterKernels()
                 Pair("avx2-plain/" + c.family + "/" + c.Rest(), c.Of(avx2), c.Of(haswell), Unit::kItems);
             const bool common = c.dtype == &kF32 || c.dtype == &kBf16;
             if (common && c.family == "minmax" && c.level != "L1")
-                Pair("minmax-read/" + c.Rest(), c.Of(Isas().back()), ReadLoop(static_cast<size_t>(c.bytes)), Unit::kBytes);
+                Pair("minmax-read/" + c.Rest(), c.Of(Isas().back()), ReadLoop(*c.dtype, static_cast<size_t>(c.bytes)), Unit::kBytes);
         }
     const qobs_kernels *best = Isas().back();
     for (const char *distribution : {"gaussian", "99-percent-zeros"}) {
         const KernelCase f32 = HistogramCase(distribution, kF32, "16M", size_t{64} << 20),
                          bf16 = HistogramCase(distribution, kBf16, "16M", size_t{32} << 20);
-        Pair("histogram-read/f32/" + f32.variant, f32.Of(best), ReadLoop(size_t{64} << 20), Unit::kBytes);
+        Pair("histogram-read/f32/" + f32.variant, f32.Of(best), ReadLoop(kF32, size_t{64} << 20), Unit::kBytes);
         Pair("histogram-bf16-f32/" + f32.variant, bf16.Of(best), f32.Of(best), Unit::kItems);
     }
 }

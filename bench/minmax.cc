@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The qobs authors
 
-// Minimum and maximum, and the largest magnitude: every layout that plans make of kernel calls.
+// Minimum and maximum, and the largest magnitude: every layout that plans make of kernel calls. Heads of 128 are runs of 128 tokens each.
 #include <algorithm>
 #include <numeric>
 #include <random>
@@ -13,30 +13,28 @@ namespace {
 
 struct Layout {
     const char *name;
-    enum { kRuns, kBlocks, kHeads, kColumns, kIndexed } kind;
+    enum { kRuns, kBlocks, kColumns, kIndexed } kind;
     size_t length;  // of a run; 0: all in one
 };
 constexpr Layout kLayouts[] = {
     {"row", Layout::kRuns, 0},           {"channel-4096", Layout::kRuns, 4096}, {"group-128", Layout::kRuns, 128},
-    {"group-32", Layout::kRuns, 32},     {"block-128x128", Layout::kBlocks, 128}, {"head-128", Layout::kHeads, 128},
+    {"group-32", Layout::kRuns, 32},     {"block-128x128", Layout::kBlocks, 128}, {"head-128", Layout::kRuns, 16384},
     {"columns", Layout::kColumns, 4096}, {"g_idx-128", Layout::kIndexed, 4096},
 };
 
 using Call = std::function<void()>;
 
-// Heads of a (head, token, dimension) tensor and the rows of 128 x 128 blocks of a matrix share one pair of results each.
-Call Shared(const qobs_kernels &table, const Dtype &dtype, const Layout &layout, const unsigned char *data, size_t n)
+// 128 x 128: row by row, as plans do it, each row as runs of 128 that go to the results of their blocks.
+Call Blocks(const qobs_kernels &table, const Dtype &dtype, const unsigned char *data, size_t n)
 {
-    const size_t side = 128, tile = side * side, columns = layout.kind == Layout::kHeads ? side : std::min<size_t>(4096, n / side);
-    const Room min(n / tile * dtype.size), max(n / tile * dtype.size);
+    const size_t side = 128, columns = std::min<size_t>(4096, n / side), across = columns / side, rows = n / columns;
+    const Room min(n / side / side * dtype.size), max(n / side / side * dtype.size);
     const auto kernel = table.minmax_rows[dtype.kernel];
-    const auto stride = static_cast<ptrdiff_t>(columns * dtype.size);
-    const size_t across = columns / side;
     return [=, size = dtype.size] {
         qobs_nonfinite nonfinite = {};
-        for (size_t t = 0; t < n / tile; t++)
-            kernel(data + ((t / across) * side * columns + t % across * side) * size, stride, side, side, min.Bytes() + t * size,
-                   max.Bytes() + t * size, 0, &nonfinite);
+        for (size_t r = 0; r < rows; r++)
+            kernel(data + r * columns * size, static_cast<ptrdiff_t>(side * size), across, side, min.Bytes() + r / side * across * size,
+                   max.Bytes() + r / side * across * size, 1, &nonfinite);
         benchmark::DoNotOptimize(nonfinite);
     };
 }
@@ -68,8 +66,8 @@ Call Make(const qobs_kernels &table, const Dtype &dtype, const Layout &layout, s
 {
     const size_t n = bytes / dtype.size;
     const unsigned char *data = Gaussian(dtype, bytes);
-    if (layout.kind == Layout::kBlocks || layout.kind == Layout::kHeads)
-        return Shared(table, dtype, layout, data, n);
+    if (layout.kind == Layout::kBlocks)
+        return Blocks(table, dtype, data, n);
     if (layout.kind == Layout::kIndexed)
         return Indexed(table, dtype, data, n);
     const bool columns = layout.kind == Layout::kColumns;
@@ -124,9 +122,8 @@ std::vector<KernelCase> MinmaxCases()
     std::vector<KernelCase> cases;
     for (const Layout &layout : kLayouts)
         for (const Dtype &dtype : kDtypes) {
-            const bool tiles = layout.kind == Layout::kBlocks || layout.kind == Layout::kHeads;
             for (const Level &level : Levels())
-                if (!tiles || level.bytes >= layout.length * layout.length * dtype.size)  // else it does not fit the cache
+                if (layout.kind != Layout::kBlocks || level.bytes >= layout.length * layout.length * dtype.size)  // else there is none
                     cases.push_back(MinmaxCase(layout.name, dtype, level.name, level.bytes));
             cases.push_back(MinmaxCase(layout.name, dtype, "4096x4096", size_t{4096} * 4096 * dtype.size));
         }

@@ -2,6 +2,7 @@
 # SPDX-FileCopyrightText: The qobs authors
 """What is to be reached: a row each, and where its figure comes from."""
 import collections
+import statistics
 
 import growth
 import rules
@@ -13,10 +14,26 @@ FAMILIES = ("minmax", "absmax", "histogram", "fake-quantize", "squares", "search
 LAYOUTS = ("row", "channel-4096", "group-128", "group-32", "block-128x128", "head-128", "columns")
 
 
+def pairs_of(prefix, results):
+    return {n: p["ratio"] for n, p in results["pairs"].items() if n.startswith(prefix)}
+
+
+def mean(prefix):
+    """The geometric mean of all pairs of that prefix, repetition by repetition; where: the least of them."""
+    def find(results):
+        pairs = pairs_of(prefix, results)
+        if not pairs:
+            return None
+        name = min(pairs, key=lambda n: statistics.median(pairs[n]))
+        means = [statistics.geometric_mean(ratios) for ratios in zip(*pairs.values())]
+        return means, f"mean of {len(pairs)}; least {statistics.median(pairs[name]):.2f}, {name[len(prefix):]}"
+    return find
+
+
 def worst(prefix, kind, bound):
     """Of all pairs of that prefix the one that is furthest from its bound."""
     def find(results):
-        pairs = {n: p["ratio"] for n, p in results["pairs"].items() if n.startswith(prefix)}
+        pairs = pairs_of(prefix, results)
         if not pairs:
             return None
         deciding = 2 if kind == "not below" else 0  # the interval's upper end, or the median
@@ -83,7 +100,7 @@ def targets(isa):
     row("its calculate_qparams: times torch", "at least", 20, "pair/torch/HistogramObserver/calculate_qparams")
     row("range by entropy of 2048 bins", "at most", 10, time_of("observer-range/entropy-2048"), unit="ms")
     for family in FAMILIES:
-        row(f"{family}, AVX2: times plain C by gcc -O3 -march=haswell", "at least", 1, worst(f"pair/avx2-plain/{family}/", "at least", 1))
+        row(f"{family}, AVX2: times plain C by gcc -O3 -march=haswell", "at least", 1, mean(f"pair/avx2-plain/{family}/"))
         row(f"{family}, AVX-512: of AVX2", "not below", 0.97, worst(f"pair/avx512-avx2/{family}/", "not below", 0.97))
     for dtype in ("f32", "bf16"):
         row(f"qobs_minmax of 64 elements, {dtype}", "at most", 150, time_of(f"small/qobs_minmax-64/{isa}/{dtype}"), unit="ns")

@@ -86,9 +86,10 @@ else
     ! wanted pairs || {
         benchmarks pairs-read $((3 * repetitions)) '^pair/minmax-read/'
         benchmarks pairs-functions $((3 * repetitions)) '^pair/(granularity|histogram)'
-        benchmarks pairs-search $((3 * repetitions)) '^pair/search'
-        benchmarks pairs-plain $((3 * repetitions)) '^pair/avx2-plain/'
+        benchmarks pairs-search-isas $((3 * repetitions)) '^pair/search-(avx2|bf16)'
+        benchmarks pairs-search-others $((3 * repetitions)) '^pair/search-[^ab]'
         for dtype in f32 bf16 f16 f64; do
+            benchmarks "pairs-plain-$dtype" $((3 * repetitions)) "^pair/avx2-plain/[a-z-]*/$dtype/"
             benchmarks "pairs-avx512-$dtype" $((3 * repetitions)) "^pair/avx512-avx2/[a-z-]*/$dtype/"
         done
     }
