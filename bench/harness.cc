@@ -39,7 +39,7 @@ const std::vector<Level> &Levels()
             return power;
         };
         return std::vector<Level>{
-            {"L1", half(size[1])}, {"L2", half(size[2])}, {"L3", half(size[3])}, {"memory", 16 * half(size[3])}};
+            {"L1", half(size[1])}, {"L2", half(size[2])}, {"L3", half(size[3])}, {"memory", 8 * half(size[3])}};
     }();
     return levels;
 }

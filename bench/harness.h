@@ -30,7 +30,7 @@ struct Dtype {
 extern const Dtype kDtypes[QOBS_KERNEL_DTYPES];
 extern const Dtype &kF32, &kBf16;
 
-// Where data of half a cache's size lie, by this CPU's caches; memory: eight times the last one.
+// Where data of half a cache's size lie, by this CPU's caches; memory: four times the last one.
 struct Level {
     std::string name;
     size_t bytes;

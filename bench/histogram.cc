@@ -107,7 +107,6 @@ std::vector<KernelCase> HistogramCases()
     for (const Distribution &distribution : kDistributions)
         for (const Dtype &dtype : kDtypes)
             for (const Level &level : Levels())
-                // Counting takes longer than reading: twice the cache is memory enough.
-                cases.push_back(HistogramCase(distribution.name, dtype, level.name, level.name == "memory" ? level.bytes / 4 : level.bytes));
+                cases.push_back(HistogramCase(distribution.name, dtype, level.name, level.name == "memory" ? level.bytes / 2 : level.bytes));
     return cases;
 }

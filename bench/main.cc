@@ -45,15 +45,18 @@ void RegisterKernels()
         for (const KernelCase &c : cases) {
             for (const auto &tables : {Isas(), PlainTables()})
                 for (const qobs_kernels *table : tables)
-                    if (c.has(*table) && c.level != "4096x4096")
+                    if (c.has(*table) && c.level != "4096x4096")  // that is for the pairs
                         Benchmark(c.Of(table));
             if (avx2 && avx512)
                 Pair("avx512-avx2/" + c.family + "/" + c.Rest(), c.Of(avx512), c.Of(avx2), Unit::kItems);
             if (avx2 && haswell && c.has(*haswell) && (c.level == "L1" || c.level == "L2" || c.level == "L3"))
                 Pair("avx2-plain/" + c.family + "/" + c.Rest(), c.Of(avx2), c.Of(haswell), Unit::kItems);
             const bool common = c.dtype == &kF32 || c.dtype == &kBf16;
-            if (common && c.family == "minmax" && c.level != "L1")
-                Pair("minmax-read/" + c.Rest(), c.Of(Isas().back()), ReadLoop(*c.dtype, static_cast<size_t>(c.bytes)), Unit::kBytes);
+            if (common && c.family == "minmax" && c.level != "L1") {
+                const size_t bytes = static_cast<size_t>(c.bytes) * (c.level == "memory" ? 2 : 1);  // nothing of it is in a cache
+                Pair("minmax-read/" + c.Rest(), MinmaxCase(c.variant, *c.dtype, c.level, bytes).Of(Isas().back()),
+                     ReadLoop(*c.dtype, bytes), Unit::kBytes);
+            }
         }
     const qobs_kernels *best = Isas().back();
     for (const char *distribution : {"gaussian", "99-percent-zeros"}) {

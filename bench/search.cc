@@ -137,7 +137,7 @@ void RegisterSearches()
     for (const qobs_kernels *table : Isas())
         for (const SearchKind &kind : kSearches)
             for (const Dtype *dtype : {&kF32, &kBf16})
-                Benchmark(Search(table->isa, *dtype, kind, 1, 512));
+                Benchmark(Search(table->isa, *dtype, kind, 1, 128));
     for (const char *name : {"int4-group-128-norm-2", "int4-group-128-norm-2.4", "int4-group-128-norm-2.7"}) {
         const std::string rest = std::string("/") + name;
         Pair("search-bf16-f32" + rest, Search(best, kBf16, Kind(name), 1), Search(best, kF32, Kind(name), 1), Unit::kItems);

@@ -105,7 +105,7 @@ void ReadResults(const qobs_observer *observer, const Room &room, size_t size)
 
 Case Observe(const char *isa, const Dtype &dtype, const std::string &preset)
 {
-    constexpr int64_t kRows = 256, kColumns = 4096;
+    constexpr int64_t kRows = 64, kColumns = 4096;
     const size_t bytes = static_cast<size_t>(kRows * kColumns) * dtype.size;
     return {std::string("observer/") + isa + "/" + dtype.name + "/" + preset, static_cast<double>(bytes),
             static_cast<double>(kRows * kColumns), [=, &dtype] {
