@@ -20,7 +20,8 @@ static void NATIVE(fake_quantize_rows)(const struct qobs_quantizer *quantizer, c
             q = q < least ? least : q;
             q = q > greatest ? greatest : q;
             q = sizeof(real) == 8 ? (real)rint((double)q) : (real)rintf((float)q);
-            to[j] = store(q * scale);
+            q *= scale;
+            to[j] = store(q != q ? (real)NAN : q);
         }
     }
 }
@@ -38,7 +39,8 @@ static void NATIVE(fake_quantize_columns)(const struct qobs_quantizer *quantizer
             q = q < least ? least : q;
             q = q > greatest ? greatest : q;
             q = sizeof(real) == 8 ? (real)rint((double)q) : (real)rintf((float)q);
-            to[j] = store(round_native(q - removed[j]) * scale[j]);
+            q = round_native(q - removed[j]) * scale[j];
+            to[j] = store(q != q ? (real)NAN : q);
         }
     }
 }
