@@ -6,7 +6,11 @@
 #ifndef QOBS_FPENV_H
 #define QOBS_FPENV_H
 
+#include <assert.h>
 #include <fenv.h>
+#include <float.h>
+
+static_assert(FLT_EVAL_METHOD == 0, "float must be computed in float and double in double");
 
 #if defined(__x86_64__)
 #include <xmmintrin.h>

@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "bits.h"
 #include "qobs/qobs.h"
 
 /* ---- Random things -------------------------------------------------------------------------------------------------------- */
@@ -75,12 +76,7 @@ static inline double value_of(const struct dtype *d, uint64_t bits)
     }
 }
 
-static inline uint64_t load_bits(const struct dtype *d, const void *p) /* little-endian machines */
-{
-    uint64_t bits = 0;
-    memcpy(&bits, p, d->size);
-    return bits;
-}
+static inline uint64_t load_bits(const struct dtype *d, const void *p) { return get_bits(p, d->size); }
 
 enum fill { ANY_FINITE, NEAR_ONE, TINY, CONSTANT, FILLS };
 
@@ -189,7 +185,7 @@ static inline void fill_elements(struct rng *r, struct tensor *t, int nonfinite_
         bits = sign == 2 ? bits & ~sign_bit : sign == 3 ? bits | sign_bit : bits;
         if (nonfinite_percent && chance(r, nonfinite_percent))
             bits = draw_nonfinite(r, t->dtype, nan_percent);
-        memcpy(address(t, index), &bits, t->dtype->size);
+        put_bits(address(t, index), bits, t->dtype->size);
     } while (step(t, index));
 }
 

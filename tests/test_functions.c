@@ -2,6 +2,7 @@
 /* SPDX-FileCopyrightText: The qobs authors */
 
 /* The functions of the observers' documentation, each by its own public function: docs/functions.md is the list. */
+#include "bits.h"
 #include "observing.h"
 
 #include <math.h>
@@ -211,8 +212,8 @@ static void test_count_tokens(void **state)
                     memset(data, gap > 1 ? 0xff : 0, 3 * row);
                     for (int64_t i = 0; i < 3 * length; i++)
                         memset(data + (size_t)(i * gap) * size, 0, size);
-                    data[(size_t)(at * gap + 1) * size - 1] = 0x80;                           /* -0 in the first row */
-                    data[row + (size_t)(at * gap) * size] = 1;                                /* the least subnormal in the second */
+                    put_bits(data + (size_t)(at * gap) * size, UINT64_C(1) << (8 * size - 1), size); /* -0 in the first row */
+                    put_bits(data + row + (size_t)(at * gap) * size, 1, size); /* the least subnormal in the second */
                     const int64_t shape[] = {3, length}, strides[] = {(int64_t)row, gap * (int64_t)size};
                     const qobs_tensor value = {sizeof value, data, all[d], 2, shape, strides};
                     uint64_t tokens, nonzero;

@@ -9,6 +9,7 @@
 #include <xmmintrin.h>
 #endif
 
+#include "bits.h"
 #include "observing.h"
 
 /* ---- Configurations ------------------------------------------------------------------------------------------------------- */
@@ -214,7 +215,7 @@ static size_t compute_all(const char *preset, const char *settings, qobs_dtype d
         const uint64_t sign = UINT64_C(1) << (8 * element - 1);
         for (size_t i = 0; i < n; i++) { /* subnormal all of them */
             const uint64_t bits = (uint64_t)(i % (size_t)(31 + 26 * batch)) << (mantissa[dtype] - 7) | (i & 1 ? sign | 1 : 0);
-            memcpy(data + i * element, &bits, element);
+            put_bits(data + i * element, bits, element);
         }
         assert_ok(qobs_observer_observe(o, &value, NULL, &error));
         for (size_t i = 0; i < qobs_observer_result_count(o); i++) {

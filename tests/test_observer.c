@@ -4,6 +4,7 @@
 /* The life of an observer: batches in, results out, and what it refuses on the way. */
 #include <math.h>
 
+#include "bits.h"
 #include "observing.h"
 
 /* ---- Numbers, written without the library's help -------------------------------------------------------------------------- */
@@ -460,7 +461,7 @@ static void test_torch(void **state)
         assert_ok(qobs_config_qparam_dtypes(config, QOBS_F32, &dtypes[0], &dtypes[1], &error));
         assert_ok(qobs_calculate_qparams(config, QOBS_F32, 1, &cases[i].min, &cases[i].max, NULL, &scale, &zero_point, &error));
         if (dtypes[1] == QOBS_I32)
-            zero_point = (int32_t)(uint32_t)zero_point;
+            zero_point = (int32_t)get_bits(&zero_point, sizeof(int32_t));
         if (scale != cases[i].scale || zero_point != cases[i].zero_point)
             fail_msg("'%s': scale %.9g and zero point %lld, expected %.9g and %lld", cases[i].settings, (double)scale,
                      (long long)zero_point, (double)cases[i].scale, (long long)cases[i].zero_point);

@@ -307,7 +307,7 @@ static void fill_moderate(struct rng *r, const struct tensor *t)
     int64_t index[DIMS] = {0};
     do {
         const uint64_t bits = same ? constant : draw_finite(r, t->dtype, NEAR_ONE);
-        memcpy(address(t, index), &bits, t->dtype->size);
+        put_bits(address(t, index), bits, t->dtype->size);
     } while (step(t, index));
 }
 

@@ -254,7 +254,8 @@ static inline uint32_t encode_double(const struct rule *r, float x)
     code = sum - lift > r->limit ? r->code_beyond : code;
     code = x != x ? r->code_nan : code;
     const uint32_t negative = r->integer ? 0 - code : code | r->code_sign;
-    code = b >> 63 ? negative : code;
+    /* On some machines a NaN loses its sign when it becomes a double. */
+    code = (x != x ? bits_of_float(x) : (uint32_t)(b >> 32)) >> 31 ? negative : code;
     return x != x ? code & r->nan_mask : code;
 }
 
