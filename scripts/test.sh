@@ -17,6 +17,7 @@
 #   scripts    the scripts' syntax
 #   install    the library, installed, used from other projects: the README, examples, pkg-config, CMake, Meson, manual
 #   fuzz       every fuzz target for 20 s (an hour with --full)
+#   analyse    clang-tidy and cppcheck over the library and the program (only if named)
 #   races      tests with threads under the thread sanitizer (only if named or with --full)
 #   (golden, clang, aarch64, cpus, bench and install use what gcc has built)
 #   --full     all kernel checks at length, golden cases on more builds
@@ -28,7 +29,7 @@ stages=()
 for argument; do
     case $argument in
     --full) full=1 ;;
-    gcc | golden | clang | sanitize | aarch64 | cpus | bench | scripts | install | fuzz | races) stages+=("$argument") ;;
+    gcc | golden | clang | sanitize | aarch64 | cpus | bench | scripts | install | fuzz | analyse | races) stages+=("$argument") ;;
     *)
         sed -n '/^#   /s/^#   //p' "$0" >&2
         exit 2
@@ -263,6 +264,19 @@ stage_fuzz() {
     rm -rf $top/fuzz/build
     counted scripts/fuzz.sh $top/fuzz $((full ? 3600 : 20))
     grep -E '^[a-z]+ .* inputs, ' $top/output | sed 's/^/    /'
+}
+
+# tidy DIRECTORY: with the compile commands of a build.
+tidy() {
+    find src tools -name '*.c' -not -path 'src/neon/*' -print0 | xargs -0 -P "$(nproc)" -n 4 clang-tidy-19 -p "$1" --quiet
+}
+
+stage_analyse() {
+    [[ -e $top/gcc/compile_commands.json ]] || build $top/gcc --werror -Dprogram=enabled -Dtests=enabled || return
+    counted single tidy $top/gcc
+    counted single cppcheck -j "$(nproc)" --quiet --std=c11 --enable=warning,performance,portability --error-exitcode=1 \
+        --suppressions-list=scripts/cppcheck-suppressions.txt -DQOBS_SLEEF -D__x86_64__ -Iinclude -Isrc -Itools \
+        src/*.c src/{convention,format,granularity,range,result,search,state,statistic} tools
 }
 
 stage_scripts() {

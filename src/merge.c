@@ -281,7 +281,10 @@ int qobs_observer_set_amax(qobs_observer *o, double amax, qobs_error *error)
     if (!o || !qobs_has_global_scale(o))
         return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "observer: %s",
                          o ? "has no global scale: its strategy is not tensor_group" : "is NULL");
-    if (amax < 0)
+    const fp_mode mode = fp_enter();
+    const bool negative = amax < 0;
+    fp_leave(mode);
+    if (negative)
         return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "amax: is %g, must not be negative", amax);
     o->fused = true;
     o->fused_amax = amax;

@@ -282,6 +282,11 @@ static void test_modes_of_texts(void **state)
         config = make_config("torch.MovingAverageMinMaxObserver", "averaging_constant=0.3;is_dynamic=true", NULL);
         assert_refused(qobs_config_check(config, &error), QOBS_ERROR_INVALID_ARGUMENT, "not 0.3");
         qobs_config_destroy(config);
+        qobs_observer *searching = make("trt.MseCalibrator", "");
+        const double wide = 1e300;
+        const qobs_tensor amax = tensor(QOBS_F64, &wide, 1);
+        assert_refused(qobs_observer_give_amax(searching, &amax, &error), QOBS_ERROR_INVALID_ARGUMENT, "amax|element 0 is inf");
+        qobs_observer_destroy(searching);
         assert_ok(qobs_observer_read(o, "calib_bin_edges", got, sizeof got, &error));
         fesetenv(&before);
         assert_memory_equal(got, expected, sizeof got);

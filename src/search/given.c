@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "error.h"
+#include "fpenv.h"
 #include "observer.h"
 #include "search/kept.h"
 #include "tensor.h"
@@ -32,27 +33,37 @@ static int check(const qobs_observer *o, const qobs_tensor *tensor, const char *
     return QOBS_OK;
 }
 
-/* The elements in C order, in place of those that *to points to. */
-static int replace(qobs_observer *o, const struct view *view, const char *name, float **to, size_t *count, qobs_error *error)
+/* The elements in C order. */
+static int convert(const struct view *view, const char *name, float *numbers, qobs_error *error)
 {
-    const size_t size = (size_t)view->elements * sizeof(float);
-    float *numbers = qobs_allocate(&o->runtime, size);
-    if (!numbers)
-        return qobs_fail(error, QOBS_ERROR_OUT_OF_MEMORY, "%s: no memory for %zu bytes", name, size);
     int64_t index[QOBS_MAX_NDIM] = {0};
     for (int64_t i = 0; i < view->elements; i++) {
         const unsigned char *at = view->data;
         for (int d = 0; d < view->ndim; d++)
             at += index[d] * view->strides[d];
         numbers[i] = (float)qobs_element(at, view->dtype);
-        if (!(numbers[i] >= 0) || isinf(numbers[i])) {
-            const double number = (double)numbers[i];
-            qobs_release(&o->runtime, numbers, size);
+        if (!(numbers[i] >= 0) || isinf(numbers[i]))
             return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "%s: element %lld is %g, allowed are finite numbers from 0",
-                             name, (long long)i, number);
-        }
+                             name, (long long)i, (double)numbers[i]);
         for (int d = view->ndim - 1; d >= 0 && ++index[d] == view->shape[d]; d--)
             index[d] = 0;
+    }
+    return QOBS_OK;
+}
+
+/* Puts them in place of those that *to points to. */
+static int replace(qobs_observer *o, const struct view *view, const char *name, float **to, size_t *count, qobs_error *error)
+{
+    const size_t size = (size_t)view->elements * sizeof(float);
+    float *numbers = qobs_allocate(&o->runtime, size);
+    if (!numbers)
+        return qobs_fail(error, QOBS_ERROR_OUT_OF_MEMORY, "%s: no memory for %zu bytes", name, size);
+    const fp_mode mode = fp_enter();
+    const int status = convert(view, name, numbers, error);
+    fp_leave(mode);
+    if (status != QOBS_OK) {
+        qobs_release(&o->runtime, numbers, size);
+        return status;
     }
     qobs_release(&o->runtime, *to, *count * sizeof **to);
     *to = numbers;
