@@ -26,7 +26,8 @@ enum {
     ZERO_POINT = 1,
     IN_DOUBLE = 2, /* the grid does not fit float; with ZERO_POINT always */
     IN_FLOAT = 4,
-    TORCH = 8
+    TORCH = 8,
+    WHOLE = 16 /* the grid is that of the integers */
 };
 
 #define ALWAYS_INLINE static inline __attribute__((always_inline))

@@ -30,6 +30,8 @@ ALWAYS_INLINE real NATIVE(grid)(const struct NATIVE(quantizer) *q, int how, real
 {
     if (IS_DOUBLE)
         return (real)grid_round_double(q->wide, q->through_float ? (double)(float)v : (double)v);
+    if (how & WHOLE)
+        return (real)grid_round_whole((float)v);
     if (how & IN_DOUBLE)
         return NATIVE(nearest_if_native)(how, (real)grid_round_double(q->wide, (double)v));
     return (real)grid_round_float(q->grid, (float)v);
@@ -125,10 +127,11 @@ static int NATIVE(prepare)(struct NATIVE(quantizer) *q, const struct qobs_quanti
                                     .wide = {given->wide_floor, given->wide_lift},
                                     .through_float = given->through_float};
     const bool in_double = !IS_DOUBLE && (given->in_double || isinf(q->greatest));
+    const bool whole = !IS_DOUBLE && !in_double && (double)given->floor >= fmax(given->greatest, -given->least);
     if (given->torch)
         return TORCH | ZERO_POINT | (in_double ? IN_DOUBLE : 0);
     return (has_zero_point || in_double ? ZERO_POINT : 0) | (in_double ? IN_DOUBLE : 0) |
-           (given->in_float && !IS_SINGLE ? IN_FLOAT : 0);
+           (given->in_float && !IS_SINGLE ? IN_FLOAT : 0) | (whole ? WHOLE : 0);
 }
 
 #define ROWS(how) NATIVE(rows)(&q, how, x, x_stride, out, out_stride, runs, length, qparams, qparam_stride)
@@ -148,6 +151,14 @@ QOBS_FAKE_QUANTIZE_ROWS(ENTRY(NATIVE(qobs_fake_quantize_rows)))
         ROWS(ZERO_POINT | IN_DOUBLE);
     else if (!IS_DOUBLE && how == (TORCH | ZERO_POINT | IN_DOUBLE))
         ROWS(TORCH | ZERO_POINT | IN_DOUBLE);
+    else if (!IS_DOUBLE && how == WHOLE)
+        ROWS(WHOLE);
+    else if (!IS_DOUBLE && how == (WHOLE | ZERO_POINT))
+        ROWS(WHOLE | ZERO_POINT);
+    else if (IS_HALF && how == (WHOLE | IN_FLOAT))
+        ROWS(WHOLE | IN_FLOAT);
+    else if (IS_HALF && how == (WHOLE | IN_FLOAT | ZERO_POINT))
+        ROWS(WHOLE | IN_FLOAT | ZERO_POINT);
     else if (!IS_SINGLE && how == IN_FLOAT)
         ROWS(IN_FLOAT);
     else if (!IS_SINGLE && how == (IN_FLOAT | ZERO_POINT))
@@ -168,6 +179,10 @@ QOBS_FAKE_QUANTIZE_COLUMNS(ENTRY(NATIVE(qobs_fake_quantize_columns)))
         COLUMNS(ZERO_POINT | IN_DOUBLE);
     else if (!IS_DOUBLE && how == (TORCH | ZERO_POINT | IN_DOUBLE))
         COLUMNS(TORCH | ZERO_POINT | IN_DOUBLE);
+    else if (!IS_DOUBLE && how == (WHOLE | ZERO_POINT))
+        COLUMNS(WHOLE | ZERO_POINT);
+    else if (IS_HALF && how == (WHOLE | IN_FLOAT | ZERO_POINT))
+        COLUMNS(WHOLE | IN_FLOAT | ZERO_POINT);
     else if (!IS_SINGLE && how == (IN_FLOAT | ZERO_POINT))
         COLUMNS(IN_FLOAT | ZERO_POINT);
     else if (IS_HALF)
