@@ -14,6 +14,8 @@
  *   so there errors are always weighted, and the padding's weight is 0.
  * In flight: LANES_ABREAST candidates, or the iterations the processor overlaps.
  * Caller's duty: round to nearest, no flushing of subnormals (src/fpenv.h). */
+#include <math.h>
+
 #include "kernels.h"
 #include "number.h"
 #include "sanitized.h"
@@ -242,10 +244,43 @@ QOBS_SEARCH_ERRORS(ENTRY(qobs_search_errors))
 
 /* ---- Steps that improve ----------------------------------------------------------------------------------------------- */
 
+/* The first of the least sums, if that is less than `least`; else -1. */
+static int32_t first_least(const float *sum, size_t n, float least)
+{
+    const size_t whole = n / QOBS_SEARCH_LANES * QOBS_SEARCH_LANES;
+    lanes so_far = lanes_splat(INFINITY);
+    for (size_t c = 0; c < whole; c += QOBS_SEARCH_LANES)
+        so_far = lanes_least(lanes_load(sum + c), so_far);
+    if (whole < n)
+        so_far = lanes_least(lanes_first(lanes_load(sum + whole), n - whole), so_far);
+    const float best = lanes_least_of(so_far);
+    if (!(best < least))
+        return -1;
+    for (size_t c = 0;; c += 64) {
+        uint64_t equal = 0; /* what lies beyond n comes after one that does not */
+        for (size_t i = 0; i < 64 && c + i < n; i += QOBS_SEARCH_LANES)
+            equal |= (uint64_t)lanes_equal(lanes_load(sum + c + i), lanes_splat(best)) << i;
+        if (equal)
+            return (int32_t)c + __builtin_ctzll(equal);
+    }
+}
+
+/* Are the bits of all steps up to that one set? */
+static bool all_improved(const uint64_t *improved, int32_t step)
+{
+    uint64_t missing = ~improved[step / 64] << (63 - step % 64);
+    for (int32_t i = 0; i < step / 64; i++)
+        missing |= ~improved[i];
+    return missing == 0;
+}
+
+/* After a few hundred groups there is hardly a step left at which none improved; then only the best one is looked for. */
 QOBS_SEARCH_IMPROVED(ENTRY(qobs_search_improved))
 {
-    int32_t last = -1;
+    int32_t last = first_least(sum, n, least);
     lanes before = lanes_splat(least);
+    if (last < 0 || all_improved(improved, last))
+        return last;
     for (size_t c = 0; c < n; c += QOBS_SEARCH_LANES) {
         const uint32_t present = n - c < QOBS_SEARCH_LANES ? (UINT32_C(1) << (n - c)) - 1 : 0xffff;
         const uint32_t mask = lanes_improved(lanes_load(sum + c), &before) & present;

@@ -129,6 +129,35 @@ static inline void lanes_fold(const lanes a[4], float sum[4])
     _mm_storeu_ps(sum, _mm256_castps256_ps128(_mm256_permutevar8x32_ps(one, order)));
 }
 
+/* The lesser ones; b where a is NaN. */
+static inline lanes lanes_least(lanes a, lanes b) { return (lanes){_mm256_min_ps(a.l, b.l), _mm256_min_ps(a.h, b.h)}; }
+
+/* The least of them, none of which is NaN. */
+static inline float lanes_least_of(lanes a)
+{
+    const __m256 eight = _mm256_min_ps(a.l, a.h);
+    const __m128 four = _mm_min_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));
+    const __m128 two = _mm_min_ps(four, _mm_movehl_ps(four, four));
+    return _mm_cvtss_f32(_mm_min_ss(two, _mm_movehdup_ps(two)));
+}
+
+/* The first n of a, at least 1, and infinity in the others. */
+static inline lanes lanes_first(lanes a, size_t n)
+{
+    const __m256i at = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
+    const __m256i low = _mm256_cmpgt_epi32(_mm256_set1_epi32((int32_t)n), at);
+    const __m256i high = _mm256_cmpgt_epi32(_mm256_set1_epi32((int32_t)n - 8), at);
+    const __m256 none = _mm256_set1_ps(INFINITY);
+    return (lanes){_mm256_blendv_ps(none, a.l, _mm256_castsi256_ps(low)), _mm256_blendv_ps(none, a.h, _mm256_castsi256_ps(high))};
+}
+
+/* A bit for each lane that is equal. */
+static inline uint32_t lanes_equal(lanes a, lanes b)
+{
+    const int low = _mm256_movemask_ps(_mm256_cmp_ps(a.l, b.l, _CMP_EQ_OQ)), high = _mm256_movemask_ps(_mm256_cmp_ps(a.h, b.h, _CMP_EQ_OQ));
+    return (uint32_t)(low | high << 8);
+}
+
 static inline uint32_t half_improved(__m256 a, __m256 *least)
 {
     const __m256 none = _mm256_set1_ps(INFINITY), before = *least;

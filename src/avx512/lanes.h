@@ -93,6 +93,21 @@ static inline void lanes_fold(const lanes a[4], float sum[4])
     _mm_storeu_ps(sum, _mm512_castps512_ps128(_mm512_permutexvar_ps(first, one)));
 }
 
+/* The lesser ones; b where a is NaN. */
+static inline lanes lanes_least(lanes a, lanes b) { return _mm512_min_ps(a, b); }
+
+/* The least of them, none of which is NaN. */
+static inline float lanes_least_of(lanes a) { return _mm512_reduce_min_ps(a); }
+
+/* The first n of a, at least 1, and infinity in the others. */
+static inline lanes lanes_first(lanes a, size_t n)
+{
+    return _mm512_mask_blend_ps((__mmask16)(0xffff >> (16 - n)), _mm512_set1_ps(INFINITY), a);
+}
+
+/* A bit for each lane that is equal. */
+static inline uint32_t lanes_equal(lanes a, lanes b) { return _mm512_cmp_ps_mask(a, b, _CMP_EQ_OQ); }
+
 /* A bit for each lane that is less than *least, the same in all lanes, and every lane before it; *least becomes the least of all.
  * NaN is not. */
 static inline uint32_t lanes_improved(lanes a, lanes *least)

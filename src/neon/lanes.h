@@ -10,6 +10,7 @@
 #endif
 
 #include <arm_neon.h>
+#include <math.h>
 
 #include "kernels.h"
 #ifdef QOBS_SLEEF
@@ -109,6 +110,33 @@ static inline void lanes_fold(const lanes a[4], float sum[4])
     }
     for (int i = 0; i < 4; i++)
         sum[i] = vget_lane_f32(two[i], 0) + vget_lane_f32(two[i], 1);
+}
+
+/* The lesser ones; b where a is NaN. */
+static inline lanes lanes_least(lanes a, lanes b) { LANES_EACH(vbslq_f32(vcltq_f32(a.q[i], b.q[i]), a.q[i], b.q[i])); }
+
+/* The least of them, none of which is NaN. */
+static inline float lanes_least_of(lanes a)
+{
+    return vminvq_f32(vminq_f32(vminq_f32(a.q[0], a.q[1]), vminq_f32(a.q[2], a.q[3])));
+}
+
+/* The first n of a, at least 1, and infinity in the others. */
+static inline lanes lanes_first(lanes a, size_t n)
+{
+    static const uint32_t at[4] = {0, 1, 2, 3};
+    LANES_EACH(vbslq_f32(vcltq_u32(vaddq_u32(vld1q_u32(at), vdupq_n_u32(4 * (uint32_t)i)), vdupq_n_u32((uint32_t)n)), a.q[i],
+                         vdupq_n_f32(INFINITY)));
+}
+
+/* A bit for each lane that is equal. */
+static inline uint32_t lanes_equal(lanes a, lanes b)
+{
+    static const uint32_t bit[4] = {1, 2, 4, 8};
+    uint32_t mask = 0;
+    for (int i = 0; i < 4; i++)
+        mask |= vaddvq_u32(vandq_u32(vceqq_f32(a.q[i], b.q[i]), vld1q_u32(bit))) << 4 * i;
+    return mask;
 }
 
 /* A bit for each lane that is less than *least, the same in all lanes, and every lane before it; *least becomes the least of all.

@@ -88,6 +88,30 @@ static inline void lanes_fold(const lanes a[4], float sum[4])
     }
 }
 
+/* The lesser ones; b where a is NaN. */
+static inline lanes lanes_least(lanes a, lanes b) { LANES_EACH(a.f[i] < b.f[i] ? a.f[i] : b.f[i]); }
+
+/* The least of them, none of which is NaN. */
+static inline float lanes_least_of(lanes a)
+{
+    float least = a.f[0];
+    for (int i = 1; i < 16; i++)
+        least = a.f[i] < least ? a.f[i] : least;
+    return least;
+}
+
+/* The first n of a, at least 1, and infinity in the others. */
+static inline lanes lanes_first(lanes a, size_t n) { LANES_EACH((size_t)i < n ? a.f[i] : INFINITY); }
+
+/* A bit for each lane that is equal. */
+static inline uint32_t lanes_equal(lanes a, lanes b)
+{
+    uint32_t mask = 0;
+    for (int i = 0; i < 16; i++)
+        mask |= (uint32_t)(a.f[i] == b.f[i]) << i;
+    return mask;
+}
+
 /* A bit for each lane that is less than *least, the same in all lanes, and every lane before it; *least becomes the least of all.
  * NaN is not. */
 static inline uint32_t lanes_improved(lanes a, lanes *least)
