@@ -8,7 +8,7 @@
 #   scripts/bench.sh [OPTION]...
 #
 #   --quick            one repetition of small sizes: shows that everything runs, in half a minute; says nothing about speed
-#   --repetitions N    of every benchmark (3) and, three times as many, of every pair
+#   --repetitions N    of every benchmark (3); pairs have twice as many and one
 #   --min-time SECONDS a repetition of a benchmark takes at least (0.005)
 #   --parts NAMES      of: kernels functions growth pairs torch calibrate (all), with blanks between
 #   --out DIRECTORY    for the results (bench/results)
@@ -43,6 +43,7 @@ if [[ -z $build ]]; then
     ninja -C "$build" >"$build/ninja.log" || { grep -v '^\[' "$build/ninja.log" && exit 1; }
 fi
 python=/usr/bin/python3
+pair_repetitions=$((2 * repetitions + 1))
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 load=$(cut -d ' ' -f 1-3 /proc/loadavg)
@@ -65,7 +66,7 @@ benchmarks() {
 }
 
 if [[ $quick ]]; then
-    benchmarks quick 1 '^(limit/(read/L1|count|multiply)|small/|growth/elements/.*/(1024|2048|4096|8192)$|growth/(bins|group)/.*/1024$|observer/scalar/f32/torch|[a-z-]*/[a-z0-9-]*/[a-z0-9]*/[a-z0-9.-]*/L1$|pair/(avx2-plain|avx512-avx2)/.*/f32/.*/L1(/iterations:1)?$)'
+    benchmarks quick 1 '^(limit/(read/L1|count|multiply)|small/|growth/elements/.*/(1024|2048|4096|8192)$|growth/(bins|group)/.*/1024$|observer/[a-z0-9]*/f32/torch|[a-z-]*/[a-z0-9-]*/[a-z0-9]*/[a-z0-9.-]*/L1$|pair/(avx2-plain|avx512-avx2)/.*/f32/.*/L1(/iterations:1)?$)'
 else
     ! wanted kernels || {
         for dtype in f32 bf16 f16 f64; do
@@ -76,21 +77,22 @@ else
     }
     ! wanted functions || {
         benchmarks granularities "$repetitions" '^granularity/'
-        benchmarks functions "$repetitions" '^(search-whole|observer|observer-range)/'
-        benchmarks small $((3 * repetitions)) '^small/'
+        benchmarks observers "$repetitions" '^(observer|observer-range)/'
+        benchmarks searches "$repetitions" '^search-whole/'
+        benchmarks small $pair_repetitions '^small/'
     }
     ! wanted growth || {
         benchmarks growth-minmax "$repetitions" '^growth/elements/(minmax|limit)'
         benchmarks growth-others "$repetitions" '^growth/(elements/[^ml]|[^e])'
     }
     ! wanted pairs || {
-        benchmarks pairs-read $((3 * repetitions)) '^pair/minmax-read/'
-        benchmarks pairs-functions $((3 * repetitions)) '^pair/(granularity|histogram)'
-        benchmarks pairs-search-isas $((3 * repetitions)) '^pair/search-(avx2|bf16)'
-        benchmarks pairs-search-others $((3 * repetitions)) '^pair/search-[^ab]'
+        benchmarks pairs-read $pair_repetitions '^pair/minmax-read/'
+        benchmarks pairs-functions $pair_repetitions '^pair/(granularity|histogram)'
+        benchmarks pairs-search-isas $pair_repetitions '^pair/search-(avx2|bf16)'
+        benchmarks pairs-search-others $pair_repetitions '^pair/search-[^ab]'
         for dtype in f32 bf16 f16 f64; do
-            benchmarks "pairs-plain-$dtype" $((3 * repetitions)) "^pair/avx2-plain/[a-z-]*/$dtype/"
-            benchmarks "pairs-avx512-$dtype" $((3 * repetitions)) "^pair/avx512-avx2/[a-z-]*/$dtype/"
+            benchmarks "pairs-plain-$dtype" $pair_repetitions "^pair/avx2-plain/[a-z-]*/$dtype/"
+            benchmarks "pairs-avx512-$dtype" $pair_repetitions "^pair/avx512-avx2/[a-z-]*/$dtype/"
         done
     }
 fi
@@ -100,7 +102,7 @@ if wanted torch && $python -c 'import torch' 2>/dev/null; then
     else
         for only in minmax observer/ histc HistogramObserver search/norm-2\$ search/norm-2.4 search/norm-2.7; do
             measure "torch-${only//[^a-zA-Z0-9]/-}" $python -B bench/beside_torch.py "$build/src/libqobs.so" \
-                "$work/torch-${only//[^a-zA-Z0-9]/-}.json" --repetitions $((3 * repetitions)) --only "$only"
+                "$work/torch-${only//[^a-zA-Z0-9]/-}.json" --repetitions $pair_repetitions --only "$only"
         done
     fi
 elif wanted torch; then
