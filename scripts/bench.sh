@@ -21,6 +21,7 @@ usage() {
     sed -n '/^#   /s/^#   //p' "$0" >&2
     exit 2
 }
+{ # read to the end before anything runs: the file may change meanwhile
 command="scripts/bench.sh $*"
 quick='' repetitions=3 min_time=0.005 parts='kernels functions growth pairs torch calibrate' out=bench/results build='' run_with=''
 while [[ $# -gt 0 ]]; do
@@ -124,3 +125,5 @@ $python -B bench/collect.py "$out/$name.json" "cpu=$cpu" "date=$(date +%F)" "com
     "load=$load" "command=${command% }" "$work"/*.json
 $python -B bench/report.py "$out/$name.json"
 echo "wrote $out/$name.md"
+exit
+}
