@@ -20,7 +20,7 @@ packages=(gcc libc6-dev meson ninja-build pkg-config libsleef-dev libcjson-dev l
 foreign=
 for option; do
     case $option in
-    --clang) packages+=(clang) ;;
+    --clang) packages+=(clang libomp-dev) ;;
     --cross)
         foreign=arm64
         # Not libpthreadpool-dev:arm64: it cannot stand beside the native one. The cross build goes without.

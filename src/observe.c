@@ -16,17 +16,17 @@
 
 /* ---- What a batch has to go with ---------------------------------------------------------------------------------------- */
 
-static qobs_dtype dtype_of_ranges(const qobs_observer *o, qobs_dtype value)
+static qobs_dtype dtype_of_ranges(const qobs_config *config, qobs_dtype value)
 {
-    const enum family family = o->config.preset->family;
-    const bool f32 = family == FAMILY_TORCH || qobs_histogram_rule(&o->config) || (family == FAMILY_TRT && qobs_searches_kept(&o->config));
+    const enum family family = config->preset->family;
+    const bool f32 = family == FAMILY_TORCH || qobs_histogram_rule(config) || (family == FAMILY_TRT && qobs_searches_kept(config));
     return f32 ? QOBS_F32 : value;
 }
 
-static struct layout layout_of(const qobs_observer *o, const qobs_plan *plan)
+struct layout qobs_layout_of(const qobs_config *config, const qobs_plan *plan)
 {
     return (struct layout){
-        .dtype = dtype_of_ranges(o, plan->dtype),
+        .dtype = dtype_of_ranges(config, plan->dtype),
         .qparams = (size_t)plan->qparams,
         .range = plan->range,
         .scale = plan->scale,
@@ -158,7 +158,7 @@ static bool saw_nothing(const struct layout *layout, const struct kept *kept)
 static int take(qobs_observer *o, const qobs_plan *plan, const qobs_tensor *value, bool all, const struct reading *reading,
                 qobs_error *error)
 {
-    const struct layout layout = layout_of(o, plan);
+    const struct layout layout = qobs_layout_of(&o->config, plan);
     const bool first = begins(o, &layout), has_whole = all && qobs_has_whole(&o->config);
     struct kept kept = first ? (struct kept){0} : o->kept;
     struct qobs_nonfinite nonfinite = {0};
@@ -242,7 +242,7 @@ static int take_and_read(qobs_observer *o, const qobs_tensor *value, const qobs_
                   : qobs_plan_create(&plan, &o->config, value, g_idx, &runtime, error);
     if (status != QOBS_OK)
         return status;
-    plan->as_f32 = dtype_of_ranges(o, plan->dtype) != plan->dtype;
+    plan->as_f32 = dtype_of_ranges(&o->config, plan->dtype) != plan->dtype;
     const fp_mode mode = fp_enter();
     status = take(o, plan, value, all, reading, error);
     fp_leave(mode);

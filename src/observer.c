@@ -12,7 +12,7 @@ int qobs_allocate_ranges(const struct runtime *runtime, struct ranges *ranges, q
 {
     const size_t half = (n * qobs_dtype_size(dtype) + 63) / 64 * 64;
     ranges->size = 2 * half;
-    ranges->min = qobs_allocate(runtime, ranges->size);
+    ranges->min = qobs_allocate_state(runtime, ranges->size);
     if (!ranges->min) {
         ranges->size = 0;
         return qobs_fail(error, QOBS_ERROR_OUT_OF_MEMORY, "observer: no memory for %zu bytes of ranges", 2 * half);
@@ -29,7 +29,7 @@ void qobs_release_ranges(const struct runtime *runtime, struct ranges *ranges)
 
 int qobs_allocate_sums(const struct runtime *runtime, struct kept *kept, size_t count, qobs_error *error)
 {
-    kept->sums = qobs_allocate(runtime, count * sizeof *kept->sums);
+    kept->sums = qobs_allocate_state(runtime, count * sizeof *kept->sums);
     if (!kept->sums)
         return qobs_fail(error, QOBS_ERROR_OUT_OF_MEMORY, "observer: no memory for %zu bytes of errors", count * sizeof *kept->sums);
     memset(kept->sums, 0, count * sizeof *kept->sums);
@@ -57,13 +57,12 @@ static void release_all(qobs_observer *o)
     qobs_release(&o->runtime, o->given.weight, o->given.weights * sizeof *o->given.weight);
 }
 
-static struct qobs_observer empty_observer(const qobs_config *config, const struct runtime *runtime,
-                                           const struct qobs_kernels *kernels)
+void qobs_observer_make(qobs_observer *o, const qobs_config *config, const struct runtime *runtime)
 {
-    return (qobs_observer){
+    *o = (qobs_observer){
         .config = *config,
         .runtime = *runtime,
-        .kernels = kernels,
+        .kernels = qobs_kernels_active(),
         .layout = {.dtype = QOBS_F32, .qparams = 1, .scale = qobs_convention_shape_without_data(config)},
     };
 }
@@ -81,7 +80,7 @@ int qobs_observer_create(qobs_observer **result, const qobs_config *config, cons
     qobs_observer *o = qobs_allocate(&runtime, sizeof *o);
     if (!o)
         return qobs_fail(error, QOBS_ERROR_OUT_OF_MEMORY, "observer: no memory for %zu bytes", sizeof *o);
-    *o = empty_observer(config, &runtime, qobs_kernels_active());
+    qobs_observer_make(o, config, &runtime);
     *result = o;
     return qobs_succeed(error);
 }
@@ -92,7 +91,8 @@ void qobs_observer_reset(qobs_observer *o)
         return;
     release_all(o);
     const qobs_observer old = *o;
-    *o = empty_observer(&old.config, &old.runtime, old.kernels);
+    qobs_observer_make(o, &old.config, &old.runtime);
+    o->kernels = old.kernels;
 }
 
 void qobs_observer_destroy(qobs_observer *o)
@@ -101,7 +101,8 @@ void qobs_observer_destroy(qobs_observer *o)
         return;
     release_all(o);
     const struct runtime runtime = o->runtime;
-    qobs_release(&runtime, o, sizeof *o);
+    if (!runtime.region) /* else it lies in the caller's memory */
+        qobs_release(&runtime, o, sizeof *o);
 }
 
 int qobs_observer_counts(const qobs_observer *o, qobs_counts *counts, qobs_error *error)

@@ -69,6 +69,12 @@ struct qobs_observer {
     double fused_amax;
 };
 
+/* An observer that has seen nothing, in memory that is there. */
+void qobs_observer_make(qobs_observer *observer, const qobs_config *config, const struct runtime *runtime);
+
+/* What the ranges of such a batch are. */
+struct layout qobs_layout_of(const qobs_config *config, const qobs_plan *plan);
+
 /* Have batches left ranges? */
 static inline bool qobs_has_ranges(const qobs_observer *o)
 {

@@ -66,9 +66,17 @@ void *qobs_allocate(const struct runtime *runtime, size_t size)
     return runtime->allocator->allocate(runtime->allocator->context, size ? size : 1);
 }
 
+void *qobs_allocate_state(const struct runtime *runtime, size_t size)
+{
+    void *memory = runtime->region ? qobs_region_allocate(runtime->region, size) : NULL;
+    return memory ? memory : qobs_allocate(runtime, size);
+}
+
 void qobs_release(const struct runtime *runtime, void *memory, size_t size)
 {
-    if (memory)
+    if (memory && runtime->region && qobs_region_holds(runtime->region, memory))
+        qobs_region_release(runtime->region, memory);
+    else if (memory)
         runtime->allocator->release(runtime->allocator->context, memory, size ? size : 1);
 }
 

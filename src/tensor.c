@@ -18,6 +18,10 @@ static const struct {
     [QOBS_F8_E4M3] = {"F8_E4M3", 1},
 };
 
+/* What makes sizes per element and per qparam, times what there is for each, fit into 64 bits. More could not be addressed but by
+ * strides of 0. */
+#define MOST_ELEMENTS (INT64_C(1) << 48)
+
 static bool known(qobs_dtype dtype)
 {
     return dtype >= QOBS_F32 && dtype <= QOBS_F8_E4M3;
@@ -94,6 +98,23 @@ double qobs_round_to(qobs_dtype dtype, double value)
     return qobs_element(element, dtype);
 }
 
+/* Does every element lie within 2^61 bytes of the first, so that no product or sum of strides overflows? */
+static bool reaches(const struct view *view)
+{
+    const int64_t most = INT64_C(1) << 61;
+    int64_t left = most;
+    for (int i = 0; i < view->ndim; i++) {
+        const int64_t stride = view->strides[i], steps = view->shape[i] - 1;
+        if (steps == 0)
+            continue;
+        const int64_t forward = stride < -most ? most + 1 : stride < 0 ? -stride : stride;
+        if (forward > left / steps)
+            return false;
+        left -= steps * forward;
+    }
+    return true;
+}
+
 int qobs_view_of_tensor(struct view *view, const qobs_tensor *tensor, const char *name, qobs_error *error)
 {
     if (!tensor)
@@ -118,13 +139,17 @@ int qobs_view_of_tensor(struct view *view, const qobs_tensor *tensor, const char
         empty |= tensor->shape[i] == 0;
         view->shape[i] = tensor->shape[i];
     }
-    int64_t bytes = (int64_t)dtypes[tensor->dtype].size;
+    const int64_t size = (int64_t)dtypes[tensor->dtype].size;
+    int64_t elements = 1;
     for (int i = tensor->ndim - 1; i >= 0 && !empty; i--) {
-        view->strides[i] = tensor->strides ? tensor->strides[i] : bytes;
-        if (!qobs_multiply(bytes, view->shape[i], &bytes))
-            return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "%s: its shape holds more than 2^63 bytes", name);
+        /* that of a single index means nothing */
+        view->strides[i] = tensor->strides && view->shape[i] > 1 ? tensor->strides[i] : elements * size;
+        if (!qobs_multiply(elements, view->shape[i], &elements) || elements > MOST_ELEMENTS)
+            return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "%s: its shape holds more than 2^48 elements", name);
     }
-    view->elements = empty ? 0 : bytes / (int64_t)dtypes[tensor->dtype].size;
+    view->elements = empty ? 0 : elements;
+    if (!empty && !reaches(view))
+        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "%s: its strides reach further than 2^61 bytes", name);
     if (!tensor->data && view->elements > 0)
         return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "%s: data is NULL, but there are %lld elements", name,
                          (long long)view->elements);

@@ -126,8 +126,9 @@ def fine(what, *arguments):
 
 
 def snapshot():
-    """Every file below the working directory, with its content."""
-    return {os.path.join(d, f): read(os.path.join(d, f)) for d, _, files in os.walk(".") for f in files}
+    """Every file below the working directory, with its content; None for a pipe."""
+    paths = [os.path.join(d, f) for d, _, files in os.walk(".") for f in files]
+    return {p: read(p) if os.path.isfile(p) else None for p in paths}
 
 
 def refused(what, words, *arguments, status=2):

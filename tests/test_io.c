@@ -217,6 +217,7 @@ int main(void)
     };
     int failed = cmocka_run_group_tests_name("io", tests, io_setup, io_teardown);
     failed += io_test_safetensors();
+    failed += io_test_changes();
     failed += io_test_writer();
     failed += io_test_writer_refusals();
     failed += io_test_npy();

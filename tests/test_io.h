@@ -55,6 +55,7 @@ void io_expect_refusal(int result, const struct fail *f, const char *const *word
 
 /* The groups; each returns the number of failed tests. */
 int io_test_safetensors(void);
+int io_test_changes(void);
 int io_test_writer(void);
 int io_test_writer_refusals(void);
 int io_test_npy(void);

@@ -4,11 +4,15 @@
 /* The caller's allocator, when it has no memory: an error, nothing leaks, nothing has changed, and the next call works. */
 #include "every_preset.h"
 
+static bool in_task;
+
 static void serial(void *context, void (*task)(void *, size_t), void *argument, size_t count)
 {
     (void)context;
+    in_task = true;
     for (size_t i = count; i > 0; i--)
         task(argument, i - 1);
+    in_task = false;
 }
 
 struct memory {
@@ -25,6 +29,7 @@ struct block {
 static void *allocate(void *context, size_t size)
 {
     struct memory *m = context;
+    assert_false(in_task); /* tasks may run on any thread; memory is asked for on the caller's alone */
     if (++m->calls == m->fail_at)
         return NULL;
     struct block *b = malloc(sizeof *b + size);

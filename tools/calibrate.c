@@ -264,6 +264,8 @@ static int prepare(struct arguments *a, struct tensor_set *model, struct report 
         code = open_report(report, c->report);
     if (code == EXIT_OK)
         code = calibration_run(c, threads);
+    if (code == EXIT_OK)
+        code = check_inputs();
     if (code == EXIT_OK && report->path) {
         *text = calibration_report(c);
         code = *text ? fill_report(report, *text) : complain(EXIT_TROUBLE, "no memory for the report");

@@ -21,12 +21,12 @@ enum { WIDEST = 100 };
 /* Names come out of files and go to terminals. */
 static const char *clean_name(const char *name, size_t length, char text[WIDEST + 1])
 {
-    size_t n = 0;
-    for (; n < length && n < WIDEST; n++)
-        text[n] = (unsigned char)name[n] < 0x20 || name[n] == 0x7f ? '?' : name[n];
+    const size_t n = length < WIDEST ? length : WIDEST;
+    memcpy(text, name, n);
     text[n] = '\0';
     if (length > WIDEST)
         memcpy(text + WIDEST - 3, "...", 3);
+    make_printable(text);
     return text;
 }
 

@@ -9,6 +9,20 @@
 
 #include "utf8.h"
 
+void make_printable(char *text)
+{
+    unsigned char *p = (unsigned char *)text;
+    for (size_t left = strlen(text), step; left > 0; p += step, left -= step) {
+        step = utf8_sequence(p, left);
+        if (step == 0 || p[0] < 0x20 || p[0] == 0x7f) {
+            step = 1;
+            p[0] = '?';
+        } else if (p[0] == 0xc2 && p[1] < 0xa0) { /* U+0080 to U+009F are control characters too */
+            p[0] = p[1] = '?';
+        }
+    }
+}
+
 int fail(struct fail *f, const char *format, ...)
 {
     if (!f)
@@ -18,15 +32,6 @@ int fail(struct fail *f, const char *format, ...)
     if (vsnprintf(f->message, sizeof f->message, format, arguments) < 0)
         f->message[0] = '\0';
     va_end(arguments);
-    unsigned char *p = (unsigned char *)f->message;
-    for (size_t left = strlen(f->message), step; left > 0; p += step, left -= step) {
-        step = utf8_sequence(p, left);
-        if (step == 0 || p[0] < 0x20 || p[0] == 0x7f) {
-            step = 1;
-            p[0] = '?';
-        } else if (p[0] == 0xc2 && p[1] < 0xa0) { /* U+0080 to U+009F are control characters too */
-            p[0] = p[1] = '?';
-        }
-    }
+    make_printable(f->message);
     return -1;
 }

@@ -9,8 +9,10 @@ struct fail {
     char message[512]; /* no newline at the end; cut where it does not fit */
 };
 
-/* Formats the message and returns -1. f may be NULL: then nobody wants the text. Control characters and bytes that are not
- * UTF-8 become '?', because names out of files end up on terminals. */
+/* Control characters and bytes that are not UTF-8 become '?': for what comes out of files and goes to a terminal. */
+void make_printable(char *text);
+
+/* Formats the message, makes it printable and returns -1. f may be NULL: then nobody wants the text. */
 int fail(struct fail *f, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 #endif

@@ -73,6 +73,8 @@ int command_merge(int argc, char **argv)
         code = merge(observers, count, argv + optind);
     if (code == EXIT_OK)
         code = readings_take(&readings, observers[0], "");
+    if (code == EXIT_OK)
+        code = check_inputs();
     if (code == EXIT_OK && state)
         code = state_write(observers[0], state);
     if (code == EXIT_OK && out)

@@ -144,6 +144,8 @@ static int observe(const qobs_config *config, struct threads *threads, const str
     qobs_observer_counts(observer, &counts, NULL);
     if (code == EXIT_OK && readings.count == 0 && counts.batches == 0)
         code = complain(EXIT_WRONG, "the tensors have no elements: there is nothing to make a result of");
+    if (code == EXIT_OK)
+        code = check_inputs();
     if (code == EXIT_OK && readings.count == 0)
         fprintf(stderr, "qobs: warning: %s has no results\n", request->preset);
     if (code == EXIT_OK) {

@@ -17,6 +17,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "mapped.h"
+
 /* ---- Signals -------------------------------------------------------------------------------------------------------------- */
 
 static const int deadly[] = {SIGHUP, SIGINT, SIGTERM};
@@ -39,6 +41,7 @@ static void clean_and_die(int signal_number)
 
 void output_clean_on_signals(void)
 {
+    signal(SIGXFSZ, SIG_IGN); /* a limit of the file size is an error of the write that exceeds it */
     struct sigaction action = {.sa_handler = clean_and_die}, before;
     sigemptyset(&action.sa_mask);
     for (int i = 0; i < DEADLY; i++)
@@ -93,6 +96,8 @@ static int choose_target(struct output *output, const char *path, struct fail *f
     if (!S_ISREG(status.st_mode))
         return fail(f, "%s: is %s; only a regular file is replaced", path,
                     S_ISDIR(status.st_mode) ? "a directory" : "not a regular file");
+    if (access(output->path, W_OK) != 0) /* a rename would not ask */
+        return fail(f, "%s: cannot write: %s", path, strerror(errno));
     return 0;
 }
 
@@ -173,6 +178,8 @@ int output_commit(struct output *output, struct fail *f)
     output->fd = -1;
     if (close(fd) != 0)
         result = fail(f, "%s: cannot write: %s", output->path, strerror(errno));
+    else if (mapped_check(f) != 0)
+        result = -1;
     else if (rename(output->temporary, output->path) != 0)
         result = fail(f, "%s: cannot rename %s onto it: %s", output->path, output->temporary, strerror(errno));
     if (result == 0)

@@ -23,14 +23,15 @@ int output_open(struct output *output, const char *path, struct fail *f);
 /* All of the bytes at that offset of the temporary file. Any thread. Leaves the reason of a failure in errno. */
 int output_write(const struct output *output, const void *data, size_t bytes, uint64_t offset);
 
-/* The temporary file takes its place; *output is zeroed, as after output_abort where that fails. */
+/* The temporary file takes its place, unless a file that was read has changed meanwhile (mapped_check); *output is zeroed, as
+ * after output_abort where that fails. */
 int output_commit(struct output *output, struct fail *f);
 
 /* Removes the temporary file. Harmless on a zeroed *output. */
 void output_abort(struct output *output);
 
 /* From now on SIGHUP, SIGINT and SIGTERM remove every temporary file before they end the program; those that were ignored
- * stay ignored. Threads other than the first must have them blocked. */
+ * stay ignored. Threads other than the first must have them blocked. SIGXFSZ no longer ends it. */
 void output_clean_on_signals(void);
 
 #endif

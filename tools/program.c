@@ -12,19 +12,32 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "mapped.h"
+
 #ifdef HAVE_PTHREADPOOL
 #include "qobs/pthreadpool.h"
 #endif
 
 int complain(int code, const char *format, ...)
 {
+    struct fail changed;
     va_list arguments;
     va_start(arguments, format);
     fputs("qobs: ", stderr);
-    vfprintf(stderr, format, arguments);
+    if (mapped_check(&changed) != 0) { /* whatever else is wrong comes from that */
+        fputs(changed.message, stderr);
+        code = EXIT_TROUBLE;
+    } else {
+        vfprintf(stderr, format, arguments);
+    }
     fputc('\n', stderr);
     va_end(arguments);
     return code;
+}
+
+int check_inputs(void)
+{
+    return mapped_check(NULL) == 0 ? EXIT_OK : complain(EXIT_TROUBLE, "input has changed");
 }
 
 int complain_status(const qobs_error *error, const char *about)
@@ -65,9 +78,10 @@ int threads_start(struct threads *threads, const char *given)
     if (threads->count == 1)
         return EXIT_OK;
 #ifdef HAVE_PTHREADPOOL
-    /* Signals that remove unfinished files are for this thread alone. */
+    /* Signals that remove unfinished files are for this thread alone; SIGBUS is for the one that reads what is not there. */
     sigset_t all, before;
     sigfillset(&all);
+    sigdelset(&all, SIGBUS);
     pthread_sigmask(SIG_SETMASK, &all, &before);
     threads->pool = pthreadpool_create(threads->count);
     pthread_sigmask(SIG_SETMASK, &before, NULL);

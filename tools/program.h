@@ -16,7 +16,7 @@ enum exit_code {
     EXIT_WRONG = 2    /* what was asked for: options, settings, input */
 };
 
-/* Prints "qobs: <message>" to standard error; returns `code`. */
+/* Prints "qobs: <message>" to standard error; returns `code`. Where a file has changed while it was read the message is that. */
 int complain(int code, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /* The exit code for a status of the library, with its message printed; `about` (or NULL) goes before it. */
@@ -36,6 +36,9 @@ void threads_stop(struct threads *threads);
 
 /* Runs task(argument, i) for each i below count on them. */
 void threads_run(struct threads *threads, void (*task)(void *, size_t), void *argument, size_t count);
+
+/* Has a file changed while it was read? To be asked before results are printed. Returns an exit code, complained about. */
+int check_inputs(void);
 
 /* Can `path` be written to at all? What exists must be a regular file. Returns an exit code, complained about. */
 int check_output(const char *path);

@@ -51,11 +51,11 @@ int main(int argc, char **argv)
             return finish(commands[i].run(argc - 1, argv + 1));
     if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0 || strcmp(name, "help") == 0) {
         fputs(help, stdout);
-        return EXIT_OK;
+        return finish(EXIT_OK);
     }
     if (strcmp(name, "--version") == 0) {
         printf("qobs %s\n", qobs_version());
-        return EXIT_OK;
+        return finish(EXIT_OK);
     }
     if (*name)
         return complain(EXIT_WRONG, "'%s' is no command; known are calibrate, observe, merge, show, info (see qobs --help)", name);

@@ -164,6 +164,8 @@ static int show(struct request *r, char **specs, int count, struct threads *thre
         r->chart.title = title;
         code = chart_make(&r->chart, &(struct chart_source){config, &threads->runtime, tensors, specs, (size_t)count, r->qparam});
     }
+    if (code == EXIT_OK)
+        code = check_inputs();
     if (code == EXIT_OK && r->out)
         code = chart_draw(&r->chart, r->out);
     else if (code == EXIT_OK && r->json)

@@ -94,7 +94,7 @@ typedef enum qobs_dtype {
     QOBS_F8_E4M3 /**< the finite variant: 448 is the largest, 0x7f is NaN */
 } qobs_dtype;
 
-/** A view of the caller's memory. Observed tensors are F32, BF16, F16 or F64. */
+/** A view of the caller's memory, of at most 2^48 elements within 2^61 bytes. Observed tensors are F32, BF16, F16 or F64. */
 typedef struct qobs_tensor {
     size_t struct_size;     /**< sizeof(qobs_tensor) */
     const void *data;       /**< the element whose indices are all 0; any alignment; may be NULL where there are no elements */
@@ -135,7 +135,8 @@ QOBS_API int qobs_isa_limit(const char *name, qobs_error *error);
  * malloc and the calling thread.
  * @{ */
 
-/** Where memory comes from. */
+/** Where memory comes from. Called by the thread that calls qobs and never within a task: only what several threads use at the
+ * same time must bear to be called by several. When there is no memory the call fails and nothing has changed. */
 typedef struct qobs_allocator {
     size_t struct_size;                                        /**< sizeof(qobs_allocator) */
     void *(*allocate)(void *context, size_t size);             /**< at least 16-byte aligned, or NULL */
@@ -143,7 +144,7 @@ typedef struct qobs_allocator {
     void *context;                                             /**< handed to both */
 } qobs_allocator;
 
-/** Where work is done. */
+/** Where work is done: qobs/openmp.h and qobs/pthreadpool.h have ready ones. Tasks begin no loop of their own. */
 typedef struct qobs_executor {
     size_t struct_size; /**< sizeof(qobs_executor) */
     size_t threads;     /**< how many run at the same time; work is cut for that many */
@@ -460,6 +461,17 @@ typedef struct qobs_observer qobs_observer;
 QOBS_API int qobs_observer_create(qobs_observer **observer, const qobs_config *config, const qobs_runtime *runtime,
                                   qobs_error *error);
 QOBS_API void qobs_observer_destroy(qobs_observer *observer); /**< NULL: does nothing */
+
+/** How much memory an observer of `config` and its state take with batches of the shape and dtype of `value` (whose data is not
+ * read): what qobs_observer_create_in wants. NULL: the observer alone. Takes as much memory for the time of the call. */
+QOBS_API int qobs_observer_size(const qobs_config *config, const qobs_tensor *value, size_t *size, qobs_error *error);
+
+/** The same as qobs_observer_create in `memory`, at any address, of `size` bytes, which stays where it is until the observer is
+ * destroyed, and then is the caller's again. Of the runtime's allocator comes what is used for the time of a call, and such state
+ * as there is no room for: with qobs_observer_size there is room for all but bins that are added, votes (PowOf2 observers) for a
+ * fourth scale, batches of another shape or dtype, and merging. */
+QOBS_API int qobs_observer_create_in(qobs_observer **observer, void *memory, size_t size, const qobs_config *config,
+                                     const qobs_runtime *runtime, qobs_error *error);
 
 /** Takes one batch into the statistics. Empty tensors are ignored. A batch with NaN or infinity is refused with their number
  * and the place of the first, unless nonfinite says otherwise. Later batches must lead to the same qparam shape and, except for

@@ -8,6 +8,9 @@
 
 #include "error.h"
 
+/* An empty tensor may have a long dimension, too. */
+#define MOST_QPARAMS (INT64_C(1) << 48)
+
 int qobs_plan_add_axis(qobs_plan *plan, enum axis_role role, int64_t extent, int64_t stride)
 {
     plan->axis[plan->axes] = (struct axis){.role = role, .extent = extent, .stride = stride, .coarse = -1, .limit = extent};
@@ -73,6 +76,9 @@ static int finish(qobs_plan *plan, qobs_error *error)
     if (!fits || !qobs_multiply(observations, plan->qparams, &all) || !qobs_multiply(all, group, &all) ||
         !qobs_multiply(all, 8, &all))
         return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "value: its padded size exceeds 2^63 bytes");
+    if (plan->qparams > MOST_QPARAMS)
+        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "value: gives %lld qparams, allowed are 2^48",
+                         (long long)plan->qparams);
     const struct shape *middle = plan->scale.ndim < 0 ? &qparams : &plan->scale;
     plan->shape[plan->ndim++] = observations;
     for (int i = 0; i < middle->ndim; i++)

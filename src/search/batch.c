@@ -14,7 +14,7 @@ static size_t record_size(size_t qparams) { return qparams * (2 * sizeof(double)
 int qobs_search_record_reserve(const struct runtime *runtime, struct search_record *record, size_t qparams,
                                qobs_error *error)
 {
-    double *room = qobs_allocate(runtime, record_size(qparams));
+    double *room = qobs_allocate_state(runtime, record_size(qparams));
     if (!room)
         return qobs_fail(error, QOBS_ERROR_OUT_OF_MEMORY, "search: no memory for %zu bytes of errors", record_size(qparams));
     *record = (struct search_record){

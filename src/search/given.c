@@ -55,7 +55,7 @@ static int convert(const struct view *view, const char *name, float *numbers, qo
 static int replace(qobs_observer *o, const struct view *view, const char *name, float **to, size_t *count, qobs_error *error)
 {
     const size_t size = (size_t)view->elements * sizeof(float);
-    float *numbers = qobs_allocate(&o->runtime, size);
+    float *numbers = qobs_allocate_state(&o->runtime, size);
     if (!numbers)
         return qobs_fail(error, QOBS_ERROR_OUT_OF_MEMORY, "%s: no memory for %zu bytes", name, size);
     const fp_mode mode = fp_enter();

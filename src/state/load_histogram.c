@@ -17,7 +17,7 @@ static int load_edges(qobs_observer *o, struct histogram *h, struct source *sour
 {
     if ((size_t)(source->end - source->at) / sizeof *h->edges < h->bins + 1)
         return qobs_damaged(error, "its edges are not all there");
-    h->edges = qobs_allocate(&o->runtime, (h->bins + 1) * sizeof *h->edges);
+    h->edges = qobs_allocate_state(&o->runtime, (h->bins + 1) * sizeof *h->edges);
     if (!h->edges)
         return qobs_fail(error, QOBS_ERROR_OUT_OF_MEMORY, "observer: no memory for %zu edges", h->bins + 1);
     qobs_get_elements(source, h->edges, h->bins + 1, sizeof *h->edges);

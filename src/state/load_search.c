@@ -62,7 +62,7 @@ static int load_floats(qobs_observer *o, struct source *source, uint64_t n, floa
         return qobs_damaged(error, "its given amax or weights are not all there");
     if (n == 0)
         return QOBS_OK;
-    *to = qobs_allocate(&o->runtime, (size_t)n * sizeof **to);
+    *to = qobs_allocate_state(&o->runtime, (size_t)n * sizeof **to);
     if (!*to)
         return qobs_fail(error, QOBS_ERROR_OUT_OF_MEMORY, "observer: no memory for %zu bytes", (size_t)n * sizeof **to);
     *count = (size_t)n;

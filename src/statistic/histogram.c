@@ -53,7 +53,7 @@ int qobs_histogram_allocate(const struct runtime *runtime, struct histogram *h, 
     int64_t masses, size;
     const bool fits = qobs_multiply((int64_t)qparams, (int64_t)bins, &masses) && qobs_multiply(masses, 16, &size);
     h->size = fits ? (size_t)masses * sizeof *h->mass + qparams * sizeof *h->range : SIZE_MAX;
-    h->mass = fits ? qobs_allocate(runtime, h->size) : NULL;
+    h->mass = fits ? qobs_allocate_state(runtime, h->size) : NULL;
     if (!h->mass) {
         *h = (struct histogram){0};
         return qobs_fail(error, QOBS_ERROR_OUT_OF_MEMORY, "observer: no memory for %zu histograms of %zu bins", qparams, bins);
@@ -76,7 +76,7 @@ int qobs_histogram_copy(const struct runtime *runtime, struct histogram *h, cons
     memcpy(h->mass, from->mass, from->size);
     if (!from->edges)
         return QOBS_OK;
-    h->edges = qobs_allocate(runtime, (h->bins + 1) * sizeof *h->edges);
+    h->edges = qobs_allocate_state(runtime, (h->bins + 1) * sizeof *h->edges);
     if (!h->edges) {
         qobs_histogram_release(runtime, h);
         return qobs_fail(error, QOBS_ERROR_OUT_OF_MEMORY, "observer: no memory for %zu edges", from->bins + 1);

@@ -19,7 +19,7 @@ static int allocate(const struct runtime *runtime, struct histogram *h, size_t b
     const int status = qobs_histogram_allocate(runtime, h, 1, bins, error);
     if (status != QOBS_OK)
         return status;
-    h->edges = qobs_allocate(runtime, (bins + 1) * sizeof *h->edges);
+    h->edges = qobs_allocate_state(runtime, (bins + 1) * sizeof *h->edges);
     if (h->edges)
         return QOBS_OK;
     qobs_histogram_release(runtime, h);

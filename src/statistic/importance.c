@@ -29,7 +29,7 @@ int qobs_importance_reserve(const struct runtime *runtime, struct importance *im
     if (importance->columns > 0)
         return QOBS_OK;
     const size_t size = (size_t)columns * sizeof *importance->sum;
-    double *sum = qobs_allocate(runtime, size);
+    double *sum = qobs_allocate_state(runtime, size);
     if (!sum)
         return qobs_fail(error, QOBS_ERROR_OUT_OF_MEMORY, "importance: no memory for %zu bytes", size);
     for (int64_t j = 0; j < columns; j++)

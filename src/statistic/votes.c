@@ -30,7 +30,7 @@ int qobs_votes_reserve(const struct runtime *runtime, struct votes *votes, size_
     if (votes->candidates + more <= votes->room)
         return QOBS_OK;
     const size_t room = 2 * votes->candidates + more, size = size_of(n, room);
-    uint64_t *count = qobs_allocate(runtime, size);
+    uint64_t *count = qobs_allocate_state(runtime, size);
     if (!count)
         return qobs_fail(error, QOBS_ERROR_OUT_OF_MEMORY, "observer: no memory for %zu bytes of votes", size);
     struct votes wider = {

@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-FileCopyrightText: The qobs authors */
+
+/* Memory of the caller's, handed out in blocks. One thread at a time. */
+#ifndef QOBS_REGION_H
+#define QOBS_REGION_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+struct region {
+    unsigned char *begin, *end; /* blocks without gaps */
+};
+
+enum { REGION_ALIGNMENT = 16 };
+
+/* Bytes that a block of that size takes; SIZE_MAX if they cannot be counted. */
+size_t qobs_region_block(size_t size);
+
+/* `begin` is aligned. Less than the smallest block is a region of nothing. */
+struct region qobs_region_make(unsigned char *begin, unsigned char *end);
+
+/* NULL: there is no such room left. */
+void *qobs_region_allocate(struct region *region, size_t size);
+bool qobs_region_holds(const struct region *region, const void *memory);
+void qobs_region_release(struct region *region, void *memory);
+
+#endif

@@ -1,0 +1,251 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: The qobs authors
+"""What can go wrong around the program: files that change, disks that fill, signals, what may not be written, what is no file.
+
+    test_faults.py QOBS     ends with `N passed, N failed`; exit status 1 if any failed
+"""
+import ctypes, os, resource, signal, struct, subprocess, sys, time
+
+from cli import *
+
+CALIBRATE = ("calibrate", "--quiet", "--scheme", "W8A8", "-o", "out.safetensors")
+SHOW = ("show", "--preset", "llmc.minmax", "model.safetensors:a.weight")
+OBSERVE = ("observe", "--preset", "llmc.minmax", "model.safetensors:a.weight")
+
+
+def zeros(path, rows, columns):
+    """A checkpoint of one weight, all of it a hole."""
+    with open(path, "wb") as f:
+        text = json.dumps({"a.weight": {"dtype": "BF16", "shape": [rows, columns], "data_offsets": [0, 2 * rows * columns]}}).encode()
+        f.write(struct.pack("<Q", len(text)) + text)
+        f.truncate(8 + len(text) + 2 * rows * columns)
+
+
+def large_model():
+    zeros("model.safetensors", 1 << 14, 1 << 13)  # a quarter of a GB
+
+
+def many_channels():
+    zeros("model.safetensors", 1 << 17, 2)  # 256 KB of scales
+    write("old.safetensors", b"old")
+
+
+def maps(process, name):
+    try:
+        return name in open(f"/proc/{process.pid}/maps").read()
+    except OSError:
+        return False
+
+
+def start(*arguments, **more):
+    return subprocess.Popen(QOBS + [str(a) for a in arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **more)
+
+
+def while_reading(*arguments):
+    """Starts it and comes back when the model is mapped, and for outputs that are made early when those are there."""
+    p = start(*arguments)
+    while p.poll() is None and not (maps(p, "model.safetensors") and
+                                    (arguments[0] != "calibrate" or any(f.endswith(".tmp") for f in os.listdir(".")))):
+        time.sleep(0.0005)
+    return p
+
+
+def complained(what, p, status, words):
+    out, err = p.communicate(timeout=300)
+    lines = err.splitlines()
+    check(p.returncode == status, f"{what}: exit status {status}", f"got {p.returncode}: {err.strip()}")
+    check(len(lines) == 1 and lines[0].startswith("qobs: ") and all(w in lines[0] for w in words) and not out,
+          f"{what}: one line with {', '.join(words)}", err + out)
+
+
+# ---- Files that change --------------------------------------------------------------------------------------------------------
+
+def test_shrinking():
+    """A file that is shortened while it is mapped: an error that names it, and no output."""
+    write("out.safetensors", b"old")
+    write("report.json", b"old")
+    large_model()
+    size = os.path.getsize("model.safetensors")
+    slow = ("--isa", "scalar", "--threads")
+    for threads in thread_counts()[:2]:
+        for what, arguments in (("calibrate", (*CALIBRATE, "model.safetensors", "--json", "report.json")),
+                                ("observe", (*OBSERVE, "--out", "out.safetensors")), ("observe --json", (*OBSERVE, "--json")),
+                                ("observe, a table", OBSERVE), ("show", SHOW), ("show --json", (*SHOW, "--json"))):
+            before = sorted(os.listdir("."))
+            p = while_reading(*arguments, *slow, threads)
+            os.truncate("model.safetensors", 1 << 20)
+            complained(f"{what}, {threads} threads", p, 1, ["model.safetensors", "became shorter", str(1 << 20), str(size)])
+            os.truncate("model.safetensors", size)
+            equal(sorted(os.listdir(".")), before, f"{what}, {threads} threads: no file is left over")
+    equal((read("out.safetensors"), read("report.json")), (b"old", b"old"), "the old files are as they were")
+
+
+def test_writing():
+    """One that is written to."""
+    large_model()
+    p = while_reading(*CALIBRATE, "model.safetensors", "--isa", "scalar", "--threads", "1")
+    with open("model.safetensors", "r+b") as f:
+        f.seek(-2, os.SEEK_END)
+        f.write(b"xx")
+    complained("a file that is written to", p, 1, ["model.safetensors", "written to"])
+    equal(os.listdir("."), ["model.safetensors"], "a file that is written to: no output")
+
+
+def test_replacing():
+    """One that another takes the place of is still the old one."""
+    large_model()
+    write("new", b"new")
+    p = while_reading(*CALIBRATE, "model.safetensors", "--isa", "scalar", "--threads", "1")
+    os.rename("new", "model.safetensors")
+    equal((p.communicate(timeout=300), p.returncode), (("", ""), 0), "a file that is replaced")
+    equal(sorted(os.listdir(".")), ["model.safetensors", "out.safetensors"], "a file that is replaced: the output is there")
+
+
+# ---- Disks that fill ----------------------------------------------------------------------------------------------------------
+
+def limited(size):
+    return {"preexec_fn": lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))}
+
+
+def outputs():
+    return (("calibrate", CALIBRATE[:-1] + ("old.safetensors", "model.safetensors")),
+            ("observe --out", (*OBSERVE, "--strategy", "channel", "--out", "old.safetensors")),
+            ("observe --state", (*OBSERVE, "--strategy", "channel", "--state", "old.safetensors")))
+
+
+def test_file_size_limit():
+    many_channels()
+    for what, arguments in outputs():
+        for size in (0, 10, 100000):
+            before = snapshot()
+            complained(f"{what}, {size} bytes", start(*arguments, **limited(size)), 1, ["old.safetensors", "File too large"])
+            equal(snapshot(), before, f"{what}, {size} bytes: nothing has changed")
+    before = snapshot()
+    p = start(*CALIBRATE, "model.safetensors", "--json", "report.json", **limited(10))
+    complained("a report", p, 1, ["File too large"])
+    picture = SHOW + ("--out", "picture.svg")
+    if "without cairo" not in run(*picture).stderr:
+        os.unlink("picture.svg")
+        complained("a picture", start(*picture, **limited(10)), 1, ["picture.svg"])
+    equal(snapshot(), before, "a report, a picture: nothing has changed")
+
+
+def test_full_disk():
+    many_channels()
+    script = 'mount -t tmpfs -o size=64k none disk && cp old.safetensors disk && "$@"; status=$?; ls -A disk; cat disk/*; exit $status'
+    alone = ["unshare", "-m"] if os.geteuid() == 0 else ["unshare", "-rm"]
+    os.mkdir("disk")
+    if subprocess.run(alone + ["mount", "-t", "tmpfs", "none", "disk"], capture_output=True).returncode != 0:
+        print("skipped: full disk: no tmpfs can be mounted here")
+        return
+    for what, arguments in outputs():
+        arguments = [a.replace("old.", "disk/old.") for a in arguments]
+        p = subprocess.run(alone + ["sh", "-c", script, "sh"] + QOBS + arguments, capture_output=True, text=True, timeout=60)
+        equal((p.returncode, p.stdout), (1, "old.safetensors\nold"), f"{what}: exit status 1, the old file alone is there")
+        check(len(p.stderr.splitlines()) == 1 and "disk/old.safetensors" in p.stderr and "No space left" in p.stderr,
+              f"{what}: says why", p.stderr)
+
+
+def test_full_standard_output():
+    many_channels()
+    for arguments in (OBSERVE, (*OBSERVE, "--json"), SHOW, ("info",), ("--help",), ("--version",), ("calibrate", "--help"),
+                      ("calibrate", "--scheme", "W8A8", "-o", "out.safetensors", "model.safetensors")):
+        with open("/dev/full", "w") as full:
+            p = subprocess.run(QOBS + list(arguments), stdout=full, stderr=subprocess.PIPE, text=True, timeout=60)
+        check(p.returncode == 1 and len(p.stderr.splitlines()) == 1 and "standard output" in p.stderr,
+              f"{' '.join(arguments[:3])}: a full standard output", f"{p.returncode}: {p.stderr}")
+    refused("a report to a full device", ["/dev/full", "No space left"], *CALIBRATE, "model.safetensors", "--json", "/dev/full", status=1)
+    refused("an output to a device", ["/dev/full", "regular file"], *CALIBRATE[:-1], "/dev/full", "model.safetensors")
+
+
+# ---- Signals ------------------------------------------------------------------------------------------------------------------
+
+def test_interrupt():
+    """SIGINT at any moment: no partial output (test_cli.py: calibrate, with its report)."""
+    large_model()
+    write("out.safetensors", b"old")
+    before = sorted(os.listdir("."))
+    for delay in (0, 0.002, 0.01, 0.05):
+        for arguments in ((*OBSERVE, "--out", "out.safetensors"), (*OBSERVE, "--state", "out.safetensors"), (*SHOW, "--json")):
+            p = while_reading(*arguments, "--isa", "scalar", "--threads", "2" if len(thread_counts()) > 1 else "1")
+            time.sleep(delay)
+            p.send_signal(signal.SIGINT)
+            out, err = p.communicate(timeout=300)
+            equal((p.returncode, out, err), (-signal.SIGINT, "", ""), f"{arguments[0]} {arguments[-2]}, after {delay} s: ends by it")
+    equal(sorted(os.listdir(".")), before, "no file is left over")
+    equal(read("out.safetensors"), b"old", "the old file is as it was")
+
+
+# ---- What may not be written --------------------------------------------------------------------------------------------------
+
+def drop_override():
+    """Root may write anywhere; without these capabilities it may not."""
+    if os.geteuid() == 0:
+        for capability in (1, 2, 3):  # CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH, CAP_FOWNER
+            if ctypes.CDLL(None).prctl(24, capability, 0, 0, 0) != 0:  # PR_CAPBSET_DROP
+                os._exit(99)
+
+
+def test_read_only():
+    many_channels()
+    os.mkdir("folder")
+    write("folder/old.safetensors", b"old")
+    write("old.safetensors", b"old")
+    os.chmod("folder", 0o555)
+    os.chmod("old.safetensors", 0o444)
+    before = snapshot()
+    for what, arguments in outputs():
+        for where in ("folder/new.safetensors", "folder/old.safetensors", "old.safetensors"):
+            changed = [where if a == "old.safetensors" else a for a in arguments]
+            complained(f"{what} to {where}", start(*changed, preexec_fn=drop_override), 1, [where, "Permission denied"])
+    complained("a report", start(*CALIBRATE, "model.safetensors", "--json", "folder/report.json", preexec_fn=drop_override), 1,
+               ["folder/report.json", "Permission denied"])
+    equal(snapshot(), before, "nothing has changed")
+    os.chmod("folder", 0o755)
+    os.chmod("model.safetensors", 0)
+    complained("a model that may not be read", start(*CALIBRATE, "model.safetensors", preexec_fn=drop_override), 2,
+               ["model.safetensors", "Permission denied"])
+
+
+# ---- What is no file ----------------------------------------------------------------------------------------------------------
+
+def test_pipes():
+    os.mkfifo("pipe")
+    write("index.safetensors.index.json", json.dumps({"weight_map": {"a.weight": "pipe"}}).encode())
+    for name in ("pipe", "/dev/null", "/dev/zero"):
+        kind = "a pipe" if name == "pipe" else "a character device"
+        refused(f"calibrate {name}", [name, kind, "regular file"], *CALIBRATE, name)
+        refused(f"observe {name}", [name, kind, "regular file"], "observe", "--preset", "llmc.minmax", name)
+        refused(f"show {name}", [name, kind, "regular file"], "show", "--preset", "llmc.minmax", name)
+        refused(f"merge {name}", [name, kind, "regular file"], "merge", name)
+    refused("a shard that is a pipe", ["pipe", "a pipe", "regular file"], *CALIBRATE, "index.safetensors.index.json")
+    for command in (CALIBRATE, ("observe", "--preset", "llmc.minmax"), ("merge",)):
+        p = subprocess.run(QOBS + [*command, "/dev/stdin"], input="x", capture_output=True, text=True, timeout=60)
+        check(p.returncode == 2 and "/dev/stdin: is a pipe; a regular file is needed" in p.stderr, f"{command[0]} /dev/stdin", p.stderr)
+    write("model.safetensors", st_bytes(model()[0]))
+    refused("an output to a pipe", ["pipe", "regular file"], *CALIBRATE[:-1], "pipe", "model.safetensors")
+
+
+# ---- Dimensions ---------------------------------------------------------------------------------------------------------------
+
+def test_dimensions():
+    """Products that overflow, and dimensions of zero."""
+    for shape in ([1 << 32, 1 << 32], [1 << 31, 1 << 31, 4], [(1 << 53) - 1, (1 << 53) - 1]):
+        entry = {"a.weight": {"dtype": "F32", "shape": shape, "data_offsets": [0, 0]}}
+        write("model.safetensors", struct.pack("<Q", len(json.dumps(entry))) + json.dumps(entry).encode())
+        refused(f"shape {shape}", ["model.safetensors", "'a.weight'", "2^63"], *CALIBRATE, "model.safetensors")
+        write("model.npy", npy_bytes("<f4", shape, b""))
+        refused(f".npy of {shape}", ["model.npy", "2^63"], "observe", "--preset", "llmc.minmax", "model.npy")
+    for shape in ([0, 128], [128, 0], [(1 << 53) - 1, 0], [0, (1 << 53) - 1]):
+        write("model.safetensors", st_bytes({"a.weight": ("F32", shape, b"")}))
+        for scheme in ("W8A8", "W4A16", "NVFP4"):
+            refused(f"shape {shape}, {scheme}", ["model.safetensors", "none that"], "calibrate", "--scheme", scheme, "-o",
+                    "out.safetensors", "model.safetensors")
+        for preset in ("llmc.minmax", "torch.HistogramObserver"):
+            refused(f"shape {shape}, {preset}", ["no elements"], "show", "--preset", preset, "model.safetensors")
+        refused(f"shape {shape}, observe", ["no elements"], "observe", "--preset", "llmc.minmax", "model.safetensors")
+
+
+if __name__ == "__main__":
+    sys.exit(main(globals()))

@@ -1,0 +1,287 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-FileCopyrightText: The qobs authors */
+
+/* Files that change while they are mapped. That is never forgotten, so each test has a process of its own. */
+#ifndef _DEFAULT_SOURCE
+#define _DEFAULT_SOURCE /* MAP_ANONYMOUS */
+#endif
+
+#include <fcntl.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "test_io.h"
+
+static struct fail f;
+
+/* In the child: ends it where something is not as it should be. */
+#define expect(what)                                                                                                 \
+    do {                                                                                                             \
+        if (!(what)) {                                                                                               \
+            fprintf(stderr, "line %d: %s (%s)\n", __LINE__, #what, f.message);                                       \
+            _exit(1);                                                                                                \
+        }                                                                                                            \
+    } while (0)
+
+static int status_of(void (*body)(void))
+{
+    int status = -1;
+    fflush(NULL);
+    const pid_t child = fork();
+    if (child == 0) {
+        body();
+        _exit(0);
+    }
+    assert_int_equal(waitpid(child, &status, 0), child);
+    return status;
+}
+
+static size_t page_size(void) { return (size_t)sysconf(_SC_PAGESIZE); }
+
+/* A file of so many pages of ones. */
+static const char *ones(const char *name, size_t pages)
+{
+    const size_t size = pages * page_size();
+    char *bytes = malloc(size);
+    assert_non_null(bytes);
+    memset(bytes, 1, size);
+    const char *path = io_bytes(name, bytes, size);
+    free(bytes);
+    return path;
+}
+
+static size_t sum(const struct mapped *map)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < map->size; i++)
+        n += ((const volatile unsigned char *)map->data)[i];
+    return n;
+}
+
+static bool found_out(const char *path, const char *words)
+{
+    f.message[0] = '\0';
+    return mapped_check(&f) != 0 && strstr(f.message, path) && strstr(f.message, words);
+}
+
+/* ---- Shorter, and read ------------------------------------------------------------------------------------------------------- */
+
+enum { READERS = 4 };
+
+struct reader {
+    const struct mapped *map;
+    pthread_barrier_t *begin;
+    size_t found;
+};
+
+static void *read_map(void *argument)
+{
+    struct reader *r = argument;
+    pthread_barrier_wait(r->begin);
+    r->found = sum(r->map);
+    return NULL;
+}
+
+/* All of them meet the missing pages at the same time, and find zeros. */
+static void read_on_threads(const struct mapped *map, size_t wanted)
+{
+    struct reader readers[READERS];
+    pthread_t threads[READERS];
+    pthread_barrier_t begin;
+    expect(pthread_barrier_init(&begin, NULL, READERS) == 0);
+    for (int i = 0; i < READERS; i++) {
+        readers[i] = (struct reader){.map = map, .begin = &begin};
+        expect(pthread_create(&threads[i], NULL, read_map, &readers[i]) == 0);
+    }
+    for (int i = 0; i < READERS; i++) {
+        pthread_join(threads[i], NULL);
+        expect(readers[i].found == wanted);
+    }
+    pthread_barrier_destroy(&begin);
+}
+
+static void shorten(void)
+{
+    struct mapped map, other;
+    struct sigaction before, now;
+    const size_t page = page_size();
+    const char *path = io_path("shortened");
+    sigaction(SIGBUS, NULL, &before);
+    expect(mapped_open(&other, io_path("other"), &f) == 0);
+    expect(mapped_open(&map, path, &f) == 0);
+    sigaction(SIGBUS, NULL, &now);
+    expect(now.sa_sigaction != before.sa_sigaction);
+    expect(mapped_check(&f) == 0);
+    expect(sum(&map) == 64 * page);
+    expect(truncate(path, (off_t)(10 * page + 100)) == 0);
+    read_on_threads(&map, 10 * page + 100);
+    expect(found_out(path, "became shorter"));
+    expect(sum(&other) == 2 * page);
+    mapped_close(&map);
+    expect(found_out(path, "became shorter"));
+
+    struct output output;
+    const char *out = io_path("made-of-it");
+    expect(output_open(&output, out, &f) == 0);
+    expect(output_commit(&output, &f) != 0 && strstr(f.message, path) && strstr(f.message, "became shorter"));
+    expect(access(out, F_OK) != 0);
+    mapped_close(&other);
+    sigaction(SIGBUS, NULL, &now);
+    expect(now.sa_sigaction == before.sa_sigaction);
+}
+
+static void test_shortened(void **state)
+{
+    (void)state;
+    ones("shortened", 64);
+    ones("other", 2);
+    const size_t entries = io_entries(io_path(""));
+    assert_int_equal(status_of(shorten), 0);
+    assert_int_equal(io_entries(io_path("")), entries);
+}
+
+/* ---- Without a signal -------------------------------------------------------------------------------------------------------- */
+
+static void shorten_a_little(void)
+{
+    struct mapped map;
+    expect(mapped_open(&map, io_path("changed"), &f) == 0);
+    expect(truncate(io_path("changed"), 5) == 0);
+    expect(found_out(io_path("changed"), "5 bytes instead of"));
+    mapped_close(&map);
+    expect(found_out(io_path("changed"), "5 bytes instead of"));
+}
+
+static void write_to_it(void)
+{
+    struct mapped map;
+    const struct timespec later[2] = {{.tv_sec = 4000000000}, {.tv_sec = 4000000000}};
+    expect(mapped_open(&map, io_path("changed"), &f) == 0);
+    const int fd = open(io_path("changed"), O_WRONLY);
+    expect(fd >= 0 && write(fd, "x", 1) == 1 && futimens(fd, later) == 0);
+    mapped_close(&map);
+    expect(found_out(io_path("changed"), "written to"));
+}
+
+/* The map still shows what it did. */
+static void replace(void)
+{
+    struct mapped map;
+    expect(mapped_open(&map, io_path("changed"), &f) == 0);
+    expect(rename(io_path("another"), io_path("changed")) == 0);
+    expect(mapped_check(&f) == 0);
+    expect(sum(&map) == page_size());
+    mapped_close(&map);
+    expect(mapped_check(&f) == 0);
+}
+
+static void test_changes(void **state)
+{
+    (void)state;
+    ones("changed", 1);
+    assert_int_equal(status_of(shorten_a_little), 0);
+    ones("changed", 1);
+    assert_int_equal(status_of(write_to_it), 0);
+    ones("changed", 1);
+    io_bytes("another", "abc", 3);
+    assert_int_equal(status_of(replace), 0);
+}
+
+/* ---- Bus errors of others ---------------------------------------------------------------------------------------------------- */
+
+/* Memory that no longer is there, and not of a map of ours. */
+static volatile unsigned char *gone(void)
+{
+    const char *path = io_path("gone");
+    const int fd = open(path, O_RDWR | O_CREAT | O_TRUNC, 0600);
+    expect(fd >= 0 && ftruncate(fd, 1000) == 0);
+    unsigned char *p = mmap(NULL, 1000, PROT_READ, MAP_SHARED, fd, 0);
+    expect(p != MAP_FAILED && ftruncate(fd, 0) == 0);
+    return p;
+}
+
+static sigjmp_buf back;
+static volatile unsigned char *expected_address;
+
+static void jump_with_address(int number, siginfo_t *info, void *context)
+{
+    (void)number, (void)context;
+    siglongjmp(back, info->si_addr == (void *)(uintptr_t)expected_address ? 1 : 2);
+}
+
+static void jump(int number)
+{
+    (void)number;
+    siglongjmp(back, 1);
+}
+
+static void open_and_read_gone(void)
+{
+    static struct mapped map;
+    expect(mapped_open(&map, io_path("changed"), &f) == 0);
+    expected_address = gone();
+    const int jumped = sigsetjmp(back, 1);
+    if (jumped == 0)
+        (void)expected_address[0];
+    expect(jumped == 1);
+    mapped_close(&map);
+    expect(mapped_check(&f) == 0);
+}
+
+static void with_an_action(void)
+{
+    struct sigaction action = {.sa_sigaction = jump_with_address, .sa_flags = SA_SIGINFO}, now;
+    sigaction(SIGBUS, &action, NULL);
+    open_and_read_gone();
+    sigaction(SIGBUS, NULL, &now);
+    expect(now.sa_sigaction == jump_with_address);
+}
+
+static void with_a_handler(void)
+{
+    signal(SIGBUS, jump);
+    open_and_read_gone();
+}
+
+static void without_any(void)
+{
+    signal(SIGBUS, SIG_DFL);
+    open_and_read_gone();
+}
+
+static void sent(void)
+{
+    static struct mapped map;
+    signal(SIGBUS, SIG_DFL);
+    expect(mapped_open(&map, io_path("changed"), &f) == 0);
+    kill(getpid(), SIGBUS);
+}
+
+static void test_others(void **state)
+{
+    (void)state;
+    ones("changed", 1);
+    assert_int_equal(status_of(with_an_action), 0);
+    assert_int_equal(status_of(with_a_handler), 0);
+    void (*const deadly[])(void) = {without_any, sent};
+    for (int i = 0; i < 2; i++) {
+        const int status = status_of(deadly[i]);
+        assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGBUS);
+    }
+}
+
+int io_test_changes(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_shortened),
+        cmocka_unit_test(test_changes),
+        cmocka_unit_test(test_others),
+    };
+    return cmocka_run_group_tests_name("changes", tests, io_setup, io_teardown);
+}
