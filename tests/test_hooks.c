@@ -262,6 +262,35 @@ static void test_modes(void **state)
         }
 }
 
+/* Whatever NaN is seen, the state has the same. */
+static void test_importance_of_nan(void **state)
+{
+    (void)state;
+    static unsigned char expected[4096], got[sizeof expected];
+    static float x[2][40];
+    for (size_t i = 0; i < 80; i++) {
+        const uint32_t bits = 0x7fc00000 + (uint32_t)i * 77 + (i % 3 == 0 ? 0x80000000 : 0);
+        memcpy(&x[0][0] + i, &bits, sizeof bits);
+    }
+    const qobs_tensor activations = tensor(QOBS_F32, x, 2, 40);
+    size_t expected_size = 0;
+    for (size_t i = 0; i < qobs_isa_count(); i++) {
+        if (!qobs_isa_usable(i))
+            continue;
+        assert_ok(qobs_isa_limit(qobs_isa_name(i), &error));
+        qobs_observer *o = make("llmc.imatrix_mse", "");
+        assert_ok(qobs_observer_observe_importance(o, &activations, &error));
+        const size_t size = qobs_observer_save_size(o);
+        assert_in_range(size, 1, sizeof got);
+        assert_ok(qobs_observer_save(o, i == 0 ? expected : got, size, &error));
+        expected_size = i == 0 ? size : expected_size;
+        assert_int_equal(size, expected_size);
+        assert_memory_equal(i == 0 ? expected : got, expected, size);
+        qobs_observer_destroy(o);
+    }
+    assert_ok(qobs_isa_limit(NULL, &error));
+}
+
 /* Numbers in text, and edges, which are computed when they are read. */
 static void test_modes_of_texts(void **state)
 {
@@ -302,6 +331,7 @@ int main(void)
         cmocka_unit_test(test_isa),
         cmocka_unit_test(test_modes),
         cmocka_unit_test(test_modes_of_texts),
+        cmocka_unit_test(test_importance_of_nan),
     };
     return cmocka_run_group_tests_name("hooks", tests, NULL, NULL) != 0;
 }

@@ -129,6 +129,8 @@ int qobs_importance_add(const struct runtime *runtime, const struct qobs_kernels
     } else {
         qobs_parallel_for(runtime, add_strips, &a, a.tasks);
     }
+    for (int64_t j = 0; j < columns; j++) /* which NaN it is depends on the kernel, and a saved state shows it */
+        importance->sum[j] = isnan(importance->sum[j]) ? (double)NAN : importance->sum[j];
     importance->tokens += (uint64_t)(v->elements / columns);
     return QOBS_OK;
 }
