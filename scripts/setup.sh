@@ -4,12 +4,13 @@
 #
 # Installs what this machine lacks for building qobs, with apt-get (Debian 12 or later). Does nothing where all is there.
 #
-#   scripts/setup.sh [--clang] [--cross] [--bench] [--install] [--fuzz]
+#   scripts/setup.sh [--clang] [--cross] [--bench] [--install] [--fuzz] [--portable]
 #
 #   --clang   the second compiler the tests use
 #   --cross   compiler, emulator and libraries for aarch64; the emulator for older x86-64 CPUs
 #   --bench   C++, Google Benchmark and gnuplot
 #   --install Doxygen, and what the tests of an installed copy use
+#   --portable compilers, emulators and libraries for s390x, riscv64, musl and Windows
 #   --fuzz    clang with libFuzzer and all sanitizers, valgrind, clang-tidy and cppcheck
 set -euo pipefail
 
@@ -17,18 +18,23 @@ set -euo pipefail
 # takes the slow reference BLAS unless another one comes along with it.
 packages=(gcc libc6-dev meson ninja-build pkg-config libsleef-dev libcjson-dev libpthreadpool-dev libcmocka-dev libcairo2-dev
           python3 python3-numpy libopenblas0-pthread)
-foreign=
+foreign=()
 for option; do
     case $option in
     --clang) packages+=(clang libomp-dev) ;;
     --cross)
-        foreign=arm64
+        foreign+=(arm64)
         # Not libpthreadpool-dev:arm64: it cannot stand beside the native one. The cross build goes without.
         packages+=(gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user
                    libsleef-dev:arm64 libcjson-dev:arm64 libcmocka-dev:arm64)
         ;;
     --bench) packages+=(g++ libbenchmark-dev gnuplot-nox) ;;
     --install) packages+=(g++ cmake make doxygen mandoc zsh) ;;
+    --portable)
+        foreign+=(s390x)
+        packages+=(gcc-s390x-linux-gnu libc6-dev-s390x-cross libcmocka-dev:s390x gcc-riscv64-linux-gnu
+                   libc6-dev-riscv64-cross musl-tools gcc-mingw-w64-x86-64-posix qemu-user)
+        ;;
     --fuzz) packages+=(clang-19 libclang-rt-19-dev llvm-19 clang-tidy-19 cppcheck valgrind) ;;
     *)
         sed -n '/^#   /s/^#   //p' "$0" >&2
@@ -55,7 +61,9 @@ as_root=()
 apt=("${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -y -qq -o DPkg::Lock::Timeout=300 -o Dpkg::Use-Pty=0)
 
 echo "setup: installing ${missing[*]}"
-[[ -z $foreign || $foreign == "$native" ]] || "${as_root[@]}" dpkg --add-architecture "$foreign"
+for architecture in "${foreign[@]}"; do
+    [[ $architecture == "$native" ]] || "${as_root[@]}" dpkg --add-architecture "$architecture"
+done
 # A source that cannot be reached is only told of: what is wanted may come from another.
 "${apt[@]}" update || echo "setup: apt-get update had trouble, going on" >&2
 "${apt[@]}" install --no-install-recommends "${missing[@]}" >/dev/null

@@ -16,10 +16,12 @@
 #   bench      the benchmarks run and make a report; nothing about speed
 #   scripts    the scripts' syntax
 #   install    the library, installed, used from other projects: the README, examples, pkg-config, CMake, Meson, manual
+#   portable   without SLEEF: a choice of tests on big-endian s390x and on riscv64 under qemu and with musl, states of one byte
+#              order on the other; a build for Windows (all tests with --full)
 #   fuzz       every fuzz target for 20 s (an hour with --full)
 #   analyse    clang-tidy and cppcheck over the library and the program (only if named)
 #   races      tests with threads under the thread sanitizer (only if named or with --full)
-#   (golden, clang, aarch64, cpus, bench and install use what gcc has built)
+#   (golden, clang, aarch64, cpus, bench, install and portable use what gcc has built)
 #   --full     all kernel checks at length, golden cases on more builds
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -29,14 +31,14 @@ stages=()
 for argument; do
     case $argument in
     --full) full=1 ;;
-    gcc | golden | clang | sanitize | aarch64 | cpus | bench | scripts | install | fuzz | analyse | races) stages+=("$argument") ;;
+    gcc | golden | clang | sanitize | aarch64 | cpus | bench | scripts | install | portable | fuzz | analyse | races) stages+=("$argument") ;;
     *)
         sed -n '/^#   /s/^#   //p' "$0" >&2
         exit 2
         ;;
     esac
 done
-[[ ${#stages[@]} -gt 0 ]] || stages=(gcc golden clang sanitize aarch64 cpus bench scripts install fuzz ${full:+races})
+[[ ${#stages[@]} -gt 0 ]] || stages=(gcc golden clang sanitize aarch64 cpus bench scripts install portable fuzz ${full:+races})
 
 # What the program has of the golden suites, as options of run_cli.py.
 golden=(
@@ -260,6 +262,42 @@ stage_bench() {
     counted single scripts/bench.sh --quick --build $top/gcc --out $top/bench
 }
 
+# What of the tests runs under an emulator in seconds.
+quick=(exchange format functions hooks observer quark stability stand-in state versions)
+
+# port NAME CROSS-FILE COMMAND -- OPTION...: builds it without what is not packaged for it, and runs its tests. COMMAND, which may
+# be nothing, runs its programs; one of them reads what this machine has saved.
+port() {
+    local directory=$top/$1 cross=$2 run=()
+    shift 2
+    while [[ $1 != -- ]]; do
+        run+=("$1")
+        shift
+    done
+    build "$directory" --werror --cross-file "scripts/cross/$cross.ini" -Dsleef=disabled -Dprogram=disabled -Dbench=disabled \
+        -Dreference=disabled -Dtests=enabled "${@:2}" || return
+    if [[ $full ]]; then
+        counted meson_test "$directory" -t 10
+    else
+        counted meson_test "$directory" -t 10 "${quick[@]}"
+    fi
+    counted single "${run[@]}" "$directory/tests/test_exchange" read $top/states
+}
+
+stage_portable() {
+    rm -rf $top/states
+    mkdir $top/states
+    counted single $top/gcc/tests/test_exchange write $top/states
+    port s390x s390x-linux-gnu qemu-s390x --
+    port riscv64 riscv64-linux-gnu qemu-riscv64 -L /usr/riscv64-linux-gnu -- -Dcmocka=false
+    port musl x86_64-linux-musl -- -Dcmocka=false -Dopenmp=disabled # that of gcc needs glibc
+    # Nothing here runs Windows programs: the library and a program with it are built.
+    build $top/mingw --werror --cross-file scripts/cross/x86_64-w64-mingw32.ini -Dsleef=disabled -Dprogram=disabled \
+        -Dtests=disabled -Dbench=disabled -Dreference=disabled || return
+    counted single x86_64-w64-mingw32-gcc-posix -std=c11 -Wall -Wextra -Werror -Iinclude examples/weight_scales.c \
+        $top/mingw/src/libqobs.a -o $top/mingw/weight_scales.exe
+}
+
 stage_fuzz() {
     rm -rf $top/fuzz/build
     counted scripts/fuzz.sh $top/fuzz $((full ? 3600 : 20))
@@ -289,13 +327,13 @@ stage_scripts() {
 
 setup=(--clang --bench --install --fuzz)
 if [[ $(uname -m) == x86_64 ]]; then
-    setup+=(--cross)
+    setup+=(--cross --portable)
 fi
 scripts/setup.sh "${setup[@]}" || failed=1
 
 report=
 for stage in "${stages[@]}"; do
-    if [[ $(uname -m) != x86_64 && ($stage == aarch64 || $stage == cpus) ]]; then
+    if [[ $(uname -m) != x86_64 && ($stage == aarch64 || $stage == cpus || $stage == portable) ]]; then
         echo "== $stage: skipped, it emulates from x86-64"
         continue
     fi

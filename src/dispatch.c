@@ -12,7 +12,7 @@
 /* A new instruction set is one directory and one line here, in the order of speed. */
 const struct qobs_kernels *const qobs_kernel_tables[] = {
     &qobs_kernels_scalar,
-#if defined(__x86_64__)
+#if defined(__x86_64__) && !defined(_WIN32)
     &qobs_kernels_avx2,
     &qobs_kernels_avx512,
 #elif defined(__aarch64__)

@@ -7,7 +7,10 @@
 #include "qobs/qobs.h"
 
 /* Writes the message, if the caller wants one, and returns `status`. */
-#if defined(__GNUC__) || defined(__clang__)
+#if defined(__MINGW32__)
+#include <stdio.h>
+__attribute__((format(__MINGW_PRINTF_FORMAT, 3, 4)))
+#elif defined(__GNUC__) || defined(__clang__)
 __attribute__((format(printf, 3, 4)))
 #endif
 int qobs_fail(qobs_error *error, int status, const char *format, ...);
