@@ -3,9 +3,10 @@
 # SPDX-FileCopyrightText: The qobs authors
 """A report in Markdown of one file of results, with charts if gnuplot is there.
 
-    report.py RESULTS.json
+    report.py RESULTS.json [README.md]
 
-Writes RESULTS.md and RESULTS-<work>.svg beside it. Prints the targets that are not reached.
+Writes RESULTS.md and RESULTS-<work>.svg beside it, and a short table and a chart between the two marks in the README. Prints the targets
+that are not reached.
 """
 import json
 import os
@@ -20,6 +21,27 @@ import targets
 # Multiply-adds, additions and multiplications that occupy the same units, an element and candidate takes at least.
 OPERATIONS = {"int4-norm-1": 2, "int4-norm-2": 3, "int4-norm-3": 4, "int4-norm-2.4": 7, "fp8-norm-2": 4, "fp8-norm-2.4": 8,
               "fp4-16-by-candidate": 8}
+
+
+# What the README shows: names of pairs.
+MARKS = "<!-- measured: written by bench/report.py -->", "<!-- end of measured -->"
+HEADLINES = {
+    "minimum and maximum, 4096x4096 f32, contiguous: of the read loop": "pair/minmax-read/f32/row/4096x4096",
+    "groups of 128": "pair/minmax-read/f32/group-128/4096x4096",
+    "groups of 32": "pair/minmax-read/f32/group-32/4096x4096",
+    "columns": "pair/minmax-read/f32/columns/4096x4096",
+    "bf16, groups of 128": "pair/minmax-read/bf16/group-128/4096x4096",
+    "torch.PerChannelMinMaxObserver: times torch": "pair/torch/observer/PerChannelMinMaxObserver",
+    "histogram of 2048 bins, gaussian: times torch.histc": "pair/torch/histc/f32/gaussian",
+    "the same, 99 % zeros": "pair/torch/histc/f32/99-percent-zeros",
+    "torch.HistogramObserver, ten batches: times torch": "pair/torch/HistogramObserver/forward-steady",
+    "search, int4, groups of 128, 20 candidates, norm 2: times torch": "pair/torch/search/norm-2",
+    "the same, norm 2.4": "pair/torch/search/norm-2.4",
+    "AVX2: of AVX-512's speed in that": "pair/search-avx2-avx512/int4-group-128-norm-2.4",
+    "two threads: times one": "pair/search-2-threads/int4-group-128-norm-2.4",
+    "qobs calibrate of 1 GB bf16: times as fast as cat": "pair/calibrate-cat",
+}
+README_CHART = "minmax-group-128"
 
 
 def spread(figures):
@@ -145,6 +167,23 @@ class Report:
             self.table(["growth with", "exponent"], [[name, f"{e:.2f}"] for name, e in fits.items()])
 
 
+def write_readme(readme, results, pictures):
+    rows = [(what, results["pairs"][pair]["ratio"]) for what, pair in HEADLINES.items() if pair in results["pairs"]]
+    lines = ["| what | ratio | from | to |", "|---|---|---|---|",
+             *(f"| {what} | {statistics.median(r):.3g} | {min(r):.3g} | {max(r):.3g} |" for what, r in rows), ""]
+    lines += [f"![{title}]({os.path.relpath(picture, os.path.dirname(os.path.abspath(readme)))})\n" for title, picture in pictures
+              if picture.endswith(f"-{README_CHART}.svg")]
+    lines.append(f"{results['cpu']}, best instruction set {results['isa']}, one thread where nothing else is said, {results['date']}, commit "
+                 f"{results['commit']}, `{results['command']}`. Medians of runs that take turns in one process, the least and the greatest.")
+    with open(readme, encoding="utf-8") as file:
+        before, _, rest = file.read().partition(MARKS[0])
+    _, found, after = rest.partition(MARKS[1])
+    if not found:
+        raise SystemExit(f"{readme}: the marks are missing")
+    with open(readme, "w", encoding="utf-8") as file:
+        file.write("\n".join([before + MARKS[0], "", *lines, "", MARKS[1]]) + after)
+
+
 def main():
     path = sys.argv[1]
     with open(path, encoding="utf-8") as file:
@@ -185,6 +224,8 @@ def main():
     report.pairs("pair/search-", "Searches in turns")
     report.pairs("pair/avx2-plain/", "AVX2: times plain C by gcc -O3 -march=haswell")
     report.pairs("pair/avx512-avx2/", "AVX-512: of AVX2")
+    if len(sys.argv) > 2:
+        write_readme(sys.argv[2], results, pictures)
     with open(stem + ".md", "w", encoding="utf-8") as out:
         out.write(re.sub(r"\n{3,}", "\n\n", "\n".join(report.lines)) + "\n")
 

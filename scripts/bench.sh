@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The qobs authors
 #
-# Builds, runs all benchmarks and writes bench/results/<cpu>.json, a report <cpu>.md beside it and charts. Ends with the targets that
-# are not reached. A machine with nothing else to do is wanted; it takes about ten minutes.
+# Builds, runs all benchmarks and writes bench/results/<cpu>.json, a report <cpu>.md beside it and charts, and the figures in README.md. Ends
+# with the targets that are not reached. A machine with nothing else to do is wanted; it takes about ten minutes.
 #
 #   scripts/bench.sh [OPTION]...
 #
@@ -123,7 +123,9 @@ name=${name%-}
 mkdir -p "$out"
 $python -B bench/collect.py "$out/$name.json" "cpu=$cpu" "date=$(date +%F)" "commit=$(git describe --always --dirty 2>/dev/null || echo unknown)" \
     "load=$load" "command=${command% }" "$work"/*.json
-$python -B bench/report.py "$out/$name.json"
+readme=()
+[[ $out != bench/results ]] || readme=(README.md)
+$python -B bench/report.py "$out/$name.json" "${readme[@]}"
 echo "wrote $out/$name.md"
 exit
 }
