@@ -92,6 +92,7 @@ static inline vec vec_min_s64(vec a, vec b) { return vec_choose(a, b, _mm256_cmp
 static inline vec vec_max_u16(vec a, vec b) { return _mm256_max_epu16(a, b); }
 static inline vec vec_max_u32(vec a, vec b) { return _mm256_max_epu32(a, b); }
 static inline vec vec_min_u16(vec a, vec b) { return _mm256_min_epu16(a, b); }
+static inline vec vec_min_u32(vec a, vec b) { return _mm256_min_epu32(a, b); }
 
 /* As floats. With NaN in the first operand the second is the result. */
 static inline vec vec_min_f32(vec a, vec b)

@@ -30,12 +30,6 @@ static inline vec vec_zip_high(int bits, vec a, vec b)
                         : vreinterpretq_u8_u64(vzip2q_u64(vreinterpretq_u64_u8(a), vreinterpretq_u64_u8(b)));
 }
 
-/* key -1 is -0: make it +0 */
-static inline vec vec_no_minus_zero64(vec k)
-{
-    return vbicq_u8(k, vreinterpretq_u8_u64(vceqq_s64(vec_s64(k), vdupq_n_s64(-1))));
-}
-
 /* Vectors that hold `done` rows of an element each already, `bits` together, from n: pairs of them to twice as many. */
 static inline __attribute__((always_inline)) void vec_interleave(int bits, int done, int n, vec *r)
 {

@@ -88,6 +88,7 @@ static inline vec vec_min_s32(vec a, vec b) { return vreinterpretq_u8_s32(vminq_
 static inline vec vec_max_u16(vec a, vec b) { return vreinterpretq_u8_u16(vmaxq_u16(vec_u16(a), vec_u16(b))); }
 static inline vec vec_max_u32(vec a, vec b) { return vreinterpretq_u8_u32(vmaxq_u32(vreinterpretq_u32_u8(a), vreinterpretq_u32_u8(b))); }
 static inline vec vec_min_u16(vec a, vec b) { return vreinterpretq_u8_u16(vminq_u16(vec_u16(a), vec_u16(b))); }
+static inline vec vec_min_u32(vec a, vec b) { return vreinterpretq_u8_u32(vminq_u32(vreinterpretq_u32_u8(a), vreinterpretq_u32_u8(b))); }
 
 /* There is no 64-bit minimum: a comparison and a choice. */
 static inline vec vec_max_s64(vec a, vec b)
@@ -170,6 +171,11 @@ static inline vec vec_no_minus_zero16(vec k)
 static inline vec vec_no_minus_zero32(vec k)
 {
     return vbicq_u8(k, vreinterpretq_u8_u32(vceqq_s32(vec_s32(k), vdupq_n_s32(-1))));
+}
+
+static inline vec vec_no_minus_zero64(vec k)
+{
+    return vbicq_u8(k, vreinterpretq_u8_u64(vceqq_s64(vec_s64(k), vdupq_n_s64(-1))));
 }
 
 /* Smallest lane. */

@@ -9,7 +9,8 @@
 #include "memory.h"
 
 #define DATA_BYTES ((size_t)2 << 20)
-#define FAR_BYTES ((size_t)16 << 20) /* from here on, columns are fetched ahead */
+#define NEAR_BYTES ((size_t)8 << 20) /* up to here, columns go in strips */
+#define FAR_BYTES ((size_t)16 << 20) /* from here on, they are fetched ahead */
 #define INDEXED_ELEMENTS 8192
 #define ISLANDS 102
 #define LARGEST_VECTOR 64
@@ -188,12 +189,12 @@ static void strides(struct check *check, unsigned rounds)
                 }
 }
 
-/* More columns than any cache holds, in rows that overlap so that the memory need not be there. */
-static void far_columns(struct check *check, enum data data)
+/* More columns than a cache holds, in rows that overlap so that the memory need not be there. */
+static void far_columns(struct check *check, size_t bytes, enum data data)
 {
     const size_t size = check->dtype->size, lanes = lanes_of(check);
     struct call call = {.length = 61 * lanes + rng_below(&check->rng, lanes), .data = data};
-    call.count = FAR_BYTES / (call.length * size) + 1 + rng_below(&check->rng, 8);
+    call.count = bytes / (call.length * size) + 1 + rng_below(&check->rng, 8);
     call.stride = (ptrdiff_t)((1 + rng_below(&check->rng, lanes)) * size);
     call.at_end = rng_below(&check->rng, 2);
     try_call(check, &call);
@@ -220,8 +221,9 @@ static void long_ones(struct check *check, unsigned rounds)
                 try_call(check, &call);
             }
     for (unsigned round = 0; round < rounds && is_columns(check->form); round++) {
-        far_columns(check, FINITE_RUNS);
-        far_columns(check, SPARSE);
+        far_columns(check, NEAR_BYTES, rng_below(&check->rng, 2) ? FINITE_RUNS : SPARSE);
+        far_columns(check, FAR_BYTES, FINITE_RUNS);
+        far_columns(check, FAR_BYTES, SPARSE);
     }
 }
 
