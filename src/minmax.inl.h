@@ -55,6 +55,13 @@ static inline void K(enter_two)(struct K(bounds) *b, struct K(bounds) *c, vec v,
     K(enter)(c, w);
 }
 
+static inline void K(join)(struct K(bounds) *b, const struct K(bounds) *c)
+{
+    b->high = K(vec_max_u)(b->high, c->high);
+    b->low = K(vec_min_u)(b->low, c->low);
+    b->most = K(vec_max_s)(b->most, c->most);
+}
+
 static inline void K(keys_of_bounds)(const struct K(bounds) *b, vec *least, vec *greatest)
 {
     const vec low = K(vec_key)(b->low);
@@ -88,6 +95,13 @@ static inline void K(enter)(struct K(bounds) *b, vec v)
     K(enter_two)(b, b, v, v);
 }
 
+static inline void K(join)(struct K(bounds) *b, const struct K(bounds) *c)
+{
+    b->least = K(vec_min_f)(c->least, b->least);
+    b->most = K(vec_max_f)(c->most, b->most);
+    b->nan |= c->nan;
+}
+
 static inline void K(keys_of_bounds)(const struct K(bounds) *b, vec *least, vec *greatest)
 {
     *least = K(vec_key)(b->least);
@@ -116,14 +130,10 @@ static inline void K(block_keys)(const unsigned char *x, size_t n, KEY *lo, KEY 
             K(enter_two)(&b[i], &b[i + 1], vec_load(x + i * VEC_BYTES), vec_load(x + (i + 1) * VEC_BYTES));
     for (; x < last; x += VEC_BYTES)
         K(enter)(&b[0], vec_load(x));
+    for (int i = 1; i < UNROLLED; i++)
+        K(join)(&b[0], &b[i]);
     vec least, greatest;
     K(keys_of_bounds)(&b[0], &least, &greatest);
-    for (int i = 1; i < UNROLLED; i++) {
-        vec l, g;
-        K(keys_of_bounds)(&b[i], &l, &g);
-        least = K(vec_min_s)(least, l);
-        greatest = K(vec_max_s)(greatest, g);
-    }
     *lo = K(vec_reduce_min)(least);
     *hi = (KEY)~K(vec_reduce_min)(vec_not(greatest));
 }
