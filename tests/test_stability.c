@@ -159,11 +159,17 @@ static void test_newer(void **state)
     static const int64_t shape[] = {2, 2};
     const float data[] = {1, 2, 3, 4};
     float min, max;
-    later_than(qobs_tensor) value = {{.data = data, .dtype = QOBS_F32, .ndim = 2, .shape = shape}};
-    later_than(qobs_allocator) allocator = {{0, allocate_nothing, release_nothing, NULL}};
-    later_than(qobs_executor) executor = {{0, 2, serial, NULL}};
-    later_than(qobs_runtime) runtime = {{.executor = &executor.known}};
-    later_than(qobs_bins) bins = {{.count = 2, .max = 1}};
+    /* Byte by byte: an initializer of one member leaves the bytes after it as they were. */
+    later_than(qobs_tensor) value = {.bytes = {0}};
+    later_than(qobs_allocator) allocator = {.bytes = {0}};
+    later_than(qobs_executor) executor = {.bytes = {0}};
+    later_than(qobs_runtime) runtime = {.bytes = {0}};
+    later_than(qobs_bins) bins = {.bytes = {0}};
+    value.known.data = data, value.known.dtype = QOBS_F32, value.known.ndim = 2, value.known.shape = shape;
+    allocator.known.allocate = allocate_nothing, allocator.known.release = release_nothing;
+    executor.known.threads = 2, executor.known.parallel_for = serial;
+    runtime.known.executor = &executor.known;
+    bins.known.count = 2, bins.known.max = 1;
     value.known.struct_size = sizeof value;
     allocator.known.struct_size = sizeof allocator;
     executor.known.struct_size = sizeof executor;
