@@ -21,6 +21,8 @@
 #   fuzz       every fuzz target for 20 s (an hour with --full)
 #   analyse    clang-tidy and cppcheck over the library and the program (only if named)
 #   races      tests with threads under the thread sanitizer (only if named or with --full)
+#   memory     values that were never set: C tests, without SLEEF, under the memory sanitizer; others under valgrind (only if named or
+#              with --full)
 #   (golden, clang, aarch64, cpus, bench, install and portable use what gcc has built)
 #   --full     all kernel checks at length, golden cases on more builds
 set -euo pipefail
@@ -31,14 +33,14 @@ stages=()
 for argument; do
     case $argument in
     --full) full=1 ;;
-    gcc | golden | clang | sanitize | aarch64 | cpus | bench | scripts | install | portable | fuzz | analyse | races) stages+=("$argument") ;;
+    gcc | golden | clang | sanitize | aarch64 | cpus | bench | scripts | install | portable | fuzz | analyse | races | memory) stages+=("$argument") ;;
     *)
         sed -n '/^#   /s/^#   //p' "$0" >&2
         exit 2
         ;;
     esac
 done
-[[ ${#stages[@]} -gt 0 ]] || stages=(gcc golden clang sanitize aarch64 cpus bench scripts install portable fuzz ${full:+races})
+[[ ${#stages[@]} -gt 0 ]] || stages=(gcc golden clang sanitize aarch64 cpus bench scripts install portable fuzz ${full:+races memory})
 
 # What the program has of the golden suites, as options of run_cli.py.
 golden=(
@@ -204,7 +206,7 @@ stage_clang() {
 
 stage_sanitize() {
     # b_lundef: the shared library leaves the sanitizers' symbols to the program that loads it.
-    build $top/sanitize --buildtype=debugoptimized -Db_sanitize=address,undefined -Db_lundef=false \
+    build $top/sanitize --buildtype=debugoptimized -Db_sanitize=address,undefined -Db_lundef=false -Dc_args=-fsanitize=float-cast-overflow \
         -Dprogram=enabled -Dtests=enabled -Dbench=disabled || return
     export UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1
     counted meson_test $top/sanitize -t 5
@@ -256,6 +258,21 @@ stage_races() {
         -Dprogram=disabled -Dtests=enabled -Dbench=disabled || return
     # Kernels have no threads.
     counted meson_test_but_kernels $top/races -t 10
+}
+
+# Under valgrind, which knows no AVX-512. The kernel checks of the scalar table take it a quarter of an hour.
+under_valgrind=(candidates functions golden_histogram golden_observers hooks io observer observer_in quark qparams state versions)
+
+stage_memory() {
+    # Only what is built with it is seen to set memory, so nothing comes from outside but the C library.
+    CC=clang-19 build $top/memory --buildtype=debugoptimized -Db_sanitize=memory -Db_lundef=false -Dsleef=disabled -Dcmocka=false \
+        -Dopenmp=disabled -Dprogram=disabled -Dtests=enabled -Dbench=disabled || return
+    MSAN_OPTIONS=halt_on_error=1 counted meson_test_but_kernels $top/memory -t 10
+    local test
+    for test in "${under_valgrind[@]}"; do
+        counted single valgrind --quiet --error-exitcode=1 --leak-check=full $top/gcc/tests/test_"$test"
+    done
+    [[ ! $full ]] || counted single valgrind --quiet --error-exitcode=1 $top/gcc/tests/check --isa scalar --quick
 }
 
 stage_bench() {

@@ -98,7 +98,7 @@ static bool K(indexed_nonfinite)(const unsigned char *accumulators, size_t group
 static void K(indexed_merge)(const unsigned char *accumulators, int part, bool is_max, unsigned char *out, size_t row_bytes, size_t n)
 {
     vec r[TILE];
-    unsigned char room[VEC_BYTES];
+    unsigned char room[VEC_BYTES] = {0};
     for (int i = 0; i < TILE; i++)
         r[i] = K(indexed_piece)(accumulators, 2 * VEC_BYTES, i, part);
     K(vec_transpose)(r);

@@ -257,9 +257,11 @@ static int32_t first_least(const float *sum, size_t n, float least)
     if (!(best < least))
         return -1;
     for (size_t c = 0;; c += 64) {
-        uint64_t equal = 0; /* what lies beyond n comes after one that does not */
+        uint64_t equal = 0;
         for (size_t i = 0; i < 64 && c + i < n; i += QOBS_SEARCH_LANES)
             equal |= (uint64_t)lanes_equal(lanes_load(sum + c + i), lanes_splat(best)) << i;
+        if (n - c < 64)
+            equal &= (UINT64_C(1) << (n - c)) - 1;
         if (equal)
             return (int32_t)c + __builtin_ctzll(equal);
     }
@@ -282,8 +284,8 @@ QOBS_SEARCH_IMPROVED(ENTRY(qobs_search_improved))
     if (last < 0 || all_improved(improved, last))
         return last;
     for (size_t c = 0; c < n; c += QOBS_SEARCH_LANES) {
-        const uint32_t present = n - c < QOBS_SEARCH_LANES ? (UINT32_C(1) << (n - c)) - 1 : 0xffff;
-        const uint32_t mask = lanes_improved(lanes_load(sum + c), &before) & present;
+        const lanes sums = lanes_load(sum + c);
+        const uint32_t mask = lanes_improved(n - c < QOBS_SEARCH_LANES ? lanes_first(sums, n - c) : sums, &before);
         improved[c / 64] |= (uint64_t)mask << c % 64;
         if (mask)
             last = (int32_t)c + 31 - __builtin_clz(mask);
