@@ -209,12 +209,13 @@ stage_sanitize() {
     build $top/sanitize --buildtype=debugoptimized -Db_sanitize=address,undefined -Db_lundef=false -Dc_args=-fsanitize=float-cast-overflow \
         -Dprogram=enabled -Dtests=enabled -Dbench=disabled || return
     export UBSAN_OPTIONS=halt_on_error=1:print_stacktrace=1
+    export LSAN_OPTIONS=suppressions=$PWD/scripts/leak-suppressions.txt:print_suppressions=0
     counted meson_test $top/sanitize -t 5
     local qobs=$top/sanitize/tools/qobs
     golden_cases $qobs "$(active $qobs)"
     # shellcheck disable=SC2046 # a list
     [[ ! $full ]] || long_checks $top/sanitize $(usable $qobs)
-    unset UBSAN_OPTIONS
+    unset UBSAN_OPTIONS LSAN_OPTIONS
 }
 
 stage_aarch64() {
