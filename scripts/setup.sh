@@ -26,13 +26,13 @@ for option; do
         foreign+=(arm64)
         # Not libpthreadpool-dev:arm64: it cannot stand beside the native one. The cross build goes without.
         packages+=(gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user
-                   libsleef-dev:arm64 libcjson-dev:arm64 libcmocka-dev:arm64)
+                   libsleef-dev:arm64 libcjson-dev:arm64 libcmocka-dev:arm64 libgomp1:arm64)
         ;;
     --bench) packages+=(g++ libbenchmark-dev gnuplot-nox) ;;
     --install) packages+=(g++ cmake make doxygen mandoc zsh) ;;
     --portable)
         foreign+=(s390x)
-        packages+=(gcc-s390x-linux-gnu libc6-dev-s390x-cross libcmocka-dev:s390x gcc-riscv64-linux-gnu
+        packages+=(gcc-s390x-linux-gnu libc6-dev-s390x-cross libcmocka-dev:s390x libgomp1:s390x gcc-riscv64-linux-gnu
                    libc6-dev-riscv64-cross musl-tools gcc-mingw-w64-x86-64-posix qemu-user)
         ;;
     --fuzz) packages+=(clang-19 libclang-rt-19-dev llvm-19 clang-tidy-19 cppcheck valgrind) ;;
