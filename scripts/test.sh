@@ -262,7 +262,7 @@ stage_races() {
 }
 
 # Under valgrind, which knows no AVX-512 and hands on SIGBUS in its own way (so not io). The kernel checks of the scalar
-# table take it a quarter of an hour.
+# table take it long.
 under_valgrind=(candidates functions golden_histogram golden_observers hooks observer observer_in quark qparams state versions)
 
 stage_memory() {
