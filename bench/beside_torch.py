@@ -150,7 +150,7 @@ def histogram_observer():
     for name, growth in (("steady", 0), ("growing", 0.05)):
         batches = [torch.randn(n, generator=generator) * (1 + growth * i) for i in range(10)]
         views = [view(x.data_ptr(), F32, x.shape) for x in batches]
-        ours = lambda: qobs.library.qobs_observer_destroy(forward(views, qobs.observer("torch.HistogramObserver")))
+        ours = lambda: qobs.functions.qobs_observer_destroy(forward(views, qobs.observer("torch.HistogramObserver")))
         pair(f"HistogramObserver/forward-{name}", lambda: torch_forward(batches, ao.HistogramObserver(bins=BINS)), ours, 10 * n)
         pair(f"HistogramObserver/aminmax-and-histc-{name}", lambda: lower_bound(batches), ours, 10 * n)
     upstream, own = ao.HistogramObserver(bins=BINS), qobs.observer("torch.HistogramObserver")

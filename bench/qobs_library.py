@@ -24,18 +24,18 @@ class Library:
     """Functions of the library by name; what they refuse is a RuntimeError."""
 
     def __init__(self, path):
-        self.library = c.CDLL(path)
-        self.library.qobs_isa_active.restype = c.c_char_p
-        self.library.qobs_isa_name.restype = c.c_char_p
-        self.library.qobs_config_destroy.argtypes = self.library.qobs_observer_destroy.argtypes = [c.c_void_p]
+        self.functions = c.CDLL(path)
+        self.functions.qobs_isa_active.restype = c.c_char_p
+        self.functions.qobs_isa_name.restype = c.c_char_p
+        self.functions.qobs_config_destroy.argtypes = self.functions.qobs_observer_destroy.argtypes = [c.c_void_p]
         self.error = Error()
 
     def __call__(self, name, *arguments):
-        if getattr(self.library, name)(*arguments, c.byref(self.error)) != 0:
+        if getattr(self.functions, name)(*arguments, c.byref(self.error)) != 0:
             raise RuntimeError(f"{name}: {self.error.message.decode()}")
 
     def active(self):
-        return self.library.qobs_isa_active().decode()
+        return self.functions.qobs_isa_active().decode()
 
     def config(self, preset, settings=None):
         config = c.c_void_p()
@@ -48,7 +48,7 @@ class Library:
         observer = c.c_void_p()
         config = self.config(preset, settings)
         self("qobs_observer_create", c.byref(observer), config, None)
-        self.library.qobs_config_destroy(config)
+        self.functions.qobs_config_destroy(config)
         return observer
 
 
