@@ -696,6 +696,8 @@ static void test_search_refused(void **state)
     const qobs_tensor value = tensor(QOBS_F32, weight, 2, 4), none = tensor(QOBS_F32, NULL, 0, 4);
     qobs_config *config = make_config("llmc.mse", "strategy=channel", NULL), *minmax = make_config("llmc.minmax", "", NULL);
     qobs_config *tensor_config = make_config("llmc.mse", "", NULL);
+    const char *const others[] = {"quark.PerTensorMSEObserver", "quark.PerTensorPowOf2MinMSEObserver", "trt.MseCalibrator"};
+    const qobs_tensor scalar = {.struct_size = sizeof scalar, .data = weight, .dtype = QOBS_F32};
     float min[2] = {77, 77}, max[2] = {77, 77};
     qobs_search_report report = {.struct_size = 1};
     const float bad[][4] = {{1, -1, 1, 1}, {1, INFINITY, 1, 1}, {0, 0, 0, 0}};
@@ -706,6 +708,12 @@ static void test_search_refused(void **state)
                    QOBS_ERROR_INVALID_ARGUMENT, "min|NULL");
     assert_refused(qobs_search(minmax, &value, NULL, NULL, NULL, min, max, NULL, NULL, NULL, NULL, &error),
                    QOBS_ERROR_INVALID_ARGUMENT, "llmc.minmax|search");
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
+        qobs_config *other = make_config(others[i], "", NULL);
+        assert_refused(qobs_search(other, &scalar, NULL, weight, NULL, min, max, NULL, NULL, NULL, NULL, &error),
+                       QOBS_ERROR_INVALID_ARGUMENT, "config|search|llmc presets");
+        qobs_config_destroy(other);
+    }
     assert_refused(qobs_search(config, &none, NULL, NULL, NULL, min, max, NULL, NULL, NULL, NULL, &error),
                    QOBS_ERROR_NO_DATA, "value|no elements");
     assert_refused(qobs_search(config, &value, NULL, NULL, NULL, min, max, NULL, NULL, &report, NULL, &error),

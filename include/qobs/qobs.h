@@ -325,8 +325,8 @@ typedef struct qobs_search_report {
     const char *fallback; /**< why importance could not be used, a text of the library; NULL: it was, or the preset has none */
 } qobs_search_report;
 
-/** The ranges of `value` with the least error, as qobs_observer_observe finds them with a preset *mse, for every qparam, into
- * min and max: as many elements of value's dtype as the plan has qparams. importance: how much each column counts, one a
+/** The ranges of `value` with the least error, as qobs_observer_observe finds them with an llmc preset *mse, for every qparam,
+ * into min and max: as many elements of value's dtype as the plan has qparams. importance: how much each column counts, one a
  * column of a weight (strategies channel, group, tensor_group), finite and not negative; NULL: equally. Any preset takes it.
  * global_scale: the one the scales will be under (version 2025-10; the present one searches without); NULL: none. best_step
  * and errors: one a qparam, as the results of that name. They and report may be NULL. Reproduces _grid_search_mse and

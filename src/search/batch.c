@@ -100,7 +100,8 @@ static enum importance_fault fault_of_shape(const qobs_config *config, const qob
 {
     if (qobs_config_strategy(config) == STRATEGY_BLOCK)
         return IMPORTANCE_STRATEGY;
-    return importance->columns != plan->value.shape[plan->value.ndim - 1] ? IMPORTANCE_COLUMNS : IMPORTANCE_USABLE;
+    const struct view *v = &plan->value;
+    return v->ndim == 0 || importance->columns != v->shape[v->ndim - 1] ? IMPORTANCE_COLUMNS : IMPORTANCE_USABLE;
 }
 
 int qobs_search_weights(const struct runtime *runtime, const qobs_config *config, const qobs_plan *plan,
