@@ -93,9 +93,11 @@ const limits &Limits()
     return widest;
 }
 
+bool huge_pages;
+
 const unsigned char *Gaussian(const Dtype &dtype, size_t bytes)
 {
-    constexpr size_t kMost = size_t{1} << 30, kDrawn = size_t{1} << 20;
+    constexpr size_t kMost = size_t{1} << 30, kDrawn = size_t{1} << 20, kHugePage = size_t{2} << 20;
     static struct {
         unsigned char *data;
         size_t filled;
@@ -104,10 +106,12 @@ const unsigned char *Gaussian(const Dtype &dtype, size_t bytes)
     if (bytes > kMost)
         std::abort();
     if (!m.data) {
-        void *p = mmap(nullptr, kMost, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        void *p = mmap(nullptr, kMost + kHugePage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
         if (p == MAP_FAILED)
             std::abort();
-        m.data = static_cast<unsigned char *>(p);
+        m.data = static_cast<unsigned char *>(p) + (kHugePage - reinterpret_cast<uintptr_t>(p) % kHugePage);
+        if (huge_pages)
+            madvise(m.data, kMost, MADV_HUGEPAGE);
         std::mt19937 generator(1);
         std::normal_distribution<float> gauss(0.0f, 0.02f);
         for (size_t i = 0; i < kDrawn; i++) {

@@ -44,6 +44,9 @@ const std::vector<const qobs_kernels *> &PlainTables();
 const qobs_kernels *TableNamed(const std::string &isa);  // NULL: not here
 const limits &Limits();                                  // of the widest
 
+// Data lie in pages of 2 MB. Set before any are made.
+extern bool huge_pages;
+
 // At least that many bytes of gaussian weights, 4096-aligned, written once. A short stretch is drawn and repeated.
 const unsigned char *Gaussian(const Dtype &dtype, size_t bytes);
 

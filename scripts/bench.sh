@@ -66,6 +66,14 @@ benchmarks() {
         --benchmark_enable_random_interleaving=true "--benchmark_out=$work/$1.json" --benchmark_out_format=json
 }
 
+# The same in as many processes, as a process's data lie where they lie for as long as it lives.
+pairs() {
+    local i
+    for ((i = 1; i <= pair_repetitions; i++)); do
+        benchmarks "$1-$i" 1 "$2"
+    done
+}
+
 if [[ $quick ]]; then
     benchmarks quick 1 '^(limit/(read/L1|count|multiply)|small/|growth/elements/.*/(1024|2048|4096|8192)$|growth/(bins|group)/.*/1024$|observer/[a-z0-9]*/f32/torch|[a-z-]*/[a-z0-9-]*/[a-z0-9]*/[a-z0-9.-]*/L1$|pair/(avx2-plain|avx512-avx2)/.*/f32/.*/L1(/iterations:1)?$)'
 else
@@ -87,13 +95,13 @@ else
         benchmarks growth-others "$repetitions" '^growth/(elements/[^ml]|[^e])'
     }
     ! wanted pairs || {
-        benchmarks pairs-read $pair_repetitions '^pair/minmax-read/'
-        benchmarks pairs-functions $pair_repetitions '^pair/(granularity|histogram)'
-        benchmarks pairs-search-isas $pair_repetitions '^pair/search-(avx2|bf16)'
-        benchmarks pairs-search-others $pair_repetitions '^pair/search-[^ab]'
+        pairs pairs-read '^pair/minmax-read/'
+        pairs pairs-functions '^pair/(granularity|histogram)'
+        pairs pairs-search-isas '^pair/search-(avx2|bf16)'
+        pairs pairs-search-others '^pair/search-[^ab]'
         for dtype in f32 bf16 f16 f64; do
-            benchmarks "pairs-plain-$dtype" $pair_repetitions "^pair/avx2-plain/[a-z-]*/$dtype/"
-            benchmarks "pairs-avx512-$dtype" $pair_repetitions "^pair/avx512-avx2/[a-z-]*/$dtype/"
+            pairs "pairs-plain-$dtype" "^pair/avx2-plain/[a-z-]*/$dtype/"
+            pairs "pairs-avx512-$dtype" "^pair/avx512-avx2/[a-z-]*/$dtype/"
         done
     }
 fi
