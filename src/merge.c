@@ -282,10 +282,10 @@ int qobs_observer_set_amax(qobs_observer *o, double amax, qobs_error *error)
         return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "observer: %s",
                          o ? "has no global scale: its strategy is not tensor_group" : "is NULL");
     const fp_mode mode = fp_enter();
-    const bool negative = amax < 0;
+    const bool magnitude = amax >= 0;
     fp_leave(mode);
-    if (negative)
-        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "amax: is %g, must not be negative", amax);
+    if (!magnitude)
+        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "amax: is %g, must be a number, and not negative", amax);
     o->fused = true;
     o->fused_amax = amax;
     return qobs_succeed(error);

@@ -400,12 +400,51 @@ static void test_fusion(void **state)
     }
 }
 
+/* Rows seen apart, under the magnitude of all, are as the whole's. */
+static void test_amax_known(void **state)
+{
+    (void)state;
+    static const char *const settings = "strategy=tensor_group;group_size=16;num_bits=4;type=float";
+    enum { ROWS = 6, COLUMNS = 64, HALF = ROWS / 2 * COLUMNS, GROUPS = 2 * HALF / 16 };
+    float data[2 * HALF], scale[GROUPS], expected[GROUPS], amax = 0, global, expected_global;
+    for (int i = 0; i < 2 * HALF; i++) {
+        data[i] = (float)((i * 37) % 101 - 50) / (float)(1 + i / COLUMNS);
+        amax = fmaxf(amax, fabsf(data[i]));
+    }
+    qobs_observer *whole = make("llmc.memoryless_minmax", settings);
+    assert_ok(observe(whole, ROWS, COLUMNS, data));
+    assert_ok(qobs_observer_read(whole, "scale", expected, sizeof expected, &error));
+    assert_ok(qobs_observer_read(whole, "global_scale", &expected_global, sizeof expected_global, &error));
+    for (int part = 0; part < 2; part++) {
+        qobs_observer *o = make("llmc.memoryless_minmax", settings);
+        float own;
+        assert_ok(observe(o, ROWS / 2, COLUMNS, data + part * HALF));
+        assert_ok(qobs_observer_read(o, "global_scale", &own, sizeof own, &error));
+        assert_true((own == expected_global) == (part == 0)); /* the first rows have the largest */
+        assert_refused(qobs_observer_set_amax(o, -1, &error), QOBS_ERROR_INVALID_ARGUMENT, "amax|-1|negative");
+        assert_refused(qobs_observer_set_amax(o, (double)NAN, &error), QOBS_ERROR_INVALID_ARGUMENT, "amax|nan|number");
+        assert_result(o, "global_scale", own);
+        assert_ok(qobs_observer_set_amax(o, (double)amax, &error));
+        assert_ok(qobs_observer_read(o, "global_scale", &global, sizeof global, &error));
+        assert_true(global == expected_global);
+        assert_ok(qobs_observer_read(o, "scale", scale + part * GROUPS / 2, sizeof scale / 2, &error));
+        qobs_observer_destroy(o);
+    }
+    assert_memory_equal(scale, expected, sizeof scale);
+    qobs_observer_destroy(whole);
+    qobs_observer *channel = make("llmc.memoryless_minmax", "strategy=channel");
+    assert_refused(qobs_observer_set_amax(channel, 1, &error), QOBS_ERROR_INVALID_ARGUMENT, "observer|tensor_group");
+    assert_refused(qobs_observer_set_amax(NULL, 1, &error), QOBS_ERROR_INVALID_ARGUMENT, "observer|NULL");
+    qobs_observer_destroy(channel);
+}
+
 int main(int argc, char **argv)
 {
     seed = argc > 1 ? strtoull(argv[1], NULL, 0) : seed;
     only = argc > 2 ? strtoll(argv[2], NULL, 0) : only;
     make_f16_values();
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_versions), cmocka_unit_test(test_fusion)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_versions), cmocka_unit_test(test_fusion),
+                                       cmocka_unit_test(test_amax_known)};
     const int failures = cmocka_run_group_tests(tests, NULL, NULL);
     if (failures > 0)
         describe(current, &last);
