@@ -370,6 +370,11 @@ static void test_nonfinite(void **state)
     assert_int_equal(counts_of(o).inf, 1);
     assert_true(sum_of(o, "histogram") == 3);
     qobs_observer_destroy(o);
+    /* A range wider than integers hold is read as it is. */
+    o = make("quark.PerTensorPercentileObserver", "percentile=100;symmetric=false");
+    assert_ok(observe(o, 1, 4, F32(-3e29f, 1, 3e29f, 2)));
+    assert_result(o, "min_val", -3e29f);
+    qobs_observer_destroy(o);
     o = make("torch.HistogramObserver", "nonfinite=refuse");
     assert_refused(observe(o, 1, 2, F32(2, INFINITY)), QOBS_ERROR_NONFINITE, "1 infinite|[0, 1]|refuse");
     qobs_observer_destroy(o);

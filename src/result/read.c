@@ -86,11 +86,12 @@ static int read_found(const qobs_observer *o, enum result which, void *out, qobs
     const int status = qobs_read_found(o, &min, &max, NULL, NULL, error);
     if (status != QOBS_OK)
         return status;
-    const int64_t whole = (int64_t)min;
-    if (which == RESULT_MIN && qobs_min_is_integer(o))
+    if (which == RESULT_MIN && qobs_min_is_integer(o)) {
+        const int64_t whole = (int64_t)min;
         memcpy(out, &whole, sizeof whole);
-    else
+    } else {
         memcpy(out, which == RESULT_MIN ? &min : &max, sizeof max);
+    }
     return QOBS_OK;
 }
 
