@@ -3,13 +3,22 @@
 # SPDX-FileCopyrightText: The qobs authors
 #
 # Builds the fuzz targets and runs each for SECONDS, as many at a time as there are processors. Says how many inputs were run and what
-# they reached, and ends with "N passed, N failed". Findings stay in DIRECTORY/findings, inputs that reached something new in
-# DIRECTORY/corpus, where the next run begins.
+# they reached, and ends with "N passed, N failed". Findings are printed, and stay in DIRECTORY/findings; inputs that reached something
+# new stay in DIRECTORY/corpus, where the next run begins.
 #
-#   scripts/fuzz.sh DIRECTORY SECONDS [TARGET]...
+#   scripts/fuzz.sh [--seed N | --seed random] DIRECTORY SECONDS [TARGET]...
+#
+#   --seed    what the inputs are drawn from: 1, so that a run from an empty DIRECTORY repeats the inputs of another as far as it gets;
+#             random: another one each time, which is printed
 set -euo pipefail
 cd "$(dirname "$0")/.."
-if [[ $# -lt 2 || $2 == *[!0-9]* ]]; then
+seed=1
+if [[ ${1-} == --seed && $# -ge 2 ]]; then
+    seed=$2
+    [[ $seed != random ]] || seed=$((1 + RANDOM * 32768 + RANDOM))
+    shift 2
+fi
+if [[ $# -lt 2 || $2 == *[!0-9]* || ! $seed =~ ^[1-9][0-9]{0,8}$|^10[0-9]{8}$ ]]; then
     sed -n '/^#   /s/^#   //p' "$0" >&2
     exit 2
 fi
@@ -44,11 +53,12 @@ rm -rf "$top/seeds"
 # What is between the limit of a single input and that of the run is for a machine that is busy.
 run() {
     mkdir -p "$top/corpus/$1"
-    UBSAN_OPTIONS=print_stacktrace=1 timeout $((seconds * 2 + 120)) "$top/build/tests/fuzz/fuzz_$1" -max_total_time="$seconds" \
+    UBSAN_OPTIONS=print_stacktrace=1 timeout $((seconds * 2 + 120)) "$top/build/tests/fuzz/fuzz_$1" -seed="$seed" -max_total_time="$seconds" \
         -timeout=60 -rss_limit_mb=2048 -print_final_stats=1 -artifact_prefix="$top/findings/$1-" "$top/corpus/$1" \
         "$top/seeds/$1" >"$top/$1.log" 2>&1
 }
 
+echo "seed $seed"
 passed=0 failed=0 running=()
 finish() {
     local target=${running[0]%:*} status=0
@@ -56,14 +66,29 @@ finish() {
     running=("${running[@]:1}")
     local executed reached
     executed=$(sed -n 's/^stat::number_of_executed_units: *//p' "$top/$target.log")
-    reached=$(grep -a ' cov: ' "$top/$target.log" | tail -n 1 | sed -n 's/.* cov: \([0-9]*\) ft: \([0-9]*\) corp: \([0-9]*\).*/\1 edges, \2 features, \3 inputs kept/p')
+    # Nothing where the target failed before libFuzzer's first line.
+    reached=$(sed -n 's/.* cov: \([0-9]*\) ft: \([0-9]*\) corp: \([0-9]*\).*/\1 edges, \2 features, \3 inputs kept/p' "$top/$target.log" | tail -n 1)
     if [[ $status -eq 0 && ${executed:-0} -gt 0 && -n $reached ]]; then
         passed=$((passed + 1))
         printf '%-12s %10d inputs, %s\n' "$target" "$executed" "$reached"
     else
         failed=$((failed + 1))
         echo "FAILED: $target, status $status"
-        grep -aE -A 30 'FINDING|ERROR|runtime error' "$top/$target.log" | head -n 60 || tail -n 20 "$top/$target.log"
+        grep -aE -A 30 'FINDING|ERROR|runtime error' "$top/$target.log" | head -n 60 || tail -n 20 "$top/$target.log" || true
+        tell_input "$target"
+    fi
+}
+
+# The input in full, as libFuzzer itself prints only short ones.
+tell_input() {
+    local file
+    file=$(sed -n 's/.*Test unit written to //p' "$top/$1.log" | tail -n 1)
+    if [[ -s $file ]]; then
+        echo "input, for \`base64 -d >input; $top/build/tests/fuzz/fuzz_$1 input\`:"
+        base64 -w 0 "$file"
+        echo
+    else
+        echo "input: none was written, or an empty one; seed $seed"
     fi
 }
 for target in "${targets[@]}"; do

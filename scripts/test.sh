@@ -318,9 +318,16 @@ stage_portable() {
 }
 
 stage_fuzz() {
-    rm -rf $top/fuzz/build
-    counted scripts/fuzz.sh $top/fuzz $((full ? 3600 : 20))
-    grep -E '^[a-z]+ .* inputs, ' $top/output | sed 's/^/    /'
+    counted single tests/fuzz/test_finding.sh $top/fuzz-finding clang-19
+    # The same inputs each time; with --full others, on top of what earlier runs have found.
+    if [[ $full ]]; then
+        rm -rf $top/fuzz-long/build
+        counted scripts/fuzz.sh --seed random $top/fuzz-long 3600
+    else
+        rm -rf $top/fuzz
+        counted scripts/fuzz.sh $top/fuzz 20
+    fi
+    grep -E '^seed |^[a-z]+ .* inputs, ' $top/output | sed 's/^/    /'
 }
 
 # tidy DIRECTORY: with the compile commands of a build.
@@ -338,7 +345,7 @@ stage_analyse() {
 
 stage_scripts() {
     local script
-    for script in scripts/*.sh .ci/run; do
+    for script in scripts/*.sh tests/*.sh tests/fuzz/*.sh .ci/run; do
         counted single bash -n "$script"
         ! command -v shellcheck >/dev/null || counted single shellcheck "$script"
     done
