@@ -143,6 +143,12 @@ static struct tally check_table(const struct qobs_kernels *table, const struct o
     struct timespec start, end;
     clock_gettime(CLOCK_MONOTONIC, &start);
     count(&tally, becomes_active(table));
+    for (int dtype = 0; !subject.reference && dtype < QOBS_KERNEL_DTYPES; dtype++) {
+        const bool right = order_is_that_of_values(&dtypes[dtype]);
+        if (!right)
+            printf("FAIL order_of_bits_%s\n", dtypes[dtype].name);
+        count(&tally, right);
+    }
     for (enum form form = 0; form < FORMS; form++)
         for (int dtype = 0; dtype < QOBS_KERNEL_DTYPES; dtype++) {
             for (size_t a = 0; aspects[a].run && !is_missing(table, form, dtype); a++) {

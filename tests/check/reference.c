@@ -3,25 +3,30 @@
 
 #include "reference.h"
 
-#include <math.h>
+static void count(const struct dtype *dtype, int64_t magnitude, struct qobs_nonfinite *nonfinite)
+{
+    nonfinite->nan += magnitude > (int64_t)dtype->infinity;
+    nonfinite->inf += magnitude == (int64_t)dtype->infinity;
+}
 
-/* Merges n elements, `step` bytes apart, into one pair. */
+/* Merges n elements, `step` bytes apart, into one pair. By order_of_bits, which is checked against decoded values: decoding
+ * here would take most of the time. */
 static void merge(const struct dtype *dtype, const unsigned char *x, ptrdiff_t step, size_t n, unsigned char *min,
                   unsigned char *max, struct qobs_nonfinite *nonfinite)
 {
+    const int64_t infinity = (int64_t)dtype->infinity;
     uint64_t min_bits = load_bits(dtype, min), max_bits = load_bits(dtype, max);
-    double lo = value_of_bits(dtype, min_bits), hi = value_of_bits(dtype, max_bits);
+    int64_t lo = order_of_bits(dtype, min_bits), hi = order_of_bits(dtype, max_bits);
     for (ptrdiff_t i = 0; i < (ptrdiff_t)n; i++) {
         const uint64_t bits = load_bits(dtype, x + i * step);
-        const double value = value_of_bits(dtype, bits);
-        nonfinite->nan += isnan(value) != 0;
-        nonfinite->inf += isinf(value) != 0;
-        if (value < lo) { /* never for NaN */
-            lo = value;
+        const int64_t order = order_of_bits(dtype, bits);
+        count(dtype, order < 0 ? -order : order, nonfinite);
+        if (order < lo && order >= -infinity) { /* never for NaN */
+            lo = order;
             min_bits = bits;
         }
-        if (value > hi) {
-            hi = value;
+        if (order > hi && order <= infinity) {
+            hi = order;
             max_bits = bits;
         }
     }
@@ -59,19 +64,15 @@ void reference_indexed(const struct dtype *dtype, const unsigned char *x, ptrdif
 static void merge_magnitudes(const struct dtype *dtype, const unsigned char *x, ptrdiff_t step, size_t n, unsigned char *absmax,
                              struct qobs_nonfinite *nonfinite)
 {
-    uint64_t most_bits = load_bits(dtype, absmax);
-    double most = value_of_bits(dtype, most_bits);
+    const int64_t infinity = (int64_t)dtype->infinity;
+    int64_t most = order_of_bits(dtype, load_bits(dtype, absmax));
     for (ptrdiff_t i = 0; i < (ptrdiff_t)n; i++) {
-        const uint64_t bits = load_bits(dtype, x + i * step);
-        const double magnitude = fabs(value_of_bits(dtype, bits));
-        nonfinite->nan += isnan(magnitude) != 0;
-        nonfinite->inf += isinf(magnitude) != 0;
-        if (magnitude > most) {
+        const int64_t magnitude = order_of_bits(dtype, load_bits(dtype, x + i * step) & ~dtype->sign);
+        count(dtype, magnitude, nonfinite);
+        if (magnitude > most && magnitude <= infinity)
             most = magnitude;
-            most_bits = bits & ~dtype->sign;
-        }
     }
-    store_bits(dtype, absmax, most_bits);
+    store_bits(dtype, absmax, (uint64_t)most);
 }
 
 void reference_absmax_rows(const struct dtype *dtype, const unsigned char *x, ptrdiff_t run_stride, size_t runs, size_t length,

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* What the scalar kernels are checked against: the contract of src/kernels.h said once more, in double arithmetic on decoded
- * elements, without any of the library's code. */
+/* What the scalar kernels are checked against: the contract of src/kernels.h said once more, element by element, by the order of
+ * decoded values (order_of_bits), without any of the library's code. */
 #ifndef QOBS_CHECK_REFERENCE_H
 #define QOBS_CHECK_REFERENCE_H
 

@@ -81,9 +81,41 @@ double value_of_bits(const struct dtype *dtype, uint64_t bits)
         magnitude = mantissa ? NAN : INFINITY;
     else if (exponent == 0)
         magnitude = (double)mantissa * power_of_two(lowest);
-    else
-        magnitude = (double)(mantissa | hidden) * power_of_two(exponent - 1 + lowest);
+    else {
+        const uint64_t as_double = (uint64_t)(exponent - bias + 1023) << 52 | mantissa << (52 - dtype->mantissa);
+        memcpy(&magnitude, &as_double, sizeof magnitude);
+    }
     return bits & dtype->sign ? -magnitude : magnitude;
+}
+
+static bool same_order(const struct dtype *dtype, uint64_t a, uint64_t b)
+{
+    const double x = value_of_bits(dtype, a), y = value_of_bits(dtype, b);
+    const int64_t p = order_of_bits(dtype, a), q = order_of_bits(dtype, b), infinity = (int64_t)dtype->infinity;
+    if ((isnan(x) != 0) != (p > infinity || p < -infinity) || (isinf(x) != 0) != (p == infinity || p == -infinity))
+        return false;
+    return isnan(x) || isnan(y) || ((x < y) == (p < q) && (x > y) == (p > q));
+}
+
+bool order_is_that_of_values(const struct dtype *dtype)
+{
+    const uint64_t top = dtype->sign | (dtype->sign - 1);
+    const uint64_t apart = dtype->size == 2 ? 1 : top / UINT64_C(99991);
+    bool right = true;
+    for (uint64_t bits = 0; right; bits += apart) {
+        const uint64_t far = top - bits, next = bits < top ? bits + 1 : bits;
+        right = same_order(dtype, bits, next) && same_order(dtype, next, bits) && same_order(dtype, bits, far) &&
+                same_order(dtype, bits, bits ^ dtype->sign);
+        if (top - bits < apart)
+            break;
+    }
+    for (uint64_t around = 0; around < 3; around++) /* of zero, of the smallest normal number, of infinity */
+        for (uint64_t at = 0; at < 3; at++) {
+            const uint64_t special[] = {1, UINT64_C(1) << dtype->mantissa, dtype->infinity};
+            const uint64_t bits = special[at] + around - 1;
+            right = right && same_order(dtype, bits, bits + 1) && same_order(dtype, bits | dtype->sign, (bits + 1) | dtype->sign);
+        }
+    return right;
 }
 
 uint64_t draw(struct rng *rng, const struct dtype *dtype, enum kind kind)

@@ -5,6 +5,7 @@
 #ifndef QOBS_CHECK_VALUES_H
 #define QOBS_CHECK_VALUES_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -30,6 +31,17 @@ extern const struct dtype dtypes[QOBS_KERNEL_DTYPES];
 uint64_t load_bits(const struct dtype *dtype, const void *p);
 void store_bits(const struct dtype *dtype, void *p, uint64_t bits);
 double value_of_bits(const struct dtype *dtype, uint64_t bits);
+
+/* Orders elements as their values: below a type's infinity an element's magnitude is less if its bits are. Zeros are equal, NaN lies
+ * beyond the infinities. */
+static inline int64_t order_of_bits(const struct dtype *dtype, uint64_t bits)
+{
+    const int64_t magnitude = (int64_t)(bits & (dtype->sign - 1));
+    return bits & dtype->sign ? -magnitude : magnitude;
+}
+
+/* That it does, by decoded values: of all elements of 16 bits, and of many others each and its neighbours. */
+bool order_is_that_of_values(const struct dtype *dtype);
 
 /* Classes of elements; the first FINITE_KINDS are finite. "either" means of either sign. */
 enum kind {
