@@ -7,7 +7,11 @@
  *   hist_rule, hist_rule_of    the binning as vectors
  *   hist_load_<dtype>(x)       LANES elements as floats, magnitudes not yet taken
  *   hist_abs(rule, v)          |v| where magnitudes are counted
- *   hist_bins(rule, v)         bins, whatever in lanes outside
+ *   hist_place(rule, v)        where v lies, in bins; whatever outside
+ *   hist_bins(rule, place)     the bins, whatever in lanes outside
+ *   hist_lanes, hist_all(), hist_is_all(lanes)   sets of lanes; all of them; is it that
+ *   hist_wanted(rule, lanes, v)   of those the lanes neither NaN nor skipped
+ *   hist_between(rule, min, max)  are all of min at least lo, all of max at most hi
  *   hist_inside, hist_seen, hist_special(rule, v), hist_unlike(bins, bin)   masks: to be counted; to be seen as extremes; NaN
  *                              and infinite; of another bin
  *   hist_min, hist_max(v, w)   w where v is NaN
@@ -62,58 +66,70 @@ struct reader {
 
 #define READER(dtype, bytes, ahead) ((struct reader){hist_load_##dtype, load_##dtype, bytes, ahead})
 
-static inline void count(uint32_t *counters, uint32_t bin)
+/* 64 bits: gcc does not know that the upper half of 32 is 0. */
+static inline void count(uint32_t *counters, uint64_t bin)
 {
     __asm__("" : "+r"(bin)); /* else gcc makes vectors of counters, with gathers and scatters */
     counters[bin]++;
 }
 
-/* n bins, a multiple of 4, loaded four at a time: loads and stores are what there is least room for. */
-static inline __attribute__((always_inline)) void count_fours(uint32_t *a, uint32_t *b, const uint16_t *bin, size_t n)
+/* n bins, an even number, loaded two at a time: loads and stores are what there is least room for, then instructions. */
+static inline __attribute__((always_inline)) void count_pairs(uint32_t *a, uint32_t *b, const uint16_t *bin, size_t n)
 {
-#pragma GCC unroll 4
-    for (size_t i = 0; i < n; i += 4) {
-        uint64_t four;
-        memcpy(&four, bin + i, sizeof four);
-        count(a, four & UINT16_MAX);
-        count(b, four >> 16 & UINT16_MAX);
-        count(a, four >> 32 & UINT16_MAX);
-        count(b, (uint32_t)(four >> 48));
+#pragma GCC unroll 8
+    for (size_t i = 0; i < n; i += 2) {
+        uint32_t two;
+        memcpy(&two, bin + i, sizeof two);
+        count(a, two & UINT16_MAX);
+        count(b, two >> 16);
     }
 }
 
 static void count_pending(const struct state *s, struct pending *p)
 {
-    const size_t fours = p->n / 4 * 4;
-    count_fours(s->even, s->odd, p->bin, fours);
-    for (size_t i = fours; i < p->n; i++)
-        count(s->even, p->bin[i]);
+    count_pairs(s->even, s->odd, p->bin, p->n / 2 * 2);
+    if (p->n % 2 != 0)
+        count(s->even, p->bin[p->n - 1]);
     p->n = 0;
 }
 
-/* A chunk, counting the one before, which is whole. Fails, with nothing but that done, if not all of it lies inside. */
+/* Fetches a vector's bytes that come later. */
+static inline __attribute__((always_inline)) void fetch(const struct reader *reader, const unsigned char *x)
+{
+    for (size_t i = 0; i < LANES * reader->size; i += 64)
+        __builtin_prefetch(x + i + reader->ahead);
+}
+
+/* A chunk, counting the one before, which is whole. Fails, with nothing but that done, if not all of it lies inside. A vector's places
+ * become bins one round later: the two, one after the other, take longer than what can be in flight with a vector's counting. */
 static inline __attribute__((always_inline)) bool whole_chunk(struct state *s, const struct reader *reader, const unsigned char *x)
 {
     const hist_rule rule = s->rule;
     uint32_t *const even = s->even, *const odd = s->odd;
     uint16_t *const found = s->found->bin;
     const uint16_t *const before = s->before->bin;
-    uint32_t inside = ALL_LANES;
-    hist_vec min = s->min, max = s->max;
-    for (size_t i = 0; i < CHUNK; i += LANES) {
-        __builtin_prefetch(x + i * reader->size + reader->ahead);
-        const hist_vec v = hist_abs(&rule, reader->load(x + i * reader->size));
-        inside &= hist_inside(&rule, v);
-        hist_store(found + i, hist_bins(&rule, v));
+    const size_t size = reader->size;
+    hist_vec v = hist_abs(&rule, reader->load(x)), place = hist_place(&rule, v), min = v, max = v;
+    hist_lanes wanted = hist_wanted(&rule, hist_all(), v);
+    for (size_t i = 0; i < CHUNK - LANES; i += LANES) {
+        fetch(reader, x + i * size);
+        const hist_index bins = hist_bins(&rule, place);
+        v = hist_abs(&rule, reader->load(x + (i + LANES) * size));
+        place = hist_place(&rule, v);
+        hist_store(found + i, bins);
+        wanted = hist_wanted(&rule, wanted, v);
         min = hist_min(v, min);
         max = hist_max(v, max);
-        count_fours(even, odd, before + i, LANES);
+        count_pairs(even, odd, before + i, LANES);
     }
+    fetch(reader, x + (CHUNK - LANES) * size);
+    hist_store(found + CHUNK - LANES, hist_bins(&rule, place));
+    count_pairs(even, odd, before + CHUNK - LANES, LANES);
     s->before->n = 0;
-    if (inside != ALL_LANES)
+    if (!hist_is_all(wanted) || !hist_between(&rule, min, max))
         return false;
-    s->min = min;
-    s->max = max;
+    s->min = hist_min(min, s->min);
+    s->max = hist_max(max, s->max);
     s->found->n = CHUNK;
     return true;
 }
@@ -139,9 +155,9 @@ static inline __attribute__((always_inline)) void picked_chunk(struct state *s, 
 {
     size_t inside = 0, kept = 0, i = 0;
     for (; i + LANES <= n; i += LANES) {
-        __builtin_prefetch(x + i * reader->size + reader->ahead);
+        fetch(reader, x + i * reader->size);
         const hist_vec v = hist_abs(&s->rule, reader->load(x + i * reader->size));
-        const hist_index bins = hist_bins(&s->rule, v);
+        const hist_index bins = hist_bins(&s->rule, hist_place(&s->rule, v));
         const uint32_t in = hist_inside(&s->rule, v), others = in & hist_unlike(bins, s->hot);
         hist_pick(s->found->bin + kept, bins, others);
         kept += (size_t)__builtin_popcount(others);
@@ -217,7 +233,7 @@ static inline __attribute__((always_inline)) void sift_chunk(struct state *s, co
     float *const rest = s->rest;
     size_t left = s->left;
     for (size_t i = 0; i < CHUNK; i += LANES) {
-        __builtin_prefetch(x + i * reader->size + reader->ahead);
+        fetch(reader, x + i * reader->size);
         const hist_vec v = hist_abs(&rule, reader->load(x + i * reader->size));
         const uint32_t others = hist_unequal(v, common);
         hist_pack(rest + left, v, others);
@@ -256,7 +272,7 @@ static inline __attribute__((always_inline)) void add_wide(struct state *s, cons
     for (; i + LANES <= n; i += LANES) {
         const hist_vec v = hist_abs(&s->rule, reader->load(x + i * reader->size));
         uint32_t bin[LANES];
-        hist_store_wide(bin, hist_bins(&s->rule, v));
+        hist_store_wide(bin, hist_bins(&s->rule, hist_place(&s->rule, v)));
         for (uint32_t inside = hist_inside(&s->rule, v); inside; inside &= inside - 1)
             count(s->even, bin[__builtin_ctz(inside)]);
         see_lanes(s, v);

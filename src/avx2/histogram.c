@@ -14,9 +14,10 @@
 enum { LANES = 8, ALL_LANES = 0xff };
 typedef __m256 hist_vec;
 typedef __m256i hist_index;
+typedef __m256 hist_lanes;
 
 typedef struct {
-    __m256 lo, hi, scale, from, bins, width, skipped, magnitude;
+    __m256 lo, hi, scale, from, bins, width, skipped, unwanted, magnitude;
     __m256i last;
 } hist_rule;
 
@@ -30,6 +31,7 @@ static inline hist_rule hist_rule_of(const struct qobs_binning *b)
         .bins = _mm256_set1_ps((float)b->bins),
         .width = _mm256_set1_ps(b->width),
         .skipped = _mm256_set1_ps(b->skip_zeros ? 0 : __builtin_nanf("")),
+        .unwanted = _mm256_set1_ps(b->skip_zeros ? 0 : __builtin_inff()),
         .magnitude = _mm256_castsi256_ps(_mm256_set1_epi32(b->magnitude ? INT32_MAX : -1)),
         .last = _mm256_set1_epi32((int32_t)b->bins - 1),
     };
@@ -85,10 +87,28 @@ static inline uint32_t hist_seen(const hist_rule *r, hist_vec v)
     return ~hist_special(v) & hist_mask(_mm256_cmp_ps(v, r->skipped, _CMP_NEQ_UQ));
 }
 
-static inline hist_index hist_bins(const hist_rule *r, hist_vec v)
+static inline hist_lanes hist_all(void) { return _mm256_castsi256_ps(_mm256_set1_epi32(-1)); }
+static inline bool hist_is_all(hist_lanes lanes) { return hist_mask(lanes) == ALL_LANES; }
+
+static inline hist_lanes hist_wanted(const hist_rule *r, hist_lanes lanes, hist_vec v)
+{
+    return _mm256_and_ps(lanes, _mm256_cmp_ps(v, r->unwanted, _CMP_NEQ_OQ));
+}
+
+static inline bool hist_between(const hist_rule *r, hist_vec min, hist_vec max)
+{
+    return hist_is_all(_mm256_and_ps(_mm256_cmp_ps(min, r->lo, _CMP_GE_OQ), _mm256_cmp_ps(max, r->hi, _CMP_LE_OQ)));
+}
+
+static inline hist_vec hist_place(const hist_rule *r, hist_vec v)
 {
     const __m256 distance = _mm256_sub_ps(_mm256_mul_ps(v, r->scale), r->from);
-    return _mm256_min_epu32(_mm256_cvttps_epi32(_mm256_div_ps(_mm256_mul_ps(distance, r->bins), r->width)), r->last);
+    return _mm256_div_ps(_mm256_mul_ps(distance, r->bins), r->width);
+}
+
+static inline hist_index hist_bins(const hist_rule *r, hist_vec place)
+{
+    return _mm256_min_epu32(_mm256_cvttps_epi32(place), r->last);
 }
 
 static inline uint32_t hist_unlike(hist_index bins, uint32_t bin)

@@ -13,9 +13,10 @@
 enum { LANES = 16, ALL_LANES = 0xffff };
 typedef __m512 hist_vec;
 typedef __m512i hist_index;
+typedef __mmask16 hist_lanes;
 
 typedef struct {
-    __m512 lo, hi, scale, from, bins, width, skipped, magnitude;
+    __m512 lo, hi, scale, from, bins, width, skipped, unwanted, magnitude;
     __m512i last;
 } hist_rule;
 
@@ -29,6 +30,7 @@ static inline hist_rule hist_rule_of(const struct qobs_binning *b)
         .bins = _mm512_set1_ps((float)b->bins),
         .width = _mm512_set1_ps(b->width),
         .skipped = _mm512_set1_ps(b->skip_zeros ? 0 : __builtin_nanf("")),
+        .unwanted = _mm512_set1_ps(b->skip_zeros ? 0 : __builtin_inff()),
         .magnitude = _mm512_castsi512_ps(_mm512_set1_epi32(b->magnitude ? INT32_MAX : -1)),
         .last = _mm512_set1_epi32((int32_t)b->bins - 1),
     };
@@ -77,10 +79,28 @@ static inline uint32_t hist_seen(const hist_rule *r, hist_vec v)
     return ~hist_special(v) & _mm512_cmp_ps_mask(v, r->skipped, _CMP_NEQ_UQ);
 }
 
-static inline hist_index hist_bins(const hist_rule *r, hist_vec v)
+static inline hist_lanes hist_all(void) { return ALL_LANES; }
+static inline bool hist_is_all(hist_lanes lanes) { return lanes == ALL_LANES; }
+
+static inline hist_lanes hist_wanted(const hist_rule *r, hist_lanes lanes, hist_vec v)
+{
+    return _mm512_mask_cmp_ps_mask(lanes, v, r->unwanted, _CMP_NEQ_OQ);
+}
+
+static inline bool hist_between(const hist_rule *r, hist_vec min, hist_vec max)
+{
+    return _mm512_cmp_ps_mask(min, r->lo, _CMP_GE_OQ) == ALL_LANES && _mm512_cmp_ps_mask(max, r->hi, _CMP_LE_OQ) == ALL_LANES;
+}
+
+static inline hist_vec hist_place(const hist_rule *r, hist_vec v)
 {
     const __m512 distance = _mm512_sub_ps(_mm512_mul_ps(v, r->scale), r->from);
-    return _mm512_min_epu32(_mm512_cvttps_epi32(_mm512_div_ps(_mm512_mul_ps(distance, r->bins), r->width)), r->last);
+    return _mm512_div_ps(_mm512_mul_ps(distance, r->bins), r->width);
+}
+
+static inline hist_index hist_bins(const hist_rule *r, hist_vec place)
+{
+    return _mm512_min_epu32(_mm512_cvttps_epi32(place), r->last);
 }
 
 static inline uint32_t hist_unlike(hist_index bins, uint32_t bin)

@@ -10,9 +10,10 @@
 enum { LANES = 4, ALL_LANES = 0xf };
 typedef float32x4_t hist_vec;
 typedef uint32x4_t hist_index;
+typedef uint32x4_t hist_lanes;
 
 typedef struct {
-    float32x4_t lo, hi, scale, from, bins, width, skipped;
+    float32x4_t lo, hi, scale, from, bins, width, skipped, least;
     uint32x4_t magnitude, last;
 } hist_rule;
 
@@ -26,6 +27,7 @@ static inline hist_rule hist_rule_of(const struct qobs_binning *b)
         .bins = vdupq_n_f32((float)b->bins),
         .width = vdupq_n_f32(b->width),
         .skipped = vdupq_n_f32(b->skip_zeros ? 0 : __builtin_nanf("")),
+        .least = vdupq_n_f32(b->skip_zeros ? 0x1p-149f : 0),
         .magnitude = vdupq_n_u32(b->magnitude ? INT32_MAX : UINT32_MAX),
         .last = vdupq_n_u32(b->bins - 1),
     };
@@ -80,10 +82,28 @@ static inline uint32_t hist_seen(const hist_rule *r, hist_vec v)
     return hist_mask(vbicq_u32(finite, vceqq_f32(v, r->skipped)));
 }
 
-static inline hist_index hist_bins(const hist_rule *r, hist_vec v)
+static inline hist_lanes hist_all(void) { return vdupq_n_u32(UINT32_MAX); }
+static inline bool hist_is_all(hist_lanes lanes) { return vminvq_u32(lanes) == UINT32_MAX; }
+
+static inline hist_lanes hist_wanted(const hist_rule *r, hist_lanes lanes, hist_vec v)
+{
+    return vandq_u32(lanes, vcageq_f32(v, r->least));
+}
+
+static inline bool hist_between(const hist_rule *r, hist_vec min, hist_vec max)
+{
+    return hist_is_all(vandq_u32(vcgeq_f32(min, r->lo), vcleq_f32(max, r->hi)));
+}
+
+static inline hist_vec hist_place(const hist_rule *r, hist_vec v)
 {
     const float32x4_t distance = vsubq_f32(vmulq_f32(v, r->scale), r->from);
-    return vminq_u32(vcvtq_u32_f32(vdivq_f32(vmulq_f32(distance, r->bins), r->width)), r->last);
+    return vdivq_f32(vmulq_f32(distance, r->bins), r->width);
+}
+
+static inline hist_index hist_bins(const hist_rule *r, hist_vec place)
+{
+    return vminq_u32(vcvtq_u32_f32(place), r->last);
 }
 
 static inline uint32_t hist_unlike(hist_index bins, uint32_t bin)
