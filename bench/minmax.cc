@@ -9,6 +9,10 @@
 
 #include "harness.h"
 
+extern "C" {
+#include "statistic/nest.h"
+}
+
 namespace {
 
 struct Layout {
@@ -24,17 +28,18 @@ constexpr Layout kLayouts[] = {
 
 using Call = std::function<void()>;
 
-// 128 x 128: row by row, as plans do it, each row as runs of 128 that go to the results of their blocks.
+// 128 x 128: what plans make of them.
 Call Blocks(const qobs_kernels &table, const Dtype &dtype, const unsigned char *data, size_t n)
 {
-    const size_t side = 128, columns = std::min<size_t>(4096, n / side), across = columns / side, rows = n / columns;
-    const Room min(n / side / side * dtype.size), max(n / side / side * dtype.size);
-    const auto kernel = table.minmax_rows[dtype.kernel];
-    return [=, size = dtype.size] {
+    const auto side = int64_t{128}, all = static_cast<int64_t>(n), columns = std::min<int64_t>(4096, all / side), across = columns / side;
+    const auto size = static_cast<int64_t>(dtype.size);
+    const struct nest nest = {data, 0, 4,
+                              {{all / columns / side, side * columns * size, across}, {side, columns * size, 0}, {across, side * size, 1},
+                               {side, size, 0}}};
+    const Room min(n / side / side * dtype.size), max(n / side / side * dtype.size), scratch(qobs_nest_scratch(&nest, dtype.size));
+    return [=, &table, &dtype] {
         qobs_nonfinite nonfinite = {};
-        for (size_t r = 0; r < rows; r++)
-            kernel(data + r * columns * size, static_cast<ptrdiff_t>(side * size), across, side, min.Bytes() + r / side * across * size,
-                   max.Bytes() + r / side * across * size, 1, &nonfinite);
+        qobs_nest_minmax(&nest, &table, dtype.kernel, dtype.size, scratch.Bytes(), min.Bytes(), max.Bytes(), &nonfinite);
         benchmark::DoNotOptimize(nonfinite);
     };
 }

@@ -76,6 +76,11 @@ struct call {
     bool by_columns;
     struct nest_dimension inner;  /* along contiguous elements */
     struct nest_dimension second; /* from run to run, or from row to row */
+    /* Runs that come one after the other in memory, row after row of them: so many rows at a time are reduced to bounds in `scratch`,
+     * which are then merged (0: there are none). */
+    int64_t slab;
+    struct nest_dimension row, band; /* from row to row with the same outputs, and to where others begin */
+    unsigned char *scratch;
 };
 
 /* The kernels: minimum and maximum, or the largest magnitude alone. */
@@ -88,13 +93,13 @@ static void rows(const struct call *c, const unsigned char *x, int64_t stride, i
         c->kernels->absmax_rows[c->dtype](x, (ptrdiff_t)stride, (size_t)n, (size_t)length, max, (ptrdiff_t)out_stride, nonfinite);
 }
 
-static void columns(const struct call *c, const unsigned char *x, int64_t n, unsigned char *min, unsigned char *max)
+static void columns(const struct call *c, const unsigned char *x, int64_t stride, int64_t n, int64_t width, unsigned char *min,
+                    unsigned char *max, struct qobs_nonfinite *nonfinite)
 {
-    const ptrdiff_t stride = (ptrdiff_t)c->second.in;
     if (c->min)
-        c->kernels->minmax_columns[c->dtype](x, stride, (size_t)c->second.extent, (size_t)n, min, max, c->nonfinite);
+        c->kernels->minmax_columns[c->dtype](x, (ptrdiff_t)stride, (size_t)n, (size_t)width, min, max, nonfinite);
     else
-        c->kernels->absmax_columns[c->dtype](x, stride, (size_t)c->second.extent, (size_t)n, max, c->nonfinite);
+        c->kernels->absmax_columns[c->dtype](x, (ptrdiff_t)stride, (size_t)n, (size_t)width, max, nonfinite);
 }
 
 enum { STRIP = 256 };
@@ -109,6 +114,22 @@ static const union identity {
     [QOBS_KERNEL_F16] = {.h16 = {0x7c00, 0xfc00}},
     [QOBS_KERNEL_F64] = {.f64 = {INFINITY, -INFINITY}},
 };
+
+static void fill_identities(const struct call *c, unsigned char *min, unsigned char *max, int64_t n)
+{
+    const unsigned char *identity = (const unsigned char *)&identities[c->dtype];
+    const size_t size = (size_t)n * c->element;
+    if (!c->min) { /* of magnitudes */
+        memset(max, 0, size);
+        return;
+    }
+    memcpy(min, identity, c->element);
+    memcpy(max, identity + c->element, c->element);
+    for (size_t done = c->element; done < size; done *= 2) {
+        memcpy(min + done, min, done < size - done ? done : size - done);
+        memcpy(max + done, max, done < size - done ? done : size - done);
+    }
+}
 
 /* Merges n outputs into every out-th of the caller's. An output is merged as a run of one element. A run goes to both min and
  * max; that is right for a minimum too, as it is never above the maximum that follows - unless it is an identity, which it can
@@ -142,14 +163,9 @@ static void scattered_columns(const struct call *c, const unsigned char *x, int6
     unsigned char min[STRIP * 8], max[STRIP * 8];
     for (int64_t first = 0; first < c->inner.extent; first += STRIP) {
         const int64_t n = c->inner.extent - first < STRIP ? c->inner.extent - first : STRIP;
-        const unsigned char *identity = (const unsigned char *)&identities[c->dtype];
-        memset(max, 0, sizeof max); /* of magnitudes */
-        for (int64_t j = 0; j < n && c->min; j++) {
-            memcpy(min + (size_t)j * c->element, identity, c->element);
-            memcpy(max + (size_t)j * c->element, identity + c->element, c->element);
-        }
+        fill_identities(c, min, max, n);
         const uint64_t nan_before = c->nonfinite->nan;
-        columns(c, x + first * c->inner.in, n, min, max);
+        columns(c, x + first * c->inner.in, c->second.in, c->second.extent, n, min, max, c->nonfinite);
         merge_strip(c, min, max, n, out + first * c->inner.out, c->nonfinite->nan != nan_before);
     }
 }
@@ -162,51 +178,144 @@ static void call_kernel(const struct call *c, const unsigned char *x, int64_t ou
     }
     unsigned char *min = c->min ? c->min + out * (int64_t)c->element : NULL, *max = c->max + out * (int64_t)c->element;
     if (c->by_columns)
-        columns(c, x, c->inner.extent, min, max);
+        columns(c, x, c->second.in, c->second.extent, c->inner.extent, min, max, c->nonfinite);
     else
         rows(c, x, c->second.in, c->second.extent, c->inner.extent, min, max, c->second.out, c->nonfinite);
+}
+
+/* ---- Rows of runs ------------------------------------------------------------------------------------------------------- */
+
+/* Bounds in a slab; columns that a kernel should have; rows and elements of a run from which on this is worth it. */
+enum { MOST_BOUNDS = 8192, NARROW = 64, LEAST_ROWS = 8, SHORTEST = 32 };
+
+/* Are there several rows of runs without a gap, which share outputs? A row alone is little work for a kernel. */
+static int choose_slabs(struct call *c, const struct nest_dimension *rest, int n)
+{
+    if (n == 0)
+        return n;
+    const struct nest_dimension *run = &c->second, *row = &rest[n - 1];
+    if (row->out != 0 || run->out != 1 || run->in != c->inner.extent * c->inner.in || row->in != run->extent * run->in)
+        return n;
+    const int64_t most = MOST_BOUNDS / run->extent;
+    if (c->inner.extent < SHORTEST || most < LEAST_ROWS)
+        return n;
+    c->row = *row;
+    c->band = (struct nest_dimension){1, 0, 0};
+    if (--n > 0 && rest[n - 1].in == row->extent * row->in)
+        c->band = rest[--n];
+    const int64_t height = c->row.extent * c->band.extent;
+    c->slab = height < most ? height : most;
+    return n;
+}
+
+/* All bounds go to both min and max: no minimum is above the maximum that follows. */
+static void merge_both(const struct call *c, const unsigned char *lo, const unsigned char *hi, int64_t n, int64_t width,
+                       unsigned char *min, unsigned char *max)
+{
+    struct qobs_nonfinite counted = {0}; /* with the runs */
+    const int64_t stride = width * (int64_t)c->element;
+    if (c->min)
+        columns(c, lo, stride, n, width, min, max, &counted);
+    columns(c, hi, stride, n, width, min, max, &counted);
+}
+
+/* Merges the bounds of n rows of runs, columns now, into the outputs. Of few columns several rows count as one at first. */
+static void merge_bounds(const struct call *c, const unsigned char *lo, const unsigned char *hi, int64_t n, unsigned char *min,
+                         unsigned char *max)
+{
+    unsigned char wide_lo[2 * NARROW * 8], wide_hi[2 * NARROW * 8];
+    int64_t wide = c->second.extent;
+    while (wide < NARROW && n % 2 == 0) {
+        wide *= 2;
+        n /= 2;
+    }
+    if (wide > c->second.extent) {
+        fill_identities(c, wide_lo, wide_hi, wide);
+        merge_both(c, lo, hi, n, wide, wide_lo, wide_hi);
+        n = wide / c->second.extent;
+        lo = wide_lo;
+        hi = wide_hi;
+    }
+    merge_both(c, lo, hi, n, c->second.extent, min, max);
+}
+
+/* A call for some rows' runs, and few more for what they share. */
+static void call_by_slabs(const struct call *c, const unsigned char *x, int64_t out)
+{
+    const int64_t across = c->second.extent, height = c->row.extent * c->band.extent, element = (int64_t)c->element;
+    unsigned char *const lo = c->scratch, *const hi = lo + c->slab * across * element;
+    for (int64_t first = 0, n; first < height; first += n) {
+        n = height - first < c->slab ? height - first : c->slab;
+        const struct qobs_nonfinite before = *c->nonfinite;
+        fill_identities(c, lo, hi, n * across);
+        rows(c, x + first * c->row.in, c->second.in, n * across, c->inner.extent, lo, hi, 1, c->nonfinite);
+        const bool nan = c->nonfinite->nan != before.nan; /* the bounds of a run may be identities */
+        if (nan)
+            *c->nonfinite = before;
+        for (int64_t r = first, end; r < first + n; r = end) {
+            const int64_t band = r / c->row.extent, done = (r - first) * across * element;
+            end = (band + 1) * c->row.extent < first + n ? (band + 1) * c->row.extent : first + n;
+            unsigned char *min = c->min ? c->min + (out + band * c->band.out) * element : NULL;
+            unsigned char *max = c->max + (out + band * c->band.out) * element;
+            if (!nan)
+                merge_bounds(c, lo + done, hi + done, end - r, min, max);
+            for (; nan && r < end; r++)
+                rows(c, x + r * c->row.in, c->second.in, across, c->inner.extent, min, max, 1, c->nonfinite);
+        }
+    }
 }
 
 static void walk(const struct call *c, const struct nest_dimension *d, int dimensions, const unsigned char *x, int64_t out)
 {
     if (dimensions == 0) {
-        call_kernel(c, x, out);
+        (c->slab > 0 ? call_by_slabs : call_kernel)(c, x, out);
         return;
     }
     for (int64_t i = 0; i < d->extent; i++)
         walk(c, d + 1, dimensions - 1, x + i * d->in, out + i * d->out);
 }
 
-void qobs_nest_minmax(const struct nest *nest, const struct qobs_kernels *kernels, enum qobs_kernel_dtype dtype,
-                      size_t element, unsigned char *min, unsigned char *max, struct qobs_nonfinite *nonfinite)
+/* Takes the innermost dimensions for a call from the nest; returns how many are left. */
+static int choose(const struct nest *nest, size_t element, struct call *c, struct nest_dimension rest[MAX_AXES])
 {
-    struct nest_dimension rest[MAX_AXES];
     int n = nest->dimensions;
-    struct call c = {.kernels = kernels,
-                     .dtype = dtype,
-                     .element = element,
-                     .min = min,
-                     .max = max,
-                     .nonfinite = nonfinite,
-                     .inner = {1, (int64_t)element, 0},
-                     .second = {1, 0, 0}};
-    for (int i = 0; i < n; i++) {
-        rest[i] = nest->dimension[i];
-        if (rest[i].extent == 0)
-            return;
-    }
+    memcpy(rest, nest->dimension, (size_t)n * sizeof *rest);
+    c->element = element;
+    c->inner = (struct nest_dimension){1, (int64_t)element, 0};
+    c->second = (struct nest_dimension){1, 0, 0};
+    c->slab = 0;
     if (n > 0 && rest[n - 1].in == (int64_t)element)
-        c.inner = rest[--n];
+        c->inner = rest[--n];
     /* Contiguous elements that are kept: columns, walked down a reduced dimension. So is, one column wide, whatever has no
      * contiguous elements at all. */
-    c.by_columns = c.inner.out != 0 || c.inner.extent == 1;
+    c->by_columns = c->inner.out != 0 || c->inner.extent == 1;
     for (int i = n - 1; i >= 0; i--)
-        if (!c.by_columns || rest[i].out == 0) {
-            c.second = rest[i];
+        if (!c->by_columns || rest[i].out == 0) {
+            c->second = rest[i];
             n--;
             for (int j = i; j < n; j++)
                 rest[j] = rest[j + 1];
             break;
         }
+    return c->by_columns ? n : choose_slabs(c, rest, n);
+}
+
+size_t qobs_nest_scratch(const struct nest *nest, size_t element)
+{
+    struct nest_dimension rest[MAX_AXES];
+    struct call c;
+    choose(nest, element, &c, rest);
+    return 2 * (size_t)(c.slab * c.second.extent) * element;
+}
+
+void qobs_nest_minmax(const struct nest *nest, const struct qobs_kernels *kernels, enum qobs_kernel_dtype dtype,
+                      size_t element, void *scratch, unsigned char *min, unsigned char *max, struct qobs_nonfinite *nonfinite)
+{
+    struct nest_dimension rest[MAX_AXES];
+    struct call c = {.kernels = kernels, .dtype = dtype, .scratch = scratch, .min = min, .max = max, .nonfinite = nonfinite};
+    for (int i = 0; i < nest->dimensions; i++)
+        if (nest->dimension[i].extent == 0)
+            return;
+    const int n = choose(nest, element, &c, rest);
     walk(&c, rest, n, nest->base, nest->out);
 }

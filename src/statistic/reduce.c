@@ -43,10 +43,10 @@ static void fill_identities(const struct job *job, unsigned char *min, unsigned 
     fill(max, job->element, n, job->plan->dtype, job->absmax ? 0 : -INFINITY);
 }
 
-static void reduce_nest(const struct job *job, const struct nest *nest, unsigned char *min, unsigned char *max,
+static void reduce_nest(const struct job *job, const struct nest *nest, void *scratch, unsigned char *min, unsigned char *max,
                         struct qobs_nonfinite *nonfinite)
 {
-    qobs_nest_minmax(nest, job->kernels, job->dtype, job->element, job->absmax ? NULL : min, max, nonfinite);
+    qobs_nest_minmax(nest, job->kernels, job->dtype, job->element, scratch, job->absmax ? NULL : min, max, nonfinite);
 }
 
 /* Merges a piece's outputs, as they come from a nest, into those of the job. */
@@ -67,8 +67,9 @@ struct pieces {
     const struct job *job;
     const struct nest *nest;
     int64_t count;
-    bool apart; /* the cut dimension is reduced: each piece has outputs of its own */
-    unsigned char *scratch;
+    bool apart;            /* the cut dimension is reduced: each piece has outputs of its own */
+    unsigned char *room;   /* of each piece: such outputs, and what the nest wants */
+    size_t outputs, scratch; /* their bytes */
     struct qobs_nonfinite nonfinite[MOST_PIECES];
 };
 
@@ -83,14 +84,14 @@ static void do_piece(void *argument, size_t index)
     nest.out += from * cut->out;
     cut->extent = to - from;
     unsigned char *min = job->min, *max = job->max;
+    unsigned char *const room = p->room + index * (p->outputs + p->scratch);
     if (p->apart) {
-        const size_t size = (size_t)job->plan->qparams * job->element;
-        min = p->scratch + 2 * index * size;
-        max = min + size;
+        min = room;
+        max = min + p->outputs / 2;
         fill_identities(job, min, max);
     }
     const fp_mode mode = fp_enter();
-    reduce_nest(job, &nest, min, max, &p->nonfinite[index]);
+    reduce_nest(job, &nest, room + p->outputs, min, max, &p->nonfinite[index]);
     fp_leave(mode);
 }
 
@@ -116,25 +117,24 @@ static int64_t pieces_of(const struct job *job, const struct nest *nest)
     return count < nest->dimension[0].extent ? count : nest->dimension[0].extent;
 }
 
-static int do_pieces(const struct job *job, const struct nest *nest, int64_t count, qobs_error *error)
+static int do_pieces(const struct job *job, const struct nest *nest, int64_t count, size_t scratch, qobs_error *error)
 {
-    struct pieces p = {.job = job, .nest = nest, .count = count, .apart = nest->dimension[0].out == 0};
-    const size_t qparams = (size_t)job->plan->qparams;
-    const size_t size = p.apart ? 2 * (size_t)p.count * qparams * job->element : 0;
-    p.scratch = p.apart ? qobs_allocate(job->runtime, size) : NULL;
-    if (p.apart && !p.scratch)
+    struct pieces p = {.job = job, .nest = nest, .count = count, .apart = nest->dimension[0].out == 0, .scratch = scratch};
+    const size_t half = (size_t)job->plan->qparams * job->element;
+    p.outputs = p.apart ? 2 * half : 0;
+    const size_t size = (size_t)p.count * (p.outputs + p.scratch);
+    p.room = size > 0 ? qobs_allocate(job->runtime, size) : NULL;
+    if (size > 0 && !p.room)
         return qobs_fail(error, QOBS_ERROR_OUT_OF_MEMORY, "observe: no memory for %zu bytes", size);
     qobs_parallel_for(job->runtime, do_piece, &p, (size_t)p.count);
     for (int64_t i = 0; i < p.count; i++) {
+        const unsigned char *const min = p.room + (size_t)i * (p.outputs + p.scratch);
         job->nonfinite->nan += p.nonfinite[i].nan;
         job->nonfinite->inf += p.nonfinite[i].inf;
+        if (p.apart)
+            merge_piece(job, min, min + half);
     }
-    if (p.apart) {
-        const size_t half = qparams * job->element;
-        for (int64_t i = 0; i < p.count; i++)
-            merge_piece(job, p.scratch + 2 * (size_t)i * half, p.scratch + (2 * (size_t)i + 1) * half);
-        qobs_release(job->runtime, p.scratch, size);
-    }
+    qobs_release(job->runtime, p.room, size);
     return QOBS_OK;
 }
 
@@ -142,9 +142,14 @@ static int do_nest(const struct job *job, struct nest *nest, qobs_error *error)
 {
     qobs_nest_normalise(nest);
     const int64_t count = pieces_of(job, nest);
+    const size_t size = qobs_nest_scratch(nest, job->element);
     if (count > 1)
-        return do_pieces(job, nest, count, error);
-    reduce_nest(job, nest, job->min, job->max, job->nonfinite);
+        return do_pieces(job, nest, count, size, error);
+    void *scratch = size > 0 ? qobs_allocate(job->runtime, size) : NULL;
+    if (size > 0 && !scratch)
+        return qobs_fail(error, QOBS_ERROR_OUT_OF_MEMORY, "observe: no memory for %zu bytes", size);
+    reduce_nest(job, nest, scratch, job->min, job->max, job->nonfinite);
+    qobs_release(job->runtime, scratch, size);
     return QOBS_OK;
 }
 
