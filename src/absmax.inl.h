@@ -80,32 +80,31 @@ struct K(runs) {
     struct qobs_nonfinite *nonfinite;
 };
 
-/* LANES runs from `run` on; or, with `apart` above 0, in turns LANES / 2 runs from `run` on and as many from `run + apart` on.
- * Where something is not finite they are done again one by one. */
-static UNFOLDED void K(one_fold)(enum K(layout) layout, struct K(runs) *r, size_t run, ptrdiff_t apart)
+/* Where something is not finite, or results lie apart. */
+static __attribute__((noinline)) void K(merge_apart)(const struct K(runs) *r, size_t run, vec most)
 {
-    const ptrdiff_t stride = layout == K(HALVES) || layout == K(QUARTERS) ? VEC_BYTES : r->run_stride;
-    const ptrdiff_t pair = apart > 0 ? apart * stride : stride, next = apart > 0 ? stride : 2 * stride;
-    const ptrdiff_t second = apart > 0 ? apart : LANES / 2;
-    const unsigned char *const x = r->x + (ptrdiff_t)run * r->run_stride;
-    unsigned char *const first_out = r->absmax + (ptrdiff_t)run * r->out_step, *const second_out = first_out + second * r->out_step;
-    vec none, most;
-    K(fold_runs)(K(MAGNITUDES), layout, x, pair, next, r->length, &none, &most);
-    if (apart > 0)
-        most = K(vec_even_odd)(most);
     const bool finite = !K(vec_any_ge)(most, K(vec_splat)((KEY)r->inf));
-    if (finite && r->out_step == sizeof(BITS)) {
-        vec_store_halves(first_out, second_out, K(vec_max_s)(most, vec_load_halves(first_out, second_out)));
-        return;
-    }
     KEY magnitude[LANES];
     vec_store(magnitude, most);
-    for (ptrdiff_t i = 0; i < (ptrdiff_t)LANES; i++) {
-        const ptrdiff_t at = i < (ptrdiff_t)LANES / 2 ? i : second + i - (ptrdiff_t)LANES / 2;
+    for (size_t i = 0; i < LANES; i++) {
+        unsigned char *const out = r->absmax + (ptrdiff_t)(run + i) * r->out_step;
         if (finite)
-            K(merge_magnitude)(magnitude[i], first_out + at * r->out_step);
+            K(merge_magnitude)(magnitude[i], out);
         else
-            K(one_run)(x + at * r->run_stride, r->length, r->inf, first_out + at * r->out_step, r->nonfinite);
+            K(one_run)(r->x + (ptrdiff_t)(run + i) * r->run_stride, r->length, r->inf, out, r->nonfinite);
+    }
+}
+
+/* LANES runs from `run` on. */
+static UNFOLDED void K(one_fold)(enum K(layout) layout, struct K(runs) *r, size_t run)
+{
+    const unsigned char *const x = r->x + (ptrdiff_t)run * r->run_stride;
+    const vec most = K(fold_runs)(K(MAGNITUDES), layout, x, r->run_stride, r->length).hi;
+    if (r->out_step == sizeof(BITS) && !K(vec_any_ge)(most, K(vec_splat)((KEY)r->inf))) {
+        unsigned char *const out = r->absmax + run * sizeof(BITS);
+        vec_store(out, K(vec_max_s)(most, vec_load(out)));
+    } else {
+        K(merge_apart)(r, run, most);
     }
 }
 

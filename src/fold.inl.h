@@ -5,6 +5,8 @@
  * every step makes half as many with half as many lanes for each run. Included by minmax.inl.h and absmax.inl.h, where LANES is at
  * least 4: runs of 2 lanes gain nothing from a common fold.
  *
+ * Vectors are loaded in the order of the memory, which decides about the speed there, and folded depth first, so that few wait.
+ *
  * HAS_RAW: are raw bits tried? Unsigned comparison of 64 bits is no instruction everywhere. */
 
 #include "sanitized.h"
@@ -18,8 +20,8 @@
 
 /* How short runs lie in vectors. */
 enum K(layout) {
-    K(LONGER),  /* more than 2 vectors: one run after the other */
-    K(VECTORS), /* more than 1 vector, at most 2: four runs abreast */
+    K(LONGER),  /* more than 2 vectors */
+    K(VECTORS), /* more than 1 vector, at most 2 */
     K(WHOLE),   /* one vector */
     K(HALVES),  /* contiguous runs of half a vector */
     K(QUARTERS) /* contiguous runs of a quarter of a vector */
@@ -30,9 +32,14 @@ enum K(layout) {
  * greatest is looked for; the least are none. */
 enum K(form) { K(KEYS), K(RAW), K(MAGNITUDES) };
 
+/* Of any number of runs, each in some lanes. */
+struct K(extent) {
+    vec lo, hi;
+};
+
 static UNFOLDED vec K(load_as)(enum K(form) form, const void *p)
 {
-    const vec v = vec_load(p);
+    const vec v = vec_load_in_turn(p);
     return form == K(RAW) ? v : form == K(KEYS) ? K(vec_key)(v) : vec_and(v, K(vec_splat)(MOST_POSITIVE));
 }
 
@@ -45,125 +52,92 @@ static UNFOLDED vec K(lower)(enum K(form) form, vec a, vec b)
     return form == K(KEYS) ? K(vec_min_s)(a, b) : a;
 }
 
-static UNFOLDED void K(add)(enum K(form) form, vec *lo, vec *hi, vec v)
+static UNFOLDED struct K(extent) K(extent_of)(enum K(form) form, vec a, vec b)
 {
-    *lo = K(lower)(form, *lo, v);
-    *hi = K(vec_max_s)(*hi, v);
+    return (struct K(extent)){K(lower)(form, a, b), K(vec_max_s)(a, b)};
+}
+
+static UNFOLDED void K(add)(enum K(form) form, struct K(extent) *e, vec v)
+{
+    e->lo = K(lower)(form, e->lo, v);
+    e->hi = K(vec_max_s)(e->hi, v);
 }
 
 /* One run of more than 2 vectors. */
-static UNFOLDED void K(run_bounds)(enum K(form) form, const unsigned char *x, size_t n, vec *lo,
-                                    vec *hi)
+static UNFOLDED struct K(extent) K(run_extent)(enum K(form) form, const unsigned char *x, size_t n)
 {
     const unsigned char *const last = x + (n - LANES) * sizeof(BITS);
-    vec l = K(load_as)(form, x), h = l, m = K(load_as)(form, x + VEC_BYTES), g = m;
+    const vec v = K(load_as)(form, x), w = K(load_as)(form, x + VEC_BYTES);
+    struct K(extent) e = {v, v}, f = {w, w};
     for (x += 2 * VEC_BYTES; x + VEC_BYTES < last; x += 2 * VEC_BYTES) {
-        K(add)(form, &l, &h, K(load_as)(form, x));
-        K(add)(form, &m, &g, K(load_as)(form, x + VEC_BYTES));
+        K(add)(form, &e, K(load_as)(form, x));
+        K(add)(form, &f, K(load_as)(form, x + VEC_BYTES));
     }
     if (x < last)
-        K(add)(form, &l, &h, K(load_as)(form, x));
-    l = K(lower)(form, l, m);
-    h = K(vec_max_s)(h, g);
-    K(add)(form, &l, &h, K(load_as)(form, last));
-    *lo = l;
-    *hi = h;
+        K(add)(form, &e, K(load_as)(form, x));
+    K(add)(form, &f, K(load_as)(form, last));
+    return (struct K(extent)){K(lower)(form, e.lo, f.lo), K(vec_max_s)(e.hi, f.hi)};
 }
 
 /* One step of a transposed fold: of two vectors, one in which each run has half as many lanes. */
-static UNFOLDED void K(fold)(enum K(form) form, int step, vec *lo, vec *hi, vec m, vec g)
+static UNFOLDED struct K(extent) K(fold)(enum K(form) form, int first, int step, struct K(extent) a, struct K(extent) b)
 {
-    vec x, y;
-    K(vec_pair)(step, *lo, m, &x, &y);
-    *lo = K(lower)(form, x, y);
-    K(vec_pair)(step, *hi, g, &x, &y);
-    *hi = K(vec_max_s)(x, y);
+    vec x, y, v, w;
+    K(vec_pair)(first, step, a.lo, b.lo, &x, &y);
+    K(vec_pair)(first, step, a.hi, b.hi, &v, &w);
+    return (struct K(extent)){K(lower)(form, x, y), K(vec_max_s)(v, w)};
 }
 
-/* Four vectors' worth of runs, folded into one by the first two steps: two of them at x, `pair` bytes apart, and two `next` bytes
- * further on. */
-static UNFOLDED void K(fold_4)(enum K(form) form, enum K(layout) layout, int first,
-                                const unsigned char *x, ptrdiff_t pair, ptrdiff_t next,
-                                size_t length, vec *lo, vec *hi)
+/* Two vectors' worth of runs, folded into one by the first step; *x goes on by them, `stride` bytes for each. */
+static UNFOLDED struct K(extent) K(fold_2)(enum K(form) form, enum K(layout) layout, int first, const unsigned char **x,
+                                           ptrdiff_t stride, size_t length)
 {
-    const unsigned char *const run[] = {x, x + pair, x + next, x + next + pair};
-    vec l[4], h[4];
+    const unsigned char *const a = *x, *const b = a + stride;
+    *x = b + stride;
     if (layout == K(LONGER)) {
-        K(run_bounds)(form, run[0], length, &l[0], &h[0]);
-        K(run_bounds)(form, run[1], length, &l[1], &h[1]);
-        K(run_bounds)(form, run[2], length, &l[2], &h[2]);
-        K(run_bounds)(form, run[3], length, &l[3], &h[3]);
-    } else if (layout == K(VECTORS)) {
-        for (int i = 0; i < 4; i++) {
-            l[i] = h[i] = K(load_as)(form, run[i]);
-            K(add)(form, &l[i], &h[i], K(load_as)(form, run[i] + (length - LANES) * sizeof(BITS)));
-        }
-    } else { /* the bounds part only after the first pairs are made */
-        for (int i = 0; i < 4; i += 2) {
-            vec p, q;
-            K(vec_pair)(first, K(load_as)(form, run[i]), K(load_as)(form, run[i + 1]), &p, &q);
-            l[i] = K(lower)(form, p, q);
-            h[i] = K(vec_max_s)(p, q);
-        }
+        const struct K(extent) e = K(run_extent)(form, a, length);
+        return K(fold)(form, first, 0, e, K(run_extent)(form, b, length));
     }
-    if (layout == K(LONGER) || layout == K(VECTORS))
-        for (int i = 0; i < 4; i += 2)
-            K(fold)(form, first, &l[i], &h[i], l[i + 1], h[i + 1]);
-    K(fold)(form, first + 1, &l[0], &h[0], l[2], h[2]);
-    *lo = l[0];
-    *hi = h[0];
+    const vec v = K(load_as)(form, a);
+    if (layout == K(VECTORS)) {
+        const size_t last = (length - LANES) * sizeof(BITS);
+        const struct K(extent) e = K(extent_of)(form, v, K(load_as)(form, a + last));
+        const vec w = K(load_as)(form, b);
+        return K(fold)(form, first, 0, e, K(extent_of)(form, w, K(load_as)(form, b + last)));
+    }
+    vec p, q; /* the bounds part only after the first pair is made */
+    K(vec_pair)(first, 0, v, K(load_as)(form, b), &p, &q);
+    return K(extent_of)(form, p, q);
 }
 
-/* Twice as many: depth first, so that few vectors wait. */
-static UNFOLDED void K(fold_8)(enum K(form) form, enum K(layout) layout, int first,
-                                const unsigned char *x, ptrdiff_t pair, ptrdiff_t next,
-                                size_t length, vec *lo, vec *hi)
-{
-    vec m, g;
-    K(fold_4)(form, layout, first, x, pair, next, length, lo, hi);
-    K(fold_4)(form, layout, first, x + 2 * next, pair, next, length, &m, &g);
-    K(fold)(form, first + 2, lo, hi, m, g);
-}
+/* Twice as many each. */
+#define FOLD_TWICE(name, half, step)                                                                                       \
+    static UNFOLDED struct K(extent) name(enum K(form) form, enum K(layout) layout, int first, const unsigned char **x,    \
+                                          ptrdiff_t stride, size_t length)                                                 \
+    {                                                                                                                      \
+        const struct K(extent) e = half(form, layout, first, x, stride, length);                                           \
+        return K(fold)(form, first, step, e, half(form, layout, first, x, stride, length));                                \
+    }
+FOLD_TWICE(K(fold_4), K(fold_2), 1)
+FOLD_TWICE(K(fold_8), K(fold_4), 2)
+FOLD_TWICE(K(fold_16), K(fold_8), 3)
+FOLD_TWICE(K(fold_32), K(fold_16), 4)
+#undef FOLD_TWICE
 
-static UNFOLDED void K(fold_16)(enum K(form) form, enum K(layout) layout, int first,
-                                 const unsigned char *x, ptrdiff_t pair, ptrdiff_t next,
-                                 size_t length, vec *lo, vec *hi)
-{
-    vec m, g;
-    K(fold_8)(form, layout, first, x, pair, next, length, lo, hi);
-    K(fold_8)(form, layout, first, x + 4 * next, pair, next, length, &m, &g);
-    K(fold)(form, first + 3, lo, hi, m, g);
-}
-
-static UNFOLDED void K(fold_32)(enum K(form) form, enum K(layout) layout, int first,
-                                 const unsigned char *x, ptrdiff_t pair, ptrdiff_t next,
-                                 size_t length, vec *lo, vec *hi)
-{
-    vec m, g;
-    K(fold_16)(form, layout, first, x, pair, next, length, lo, hi);
-    K(fold_16)(form, layout, first, x + 8 * next, pair, next, length, &m, &g);
-    K(fold)(form, first + 4, lo, hi, m, g);
-}
-
-/* The bounds of LANES runs as keys or as magnitudes; false: in raw bits they are not to be had. */
-static UNFOLDED bool K(fold_runs)(enum K(form) form, enum K(layout) layout,
-                                   const unsigned char *x, ptrdiff_t pair, ptrdiff_t next,
-                                   size_t length, vec *least, vec *greatest)
+/* The bounds of LANES runs from x on, in their order. */
+static UNFOLDED struct K(extent) K(fold_runs)(enum K(form) form, enum K(layout) layout, const unsigned char *x, ptrdiff_t run_stride,
+                                              size_t length)
 {
     const int first = layout == K(HALVES) ? 1 : layout == K(QUARTERS) ? 2 : 0, vectors = (int)LANES >> first;
-    vec lo, hi;
+    const ptrdiff_t stride = first > 0 ? VEC_BYTES : run_stride;
+    struct K(extent) e;
     if (vectors == 4)
-        K(fold_4)(form, layout, first, x, pair, next, length, &lo, &hi);
+        e = K(fold_4)(form, layout, first, &x, stride, length);
     else if (vectors == 8)
-        K(fold_8)(form, layout, first, x, pair, next, length, &lo, &hi);
+        e = K(fold_8)(form, layout, first, &x, stride, length);
     else if (vectors == 16)
-        K(fold_16)(form, layout, first, x, pair, next, length, &lo, &hi);
+        e = K(fold_16)(form, layout, first, &x, stride, length);
     else
-        K(fold_32)(form, layout, first, x, pair, next, length, &lo, &hi);
-    lo = K(vec_order)(first, lo);
-    hi = K(vec_order)(first, hi);
-    const vec zero = K(vec_splat)(0);
-    *least = form == K(RAW) ? K(vec_key)(lo) : lo;
-    *greatest = hi;
-    return form != K(RAW) || !(K(vec_any_ge)(lo, zero) || K(vec_any_ge)(vec_not(hi), zero));
+        e = K(fold_32)(form, layout, first, &x, stride, length);
+    return (struct K(extent)){K(vec_order)(first, e.lo), K(vec_order)(first, e.hi)};
 }

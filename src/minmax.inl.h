@@ -170,50 +170,6 @@ static void K(one_run)(const unsigned char *x, size_t n, BITS inf, unsigned char
 #if LANES >= 4
 #include "fold.inl.h"
 
-/* The same in keys, out of the way of the other. */
-static __attribute__((noinline)) void K(fold_keys)(enum K(layout) layout, const unsigned char *x, ptrdiff_t pair,
-                                                    ptrdiff_t next, size_t length, vec *least, vec *greatest)
-{
-    if (layout == K(LONGER))
-        K(fold_runs)(K(KEYS), K(LONGER), x, pair, next, length, least, greatest);
-    else if (layout == K(VECTORS))
-        K(fold_runs)(K(KEYS), K(VECTORS), x, pair, next, length, least, greatest);
-    else if (layout == K(WHOLE))
-        K(fold_runs)(K(KEYS), K(WHOLE), x, pair, next, length, least, greatest);
-    else if (LANES >= 8 && layout == K(HALVES))
-        K(fold_runs)(K(KEYS), K(HALVES), x, pair, next, length, least, greatest);
-    else if (LANES >= 16)
-        K(fold_runs)(K(KEYS), K(QUARTERS), x, pair, next, length, least, greatest);
-}
-
-/* Merges the keys of LANES / 2 runs from x on and as many that lie `apart` runs further on into the caller's pairs. Where
- * something is not finite they are done again one by one. */
-static inline void K(merge_runs)(const unsigned char *x, ptrdiff_t run_stride, ptrdiff_t apart, size_t length, vec least,
-                                 vec greatest, BITS inf, unsigned char *min, unsigned char *max, ptrdiff_t out_step,
-                                 struct qobs_nonfinite *nonfinite)
-{
-    const vec limit = K(vec_splat)((KEY)inf);
-    const bool finite = !K(vec_any_ge)(greatest, limit) && !K(vec_any_ge)(vec_not(least), limit);
-    if (finite && out_step == sizeof(BITS)) {
-        unsigned char *const second_min = min + apart * out_step, *const second_max = max + apart * out_step;
-        const vec l = K(vec_min_s)(K(vec_key)(vec_load_halves(min, second_min)), least);
-        const vec h = K(vec_max_s)(K(vec_key)(vec_load_halves(max, second_max)), greatest);
-        vec_store_halves(min, second_min, K(vec_key)(K(vec_no_minus_zero)(l)));
-        vec_store_halves(max, second_max, K(vec_key)(K(vec_no_minus_zero)(h)));
-        return;
-    }
-    KEY l[LANES], h[LANES];
-    vec_store(l, least);
-    vec_store(h, greatest);
-    for (ptrdiff_t i = 0; i < (ptrdiff_t)LANES; i++) {
-        const ptrdiff_t run = i < (ptrdiff_t)LANES / 2 ? i : apart + i - (ptrdiff_t)LANES / 2;
-        if (finite)
-            K(merge_keys)(l[i], h[i], min + run * out_step, max + run * out_step);
-        else
-            K(one_run)(x + run * run_stride, length, inf, min + run * out_step, max + run * out_step, nonfinite);
-    }
-}
-
 /* Where short runs are and where their bounds go. */
 struct K(runs) {
     const unsigned char *x;
@@ -226,24 +182,75 @@ struct K(runs) {
     size_t keyed; /* so many more folds with keys before raw bits are tried again */
 };
 
-/* LANES runs from `run` on; or, with `apart` above 0, in turns LANES / 2 runs from `run` on and as many from `run + apart` on. */
-static UNFOLDED void K(one_fold)(enum K(layout) layout, struct K(runs) *r, size_t run, ptrdiff_t apart)
+/* Merges the keys of LANES runs from `run` on into the caller's pairs. Where something is not finite they are done again one by
+ * one. */
+static __attribute__((noinline)) void K(merge_runs)(const struct K(runs) *r, size_t run, struct K(extent) keys)
 {
-    const ptrdiff_t stride = layout == K(HALVES) || layout == K(QUARTERS) ? VEC_BYTES : r->run_stride;
-    const ptrdiff_t pair = apart > 0 ? apart * stride : stride, next = apart > 0 ? stride : 2 * stride;
+    const vec limit = K(vec_splat)((KEY)r->inf);
+    const bool finite = !K(vec_any_ge)(keys.hi, limit) && !K(vec_any_ge)(vec_not(keys.lo), limit);
+    unsigned char *min = r->min + (ptrdiff_t)run * r->out_step, *max = r->max + (ptrdiff_t)run * r->out_step;
+    if (finite && r->out_step == sizeof(BITS)) {
+        const vec l = K(vec_min_s)(K(vec_key)(vec_load(min)), keys.lo);
+        const vec h = K(vec_max_s)(K(vec_key)(vec_load(max)), keys.hi);
+        vec_store(min, K(vec_key)(K(vec_no_minus_zero)(l)));
+        vec_store(max, K(vec_key)(K(vec_no_minus_zero)(h)));
+        return;
+    }
+    KEY l[LANES], h[LANES];
+    vec_store(l, keys.lo);
+    vec_store(h, keys.hi);
+    for (size_t i = 0; i < LANES; i++, min += r->out_step, max += r->out_step) {
+        if (finite)
+            K(merge_keys)(l[i], h[i], min, max);
+        else
+            K(one_run)(r->x + (ptrdiff_t)(run + i) * r->run_stride, r->length, r->inf, min, max, r->nonfinite);
+    }
+}
+
+/* In keys, out of the way of the other. */
+static __attribute__((noinline)) void K(keyed_fold)(enum K(layout) layout, const struct K(runs) *r, size_t run)
+{
     const unsigned char *const x = r->x + (ptrdiff_t)run * r->run_stride;
-    const ptrdiff_t out = (ptrdiff_t)run * r->out_step;
-    vec least, greatest;
-    if (r->keyed > 0 || !K(fold_runs)(HAS_RAW ? K(RAW) : K(KEYS), layout, x, pair, next, r->length, &least, &greatest)) {
-        K(fold_keys)(layout, x, pair, next, r->length, &least, &greatest);
-        r->keyed = r->keyed > 0 ? r->keyed - 1 : KEYED;
+    struct K(extent) keys;
+    if (layout == K(LONGER))
+        keys = K(fold_runs)(K(KEYS), K(LONGER), x, r->run_stride, r->length);
+    else if (layout == K(VECTORS))
+        keys = K(fold_runs)(K(KEYS), K(VECTORS), x, r->run_stride, r->length);
+    else if (LANES >= 16 && layout == K(QUARTERS))
+        keys = K(fold_runs)(K(KEYS), K(QUARTERS), x, r->run_stride, r->length);
+    else if (LANES >= 8 && layout == K(HALVES))
+        keys = K(fold_runs)(K(KEYS), K(HALVES), x, r->run_stride, r->length);
+    else
+        keys = K(fold_runs)(K(KEYS), K(WHOLE), x, r->run_stride, r->length);
+    K(merge_runs)(r, run, keys);
+}
+
+/* LANES runs from `run` on. */
+static UNFOLDED void K(one_fold)(enum K(layout) layout, struct K(runs) *r, size_t run)
+{
+#if HAS_RAW
+    if (r->keyed == 0) {
+        const unsigned char *const x = r->x + (ptrdiff_t)run * r->run_stride;
+        const struct K(extent) raw = K(fold_runs)(K(RAW), layout, x, r->run_stride, r->length);
+        /* The sign inverted unsigned order is signed order, in which what is wanted is below infinity: a minimum that is negative and
+         * a maximum that is not, and both finite. */
+        const vec sign = K(vec_splat)(MOST_NEGATIVE);
+        if (!K(vec_any_ge)(K(vec_max_s)(raw.lo, vec_xor(raw.hi, sign)), K(vec_splat)((KEY)(r->inf ^ (BITS)MOST_NEGATIVE)))) {
+            if (r->out_step == sizeof(BITS)) { /* the same comparisons are right with any finite pair and the identities */
+                unsigned char *const min = r->min + run * sizeof(BITS), *const max = r->max + run * sizeof(BITS);
+                vec_store(min, K(vec_clear_equal)(K(vec_max_u)(raw.lo, vec_load(min)), sign));
+                vec_store(max, K(vec_max_s)(raw.hi, vec_load(max)));
+            } else {
+                K(merge_runs)(r, run, (struct K(extent)){K(vec_key)(raw.lo), raw.hi});
+            }
+            return;
+        }
+        r->keyed = KEYED;
+    } else {
+        r->keyed--;
     }
-    if (apart > 0) {
-        least = K(vec_even_odd)(least);
-        greatest = K(vec_even_odd)(greatest);
-    }
-    K(merge_runs)(x, r->run_stride, apart > 0 ? apart : LANES / 2, r->length, least, greatest, r->inf, r->min + out,
-                  r->max + out, r->out_step, r->nonfinite);
+#endif
+    K(keyed_fold)(layout, r, run);
 }
 
 #include "short_runs.inl.h"
@@ -254,7 +261,7 @@ static void K(rows)(const unsigned char *x, ptrdiff_t run_stride, size_t runs, s
 {
     size_t done = 0;
 #if LANES >= 4
-    const struct K(runs) r = {x, run_stride, length, inf, min, max, out_step, nonfinite, HAS_RAW ? 0 : SIZE_MAX};
+    const struct K(runs) r = {x, run_stride, length, inf, min, max, out_step, nonfinite, 0};
     done = K(fold_short_runs)(r, runs);
 #endif
     for (; done < runs; done++)

@@ -6,24 +6,13 @@
 
 /* Runs of fewer vectors than this share one transposed fold; longer ones are folded one by one. */
 #define FOLD_TOGETHER 32
-/* The two halves of so many bytes of short runs are two streams. */
-#define SPAN ((size_t)4 << 20)
 
-/* Returns how many it did. The two halves of a span are read in turns, as two streams come faster out of memory and out of the
- * third-level cache than one: longer runs one by one, the others, whose folds cover less than a page, fold by fold. */
+/* Returns how many it did. */
 static UNFOLDED size_t K(short_runs)(enum K(layout) layout, struct K(runs) r, size_t runs)
 {
-    const size_t half = SPAN / 2 / (r.length * sizeof(BITS)) / LANES * LANES; /* in runs */
     size_t done = 0;
-    for (; runs - done >= 2 * half; done += 2 * half)
-        if (layout == K(LONGER))
-            for (size_t i = 0; i < half; i += LANES / 2)
-                K(one_fold)(layout, &r, done + i, (ptrdiff_t)half);
-        else
-            for (size_t i = 0; i < 2 * half; i += LANES)
-                K(one_fold)(layout, &r, done + i / (2 * LANES) * LANES + (i % (2 * LANES) ? half : 0), 0);
     for (; runs - done >= LANES; done += LANES)
-        K(one_fold)(layout, &r, done, 0);
+        K(one_fold)(layout, &r, done);
     return done;
 }
 
@@ -45,4 +34,3 @@ static size_t K(fold_short_runs)(struct K(runs) r, size_t runs)
 }
 
 #undef FOLD_TOGETHER
-#undef SPAN

@@ -27,39 +27,17 @@ static inline vec vec_load(const void *p)
     return v;
 }
 
+/* The same, not before or after another such load. */
+static inline vec vec_load_in_turn(const void *p)
+{
+    vec v = _mm256_loadu_si256((const vec *)p);
+    __asm__ volatile("" : "+x"(v));
+    return v;
+}
+
 static inline void vec_store(void *p, vec v)
 {
     _mm256_storeu_si256((vec *)p, v);
-}
-
-/* Two halves of a vector that lie apart. */
-static inline vec vec_load_halves(const void *p, const void *q)
-{
-    return _mm256_inserti128_si256(_mm256_castsi128_si256(_mm_loadu_si128(p)), _mm_loadu_si128(q), 1);
-}
-
-static inline void vec_store_halves(void *p, void *q, vec v)
-{
-    _mm_storeu_si128(p, _mm256_castsi256_si128(v));
-    _mm_storeu_si128(q, _mm256_extracti128_si256(v, 1));
-}
-
-/* The even lanes, then the odd ones. */
-static inline vec vec_even_odd16(vec v)
-{
-    const vec within = _mm256_setr_epi8(0, 1, 4, 5, 8, 9, 12, 13, 2, 3, 6, 7, 10, 11, 14, 15, 0, 1, 4, 5, 8, 9, 12, 13, 2, 3, 6, 7, 10,
-                                        11, 14, 15);
-    return _mm256_permute4x64_epi64(_mm256_shuffle_epi8(v, within), 0xd8);
-}
-
-static inline vec vec_even_odd32(vec v)
-{
-    return _mm256_permutevar8x32_epi32(v, _mm256_setr_epi32(0, 2, 4, 6, 1, 3, 5, 7));
-}
-
-static inline vec vec_even_odd64(vec v)
-{
-    return _mm256_permute4x64_epi64(v, 0xd8);
 }
 
 static inline vec vec_not(vec v)
@@ -157,21 +135,15 @@ static inline vec vec_key64(vec v)
     return vec_xor(v, _mm256_srli_epi64(_mm256_cmpgt_epi64(_mm256_setzero_si256(), v), 1));
 }
 
+/* 0 where v equals k */
+static inline vec vec_clear_equal16(vec v, vec k) { return _mm256_andnot_si256(_mm256_cmpeq_epi16(v, k), v); }
+static inline vec vec_clear_equal32(vec v, vec k) { return _mm256_andnot_si256(_mm256_cmpeq_epi32(v, k), v); }
+static inline vec vec_clear_equal64(vec v, vec k) { return _mm256_andnot_si256(_mm256_cmpeq_epi64(v, k), v); }
+
 /* key -1 is -0: make it +0 */
-static inline vec vec_no_minus_zero16(vec k)
-{
-    return _mm256_andnot_si256(_mm256_cmpeq_epi16(k, _mm256_set1_epi16(-1)), k);
-}
-
-static inline vec vec_no_minus_zero32(vec k)
-{
-    return _mm256_andnot_si256(_mm256_cmpeq_epi32(k, _mm256_set1_epi32(-1)), k);
-}
-
-static inline vec vec_no_minus_zero64(vec k)
-{
-    return _mm256_andnot_si256(_mm256_cmpeq_epi64(k, _mm256_set1_epi64x(-1)), k);
-}
+static inline vec vec_no_minus_zero16(vec k) { return vec_clear_equal16(k, vec_splat16(-1)); }
+static inline vec vec_no_minus_zero32(vec k) { return vec_clear_equal32(k, vec_splat32(-1)); }
+static inline vec vec_no_minus_zero64(vec k) { return vec_clear_equal64(k, vec_splat64(-1)); }
 
 /* Smallest lane. */
 static inline int16_t vec_reduce_min16(vec v)
@@ -195,8 +167,9 @@ static inline int64_t vec_reduce_min64(vec v)
 }
 
 /* What transposed folds are made of (src/fold.inl.h). A step takes two vectors and halves the lanes each run still has: the
- * result is the lane-wise minimum or maximum of x and y. Steps count from runs of a whole vector; a run of half or a quarter of a
- * vector enters at step 1 or 2. Shuffles and blends are mixed, as they run on different ports. */
+ * result is the lane-wise minimum or maximum of x and y. Steps within lanes of 128 bits come first, where there are most vectors, as
+ * shuffles across lanes are slower, and shuffles and blends are mixed, as they run on different ports. Runs of half a vector
+ * (`first` 1) need the last step not, those of a quarter (2) neither it nor the first. */
 static inline void vec_pair_of128(vec a, vec b, vec *x, vec *y)
 {
     *x = _mm256_blend_epi32(a, b, 0xf0);
@@ -222,41 +195,46 @@ static inline void vec_pair_of16(vec a, vec b, vec *x, vec *y)
     *y = _mm256_blend_epi16(_mm256_srli_epi32(a, 16), b, 0xaa);
 }
 
-/* 16-bit lanes take the 16-bit step before the 32-bit one: then the low halves of both 128-bit lanes hold the first eight runs. */
-static inline __attribute__((always_inline)) void vec_pair16(int step, vec a, vec b, vec *x, vec *y)
+static inline __attribute__((always_inline)) void vec_pair16(int first, int step, vec a, vec b, vec *x, vec *y)
 {
-    (step == 0 ? vec_pair_of128 : step == 1 ? vec_pair_of64 : step == 2 ? vec_pair_of16 : vec_pair_of32)(a, b, x, y);
+    if (first == 2)
+        step++;
+    (step == 0 ? vec_pair_of64 : step == 1 ? vec_pair_of32 : step == 2 ? vec_pair_of16 : vec_pair_of128)(a, b, x, y);
 }
 
-static inline __attribute__((always_inline)) void vec_pair32(int step, vec a, vec b, vec *x, vec *y)
+static inline __attribute__((always_inline)) void vec_pair32(int first, int step, vec a, vec b, vec *x, vec *y)
 {
-    (step == 0 ? vec_pair_of128 : step == 1 ? vec_pair_of64 : vec_pair_of32)(a, b, x, y);
+    (void)first;
+    (step == 0 ? vec_pair_of64 : step == 1 ? vec_pair_of32 : vec_pair_of128)(a, b, x, y);
 }
 
-static inline __attribute__((always_inline)) void vec_pair64(int step, vec a, vec b, vec *x, vec *y)
+static inline __attribute__((always_inline)) void vec_pair64(int first, int step, vec a, vec b, vec *x, vec *y)
 {
-    (step == 0 ? vec_pair_of128 : vec_pair_of64)(a, b, x, y);
+    (void)first;
+    (step == 0 ? vec_pair_of64 : vec_pair_of128)(a, b, x, y);
 }
 
-/* The last step's result in the order of the runs, which entered at step `first`. The 32-bit lanes of 16-bit runs i and i + 4 are
- * 0 2 8 10 | 1 3 9 11, from step 2 on 0 1 8 9 | 2 3 10 11. */
+/* The last step's result in the order of the runs. */
 static inline vec vec_order16(int first, vec v)
 {
-    const __m128i order = first == 2 ? _mm_set_epi8(15, 14, 11, 10, 7, 6, 3, 2, 13, 12, 9, 8, 5, 4, 1, 0)
-                                     : _mm_set_epi8(15, 14, 7, 6, 11, 10, 3, 2, 13, 12, 5, 4, 9, 8, 1, 0);
-    return _mm256_shuffle_epi8(_mm256_permute4x64_epi64(v, 0xd8), _mm256_broadcastsi128_si256(order));
+    const __m128i even_odd = _mm_setr_epi8(0, 1, 4, 5, 8, 9, 12, 13, 2, 3, 6, 7, 10, 11, 14, 15);
+    v = _mm256_shuffle_epi8(v, _mm256_broadcastsi128_si256(even_odd));
+    if (first == 0)
+        return v;
+    v = _mm256_permute4x64_epi64(v, 0xd8);
+    const __m128i halves = _mm_setr_epi8(0, 1, 8, 9, 2, 3, 10, 11, 4, 5, 12, 13, 6, 7, 14, 15);
+    return first == 1 ? _mm256_shuffle_epi8(v, _mm256_broadcastsi128_si256(halves)) : _mm256_shuffle_epi32(v, 0xd8);
 }
 
 static inline vec vec_order32(int first, vec v)
 {
-    (void)first;
-    return _mm256_permutevar8x32_epi32(v, _mm256_set_epi32(7, 3, 6, 2, 5, 1, 4, 0));
+    return first == 0 ? v : _mm256_permutevar8x32_epi32(v, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
 }
 
 static inline vec vec_order64(int first, vec v)
 {
     (void)first;
-    return _mm256_permute4x64_epi64(v, 0xd8);
+    return v;
 }
 
 #endif

@@ -27,39 +27,17 @@ static inline vec vec_load(const void *p)
     return v;
 }
 
+/* The same, not before or after another such load. */
+static inline vec vec_load_in_turn(const void *p)
+{
+    vec v = _mm512_loadu_si512(p);
+    __asm__ volatile("" : "+v"(v));
+    return v;
+}
+
 static inline void vec_store(void *p, vec v)
 {
     _mm512_storeu_si512(p, v);
-}
-
-/* Two halves of a vector that lie apart. */
-static inline vec vec_load_halves(const void *p, const void *q)
-{
-    return _mm512_inserti64x4(_mm512_castsi256_si512(_mm256_loadu_si256(p)), _mm256_loadu_si256(q), 1);
-}
-
-static inline void vec_store_halves(void *p, void *q, vec v)
-{
-    _mm256_storeu_si256(p, _mm512_castsi512_si256(v));
-    _mm256_storeu_si256(q, _mm512_extracti64x4_epi64(v, 1));
-}
-
-/* The even lanes, then the odd ones. */
-static inline vec vec_even_odd16(vec v)
-{
-    const vec order = _mm512_set_epi16(31, 29, 27, 25, 23, 21, 19, 17, 15, 13, 11, 9, 7, 5, 3, 1, 30, 28, 26, 24, 22, 20, 18, 16,
-                                       14, 12, 10, 8, 6, 4, 2, 0);
-    return _mm512_permutexvar_epi16(order, v);
-}
-
-static inline vec vec_even_odd32(vec v)
-{
-    return _mm512_permutexvar_epi32(_mm512_set_epi32(15, 13, 11, 9, 7, 5, 3, 1, 14, 12, 10, 8, 6, 4, 2, 0), v);
-}
-
-static inline vec vec_even_odd64(vec v)
-{
-    return _mm512_permutexvar_epi64(_mm512_set_epi64(7, 5, 3, 1, 6, 4, 2, 0), v);
 }
 
 static inline vec vec_not(vec v)
@@ -150,21 +128,15 @@ static inline vec vec_key64(vec v)
     return _mm512_ternarylogic_epi64(v, _mm512_srai_epi64(v, 63), _mm512_set1_epi64(INT64_MAX), 0x78);
 }
 
+/* 0 where v equals k */
+static inline vec vec_clear_equal16(vec v, vec k) { return _mm512_maskz_mov_epi16(_mm512_cmpneq_epi16_mask(v, k), v); }
+static inline vec vec_clear_equal32(vec v, vec k) { return _mm512_maskz_mov_epi32(_mm512_cmpneq_epi32_mask(v, k), v); }
+static inline vec vec_clear_equal64(vec v, vec k) { return _mm512_maskz_mov_epi64(_mm512_cmpneq_epi64_mask(v, k), v); }
+
 /* key -1 is -0: make it +0 */
-static inline vec vec_no_minus_zero16(vec k)
-{
-    return _mm512_maskz_mov_epi16(_mm512_cmpneq_epi16_mask(k, _mm512_set1_epi16(-1)), k);
-}
-
-static inline vec vec_no_minus_zero32(vec k)
-{
-    return _mm512_maskz_mov_epi32(_mm512_cmpneq_epi32_mask(k, _mm512_set1_epi32(-1)), k);
-}
-
-static inline vec vec_no_minus_zero64(vec k)
-{
-    return _mm512_maskz_mov_epi64(_mm512_cmpneq_epi64_mask(k, _mm512_set1_epi64(-1)), k);
-}
+static inline vec vec_no_minus_zero16(vec k) { return vec_clear_equal16(k, vec_splat16(-1)); }
+static inline vec vec_no_minus_zero32(vec k) { return vec_clear_equal32(k, vec_splat32(-1)); }
+static inline vec vec_no_minus_zero64(vec k) { return vec_clear_equal64(k, vec_splat64(-1)); }
 
 /* Smallest lane. */
 static inline int16_t vec_reduce_min16(vec v)
@@ -186,53 +158,85 @@ static inline int64_t vec_reduce_min64(vec v)
 }
 
 /* What transposed folds are made of (src/fold.inl.h). A step takes two vectors and halves the lanes each run still has: the
- * result is the lane-wise minimum or maximum of x and y. Steps count from runs of a whole vector; a run of half or a quarter of a
- * vector enters at step 1 or 2. Shuffles and blends are mixed, as they run on different ports. */
-static inline __attribute__((always_inline)) void vec_pair_any(int step, vec a, vec b, vec *x, vec *y)
+ * result is the lane-wise minimum or maximum of x and y. Steps within lanes of 128 bits come first, where there are most vectors, as
+ * shuffles across lanes are slower, and shuffles and blends are mixed, as they run on different ports. Runs of half or a quarter of
+ * a vector (`first` 1 or 2) need the last one or two steps not. */
+static inline void vec_pair_of64(vec a, vec b, vec *x, vec *y)
 {
-    if (step == 0) { /* halves of 256 bits */
-        *x = _mm512_mask_blend_epi64(0xf0, a, b);
-        *y = _mm512_shuffle_i64x2(a, b, 0x4e);
-    } else if (step == 1) { /* of 128 */
-        *x = _mm512_shuffle_i64x2(a, b, 0x88);
-        *y = _mm512_shuffle_i64x2(a, b, 0xdd);
-    } else if (step == 2) { /* of 64 */
-        *x = _mm512_mask_blend_epi64(0xaa, a, b);
-        *y = _mm512_castpd_si512(_mm512_shuffle_pd(_mm512_castsi512_pd(a), _mm512_castsi512_pd(b), 0x55));
-    } else if (step == 3) { /* of 32 */
-        const __m512 f = _mm512_castsi512_ps(a), g = _mm512_castsi512_ps(b);
-        *x = _mm512_castps_si512(_mm512_shuffle_ps(f, g, 0x88));
-        *y = _mm512_castps_si512(_mm512_shuffle_ps(f, g, 0xdd));
-    } else { /* of 16 */
-        *x = _mm512_mask_blend_epi16(0xaaaaaaaa, a, _mm512_slli_epi32(b, 16));
-        *y = _mm512_mask_blend_epi16(0xaaaaaaaa, _mm512_srli_epi32(a, 16), b);
-    }
+    *x = _mm512_mask_blend_epi64(0xaa, a, b);
+    *y = _mm512_castpd_si512(_mm512_shuffle_pd(_mm512_castsi512_pd(a), _mm512_castsi512_pd(b), 0x55));
 }
 
-static inline void vec_pair16(int step, vec a, vec b, vec *x, vec *y) { vec_pair_any(step, a, b, x, y); }
-static inline void vec_pair32(int step, vec a, vec b, vec *x, vec *y) { vec_pair_any(step, a, b, x, y); }
-static inline void vec_pair64(int step, vec a, vec b, vec *x, vec *y) { vec_pair_any(step, a, b, x, y); }
+static inline void vec_pair_of32(vec a, vec b, vec *x, vec *y)
+{
+    const __m512 f = _mm512_castsi512_ps(a), g = _mm512_castsi512_ps(b);
+    *x = _mm512_castps_si512(_mm512_shuffle_ps(f, g, 0x88));
+    *y = _mm512_castps_si512(_mm512_shuffle_ps(f, g, 0xdd));
+}
 
-/* The last step's result in the order of the runs: 128-bit lane l of it holds run 4q + l of the q-th quadruple. `first` is the
- * step at which the runs entered. */
-static inline vec vec_order16(int first, vec v)
+static inline void vec_pair_of16(vec a, vec b, vec *x, vec *y)
+{
+    const vec other = _mm512_broadcast_i32x4(_mm_setr_epi8(2, 3, 0, 1, 6, 7, 4, 5, 10, 11, 8, 9, 14, 15, 12, 13));
+    *x = _mm512_mask_shuffle_epi8(a, 0xcccccccccccccccc, b, other);
+    *y = _mm512_mask_shuffle_epi8(b, 0x3333333333333333, a, other);
+}
+
+static inline void vec_pair_of128(vec a, vec b, vec *x, vec *y)
+{
+    *x = _mm512_mask_blend_epi64(0xcc, a, b);
+    *y = _mm512_permutex2var_epi64(a, _mm512_setr_epi64(2, 3, 8, 9, 6, 7, 12, 13), b);
+}
+
+static inline void vec_pair_of256(vec a, vec b, vec *x, vec *y)
+{
+    *x = _mm512_mask_blend_epi64(0xf0, a, b);
+    *y = _mm512_shuffle_i64x2(a, b, 0x4e);
+}
+
+static inline __attribute__((always_inline)) void vec_pair16(int first, int step, vec a, vec b, vec *x, vec *y)
 {
     (void)first;
-    const vec order = _mm512_set_epi16(31, 23, 15, 7, 29, 21, 13, 5, 27, 19, 11, 3, 25, 17, 9, 1, 30, 22, 14, 6, 28, 20, 12, 4,
-                                       26, 18, 10, 2, 24, 16, 8, 0);
-    return _mm512_permutexvar_epi16(order, v);
+    (step == 0   ? vec_pair_of64
+     : step == 1 ? vec_pair_of32
+     : step == 2 ? vec_pair_of16
+     : step == 3 ? vec_pair_of128
+                 : vec_pair_of256)(a, b, x, y);
+}
+
+static inline __attribute__((always_inline)) void vec_pair32(int first, int step, vec a, vec b, vec *x, vec *y)
+{
+    (void)first;
+    (step == 0 ? vec_pair_of64 : step == 1 ? vec_pair_of32 : step == 2 ? vec_pair_of128 : vec_pair_of256)(a, b, x, y);
+}
+
+static inline __attribute__((always_inline)) void vec_pair64(int first, int step, vec a, vec b, vec *x, vec *y)
+{
+    (void)first;
+    (step == 0 ? vec_pair_of64 : step == 1 ? vec_pair_of128 : vec_pair_of256)(a, b, x, y);
+}
+
+/* The last step's result in the order of the runs. */
+static inline vec vec_order16(int first, vec v)
+{
+    const vec whole = _mm512_set_epi16(31, 29, 27, 25, 30, 28, 26, 24, 23, 21, 19, 17, 22, 20, 18, 16, 15, 13, 11, 9, 14, 12, 10, 8,
+                                       7, 5, 3, 1, 6, 4, 2, 0);
+    const vec halves = _mm512_set_epi16(31, 15, 29, 13, 27, 11, 25, 9, 30, 14, 28, 12, 26, 10, 24, 8, 23, 7, 21, 5, 19, 3, 17, 1,
+                                        22, 6, 20, 4, 18, 2, 16, 0);
+    const vec quarters = _mm512_set_epi16(31, 23, 15, 7, 29, 21, 13, 5, 27, 19, 11, 3, 25, 17, 9, 1, 30, 22, 14, 6, 28, 20, 12, 4,
+                                          26, 18, 10, 2, 24, 16, 8, 0);
+    return _mm512_permutexvar_epi16(first == 0 ? whole : first == 1 ? halves : quarters, v);
 }
 
 static inline vec vec_order32(int first, vec v)
 {
-    (void)first;
-    return _mm512_permutexvar_epi32(_mm512_set_epi32(15, 11, 7, 3, 14, 10, 6, 2, 13, 9, 5, 1, 12, 8, 4, 0), v);
+    const vec halves = _mm512_set_epi32(15, 7, 14, 6, 13, 5, 12, 4, 11, 3, 10, 2, 9, 1, 8, 0);
+    const vec quarters = _mm512_set_epi32(15, 11, 7, 3, 14, 10, 6, 2, 13, 9, 5, 1, 12, 8, 4, 0);
+    return first == 0 ? v : _mm512_permutexvar_epi32(first == 1 ? halves : quarters, v);
 }
 
 static inline vec vec_order64(int first, vec v)
 {
-    (void)first;
-    return _mm512_permutexvar_epi64(_mm512_set_epi64(7, 5, 3, 1, 6, 4, 2, 0), v);
+    return first == 0 ? v : _mm512_permutexvar_epi64(_mm512_set_epi64(7, 3, 6, 2, 5, 1, 4, 0), v);
 }
 
 #endif

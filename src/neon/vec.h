@@ -34,36 +34,17 @@ static inline vec vec_load(const void *p)
     return v;
 }
 
+/* The same, not before or after another such load. */
+static inline vec vec_load_in_turn(const void *p)
+{
+    vec v = vld1q_u8((const uint8_t *)p);
+    __asm__ volatile("" : "+w"(v));
+    return v;
+}
+
 static inline void vec_store(void *p, vec v)
 {
     vst1q_u8((uint8_t *)p, v);
-}
-
-/* Two halves of a vector that lie apart. */
-static inline vec vec_load_halves(const void *p, const void *q)
-{
-    return vcombine_u8(vld1_u8(p), vld1_u8(q));
-}
-
-static inline void vec_store_halves(void *p, void *q, vec v)
-{
-    vst1_u8(p, vget_low_u8(v));
-    vst1_u8(q, vget_high_u8(v));
-}
-
-/* The even lanes, then the odd ones. */
-static inline vec vec_even_odd16(vec v)
-{
-    const uint16x8_t u = vec_u16(v);
-    return vreinterpretq_u8_u16(vcombine_u16(vuzp1_u16(vget_low_u16(u), vget_high_u16(u)),
-                                             vuzp2_u16(vget_low_u16(u), vget_high_u16(u))));
-}
-
-static inline vec vec_even_odd32(vec v)
-{
-    const uint32x4_t u = vreinterpretq_u32_u8(v);
-    return vreinterpretq_u8_u32(vcombine_u32(vuzp1_u32(vget_low_u32(u), vget_high_u32(u)),
-                                             vuzp2_u32(vget_low_u32(u), vget_high_u32(u))));
 }
 
 static inline vec vec_not(vec v)
@@ -162,21 +143,15 @@ static inline vec vec_key64(vec v)
     return vec_xor(v, vreinterpretq_u8_u64(vshrq_n_u64(sign, 1)));
 }
 
+/* 0 where v equals k */
+static inline vec vec_clear_equal16(vec v, vec k) { return vbicq_u8(v, vreinterpretq_u8_u16(vceqq_s16(vec_s16(v), vec_s16(k)))); }
+static inline vec vec_clear_equal32(vec v, vec k) { return vbicq_u8(v, vreinterpretq_u8_u32(vceqq_s32(vec_s32(v), vec_s32(k)))); }
+static inline vec vec_clear_equal64(vec v, vec k) { return vbicq_u8(v, vreinterpretq_u8_u64(vceqq_s64(vec_s64(v), vec_s64(k)))); }
+
 /* key -1 is -0: make it +0 */
-static inline vec vec_no_minus_zero16(vec k)
-{
-    return vbicq_u8(k, vreinterpretq_u8_u16(vceqq_s16(vec_s16(k), vdupq_n_s16(-1))));
-}
-
-static inline vec vec_no_minus_zero32(vec k)
-{
-    return vbicq_u8(k, vreinterpretq_u8_u32(vceqq_s32(vec_s32(k), vdupq_n_s32(-1))));
-}
-
-static inline vec vec_no_minus_zero64(vec k)
-{
-    return vbicq_u8(k, vreinterpretq_u8_u64(vceqq_s64(vec_s64(k), vdupq_n_s64(-1))));
-}
+static inline vec vec_no_minus_zero16(vec k) { return vec_clear_equal16(k, vec_splat16(-1)); }
+static inline vec vec_no_minus_zero32(vec k) { return vec_clear_equal32(k, vec_splat32(-1)); }
+static inline vec vec_no_minus_zero64(vec k) { return vec_clear_equal64(k, vec_splat64(-1)); }
 
 /* Smallest lane. */
 static inline int16_t vec_reduce_min16(vec v) { return vminvq_s16(vec_s16(v)); }
@@ -191,16 +166,16 @@ static inline int64_t vec_reduce_min64(vec v)
 /* What transposed folds are made of (src/fold.inl.h). A step takes two vectors and halves the lanes each run still has: the
  * result is the lane-wise minimum or maximum of x and y. Even and odd lanes keep the order of the runs, whatever step they
  * entered at. */
-static inline void vec_pair16(int step, vec a, vec b, vec *x, vec *y)
+static inline void vec_pair16(int first, int step, vec a, vec b, vec *x, vec *y)
 {
-    (void)step;
+    (void)first, (void)step;
     *x = vreinterpretq_u8_s16(vuzp1q_s16(vec_s16(a), vec_s16(b)));
     *y = vreinterpretq_u8_s16(vuzp2q_s16(vec_s16(a), vec_s16(b)));
 }
 
-static inline void vec_pair32(int step, vec a, vec b, vec *x, vec *y)
+static inline void vec_pair32(int first, int step, vec a, vec b, vec *x, vec *y)
 {
-    (void)step;
+    (void)first, (void)step;
     *x = vreinterpretq_u8_s32(vuzp1q_s32(vec_s32(a), vec_s32(b)));
     *y = vreinterpretq_u8_s32(vuzp2q_s32(vec_s32(a), vec_s32(b)));
 }
