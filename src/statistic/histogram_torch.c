@@ -57,51 +57,45 @@ static inline void find_bucket(struct bucket *b, const struct linspace *edges, f
     }
 }
 
-/* The middles of the parts of a bin: their starts, from number `first` on, and half a part. False if that is not as simple as for
- * most: one formula for all of them, which puts them in order, and no sum that multiply_add would look at twice. */
-static inline bool find_middles(const struct linspace *starts, size_t first, float half, float middle[PARTS])
+/* The parts of all old bins, in order: their middles. */
+struct parts {
+    struct linspace starts;
+    float half;
+    double rate; /* parts in a unit of length */
+};
+
+static inline float middle_of(const struct parts *p, size_t part)
 {
-    const bool early = first < starts->n / 2;
-    const double step = early ? (double)starts->step : -(double)starts->step, from = (double)(early ? starts->start : starts->end);
-    const int32_t number = (int32_t)(early ? first : starts->n - first - 1), sign = early ? 1 : -1;
-    uint64_t rare = early != (first + PARTS - 1 < starts->n / 2);
-    double sum[PARTS];
-#pragma GCC unroll 1
-    for (int32_t part = 0; part < PARTS; part++)
-        sum[part] = step * (double)(float)(number + sign * part) + from;
-#pragma GCC unroll 1
-    for (int part = 0; part < PARTS; part++)
-        rare |= must_fuse(sum[part]);
-#pragma GCC unroll 1
-    for (int part = 0; part < PARTS; part++)
-        middle[part] = (float)sum[part] + half;
-    return !rare;
+    return linspace_at(&p->starts, part) + p->half;
 }
 
-/* Parts that lie in a bin and the one after it, in float; false, with nothing done, if it is not as simple as that. */
-static inline bool share_out_in_float(const struct bucket *b, const struct linspace *edges, const float middle[PARTS], float share,
-                                      double *to)
+/* How many of the parts from `first` to `end` go where the first one goes, with those below `upper`: at least one. Middles do not
+ * fall, but perhaps halfway, where their formula changes. */
+static inline size_t parts_below(const struct parts *p, size_t first, size_t end, float middle, float upper)
 {
-    const size_t last = edges->n - 2, next = b->index < last ? b->index + 1 : last;
-    const float upper = b->index < last ? b->upper : INFINITY;
-    if (next < last && middle[PARTS - 1] >= linspace_at(edges, next + 1))
-        return false;
-    float here[PARTS], there[PARTS], a = (float)to[b->index], c = (float)to[next];
-#pragma GCC unroll 1
-    for (int part = 0; part < PARTS; part++) {
-        here[part] = middle[part] >= upper ? 0 : share;
-        there[part] = middle[part] >= upper ? share : 0;
-    }
-#pragma GCC unroll 1
-    for (int part = 0; part < PARTS; part++) {
-        a += here[part];
-        c += there[part];
-    }
-    if (!(a < 0x1p24f && c < 0x1p24f))
-        return false;
-    to[next] = (double)c;
-    to[b->index] = (double)a;
-    return true;
+    const size_t most = end - first, halfway = p->starts.n / 2;
+    if (first < halfway && halfway < end)
+        return 1;
+    const double guess = ((double)upper - (double)middle) * p->rate;
+    size_t n = guess >= (double)most ? most : guess > 1 ? (size_t)guess : 1;
+    while (n < most && middle_of(p, first + n) < upper)
+        n++;
+    while (n > 1 && !(middle_of(p, first + n - 1) < upper))
+        n--;
+    return n;
+}
+
+/* Adds `share` n times, rounding every sum. */
+static inline double add_masses(double mass, double share, size_t n, bool float32)
+{
+    float sum = (float)mass;
+    for (size_t i = 0; i < n; i++)
+        sum += (float)share;
+    if (sum < 0x1p24f)
+        return (double)sum;
+    for (size_t i = 0; i < n; i++)
+        mass = add_mass(mass, share, float32);
+    return mass;
 }
 
 static void rebin(const qobs_config *config, const struct bin_range *now, size_t bins, const double *mass,
@@ -112,23 +106,21 @@ static void rebin(const qobs_config *config, const struct bin_range *now, size_t
         move_point(now->lo, bins, mass, next, next_bins, to, float32);
         return;
     }
-    const size_t parts = bins * PARTS;
-    const struct linspace starts = linspace_of(now->lo, now->hi, parts + 1), edges = linspace_of(next->lo, next->hi, next_bins + 1);
-    const float half = 0.5f * ((now->hi - now->lo) / (float)parts);
+    const size_t all = bins * PARTS;
+    const struct linspace edges = linspace_of(next->lo, next->hi, next_bins + 1);
+    const struct parts parts = {.starts = linspace_of(now->lo, now->hi, all + 1),
+                                .half = 0.5f * ((now->hi - now->lo) / (float)all),
+                                .rate = (double)all / ((double)now->hi - (double)now->lo)};
     struct bucket bucket = {0, linspace_at(&edges, 0), linspace_at(&edges, 1)};
     for (size_t i = 0; i < bins; i++) {
         const double share = add_mass(mass[i] / PARTS, 0, float32);
-        float middle[PARTS];
-        if (share <= 0)
-            continue;
-        const bool simple = find_middles(&starts, i * PARTS, half, middle);
-        if (simple)
-            find_bucket(&bucket, &edges, middle[0]);
-        if (simple && share_out_in_float(&bucket, &edges, middle, (float)share, to))
-            continue;
-        for (size_t part = 0; part < PARTS; part++) {
-            find_bucket(&bucket, &edges, linspace_at(&starts, i * PARTS + part) + half);
-            to[bucket.index] = add_mass(to[bucket.index], share, float32);
+        const size_t end = (i + 1) * PARTS;
+        for (size_t part = i * PARTS, n; share > 0 && part < end; part += n) {
+            const float middle = middle_of(&parts, part);
+            find_bucket(&bucket, &edges, middle);
+            const float upper = bucket.index + 2 < edges.n ? bucket.upper : INFINITY;
+            n = parts_below(&parts, part, end, middle, upper);
+            to[bucket.index] = add_masses(to[bucket.index], share, n, float32);
         }
     }
 }
