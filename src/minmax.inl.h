@@ -9,7 +9,7 @@
  * Counts: 64 bits, made only for blocks that hold something not finite.
  * Tails: the last vector of a run is read again from `length - LANES`, which changes no minimum and no maximum; runs shorter
  *   than a vector go element by element. Nothing outside a run is read.
- * In flight: 4 vectors in a long run, 2 in a short run, a cache line of 8 rows in columns.
+ * In flight: 4 vectors in a long run, 2 in a short run, as many as the registers hold or 8 rows in columns.
  * Caller's duty: the floating-point unit must not treat subnormals as zeros (src/fpenv.h sees to it). */
 
 #include "minmax_key.inl.h"
@@ -62,6 +62,14 @@ static inline void K(join)(struct K(bounds) *b, const struct K(bounds) *c)
     b->most = K(vec_max_s)(b->most, c->most);
 }
 
+/* In registers, and there only: gcc would otherwise keep copies in memory up to date. */
+static inline void K(keep)(struct K(bounds) *b)
+{
+    vec_keep(&b->high);
+    vec_keep(&b->low);
+    vec_keep(&b->most);
+}
+
 static inline void K(keys_of_bounds)(const struct K(bounds) *b, vec *least, vec *greatest)
 {
     const vec low = K(vec_key)(b->low);
@@ -100,6 +108,12 @@ static inline void K(join)(struct K(bounds) *b, const struct K(bounds) *c)
     b->least = K(vec_min_f)(c->least, b->least);
     b->most = K(vec_max_f)(c->most, b->most);
     b->nan |= c->nan;
+}
+
+static inline void K(keep)(struct K(bounds) *b)
+{
+    vec_keep(&b->least);
+    vec_keep(&b->most);
 }
 
 static inline void K(keys_of_bounds)(const struct K(bounds) *b, vec *least, vec *greatest)

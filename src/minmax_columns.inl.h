@@ -3,167 +3,176 @@
 
 /* Min/max over columns: included by minmax.inl.h, whose limits hold. */
 
-/* From memory columns go ABREAST rows and TILE vectors, one line of the cache, at a time. */
-#define ABREAST 8
-#define TILE (64 / VEC_BYTES)
-/* From this size on columns are taken to come from memory. */
+/* Up to this size columns are taken to come from the second-level cache. */
+#define NEAR ((size_t)1 << 20)
+/* From this size on they are taken to come from memory. */
 #define FAR ((size_t)16 << 20)
-/* Up to this size they go down CHUNK rows, STEP at a time, in strips of so many bytes, whose accumulators stay in the first-level cache. */
-#define NEAR ((size_t)8 << 20)
-#define STRIP 2048
+/* From the second-level cache they go in tiles of WIDE vectors down CHUNK rows, whose bounds stay in registers. */
+#define WIDE ((VEC_REGISTERS - 2) / 3)
+#define NARROW 4
 #define CHUNK 64
-#define STEP 8
+/* From further away memory is walked in the order of its rows, ABREAST rows and TILE vectors at a time, in strips of STRIP vectors down DEEP
+ * rows, whose bounds stay in the first-level cache. */
+#define ABREAST 8
+#define TILE (128 / VEC_BYTES)
+#define STRIP (8192 / VEC_BYTES)
+#define DEEP 256
 
-/* Merges the bounds of one vector of columns into the caller's, which may be `keyed` for the duration. Where something is not finite
- * the elements are gone through one by one, but for the first `seen` columns, which another vector has counted. */
-static inline void K(merge_columns)(bool keyed, const unsigned char *x, ptrdiff_t row_stride, size_t rows, size_t seen,
-                                    const struct K(bounds) *bounds, BITS inf, unsigned char *min, unsigned char *max,
-                                    struct qobs_nonfinite *nonfinite)
+/* Merges the bounds of one vector of columns, as keys, into the caller's. Where something is not finite the elements are gone through one
+ * by one, but for the first `seen` columns, which another vector has counted. */
+static inline void K(merge_columns)(const unsigned char *x, ptrdiff_t row_stride, size_t rows, size_t seen, vec lo, vec hi, BITS inf,
+                                    unsigned char *min, unsigned char *max, struct qobs_nonfinite *nonfinite)
 {
     const vec limit = K(vec_splat)((KEY)inf);
-    vec lo, hi;
-    K(keys_of_bounds)(bounds, &lo, &hi);
     if (!K(vec_any_ge)(hi, limit) && !K(vec_any_ge)(vec_not(lo), limit)) {
-        const vec least = vec_load(min), greatest = vec_load(max);
-        lo = K(vec_min_s)(lo, keyed ? least : K(vec_key)(least));
-        hi = K(vec_max_s)(hi, keyed ? greatest : K(vec_key)(greatest));
-        vec_store(min, keyed ? lo : K(vec_key)(K(vec_no_minus_zero)(lo)));
-        vec_store(max, keyed ? hi : K(vec_key)(K(vec_no_minus_zero)(hi)));
+        vec_store(min, K(vec_key)(K(vec_no_minus_zero)(K(vec_min_s)(lo, K(vec_key)(vec_load(min))))));
+        vec_store(max, K(vec_key)(K(vec_no_minus_zero)(K(vec_max_s)(hi, K(vec_key)(vec_load(max))))));
         return;
     }
     for (size_t j = seen * sizeof(BITS); j < VEC_BYTES; j += sizeof(BITS)) {
         KEY l = MOST_POSITIVE, h = MOST_NEGATIVE;
         for (size_t r = 0; r < rows; r++)
             K(scan_elements)(x + (ptrdiff_t)r * row_stride + j, 1, inf, &l, &h, nonfinite);
-        if (keyed) {
-            l = K(key_min)(l, (KEY)K(load_bits)(min + j));
-            h = K(key_max)(h, (KEY)K(load_bits)(max + j));
-            memcpy(min + j, &l, sizeof l);
-            memcpy(max + j, &h, sizeof h);
-        } else {
-            K(merge_keys)(l, h, min + j, max + j);
-        }
+        K(merge_keys)(l, h, min + j, max + j);
     }
 }
 
-/* `vectors` vectors of columns, side by side, over `rows` rows; `ahead`: the same columns of as many rows further down are fetched
- * into the second-level cache, as the hardware does not foresee that the streams go on there. */
-static inline __attribute__((always_inline)) void K(column_tile)(int vectors, bool ahead, bool keyed, const unsigned char *x,
-                                                                  ptrdiff_t row_stride, size_t rows, size_t seen, BITS inf,
-                                                                  unsigned char *min, unsigned char *max,
+/* `vectors` vectors of columns, side by side, down some rows, their bounds in registers; `seen` as above. */
+static inline __attribute__((always_inline)) void K(column_tile)(int vectors, const unsigned char *x, ptrdiff_t row_stride, size_t rows,
+                                                                  size_t seen, BITS inf, unsigned char *min, unsigned char *max,
                                                                   struct qobs_nonfinite *nonfinite)
 {
-    struct K(bounds) b[TILE];
-    for (int i = 0; i < vectors; i++) {
-        b[i] = K(bounds_of)(vec_load(x + i * VEC_BYTES));
-        if (ahead)
-            __builtin_prefetch(x + (ptrdiff_t)rows * row_stride + i * VEC_BYTES, 0, 2);
-    }
+    struct K(bounds) b[WIDE];
     const unsigned char *row = x;
+    for (int i = 0; i < vectors; i++)
+        b[i] = K(bounds_of)(vec_load(x + i * VEC_BYTES));
 #pragma GCC unroll 1
     for (size_t r = 1; r < rows; r++) {
         row += row_stride;
+#pragma GCC unroll 16
         for (int i = 0; i < vectors; i++) {
-            const vec v = vec_load(row + i * VEC_BYTES);
-            if (ahead)
-                __builtin_prefetch(row + (ptrdiff_t)rows * row_stride + i * VEC_BYTES, 0, 2);
-            K(enter)(&b[i], v);
+            K(enter)(&b[i], vec_load(row + i * VEC_BYTES));
+            K(keep)(&b[i]);
         }
     }
-    for (int i = 0; i < vectors; i++, x += VEC_BYTES, min += VEC_BYTES, max += VEC_BYTES)
-        K(merge_columns)(keyed, x, row_stride, rows, seen, &b[i], inf, min, max, nonfinite);
-}
-
-#if HAS_RAW
-/* STEP rows enter the accumulators of a strip. */
-static inline void K(strip_rows)(const unsigned char *x, ptrdiff_t row_stride, size_t bytes, struct K(bounds) *b)
-{
-    for (size_t j = 0; j < bytes; j += VEC_BYTES, b++) {
-        struct K(bounds) c = *b;
-        for (int r = 0; r < STEP; r++)
-            K(enter)(&c, vec_load(x + r * row_stride + j));
-        *b = c;
+#pragma GCC unroll 16
+    for (int i = 0; i < vectors; i++) {
+        vec lo, hi;
+        K(keys_of_bounds)(&b[i], &lo, &hi);
+        K(merge_columns)(x, row_stride, rows, seen < LANES ? seen : LANES, lo, hi, inf, min, max, nonfinite);
+        x += VEC_BYTES, min += VEC_BYTES, max += VEC_BYTES;
+        seen -= seen < LANES ? seen : LANES;
     }
 }
 
-/* A strip of whole vectors down at least STEP rows, the last of which are read again where their number is no multiple. */
-static inline void K(column_strip)(const unsigned char *x, ptrdiff_t row_stride, size_t rows, size_t bytes, BITS inf,
-                                   unsigned char *min, unsigned char *max, struct qobs_nonfinite *nonfinite)
+/* Some rows over all columns, tile by tile; the last columns are read again where their number is no multiple of a tile's. */
+static void K(column_tiles)(const unsigned char *x, ptrdiff_t row_stride, size_t rows, size_t columns, BITS inf, unsigned char *min,
+                            unsigned char *max, struct qobs_nonfinite *nonfinite)
 {
-    struct K(bounds) b[STRIP / VEC_BYTES];
-    for (size_t j = 0; j < bytes; j += VEC_BYTES)
-        b[j / VEC_BYTES] = K(bounds_of)(vec_load(x + j));
-    for (size_t r = 0; r < rows; r += STEP)
-        K(strip_rows)(x + (ptrdiff_t)(r + STEP <= rows ? r : rows - STEP) * row_stride, row_stride, bytes, b);
-    for (size_t j = 0; j < bytes; j += VEC_BYTES)
-        K(merge_columns)(false, x + j, row_stride, rows, 0, &b[j / VEC_BYTES], inf, min + j, max + j, nonfinite);
-}
-#endif
-
-/* Some rows over all columns; the last vector is read again where the width is no multiple of LANES. */
-static inline __attribute__((always_inline)) void K(column_rows)(bool far, bool near, const unsigned char *x, ptrdiff_t row_stride, size_t rows,
-                                                                  size_t columns, BITS inf, unsigned char *min,
-                                                                  unsigned char *max, struct qobs_nonfinite *nonfinite)
-{
-    const size_t end = columns * sizeof(BITS), last = end - VEC_BYTES;
-    const bool keyed = !near;
-    size_t j = 0;
-#if HAS_RAW
-    for (size_t bytes; near && rows >= STEP && (bytes = (end - j < STRIP ? end - j : STRIP) / VEC_BYTES * VEC_BYTES) > 0; j += bytes)
-        K(column_strip)(x + j, row_stride, rows, bytes, inf, min + j, max + j, nonfinite);
-#endif
-    for (; j + TILE * VEC_BYTES <= end; j += TILE * VEC_BYTES)
-        K(column_tile)(TILE, far, keyed, x + j, row_stride, rows, 0, inf, min + j, max + j, nonfinite);
-    for (; j + VEC_BYTES <= end; j += VEC_BYTES)
-        K(column_tile)(1, far, keyed, x + j, row_stride, rows, 0, inf, min + j, max + j, nonfinite);
-    if (j < end)
-        K(column_tile)(1, far, keyed, x + last, row_stride, rows, (j - last) / sizeof(BITS), inf, min + last, max + last, nonfinite);
-}
-
-static inline void K(convert_keys)(unsigned char *k, size_t n, bool back)
-{
-    for (size_t i = 0; i < n; i++) {
-        const BITS b = K(load_bits)(k + i * sizeof(BITS));
-        const BITS c = back ? K(bits_of_key)((KEY)b) : (BITS)K(key_of_bits)(b);
-        memcpy(k + i * sizeof(BITS), &c, sizeof c);
+    const size_t end = columns * sizeof(BITS);
+    const size_t tile = end >= WIDE * VEC_BYTES ? WIDE * VEC_BYTES : end >= NARROW * VEC_BYTES ? NARROW * VEC_BYTES : VEC_BYTES;
+    for (size_t done = 0; done < end; done += tile) {
+        const size_t j = done + tile <= end ? done : end - tile, seen = (done - j) / sizeof(BITS);
+        if (tile == WIDE * VEC_BYTES)
+            K(column_tile)(WIDE, x + j, row_stride, rows, seen, inf, min + j, max + j, nonfinite);
+        else if (tile == NARROW * VEC_BYTES)
+            K(column_tile)(NARROW, x + j, row_stride, rows, seen, inf, min + j, max + j, nonfinite);
+        else
+            K(column_tile)(1, x + j, row_stride, rows, seen, inf, min + j, max + j, nonfinite);
     }
 }
 
-/* From memory the rows are walked in order, ABREAST of them at a time, so that few streams are open. The accumulators, the caller's
- * min and max turned into keys for the duration, are touched once for that many elements. */
-static void K(columns)(const unsigned char *x, ptrdiff_t row_stride, size_t rows, size_t columns, BITS inf, unsigned char *min,
-                       unsigned char *max, struct qobs_nonfinite *nonfinite)
+/* ABREAST rows of some vectors enter their bounds, pairs of keys. `ahead`: the rows below are fetched into the second-level cache, as the
+ * hardware does not foresee that the streams go on there. */
+static inline __attribute__((always_inline)) void K(strip_rows)(bool ahead, int vectors, const unsigned char *x, ptrdiff_t row_stride,
+                                                                 vec *keys)
 {
-    const size_t size = rows * columns * sizeof(BITS);
-    const bool far = size >= FAR, near = HAS_RAW && size <= NEAR;
-    if (rows == 0)
-        return;
-    for (size_t j = 0; j < columns * sizeof(BITS) && columns < LANES; j += sizeof(BITS)) {
+    for (int i = 0; i < vectors; i++, keys += 2) {
+        struct K(bounds) b = K(bounds_of)(vec_load(x + i * VEC_BYTES));
+#pragma GCC unroll 16
+        for (int r = 0; r < ABREAST; r++) {
+            const unsigned char *at = x + r * row_stride + i * VEC_BYTES;
+            if (r > 0)
+                K(enter)(&b, vec_load(at));
+            if (ahead)
+                __builtin_prefetch(at + ABREAST * row_stride, 0, 2);
+        }
+        vec lo, hi;
+        K(keys_of_bounds)(&b, &lo, &hi);
+        keys[0] = K(vec_min_s)(keys[0], lo);
+        keys[1] = K(vec_max_s)(keys[1], hi);
+    }
+}
+
+/* A strip at least a vector wide and ABREAST rows deep; its last vector is read again where the width is no multiple, and so are its last
+ * rows. */
+static void K(column_strip)(bool ahead, const unsigned char *x, ptrdiff_t row_stride, size_t rows, size_t bytes, size_t seen, BITS inf,
+                            unsigned char *min, unsigned char *max, struct qobs_nonfinite *nonfinite)
+{
+    vec keys[2 * STRIP];
+    const size_t vectors = (bytes + VEC_BYTES - 1) / VEC_BYTES, whole = bytes / VEC_BYTES, last = bytes - VEC_BYTES;
+    for (size_t j = 0; j < vectors; j++) {
+        keys[2 * j] = K(vec_splat)(MOST_POSITIVE);
+        keys[2 * j + 1] = K(vec_splat)(MOST_NEGATIVE);
+    }
+    for (size_t r = 0; r < rows; r += ABREAST) {
+        const unsigned char *row = x + (ptrdiff_t)(r + ABREAST <= rows ? r : rows - ABREAST) * row_stride;
+        size_t j = 0;
+        for (; ahead && j + TILE <= whole; j += TILE)
+            K(strip_rows)(true, TILE, row + j * VEC_BYTES, row_stride, &keys[2 * j]);
+        for (; j + TILE <= whole; j += TILE)
+            K(strip_rows)(false, TILE, row + j * VEC_BYTES, row_stride, &keys[2 * j]);
+        for (; j < vectors; j++)
+            K(strip_rows)(false, 1, row + (j < whole ? j * VEC_BYTES : last), row_stride, &keys[2 * j]);
+    }
+    for (size_t j = 0; j < vectors; j++) {
+        const size_t at = j < whole ? j * VEC_BYTES : last;
+        K(merge_columns)(x + at, row_stride, rows, (j * VEC_BYTES - at) / sizeof(BITS) + seen, keys[2 * j], keys[2 * j + 1], inf, min + at,
+                         max + at, nonfinite);
+        seen = 0;
+    }
+}
+
+/* Columns of less than a vector. */
+static void K(few_columns)(const unsigned char *x, ptrdiff_t row_stride, size_t rows, size_t columns, BITS inf, unsigned char *min,
+                           unsigned char *max, struct qobs_nonfinite *nonfinite)
+{
+    for (size_t j = 0; j < columns * sizeof(BITS); j += sizeof(BITS)) {
         KEY lo = MOST_POSITIVE, hi = MOST_NEGATIVE;
         for (size_t r = 0; r < rows; r++)
             K(scan_elements)(x + (ptrdiff_t)r * row_stride + j, 1, inf, &lo, &hi, nonfinite);
         K(merge_keys)(lo, hi, min + j, max + j);
     }
-    if (columns < LANES)
-        return;
-    for (; near && rows > 0; rows -= rows < CHUNK ? rows : CHUNK, x += CHUNK * row_stride)
-        K(column_rows)(false, true, x, row_stride, rows < CHUNK ? rows : CHUNK, columns, inf, min, max, nonfinite);
-    if (rows == 0)
-        return;
-    K(convert_keys)(min, columns, false);
-    K(convert_keys)(max, columns, false);
-    for (; far && rows >= ABREAST; rows -= ABREAST, x += ABREAST * row_stride)
-        K(column_rows)(true, false, x, row_stride, ABREAST, columns, inf, min, max, nonfinite);
-    for (; rows > 0; rows -= rows < ABREAST ? rows : ABREAST, x += ABREAST * row_stride)
-        K(column_rows)(false, false, x, row_stride, rows < ABREAST ? rows : ABREAST, columns, inf, min, max, nonfinite);
-    K(convert_keys)(min, columns, true);
-    K(convert_keys)(max, columns, true);
 }
 
+static void K(columns)(const unsigned char *x, ptrdiff_t row_stride, size_t rows, size_t columns, BITS inf, unsigned char *min,
+                       unsigned char *max, struct qobs_nonfinite *nonfinite)
+{
+    const size_t end = columns * sizeof(BITS), size = rows * end;
+    if (columns < LANES) {
+        K(few_columns)(x, row_stride, rows, columns, inf, min, max, nonfinite);
+    } else if (size <= NEAR || rows < ABREAST) {
+        for (; rows > 0; rows -= rows < CHUNK ? rows : CHUNK, x += CHUNK * row_stride)
+            K(column_tiles)(x, row_stride, rows < CHUNK ? rows : CHUNK, columns, inf, min, max, nonfinite);
+    } else {
+        for (size_t some; rows > 0; rows -= some, x += (ptrdiff_t)some * row_stride) {
+            some = rows < DEEP + ABREAST ? rows : DEEP;
+            for (size_t j = 0; j < end; j += STRIP * VEC_BYTES) {
+                const size_t from = j + VEC_BYTES <= end ? j : end - VEC_BYTES;
+                const size_t bytes = end - from < STRIP * VEC_BYTES ? end - from : STRIP * VEC_BYTES;
+                K(column_strip)(size >= FAR, x + from, row_stride, some, bytes, (j - from) / sizeof(BITS), inf, min + from, max + from,
+                                nonfinite);
+            }
+        }
+    }
+}
+
+#undef NEAR
+#undef FAR
+#undef WIDE
+#undef NARROW
+#undef CHUNK
 #undef ABREAST
 #undef TILE
-#undef FAR
-#undef NEAR
 #undef STRIP
-#undef CHUNK
-#undef STEP
+#undef DEEP

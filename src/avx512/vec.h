@@ -17,6 +17,7 @@
 #include <string.h>
 
 #define VEC_BYTES 64
+#define VEC_REGISTERS 32
 typedef __m512i vec;
 
 /* Loaded once: gcc would otherwise make it a memory operand of every use, and be bound by its loads. */
@@ -33,6 +34,12 @@ static inline vec vec_load_in_turn(const void *p)
     vec v = _mm512_loadu_si512(p);
     __asm__ volatile("" : "+v"(v));
     return v;
+}
+
+/* Keeps it in a register. */
+static inline void vec_keep(vec *v)
+{
+    __asm__("" : "+v"(*v));
 }
 
 static inline void vec_store(void *p, vec v)

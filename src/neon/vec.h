@@ -17,6 +17,7 @@
 #include <string.h>
 
 #define VEC_BYTES 16
+#define VEC_REGISTERS 32
 typedef uint8x16_t vec;
 
 static inline int16x8_t vec_s16(vec v) { return vreinterpretq_s16_u8(v); }
@@ -40,6 +41,12 @@ static inline vec vec_load_in_turn(const void *p)
     vec v = vld1q_u8((const uint8_t *)p);
     __asm__ volatile("" : "+w"(v));
     return v;
+}
+
+/* Keeps it in a register. */
+static inline void vec_keep(vec *v)
+{
+    __asm__("" : "+w"(*v));
 }
 
 static inline void vec_store(void *p, vec v)

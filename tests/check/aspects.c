@@ -9,7 +9,8 @@
 #include "memory.h"
 
 #define DATA_BYTES ((size_t)2 << 20)
-#define NEAR_BYTES ((size_t)8 << 20) /* up to here, columns go in strips */
+#define NEAR_BYTES ((size_t)1 << 20) /* from here on, columns go in strips */
+#define STRIP_BYTES 8192
 #define FAR_BYTES ((size_t)16 << 20) /* from here on, they are fetched ahead */
 #define INDEXED_ELEMENTS 8192
 #define ISLANDS 102
@@ -194,6 +195,8 @@ static void far_columns(struct check *check, size_t bytes, enum data data)
 {
     const size_t size = check->dtype->size, lanes = lanes_of(check);
     struct call call = {.length = 61 * lanes + rng_below(&check->rng, lanes), .data = data};
+    if (rng_below(&check->rng, 2))
+        call.length = STRIP_BYTES / size + rng_below(&check->rng, 3 * lanes);
     call.count = bytes / (call.length * size) + 1 + rng_below(&check->rng, 8);
     call.stride = (ptrdiff_t)((1 + rng_below(&check->rng, lanes)) * size);
     call.at_end = rng_below(&check->rng, 2);
