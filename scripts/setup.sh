@@ -32,7 +32,7 @@ for option; do
     --install) packages+=(g++ cmake make doxygen mandoc zsh) ;;
     --portable)
         foreign+=(s390x)
-        packages+=(gcc-s390x-linux-gnu libc6-dev-s390x-cross libcmocka-dev:s390x libgomp1:s390x gcc-riscv64-linux-gnu
+        packages+=(gcc-s390x-linux-gnu libc6-dev-s390x-cross libcmocka-dev:s390x libgomp1:s390x libsleef-dev:s390x libcjson-dev:s390x gcc-riscv64-linux-gnu
                    libc6-dev-riscv64-cross musl-tools gcc-mingw-w64-x86-64-posix qemu-user)
         ;;
     --fuzz) packages+=(clang-19 libclang-rt-19-dev llvm-19 clang-tidy-19 cppcheck valgrind) ;;

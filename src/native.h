@@ -7,7 +7,7 @@
  *
  * A file that computes in all four dtypes is included once for each, through native_each.inl.h, and finds
  *   NATIVE(name)   the name for this dtype
- *   stored         how an element lies in memory
+ *   stored         how an element lies in memory; stored_bits: an integer of its size
  *   real           what is computed in: float or double
  *   MANTISSA_BITS  of an element
  *   load(stored)   to real;  store(real) to stored, rounding;  round_native(real) to the nearest number of the dtype */

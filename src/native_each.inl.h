@@ -12,16 +12,19 @@
 #define NATIVE_DTYPE f32
 #define MANTISSA_BITS 23
 #define stored float
+#define stored_bits uint32_t
 #define real float
 #include NATIVE_BODY
 #undef MANTISSA_BITS
 #undef NATIVE_DTYPE
 #undef stored
+#undef stored_bits
 #undef real
 
 #define NATIVE_DTYPE bf16
 #define MANTISSA_BITS 7
 #define stored uint16_t
+#define stored_bits uint16_t
 #define real float
 #include NATIVE_BODY
 #undef MANTISSA_BITS
@@ -33,16 +36,19 @@
 #undef MANTISSA_BITS
 #undef NATIVE_DTYPE
 #undef stored
+#undef stored_bits
 #undef real
 
 #define NATIVE_DTYPE f64
 #define MANTISSA_BITS 52
 #define stored double
+#define stored_bits uint64_t
 #define real double
 #include NATIVE_BODY
 #undef MANTISSA_BITS
 #undef NATIVE_DTYPE
 #undef stored
+#undef stored_bits
 #undef real
 
 #undef load

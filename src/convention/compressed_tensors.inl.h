@@ -27,9 +27,9 @@ static inline real NATIVE(mx_exponent)(const struct numbers *q, real amax)
     if (amax != amax)
         return amax;
     const stored element = store(amax);
-    uint64_t bits = 0;
-    memcpy(&bits, &element, sizeof element);
-    bits = (bits + (UINT64_C(1) << (MANTISSA_BITS - 2))) >> MANTISSA_BITS << MANTISSA_BITS;
+    stored_bits bits;
+    memcpy(&bits, &element, sizeof bits);
+    bits = (stored_bits)((bits + ((stored_bits)1 << (MANTISSA_BITS - 2))) >> MANTISSA_BITS << MANTISSA_BITS);
     stored power;
     memcpy(&power, &bits, sizeof power);
     const real p = load(power);
