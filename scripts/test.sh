@@ -351,7 +351,7 @@ stage_analyse() {
     counted single tidy $top/gcc
     counted single cppcheck -j "$(nproc)" --quiet --std=c11 --enable=warning,performance,portability --error-exitcode=1 \
         --suppressions-list=scripts/cppcheck-suppressions.txt -DQOBS_SLEEF -D__x86_64__ -Iinclude -Isrc -Itools \
-        src/*.c src/{convention,format,granularity,range,result,search,state,statistic} tools
+        src/*.c src/{convention,format,granularity,range,result,scalar,search,state,statistic} tools
 }
 
 stage_scripts() {

@@ -34,17 +34,17 @@ int qobs_config_set(qobs_config *config, const char *key, const char *given, qob
     /* A JSON string and a bare word are the same. */
     char value[128];
     const size_t length = strlen(given);
-    const bool quoted = length >= 2 && given[0] == '"' && given[length - 1] == '"';
+    const size_t quote = length >= 2 && given[0] == '"' && given[length - 1] == '"' ? 1 : 0;
     if (length >= sizeof value)
         return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "%s: its value is %zu characters long, allowed are %zu", key,
                          length, sizeof value - 1);
-    memcpy(value, given + quoted, length - 2 * quoted);
-    value[length - 2 * quoted] = '\0';
+    memcpy(value, given + quote, length - 2 * quote);
+    value[length - 2 * quote] = '\0';
 
     const struct setting *setting = qobs_setting_find(config->preset, key);
     if (!setting)
         return unknown_key(config, key, error);
-    if (!quoted && (qobs_equal_ignoring_case(value, "null") || qobs_equal_ignoring_case(value, "none"))) {
+    if (!quote && (qobs_equal_ignoring_case(value, "null") || qobs_equal_ignoring_case(value, "none"))) {
         qobs_setting_restore(setting, config);
         return qobs_succeed(error);
     }

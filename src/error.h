@@ -14,6 +14,9 @@ __attribute__((format(__MINGW_PRINTF_FORMAT, 3, 4)))
 __attribute__((format(printf, 3, 4)))
 #endif
 int qobs_fail(qobs_error *error, int status, const char *format, ...);
+#ifdef __clang_analyzer__ /* sees one file at a time: what is returned is said here */
+#define qobs_fail(error, status, ...) (qobs_fail(error, status, __VA_ARGS__), (status))
+#endif
 
 /* Clears the message and returns QOBS_OK. */
 int qobs_succeed(qobs_error *error);

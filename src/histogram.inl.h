@@ -182,7 +182,7 @@ static inline __attribute__((always_inline)) void look_for_hot(struct state *s, 
                                                                const unsigned char *x)
 {
     enum { SAMPLES = 4, APART = CHUNK / SAMPLES };
-    size_t most = bin[0] == bin[APART] || bin[0] == bin[2 * APART] ? 0 : 3, same_bin = 0, same = 0;
+    size_t most = bin[0] == bin[APART] || bin[0] == bin[APART * (size_t)2] ? 0 : 3, same_bin = 0, same = 0;
     const float value = reader->load_one(x + most * APART * reader->size);
     for (size_t i = 0; i < SAMPLES; i++) {
         same_bin += bin[i * APART] == bin[most * APART];

@@ -160,11 +160,13 @@ static int take(qobs_observer *o, const qobs_plan *plan, const qobs_tensor *valu
 {
     const struct layout layout = qobs_layout_of(&o->config, plan);
     const bool first = begins(o, &layout), has_whole = all && qobs_has_whole(&o->config);
-    struct kept kept = first ? (struct kept){0} : o->kept;
+    struct kept kept = {0};
     struct qobs_nonfinite nonfinite = {0};
     struct search_record record = {0};
     struct search_room room = {0};
     struct whole whole = {0};
+    if (!first)
+        kept = o->kept;
     int status = first ? QOBS_OK : check_same(o, &layout, error);
     if (status == QOBS_OK)
         status = check_dtype(o, layout.dtype, first, error);

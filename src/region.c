@@ -23,7 +23,7 @@ static struct block *at(unsigned char *place)
     return (struct block *)(void *)place;
 }
 
-struct region qobs_region_make(unsigned char *begin, unsigned char *end)
+struct region qobs_region_make(unsigned char *begin, const unsigned char *end)
 {
     struct region region = {begin, begin};
     const size_t size = (size_t)(end - begin) / REGION_ALIGNMENT * REGION_ALIGNMENT;

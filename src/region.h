@@ -18,7 +18,7 @@ enum { REGION_ALIGNMENT = 16 };
 size_t qobs_region_block(size_t size);
 
 /* `begin` is aligned. Less than the smallest block is a region of nothing. */
-struct region qobs_region_make(unsigned char *begin, unsigned char *end);
+struct region qobs_region_make(unsigned char *begin, const unsigned char *end);
 
 /* NULL: there is no such room left. */
 void *qobs_region_allocate(struct region *region, size_t size);

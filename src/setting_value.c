@@ -25,9 +25,10 @@ static void list_words(const struct word *words, char *text, size_t size)
 static bool parse_real(const char *value, double *out)
 {
     char buffer[64];
-    if (strlen(value) >= sizeof buffer || *value == '\0' || strspn(value, "0123456789+-.eE") != strlen(value))
+    const size_t length = strlen(value);
+    if (length >= sizeof buffer || *value == '\0' || strspn(value, "0123456789+-.eE") != length)
         return false;
-    strcpy(buffer, value);
+    memcpy(buffer, value, length + 1);
     char *point = strchr(buffer, '.');
     if (point)
         *point = *localeconv()->decimal_point;

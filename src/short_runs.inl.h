@@ -16,19 +16,21 @@ static UNFOLDED size_t K(short_runs)(enum K(layout) layout, struct K(runs) r, si
     return done;
 }
 
+/* Does each run follow the one before at once? */
+static inline bool K(packed)(const struct K(runs) *r) { return r->run_stride == (ptrdiff_t)(r->length * sizeof(BITS)); }
+
 /* Those at the beginning that can be folded together; returns how many these are. */
 static size_t K(fold_short_runs)(struct K(runs) r, size_t runs)
 {
-    const bool packed = r.run_stride == (ptrdiff_t)(r.length * sizeof(BITS));
     if (r.length > 2 * LANES && r.length < FOLD_TOGETHER * LANES)
         return K(short_runs)(K(LONGER), r, runs);
     if (r.length > LANES && r.length <= 2 * LANES)
         return K(short_runs)(K(VECTORS), r, runs);
     if (r.length == LANES)
         return K(short_runs)(K(WHOLE), r, runs);
-    if (LANES >= 8 && r.length == LANES / 2 && packed)
+    if (LANES >= 8 && r.length == LANES / 2 && K(packed)(&r))
         return K(short_runs)(K(HALVES), r, runs);
-    if (LANES >= 16 && r.length == LANES / 4 && packed)
+    if (LANES >= 16 && r.length == LANES / 4 && K(packed)(&r))
         return K(short_runs)(K(QUARTERS), r, runs);
     return 0;
 }

@@ -77,7 +77,7 @@ static int choose_ranges(struct ranges *ranges, const struct readings *readings,
     if (!any)
         return complain(EXIT_WRONG, "%s: has no range that could be shown", preset);
     ranges->count = any->size / qobs_dtype_size(any->dtype);
-    ranges->items = malloc((ranges->count ? ranges->count : 1) * sizeof *ranges->items);
+    ranges->items = calloc(ranges->count ? ranges->count : 1, sizeof *ranges->items);
     if (!ranges->items)
         return complain(EXIT_TROUBLE, "no memory for %zu ranges", ranges->count);
     for (size_t i = 0; i < ranges->count; i++) {

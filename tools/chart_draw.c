@@ -102,10 +102,11 @@ static void draw_axis(cairo_t *cr, const struct chart *c)
     cairo_set_line_width(cr, 1);
     cairo_move_to(cr, LEFT, y_of(0) + 0.5);
     cairo_line_to(cr, WIDTH - RIGHT, y_of(0) + 0.5);
-    for (double k = ceil(c->first / step); k * step <= c->last; k++) {
+    const double first = ceil(c->first / step);
+    for (int i = 0; (first + i) * step <= c->last; i++) {
         char text[32];
-        const double x = x_of(c, k * step);
-        snprintf(text, sizeof text, "%.6g", k * step + 0.0); /* no -0 */
+        const double value = (first + i) * step, x = x_of(c, value);
+        snprintf(text, sizeof text, "%.6g", value + 0.0); /* no -0 */
         cairo_move_to(cr, x, y_of(0));
         cairo_line_to(cr, x, y_of(0) + 5);
         write_text(cr, x, y_of(0) + 20, 0, text);
@@ -142,7 +143,7 @@ static void draw_words(cairo_t *cr, const struct chart *c)
         snprintf(text, sizeof text, "%zu ranges, the widest %.6g to %.6g, the narrowest (dashed) %.6g to %.6g", c->qparams,
                  c->widest.low, c->widest.high, c->narrowest.low, c->narrowest.high);
     write_text(cr, LEFT, HEIGHT - 32, -1, text);
-    snprintf(text, sizeof text, "%llu of %llu elements are clipped, %.4g %%", (unsigned long long)(c->below + c->above),
+    snprintf(text, sizeof text, "%llu of %llu elements are clipped, %.4g %%", (unsigned long long)c->below + (unsigned long long)c->above,
              (unsigned long long)c->elements, 100 * chart_clipped(c));
     write_text(cr, LEFT, HEIGHT - 12, -1, text);
 }

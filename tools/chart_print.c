@@ -49,7 +49,7 @@ static void print_summary(const struct chart *c)
     else
         printf("%zu ranges, the widest %.9g to %.9g, the narrowest %.9g to %.9g\n", c->qparams, c->widest.low, c->widest.high,
                c->narrowest.low, c->narrowest.high);
-    printf("%llu of %llu elements are clipped, %.4g %% (%llu below, %llu above)\n", (unsigned long long)(c->below + c->above),
+    printf("%llu of %llu elements are clipped, %.4g %% (%llu below, %llu above)\n", (unsigned long long)c->below + (unsigned long long)c->above,
            (unsigned long long)c->elements, 100 * chart_clipped(c), (unsigned long long)c->below, (unsigned long long)c->above);
     if (c->nan + c->inf > 0)
         printf("left out: %llu NaN, %llu infinite\n", (unsigned long long)c->nan, (unsigned long long)c->inf);

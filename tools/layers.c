@@ -16,10 +16,8 @@
 static int64_t block_height(const qobs_config *config)
 {
     char text[64];
-    long long height = 1;
-    if (qobs_config_get(config, "block_structure", text, sizeof text, NULL) == QOBS_OK)
-        sscanf(text, "[%lld,", &height);
-    return height;
+    const bool known = qobs_config_get(config, "block_structure", text, sizeof text, NULL) == QOBS_OK && text[0] == '[';
+    return known ? strtoll(text + 1, NULL, 10) : 1;
 }
 
 /* What the scale of this weight looks like, and how the weight can be sliced. Refuses what the settings do not fit. */
@@ -110,7 +108,7 @@ int layers_choose(struct layers *layers, const struct tensor_set *set, const str
                   const struct base_observer *weights)
 {
     struct fail f;
-    layers->items = calloc(tensors_count(set) + 1, sizeof *layers->items);
+    *layers = (struct layers){.items = calloc(tensors_count(set) + 1, sizeof *layers->items)};
     if (!layers->items)
         return complain(EXIT_TROUBLE, "no memory for %zu layers", tensors_count(set));
     for (size_t i = 0; i < tensors_count(set); i++) {

@@ -18,7 +18,7 @@
 #include "qobs/pthreadpool.h"
 #endif
 
-int complain(int code, const char *format, ...)
+int (complain)(int code, const char *format, ...)
 {
     struct fail changed;
     va_list arguments;
@@ -40,7 +40,7 @@ int check_inputs(void)
     return mapped_check(NULL) == 0 ? EXIT_OK : complain(EXIT_TROUBLE, "input has changed");
 }
 
-int complain_status(const qobs_error *error, const char *about)
+int (complain_status)(const qobs_error *error, const char *about)
 {
     const int code = error->status == QOBS_ERROR_OUT_OF_MEMORY ? EXIT_TROUBLE : EXIT_WRONG;
     return about ? complain(code, "%s: %s", about, error->message) : complain(code, "%s", error->message);

@@ -18,9 +18,15 @@ enum exit_code {
 
 /* Prints "qobs: <message>" to standard error; returns `code`. Where a file has changed while it was read the message is that. */
 int complain(int code, const char *format, ...) __attribute__((format(printf, 2, 3)));
+#ifdef __clang_analyzer__ /* sees one file at a time: what is returned is said here */
+#define complain(code, ...) (complain(code, __VA_ARGS__), (code))
+#endif
 
 /* The exit code for a status of the library, with its message printed; `about` (or NULL) goes before it. */
 int complain_status(const qobs_error *error, const char *about);
+#ifdef __clang_analyzer__
+#define complain_status(error, about) (complain_status(error, about), EXIT_TROUBLE)
+#endif
 
 /* Threads for the library: an executor over pthreadpool, or none where one thread was asked for. */
 struct threads {

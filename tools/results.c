@@ -160,7 +160,6 @@ double reading_value(const struct reading *r, size_t i)
         int16_t i16;
         int32_t i32;
         int64_t i64;
-        uint32_t bits;
     } v;
     memcpy(&v, p, qobs_dtype_size(r->dtype));
     switch (r->dtype) {
@@ -168,9 +167,11 @@ double reading_value(const struct reading *r, size_t i)
         return (double)v.f32;
     case QOBS_F64:
         return v.f64;
-    case QOBS_BF16:
-        v.bits = (uint32_t)v.h << 16;
+    case QOBS_BF16: {
+        const uint32_t bits = (uint32_t)v.h << 16;
+        memcpy(&v.f32, &bits, sizeof bits);
         return (double)v.f32;
+    }
     case QOBS_F16: {
         const int exponent = v.h >> 10 & 31, fraction = v.h & 1023;
         const double magnitude = exponent == 31 ? (fraction ? (double)NAN : (double)INFINITY)

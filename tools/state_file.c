@@ -24,9 +24,9 @@ int state_write(const qobs_observer *observer, const char *path)
     struct fail f;
     if (code == EXIT_OK && output_open(&output, path, &f) != 0)
         code = complain(EXIT_TROUBLE, "%s", f.message);
-    else if (code == EXIT_OK && output_write(&output, data, size, 0) != 0)
+    if (code == EXIT_OK && output_write(&output, data, size, 0) != 0)
         code = complain(EXIT_TROUBLE, "%s: cannot write: %s", path, strerror(errno));
-    else if (code == EXIT_OK && output_commit(&output, &f) != 0)
+    if (code == EXIT_OK && output_commit(&output, &f) != 0)
         code = complain(EXIT_TROUBLE, "%s", f.message);
     output_abort(&output);
     free(data);

@@ -178,13 +178,15 @@ char *tensors_resolve(const char *path, struct fail *f)
     static const char *const names[] = {"", "/model.safetensors.index.json", "/model.safetensors"};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         const char *name = names[i] + (i > 0 && ends_with(path, "/"));
-        char *resolved = malloc(strlen(path) + strlen(name) + 1);
+        const size_t length = strlen(path), more = strlen(name) + 1;
+        char *resolved = malloc(length + more);
         struct stat status;
         if (!resolved) {
             fail(f, "%s: out of memory", path);
             return NULL;
         }
-        strcat(strcpy(resolved, path), name);
+        memcpy(resolved, path, length);
+        memcpy(resolved + length, name, more);
         const int error = stat(resolved, &status) == 0 ? 0 : errno;
         if (error == 0 && (i > 0 || !S_ISDIR(status.st_mode)))
             return resolved;

@@ -43,6 +43,16 @@ static double power_of_2(double exponent)
     return exponent < -1074 ? 0 : exponent > 1023 ? INFINITY : isnan(exponent) ? exponent : ldexp(1, (int)exponent);
 }
 
+/* Is log2(amax), also rounded to float, not whole? Then its whole part is that of the exponent. */
+static inline bool exponent_tells(double amax, int *exponent)
+{
+    uint64_t bits;
+    memcpy(&bits, &amax, sizeof bits);
+    const uint64_t biased = bits >> 52, first_digits = bits >> 36 & 0xffff;
+    *exponent = (int)biased - 1023;
+    return biased > 0 && biased < 2047 && first_digits != 0 && first_digits != 0xffff;
+}
+
 #define NATIVE_BODY "convention/quark_amax.inl.h"
 #include "native_each.inl.h"
 

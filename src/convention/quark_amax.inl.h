@@ -26,11 +26,9 @@ static void NATIVE(quotients)(size_t n, const double *amax, double greatest, dou
  * f64 only next to a power of two, so that elsewhere the exponent tells. */
 static inline double NATIVE(whole_log)(double amax, bool up)
 {
-    uint64_t bits;
-    memcpy(&bits, &amax, sizeof bits);
-    const uint64_t exponent = bits >> 52, first_digits = bits >> 36 & 0xffff;
-    if (MANTISSA_BITS >= 23 && exponent > 0 && exponent < 2047 && first_digits != 0 && first_digits != 0xffff)
-        return (double)exponent - 1023 + up;
+    int exponent;
+    if (MANTISSA_BITS >= 23 && exponent_tells(amax, &exponent))
+        return (double)exponent + up;
     const real log = round_native((real)log2(amax));
     return up ? ceil((double)log) : floor((double)log);
 }

@@ -124,7 +124,7 @@ int qobs_torch_check(const qobs_config *config, qobs_error *error)
         if (greatest - least + 1 > widest)
             return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT,
                              "quant_min, quant_max: %lld to %lld is %lld wide, dtype %s allows %lld", (long long)least,
-                             (long long)greatest, (long long)(greatest - least + 1), name, (long long)widest);
+                             (long long)greatest, (long long)greatest - (long long)least + 1, name, (long long)widest);
     }
     if (config->reduce_range && scheme_of(config) == SYMMETRIC && config->dtype == TORCH_QUINT8)
         return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT,

@@ -76,11 +76,11 @@ int qobs_plan_make(qobs_plan *plan, const qobs_config *config, const qobs_tensor
                    const struct runtime *runtime, qobs_error *error);
 void qobs_plan_unmake(qobs_plan *plan);
 
-/* As qobs_plan_create, but with the dimensions `kept` instead of the configuration's granularity: every other one is reduced to 1.
+/* As qobs_plan_create, but with the dimensions `axes` instead of the configuration's granularity: every other one is reduced to 1.
  * None kept, or all, give one range for the whole. */
-int qobs_plan_make_along(qobs_plan *plan, const qobs_config *config, const qobs_tensor *value, const struct axes *kept,
+int qobs_plan_make_along(qobs_plan *plan, const qobs_config *config, const qobs_tensor *value, const struct axes *axes,
                          const struct runtime *runtime, qobs_error *error);
-int qobs_plan_create_along(qobs_plan **plan, const qobs_config *config, const qobs_tensor *value, const struct axes *kept,
+int qobs_plan_create_along(qobs_plan **result, const qobs_config *config, const qobs_tensor *value, const struct axes *axes,
                            const struct runtime *runtime, qobs_error *error);
 
 /* The dimensions of value among `axes`, where negative ones count from the end. `name` is the argument's name for messages. */

@@ -182,13 +182,14 @@ size_t qobs_result_count_of(const qobs_observer *o, enum result which)
 int qobs_result_find_item(const qobs_observer *o, const char *name, struct item *item, qobs_error *error)
 {
     char known[230] = "", own[QOBS_RESULT_NAME];
+    size_t length = 0;
     for (int i = 0; i < RESULTS; i++) {
         const enum result which = (enum result)i;
         const bool has = has_result(o, which);
         *item = (struct item){.which = which, .part = name ? part_in(o, name) : 0};
         qobs_result_name(o, (struct item){.which = which}, own);
-        if (has)
-            strcat(strcat(known, *known ? ", " : ""), own);
+        if (has && length < sizeof known)
+            length += (size_t)snprintf(known + length, sizeof known - length, "%s%s", length > 0 ? ", " : "", own);
         if (is_range(which) && item->part < qobs_result_parts(o, which))
             qobs_result_name(o, *item, own);
         if (!name || strcmp(name, own) != 0)

@@ -6,6 +6,7 @@
 #include "minmax_key.inl.h"
 
 static void K(indexed)(const unsigned char *x, ptrdiff_t row_stride, size_t rows, size_t columns, const uint32_t *group, size_t groups,
+                       /* NOLINTNEXTLINE(readability-non-const-parameter): other instruction sets work in scratch */
                        BITS inf, unsigned char *min, unsigned char *max, unsigned char *scratch, struct qobs_nonfinite *nonfinite)
 {
     (void)scratch;

@@ -43,7 +43,7 @@ size_t qobs_shrunk_size(const struct shrink *shrink);
 void qobs_shrunk_place(const struct shrink *shrink, unsigned char *memory, struct shrunk *shrunk);
 
 /* The candidates of the range [min, max] for elements times 2^shift. */
-void qobs_shrink(const struct shrink *shrink, double min, double max, int shift, struct shrunk *shrunk);
+void qobs_shrink(const struct shrink *s, double min, double max, int shift, struct shrunk *to);
 
 /* The range of a step; below 0 the expanded one. */
 void qobs_shrink_range(const struct shrink *shrink, int step, double *min, double *max);

@@ -32,10 +32,10 @@ enum importance_fault {
 };
 const char *qobs_importance_fault_text(enum importance_fault fault); /* NULL for USABLE */
 
-/* Adds activations (..., columns). `columns` of an empty importance becomes theirs; others are refused. Runs on the
+/* Adds activations v (..., columns). `columns` of an empty importance becomes theirs; others are refused. Runs on the
  * executor; each column's sum goes through the tokens in their order. */
 int qobs_importance_add(const struct runtime *runtime, const struct qobs_kernels *kernels, struct importance *importance,
-                        const struct view *activations, qobs_error *error);
+                        const struct view *v, qobs_error *error);
 
 /* Makes room for that many columns with sums of 0, if there is none yet. */
 int qobs_importance_reserve(const struct runtime *runtime, struct importance *importance, int64_t columns,

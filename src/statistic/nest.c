@@ -201,7 +201,8 @@ static int choose_slabs(struct call *c, const struct nest_dimension *rest, int n
         return n;
     c->row = *row;
     c->band = (struct nest_dimension){1, 0, 0};
-    if (--n > 0 && rest[n - 1].in == row->extent * row->in)
+    n--;
+    if (n > 0 && rest[n - 1].in == row->extent * row->in)
         c->band = rest[--n];
     const int64_t height = c->row.extent * c->band.extent;
     c->slab = height < most ? height : most;
@@ -267,7 +268,7 @@ static void call_by_slabs(const struct call *c, const unsigned char *x, int64_t 
 
 static void walk(const struct call *c, const struct nest_dimension *d, int dimensions, const unsigned char *x, int64_t out)
 {
-    if (dimensions == 0) {
+    if (dimensions <= 0) {
         (c->slab > 0 ? call_by_slabs : call_kernel)(c, x, out);
         return;
     }
@@ -289,7 +290,7 @@ static int choose(const struct nest *nest, size_t element, struct call *c, struc
     /* Contiguous elements that are kept: columns, walked down a reduced dimension. So is, one column wide, whatever has no
      * contiguous elements at all. */
     c->by_columns = c->inner.out != 0 || c->inner.extent == 1;
-    for (int i = n - 1; i >= 0; i--)
+    for (int i = n; i-- > 0;)
         if (!c->by_columns || rest[i].out == 0) {
             c->second = rest[i];
             n--;
