@@ -20,11 +20,11 @@
 #   portable   a choice of tests on big-endian s390x, with the golden suites, and without SLEEF on riscv64 under qemu and with musl;
 #              states of one byte order on the other; a build for Windows (all tests with --full)
 #   fuzz       every fuzz target for 20 s (an hour with --full)
-#   analyse    clang-tidy and cppcheck over the library and the program (only if named)
+#   analyse    clang-tidy and cppcheck over the library and the program (clang's analyser of paths only if named or with --full)
 #   races      tests with threads under the thread sanitizer (only if named or with --full)
 #   memory     values that were never set: C tests, without SLEEF, under the memory sanitizer; others under valgrind (only if named or
 #              with --full)
-#   (golden, clang, aarch64, cpus, bench, install and portable use what gcc has built)
+#   (golden, clang, aarch64, cpus, bench, install, portable, analyse and memory use what gcc has built)
 #   --full     all kernel checks at length, golden cases on more builds
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -41,7 +41,8 @@ for argument; do
         ;;
     esac
 done
-[[ ${#stages[@]} -gt 0 ]] || stages=(gcc golden clang sanitize aarch64 cpus bench scripts install portable fuzz ${full:+races memory})
+named=${stages[*]}
+[[ $named ]] || stages=(gcc golden clang sanitize aarch64 cpus bench scripts install portable fuzz analyse ${full:+races memory})
 
 # What the program has of the golden suites, as options of run_cli.py.
 golden=(
@@ -272,7 +273,7 @@ stage_cpus() {
 stage_install() {
     rm -rf $top/installed
     counted single meson install -C $top/gcc --no-rebuild &&
-        counted /usr/bin/python3 tests/test_installed.py $top/installed/bin/qobs
+        QOBS_BUILD=$PWD/$top/gcc counted /usr/bin/python3 tests/test_installed.py $top/installed/bin/qobs
 }
 
 stage_races() {
@@ -359,14 +360,18 @@ stage_fuzz() {
     grep -E '^seed |^[a-z]+ .* inputs, ' $top/output | sed 's/^/    /'
 }
 
-# tidy DIRECTORY: with the compile commands of a build.
+# tidy DIRECTORY OPTION...: with the compile commands of a build.
 tidy() {
-    find src tools -name '*.c' -not -path 'src/neon/*' -print0 | xargs -0 -P "$(nproc)" -n 4 clang-tidy-19 -p "$1" --quiet
+    find src tools -name '*.c' -not -path 'src/neon/*' -print0 | xargs -0 -P "$(nproc)" -n 4 clang-tidy-19 --quiet -p "$@"
 }
 
 stage_analyse() {
     [[ -e $top/gcc/compile_commands.json ]] || build $top/gcc --werror -Dprogram=enabled -Dtests=enabled || return
-    counted single tidy $top/gcc
+    if [[ $full || $named ]]; then
+        counted single tidy $top/gcc
+    else
+        counted single tidy $top/gcc '--checks=-clang-analyzer-*'
+    fi
     counted single cppcheck -j "$(nproc)" --quiet --std=c11 --enable=warning,performance,portability --error-exitcode=1 \
         --suppressions-list=scripts/cppcheck-suppressions.txt -DQOBS_SLEEF -D__x86_64__ -Iinclude -Isrc -Itools \
         src/*.c src/{convention,format,granularity,range,result,scalar,search,state,statistic} tools

@@ -110,6 +110,30 @@ def test_readme():
     equal(sh("{ meson setup m && meson compile -C m; } >/dev/null && m/weight_scales"), ROW, "the README's meson.build")
 
 
+def test_readme_in_usr_local():
+    """The README's installation, in /usr/local and /etc as only this test sees them, and its commands without any variable."""
+    (install,) = [b.strip() for b in blocks("sh") if "meson install" in b]
+    equal(install, "scripts/setup.sh && meson setup build && meson install -C build && sudo ldconfig", "the README's installation")
+    build = os.environ.get("QOBS_BUILD")  # stands for the first two commands, with their prefix
+    new = ["unshare", "--mount", *([] if os.getuid() == 0 else ["--map-root-user"]), "bash", "-ec"]
+    layers = "mount -t tmpfs tmpfs own\nmkdir own/{1,2,3,4}\n" + "".join(
+        f"mount -t overlay overlay -o lowerdir={d},upperdir=own/{u},workdir=own/{w} {d}\n" for d, u, w in [("/usr/local", 1, 2), ("/etc", 3, 4)])
+    os.mkdir("own")
+    if not build or subprocess.run([*new, layers], stderr=subprocess.DEVNULL).returncode != 0:
+        print(f"skipped: the README's installation, for want of {'mounts of its own' if build else 'QOBS_BUILD'}")
+        return
+    write("weight_scales.c", blocks("c")[0])
+    (compiled,) = [b for b in blocks("sh") if "weight_scales" in b]
+    plain = {k: v for k, v in os.environ.items() if k not in ("LD_LIBRARY_PATH", "PKG_CONFIG_PATH", "CMAKE_PREFIX_PATH")}
+    sh(f"meson setup --reconfigure {build} {SOURCE} --prefix /usr/local")
+    try:
+        script = f"{layers}meson install -C {build} --no-rebuild >installed.log\nldconfig\n{compiled}qobs --version\nreadlink -f $(command -v qobs)\n"
+        p = subprocess.run([*new, script], env=plain, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=300)
+        equal(p.stdout.decode(), f"{ROW}qobs {VERSION}\n/usr/local/bin/qobs\n", "the README's commands after its installation")
+    finally:
+        sh(f"meson setup --reconfigure {build} {SOURCE} --prefix {PREFIX}")
+
+
 # ---- Examples ----------------------------------------------------------------------------------------------------------------
 
 def test_plain_c():
