@@ -290,7 +290,7 @@ under_valgrind=(candidates functions golden_histogram golden_observers hooks obs
 
 stage_memory() {
     # Only what is built with it is seen to set memory, so nothing comes from outside but the C library.
-    CC=clang-19 build $top/memory --buildtype=debugoptimized -Db_sanitize=memory -Db_lundef=false -Dsleef=disabled -Dcmocka=false \
+    CC=clang-19 CXX=clang++-19 build $top/memory --buildtype=debugoptimized -Db_sanitize=memory -Db_lundef=false -Dsleef=disabled -Dcmocka=false \
         -Dopenmp=disabled -Dprogram=disabled -Dtests=enabled -Dbench=disabled || return
     MSAN_OPTIONS=halt_on_error=1 counted meson_test_but_kernels $top/memory -t 10
     local test
