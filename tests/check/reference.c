@@ -9,16 +9,16 @@ static void count(const struct dtype *dtype, int64_t magnitude, struct qobs_nonf
     nonfinite->inf += magnitude == (int64_t)dtype->infinity;
 }
 
-/* Merges n elements, `step` bytes apart, into one pair. By order_of_bits, which is checked against decoded values: decoding
+/* Of a size known here. By order_of_bits, which is checked against decoded values: decoding
  * here would take most of the time. */
-static void merge(const struct dtype *dtype, const unsigned char *x, ptrdiff_t step, size_t n, unsigned char *min,
-                  unsigned char *max, struct qobs_nonfinite *nonfinite)
+static inline void merge_sized(const struct dtype *dtype, size_t size, const unsigned char *x, ptrdiff_t step, size_t n,
+                               unsigned char *min, unsigned char *max, struct qobs_nonfinite *nonfinite)
 {
     const int64_t infinity = (int64_t)dtype->infinity;
-    uint64_t min_bits = load_bits(dtype, min), max_bits = load_bits(dtype, max);
+    uint64_t min_bits = load_sized(min, size), max_bits = load_sized(max, size);
     int64_t lo = order_of_bits(dtype, min_bits), hi = order_of_bits(dtype, max_bits);
     for (ptrdiff_t i = 0; i < (ptrdiff_t)n; i++) {
-        const uint64_t bits = load_bits(dtype, x + i * step);
+        const uint64_t bits = load_sized(x + i * step, size);
         const int64_t order = order_of_bits(dtype, bits);
         count(dtype, order < 0 ? -order : order, nonfinite);
         if (order < lo && order >= -infinity) { /* never for NaN */
@@ -32,6 +32,18 @@ static void merge(const struct dtype *dtype, const unsigned char *x, ptrdiff_t s
     }
     store_bits(dtype, min, lo == 0 ? 0 : min_bits);
     store_bits(dtype, max, hi == 0 ? 0 : max_bits);
+}
+
+/* Merges n elements, `step` bytes apart, into one pair. */
+static void merge(const struct dtype *dtype, const unsigned char *x, ptrdiff_t step, size_t n, unsigned char *min,
+                  unsigned char *max, struct qobs_nonfinite *nonfinite)
+{
+    if (dtype->size == 2)
+        merge_sized(dtype, 2, x, step, n, min, max, nonfinite);
+    else if (dtype->size == 4)
+        merge_sized(dtype, 4, x, step, n, min, max, nonfinite);
+    else
+        merge_sized(dtype, 8, x, step, n, min, max, nonfinite);
 }
 
 void reference_rows(const struct dtype *dtype, const unsigned char *x, ptrdiff_t run_stride, size_t runs, size_t length,
@@ -61,18 +73,29 @@ void reference_indexed(const struct dtype *dtype, const unsigned char *x, ptrdif
 }
 
 /* The same for the largest magnitude. */
-static void merge_magnitudes(const struct dtype *dtype, const unsigned char *x, ptrdiff_t step, size_t n, unsigned char *absmax,
-                             struct qobs_nonfinite *nonfinite)
+static inline void merge_magnitudes_sized(const struct dtype *dtype, size_t size, const unsigned char *x, ptrdiff_t step, size_t n,
+                                          unsigned char *absmax, struct qobs_nonfinite *nonfinite)
 {
     const int64_t infinity = (int64_t)dtype->infinity;
-    int64_t most = order_of_bits(dtype, load_bits(dtype, absmax));
+    int64_t most = order_of_bits(dtype, load_sized(absmax, size));
     for (ptrdiff_t i = 0; i < (ptrdiff_t)n; i++) {
-        const int64_t magnitude = order_of_bits(dtype, load_bits(dtype, x + i * step) & ~dtype->sign);
+        const int64_t magnitude = order_of_bits(dtype, load_sized(x + i * step, size) & ~dtype->sign);
         count(dtype, magnitude, nonfinite);
         if (magnitude > most && magnitude <= infinity)
             most = magnitude;
     }
     store_bits(dtype, absmax, (uint64_t)most);
+}
+
+static void merge_magnitudes(const struct dtype *dtype, const unsigned char *x, ptrdiff_t step, size_t n, unsigned char *absmax,
+                             struct qobs_nonfinite *nonfinite)
+{
+    if (dtype->size == 2)
+        merge_magnitudes_sized(dtype, 2, x, step, n, absmax, nonfinite);
+    else if (dtype->size == 4)
+        merge_magnitudes_sized(dtype, 4, x, step, n, absmax, nonfinite);
+    else
+        merge_magnitudes_sized(dtype, 8, x, step, n, absmax, nonfinite);
 }
 
 void reference_absmax_rows(const struct dtype *dtype, const unsigned char *x, ptrdiff_t run_stride, size_t runs, size_t length,

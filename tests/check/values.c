@@ -25,24 +25,6 @@ const struct dtype dtypes[QOBS_KERNEL_DTYPES] = {
     [QOBS_KERNEL_F64] = {"f64", 8, 52, UINT64_C(1) << 63, UINT64_C(0x7ff0000000000000)},
 };
 
-uint64_t load_bits(const struct dtype *dtype, const void *p)
-{
-    uint16_t b16;
-    uint32_t b32;
-    uint64_t b64;
-    switch (dtype->size) {
-    case 2:
-        memcpy(&b16, p, sizeof b16);
-        return b16;
-    case 4:
-        memcpy(&b32, p, sizeof b32);
-        return b32;
-    default:
-        memcpy(&b64, p, sizeof b64);
-        return b64;
-    }
-}
-
 void store_bits(const struct dtype *dtype, void *p, uint64_t bits)
 {
     const uint16_t b16 = (uint16_t)bits;

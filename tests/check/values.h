@@ -8,6 +8,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 #include "kernels.h"
 
@@ -28,7 +29,25 @@ struct dtype {
 
 extern const struct dtype dtypes[QOBS_KERNEL_DTYPES];
 
-uint64_t load_bits(const struct dtype *dtype, const void *p);
+static inline uint64_t load_sized(const void *p, size_t size)
+{
+    uint16_t b16;
+    uint32_t b32;
+    uint64_t b64;
+    switch (size) {
+    case 2:
+        memcpy(&b16, p, sizeof b16);
+        return b16;
+    case 4:
+        memcpy(&b32, p, sizeof b32);
+        return b32;
+    default:
+        memcpy(&b64, p, sizeof b64);
+        return b64;
+    }
+}
+
+static inline uint64_t load_bits(const struct dtype *dtype, const void *p) { return load_sized(p, dtype->size); }
 void store_bits(const struct dtype *dtype, void *p, uint64_t bits);
 double value_of_bits(const struct dtype *dtype, uint64_t bits);
 
