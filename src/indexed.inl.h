@@ -9,8 +9,8 @@
  *
  * Accumulators: a pair of vectors of keys (minmax_key.inl.h) a group, in the caller's scratch; nothing can overflow.
  * Counts: 64 bits, made only for rows that hold something not finite.
- * Tails: the last columns and the last rows are read again from the end, which changes no minimum and no maximum; fewer rows than
- *   lanes, or fewer bytes in a row than a cache line, go element by element. Nothing outside a row is read.
+ * Tails: the last columns and the last rows are read again, which changes no minimum and no maximum; fewer
+ *   bytes in a row than a cache line go element by element. Nothing outside a row is read.
  * In flight: a cache line of as many rows as a vector has lanes. Where rows are a power of two apart these fall into the same cache
  *   set, so that none may be come back to: where a tile is narrower than a line, lines are copied to a buffer first.
  * Caller's duty: group[j] < groups. */
@@ -59,21 +59,28 @@ static inline __attribute__((always_inline)) void K(indexed_columns)(vec r[TILE]
     }
 }
 
-/* LANES rows into the accumulators, a cache line of each at a time: the tiles it has, the first from registers. */
-static void K(indexed_rows)(const unsigned char *x, ptrdiff_t row_stride, size_t columns, const uint32_t *group, unsigned char *accumulators)
+/* LANES rows into the accumulators, a cache line of each at a time: the tiles it has, the first from registers. Of fewer rows the last
+ * stands for those that are not there. */
+static inline __attribute__((always_inline)) void K(indexed_rows)(bool few, const unsigned char *x, ptrdiff_t row_stride, size_t rows,
+                                                                  size_t columns, const uint32_t *group, unsigned char *accumulators)
 {
     enum { TILES = LINE_COLUMNS / TILE };
     vec tiles[TILES][TILE];
+    unsigned char lines[LANES][LINE];
     const unsigned char *ahead = x + LANES * row_stride;
     for (size_t j = 0; j < columns; j += LINE_COLUMNS, ahead += LANES * LINE) {
         j = j + LINE_COLUMNS <= columns ? j : columns - LINE_COLUMNS;
         const unsigned char *from = x + j * sizeof(BITS);
+        for (size_t i = 0; few && i < LANES; i++)
+            memcpy(lines[i], from + (ptrdiff_t)(i < rows ? i : rows - 1) * row_stride, LINE);
+        from = few ? lines[0] : from;
+        const ptrdiff_t step = few ? LINE : row_stride;
         vec r[TILE];
         _Pragma("GCC unroll 16") for (int i = 0; i < TILE; i++)
         {
-            r[i] = K(vec_key)(K(indexed_piece)(from, row_stride, i, 0));
+            r[i] = K(vec_key)(K(indexed_piece)(from, step, i, 0));
             _Pragma("GCC unroll 4") for (int t = 1; t < TILES; t++)
-                vec_store(&tiles[t][i], K(vec_key)(K(indexed_piece)(from + t / PIECES * VEC_BYTES, row_stride, i, t % PIECES)));
+                vec_store(&tiles[t][i], K(vec_key)(K(indexed_piece)(from + t / PIECES * VEC_BYTES, step, i, t % PIECES)));
         }
         K(indexed_columns)(r, group + j, accumulators, ahead);
         for (int t = 1; t < TILES; t++) {
@@ -94,15 +101,16 @@ static bool K(indexed_nonfinite)(const unsigned char *accumulators, size_t group
     return any;
 }
 
-/* One bound of LANES groups, `n` of which there are, and the TILE rows of that part of their accumulators into the caller's. */
-static void K(indexed_merge)(const unsigned char *accumulators, int part, bool is_max, unsigned char *out, size_t row_bytes, size_t n)
+/* One bound of LANES groups, `n` of which there are, and up to TILE rows of that part of their accumulators into the caller's. */
+static void K(indexed_merge)(const unsigned char *accumulators, int part, size_t rows, bool is_max, unsigned char *out, size_t row_bytes,
+                             size_t n)
 {
     vec r[TILE];
     unsigned char room[VEC_BYTES] = {0};
     for (int i = 0; i < TILE; i++)
         r[i] = K(indexed_piece)(accumulators, 2 * VEC_BYTES, i, part);
     K(vec_transpose)(r);
-    for (int c = 0; c < TILE; c++, out += row_bytes) {
+    for (size_t c = 0; c < TILE && c < rows; c++, out += row_bytes) {
         unsigned char *to = out;
         if (n < LANES)
             to = memcpy(room, out, n * sizeof(BITS));
@@ -114,35 +122,53 @@ static void K(indexed_merge)(const unsigned char *accumulators, int part, bool i
     }
 }
 
-static void K(indexed)(const unsigned char *x, ptrdiff_t row_stride, size_t rows, size_t columns, const uint32_t *group, size_t groups,
-                       BITS inf, unsigned char *min, unsigned char *max, unsigned char *scratch, struct qobs_nonfinite *nonfinite)
+static void K(indexed_transposed)(const unsigned char *x, ptrdiff_t row_stride, size_t rows, size_t columns, const uint32_t *group,
+                                  size_t groups, BITS inf, unsigned char *min, unsigned char *max, unsigned char *accumulators,
+                                  struct qobs_nonfinite *nonfinite)
 {
-    const size_t row_bytes = groups * sizeof(BITS);
-    unsigned char *const accumulators = scratch + (-(uintptr_t)scratch & (VEC_BYTES - 1));
-    if (rows < LANES || columns < LINE_COLUMNS) {
-        K(indexed_plain)(x, row_stride, rows, columns, group, groups, inf, min, max, nonfinite);
-        return;
-    }
+    const size_t row_bytes = groups * sizeof(BITS), abreast = rows < LANES ? rows : LANES;
     for (size_t done = 0; done < rows; done += LANES) {
-        const size_t first = done + LANES <= rows ? done : rows - LANES;
+        const size_t first = done + abreast <= rows ? done : rows - abreast;
         for (size_t g = 0; g < (groups + LANES - 1) / LANES * LANES; g++) {
             vec_store(accumulators + g * 2 * VEC_BYTES, K(vec_splat)((KEY)~MOST_NEGATIVE));
             vec_store(accumulators + g * 2 * VEC_BYTES + VEC_BYTES, K(vec_splat)(MOST_NEGATIVE));
         }
-        K(indexed_rows)(x + (ptrdiff_t)first * row_stride, row_stride, columns, group, accumulators);
+        if (abreast < LANES)
+            K(indexed_rows)(true, x, row_stride, abreast, columns, group, accumulators);
+        else
+            K(indexed_rows)(false, x + (ptrdiff_t)first * row_stride, row_stride, abreast, columns, group, accumulators);
         if (K(indexed_nonfinite)(accumulators, groups, inf)) {
-            K(indexed_plain)(x + (ptrdiff_t)done * row_stride, row_stride, first + LANES - done, columns, group, groups, inf,
+            K(indexed_plain)(x + (ptrdiff_t)done * row_stride, row_stride, first + abreast - done, columns, group, groups, inf,
                              min + done * row_bytes, max + done * row_bytes, nonfinite);
             continue;
         }
         for (size_t g = 0; g < groups; g += LANES)
-            for (int part = 0; part < PIECES; part++) {
+            for (size_t row = 0; row < abreast; row += TILE) {
                 const unsigned char *at = accumulators + g * 2 * VEC_BYTES;
-                const size_t to = (first + (size_t)part * TILE) * row_bytes + g * sizeof(BITS);
-                K(indexed_merge)(at, part, false, min + to, row_bytes, groups - g < LANES ? groups - g : LANES);
-                K(indexed_merge)(at + VEC_BYTES, part, true, max + to, row_bytes, groups - g < LANES ? groups - g : LANES);
+                const size_t to = (first + row) * row_bytes + g * sizeof(BITS), n = groups - g < LANES ? groups - g : LANES;
+                K(indexed_merge)(at, (int)(row / TILE), abreast - row, false, min + to, row_bytes, n);
+                K(indexed_merge)(at + VEC_BYTES, (int)(row / TILE), abreast - row, true, max + to, row_bytes, n);
             }
     }
+}
+
+#ifdef PERMUTED
+#include PERMUTED
+#endif
+
+static void K(indexed)(const unsigned char *x, ptrdiff_t row_stride, size_t rows, size_t columns, const uint32_t *group, size_t groups,
+                       BITS inf, unsigned char *min, unsigned char *max, unsigned char *scratch, struct qobs_nonfinite *nonfinite)
+{
+    size_t done = 0;
+#ifdef PERMUTED
+    if (groups <= PERMUTED_LANES && rows >= PERMUTED_LEAST)
+        done = indexed_permuted(x, row_stride, rows, columns, group, groups, inf, min, max, nonfinite);
+#endif
+    if (columns - done < LINE_COLUMNS)
+        K(indexed_plain)(x + done * sizeof(BITS), row_stride, rows, columns - done, group + done, groups, inf, min, max, nonfinite);
+    else
+        K(indexed_transposed)(x + done * sizeof(BITS), row_stride, rows, columns - done, group + done, groups, inf, min, max,
+                              scratch + (-(uintptr_t)scratch & (VEC_BYTES - 1)), nonfinite);
 }
 
 #undef LANES

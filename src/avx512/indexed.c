@@ -7,7 +7,9 @@
 #include "kernels.h"
 
 #define WIDTH 16
+#define PERMUTED "avx512/indexed_permuted.h"
 #include "indexed.inl.h"
+#undef PERMUTED
 #undef WIDTH
 #define WIDTH 32
 #include "indexed.inl.h"
@@ -16,5 +18,11 @@
 #include "indexed.inl.h"
 #undef WIDTH
 
+/* Half vectors are enough. */
+#define FEW(name, lanes)                                                                                             \
+    if (rows <= (lanes) / 2) {                                                                                       \
+        name##_avx2(x, row_stride, rows, columns, group, groups, min, max, scratch, nonfinite);                     \
+        return;                                                                                                      \
+    }
 #define ENTRY(name) name##_avx512
 #include "indexed_entries.inl.h"

@@ -13,6 +13,7 @@
 #define STRIP_BYTES 8192
 #define FAR_BYTES ((size_t)16 << 20) /* from here on, they are fetched ahead */
 #define INDEXED_ELEMENTS 8192
+#define TALL 131 /* rows; from 128 on permutations are worth their making */
 #define ISLANDS 102
 #define LARGEST_VECTOR 64
 
@@ -126,7 +127,7 @@ static void try_call(struct check *check, struct call *call)
 {
     size_t below;
     /* The indexed form's reference takes its time; 70 rows and a row of 3000 columns are enough of it. */
-    while (check->form == INDEXED && call->count > 70 && call->count * call->length > INDEXED_ELEMENTS)
+    while (check->form == INDEXED && call->count > 70 && call->count != TALL && call->count * call->length > INDEXED_ELEMENTS)
         call->count /= 2;
     while (call_extent(check, call, &below) + call->offset > DATA_BYTES)
         call->count /= 2;
@@ -212,6 +213,7 @@ static void long_ones(struct check *check, unsigned rounds)
     } shapes[] = {
         {1, 2 * block - 1}, {1, 2 * block},    {1, 2 * block + 1}, {1, 3 * block + lanes / 2 + 1},
         {2, block + 7},     {3000, lanes + 1}, {20000, 3},         {40, 80 * lanes + 5},
+        {TALL, 67 * lanes + 9},
     };
     for (unsigned round = 0; round < rounds; round++)
         for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++)
