@@ -391,6 +391,12 @@ if [[ $(uname -m) == x86_64 ]]; then
 fi
 scripts/setup.sh "${setup[@]}" || failed=1
 
+# Sets `processor` to the seconds of processor time that all commands so far have taken, whatever else the machine was doing.
+processor_time() {
+    times >$top/times
+    processor=$(awk 'NR == 2 {split($1 "m" $2, t, /[ms]+/); printf "%d", 60 * t[1] + t[2] + 60 * t[3] + t[4]}' $top/times)
+}
+
 report=
 for stage in "${stages[@]}"; do
     if [[ $(uname -m) != x86_64 && ($stage == aarch64 || $stage == cpus || $stage == portable) ]]; then
@@ -399,10 +405,14 @@ for stage in "${stages[@]}"; do
     fi
     echo "== $stage"
     before=$passed before_failed=$failed begin=$SECONDS
+    processor_time
+    before_processor=$processor
     log=$top/$stage.log
     : >"$log"
     "stage_$stage" || true
-    printf -v line '%-10s %6d passed, %d failed  %4d s' "$stage" $((passed - before)) $((failed - before_failed)) $((SECONDS - begin))
+    processor_time
+    printf -v line '%-10s %6d passed, %d failed  %4d s, %4d s of processors' "$stage" $((passed - before)) \
+        $((failed - before_failed)) $((SECONDS - begin)) $((processor - before_processor))
     echo "$line"
     report+=$line$'\n'
 done
