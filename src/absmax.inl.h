@@ -16,6 +16,7 @@
 
 #define LANES (VEC_BYTES * 8 / WIDTH)
 #define MOST_POSITIVE ((KEY)((BITS)~(BITS)0 >> 1))
+#define MOST_NEGATIVE ((KEY)(-MOST_POSITIVE - 1))
 #define HAS_RAW 0
 
 /* A block of a long run: small enough to be in a near cache when it must be read again for its NaN. */
@@ -80,32 +81,27 @@ struct K(runs) {
     struct qobs_nonfinite *nonfinite;
 };
 
-/* Where something is not finite, or results lie apart. */
-static __attribute__((noinline)) void K(merge_apart)(const struct K(runs) *r, size_t run, vec most)
+#define FORM K(MAGNITUDES)
+
+/* Of LANES runs from `run` on. */
+static UNFOLDED void K(merge_extent)(enum K(form) form, struct K(extent) e, const struct K(runs) *r, size_t run)
 {
-    const bool finite = !K(vec_any_ge)(most, K(vec_splat)((KEY)r->inf));
-    KEY magnitude[LANES];
-    vec_store(magnitude, most);
-    for (size_t i = 0; i < LANES; i++) {
-        unsigned char *const out = r->absmax + (ptrdiff_t)(run + i) * r->out_step;
-        if (finite)
-            K(merge_magnitude)(magnitude[i], out);
-        else
-            K(one_run)(r->x + (ptrdiff_t)(run + i) * r->run_stride, r->length, r->inf, out, r->nonfinite);
+    (void)form;
+    unsigned char *out = r->absmax + (ptrdiff_t)run * r->out_step;
+    if (r->out_step == sizeof(BITS)) {
+        vec_store(out, K(vec_max_s)(e.hi, vec_load(out)));
+        return;
     }
+    KEY magnitude[LANES];
+    vec_store(magnitude, e.hi);
+    for (size_t i = 0; i < LANES; i++, out += r->out_step)
+        K(merge_magnitude)(magnitude[i], out);
 }
 
-/* LANES runs from `run` on. */
-static UNFOLDED void K(one_fold)(enum K(layout) layout, struct K(runs) *r, size_t run)
+static void K(one_by_one)(const struct K(runs) *r, size_t run)
 {
-    const unsigned char *const x = r->x + (ptrdiff_t)run * r->run_stride;
-    const vec most = K(fold_runs)(K(MAGNITUDES), layout, x, r->run_stride, r->length).hi;
-    if (r->out_step == sizeof(BITS) && !K(vec_any_ge)(most, K(vec_splat)((KEY)r->inf))) {
-        unsigned char *const out = r->absmax + run * sizeof(BITS);
-        vec_store(out, K(vec_max_s)(most, vec_load(out)));
-    } else {
-        K(merge_apart)(r, run, most);
-    }
+    for (size_t i = run; i < run + LANES; i++)
+        K(one_run)(r->x + (ptrdiff_t)i * r->run_stride, r->length, r->inf, r->absmax + (ptrdiff_t)i * r->out_step, r->nonfinite);
 }
 
 #include "short_runs.inl.h"
@@ -117,7 +113,7 @@ static void K(rows)(const unsigned char *x, ptrdiff_t run_stride, size_t runs, s
     size_t done = 0;
 #if LANES >= 4
     const struct K(runs) r = {x, run_stride, length, inf, absmax, out_step, nonfinite};
-    done = K(fold_short_runs)(r, runs);
+    done = K(fold_short_runs)(&r, runs);
 #endif
     for (; done < runs; done++)
         K(one_run)(x + (ptrdiff_t)done * run_stride, length, inf, absmax + (ptrdiff_t)done * out_step, nonfinite);
@@ -192,8 +188,10 @@ static void K(columns)(const unsigned char *x, ptrdiff_t row_stride, size_t rows
 }
 
 #undef UNFOLDED
+#undef FORM
 #undef LANES
 #undef MOST_POSITIVE
+#undef MOST_NEGATIVE
 #undef HAS_RAW
 #undef BLOCK
 #undef UNROLLED

@@ -20,8 +20,9 @@
 
 /* How short runs lie in vectors. */
 enum K(layout) {
-    K(LONGER),  /* more than 2 vectors */
-    K(VECTORS), /* more than 1 vector, at most 2 */
+    K(LONGER),  /* more than 4 vectors */
+    K(FOUR),    /* more than 2, at most 4 */
+    K(TWO),     /* more than 1 vector, at most 2 */
     K(WHOLE),   /* one vector */
     K(HALVES),  /* contiguous runs of half a vector */
     K(QUARTERS) /* contiguous runs of a quarter of a vector */
@@ -63,19 +64,28 @@ static UNFOLDED void K(add)(enum K(form) form, struct K(extent) *e, vec v)
     e->hi = K(vec_max_s)(e->hi, v);
 }
 
-/* One run of more than 2 vectors. */
-static UNFOLDED struct K(extent) K(run_extent)(enum K(form) form, const unsigned char *x, size_t n)
+/* One run of more than 2 vectors. The last four may overlap, which changes no bound and needs no branches. */
+static UNFOLDED struct K(extent) K(run_extent)(enum K(form) form, enum K(layout) layout, const unsigned char *x, size_t n)
 {
     const unsigned char *const last = x + (n - LANES) * sizeof(BITS);
+#define UP_TO_LAST(p) K(load_as)(form, (p) < last ? (p) : last)
     const vec v = K(load_as)(form, x), w = K(load_as)(form, x + VEC_BYTES);
     struct K(extent) e = {v, v}, f = {w, w};
-    for (x += 2 * VEC_BYTES; x + VEC_BYTES < last; x += 2 * VEC_BYTES) {
-        K(add)(form, &e, K(load_as)(form, x));
-        K(add)(form, &f, K(load_as)(form, x + VEC_BYTES));
+    if (layout == K(LONGER)) {
+        K(add)(form, &e, K(load_as)(form, x + 2 * VEC_BYTES));
+        K(add)(form, &f, K(load_as)(form, x + 3 * VEC_BYTES));
+        for (x += 4 * VEC_BYTES; x + 3 * VEC_BYTES < last; x += 4 * VEC_BYTES) {
+            K(add)(form, &e, K(load_as)(form, x));
+            K(add)(form, &f, K(load_as)(form, x + VEC_BYTES));
+            K(add)(form, &e, K(load_as)(form, x + 2 * VEC_BYTES));
+            K(add)(form, &f, K(load_as)(form, x + 3 * VEC_BYTES));
+        }
+        K(add)(form, &e, UP_TO_LAST(x));
+        K(add)(form, &f, UP_TO_LAST(x + VEC_BYTES));
     }
-    if (x < last)
-        K(add)(form, &e, K(load_as)(form, x));
+    K(add)(form, &e, UP_TO_LAST(x + 2 * VEC_BYTES));
     K(add)(form, &f, K(load_as)(form, last));
+#undef UP_TO_LAST
     return (struct K(extent)){K(lower)(form, e.lo, f.lo), K(vec_max_s)(e.hi, f.hi)};
 }
 
@@ -88,18 +98,26 @@ static UNFOLDED struct K(extent) K(fold)(enum K(form) form, int first, int step,
     return (struct K(extent)){K(lower)(form, x, y), K(vec_max_s)(v, w)};
 }
 
+/* Where the next run is. gcc knows nothing about it: it would compute all such addresses ahead and spill them. */
+static UNFOLDED const unsigned char *K(next_run)(const unsigned char **x, ptrdiff_t stride)
+{
+    const unsigned char *const run = *x;
+    *x += stride;
+    __asm__("" : "+r"(*x));
+    return run;
+}
+
 /* Two vectors' worth of runs, folded into one by the first step; *x goes on by them, `stride` bytes for each. */
 static UNFOLDED struct K(extent) K(fold_2)(enum K(form) form, enum K(layout) layout, int first, const unsigned char **x,
                                            ptrdiff_t stride, size_t length)
 {
-    const unsigned char *const a = *x, *const b = a + stride;
-    *x = b + stride;
-    if (layout == K(LONGER)) {
-        const struct K(extent) e = K(run_extent)(form, a, length);
-        return K(fold)(form, first, 0, e, K(run_extent)(form, b, length));
+    const unsigned char *const a = K(next_run)(x, stride), *const b = K(next_run)(x, stride);
+    if (layout == K(LONGER) || layout == K(FOUR)) {
+        const struct K(extent) e = K(run_extent)(form, layout, a, length);
+        return K(fold)(form, first, 0, e, K(run_extent)(form, layout, b, length));
     }
     const vec v = K(load_as)(form, a);
-    if (layout == K(VECTORS)) {
+    if (layout == K(TWO)) {
         const size_t last = (length - LANES) * sizeof(BITS);
         const struct K(extent) e = K(extent_of)(form, v, K(load_as)(form, a + last));
         const vec w = K(load_as)(form, b);

@@ -22,8 +22,6 @@
 #define BLOCK ((size_t)262144 * 8 / WIDTH)
 /* Unsigned comparison of 64 bits is no instruction everywhere. */
 #define HAS_RAW (WIDTH != 64)
-/* Where runs of one sign have been met, so many folds pass before raw bits are tried again. */
-#define KEYED 64
 
 /* A block of this many bytes is worth two streams. */
 #define TWO_STREAMS 131072
@@ -193,78 +191,39 @@ struct K(runs) {
     unsigned char *min, *max;
     ptrdiff_t out_step;
     struct qobs_nonfinite *nonfinite;
-    size_t keyed; /* so many more folds with keys before raw bits are tried again */
 };
 
-/* Merges the keys of LANES runs from `run` on into the caller's pairs. Where something is not finite they are done again one by
- * one. */
-static __attribute__((noinline)) void K(merge_runs)(const struct K(runs) *r, size_t run, struct K(extent) keys)
+#define FORM (HAS_RAW ? K(RAW) : K(KEYS))
+
+/* Of LANES runs from `run` on. Of raw bounds that hold the same comparisons are right with whatever the caller has. */
+static UNFOLDED void K(merge_extent)(enum K(form) form, struct K(extent) e, const struct K(runs) *r, size_t run)
 {
-    const vec limit = K(vec_splat)((KEY)r->inf);
-    const bool finite = !K(vec_any_ge)(keys.hi, limit) && !K(vec_any_ge)(vec_not(keys.lo), limit);
     unsigned char *min = r->min + (ptrdiff_t)run * r->out_step, *max = r->max + (ptrdiff_t)run * r->out_step;
-    if (finite && r->out_step == sizeof(BITS)) {
-        const vec l = K(vec_min_s)(K(vec_key)(vec_load(min)), keys.lo);
-        const vec h = K(vec_max_s)(K(vec_key)(vec_load(max)), keys.hi);
-        vec_store(min, K(vec_key)(K(vec_no_minus_zero)(l)));
-        vec_store(max, K(vec_key)(K(vec_no_minus_zero)(h)));
+    if (r->out_step == sizeof(BITS)) {
+        vec lo = vec_load(min), hi = vec_load(max);
+        if (form == K(RAW)) {
+            lo = K(vec_clear_equal)(K(lower)(K(RAW), e.lo, lo), K(vec_splat)(MOST_NEGATIVE));
+            hi = K(vec_max_s)(e.hi, hi);
+        } else {
+            lo = K(vec_key)(K(vec_no_minus_zero)(K(vec_min_s)(e.lo, K(vec_key)(lo))));
+            hi = K(vec_key)(K(vec_no_minus_zero)(K(vec_max_s)(e.hi, K(vec_key)(hi))));
+        }
+        vec_store(min, lo);
+        vec_store(max, hi);
         return;
     }
     KEY l[LANES], h[LANES];
-    vec_store(l, keys.lo);
-    vec_store(h, keys.hi);
-    for (size_t i = 0; i < LANES; i++, min += r->out_step, max += r->out_step) {
-        if (finite)
-            K(merge_keys)(l[i], h[i], min, max);
-        else
-            K(one_run)(r->x + (ptrdiff_t)(run + i) * r->run_stride, r->length, r->inf, min, max, r->nonfinite);
-    }
+    vec_store(l, form == K(RAW) ? K(vec_key)(e.lo) : e.lo);
+    vec_store(h, e.hi);
+    for (size_t i = 0; i < LANES; i++, min += r->out_step, max += r->out_step)
+        K(merge_keys)(l[i], h[i], min, max);
 }
 
-/* In keys, out of the way of the other. */
-static __attribute__((noinline)) void K(keyed_fold)(enum K(layout) layout, const struct K(runs) *r, size_t run)
+static void K(one_by_one)(const struct K(runs) *r, size_t run)
 {
-    const unsigned char *const x = r->x + (ptrdiff_t)run * r->run_stride;
-    struct K(extent) keys;
-    if (layout == K(LONGER))
-        keys = K(fold_runs)(K(KEYS), K(LONGER), x, r->run_stride, r->length);
-    else if (layout == K(VECTORS))
-        keys = K(fold_runs)(K(KEYS), K(VECTORS), x, r->run_stride, r->length);
-    else if (LANES >= 16 && layout == K(QUARTERS))
-        keys = K(fold_runs)(K(KEYS), K(QUARTERS), x, r->run_stride, r->length);
-    else if (LANES >= 8 && layout == K(HALVES))
-        keys = K(fold_runs)(K(KEYS), K(HALVES), x, r->run_stride, r->length);
-    else
-        keys = K(fold_runs)(K(KEYS), K(WHOLE), x, r->run_stride, r->length);
-    K(merge_runs)(r, run, keys);
-}
-
-/* LANES runs from `run` on. */
-static UNFOLDED void K(one_fold)(enum K(layout) layout, struct K(runs) *r, size_t run)
-{
-#if HAS_RAW
-    if (r->keyed == 0) {
-        const unsigned char *const x = r->x + (ptrdiff_t)run * r->run_stride;
-        const struct K(extent) raw = K(fold_runs)(K(RAW), layout, x, r->run_stride, r->length);
-        /* The sign inverted unsigned order is signed order, in which what is wanted is below infinity: a minimum that is negative and
-         * a maximum that is not, and both finite. */
-        const vec sign = K(vec_splat)(MOST_NEGATIVE);
-        if (!K(vec_any_ge)(K(vec_max_s)(raw.lo, vec_xor(raw.hi, sign)), K(vec_splat)((KEY)(r->inf ^ (BITS)MOST_NEGATIVE)))) {
-            if (r->out_step == sizeof(BITS)) { /* the same comparisons are right with any finite pair and the identities */
-                unsigned char *const min = r->min + run * sizeof(BITS), *const max = r->max + run * sizeof(BITS);
-                vec_store(min, K(vec_clear_equal)(K(vec_max_u)(raw.lo, vec_load(min)), sign));
-                vec_store(max, K(vec_max_s)(raw.hi, vec_load(max)));
-            } else {
-                K(merge_runs)(r, run, (struct K(extent)){K(vec_key)(raw.lo), raw.hi});
-            }
-            return;
-        }
-        r->keyed = KEYED;
-    } else {
-        r->keyed--;
-    }
-#endif
-    K(keyed_fold)(layout, r, run);
+    for (size_t i = run; i < run + LANES; i++)
+        K(one_run)(r->x + (ptrdiff_t)i * r->run_stride, r->length, r->inf, r->min + (ptrdiff_t)i * r->out_step,
+                   r->max + (ptrdiff_t)i * r->out_step, r->nonfinite);
 }
 
 #include "short_runs.inl.h"
@@ -275,8 +234,8 @@ static void K(rows)(const unsigned char *x, ptrdiff_t run_stride, size_t runs, s
 {
     size_t done = 0;
 #if LANES >= 4
-    const struct K(runs) r = {x, run_stride, length, inf, min, max, out_step, nonfinite, 0};
-    done = K(fold_short_runs)(r, runs);
+    const struct K(runs) r = {x, run_stride, length, inf, min, max, out_step, nonfinite};
+    done = K(fold_short_runs)(&r, runs);
 #endif
     for (; done < runs; done++)
         K(one_run)(x + (ptrdiff_t)done * run_stride, length, inf, min + (ptrdiff_t)done * out_step,
@@ -286,6 +245,7 @@ static void K(rows)(const unsigned char *x, ptrdiff_t run_stride, size_t runs, s
 #include "minmax_columns.inl.h"
 
 #undef UNFOLDED
+#undef FORM
 #undef UNROLLED
 #undef TWO_STREAMS
 #undef LANES
@@ -293,7 +253,6 @@ static void K(rows)(const unsigned char *x, ptrdiff_t run_stride, size_t runs, s
 #undef MOST_NEGATIVE
 #undef BLOCK
 #undef HAS_RAW
-#undef KEYED
 #undef K
 #undef KEY
 #undef BITS
