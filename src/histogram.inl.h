@@ -33,7 +33,7 @@
  * Tails: fewer than LANES of a run go element by element. Nothing outside a run is read. */
 #include "histogram_elements.inl.h"
 
-enum { CHUNK = 512, AHEAD = 3072 /* bytes fetched before they are needed: the hardware stops at the end of a page */ };
+enum { CHUNK = 512, AHEAD = 3072 /* bytes fetched before they are needed: the hardware stops at the end of a page */, LINE = 64 };
 
 /* Bins to be counted, at the beginning of a cache line: stores of whole vectors across two are slow. */
 struct pending {
@@ -61,10 +61,10 @@ struct state {
 struct reader {
     hist_vec (*load)(const unsigned char *x);
     float (*load_one)(const unsigned char *x);
-    size_t size, ahead;
+    size_t size, ahead, again; /* bytes ahead to be fetched, and once more; 0: they are in the cache */
 };
 
-#define READER(dtype, bytes, ahead) ((struct reader){hist_load_##dtype, load_##dtype, bytes, ahead})
+#define READER(dtype, bytes, ahead, again) ((struct reader){hist_load_##dtype, load_##dtype, bytes, ahead, again})
 
 /* 64 bits: gcc does not know that the upper half of 32 is 0. */
 static inline void count(uint32_t *counters, uint64_t bin)
@@ -93,11 +93,16 @@ static void count_pending(const struct state *s, struct pending *p)
     p->n = 0;
 }
 
-/* Fetches a vector's bytes that come later. */
+/* Fetches a vector's bytes that come later, every line twice: once is much slower in memory. Vectors narrower than a line come to it
+ * more often anyway. */
 static inline __attribute__((always_inline)) void fetch(const struct reader *reader, const unsigned char *x)
 {
-    for (size_t i = 0; i < LANES * reader->size; i += 64)
+    const size_t bytes = reader->ahead > 0 ? LANES * reader->size : 0;
+    for (size_t i = 0; i < bytes; i += LINE) {
         __builtin_prefetch(x + i + reader->ahead);
+        if (bytes >= LINE)
+            __builtin_prefetch(x + i + reader->again);
+    }
 }
 
 /* A chunk, counting the one before, which is whole. Fails, with nothing but that done, if not all of it lies inside. A vector's places
@@ -218,14 +223,15 @@ static inline __attribute__((always_inline)) void add_chunk(struct state *s, con
 /* Up to a chunk of what is left over from sifting. */
 static __attribute__((noinline)) void add_rest(struct state *s)
 {
-    const struct reader floats = READER(f32, 4, 0);
+    const struct reader floats = READER(f32, 4, 0, 0);
     const size_t n = s->left < CHUNK ? s->left : CHUNK;
     add_chunk(s, &floats, (const unsigned char *)s->rest, n);
     s->left -= n;
     memcpy(s->rest, s->rest + n, s->left * sizeof *s->rest);
 }
 
-/* A chunk without the common value, which has been seen, lies inside and only needs counting. */
+/* A chunk without the common value, which has been seen, lies inside and only needs counting. As fast as memory, so what the
+ * hardware fetches is enough, and more of it than with prefetching. */
 static inline __attribute__((always_inline)) void sift_chunk(struct state *s, const struct reader *reader, const unsigned char *x)
 {
     const hist_rule rule = s->rule;
@@ -233,7 +239,6 @@ static inline __attribute__((always_inline)) void sift_chunk(struct state *s, co
     float *const rest = s->rest;
     size_t left = s->left;
     for (size_t i = 0; i < CHUNK; i += LANES) {
-        fetch(reader, x + i * reader->size);
         const hist_vec v = hist_abs(&rule, reader->load(x + i * reader->size));
         const uint32_t others = hist_unequal(v, common);
         hist_pack(rest + left, v, others);
@@ -314,20 +319,20 @@ static inline __attribute__((always_inline)) void add_runs(const struct reader r
 
 QOBS_HISTOGRAM_ROWS(ENTRY(qobs_histogram_rows_f32))
 {
-    add_runs(READER(f32, 4, AHEAD), binning, x, run_stride, runs, length, counters, seen);
+    add_runs(READER(f32, 4, AHEAD, AHEAD), binning, x, run_stride, runs, length, counters, seen);
 }
 
 QOBS_HISTOGRAM_ROWS(ENTRY(qobs_histogram_rows_bf16))
 {
-    add_runs(READER(bf16, 2, AHEAD), binning, x, run_stride, runs, length, counters, seen);
+    add_runs(READER(bf16, 2, AHEAD, AHEAD), binning, x, run_stride, runs, length, counters, seen);
 }
 
 QOBS_HISTOGRAM_ROWS(ENTRY(qobs_histogram_rows_f16))
 {
-    add_runs(READER(f16, 2, AHEAD), binning, x, run_stride, runs, length, counters, seen);
+    add_runs(READER(f16, 2, AHEAD, AHEAD), binning, x, run_stride, runs, length, counters, seen);
 }
 
 QOBS_HISTOGRAM_ROWS(ENTRY(qobs_histogram_rows_f64))
 {
-    add_runs(READER(f64, 8, AHEAD), binning, x, run_stride, runs, length, counters, seen);
+    add_runs(READER(f64, 8, AHEAD, AHEAD - 512), binning, x, run_stride, runs, length, counters, seen);
 }
