@@ -95,9 +95,21 @@ const limits &Limits()
 
 bool huge_pages;
 
+unsigned char *Pages(size_t bytes)
+{
+    constexpr size_t kHugePage = size_t{2} << 20;
+    void *p = mmap(nullptr, bytes + kHugePage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (p == MAP_FAILED)
+        std::abort();
+    unsigned char *pages = static_cast<unsigned char *>(p) + (kHugePage - reinterpret_cast<uintptr_t>(p) % kHugePage);
+    if (huge_pages)
+        madvise(pages, bytes, MADV_HUGEPAGE);
+    return pages;
+}
+
 const unsigned char *Gaussian(const Dtype &dtype, size_t bytes)
 {
-    constexpr size_t kMost = size_t{1} << 30, kDrawn = size_t{1} << 20, kHugePage = size_t{2} << 20;
+    constexpr size_t kMost = size_t{1} << 30, kDrawn = size_t{1} << 20;
     static struct {
         unsigned char *data;
         size_t filled;
@@ -106,12 +118,7 @@ const unsigned char *Gaussian(const Dtype &dtype, size_t bytes)
     if (bytes > kMost)
         std::abort();
     if (!m.data) {
-        void *p = mmap(nullptr, kMost + kHugePage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-        if (p == MAP_FAILED)
-            std::abort();
-        m.data = static_cast<unsigned char *>(p) + (kHugePage - reinterpret_cast<uintptr_t>(p) % kHugePage);
-        if (huge_pages)
-            madvise(m.data, kMost, MADV_HUGEPAGE);
+        m.data = Pages(kMost);
         std::mt19937 generator(1);
         std::normal_distribution<float> gauss(0.0f, 0.02f);
         for (size_t i = 0; i < kDrawn; i++) {

@@ -47,6 +47,9 @@ const limits &Limits();                                  // of the widest
 // Data lie in pages of 2 MB. Set before any are made.
 extern bool huge_pages;
 
+// That many bytes in pages of their own, for good; they take memory as they are written.
+unsigned char *Pages(size_t bytes);
+
 // At least that many bytes of gaussian weights, 4096-aligned, written once. A short stretch is drawn and repeated.
 const unsigned char *Gaussian(const Dtype &dtype, size_t bytes);
 

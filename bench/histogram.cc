@@ -33,18 +33,22 @@ constexpr Distribution kDistributions[] = {
 };
 
 struct Data {
-    std::vector<unsigned char> bytes;
+    unsigned char *bytes;
+    size_t filled;
     float min, max;
 };
 
-// A short stretch is drawn and repeated.
+// A short stretch is drawn and repeated, page by page as tensors lie.
 const Data &Drawn(const Distribution &distribution, const Dtype &dtype, size_t bytes)
 {
     static std::map<std::tuple<const char *, const char *>, Data> made;
     Data &data = made[{distribution.name, dtype.name}];
+    constexpr size_t kMost = size_t{1} << 30;
+    if (bytes > kMost)
+        std::abort();
     const size_t stretch = dtype.size << 20;
-    if (data.bytes.empty()) {
-        data.bytes.resize(stretch);
+    if (!data.bytes) {
+        data.bytes = Pages(kMost);
         std::mt19937 generator(1);
         std::normal_distribution<float> gauss(0.0f, 1.0f);
         data.min = INFINITY, data.max = -INFINITY;
@@ -60,11 +64,10 @@ const Data &Drawn(const Distribution &distribution, const Dtype &dtype, size_t b
             data.min = std::fmin(data.min, rounded);
             data.max = std::fmax(data.max, rounded);
         }
+        data.filled = stretch;
     }
-    for (size_t filled; (filled = data.bytes.size()) < bytes;) {
-        data.bytes.resize(filled + stretch);
-        std::memcpy(&data.bytes[filled], &data.bytes[0], stretch);
-    }
+    for (; data.filled < bytes; data.filled += stretch)
+        std::memcpy(data.bytes + data.filled, data.bytes, stretch);
     return data;
 }
 
@@ -83,7 +86,7 @@ std::function<void()> Make(const qobs_kernels &table, const Distribution &distri
             std::memset(counters.Bytes(), 0, QOBS_COUNTER_COPIES * qobs_counter_stride(bins) * sizeof(uint32_t));
             *counted = n;
         }
-        kernel(&binning, data.bytes.data(), 0, 1, n, counters.As<uint32_t>(), &seen);
+        kernel(&binning, data.bytes, 0, 1, n, counters.As<uint32_t>(), &seen);
         benchmark::DoNotOptimize(seen);
     };
 }
