@@ -129,7 +129,9 @@ int qobs_view_of_tensor(struct view *view, const qobs_tensor *tensor, const char
                          QOBS_MAX_NDIM);
     if (tensor->ndim > 0 && !tensor->shape)
         return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "%s: shape is NULL", name);
-    *view = (struct view){.data = tensor->data, .dtype = tensor->dtype, .ndim = tensor->ndim, .elements = 1};
+    view->data = tensor->data; /* field by field: clearing sizes and strides that are not there would take longer than the rest */
+    view->dtype = tensor->dtype;
+    view->ndim = tensor->ndim;
     /* Sizes with a zero among them hold nothing, whatever the others multiply to. */
     bool empty = false;
     for (int i = 0; i < tensor->ndim; i++) {
@@ -138,6 +140,7 @@ int qobs_view_of_tensor(struct view *view, const qobs_tensor *tensor, const char
                              (long long)tensor->shape[i]);
         empty |= tensor->shape[i] == 0;
         view->shape[i] = tensor->shape[i];
+        view->strides[i] = 0;
     }
     const int64_t size = (int64_t)dtypes[tensor->dtype].size;
     int64_t elements = 1;

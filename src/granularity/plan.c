@@ -3,7 +3,6 @@
 
 #include "granularity/plan.h"
 
-#include <stddef.h>
 #include <string.h>
 
 #include "error.h"
@@ -223,10 +222,13 @@ static int flatten_nothing(qobs_plan *plan, const qobs_config *config, qobs_erro
 static int begin(qobs_plan *plan, const qobs_tensor *value, const struct runtime *runtime, qobs_error *error)
 {
     enum qobs_kernel_dtype unused;
-    /* Axes are written as they are added: a small tensor should not wait for them. */
-    memset(&plan->dtype, 0, offsetof(qobs_plan, axis) - offsetof(qobs_plan, dtype));
+    /* Axes and shapes are written as they are added: a small tensor should not wait for them. */
     plan->runtime = *runtime;
     plan->range.ndim = plan->scale.ndim = -1;
+    plan->ids = IDS_NONE;
+    plan->as_f32 = plan->padded = false;
+    plan->ndim = plan->axes = 0;
+    plan->order = plan->start = NULL;
     const int status = qobs_view_of_tensor(&plan->value, value, "value", error);
     if (status != QOBS_OK)
         return status;

@@ -67,6 +67,9 @@ void qobs_nest_normalise(struct nest *nest)
     nest->dimensions = joined;
 }
 
+/* What stands for a dimension that is not there. */
+static const struct nest_dimension one = {1, 0, 0};
+
 struct call {
     const struct qobs_kernels *kernels;
     enum qobs_kernel_dtype dtype;
@@ -74,12 +77,14 @@ struct call {
     unsigned char *min, *max; /* min NULL: of magnitudes */
     struct qobs_nonfinite *nonfinite;
     bool by_columns;
-    struct nest_dimension inner;  /* along contiguous elements */
-    struct nest_dimension second; /* from run to run, or from row to row */
+    const struct nest_dimension *outer; /* dimensions that are walked, but for `skipped` */
+    int outers, skipped;
+    const struct nest_dimension *inner;  /* along contiguous elements */
+    const struct nest_dimension *second; /* from run to run, or from row to row */
     /* Runs that come one after the other in memory, row after row of them: so many rows at a time are reduced to bounds in `scratch`,
      * which are then merged (0: there are none). */
     int64_t slab;
-    struct nest_dimension row, band; /* from row to row with the same outputs, and to where others begin */
+    const struct nest_dimension *row, *band; /* from row to row with the same outputs, and to where others begin */
     unsigned char *scratch;
 };
 
@@ -142,12 +147,12 @@ static void merge_strip(const struct call *c, const unsigned char *min, const un
     unsigned char *to_min = c->min ? c->min + out * element : NULL, *to_max = c->max + out * element;
     if (!c->min || !identities_possible) {
         if (c->min)
-            rows(c, min, element, n, 1, to_min, to_max, c->inner.out, &counted);
-        rows(c, max, element, n, 1, to_min, to_max, c->inner.out, &counted);
+            rows(c, min, element, n, 1, to_min, to_max, c->inner->out, &counted);
+        rows(c, max, element, n, 1, to_min, to_max, c->inner->out, &counted);
         return;
     }
     const unsigned char *identity = (const unsigned char *)&identities[c->dtype];
-    const ptrdiff_t step = (ptrdiff_t)c->inner.out * (ptrdiff_t)c->element;
+    const ptrdiff_t step = (ptrdiff_t)c->inner->out * (ptrdiff_t)c->element;
     for (int64_t j = 0; j < n; j++) {
         unsigned char spare[8];
         memcpy(spare, identity + c->element, c->element);
@@ -161,26 +166,26 @@ static void merge_strip(const struct call *c, const unsigned char *min, const un
 static void scattered_columns(const struct call *c, const unsigned char *x, int64_t out)
 {
     unsigned char min[STRIP * 8], max[STRIP * 8];
-    for (int64_t first = 0; first < c->inner.extent; first += STRIP) {
-        const int64_t n = c->inner.extent - first < STRIP ? c->inner.extent - first : STRIP;
+    for (int64_t first = 0; first < c->inner->extent; first += STRIP) {
+        const int64_t n = c->inner->extent - first < STRIP ? c->inner->extent - first : STRIP;
         fill_identities(c, min, max, n);
         const uint64_t nan_before = c->nonfinite->nan;
-        columns(c, x + first * c->inner.in, c->second.in, c->second.extent, n, min, max, c->nonfinite);
-        merge_strip(c, min, max, n, out + first * c->inner.out, c->nonfinite->nan != nan_before);
+        columns(c, x + first * (int64_t)c->element, c->second->in, c->second->extent, n, min, max, c->nonfinite);
+        merge_strip(c, min, max, n, out + first * c->inner->out, c->nonfinite->nan != nan_before);
     }
 }
 
 static void call_kernel(const struct call *c, const unsigned char *x, int64_t out)
 {
-    if (c->by_columns && c->inner.extent > 1 && c->inner.out != 1) {
+    if (c->by_columns && c->inner->extent > 1 && c->inner->out != 1) {
         scattered_columns(c, x, out);
         return;
     }
     unsigned char *min = c->min ? c->min + out * (int64_t)c->element : NULL, *max = c->max + out * (int64_t)c->element;
     if (c->by_columns)
-        columns(c, x, c->second.in, c->second.extent, c->inner.extent, min, max, c->nonfinite);
+        columns(c, x, c->second->in, c->second->extent, c->inner->extent, min, max, c->nonfinite);
     else
-        rows(c, x, c->second.in, c->second.extent, c->inner.extent, min, max, c->second.out, c->nonfinite);
+        rows(c, x, c->second->in, c->second->extent, c->inner->extent, min, max, c->second->out, c->nonfinite);
 }
 
 /* ---- Rows of runs ------------------------------------------------------------------------------------------------------- */
@@ -189,22 +194,22 @@ static void call_kernel(const struct call *c, const unsigned char *x, int64_t ou
 enum { MOST_BOUNDS = 8192, NARROW = 64, LEAST_ROWS = 8, SHORTEST = 32 };
 
 /* Are there several rows of runs without a gap, which share outputs? A row alone is little work for a kernel. */
-static int choose_slabs(struct call *c, const struct nest_dimension *rest, int n)
+static int choose_slabs(struct call *c, int n)
 {
     if (n == 0)
         return n;
-    const struct nest_dimension *run = &c->second, *row = &rest[n - 1];
-    if (row->out != 0 || run->out != 1 || run->in != c->inner.extent * c->inner.in || row->in != run->extent * run->in)
+    const struct nest_dimension *run = c->second, *row = &c->outer[n - 1];
+    if (row->out != 0 || run->out != 1 || run->in != c->inner->extent * (int64_t)c->element || row->in != run->extent * run->in)
         return n;
     const int64_t most = MOST_BOUNDS / run->extent;
-    if (c->inner.extent < SHORTEST || most < LEAST_ROWS)
+    if (c->inner->extent < SHORTEST || most < LEAST_ROWS)
         return n;
-    c->row = *row;
-    c->band = (struct nest_dimension){1, 0, 0};
+    c->row = row;
+    c->band = &one;
     n--;
-    if (n > 0 && rest[n - 1].in == row->extent * row->in)
-        c->band = rest[--n];
-    const int64_t height = c->row.extent * c->band.extent;
+    if (n > 0 && c->outer[n - 1].in == row->extent * row->in)
+        c->band = &c->outer[--n];
+    const int64_t height = c->row->extent * c->band->extent;
     c->slab = height < most ? height : most;
     return n;
 }
@@ -225,98 +230,96 @@ static void merge_bounds(const struct call *c, const unsigned char *lo, const un
                          unsigned char *max)
 {
     unsigned char wide_lo[2 * NARROW * 8], wide_hi[2 * NARROW * 8];
-    int64_t wide = c->second.extent;
+    int64_t wide = c->second->extent;
     while (wide < NARROW && n % 2 == 0) {
         wide *= 2;
         n /= 2;
     }
-    if (wide > c->second.extent) {
+    if (wide > c->second->extent) {
         fill_identities(c, wide_lo, wide_hi, wide);
         merge_both(c, lo, hi, n, wide, wide_lo, wide_hi);
-        n = wide / c->second.extent;
+        n = wide / c->second->extent;
         lo = wide_lo;
         hi = wide_hi;
     }
-    merge_both(c, lo, hi, n, c->second.extent, min, max);
+    merge_both(c, lo, hi, n, c->second->extent, min, max);
 }
 
 /* A call for some rows' runs, and few more for what they share. */
 static void call_by_slabs(const struct call *c, const unsigned char *x, int64_t out)
 {
-    const int64_t across = c->second.extent, height = c->row.extent * c->band.extent, element = (int64_t)c->element;
+    const int64_t across = c->second->extent, height = c->row->extent * c->band->extent, element = (int64_t)c->element;
     unsigned char *const lo = c->scratch, *const hi = lo + c->slab * across * element;
     for (int64_t first = 0, n; first < height; first += n) {
         n = height - first < c->slab ? height - first : c->slab;
         const struct qobs_nonfinite before = *c->nonfinite;
         fill_identities(c, lo, hi, n * across);
-        rows(c, x + first * c->row.in, c->second.in, n * across, c->inner.extent, lo, hi, 1, c->nonfinite);
+        rows(c, x + first * c->row->in, c->second->in, n * across, c->inner->extent, lo, hi, 1, c->nonfinite);
         const bool nan = c->nonfinite->nan != before.nan; /* the bounds of a run may be identities */
         if (nan)
             *c->nonfinite = before;
         for (int64_t r = first, end; r < first + n; r = end) {
-            const int64_t band = r / c->row.extent, done = (r - first) * across * element;
-            end = (band + 1) * c->row.extent < first + n ? (band + 1) * c->row.extent : first + n;
-            unsigned char *min = c->min ? c->min + (out + band * c->band.out) * element : NULL;
-            unsigned char *max = c->max + (out + band * c->band.out) * element;
+            const int64_t band = r / c->row->extent, done = (r - first) * across * element;
+            end = (band + 1) * c->row->extent < first + n ? (band + 1) * c->row->extent : first + n;
+            unsigned char *min = c->min ? c->min + (out + band * c->band->out) * element : NULL;
+            unsigned char *max = c->max + (out + band * c->band->out) * element;
             if (!nan)
                 merge_bounds(c, lo + done, hi + done, end - r, min, max);
             for (; nan && r < end; r++)
-                rows(c, x + r * c->row.in, c->second.in, across, c->inner.extent, min, max, 1, c->nonfinite);
+                rows(c, x + r * c->row->in, c->second->in, across, c->inner->extent, min, max, 1, c->nonfinite);
         }
     }
 }
 
-static void walk(const struct call *c, const struct nest_dimension *d, int dimensions, const unsigned char *x, int64_t out)
+static void walk(const struct call *c, int i, const unsigned char *x, int64_t out)
 {
-    if (dimensions <= 0) {
+    i += i == c->skipped;
+    if (i >= c->outers) {
         (c->slab > 0 ? call_by_slabs : call_kernel)(c, x, out);
         return;
     }
-    for (int64_t i = 0; i < d->extent; i++)
-        walk(c, d + 1, dimensions - 1, x + i * d->in, out + i * d->out);
+    const struct nest_dimension *d = &c->outer[i];
+    for (int64_t j = 0; j < d->extent; j++)
+        walk(c, i + 1, x + j * d->in, out + j * d->out);
 }
 
-/* Takes the innermost dimensions for a call from the nest; returns how many are left. */
-static int choose(const struct nest *nest, size_t element, struct call *c, struct nest_dimension rest[MAX_AXES])
+/* Chooses the dimensions of a call, innermost first. */
+static void choose(const struct nest *nest, struct call *c)
 {
     int n = nest->dimensions;
-    memcpy(rest, nest->dimension, (size_t)n * sizeof *rest);
-    c->element = element;
-    c->inner = (struct nest_dimension){1, (int64_t)element, 0};
-    c->second = (struct nest_dimension){1, 0, 0};
+    c->outer = nest->dimension;
+    c->skipped = -1;
+    c->inner = c->second = &one;
     c->slab = 0;
-    if (n > 0 && rest[n - 1].in == (int64_t)element)
-        c->inner = rest[--n];
+    if (n > 0 && c->outer[n - 1].in == (int64_t)c->element)
+        c->inner = &c->outer[--n];
     /* Contiguous elements that are kept: columns, walked down a reduced dimension. So is, one column wide, whatever has no
      * contiguous elements at all. */
-    c->by_columns = c->inner.out != 0 || c->inner.extent == 1;
-    for (int i = n; i-- > 0;)
-        if (!c->by_columns || rest[i].out == 0) {
-            c->second = rest[i];
-            n--;
-            for (int j = i; j < n; j++)
-                rest[j] = rest[j + 1];
-            break;
-        }
-    return c->by_columns ? n : choose_slabs(c, rest, n);
+    c->by_columns = c->inner->out != 0 || c->inner->extent == 1;
+    if (c->by_columns) {
+        for (int i = n; i-- > 0 && c->skipped < 0;)
+            if (c->outer[i].out == 0)
+                c->skipped = i;
+        c->second = c->skipped < 0 ? &one : &c->outer[c->skipped];
+    } else if (n > 0) {
+        c->second = &c->outer[--n];
+        n = choose_slabs(c, n);
+    }
+    c->outers = n;
 }
 
 size_t qobs_nest_scratch(const struct nest *nest, size_t element)
 {
-    struct nest_dimension rest[MAX_AXES];
-    struct call c;
-    choose(nest, element, &c, rest);
-    return 2 * (size_t)(c.slab * c.second.extent) * element;
+    struct call c = {.element = element};
+    choose(nest, &c);
+    return 2 * (size_t)(c.slab * c.second->extent) * element;
 }
 
 void qobs_nest_minmax(const struct nest *nest, const struct qobs_kernels *kernels, enum qobs_kernel_dtype dtype,
                       size_t element, void *scratch, unsigned char *min, unsigned char *max, struct qobs_nonfinite *nonfinite)
 {
-    struct nest_dimension rest[MAX_AXES];
-    struct call c = {.kernels = kernels, .dtype = dtype, .scratch = scratch, .min = min, .max = max, .nonfinite = nonfinite};
-    for (int i = 0; i < nest->dimensions; i++)
-        if (nest->dimension[i].extent == 0)
-            return;
-    const int n = choose(nest, element, &c, rest);
-    walk(&c, rest, n, nest->base, nest->out);
+    struct call c = {.kernels = kernels, .dtype = dtype, .element = element, .scratch = scratch, .min = min, .max = max,
+                     .nonfinite = nonfinite};
+    choose(nest, &c);
+    walk(&c, 0, nest->base, nest->out);
 }
