@@ -284,7 +284,7 @@ static void walk(const struct call *c, int i, const unsigned char *x, int64_t ou
 }
 
 /* Chooses the dimensions of a call, innermost first. */
-static void choose(const struct nest *nest, struct call *c)
+static void choose(const struct nest *nest, bool slabs, struct call *c)
 {
     int n = nest->dimensions;
     c->outer = nest->dimension;
@@ -303,7 +303,7 @@ static void choose(const struct nest *nest, struct call *c)
         c->second = c->skipped < 0 ? &one : &c->outer[c->skipped];
     } else if (n > 0) {
         c->second = &c->outer[--n];
-        n = choose_slabs(c, n);
+        n = slabs ? choose_slabs(c, n) : n;
     }
     c->outers = n;
 }
@@ -311,7 +311,7 @@ static void choose(const struct nest *nest, struct call *c)
 size_t qobs_nest_scratch(const struct nest *nest, size_t element)
 {
     struct call c = {.element = element};
-    choose(nest, &c);
+    choose(nest, true, &c);
     return 2 * (size_t)(c.slab * c.second->extent) * element;
 }
 
@@ -320,6 +320,6 @@ void qobs_nest_minmax(const struct nest *nest, const struct qobs_kernels *kernel
 {
     struct call c = {.kernels = kernels, .dtype = dtype, .element = element, .scratch = scratch, .min = min, .max = max,
                      .nonfinite = nonfinite};
-    choose(nest, &c);
+    choose(nest, scratch != NULL, &c);
     walk(&c, 0, nest->base, nest->out);
 }

@@ -84,14 +84,14 @@ static void do_piece(void *argument, size_t index)
     nest.out += from * cut->out;
     cut->extent = to - from;
     unsigned char *min = job->min, *max = job->max;
-    unsigned char *const room = p->room + index * (p->outputs + p->scratch);
+    unsigned char *const room = p->room ? p->room + index * (p->outputs + p->scratch) : NULL;
     if (p->apart) {
         min = room;
         max = min + p->outputs / 2;
         fill_identities(job, min, max);
     }
     const fp_mode mode = fp_enter();
-    reduce_nest(job, &nest, room + p->outputs, min, max, &p->nonfinite[index]);
+    reduce_nest(job, &nest, p->scratch > 0 ? room + p->outputs : NULL, min, max, &p->nonfinite[index]);
     fp_leave(mode);
 }
 
@@ -128,11 +128,11 @@ static int do_pieces(const struct job *job, const struct nest *nest, int64_t cou
         return qobs_fail(error, QOBS_ERROR_OUT_OF_MEMORY, "observe: no memory for %zu bytes", size);
     qobs_parallel_for(job->runtime, do_piece, &p, (size_t)p.count);
     for (int64_t i = 0; i < p.count; i++) {
-        const unsigned char *const min = p.room + (size_t)i * (p.outputs + p.scratch);
+        const size_t at = (size_t)i * (p.outputs + p.scratch);
         job->nonfinite->nan += p.nonfinite[i].nan;
         job->nonfinite->inf += p.nonfinite[i].inf;
         if (p.apart)
-            merge_piece(job, min, min + half);
+            merge_piece(job, p.room + at, p.room + at + half);
     }
     qobs_release(job->runtime, p.room, size);
     return QOBS_OK;
@@ -145,8 +145,9 @@ static int do_nest(const struct job *job, struct nest *nest, qobs_error *error)
     const size_t size = qobs_nest_scratch(nest, job->element);
     if (count > 1)
         return do_pieces(job, nest, count, size, error);
-    void *scratch = size > 0 ? qobs_allocate(job->runtime, size) : NULL;
-    if (size > 0 && !scratch)
+    const bool wanted = size > 0 && job->runtime->allocator; /* qobs_slab_ranges has none */
+    void *scratch = wanted ? qobs_allocate(job->runtime, size) : NULL;
+    if (wanted && !scratch)
         return qobs_fail(error, QOBS_ERROR_OUT_OF_MEMORY, "observe: no memory for %zu bytes", size);
     reduce_nest(job, nest, scratch, job->min, job->max, job->nonfinite);
     qobs_release(job->runtime, scratch, size);
