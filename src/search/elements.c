@@ -89,12 +89,15 @@ void qobs_elements_next(const struct element_source *source, struct elements *e)
 static size_t run_at(const struct elements *e, int64_t first, size_t n, int64_t *offset, int64_t *inner)
 {
     const int last = e->axes - 1;
-    int64_t outer = first / e->extent[last];
-    *inner = first % e->extent[last];
     *offset = e->offset;
-    for (int i = last - 1; i >= 0; i--) {
-        *offset += outer % e->extent[i] * e->stride[i];
-        outer /= e->extent[i];
+    *inner = first;
+    if (first >= e->extent[last]) {
+        int64_t outer = first / e->extent[last];
+        *inner = first % e->extent[last];
+        for (int i = last - 1; i >= 0; i--) {
+            *offset += outer % e->extent[i] * e->stride[i];
+            outer /= e->extent[i];
+        }
     }
     const int64_t left = e->extent[last] - *inner;
     return left < (int64_t)n ? (size_t)left : n;

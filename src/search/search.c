@@ -226,6 +226,19 @@ static void fetch_next_slab(const struct search *s, const struct elements *e)
         __builtin_prefetch((const void *)(next + (uintptr_t)i), 0, 2);
 }
 
+/* Up to the last step at which something improved, steps at which nothing did count as if something had where they are too few in a
+ * row to end the search; kernels then look for the best step only. */
+static void close_gaps(const struct search *s, uint64_t *improved)
+{
+    int32_t last = -1;
+    const int32_t most = s->settings->patience > 1 ? s->settings->patience : 1;
+    for (int32_t i = 0; i < s->stop && (i - last <= most || s->settings->patience < 0); i++)
+        if (improved[i / 64] >> i % 64 & 1)
+            last = i;
+    for (int32_t i = 0; i <= last; i++)
+        improved[i / 64] |= UINT64_C(1) << i % 64;
+}
+
 static void search_piece(void *argument, size_t piece)
 {
     struct search *s = argument;
@@ -244,6 +257,8 @@ static void search_piece(void *argument, size_t piece)
         if (s->slabs.axis >= 0)
             fetch_next_slab(s, &e);
         search_qparam(s, &d, &e, i, s->improved + piece * s->words);
+        if ((i - from) % 64 == 63)
+            close_gaps(s, s->improved + piece * s->words);
     }
     fp_leave(mode);
 }
