@@ -340,6 +340,50 @@ static void test_state(void **state)
 }
 
 /* Infinities are left out and counted, NaN is refused and changes nothing. */
+/* A batch that is given up early, as an element near its beginning lies outside, is seen whole: as by one that was loaded and looks at
+ * extremes first. */
+static void try_given_up(const char *preset, const char *settings, const char *histogram, float unusual)
+{
+    enum { N = 200000 };
+    float *x = gaussian(N, 1);
+    qobs_observer *o = make(preset, settings), *loaded = NULL;
+    assert_ok(observe(o, 1, N, x));
+    assert_ok(observe(o, 1, N, x)); /* inside: the next one is tried */
+    const size_t size = qobs_observer_save_size(o);
+    unsigned char *bytes = malloc(size);
+    assert_ok(qobs_observer_save(o, bytes, size, &error));
+    assert_ok(qobs_observer_load(&loaded, bytes, size, NULL, &error));
+    x[5] = 7, x[N - 70000] = -9, x[N - 1000] = unusual, x[N - 3] = 11;
+    assert_ok(observe(o, 1, N, x));
+    assert_ok(observe(loaded, 1, N, x));
+    if (strncmp(preset, "torch.", 6) == 0) {
+        assert_result(o, "min_val", -9);
+        assert_result(o, "max_val", 11);
+    }
+    expect_same(o, loaded, histogram, 0);
+    expect_same(o, loaded, "scale", 0);
+    assert_int_equal(counts_of(o).inf, counts_of(loaded).inf);
+    assert_int_equal(counts_of(o).inf, isinf(unusual) != 0);
+    free(bytes);
+    free(x);
+    qobs_observer_destroy(o);
+    qobs_observer_destroy(loaded);
+}
+
+static void try_all_given_up(void)
+{
+    try_given_up("torch.HistogramObserver", "bins=64", "histogram", 0.5f);
+    try_given_up("torch.HistogramObserver", "bins=64", "histogram", INFINITY);
+    try_given_up("quark.PerTensorHistogramObserver", "symmetric=false", "calib_hist", 0.5f);
+    try_given_up("quark.PerTensorPercentileObserver", "symmetric=false", "calib_hist", 0);
+}
+
+static void test_given_up(void **state)
+{
+    (void)state;
+    each_isa(try_all_given_up);
+}
+
 static void test_nonfinite(void **state)
 {
     (void)state;
@@ -511,6 +555,7 @@ int main(void)
         cmocka_unit_test(test_granularities),  cmocka_unit_test(test_threads), cmocka_unit_test(test_huge),
         cmocka_unit_test(test_choices),        cmocka_unit_test(test_channels), cmocka_unit_test(test_merge),
         cmocka_unit_test(test_state),          cmocka_unit_test(test_nonfinite), cmocka_unit_test(test_stream),
+        cmocka_unit_test(test_given_up),
         cmocka_unit_test(test_float32_counts), cmocka_unit_test(test_range), cmocka_unit_test(test_multiply_add),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

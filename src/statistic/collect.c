@@ -2,6 +2,7 @@
 /* SPDX-FileCopyrightText: The qobs authors */
 
 /* The histogram of one batch for every qparam of a plan: strides to kernels. */
+#include <math.h>
 #include <string.h>
 
 #include "error.h"
@@ -14,7 +15,7 @@
 #define MOST_PENDING ((uint64_t)1 << 31)
 /* Elements that do not lie next to each other are brought together here. */
 #define GATHERED 2048
-/* Elements between two looks at whether to stop. */
+/* Elements between two looks at whether all lie inside. */
 #define SLICE ((uint64_t)1 << 16)
 
 struct job {
@@ -23,9 +24,10 @@ struct job {
     const qobs_plan *plan;
     const unsigned char *data;
     const struct qobs_binning *binning;
+    enum qobs_kernel_dtype dtype;
     qobs_histogram_rows_fn *rows;
     size_t element, bins;
-    bool stops; /* once an element lies outside */
+    bool stops; /* counting, once an element lies outside */
 };
 
 /* Where one thread counts. */
@@ -85,20 +87,46 @@ static int64_t make_room(struct counting *c, int64_t qparam)
     return (int64_t)(c->job->stops && room > SLICE ? SLICE : room);
 }
 
+/* The extremes alone, with the kernels of minimum and maximum unless there is something they do not leave out. */
+static void see_runs(struct counting *c, int64_t qparam, const unsigned char *x, int64_t stride, int64_t runs, int64_t length)
+{
+    const struct job *job = c->job;
+    const struct qobs_binning *binning = &job->binning[qparam];
+    unsigned char min[sizeof(double)], max[sizeof(double)];
+    struct qobs_nonfinite nonfinite = {0};
+    if (!binning->magnitude && !binning->skip_zeros) {
+        qobs_put_element(min, job->plan->dtype, INFINITY);
+        qobs_put_element(max, job->plan->dtype, -INFINITY);
+        job->kernels->minmax_rows[job->dtype](x, stride, (size_t)runs, (size_t)length, min, max, 0, &nonfinite);
+        const struct qobs_seen seen = {.min = (float)qobs_element(min, job->plan->dtype) + 0.0f,
+                                       .max = (float)qobs_element(max, job->plan->dtype) + 0.0f};
+        if (nonfinite.nan == 0 && nonfinite.inf == 0 && isfinite(seen.min) && isfinite(seen.max)) {
+            merge_seen(&c->seen[qparam], &seen);
+            return;
+        }
+    }
+    const struct qobs_binning nothing = qobs_binning_of_nothing(1, binning->magnitude, binning->skip_zeros);
+    job->rows(&nothing, x, stride, (size_t)runs, (size_t)length, c->counters, &c->seen[qparam]);
+}
+
 /* Runs of contiguous elements of one qparam: as many as there is room for, or part of one. */
 static void count_runs(struct counting *c, int64_t qparam, const unsigned char *x, int64_t stride, int64_t runs, int64_t length)
 {
-    for (int64_t n; runs > 0 && length > 0 && !c->stopped; runs -= n, x += n * stride) {
+    for (int64_t n; runs > 0 && length > 0; runs -= n, x += n * stride) {
+        if (c->stopped) {
+            see_runs(c, qparam, x, stride, runs, length);
+            return;
+        }
         const int64_t whole = make_room(c, qparam) / length;
         n = whole < 1 ? 1 : whole < runs ? whole : runs;
         if (whole > 0) {
             add_runs(c, qparam, x, stride, n, length);
             continue;
         }
-        for (int64_t done = 0, part; done < length && !c->stopped; done += part) {
+        for (int64_t done = 0, part; done < length; done += part) {
             const int64_t room = make_room(c, qparam);
-            part = room < length - done ? room : length - done;
-            add_runs(c, qparam, x + done * (int64_t)c->job->element, 0, 1, part);
+            part = c->stopped || room > length - done ? length - done : room;
+            (c->stopped ? see_runs : add_runs)(c, qparam, x + done * (int64_t)c->job->element, 0, 1, part);
         }
     }
 }
@@ -299,6 +327,7 @@ int qobs_collect(const struct runtime *runtime, const struct qobs_kernels *kerne
                             .plan = plan,
                             .data = data,
                             .binning = binning,
+                            .dtype = dtype,
                             .rows = kernels->histogram_rows[dtype],
                             .element = qobs_dtype_size(plan->dtype),
                             .bins = plan->qparams > 0 ? binning->bins : 0,

@@ -207,16 +207,15 @@ static int collect(const struct runtime *runtime, const struct qobs_kernels *ker
 }
 
 /* In the steady state, inside the known ranges, a batch is read once. Where the last ones were not inside it is not tried with
- * this one, and its extremes are looked at first, as when the try fails. */
+ * this one, and its extremes are looked at first; a try that fails has looked at them, too. */
 static int count(const struct runtime *runtime, const struct qobs_kernels *kernels, struct taking *t, const qobs_plan *plan,
                  const unsigned char *data, struct histogram *h, struct qobs_nonfinite *nonfinite, qobs_error *error)
 {
     const int growing = h->growing;
     bool look = growing == MOST_GROWING, grown = false;
     size_t bins = h->bins;
-    int status = look ? QOBS_OK : collect(runtime, kernels, t, plan, data, h->range, bins, &look, error);
-    if (status == QOBS_OK && look)
-        status = qobs_see(runtime, kernels, plan, data, t->rule->magnitude(t->config), t->rule->skip_zeros(t->config), t->seen, error);
+    int status = look ? qobs_see(runtime, kernels, plan, data, t->rule->magnitude(t->config), t->rule->skip_zeros(t->config), t->seen, error)
+                      : collect(runtime, kernels, t, plan, data, h->range, bins, &look, error);
     if (status == QOBS_OK)
         status = qobs_check_seen(plan, data, (enum nonfinite_mode)t->config->nonfinite, t->seen, nonfinite, error);
     if (status == QOBS_OK)

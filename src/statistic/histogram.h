@@ -31,9 +31,9 @@ struct qobs_seen qobs_seen_nothing(void);
 
 /* Counts one batch: for qparam q its elements under binning[q] into counts[q * bins], and its extremes into seen[q]; both are
  * overwritten. All binnings have the same number of bins. Zeros that pad a block count. `data` is what the plan's value stands
- * for. stopped: NULL, or it is left as soon as an element is found outside its binning; what has been counted and seen is then no
- * use, and *stopped is true. Runs on the runtime's executor; the counts do not depend on it. Memory, given back: a few arrays of `bins` counters
- * for each thread. */
+ * for. stopped: NULL, or it counts no further once an element is found outside its binning and only looks at the extremes of what
+ * is left; the counts are then no use, and *stopped is true. Runs on the runtime's executor; the counts do not depend on it.
+ * Memory, given back: a few arrays of `bins` counters for each thread. */
 int qobs_collect(const struct runtime *runtime, const struct qobs_kernels *kernels, const qobs_plan *plan,
                  const unsigned char *data, const struct qobs_binning *binning, uint64_t *counts, struct qobs_seen *seen,
                  bool *stopped, qobs_error *error);
