@@ -3,13 +3,15 @@
 
 /* Min/max over columns: included by minmax.inl.h, whose limits hold. */
 
-/* Up to this size columns are taken to come from the second-level cache. */
-#define NEAR ((size_t)1 << 20)
-/* From this size on they are taken to come from memory. */
+/* From this size on columns are taken to come from memory. */
 #define FAR ((size_t)16 << 20)
-/* From the second-level cache they go in tiles of WIDE vectors down CHUNK rows, whose bounds stay in registers. */
-#define WIDE ((VEC_REGISTERS - 2) / 3)
+/* From the second-level cache they go in tiles of WIDE vectors down CHUNK rows, whose bounds stay in registers; few columns in NARROW tiles. */
 #define NARROW 4
+#define WIDE (HAS_RAW ? (VEC_REGISTERS - 2) / 3 : NARROW)
+#define FEW_COLUMNS (4 * WIDE * VEC_BYTES)
+/* Up to this size columns are taken to come from there; where a tile has only a few lines of the cache, strips are faster, but from the first-level
+ * cache. */
+#define NEAR ((size_t)(!HAS_RAW || WIDE * VEC_BYTES >= 512 ? 1024 : 32) << 10)
 #define CHUNK 64
 /* From further away memory is walked in the order of its rows, ABREAST rows and TILE vectors at a time, in strips of STRIP vectors down DEEP
  * rows, whose bounds stay in the first-level cache. */
@@ -46,8 +48,13 @@ static inline __attribute__((always_inline)) void K(column_tile)(int vectors, co
     const unsigned char *row = x;
     for (int i = 0; i < vectors; i++)
         b[i] = K(bounds_of)(vec_load(x + i * VEC_BYTES));
+    size_t r = 1;
 #pragma GCC unroll 1
-    for (size_t r = 1; r < rows; r++) {
+    for (; !HAS_RAW && r + 1 < rows; r += 2, row += 2 * row_stride) /* one comparison for two */
+        for (int i = 0; i < vectors; i++)
+            K(enter_two)(&b[i], &b[i], vec_load(row + row_stride + i * VEC_BYTES), vec_load(row + 2 * row_stride + i * VEC_BYTES));
+#pragma GCC unroll 1
+    for (; r < rows; r++) {
         row += row_stride;
 #pragma GCC unroll 16
         for (int i = 0; i < vectors; i++) {
@@ -70,7 +77,7 @@ static void K(column_tiles)(const unsigned char *x, ptrdiff_t row_stride, size_t
                             unsigned char *max, struct qobs_nonfinite *nonfinite)
 {
     const size_t end = columns * sizeof(BITS);
-    const size_t tile = end >= WIDE * VEC_BYTES ? WIDE * VEC_BYTES : end >= NARROW * VEC_BYTES ? NARROW * VEC_BYTES : VEC_BYTES;
+    const size_t tile = end >= FEW_COLUMNS ? WIDE * VEC_BYTES : end >= NARROW * VEC_BYTES ? NARROW * VEC_BYTES : VEC_BYTES;
     for (size_t done = 0; done < end; done += tile) {
         const size_t j = done + tile <= end ? done : end - tile, seen = (done - j) / sizeof(BITS);
         if (tile == WIDE * VEC_BYTES)
@@ -171,6 +178,7 @@ static void K(columns)(const unsigned char *x, ptrdiff_t row_stride, size_t rows
 #undef FAR
 #undef WIDE
 #undef NARROW
+#undef FEW_COLUMNS
 #undef CHUNK
 #undef ABREAST
 #undef TILE

@@ -12,7 +12,7 @@
  * Tails: the last columns and the last row are read again, which changes no minimum and no maximum. Nothing outside a row is read.
  * In flight: a cache line of 4 rows, those below being fetched meanwhile. */
 
-enum { PERMUTED_LANES = 32, PERMUTED_LEAST = 128 /* rows that are worth the permutations */, PERMUTED_ROWS = 4, PERMUTED_LINES = 64, PERMUTATIONS = 5 * PERMUTED_LINES };
+enum { PERMUTED_LANES = 32, PERMUTED_LEAST = 64 /* rows that are worth the permutations */, PERMUTED_ROWS = 4, PERMUTED_LINES = 64, PERMUTATIONS = 5 * PERMUTED_LINES };
 
 /* Permutations for some lines. Of random columns in 32 groups there are 3.6 a line. */
 struct permuted {

@@ -13,7 +13,7 @@
 #define STRIP_BYTES 8192
 #define FAR_BYTES ((size_t)16 << 20) /* from here on, they are fetched ahead */
 #define INDEXED_ELEMENTS 8192
-#define TALL 131 /* rows; from 128 on permutations are worth their making */
+#define TALL 131 /* rows; from 64 on permutations are worth their making */
 #define ISLANDS 102
 #define LARGEST_VECTOR 64
 
