@@ -26,6 +26,7 @@
 /* A block of this many bytes is worth two streams. */
 #define TWO_STREAMS 131072
 #define UNROLLED 4 /* vectors in flight in a block */
+#define SETS 2     /* of bounds for them: a minimum takes a cycle or two, and 16 registers do not hold more */
 
 /* What is accumulated of any number of vectors, lane by lane. */
 #if HAS_RAW
@@ -126,23 +127,29 @@ static inline void K(keys_of_bounds)(const struct K(bounds) *b, vec *least, vec 
 static inline void K(block_keys)(const unsigned char *x, size_t n, KEY *lo, KEY *hi)
 {
     const unsigned char *const last = x + (n - LANES) * sizeof(BITS);
-    struct K(bounds) b[UNROLLED];
-    for (int i = 0; i < UNROLLED; i++)
+    struct K(bounds) b[SETS];
+    for (int i = 0; i < SETS; i++)
         b[i] = K(bounds_of)(vec_load(last));
     if (WIDTH != 16 && n * sizeof(BITS) >= TWO_STREAMS) {
         const size_t step = UNROLLED / 2 * VEC_BYTES, half = (size_t)(last - x) / 2 / step * step;
         const unsigned char *y = x + half, *const middle = y;
-        for (; x < middle; x += step, y += step)
+        for (; x < middle; x += step, y += step) {
             for (int i = 0; i < UNROLLED; i += 2)
-                K(enter_two)(&b[i], &b[i + 1], vec_load(x + i / 2 * VEC_BYTES), vec_load(y + i / 2 * VEC_BYTES));
+                K(enter_two)(&b[i % SETS], &b[(i + 1) % SETS], vec_load(x + i / 2 * VEC_BYTES), vec_load(y + i / 2 * VEC_BYTES));
+            for (int i = 0; i < SETS; i++)
+                K(keep)(&b[i]);
+        }
         x = y;
     }
-    for (; x + (UNROLLED - 1) * VEC_BYTES < last; x += UNROLLED * VEC_BYTES)
+    for (; x + (UNROLLED - 1) * VEC_BYTES < last; x += UNROLLED * VEC_BYTES) {
         for (int i = 0; i < UNROLLED; i += 2)
-            K(enter_two)(&b[i], &b[i + 1], vec_load(x + i * VEC_BYTES), vec_load(x + (i + 1) * VEC_BYTES));
+            K(enter_two)(&b[i % SETS], &b[(i + 1) % SETS], vec_load(x + i * VEC_BYTES), vec_load(x + (i + 1) * VEC_BYTES));
+        for (int i = 0; i < SETS; i++)
+            K(keep)(&b[i]);
+    }
     for (; x < last; x += VEC_BYTES)
         K(enter)(&b[0], vec_load(x));
-    for (int i = 1; i < UNROLLED; i++)
+    for (int i = 1; i < SETS; i++)
         K(join)(&b[0], &b[i]);
     vec least, greatest;
     K(keys_of_bounds)(&b[0], &least, &greatest);
@@ -247,6 +254,7 @@ static void K(rows)(const unsigned char *x, ptrdiff_t run_stride, size_t runs, s
 #undef UNFOLDED
 #undef FORM
 #undef UNROLLED
+#undef SETS
 #undef TWO_STREAMS
 #undef LANES
 #undef MOST_POSITIVE
