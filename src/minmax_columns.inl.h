@@ -90,7 +90,7 @@ static void K(column_tiles)(const unsigned char *x, ptrdiff_t row_stride, size_t
 }
 
 /* ABREAST rows of some vectors enter their bounds, pairs of keys. `ahead`: the rows below are fetched into the second-level cache, as the
- * hardware does not foresee that the streams go on there. */
+ * hardware does not foresee that the streams go on there, and every line twice, as some first tries come to nothing. */
 static inline __attribute__((always_inline)) void K(strip_rows)(bool ahead, int vectors, const unsigned char *x, ptrdiff_t row_stride,
                                                                  vec *keys)
 {
@@ -103,6 +103,8 @@ static inline __attribute__((always_inline)) void K(strip_rows)(bool ahead, int 
                 K(enter)(&b, vec_load(at));
             if (ahead)
                 __builtin_prefetch(at + ABREAST * row_stride, 0, 2);
+            if (ahead && VEC_BYTES == 64)
+                __builtin_prefetch(at + ABREAST * row_stride + VEC_BYTES / 2, 0, 2);
         }
         vec lo, hi;
         K(keys_of_bounds)(&b, &lo, &hi);
