@@ -28,10 +28,12 @@ ALWAYS_INLINE real NATIVE(nearest_if_native)(int how, real v)
 
 ALWAYS_INLINE real NATIVE(grid)(const struct NATIVE(quantizer) *q, int how, real v)
 {
-    if (IS_DOUBLE)
-        return (real)grid_round_double(q->wide, q->through_float ? (double)(float)v : (double)v);
+    if (IS_DOUBLE) {
+        const double x = q->through_float ? (double)(float)v : (double)v;
+        return (real)(how & WHOLE ? grid_round_whole_double(x) : grid_round_double(q->wide, x));
+    }
     if (how & WHOLE)
-        return (real)grid_round_whole((float)v);
+        return (real)grid_round_whole_float((float)v);
     if (how & IN_DOUBLE)
         return NATIVE(nearest_if_native)(how, (real)grid_round_double(q->wide, (double)v));
     return (real)grid_round_float(q->grid, (float)v);
@@ -127,7 +129,8 @@ static int NATIVE(prepare)(struct NATIVE(quantizer) *q, const struct qobs_quanti
                                     .wide = {given->wide_floor, given->wide_lift},
                                     .through_float = given->through_float};
     const bool in_double = !IS_DOUBLE && (given->in_double || isinf(q->greatest));
-    const bool whole = !IS_DOUBLE && !in_double && (double)given->floor >= fmax(given->greatest, -given->least);
+    const double floor = IS_DOUBLE ? given->wide_floor : (double)given->floor;
+    const bool whole = !in_double && floor >= fmax(given->greatest, -given->least);
     if (given->torch)
         return TORCH | ZERO_POINT | (in_double ? IN_DOUBLE : 0);
     return (has_zero_point || in_double ? ZERO_POINT : 0) | (in_double ? IN_DOUBLE : 0) |
@@ -151,13 +154,13 @@ QOBS_FAKE_QUANTIZE_ROWS(ENTRY(NATIVE(qobs_fake_quantize_rows)))
         ROWS(ZERO_POINT | IN_DOUBLE);
     else if (!IS_DOUBLE && how == (TORCH | ZERO_POINT | IN_DOUBLE))
         ROWS(TORCH | ZERO_POINT | IN_DOUBLE);
-    else if (!IS_DOUBLE && how == WHOLE)
+    else if (how == WHOLE)
         ROWS(WHOLE);
-    else if (!IS_DOUBLE && how == (WHOLE | ZERO_POINT))
+    else if (how == (WHOLE | ZERO_POINT))
         ROWS(WHOLE | ZERO_POINT);
-    else if (IS_HALF && how == (WHOLE | IN_FLOAT))
+    else if (!IS_SINGLE && how == (WHOLE | IN_FLOAT))
         ROWS(WHOLE | IN_FLOAT);
-    else if (IS_HALF && how == (WHOLE | IN_FLOAT | ZERO_POINT))
+    else if (!IS_SINGLE && how == (WHOLE | IN_FLOAT | ZERO_POINT))
         ROWS(WHOLE | IN_FLOAT | ZERO_POINT);
     else if (!IS_SINGLE && how == IN_FLOAT)
         ROWS(IN_FLOAT);
@@ -179,9 +182,9 @@ QOBS_FAKE_QUANTIZE_COLUMNS(ENTRY(NATIVE(qobs_fake_quantize_columns)))
         COLUMNS(ZERO_POINT | IN_DOUBLE);
     else if (!IS_DOUBLE && how == (TORCH | ZERO_POINT | IN_DOUBLE))
         COLUMNS(TORCH | ZERO_POINT | IN_DOUBLE);
-    else if (!IS_DOUBLE && how == (WHOLE | ZERO_POINT))
+    else if (how == (WHOLE | ZERO_POINT))
         COLUMNS(WHOLE | ZERO_POINT);
-    else if (IS_HALF && how == (WHOLE | IN_FLOAT | ZERO_POINT))
+    else if (!IS_SINGLE && how == (WHOLE | IN_FLOAT | ZERO_POINT))
         COLUMNS(WHOLE | IN_FLOAT | ZERO_POINT);
     else if (!IS_SINGLE && how == (IN_FLOAT | ZERO_POINT))
         COLUMNS(IN_FLOAT | ZERO_POINT);

@@ -13,6 +13,8 @@
 #ifndef QOBS_FORMAT_GRID_H
 #define QOBS_FORMAT_GRID_H
 
+#include <math.h>
+
 #include "number.h"
 
 /* Before a loop whose iterations are independent even where the output is the input. */
@@ -82,12 +84,26 @@ static inline float grid_round_float(struct grid_float g, float x)
     return float_of_bits(bits_of_float((float_of_bits(b ^ sign) + lift) - lift) | sign);
 }
 
-/* The nearest integer for |x| <= 2^22, with the sign of x: what grid_round_float gives where floor is not below |x|, in half the
- * operations. */
-static inline float grid_round_whole(float x)
+/* The nearest integer for |x| <= 2^22, in double 2^51, with the sign of x: what the other functions give where floor is not below
+ * |x|. Many instruction sets have an instruction for it; without one rint is a call. */
+static inline float grid_round_whole_float(float x)
 {
+#if defined(__SSE4_1__) || defined(__aarch64__)
+    return rintf(x);
+#else
     const float whole = (x + 0x1.8p23f) - 0x1.8p23f;
     return float_of_bits(bits_of_float(whole) | (bits_of_float(x) & 0x80000000));
+#endif
+}
+
+static inline double grid_round_whole_double(double x)
+{
+#if defined(__SSE4_1__) || defined(__aarch64__)
+    return rint(x);
+#else
+    const double whole = (x + 0x1.8p52) - 0x1.8p52;
+    return double_of_bits(bits_of_double(whole) | (bits_of_double(x) & UINT64_C(0x8000000000000000)));
+#endif
 }
 
 static inline double grid_round_double(struct grid_double g, double x)
