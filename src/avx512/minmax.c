@@ -2,6 +2,7 @@
 /* SPDX-FileCopyrightText: The qobs authors */
 
 /* AVX-512 min/max; contract and limits in src/minmax.inl.h. */
+#include "avx512/far.h"
 #include "avx512/vec.h"
 
 #include "kernels.h"
@@ -16,5 +17,10 @@
 #include "minmax.inl.h"
 #undef WIDTH
 
+#define FAR(name, element, ...)                                                                                      \
+    if (far_rows(runs, length, element)) {                                                                           \
+        name##_avx2(__VA_ARGS__);                                                                                    \
+        return;                                                                                                      \
+    }
 #define ENTRY(name) name##_avx512
 #include "minmax_entries.inl.h"

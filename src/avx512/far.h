@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-FileCopyrightText: The qobs authors */
+
+/* When AVX-512 leaves runs to the AVX2 kernels: on a Zen 4, half a line a load comes 2 to 15 % faster out of the third-level cache and
+ * memory than a whole one, while there the kernels wait for nothing else. */
+#ifndef QOBS_AVX512_FAR_H
+#define QOBS_AVX512_FAR_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+/* More than a core's own caches hold, in runs of which AVX2 is not bound by the fold. */
+static inline bool far_rows(size_t runs, size_t length, size_t element)
+{
+    const size_t bytes = (size_t)2 << 20, shortest = element == 8 ? 1024 : 128;
+    return length >= shortest && runs * length >= bytes / element;
+}
+
+#endif
