@@ -11,6 +11,7 @@
 #define DATA_BYTES ((size_t)2 << 20)
 #define NEAR_BYTES ((size_t)1 << 20) /* from here on, columns go in strips */
 #define STRIP_BYTES 8192
+#define OUTER_BYTES ((size_t)2 << 20) /* from here on, AVX-512 leaves runs to AVX2 */
 #define FAR_BYTES ((size_t)16 << 20) /* from here on, they are fetched ahead */
 #define INDEXED_ELEMENTS 8192
 #define TALL 131 /* rows; from 64 on permutations are worth their making */
@@ -204,6 +205,19 @@ static void far_columns(struct check *check, size_t bytes, enum data data)
     try_call(check, &call);
 }
 
+/* Runs of which there are more than the caches of a core hold, long enough for another kernel or not quite. */
+static void far_runs(struct check *check)
+{
+    const size_t size = check->dtype->size;
+    struct call call = {.length = (size == 8 ? 1000 : 120) + rng_below(&check->rng, 60), .data = FINITE_RUNS};
+    call.data = rng_below(&check->rng, 2) ? FINITE_RUNS : SPARSE;
+    call.count = OUTER_BYTES / (call.length * size) + rng_below(&check->rng, 8);
+    call.stride = (ptrdiff_t)((1 + rng_below(&check->rng, lanes_of(check))) * size);
+    call.out_stride = any_out_stride(check);
+    call.at_end = rng_below(&check->rng, 2);
+    try_call(check, &call);
+}
+
 /* Runs of several blocks, wide and tall columns. */
 static void long_ones(struct check *check, unsigned rounds)
 {
@@ -230,6 +244,8 @@ static void long_ones(struct check *check, unsigned rounds)
         far_columns(check, FAR_BYTES, FINITE_RUNS);
         far_columns(check, FAR_BYTES, SPARSE);
     }
+    for (unsigned round = 0; round < 2 * rounds && !is_columns(check->form) && check->form != INDEXED; round++)
+        far_runs(check);
 }
 
 static const enum kind outlier_kinds[] = {LARGEST, SUBNORMAL, INFINITE, QUIET_NAN, SIGNALLING_NAN, ZERO, MINUS_ZERO};
