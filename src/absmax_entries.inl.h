@@ -1,33 +1,33 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* The table's entry points over rows16/32/64 and columns16/32/64. ENTRY(name) appends the instruction set. FAR(name, ...): returns
- * what another table does better. */
-#ifndef FAR
-#define FAR(name, element, ...)
+/* The table's entry points over rows16/32/64 and columns16/32/64. ENTRY(name) appends the instruction set. ELSEWHERE(name,
+ * element, ...): hands rows on that another table does faster. */
+#ifndef ELSEWHERE
+#define ELSEWHERE(name, element, ...)
 #endif
 
 QOBS_ABSMAX_ROWS(ENTRY(qobs_absmax_rows_f32))
 {
-    FAR(qobs_absmax_rows_f32, 4, x, run_stride, runs, length, absmax, out_stride, nonfinite);
+    ELSEWHERE(qobs_absmax_rows_f32, 4, x, run_stride, runs, length, absmax, out_stride, nonfinite)
     rows32(x, run_stride, runs, length, UINT32_C(0x7f800000), absmax, out_stride * 4, nonfinite);
 }
 
 QOBS_ABSMAX_ROWS(ENTRY(qobs_absmax_rows_bf16))
 {
-    FAR(qobs_absmax_rows_bf16, 2, x, run_stride, runs, length, absmax, out_stride, nonfinite);
+    ELSEWHERE(qobs_absmax_rows_bf16, 2, x, run_stride, runs, length, absmax, out_stride, nonfinite)
     rows16(x, run_stride, runs, length, UINT16_C(0x7f80), absmax, out_stride * 2, nonfinite);
 }
 
 QOBS_ABSMAX_ROWS(ENTRY(qobs_absmax_rows_f16))
 {
-    FAR(qobs_absmax_rows_f16, 2, x, run_stride, runs, length, absmax, out_stride, nonfinite);
+    ELSEWHERE(qobs_absmax_rows_f16, 2, x, run_stride, runs, length, absmax, out_stride, nonfinite)
     rows16(x, run_stride, runs, length, UINT16_C(0x7c00), absmax, out_stride * 2, nonfinite);
 }
 
 QOBS_ABSMAX_ROWS(ENTRY(qobs_absmax_rows_f64))
 {
-    FAR(qobs_absmax_rows_f64, 8, x, run_stride, runs, length, absmax, out_stride, nonfinite);
+    ELSEWHERE(qobs_absmax_rows_f64, 8, x, run_stride, runs, length, absmax, out_stride, nonfinite)
     rows64(x, run_stride, runs, length, UINT64_C(0x7ff0000000000000), absmax, out_stride * 8, nonfinite);
 }
 

@@ -17,10 +17,5 @@
 #include "absmax.inl.h"
 #undef WIDTH
 
-#define FAR(name, element, ...)                                                                                      \
-    if (far_rows(runs, length, element)) {                                                                           \
-        name##_avx2(__VA_ARGS__);                                                                                    \
-        return;                                                                                                      \
-    }
 #define ENTRY(name) name##_avx512
 #include "absmax_entries.inl.h"

@@ -16,4 +16,11 @@ static inline bool far_rows(size_t runs, size_t length, size_t element)
     return length >= shortest && runs * length >= bytes / element;
 }
 
+/* For the entries of rows, in whose parameters it finds runs and length. */
+#define ELSEWHERE(name, element, ...)                                                                                \
+    if (far_rows(runs, length, element)) {                                                                           \
+        name##_avx2(__VA_ARGS__);                                                                                    \
+        return;                                                                                                      \
+    }
+
 #endif
