@@ -209,7 +209,7 @@ static void far_columns(struct check *check, size_t bytes, enum data data)
 static void far_runs(struct check *check)
 {
     const size_t size = check->dtype->size;
-    struct call call = {.length = (size == 8 ? 1000 : 120) + rng_below(&check->rng, 60), .data = FINITE_RUNS};
+    struct call call = {.length = (size == 8 ? 1000 : 120) + rng_below(&check->rng, 60)};
     call.data = rng_below(&check->rng, 2) ? FINITE_RUNS : SPARSE;
     call.count = OUTER_BYTES / (call.length * size) + rng_below(&check->rng, 8);
     call.stride = (ptrdiff_t)((1 + rng_below(&check->rng, lanes_of(check))) * size);
