@@ -3,8 +3,9 @@
 # SPDX-FileCopyrightText: The qobs authors
 """Joins what the parts of a run have written into one file of results.
 
-    collect.py OUT.json KEY=VALUE... PART.json...
+    collect.py OUT KEY=VALUE... PART.json...
 
+Writes OUT-ISA.json, ISA the best instruction set there was, as different processors may go by one name, and prints that path.
 Times are nanoseconds of the CPU a call, of the wall clock where there are threads; one figure a repetition.
 """
 import json
@@ -46,8 +47,8 @@ def main():
             key, value = argument.split("=", 1)
             results[key] = value
             continue
-        if not os.path.exists(argument):
-            continue  # a part that cannot run here
+        if not os.path.exists(argument) or not os.path.getsize(argument):
+            continue  # a part that cannot run here: Google Benchmark leaves an empty file where no benchmark has such a name
         with open(argument, encoding="utf-8") as file:
             part = json.load(file)
         if "context" in part:
@@ -60,13 +61,15 @@ def main():
     for p in results["pairs"].values():
         for key in p:
             p[key] = shortened(p[key])
-    with open(sys.argv[1], "w", encoding="utf-8") as out:
+    path = f"{sys.argv[1]}-{results['isa']}.json"
+    with open(path, "w", encoding="utf-8") as out:
         heads = {key: value for key, value in results.items() if not isinstance(value, dict)}
         lines = [f"{json.dumps(key)}: {json.dumps(value)}" for key, value in heads.items()]
         for key in ("benchmarks", "pairs", "values"):
             entries = ",\n".join(f"{json.dumps(n)}: {json.dumps(v)}" for n, v in results[key].items())
             lines.append(f"{json.dumps(key)}: {{\n{entries}\n}}")
         out.write("{\n" + ",\n".join(lines) + "\n}\n")
+    print(path)
 
 
 if __name__ == "__main__":

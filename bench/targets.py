@@ -59,7 +59,10 @@ def time_of(name):
 
 
 def targets(isa):
+    """Those of a machine whose best instruction set is isa. What compares AVX-512 with AVX2 is left out where there is no AVX-512."""
     rows = []
+    avx512 = isa == "avx512"
+    search_share = 1 if avx512 else 0.65  # what AVX2 is to reach of AVX-512's
 
     def row(*arguments, **named):
         rows.append(Target(*arguments, **named))
@@ -82,8 +85,9 @@ def targets(isa):
                 0.5 if granularity == "g_idx-128" else 0.9, f"pair/granularity-contiguous/{dtype}/{granularity}")
     row("torch.PerChannelMinMaxObserver: times torch", "at least", 10, "pair/torch/observer/PerChannelMinMaxObserver")
     for norm, bound in (("2", 150), ("2.4", 80), ("2.7", 80)):
-        row(f"search, int4, groups of 128, norm {norm}: times torch", "at least", bound, f"pair/torch/search/norm-{norm}")
-    for norm in ("2", "2.4", "2.7"):
+        row(f"search, int4, groups of 128, norm {norm}: times torch", "at least", bound * search_share,
+            f"pair/torch/search/norm-{norm}")
+    for norm in ("2", "2.4", "2.7") if avx512 else ():
         row(f"search, norm {norm}, AVX2: of AVX-512", "at least", 0.65, f"pair/search-avx2-avx512/int4-group-128-norm-{norm}")
     for norm in ("2", "2.4", "2.7"):
         row(f"search, norm {norm}, bf16: of f32", "not below", 1, f"pair/search-bf16-f32/int4-group-128-norm-{norm}")
@@ -101,7 +105,8 @@ def targets(isa):
     row("range by entropy of 2048 bins", "at most", 10, time_of("observer-range/entropy-2048"), unit="ms")
     for family in FAMILIES:
         row(f"{family}, AVX2: times plain C by gcc -O3 -march=haswell", "at least", 1, mean(f"pair/avx2-plain/{family}/"))
-        row(f"{family}, AVX-512: of AVX2", "not below", 0.97, worst(f"pair/avx512-avx2/{family}/", "not below", 0.97))
+        if avx512:
+            row(f"{family}, AVX-512: of AVX2", "not below", 0.97, worst(f"pair/avx512-avx2/{family}/", "not below", 0.97))
     for dtype in ("f32", "bf16"):
         row(f"qobs_minmax of 64 elements, {dtype}", "at most", 150, time_of(f"small/qobs_minmax-64/{isa}/{dtype}"), unit="ns")
         row(f"kernel call of 64 elements, {dtype}", "at most", 40, time_of(f"small/kernel-64/{isa}/{dtype}"), unit="ns")

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The qobs authors
 #
-# Builds, runs all benchmarks and writes bench/results/<cpu>.json, a report <cpu>.md beside it and charts, and the figures in README.md. Ends
-# with the targets that are not reached. A machine with nothing else to do is wanted; it takes about ten minutes.
+# Builds, runs all benchmarks and writes bench/results/<cpu>-<isa>.json, a report <cpu>-<isa>.md beside it and charts. Ends with the targets
+# that are not reached. A machine with nothing else to do is wanted; it takes about ten minutes.
 #
 #   scripts/bench.sh [OPTION]...
 #
@@ -12,6 +12,7 @@
 #   --min-time SECONDS a repetition of a benchmark takes at least (0.005)
 #   --parts NAMES      of: kernels functions growth pairs torch calibrate (all), with blanks between
 #   --out DIRECTORY    for the results (bench/results)
+#   --readme           writes the figures in README.md too
 #   --build DIRECTORY  a build that is there, with the program and the benchmarks (builds build-bench)
 #   --run-with COMMAND put before everything that is measured, in pieces of less than a minute, e.g. "taskset -c 1"
 set -euo pipefail
@@ -23,9 +24,10 @@ usage() {
 }
 { # read to the end before anything runs: the file may change meanwhile
 command="scripts/bench.sh $*"
-quick='' repetitions=3 min_time=0.005 parts='kernels functions growth pairs torch calibrate' out=bench/results build='' run_with=''
+quick='' repetitions=3 min_time=0.005 parts='kernels functions growth pairs torch calibrate' out=bench/results build='' run_with='' readme=()
 while [[ $# -gt 0 ]]; do
     case $1 in
+    --readme) readme=(README.md) && shift ;;
     --quick) quick=1 repetitions=1 min_time=0.001 && shift ;;
     --repetitions | --min-time | --parts | --out | --build | --run-with)
         [[ $# -ge 2 ]] || usage
@@ -74,6 +76,7 @@ pairs() {
     done
 }
 
+benchmarks limits 1 '^limit/count$' # whatever the parts: says what machine it is
 if [[ $quick ]]; then
     benchmarks quick 1 '^(limit/(read/L1|count|multiply)|small/|growth/elements/.*/(1024|2048|4096|8192)$|growth/(bins|group)/.*/1024$|observer/[a-z0-9]*/f32/torch|[a-z-]*/[a-z0-9-]*/[a-z0-9]*/[a-z0-9.-]*/L1$|pair/(avx2-plain|avx512-avx2)/.*/f32/.*/L1(/iterations:1)?$)'
 else
@@ -129,11 +132,9 @@ cpu=${cpu:-$(uname -m)}
 name=$(tr -cs '[:alnum:]' - <<<"${cpu,,}")
 name=${name%-}
 mkdir -p "$out"
-$python -B bench/collect.py "$out/$name.json" "cpu=$cpu" "date=$(date +%F)" "commit=$(git describe --always --dirty 2>/dev/null || echo unknown)" \
-    "load=$load" "command=${command% }" "$work"/*.json
-readme=()
-[[ $out != bench/results ]] || readme=(README.md)
-$python -B bench/report.py "$out/$name.json" "${readme[@]}"
-echo "wrote $out/$name.md"
+results=$($python -B bench/collect.py "$out/$name" "cpu=$cpu" "date=$(date +%F)" \
+    "commit=$(git describe --always --dirty 2>/dev/null || echo unknown)" "load=$load" "command=${command% }" "$work"/*.json)
+$python -B bench/report.py "$results" "${readme[@]}"
+echo "wrote ${results%.json}.md"
 exit
 }
