@@ -9,7 +9,7 @@
  * Error: the difference (q - shift) * scale - x is rounded once. Rounding to integers adds and takes away 1.5 * 2^23; to a float
  *   format it is Veltkamp's splitting of max(x, the least normal number), exact for what the format has, ties either way.
  * Overflow: |x| < 0.5, 0 is among the numbers quantized to, so errors stay below 1 and sums below n. Squares and cubes of what is not
- *   negligible beside them are normal. In the table an |e| below 2^-31 is 0: it is a 2^-13th of what rounding to 16 bits leaves.
+ *   negligible beside them are normal. In the table an |e| below 2^-24 is 0: a 2^-6th of the most that rounding to 16 bits leaves.
  * Tails: the last 16 elements may be padding, whose error is 0; but not where a float format's shift is not one of its numbers,
  *   so there errors are always weighted, and the padding's weight is 0.
  * In flight: LANES_ABREAST candidates, or the iterations the processor overlaps.
@@ -67,8 +67,10 @@ ALWAYS_INLINE lanes round_floats(const struct constants *k, lanes y)
     return lanes_sub(spread, lanes_sub(spread, y));
 }
 
-/* x - (q - shift) * scale, for FLOATS with the sign of x taken away from all of it. */
-ALWAYS_INLINE lanes difference(enum target target, const struct constants *k, lanes x, lanes scale, lanes inverse, lanes shift)
+/* x - (q - shift) * scale, for FLOATS with the sign of x taken away from all of it. in_unit: x, in the unit that scale and the
+ * difference are in. */
+ALWAYS_INLINE lanes difference(enum target target, const struct constants *k, lanes x, lanes in_unit, lanes scale, lanes inverse,
+                               lanes shift)
 {
     lanes q;
     if (target == INTEGERS) {
@@ -81,7 +83,13 @@ ALWAYS_INLINE lanes difference(enum target target, const struct constants *k, la
         const lanes y = lanes_fma(x, inverse, shift);
         q = lanes_sub(lanes_copy_sign(round_floats(k, lanes_abs(y)), y), shift);
     }
-    return lanes_fnma(q, scale, x);
+    return lanes_fnma(q, scale, in_unit);
+}
+
+/* In the unit of what the norm is of. */
+ALWAYS_INLINE lanes to_unit(enum qobs_norm_kind kind, lanes a)
+{
+    return kind == QOBS_NORM_TABLE ? lanes_mul(a, lanes_splat(QOBS_NORM_UNIT)) : a;
 }
 
 enum { ABREAST = LANES_ABREAST };
@@ -98,7 +106,7 @@ ALWAYS_INLINE void raise(enum qobs_norm_kind kind, const struct constants *k, co
     for (int j = 0; j < ABREAST && kind == QOBS_NORM_3; j++)
         a[j] = lanes_mul(e[j], e[j]);
     for (int j = 0; j < ABREAST && kind == QOBS_NORM_TABLE; j++) {
-        m[j] = lanes_mantissa(e[j]);
+        m[j] = lanes_minus_mantissa(e[j]);
         a[j] = lanes_add(m[j], k->polynomial[4]);
     }
     for (int i = 3; i >= 0 && kind == QOBS_NORM_TABLE; i--)
@@ -141,7 +149,7 @@ ALWAYS_INLINE void by_elements(enum target target, enum qobs_norm_kind kind, boo
             lanes scale[ABREAST], inverse[ABREAST], shift[ABREAST], s[ABREAST];
             for (int j = 0; j < ABREAST; j++) {
                 const size_t at = c + first + (size_t)j;
-                scale[j] = lanes_splat(a->candidates->scale[at]);
+                scale[j] = to_unit(kind, lanes_splat(a->candidates->scale[at]));
                 inverse[j] = lanes_splat(a->candidates->inverse[at]);
                 shift[j] = lanes_splat(a->candidates->shift[at]);
                 s[j] = lanes_splat(0);
@@ -150,10 +158,11 @@ ALWAYS_INLINE void by_elements(enum target target, enum qobs_norm_kind kind, boo
                 lanes v = lanes_load(x + i), w = v, e[ABREAST], p[ABREAST], q[ABREAST];
                 if (target == FLOATS)
                     v = lanes_abs(v);
+                const lanes in_unit = to_unit(kind, v);
                 if (weighted)
                     w = lanes_load(weight + i);
                 for (int j = 0; j < ABREAST; j++)
-                    e[j] = difference(target, &k, v, scale[j], inverse[j], shift[j]);
+                    e[j] = difference(target, &k, v, in_unit, scale[j], inverse[j], shift[j]);
                 raise(kind, &k, e, p, q);
                 for (int j = 0; j < ABREAST; j++)
                     s[j] = add_error(kind, weighted, s[j], p[j], q[j], w);
@@ -169,20 +178,22 @@ ALWAYS_INLINE void by_elements(enum target target, enum qobs_norm_kind kind, boo
 ALWAYS_INLINE void by_candidates(enum target target, enum qobs_norm_kind kind, const struct arguments *a)
 {
     const struct constants k = constants_of(target, kind, a->quantizer, a->norm);
-    float x[QOBS_SEARCH_FEW];
+    float x[QOBS_SEARCH_FEW], in_unit[QOBS_SEARCH_FEW];
     const size_t n = a->n;
     for (size_t i = 0; i < n; i += QOBS_SEARCH_LANES) {
-        const lanes v = lanes_load(a->x + i);
-        lanes_store(x + i, target == FLOATS ? lanes_abs(v) : v);
+        const lanes given = lanes_load(a->x + i), v = target == FLOATS ? lanes_abs(given) : given;
+        lanes_store(x + i, v);
+        lanes_store(in_unit + i, to_unit(kind, v));
     }
     for (size_t c = 0; c < a->count; c += QOBS_SEARCH_LANES) {
-        const lanes scale = lanes_load(a->candidates->scale + c), inverse = lanes_load(a->candidates->inverse + c),
+        const lanes scale = to_unit(kind, lanes_load(a->candidates->scale + c)), inverse = lanes_load(a->candidates->inverse + c),
                     shift = lanes_load(a->candidates->shift + c);
         lanes s = lanes_splat(0);
         for (size_t i = 0; i < n; i += ABREAST) {
             lanes e[ABREAST], p[ABREAST], q[ABREAST];
             for (int j = 0; j < ABREAST; j++) /* past the end there is padding */
-                e[j] = difference(target, &k, lanes_splat(x[i + (size_t)j]), scale, inverse, shift);
+                e[j] = difference(target, &k, lanes_splat(x[i + (size_t)j]), lanes_splat(in_unit[i + (size_t)j]), scale, inverse,
+                                  shift);
             raise(kind, &k, e, p, q);
             for (int j = 0; j < ABREAST; j++)
                 s = add_error(kind, false, s, p[j], q[j], s);

@@ -75,32 +75,29 @@ static inline __m256 half_max_bits(__m256 a, __m256 b)
 static inline lanes lanes_min_bits(lanes a, lanes b) { return (lanes){half_min_bits(a.l, b.l), half_min_bits(a.h, b.h)}; }
 static inline lanes lanes_max_bits(lanes a, lanes b) { return (lanes){half_max_bits(a.l, b.l), half_max_bits(a.h, b.h)}; }
 
-/* The mantissa as a number from 1 up to below 2. */
-static inline __m256 half_mantissa(__m256 a)
+/* Minus the mantissa as a number from 1 up to below 2, for a biased exponent below 128. */
+static inline lanes lanes_minus_mantissa(lanes a)
 {
-    const __m256 mask = _mm256_castsi256_ps(_mm256_set1_epi32(0x007fffff));
-    return _mm256_or_ps(_mm256_and_ps(a, mask), _mm256_set1_ps(1));
+    const __m256 set = _mm256_set1_ps(-1);
+    return (lanes){_mm256_or_ps(a.l, set), _mm256_or_ps(a.h, set)};
 }
-
-static inline lanes lanes_mantissa(lanes a) { return (lanes){half_mantissa(a.l), half_mantissa(a.h)}; }
 
 struct lanes_table {
-    __m256 low, low_8, high;
+    __m256 low, high;
 };
 
-static inline struct lanes_table lanes_table(const float low[16], const float high[8])
+static inline struct lanes_table lanes_table(const float low[8], const float high[4])
 {
-    return (struct lanes_table){_mm256_loadu_ps(low), _mm256_loadu_ps(low + 8), _mm256_loadu_ps(high)};
+    return (struct lanes_table){_mm256_loadu_ps(low), _mm256_castps128_ps256(_mm_loadu_ps(high))};
 }
 
-/* low[exponent % 16] * high[exponent / 16] for a biased exponent below 128; the sign does not matter. A permutation looks at the low
- * bits of its indices only, a blend at the sign: the exponent's fourth bit is moved there. */
+/* low[exponent % 8] * high[exponent / 8] for a biased exponent below 32; the sign does not matter. A permutation looks at the low
+ * three bits of its indices only. */
 static inline __m256 half_look_up(struct lanes_table t, __m256 a)
 {
-    const __m256i bits = _mm256_castps_si256(a), low = _mm256_srli_epi32(bits, 23);
-    const __m256 from_8 = _mm256_castsi256_ps(_mm256_slli_epi32(bits, 5));
-    return _mm256_mul_ps(_mm256_blendv_ps(_mm256_permutevar8x32_ps(t.low, low), _mm256_permutevar8x32_ps(t.low_8, low), from_8),
-                         _mm256_permutevar8x32_ps(t.high, _mm256_srli_epi32(bits, 27)));
+    const __m256i bits = _mm256_castps_si256(a);
+    return _mm256_mul_ps(_mm256_permutevar8x32_ps(t.low, _mm256_srli_epi32(bits, 23)),
+                         _mm256_permutevar8x32_ps(t.high, _mm256_srli_epi32(bits, 26)));
 }
 
 static inline lanes lanes_look_up(struct lanes_table t, lanes a) { return (lanes){half_look_up(t, a.l), half_look_up(t, a.h)}; }

@@ -48,30 +48,27 @@ static inline lanes lanes_max_bits(lanes a, lanes b)
     return _mm512_castsi512_ps(_mm512_max_epi32(_mm512_castps_si512(a), _mm512_castps_si512(b)));
 }
 
-/* The mantissa as a number from 1 up to below 2. */
-static inline lanes lanes_mantissa(lanes a)
-{
-    const __m512i one = _mm512_set1_epi32(0x3f800000), mask = _mm512_set1_epi32(0x007fffff);
-    return _mm512_castsi512_ps(_mm512_ternarylogic_epi32(one, _mm512_castps_si512(a), mask, 0xf8));
-}
+/* Minus the mantissa as a number from 1 up to below 2, for a biased exponent below 128. */
+static inline lanes lanes_minus_mantissa(lanes a) { return _mm512_or_ps(a, _mm512_set1_ps(-1)); }
 
 struct lanes_table {
-    __m512 low, high; /* for exponents 96 to 111 and 112 to 127; 0 for those below */
+    __m512 low, high; /* for exponents below 16 and from there */
 };
 
-static inline struct lanes_table lanes_table(const float low[16], const float high[8])
+static inline struct lanes_table lanes_table(const float low[8], const float high[4])
 {
-    const __m512 v = _mm512_loadu_ps(low);
-    return (struct lanes_table){_mm512_mul_ps(v, _mm512_set1_ps(high[6])), _mm512_mul_ps(v, _mm512_set1_ps(high[7]))};
+    const __m512 v = _mm512_broadcast_f32x8(_mm256_loadu_ps(low));
+    return (struct lanes_table){
+        _mm512_mul_ps(v, _mm512_mask_blend_ps(0xff00, _mm512_set1_ps(high[0]), _mm512_set1_ps(high[1]))),
+        _mm512_mul_ps(v, _mm512_mask_blend_ps(0xff00, _mm512_set1_ps(high[2]), _mm512_set1_ps(high[3]))),
+    };
 }
 
-/* low[exponent % 16] * high[exponent / 16] for a biased exponent below 128, high being 0 up to high[5]; the sign does not matter. A
- * permutation looks at the low bits of its indices only. */
+/* low[exponent % 8] * high[exponent / 8] for a biased exponent below 32; the sign does not matter. A permutation looks at the low five
+ * bits of its indices only. */
 static inline lanes lanes_look_up(struct lanes_table t, lanes a)
 {
-    const __m512i bits = _mm512_castps_si512(a);
-    const __mmask16 there = _mm512_cmpge_epu32_mask(_mm512_slli_epi32(bits, 1), _mm512_set1_epi32(96 << 24));
-    return _mm512_maskz_permutex2var_ps(there, t.low, _mm512_srli_epi32(bits, 23), t.high);
+    return _mm512_permutex2var_ps(t.low, _mm512_srli_epi32(_mm512_castps_si512(a), 23), t.high);
 }
 
 #ifdef QOBS_SLEEF

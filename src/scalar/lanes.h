@@ -54,22 +54,22 @@ static inline lanes lanes_max_bits(lanes a, lanes b)
     LANES_EACH((int32_t)bits_of_float(a.f[i]) > (int32_t)bits_of_float(b.f[i]) ? a.f[i] : b.f[i]);
 }
 
-/* The mantissa as a number from 1 up to below 2. */
-static inline lanes lanes_mantissa(lanes a) { LANES_EACH(float_of_bits((bits_of_float(a.f[i]) & 0x007fffff) | 0x3f800000)); }
+/* Minus the mantissa as a number from 1 up to below 2, for a biased exponent below 128. */
+static inline lanes lanes_minus_mantissa(lanes a) { LANES_EACH(float_of_bits(bits_of_float(a.f[i]) | 0xbf800000)); }
 
 struct lanes_table {
     const float *low, *high;
 };
 
-static inline struct lanes_table lanes_table(const float low[16], const float high[8])
+static inline struct lanes_table lanes_table(const float low[8], const float high[4])
 {
     return (struct lanes_table){low, high};
 }
 
-/* low[exponent % 16] * high[exponent / 16] for a biased exponent below 128; the sign does not matter. */
+/* low[exponent % 8] * high[exponent / 8] for a biased exponent below 32; the sign does not matter. */
 static inline lanes lanes_look_up(struct lanes_table t, lanes a)
 {
-    LANES_EACH(t.low[bits_of_float(a.f[i]) >> 23 & 15] * t.high[bits_of_float(a.f[i]) >> 27 & 7]);
+    LANES_EACH(t.low[bits_of_float(a.f[i]) >> 23 & 7] * t.high[bits_of_float(a.f[i]) >> 26 & 3]);
 }
 
 #ifdef QOBS_SLEEF

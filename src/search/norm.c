@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* |e|^norm for kernels: what of it can be made once. With e = m * 2^x, 1 <= m < 2, it is m^norm, a polynomial in m, times
+/* |e|^norm for kernels: what of it can be made once. With e = m * 2^x, 1 <= m < 2, it is m^norm, a polynomial in -m, times
  * 2^(norm * x), a table. */
 #include <math.h>
 #include <string.h>
@@ -80,15 +80,15 @@ static double fit(double norm, double c[COEFFICIENTS])
 
 static void make_table(struct qobs_error_norm *norm, double value, const double c[COEFFICIENTS])
 {
-    /* The kernel's polynomial begins with m^5. Of a norm that needs none (4) a trace stays. */
-    const double leading = c[5], least = 0x1p-40, first = fabs(leading) < least ? copysign(least, leading) : leading;
+    /* The kernel's polynomial begins with (-m)^5. Of a norm that needs none (4) a trace stays. */
+    const double leading = -c[5], least = 0x1p-40, first = fabs(leading) < least ? copysign(least, leading) : leading;
     norm->kind = QOBS_NORM_TABLE;
     for (int i = 0; i < 5; i++)
-        norm->polynomial[i] = (float)(c[i] / first);
-    for (int i = 0; i < 16; i++)
-        norm->low[i] = (float)(first * Sleef_cinz_exp2d1_u10purec(value * i));
+        norm->polynomial[i] = (float)((i % 2 ? -c[i] : c[i]) / first);
     for (int i = 0; i < 8; i++)
-        norm->high[i] = i < 6 ? 0 : (float)Sleef_cinz_exp2d1_u10purec(value * (16 * i - 127) + BOOST);
+        norm->low[i] = (float)(first * Sleef_cinz_exp2d1_u10purec(value * i));
+    for (int i = 0; i < 4; i++) /* the unit is 2^-95: a biased exponent of 32 would be that of 1 */
+        norm->high[i] = i == 0 ? 0 : (float)Sleef_cinz_exp2d1_u10purec(value * (8 * i - 32) + BOOST);
 }
 
 static double exp2_of(double x)
