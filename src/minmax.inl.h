@@ -123,14 +123,14 @@ static inline void K(keys_of_bounds)(const struct K(bounds) *b, vec *least, vec 
 #endif
 
 /* Both halves of a large block are read at once: two streams come faster out of the third-level cache than one; in a short run they
- * would keep the prefetchers from ever settling. For 16 bits one was a little faster from memory. */
+ * would keep the prefetchers from ever settling. */
 static inline void K(block_keys)(const unsigned char *x, size_t n, KEY *lo, KEY *hi)
 {
     const unsigned char *const last = x + (n - LANES) * sizeof(BITS);
     struct K(bounds) b[SETS];
     for (int i = 0; i < SETS; i++)
         b[i] = K(bounds_of)(vec_load(last));
-    if (WIDTH != 16 && n * sizeof(BITS) >= TWO_STREAMS) {
+    if (n * sizeof(BITS) >= TWO_STREAMS) {
         const size_t step = UNROLLED / 2 * VEC_BYTES, half = (size_t)(last - x) / 2 / step * step;
         const unsigned char *y = x + half, *const middle = y;
         for (; x < middle; x += step, y += step) {
