@@ -24,7 +24,7 @@
 #   races      tests with threads under the thread sanitizer (only if named or with --full)
 #   memory     values that were never set: C tests, without SLEEF, under the memory sanitizer; others under valgrind (only if named or
 #              with --full)
-#   (golden, clang, aarch64, cpus, bench, install, portable, analyse and memory use what gcc has built)
+#   (golden, clang, aarch64, cpus, bench, install, portable, analyse and memory use what gcc has built, which is built if it is not there)
 #   --full     all kernel checks at length, golden cases on more builds
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -200,8 +200,12 @@ no_stray_instructions() {
         grep -qE "$avx" $top/avx2.disassembled && grep -qE "$avx512" $top/avx512.disassembled
 }
 
+build_gcc() {
+    build $top/gcc --werror --prefix "$PWD/$top/installed" -Dprogram=enabled -Dtests=enabled -Dreference=enabled
+}
+
 stage_gcc() {
-    build $top/gcc --werror --prefix "$PWD/$top/installed" -Dprogram=enabled -Dtests=enabled -Dreference=enabled || return
+    build_gcc || return
     counted meson_test $top/gcc
     # shellcheck disable=SC2046 # a list
     [[ ! $full ]] || long_checks $top/gcc $(usable $top/gcc/tools/qobs)
@@ -409,6 +413,9 @@ for stage in "${stages[@]}"; do
     before_processor=$processor
     log=$top/$stage.log
     : >"$log"
+    if [[ " golden clang aarch64 cpus bench install portable analyse memory " == *" $stage "* && ! -e $top/gcc/tools/qobs ]]; then
+        build_gcc || true
+    fi
     "stage_$stage" || true
     processor_time
     printf -v line '%-10s %6d passed, %d failed  %4d s, %4d s of processors' "$stage" $((passed - before)) \
