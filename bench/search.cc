@@ -95,6 +95,28 @@ Case Search(const char *isa, const Dtype &dtype, const SearchKind &kind, size_t 
                       std::string("search-whole/") + isa + "/" + dtype.name + "/" + kind.name);
 }
 
+// Multiply-adds in pieces, and nothing else.
+Case MultiplyAdds(size_t threads)
+{
+    constexpr size_t kPieces = 64, kPiece = 20'000'000;
+    size_t done;
+    Limits().multiply_add(kPiece, &done);
+    return {"multiply-adds", 0, static_cast<double>(kPieces * done), [=] {
+                const auto runtime = Threads(threads);
+                return [=] {
+                    const auto piece = [](void *, size_t) {
+                        size_t n;
+                        benchmark::DoNotOptimize(Limits().multiply_add(kPiece, &n));
+                    };
+                    const qobs_executor *executor = runtime->executor;
+                    if (executor)
+                        executor->parallel_for(executor->context, piece, nullptr, kPieces);
+                    for (size_t i = 0; !executor && i < kPieces; i++)
+                        piece(nullptr, i);
+                };
+            }, threads};
+}
+
 }  // namespace
 
 Case SearchCase(const char *isa, const Dtype &dtype, const std::string &preset, const std::string &settings, int candidates,
@@ -146,6 +168,8 @@ void RegisterSearches()
     }
     for (const char *name : {"int4-group-128-norm-2", "int4-group-128-norm-2.4", "int8-channel", "fp8-tensor"})
         Pair(std::string("search-2-threads/") + name, Search(best, kF32, Kind(name), 2), Search(best, kF32, Kind(name), 1), Unit::kItems);
+    // What the machine makes of two threads.
+    Pair("search-2-threads/multiply-adds-alone", MultiplyAdds(2), MultiplyAdds(1), Unit::kItems);
     Pair("search-nvfp4-expanded-int4", Search(best, kF32, Kind("nvfp4-expanded"), 1),
          Search(best, kF32, Kind("int4-group-128-norm-2.4"), 1), Unit::kItems);
     // What the table of powers saves.

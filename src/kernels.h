@@ -147,14 +147,14 @@ enum qobs_norm_kind {
     QOBS_NORM_POW    /* SLEEF's pow */
 };
 
-/* |e|^norm for |e| below 1; made by qobs_search_norm (search/norm.c). For TABLE of e times QOBS_NORM_UNIT, so that only the lower five
+/* |e|^norm for |e| below 1; made by qobs_search_norm (search/norm.c). For TABLE of e times QOBS_NORM_UNIT, so that only the lower six
  * bits of its exponent are in use, and of minus its mantissa, which is what setting bits makes of any sign and exponent. */
-#define QOBS_NORM_UNIT 0x1p-95f
+#define QOBS_NORM_UNIT 0x1p-63f
 struct qobs_error_norm {
     enum qobs_norm_kind kind;
     float value;
     float polynomial[5]; /* coefficients of (-m)^0 to (-m)^4; that of (-m)^5 is 1, its factor is in the table */
-    float low[8], high[4]; /* a biased exponent e below 32 has low[e % 8] * high[e / 8]; below 8 that is 0 */
+    float low[8], high[8]; /* a biased exponent e below 64 has low[e % 8] * high[e / 8]; below 32 that is 0 */
     float boost; /* POW: |e| is multiplied by this power of two first */
 };
 

@@ -86,12 +86,12 @@ struct lanes_table {
     __m256 low, high;
 };
 
-static inline struct lanes_table lanes_table(const float low[8], const float high[4])
+static inline struct lanes_table lanes_table(const float low[8], const float high[8])
 {
-    return (struct lanes_table){_mm256_loadu_ps(low), _mm256_castps128_ps256(_mm_loadu_ps(high))};
+    return (struct lanes_table){_mm256_loadu_ps(low), _mm256_loadu_ps(high)};
 }
 
-/* low[exponent % 8] * high[exponent / 8] for a biased exponent below 32; the sign does not matter. A permutation looks at the low
+/* low[exponent % 8] * high[exponent / 8] for a biased exponent below 64; the sign does not matter. A permutation looks at the low
  * three bits of its indices only. */
 static inline __m256 half_look_up(struct lanes_table t, __m256 a)
 {

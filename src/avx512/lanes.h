@@ -52,23 +52,25 @@ static inline lanes lanes_max_bits(lanes a, lanes b)
 static inline lanes lanes_minus_mantissa(lanes a) { return _mm512_or_ps(a, _mm512_set1_ps(-1)); }
 
 struct lanes_table {
-    __m512 low, high; /* for exponents below 16 and from there */
+    __m512 low, high; /* for exponents 32 to 47 and 48 to 63; 0 for those below */
 };
 
-static inline struct lanes_table lanes_table(const float low[8], const float high[4])
+static inline struct lanes_table lanes_table(const float low[8], const float high[8])
 {
     const __m512 v = _mm512_broadcast_f32x8(_mm256_loadu_ps(low));
     return (struct lanes_table){
-        _mm512_mul_ps(v, _mm512_mask_blend_ps(0xff00, _mm512_set1_ps(high[0]), _mm512_set1_ps(high[1]))),
-        _mm512_mul_ps(v, _mm512_mask_blend_ps(0xff00, _mm512_set1_ps(high[2]), _mm512_set1_ps(high[3]))),
+        _mm512_mul_ps(v, _mm512_mask_blend_ps(0xff00, _mm512_set1_ps(high[4]), _mm512_set1_ps(high[5]))),
+        _mm512_mul_ps(v, _mm512_mask_blend_ps(0xff00, _mm512_set1_ps(high[6]), _mm512_set1_ps(high[7]))),
     };
 }
 
-/* low[exponent % 8] * high[exponent / 8] for a biased exponent below 32; the sign does not matter. A permutation looks at the low five
- * bits of its indices only. */
+/* low[exponent % 8] * high[exponent / 8] for a biased exponent below 64, high being 0 up to high[3]; the sign does not matter. A
+ * permutation looks at the low five bits of its indices only; the sixth is 0 where the result is. */
 static inline lanes lanes_look_up(struct lanes_table t, lanes a)
 {
-    return _mm512_permutex2var_ps(t.low, _mm512_srli_epi32(_mm512_castps_si512(a), 23), t.high);
+    const __m512i bits = _mm512_castps_si512(a);
+    const __mmask16 there = _mm512_test_epi32_mask(bits, _mm512_set1_epi32(32 << 23));
+    return _mm512_maskz_permutex2var_ps(there, t.low, _mm512_srli_epi32(bits, 23), t.high);
 }
 
 #ifdef QOBS_SLEEF

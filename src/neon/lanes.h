@@ -65,14 +65,13 @@ static inline lanes lanes_minus_mantissa(lanes a)
 }
 
 struct lanes_table {
-    uint8x16x2_t low;
-    uint8x16_t high;
+    uint8x16x2_t low, high;
 };
 
-static inline struct lanes_table lanes_table(const float low[8], const float high[4])
+static inline struct lanes_table lanes_table(const float low[8], const float high[8])
 {
     return (struct lanes_table){{{vreinterpretq_u8_f32(vld1q_f32(low)), vreinterpretq_u8_f32(vld1q_f32(low + 4))}},
-                                vreinterpretq_u8_f32(vld1q_f32(high))};
+                                {{vreinterpretq_u8_f32(vld1q_f32(high)), vreinterpretq_u8_f32(vld1q_f32(high + 4))}}};
 }
 
 /* The four bytes of the float at an index. */
@@ -81,13 +80,13 @@ static inline uint8x16_t bytes_of_index(uint32x4_t index)
     return vreinterpretq_u8_u32(vmlaq_n_u32(vdupq_n_u32(0x03020100), index, 0x04040404));
 }
 
-/* low[exponent % 8] * high[exponent / 8] for a biased exponent below 32; the sign does not matter. */
+/* low[exponent % 8] * high[exponent / 8] for a biased exponent below 64; the sign does not matter. */
 static inline float32x4_t quarter_look_up(struct lanes_table t, float32x4_t a)
 {
     const uint32x4_t bits = vreinterpretq_u32_f32(a);
-    const uint32x4_t low = vandq_u32(vshrq_n_u32(bits, 23), vdupq_n_u32(7)), high = vandq_u32(vshrq_n_u32(bits, 26), vdupq_n_u32(3));
+    const uint32x4_t low = vandq_u32(vshrq_n_u32(bits, 23), vdupq_n_u32(7)), high = vandq_u32(vshrq_n_u32(bits, 26), vdupq_n_u32(7));
     return vmulq_f32(vreinterpretq_f32_u8(vqtbl2q_u8(t.low, bytes_of_index(low))),
-                     vreinterpretq_f32_u8(vqtbl1q_u8(t.high, bytes_of_index(high))));
+                     vreinterpretq_f32_u8(vqtbl2q_u8(t.high, bytes_of_index(high))));
 }
 
 static inline lanes lanes_look_up(struct lanes_table t, lanes a) { LANES_EACH(quarter_look_up(t, a.q[i])); }

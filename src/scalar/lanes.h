@@ -61,15 +61,15 @@ struct lanes_table {
     const float *low, *high;
 };
 
-static inline struct lanes_table lanes_table(const float low[8], const float high[4])
+static inline struct lanes_table lanes_table(const float low[8], const float high[8])
 {
     return (struct lanes_table){low, high};
 }
 
-/* low[exponent % 8] * high[exponent / 8] for a biased exponent below 32; the sign does not matter. */
+/* low[exponent % 8] * high[exponent / 8] for a biased exponent below 64; the sign does not matter. */
 static inline lanes lanes_look_up(struct lanes_table t, lanes a)
 {
-    LANES_EACH(t.low[bits_of_float(a.f[i]) >> 23 & 7] * t.high[bits_of_float(a.f[i]) >> 26 & 3]);
+    LANES_EACH(t.low[bits_of_float(a.f[i]) >> 23 & 7] * t.high[bits_of_float(a.f[i]) >> 26 & 7]);
 }
 
 #ifdef QOBS_SLEEF

@@ -87,8 +87,8 @@ static void make_table(struct qobs_error_norm *norm, double value, const double 
         norm->polynomial[i] = (float)((i % 2 ? -c[i] : c[i]) / first);
     for (int i = 0; i < 8; i++)
         norm->low[i] = (float)(first * Sleef_cinz_exp2d1_u10purec(value * i));
-    for (int i = 0; i < 4; i++) /* the unit is 2^-95: a biased exponent of 32 would be that of 1 */
-        norm->high[i] = i == 0 ? 0 : (float)Sleef_cinz_exp2d1_u10purec(value * (8 * i - 32) + BOOST);
+    for (int i = 0; i < 8; i++) /* the unit is 2^-63: a biased exponent of 64 would be that of 1 */
+        norm->high[i] = i < 4 ? 0 : (float)Sleef_cinz_exp2d1_u10purec(value * (8 * i - 64) + BOOST);
 }
 
 static double exp2_of(double x)
