@@ -605,6 +605,28 @@ static void test_no_candidate(void **state)
     qobs_observer_destroy(o);
 }
 
+/* A zero point of 127, which an 8-bit float format has as 128: then 0 is off by a scale, 1 here, and only the elements that are 0 may
+ * count for that. */
+static void test_zero_point_outside(void **state)
+{
+    (void)state;
+    float x[40];
+    for (size_t i = 0; i < qobs_isa_count(); i++)
+        for (int n = 1; n <= 40 && qobs_isa_usable(i); n++)
+            for (int few = 0; few < 2; few++) {
+                const int zeros = n / 3;
+                for (int j = 0; j < n; j++)
+                    x[j] = j < zeros ? 0 : -255;
+                assert_ok(qobs_isa_limit(qobs_isa_name(i), &error));
+                qobs_observer *o = make("llmc.memoryless_mse", few ? "symmetric=false;zp_dtype=float8_e4m3fn;maxshrink=0.2;patience=1000"
+                                                                   : "symmetric=false;zp_dtype=float8_e4m3fn;maxshrink=0.6;patience=1000");
+                assert_ok(observe(o, 1, n, x));
+                assert_true(fabs(report_of(o).error_before - zeros) <= 1e-6 * zeros);
+                qobs_observer_destroy(o);
+            }
+    assert_ok(qobs_isa_limit(NULL, &error));
+}
+
 /* nonfinite=ignore: what is left out does not count. */
 static void test_ignore(void **state)
 {
@@ -761,6 +783,7 @@ int main(void)
         cmocka_unit_test(test_importance_merge),
         cmocka_unit_test(test_random),
         cmocka_unit_test(test_no_candidate),
+        cmocka_unit_test(test_zero_point_outside),
         cmocka_unit_test(test_ignore),
         cmocka_unit_test(test_global_scale),
         cmocka_unit_test(test_search_refused),
