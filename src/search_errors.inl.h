@@ -10,8 +10,8 @@
  *   format it is Veltkamp's splitting of max(x, the least normal number), exact for what the format has, ties either way.
  * Overflow: |x| < 0.5, 0 is among the numbers quantized to, so errors stay below 1 and sums below n. Squares and cubes of what is not
  *   negligible beside them are normal. In the table an |e| below 2^-32 is 0: it is a 2^-14th of what rounding to 16 bits leaves.
- * Tails: the last 16 elements may be padding, whose error is 0; but not where a float format's shift is not one of its numbers,
- *   so there errors are always weighted, and the padding's weight is 0.
+ * Tails: the last 16 elements may be padding, whose error is 0; but not where a shift is none of the numbers quantized to (of a float
+ *   format, or a zero point outside of the integers), so there errors are always weighted, and the padding's weight is 0.
  * In flight: LANES_ABREAST candidates, or the iterations the processor overlaps.
  * Caller's duty: round to nearest, no flushing of subnormals (src/fpenv.h). */
 #include <math.h>
