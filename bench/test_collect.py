@@ -1,0 +1,59 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: The qobs authors
+"""How the parts of a run become one file, which targets there are then, and which are reached."""
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import unittest
+
+import targets
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+
+
+def part(isa, pairs):
+    """What Google Benchmark writes."""
+    return {"context": {"isa": isa, "caches": [{"type": "Data", "level": 1, "size": 32768}]},
+            "benchmarks": [{"run_type": "iteration", "run_name": "pair/" + name + "/iterations:1", "ratio": ratio, "speed": 1.0,
+                            "other_speed": 1.0} for name, ratio in pairs]}
+
+
+class Collect(unittest.TestCase):
+    def setUp(self):
+        self.directory = tempfile.TemporaryDirectory()
+        self.addCleanup(self.directory.cleanup)
+
+    def write(self, name, content):
+        with open(self.path(name), "w", encoding="utf-8") as file:
+            file.write(content)
+        return self.path(name)
+
+    def path(self, name):
+        return os.path.join(self.directory.name, name)
+
+    def collect(self, isa, pairs):
+        parts = [self.write("a.json", json.dumps(part(isa, pairs))), self.write("no-such-benchmark.json", ""), self.path("missing.json")]
+        done = subprocess.run([sys.executable, "-B", os.path.join(HERE, "collect.py"), self.path("cpu"), "cpu=a", *parts], check=True,
+                              stdout=subprocess.PIPE, text=True)
+        with open(done.stdout.strip(), encoding="utf-8") as file:
+            return done.stdout.strip(), json.load(file)
+
+    def test_parts_without_a_benchmark_are_passed_over(self):
+        path, results = self.collect("avx2", [("calibrate-cat", 0.9), ("calibrate-cat", 0.7), ("calibrate-cat", 0.8)])
+        self.assertEqual(path, self.path("cpu-avx2.json"))
+        self.assertEqual(results["pairs"]["pair/calibrate-cat"]["ratio"], [0.9, 0.7, 0.8])
+
+    def test_targets_are_those_of_the_instruction_set(self):
+        search = "torch/search/norm-2"
+        for isa, reached in (("avx2", True), ("avx512", False)):
+            _, results = self.collect(isa, [(search, 100.0)] * 9)
+            rows = {t.what: answer for t, _, _, _, answer, _ in targets.measured(results)}
+            self.assertEqual(any("AVX-512: of AVX2" in what for what in rows), isa == "avx512")
+            self.assertEqual(rows["search, int4, groups of 128, norm 2: times torch"], reached)
+
+
+if __name__ == "__main__":
+    unittest.main()
