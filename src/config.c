@@ -154,6 +154,11 @@ bool qobs_config_is_mx(const qobs_config *config)
            config->group_size == 32 && config->scale_dtype == SCALE_U8 && config->version == VERSION_CURRENT;
 }
 
+bool qobs_config_has_whole_zero_points(const qobs_config *config)
+{
+    return config->zp_dtype == 0 || config->zp_dtype == QOBS_I8 || config->zp_dtype == QOBS_I16 || config->zp_dtype == QOBS_I32;
+}
+
 /* compressed-tensors' QuantizationArgs.validate_model_after. */
 static int check_llmc(const qobs_config *config, qobs_error *error)
 {

@@ -191,6 +191,9 @@ enum strategy qobs_config_strategy(const qobs_config *config);
 /* MXFP4 and MXFP8, as compressed-tensors tells them: 4 or 8-bit floats, groups of 32, scales stored as exponents. */
 bool qobs_config_is_mx(const qobs_config *config);
 
+/* Are zero points kept as integers? Rounded to a float format they may leave the range of what is quantized to. */
+bool qobs_config_has_whole_zero_points(const qobs_config *config);
+
 /* Is there a scale for every channel of a torch observer? */
 bool qobs_config_has_channels(const qobs_config *config);
 

@@ -376,14 +376,6 @@ static void set_quantizer(struct qobs_quantizer *quantizer, const qobs_config *c
         qobs_quantizer_for_format(quantizer, qobs_format_find(config->num_bits == 4 ? "fp4_e2m1" : "fp8_e4m3"));
 }
 
-/* May zero points be none of the integers quantized to? Some are once they are rounded to a float format. Then not even padding, which is
- * 0, has no error. */
-static bool zero_points_leave(const qobs_config *config)
-{
-    const bool whole = config->zp_dtype == 0 || config->zp_dtype == QOBS_I8 || config->zp_dtype == QOBS_I16 || config->zp_dtype == QOBS_I32;
-    return config->type == TYPE_INT && !config->symmetric && !whole;
-}
-
 /* One piece of memory for everything of which the size is now known. */
 static unsigned char *allocate(struct search *s, bool with_steps, size_t *bytes, qobs_error *error)
 {
@@ -435,7 +427,8 @@ int qobs_search_ranges(const struct runtime *runtime, const struct qobs_kernels 
         s.error = report->error;
         s.error_before = report->error_before;
     }
-    s.weighted = importance || s.shifted || zero_points_leave(config);
+    /* Where a zero point may be none of the numbers quantized to, padding has an error, and must weigh nothing. */
+    s.weighted = importance || s.shifted || (!config->symmetric && !qobs_config_has_whole_zero_points(config));
     set_quantizer(&s.quantizer, config);
     const int64_t most = qobs_elements_most(plan), threads = (int64_t)qobs_threads(runtime);
     s.parts = most > PART ? (most + PART - 1) / PART : 1;

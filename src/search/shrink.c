@@ -106,8 +106,7 @@ static bool kernels_can(const struct shrink *s, struct qobs_shrinking *how)
     const qobs_config *c = &s->config;
     const bool old = c->version != VERSION_CURRENT, mx = qobs_config_is_mx(c), wide = qobs_held_alone(c) != HELD_VECTOR;
     const double half = ldexp(1, c->num_bits - 1), most = s->integers ? half - 1 : c->num_bits == 4 ? 6 : 448;
-    const bool whole = c->zp_dtype == 0 || (c->zp_dtype == QOBS_I8 && c->num_bits <= 8) || c->zp_dtype == QOBS_I16 ||
-                       c->zp_dtype == QOBS_I32;
+    const bool whole = qobs_config_has_whole_zero_points(c) && !(c->zp_dtype == QOBS_I8 && c->num_bits > 8);
     *how = (struct qobs_shrinking){.integers = s->integers,
                                    .symmetric = c->symmetric,
                                    .mx = mx,
