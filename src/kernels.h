@@ -137,7 +137,7 @@ struct qobs_seen {
 /* ---- Range search ------------------------------------------------------------------------------------------------------
  * Blocks of floats, aligned to 64 bytes and filled up with zeros to a multiple of QOBS_SEARCH_LANES, of magnitudes below 0.5. */
 
-enum { QOBS_SEARCH_LANES = 16, QOBS_SEARCH_FEW = 32 };
+enum { QOBS_SEARCH_LANES = 16, QOBS_SEARCH_FEW = 32, QOBS_SEARCH_MOST = 1024 };
 
 enum qobs_norm_kind {
     QOBS_NORM_1,
@@ -164,12 +164,12 @@ struct qobs_search_candidates {
     const float *scale, *inverse, *shift;
 };
 
-/* Sums of |q - x|^norm * weight over n elements (without the padding) for `count` candidates, a multiple of 4, into sum, which has
- * room for count rounded up to QOBS_SEARCH_LANES; in units that the norm's maker knows. weight: as x, or NULL. Whatever count is,
- * the sum of a candidate is the same; it depends on `by_candidate`, which says what goes into the lanes: candidates,
- * which suits many candidates and is for at most QOBS_SEARCH_FEW elements, else elements. quantizer: integers, or a float format whose
- * limits differ in sign only; none that needs double. with_shift: of a float format, where a shift is not 0. Weights are wanted where a
- * shift is none of the numbers quantized to: that of padding is then 0. */
+/* Sums of |q - x|^norm * weight over n <= QOBS_SEARCH_MOST elements (without the padding) for `count` candidates, a multiple of 4, into
+ * sum, which has room for count rounded up to QOBS_SEARCH_LANES; in units that the norm's maker knows. weight: as x, or NULL. Whatever
+ * count is, the sum of a candidate is the same; it depends on `by_candidate`, which says what goes into the lanes: candidates, which suits
+ * many candidates and is for at most QOBS_SEARCH_FEW elements, else elements. quantizer: integers, 0 among them, or a float format whose
+ * limits differ in sign only; none that needs double. with_shift: a shift may be other than that of a zero point of 0. Weights are
+ * wanted where a shift is none of the numbers quantized to: that of padding is then 0. */
 #define QOBS_SEARCH_ERRORS(name)                                                                                      \
     void name(const struct qobs_quantizer *quantizer, const struct qobs_error_norm *norm, bool by_candidate,         \
               bool with_shift, const float *x, const float *weight, size_t n,                                        \

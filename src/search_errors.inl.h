@@ -27,10 +27,11 @@
 #endif
 
 /* What a loop is made for; every function with such a parameter is inlined with a constant one. */
-enum target { INTEGERS, FLOATS, FLOATS_SHIFTED };
+enum target { INTEGERS, INTEGERS_SHIFTED, FLOATS, FLOATS_SHIFTED };
 
 struct constants {
-    lanes least, greatest; /* INTEGERS: with 1.5 * 2^23 added, as bits in order; FLOATS: the greatest alone */
+    lanes least, greatest; /* of integers: with 1.5 * 2^23 added, as bits in order; of floats the greatest alone */
+    lanes middle;          /* 1.5 * 2^23 */
     lanes floor, split;
     lanes polynomial[5];
     struct lanes_table table;
@@ -41,7 +42,8 @@ ALWAYS_INLINE struct constants constants_of(enum target target, enum qobs_norm_k
                                             const struct qobs_error_norm *norm)
 {
     struct constants k;
-    if (target == INTEGERS) {
+    if (target == INTEGERS || target == INTEGERS_SHIFTED) {
+        k.middle = lanes_splat(0x1.8p23f);
         k.least = lanes_splat(0x1.8p23f + (float)quantizer->least);
         k.greatest = lanes_splat(0x1.8p23f + (float)quantizer->greatest);
     } else {
@@ -67,13 +69,16 @@ ALWAYS_INLINE lanes round_floats(const struct constants *k, lanes y)
     return lanes_sub(spread, lanes_sub(spread, y));
 }
 
-/* x - (q - shift) * scale, for FLOATS with the sign of x taken away from all of it. in_unit: x, in the unit that scale and the
- * difference are in. */
-ALWAYS_INLINE lanes difference(enum target target, const struct constants *k, lanes x, lanes in_unit, lanes scale, lanes inverse,
-                               lanes shift)
+/* x - (q - shift) * scale; INTEGERS and FLOATS, which have no shift: of magnitudes x, limited to `limit` where that is of integers.
+ * in_unit: x, in the unit that scale and the difference are in. */
+ALWAYS_INLINE lanes difference(enum target target, const struct constants *k, lanes x, lanes limit, lanes in_unit, lanes scale,
+                               lanes inverse, lanes shift)
 {
     lanes q;
     if (target == INTEGERS) {
+        q = lanes_min_bits(lanes_fma(x, inverse, k->middle), limit);
+        q = lanes_sub(q, k->middle);
+    } else if (target == INTEGERS_SHIFTED) {
         q = lanes_fma(x, inverse, shift);
         q = lanes_min_bits(lanes_max_bits(q, k->least), k->greatest);
         q = lanes_sub(q, shift);
@@ -137,12 +142,21 @@ struct arguments {
     float *sum;
 };
 
-/* Elements in the lanes. */
+/* Elements in the lanes. Of integers without a shift the magnitude has one limit, by the sign of x, found once for all candidates. */
 ALWAYS_INLINE void by_elements(enum target target, enum qobs_norm_kind kind, bool weighted, const struct arguments *a)
 {
     const struct constants k = constants_of(target, kind, a->quantizer, a->norm);
     const float *const x = a->x, *const weight = a->weight;
     const size_t n = a->n;
+    _Alignas(64) float limited[2 * QOBS_SEARCH_MOST]; /* magnitudes and limits in turns, lanes by lanes */
+    if (target == INTEGERS) {
+        const lanes below = lanes_sub(k.middle, lanes_sub(k.least, k.middle));
+        for (size_t i = 0; i < n; i += QOBS_SEARCH_LANES) {
+            const lanes v = lanes_load(x + i);
+            lanes_store(limited + 2 * i, lanes_abs(v));
+            lanes_store(limited + 2 * i + QOBS_SEARCH_LANES, lanes_by_sign(v, below, k.greatest));
+        }
+    }
     for (size_t c = 0; c < a->count; c += 4) {
         lanes total[4];
         for (size_t first = 0; first < 4; first += ABREAST) {
@@ -155,14 +169,16 @@ ALWAYS_INLINE void by_elements(enum target target, enum qobs_norm_kind kind, boo
                 s[j] = lanes_splat(0);
             }
             for (size_t i = 0; i < n; i += QOBS_SEARCH_LANES) {
-                lanes v = lanes_load(x + i), w = v, e[ABREAST], p[ABREAST], q[ABREAST];
+                lanes v = lanes_load(target == INTEGERS ? limited + 2 * i : x + i), w = v, limit = v, e[ABREAST], p[ABREAST], q[ABREAST];
                 if (target == FLOATS)
                     v = lanes_abs(v);
+                if (target == INTEGERS)
+                    limit = lanes_load(limited + 2 * i + QOBS_SEARCH_LANES);
                 const lanes in_unit = to_unit(kind, v);
                 if (weighted)
                     w = lanes_load(weight + i);
                 for (int j = 0; j < ABREAST; j++)
-                    e[j] = difference(target, &k, v, in_unit, scale[j], inverse[j], shift[j]);
+                    e[j] = difference(target, &k, v, limit, in_unit, scale[j], inverse[j], shift[j]);
                 raise(kind, &k, e, p, q);
                 for (int j = 0; j < ABREAST; j++)
                     s[j] = add_error(kind, weighted, s[j], p[j], q[j], w);
@@ -174,7 +190,7 @@ ALWAYS_INLINE void by_elements(enum target target, enum qobs_norm_kind kind, boo
     }
 }
 
-/* Candidates in the lanes. */
+/* Candidates in the lanes, without weights. */
 ALWAYS_INLINE void by_candidates(enum target target, enum qobs_norm_kind kind, const struct arguments *a)
 {
     const struct constants k = constants_of(target, kind, a->quantizer, a->norm);
@@ -192,8 +208,8 @@ ALWAYS_INLINE void by_candidates(enum target target, enum qobs_norm_kind kind, c
         for (size_t i = 0; i < n; i += ABREAST) {
             lanes e[ABREAST], p[ABREAST], q[ABREAST];
             for (int j = 0; j < ABREAST; j++) /* past the end there is padding */
-                e[j] = difference(target, &k, lanes_splat(x[i + (size_t)j]), lanes_splat(in_unit[i + (size_t)j]), scale, inverse,
-                                  shift);
+                e[j] = difference(target, &k, lanes_splat(x[i + (size_t)j]), k.greatest, lanes_splat(in_unit[i + (size_t)j]), scale,
+                                  inverse, shift);
             raise(kind, &k, e, p, q);
             for (int j = 0; j < ABREAST; j++)
                 s = add_error(kind, false, s, p[j], q[j], s);
@@ -206,51 +222,55 @@ ALWAYS_INLINE void by_candidates(enum target target, enum qobs_norm_kind kind, c
 
 typedef void errors_fn(const struct arguments *a);
 
-#define FUNCTIONS(target, kind)                                                                                       \
-    static void elements_##target##_##kind(const struct arguments *a) { by_elements(target, kind, false, a); }        \
-    static void weighted_##target##_##kind(const struct arguments *a) { by_elements(target, kind, true, a); }         \
-    static void candidates_##target##_##kind(const struct arguments *a) { by_candidates(target, kind, a); }
+#define FUNCTION(way, target, kind)                                                                                   \
+    static void way##_##target##_##kind(const struct arguments *a) { way(target, kind, a); }
 #define EACH_NORM(way, target)                                                                                        \
+    FUNCTION(way, target, QOBS_NORM_1)                                                                                \
+    FUNCTION(way, target, QOBS_NORM_2)                                                                                \
+    FUNCTION(way, target, QOBS_NORM_3)                                                                                \
+    FUNCTION(way, target, QOBS_NORM_TABLE)                                                                            \
+    FUNCTION(way, target, QOBS_NORM_POW)
+#define FUNCTIONS(way, target)                                                                                        \
     {                                                                                                                 \
         way##_##target##_QOBS_NORM_1, way##_##target##_QOBS_NORM_2, way##_##target##_QOBS_NORM_3,                     \
             way##_##target##_QOBS_NORM_TABLE, way##_##target##_QOBS_NORM_POW                                          \
     }
 
-FUNCTIONS(INTEGERS, QOBS_NORM_1)
-FUNCTIONS(INTEGERS, QOBS_NORM_2)
-FUNCTIONS(INTEGERS, QOBS_NORM_3)
-FUNCTIONS(INTEGERS, QOBS_NORM_TABLE)
-FUNCTIONS(INTEGERS, QOBS_NORM_POW)
-FUNCTIONS(FLOATS, QOBS_NORM_1)
-FUNCTIONS(FLOATS, QOBS_NORM_2)
-FUNCTIONS(FLOATS, QOBS_NORM_3)
-FUNCTIONS(FLOATS, QOBS_NORM_TABLE)
-FUNCTIONS(FLOATS, QOBS_NORM_POW)
+ALWAYS_INLINE void elements(enum target target, enum qobs_norm_kind kind, const struct arguments *a)
+{
+    by_elements(target, kind, false, a);
+}
 
-static void weighted_FLOATS_SHIFTED_QOBS_NORM_1(const struct arguments *a) { by_elements(FLOATS_SHIFTED, QOBS_NORM_1, true, a); }
-static void weighted_FLOATS_SHIFTED_QOBS_NORM_2(const struct arguments *a) { by_elements(FLOATS_SHIFTED, QOBS_NORM_2, true, a); }
-static void weighted_FLOATS_SHIFTED_QOBS_NORM_3(const struct arguments *a) { by_elements(FLOATS_SHIFTED, QOBS_NORM_3, true, a); }
-static void weighted_FLOATS_SHIFTED_QOBS_NORM_TABLE(const struct arguments *a)
+ALWAYS_INLINE void weighted(enum target target, enum qobs_norm_kind kind, const struct arguments *a)
 {
-    by_elements(FLOATS_SHIFTED, QOBS_NORM_TABLE, true, a);
+    by_elements(target, kind, true, a);
 }
-static void weighted_FLOATS_SHIFTED_QOBS_NORM_POW(const struct arguments *a)
-{
-    by_elements(FLOATS_SHIFTED, QOBS_NORM_POW, true, a);
-}
+
+EACH_NORM(elements, INTEGERS)
+EACH_NORM(elements, INTEGERS_SHIFTED)
+EACH_NORM(elements, FLOATS)
+EACH_NORM(weighted, INTEGERS)
+EACH_NORM(weighted, INTEGERS_SHIFTED)
+EACH_NORM(weighted, FLOATS)
+EACH_NORM(weighted, FLOATS_SHIFTED)
+EACH_NORM(by_candidates, INTEGERS_SHIFTED)
+EACH_NORM(by_candidates, FLOATS)
 
 QOBS_SEARCH_ERRORS(ENTRY(qobs_search_errors))
 {
     enum { ELEMENTS, WEIGHTED, CANDIDATES };
-    static errors_fn *const functions[3][3][QOBS_NORM_POW + 1] = {
-        [INTEGERS] = {EACH_NORM(elements, INTEGERS), EACH_NORM(weighted, INTEGERS), EACH_NORM(candidates, INTEGERS)},
-        [FLOATS] = {EACH_NORM(elements, FLOATS), EACH_NORM(weighted, FLOATS), EACH_NORM(candidates, FLOATS)},
-        [FLOATS_SHIFTED] = {[WEIGHTED] = EACH_NORM(weighted, FLOATS_SHIFTED)},
+    static errors_fn *const functions[4][3][QOBS_NORM_POW + 1] = {
+        [INTEGERS] = {FUNCTIONS(elements, INTEGERS), FUNCTIONS(weighted, INTEGERS), FUNCTIONS(by_candidates, INTEGERS_SHIFTED)},
+        [INTEGERS_SHIFTED] = {FUNCTIONS(elements, INTEGERS_SHIFTED), FUNCTIONS(weighted, INTEGERS_SHIFTED),
+                              FUNCTIONS(by_candidates, INTEGERS_SHIFTED)},
+        [FLOATS] = {FUNCTIONS(elements, FLOATS), FUNCTIONS(weighted, FLOATS), FUNCTIONS(by_candidates, FLOATS)},
+        [FLOATS_SHIFTED] = {[WEIGHTED] = FUNCTIONS(weighted, FLOATS_SHIFTED)},
     };
     const struct arguments a = {quantizer, norm, x, weight, n, candidates, count, sum};
-    const bool integers = (double)quantizer->floor >= quantizer->greatest;
-    functions[integers ? INTEGERS : with_shift ? FLOATS_SHIFTED : FLOATS][weight ? WEIGHTED : by_candidate ? CANDIDATES : ELEMENTS]
-             [norm->kind](&a);
+    const enum target target = (double)quantizer->floor >= quantizer->greatest ? with_shift ? INTEGERS_SHIFTED : INTEGERS
+                               : with_shift                                    ? FLOATS_SHIFTED
+                                                                               : FLOATS;
+    functions[target][weight ? WEIGHTED : by_candidate ? CANDIDATES : ELEMENTS][norm->kind](&a);
 }
 
 /* ---- Steps that improve ----------------------------------------------------------------------------------------------- */

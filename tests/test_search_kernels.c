@@ -109,8 +109,8 @@ static void make_group(struct group *g, const struct target *t, size_t n, size_t
     const int kind = (int)(draw() % 8);
     g->n = n;
     g->candidates = candidates;
-    g->shifted = !integers && t->zero_point;
-    g->weighted = g->shifted || draw() % 3 == 0;
+    g->shifted = t->zero_point;
+    g->weighted = (g->shifted && !integers) || draw() % 3 == 0;
     g->x = place(0, n);
     g->weight = place(1, n);
     g->scale = place(2, candidates);
@@ -198,6 +198,12 @@ static void test_errors(void **unused)
             const size_t count = (g.candidates + 3) / 4 * 4;
             run_kernel(&qobs_kernels_scalar, &targets[t], &g, norm, by_candidate, expected);
             check_against_double(&targets[t], &g, norm, value, expected);
+            if (targets[t].bits && !g.shifted) { /* zero points of 0 are zero points like others */
+                g.shifted = true;
+                run_kernel(&qobs_kernels_scalar, &targets[t], &g, norm, by_candidate, got);
+                assert_true(same(got, expected, g.candidates));
+                g.shifted = false;
+            }
             for (size_t k = 0; qobs_kernel_tables[k]; k++) {
                 if (!qobs_kernel_tables[k]->usable() || qobs_kernel_tables[k] == &qobs_kernels_scalar)
                     continue;
@@ -314,8 +320,8 @@ static void check_candidates(const qobs_config *config, const qobs_plan *plan, c
     qobs_runtime_resolve(&runtime, NULL, NULL);
     assert_int_equal(qobs_shrink_begin(&shrink, &runtime, kernels, config, settings, plan, NULL, &bounds[0], &bounds[1], NULL), QOBS_OK);
     assert_non_null(shrink.kernel);
-    unsigned char *memory = aligned_alloc(64, (qobs_shrunk_size(&shrink) + 63) / 64 * 64);
-    qobs_shrunk_place(&shrink, memory, &shrunk);
+    unsigned char *memory = aligned_alloc(64, (qobs_shrunk_size(&shrink, 1) + 63) / 64 * 64);
+    qobs_shrunk_place(&shrink, memory, &shrunk, 1);
     qobs_shrink(&shrink, min, max, 0, &shrunk);
     for (size_t c = 0; c < shrink.candidates; c++) {
         double low = min, high = max, scale, zero_point;

@@ -53,6 +53,12 @@ static inline lanes lanes_abs(lanes a)
     return (lanes){_mm256_andnot_ps(sign, a.l), _mm256_andnot_ps(sign, a.h)};
 }
 
+/* `negative` where x has a sign, elsewhere `other`. */
+static inline lanes lanes_by_sign(lanes x, lanes negative, lanes other)
+{
+    return (lanes){_mm256_blendv_ps(other.l, negative.l, x.l), _mm256_blendv_ps(other.h, negative.h, x.h)};
+}
+
 /* The sign of `sign` on the magnitude of a. */
 static inline lanes lanes_copy_sign(lanes a, lanes sign)
 {

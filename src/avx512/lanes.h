@@ -30,6 +30,12 @@ static inline lanes lanes_fma(lanes a, lanes b, lanes c) { return _mm512_fmadd_p
 static inline lanes lanes_fnma(lanes a, lanes b, lanes c) { return _mm512_fnmadd_ps(a, b, c); } /* c - a * b */
 static inline lanes lanes_abs(lanes a) { return _mm512_abs_ps(a); }
 
+/* `negative` where x has a sign, elsewhere `other`. */
+static inline lanes lanes_by_sign(lanes x, lanes negative, lanes other)
+{
+    return _mm512_mask_blend_ps(_mm512_movepi32_mask(_mm512_castps_si512(x)), other, negative);
+}
+
 /* The sign of `sign` on the magnitude of a. */
 static inline lanes lanes_copy_sign(lanes a, lanes sign)
 {

@@ -44,6 +44,12 @@ static inline lanes lanes_fma(lanes a, lanes b, lanes c) { LANES_EACH(vfmaq_f32(
 static inline lanes lanes_fnma(lanes a, lanes b, lanes c) { LANES_EACH(vfmsq_f32(c.q[i], a.q[i], b.q[i])); } /* c - a * b */
 static inline lanes lanes_abs(lanes a) { LANES_EACH(vabsq_f32(a.q[i])); }
 
+/* `negative` where x has a sign, elsewhere `other`. */
+static inline lanes lanes_by_sign(lanes x, lanes negative, lanes other)
+{
+    LANES_EACH(vbslq_f32(vcltzq_s32(vreinterpretq_s32_f32(x.q[i])), negative.q[i], other.q[i]));
+}
+
 /* The sign of `sign` on the magnitude of a. */
 static inline lanes lanes_copy_sign(lanes a, lanes sign) { LANES_EACH(vbslq_f32(vdupq_n_u32(0x80000000), sign.q[i], a.q[i])); }
 

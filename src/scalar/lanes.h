@@ -40,6 +40,12 @@ static inline lanes lanes_fma(lanes a, lanes b, lanes c) { LANES_EACH(fmaf(a.f[i
 static inline lanes lanes_fnma(lanes a, lanes b, lanes c) { LANES_EACH(fmaf(-a.f[i], b.f[i], c.f[i])); } /* c - a * b */
 static inline lanes lanes_abs(lanes a) { LANES_EACH(fabsf(a.f[i])); }
 
+/* `negative` where x has a sign, elsewhere `other`. */
+static inline lanes lanes_by_sign(lanes x, lanes negative, lanes other)
+{
+    LANES_EACH(bits_of_float(x.f[i]) >> 31 ? negative.f[i] : other.f[i]);
+}
+
 /* The sign of `sign` on the magnitude of a. */
 static inline lanes lanes_copy_sign(lanes a, lanes sign) { LANES_EACH(copysignf(a.f[i], sign.f[i])); }
 

@@ -114,7 +114,7 @@ void qobs_elements_load(const struct element_source *source, const struct elemen
 {
     const size_t size = qobs_dtype_size(source->plan->dtype);
     const int64_t stride = e->stride[e->axes - 1];
-    unsigned char gathered[SEARCH_BLOCK * 8];
+    unsigned char gathered[QOBS_SEARCH_MOST * 8];
     for (size_t done = 0, length; done < n; done += length) {
         int64_t offset, inner;
         length = run_at(e, first + (int64_t)done, n - done, &offset, &inner);

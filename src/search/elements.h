@@ -7,8 +7,6 @@
 
 #include "granularity/plan.h"
 
-enum { SEARCH_BLOCK = 1024 };
-
 struct element_source {
     const qobs_plan *plan;
     const unsigned char *data;
@@ -34,7 +32,7 @@ int64_t qobs_elements_most(const qobs_plan *plan);
 void qobs_elements_at(const struct element_source *source, int64_t qparam, struct elements *elements);
 void qobs_elements_next(const struct element_source *source, struct elements *elements);
 
-/* n <= SEARCH_BLOCK of them from `first` on, times factor, filled up with zeros to a multiple of QOBS_SEARCH_LANES. */
+/* n <= QOBS_SEARCH_MOST of them from `first` on, times factor, filled up with zeros to a multiple of QOBS_SEARCH_LANES. */
 void qobs_elements_load(const struct element_source *source, const struct elements *elements, int64_t first, size_t n,
                         double factor, float *out);
 

@@ -11,7 +11,7 @@
 enum { ABREAST = 64 }; /* candidates */
 
 struct room {
-    _Alignas(64) float x[SEARCH_BLOCK], weight[SEARCH_BLOCK];
+    _Alignas(64) float x[QOBS_SEARCH_MOST], weight[QOBS_SEARCH_MOST];
     _Alignas(64) float scale[ABREAST], inverse[ABREAST], shift[ABREAST], sum[ABREAST];
 };
 
@@ -34,17 +34,17 @@ void qobs_search_errors(const struct qobs_kernels *kernels, const struct qobs_qu
                         const struct search_norm *norm, const float *x, const float *weight, size_t n, size_t candidates,
                         const float *scale, const float *zero_point, double *error)
 {
-    const bool integers = (double)quantizer->floor >= quantizer->greatest, shifted = !integers && zero_point;
+    const bool integers = (double)quantizer->floor >= quantizer->greatest, shifted = zero_point, weighted = weight || (shifted && !integers);
     struct room r;
     const struct qobs_search_candidates arrays = {r.scale, r.inverse, r.shift};
-    for (size_t first = 0; first < n; first += SEARCH_BLOCK) {
-        const size_t length = n - first < SEARCH_BLOCK ? n - first : SEARCH_BLOCK;
+    for (size_t first = 0; first < n; first += QOBS_SEARCH_MOST) {
+        const size_t length = n - first < QOBS_SEARCH_MOST ? n - first : QOBS_SEARCH_MOST;
         const float magnitude = magnitude_of(kernels, x + first, length);
         const int shift = qobs_search_shift((double)magnitude, QOBS_F32);
         const double unit = magnitude == magnitude ? qobs_search_unit(norm, shift) : (double)NAN;
         const float factor = ldexpf(1, shift);
         kernels->search_load[QOBS_KERNEL_F32](x + first, length, (double)factor, false, r.x);
-        for (size_t i = 0; i < length && (weight || shifted); i++)
+        for (size_t i = 0; i < length && weighted; i++)
             r.weight[i] = weight ? weight[first + i] : 1;
         for (size_t i = length; i % QOBS_SEARCH_LANES != 0; i++)
             r.x[i] = r.weight[i] = 0;
@@ -55,7 +55,7 @@ void qobs_search_errors(const struct qobs_kernels *kernels, const struct qobs_qu
                 r.scale[i] = fminf(scale[at] * factor, FLT_MAX);
                 qobs_search_candidate(integers, r.scale[i], zero_point ? zero_point[at] : 0, &r.inverse[i], &r.shift[i]);
             }
-            kernels->search_errors(quantizer, &norm->errors, false, shifted, r.x, weight || shifted ? r.weight : NULL, length,
+            kernels->search_errors(quantizer, &norm->errors, false, shifted, r.x, weighted ? r.weight : NULL, length,
                                    &arrays, (some + 3) / 4 * 4, r.sum);
             for (size_t i = 0; i < some; i++) {
                 const float z = zero_point ? zero_point[c + i] : 0, s = scale[c + i];

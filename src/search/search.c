@@ -20,10 +20,13 @@
 #include "statistic/reduce.h"
 
 /* A qparam of more elements is searched in parts, by several threads; their sums are added in order. */
-enum { PART = 64 * SEARCH_BLOCK, PIECES_PER_THREAD = 32, MOST_STEPS = 65536 };
+enum { PART = 64 * QOBS_SEARCH_MOST, PIECES_PER_THREAD = 32, MOST_STEPS = 65536 };
 
 /* What decides whether candidates or elements go into the lanes. */
 enum { MANY_CANDIDATES = 48 };
+
+/* Each step of the search is done for a batch of qparams before the next one, which would wait for it. */
+enum { MOST_BATCH = 16, BATCH_BYTES = 8192 };
 
 struct search {
     const struct runtime *runtime;
@@ -39,6 +42,7 @@ struct search {
     bool find;                /* ranges, slab by slab */
     atomic_bool met_nonfinite;
     bool by_candidate, shifted, weighted;
+    size_t batch;
     unsigned char *min, *max;
     size_t size; /* bytes of an element of them */
     int32_t *best_step;
@@ -54,14 +58,15 @@ struct search {
 
 /* What a piece works with. */
 struct desk {
-    float *x, *weight, *sum;
+    float *x, *weight, *sum; /* sum: room for each of a batch */
     double *total;
-    struct shrunk shrunk;
+    struct shrunk shrunk[MOST_BATCH];
 };
 
 static size_t desk_size(const struct search *s)
 {
-    return 2 * SEARCH_BLOCK * sizeof(float) + s->shrink.room * (sizeof(float) + sizeof(double)) + qobs_shrunk_size(&s->shrink);
+    return 2 * QOBS_SEARCH_MOST * sizeof(float) + s->shrink.room * (s->batch * sizeof(float) + sizeof(double)) +
+           qobs_shrunk_size(&s->shrink, s->batch);
 }
 
 static struct desk desk_of(const struct search *s, size_t piece)
@@ -69,10 +74,10 @@ static struct desk desk_of(const struct search *s, size_t piece)
     unsigned char *room = s->room + piece * s->room_size;
     room += (64 - (uintptr_t)room % 64) % 64;
     struct desk d = {.x = (float *)(void *)room};
-    d.weight = d.x + SEARCH_BLOCK;
-    d.sum = d.weight + SEARCH_BLOCK;
-    d.total = (double *)(void *)(d.sum + s->shrink.room);
-    qobs_shrunk_place(&s->shrink, (unsigned char *)(d.total + s->shrink.room), &d.shrunk);
+    d.weight = d.x + QOBS_SEARCH_MOST;
+    d.sum = d.weight + QOBS_SEARCH_MOST;
+    d.total = (double *)(void *)(d.sum + s->batch * s->shrink.room);
+    qobs_shrunk_place(&s->shrink, (unsigned char *)(d.total + s->shrink.room), d.shrunk, s->batch);
     return d;
 }
 
@@ -97,32 +102,34 @@ static int shift_of(const struct search *s, double min, double max)
 
 /* ---- Errors of all candidates of a qparam ------------------------------------------------------------------------------- */
 
-static void sum_block(const struct search *s, const struct desk *d, const struct elements *e, int64_t first, size_t n, double factor)
+static void sum_block(const struct search *s, const struct desk *d, const struct shrunk *shrunk, const struct elements *e, int64_t first,
+                      size_t n, double factor, float *sum)
 {
     qobs_elements_load(&s->source, e, first, n, factor, d->x);
     if (s->weighted)
         qobs_elements_weights(&s->source, e, first, n, d->weight);
     s->kernels->search_errors(&s->quantizer, &s->norm.errors, s->by_candidate, s->shifted, d->x, s->weighted ? d->weight : NULL, n,
-                              &d->shrunk.candidates, (s->shrink.candidates + 3) / 4 * 4, d->sum);
+                              &shrunk->candidates, (s->shrink.candidates + 3) / 4 * 4, sum);
 }
 
 /* A candidate that is no number has no error. */
-static void drop_nonfinite(const struct search *s, const struct desk *d, float *sum)
+static void drop_nonfinite(const struct search *s, const struct shrunk *shrunk, float *sum)
 {
-    for (size_t c = 0; c < s->shrink.candidates && !d->shrunk.finite; c++)
-        if (!isfinite(d->shrunk.scale[c]) || !isfinite(d->shrunk.shift[c]))
+    for (size_t c = 0; c < s->shrink.candidates && !shrunk->finite; c++)
+        if (!isfinite(shrunk->scale[c]) || !isfinite(shrunk->shift[c]))
             sum[c] = NAN;
 }
 
-/* Sums over elements first to end in d->total. */
+/* Sums over elements first to end in d->total, for d's first candidates. */
 static void sum_blocks(const struct search *s, const struct desk *d, const struct elements *e, int64_t first, int64_t end, int shift)
 {
     const double factor = qobs_search_factor(shift);
     for (size_t c = 0; c < s->shrink.candidates; c++)
         d->total[c] = 0;
-    for (; first < end; first += SEARCH_BLOCK) {
-        sum_block(s, d, e, first, end - first < SEARCH_BLOCK ? (size_t)(end - first) : SEARCH_BLOCK, factor);
-        drop_nonfinite(s, d, d->sum);
+    for (; first < end; first += QOBS_SEARCH_MOST) {
+        const size_t n = end - first < QOBS_SEARCH_MOST ? (size_t)(end - first) : QOBS_SEARCH_MOST;
+        sum_block(s, d, d->shrunk, e, first, n, factor, d->sum);
+        drop_nonfinite(s, d->shrunk, d->sum);
         for (size_t c = 0; c < s->shrink.candidates; c++)
             d->total[c] += (double)d->sum[c];
     }
@@ -170,24 +177,50 @@ static void give_up(struct search *s, size_t qparam)
     record(s, qparam, -1, (double)NAN, (double)NAN, 1);
 }
 
-static void search_qparam(struct search *s, struct desk *d, const struct elements *e, size_t qparam, uint64_t *improved)
+/* What lies as far behind them as the next slab. */
+static void fetch_next_slab(const struct search *s, const struct elements *e)
 {
-    double min, max;
-    read_range(s, qparam, &min, &max);
-    if (!isfinite(min) || !isfinite(max)) {
-        give_up(s, qparam);
-        return;
+    const int64_t bytes = e->count * (int64_t)s->size;
+    const uintptr_t next = (uintptr_t)s->source.data + (uintptr_t)(e->offset + s->slabs.bytes);
+    for (int64_t i = 0; i < bytes && e->axes == 1 && e->stride[0] == (int64_t)s->size; i += 64)
+        __builtin_prefetch((const void *)(next + (uintptr_t)i), 0, 2);
+}
+
+/* Those of a batch from qparam `first` on, whose elements e are. */
+static void search_batch(struct search *s, struct desk *d, struct elements *e, size_t first, size_t n, uint64_t *improved)
+{
+    int shift[MOST_BATCH];
+    bool finite[MOST_BATCH];
+    for (size_t i = 0; i < n; i++) {
+        double min, max;
+        read_range(s, first + i, &min, &max);
+        finite[i] = isfinite(min) && isfinite(max);
+        shift[i] = finite[i] ? shift_of(s, min, max) : 0;
+        if (finite[i])
+            qobs_shrink(&s->shrink, min, max, shift[i], &d->shrunk[i]);
     }
-    const int shift = shift_of(s, min, max);
-    qobs_shrink(&s->shrink, min, max, shift, &d->shrunk);
-    const double unit = qobs_search_unit(&s->norm, shift);
-    if (e->count <= SEARCH_BLOCK) {
-        sum_block(s, d, e, 0, (size_t)e->count, qobs_search_factor(shift));
-        drop_nonfinite(s, d, d->sum);
-        choose_from_block(s, qparam, d->sum, unit, improved);
-    } else {
-        sum_blocks(s, d, e, 0, e->count, shift);
-        choose(s, qparam, d->total, unit, improved);
+    const bool in_blocks = e->count > QOBS_SEARCH_MOST; /* alone in its batch then */
+    for (size_t i = 0; i < n; i++) {
+        if (i > 0)
+            qobs_elements_next(&s->source, e);
+        if (s->slabs.axis >= 0)
+            fetch_next_slab(s, e);
+        if (finite[i] && in_blocks)
+            sum_blocks(s, d, e, 0, e->count, shift[i]);
+        else if (finite[i])
+            sum_block(s, d, &d->shrunk[i], e, 0, (size_t)e->count, qobs_search_factor(shift[i]), d->sum + i * s->shrink.room);
+    }
+    for (size_t i = 0; i < n; i++) {
+        const double unit = qobs_search_unit(&s->norm, shift[i]);
+        float *const sum = d->sum + i * s->shrink.room;
+        if (!finite[i]) {
+            give_up(s, first + i);
+        } else if (in_blocks) {
+            choose(s, first + i, d->total, unit, improved);
+        } else {
+            drop_nonfinite(s, &d->shrunk[i], sum);
+            choose_from_block(s, first + i, sum, unit, improved);
+        }
     }
 }
 
@@ -217,15 +250,6 @@ static size_t find_ranges(struct search *s, size_t from, size_t to)
     return (size_t)((first + count) * each);
 }
 
-/* What lies as far behind them as the next slab. */
-static void fetch_next_slab(const struct search *s, const struct elements *e)
-{
-    const int64_t bytes = e->count * (int64_t)s->size;
-    const uintptr_t next = (uintptr_t)s->source.data + (uintptr_t)(e->offset + s->slabs.bytes);
-    for (int64_t i = 0; i < bytes && e->axes == 1 && e->stride[0] == (int64_t)s->size; i += 64)
-        __builtin_prefetch((const void *)(next + (uintptr_t)i), 0, 2);
-}
-
 /* Up to the last step at which something improved, steps at which nothing did count as if something had where they are too few in a
  * row to end the search; kernels then look for the best step only. */
 static void close_gaps(const struct search *s, uint64_t *improved)
@@ -245,20 +269,22 @@ static void search_piece(void *argument, size_t piece)
     const fp_mode mode = fp_enter();
     struct desk d = desk_of(s, piece);
     struct elements e;
-    size_t from, to;
+    uint64_t *const improved = s->improved + piece * s->words;
+    size_t from, to, unclosed = 0;
     qparams_of(s, piece, &from, &to);
-    for (size_t i = from, found = s->find ? from : to; i < to; i++) {
+    qobs_elements_at(&s->source, (int64_t)from, &e);
+    for (size_t i = from, n, found = s->find ? from : to; i < to; i += n) {
         if (i == found)
             found = find_ranges(s, i, to);
-        if (i == from)
-            qobs_elements_at(&s->source, (int64_t)i, &e);
-        else
+        if (i > from)
             qobs_elements_next(&s->source, &e);
-        if (s->slabs.axis >= 0)
-            fetch_next_slab(s, &e);
-        search_qparam(s, &d, &e, i, s->improved + piece * s->words);
-        if ((i - from) % 64 == 63)
-            close_gaps(s, s->improved + piece * s->words);
+        n = found - i < s->batch ? found - i : s->batch;
+        search_batch(s, &d, &e, i, n, improved);
+        unclosed += n;
+        if (unclosed >= 64) {
+            close_gaps(s, improved);
+            unclosed = 0;
+        }
     }
     fp_leave(mode);
 }
@@ -281,7 +307,7 @@ static void finish_piece(void *argument, size_t piece)
         } else {
             struct elements e;
             qobs_elements_at(&s->source, (int64_t)i, &e);
-            search_qparam(s, &d, &e, i, improved);
+            search_batch(s, &d, &e, i, 1, improved);
         }
     }
     qobs_shrink_ranges(&s->shrink, s->best_step + from, to - from, s->min + from * s->size, s->max + from * s->size);
@@ -304,7 +330,7 @@ static void sum_piece(void *argument, size_t piece)
             continue;
         const int shift = shift_of(s, min, max);
         qobs_elements_at(&s->source, qparam, &e);
-        qobs_shrink(&s->shrink, min, max, shift, &d.shrunk);
+        qobs_shrink(&s->shrink, min, max, shift, d.shrunk);
         sum_blocks(s, &d, &e, first, first + PART < e.count ? first + PART : e.count, shift);
         memcpy(totals_of(s, part), d.total, s->shrink.candidates * sizeof *d.total);
     }
@@ -417,7 +443,7 @@ int qobs_search_ranges(const struct runtime *runtime, const struct qobs_kernels 
                                   .load = kernels->search_load[dtype],
                                   .finite_only = config->nonfinite == NONFINITE_IGNORE},
                        .nonfinite = (enum nonfinite_mode)config->nonfinite,
-                       .shifted = config->type == TYPE_FLOAT && !config->symmetric,
+                       .shifted = !config->symmetric,
                        .min = min,
                        .max = max,
                        .size = qobs_dtype_size(plan->dtype),
@@ -428,7 +454,7 @@ int qobs_search_ranges(const struct runtime *runtime, const struct qobs_kernels 
         s.error_before = report->error_before;
     }
     /* Where a zero point may be none of the numbers quantized to, padding has an error, and must weigh nothing. */
-    s.weighted = importance || s.shifted || (!config->symmetric && !qobs_config_has_whole_zero_points(config));
+    s.weighted = importance || (s.shifted && (config->type == TYPE_FLOAT || !qobs_config_has_whole_zero_points(config)));
     set_quantizer(&s.quantizer, config);
     const int64_t most = qobs_elements_most(plan), threads = (int64_t)qobs_threads(runtime);
     s.parts = most > PART ? (most + PART - 1) / PART : 1;
@@ -443,6 +469,8 @@ int qobs_search_ranges(const struct runtime *runtime, const struct qobs_kernels 
         return status;
     s.shrink.without_before = !s.error_before;
     s.by_candidate = most <= QOBS_SEARCH_FEW && s.shrink.candidates >= MANY_CANDIDATES;
+    s.batch = BATCH_BYTES / (4 * sizeof(float) * s.shrink.room);
+    s.batch = most > QOBS_SEARCH_MOST || s.batch < 1 ? 1 : s.batch > MOST_BATCH ? MOST_BATCH : s.batch;
     const int64_t tasks = plan->qparams * s.parts, wanted = threads * PIECES_PER_THREAD;
     s.pieces = tasks < wanted ? tasks : wanted;
     size_t bytes;

@@ -180,24 +180,25 @@ void qobs_shrink_end(struct shrink *s)
     qobs_release(s->runtime, s->global_scales, s->candidates * sizeof *s->global_scales);
 }
 
-size_t qobs_shrunk_size(const struct shrink *s)
+size_t qobs_shrunk_size(const struct shrink *s, size_t n)
 {
-    return s->room * (3 * sizeof(float) + 4 * sizeof(double));
+    return s->room * (n * 3 * sizeof(float) + 4 * sizeof(double));
 }
 
-void qobs_shrunk_place(const struct shrink *s, unsigned char *memory, struct shrunk *shrunk)
+void qobs_shrunk_place(const struct shrink *s, unsigned char *memory, struct shrunk *shrunk, size_t n)
 {
     float *floats = (float *)(void *)memory;
-    unsigned char *raw = memory + 3 * s->room * sizeof *floats;
+    unsigned char *raw = memory + n * 3 * s->room * sizeof *floats;
     const size_t step = s->room * sizeof(double);
-    *shrunk = (struct shrunk){.candidates = {floats, floats + s->room, floats + 2 * s->room},
-                              .scale = floats,
-                              .inverse = floats + s->room,
-                              .shift = floats + 2 * s->room,
-                              .min = raw,
-                              .max = raw + step,
-                              .raw_scale = raw + 2 * step,
-                              .raw_zero_point = raw + 3 * step};
+    for (size_t i = 0; i < n; i++, floats += 3 * s->room)
+        shrunk[i] = (struct shrunk){.candidates = {floats, floats + s->room, floats + 2 * s->room},
+                                    .scale = floats,
+                                    .inverse = floats + s->room,
+                                    .shift = floats + 2 * s->room,
+                                    .min = raw,
+                                    .max = raw + step,
+                                    .raw_scale = raw + 2 * step,
+                                    .raw_zero_point = raw + 3 * step};
 }
 
 /* ---- Candidates ------------------------------------------------------------------------------------------------------- */

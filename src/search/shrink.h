@@ -29,7 +29,7 @@ struct shrunk {
     struct qobs_search_candidates candidates;
     float *scale, *inverse, *shift;
     bool finite; /* all of them; else some may not be */
-    unsigned char *min, *max, *raw_scale, *raw_zero_point;
+    unsigned char *min, *max, *raw_scale, *raw_zero_point; /* the convention's, on the way */
 };
 
 /* min and max: shrink's ranges, for optimize_global_scale. */
@@ -38,9 +38,9 @@ int qobs_shrink_begin(struct shrink *shrink, const struct runtime *runtime, cons
                       const void *max, qobs_error *error);
 void qobs_shrink_end(struct shrink *shrink);
 
-/* Bytes of memory, aligned to 64, for a struct shrunk's arrays, and their places in it. */
-size_t qobs_shrunk_size(const struct shrink *shrink);
-void qobs_shrunk_place(const struct shrink *shrink, unsigned char *memory, struct shrunk *shrunk);
+/* Bytes of memory, aligned to 64, for the arrays of n struct shrunk, and their places in it; the raw ones are all the same. */
+size_t qobs_shrunk_size(const struct shrink *shrink, size_t n);
+void qobs_shrunk_place(const struct shrink *shrink, unsigned char *memory, struct shrunk *shrunk, size_t n);
 
 /* The candidates of the range [min, max] for elements times 2^shift. */
 void qobs_shrink(const struct shrink *s, double min, double max, int shift, struct shrunk *to);

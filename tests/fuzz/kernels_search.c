@@ -153,11 +153,11 @@ void fuzz_search_errors(struct bytes *b)
         weight[i] = i < n ? (float)rng_below(&rng, 1000) / 100 : 0;
     take_elements(b, x, n);
     const struct qobs_search_candidates candidates = {scale, inverse, shift};
-    qobs_kernels_scalar.search_errors(&q, &norm->errors, by_candidate, shifted && !integers, x, weighted ? weight : NULL, n, &candidates, count,
+    qobs_kernels_scalar.search_errors(&q, &norm->errors, by_candidate, shifted, x, weighted ? weight : NULL, n, &candidates, count,
                                       expected);
     const struct qobs_kernels *table;
     for (size_t i = 0; (table = next_table(&i));) {
-        table->search_errors(&q, &norm->errors, by_candidate, shifted && !integers, x, weighted ? weight : NULL, n, &candidates, count, got);
+        table->search_errors(&q, &norm->errors, by_candidate, shifted, x, weighted ? weight : NULL, n, &candidates, count, got);
         same_floats(table, "errors", got, expected, count);
     }
 }
