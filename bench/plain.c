@@ -36,16 +36,15 @@
 #include "native_each.inl.h"
 
 /* Integers without a zero point and norms by powf, as the benchmarks ask for. 16 sums side by side: gcc does not reorder floats. */
-static void search_errors(const struct qobs_quantizer *quantizer, const struct qobs_error_norm *norm, bool by_candidate,
-                          bool with_shift, const float *x, const float *weight, size_t n,
-                          const struct qobs_search_candidates *candidates, size_t count, float *sum)
+static void search_errors(const struct qobs_quantizer *quantizer, const struct qobs_error_norm *norm, bool with_shift, const float *x,
+                          const float *weight, size_t n, const struct qobs_search_candidates *candidates, size_t count, float *sum)
 {
-    (void)by_candidate, (void)with_shift, (void)weight;
+    (void)with_shift, (void)weight;
     const float least = (float)quantizer->least, greatest = (float)quantizer->greatest, exponent = norm->value;
     enum { LANES = 16 };
     const bool squared = norm->kind == QOBS_NORM_2;
     for (size_t c = 0; c < count; c++) {
-        const float scale = candidates->scale[c], inverse = candidates->inverse[c];
+        const float scale = candidates->scale[c * candidates->step], inverse = candidates->inverse[c * candidates->step];
         float sums[LANES] = {0}, total = 0;
         for (size_t i = 0; i < n; i += LANES) /* filled up with zeros */
             for (size_t k = 0; k < LANES; k++) {
@@ -58,6 +57,21 @@ static void search_errors(const struct qobs_quantizer *quantizer, const struct q
         for (size_t k = 0; k < LANES; k++)
             total += sums[k];
         sum[c] = total;
+    }
+}
+
+/* One qparam after the other. */
+static void search_batch(const struct qobs_quantizer *quantizer, const struct qobs_error_norm *norm, bool with_shift, const float *x,
+                         const float *weight, size_t row, size_t n, const struct qobs_search_candidates *candidates, size_t count,
+                         float *sum)
+{
+    enum { MOST = 256 };
+    float of_one[MOST];
+    for (size_t i = 0; i < QOBS_SEARCH_LANES; i++) {
+        const struct qobs_search_candidates own = {candidates->scale + i, candidates->inverse + i, candidates->shift + i, candidates->step};
+        search_errors(quantizer, norm, with_shift, x + i * row, weight, n, &own, count, of_one);
+        for (size_t c = 0; c < count; c++)
+            sum[c * QOBS_SEARCH_LANES + i] = of_one[c];
     }
 }
 
@@ -88,4 +102,5 @@ const struct qobs_kernels MARCHED(plain) = {
     .histogram_rows = EACH_DTYPE(histogram_rows),
     .squares_columns = EACH_DTYPE(squares_columns),
     .search_errors = search_errors,
+    .search_batch = search_batch,
 };

@@ -20,7 +20,7 @@ import targets
 
 # Multiply-adds, additions and multiplications that occupy the same units, an element and candidate takes at least.
 OPERATIONS = {"int4-norm-1": 2, "int4-norm-2": 3, "int4-norm-3": 4, "int4-norm-2.4": 7, "fp8-norm-2": 4, "fp8-norm-2.4": 8,
-              "fp4-16-by-candidate": 8}
+              "fp4-16-norm-2.4": 8, "int4-1024-norm-2": 3, "int4-1024-norm-2.4": 7}
 
 
 # What the README shows: names of pairs.

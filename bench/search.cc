@@ -16,8 +16,9 @@ extern "C" {
 
 namespace {
 
-// ---- The kernel ------------------------------------------------------------------------------------------------------------
+// ---- The kernels -----------------------------------------------------------------------------------------------------------
 
+// Up to QOBS_SEARCH_FEW elements: a batch of as many qparams as there are lanes. More: one qparam, or a block of it.
 struct KernelKind {
     const char *name;
     const char *format;  // NULL: int4
@@ -25,16 +26,19 @@ struct KernelKind {
     size_t n, candidates;
 };
 constexpr KernelKind kKinds[] = {
-    {"int4-norm-1", nullptr, 1, 128, 20},         {"int4-norm-2", nullptr, 2, 128, 20},     {"int4-norm-2.4", nullptr, 2.4, 128, 20},
-    {"int4-norm-3", nullptr, 3, 128, 20},         {"int4-norm-6.5", nullptr, 6.5, 128, 20}, {"fp8-norm-2", "fp8_e4m3", 2, 128, 20},
-    {"fp8-norm-2.4", "fp8_e4m3", 2.4, 128, 20},   {"fp4-16-by-candidate", "fp4_e2m1", 2.4, 16, 112},
+    {"int4-norm-1", nullptr, 1, 128, 20},       {"int4-norm-2", nullptr, 2, 128, 20},          {"int4-norm-2.4", nullptr, 2.4, 128, 20},
+    {"int4-norm-3", nullptr, 3, 128, 20},       {"int4-norm-6.5", nullptr, 6.5, 128, 20},      {"fp8-norm-2", "fp8_e4m3", 2, 128, 20},
+    {"fp8-norm-2.4", "fp8_e4m3", 2.4, 128, 20}, {"fp4-16-norm-2.4", "fp4_e2m1", 2.4, 16, 112}, {"int4-1024-norm-2", nullptr, 2, 1024, 20},
+    {"int4-1024-norm-2.4", nullptr, 2.4, 1024, 20},
 };
+
+size_t Qparams(const KernelKind &kind) { return kind.n <= QOBS_SEARCH_FEW ? QOBS_SEARCH_LANES : 1; }
 
 std::function<void()> Make(const qobs_kernels &table, const KernelKind &kind)
 {
-    const size_t room = (kind.candidates + QOBS_SEARCH_LANES - 1) / QOBS_SEARCH_LANES * QOBS_SEARCH_LANES;
-    const Room x(kind.n * sizeof(float)), scale(room * sizeof(float)), inverse(room * sizeof(float)), shift(room * sizeof(float)),
-        sum(room * sizeof(float));
+    const size_t qparams = Qparams(kind), elements = kind.n * qparams, count = kind.candidates * qparams;
+    const Room x(elements * sizeof(float)), scale(count * sizeof(float)), inverse(count * sizeof(float)), shift(count * sizeof(float)),
+        sum(count * sizeof(float));
     qobs_quantizer quantizer;
     if (kind.format)
         qobs_quantizer_for_format(&quantizer, qobs_format_find(kind.format));
@@ -45,17 +49,19 @@ std::function<void()> Make(const qobs_kernels &table, const KernelKind &kind)
     Check(qobs_search_norm(norm.get(), kind.norm, &error), error);
     std::mt19937 generator(1);
     std::uniform_real_distribution<float> uniform(-0.49f, 0.49f);
-    for (size_t i = 0; i < kind.n; i++)
+    for (size_t i = 0; i < elements; i++)
         x.As<float>()[i] = uniform(generator);
-    for (size_t c = 0; c < room; c++) {
-        const float p = 1 - static_cast<float>(c) / 200;
-        scale.As<float>()[c] = p * 0.5f / static_cast<float>(quantizer.greatest);
-        qobs_search_candidate(kind.format == nullptr, scale.As<float>()[c], 0, &inverse.As<float>()[c], &shift.As<float>()[c]);
+    for (size_t i = 0; i < count; i++) {
+        const float p = 1 - static_cast<float>(i / qparams) / 200;
+        scale.As<float>()[i] = p * 0.5f / static_cast<float>(quantizer.greatest);
+        qobs_search_candidate(kind.format == nullptr, scale.As<float>()[i], 0, &inverse.As<float>()[i], &shift.As<float>()[i]);
     }
-    const auto kernel = table.search_errors;
-    return [=, by_candidate = kind.candidates > 100, n = kind.n, count = (kind.candidates + 3) / 4 * 4] {
-        const qobs_search_candidates candidates = {scale.As<float>(), inverse.As<float>(), shift.As<float>()};
-        kernel(&quantizer, &norm->errors, by_candidate, false, x.As<float>(), nullptr, n, &candidates, count, sum.As<float>());
+    return [=, errors = table.search_errors, batch = table.search_batch, n = kind.n, candidates = kind.candidates] {
+        const qobs_search_candidates all = {scale.As<float>(), inverse.As<float>(), shift.As<float>(), qparams};
+        if (qparams > 1)
+            batch(&quantizer, &norm->errors, false, x.As<float>(), nullptr, n, n, &all, candidates, sum.As<float>());
+        else
+            errors(&quantizer, &norm->errors, false, x.As<float>(), nullptr, n, &all, candidates, sum.As<float>());
     };
 }
 
@@ -145,8 +151,8 @@ std::vector<KernelCase> SearchCases()
     std::vector<KernelCase> cases;
     for (const KernelKind &kind : kKinds) {
         const bool plain = !kind.format && kind.norm != 1 && kind.norm != 3;
-        cases.push_back({"search", kind.name, &kF32, "L1", static_cast<double>(kind.n * sizeof(float)),
-                         static_cast<double>(kind.n * kind.candidates),
+        cases.push_back({"search", kind.name, &kF32, "L1", static_cast<double>(kind.n * Qparams(kind) * sizeof(float)),
+                         static_cast<double>(kind.n * Qparams(kind) * kind.candidates),
                          [plain](const qobs_kernels &table) { return plain || std::strncmp(table.isa, "plain", 5) != 0; },
                          [&kind](const qobs_kernels &table) { return Make(table, kind); }});
     }

@@ -135,9 +135,10 @@ struct qobs_seen {
 #define QOBS_SQUARES_COLUMNS(name) void name(const void *x, ptrdiff_t row_stride, size_t rows, size_t columns, double *sum)
 
 /* ---- Range search ------------------------------------------------------------------------------------------------------
- * Blocks of floats, aligned to 64 bytes and filled up with zeros to a multiple of QOBS_SEARCH_LANES, of magnitudes below 0.5. */
+ * Blocks of floats, aligned to 64 bytes and filled up with zeros to a multiple of QOBS_SEARCH_LANES, of magnitudes below 0.5. As many
+ * qparams make a batch, of which arrays of candidates have one after the other: [candidate][QOBS_SEARCH_LANES]. */
 
-enum { QOBS_SEARCH_LANES = 16, QOBS_SEARCH_FEW = 32, QOBS_SEARCH_MOST = 1024 };
+enum { QOBS_SEARCH_LANES = 16, QOBS_SEARCH_FEW = 128, QOBS_SEARCH_MOST = 1024 };
 
 enum qobs_norm_kind {
     QOBS_NORM_1,
@@ -159,25 +160,32 @@ struct qobs_error_norm {
 };
 
 /* What an element may be quantized to: q = round(x * inverse + shift), limited, (q - shift) * scale. Integers: shift is the zero
- * point plus 1.5 * 2^23. Of each array as many as the count says, rounded up to QOBS_SEARCH_LANES, aligned to 64 bytes. */
+ * point plus 1.5 * 2^23. Candidate c is at c * step; arrays are aligned to 64 bytes. */
 struct qobs_search_candidates {
     const float *scale, *inverse, *shift;
+    size_t step;
 };
 
-/* Sums of |q - x|^norm * weight over n <= QOBS_SEARCH_MOST elements (without the padding) for `count` candidates, a multiple of 4, into
- * sum, which has room for count rounded up to QOBS_SEARCH_LANES; in units that the norm's maker knows. weight: as x, or NULL. Whatever
- * count is, the sum of a candidate is the same; it depends on `by_candidate`, which says what goes into the lanes: candidates, which suits
- * many candidates and is for at most QOBS_SEARCH_FEW elements, else elements. quantizer: integers, 0 among them, or a float format whose
- * limits differ in sign only; none that needs double. with_shift: a shift may be other than that of a zero point of 0. Weights are
- * wanted where a shift is none of the numbers quantized to: that of padding is then 0. */
+/* Sums of |q - x|^norm * weight over n <= QOBS_SEARCH_MOST elements (without the padding) of one qparam for `count` candidates, a
+ * multiple of 4, into sum; in units that the norm's maker knows. weight: as x, or NULL. Whatever count is, the sum of a candidate is the
+ * same. quantizer: integers, 0 among them, or a float format whose limits differ in sign only; none that needs double. with_shift: a
+ * shift may be other than that of a zero point of 0. Weights are wanted where a shift is none of the numbers quantized to: that of
+ * padding is then 0. */
 #define QOBS_SEARCH_ERRORS(name)                                                                                      \
-    void name(const struct qobs_quantizer *quantizer, const struct qobs_error_norm *norm, bool by_candidate,         \
-              bool with_shift, const float *x, const float *weight, size_t n,                                        \
-              const struct qobs_search_candidates *candidates, size_t count, float *sum)
+    void name(const struct qobs_quantizer *quantizer, const struct qobs_error_norm *norm, bool with_shift, const float *x, \
+              const float *weight, size_t n, const struct qobs_search_candidates *candidates, size_t count, float *sum)
 
-/* The last of n steps whose sum is less than `least` and every sum before; -1: none. NaN is not. Sets in `improved` a bit for each
- * such step. sum: as above. */
-#define QOBS_SEARCH_IMPROVED(name) int32_t name(const float *sum, size_t n, float least, uint64_t *improved)
+/* The same for a batch of qparams with n <= QOBS_SEARCH_FEW elements each, or zeros, `row` apart; sums of a qparam are not those that
+ * QOBS_SEARCH_ERRORS makes, but do not depend on the others. Candidates' step is QOBS_SEARCH_LANES. */
+#define QOBS_SEARCH_BATCH(name)                                                                                       \
+    void name(const struct qobs_quantizer *quantizer, const struct qobs_error_norm *norm, bool with_shift, const float *x, \
+              const float *weight, size_t row, size_t n, const struct qobs_search_candidates *candidates, size_t count,    \
+              float *sum)
+
+/* Of each qparam of a batch the first of n steps with the least sum, if that is less than `least`, and that sum; else -1 and `least`.
+ * NaN is not. Sets in `improved` a bit for each step whose sum is less than `least` and every sum before, for any qparam. */
+#define QOBS_SEARCH_IMPROVED(name)                                                                                    \
+    void name(const float *sum, size_t n, const float *least, int32_t *step, float *best, uint64_t *improved)
 
 /* How scale and zero point come of a range: compressed-tensors' convention where it needs nothing but the dtype of the range. */
 struct qobs_shrinking {
@@ -189,11 +197,11 @@ struct qobs_shrinking {
     float least_p;         /* of all p there are */
 };
 
-/* Candidates for the range from min to max, numbers of the dtype, times p[i], and elements times `factor`, a power of two: scale,
- * inverse and shift. inverse_p: 1 / p, or NULL; it saves divisions. n is a multiple of QOBS_SEARCH_LANES. Not for F64; MX not for F16. */
+/* Candidates for a batch of ranges from min to max, numbers of the dtype, times p[i] for i < n, and elements times `factor`, powers of
+ * two: scale, inverse and shift. inverse_p: 1 / p, or NULL; it saves divisions. Not for F64; MX not for F16. */
 #define QOBS_SEARCH_SHRINK(name)                                                                                      \
-    void name(const struct qobs_shrinking *how, float min, float max, const float *p, const float *inverse_p,        \
-              float factor, size_t n, float *scale, float *inverse, float *shift)
+    void name(const struct qobs_shrinking *how, const float *min, const float *max, const float *factor, const float *p,  \
+              const float *inverse_p, size_t n, float *scale, float *inverse, float *shift)
 
 /* n contiguous elements times `factor`, a power of two, as floats; with finite_only 0 for what is not finite. */
 #define QOBS_SEARCH_LOAD(name) void name(const void *x, size_t n, double factor, bool finite_only, float *out)
@@ -208,6 +216,7 @@ typedef QOBS_FAKE_QUANTIZE_COLUMNS(qobs_fake_quantize_columns_fn);
 typedef QOBS_HISTOGRAM_ROWS(qobs_histogram_rows_fn);
 typedef QOBS_SQUARES_COLUMNS(qobs_squares_columns_fn);
 typedef QOBS_SEARCH_ERRORS(qobs_search_errors_fn);
+typedef QOBS_SEARCH_BATCH(qobs_search_batch_fn);
 typedef QOBS_SEARCH_IMPROVED(qobs_search_improved_fn);
 typedef QOBS_SEARCH_LOAD(qobs_search_load_fn);
 typedef QOBS_SEARCH_SHRINK(qobs_search_shrink_fn);
@@ -226,6 +235,7 @@ struct qobs_kernels {
     qobs_histogram_rows_fn *histogram_rows[QOBS_KERNEL_DTYPES];
     qobs_squares_columns_fn *squares_columns[QOBS_KERNEL_DTYPES];
     qobs_search_errors_fn *search_errors;
+    qobs_search_batch_fn *search_batch;
     qobs_search_improved_fn *search_improved;
     qobs_search_load_fn *search_load[QOBS_KERNEL_DTYPES];
     qobs_search_shrink_fn *search_shrink[QOBS_KERNEL_F64]; /* of the dtypes before it */
@@ -275,6 +285,7 @@ extern const struct qobs_kernels qobs_kernels_neon;
     QOBS_SQUARES_COLUMNS(qobs_squares_columns_f16_##isa);                                                             \
     QOBS_SQUARES_COLUMNS(qobs_squares_columns_f64_##isa);                                                             \
     QOBS_SEARCH_ERRORS(qobs_search_errors_##isa);                                                                     \
+    QOBS_SEARCH_BATCH(qobs_search_batch_##isa);                                                                           \
     QOBS_SEARCH_IMPROVED(qobs_search_improved_##isa);                                                                 \
     QOBS_SEARCH_LOAD(qobs_search_load_f32_##isa);                                                                     \
     QOBS_SEARCH_LOAD(qobs_search_load_bf16_##isa);                                                                    \

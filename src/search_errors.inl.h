@@ -3,9 +3,9 @@
 
 /* Errors of candidates for range search. Included by src/<isa>/search.c after that instruction set's lanes.h.
  *
- * Accumulators: 16 float lanes, whatever the instruction set's vectors; element i goes to lane i % 16, in order, and the lanes are
- *   added up in one tree (lanes_fold). With candidates in the lanes there is nothing to add up, each lane takes the elements in
- *   order. Multiply-add where it says so, on every instruction set alike: the same bits everywhere.
+ * Accumulators: 16 float lanes, whatever the instruction set's vectors. Of one qparam element i goes to lane i % 16, in order, and the
+ *   lanes are added up in one tree (lanes_fold). Of a batch each lane is a qparam, and the sums of 32 elements after the other are added
+ *   in order. Multiply-add where it says so, on every instruction set alike: the same bits everywhere.
  * Error: the difference (q - shift) * scale - x is rounded once. Rounding to integers adds and takes away 1.5 * 2^23; to a float
  *   format it is Veltkamp's splitting of max(x, the least normal number), exact for what the format has, ties either way.
  * Overflow: |x| < 0.5, 0 is among the numbers quantized to, so errors stay below 1 and sums below n. Squares and cubes of what is not
@@ -136,7 +136,7 @@ struct arguments {
     const struct qobs_quantizer *quantizer;
     const struct qobs_error_norm *norm;
     const float *x, *weight;
-    size_t n;
+    size_t row, n;
     const struct qobs_search_candidates *candidates;
     size_t count;
     float *sum;
@@ -162,7 +162,7 @@ ALWAYS_INLINE void by_elements(enum target target, enum qobs_norm_kind kind, boo
         for (size_t first = 0; first < 4; first += ABREAST) {
             lanes scale[ABREAST], inverse[ABREAST], shift[ABREAST], s[ABREAST];
             for (int j = 0; j < ABREAST; j++) {
-                const size_t at = c + first + (size_t)j;
+                const size_t at = (c + first + (size_t)j) * a->candidates->step;
                 scale[j] = to_unit(kind, lanes_splat(a->candidates->scale[at]));
                 inverse[j] = lanes_splat(a->candidates->inverse[at]);
                 shift[j] = lanes_splat(a->candidates->shift[at]);
@@ -190,31 +190,57 @@ ALWAYS_INLINE void by_elements(enum target target, enum qobs_norm_kind kind, boo
     }
 }
 
-/* Candidates in the lanes, without weights. */
-ALWAYS_INLINE void by_candidates(enum target target, enum qobs_norm_kind kind, const struct arguments *a)
+/* Qparams in the lanes: nothing is to be added up across them, and each vector of elements is of one place in all of them. */
+ALWAYS_INLINE void by_qparams(enum target target, enum qobs_norm_kind kind, bool weighted, const struct arguments *a)
 {
+    enum { L = QOBS_SEARCH_LANES, BETWEEN_TOTALS = 32 };
     const struct constants k = constants_of(target, kind, a->quantizer, a->norm);
-    float x[QOBS_SEARCH_FEW], in_unit[QOBS_SEARCH_FEW];
-    const size_t n = a->n;
-    for (size_t i = 0; i < n; i += QOBS_SEARCH_LANES) {
-        const lanes given = lanes_load(a->x + i), v = target == FLOATS ? lanes_abs(given) : given;
-        lanes_store(x + i, v);
-        lanes_store(in_unit + i, to_unit(kind, v));
-    }
-    for (size_t c = 0; c < a->count; c += QOBS_SEARCH_LANES) {
-        const lanes scale = to_unit(kind, lanes_load(a->candidates->scale + c)), inverse = lanes_load(a->candidates->inverse + c),
-                    shift = lanes_load(a->candidates->shift + c);
-        lanes s = lanes_splat(0);
-        for (size_t i = 0; i < n; i += ABREAST) {
-            lanes e[ABREAST], p[ABREAST], q[ABREAST];
-            for (int j = 0; j < ABREAST; j++) /* past the end there is padding */
-                e[j] = difference(target, &k, lanes_splat(x[i + (size_t)j]), k.greatest, lanes_splat(in_unit[i + (size_t)j]), scale,
-                                  inverse, shift);
-            raise(kind, &k, e, p, q);
-            for (int j = 0; j < ABREAST; j++)
-                s = add_error(kind, false, s, p[j], q[j], s);
+    const size_t n = a->n, each = L * (1 + (target == INTEGERS) + weighted); /* an element, its limit, its weight */
+    _Alignas(64) float turned[3 * L * QOBS_SEARCH_FEW], tile[L * L];
+    const lanes below = target == INTEGERS ? lanes_sub(k.middle, lanes_sub(k.least, k.middle)) : lanes_splat(0);
+    for (size_t first = 0; first < n; first += L) {
+        float *const to = turned + first * each;
+        lanes_turn(a->x + first, a->row, tile);
+        for (size_t i = 0; i < L; i++) {
+            const lanes v = lanes_load(tile + i * L);
+            lanes_store(to + i * each, target == INTEGERS || target == FLOATS ? lanes_abs(v) : v);
+            if (target == INTEGERS)
+                lanes_store(to + i * each + L, lanes_by_sign(v, below, k.greatest));
         }
-        lanes_store(a->sum + c, s);
+        if (weighted) {
+            lanes_turn(a->weight + first, a->row, tile);
+            for (size_t i = 0; i < L; i++)
+                lanes_store(to + i * each + each - L, lanes_load(tile + i * L));
+        }
+    }
+    for (size_t c = 0; c < a->count; c += ABREAST) {
+        lanes scale[ABREAST], inverse[ABREAST], shift[ABREAST], total[ABREAST];
+        for (int j = 0; j < ABREAST; j++) {
+            const size_t at = (c + (size_t)j) * L;
+            scale[j] = to_unit(kind, lanes_load(a->candidates->scale + at));
+            inverse[j] = lanes_load(a->candidates->inverse + at);
+            shift[j] = lanes_load(a->candidates->shift + at);
+            total[j] = lanes_splat(0);
+        }
+        for (size_t first = 0; first < n; first += BETWEEN_TOTALS) {
+            const float *x = turned + first * each, *const end = turned + (n - first < BETWEEN_TOTALS ? n : first + BETWEEN_TOTALS) * each;
+            lanes s[ABREAST], e[ABREAST], p[ABREAST], q[ABREAST];
+            for (int j = 0; j < ABREAST; j++)
+                s[j] = lanes_splat(0);
+            for (; x < end; x += each) {
+                const lanes v = lanes_load(x), limit = target == INTEGERS ? lanes_load(x + L) : v, in_unit = to_unit(kind, v);
+                const lanes w = weighted ? lanes_load(x + each - L) : v;
+                for (int j = 0; j < ABREAST; j++)
+                    e[j] = difference(target, &k, v, limit, in_unit, scale[j], inverse[j], shift[j]);
+                raise(kind, &k, e, p, q);
+                for (int j = 0; j < ABREAST; j++)
+                    s[j] = add_error(kind, weighted, s[j], p[j], q[j], w);
+            }
+            for (int j = 0; j < ABREAST; j++)
+                total[j] = lanes_add(total[j], s[j]);
+        }
+        for (int j = 0; j < ABREAST; j++)
+            lanes_store(a->sum + (c + (size_t)j) * L, total[j]);
     }
 }
 
@@ -241,85 +267,81 @@ ALWAYS_INLINE void elements(enum target target, enum qobs_norm_kind kind, const 
     by_elements(target, kind, false, a);
 }
 
-ALWAYS_INLINE void weighted(enum target target, enum qobs_norm_kind kind, const struct arguments *a)
+ALWAYS_INLINE void weighted_elements(enum target target, enum qobs_norm_kind kind, const struct arguments *a)
 {
     by_elements(target, kind, true, a);
+}
+
+ALWAYS_INLINE void qparams(enum target target, enum qobs_norm_kind kind, const struct arguments *a)
+{
+    by_qparams(target, kind, false, a);
+}
+
+ALWAYS_INLINE void weighted_qparams(enum target target, enum qobs_norm_kind kind, const struct arguments *a)
+{
+    by_qparams(target, kind, true, a);
 }
 
 EACH_NORM(elements, INTEGERS)
 EACH_NORM(elements, INTEGERS_SHIFTED)
 EACH_NORM(elements, FLOATS)
-EACH_NORM(weighted, INTEGERS)
-EACH_NORM(weighted, INTEGERS_SHIFTED)
-EACH_NORM(weighted, FLOATS)
-EACH_NORM(weighted, FLOATS_SHIFTED)
-EACH_NORM(by_candidates, INTEGERS_SHIFTED)
-EACH_NORM(by_candidates, FLOATS)
+EACH_NORM(weighted_elements, INTEGERS)
+EACH_NORM(weighted_elements, INTEGERS_SHIFTED)
+EACH_NORM(weighted_elements, FLOATS)
+EACH_NORM(weighted_elements, FLOATS_SHIFTED)
+EACH_NORM(qparams, INTEGERS)
+EACH_NORM(qparams, INTEGERS_SHIFTED)
+EACH_NORM(qparams, FLOATS)
+EACH_NORM(weighted_qparams, INTEGERS)
+EACH_NORM(weighted_qparams, INTEGERS_SHIFTED)
+EACH_NORM(weighted_qparams, FLOATS)
+EACH_NORM(weighted_qparams, FLOATS_SHIFTED)
+
+static enum target target_of(const struct qobs_quantizer *quantizer, bool with_shift)
+{
+    if ((double)quantizer->floor >= quantizer->greatest)
+        return with_shift ? INTEGERS_SHIFTED : INTEGERS;
+    return with_shift ? FLOATS_SHIFTED : FLOATS;
+}
 
 QOBS_SEARCH_ERRORS(ENTRY(qobs_search_errors))
 {
-    enum { ELEMENTS, WEIGHTED, CANDIDATES };
-    static errors_fn *const functions[4][3][QOBS_NORM_POW + 1] = {
-        [INTEGERS] = {FUNCTIONS(elements, INTEGERS), FUNCTIONS(weighted, INTEGERS), FUNCTIONS(by_candidates, INTEGERS_SHIFTED)},
-        [INTEGERS_SHIFTED] = {FUNCTIONS(elements, INTEGERS_SHIFTED), FUNCTIONS(weighted, INTEGERS_SHIFTED),
-                              FUNCTIONS(by_candidates, INTEGERS_SHIFTED)},
-        [FLOATS] = {FUNCTIONS(elements, FLOATS), FUNCTIONS(weighted, FLOATS), FUNCTIONS(by_candidates, FLOATS)},
-        [FLOATS_SHIFTED] = {[WEIGHTED] = FUNCTIONS(weighted, FLOATS_SHIFTED)},
+    static errors_fn *const functions[4][2][QOBS_NORM_POW + 1] = {
+        [INTEGERS] = {FUNCTIONS(elements, INTEGERS), FUNCTIONS(weighted_elements, INTEGERS)},
+        [INTEGERS_SHIFTED] = {FUNCTIONS(elements, INTEGERS_SHIFTED), FUNCTIONS(weighted_elements, INTEGERS_SHIFTED)},
+        [FLOATS] = {FUNCTIONS(elements, FLOATS), FUNCTIONS(weighted_elements, FLOATS)},
+        [FLOATS_SHIFTED] = {[true] = FUNCTIONS(weighted_elements, FLOATS_SHIFTED)},
     };
-    const struct arguments a = {quantizer, norm, x, weight, n, candidates, count, sum};
-    const enum target target = (double)quantizer->floor >= quantizer->greatest ? with_shift ? INTEGERS_SHIFTED : INTEGERS
-                               : with_shift                                    ? FLOATS_SHIFTED
-                                                                               : FLOATS;
-    functions[target][weight ? WEIGHTED : by_candidate ? CANDIDATES : ELEMENTS][norm->kind](&a);
+    const struct arguments a = {quantizer, norm, x, weight, 0, n, candidates, count, sum};
+    functions[target_of(quantizer, with_shift)][weight != NULL][norm->kind](&a);
+}
+
+QOBS_SEARCH_BATCH(ENTRY(qobs_search_batch))
+{
+    static errors_fn *const functions[4][2][QOBS_NORM_POW + 1] = {
+        [INTEGERS] = {FUNCTIONS(qparams, INTEGERS), FUNCTIONS(weighted_qparams, INTEGERS)},
+        [INTEGERS_SHIFTED] = {FUNCTIONS(qparams, INTEGERS_SHIFTED), FUNCTIONS(weighted_qparams, INTEGERS_SHIFTED)},
+        [FLOATS] = {FUNCTIONS(qparams, FLOATS), FUNCTIONS(weighted_qparams, FLOATS)},
+        [FLOATS_SHIFTED] = {[true] = FUNCTIONS(weighted_qparams, FLOATS_SHIFTED)},
+    };
+    const struct arguments a = {quantizer, norm, x, weight, row, n, candidates, count, sum};
+    functions[target_of(quantizer, with_shift)][weight != NULL][norm->kind](&a);
 }
 
 /* ---- Steps that improve ----------------------------------------------------------------------------------------------- */
 
-/* The first of the least sums, if that is less than `least`; else -1. */
-static int32_t first_least(const float *sum, size_t n, float least)
-{
-    const size_t whole = n / QOBS_SEARCH_LANES * QOBS_SEARCH_LANES;
-    lanes so_far = lanes_splat(INFINITY);
-    for (size_t c = 0; c < whole; c += QOBS_SEARCH_LANES)
-        so_far = lanes_least(lanes_load(sum + c), so_far);
-    if (whole < n)
-        so_far = lanes_least(lanes_first(lanes_load(sum + whole), n - whole), so_far);
-    const float best = lanes_least_of(so_far);
-    if (!(best < least))
-        return -1;
-    for (size_t c = 0;; c += 64) {
-        uint64_t equal = 0;
-        for (size_t i = 0; i < 64 && c + i < n; i += QOBS_SEARCH_LANES)
-            equal |= (uint64_t)lanes_equal(lanes_load(sum + c + i), lanes_splat(best)) << i;
-        if (n - c < 64)
-            equal &= (UINT64_C(1) << (n - c)) - 1;
-        if (equal)
-            return (int32_t)c + __builtin_ctzll(equal);
-    }
-}
-
-/* Are the bits of all steps up to that one set? */
-static bool all_improved(const uint64_t *improved, int32_t step)
-{
-    uint64_t missing = ~improved[step / 64] << (63 - step % 64);
-    for (int32_t i = 0; i < step / 64; i++)
-        missing |= ~improved[i];
-    return missing == 0;
-}
-
-/* After a few hundred groups there is hardly a step left at which none improved; then only the best one is looked for. */
 QOBS_SEARCH_IMPROVED(ENTRY(qobs_search_improved))
 {
-    int32_t last = first_least(sum, n, least);
-    lanes before = lanes_splat(least);
-    if (last < 0 || all_improved(improved, last))
-        return last;
-    for (size_t c = 0; c < n; c += QOBS_SEARCH_LANES) {
-        const lanes sums = lanes_load(sum + c);
-        const uint32_t mask = lanes_improved(n - c < QOBS_SEARCH_LANES ? lanes_first(sums, n - c) : sums, &before);
-        improved[c / 64] |= (uint64_t)mask << c % 64;
-        if (mask)
-            last = (int32_t)c + 31 - __builtin_clz(mask);
+    lanes so_far = lanes_load(least), at = lanes_splat(-1);
+    _Alignas(64) float steps[QOBS_SEARCH_LANES];
+    for (size_t first = 0; first < n; first += 64) {
+        uint64_t some = 0;
+        for (size_t c = first; c < n && c < first + 64; c++)
+            some |= (uint64_t)lanes_improve(lanes_load(sum + c * QOBS_SEARCH_LANES), (float)c, &so_far, &at) << (c - first);
+        improved[first / 64] |= some;
     }
-    return last;
+    lanes_store(best, so_far);
+    lanes_store(steps, at);
+    for (int i = 0; i < QOBS_SEARCH_LANES; i++)
+        step[i] = (int32_t)steps[i];
 }

@@ -14,27 +14,30 @@
 
 enum shrinking { SYMMETRIC, ASYMMETRIC, MX };
 
-/* What kernels want of a scale, not yet multiplied by factor, and a zero point. */
-ALWAYS_INLINE void put_any(bool integers, float s, float zero_point, float factor, float *scale, float *inverse, float *shift)
+/* Of which ranges all candidates are normal numbers. Their inverses come without divisions, and if all are, so do the scales, which are
+ * the same either way: no range's candidates depend on the others. */
+enum normality { NONE_NORMAL, SOME_NORMAL, ALL_NORMAL };
+
+/* A scale for elements times factor; finite if it was. */
+ALWAYS_INLINE float times_factor(float s, float factor)
 {
     const float scaled = s * factor, limited = scaled < FLT_MAX ? scaled : FLT_MAX;
-    const float kept = s < INFINITY ? limited : s, reciprocal = 1 / kept;
-    *scale = kept;
-    *inverse = reciprocal < FLT_MAX ? reciprocal : FLT_MAX;
-    *shift = integers ? 0x1.8p23f + zero_point : zero_point;
+    return s < INFINITY ? limited : s;
 }
 
-/* The same for normal numbers whose inverse is nearly known. Each step of Newton's squares its relative error, down to that of
- * float; what 1 / scale would be rounded to does not matter. */
-ALWAYS_INLINE void put_near(bool integers, int refinements, float s, float zero_point, float factor, float nearly, float *scale,
-                            float *inverse, float *shift)
+ALWAYS_INLINE float inverse_of(float s)
 {
-    const float scaled = s * factor;
+    const float reciprocal = 1 / s;
+    return reciprocal < FLT_MAX ? reciprocal : FLT_MAX;
+}
+
+/* The same of a normal number whose inverse is nearly known. Each step of Newton's squares its relative error, down to that of
+ * float; what 1 / s would be rounded to does not matter. */
+ALWAYS_INLINE float refined_inverse(int refinements, float s, float nearly)
+{
     for (int i = 0; i < refinements; i++)
-        nearly = nearly * (2 - scaled * nearly);
-    *scale = scaled;
-    *inverse = nearly;
-    *shift = integers ? 0x1.8p23f + zero_point : zero_point;
+        nearly = nearly * (2 - s * nearly);
+    return nearly;
 }
 
 /* a / b, rounded as a division rounds, for normal numbers far from float's limits: Markstein's correction of a product with the
@@ -53,14 +56,14 @@ ALWAYS_INLINE float extent_of(const struct qobs_shrinking *how, float min, float
 }
 
 /* Do all scales lie above the dtype's subnormals, and within float's limits? */
-static bool are_normal(const struct qobs_shrinking *how, float min, float max, float least_normal)
+static inline bool are_normal(const struct qobs_shrinking *how, float min, float max, float least_normal)
 {
     const float extent = extent_of(how, min, max), least = extent * how->least_p / (how->greatest - how->least);
     return how->floor == 0 && extent < 0x1p100f && least >= least_normal;
 }
 
 /* 1 / (scale * factor) of the range itself, but for rounding to the dtype. */
-static float unshrunk_inverse(const struct qobs_shrinking *how, float min, float max, float factor)
+static inline float unshrunk_inverse(const struct qobs_shrinking *how, float min, float max, float factor)
 {
     return (how->greatest - how->least) / (extent_of(how, min, max) * factor);
 }

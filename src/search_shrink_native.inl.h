@@ -1,54 +1,87 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* One dtype of search_shrink.inl.h. `kind`, `integers` and `near`, without which inverse_p is not looked at, are constant where
- * this is inlined: a test in the loop would keep gcc from making vectors of it. */
+/* One dtype of search_shrink.inl.h. `kind`, `integers` and `normality` are constant where this is inlined, and there is no other branch
+ * in the loop over ranges: gcc makes vectors of it. */
 
-ALWAYS_INLINE void NATIVE(shrink)(const struct qobs_shrinking *how, enum shrinking kind, bool integers, bool near, float min,
-                                  float max, const float *p, const float *inverse_p, float factor, size_t n, float *scale,
+/* What of a batch of ranges does not depend on p. Rounding keeps order and sign, so the bounds that count can be found before
+ * shrinking. */
+struct NATIVE(ranges) {
+    float low[QOBS_SEARCH_LANES], high[QOBS_SEARCH_LANES], most[QOBS_SEARCH_LANES], factor[QOBS_SEARCH_LANES];
+    float inverse[QOBS_SEARCH_LANES]; /* of scale * factor where p is 1, nearly; 0: some candidates are not normal */
+};
+
+ALWAYS_INLINE void NATIVE(shrink)(const struct qobs_shrinking *how, enum shrinking kind, bool integers, enum normality normality,
+                                  const struct NATIVE(ranges) *given, const float *p, const float *inverse_p, size_t n, float *scale,
                                   float *inverse, float *shift)
 {
+    const struct NATIVE(ranges) r = *given; /* nothing that is written is read again */
     const float least = how->least, greatest = how->greatest, range = greatest - least, half = range / 2;
-    const float eps = how->eps, floor = how->floor, whole = near ? unshrunk_inverse(how, min, max, factor) : 0;
+    const float eps = how->eps, floor = how->floor;
     const int offset = how->mx_offset;
-    /* Rounding keeps order and sign, so the bounds that count can be found before shrinking. */
-    const float low = min < 0 ? min : 0, high = max > 0 ? max : 0, most = -low > high ? -low : high;
-    NO_DEPENDENCE
-    for (size_t i = 0; i < n; i++) {
-        const float a = nearest(low * p[i]), b = nearest(high * p[i]), amax = nearest(most * p[i]);
-        const float plain = kind == MX          ? nearest(mx_scale(amax, offset))
-                            : kind == SYMMETRIC ? nearest(near ? divide(amax, half, 1 / half) : amax / half)
-                            : near              ? nearest(divide(nearest(b - a), range, 1 / range))
-                                                : nearest(nearest(b - a) / range);
-        const float s = !near && plain < floor ? floor : plain;
-        float zero_point = 0;
-        if (kind == ASYMMETRIC) {
-            const float z = nearest(least - nearest(a / s)), limited = z < least ? least : z > greatest ? greatest : z;
-            const float rounded = (limited + 0x1.8p23f) - 0x1.8p23f;
-            zero_point = z == z ? rounded : 0;
+    for (size_t c = 0; c < n; c++, scale += QOBS_SEARCH_LANES, inverse += QOBS_SEARCH_LANES, shift += QOBS_SEARCH_LANES) {
+        const float by = p[c], inverse_by = normality == NONE_NORMAL ? 0 : inverse_p[c];
+        NO_DEPENDENCE
+        for (size_t i = 0; i < QOBS_SEARCH_LANES; i++) {
+            const float a = nearest(r.low[i] * by), b = nearest(r.high[i] * by), amax = nearest(r.most[i] * by);
+            const float extent = kind == SYMMETRIC ? amax : nearest(b - a), steps = kind == SYMMETRIC ? half : range;
+            float s = kind == MX                  ? nearest(mx_scale(amax, offset))
+                      : normality == ALL_NORMAL ? nearest(divide(extent, steps, 1 / steps))
+                                                  : nearest(extent / steps);
+            if (normality != ALL_NORMAL)
+                s = s < floor ? floor : s;
+            float zero_point = 0;
+            if (kind == ASYMMETRIC) {
+                const float z = nearest(least - nearest(a / s)), limited = z < least ? least : z > greatest ? greatest : z;
+                const float rounded = (limited + 0x1.8p23f) - 0x1.8p23f;
+                zero_point = z == z ? rounded : 0;
+            }
+            if (normality != ALL_NORMAL)
+                s = s == 0 ? eps : s;
+            const float kept = normality == ALL_NORMAL ? s * r.factor[i] : times_factor(s, r.factor[i]);
+            const float refined = refined_inverse(REFINEMENTS, kept, r.inverse[i] * inverse_by);
+            scale[i] = kept;
+            inverse[i] = normality == ALL_NORMAL                              ? refined
+                         : normality == SOME_NORMAL && r.inverse[i] > 0 ? refined
+                                                                               : inverse_of(kept);
+            shift[i] = integers ? 0x1.8p23f + zero_point : zero_point;
         }
-        if (near)
-            put_near(integers, REFINEMENTS, s, zero_point, factor, whole * inverse_p[i], scale + i, inverse + i, shift + i);
-        else
-            put_any(integers, s == 0 ? eps : s, zero_point, factor, scale + i, inverse + i, shift + i);
     }
+}
+
+/* Every normality of a kind. */
+ALWAYS_INLINE void NATIVE(shrink_all)(const struct qobs_shrinking *how, enum shrinking kind, bool integers, size_t normal,
+                                      const struct NATIVE(ranges) *r, const float *p, const float *inverse_p, size_t n, float *scale,
+                                      float *inverse, float *shift)
+{
+    if (normal == QOBS_SEARCH_LANES)
+        NATIVE(shrink)(how, kind, integers, ALL_NORMAL, r, p, inverse_p, n, scale, inverse, shift);
+    else if (normal > 0)
+        NATIVE(shrink)(how, kind, integers, SOME_NORMAL, r, p, inverse_p, n, scale, inverse, shift);
+    else
+        NATIVE(shrink)(how, kind, integers, NONE_NORMAL, r, p, NULL, n, scale, inverse, shift);
 }
 
 QOBS_SEARCH_SHRINK(ENTRY(NATIVE(qobs_search_shrink)))
 {
-    const bool near = inverse_p && are_normal(how, min, max, LEAST_NORMAL);
+    struct NATIVE(ranges) r;
+    size_t normal = 0;
+    for (size_t i = 0; i < QOBS_SEARCH_LANES; i++) {
+        const float low = min[i] < 0 ? min[i] : 0, high = max[i] > 0 ? max[i] : 0;
+        r.low[i] = low;
+        r.high[i] = high;
+        r.most[i] = -low > high ? -low : high;
+        r.factor[i] = factor[i];
+        const bool is_normal = inverse_p && !how->mx && are_normal(how, min[i], max[i], LEAST_NORMAL);
+        r.inverse[i] = is_normal ? unshrunk_inverse(how, min[i], max[i], factor[i]) : 0;
+        normal += is_normal;
+    }
     if (how->mx)
-        NATIVE(shrink)(how, MX, false, false, min, max, p, NULL, factor, n, scale, inverse, shift);
-    else if (how->symmetric && how->integers && near)
-        NATIVE(shrink)(how, SYMMETRIC, true, true, min, max, p, inverse_p, factor, n, scale, inverse, shift);
+        NATIVE(shrink)(how, MX, false, NONE_NORMAL, &r, p, NULL, n, scale, inverse, shift);
     else if (how->symmetric && how->integers)
-        NATIVE(shrink)(how, SYMMETRIC, true, false, min, max, p, NULL, factor, n, scale, inverse, shift);
-    else if (how->symmetric && near)
-        NATIVE(shrink)(how, SYMMETRIC, false, true, min, max, p, inverse_p, factor, n, scale, inverse, shift);
+        NATIVE(shrink_all)(how, SYMMETRIC, true, normal, &r, p, inverse_p, n, scale, inverse, shift);
     else if (how->symmetric)
-        NATIVE(shrink)(how, SYMMETRIC, false, false, min, max, p, NULL, factor, n, scale, inverse, shift);
-    else if (near)
-        NATIVE(shrink)(how, ASYMMETRIC, true, true, min, max, p, inverse_p, factor, n, scale, inverse, shift);
+        NATIVE(shrink_all)(how, SYMMETRIC, false, normal, &r, p, inverse_p, n, scale, inverse, shift);
     else
-        NATIVE(shrink)(how, ASYMMETRIC, true, false, min, max, p, NULL, factor, n, scale, inverse, shift);
+        NATIVE(shrink_all)(how, ASYMMETRIC, true, normal, &r, p, inverse_p, n, scale, inverse, shift);
 }

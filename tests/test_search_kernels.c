@@ -139,12 +139,23 @@ static void make_group(struct group *g, const struct target *t, size_t n, size_t
 }
 
 static void run_kernel(const struct qobs_kernels *k, const struct target *t, const struct group *g, const struct search_norm *norm,
-                       bool by_candidate, float *sum)
+                       float *sum)
 {
     const struct qobs_quantizer q = quantizer_of(t);
-    const struct qobs_search_candidates candidates = {g->scale, g->inverse, g->shift};
-    k->search_errors(&q, &norm->errors, by_candidate, g->shifted, g->x, g->weighted ? g->weight : NULL, g->n, &candidates,
+    const struct qobs_search_candidates candidates = {g->scale, g->inverse, g->shift, 1};
+    k->search_errors(&q, &norm->errors, g->shifted, g->x, g->weighted ? g->weight : NULL, g->n, &candidates,
                      (g->candidates + 3) / 4 * 4, sum);
+}
+
+/* The norm of a round of tests, made once. */
+static struct search_norm *norm_of(int i, double *value)
+{
+    static struct search_norm made[sizeof norms / sizeof *norms];
+    const size_t which = (size_t)i % (sizeof norms / sizeof *norms);
+    *value = norms[which];
+    if (made[which].errors.value == 0)
+        assert_int_equal(qobs_search_norm(&made[which], *value, NULL), QOBS_OK);
+    return &made[which];
 }
 
 /* ---- Errors -------------------------------------------------------------------------------------------------------------- */
@@ -186,34 +197,140 @@ static void test_errors(void **unused)
     _Alignas(64) static float expected[CANDIDATES], got[CANDIDATES];
     for (size_t t = 0; t < sizeof targets / sizeof *targets; t++)
         for (int i = 0; i < groups; i++) {
-            const double value = norms[(size_t)i % (sizeof norms / sizeof *norms)];
-            static struct search_norm made[sizeof norms / sizeof *norms];
-            struct search_norm *norm = &made[(size_t)i % (sizeof norms / sizeof *norms)];
-            if (norm->errors.value == 0)
-                assert_int_equal(qobs_search_norm(norm, value, NULL), QOBS_OK);
+            double value;
+            const struct search_norm *norm = norm_of(i, &value);
             struct group g;
             const size_t n = i < 700 ? (size_t)i % 70 + 1 : i % 100 == 0 ? draw() % MOST + 1 : draw() % 40 + 1;
             make_group(&g, &targets[t], n, i % 5 == 0 ? draw() % CANDIDATES + 1 : 20);
-            const bool by_candidate = n <= QOBS_SEARCH_FEW && draw() % 2;
             const size_t count = (g.candidates + 3) / 4 * 4;
-            run_kernel(&qobs_kernels_scalar, &targets[t], &g, norm, by_candidate, expected);
+            run_kernel(&qobs_kernels_scalar, &targets[t], &g, norm, expected);
             check_against_double(&targets[t], &g, norm, value, expected);
             if (targets[t].bits && !g.shifted) { /* zero points of 0 are zero points like others */
                 g.shifted = true;
-                run_kernel(&qobs_kernels_scalar, &targets[t], &g, norm, by_candidate, got);
+                run_kernel(&qobs_kernels_scalar, &targets[t], &g, norm, got);
                 assert_true(same(got, expected, g.candidates));
                 g.shifted = false;
             }
             for (size_t k = 0; qobs_kernel_tables[k]; k++) {
                 if (!qobs_kernel_tables[k]->usable() || qobs_kernel_tables[k] == &qobs_kernels_scalar)
                     continue;
-                run_kernel(qobs_kernel_tables[k], &targets[t], &g, norm, by_candidate, got);
+                run_kernel(qobs_kernel_tables[k], &targets[t], &g, norm, got);
                 if (!same(expected, got, count)) {
-                    fprintf(stderr, "%s: %s, norm %g, n %zu, %s in the lanes\n", qobs_kernel_tables[k]->isa, targets[t].name, value, n,
-                            by_candidate ? "candidates" : "elements");
+                    fprintf(stderr, "%s: %s, norm %g, n %zu\n", qobs_kernel_tables[k]->isa, targets[t].name, value, n);
                     fail();
                 }
             }
+        }
+}
+
+/* ---- Batches --------------------------------------------------------------------------------------------------------------- */
+
+enum { LANES = QOBS_SEARCH_LANES };
+
+/* Groups of the same kind side by side, from kinds of elements that differ. */
+struct batch {
+    size_t row, n, candidates;
+    bool weighted, shifted;
+    float *x, *weight, *scale, *inverse, *shift;
+};
+
+static void make_batch(struct batch *b, const struct target *t, size_t n, size_t candidates)
+{
+    static float kept[3][CANDIDATES * LANES], x[2][QOBS_SEARCH_FEW * LANES];
+    const size_t row = n + draw() % (QOBS_SEARCH_FEW - n + 1), padded_row = padded(row), count = (candidates + 3) / 4 * 4;
+    for (size_t lane = 0; lane < LANES; lane++) {
+        struct group g;
+        const size_t some = draw() % 4 ? n : draw() % n + 1;
+        make_group(&g, t, some, candidates);
+        b->weighted = lane == 0 ? g.weighted : b->weighted;
+        b->shifted = g.shifted;
+        for (size_t i = 0; i < padded_row; i++) {
+            x[0][lane * padded_row + i] = i < some ? g.x[i] : 0;
+            x[1][lane * padded_row + i] = i >= some ? 0 : b->weighted && !g.weighted ? 1 : g.weight[i];
+        }
+        for (size_t c = 0; c < count; c++) {
+            kept[0][c * LANES + lane] = g.scale[c];
+            kept[1][c * LANES + lane] = g.inverse[c];
+            kept[2][c * LANES + lane] = g.shift[c];
+        }
+    }
+    b->row = padded_row;
+    b->n = n;
+    b->candidates = candidates;
+    float **const arrays[] = {&b->x, &b->weight, &b->scale, &b->inverse, &b->shift};
+    for (int i = 0; i < 5; i++) {
+        const size_t floats = i < 2 ? padded_row * LANES : count * LANES;
+        *arrays[i] = place(i, floats);
+        memcpy(*arrays[i], i < 2 ? x[i] : kept[i - 2], floats * sizeof(float));
+    }
+}
+
+static void run_batch(const struct qobs_kernels *k, const struct target *t, const struct batch *b, const struct search_norm *norm,
+                      float *sum)
+{
+    const struct qobs_quantizer q = quantizer_of(t);
+    const struct qobs_search_candidates candidates = {b->scale, b->inverse, b->shift, LANES};
+    k->search_batch(&q, &norm->errors, b->shifted, b->x, b->weighted ? b->weight : NULL, b->row, b->n, &candidates,
+                    (b->candidates + 3) / 4 * 4, sum);
+}
+
+/* One qparam of a batch. */
+static struct group group_of(const struct batch *b, size_t lane)
+{
+    static float kept[3][CANDIDATES];
+    for (size_t c = 0; c < b->candidates; c++) {
+        kept[0][c] = b->scale[c * LANES + lane];
+        kept[1][c] = b->inverse[c * LANES + lane];
+        kept[2][c] = b->shift[c * LANES + lane];
+    }
+    return (struct group){b->n, b->candidates, b->weighted, b->shifted, b->x + lane * b->row, b->weight + lane * b->row,
+                          kept[0], kept[1], kept[2]};
+}
+
+static void test_batches(void **unused)
+{
+    (void)unused;
+    _Alignas(64) static float expected[CANDIDATES * LANES], got[CANDIDATES * LANES];
+    for (size_t t = 0; t < sizeof targets / sizeof *targets; t++)
+        for (int i = 0; i < groups / LANES; i++) {
+            double value;
+            const struct search_norm *norm = norm_of(i, &value);
+            struct batch b;
+            const size_t most = norm->errors.kind == QOBS_NORM_POW ? 8 : QOBS_SEARCH_FEW; /* scalar's pow takes its time */
+            make_batch(&b, &targets[t], (size_t)i < most ? (size_t)i + 1 : draw() % most + 1, i % 5 == 0 ? draw() % CANDIDATES + 1 : 20);
+            const size_t count = (b.candidates + 3) / 4 * 4;
+            run_batch(&qobs_kernels_scalar, &targets[t], &b, norm, expected);
+            for (size_t lane = draw() % 8; lane < LANES; lane += 8) {
+                float sum[CANDIDATES];
+                const struct group g = group_of(&b, lane);
+                for (size_t c = 0; c < b.candidates; c++)
+                    sum[c] = expected[c * LANES + lane];
+                check_against_double(&targets[t], &g, norm, value, sum);
+            }
+            for (size_t k = 0; qobs_kernel_tables[k]; k++) {
+                if (!qobs_kernel_tables[k]->usable() || qobs_kernel_tables[k] == &qobs_kernels_scalar)
+                    continue;
+                run_batch(qobs_kernel_tables[k], &targets[t], &b, norm, got);
+                if (!same(expected, got, count * LANES)) {
+                    fprintf(stderr, "%s: batch, %s, norm %g, n %zu\n", qobs_kernel_tables[k]->isa, targets[t].name, value, b.n);
+                    fail();
+                }
+            }
+            /* a qparam's sums do not depend on the others, nor on where it is among them */
+            const size_t lane = draw() % LANES;
+            for (size_t other = 0; other < LANES; other++) {
+                memcpy(b.x + other * b.row, b.x + lane * b.row, b.row * sizeof(float));
+                memcpy(b.weight + other * b.row, b.weight + lane * b.row, b.row * sizeof(float));
+                for (size_t c = 0; c < count; c++) {
+                    b.scale[c * LANES + other] = b.scale[c * LANES + lane];
+                    b.inverse[c * LANES + other] = b.inverse[c * LANES + lane];
+                    b.shift[c * LANES + other] = b.shift[c * LANES + lane];
+                }
+            }
+            run_batch(&qobs_kernels_scalar, &targets[t], &b, norm, got);
+            for (size_t c = 0; c < count; c++)
+                for (size_t other = 0; other < LANES; other++)
+                    assert_true(same(&got[c * LANES + other], &expected[c * LANES + lane], 1));
         }
 }
 
@@ -222,29 +339,35 @@ static void test_errors(void **unused)
 static void test_improved(void **unused)
 {
     (void)unused;
-    for (int i = 0; i < 20000; i++) {
+    for (int i = 0; i < 3000; i++) {
         const size_t n = draw() % 150;
-        float *sum = place(0, n + 1);
-        for (size_t j = 0; j < padded(n + 1); j++) {
-            const uint64_t kind = draw() % 32;
-            sum[j] = kind == 0 ? NAN : kind == 1 ? INFINITY : (float)(draw() % 64) + (float)(n - j) / 2;
-        }
-        const float least = i % 3 ? FLT_MAX : i % 2 ? 40.0f : INFINITY;
+        float *const sum = place(0, (n + 1) * LANES);
+        _Alignas(64) float least[LANES], best[LANES], expected_best[LANES];
+        int32_t step[LANES], expected_step[LANES];
         uint64_t expected[3] = {0};
-        int32_t last = -1;
-        float best = least;
-        for (size_t j = 0; j < n; j++)
-            if (sum[j] < best) {
-                best = sum[j];
-                last = (int32_t)j;
-                expected[j / 64] |= UINT64_C(1) << j % 64;
-            }
+        for (size_t j = 0; j < n * LANES; j++) {
+            const uint64_t kind = draw() % 32;
+            sum[j] = kind == 0 ? NAN : kind == 1 ? INFINITY : (float)(draw() % 64) + (float)(n - j / LANES) / 2;
+        }
+        for (size_t lane = 0; lane < LANES; lane++) {
+            least[lane] = draw() % 3 ? FLT_MAX : draw() % 3 ? 40.0f : draw() % 2 ? 0 : INFINITY;
+            expected_best[lane] = least[lane];
+            expected_step[lane] = -1;
+            for (size_t j = 0; j < n; j++)
+                if (sum[j * LANES + lane] < expected_best[lane]) {
+                    expected_best[lane] = sum[j * LANES + lane];
+                    expected_step[lane] = (int32_t)j;
+                    expected[j / 64] |= UINT64_C(1) << j % 64;
+                }
+        }
         for (size_t k = 0; qobs_kernel_tables[k]; k++) {
             if (!qobs_kernel_tables[k]->usable())
                 continue;
             uint64_t got[3] = {0};
-            assert_int_equal(qobs_kernel_tables[k]->search_improved(sum, n, least, got), last);
+            qobs_kernel_tables[k]->search_improved(sum, n, least, step, best, got);
             assert_memory_equal(got, expected, sizeof got);
+            assert_memory_equal(step, expected_step, sizeof step);
+            assert_true(same(best, expected_best, LANES));
         }
     }
 }
@@ -307,40 +430,57 @@ static double draw_bound(qobs_dtype dtype)
     return draw() % 16 == 0 ? 0 : qobs_round_to(dtype, draw() % 2 ? -magnitude : magnitude);
 }
 
+/* One candidate of range i against the convention. */
+static void check_candidate(const qobs_config *config, const struct shrink *shrink, const char *isa, const struct ranges *ranges, size_t i,
+                            const struct shrunk *shrunk, size_t c)
+{
+    double low = ranges->min[i], high = ranges->max[i], scale, zero_point, bounds[2];
+    if ((int)c < shrink->settings->steps)
+        qobs_shrink_range(shrink, (int)c, &low, &high);
+    qobs_put_element(&bounds[0], shrink->dtype, low);
+    qobs_put_element(&bounds[1], shrink->dtype, high);
+    const struct range_view view = {
+        .dtype = shrink->dtype, .n = 1, .held = qobs_held_alone(config), .min = &bounds[0], .max = &bounds[1]};
+    qobs_dtype scale_dtype, zero_point_dtype;
+    qobs_convention_dtypes(config, &view, &scale_dtype, &zero_point_dtype);
+    assert_int_equal(qobs_convention(config, &view, &scale, &zero_point, NULL), QOBS_OK);
+    const float s = (float)qobs_qparam_at(&scale, scale_dtype, 0), z = (float)qobs_qparam_at(&zero_point, zero_point_dtype, 0);
+    const float got = shrunk->scale[c * LANES + i], inverse = shrunk->inverse[c * LANES + i], shift = shrunk->shift[c * LANES + i];
+    const float got_z = shrink->integers ? shift - 0x1.8p23f : shift;
+    if (bits_of_float(s) != bits_of_float(got) || z != got_z) {
+        fprintf(stderr, "%s, %s, range %.9g %.9g: %.9g %g, expected %.9g %g\n", isa, qobs_dtype_name(shrink->dtype), low, high, (double)got,
+                (double)got_z, (double)s, (double)z);
+        fail();
+    }
+    assert_true(inverse == 1 / s || inverse == FLT_MAX || fabsf(inverse * s - 1) < 1e-6f);
+}
+
 static void check_candidates(const qobs_config *config, const qobs_plan *plan, const struct search_settings *settings,
-                             const struct qobs_kernels *kernels, double min, double max)
+                             const struct qobs_kernels *kernels, const struct ranges *ranges)
 {
     struct runtime runtime;
     struct shrink shrink;
-    struct shrunk shrunk;
-    const qobs_dtype dtype = plan->dtype;
+    struct shrunk shrunk, alone;
     double bounds[2];
-    qobs_put_element(&bounds[0], dtype, min);
-    qobs_put_element(&bounds[1], dtype, max);
+    qobs_put_element(&bounds[0], plan->dtype, ranges->min[0]);
+    qobs_put_element(&bounds[1], plan->dtype, ranges->max[0]);
     qobs_runtime_resolve(&runtime, NULL, NULL);
     assert_int_equal(qobs_shrink_begin(&shrink, &runtime, kernels, config, settings, plan, NULL, &bounds[0], &bounds[1], NULL), QOBS_OK);
     assert_non_null(shrink.kernel);
-    unsigned char *memory = aligned_alloc(64, (qobs_shrunk_size(&shrink, 1) + 63) / 64 * 64);
-    qobs_shrunk_place(&shrink, memory, &shrunk, 1);
-    qobs_shrink(&shrink, min, max, 0, &shrunk);
-    for (size_t c = 0; c < shrink.candidates; c++) {
-        double low = min, high = max, scale, zero_point;
-        if ((int)c < settings->steps)
-            qobs_shrink_range(&shrink, (int)c, &low, &high);
-        qobs_put_element(&bounds[0], dtype, low);
-        qobs_put_element(&bounds[1], dtype, high);
-        const struct range_view view = {.dtype = dtype, .n = 1, .held = qobs_held_alone(config), .min = &bounds[0], .max = &bounds[1]};
-        qobs_dtype scale_dtype, zero_point_dtype;
-        qobs_convention_dtypes(config, &view, &scale_dtype, &zero_point_dtype);
-        assert_int_equal(qobs_convention(config, &view, &scale, &zero_point, NULL), QOBS_OK);
-        const float s = (float)qobs_qparam_at(&scale, scale_dtype, 0), z = (float)qobs_qparam_at(&zero_point, zero_point_dtype, 0);
-        const float got_z = shrink.integers ? shrunk.shift[c] - 0x1.8p23f : shrunk.shift[c];
-        if (bits_of_float(s) != bits_of_float(shrunk.scale[c]) || z != got_z) {
-            fprintf(stderr, "%s, %s, range %.9g %.9g: %.9g %g, expected %.9g %g\n", kernels->isa, qobs_dtype_name(dtype), low, high,
-                    (double)shrunk.scale[c], (double)got_z, (double)s, (double)z);
-            fail();
+    unsigned char *memory = aligned_alloc(64, (2 * qobs_shrunk_size(&shrink) + 63) / 64 * 64);
+    qobs_shrunk_place(&shrink, memory, &shrunk);
+    qobs_shrunk_place(&shrink, memory + qobs_shrunk_size(&shrink), &alone);
+    qobs_shrink(&shrink, ranges, &shrunk);
+    for (size_t i = 0; i < ranges->n; i++) {
+        struct ranges one = {.n = 1, .min = {ranges->min[i]}, .max = {ranges->max[i]}, .finite = {true}};
+        qobs_shrink(&shrink, &one, &alone);
+        for (size_t c = 0; c < shrink.candidates; c++) {
+            check_candidate(config, &shrink, kernels->isa, ranges, i, &shrunk, c);
+            /* the others play no part */
+            assert_true(same(&shrunk.scale[c * LANES + i], &alone.scale[c * LANES], 1));
+            assert_true(same(&shrunk.inverse[c * LANES + i], &alone.inverse[c * LANES], 1));
+            assert_true(same(&shrunk.shift[c * LANES + i], &alone.shift[c * LANES], 1));
         }
-        assert_true(shrunk.inverse[c] == 1 / s || shrunk.inverse[c] == FLT_MAX || fabsf(shrunk.inverse[c] * s - 1) < 1e-6f);
     }
     free(memory);
     qobs_shrink_end(&shrink);
@@ -365,13 +505,20 @@ static void test_candidates(void **unused)
                 continue;
             }
             const qobs_plan plan = {.dtype = dtypes[d], .qparams = 1};
-            for (int j = 0; j < 1500; j++) {
+            for (int j = 0; j < 300; j++) {
                 const struct search_settings search = {
                     .steps = j % 50 + 1, .grid = 60, .patience = 5, .norm = 2, .expand = j % 4 ? 1 : 1.8};
-                const double a = draw_bound(dtypes[d]), b = draw_bound(dtypes[d]);
+                struct ranges ranges = {.n = draw() % LANES + 1};
+                const bool like_others = draw() % 2; /* normal numbers all of them */
+                for (size_t r = 0; r < ranges.n; r++) {
+                    const double a = like_others ? -1 - uniform() : draw_bound(dtypes[d]), b = like_others ? uniform() : draw_bound(dtypes[d]);
+                    ranges.min[r] = qobs_round_to(dtypes[d], fmin(a, b));
+                    ranges.max[r] = qobs_round_to(dtypes[d], fmax(a, b));
+                    ranges.finite[r] = true;
+                }
                 for (size_t k = 0; qobs_kernel_tables[k]; k++)
                     if (qobs_kernel_tables[k]->usable())
-                        check_candidates(config, &plan, &search, qobs_kernel_tables[k], fmin(a, b), fmax(a, b));
+                        check_candidates(config, &plan, &search, qobs_kernel_tables[k], &ranges);
             }
             qobs_config_destroy(config);
         }
@@ -460,10 +607,10 @@ int main(int argc, char **argv)
     if (argc > 1)
         groups = atoi(argv[1]);
     for (int i = 0; i < 5; i++)
-        arenas[i] = arena_new(8 * MOST * sizeof(float));
+        arenas[i] = arena_new((CANDIDATES + 64) * LANES * sizeof(float));
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_errors),     cmocka_unit_test(test_improved), cmocka_unit_test(test_load),
-        cmocka_unit_test(test_candidates), cmocka_unit_test(test_threads),
+        cmocka_unit_test(test_errors), cmocka_unit_test(test_batches),    cmocka_unit_test(test_improved),
+        cmocka_unit_test(test_load),   cmocka_unit_test(test_candidates), cmocka_unit_test(test_threads),
 #ifndef QOBS_SLEEF
         cmocka_unit_test(test_without_sleef),
 #endif

@@ -85,6 +85,7 @@ const struct qobs_kernels qobs_kernels_avx2 = {
             [QOBS_KERNEL_F64] = qobs_squares_columns_f64_avx2,
         },
     .search_errors = qobs_search_errors_avx2,
+    .search_batch = qobs_search_batch_avx2,
     .search_improved = qobs_search_improved_avx2,
     .search_load =
         {

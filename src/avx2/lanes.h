@@ -12,6 +12,7 @@
 #include <immintrin.h>
 #include <math.h>
 
+#include "avx2/transpose.h"
 #include "kernels.h"
 #ifdef QOBS_SLEEF
 #include <sleef.h>
@@ -132,56 +133,33 @@ static inline void lanes_fold(const lanes a[4], float sum[4])
     _mm_storeu_ps(sum, _mm256_castps256_ps128(_mm256_permutevar8x32_ps(one, order)));
 }
 
-/* The lesser ones; b where a is NaN. */
-static inline lanes lanes_least(lanes a, lanes b) { return (lanes){_mm256_min_ps(a.l, b.l), _mm256_min_ps(a.h, b.h)}; }
-
-/* The least of them, none of which is NaN. */
-static inline float lanes_least_of(lanes a)
+/* Rows of 16, `row` apart, as columns. */
+static inline void lanes_turn(const float *x, size_t row, float *out)
 {
-    const __m256 eight = _mm256_min_ps(a.l, a.h);
-    const __m128 four = _mm_min_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));
-    const __m128 two = _mm_min_ps(four, _mm_movehl_ps(four, four));
-    return _mm_cvtss_f32(_mm_min_ss(two, _mm_movehdup_ps(two)));
+    for (size_t from = 0; from < 16; from += 8)
+        for (size_t column = 0; column < 16; column += 8) {
+            vec r[8];
+            for (size_t i = 0; i < 8; i++)
+                r[i] = _mm256_loadu_si256((const __m256i *)(const void *)(x + (from + i) * row + column));
+            vec_transpose32(r);
+            for (size_t i = 0; i < 8; i++)
+                _mm256_store_si256((__m256i *)(void *)(out + (column + i) * 16 + from), r[i]);
+        }
 }
 
-/* The first n of a, at least 1, and infinity in the others. */
-static inline lanes lanes_first(lanes a, size_t n)
+static inline int half_improve(__m256 a, __m256 step, __m256 *best, __m256 *at)
 {
-    const __m256i at = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
-    const __m256i low = _mm256_cmpgt_epi32(_mm256_set1_epi32((int32_t)n), at);
-    const __m256i high = _mm256_cmpgt_epi32(_mm256_set1_epi32((int32_t)n - 8), at);
-    const __m256 none = _mm256_set1_ps(INFINITY);
-    return (lanes){_mm256_blendv_ps(none, a.l, _mm256_castsi256_ps(low)), _mm256_blendv_ps(none, a.h, _mm256_castsi256_ps(high))};
+    const __m256 less = _mm256_cmp_ps(a, *best, _CMP_LT_OQ);
+    *best = _mm256_blendv_ps(*best, a, less);
+    *at = _mm256_blendv_ps(*at, step, less);
+    return _mm256_movemask_ps(less);
 }
 
-/* A bit for each lane that is equal. */
-static inline uint32_t lanes_equal(lanes a, lanes b)
+/* Is any lane of a less than that of *best? There *best becomes a and *at becomes `step`. NaN is not. */
+static inline bool lanes_improve(lanes a, float step, lanes *best, lanes *at)
 {
-    const int low = _mm256_movemask_ps(_mm256_cmp_ps(a.l, b.l, _CMP_EQ_OQ)), high = _mm256_movemask_ps(_mm256_cmp_ps(a.h, b.h, _CMP_EQ_OQ));
-    return (uint32_t)(low | high << 8);
-}
-
-static inline uint32_t half_improved(__m256 a, __m256 *least)
-{
-    const __m256 none = _mm256_set1_ps(INFINITY), before = *least;
-    const __m256 v = _mm256_blendv_ps(a, none, _mm256_cmp_ps(a, a, _CMP_UNORD_Q));
-    const __m256i by_1 = _mm256_setr_epi32(0, 0, 1, 2, 3, 4, 5, 6), by_2 = _mm256_setr_epi32(0, 0, 0, 1, 2, 3, 4, 5);
-    __m256 m = _mm256_min_ps(v, _mm256_blend_ps(_mm256_permutevar8x32_ps(v, by_1), none, 1));
-    m = _mm256_min_ps(m, _mm256_blend_ps(_mm256_permutevar8x32_ps(m, by_2), none, 3));
-    m = _mm256_min_ps(m, _mm256_blend_ps(_mm256_permute2f128_ps(m, m, 0x00), none, 15));
-    m = _mm256_min_ps(m, before);
-    const __m256 earlier = _mm256_blend_ps(_mm256_permutevar8x32_ps(m, by_1), before, 1);
-    *least = _mm256_permutevar8x32_ps(m, _mm256_set1_epi32(7));
-    return (uint32_t)_mm256_movemask_ps(_mm256_cmp_ps(v, earlier, _CMP_LT_OQ));
-}
-
-/* A bit for each lane that is less than *least, the same in all lanes, and every lane before it; *least becomes the least of all.
- * NaN is not. */
-static inline uint32_t lanes_improved(lanes a, lanes *least)
-{
-    const uint32_t low = half_improved(a.l, &least->l), high = half_improved(a.h, &least->l);
-    least->h = least->l;
-    return low | high << 8;
+    const __m256 steps = _mm256_set1_ps(step);
+    return (half_improve(a.l, steps, &best->l, &at->l) | half_improve(a.h, steps, &best->h, &at->h)) != 0;
 }
 
 #endif

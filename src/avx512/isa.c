@@ -79,6 +79,7 @@ const struct qobs_kernels qobs_kernels_avx512 = {
             [QOBS_KERNEL_F64] = qobs_squares_columns_f64_avx512,
         },
     .search_errors = qobs_search_errors_avx512,
+    .search_batch = qobs_search_batch_avx512,
     .search_improved = qobs_search_improved_avx512,
     .search_load =
         {

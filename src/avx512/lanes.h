@@ -12,6 +12,7 @@
 #include <immintrin.h>
 #include <math.h>
 
+#include "avx512/transpose.h"
 #include "kernels.h"
 #ifdef QOBS_SLEEF
 #include <sleef.h>
@@ -98,37 +99,24 @@ static inline void lanes_fold(const lanes a[4], float sum[4])
     _mm_storeu_ps(sum, _mm512_castps512_ps128(_mm512_permutexvar_ps(first, one)));
 }
 
-/* The lesser ones; b where a is NaN. */
-static inline lanes lanes_least(lanes a, lanes b) { return _mm512_min_ps(a, b); }
-
-/* The least of them, none of which is NaN. */
-static inline float lanes_least_of(lanes a) { return _mm512_reduce_min_ps(a); }
-
-/* The first n of a, at least 1, and infinity in the others. */
-static inline lanes lanes_first(lanes a, size_t n)
+/* Rows of 16, `row` apart, as columns. */
+static inline void lanes_turn(const float *x, size_t row, float *out)
 {
-    return _mm512_mask_blend_ps((__mmask16)(0xffff >> (16 - n)), _mm512_set1_ps(INFINITY), a);
+    vec r[16];
+    for (size_t i = 0; i < 16; i++)
+        r[i] = _mm512_loadu_si512(x + i * row);
+    vec_transpose32(r);
+    for (size_t i = 0; i < 16; i++)
+        _mm512_store_si512(out + i * 16, r[i]);
 }
 
-/* A bit for each lane that is equal. */
-static inline uint32_t lanes_equal(lanes a, lanes b) { return _mm512_cmp_ps_mask(a, b, _CMP_EQ_OQ); }
-
-/* A bit for each lane that is less than *least, the same in all lanes, and every lane before it; *least becomes the least of all.
- * NaN is not. */
-static inline uint32_t lanes_improved(lanes a, lanes *least)
+/* Is any lane of a less than that of *best? There *best becomes a and *at becomes `step`. NaN is not. */
+static inline bool lanes_improve(lanes a, float step, lanes *best, lanes *at)
 {
-    const __m512 none = _mm512_set1_ps(INFINITY), before = *least;
-    const __m512 v = _mm512_mask_blend_ps(_mm512_cmp_ps_mask(a, a, _CMP_UNORD_Q), a, none);
-#define BEFORE(x, n, fill) _mm512_castsi512_ps(_mm512_alignr_epi32(_mm512_castps_si512(x), _mm512_castps_si512(fill), 16 - (n)))
-    __m512 m = _mm512_min_ps(v, BEFORE(v, 1, none));
-    m = _mm512_min_ps(m, BEFORE(m, 2, none));
-    m = _mm512_min_ps(m, BEFORE(m, 4, none));
-    m = _mm512_min_ps(m, BEFORE(m, 8, none));
-    m = _mm512_min_ps(m, before);
-    const uint32_t mask = _mm512_cmp_ps_mask(v, BEFORE(m, 1, before), _CMP_LT_OQ);
-#undef BEFORE
-    *least = _mm512_permutexvar_ps(_mm512_set1_epi32(15), m);
-    return mask;
+    const __mmask16 less = _mm512_cmp_ps_mask(a, *best, _CMP_LT_OQ);
+    *best = _mm512_mask_mov_ps(*best, less, a);
+    *at = _mm512_mask_mov_ps(*at, less, lanes_splat(step));
+    return less != 0;
 }
 
 #endif

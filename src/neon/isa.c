@@ -77,6 +77,7 @@ const struct qobs_kernels qobs_kernels_neon = {
             [QOBS_KERNEL_F64] = qobs_squares_columns_f64_neon,
         },
     .search_errors = qobs_search_errors_neon,
+    .search_batch = qobs_search_batch_neon,
     .search_improved = qobs_search_improved_neon,
     .search_load =
         {

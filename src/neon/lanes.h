@@ -13,6 +13,7 @@
 #include <math.h>
 
 #include "kernels.h"
+#include "neon/transpose.h"
 #ifdef QOBS_SLEEF
 #include <sleef.h>
 #endif
@@ -116,48 +117,31 @@ static inline void lanes_fold(const lanes a[4], float sum[4])
         sum[i] = vget_lane_f32(two[i], 0) + vget_lane_f32(two[i], 1);
 }
 
-/* The lesser ones; b where a is NaN. */
-static inline lanes lanes_least(lanes a, lanes b) { LANES_EACH(vbslq_f32(vcltq_f32(a.q[i], b.q[i]), a.q[i], b.q[i])); }
-
-/* The least of them, none of which is NaN. */
-static inline float lanes_least_of(lanes a)
+/* Rows of 16, `row` apart, as columns. */
+static inline void lanes_turn(const float *x, size_t row, float *out)
 {
-    return vminvq_f32(vminq_f32(vminq_f32(a.q[0], a.q[1]), vminq_f32(a.q[2], a.q[3])));
-}
-
-/* The first n of a, at least 1, and infinity in the others. */
-static inline lanes lanes_first(lanes a, size_t n)
-{
-    static const uint32_t at[4] = {0, 1, 2, 3};
-    LANES_EACH(vbslq_f32(vcltq_u32(vaddq_u32(vld1q_u32(at), vdupq_n_u32(4 * (uint32_t)i)), vdupq_n_u32((uint32_t)n)), a.q[i],
-                         vdupq_n_f32(INFINITY)));
-}
-
-/* A bit for each lane that is equal. */
-static inline uint32_t lanes_equal(lanes a, lanes b)
-{
-    static const uint32_t bit[4] = {1, 2, 4, 8};
-    uint32_t mask = 0;
-    for (int i = 0; i < 4; i++)
-        mask |= vaddvq_u32(vandq_u32(vceqq_f32(a.q[i], b.q[i]), vld1q_u32(bit))) << 4 * i;
-    return mask;
-}
-
-/* A bit for each lane that is less than *least, the same in all lanes, and every lane before it; *least becomes the least of all.
- * NaN is not. */
-static inline uint32_t lanes_improved(lanes a, lanes *least)
-{
-    float v[16];
-    lanes_store(v, a);
-    float so_far = vgetq_lane_f32(least->q[0], 0);
-    uint32_t mask = 0;
-    for (int i = 0; i < 16; i++)
-        if (v[i] < so_far) {
-            so_far = v[i];
-            mask |= UINT32_C(1) << i;
+    for (size_t from = 0; from < 16; from += 4)
+        for (size_t column = 0; column < 16; column += 4) {
+            vec r[4];
+            for (size_t i = 0; i < 4; i++)
+                r[i] = vreinterpretq_u8_f32(vld1q_f32(x + (from + i) * row + column));
+            vec_transpose32(r);
+            for (size_t i = 0; i < 4; i++)
+                vst1q_f32(out + (column + i) * 16 + from, vreinterpretq_f32_u8(r[i]));
         }
-    *least = lanes_splat(so_far);
-    return mask;
+}
+
+/* Is any lane of a less than that of *best? There *best becomes a and *at becomes `step`. NaN is not. */
+static inline bool lanes_improve(lanes a, float step, lanes *best, lanes *at)
+{
+    uint32x4_t any = vdupq_n_u32(0);
+    for (int i = 0; i < 4; i++) {
+        const uint32x4_t less = vcltq_f32(a.q[i], best->q[i]);
+        best->q[i] = vbslq_f32(less, a.q[i], best->q[i]);
+        at->q[i] = vbslq_f32(less, vdupq_n_f32(step), at->q[i]);
+        any = vorrq_u32(any, less);
+    }
+    return vmaxvq_u32(any) != 0;
 }
 
 #undef LANES_EACH

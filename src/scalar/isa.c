@@ -77,6 +77,7 @@ const struct qobs_kernels qobs_kernels_scalar = {
             [QOBS_KERNEL_F64] = qobs_squares_columns_f64_scalar,
         },
     .search_errors = qobs_search_errors_scalar,
+    .search_batch = qobs_search_batch_scalar,
     .search_improved = qobs_search_improved_scalar,
     .search_load =
         {

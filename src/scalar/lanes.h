@@ -94,44 +94,25 @@ static inline void lanes_fold(const lanes a[4], float sum[4])
     }
 }
 
-/* The lesser ones; b where a is NaN. */
-static inline lanes lanes_least(lanes a, lanes b) { LANES_EACH(a.f[i] < b.f[i] ? a.f[i] : b.f[i]); }
-
-/* The least of them, none of which is NaN. */
-static inline float lanes_least_of(lanes a)
+/* Rows of 16, `row` apart, as columns. */
+static inline void lanes_turn(const float *x, size_t row, float *out)
 {
-    float least = a.f[0];
-    for (int i = 1; i < 16; i++)
-        least = a.f[i] < least ? a.f[i] : least;
-    return least;
+    for (size_t i = 0; i < 16; i++)
+        for (size_t column = 0; column < 16; column++)
+            out[column * 16 + i] = x[i * row + column];
 }
 
-/* The first n of a, at least 1, and infinity in the others. */
-static inline lanes lanes_first(lanes a, size_t n) { LANES_EACH((size_t)i < n ? a.f[i] : INFINITY); }
-
-/* A bit for each lane that is equal. */
-static inline uint32_t lanes_equal(lanes a, lanes b)
+/* Is any lane of a less than that of *best? There *best becomes a and *at becomes `step`. NaN is not. */
+static inline bool lanes_improve(lanes a, float step, lanes *best, lanes *at)
 {
-    uint32_t mask = 0;
-    for (int i = 0; i < 16; i++)
-        mask |= (uint32_t)(a.f[i] == b.f[i]) << i;
-    return mask;
-}
-
-/* A bit for each lane that is less than *least, the same in all lanes, and every lane before it; *least becomes the least of all.
- * NaN is not. */
-static inline uint32_t lanes_improved(lanes a, lanes *least)
-{
-    const float *const v = a.f;
-    float so_far = least->f[0];
-    uint32_t mask = 0;
-    for (int i = 0; i < 16; i++)
-        if (v[i] < so_far) {
-            so_far = v[i];
-            mask |= UINT32_C(1) << i;
-        }
-    *least = lanes_splat(so_far);
-    return mask;
+    bool any = false;
+    for (int i = 0; i < 16; i++) {
+        const bool less = a.f[i] < best->f[i];
+        best->f[i] = less ? a.f[i] : best->f[i];
+        at->f[i] = less ? step : at->f[i];
+        any |= less;
+    }
+    return any;
 }
 
 #undef LANES_EACH

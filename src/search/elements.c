@@ -72,15 +72,38 @@ void qobs_elements_at(const struct element_source *source, int64_t qparam, struc
     settle(source, e);
 }
 
+/* What settle() would find where nothing but the place has changed, one further along that axis; false: something else may have. */
+static bool move_on(const struct element_source *source, int axis, struct elements *e)
+{
+    const qobs_plan *plan = source->plan;
+    const struct axis *last = &plan->axis[plan->axes - 1];
+    if (plan->order)
+        return false;
+    for (int i = 0; i < plan->axes; i++) {
+        const struct axis *a = &plan->axis[i];
+        if (a->coarse == axis && (e->position[axis] + 1) * a->extent > a->limit)
+            return false;
+    }
+    e->offset += plan->axis[axis].stride;
+    if (last->coarse == axis)
+        e->column += last->extent;
+    return true;
+}
+
 void qobs_elements_next(const struct element_source *source, struct elements *e)
 {
+    bool began_anew = false;
     for (int i = source->plan->axes - 1; i >= 0; i--) {
         const struct axis *a = &source->plan->axis[i];
         if (a->role != AXIS_QPARAM)
             continue;
-        if (++e->position[i] < a->extent)
-            break;
+        if (++e->position[i] < a->extent) {
+            if (began_anew || !move_on(source, i, e))
+                settle(source, e);
+            return;
+        }
         e->position[i] = 0;
+        began_anew = true;
     }
     settle(source, e);
 }

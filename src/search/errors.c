@@ -36,7 +36,7 @@ void qobs_search_errors(const struct qobs_kernels *kernels, const struct qobs_qu
 {
     const bool integers = (double)quantizer->floor >= quantizer->greatest, shifted = zero_point, weighted = weight || (shifted && !integers);
     struct room r;
-    const struct qobs_search_candidates arrays = {r.scale, r.inverse, r.shift};
+    const struct qobs_search_candidates arrays = {r.scale, r.inverse, r.shift, 1};
     for (size_t first = 0; first < n; first += QOBS_SEARCH_MOST) {
         const size_t length = n - first < QOBS_SEARCH_MOST ? n - first : QOBS_SEARCH_MOST;
         const float magnitude = magnitude_of(kernels, x + first, length);
@@ -50,12 +50,12 @@ void qobs_search_errors(const struct qobs_kernels *kernels, const struct qobs_qu
             r.x[i] = r.weight[i] = 0;
         for (size_t c = 0; c < candidates; c += ABREAST) {
             const size_t some = candidates - c < ABREAST ? candidates - c : ABREAST;
-            for (size_t i = 0; i < (some + 15) / 16 * 16; i++) {
+            for (size_t i = 0; i < (some + 3) / 4 * 4; i++) {
                 const size_t at = c + (i < some ? i : some - 1);
                 r.scale[i] = fminf(scale[at] * factor, FLT_MAX);
                 qobs_search_candidate(integers, r.scale[i], zero_point ? zero_point[at] : 0, &r.inverse[i], &r.shift[i]);
             }
-            kernels->search_errors(quantizer, &norm->errors, false, shifted, r.x, weighted ? r.weight : NULL, length,
+            kernels->search_errors(quantizer, &norm->errors, shifted, r.x, weighted ? r.weight : NULL, length,
                                    &arrays, (some + 3) / 4 * 4, r.sum);
             for (size_t i = 0; i < some; i++) {
                 const float z = zero_point ? zero_point[c + i] : 0, s = scale[c + i];

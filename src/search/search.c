@@ -20,13 +20,7 @@
 #include "statistic/reduce.h"
 
 /* A qparam of more elements is searched in parts, by several threads; their sums are added in order. */
-enum { PART = 64 * QOBS_SEARCH_MOST, PIECES_PER_THREAD = 32, MOST_STEPS = 65536 };
-
-/* What decides whether candidates or elements go into the lanes. */
-enum { MANY_CANDIDATES = 48 };
-
-/* Each step of the search is done for a batch of qparams before the next one, which would wait for it. */
-enum { MOST_BATCH = 16, BATCH_BYTES = 8192 };
+enum { PART = 64 * QOBS_SEARCH_MOST, PIECES_PER_THREAD = 32, MOST_STEPS = 65536, MOST_ROOM = 64 << 20 };
 
 struct search {
     const struct runtime *runtime;
@@ -41,8 +35,8 @@ struct search {
     enum nonfinite_mode nonfinite;
     bool find;                /* ranges, slab by slab */
     atomic_bool met_nonfinite;
-    bool by_candidate, shifted, weighted;
-    size_t batch;
+    bool shifted, weighted;
+    size_t row; /* elements of a qparam in a batch, rounded up to QOBS_SEARCH_LANES; 0: more than kernels take as a batch */
     unsigned char *min, *max;
     size_t size; /* bytes of an element of them */
     int32_t *best_step;
@@ -58,27 +52,32 @@ struct search {
 
 /* What a piece works with. */
 struct desk {
-    float *x, *weight, *sum; /* sum: room for each of a batch */
-    double *total;
-    struct shrunk shrunk[MOST_BATCH];
+    float *x, *weight; /* of a batch */
+    float *sum;        /* as candidates are */
+    size_t most;       /* elements of any of them */
+    double *total;     /* of one qparam */
+    struct ranges ranges;
+    struct shrunk shrunk;
 };
+
+enum { DESK_ELEMENTS = QOBS_SEARCH_LANES * QOBS_SEARCH_FEW };
 
 static size_t desk_size(const struct search *s)
 {
-    return 2 * QOBS_SEARCH_MOST * sizeof(float) + s->shrink.room * (s->batch * sizeof(float) + sizeof(double)) +
-           qobs_shrunk_size(&s->shrink, s->batch);
+    return 2 * DESK_ELEMENTS * sizeof(float) + s->shrink.room * (QOBS_SEARCH_LANES * sizeof(float) + sizeof(double)) +
+           qobs_shrunk_size(&s->shrink);
 }
 
-static struct desk desk_of(const struct search *s, size_t piece)
+static void desk_of(const struct search *s, size_t piece, struct desk *d)
 {
     unsigned char *room = s->room + piece * s->room_size;
     room += (64 - (uintptr_t)room % 64) % 64;
-    struct desk d = {.x = (float *)(void *)room};
-    d.weight = d.x + QOBS_SEARCH_MOST;
-    d.sum = d.weight + QOBS_SEARCH_MOST;
-    d.total = (double *)(void *)(d.sum + s->batch * s->shrink.room);
-    qobs_shrunk_place(&s->shrink, (unsigned char *)(d.total + s->shrink.room), d.shrunk, s->batch);
-    return d;
+    d->x = (float *)(void *)room;
+    d->weight = d->x + DESK_ELEMENTS;
+    d->sum = d->weight + DESK_ELEMENTS;
+    unsigned char *const behind = (unsigned char *)(d->sum + s->shrink.room * QOBS_SEARCH_LANES);
+    qobs_shrunk_place(&s->shrink, behind, &d->shrunk);
+    d->total = (double *)(void *)(behind + qobs_shrunk_size(&s->shrink));
 }
 
 static void read_range(const struct search *s, size_t qparam, double *min, double *max)
@@ -100,46 +99,53 @@ static int shift_of(const struct search *s, double min, double max)
     return qobs_search_shift(a > b ? a : b, s->plan->dtype);
 }
 
+/* ---- Candidates of a batch ---------------------------------------------------------------------------------------------- */
+
+static void shrink(const struct search *s, struct desk *d, size_t first, size_t n)
+{
+    struct ranges *r = &d->ranges;
+    r->n = n;
+    for (size_t i = 0; i < n; i++) {
+        read_range(s, first + i, &r->min[i], &r->max[i]);
+        r->finite[i] = isfinite(r->min[i]) && isfinite(r->max[i]);
+        r->shift[i] = r->finite[i] ? shift_of(s, r->min[i], r->max[i]) : 0;
+    }
+    qobs_shrink(&s->shrink, r, &d->shrunk);
+}
+
+/* A candidate of qparam i that is no number has no error. */
+static void drop_nonfinite(const struct search *s, const struct desk *d, size_t i, float *sum, size_t step)
+{
+    for (size_t c = 0; c < s->shrink.candidates && !d->shrunk.finite[i]; c++)
+        if (!isfinite(d->shrunk.scale[c * QOBS_SEARCH_LANES + i]) || !isfinite(d->shrunk.shift[c * QOBS_SEARCH_LANES + i]))
+            sum[c * step] = NAN;
+}
+
+static struct qobs_search_candidates candidates_of(const struct desk *d, size_t i)
+{
+    return (struct qobs_search_candidates){d->shrunk.scale + i, d->shrunk.inverse + i, d->shrunk.shift + i, QOBS_SEARCH_LANES};
+}
+
 /* ---- Errors of all candidates of a qparam ------------------------------------------------------------------------------- */
 
-static void sum_block(const struct search *s, const struct desk *d, const struct shrunk *shrunk, const struct elements *e, int64_t first,
-                      size_t n, double factor, float *sum)
+/* Sums over elements first to end of qparam i of the batch in d->total. */
+static void sum_blocks(const struct search *s, const struct desk *d, size_t i, const struct elements *e, int64_t first, int64_t end)
 {
-    qobs_elements_load(&s->source, e, first, n, factor, d->x);
-    if (s->weighted)
-        qobs_elements_weights(&s->source, e, first, n, d->weight);
-    s->kernels->search_errors(&s->quantizer, &s->norm.errors, s->by_candidate, s->shifted, d->x, s->weighted ? d->weight : NULL, n,
-                              &shrunk->candidates, (s->shrink.candidates + 3) / 4 * 4, sum);
-}
-
-/* A candidate that is no number has no error. */
-static void drop_nonfinite(const struct search *s, const struct shrunk *shrunk, float *sum)
-{
-    for (size_t c = 0; c < s->shrink.candidates && !shrunk->finite; c++)
-        if (!isfinite(shrunk->scale[c]) || !isfinite(shrunk->shift[c]))
-            sum[c] = NAN;
-}
-
-/* Sums over elements first to end in d->total, for d's first candidates. */
-static void sum_blocks(const struct search *s, const struct desk *d, const struct elements *e, int64_t first, int64_t end, int shift)
-{
-    const double factor = qobs_search_factor(shift);
+    const double factor = qobs_search_factor(d->ranges.shift[i]);
+    const struct qobs_search_candidates candidates = candidates_of(d, i);
     for (size_t c = 0; c < s->shrink.candidates; c++)
         d->total[c] = 0;
     for (; first < end; first += QOBS_SEARCH_MOST) {
         const size_t n = end - first < QOBS_SEARCH_MOST ? (size_t)(end - first) : QOBS_SEARCH_MOST;
-        sum_block(s, d, d->shrunk, e, first, n, factor, d->sum);
-        drop_nonfinite(s, d->shrunk, d->sum);
+        qobs_elements_load(&s->source, e, first, n, factor, d->x);
+        if (s->weighted)
+            qobs_elements_weights(&s->source, e, first, n, d->weight);
+        s->kernels->search_errors(&s->quantizer, &s->norm.errors, s->shifted, d->x, s->weighted ? d->weight : NULL, n, &candidates,
+                                  s->shrink.room, d->sum);
+        drop_nonfinite(s, d, i, d->sum, 1);
         for (size_t c = 0; c < s->shrink.candidates; c++)
             d->total[c] += (double)d->sum[c];
     }
-}
-
-/* The least number that is not above x, so that comparing floats with it is comparing them with x. */
-static float round_up(double x)
-{
-    const float f = (float)x;
-    return (double)f < x ? nextafterf(f, INFINITY) : f;
 }
 
 static void record(struct search *s, size_t qparam, int32_t step, double best, double before, double unit)
@@ -151,13 +157,7 @@ static void record(struct search *s, size_t qparam, int32_t step, double best, d
         s->error_before[qparam] = before * unit;
 }
 
-/* Takes the best of the steps that count: those of one block, and of several. */
-static void choose_from_block(struct search *s, size_t qparam, const float *sum, double unit, uint64_t *improved)
-{
-    const int32_t step = s->kernels->search_improved(sum, (size_t)s->stop, round_up((double)FLT_MAX / unit), improved);
-    record(s, qparam, step, (double)sum[step < 0 ? 0 : step], (double)sum[s->shrink.before], unit);
-}
-
+/* Takes the best of the steps that count. */
 static void choose(struct search *s, size_t qparam, const double *total, double unit, uint64_t *improved)
 {
     double best = (double)FLT_MAX / unit;
@@ -186,42 +186,82 @@ static void fetch_next_slab(const struct search *s, const struct elements *e)
         __builtin_prefetch((const void *)(next + (uintptr_t)i), 0, 2);
 }
 
-/* Those of a batch from qparam `first` on, whose elements e are. */
+static void fill(float *x, size_t from, size_t to)
+{
+    if (from < to)
+        memset(x + from, 0, (to - from) * sizeof *x);
+}
+
+/* The elements of qparam i of a batch. */
+static void load(const struct search *s, struct desk *d, size_t i, const struct elements *e)
+{
+    const size_t n = (size_t)e->count, padded = (n + QOBS_SEARCH_LANES - 1) / QOBS_SEARCH_LANES * QOBS_SEARCH_LANES;
+    qobs_elements_load(&s->source, e, 0, n, qobs_search_factor(d->ranges.shift[i]), d->x + i * s->row);
+    fill(d->x + i * s->row, padded, s->row);
+    d->most = n > d->most ? n : d->most;
+    if (s->weighted) {
+        qobs_elements_weights(&s->source, e, 0, n, d->weight + i * s->row);
+        fill(d->weight + i * s->row, padded, s->row);
+    }
+}
+
+/* The least number that is not above x, so that comparing floats with it is comparing them with x. */
+static float round_up(double x)
+{
+    const float f = (float)x;
+    return (double)f < x ? nextafterf(f, INFINITY) : f;
+}
+
+/* Of qparams that kernels take as a batch, whose elements are loaded. */
+static void choose_together(struct search *s, struct desk *d, size_t first, uint64_t *improved)
+{
+    _Alignas(64) float least[QOBS_SEARCH_LANES], best[QOBS_SEARCH_LANES];
+    double unit[QOBS_SEARCH_LANES];
+    int32_t step[QOBS_SEARCH_LANES];
+    const struct ranges *r = &d->ranges;
+    const struct qobs_search_candidates candidates = candidates_of(d, 0);
+    fill(d->x, r->n * s->row, QOBS_SEARCH_LANES * s->row);
+    fill(d->weight, s->weighted ? r->n * s->row : 0, s->weighted ? QOBS_SEARCH_LANES * s->row : 0);
+    s->kernels->search_batch(&s->quantizer, &s->norm.errors, s->shifted, d->x, s->weighted ? d->weight : NULL, s->row, d->most, &candidates,
+                             s->shrink.room, d->sum);
+    for (size_t i = 0; i < QOBS_SEARCH_LANES; i++) {
+        const bool there = i < r->n && r->finite[i];
+        unit[i] = there ? qobs_search_unit(&s->norm, r->shift[i]) : 1;
+        least[i] = there ? round_up((double)FLT_MAX / unit[i]) : 0; /* no sum is less */
+        if (there)
+            drop_nonfinite(s, d, i, d->sum + i, QOBS_SEARCH_LANES);
+    }
+    s->kernels->search_improved(d->sum, (size_t)s->stop, least, step, best, improved);
+    const float *const before = d->sum + s->shrink.before * QOBS_SEARCH_LANES;
+    for (size_t i = 0; i < r->n; i++) {
+        if (r->finite[i])
+            record(s, first + i, step[i], (double)best[i], (double)before[i], unit[i]);
+        else
+            give_up(s, first + i);
+    }
+}
+
+/* Those from qparam `first` on, of which e has the elements; afterwards those of the last one. */
 static void search_batch(struct search *s, struct desk *d, struct elements *e, size_t first, size_t n, uint64_t *improved)
 {
-    int shift[MOST_BATCH];
-    bool finite[MOST_BATCH];
-    for (size_t i = 0; i < n; i++) {
-        double min, max;
-        read_range(s, first + i, &min, &max);
-        finite[i] = isfinite(min) && isfinite(max);
-        shift[i] = finite[i] ? shift_of(s, min, max) : 0;
-        if (finite[i])
-            qobs_shrink(&s->shrink, min, max, shift[i], &d->shrunk[i]);
-    }
-    const bool in_blocks = e->count > QOBS_SEARCH_MOST; /* alone in its batch then */
+    shrink(s, d, first, n);
+    d->most = 0;
     for (size_t i = 0; i < n; i++) {
         if (i > 0)
             qobs_elements_next(&s->source, e);
         if (s->slabs.axis >= 0)
             fetch_next_slab(s, e);
-        if (finite[i] && in_blocks)
-            sum_blocks(s, d, e, 0, e->count, shift[i]);
-        else if (finite[i])
-            sum_block(s, d, &d->shrunk[i], e, 0, (size_t)e->count, qobs_search_factor(shift[i]), d->sum + i * s->shrink.room);
-    }
-    for (size_t i = 0; i < n; i++) {
-        const double unit = qobs_search_unit(&s->norm, shift[i]);
-        float *const sum = d->sum + i * s->shrink.room;
-        if (!finite[i]) {
-            give_up(s, first + i);
-        } else if (in_blocks) {
-            choose(s, first + i, d->total, unit, improved);
+        if (s->row > 0) {
+            load(s, d, i, e);
+        } else if (d->ranges.finite[i]) {
+            sum_blocks(s, d, i, e, 0, e->count);
+            choose(s, first + i, d->total, qobs_search_unit(&s->norm, d->ranges.shift[i]), improved);
         } else {
-            drop_nonfinite(s, &d->shrunk[i], sum);
-            choose_from_block(s, first + i, sum, unit, improved);
+            give_up(s, first + i);
         }
     }
+    if (s->row > 0)
+        choose_together(s, d, first, improved);
 }
 
 /* ---- Tasks ------------------------------------------------------------------------------------------------------------- */
@@ -250,27 +290,14 @@ static size_t find_ranges(struct search *s, size_t from, size_t to)
     return (size_t)((first + count) * each);
 }
 
-/* Up to the last step at which something improved, steps at which nothing did count as if something had where they are too few in a
- * row to end the search; kernels then look for the best step only. */
-static void close_gaps(const struct search *s, uint64_t *improved)
-{
-    int32_t last = -1;
-    const int32_t most = s->settings->patience > 1 ? s->settings->patience : 1;
-    for (int32_t i = 0; i < s->stop && (i - last <= most || s->settings->patience < 0); i++)
-        if (improved[i / 64] >> i % 64 & 1)
-            last = i;
-    for (int32_t i = 0; i <= last; i++)
-        improved[i / 64] |= UINT64_C(1) << i % 64;
-}
-
 static void search_piece(void *argument, size_t piece)
 {
     struct search *s = argument;
     const fp_mode mode = fp_enter();
-    struct desk d = desk_of(s, piece);
+    struct desk d;
     struct elements e;
-    uint64_t *const improved = s->improved + piece * s->words;
-    size_t from, to, unclosed = 0;
+    size_t from, to;
+    desk_of(s, piece, &d);
     qparams_of(s, piece, &from, &to);
     qobs_elements_at(&s->source, (int64_t)from, &e);
     for (size_t i = from, n, found = s->find ? from : to; i < to; i += n) {
@@ -278,13 +305,8 @@ static void search_piece(void *argument, size_t piece)
             found = find_ranges(s, i, to);
         if (i > from)
             qobs_elements_next(&s->source, &e);
-        n = found - i < s->batch ? found - i : s->batch;
-        search_batch(s, &d, &e, i, n, improved);
-        unclosed += n;
-        if (unclosed >= 64) {
-            close_gaps(s, improved);
-            unclosed = 0;
-        }
+        n = found - i < QOBS_SEARCH_LANES ? found - i : QOBS_SEARCH_LANES;
+        search_batch(s, &d, &e, i, n, s->improved + piece * s->words);
     }
     fp_leave(mode);
 }
@@ -294,21 +316,26 @@ static void finish_piece(void *argument, size_t piece)
     struct search *s = argument;
     const fp_mode mode = fp_enter();
     uint64_t *improved = s->improved + piece * s->words;
-    struct desk d = desk_of(s, piece);
+    struct desk d;
     size_t from, to;
+    desk_of(s, piece, &d);
     qparams_of(s, piece, &from, &to);
-    for (size_t i = from; i < to; i++) {
-        if (s->best_step[i] < s->stop)
-            continue;
-        if (s->parts > 1) {
+    for (size_t i = from; i < to && s->parts > 1; i++)
+        if (s->best_step[i] >= s->stop) {
             double min, max;
             read_range(s, i, &min, &max);
             choose(s, i, totals_of(s, (int64_t)i * s->parts), qobs_search_unit(&s->norm, shift_of(s, min, max)), improved);
-        } else {
-            struct elements e;
-            qobs_elements_at(&s->source, (int64_t)i, &e);
-            search_batch(s, &d, &e, i, 1, improved);
         }
+    for (size_t i = from, n; i < to && s->parts == 1; i += n) {
+        struct elements e;
+        bool ended_later = false;
+        n = to - i < QOBS_SEARCH_LANES ? to - i : QOBS_SEARCH_LANES;
+        for (size_t k = i; k < i + n; k++)
+            ended_later = ended_later || s->best_step[k] >= s->stop;
+        if (!ended_later)
+            continue;
+        qobs_elements_at(&s->source, (int64_t)i, &e);
+        search_batch(s, &d, &e, i, n, improved); /* what ended before comes to the same */
     }
     qobs_shrink_ranges(&s->shrink, s->best_step + from, to - from, s->min + from * s->size, s->max + from * s->size);
     fp_leave(mode);
@@ -319,19 +346,17 @@ static void sum_piece(void *argument, size_t piece)
 {
     struct search *s = argument;
     const fp_mode mode = fp_enter();
-    struct desk d = desk_of(s, piece);
+    struct desk d;
+    desk_of(s, piece, &d);
     const int64_t all = s->plan->qparams * s->parts, to = all * ((int64_t)piece + 1) / s->pieces;
     for (int64_t part = all * (int64_t)piece / s->pieces; part < to; part++) {
         const int64_t qparam = part / s->parts, first = part % s->parts * PART;
-        double min, max;
         struct elements e;
-        read_range(s, (size_t)qparam, &min, &max);
-        if (!isfinite(min) || !isfinite(max))
+        shrink(s, &d, (size_t)qparam, 1);
+        if (!d.ranges.finite[0])
             continue;
-        const int shift = shift_of(s, min, max);
         qobs_elements_at(&s->source, qparam, &e);
-        qobs_shrink(&s->shrink, min, max, shift, d.shrunk);
-        sum_blocks(s, &d, &e, first, first + PART < e.count ? first + PART : e.count, shift);
+        sum_blocks(s, &d, 0, &e, first, first + PART < e.count ? first + PART : e.count);
         memcpy(totals_of(s, part), d.total, s->shrink.candidates * sizeof *d.total);
     }
     fp_leave(mode);
@@ -408,7 +433,6 @@ static unsigned char *allocate(struct search *s, bool with_steps, size_t *bytes,
     const size_t qparams = (size_t)s->plan->qparams, pieces = (size_t)s->pieces;
     const size_t sums = s->parts > 1 ? qparams * (size_t)s->parts * s->shrink.candidates : 0;
     const size_t wide = sums + pieces * s->words, steps = with_steps ? 0 : qparams;
-    s->room_size = desk_size(s) + 64;
     *bytes = wide * 8 + pieces * s->room_size + steps * sizeof(int32_t);
     unsigned char *memory = qobs_allocate(s->runtime, *bytes);
     if (!memory) {
@@ -468,11 +492,12 @@ int qobs_search_ranges(const struct runtime *runtime, const struct qobs_kernels 
     if (status != QOBS_OK)
         return status;
     s.shrink.without_before = !s.error_before;
-    s.by_candidate = most <= QOBS_SEARCH_FEW && s.shrink.candidates >= MANY_CANDIDATES;
-    s.batch = BATCH_BYTES / (4 * sizeof(float) * s.shrink.room);
-    s.batch = most > QOBS_SEARCH_MOST || s.batch < 1 ? 1 : s.batch > MOST_BATCH ? MOST_BATCH : s.batch;
+    s.row = most > QOBS_SEARCH_FEW ? 0 : ((size_t)most + QOBS_SEARCH_LANES - 1) / QOBS_SEARCH_LANES * QOBS_SEARCH_LANES;
     const int64_t tasks = plan->qparams * s.parts, wanted = threads * PIECES_PER_THREAD;
+    s.room_size = desk_size(&s) + 64;
     s.pieces = tasks < wanted ? tasks : wanted;
+    const int64_t pieces = (int64_t)(MOST_ROOM / s.room_size) + 1;
+    s.pieces = s.pieces > pieces ? pieces : s.pieces;
     size_t bytes;
     unsigned char *memory = allocate(&s, report && report->best_step, &bytes, error);
     if (memory) {

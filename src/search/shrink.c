@@ -61,8 +61,9 @@ static inline void shrink_ends(const struct shrink *s, qobs_dtype dtype, const i
     const float expand = (float)s->settings->expand;
     const size_t size = dtype == QOBS_F32 ? 4 : 2;
     for (size_t i = 0; i < n; i++) {
-        const float whole = times(dtype, load_number(dtype, end + i * size), expand);
-        store_number(dtype, times(dtype, whole, step[i] < 0 ? 1 : s->p[step[i]]), end + i * size);
+        const float given = load_number(dtype, end + i * size), whole = expand == 1 ? given : times(dtype, given, expand);
+        if (step[i] >= 0 || expand != 1)
+            store_number(dtype, step[i] < 0 ? whole : times(dtype, whole, s->p[step[i]]), end + i * size);
     }
 }
 
@@ -142,7 +143,7 @@ int qobs_shrink_begin(struct shrink *s, const struct runtime *runtime, const str
                          .before = first_is_before ? 0 : (size_t)settings->steps,
                          .global_scale = global_scale};
     s->candidates = (size_t)settings->steps + (first_is_before ? 0 : 1);
-    s->room = (s->candidates + QOBS_SEARCH_LANES - 1) / QOBS_SEARCH_LANES * QOBS_SEARCH_LANES;
+    s->room = (s->candidates + 3) / 4 * 4;
     /* Upstream leaves the dtype of scales out of the search where a global scale will follow. */
     if (qobs_config_strategy(config) == STRATEGY_TENSOR_GROUP)
         s->config.scale_dtype = SCALE_NATIVE;
@@ -180,31 +181,30 @@ void qobs_shrink_end(struct shrink *s)
     qobs_release(s->runtime, s->global_scales, s->candidates * sizeof *s->global_scales);
 }
 
-size_t qobs_shrunk_size(const struct shrink *s, size_t n)
+size_t qobs_shrunk_size(const struct shrink *s)
 {
-    return s->room * (n * 3 * sizeof(float) + 4 * sizeof(double));
+    return s->room * (QOBS_SEARCH_LANES * 3 * sizeof(float) + 4 * sizeof(double));
 }
 
-void qobs_shrunk_place(const struct shrink *s, unsigned char *memory, struct shrunk *shrunk, size_t n)
+void qobs_shrunk_place(const struct shrink *s, unsigned char *memory, struct shrunk *shrunk)
 {
-    float *floats = (float *)(void *)memory;
-    unsigned char *raw = memory + n * 3 * s->room * sizeof *floats;
-    const size_t step = s->room * sizeof(double);
-    for (size_t i = 0; i < n; i++, floats += 3 * s->room)
-        shrunk[i] = (struct shrunk){.candidates = {floats, floats + s->room, floats + 2 * s->room},
-                                    .scale = floats,
-                                    .inverse = floats + s->room,
-                                    .shift = floats + 2 * s->room,
-                                    .min = raw,
-                                    .max = raw + step,
-                                    .raw_scale = raw + 2 * step,
-                                    .raw_zero_point = raw + 3 * step};
+    const size_t floats = s->room * QOBS_SEARCH_LANES, step = s->room * sizeof(double);
+    float *const first = (float *)(void *)memory;
+    unsigned char *const raw = (unsigned char *)(first + 3 * floats);
+    *shrunk = (struct shrunk){.scale = first,
+                              .inverse = first + floats,
+                              .shift = first + 2 * floats,
+                              .min = raw,
+                              .max = raw + step,
+                              .raw_scale = raw + 2 * step,
+                              .raw_zero_point = raw + 3 * step};
 }
 
 /* ---- Candidates ------------------------------------------------------------------------------------------------------- */
 
-/* n candidates from c on, by the convention itself. */
-static void ask_convention(const struct shrink *s, size_t c, size_t n, const float *global_scale, struct shrunk *to, int shift)
+/* n candidates from c on of one range, by the convention itself. */
+static void ask_convention(const struct shrink *s, size_t range, size_t c, size_t n, const float *global_scale, int shift,
+                           struct shrunk *to)
 {
     const size_t size = qobs_dtype_size(s->dtype);
     const struct range_view view = {.dtype = s->dtype,
@@ -222,52 +222,69 @@ static void ask_convention(const struct shrink *s, size_t c, size_t n, const flo
             scale = scale_dtype == QOBS_F64 ? scale / (double)*global_scale : (double)((float)scale / *global_scale);
         const float zero_point = (float)qobs_qparam_at(to->raw_zero_point, zero_point_dtype, (int64_t)i);
         const double scaled = ldexp(scale, shift);
-        to->scale[c + i] = isfinite(scale) && scaled > (double)FLT_MAX ? FLT_MAX : (float)scaled;
-        qobs_search_candidate(s->integers, to->scale[c + i], zero_point, &to->inverse[c + i], &to->shift[c + i]);
+        const size_t at = (c + i) * QOBS_SEARCH_LANES + range;
+        to->scale[at] = isfinite(scale) && scaled > (double)FLT_MAX ? FLT_MAX : (float)scaled;
+        qobs_search_candidate(s->integers, to->scale[at], zero_point, &to->inverse[at], &to->shift[at]);
     }
 }
 
-static void ask_kernel(const struct shrink *s, double min, double max, int shift, struct shrunk *to)
+static void ask_convention_for_range(const struct shrink *s, const struct ranges *ranges, size_t range, struct shrunk *to)
 {
-    const float factor = (float)qobs_search_factor(shift);
-    double low = min, high = max;
-    if (s->settings->expand != 1)
-        qobs_shrink_range(s, -1, &low, &high);
-    s->kernel(&s->how, (float)low, (float)high, s->p, s->p + s->room, factor, s->room, to->scale, to->inverse, to->shift);
-    to->finite = to->scale[0] < INFINITY; /* the greatest; zero points are finite if scales are */
-    if (s->before < (size_t)s->settings->steps || s->without_before)
-        return;
-    _Alignas(64) float one[QOBS_SEARCH_LANES], scale[QOBS_SEARCH_LANES], inverse[QOBS_SEARCH_LANES], zero[QOBS_SEARCH_LANES];
-    for (int i = 0; i < QOBS_SEARCH_LANES; i++)
-        one[i] = 1;
-    s->kernel(&s->how, (float)min, (float)max, one, one, factor, QOBS_SEARCH_LANES, scale, inverse, zero);
-    to->scale[s->before] = scale[0];
-    to->inverse[s->before] = inverse[0];
-    to->shift[s->before] = zero[0];
-}
-
-void qobs_shrink(const struct shrink *s, double min, double max, int shift, struct shrunk *to)
-{
-    if (s->kernel) {
-        ask_kernel(s, min, max, shift, to);
-        return;
-    }
     const size_t size = qobs_dtype_size(s->dtype);
-    to->finite = false;
+    const int shift = ranges->shift[range];
     for (size_t c = 0; c < s->candidates; c++) {
-        double low = min, high = max;
+        double low = ranges->min[range], high = ranges->max[range];
         range_of(s, c, &low, &high);
         qobs_put_element(to->min + c * size, s->dtype, low);
         qobs_put_element(to->max + c * size, s->dtype, high);
     }
-    if (s->global_scales)
-        for (size_t c = 0; c < s->candidates; c++)
-            ask_convention(s, c, 1, &s->global_scales[c], to, shift);
-    else
-        ask_convention(s, 0, s->candidates, s->global_scale, to, shift);
-    for (size_t c = s->candidates; c < s->room; c++) {
-        to->scale[c] = to->scale[s->candidates - 1];
-        to->inverse[c] = to->inverse[s->candidates - 1];
-        to->shift[c] = to->shift[s->candidates - 1];
+    for (size_t c = 0; c < s->candidates && s->global_scales; c++)
+        ask_convention(s, range, c, 1, &s->global_scales[c], shift, to);
+    if (!s->global_scales)
+        ask_convention(s, range, 0, s->candidates, s->global_scale, shift, to);
+}
+
+static void ask_kernel(const struct shrink *s, const struct ranges *ranges, struct shrunk *to)
+{
+    static const float one[] = {1};
+    const bool expanded = s->settings->expand != 1;
+    _Alignas(64) float min[QOBS_SEARCH_LANES], max[QOBS_SEARCH_LANES], factor[QOBS_SEARCH_LANES];
+    _Alignas(64) float expanded_min[QOBS_SEARCH_LANES], expanded_max[QOBS_SEARCH_LANES];
+    for (size_t i = 0; i < QOBS_SEARCH_LANES; i++) {
+        const bool there = i < ranges->n && ranges->finite[i]; /* elsewhere any range that costs nothing more */
+        double low = there ? ranges->min[i] : -0.25, high = there ? ranges->max[i] : 0.25;
+        min[i] = (float)low;
+        max[i] = (float)high;
+        factor[i] = there ? (float)qobs_search_factor(ranges->shift[i]) : 1;
+        if (expanded)
+            qobs_shrink_range(s, -1, &low, &high);
+        expanded_min[i] = (float)low;
+        expanded_max[i] = (float)high;
+    }
+    s->kernel(&s->how, expanded_min, expanded_max, factor, s->p, s->p + s->room, s->room, to->scale, to->inverse, to->shift);
+    for (size_t i = 0; i < ranges->n; i++)
+        to->finite[i] = to->scale[i] < INFINITY; /* the greatest; zero points are finite if scales are */
+    if (s->before < (size_t)s->settings->steps || s->without_before)
+        return;
+    const size_t at = s->before * QOBS_SEARCH_LANES;
+    s->kernel(&s->how, min, max, factor, one, one, 1, to->scale + at, to->inverse + at, to->shift + at);
+}
+
+void qobs_shrink(const struct shrink *s, const struct ranges *ranges, struct shrunk *to)
+{
+    if (s->kernel) {
+        ask_kernel(s, ranges, to);
+        return;
+    }
+    for (size_t i = 0; i < ranges->n; i++) {
+        to->finite[i] = false;
+        if (ranges->finite[i])
+            ask_convention_for_range(s, ranges, i, to);
+    }
+    /* What fills candidates up to a multiple of 4. */
+    for (size_t at = s->candidates * QOBS_SEARCH_LANES; at < s->room * QOBS_SEARCH_LANES; at++) {
+        to->scale[at] = to->scale[at - QOBS_SEARCH_LANES];
+        to->inverse[at] = to->inverse[at - QOBS_SEARCH_LANES];
+        to->shift[at] = to->shift[at - QOBS_SEARCH_LANES];
     }
 }

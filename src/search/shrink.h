@@ -16,7 +16,7 @@ struct shrink {
     bool integers;
     size_t before, candidates;
     bool without_before; /* nobody asks for its error, and it may be any where it costs something */
-    size_t room; /* candidates rounded up to QOBS_SEARCH_LANES */
+    size_t room; /* candidates rounded up to a multiple of 4 */
     const float *global_scale; /* NULL: there is none */
     qobs_search_shrink_fn *kernel; /* NULL: only the convention itself can */
     struct qobs_shrinking how;
@@ -24,12 +24,19 @@ struct shrink {
     float *global_scales; /* with optimize_global_scale one a candidate */
 };
 
-/* Candidates of one range at a time, in scaled elements; all arrays have shrink->room entries. */
+/* A batch of ranges, numbers of shrink's dtype, for elements times 2^shift. */
+struct ranges {
+    size_t n;
+    double min[QOBS_SEARCH_LANES], max[QOBS_SEARCH_LANES];
+    int shift[QOBS_SEARCH_LANES];
+    bool finite[QOBS_SEARCH_LANES]; /* else it has no candidates */
+};
+
+/* Their candidates, [shrink->room][QOBS_SEARCH_LANES], in scaled elements. Lanes without a finite range have any numbers. */
 struct shrunk {
-    struct qobs_search_candidates candidates;
     float *scale, *inverse, *shift;
-    bool finite; /* all of them; else some may not be */
-    unsigned char *min, *max, *raw_scale, *raw_zero_point; /* the convention's, on the way */
+    bool finite[QOBS_SEARCH_LANES]; /* all candidates; else some may not be */
+    unsigned char *min, *max, *raw_scale, *raw_zero_point; /* the convention's, on the way: room for each candidate */
 };
 
 /* min and max: shrink's ranges, for optimize_global_scale. */
@@ -38,12 +45,11 @@ int qobs_shrink_begin(struct shrink *shrink, const struct runtime *runtime, cons
                       const void *max, qobs_error *error);
 void qobs_shrink_end(struct shrink *shrink);
 
-/* Bytes of memory, aligned to 64, for the arrays of n struct shrunk, and their places in it; the raw ones are all the same. */
-size_t qobs_shrunk_size(const struct shrink *shrink, size_t n);
-void qobs_shrunk_place(const struct shrink *shrink, unsigned char *memory, struct shrunk *shrunk, size_t n);
+/* Bytes of memory, aligned to 64, for a struct shrunk's arrays, and their places in it. */
+size_t qobs_shrunk_size(const struct shrink *shrink);
+void qobs_shrunk_place(const struct shrink *shrink, unsigned char *memory, struct shrunk *shrunk);
 
-/* The candidates of the range [min, max] for elements times 2^shift. */
-void qobs_shrink(const struct shrink *s, double min, double max, int shift, struct shrunk *to);
+void qobs_shrink(const struct shrink *shrink, const struct ranges *ranges, struct shrunk *to);
 
 /* The range of a step; below 0 the expanded one. */
 void qobs_shrink_range(const struct shrink *shrink, int step, double *min, double *max);

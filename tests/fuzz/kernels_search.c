@@ -91,7 +91,7 @@ void fuzz_fake_quantize(struct bytes *b)
 
 /* ---- Search ---------------------------------------------------------------------------------------------------------------- */
 
-enum { MOST_CANDIDATES = 128, MOST_ELEMENTS = 1024 };
+enum { MOST_CANDIDATES = 128 };
 
 static const struct search_norm *take_norm(struct bytes *b)
 {
@@ -120,12 +120,14 @@ static void take_elements(struct bytes *b, float *x, size_t n)
     }
 }
 
+/* Errors of one qparam, or of a batch. */
 void fuzz_search_errors(struct bytes *b)
 {
-    static _Alignas(64) float weight[MOST_ELEMENTS], scale[MOST_CANDIDATES], inverse[MOST_CANDIDATES], shift[MOST_CANDIDATES],
-        expected[MOST_CANDIDATES], got[MOST_CANDIDATES];
+    enum { LANES = QOBS_SEARCH_LANES, MOST = MOST_CANDIDATES * LANES };
+    static _Alignas(64) float weight[QOBS_SEARCH_FEW * LANES], scale[MOST], inverse[MOST], shift[MOST], expected[MOST], got[MOST];
     const qobs_format *format;
-    const size_t bits = 2 + take_below(b, 15), n = 1 + take_below(b, take_below(b, 4) ? 40 : MOST_ELEMENTS);
+    const bool batch = take_below(b, 2);
+    const size_t bits = 2 + take_below(b, 15), most = batch ? QOBS_SEARCH_FEW : QOBS_SEARCH_MOST, n = 1 + take_below(b, take_below(b, 4) ? 40 : most);
     struct qobs_quantizer q = take_quantizer(b, &format);
     const bool integers = !format;
     if (integers) {
@@ -135,11 +137,10 @@ void fuzz_search_errors(struct bytes *b)
         qobs_quantizer_for_format(&q, format);
     }
     const struct search_norm *norm = take_norm(b);
-    const size_t count = 4 * (1 + take_below(b, MOST_CANDIDATES / 4));
-    const bool by_candidate = n <= QOBS_SEARCH_FEW && take_below(b, 2), shifted = take_below(b, 2);
-    const bool weighted = (shifted && !integers) || take_below(b, 2);
+    const size_t count = 4 * (1 + take_below(b, MOST_CANDIDATES / 4)), qparams = batch ? LANES : 1;
+    const bool shifted = take_below(b, 2), weighted = (shifted && !integers) || take_below(b, 2);
     struct rng rng = {take(b, 4)};
-    for (size_t c = 0; c < MOST_CANDIDATES; c++) {
+    for (size_t c = 0; c < count * qparams; c++) {
         const float zero_point = !shifted ? 0 : integers ? (float)(q.least + floor((q.greatest - q.least) * (double)rng_below(&rng, 256) / 255))
                                                          : qobs_format_round(format, (float)rng_below(&rng, 17) - 8, true);
         scale[c] = (float)(ldexp(1 + (double)rng_below(&rng, 1 << 23) * 0x1p-23, (int)rng_below(&rng, 12) - 10) / q.greatest);
@@ -148,36 +149,49 @@ void fuzz_search_errors(struct bytes *b)
         scale[c] = isfinite(scale[c]) && scale[c] > 0 ? scale[c] : FLT_MIN;
         qobs_search_candidate(integers, scale[c], zero_point, &inverse[c], &shift[c]);
     }
-    float *x = (float *)(void *)arena_place(&elements, padded(n) * sizeof *x, true, 0);
-    for (size_t i = 0; i < padded(n); i++)
-        weight[i] = i < n ? (float)rng_below(&rng, 1000) / 100 : 0;
-    take_elements(b, x, n);
-    const struct qobs_search_candidates candidates = {scale, inverse, shift};
-    qobs_kernels_scalar.search_errors(&q, &norm->errors, by_candidate, shifted, x, weighted ? weight : NULL, n, &candidates, count,
-                                      expected);
-    const struct qobs_kernels *table;
-    for (size_t i = 0; (table = next_table(&i));) {
-        table->search_errors(&q, &norm->errors, by_candidate, shifted, x, weighted ? weight : NULL, n, &candidates, count, got);
-        same_floats(table, "errors", got, expected, count);
-    }
+    const size_t row = padded(n), elements_in_all = row * qparams;
+    float *x = (float *)(void *)arena_place(&elements, elements_in_all * sizeof *x, true, 0);
+    for (size_t i = 0; i < elements_in_all; i++)
+        weight[i] = i % row < n ? (float)rng_below(&rng, 1000) / 100 : 0;
+    for (size_t i = 0; i < qparams; i++)
+        take_elements(b, x + i * row, n);
+    const struct qobs_search_candidates candidates = {scale, inverse, shift, qparams};
+    const float *const weights = weighted ? weight : NULL;
+    const struct qobs_kernels *table = &qobs_kernels_scalar;
+    size_t next = 0;
+    do {
+        float *const sum = table == &qobs_kernels_scalar ? expected : got;
+        if (batch)
+            table->search_batch(&q, &norm->errors, shifted, x, weights, row, n, &candidates, count, sum);
+        else
+            table->search_errors(&q, &norm->errors, shifted, x, weights, n, &candidates, count, sum);
+        if (sum == got)
+            same_floats(table, batch ? "errors of a batch" : "errors", got, expected, count * qparams);
+    } while ((table = next_table(&next)));
 }
 
 void fuzz_search_improved(struct bytes *b)
 {
-    enum { MOST = 200 };
+    enum { LANES = QOBS_SEARCH_LANES, MOST = 200 };
     const size_t n = take_below(b, MOST);
-    float *sum = (float *)(void *)arena_place(&elements, padded(n) * sizeof *sum, true, 0);
-    const float least = take_below(b, 2) ? FLT_MAX : take_float(b);
+    float *sum = (float *)(void *)arena_place(&elements, n * LANES * sizeof *sum, true, 0);
+    _Alignas(64) float least[LANES], best[2][LANES];
+    int32_t step[2][LANES];
+    struct rng rng = {take(b, 4)};
     const bool small = take_below(b, 2);
-    for (size_t i = 0; i < padded(n); i++)
-        sum[i] = small ? (float)take(b, 1) : take_float(b);
-    uint64_t expected[MOST / 64 + 1] = {0};
-    const int32_t last = qobs_kernels_scalar.search_improved(sum, n, least, expected);
+    for (size_t i = 0; i < LANES; i++)
+        least[i] = take_below(b, 2) ? FLT_MAX : take_float(b);
+    for (size_t i = 0; i < n * LANES; i++)
+        sum[i] = b->left >= 4 ? small ? (float)take(b, 1) : take_float(b) : (float)rng_below(&rng, 1000);
+    uint64_t improved[2][MOST / 64 + 1] = {{0}};
+    qobs_kernels_scalar.search_improved(sum, n, least, step[0], best[0], improved[0]);
     const struct qobs_kernels *table;
     for (size_t i = 0; (table = next_table(&i));) {
-        uint64_t got[MOST / 64 + 1] = {0};
-        must(table->search_improved(sum, n, least, got) == last);
-        must(memcmp(got, expected, sizeof got) == 0);
+        memset(improved[1], 0, sizeof improved[1]);
+        table->search_improved(sum, n, least, step[1], best[1], improved[1]);
+        must(memcmp(improved[1], improved[0], sizeof improved[0]) == 0);
+        must(memcmp(step[1], step[0], sizeof step[0]) == 0);
+        same_floats(table, "best", best[1], best[0], LANES);
     }
 }
 
@@ -209,9 +223,11 @@ static float take_bound(struct bytes *b, const struct dtype *dtype)
 
 void fuzz_search_shrink(struct bytes *b)
 {
+    enum { LANES = QOBS_SEARCH_LANES };
     static const double greatest_of_floats[] = {6, 448};
-    static _Alignas(64) float p[MOST_CANDIDATES], inverse_p[MOST_CANDIDATES], out[2][3][MOST_CANDIDATES];
-    const size_t dtype = take_below(b, QOBS_KERNEL_F64), n = QOBS_SEARCH_LANES * (1 + take_below(b, MOST_CANDIDATES / QOBS_SEARCH_LANES));
+    static _Alignas(64) float p[MOST_CANDIDATES], inverse_p[MOST_CANDIDATES], out[2][3][MOST_CANDIDATES * LANES];
+    _Alignas(64) float min[LANES], max[LANES], factor[LANES];
+    const size_t dtype = take_below(b, QOBS_KERNEL_F64), n = 1 + take_below(b, MOST_CANDIDATES);
     const int bits = 2 + (int)take_below(b, 15);
     const bool integers = take_below(b, 2), mx = !integers && dtype != QOBS_KERNEL_F16 && take_below(b, 2), e4m3 = take_below(b, 2);
     const float half = ldexpf(1, bits - 1), most = integers ? half - 1 : (float)greatest_of_floats[e4m3];
@@ -230,16 +246,19 @@ void fuzz_search_shrink(struct bytes *b)
         inverse_p[c] = 1 / p[c];
         how.least_p = p[c] < how.least_p ? p[c] : how.least_p;
     }
-    const float u = take_bound(b, &dtypes[dtype]), v = take_bound(b, &dtypes[dtype]), factor = ldexpf(1, (int)take_below(b, 250) - 125);
-    const bool inverse = take_below(b, 2);
-    qobs_kernels_scalar.search_shrink[dtype](&how, u < v ? u : v, u < v ? v : u, p, inverse ? inverse_p : NULL, factor, n, out[0][0],
-                                             out[0][1], out[0][2]);
-    const struct qobs_kernels *table;
-    for (size_t i = 0; (table = next_table(&i));) {
-        table->search_shrink[dtype](&how, u < v ? u : v, u < v ? v : u, p, inverse ? inverse_p : NULL, factor, n, out[1][0], out[1][1],
-                                    out[1][2]);
-        same_floats(table, "scale", out[1][0], out[0][0], n);
-        same_floats(table, "inverse", out[1][1], out[0][1], n);
-        same_floats(table, "shift", out[1][2], out[0][2], n);
+    const bool alike = take_below(b, 2), inverse = take_below(b, 2);
+    for (size_t i = 0; i < LANES; i++) {
+        const float u = take_bound(b, &dtypes[dtype]), v = take_bound(b, &dtypes[dtype]);
+        min[i] = alike ? -1 - (float)i : u < v ? u : v;
+        max[i] = alike ? 1 : u < v ? v : u;
+        factor[i] = ldexpf(1, (int)take_below(b, 250) - 125);
     }
+    const struct qobs_kernels *table = &qobs_kernels_scalar;
+    size_t next = 0;
+    do {
+        float(*const to)[MOST_CANDIDATES * LANES] = out[table != &qobs_kernels_scalar];
+        table->search_shrink[dtype](&how, min, max, factor, p, inverse ? inverse_p : NULL, n, to[0], to[1], to[2]);
+        for (int i = 0; i < 3 && to != out[0]; i++)
+            same_floats(table, ((const char *const[]){"scale", "inverse", "shift"})[i], to[i], out[0][i], n * LANES);
+    } while ((table = next_table(&next)));
 }
