@@ -48,26 +48,6 @@ ALWAYS_INLINE float divide(float a, float b, float inverse_b)
     return fmaf(fmaf(-q, b, a), inverse_b, q);
 }
 
-/* What is divided to give the scale of a range. */
-ALWAYS_INLINE float extent_of(const struct qobs_shrinking *how, float min, float max)
-{
-    const float a = min < 0 ? min : 0, b = max > 0 ? max : 0;
-    return how->symmetric ? 2 * (-a > b ? -a : b) : b - a;
-}
-
-/* Do all scales lie above the dtype's subnormals, and within float's limits? */
-static inline bool are_normal(const struct qobs_shrinking *how, float min, float max, float least_normal)
-{
-    const float extent = extent_of(how, min, max), least = extent * how->least_p / (how->greatest - how->least);
-    return how->floor == 0 && extent < 0x1p100f && least >= least_normal;
-}
-
-/* 1 / (scale * factor) of the range itself, but for rounding to the dtype. */
-static inline float unshrunk_inverse(const struct qobs_shrinking *how, float min, float max, float factor)
-{
-    return (how->greatest - how->least) / (extent_of(how, min, max) * factor);
-}
-
 /* amax rounded to a power of two in its own bits, of which bf16 has float's first ones; an eighth of it is MX's scale, or less. */
 ALWAYS_INLINE float mx_scale(float amax, int offset)
 {

@@ -11,6 +11,37 @@ struct NATIVE(ranges) {
     float inverse[QOBS_SEARCH_LANES]; /* of scale * factor where p is 1, nearly; 0: some candidates are not normal */
 };
 
+/* Returns of how many ranges all candidates are normal: above the dtype's subnormals, and within float's limits. */
+ALWAYS_INLINE int NATIVE(begin)(const struct qobs_shrinking *how, bool symmetric, const float *min, const float *max, const float *factor,
+                                struct NATIVE(ranges) *r)
+{
+    const float steps = how->greatest - how->least, least = how->least_p / steps;
+    float extent[QOBS_SEARCH_LANES], inverse[QOBS_SEARCH_LANES];
+    int normal = 0;
+    /* Several loops: in one of them gcc would branch, and make no vectors. */
+    NO_DEPENDENCE
+    for (size_t i = 0; i < QOBS_SEARCH_LANES; i++) {
+        const float a = min[i], b = max[i];
+        r->low[i] = a < 0 ? a : 0;
+        r->high[i] = b > 0 ? b : 0;
+        r->factor[i] = factor[i];
+    }
+    for (size_t i = 0; i < QOBS_SEARCH_LANES; i++) {
+        const float below = -r->low[i], above = r->high[i];
+        r->most[i] = below > above ? below : above;
+    }
+    for (size_t i = 0; i < QOBS_SEARCH_LANES; i++) {
+        extent[i] = symmetric ? 2 * r->most[i] : r->high[i] - r->low[i];
+        inverse[i] = steps / (extent[i] * r->factor[i]);
+    }
+    for (size_t i = 0; i < QOBS_SEARCH_LANES; i++) {
+        const bool is_normal = extent[i] < 0x1p100f && extent[i] * least >= LEAST_NORMAL;
+        r->inverse[i] = is_normal ? inverse[i] : 0;
+        normal += is_normal;
+    }
+    return normal;
+}
+
 ALWAYS_INLINE void NATIVE(shrink)(const struct qobs_shrinking *how, enum shrinking kind, bool integers, enum normality normality,
                                   const struct NATIVE(ranges) *given, const float *p, const float *inverse_p, size_t n, float *scale,
                                   float *inverse, float *shift)
@@ -50,7 +81,7 @@ ALWAYS_INLINE void NATIVE(shrink)(const struct qobs_shrinking *how, enum shrinki
 }
 
 /* Every normality of a kind. */
-ALWAYS_INLINE void NATIVE(shrink_all)(const struct qobs_shrinking *how, enum shrinking kind, bool integers, size_t normal,
+ALWAYS_INLINE void NATIVE(shrink_all)(const struct qobs_shrinking *how, enum shrinking kind, bool integers, int normal,
                                       const struct NATIVE(ranges) *r, const float *p, const float *inverse_p, size_t n, float *scale,
                                       float *inverse, float *shift)
 {
@@ -65,17 +96,9 @@ ALWAYS_INLINE void NATIVE(shrink_all)(const struct qobs_shrinking *how, enum shr
 QOBS_SEARCH_SHRINK(ENTRY(NATIVE(qobs_search_shrink)))
 {
     struct NATIVE(ranges) r;
-    size_t normal = 0;
-    for (size_t i = 0; i < QOBS_SEARCH_LANES; i++) {
-        const float low = min[i] < 0 ? min[i] : 0, high = max[i] > 0 ? max[i] : 0;
-        r.low[i] = low;
-        r.high[i] = high;
-        r.most[i] = -low > high ? -low : high;
-        r.factor[i] = factor[i];
-        const bool is_normal = inverse_p && !how->mx && are_normal(how, min[i], max[i], LEAST_NORMAL);
-        r.inverse[i] = is_normal ? unshrunk_inverse(how, min[i], max[i], factor[i]) : 0;
-        normal += is_normal;
-    }
+    int normal = how->symmetric ? NATIVE(begin)(how, true, min, max, factor, &r) : NATIVE(begin)(how, false, min, max, factor, &r);
+    if (!inverse_p || how->floor > 0)
+        normal = 0;
     if (how->mx)
         NATIVE(shrink)(how, MX, false, NONE_NORMAL, &r, p, NULL, n, scale, inverse, shift);
     else if (how->symmetric && how->integers)
