@@ -13,6 +13,7 @@
 
 #include <cmocka.h>
 
+#include "check/upper_halves.h"
 #include "dispatch.h"
 #include "quantize.h"
 
@@ -156,6 +157,7 @@ static void check_call(const struct call *c)
             table->fake_quantize_columns[index](&quantizer, from, stride, to, stride, ROWS, c->length, &p);
         else
             table->fake_quantize_rows[index](&quantizer, from, stride, to, stride, ROWS, c->length, &p, 1);
+        check_upper_halves(table->isa, c->columns ? "fake_quantize_columns" : "fake_quantize_rows");
         if (memcmp(out, expected, sizeof out) == 0)
             continue;
         for (size_t row = 0; row < ROWS; row++)
