@@ -15,13 +15,16 @@ namespace {
 using Call = std::function<void()>;
 constexpr size_t kRun = 128, kColumns = 4096;
 
-// int8 by compressed-tensors' arithmetic, a scale a group of 128, or scale and zero point a column.
-Call Quantize(const qobs_kernels &table, const Dtype &dtype, bool columns, size_t bytes)
+// int8 by compressed-tensors' arithmetic, a scale a group of 128, or scale and zero point a column. "aliased": of an element's address
+// the low 12 bits are those of a result a cache line before it.
+Call Quantize(const qobs_kernels &table, const Dtype &dtype, const std::string &layout, size_t bytes)
 {
+    const bool columns = layout == "columns";
     const size_t n = bytes / dtype.size, width = columns ? std::min(kColumns, n / 16) : kRun, rows = n / width;
     const unsigned char *data = Gaussian(dtype, bytes);
     const size_t reals = columns ? width : rows, real = dtype.size == 8 ? 8 : 4;
-    const Room scale(reals * real), zero(reals * real), out(bytes);
+    const Room scale(reals * real), zero(reals * real);
+    unsigned char *const out = Results(bytes + 64) + (layout == "group-128-aliased" ? 64 : 0);
     for (size_t i = 0; i < reals; i++)
         if (real == 8)
             scale.As<double>()[i] = 0x1p-10;
@@ -35,9 +38,9 @@ Call Quantize(const qobs_kernels &table, const Dtype &dtype, bool columns, size_
     return [=] {
         const qobs_qparams qparams = {scale.Bytes(), columns ? zero.Bytes() : nullptr, columns ? zero.Bytes() : nullptr};
         if (columns)
-            by_columns(&quantizer, data, stride, out.Bytes(), stride, rows, width, &qparams);
+            by_columns(&quantizer, data, stride, out, stride, rows, width, &qparams);
         else
-            by_rows(&quantizer, data, stride, out.Bytes(), stride, rows, width, &qparams, 1);
+            by_rows(&quantizer, data, stride, out, stride, rows, width, &qparams, 1);
     };
 }
 
@@ -52,11 +55,11 @@ Call Squares(const qobs_kernels &table, const Dtype &dtype, size_t bytes)
 
 }  // namespace
 
-KernelCase QuantizeCase(bool columns, const Dtype &dtype, const std::string &level, size_t bytes)
+KernelCase QuantizeCase(const std::string &layout, const Dtype &dtype, const std::string &level, size_t bytes)
 {
-    return {"fake-quantize", columns ? "columns" : "group-128", &dtype, level, static_cast<double>(2 * bytes),
+    return {"fake-quantize", layout, &dtype, level, static_cast<double>(2 * bytes),
             static_cast<double>(bytes / dtype.size), [](const qobs_kernels &) { return true; },
-            [&dtype, columns, bytes](const qobs_kernels &table) { return Quantize(table, dtype, columns, bytes); }};
+            [&dtype, layout, bytes](const qobs_kernels &table) { return Quantize(table, dtype, layout, bytes); }};
 }
 
 KernelCase SquaresCase(const Dtype &dtype, const std::string &level, size_t bytes)
@@ -69,10 +72,10 @@ KernelCase SquaresCase(const Dtype &dtype, const std::string &level, size_t byte
 std::vector<KernelCase> QuantizeCases()
 {
     std::vector<KernelCase> cases;
-    for (const bool columns : {false, true})
+    for (const char *layout : {"group-128", "columns", "group-128-aliased"})
         for (const Dtype &dtype : kDtypes)
             for (const Level &level : Levels())
-                cases.push_back(QuantizeCase(columns, dtype, level.name, level.bytes / 2));  // as much is written
+                cases.push_back(QuantizeCase(layout, dtype, level.name, level.bytes / 2));  // as much is written
     return cases;
 }
 

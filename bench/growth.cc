@@ -36,7 +36,7 @@ void RegisterGrowth()
             Register("elements", work("histogram"), n, HistogramCase("gaussian", kF32, "", bytes).Of(table));
             Register("elements", work("squares"), n, SquaresCase(kF32, "", bytes).Of(table));
             if (n <= size_t{1} << 27)  // reads and writes
-                Register("elements", work("fake-quantize"), n, QuantizeCase(false, kF32, "", bytes).Of(table));
+                Register("elements", work("fake-quantize"), n, QuantizeCase("group-128", kF32, "", bytes).Of(table));
             if (n >= 4096 && n <= (table == best ? size_t{1} << 25 : size_t{1} << 20))
                 Register("elements", work("search"), n, Search(table->isa, static_cast<int64_t>(n / 4096)));
         }

@@ -53,6 +53,10 @@ unsigned char *Pages(size_t bytes);
 // At least that many bytes of gaussian weights, 4096-aligned, written once. A short stretch is drawn and repeated.
 const unsigned char *Gaussian(const Dtype &dtype, size_t bytes);
 
+// That many bytes, 4096-aligned, for results that are as large as the data; the same for all, as the data are: what takes turns shares the cache,
+// and pages and the distance between elements and results, which decide about tens of per cent, are not another thing to differ in.
+unsigned char *Results(size_t bytes);
+
 // Room for results, zeroed, 64-aligned.
 class Room {
 public:
@@ -97,7 +101,7 @@ struct KernelCase {
 // Of any size; level is but the last part of the name.
 KernelCase MinmaxCase(const std::string &layout, const Dtype &dtype, const std::string &level, size_t bytes);
 KernelCase HistogramCase(const std::string &distribution, const Dtype &dtype, const std::string &level, size_t bytes, size_t bins = 2048);
-KernelCase QuantizeCase(bool columns, const Dtype &dtype, const std::string &level, size_t bytes);
+KernelCase QuantizeCase(const std::string &layout, const Dtype &dtype, const std::string &level, size_t bytes);
 KernelCase SquaresCase(const Dtype &dtype, const std::string &level, size_t bytes);
 
 // All there are.

@@ -16,6 +16,7 @@ import sys
 
 import charts
 import growth
+import rules
 import targets
 
 # Multiply-adds, additions and multiplications that occupy the same units, an element and candidate takes at least.
@@ -84,7 +85,7 @@ class Report:
     def targets(self):
         rows, missed, unmeasured = [], [], 0
         for t, median, low, high, answer, where in targets.measured(self.results):
-            sign = {"at least": "≥", "at most": "≤", "not below": "not below"}[t.kind]
+            sign = {"at least": "≥", "at most": "≤", "not below": "not below", "not above": "not above"}[t.kind]
             bound = f"{sign} {t.bound:.3g} {t.unit}".strip()
             figure = "-" if median is None else f"{median:.3g} {t.unit}".strip()
             interval = "-" if median is None else f"{low:.3g} to {high:.3g}"
@@ -162,9 +163,11 @@ class Report:
     def growth(self):
         fits = growth.fits(self.results)
         if fits:
-            self.write("", "## How cost grows", "", "Exponents of the time a call takes, fitted within a cache level (elements) or over all "
-                       "values (Theil and Sen). 1: in proportion; 0: not at all; threads: -1 is perfect.")
-            self.table(["growth with", "exponent"], [[name, f"{e:.2f}"] for name, e in fits.items()])
+            self.write("", "## How cost grows", "", "Exponents of the time a call takes, fitted within a cache level (elements; less what the read "
+                       "loop's is above 1 there) or over all values (Theil and Sen) for each repetition; medians. 1: in proportion; "
+                       "0: not at all; threads: -1 is perfect.")
+            rows = [(name, rules.reached(e, 1, "not above")) for name, e in fits.items()]
+            self.table(["growth with", "exponent", "interval"], [[name, f"{r[0]:.2f}", f"{r[1]:.2f} to {r[2]:.2f}"] for name, r in rows])
 
 
 def write_readme(readme, results, pictures):

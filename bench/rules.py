@@ -33,12 +33,12 @@ def reached(values, bound, kind, confidence=0.95):
     """Is the target reached? Gives the median, its interval and the answer.
 
     'at least', 'at most': the median decides. 'not below': what is no slower than something else must not be shown to be
-    slower; the upper end of the interval decides."""
+    slower; the upper end of the interval decides. 'not above': likewise, and the lower end."""
     median = statistics.median(values)
     low, high = median_interval(values, confidence)
     if math.isinf(low):  # too few for the confidence: all there are
         low, high = min(values), max(values)
-    answer = {"at least": median >= bound, "at most": median <= bound, "not below": high >= bound}[kind]
+    answer = {"at least": median >= bound, "at most": median <= bound, "not below": high >= bound, "not above": low <= bound}[kind]
     return median, low, high, answer
 
 

@@ -46,8 +46,8 @@ def steepest(results):
     fits = growth.fits(results)
     if not fits:
         return None
-    name = max(fits, key=fits.get)
-    return [fits[name]], f"steepest of {len(fits)}: {name}"
+    name = max(fits, key=lambda n: rules.reached(fits[n], 1, "not above")[1])
+    return fits[name], f"steepest of {len(fits)}: {name}"
 
 
 def time_of(name):
@@ -110,7 +110,7 @@ def targets(isa):
     for dtype in ("f32", "bf16"):
         row(f"qobs_minmax of 64 elements, {dtype}", "at most", 150, time_of(f"small/qobs_minmax-64/{isa}/{dtype}"), unit="ns")
         row(f"kernel call of 64 elements, {dtype}", "at most", 40, time_of(f"small/kernel-64/{isa}/{dtype}"), unit="ns")
-    row("growth: exponent within a cache level", "at most", 1.05, steepest)
+    row("growth: exponent within a cache level", "not above", 1.05, steepest)
     return rows
 
 

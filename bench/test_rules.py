@@ -4,8 +4,10 @@
 """The verdicts that reports and comparisons rest on."""
 import math
 import random
+import statistics
 import unittest
 
+import growth
 import rules
 
 
@@ -61,6 +63,11 @@ class Reached(unittest.TestCase):
         # One lucky run of many is no excuse: it lies outside the interval.
         self.assertFalse(rules.reached([0.9] * 14 + [1.2], 1, "not below")[3])
 
+    def test_not_above_needs_evidence(self):
+        self.assertTrue(rules.reached([1.04, 1.06, 1.07], 1.05, "not above")[3])
+        self.assertFalse(rules.reached([1.06, 1.07, 1.08], 1.05, "not above")[3])
+        self.assertFalse(rules.reached([1.1] * 20 + [0.7], 1.05, "not above")[3])
+
     def test_the_interval_is_the_median_s(self):
         self.assertEqual(rules.reached(list(range(1, 10)), 5, "at least")[:3], (5, 2, 8))
 
@@ -77,6 +84,39 @@ class Exponent(unittest.TestCase):
         points = [(2.0**i, 2.0**i) for i in range(7)]
         points[3] = (8.0, 80.0)
         self.assertAlmostEqual(rules.exponent(points), 1, delta=0.2)
+
+
+class Growth(unittest.TestCase):
+    CACHES = [1 << 15, 1 << 20, 1 << 25]
+
+    def fits(self, power, read=1.0, noise=0.0, repetitions=21):
+        """The exponents of made-up times: n^power * (1 + noise), a read loop with n^read from the third-level cache."""
+        generator = random.Random(2)
+        benchmarks = {}
+        for n in (1 << i for i in range(10, 28)):
+            for work, exponent in (("work/isa", power), ("limit-read", read if 1 << 19 <= n <= 1 << 22 else 1)):
+                times = [n**exponent * (1 + noise * generator.random()) for _ in range(repetitions)]
+                benchmarks[f"growth/elements/{work}/{n}"] = {"time": times, "bytes": 4 * n}
+        return growth.fits({"benchmarks": benchmarks, "caches": self.CACHES})
+
+    def test_each_level(self):
+        fits = self.fits(1)
+        self.assertEqual(set(fits), {f"elements, {work}, {level}" for work in ("work/isa", "limit-read")
+                                     for level in ("L1", "L2", "L3", "memory")})
+        for exponents in fits.values():
+            self.assertEqual(len(exponents), 21)
+            self.assertAlmostEqual(statistics.median(exponents), 1)
+
+    def test_a_steep_one_is_shown_in_noise_and_an_even_one_is_not(self):
+        for power, answer in ((1, True), (1.1, False)):
+            for exponents in (e for name, e in self.fits(power, noise=0.1).items() if "work" in name):
+                self.assertEqual(rules.reached(exponents, 1.05, "not above")[3], answer)
+
+    def test_what_the_level_itself_grows_is_taken_off(self):
+        fits = self.fits(1.2, read=1.1)
+        self.assertAlmostEqual(statistics.median(fits["elements, work/isa, L3"]), 1.1)
+        self.assertAlmostEqual(statistics.median(fits["elements, work/isa, L2"]), 1.2)
+        self.assertAlmostEqual(statistics.median(self.fits(1.2, read=0.8)["elements, work/isa, L3"]), 1.2)
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@
 #   scripts/bench.sh [OPTION]...
 #
 #   --quick            one repetition of small sizes: shows that everything runs, in half a minute; says nothing about speed
-#   --repetitions N    of every benchmark (3); pairs have twice as many and one
+#   --repetitions N    of every benchmark (3); pairs have twice as many and one, growth within caches 14 times as many, a tenth as long
 #   --min-time SECONDS a repetition of a benchmark takes at least (0.005)
 #   --parts NAMES      of: kernels functions growth pairs torch calibrate (all), with blanks between
 #   --out DIRECTORY    for the results (bench/results)
@@ -94,8 +94,10 @@ else
         benchmarks small $pair_repetitions '^small/'
     }
     ! wanted growth || {
-        benchmarks growth-minmax "$repetitions" '^growth/elements/(minmax|limit)'
-        benchmarks growth-others "$repetitions" '^growth/(elements/[^ml]|[^e])'
+        # Exponents are close to each other: many short repetitions in turns, so that what disturbs for some seconds disturbs all sizes.
+        min_time=$(printf '%g' "${min_time}e-1") benchmarks growth-caches $((14 * repetitions)) \
+            '^growth/elements/(limit|minmax|histogram|squares|fake).*/([0-9]{4,6}|1048576|2097152)$'
+        benchmarks growth-others "$repetitions" '^growth/(elements/(search|.*/([48][0-9]{6}|[0-9]{8,})$)|[^e])'
     }
     ! wanted pairs || {
         pairs pairs-read '^pair/minmax-read/'

@@ -30,6 +30,11 @@ enum {
     WHOLE = 16 /* the grid is that of the integers */
 };
 
+/* ELSEWHERE(light, name, ...): leaves calls to another table that is faster where there is little between loads and stores. */
+#ifndef ELSEWHERE
+#define ELSEWHERE(light, name, ...)
+#endif
+
 #define ALWAYS_INLINE static inline __attribute__((always_inline))
 #define NATIVE_BODY "quantize_native.inl.h"
 #include "native_each.inl.h"

@@ -137,6 +137,9 @@ static int NATIVE(prepare)(struct NATIVE(quantizer) *q, const struct qobs_quanti
            (given->in_float && !IS_SINGLE ? IN_FLOAT : 0) | (whole ? WHOLE : 0);
 }
 
+/* F32 and F64 to integers. */
+#define IS_LIGHT(how) (!IS_HALF && (how & WHOLE || how == (TORCH | ZERO_POINT)))
+
 #define ROWS(how) NATIVE(rows)(&q, how, x, x_stride, out, out_stride, runs, length, qparams, qparam_stride)
 #define COLUMNS(how) NATIVE(columns)(&q, how, x, x_stride, out, out_stride, rows, columns, qparams)
 
@@ -144,6 +147,8 @@ QOBS_FAKE_QUANTIZE_ROWS(ENTRY(NATIVE(qobs_fake_quantize_rows)))
 {
     struct NATIVE(quantizer) q;
     const int how = NATIVE(prepare)(&q, quantizer, qparams->added != NULL);
+    ELSEWHERE(IS_LIGHT(how), NATIVE(qobs_fake_quantize_rows), quantizer, x, x_stride, out, out_stride, runs, length, qparams,
+              qparam_stride)
     if (how == 0)
         ROWS(0);
     else if (how == ZERO_POINT)
@@ -174,6 +179,7 @@ QOBS_FAKE_QUANTIZE_COLUMNS(ENTRY(NATIVE(qobs_fake_quantize_columns)))
 {
     struct NATIVE(quantizer) q;
     const int how = NATIVE(prepare)(&q, quantizer, true);
+    ELSEWHERE(IS_LIGHT(how), NATIVE(qobs_fake_quantize_columns), quantizer, x, x_stride, out, out_stride, rows, columns, qparams)
     if (how == ZERO_POINT)
         COLUMNS(ZERO_POINT);
     else if (how == (TORCH | ZERO_POINT))
@@ -192,6 +198,7 @@ QOBS_FAKE_QUANTIZE_COLUMNS(ENTRY(NATIVE(qobs_fake_quantize_columns)))
         COLUMNS(IN_FLOAT | ZERO_POINT | IN_DOUBLE);
 }
 
+#undef IS_LIGHT
 #undef ROWS
 #undef COLUMNS
 #undef IS_HALF

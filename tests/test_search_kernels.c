@@ -16,6 +16,7 @@
 #include <cmocka.h>
 
 #include "check/memory.h"
+#include "check/upper_halves.h"
 #include "convention/convention.h"
 #include "dispatch.h"
 #include "format/format.h"
@@ -145,6 +146,7 @@ static void run_kernel(const struct qobs_kernels *k, const struct target *t, con
     const struct qobs_search_candidates candidates = {g->scale, g->inverse, g->shift, 1};
     k->search_errors(&q, &norm->errors, g->shifted, g->x, g->weighted ? g->weight : NULL, g->n, &candidates,
                      (g->candidates + 3) / 4 * 4, sum);
+    check_upper_halves(k->isa, "search_errors");
 }
 
 /* The norm of a round of tests, made once. */
@@ -393,6 +395,7 @@ static void test_load(void **unused)
                         continue;
                     float *out = (float *)(void *)arena_place(&arenas[1], n * sizeof *out, true, 0);
                     qobs_kernel_tables[k]->search_load[d](x, n, factor, finite_only, out);
+                    check_upper_halves(qobs_kernel_tables[k]->isa, "search_load");
                     for (size_t j = 0; j < n; j++) {
                         const double value = qobs_element(x + j * size, dtypes[d]);
                         const float expected = finite_only && !isfinite(value) ? 0 : (float)(value * factor);

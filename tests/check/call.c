@@ -11,6 +11,7 @@
 #include "check.h"
 #include "memory.h"
 #include "reference.h"
+#include "upper_halves.h"
 
 #define FENCE 128          /* bytes before and behind the outputs */
 #define FENCE_PATTERN 0xa5 /* also between outputs */
@@ -144,6 +145,7 @@ static void call_table(const struct job *job, const struct qobs_kernels *table, 
         table->absmax_rows[check->index](call->x, call->stride, call->count, call->length, max, call->out_stride, nonfinite);
     else
         table->absmax_columns[check->index](call->x, call->stride, call->count, call->length, max, nonfinite);
+    check_upper_halves(table->isa, form_names[check->form]);
 }
 
 static void call_reference(const struct job *job, struct qobs_nonfinite *nonfinite)

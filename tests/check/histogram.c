@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "memory.h"
+#include "upper_halves.h"
 #include "values.h"
 
 #define DATA_BYTES ((size_t)1 << 18)
@@ -89,6 +90,7 @@ static void call(void *argument)
 {
     struct trial *t = argument;
     t->table->histogram_rows[t->index](&t->binning, t->x, t->stride, t->runs, t->length, t->counters, &t->seen);
+    check_upper_halves(t->table->isa, "histogram_rows");
 }
 
 static void compare(struct trial *t, const uint64_t *counts, const struct qobs_seen *seen, uint32_t before)

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "memory.h"
+#include "upper_halves.h"
 #include "values.h"
 
 #define DATA_BYTES ((size_t)1 << 17)
@@ -45,6 +46,7 @@ static void call(void *argument)
 {
     struct trial *t = argument;
     t->table->squares_columns[t->index](t->x, t->stride, t->rows, t->columns, t->sum);
+    check_upper_halves(t->table->isa, "squares_columns");
 }
 
 /* Bits are right, of NaN only that it is one. */

@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-FileCopyrightText: The qobs authors */
+
+/* Do kernels clear the upper halves of vector registers before they return? Where not, the processor keeps them: SSE code of the caller, which
+ * writes lower halves, then waits for what was in a register before, until somebody clears them. */
+#ifndef QOBS_CHECK_UPPER_HALVES_H
+#define QOBS_CHECK_UPPER_HALVES_H
+
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#if defined(__x86_64__)
+/* The least time of some chains of multiplications, which overlap unless each waits for what the register held. */
+static inline uint64_t time_of_sse(void)
+{
+    static const float ones[4] = {1, 1, 1, 1};
+    uint64_t least = UINT64_MAX;
+    for (int i = 0; i < 5; i++) {
+        uint32_t times = 100, begin, begin_high, end, end_high;
+        __asm__ volatile("lfence\n\trdtsc\n\tlfence" : "=a"(begin), "=d"(begin_high));
+        __asm__ volatile("1: movups %1, %%xmm1\n\tmulps %%xmm1, %%xmm1\n\tmulps %%xmm1, %%xmm1\n\tmulps %%xmm1, %%xmm1\n\t"
+                         "mulps %%xmm1, %%xmm1\n\tdec %0\n\tjnz 1b"
+                         : "+r"(times)
+                         : "m"(ones)
+                         : "xmm1", "cc");
+        __asm__ volatile("lfence\n\trdtsc" : "=a"(end), "=d"(end_high));
+        const uint64_t t = ((uint64_t)end_high << 32 | end) - ((uint64_t)begin_high << 32 | begin);
+        least = t < least ? t : least;
+    }
+    return least;
+}
+
+/* Right after a kernel; ends the program if it did not. It is the time that tells: halves may be in use though they hold zeros. Not
+ * every call, as it takes some microseconds. */
+static inline void check_upper_halves(const char *isa, const char *kernel)
+{
+    static unsigned calls;
+    if (calls++ % 32 != 0 || !__builtin_cpu_supports("avx"))
+        return;
+    const uint64_t left = time_of_sse();
+    __asm__ volatile("vzeroupper" : : : "memory");
+    const uint64_t cleared = time_of_sse();
+    if (left > 2 * cleared) {
+        printf("FAIL %s %s: returns with upper halves of vector registers in use, SSE code takes %.1f times as long\n", isa, kernel,
+               (double)left / (double)cleared);
+        exit(1);
+    }
+}
+#else
+static inline void check_upper_halves(const char *isa, const char *kernel)
+{
+    (void)isa;
+    (void)kernel;
+}
+#endif
+
+#endif
