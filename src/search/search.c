@@ -177,15 +177,6 @@ static void give_up(struct search *s, size_t qparam)
     record(s, qparam, -1, (double)NAN, (double)NAN, 1);
 }
 
-/* What lies as far behind them as the next slab. */
-static void fetch_next_slab(const struct search *s, const struct elements *e)
-{
-    const int64_t bytes = e->count * (int64_t)s->size;
-    const uintptr_t next = (uintptr_t)s->source.data + (uintptr_t)(e->offset + s->slabs.bytes);
-    for (int64_t i = 0; i < bytes && e->axes == 1 && e->stride[0] == (int64_t)s->size; i += 64)
-        __builtin_prefetch((const void *)(next + (uintptr_t)i), 0, 2);
-}
-
 static void fill(float *x, size_t from, size_t to)
 {
     if (from < to)
@@ -249,8 +240,6 @@ static void search_batch(struct search *s, struct desk *d, struct elements *e, s
     for (size_t i = 0; i < n; i++) {
         if (i > 0)
             qobs_elements_next(&s->source, e);
-        if (s->slabs.axis >= 0)
-            fetch_next_slab(s, e);
         if (s->row > 0) {
             load(s, d, i, e);
         } else if (d->ranges.finite[i]) {

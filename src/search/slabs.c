@@ -5,8 +5,8 @@
 
 #include "statistic/reduce.h"
 
-/* A quarter of the second-level caches there are: one slab is searched while the next one is fetched. */
-enum { SLAB_BYTES = 1 << 18 };
+/* Well within the second-level caches there are. */
+enum { SLAB_BYTES = 1 << 16 };
 
 static bool is_cut(const qobs_plan *plan, int axis)
 {
@@ -31,7 +31,6 @@ void qobs_slabs_of(struct slabs *s, const qobs_plan *plan, int64_t pieces)
     s->entries = a->extent;
     s->qparams = plan->qparams / a->extent;
     s->most = bytes < SLAB_BYTES ? SLAB_BYTES / bytes : 1;
-    s->bytes = s->most * a->stride;
 }
 
 bool qobs_slab_ranges(const struct slabs *s, const struct qobs_kernels *kernels, const unsigned char *data,

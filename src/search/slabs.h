@@ -15,7 +15,6 @@ struct slabs {
     int64_t entries; /* of that axis */
     int64_t qparams; /* of one entry */
     int64_t most;    /* entries in a slab */
-    int64_t bytes;   /* from a slab to the next, in memory's order */
 };
 
 /* For work in at least that many pieces; each is of whole entries. */
