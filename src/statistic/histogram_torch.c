@@ -200,4 +200,4 @@ static void rebin(const qobs_config *config, const struct bin_range *now, size_t
 }
 
 const struct histogram_rule qobs_histogram_torch = {
-    .bins = first_bins, .magnitude = never, .skip_zeros = never, .grow = unite, .move = rebin};
+    .bins = first_bins, .magnitude = never, .skip_zeros = never, .grow = unite, .same_bins = true, .move = rebin};
