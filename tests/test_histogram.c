@@ -384,6 +384,46 @@ static void test_given_up(void **state)
     each_isa(try_all_given_up);
 }
 
+/* Ranges that grow while a run is counted give what they do for rows that lie apart, of which all is looked at first. Sizes are such
+ * that some runs are looked at to the end, some to three quarters of them. */
+static void try_widening(void)
+{
+    enum { MOST = 700000, BATCHES = 5 };
+    static const char *const names[] = {"histogram", "min_val", "max_val", "scale"};
+    const size_t columns[] = {1 + random_bits() % 1000, 30000 + random_bits() % 40000, MOST / 2};
+    for (size_t i = 0; i < sizeof columns / sizeof *columns; i++) {
+        qobs_observer *run = make("torch.HistogramObserver", "bins=100"), *rows = make("torch.HistogramObserver", "bins=100");
+        for (int batch = 0; batch < BATCHES; batch++) {
+            const size_t n = columns[i];
+            float *x = gaussian(2 * n + 1, 0.25f), *packed = malloc(2 * n * sizeof *packed);
+            for (uint32_t outside = random_bits() % 4; outside > 0; outside--)
+                x[random_bits() % (2 * n)] = (float)random_bits() * 0x1p-28f - 8;
+            if (random_bits() % 4 == 0)
+                x[random_bits() % n] = INFINITY;
+            memcpy(packed, x, n * sizeof *x);
+            memcpy(packed + n, x + n + 1, n * sizeof *x);
+            const int64_t shape[] = {2, (int64_t)n}, strides[] = {((int64_t)n + 1) * 4, 4}; /* bytes */
+            const qobs_tensor apart = {sizeof apart, x, QOBS_F32, 2, shape, strides};
+            assert_ok(observe(run, 2, (int64_t)n, packed));
+            assert_ok(qobs_observer_observe(rows, &apart, NULL, &error));
+            for (size_t k = 0; k < sizeof names / sizeof *names; k++)
+                expect_same(run, rows, names[k], 0);
+            assert_int_equal(counts_of(run).inf, counts_of(rows).inf);
+            free(packed);
+            free(x);
+        }
+        qobs_observer_destroy(run);
+        qobs_observer_destroy(rows);
+    }
+}
+
+static void test_widening(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 3; i++)
+        each_isa(try_widening);
+}
+
 static void test_nonfinite(void **state)
 {
     (void)state;
@@ -555,7 +595,7 @@ int main(void)
         cmocka_unit_test(test_granularities),  cmocka_unit_test(test_threads), cmocka_unit_test(test_huge),
         cmocka_unit_test(test_choices),        cmocka_unit_test(test_channels), cmocka_unit_test(test_merge),
         cmocka_unit_test(test_state),          cmocka_unit_test(test_nonfinite), cmocka_unit_test(test_stream),
-        cmocka_unit_test(test_given_up),
+        cmocka_unit_test(test_given_up),       cmocka_unit_test(test_widening),
         cmocka_unit_test(test_float32_counts), cmocka_unit_test(test_range), cmocka_unit_test(test_multiply_add),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -206,21 +206,58 @@ static int collect(const struct runtime *runtime, const struct qobs_kernels *ker
     return status == QOBS_OK ? qobs_collect(runtime, kernels, plan, data, t->binning, t->counts, t->seen, stopped, error) : status;
 }
 
+struct widening {
+    struct qobs_widening widening; /* first */
+    struct taking *taking;
+    const struct histogram *histogram;
+};
+
+static int widen(struct qobs_widening *widening, qobs_error *error)
+{
+    const struct widening *w = (struct widening *)(void *)widening;
+    size_t bins = w->histogram->bins;
+    bool grown = false;
+    const int status = grow(w->taking, w->histogram, &bins, &grown, error);
+    bin_by(w->taking, w->taking->next, 1, bins);
+    widening->min = w->taking->next->lo;
+    widening->max = w->taking->next->hi;
+    return status;
+}
+
+/* The batch under the range that holds it, if that can be found while it is counted; else *counted stays false. */
+static int collect_widening(const struct runtime *runtime, const struct qobs_kernels *kernels, struct taking *t,
+                            const qobs_plan *plan, const unsigned char *data, const struct histogram *h, bool *counted,
+                            qobs_error *error)
+{
+    if (!t->rule->same_bins || h->qparams != 1)
+        return QOBS_OK;
+    struct widening w = {{h->range->lo, h->range->hi, h->growing == MOST_GROWING, widen}, t, h};
+    bin_by(t, h->range, 1, h->bins);
+    const int status = allocate_counts(runtime, t, 1, h->bins, error);
+    return status == QOBS_OK
+               ? qobs_collect_widening(runtime, kernels, plan, data, &w.widening, t->binning, t->counts, t->seen, counted, error)
+               : status;
+}
+
 /* In the steady state, inside the known ranges, a batch is read once. Where the last ones were not inside it is not tried with
- * this one, and its extremes are looked at first; a try that fails has looked at them, too. */
+ * this one, and its extremes are looked at first; a try that fails has looked at them, too. A run of one qparam is counted while its
+ * range grows, where that leaves the number of bins as it is. */
 static int count(const struct runtime *runtime, const struct qobs_kernels *kernels, struct taking *t, const qobs_plan *plan,
                  const unsigned char *data, struct histogram *h, struct qobs_nonfinite *nonfinite, qobs_error *error)
 {
     const int growing = h->growing;
-    bool look = growing == MOST_GROWING, grown = false;
+    bool counted = false, grown = false;
     size_t bins = h->bins;
-    int status = look ? qobs_see(runtime, kernels, plan, data, t->rule->magnitude(t->config), t->rule->skip_zeros(t->config), t->seen, error)
+    int status = collect_widening(runtime, kernels, t, plan, data, h, &counted, error);
+    bool look = !counted && growing == MOST_GROWING;
+    if (status == QOBS_OK && !counted)
+        status = look ? qobs_see(runtime, kernels, plan, data, t->rule->magnitude(t->config), t->rule->skip_zeros(t->config), t->seen, error)
                       : collect(runtime, kernels, t, plan, data, h->range, bins, &look, error);
     if (status == QOBS_OK)
         status = qobs_check_seen(plan, data, (enum nonfinite_mode)t->config->nonfinite, t->seen, nonfinite, error);
     if (status == QOBS_OK)
         status = grow(t, h, &bins, &grown, error);
-    if (status == QOBS_OK && (grown || look)) {
+    if (status == QOBS_OK && !counted && (grown || look)) {
         status = collect(runtime, kernels, t, plan, data, t->next, bins, NULL, error);
         for (size_t q = 0; q < h->qparams && t->rule->reach; q++)
             t->seen[q] = t->rule->reach(t->config, h->bins, &t->seen[q]);

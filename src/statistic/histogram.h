@@ -38,6 +38,21 @@ int qobs_collect(const struct runtime *runtime, const struct qobs_kernels *kerne
                  const unsigned char *data, const struct qobs_binning *binning, uint64_t *counts, struct qobs_seen *seen,
                  bool *stopped, qobs_error *error);
 
+/* A range that grows while a batch is counted. */
+struct qobs_widening {
+    float min, max; /* what it holds */
+    bool look;      /* it is expected to grow */
+    /* Makes min, max and the binning those of what has been seen by now, whatever they were made of before. */
+    int (*widen)(struct qobs_widening *widening, qobs_error *error);
+};
+
+/* Counts a batch of one qparam under the range that holds all of it, which is found meanwhile. `binning` is what widen changes, though
+ * not the number of bins. *counted: false where it has done nothing, as the batch is no run of contiguous elements or is for several
+ * threads. Otherwise like qobs_collect. */
+int qobs_collect_widening(const struct runtime *runtime, const struct qobs_kernels *kernels, const qobs_plan *plan,
+                          const unsigned char *data, struct qobs_widening *widening, const struct qobs_binning *binning,
+                          uint64_t *counts, struct qobs_seen *seen, bool *counted, qobs_error *error);
+
 /* The extremes alone, which take less time. */
 int qobs_see(const struct runtime *runtime, const struct qobs_kernels *kernels, const qobs_plan *plan, const unsigned char *data,
              bool magnitude, bool skip_zeros, struct qobs_seen *seen, qobs_error *error);
@@ -78,6 +93,7 @@ struct histogram_rule {
      * is not inside; fails where there would be too many. Only a histogram of one qparam may change its bins. */
     int (*grow)(const qobs_config *config, const struct bin_range *now, size_t bins, const struct qobs_seen *seen,
                 struct bin_range *next, size_t *next_bins, qobs_error *error);
+    bool same_bins; /* grow never changes how many there are */
     /* What of such a batch the histogram has to hold, where that is more than its extremes; NULL: it is not. */
     struct qobs_seen (*reach)(const qobs_config *config, size_t bins, const struct qobs_seen *seen);
     /* Moves mass over `now` to zeroed mass over `next`. */
