@@ -131,6 +131,24 @@ ALWAYS_INLINE lanes add_error(enum qobs_norm_kind kind, bool weighted, lanes sum
     return lanes_fma(weighted ? lanes_mul(a, weight) : a, b, sum);
 }
 
+/* Some candidates, and what there is so far of their sums. */
+struct abreast {
+    lanes scale[ABREAST], inverse[ABREAST], shift[ABREAST], sum[ABREAST];
+};
+
+/* A vector of elements with its limit and weights, where these play a part. */
+ALWAYS_INLINE void add_errors(enum target target, enum qobs_norm_kind kind, bool weighted, const struct constants *k, lanes x, lanes limit,
+                              lanes weight, struct abreast *c)
+{
+    const lanes in_unit = to_unit(kind, x);
+    lanes e[ABREAST], a[ABREAST], b[ABREAST];
+    for (int j = 0; j < ABREAST; j++)
+        e[j] = difference(target, k, x, limit, in_unit, c->scale[j], c->inverse[j], c->shift[j]);
+    raise(kind, k, e, a, b);
+    for (int j = 0; j < ABREAST; j++)
+        c->sum[j] = add_error(kind, weighted, c->sum[j], a[j], b[j], weight);
+}
+
 /* The arguments of a kernel. */
 struct arguments {
     const struct qobs_quantizer *quantizer;
@@ -160,31 +178,22 @@ ALWAYS_INLINE void by_elements(enum target target, enum qobs_norm_kind kind, boo
     for (size_t c = 0; c < a->count; c += 4) {
         lanes total[4];
         for (size_t first = 0; first < 4; first += ABREAST) {
-            lanes scale[ABREAST], inverse[ABREAST], shift[ABREAST], s[ABREAST];
+            struct abreast some;
             for (int j = 0; j < ABREAST; j++) {
                 const size_t at = (c + first + (size_t)j) * a->candidates->step;
-                scale[j] = to_unit(kind, lanes_splat(a->candidates->scale[at]));
-                inverse[j] = lanes_splat(a->candidates->inverse[at]);
-                shift[j] = lanes_splat(a->candidates->shift[at]);
-                s[j] = lanes_splat(0);
+                some.scale[j] = to_unit(kind, lanes_splat(a->candidates->scale[at]));
+                some.inverse[j] = lanes_splat(a->candidates->inverse[at]);
+                some.shift[j] = lanes_splat(a->candidates->shift[at]);
+                some.sum[j] = lanes_splat(0);
             }
             for (size_t i = 0; i < n; i += QOBS_SEARCH_LANES) {
-                lanes v = lanes_load(target == INTEGERS ? limited + 2 * i : x + i), w = v, limit = v, e[ABREAST], p[ABREAST], q[ABREAST];
-                if (target == FLOATS)
-                    v = lanes_abs(v);
-                if (target == INTEGERS)
-                    limit = lanes_load(limited + 2 * i + QOBS_SEARCH_LANES);
-                const lanes in_unit = to_unit(kind, v);
-                if (weighted)
-                    w = lanes_load(weight + i);
-                for (int j = 0; j < ABREAST; j++)
-                    e[j] = difference(target, &k, v, limit, in_unit, scale[j], inverse[j], shift[j]);
-                raise(kind, &k, e, p, q);
-                for (int j = 0; j < ABREAST; j++)
-                    s[j] = add_error(kind, weighted, s[j], p[j], q[j], w);
+                const lanes given = lanes_load(target == INTEGERS ? limited + 2 * i : x + i);
+                const lanes limit = target == INTEGERS ? lanes_load(limited + 2 * i + QOBS_SEARCH_LANES) : given;
+                add_errors(target, kind, weighted, &k, target == FLOATS ? lanes_abs(given) : given, limit,
+                           weighted ? lanes_load(weight + i) : given, &some);
             }
             for (int j = 0; j < ABREAST; j++)
-                total[first + (size_t)j] = s[j];
+                total[first + (size_t)j] = some.sum[j];
         }
         lanes_fold(total, a->sum + c);
     }
@@ -214,30 +223,26 @@ ALWAYS_INLINE void by_qparams(enum target target, enum qobs_norm_kind kind, bool
         }
     }
     for (size_t c = 0; c < a->count; c += ABREAST) {
-        lanes scale[ABREAST], inverse[ABREAST], shift[ABREAST], total[ABREAST];
+        struct abreast some;
+        lanes total[ABREAST];
         for (int j = 0; j < ABREAST; j++) {
             const size_t at = (c + (size_t)j) * L;
-            scale[j] = to_unit(kind, lanes_load(a->candidates->scale + at));
-            inverse[j] = lanes_load(a->candidates->inverse + at);
-            shift[j] = lanes_load(a->candidates->shift + at);
+            some.scale[j] = to_unit(kind, lanes_load(a->candidates->scale + at));
+            some.inverse[j] = lanes_load(a->candidates->inverse + at);
+            some.shift[j] = lanes_load(a->candidates->shift + at);
             total[j] = lanes_splat(0);
         }
         for (size_t first = 0; first < n; first += BETWEEN_TOTALS) {
             const float *x = turned + first * each, *const end = turned + (n - first < BETWEEN_TOTALS ? n : first + BETWEEN_TOTALS) * each;
-            lanes s[ABREAST], e[ABREAST], p[ABREAST], q[ABREAST];
             for (int j = 0; j < ABREAST; j++)
-                s[j] = lanes_splat(0);
+                some.sum[j] = lanes_splat(0);
             for (; x < end; x += each) {
-                const lanes v = lanes_load(x), limit = target == INTEGERS ? lanes_load(x + L) : v, in_unit = to_unit(kind, v);
-                const lanes w = weighted ? lanes_load(x + each - L) : v;
-                for (int j = 0; j < ABREAST; j++)
-                    e[j] = difference(target, &k, v, limit, in_unit, scale[j], inverse[j], shift[j]);
-                raise(kind, &k, e, p, q);
-                for (int j = 0; j < ABREAST; j++)
-                    s[j] = add_error(kind, weighted, s[j], p[j], q[j], w);
+                const lanes v = lanes_load(x);
+                add_errors(target, kind, weighted, &k, v, target == INTEGERS ? lanes_load(x + L) : v,
+                           weighted ? lanes_load(x + each - L) : v, &some);
             }
             for (int j = 0; j < ABREAST; j++)
-                total[j] = lanes_add(total[j], s[j]);
+                total[j] = lanes_add(total[j], some.sum[j]);
         }
         for (int j = 0; j < ABREAST; j++)
             lanes_store(a->sum + (c + (size_t)j) * L, total[j]);
