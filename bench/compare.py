@@ -89,7 +89,7 @@ def main():
         verdicts.append(rules.change(r))
         print(f"{benchmark:56} {statistics.median(v[1] for v in values) * 1e-3:10.2f} {statistics.median(r):13.3f}"
               f"   {low:.3f} - {high:.3f}   {verdicts[-1]}")
-    print("\n" + ", ".join(f"{verdicts.count(v)} {v}" for v in ("faster", "slower", "within noise")))
+    print("\n" + rules.tally(verdicts))
     return 1 if "slower" in verdicts else 0
 
 

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The qobs authors
-"""libqobs.so by ctypes, as far as the benchmarks beside torch need it."""
+"""libqobs.so by ctypes, as far as the benchmarks beside torch and beside another build need it."""
 import ctypes as c
+import functools
 
-F32, BF16 = 1, 2
+F32, BF16, I8 = 1, 2, 5
 
 
 class Tensor(c.Structure):
@@ -14,6 +15,16 @@ class Tensor(c.Structure):
 class Bins(c.Structure):
     _fields_ = [("struct_size", c.c_size_t), ("count", c.c_int64), ("min", c.c_float), ("max", c.c_float),
                 ("magnitude", c.c_bool), ("skip_zeros", c.c_bool)]
+
+
+class Result(c.Structure):
+    _fields_ = [("struct_size", c.c_size_t), ("name", c.c_char * 72), ("dtype", c.c_int), ("ndim", c.c_int),
+                ("shape", c.c_int64 * 8), ("size", c.c_size_t)]
+
+
+class Counts(c.Structure):
+    _fields_ = [("struct_size", c.c_size_t)] + [(name, c.c_uint64) for name in
+                                                ("batches", "elements", "nan", "inf", "tokens", "nonzero_tokens")]
 
 
 class Error(c.Structure):
@@ -34,8 +45,32 @@ class Library:
         if getattr(self.functions, name)(*arguments, c.byref(self.error)) != 0:
             raise RuntimeError(f"{name}: {self.error.message.decode()}")
 
+    def bound(self, name, *arguments):
+        """A call that costs little more than the function and gives its status."""
+        return functools.partial(getattr(self.functions, name), *arguments, c.byref(self.error))
+
+    def checked(self, call):
+        if call() != 0:
+            raise RuntimeError(self.error.message.decode())
+        return call
+
     def active(self):
         return self.functions.qobs_isa_active().decode()
+
+    def address(self, name):
+        return c.cast(getattr(self.functions, name), c.c_void_p).value
+
+    def size(self, observer, name):
+        """Bytes of an observer's result."""
+        result = Result(c.sizeof(Result))
+        self("qobs_observer_find", observer, name.encode(), c.byref(result))
+        return result.size
+
+    def elements(self, observer):
+        """That an observer has taken."""
+        counts = Counts(c.sizeof(Counts))
+        self("qobs_observer_counts", observer, c.byref(counts))
+        return counts.elements
 
     def config(self, preset, settings=None):
         config = c.c_void_p()

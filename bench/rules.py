@@ -29,6 +29,10 @@ def change(ratios, confidence=0.99, least=0.02):
     return "within noise"
 
 
+def tally(verdicts):
+    return ", ".join(f"{verdicts.count(v)} {v}" for v in ("faster", "slower", "within noise"))
+
+
 def reached(values, bound, kind, confidence=0.95):
     """Is the target reached? Gives the median, its interval and the answer.
 

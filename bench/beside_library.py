@@ -1,0 +1,261 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: The qobs authors
+"""Two builds of libqobs.so in one process, in turns: is NEW faster than OLD? Needs python3-numpy.
+
+    beside_library.py OLD.so NEW.so [--rows N...] [--only REGEX] [--isa NAME] [--turns N]
+
+Both work on the same data on one thread. A turn is as many calls as take a few milliseconds, or one that takes longer, in CPU
+time of the thread; who begins alternates; each pair of turns gives a ratio of speeds. What disturbs the machine for longer than
+that disturbs both, so changes of a few per cent are seen where processes in turns differ by ten. Where code and memory of each
+lie stays as it is as long as the process: of one file twice (NEW is then a copy) short calls may differ by 1 to 3 %. What small
+changes claim holds in several runs. Exit status 1 if NEW is slower anywhere.
+
+Items are elements, for searches elements times candidates, those that patience leaves out included. What both libraries link,
+such as SLEEF, is there once.
+"""
+import argparse
+import ctypes as c
+import functools
+import math
+import mmap
+import os
+import re
+import shutil
+import statistics
+import sys
+import tempfile
+import time
+
+import numpy as np
+
+import rules
+from qobs_library import BF16, F32, I8, Library, view
+
+COLUMNS, BATCHES = 4096, 4
+TURN = 3e-3  # seconds
+DTYPES = {"f32": (F32, np.float32), "bf16": (BF16, np.uint16)}
+INT4, ASYMMETRIC = {"num_bits": 4, "group_size": 128}, {"num_bits": 4, "group_size": 128, "symmetric": "false"}
+NVFP4 = {"num_bits": 4, "type": "float", "strategy": "tensor_group", "group_size": 16}
+INPUT = {"base_name": "input", "num_bits": 8, "symmetric": "false", "strategy": "tensor"}
+INT8_CHANNEL, FP8_TENSOR = {"num_bits": 8, "strategy": "channel"}, {"num_bits": 8, "type": "float", "strategy": "tensor"}
+
+
+def load(old, new):
+    """Both libraries. The loader knows a file it has loaded again, by whatever name: then NEW is a copy of it."""
+    old = Library(old)
+    library = Library(new)
+    if library.address("qobs_search") == old.address("qobs_search"):
+        with tempfile.TemporaryDirectory() as directory:
+            library = Library(shutil.copy(new, directory))
+    if library.address("qobs_search") == old.address("qobs_search"):
+        raise RuntimeError(f"{new}: the same library twice")
+    return old, library
+
+
+def room(count, kind):
+    """Zeros in pages of 4 KB, as data lie in bench-qobs."""
+    memory = mmap.mmap(-1, max(1, count) * np.dtype(kind).itemsize)
+    memory.madvise(mmap.MADV_NOHUGEPAGE)
+    return np.frombuffer(memory, kind, count)
+
+
+def pointer(array):
+    return c.c_void_p(array.ctypes.data)
+
+
+class Data:
+    """What is read, as a whole and in batches, and room for results."""
+
+    def __init__(self, dtype, rows):
+        self.dtype, kind = DTYPES[dtype]
+        self.rows, self.n, self.kind = rows, rows * COLUMNS, kind
+        self.x, self.out = room(self.n, kind), room(self.n, kind)
+        x = np.random.default_rng(1).standard_normal(self.n, np.float32)
+        self.x[:] = x if dtype == "f32" else x.view(np.uint32) >> 16
+        self.value = view(self.x.ctypes.data, self.dtype, (rows, COLUMNS))
+        self.kept = []  # what calls have addresses of
+        step = rows // BATCHES
+        self.batches = [view(self.x.ctypes.data + i * step * COLUMNS * self.x.itemsize, self.dtype, (step, COLUMNS))
+                        for i in range(BATCHES)]
+        self.low, self.high = room(max(self.n // 16, COLUMNS), np.float32), room(max(self.n // 16, COLUMNS), np.float32)
+
+
+# ---- Cases: from a library and data to what a call does ----------------------------------------------------------------------
+
+def search(preset, settings):
+    def make(library, data):
+        config, value, low, high = library.config(preset, settings), c.byref(data.value), pointer(data.low), pointer(data.high)
+        return library.bound("qobs_search", config, value, None, None, None, low, high, None, None, None, None)
+    return make
+
+
+def minmax(settings, preset="llmc.memoryless_minmax"):
+    def make(library, data):
+        # A block is no higher than the tensor.
+        given = {key: setting.format(height=min(data.rows, 128)) for key, setting in settings.items()}
+        config, value, low, high = library.config(preset, given), c.byref(data.value), pointer(data.low), pointer(data.high)
+        return library.bound("qobs_minmax", config, value, None, low, high, None, None)
+    return make
+
+
+def observer(preset, settings, batches=False, importance=False):
+    """Created, given the tensor (a weight: llmc's take one) or its batches, asked for scale and zero point, destroyed."""
+    def make(library, data):
+        config = library.config(preset, settings)
+        values = [c.byref(value) for value in (data.batches if batches else [data.value])]
+        handle = c.c_void_p()
+        steps = [library.bound("qobs_observer_create", c.byref(handle), config, None)]
+        if importance:
+            steps.append(library.bound("qobs_observer_observe_importance", handle, values[0]))
+        steps += [library.bound("qobs_observer_observe", handle, value, None) for value in values]
+        destroy = functools.partial(library.functions.qobs_observer_destroy, handle)
+        for step in steps:
+            library.checked(step)
+        if library.elements(handle) != data.n:
+            raise RuntimeError(f"{preset}: has not taken all that it was given")
+        sizes = [library.size(handle, name) for name in ("scale", "zero_point")]
+        destroy()
+        results = [result for size in sizes for result in (c.create_string_buffer(size), c.c_size_t(size))]
+        steps.append(library.bound("qobs_observer_qparams", handle, *results))
+
+        def call():
+            failed = 0
+            for step in steps:
+                failed |= step()
+            destroy()
+            return failed
+        return call
+    return make
+
+
+def fake_quantize(settings, qparams, zero_points=False):
+    def make(library, data):
+        config, value, out = library.config("llmc.memoryless_minmax", settings), c.byref(data.value), pointer(data.out)
+        count = qparams(data)
+        scale, zero_point = room(count, data.kind), room(count, np.int8)
+        scale[:] = 2**-5 if data.dtype == F32 else 0x3d00
+        zero_point[:] = 1
+        scales, zeros = view(scale.ctypes.data, data.dtype, (count,)), view(zero_point.ctypes.data, I8, (count,))
+        data.kept += [scale, zero_point]
+        zeros = c.byref(zeros) if zero_points else None
+        return library.bound("qobs_fake_quantize", config, None, value, None, c.byref(scales), zeros, None, out, None, None)
+    return make
+
+
+# By name: what makes the call, and items an element.
+CASES = {
+    "search": {
+        "int4-group-128-norm-2": (search("llmc.memoryless_mse", {**INT4, "norm": 2}), 20),
+        "int4-group-128-norm-2.4": (search("llmc.memoryless_mse", {**INT4, "norm": 2.4}), 20),
+        "int4-asymmetric-group-128": (search("llmc.memoryless_mse", ASYMMETRIC), 20),
+        "int4-group-32-norm-2": (search("llmc.memoryless_mse", {**INT4, "group_size": 32, "norm": 2}), 20),
+        "nvfp4-expanded": (search("llmc.nvfp4_expanded_mse", NVFP4), 111),
+        "int8-channel": (search("llmc.memoryless_mse", INT8_CHANNEL), 20),
+        "fp8-tensor": (search("llmc.memoryless_mse", FP8_TENSOR), 20),
+    },
+    "minmax": {
+        "tensor": (minmax({"strategy": "tensor"}), 1),
+        "channel": (minmax({"strategy": "channel"}), 1),
+        "columns": (minmax({"ch_axis": "1"}, "torch.PerChannelMinMaxObserver"), 1),
+        "group-128": (minmax({"group_size": "128"}), 1),
+        "group-32": (minmax({"group_size": "32"}), 1),
+        "block": (minmax({"strategy": "block", "block_structure": "[{height}, 128]"}), 1),
+    },
+    "observer": {
+        "torch.HistogramObserver": (observer("torch.HistogramObserver", {}, batches=True), 1),
+        "llmc.memoryless_minmax": (observer("llmc.memoryless_minmax", INT4), 1),
+        "llmc.static_minmax": (observer("llmc.static_minmax", INPUT, batches=True), 1),
+        "llmc.minmax": (observer("llmc.minmax", INPUT, batches=True), 1),
+        "llmc.memoryless_mse": (observer("llmc.memoryless_mse", INT4), 20),
+        "llmc.mse": (observer("llmc.mse", INT4), 20),
+        "llmc.imatrix_mse": (observer("llmc.imatrix_mse", INT4, importance=True), 20),
+        "llmc.nvfp4_expanded_mse": (observer("llmc.nvfp4_expanded_mse", NVFP4), 111),
+    },
+    "fake-quantize": {
+        "int4-group-128": (fake_quantize(INT4, lambda data: data.n // 128), 1),
+        "int4-asymmetric-group-128": (fake_quantize(ASYMMETRIC, lambda data: data.n // 128, zero_points=True), 1),
+        "int8-channel": (fake_quantize(INT8_CHANNEL, lambda data: data.rows), 1),
+        "fp8-tensor": (fake_quantize(FP8_TENSOR, lambda data: 1), 1),
+    },
+}
+
+
+def named_cases(dtype, rows):
+    return {f"{kind}/{dtype}/{name}/{rows}x{COLUMNS}": case for kind, cases in CASES.items() for name, case in cases.items()}
+
+
+# ---- Turns -------------------------------------------------------------------------------------------------------------------
+
+def seconds(call, calls):
+    begin = time.thread_time()
+    for _ in range(calls):
+        call()
+    return time.thread_time() - begin
+
+
+def take_turns(old, new, turns):
+    """Seconds a call of old and new, a pair a turn."""
+    sides = old, new
+    calls = max(1, math.ceil(TURN / max(seconds(new, 1), 1e-7)))
+    calls = max(1, math.ceil(TURN / max(seconds(new, calls) / calls, 1e-7)))  # the first may have been slow
+    pairs = []
+    for turn in range(-2, turns):
+        took = [0.0, 0.0]
+        for side in (0, 1) if turn % 2 == 0 else (1, 0):
+            took[side] = seconds(sides[side], calls) / calls
+        if turn >= 0:
+            pairs.append(took)
+    return pairs
+
+
+def fitting_rows():
+    """A quarter of the second-level cache: what is written fits as well."""
+    try:
+        with open("/sys/devices/system/cpu/cpu0/cache/index2/size", encoding="ascii") as file:
+            size = int(file.read().strip().removesuffix("K")) << 10
+    except (OSError, ValueError):
+        size = 1 << 20
+    return max(1, size // 4 // (COLUMNS * 4) // BATCHES) * BATCHES
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("old")
+    parser.add_argument("new")
+    parser.add_argument("--rows", type=int, nargs="+", default=[fitting_rows(), 4096],
+                        help=f"of {COLUMNS} columns, multiples of {BATCHES} (%(default)s: second-level cache and memory)")
+    parser.add_argument("--only", default=".", help="names to run")
+    parser.add_argument("--isa", help="instruction set of both (the best)")
+    parser.add_argument("--turns", type=int, default=100, help="of each (%(default)s)")
+    arguments = parser.parse_args()
+    if arguments.turns < 1 or any(rows < BATCHES or rows % BATCHES for rows in arguments.rows):
+        parser.error(f"--turns: at least 1; --rows: multiples of {BATCHES}")
+    libraries = load(os.path.abspath(arguments.old), os.path.abspath(arguments.new))
+    if arguments.isa:
+        for library in libraries:
+            library("qobs_isa_limit", arguments.isa.encode())
+
+    print(f"{arguments.turns} turns each, {' and '.join(library.active() for library in libraries)}\n")
+    print(f"{'case':56} {'old, M/s':>10} {'new, M/s':>10} {'new/old speed':>13}   99 % interval   verdict")
+    verdicts = []
+    for rows in arguments.rows:
+        for dtype in DTYPES:
+            wanted = {name: case for name, case in named_cases(dtype, rows).items() if re.search(arguments.only, name)}
+            data = Data(dtype, rows) if wanted else None
+            for name, (make, items) in wanted.items():
+                pairs = take_turns(*(library.checked(make(library, data)) for library in libraries), arguments.turns)
+                ratios = [old / new for old, new in pairs]
+                low, high = rules.median_interval(ratios, 0.99)
+                old, new = (items * data.n / statistics.median(side) * 1e-6 for side in zip(*pairs))
+                verdicts.append(rules.change(ratios))
+                print(f"{name:56} {old:10.1f} {new:10.1f} {statistics.median(ratios):13.3f}"
+                      f"   {low:.3f} - {high:.3f}   {verdicts[-1]}", flush=True)
+    if not verdicts:
+        parser.error(f"no case matches {arguments.only}")
+    print("\n" + rules.tally(verdicts))
+    return 1 if "slower" in verdicts else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
