@@ -43,7 +43,10 @@ static double *totals_of(const struct search *s, int64_t i)
 
 /* ---- Tasks ------------------------------------------------------------------------------------------------------------- */
 
-/* Pieces are of whole entries of the slabs' axis, or, without one, of any qparams. */
+/* How many qparams a batch has. */
+static size_t together(const struct search *s) { return s->q.row > 0 ? QOBS_SEARCH_LANES : 1; }
+
+/* Pieces are of whole entries of the slabs' axis, or, without one, of whole batches. */
 static int64_t part_of(int64_t all, int64_t piece, int64_t pieces)
 {
     return all / pieces * piece + all % pieces * piece / pieces;
@@ -52,9 +55,10 @@ static int64_t part_of(int64_t all, int64_t piece, int64_t pieces)
 static void qparams_of(const struct search *s, size_t piece, size_t *from, size_t *to)
 {
     const bool entries = s->slabs.axis >= 0;
-    const int64_t all = entries ? s->slabs.entries : s->q.plan->qparams, each = entries ? s->slabs.qparams : 1;
+    const int64_t each = entries ? s->slabs.qparams : (int64_t)together(s), qparams = s->q.plan->qparams;
+    const int64_t all = (qparams + each - 1) / each, end = part_of(all, (int64_t)piece + 1, s->pieces) * each;
     *from = (size_t)(part_of(all, (int64_t)piece, s->pieces) * each);
-    *to = (size_t)(part_of(all, (int64_t)piece + 1, s->pieces) * each);
+    *to = (size_t)(end < qparams ? end : qparams);
 }
 
 /* Finds the ranges from that qparam on, a slab of them, and returns where it ends. */
@@ -263,7 +267,7 @@ int qobs_search_ranges(const struct runtime *runtime, const struct qobs_kernels 
         return status;
     s.q.shrink.without_before = !s.q.error_before;
     s.q.row = most > QOBS_SEARCH_FEW ? 0 : ((size_t)most + QOBS_SEARCH_LANES - 1) / QOBS_SEARCH_LANES * QOBS_SEARCH_LANES;
-    const int64_t tasks = plan->qparams * s.parts, wanted = threads * PIECES_PER_THREAD;
+    const int64_t each = (int64_t)together(&s), tasks = (plan->qparams + each - 1) / each * s.parts, wanted = threads * PIECES_PER_THREAD;
     s.room_size = qobs_desk_size(&s.q);
     s.pieces = tasks < wanted ? tasks : wanted;
     const int64_t pieces = (int64_t)(MOST_ROOM / s.room_size) + 1;
