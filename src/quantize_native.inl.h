@@ -138,7 +138,7 @@ static int NATIVE(prepare)(struct NATIVE(quantizer) *q, const struct qobs_quanti
 }
 
 /* F32 and F64 to integers. */
-#define IS_LIGHT(how) (!IS_HALF && (how & WHOLE || how == (TORCH | ZERO_POINT)))
+#define IS_LIGHT(how) (!IS_HALF && ((how) & WHOLE || (how) == (TORCH | ZERO_POINT)))
 
 #define ROWS(how) NATIVE(rows)(&q, how, x, x_stride, out, out_stride, runs, length, qparams, qparam_stride)
 #define COLUMNS(how) NATIVE(columns)(&q, how, x, x_stride, out, out_stride, rows, columns, qparams)

@@ -92,8 +92,10 @@ static unsigned char *all_results(const qobs_observer *o, size_t *size)
     return bytes;
 }
 
-static unsigned char *results_of(size_t search, size_t threads, const char *isa, bool strided, size_t *size)
+static unsigned char *results_of(size_t search, const char *more_settings, size_t threads, const char *isa, bool strided, size_t *size)
 {
+    char settings[200];
+    snprintf(settings, sizeof settings, "%s%s", searches[search].settings, more_settings);
     const int64_t shape[2] = {ROWS, COLUMNS}, strides[2] = {4, 4 * ROWS};
     const qobs_executor executor = {.struct_size = sizeof executor, .threads = threads, .parallel_for = crew_for};
     const qobs_runtime runtime = {.struct_size = sizeof runtime, .executor = threads > 1 ? &executor : NULL};
@@ -104,7 +106,7 @@ static unsigned char *results_of(size_t search, size_t threads, const char *isa,
     }
     crew_size = threads;
     assert_ok(qobs_isa_limit(isa, &error));
-    qobs_config *config = make_config(searches[search].preset, searches[search].settings, NULL);
+    qobs_config *config = make_config(searches[search].preset, settings, NULL);
     qobs_observer *o;
     assert_ok(qobs_observer_create(&o, config, &runtime, &error));
     assert_ok(qobs_observer_observe(o, &value, NULL, &error));
@@ -120,16 +122,42 @@ static void test_same_bits(void **state)
     (void)state;
     for (size_t i = 0; i < SEARCHES; i++) {
         size_t size, other_size;
-        unsigned char *bytes = results_of(i, 1, "scalar", false, &size);
+        unsigned char *bytes = results_of(i, "", 1, "scalar", false, &size);
         for (int variant = 0; variant < 4; variant++) {
             const size_t threads[] = {1, 2, 7, 1};
-            unsigned char *others = results_of(i, threads[variant], NULL, variant == 3, &other_size);
+            unsigned char *others = results_of(i, "", threads[variant], NULL, variant == 3, &other_size);
             if (size != other_size || memcmp(bytes, others, size) != 0)
                 fail_msg("%s with %s, variant %d", searches[i].preset, searches[i].settings, variant);
             free(others);
         }
         free(bytes);
     }
+}
+
+/* NaN of many payloads: the instruction set must not decide which of them are left. */
+static void test_same_nan(void **state)
+{
+    (void)state;
+    static float kept[ROWS * COLUMNS];
+    memcpy(kept, values[0], sizeof kept);
+    for (uint32_t i = 0; i < ROWS * COLUMNS; i += 1 + i % 11) {
+        const uint32_t bits = 0x7fc00000 | (i * 2654435761U & 0x803fffff);
+        memcpy(&values[0][i], &bits, sizeof bits);
+    }
+    for (size_t i = 0; i < SEARCHES; i++) {
+        size_t size, other_size;
+        unsigned char *bytes = results_of(i, ";nonfinite=propagate", 1, "scalar", false, &size);
+        for (size_t isa = 0; isa < qobs_isa_count(); isa++) {
+            if (!qobs_isa_usable(isa))
+                continue;
+            unsigned char *others = results_of(i, ";nonfinite=propagate", 1 + isa, qobs_isa_name(isa), false, &other_size);
+            if (size != other_size || memcmp(bytes, others, size) != 0)
+                fail_msg("%s with %s, %s", searches[i].preset, searches[i].settings, qobs_isa_name(isa));
+            free(others);
+        }
+        free(bytes);
+    }
+    memcpy(values[0], kept, sizeof kept);
 }
 
 /* ---- Saved and loaded
@@ -306,7 +334,7 @@ static void test_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_same_bits), cmocka_unit_test(test_reloaded),     cmocka_unit_test(test_given),
+        cmocka_unit_test(test_same_bits), cmocka_unit_test(test_same_nan),     cmocka_unit_test(test_reloaded), cmocka_unit_test(test_given),
         cmocka_unit_test(test_merged),    cmocka_unit_test(test_merged_steps), cmocka_unit_test(test_refused),
     };
     make_values();

@@ -159,6 +159,8 @@ static void search_part(void *argument, size_t index)
     }
     for (int i = 0; i < strip.qparams; i++) {
         const size_t qparam = strip.qparam + (size_t)i * strip.next;
+        for (size_t k = 0; k < c->count; k++) /* which of several NaN is left is up to the instruction set */
+            error[i][k] = isnan(error[i][k]) ? (double)NAN : error[i][k];
         if (s->parts == 1)
             c->take(c->argument, qparam, error[i]);
         else
