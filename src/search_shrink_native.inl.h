@@ -56,9 +56,9 @@ ALWAYS_INLINE void NATIVE(shrink)(const struct qobs_shrinking *how, enum shrinki
         for (size_t i = 0; i < QOBS_SEARCH_LANES; i++) {
             const float a = nearest(r.low[i] * by), b = nearest(r.high[i] * by), amax = nearest(r.most[i] * by);
             const float extent = kind == SYMMETRIC ? amax : nearest(b - a), steps = kind == SYMMETRIC ? half : range;
-            float s = kind == MX                  ? nearest(mx_scale(amax, offset))
+            float s = kind == MX                ? nearest(mx_scale(amax, offset))
                       : normality == ALL_NORMAL ? nearest(divide(extent, steps, 1 / steps))
-                                                  : nearest(extent / steps);
+                                                : nearest(extent / steps);
             if (normality != ALL_NORMAL)
                 s = s < floor ? floor : s;
             float zero_point = 0;
@@ -72,9 +72,9 @@ ALWAYS_INLINE void NATIVE(shrink)(const struct qobs_shrinking *how, enum shrinki
             const float kept = normality == ALL_NORMAL ? s * r.factor[i] : times_factor(s, r.factor[i]);
             const float refined = refined_inverse(REFINEMENTS, kept, r.inverse[i] * inverse_by);
             scale[i] = kept;
-            inverse[i] = normality == ALL_NORMAL                              ? refined
+            inverse[i] = normality == ALL_NORMAL                        ? refined
                          : normality == SOME_NORMAL && r.inverse[i] > 0 ? refined
-                                                                               : inverse_of(kept);
+                                                                        : inverse_of(kept);
             shift[i] = integers ? 0x1.8p23f + zero_point : zero_point;
         }
     }

@@ -17,7 +17,10 @@
 #include "statistic/reduce.h"
 
 /* A qparam of more elements is searched in parts, by several threads; their sums are added in order. */
-enum { PART = 64 * QOBS_SEARCH_MOST, PIECES_PER_THREAD = 32, MOST_STEPS = 65536, MOST_ROOM = 64 << 20 };
+enum { PART = 64 * QOBS_SEARCH_MOST };
+
+/* Fewer pieces where the candidates of all would take more memory than MOST_ROOM. */
+enum { PIECES_PER_THREAD = 32, MOST_STEPS = 65536, MOST_ROOM = 64 << 20 };
 
 struct search {
     struct qparam_search q;
