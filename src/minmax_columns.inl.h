@@ -13,11 +13,12 @@
  * cache. */
 #define NEAR ((size_t)(!HAS_RAW || WIDE * VEC_BYTES >= 512 ? 1024 : 32) << 10)
 #define CHUNK 64
-/* From further away memory is walked in the order of its rows, ABREAST rows and TILE vectors at a time, in strips of STRIP vectors down DEEP
- * rows, whose bounds stay in the first-level cache. */
-#define ABREAST 8
-#define TILE (128 / VEC_BYTES)
-#define STRIP (8192 / VEC_BYTES)
+/* From further away memory is walked in the order of its rows, some rows abreast, a line of the cache at a time, in strips of some bytes down DEEP
+ * rows, whose bounds stay in the first-level cache. From memory a strip is a page wide, so that few pages are read at a time. */
+#define ABREAST(far) ((far) ? 4 : 8)
+#define STRIP(far) ((far) ? 4096 : 8192)
+#define LINE (64 / VEC_BYTES)
+#define AHEAD 8
 #define DEEP 256
 
 /* Merges the bounds of one vector of columns, as keys, into the caller's. Where something is not finite the elements are gone through one
@@ -89,22 +90,23 @@ static void K(column_tiles)(const unsigned char *x, ptrdiff_t row_stride, size_t
     }
 }
 
-/* ABREAST rows of some vectors enter their bounds, pairs of keys. `ahead`: the rows below are fetched into the second-level cache, as the
- * hardware does not foresee that the streams go on there, and every line twice, as some first tries come to nothing. */
-static inline __attribute__((always_inline)) void K(strip_rows)(bool ahead, int vectors, const unsigned char *x, ptrdiff_t row_stride,
-                                                                 vec *keys)
+/* Some rows of some vectors enter their bounds, pairs of keys. From far away the rows AHEAD are fetched into the second-level cache, as the
+ * hardware does not foresee that the streams go on there, and every line twice, as some first tries come to nothing. Loads keep their order:
+ * gcc would put all prefetches of a line together. */
+static inline __attribute__((always_inline)) void K(strip_rows)(bool far, int vectors, const unsigned char *x, ptrdiff_t row_stride, vec *keys)
 {
-    for (int i = 0; i < vectors; i++, keys += 2) {
-        struct K(bounds) b = K(bounds_of)(vec_load(x + i * VEC_BYTES));
+    const int abreast = ABREAST(far);
+    for (int i = 0; i < vectors; i++, x += VEC_BYTES, keys += 2) {
+        struct K(bounds) b = K(bounds_of)(vec_load_in_turn(x));
 #pragma GCC unroll 16
-        for (int r = 0; r < ABREAST; r++) {
-            const unsigned char *at = x + r * row_stride + i * VEC_BYTES;
+        for (int r = 0; r < abreast; r++) {
+            const unsigned char *at = x + r * row_stride;
             if (r > 0)
-                K(enter)(&b, vec_load(at));
-            if (ahead)
-                __builtin_prefetch(at + ABREAST * row_stride, 0, 2);
-            if (ahead && VEC_BYTES == 64)
-                __builtin_prefetch(at + ABREAST * row_stride + VEC_BYTES / 2, 0, 2);
+                K(enter)(&b, vec_load_in_turn(at));
+            if (far)
+                __builtin_prefetch(at + AHEAD * row_stride, 0, 2);
+            if (far && VEC_BYTES == 64)
+                __builtin_prefetch(at + AHEAD * row_stride + VEC_BYTES / 2, 0, 2);
         }
         vec lo, hi;
         K(keys_of_bounds)(&b, &lo, &hi);
@@ -113,31 +115,41 @@ static inline __attribute__((always_inline)) void K(strip_rows)(bool ahead, int 
     }
 }
 
-/* A strip at least a vector wide and ABREAST rows deep; its last vector is read again where the width is no multiple, and so are its last
- * rows. */
-static void K(column_strip)(bool ahead, const unsigned char *x, ptrdiff_t row_stride, size_t rows, size_t bytes, size_t seen, BITS inf,
-                            unsigned char *min, unsigned char *max, struct qobs_nonfinite *nonfinite)
+/* A strip's rows, from the first to the last, enter the keys; the last rows, and the last vector, are read again where their number is no
+ * multiple. */
+static inline __attribute__((always_inline)) void K(strip_keys)(bool far, const unsigned char *x, ptrdiff_t row_stride, size_t rows,
+                                                                 size_t bytes, vec *keys)
 {
-    vec keys[2 * STRIP];
+    const size_t vectors = (bytes + VEC_BYTES - 1) / VEC_BYTES, whole = bytes / VEC_BYTES, last = bytes - VEC_BYTES;
+    for (size_t r = 0; r < rows; r += ABREAST(far)) {
+        const unsigned char *row = x + (ptrdiff_t)(r + ABREAST(far) <= rows ? r : rows - ABREAST(far)) * row_stride;
+        size_t j = 0;
+        for (; j + LINE <= whole; j += LINE)
+            K(strip_rows)(far, LINE, row + j * VEC_BYTES, row_stride, &keys[2 * j]);
+        for (; j < vectors; j++)
+            K(strip_rows)(far, 1, row + (j < whole ? j * VEC_BYTES : last), row_stride, &keys[2 * j]);
+    }
+}
+
+/* A strip at least a vector wide and 8 rows deep, from byte `from` of its rows; what lies a `period` apart in a row is of one column. */
+static void K(column_strip)(bool far, const unsigned char *x, ptrdiff_t row_stride, size_t rows, size_t from, size_t bytes, size_t period,
+                            size_t seen, BITS inf, unsigned char *min, unsigned char *max, struct qobs_nonfinite *nonfinite)
+{
+    vec keys[2 * STRIP(false) / VEC_BYTES];
+    x += from;
     const size_t vectors = (bytes + VEC_BYTES - 1) / VEC_BYTES, whole = bytes / VEC_BYTES, last = bytes - VEC_BYTES;
     for (size_t j = 0; j < vectors; j++) {
         keys[2 * j] = K(vec_splat)(MOST_POSITIVE);
         keys[2 * j + 1] = K(vec_splat)(MOST_NEGATIVE);
     }
-    for (size_t r = 0; r < rows; r += ABREAST) {
-        const unsigned char *row = x + (ptrdiff_t)(r + ABREAST <= rows ? r : rows - ABREAST) * row_stride;
-        size_t j = 0;
-        for (; ahead && j + TILE <= whole; j += TILE)
-            K(strip_rows)(true, TILE, row + j * VEC_BYTES, row_stride, &keys[2 * j]);
-        for (; j + TILE <= whole; j += TILE)
-            K(strip_rows)(false, TILE, row + j * VEC_BYTES, row_stride, &keys[2 * j]);
-        for (; j < vectors; j++)
-            K(strip_rows)(false, 1, row + (j < whole ? j * VEC_BYTES : last), row_stride, &keys[2 * j]);
-    }
+    if (far)
+        K(strip_keys)(true, x, row_stride, rows, bytes, keys);
+    else
+        K(strip_keys)(false, x, row_stride, rows, bytes, keys);
     for (size_t j = 0; j < vectors; j++) {
-        const size_t at = j < whole ? j * VEC_BYTES : last;
-        K(merge_columns)(x + at, row_stride, rows, (j * VEC_BYTES - at) / sizeof(BITS) + seen, keys[2 * j], keys[2 * j + 1], inf, min + at,
-                         max + at, nonfinite);
+        const size_t at = j < whole ? j * VEC_BYTES : last, column = (from + at) % period;
+        K(merge_columns)(x + at, row_stride, rows, (j * VEC_BYTES - at) / sizeof(BITS) + seen, keys[2 * j], keys[2 * j + 1], inf,
+                         min + column, max + column, nonfinite);
         seen = 0;
     }
 }
@@ -154,26 +166,38 @@ static void K(few_columns)(const unsigned char *x, ptrdiff_t row_stride, size_t 
     }
 }
 
+/* Rows one strip after the other; at least 8. */
+static void K(column_strips)(bool far, const unsigned char *x, ptrdiff_t row_stride, size_t rows, size_t width, size_t period, BITS inf,
+                             unsigned char *min, unsigned char *max, struct qobs_nonfinite *nonfinite)
+{
+    for (size_t some; rows > 0; rows -= some, x += (ptrdiff_t)some * row_stride) {
+        some = rows < DEEP + ABREAST(false) ? rows : DEEP;
+        for (size_t j = 0; j < width; j += STRIP(far)) {
+            const size_t from = j + VEC_BYTES <= width ? j : width - VEC_BYTES;
+            const size_t bytes = width - from < STRIP(far) ? width - from : STRIP(far);
+            K(column_strip)(far, x, row_stride, some, from, bytes, period, (j - from) / sizeof(BITS), inf, min, max, nonfinite);
+        }
+    }
+}
+
 static void K(columns)(const unsigned char *x, ptrdiff_t row_stride, size_t rows, size_t columns, BITS inf, unsigned char *min,
                        unsigned char *max, struct qobs_nonfinite *nonfinite)
 {
     const size_t end = columns * sizeof(BITS), size = rows * end;
     if (columns < LANES) {
         K(few_columns)(x, row_stride, rows, columns, inf, min, max, nonfinite);
-    } else if (size <= NEAR || rows < ABREAST) {
-        for (; rows > 0; rows -= rows < CHUNK ? rows : CHUNK, x += CHUNK * row_stride)
-            K(column_tiles)(x, row_stride, rows < CHUNK ? rows : CHUNK, columns, inf, min, max, nonfinite);
-    } else {
-        for (size_t some; rows > 0; rows -= some, x += (ptrdiff_t)some * row_stride) {
-            some = rows < DEEP + ABREAST ? rows : DEEP;
-            for (size_t j = 0; j < end; j += STRIP * VEC_BYTES) {
-                const size_t from = j + VEC_BYTES <= end ? j : end - VEC_BYTES;
-                const size_t bytes = end - from < STRIP * VEC_BYTES ? end - from : STRIP * VEC_BYTES;
-                K(column_strip)(size >= FAR, x + from, row_stride, some, bytes, (j - from) / sizeof(BITS), inf, min + from, max + from,
-                                nonfinite);
-            }
-        }
+        return;
     }
+    if (size > NEAR && rows >= ABREAST(false)) {
+        const bool far = size >= FAR;
+        /* Short rows with nothing between them are taken together, as the prefetchers want long ones. */
+        const bool together = row_stride == (ptrdiff_t)end && end % VEC_BYTES == 0 && end < STRIP(true) && size >= ABREAST(false) * STRIP(false);
+        const size_t some = together ? STRIP(false) / end : 1, whole = rows / some * some;
+        K(column_strips)(far, x, row_stride * (ptrdiff_t)some, rows / some, end * some, end, inf, min, max, nonfinite);
+        rows -= whole, x += (ptrdiff_t)whole * row_stride;
+    }
+    for (; rows > 0; rows -= rows < CHUNK ? rows : CHUNK, x += CHUNK * row_stride)
+        K(column_tiles)(x, row_stride, rows < CHUNK ? rows : CHUNK, columns, inf, min, max, nonfinite);
 }
 
 #undef NEAR
@@ -183,6 +207,7 @@ static void K(columns)(const unsigned char *x, ptrdiff_t row_stride, size_t rows
 #undef FEW_COLUMNS
 #undef CHUNK
 #undef ABREAST
-#undef TILE
+#undef LINE
+#undef AHEAD
 #undef STRIP
 #undef DEEP

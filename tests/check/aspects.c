@@ -8,7 +8,7 @@
 #include "check.h"
 #include "memory.h"
 
-#define DATA_BYTES ((size_t)2 << 20)
+#define DATA_BYTES ((size_t)17 << 20)
 #define NEAR_BYTES ((size_t)1 << 20) /* from here on, columns go in strips */
 #define STRIP_BYTES 8192
 #define OUTER_BYTES ((size_t)2 << 20) /* from here on, AVX-512 leaves runs to AVX2 */
@@ -205,6 +205,17 @@ static void far_columns(struct check *check, size_t bytes, enum data data)
     try_call(check, &call);
 }
 
+/* Short rows without gaps, which are taken several at a time. */
+static void short_columns(struct check *check, size_t bytes)
+{
+    const size_t size = check->dtype->size, lanes = lanes_of(check);
+    struct call call = {.length = (1 + rng_below(&check->rng, 20)) * lanes / 2, .data = any_data(check)};
+    call.count = bytes / (call.length * size) + 1 + rng_below(&check->rng, 70);
+    call.stride = stride_of(check, CONTIGUOUS, call.length);
+    call.at_end = rng_below(&check->rng, 2);
+    try_call(check, &call);
+}
+
 /* Runs of which there are more than the caches of a core hold, long enough for another kernel or not quite. */
 static void far_runs(struct check *check)
 {
@@ -243,6 +254,9 @@ static void long_ones(struct check *check, unsigned rounds)
         far_columns(check, NEAR_BYTES, rng_below(&check->rng, 2) ? FINITE_RUNS : SPARSE);
         far_columns(check, FAR_BYTES, FINITE_RUNS);
         far_columns(check, FAR_BYTES, SPARSE);
+        short_columns(check, FAR_BYTES);
+        for (size_t bytes = NEAR_BYTES / 32; bytes <= NEAR_BYTES; bytes *= 2)
+            short_columns(check, bytes);
     }
     for (unsigned round = 0; round < 2 * rounds && !is_columns(check->form) && check->form != INDEXED; round++)
         far_runs(check);
