@@ -27,6 +27,12 @@
 #define TWO_STREAMS 131072
 #define UNROLLED 4 /* vectors in flight in a block */
 #define SETS 2     /* of bounds for them: a minimum takes a cycle or two, and 16 registers do not hold more */
+/* From this size on data are taken to come in part from memory, and from this one on all of them. */
+#define FAR ((size_t)16 << 20)
+#define FARTHEST ((size_t)64 << 20)
+/* Between them runs are read some pages side by side. */
+#define PAGE 4096
+#define PAGES 4
 
 /* What is accumulated of any number of vectors, lane by lane. */
 #if HAS_RAW
@@ -122,15 +128,38 @@ static inline void K(keys_of_bounds)(const struct K(bounds) *b, vec *least, vec 
 }
 #endif
 
+/* PAGES pages side by side, and as many further on fetched into the second-level cache, every line twice, as some first tries come to
+ * nothing. Where the third-level cache holds only a part that is faster than two streams, from memory slower. */
+static inline const unsigned char *K(pages)(struct K(bounds) *b, const unsigned char *x, const unsigned char *end)
+{
+    for (; x + PAGES * PAGE <= end; x += PAGES * PAGE)
+        for (int i = 0; i < PAGE; i += 64) {
+#pragma GCC unroll 4
+            for (const unsigned char *at = x + i; at < x + PAGES * PAGE; at += 2 * PAGE) {
+                for (int v = 0; v < 64; v += VEC_BYTES)
+                    K(enter_two)(&b[0], &b[1], vec_load_in_turn(at + v), vec_load_in_turn(at + PAGE + v));
+                for (int page = PAGES; page < PAGES + 2; page++) {
+                    __builtin_prefetch(at + page * PAGE, 0, 2);
+                    __builtin_prefetch(at + page * PAGE + 32, 0, 2);
+                }
+            }
+            for (int set = 0; set < SETS; set++)
+                K(keep)(&b[set]);
+        }
+    return x;
+}
+
 /* Both halves of a large block are read at once: two streams come faster out of the third-level cache than one; in a short run they
  * would keep the prefetchers from ever settling. */
-static inline void K(block_keys)(const unsigned char *x, size_t n, KEY *lo, KEY *hi)
+static inline void K(block_keys)(bool far, const unsigned char *x, size_t n, KEY *lo, KEY *hi)
 {
     const unsigned char *const last = x + (n - LANES) * sizeof(BITS);
     struct K(bounds) b[SETS];
     for (int i = 0; i < SETS; i++)
         b[i] = K(bounds_of)(vec_load(last));
-    if (n * sizeof(BITS) >= TWO_STREAMS) {
+    if (far) {
+        x = K(pages)(b, x, last + VEC_BYTES);
+    } else if (n * sizeof(BITS) >= TWO_STREAMS) {
         const size_t step = UNROLLED / 2 * VEC_BYTES, half = (size_t)(last - x) / 2 / step * step;
         const unsigned char *y = x + half, *const middle = y;
         for (; x < middle; x += step, y += step) {
@@ -163,7 +192,7 @@ static inline bool K(special)(KEY lo, KEY hi, BITS inf)
 }
 
 /* One run of any length, block by block. */
-static void K(one_run)(const unsigned char *x, size_t n, BITS inf, unsigned char *min, unsigned char *max, struct qobs_nonfinite *nonfinite)
+static void K(one_run)(bool far, const unsigned char *x, size_t n, BITS inf, unsigned char *min, unsigned char *max, struct qobs_nonfinite *nonfinite)
 {
     KEY lo = MOST_POSITIVE, hi = MOST_NEGATIVE;
     while (n > 0) {
@@ -171,7 +200,7 @@ static void K(one_run)(const unsigned char *x, size_t n, BITS inf, unsigned char
         bool finite = false;
         if (m >= LANES) {
             KEY block_lo, block_hi;
-            K(block_keys)(x, m, &block_lo, &block_hi);
+            K(block_keys)(far, x, m, &block_lo, &block_hi);
             finite = !K(special)(block_lo, block_hi, inf);
             if (finite) {
                 lo = K(key_min)(lo, block_lo);
@@ -229,7 +258,7 @@ static UNFOLDED void K(merge_extent)(enum K(form) form, struct K(extent) e, cons
 static void K(one_by_one)(const struct K(runs) *r, size_t run)
 {
     for (size_t i = run; i < run + LANES; i++)
-        K(one_run)(r->x + (ptrdiff_t)i * r->run_stride, r->length, r->inf, r->min + (ptrdiff_t)i * r->out_step,
+        K(one_run)(false, r->x + (ptrdiff_t)i * r->run_stride, r->length, r->inf, r->min + (ptrdiff_t)i * r->out_step,
                    r->max + (ptrdiff_t)i * r->out_step, r->nonfinite);
 }
 
@@ -239,13 +268,15 @@ static void K(one_by_one)(const struct K(runs) *r, size_t run)
 static void K(rows)(const unsigned char *x, ptrdiff_t run_stride, size_t runs, size_t length, BITS inf, unsigned char *min,
                     unsigned char *max, ptrdiff_t out_step, struct qobs_nonfinite *nonfinite)
 {
+    const size_t bytes = length * sizeof(BITS);
+    const bool far = VEC_BYTES >= 32 && runs * bytes >= FAR && runs * bytes < FARTHEST && (runs == 1 || run_stride == (ptrdiff_t)bytes);
     size_t done = 0;
 #if LANES >= 4
     const struct K(runs) r = {x, run_stride, length, inf, min, max, out_step, nonfinite};
     done = K(fold_short_runs)(&r, runs);
 #endif
     for (; done < runs; done++)
-        K(one_run)(x + (ptrdiff_t)done * run_stride, length, inf, min + (ptrdiff_t)done * out_step,
+        K(one_run)(far, x + (ptrdiff_t)done * run_stride, length, inf, min + (ptrdiff_t)done * out_step,
                    max + (ptrdiff_t)done * out_step, nonfinite);
 }
 
@@ -255,6 +286,10 @@ static void K(rows)(const unsigned char *x, ptrdiff_t run_stride, size_t runs, s
 #undef FORM
 #undef UNROLLED
 #undef SETS
+#undef FAR
+#undef FARTHEST
+#undef PAGE
+#undef PAGES
 #undef TWO_STREAMS
 #undef LANES
 #undef MOST_POSITIVE

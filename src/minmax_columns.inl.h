@@ -3,8 +3,6 @@
 
 /* Min/max over columns: included by minmax.inl.h, whose limits hold. */
 
-/* From this size on columns are taken to come from memory. */
-#define FAR ((size_t)16 << 20)
 /* From the second-level cache they go in tiles of WIDE vectors down CHUNK rows, whose bounds stay in registers; few columns in NARROW tiles. */
 #define NARROW 4
 #define WIDE (HAS_RAW ? (VEC_REGISTERS - 2) / 3 : NARROW)
@@ -201,7 +199,6 @@ static void K(columns)(const unsigned char *x, ptrdiff_t row_stride, size_t rows
 }
 
 #undef NEAR
-#undef FAR
 #undef WIDE
 #undef NARROW
 #undef FEW_COLUMNS

@@ -229,6 +229,21 @@ static void far_runs(struct check *check)
     try_call(check, &call);
 }
 
+/* Runs without gaps, together more than the third-level cache may hold, which are read some pages at a time. */
+static void far_contiguous_runs(struct check *check)
+{
+    const size_t size = check->dtype->size, pages = 16384 / size;
+    struct call call = {.length = pages * (1 + rng_below(&check->rng, 5)), .data = any_data(check)};
+    call.length += rng_below(&check->rng, 2) ? rng_below(&check->rng, pages) : 0;
+    call.count = FAR_BYTES / (call.length * size) + 1;
+    if (rng_below(&check->rng, 2))
+        call.length *= call.count, call.count = 1;
+    call.stride = stride_of(check, CONTIGUOUS, call.length);
+    call.out_stride = any_out_stride(check);
+    call.at_end = rng_below(&check->rng, 2);
+    try_call(check, &call);
+}
+
 /* Runs of several blocks, wide and tall columns. */
 static void long_ones(struct check *check, unsigned rounds)
 {
@@ -258,8 +273,10 @@ static void long_ones(struct check *check, unsigned rounds)
         for (size_t bytes = NEAR_BYTES / 32; bytes <= NEAR_BYTES; bytes *= 2)
             short_columns(check, bytes);
     }
-    for (unsigned round = 0; round < 2 * rounds && !is_columns(check->form) && check->form != INDEXED; round++)
+    for (unsigned round = 0; round < 2 * rounds && !is_columns(check->form) && check->form != INDEXED; round++) {
         far_runs(check);
+        far_contiguous_runs(check);
+    }
 }
 
 static const enum kind outlier_kinds[] = {LARGEST, SUBNORMAL, INFINITE, QUIET_NAN, SIGNALLING_NAN, ZERO, MINUS_ZERO};
