@@ -22,6 +22,9 @@ enum { PART = 64 * QOBS_SEARCH_MOST };
 /* Fewer pieces where the candidates of all would take more memory than MOST_ROOM. */
 enum { PIECES_PER_THREAD = 32, MOST_STEPS = 65536, MOST_ROOM = 64 << 20 };
 
+/* Words of two lines of the cache, which are fetched together. */
+enum { LINES = 16 };
+
 struct search {
     struct qparam_search q;
     const struct runtime *runtime;
@@ -34,7 +37,7 @@ struct search {
     unsigned char *room; /* room_size bytes for each piece */
     size_t room_size;
     double *sums;       /* where there are parts: of each, all candidates' */
-    uint64_t *improved; /* of each piece, a bit a step; `words` long */
+    uint64_t *improved; /* of each piece, a bit a step; `words` long, so that threads write to lines of their own */
     size_t words;
 };
 
@@ -237,7 +240,7 @@ int qobs_search_ranges(const struct runtime *runtime, const struct qobs_kernels 
     struct search s = {.runtime = runtime,
                        .settings = settings,
                        .nonfinite = (enum nonfinite_mode)config->nonfinite,
-                       .words = (size_t)settings->steps / 64 + 1};
+                       .words = ((size_t)settings->steps / 64 + LINES) / LINES * LINES};
     s.q = (struct qparam_search){.kernels = kernels,
                                  .plan = plan,
                                  .source = {.plan = plan,
