@@ -9,6 +9,8 @@
 #include <stdatomic.h>
 #include <stddef.h>
 
+#include "sanitized.h"
+
 struct loop {
     void (*task)(void *, size_t);
     void *argument;
@@ -26,6 +28,9 @@ static void *take_tasks(void *argument)
     return NULL;
 }
 
+/* What musl gives a thread, which has to do, and no memory behind it that a larger frame could reach. */
+enum { STACK_BYTES = 128 << 10, GUARD_BYTES = 1 << 20 };
+
 /* context: the number of threads, a size_t, at most 17. */
 static void parallel_for(void *context, void (*task)(void *, size_t), void *argument, size_t count)
 {
@@ -33,9 +38,16 @@ static void parallel_for(void *context, void (*task)(void *, size_t), void *argu
     struct loop loop = {.task = task, .argument = argument, .count = count};
     const size_t n = *(const size_t *)context;
     size_t started = 0;
+    pthread_attr_t attributes;
     atomic_fetch_add(&loops, 1);
-    while (started < n - 1 && pthread_create(&threads[started], NULL, take_tasks, &loop) == 0)
+    pthread_attr_init(&attributes);
+#ifndef SANITIZED
+    pthread_attr_setstacksize(&attributes, STACK_BYTES);
+    pthread_attr_setguardsize(&attributes, GUARD_BYTES);
+#endif
+    while (started < n - 1 && pthread_create(&threads[started], &attributes, take_tasks, &loop) == 0)
         started++;
+    pthread_attr_destroy(&attributes);
     take_tasks(&loop);
     while (started > 0)
         pthread_join(threads[--started], NULL);

@@ -144,7 +144,8 @@ typedef struct qobs_allocator {
     void *context;                                             /**< handed to both */
 } qobs_allocator;
 
-/** Where work is done: qobs/openmp.h and qobs/pthreadpool.h have ready ones. Tasks begin no loop of their own. */
+/** Where work is done: qobs/openmp.h and qobs/pthreadpool.h have ready ones. Tasks begin no loop of their own and take less than 100 KB
+ * of stack. */
 typedef struct qobs_executor {
     size_t struct_size; /**< sizeof(qobs_executor) */
     size_t threads;     /**< how many run at the same time; work is cut for that many */

@@ -11,6 +11,9 @@
 #include "search/search.h"
 #include "search/strips.h"
 
+/* Threads have small stacks in some places: as many qparams at a time as have so many candidates together. */
+enum { STRIP_CANDIDATES = 1024 };
+
 /* A task is a part of the elements of a strip. All the elements, where there are enough strips to go round. Otherwise parts
  * are summed on their own and then together, in an order that depends on the shape alone. */
 enum { ENOUGH_STRIPS = 64, MOST_PARTS = 64, SMALLEST_PART = 64 * STRIP_ROOM };
@@ -26,10 +29,10 @@ struct search {
     double *partial; /* [parts][qparams][count] where there are several */
 };
 
-static void divide(const qobs_plan *plan, struct strips *strips, size_t *parts, int64_t *part)
+static void divide(const qobs_plan *plan, size_t count, struct strips *strips, size_t *parts, int64_t *part)
 {
     struct strip first;
-    qobs_strips_of(strips, plan);
+    qobs_strips_of(strips, plan, count * STRIP_QPARAMS <= STRIP_CANDIDATES ? STRIP_QPARAMS : (int)(STRIP_CANDIDATES / count));
     qobs_strip_at(strips, 0, &first);
     *part = first.elements; /* no strip has more */
     if (strips->count < ENOUGH_STRIPS) {
@@ -45,7 +48,7 @@ size_t qobs_candidates_room(const qobs_plan *plan, size_t count)
     struct strips strips;
     size_t parts;
     int64_t part;
-    divide(plan, &strips, &parts, &part);
+    divide(plan, count, &strips, &parts, &part);
     return parts > 1 ? parts * (size_t)plan->qparams * count : 0;
 }
 
@@ -127,17 +130,17 @@ static void search_part(void *argument, size_t index)
     const size_t part = index / s->strips.count, qparams = (size_t)s->strips.plan->qparams;
     struct strip strip;
     struct qobs_quantizer quantizer[STRIP_QPARAMS];
-    float values[STRIP_QPARAMS][STRIP_ROOM], weight[STRIP_ROOM], scale[STRIP_QPARAMS][MOST_CANDIDATES];
-    double down[STRIP_QPARAMS][MOST_CANDIDATES], error[STRIP_QPARAMS][MOST_CANDIDATES];
+    float values[STRIP_QPARAMS][STRIP_ROOM], weight[STRIP_ROOM], scales[STRIP_CANDIDATES];
+    double downs[STRIP_CANDIDATES], errors[STRIP_CANDIDATES];
     const fp_mode mode = fp_enter();
     qobs_strip_at(&s->strips, index % s->strips.count, &strip);
     for (int i = 0; i < strip.qparams; i++) {
-        const size_t qparam = strip.qparam + (size_t)i * strip.next;
+        const size_t qparam = strip.qparam + (size_t)i * strip.next, at = (size_t)i * c->count;
         if (c->prepare_factors)
-            c->prepare_factors(c->argument, qparam, &quantizer[i], scale[i], down[i]);
+            c->prepare_factors(c->argument, qparam, &quantizer[i], scales + at, downs + at);
         else
-            c->prepare(c->argument, qparam, &quantizer[i], scale[i]);
-        memset(error[i], 0, c->count * sizeof *error[i]);
+            c->prepare(c->argument, qparam, &quantizer[i], scales + at);
+        memset(errors + at, 0, c->count * sizeof *errors);
     }
     const int64_t from = (int64_t)part * s->part, end = from + s->part < strip.elements ? from + s->part : strip.elements;
     for (int64_t first = from; first < end; first += STRIP_ROOM) {
@@ -146,25 +149,29 @@ static void search_part(void *argument, size_t index)
         if (c->weight)
             weights(&strip, c->weight, first, n, weight);
         for (int i = 0; i < strip.qparams; i++) {
+            const float *const scale = scales + (size_t)i * c->count;
+            double *const error = errors + (size_t)i * c->count;
             if (c->ignore_nonfinite)
                 drop_nonfinite(n, values[i]);
             if (c->prepare_factors)
-                factor_errors(&quantizer[i], values[i], c->weight ? weight : NULL, n, c->count, scale[i], down[i], error[i]);
+                factor_errors(&quantizer[i], values[i], c->weight ? weight : NULL, n, c->count, scale,
+                              downs + (size_t)i * c->count, error);
             else if (quantizer[i].in_double)
-                wide_errors(&quantizer[i], values[i], n, c->count, scale[i], error[i]);
+                wide_errors(&quantizer[i], values[i], n, c->count, scale, error);
             else
                 qobs_search_errors(s->kernels, &quantizer[i], &s->norm, values[i], c->weight ? weight : NULL, n, c->count,
-                                   scale[i], NULL, error[i]);
+                                   scale, NULL, error);
         }
     }
     for (int i = 0; i < strip.qparams; i++) {
         const size_t qparam = strip.qparam + (size_t)i * strip.next;
+        double *const error = errors + (size_t)i * c->count;
         for (size_t k = 0; k < c->count; k++) /* which of several NaN is left is up to the instruction set */
-            error[i][k] = isnan(error[i][k]) ? (double)NAN : error[i][k];
+            error[k] = isnan(error[k]) ? (double)NAN : error[k];
         if (s->parts == 1)
-            c->take(c->argument, qparam, error[i]);
+            c->take(c->argument, qparam, error);
         else
-            memcpy(s->partial + (part * qparams + qparam) * c->count, error[i], c->count * sizeof *error[i]);
+            memcpy(s->partial + (part * qparams + qparam) * c->count, error, c->count * sizeof *error);
     }
     fp_leave(mode);
 }
@@ -175,7 +182,7 @@ void qobs_candidates_search(const struct runtime *runtime, const struct qobs_ker
     struct search s = {.kernels = kernels, .data = data, .candidates = candidates, .partial = room};
     const size_t count = candidates->count, qparams = (size_t)plan->qparams;
     qobs_search_norm(&s.norm, 2, NULL);
-    divide(plan, &s.strips, &s.parts, &s.part);
+    divide(plan, count, &s.strips, &s.parts, &s.part);
     qobs_parallel_for(runtime, search_part, &s, s.strips.count * s.parts);
     for (size_t q = 0; s.parts > 1 && q < qparams; q++) {
         double *sum = room + q * count;

@@ -16,9 +16,9 @@ static bool has_short_end(const qobs_plan *plan, int coarse)
     return false;
 }
 
-void qobs_strips_of(struct strips *s, const qobs_plan *plan)
+void qobs_strips_of(struct strips *s, const qobs_plan *plan, int most)
 {
-    *s = (struct strips){.plan = plan, .along = -1, .pieces = 1, .count = 1};
+    *s = (struct strips){.plan = plan, .most = most, .along = -1, .pieces = 1, .count = 1};
     for (int i = 0; i < plan->axes; i++) {
         const struct axis *a = &plan->axis[i];
         const bool closer = s->along < 0 || magnitude(a->stride) < magnitude(plan->axis[s->along].stride);
@@ -29,7 +29,7 @@ void qobs_strips_of(struct strips *s, const qobs_plan *plan)
         const struct axis *a = &plan->axis[i];
         if (i == s->along) {
             const bool cut = has_short_end(plan, i);
-            s->pieces = (a->extent - cut + STRIP_QPARAMS - 1) / STRIP_QPARAMS + cut;
+            s->pieces = (a->extent - cut + most - 1) / most + cut;
         }
         if (a->role == AXIS_QPARAM)
             s->count *= (size_t)(i == s->along ? s->pieces : a->extent);
@@ -51,10 +51,10 @@ void qobs_strip_at(const struct strips *s, size_t index, struct strip *strip)
         index /= extent;
         if (i == s->along) {
             const bool cut = has_short_end(plan, i), last = position[i] == s->pieces - 1;
-            const int64_t from = cut && last ? a->extent - 1 : position[i] * STRIP_QPARAMS;
+            const int64_t from = cut && last ? a->extent - 1 : position[i] * s->most;
             const int64_t left = a->extent - (cut && !last) - from;
             position[i] = from;
-            strip->qparams = (int)(left < STRIP_QPARAMS ? left : STRIP_QPARAMS);
+            strip->qparams = (int)(left < s->most ? left : s->most);
             strip->next = weight;
             strip->between = a->stride;
         }
@@ -79,7 +79,7 @@ void qobs_strip_at(const struct strips *s, size_t index, struct strip *strip)
 #include "native_each.inl.h"
 
 void qobs_strip_read(const struct strip *s, qobs_dtype dtype, const unsigned char *data, int64_t first, size_t n,
-                     float out[STRIP_QPARAMS][STRIP_ROOM])
+                     float out[][STRIP_ROOM])
 {
     int64_t position[MAX_AXES], rest = first;
     const unsigned char *x = data + s->offset;

@@ -10,13 +10,14 @@
 #include "granularity/plan.h"
 
 enum {
-    STRIP_QPARAMS = 16, /* at most */
+    STRIP_QPARAMS = 16, /* at most; more would not make memory faster */
     STRIP_ROOM = 512    /* elements of each that are read at a time */
 };
 
 /* How the qparams of a plan make strips. Plans with an order of columns (g_idx) have none. */
 struct strips {
     const qobs_plan *plan;
+    int most;       /* qparams of a strip */
     int along;      /* the axis along which the qparams of a strip lie; -1: there is one qparam */
     int64_t pieces; /* strips along it */
     size_t count;
@@ -33,11 +34,12 @@ struct strip {
     int64_t elements; /* of each qparam */
 };
 
-void qobs_strips_of(struct strips *strips, const qobs_plan *plan);
+/* Of at most that many qparams each, 1 to STRIP_QPARAMS. */
+void qobs_strips_of(struct strips *strips, const qobs_plan *plan, int most);
 void qobs_strip_at(const struct strips *strips, size_t index, struct strip *strip);
 
-/* Elements first to first + n <= STRIP_ROOM of qparam i into out[i], rounded once if they are F64. */
+/* Elements first to first + n <= STRIP_ROOM of qparam i of the strip into out[i], rounded once if they are F64. */
 void qobs_strip_read(const struct strip *strip, qobs_dtype dtype, const unsigned char *data, int64_t first, size_t n,
-                     float out[STRIP_QPARAMS][STRIP_ROOM]);
+                     float out[][STRIP_ROOM]);
 
 #endif

@@ -87,8 +87,8 @@ static void count(const qobs_config *config, const qobs_plan *plan, const unsign
 {
     struct strips strips;
     struct strip strip;
-    float x[STRIP_QPARAMS][STRIP_ROOM];
-    qobs_strips_of(&strips, plan);
+    float x[1][STRIP_ROOM];
+    qobs_strips_of(&strips, plan, 1);
     qobs_strip_at(&strips, 0, &strip);
     for (int64_t first = 0; first < strip.elements; first += STRIP_ROOM) {
         const size_t n = (size_t)(strip.elements - first < STRIP_ROOM ? strip.elements - first : STRIP_ROOM);
