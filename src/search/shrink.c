@@ -270,16 +270,27 @@ static void ask_kernel(const struct shrink *s, const struct ranges *ranges, stru
     s->kernel(&s->how, min, max, factor, one, one, 1, to->scale + at, to->inverse + at, to->shift + at);
 }
 
+/* What is there without a range, so that errors of nothing are 0 and improve nothing. */
+static void fill_lane(const struct shrink *s, size_t lane, struct shrunk *to)
+{
+    for (size_t at = lane; at < s->candidates * QOBS_SEARCH_LANES; at += QOBS_SEARCH_LANES) {
+        to->scale[at] = to->inverse[at] = 1;
+        to->shift[at] = 0;
+    }
+}
+
 void qobs_shrink(const struct shrink *s, const struct ranges *ranges, struct shrunk *to)
 {
     if (s->kernel) {
         ask_kernel(s, ranges, to);
         return;
     }
-    for (size_t i = 0; i < ranges->n; i++) {
+    for (size_t i = 0; i < QOBS_SEARCH_LANES; i++) {
         to->finite[i] = false;
-        if (ranges->finite[i])
+        if (i < ranges->n && ranges->finite[i])
             ask_convention_for_range(s, ranges, i, to);
+        else
+            fill_lane(s, i, to);
     }
     /* What fills candidates up to a multiple of 4. */
     for (size_t at = s->candidates * QOBS_SEARCH_LANES; at < s->room * QOBS_SEARCH_LANES; at++) {
