@@ -9,7 +9,8 @@
  * Counts: 64 bits, made only for blocks that hold something not finite.
  * Tails: the last vector of a run is read again from `length - LANES`, which changes no minimum and no maximum; runs shorter
  *   than a vector go element by element. Nothing outside a run is read.
- * In flight: 4 vectors in a long run, 2 in a short run, as many as the registers hold or 8 rows in columns.
+ * In flight: 4 vectors in a long run, 2 in a short run, as many as the registers hold or 4 or 8 rows in columns; long runs
+ *   from far away are read from 4 pages at a time.
  * Caller's duty: the floating-point unit must not treat subnormals as zeros (src/fpenv.h sees to it). */
 
 #include "minmax_key.inl.h"
@@ -192,7 +193,8 @@ static inline bool K(special)(KEY lo, KEY hi, BITS inf)
 }
 
 /* One run of any length, block by block. */
-static void K(one_run)(bool far, const unsigned char *x, size_t n, BITS inf, unsigned char *min, unsigned char *max, struct qobs_nonfinite *nonfinite)
+static void K(one_run)(bool far, const unsigned char *x, size_t n, BITS inf, unsigned char *min, unsigned char *max,
+                       struct qobs_nonfinite *nonfinite)
 {
     KEY lo = MOST_POSITIVE, hi = MOST_NEGATIVE;
     while (n > 0) {

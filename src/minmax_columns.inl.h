@@ -91,7 +91,8 @@ static void K(column_tiles)(const unsigned char *x, ptrdiff_t row_stride, size_t
 /* Some rows of some vectors enter their bounds, pairs of keys. From far away the rows AHEAD are fetched into the second-level cache, as the
  * hardware does not foresee that the streams go on there, and every line twice, as some first tries come to nothing. Loads keep their order:
  * gcc would put all prefetches of a line together. */
-static inline __attribute__((always_inline)) void K(strip_rows)(bool far, int vectors, const unsigned char *x, ptrdiff_t row_stride, vec *keys)
+static inline __attribute__((always_inline)) void K(strip_rows)(bool far, int vectors, const unsigned char *x, ptrdiff_t row_stride,
+                                                                 vec *keys)
 {
     const int abreast = ABREAST(far);
     for (int i = 0; i < vectors; i++, x += VEC_BYTES, keys += 2) {
@@ -189,7 +190,8 @@ static void K(columns)(const unsigned char *x, ptrdiff_t row_stride, size_t rows
     if (size > NEAR && rows >= ABREAST(false)) {
         const bool far = size >= FAR;
         /* Short rows with nothing between them are taken together, as the prefetchers want long ones. */
-        const bool together = row_stride == (ptrdiff_t)end && end % VEC_BYTES == 0 && end < STRIP(true) && size >= ABREAST(false) * STRIP(false);
+        const bool together = row_stride == (ptrdiff_t)end && end % VEC_BYTES == 0 && end < STRIP(true) &&
+                              size >= ABREAST(false) * STRIP(false);
         const size_t some = together ? STRIP(false) / end : 1, whole = rows / some * some;
         K(column_strips)(far, x, row_stride * (ptrdiff_t)some, rows / some, end * some, end, inf, min, max, nonfinite);
         rows -= whole, x += (ptrdiff_t)whole * row_stride;
