@@ -438,8 +438,10 @@ static void check_candidate(const qobs_config *config, const struct shrink *shri
                             const struct shrunk *shrunk, size_t c)
 {
     double low = ranges->min[i], high = ranges->max[i], scale, zero_point, bounds[2];
-    if ((int)c < shrink->settings->steps)
-        qobs_shrink_range(shrink, (int)c, &low, &high);
+    if ((int)c < shrink->settings->steps) {
+        low = qobs_shrink_end(shrink, (int)c, low);
+        high = qobs_shrink_end(shrink, (int)c, high);
+    }
     qobs_put_element(&bounds[0], shrink->dtype, low);
     qobs_put_element(&bounds[1], shrink->dtype, high);
     const struct range_view view = {
@@ -486,7 +488,7 @@ static void check_candidates(const qobs_config *config, const qobs_plan *plan, c
         }
     }
     free(memory);
-    qobs_shrink_end(&shrink);
+    qobs_shrink_release(&shrink);
 }
 
 static void test_candidates(void **unused)

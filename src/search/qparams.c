@@ -174,6 +174,14 @@ static void choose_together(struct qparam_search *s, struct desk *d, size_t firs
     }
 }
 
+/* The range of the best step of n qparams from `first` on. */
+static void take_ranges(struct qparam_search *s, size_t first, size_t n)
+{
+    const size_t at = first * s->size;
+    qobs_shrink_ends(&s->shrink, s->best_step + first, n, s->min + at, s->best_min + at);
+    qobs_shrink_ends(&s->shrink, s->best_step + first, n, s->max + at, s->best_max + at);
+}
+
 void qobs_search_qparams(struct qparam_search *s, struct desk *d, struct elements *e, size_t first, size_t n, uint64_t *improved)
 {
     shrink(s, d, first, n);
@@ -192,6 +200,7 @@ void qobs_search_qparams(struct qparam_search *s, struct desk *d, struct element
     }
     if (s->row > 0)
         choose_together(s, d, first, improved);
+    take_ranges(s, first, n);
 }
 
 /* ---- Qparams in parts --------------------------------------------------------------------------------------------------- */
@@ -212,4 +221,5 @@ void qobs_choose(struct qparam_search *s, size_t qparam, const double *total, ui
         choose(s, qparam, total, qobs_search_unit(&s->norm, shift_of(s, min, max)), improved);
     else
         give_up(s, qparam);
+    take_ranges(s, qparam, 1);
 }

@@ -18,7 +18,8 @@ struct qparam_search {
     struct shrink shrink;
     bool shifted, weighted;
     size_t row; /* elements of a qparam in a batch, rounded up to QOBS_SEARCH_LANES; 0: more than kernels take as a batch */
-    unsigned char *min, *max;
+    unsigned char *min, *max; /* of what is searched */
+    unsigned char *best_min, *best_max;
     size_t size; /* bytes of an element of them */
     int32_t *best_step;
     double *error, *error_before; /* may be NULL */
@@ -40,7 +41,7 @@ size_t qobs_desk_size(const struct qparam_search *search);
 void qobs_desk_place(const struct qparam_search *search, unsigned char *memory, struct desk *desk);
 
 /* Searches n <= QOBS_SEARCH_LANES qparams from `first` on, of which e has the elements, afterwards those of the last one. Writes their
- * best_step and errors, and sets a bit in `improved` for each step at which one of them improved. */
+ * best_step, range and errors, and sets a bit in `improved` for each step at which one of them improved. */
 void qobs_search_qparams(struct qparam_search *search, struct desk *desk, struct elements *e, size_t first, size_t n,
                          uint64_t *improved);
 

@@ -19,8 +19,9 @@
 /* A qparam of more elements is searched in parts, by several threads; their sums are added in order. */
 enum { PART = 64 * QOBS_SEARCH_MOST };
 
-/* Fewer pieces where the candidates of all would take more memory than MOST_ROOM. */
-enum { PIECES_PER_THREAD = 32, MOST_STEPS = 65536, MOST_ROOM = 64 << 20 };
+/* Fewer pieces where the candidates of all would take more memory than MOST_ROOM. Parts are all read before they are searched, by a few
+ * threads at the speed of memory, so that the rest has to end together. */
+enum { PIECES_PER_THREAD = 32, PIECES_OF_PARTS = 64, MOST_STEPS = 65536, MOST_ROOM = 64 << 20 };
 
 /* Words of two lines of the cache, which are fetched together. */
 enum { LINES = 16 };
@@ -98,7 +99,8 @@ static void search_piece(void *argument, size_t piece)
     fp_leave(mode);
 }
 
-static void finish_piece(void *argument, size_t piece)
+/* Where the end came before the last step: what improved later. */
+static void search_again(void *argument, size_t piece)
 {
     struct search *s = argument;
     const fp_mode mode = fp_enter();
@@ -121,7 +123,6 @@ static void finish_piece(void *argument, size_t piece)
         qobs_elements_at(&s->q.source, (int64_t)i, &e);
         qobs_search_qparams(&s->q, &d, &e, i, n, improved); /* what ended before comes to the same */
     }
-    qobs_shrink_ranges(&s->q.shrink, s->q.best_step + from, to - from, s->q.min + from * s->q.size, s->q.max + from * s->q.size);
     fp_leave(mode);
 }
 
@@ -195,7 +196,8 @@ static void run(struct search *s)
         qobs_parallel_for(s->runtime, search_piece, s, (size_t)s->pieces);
     }
     s->q.stop = steps_taken(s);
-    qobs_parallel_for(s->runtime, finish_piece, s, (size_t)s->pieces);
+    if (s->q.stop < s->settings->steps)
+        qobs_parallel_for(s->runtime, search_again, s, (size_t)s->pieces);
 }
 
 static void set_quantizer(struct qobs_quantizer *quantizer, const qobs_config *config)
@@ -212,8 +214,8 @@ static unsigned char *allocate(struct search *s, bool with_steps, size_t *bytes,
 {
     const size_t qparams = (size_t)s->q.plan->qparams, pieces = (size_t)s->pieces;
     const size_t sums = s->parts > 1 ? qparams * (size_t)s->parts * s->q.shrink.candidates : 0;
-    const size_t wide = sums + pieces * s->words, steps = with_steps ? 0 : qparams;
-    *bytes = wide * 8 + pieces * s->room_size + steps * sizeof(int32_t);
+    const size_t wide = sums + pieces * s->words, steps = with_steps ? 0 : qparams, ends = qparams * s->q.size;
+    *bytes = wide * 8 + 2 * ends + steps * sizeof(int32_t) + pieces * s->room_size;
     unsigned char *memory = qobs_allocate(s->runtime, *bytes);
     if (!memory) {
         qobs_fail(error, QOBS_ERROR_OUT_OF_MEMORY, "search: no memory for %zu bytes", *bytes);
@@ -221,9 +223,11 @@ static unsigned char *allocate(struct search *s, bool with_steps, size_t *bytes,
     }
     s->sums = (double *)(void *)memory;
     s->improved = (uint64_t *)(void *)(s->sums + sums);
-    s->room = (unsigned char *)(s->improved + pieces * s->words);
+    s->q.min = (unsigned char *)(s->improved + pieces * s->words);
+    s->q.max = s->q.min + ends;
     if (!with_steps)
-        s->q.best_step = (int32_t *)(void *)(memory + *bytes - steps * sizeof(int32_t));
+        s->q.best_step = (int32_t *)(void *)(s->q.max + ends); /* two ends together are whole words */
+    s->room = s->q.max + ends + steps * sizeof(int32_t);
     return memory;
 }
 
@@ -249,8 +253,8 @@ int qobs_search_ranges(const struct runtime *runtime, const struct qobs_kernels 
                                             .load = kernels->search_load[dtype],
                                             .finite_only = config->nonfinite == NONFINITE_IGNORE},
                                  .shifted = !config->symmetric,
-                                 .min = min,
-                                 .max = max,
+                                 .best_min = min,
+                                 .best_max = max,
                                  .size = qobs_dtype_size(plan->dtype)};
     if (report) {
         s.q.best_step = report->best_step;
@@ -273,7 +277,8 @@ int qobs_search_ranges(const struct runtime *runtime, const struct qobs_kernels 
         return status;
     s.q.shrink.without_before = !s.q.error_before;
     s.q.row = most > QOBS_SEARCH_FEW ? 0 : ((size_t)most + QOBS_SEARCH_LANES - 1) / QOBS_SEARCH_LANES * QOBS_SEARCH_LANES;
-    const int64_t each = (int64_t)together(&s), tasks = (plan->qparams + each - 1) / each * s.parts, wanted = threads * PIECES_PER_THREAD;
+    const int64_t each = (int64_t)together(&s), tasks = (plan->qparams + each - 1) / each * s.parts;
+    const int64_t wanted = threads * (s.parts > 1 ? PIECES_OF_PARTS : PIECES_PER_THREAD);
     s.room_size = qobs_desk_size(&s.q);
     s.pieces = tasks < wanted ? tasks : wanted;
     const int64_t pieces = (int64_t)(MOST_ROOM / s.room_size) + 1;
@@ -281,6 +286,10 @@ int qobs_search_ranges(const struct runtime *runtime, const struct qobs_kernels 
     size_t bytes;
     unsigned char *memory = allocate(&s, report && report->best_step, &bytes, error);
     if (memory) {
+        if (!s.find) {
+            memcpy(s.q.min, min, (size_t)plan->qparams * s.q.size);
+            memcpy(s.q.max, max, (size_t)plan->qparams * s.q.size);
+        }
         run(&s);
         if (report)
             report->stop_step = s.q.stop;
@@ -292,6 +301,6 @@ int qobs_search_ranges(const struct runtime *runtime, const struct qobs_kernels 
     } else {
         status = QOBS_ERROR_OUT_OF_MEMORY;
     }
-    qobs_shrink_end(&s.q.shrink);
+    qobs_shrink_release(&s.q.shrink);
     return status;
 }

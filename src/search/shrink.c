@@ -21,17 +21,11 @@ static inline float times(qobs_dtype dtype, float x, float factor)
                                 : float_of_f16(f16_of_float(product));
 }
 
-void qobs_shrink_range(const struct shrink *s, int step, double *min, double *max)
+double qobs_shrink_end(const struct shrink *s, int step, double end)
 {
-    if (s->dtype == QOBS_F64) {
-        const double p = step < 0 ? 1 : 1 - step / s->settings->grid;
-        *min = *min * s->settings->expand * p;
-        *max = *max * s->settings->expand * p;
-        return;
-    }
-    const float p = step < 0 ? 1 : s->p[step], expand = (float)s->settings->expand;
-    *min = (double)times(s->dtype, times(s->dtype, (float)*min, expand), p);
-    *max = (double)times(s->dtype, times(s->dtype, (float)*max, expand), p);
+    if (s->dtype == QOBS_F64)
+        return end * s->settings->expand * (step < 0 ? 1 : 1 - step / s->settings->grid);
+    return (double)times(s->dtype, times(s->dtype, (float)end, (float)s->settings->expand), step < 0 ? 1 : s->p[step]);
 }
 
 static inline float load_number(qobs_dtype dtype, const unsigned char *x)
@@ -55,37 +49,36 @@ static inline void store_number(qobs_dtype dtype, float f, unsigned char *x)
         memcpy(x, &h, sizeof h);
 }
 
-/* One of a range's ends. dtype is constant where this is inlined. */
-static inline void shrink_ends(const struct shrink *s, qobs_dtype dtype, const int32_t *step, size_t n, unsigned char *end)
+/* dtype is constant where this is inlined. What is not shrunk keeps its bits. */
+static inline void shrink_ends(const struct shrink *s, qobs_dtype dtype, const int32_t *step, size_t n, const unsigned char *from,
+                               unsigned char *to)
 {
     const float expand = (float)s->settings->expand;
     const size_t size = dtype == QOBS_F32 ? 4 : 2;
+    memcpy(to, from, n * size);
     for (size_t i = 0; i < n; i++) {
-        const float given = load_number(dtype, end + i * size), whole = expand == 1 ? given : times(dtype, given, expand);
+        const float given = load_number(dtype, from + i * size), whole = expand == 1 ? given : times(dtype, given, expand);
         if (step[i] >= 0 || expand != 1)
-            store_number(dtype, step[i] < 0 ? whole : times(dtype, whole, s->p[step[i]]), end + i * size);
+            store_number(dtype, step[i] < 0 ? whole : times(dtype, whole, s->p[step[i]]), to + i * size);
     }
 }
 
-void qobs_shrink_ranges(const struct shrink *s, const int32_t *step, size_t n, void *min, void *max)
+void qobs_shrink_ends(const struct shrink *s, const int32_t *step, size_t n, const unsigned char *from, unsigned char *to)
 {
-    unsigned char *const ends[] = {min, max};
-    double *const low = min, *const high = max;
-    for (size_t i = 0; i < n && s->dtype == QOBS_F64; i++)
-        qobs_shrink_range(s, step[i], &low[i], &high[i]);
-    for (int i = 0; i < 2 && s->dtype == QOBS_F32; i++)
-        shrink_ends(s, QOBS_F32, step, n, ends[i]);
-    for (int i = 0; i < 2 && s->dtype == QOBS_BF16; i++)
-        shrink_ends(s, QOBS_BF16, step, n, ends[i]);
-    for (int i = 0; i < 2 && s->dtype == QOBS_F16; i++)
-        shrink_ends(s, QOBS_F16, step, n, ends[i]);
+    switch (s->dtype) {
+    case QOBS_F32: shrink_ends(s, QOBS_F32, step, n, from, to); break;
+    case QOBS_BF16: shrink_ends(s, QOBS_BF16, step, n, from, to); break;
+    case QOBS_F16: shrink_ends(s, QOBS_F16, step, n, from, to); break;
+    default:
+        for (size_t i = 0; i < n; i++)
+            qobs_put_element(to + i * sizeof(double), s->dtype, qobs_shrink_end(s, step[i], qobs_element(from + i * sizeof(double), s->dtype)));
+    }
 }
 
-/* Candidate c of a range. */
-static void range_of(const struct shrink *s, size_t c, double *min, double *max)
+/* An end of candidate c's range. */
+static double candidate_end(const struct shrink *s, size_t c, double end)
 {
-    if (c != s->before || c < (size_t)s->settings->steps)
-        qobs_shrink_range(s, (int)c, min, max);
+    return c != s->before || c < (size_t)s->settings->steps ? qobs_shrink_end(s, (int)c, end) : end;
 }
 
 /* ---- Begin and end ---------------------------------------------------------------------------------------------------- */
@@ -167,15 +160,12 @@ int qobs_shrink_begin(struct shrink *s, const struct runtime *runtime, const str
         qobs_release(runtime, s->p, p_size(s));
         return qobs_fail(error, QOBS_ERROR_OUT_OF_MEMORY, "search: no memory for %zu bytes", s->candidates * sizeof *s->global_scales);
     }
-    for (size_t c = 0; c < s->candidates; c++) {
-        double low = 0, high = amax;
-        range_of(s, c, &low, &high);
-        s->global_scales[c] = qobs_compressed_tensors_global_scale(&s->config, s->dtype, high);
-    }
+    for (size_t c = 0; c < s->candidates; c++)
+        s->global_scales[c] = qobs_compressed_tensors_global_scale(&s->config, s->dtype, candidate_end(s, c, amax));
     return QOBS_OK;
 }
 
-void qobs_shrink_end(struct shrink *s)
+void qobs_shrink_release(struct shrink *s)
 {
     qobs_release(s->runtime, s->p, p_size(s));
     qobs_release(s->runtime, s->global_scales, s->candidates * sizeof *s->global_scales);
@@ -233,10 +223,8 @@ static void ask_convention_for_range(const struct shrink *s, const struct ranges
     const size_t size = qobs_dtype_size(s->dtype);
     const int shift = ranges->shift[range];
     for (size_t c = 0; c < s->candidates; c++) {
-        double low = ranges->min[range], high = ranges->max[range];
-        range_of(s, c, &low, &high);
-        qobs_put_element(to->min + c * size, s->dtype, low);
-        qobs_put_element(to->max + c * size, s->dtype, high);
+        qobs_put_element(to->min + c * size, s->dtype, candidate_end(s, c, ranges->min[range]));
+        qobs_put_element(to->max + c * size, s->dtype, candidate_end(s, c, ranges->max[range]));
     }
     for (size_t c = 0; c < s->candidates && s->global_scales; c++)
         ask_convention(s, range, c, 1, &s->global_scales[c], shift, to);
@@ -252,14 +240,12 @@ static void ask_kernel(const struct shrink *s, const struct ranges *ranges, stru
     _Alignas(64) float expanded_min[QOBS_SEARCH_LANES], expanded_max[QOBS_SEARCH_LANES];
     for (size_t i = 0; i < QOBS_SEARCH_LANES; i++) {
         const bool there = i < ranges->n && ranges->finite[i]; /* elsewhere any range that costs nothing more */
-        double low = there ? ranges->min[i] : -0.25, high = there ? ranges->max[i] : 0.25;
+        const double low = there ? ranges->min[i] : -0.25, high = there ? ranges->max[i] : 0.25;
         min[i] = (float)low;
         max[i] = (float)high;
         factor[i] = there ? (float)qobs_search_factor(ranges->shift[i]) : 1;
-        if (expanded)
-            qobs_shrink_range(s, -1, &low, &high);
-        expanded_min[i] = (float)low;
-        expanded_max[i] = (float)high;
+        expanded_min[i] = expanded ? (float)qobs_shrink_end(s, -1, low) : min[i];
+        expanded_max[i] = expanded ? (float)qobs_shrink_end(s, -1, high) : max[i];
     }
     s->kernel(&s->how, expanded_min, expanded_max, factor, s->p, s->p + s->room, s->room, to->scale, to->inverse, to->shift);
     for (size_t i = 0; i < ranges->n; i++)

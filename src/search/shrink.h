@@ -43,7 +43,7 @@ struct shrunk {
 int qobs_shrink_begin(struct shrink *shrink, const struct runtime *runtime, const struct qobs_kernels *kernels,
                       const qobs_config *config, const struct search_settings *settings, const qobs_plan *plan, const float *global_scale, const void *min,
                       const void *max, qobs_error *error);
-void qobs_shrink_end(struct shrink *shrink);
+void qobs_shrink_release(struct shrink *shrink);
 
 /* Bytes of memory, aligned to 64, for a struct shrunk's arrays, and their places in it. */
 size_t qobs_shrunk_size(const struct shrink *shrink);
@@ -51,10 +51,10 @@ void qobs_shrunk_place(const struct shrink *shrink, unsigned char *memory, struc
 
 void qobs_shrink(const struct shrink *shrink, const struct ranges *ranges, struct shrunk *to);
 
-/* The range of a step; below 0 the expanded one. */
-void qobs_shrink_range(const struct shrink *shrink, int step, double *min, double *max);
+/* An end of a range at a step; below 0 the expanded one. */
+double qobs_shrink_end(const struct shrink *shrink, int step, double end);
 
-/* Of n ranges, numbers of shrink's dtype, each becomes that of its step. */
-void qobs_shrink_ranges(const struct shrink *shrink, const int32_t *step, size_t n, void *min, void *max);
+/* The same for n of them, numbers of shrink's dtype, each at its step. */
+void qobs_shrink_ends(const struct shrink *shrink, const int32_t *step, size_t n, const unsigned char *from, unsigned char *to);
 
 #endif
