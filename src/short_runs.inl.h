@@ -1,12 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* Short runs, LANES of them at a time, sharing one transposed fold (fold.inl.h). Included by minmax.inl.h and absmax.inl.h after
+/* Runs that are not long, LANES of them at a time, sharing one transposed fold (fold.inl.h). Included by minmax.inl.h and absmax.inl.h after
  * struct K(runs), which says where they are; K(merge_extent), which merges the bounds of LANES of them into the caller's; and
  * K(one_by_one), which takes LANES of them whatever they hold. FORM: what is tried first. */
 
-/* Runs of fewer vectors than this share one transposed fold; longer ones are folded one by one. */
+/* Runs of fewer vectors than this share one transposed fold. */
 #define FOLD_TOGETHER 32
+/* From nearer than memory longer ones do, too, but for doubles, which only long runs have instructions for: bytes of all runs, and of
+ * one. */
+#define FOLD_NEAR ((size_t)16 << 20)
+#define FOLD_LONG 131072
+/* Where LANES of the longer ones do not hold, so many are taken one by one before the rest is tried again. */
+#define APART (8 * LANES)
 /* Where raw bits do not do, so many folds are made with keys before they are tried again. */
 #define KEYED 64
 
@@ -35,9 +41,28 @@ static UNFOLDED size_t K(folds)(enum K(form) form, enum K(layout) layout, const 
     return run;
 }
 
-/* Where FORM does not do: some folds with keys, or, where something is not finite, LANES runs one by one. */
+static inline bool K(is_longer)(const struct K(runs) *r) { return r->length >= FOLD_TOGETHER * LANES; }
+
+/* Does one of the longer runs begin with both signs? If not, raw bits are not worth a try. */
+static inline bool K(begins_with_both)(const unsigned char *x)
+{
+    vec least = vec_load(x), most = least;
+    for (int i = 1; i < 4; i++) {
+        least = K(vec_min_s)(least, vec_load(x + i * VEC_BYTES));
+        most = K(vec_max_s)(most, vec_load(x + i * VEC_BYTES));
+    }
+    return K(vec_any_ge)(most, K(vec_splat)(0)) && K(vec_any_ge)(vec_not(least), K(vec_splat)(0));
+}
+
+/* Where FORM does not do: some folds with keys, or, where something is not finite or runs are longer, one by one. */
 static __attribute__((noinline)) size_t K(slow_folds)(enum K(layout) layout, const struct K(runs) *r, size_t run, size_t end)
 {
+    if (FORM == K(RAW) && K(is_longer)(r)) {
+        const size_t most = end - run < APART ? (end - run) / LANES * LANES : APART;
+        for (size_t done = 0; done < most; done += LANES)
+            K(one_by_one)(r, run + done);
+        return run + most;
+    }
     if (FORM == K(RAW)) {
         const size_t most = end - run < KEYED * LANES ? end : run + KEYED * LANES;
         size_t done;
@@ -65,7 +90,8 @@ static UNFOLDED size_t K(short_runs)(enum K(layout) layout, const struct K(runs)
 {
     size_t done = 0;
     while (runs - done >= LANES) {
-        done = K(folds)(FORM, layout, r, done, runs);
+        if (FORM != K(RAW) || !K(is_longer)(r) || K(begins_with_both)(r->x + (ptrdiff_t)done * r->run_stride))
+            done = K(folds)(FORM, layout, r, done, runs);
         if (runs - done >= LANES)
             done = K(slow_folds)(layout, r, done, runs);
     }
@@ -78,7 +104,9 @@ static inline bool K(packed)(const struct K(runs) *r) { return r->run_stride == 
 /* Those at the beginning that can be folded together; returns how many these are. */
 static size_t K(fold_short_runs)(const struct K(runs) *r, size_t runs)
 {
-    if (r->length > 4 * LANES && r->length < FOLD_TOGETHER * LANES)
+    const bool near = WIDTH != 64 && runs * r->length < FOLD_NEAR / sizeof(BITS);
+    const size_t most = near ? FOLD_LONG / sizeof(BITS) : FOLD_TOGETHER * LANES;
+    if (r->length > 4 * LANES && r->length < most)
         return K(short_runs)(K(LONGER), r, runs);
     if (r->length > 2 * LANES && r->length <= 4 * LANES)
         return K(short_runs)(K(FOUR), r, runs);
@@ -94,4 +122,7 @@ static size_t K(fold_short_runs)(const struct K(runs) *r, size_t runs)
 }
 
 #undef FOLD_TOGETHER
+#undef FOLD_NEAR
+#undef FOLD_LONG
 #undef KEYED
+#undef APART
