@@ -42,6 +42,14 @@ def worst(prefix, kind, bound):
     return find
 
 
+NO_SLOWER = 0.97  # AVX-512, of AVX2
+
+
+def shown_slower(results):
+    """Names of pairs in which AVX-512 is, as far as they have been measured. Of hundreds that are not some are by chance."""
+    return [n for n, ratios in pairs_of("pair/avx512-avx2/", results).items() if not rules.reached(ratios, NO_SLOWER, "not below")[3]]
+
+
 def steepest(results):
     fits = growth.fits(results)
     if not fits:
@@ -106,7 +114,7 @@ def targets(isa):
     for family in FAMILIES:
         row(f"{family}, AVX2: times plain C by gcc -O3 -march=haswell", "at least", 1, mean(f"pair/avx2-plain/{family}/"))
         if avx512:
-            row(f"{family}, AVX-512: of AVX2", "not below", 0.97, worst(f"pair/avx512-avx2/{family}/", "not below", 0.97))
+            row(f"{family}, AVX-512: of AVX2", "not below", NO_SLOWER, worst(f"pair/avx512-avx2/{family}/", "not below", NO_SLOWER))
     for dtype in ("f32", "bf16"):
         row(f"qobs_minmax of 64 elements, {dtype}", "at most", 150, time_of(f"small/qobs_minmax-64/{isa}/{dtype}"), unit="ns")
         row(f"kernel call of 64 elements, {dtype}", "at most", 40, time_of(f"small/kernel-64/{isa}/{dtype}"), unit="ns")

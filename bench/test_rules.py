@@ -4,9 +4,11 @@
 """The verdicts that reports and comparisons rest on."""
 import math
 import random
+import re
 import statistics
 import unittest
 
+import doubtful
 import growth
 import rules
 
@@ -117,6 +119,22 @@ class Growth(unittest.TestCase):
         self.assertAlmostEqual(statistics.median(fits["elements, work/isa, L3"]), 1.1)
         self.assertAlmostEqual(statistics.median(fits["elements, work/isa, L2"]), 1.2)
         self.assertAlmostEqual(statistics.median(self.fits(1.2, read=0.8)["elements, work/isa, L3"]), 1.2)
+
+
+class Doubtful(unittest.TestCase):
+    PAIRS = {"pair/avx512-avx2/absmax/f32/row/L1": [0.9, 0.95, 0.96], "pair/avx512-avx2/search/f32/int4-norm-2.4/L1": [0.8, 0.9, 0.93],
+             "pair/avx512-avx2/minmax/f32/row/L1": [0.5, 0.6, 0.98], "pair/minmax-read/f32/row/L1": [0.1, 0.2, 0.3]}
+
+    def filter_of(self, names):
+        return doubtful.filter_of({"pairs": {n: {"ratio": self.PAIRS[n]} for n in names}})
+
+    def test_what_is_shown_to_be_slower_and_nothing_else(self):
+        found = re.compile(self.filter_of(self.PAIRS))
+        self.assertEqual([n for n in self.PAIRS if found.search(n + "/iterations:1")], list(self.PAIRS)[:2])
+        self.assertIsNone(found.search("pair/avx512-avx2/search/f32/int4-norm-2-4/L1"))
+
+    def test_nothing(self):
+        self.assertEqual(self.filter_of(list(self.PAIRS)[2:]), "")
 
 
 if __name__ == "__main__":

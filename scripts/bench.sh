@@ -68,14 +68,35 @@ benchmarks() {
         --benchmark_enable_random_interleaving=true "--benchmark_out=$work/$1.json" --benchmark_out_format=json
 }
 
-# The same in as many processes, as a process's data lie where they lie for as long as it lives.
+# pairs NAME FILTER...: in as many processes, as a process's data lie where they lie for as long as it lives; the filters take turns, as what
+# else the machine does lasts for seconds or minutes.
 pairs() {
-    local i
+    local name=$1 filter i part
+    shift
     for ((i = 1; i <= pair_repetitions; i++)); do
-        benchmarks "$1-$i" 1 "$2"
+        part=0
+        for filter; do
+            benchmarks "$name-$i-$((part += 1))" 1 "$filter"
+        done
     done
 }
 
+collect() {
+    $python -B bench/collect.py "$1" "cpu=$cpu" "date=$(date +%F)" "commit=$(git describe --always --dirty 2>/dev/null || echo unknown)" \
+        "load=$load" "command=${command% }" "$work"/*.json
+}
+# What is in doubt after the pairs is measured again now and then, as what disturbs may last for minutes; all figures count.
+doubtful=''
+find_doubtful() {
+    mkdir "$work/first"
+    doubtful=$($python -B bench/doubtful.py "$(collect "$work/first/all")")
+}
+measure_doubtful() {
+    [[ -z $doubtful ]] || pairs "pairs-again-$1" "$doubtful"
+}
+
+cpu=$(sed -n 's/^model name[^:]*: *//p' /proc/cpuinfo | head -n 1)
+cpu=${cpu:-$(uname -m)}
 benchmarks limits 1 '^limit/count$' # whatever the parts: says what machine it is
 if [[ $quick ]]; then
     benchmarks quick 1 '^(limit/(read/L1|count|multiply)|small/|growth/elements/.*/(1024|2048|4096|8192)$|growth/(bins|group)/.*/1024$|observer/[a-z0-9]*/f32/torch|[a-z-]*/[a-z0-9-]*/[a-z0-9]*/[a-z0-9.-]*/L1$|pair/(avx2-plain|avx512-avx2)/.*/f32/.*/L1(/iterations:1)?$)'
@@ -100,14 +121,12 @@ else
         benchmarks growth-others "$repetitions" '^growth/(elements/(search|.*/([48][0-9]{6}|[0-9]{8,})$)|[^e])'
     }
     ! wanted pairs || {
-        pairs pairs-read '^pair/minmax-read/'
-        pairs pairs-functions '^pair/(granularity|histogram)'
-        pairs pairs-search-isas '^pair/search-(avx2|bf16)'
-        pairs pairs-search-others '^pair/search-[^ab]'
+        filters=('^pair/minmax-read/' '^pair/(granularity|histogram)' '^pair/search-')
         for dtype in f32 bf16 f16 f64; do
-            pairs "pairs-plain-$dtype" "^pair/avx2-plain/[a-z-]*/$dtype/"
-            pairs "pairs-avx512-$dtype" "^pair/avx512-avx2/[a-z-]*/$dtype/"
+            filters+=("^pair/avx2-plain/[a-z-]*/$dtype/" "^pair/avx512-avx2/[a-z-]*/$dtype/")
         done
+        pairs pairs "${filters[@]}"
+        find_doubtful
     }
 fi
 if wanted torch && $python -c 'import torch' 2>/dev/null; then
@@ -122,20 +141,20 @@ if wanted torch && $python -c 'import torch' 2>/dev/null; then
 elif wanted torch; then
     echo "without torch: python3-torch is not installed"
 fi
+measure_doubtful 1
 if wanted calibrate; then
     megabytes=${quick:+32}
     $python scripts/make-checkpoint.py "$work/model.safetensors" --megabytes "${megabytes:-1024}"
     measure calibrate $python -B bench/beside_cat.py "$build/tools/qobs" "$work/model.safetensors" "$work/calibrate.json" \
         --repetitions $((5 * repetitions))
 fi
+measure_doubtful 2
+measure_doubtful 3
 
-cpu=$(sed -n 's/^model name[^:]*: *//p' /proc/cpuinfo | head -n 1)
-cpu=${cpu:-$(uname -m)}
 name=$(tr -cs '[:alnum:]' - <<<"${cpu,,}")
 name=${name%-}
 mkdir -p "$out"
-results=$($python -B bench/collect.py "$out/$name" "cpu=$cpu" "date=$(date +%F)" \
-    "commit=$(git describe --always --dirty 2>/dev/null || echo unknown)" "load=$load" "command=${command% }" "$work"/*.json)
+results=$(collect "$out/$name")
 $python -B bench/report.py "$results" "${readme[@]}"
 echo "wrote ${results%.json}.md"
 exit
