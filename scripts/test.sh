@@ -206,7 +206,9 @@ build_gcc() {
 
 # What is there may be of another state of the tree.
 update_gcc() {
-    [[ -e $top/gcc/tools/qobs ]] && ninja -C $top/gcc >>"$log" || build_gcc
+    if [[ ! -e $top/gcc/tools/qobs ]] || ! ninja -C $top/gcc >>"$log"; then
+        build_gcc
+    fi
 }
 
 stage_gcc() {
