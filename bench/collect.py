@@ -40,6 +40,18 @@ def add_google(results, part):
         into["items"] = round(b.get("items_per_second", 0) * into["time"][-1] * 1e-9)
 
 
+def add_figures(results, part):
+    """A file by a script of this directory. Several processes may have measured a pair."""
+    for key, value in part.items():
+        if key == "pairs":
+            for name, figures in value.items():
+                into = results["pairs"].setdefault(name, {kind: [] for kind in figures})
+                for kind in figures:
+                    into[kind] += figures[kind]
+        else:
+            results[key] = results[key] | value if key == "values" else value
+
+
 def main():
     results = {"benchmarks": {}, "pairs": {}, "values": {}}
     for argument in sys.argv[2:]:
@@ -54,8 +66,7 @@ def main():
         if "context" in part:
             add_google(results, part)
         else:
-            for key, value in part.items():
-                results[key] = results[key] | value if key in ("pairs", "values") else value
+            add_figures(results, part)
     for b in results["benchmarks"].values():
         b["time"] = shortened(b["time"])
     for p in results["pairs"].values():

@@ -9,6 +9,7 @@ import sys
 import tempfile
 import unittest
 
+import collect
 import targets
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -45,6 +46,13 @@ class Collect(unittest.TestCase):
         path, results = self.collect("avx2", [("calibrate-cat", 0.9), ("calibrate-cat", 0.7), ("calibrate-cat", 0.8)])
         self.assertEqual(path, self.path("cpu-avx2.json"))
         self.assertEqual(results["pairs"]["pair/calibrate-cat"]["ratio"], [0.9, 0.7, 0.8])
+
+    def test_figures_of_several_processes_count(self):
+        results = {"pairs": {}, "values": {"a": [1]}}
+        for ratio in ([1.0, 2.0], [3.0]):
+            collect.add_figures(results, {"torch": "1.13", "values": {"b": ratio}, "pairs": {"pair/torch/x": {"ratio": ratio, "speed": ratio}}})
+        self.assertEqual(results, {"torch": "1.13", "values": {"a": [1], "b": [3.0]},
+                                   "pairs": {"pair/torch/x": {"ratio": [1.0, 2.0, 3.0], "speed": [1.0, 2.0, 3.0]}}})
 
     def test_targets_are_those_of_the_instruction_set(self):
         search = "torch/search/norm-2"

@@ -136,9 +136,12 @@ if wanted torch && $python -c 'import torch' 2>/dev/null; then
     if [[ $quick ]]; then
         measure torch $python -B bench/beside_torch.py "$build/src/libqobs.so" "$work/torch.json" --repetitions 1 --rows 64 --only 'minmax|search'
     else
-        for only in minmax observer/ histc HistogramObserver search/norm-2\$ search/norm-2.4 search/norm-2.7; do
-            measure "torch-${only//[^a-zA-Z0-9]/-}" $python -B bench/beside_torch.py "$build/src/libqobs.so" \
-                "$work/torch-${only//[^a-zA-Z0-9]/-}.json" --repetitions $pair_repetitions --only "$only"
+        for i in 1 2 3; do # processes, as with pairs: torch's searches differ by a half between them
+            for only in minmax observer/ histc HistogramObserver search/norm-2\$ search/norm-2.4 search/norm-2.7; do
+                part=torch-$i-${only//[^a-zA-Z0-9]/-}
+                measure "$part" $python -B bench/beside_torch.py "$build/src/libqobs.so" "$work/$part.json" \
+                    --repetitions $(((pair_repetitions + 2) / 3)) --only "$only"
+            done
         done
     fi
 elif wanted torch; then
