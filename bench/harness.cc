@@ -3,7 +3,6 @@
 
 #include "harness.h"
 
-#include <sched.h>
 #include <sys/mman.h>
 
 #include <algorithm>
@@ -200,42 +199,6 @@ static size_t CallsOf(const std::function<void()> &call, clockid_t clock)
     return calls;
 }
 
-static void RunOn(const std::vector<int> &processors)
-{
-    cpu_set_t set;
-    CPU_ZERO(&set);
-    for (const int processor : processors)
-        CPU_SET(processor, &set);
-    sched_setaffinity(0, sizeof set, &set);
-}
-
-// Those this process may use.
-static const std::vector<int> &Processors()
-{
-    static const std::vector<int> all = [] {
-        cpu_set_t set;
-        std::vector<int> found;
-        if (sched_getaffinity(0, sizeof set, &set) == 0)
-            for (int i = 0; i < CPU_SETSIZE; i++)
-                if (CPU_ISSET(i, &set))
-                    found.push_back(i);
-        return found;
-    }();
-    return all;
-}
-
-// The mean over processors: one of them may be slower for a while, as somebody else computes on the same core.
-static double SecondsOnEach(const std::vector<int> &processors, const std::function<void()> &call, size_t calls, clockid_t clock)
-{
-    double sum = 0;
-    for (const int processor : processors) {
-        RunOn({processor});
-        sum += Seconds(call, calls, clock);
-    }
-    RunOn(processors);
-    return sum / static_cast<double>(processors.size());
-}
-
 void Pair(const std::string &name, const Case &a, const Case &b, Unit unit)
 {
     const size_t threads = std::max(a.threads, b.threads);
@@ -244,32 +207,23 @@ void Pair(const std::string &name, const Case &a, const Case &b, Unit unit)
     benchmark::RegisterBenchmark(("pair/" + name).c_str(), [=](benchmark::State &state) {
         const auto call_a = a.make(), call_b = b.make();
         const clockid_t clock = threads > 1 ? CLOCK_MONOTONIC : CLOCK_THREAD_CPUTIME_ID;
-        // Threads run on as many processors, and what they are compared with on each of these.
-        const std::vector<int> processors(Processors().begin(), Processors().begin() + std::min(threads, Processors().size()));
-        const auto seconds = [&](const Case &c, const std::function<void()> &call, size_t calls) {
-            return c.threads < threads ? SecondsOnEach(processors, call, calls, clock) : Seconds(call, calls, clock);
-        };
         const double work_a = unit == Unit::kBytes ? a.bytes : a.items, work_b = unit == Unit::kBytes ? b.bytes : b.items;
         std::vector<double> ratios, speed_a, speed_b;
         for (auto _ : state) {
-            if (threads > 1)
-                RunOn(processors);
             const size_t calls_a = CallsOf(call_a, clock), calls_b = CallsOf(call_b, clock);  // warms, too
             for (double spent = 0; ratios.empty() || (spent < least && ratios.size() < kMostRounds);) {
                 // What comes first is not always the same.
                 double t_a = 0, t_b = 0;
                 if (ratios.size() % 2 == 0)
-                    t_a = seconds(a, call_a, calls_a);
-                t_b = seconds(b, call_b, calls_b);
+                    t_a = Seconds(call_a, calls_a, clock);
+                t_b = Seconds(call_b, calls_b, clock);
                 if (ratios.size() % 2 != 0)
-                    t_a = seconds(a, call_a, calls_a);
+                    t_a = Seconds(call_a, calls_a, clock);
                 speed_a.push_back(work_a * static_cast<double>(calls_a) / t_a);
                 speed_b.push_back(work_b * static_cast<double>(calls_b) / t_b);
                 ratios.push_back(speed_a.back() / speed_b.back());
                 spent += t_a + t_b;
             }
-            if (threads > 1)
-                RunOn(Processors());
         }
         const auto median = [](std::vector<double> v) {
             std::sort(v.begin(), v.end());

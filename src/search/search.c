@@ -53,18 +53,20 @@ static double *totals_of(const struct search *s, int64_t i)
 /* How many qparams a batch has. */
 static size_t together(const struct search *s) { return s->q.row > 0 ? QOBS_SEARCH_LANES : 1; }
 
-/* Pieces are of whole entries of the slabs' axis, or, without one, of whole batches. */
-static int64_t part_of(int64_t all, int64_t piece, int64_t pieces)
+/* Where a piece begins. They become smaller towards the last, so that threads end together. */
+static int64_t piece_begin(const struct search *s, int64_t all, int64_t piece)
 {
-    return all / pieces * piece + all % pieces * piece / pieces;
+    const int64_t n = s->pieces, few = all < 2 * n, whole = few ? n : n * n, before = few ? piece : piece * (2 * n - piece);
+    return all / whole * before + all % whole * before / whole;
 }
 
+/* Pieces are of whole entries of the slabs' axis, or, without one, of whole batches. */
 static void qparams_of(const struct search *s, size_t piece, size_t *from, size_t *to)
 {
     const bool entries = s->slabs.axis >= 0;
     const int64_t each = entries ? s->slabs.qparams : (int64_t)together(s), qparams = s->q.plan->qparams;
-    const int64_t all = (qparams + each - 1) / each, end = part_of(all, (int64_t)piece + 1, s->pieces) * each;
-    *from = (size_t)(part_of(all, (int64_t)piece, s->pieces) * each);
+    const int64_t all = (qparams + each - 1) / each, end = piece_begin(s, all, (int64_t)piece + 1) * each;
+    *from = (size_t)(piece_begin(s, all, (int64_t)piece) * each);
     *to = (size_t)(end < qparams ? end : qparams);
 }
 
@@ -133,8 +135,8 @@ static void sum_piece(void *argument, size_t piece)
     const fp_mode mode = fp_enter();
     struct desk d;
     qobs_desk_place(&s->q, s->room + piece * s->room_size, &d);
-    const int64_t all = s->q.plan->qparams * s->parts, to = all * ((int64_t)piece + 1) / s->pieces;
-    for (int64_t part = all * (int64_t)piece / s->pieces; part < to; part++) {
+    const int64_t all = s->q.plan->qparams * s->parts, to = piece_begin(s, all, (int64_t)piece + 1);
+    for (int64_t part = piece_begin(s, all, (int64_t)piece); part < to; part++) {
         const int64_t qparam = part / s->parts, first = part % s->parts * PART;
         double *const totals = totals_of(s, part);
         const size_t size = s->q.shrink.candidates * sizeof *totals;
@@ -162,19 +164,33 @@ static void choose_from_parts(struct search *s)
 
 /* ---- The search -------------------------------------------------------------------------------------------------------- */
 
+static bool improved_at(const struct search *s, int32_t step)
+{
+    bool improved = false;
+    for (int64_t p = 0; p < s->pieces; p++)
+        improved = improved || (s->improved[(size_t)p * s->words + (size_t)step / 64] >> step % 64 & 1);
+    return improved;
+}
+
 /* How many steps upstream takes, which stops after `patience` in a row at which nothing improved. */
 static int32_t steps_taken(const struct search *s)
 {
     int64_t waited = 0;
     for (int32_t i = 0; i < s->settings->steps; i++) {
-        bool improved = false;
-        for (int64_t p = 0; p < s->pieces; p++)
-            improved = improved || (s->improved[(size_t)p * s->words + (size_t)i / 64] >> i % 64 & 1);
+        const bool improved = improved_at(s, i);
         waited = improved ? 0 : waited + 1;
         if (!improved && s->settings->patience >= 0 && waited >= s->settings->patience)
             return i + 1;
     }
     return s->settings->steps;
+}
+
+static bool improved_after_end(const struct search *s)
+{
+    int32_t step = s->q.stop;
+    while (step < s->settings->steps && !improved_at(s, step))
+        step++;
+    return step < s->settings->steps;
 }
 
 /* Ranges that are not found slab by slab are found first. */
@@ -196,7 +212,7 @@ static void run(struct search *s)
         qobs_parallel_for(s->runtime, search_piece, s, (size_t)s->pieces);
     }
     s->q.stop = steps_taken(s);
-    if (s->q.stop < s->settings->steps)
+    if (improved_after_end(s))
         qobs_parallel_for(s->runtime, search_again, s, (size_t)s->pieces);
 }
 
