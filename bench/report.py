@@ -39,7 +39,7 @@ HEADLINES = {
     "search, int4, groups of 128, 20 candidates, norm 2: times torch": "pair/torch/search/norm-2",
     "the same, norm 2.4": "pair/torch/search/norm-2.4",
     "AVX2: of AVX-512's speed in that": "pair/search-avx2-avx512/int4-group-128-norm-2.4",
-    "two threads: times one, the mean of one pinned to each processor": "pair/search-2-threads/int4-group-128-norm-2.4",
+    "two threads: times one": "pair/search-2-threads/int4-group-128-norm-2.4",
     "qobs calibrate of 1 GB bf16: times as fast as cat": "pair/calibrate-cat",
 }
 README_CHART = "minmax-group-128"

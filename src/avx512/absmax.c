@@ -2,7 +2,7 @@
 /* SPDX-FileCopyrightText: The qobs authors */
 
 /* AVX-512 absmax; contract and limits in src/absmax.inl.h. */
-#include "avx512/far.h"
+#include "avx512/elsewhere.h"
 #include "avx512/vec.h"
 
 #include "kernels.h"

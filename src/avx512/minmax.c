@@ -2,7 +2,7 @@
 /* SPDX-FileCopyrightText: The qobs authors */
 
 /* AVX-512 min/max; contract and limits in src/minmax.inl.h. */
-#include "avx512/far.h"
+#include "avx512/elsewhere.h"
 #include "avx512/vec.h"
 
 #include "kernels.h"

@@ -253,7 +253,7 @@ static void long_ones(struct check *check, unsigned rounds)
     } shapes[] = {
         {1, 2 * block - 1}, {1, 2 * block},    {1, 2 * block + 1}, {1, 3 * block + lanes / 2 + 1},
         {2, block + 7},     {3000, lanes + 1}, {20000, 3},         {40, 80 * lanes + 5},
-        {TALL, 67 * lanes + 9}, {10 * lanes + 5, 35 * lanes + 9},
+        {TALL, 67 * lanes + 9}, {10 * lanes + 5, 35 * lanes + 9}, {500, lanes}, {600, lanes},
     };
     for (unsigned round = 0; round < rounds; round++)
         for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++)
