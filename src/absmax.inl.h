@@ -69,6 +69,7 @@ static void K(one_run)(const unsigned char *x, size_t n, BITS inf, unsigned char
 
 #if LANES >= 4
 #include "fold.inl.h"
+#include "signs.inl.h"
 
 /* Where short runs are and where their magnitudes go. */
 struct K(runs) {

@@ -10,7 +10,7 @@
  * Tails: the last vector of a run is read again from `length - LANES`, which changes no minimum and no maximum; runs shorter
  *   than a vector go element by element. Nothing outside a run is read.
  * In flight: 4 vectors in a long run, 2 in a short run, as many as the registers hold or 4 or 8 rows in columns; long runs
- *   from far away are read from 4 pages at a time.
+ *   from far away are read from 2 pages at a time.
  * Caller's duty: the floating-point unit must not treat subnormals as zeros (src/fpenv.h sees to it). */
 
 #include "minmax_key.inl.h"
@@ -31,9 +31,13 @@
 /* From this size on data are taken to come in part from memory, and from this one on all of them. */
 #define FAR ((size_t)16 << 20)
 #define FARTHEST ((size_t)64 << 20)
-/* Between them runs are read some pages side by side. */
+/* Between them runs are read two pages side by side, some pages ahead of which lines are fetched. */
 #define PAGE 4096
-#define PAGES 4
+#define PAGES_AHEAD 4
+
+#if LANES >= 4
+#include "signs.inl.h"
+#endif
 
 /* What is accumulated of any number of vectors, lane by lane. */
 #if HAS_RAW
@@ -59,6 +63,15 @@ static inline void K(enter_two)(struct K(bounds) *b, struct K(bounds) *c, vec v,
 {
     K(enter)(b, v);
     K(enter)(c, w);
+}
+
+/* Of what is known to hold both signs. */
+static inline void K(enter_two_signed)(struct K(bounds) *b, struct K(bounds) *c, vec v, vec w)
+{
+    b->high = K(vec_max_u)(b->high, v);
+    b->most = K(vec_max_s)(b->most, v);
+    c->high = K(vec_max_u)(c->high, w);
+    c->most = K(vec_max_s)(c->most, w);
 }
 
 static inline void K(join)(struct K(bounds) *b, const struct K(bounds) *c)
@@ -129,25 +142,33 @@ static inline void K(keys_of_bounds)(const struct K(bounds) *b, vec *least, vec 
 }
 #endif
 
-/* PAGES pages side by side, and as many further on fetched into the second-level cache, every line twice, as some first tries come to
+/* Two pages side by side, while those further on are fetched into the second-level cache, every line twice, as some first tries come to
  * nothing. Where the third-level cache holds only a part that is faster than two streams, from memory slower. */
-static inline const unsigned char *K(pages)(struct K(bounds) *b, const unsigned char *x, const unsigned char *end)
+static inline __attribute__((always_inline)) const unsigned char *K(two_pages)(
+    void (*enter)(struct K(bounds) *, struct K(bounds) *, vec, vec), struct K(bounds) *b, const unsigned char *x, const unsigned char *end)
 {
-    for (; x + PAGES * PAGE <= end; x += PAGES * PAGE)
-        for (int i = 0; i < PAGE; i += 64) {
-#pragma GCC unroll 4
-            for (const unsigned char *at = x + i; at < x + PAGES * PAGE; at += 2 * PAGE) {
-                for (int v = 0; v < 64; v += VEC_BYTES)
-                    K(enter_two)(&b[0], &b[1], vec_load_in_turn(at + v), vec_load_in_turn(at + PAGE + v));
-                for (int page = PAGES; page < PAGES + 2; page++) {
-                    __builtin_prefetch(at + page * PAGE, 0, 2);
-                    __builtin_prefetch(at + page * PAGE + 32, 0, 2);
-                }
+    for (; x + 2 * PAGE <= end; x += 2 * PAGE)
+        for (const unsigned char *at = x; at < x + PAGE; at += 64) {
+            for (int v = 0; v < 64; v += VEC_BYTES)
+                enter(&b[0], &b[1], vec_load_in_turn(at + v), vec_load_in_turn(at + PAGE + v));
+            for (int page = PAGES_AHEAD; page < PAGES_AHEAD + 2; page++) {
+                __builtin_prefetch(at + page * PAGE, 0, 2);
+                __builtin_prefetch(at + page * PAGE + 32, 0, 2);
             }
             for (int set = 0; set < SETS; set++)
                 K(keep)(&b[set]);
         }
     return x;
+}
+
+/* Of what begins with both signs two bounds are enough. */
+static inline const unsigned char *K(pages)(struct K(bounds) *b, const unsigned char *x, const unsigned char *end)
+{
+#if HAS_RAW
+    if (end - x >= 4 * VEC_BYTES && K(begins_with_both)(x))
+        return K(two_pages)(K(enter_two_signed), b, x, end);
+#endif
+    return K(two_pages)(K(enter_two), b, x, end);
 }
 
 /* Both halves of a large block are read at once: two streams come faster out of the third-level cache than one; in a short run they
@@ -291,7 +312,7 @@ static void K(rows)(const unsigned char *x, ptrdiff_t run_stride, size_t runs, s
 #undef FAR
 #undef FARTHEST
 #undef PAGE
-#undef PAGES
+#undef PAGES_AHEAD
 #undef TWO_STREAMS
 #undef LANES
 #undef MOST_POSITIVE

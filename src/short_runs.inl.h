@@ -2,7 +2,7 @@
 /* SPDX-FileCopyrightText: The qobs authors */
 
 /* Runs that are not long, LANES of them at a time, sharing one transposed fold (fold.inl.h). Included by minmax.inl.h and absmax.inl.h after
- * struct K(runs), which says where they are; K(merge_extent), which merges the bounds of LANES of them into the caller's; and
+ * signs.inl.h, struct K(runs), which says where they are; K(merge_extent), which merges the bounds of LANES of them into the caller's; and
  * K(one_by_one), which takes LANES of them whatever they hold. FORM: what is tried first. */
 
 /* Runs of fewer vectors than this share one transposed fold. */
@@ -42,17 +42,6 @@ static UNFOLDED size_t K(folds)(enum K(form) form, enum K(layout) layout, const 
 }
 
 static inline bool K(is_longer)(const struct K(runs) *r) { return r->length >= FOLD_TOGETHER * LANES; }
-
-/* Does one of the longer runs begin with both signs? If not, raw bits are not worth a try. */
-static inline bool K(begins_with_both)(const unsigned char *x)
-{
-    vec least = vec_load(x), most = least;
-    for (int i = 1; i < 4; i++) {
-        least = K(vec_min_s)(least, vec_load(x + i * VEC_BYTES));
-        most = K(vec_max_s)(most, vec_load(x + i * VEC_BYTES));
-    }
-    return K(vec_any_ge)(most, K(vec_splat)(0)) && K(vec_any_ge)(vec_not(least), K(vec_splat)(0));
-}
 
 /* Where FORM does not do: some folds with keys, or, where something is not finite or runs are longer, one by one. */
 static __attribute__((noinline)) size_t K(slow_folds)(enum K(layout) layout, const struct K(runs) *r, size_t run, size_t end)

@@ -232,8 +232,8 @@ static void far_runs(struct check *check)
 /* Runs without gaps, together more than the third-level cache may hold, which are read some pages at a time. */
 static void far_contiguous_runs(struct check *check)
 {
-    const size_t size = check->dtype->size, pages = 16384 / size;
-    struct call call = {.length = pages * (1 + rng_below(&check->rng, 5)), .data = any_data(check)};
+    const size_t size = check->dtype->size, pages = 8192 / size;
+    struct call call = {.length = pages * (1 + rng_below(&check->rng, 9)), .data = any_data(check)};
     call.length += rng_below(&check->rng, 2) ? rng_below(&check->rng, pages) : 0;
     call.count = FAR_BYTES / (call.length * size) + 1;
     if (rng_below(&check->rng, 2))

@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-FileCopyrightText: The qobs authors */
+
+/* Included by minmax.inl.h and absmax.inl.h for the element width at hand. */
+
+/* Do four vectors from x on hold both signs? Of what they are part of the largest raw bits as signed are then the maximum and the largest
+ * as unsigned the minimum, whatever follows. */
+static inline bool K(begins_with_both)(const unsigned char *x)
+{
+    vec least = vec_load(x), most = least;
+    for (int i = 1; i < 4; i++) {
+        least = K(vec_min_s)(least, vec_load(x + i * VEC_BYTES));
+        most = K(vec_max_s)(most, vec_load(x + i * VEC_BYTES));
+    }
+    return K(vec_any_ge)(most, K(vec_splat)(0)) && K(vec_any_ge)(vec_not(least), K(vec_splat)(0));
+}
