@@ -6,44 +6,64 @@
 #include "error.h"
 #include "range/range.h"
 
-size_t qobs_entropy_room(size_t bins) { return 2 * bins + 2 * (bins + 1); }
+/* Bins without elements add nothing and are left out, as a histogram that has grown to reach an outlier is mostly of these. */
+size_t qobs_entropy_room(size_t bins) { return 4 * bins + 1; }
 
 struct entropy qobs_entropy_prepare(const struct histogram_view *h, size_t cells, double *room)
 {
-    double *counts = room, *logs = counts + h->bins, *before = logs + h->bins, *nonzero = before + h->bins + 1;
-    before[0] = nonzero[0] = 0;
+    double *const counts = room, *const logs = counts + h->bins, *const before = logs + h->bins;
+    size_t *const index = (size_t *)(void *)(before + h->bins + 1), used = 0;
+    before[0] = 0;
     for (size_t i = 0; i < h->bins; i++) {
-        counts[i] = h->counts[i == 0 ? 1 : i];
-        logs[i] = counts[i] > 0 ? log(counts[i]) : 0;
-        before[i + 1] = before[i] + counts[i];
-        nonzero[i + 1] = nonzero[i] + (counts[i] > 0);
+        const double count = h->counts[i == 0 ? 1 : i];
+        if (!(count > 0))
+            continue;
+        counts[used] = count;
+        logs[used] = log(count);
+        before[used + 1] = before[used] + count;
+        index[used++] = i;
     }
     return (struct entropy){
-        .bins = h->bins, .cells = cells, .counts = counts, .log = logs, .before = before, .nonzero = nonzero};
+        .bins = h->bins, .cells = cells, .used = used, .index = index, .counts = counts, .log = logs, .before = before};
+}
+
+/* How many of the bins used are below `bin`. */
+static size_t used_below(const struct entropy *e, size_t bin)
+{
+    size_t from = 0, to = e->used;
+    while (from < to) {
+        const size_t middle = from + (to - from) / 2;
+        if (e->index[middle] < bin)
+            from = middle + 1;
+        else
+            to = middle;
+    }
+    return from;
 }
 
 /* Where all in a cell have the same count, as in a cell of one bin, every term is exactly 0. */
 double qobs_entropy_divergence(const struct entropy *e, size_t kept)
 {
-    const double all = e->before[e->bins], inside = e->before[kept], outside = all - inside, last = e->counts[kept - 1];
+    const size_t used = used_below(e, kept);
+    const double all = e->before[e->used], inside = e->before[used], outside = all - inside;
     if (!(inside > 0))
         return NAN;
-    if (outside > 0 && last == 0)
+    if (outside > 0 && e->index[used - 1] != kept - 1)
         return INFINITY;
     double sum = 0;
-    for (size_t from = 0; from < kept;) {
+    for (size_t from = 0, to = 0; from < used; from = to) {
         /* Bin k is in cell floor(k * cells / kept). */
-        const size_t cell = (size_t)((uint64_t)from * e->cells / kept);
-        const size_t to = (size_t)(((uint64_t)(cell + 1) * kept + e->cells - 1) / e->cells);
-        const double elements = e->before[to] - e->before[from];
-        if (elements > 0) {
-            const double mean = log(elements / (e->nonzero[to] - e->nonzero[from]));
-            for (size_t k = from; k < to; k++)
-                sum += e->counts[k] * (e->log[k] - mean);
-            if (to == kept && outside > 0) /* the last bin has what is outside, too */
-                sum += (last + outside) * (log(last + outside) - mean) - last * (e->log[kept - 1] - mean);
+        const size_t cell = (size_t)((uint64_t)e->index[from] * e->cells / kept);
+        const size_t end = (size_t)(((uint64_t)(cell + 1) * kept + e->cells - 1) / e->cells);
+        while (to < used && e->index[to] < end)
+            to++;
+        const double mean = log((e->before[to] - e->before[from]) / (double)(to - from));
+        for (size_t i = from; i < to; i++)
+            sum += e->counts[i] * (e->log[i] - mean);
+        if (to == used && outside > 0) { /* the last bin has what is outside, too */
+            const double last = e->counts[used - 1];
+            sum += (last + outside) * (log(last + outside) - mean) - last * (e->log[used - 1] - mean);
         }
-        from = to;
     }
     return sum / all + log(inside / all);
 }

@@ -35,11 +35,12 @@ void qobs_percentile(const struct histogram_view *h, bool symmetric, double perc
 
 /* What Model-Optimizer's entropy method looks at: bin 0 has the count of bin 1. */
 struct entropy {
-    size_t bins, cells;    /* to quantize to */
-    const double *counts;  /* [bins] */
-    const double *log;     /* [bins], of the counts; 0 for 0 */
-    const double *before;  /* [bins + 1], elements in all bins before */
-    const double *nonzero; /* [bins + 1], bins before that have any */
+    size_t bins, cells;   /* to quantize to */
+    size_t used;          /* bins that have elements */
+    const size_t *index;  /* [used], ascending */
+    const double *counts; /* [used] */
+    const double *log;    /* [used], of the counts */
+    const double *before; /* [used + 1], elements in all bins before */
 };
 
 /* `room` has qobs_entropy_room(bins) doubles. h has at least 2 bins. */
