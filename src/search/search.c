@@ -35,8 +35,9 @@ struct search {
     bool find; /* ranges, slab by slab */
     atomic_bool met_nonfinite;
     int64_t parts, pieces;
-    unsigned char *room; /* room_size bytes for each piece */
+    unsigned char *room; /* for as many desks as there are pieces, of room_size bytes */
     size_t room_size;
+    atomic_bool *taken; /* which of them are in use */
     double *sums;       /* where there are parts: of each, all candidates' */
     uint64_t *improved; /* of each piece, a bit a step; `words` long, so that threads write to lines of their own */
     size_t words;
@@ -70,6 +71,18 @@ static void qparams_of(const struct search *s, size_t piece, size_t *from, size_
     *to = (size_t)(end < qparams ? end : qparams);
 }
 
+/* The first desk that is free, so that a thread keeps the one that is in its caches. */
+static size_t take_desk(struct search *s, struct desk *d)
+{
+    size_t i = 0;
+    while (atomic_exchange(&s->taken[i], true))
+        i++;
+    qobs_desk_place(&s->q, s->room + i * s->room_size, d);
+    return i;
+}
+
+static void leave_desk(struct search *s, size_t i) { atomic_store(&s->taken[i], false); }
+
 /* Finds the ranges from that qparam on, a slab of them, and returns where it ends. */
 static size_t find_ranges(struct search *s, size_t from, size_t to)
 {
@@ -87,7 +100,7 @@ static void search_piece(void *argument, size_t piece)
     struct desk d;
     struct elements e;
     size_t from, to;
-    qobs_desk_place(&s->q, s->room + piece * s->room_size, &d);
+    const size_t at = take_desk(s, &d);
     qparams_of(s, piece, &from, &to);
     qobs_elements_at(&s->q.source, (int64_t)from, &e);
     for (size_t i = from, n, found = s->find ? from : to; i < to; i += n) {
@@ -98,6 +111,7 @@ static void search_piece(void *argument, size_t piece)
         n = found - i < QOBS_SEARCH_LANES ? found - i : QOBS_SEARCH_LANES;
         qobs_search_qparams(&s->q, &d, &e, i, n, s->improved + piece * s->words);
     }
+    leave_desk(s, at);
     fp_leave(mode);
 }
 
@@ -109,7 +123,7 @@ static void search_again(void *argument, size_t piece)
     uint64_t *improved = s->improved + piece * s->words;
     struct desk d;
     size_t from, to;
-    qobs_desk_place(&s->q, s->room + piece * s->room_size, &d);
+    const size_t at = take_desk(s, &d);
     qparams_of(s, piece, &from, &to);
     for (size_t i = from; i < to && s->parts > 1; i++)
         if (s->q.best_step[i] >= s->q.stop)
@@ -125,6 +139,7 @@ static void search_again(void *argument, size_t piece)
         qobs_elements_at(&s->q.source, (int64_t)i, &e);
         qobs_search_qparams(&s->q, &d, &e, i, n, improved); /* what ended before comes to the same */
     }
+    leave_desk(s, at);
     fp_leave(mode);
 }
 
@@ -134,7 +149,7 @@ static void sum_piece(void *argument, size_t piece)
     struct search *s = argument;
     const fp_mode mode = fp_enter();
     struct desk d;
-    qobs_desk_place(&s->q, s->room + piece * s->room_size, &d);
+    const size_t at = take_desk(s, &d);
     const int64_t all = s->q.plan->qparams * s->parts, to = piece_begin(s, all, (int64_t)piece + 1);
     for (int64_t part = piece_begin(s, all, (int64_t)piece); part < to; part++) {
         const int64_t qparam = part / s->parts, first = part % s->parts * PART;
@@ -147,6 +162,7 @@ static void sum_piece(void *argument, size_t piece)
         else
             memset(totals, 0, size);
     }
+    leave_desk(s, at);
     fp_leave(mode);
 }
 
@@ -231,7 +247,7 @@ static unsigned char *allocate(struct search *s, bool with_steps, size_t *bytes,
     const size_t qparams = (size_t)s->q.plan->qparams, pieces = (size_t)s->pieces;
     const size_t sums = s->parts > 1 ? qparams * (size_t)s->parts * s->q.shrink.candidates : 0;
     const size_t wide = sums + pieces * s->words, steps = with_steps ? 0 : qparams, ends = qparams * s->q.size;
-    *bytes = wide * 8 + 2 * ends + steps * sizeof(int32_t) + pieces * s->room_size;
+    *bytes = wide * 8 + 2 * ends + steps * sizeof(int32_t) + pieces * (s->room_size + sizeof *s->taken);
     unsigned char *memory = qobs_allocate(s->runtime, *bytes);
     if (!memory) {
         qobs_fail(error, QOBS_ERROR_OUT_OF_MEMORY, "search: no memory for %zu bytes", *bytes);
@@ -244,6 +260,9 @@ static unsigned char *allocate(struct search *s, bool with_steps, size_t *bytes,
     if (!with_steps)
         s->q.best_step = (int32_t *)(void *)(s->q.max + ends); /* two ends together are whole words */
     s->room = s->q.max + ends + steps * sizeof(int32_t);
+    s->taken = (atomic_bool *)(void *)(s->room + pieces * s->room_size);
+    for (size_t i = 0; i < pieces; i++)
+        atomic_init(&s->taken[i], false);
     return memory;
 }
 
