@@ -333,6 +333,67 @@ static void test_quark_mse(void **state)
     qobs_config_destroy(config);
 }
 
+enum { MOST_BINS = 400 };
+
+/* The divergence as range.h defines it, bin by bin; bin 0 has the count of bin 1. */
+static double divergence_of(const double *counts, size_t bins, size_t cells, size_t kept)
+{
+    double all = 0, inside = 0, sum = 0;
+    for (size_t i = 0; i < bins; i++) {
+        all += counts[i == 0 ? 1 : i];
+        inside = i + 1 == kept ? all : inside;
+    }
+    const double outside = all - inside, last = counts[kept == 1 ? 1 : kept - 1];
+    if (!(inside > 0))
+        return NAN;
+    if (outside > 0 && last == 0)
+        return INFINITY;
+    double before = 0;
+    for (size_t from = 0, to; from < kept; from = to) {
+        const size_t cell = from * cells / kept;
+        const double begin = before;
+        double used = 0;
+        for (to = from; to < kept && to * cells / kept == cell; to++) {
+            const double count = counts[to == 0 ? 1 : to];
+            before += count;
+            used += count > 0;
+        }
+        if (!(before - begin > 0))
+            continue;
+        const double mean = log((before - begin) / used);
+        for (size_t k = from; k < to; k++) {
+            const double count = counts[k == 0 ? 1 : k];
+            sum += count > 0 ? count * (log(count) - mean) : 0;
+        }
+        if (to == kept && outside > 0)
+            sum += (last + outside) * (log(last + outside) - mean) - last * (log(last) - mean);
+    }
+    return sum / all + log(inside / all);
+}
+
+/* Most bins empty, as after an outlier, and counts that are lost in the sum of those before. */
+static void test_sparse_entropy(void **state)
+{
+    (void)state;
+    double counts[MOST_BINS], room[4 * MOST_BINS + 1];
+    assert_true(qobs_entropy_room(MOST_BINS) <= sizeof room / sizeof *room);
+    uint32_t random = 1;
+    for (int round = 0; round < 60; round++) {
+        const size_t bins = 2 + (size_t)round * 6, cells = (size_t)1 << round % 9;
+        for (size_t i = 0; i < bins; i++) {
+            random = random * 1664525 + 1013904223;
+            const bool empty = round % 2 && (random >> 16 & 7) != 0, huge = round % 3 == 2 && (random >> 20 & 1) != 0;
+            counts[i] = empty ? 0 : ldexp((double)(random >> 24), huge ? 80 : 0);
+        }
+        const struct histogram_view h = {.bins = bins, .counts = counts};
+        const struct entropy e = qobs_entropy_prepare(&h, cells, room);
+        for (size_t kept = 1; kept <= bins; kept++) {
+            const double got = qobs_entropy_divergence(&e, kept), divergence = divergence_of(counts, bins, cells, kept);
+            assert_true(got == divergence || (isnan(got) && isnan(divergence)));
+        }
+    }
+}
+
 static void expect_refused(int status, const qobs_error *error, const char *word)
 {
     assert_int_equal(status, QOBS_ERROR_INVALID_ARGUMENT);
@@ -380,6 +441,7 @@ int main(void)
     const struct CMUnitTest by_hand[] = {
         cmocka_unit_test(test_percentile),
         cmocka_unit_test(test_quark_mse),
+        cmocka_unit_test(test_sparse_entropy),
         cmocka_unit_test(test_refusals),
     };
     int failed = cmocka_run_group_tests_name("range finders", by_hand, NULL, NULL);

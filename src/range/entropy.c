@@ -57,7 +57,10 @@ double qobs_entropy_divergence(const struct entropy *e, size_t kept)
         const size_t end = (size_t)(((uint64_t)(cell + 1) * kept + e->cells - 1) / e->cells);
         while (to < used && e->index[to] < end)
             to++;
-        const double mean = log((e->before[to] - e->before[from]) / (double)(to - from));
+        const double elements = e->before[to] - e->before[from];
+        if (!(elements > 0)) /* next to those before they are none */
+            continue;
+        const double mean = log(elements / (double)(to - from));
         for (size_t i = from; i < to; i++)
             sum += e->counts[i] * (e->log[i] - mean);
         if (to == used && outside > 0) { /* the last bin has what is outside, too */
