@@ -37,7 +37,7 @@ struct search {
     int64_t parts, pieces;
     unsigned char *room; /* for as many desks as there are pieces, of room_size bytes */
     size_t room_size;
-    atomic_bool *taken; /* which of them are in use */
+    atomic_uint *taken; /* which of them are in use; smaller atomics need a library of their own on some CPUs */
     double *sums;       /* where there are parts: of each, all candidates' */
     uint64_t *improved; /* of each piece, a bit a step; `words` long, so that threads write to lines of their own */
     size_t words;
@@ -75,13 +75,13 @@ static void qparams_of(const struct search *s, size_t piece, size_t *from, size_
 static size_t take_desk(struct search *s, struct desk *d)
 {
     size_t i = 0;
-    while (atomic_exchange(&s->taken[i], true))
+    while (atomic_exchange(&s->taken[i], 1))
         i++;
     qobs_desk_place(&s->q, s->room + i * s->room_size, d);
     return i;
 }
 
-static void leave_desk(struct search *s, size_t i) { atomic_store(&s->taken[i], false); }
+static void leave_desk(struct search *s, size_t i) { atomic_store(&s->taken[i], 0); }
 
 /* Finds the ranges from that qparam on, a slab of them, and returns where it ends. */
 static size_t find_ranges(struct search *s, size_t from, size_t to)
@@ -260,9 +260,9 @@ static unsigned char *allocate(struct search *s, bool with_steps, size_t *bytes,
     if (!with_steps)
         s->q.best_step = (int32_t *)(void *)(s->q.max + ends); /* two ends together are whole words */
     s->room = s->q.max + ends + steps * sizeof(int32_t);
-    s->taken = (atomic_bool *)(void *)(s->room + pieces * s->room_size);
+    s->taken = (atomic_uint *)(void *)(s->room + pieces * s->room_size);
     for (size_t i = 0; i < pieces; i++)
-        atomic_init(&s->taken[i], false);
+        atomic_init(&s->taken[i], 0);
     return memory;
 }
 
