@@ -10,7 +10,7 @@
 #   --quick            one repetition of small sizes: shows that everything runs, in half a minute; says nothing about speed
 #   --repetitions N    of every benchmark (3); pairs have twice as many and one, growth within caches 14 times as many, a tenth as long
 #   --min-time SECONDS a repetition of a benchmark takes at least (0.005)
-#   --parts NAMES      of: kernels functions growth pairs torch calibrate (all), with blanks between
+#   --parts NAMES      of: kernels functions growth pairs (with small inputs) torch calibrate (all), with blanks between
 #   --out DIRECTORY    for the results (bench/results)
 #   --readme           writes the figures in README.md too
 #   --build DIRECTORY  a build that is there, with the program and the benchmarks (builds build-bench)
@@ -112,7 +112,6 @@ else
         benchmarks granularities "$repetitions" '^granularity/'
         benchmarks observers "$repetitions" '^(observer|observer-range)/'
         benchmarks searches "$repetitions" '^search-whole/'
-        benchmarks small $pair_repetitions '^small/'
     }
     ! wanted growth || {
         # Exponents are close to each other: many short repetitions in turns, so that what disturbs for some seconds disturbs all sizes, and
@@ -124,7 +123,7 @@ else
         benchmarks growth-others "$repetitions" '^growth/(elements/(search|.*/([48][0-9]{6}|[0-9]{8,})$)|[^e])'
     }
     ! wanted pairs || {
-        filters=('^pair/minmax-read/' '^pair/(granularity|histogram)' '^pair/search-')
+        filters=('^small/' '^pair/minmax-read/' '^pair/(granularity|histogram)' '^pair/search-')
         for dtype in f32 bf16 f16 f64; do
             filters+=("^pair/avx2-plain/[a-z-]*/$dtype/" "^pair/avx512-avx2/[a-z-]*/$dtype/")
         done

@@ -277,8 +277,8 @@ typedef struct qobs_counts {
 } qobs_counts;
 
 /** Minimum and maximum of `value` for every qparam, into min and max: as many elements of value's dtype as the plan has
- * qparams. NaN and infinity as config's nonfinite says. counts may be NULL; it is overwritten. Reproduces get_current_min_max
- * (llm-compressor) and torch.aminmax. */
+ * qparams. NaN and infinity as config's nonfinite says; where they are refused, min and max hold anything. counts may be NULL; it is
+ * overwritten. Reproduces get_current_min_max (llm-compressor) and torch.aminmax. */
 QOBS_API int qobs_minmax(const qobs_config *config, const qobs_tensor *value, const qobs_tensor *g_idx, void *min, void *max,
                          qobs_counts *counts, const qobs_runtime *runtime, qobs_error *error);
 
@@ -330,8 +330,8 @@ typedef struct qobs_search_report {
  * into min and max: as many elements of value's dtype as the plan has qparams. importance: how much each column counts, one a
  * column of a weight (strategies channel, group, tensor_group), finite and not negative; NULL: equally. Any preset takes it.
  * global_scale: the one the scales will be under (version 2025-10; the present one searches without); NULL: none. best_step
- * and errors: one a qparam, as the results of that name. They and report may be NULL. Reproduces _grid_search_mse and
- * _grid_search of llm-compressor. */
+ * and errors: one a qparam, as the results of that name. They and report may be NULL. Where NaN and infinity are refused or there is no
+ * memory, min and max hold anything, the rest is untouched. Reproduces _grid_search_mse and _grid_search of llm-compressor. */
 QOBS_API int qobs_search(const qobs_config *config, const qobs_tensor *value, const qobs_tensor *g_idx,
                          const float *importance, const float *global_scale, void *min, void *max, int32_t *best_step,
                          double *errors, qobs_search_report *report, const qobs_runtime *runtime, qobs_error *error);

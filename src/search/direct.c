@@ -14,7 +14,6 @@
 struct direct {
     struct runtime runtime;
     qobs_plan *plan;
-    struct ranges ranges;
     struct search_record record;
     float *weights;
     size_t weights_size;
@@ -22,7 +21,6 @@ struct direct {
 
 static void finish(struct direct *d)
 {
-    qobs_release_ranges(&d->runtime, &d->ranges);
     qobs_search_record_release(&d->runtime, &d->record);
     qobs_release(&d->runtime, d->weights, d->weights_size);
     qobs_plan_destroy(d->plan);
@@ -66,40 +64,30 @@ static int take_importance(struct direct *d, const qobs_config *config, const fl
                                                     : "0 everywhere");
 }
 
-/* With the plan made, room for the ranges. */
-static int start(struct direct *d, int status, qobs_error *error)
+static int check_data(const struct direct *d, qobs_error *error)
 {
-    if (status == QOBS_OK && d->plan->value.elements == 0)
-        status = qobs_fail(error, QOBS_ERROR_NO_DATA, "value: has no elements");
-    if (status == QOBS_OK)
-        status = qobs_allocate_ranges(&d->runtime, &d->ranges, d->plan->dtype, (size_t)d->plan->qparams, error);
-    return status;
-}
-
-static void give_ranges(const struct direct *d, void *min, void *max)
-{
-    const size_t size = (size_t)d->plan->qparams * qobs_dtype_size(d->plan->dtype);
-    memcpy(min, d->ranges.min, size);
-    memcpy(max, d->ranges.max, size);
+    return d->plan->value.elements > 0 ? QOBS_OK : qobs_fail(error, QOBS_ERROR_NO_DATA, "value: has no elements");
 }
 
 /* `recorded`: more than the ranges is asked for. */
 static int search(struct direct *d, const qobs_config *config, const qobs_tensor *value, const qobs_tensor *g_idx,
-                  const float *importance, const float *global_scale, bool recorded, const qobs_runtime *given, qobs_error *error)
+                  const float *importance, const float *global_scale, void *min, void *max, bool recorded,
+                  const qobs_runtime *given, qobs_error *error)
 {
     if (global_scale && config->version == VERSION_CURRENT)
         return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "global_scale: version current searches without one");
     int status = qobs_runtime_resolve(&d->runtime, given, error);
     if (status == QOBS_OK)
         status = qobs_plan_create(&d->plan, config, value, g_idx, given, error);
-    status = start(d, status, error);
+    if (status == QOBS_OK)
+        status = check_data(d, error);
     if (status == QOBS_OK && importance)
         status = take_importance(d, config, importance, error);
     if (status == QOBS_OK && recorded)
         status = qobs_search_record_reserve(&d->runtime, &d->record, (size_t)d->plan->qparams, error);
     if (status == QOBS_OK)
         status = qobs_search_batch(&d->runtime, qobs_kernels_active(), config, d->plan, d->plan->value.data, d->weights,
-                                   global_scale, true, d->ranges.min, d->ranges.max, &d->record, error);
+                                   global_scale, true, min, max, &d->record, error);
     d->record.weighted = d->weights != NULL;
     return status;
 }
@@ -115,9 +103,8 @@ int qobs_search(const qobs_config *config, const qobs_tensor *value, const qobs_
     if (status != QOBS_OK)
         return status;
     const fp_mode mode = fp_enter();
-    status = search(&d, config, value, g_idx, importance, global_scale, best_step || errors || report, given, error);
+    status = search(&d, config, value, g_idx, importance, global_scale, min, max, best_step || errors || report, given, error);
     if (status == QOBS_OK) {
-        give_ranges(&d, min, max);
         if (best_step)
             memcpy(best_step, d.record.best_step, d.record.qparams * sizeof *best_step);
         if (errors)
@@ -146,14 +133,13 @@ int qobs_global_search(const qobs_config *config, const qobs_tensor *value, void
     status = qobs_runtime_resolve(&d.runtime, given, error);
     if (status == QOBS_OK)
         status = qobs_plan_create_along(&d.plan, config, value, &none, &d.runtime, error);
-    status = start(&d, status, error);
+    if (status == QOBS_OK)
+        status = check_data(&d, error);
     if (status == QOBS_OK)
         status = qobs_reduce_minmax(&d.runtime, qobs_kernels_active(), d.plan, d.plan->value.data,
-                                    (enum nonfinite_mode)config->nonfinite, d.ranges.min, d.ranges.max, &nonfinite, error);
+                                    (enum nonfinite_mode)config->nonfinite, min, max, &nonfinite, error);
     if (status == QOBS_OK)
-        status = qobs_search_whole(&d.runtime, qobs_kernels_active(), config, value, d.ranges.min, d.ranges.max, error);
-    if (status == QOBS_OK)
-        give_ranges(&d, min, max);
+        status = qobs_search_whole(&d.runtime, qobs_kernels_active(), config, value, min, max, error);
     finish(&d);
     fp_leave(mode);
     return status == QOBS_OK ? qobs_succeed(error) : status;

@@ -61,7 +61,8 @@ static void merge_piece(const struct job *job, const unsigned char *min, const u
 
 /* ---- Work for several threads ------------------------------------------------------------------------------------------- */
 
-enum { MOST_PIECES = 64, PIECES_PER_THREAD = 4, LEAST_BYTES = 1 << 17 };
+/* Outputs of their own, which are filled and merged, pieces have more often only where they are next to nothing beside what is read. */
+enum { MOST_PIECES = 64, PIECES_PER_THREAD = 4, MUCH_MORE = 4096, LEAST_BYTES = 1 << 17 };
 
 struct pieces {
     const struct job *job;
@@ -111,7 +112,8 @@ static int64_t pieces_of(const struct job *job, const struct nest *nest)
     if (bytes < 2 * LEAST_BYTES || nest->dimensions == 0)
         return 1;
     const int64_t most = bytes / LEAST_BYTES;
-    int64_t count = (int64_t)threads * (nest->dimension[0].out == 0 ? 1 : PIECES_PER_THREAD);
+    const int64_t outputs = nest->dimension[0].out == 0 ? job->plan->qparams * (int64_t)job->element : 0; /* of a piece's own */
+    int64_t count = (int64_t)threads * (outputs <= bytes / MUCH_MORE ? PIECES_PER_THREAD : 1);
     count = count < most ? count : most;
     count = count < MOST_PIECES ? count : MOST_PIECES;
     return count < nest->dimension[0].extent ? count : nest->dimension[0].extent;
