@@ -123,9 +123,10 @@ else
         benchmarks growth-others "$repetitions" '^growth/(elements/(search|.*/([48][0-9]{6}|[0-9]{8,})$)|[^e])'
     }
     ! wanted pairs || {
-        filters=('^small/' '^pair/minmax-read/' '^pair/(granularity|histogram)' '^pair/search-')
+        # Two threads four times as often: how fast two processors are beside one changes within seconds.
+        filters=('^small/' '^pair/minmax-read/' '^pair/(granularity|histogram)' '^pair/search-[a-z]')
         for dtype in f32 bf16 f16 f64; do
-            filters+=("^pair/avx2-plain/[a-z-]*/$dtype/" "^pair/avx512-avx2/[a-z-]*/$dtype/")
+            filters+=("^pair/avx2-plain/[a-z-]*/$dtype/" '^pair/search-2-threads/' "^pair/avx512-avx2/[a-z-]*/$dtype/")
         done
         pairs pairs "${filters[@]}"
         find_doubtful

@@ -9,15 +9,15 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* More than a core's own caches hold, and more than the third-level cache usually does. */
-static inline bool far(size_t elements, size_t element) { return elements >= ((size_t)2 << 20) / element; }
+/* More than the third-level cache usually holds. */
 static inline bool in_memory(size_t elements, size_t element) { return elements >= ((size_t)64 << 20) / element; }
 
-/* Runs of which AVX2 is not bound by the fold; of F64 up to 1024 it is, unless memory is slower still. */
+/* Runs that a core's own caches do not hold, and of which AVX2 is not bound by the fold; of F64 up to 1024 it is, unless memory is
+ * slower still. */
 static inline bool far_runs(size_t runs, size_t length, size_t element)
 {
     const size_t shortest = element == 8 && !in_memory(runs * length, element) ? 1024 : 128;
-    return length >= shortest && far(runs * length, element);
+    return length >= shortest && runs * length >= ((size_t)2 << 20) / element;
 }
 
 /* Runs of one vector, which AVX-512 has to shuffle before it can compare; AVX2 compares their halves first, and is 6 to 17 % faster where

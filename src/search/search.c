@@ -54,11 +54,14 @@ static double *totals_of(const struct search *s, int64_t i)
 /* How many qparams a batch has. */
 static size_t together(const struct search *s) { return s->q.row > 0 ? QOBS_SEARCH_LANES : 1; }
 
-/* Where a piece begins. They become smaller towards the last, so that threads end together. */
+/* Where a piece begins. They become smaller towards the last, so that threads end together: before piece p are 1 - (1 - p/n)^2 of all. Where
+ * there is hardly more than one for each they are the same. */
 static int64_t piece_begin(const struct search *s, int64_t all, int64_t piece)
 {
-    const int64_t n = s->pieces, few = all < 2 * n, whole = few ? n : n * n, before = few ? piece : piece * (2 * n - piece);
-    return all / whole * before + all % whole * before / whole;
+    const int64_t n = s->pieces;
+    const bool few = all < 2 * n;
+    const int64_t before = few ? piece : piece * (2 * n - piece), whole = few ? n : n * n;
+    return all / whole * before + all % whole * before / whole; /* all * before may overflow */
 }
 
 /* Pieces are of whole entries of the slabs' axis, or, without one, of whole batches. */
