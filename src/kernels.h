@@ -32,6 +32,12 @@ struct qobs_nonfinite {
     void name(const void *x, ptrdiff_t run_stride, size_t runs, size_t length, void *min, void *max,                 \
               ptrdiff_t out_stride, struct qobs_nonfinite *nonfinite)
 
+/* Band form: `bands` bands of `rows` rows each, all of them `row_stride` bytes apart, and in a row `runs` runs that follow each other without
+ * a gap. Run i of every row of band b merges into min[b * runs + i] and max likewise. Everything else as in the row form. */
+#define QOBS_MINMAX_BANDS(name)                                                                                       \
+    void name(const void *x, ptrdiff_t row_stride, size_t bands, size_t rows, size_t runs, size_t length, void *min, \
+              void *max, struct qobs_nonfinite *nonfinite)
+
 /* Column form: `rows` rows of `columns` contiguous elements, `row_stride` bytes apart; column j merges into min[j] and
  * max[j]. Everything else as in the row form. */
 #define QOBS_MINMAX_COLUMNS(name)                                                                                     \
@@ -207,6 +213,7 @@ struct qobs_shrinking {
 #define QOBS_SEARCH_LOAD(name) void name(const void *x, size_t n, double factor, bool finite_only, float *out)
 
 typedef QOBS_MINMAX_ROWS(qobs_minmax_rows_fn);
+typedef QOBS_MINMAX_BANDS(qobs_minmax_bands_fn);
 typedef QOBS_MINMAX_COLUMNS(qobs_minmax_columns_fn);
 typedef QOBS_MINMAX_INDEXED(qobs_minmax_indexed_fn);
 typedef QOBS_ABSMAX_ROWS(qobs_absmax_rows_fn);
@@ -226,6 +233,7 @@ struct qobs_kernels {
     const char *summary; /* the extensions it needs, for people */
     bool (*usable)(void); /* does this CPU have them, and does the operating system save their registers? */
     qobs_minmax_rows_fn *minmax_rows[QOBS_KERNEL_DTYPES];
+    qobs_minmax_bands_fn *minmax_bands[QOBS_KERNEL_DTYPES];
     qobs_minmax_columns_fn *minmax_columns[QOBS_KERNEL_DTYPES];
     qobs_minmax_indexed_fn *minmax_indexed[QOBS_KERNEL_DTYPES];
     qobs_absmax_rows_fn *absmax_rows[QOBS_KERNEL_DTYPES];
@@ -252,6 +260,10 @@ extern const struct qobs_kernels qobs_kernels_neon;
     QOBS_MINMAX_ROWS(qobs_minmax_rows_bf16_##isa);                                                                    \
     QOBS_MINMAX_ROWS(qobs_minmax_rows_f16_##isa);                                                                     \
     QOBS_MINMAX_ROWS(qobs_minmax_rows_f64_##isa);                                                                     \
+    QOBS_MINMAX_BANDS(qobs_minmax_bands_f32_##isa);                                                                   \
+    QOBS_MINMAX_BANDS(qobs_minmax_bands_bf16_##isa);                                                                  \
+    QOBS_MINMAX_BANDS(qobs_minmax_bands_f16_##isa);                                                                   \
+    QOBS_MINMAX_BANDS(qobs_minmax_bands_f64_##isa);                                                                   \
     QOBS_MINMAX_COLUMNS(qobs_minmax_columns_f32_##isa);                                                               \
     QOBS_MINMAX_COLUMNS(qobs_minmax_columns_bf16_##isa);                                                              \
     QOBS_MINMAX_COLUMNS(qobs_minmax_columns_f16_##isa);                                                               \

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* Min/max over rows and over columns, for one element width on one instruction set. Included by src/<isa>/minmax.c once per
+/* Min/max over rows, over bands and over columns, for one element width on one instruction set. Included by src/<isa>/minmax.c once per
  * WIDTH (16, 32, 64), after that instruction set's vec.h.
  *
  * Accumulators: vectors of the element width, as keys (minmax_key.inl.h), as raw bits, or, where these are 64, as floats; nothing
@@ -81,6 +81,12 @@ static inline void K(join)(struct K(bounds) *b, const struct K(bounds) *c)
     b->most = K(vec_max_s)(b->most, c->most);
 }
 
+static inline void K(join_signed)(struct K(bounds) *b, const struct K(bounds) *c)
+{
+    b->high = K(vec_max_u)(b->high, c->high);
+    b->most = K(vec_max_s)(b->most, c->most);
+}
+
 /* In registers, and there only: gcc would otherwise keep copies in memory up to date. */
 static inline void K(keep)(struct K(bounds) *b)
 {
@@ -142,6 +148,14 @@ static inline void K(keys_of_bounds)(const struct K(bounds) *b, vec *least, vec 
 }
 #endif
 
+static inline void K(ends_of_bounds)(const struct K(bounds) *b, KEY *lo, KEY *hi)
+{
+    vec least, greatest;
+    K(keys_of_bounds)(b, &least, &greatest);
+    *lo = K(vec_reduce_min)(least);
+    *hi = (KEY)~K(vec_reduce_min)(vec_not(greatest));
+}
+
 /* Two pages side by side, while those further on are fetched into the second-level cache, every line twice, as some first tries come to
  * nothing. Where the third-level cache holds only a part that is faster than two streams, from memory slower. */
 static inline __attribute__((always_inline)) const unsigned char *K(two_pages)(
@@ -202,10 +216,7 @@ static inline void K(block_keys)(bool far, const unsigned char *x, size_t n, KEY
         K(enter)(&b[0], vec_load(x));
     for (int i = 1; i < SETS; i++)
         K(join)(&b[0], &b[i]);
-    vec least, greatest;
-    K(keys_of_bounds)(&b[0], &least, &greatest);
-    *lo = K(vec_reduce_min)(least);
-    *hi = (KEY)~K(vec_reduce_min)(vec_not(greatest));
+    K(ends_of_bounds)(&b[0], lo, hi);
 }
 
 static inline bool K(special)(KEY lo, KEY hi, BITS inf)
@@ -303,6 +314,7 @@ static void K(rows)(const unsigned char *x, ptrdiff_t run_stride, size_t runs, s
                    max + (ptrdiff_t)done * out_step, nonfinite);
 }
 
+#include "minmax_bands.inl.h"
 #include "minmax_columns.inl.h"
 
 #undef UNFOLDED

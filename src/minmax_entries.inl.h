@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* The table's entry points over rows16/32/64 and columns16/32/64. ENTRY(name) appends the instruction set. ELSEWHERE(name,
- * element, ...) and ELSEWHERE_COLUMNS: hand on what another table does faster. */
+/* The table's entry points over rows16/32/64, bands16/32/64 and columns16/32/64. ENTRY(name) appends the instruction set. ELSEWHERE(name,
+ * element, ...), ELSEWHERE_BANDS and ELSEWHERE_COLUMNS: hand on what another table does faster. */
 #ifndef ELSEWHERE
 #define ELSEWHERE(name, element, ...)
+#define ELSEWHERE_BANDS(name, element, ...)
 #define ELSEWHERE_COLUMNS(name, element, ...)
 #endif
 
@@ -30,6 +31,30 @@ QOBS_MINMAX_ROWS(ENTRY(qobs_minmax_rows_f64))
 {
     ELSEWHERE(qobs_minmax_rows_f64, 8, x, run_stride, runs, length, min, max, out_stride, nonfinite)
     rows64(x, run_stride, runs, length, UINT64_C(0x7ff0000000000000), min, max, out_stride * 8, nonfinite);
+}
+
+QOBS_MINMAX_BANDS(ENTRY(qobs_minmax_bands_f32))
+{
+    ELSEWHERE_BANDS(qobs_minmax_bands_f32, 4, x, row_stride, bands, rows, runs, length, min, max, nonfinite)
+    bands32(x, row_stride, bands, rows, runs, length, UINT32_C(0x7f800000), min, max, nonfinite);
+}
+
+QOBS_MINMAX_BANDS(ENTRY(qobs_minmax_bands_bf16))
+{
+    ELSEWHERE_BANDS(qobs_minmax_bands_bf16, 2, x, row_stride, bands, rows, runs, length, min, max, nonfinite)
+    bands16(x, row_stride, bands, rows, runs, length, UINT16_C(0x7f80), min, max, nonfinite);
+}
+
+QOBS_MINMAX_BANDS(ENTRY(qobs_minmax_bands_f16))
+{
+    ELSEWHERE_BANDS(qobs_minmax_bands_f16, 2, x, row_stride, bands, rows, runs, length, min, max, nonfinite)
+    bands16(x, row_stride, bands, rows, runs, length, UINT16_C(0x7c00), min, max, nonfinite);
+}
+
+QOBS_MINMAX_BANDS(ENTRY(qobs_minmax_bands_f64))
+{
+    ELSEWHERE_BANDS(qobs_minmax_bands_f64, 8, x, row_stride, bands, rows, runs, length, min, max, nonfinite)
+    bands64(x, row_stride, bands, rows, runs, length, UINT64_C(0x7ff0000000000000), min, max, nonfinite);
 }
 
 QOBS_MINMAX_COLUMNS(ENTRY(qobs_minmax_columns_f32))

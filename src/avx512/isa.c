@@ -22,6 +22,13 @@ const struct qobs_kernels qobs_kernels_avx512 = {
             [QOBS_KERNEL_F16] = qobs_minmax_rows_f16_avx512,
             [QOBS_KERNEL_F64] = qobs_minmax_rows_f64_avx512,
         },
+    .minmax_bands =
+        {
+            [QOBS_KERNEL_F32] = qobs_minmax_bands_f32_avx512,
+            [QOBS_KERNEL_BF16] = qobs_minmax_bands_bf16_avx512,
+            [QOBS_KERNEL_F16] = qobs_minmax_bands_f16_avx512,
+            [QOBS_KERNEL_F64] = qobs_minmax_bands_f64_avx512,
+        },
     .minmax_columns =
         {
             [QOBS_KERNEL_F32] = qobs_minmax_columns_f32_avx512,

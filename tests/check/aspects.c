@@ -12,6 +12,7 @@
 #define NEAR_BYTES ((size_t)1 << 20) /* from here on, columns go in strips */
 #define STRIP_BYTES 8192
 #define OUTER_BYTES ((size_t)2 << 20) /* from here on, AVX-512 leaves runs to AVX2 */
+#define BANDS_BYTES ((size_t)1 << 20) /* and bands */
 #define FAR_BYTES ((size_t)16 << 20) /* from here on, they are fetched ahead */
 #define INDEXED_ELEMENTS 8192
 #define TALL 131 /* rows; from 64 on permutations are worth their making */
@@ -244,6 +245,20 @@ static void far_contiguous_runs(struct check *check)
     try_call(check, &call);
 }
 
+/* Rows of many runs, most of them long enough to be kept apart, that overlap so that the memory need not be there. */
+static void far_bands(struct check *check, size_t bytes)
+{
+    const size_t size = check->dtype->size, lanes = lanes_of(check);
+    static const size_t runs[] = {1, 2, 8, 16, 61, 64, 65, 67, 130};
+    struct call call = {.data = rng_below(&check->rng, 2) ? FINITE_RUNS : any_data(check)};
+    const size_t run = lanes + rng_below(&check->rng, 9) * lanes + rng_below(&check->rng, 3);
+    call.length = runs[rng_below(&check->rng, sizeof runs / sizeof *runs)] * run;
+    call.count = (bytes / (call.length * size) + 1 + rng_below(&check->rng, 8)) / 8 * 8 + 8;
+    call.stride = (ptrdiff_t)((1 + rng_below(&check->rng, lanes)) * size);
+    call.at_end = rng_below(&check->rng, 2);
+    try_call(check, &call);
+}
+
 /* Runs of several blocks, wide and tall columns. */
 static void long_ones(struct check *check, unsigned rounds)
 {
@@ -273,7 +288,14 @@ static void long_ones(struct check *check, unsigned rounds)
         for (size_t bytes = NEAR_BYTES / 32; bytes <= NEAR_BYTES; bytes *= 2)
             short_columns(check, bytes);
     }
-    for (unsigned round = 0; round < 2 * rounds && !is_columns(check->form) && check->form != INDEXED; round++) {
+    for (unsigned round = 0; round < rounds && check->form == BANDS; round++) {
+        for (unsigned i = 0; i < 20; i++)
+            far_bands(check, 1);
+        for (unsigned i = 0; i < 4; i++)
+            far_bands(check, BANDS_BYTES);
+        far_bands(check, FAR_BYTES);
+    }
+    for (unsigned round = 0; round < 2 * rounds && is_rows(check->form); round++) {
         far_runs(check);
         far_contiguous_runs(check);
     }

@@ -17,7 +17,8 @@
 #define FENCE_PATTERN 0xa5 /* also between outputs */
 #define OUTPUT_BYTES ((size_t)1 << 20)
 
-const char *const form_names[FORMS] = {"minmax_rows", "minmax_columns", "minmax_indexed", "absmax_rows", "absmax_columns"};
+const char *const form_names[FORMS] = {"minmax_rows",    "minmax_bands", "minmax_columns",
+                                       "minmax_indexed", "absmax_rows",  "absmax_columns"};
 
 static const char *const fill_names[FILLS] = {"identities", "earlier results", "zeros"};
 
@@ -124,6 +125,7 @@ struct job {
     const struct call *call;
     const uint32_t *group; /* indexed only */
     size_t groups;
+    size_t bands, runs; /* bands only: of all rows, and of a row */
     unsigned char *min, *max, *expected_min, *expected_max;
     struct counters got, expected;
 };
@@ -136,6 +138,9 @@ static void call_table(const struct job *job, const struct qobs_kernels *table, 
     if (check->form == ROWS)
         table->minmax_rows[check->index](call->x, call->stride, call->count, call->length, min, max, call->out_stride,
                                          nonfinite);
+    else if (check->form == BANDS)
+        table->minmax_bands[check->index](call->x, call->stride, job->bands, call->count / job->bands, job->runs, call->length / job->runs,
+                                          min, max, nonfinite);
     else if (check->form == COLUMNS)
         table->minmax_columns[check->index](call->x, call->stride, call->count, call->length, min, max, nonfinite);
     else if (check->form == INDEXED)
@@ -155,6 +160,9 @@ static void call_reference(const struct job *job, struct qobs_nonfinite *nonfini
     if (check->form == ROWS)
         reference_rows(check->dtype, call->x, call->stride, call->count, call->length, job->expected_min, job->expected_max,
                        call->out_stride, nonfinite);
+    else if (check->form == BANDS)
+        reference_bands(check->dtype, call->x, call->stride, job->bands, call->count / job->bands, job->runs,
+                        call->length / job->runs, job->expected_min, job->expected_max, nonfinite);
     else if (check->form == COLUMNS)
         reference_columns(check->dtype, call->x, call->stride, call->count, call->length, job->expected_min,
                           job->expected_max, nonfinite);
@@ -193,6 +201,18 @@ static void draw_groups(struct check *check, struct job *job)
     job->group = group;
 }
 
+/* A number that n is divided by without a rest, at most `most`; of none any. */
+static size_t draw_divisor(struct check *check, size_t n, size_t most)
+{
+    size_t divisors[256], found = 0;
+    if (n == 0)
+        return 1 + rng_below(&check->rng, 3);
+    for (size_t i = 1; i <= most && i <= n && found < 256; i++)
+        if (n % i == 0)
+            divisors[found++] = i;
+    return divisors[rng_below(&check->rng, found)];
+}
+
 /* Names the first byte that differs: an output, or something no function may write. */
 static void compare(struct check *check, const struct call *call, const struct output *out, size_t n, size_t apart,
                     const char *name)
@@ -210,7 +230,10 @@ static void compare(struct check *check, const struct call *call, const struct o
     else {
         const unsigned char *got = out->first + element * size;
         report(check, call, "%s of %s %zu is 0x%" PRIx64 ", expected 0x%" PRIx64, name,
-               is_rows(check->form) ? "run" : is_columns(check->form) ? "column" : "row times groups plus group",
+               is_rows(check->form)      ? "run"
+               : is_columns(check->form) ? "column"
+               : check->form == BANDS    ? "band times runs plus run"
+                                         : "row times groups plus group",
                call->out_stride < 0 ? n - 1 - (size_t)element / apart : (size_t)element / apart,
                load_bits(check->dtype, got), load_bits(check->dtype, out->expected + (got - out->begin)));
     }
@@ -261,6 +284,11 @@ void call_run(struct check *check, const struct call *call)
     if (check->form == INDEXED) {
         draw_groups(check, &job);
         n = call->count * job.groups;
+    }
+    if (check->form == BANDS) {
+        job.bands = draw_divisor(check, call->count, 40);
+        job.runs = draw_divisor(check, call->length, MOST_GROUPS);
+        n = job.bands * job.runs;
     }
     prepare(check, call, &outputs[0], n, apart, false);
     prepare(check, call, &outputs[1], n, apart, true);

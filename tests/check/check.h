@@ -13,7 +13,7 @@
 #include "kernels.h"
 #include "values.h"
 
-enum form { ROWS, COLUMNS, INDEXED, ABSMAX_ROWS, ABSMAX_COLUMNS, FORMS };
+enum form { ROWS, BANDS, COLUMNS, INDEXED, ABSMAX_ROWS, ABSMAX_COLUMNS, FORMS };
 
 extern const char *const form_names[FORMS];
 
@@ -50,7 +50,7 @@ struct call {
     const unsigned char *x;
     ptrdiff_t stride;     /* bytes between runs or rows */
     size_t count;         /* runs or rows */
-    size_t length;        /* elements of a run, or columns */
+    size_t length;        /* elements of a run, or of a row: columns, runs of bands */
     ptrdiff_t out_stride; /* elements; rows only */
     enum data data;
     enum fill fill;

@@ -97,8 +97,9 @@ static void fill_results(struct bytes *b, const struct matrix *m, unsigned char 
 
 struct minmax_call {
     struct matrix m;
-    int form; /* rows, columns, indexed */
+    int form; /* rows, columns, indexed, bands */
     ptrdiff_t out_stride;
+    size_t bands, runs;
     const uint32_t *group;
     size_t groups, results;
 };
@@ -110,6 +111,8 @@ static void minmax(const struct qobs_kernels *table, const struct minmax_call *c
     const struct matrix *m = &c->m;
     if (c->form == 0)
         table->minmax_rows[m->index](m->x, m->stride, m->count, m->length, min, max, c->out_stride, nonfinite);
+    else if (c->form == 3)
+        table->minmax_bands[m->index](m->x, m->stride, c->bands, m->count / c->bands, c->runs, m->length / c->runs, min, max, nonfinite);
     else if (c->form == 1)
         table->minmax_columns[m->index](m->x, m->stride, m->count, m->length, min, max, nonfinite);
     else
@@ -144,6 +147,15 @@ void fuzz_minmax(struct bytes *b)
     struct minmax_call c = {.form = (int)take_below(b, 2), .out_stride = (ptrdiff_t)take_below(b, 4)};
     take_matrix(b, &c.m, SIZE_MAX);
     c.results = c.form == 1 ? c.m.length : c.m.count == 0 ? 0 : (c.m.count - 1) * (size_t)c.out_stride + 1;
+    minmax_on_all(b, &c);
+}
+
+/* Rows and elements that are left over belong to no band. */
+void fuzz_bands(struct bytes *b)
+{
+    struct minmax_call c = {.form = 3, .bands = 1 + take_below(b, 20), .runs = 1 + take_below(b, 80)};
+    take_matrix(b, &c.m, SIZE_MAX);
+    c.results = c.bands * c.runs;
     minmax_on_all(b, &c);
 }
 
@@ -254,9 +266,10 @@ void fuzz_squares(struct bytes *b)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    static void (*const kinds[])(struct bytes *) = {fuzz_minmax,        fuzz_indexed,         fuzz_absmax,      fuzz_histogram,    fuzz_squares,
-                                                    fuzz_fake_quantize, fuzz_search_errors,   fuzz_search_improved,
-                                                    fuzz_search_load,   fuzz_search_shrink};
+    static void (*const kinds[])(struct bytes *) = {
+        fuzz_minmax,  fuzz_bands,         fuzz_indexed,       fuzz_absmax,          fuzz_histogram,
+        fuzz_squares, fuzz_fake_quantize, fuzz_search_errors, fuzz_search_improved, fuzz_search_load,
+        fuzz_search_shrink};
     struct bytes b = {data, size};
     if (!elements.begin) {
         elements = arena_new(MOST_BYTES + 64);
