@@ -39,12 +39,13 @@ static inline KEY K(block_absmax)(const unsigned char *x, size_t n)
     const unsigned char *const last = x + (n - LANES) * sizeof(BITS);
     vec most[UNROLLED];
     for (int i = 0; i < UNROLLED; i++)
-        most[i] = K(load_magnitudes)(last);
+        most[i] = K(load_magnitudes)(x);
     for (; x + (UNROLLED - 1) * VEC_BYTES < last; x += UNROLLED * VEC_BYTES)
         for (int i = 0; i < UNROLLED; i++)
             most[i] = K(vec_max_s)(most[i], K(load_magnitudes)(x + i * VEC_BYTES));
     for (; x < last; x += VEC_BYTES)
         most[0] = K(vec_max_s)(most[0], K(load_magnitudes)(x));
+    most[0] = K(vec_max_s)(most[0], K(load_magnitudes)(last)); /* not before the rest, as in minmax.inl.h */
     for (int i = 1; i < UNROLLED; i++)
         most[0] = K(vec_max_s)(most[0], most[i]);
     return (KEY)~K(vec_reduce_min)(vec_not(most[0]));

@@ -186,13 +186,14 @@ static inline const unsigned char *K(pages)(struct K(bounds) *b, const unsigned 
 }
 
 /* Both halves of a large block are read at once: two streams come faster out of the third-level cache than one; in a short run they
- * would keep the prefetchers from ever settling. */
+ * would keep the prefetchers from ever settling. The end is touched before the rest only where that is fetched in software: where vectors
+ * cross lines, memory comes a third slower after that. */
 static inline void K(block_keys)(bool far, const unsigned char *x, size_t n, KEY *lo, KEY *hi)
 {
     const unsigned char *const last = x + (n - LANES) * sizeof(BITS);
     struct K(bounds) b[SETS];
     for (int i = 0; i < SETS; i++)
-        b[i] = K(bounds_of)(vec_load(last));
+        b[i] = K(bounds_of)(vec_load(far ? last : x));
     if (far) {
         x = K(pages)(b, x, last + VEC_BYTES);
     } else if (n * sizeof(BITS) >= TWO_STREAMS) {
@@ -214,6 +215,7 @@ static inline void K(block_keys)(bool far, const unsigned char *x, size_t n, KEY
     }
     for (; x < last; x += VEC_BYTES)
         K(enter)(&b[0], vec_load(x));
+    K(enter)(&b[0], vec_load(last));
     for (int i = 1; i < SETS; i++)
         K(join)(&b[0], &b[i]);
     K(ends_of_bounds)(&b[0], lo, hi);

@@ -5,12 +5,13 @@
  * signs.inl.h, struct K(runs), which says where they are; K(merge_extent), which merges the bounds of LANES of them into the caller's; and
  * K(one_by_one), which takes LANES of them whatever they hold. FORM: what is tried first. */
 
-/* Runs of fewer vectors than this share one transposed fold. */
-#define FOLD_TOGETHER 32
-/* From nearer than memory longer ones do, too, but for doubles, which only long runs have instructions for: bytes of all runs, and of
- * one. */
+/* Runs of fewer bytes than FOLD_MOST share one transposed fold; from nearer than memory (bytes of all runs) longer ones do, too, but for doubles,
+ * which only long runs have instructions for. */
+#define FOLD_MOST 4160
+#define FOLD_MOST_NEAR 131072
 #define FOLD_NEAR ((size_t)16 << 20)
-#define FOLD_LONG 131072
+/* From this size on keys take longer than runs one by one. */
+#define LONGER_RUNS 2048
 /* Where LANES of the longer ones do not hold, so many are taken one by one before the rest is tried again. */
 #define APART (8 * LANES)
 /* Where raw bits do not do, so many folds are made with keys before they are tried again. */
@@ -41,7 +42,7 @@ static UNFOLDED size_t K(folds)(enum K(form) form, enum K(layout) layout, const 
     return run;
 }
 
-static inline bool K(is_longer)(const struct K(runs) *r) { return r->length >= FOLD_TOGETHER * LANES; }
+static inline bool K(is_longer)(const struct K(runs) *r) { return r->length * sizeof(BITS) >= LONGER_RUNS; }
 
 /* Where FORM does not do: some folds with keys, or, where something is not finite or runs are longer, one by one. */
 static __attribute__((noinline)) size_t K(slow_folds)(enum K(layout) layout, const struct K(runs) *r, size_t run, size_t end)
@@ -94,7 +95,7 @@ static inline bool K(packed)(const struct K(runs) *r) { return r->run_stride == 
 static size_t K(fold_short_runs)(const struct K(runs) *r, size_t runs)
 {
     const bool near = WIDTH != 64 && runs * r->length < FOLD_NEAR / sizeof(BITS);
-    const size_t most = near ? FOLD_LONG / sizeof(BITS) : FOLD_TOGETHER * LANES;
+    const size_t most = (near ? FOLD_MOST_NEAR : FOLD_MOST) / sizeof(BITS);
     if (r->length > 4 * LANES && r->length < most)
         return K(short_runs)(K(LONGER), r, runs);
     if (r->length > 2 * LANES && r->length <= 4 * LANES)
@@ -110,8 +111,9 @@ static size_t K(fold_short_runs)(const struct K(runs) *r, size_t runs)
     return 0;
 }
 
-#undef FOLD_TOGETHER
+#undef FOLD_MOST
+#undef FOLD_MOST_NEAR
 #undef FOLD_NEAR
-#undef FOLD_LONG
+#undef LONGER_RUNS
 #undef KEYED
 #undef APART

@@ -12,12 +12,12 @@
 /* More than the third-level cache usually holds. */
 static inline bool in_memory(size_t elements, size_t element) { return elements >= ((size_t)64 << 20) / element; }
 
-/* Runs that a core's own caches do not hold, and of which AVX2 is not bound by the fold; of F64 up to 1024 it is, unless memory is
- * slower still. */
+/* Runs that a core's own caches do not hold, and of which AVX2 is not bound by the fold: nearer ones have to be longer for that. */
 static inline bool far_runs(size_t runs, size_t length, size_t element)
 {
-    const size_t shortest = element == 8 && !in_memory(runs * length, element) ? 1024 : 128;
-    return length >= shortest && runs * length >= ((size_t)2 << 20) / element;
+    const size_t all = runs * length * element, near = element == 8 ? (size_t)64 << 20 : (size_t)16 << 20;
+    const size_t shortest = all >= near ? 128 : element == 8 ? 1024 : 512;
+    return length >= shortest && all >= (size_t)2 << 20;
 }
 
 /* Runs of one vector, which AVX-512 has to shuffle before it can compare; AVX2 compares their halves first, and is 6 to 17 % faster where

@@ -217,13 +217,14 @@ static void short_columns(struct check *check, size_t bytes)
     try_call(check, &call);
 }
 
-/* Runs of which there are more than the caches of a core hold, long enough for another kernel or not quite. */
-static void far_runs(struct check *check)
+/* Runs of which there are more than the caches of a core hold, or than the third-level cache may, long enough for another kernel or not
+ * quite. */
+static void far_runs(struct check *check, size_t bytes)
 {
     const size_t size = check->dtype->size;
-    struct call call = {.length = (size == 8 ? 1000 : 120) + rng_below(&check->rng, 60)};
+    struct call call = {.length = (size == 8 ? 1000 : bytes < FAR_BYTES ? 490 : 120) + rng_below(&check->rng, 60)};
     call.data = rng_below(&check->rng, 2) ? FINITE_RUNS : SPARSE;
-    call.count = OUTER_BYTES / (call.length * size) + rng_below(&check->rng, 8);
+    call.count = bytes / (call.length * size) + rng_below(&check->rng, 8);
     call.stride = (ptrdiff_t)((1 + rng_below(&check->rng, lanes_of(check))) * size);
     call.out_stride = any_out_stride(check);
     call.at_end = rng_below(&check->rng, 2);
@@ -296,7 +297,8 @@ static void long_ones(struct check *check, unsigned rounds)
         far_bands(check, FAR_BYTES);
     }
     for (unsigned round = 0; round < 2 * rounds && is_rows(check->form); round++) {
-        far_runs(check);
+        far_runs(check, OUTER_BYTES);
+        far_runs(check, FAR_BYTES);
         far_contiguous_runs(check);
     }
 }
