@@ -12,11 +12,12 @@
 /* More than the third-level cache usually holds. */
 static inline bool in_memory(size_t elements, size_t element) { return elements >= ((size_t)64 << 20) / element; }
 
-/* Runs that a core's own caches do not hold, and of which AVX2 is not bound by the fold: nearer ones have to be longer for that. */
+/* Runs that a core's own caches do not hold, and of which AVX2 is not bound by the fold: nearer ones have to be longer for that, and those
+ * of F32 shorter than others. */
 static inline bool far_runs(size_t runs, size_t length, size_t element)
 {
     const size_t all = runs * length * element, near = element == 8 ? (size_t)64 << 20 : (size_t)16 << 20;
-    const size_t shortest = all >= near ? 128 : element == 8 ? 1024 : 512;
+    const size_t shortest = all >= near ? (element == 4 ? 32 : 128) : element == 8 ? 1024 : 512;
     return length >= shortest && all >= (size_t)2 << 20;
 }
 
@@ -42,7 +43,7 @@ static inline bool far_columns(size_t rows, size_t columns, size_t element) { re
 
 /* For those of bands and of columns, likewise. */
 #define ELSEWHERE_BANDS(name, element, ...)                                                                          \
-    if (far_bands(bands * rows * runs * length, element)) {                                                                \
+    if (far_bands(bands * rows * runs * length, element)) {                                                          \
         name##_avx2(__VA_ARGS__);                                                                                    \
         return;                                                                                                      \
     }
