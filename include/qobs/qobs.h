@@ -277,8 +277,8 @@ typedef struct qobs_counts {
 } qobs_counts;
 
 /** Minimum and maximum of `value` for every qparam, into min and max: as many elements of value's dtype as the plan has
- * qparams. NaN and infinity as config's nonfinite says; where they are refused, min and max hold anything. counts may be NULL; it is
- * overwritten. Reproduces get_current_min_max (llm-compressor) and torch.aminmax. */
+ * qparams. NaN and infinity as config's nonfinite says; where they are refused or there is no memory, min and max hold anything. counts may
+ * be NULL; it is overwritten. Reproduces get_current_min_max (llm-compressor) and torch.aminmax. */
 QOBS_API int qobs_minmax(const qobs_config *config, const qobs_tensor *value, const qobs_tensor *g_idx, void *min, void *max,
                          qobs_counts *counts, const qobs_runtime *runtime, qobs_error *error);
 
