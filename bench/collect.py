@@ -10,7 +10,10 @@ Times are nanoseconds of the CPU a call, of the wall clock where there are threa
 """
 import json
 import os
+import re
 import sys
+
+PAIR = ("ratio", "speed", "other_speed", "machine_before", "machine_after")  # the last two where there are threads
 
 
 def shortened(figures):
@@ -26,11 +29,11 @@ def add_google(results, part):
     for b in part["benchmarks"]:
         if b["run_type"] != "iteration":
             continue
-        name = b["run_name"].removesuffix("/iterations:1")
+        name = re.sub("/(iterations|repeats):[0-9]+", "", b["run_name"])
         if b.get("error_occurred"):
             raise SystemExit(f"{name}: {b['error_message']}")
         if name.startswith("pair/"):
-            into = results["pairs"].setdefault(name, {"ratio": [], "speed": [], "other_speed": []})
+            into = results["pairs"].setdefault(name, {key: [] for key in PAIR if key in b})
             for key, figures in into.items():
                 figures.append(b[key])
             continue

@@ -199,30 +199,52 @@ static size_t CallsOf(const std::function<void()> &call, clockid_t clock)
     return calls;
 }
 
+// What is compared, a over b, and how often a turn calls each.
+struct Sides {
+    std::function<void()> a, b;
+    double work_a, work_b;
+    clockid_t clock;
+    size_t calls_a = 1, calls_b = 1;
+
+    Sides(const Case &first, const Case &second, Unit unit)
+        : a(first.make()), b(second.make()), work_a(unit == Unit::kBytes ? first.bytes : first.items),
+          work_b(unit == Unit::kBytes ? second.bytes : second.items),
+          clock(std::max(first.threads, second.threads) > 1 ? CLOCK_MONOTONIC : CLOCK_THREAD_CPUTIME_ID)
+    {
+    }
+};
+
+struct Turn {
+    double seconds, speed_a, speed_b;
+    double Ratio() const { return speed_a / speed_b; }
+};
+
+static Turn Take(const Sides &sides, bool a_first)
+{
+    double t_a = 0;
+    if (a_first)
+        t_a = Seconds(sides.a, sides.calls_a, sides.clock);
+    const double t_b = Seconds(sides.b, sides.calls_b, sides.clock);
+    if (!a_first)
+        t_a = Seconds(sides.a, sides.calls_a, sides.clock);
+    return {t_a + t_b, sides.work_a * static_cast<double>(sides.calls_a) / t_a, sides.work_b * static_cast<double>(sides.calls_b) / t_b};
+}
+
 void Pair(const std::string &name, const Case &a, const Case &b, Unit unit)
 {
-    const size_t threads = std::max(a.threads, b.threads);
-    const double least = threads > 1 ? 0.5 : 0.008;  // seconds a repetition
-    constexpr size_t kMostRounds = 15;
+    constexpr double kLeast = 0.008;  // seconds a repetition
     benchmark::RegisterBenchmark(("pair/" + name).c_str(), [=](benchmark::State &state) {
-        const auto call_a = a.make(), call_b = b.make();
-        const clockid_t clock = threads > 1 ? CLOCK_MONOTONIC : CLOCK_THREAD_CPUTIME_ID;
-        const double work_a = unit == Unit::kBytes ? a.bytes : a.items, work_b = unit == Unit::kBytes ? b.bytes : b.items;
+        Sides sides(a, b, unit);
         std::vector<double> ratios, speed_a, speed_b;
         for (auto _ : state) {
-            const size_t calls_a = CallsOf(call_a, clock), calls_b = CallsOf(call_b, clock);  // warms, too
-            for (double spent = 0; ratios.empty() || (spent < least && ratios.size() < kMostRounds);) {
-                // What comes first is not always the same.
-                double t_a = 0, t_b = 0;
-                if (ratios.size() % 2 == 0)
-                    t_a = Seconds(call_a, calls_a, clock);
-                t_b = Seconds(call_b, calls_b, clock);
-                if (ratios.size() % 2 != 0)
-                    t_a = Seconds(call_a, calls_a, clock);
-                speed_a.push_back(work_a * static_cast<double>(calls_a) / t_a);
-                speed_b.push_back(work_b * static_cast<double>(calls_b) / t_b);
-                ratios.push_back(speed_a.back() / speed_b.back());
-                spent += t_a + t_b;
+            sides.calls_a = CallsOf(sides.a, sides.clock);  // warms, too
+            sides.calls_b = CallsOf(sides.b, sides.clock);
+            for (double spent = 0; ratios.empty() || spent < kLeast;) {
+                const Turn turn = Take(sides, ratios.size() % 2 == 0);  // what comes first is not always the same
+                speed_a.push_back(turn.speed_a);
+                speed_b.push_back(turn.speed_b);
+                ratios.push_back(turn.Ratio());
+                spent += turn.seconds;
             }
         }
         const auto median = [](std::vector<double> v) {
@@ -233,6 +255,25 @@ void Pair(const std::string &name, const Case &a, const Case &b, Unit unit)
         state.counters["speed"] = median(speed_a);
         state.counters["other_speed"] = median(speed_b);
     })->Iterations(1)->Unit(benchmark::kMillisecond);
+}
+
+void PairOfThreads(const std::string &name, const Case &a, const Case &b, const Case &machine_a, const Case &machine_b, Unit unit)
+{
+    constexpr int kTurns = 5;
+    auto turns = std::make_shared<size_t>(0);
+    benchmark::RegisterBenchmark(("pair/" + name).c_str(), [=](benchmark::State &state) {
+        const Sides sides(a, b, unit), machine(machine_a, machine_b, unit);
+        for (auto _ : state) {
+            const bool a_first = (*turns)++ % 2 == 0;
+            Take(sides, a_first);  // warms
+            const Turn before = Take(machine, a_first), turn = Take(sides, a_first), after = Take(machine, a_first);
+            state.counters["ratio"] = turn.Ratio();
+            state.counters["speed"] = turn.speed_a;
+            state.counters["other_speed"] = turn.speed_b;
+            state.counters["machine_before"] = before.Ratio();
+            state.counters["machine_after"] = after.Ratio();
+        }
+    })->Iterations(1)->Repetitions(kTurns)->Unit(benchmark::kMillisecond);
 }
 
 Case ReadLoop(const Dtype &dtype, size_t bytes)

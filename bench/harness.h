@@ -81,6 +81,9 @@ void Benchmark(const Case &c);
 enum class Unit { kBytes, kItems };
 // "pair/<name>": speed of a over that of b.
 void Pair(const std::string &name, const Case &a, const Case &b, Unit unit);
+// The same of several threads and one: a repetition is one turn, with what the machine made of as many threads, machine_a over machine_b,
+// right before and right after it ("machine_before", "machine_after").
+void PairOfThreads(const std::string &name, const Case &a, const Case &b, const Case &machine_a, const Case &machine_b, Unit unit);
 
 // Over the data of that dtype: where two take turns they share the cache.
 Case ReadLoop(const Dtype &dtype, size_t bytes);

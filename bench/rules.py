@@ -46,6 +46,17 @@ def reached(values, bound, kind, confidence=0.95):
     return median, low, high, answer
 
 
+TWO_THREADS = 1.9, 2.0  # times one, of a machine on which two threads can be compared with one
+
+
+def quiet(pair):
+    """The ratios of the turns in which the machine was quiet: right before and right after, two threads that only multiply and add were as
+    fast as TWO_THREADS says. More than twice as fast means that one of them was disturbed alone."""
+    low, high = TWO_THREADS
+    return [ratio for ratio, *machine in zip(pair["ratio"], pair["machine_before"], pair["machine_after"])
+            if all(low <= m <= high for m in machine)]
+
+
 def exponent(points):
     """Of the power of x by which y grows: the median slope between any two points, in logarithms (Theil and Sen)."""
     slopes = [(math.log(y2) - math.log(y1)) / (math.log(x2) - math.log(x1))

@@ -54,6 +54,18 @@ class Collect(unittest.TestCase):
         self.assertEqual(results, {"torch": "1.13", "values": {"a": [1], "b": [3.0]},
                                    "pairs": {"pair/torch/x": {"ratio": [1.0, 2.0, 3.0], "speed": [1.0, 2.0, 3.0]}}})
 
+    def test_two_threads_count_in_turns_with_a_quiet_machine(self):
+        name = "search-2-threads/int8-channel"
+        for machine, reached, where in (([1.95] * 9, True, "5 turns of 9 with a quiet machine; all turns 1.91, multiply-adds 1.95"),
+                                        ([1.5] * 9, False, "not measured")):
+            p = part("avx2", [(name, ratio) for ratio in [1.91] * 5 + [1.0] * 4])
+            for b, before, after in zip(p["benchmarks"], machine, machine[:5] + [1.0] * 4):
+                b.update(run_name="pair/" + name + "/iterations:1/repeats:9", machine_before=before, machine_after=after)
+            results = {"benchmarks": {}, "pairs": {}, "values": {}}
+            collect.add_google(results, p)
+            row = [r for r in targets.measured(results) if r[0].what == "search, int8-channel, 2 threads: times one"]
+            self.assertEqual([(r[4], r[5]) for r in row], [(reached, where)])
+
     def test_targets_are_those_of_the_instruction_set(self):
         search = "torch/search/norm-2"
         for isa, reached in (("avx2", True), ("avx512", False)):

@@ -77,6 +77,16 @@ class Reached(unittest.TestCase):
         self.assertRaises(KeyError, rules.reached, [1.0], 1, "about")
 
 
+class Quiet(unittest.TestCase):
+    def test_turns_count_where_the_machine_is_quiet_before_and_after(self):
+        pair = {"ratio": [1.1, 1.2, 1.3, 1.4, 1.5], "machine_before": [1.9, 1.8, 1.95, 2.1, 2.0],
+                "machine_after": [2.0, 1.95, 1.0, 1.95, 1.9]}
+        self.assertEqual(rules.quiet(pair), [1.1, 1.5])
+
+    def test_none(self):
+        self.assertEqual(rules.quiet({"ratio": [1.95], "machine_before": [1.5], "machine_after": [1.95]}), [])
+
+
 class Exponent(unittest.TestCase):
     def test_powers(self):
         for power in (0, 0.5, 1, 1.2):
