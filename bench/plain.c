@@ -37,9 +37,10 @@
 
 /* Integers without a zero point and norms by powf, as the benchmarks ask for. 16 sums side by side: gcc does not reorder floats. */
 static void search_errors(const struct qobs_quantizer *quantizer, const struct qobs_error_norm *norm, bool with_shift, const float *x,
-                          const float *weight, size_t n, const struct qobs_search_candidates *candidates, size_t count, float *sum)
+                          const float *weight, size_t n, const struct qobs_search_candidates *candidates, size_t count,
+                          struct qobs_ahead ahead, float *sum)
 {
-    (void)with_shift, (void)weight;
+    (void)with_shift, (void)weight, (void)ahead;
     const float least = (float)quantizer->least, greatest = (float)quantizer->greatest, exponent = norm->value;
     enum { LANES = 16 };
     const bool squared = norm->kind == QOBS_NORM_2;
@@ -63,13 +64,13 @@ static void search_errors(const struct qobs_quantizer *quantizer, const struct q
 /* One qparam after the other. */
 static void search_batch(const struct qobs_quantizer *quantizer, const struct qobs_error_norm *norm, bool with_shift, const float *x,
                          const float *weight, size_t row, size_t n, const struct qobs_search_candidates *candidates, size_t count,
-                         float *sum)
+                         struct qobs_ahead ahead, float *sum)
 {
     enum { MOST = 256 };
     float of_one[MOST];
     for (size_t i = 0; i < QOBS_SEARCH_LANES; i++) {
         const struct qobs_search_candidates own = {candidates->scale + i, candidates->inverse + i, candidates->shift + i, candidates->step};
-        search_errors(quantizer, norm, with_shift, x + i * row, weight, n, &own, count, of_one);
+        search_errors(quantizer, norm, with_shift, x + i * row, weight, n, &own, count, ahead, of_one);
         for (size_t c = 0; c < count; c++)
             sum[c * QOBS_SEARCH_LANES + i] = of_one[c];
     }

@@ -57,11 +57,12 @@ std::function<void()> Make(const qobs_kernels &table, const KernelKind &kind)
         qobs_search_candidate(kind.format == nullptr, scale.As<float>()[i], 0, &inverse.As<float>()[i], &shift.As<float>()[i]);
     }
     return [=, errors = table.search_errors, batch = table.search_batch, n = kind.n, candidates = kind.candidates] {
+        const qobs_ahead nothing = {nullptr, nullptr};
         const qobs_search_candidates all = {scale.As<float>(), inverse.As<float>(), shift.As<float>(), qparams};
         if (qparams > 1)
-            batch(&quantizer, &norm->errors, false, x.As<float>(), nullptr, n, n, &all, candidates, sum.As<float>());
+            batch(&quantizer, &norm->errors, false, x.As<float>(), nullptr, n, n, &all, candidates, nothing, sum.As<float>());
         else
-            errors(&quantizer, &norm->errors, false, x.As<float>(), nullptr, n, &all, candidates, sum.As<float>());
+            errors(&quantizer, &norm->errors, false, x.As<float>(), nullptr, n, &all, candidates, nothing, sum.As<float>());
     };
 }
 

@@ -172,6 +172,11 @@ struct qobs_search_candidates {
     size_t step;
 };
 
+/* Memory that is wanted soon, from == end: none. It is fetched beside the work, as much of it as that takes without being held up. */
+struct qobs_ahead {
+    const unsigned char *from, *end;
+};
+
 /* Sums of |q - x|^norm * weight over n <= QOBS_SEARCH_MOST elements (without the padding) of one qparam for `count` candidates, a
  * multiple of 4, into sum; in units that the norm's maker knows. weight: as x, or NULL. Whatever count is, the sum of a candidate is the
  * same. quantizer: integers, 0 among them, or a float format whose limits differ in sign only; none that needs double. with_shift: a
@@ -179,14 +184,15 @@ struct qobs_search_candidates {
  * padding is then 0. */
 #define QOBS_SEARCH_ERRORS(name)                                                                                      \
     void name(const struct qobs_quantizer *quantizer, const struct qobs_error_norm *norm, bool with_shift, const float *x, \
-              const float *weight, size_t n, const struct qobs_search_candidates *candidates, size_t count, float *sum)
+              const float *weight, size_t n, const struct qobs_search_candidates *candidates, size_t count,                \
+              struct qobs_ahead ahead, float *sum)
 
 /* The same for a batch of qparams with n <= QOBS_SEARCH_FEW elements each, or zeros, `row` apart; sums of a qparam are not those that
  * QOBS_SEARCH_ERRORS makes, but do not depend on the others. Candidates' step is QOBS_SEARCH_LANES. */
 #define QOBS_SEARCH_BATCH(name)                                                                                       \
     void name(const struct qobs_quantizer *quantizer, const struct qobs_error_norm *norm, bool with_shift, const float *x, \
               const float *weight, size_t row, size_t n, const struct qobs_search_candidates *candidates, size_t count,    \
-              float *sum)
+              struct qobs_ahead ahead, float *sum)
 
 /* Of each qparam of a batch the first of n steps with the least sum, if that is less than `least`, and that sum; else -1 and `least`.
  * NaN is not. Sets in `improved` a bit for each step whose sum is less than `least` and every sum before, for any qparam. */

@@ -12,7 +12,7 @@
  *   negligible beside them are normal. In the table an |e| below 2^-32 is 0: it is a 2^-14th of what rounding to 16 bits leaves.
  * Tails: the last 16 elements may be padding, whose error is 0; but not where a shift is none of the numbers quantized to (of a float
  *   format, or a zero point outside of the integers), so there errors are always weighted, and the padding's weight is 0.
- * In flight: LANES_ABREAST candidates, or the iterations the processor overlaps.
+ * In flight: LANES_ABREAST candidates, or the iterations the processor overlaps; MOST_LINES of what is fetched ahead.
  * Caller's duty: round to nearest, no flushing of subnormals (src/fpenv.h). */
 #include <math.h>
 
@@ -97,7 +97,7 @@ ALWAYS_INLINE lanes to_unit(enum qobs_norm_kind kind, lanes a)
     return kind == QOBS_NORM_TABLE ? lanes_mul(a, lanes_splat(QOBS_NORM_UNIT)) : a;
 }
 
-enum { ABREAST = LANES_ABREAST };
+enum { ABREAST = LANES_ABREAST, LINE = 64, MOST_LINES = 16 };
 
 /* |e|^norm = a * b, step by step for all of them: none has to wait for the one before. */
 ALWAYS_INLINE void raise(enum qobs_norm_kind kind, const struct constants *k, const lanes e[ABREAST], lanes a[ABREAST],
@@ -157,8 +157,32 @@ struct arguments {
     size_t row, n;
     const struct qobs_search_candidates *candidates;
     size_t count;
+    struct qobs_ahead ahead;
     float *sum;
 };
+
+/* What is fetched ahead, some lines in each of the steps that the work has. */
+struct fetching {
+    const unsigned char *from, *end;
+    size_t bytes; /* a step */
+};
+
+/* Evenly: as many misses at a time as do not hold up the loads of the work itself. Where there are not steps enough, nothing: what the
+ * hardware fetches on its own has to come in order. */
+ALWAYS_INLINE struct fetching fetching_in(size_t steps, struct qobs_ahead ahead)
+{
+    const size_t lines = ((size_t)(ahead.end - ahead.from) + LINE - 1) / LINE;
+    const bool can = lines > 0 && lines <= steps * MOST_LINES;
+    return (struct fetching){ahead.from, can ? ahead.end : ahead.from, can ? (lines + steps - 1) / steps * LINE : 0};
+}
+
+ALWAYS_INLINE void fetch(struct fetching *f)
+{
+    const unsigned char *const end = (size_t)(f->end - f->from) > f->bytes ? f->from + f->bytes : f->end;
+    for (const unsigned char *line = f->from; line < end; line += LINE)
+        __builtin_prefetch(line);
+    f->from = end;
+}
 
 /* Elements in the lanes. Of integers without a shift the magnitude has one limit, by the sign of x, found once for all candidates. */
 ALWAYS_INLINE void by_elements(enum target target, enum qobs_norm_kind kind, bool weighted, const struct arguments *a)
@@ -166,6 +190,7 @@ ALWAYS_INLINE void by_elements(enum target target, enum qobs_norm_kind kind, boo
     const struct constants k = constants_of(target, kind, a->quantizer, a->norm);
     const float *const x = a->x, *const weight = a->weight;
     const size_t n = a->n;
+    struct fetching ahead = fetching_in(a->count / ABREAST, a->ahead);
     _Alignas(64) float limited[2 * QOBS_SEARCH_MOST]; /* magnitudes and limits in turns, lanes by lanes */
     if (target == INTEGERS) {
         const lanes below = lanes_sub(k.middle, lanes_sub(k.least, k.middle));
@@ -179,6 +204,7 @@ ALWAYS_INLINE void by_elements(enum target target, enum qobs_norm_kind kind, boo
         lanes total[4];
         for (size_t first = 0; first < 4; first += ABREAST) {
             struct abreast some;
+            fetch(&ahead);
             for (int j = 0; j < ABREAST; j++) {
                 const size_t at = (c + first + (size_t)j) * a->candidates->step;
                 some.scale[j] = to_unit(kind, lanes_splat(a->candidates->scale[at]));
@@ -205,6 +231,7 @@ ALWAYS_INLINE void by_qparams(enum target target, enum qobs_norm_kind kind, bool
     enum { L = QOBS_SEARCH_LANES, BETWEEN_TOTALS = 32 };
     const struct constants k = constants_of(target, kind, a->quantizer, a->norm);
     const size_t n = a->n, each = L * (1 + (target == INTEGERS) + weighted); /* an element, its limit, its weight */
+    struct fetching ahead = fetching_in(a->count / ABREAST * ((n + BETWEEN_TOTALS - 1) / BETWEEN_TOTALS), a->ahead);
     _Alignas(64) float turned[3 * L * QOBS_SEARCH_FEW], tile[L * L];
     const lanes below = target == INTEGERS ? lanes_sub(k.middle, lanes_sub(k.least, k.middle)) : lanes_splat(0);
     for (size_t first = 0; first < n; first += L) {
@@ -234,6 +261,7 @@ ALWAYS_INLINE void by_qparams(enum target target, enum qobs_norm_kind kind, bool
         }
         for (size_t first = 0; first < n; first += BETWEEN_TOTALS) {
             const float *x = turned + first * each, *const end = turned + (n - first < BETWEEN_TOTALS ? n : first + BETWEEN_TOTALS) * each;
+            fetch(&ahead);
             for (int j = 0; j < ABREAST; j++)
                 some.sum[j] = lanes_splat(0);
             for (; x < end; x += each) {
@@ -317,7 +345,7 @@ QOBS_SEARCH_ERRORS(ENTRY(qobs_search_errors))
         [FLOATS] = {FUNCTIONS(elements, FLOATS), FUNCTIONS(weighted_elements, FLOATS)},
         [FLOATS_SHIFTED] = {[true] = FUNCTIONS(weighted_elements, FLOATS_SHIFTED)},
     };
-    const struct arguments a = {quantizer, norm, x, weight, 0, n, candidates, count, sum};
+    const struct arguments a = {quantizer, norm, x, weight, 0, n, candidates, count, ahead, sum};
     functions[target_of(quantizer, with_shift)][weight != NULL][norm->kind](&a);
 }
 
@@ -329,7 +357,7 @@ QOBS_SEARCH_BATCH(ENTRY(qobs_search_batch))
         [FLOATS] = {FUNCTIONS(qparams, FLOATS), FUNCTIONS(weighted_qparams, FLOATS)},
         [FLOATS_SHIFTED] = {[true] = FUNCTIONS(weighted_qparams, FLOATS_SHIFTED)},
     };
-    const struct arguments a = {quantizer, norm, x, weight, row, n, candidates, count, sum};
+    const struct arguments a = {quantizer, norm, x, weight, row, n, candidates, count, ahead, sum};
     functions[target_of(quantizer, with_shift)][weight != NULL][norm->kind](&a);
 }
 

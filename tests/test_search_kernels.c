@@ -144,8 +144,9 @@ static void run_kernel(const struct qobs_kernels *k, const struct target *t, con
 {
     const struct qobs_quantizer q = quantizer_of(t);
     const struct qobs_search_candidates candidates = {g->scale, g->inverse, g->shift, 1};
+    const unsigned char *const x = (const unsigned char *)g->x;
     k->search_errors(&q, &norm->errors, g->shifted, g->x, g->weighted ? g->weight : NULL, g->n, &candidates,
-                     (g->candidates + 3) / 4 * 4, sum);
+                     (g->candidates + 3) / 4 * 4, (struct qobs_ahead){x, x + g->n * sizeof *g->x}, sum);
     check_upper_halves(k->isa, "search_errors");
 }
 
@@ -272,8 +273,9 @@ static void run_batch(const struct qobs_kernels *k, const struct target *t, cons
 {
     const struct qobs_quantizer q = quantizer_of(t);
     const struct qobs_search_candidates candidates = {b->scale, b->inverse, b->shift, LANES};
+    const unsigned char *const x = (const unsigned char *)b->x;
     k->search_batch(&q, &norm->errors, b->shifted, b->x, b->weighted ? b->weight : NULL, b->row, b->n, &candidates,
-                    (b->candidates + 3) / 4 * 4, sum);
+                    (b->candidates + 3) / 4 * 4, (struct qobs_ahead){x, x + b->row * sizeof *b->x}, sum);
 }
 
 /* One qparam of a batch. */

@@ -126,6 +126,15 @@ static size_t run_at(const struct elements *e, int64_t first, size_t n, int64_t 
     return left < (int64_t)n ? (size_t)left : n;
 }
 
+struct qobs_ahead qobs_elements_memory(const struct element_source *source, const struct elements *e, int64_t first, int64_t end)
+{
+    const int64_t size = (int64_t)qobs_dtype_size(source->plan->dtype);
+    const unsigned char *const x = source->data + e->offset;
+    if (e->order || e->axes != 1 || e->stride[0] != size || first >= e->count)
+        return (struct qobs_ahead){NULL, NULL};
+    return (struct qobs_ahead){x + first * size, x + (end < e->count ? end : e->count) * size};
+}
+
 static void pad(float *out, size_t n)
 {
     for (; n % QOBS_SEARCH_LANES != 0; n++)

@@ -56,7 +56,7 @@ void qobs_search_errors(const struct qobs_kernels *kernels, const struct qobs_qu
                 qobs_search_candidate(integers, r.scale[i], zero_point ? zero_point[at] : 0, &r.inverse[i], &r.shift[i]);
             }
             kernels->search_errors(quantizer, &norm->errors, shifted, r.x, weighted ? r.weight : NULL, length,
-                                   &arrays, (some + 3) / 4 * 4, r.sum);
+                                   &arrays, (some + 3) / 4 * 4, (struct qobs_ahead){NULL, NULL}, r.sum);
             for (size_t i = 0; i < some; i++) {
                 const float z = zero_point ? zero_point[c + i] : 0, s = scale[c + i];
                 error[c + i] += s - s == 0 && z - z == 0 ? (double)r.sum[i] * unit : (double)NAN;

@@ -26,6 +26,7 @@ void qobs_desk_place(const struct qparam_search *s, unsigned char *memory, struc
     unsigned char *const behind = (unsigned char *)(d->sum + s->shrink.room * QOBS_SEARCH_LANES);
     qobs_shrunk_place(&s->shrink, behind, &d->shrunk);
     d->total = (double *)(void *)(behind + qobs_shrunk_size(&s->shrink));
+    d->ahead = (struct qobs_ahead){NULL, NULL};
 }
 
 static void read_range(const struct qparam_search *s, size_t qparam, double *min, double *max)
@@ -70,8 +71,18 @@ static struct qobs_search_candidates candidates_of(const struct desk *d, size_t 
 
 /* ---- Errors of all candidates of a qparam ------------------------------------------------------------------------------- */
 
+/* The next so many bytes of what is wanted after the batch. */
+static struct qobs_ahead take_ahead(struct desk *d, size_t bytes)
+{
+    struct qobs_ahead some = d->ahead;
+    if (bytes < (size_t)(some.end - some.from))
+        some.end = some.from + bytes;
+    d->ahead.from = some.end;
+    return some;
+}
+
 /* Sums over elements first to end of qparam i of the batch in d->total. */
-static void sum_blocks(const struct qparam_search *s, const struct desk *d, size_t i, const struct elements *e, int64_t first, int64_t end)
+static void sum_blocks(const struct qparam_search *s, struct desk *d, size_t i, const struct elements *e, int64_t first, int64_t end)
 {
     const double factor = qobs_search_factor(d->ranges.shift[i]);
     const struct qobs_search_candidates candidates = candidates_of(d, i);
@@ -83,7 +94,7 @@ static void sum_blocks(const struct qparam_search *s, const struct desk *d, size
         if (s->weighted)
             qobs_elements_weights(&s->source, e, first, n, d->weight);
         s->kernels->search_errors(&s->quantizer, &s->norm.errors, s->shifted, d->x, s->weighted ? d->weight : NULL, n, &candidates,
-                                  s->shrink.room, d->sum);
+                                  s->shrink.room, take_ahead(d, n * s->size), d->sum);
         drop_nonfinite(s, d, i, d->sum, 1);
         for (size_t c = 0; c < s->shrink.candidates; c++)
             d->total[c] += (double)d->sum[c];
@@ -156,7 +167,7 @@ static void choose_together(struct qparam_search *s, struct desk *d, size_t firs
     fill(d->x, r->n * s->row, QOBS_SEARCH_LANES * s->row);
     fill(d->weight, s->weighted ? r->n * s->row : 0, s->weighted ? QOBS_SEARCH_LANES * s->row : 0);
     s->kernels->search_batch(&s->quantizer, &s->norm.errors, s->shifted, d->x, s->weighted ? d->weight : NULL, s->row, d->most, &candidates,
-                             s->shrink.room, d->sum);
+                             s->shrink.room, d->ahead, d->sum);
     for (size_t i = 0; i < QOBS_SEARCH_LANES; i++) {
         const bool there = i < r->n && r->finite[i];
         unit[i] = there ? qobs_search_unit(&s->norm, r->shift[i]) : 1;

@@ -32,6 +32,7 @@ struct desk {
     float *sum;        /* as candidates are */
     size_t most;       /* elements of any of them */
     double *total;     /* of one qparam */
+    struct qobs_ahead ahead; /* what is wanted after the qparams that are searched */
     struct ranges ranges;
     struct shrunk shrunk;
 };

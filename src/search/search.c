@@ -16,8 +16,9 @@
 #include "search/slabs.h"
 #include "statistic/reduce.h"
 
-/* A qparam of more elements is searched in parts, by several threads; their sums are added in order. */
-enum { PART = 64 * QOBS_SEARCH_MOST };
+/* A qparam of more elements is searched in parts, by several threads; their sums are added in order. Beside each block of them the one
+ * after the next is fetched. */
+enum { PART = 64 * QOBS_SEARCH_MOST, PART_AHEAD = 2 * QOBS_SEARCH_MOST };
 
 /* Fewer pieces where the candidates of all would take more memory than MOST_ROOM. Parts are all read before they are searched, by a few
  * threads at the speed of memory, so that the rest has to end together. */
@@ -112,6 +113,7 @@ static void search_piece(void *argument, size_t piece)
         if (i > from)
             qobs_elements_next(&s->q.source, &e);
         n = found - i < QOBS_SEARCH_LANES ? found - i : QOBS_SEARCH_LANES;
+        d.ahead = qobs_slab_ahead(&s->slabs, s->q.source.data, i, n, to);
         qobs_search_qparams(&s->q, &d, &e, i, n, s->improved + piece * s->words);
     }
     leave_desk(s, at);
@@ -160,7 +162,9 @@ static void sum_piece(void *argument, size_t piece)
         const size_t size = s->q.shrink.candidates * sizeof *totals;
         struct elements e;
         qobs_elements_at(&s->q.source, qparam, &e);
-        if (qobs_sum_part(&s->q, &d, &e, (size_t)qparam, first, first + PART < e.count ? first + PART : e.count))
+        const int64_t end = first + PART < e.count ? first + PART : e.count;
+        d.ahead = qobs_elements_memory(&s->q.source, &e, first + PART_AHEAD, end + PART_AHEAD);
+        if (qobs_sum_part(&s->q, &d, &e, (size_t)qparam, first, end))
             memcpy(totals, d.total, size);
         else
             memset(totals, 0, size);

@@ -31,6 +31,21 @@ void qobs_slabs_of(struct slabs *s, const qobs_plan *plan, int64_t pieces)
     s->entries = a->extent;
     s->qparams = plan->qparams / a->extent;
     s->most = bytes < SLAB_BYTES ? SLAB_BYTES / bytes : 1;
+    s->bytes = a->stride == bytes && bytes <= SLAB_BYTES ? bytes : 0;
+}
+
+/* Where the share of a qparam in its entry begins. */
+static const unsigned char *share_of(const struct slabs *s, const unsigned char *data, int64_t qparam)
+{
+    return data + qparam / s->qparams * s->bytes + qparam % s->qparams * s->bytes / s->qparams;
+}
+
+struct qobs_ahead qobs_slab_ahead(const struct slabs *s, const unsigned char *data, size_t first, size_t count, size_t end)
+{
+    const int64_t from = (int64_t)first + s->most * s->qparams, after = from + (int64_t)count, last = (int64_t)end;
+    if (s->bytes == 0 || from >= last)
+        return (struct qobs_ahead){NULL, NULL};
+    return (struct qobs_ahead){share_of(s, data, from), share_of(s, data, after < last ? after : last)};
 }
 
 bool qobs_slab_ranges(const struct slabs *s, const struct qobs_kernels *kernels, const unsigned char *data,

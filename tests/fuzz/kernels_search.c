@@ -157,14 +157,16 @@ void fuzz_search_errors(struct bytes *b)
         take_elements(b, x + i * row, n);
     const struct qobs_search_candidates candidates = {scale, inverse, shift, qparams};
     const float *const weights = weighted ? weight : NULL;
+    const unsigned char *const wanted = (const unsigned char *)x;
+    const struct qobs_ahead ahead = {wanted, wanted + (weighted ? 0 : elements_in_all * sizeof *x)};
     const struct qobs_kernels *table = &qobs_kernels_scalar;
     size_t next = 0;
     do {
         float *const sum = table == &qobs_kernels_scalar ? expected : got;
         if (batch)
-            table->search_batch(&q, &norm->errors, shifted, x, weights, row, n, &candidates, count, sum);
+            table->search_batch(&q, &norm->errors, shifted, x, weights, row, n, &candidates, count, ahead, sum);
         else
-            table->search_errors(&q, &norm->errors, shifted, x, weights, n, &candidates, count, sum);
+            table->search_errors(&q, &norm->errors, shifted, x, weights, n, &candidates, count, ahead, sum);
         if (sum == got)
             same_floats(table, batch ? "errors of a batch" : "errors", got, expected, count * qparams);
     } while ((table = next_table(&next)));
