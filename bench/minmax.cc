@@ -36,7 +36,7 @@ Call Blocks(const qobs_kernels &table, const Dtype &dtype, const unsigned char *
     const struct nest nest = {data, 0, 4,
                               {{all / columns / side, side * columns * size, across}, {side, columns * size, 0}, {across, side * size, 1},
                                {side, size, 0}}};
-    const Room min(n / side / side * dtype.size), max(n / side / side * dtype.size), scratch(qobs_nest_scratch(&nest, dtype.size));
+    const Room min(n / side / side * dtype.size), max(n / side / side * dtype.size), scratch(qobs_nest_scratch(&nest, dtype.size, false));
     return [=, &table, &dtype] {
         qobs_nonfinite nonfinite = {};
         qobs_nest_minmax(&nest, &table, dtype.kernel, dtype.size, scratch.Bytes(), min.Bytes(), max.Bytes(), &nonfinite);

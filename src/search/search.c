@@ -22,7 +22,7 @@ enum { PART = 64 * QOBS_SEARCH_MOST, PART_AHEAD = 2 * QOBS_SEARCH_MOST };
 
 /* Fewer pieces where the candidates of all would take more memory than MOST_ROOM. Parts are all read before they are searched, by a few
  * threads at the speed of memory, so that the rest has to end together. */
-enum { PIECES_PER_THREAD = 32, PIECES_OF_PARTS = 64, MOST_STEPS = 65536, MOST_ROOM = 64 << 20 };
+enum { PIECES_PER_THREAD = 16, PIECES_OF_PARTS = 64, MOST_STEPS = 65536, MOST_ROOM = 64 << 20 };
 
 /* Words of two lines of the cache, which are fetched together. */
 enum { LINES = 16 };

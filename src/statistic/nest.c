@@ -81,10 +81,11 @@ struct call {
     int outers, skipped;
     const struct nest_dimension *inner;  /* along contiguous elements */
     const struct nest_dimension *second; /* from run to run, or from row to row */
-    /* Runs that come one after the other in memory, row after row of them: so many rows at a time are reduced to bounds in `scratch`,
-     * which are then merged (0: there are none). */
+    void (*reduce)(const struct call *c, const unsigned char *x, int64_t out); /* what is left of the nest */
+    /* Runs that come one after the other in memory, row after row of them: from row to row with the same outputs, and to where others
+     * begin. By slabs, so many rows at a time are reduced to bounds in `scratch`, which are then merged. */
+    const struct nest_dimension *row, *band;
     int64_t slab;
-    const struct nest_dimension *row, *band; /* from row to row with the same outputs, and to where others begin */
     unsigned char *scratch;
 };
 
@@ -194,27 +195,6 @@ static void call_kernel(const struct call *c, const unsigned char *x, int64_t ou
  * from which on bands come from memory. */
 enum { MOST_BOUNDS = 8192, NARROW = 64, LEAST_ROWS = 8, SHORTEST = 32, SHORTEST_IN_BAND = 256, FAR = 32 << 20 };
 
-/* Are there several rows of runs without a gap, which share outputs? A row alone is little work for a kernel. */
-static int choose_slabs(struct call *c, int n)
-{
-    if (n == 0)
-        return n;
-    const struct nest_dimension *run = c->second, *row = &c->outer[n - 1];
-    if (row->out != 0 || run->out != 1 || run->in != c->inner->extent * (int64_t)c->element || row->in != run->extent * run->in)
-        return n;
-    const int64_t most = MOST_BOUNDS / run->extent;
-    if (c->inner->extent < SHORTEST || most < LEAST_ROWS)
-        return n;
-    c->row = row;
-    c->band = &one;
-    n--;
-    if (n > 0 && c->outer[n - 1].in == row->extent * row->in)
-        c->band = &c->outer[--n];
-    const int64_t height = c->row->extent * c->band->extent;
-    c->slab = height < most ? height : most;
-    return n;
-}
-
 /* All bounds go to both min and max: no minimum is above the maximum that follows. */
 static void merge_both(const struct call *c, const unsigned char *lo, const unsigned char *hi, int64_t n, int64_t width,
                        unsigned char *min, unsigned char *max)
@@ -272,14 +252,6 @@ static void call_by_slabs(const struct call *c, const unsigned char *x, int64_t 
     }
 }
 
-/* Is one kernel for all of it the fastest way? Shorter runs are folded together, from memory slabs are 1 to 10 % faster, and of magnitudes
- * there is no such kernel. */
-static bool is_for_bands(const struct call *c)
-{
-    const int64_t run = c->inner->extent * (int64_t)c->element;
-    return c->min && run >= SHORTEST_IN_BAND && run * c->second->extent * c->row->extent * c->band->extent < FAR;
-}
-
 /* One call for all bands, or, where their outputs do not follow each other, for each of them. */
 static void call_by_bands(const struct call *c, const unsigned char *x, int64_t out)
 {
@@ -289,11 +261,47 @@ static void call_by_bands(const struct call *c, const unsigned char *x, int64_t 
                                            (size_t)c->inner->extent, c->min + out * element, c->max + out * element, c->nonfinite);
 }
 
+/* Is one kernel for all of it the fastest way? Shorter runs are folded together, from memory slabs are 1 to 10 % faster, and of magnitudes
+ * there is no such kernel. */
+static bool is_for_bands(const struct call *c, bool magnitudes)
+{
+    const int64_t run = c->inner->extent * (int64_t)c->element;
+    return !magnitudes && run >= SHORTEST_IN_BAND && run * c->second->extent * c->row->extent * c->band->extent < FAR;
+}
+
+static bool is_for_slabs(const struct call *c)
+{
+    return c->inner->extent >= SHORTEST && MOST_BOUNDS / c->second->extent >= LEAST_ROWS;
+}
+
+/* Are there several rows of runs without a gap, which share outputs? A row alone is little work for a kernel. */
+static int choose_rows(struct call *c, bool magnitudes, bool slabs, int n)
+{
+    if (n == 0)
+        return n;
+    const struct nest_dimension *run = c->second, *row = &c->outer[n - 1];
+    if (row->out != 0 || run->out != 1 || run->in != c->inner->extent * (int64_t)c->element || row->in != run->extent * run->in)
+        return n;
+    const bool banded = n > 1 && c->outer[n - 2].in == row->extent * row->in;
+    c->row = row;
+    c->band = banded ? &c->outer[n - 2] : &one;
+    if (is_for_bands(c, magnitudes)) {
+        c->reduce = call_by_bands;
+    } else if (slabs && is_for_slabs(c)) {
+        const int64_t height = c->row->extent * c->band->extent, most = MOST_BOUNDS / run->extent;
+        c->reduce = call_by_slabs;
+        c->slab = height < most ? height : most;
+    } else {
+        return n;
+    }
+    return n - 1 - banded;
+}
+
 static void walk(const struct call *c, int i, const unsigned char *x, int64_t out)
 {
     i += i == c->skipped;
     if (i >= c->outers) {
-        (c->slab == 0 ? call_kernel : is_for_bands(c) ? call_by_bands : call_by_slabs)(c, x, out);
+        c->reduce(c, x, out);
         return;
     }
     const struct nest_dimension *d = &c->outer[i];
@@ -302,13 +310,14 @@ static void walk(const struct call *c, int i, const unsigned char *x, int64_t ou
 }
 
 /* Chooses the dimensions of a call, innermost first. */
-static void choose(const struct nest *nest, bool slabs, struct call *c)
+static void choose(const struct nest *nest, bool magnitudes, bool slabs, struct call *c)
 {
     int n = nest->dimensions;
     c->outer = nest->dimension;
     c->skipped = -1;
     c->inner = c->second = &one;
     c->slab = 0;
+    c->reduce = call_kernel;
     if (n > 0 && c->outer[n - 1].in == (int64_t)c->element)
         c->inner = &c->outer[--n];
     /* Contiguous elements that are kept: columns, walked down a reduced dimension. So is, one column wide, whatever has no
@@ -321,15 +330,15 @@ static void choose(const struct nest *nest, bool slabs, struct call *c)
         c->second = c->skipped < 0 ? &one : &c->outer[c->skipped];
     } else if (n > 0) {
         c->second = &c->outer[--n];
-        n = slabs ? choose_slabs(c, n) : n;
+        n = choose_rows(c, magnitudes, slabs, n);
     }
     c->outers = n;
 }
 
-size_t qobs_nest_scratch(const struct nest *nest, size_t element)
+size_t qobs_nest_scratch(const struct nest *nest, size_t element, bool magnitudes)
 {
     struct call c = {.element = element};
-    choose(nest, true, &c);
+    choose(nest, magnitudes, true, &c);
     return 2 * (size_t)(c.slab * c.second->extent) * element;
 }
 
@@ -338,6 +347,6 @@ void qobs_nest_minmax(const struct nest *nest, const struct qobs_kernels *kernel
 {
     struct call c = {.kernels = kernels, .dtype = dtype, .element = element, .scratch = scratch, .min = min, .max = max,
                      .nonfinite = nonfinite};
-    choose(nest, scratch != NULL, &c);
+    choose(nest, !min, scratch != NULL, &c);
     walk(&c, 0, nest->base, nest->out);
 }

@@ -30,7 +30,7 @@ void qobs_nest_normalise(struct nest *nest);
 
 /* Merges everything the nest covers into min and max; where min is NULL its magnitudes into max, which holds no sign. scratch:
  * qobs_nest_scratch bytes; NULL: some nests take longer. */
-size_t qobs_nest_scratch(const struct nest *nest, size_t element);
+size_t qobs_nest_scratch(const struct nest *nest, size_t element, bool magnitudes);
 void qobs_nest_minmax(const struct nest *nest, const struct qobs_kernels *kernels, enum qobs_kernel_dtype dtype,
                       size_t element, void *scratch, unsigned char *min, unsigned char *max, struct qobs_nonfinite *nonfinite);
 

@@ -144,7 +144,7 @@ static int do_nest(const struct job *job, struct nest *nest, qobs_error *error)
 {
     qobs_nest_normalise(nest);
     const int64_t count = pieces_of(job, nest);
-    const size_t size = qobs_nest_scratch(nest, job->element);
+    const size_t size = qobs_nest_scratch(nest, job->element, job->absmax);
     if (count > 1)
         return do_pieces(job, nest, count, size, error);
     const bool wanted = size > 0 && job->runtime->allocator; /* qobs_slab_ranges has none */
