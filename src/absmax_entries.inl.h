@@ -2,9 +2,10 @@
 /* SPDX-FileCopyrightText: The qobs authors */
 
 /* The table's entry points over rows16/32/64 and columns16/32/64. ENTRY(name) appends the instruction set. ELSEWHERE(name,
- * element, ...): hands rows on that another table does faster. */
+ * element, ...) and ELSEWHERE_COLUMNS: hand rows and columns on that another table does faster. */
 #ifndef ELSEWHERE
 #define ELSEWHERE(name, element, ...)
+#define ELSEWHERE_COLUMNS(name, element, ...)
 #endif
 
 QOBS_ABSMAX_ROWS(ENTRY(qobs_absmax_rows_f32))
@@ -33,20 +34,24 @@ QOBS_ABSMAX_ROWS(ENTRY(qobs_absmax_rows_f64))
 
 QOBS_ABSMAX_COLUMNS(ENTRY(qobs_absmax_columns_f32))
 {
+    ELSEWHERE_COLUMNS(qobs_absmax_columns_f32, 4, x, row_stride, rows, columns, absmax, nonfinite)
     columns32(x, row_stride, rows, columns, UINT32_C(0x7f800000), absmax, nonfinite);
 }
 
 QOBS_ABSMAX_COLUMNS(ENTRY(qobs_absmax_columns_bf16))
 {
+    ELSEWHERE_COLUMNS(qobs_absmax_columns_bf16, 2, x, row_stride, rows, columns, absmax, nonfinite)
     columns16(x, row_stride, rows, columns, UINT16_C(0x7f80), absmax, nonfinite);
 }
 
 QOBS_ABSMAX_COLUMNS(ENTRY(qobs_absmax_columns_f16))
 {
+    ELSEWHERE_COLUMNS(qobs_absmax_columns_f16, 2, x, row_stride, rows, columns, absmax, nonfinite)
     columns16(x, row_stride, rows, columns, UINT16_C(0x7c00), absmax, nonfinite);
 }
 
 QOBS_ABSMAX_COLUMNS(ENTRY(qobs_absmax_columns_f64))
 {
+    ELSEWHERE_COLUMNS(qobs_absmax_columns_f64, 8, x, row_stride, rows, columns, absmax, nonfinite)
     columns64(x, row_stride, rows, columns, UINT64_C(0x7ff0000000000000), absmax, nonfinite);
 }
