@@ -20,8 +20,8 @@
  * after the next is fetched. */
 enum { PART = 64 * QOBS_SEARCH_MOST, PART_AHEAD = 2 * QOBS_SEARCH_MOST };
 
-/* Fewer pieces where the candidates of all would take more memory than MOST_ROOM. Parts are all read before they are searched, by a few
- * threads at the speed of memory, so that the rest has to end together. */
+/* One thread takes everything as one piece, several take more; fewer where the candidates of all would take more memory than MOST_ROOM. Parts
+ * are all read before they are searched, by a few threads at the speed of memory, so that the rest has to end together. */
 enum { PIECES_PER_THREAD = 16, PIECES_OF_PARTS = 64, MOST_STEPS = 65536, MOST_ROOM = 64 << 20 };
 
 /* Words of two lines of the cache, which are fetched together. */
@@ -308,7 +308,8 @@ int qobs_search_ranges(const struct runtime *runtime, const struct qobs_kernels 
     set_quantizer(&s.q.quantizer, config);
     const int64_t most = qobs_elements_most(plan), threads = (int64_t)qobs_threads(runtime);
     s.parts = most > PART ? (most + PART - 1) / PART : 1;
-    qobs_slabs_of(&s.slabs, plan, s.parts > 1 ? INT64_MAX : threads * PIECES_PER_THREAD);
+    const int64_t wanted = threads > 1 ? threads * (s.parts > 1 ? PIECES_OF_PARTS : PIECES_PER_THREAD) : 1;
+    qobs_slabs_of(&s.slabs, plan, s.parts > 1 ? INT64_MAX : wanted);
     s.find = find && s.slabs.axis >= 0 && !settings->optimize_global_scale;
     int status = find && !s.find ? find_all(&s, min, max, error) : QOBS_OK;
     if (status == QOBS_OK)
@@ -320,7 +321,6 @@ int qobs_search_ranges(const struct runtime *runtime, const struct qobs_kernels 
     s.q.shrink.without_before = !s.q.error_before;
     s.q.row = most > QOBS_SEARCH_FEW ? 0 : ((size_t)most + QOBS_SEARCH_LANES - 1) / QOBS_SEARCH_LANES * QOBS_SEARCH_LANES;
     const int64_t each = (int64_t)together(&s), tasks = (plan->qparams + each - 1) / each * s.parts;
-    const int64_t wanted = threads * (s.parts > 1 ? PIECES_OF_PARTS : PIECES_PER_THREAD);
     s.room_size = qobs_desk_size(&s.q);
     s.pieces = tasks < wanted ? tasks : wanted;
     const int64_t pieces = (int64_t)(MOST_ROOM / s.room_size) + 1;

@@ -29,7 +29,7 @@ bool qobs_nest_of_plan(const qobs_plan *plan, const unsigned char *data, unsigne
 void qobs_nest_normalise(struct nest *nest);
 
 /* Merges everything the nest covers into min and max; where min is NULL its magnitudes into max, which holds no sign. scratch:
- * qobs_nest_scratch bytes; NULL: some nests take longer. */
+ * qobs_nest_scratch bytes, magnitudes: for a min of NULL; NULL: some nests take longer. */
 size_t qobs_nest_scratch(const struct nest *nest, size_t element, bool magnitudes);
 void qobs_nest_minmax(const struct nest *nest, const struct qobs_kernels *kernels, enum qobs_kernel_dtype dtype,
                       size_t element, void *scratch, unsigned char *min, unsigned char *max, struct qobs_nonfinite *nonfinite);
