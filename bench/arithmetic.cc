@@ -7,7 +7,7 @@
 #include "harness.h"
 
 extern "C" {
-#include "format/format.h"
+#include "number/format.h"
 }
 
 namespace {

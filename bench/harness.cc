@@ -15,7 +15,7 @@
 #include <thread>
 
 extern "C" {
-#include "number.h"
+#include "number/number.h"
 }
 
 const Dtype kDtypes[QOBS_KERNEL_DTYPES] = {{"f32", QOBS_KERNEL_F32, QOBS_F32, 4},

@@ -15,7 +15,7 @@
 #include <vector>
 
 extern "C" {
-#include "dispatch.h"
+#include "kernels/dispatch.h"
 #include "limits.h"
 #include "plain.h"
 #include "qobs/qobs.h"

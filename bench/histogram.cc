@@ -13,8 +13,8 @@
 #include "harness.h"
 
 extern "C" {
-#include "number.h"
-#include "statistic/histogram.h"
+#include "number/number.h"
+#include "measure/histogram.h"
 }
 
 namespace {

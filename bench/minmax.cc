@@ -10,7 +10,7 @@
 #include "harness.h"
 
 extern "C" {
-#include "statistic/nest.h"
+#include "measure/minmax_loops.h"
 }
 
 namespace {

@@ -8,8 +8,8 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "element.h"
-#include "native.h"
+#include "number/element.h"
+#include "number/native.h"
 #include "plain.h"
 
 #define CAT_(a, b) a##_##b
@@ -29,11 +29,11 @@
 #undef WIDTH
 
 #define ENTRY(name) CAT(name, MARCH)
-#include "minmax_entries.inl.h"
-#include "indexed_entries.inl.h"
+#include "templates/minmax_entries.inl.h"
+#include "templates/indexed_entries.inl.h"
 
 #define NATIVE_BODY "plain_native.inl.h"
-#include "native_each.inl.h"
+#include "number/native_each.inl.h"
 
 /* Integers without a zero point and norms by powf, as the benchmarks ask for. 16 sums side by side: gcc does not reorder floats. */
 static void search_errors(const struct qobs_quantizer *quantizer, const struct qobs_error_norm *norm, bool with_shift, const float *x,

@@ -6,7 +6,7 @@
 #ifndef QOBS_BENCH_PLAIN_H
 #define QOBS_BENCH_PLAIN_H
 
-#include "kernels.h"
+#include "kernels/kernels.h"
 
 /* gcc -O3 with these -march; ends with NULL. */
 extern const struct qobs_kernels *const plain_tables[];

@@ -7,7 +7,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "kernels.h"
+#include "kernels/kernels.h"
 
 #define WIDTH 16
 #include "plain_absmax.inl.h"
@@ -22,4 +22,4 @@
 #define ENTRY_(name, march) name##_##march
 #define ENTRY__(name, march) ENTRY_(name, march)
 #define ENTRY(name) ENTRY__(name, MARCH)
-#include "absmax_entries.inl.h"
+#include "templates/absmax_entries.inl.h"

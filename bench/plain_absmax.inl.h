@@ -2,8 +2,8 @@
 /* SPDX-FileCopyrightText: The qobs authors */
 
 /* One element width of plain_absmax.c: magnitudes as integers. */
-#include "minmax_key.inl.h"
-#include "absmax_elements.inl.h"
+#include "templates/minmax_key.inl.h"
+#include "templates/absmax_elements.inl.h"
 
 typedef BITS __attribute__((aligned(1), may_alias)) K(any);
 

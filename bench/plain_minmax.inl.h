@@ -3,7 +3,7 @@
 
 /* One element width of plain.c's minimum and maximum: on integers in the order of the floats, as gcc makes no vectors of a minimum
  * of floats that has to skip NaN. */
-#include "minmax_key.inl.h"
+#include "templates/minmax_key.inl.h"
 
 typedef BITS __attribute__((aligned(1), may_alias)) K(any);
 

@@ -10,8 +10,8 @@
 #include "harness.h"
 
 extern "C" {
-#include "format/format.h"
-#include "search/search.h"
+#include "number/format.h"
+#include "range/search.h"
 }
 
 namespace {

@@ -11,9 +11,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "format/format.h"
-#include "number.h"
-#include "tensor.h"
+#include "number/format.h"
+#include "number/number.h"
+#include "base/tensor.h"
 
 static const qobs_dtype dtypes[] = {QOBS_F32, QOBS_BF16, QOBS_F16, QOBS_F64};
 

@@ -12,7 +12,7 @@
 #include <string.h>
 
 #include "qobs/qobs.h"
-#include "tensor.h"
+#include "base/tensor.h"
 
 /* What is quantized to, as upstream says it. */
 struct reference_format {

@@ -14,10 +14,10 @@
 
 #include <cmocka.h>
 
-#include "dispatch.h"
-#include "format/fake_quantize.h"
-#include "format/qparams.h"
-#include "fpenv.h"
+#include "kernels/dispatch.h"
+#include "formula/fake_quantize.h"
+#include "formula/qparam_view.h"
+#include "base/fpenv.h"
 #include "quantize.h"
 
 struct extents {

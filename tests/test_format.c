@@ -14,9 +14,9 @@
 
 #include <cmocka.h>
 
-#include "format/format.h"
-#include "fpenv.h"
-#include "number.h"
+#include "number/format.h"
+#include "base/fpenv.h"
+#include "number/number.h"
 
 /* ---- Definitions ------------------------------------------------------------------------------------------------------ */
 

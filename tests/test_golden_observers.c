@@ -8,7 +8,7 @@
 #include <ctype.h>
 #include <math.h>
 
-#include "tensor.h"
+#include "base/tensor.h"
 
 static const char *const classes[] = {"quark.PerTensorMinMaxObserver",
                                       "quark.PerChannelMinMaxObserver",

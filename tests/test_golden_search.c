@@ -8,9 +8,9 @@
 #include <ctype.h>
 #include <math.h>
 
-#include "observer.h"
-#include "search/trt.h"
-#include "tensor.h"
+#include "observer/observer.h"
+#include "range/multiplier_search.h"
+#include "base/tensor.h"
 
 static size_t compared, others;
 

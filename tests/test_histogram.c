@@ -8,8 +8,8 @@
 #include <float.h>
 #include <math.h>
 
-#include "number.h"
-#include "statistic/histogram.h"
+#include "number/number.h"
+#include "measure/histogram.h"
 
 static uint32_t random_bits(void)
 {

@@ -7,7 +7,7 @@
 
 #include <math.h>
 
-#include "number.h"
+#include "number/number.h"
 
 static double number_at(const void *data, const char *dtype, size_t i)
 {

@@ -14,7 +14,7 @@
 #include <cmocka.h>
 
 #include "check/upper_halves.h"
-#include "dispatch.h"
+#include "kernels/dispatch.h"
 #include "quantize.h"
 
 static struct qobs_quantizer quantizer_of(const struct way *way)

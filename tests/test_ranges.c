@@ -6,9 +6,9 @@
 
 #include <math.h>
 
-#include "observer.h"
+#include "observer/observer.h"
 #include "range/range.h"
-#include "tensor.h"
+#include "base/tensor.h"
 
 static size_t compared;
 

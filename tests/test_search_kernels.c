@@ -17,14 +17,14 @@
 
 #include "check/memory.h"
 #include "check/upper_halves.h"
-#include "convention/convention.h"
-#include "dispatch.h"
-#include "format/format.h"
-#include "format/qparams.h"
-#include "number.h"
-#include "search/search.h"
-#include "search/shrink.h"
-#include "tensor.h"
+#include "formula/formula.h"
+#include "kernels/dispatch.h"
+#include "number/format.h"
+#include "formula/qparam_view.h"
+#include "number/number.h"
+#include "range/search.h"
+#include "range/shrink.h"
+#include "base/tensor.h"
 #include "threads.h"
 
 enum { MOST = 1024, CANDIDATES = 112 };

@@ -3,7 +3,7 @@
 
 /* What programs that are linked once and keep running rely on: the version, and structures that older and newer headers made. */
 #include "observing.h"
-#include "struct_size.h"
+#include "base/struct_size.h"
 
 static void test_version(void **state)
 {

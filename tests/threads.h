@@ -9,7 +9,7 @@
 #include <stdatomic.h>
 #include <stddef.h>
 
-#include "sanitized.h"
+#include "base/sanitized.h"
 
 struct loop {
     void (*task)(void *, size_t);

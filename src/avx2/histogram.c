@@ -8,8 +8,8 @@
 
 #include <immintrin.h>
 
-#include "histogram_pick.h"
-#include "kernels.h"
+#include "templates/left_pack.h"
+#include "kernels/kernels.h"
 
 enum { LANES = 8, ALL_LANES = 0xff };
 typedef __m256 hist_vec;
@@ -156,4 +156,4 @@ static inline void hist_pick(uint16_t *p, hist_index bins, uint32_t mask)
 }
 
 #define ENTRY(name) name##_avx2
-#include "histogram.inl.h"
+#include "templates/histogram.inl.h"

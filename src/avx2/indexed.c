@@ -4,17 +4,17 @@
 /* AVX2 min/max of columns in groups; contract and limits in src/indexed.inl.h. */
 #include "avx2/transpose.h"
 
-#include "kernels.h"
+#include "kernels/kernels.h"
 
 #define WIDTH 16
-#include "indexed.inl.h"
+#include "templates/indexed.inl.h"
 #undef WIDTH
 #define WIDTH 32
-#include "indexed.inl.h"
+#include "templates/indexed.inl.h"
 #undef WIDTH
 #define WIDTH 64
-#include "indexed.inl.h"
+#include "templates/indexed.inl.h"
 #undef WIDTH
 
 #define ENTRY(name) name##_avx2
-#include "indexed_entries.inl.h"
+#include "templates/indexed_entries.inl.h"

@@ -2,7 +2,7 @@
 /* SPDX-FileCopyrightText: The qobs authors */
 
 /* The avx2 table. Built for the baseline, because usable() runs on every CPU. */
-#include "kernels.h"
+#include "kernels/kernels.h"
 
 /* clang does not know the name before 18; no CPU that is known has AVX2 and FMA without it. */
 #if defined(__clang__) && __clang_major__ < 18

@@ -8,4 +8,4 @@
 
 #define ENTRY_(name) name##_avx2
 #define ENTRY(name) ENTRY_(name)
-#include "quantize.inl.h"
+#include "templates/quantize.inl.h"

@@ -8,4 +8,4 @@
 
 #define ENTRY_(name) name##_avx2
 #define ENTRY(name) ENTRY_(name)
-#include "squares.inl.h"
+#include "templates/squares.inl.h"

@@ -2,20 +2,20 @@
 /* SPDX-FileCopyrightText: The qobs authors */
 
 /* AVX-512 absmax; contract and limits in src/absmax.inl.h. */
-#include "avx512/elsewhere.h"
+#include "avx512/prefer_avx2.h"
 #include "avx512/vec.h"
 
-#include "kernels.h"
+#include "kernels/kernels.h"
 
 #define WIDTH 16
-#include "absmax.inl.h"
+#include "templates/absmax.inl.h"
 #undef WIDTH
 #define WIDTH 32
-#include "absmax.inl.h"
+#include "templates/absmax.inl.h"
 #undef WIDTH
 #define WIDTH 64
-#include "absmax.inl.h"
+#include "templates/absmax.inl.h"
 #undef WIDTH
 
 #define ENTRY(name) name##_avx512
-#include "absmax_entries.inl.h"
+#include "templates/absmax_entries.inl.h"

@@ -8,7 +8,7 @@
 
 #include <immintrin.h>
 
-#include "kernels.h"
+#include "kernels/kernels.h"
 
 enum { LANES = 16, ALL_LANES = 0xffff };
 typedef __m512 hist_vec;
@@ -138,4 +138,4 @@ static inline void hist_pick(uint16_t *p, hist_index bins, uint32_t mask)
 }
 
 #define ENTRY(name) name##_avx512
-#include "histogram.inl.h"
+#include "templates/histogram.inl.h"

@@ -4,18 +4,18 @@
 /* AVX-512 min/max of columns in groups; contract and limits in src/indexed.inl.h. */
 #include "avx512/transpose.h"
 
-#include "kernels.h"
+#include "kernels/kernels.h"
 
 #define WIDTH 16
 #define PERMUTED "avx512/indexed_permuted.h"
-#include "indexed.inl.h"
+#include "templates/indexed.inl.h"
 #undef PERMUTED
 #undef WIDTH
 #define WIDTH 32
-#include "indexed.inl.h"
+#include "templates/indexed.inl.h"
 #undef WIDTH
 #define WIDTH 64
-#include "indexed.inl.h"
+#include "templates/indexed.inl.h"
 #undef WIDTH
 
 /* Half vectors are enough. */
@@ -25,4 +25,4 @@
         return;                                                                                                      \
     }
 #define ENTRY(name) name##_avx512
-#include "indexed_entries.inl.h"
+#include "templates/indexed_entries.inl.h"

@@ -27,4 +27,4 @@ static inline bool aliased(const void *x, const void *out)
 
 #define ENTRY_(name) name##_avx512
 #define ENTRY(name) ENTRY_(name)
-#include "quantize.inl.h"
+#include "templates/quantize.inl.h"

@@ -2,12 +2,12 @@
 /* SPDX-FileCopyrightText: The qobs authors */
 
 /* AVX-512 range search; contract and limits in src/search_errors.inl.h. */
-#include "avx512/lanes.h"
+#include "avx512/f32x16.h"
 
 #define ENTRY_(name) name##_avx512
 #define ENTRY(name) ENTRY_(name)
-#include "search_errors.inl.h"
+#include "templates/search_errors.inl.h"
 
-#include "search_load.inl.h"
+#include "templates/search_load.inl.h"
 
-#include "search_shrink.inl.h"
+#include "templates/search_shrink.inl.h"

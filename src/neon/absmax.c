@@ -4,17 +4,17 @@
 /* NEON absmax; contract and limits in src/absmax.inl.h. */
 #include "neon/vec.h"
 
-#include "kernels.h"
+#include "kernels/kernels.h"
 
 #define WIDTH 16
-#include "absmax.inl.h"
+#include "templates/absmax.inl.h"
 #undef WIDTH
 #define WIDTH 32
-#include "absmax.inl.h"
+#include "templates/absmax.inl.h"
 #undef WIDTH
 #define WIDTH 64
-#include "absmax.inl.h"
+#include "templates/absmax.inl.h"
 #undef WIDTH
 
 #define ENTRY(name) name##_neon
-#include "absmax_entries.inl.h"
+#include "templates/absmax_entries.inl.h"

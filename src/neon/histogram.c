@@ -4,8 +4,8 @@
 /* NEON histogram; contract and limits in src/histogram.inl.h. */
 #include <arm_neon.h>
 
-#include "histogram_pick.h"
-#include "kernels.h"
+#include "templates/left_pack.h"
+#include "kernels/kernels.h"
 
 enum { LANES = 4, ALL_LANES = 0xf };
 typedef float32x4_t hist_vec;
@@ -143,4 +143,4 @@ static inline void hist_pick(uint16_t *p, hist_index bins, uint32_t mask)
 }
 
 #define ENTRY(name) name##_neon
-#include "histogram.inl.h"
+#include "templates/histogram.inl.h"

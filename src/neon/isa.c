@@ -2,7 +2,7 @@
 /* SPDX-FileCopyrightText: The qobs authors */
 
 /* The neon table. Built for the baseline, because usable() runs on every CPU. */
-#include "kernels.h"
+#include "kernels/kernels.h"
 
 static bool usable(void)
 {

@@ -4,4 +4,4 @@
 /* NEON fake-quantize; contract and limits in src/quantize.inl.h. */
 #define ENTRY_(name) name##_neon
 #define ENTRY(name) ENTRY_(name)
-#include "quantize.inl.h"
+#include "templates/quantize.inl.h"

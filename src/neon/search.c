@@ -2,12 +2,12 @@
 /* SPDX-FileCopyrightText: The qobs authors */
 
 /* NEON range search; contract and limits in src/search_errors.inl.h. */
-#include "neon/lanes.h"
+#include "neon/f32x16.h"
 
 #define ENTRY_(name) name##_neon
 #define ENTRY(name) ENTRY_(name)
-#include "search_errors.inl.h"
+#include "templates/search_errors.inl.h"
 
-#include "search_load.inl.h"
+#include "templates/search_load.inl.h"
 
-#include "search_shrink.inl.h"
+#include "templates/search_shrink.inl.h"

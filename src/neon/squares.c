@@ -4,4 +4,4 @@
 /* NEON sums of squares; contract and limits in src/squares.inl.h. */
 #define ENTRY_(name) name##_neon
 #define ENTRY(name) ENTRY_(name)
-#include "squares.inl.h"
+#include "templates/squares.inl.h"

@@ -3,7 +3,7 @@
 
 #include <math.h>
 
-#include "error.h"
+#include "base/error.h"
 #include "range/range.h"
 
 /* Bins without elements add nothing and are left out, as a histogram that has grown to reach an outlier is mostly of these. */

@@ -7,7 +7,7 @@
 #ifndef QOBS_RANGE_H
 #define QOBS_RANGE_H
 
-#include "config.h"
+#include "config/config.h"
 
 /* counts[i] elements from edges[i] to edges[i + 1]. Counts are not negative, edges do not descend. */
 struct histogram_view {

@@ -3,8 +3,8 @@
 
 /* One element width of src/scalar/absmax.c. */
 
-#include "minmax_key.inl.h"
-#include "absmax_elements.inl.h"
+#include "templates/minmax_key.inl.h"
+#include "templates/absmax_elements.inl.h"
 
 static void K(rows)(const unsigned char *x, ptrdiff_t run_stride, size_t runs, size_t length, BITS inf, unsigned char *absmax,
                     ptrdiff_t out_step, struct qobs_nonfinite *nonfinite)

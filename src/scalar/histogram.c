@@ -3,9 +3,9 @@
 
 /* Portable histogram: the definition the other instruction sets are checked against, and what they finish runs with.
  * Counters: 32 bits in the first array alone; element by element, so there is no tail. */
-#include "kernels.h"
+#include "kernels/kernels.h"
 
-#include "histogram_elements.inl.h"
+#include "templates/histogram_elements.inl.h"
 
 QOBS_HISTOGRAM_ROWS(qobs_histogram_rows_f32_scalar)
 {

@@ -3,7 +3,7 @@
 
 /* One element width of src/scalar/indexed.c. */
 
-#include "minmax_key.inl.h"
+#include "templates/minmax_key.inl.h"
 
 static void K(indexed)(const unsigned char *x, ptrdiff_t row_stride, size_t rows, size_t columns, const uint32_t *group, size_t groups,
                        /* NOLINTNEXTLINE(readability-non-const-parameter): other instruction sets work in scratch */

@@ -2,7 +2,7 @@
 /* SPDX-FileCopyrightText: The qobs authors */
 
 /* The scalar table: usable everywhere. */
-#include "kernels.h"
+#include "kernels/kernels.h"
 
 static bool usable(void)
 {

@@ -8,7 +8,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "kernels.h"
+#include "kernels/kernels.h"
 
 #define WIDTH 16
 #include "scalar/minmax.inl.h"
@@ -21,4 +21,4 @@
 #undef WIDTH
 
 #define ENTRY(name) name##_scalar
-#include "minmax_entries.inl.h"
+#include "templates/minmax_entries.inl.h"

@@ -3,7 +3,7 @@
 
 /* One element width of src/scalar/minmax.c. */
 
-#include "minmax_key.inl.h"
+#include "templates/minmax_key.inl.h"
 
 static void K(rows)(const unsigned char *x, ptrdiff_t run_stride, size_t runs, size_t length, BITS inf, unsigned char *min,
                     unsigned char *max, ptrdiff_t out_step, struct qobs_nonfinite *nonfinite)

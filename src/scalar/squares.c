@@ -4,4 +4,4 @@
 /* Portable sums of squares; contract and limits in src/squares.inl.h. */
 #define ENTRY_(name) name##_scalar
 #define ENTRY(name) ENTRY_(name)
-#include "squares.inl.h"
+#include "templates/squares.inl.h"

@@ -17,7 +17,7 @@
 #include <unistd.h>
 
 #include "check.h"
-#include "dispatch.h"
+#include "kernels/dispatch.h"
 #include "histogram.h"
 #include "qobs/qobs.h"
 #include "squares.h"

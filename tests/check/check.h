@@ -10,7 +10,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "kernels.h"
+#include "kernels/kernels.h"
 #include "values.h"
 
 enum form { ROWS, BANDS, COLUMNS, INDEXED, ABSMAX_ROWS, ABSMAX_COLUMNS, FORMS };

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* The sums of squares of a table against the contract of src/kernels.h, said once more element by element. */
+/* The sums of squares of a table against the contract of src/kernels/kernels.h, said once more element by element. */
 #ifndef QOBS_CHECK_SQUARES_H
 #define QOBS_CHECK_SQUARES_H
 
 #include <stdint.h>
 
-#include "kernels.h"
+#include "kernels/kernels.h"
 
 /* Adds what passed and failed, an aspect of an element type each. Returns the number of calls. */
 uint64_t check_squares(const struct qobs_kernels *table, uint64_t seed, unsigned rounds, unsigned *passed, unsigned *failed);

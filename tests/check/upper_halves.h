@@ -10,7 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "sanitized.h"
+#include "base/sanitized.h"
 
 #if defined(__x86_64__) && !defined(SANITIZED) /* whose own code comes between */
 /* The least time of some chains of multiplications, which overlap unless each waits for what the register held. */

@@ -10,7 +10,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "kernels.h"
+#include "kernels/kernels.h"
 
 struct rng {
     uint64_t state;

@@ -5,8 +5,8 @@
 
 #include <math.h>
 
-#include "number.h"
-#include "statistic/histogram.h"
+#include "number/number.h"
+#include "measure/histogram.h"
 
 struct arena elements, first_output, second_output;
 

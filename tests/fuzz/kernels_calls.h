@@ -8,7 +8,7 @@
 
 #include "check/memory.h"
 #include "check/values.h"
-#include "dispatch.h"
+#include "kernels/dispatch.h"
 #include "fuzz.h"
 
 enum { MOST_BYTES = 1 << 18 };

@@ -5,10 +5,10 @@
 #include <float.h>
 #include <math.h>
 
-#include "format/format.h"
+#include "number/format.h"
 #include "kernels_calls.h"
-#include "number.h"
-#include "search/search.h"
+#include "number/number.h"
+#include "range/search.h"
 
 /* ---- Fake-quantize --------------------------------------------------------------------------------------------------------- */
 

@@ -1,0 +1,165 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-FileCopyrightText: The qobs authors */
+
+/* 16 floats as one for the body of search_errors.inl.h, in two registers. Everything is static, as in vec.h. */
+#ifndef QOBS_AVX2_LANES_H
+#define QOBS_AVX2_LANES_H
+
+#if !defined(__AVX2__) || !defined(__FMA__) || !defined(__F16C__)
+#error "this file needs -mavx2 -mfma -mf16c"
+#endif
+
+#include <immintrin.h>
+#include <math.h>
+
+#include "avx2/transpose.h"
+#include "kernels/kernels.h"
+#ifdef QOBS_SLEEF
+#include <sleef.h>
+#endif
+
+#define LANES_ABREAST 2 /* candidates whose sums fit the registers beside what they need */
+typedef struct {
+    __m256 l, h;
+} lanes;
+
+static inline lanes lanes_load(const float *p) { return (lanes){_mm256_load_ps(p), _mm256_load_ps(p + 8)}; }
+
+static inline void lanes_store(float *p, lanes a)
+{
+    _mm256_storeu_ps(p, a.l);
+    _mm256_storeu_ps(p + 8, a.h);
+}
+
+static inline lanes lanes_splat(float a) { return (lanes){_mm256_set1_ps(a), _mm256_set1_ps(a)}; }
+static inline lanes lanes_add(lanes a, lanes b) { return (lanes){_mm256_add_ps(a.l, b.l), _mm256_add_ps(a.h, b.h)}; }
+static inline lanes lanes_sub(lanes a, lanes b) { return (lanes){_mm256_sub_ps(a.l, b.l), _mm256_sub_ps(a.h, b.h)}; }
+static inline lanes lanes_mul(lanes a, lanes b) { return (lanes){_mm256_mul_ps(a.l, b.l), _mm256_mul_ps(a.h, b.h)}; }
+
+/* a * b + c */
+static inline lanes lanes_fma(lanes a, lanes b, lanes c)
+{
+    return (lanes){_mm256_fmadd_ps(a.l, b.l, c.l), _mm256_fmadd_ps(a.h, b.h, c.h)};
+}
+
+/* c - a * b */
+static inline lanes lanes_fnma(lanes a, lanes b, lanes c)
+{
+    return (lanes){_mm256_fnmadd_ps(a.l, b.l, c.l), _mm256_fnmadd_ps(a.h, b.h, c.h)};
+}
+
+static inline lanes lanes_abs(lanes a)
+{
+    const __m256 sign = _mm256_set1_ps(-0.0f);
+    return (lanes){_mm256_andnot_ps(sign, a.l), _mm256_andnot_ps(sign, a.h)};
+}
+
+/* `negative` where x has a sign, elsewhere `other`. */
+static inline lanes lanes_by_sign(lanes x, lanes negative, lanes other)
+{
+    return (lanes){_mm256_blendv_ps(other.l, negative.l, x.l), _mm256_blendv_ps(other.h, negative.h, x.h)};
+}
+
+/* The sign of `sign` on the magnitude of a. */
+static inline lanes lanes_copy_sign(lanes a, lanes sign)
+{
+    const __m256 minus = _mm256_set1_ps(-0.0f);
+    return (lanes){_mm256_or_ps(_mm256_andnot_ps(minus, a.l), _mm256_and_ps(minus, sign.l)),
+                   _mm256_or_ps(_mm256_andnot_ps(minus, a.h), _mm256_and_ps(minus, sign.h))};
+}
+
+/* Of their bits as signed integers: of floats where none of the two is negative, and of bounds to floats of any sign. */
+static inline __m256 half_min_bits(__m256 a, __m256 b)
+{
+    return _mm256_castsi256_ps(_mm256_min_epi32(_mm256_castps_si256(a), _mm256_castps_si256(b)));
+}
+
+static inline __m256 half_max_bits(__m256 a, __m256 b)
+{
+    return _mm256_castsi256_ps(_mm256_max_epi32(_mm256_castps_si256(a), _mm256_castps_si256(b)));
+}
+
+static inline lanes lanes_min_bits(lanes a, lanes b) { return (lanes){half_min_bits(a.l, b.l), half_min_bits(a.h, b.h)}; }
+static inline lanes lanes_max_bits(lanes a, lanes b) { return (lanes){half_max_bits(a.l, b.l), half_max_bits(a.h, b.h)}; }
+
+/* Minus the mantissa as a number from 1 up to below 2, for a biased exponent below 128. */
+static inline lanes lanes_minus_mantissa(lanes a)
+{
+    const __m256 set = _mm256_set1_ps(-1);
+    return (lanes){_mm256_or_ps(a.l, set), _mm256_or_ps(a.h, set)};
+}
+
+struct lanes_table {
+    __m256 low, high;
+};
+
+static inline struct lanes_table lanes_table(const float low[8], const float high[8])
+{
+    return (struct lanes_table){_mm256_loadu_ps(low), _mm256_loadu_ps(high)};
+}
+
+/* low[exponent % 8] * high[exponent / 8] for a biased exponent below 64; the sign does not matter. A permutation looks at the low
+ * three bits of its indices only. */
+static inline __m256 half_look_up(struct lanes_table t, __m256 a)
+{
+    const __m256i bits = _mm256_castps_si256(a);
+    return _mm256_mul_ps(_mm256_permutevar8x32_ps(t.low, _mm256_srli_epi32(bits, 23)),
+                         _mm256_permutevar8x32_ps(t.high, _mm256_srli_epi32(bits, 26)));
+}
+
+static inline lanes lanes_look_up(struct lanes_table t, lanes a) { return (lanes){half_look_up(t, a.l), half_look_up(t, a.h)}; }
+
+#ifdef QOBS_SLEEF
+static inline lanes lanes_pow(lanes a, float exponent)
+{
+    const __m256 e = _mm256_set1_ps(exponent);
+    return (lanes){Sleef_cinz_powf8_u10avx(a.l, e), Sleef_cinz_powf8_u10avx(a.h, e)};
+}
+#endif
+
+/* The sums of four: of lanes 8 apart, then of those 4, 2 and 1 apart. */
+static inline void lanes_fold(const lanes a[4], float sum[4])
+{
+    __m256 eight[4];
+    for (int i = 0; i < 4; i++)
+        eight[i] = _mm256_add_ps(a[i].l, a[i].h);
+    const __m256 ab = _mm256_add_ps(_mm256_blend_ps(eight[0], eight[1], 0xf0), _mm256_permute2f128_ps(eight[0], eight[1], 0x21));
+    const __m256 cd = _mm256_add_ps(_mm256_blend_ps(eight[2], eight[3], 0xf0), _mm256_permute2f128_ps(eight[2], eight[3], 0x21));
+    /* ab holds four lanes each of a and b */
+    const __m256 two = _mm256_add_ps(_mm256_shuffle_ps(ab, cd, 0x44), _mm256_shuffle_ps(ab, cd, 0xee));
+    const __m256 one = _mm256_add_ps(two, _mm256_permute_ps(two, 0xb1));
+    /* lanes 0 and 4: a and b; 2 and 6: c and d */
+    const __m256i order = _mm256_setr_epi32(0, 4, 2, 6, 0, 0, 0, 0);
+    _mm_storeu_ps(sum, _mm256_castps256_ps128(_mm256_permutevar8x32_ps(one, order)));
+}
+
+/* Rows of 16, `row` apart, as columns. */
+static inline void lanes_turn(const float *x, size_t row, float *out)
+{
+    for (size_t from = 0; from < 16; from += 8)
+        for (size_t column = 0; column < 16; column += 8) {
+            vec r[8];
+            for (size_t i = 0; i < 8; i++)
+                r[i] = _mm256_loadu_si256((const __m256i *)(const void *)(x + (from + i) * row + column));
+            vec_transpose32(r);
+            for (size_t i = 0; i < 8; i++)
+                _mm256_store_si256((__m256i *)(void *)(out + (column + i) * 16 + from), r[i]);
+        }
+}
+
+static inline int half_improve(__m256 a, __m256 step, __m256 *best, __m256 *at)
+{
+    const __m256 less = _mm256_cmp_ps(a, *best, _CMP_LT_OQ);
+    *best = _mm256_blendv_ps(*best, a, less);
+    *at = _mm256_blendv_ps(*at, step, less);
+    return _mm256_movemask_ps(less);
+}
+
+/* Is any lane of a less than that of *best? There *best becomes a and *at becomes `step`. NaN is not. */
+static inline bool lanes_improve(lanes a, float step, lanes *best, lanes *at)
+{
+    const __m256 steps = _mm256_set1_ps(step);
+    return (half_improve(a.l, steps, &best->l, &at->l) | half_improve(a.h, steps, &best->h, &at->h)) != 0;
+}
+
+#endif

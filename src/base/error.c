@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-FileCopyrightText: The qobs authors */
+
+#include "base/error.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+
+#include "base/fpenv.h"
+
+int (qobs_fail)(qobs_error *error, int status, const char *format, ...)
+{
+    if (error) {
+        error->status = status;
+        va_list arguments;
+        va_start(arguments, format);
+        const struct fp_text_mode mode = fp_enter_text();
+        vsnprintf(error->message, sizeof error->message, format, arguments);
+        fp_leave_text(mode);
+        va_end(arguments);
+    }
+    return status;
+}
+
+int qobs_succeed(qobs_error *error)
+{
+    if (error) {
+        error->status = QOBS_OK;
+        error->message[0] = '\0';
+    }
+    return QOBS_OK;
+}
+
+const char *qobs_status_string(int status)
+{
+    switch (status) {
+    case QOBS_OK:
+        return "success";
+    case QOBS_ERROR_INVALID_ARGUMENT:
+        return "invalid argument";
+    case QOBS_ERROR_UNSUPPORTED:
+        return "not supported on this machine or in this build";
+    case QOBS_ERROR_OUT_OF_MEMORY:
+        return "out of memory";
+    case QOBS_ERROR_NONFINITE:
+        return "NaN or infinity in an observed tensor";
+    case QOBS_ERROR_NO_DATA:
+        return "nothing observed yet";
+    case QOBS_ERROR_NO_RESULT:
+        return "the observed ranges leave no valid result";
+    default:
+        return "unknown status";
+    }
+}
+
+const char *qobs_version(void)
+{
+    return QOBS_VERSION;
+}

@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-FileCopyrightText: The qobs authors */
+
+#include "base/runtime.h"
+
+#include <stdlib.h>
+
+#include "base/struct_size.h"
+
+static void *default_allocate(void *context, size_t size)
+{
+    (void)context;
+    return malloc(size);
+}
+
+static void default_release(void *context, void *memory, size_t size)
+{
+    (void)context;
+    (void)size;
+    free(memory);
+}
+
+static const qobs_allocator default_allocator = {
+    .struct_size = sizeof default_allocator,
+    .allocate = default_allocate,
+    .release = default_release,
+};
+
+static int check_allocator(const qobs_allocator *a, qobs_error *error)
+{
+    const int status = struct_size_check("runtime.allocator", a, sizeof *a, sizeof *a, error);
+    if (status != QOBS_OK || (a->allocate && a->release))
+        return status;
+    return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "runtime.allocator: %s is NULL", a->allocate ? "release" : "allocate");
+}
+
+static int check_executor(const qobs_executor *e, qobs_error *error)
+{
+    const int status = struct_size_check("runtime.executor", e, sizeof *e, sizeof *e, error);
+    if (status != QOBS_OK || (e->parallel_for && e->threads > 0))
+        return status;
+    return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "runtime.executor: %s",
+                     e->parallel_for ? "threads is 0, allowed are 1 and more" : "parallel_for is NULL");
+}
+
+int qobs_runtime_resolve(struct runtime *resolved, const qobs_runtime *given, qobs_error *error)
+{
+    *resolved = (struct runtime){.allocator = &default_allocator};
+    if (!given)
+        return QOBS_OK;
+    int status = struct_size_check("runtime", given, sizeof *given, sizeof *given, error);
+    if (status == QOBS_OK && given->allocator)
+        status = check_allocator(given->allocator, error);
+    if (status == QOBS_OK && given->executor)
+        status = check_executor(given->executor, error);
+    if (status != QOBS_OK)
+        return status;
+    if (given->allocator)
+        resolved->allocator = given->allocator;
+    resolved->executor = given->executor;
+    return QOBS_OK;
+}
+
+void *qobs_allocate(const struct runtime *runtime, size_t size)
+{
+    return runtime->allocator->allocate(runtime->allocator->context, size ? size : 1);
+}
+
+void *qobs_allocate_state(const struct runtime *runtime, size_t size)
+{
+    void *memory = runtime->region ? qobs_region_allocate(runtime->region, size) : NULL;
+    return memory ? memory : qobs_allocate(runtime, size);
+}
+
+void qobs_release(const struct runtime *runtime, void *memory, size_t size)
+{
+    if (memory && runtime->region && qobs_region_holds(runtime->region, memory))
+        qobs_region_release(runtime->region, memory);
+    else if (memory)
+        runtime->allocator->release(runtime->allocator->context, memory, size ? size : 1);
+}
+
+void qobs_parallel_for(const struct runtime *runtime, void (*task)(void *, size_t), void *argument, size_t count)
+{
+    if (runtime->executor && count > 1) {
+        runtime->executor->parallel_for(runtime->executor->context, task, argument, count);
+        return;
+    }
+    for (size_t i = 0; i < count; i++)
+        task(argument, i);
+}
+
+size_t qobs_threads(const struct runtime *runtime)
+{
+    return runtime->executor ? runtime->executor->threads : 1;
+}

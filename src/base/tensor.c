@@ -1,0 +1,160 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-FileCopyrightText: The qobs authors */
+
+#include "base/tensor.h"
+
+#include <string.h>
+
+#include "base/error.h"
+#include "number/number.h"
+#include "base/struct_size.h"
+
+static const struct {
+    const char *name;
+    size_t size;
+} dtypes[] = {
+    [QOBS_F32] = {"F32", 4}, [QOBS_BF16] = {"BF16", 2}, [QOBS_F16] = {"F16", 2}, [QOBS_F64] = {"F64", 8},
+    [QOBS_I8] = {"I8", 1},   [QOBS_I16] = {"I16", 2},   [QOBS_I32] = {"I32", 4}, [QOBS_I64] = {"I64", 8},
+    [QOBS_F8_E4M3] = {"F8_E4M3", 1},
+};
+
+/* What makes sizes per element and per qparam, times what there is for each, fit into 64 bits. More could not be addressed but by
+ * strides of 0. */
+#define MOST_ELEMENTS (INT64_C(1) << 48)
+
+static bool known(qobs_dtype dtype)
+{
+    return dtype >= QOBS_F32 && dtype <= QOBS_F8_E4M3;
+}
+
+size_t qobs_dtype_size(qobs_dtype dtype)
+{
+    return known(dtype) ? dtypes[dtype].size : 0;
+}
+
+const char *qobs_dtype_name(qobs_dtype dtype)
+{
+    return known(dtype) ? dtypes[dtype].name : NULL;
+}
+
+bool qobs_kernel_dtype_of(qobs_dtype dtype, enum qobs_kernel_dtype *index)
+{
+    switch (dtype) {
+    case QOBS_F32:
+        *index = QOBS_KERNEL_F32;
+        return true;
+    case QOBS_BF16:
+        *index = QOBS_KERNEL_BF16;
+        return true;
+    case QOBS_F16:
+        *index = QOBS_KERNEL_F16;
+        return true;
+    case QOBS_F64:
+        *index = QOBS_KERNEL_F64;
+        return true;
+    default:
+        return false;
+    }
+}
+
+double qobs_element(const void *element, qobs_dtype dtype)
+{
+    uint16_t half;
+    float single;
+    double d;
+    switch (dtype) {
+    case QOBS_F32:
+        memcpy(&single, element, sizeof single);
+        return single;
+    case QOBS_BF16:
+        memcpy(&half, element, sizeof half);
+        return float_of_bf16(half);
+    case QOBS_F16:
+        memcpy(&half, element, sizeof half);
+        return float_of_f16(half);
+    default:
+        memcpy(&d, element, sizeof d);
+        return d;
+    }
+}
+
+void qobs_put_element(void *to, qobs_dtype dtype, double value)
+{
+    const float single = (float)value;
+    if (dtype == QOBS_F32) {
+        memcpy(to, &single, sizeof single);
+    } else if (dtype == QOBS_BF16 || dtype == QOBS_F16) {
+        const uint16_t half = dtype == QOBS_BF16 ? bf16_of_float(single) : f16_of_float(single);
+        memcpy(to, &half, sizeof half);
+    } else {
+        memcpy(to, &value, sizeof value);
+    }
+}
+
+double qobs_round_to(qobs_dtype dtype, double value)
+{
+    unsigned char element[sizeof value];
+    qobs_put_element(element, dtype, value);
+    return qobs_element(element, dtype);
+}
+
+/* Does every element lie within 2^61 bytes of the first, so that no product or sum of strides overflows? */
+static bool reaches(const struct view *view)
+{
+    const int64_t most = INT64_C(1) << 61;
+    int64_t left = most;
+    for (int i = 0; i < view->ndim; i++) {
+        const int64_t stride = view->strides[i], steps = view->shape[i] - 1;
+        if (steps == 0)
+            continue;
+        const int64_t forward = stride < -most ? most + 1 : stride < 0 ? -stride : stride;
+        if (forward > left / steps)
+            return false;
+        left -= steps * forward;
+    }
+    return true;
+}
+
+int qobs_view_of_tensor(struct view *view, const qobs_tensor *tensor, const char *name, qobs_error *error)
+{
+    if (!tensor)
+        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "%s: is NULL, expected a tensor", name);
+    const int status = struct_size_check(name, tensor, sizeof *tensor, sizeof *tensor, error);
+    if (status != QOBS_OK)
+        return status;
+    if (!known(tensor->dtype))
+        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "%s: dtype %d is unknown", name, (int)tensor->dtype);
+    if (tensor->ndim < 0 || tensor->ndim > QOBS_MAX_NDIM)
+        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "%s: ndim is %d, allowed are 0 to %d", name, tensor->ndim,
+                         QOBS_MAX_NDIM);
+    if (tensor->ndim > 0 && !tensor->shape)
+        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "%s: shape is NULL", name);
+    view->data = tensor->data; /* field by field: clearing sizes and strides that are not there would take longer than the rest */
+    view->dtype = tensor->dtype;
+    view->ndim = tensor->ndim;
+    /* Sizes with a zero among them hold nothing, whatever the others multiply to. */
+    bool empty = false;
+    for (int i = 0; i < tensor->ndim; i++) {
+        if (tensor->shape[i] < 0)
+            return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "%s: shape[%d] is %lld, must not be negative", name, i,
+                             (long long)tensor->shape[i]);
+        empty |= tensor->shape[i] == 0;
+        view->shape[i] = tensor->shape[i];
+        view->strides[i] = 0;
+    }
+    const int64_t size = (int64_t)dtypes[tensor->dtype].size;
+    int64_t elements = 1;
+    for (int i = tensor->ndim - 1; i >= 0 && !empty; i--) {
+        /* that of a single index means nothing */
+        view->strides[i] = tensor->strides && view->shape[i] > 1 ? tensor->strides[i] : elements * size;
+        if (!qobs_multiply(elements, view->shape[i], &elements) || elements > MOST_ELEMENTS)
+            return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "%s: its shape holds more than 2^48 elements", name);
+    }
+    view->elements = empty ? 0 : elements;
+    if (!empty && !reaches(view))
+        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "%s: its strides reach further than 2^61 bytes", name);
+    if (!tensor->data && view->elements > 0)
+        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "%s: data is NULL, but there are %lld elements", name,
+                         (long long)view->elements);
+    return QOBS_OK;
+}

@@ -1,0 +1,238 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-FileCopyrightText: The qobs authors */
+
+#include "config/config.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "formula/formula.h"
+#include "formula/quark.h"
+#include "base/error.h"
+#include "range/multiplier_search.h"
+#include "config/settings.h"
+
+/* ---- Set and get --------------------------------------------------------------------------------------------------------- */
+
+static int unknown_key(const qobs_config *config, const char *key, qobs_error *error)
+{
+    char known[220];
+    size_t used = 0;
+    known[0] = '\0';
+    const struct setting *setting;
+    for (size_t i = 0; (setting = qobs_setting_at(config->preset, i)) && used < sizeof known; i++)
+        used += (size_t)snprintf(known + used, sizeof known - used, "%s%s", used ? ", " : "", setting->key);
+    return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "%s: '%s' is no setting; known are %s", config->preset->name, key,
+                     known);
+}
+
+int qobs_config_set(qobs_config *config, const char *key, const char *given, qobs_error *error)
+{
+    if (!config || !key || !given)
+        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "%s: is NULL", !config ? "config" : !key ? "key" : "value");
+    /* A JSON string and a bare word are the same. */
+    char value[128];
+    const size_t length = strlen(given);
+    const size_t quote = length >= 2 && given[0] == '"' && given[length - 1] == '"' ? 1 : 0;
+    if (length >= sizeof value)
+        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "%s: its value is %zu characters long, allowed are %zu", key,
+                         length, sizeof value - 1);
+    memcpy(value, given + quote, length - 2 * quote);
+    value[length - 2 * quote] = '\0';
+
+    const struct setting *setting = qobs_setting_find(config->preset, key);
+    if (!setting)
+        return unknown_key(config, key, error);
+    if (!quote && (qobs_equal_ignoring_case(value, "null") || qobs_equal_ignoring_case(value, "none"))) {
+        qobs_setting_restore(setting, config);
+        return qobs_succeed(error);
+    }
+    const int status = qobs_setting_parse(setting, value, config, error);
+    return status == QOBS_OK ? qobs_succeed(error) : status;
+}
+
+int qobs_config_get(const qobs_config *config, const char *key, char *value, size_t size, qobs_error *error)
+{
+    if (!config || !key || (!value && size > 0))
+        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "%s: is NULL", !config ? "config" : !key ? "key" : "value");
+    const struct setting *setting = qobs_setting_find(config->preset, key);
+    if (!setting)
+        return unknown_key(config, key, error);
+    const int written = qobs_setting_print(setting, config, value, size);
+    if ((size_t)written >= size)
+        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "size: is %zu, the value of %s needs %d", size, key, written + 1);
+    return qobs_succeed(error);
+}
+
+size_t qobs_config_key_count(const qobs_config *config)
+{
+    size_t n = 0;
+    while (config && qobs_setting_at(config->preset, n))
+        n++;
+    return n;
+}
+
+const char *qobs_config_key(const qobs_config *config, size_t index)
+{
+    const struct setting *setting = config ? qobs_setting_at(config->preset, index) : NULL;
+    return setting ? setting->key : NULL;
+}
+
+/* ---- Life and checks ------------------------------------------------------------------------------------------------------ */
+
+/* Those of the family the name has, then the others: as many as fit, and how many more there are. */
+static void list_presets(const char *name, char *text, size_t size)
+{
+    const size_t prefix = name && strchr(name, '.') ? (size_t)(strchr(name, '.') - name) + 1 : 0, room = size - 16;
+    size_t used = 0, more = 0;
+    for (int others = 0; others < 2; others++)
+        for (size_t i = 0; i < qobs_preset_count(); i++) {
+            const char *preset = qobs_preset_name(i);
+            const bool other = prefix == 0 || strncmp(preset, name, prefix) != 0;
+            if (other != (others == 1))
+                continue;
+            if (more > 0 || used + strlen(preset) + 2 > room)
+                more++;
+            else
+                used += (size_t)snprintf(text + used, size - used, "%s%s", used ? ", " : "", preset);
+        }
+    if (more > 0)
+        snprintf(text + used, size - used, ", %zu more", more);
+}
+
+int qobs_config_create(qobs_config **result, const char *name, const qobs_runtime *given, qobs_error *error)
+{
+    if (!result)
+        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "config: is NULL");
+    struct runtime runtime;
+    const struct preset *preset = name ? qobs_preset_find(name) : NULL;
+    if (!preset) {
+        char known[200];
+        list_presets(name, known, sizeof known);
+        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "preset: '%s' is unknown; known are %s", name ? name : "(null)",
+                         known);
+    }
+    const int status = qobs_runtime_resolve(&runtime, given, error);
+    if (status != QOBS_OK)
+        return status;
+    qobs_config *config = qobs_allocate(&runtime, sizeof *config);
+    if (!config)
+        return qobs_fail(error, QOBS_ERROR_OUT_OF_MEMORY, "config: no memory for %zu bytes", sizeof *config);
+    *config = qobs_config_defaults(preset);
+    config->runtime = runtime;
+    *result = config;
+    return qobs_succeed(error);
+}
+
+void qobs_config_destroy(qobs_config *config)
+{
+    if (config) {
+        const struct runtime runtime = config->runtime;
+        qobs_release(&runtime, config, sizeof *config);
+    }
+}
+
+enum strategy qobs_config_strategy(const qobs_config *config)
+{
+    if (config->strategy != STRATEGY_NONE)
+        return (enum strategy)config->strategy;
+    if (!config->has_group_size)
+        return STRATEGY_TENSOR;
+    return config->group_size == -1 ? STRATEGY_CHANNEL : STRATEGY_GROUP;
+}
+
+bool qobs_config_has_channels(const qobs_config *config)
+{
+    return config->preset->granularity == GRANULARITY_TORCH_CHANNEL ||
+           (config->preset->granularity == GRANULARITY_TORCH_QSCHEME && config->qscheme >= TORCH_PER_CHANNEL_AFFINE);
+}
+
+bool qobs_config_is_mx(const qobs_config *config)
+{
+    return config->type == TYPE_FLOAT && (config->num_bits == 4 || config->num_bits == 8) && config->has_group_size &&
+           config->group_size == 32 && config->scale_dtype == SCALE_U8 && config->version == VERSION_CURRENT;
+}
+
+bool qobs_config_has_whole_zero_points(const qobs_config *config)
+{
+    return config->zp_dtype == 0 || config->zp_dtype == QOBS_I8 || config->zp_dtype == QOBS_I16 || config->zp_dtype == QOBS_I32;
+}
+
+/* compressed-tensors' QuantizationArgs.validate_model_after. */
+static int check_llmc(const qobs_config *config, qobs_error *error)
+{
+    const enum strategy strategy = qobs_config_strategy(config);
+    const char *name = qobs_strategy_text((int)strategy);
+    const bool grouped = strategy == STRATEGY_GROUP || strategy == STRATEGY_TENSOR_GROUP;
+    const char *observer = config->preset->name + 5; /* after "llmc." */
+    if (config->version == VERSION_2025_09 && strcmp(observer, "minmax") != 0 && strcmp(observer, "mse") != 0)
+        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "version: 2025-09 has observers minmax and mse, not %s", observer);
+    if (config->type == TYPE_FLOAT && config->num_bits != 4 && config->num_bits != 8)
+        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "num_bits: is %d, type float allows 4 (e2m1) and 8 (e4m3)",
+                         config->num_bits);
+    if (config->type == TYPE_FLOAT && config->num_bits == 4 && !config->symmetric)
+        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "symmetric: type float with num_bits 4 allows true only");
+    if (strategy == STRATEGY_TOKEN && !config->dynamic)
+        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "strategy: token needs dynamic=true");
+    if (grouped && (!config->has_group_size || config->group_size <= 0))
+        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "group_size: strategy %s needs one above 0", name);
+    if (config->has_group_size && config->group_size == 0)
+        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "group_size: is 0, allowed are -1 (channel) and above 0");
+    if (!grouped && config->has_group_size && config->group_size > 0)
+        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "group_size: %lld does not go with strategy %s",
+                         (long long)config->group_size, name);
+    if ((strategy == STRATEGY_BLOCK) != config->has_block)
+        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "block_structure: %s",
+                         config->has_block ? "goes with strategy block only" : "strategy block needs [height, width]");
+    if (config->dynamic && strategy != STRATEGY_TOKEN && strategy != STRATEGY_TENSOR && !grouped)
+        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT,
+                         "dynamic: strategy %s cannot be dynamic, only tensor, token, group and tensor_group", name);
+    const struct search_defaults *search = config->version != VERSION_CURRENT ? qobs_preset_search(config->preset) : NULL;
+    if (search && search->since_2026)
+        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "version: 2025-10 and earlier have no %s", observer);
+    if (config->dynamic == 2 && strategy != STRATEGY_TENSOR_GROUP)
+        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "dynamic: local goes with strategy tensor_group, not with %s",
+                         name);
+    return QOBS_OK;
+}
+
+static int check_trt(const qobs_config *config, qobs_error *error)
+{
+    if (config->preset->statistic != STATISTIC_MULTIPLES)
+        return QOBS_OK;
+    const double steps = ceil((config->stop_multiplier - config->start_multiplier) / config->step_size) + 1;
+    if (config->stop_multiplier < config->start_multiplier)
+        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "stop_multiplier: is %g, must not be below start_multiplier, %g",
+                         config->stop_multiplier, config->start_multiplier);
+    if (steps > QOBS_MOST_MULTIPLES)
+        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "step_size: %g makes %.0f candidates, allowed are %d", config->step_size,
+                         steps, QOBS_MOST_MULTIPLES);
+    return QOBS_OK;
+}
+
+int qobs_config_check(const qobs_config *config, qobs_error *error)
+{
+    if (!config)
+        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "config: is NULL");
+    int status = QOBS_OK;
+    switch (config->preset->family) {
+    case FAMILY_LLMC:
+        status = check_llmc(config, error);
+        break;
+    case FAMILY_TORCH:
+        status = qobs_torch_check(config, error);
+        break;
+    case FAMILY_QUARK:
+        status = qobs_quark_check(config, error);
+        break;
+    case FAMILY_TRT:
+        status = check_trt(config, error);
+        break;
+    }
+    if (status == QOBS_OK && config->is_dynamic && qobs_preset_averages(config->preset) && config->averaging_constant != 1)
+        status = qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT,
+                           "is_dynamic: %s allows it only with averaging_constant 1, not %g", config->preset->name,
+                           config->averaging_constant);
+    return status == QOBS_OK ? qobs_succeed(error) : status;
+}

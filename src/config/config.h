@@ -1,0 +1,207 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-FileCopyrightText: The qobs authors */
+
+/* Settings, parsed and checked in one place. */
+#ifndef QOBS_CONFIG_H
+#define QOBS_CONFIG_H
+
+#include "config/preset.h"
+#include "base/runtime.h"
+
+enum base_name { BASE_WEIGHT, BASE_INPUT, BASE_OUTPUT, BASE_Q, BASE_K, BASE_V };
+
+enum strategy {
+    STRATEGY_NONE, /* to be inferred from group_size */
+    STRATEGY_TENSOR,
+    STRATEGY_CHANNEL,
+    STRATEGY_GROUP,
+    STRATEGY_TENSOR_GROUP,
+    STRATEGY_BLOCK,
+    STRATEGY_TOKEN,
+    STRATEGY_ATTN_HEAD
+};
+
+enum nonfinite_mode {
+    NONFINITE_REFUSE,
+    NONFINITE_IGNORE,
+    NONFINITE_PROPAGATE,
+    NONFINITE_REFUSE_NAN /* histograms: infinities are left out, which is upstream's way, so that PROPAGATE is the same */
+};
+
+enum type { TYPE_INT, TYPE_FLOAT };
+
+enum { NUM_BITS_E4M3 = 0 }; /* Model-Optimizer's (4, 3) */
+
+enum scale_dtype { SCALE_NATIVE, SCALE_F32, SCALE_BF16, SCALE_F16, SCALE_E4M3, SCALE_U8 };
+
+enum version { VERSION_CURRENT, VERSION_2025_10, VERSION_2025_09 };
+
+enum torch_dtype {
+    TORCH_QUINT8,
+    TORCH_QINT8,
+    TORCH_QINT32,
+    TORCH_QUINT4X2,
+    TORCH_UINT8,
+    TORCH_INT8,
+    TORCH_UINT16,
+    TORCH_INT16,
+    TORCH_INT32,
+    TORCH_FLOAT32, /* from here on PlaceholderObserver's only */
+    TORCH_FLOAT16,
+    TORCH_BFLOAT16
+};
+
+enum torch_qscheme {
+    TORCH_QSCHEME_NONE, /* affine, per tensor or per channel as the preset is */
+    TORCH_PER_TENSOR_AFFINE,
+    TORCH_PER_TENSOR_SYMMETRIC,
+    TORCH_PER_CHANNEL_AFFINE,
+    TORCH_PER_CHANNEL_SYMMETRIC,
+    TORCH_PER_CHANNEL_AFFINE_FLOAT_QPARAMS
+};
+
+enum quark_dtype {
+    QUARK_DTYPE_NONE,
+    QUARK_INT8,
+    QUARK_UINT8,
+    QUARK_INT4,
+    QUARK_UINT4,
+    QUARK_INT3,
+    QUARK_INT2,
+    QUARK_INT16,
+    QUARK_INT32,
+    QUARK_FP8_E4M3,
+    QUARK_FP8_E5M2,
+    QUARK_FP8_E5M3,
+    QUARK_FP6_E2M3,
+    QUARK_FP6_E3M2,
+    QUARK_FP4,
+    QUARK_BFP16,
+    QUARK_FLOAT16,
+    QUARK_BFLOAT16,
+    QUARK_MX,
+    QUARK_MX6,
+    QUARK_MX9,
+    QUARK_UINT16,
+    QUARK_UINT32,
+    QUARK_DTYPES
+};
+
+enum quark_qscheme { QUARK_QSCHEME_NONE, QUARK_PER_TENSOR, QUARK_PER_CHANNEL, QUARK_PER_GROUP };
+
+enum zero_point_type { ZERO_POINT_INT32, ZERO_POINT_FLOAT32 };
+
+/* The dtype Quark's observers round a scale to; only the three named after IEEE formats do anything in them. */
+enum scale_type {
+    SCALE_TYPE_FLOAT, /* no rounding: as the arithmetic leaves it */
+    SCALE_TYPE_F32,
+    SCALE_TYPE_F16,
+    SCALE_TYPE_BF16,
+    SCALE_TYPE_POF2,
+    SCALE_TYPE_E5M3,
+    SCALE_TYPE_E8M0
+};
+
+enum scale_format { SCALE_FORMAT_NONE, SCALE_FORMAT_FLOAT32, SCALE_FORMAT_E4M3, SCALE_FORMAT_E5M3, SCALE_FORMAT_E8M0 };
+
+enum scale_mode { SCALE_MODE_NONE, SCALE_MODE_EVEN, SCALE_MODE_FLOOR, SCALE_MODE_CEIL };
+
+enum amax_method { AMAX_ENTROPY, AMAX_MSE, AMAX_PERCENTILE };
+
+struct axes {
+    int count, axis[QOBS_MAX_NDIM];
+};
+
+/* Every setting of every preset; a preset's family says which of them it has. Enumerations are stored as int so that one
+ * table can describe all fields. */
+struct qobs_config {
+    const struct preset *preset;
+    struct runtime runtime;
+
+    int base_name;
+    int nonfinite;
+    double averaging_constant;
+
+    /* llm-compressor and compressed-tensors */
+    int num_bits;
+    int type;
+    bool symmetric;
+    int strategy; /* resolved by qobs_config_strategy */
+    bool has_group_size;
+    int64_t group_size;
+    bool has_block;
+    int64_t block[2]; /* height, width */
+    int dynamic;
+    int scale_dtype; /* a scale_dtype */
+    int zp_dtype;    /* a qobs_dtype, or 0: follows type and num_bits */
+    int version;
+    bool ragged;
+    double maxshrink, grid, norm, expand; /* of the search for the least error */
+    int64_t patience;
+    int64_t chunk_size; /* changes nothing: upstream's candidates at a time */
+    bool strict;        /* no importance, no range */
+
+    /* torch */
+    int dtype;
+    int qscheme;
+    bool reduce_range;
+    bool has_quant_min, has_quant_max;
+    int64_t quant_min, quant_max;
+    double eps;
+    bool is_dynamic;
+    bool has_ch_axis; /* Quark's has no default */
+    int ch_axis;
+
+    int64_t bins; /* of histograms */
+    int upsample_rate; /* changes nothing */
+    bool float32_counts;
+    bool shifted_counts; /* old counts stay in their bins where bins come before them */
+    double percentile;
+    int64_t stride, start_bin;
+
+    bool has_scale, has_zero_point; /* FixedQParamsObserver's */
+    double scale;
+    int64_t zero_point;
+
+    /* Quark */
+    int quark_dtype;
+    int quark_qscheme;
+    int zero_point_type;
+    int scale_type;
+    int scale_format;
+    int scale_calculation_mode;
+    int mx_element_dtype;
+    int scope; /* exponents below the first that are tried */
+
+    /* TensorRT (Model-Optimizer) */
+    bool has_axes;
+    struct axes axes; /* kept */
+    bool is_unsigned; /* changes nothing where no range is looked for */
+    double step_size, start_multiplier, stop_multiplier; /* of the multiples tried */
+    bool narrow_range;
+    int64_t block_size;
+    int64_t num_bins;
+    bool skip_zeros, torch_hist;
+    int method; /* an amax_method */
+};
+
+/* The strategy given, or the one group_size implies. */
+enum strategy qobs_config_strategy(const qobs_config *config);
+
+/* MXFP4 and MXFP8, as compressed-tensors tells them: 4 or 8-bit floats, groups of 32, scales stored as exponents. */
+bool qobs_config_is_mx(const qobs_config *config);
+
+/* Are zero points kept as integers? Rounded to a float format they may leave the range of what is quantized to. */
+bool qobs_config_has_whole_zero_points(const qobs_config *config);
+
+/* Is there a scale for every channel of a torch observer? */
+bool qobs_config_has_channels(const qobs_config *config);
+
+/* The names of an enumeration's values as messages and `set` use them. */
+const char *qobs_base_name_text(int base_name);
+const char *qobs_strategy_text(int strategy);
+const char *qobs_qscheme_text(int qscheme);
+const char *qobs_quark_dtype_text(int dtype);
+const char *qobs_quark_qscheme_text(int qscheme);
+
+#endif

@@ -1,0 +1,127 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-FileCopyrightText: The qobs authors */
+
+#include "formula/qparam_view.h"
+
+#include <string.h>
+
+#include "number/format.h"
+#include "number/native.h"
+#include "base/tensor.h"
+
+double qobs_qparam_at(const void *array, qobs_dtype dtype, int64_t i)
+{
+    const unsigned char *p = (const unsigned char *)array + (size_t)i * qobs_dtype_size(dtype);
+    int8_t byte;
+    int16_t half;
+    int32_t word;
+    int64_t wide;
+    switch (dtype) {
+    case QOBS_I8:
+        memcpy(&byte, p, sizeof byte);
+        return byte;
+    case QOBS_I16:
+        memcpy(&half, p, sizeof half);
+        return half;
+    case QOBS_I32:
+        memcpy(&word, p, sizeof word);
+        return word;
+    case QOBS_I64:
+        memcpy(&wide, p, sizeof wide);
+        return (double)wide;
+    case QOBS_F8_E4M3:
+        return (double)qobs_format_decode(qobs_format_find("fp8_e4m3"), *p);
+    default:
+        return qobs_element(p, dtype);
+    }
+}
+
+/* n numbers of any dtype from `first` on, `stride` elements apart, in float. The dtypes that are likely have a loop of their
+ * own. */
+static void read_floats(const void *array, qobs_dtype dtype, int64_t first, int64_t stride, int64_t n, float *out)
+{
+    const unsigned char *p = (const unsigned char *)array + first * (int64_t)qobs_dtype_size(dtype);
+    const qobs_format *e4m3;
+    uint16_t half;
+    int8_t byte;
+    switch (dtype) {
+    case QOBS_F32:
+        for (int64_t i = 0; i < n; i++)
+            memcpy(&out[i], p + 4 * i * stride, 4);
+        break;
+    case QOBS_BF16:
+        for (int64_t i = 0; i < n; i++) {
+            memcpy(&half, p + 2 * i * stride, 2);
+            out[i] = float_of_bf16(half);
+        }
+        break;
+    case QOBS_I8:
+        for (int64_t i = 0; i < n; i++) {
+            memcpy(&byte, p + i * stride, 1);
+            out[i] = (float)byte;
+        }
+        break;
+    case QOBS_F8_E4M3:
+        e4m3 = qobs_format_find("fp8_e4m3");
+        for (int64_t i = 0; i < n; i++)
+            out[i] = qobs_format_decode(e4m3, p[i * stride]);
+        break;
+    default:
+        for (int64_t i = 0; i < n; i++)
+            out[i] = (float)qobs_qparam_at(array, dtype, first + i * stride);
+        break;
+    }
+}
+
+static void read_single(const struct qparam_source *q, int64_t first, int64_t stride, int64_t n,
+                        const struct qparam_arrays *to)
+{
+    float *scale = to->scale, *added = to->added, *removed = to->removed;
+    read_floats(q->scale, q->scale_dtype, first, stride, n, scale);
+    if (q->global_scale)
+        for (int64_t i = 0; i < n; i++)
+            scale[i] /= *q->global_scale;
+    if (!q->zero_point)
+        return;
+    /* Upstream converts a zero point to the dtype of x where it is added and to that of scale where it is taken away. */
+    read_floats(q->zero_point, q->zero_point_dtype, first, stride, n, removed);
+    for (int64_t i = 0; i < n; i++)
+        added[i] = q->x_dtype == QOBS_BF16  ? load_bf16(store_bf16(removed[i]))
+                   : q->x_dtype == QOBS_F16 ? load_f16(store_f16(removed[i]))
+                                            : removed[i];
+    if (!q->in_float)
+        memcpy(removed, added, (size_t)n * sizeof *removed);
+}
+
+static void read_double(const struct qparam_source *q, int64_t first, int64_t stride, int64_t n,
+                        const struct qparam_arrays *to)
+{
+    double *scale = to->scale, *added = to->added, *removed = to->removed;
+    for (int64_t i = 0; i < n; i++) {
+        const int64_t at = first + i * stride;
+        const double s = qobs_qparam_at(q->scale, q->scale_dtype, at), divided = q->global_scale ? s / *q->global_scale : s;
+        scale[i] = q->in_float ? (double)(float)divided : divided;
+        if (q->zero_point) {
+            added[i] = qobs_qparam_at(q->zero_point, q->zero_point_dtype, at);
+            removed[i] = q->in_float ? (double)(float)added[i] : added[i];
+        }
+    }
+}
+
+void qobs_read_qparams(const struct qparam_source *q, int64_t first, int64_t stride, int64_t n,
+                       const struct qparam_arrays *to)
+{
+    (q->x_dtype == QOBS_F64 ? read_double : read_single)(q, first, stride, n, to);
+}
+
+void qobs_no_zero_points(const struct qparam_source *q, int64_t n, struct strip *strip)
+{
+    for (int64_t i = 0; i < n; i++)
+        if (q->x_dtype == QOBS_F64) {
+            strip->added.wide[i] = -0.0;
+            strip->removed.wide[i] = 0;
+        } else {
+            strip->added.single[i] = -0.0f;
+            strip->removed.single[i] = 0;
+        }
+}

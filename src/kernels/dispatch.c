@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-FileCopyrightText: The qobs authors */
+
+#include "kernels/dispatch.h"
+
+#include <stdatomic.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "qobs/qobs.h"
+
+/* A new instruction set is one directory and one line here, in the order of speed. */
+const struct qobs_kernels *const qobs_kernel_tables[] = {
+    &qobs_kernels_scalar,
+#if defined(__x86_64__) && !defined(_WIN32)
+    &qobs_kernels_avx2,
+    &qobs_kernels_avx512,
+#elif defined(__aarch64__)
+    &qobs_kernels_neon,
+#endif
+    NULL,
+};
+
+/* Published whole; whoever finds it empty fills it with the same value. */
+static _Atomic(const struct qobs_kernels *) active;
+
+static const struct qobs_kernels *best(void)
+{
+    const struct qobs_kernels *found = qobs_kernel_tables[0];
+    for (size_t i = 1; qobs_kernel_tables[i]; i++)
+        if (qobs_kernel_tables[i]->usable())
+            found = qobs_kernel_tables[i];
+    return found;
+}
+
+const struct qobs_kernels *qobs_kernels_active(void)
+{
+    const struct qobs_kernels *table = atomic_load_explicit(&active, memory_order_acquire);
+    if (!table) {
+        table = best();
+        atomic_store_explicit(&active, table, memory_order_release);
+    }
+    return table;
+}
+
+size_t qobs_isa_count(void)
+{
+    size_t n = 0;
+    while (qobs_kernel_tables[n])
+        n++;
+    return n;
+}
+
+const char *qobs_isa_name(size_t index)
+{
+    return index < qobs_isa_count() ? qobs_kernel_tables[index]->isa : NULL;
+}
+
+const char *qobs_isa_summary(size_t index)
+{
+    return index < qobs_isa_count() ? qobs_kernel_tables[index]->summary : NULL;
+}
+
+bool qobs_isa_usable(size_t index)
+{
+    return index < qobs_isa_count() && qobs_kernel_tables[index]->usable();
+}
+
+const char *qobs_isa_active(void)
+{
+    return qobs_kernels_active()->isa;
+}
+
+int qobs_isa_limit(const char *name, qobs_error *error)
+{
+    if (!name) {
+        atomic_store_explicit(&active, best(), memory_order_release);
+        return qobs_succeed(error);
+    }
+    char known[96] = "";
+    for (size_t i = 0; qobs_kernel_tables[i]; i++) {
+        const struct qobs_kernels *table = qobs_kernel_tables[i];
+        if (strcmp(table->isa, name) == 0) {
+            if (!table->usable())
+                return qobs_fail(error, QOBS_ERROR_UNSUPPORTED, "isa: %s needs %s, which this machine does not offer", name,
+                                 table->summary);
+            atomic_store_explicit(&active, table, memory_order_release);
+            return qobs_succeed(error);
+        }
+        if (table->usable()) {
+            strncat(known, *known ? ", " : "", sizeof known - strlen(known) - 1);
+            strncat(known, table->isa, sizeof known - strlen(known) - 1);
+        }
+    }
+    return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "isa: '%s' is unknown; usable here: %s", name, known);
+}

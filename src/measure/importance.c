@@ -1,0 +1,168 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-FileCopyrightText: The qobs authors */
+
+#include "measure/importance.h"
+
+#include <float.h>
+#include <math.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "base/fpenv.h"
+
+const char *qobs_importance_fault_text(enum importance_fault fault)
+{
+    static const char *const texts[IMPORTANCE_FAULTS] = {
+        [IMPORTANCE_NO_WEIGHT] = "the observed tensor is no weight",
+        [IMPORTANCE_NOT_OBSERVED] = "no activations have been observed",
+        [IMPORTANCE_NOT_FINITE] = "the activations' squares are not all finite",
+        [IMPORTANCE_NEGATIVE] = "importance is negative somewhere",
+        [IMPORTANCE_ZERO] = "the activations are all 0",
+        [IMPORTANCE_STRATEGY] = "the strategy is none of channel, group and tensor_group",
+        [IMPORTANCE_COLUMNS] = "the activations have another number of columns than the weight",
+    };
+    return texts[fault];
+}
+
+int qobs_importance_reserve(const struct runtime *runtime, struct importance *importance, int64_t columns, qobs_error *error)
+{
+    if (importance->columns > 0)
+        return QOBS_OK;
+    const size_t size = (size_t)columns * sizeof *importance->sum;
+    double *sum = qobs_allocate_state(runtime, size);
+    if (!sum)
+        return qobs_fail(error, QOBS_ERROR_OUT_OF_MEMORY, "importance: no memory for %zu bytes", size);
+    for (int64_t j = 0; j < columns; j++)
+        sum[j] = 0;
+    *importance = (struct importance){.columns = columns, .sum = sum};
+    return QOBS_OK;
+}
+
+void qobs_importance_release(const struct runtime *runtime, struct importance *importance)
+{
+    qobs_release(runtime, importance->sum, (size_t)importance->columns * sizeof *importance->sum);
+    *importance = (struct importance){0};
+}
+
+/* ---- Adding ----------------------------------------------------------------------------------------------------------- */
+
+enum { STRIP = 256, LEAST_ELEMENTS = 1 << 16 }; /* columns cut for threads, and when that is worth it */
+
+struct addition {
+    const struct qobs_kernels *kernels;
+    enum qobs_kernel_dtype dtype;
+    size_t element;
+    const struct view *x;
+    int64_t strips; /* in all */
+    size_t tasks;
+    double *sum;
+};
+
+/* Rows of columns [from, to) of one matrix. */
+static void add_matrix(const struct addition *a, const unsigned char *x, int64_t rows, int64_t row_stride, int64_t from,
+                       int64_t to)
+{
+    const int64_t stride = a->x->strides[a->x->ndim - 1];
+    if (stride == (int64_t)a->element) {
+        a->kernels->squares_columns[a->dtype](x + from * stride, (ptrdiff_t)row_stride, (size_t)rows, (size_t)(to - from),
+                                              a->sum + from);
+        return;
+    }
+    unsigned char buffer[8 * STRIP];
+    for (int64_t row = 0; row < rows; row++)
+        for (int64_t first = from; first < to; first += STRIP) {
+            const int64_t n = to - first < STRIP ? to - first : STRIP;
+            for (int64_t j = 0; j < n; j++)
+                memcpy(buffer + (size_t)j * a->element, x + row * row_stride + (first + j) * stride, a->element);
+            a->kernels->squares_columns[a->dtype](buffer, 0, 1, (size_t)n, a->sum + first);
+        }
+}
+
+static void add_strips(void *argument, size_t index)
+{
+    const struct addition *a = argument;
+    const struct view *v = a->x;
+    const int64_t columns = v->shape[v->ndim - 1], tasks = (int64_t)a->tasks;
+    const int64_t from = a->strips * (int64_t)index / tasks * STRIP, end = a->strips * ((int64_t)index + 1) / tasks * STRIP;
+    const int64_t to = end < columns ? end : columns;
+    const int row = v->ndim - 2; /* the dimension a kernel walks, if there is one */
+    const int64_t rows = row < 0 ? 1 : v->shape[row];
+    int64_t position[QOBS_MAX_NDIM] = {0};
+    const fp_mode mode = fp_enter();
+    for (int d = 0; d >= 0;) {
+        const unsigned char *x = v->data;
+        for (int i = 0; i < row; i++)
+            x += position[i] * v->strides[i];
+        add_matrix(a, x, rows, row < 0 ? 0 : v->strides[row], from, to);
+        for (d = row - 1; d >= 0 && ++position[d] == v->shape[d]; d--)
+            position[d] = 0;
+    }
+    fp_leave(mode);
+}
+
+int qobs_importance_add(const struct runtime *runtime, const struct qobs_kernels *kernels, struct importance *importance,
+                        const struct view *v, qobs_error *error)
+{
+    struct addition a = {.kernels = kernels, .element = qobs_dtype_size(v->dtype), .x = v};
+    if (!qobs_kernel_dtype_of(v->dtype, &a.dtype))
+        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "activations: dtype is %s, allowed are F32, BF16, F16 and F64",
+                         qobs_dtype_name(v->dtype));
+    if (v->ndim == 0)
+        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT,
+                         "activations: have no dimensions, the last must be the columns");
+    const int64_t columns = v->shape[v->ndim - 1];
+    if (importance->columns > 0 && v->elements > 0 && columns != importance->columns)
+        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "activations: have %lld columns, those before had %lld",
+                         (long long)columns, (long long)importance->columns);
+    if (v->elements == 0)
+        return QOBS_OK;
+    const int status = qobs_importance_reserve(runtime, importance, columns, error);
+    if (status != QOBS_OK)
+        return status;
+    const size_t threads = qobs_threads(runtime);
+    a.sum = importance->sum;
+    a.strips = (columns + STRIP - 1) / STRIP;
+    a.tasks = v->elements < 2 * LEAST_ELEMENTS ? 1 : (size_t)a.strips < threads ? (size_t)a.strips : threads;
+    if (a.tasks <= 1) {
+        a.tasks = 1;
+        add_strips(&a, 0);
+    } else {
+        qobs_parallel_for(runtime, add_strips, &a, a.tasks);
+    }
+    for (int64_t j = 0; j < columns; j++) /* which NaN it is depends on the kernel, and a saved state shows it */
+        importance->sum[j] = isnan(importance->sum[j]) ? (double)NAN : importance->sum[j];
+    importance->tokens += (uint64_t)(v->elements / columns);
+    return QOBS_OK;
+}
+
+/* ---- Using ------------------------------------------------------------------------------------------------------------ */
+
+void qobs_importance_sums(const struct importance *importance, float *sum)
+{
+    for (int64_t j = 0; j < importance->columns; j++)
+        sum[j] = isnan(importance->sum[j]) ? NAN : (float)importance->sum[j];
+}
+
+void qobs_importance_means(const struct importance *importance, float *mean)
+{
+    for (int64_t j = 0; j < importance->columns; j++)
+        mean[j] = importance->tokens == 0 ? 0 : (float)importance->sum[j] / (float)importance->tokens;
+}
+
+enum importance_fault qobs_importance_normalise(float *mean, int64_t columns)
+{
+    bool finite = true, negative = false, zero = true;
+    double sum = 0;
+    for (int64_t j = 0; j < columns; j++) {
+        finite &= isfinite(mean[j]) != 0;
+        negative |= mean[j] < 0;
+        zero &= mean[j] == 0;
+        sum += (double)mean[j];
+    }
+    if (!finite || negative || zero)
+        return !finite ? IMPORTANCE_NOT_FINITE : negative ? IMPORTANCE_NEGATIVE : IMPORTANCE_ZERO;
+    const float divisor = (float)(sum / (double)columns) + FLT_MIN;
+    for (int64_t j = 0; j < columns; j++)
+        mean[j] /= divisor;
+    return IMPORTANCE_USABLE;
+}

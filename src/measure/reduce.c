@@ -1,0 +1,347 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-FileCopyrightText: The qobs authors */
+
+#include "measure/reduce.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "base/fpenv.h"
+#include "measure/reduce_indexed.h"
+#include "measure/minmax_loops.h"
+#include "measure/accumulate.h"
+
+struct job {
+    const struct runtime *runtime;
+    const struct qobs_kernels *kernels;
+    const qobs_plan *plan;
+    const unsigned char *data;
+    enum qobs_kernel_dtype dtype;
+    size_t element;
+    bool absmax; /* only the largest magnitude m is wanted, as (-m, m) */
+    unsigned char *min, *max;
+    struct qobs_nonfinite *nonfinite;
+};
+
+static void fill(unsigned char *to, size_t element, size_t n, qobs_dtype dtype, double value)
+{
+    if (n == 0)
+        return;
+    qobs_put_element(to, dtype, value);
+    for (size_t done = 1; done < n; done *= 2)
+        memcpy(to + done * element, to, (done < n - done ? done : n - done) * element);
+}
+
+/* What nothing has been merged into yet. */
+static void fill_identities(const struct job *job, unsigned char *min, unsigned char *max)
+{
+    const size_t n = (size_t)job->plan->qparams;
+    if (!job->absmax)
+        fill(min, job->element, n, job->plan->dtype, INFINITY);
+    fill(max, job->element, n, job->plan->dtype, job->absmax ? 0 : -INFINITY);
+}
+
+static void reduce_nest(const struct job *job, const struct nest *nest, void *scratch, unsigned char *min, unsigned char *max,
+                        struct qobs_nonfinite *nonfinite)
+{
+    qobs_nest_minmax(nest, job->kernels, job->dtype, job->element, scratch, job->absmax ? NULL : min, max, nonfinite);
+}
+
+/* Merges a piece's outputs, as they come from a nest, into those of the job. */
+static void merge_piece(const struct job *job, const unsigned char *min, const unsigned char *max)
+{
+    const size_t n = (size_t)job->plan->qparams;
+    if (job->absmax)
+        qobs_update_absmax(job->plan->dtype, n, job->min, job->max, max, max, false);
+    else
+        qobs_update_running(job->plan->dtype, n, job->min, job->max, min, max);
+}
+
+/* ---- Work for several threads ------------------------------------------------------------------------------------------- */
+
+/* Outputs of their own, which are filled and merged, pieces have more often only where they are next to nothing beside what is read. */
+enum { MOST_PIECES = 64, PIECES_PER_THREAD = 4, MUCH_MORE = 4096, LEAST_BYTES = 1 << 17 };
+
+struct pieces {
+    const struct job *job;
+    const struct nest *nest;
+    int64_t count;
+    bool apart;            /* the cut dimension is reduced: each piece has outputs of its own */
+    unsigned char *room;   /* of each piece: such outputs, and what the nest wants */
+    size_t outputs, scratch; /* their bytes */
+    struct qobs_nonfinite nonfinite[MOST_PIECES];
+};
+
+static void do_piece(void *argument, size_t index)
+{
+    struct pieces *p = argument;
+    const struct job *job = p->job;
+    struct nest nest = *p->nest;
+    struct nest_dimension *cut = &nest.dimension[0];
+    const int64_t from = cut->extent * (int64_t)index / p->count, to = cut->extent * ((int64_t)index + 1) / p->count;
+    nest.base += from * cut->in;
+    nest.out += from * cut->out;
+    cut->extent = to - from;
+    unsigned char *min = job->min, *max = job->max;
+    unsigned char *const room = p->room ? p->room + index * (p->outputs + p->scratch) : NULL;
+    if (p->apart) {
+        min = room;
+        max = min + p->outputs / 2;
+        fill_identities(job, min, max);
+    }
+    const fp_mode mode = fp_enter();
+    reduce_nest(job, &nest, p->scratch > 0 ? room + p->outputs : NULL, min, max, &p->nonfinite[index]);
+    fp_leave(mode);
+}
+
+static int64_t nest_bytes(const struct nest *nest, size_t element)
+{
+    int64_t bytes = (int64_t)element;
+    for (int i = 0; i < nest->dimensions; i++)
+        bytes *= nest->dimension[i].extent;
+    return bytes;
+}
+
+/* How many pieces the outermost dimension is cut into, so that every piece is a contiguous part of memory. */
+static int64_t pieces_of(const struct job *job, const struct nest *nest)
+{
+    const size_t threads = qobs_threads(job->runtime);
+    const int64_t bytes = threads > 1 ? nest_bytes(nest, job->element) : 0;
+    if (bytes < 2 * LEAST_BYTES || nest->dimensions == 0)
+        return 1;
+    const int64_t most = bytes / LEAST_BYTES;
+    const int64_t outputs = nest->dimension[0].out == 0 ? job->plan->qparams * (int64_t)job->element : 0; /* of a piece's own */
+    int64_t count = (int64_t)threads * (outputs <= bytes / MUCH_MORE ? PIECES_PER_THREAD : 1);
+    count = count < most ? count : most;
+    count = count < MOST_PIECES ? count : MOST_PIECES;
+    return count < nest->dimension[0].extent ? count : nest->dimension[0].extent;
+}
+
+static int do_pieces(const struct job *job, const struct nest *nest, int64_t count, size_t scratch, qobs_error *error)
+{
+    struct pieces p = {.job = job, .nest = nest, .count = count, .apart = nest->dimension[0].out == 0, .scratch = scratch};
+    const size_t half = (size_t)job->plan->qparams * job->element;
+    p.outputs = p.apart ? 2 * half : 0;
+    const size_t size = (size_t)p.count * (p.outputs + p.scratch);
+    p.room = size > 0 ? qobs_allocate(job->runtime, size) : NULL;
+    if (size > 0 && !p.room)
+        return qobs_fail(error, QOBS_ERROR_OUT_OF_MEMORY, "observe: no memory for %zu bytes", size);
+    qobs_parallel_for(job->runtime, do_piece, &p, (size_t)p.count);
+    for (int64_t i = 0; i < p.count; i++) {
+        const size_t at = (size_t)i * (p.outputs + p.scratch);
+        job->nonfinite->nan += p.nonfinite[i].nan;
+        job->nonfinite->inf += p.nonfinite[i].inf;
+        if (p.apart)
+            merge_piece(job, p.room + at, p.room + at + half);
+    }
+    qobs_release(job->runtime, p.room, size);
+    return QOBS_OK;
+}
+
+static int do_nest(const struct job *job, struct nest *nest, qobs_error *error)
+{
+    qobs_nest_normalise(nest);
+    const int64_t count = pieces_of(job, nest);
+    const size_t size = qobs_nest_scratch(nest, job->element, job->absmax);
+    if (count > 1)
+        return do_pieces(job, nest, count, size, error);
+    const bool wanted = size > 0 && job->runtime->allocator; /* qobs_slab_ranges has none */
+    void *scratch = wanted ? qobs_allocate(job->runtime, size) : NULL;
+    if (wanted && !scratch)
+        return qobs_fail(error, QOBS_ERROR_OUT_OF_MEMORY, "observe: no memory for %zu bytes", size);
+    reduce_nest(job, nest, scratch, job->min, job->max, job->nonfinite);
+    qobs_release(job->runtime, scratch, size);
+    return QOBS_OK;
+}
+
+/* Blocks at an edge are filled up with zeros, which count. */
+static void add_padding(const struct job *job)
+{
+    const qobs_plan *plan = job->plan;
+    static const unsigned char zero[8];
+    struct qobs_nonfinite none = {0};
+    for (int cut = 0; cut < plan->axes; cut++) {
+        const struct axis *fine = &plan->axis[cut];
+        if (fine->coarse < 0 || fine->limit % fine->extent == 0)
+            continue;
+        const int64_t last = plan->axis[fine->coarse].extent - 1;
+        int64_t inner = 1; /* qparams for one index of the coarse axis */
+        for (int i = fine->coarse + 1; i < plan->axes; i++)
+            inner *= plan->axis[i].role == AXIS_QPARAM ? plan->axis[i].extent : 1;
+        for (int64_t i = last * inner; i < plan->qparams; i += (i + 1) % inner ? 1 : last * inner + 1)
+            job->kernels->minmax_rows[job->dtype](zero, 0, 1, 1, job->min + (size_t)i * job->element,
+                                                  job->max + (size_t)i * job->element, 0, &none);
+    }
+}
+
+/* ---- Elements that are not finite ---------------------------------------------------------------------------------------- */
+
+/* Is it finite, in the dtype it will be converted to? What is halfway between the largest float and 2^128 rounds up. */
+static bool finite_in(const qobs_plan *plan, double value)
+{
+    return isfinite(value) && (!plan->as_f32 || fabs(value) < 0x1.ffffffp127);
+}
+
+/* Elements that only the conversion to f32 makes infinite, which kernels do not know of. */
+static uint64_t count_beyond_f32(const struct job *job)
+{
+    const qobs_plan *plan = job->plan;
+    const int64_t runs = qobs_plan_run_count(plan);
+    bool any = false;
+    uint64_t beyond = 0;
+    for (int64_t i = 0; i < plan->qparams && !any; i++) {
+        const double lo = qobs_element(job->min + (size_t)i * job->element, plan->dtype);
+        const double hi = qobs_element(job->max + (size_t)i * job->element, plan->dtype);
+        any = !finite_in(plan, lo) || !finite_in(plan, hi);
+    }
+    for (int64_t i = 0; i < runs && any; i++) {
+        qobs_run run;
+        qobs_plan_run(plan, i, &run, NULL);
+        for (int64_t j = 0; j < run.length && run.offset != QOBS_PADDING; j++) {
+            const double value = qobs_element(job->data + run.offset + j * run.stride, plan->dtype);
+            beyond += isfinite(value) && !finite_in(plan, value);
+        }
+    }
+    return beyond;
+}
+
+/* The first element in the order of the caller's indices that is NaN or, if `infinities`, not finite, as "[i, j]". */
+static void find_first(const qobs_plan *plan, const unsigned char *data, bool infinities, char *text, size_t size,
+                       const char **kind)
+{
+    const struct view *v = &plan->value;
+    int64_t index[QOBS_MAX_NDIM] = {0};
+    for (int64_t i = 0; i < v->elements; i++) {
+        const unsigned char *x = data;
+        for (int d = 0; d < v->ndim; d++)
+            x += index[d] * v->strides[d];
+        const double value = qobs_element(x, v->dtype);
+        if (isnan(value) || (infinities && !finite_in(plan, value))) {
+            *kind = isnan(value)      ? "NaN"
+                    : isfinite(value) ? "beyond F32"
+                    : value > 0       ? "infinity"
+                                      : "-infinity";
+            size_t used = 0;
+            for (int d = 0; d < v->ndim && used < size; d++)
+                used += (size_t)snprintf(text + used, size - used, "%s%lld", d ? ", " : "", (long long)index[d]);
+            return;
+        }
+        for (int d = v->ndim - 1; d >= 0 && ++index[d] == v->shape[d]; d--)
+            index[d] = 0;
+    }
+}
+
+int qobs_refuse(const qobs_plan *plan, const unsigned char *data, const struct qobs_nonfinite *counted, bool infinities,
+                qobs_error *error)
+{
+    char where[QOBS_MAX_NDIM * 22] = "";
+    const char *kind = "";
+    find_first(plan, data, infinities, where, sizeof where, &kind);
+    return qobs_fail(error, QOBS_ERROR_NONFINITE,
+                     "value: %llu NaN and %llu infinite of %lld elements, the first%s is %s at [%s] (nonfinite=%s)",
+                     (unsigned long long)counted->nan, (unsigned long long)counted->inf, (long long)plan->value.elements,
+                     infinities ? "" : " NaN", kind, where, infinities ? "refuse" : "refuse_nan");
+}
+
+/* Once more, element by element, where NaN is to spread or infinity to be left out. */
+static void redo(const struct job *job, enum nonfinite_mode mode)
+{
+    const qobs_plan *plan = job->plan;
+    const int64_t runs = qobs_plan_run_count(plan);
+    if (mode == NONFINITE_IGNORE) {
+        fill(job->min, job->element, (size_t)plan->qparams, plan->dtype, INFINITY);
+        fill(job->max, job->element, (size_t)plan->qparams, plan->dtype, -INFINITY);
+    }
+    for (int64_t i = 0; i < runs; i++) {
+        qobs_run run;
+        qobs_plan_run(plan, i, &run, NULL);
+        unsigned char *min = job->min + (size_t)run.qparam * job->element;
+        unsigned char *max = job->max + (size_t)run.qparam * job->element;
+        double lo = qobs_element(min, plan->dtype), hi = qobs_element(max, plan->dtype);
+        for (int64_t j = 0; j < run.length; j++) {
+            const double value = run.offset == QOBS_PADDING ? 0 : qobs_element(job->data + run.offset + j * run.stride, plan->dtype);
+            if (mode == NONFINITE_PROPAGATE && isnan(value))
+                lo = hi = value;
+            else if (mode == NONFINITE_IGNORE && finite_in(plan, value)) {
+                lo = value < lo ? value : lo;
+                hi = value > hi ? value : hi;
+            }
+        }
+        qobs_put_element(min, plan->dtype, lo + 0.0);
+        qobs_put_element(max, plan->dtype, hi + 0.0);
+    }
+}
+
+/* A qparam that saw no element: as if it had seen zeros. */
+static void settle_empty(const struct job *job)
+{
+    for (int64_t i = 0; i < job->plan->qparams; i++) {
+        unsigned char *min = job->min + (size_t)i * job->element, *max = job->max + (size_t)i * job->element;
+        if (qobs_element(min, job->plan->dtype) > qobs_element(max, job->plan->dtype)) {
+            qobs_put_element(min, job->plan->dtype, 0);
+            qobs_put_element(max, job->plan->dtype, 0);
+        }
+    }
+}
+
+/* To (-m, m) for the magnitude m of (min, max), or of max alone. */
+static void mirror(const struct job *job, bool from_max)
+{
+    qobs_update_absmax(job->plan->dtype, (size_t)job->plan->qparams, job->min, job->max, from_max ? job->max : job->min, job->max,
+                       true);
+}
+
+static int reduce(struct job *job, enum nonfinite_mode mode, struct qobs_nonfinite *nonfinite, qobs_error *error)
+{
+    const qobs_plan *plan = job->plan;
+    struct qobs_nonfinite counted = {0};
+    job->element = qobs_dtype_size(plan->dtype);
+    job->nonfinite = &counted;
+    qobs_kernel_dtype_of(plan->dtype, &job->dtype);
+    fill_identities(job, job->min, job->max);
+    int status = plan->order ? qobs_reduce_indexed(job->runtime, job->kernels, plan, job->data, job->min, job->max, &counted, error)
+                             : QOBS_OK;
+    for (unsigned ends = 0, n = qobs_plan_rectangles(plan); ends < n && !plan->order && status == QOBS_OK; ends++) {
+        struct nest nest;
+        if (qobs_nest_of_plan(plan, job->data, ends, &nest))
+            status = do_nest(job, &nest, error);
+    }
+    if (status != QOBS_OK)
+        return status;
+    if (job->absmax)
+        mirror(job, true);
+    else if (plan->padded)
+        add_padding(job);
+    if (plan->as_f32 && plan->dtype == QOBS_F64)
+        counted.inf += count_beyond_f32(job);
+    *nonfinite = counted;
+    if (counted.nan == 0 && counted.inf == 0)
+        return QOBS_OK;
+    if (mode == NONFINITE_REFUSE)
+        return qobs_refuse(plan, job->data, &counted, true, error);
+    if (mode == NONFINITE_PROPAGATE ? counted.nan > 0 : counted.inf > 0)
+        redo(job, mode);
+    if (mode == NONFINITE_IGNORE)
+        settle_empty(job);
+    if (mode == NONFINITE_IGNORE && job->absmax)
+        mirror(job, false);
+    return QOBS_OK;
+}
+
+int qobs_reduce_minmax(const struct runtime *runtime, const struct qobs_kernels *kernels, const qobs_plan *plan,
+                       const unsigned char *data, enum nonfinite_mode mode, void *min, void *max,
+                       struct qobs_nonfinite *nonfinite, qobs_error *error)
+{
+    struct job job = {.runtime = runtime, .kernels = kernels, .plan = plan, .data = data, .min = min, .max = max};
+    return reduce(&job, mode, nonfinite, error);
+}
+
+int qobs_reduce_absmax(const struct runtime *runtime, const struct qobs_kernels *kernels, const qobs_plan *plan,
+                       const unsigned char *data, enum nonfinite_mode mode, void *min, void *max,
+                       struct qobs_nonfinite *nonfinite, qobs_error *error)
+{
+    struct job job = {.runtime = runtime, .kernels = kernels, .plan = plan, .data = data, .absmax = true, .min = min, .max = max};
+    return reduce(&job, mode, nonfinite, error);
+}

@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-FileCopyrightText: The qobs authors */
+
+/* How many tokens a value has. */
+#ifndef QOBS_STATISTIC_TOKENS_H
+#define QOBS_STATISTIC_TOKENS_H
+
+#include "base/tensor.h"
+
+/* llm-compressor's record_observed_tokens: the rows of a matrix; nothing else has any. */
+uint64_t qobs_tokens(const struct view *value);
+
+/* AMD Quark's: rows along the last dimension that have an element other than 0. */
+uint64_t qobs_nonzero_tokens(const struct view *value);
+
+#endif

@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-FileCopyrightText: The qobs authors */
+
+/* Native arithmetic: in the dtype of the observed tensor, one rounding to that dtype an operation. For bf16 and f16 that is an
+ * operation in float followed by a rounding (float has more than twice their digits plus two, so nothing is rounded
+ * twice); loaded values are exact.
+ *
+ * A file that computes in all four dtypes is included once for each, through native_each.inl.h, and finds
+ *   NATIVE(name)   the name for this dtype
+ *   stored         how an element lies in memory; stored_bits: an integer of its size
+ *   real           what is computed in: float or double
+ *   MANTISSA_BITS  of an element
+ *   load(stored)   to real;  store(real) to stored, rounding;  round_native(real) to the nearest number of the dtype */
+#ifndef QOBS_NATIVE_H
+#define QOBS_NATIVE_H
+
+#include <math.h>
+#include <string.h>
+
+#include "number/number.h"
+
+/* Calls the function of that name for an observable dtype; the name may come after `result =`. */
+#define FOR_NATIVE(dtype, name, ...)                                                                                 \
+    switch (dtype) {                                                                                                 \
+    case QOBS_F32:                                                                                                   \
+        name##_f32(__VA_ARGS__);                                                                                     \
+        break;                                                                                                       \
+    case QOBS_BF16:                                                                                                  \
+        name##_bf16(__VA_ARGS__);                                                                                    \
+        break;                                                                                                       \
+    case QOBS_F16:                                                                                                   \
+        name##_f16(__VA_ARGS__);                                                                                     \
+        break;                                                                                                       \
+    default:                                                                                                         \
+        name##_f64(__VA_ARGS__);                                                                                     \
+        break;                                                                                                       \
+    }
+
+static inline float load_f32(float x) { return x; }
+static inline float store_f32(float x) { return x; }
+static inline double load_f64(double x) { return x; }
+static inline double store_f64(double x) { return x; }
+static inline float load_bf16(uint16_t x) { return float_of_bf16(x); }
+static inline uint16_t store_bf16(float x) { return bf16_of_float(x); }
+static inline float load_f16(uint16_t x) { return float_of_f16(x); }
+static inline uint16_t store_f16(float x) { return f16_of_float(x); }
+
+#endif

@@ -1,0 +1,239 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-FileCopyrightText: The qobs authors */
+
+#include "observer/post_search.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "formula/quark.h"
+#include "base/error.h"
+#include "range/exponent_search.h"
+#include "range/multiplier_search.h"
+#include "measure/accumulators.h"
+#include "base/tensor.h"
+
+bool qobs_searches_kept(const qobs_config *config)
+{
+    return config->preset->statistic >= STATISTIC_BALLOT_LEAST && config->preset->statistic <= STATISTIC_LEAST_SCALE;
+}
+
+size_t qobs_kept_steps(const qobs_config *config)
+{
+    switch (config->preset->statistic) {
+    case STATISTIC_BALLOT_LEAST:
+        return POWERS_AROUND;
+    case STATISTIC_ABSMAX_STEPS:
+        return (size_t)config->scope + 1;
+    default:
+        return qobs_multiples(config);
+    }
+}
+
+/* ---- Before
+ * --------------------------------------------------------------------------------------------------------------- */
+
+static bool any_negative(const struct layout *layout, const struct ranges *batch)
+{
+    for (size_t q = 0; q < layout->qparams; q++)
+        if (((const float *)(const void *)batch->min)[q] < 0)
+            return true;
+    return false;
+}
+
+/* The magnitudes and weights that were given must fit the batch. */
+static int check_given(const qobs_observer *o, const qobs_plan *plan, const struct layout *layout, qobs_error *error)
+{
+    const struct given *g = &o->given;
+    const bool whole = o->config.preset->statistic == STATISTIC_LEAST_SCALE;
+    const struct view *v = &plan->value;
+    if (g->amax && !whole && !qobs_same_shape(&g->shape, &layout->range))
+        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT,
+                         "value: gives %zu magnitudes in %d dimensions, the amax that was given has %zu in %d",
+                         layout->qparams, layout->range.ndim, g->count, g->shape.ndim);
+    if (g->weight && (v->ndim == 0 || v->strides[v->ndim - 1] != plan->axis[plan->axes - 1].stride ||
+                      (int64_t)g->weights != plan->axis[plan->axes - 1].extent))
+        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT,
+                         "value: its groups are not %zu long, as the error weights that were given", g->weights);
+    return QOBS_OK;
+}
+
+static int check_trt(const qobs_observer *o, const qobs_plan *plan, const struct layout *layout, const struct kept *kept,
+                     qobs_error *error)
+{
+    if (o->config.preset->statistic == STATISTIC_LEAST_SCALE && o->counts.batches > 0)
+        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "value: %s takes one tensor, reset it before another",
+                         o->config.preset->name);
+    if (o->config.preset->statistic == STATISTIC_MULTIPLES && o->config.is_unsigned && o->config.num_bits != NUM_BITS_E4M3 &&
+        any_negative(layout, &kept->batch))
+        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT,
+                         "value: has negative elements, which unsigned=true does not take");
+    return check_given(o, plan, layout, error);
+}
+
+int qobs_search_kept_reserve(const qobs_observer *o, const qobs_plan *plan, const struct layout *layout, bool first,
+                             struct kept *kept, struct search_record *record, struct search_room *room, qobs_error *error)
+{
+    const qobs_config *config = &o->config;
+    size_t doubles = 0;
+    int status = config->preset->family == FAMILY_TRT ? check_trt(o, plan, layout, kept, error) : QOBS_OK;
+    if (status == QOBS_OK)
+        status = qobs_search_record_reserve(&o->runtime, record, layout->qparams, error);
+    if (status != QOBS_OK)
+        return status;
+    switch (config->preset->statistic) {
+    case STATISTIC_BALLOT_LEAST:
+        doubles = qobs_search_powers_room(plan);
+        break;
+    case STATISTIC_ABSMAX_STEPS:
+        doubles = qobs_search_blocks_room(plan, config);
+        break;
+    default:
+        doubles = qobs_search_multiples_room(plan, config);
+        break;
+    }
+    room->size = doubles * sizeof *room->doubles;
+    room->doubles = qobs_allocate(&o->runtime, room->size);
+    if (!room->doubles)
+        return qobs_fail(error, QOBS_ERROR_OUT_OF_MEMORY, "observer: no memory for %zu bytes of errors", room->size);
+    if (config->preset->statistic == STATISTIC_MULTIPLES && first)
+        return qobs_allocate_sums(&o->runtime, kept, layout->qparams * qobs_multiples(config), error);
+    return QOBS_OK;
+}
+
+void qobs_search_room_release(const struct runtime *runtime, struct search_room *room)
+{
+    qobs_release(runtime, room->doubles, room->size);
+    *room = (struct search_room){0};
+}
+
+/* ---- Quark
+ * ---------------------------------------------------------------------------------------------------------------- */
+
+/* The batch's vote is the power of two with the least error, among those around what the extremes so far give. */
+static void search_powers(qobs_observer *o, const qobs_plan *plan, const unsigned char *data, double *room,
+                          struct search_record *record)
+{
+    struct votes *votes = &o->kept.votes;
+    const struct range_view ranges = qobs_view_ranges(o);
+    float *scale = (float *)(void *)qobs_vote_scale(votes, votes->candidates);
+    void *zero_point = qobs_vote_zero_point(votes, votes->candidates);
+    double total[POWERS_AROUND];
+    int best = -1;
+    const bool votes_at_all = qobs_convention(&o->config, &ranges, scale, zero_point, NULL) == QOBS_OK;
+    if (votes_at_all) {
+        best = qobs_search_powers(&o->runtime, o->kernels, &o->config, plan, data, scale, zero_point, room, total);
+        qobs_votes_cast(votes, 1);
+    }
+    for (size_t q = 0; q < record->qparams; q++) {
+        const double *error = room + q * POWERS_AROUND;
+        record->best_step[q] = best;
+        record->error_before[q] = votes_at_all ? error[POWERS_AROUND / 2] : (double)NAN;
+        record->error[q] = best >= 0 ? error[best] : record->error_before[q];
+    }
+}
+
+int qobs_lower_scales(const qobs_observer *o, qobs_dtype dtype, void *scale, qobs_error *error)
+{
+    const struct search_record *searched = &o->searched;
+    const size_t size = qobs_dtype_size(dtype);
+    for (size_t q = 0; q < searched->qparams; q++) {
+        if (isnan(searched->error[q]))
+            return qobs_fail(error, QOBS_ERROR_NO_RESULT, "scale: block %zu holds NaN once it is quantized", q);
+        if (!scale)
+            continue;
+        unsigned char *at = (unsigned char *)scale + q * size;
+        const double lowered = qobs_round_to(dtype, ldexp(qobs_element(at, dtype), -searched->best_step[q]));
+        qobs_put_element(at, dtype, lowered == 0 ? 0x1p-23 : lowered);
+    }
+    return QOBS_OK;
+}
+
+void qobs_read_init_scale(const qobs_observer *o, float *scale)
+{
+    const qobs_dtype dtype = o->layout.dtype;
+    const size_t size = qobs_dtype_size(dtype);
+    for (size_t q = 0; q < o->layout.qparams; q++)
+        scale[q] =
+            (float)exp2(qobs_quark_ceil_exponent(&o->config, dtype, qobs_element(o->kept.state.max + q * size, dtype)));
+}
+
+/* ---- Model-Optimizer
+ * ------------------------------------------------------------------------------------------------------ */
+
+static void use_given_amax(qobs_observer *o)
+{
+    float *min = (float *)(void *)o->kept.state.min, *max = (float *)(void *)o->kept.state.max;
+    for (size_t q = 0; q < o->given.count; q++) {
+        max[q] = o->given.amax[q];
+        min[q] = -max[q];
+    }
+}
+
+void qobs_choose_multiples(const qobs_observer *o, struct search_record *record)
+{
+    const size_t n = qobs_multiples(&o->config);
+    for (size_t q = 0; q < record->qparams; q++) {
+        const double *sums = o->kept.sums + q * n;
+        const size_t best = qobs_least_multiple(sums, n);
+        record->best_step[q] = (int32_t)best;
+        record->error[q] = sums[best];
+        record->error_before[q] = sums[n - 1];
+    }
+}
+
+void qobs_read_multiples(const qobs_observer *o, float *amax)
+{
+    const float *given = (const float *)(const void *)o->kept.state.max;
+    for (size_t q = 0; q < o->searched.qparams; q++)
+        amax[q] = given[q] * qobs_multiple(&o->config, (size_t)o->searched.best_step[q]);
+}
+
+/* The scale found takes the place of the block's own magnitude. */
+static void search_scales(qobs_observer *o, const qobs_plan *plan, const unsigned char *data, double *room,
+                          struct search_record *record)
+{
+    float *min = (float *)(void *)o->kept.state.min, *max = (float *)(void *)o->kept.state.max;
+    float whole = 0;
+    for (size_t q = 0; q < record->qparams; q++)
+        whole = max[q] > whole || max[q] != max[q] ? max[q] : whole;
+    if (o->given.amax)
+        whole = o->given.amax[0];
+    qobs_search_scales(&o->runtime, o->kernels, &o->config, plan, data, &whole, o->given.weight, room, record->best_step,
+                       record->error, record->error_before);
+    for (size_t q = 0; q < record->qparams; q++) {
+        max[q] = whole * qobs_multiple(&o->config, (size_t)record->best_step[q]);
+        min[q] = -max[q];
+    }
+}
+
+/* ---- After
+ * ---------------------------------------------------------------------------------------------------------------- */
+
+void qobs_search_kept(qobs_observer *o, const qobs_plan *plan, const unsigned char *data, const struct search_room *room)
+{
+    struct search_record *record = &o->searched;
+    record->steps = record->stop_step = (int32_t)qobs_kept_steps(&o->config);
+    switch (o->config.preset->statistic) {
+    case STATISTIC_BALLOT_LEAST:
+        search_powers(o, plan, data, room->doubles, record);
+        break;
+    case STATISTIC_ABSMAX_STEPS:
+        qobs_search_blocks(&o->runtime, o->kernels, &o->config, plan, data, o->kept.state.max, room->doubles,
+                           record->best_step, record->error, record->error_before);
+        break;
+    case STATISTIC_MULTIPLES:
+        if (o->counts.batches == 0 && o->given.amax)
+            use_given_amax(o);
+        else if (o->counts.batches == 0)
+            o->given.dtype = plan->dtype;
+        qobs_search_multiples(&o->runtime, o->kernels, &o->config, plan, data,
+                              (const float *)(const void *)o->kept.state.max, o->given.dtype, o->given.weight, room->doubles,
+                              o->kept.sums);
+        qobs_choose_multiples(o, record);
+        break;
+    default:
+        search_scales(o, plan, data, room->doubles, record);
+        break;
+    }
+}

@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-FileCopyrightText: The qobs authors */
+
+/* What Model-Optimizer's searches are told before the first batch. */
+#include <math.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "base/fpenv.h"
+#include "observer/observer.h"
+#include "observer/post_search.h"
+#include "base/tensor.h"
+
+/* A view of what is given to an observer that has seen nothing. */
+static int check(const qobs_observer *o, const qobs_tensor *tensor, const char *name, struct view *view, qobs_error *error)
+{
+    if (!o)
+        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "observer: is NULL");
+    if (o->config.preset->family != FAMILY_TRT || !qobs_searches_kept(&o->config))
+        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "observer: %s takes no %s", o->config.preset->name, name);
+    if (o->counts.batches > 0)
+        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT,
+                         "observer: has observed %llu batches, %s comes before the first",
+                         (unsigned long long)o->counts.batches, name);
+    const int status = qobs_view_of_tensor(view, tensor, name, error);
+    if (status != QOBS_OK)
+        return status;
+    enum qobs_kernel_dtype unused;
+    if (!qobs_kernel_dtype_of(view->dtype, &unused) || view->elements == 0)
+        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT,
+                         "%s: has %lld elements of %s, allowed are F32, BF16, F16, F64 and at least 1", name,
+                         (long long)view->elements, qobs_dtype_name(view->dtype));
+    return QOBS_OK;
+}
+
+/* The elements in C order. */
+static int convert(const struct view *view, const char *name, float *numbers, qobs_error *error)
+{
+    int64_t index[QOBS_MAX_NDIM] = {0};
+    for (int64_t i = 0; i < view->elements; i++) {
+        const unsigned char *at = view->data;
+        for (int d = 0; d < view->ndim; d++)
+            at += index[d] * view->strides[d];
+        numbers[i] = (float)qobs_element(at, view->dtype);
+        if (!(numbers[i] >= 0) || isinf(numbers[i]))
+            return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "%s: element %lld is %g, allowed are finite numbers from 0",
+                             name, (long long)i, (double)numbers[i]);
+        for (int d = view->ndim - 1; d >= 0 && ++index[d] == view->shape[d]; d--)
+            index[d] = 0;
+    }
+    return QOBS_OK;
+}
+
+/* Puts them in place of those that *to points to. */
+static int replace(qobs_observer *o, const struct view *view, const char *name, float **to, size_t *count, qobs_error *error)
+{
+    const size_t size = (size_t)view->elements * sizeof(float);
+    float *numbers = qobs_allocate_state(&o->runtime, size);
+    if (!numbers)
+        return qobs_fail(error, QOBS_ERROR_OUT_OF_MEMORY, "%s: no memory for %zu bytes", name, size);
+    const fp_mode mode = fp_enter();
+    const int status = convert(view, name, numbers, error);
+    fp_leave(mode);
+    if (status != QOBS_OK) {
+        qobs_release(&o->runtime, numbers, size);
+        return status;
+    }
+    qobs_release(&o->runtime, *to, *count * sizeof **to);
+    *to = numbers;
+    *count = (size_t)view->elements;
+    return QOBS_OK;
+}
+
+int qobs_observer_give_amax(qobs_observer *o, const qobs_tensor *amax, qobs_error *error)
+{
+    struct view view;
+    int status = check(o, amax, "amax", &view, error);
+    if (status != QOBS_OK)
+        return status;
+    if (o->config.preset->statistic == STATISTIC_LEAST_SCALE && view.elements != 1)
+        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "amax: has %lld elements, %s takes one, of the whole tensor",
+                         (long long)view.elements, o->config.preset->name);
+    status = replace(o, &view, "amax", &o->given.amax, &o->given.count, error);
+    if (status != QOBS_OK)
+        return status;
+    o->given.dtype = view.dtype;
+    o->given.shape = (struct shape){.ndim = view.ndim};
+    memcpy(o->given.shape.extent, view.shape, sizeof o->given.shape.extent);
+    return qobs_succeed(error);
+}
+
+int qobs_observer_give_error_weight(qobs_observer *o, const qobs_tensor *weight, qobs_error *error)
+{
+    struct view view;
+    int status = check(o, weight, "weight", &view, error);
+    if (status != QOBS_OK)
+        return status;
+    if (view.ndim != 1)
+        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "weight: has %d dimensions, must have 1", view.ndim);
+    status = replace(o, &view, "weight", &o->given.weight, &o->given.weights, error);
+    return status == QOBS_OK ? qobs_succeed(error) : status;
+}

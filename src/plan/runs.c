@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-FileCopyrightText: The qobs authors */
+
+/* A plan's runs in the order of the flattened value, and the flattened value as a copy. */
+#include <string.h>
+
+#include "base/error.h"
+#include "plan/plan.h"
+
+/* The axis a run goes along: the last one. */
+static int64_t run_extent(const qobs_plan *plan)
+{
+    return plan->axes == 0 ? 1 : plan->axis[plan->axes - 1].extent;
+}
+
+/* Columns in g_idx order, each of which is a run of its own, and how many rows of them there are. */
+static int64_t columns_in_order(const qobs_plan *plan, int64_t *rows)
+{
+    const struct axis *fine = &plan->axis[plan->axes - 1];
+    *rows = plan->axis[fine->coarse].extent > 0 ? plan->qparams / plan->axis[fine->coarse].extent : 0;
+    return fine->limit;
+}
+
+static void run_in_order(const qobs_plan *plan, int64_t index, qobs_run *run)
+{
+    const struct axis *fine = &plan->axis[plan->axes - 1];
+    int64_t rows, row, group = 0;
+    const int64_t columns = columns_in_order(plan, &rows), place = index % columns;
+    *run = (qobs_run){.length = 1, .stride = fine->stride, .offset = plan->order[place] * fine->stride};
+    row = index / columns;
+    for (int64_t least = 0, most = plan->axis[fine->coarse].extent - 1; least <= most;) {
+        const int64_t middle = (least + most) / 2;
+        if (plan->start[middle] <= place)
+            least = (group = middle) + 1;
+        else
+            most = middle - 1;
+    }
+    run->qparam = row * plan->axis[fine->coarse].extent + group;
+    for (int i = fine->coarse - 1; i >= 0; i--) {
+        run->offset += row % plan->axis[i].extent * plan->axis[i].stride;
+        row /= plan->axis[i].extent;
+    }
+}
+
+int64_t qobs_plan_run_count(const qobs_plan *plan)
+{
+    if (!plan)
+        return 0;
+    int64_t runs = plan->padded ? 2 : 1; /* the data, then the padding, of each row */
+    if (plan->order)
+        return columns_in_order(plan, &runs) * runs;
+    for (int i = 0; i < plan->axes; i++)
+        runs *= plan->axis[i].extent;
+    return runs == 0 ? 0 : runs / run_extent(plan);
+}
+
+int qobs_plan_run(const qobs_plan *plan, int64_t index, qobs_run *run, qobs_error *error)
+{
+    if (!plan || !run)
+        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "%s: is NULL", plan ? "run" : "plan");
+    if (index < 0 || index >= qobs_plan_run_count(plan))
+        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "index: is %lld, allowed are 0 to %lld", (long long)index,
+                         (long long)qobs_plan_run_count(plan) - 1);
+    if (plan->order) {
+        run_in_order(plan, index, run);
+        return qobs_succeed(error);
+    }
+    const bool padding = plan->padded && index % 2 == 1;
+    const int64_t length = run_extent(plan);
+    int64_t position[MAX_AXES] = {0};
+    int64_t rest = plan->padded ? index / 2 : index;
+    for (int i = plan->axes - 2; i >= 0; i--) {
+        position[i] = rest % plan->axis[i].extent;
+        rest /= plan->axis[i].extent;
+    }
+    *run = (qobs_run){.length = length, .stride = plan->axes > 0 ? plan->axis[plan->axes - 1].stride : 0};
+    int64_t present = length; /* how many of the run's elements exist */
+    for (int i = 0; i < plan->axes; i++) {
+        const struct axis *a = &plan->axis[i];
+        if (a->role == AXIS_QPARAM)
+            run->qparam = run->qparam * a->extent + position[i];
+        run->offset += position[i] * a->stride;
+        if (a->coarse < 0)
+            continue;
+        const int64_t first = position[a->coarse] * a->extent + position[i];
+        if (i == plan->axes - 1)
+            present = first + present > a->limit ? a->limit - first : present;
+        else if (first >= a->limit)
+            present = 0;
+    }
+    if (present < 0)
+        present = 0;
+    run->length = padding ? length - present : present;
+    if (padding)
+        run->offset = QOBS_PADDING;
+    return qobs_succeed(error);
+}
+
+static bool same_layout(const struct view *a, const struct view *b)
+{
+    bool same = a->dtype == b->dtype && a->ndim == b->ndim;
+    for (int i = 0; same && i < a->ndim; i++)
+        same = a->shape[i] == b->shape[i] && a->strides[i] == b->strides[i];
+    return same;
+}
+
+int qobs_plan_copy(const qobs_plan *plan, const qobs_tensor *value, void *out, size_t size, qobs_error *error)
+{
+    if (!plan || !out)
+        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "%s: is NULL", plan ? "out" : "plan");
+    struct view view;
+    int status = qobs_view_of_tensor(&view, value, "value", error);
+    if (status != QOBS_OK)
+        return status;
+    if (!same_layout(&view, &plan->value))
+        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "value: its dtype, shape or strides are not those of the plan");
+    const size_t element = qobs_dtype_size(plan->dtype);
+    const int64_t runs = qobs_plan_run_count(plan);
+    size_t needed = 0;
+    qobs_run run;
+    for (int64_t i = 0; i < runs; i++) {
+        qobs_plan_run(plan, i, &run, NULL);
+        needed += (size_t)run.length * element;
+    }
+    if (size != needed)
+        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "size: is %zu bytes, expected %zu", size, needed);
+    unsigned char *to = out;
+    for (int64_t i = 0; i < runs; i++) {
+        qobs_plan_run(plan, i, &run, NULL);
+        for (int64_t j = 0; j < run.length; j++, to += element) {
+            if (run.offset == QOBS_PADDING)
+                memset(to, 0, element);
+            else
+                memcpy(to, view.data + run.offset + j * run.stride, element);
+        }
+    }
+    return qobs_succeed(error);
+}

@@ -1,0 +1,194 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-FileCopyrightText: The qobs authors */
+
+#include "range/candidate_errors.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "number/grid.h"
+#include "base/fpenv.h"
+#include "range/search.h"
+#include "plan/gather_block.h"
+
+/* Threads have small stacks in some places: as many qparams at a time as have so many candidates together. */
+enum { STRIP_CANDIDATES = 1024 };
+
+/* A task is a part of the elements of a strip. All the elements, where there are enough strips to go round. Otherwise parts
+ * are summed on their own and then together, in an order that depends on the shape alone. */
+enum { ENOUGH_STRIPS = 64, MOST_PARTS = 64, SMALLEST_PART = 64 * STRIP_ROOM };
+
+struct search {
+    const struct qobs_kernels *kernels;
+    const unsigned char *data;
+    const struct candidates *candidates;
+    struct strips strips;
+    struct search_norm norm;
+    size_t parts;
+    int64_t part;    /* elements */
+    double *partial; /* [parts][qparams][count] where there are several */
+};
+
+static void divide(const qobs_plan *plan, size_t count, struct strips *strips, size_t *parts, int64_t *part)
+{
+    struct strip first;
+    qobs_strips_of(strips, plan, count * STRIP_QPARAMS <= STRIP_CANDIDATES ? STRIP_QPARAMS : (int)(STRIP_CANDIDATES / count));
+    qobs_strip_at(strips, 0, &first);
+    *part = first.elements; /* no strip has more */
+    if (strips->count < ENOUGH_STRIPS) {
+        const int64_t least = (first.elements + MOST_PARTS - 1) / MOST_PARTS,
+                      size = least > SMALLEST_PART ? least : SMALLEST_PART;
+        *part = (size + STRIP_ROOM - 1) / STRIP_ROOM * STRIP_ROOM;
+    }
+    *parts = first.elements > 0 ? (size_t)((first.elements + *part - 1) / *part) : 1;
+}
+
+size_t qobs_candidates_room(const qobs_plan *plan, size_t count)
+{
+    struct strips strips;
+    size_t parts;
+    int64_t part;
+    divide(plan, count, &strips, &parts, &part);
+    return parts > 1 ? parts * (size_t)plan->qparams * count : 0;
+}
+
+static void drop_nonfinite(size_t n, float *x)
+{
+    for (size_t i = 0; i < n; i++)
+        x[i] = isfinite(x[i]) ? x[i] : 0;
+}
+
+/* As qobs_search_errors, for integers that do not fit a float's grid. */
+static void wide_errors(const struct qobs_quantizer *q, const float *x, size_t n, size_t count, const float *scale,
+                        double *error)
+{
+    const struct grid_double grid = {q->wide_floor, q->wide_lift};
+    for (size_t c = 0; c < count; c++)
+        for (size_t i = 0; i < n; i++) {
+            const double v = (double)(x[i] * (1 / scale[c]));
+            const double limited = v < q->least ? q->least : v > q->greatest ? q->greatest : v;
+            const double e = grid_round_double(grid, limited) * (double)scale[c] - (double)x[i];
+            error[c] += e * e;
+        }
+}
+
+/* The same with factors, whose sums are of LANES each, for the compiler to make vectors of. */
+enum { LANES = 16 };
+
+/* LANES elements' errors of one candidate. */
+static inline void add_lanes(struct grid_float grid, float least, float greatest, float up, double down, const float *x,
+                             const float *weight, double *lane)
+{
+    float rounded[LANES];
+    for (int i = 0; i < LANES; i++) {
+        const float v = x[i] * up, low = v < least ? least : v;
+        rounded[i] = grid_round_float(grid, low > greatest ? greatest : low);
+    }
+    for (int i = 0; i < LANES; i++) {
+        const double e = (double)rounded[i] * down - (double)x[i];
+        lane[i] += weight ? (double)weight[i] * (e * e) : e * e;
+    }
+}
+
+static void factor_errors(const struct qobs_quantizer *q, const float *x, const float *weight, size_t n, size_t count,
+                          const float *up, const double *down, double *error)
+{
+    const struct grid_float grid = {q->floor, q->lift};
+    const float least = (float)q->least, greatest = (float)q->greatest;
+    const size_t whole = n / LANES * LANES;
+    float last[LANES] = {0}, last_weight[LANES] = {0};
+    memcpy(last, x + whole, (n - whole) * sizeof *x);
+    if (weight)
+        memcpy(last_weight, weight + whole, (n - whole) * sizeof *weight);
+    for (size_t c = 0; c < count; c++) {
+        double lane[LANES] = {0};
+        if (weight)
+            for (size_t i = 0; i < whole; i += LANES)
+                add_lanes(grid, least, greatest, up[c], down[c], x + i, weight + i, lane);
+        else
+            for (size_t i = 0; i < whole; i += LANES)
+                add_lanes(grid, least, greatest, up[c], down[c], x + i, NULL, lane);
+        if (n > whole) /* elements that are 0 have no error */
+            add_lanes(grid, least, greatest, up[c], down[c], last, weight ? last_weight : NULL, lane);
+        for (size_t i = 0; i < LANES; i++)
+            error[c] += lane[i];
+    }
+}
+
+/* The weights of elements first to first + n, whose last axis is all of them or repeats. */
+static void weights(const struct strip *strip, const float *weight, int64_t first, size_t n, float *out)
+{
+    const int64_t period = strip->extent[strip->axes - 1];
+    for (size_t j = 0; j < n; j++)
+        out[j] = weight[(first + (int64_t)j) % period];
+}
+
+static void search_part(void *argument, size_t index)
+{
+    const struct search *s = argument;
+    const struct candidates *c = s->candidates;
+    const size_t part = index / s->strips.count, qparams = (size_t)s->strips.plan->qparams;
+    struct strip strip;
+    struct qobs_quantizer quantizer[STRIP_QPARAMS];
+    float values[STRIP_QPARAMS][STRIP_ROOM], weight[STRIP_ROOM], scales[STRIP_CANDIDATES];
+    double downs[STRIP_CANDIDATES], errors[STRIP_CANDIDATES];
+    const fp_mode mode = fp_enter();
+    qobs_strip_at(&s->strips, index % s->strips.count, &strip);
+    for (int i = 0; i < strip.qparams; i++) {
+        const size_t qparam = strip.qparam + (size_t)i * strip.next, at = (size_t)i * c->count;
+        if (c->prepare_factors)
+            c->prepare_factors(c->argument, qparam, &quantizer[i], scales + at, downs + at);
+        else
+            c->prepare(c->argument, qparam, &quantizer[i], scales + at);
+        memset(errors + at, 0, c->count * sizeof *errors);
+    }
+    const int64_t from = (int64_t)part * s->part, end = from + s->part < strip.elements ? from + s->part : strip.elements;
+    for (int64_t first = from; first < end; first += STRIP_ROOM) {
+        const size_t n = (size_t)(end - first < STRIP_ROOM ? end - first : STRIP_ROOM);
+        qobs_strip_read(&strip, s->strips.plan->dtype, s->data, first, n, values);
+        if (c->weight)
+            weights(&strip, c->weight, first, n, weight);
+        for (int i = 0; i < strip.qparams; i++) {
+            const float *const scale = scales + (size_t)i * c->count;
+            double *const error = errors + (size_t)i * c->count;
+            if (c->ignore_nonfinite)
+                drop_nonfinite(n, values[i]);
+            if (c->prepare_factors)
+                factor_errors(&quantizer[i], values[i], c->weight ? weight : NULL, n, c->count, scale,
+                              downs + (size_t)i * c->count, error);
+            else if (quantizer[i].in_double)
+                wide_errors(&quantizer[i], values[i], n, c->count, scale, error);
+            else
+                qobs_search_errors(s->kernels, &quantizer[i], &s->norm, values[i], c->weight ? weight : NULL, n, c->count,
+                                   scale, NULL, error);
+        }
+    }
+    for (int i = 0; i < strip.qparams; i++) {
+        const size_t qparam = strip.qparam + (size_t)i * strip.next;
+        double *const error = errors + (size_t)i * c->count;
+        for (size_t k = 0; k < c->count; k++) /* which of several NaN is left is up to the instruction set */
+            error[k] = isnan(error[k]) ? (double)NAN : error[k];
+        if (s->parts == 1)
+            c->take(c->argument, qparam, error);
+        else
+            memcpy(s->partial + (part * qparams + qparam) * c->count, error, c->count * sizeof *error);
+    }
+    fp_leave(mode);
+}
+
+void qobs_candidates_search(const struct runtime *runtime, const struct qobs_kernels *kernels, const qobs_plan *plan,
+                            const unsigned char *data, const struct candidates *candidates, double *room)
+{
+    struct search s = {.kernels = kernels, .data = data, .candidates = candidates, .partial = room};
+    const size_t count = candidates->count, qparams = (size_t)plan->qparams;
+    qobs_search_norm(&s.norm, 2, NULL);
+    divide(plan, count, &s.strips, &s.parts, &s.part);
+    qobs_parallel_for(runtime, search_part, &s, s.strips.count * s.parts);
+    for (size_t q = 0; s.parts > 1 && q < qparams; q++) {
+        double *sum = room + q * count;
+        for (size_t part = 1; part < s.parts; part++)
+            for (size_t i = 0; i < count; i++)
+                sum[i] += room[(part * qparams + q) * count + i];
+        candidates->take(candidates->argument, q, sum);
+    }
+}

@@ -1,0 +1,165 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-FileCopyrightText: The qobs authors */
+
+/* |e|^norm for kernels: what of it can be made once. With e = m * 2^x, 1 <= m < 2, it is m^norm, a polynomial in -m, times
+ * 2^(norm * x), a table. */
+#include <math.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "range/search.h"
+#ifdef QOBS_SLEEF
+#include <sleef.h>
+#endif
+
+/* The polynomial has to stay this close to m^norm, relatively; where it cannot, it is SLEEF's pow. */
+#define CLOSE 7e-7
+
+#ifdef QOBS_SLEEF
+enum { COEFFICIENTS = 6, NODES = 64 };
+
+/* Table entries are greater by 2^BOOST: what is far below 1 would otherwise be too small for a float. */
+enum { BOOST = 64 };
+
+static double evaluate(const double c[COEFFICIENTS], double m)
+{
+    double p = c[COEFFICIENTS - 1];
+    for (int i = COEFFICIENTS - 2; i >= 0; i--)
+        p = p * m + c[i];
+    return p;
+}
+
+/* Solves the symmetric positive definite a * x = b in place of b. */
+static void solve(double a[COEFFICIENTS][COEFFICIENTS], double b[COEFFICIENTS])
+{
+    for (int k = 0; k < COEFFICIENTS; k++)
+        for (int i = k + 1; i < COEFFICIENTS; i++) {
+            const double factor = a[i][k] / a[k][k];
+            for (int j = k; j < COEFFICIENTS; j++)
+                a[i][j] -= factor * a[k][j];
+            b[i] -= factor * b[k];
+        }
+    for (int k = COEFFICIENTS - 1; k >= 0; k--) {
+        for (int j = k + 1; j < COEFFICIENTS; j++)
+            b[k] -= a[k][j] * b[j];
+        b[k] /= a[k][k];
+    }
+}
+
+/* Least squares of the relative error at the nodes of a Chebyshev polynomial, which is close to the least possible largest error.
+ * Returns that. Powers of m - 1.5 keep the equations well-conditioned; they are multiplied out at the end. */
+static double fit(double norm, double c[COEFFICIENTS])
+{
+    double a[COEFFICIENTS][COEFFICIENTS] = {{0}}, b[COEFFICIENTS] = {0};
+    for (int n = 0; n < NODES; n++) {
+        const double h = 0.5 * Sleef_cinz_cosd1_u10purec((n + 0.5) * 3.14159265358979323846 / NODES);
+        double power[COEFFICIENTS] = {Sleef_cinz_powd1_u10purec(1.5 + h, -norm)};
+        for (int i = 1; i < COEFFICIENTS; i++)
+            power[i] = power[i - 1] * h;
+        for (int i = 0; i < COEFFICIENTS; i++) {
+            b[i] += power[i];
+            for (int j = 0; j < COEFFICIENTS; j++)
+                a[i][j] += power[i] * power[j];
+        }
+    }
+    solve(a, b);
+    for (int i = 0; i < COEFFICIENTS; i++)
+        c[i] = 0;
+    for (int k = COEFFICIENTS - 1; k >= 0; k--) { /* c = c * (m - 1.5) + b[k] */
+        for (int i = COEFFICIENTS - 1; i > 0; i--)
+            c[i] = c[i - 1] - 1.5 * c[i];
+        c[0] = b[k] - 1.5 * c[0];
+    }
+    double worst = 0;
+    for (int n = 0; n <= 4 * NODES; n++) {
+        const double m = 1 + n / (4.0 * NODES);
+        worst = fmax(worst, fabs(evaluate(c, m) * Sleef_cinz_powd1_u10purec(m, -norm) - 1));
+    }
+    return worst;
+}
+
+static void make_table(struct qobs_error_norm *norm, double value, const double c[COEFFICIENTS])
+{
+    /* The kernel's polynomial begins with (-m)^5. Of a norm that needs none (4) a trace stays. */
+    const double leading = -c[5], least = 0x1p-40, first = fabs(leading) < least ? copysign(least, leading) : leading;
+    norm->kind = QOBS_NORM_TABLE;
+    for (int i = 0; i < 5; i++)
+        norm->polynomial[i] = (float)((i % 2 ? -c[i] : c[i]) / first);
+    for (int i = 0; i < 8; i++)
+        norm->low[i] = (float)(first * Sleef_cinz_exp2d1_u10purec(value * i));
+    for (int i = 0; i < 8; i++) /* the unit is 2^-63: a biased exponent of 64 would be that of 1 */
+        norm->high[i] = i < 4 ? 0 : (float)Sleef_cinz_exp2d1_u10purec(value * (8 * i - 64) + BOOST);
+}
+
+static double exp2_of(double x)
+{
+    return Sleef_cinz_exp2d1_u10purec(x);
+}
+
+static int make_norm(struct search_norm *norm, double value, qobs_error *error)
+{
+    double c[COEFFICIENTS];
+    (void)error;
+    if (fit(value, c) <= CLOSE) {
+        make_table(&norm->errors, value, c);
+        norm->boost = BOOST;
+        return QOBS_OK;
+    }
+    /* The greater the norm, the less room there is for small numbers; boosted they use all of float's. */
+    const int up = value > 19 ? (int)(96 / value) : 5;
+    norm->errors.kind = QOBS_NORM_POW;
+    norm->errors.boost = (float)ldexp(1, up);
+    norm->boost = value * up;
+    return QOBS_OK;
+}
+#else
+static double exp2_of(double x) /* of whole numbers only: the norm is 1, 2 or 3 */
+{
+    return ldexp(1, (int)x);
+}
+
+static int make_norm(struct search_norm *norm, double value, qobs_error *error)
+{
+    (void)norm;
+    return qobs_fail(error, QOBS_ERROR_UNSUPPORTED, "norm: is %g; this build is without SLEEF and has norms 1, 2 and 3 only", value);
+}
+#endif
+
+int qobs_search_norm(struct search_norm *norm, double value, qobs_error *error)
+{
+    if (!isfinite(value) || value <= 0)
+        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "norm: is %g, allowed are finite numbers above 0", value);
+    *norm = (struct search_norm){.errors = {.value = (float)value}};
+    if (value == 1 || value == 2 || value == 3) {
+        norm->errors.kind = value == 1 ? QOBS_NORM_1 : value == 2 ? QOBS_NORM_2 : QOBS_NORM_3;
+    } else {
+        const int status = make_norm(norm, value, error);
+        if (status != QOBS_OK)
+            return status;
+    }
+    for (int i = 0; i < UNITS_FINE; i++)
+        norm->fine[i] = exp2_of(-i * value);
+    for (int i = 0; i < UNITS_COARSE; i++)
+        norm->coarse[i] = exp2_of(-(i * UNITS_FINE - MOST_SHIFT) * value - norm->boost);
+    return QOBS_OK;
+}
+
+double qobs_search_unit(const struct search_norm *norm, int shift)
+{
+    const int at = shift + MOST_SHIFT;
+    return norm->coarse[at / UNITS_FINE] * norm->fine[at % UNITS_FINE];
+}
+
+int qobs_search_shift(double magnitude, qobs_dtype dtype)
+{
+    const int most = dtype == QOBS_F64 ? MOST_SHIFT - 1 : 126; /* so that the power of two is a number of the dtype */
+    if (!(magnitude > 0) || !isfinite(magnitude))
+        return 0;
+    uint64_t bits;
+    memcpy(&bits, &magnitude, sizeof bits);
+    int exponent = (int)(bits >> 52) - 1022;
+    if (bits >> 52 == 0)
+        frexp(magnitude, &exponent);
+    const int shift = -exponent - 1;
+    return shift > most ? most : shift < -most ? -most : shift;
+}

@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-FileCopyrightText: The qobs authors */
+
+/* The histogram element by element: the definition of the result, and the tail of the vector forms. */
+#include <math.h>
+#include <string.h>
+
+#include "number/number.h"
+
+static inline float load_f32(const unsigned char *x)
+{
+    float f;
+    memcpy(&f, x, sizeof f);
+    return f;
+}
+
+static inline float load_bf16(const unsigned char *x)
+{
+    uint16_t h;
+    memcpy(&h, x, sizeof h);
+    return float_of_bf16(h);
+}
+
+static inline float load_f16(const unsigned char *x)
+{
+    uint16_t h;
+    memcpy(&h, x, sizeof h);
+    return float_of_f16(h);
+}
+
+static inline float load_f64(const unsigned char *x)
+{
+    double d;
+    memcpy(&d, x, sizeof d);
+    return (float)d;
+}
+
+/* The bin of an element in range. */
+static inline uint32_t bin_of(const struct qobs_binning *b, float x)
+{
+    const uint32_t k = (uint32_t)((x * b->scale - b->from) * (float)b->bins / b->width);
+    return k < b->bins ? k : b->bins - 1;
+}
+
+/* Extremes; zeros become +0. */
+static inline void see(struct qobs_seen *seen, float min, float max)
+{
+    seen->min = min < seen->min ? min + 0.0f : seen->min;
+    seen->max = max > seen->max ? max + 0.0f : seen->max;
+}
+
+static inline void add_element(const struct qobs_binning *b, float x, uint32_t *counters, struct qobs_seen *seen)
+{
+    x = b->magnitude ? fabsf(x) : x;
+    if (x >= b->lo && x <= b->hi && !(b->skip_zeros && x == 0))
+        counters[bin_of(b, x)]++;
+    if (!isfinite(x)) {
+        seen->nonfinite.nan += isnan(x) != 0;
+        seen->nonfinite.inf += isinf(x) != 0;
+    } else if (!(b->skip_zeros && x == 0)) {
+        see(seen, x, x);
+    }
+}
+
+/* n elements of `size` bytes each. */
+static inline __attribute__((always_inline)) void add_elements(float (*load)(const unsigned char *), size_t size,
+                                                               const struct qobs_binning *b, const unsigned char *x, size_t n,
+                                                               uint32_t *counters, struct qobs_seen *seen)
+{
+    for (size_t i = 0; i < n; i++)
+        add_element(b, load(x + i * size), counters, seen);
+}

@@ -1,0 +1,184 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-FileCopyrightText: The qobs authors */
+
+/* Min/max of columns that an index scatters over groups, for one element width on one instruction set. Included by
+ * src/<isa>/indexed.c once per WIDTH (16, 32, 64), after that instruction set's vec.h and transpose.h.
+ *
+ * As many rows as a vector has lanes go together: tiles of them are transposed in registers, so that a vector holds one column and
+ * enters its group's accumulators whole, wherever these are; there is no gather and no copy of the rows.
+ *
+ * Accumulators: a pair of vectors of keys (minmax_key.inl.h) a group, in the caller's scratch; nothing can overflow.
+ * Counts: 64 bits, made only for rows that hold something not finite.
+ * Tails: the last columns and the last rows are read again, which changes no minimum and no maximum; fewer
+ *   bytes in a row than a cache line go element by element. Nothing outside a row is read.
+ * In flight: a cache line of as many rows as a vector has lanes. Where rows are a power of two apart these fall into the same cache
+ *   set, so that none may be come back to: where a tile is narrower than a line, lines are copied to a buffer first.
+ * Caller's duty: group[j] < groups. */
+
+#include "templates/minmax_key.inl.h"
+
+#define LANES (VEC_BYTES * 8 / WIDTH)
+/* A vector of a tile has that many pieces, each of another row, so a tile has as many vectors as columns. */
+#define PIECES K(VEC_PIECES)
+#define TILE (LANES / PIECES)
+#define LINE 64
+#define LINE_COLUMNS (LINE * 8 / WIDTH)
+#define MOST_NEGATIVE ((KEY)((BITS)1 << (WIDTH - 1)))
+
+/* Rows element by element. */
+static void K(indexed_plain)(const unsigned char *x, ptrdiff_t row_stride, size_t rows, size_t columns, const uint32_t *group,
+                             size_t groups, BITS inf, unsigned char *min, unsigned char *max, struct qobs_nonfinite *nonfinite)
+{
+    const size_t row_bytes = groups * sizeof(BITS);
+    for (; rows > 0; rows--, x += row_stride, min += row_bytes, max += row_bytes)
+        for (size_t j = 0; j < columns; j++) {
+            const size_t at = group[j] * sizeof(BITS);
+            KEY lo = K(key_of_bits)(K(load_bits)(min + at)), hi = K(key_of_bits)(K(load_bits)(max + at));
+            K(scan_elements)(x + j * sizeof(BITS), 1, inf, &lo, &hi, nonfinite);
+            K(merge_keys)(lo, hi, min + at, max + at);
+        }
+}
+
+/* Where piece `p` of the vector `i` of a tile is: in row p * TILE + i. */
+static inline __attribute__((always_inline)) vec K(indexed_piece)(const unsigned char *x, ptrdiff_t step, int i, int p)
+{
+    return PIECES == 1 ? vec_load(x + i * step) : K(vec_halves)(vec_load(x + i * step), vec_load(x + (TILE + i) * step), p);
+}
+
+/* A column each of LANES rows enters its group. `ahead`: lines that will be wanted. */
+static inline __attribute__((always_inline)) void K(indexed_columns)(vec r[TILE], const uint32_t *group, unsigned char *accumulators,
+                                                                    const unsigned char *ahead)
+{
+    K(vec_transpose)(r);
+    _Pragma("GCC unroll 16") for (int c = 0; c < TILE; c++)
+    {
+        unsigned char *const lo = accumulators + (size_t)group[c] * 2 * VEC_BYTES, *const hi = lo + VEC_BYTES;
+        __builtin_prefetch(ahead + c * LINE, 0, 2);
+        vec_store(lo, K(vec_min_s)(vec_load(lo), r[c]));
+        vec_store(hi, K(vec_max_s)(vec_load(hi), r[c]));
+    }
+}
+
+/* LANES rows into the accumulators, a cache line of each at a time: the tiles it has, the first from registers. Of fewer rows the last
+ * stands for those that are not there. */
+static inline __attribute__((always_inline)) void K(indexed_rows)(bool few, const unsigned char *x, ptrdiff_t row_stride, size_t rows,
+                                                                  size_t columns, const uint32_t *group, unsigned char *accumulators)
+{
+    enum { TILES = LINE_COLUMNS / TILE };
+    vec tiles[TILES][TILE];
+    unsigned char lines[LANES][LINE];
+    const unsigned char *ahead = x + LANES * row_stride;
+    for (size_t j = 0; j < columns; j += LINE_COLUMNS, ahead += LANES * LINE) {
+        j = j + LINE_COLUMNS <= columns ? j : columns - LINE_COLUMNS;
+        const unsigned char *from = x + j * sizeof(BITS);
+        for (size_t i = 0; few && i < LANES; i++)
+            memcpy(lines[i], from + (ptrdiff_t)(i < rows ? i : rows - 1) * row_stride, LINE);
+        from = few ? lines[0] : from;
+        const ptrdiff_t step = few ? LINE : row_stride;
+        vec r[TILE];
+        _Pragma("GCC unroll 16") for (int i = 0; i < TILE; i++)
+        {
+            r[i] = K(vec_key)(K(indexed_piece)(from, step, i, 0));
+            _Pragma("GCC unroll 4") for (int t = 1; t < TILES; t++)
+                vec_store(&tiles[t][i], K(vec_key)(K(indexed_piece)(from + t / PIECES * VEC_BYTES, step, i, t % PIECES)));
+        }
+        K(indexed_columns)(r, group + j, accumulators, ahead);
+        for (int t = 1; t < TILES; t++) {
+            _Pragma("GCC unroll 16") for (int i = 0; i < TILE; i++) r[i] = vec_load(&tiles[t][i]);
+            K(indexed_columns)(r, group + j + t * TILE, accumulators, ahead + t * TILE * LINE);
+        }
+    }
+}
+
+static bool K(indexed_nonfinite)(const unsigned char *accumulators, size_t groups, BITS inf)
+{
+    const vec infinite = K(vec_splat)((KEY)inf);
+    bool any = false;
+    for (size_t g = 0; g < groups; g++, accumulators += 2 * VEC_BYTES) {
+        any |= K(vec_any_ge)(vec_not(vec_load(accumulators)), infinite);
+        any |= K(vec_any_ge)(vec_load(accumulators + VEC_BYTES), infinite);
+    }
+    return any;
+}
+
+/* One bound of LANES groups, `n` of which there are, and up to TILE rows of that part of their accumulators into the caller's. */
+static void K(indexed_merge)(const unsigned char *accumulators, int part, size_t rows, bool is_max, unsigned char *out, size_t row_bytes,
+                             size_t n)
+{
+    vec r[TILE];
+    unsigned char room[VEC_BYTES] = {0};
+    for (int i = 0; i < TILE; i++)
+        r[i] = K(indexed_piece)(accumulators, 2 * VEC_BYTES, i, part);
+    K(vec_transpose)(r);
+    for (size_t c = 0; c < TILE && c < rows; c++, out += row_bytes) {
+        unsigned char *to = out;
+        if (n < LANES)
+            to = memcpy(room, out, n * sizeof(BITS));
+        const vec before = K(vec_key)(vec_load(to));
+        const vec merged = is_max ? K(vec_max_s)(before, r[c]) : K(vec_min_s)(before, r[c]);
+        vec_store(to, K(vec_key)(K(vec_no_minus_zero)(merged)));
+        if (n < LANES)
+            memcpy(out, room, n * sizeof(BITS));
+    }
+}
+
+static void K(indexed_transposed)(const unsigned char *x, ptrdiff_t row_stride, size_t rows, size_t columns, const uint32_t *group,
+                                  size_t groups, BITS inf, unsigned char *min, unsigned char *max, unsigned char *accumulators,
+                                  struct qobs_nonfinite *nonfinite)
+{
+    const size_t row_bytes = groups * sizeof(BITS), abreast = rows < LANES ? rows : LANES;
+    for (size_t done = 0; done < rows; done += LANES) {
+        const size_t first = done + abreast <= rows ? done : rows - abreast;
+        for (size_t g = 0; g < (groups + LANES - 1) / LANES * LANES; g++) {
+            vec_store(accumulators + g * 2 * VEC_BYTES, K(vec_splat)((KEY)~MOST_NEGATIVE));
+            vec_store(accumulators + g * 2 * VEC_BYTES + VEC_BYTES, K(vec_splat)(MOST_NEGATIVE));
+        }
+        if (abreast < LANES)
+            K(indexed_rows)(true, x, row_stride, abreast, columns, group, accumulators);
+        else
+            K(indexed_rows)(false, x + (ptrdiff_t)first * row_stride, row_stride, abreast, columns, group, accumulators);
+        if (K(indexed_nonfinite)(accumulators, groups, inf)) {
+            K(indexed_plain)(x + (ptrdiff_t)done * row_stride, row_stride, first + abreast - done, columns, group, groups, inf,
+                             min + done * row_bytes, max + done * row_bytes, nonfinite);
+            continue;
+        }
+        for (size_t g = 0; g < groups; g += LANES)
+            for (size_t row = 0; row < abreast; row += TILE) {
+                const unsigned char *at = accumulators + g * 2 * VEC_BYTES;
+                const size_t to = (first + row) * row_bytes + g * sizeof(BITS), n = groups - g < LANES ? groups - g : LANES;
+                K(indexed_merge)(at, (int)(row / TILE), abreast - row, false, min + to, row_bytes, n);
+                K(indexed_merge)(at + VEC_BYTES, (int)(row / TILE), abreast - row, true, max + to, row_bytes, n);
+            }
+    }
+}
+
+#ifdef PERMUTED
+#include PERMUTED
+#endif
+
+static void K(indexed)(const unsigned char *x, ptrdiff_t row_stride, size_t rows, size_t columns, const uint32_t *group, size_t groups,
+                       BITS inf, unsigned char *min, unsigned char *max, unsigned char *scratch, struct qobs_nonfinite *nonfinite)
+{
+    size_t done = 0;
+#ifdef PERMUTED
+    if (groups <= PERMUTED_LANES && rows >= PERMUTED_LEAST)
+        done = indexed_permuted(x, row_stride, rows, columns, group, groups, inf, min, max, nonfinite);
+#endif
+    if (columns - done < LINE_COLUMNS)
+        K(indexed_plain)(x + done * sizeof(BITS), row_stride, rows, columns - done, group + done, groups, inf, min, max, nonfinite);
+    else
+        K(indexed_transposed)(x + done * sizeof(BITS), row_stride, rows, columns - done, group + done, groups, inf, min, max,
+                              scratch + (-(uintptr_t)scratch & (VEC_BYTES - 1)), nonfinite);
+}
+
+#undef LANES
+#undef PIECES
+#undef TILE
+#undef LINE
+#undef LINE_COLUMNS
+#undef MOST_NEGATIVE
+#undef K
+#undef KEY
+#undef BITS
+#undef KEY_CAT
+#undef KEY_CAT_
