@@ -38,10 +38,10 @@
 /* Integers without a zero point and norms by powf, as the benchmarks ask for. 16 sums side by side: gcc does not reorder floats. */
 static void search_errors(const struct qobs_quantizer *quantizer, const struct qobs_error_norm *norm, bool with_shift, const float *x,
                           const float *weight, size_t n, const struct qobs_search_candidates *candidates, size_t count,
-                          struct qobs_ahead ahead, float *sum)
+                          struct qobs_prefetch prefetch, float *sum)
 {
-    (void)with_shift, (void)weight, (void)ahead;
-    const float least = (float)quantizer->least, greatest = (float)quantizer->greatest, exponent = norm->value;
+    (void)with_shift, (void)weight, (void)prefetch;
+    const float quant_min = (float)quantizer->quant_min, quant_max = (float)quantizer->quant_max, exponent = norm->value;
     enum { LANES = 16 };
     const bool squared = norm->kind == QOBS_NORM_2;
     for (size_t c = 0; c < count; c++) {
@@ -50,8 +50,8 @@ static void search_errors(const struct qobs_quantizer *quantizer, const struct q
         for (size_t i = 0; i < n; i += LANES) /* filled up with zeros */
             for (size_t k = 0; k < LANES; k++) {
                 float q = x[i + k] * inverse;
-                q = q < least ? least : q;
-                q = q > greatest ? greatest : q;
+                q = q < quant_min ? quant_min : q;
+                q = q > quant_max ? quant_max : q;
                 const float e = rintf(q) * scale - x[i + k];
                 sums[k] += squared ? e * e : powf(fabsf(e), exponent);
             }
@@ -64,13 +64,13 @@ static void search_errors(const struct qobs_quantizer *quantizer, const struct q
 /* One qparam after the other. */
 static void search_batch(const struct qobs_quantizer *quantizer, const struct qobs_error_norm *norm, bool with_shift, const float *x,
                          const float *weight, size_t row, size_t n, const struct qobs_search_candidates *candidates, size_t count,
-                         struct qobs_ahead ahead, float *sum)
+                         struct qobs_prefetch prefetch, float *sum)
 {
     enum { MOST = 256 };
     float of_one[MOST];
     for (size_t i = 0; i < QOBS_SEARCH_LANES; i++) {
         const struct qobs_search_candidates own = {candidates->scale + i, candidates->inverse + i, candidates->shift + i, candidates->step};
-        search_errors(quantizer, norm, with_shift, x + i * row, weight, n, &own, count, ahead, of_one);
+        search_errors(quantizer, norm, with_shift, x + i * row, weight, n, &own, count, prefetch, of_one);
         for (size_t c = 0; c < count; c++)
             sum[c * QOBS_SEARCH_LANES + i] = of_one[c];
     }

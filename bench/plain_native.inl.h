@@ -10,15 +10,15 @@ static void NATIVE(fake_quantize_rows)(const struct qobs_quantizer *quantizer, c
                                        ptrdiff_t out_stride, size_t runs, size_t length, const struct qobs_qparams *qparams,
                                        ptrdiff_t qparam_stride)
 {
-    const real least = (real)quantizer->least, greatest = (real)quantizer->greatest;
+    const real quant_min = (real)quantizer->quant_min, quant_max = (real)quantizer->quant_max;
     for (ptrdiff_t r = 0; r < (ptrdiff_t)runs; r++) {
         const element *v = (const element *)((const unsigned char *)x + r * x_stride);
         element *to = (element *)((unsigned char *)out + r * out_stride);
         const real scale = ((const real *)qparams->scale)[r * qparam_stride];
         for (size_t j = 0; j < length; j++) {
             real q = round_native(load(v[j]) / scale);
-            q = q < least ? least : q;
-            q = q > greatest ? greatest : q;
+            q = q < quant_min ? quant_min : q;
+            q = q > quant_max ? quant_max : q;
             q = sizeof(real) == 8 ? (real)rint((double)q) : (real)rintf((float)q);
             q *= scale;
             to[j] = store(q != q ? (real)NAN : q);
@@ -29,24 +29,24 @@ static void NATIVE(fake_quantize_rows)(const struct qobs_quantizer *quantizer, c
 static void NATIVE(fake_quantize_columns)(const struct qobs_quantizer *quantizer, const void *x, ptrdiff_t x_stride, void *out,
                                           ptrdiff_t out_stride, size_t rows, size_t columns, const struct qobs_qparams *qparams)
 {
-    const real least = (real)quantizer->least, greatest = (real)quantizer->greatest;
-    const real *scale = qparams->scale, *added = qparams->added, *removed = qparams->removed;
+    const real quant_min = (real)quantizer->quant_min, quant_max = (real)quantizer->quant_max;
+    const real *scale = qparams->scale, *zero_point_add = qparams->zero_point_add, *zero_point_sub = qparams->zero_point_sub;
     for (ptrdiff_t r = 0; r < (ptrdiff_t)rows; r++) {
         const element *v = (const element *)((const unsigned char *)x + r * x_stride);
         element *to = (element *)((unsigned char *)out + r * out_stride);
         for (size_t j = 0; j < columns; j++) {
-            real q = round_native(round_native(load(v[j]) / scale[j]) + added[j]);
-            q = q < least ? least : q;
-            q = q > greatest ? greatest : q;
+            real q = round_native(round_native(load(v[j]) / scale[j]) + zero_point_add[j]);
+            q = q < quant_min ? quant_min : q;
+            q = q > quant_max ? quant_max : q;
             q = sizeof(real) == 8 ? (real)rint((double)q) : (real)rintf((float)q);
-            q = round_native(q - removed[j]) * scale[j];
+            q = round_native(q - zero_point_sub[j]) * scale[j];
             to[j] = store(q != q ? (real)NAN : q);
         }
     }
 }
 
 static void NATIVE(histogram_rows)(const struct qobs_binning *binning, const void *x, ptrdiff_t run_stride, size_t runs,
-                                   size_t length, uint32_t *counters, struct qobs_seen *seen)
+                                   size_t length, uint32_t *counters, struct qobs_extrema *seen)
 {
     const struct qobs_binning b = *binning;
     for (ptrdiff_t r = 0; r < (ptrdiff_t)runs; r++) {

@@ -53,11 +53,11 @@ std::function<void()> Make(const qobs_kernels &table, const KernelKind &kind)
         x.As<float>()[i] = uniform(generator);
     for (size_t i = 0; i < count; i++) {
         const float p = 1 - static_cast<float>(i / qparams) / 200;
-        scale.As<float>()[i] = p * 0.5f / static_cast<float>(quantizer.greatest);
+        scale.As<float>()[i] = p * 0.5f / static_cast<float>(quantizer.quant_max);
         qobs_search_candidate(kind.format == nullptr, scale.As<float>()[i], 0, &inverse.As<float>()[i], &shift.As<float>()[i]);
     }
     return [=, errors = table.search_errors, batch = table.search_batch, n = kind.n, candidates = kind.candidates] {
-        const qobs_ahead nothing = {nullptr, nullptr};
+        const qobs_prefetch nothing = {nullptr, nullptr};
         const qobs_search_candidates all = {scale.As<float>(), inverse.As<float>(), shift.As<float>(), qparams};
         if (qparams > 1)
             batch(&quantizer, &norm->errors, false, x.As<float>(), nullptr, n, n, &all, candidates, nothing, sum.As<float>());

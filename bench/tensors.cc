@@ -92,14 +92,14 @@ std::string SettingsOf(const std::string &preset)
 }
 
 // One scale and one zero point, or what stands for them; observers that look at no data have none.
-void ReadResults(const qobs_observer *observer, const Room &room, size_t size)
+void ReadResults(const qobs_observer *observer, const Room &workspace, size_t size)
 {
     qobs_error error;
     for (const char *name : {"scale", "zero_point", "amax"}) {
         qobs_result result = {};
         result.struct_size = sizeof result;
         if (qobs_observer_find(observer, name, &result, &error) == QOBS_OK && result.size <= size)
-            Check(qobs_observer_read(observer, name, room.Bytes(), result.size, &error), error);
+            Check(qobs_observer_read(observer, name, workspace.Bytes(), result.size, &error), error);
     }
 }
 
@@ -116,14 +116,14 @@ Case Observe(const char *isa, const Dtype &dtype, const std::string &preset)
                 Check(qobs_observer_create(&created, config.get(), nullptr, &error), error);
                 const std::shared_ptr<qobs_observer> observer(created, qobs_observer_destroy);
                 const unsigned char *data = Gaussian(dtype, bytes);
-                const Room room(bytes);
+                const Room workspace(bytes);
                 return [=, &dtype] {
                     qobs_error e;
                     const int64_t shape[] = {kRows, kColumns};
                     const qobs_tensor value = {sizeof value, data, dtype.tensor, 2, shape, nullptr};
                     qobs_observer_reset(observer.get());
                     Check(qobs_observer_observe(observer.get(), &value, nullptr, &e), e);
-                    ReadResults(observer.get(), room, bytes);
+                    ReadResults(observer.get(), workspace, bytes);
                 };
             }};
 }

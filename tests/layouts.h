@@ -28,9 +28,9 @@ static uint64_t next(struct rng *r) /* splitmix64 */
     return z ^ (z >> 31);
 }
 
-static int64_t between(struct rng *r, int64_t least, int64_t greatest)
+static int64_t between(struct rng *r, int64_t quant_min, int64_t quant_max)
 {
-    return least + (int64_t)(next(r) % (uint64_t)(greatest - least + 1));
+    return quant_min + (int64_t)(next(r) % (uint64_t)(quant_max - quant_min + 1));
 }
 
 static bool chance(struct rng *r, int percent)

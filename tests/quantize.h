@@ -27,9 +27,9 @@ static uint32_t random_bits(void)
     return (uint32_t)(random_state >> 32);
 }
 
-static double uniform(double least, double greatest)
+static double uniform(double quant_min, double quant_max)
 {
-    return least + (greatest - least) * ldexp((double)random_bits(), -32);
+    return quant_min + (quant_max - quant_min) * ldexp((double)random_bits(), -32);
 }
 
 /* ---- The slow computation --------------------------------------------------------------------------------------------- */
@@ -91,7 +91,7 @@ static void put(qobs_dtype dtype, void *array, int64_t i, double value)
 /* What a tensor is quantized to and how. */
 struct way {
     const qobs_format *format; /* NULL: the integers from least to greatest in torch's arithmetic */
-    int64_t least, greatest;
+    int64_t quant_min, quant_max;
     bool in_float;
 };
 
@@ -109,12 +109,12 @@ static double slow_compressed_tensors(const struct way *way, qobs_dtype x_dtype,
 {
     const qobs_dtype dtype = way->in_float && x_dtype != QOBS_F64 ? QOBS_F32 : x_dtype;
     const qobs_dtype back = way->in_float ? QOBS_F32 : dtype;
-    const double least = round_dtype(dtype, qobs_format_least(way->format));
-    const double greatest = round_dtype(dtype, qobs_format_greatest(way->format));
+    const double quant_min = round_dtype(dtype, qobs_format_least(way->format));
+    const double quant_max = round_dtype(dtype, qobs_format_greatest(way->format));
     double v = round_dtype(dtype, x / scale);
     if (zero_point)
         v = round_dtype(dtype, v + round_dtype(x_dtype, *zero_point));
-    v = v < least ? least : v > greatest ? greatest : v;
+    v = v < quant_min ? quant_min : v > quant_max ? quant_max : v;
     if (x_dtype == QOBS_F64 && way->format->kind != FORMAT_INTEGER && way->format->bits > 4)
         v = (double)(float)v;
     v = round_dtype(back, round_dtype(dtype, round_format(way->format, v)));
@@ -133,7 +133,7 @@ static double slow_torch(const struct way *way, qobs_dtype dtype, double x, doub
         const float product = (float)x * inverse;
         q = (double)((float)zero_point + nearbyintf(product));
     }
-    q = fmin(fmax(q, (double)way->least), (double)way->greatest);
+    q = fmin(fmax(q, (double)way->quant_min), (double)way->quant_max);
     const float out = (float)((int64_t)q - (int64_t)zero_point) * (float)scale;
     return round_dtype(dtype, (double)out);
 }
@@ -150,7 +150,7 @@ static const char *name_of(const struct way *way)
     if (way->format)
         snprintf(text, sizeof text, "%s%s", way->format->name, way->in_float ? " in float" : "");
     else
-        snprintf(text, sizeof text, "torch %lld..%lld", (long long)way->least, (long long)way->greatest);
+        snprintf(text, sizeof text, "torch %lld..%lld", (long long)way->quant_min, (long long)way->quant_max);
     return text;
 }
 

@@ -148,13 +148,13 @@ static bool observe(struct rng *r, const char *axes, struct wanted *w, struct te
     return good;
 }
 
-static void run(const char *test, int64_t number, uint64_t stream, int64_t least, int64_t most)
+static void run(const char *test, int64_t number, uint64_t stream, int64_t quant_min, int64_t most)
 {
     struct rng r = {seed * 1000003 + (uint64_t)number * 4 + stream};
     struct tensor batch[BATCHES] = {{0}};
     struct wanted w = {0};
     char axes[64];
-    draw_tensor(&r, &batch[0], between(&r, least, most));
+    draw_tensor(&r, &batch[0], between(&r, quant_min, most));
     draw_axes(&r, &w, &batch[0], axes, sizeof axes);
     for (int i = 0; i < BATCHES; i++) {
         batch[i].dtype = batch[0].dtype;

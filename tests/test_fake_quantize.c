@@ -317,10 +317,10 @@ static void check_tensor(const struct layout *s, qobs_dtype dtype, const qobs_fo
     struct way way = {.format = format, .in_float = scale_dtype == QOBS_F32 || (element == 2 && with_global)};
     if (torch) {
         const char *of = s->settings[0].value;
-        way = (struct way){.least = strcmp(of, "qint32") == 0  ? INT32_MIN
+        way = (struct way){.quant_min = strcmp(of, "qint32") == 0  ? INT32_MIN
                                     : strcmp(of, "qint8") == 0 ? -128
                                                                : 0,
-                           .greatest = strcmp(of, "qint32") == 0  ? INT32_MAX
+                           .quant_max = strcmp(of, "qint32") == 0  ? INT32_MAX
                                        : strcmp(of, "qint8") == 0 ? 127
                                                                   : 255};
         format = NULL;

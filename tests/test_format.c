@@ -26,7 +26,7 @@ struct definition {
     const char *name;
     int sign, exponent, mantissa, bias; /* exponent 0: an integer of `mantissa` bits and a sign */
     enum specials specials;
-    double least, greatest; /* as the specifications state them */
+    double quant_min, quant_max; /* as the specifications state them */
     bool scale;             /* exponent field 0 is one exponent more */
 };
 
@@ -153,11 +153,11 @@ static struct answer search(const struct table *t, float x, bool saturate)
         return (struct answer){NAN, d->specials == NONE ? 0 : sign | nan};
     if (d->exponent == 0) { /* two's complement: the range is not symmetric */
         const double whole = nearbyint((double)x);
-        const double value = whole < d->least ? d->least : whole > d->greatest ? d->greatest : whole;
+        const double value = whole < d->quant_min ? d->quant_min : whole > d->quant_max ? d->quant_max : whole;
         return (struct answer){d->sign ? copysignf((float)value, x) : fabsf((float)value), (uint32_t)(int64_t)value & all};
     }
-    if (!d->sign && !(x > d->least))
-        return (struct answer){(float)d->least, 0};
+    if (!d->sign && !(x > d->quant_min))
+        return (struct answer){(float)d->quant_min, 0};
     size_t i = nearest(t, fabs((double)x));
     if (i == t->n && !saturate && d->specials == ONE_NAN)
         return (struct answer){NAN, sign | nan};
@@ -260,8 +260,8 @@ static void test_table_is_complete(void **state)
         assert_ptr_equal(f, qobs_format_at(i));
         assert_string_equal(f->name, d->name);
         assert_int_equal(f->bits, bits_of(d));
-        assert_true(qobs_format_least(f) == d->least);
-        assert_true(qobs_format_greatest(f) == d->greatest);
+        assert_true(qobs_format_least(f) == d->quant_min);
+        assert_true(qobs_format_greatest(f) == d->quant_max);
         assert_int_equal(qobs_format_size(f), (f->bits + 7) / 8 == 3 ? 4 : (f->bits + 7) / 8);
         const double one = d->exponent ? ldexp(1, -d->mantissa) : 1;
         assert_true(qobs_format_epsilon(f) == one);
@@ -355,8 +355,8 @@ static void test_inputs(void **state)
     }
     for (int i = -40; i <= 40; i++) { /* around the halves and limits of integers */
         add_around(&b, i * 0.5);
-        add_around(&b, d->least + i * 0.5);
-        add_around(&b, d->greatest + i * 0.5);
+        add_around(&b, d->quant_min + i * 0.5);
+        add_around(&b, d->quant_max + i * 0.5);
         add_around(&b, 0x1p22 + i * 0.5);
         add_around(&b, 0x1p23 + i);
     }
@@ -378,7 +378,7 @@ static void test_inputs(void **state)
     for (int i = 0; i < 300000; i++)
         add(&b, float_of_bits(random_bits()));
     for (int i = 0; i < 100000; i++) { /* within the range */
-        const float x = (float)(d->greatest * (1 + ldexp(1, -10)) * ldexp((double)random_bits(), -32));
+        const float x = (float)(d->quant_max * (1 + ldexp(1, -10)) * ldexp((double)random_bits(), -32));
         add(&b, random_bits() & 1 ? -x : x);
     }
     flush(&b);

@@ -73,14 +73,14 @@ static void expect_close(double got, double expected, double relative, const cha
 /* Candidate `chosen` of qparam q is the best of errors[step][qparam], or as good. */
 static void expect_best(const void *errors, size_t steps, size_t qparams, size_t q, size_t chosen, size_t upstreams)
 {
-    double least = INFINITY;
+    double quant_min = INFINITY;
     for (size_t i = 0; i < steps; i++)
-        least = fmin(least, double_at(errors, i * qparams + q));
+        quant_min = fmin(quant_min, double_at(errors, i * qparams + q));
     compared++;
     others += chosen != upstreams;
-    if (!(double_at(errors, chosen * qparams + q) <= least * (1 + 2e-6)))
+    if (!(double_at(errors, chosen * qparams + q) <= quant_min * (1 + 2e-6)))
         fail_case("qparam %d: took candidate %d with error %.12g, the least is %.12g", (int)q, (int)chosen,
-                  double_at(errors, chosen * qparams + q), least);
+                  double_at(errors, chosen * qparams + q), quant_min);
 }
 
 /* ---- Quark
@@ -225,7 +225,7 @@ static void run_quark(const cJSON *c)
 /* ---- Model-Optimizer
  * ------------------------------------------------------------------------------------------------------ */
 
-static bool is_trt_setting(const cJSON *item)
+static bool is_modelopt_setting(const cJSON *item)
 {
     static const char *const settings[] = {"axis",      "num_bits",         "unsigned",        "narrow_range",
                                            "step_size", "start_multiplier", "stop_multiplier", "block_size",
@@ -239,14 +239,14 @@ static bool is_trt_setting(const cJSON *item)
 /* "RuntimeError: Quantization function not set." has no counterpart: there always is one. */
 static bool has_counterpart(const cJSON *c) { return strcmp(text_of(c, "name"), "trt/mse_noquant") != 0; }
 
-static qobs_observer *trt_observer(const cJSON *c)
+static qobs_observer *modelopt_observer(const cJSON *c)
 {
     const cJSON *settings = cJSON_GetObjectItemCaseSensitive(c, "config"), *format = entry(c, "config", "quant_format");
     const bool nvfp4 = strstr(text_of(c, "name"), "nvfp4") != NULL;
     qobs_config *config;
     qobs_observer *o;
     qobs_error error;
-    if (configure(&config, nvfp4 ? "trt.NVFP4MSECalibrator" : "trt.MseCalibrator", settings, is_trt_setting, &error) !=
+    if (configure(&config, nvfp4 ? "trt.NVFP4MSECalibrator" : "trt.MseCalibrator", settings, is_modelopt_setting, &error) !=
         QOBS_OK)
         fail_case("%s", error.message);
     if (format && strcmp(format->valuestring, "fp8") == 0)
@@ -283,8 +283,8 @@ static double quantized(const qobs_config *config, bool nvfp4, bool unrounded, f
         return unrounded ? (double)number * (double)(1 / up) : (double)(number * (1 / up));
     }
     const float bound = (float)((1 << (config->num_bits - 1 + config->is_unsigned)) - 1), up = bound / amax;
-    const float least = config->is_unsigned ? 0 : config->narrow_range ? -bound : -bound - 1;
-    const float number = fminf(fmaxf(rintf((float)x * up), least), bound);
+    const float quant_min = config->is_unsigned ? 0 : config->narrow_range ? -bound : -bound - 1;
+    const float number = fminf(fmaxf(rintf((float)x * up), quant_min), bound);
     return amax < 0x1p-24f ? 0 : unrounded ? (double)number / (double)up : (double)(number / up);
 }
 
@@ -292,7 +292,7 @@ static double quantized(const qobs_config *config, bool nvfp4, bool unrounded, f
 static void add_errors(const qobs_observer *o, const qobs_tensor *value, const float *amax, const float *weight,
                        bool unrounded, double *errors)
 {
-    const bool nvfp4 = o->config.preset->granularity == GRANULARITY_TRT_BLOCK;
+    const bool nvfp4 = o->config.preset->granularity == GRANULARITY_MODELOPT_BLOCK;
     const size_t steps = qobs_multiples(&o->config);
     qobs_plan *plan;
     assert_int_equal(qobs_plan_create(&plan, &o->config, value, NULL, NULL, NULL), QOBS_OK);
@@ -375,14 +375,14 @@ static void expect_multiples(const cJSON *c, const qobs_observer *o)
     free(error);
 }
 
-static void run_trt(const cJSON *c)
+static void run_modelopt(const cJSON *c)
 {
     const bool refused = cJSON_GetObjectItemCaseSensitive(c, "error") != NULL;
     const cJSON *key;
     qobs_error error;
     if (!has_counterpart(c))
         return;
-    qobs_observer *o = trt_observer(c);
+    qobs_observer *o = modelopt_observer(c);
     int status = QOBS_OK;
     if (strcmp(text_of(c, "name"), "trt/mse_amax_shape1d") == 0) {
         static const float ones[8] = {1, 1, 1, 1, 1, 1, 1, 1};
@@ -420,15 +420,15 @@ static void on_every_isa(const cJSON *c, void (*run)(const cJSON *))
 
 static void test_quark(void **state) { on_every_isa(*state, run_quark); }
 
-static void test_trt(void **state) { on_every_isa(*state, run_trt); }
+static void test_modelopt(void **state) { on_every_isa(*state, run_modelopt); }
 
 int main(void)
 {
     int failed = run_suite("quark", "pow2mse", 8, test_quark);
     failed += run_suite("quark", "pow2pcmse", 8, test_quark);
     failed += run_suite("quark", "mxdiffs", 35, test_quark);
-    failed += run_suite("trt", "mse_", 33, test_trt);
-    failed += run_suite("trt", "nvfp4_", 9, test_trt);
+    failed += run_suite("trt", "mse_", 33, test_modelopt);
+    failed += run_suite("trt", "nvfp4_", 9, test_modelopt);
     printf("%zu of %zu qparams took another candidate than upstream\n", others, compared);
     return failed != 0 || compared == 0;
 }

@@ -197,16 +197,16 @@ static void test_zeros(void **state)
 {
     (void)state;
     qobs_observer *o = make("quark.PerTensorPercentileObserver", ""),
-                  *trt = make("trt.HistogramCalibrator", "skip_zeros=true");
+                  *modelopt = make("trt.HistogramCalibrator", "skip_zeros=true");
     assert_ok(observe(o, 1, 3, F32(0, 0, 0)));
     assert_result(o, "min_val", 0);
     assert_result(o, "max_val", 0);
-    assert_ok(observe(trt, 1, 3, F32(0, 0, 0)));
-    assert_int_equal(qobs_observer_result_count(trt), 0);
-    assert_ok(observe(trt, 1, 3, F32(0, 1, 2)));
-    assert_true(count_of(trt) == 2);
+    assert_ok(observe(modelopt, 1, 3, F32(0, 0, 0)));
+    assert_int_equal(qobs_observer_result_count(modelopt), 0);
+    assert_ok(observe(modelopt, 1, 3, F32(0, 1, 2)));
+    assert_true(count_of(modelopt) == 2);
     qobs_observer_destroy(o);
-    qobs_observer_destroy(trt);
+    qobs_observer_destroy(modelopt);
 }
 
 /* Ranges of Quark's wrapper of torch's observer are F32, as torch's. */

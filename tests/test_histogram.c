@@ -468,20 +468,20 @@ static void test_nonfinite(void **state)
 }
 
 /* What the observer holds, and the most it ever held. */
-static size_t held, most;
+static size_t rank, most;
 
 static void *count_allocate(void *context, size_t size)
 {
     (void)context;
-    held += size;
-    most = held > most ? held : most;
+    rank += size;
+    most = rank > most ? rank : most;
     return malloc(size);
 }
 
 static void count_release(void *context, void *memory, size_t size)
 {
     (void)context;
-    held -= size;
+    rank -= size;
     free(memory);
 }
 
@@ -504,12 +504,12 @@ static void test_stream(void **state)
     assert_ok(qobs_observer_create(&o, config, &runtime, &error));
     assert_ok(observe(o, 1, (int64_t)n, x[0]));
     assert_ok(observe(o, 1, (int64_t)n, x[1]));
-    const size_t held_early = held, most_early = most, saved = qobs_observer_save_size(o);
+    const size_t held_early = rank, most_early = most, saved = qobs_observer_save_size(o);
     for (size_t i = 2; i < batches; i++)
         assert_ok(observe(o, 1, (int64_t)n, x[i % 4]));
-    assert_int_equal(held, held_early);
+    assert_int_equal(rank, held_early);
     assert_int_equal(most, most_early);
-    assert_true(held < 40000 && most < 120000);
+    assert_true(rank < 40000 && most < 120000);
     assert_int_equal(qobs_observer_save_size(o), saved);
     assert_int_equal(counts_of(o).elements, batches * n);
     const double expected = (double)batches * (double)n, sum = sum_of(o, "histogram");
@@ -518,7 +518,7 @@ static void test_stream(void **state)
     for (int i = 0; i < 4; i++)
         free(x[i]);
     qobs_config_destroy(config);
-    assert_int_equal(held, 0);
+    assert_int_equal(rank, 0);
 }
 
 /* Beyond 2^24 upstream's float32 loses counts; ours does not unless it is asked to. */

@@ -54,7 +54,7 @@ static void release(void *context, void *memory, size_t size)
 typedef int worker(const qobs_runtime *runtime, qobs_observer *o);
 
 /* With the n-th allocation failing, for every n, `work` fails, and with memory does what it does. */
-static void exhaust(worker *work, qobs_observer *o, struct memory *m, const qobs_runtime *runtime, size_t held, size_t at_least)
+static void exhaust(worker *work, qobs_observer *o, struct memory *m, const qobs_runtime *runtime, size_t rank, size_t at_least)
 {
     for (size_t n = 1;; n++) {
         *m = (struct memory){.fail_at = n, .blocks = m->blocks};
@@ -67,7 +67,7 @@ static void exhaust(worker *work, qobs_observer *o, struct memory *m, const qobs
             return;
         }
         assert_refused(status, QOBS_ERROR_OUT_OF_MEMORY, "memory");
-        assert_int_equal(m->blocks, held);
+        assert_int_equal(m->blocks, rank);
     }
 }
 
@@ -171,18 +171,18 @@ static int ranges_in_histograms(const qobs_runtime *runtime, qobs_observer *unus
         counts[i % 300] = (float)(300 - i % 300);
     }
     const qobs_tensor histogram = tensor(QOBS_F32, counts, 300), bin_edges = tensor(QOBS_F32, edges, 301);
-    qobs_config *quark = make_config("quark.PerTensorMSEObserver", "", NULL), *trt = make_config("trt.HistogramCalibrator", "", NULL),
+    qobs_config *quark = make_config("quark.PerTensorMSEObserver", "", NULL), *modelopt = make_config("trt.HistogramCalibrator", "", NULL),
                 *torch = make_config("torch.HistogramObserver", "", NULL);
     (void)unused;
     int status = qobs_range_by_percentile(quark, &histogram, &bin_edges, 99, &min, &max, runtime, &error);
     if (status == QOBS_OK)
-        status = qobs_range_by_mse(trt, &histogram, &bin_edges, 1, 128, &min, &max, runtime, &error);
+        status = qobs_range_by_mse(modelopt, &histogram, &bin_edges, 1, 128, &min, &max, runtime, &error);
     if (status == QOBS_OK)
-        status = qobs_range_by_entropy(trt, &histogram, &bin_edges, 1, 128, &min, &max, runtime, &error);
+        status = qobs_range_by_entropy(modelopt, &histogram, &bin_edges, 1, 128, &min, &max, runtime, &error);
     if (status == QOBS_OK)
         status = qobs_range_by_l2_norm(torch, &histogram, &bin_edges, &min, &max, runtime, &error);
     qobs_config_destroy(quark);
-    qobs_config_destroy(trt);
+    qobs_config_destroy(modelopt);
     qobs_config_destroy(torch);
     return status;
 }

@@ -256,12 +256,12 @@ struct expected {
 
 static void merge(struct expected *e, const struct dtype *d, int64_t q, uint64_t bits, bool *seen)
 {
-    const double value = value_of(d, bits), least = value_of(d, e->min[q]), greatest = value_of(d, e->max[q]);
+    const double value = value_of(d, bits), quant_min = value_of(d, e->min[q]), quant_max = value_of(d, e->max[q]);
     if (!seen[q] || isnan(value))
         e->min[q] = e->max[q] = bits;
-    else if (!isnan(least)) {
-        e->min[q] = value < least ? bits : e->min[q];
-        e->max[q] = value > greatest ? bits : e->max[q];
+    else if (!isnan(quant_min)) {
+        e->min[q] = value < quant_min ? bits : e->min[q];
+        e->max[q] = value > quant_max ? bits : e->max[q];
     }
     seen[q] = true;
 }
@@ -351,11 +351,11 @@ static bool same_counts(const qobs_counts *a, const qobs_counts *b)
 /* torch keeps f32, whatever is observed. */
 static bool same_f32(const struct dtype *d, const struct expected *e, const void *min, const void *max)
 {
-    float least, greatest;
-    memcpy(&least, min, sizeof least);
-    memcpy(&greatest, max, sizeof greatest);
+    float quant_min, quant_max;
+    memcpy(&quant_min, min, sizeof quant_min);
+    memcpy(&quant_max, max, sizeof quant_max);
     const double a = value_of(d, e->min[0]), b = value_of(d, e->max[0]);
-    return isnan(a) ? isnan(least) && isnan(greatest) : least == (float)a && greatest == (float)b;
+    return isnan(a) ? isnan(quant_min) && isnan(quant_max) : quant_min == (float)a && quant_max == (float)b;
 }
 
 static bool check_observer(const qobs_config *config, const qobs_tensor *value, const qobs_tensor *g_idx, const struct tensor *t,

@@ -13,7 +13,7 @@ static const struct format {
     qobs_dtype dtype;
     size_t size;
     int precision, least_exponent; /* digits with the leading one; exponent of the smallest normal number */
-    double greatest, eps;
+    double quant_max, eps;
 } formats[] = {{QOBS_F32, 4, 24, -126, 0x1.fffffep127, 0x1p-23},
                {QOBS_BF16, 2, 8, -126, 0x1.fep127, 0x1p-7},
                {QOBS_F16, 2, 11, -14, 65504, 0x1p-10},
@@ -29,7 +29,7 @@ static double nearest(const struct format *f, double x)
     frexp(x, &exponent);
     const int unit = (exponent - 1 > f->least_exponent ? exponent - 1 : f->least_exponent) - f->precision + 1;
     const double rounded = ldexp(nearbyint(ldexp(x, -unit)), unit);
-    return fabs(rounded) > f->greatest ? copysign((double)INFINITY, x) : rounded;
+    return fabs(rounded) > f->quant_max ? copysign((double)INFINITY, x) : rounded;
 }
 
 static void encode(const struct format *f, double x, void *out)
@@ -373,15 +373,15 @@ static void test_no_data(void **state)
 
 static void expect_qparams(const struct format *f, int bits, bool symmetric, double min, double max, double *scale, int *zero_point)
 {
-    const double least = -ldexp(1, bits - 1), greatest = -least - 1, range = greatest - least;
+    const double quant_min = -ldexp(1, bits - 1), quant_max = -quant_min - 1, range = quant_max - quant_min;
     const double a = min < 0 ? min : 0, b = max > 0 ? max : 0;
     if (symmetric) {
         *scale = divide(f, -a > b ? -a : b, range / 2);
         *zero_point = 0;
     } else {
         *scale = divide(f, add(f, b, -a), range);
-        const double z = add(f, least, -divide(f, a, *scale)); /* 0 / 0 is upstream's cast of NaN: 0 */
-        *zero_point = isnan(z) ? 0 : (int)nearbyint(z < least ? least : z > greatest ? greatest : z);
+        const double z = add(f, quant_min, -divide(f, a, *scale)); /* 0 / 0 is upstream's cast of NaN: 0 */
+        *zero_point = isnan(z) ? 0 : (int)nearbyint(z < quant_min ? quant_min : z > quant_max ? quant_max : z);
     }
     *scale = *scale == 0 ? f->eps : *scale;
 }

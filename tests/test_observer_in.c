@@ -10,19 +10,19 @@ enum { ROWS = 40, COLUMNS = 96, FENCE = 64 };
 static float batches[3][ROWS * COLUMNS];
 
 /* Counts what does not come back. */
-static size_t held;
+static size_t rank;
 
 static void *allocate(void *context, size_t size)
 {
     (void)context;
-    held++;
+    rank++;
     return malloc(size);
 }
 
 static void release(void *context, void *memory, size_t size)
 {
     (void)context, (void)size;
-    held--;
+    rank--;
     free(memory);
 }
 
@@ -85,13 +85,13 @@ static void check_preset(const struct every_preset *p, qobs_dtype dtype)
 {
     const qobs_tensor shape = tensor(dtype, batches[0], ROWS, COLUMNS);
     qobs_config *config = make_config(p->preset, p->settings, NULL);
-    size_t size, least;
-    assert_ok(qobs_observer_size(config, NULL, &least, &error));
+    size_t size, quant_min;
+    assert_ok(qobs_observer_size(config, NULL, &quant_min, &error));
     assert_ok(qobs_observer_size(config, &shape, &size, &error));
-    assert_true(size >= least);
+    assert_true(size >= quant_min);
     struct place place = make_place(size, 3);
     qobs_observer *o = NULL, *elsewhere = make(p->preset, p->settings);
-    held = 0;
+    rank = 0;
     assert_ok(qobs_observer_create_in(&o, place.memory, place.size, config, &runtime, &error));
     qobs_config_destroy(config);
     assert_true((unsigned char *)o >= place.memory && (unsigned char *)o < place.memory + place.size);
@@ -99,12 +99,12 @@ static void check_preset(const struct every_preset *p, qobs_dtype dtype)
         for (int batch = 0; batch < 3; batch++) {
             observe_both(p, o, elsewhere, dtype, batch);
             expect_same_state(p, o, elsewhere);
-            if (held > 0 && !(grows(p) && batch > 0))
-                fail_msg("%s, %s, %s: %zu blocks outside after batch %d", p->preset, p->settings, qobs_dtype_name(dtype), held, batch);
+            if (rank > 0 && !(grows(p) && batch > 0))
+                fail_msg("%s, %s, %s: %zu blocks outside after batch %d", p->preset, p->settings, qobs_dtype_name(dtype), rank, batch);
         }
         qobs_observer_reset(o);
         qobs_observer_reset(elsewhere);
-        assert_int_equal(held, 0);
+        assert_int_equal(rank, 0);
     }
     /* merging may take more */
     qobs_observer *other = make(p->preset, p->settings);
@@ -116,7 +116,7 @@ static void check_preset(const struct every_preset *p, qobs_dtype dtype)
     qobs_observer_destroy(other);
     qobs_observer_destroy(o);
     qobs_observer_destroy(elsewhere);
-    assert_int_equal(held, 0);
+    assert_int_equal(rank, 0);
     check_and_free(&place);
 }
 
@@ -139,22 +139,22 @@ static void test_less(void **state)
     qobs_config *config = make_config(p->preset, p->settings, NULL);
     qobs_observer *elsewhere = make(p->preset, p->settings);
     assert_ok(qobs_observer_observe(elsewhere, &value, NULL, &error));
-    size_t size, least;
-    assert_ok(qobs_observer_size(config, NULL, &least, &error));
+    size_t size, quant_min;
+    assert_ok(qobs_observer_size(config, NULL, &quant_min, &error));
     assert_ok(qobs_observer_size(config, &value, &size, &error));
-    for (size_t n = 0; n <= size; n += n < least + 200 ? 1 : 97) {
+    for (size_t n = 0; n <= size; n += n < quant_min + 200 ? 1 : 97) {
         struct place place = make_place(n, n % 16);
         qobs_observer *o = NULL;
         const int status = qobs_observer_create_in(&o, place.memory, n, config, &runtime, &error);
         if (status != QOBS_OK) {
             assert_refused(status, QOBS_ERROR_INVALID_ARGUMENT, "size|bytes");
-            assert_true(n < least && o == NULL);
+            assert_true(n < quant_min && o == NULL);
         } else {
             assert_ok(qobs_observer_observe(o, &value, NULL, &error));
             expect_same_state(p, o, elsewhere);
             qobs_observer_destroy(o);
         }
-        assert_int_equal(held, 0);
+        assert_int_equal(rank, 0);
         check_and_free(&place);
     }
     qobs_observer *o = NULL;

@@ -23,7 +23,7 @@ static struct qobs_quantizer quantizer_of(const struct way *way)
     if (way->format)
         qobs_quantizer_for_format(&q, way->format);
     else
-        qobs_quantizer_for_integers(&q, way->least, way->greatest, true);
+        qobs_quantizer_for_integers(&q, way->quant_min, way->quant_max, true);
     q.in_float = way->in_float;
     return q;
 }
@@ -45,7 +45,7 @@ static size_t make_ways(struct way *ways)
     return n;
 }
 
-static double random_x(qobs_dtype dtype, double scale, double greatest)
+static double random_x(qobs_dtype dtype, double scale, double quant_max)
 {
     static const double special[] = {0,         -0.0,    INFINITY, -INFINITY,  NAN,     0x1p-149,
                                      -0x1p-133, 0x1p-24, 65504,    0x1.fep127, -0x1p127};
@@ -59,7 +59,7 @@ static double random_x(qobs_dtype dtype, double scale, double greatest)
     case 2: /* a tie, if scale allows */
         return round_dtype(dtype, ((int)(random_bits() % 64) - 32) * 0.25 * scale);
     default: {
-        const double most = greatest < 1000 ? greatest : 1000;
+        const double most = quant_max < 1000 ? quant_max : 1000;
         return round_dtype(dtype, uniform(-1.2, 1.2) * most * scale);
     }
     }
@@ -77,13 +77,13 @@ static double random_scale(qobs_dtype dtype)
 
 static double random_zero_point(const struct way *way)
 {
-    const double least = way->format ? qobs_format_least(way->format) : (double)way->least;
-    const double greatest = way->format ? qobs_format_greatest(way->format) : (double)way->greatest;
+    const double quant_min = way->format ? qobs_format_least(way->format) : (double)way->quant_min;
+    const double quant_max = way->format ? qobs_format_greatest(way->format) : (double)way->quant_max;
     if (way->format && (way->format->kind != FORMAT_INTEGER || way->format->bits > 16))
         return (int)(random_bits() % 13) - 6;
-    if (greatest > 65535) /* further ones are no floats */
+    if (quant_max > 65535) /* further ones are no floats */
         return (int)(random_bits() % (1 << 24)) - (1 << 23);
-    return floor(uniform(least, greatest + 1));
+    return floor(uniform(quant_min, quant_max + 1));
 }
 
 enum { ROWS = 6, MOST = 150, FENCE = 64 };
@@ -107,10 +107,10 @@ static void put_real(qobs_dtype dtype, void *array, size_t i, double value)
 
 static void check_call(const struct call *c)
 {
-    static unsigned char x[ROWS * (MOST * 8 + FENCE)], expected[sizeof x], room[sizeof x + 4096];
+    static unsigned char x[ROWS * (MOST * 8 + FENCE)], expected[sizeof x], workspace[sizeof x + 4096];
     static double scales[MOST], zero_points[MOST];
     static double wide[3][MOST];
-    unsigned char *const out = room + random_bits() % 4096; /* whatever the distance from x in the low 12 bits of addresses */
+    unsigned char *const out = workspace + random_bits() % 4096; /* whatever the distance from x in the low 12 bits of addresses */
     const size_t element = qobs_dtype_size(c->dtype), qparams = c->columns ? c->length : ROWS;
     const qobs_dtype scale_dtype = c->way->in_float || !c->way->format ? QOBS_F32 : c->dtype;
     const ptrdiff_t stride = (ptrdiff_t)(c->length * element + FENCE);
@@ -118,11 +118,11 @@ static void check_call(const struct call *c)
     for (size_t i = 0; i < qparams; i++) {
         scales[i] = random_scale(scale_dtype);
         zero_points[i] = random_zero_point(c->way);
-        const double added = c->zero_points ? round_dtype(c->dtype, zero_points[i]) : -0.0;
-        const double removed = c->zero_points ? round_dtype(removed_dtype, zero_points[i]) : 0;
+        const double zero_point_add = c->zero_points ? round_dtype(c->dtype, zero_points[i]) : -0.0;
+        const double zero_point_sub = c->zero_points ? round_dtype(removed_dtype, zero_points[i]) : 0;
         put_real(c->dtype, wide[0], i, scales[i]);
-        put_real(c->dtype, wide[1], i, added);
-        put_real(c->dtype, wide[2], i, removed);
+        put_real(c->dtype, wide[1], i, zero_point_add);
+        put_real(c->dtype, wide[2], i, zero_point_sub);
     }
     const bool given = c->zero_points || c->columns;
     const struct qobs_qparams p = {wide[0], given ? wide[1] : NULL, given ? wide[2] : NULL};
@@ -130,8 +130,8 @@ static void check_call(const struct call *c)
     for (size_t row = 0; row < ROWS; row++)
         for (size_t j = 0; j < c->length; j++) {
             const size_t q = c->columns ? j : row;
-            const double greatest = c->way->format ? qobs_format_greatest(c->way->format) : (double)c->way->greatest;
-            const double value = random_x(c->dtype, scales[q], greatest);
+            const double quant_max = c->way->format ? qobs_format_greatest(c->way->format) : (double)c->way->quant_max;
+            const double value = random_x(c->dtype, scales[q], quant_max);
             unsigned char *at = x + c->offset + row * (size_t)stride;
             unsigned char number[8];
             put(c->dtype, number, 0, value);
@@ -214,8 +214,8 @@ static void test_every_half(void **state)
         const bool with = w & 1; /* an odd number of formats: the other one in the other arithmetic */
         const double scale = round_dtype(way->in_float || !way->format ? QOBS_F32 : dtype, exp2(uniform(-6, 0)));
         const double z = with ? floor(random_zero_point(way)) : 0, z_x = round_dtype(dtype, z);
-        const float s = (float)scale, added = (float)z_x, removed = way->in_float || !way->format ? (float)z : (float)z_x;
-        const struct qobs_qparams p = {&s, with ? &added : NULL, with ? &removed : NULL};
+        const float s = (float)scale, zero_point_add = (float)z_x, zero_point_sub = way->in_float || !way->format ? (float)z : (float)z_x;
+        const struct qobs_qparams p = {&s, with ? &zero_point_add : NULL, with ? &zero_point_sub : NULL};
         const struct qobs_quantizer quantizer = quantizer_of(way);
         qobs_kernels_active()->fake_quantize_rows[index](&quantizer, x, 0, out, 0, 1, 65536, &p, 0);
         for (size_t i = 0; i < 65536; i++) {

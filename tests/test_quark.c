@@ -246,7 +246,7 @@ static void test_bytes(void **state)
 }
 
 struct allowance {
-    size_t left, held;
+    size_t left, rank;
 };
 
 static void *allocate(void *context, size_t size)
@@ -255,7 +255,7 @@ static void *allocate(void *context, size_t size)
     if (a->left == 0)
         return NULL;
     a->left--;
-    a->held++;
+    a->rank++;
     return malloc(size);
 }
 
@@ -263,7 +263,7 @@ static void release(void *context, void *memory, size_t size)
 {
     (void)size;
     if (memory)
-        ((struct allowance *)context)->held--;
+        ((struct allowance *)context)->rank--;
     free(memory);
 }
 
@@ -295,7 +295,7 @@ static void test_no_memory(void **state)
     assert_result(o, "max_val", 5, 6, 7);
     qobs_observer_destroy(o);
     qobs_config_destroy(config);
-    assert_int_equal(a.held, 0);
+    assert_int_equal(a.rank, 0);
 }
 
 /* The pieces a plan promises: rows of the swapped axis, padded, with the shape of scale between its ends. */

@@ -93,13 +93,13 @@ static void expect_entropy(const cJSON *c, const qobs_config *config, const stru
 {
     qobs_tensor t;
     const void *divergences = expected(c, "divergences", &t)->data;
-    double *room = malloc(qobs_entropy_room(h->bins) * sizeof *room), least = INFINITY;
-    const struct entropy e = qobs_entropy_prepare(h, (size_t)1 << (config->num_bits - 1 + config->is_unsigned), room);
+    double *workspace = malloc(qobs_entropy_workspace(h->bins) * sizeof *workspace), quant_min = INFINITY;
+    const struct entropy e = qobs_entropy_prepare(h, (size_t)1 << (config->num_bits - 1 + config->is_unsigned), workspace);
     assert_int_equal(t.dtype, QOBS_F64);
     assert_int_equal((size_t)t.shape[0], (h->bins - first) / stride + 1);
     for (int64_t i = 0; i < t.shape[0]; i++) {
         const double got = qobs_entropy_divergence(&e, first + (size_t)i * stride), divergence = double_at(divergences, (size_t)i);
-        least = fmin(least, divergence);
+        quant_min = fmin(quant_min, divergence);
         if (!(fabs(got - divergence) <= 1e-7 * divergence + 1e-12) && got != divergence &&
             !(isnan(got) && isnan(divergence))) {
             print_error("divergence %lld: got %.17g, expected %.17g\n", (long long)i, got, divergence);
@@ -107,8 +107,8 @@ static void expect_entropy(const cJSON *c, const qobs_config *config, const stru
         }
     }
     const double chosen = double_at(divergences, candidate(h, false, first, stride, amax));
-    assert_true(isnan(chosen) || chosen <= least * (1 + 1e-9) + 1e-12);
-    free(room);
+    assert_true(isnan(chosen) || chosen <= quant_min * (1 + 1e-9) + 1e-12);
+    free(workspace);
 }
 
 static void expect_squared_error(const cJSON *c, const qobs_config *config, const struct histogram_view *h, size_t first,
@@ -116,23 +116,23 @@ static void expect_squared_error(const cJSON *c, const qobs_config *config, cons
 {
     qobs_tensor t;
     const void *errors = expected(c, "errors", &t)->data;
-    float *room = malloc(qobs_squared_error_room(h->bins) * sizeof *room);
-    const struct squared_error e = qobs_squared_error_prepare(h, room);
+    float *workspace = malloc(qobs_squared_error_workspace(h->bins) * sizeof *workspace);
+    const struct squared_error e = qobs_squared_error_prepare(h, workspace);
     struct centre_quantizer q;
-    double least = INFINITY;
+    double quant_min = INFINITY;
     assert_int_equal(t.dtype, QOBS_F64);
     assert_int_equal(qobs_centre_quantizer(config, &q, NULL), QOBS_OK);
     for (int64_t i = 0; i < t.shape[0]; i++) {
         double got = 0;
         assert_int_equal(qobs_squared_error(&e, &q, qobs_bin_centre(h, first + (size_t)i * stride), &got, NULL), QOBS_OK);
-        least = fmin(least, double_at(errors, (size_t)i));
+        quant_min = fmin(quant_min, double_at(errors, (size_t)i));
         if (!(fabs(got - double_at(errors, (size_t)i)) <= 1e-5 * double_at(errors, (size_t)i)) && got != double_at(errors, (size_t)i)) {
             print_error("error %lld: got %.17g, expected %.17g\n", (long long)i, got, double_at(errors, (size_t)i));
             assert_true(false);
         }
     }
-    assert_true(double_at(errors, (size_t)candidate(h, true, first, stride, amax)) <= least * (1 + 2e-6));
-    free(room);
+    assert_true(double_at(errors, (size_t)candidate(h, true, first, stride, amax)) <= quant_min * (1 + 2e-6));
+    free(workspace);
 }
 
 static bool flag(const cJSON *settings, const char *key)
@@ -375,8 +375,8 @@ static double divergence_of(const double *counts, size_t bins, size_t cells, siz
 static void test_sparse_entropy(void **state)
 {
     (void)state;
-    double counts[MOST_BINS], room[4 * MOST_BINS + 1];
-    assert_true(qobs_entropy_room(MOST_BINS) <= sizeof room / sizeof *room);
+    double counts[MOST_BINS], workspace[4 * MOST_BINS + 1];
+    assert_true(qobs_entropy_workspace(MOST_BINS) <= sizeof workspace / sizeof *workspace);
     uint32_t random = 1;
     for (int round = 0; round < 60; round++) {
         const size_t bins = 2 + (size_t)round * 6, cells = (size_t)1 << round % 9;
@@ -386,7 +386,7 @@ static void test_sparse_entropy(void **state)
             counts[i] = empty ? 0 : ldexp((double)(random >> 24), huge ? 80 : 0);
         }
         const struct histogram_view h = {.bins = bins, .counts = counts};
-        const struct entropy e = qobs_entropy_prepare(&h, cells, room);
+        const struct entropy e = qobs_entropy_prepare(&h, cells, workspace);
         for (size_t kept = 1; kept <= bins; kept++) {
             const double got = qobs_entropy_divergence(&e, kept), divergence = divergence_of(counts, bins, cells, kept);
             assert_true(got == divergence || (isnan(got) && isnan(divergence)));
@@ -403,7 +403,7 @@ static void expect_refused(int status, const qobs_error *error, const char *word
 static void test_refusals(void **state)
 {
     (void)state;
-    qobs_config *trt = config_of("trt.MaxCalibrator", NULL, NULL), *llmc = config_of("llmc.memoryless_minmax", NULL, NULL);
+    qobs_config *modelopt = config_of("trt.MaxCalibrator", NULL, NULL), *llmc = config_of("llmc.memoryless_minmax", NULL, NULL);
     qobs_config *quark = config_of("quark.PerTensorMinMaxObserver", NULL, NULL),
                 *e4m3 = config_of("trt.HistogramCalibrator", "num_bits", "[4, 3]");
     qobs_error error;
@@ -417,20 +417,20 @@ static void test_refusals(void **state)
                    "llmc.memoryless_minmax");
     expect_refused(qobs_range_by_entropy(quark, &histogram_8, &edges_9, 1, 1, &min, &max, NULL, &error), &error, "trt");
     expect_refused(qobs_range_by_entropy(e4m3, &histogram_8, &edges_9, 1, 1, &min, &max, NULL, &error), &error, "[4, 3]");
-    expect_refused(qobs_range_by_entropy(trt, &histogram_8, &edges_9, 0, 1, &min, &max, NULL, &error), &error, "stride");
-    expect_refused(qobs_range_by_entropy(trt, &histogram_8, &edges_9, 1, 0, &min, &max, NULL, &error), &error, "start_bin");
-    expect_refused(qobs_range_by_entropy(trt, &histogram_8, &edges_9, 1, 9, &min, &max, NULL, &error), &error, "start_bin");
-    expect_refused(qobs_range_by_mse(trt, &histogram_8, &edges_9, 1, 8, &min, &max, NULL, &error), &error, "start_bin");
-    expect_refused(qobs_range_by_mse(trt, &histogram_8, &edges_9, -1, 0, &min, &max, NULL, &error), &error, "stride");
-    expect_refused(qobs_range_by_percentile(trt, &histogram_8, &edges_9, NAN, &min, &max, NULL, &error), &error,
+    expect_refused(qobs_range_by_entropy(modelopt, &histogram_8, &edges_9, 0, 1, &min, &max, NULL, &error), &error, "stride");
+    expect_refused(qobs_range_by_entropy(modelopt, &histogram_8, &edges_9, 1, 0, &min, &max, NULL, &error), &error, "start_bin");
+    expect_refused(qobs_range_by_entropy(modelopt, &histogram_8, &edges_9, 1, 9, &min, &max, NULL, &error), &error, "start_bin");
+    expect_refused(qobs_range_by_mse(modelopt, &histogram_8, &edges_9, 1, 8, &min, &max, NULL, &error), &error, "start_bin");
+    expect_refused(qobs_range_by_mse(modelopt, &histogram_8, &edges_9, -1, 0, &min, &max, NULL, &error), &error, "stride");
+    expect_refused(qobs_range_by_percentile(modelopt, &histogram_8, &edges_9, NAN, &min, &max, NULL, &error), &error,
                    "percentile");
-    expect_refused(qobs_range_by_percentile(trt, &edges_9, &edges_9, 50, &min, &max, NULL, &error), &error, "bin_edges");
-    expect_refused(qobs_range_by_percentile(trt, &histogram_8, &histogram_8, 50, &min, &max, NULL, &error), &error, "I32");
-    expect_refused(qobs_range_by_percentile(trt, &histogram_8, &broken, 50, &min, &max, NULL, &error), &error, "[7] is 7");
-    expect_refused(qobs_range_by_percentile(trt, &below, &edges_9, 50, &min, &max, NULL, &error), &error, "[3] is -1");
-    expect_refused(qobs_range_by_percentile(trt, &histogram_8, &edges_9, 50, NULL, &max, NULL, &error), &error, "min");
+    expect_refused(qobs_range_by_percentile(modelopt, &edges_9, &edges_9, 50, &min, &max, NULL, &error), &error, "bin_edges");
+    expect_refused(qobs_range_by_percentile(modelopt, &histogram_8, &histogram_8, 50, &min, &max, NULL, &error), &error, "I32");
+    expect_refused(qobs_range_by_percentile(modelopt, &histogram_8, &broken, 50, &min, &max, NULL, &error), &error, "[7] is 7");
+    expect_refused(qobs_range_by_percentile(modelopt, &below, &edges_9, 50, &min, &max, NULL, &error), &error, "[3] is -1");
+    expect_refused(qobs_range_by_percentile(modelopt, &histogram_8, &edges_9, 50, NULL, &max, NULL, &error), &error, "min");
     assert_true(min == 1 && max == 2);
-    qobs_config_destroy(trt);
+    qobs_config_destroy(modelopt);
     qobs_config_destroy(llmc);
     qobs_config_destroy(quark);
     qobs_config_destroy(e4m3);

@@ -2,7 +2,7 @@
 /* SPDX-FileCopyrightText: The qobs authors */
 
 /* Range search's kernels: every usable instruction set against the scalar one, bit for bit, between no-access pages; the scalar one
- * against double; candidates against the convention; and the whole search by 1, 2 and 7 threads.
+ * against double; candidates against the formula; and the whole search by 1, 2 and 7 threads.
  *
  *   test_search_kernels [GROUPS]    random groups a format, by default 10000
  */
@@ -127,16 +127,16 @@ static void make_group(struct group *g, const struct target *t, size_t n, size_t
         g->x[i] *= amax > 0 ? 0.499f / amax : 0;
     for (size_t c = 0; c < padded(candidates); c++) {
         const double p = 1.8 - 1.75 * (double)c / (double)padded(candidates);
-        g->scale[c] = (float)(p * 0.5 / (t->zero_point ? (q.greatest - q.least) / 2 : q.greatest + 0.5));
+        g->scale[c] = (float)(p * 0.5 / (t->zero_point ? (q.quant_max - q.quant_min) / 2 : q.quant_max + 0.5));
         g->scale[c] = kind == 3 ? exp2f(floorf(log2f(g->scale[c]))) : kind == 4 ? g->scale[c] * 1e-20f : g->scale[c];
         const float zero_point = !t->zero_point ? 0
-                                 : integers     ? (float)floor(q.least + uniform() * (q.greatest - q.least))
+                                 : integers     ? (float)floor(q.quant_min + uniform() * (q.quant_max - q.quant_min))
                                                 : (float)(draw() % 17) - 8;
         qobs_search_candidate(integers, g->scale[c], zero_point, &g->inverse[c], &g->shift[c]);
     }
     if (kind == 5 && integers && !t->zero_point) /* numbers the first candidate has, exactly */
         for (size_t i = 0; i < n; i++)
-            g->x[i] = rintf(fmaxf((float)q.least, fminf((float)q.greatest, g->x[i] * g->inverse[0]))) * g->scale[0];
+            g->x[i] = rintf(fmaxf((float)q.quant_min, fminf((float)q.quant_max, g->x[i] * g->inverse[0]))) * g->scale[0];
 }
 
 static void run_kernel(const struct qobs_kernels *k, const struct target *t, const struct group *g, const struct search_norm *norm,
@@ -146,7 +146,7 @@ static void run_kernel(const struct qobs_kernels *k, const struct target *t, con
     const struct qobs_search_candidates candidates = {g->scale, g->inverse, g->shift, 1};
     const unsigned char *const x = (const unsigned char *)g->x;
     k->search_errors(&q, &norm->errors, g->shifted, g->x, g->weighted ? g->weight : NULL, g->n, &candidates,
-                     (g->candidates + 3) / 4 * 4, (struct qobs_ahead){x, x + g->n * sizeof *g->x}, sum);
+                     (g->candidates + 3) / 4 * 4, (struct qobs_prefetch){x, x + g->n * sizeof *g->x}, sum);
     check_upper_halves(k->isa, "search_errors");
 }
 
@@ -171,7 +171,7 @@ static double slow_error(const struct target *t, const struct group *g, double n
     double sum = 0;
     for (size_t i = 0; i < g->n; i++) {
         const double v = (double)g->x[i] * (double)g->inverse[c] + zero_point;
-        const double limited = fmax(q.least, fmin(q.greatest, v));
+        const double limited = fmax(q.quant_min, fmin(q.quant_max, v));
         const double rounded = t->bits ? nearbyint(limited)
                                        : (double)qobs_format_round(qobs_format_find(t->name), (float)limited, true);
         const double e = fabs((double)g->x[i] - (rounded - zero_point) * (double)g->scale[c]);
@@ -275,7 +275,7 @@ static void run_batch(const struct qobs_kernels *k, const struct target *t, cons
     const struct qobs_search_candidates candidates = {b->scale, b->inverse, b->shift, LANES};
     const unsigned char *const x = (const unsigned char *)b->x;
     k->search_batch(&q, &norm->errors, b->shifted, b->x, b->weighted ? b->weight : NULL, b->row, b->n, &candidates,
-                    (b->candidates + 3) / 4 * 4, (struct qobs_ahead){x, x + b->row * sizeof *b->x}, sum);
+                    (b->candidates + 3) / 4 * 4, (struct qobs_prefetch){x, x + b->row * sizeof *b->x}, sum);
 }
 
 /* One qparam of a batch. */
@@ -346,7 +346,7 @@ static void test_improved(void **unused)
     for (int i = 0; i < 3000; i++) {
         const size_t n = draw() % 150;
         float *const sum = place(0, (n + 1) * LANES);
-        _Alignas(64) float least[LANES], best[LANES], expected_best[LANES];
+        _Alignas(64) float quant_min[LANES], best[LANES], expected_best[LANES];
         int32_t step[LANES], expected_step[LANES];
         uint64_t expected[3] = {0};
         for (size_t j = 0; j < n * LANES; j++) {
@@ -354,8 +354,8 @@ static void test_improved(void **unused)
             sum[j] = kind == 0 ? NAN : kind == 1 ? INFINITY : (float)(draw() % 64) + (float)(n - j / LANES) / 2;
         }
         for (size_t lane = 0; lane < LANES; lane++) {
-            least[lane] = draw() % 3 ? FLT_MAX : draw() % 3 ? 40.0f : draw() % 2 ? 0 : INFINITY;
-            expected_best[lane] = least[lane];
+            quant_min[lane] = draw() % 3 ? FLT_MAX : draw() % 3 ? 40.0f : draw() % 2 ? 0 : INFINITY;
+            expected_best[lane] = quant_min[lane];
             expected_step[lane] = -1;
             for (size_t j = 0; j < n; j++)
                 if (sum[j * LANES + lane] < expected_best[lane]) {
@@ -368,7 +368,7 @@ static void test_improved(void **unused)
             if (!qobs_kernel_tables[k]->usable())
                 continue;
             uint64_t got[3] = {0};
-            qobs_kernel_tables[k]->search_improved(sum, n, least, step, best, got);
+            qobs_kernel_tables[k]->search_improved(sum, n, quant_min, step, best, got);
             assert_memory_equal(got, expected, sizeof got);
             assert_memory_equal(step, expected_step, sizeof step);
             assert_true(same(best, expected_best, LANES));
@@ -430,12 +430,12 @@ static qobs_config *config_of(const char *settings)
 /* A number of the dtype, of any magnitude; sometimes 0. */
 static double draw_bound(qobs_dtype dtype)
 {
-    const int least = dtype == QOBS_F16 ? -24 : -140, most = dtype == QOBS_F16 ? 15 : 126;
-    const double magnitude = ldexp(1 + uniform(), draw() % 4 ? (int)(draw() % 8) - 4 : least + (int)(draw() % (uint64_t)(most - least)));
+    const int quant_min = dtype == QOBS_F16 ? -24 : -140, most = dtype == QOBS_F16 ? 15 : 126;
+    const double magnitude = ldexp(1 + uniform(), draw() % 4 ? (int)(draw() % 8) - 4 : quant_min + (int)(draw() % (uint64_t)(most - quant_min)));
     return draw() % 16 == 0 ? 0 : qobs_round_to(dtype, draw() % 2 ? -magnitude : magnitude);
 }
 
-/* One candidate of range i against the convention. */
+/* One candidate of range i against the formula. */
 static void check_candidate(const qobs_config *config, const struct shrink *shrink, const char *isa, const struct ranges *ranges, size_t i,
                             const struct shrunk *shrunk, size_t c)
 {
@@ -447,10 +447,10 @@ static void check_candidate(const qobs_config *config, const struct shrink *shri
     qobs_put_element(&bounds[0], shrink->dtype, low);
     qobs_put_element(&bounds[1], shrink->dtype, high);
     const struct range_view view = {
-        .dtype = shrink->dtype, .n = 1, .held = qobs_held_alone(config), .min = &bounds[0], .max = &bounds[1]};
+        .dtype = shrink->dtype, .n = 1, .rank = qobs_default_rank(config), .min = &bounds[0], .max = &bounds[1]};
     qobs_dtype scale_dtype, zero_point_dtype;
-    qobs_convention_dtypes(config, &view, &scale_dtype, &zero_point_dtype);
-    assert_int_equal(qobs_convention(config, &view, &scale, &zero_point, NULL), QOBS_OK);
+    qobs_formula_dtypes(config, &view, &scale_dtype, &zero_point_dtype);
+    assert_int_equal(qobs_formula(config, &view, &scale, &zero_point, NULL), QOBS_OK);
     const float s = (float)qobs_qparam_at(&scale, scale_dtype, 0), z = (float)qobs_qparam_at(&zero_point, zero_point_dtype, 0);
     const float got = shrunk->scale[c * LANES + i], inverse = shrunk->inverse[c * LANES + i], shift = shrunk->shift[c * LANES + i];
     const float got_z = shrink->integers ? shift - 0x1.8p23f : shift;
@@ -508,7 +508,7 @@ static void test_candidates(void **unused)
         for (size_t d = 0; d < 3; d++) {
             qobs_config *config = config_of(settings[i]);
             if (qobs_config_is_mx(config) && dtypes[d] == QOBS_F16) {
-                qobs_config_destroy(config); /* asks the convention */
+                qobs_config_destroy(config); /* asks the formula */
                 continue;
             }
             const qobs_plan plan = {.dtype = dtypes[d], .qparams = 1};

@@ -16,7 +16,7 @@ static void expect_all_refuse(const qobs_tensor *t, const char *words)
     static float scratch[4];
     static uint64_t counts[4];
     qobs_config *llmc = make_config("llmc.mse", "", NULL), *quark = make_config("quark.PerTensorMSEObserver", "", NULL);
-    qobs_observer *o = make("llmc.imatrix_mse", ""), *trt = make("trt.NVFP4MSECalibrator", "");
+    qobs_observer *o = make("llmc.imatrix_mse", ""), *modelopt = make("trt.NVFP4MSECalibrator", "");
     qobs_plan *plan = NULL;
     const qobs_bins bins = {.struct_size = sizeof bins, .count = 2, .max = 1};
     const qobs_tensor one = tensor(QOBS_F32, data, 1), four = tensor(QOBS_F32, data, 2, 2);
@@ -26,8 +26,8 @@ static void expect_all_refuse(const qobs_tensor *t, const char *words)
     assert_refused(qobs_observer_record_tokens(o, t, &error), status, words);
     assert_refused(qobs_observer_get_min_max(o, t, NULL, scratch, scratch, 4, &error), status, words);
     assert_refused(qobs_observer_get_qparams(o, t, NULL, scratch, 4, NULL, 0, &error), status, words);
-    assert_refused(qobs_observer_give_amax(trt, t, &error), status, words);
-    assert_refused(qobs_observer_give_error_weight(trt, t, &error), status, words);
+    assert_refused(qobs_observer_give_amax(modelopt, t, &error), status, words);
+    assert_refused(qobs_observer_give_error_weight(modelopt, t, &error), status, words);
     assert_refused(qobs_plan_create(&plan, llmc, t, NULL, NULL, &error), status, words);
     assert_refused(qobs_minmax(llmc, t, NULL, scratch, scratch, NULL, NULL, &error), status, words);
     assert_refused(qobs_global_minmax(llmc, t, scratch, scratch, NULL, NULL, &error), status, words);
@@ -42,7 +42,7 @@ static void expect_all_refuse(const qobs_tensor *t, const char *words)
     assert_int_equal(counts_of(o).batches, 0);
     assert_null(plan);
     qobs_observer_destroy(o);
-    qobs_observer_destroy(trt);
+    qobs_observer_destroy(modelopt);
     qobs_config_destroy(llmc);
     qobs_config_destroy(quark);
 }

@@ -24,9 +24,9 @@ static double rounded(const struct dtype *d, double x)
     int exponent;
     if (d->dtype == QOBS_F64 || x == 0 || !isfinite(x))
         return x;
-    const int least = 2 - (1 << (d->exponent - 1)) - d->mantissa;
+    const int quant_min = 2 - (1 << (d->exponent - 1)) - d->mantissa;
     frexp(x, &exponent);
-    const int last = exponent - 1 - d->mantissa > least ? exponent - 1 - d->mantissa : least;
+    const int last = exponent - 1 - d->mantissa > quant_min ? exponent - 1 - d->mantissa : quant_min;
     return ldexp(rint(ldexp(x, -last)), last);
 }
 
@@ -198,7 +198,7 @@ static double amax_of(const struct slow *s, int64_t q)
 static void qparams_slowly(const struct slow *s, const struct form *f, int64_t q, double *scale, double *zero_point)
 {
     const struct dtype *d = f->dtype;
-    const double eps = 0x1p-23, half = ldexp(1, f->bits - 1), least = -half, range = 2 * half - 1;
+    const double eps = 0x1p-23, half = ldexp(1, f->bits - 1), quant_min = -half, range = 2 * half - 1;
     const double a = fmin(s->min[q], 0), b = fmax(s->max[q], 0);
     *zero_point = 0;
     if (f->fp4) {
@@ -213,8 +213,8 @@ static void qparams_slowly(const struct slow *s, const struct form *f, int64_t q
     if (f->symmetric)
         return;
     const double steps = native(d, a / *scale);
-    const double z = f->september && is(f, "tensor") ? least - steps : native(d, least - steps);
-    *zero_point = rint(fmin(fmax(z, least), least + range));
+    const double z = f->september && is(f, "tensor") ? quant_min - steps : native(d, quant_min - steps);
+    *zero_point = rint(fmin(fmax(z, quant_min), quant_min + range));
 }
 
 /* ---- Against the library ---------------------------------------------------------------------------------------------------- */

@@ -44,7 +44,7 @@ static int make_plan(qobs_plan **plan, const qobs_config *config, const qobs_ten
 
 /* Every qparam's own range, refused where it is not finite. A qparam without elements has [0, 0]. */
 static int own_ranges(const struct runtime *runtime, const qobs_plan *plan, const unsigned char *data, const qobs_bins *bins,
-                      struct qobs_binning *binning, struct qobs_seen *seen, qobs_error *error)
+                      struct qobs_binning *binning, struct qobs_extrema *seen, qobs_error *error)
 {
     const int status = qobs_see(runtime, qobs_kernels_active(), plan, data, bins->magnitude, bins->skip_zeros, seen, error);
     for (int64_t q = 0; status == QOBS_OK && q < plan->qparams; q++) {
@@ -76,8 +76,8 @@ static int histogram(const qobs_config *config, const qobs_tensor *value, const 
         status = make_plan(&plan, config, value, g_idx, given, error);
     if (status != QOBS_OK)
         return status;
-    const size_t n = (size_t)plan->qparams, size = n * (sizeof(struct qobs_binning) + sizeof(struct qobs_seen));
-    struct qobs_seen *seen = qobs_allocate(&runtime, size);
+    const size_t n = (size_t)plan->qparams, size = n * (sizeof(struct qobs_binning) + sizeof(struct qobs_extrema));
+    struct qobs_extrema *seen = qobs_allocate(&runtime, size);
     if (!seen) {
         qobs_plan_destroy(plan);
         return qobs_fail(error, QOBS_ERROR_OUT_OF_MEMORY, "histogram: no memory for %zu bytes of ranges", size);

@@ -40,10 +40,10 @@ static int check_zero_points(const struct view *v, const struct qobs_quantizer *
 {
     for (int64_t i = 0; i < v->elements; i++) {
         const double z = qobs_qparam_at(v->data, v->dtype, i);
-        if (!(z >= q->least && z <= q->greatest) || z != floor(z))
+        if (!(z >= q->quant_min && z <= q->quant_max) || z != floor(z))
             return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT,
                              "zero_point: element %lld is %g, allowed are the integers %.0f to %.0f", (long long)i, z,
-                             q->least, q->greatest);
+                             q->quant_min, q->quant_max);
     }
     return QOBS_OK;
 }
@@ -53,19 +53,19 @@ static int choose_quantizer(struct qobs_quantizer *q, const qobs_config *config,
                             qobs_error *error)
 {
     const char *preset = config->preset->name;
-    int64_t least, greatest;
+    int64_t quant_min, quant_max;
     switch (config->preset->family) {
     case FAMILY_TORCH:
         if (format)
             return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "format: is %s, but %s quantizes to the integers of its dtype",
                              format->name, preset);
-        qobs_torch_quant_range(config, &least, &greatest);
-        qobs_quantizer_for_integers(q, least, greatest, true);
+        qobs_torch_quant_range(config, &quant_min, &quant_max);
+        qobs_quantizer_for_integers(q, quant_min, quant_max, true);
         return QOBS_OK;
     case FAMILY_LLMC:
         if (!format && config->type == TYPE_INT) {
-            greatest = (INT64_C(1) << (config->num_bits - 1)) - 1;
-            qobs_quantizer_for_integers(q, -greatest - 1, greatest, false);
+            quant_max = (INT64_C(1) << (config->num_bits - 1)) - 1;
+            qobs_quantizer_for_integers(q, -quant_max - 1, quant_max, false);
             return QOBS_OK;
         }
         format = format ? format : qobs_format_find(config->num_bits == 4 ? "fp4_e2m1" : "fp8_e4m3");

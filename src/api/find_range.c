@@ -47,7 +47,7 @@ static int check_request(const struct request *r, qobs_error *error)
     if (!(r->config->preset->family & r->families))
         return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "config: %s is not for %s, allowed are presets of %s", r->method,
                          r->config->preset->name,
-                         r->families == FAMILY_TRT     ? "trt"
+                         r->families == FAMILY_MODELOPT     ? "trt"
                          : r->families == FAMILY_TORCH ? "torch"
                                                        : "quark and trt");
     if (!r->min || !r->max)
@@ -95,7 +95,7 @@ static int check_histogram(struct view *counts, struct view *edges, const qobs_t
 struct workspace {
     struct runtime runtime;
     struct histogram_view histogram;
-    double *room;
+    double *workspace;
     void *memory;
     size_t size;
 };
@@ -111,13 +111,13 @@ static int open_workspace(struct workspace *w, const struct request *request, co
         status = qobs_runtime_resolve(&w->runtime, runtime, error);
     if (status != QOBS_OK)
         return status;
-    const size_t bins = (size_t)counts.elements, room = bins + qobs_range_room(bins);
-    w->size = room * sizeof(double) + (bins + 1) * sizeof(float);
+    const size_t bins = (size_t)counts.elements, workspace = bins + qobs_range_workspace(bins);
+    w->size = workspace * sizeof(double) + (bins + 1) * sizeof(float);
     double *numbers = w->memory = qobs_allocate(&w->runtime, w->size);
     if (!numbers)
         return qobs_fail(error, QOBS_ERROR_OUT_OF_MEMORY, "histogram: no memory for %zu bytes", w->size);
-    w->room = numbers + bins;
-    float *copy = (float *)(void *)(numbers + room);
+    w->workspace = numbers + bins;
+    float *copy = (float *)(void *)(numbers + workspace);
     for (size_t i = 0; i < bins; i++)
         numbers[i] = number_at(&counts, (int64_t)i);
     for (size_t i = 0; i <= bins; i++)
@@ -129,7 +129,7 @@ static int open_workspace(struct workspace *w, const struct request *request, co
 static void close_workspace(struct workspace *w) { qobs_release(&w->runtime, w->memory, w->size); }
 
 /* Model-Optimizer's magnitude as a range. */
-static float least(const qobs_config *config, float amax) { return config->is_unsigned ? 0 : -amax; }
+static float quant_min(const qobs_config *config, float amax) { return config->is_unsigned ? 0 : -amax; }
 
 /* By a method that looks for the magnitude, and takes stride and start_bin. */
 static int find_amax(const struct request *r, int64_t stride, int64_t start_bin, qobs_amax_finder *find,
@@ -140,12 +140,12 @@ static int find_amax(const struct request *r, int64_t stride, int64_t start_bin,
     if (status != QOBS_OK)
         return status;
     const fp_mode mode = fp_enter();
-    status = find(r->config, &w.histogram, stride, start_bin, w.room, r->max, error);
+    status = find(r->config, &w.histogram, stride, start_bin, w.workspace, r->max, error);
     fp_leave(mode);
     close_workspace(&w);
     if (status != QOBS_OK)
         return status;
-    *r->min = r->config->preset->family == FAMILY_TRT ? least(r->config, *r->max) : 0;
+    *r->min = r->config->preset->family == FAMILY_MODELOPT ? quant_min(r->config, *r->max) : 0;
     return qobs_succeed(error);
 }
 
@@ -154,7 +154,7 @@ static int find_amax(const struct request *r, int64_t stride, int64_t start_bin,
 int qobs_range_by_percentile(const qobs_config *config, const qobs_tensor *histogram, const qobs_tensor *bin_edges,
                              double percentile, float *min, float *max, const qobs_runtime *runtime, qobs_error *error)
 {
-    const struct request request = {config, "percentile", FAMILY_QUARK | FAMILY_TRT, histogram, bin_edges, min, max};
+    const struct request request = {config, "percentile", FAMILY_QUARK | FAMILY_MODELOPT, histogram, bin_edges, min, max};
     struct workspace w;
     if (!(percentile >= 0 && percentile <= 100))
         return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "percentile: is %g, allowed are numbers from 0 to 100",
@@ -163,9 +163,9 @@ int qobs_range_by_percentile(const qobs_config *config, const qobs_tensor *histo
     if (status != QOBS_OK)
         return status;
     const fp_mode mode = fp_enter();
-    if (config->preset->family == FAMILY_TRT) {
-        *max = qobs_percentile_trt(&w.histogram, percentile);
-        *min = least(config, *max);
+    if (config->preset->family == FAMILY_MODELOPT) {
+        *max = qobs_percentile_modelopt(&w.histogram, percentile);
+        *min = quant_min(config, *max);
     } else {
         qobs_percentile(&w.histogram, config->symmetric, percentile, min, max);
     }
@@ -183,7 +183,7 @@ int qobs_range_by_l2_norm(const qobs_config *config, const qobs_tensor *histogra
     if (status != QOBS_OK)
         return status;
     const size_t bins = w.histogram.bins;
-    float *counts = (float *)(void *)w.room;
+    float *counts = (float *)(void *)w.workspace;
     const fp_mode mode = fp_enter();
     for (size_t i = 0; i < bins; i++)
         counts[i] = (float)w.histogram.counts[i];
@@ -198,13 +198,13 @@ int qobs_range_by_entropy(const qobs_config *config, const qobs_tensor *histogra
                           int64_t stride, int64_t start_bin, float *min, float *max, const qobs_runtime *runtime,
                           qobs_error *error)
 {
-    const struct request request = {config, "entropy", FAMILY_TRT, histogram, bin_edges, min, max};
+    const struct request request = {config, "entropy", FAMILY_MODELOPT, histogram, bin_edges, min, max};
     return find_amax(&request, stride, start_bin, qobs_amax_by_entropy, runtime, error);
 }
 
 int qobs_range_by_mse(const qobs_config *config, const qobs_tensor *histogram, const qobs_tensor *bin_edges, int64_t stride,
                       int64_t start_bin, float *min, float *max, const qobs_runtime *runtime, qobs_error *error)
 {
-    const struct request request = {config, "mse", FAMILY_QUARK | FAMILY_TRT, histogram, bin_edges, min, max};
+    const struct request request = {config, "mse", FAMILY_QUARK | FAMILY_MODELOPT, histogram, bin_edges, min, max};
     return find_amax(&request, stride, start_bin, qobs_amax_by_mse, runtime, error);
 }

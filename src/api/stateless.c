@@ -76,8 +76,8 @@ static int check_ranges(const qobs_config *config, qobs_dtype dtype, size_t coun
     const int status = qobs_config_check(config, error);
     if (status != QOBS_OK)
         return status;
-    const enum convention convention = config->preset->convention;
-    const bool torch = convention == CONVENTION_TORCH || convention == CONVENTION_QUARK_TORCH;
+    const enum formula formula = config->preset->formula;
+    const bool torch = formula == FORMULA_TORCH || formula == FORMULA_QUARK_TORCH;
     if (!qobs_kernel_dtype_of(dtype, &unused) || (torch && dtype != QOBS_F32))
         return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "dtype: is %s, allowed are %s",
                          qobs_dtype_name(dtype) ? qobs_dtype_name(dtype) : "unknown", torch ? "F32" : "F32, BF16, F16, F64");
@@ -96,12 +96,12 @@ int qobs_calculate_qparams(const qobs_config *config, qobs_dtype dtype, size_t c
         return status;
     const struct range_view ranges = {.dtype = dtype,
                                       .n = count,
-                                      .held = qobs_held_alone(config),
+                                      .rank = qobs_default_rank(config),
                                       .min = min,
                                       .max = max,
                                       .global_scale = global_scale};
     const fp_mode mode = fp_enter();
-    status = qobs_convention(config, &ranges, scale, zero_point, error);
+    status = qobs_formula(config, &ranges, scale, zero_point, error);
     fp_leave(mode);
     return status;
 }

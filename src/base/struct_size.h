@@ -14,11 +14,11 @@ enum { MOST_ADDED = 256 };
 
 /* For structures the caller fills. `given` begins with its struct_size; `least` and `known` are the sizes of the first version of
  * the structure and of this one. */
-static inline int struct_size_check(const char *name, const void *given, size_t least, size_t known, qobs_error *error)
+static inline int struct_size_check(const char *name, const void *given, size_t quant_min, size_t known, qobs_error *error)
 {
     const unsigned char *bytes = given;
     const size_t size = *(const size_t *)given;
-    if (size < least || size > known + MOST_ADDED)
+    if (size < quant_min || size > known + MOST_ADDED)
         return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "%s: struct_size is %zu, expected %zu", name, size, known);
     for (size_t i = known; i < size; i++)
         if (bytes[i] != 0)

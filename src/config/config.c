@@ -84,7 +84,7 @@ const char *qobs_config_key(const qobs_config *config, size_t index)
 /* Those of the family the name has, then the others: as many as fit, and how many more there are. */
 static void list_presets(const char *name, char *text, size_t size)
 {
-    const size_t prefix = name && strchr(name, '.') ? (size_t)(strchr(name, '.') - name) + 1 : 0, room = size - 16;
+    const size_t prefix = name && strchr(name, '.') ? (size_t)(strchr(name, '.') - name) + 1 : 0, workspace = size - 16;
     size_t used = 0, more = 0;
     for (int others = 0; others < 2; others++)
         for (size_t i = 0; i < qobs_preset_count(); i++) {
@@ -92,7 +92,7 @@ static void list_presets(const char *name, char *text, size_t size)
             const bool other = prefix == 0 || strncmp(preset, name, prefix) != 0;
             if (other != (others == 1))
                 continue;
-            if (more > 0 || used + strlen(preset) + 2 > room)
+            if (more > 0 || used + strlen(preset) + 2 > workspace)
                 more++;
             else
                 used += (size_t)snprintf(text + used, size - used, "%s%s", used ? ", " : "", preset);
@@ -197,7 +197,7 @@ static int check_llmc(const qobs_config *config, qobs_error *error)
     return QOBS_OK;
 }
 
-static int check_trt(const qobs_config *config, qobs_error *error)
+static int check_modelopt(const qobs_config *config, qobs_error *error)
 {
     if (config->preset->statistic != STATISTIC_MULTIPLES)
         return QOBS_OK;
@@ -226,8 +226,8 @@ int qobs_config_check(const qobs_config *config, qobs_error *error)
     case FAMILY_QUARK:
         status = qobs_quark_check(config, error);
         break;
-    case FAMILY_TRT:
-        status = check_trt(config, error);
+    case FAMILY_MODELOPT:
+        status = check_modelopt(config, error);
         break;
     }
     if (status == QOBS_OK && config->is_dynamic && qobs_preset_averages(config->preset) && config->averaging_constant != 1)

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* A preset is a name for a fixed triple of granularity, statistic and convention, with the defaults of the upstream class. */
+/* A preset is a name for a fixed triple of granularity, statistic and formula, with the defaults of the upstream class. */
 #ifndef QOBS_PRESET_H
 #define QOBS_PRESET_H
 
 #include "qobs/qobs.h"
 
 /* Whose settings and names of results a preset has. */
-enum family { FAMILY_LLMC = 1, FAMILY_TORCH = 2, FAMILY_QUARK = 4, FAMILY_TRT = 8 };
+enum family { FAMILY_LLMC = 1, FAMILY_TORCH = 2, FAMILY_QUARK = 4, FAMILY_MODELOPT = 8 };
 
 /* Which elements share a scale. */
 enum granularity {
@@ -20,8 +20,8 @@ enum granularity {
     GRANULARITY_QUARK_CHANNEL, /* along ch_axis, which a 1-dimensional tensor has, too */
     GRANULARITY_QUARK_GROUP,   /* runs of group_size along ch_axis */
     GRANULARITY_QUARK_BLOCK,   /* the same, the last of them padded with zeros */
-    GRANULARITY_TRT_AXES,      /* along every axis kept */
-    GRANULARITY_TRT_BLOCK      /* runs of block_size along the last dimension */
+    GRANULARITY_MODELOPT_AXES,      /* along every axis kept */
+    GRANULARITY_MODELOPT_BLOCK      /* runs of block_size along the last dimension */
 };
 
 enum statistic {
@@ -41,20 +41,20 @@ enum statistic {
     STATISTIC_HISTOGRAM_QUARK, /* of all batches, grown by whole bins; no range is looked for */
     STATISTIC_PERCENTILE,      /* the same without zeros, and the range that holds nearly all of it */
     STATISTIC_SQUARED_ERROR,   /* and the range whose quantized bins have the least squared error */
-    STATISTIC_HISTOGRAM_TRT    /* of magnitudes, grown by whole bins, and the one of them to quantize to */
+    STATISTIC_HISTOGRAM_MODELOPT    /* of magnitudes, grown by whole bins, and the one of them to quantize to */
 };
 
 /* Whose arithmetic makes scale and zero point of a range. */
-enum convention {
-    CONVENTION_NONE,  /* no scale and zero point */
-    CONVENTION_FIXED, /* those given */
-    CONVENTION_COMPRESSED_TENSORS,
-    CONVENTION_TORCH,
-    CONVENTION_QUARK,    /* by dtype */
-    CONVENTION_QUARK_MX, /* by scale_format */
-    CONVENTION_QUARK_BFP,
-    CONVENTION_QUARK_POWER_OF_2,
-    CONVENTION_QUARK_TORCH /* torch's observer, set up by Quark */
+enum formula {
+    FORMULA_NONE,  /* no scale and zero point */
+    FORMULA_FIXED, /* those given */
+    FORMULA_COMPRESSED_TENSORS,
+    FORMULA_TORCH,
+    FORMULA_QUARK,    /* by dtype */
+    FORMULA_QUARK_MX, /* by scale_format */
+    FORMULA_QUARK_BFP,
+    FORMULA_QUARK_POWER_OF_2,
+    FORMULA_QUARK_TORCH /* torch's observer, set up by Quark */
 };
 
 struct preset {
@@ -62,7 +62,7 @@ struct preset {
     enum family family;
     enum granularity granularity;
     enum statistic statistic;
-    enum convention convention;
+    enum formula formula;
     const char *summary;
 };
 

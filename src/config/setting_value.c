@@ -39,10 +39,10 @@ static bool parse_real(const char *value, double *out)
     return *end == '\0' && isfinite(*out);
 }
 
-static bool parse_integer(const char *value, double least, double greatest, int64_t *out)
+static bool parse_integer(const char *value, double quant_min, double quant_max, int64_t *out)
 {
     double number;
-    if (!parse_real(value, &number) || number != floor(number) || number < least || number > greatest)
+    if (!parse_real(value, &number) || number != floor(number) || number < quant_min || number > quant_max)
         return false;
     *out = (int64_t)number;
     return true;
@@ -64,7 +64,7 @@ static bool parse_pair(const char *value, const struct setting *s, int64_t pair[
         return false;
     *parts[1]++ = '\0';
     for (int i = 0; i < 2; i++)
-        if (!parse_integer(parts[i], s->least, s->greatest, &pair[i]))
+        if (!parse_integer(parts[i], s->quant_min, s->quant_max, &pair[i]))
             return false;
     return true;
 }
@@ -85,7 +85,7 @@ static bool parse_axes(const char *value, const struct setting *s, struct axes *
         next = strchr(part, ',');
         if (next)
             *next++ = '\0';
-        if (axes->count == QOBS_MAX_NDIM || !parse_integer(part, s->least, s->greatest, &axis))
+        if (axes->count == QOBS_MAX_NDIM || !parse_integer(part, s->quant_min, s->quant_max, &axis))
             return false;
         axes->axis[axes->count++] = (int)axis;
     }
@@ -128,7 +128,7 @@ static int out_of_range(const struct setting *s, const char *value, qobs_error *
                      : s->kind == KIND_PAIR ? "two integers [height, width]"
                      : s->kind == KIND_AXES ? "lists of integers"
                                             : "integers",
-                     s->least, s->greatest);
+                     s->quant_min, s->quant_max);
 }
 
 /* llm-compressor's configurations carry the observer's own name. */
@@ -151,17 +151,17 @@ static int parse_field(const struct setting *s, const char *value, struct qobs_c
     case KIND_BOOL:
         return parse_bool(s, value, field, error);
     case KIND_INTEGER:
-        if (!parse_integer(value, s->least, s->greatest, &integer))
+        if (!parse_integer(value, s->quant_min, s->quant_max, &integer))
             return out_of_range(s, value, error);
         *(int *)field = (int)integer;
         return QOBS_OK;
     case KIND_LONG:
-        if (!parse_integer(value, s->least, s->greatest, &integer))
+        if (!parse_integer(value, s->quant_min, s->quant_max, &integer))
             return out_of_range(s, value, error);
         *(int64_t *)field = integer;
         return QOBS_OK;
     case KIND_REAL:
-        if (!parse_real(value, &real) || real < s->least || real > s->greatest)
+        if (!parse_real(value, &real) || real < s->quant_min || real > s->quant_max)
             return out_of_range(s, value, error);
         *(double *)field = real;
         return QOBS_OK;

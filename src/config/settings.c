@@ -29,7 +29,7 @@ static const struct word versions[] = {{"current", VERSION_CURRENT}, {"2025-10",
 static const struct word types[] = {{"int", TYPE_INT}, {"float", TYPE_FLOAT}, {0}};
 static const struct word amax_methods[] = {
     {"entropy", AMAX_ENTROPY}, {"mse", AMAX_MSE}, {"percentile", AMAX_PERCENTILE}, {0}};
-static const struct word trt_num_bits[] = {{"2", 2},   {"3", 3},   {"4", 4},   {"5", 5},   {"6", 6},
+static const struct word modelopt_num_bits[] = {{"2", 2},   {"3", 3},   {"4", 4},   {"5", 5},   {"6", 6},
                                            {"7", 7},   {"8", 8},   {"9", 9},   {"10", 10}, {"11", 11},
                                            {"12", 12}, {"13", 13}, {"14", 14}, {"15", 15}, {"16", 16},
                                            {"[4, 3]", NUM_BITS_E4M3}, {"[4,3]", NUM_BITS_E4M3}, {0}};
@@ -110,12 +110,12 @@ static bool has_chunks(const struct preset *preset)
 
 static bool has_percentile(const struct preset *preset)
 {
-    return preset->statistic == STATISTIC_PERCENTILE || preset->statistic == STATISTIC_HISTOGRAM_TRT;
+    return preset->statistic == STATISTIC_PERCENTILE || preset->statistic == STATISTIC_HISTOGRAM_MODELOPT;
 }
 
 static bool has_start_bin(const struct preset *preset)
 {
-    return preset->statistic == STATISTIC_SQUARED_ERROR || preset->statistic == STATISTIC_HISTOGRAM_TRT;
+    return preset->statistic == STATISTIC_SQUARED_ERROR || preset->statistic == STATISTIC_HISTOGRAM_MODELOPT;
 }
 
 static bool has_steps(const struct preset *preset)
@@ -130,17 +130,17 @@ static bool has_multiples(const struct preset *preset)
 
 static bool has_blocks(const struct preset *preset)
 {
-    return preset->granularity == GRANULARITY_TRT_BLOCK;
+    return preset->granularity == GRANULARITY_MODELOPT_BLOCK;
 }
 
 static bool is_fixed(const struct preset *preset)
 {
-    return preset->convention == CONVENTION_FIXED;
+    return preset->formula == FORMULA_FIXED;
 }
 
 static bool is_placeholder(const struct preset *preset)
 {
-    return preset->convention == CONVENTION_NONE && preset->statistic == STATISTIC_NONE;
+    return preset->formula == FORMULA_NONE && preset->statistic == STATISTIC_NONE;
 }
 
 static bool is_no_placeholder(const struct preset *preset)
@@ -158,7 +158,7 @@ static bool has_no_histogram(const struct preset *preset)
     return !qobs_preset_has_histogram(preset);
 }
 
-enum { ANY = FAMILY_LLMC | FAMILY_TORCH | FAMILY_QUARK | FAMILY_TRT };
+enum { ANY = FAMILY_LLMC | FAMILY_TORCH | FAMILY_QUARK | FAMILY_MODELOPT };
 #define EVERY NULL
 #define FIELD(name) offsetof(struct qobs_config, name)
 
@@ -175,14 +175,14 @@ static const struct setting settings[] = {
     {"percentile", ANY, has_percentile, KIND_REAL, FIELD(percentile), NO_FIELD, NULL, 0, 100},
     {"stride", ANY, has_start_bin, KIND_LONG, FIELD(stride), NO_FIELD, NULL, 1, 0x1p31},
     {"start_bin", ANY, has_start_bin, KIND_LONG, FIELD(start_bin), NO_FIELD, NULL, 0, 0x1p31},
-    {"num_bins", FAMILY_TRT, qobs_preset_grows_bins, KIND_LONG, FIELD(num_bins), NO_FIELD, NULL, 1, 0x1p20},
-    {"skip_zeros", FAMILY_TRT, qobs_preset_grows_bins, KIND_BOOL, FIELD(skip_zeros), NO_FIELD, NULL, 0, 0},
-    {"torch_hist", FAMILY_TRT, qobs_preset_grows_bins, KIND_BOOL, FIELD(torch_hist), NO_FIELD, NULL, 0, 0},
-    {"method", FAMILY_TRT, qobs_preset_grows_bins, KIND_WORD, FIELD(method), NO_FIELD, amax_methods, 0, 0},
+    {"num_bins", FAMILY_MODELOPT, qobs_preset_grows_bins, KIND_LONG, FIELD(num_bins), NO_FIELD, NULL, 1, 0x1p20},
+    {"skip_zeros", FAMILY_MODELOPT, qobs_preset_grows_bins, KIND_BOOL, FIELD(skip_zeros), NO_FIELD, NULL, 0, 0},
+    {"torch_hist", FAMILY_MODELOPT, qobs_preset_grows_bins, KIND_BOOL, FIELD(torch_hist), NO_FIELD, NULL, 0, 0},
+    {"method", FAMILY_MODELOPT, qobs_preset_grows_bins, KIND_WORD, FIELD(method), NO_FIELD, amax_methods, 0, 0},
     {"reduce_range", FAMILY_QUARK, qobs_preset_has_histogram, KIND_BOOL, FIELD(reduce_range), NO_FIELD, NULL, 0, 0},
     {"averaging_constant", ANY, qobs_preset_averages, KIND_REAL, FIELD(averaging_constant), NO_FIELD, NULL, 0, 1},
     {"num_bits", FAMILY_LLMC, EVERY, KIND_INTEGER, FIELD(num_bits), NO_FIELD, NULL, 2, 16},
-    {"num_bits", FAMILY_TRT, EVERY, KIND_WORD, FIELD(num_bits), NO_FIELD, trt_num_bits, 0, 0},
+    {"num_bits", FAMILY_MODELOPT, EVERY, KIND_WORD, FIELD(num_bits), NO_FIELD, modelopt_num_bits, 0, 0},
     {"type", FAMILY_LLMC, EVERY, KIND_WORD, FIELD(type), NO_FIELD, types, 0, 0},
     {"symmetric", FAMILY_LLMC | FAMILY_QUARK, EVERY, KIND_BOOL, FIELD(symmetric), NO_FIELD, NULL, 0, 0},
     {"strategy", FAMILY_LLMC, EVERY, KIND_WORD, FIELD(strategy), NO_FIELD, strategies, 0, 0},
@@ -221,13 +221,13 @@ static const struct setting settings[] = {
     {"scale_calculation_mode", FAMILY_QUARK, EVERY, KIND_WORD, FIELD(scale_calculation_mode), NO_FIELD, scale_modes, 0, 0},
     {"mx_element_dtype", FAMILY_QUARK, EVERY, KIND_WORD, FIELD(mx_element_dtype), NO_FIELD, quark_dtypes, 0, 0},
     {"scope", FAMILY_QUARK, has_steps, KIND_INTEGER, FIELD(scope), NO_FIELD, NULL, 0, 127},
-    {"axis", FAMILY_TRT, EVERY, KIND_AXES, FIELD(axes), FIELD(has_axes), NULL, -QOBS_MAX_NDIM, QOBS_MAX_NDIM - 1},
-    {"unsigned", FAMILY_TRT, EVERY, KIND_BOOL, FIELD(is_unsigned), NO_FIELD, NULL, 0, 0},
-    {"narrow_range", FAMILY_TRT, has_multiples, KIND_BOOL, FIELD(narrow_range), NO_FIELD, NULL, 0, 0},
-    {"step_size", FAMILY_TRT, has_multiples, KIND_REAL, FIELD(step_size), NO_FIELD, NULL, 0x1p-20, 0x1p20},
-    {"start_multiplier", FAMILY_TRT, has_multiples, KIND_REAL, FIELD(start_multiplier), NO_FIELD, NULL, 0, 0x1p20},
-    {"stop_multiplier", FAMILY_TRT, has_multiples, KIND_REAL, FIELD(stop_multiplier), NO_FIELD, NULL, 0, 0x1p20},
-    {"block_size", FAMILY_TRT, has_blocks, KIND_LONG, FIELD(block_size), NO_FIELD, NULL, 1, 0x1p31},
+    {"axis", FAMILY_MODELOPT, EVERY, KIND_AXES, FIELD(axes), FIELD(has_axes), NULL, -QOBS_MAX_NDIM, QOBS_MAX_NDIM - 1},
+    {"unsigned", FAMILY_MODELOPT, EVERY, KIND_BOOL, FIELD(is_unsigned), NO_FIELD, NULL, 0, 0},
+    {"narrow_range", FAMILY_MODELOPT, has_multiples, KIND_BOOL, FIELD(narrow_range), NO_FIELD, NULL, 0, 0},
+    {"step_size", FAMILY_MODELOPT, has_multiples, KIND_REAL, FIELD(step_size), NO_FIELD, NULL, 0x1p-20, 0x1p20},
+    {"start_multiplier", FAMILY_MODELOPT, has_multiples, KIND_REAL, FIELD(start_multiplier), NO_FIELD, NULL, 0, 0x1p20},
+    {"stop_multiplier", FAMILY_MODELOPT, has_multiples, KIND_REAL, FIELD(stop_multiplier), NO_FIELD, NULL, 0, 0x1p20},
+    {"block_size", FAMILY_MODELOPT, has_blocks, KIND_LONG, FIELD(block_size), NO_FIELD, NULL, 1, 0x1p31},
 };
 
 enum { SETTINGS = sizeof settings / sizeof *settings };
@@ -275,7 +275,7 @@ struct qobs_config qobs_config_defaults(const struct preset *preset)
         .block_size = 16,
         .dtype = is_placeholder(preset) ? TORCH_FLOAT32 : TORCH_QUINT8,
         .eps = 0x1p-23,
-        .nonfinite = preset->convention == CONVENTION_QUARK_BFP ? NONFINITE_IGNORE
+        .nonfinite = preset->formula == FORMULA_QUARK_BFP ? NONFINITE_IGNORE
                      : qobs_preset_has_histogram(preset)        ? NONFINITE_REFUSE_NAN
                                                                 : NONFINITE_REFUSE,
         .bins = preset->family == FAMILY_QUARK ? 256 : 2048,
@@ -285,8 +285,8 @@ struct qobs_config qobs_config_defaults(const struct preset *preset)
         .num_bins = 2048,
         .torch_hist = true,
         .upsample_rate = 16,
-        .quark_dtype = preset->convention == CONVENTION_QUARK_MX    ? QUARK_FP4
-                       : preset->convention == CONVENTION_QUARK_BFP ? QUARK_BFP16
+        .quark_dtype = preset->formula == FORMULA_QUARK_MX    ? QUARK_FP4
+                       : preset->formula == FORMULA_QUARK_BFP ? QUARK_BFP16
                                                                     : QUARK_INT8,
     };
 }

@@ -33,7 +33,7 @@ struct setting {
     enum kind kind;
     size_t field, set;
     const struct word *words;
-    double least, greatest;
+    double quant_min, quant_max;
 };
 
 /* The index-th setting the preset has, in the table's order, or NULL. */

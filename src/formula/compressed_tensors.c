@@ -11,7 +11,7 @@
 
 struct numbers {
     bool symmetric;
-    double least, greatest; /* of the quantized numbers */
+    double quant_min, quant_max; /* of the quantized numbers */
     bool mx;
     int mx_offset;          /* exponent of the largest quantized number */
     enum scale_dtype scale_dtype;
@@ -25,9 +25,9 @@ struct numbers {
 };
 
 /* NaN stays, as in torch.clamp. */
-static inline double clamp(double x, double least, double greatest)
+static inline double clamp(double x, double quant_min, double quant_max)
 {
-    return x < least ? least : x > greatest ? greatest : x;
+    return x < quant_min ? quant_min : x > quant_max ? quant_max : x;
 }
 
 static void put_zero_point(const struct numbers *q, void *out, size_t i, double value)
@@ -106,15 +106,15 @@ void qobs_compressed_tensors_qparams(const qobs_config *config, const struct ran
     const double most = integer ? half - 1 : config->num_bits == 4 ? 6 : 448;
     struct numbers q = {
         .symmetric = config->symmetric,
-        .least = integer ? -half : -most,
-        .greatest = most,
+        .quant_min = integer ? -half : -most,
+        .quant_max = most,
         .mx = qobs_config_is_mx(config),
         .mx_offset = config->num_bits == 4 ? 2 : 8,
         .scale_dtype = old ? SCALE_NATIVE : (enum scale_dtype)config->scale_dtype,
         .eps = epsilon(config, r->global_scale ? QOBS_F32 : r->dtype),
         .floor_e4m3 = old && !integer && config->num_bits == 4 && r->global_scale,
         /* Upstream's bit_min is a 0-dimensional f32 tensor: it decides the type only where the ranges have no dimension. */
-        .wide_zero_point = r->held == HELD_SCALARS && r->dtype != QOBS_F64,
+        .wide_zero_point = r->rank == RANK_SCALAR && r->dtype != QOBS_F64,
         .global_scale = old && !(!integer && config->num_bits == 4) ? NULL : r->global_scale,
     };
     q.floor = old && !q.floor_e4m3;

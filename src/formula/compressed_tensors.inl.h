@@ -13,7 +13,7 @@ static inline real NATIVE(amax)(real lo, real hi)
 /* The plain case, which weights go through by the million: kept free of what would keep it from being vectorised. */
 static void NATIVE(symmetric)(const struct numbers *q, size_t n, const stored *min, const stored *max, stored *scale)
 {
-    const real half = (real)((q->greatest - q->least) / 2), eps = (real)q->eps, floor = q->floor ? (real)0x1p-23 : 0;
+    const real half = (real)((q->quant_max - q->quant_min) / 2), eps = (real)q->eps, floor = q->floor ? (real)0x1p-23 : 0;
     for (size_t i = 0; i < n; i++) {
         const real s = round_native(NATIVE(amax)(load(min[i]), load(max[i])) / half);
         const real floored = s < floor ? floor : s;
@@ -58,8 +58,8 @@ static inline double NATIVE(finish)(const struct numbers *q, real s)
 
 static void NATIVE(any)(const struct numbers *q, size_t n, const stored *min, const stored *max, void *scale, void *zero_point)
 {
-    const real range = (real)(q->greatest - q->least), half = (real)((q->greatest - q->least) / 2);
-    const real least = (real)q->least, floor = q->floor ? (real)0x1p-23 : 0;
+    const real range = (real)(q->quant_max - q->quant_min), half = (real)((q->quant_max - q->quant_min) / 2);
+    const real quant_min = (real)q->quant_min, floor = q->floor ? (real)0x1p-23 : 0;
     for (size_t i = 0; i < n; i++) {
         const real lo = load(min[i]), hi = load(max[i]);
         const real a = lo < 0 || lo != lo ? lo : 0, b = hi > 0 || hi != hi ? hi : 0;
@@ -75,8 +75,8 @@ static void NATIVE(any)(const struct numbers *q, size_t n, const stored *min, co
             put_zero_point(q, zero_point, i, 0);
         } else if (zero_point) {
             const real steps = round_native(a / s);
-            const real z = q->wide_zero_point ? least - steps : round_native(least - steps);
-            put_zero_point(q, zero_point, i, clamp((double)z, q->least, q->greatest));
+            const real z = q->wide_zero_point ? quant_min - steps : round_native(quant_min - steps);
+            put_zero_point(q, zero_point, i, clamp((double)z, q->quant_min, q->quant_max));
         }
         const double t = NATIVE(finish)(q, s);
         if (scale && (q->global_scale || q->floor_e4m3))
@@ -110,7 +110,7 @@ static double NATIVE(largest)(size_t n, const stored *min, const stored *max)
 /* (1 / amax) * 2688: a Python number over a tensor is its reciprocal times the number. */
 static float NATIVE(global_scale)(double amax, bool old, double tiny)
 {
-    const real least = !old && amax < tiny ? (real)tiny : (real)amax;
-    const float g = (float)round_native(round_native(1 / least) * (real)2688);
+    const real quant_min = !old && amax < tiny ? (real)tiny : (real)amax;
+    const float g = (float)round_native(round_native(1 / quant_min) * (real)2688);
     return !old && !isfinite(g) ? 1 : g;
 }

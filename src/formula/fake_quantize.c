@@ -95,7 +95,7 @@ static void copy_elements(int64_t element, int64_t n, const unsigned char *from,
 static void strip_of_columns(const struct job *job, const struct strip *strip, const unsigned char *x, int64_t in,
                              unsigned char *out, int64_t out_step, int64_t columns, const struct dimension *rows)
 {
-    const struct qobs_qparams qparams = {&strip->scale, &strip->added, &strip->removed};
+    const struct qobs_qparams qparams = {&strip->scale, &strip->zero_point_add, &strip->zero_point_sub};
     if (in == job->element && out_step == job->element) {
         job->columns(&job->quantizer, x, rows->in, out, rows->out, (size_t)rows->extent, (size_t)columns, &qparams);
         return;
@@ -115,7 +115,7 @@ static void by_columns(const struct job *job, const struct dimension *inner, con
                        const unsigned char *x, unsigned char *out, int64_t qparam)
 {
     struct strip strip;
-    const struct qparam_arrays to = {&strip.scale, &strip.added, &strip.removed};
+    const struct qparam_arrays to = {&strip.scale, &strip.zero_point_add, &strip.zero_point_sub};
     if (!job->f->zero_point)
         qobs_no_zero_points(&job->qparams, inner->extent < STRIP ? inner->extent : STRIP, &strip);
     for (int64_t first = 0; first < inner->extent; first += STRIP) {
@@ -129,10 +129,10 @@ static void by_rows(const struct job *job, const struct dimension *inner, const 
                     const unsigned char *x, unsigned char *out, int64_t qparam)
 {
     struct strip strip;
-    const struct qparam_arrays to = {&strip.scale, &strip.added, &strip.removed};
+    const struct qparam_arrays to = {&strip.scale, &strip.zero_point_add, &strip.zero_point_sub};
     const bool zero_points = job->f->zero_point != NULL;
-    const struct qobs_qparams qparams = {&strip.scale, zero_points ? &strip.added : NULL,
-                                         zero_points ? &strip.removed : NULL};
+    const struct qobs_qparams qparams = {&strip.scale, zero_points ? &strip.zero_point_add : NULL,
+                                         zero_points ? &strip.zero_point_sub : NULL};
     const int64_t most = runs->qparam ? STRIP : runs->extent;
     for (int64_t first = 0; first < runs->extent; first += most) {
         const int64_t n = runs->extent - first < most ? runs->extent - first : most;
@@ -244,8 +244,8 @@ static void do_pieces(const struct job *job, struct nest *nest)
 
 static bool nest_of_plans(const qobs_plan *plan, const qobs_plan *out_plan, unsigned ends, struct nest *nest)
 {
-    struct rectangle part;
-    if (!qobs_plan_rectangle(plan, ends, &part))
+    struct tile part;
+    if (!qobs_plan_tile(plan, ends, &part))
         return false;
     nest->dimensions = plan->axes;
     for (int i = 0; i < plan->axes; i++) {
@@ -273,8 +273,8 @@ struct ordered {
 static void pick(const struct ordered *o, const struct qparam_arrays *row, const uint32_t *group_of, int64_t n,
                  struct strip *strip)
 {
-    void *const to[] = {&strip->scale, &strip->added, &strip->removed};
-    const void *const from[] = {row->scale, row->added, row->removed};
+    void *const to[] = {&strip->scale, &strip->zero_point_add, &strip->zero_point_sub};
+    const void *const from[] = {row->scale, row->zero_point_add, row->zero_point_sub};
     for (int k = 0; k < (o->job->f->zero_point ? 3 : 1); k++)
         if (o->job->qparams.x_dtype == QOBS_F64) {
             for (int64_t i = 0; i < n; i++)
@@ -288,12 +288,12 @@ static void pick(const struct ordered *o, const struct qparam_arrays *row, const
 static void do_ordered_row(const struct ordered *o, int64_t row, const struct qparam_arrays *of_row, struct strip *strip)
 {
     const qobs_plan *plan = o->plan;
-    const int last = plan->axes - 1, coarse = plan->axis[last].coarse;
-    const int64_t in = plan->axis[last].stride, out_step = o->out_plan->axis[last].stride, columns = plan->axis[last].limit;
+    const int last = plan->axes - 1, outer = plan->axis[last].outer;
+    const int64_t in = plan->axis[last].stride, out_step = o->out_plan->axis[last].stride, columns = plan->axis[last].unpadded;
     const unsigned char *x = o->x;
     unsigned char *out = o->out;
     int64_t rest = row;
-    for (int i = coarse - 1; i >= 0; i--) {
+    for (int i = outer - 1; i >= 0; i--) {
         x += rest % plan->axis[i].extent * plan->axis[i].stride;
         out += rest % plan->axis[i].extent * o->out_plan->axis[i].stride;
         rest /= plan->axis[i].extent;
@@ -310,8 +310,8 @@ static void do_ordered_piece(void *argument, size_t index)
 {
     const struct ordered *o = argument;
     struct strip strip;
-    double *room = o->of_row + 3 * (size_t)o->groups * index;
-    const struct qparam_arrays of_row = {room, room + o->groups, room + 2 * o->groups};
+    double *workspace = o->of_row + 3 * (size_t)o->groups * index;
+    const struct qparam_arrays of_row = {workspace, workspace + o->groups, workspace + 2 * o->groups};
     const fp_mode mode = fp_enter();
     if (!o->job->f->zero_point)
         qobs_no_zero_points(&o->job->qparams, STRIP, &strip);
@@ -324,22 +324,22 @@ static int do_ordered(const struct job *job, const qobs_plan *plan, const unsign
                       unsigned char *out, qobs_error *error)
 {
     const struct axis *fine = &plan->axis[plan->axes - 1];
-    const int64_t columns = fine->limit;
+    const int64_t columns = fine->unpadded;
     struct ordered o = {.job = job, .plan = plan, .out_plan = out_plan, .x = x, .out = out};
     if (columns == 0 || plan->qparams == 0)
         return QOBS_OK;
-    o.groups = plan->axis[fine->coarse].extent;
+    o.groups = plan->axis[fine->outer].extent;
     o.rows = plan->qparams / o.groups;
     o.pieces = piece_count(job->f->runtime, o.rows, o.rows * columns * job->element);
     if (columns > UINT32_MAX)
         return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "g_idx: has %lld entries, allowed are %lld", (long long)columns,
                          (long long)UINT32_MAX);
-    const size_t room = 3 * (size_t)o.groups * (size_t)o.pieces * sizeof(double);
-    const size_t size = room + (size_t)columns * sizeof(uint32_t);
+    const size_t workspace = 3 * (size_t)o.groups * (size_t)o.pieces * sizeof(double);
+    const size_t size = workspace + (size_t)columns * sizeof(uint32_t);
     o.of_row = qobs_allocate(job->f->runtime, size);
     if (!o.of_row)
         return qobs_fail(error, QOBS_ERROR_OUT_OF_MEMORY, "g_idx: no memory for %zu bytes", size);
-    o.group_of = (uint32_t *)((unsigned char *)o.of_row + room);
+    o.group_of = (uint32_t *)((unsigned char *)o.of_row + workspace);
     for (int64_t g = 0; g < o.groups; g++)
         for (int64_t i = plan->start[g]; i < plan->start[g + 1]; i++)
             o.group_of[plan->order[i]] = (uint32_t)g;
@@ -367,7 +367,7 @@ int qobs_fake_quantize_plan(const struct fake_quantize *f, const qobs_plan *plan
     job.columns = f->kernels->fake_quantize_columns[dtype];
     if (plan->order)
         return do_ordered(&job, plan, x, out_plan, out, error);
-    for (unsigned ends = 0, n = qobs_plan_rectangles(plan); ends < n; ends++) {
+    for (unsigned ends = 0, n = qobs_plan_tiles(plan); ends < n; ends++) {
         struct nest nest = {.x = x, .out = out};
         if (nest_of_plans(plan, out_plan, ends, &nest))
             do_pieces(&job, &nest);

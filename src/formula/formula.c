@@ -8,7 +8,7 @@
 #include "formula/quark.h"
 #include "base/error.h"
 
-/* ---- The conventions behind one signature -------------------------------------------------------------------------------- */
+/* ---- The formulas behind one signature -------------------------------------------------------------------------------- */
 
 static void compressed_tensors_dtypes(const qobs_config *config, const struct range_view *ranges, qobs_dtype *scale,
                                       qobs_dtype *zero_point)
@@ -21,7 +21,7 @@ static void compressed_tensors_dtypes(const qobs_config *config, const struct ra
 static int compressed_tensors(const qobs_config *config, const struct range_view *ranges, void *scale, void *zero_point,
                               qobs_error *error)
 {
-    if (ranges->held == HELD_NOTHING)
+    if (ranges->rank == RANK_EMPTY)
         return qobs_fail(error, QOBS_ERROR_NO_DATA, "observer: nothing has been observed yet");
     qobs_compressed_tensors_qparams(config, ranges, scale, zero_point);
     return qobs_succeed(error);
@@ -30,13 +30,13 @@ static int compressed_tensors(const qobs_config *config, const struct range_view
 static void torch_dtypes(const qobs_config *config, const struct range_view *ranges, qobs_dtype *scale, qobs_dtype *zero_point)
 {
     *scale = QOBS_F32;
-    *zero_point = qobs_torch_zero_point_dtype(config, ranges->held != HELD_NOTHING);
+    *zero_point = qobs_torch_zero_point_dtype(config, ranges->rank != RANK_EMPTY);
 }
 
 static int torch_qparams(const qobs_config *config, const struct range_view *ranges, void *scale, void *zero_point,
                          qobs_error *error)
 {
-    if (ranges->held != HELD_NOTHING)
+    if (ranges->rank != RANK_EMPTY)
         return qobs_torch_qparams(config, ranges, scale, zero_point, error);
     if (scale)
         *(float *)scale = 1;
@@ -54,8 +54,8 @@ static qobs_config as_torch(const qobs_config *config)
     other.dtype = config->quark_dtype == QUARK_UINT4 ? TORCH_QUINT4X2 : config->quark_dtype == QUARK_INT8 ? TORCH_QINT8 : TORCH_QUINT8;
     other.qscheme = config->symmetric ? TORCH_PER_TENSOR_SYMMETRIC : TORCH_PER_TENSOR_AFFINE;
     other.has_quant_min = other.has_quant_max = true;
-    other.quant_min = (int64_t)number->least;
-    other.quant_max = (int64_t)number->greatest;
+    other.quant_min = (int64_t)number->quant_min;
+    other.quant_max = (int64_t)number->quant_max;
     return other;
 }
 
@@ -100,53 +100,53 @@ static const struct {
     void (*dtypes)(const qobs_config *config, const struct range_view *ranges, qobs_dtype *scale, qobs_dtype *zero_point);
     int (*qparams)(const qobs_config *config, const struct range_view *ranges, void *scale, void *zero_point,
                    qobs_error *error);
-} conventions[] = {
-    [CONVENTION_NONE] = {fixed_dtypes, none},
-    [CONVENTION_FIXED] = {fixed_dtypes, fixed},
-    [CONVENTION_COMPRESSED_TENSORS] = {compressed_tensors_dtypes, compressed_tensors},
-    [CONVENTION_TORCH] = {torch_dtypes, torch_qparams},
-    [CONVENTION_QUARK] = {qobs_quark_dtypes, qobs_quark_qparams},
-    [CONVENTION_QUARK_MX] = {qobs_quark_amax_dtypes, qobs_quark_amax_qparams},
-    [CONVENTION_QUARK_BFP] = {qobs_quark_amax_dtypes, qobs_quark_amax_qparams},
-    [CONVENTION_QUARK_TORCH] = {quark_torch_dtypes, quark_torch_qparams},
-    [CONVENTION_QUARK_POWER_OF_2] = {qobs_quark_power_of_2_dtypes, qobs_quark_power_of_2_qparams},
+} formulas[] = {
+    [FORMULA_NONE] = {fixed_dtypes, none},
+    [FORMULA_FIXED] = {fixed_dtypes, fixed},
+    [FORMULA_COMPRESSED_TENSORS] = {compressed_tensors_dtypes, compressed_tensors},
+    [FORMULA_TORCH] = {torch_dtypes, torch_qparams},
+    [FORMULA_QUARK] = {qobs_quark_dtypes, qobs_quark_qparams},
+    [FORMULA_QUARK_MX] = {qobs_quark_amax_dtypes, qobs_quark_amax_qparams},
+    [FORMULA_QUARK_BFP] = {qobs_quark_amax_dtypes, qobs_quark_amax_qparams},
+    [FORMULA_QUARK_TORCH] = {quark_torch_dtypes, quark_torch_qparams},
+    [FORMULA_QUARK_POWER_OF_2] = {qobs_quark_power_of_2_dtypes, qobs_quark_power_of_2_qparams},
 };
 
 /* ---- Front ---------------------------------------------------------------------------------------------------------------- */
 
-enum held qobs_held_alone(const qobs_config *config)
+enum rank qobs_default_rank(const qobs_config *config)
 {
     const bool old_tensor = config->preset->family == FAMILY_LLMC && config->version == VERSION_2025_09 &&
                             qobs_config_strategy(config) == STRATEGY_TENSOR;
     const bool tensor = config->preset->granularity == GRANULARITY_TENSOR ||
                         (config->preset->granularity == GRANULARITY_TORCH_QSCHEME && !qobs_config_has_channels(config));
-    return tensor || old_tensor ? HELD_SCALARS : HELD_VECTOR;
+    return tensor || old_tensor ? RANK_SCALAR : RANK_TENSOR;
 }
 
 struct range_view qobs_no_ranges(void)
 {
     static const float min = INFINITY, max = -INFINITY;
-    return (struct range_view){.dtype = QOBS_F32, .n = 1, .held = HELD_NOTHING, .min = &min, .max = &max};
+    return (struct range_view){.dtype = QOBS_F32, .n = 1, .rank = RANK_EMPTY, .min = &min, .max = &max};
 }
 
-bool qobs_has_convention(const qobs_config *config)
+bool qobs_has_formula(const qobs_config *config)
 {
-    return config->preset->convention != CONVENTION_NONE;
+    return config->preset->formula != FORMULA_NONE;
 }
 
-void qobs_convention_dtypes(const qobs_config *config, const struct range_view *ranges, qobs_dtype *scale,
+void qobs_formula_dtypes(const qobs_config *config, const struct range_view *ranges, qobs_dtype *scale,
                             qobs_dtype *zero_point)
 {
-    conventions[config->preset->convention].dtypes(config, ranges, scale, zero_point);
+    formulas[config->preset->formula].dtypes(config, ranges, scale, zero_point);
 }
 
-int qobs_convention(const qobs_config *config, const struct range_view *ranges, void *scale, void *zero_point,
+int qobs_formula(const qobs_config *config, const struct range_view *ranges, void *scale, void *zero_point,
                     qobs_error *error)
 {
-    return conventions[config->preset->convention].qparams(config, ranges, scale, zero_point, error);
+    return formulas[config->preset->formula].qparams(config, ranges, scale, zero_point, error);
 }
 
-struct shape qobs_convention_shape_without_data(const qobs_config *config)
+struct shape qobs_formula_shape_without_data(const qobs_config *config)
 {
     if (config->preset->family == FAMILY_QUARK)
         return qobs_quark_shape_without_data(config);
@@ -159,8 +159,8 @@ int qobs_config_qparam_dtypes(const qobs_config *config, qobs_dtype dtype, qobs_
     const int status = qobs_config_check(config, error);
     if (status == QOBS_OK && (!scale || !zero_point))
         return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "%s: is NULL", scale ? "zero_point" : "scale");
-    const struct range_view ranges = {.dtype = dtype, .held = qobs_held_alone(config)};
+    const struct range_view ranges = {.dtype = dtype, .rank = qobs_default_rank(config)};
     if (status == QOBS_OK)
-        qobs_convention_dtypes(config, &ranges, scale, zero_point);
+        qobs_formula_dtypes(config, &ranges, scale, zero_point);
     return status;
 }

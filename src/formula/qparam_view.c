@@ -76,7 +76,7 @@ static void read_floats(const void *array, qobs_dtype dtype, int64_t first, int6
 static void read_single(const struct qparam_source *q, int64_t first, int64_t stride, int64_t n,
                         const struct qparam_arrays *to)
 {
-    float *scale = to->scale, *added = to->added, *removed = to->removed;
+    float *scale = to->scale, *zero_point_add = to->zero_point_add, *zero_point_sub = to->zero_point_sub;
     read_floats(q->scale, q->scale_dtype, first, stride, n, scale);
     if (q->global_scale)
         for (int64_t i = 0; i < n; i++)
@@ -84,26 +84,26 @@ static void read_single(const struct qparam_source *q, int64_t first, int64_t st
     if (!q->zero_point)
         return;
     /* Upstream converts a zero point to the dtype of x where it is added and to that of scale where it is taken away. */
-    read_floats(q->zero_point, q->zero_point_dtype, first, stride, n, removed);
+    read_floats(q->zero_point, q->zero_point_dtype, first, stride, n, zero_point_sub);
     for (int64_t i = 0; i < n; i++)
-        added[i] = q->x_dtype == QOBS_BF16  ? load_bf16(store_bf16(removed[i]))
-                   : q->x_dtype == QOBS_F16 ? load_f16(store_f16(removed[i]))
-                                            : removed[i];
+        zero_point_add[i] = q->x_dtype == QOBS_BF16  ? load_bf16(store_bf16(zero_point_sub[i]))
+                   : q->x_dtype == QOBS_F16 ? load_f16(store_f16(zero_point_sub[i]))
+                                            : zero_point_sub[i];
     if (!q->in_float)
-        memcpy(removed, added, (size_t)n * sizeof *removed);
+        memcpy(zero_point_sub, zero_point_add, (size_t)n * sizeof *zero_point_sub);
 }
 
 static void read_double(const struct qparam_source *q, int64_t first, int64_t stride, int64_t n,
                         const struct qparam_arrays *to)
 {
-    double *scale = to->scale, *added = to->added, *removed = to->removed;
+    double *scale = to->scale, *zero_point_add = to->zero_point_add, *zero_point_sub = to->zero_point_sub;
     for (int64_t i = 0; i < n; i++) {
         const int64_t at = first + i * stride;
         const double s = qobs_qparam_at(q->scale, q->scale_dtype, at), divided = q->global_scale ? s / *q->global_scale : s;
         scale[i] = q->in_float ? (double)(float)divided : divided;
         if (q->zero_point) {
-            added[i] = qobs_qparam_at(q->zero_point, q->zero_point_dtype, at);
-            removed[i] = q->in_float ? (double)(float)added[i] : added[i];
+            zero_point_add[i] = qobs_qparam_at(q->zero_point, q->zero_point_dtype, at);
+            zero_point_sub[i] = q->in_float ? (double)(float)zero_point_add[i] : zero_point_add[i];
         }
     }
 }
@@ -118,10 +118,10 @@ void qobs_no_zero_points(const struct qparam_source *q, int64_t n, struct strip 
 {
     for (int64_t i = 0; i < n; i++)
         if (q->x_dtype == QOBS_F64) {
-            strip->added.wide[i] = -0.0;
-            strip->removed.wide[i] = 0;
+            strip->zero_point_add.wide[i] = -0.0;
+            strip->zero_point_sub.wide[i] = 0;
         } else {
-            strip->added.single[i] = -0.0f;
-            strip->removed.single[i] = 0;
+            strip->zero_point_add.single[i] = -0.0f;
+            strip->zero_point_sub.single[i] = 0;
         }
 }

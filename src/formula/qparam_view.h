@@ -24,12 +24,12 @@ struct strip {
     union {
         float single[STRIP];
         double wide[STRIP]; /* for F64 */
-    } scale, added, removed;
+    } scale, zero_point_add, zero_point_sub;
 };
 
 /* Of the same two types. */
 struct qparam_arrays {
-    void *scale, *added, *removed;
+    void *scale, *zero_point_add, *zero_point_sub;
 };
 
 /* n qparams from `first` on, `stride` apart, into arrays with room for them; of the zero points only if there are any. */

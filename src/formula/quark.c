@@ -57,16 +57,16 @@ const struct quark_number *qobs_quark_number(int quark_dtype)
 
 static enum takers taker(const struct preset *preset)
 {
-    switch (preset->convention) {
-    case CONVENTION_NONE:
+    switch (preset->formula) {
+    case FORMULA_NONE:
         return PLACEHOLDER;
-    case CONVENTION_QUARK_MX:
+    case FORMULA_QUARK_MX:
         return MX;
-    case CONVENTION_QUARK_BFP:
+    case FORMULA_QUARK_BFP:
         return BFP;
-    case CONVENTION_QUARK_POWER_OF_2:
+    case FORMULA_QUARK_POWER_OF_2:
         return POWER_OF_2;
-    case CONVENTION_QUARK_TORCH:
+    case FORMULA_QUARK_TORCH:
         return TORCH;
     default:
         if (preset->statistic == STATISTIC_SQUARED_ERROR)
@@ -128,9 +128,9 @@ static int check_axis(const qobs_config *config, qobs_error *error)
 /* fp4 scales and those of blocks have a format of their own. */
 static int check_format(const qobs_config *config, qobs_error *error)
 {
-    const enum convention convention = config->preset->convention;
-    const bool formatted = (convention == CONVENTION_QUARK_MX && config->preset->statistic != STATISTIC_ABSMAX_STEPS) ||
-                           (convention == CONVENTION_QUARK && config->quark_dtype == QUARK_FP4);
+    const enum formula formula = config->preset->formula;
+    const bool formatted = (formula == FORMULA_QUARK_MX && config->preset->statistic != STATISTIC_ABSMAX_STEPS) ||
+                           (formula == FORMULA_QUARK && config->quark_dtype == QUARK_FP4);
     if (formatted && config->scale_format == SCALE_FORMAT_NONE)
         return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT,
                          "scale_format: is not set, %s with dtype %s takes float32, e4m3, e5m3, e8m0", config->preset->name,
@@ -158,7 +158,7 @@ int qobs_quark_check(const qobs_config *config, qobs_error *error)
 struct integers {
     enum { SYMMETRIC, AFFINE, FLOAT_ZERO_POINT } form;
     bool scalars; /* ranges are 0-dimensional tensors: the scale of 16-bit ones is promoted to f32 on the way */
-    int64_t least, greatest;
+    int64_t quant_min, quant_max;
 };
 
 enum { CHUNK = 256 };
@@ -197,13 +197,13 @@ void qobs_quark_dtypes(const qobs_config *config, const struct range_view *range
         qobs_quark_amax_dtypes(config, ranges, scale, zero_point);
         return;
     }
-    if (ranges->held == HELD_NOTHING) {
+    if (ranges->rank == RANK_EMPTY) {
         *scale = QOBS_F32;
         *zero_point = QOBS_I64;
         return;
     }
     const bool fractional = form(config) == FLOAT_ZERO_POINT;
-    const bool promoted = ranges->held == HELD_SCALARS && !fractional && ranges->dtype != QOBS_F64;
+    const bool promoted = ranges->rank == RANK_SCALAR && !fractional && ranges->dtype != QOBS_F64;
     *scale = qobs_quark_scale_dtype(config, promoted ? QOBS_F32 : ranges->dtype);
     *zero_point = fractional ? ranges->dtype : QOBS_I32;
 }
@@ -213,7 +213,7 @@ int qobs_quark_qparams(const qobs_config *config, const struct range_view *r, vo
 {
     if (dtypes[config->quark_dtype].floating)
         return qobs_quark_amax_qparams(config, r, scale, zero_point, error);
-    if (r->held == HELD_NOTHING) {
+    if (r->rank == RANK_EMPTY) {
         if (scale)
             *(float *)scale = 1;
         if (zero_point)
@@ -222,9 +222,9 @@ int qobs_quark_qparams(const qobs_config *config, const struct range_view *r, vo
     }
     const struct quark_number *number = qobs_quark_number(config->quark_dtype);
     const struct integers q = {.form = form(config),
-                               .scalars = r->held == HELD_SCALARS,
-                               .least = (int64_t)number->least,
-                               .greatest = (int64_t)number->greatest};
+                               .scalars = r->rank == RANK_SCALAR,
+                               .quant_min = (int64_t)number->quant_min,
+                               .quant_max = (int64_t)number->quant_max};
     qobs_dtype scale_dtype, zero_point_dtype;
     qobs_quark_dtypes(config, r, &scale_dtype, &zero_point_dtype);
     size_t bad = 0;
@@ -248,7 +248,7 @@ struct shape qobs_quark_shape_without_data(const qobs_config *config)
     const bool groups = config->preset->granularity == GRANULARITY_QUARK_GROUP;
     /* The scale of a 0-dimensional range all the same, or the winner of a ballot of one vote. */
     const bool scalar =
-        dtypes[config->quark_dtype].floating || (config->preset->convention == CONVENTION_QUARK_POWER_OF_2 &&
+        dtypes[config->quark_dtype].floating || (config->preset->formula == FORMULA_QUARK_POWER_OF_2 &&
                                                  config->preset->granularity == GRANULARITY_TENSOR);
     return (struct shape){.ndim = groups ? 2 : scalar ? 0 : 1, .extent = {1, 1}};
 }

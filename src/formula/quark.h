@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* AMD Quark's conventions (quark/torch/quantization/observer/observer.py and utils.py, 2026): ranges to scale and zero
+/* AMD Quark's formulas (quark/torch/quantization/observer/observer.py and utils.py, 2026): ranges to scale and zero
  * point, by dtype and by scale format. */
-#ifndef QOBS_CONVENTION_QUARK_H
-#define QOBS_CONVENTION_QUARK_H
+#ifndef QOBS_FORMULA_QUARK_H
+#define QOBS_FORMULA_QUARK_H
 
 #include "formula/formula.h"
 
 /* What Quark knows about a dtype. */
 struct quark_number {
-    double least, greatest;
+    double quant_min, quant_max;
     int mantissa_bits, emax; /* for e8m0 scales of such elements; mantissa_bits 0: Quark has none */
 };
 const struct quark_number *qobs_quark_number(int quark_dtype);

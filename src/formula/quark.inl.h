@@ -23,7 +23,7 @@ static void NATIVE(integers)(const struct integers *q, size_t first, size_t n, c
                              double *scale, void *zero_point)
 {
     const real eps = (real)0x1p-23;
-    const real range = (real)(q->greatest - q->least), half = (real)((double)(q->greatest - q->least) / 2);
+    const real range = (real)(q->quant_max - q->quant_min), half = (real)((double)(q->quant_max - q->quant_min) / 2);
     for (size_t i = 0; i < n; i++) {
         const real lo = load(min[first + i]), hi = load(max[first + i]);
         const real a = lo < 0 ? lo : 0, b = hi > 0 ? hi : 0;
@@ -39,8 +39,8 @@ static void NATIVE(integers)(const struct integers *q, size_t first, size_t n, c
             s = round_native(round_native(b - a) / range);
             s = s > eps ? s : eps;
             const real steps = q->scalars ? a / s : round_native(a / s);
-            const int32_t wrapped = (int32_t)((uint32_t)q->least - (uint32_t)to_int32(rint((double)steps)));
-            z = wrapped < q->least ? (int32_t)q->least : wrapped > q->greatest ? (int32_t)q->greatest : wrapped;
+            const int32_t wrapped = (int32_t)((uint32_t)q->quant_min - (uint32_t)to_int32(rint((double)steps)));
+            z = wrapped < q->quant_min ? (int32_t)q->quant_min : wrapped > q->quant_max ? (int32_t)q->quant_max : wrapped;
         } else {
             s = round_native(round_native(hi - lo) / range);
             s = s > eps ? s : 1;

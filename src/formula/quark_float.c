@@ -73,7 +73,7 @@ struct form {
 static struct form form_of(const qobs_config *config, qobs_dtype native)
 {
     static const struct quark_number bfp = {.emax = BFP_EMAX};
-    if (config->preset->convention == CONVENTION_QUARK_BFP)
+    if (config->preset->formula == FORMULA_QUARK_BFP)
         return (struct form){
             .format = SCALE_FORMAT_E8M0, .mode = SCALE_MODE_FLOOR, .element = &bfp, .native = native, .dtype = native};
     if (config->preset->statistic == STATISTIC_ABSMAX_STEPS)
@@ -82,7 +82,7 @@ static struct form form_of(const qobs_config *config, qobs_dtype native)
                              .element = qobs_quark_number(config->mx_element_dtype ? config->mx_element_dtype : config->quark_dtype),
                              .native = native,
                              .dtype = native};
-    const bool block = config->preset->convention == CONVENTION_QUARK_MX;
+    const bool block = config->preset->formula == FORMULA_QUARK_MX;
     const bool by_format = block || config->quark_dtype == QUARK_FP4;
     struct form form = {
         .format = by_format ? (enum scale_format)config->scale_format : SCALE_FORMAT_FLOAT32,
@@ -122,16 +122,16 @@ static void even(const struct form *f, size_t n, const double *amax, double *sca
 /* Local scales in e4m3 under one of the whole tensor, which makes the largest of them 448; in f32. */
 static void two_levels(const struct form *f, size_t n, const double *amax, double *scale)
 {
-    const float greatest = (float)f->number->greatest;
+    const float quant_max = (float)f->number->quant_max;
     for (size_t i = 0; i < n; i++) {
-        const float global = 448 * (greatest / (float)f->global);
-        scale[i] = (double)(round_e4m3((float)amax[i] / greatest * global) / global);
+        const float global = 448 * (quant_max / (float)f->global);
+        scale[i] = (double)(round_e4m3((float)amax[i] / quant_max * global) / global);
     }
 }
 
 static void scales(const struct form *f, size_t n, const double *amax, double *scale)
 {
-    const double greatest = f->number ? f->number->greatest : 0;
+    const double quant_max = f->number ? f->number->quant_max : 0;
     switch (f->format) {
     case SCALE_FORMAT_E8M0:
         if (f->mode == SCALE_MODE_EVEN)
@@ -144,13 +144,13 @@ static void scales(const struct form *f, size_t n, const double *amax, double *s
         FOR_NATIVE(f->dtype, round_all, n, scale)
         break;
     case SCALE_FORMAT_E5M3:
-        FOR_NATIVE(f->native, quotients, n, amax, greatest, scale)
+        FOR_NATIVE(f->native, quotients, n, amax, quant_max, scale)
         for (size_t i = 0; i < n; i++)
             scale[i] = (double)round_e5m3((float)scale[i]);
         FOR_NATIVE(f->native, round_all, n, scale)
         break;
     default:
-        FOR_NATIVE(f->dtype, quotients, n, amax, greatest, scale)
+        FOR_NATIVE(f->dtype, quotients, n, amax, quant_max, scale)
         break;
     }
     for (size_t i = 0; f->zero_is_eps && i < n; i++)
@@ -164,7 +164,7 @@ void qobs_quark_amax_dtypes(const qobs_config *config, const struct range_view *
 {
     *zero_point = form_of(config, ranges->dtype).dtype; /* zeros like the scale, made before scale_type is applied */
     *scale = config->preset->statistic == STATISTIC_ABSMAX_STEPS ? *zero_point : qobs_quark_scale_dtype(config, *zero_point);
-    if (config->preset->convention == CONVENTION_QUARK_BFP)
+    if (config->preset->formula == FORMULA_QUARK_BFP)
         *zero_point = QOBS_I32;
 }
 
@@ -191,14 +191,14 @@ int qobs_quark_amax_qparams(const qobs_config *config, const struct range_view *
     qobs_quark_amax_dtypes(config, r, &scale_dtype, &zero_point_dtype);
     if (form.format == SCALE_FORMAT_E5M3 && r->dtype == QOBS_F64)
         return qobs_fail(error, QOBS_ERROR_NO_RESULT, "scale_format: e5m3 takes ranges of F32, BF16 and F16, not F64");
-    if (form.format == SCALE_FORMAT_E4M3 && r->held == HELD_VECTOR)
+    if (form.format == SCALE_FORMAT_E4M3 && r->rank == RANK_TENSOR)
         form.global = largest(r);
-    const size_t most = r->held == HELD_VECTOR ? CHUNK : 1; /* a 0-dimensional tensor is a tensor of its own */
+    const size_t most = r->rank == RANK_TENSOR ? CHUNK : 1; /* a 0-dimensional tensor is a tensor of its own */
     for (size_t first = 0; scale && first < r->n; first += most) {
         const size_t n = r->n - first < most ? r->n - first : most;
         double amax[CHUNK], s[CHUNK];
         FOR_NATIVE(r->dtype, magnitudes, first, n, r->min, r->max, amax)
-        if (r->held != HELD_VECTOR)
+        if (r->rank != RANK_TENSOR)
             form.global = amax[0];
         scales(&form, n, amax, s);
         FOR_NATIVE(scale_dtype, put, first, n, s, scale)

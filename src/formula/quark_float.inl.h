@@ -14,10 +14,10 @@ static void NATIVE(magnitudes)(size_t first, size_t n, const stored *min, const 
 }
 
 /* amax, as this dtype has it, through the largest number; eps for 0. */
-static void NATIVE(quotients)(size_t n, const double *amax, double greatest, double *scale)
+static void NATIVE(quotients)(size_t n, const double *amax, double quant_max, double *scale)
 {
     for (size_t i = 0; i < n; i++) {
-        const real s = round_native(round_native((real)amax[i]) / (real)greatest);
+        const real s = round_native(round_native((real)amax[i]) / (real)quant_max);
         scale[i] = s == 0 ? 0x1p-23 : (double)s;
     }
 }

@@ -12,7 +12,7 @@
 
 struct powers {
     bool symmetric;
-    int64_t least, greatest;
+    int64_t quant_min, quant_max;
 };
 
 /* As x86 converts: what does not fit, and NaN, becomes the smallest integer. */
@@ -48,14 +48,14 @@ static bool compute(const qobs_config *config, const struct range_view *r, size_
 {
     const struct quark_number *number = qobs_quark_number(config->quark_dtype);
     const struct powers q = {
-        .symmetric = config->symmetric, .least = (int64_t)number->least, .greatest = (int64_t)number->greatest};
+        .symmetric = config->symmetric, .quant_min = (int64_t)number->quant_min, .quant_max = (int64_t)number->quant_max};
     const size_t size = qobs_dtype_size(r->dtype);
     const double lo = qobs_element((const unsigned char *)r->min + i * size, r->dtype);
     const double hi = qobs_element((const unsigned char *)r->max + i * size, r->dtype);
     bool valid = lo <= hi;
     *scale = 1;
     *zero_point = 0;
-    if (r->held != HELD_VECTOR && isinf(lo) && lo > 0 && isinf(hi) && hi < 0)
+    if (r->rank != RANK_TENSOR && isinf(lo) && lo > 0 && isinf(hi) && hi < 0)
         return true;
     if (valid && per_tensor(config))
         FOR_NATIVE(r->dtype, valid = of_tensor, &q, lo, hi, scale, zero_point)

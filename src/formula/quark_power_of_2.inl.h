@@ -19,15 +19,15 @@ static bool NATIVE(of_tensor)(const struct powers *q, double lo, double hi, doub
 {
     real a, b;
     NATIVE(widen)(q, lo, hi, &a, &b);
-    const real width = round_native(b - a), s = width != 0 ? round_native(width / (real)(q->greatest - q->least)) : 1;
+    const real width = round_native(b - a), s = width != 0 ? round_native(width / (real)(q->quant_max - q->quant_min)) : 1;
     if (!(s > 0))
         return false;
-    const int32_t z = to_int32((double)round_native((real)q->least - round_native(a / s)));
+    const int32_t z = to_int32((double)round_native((real)q->quant_min - round_native(a / s)));
     const double limited = (double)s < 0x1p-127 ? 0x1p-127 : (double)s > 0x1p127 ? 0x1p127 : (double)s;
     const float position = rintf(-(float)log2((double)(float)limited)), power = ldexpf(1, (int)-position);
-    const float product = (float)subtract(q->least, z) * power, least = product < 0 ? product : 0;
+    const float product = (float)subtract(q->quant_min, z) * power, quant_min = product < 0 ? product : 0;
     *scale = (double)power;
-    *zero_point = to_int32((double)rintf((float)q->least - least / power));
+    *zero_point = to_int32((double)rintf((float)q->quant_min - quant_min / power));
     return true;
 }
 
@@ -36,12 +36,12 @@ static void NATIVE(of_channel)(const struct powers *q, double lo, double hi, dou
 {
     real a, b;
     NATIVE(widen)(q, lo, hi, &a, &b);
-    const real s = round_native(round_native(b - a) / (real)(q->greatest - q->least));
-    const int32_t z = to_int32((double)round_native((real)q->least - round_native(a / s)));
+    const real s = round_native(round_native(b - a) / (real)(q->quant_max - q->quant_min));
+    const int32_t z = to_int32((double)round_native((real)q->quant_min - round_native(a / s)));
     const double limited = (double)s < 0x1p-127 ? 0x1p-127 : (double)s > 0x1p127 ? 0x1p127 : (double)s;
     const double position = rint((double)-round_native((real)log2(limited)));
     const real power = round_native((real)ldexp(1, (int)-position));
-    const real product = round_native(round_native((real)subtract(q->least, z)) * power), least = product < 0 ? product : 0;
+    const real product = round_native(round_native((real)subtract(q->quant_min, z)) * power), quant_min = product < 0 ? product : 0;
     *scale = (double)power;
-    *zero_point = to_int32(rint((double)round_native((real)q->least - round_native(least / power))));
+    *zero_point = to_int32(rint((double)round_native((real)q->quant_min - round_native(quant_min / power))));
 }

@@ -9,7 +9,7 @@
 
 static const struct {
     const char *name;
-    int64_t least, greatest;
+    int64_t quant_min, quant_max;
     int64_t symmetric_zero_point;
 } dtypes[] = {
     [TORCH_QUINT8] = {"quint8", 0, 255, 128},
@@ -35,31 +35,26 @@ static bool custom_range(const qobs_config *config)
 
 void qobs_torch_quant_range(const qobs_config *config, int64_t *quant_min, int64_t *quant_max)
 {
-    int64_t least = dtypes[config->dtype].least, greatest = dtypes[config->dtype].greatest;
+    *quant_min = dtypes[config->dtype].quant_min;
+    *quant_max = dtypes[config->dtype].quant_max;
     if (custom_range(config)) {
-        least = config->quant_min;
-        greatest = config->quant_max;
-        if (config->reduce_range) {
-            least = floor_half(least);
-            greatest = floor_half(greatest);
-        }
+        *quant_min = config->reduce_range ? floor_half(config->quant_min) : config->quant_min;
+        *quant_max = config->reduce_range ? floor_half(config->quant_max) : config->quant_max;
     } else if (config->reduce_range) {
         switch (config->dtype) {
         case TORCH_QINT8:
         case TORCH_INT8:
-            least = -64;
-            greatest = 63;
+            *quant_min = -64;
+            *quant_max = 63;
             break;
         case TORCH_QUINT8:
         case TORCH_UINT8:
-            greatest = 127;
+            *quant_max = 127;
             break;
         default: /* the others have no reduced form */
             break;
         }
     }
-    *quant_min = least;
-    *quant_max = greatest;
 }
 
 enum scheme { AFFINE, SYMMETRIC, FLOAT_QPARAMS };
@@ -86,7 +81,7 @@ qobs_dtype qobs_torch_zero_point_dtype(const qobs_config *config, bool observed)
 /* FixedQParamsObserver and PlaceholderObserver take their other settings as they are. */
 static int check_without_ranges(const qobs_config *config, qobs_error *error)
 {
-    const bool fixed = config->preset->convention == CONVENTION_FIXED;
+    const bool fixed = config->preset->formula == FORMULA_FIXED;
     if (fixed && !(config->has_scale && config->has_zero_point))
         return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "%s: is not set, %s needs scale and zero_point",
                          config->has_scale ? "zero_point" : "scale", config->preset->name);
@@ -111,20 +106,20 @@ int qobs_torch_check(const qobs_config *config, qobs_error *error)
     if (config->has_quant_min != config->has_quant_max)
         return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "quant_min, quant_max: set both or neither");
     if (custom_range(config)) {
-        const int64_t least = config->quant_min, greatest = config->quant_max;
-        if (least > 0 || greatest < 0)
+        const int64_t quant_min = config->quant_min, quant_max = config->quant_max;
+        if (quant_min > 0 || quant_max < 0)
             return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "quant_min, quant_max: %lld to %lld does not include 0",
-                             (long long)least, (long long)greatest);
-        if (least >= greatest)
+                             (long long)quant_min, (long long)quant_max);
+        if (quant_min >= quant_max)
             return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "quant_min, quant_max: %lld is not below %lld",
-                             (long long)least, (long long)greatest);
+                             (long long)quant_min, (long long)quant_max);
         const bool bits32 = config->dtype == TORCH_QINT32 || config->dtype == TORCH_INT32;
         const bool bits16 = config->dtype == TORCH_UINT16 || config->dtype == TORCH_INT16;
         const int64_t widest = bits32 ? INT64_C(1) << 31 : bits16 ? 65536 : 256;
-        if (greatest - least + 1 > widest)
+        if (quant_max - quant_min + 1 > widest)
             return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT,
-                             "quant_min, quant_max: %lld to %lld is %lld wide, dtype %s allows %lld", (long long)least,
-                             (long long)greatest, (long long)greatest - (long long)least + 1, name, (long long)widest);
+                             "quant_min, quant_max: %lld to %lld is %lld wide, dtype %s allows %lld", (long long)quant_min,
+                             (long long)quant_max, (long long)quant_max - (long long)quant_min + 1, name, (long long)widest);
     }
     if (config->reduce_range && scheme_of(config) == SYMMETRIC && config->dtype == TORCH_QUINT8)
         return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT,

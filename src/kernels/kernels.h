@@ -63,11 +63,11 @@ struct qobs_nonfinite {
 
 /* What fake-quantize rounds to, and in which arithmetic; made by qobs_quantizer_for_... (format/format.h). */
 struct qobs_quantizer {
-    double least, greatest; /* the limits of quantized numbers */
+    double quant_min, quant_max; /* the limits of quantized numbers */
     float floor;            /* the numbers between them, as a grid_float of format/grid.h */
-    uint32_t lift;
+    uint32_t shifter;
     double wide_floor; /* and as a grid_double */
-    uint64_t wide_lift;
+    uint64_t wide_shifter;
     bool in_double;     /* they do not fit a grid_float */
     bool through_float; /* F64 is rounded to float first */
     bool torch;         /* as torch.fake_quantize_per_tensor_affine, not as compressed-tensors */
@@ -80,8 +80,8 @@ struct qobs_quantizer {
  * none, which adding -0 and taking away +0 is, too. */
 struct qobs_qparams {
     const void *scale;
-    const void *added;
-    const void *removed;
+    const void *zero_point_add;
+    const void *zero_point_sub;
 };
 
 /* Row form: `runs` runs of `length` contiguous elements, x_stride and out_stride bytes apart; run i has qparam
@@ -124,7 +124,7 @@ static inline size_t qobs_counter_stride(size_t bins)
 
 /* The extremes of the finite elements, in or out of range, of their magnitudes where those are counted, and how many elements
  * were not finite. A zero is +0; the identities are +infinity and -infinity. */
-struct qobs_seen {
+struct qobs_extrema {
     float min, max;
     struct qobs_nonfinite nonfinite;
 };
@@ -134,7 +134,7 @@ struct qobs_seen {
  * defined. The caller sees to it that no counter overflows. NaN and infinities are counted in `seen` only. */
 #define QOBS_HISTOGRAM_ROWS(name)                                                                                     \
     void name(const struct qobs_binning *binning, const void *x, ptrdiff_t run_stride, size_t runs, size_t length,   \
-              uint32_t *counters, struct qobs_seen *seen)
+              uint32_t *counters, struct qobs_extrema *seen)
 
 /* Column form: `rows` rows of `columns` contiguous elements, row_stride bytes apart; adds the square of every element of
  * column j to sum[j], row after row. F64 is rounded to float first, so that squares are exact. */
@@ -173,7 +173,7 @@ struct qobs_search_candidates {
 };
 
 /* Memory that is wanted soon, from == end: none. It is fetched beside the work, as much of it as that takes without being held up. */
-struct qobs_ahead {
+struct qobs_prefetch {
     const unsigned char *from, *end;
 };
 
@@ -185,24 +185,24 @@ struct qobs_ahead {
 #define QOBS_SEARCH_ERRORS(name)                                                                                      \
     void name(const struct qobs_quantizer *quantizer, const struct qobs_error_norm *norm, bool with_shift, const float *x, \
               const float *weight, size_t n, const struct qobs_search_candidates *candidates, size_t count,                \
-              struct qobs_ahead ahead, float *sum)
+              struct qobs_prefetch prefetch, float *sum)
 
 /* The same for a batch of qparams with n <= QOBS_SEARCH_FEW elements each, or zeros, `row` apart; sums of a qparam are not those that
  * QOBS_SEARCH_ERRORS makes, but do not depend on the others. Candidates' step is QOBS_SEARCH_LANES. */
 #define QOBS_SEARCH_BATCH(name)                                                                                       \
     void name(const struct qobs_quantizer *quantizer, const struct qobs_error_norm *norm, bool with_shift, const float *x, \
               const float *weight, size_t row, size_t n, const struct qobs_search_candidates *candidates, size_t count,    \
-              struct qobs_ahead ahead, float *sum)
+              struct qobs_prefetch prefetch, float *sum)
 
 /* Of each qparam of a batch the first of n steps with the least sum, if that is less than `least`, and that sum; else -1 and `least`.
  * NaN is not. Sets in `improved` a bit for each step whose sum is less than `least` and every sum before, for any qparam. */
 #define QOBS_SEARCH_IMPROVED(name)                                                                                    \
-    void name(const float *sum, size_t n, const float *least, int32_t *step, float *best, uint64_t *improved)
+    void name(const float *sum, size_t n, const float *quant_min, int32_t *step, float *best, uint64_t *improved)
 
-/* How scale and zero point come of a range: compressed-tensors' convention where it needs nothing but the dtype of the range. */
+/* How scale and zero point come of a range: compressed-tensors' formula where it needs nothing but the dtype of the range. */
 struct qobs_shrinking {
     bool integers, symmetric, mx;
-    float least, greatest; /* of quantized numbers */
+    float quant_min, quant_max; /* of quantized numbers */
     int mx_offset;         /* exponent of the greatest, for MX */
     float eps;             /* stands for a scale of 0 */
     float floor;           /* the least scale, or 0 */

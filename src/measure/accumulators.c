@@ -70,7 +70,7 @@ static const struct {
     [STATISTIC_HISTOGRAM_QUARK] = {KEEPS_BINS, MERGE_EXTREMES, extremes, &qobs_histogram_quark},
     [STATISTIC_PERCENTILE] = {KEEPS_BINS, MERGE_EXTREMES, extremes, &qobs_histogram_quark},
     [STATISTIC_SQUARED_ERROR] = {KEEPS_BINS, MERGE_EXTREMES, extremes, &qobs_histogram_quark},
-    [STATISTIC_HISTOGRAM_TRT] = {KEEPS_BINS, MERGE_EXTREMES, extremes, &qobs_histogram_trt},
+    [STATISTIC_HISTOGRAM_MODELOPT] = {KEEPS_BINS, MERGE_EXTREMES, extremes, &qobs_histogram_modelopt},
 };
 
 /* The preset's; llm-compressor averaged as torch does before October 2025. */
@@ -141,7 +141,7 @@ int qobs_keep_reserve(const qobs_observer *o, const struct layout *layout, struc
     if (!kept->batch.min)
         status = qobs_allocate_ranges(&o->runtime, &kept->batch, layout->dtype, layout->qparams, error);
     if (status == QOBS_OK && qobs_votes(&o->config))
-        status = qobs_votes_reserve(&o->runtime, &kept->votes, layout->qparams, 1, error);
+        status = qobs_mode_reserve(&o->runtime, &kept->mode_count, layout->qparams, 1, error);
     return status;
 }
 
@@ -159,12 +159,12 @@ static void pass_through_f32(qobs_observer *o)
 /* The scale and zero point of the ranges so far are this batch's vote; where upstream raises it has none. */
 static void vote(qobs_observer *o)
 {
-    struct votes *votes = &o->kept.votes;
+    struct mode_count *mode_count = &o->kept.mode_count;
     const struct range_view ranges = qobs_view_ranges(o);
-    const size_t next = votes->candidates;
-    if (qobs_convention(&o->config, &ranges, qobs_vote_scale(votes, next), qobs_vote_zero_point(votes, next), NULL) ==
+    const size_t next = mode_count->candidates;
+    if (qobs_formula(&o->config, &ranges, qobs_mode_scale(mode_count, next), qobs_mode_zero_point(mode_count, next), NULL) ==
         QOBS_OK)
-        qobs_votes_cast(votes, 1);
+        qobs_mode_add(mode_count, 1);
 }
 
 /* The mse observer of September 2025 looks for running values under another name than it keeps them by where there is one range or
@@ -173,8 +173,8 @@ static void forget_unfound(const qobs_observer *o)
 {
     const struct kept *k = &o->kept;
     const size_t size = qobs_dtype_size(o->layout.dtype);
-    const size_t step = o->layout.ids == IDS_GROUPS ? (size_t)o->layout.range.extent[o->layout.range.ndim - 1] : 1;
-    if (o->config.version != VERSION_2025_09 || !qobs_searches(&o->config) || o->layout.ids == IDS_BLOCKS)
+    const size_t step = o->layout.keying == KEYING_GROUPS ? (size_t)o->layout.range.extent[o->layout.range.ndim - 1] : 1;
+    if (o->config.version != VERSION_2025_09 || !qobs_searches(&o->config) || o->layout.keying == KEYING_BLOCKS)
         return;
     for (size_t i = 0; i < o->layout.qparams; i += step) {
         memcpy(k->state.min + i * size, k->batch.min + i * size, size);

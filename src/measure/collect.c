@@ -86,7 +86,7 @@ static int do_nest(struct counting *whole, struct nest *nest, qobs_error *error)
     p.count = (int64_t)p.count < most ? p.count : (size_t)most;
     p.count = (int64_t)p.count < extent ? p.count : (size_t)extent;
     const size_t counters = counters_size(bins), counts = apart ? qparams * bins * sizeof(uint64_t) : 0;
-    const size_t each = counts + counters + (apart ? qparams * sizeof(struct qobs_seen) : 0), size = (p.count - 1) * each;
+    const size_t each = counts + counters + (apart ? qparams * sizeof(struct qobs_extrema) : 0), size = (p.count - 1) * each;
     unsigned char *memory = qobs_allocate(job->runtime, size);
     if (!memory)
         return out_of_memory(size, error);
@@ -98,7 +98,7 @@ static int do_nest(struct counting *whole, struct nest *nest, qobs_error *error)
         if (!apart)
             continue;
         p.counting[i].counts = (uint64_t *)(void *)own;
-        p.counting[i].seen = (struct qobs_seen *)(void *)(own + counts + counters);
+        p.counting[i].seen = (struct qobs_extrema *)(void *)(own + counts + counters);
         for (size_t q = 0; q < qparams; q++)
             p.counting[i].seen[q] = qobs_seen_nothing();
     }
@@ -133,7 +133,7 @@ static struct counting_job job_of(const struct runtime *runtime, const struct qo
 }
 
 int qobs_collect(const struct runtime *runtime, const struct qobs_kernels *kernels, const qobs_plan *plan,
-                 const unsigned char *data, const struct qobs_binning *binning, uint64_t *counts, struct qobs_seen *seen,
+                 const unsigned char *data, const struct qobs_binning *binning, uint64_t *counts, struct qobs_extrema *seen,
                  bool *stopped, qobs_error *error)
 {
     const struct counting_job job = job_of(runtime, kernels, plan, data, binning, stopped != NULL);
@@ -148,7 +148,7 @@ int qobs_collect(const struct runtime *runtime, const struct qobs_kernels *kerne
     int status = QOBS_OK;
     if (plan->order || plan->padded)
         qobs_count_each_run(&counting);
-    for (unsigned ends = 0, n = qobs_plan_rectangles(plan); ends < n && !plan->order && !plan->padded && status == QOBS_OK; ends++) {
+    for (unsigned ends = 0, n = qobs_plan_tiles(plan); ends < n && !plan->order && !plan->padded && status == QOBS_OK; ends++) {
         struct nest nest;
         if (qobs_nest_of_plan(plan, data, ends, &nest))
             status = do_nest(&counting, &nest, error);
@@ -164,7 +164,7 @@ int qobs_collect(const struct runtime *runtime, const struct qobs_kernels *kerne
 static bool is_one_run(const struct counting_job *job, struct nest *nest)
 {
     const qobs_plan *plan = job->plan;
-    if (plan->order || plan->padded || plan->qparams != 1 || qobs_plan_rectangles(plan) != 1 ||
+    if (plan->order || plan->padded || plan->qparams != 1 || qobs_plan_tiles(plan) != 1 ||
         !qobs_nest_of_plan(plan, job->data, 0, nest))
         return false;
     qobs_nest_normalise(nest);
@@ -174,7 +174,7 @@ static bool is_one_run(const struct counting_job *job, struct nest *nest)
 
 int qobs_collect_widening(const struct runtime *runtime, const struct qobs_kernels *kernels, const qobs_plan *plan,
                           const unsigned char *data, struct qobs_widening *widening, const struct qobs_binning *binning,
-                          uint64_t *counts, struct qobs_seen *seen, bool *counted, qobs_error *error)
+                          uint64_t *counts, struct qobs_extrema *seen, bool *counted, qobs_error *error)
 {
     const struct counting_job job = job_of(runtime, kernels, plan, data, binning, true);
     struct nest nest;
@@ -197,7 +197,7 @@ int qobs_collect_widening(const struct runtime *runtime, const struct qobs_kerne
 
 /* With the kernels of minimum and maximum, unless there is something they do not leave out. */
 static int see_extremes(const struct runtime *runtime, const struct qobs_kernels *kernels, const qobs_plan *plan,
-                        const unsigned char *data, struct qobs_seen *seen, bool *finite, qobs_error *error)
+                        const unsigned char *data, struct qobs_extrema *seen, bool *finite, qobs_error *error)
 {
     const size_t n = (size_t)plan->qparams, element = qobs_dtype_size(plan->dtype), size = 2 * n * element;
     unsigned char *min = qobs_allocate(runtime, size), *max = min ? min + n * element : NULL;
@@ -207,7 +207,7 @@ static int see_extremes(const struct runtime *runtime, const struct qobs_kernels
     const int status = qobs_reduce_minmax(runtime, kernels, plan, data, NONFINITE_PROPAGATE, min, max, &nonfinite, error);
     *finite = nonfinite.nan == 0 && nonfinite.inf == 0;
     for (size_t q = 0; q < n && status == QOBS_OK; q++) {
-        seen[q] = (struct qobs_seen){.min = (float)qobs_element(min + q * element, plan->dtype),
+        seen[q] = (struct qobs_extrema){.min = (float)qobs_element(min + q * element, plan->dtype),
                                      .max = (float)qobs_element(max + q * element, plan->dtype)};
         *finite &= isfinite(seen[q].min) && isfinite(seen[q].max); /* F64 may hold what float does not */
     }
@@ -216,7 +216,7 @@ static int see_extremes(const struct runtime *runtime, const struct qobs_kernels
 }
 
 int qobs_see(const struct runtime *runtime, const struct qobs_kernels *kernels, const qobs_plan *plan, const unsigned char *data,
-             bool magnitude, bool skip_zeros, struct qobs_seen *seen, qobs_error *error)
+             bool magnitude, bool skip_zeros, struct qobs_extrema *seen, qobs_error *error)
 {
     const size_t n = (size_t)plan->qparams, size = n * (sizeof(uint64_t) + sizeof(struct qobs_binning));
     bool finite = false;
@@ -236,7 +236,7 @@ int qobs_see(const struct runtime *runtime, const struct qobs_kernels *kernels, 
     return status;
 }
 
-int qobs_check_seen(const qobs_plan *plan, const unsigned char *data, enum nonfinite_mode mode, const struct qobs_seen *seen,
+int qobs_check_seen(const qobs_plan *plan, const unsigned char *data, enum nonfinite_mode mode, const struct qobs_extrema *seen,
                     struct qobs_nonfinite *nonfinite, qobs_error *error)
 {
     struct qobs_nonfinite counted = {0};
@@ -248,5 +248,5 @@ int qobs_check_seen(const qobs_plan *plan, const unsigned char *data, enum nonfi
     const bool infinities = mode == NONFINITE_REFUSE;
     if (mode == NONFINITE_IGNORE || (counted.nan == 0 && !(infinities && counted.inf > 0)))
         return QOBS_OK;
-    return qobs_refuse(plan, data, &counted, infinities, error);
+    return qobs_fail_nonfinite(plan, data, &counted, infinities, error);
 }

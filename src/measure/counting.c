@@ -33,19 +33,19 @@ static void empty_counters(struct counting *c, int64_t qparam)
 static void add_runs(struct counting *c, int64_t qparam, const unsigned char *x, int64_t stride, int64_t runs, int64_t length)
 {
     const struct qobs_binning *binning = &c->job->binning[qparam];
-    struct qobs_seen *seen = &c->seen[qparam];
+    struct qobs_extrema *seen = &c->seen[qparam];
     c->job->rows(binning, x, stride, (size_t)runs, (size_t)length, c->counters, seen);
     c->pending += (uint64_t)(runs * length);
     c->stopped = c->job->stops && (seen->min < binning->lo || seen->max > binning->hi);
 }
 
 /* How many elements may be added at once, made at least 1. */
-static int64_t make_room(struct counting *c, int64_t qparam)
+static int64_t make_workspace(struct counting *c, int64_t qparam)
 {
     if (c->pending >= MOST_PENDING)
         empty_counters(c, qparam);
-    const uint64_t room = MOST_PENDING - c->pending;
-    return (int64_t)(c->job->stops && room > SLICE ? SLICE : room);
+    const uint64_t workspace = MOST_PENDING - c->pending;
+    return (int64_t)(c->job->stops && workspace > SLICE ? SLICE : workspace);
 }
 
 /* The extremes alone, with the kernels of minimum and maximum unless there is something they do not leave out. */
@@ -59,7 +59,7 @@ static void see_runs(struct counting *c, int64_t qparam, const unsigned char *x,
         qobs_put_element(min, job->plan->dtype, INFINITY);
         qobs_put_element(max, job->plan->dtype, -INFINITY);
         job->kernels->minmax_rows[job->dtype](x, stride, (size_t)runs, (size_t)length, min, max, 0, &nonfinite);
-        const struct qobs_seen seen = {.min = (float)qobs_element(min, job->plan->dtype) + 0.0f,
+        const struct qobs_extrema seen = {.min = (float)qobs_element(min, job->plan->dtype) + 0.0f,
                                        .max = (float)qobs_element(max, job->plan->dtype) + 0.0f};
         if (nonfinite.nan == 0 && nonfinite.inf == 0 && isfinite(seen.min) && isfinite(seen.max)) {
             merge_seen(&c->seen[qparam], &seen);
@@ -78,15 +78,15 @@ static void count_runs(struct counting *c, int64_t qparam, const unsigned char *
             see_runs(c, qparam, x, stride, runs, length);
             return;
         }
-        const int64_t whole = make_room(c, qparam) / length;
+        const int64_t whole = make_workspace(c, qparam) / length;
         n = whole < 1 ? 1 : whole < runs ? whole : runs;
         if (whole > 0) {
             add_runs(c, qparam, x, stride, n, length);
             continue;
         }
         for (int64_t done = 0, part; done < length; done += part) {
-            const int64_t room = make_room(c, qparam);
-            part = c->stopped || room > length - done ? length - done : room;
+            const int64_t workspace = make_workspace(c, qparam);
+            part = c->stopped || workspace > length - done ? length - done : workspace;
             (c->stopped ? see_runs : add_runs)(c, qparam, x + done * (int64_t)c->job->element, 0, 1, part);
         }
     }
@@ -189,7 +189,7 @@ int qobs_count_widening(struct counting *c, struct qobs_widening *w, const unsig
     bool widened = false;
     for (int64_t at = 0, part; at < n; at += part) {
         const bool looks = at < look;
-        part = looks ? look - at : make_room(c, 0);
+        part = looks ? look - at : make_workspace(c, 0);
         part = part < n - at ? part : n - at;
         (looks ? see_runs : add_runs)(c, 0, x + at * size, 0, 1, part);
         const bool inside = c->seen->min >= w->min && c->seen->max <= w->max;
@@ -208,7 +208,7 @@ int qobs_count_widening(struct counting *c, struct qobs_widening *w, const unsig
             widened = true;
         }
     }
-    struct qobs_seen again = qobs_seen_nothing();
+    struct qobs_extrema again = qobs_seen_nothing();
     struct counting_job rest = *job;
     struct counting last = {.job = &rest, .counts = c->counts, .seen = &again, .counters = c->counters, .pending = c->pending};
     rest.stops = false;

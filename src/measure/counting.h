@@ -25,7 +25,7 @@ struct counting_job {
 struct counting {
     const struct counting_job *job;
     uint64_t *counts;
-    struct qobs_seen *seen;
+    struct qobs_extrema *seen;
     uint32_t *counters; /* of counters_size(bins), all 0 between qparams */
     uint64_t pending;   /* elements in them */
     bool stopped;
@@ -36,7 +36,7 @@ static inline size_t counters_size(size_t bins)
     return QOBS_COUNTER_COPIES * qobs_counter_stride(bins) * sizeof(uint32_t);
 }
 
-static inline void merge_seen(struct qobs_seen *to, const struct qobs_seen *from)
+static inline void merge_seen(struct qobs_extrema *to, const struct qobs_extrema *from)
 {
     to->min = from->min < to->min ? from->min : to->min;
     to->max = from->max > to->max ? from->max : to->max;

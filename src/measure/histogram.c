@@ -43,9 +43,9 @@ size_t qobs_bin_of(const struct qobs_binning *binning, float x)
     return bin_of(binning, x);
 }
 
-struct qobs_seen qobs_seen_nothing(void)
+struct qobs_extrema qobs_seen_nothing(void)
 {
-    return (struct qobs_seen){.min = INFINITY, .max = -INFINITY};
+    return (struct qobs_extrema){.min = INFINITY, .max = -INFINITY};
 }
 
 int qobs_histogram_allocate(const struct runtime *runtime, struct histogram *h, size_t qparams, size_t bins, qobs_error *error)
@@ -97,7 +97,7 @@ void qobs_histogram_release(const struct runtime *runtime, struct histogram *h)
 struct taking {
     const struct histogram_rule *rule;
     const qobs_config *config;
-    struct qobs_seen *seen;       /* [qparams] */
+    struct qobs_extrema *seen;       /* [qparams] */
     struct qobs_binning *binning; /* [qparams] */
     struct bin_range *next;       /* [qparams] */
     uint64_t *counts;             /* [qparams * bins] */
@@ -155,7 +155,7 @@ static int grow(struct taking *t, const struct histogram *h, size_t *bins, bool 
         const struct bin_range *now = &h->range[q];
         if (t->rule->reach)
             t->seen[q] = t->rule->reach(t->config, h->bins, &t->seen[q]);
-        const struct qobs_seen *seen = &t->seen[q];
+        const struct qobs_extrema *seen = &t->seen[q];
         t->next[q] = *now;
         if (seen->min > seen->max || (seen->min >= now->lo && seen->max <= now->hi))
             continue;
@@ -277,7 +277,7 @@ int qobs_histogram_take(const struct runtime *runtime, const struct qobs_kernels
 {
     const size_t n = (size_t)plan->qparams;
     const bool empty = h->bins == 0;
-    if (rule == &qobs_histogram_trt && !config->torch_hist)
+    if (rule == &qobs_histogram_modelopt && !config->torch_hist)
         return qobs_histogram_take_numpy(runtime, kernels, config, plan, data, h, min, max, nonfinite, error);
     struct taking t = {.rule = rule, .config = config};
     int status = allocate_taking(runtime, &t, n, error);
@@ -310,7 +310,7 @@ int qobs_histogram_merge(const struct runtime *runtime, const struct histogram_r
     bool grown = false;
     int status = allocate_taking(runtime, &t, n, error);
     for (size_t q = 0; q < n && status == QOBS_OK; q++)
-        t.seen[q] = (struct qobs_seen){.min = from->range[q].lo, .max = from->range[q].hi};
+        t.seen[q] = (struct qobs_extrema){.min = from->range[q].lo, .max = from->range[q].hi};
     if (status == QOBS_OK)
         status = grow(&t, h, &bins, &grown, error);
     if (status == QOBS_OK)

@@ -27,7 +27,7 @@ struct qobs_binning qobs_binning_of_nothing(size_t bins, bool magnitude, bool sk
 size_t qobs_bin_of(const struct qobs_binning *binning, float x);
 
 /* Before anything has been seen. */
-struct qobs_seen qobs_seen_nothing(void);
+struct qobs_extrema qobs_seen_nothing(void);
 
 /* Counts one batch: for qparam q its elements under binning[q] into counts[q * bins], and its extremes into seen[q]; both are
  * overwritten. All binnings have the same number of bins. Zeros that pad a block count. `data` is what the plan's value stands
@@ -35,7 +35,7 @@ struct qobs_seen qobs_seen_nothing(void);
  * is left; the counts are then no use, and *stopped is true. Runs on the runtime's executor; the counts do not depend on it.
  * Memory, given back: a few arrays of `bins` counters for each thread. */
 int qobs_collect(const struct runtime *runtime, const struct qobs_kernels *kernels, const qobs_plan *plan,
-                 const unsigned char *data, const struct qobs_binning *binning, uint64_t *counts, struct qobs_seen *seen,
+                 const unsigned char *data, const struct qobs_binning *binning, uint64_t *counts, struct qobs_extrema *seen,
                  bool *stopped, qobs_error *error);
 
 /* A range that grows while a batch is counted. */
@@ -51,14 +51,14 @@ struct qobs_widening {
  * threads. Otherwise like qobs_collect. */
 int qobs_collect_widening(const struct runtime *runtime, const struct qobs_kernels *kernels, const qobs_plan *plan,
                           const unsigned char *data, struct qobs_widening *widening, const struct qobs_binning *binning,
-                          uint64_t *counts, struct qobs_seen *seen, bool *counted, qobs_error *error);
+                          uint64_t *counts, struct qobs_extrema *seen, bool *counted, qobs_error *error);
 
 /* The extremes alone, which take less time. */
 int qobs_see(const struct runtime *runtime, const struct qobs_kernels *kernels, const qobs_plan *plan, const unsigned char *data,
-             bool magnitude, bool skip_zeros, struct qobs_seen *seen, qobs_error *error);
+             bool magnitude, bool skip_zeros, struct qobs_extrema *seen, qobs_error *error);
 
 /* Refuses, with the place of the first, what `mode` does not let pass. */
-int qobs_check_seen(const qobs_plan *plan, const unsigned char *data, enum nonfinite_mode mode, const struct qobs_seen *seen,
+int qobs_check_seen(const qobs_plan *plan, const unsigned char *data, enum nonfinite_mode mode, const struct qobs_extrema *seen,
                     struct qobs_nonfinite *nonfinite, qobs_error *error);
 
 /* ---- All batches -------------------------------------------------------------------------------------------------------- */
@@ -91,11 +91,11 @@ struct histogram_rule {
     bool (*skip_zeros)(const qobs_config *config);
     /* The range and number of bins that hold what is there (now->lo > now->hi: nothing) and a batch with extremes `seen`, which
      * is not inside; fails where there would be too many. Only a histogram of one qparam may change its bins. */
-    int (*grow)(const qobs_config *config, const struct bin_range *now, size_t bins, const struct qobs_seen *seen,
+    int (*grow)(const qobs_config *config, const struct bin_range *now, size_t bins, const struct qobs_extrema *seen,
                 struct bin_range *next, size_t *next_bins, qobs_error *error);
     bool same_bins; /* grow never changes how many there are */
     /* What of such a batch the histogram has to hold, where that is more than its extremes; NULL: it is not. */
-    struct qobs_seen (*reach)(const qobs_config *config, size_t bins, const struct qobs_seen *seen);
+    struct qobs_extrema (*reach)(const qobs_config *config, size_t bins, const struct qobs_extrema *seen);
     /* Moves mass over `now` to zeroed mass over `next`. */
     void (*move)(const qobs_config *config, const struct bin_range *now, size_t bins, const double *mass,
                  const struct bin_range *next, size_t next_bins, double *next_mass);
@@ -160,7 +160,7 @@ static inline float linspace_at(const struct linspace *l, size_t i)
 extern const struct histogram_rule qobs_histogram_torch;
 
 /* Quark's and Model-Optimizer's: bins of the same width are added, at most up to 2^20. */
-extern const struct histogram_rule qobs_histogram_quark, qobs_histogram_trt;
+extern const struct histogram_rule qobs_histogram_quark, qobs_histogram_modelopt;
 
 /* Model-Optimizer's with numpy's bins, which has edges. */
 int qobs_histogram_take_numpy(const struct runtime *runtime, const struct qobs_kernels *kernels, const qobs_config *config,

@@ -62,9 +62,9 @@ static bool quark_magnitude(const qobs_config *config) { return config->symmetri
 static bool quark_skip_zeros(const qobs_config *config) { return config->preset->statistic == STATISTIC_PERCENTILE; }
 
 /* A symmetric histogram begins at 0. One value alone, or none, is made wide enough for its bins to differ in f32. */
-static struct qobs_seen quark_reach(const qobs_config *config, size_t bins, const struct qobs_seen *seen)
+static struct qobs_extrema quark_reach(const qobs_config *config, size_t bins, const struct qobs_extrema *seen)
 {
-    struct qobs_seen reach = *seen;
+    struct qobs_extrema reach = *seen;
     const bool nothing = seen->min > seen->max;
     if (nothing || config->symmetric)
         reach.min = 0;
@@ -77,7 +77,7 @@ static struct qobs_seen quark_reach(const qobs_config *config, size_t bins, cons
     return reach;
 }
 
-static int quark_grow(const qobs_config *config, const struct bin_range *now, size_t bins, const struct qobs_seen *reach,
+static int quark_grow(const qobs_config *config, const struct bin_range *now, size_t bins, const struct qobs_extrema *reach,
                       struct bin_range *next, size_t *next_bins, qobs_error *error)
 {
     int status = QOBS_OK;
@@ -128,7 +128,7 @@ const struct histogram_rule qobs_histogram_quark = {.bins = quark_bins,
 /* ---- Model-Optimizer
  * ------------------------------------------------------------------------------------------------------ */
 
-static size_t trt_bins(const qobs_config *config) { return (size_t)config->num_bins; }
+static size_t modelopt_bins(const qobs_config *config) { return (size_t)config->num_bins; }
 
 static bool always(const qobs_config *config)
 {
@@ -136,17 +136,17 @@ static bool always(const qobs_config *config)
     return true;
 }
 
-static bool trt_skip_zeros(const qobs_config *config) { return config->skip_zeros; }
+static bool modelopt_skip_zeros(const qobs_config *config) { return config->skip_zeros; }
 
-static struct qobs_seen trt_reach(const qobs_config *config, size_t bins, const struct qobs_seen *seen)
+static struct qobs_extrema modelopt_reach(const qobs_config *config, size_t bins, const struct qobs_extrema *seen)
 {
     (void)config, (void)bins;
-    struct qobs_seen reach = *seen;
+    struct qobs_extrema reach = *seen;
     reach.min = seen->min > seen->max ? seen->min : 0;
     return reach;
 }
 
-static int trt_grow(const qobs_config *config, const struct bin_range *now, size_t bins, const struct qobs_seen *reach,
+static int modelopt_grow(const qobs_config *config, const struct bin_range *now, size_t bins, const struct qobs_extrema *reach,
                     struct bin_range *next, size_t *next_bins, qobs_error *error)
 {
     (void)config;
@@ -162,9 +162,9 @@ static int trt_grow(const qobs_config *config, const struct bin_range *now, size
     return grown(0, arange_size(0, (double)(reach->max + width), (double)width), width, reach->max, next, next_bins, error);
 }
 
-const struct histogram_rule qobs_histogram_trt = {.bins = trt_bins,
+const struct histogram_rule qobs_histogram_modelopt = {.bins = modelopt_bins,
                                                   .magnitude = always,
-                                                  .skip_zeros = trt_skip_zeros,
-                                                  .reach = trt_reach,
-                                                  .grow = trt_grow,
+                                                  .skip_zeros = modelopt_skip_zeros,
+                                                  .reach = modelopt_reach,
+                                                  .grow = modelopt_grow,
                                                   .move = leading};

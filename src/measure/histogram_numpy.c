@@ -87,11 +87,11 @@ static void count(const qobs_config *config, const qobs_plan *plan, const unsign
 {
     struct strips strips;
     struct strip strip;
-    float x[1][STRIP_ROOM];
+    float x[1][STRIP_WORKSPACE];
     qobs_strips_of(&strips, plan, 1);
     qobs_strip_at(&strips, 0, &strip);
-    for (int64_t first = 0; first < strip.elements; first += STRIP_ROOM) {
-        const size_t n = (size_t)(strip.elements - first < STRIP_ROOM ? strip.elements - first : STRIP_ROOM);
+    for (int64_t first = 0; first < strip.elements; first += STRIP_WORKSPACE) {
+        const size_t n = (size_t)(strip.elements - first < STRIP_WORKSPACE ? strip.elements - first : STRIP_WORKSPACE);
         qobs_strip_read(&strip, plan->dtype, data, first, n, x);
         for (size_t i = 0; i < n; i++) {
             const double magnitude = (double)fabsf(x[0][i]);
@@ -110,7 +110,7 @@ int qobs_histogram_take_numpy(const struct runtime *runtime, const struct qobs_k
                               struct qobs_nonfinite *nonfinite, qobs_error *error)
 {
     const struct qobs_binning nothing = qobs_binning_of_nothing(1, true, config->skip_zeros);
-    struct qobs_seen seen;
+    struct qobs_extrema seen;
     uint64_t unused;
     const bool first = h->bins == 0;
     int status = qobs_collect(runtime, kernels, plan, data, &nothing, &unused, &seen, NULL, error);

@@ -21,7 +21,7 @@ static bool never(const qobs_config *config)
     return false;
 }
 
-static int unite(const qobs_config *config, const struct bin_range *now, size_t bins, const struct qobs_seen *seen,
+static int unite(const qobs_config *config, const struct bin_range *now, size_t bins, const struct qobs_extrema *seen,
                  struct bin_range *next, size_t *next_bins, qobs_error *error)
 {
     (void)config, (void)error;
@@ -107,7 +107,7 @@ enum { TOGETHER = 4, MOST_OLD = 64 };
 static inline bool sum_side_by_side(const double *mass, const size_t *first, float *sums)
 {
     const size_t from = first[0] / PARTS, old = (first[TOGETHER] + PARTS - 1) / PARTS - from;
-    size_t n[TOGETHER], at[TOGETHER], least = SIZE_MAX, most = 0;
+    size_t n[TOGETHER], at[TOGETHER], quant_min = SIZE_MAX, most = 0;
     float share[MOST_OLD + 1], sum[TOGETHER] = {0};
     if (old > MOST_OLD)
         return false;
@@ -117,11 +117,11 @@ static inline bool sum_side_by_side(const double *mass, const size_t *first, flo
     for (size_t i = 0; i < TOGETHER; i++) {
         n[i] = first[i + 1] - first[i];
         at[i] = first[i] - from * PARTS;
-        least = n[i] < least ? n[i] : least;
+        quant_min = n[i] < quant_min ? n[i] : quant_min;
         most = n[i] > most ? n[i] : most;
     }
     size_t part = 0;
-    for (; part < least; part++)
+    for (; part < quant_min; part++)
         for (size_t i = 0; i < TOGETHER; i++)
             sum[i] += share[(at[i] + part) / PARTS];
     for (; part < most; part++)

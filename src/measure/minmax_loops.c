@@ -10,8 +10,8 @@
 
 bool qobs_nest_of_plan(const qobs_plan *plan, const unsigned char *data, unsigned ends, struct nest *nest)
 {
-    struct rectangle part;
-    if (!qobs_plan_rectangle(plan, ends, &part))
+    struct tile part;
+    if (!qobs_plan_tile(plan, ends, &part))
         return false;
     nest->base = data;
     nest->out = 0;

@@ -9,68 +9,68 @@
 
 enum { VALUE = 4 };
 
-unsigned char *qobs_vote_scale(const struct votes *votes, size_t i)
+unsigned char *qobs_mode_scale(const struct mode_count *mode_count, size_t i)
 {
-    return votes->values + i * votes->n * 2 * VALUE;
+    return mode_count->values + i * mode_count->n * 2 * VALUE;
 }
 
-unsigned char *qobs_vote_zero_point(const struct votes *votes, size_t i)
+unsigned char *qobs_mode_zero_point(const struct mode_count *mode_count, size_t i)
 {
-    return qobs_vote_scale(votes, i) + votes->n * VALUE;
+    return qobs_mode_scale(mode_count, i) + mode_count->n * VALUE;
 }
 
 /* Counts and values lie in one piece of memory. */
-static size_t size_of(size_t n, size_t room)
+static size_t size_of(size_t n, size_t workspace)
 {
-    return room * (sizeof(uint64_t) + n * 2 * VALUE);
+    return workspace * (sizeof(uint64_t) + n * 2 * VALUE);
 }
 
-int qobs_votes_reserve(const struct runtime *runtime, struct votes *votes, size_t n, size_t more, qobs_error *error)
+int qobs_mode_reserve(const struct runtime *runtime, struct mode_count *mode_count, size_t n, size_t more, qobs_error *error)
 {
-    if (votes->candidates + more <= votes->room)
+    if (mode_count->candidates + more <= mode_count->workspace)
         return QOBS_OK;
-    const size_t room = 2 * votes->candidates + more, size = size_of(n, room);
+    const size_t workspace = 2 * mode_count->candidates + more, size = size_of(n, workspace);
     uint64_t *count = qobs_allocate_state(runtime, size);
     if (!count)
         return qobs_fail(error, QOBS_ERROR_OUT_OF_MEMORY, "observer: no memory for %zu bytes of votes", size);
-    struct votes wider = {
-        .n = n, .candidates = votes->candidates, .room = room, .count = count, .values = (unsigned char *)(count + room)};
-    if (votes->candidates > 0) {
-        memcpy(wider.count, votes->count, votes->candidates * sizeof *count);
-        memcpy(wider.values, votes->values, votes->candidates * n * 2 * VALUE);
+    struct mode_count wider = {
+        .n = n, .candidates = mode_count->candidates, .workspace = workspace, .count = count, .values = (unsigned char *)(count + workspace)};
+    if (mode_count->candidates > 0) {
+        memcpy(wider.count, mode_count->count, mode_count->candidates * sizeof *count);
+        memcpy(wider.values, mode_count->values, mode_count->candidates * n * 2 * VALUE);
     }
-    qobs_votes_release(runtime, votes);
-    *votes = wider;
+    qobs_mode_release(runtime, mode_count);
+    *mode_count = wider;
     return QOBS_OK;
 }
 
-void qobs_votes_cast(struct votes *votes, uint64_t count)
+void qobs_mode_add(struct mode_count *mode_count, uint64_t count)
 {
-    const size_t last = votes->candidates;
+    const size_t last = mode_count->candidates;
     for (size_t i = 0; i < last; i++)
-        if (memcmp(qobs_vote_scale(votes, i), qobs_vote_scale(votes, last), votes->n * 2 * VALUE) == 0) {
-            votes->count[i] += count;
+        if (memcmp(qobs_mode_scale(mode_count, i), qobs_mode_scale(mode_count, last), mode_count->n * 2 * VALUE) == 0) {
+            mode_count->count[i] += count;
             return;
         }
-    votes->count[last] = count;
-    votes->candidates++;
+    mode_count->count[last] = count;
+    mode_count->candidates++;
 }
 
-void qobs_votes_read(const struct votes *votes, void *scale, void *zero_point)
+void qobs_mode_read(const struct mode_count *mode_count, void *scale, void *zero_point)
 {
     size_t winner = 0;
-    for (size_t i = 1; i < votes->candidates; i++)
-        if (votes->count[i] > votes->count[winner])
+    for (size_t i = 1; i < mode_count->candidates; i++)
+        if (mode_count->count[i] > mode_count->count[winner])
             winner = i;
     if (scale)
-        memcpy(scale, qobs_vote_scale(votes, winner), votes->n * VALUE);
+        memcpy(scale, qobs_mode_scale(mode_count, winner), mode_count->n * VALUE);
     if (zero_point)
-        memcpy(zero_point, qobs_vote_zero_point(votes, winner), votes->n * VALUE);
+        memcpy(zero_point, qobs_mode_zero_point(mode_count, winner), mode_count->n * VALUE);
 }
 
-void qobs_votes_release(const struct runtime *runtime, struct votes *votes)
+void qobs_mode_release(const struct runtime *runtime, struct mode_count *mode_count)
 {
-    if (votes->count)
-        qobs_release(runtime, votes->count, size_of(votes->n, votes->room));
-    *votes = (struct votes){0};
+    if (mode_count->count)
+        qobs_release(runtime, mode_count->count, size_of(mode_count->n, mode_count->workspace));
+    *mode_count = (struct mode_count){0};
 }

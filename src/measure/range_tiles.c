@@ -12,7 +12,7 @@ static bool is_cut(const qobs_plan *plan, int axis)
 {
     bool cut = false;
     for (int i = 0; i < plan->axes; i++)
-        cut = cut || plan->axis[i].coarse == axis;
+        cut = cut || plan->axis[i].outer == axis;
     return cut;
 }
 
@@ -40,12 +40,12 @@ static const unsigned char *share_of(const struct slabs *s, const unsigned char 
     return data + qparam / s->qparams * s->bytes + qparam % s->qparams * s->bytes / s->qparams;
 }
 
-struct qobs_ahead qobs_slab_ahead(const struct slabs *s, const unsigned char *data, size_t first, size_t count, size_t end)
+struct qobs_prefetch qobs_slab_ahead(const struct slabs *s, const unsigned char *data, size_t first, size_t count, size_t end)
 {
     const int64_t from = (int64_t)first + s->most * s->qparams, after = from + (int64_t)count, last = (int64_t)end;
     if (s->bytes == 0 || from >= last)
-        return (struct qobs_ahead){NULL, NULL};
-    return (struct qobs_ahead){share_of(s, data, from), share_of(s, data, after < last ? after : last)};
+        return (struct qobs_prefetch){NULL, NULL};
+    return (struct qobs_prefetch){share_of(s, data, from), share_of(s, data, after < last ? after : last)};
 }
 
 bool qobs_slab_ranges(const struct slabs *s, const struct qobs_kernels *kernels, const unsigned char *data,

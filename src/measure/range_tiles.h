@@ -28,6 +28,6 @@ bool qobs_slab_ranges(const struct slabs *slabs, const struct qobs_kernels *kern
 
 /* The memory one slab further on than `count` qparams from `first` on, as far as it is of qparams before `end`. Nothing where a slab is no
  * small whole piece of memory. */
-struct qobs_ahead qobs_slab_ahead(const struct slabs *slabs, const unsigned char *data, size_t first, size_t count, size_t end);
+struct qobs_prefetch qobs_slab_ahead(const struct slabs *slabs, const unsigned char *data, size_t first, size_t count, size_t end);
 
 #endif

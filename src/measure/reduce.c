@@ -69,7 +69,7 @@ struct pieces {
     const struct nest *nest;
     int64_t count;
     bool apart;            /* the cut dimension is reduced: each piece has outputs of its own */
-    unsigned char *room;   /* of each piece: such outputs, and what the nest wants */
+    unsigned char *workspace;   /* of each piece: such outputs, and what the nest wants */
     size_t outputs, scratch; /* their bytes */
     struct qobs_nonfinite nonfinite[MOST_PIECES];
 };
@@ -85,14 +85,14 @@ static void do_piece(void *argument, size_t index)
     nest.out += from * cut->out;
     cut->extent = to - from;
     unsigned char *min = job->min, *max = job->max;
-    unsigned char *const room = p->room ? p->room + index * (p->outputs + p->scratch) : NULL;
+    unsigned char *const workspace = p->workspace ? p->workspace + index * (p->outputs + p->scratch) : NULL;
     if (p->apart) {
-        min = room;
+        min = workspace;
         max = min + p->outputs / 2;
         fill_identities(job, min, max);
     }
     const fp_mode mode = fp_enter();
-    reduce_nest(job, &nest, p->scratch > 0 ? room + p->outputs : NULL, min, max, &p->nonfinite[index]);
+    reduce_nest(job, &nest, p->scratch > 0 ? workspace + p->outputs : NULL, min, max, &p->nonfinite[index]);
     fp_leave(mode);
 }
 
@@ -125,8 +125,8 @@ static int do_pieces(const struct job *job, const struct nest *nest, int64_t cou
     const size_t half = (size_t)job->plan->qparams * job->element;
     p.outputs = p.apart ? 2 * half : 0;
     const size_t size = (size_t)p.count * (p.outputs + p.scratch);
-    p.room = size > 0 ? qobs_allocate(job->runtime, size) : NULL;
-    if (size > 0 && !p.room)
+    p.workspace = size > 0 ? qobs_allocate(job->runtime, size) : NULL;
+    if (size > 0 && !p.workspace)
         return qobs_fail(error, QOBS_ERROR_OUT_OF_MEMORY, "observe: no memory for %zu bytes", size);
     qobs_parallel_for(job->runtime, do_piece, &p, (size_t)p.count);
     for (int64_t i = 0; i < p.count; i++) {
@@ -134,9 +134,9 @@ static int do_pieces(const struct job *job, const struct nest *nest, int64_t cou
         job->nonfinite->nan += p.nonfinite[i].nan;
         job->nonfinite->inf += p.nonfinite[i].inf;
         if (p.apart)
-            merge_piece(job, p.room + at, p.room + at + half);
+            merge_piece(job, p.workspace + at, p.workspace + at + half);
     }
-    qobs_release(job->runtime, p.room, size);
+    qobs_release(job->runtime, p.workspace, size);
     return QOBS_OK;
 }
 
@@ -164,11 +164,11 @@ static void add_padding(const struct job *job)
     struct qobs_nonfinite none = {0};
     for (int cut = 0; cut < plan->axes; cut++) {
         const struct axis *fine = &plan->axis[cut];
-        if (fine->coarse < 0 || fine->limit % fine->extent == 0)
+        if (fine->outer < 0 || fine->unpadded % fine->extent == 0)
             continue;
-        const int64_t last = plan->axis[fine->coarse].extent - 1;
+        const int64_t last = plan->axis[fine->outer].extent - 1;
         int64_t inner = 1; /* qparams for one index of the coarse axis */
-        for (int i = fine->coarse + 1; i < plan->axes; i++)
+        for (int i = fine->outer + 1; i < plan->axes; i++)
             inner *= plan->axis[i].role == AXIS_QPARAM ? plan->axis[i].extent : 1;
         for (int64_t i = last * inner; i < plan->qparams; i += (i + 1) % inner ? 1 : last * inner + 1)
             job->kernels->minmax_rows[job->dtype](zero, 0, 1, 1, job->min + (size_t)i * job->element,
@@ -233,7 +233,7 @@ static void find_first(const qobs_plan *plan, const unsigned char *data, bool in
     }
 }
 
-int qobs_refuse(const qobs_plan *plan, const unsigned char *data, const struct qobs_nonfinite *counted, bool infinities,
+int qobs_fail_nonfinite(const qobs_plan *plan, const unsigned char *data, const struct qobs_nonfinite *counted, bool infinities,
                 qobs_error *error)
 {
     char where[QOBS_MAX_NDIM * 22] = "";
@@ -303,7 +303,7 @@ static int reduce(struct job *job, enum nonfinite_mode mode, struct qobs_nonfini
     fill_identities(job, job->min, job->max);
     int status = plan->order ? qobs_reduce_indexed(job->runtime, job->kernels, plan, job->data, job->min, job->max, &counted, error)
                              : QOBS_OK;
-    for (unsigned ends = 0, n = qobs_plan_rectangles(plan); ends < n && !plan->order && status == QOBS_OK; ends++) {
+    for (unsigned ends = 0, n = qobs_plan_tiles(plan); ends < n && !plan->order && status == QOBS_OK; ends++) {
         struct nest nest;
         if (qobs_nest_of_plan(plan, job->data, ends, &nest))
             status = do_nest(job, &nest, error);
@@ -320,7 +320,7 @@ static int reduce(struct job *job, enum nonfinite_mode mode, struct qobs_nonfini
     if (counted.nan == 0 && counted.inf == 0)
         return QOBS_OK;
     if (mode == NONFINITE_REFUSE)
-        return qobs_refuse(plan, job->data, &counted, true, error);
+        return qobs_fail_nonfinite(plan, job->data, &counted, true, error);
     if (mode == NONFINITE_PROPAGATE ? counted.nan > 0 : counted.inf > 0)
         redo(job, mode);
     if (mode == NONFINITE_IGNORE)

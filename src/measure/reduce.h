@@ -20,7 +20,7 @@ int qobs_reduce_absmax(const struct runtime *runtime, const struct qobs_kernels 
                        struct qobs_nonfinite *nonfinite, qobs_error *error);
 
 /* Fails for what was counted, and says where the first NaN or, if `infinities`, the first element that is not finite is. */
-int qobs_refuse(const qobs_plan *plan, const unsigned char *data, const struct qobs_nonfinite *counted, bool infinities,
+int qobs_fail_nonfinite(const qobs_plan *plan, const unsigned char *data, const struct qobs_nonfinite *counted, bool infinities,
                 qobs_error *error);
 
 #endif

@@ -21,7 +21,7 @@ struct indexed {
     int64_t rows, columns, groups, pieces;
     bool gaps;
     uint32_t *group; /* of each column */
-    unsigned char *room; /* for each piece: the kernel's scratch, then a strip of rows where there are gaps */
+    unsigned char *workspace; /* for each piece: the kernel's scratch, then a strip of rows where there are gaps */
     size_t scratch, strip;
     struct qobs_nonfinite nonfinite[MOST_PIECES];
 };
@@ -29,7 +29,7 @@ struct indexed {
 static const unsigned char *row_at(const struct indexed *d, int64_t row)
 {
     const unsigned char *x = d->data;
-    for (int i = d->plan->axis[d->plan->axes - 1].coarse - 1; i >= 0; i--) {
+    for (int i = d->plan->axis[d->plan->axes - 1].outer - 1; i >= 0; i--) {
         x += row % d->plan->axis[i].extent * d->plan->axis[i].stride;
         row /= d->plan->axis[i].extent;
     }
@@ -44,7 +44,7 @@ static void copy_row(const struct indexed *d, const unsigned char *x, unsigned c
 }
 
 /* Rows that one stride leads along, from `row` on. */
-static void do_rows(const struct indexed *d, int64_t row, int64_t n, int64_t stride, unsigned char *room,
+static void do_rows(const struct indexed *d, int64_t row, int64_t n, int64_t stride, unsigned char *workspace,
                     struct qobs_nonfinite *nonfinite)
 {
     const int64_t step = d->gaps ? STRIP : n;
@@ -53,25 +53,25 @@ static void do_rows(const struct indexed *d, int64_t row, int64_t n, int64_t str
         const size_t out = (size_t)((row + first) * d->groups) * d->element;
         const unsigned char *x = row_at(d, row + first);
         for (int64_t i = 0; d->gaps && i < some; i++)
-            copy_row(d, x + i * stride, room + d->scratch + (size_t)(i * d->columns) * d->element);
-        d->kernels->minmax_indexed[d->dtype](d->gaps ? room + d->scratch : x,
+            copy_row(d, x + i * stride, workspace + d->scratch + (size_t)(i * d->columns) * d->element);
+        d->kernels->minmax_indexed[d->dtype](d->gaps ? workspace + d->scratch : x,
                                              d->gaps ? (ptrdiff_t)((size_t)d->columns * d->element) : (ptrdiff_t)stride,
                                              (size_t)some, (size_t)d->columns, d->group, (size_t)d->groups, d->min + out,
-                                             d->max + out, room, nonfinite);
+                                             d->max + out, workspace, nonfinite);
     }
 }
 
 static void do_piece(void *argument, size_t index)
 {
     struct indexed *d = argument;
-    const int last = d->plan->axis[d->plan->axes - 1].coarse - 1; /* the axis of rows, if there is one */
+    const int last = d->plan->axis[d->plan->axes - 1].outer - 1; /* the axis of rows, if there is one */
     const int64_t run = last < 0 ? 1 : d->plan->axis[last].extent, stride = last < 0 ? 0 : d->plan->axis[last].stride;
     const int64_t end = d->rows * ((int64_t)index + 1) / d->pieces;
     const fp_mode mode = fp_enter();
     for (int64_t row = d->rows * (int64_t)index / d->pieces, n; row < end; row += n) {
         n = run - row % run;
         n = n < end - row ? n : end - row;
-        do_rows(d, row, n, stride, d->room + index * (d->scratch + d->strip), &d->nonfinite[index]);
+        do_rows(d, row, n, stride, d->workspace + index * (d->scratch + d->strip), &d->nonfinite[index]);
     }
     fp_leave(mode);
 }
@@ -94,8 +94,8 @@ int qobs_reduce_indexed(const struct runtime *runtime, const struct qobs_kernels
                         .data = data,
                         .min = min,
                         .max = max,
-                        .columns = fine->limit,
-                        .groups = plan->axis[fine->coarse].extent};
+                        .columns = fine->unpadded,
+                        .groups = plan->axis[fine->outer].extent};
     qobs_kernel_dtype_of(plan->dtype, &d.dtype);
     d.rows = plan->qparams / d.groups;
     d.gaps = fine->stride != (int64_t)d.element;
@@ -106,7 +106,7 @@ int qobs_reduce_indexed(const struct runtime *runtime, const struct qobs_kernels
     d.group = qobs_allocate(runtime, size);
     if (!d.group)
         return qobs_fail(error, QOBS_ERROR_OUT_OF_MEMORY, "g_idx: no memory for %zu bytes", size);
-    d.room = (unsigned char *)d.group + index;
+    d.workspace = (unsigned char *)d.group + index;
     for (int64_t g = 0; g < d.groups; g++)
         for (int64_t i = plan->start[g]; i < plan->start[g + 1]; i++)
             d.group[plan->order[i]] = (uint32_t)g;

@@ -13,7 +13,7 @@ typedef uint32x4_t hist_index;
 typedef uint32x4_t hist_lanes;
 
 typedef struct {
-    float32x4_t lo, hi, scale, from, bins, width, skipped, least;
+    float32x4_t lo, hi, scale, from, bins, width, skipped, quant_min;
     uint32x4_t magnitude, last;
 } hist_rule;
 
@@ -27,7 +27,7 @@ static inline hist_rule hist_rule_of(const struct qobs_binning *b)
         .bins = vdupq_n_f32((float)b->bins),
         .width = vdupq_n_f32(b->width),
         .skipped = vdupq_n_f32(b->skip_zeros ? 0 : __builtin_nanf("")),
-        .least = vdupq_n_f32(b->skip_zeros ? 0x1p-149f : 0),
+        .quant_min = vdupq_n_f32(b->skip_zeros ? 0x1p-149f : 0),
         .magnitude = vdupq_n_u32(b->magnitude ? INT32_MAX : UINT32_MAX),
         .last = vdupq_n_u32(b->bins - 1),
     };
@@ -87,7 +87,7 @@ static inline bool hist_is_all(hist_lanes lanes) { return vminvq_u32(lanes) == U
 
 static inline hist_lanes hist_wanted(const hist_rule *r, hist_lanes lanes, hist_vec v)
 {
-    return vandq_u32(lanes, vcageq_f32(v, r->least));
+    return vandq_u32(lanes, vcageq_f32(v, r->quant_min));
 }
 
 static inline bool hist_between(const hist_rule *r, hist_vec min, hist_vec max)

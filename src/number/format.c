@@ -180,13 +180,13 @@ struct rule {
 
 static struct rule make_rule(const qobs_format *f, bool saturate)
 {
-    const double least = qobs_format_least(f), greatest = qobs_format_greatest(f);
+    const double quant_min = qobs_format_least(f), quant_max = qobs_format_greatest(f);
     const uint32_t all = f->bits == 32 ? UINT32_MAX : (UINT32_C(1) << f->bits) - 1;
     const uint32_t magnitudes = f->has_sign ? all >> 1 : all;
     struct rule r = {.grid = float_grid(f),
                      .wide_grid = double_grid(f),
-                     .low = least,
-                     .high = greatest,
+                     .low = quant_min,
+                     .high = quant_max,
                      .limit = INFINITY,
                      .sign = f->has_sign ? 0x80000000 : 0,
                      .integer = f->kind == FORMAT_INTEGER,
@@ -198,8 +198,8 @@ static struct rule make_rule(const qobs_format *f, bool saturate)
     if (saturate || f->specials == SPECIALS_NONE)
         return r;
     r.high = power_of_two(largest_exponent(f) + 1);
-    r.low = f->has_sign ? -r.high : least;
-    r.limit = greatest;
+    r.low = f->has_sign ? -r.high : quant_min;
+    r.limit = quant_max;
     r.beyond = f->specials == SPECIALS_IEEE ? INFINITY : NAN;
     r.code_beyond = f->specials == SPECIALS_IEEE ? magnitudes - ((UINT32_C(1) << f->mantissa) - 1) : r.code_nan;
     return r;
@@ -211,8 +211,8 @@ static inline float round_float(const struct rule *r, float x)
     float v = x < low ? low : x;
     v = v > high ? high : v;
     const uint32_t b = bits_of_float(v);
-    const float lift = grid_lift_float(r->grid, v);
-    const float m = (float_of_bits(b & 0x7fffffff) + lift) - lift;
+    const float shifter = grid_shifter_float(r->grid, v);
+    const float m = (float_of_bits(b & 0x7fffffff) + shifter) - shifter;
     return float_of_bits(bits_of_float(m > limit ? r->beyond : m) | (b & r->sign));
 }
 
@@ -220,8 +220,8 @@ static inline float round_double(const struct rule *r, float x)
 {
     double v = (double)x < r->low ? r->low : (double)x;
     v = v > r->high ? r->high : v;
-    const double lift = grid_lift_double(r->wide_grid, v);
-    const float m = (float)((double_of_bits(bits_of_double(v) & INT64_MAX) + lift) - lift);
+    const double shifter = grid_shifter_double(r->wide_grid, v);
+    const float m = (float)((double_of_bits(bits_of_double(v) & INT64_MAX) + shifter) - shifter);
     return float_of_bits(bits_of_float((double)m > r->limit ? r->beyond : m) | (bits_of_float(x) & r->sign));
 }
 
@@ -232,11 +232,11 @@ static inline uint32_t encode_float(const struct rule *r, float x)
     const float low = (float)r->low, high = (float)r->high, limit = (float)r->limit;
     float v = x < low ? low : x;
     v = v > high ? high : v;
-    const uint32_t b = bits_of_float(v), floor = bits_of_float(r->grid.floor) + r->grid.lift;
-    const float lift = grid_lift_float(r->grid, v), sum = float_of_bits(b & 0x7fffffff) + lift;
-    const uint32_t steps = bits_of_float(sum) - bits_of_float(lift);
-    uint32_t code = ((bits_of_float(lift) - floor) >> (23 - r->digits)) + steps;
-    code = sum - lift > limit ? r->code_beyond : code;
+    const uint32_t b = bits_of_float(v), floor = bits_of_float(r->grid.floor) + r->grid.shifter;
+    const float shifter = grid_shifter_float(r->grid, v), sum = float_of_bits(b & 0x7fffffff) + shifter;
+    const uint32_t steps = bits_of_float(sum) - bits_of_float(shifter);
+    uint32_t code = ((bits_of_float(shifter) - floor) >> (23 - r->digits)) + steps;
+    code = sum - shifter > limit ? r->code_beyond : code;
     code = x != x ? r->code_nan : code;
     const uint32_t negative = r->integer ? 0 - code : code | r->code_sign;
     code = b & 0x80000000 ? negative : code;
@@ -247,11 +247,11 @@ static inline uint32_t encode_double(const struct rule *r, float x)
 {
     double v = (double)x < r->low ? r->low : (double)x;
     v = v > r->high ? r->high : v;
-    const uint64_t b = bits_of_double(v), floor = bits_of_double(r->wide_grid.floor) + r->wide_grid.lift;
-    const double lift = grid_lift_double(r->wide_grid, v), sum = double_of_bits(b & INT64_MAX) + lift;
-    const uint64_t steps = bits_of_double(sum) - bits_of_double(lift);
-    uint32_t code = (uint32_t)(((bits_of_double(lift) - floor) >> (52 - r->digits)) + steps) - r->first;
-    code = sum - lift > r->limit ? r->code_beyond : code;
+    const uint64_t b = bits_of_double(v), floor = bits_of_double(r->wide_grid.floor) + r->wide_grid.shifter;
+    const double shifter = grid_shifter_double(r->wide_grid, v), sum = double_of_bits(b & INT64_MAX) + shifter;
+    const uint64_t steps = bits_of_double(sum) - bits_of_double(shifter);
+    uint32_t code = (uint32_t)(((bits_of_double(shifter) - floor) >> (52 - r->digits)) + steps) - r->first;
+    code = sum - shifter > r->limit ? r->code_beyond : code;
     code = x != x ? r->code_nan : code;
     const uint32_t negative = r->integer ? 0 - code : code | r->code_sign;
     /* On some machines a NaN loses its sign when it becomes a double. */
@@ -360,23 +360,23 @@ void qobs_quantizer_for_format(struct qobs_quantizer *q, const qobs_format *f)
 {
     const struct grid_float grid = float_grid(f);
     const struct grid_double wide = double_grid(f);
-    *q = (struct qobs_quantizer){.least = qobs_format_least(f),
-                                 .greatest = qobs_format_greatest(f),
+    *q = (struct qobs_quantizer){.quant_min = qobs_format_least(f),
+                                 .quant_max = qobs_format_greatest(f),
                                  .in_double = !fits_float(f),
                                  /* upstream casts to the 8-bit formats from float only; for the others there is no cast */
                                  .through_float = f->kind != FORMAT_INTEGER && f->bits > 4,
                                  .floor = grid.floor,
-                                 .lift = grid.lift,
+                                 .shifter = grid.shifter,
                                  .wide_floor = wide.floor,
-                                 .wide_lift = wide.lift};
+                                 .wide_shifter = wide.shifter};
 }
 
-void qobs_quantizer_for_integers(struct qobs_quantizer *q, int64_t least, int64_t greatest, bool torch)
+void qobs_quantizer_for_integers(struct qobs_quantizer *q, int64_t quant_min, int64_t quant_max, bool torch)
 {
     const qobs_format shape = INTEGER("", "", 32, true);
     qobs_quantizer_for_format(q, &shape);
-    q->least = (double)least;
-    q->greatest = (double)greatest;
-    q->in_double = least < -(INT64_C(1) << 20) || greatest > INT64_C(1) << 20;
+    q->quant_min = (double)quant_min;
+    q->quant_max = (double)quant_max;
+    q->in_double = quant_min < -(INT64_C(1) << 20) || quant_max > INT64_C(1) << 20;
     q->torch = torch;
 }

@@ -50,6 +50,6 @@ void qobs_quantizer_for_format(struct qobs_quantizer *quantizer, const qobs_form
 
 /* The same for the integers from least to greatest, at most 2^32 apart; `torch` for the arithmetic of
  * torch.fake_quantize_per_tensor_affine. */
-void qobs_quantizer_for_integers(struct qobs_quantizer *quantizer, int64_t least, int64_t greatest, bool torch);
+void qobs_quantizer_for_integers(struct qobs_quantizer *quantizer, int64_t quant_min, int64_t quant_max, bool torch);
 
 #endif

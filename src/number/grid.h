@@ -27,13 +27,13 @@
 /* Limits: floor >= 2^(digits - 126), digits <= 22. */
 struct grid_float {
     float floor;
-    uint32_t lift; /* what the exponent of x is raised by to be that of the power of two */
+    uint32_t shifter; /* what the exponent of x is raised by to be that of the power of two */
 };
 
 /* The same in double, for what does not fit float: 32-bit integers and the formats with an exponent of 8 bits. */
 struct grid_double {
     double floor;
-    uint64_t lift;
+    uint64_t shifter;
 };
 
 static inline struct grid_float grid_float_make(int digits, double floor)
@@ -62,26 +62,26 @@ static inline uint64_t bits_of_double(double d)
 
 /* The power of two for |x| <= 2^(104 + digits). For NaN and infinity it is some other number: NaN plus anything stays NaN,
  * and infinity stays infinity. */
-static inline float grid_lift_float(struct grid_float g, float x)
+static inline float grid_shifter_float(struct grid_float g, float x)
 {
     /* compared as integers: the larger of two is then one instruction, as floats it is often two */
     const int32_t power = (int32_t)(bits_of_float(x) & 0x7f800000), floor = (int32_t)bits_of_float(g.floor);
-    return float_of_bits((uint32_t)(power > floor ? power : floor) + g.lift);
+    return float_of_bits((uint32_t)(power > floor ? power : floor) + g.shifter);
 }
 
-static inline double grid_lift_double(struct grid_double g, double x)
+static inline double grid_shifter_double(struct grid_double g, double x)
 {
     const int64_t power = (int64_t)(bits_of_double(x) & UINT64_C(0x7ff0000000000000)),
                   floor = (int64_t)bits_of_double(g.floor);
-    return double_of_bits((uint64_t)(power > floor ? power : floor) + g.lift);
+    return double_of_bits((uint64_t)(power > floor ? power : floor) + g.shifter);
 }
 
 /* x rounded; its sign stays, that of zero too. */
 static inline float grid_round_float(struct grid_float g, float x)
 {
     const uint32_t b = bits_of_float(x), sign = b & 0x80000000;
-    const float lift = grid_lift_float(g, x);
-    return float_of_bits(bits_of_float((float_of_bits(b ^ sign) + lift) - lift) | sign);
+    const float shifter = grid_shifter_float(g, x);
+    return float_of_bits(bits_of_float((float_of_bits(b ^ sign) + shifter) - shifter) | sign);
 }
 
 /* The nearest integer for |x| <= 2^22, in double 2^51, with the sign of x: what the other functions give where floor is not below
@@ -109,8 +109,8 @@ static inline double grid_round_whole_double(double x)
 static inline double grid_round_double(struct grid_double g, double x)
 {
     const uint64_t b = bits_of_double(x), sign = b & UINT64_C(0x8000000000000000);
-    const double lift = grid_lift_double(g, x);
-    return double_of_bits(bits_of_double((double_of_bits(b ^ sign) + lift) - lift) | sign);
+    const double shifter = grid_shifter_double(g, x);
+    return double_of_bits(bits_of_double((double_of_bits(b ^ sign) + shifter) - shifter) | sign);
 }
 
 /* The nearest e4m3 number for |x| <= 448: 3 digits, subnormals below 2^-6. */

@@ -13,7 +13,7 @@
 static int find_non_linear(const qobs_observer *o, float *min, float *max, qobs_error *error)
 {
     const struct histogram *h = &o->kept.histogram;
-    const size_t size = (h->bins + qobs_non_linear_room(h->bins)) * sizeof(float);
+    const size_t size = (h->bins + qobs_non_linear_workspace(h->bins)) * sizeof(float);
     float *counts = qobs_allocate(&o->runtime, size);
     if (!counts)
         return qobs_fail(error, QOBS_ERROR_OUT_OF_MEMORY, "observer: no memory for %zu bytes", size);
@@ -51,16 +51,16 @@ bool qobs_histogram_is_empty(const qobs_observer *o)
     return true;
 }
 
-static int find_amax(const qobs_observer *o, const struct histogram_view *h, double *room, float *amax, qobs_error *error)
+static int find_amax(const qobs_observer *o, const struct histogram_view *h, double *workspace, float *amax, qobs_error *error)
 {
     const qobs_config *c = &o->config;
     switch (c->method) {
     case AMAX_ENTROPY:
-        return qobs_amax_by_entropy(c, h, c->stride, c->start_bin, room, amax, error);
+        return qobs_amax_by_entropy(c, h, c->stride, c->start_bin, workspace, amax, error);
     case AMAX_MSE:
-        return qobs_amax_by_mse(c, h, c->stride, c->start_bin, room, amax, error);
+        return qobs_amax_by_mse(c, h, c->stride, c->start_bin, workspace, amax, error);
     default:
-        *amax = qobs_percentile_trt(h, c->percentile);
+        *amax = qobs_percentile_modelopt(h, c->percentile);
         return QOBS_OK;
     }
 }
@@ -69,11 +69,11 @@ static int find_in_bins(const qobs_observer *o, float *min, float *max, qobs_err
 {
     const struct histogram *h = &o->kept.histogram;
     const qobs_config *c = &o->config;
-    const size_t room = qobs_range_room(h->bins), size = room * sizeof(double) + (h->bins + 1) * sizeof(float);
+    const size_t workspace = qobs_range_workspace(h->bins), size = workspace * sizeof(double) + (h->bins + 1) * sizeof(float);
     double *memory = qobs_allocate(&o->runtime, size);
     if (!memory)
         return qobs_fail(error, QOBS_ERROR_OUT_OF_MEMORY, "observer: no memory for %zu bytes", size);
-    float *edges = (float *)(void *)(memory + room);
+    float *edges = (float *)(void *)(memory + workspace);
     const struct histogram_view view = {.bins = h->bins, .counts = h->mass, .edges = edges};
     int status = QOBS_OK;
     qobs_read_bin_edges(o, edges);
@@ -117,9 +117,9 @@ int qobs_read_found(const qobs_observer *o, float *min, float *max, void *scale,
     else
         status = find_in_bins(o, found, found + 1, error);
     if (statistic == STATISTIC_PERCENTILE && qobs_histogram_is_empty(o))
-        ranges.held = HELD_VECTOR;
+        ranges.rank = RANK_TENSOR;
     if (status == QOBS_OK && (scale || zero_point))
-        status = qobs_convention(&o->config, &ranges, scale, zero_point, error);
+        status = qobs_formula(&o->config, &ranges, scale, zero_point, error);
     fp_leave(mode);
     if (status == QOBS_OK && min)
         memcpy(min, ranges.min, size);

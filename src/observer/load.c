@@ -59,10 +59,10 @@ static int load_ranges(qobs_observer *o, qobs_dtype dtype, struct source *source
     layout.qparams = qobs_get_shape(source, &layout.range);
     if (!qobs_kernel_dtype_of(dtype, &unused) || layout.qparams == 0 || qobs_get_shape(source, &layout.scale) != layout.qparams)
         return qobs_damaged(error, "the dtype or the shapes of its ranges cannot be");
-    const uint64_t ids = qobs_get(source, 4);
-    if (ids > IDS_BLOCKS || (ids >= IDS_GROUPS && layout.range.ndim != 2))
+    const uint64_t keying = qobs_get(source, 4);
+    if (keying > KEYING_BLOCKS || (keying >= KEYING_GROUPS && layout.range.ndim != 2))
         return qobs_damaged(error, "the names of its ranges cannot be");
-    layout.ids = (enum ids)ids;
+    layout.keying = (enum keying)keying;
     const size_t element = qobs_dtype_size(dtype);
     if (layout.qparams > (size_t)(source->end - source->at) / element / 2)
         return qobs_damaged(error, "its ranges are not all there");
@@ -96,19 +96,19 @@ static int load_whole(qobs_observer *o, struct source *source, qobs_error *error
 static int load_votes(qobs_observer *o, struct source *source, qobs_error *error)
 {
     const size_t n = o->layout.qparams, candidates = (size_t)qobs_get(source, 4);
-    struct votes *votes = &o->kept.votes;
+    struct mode_count *mode_count = &o->kept.mode_count;
     uint64_t count = 0;
     if (candidates == 0)
         return QOBS_OK;
     if (!qobs_votes(&o->config) || candidates > (size_t)(source->end - source->at) / 8 / (1 + n))
         return qobs_damaged(error, "its votes cannot be");
-    const int status = qobs_votes_reserve(&o->runtime, votes, n, candidates, error);
+    const int status = qobs_mode_reserve(&o->runtime, mode_count, n, candidates, error);
     for (size_t i = 0; status == QOBS_OK && i < candidates; i++) {
-        votes->count[i] = qobs_get(source, 8);
-        count += votes->count[i];
-        qobs_copy_elements(qobs_vote_scale(votes, i), qobs_get_bytes(source, n * 4), n, 4);
-        qobs_copy_elements(qobs_vote_zero_point(votes, i), qobs_get_bytes(source, n * 4), n, 4);
-        votes->candidates++;
+        mode_count->count[i] = qobs_get(source, 8);
+        count += mode_count->count[i];
+        qobs_copy_elements(qobs_mode_scale(mode_count, i), qobs_get_bytes(source, n * 4), n, 4);
+        qobs_copy_elements(qobs_mode_zero_point(mode_count, i), qobs_get_bytes(source, n * 4), n, 4);
+        mode_count->candidates++;
     }
     return status == QOBS_OK && count > o->counts.batches ? qobs_damaged(error, "there are more votes than batches") : status;
 }

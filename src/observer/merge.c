@@ -33,7 +33,7 @@ static int check_settings(const qobs_observer *o, const qobs_observer *other, si
 static int check_shape(const qobs_observer *model, const qobs_observer *other, size_t index, qobs_error *error)
 {
     const struct layout *a = &model->layout, *b = &other->layout;
-    if (a->dtype != b->dtype || a->ids != b->ids || !qobs_same_shape(&a->range, &b->range) || !qobs_same_shape(&a->scale, &b->scale))
+    if (a->dtype != b->dtype || a->keying != b->keying || !qobs_same_shape(&a->range, &b->range) || !qobs_same_shape(&a->scale, &b->scale))
         return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT,
                          "others[%zu]: has %zu qparams of %s in %d dimensions, the observer %zu of %s in %d", index,
                          b->qparams, qobs_dtype_name(b->dtype), b->range.ndim, a->qparams, qobs_dtype_name(a->dtype),
@@ -127,16 +127,16 @@ static int reserve_votes(qobs_observer *o, const qobs_observer *const *others, s
 {
     size_t more = 0;
     for (size_t i = 0; i < count; i++)
-        more += others[i]->kept.votes.candidates;
-    return more > 0 ? qobs_votes_reserve(&o->runtime, &o->kept.votes, o->layout.qparams, more, error) : QOBS_OK;
+        more += others[i]->kept.mode_count.candidates;
+    return more > 0 ? qobs_mode_reserve(&o->runtime, &o->kept.mode_count, o->layout.qparams, more, error) : QOBS_OK;
 }
 
-static void add_votes(struct votes *votes, const struct votes *others)
+static void add_votes(struct mode_count *mode_count, const struct mode_count *others)
 {
     for (size_t i = 0; i < others->candidates; i++) {
-        memcpy(qobs_vote_scale(votes, votes->candidates), qobs_vote_scale(others, i),
-               (size_t)(qobs_vote_scale(others, 1) - qobs_vote_scale(others, 0)));
-        qobs_votes_cast(votes, others->count[i]);
+        memcpy(qobs_mode_scale(mode_count, mode_count->candidates), qobs_mode_scale(others, i),
+               (size_t)(qobs_mode_scale(others, 1) - qobs_mode_scale(others, 0)));
+        qobs_mode_add(mode_count, others->count[i]);
     }
 }
 
@@ -239,7 +239,7 @@ int qobs_observer_merge(qobs_observer *o, const qobs_observer *const *others, si
     qobs_merge_searched_after(o, others, count);
     fp_leave(mode);
     for (size_t i = 0; i < count; i++) {
-        add_votes(&o->kept.votes, &others[i]->kept.votes);
+        add_votes(&o->kept.mode_count, &others[i]->kept.mode_count);
         o->counts.batches += others[i]->counts.batches;
         o->counts.elements += others[i]->counts.elements;
         o->counts.nan += others[i]->counts.nan;

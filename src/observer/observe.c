@@ -19,7 +19,7 @@
 static qobs_dtype dtype_of_ranges(const qobs_config *config, qobs_dtype value)
 {
     const enum family family = config->preset->family;
-    const bool f32 = family == FAMILY_TORCH || qobs_histogram_rule(config) || (family == FAMILY_TRT && qobs_searches_kept(config));
+    const bool f32 = family == FAMILY_TORCH || qobs_histogram_rule(config) || (family == FAMILY_MODELOPT && qobs_searches_kept(config));
     return f32 ? QOBS_F32 : value;
 }
 
@@ -30,7 +30,7 @@ struct layout qobs_layout_of(const qobs_config *config, const qobs_plan *plan)
         .qparams = (size_t)plan->qparams,
         .range = plan->range,
         .scale = plan->scale,
-        .ids = plan->ids,
+        .keying = plan->keying,
     };
 }
 
@@ -54,7 +54,7 @@ static int check_dtype(const qobs_observer *o, qobs_dtype dtype, bool first, qob
 
 static int check_same(const qobs_observer *o, const struct layout *layout, qobs_error *error)
 {
-    if (qobs_same_shape(&o->layout.range, &layout->range) && o->layout.ids == layout->ids)
+    if (qobs_same_shape(&o->layout.range, &layout->range) && o->layout.keying == layout->keying)
         return QOBS_OK;
     return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT,
                      "value: gives %zu qparams in %d dimensions, the batches before gave %zu in %d", layout->qparams,
@@ -163,7 +163,7 @@ static int take(qobs_observer *o, const qobs_plan *plan, const qobs_tensor *valu
     struct kept kept = {0};
     struct qobs_nonfinite nonfinite = {0};
     struct search_record record = {0};
-    struct search_room room = {0};
+    struct search_workspace workspace = {0};
     struct whole whole = {0};
     if (!first)
         kept = o->kept;
@@ -182,7 +182,7 @@ static int take(qobs_observer *o, const qobs_plan *plan, const qobs_tensor *valu
     if (status == QOBS_OK && has_whole)
         whole = whole_of(&layout, &kept.batch);
     if (status == QOBS_OK && qobs_searches_kept(&o->config))
-        status = qobs_search_kept_reserve(o, plan, &layout, first, &kept, &record, &room, error);
+        status = qobs_search_kept_reserve(o, plan, &layout, first, &kept, &record, &workspace, error);
     else if (status == QOBS_OK && qobs_searches(&o->config))
         status = qobs_search_observed(o, plan, value, has_whole ? &whole : NULL, &kept.batch, &record, error);
     if (status == QOBS_OK && qobs_weighs_columns(&o->config) && plan->value.ndim > 0)
@@ -193,7 +193,7 @@ static int take(qobs_observer *o, const qobs_plan *plan, const qobs_tensor *valu
         o->kept = kept;
     qobs_search_record_release(&o->runtime, status == QOBS_OK ? &o->searched : &record);
     if (status != QOBS_OK) {
-        qobs_search_room_release(&o->runtime, &room);
+        qobs_search_workspace_release(&o->runtime, &workspace);
         return status;
     }
     o->counts.nan += nonfinite.nan;
@@ -205,8 +205,8 @@ static int take(qobs_observer *o, const qobs_plan *plan, const qobs_tensor *valu
     o->fused = o->fused && qobs_has_whole(&o->config) && !all;
     qobs_keep(o, first);
     if (qobs_searches_kept(&o->config))
-        qobs_search_kept(o, plan, value->data, &room);
-    qobs_search_room_release(&o->runtime, &room);
+        qobs_search_kept(o, plan, value->data, &workspace);
+    qobs_search_workspace_release(&o->runtime, &workspace);
     if (has_whole)
         qobs_keep_whole(&o->config, &o->whole, &whole);
     if (all)

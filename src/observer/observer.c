@@ -44,7 +44,7 @@ void qobs_release_kept(const struct runtime *runtime, struct kept *kept)
     kept->sums_count = 0;
     qobs_release_ranges(runtime, &kept->state);
     qobs_release_ranges(runtime, &kept->batch);
-    qobs_votes_release(runtime, &kept->votes);
+    qobs_mode_release(runtime, &kept->mode_count);
     qobs_histogram_release(runtime, &kept->histogram);
 }
 
@@ -63,7 +63,7 @@ void qobs_observer_make(qobs_observer *o, const qobs_config *config, const struc
         .config = *config,
         .runtime = *runtime,
         .kernels = qobs_kernels_active(),
-        .layout = {.dtype = QOBS_F32, .qparams = 1, .scale = qobs_convention_shape_without_data(config)},
+        .layout = {.dtype = QOBS_F32, .qparams = 1, .scale = qobs_formula_shape_without_data(config)},
     };
 }
 

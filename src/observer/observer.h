@@ -25,7 +25,7 @@ struct layout {
     qobs_dtype dtype; /* of the ranges */
     size_t qparams;
     struct shape range, scale;
-    enum ids ids;
+    enum keying keying;
 };
 
 /* The range of whole tensors, which the 2025 forms keep apart from those of the qparams and make the global scale of. */
@@ -38,7 +38,7 @@ struct whole {
 /* What is kept of the batches. */
 struct kept {
     struct ranges state, batch; /* batch: room for the next one */
-    struct votes votes;         /* where the statistic is a ballot */
+    struct mode_count mode_count;         /* where the statistic is a ballot */
     struct histogram histogram; /* where it is one; the ranges are then those of the elements */
     double *sums;               /* of errors, of every candidate of every qparam */
     size_t sums_count;
@@ -81,10 +81,10 @@ static inline bool qobs_has_ranges(const qobs_observer *o)
     return o->kept.state.min != NULL;
 }
 
-/* What the convention sees of the observer, without a global scale. */
+/* What the formula sees of the observer, without a global scale. */
 struct range_view qobs_view_ranges(const qobs_observer *observer);
 
-/* Of an observer with histograms: their masses in float32; the ranges found in them, and what the convention makes of those. Any
+/* Of an observer with histograms: their masses in float32; the ranges found in them, and what the formula makes of those. Any
  * pointer but the first and the last may be NULL. */
 void qobs_read_histogram(const qobs_observer *observer, float *out);
 void qobs_read_bin_edges(const qobs_observer *observer, float *out); /* of one that grows by whole bins */

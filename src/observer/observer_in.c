@@ -7,12 +7,12 @@
 #include "observer/post_search.h"
 #include "measure/accumulators.h"
 
-struct room {
+struct workspace {
     qobs_observer observer;
     struct region region;
 };
 
-enum { ROOM = (sizeof(struct room) + REGION_ALIGNMENT - 1) / REGION_ALIGNMENT * REGION_ALIGNMENT };
+enum { WORKSPACE = (sizeof(struct workspace) + REGION_ALIGNMENT - 1) / REGION_ALIGNMENT * REGION_ALIGNMENT };
 
 int qobs_observer_create_in(qobs_observer **result, void *memory, size_t size, const qobs_config *config, const qobs_runtime *given,
                             qobs_error *error)
@@ -21,19 +21,19 @@ int qobs_observer_create_in(qobs_observer **result, void *memory, size_t size, c
     const size_t skipped = (REGION_ALIGNMENT - (uintptr_t)memory % REGION_ALIGNMENT) % REGION_ALIGNMENT;
     if (!result || !memory)
         return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "%s: is NULL", result ? "memory" : "observer");
-    if (size < skipped + ROOM)
+    if (size < skipped + WORKSPACE)
         return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "size: is %zu bytes, an observer needs %d", size,
-                         ROOM + REGION_ALIGNMENT - 1);
+                         WORKSPACE + REGION_ALIGNMENT - 1);
     int status = qobs_config_check(config, error);
     if (status == QOBS_OK)
         status = qobs_runtime_resolve(&runtime, given, error);
     if (status != QOBS_OK)
         return status;
-    struct room *room = (struct room *)(void *)((unsigned char *)memory + skipped);
-    room->region = qobs_region_make((unsigned char *)room + ROOM, (unsigned char *)memory + size);
-    runtime.region = &room->region;
-    qobs_observer_make(&room->observer, config, &runtime);
-    *result = &room->observer;
+    struct workspace *workspace = (struct workspace *)(void *)((unsigned char *)memory + skipped);
+    workspace->region = qobs_region_make((unsigned char *)workspace + WORKSPACE, (unsigned char *)memory + size);
+    runtime.region = &workspace->region;
+    qobs_observer_make(&workspace->observer, config, &runtime);
+    *result = &workspace->observer;
     return qobs_succeed(error);
 }
 
@@ -64,7 +64,7 @@ static int reserve_all(const struct runtime *runtime, const qobs_config *config,
     const struct layout layout = qobs_layout_of(config, plan);
     const struct histogram_rule *rule = qobs_histogram_rule(config);
     const int64_t columns = plan->value.ndim > 0 ? plan->value.shape[plan->value.ndim - 1] : 1;
-    const bool told = config->preset->family == FAMILY_TRT && qobs_searches_kept(config);
+    const bool told = config->preset->family == FAMILY_MODELOPT && qobs_searches_kept(config);
     enum { VOTES = 3 }; /* that differ; there is room for 1 and then for these */
     int status = QOBS_OK;
     if (status == QOBS_OK && config->preset->statistic == STATISTIC_MULTIPLES) {
@@ -83,10 +83,10 @@ static int reserve_all(const struct runtime *runtime, const qobs_config *config,
         void *given = NULL, *weights = NULL;
         status = qobs_allocate_ranges(runtime, &kept.state, layout.dtype, layout.qparams, error);
         if (status == QOBS_OK && qobs_votes(config))
-            status = qobs_votes_reserve(runtime, &kept.votes, layout.qparams, i == 0 ? 1 : VOTES, error);
+            status = qobs_mode_reserve(runtime, &kept.mode_count, layout.qparams, i == 0 ? 1 : VOTES, error);
         if (status == QOBS_OK && rule)
             status = qobs_histogram_allocate(runtime, &kept.histogram, layout.qparams, rule->bins(config), error);
-        if (status == QOBS_OK && rule && config->preset->statistic == STATISTIC_HISTOGRAM_TRT && !config->torch_hist)
+        if (status == QOBS_OK && rule && config->preset->statistic == STATISTIC_HISTOGRAM_MODELOPT && !config->torch_hist)
             kept.histogram.edges = qobs_allocate(runtime, (kept.histogram.bins + 1) * sizeof *kept.histogram.edges);
         if (status == QOBS_OK && qobs_searches(config))
             status = qobs_search_record_reserve(runtime, &record, layout.qparams, error);
@@ -122,6 +122,6 @@ int qobs_observer_size(const qobs_config *config, const qobs_tensor *value, size
     }
     if (status != QOBS_OK)
         return status;
-    *size = ROOM + REGION_ALIGNMENT - 1 + counter.bytes;
+    *size = WORKSPACE + REGION_ALIGNMENT - 1 + counter.bytes;
     return qobs_succeed(error);
 }

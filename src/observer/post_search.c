@@ -58,7 +58,7 @@ static int check_given(const qobs_observer *o, const qobs_plan *plan, const stru
     return QOBS_OK;
 }
 
-static int check_trt(const qobs_observer *o, const qobs_plan *plan, const struct layout *layout, const struct kept *kept,
+static int check_modelopt(const qobs_observer *o, const qobs_plan *plan, const struct layout *layout, const struct kept *kept,
                      qobs_error *error)
 {
     if (o->config.preset->statistic == STATISTIC_LEAST_SCALE && o->counts.batches > 0)
@@ -72,61 +72,61 @@ static int check_trt(const qobs_observer *o, const qobs_plan *plan, const struct
 }
 
 int qobs_search_kept_reserve(const qobs_observer *o, const qobs_plan *plan, const struct layout *layout, bool first,
-                             struct kept *kept, struct search_record *record, struct search_room *room, qobs_error *error)
+                             struct kept *kept, struct search_record *record, struct search_workspace *workspace, qobs_error *error)
 {
     const qobs_config *config = &o->config;
     size_t doubles = 0;
-    int status = config->preset->family == FAMILY_TRT ? check_trt(o, plan, layout, kept, error) : QOBS_OK;
+    int status = config->preset->family == FAMILY_MODELOPT ? check_modelopt(o, plan, layout, kept, error) : QOBS_OK;
     if (status == QOBS_OK)
         status = qobs_search_record_reserve(&o->runtime, record, layout->qparams, error);
     if (status != QOBS_OK)
         return status;
     switch (config->preset->statistic) {
     case STATISTIC_BALLOT_LEAST:
-        doubles = qobs_search_powers_room(plan);
+        doubles = qobs_search_powers_workspace(plan);
         break;
     case STATISTIC_ABSMAX_STEPS:
-        doubles = qobs_search_blocks_room(plan, config);
+        doubles = qobs_search_blocks_workspace(plan, config);
         break;
     default:
-        doubles = qobs_search_multiples_room(plan, config);
+        doubles = qobs_search_multiples_workspace(plan, config);
         break;
     }
-    room->size = doubles * sizeof *room->doubles;
-    room->doubles = qobs_allocate(&o->runtime, room->size);
-    if (!room->doubles)
-        return qobs_fail(error, QOBS_ERROR_OUT_OF_MEMORY, "observer: no memory for %zu bytes of errors", room->size);
+    workspace->size = doubles * sizeof *workspace->doubles;
+    workspace->doubles = qobs_allocate(&o->runtime, workspace->size);
+    if (!workspace->doubles)
+        return qobs_fail(error, QOBS_ERROR_OUT_OF_MEMORY, "observer: no memory for %zu bytes of errors", workspace->size);
     if (config->preset->statistic == STATISTIC_MULTIPLES && first)
         return qobs_allocate_sums(&o->runtime, kept, layout->qparams * qobs_multiples(config), error);
     return QOBS_OK;
 }
 
-void qobs_search_room_release(const struct runtime *runtime, struct search_room *room)
+void qobs_search_workspace_release(const struct runtime *runtime, struct search_workspace *workspace)
 {
-    qobs_release(runtime, room->doubles, room->size);
-    *room = (struct search_room){0};
+    qobs_release(runtime, workspace->doubles, workspace->size);
+    *workspace = (struct search_workspace){0};
 }
 
 /* ---- Quark
  * ---------------------------------------------------------------------------------------------------------------- */
 
 /* The batch's vote is the power of two with the least error, among those around what the extremes so far give. */
-static void search_powers(qobs_observer *o, const qobs_plan *plan, const unsigned char *data, double *room,
+static void search_powers(qobs_observer *o, const qobs_plan *plan, const unsigned char *data, double *workspace,
                           struct search_record *record)
 {
-    struct votes *votes = &o->kept.votes;
+    struct mode_count *mode_count = &o->kept.mode_count;
     const struct range_view ranges = qobs_view_ranges(o);
-    float *scale = (float *)(void *)qobs_vote_scale(votes, votes->candidates);
-    void *zero_point = qobs_vote_zero_point(votes, votes->candidates);
+    float *scale = (float *)(void *)qobs_mode_scale(mode_count, mode_count->candidates);
+    void *zero_point = qobs_mode_zero_point(mode_count, mode_count->candidates);
     double total[POWERS_AROUND];
     int best = -1;
-    const bool votes_at_all = qobs_convention(&o->config, &ranges, scale, zero_point, NULL) == QOBS_OK;
+    const bool votes_at_all = qobs_formula(&o->config, &ranges, scale, zero_point, NULL) == QOBS_OK;
     if (votes_at_all) {
-        best = qobs_search_powers(&o->runtime, o->kernels, &o->config, plan, data, scale, zero_point, room, total);
-        qobs_votes_cast(votes, 1);
+        best = qobs_search_powers(&o->runtime, o->kernels, &o->config, plan, data, scale, zero_point, workspace, total);
+        qobs_mode_add(mode_count, 1);
     }
     for (size_t q = 0; q < record->qparams; q++) {
-        const double *error = room + q * POWERS_AROUND;
+        const double *error = workspace + q * POWERS_AROUND;
         record->best_step[q] = best;
         record->error_before[q] = votes_at_all ? error[POWERS_AROUND / 2] : (double)NAN;
         record->error[q] = best >= 0 ? error[best] : record->error_before[q];
@@ -190,7 +190,7 @@ void qobs_read_multiples(const qobs_observer *o, float *amax)
 }
 
 /* The scale found takes the place of the block's own magnitude. */
-static void search_scales(qobs_observer *o, const qobs_plan *plan, const unsigned char *data, double *room,
+static void search_scales(qobs_observer *o, const qobs_plan *plan, const unsigned char *data, double *workspace,
                           struct search_record *record)
 {
     float *min = (float *)(void *)o->kept.state.min, *max = (float *)(void *)o->kept.state.max;
@@ -199,7 +199,7 @@ static void search_scales(qobs_observer *o, const qobs_plan *plan, const unsigne
         whole = max[q] > whole || max[q] != max[q] ? max[q] : whole;
     if (o->given.amax)
         whole = o->given.amax[0];
-    qobs_search_scales(&o->runtime, o->kernels, &o->config, plan, data, &whole, o->given.weight, room, record->best_step,
+    qobs_search_scales(&o->runtime, o->kernels, &o->config, plan, data, &whole, o->given.weight, workspace, record->best_step,
                        record->error, record->error_before);
     for (size_t q = 0; q < record->qparams; q++) {
         max[q] = whole * qobs_multiple(&o->config, (size_t)record->best_step[q]);
@@ -210,16 +210,16 @@ static void search_scales(qobs_observer *o, const qobs_plan *plan, const unsigne
 /* ---- After
  * ---------------------------------------------------------------------------------------------------------------- */
 
-void qobs_search_kept(qobs_observer *o, const qobs_plan *plan, const unsigned char *data, const struct search_room *room)
+void qobs_search_kept(qobs_observer *o, const qobs_plan *plan, const unsigned char *data, const struct search_workspace *workspace)
 {
     struct search_record *record = &o->searched;
     record->steps = record->stop_step = (int32_t)qobs_kept_steps(&o->config);
     switch (o->config.preset->statistic) {
     case STATISTIC_BALLOT_LEAST:
-        search_powers(o, plan, data, room->doubles, record);
+        search_powers(o, plan, data, workspace->doubles, record);
         break;
     case STATISTIC_ABSMAX_STEPS:
-        qobs_search_blocks(&o->runtime, o->kernels, &o->config, plan, data, o->kept.state.max, room->doubles,
+        qobs_search_blocks(&o->runtime, o->kernels, &o->config, plan, data, o->kept.state.max, workspace->doubles,
                            record->best_step, record->error, record->error_before);
         break;
     case STATISTIC_MULTIPLES:
@@ -228,12 +228,12 @@ void qobs_search_kept(qobs_observer *o, const qobs_plan *plan, const unsigned ch
         else if (o->counts.batches == 0)
             o->given.dtype = plan->dtype;
         qobs_search_multiples(&o->runtime, o->kernels, &o->config, plan, data,
-                              (const float *)(const void *)o->kept.state.max, o->given.dtype, o->given.weight, room->doubles,
+                              (const float *)(const void *)o->kept.state.max, o->given.dtype, o->given.weight, workspace->doubles,
                               o->kept.sums);
         qobs_choose_multiples(o, record);
         break;
     default:
-        search_scales(o, plan, data, room->doubles, record);
+        search_scales(o, plan, data, workspace->doubles, record);
         break;
     }
 }

@@ -15,7 +15,7 @@ bool qobs_searches_kept(const qobs_config *config);
 size_t qobs_kept_steps(const qobs_config *config);
 
 /* Room for a search, one for each batch. */
-struct search_room {
+struct search_workspace {
     double *doubles;
     size_t size; /* in bytes */
 };
@@ -24,11 +24,11 @@ struct search_room {
  * caller releases *record and the room, also after an error. Refuses what the search has no answer for: a second batch, a
  * magnitude of another shape than was given, negative elements in unsigned numbers. */
 int qobs_search_kept_reserve(const qobs_observer *o, const qobs_plan *plan, const struct layout *layout, bool first,
-                             struct kept *kept, struct search_record *record, struct search_room *room, qobs_error *error);
-void qobs_search_room_release(const struct runtime *runtime, struct search_room *room);
+                             struct kept *kept, struct search_record *record, struct search_workspace *workspace, qobs_error *error);
+void qobs_search_workspace_release(const struct runtime *runtime, struct search_workspace *workspace);
 
 /* Searches the batch, the observer's counts being those before it. What was found goes to o->searched. */
-void qobs_search_kept(qobs_observer *o, const qobs_plan *plan, const unsigned char *data, const struct search_room *room);
+void qobs_search_kept(qobs_observer *o, const qobs_plan *plan, const unsigned char *data, const struct search_workspace *workspace);
 
 /* Scales of blocks: what their magnitudes give, lowered by the steps found. NO_RESULT where an error was NaN. */
 int qobs_lower_scales(const qobs_observer *o, qobs_dtype dtype, void *scale, qobs_error *error);

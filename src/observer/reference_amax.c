@@ -16,7 +16,7 @@ static int check(const qobs_observer *o, const qobs_tensor *tensor, const char *
 {
     if (!o)
         return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "observer: is NULL");
-    if (o->config.preset->family != FAMILY_TRT || !qobs_searches_kept(&o->config))
+    if (o->config.preset->family != FAMILY_MODELOPT || !qobs_searches_kept(&o->config))
         return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "observer: %s takes no %s", o->config.preset->name, name);
     if (o->counts.batches > 0)
         return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT,

@@ -14,9 +14,9 @@ bool qobs_found_is_list(const qobs_observer *o)
 /* What is read of the ranges as one result: all, or the part that upstream keeps under a name. */
 static struct shape range_shape(const qobs_observer *o)
 {
-    if (o->layout.ids == IDS_GROUPS)
+    if (o->layout.keying == KEYING_GROUPS)
         return (struct shape){.ndim = 2, .extent = {o->layout.range.extent[0], 1}};
-    return o->layout.ids == IDS_BLOCKS ? (struct shape){.ndim = 2, .extent = {1, 1}} : o->layout.range;
+    return o->layout.keying == KEYING_BLOCKS ? (struct shape){.ndim = 2, .extent = {1, 1}} : o->layout.range;
 }
 
 bool qobs_min_is_integer(const qobs_observer *o)
@@ -28,8 +28,8 @@ bool qobs_min_is_integer(const qobs_observer *o)
 static struct shape scale_shape(const qobs_observer *o)
 {
     if (o->config.preset->statistic == STATISTIC_HISTOGRAM_QUARK)
-        return qobs_convention_shape_without_data(&o->config);
-    if (qobs_found_is_list(o) || o->config.preset->convention == CONVENTION_QUARK_TORCH)
+        return qobs_formula_shape_without_data(&o->config);
+    if (qobs_found_is_list(o) || o->config.preset->formula == FORMULA_QUARK_TORCH)
         return (struct shape){.ndim = 1, .extent = {1}};
     return o->layout.scale;
 }

@@ -48,17 +48,17 @@ size_t qobs_blocks_across(const qobs_observer *o)
 size_t qobs_result_parts(const qobs_observer *o, enum result which)
 {
     return !is_range(which)                ? 1
-           : o->layout.ids == IDS_GROUPS ? qobs_blocks_across(o)
-           : o->layout.ids == IDS_BLOCKS ? o->layout.qparams
+           : o->layout.keying == KEYING_GROUPS ? qobs_blocks_across(o)
+           : o->layout.keying == KEYING_BLOCKS ? o->layout.qparams
                                          : 1;
 }
 
 void qobs_result_name(const qobs_observer *o, struct item item, char name[QOBS_RESULT_NAME])
 {
     const char *plain = names[item.which];
-    if (!is_range(item.which) || o->layout.ids == IDS_NONE)
+    if (!is_range(item.which) || o->layout.keying == KEYING_NONE)
         snprintf(name, QOBS_RESULT_NAME, "%s%s", plain, is_range(item.which) && is_llmc(o) ? "s" : "");
-    else if (o->layout.ids == IDS_BLOCKS)
+    else if (o->layout.keying == KEYING_BLOCKS)
         snprintf(name, QOBS_RESULT_NAME, "%s[block_%zu_%zu]", plain, item.part / qobs_blocks_across(o),
                  item.part % qobs_blocks_across(o));
     else if (item.part > 0)
@@ -71,9 +71,9 @@ void qobs_result_name(const qobs_observer *o, struct item item, char name[QOBS_R
 static size_t part_in(const qobs_observer *o, const char *name)
 {
     const char *id = strchr(name, '[');
-    if (!id || o->layout.ids == IDS_NONE)
+    if (!id || o->layout.keying == KEYING_NONE)
         return 0;
-    if (o->layout.ids != IDS_BLOCKS)
+    if (o->layout.keying != KEYING_BLOCKS)
         return (size_t)strtoull(id + 1, NULL, 10);
     const char *column = strrchr(id, '_');
     if (strncmp(id, "[block_", 7) != 0)
@@ -99,7 +99,7 @@ static bool has_result(const qobs_observer *o, enum result which)
         return qobs_keeps(&o->config) == KEEPS_RANGE &&
                !(is_llmc(o) && o->config.version == VERSION_2025_09 && qobs_memoryless(&o->config));
     case RESULT_AMAX:
-        return qobs_keeps(&o->config) == KEEPS_ABSMAX || o->config.preset->statistic == STATISTIC_HISTOGRAM_TRT;
+        return qobs_keeps(&o->config) == KEEPS_ABSMAX || o->config.preset->statistic == STATISTIC_HISTOGRAM_MODELOPT;
     case RESULT_INIT_SCALE:
         return o->config.preset->statistic == STATISTIC_ABSMAX_STEPS;
     case RESULT_GLOBAL_SCALE:
@@ -126,7 +126,7 @@ static bool has_result(const qobs_observer *o, enum result which)
     case RESULT_CALIB_BIN_EDGES:
         return qobs_keeps(&o->config) == KEEPS_BINS;
     default:
-        return qobs_has_convention(&o->config);
+        return qobs_has_formula(&o->config);
     }
 }
 
@@ -164,7 +164,7 @@ static int check_available(const qobs_observer *o, struct item item, qobs_error 
     char name[QOBS_RESULT_NAME];
     if (is_qparam(item.which))
         return qobs_compute_qparams(o, NULL, NULL, error);
-    if (item.which == RESULT_AMAX && o->config.preset->statistic == STATISTIC_HISTOGRAM_TRT && qobs_has_ranges(o))
+    if (item.which == RESULT_AMAX && o->config.preset->statistic == STATISTIC_HISTOGRAM_MODELOPT && qobs_has_ranges(o))
         return qobs_read_found(o, NULL, NULL, NULL, NULL, error);
     if (is_available(o, item.which))
         return QOBS_OK;

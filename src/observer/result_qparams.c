@@ -27,7 +27,7 @@ struct range_view qobs_view_ranges(const qobs_observer *o)
     return (struct range_view){
         .dtype = o->layout.dtype,
         .n = o->layout.qparams,
-        .held = o->layout.range.ndim == 0 ? HELD_SCALARS : HELD_VECTOR,
+        .rank = o->layout.range.ndim == 0 ? RANK_SCALAR : RANK_TENSOR,
         .min = o->kept.state.min,
         .max = o->kept.state.max,
     };
@@ -62,12 +62,12 @@ int qobs_compute_qparams(const qobs_observer *o, void *scale, void *zero_point, 
     const fp_mode mode = fp_enter();
     const float g = global ? qobs_read_global_scale(o) : 1;
     ranges.global_scale = global ? &g : NULL;
-    int status = qobs_convention(&o->config, &ranges, scale, zero_point, error);
+    int status = qobs_formula(&o->config, &ranges, scale, zero_point, error);
     if (status == QOBS_OK && o->config.preset->statistic == STATISTIC_ABSMAX_STEPS)
         status = qobs_lower_scales(o, o->layout.dtype, scale, error);
     fp_leave(mode);
-    if (status == QOBS_OK && o->kept.votes.candidates > 0)
-        qobs_votes_read(&o->kept.votes, scale, zero_point);
+    if (status == QOBS_OK && o->kept.mode_count.candidates > 0)
+        qobs_mode_read(&o->kept.mode_count, scale, zero_point);
     return status;
 }
 
@@ -78,12 +78,12 @@ void qobs_qparam_dtypes(const qobs_observer *o, const struct layout *layout, boo
     const struct range_view ranges = {
         .dtype = layout->dtype,
         .n = layout->qparams,
-        .held = !observed || o->config.preset->statistic == STATISTIC_HISTOGRAM_QUARK ? HELD_NOTHING
-                : layout->range.ndim == 0 && !qobs_found_is_list(o)                   ? HELD_SCALARS
-                                                                                      : HELD_VECTOR,
+        .rank = !observed || o->config.preset->statistic == STATISTIC_HISTOGRAM_QUARK ? RANK_EMPTY
+                : layout->range.ndim == 0 && !qobs_found_is_list(o)                   ? RANK_SCALAR
+                                                                                      : RANK_TENSOR,
         .global_scale = qobs_has_global_scale(o) ? &any : NULL,
     };
-    qobs_convention_dtypes(&o->config, &ranges, scale, zero_point);
+    qobs_formula_dtypes(&o->config, &ranges, scale, zero_point);
 }
 
 int qobs_check_size(size_t size, const char *name, size_t expected, qobs_error *error)

@@ -64,8 +64,8 @@ static void read_range(const qobs_observer *o, struct item item, void *out)
 {
     const size_t element = qobs_dtype_size(o->layout.dtype);
     const unsigned char *from = item.which == RESULT_MIN ? o->kept.state.min : o->kept.state.max;
-    const size_t step = o->layout.ids == IDS_GROUPS   ? qobs_blocks_across(o)
-                        : o->layout.ids == IDS_BLOCKS ? o->layout.qparams
+    const size_t step = o->layout.keying == KEYING_GROUPS   ? qobs_blocks_across(o)
+                        : o->layout.keying == KEYING_BLOCKS ? o->layout.qparams
                                                       : 1;
     for (size_t i = item.part, n = 0; i < o->layout.qparams; i += step, n++)
         memcpy((unsigned char *)out + n * element, from + i * element, element);
@@ -118,7 +118,7 @@ static int give(const qobs_observer *o, struct item item, void *out, size_t size
         read_range(o, item, out);
         return qobs_succeed(error);
     case RESULT_AMAX:
-        if (o->config.preset->statistic == STATISTIC_HISTOGRAM_TRT)
+        if (o->config.preset->statistic == STATISTIC_HISTOGRAM_MODELOPT)
             return qobs_read_found(o, NULL, out, NULL, NULL, error);
         read_amax(o, item, out);
         return qobs_succeed(error);

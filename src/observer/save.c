@@ -38,18 +38,18 @@ static void put_statistics(struct sink *sink, const qobs_observer *o)
         return;
     qobs_put_shape(sink, &layout->range);
     qobs_put_shape(sink, &layout->scale);
-    qobs_put(sink, (uint64_t)layout->ids, 4);
+    qobs_put(sink, (uint64_t)layout->keying, 4);
     qobs_put_elements(sink, o->kept.state.min, layout->qparams, qobs_dtype_size(layout->dtype));
     qobs_put_elements(sink, o->kept.state.max, layout->qparams, qobs_dtype_size(layout->dtype));
 }
 
-static void put_votes(struct sink *sink, const struct votes *votes)
+static void put_votes(struct sink *sink, const struct mode_count *mode_count)
 {
-    qobs_put(sink, votes->candidates, 4);
-    for (size_t i = 0; i < votes->candidates; i++) {
-        qobs_put(sink, votes->count[i], 8);
-        qobs_put_elements(sink, qobs_vote_scale(votes, i), votes->n, 4);
-        qobs_put_elements(sink, qobs_vote_zero_point(votes, i), votes->n, 4);
+    qobs_put(sink, mode_count->candidates, 4);
+    for (size_t i = 0; i < mode_count->candidates; i++) {
+        qobs_put(sink, mode_count->count[i], 8);
+        qobs_put_elements(sink, qobs_mode_scale(mode_count, i), mode_count->n, 4);
+        qobs_put_elements(sink, qobs_mode_zero_point(mode_count, i), mode_count->n, 4);
     }
 }
 
@@ -112,7 +112,7 @@ static void put_all(struct sink *sink, const qobs_observer *o, size_t size)
     qobs_put_elements(sink, text, length, 1);
     put_statistics(sink, o);
     if (qobs_has_ranges(o))
-        put_votes(sink, &o->kept.votes);
+        put_votes(sink, &o->kept.mode_count);
     if (qobs_searches(&o->config))
         put_search(sink, o);
     if (qobs_has_ranges(o) && qobs_histogram_rule(&o->config))

@@ -36,7 +36,7 @@ int qobs_damaged(qobs_error *error, const char *what);
 /* Is anything told to the search before the first batch? */
 static inline bool qobs_is_told(const qobs_observer *o)
 {
-    return o->config.preset->family == FAMILY_TRT && qobs_searches_kept(&o->config);
+    return o->config.preset->family == FAMILY_MODELOPT && qobs_searches_kept(&o->config);
 }
 
 #endif

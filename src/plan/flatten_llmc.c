@@ -16,14 +16,14 @@ static int refuse(const qobs_config *config, enum strategy strategy, qobs_error 
                      qobs_strategy_text((int)strategy), qobs_base_name_text(config->base_name));
 }
 
-static int need_dimensions(const qobs_plan *plan, const qobs_config *config, enum strategy strategy, int least, int most,
+static int need_dimensions(const qobs_plan *plan, const qobs_config *config, enum strategy strategy, int quant_min, int most,
                            qobs_error *error)
 {
-    if (plan->value.ndim >= least && plan->value.ndim <= most)
+    if (plan->value.ndim >= quant_min && plan->value.ndim <= most)
         return QOBS_OK;
     return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT,
                      "value: has %d dimensions, strategy %s of base name %s needs %d to %d", plan->value.ndim,
-                     qobs_strategy_text((int)strategy), qobs_base_name_text(config->base_name), least, most);
+                     qobs_strategy_text((int)strategy), qobs_base_name_text(config->base_name), quant_min, most);
 }
 
 static int check_divides(const qobs_plan *plan, const qobs_config *config, qobs_error *error)
@@ -66,24 +66,24 @@ static int flatten_weight(qobs_plan *plan, const qobs_config *config, qobs_error
             return status;
         for (int i = 0; i < last; i++)
             add(plan, AXIS_QPARAM, i);
-        const int groups = qobs_plan_add_coarse(plan, v->shape[last], config->group_size, v->strides[last]);
-        qobs_plan_add_pieces(plan, groups, v->shape[last], config->group_size, v->strides[last]);
+        const int groups = qobs_plan_add_outer(plan, v->shape[last], config->group_size, v->strides[last]);
+        qobs_plan_add_inner(plan, groups, v->shape[last], config->group_size, v->strides[last]);
         return QOBS_OK;
     }
     case STRATEGY_BLOCK: { /* (1, block rows, block columns, height * width) */
         status = need_dimensions(plan, config, strategy, 2, 2, error);
         if (status != QOBS_OK)
             return status;
-        int coarse[2];
+        int outer[2];
         for (int i = 0; i < 2; i++) {
             if (config->version == VERSION_2025_10 && v->shape[i] % config->block[i] != 0)
                 return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT,
                                  "block_structure: %lld does not divide dimension %d of value, %lld (version 2025-10)",
                                  (long long)config->block[i], i, (long long)v->shape[i]);
-            coarse[i] = qobs_plan_add_coarse(plan, v->shape[i], config->block[i], v->strides[i]);
+            outer[i] = qobs_plan_add_outer(plan, v->shape[i], config->block[i], v->strides[i]);
         }
         for (int i = 0; i < 2; i++)
-            qobs_plan_add_pieces(plan, coarse[i], v->shape[i], config->block[i], v->strides[i]);
+            qobs_plan_add_inner(plan, outer[i], v->shape[i], config->block[i], v->strides[i]);
         plan->padded = v->shape[0] % config->block[0] != 0 || v->shape[1] % config->block[1] != 0;
         return QOBS_OK;
     }
@@ -126,8 +126,8 @@ static int flatten_activation(qobs_plan *plan, const qobs_config *config, qobs_e
             return status;
         for (int i = 0; i < last; i++)
             add(plan, i < 2 ? AXIS_OBSERVATION : AXIS_QPARAM, i);
-        const int groups = qobs_plan_add_coarse(plan, v->shape[last], config->group_size, v->strides[last]);
-        qobs_plan_add_pieces(plan, groups, v->shape[last], config->group_size, v->strides[last]);
+        const int groups = qobs_plan_add_outer(plan, v->shape[last], config->group_size, v->strides[last]);
+        qobs_plan_add_inner(plan, groups, v->shape[last], config->group_size, v->strides[last]);
         return QOBS_OK;
     }
     default:

@@ -7,13 +7,13 @@
 #include "base/error.h"
 #include "plan/plan.h"
 
-static int need_dimensions(const qobs_plan *plan, enum strategy strategy, int least, int most, qobs_error *error)
+static int need_dimensions(const qobs_plan *plan, enum strategy strategy, int quant_min, int most, qobs_error *error)
 {
-    if (plan->value.ndim >= least && plan->value.ndim <= most)
+    if (plan->value.ndim >= quant_min && plan->value.ndim <= most)
         return QOBS_OK;
     return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT,
                      "value: has %d dimensions, strategy %s of version 2025-09 needs %d to %d", plan->value.ndim,
-                     qobs_strategy_text((int)strategy), least, most);
+                     qobs_strategy_text((int)strategy), quant_min, most);
 }
 
 static int flatten_block(qobs_plan *plan, const qobs_config *config, qobs_error *error)
@@ -22,12 +22,12 @@ static int flatten_block(qobs_plan *plan, const qobs_config *config, qobs_error 
     const int status = need_dimensions(plan, STRATEGY_BLOCK, 2, 2, error);
     if (status != QOBS_OK)
         return status;
-    int coarse[2];
+    int outer[2];
     for (int i = 0; i < 2; i++)
-        coarse[i] = qobs_plan_add_coarse(plan, v->shape[i], config->block[i], v->strides[i]);
+        outer[i] = qobs_plan_add_outer(plan, v->shape[i], config->block[i], v->strides[i]);
     for (int i = 0; i < 2; i++)
-        qobs_plan_add_pieces(plan, coarse[i], v->shape[i], config->block[i], v->strides[i]);
-    plan->ids = IDS_BLOCKS;
+        qobs_plan_add_inner(plan, outer[i], v->shape[i], config->block[i], v->strides[i]);
+    plan->keying = KEYING_BLOCKS;
     return QOBS_OK;
 }
 
@@ -38,9 +38,9 @@ static int flatten_group(qobs_plan *plan, const qobs_config *config, enum strate
     if (status != QOBS_OK)
         return status;
     qobs_plan_add_axis(plan, AXIS_QPARAM, v->shape[0], v->strides[0]);
-    const int groups = qobs_plan_add_coarse(plan, v->shape[1], config->group_size, v->strides[1]);
-    qobs_plan_add_pieces(plan, groups, v->shape[1], config->group_size, v->strides[1]);
-    plan->ids = IDS_GROUPS;
+    const int groups = qobs_plan_add_outer(plan, v->shape[1], config->group_size, v->strides[1]);
+    qobs_plan_add_inner(plan, groups, v->shape[1], config->group_size, v->strides[1]);
+    plan->keying = KEYING_GROUPS;
     return QOBS_OK;
 }
 
@@ -49,7 +49,7 @@ int qobs_flatten_llmc_2025_09(qobs_plan *plan, const qobs_config *config, qobs_e
     const enum strategy strategy = qobs_config_strategy(config);
     bool kept[QOBS_MAX_NDIM] = {true};
     int status = QOBS_OK;
-    plan->ids = IDS_DEFAULT;
+    plan->keying = KEYING_DEFAULT;
     switch (strategy) {
     case STRATEGY_TENSOR:
         qobs_flatten_whole(plan);

@@ -6,7 +6,7 @@
 #include "base/error.h"
 #include "plan/plan.h"
 
-int qobs_flatten_trt_axes(qobs_plan *plan, const qobs_config *config, qobs_error *error)
+int qobs_flatten_modelopt_axes(qobs_plan *plan, const qobs_config *config, qobs_error *error)
 {
     bool kept[QOBS_MAX_NDIM] = {false};
     int count = 0;
@@ -27,7 +27,7 @@ int qobs_flatten_trt_axes(qobs_plan *plan, const qobs_config *config, qobs_error
 }
 
 /* Runs of block_size along the last dimension; the results are one list. */
-int qobs_flatten_trt_block(qobs_plan *plan, const qobs_config *config, qobs_error *error)
+int qobs_flatten_modelopt_block(qobs_plan *plan, const qobs_config *config, qobs_error *error)
 {
     const struct view *v = &plan->value;
     const int last = v->ndim - 1;
@@ -40,8 +40,8 @@ int qobs_flatten_trt_block(qobs_plan *plan, const qobs_config *config, qobs_erro
         if (!qobs_multiply(blocks, v->shape[i], &blocks))
             return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "value: has more than 2^63 blocks");
     }
-    const int coarse = qobs_plan_add_coarse(plan, v->shape[last], config->block_size, v->strides[last]);
-    qobs_plan_add_pieces(plan, coarse, v->shape[last], config->block_size, v->strides[last]);
+    const int outer = qobs_plan_add_outer(plan, v->shape[last], config->block_size, v->strides[last]);
+    qobs_plan_add_inner(plan, outer, v->shape[last], config->block_size, v->strides[last]);
     plan->range = (struct shape){.ndim = 1, .extent = {blocks}};
     return QOBS_OK;
 }

@@ -70,8 +70,8 @@ static int64_t add_rows_of_pieces(qobs_plan *plan, const qobs_config *config, co
         add(plan, AXIS_QPARAM, order[i]);
         rows *= plan->value.shape[order[i]];
     }
-    const int coarse = qobs_plan_add_coarse(plan, length, config->group_size, stride);
-    qobs_plan_add_pieces(plan, coarse, length, config->group_size, stride);
+    const int outer = qobs_plan_add_outer(plan, length, config->group_size, stride);
+    qobs_plan_add_inner(plan, outer, length, config->group_size, stride);
     return rows;
 }
 

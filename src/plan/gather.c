@@ -12,7 +12,7 @@ int64_t qobs_elements_most(const qobs_plan *plan)
         rows *= plan->axis[i].role == AXIS_QPARAM ? 1 : plan->axis[i].extent;
     if (plan->axes > 0 && !plan->order)
         most = plan->axis[plan->axes - 1].role == AXIS_QPARAM ? 1 : plan->axis[plan->axes - 1].extent;
-    for (int64_t g = 0; plan->order && g < plan->axis[plan->axis[plan->axes - 1].coarse].extent; g++)
+    for (int64_t g = 0; plan->order && g < plan->axis[plan->axis[plan->axes - 1].outer].extent; g++)
         most = plan->start[g + 1] - plan->start[g] > most ? plan->start[g + 1] - plan->start[g] : most;
     return plan->axes > 0 ? rows * most : 1;
 }
@@ -43,15 +43,15 @@ static void settle(const struct element_source *source, struct elements *e)
         const struct axis *a = &plan->axis[i];
         const bool last = i == plan->axes - 1;
         if (a->role == AXIS_QPARAM) {
-            const bool ordered = plan->order && i == plan->axis[plan->axes - 1].coarse;
+            const bool ordered = plan->order && i == plan->axis[plan->axes - 1].outer;
             e->offset += ordered ? 0 : e->position[i] * a->stride;
             continue;
         }
-        int64_t before = a->coarse < 0 ? 0 : e->position[a->coarse] * a->extent;
-        int64_t present = a->coarse < 0 || a->limit - before > a->extent ? a->extent : a->limit - before;
+        int64_t before = a->outer < 0 ? 0 : e->position[a->outer] * a->extent;
+        int64_t present = a->outer < 0 || a->unpadded - before > a->extent ? a->extent : a->unpadded - before;
         if (last && plan->order) {
-            before = plan->start[e->position[a->coarse]];
-            present = plan->start[e->position[a->coarse] + 1] - before;
+            before = plan->start[e->position[a->outer]];
+            present = plan->start[e->position[a->outer] + 1] - before;
             e->order = plan->order + before;
         }
         if (last)
@@ -81,11 +81,11 @@ static bool move_on(const struct element_source *source, int axis, struct elemen
         return false;
     for (int i = 0; i < plan->axes; i++) {
         const struct axis *a = &plan->axis[i];
-        if (a->coarse == axis && (e->position[axis] + 1) * a->extent > a->limit)
+        if (a->outer == axis && (e->position[axis] + 1) * a->extent > a->unpadded)
             return false;
     }
     e->offset += plan->axis[axis].stride;
-    if (last->coarse == axis)
+    if (last->outer == axis)
         e->column += last->extent;
     return true;
 }
@@ -126,13 +126,13 @@ static size_t run_at(const struct elements *e, int64_t first, size_t n, int64_t 
     return left < (int64_t)n ? (size_t)left : n;
 }
 
-struct qobs_ahead qobs_elements_memory(const struct element_source *source, const struct elements *e, int64_t first, int64_t end)
+struct qobs_prefetch qobs_elements_memory(const struct element_source *source, const struct elements *e, int64_t first, int64_t end)
 {
     const int64_t size = (int64_t)qobs_dtype_size(source->plan->dtype);
     const unsigned char *const x = source->data + e->offset;
     if (e->order || e->axes != 1 || e->stride[0] != size || first >= e->count)
-        return (struct qobs_ahead){NULL, NULL};
-    return (struct qobs_ahead){x + first * size, x + (end < e->count ? end : e->count) * size};
+        return (struct qobs_prefetch){NULL, NULL};
+    return (struct qobs_prefetch){x + first * size, x + (end < e->count ? end : e->count) * size};
 }
 
 static void pad(float *out, size_t n)

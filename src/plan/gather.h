@@ -33,7 +33,7 @@ void qobs_elements_at(const struct element_source *source, int64_t qparam, struc
 void qobs_elements_next(const struct element_source *source, struct elements *elements);
 
 /* The memory of elements first to end, as far as there are any, if they lie one after the other; else nothing. */
-struct qobs_ahead qobs_elements_memory(const struct element_source *source, const struct elements *elements, int64_t first, int64_t end);
+struct qobs_prefetch qobs_elements_memory(const struct element_source *source, const struct elements *elements, int64_t first, int64_t end);
 
 /* n <= QOBS_SEARCH_MOST of them from `first` on, times factor, filled up with zeros to a multiple of QOBS_SEARCH_LANES. */
 void qobs_elements_load(const struct element_source *source, const struct elements *elements, int64_t first, size_t n,

@@ -8,11 +8,11 @@
 static int64_t magnitude(int64_t stride) { return stride < 0 ? -stride : stride; }
 
 /* Pieces of a cut dimension, of which the last may be short: a strip of its own then. */
-static bool has_short_end(const qobs_plan *plan, int coarse)
+static bool has_short_end(const qobs_plan *plan, int outer)
 {
     for (int i = 0; i < plan->axes; i++)
-        if (plan->axis[i].coarse == coarse)
-            return plan->axis[i].limit < plan->axis[coarse].extent * plan->axis[i].extent;
+        if (plan->axis[i].outer == outer)
+            return plan->axis[i].unpadded < plan->axis[outer].extent * plan->axis[i].extent;
     return false;
 }
 
@@ -66,7 +66,7 @@ void qobs_strip_at(const struct strips *s, size_t index, struct strip *strip)
         const struct axis *a = &plan->axis[i];
         if (a->role == AXIS_QPARAM)
             continue;
-        const int64_t left = a->coarse < 0 ? a->extent : a->limit - position[a->coarse] * a->extent;
+        const int64_t left = a->outer < 0 ? a->extent : a->unpadded - position[a->outer] * a->extent;
         strip->extent[strip->axes] = left < a->extent ? left : a->extent;
         strip->stride[strip->axes] = a->stride;
         strip->elements *= strip->extent[strip->axes++];
@@ -79,7 +79,7 @@ void qobs_strip_at(const struct strips *s, size_t index, struct strip *strip)
 #include "number/native_each.inl.h"
 
 void qobs_strip_read(const struct strip *s, qobs_dtype dtype, const unsigned char *data, int64_t first, size_t n,
-                     float out[][STRIP_ROOM])
+                     float out[][STRIP_WORKSPACE])
 {
     int64_t position[MAX_AXES], rest = first;
     const unsigned char *x = data + s->offset;

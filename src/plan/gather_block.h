@@ -11,7 +11,7 @@
 
 enum {
     STRIP_QPARAMS = 16, /* at most; more would not make memory faster */
-    STRIP_ROOM = 512    /* elements of each that are read at a time */
+    STRIP_WORKSPACE = 512    /* elements of each that are read at a time */
 };
 
 /* How the qparams of a plan make strips. Plans with an order of columns (g_idx) have none. */
@@ -38,8 +38,8 @@ struct strip {
 void qobs_strips_of(struct strips *strips, const qobs_plan *plan, int most);
 void qobs_strip_at(const struct strips *strips, size_t index, struct strip *strip);
 
-/* Elements first to first + n <= STRIP_ROOM of qparam i of the strip into out[i], rounded once if they are F64. */
+/* Elements first to first + n <= STRIP_WORKSPACE of qparam i of the strip into out[i], rounded once if they are F64. */
 void qobs_strip_read(const struct strip *strip, qobs_dtype dtype, const unsigned char *data, int64_t first, size_t n,
-                     float out[][STRIP_ROOM]);
+                     float out[][STRIP_WORKSPACE]);
 
 #endif

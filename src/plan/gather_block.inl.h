@@ -12,7 +12,7 @@ static inline float NATIVE(at)(const unsigned char *x)
 
 /* n elements of every qparam, `stride` bytes apart, to out[i] + to. */
 static void NATIVE(read_run)(const struct strip *s, const unsigned char *x, int64_t stride, size_t n, size_t to,
-                             float out[][STRIP_ROOM])
+                             float out[][STRIP_WORKSPACE])
 {
     if (s->qparams > 1 && magnitude(s->between) < magnitude(stride)) {
         for (size_t j = 0; j < n; j++)

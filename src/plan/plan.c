@@ -12,21 +12,21 @@
 
 int qobs_plan_add_axis(qobs_plan *plan, enum axis_role role, int64_t extent, int64_t stride)
 {
-    plan->axis[plan->axes] = (struct axis){.role = role, .extent = extent, .stride = stride, .coarse = -1, .limit = extent};
+    plan->axis[plan->axes] = (struct axis){.role = role, .extent = extent, .stride = stride, .outer = -1, .unpadded = extent};
     return plan->axes++;
 }
 
-int qobs_plan_add_coarse(qobs_plan *plan, int64_t length, int64_t piece, int64_t stride)
+int qobs_plan_add_outer(qobs_plan *plan, int64_t length, int64_t piece, int64_t stride)
 {
     /* With one piece the stride is never used; piece * stride might not fit. */
     return qobs_plan_add_axis(plan, AXIS_QPARAM, length / piece + (length % piece != 0), piece < length ? piece * stride : 0);
 }
 
-void qobs_plan_add_pieces(qobs_plan *plan, int coarse, int64_t length, int64_t piece, int64_t stride)
+void qobs_plan_add_inner(qobs_plan *plan, int outer, int64_t length, int64_t piece, int64_t stride)
 {
     const int fine = qobs_plan_add_axis(plan, AXIS_GROUP, piece, stride);
-    plan->axis[fine].coarse = coarse;
-    plan->axis[fine].limit = length;
+    plan->axis[fine].outer = outer;
+    plan->axis[fine].unpadded = length;
 }
 
 bool qobs_same_shape(const struct shape *a, const struct shape *b)
@@ -97,7 +97,7 @@ static int64_t columns_of(const qobs_plan *plan)
 
 static int64_t groups_of(const qobs_plan *plan)
 {
-    return plan->axis[plan->axis[plan->axes - 1].coarse].extent;
+    return plan->axis[plan->axis[plan->axes - 1].outer].extent;
 }
 
 /* Does -1 in g_idx say that it has not been filled in? Version 2025-10 sorts it like any other number. */
@@ -225,7 +225,7 @@ static int begin(qobs_plan *plan, const qobs_tensor *value, const struct runtime
     /* Axes and shapes are written as they are added: a small tensor should not wait for them. */
     plan->runtime = *runtime;
     plan->range.ndim = plan->scale.ndim = -1;
-    plan->ids = IDS_NONE;
+    plan->keying = KEYING_NONE;
     plan->as_f32 = plan->padded = false;
     plan->ndim = plan->axes = 0;
     plan->order = plan->start = NULL;
@@ -266,8 +266,8 @@ int qobs_plan_make(qobs_plan *plan, const qobs_config *config, const qobs_tensor
         [GRANULARITY_QUARK_CHANNEL] = qobs_flatten_quark_channel,
         [GRANULARITY_QUARK_GROUP] = qobs_flatten_quark_group,
         [GRANULARITY_QUARK_BLOCK] = qobs_flatten_quark_block,
-        [GRANULARITY_TRT_AXES] = qobs_flatten_trt_axes,
-        [GRANULARITY_TRT_BLOCK] = qobs_flatten_trt_block,
+        [GRANULARITY_MODELOPT_AXES] = qobs_flatten_modelopt_axes,
+        [GRANULARITY_MODELOPT_BLOCK] = qobs_flatten_modelopt_block,
     };
     if (status == QOBS_OK)
         status = flatten[config->preset->granularity](plan, config, error);
@@ -325,7 +325,7 @@ int qobs_plan_make_along(qobs_plan *plan, const qobs_config *config, const qobs_
         status = qobs_plan_find_kept(plan, axes, "dim", kept, &count, error);
     if (status != QOBS_OK)
         return status;
-    plan->ids = config->version == VERSION_2025_09 ? IDS_DEFAULT : IDS_NONE;
+    plan->keying = config->version == VERSION_2025_09 ? KEYING_DEFAULT : KEYING_NONE;
     if (count > 0 && count < plan->value.ndim)
         qobs_flatten_kept(plan, kept);
     else

@@ -23,9 +23,9 @@ struct axis {
     int64_t extent;
     int64_t stride; /* bytes */
     /* A group axis may cut a dimension into pieces together with a qparam axis (`coarse`, an index into axes; -1: it does
-     * not). Then the element is coarse * extent + this, and there are `limit` of them: the last piece may be short. */
-    int coarse;
-    int64_t limit;
+     * not). Then the element is coarse * extent + this, and there are `unpadded` of them: the last piece may be short. */
+    int outer;
+    int64_t unpadded;
 };
 
 struct shape {
@@ -34,11 +34,11 @@ struct shape {
 };
 
 /* Under which names upstream keeps ranges: llm-compressor's tensor_id of September 2025. */
-enum ids {
-    IDS_NONE,    /* all together */
-    IDS_DEFAULT, /* all together, as "default" */
-    IDS_GROUPS,  /* a group of all rows each: "default", "1", "2", ... */
-    IDS_BLOCKS   /* each: "block_0_0", ... */
+enum keying {
+    KEYING_NONE,    /* all together */
+    KEYING_DEFAULT, /* all together, as "default" */
+    KEYING_GROUPS,  /* a group of all rows each: "default", "1", "2", ... */
+    KEYING_BLOCKS   /* each: "block_0_0", ... */
 };
 
 bool qobs_same_shape(const struct shape *a, const struct shape *b);
@@ -50,7 +50,7 @@ struct qobs_plan {
     /* The shapes upstream gives the ranges and the scale. A granularity that does not say has that of the qparam axes, and a
      * scale of at least one dimension. */
     struct shape range, scale;
-    enum ids ids;
+    enum keying keying;
     bool as_f32; /* elements will be converted to f32: those beyond its limits count as infinite */
     int ndim;
     int64_t shape[QOBS_PLAN_MAX_NDIM];
@@ -67,9 +67,9 @@ struct qobs_plan {
 int qobs_plan_add_axis(qobs_plan *plan, enum axis_role role, int64_t extent, int64_t stride);
 
 /* Appends a qparam axis of ceil(length / piece) and returns its index; the group axis of its pieces follows later with
- * qobs_plan_add_pieces. */
-int qobs_plan_add_coarse(qobs_plan *plan, int64_t length, int64_t piece, int64_t stride);
-void qobs_plan_add_pieces(qobs_plan *plan, int coarse, int64_t length, int64_t piece, int64_t stride);
+ * qobs_plan_add_inner. */
+int qobs_plan_add_outer(qobs_plan *plan, int64_t length, int64_t piece, int64_t stride);
+void qobs_plan_add_inner(qobs_plan *plan, int outer, int64_t length, int64_t piece, int64_t stride);
 
 /* As qobs_plan_create, in memory of the caller's; what it has allocated is given back by qobs_plan_unmake, after a failure by itself. */
 int qobs_plan_make(qobs_plan *plan, const qobs_config *config, const qobs_tensor *value, const qobs_tensor *g_idx,
@@ -91,15 +91,15 @@ void qobs_flatten_whole(qobs_plan *plan);
 
 /* A part of a plan without gaps: of every axis the entries from `first` on, and how far apart two of them are among the qparams (0:
  * they share one). */
-struct rectangle {
+struct tile {
     int64_t first[MAX_AXES], extent[MAX_AXES], qparam[MAX_AXES];
 };
 
 /* Whole pieces of cut dimensions and their short ends are different rectangles: each cut dimension, of which there are at most 2,
  * doubles their number. Bit i of `ends`, below that number, chooses the short end of the i-th cut dimension. False: there is nothing
  * for these `ends`. */
-unsigned qobs_plan_rectangles(const qobs_plan *plan);
-bool qobs_plan_rectangle(const qobs_plan *plan, unsigned ends, struct rectangle *rectangle);
+unsigned qobs_plan_tiles(const qobs_plan *plan);
+bool qobs_plan_tile(const qobs_plan *plan, unsigned ends, struct tile *tile);
 
 /* One per kind of granularity: fill axes, or fail with a message that names what does not go together. */
 int qobs_flatten_llmc(qobs_plan *plan, const qobs_config *config, qobs_error *error);
@@ -110,7 +110,7 @@ int qobs_flatten_torch_qscheme(qobs_plan *plan, const qobs_config *config, qobs_
 int qobs_flatten_quark_channel(qobs_plan *plan, const qobs_config *config, qobs_error *error);
 int qobs_flatten_quark_group(qobs_plan *plan, const qobs_config *config, qobs_error *error);
 int qobs_flatten_quark_block(qobs_plan *plan, const qobs_config *config, qobs_error *error);
-int qobs_flatten_trt_axes(qobs_plan *plan, const qobs_config *config, qobs_error *error);
-int qobs_flatten_trt_block(qobs_plan *plan, const qobs_config *config, qobs_error *error);
+int qobs_flatten_modelopt_axes(qobs_plan *plan, const qobs_config *config, qobs_error *error);
+int qobs_flatten_modelopt_block(qobs_plan *plan, const qobs_config *config, qobs_error *error);
 
 #endif

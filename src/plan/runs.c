@@ -17,8 +17,8 @@ static int64_t run_extent(const qobs_plan *plan)
 static int64_t columns_in_order(const qobs_plan *plan, int64_t *rows)
 {
     const struct axis *fine = &plan->axis[plan->axes - 1];
-    *rows = plan->axis[fine->coarse].extent > 0 ? plan->qparams / plan->axis[fine->coarse].extent : 0;
-    return fine->limit;
+    *rows = plan->axis[fine->outer].extent > 0 ? plan->qparams / plan->axis[fine->outer].extent : 0;
+    return fine->unpadded;
 }
 
 static void run_in_order(const qobs_plan *plan, int64_t index, qobs_run *run)
@@ -28,15 +28,15 @@ static void run_in_order(const qobs_plan *plan, int64_t index, qobs_run *run)
     const int64_t columns = columns_in_order(plan, &rows), place = index % columns;
     *run = (qobs_run){.length = 1, .stride = fine->stride, .offset = plan->order[place] * fine->stride};
     row = index / columns;
-    for (int64_t least = 0, most = plan->axis[fine->coarse].extent - 1; least <= most;) {
-        const int64_t middle = (least + most) / 2;
+    for (int64_t quant_min = 0, most = plan->axis[fine->outer].extent - 1; quant_min <= most;) {
+        const int64_t middle = (quant_min + most) / 2;
         if (plan->start[middle] <= place)
-            least = (group = middle) + 1;
+            quant_min = (group = middle) + 1;
         else
             most = middle - 1;
     }
-    run->qparam = row * plan->axis[fine->coarse].extent + group;
-    for (int i = fine->coarse - 1; i >= 0; i--) {
+    run->qparam = row * plan->axis[fine->outer].extent + group;
+    for (int i = fine->outer - 1; i >= 0; i--) {
         run->offset += row % plan->axis[i].extent * plan->axis[i].stride;
         row /= plan->axis[i].extent;
     }
@@ -80,12 +80,12 @@ int qobs_plan_run(const qobs_plan *plan, int64_t index, qobs_run *run, qobs_erro
         if (a->role == AXIS_QPARAM)
             run->qparam = run->qparam * a->extent + position[i];
         run->offset += position[i] * a->stride;
-        if (a->coarse < 0)
+        if (a->outer < 0)
             continue;
-        const int64_t first = position[a->coarse] * a->extent + position[i];
+        const int64_t first = position[a->outer] * a->extent + position[i];
         if (i == plan->axes - 1)
-            present = first + present > a->limit ? a->limit - first : present;
-        else if (first >= a->limit)
+            present = first + present > a->unpadded ? a->unpadded - first : present;
+        else if (first >= a->unpadded)
             present = 0;
     }
     if (present < 0)

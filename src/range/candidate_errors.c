@@ -16,7 +16,7 @@ enum { STRIP_CANDIDATES = 1024 };
 
 /* A task is a part of the elements of a strip. All the elements, where there are enough strips to go round. Otherwise parts
  * are summed on their own and then together, in an order that depends on the shape alone. */
-enum { ENOUGH_STRIPS = 64, MOST_PARTS = 64, SMALLEST_PART = 64 * STRIP_ROOM };
+enum { ENOUGH_STRIPS = 64, MOST_PARTS = 64, SMALLEST_PART = 64 * STRIP_WORKSPACE };
 
 struct search {
     const struct qobs_kernels *kernels;
@@ -36,14 +36,14 @@ static void divide(const qobs_plan *plan, size_t count, struct strips *strips, s
     qobs_strip_at(strips, 0, &first);
     *part = first.elements; /* no strip has more */
     if (strips->count < ENOUGH_STRIPS) {
-        const int64_t least = (first.elements + MOST_PARTS - 1) / MOST_PARTS,
-                      size = least > SMALLEST_PART ? least : SMALLEST_PART;
-        *part = (size + STRIP_ROOM - 1) / STRIP_ROOM * STRIP_ROOM;
+        const int64_t quant_min = (first.elements + MOST_PARTS - 1) / MOST_PARTS,
+                      size = quant_min > SMALLEST_PART ? quant_min : SMALLEST_PART;
+        *part = (size + STRIP_WORKSPACE - 1) / STRIP_WORKSPACE * STRIP_WORKSPACE;
     }
     *parts = first.elements > 0 ? (size_t)((first.elements + *part - 1) / *part) : 1;
 }
 
-size_t qobs_candidates_room(const qobs_plan *plan, size_t count)
+size_t qobs_candidates_workspace(const qobs_plan *plan, size_t count)
 {
     struct strips strips;
     size_t parts;
@@ -62,11 +62,11 @@ static void drop_nonfinite(size_t n, float *x)
 static void wide_errors(const struct qobs_quantizer *q, const float *x, size_t n, size_t count, const float *scale,
                         double *error)
 {
-    const struct grid_double grid = {q->wide_floor, q->wide_lift};
+    const struct grid_double grid = {q->wide_floor, q->wide_shifter};
     for (size_t c = 0; c < count; c++)
         for (size_t i = 0; i < n; i++) {
             const double v = (double)(x[i] * (1 / scale[c]));
-            const double limited = v < q->least ? q->least : v > q->greatest ? q->greatest : v;
+            const double limited = v < q->quant_min ? q->quant_min : v > q->quant_max ? q->quant_max : v;
             const double e = grid_round_double(grid, limited) * (double)scale[c] - (double)x[i];
             error[c] += e * e;
         }
@@ -76,13 +76,13 @@ static void wide_errors(const struct qobs_quantizer *q, const float *x, size_t n
 enum { LANES = 16 };
 
 /* LANES elements' errors of one candidate. */
-static inline void add_lanes(struct grid_float grid, float least, float greatest, float up, double down, const float *x,
+static inline void add_lanes(struct grid_float grid, float quant_min, float quant_max, float up, double down, const float *x,
                              const float *weight, double *lane)
 {
     float rounded[LANES];
     for (int i = 0; i < LANES; i++) {
-        const float v = x[i] * up, low = v < least ? least : v;
-        rounded[i] = grid_round_float(grid, low > greatest ? greatest : low);
+        const float v = x[i] * up, low = v < quant_min ? quant_min : v;
+        rounded[i] = grid_round_float(grid, low > quant_max ? quant_max : low);
     }
     for (int i = 0; i < LANES; i++) {
         const double e = (double)rounded[i] * down - (double)x[i];
@@ -93,8 +93,8 @@ static inline void add_lanes(struct grid_float grid, float least, float greatest
 static void factor_errors(const struct qobs_quantizer *q, const float *x, const float *weight, size_t n, size_t count,
                           const float *up, const double *down, double *error)
 {
-    const struct grid_float grid = {q->floor, q->lift};
-    const float least = (float)q->least, greatest = (float)q->greatest;
+    const struct grid_float grid = {q->floor, q->shifter};
+    const float quant_min = (float)q->quant_min, quant_max = (float)q->quant_max;
     const size_t whole = n / LANES * LANES;
     float last[LANES] = {0}, last_weight[LANES] = {0};
     memcpy(last, x + whole, (n - whole) * sizeof *x);
@@ -104,12 +104,12 @@ static void factor_errors(const struct qobs_quantizer *q, const float *x, const 
         double lane[LANES] = {0};
         if (weight)
             for (size_t i = 0; i < whole; i += LANES)
-                add_lanes(grid, least, greatest, up[c], down[c], x + i, weight + i, lane);
+                add_lanes(grid, quant_min, quant_max, up[c], down[c], x + i, weight + i, lane);
         else
             for (size_t i = 0; i < whole; i += LANES)
-                add_lanes(grid, least, greatest, up[c], down[c], x + i, NULL, lane);
+                add_lanes(grid, quant_min, quant_max, up[c], down[c], x + i, NULL, lane);
         if (n > whole) /* elements that are 0 have no error */
-            add_lanes(grid, least, greatest, up[c], down[c], last, weight ? last_weight : NULL, lane);
+            add_lanes(grid, quant_min, quant_max, up[c], down[c], last, weight ? last_weight : NULL, lane);
         for (size_t i = 0; i < LANES; i++)
             error[c] += lane[i];
     }
@@ -130,7 +130,7 @@ static void search_part(void *argument, size_t index)
     const size_t part = index / s->strips.count, qparams = (size_t)s->strips.plan->qparams;
     struct strip strip;
     struct qobs_quantizer quantizer[STRIP_QPARAMS];
-    float values[STRIP_QPARAMS][STRIP_ROOM], weight[STRIP_ROOM], scales[STRIP_CANDIDATES];
+    float values[STRIP_QPARAMS][STRIP_WORKSPACE], weight[STRIP_WORKSPACE], scales[STRIP_CANDIDATES];
     double downs[STRIP_CANDIDATES], errors[STRIP_CANDIDATES];
     const fp_mode mode = fp_enter();
     qobs_strip_at(&s->strips, index % s->strips.count, &strip);
@@ -143,8 +143,8 @@ static void search_part(void *argument, size_t index)
         memset(errors + at, 0, c->count * sizeof *errors);
     }
     const int64_t from = (int64_t)part * s->part, end = from + s->part < strip.elements ? from + s->part : strip.elements;
-    for (int64_t first = from; first < end; first += STRIP_ROOM) {
-        const size_t n = (size_t)(end - first < STRIP_ROOM ? end - first : STRIP_ROOM);
+    for (int64_t first = from; first < end; first += STRIP_WORKSPACE) {
+        const size_t n = (size_t)(end - first < STRIP_WORKSPACE ? end - first : STRIP_WORKSPACE);
         qobs_strip_read(&strip, s->strips.plan->dtype, s->data, first, n, values);
         if (c->weight)
             weights(&strip, c->weight, first, n, weight);
@@ -177,18 +177,18 @@ static void search_part(void *argument, size_t index)
 }
 
 void qobs_candidates_search(const struct runtime *runtime, const struct qobs_kernels *kernels, const qobs_plan *plan,
-                            const unsigned char *data, const struct candidates *candidates, double *room)
+                            const unsigned char *data, const struct candidates *candidates, double *workspace)
 {
-    struct search s = {.kernels = kernels, .data = data, .candidates = candidates, .partial = room};
+    struct search s = {.kernels = kernels, .data = data, .candidates = candidates, .partial = workspace};
     const size_t count = candidates->count, qparams = (size_t)plan->qparams;
     qobs_search_norm(&s.norm, 2, NULL);
     divide(plan, count, &s.strips, &s.parts, &s.part);
     qobs_parallel_for(runtime, search_part, &s, s.strips.count * s.parts);
     for (size_t q = 0; s.parts > 1 && q < qparams; q++) {
-        double *sum = room + q * count;
+        double *sum = workspace + q * count;
         for (size_t part = 1; part < s.parts; part++)
             for (size_t i = 0; i < count; i++)
-                sum[i] += room[(part * qparams + q) * count + i];
+                sum[i] += workspace[(part * qparams + q) * count + i];
         candidates->take(candidates->argument, q, sum);
     }
 }

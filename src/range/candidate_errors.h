@@ -27,10 +27,10 @@ struct candidates {
 };
 
 /* How many doubles of room the search needs: for partial sums where there are few qparams. */
-size_t qobs_candidates_room(const qobs_plan *plan, size_t count);
+size_t qobs_candidates_workspace(const qobs_plan *plan, size_t count);
 
 /* Runs on the runtime's executor; the errors depend neither on it nor on strides. */
 void qobs_candidates_search(const struct runtime *runtime, const struct qobs_kernels *kernels, const qobs_plan *plan,
-                            const unsigned char *data, const struct candidates *candidates, double *room);
+                            const unsigned char *data, const struct candidates *candidates, double *workspace);
 
 #endif

@@ -7,11 +7,11 @@
 #include "range/range.h"
 
 /* Bins without elements add nothing and are left out, as a histogram that has grown to reach an outlier is mostly of these. */
-size_t qobs_entropy_room(size_t bins) { return 4 * bins + 1; }
+size_t qobs_entropy_workspace(size_t bins) { return 4 * bins + 1; }
 
-struct entropy qobs_entropy_prepare(const struct histogram_view *h, size_t cells, double *room)
+struct entropy qobs_entropy_prepare(const struct histogram_view *h, size_t cells, double *workspace)
 {
-    double *const counts = room, *const logs = counts + h->bins, *const before = logs + h->bins;
+    double *const counts = workspace, *const logs = counts + h->bins, *const before = logs + h->bins;
     size_t *const index = (size_t *)(void *)(before + h->bins + 1), used = 0;
     before[0] = 0;
     for (size_t i = 0; i < h->bins; i++) {
@@ -74,19 +74,19 @@ double qobs_entropy_divergence(const struct entropy *e, size_t kept)
 size_t qobs_entropy_find(const struct entropy *e, size_t first, size_t stride)
 {
     size_t best = first;
-    double least = INFINITY;
+    double quant_min = INFINITY;
     for (size_t kept = first; kept <= e->bins; kept += stride) {
         const double divergence = qobs_entropy_divergence(e, kept);
-        if (divergence <= least || isnan(divergence)) {
+        if (divergence <= quant_min || isnan(divergence)) {
             best = kept;
-            least = divergence;
+            quant_min = divergence;
         }
     }
     return best;
 }
 
 int qobs_amax_by_entropy(const qobs_config *config, const struct histogram_view *h, int64_t stride, int64_t start_bin,
-                         double *room, float *amax, qobs_error *error)
+                         double *workspace, float *amax, qobs_error *error)
 {
     if (stride < 1)
         return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "stride: is %lld, must be above 0", (long long)stride);
@@ -98,7 +98,7 @@ int qobs_amax_by_entropy(const qobs_config *config, const struct histogram_view 
         return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "start_bin: is %lld, allowed are 1 to the number of bins, %zu",
                          (long long)start_bin, h->bins);
     const size_t cells = (size_t)1 << (config->num_bits - 1 + config->is_unsigned);
-    const struct entropy e = qobs_entropy_prepare(h, cells, room);
+    const struct entropy e = qobs_entropy_prepare(h, cells, workspace);
     *amax = h->edges[qobs_entropy_find(&e, (size_t)start_bin, (uint64_t)stride > h->bins ? h->bins : (size_t)stride)];
     return QOBS_OK;
 }

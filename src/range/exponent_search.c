@@ -23,9 +23,9 @@ struct powers {
     double *error; /* [qparams][POWERS_AROUND] */
 };
 
-size_t qobs_search_powers_room(const qobs_plan *plan)
+size_t qobs_search_powers_workspace(const qobs_plan *plan)
 {
-    return (size_t)plan->qparams * POWERS_AROUND + qobs_candidates_room(plan, POWERS_AROUND);
+    return (size_t)plan->qparams * POWERS_AROUND + qobs_candidates_workspace(plan, POWERS_AROUND);
 }
 
 static float around(float scale, int i)
@@ -40,8 +40,8 @@ static void prepare_powers(void *argument, size_t qparam, struct qobs_quantizer 
     const struct powers *p = argument;
     const double zero_point =
         p->per_tensor ? (double)((const float *)p->zero_point)[qparam] : (double)((const int32_t *)p->zero_point)[qparam];
-    qobs_quantizer_for_integers(quantizer, (int64_t)(p->number->least - zero_point),
-                                (int64_t)(p->number->greatest - zero_point), false);
+    qobs_quantizer_for_integers(quantizer, (int64_t)(p->number->quant_min - zero_point),
+                                (int64_t)(p->number->quant_max - zero_point), false);
     for (int i = 0; i < POWERS_AROUND; i++)
         scale[i] = around(p->scale[qparam], i);
 }
@@ -53,7 +53,7 @@ static void take_powers(void *argument, size_t qparam, const double *error)
 }
 
 int qobs_search_powers(const struct runtime *runtime, const struct qobs_kernels *kernels, const qobs_config *config,
-                       const qobs_plan *plan, const unsigned char *data, float *scale, const void *zero_point, double *room,
+                       const qobs_plan *plan, const unsigned char *data, float *scale, const void *zero_point, double *workspace,
                        double error[POWERS_AROUND])
 {
     const size_t qparams = (size_t)plan->qparams;
@@ -61,23 +61,23 @@ int qobs_search_powers(const struct runtime *runtime, const struct qobs_kernels 
                        .per_tensor = config->preset->granularity == GRANULARITY_TENSOR,
                        .scale = scale,
                        .zero_point = zero_point,
-                       .error = room};
+                       .error = workspace};
     const struct candidates c = {.count = POWERS_AROUND,
                                  .ignore_nonfinite = ignores_nonfinite(config),
                                  .argument = &p,
                                  .prepare = prepare_powers,
                                  .take = take_powers};
-    qobs_candidates_search(runtime, kernels, plan, data, &c, room + qparams * POWERS_AROUND);
+    qobs_candidates_search(runtime, kernels, plan, data, &c, workspace + qparams * POWERS_AROUND);
     memset(error, 0, POWERS_AROUND * sizeof *error);
     for (size_t q = 0; q < qparams; q++)
         for (int i = 0; i < POWERS_AROUND; i++)
             error[i] += p.error[q * POWERS_AROUND + (size_t)i];
     int best = -1;
-    double least = INFINITY;
+    double quant_min = INFINITY;
     for (int i = 0; i < POWERS_AROUND; i++)
-        if (error[i] < least) {
+        if (error[i] < quant_min) {
             best = i;
-            least = error[i];
+            quant_min = error[i];
         }
     for (size_t q = 0; best >= 0 && q < qparams; q++)
         scale[q] = around(scale[q], best);
@@ -96,9 +96,9 @@ struct blocks {
     double *error, *error_before;
 };
 
-size_t qobs_search_blocks_room(const qobs_plan *plan, const qobs_config *config)
+size_t qobs_search_blocks_workspace(const qobs_plan *plan, const qobs_config *config)
 {
-    return qobs_candidates_room(plan, (size_t)config->scope + 1);
+    return qobs_candidates_workspace(plan, (size_t)config->scope + 1);
 }
 
 static double amax_of(const struct blocks *b, size_t qparam)
@@ -120,14 +120,14 @@ static void take_block(void *argument, size_t qparam, const double *error)
     const struct blocks *b = argument;
     const bool zeros = amax_of(b, qparam) == 0;
     int32_t best = -1;
-    double least = INFINITY;
+    double quant_min = INFINITY;
     for (int step = 0; step <= b->config->scope; step++)
-        if (error[step] < least) {
+        if (error[step] < quant_min) {
             best = step;
-            least = error[step];
+            quant_min = error[step];
         }
     b->best_step[qparam] = best < 0 || zeros ? 0 : best;
-    b->error[qparam] = zeros ? 0 : best < 0 ? error[0] : least;
+    b->error[qparam] = zeros ? 0 : best < 0 ? error[0] : quant_min;
     b->error_before[qparam] = zeros ? 0 : error[0];
 }
 
@@ -138,7 +138,7 @@ static const qobs_format *element_format(const qobs_config *config)
 }
 
 void qobs_search_blocks(const struct runtime *runtime, const struct qobs_kernels *kernels, const qobs_config *config,
-                        const qobs_plan *plan, const unsigned char *data, const void *amax, double *room, int32_t *best_step,
+                        const qobs_plan *plan, const unsigned char *data, const void *amax, double *workspace, int32_t *best_step,
                         double *error, double *error_before)
 {
     struct blocks b = {.config = config,
@@ -153,5 +153,5 @@ void qobs_search_blocks(const struct runtime *runtime, const struct qobs_kernels
                                  .prepare = prepare_block,
                                  .take = take_block};
     qobs_quantizer_for_format(&b.quantizer, element_format(config));
-    qobs_candidates_search(runtime, kernels, plan, data, &c, room);
+    qobs_candidates_search(runtime, kernels, plan, data, &c, workspace);
 }

@@ -15,11 +15,11 @@ enum { CHUNK = 256, LANES = 16 };
 
 float qobs_bin_centre(const struct histogram_view *h, size_t bin) { return (h->edges[bin + 1] + h->edges[bin]) / 2; }
 
-size_t qobs_squared_error_room(size_t bins) { return 2 * bins; }
+size_t qobs_squared_error_workspace(size_t bins) { return 2 * bins; }
 
-struct squared_error qobs_squared_error_prepare(const struct histogram_view *h, float *room)
+struct squared_error qobs_squared_error_prepare(const struct histogram_view *h, float *workspace)
 {
-    float *centre = room, *count = room + h->bins;
+    float *centre = workspace, *count = workspace + h->bins;
     size_t used = 0;
     for (size_t i = 0; i < h->bins; i++)
         if (h->counts[i] != 0) {
@@ -34,18 +34,18 @@ struct squared_error qobs_squared_error_prepare(const struct histogram_view *h, 
 /* For magnitudes below 2^22. */
 static inline float round_to_integer(float x) { return (x + 0x1.8p23f) - 0x1.8p23f; }
 
-static inline float clamp(float x, float least, float greatest) { return x < least ? least : x > greatest ? greatest : x; }
+static inline float clamp(float x, float quant_min, float quant_max) { return x < quant_min ? quant_min : x > quant_max ? quant_max : x; }
 
-static void trt_integer(const struct centre_quantizer *q, float amax, size_t n, const float *c, float *out)
+static void modelopt_integer(const struct centre_quantizer *q, float amax, size_t n, const float *c, float *out)
 {
-    const float least = (float)q->least, greatest = (float)q->greatest;
+    const float quant_min = (float)q->quant_min, quant_max = (float)q->quant_max;
     const bool nothing = amax < 0x1p-24f;
-    const float scale = nothing ? 1 : greatest / amax;
+    const float scale = nothing ? 1 : quant_max / amax;
     for (size_t i = 0; i < n; i++)
-        out[i] = nothing ? 0 : round_to_integer(clamp(c[i] * scale, least, greatest)) / scale;
+        out[i] = nothing ? 0 : round_to_integer(clamp(c[i] * scale, quant_min, quant_max)) / scale;
 }
 
-static void trt_e4m3(const struct centre_quantizer *q, float amax, size_t n, const float *c, float *out)
+static void modelopt_e4m3(const struct centre_quantizer *q, float amax, size_t n, const float *c, float *out)
 {
     const float scale = 1 / (amax <= 0x1p-24f ? 1 : amax) * 448, inverse = 1 / scale;
     for (size_t i = 0; i < n; i++)
@@ -57,9 +57,9 @@ static void trt_e4m3(const struct centre_quantizer *q, float amax, size_t n, con
 
 static void quark_float(const struct centre_quantizer *q, float amax, size_t n, const float *c, float *out)
 {
-    const float greatest = (float)q->greatest, scale = amax / greatest;
+    const float quant_max = (float)q->quant_max, scale = amax / quant_max;
     for (size_t i = 0; i < n; i++)
-        out[i] = clamp(c[i] / scale, -greatest, greatest);
+        out[i] = clamp(c[i] / scale, -quant_max, quant_max);
     qobs_format_round_array(q->format, n, out, out, true);
     for (size_t i = 0; i < n; i++)
         out[i] *= scale;
@@ -69,20 +69,20 @@ static void quark_float(const struct centre_quantizer *q, float amax, size_t n, 
 static void torch_integer(const struct centre_quantizer *q, float scale, float zero_point, size_t n, const float *c,
                           float *out)
 {
-    const float least = (float)q->least - zero_point, greatest = (float)q->greatest - zero_point, inverse = 1 / scale;
+    const float quant_min = (float)q->quant_min - zero_point, quant_max = (float)q->quant_max - zero_point, inverse = 1 / scale;
     for (size_t i = 0; i < n; i++)
-        out[i] = round_to_integer(clamp(c[i] * inverse, least, greatest)) * scale;
+        out[i] = round_to_integer(clamp(c[i] * inverse, quant_min, quant_max)) * scale;
 }
 
 /* Scale and zero point of the range from 0 to amax, as floats; a zero point with a fraction loses it. */
 static int torch_qparams(const struct centre_quantizer *q, float amax, float *scale, float *zero_point, qobs_error *error)
 {
     const float zero = 0;
-    const struct range_view range = {.dtype = QOBS_F32, .n = 1, .held = HELD_SCALARS, .min = &zero, .max = &amax};
+    const struct range_view range = {.dtype = QOBS_F32, .n = 1, .rank = RANK_SCALAR, .min = &zero, .max = &amax};
     unsigned char s[8], z[8];
     qobs_dtype scale_dtype, zero_point_dtype;
-    qobs_convention_dtypes(q->config, &range, &scale_dtype, &zero_point_dtype);
-    const int status = qobs_convention(q->config, &range, s, z, error);
+    qobs_formula_dtypes(q->config, &range, &scale_dtype, &zero_point_dtype);
+    const int status = qobs_formula(q->config, &range, s, z, error);
     if (status != QOBS_OK)
         return status;
     int32_t whole;
@@ -108,11 +108,11 @@ int qobs_squared_error(const struct squared_error *e, const struct centre_quanti
         const size_t n = e->used - first < CHUNK ? e->used - first : CHUNK;
         const float *c = e->centre + first, *count = e->count + first;
         switch (q->way) {
-        case CENTRES_TRT_INTEGER:
-            trt_integer(q, amax, n, c, quantized);
+        case CENTRES_MODELOPT_INTEGER:
+            modelopt_integer(q, amax, n, c, quantized);
             break;
-        case CENTRES_TRT_E4M3:
-            trt_e4m3(q, amax, n, c, quantized);
+        case CENTRES_MODELOPT_E4M3:
+            modelopt_e4m3(q, amax, n, c, quantized);
             break;
         case CENTRES_QUARK_FLOAT:
             quark_float(q, amax, n, c, quantized);
@@ -135,16 +135,16 @@ int qobs_squared_error(const struct squared_error *e, const struct centre_quanti
 int qobs_squared_error_find(const struct squared_error *e, const struct histogram_view *h, const struct centre_quantizer *q,
                             size_t first, size_t stride, size_t *bin, qobs_error *error)
 {
-    double least = INFINITY;
+    double quant_min = INFINITY;
     *bin = first;
     for (size_t i = first; i < h->bins; i += stride) {
         double mean = 0;
         const int status = qobs_squared_error(e, q, qobs_bin_centre(h, i), &mean, error);
         if (status != QOBS_OK)
             return status;
-        if (mean < least || isnan(mean)) {
+        if (mean < quant_min || isnan(mean)) {
             *bin = i;
-            least = mean;
+            quant_min = mean;
         }
         if (isnan(mean))
             break;
@@ -156,19 +156,19 @@ int qobs_squared_error_find(const struct squared_error *e, const struct histogra
 
 int qobs_centre_quantizer(const qobs_config *config, struct centre_quantizer *q, qobs_error *error)
 {
-    if (config->preset->family == FAMILY_TRT && config->num_bits == NUM_BITS_E4M3) {
-        *q = (struct centre_quantizer){.way = CENTRES_TRT_E4M3, .format = qobs_format_find("fp8_e4m3")};
+    if (config->preset->family == FAMILY_MODELOPT && config->num_bits == NUM_BITS_E4M3) {
+        *q = (struct centre_quantizer){.way = CENTRES_MODELOPT_E4M3, .format = qobs_format_find("fp8_e4m3")};
         return QOBS_OK;
     }
-    if (config->preset->family == FAMILY_TRT) {
+    if (config->preset->family == FAMILY_MODELOPT) {
         const double bound = (double)((INT64_C(1) << (config->num_bits - 1 + config->is_unsigned)) - 1);
         *q = (struct centre_quantizer){
-            .way = CENTRES_TRT_INTEGER, .least = config->is_unsigned ? 0 : -bound, .greatest = bound};
+            .way = CENTRES_MODELOPT_INTEGER, .quant_min = config->is_unsigned ? 0 : -bound, .quant_max = bound};
         return QOBS_OK;
     }
     const struct quark_number *number = qobs_quark_number(config->quark_dtype);
     *q = (struct centre_quantizer){
-        .way = CENTRES_TORCH, .least = number->least, .greatest = number->greatest, .config = config};
+        .way = CENTRES_TORCH, .quant_min = number->quant_min, .quant_max = number->quant_max, .config = config};
     switch (config->quark_dtype) {
     case QUARK_INT4:
     case QUARK_UINT4:
@@ -187,14 +187,14 @@ int qobs_centre_quantizer(const qobs_config *config, struct centre_quantizer *q,
     }
 }
 
-size_t qobs_range_room(size_t bins)
+size_t qobs_range_workspace(size_t bins)
 {
-    const size_t squared = (qobs_squared_error_room(bins) * sizeof(float) + sizeof(double) - 1) / sizeof(double);
-    return squared > qobs_entropy_room(bins) ? squared : qobs_entropy_room(bins);
+    const size_t squared = (qobs_squared_error_workspace(bins) * sizeof(float) + sizeof(double) - 1) / sizeof(double);
+    return squared > qobs_entropy_workspace(bins) ? squared : qobs_entropy_workspace(bins);
 }
 
 int qobs_amax_by_mse(const qobs_config *config, const struct histogram_view *h, int64_t stride, int64_t start_bin,
-                     double *room, float *amax, qobs_error *error)
+                     double *workspace, float *amax, qobs_error *error)
 {
     const bool clamped = config->preset->family == FAMILY_QUARK;
     struct centre_quantizer q;
@@ -207,7 +207,7 @@ int qobs_amax_by_mse(const qobs_config *config, const struct histogram_view *h, 
     int status = qobs_centre_quantizer(config, &q, error);
     if (status != QOBS_OK)
         return status;
-    const struct squared_error e = qobs_squared_error_prepare(h, (float *)(void *)room);
+    const struct squared_error e = qobs_squared_error_prepare(h, (float *)(void *)workspace);
     const size_t first = (uint64_t)start_bin < h->bins ? (size_t)start_bin : h->bins - 1;
     status = qobs_squared_error_find(&e, h, &q, first, (uint64_t)stride > h->bins ? h->bins : (size_t)stride, &bin, error);
     if (status == QOBS_OK)

@@ -62,7 +62,7 @@ static void factors_of(const qobs_config *config, float amax, float *up, double 
 /* amax / 6 in e4m3 under a scale that takes the whole tensor's amax / 6 to 448. */
 static float nvfp4_scale(float whole, float amax)
 {
-    const float least = whole / 6, up = over(448, least), down = 1 / up;
+    const float quant_min = whole / 6, up = over(448, quant_min), down = 1 / up;
     const float scaled = amax / 6 * up, limited = scaled > 448 ? 448 : scaled;
     const float scale = grid_round_e4m3(limited) * down;
     /* With a scale that large everything becomes 0, as upstream has it where the scale is 0. */
@@ -139,13 +139,13 @@ static struct qobs_quantizer quantizer_of(const qobs_config *config)
     return quantizer;
 }
 
-size_t qobs_search_multiples_room(const qobs_plan *plan, const qobs_config *config)
+size_t qobs_search_multiples_workspace(const qobs_plan *plan, const qobs_config *config)
 {
-    return qobs_candidates_room(plan, qobs_multiples(config));
+    return qobs_candidates_workspace(plan, qobs_multiples(config));
 }
 
 static void search(struct multiples *m, const struct runtime *runtime, const struct qobs_kernels *kernels,
-                   const qobs_plan *plan, const unsigned char *data, const float *weight, double *room)
+                   const qobs_plan *plan, const unsigned char *data, const float *weight, double *workspace)
 {
     const struct candidates c = {.count = m->count,
                                  .ignore_nonfinite = m->config->nonfinite == NONFINITE_IGNORE,
@@ -156,12 +156,12 @@ static void search(struct multiples *m, const struct runtime *runtime, const str
                                  .take = take};
     for (size_t i = 0; i < m->count; i++)
         m->multiple[i] = qobs_multiple(m->config, i);
-    qobs_candidates_search(runtime, kernels, plan, data, &c, room);
+    qobs_candidates_search(runtime, kernels, plan, data, &c, workspace);
 }
 
 void qobs_search_multiples(const struct runtime *runtime, const struct qobs_kernels *kernels, const qobs_config *config,
                            const qobs_plan *plan, const unsigned char *data, const float *amax, qobs_dtype dtype,
-                           const float *weight, double *room, double *sums)
+                           const float *weight, double *workspace, double *sums)
 {
     struct multiples m = {.config = config,
                           .quantizer = quantizer_of(config),
@@ -169,12 +169,12 @@ void qobs_search_multiples(const struct runtime *runtime, const struct qobs_kern
                           .amax = amax,
                           .dtype = dtype,
                           .sums = sums};
-    search(&m, runtime, kernels, plan, data, weight, room);
+    search(&m, runtime, kernels, plan, data, weight, workspace);
 }
 
 void qobs_search_scales(const struct runtime *runtime, const struct qobs_kernels *kernels, const qobs_config *config,
                         const qobs_plan *plan, const unsigned char *data, const float *amax, const float *weight,
-                        double *room, int32_t *best, double *error, double *error_before)
+                        double *workspace, int32_t *best, double *error, double *error_before)
 {
     struct multiples m = {.config = config,
                           .quantizer = quantizer_of(config),
@@ -183,5 +183,5 @@ void qobs_search_scales(const struct runtime *runtime, const struct qobs_kernels
                           .best = best,
                           .error = error,
                           .error_before = error_before};
-    search(&m, runtime, kernels, plan, data, weight, room);
+    search(&m, runtime, kernels, plan, data, weight, workspace);
 }

@@ -4,8 +4,8 @@
 /* The searches of NVIDIA Model-Optimizer's calibrators MseCalibrator and NVFP4MSECalibrator
  * (modelopt/torch/quantization/calib/mse.py): a list of candidates for amax, the same multiples of one magnitude for each
  * qparam. */
-#ifndef QOBS_SEARCH_TRT_H
-#define QOBS_SEARCH_TRT_H
+#ifndef QOBS_SEARCH_MODELOPT_H
+#define QOBS_SEARCH_MODELOPT_H
 
 #include "plan/plan.h"
 #include "kernels/kernels.h"
@@ -19,19 +19,19 @@ size_t qobs_multiples(const qobs_config *config);
 float qobs_multiple(const qobs_config *config, size_t i);
 
 /* How many doubles of room the search needs. */
-size_t qobs_search_multiples_room(const qobs_plan *plan, const qobs_config *config);
+size_t qobs_search_multiples_workspace(const qobs_plan *plan, const qobs_config *config);
 
 /* Adds the errors of the batch for each multiple of its amax, in the arithmetic of `dtype`, to sums[qparam * qobs_multiples
  * + i]. weight: one float for each index of the value's last dimension, which is the elements of a qparam, or NULL. */
 void qobs_search_multiples(const struct runtime *runtime, const struct qobs_kernels *kernels, const qobs_config *config,
                            const qobs_plan *plan, const unsigned char *data, const float *amax, qobs_dtype dtype,
-                           const float *weight, double *room, double *sums);
+                           const float *weight, double *workspace, double *sums);
 
 /* The same for multiples of the one amax; of each qparam's errors only the least is kept, best[qparam] and error[qparam],
  * and that of the last multiple, error_before[qparam]. */
 void qobs_search_scales(const struct runtime *runtime, const struct qobs_kernels *kernels, const qobs_config *config,
                         const qobs_plan *plan, const unsigned char *data, const float *amax, const float *weight,
-                        double *room, int32_t *best, double *error, double *error_before);
+                        double *workspace, int32_t *best, double *error, double *error_before);
 
 /* The first of the least; NaN counts as the least, as in torch.argmin. */
 size_t qobs_least_multiple(const double *error, size_t n);

@@ -121,12 +121,12 @@ double qobs_non_linear_cells(const qobs_config *config)
     }
 }
 
-size_t qobs_non_linear_room(size_t bins) { return 3 * bins; }
+size_t qobs_non_linear_workspace(size_t bins) { return 3 * bins; }
 
-void qobs_non_linear_search(const float *counts, size_t bins, float min, float max, double cells, float *room,
+void qobs_non_linear_search(const float *counts, size_t bins, float min, float max, double cells, float *workspace,
                             float *new_min, float *new_max)
 {
-    float *sums = room, *density = room + bins;
+    float *sums = workspace, *density = workspace + bins;
     *new_min = min;
     *new_max = max;
     if (!isfinite(max - min))
@@ -135,9 +135,9 @@ void qobs_non_linear_search(const float *counts, size_t bins, float min, float m
                              .bin_width = ((double)max - (double)min) / (double)bins,
                              .cells = cells,
                              .density = density,
-                             .norm = room + 2 * bins};
+                             .norm = workspace + 2 * bins};
     const double total = cascade_sum(counts, bins), step = 1e-5;
-    double sum = 0, alpha = 0, beta = 1, least = INFINITY;
+    double sum = 0, alpha = 0, beta = 1, quant_min = INFINITY;
     for (size_t i = 0; i < bins; i++) {
         sum += counts[i];
         sums[i] = (float)sum;
@@ -159,9 +159,9 @@ void qobs_non_linear_search(const float *counts, size_t bins, float min, float m
         if (next_first == first && next_last == last)
             continue;
         const double error = quantization_error(&s, next_first, next_last);
-        if (error > least)
+        if (error > quant_min)
             break;
-        least = error;
+        quant_min = error;
         first = next_first;
         last = next_last;
     }

@@ -11,7 +11,7 @@ static double total(const struct histogram_view *h)
     return sum;
 }
 
-float qobs_percentile_trt(const struct histogram_view *h, double percent)
+float qobs_percentile_modelopt(const struct histogram_view *h, double percent)
 {
     const double all = total(h), share = percent / 100;
     double cumulative = 0;

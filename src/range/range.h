@@ -20,7 +20,7 @@ struct histogram_view {
 
 /* Model-Optimizer: the left edge of the first bin at which the cumulative share, in double, reaches percent; the last edge
  * where none does. */
-float qobs_percentile_trt(const struct histogram_view *h, double percent);
+float qobs_percentile_modelopt(const struct histogram_view *h, double percent);
 
 /* Quark, shares in float. Symmetric: from 0 to the left edge of the first bin whose cumulative share reaches percent.
  * Otherwise upstream mixes its bounds up: from the first edge to the left edge of the first bin that holds more than next to
@@ -43,9 +43,9 @@ struct entropy {
     const double *before; /* [used + 1], elements in all bins before */
 };
 
-/* `room` has qobs_entropy_room(bins) doubles. h has at least 2 bins. */
-size_t qobs_entropy_room(size_t bins);
-struct entropy qobs_entropy_prepare(const struct histogram_view *h, size_t cells, double *room);
+/* `room` has qobs_entropy_workspace(bins) doubles. h has at least 2 bins. */
+size_t qobs_entropy_workspace(size_t bins);
+struct entropy qobs_entropy_prepare(const struct histogram_view *h, size_t cells, double *workspace);
 
 /* Kullback-Leibler divergence, in double, from the histogram with everything from bin `kept` on moved into the bin before to
  * its first `kept` bins as quantized numbers hold them. Infinity where that bin is empty and something moves, NaN where all
@@ -61,14 +61,14 @@ size_t qobs_entropy_find(const struct entropy *e, size_t first, size_t stride);
 /* How the centres of the bins are quantized. */
 struct centre_quantizer {
     enum {
-        CENTRES_TRT_INTEGER, /* clamp(rint(c * s), least, greatest) / s with s = greatest / amax; amax below 2^-24 gives 0 */
-        CENTRES_TRT_E4M3,    /* e4m3(clamp(c * s)) * (1 / s) with s = (1 / amax) * 448 */
+        CENTRES_MODELOPT_INTEGER, /* clamp(rint(c * s), least, greatest) / s with s = greatest / amax; amax below 2^-24 gives 0 */
+        CENTRES_MODELOPT_E4M3,    /* e4m3(clamp(c * s)) * (1 / s) with s = (1 / amax) * 448 */
         CENTRES_QUARK_FLOAT, /* format(clamp(c / s)) * s with s = amax / greatest */
         CENTRES_TORCH        /* torch.fake_quantize_per_tensor_affine with a scale and zero point for (0, amax) */
     } way;
-    double least, greatest;    /* limits of quantized numbers */
+    double quant_min, quant_max;    /* limits of quantized numbers */
     const qobs_format *format; /* CENTRES_QUARK_FLOAT */
-    const qobs_config *config; /* CENTRES_TORCH: whose convention makes scale and zero point */
+    const qobs_config *config; /* CENTRES_TORCH: whose formula makes scale and zero point */
 };
 
 /* The bins that count: those with elements. */
@@ -77,8 +77,8 @@ struct squared_error {
     const float *centre, *count; /* [used] */
 };
 
-size_t qobs_squared_error_room(size_t bins); /* in floats */
-struct squared_error qobs_squared_error_prepare(const struct histogram_view *h, float *room);
+size_t qobs_squared_error_workspace(size_t bins); /* in floats */
+struct squared_error qobs_squared_error_prepare(const struct histogram_view *h, float *workspace);
 
 /* mean over all bins of count * (quantized centre - centre)^2, terms in float, their sum in double. NO_RESULT where upstream
  * has no scale for amax. */
@@ -100,10 +100,10 @@ int qobs_centre_quantizer(const qobs_config *config, struct centre_quantizer *q,
 /* ---- Non-linear search -------------------------------------------------------------------------------------------- */
 
 /* torch.ao's HistogramObserver: clips from either side, 1e-5 of the elements at a time, as long as the squared error of
- * elements spread evenly over their bins and quantized to `cells` numbers falls. `room` has qobs_non_linear_room(bins)
+ * elements spread evenly over their bins and quantized to `cells` numbers falls. `room` has qobs_non_linear_workspace(bins)
  * floats. */
-size_t qobs_non_linear_room(size_t bins);
-void qobs_non_linear_search(const float *counts, size_t bins, float min, float max, double cells, float *room,
+size_t qobs_non_linear_workspace(size_t bins);
+void qobs_non_linear_search(const float *counts, size_t bins, float min, float max, double cells, float *workspace,
                             float *new_min, float *new_max);
 
 /* How many numbers it takes a torch dtype to have. */
@@ -111,11 +111,11 @@ double qobs_non_linear_cells(const qobs_config *config);
 
 /* ---- As a configuration says -------------------------------------------------------------------------------------- */
 
-/* These check stride and start_bin. `room` has qobs_range_room(bins) doubles. Quark's start_bin is the last bin where there
+/* These check stride and start_bin. `room` has qobs_range_workspace(bins) doubles. Quark's start_bin is the last bin where there
  * are not so many; Model-Optimizer's entropy starts with that many bins kept. */
-size_t qobs_range_room(size_t bins);
+size_t qobs_range_workspace(size_t bins);
 typedef int qobs_amax_finder(const qobs_config *config, const struct histogram_view *h, int64_t stride, int64_t start_bin,
-                             double *room, float *amax, qobs_error *error);
+                             double *workspace, float *amax, qobs_error *error);
 qobs_amax_finder qobs_amax_by_entropy, qobs_amax_by_mse;
 
 #endif

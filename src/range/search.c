@@ -20,9 +20,9 @@
  * after the next is fetched. */
 enum { PART = 64 * QOBS_SEARCH_MOST, PART_AHEAD = 2 * QOBS_SEARCH_MOST };
 
-/* One thread takes everything as one piece, several take more; fewer where the candidates of all would take more memory than MOST_ROOM. Parts
+/* One thread takes everything as one piece, several take more; fewer where the candidates of all would take more memory than MOST_WORKSPACE. Parts
  * are all read before they are searched, by a few threads at the speed of memory, so that the rest has to end together. */
-enum { PIECES_PER_THREAD = 16, PIECES_OF_PARTS = 64, MOST_STEPS = 65536, MOST_ROOM = 64 << 20 };
+enum { PIECES_PER_THREAD = 16, PIECES_OF_PARTS = 64, MOST_STEPS = 65536, MOST_WORKSPACE = 64 << 20 };
 
 /* Words of two lines of the cache, which are fetched together. */
 enum { LINES = 16 };
@@ -36,8 +36,8 @@ struct search {
     bool find; /* ranges, slab by slab */
     atomic_bool met_nonfinite;
     int64_t parts, pieces;
-    unsigned char *room; /* for as many desks as there are pieces, of room_size bytes */
-    size_t room_size;
+    unsigned char *workspace; /* for as many desks as there are pieces, of workspace_size bytes */
+    size_t workspace_size;
     atomic_uint *taken; /* which of them are in use; smaller atomics need a library of their own on some CPUs */
     double *sums;       /* where there are parts: of each, all candidates' */
     uint64_t *improved; /* of each piece, a bit a step; `words` long, so that threads write to lines of their own */
@@ -76,16 +76,16 @@ static void qparams_of(const struct search *s, size_t piece, size_t *from, size_
 }
 
 /* The first desk that is free, so that a thread keeps the one that is in its caches. */
-static size_t take_desk(struct search *s, struct desk *d)
+static size_t acquire_workspace(struct search *s, struct workspace *d)
 {
     size_t i = 0;
     while (atomic_exchange(&s->taken[i], 1))
         i++;
-    qobs_desk_place(&s->q, s->room + i * s->room_size, d);
+    qobs_workspace_place(&s->q, s->workspace + i * s->workspace_size, d);
     return i;
 }
 
-static void leave_desk(struct search *s, size_t i) { atomic_store(&s->taken[i], 0); }
+static void release_workspace(struct search *s, size_t i) { atomic_store(&s->taken[i], 0); }
 
 /* Finds the ranges from that qparam on, a slab of them, and returns where it ends. */
 static size_t find_ranges(struct search *s, size_t from, size_t to)
@@ -101,10 +101,10 @@ static void search_piece(void *argument, size_t piece)
 {
     struct search *s = argument;
     const fp_mode mode = fp_enter();
-    struct desk d;
+    struct workspace d;
     struct elements e;
     size_t from, to;
-    const size_t at = take_desk(s, &d);
+    const size_t at = acquire_workspace(s, &d);
     qparams_of(s, piece, &from, &to);
     qobs_elements_at(&s->q.source, (int64_t)from, &e);
     for (size_t i = from, n, found = s->find ? from : to; i < to; i += n) {
@@ -113,10 +113,10 @@ static void search_piece(void *argument, size_t piece)
         if (i > from)
             qobs_elements_next(&s->q.source, &e);
         n = found - i < QOBS_SEARCH_LANES ? found - i : QOBS_SEARCH_LANES;
-        d.ahead = qobs_slab_ahead(&s->slabs, s->q.source.data, i, n, to);
+        d.prefetch = qobs_slab_ahead(&s->slabs, s->q.source.data, i, n, to);
         qobs_search_qparams(&s->q, &d, &e, i, n, s->improved + piece * s->words);
     }
-    leave_desk(s, at);
+    release_workspace(s, at);
     fp_leave(mode);
 }
 
@@ -126,9 +126,9 @@ static void search_again(void *argument, size_t piece)
     struct search *s = argument;
     const fp_mode mode = fp_enter();
     uint64_t *improved = s->improved + piece * s->words;
-    struct desk d;
+    struct workspace d;
     size_t from, to;
-    const size_t at = take_desk(s, &d);
+    const size_t at = acquire_workspace(s, &d);
     qparams_of(s, piece, &from, &to);
     for (size_t i = from; i < to && s->parts > 1; i++)
         if (s->q.best_step[i] >= s->q.stop)
@@ -144,7 +144,7 @@ static void search_again(void *argument, size_t piece)
         qobs_elements_at(&s->q.source, (int64_t)i, &e);
         qobs_search_qparams(&s->q, &d, &e, i, n, improved); /* what ended before comes to the same */
     }
-    leave_desk(s, at);
+    release_workspace(s, at);
     fp_leave(mode);
 }
 
@@ -153,8 +153,8 @@ static void sum_piece(void *argument, size_t piece)
 {
     struct search *s = argument;
     const fp_mode mode = fp_enter();
-    struct desk d;
-    const size_t at = take_desk(s, &d);
+    struct workspace d;
+    const size_t at = acquire_workspace(s, &d);
     const int64_t all = s->q.plan->qparams * s->parts, to = piece_begin(s, all, (int64_t)piece + 1);
     for (int64_t part = piece_begin(s, all, (int64_t)piece); part < to; part++) {
         const int64_t qparam = part / s->parts, first = part % s->parts * PART;
@@ -163,13 +163,13 @@ static void sum_piece(void *argument, size_t piece)
         struct elements e;
         qobs_elements_at(&s->q.source, qparam, &e);
         const int64_t end = first + PART < e.count ? first + PART : e.count;
-        d.ahead = qobs_elements_memory(&s->q.source, &e, first + PART_AHEAD, end + PART_AHEAD);
+        d.prefetch = qobs_elements_memory(&s->q.source, &e, first + PART_AHEAD, end + PART_AHEAD);
         if (qobs_sum_part(&s->q, &d, &e, (size_t)qparam, first, end))
             memcpy(totals, d.total, size);
         else
             memset(totals, 0, size);
     }
-    leave_desk(s, at);
+    release_workspace(s, at);
     fp_leave(mode);
 }
 
@@ -254,7 +254,7 @@ static unsigned char *allocate(struct search *s, bool with_steps, size_t *bytes,
     const size_t qparams = (size_t)s->q.plan->qparams, pieces = (size_t)s->pieces;
     const size_t sums = s->parts > 1 ? qparams * (size_t)s->parts * s->q.shrink.candidates : 0;
     const size_t wide = sums + pieces * s->words, steps = with_steps ? 0 : qparams, ends = qparams * s->q.size;
-    *bytes = wide * 8 + 2 * ends + steps * sizeof(int32_t) + pieces * (s->room_size + sizeof *s->taken);
+    *bytes = wide * 8 + 2 * ends + steps * sizeof(int32_t) + pieces * (s->workspace_size + sizeof *s->taken);
     unsigned char *memory = qobs_allocate(s->runtime, *bytes);
     if (!memory) {
         qobs_fail(error, QOBS_ERROR_OUT_OF_MEMORY, "search: no memory for %zu bytes", *bytes);
@@ -266,8 +266,8 @@ static unsigned char *allocate(struct search *s, bool with_steps, size_t *bytes,
     s->q.max = s->q.min + ends;
     if (!with_steps)
         s->q.best_step = (int32_t *)(void *)(s->q.max + ends); /* two ends together are whole words */
-    s->room = s->q.max + ends + steps * sizeof(int32_t);
-    s->taken = (atomic_uint *)(void *)(s->room + pieces * s->room_size);
+    s->workspace = s->q.max + ends + steps * sizeof(int32_t);
+    s->taken = (atomic_uint *)(void *)(s->workspace + pieces * s->workspace_size);
     for (size_t i = 0; i < pieces; i++)
         atomic_init(&s->taken[i], 0);
     return memory;
@@ -321,9 +321,9 @@ int qobs_search_ranges(const struct runtime *runtime, const struct qobs_kernels 
     s.q.shrink.without_before = !s.q.error_before;
     s.q.row = most > QOBS_SEARCH_FEW ? 0 : ((size_t)most + QOBS_SEARCH_LANES - 1) / QOBS_SEARCH_LANES * QOBS_SEARCH_LANES;
     const int64_t each = (int64_t)together(&s), tasks = (plan->qparams + each - 1) / each * s.parts;
-    s.room_size = qobs_desk_size(&s.q);
+    s.workspace_size = qobs_workspace_size(&s.q);
     s.pieces = tasks < wanted ? tasks : wanted;
-    const int64_t pieces = (int64_t)(MOST_ROOM / s.room_size) + 1;
+    const int64_t pieces = (int64_t)(MOST_WORKSPACE / s.workspace_size) + 1;
     s.pieces = s.pieces > pieces ? pieces : s.pieces;
     size_t bytes;
     unsigned char *memory = allocate(&s, report && report->best_step, &bytes, error);

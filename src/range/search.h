@@ -48,7 +48,7 @@ enum { MOST_SHIFT = 1024, UNITS_FINE = 32, UNITS_COARSE = 2 * MOST_SHIFT / UNITS
 struct search_norm {
     struct qobs_error_norm errors;
     double boost;
-    double fine[UNITS_FINE], coarse[UNITS_COARSE];
+    double fine[UNITS_FINE], outer[UNITS_COARSE];
 };
 
 /* QOBS_ERROR_UNSUPPORTED: value is not 1, 2 or 3, and this build is without SLEEF. */

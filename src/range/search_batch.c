@@ -14,11 +14,11 @@ static size_t record_size(size_t qparams) { return qparams * (2 * sizeof(double)
 int qobs_search_record_reserve(const struct runtime *runtime, struct search_record *record, size_t qparams,
                                qobs_error *error)
 {
-    double *room = qobs_allocate_state(runtime, record_size(qparams));
-    if (!room)
+    double *workspace = qobs_allocate_state(runtime, record_size(qparams));
+    if (!workspace)
         return qobs_fail(error, QOBS_ERROR_OUT_OF_MEMORY, "search: no memory for %zu bytes of errors", record_size(qparams));
     *record = (struct search_record){
-        .qparams = qparams, .error = room, .error_before = room + qparams, .best_step = (int32_t *)(room + 2 * qparams)};
+        .qparams = qparams, .error = workspace, .error_before = workspace + qparams, .best_step = (int32_t *)(workspace + 2 * qparams)};
     return QOBS_OK;
 }
 

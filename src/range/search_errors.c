@@ -10,7 +10,7 @@
 
 enum { ABREAST = 64 }; /* candidates */
 
-struct room {
+struct workspace {
     _Alignas(64) float x[QOBS_SEARCH_MOST], weight[QOBS_SEARCH_MOST];
     _Alignas(64) float scale[ABREAST], inverse[ABREAST], shift[ABREAST], sum[ABREAST];
 };
@@ -34,8 +34,8 @@ void qobs_search_errors(const struct qobs_kernels *kernels, const struct qobs_qu
                         const struct search_norm *norm, const float *x, const float *weight, size_t n, size_t candidates,
                         const float *scale, const float *zero_point, double *error)
 {
-    const bool integers = (double)quantizer->floor >= quantizer->greatest, shifted = zero_point, weighted = weight || (shifted && !integers);
-    struct room r;
+    const bool integers = (double)quantizer->floor >= quantizer->quant_max, shifted = zero_point, weighted = weight || (shifted && !integers);
+    struct workspace r;
     const struct qobs_search_candidates arrays = {r.scale, r.inverse, r.shift, 1};
     for (size_t first = 0; first < n; first += QOBS_SEARCH_MOST) {
         const size_t length = n - first < QOBS_SEARCH_MOST ? n - first : QOBS_SEARCH_MOST;
@@ -56,7 +56,7 @@ void qobs_search_errors(const struct qobs_kernels *kernels, const struct qobs_qu
                 qobs_search_candidate(integers, r.scale[i], zero_point ? zero_point[at] : 0, &r.inverse[i], &r.shift[i]);
             }
             kernels->search_errors(quantizer, &norm->errors, shifted, r.x, weighted ? r.weight : NULL, length,
-                                   &arrays, (some + 3) / 4 * 4, (struct qobs_ahead){NULL, NULL}, r.sum);
+                                   &arrays, (some + 3) / 4 * 4, (struct qobs_prefetch){NULL, NULL}, r.sum);
             for (size_t i = 0; i < some; i++) {
                 const float z = zero_point ? zero_point[c + i] : 0, s = scale[c + i];
                 error[c + i] += s - s == 0 && z - z == 0 ? (double)r.sum[i] * unit : (double)NAN;

@@ -81,7 +81,7 @@ static double fit(double norm, double c[COEFFICIENTS])
 static void make_table(struct qobs_error_norm *norm, double value, const double c[COEFFICIENTS])
 {
     /* The kernel's polynomial begins with (-m)^5. Of a norm that needs none (4) a trace stays. */
-    const double leading = -c[5], least = 0x1p-40, first = fabs(leading) < least ? copysign(least, leading) : leading;
+    const double leading = -c[5], quant_min = 0x1p-40, first = fabs(leading) < quant_min ? copysign(quant_min, leading) : leading;
     norm->kind = QOBS_NORM_TABLE;
     for (int i = 0; i < 5; i++)
         norm->polynomial[i] = (float)((i % 2 ? -c[i] : c[i]) / first);
@@ -140,14 +140,14 @@ int qobs_search_norm(struct search_norm *norm, double value, qobs_error *error)
     for (int i = 0; i < UNITS_FINE; i++)
         norm->fine[i] = exp2_of(-i * value);
     for (int i = 0; i < UNITS_COARSE; i++)
-        norm->coarse[i] = exp2_of(-(i * UNITS_FINE - MOST_SHIFT) * value - norm->boost);
+        norm->outer[i] = exp2_of(-(i * UNITS_FINE - MOST_SHIFT) * value - norm->boost);
     return QOBS_OK;
 }
 
 double qobs_search_unit(const struct search_norm *norm, int shift)
 {
     const int at = shift + MOST_SHIFT;
-    return norm->coarse[at / UNITS_FINE] * norm->fine[at % UNITS_FINE];
+    return norm->outer[at / UNITS_FINE] * norm->fine[at % UNITS_FINE];
 }
 
 int qobs_search_shift(double magnitude, qobs_dtype dtype)

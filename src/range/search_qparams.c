@@ -9,24 +9,24 @@
 #include <math.h>
 #include <string.h>
 
-enum { DESK_ELEMENTS = QOBS_SEARCH_LANES * QOBS_SEARCH_FEW };
+enum { WORKSPACE_ELEMENTS = QOBS_SEARCH_LANES * QOBS_SEARCH_FEW };
 
-size_t qobs_desk_size(const struct qparam_search *s)
+size_t qobs_workspace_size(const struct qparam_search *s)
 {
-    return 2 * DESK_ELEMENTS * sizeof(float) + s->shrink.room * (QOBS_SEARCH_LANES * sizeof(float) + sizeof(double)) +
+    return 2 * WORKSPACE_ELEMENTS * sizeof(float) + s->shrink.workspace * (QOBS_SEARCH_LANES * sizeof(float) + sizeof(double)) +
            qobs_shrunk_size(&s->shrink) + 64;
 }
 
-void qobs_desk_place(const struct qparam_search *s, unsigned char *memory, struct desk *d)
+void qobs_workspace_place(const struct qparam_search *s, unsigned char *memory, struct workspace *d)
 {
     memory += (64 - (uintptr_t)memory % 64) % 64;
     d->x = (float *)(void *)memory;
-    d->weight = d->x + DESK_ELEMENTS;
-    d->sum = d->weight + DESK_ELEMENTS;
-    unsigned char *const behind = (unsigned char *)(d->sum + s->shrink.room * QOBS_SEARCH_LANES);
+    d->weight = d->x + WORKSPACE_ELEMENTS;
+    d->sum = d->weight + WORKSPACE_ELEMENTS;
+    unsigned char *const behind = (unsigned char *)(d->sum + s->shrink.workspace * QOBS_SEARCH_LANES);
     qobs_shrunk_place(&s->shrink, behind, &d->shrunk);
     d->total = (double *)(void *)(behind + qobs_shrunk_size(&s->shrink));
-    d->ahead = (struct qobs_ahead){NULL, NULL};
+    d->prefetch = (struct qobs_prefetch){NULL, NULL};
 }
 
 static void read_range(const struct qparam_search *s, size_t qparam, double *min, double *max)
@@ -44,7 +44,7 @@ static int shift_of(const struct qparam_search *s, double min, double max)
 
 /* ---- Candidates of a batch ---------------------------------------------------------------------------------------------- */
 
-static void shrink(const struct qparam_search *s, struct desk *d, size_t first, size_t n)
+static void shrink(const struct qparam_search *s, struct workspace *d, size_t first, size_t n)
 {
     struct ranges *r = &d->ranges;
     r->n = n;
@@ -57,14 +57,14 @@ static void shrink(const struct qparam_search *s, struct desk *d, size_t first, 
 }
 
 /* A candidate of qparam i that is no number has no error. */
-static void drop_nonfinite(const struct qparam_search *s, const struct desk *d, size_t i, float *sum, size_t step)
+static void drop_nonfinite(const struct qparam_search *s, const struct workspace *d, size_t i, float *sum, size_t step)
 {
     for (size_t c = 0; c < s->shrink.candidates && !d->shrunk.finite[i]; c++)
         if (!isfinite(d->shrunk.scale[c * QOBS_SEARCH_LANES + i]) || !isfinite(d->shrunk.shift[c * QOBS_SEARCH_LANES + i]))
             sum[c * step] = NAN;
 }
 
-static struct qobs_search_candidates candidates_of(const struct desk *d, size_t i)
+static struct qobs_search_candidates candidates_of(const struct workspace *d, size_t i)
 {
     return (struct qobs_search_candidates){d->shrunk.scale + i, d->shrunk.inverse + i, d->shrunk.shift + i, QOBS_SEARCH_LANES};
 }
@@ -72,17 +72,17 @@ static struct qobs_search_candidates candidates_of(const struct desk *d, size_t 
 /* ---- Errors of all candidates of a qparam ------------------------------------------------------------------------------- */
 
 /* The next so many bytes of what is wanted after the batch. */
-static struct qobs_ahead take_ahead(struct desk *d, size_t bytes)
+static struct qobs_prefetch take_ahead(struct workspace *d, size_t bytes)
 {
-    struct qobs_ahead some = d->ahead;
+    struct qobs_prefetch some = d->prefetch;
     if (bytes < (size_t)(some.end - some.from))
         some.end = some.from + bytes;
-    d->ahead.from = some.end;
+    d->prefetch.from = some.end;
     return some;
 }
 
 /* Sums over elements first to end of qparam i of the batch in d->total. */
-static void sum_blocks(const struct qparam_search *s, struct desk *d, size_t i, const struct elements *e, int64_t first, int64_t end)
+static void sum_blocks(const struct qparam_search *s, struct workspace *d, size_t i, const struct elements *e, int64_t first, int64_t end)
 {
     const double factor = qobs_search_factor(d->ranges.shift[i]);
     const struct qobs_search_candidates candidates = candidates_of(d, i);
@@ -94,7 +94,7 @@ static void sum_blocks(const struct qparam_search *s, struct desk *d, size_t i, 
         if (s->weighted)
             qobs_elements_weights(&s->source, e, first, n, d->weight);
         s->kernels->search_errors(&s->quantizer, &s->norm.errors, s->shifted, d->x, s->weighted ? d->weight : NULL, n, &candidates,
-                                  s->shrink.room, take_ahead(d, n * s->size), d->sum);
+                                  s->shrink.workspace, take_ahead(d, n * s->size), d->sum);
         drop_nonfinite(s, d, i, d->sum, 1);
         for (size_t c = 0; c < s->shrink.candidates; c++)
             d->total[c] += (double)d->sum[c];
@@ -137,7 +137,7 @@ static void fill(float *x, size_t from, size_t to)
 }
 
 /* The elements of qparam i of a batch. */
-static void load(const struct qparam_search *s, struct desk *d, size_t i, const struct elements *e)
+static void load(const struct qparam_search *s, struct workspace *d, size_t i, const struct elements *e)
 {
     const size_t n = (size_t)e->count, padded = (n + QOBS_SEARCH_LANES - 1) / QOBS_SEARCH_LANES * QOBS_SEARCH_LANES;
     qobs_elements_load(&s->source, e, 0, n, qobs_search_factor(d->ranges.shift[i]), d->x + i * s->row);
@@ -157,9 +157,9 @@ static float round_up(double x)
 }
 
 /* Of qparams that kernels take as a batch, whose elements are loaded. */
-static void choose_together(struct qparam_search *s, struct desk *d, size_t first, uint64_t *improved)
+static void choose_together(struct qparam_search *s, struct workspace *d, size_t first, uint64_t *improved)
 {
-    _Alignas(64) float least[QOBS_SEARCH_LANES], best[QOBS_SEARCH_LANES];
+    _Alignas(64) float quant_min[QOBS_SEARCH_LANES], best[QOBS_SEARCH_LANES];
     double unit[QOBS_SEARCH_LANES];
     int32_t step[QOBS_SEARCH_LANES];
     const struct ranges *r = &d->ranges;
@@ -167,15 +167,15 @@ static void choose_together(struct qparam_search *s, struct desk *d, size_t firs
     fill(d->x, r->n * s->row, QOBS_SEARCH_LANES * s->row);
     fill(d->weight, s->weighted ? r->n * s->row : 0, s->weighted ? QOBS_SEARCH_LANES * s->row : 0);
     s->kernels->search_batch(&s->quantizer, &s->norm.errors, s->shifted, d->x, s->weighted ? d->weight : NULL, s->row, d->most, &candidates,
-                             s->shrink.room, d->ahead, d->sum);
+                             s->shrink.workspace, d->prefetch, d->sum);
     for (size_t i = 0; i < QOBS_SEARCH_LANES; i++) {
         const bool there = i < r->n && r->finite[i];
         unit[i] = there ? qobs_search_unit(&s->norm, r->shift[i]) : 1;
-        least[i] = there ? round_up((double)FLT_MAX / unit[i]) : 0; /* no sum is less */
+        quant_min[i] = there ? round_up((double)FLT_MAX / unit[i]) : 0; /* no sum is less */
         if (there)
             drop_nonfinite(s, d, i, d->sum + i, QOBS_SEARCH_LANES);
     }
-    s->kernels->search_improved(d->sum, (size_t)s->stop, least, step, best, improved);
+    s->kernels->search_improved(d->sum, (size_t)s->stop, quant_min, step, best, improved);
     const float *const before = d->sum + s->shrink.before * QOBS_SEARCH_LANES;
     for (size_t i = 0; i < r->n; i++) {
         if (r->finite[i])
@@ -193,7 +193,7 @@ static void take_ranges(struct qparam_search *s, size_t first, size_t n)
     qobs_shrink_ends(&s->shrink, s->best_step + first, n, s->max + at, s->best_max + at);
 }
 
-void qobs_search_qparams(struct qparam_search *s, struct desk *d, struct elements *e, size_t first, size_t n, uint64_t *improved)
+void qobs_search_qparams(struct qparam_search *s, struct workspace *d, struct elements *e, size_t first, size_t n, uint64_t *improved)
 {
     shrink(s, d, first, n);
     d->most = 0;
@@ -216,7 +216,7 @@ void qobs_search_qparams(struct qparam_search *s, struct desk *d, struct element
 
 /* ---- Qparams in parts --------------------------------------------------------------------------------------------------- */
 
-bool qobs_sum_part(struct qparam_search *s, struct desk *d, struct elements *e, size_t qparam, int64_t first, int64_t end)
+bool qobs_sum_part(struct qparam_search *s, struct workspace *d, struct elements *e, size_t qparam, int64_t first, int64_t end)
 {
     shrink(s, d, qparam, 1);
     if (d->ranges.finite[0])

@@ -27,28 +27,28 @@ struct qparam_search {
 };
 
 /* What a thread works with. */
-struct desk {
+struct workspace {
     float *x, *weight; /* of a batch */
     float *sum;        /* as candidates are */
     size_t most;       /* elements of any of them */
     double *total;     /* of one qparam */
-    struct qobs_ahead ahead; /* what is wanted after the qparams that are searched */
+    struct qobs_prefetch prefetch; /* what is wanted after the qparams that are searched */
     struct ranges ranges;
     struct shrunk shrunk;
 };
 
 /* Bytes of memory at any address for a desk's arrays, and their places in it. */
-size_t qobs_desk_size(const struct qparam_search *search);
-void qobs_desk_place(const struct qparam_search *search, unsigned char *memory, struct desk *desk);
+size_t qobs_workspace_size(const struct qparam_search *search);
+void qobs_workspace_place(const struct qparam_search *search, unsigned char *memory, struct workspace *workspace);
 
 /* Searches n <= QOBS_SEARCH_LANES qparams from `first` on, of which e has the elements, afterwards those of the last one. Writes their
  * best_step, range and errors, and sets a bit in `improved` for each step at which one of them improved. */
-void qobs_search_qparams(struct qparam_search *search, struct desk *desk, struct elements *e, size_t first, size_t n,
+void qobs_search_qparams(struct qparam_search *search, struct workspace *workspace, struct elements *e, size_t first, size_t n,
                          uint64_t *improved);
 
 /* For qparams that are searched in parts: sums of all candidates over elements first to end, in desk->total; false: the range is not
  * finite, and there are none. */
-bool qobs_sum_part(struct qparam_search *search, struct desk *desk, struct elements *e, size_t qparam, int64_t first, int64_t end);
+bool qobs_sum_part(struct qparam_search *search, struct workspace *workspace, struct elements *e, size_t qparam, int64_t first, int64_t end);
 
 /* The choice by sums over all elements, as qobs_search_qparams makes it. */
 void qobs_choose(struct qparam_search *search, size_t qparam, const double *total, uint64_t *improved);

@@ -94,18 +94,18 @@ static double largest(const struct shrink *s, const qobs_plan *plan, const unsig
     return amax;
 }
 
-/* Can kernels do what the convention would? `how` is then what they need to know. */
+/* Can kernels do what the formula would? `how` is then what they need to know. */
 static bool kernels_can(const struct shrink *s, struct qobs_shrinking *how)
 {
     const qobs_config *c = &s->config;
-    const bool old = c->version != VERSION_CURRENT, mx = qobs_config_is_mx(c), wide = qobs_held_alone(c) != HELD_VECTOR;
+    const bool old = c->version != VERSION_CURRENT, mx = qobs_config_is_mx(c), wide = qobs_default_rank(c) != RANK_TENSOR;
     const double half = ldexp(1, c->num_bits - 1), most = s->integers ? half - 1 : c->num_bits == 4 ? 6 : 448;
     const bool whole = qobs_config_has_whole_zero_points(c) && !(c->zp_dtype == QOBS_I8 && c->num_bits > 8);
     *how = (struct qobs_shrinking){.integers = s->integers,
                                    .symmetric = c->symmetric,
                                    .mx = mx,
-                                   .least = (float)(s->integers ? -half : -most),
-                                   .greatest = (float)most,
+                                   .quant_min = (float)(s->integers ? -half : -most),
+                                   .quant_max = (float)most,
                                    .mx_offset = c->num_bits == 4 ? 2 : 8,
                                    .eps = mx ? 1 : s->dtype == QOBS_F32 ? 0x1p-23f : s->dtype == QOBS_BF16 ? 0x1p-7f : 0x1p-10f,
                                    .floor = old ? 0x1p-23f : 0};
@@ -120,7 +120,7 @@ static bool kernels_can(const struct shrink *s, struct qobs_shrinking *how)
 
 static size_t p_size(const struct shrink *s)
 {
-    return 2 * s->room * sizeof *s->p;
+    return 2 * s->workspace * sizeof *s->p;
 }
 
 int qobs_shrink_begin(struct shrink *s, const struct runtime *runtime, const struct qobs_kernels *kernels,
@@ -136,7 +136,7 @@ int qobs_shrink_begin(struct shrink *s, const struct runtime *runtime, const str
                          .before = first_is_before ? 0 : (size_t)settings->steps,
                          .global_scale = global_scale};
     s->candidates = (size_t)settings->steps + (first_is_before ? 0 : 1);
-    s->room = (s->candidates + 3) / 4 * 4;
+    s->workspace = (s->candidates + 3) / 4 * 4;
     /* Upstream leaves the dtype of scales out of the search where a global scale will follow. */
     if (qobs_config_strategy(config) == STRATEGY_TENSOR_GROUP)
         s->config.scale_dtype = SCALE_NATIVE;
@@ -147,9 +147,9 @@ int qobs_shrink_begin(struct shrink *s, const struct runtime *runtime, const str
     if (!s->p)
         return qobs_fail(error, QOBS_ERROR_OUT_OF_MEMORY, "search: no memory for %zu bytes", p_size(s));
     s->how.least_p = 1;
-    for (size_t c = 0; c < s->room; c++) {
+    for (size_t c = 0; c < s->workspace; c++) {
         s->p[c] = c < (size_t)settings->steps ? (float)(1 - (double)c / settings->grid) : 1;
-        s->p[s->room + c] = 1 / s->p[c];
+        s->p[s->workspace + c] = 1 / s->p[c];
         s->how.least_p = s->p[c] < s->how.least_p ? s->p[c] : s->how.least_p;
     }
     if (!settings->optimize_global_scale)
@@ -173,12 +173,12 @@ void qobs_shrink_release(struct shrink *s)
 
 size_t qobs_shrunk_size(const struct shrink *s)
 {
-    return s->room * (QOBS_SEARCH_LANES * 3 * sizeof(float) + 4 * sizeof(double));
+    return s->workspace * (QOBS_SEARCH_LANES * 3 * sizeof(float) + 4 * sizeof(double));
 }
 
 void qobs_shrunk_place(const struct shrink *s, unsigned char *memory, struct shrunk *shrunk)
 {
-    const size_t floats = s->room * QOBS_SEARCH_LANES, step = s->room * sizeof(double);
+    const size_t floats = s->workspace * QOBS_SEARCH_LANES, step = s->workspace * sizeof(double);
     float *const first = (float *)(void *)memory;
     unsigned char *const raw = (unsigned char *)(first + 3 * floats);
     *shrunk = (struct shrunk){.scale = first,
@@ -192,19 +192,19 @@ void qobs_shrunk_place(const struct shrink *s, unsigned char *memory, struct shr
 
 /* ---- Candidates ------------------------------------------------------------------------------------------------------- */
 
-/* n candidates from c on of one range, by the convention itself. */
-static void ask_convention(const struct shrink *s, size_t range, size_t c, size_t n, const float *global_scale, int shift,
+/* n candidates from c on of one range, by the formula itself. */
+static void ask_formula(const struct shrink *s, size_t range, size_t c, size_t n, const float *global_scale, int shift,
                            struct shrunk *to)
 {
     const size_t size = qobs_dtype_size(s->dtype);
     const struct range_view view = {.dtype = s->dtype,
                                     .n = n,
-                                    .held = qobs_held_alone(&s->config),
+                                    .rank = qobs_default_rank(&s->config),
                                     .min = to->min + c * size,
                                     .max = to->max + c * size,
                                     .global_scale = global_scale};
     qobs_dtype scale_dtype, zero_point_dtype;
-    qobs_convention_dtypes(&s->config, &view, &scale_dtype, &zero_point_dtype);
+    qobs_formula_dtypes(&s->config, &view, &scale_dtype, &zero_point_dtype);
     qobs_compressed_tensors_qparams(&s->config, &view, to->raw_scale, to->raw_zero_point);
     for (size_t i = 0; i < n; i++) {
         double scale = qobs_qparam_at(to->raw_scale, scale_dtype, (int64_t)i);
@@ -218,7 +218,7 @@ static void ask_convention(const struct shrink *s, size_t range, size_t c, size_
     }
 }
 
-static void ask_convention_for_range(const struct shrink *s, const struct ranges *ranges, size_t range, struct shrunk *to)
+static void ask_formula_for_range(const struct shrink *s, const struct ranges *ranges, size_t range, struct shrunk *to)
 {
     const size_t size = qobs_dtype_size(s->dtype);
     const int shift = ranges->shift[range];
@@ -227,9 +227,9 @@ static void ask_convention_for_range(const struct shrink *s, const struct ranges
         qobs_put_element(to->max + c * size, s->dtype, candidate_end(s, c, ranges->max[range]));
     }
     for (size_t c = 0; c < s->candidates && s->global_scales; c++)
-        ask_convention(s, range, c, 1, &s->global_scales[c], shift, to);
+        ask_formula(s, range, c, 1, &s->global_scales[c], shift, to);
     if (!s->global_scales)
-        ask_convention(s, range, 0, s->candidates, s->global_scale, shift, to);
+        ask_formula(s, range, 0, s->candidates, s->global_scale, shift, to);
 }
 
 static void ask_kernel(const struct shrink *s, const struct ranges *ranges, struct shrunk *to)
@@ -247,7 +247,7 @@ static void ask_kernel(const struct shrink *s, const struct ranges *ranges, stru
         expanded_min[i] = expanded ? (float)qobs_shrink_end(s, -1, low) : min[i];
         expanded_max[i] = expanded ? (float)qobs_shrink_end(s, -1, high) : max[i];
     }
-    s->kernel(&s->how, expanded_min, expanded_max, factor, s->p, s->p + s->room, s->room, to->scale, to->inverse, to->shift);
+    s->kernel(&s->how, expanded_min, expanded_max, factor, s->p, s->p + s->workspace, s->workspace, to->scale, to->inverse, to->shift);
     for (size_t i = 0; i < ranges->n; i++)
         to->finite[i] = to->scale[i] < INFINITY; /* the greatest; zero points are finite if scales are */
     if (s->before < (size_t)s->settings->steps || s->without_before)
@@ -274,12 +274,12 @@ void qobs_shrink(const struct shrink *s, const struct ranges *ranges, struct shr
     for (size_t i = 0; i < QOBS_SEARCH_LANES; i++) {
         to->finite[i] = false;
         if (i < ranges->n && ranges->finite[i])
-            ask_convention_for_range(s, ranges, i, to);
+            ask_formula_for_range(s, ranges, i, to);
         else
             fill_lane(s, i, to);
     }
     /* What fills candidates up to a multiple of 4. */
-    for (size_t at = s->candidates * QOBS_SEARCH_LANES; at < s->room * QOBS_SEARCH_LANES; at++) {
+    for (size_t at = s->candidates * QOBS_SEARCH_LANES; at < s->workspace * QOBS_SEARCH_LANES; at++) {
         to->scale[at] = to->scale[at - QOBS_SEARCH_LANES];
         to->inverse[at] = to->inverse[at - QOBS_SEARCH_LANES];
         to->shift[at] = to->shift[at - QOBS_SEARCH_LANES];

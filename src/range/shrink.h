@@ -11,14 +11,14 @@
 struct shrink {
     const struct runtime *runtime;
     const struct search_settings *settings;
-    qobs_config config; /* the convention's settings */
+    qobs_config config; /* the formula's settings */
     qobs_dtype dtype;   /* of ranges */
     bool integers;
     size_t before, candidates;
     bool without_before; /* nobody asks for its error, and it may be any where it costs something */
-    size_t room; /* candidates rounded up to a multiple of 4 */
+    size_t workspace; /* candidates rounded up to a multiple of 4 */
     const float *global_scale; /* NULL: there is none */
-    qobs_search_shrink_fn *kernel; /* NULL: only the convention itself can */
+    qobs_search_shrink_fn *kernel; /* NULL: only the formula itself can */
     struct qobs_shrinking how;
     float *p;             /* of each candidate, or 1; behind them 1 / p */
     float *global_scales; /* with optimize_global_scale one a candidate */
@@ -36,7 +36,7 @@ struct ranges {
 struct shrunk {
     float *scale, *inverse, *shift;
     bool finite[QOBS_SEARCH_LANES]; /* all candidates; else some may not be */
-    unsigned char *min, *max, *raw_scale, *raw_zero_point; /* the convention's, on the way: room for each candidate */
+    unsigned char *min, *max, *raw_scale, *raw_zero_point; /* the formula's, on the way: room for each candidate */
 };
 
 /* min and max: shrink's ranges, for optimize_global_scale. */

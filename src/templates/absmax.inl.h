@@ -124,7 +124,7 @@ static void K(rows)(const unsigned char *x, ptrdiff_t run_stride, size_t runs, s
 /* `vectors` vectors of columns, side by side, over `rows` rows; `ahead`: the same columns of as many rows further down are fetched
  * into the second-level cache, as the hardware does not foresee that the streams go on there. Where something is not finite the
  * elements are gone through one by one, but for the first `seen` columns, which another vector has counted. */
-static inline __attribute__((always_inline)) void K(column_tile)(int vectors, bool ahead, const unsigned char *x,
+static inline __attribute__((always_inline)) void K(column_tile)(int vectors, bool prefetch, const unsigned char *x,
                                                                   ptrdiff_t row_stride, size_t rows, size_t seen, BITS inf,
                                                                   unsigned char *absmax, struct qobs_nonfinite *nonfinite)
 {
@@ -136,7 +136,7 @@ static inline __attribute__((always_inline)) void K(column_tile)(int vectors, bo
     for (size_t r = 0; r < rows; r++, row += row_stride)
         for (int i = 0; i < vectors; i++) {
             most[i] = K(vec_max_s)(most[i], K(load_magnitudes)(row + i * VEC_BYTES));
-            if (ahead)
+            if (prefetch)
                 __builtin_prefetch(row + (ptrdiff_t)rows * row_stride + i * VEC_BYTES, 0, 2);
         }
     for (int i = 0; i < vectors; i++, absmax += VEC_BYTES) {
@@ -154,18 +154,18 @@ static inline __attribute__((always_inline)) void K(column_tile)(int vectors, bo
 }
 
 /* ABREAST rows, or fewer, over all columns; the last vector is read again where the width is no multiple of LANES. */
-static inline __attribute__((always_inline)) void K(column_strip)(bool ahead, const unsigned char *x, ptrdiff_t row_stride,
+static inline __attribute__((always_inline)) void K(column_strip)(bool prefetch, const unsigned char *x, ptrdiff_t row_stride,
                                                                    size_t rows, size_t columns, BITS inf, unsigned char *absmax,
                                                                    struct qobs_nonfinite *nonfinite)
 {
     const size_t end = columns * sizeof(BITS), last = end - VEC_BYTES;
     size_t j = 0;
     for (; j + TILE * VEC_BYTES <= end; j += TILE * VEC_BYTES)
-        K(column_tile)(TILE, ahead, x + j, row_stride, rows, 0, inf, absmax + j, nonfinite);
+        K(column_tile)(TILE, prefetch, x + j, row_stride, rows, 0, inf, absmax + j, nonfinite);
     for (; j + VEC_BYTES <= end; j += VEC_BYTES)
-        K(column_tile)(1, ahead, x + j, row_stride, rows, 0, inf, absmax + j, nonfinite);
+        K(column_tile)(1, prefetch, x + j, row_stride, rows, 0, inf, absmax + j, nonfinite);
     if (j < end)
-        K(column_tile)(1, ahead, x + last, row_stride, rows, (j - last) / sizeof(BITS), inf, absmax + last, nonfinite);
+        K(column_tile)(1, prefetch, x + last, row_stride, rows, (j - last) / sizeof(BITS), inf, absmax + last, nonfinite);
 }
 
 /* Memory is walked in the order of its rows, ABREAST of them at a time, so that the accumulators are touched once for that many

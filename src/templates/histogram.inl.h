@@ -45,7 +45,7 @@ struct state {
     const struct qobs_binning *binning;
     hist_rule rule;
     uint32_t *even, *odd; /* counters of every other bin */
-    struct qobs_seen *seen;
+    struct qobs_extrema *seen;
     hist_vec min, max;
     struct pending *found, *before;
     bool picking;
@@ -61,10 +61,10 @@ struct state {
 struct reader {
     hist_vec (*load)(const unsigned char *x);
     float (*load_one)(const unsigned char *x);
-    size_t size, ahead, again; /* bytes ahead to be fetched, and once more; 0: they are in the cache */
+    size_t size, prefetch, again; /* bytes ahead to be fetched, and once more; 0: they are in the cache */
 };
 
-#define READER(dtype, bytes, ahead, again) ((struct reader){hist_load_##dtype, load_##dtype, bytes, ahead, again})
+#define READER(dtype, bytes, prefetch, again) ((struct reader){hist_load_##dtype, load_##dtype, bytes, prefetch, again})
 
 /* 64 bits: gcc does not know that the upper half of 32 is 0. */
 static inline void count(uint32_t *counters, uint64_t bin)
@@ -97,9 +97,9 @@ static void count_pending(const struct state *s, struct pending *p)
  * more often anyway. */
 static inline __attribute__((always_inline)) void fetch(const struct reader *reader, const unsigned char *x)
 {
-    const size_t bytes = reader->ahead > 0 ? LANES * reader->size : 0;
+    const size_t bytes = reader->prefetch > 0 ? LANES * reader->size : 0;
     for (size_t i = 0; i < bytes; i += LINE) {
-        __builtin_prefetch(x + i + reader->ahead);
+        __builtin_prefetch(x + i + reader->prefetch);
         if (bytes >= LINE)
             __builtin_prefetch(x + i + reader->again);
     }
@@ -255,8 +255,8 @@ static inline __attribute__((always_inline)) void sift_chunk(struct state *s, co
 static inline __attribute__((always_inline)) void add_run(struct state *s, const struct reader *reader, const unsigned char *x,
                                                           size_t length)
 {
-    const size_t ahead = (64 - (uintptr_t)x % 64) % 64 / reader->size; /* of the first cache line that begins here */
-    size_t most = length >= 4 * CHUNK && ahead > 0 ? ahead : CHUNK;
+    const size_t prefetch = (64 - (uintptr_t)x % 64) % 64 / reader->size; /* of the first cache line that begins here */
+    size_t most = length >= 4 * CHUNK && prefetch > 0 ? prefetch : CHUNK;
     while (length > 0) {
         const size_t n = length < most ? length : most;
         most = CHUNK;
@@ -287,7 +287,7 @@ static inline __attribute__((always_inline)) void add_wide(struct state *s, cons
 
 static inline __attribute__((always_inline)) void add_runs(const struct reader reader, const struct qobs_binning *binning,
                                                            const unsigned char *x, ptrdiff_t run_stride, size_t runs,
-                                                           size_t length, uint32_t *counters, struct qobs_seen *seen)
+                                                           size_t length, uint32_t *counters, struct qobs_extrema *seen)
 {
     struct pending one, other;
     float rest[2 * CHUNK + LANES];

@@ -43,13 +43,13 @@ static inline uint32_t bin_of(const struct qobs_binning *b, float x)
 }
 
 /* Extremes; zeros become +0. */
-static inline void see(struct qobs_seen *seen, float min, float max)
+static inline void see(struct qobs_extrema *seen, float min, float max)
 {
     seen->min = min < seen->min ? min + 0.0f : seen->min;
     seen->max = max > seen->max ? max + 0.0f : seen->max;
 }
 
-static inline void add_element(const struct qobs_binning *b, float x, uint32_t *counters, struct qobs_seen *seen)
+static inline void add_element(const struct qobs_binning *b, float x, uint32_t *counters, struct qobs_extrema *seen)
 {
     x = b->magnitude ? fabsf(x) : x;
     if (x >= b->lo && x <= b->hi && !(b->skip_zeros && x == 0))
@@ -65,7 +65,7 @@ static inline void add_element(const struct qobs_binning *b, float x, uint32_t *
 /* n elements of `size` bytes each. */
 static inline __attribute__((always_inline)) void add_elements(float (*load)(const unsigned char *), size_t size,
                                                                const struct qobs_binning *b, const unsigned char *x, size_t n,
-                                                               uint32_t *counters, struct qobs_seen *seen)
+                                                               uint32_t *counters, struct qobs_extrema *seen)
 {
     for (size_t i = 0; i < n; i++)
         add_element(b, load(x + i * size), counters, seen);

@@ -47,13 +47,13 @@ static inline __attribute__((always_inline)) vec K(indexed_piece)(const unsigned
 
 /* A column each of LANES rows enters its group. `ahead`: lines that will be wanted. */
 static inline __attribute__((always_inline)) void K(indexed_columns)(vec r[TILE], const uint32_t *group, unsigned char *accumulators,
-                                                                    const unsigned char *ahead)
+                                                                    const unsigned char *prefetch)
 {
     K(vec_transpose)(r);
     _Pragma("GCC unroll 16") for (int c = 0; c < TILE; c++)
     {
         unsigned char *const lo = accumulators + (size_t)group[c] * 2 * VEC_BYTES, *const hi = lo + VEC_BYTES;
-        __builtin_prefetch(ahead + c * LINE, 0, 2);
+        __builtin_prefetch(prefetch + c * LINE, 0, 2);
         vec_store(lo, K(vec_min_s)(vec_load(lo), r[c]));
         vec_store(hi, K(vec_max_s)(vec_load(hi), r[c]));
     }
@@ -67,8 +67,8 @@ static inline __attribute__((always_inline)) void K(indexed_rows)(bool few, cons
     enum { TILES = LINE_COLUMNS / TILE };
     vec tiles[TILES][TILE];
     unsigned char lines[LANES][LINE];
-    const unsigned char *ahead = x + LANES * row_stride;
-    for (size_t j = 0; j < columns; j += LINE_COLUMNS, ahead += LANES * LINE) {
+    const unsigned char *prefetch = x + LANES * row_stride;
+    for (size_t j = 0; j < columns; j += LINE_COLUMNS, prefetch += LANES * LINE) {
         j = j + LINE_COLUMNS <= columns ? j : columns - LINE_COLUMNS;
         const unsigned char *from = x + j * sizeof(BITS);
         for (size_t i = 0; few && i < LANES; i++)
@@ -82,10 +82,10 @@ static inline __attribute__((always_inline)) void K(indexed_rows)(bool few, cons
             _Pragma("GCC unroll 4") for (int t = 1; t < TILES; t++)
                 vec_store(&tiles[t][i], K(vec_key)(K(indexed_piece)(from + t / PIECES * VEC_BYTES, step, i, t % PIECES)));
         }
-        K(indexed_columns)(r, group + j, accumulators, ahead);
+        K(indexed_columns)(r, group + j, accumulators, prefetch);
         for (int t = 1; t < TILES; t++) {
             _Pragma("GCC unroll 16") for (int i = 0; i < TILE; i++) r[i] = vec_load(&tiles[t][i]);
-            K(indexed_columns)(r, group + j + t * TILE, accumulators, ahead + t * TILE * LINE);
+            K(indexed_columns)(r, group + j + t * TILE, accumulators, prefetch + t * TILE * LINE);
         }
     }
 }
@@ -106,19 +106,19 @@ static void K(indexed_merge)(const unsigned char *accumulators, int part, size_t
                              size_t n)
 {
     vec r[TILE];
-    unsigned char room[VEC_BYTES] = {0};
+    unsigned char workspace[VEC_BYTES] = {0};
     for (int i = 0; i < TILE; i++)
         r[i] = K(indexed_piece)(accumulators, 2 * VEC_BYTES, i, part);
     K(vec_transpose)(r);
     for (size_t c = 0; c < TILE && c < rows; c++, out += row_bytes) {
         unsigned char *to = out;
         if (n < LANES)
-            to = memcpy(room, out, n * sizeof(BITS));
+            to = memcpy(workspace, out, n * sizeof(BITS));
         const vec before = K(vec_key)(vec_load(to));
         const vec merged = is_max ? K(vec_max_s)(before, r[c]) : K(vec_min_s)(before, r[c]);
         vec_store(to, K(vec_key)(K(vec_no_minus_zero)(merged)));
         if (n < LANES)
-            memcpy(out, room, n * sizeof(BITS));
+            memcpy(out, workspace, n * sizeof(BITS));
     }
 }
 

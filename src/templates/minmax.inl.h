@@ -95,17 +95,17 @@ static inline void K(keep)(struct K(bounds) *b)
     vec_keep(&b->most);
 }
 
-static inline void K(keys_of_bounds)(const struct K(bounds) *b, vec *least, vec *greatest)
+static inline void K(keys_of_bounds)(const struct K(bounds) *b, vec *quant_min, vec *quant_max)
 {
     const vec low = K(vec_key)(b->low);
-    *least = K(vec_min_s)(K(vec_key)(b->high), low);
-    *greatest = K(vec_max_s)(K(vec_key)(b->most), low);
+    *quant_min = K(vec_min_s)(K(vec_key)(b->high), low);
+    *quant_max = K(vec_max_s)(K(vec_key)(b->most), low);
 }
 #else
 /* Floating-point minimum and maximum. One unordered comparison for two vectors finds NaN, which is handed on as a key beyond
  * infinity. */
 struct K(bounds) {
-    vec least, most;
+    vec quant_min, most;
     vec_mask nan;
 };
 
@@ -116,9 +116,9 @@ static inline struct K(bounds) K(bounds_of)(vec v)
 
 static inline void K(enter_two)(struct K(bounds) *b, struct K(bounds) *c, vec v, vec w)
 {
-    b->least = K(vec_min_f)(v, b->least);
+    b->quant_min = K(vec_min_f)(v, b->quant_min);
     b->most = K(vec_max_f)(v, b->most);
-    c->least = K(vec_min_f)(w, c->least);
+    c->quant_min = K(vec_min_f)(w, c->quant_min);
     c->most = K(vec_max_f)(w, c->most);
     b->nan = K(vec_or_unordered)(b->nan, v, w);
 }
@@ -130,30 +130,30 @@ static inline void K(enter)(struct K(bounds) *b, vec v)
 
 static inline void K(join)(struct K(bounds) *b, const struct K(bounds) *c)
 {
-    b->least = K(vec_min_f)(c->least, b->least);
+    b->quant_min = K(vec_min_f)(c->quant_min, b->quant_min);
     b->most = K(vec_max_f)(c->most, b->most);
     b->nan |= c->nan;
 }
 
 static inline void K(keep)(struct K(bounds) *b)
 {
-    vec_keep(&b->least);
+    vec_keep(&b->quant_min);
     vec_keep(&b->most);
 }
 
-static inline void K(keys_of_bounds)(const struct K(bounds) *b, vec *least, vec *greatest)
+static inline void K(keys_of_bounds)(const struct K(bounds) *b, vec *quant_min, vec *quant_max)
 {
-    *least = K(vec_key)(b->least);
-    *greatest = vec_mask_any(b->nan) ? K(vec_splat)(MOST_POSITIVE) : K(vec_key)(b->most);
+    *quant_min = K(vec_key)(b->quant_min);
+    *quant_max = vec_mask_any(b->nan) ? K(vec_splat)(MOST_POSITIVE) : K(vec_key)(b->most);
 }
 #endif
 
 static inline void K(ends_of_bounds)(const struct K(bounds) *b, KEY *lo, KEY *hi)
 {
-    vec least, greatest;
-    K(keys_of_bounds)(b, &least, &greatest);
-    *lo = K(vec_reduce_min)(least);
-    *hi = (KEY)~K(vec_reduce_min)(vec_not(greatest));
+    vec quant_min, quant_max;
+    K(keys_of_bounds)(b, &quant_min, &quant_max);
+    *lo = K(vec_reduce_min)(quant_min);
+    *hi = (KEY)~K(vec_reduce_min)(vec_not(quant_max));
 }
 
 /* Two pages side by side, while those further on are fetched into the second-level cache, every line twice, as some first tries come to

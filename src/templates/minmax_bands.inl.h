@@ -30,7 +30,7 @@ static inline __attribute__((always_inline)) void K(fetch_two)(const unsigned ch
 /* Some elements, at least two vectors of them, enter two bounds; the last vector may overlap the one before. What lies `ahead` bytes further
  * on is fetched where they are `far`. */
 static inline __attribute__((always_inline)) void K(enter_run)(K(enter_fn) *enter, bool far, struct K(bounds) *b, struct K(bounds) *c,
-                                                                const unsigned char *x, size_t bytes, ptrdiff_t ahead)
+                                                                const unsigned char *x, size_t bytes, ptrdiff_t prefetch)
 {
     size_t at = 0;
 #pragma GCC unroll 4
@@ -38,7 +38,7 @@ static inline __attribute__((always_inline)) void K(enter_run)(K(enter_fn) *ente
         const vec v = vec_load_in_turn(x + at);
         enter(b, c, v, vec_load_in_turn(x + at + VEC_BYTES));
         if (far)
-            K(fetch_two)(x + at + ahead);
+            K(fetch_two)(x + at + prefetch);
     }
     if (at < bytes) {
         const vec last = vec_load_in_turn(x + bytes - VEC_BYTES);

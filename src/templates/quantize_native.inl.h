@@ -14,7 +14,7 @@
 #define IS_HALF (sizeof(stored) == 2)
 
 struct NATIVE(quantizer) {
-    real least, greatest;
+    real quant_min, quant_max;
     double whole_least, whole_greatest;
     struct grid_float grid;
     struct grid_double wide;
@@ -41,19 +41,19 @@ ALWAYS_INLINE real NATIVE(grid)(const struct NATIVE(quantizer) *q, int how, real
 
 /* compressed-tensors: (round(clamp(x / scale + zero point)) - zero point) * scale. What is on the grid is a number of the
  * dtype, so it needs no rounding to it. F64 with a scale in float comes back in float. */
-ALWAYS_INLINE stored NATIVE(quantize)(const struct NATIVE(quantizer) * q, int how, stored x, real scale, real added,
-                                      real removed)
+ALWAYS_INLINE stored NATIVE(quantize)(const struct NATIVE(quantizer) * q, int how, stored x, real scale, real zero_point_add,
+                                      real zero_point_sub)
 {
     real v = NATIVE(nearest_if_native)(how, take(x) / scale);
     if (how & ZERO_POINT)
-        v = NATIVE(nearest_if_native)(how, v + added);
-    v = v < q->least ? q->least : v;
-    v = v > q->greatest ? q->greatest : v;
+        v = NATIVE(nearest_if_native)(how, v + zero_point_add);
+    v = v < q->quant_min ? q->quant_min : v;
+    v = v > q->quant_max ? q->quant_max : v;
     v = NATIVE(grid)(q, how, v);
     if (IS_DOUBLE && how & IN_FLOAT)
-        return put((real)(((float)v - (float)removed) * (float)scale));
+        return put((real)(((float)v - (float)zero_point_sub) * (float)scale));
     if (how & ZERO_POINT)
-        v = NATIVE(nearest_if_native)(how, v - removed);
+        v = NATIVE(nearest_if_native)(how, v - zero_point_sub);
     return put(v * scale);
 }
 
@@ -71,32 +71,32 @@ ALWAYS_INLINE stored NATIVE(quantize_torch)(const struct NATIVE(quantizer) * q, 
         v = v < q->whole_greatest ? v : q->whole_greatest;
         return put((float)(v - (double)zero_point) * (float)scale);
     }
-    const real least = (real)(q->whole_least - (double)zero_point),
-               greatest = (real)(q->whole_greatest - (double)zero_point);
+    const real quant_min = (real)(q->whole_least - (double)zero_point),
+               quant_max = (real)(q->whole_greatest - (double)zero_point);
     const real shift = IS_DOUBLE ? (real)0x1.8p52 : (real)0x1.8p23f;
-    real v = t > least ? t : least;
-    v = v < greatest ? v : greatest;
+    real v = t > quant_min ? t : quant_min;
+    v = v < quant_max ? v : quant_max;
     v = (v + shift) - shift;
     return put((real)((float)v * (float)scale));
 }
 
-ALWAYS_INLINE stored NATIVE(one)(const struct NATIVE(quantizer) *q, int how, stored x, real scale, real added, real removed)
+ALWAYS_INLINE stored NATIVE(one)(const struct NATIVE(quantizer) *q, int how, stored x, real scale, real zero_point_add, real zero_point_sub)
 {
-    return how & TORCH ? NATIVE(quantize_torch)(q, how, x, scale, removed)
-                       : NATIVE(quantize)(q, how, x, scale, added, removed);
+    return how & TORCH ? NATIVE(quantize_torch)(q, how, x, scale, zero_point_sub)
+                       : NATIVE(quantize)(q, how, x, scale, zero_point_add, zero_point_sub);
 }
 
 ALWAYS_INLINE void NATIVE(rows)(const struct NATIVE(quantizer) *q, int how, const unsigned char *x, ptrdiff_t x_stride,
                                 unsigned char *out, ptrdiff_t out_stride, size_t runs, size_t length,
                                 const struct qobs_qparams *qparams, ptrdiff_t qparam_stride)
 {
-    const real *scale = qparams->scale, *added = qparams->added, *removed = qparams->removed;
+    const real *scale = qparams->scale, *zero_point_add = qparams->zero_point_add, *zero_point_sub = qparams->zero_point_sub;
     for (ptrdiff_t i = 0; i < (ptrdiff_t)runs; i++) {
         const element *from = (const element *)(x + i * x_stride);
         element *to = (element *)(out + i * out_stride);
         /* -0 added and +0 taken away change nothing, not even the sign of a zero. */
-        const real s = scale[i * qparam_stride], a = added ? added[i * qparam_stride] : (real)-0.0,
-                   r = removed ? removed[i * qparam_stride] : 0;
+        const real s = scale[i * qparam_stride], a = zero_point_add ? zero_point_add[i * qparam_stride] : (real)-0.0,
+                   r = zero_point_sub ? zero_point_sub[i * qparam_stride] : 0;
         NO_DEPENDENCE
         for (size_t j = 0; j < length; j++)
             to[j] = NATIVE(one)(q, how, from[j], s, a, r);
@@ -107,13 +107,13 @@ ALWAYS_INLINE void NATIVE(columns)(const struct NATIVE(quantizer) *q, int how, c
                                    unsigned char *out, ptrdiff_t out_stride, size_t rows, size_t columns,
                                    const struct qobs_qparams *qparams)
 {
-    const real *scale = qparams->scale, *added = qparams->added, *removed = qparams->removed;
+    const real *scale = qparams->scale, *zero_point_add = qparams->zero_point_add, *zero_point_sub = qparams->zero_point_sub;
     for (ptrdiff_t i = 0; i < (ptrdiff_t)rows; i++) {
         const element *from = (const element *)(x + i * x_stride);
         element *to = (element *)(out + i * out_stride);
         NO_DEPENDENCE
         for (size_t j = 0; j < columns; j++)
-            to[j] = NATIVE(one)(q, how, from[j], scale[j], added[j], removed[j]);
+            to[j] = NATIVE(one)(q, how, from[j], scale[j], zero_point_add[j], zero_point_sub[j]);
     }
 }
 
@@ -121,16 +121,16 @@ ALWAYS_INLINE void NATIVE(columns)(const struct NATIVE(quantizer) *q, int how, c
 static int NATIVE(prepare)(struct NATIVE(quantizer) *q, const struct qobs_quantizer *given, bool has_zero_point)
 {
     const bool native = !given->in_float && !given->torch;
-    *q = (struct NATIVE(quantizer)){.least = native ? nearest((real)given->least) : (real)given->least,
-                                    .greatest = native ? nearest((real)given->greatest) : (real)given->greatest,
-                                    .whole_least = given->least,
-                                    .whole_greatest = given->greatest,
-                                    .grid = {given->floor, given->lift},
-                                    .wide = {given->wide_floor, given->wide_lift},
+    *q = (struct NATIVE(quantizer)){.quant_min = native ? nearest((real)given->quant_min) : (real)given->quant_min,
+                                    .quant_max = native ? nearest((real)given->quant_max) : (real)given->quant_max,
+                                    .whole_least = given->quant_min,
+                                    .whole_greatest = given->quant_max,
+                                    .grid = {given->floor, given->shifter},
+                                    .wide = {given->wide_floor, given->wide_shifter},
                                     .through_float = given->through_float};
-    const bool in_double = !IS_DOUBLE && (given->in_double || isinf(q->greatest));
+    const bool in_double = !IS_DOUBLE && (given->in_double || isinf(q->quant_max));
     const double floor = IS_DOUBLE ? given->wide_floor : (double)given->floor;
-    const bool whole = !in_double && floor >= fmax(given->greatest, -given->least);
+    const bool whole = !in_double && floor >= fmax(given->quant_max, -given->quant_min);
     if (given->torch)
         return TORCH | ZERO_POINT | (in_double ? IN_DOUBLE : 0);
     return (has_zero_point || in_double ? ZERO_POINT : 0) | (in_double ? IN_DOUBLE : 0) |
@@ -146,7 +146,7 @@ static int NATIVE(prepare)(struct NATIVE(quantizer) *q, const struct qobs_quanti
 QOBS_FAKE_QUANTIZE_ROWS(ENTRY(NATIVE(qobs_fake_quantize_rows)))
 {
     struct NATIVE(quantizer) q;
-    const int how = NATIVE(prepare)(&q, quantizer, qparams->added != NULL);
+    const int how = NATIVE(prepare)(&q, quantizer, qparams->zero_point_add != NULL);
     ELSEWHERE(IS_LIGHT(how), NATIVE(qobs_fake_quantize_rows), quantizer, x, x_stride, out, out_stride, runs, length, qparams,
               qparam_stride)
     if (how == 0)

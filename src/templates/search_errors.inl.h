@@ -30,7 +30,7 @@
 enum target { INTEGERS, INTEGERS_SHIFTED, FLOATS, FLOATS_SHIFTED };
 
 struct constants {
-    lanes least, greatest; /* of integers: with 1.5 * 2^23 added, as bits in order; of floats the greatest alone */
+    lanes quant_min, quant_max; /* of integers: with 1.5 * 2^23 added, as bits in order; of floats the greatest alone */
     lanes middle;          /* 1.5 * 2^23 */
     lanes floor, split;
     lanes polynomial[5];
@@ -44,12 +44,12 @@ ALWAYS_INLINE struct constants constants_of(enum target target, enum qobs_norm_k
     struct constants k;
     if (target == INTEGERS || target == INTEGERS_SHIFTED) {
         k.middle = lanes_splat(0x1.8p23f);
-        k.least = lanes_splat(0x1.8p23f + (float)quantizer->least);
-        k.greatest = lanes_splat(0x1.8p23f + (float)quantizer->greatest);
+        k.quant_min = lanes_splat(0x1.8p23f + (float)quantizer->quant_min);
+        k.quant_max = lanes_splat(0x1.8p23f + (float)quantizer->quant_max);
     } else {
-        k.greatest = lanes_splat((float)quantizer->greatest);
+        k.quant_max = lanes_splat((float)quantizer->quant_max);
         k.floor = lanes_splat(quantizer->floor);
-        k.split = lanes_splat(float_of_bits(quantizer->lift + 0x3f800000) + 1); /* 2^(23 - digits) + 1 */
+        k.split = lanes_splat(float_of_bits(quantizer->shifter + 0x3f800000) + 1); /* 2^(23 - digits) + 1 */
     }
     if (kind == QOBS_NORM_TABLE) {
         for (int i = 0; i < 5; i++)
@@ -64,7 +64,7 @@ ALWAYS_INLINE struct constants constants_of(enum target target, enum qobs_norm_k
 /* The nearest number of a float format, of y >= 0. */
 ALWAYS_INLINE lanes round_floats(const struct constants *k, lanes y)
 {
-    y = lanes_min_bits(y, k->greatest);
+    y = lanes_min_bits(y, k->quant_max);
     const lanes spread = lanes_mul(lanes_max_bits(y, k->floor), k->split);
     return lanes_sub(spread, lanes_sub(spread, y));
 }
@@ -80,7 +80,7 @@ ALWAYS_INLINE lanes difference(enum target target, const struct constants *k, la
         q = lanes_sub(q, k->middle);
     } else if (target == INTEGERS_SHIFTED) {
         q = lanes_fma(x, inverse, shift);
-        q = lanes_min_bits(lanes_max_bits(q, k->least), k->greatest);
+        q = lanes_min_bits(lanes_max_bits(q, k->quant_min), k->quant_max);
         q = lanes_sub(q, shift);
     } else if (target == FLOATS) {
         q = round_floats(k, lanes_mul(x, inverse));
@@ -157,7 +157,7 @@ struct arguments {
     size_t row, n;
     const struct qobs_search_candidates *candidates;
     size_t count;
-    struct qobs_ahead ahead;
+    struct qobs_prefetch prefetch;
     float *sum;
 };
 
@@ -169,11 +169,11 @@ struct fetching {
 
 /* Evenly: as many misses at a time as do not hold up the loads of the work itself. Where there are not steps enough, nothing: what the
  * hardware fetches on its own has to come in order. */
-ALWAYS_INLINE struct fetching fetching_in(size_t steps, struct qobs_ahead ahead)
+ALWAYS_INLINE struct fetching fetching_in(size_t steps, struct qobs_prefetch prefetch)
 {
-    const size_t lines = ((size_t)(ahead.end - ahead.from) + LINE - 1) / LINE;
+    const size_t lines = ((size_t)(prefetch.end - prefetch.from) + LINE - 1) / LINE;
     const bool can = lines > 0 && lines <= steps * MOST_LINES;
-    return (struct fetching){ahead.from, can ? ahead.end : ahead.from, can ? (lines + steps - 1) / steps * LINE : 0};
+    return (struct fetching){prefetch.from, can ? prefetch.end : prefetch.from, can ? (lines + steps - 1) / steps * LINE : 0};
 }
 
 ALWAYS_INLINE void fetch(struct fetching *f)
@@ -190,21 +190,21 @@ ALWAYS_INLINE void by_elements(enum target target, enum qobs_norm_kind kind, boo
     const struct constants k = constants_of(target, kind, a->quantizer, a->norm);
     const float *const x = a->x, *const weight = a->weight;
     const size_t n = a->n;
-    struct fetching ahead = fetching_in(a->count / ABREAST, a->ahead);
+    struct fetching prefetch = fetching_in(a->count / ABREAST, a->prefetch);
     _Alignas(64) float limited[2 * QOBS_SEARCH_MOST]; /* magnitudes and limits in turns, lanes by lanes */
     if (target == INTEGERS) {
-        const lanes below = lanes_sub(k.middle, lanes_sub(k.least, k.middle));
+        const lanes below = lanes_sub(k.middle, lanes_sub(k.quant_min, k.middle));
         for (size_t i = 0; i < n; i += QOBS_SEARCH_LANES) {
             const lanes v = lanes_load(x + i);
             lanes_store(limited + 2 * i, lanes_abs(v));
-            lanes_store(limited + 2 * i + QOBS_SEARCH_LANES, lanes_by_sign(v, below, k.greatest));
+            lanes_store(limited + 2 * i + QOBS_SEARCH_LANES, lanes_by_sign(v, below, k.quant_max));
         }
     }
     for (size_t c = 0; c < a->count; c += 4) {
         lanes total[4];
         for (size_t first = 0; first < 4; first += ABREAST) {
             struct abreast some;
-            fetch(&ahead);
+            fetch(&prefetch);
             for (int j = 0; j < ABREAST; j++) {
                 const size_t at = (c + first + (size_t)j) * a->candidates->step;
                 some.scale[j] = to_unit(kind, lanes_splat(a->candidates->scale[at]));
@@ -231,9 +231,9 @@ ALWAYS_INLINE void by_qparams(enum target target, enum qobs_norm_kind kind, bool
     enum { L = QOBS_SEARCH_LANES, BETWEEN_TOTALS = 32 };
     const struct constants k = constants_of(target, kind, a->quantizer, a->norm);
     const size_t n = a->n, each = L * (1 + (target == INTEGERS) + weighted); /* an element, its limit, its weight */
-    struct fetching ahead = fetching_in(a->count / ABREAST * ((n + BETWEEN_TOTALS - 1) / BETWEEN_TOTALS), a->ahead);
+    struct fetching prefetch = fetching_in(a->count / ABREAST * ((n + BETWEEN_TOTALS - 1) / BETWEEN_TOTALS), a->prefetch);
     _Alignas(64) float turned[3 * L * QOBS_SEARCH_FEW], tile[L * L];
-    const lanes below = target == INTEGERS ? lanes_sub(k.middle, lanes_sub(k.least, k.middle)) : lanes_splat(0);
+    const lanes below = target == INTEGERS ? lanes_sub(k.middle, lanes_sub(k.quant_min, k.middle)) : lanes_splat(0);
     for (size_t first = 0; first < n; first += L) {
         float *const to = turned + first * each;
         lanes_turn(a->x + first, a->row, tile);
@@ -241,7 +241,7 @@ ALWAYS_INLINE void by_qparams(enum target target, enum qobs_norm_kind kind, bool
             const lanes v = lanes_load(tile + i * L);
             lanes_store(to + i * each, target == INTEGERS || target == FLOATS ? lanes_abs(v) : v);
             if (target == INTEGERS)
-                lanes_store(to + i * each + L, lanes_by_sign(v, below, k.greatest));
+                lanes_store(to + i * each + L, lanes_by_sign(v, below, k.quant_max));
         }
         if (weighted) {
             lanes_turn(a->weight + first, a->row, tile);
@@ -261,7 +261,7 @@ ALWAYS_INLINE void by_qparams(enum target target, enum qobs_norm_kind kind, bool
         }
         for (size_t first = 0; first < n; first += BETWEEN_TOTALS) {
             const float *x = turned + first * each, *const end = turned + (n - first < BETWEEN_TOTALS ? n : first + BETWEEN_TOTALS) * each;
-            fetch(&ahead);
+            fetch(&prefetch);
             for (int j = 0; j < ABREAST; j++)
                 some.sum[j] = lanes_splat(0);
             for (; x < end; x += each) {
@@ -332,7 +332,7 @@ EACH_NORM(weighted_qparams, FLOATS_SHIFTED)
 
 static enum target target_of(const struct qobs_quantizer *quantizer, bool with_shift)
 {
-    if ((double)quantizer->floor >= quantizer->greatest)
+    if ((double)quantizer->floor >= quantizer->quant_max)
         return with_shift ? INTEGERS_SHIFTED : INTEGERS;
     return with_shift ? FLOATS_SHIFTED : FLOATS;
 }
@@ -345,7 +345,7 @@ QOBS_SEARCH_ERRORS(ENTRY(qobs_search_errors))
         [FLOATS] = {FUNCTIONS(elements, FLOATS), FUNCTIONS(weighted_elements, FLOATS)},
         [FLOATS_SHIFTED] = {[true] = FUNCTIONS(weighted_elements, FLOATS_SHIFTED)},
     };
-    const struct arguments a = {quantizer, norm, x, weight, 0, n, candidates, count, ahead, sum};
+    const struct arguments a = {quantizer, norm, x, weight, 0, n, candidates, count, prefetch, sum};
     functions[target_of(quantizer, with_shift)][weight != NULL][norm->kind](&a);
 }
 
@@ -357,7 +357,7 @@ QOBS_SEARCH_BATCH(ENTRY(qobs_search_batch))
         [FLOATS] = {FUNCTIONS(qparams, FLOATS), FUNCTIONS(weighted_qparams, FLOATS)},
         [FLOATS_SHIFTED] = {[true] = FUNCTIONS(weighted_qparams, FLOATS_SHIFTED)},
     };
-    const struct arguments a = {quantizer, norm, x, weight, row, n, candidates, count, ahead, sum};
+    const struct arguments a = {quantizer, norm, x, weight, row, n, candidates, count, prefetch, sum};
     functions[target_of(quantizer, with_shift)][weight != NULL][norm->kind](&a);
 }
 
@@ -365,7 +365,7 @@ QOBS_SEARCH_BATCH(ENTRY(qobs_search_batch))
 
 QOBS_SEARCH_IMPROVED(ENTRY(qobs_search_improved))
 {
-    lanes so_far = lanes_load(least), at = lanes_splat(-1);
+    lanes so_far = lanes_load(quant_min), at = lanes_splat(-1);
     _Alignas(64) float steps[QOBS_SEARCH_LANES];
     for (size_t first = 0; first < n; first += 64) {
         uint64_t some = 0;

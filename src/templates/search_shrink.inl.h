@@ -2,7 +2,7 @@
 /* SPDX-FileCopyrightText: The qobs authors */
 
 /* Scales and zero points of shrunk ranges, plain C for every instruction set: src/<isa>/search.c includes this with its ENTRY. The
- * numbers are those of src/convention/compressed_tensors.c, operation by operation, in the dtype of the range; tests compare.
+ * numbers are those of src/formula/compressed_tensors.c, operation by operation, in the dtype of the range; tests compare.
  *
  * Accumulators: none. Overflow: a finite scale stays finite when it is multiplied by the caller's factor, and so does its inverse.
  * Caller's duty: round to nearest, no flushing of subnormals (src/fpenv.h); a finite range. */

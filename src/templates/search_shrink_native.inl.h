@@ -15,7 +15,7 @@ struct NATIVE(ranges) {
 ALWAYS_INLINE int NATIVE(begin)(const struct qobs_shrinking *how, bool symmetric, const float *min, const float *max, const float *factor,
                                 struct NATIVE(ranges) *r)
 {
-    const float steps = how->greatest - how->least, least = how->least_p / steps;
+    const float steps = how->quant_max - how->quant_min, quant_min = how->least_p / steps;
     float extent[QOBS_SEARCH_LANES], inverse[QOBS_SEARCH_LANES];
     int normal = 0;
     /* Several loops: in one of them gcc would branch, and make no vectors. */
@@ -35,7 +35,7 @@ ALWAYS_INLINE int NATIVE(begin)(const struct qobs_shrinking *how, bool symmetric
         inverse[i] = steps / (extent[i] * r->factor[i]);
     }
     for (size_t i = 0; i < QOBS_SEARCH_LANES; i++) {
-        const bool is_normal = extent[i] < 0x1p100f && extent[i] * least >= LEAST_NORMAL;
+        const bool is_normal = extent[i] < 0x1p100f && extent[i] * quant_min >= LEAST_NORMAL;
         r->inverse[i] = is_normal ? inverse[i] : 0;
         normal += is_normal;
     }
@@ -47,7 +47,7 @@ ALWAYS_INLINE void NATIVE(shrink)(const struct qobs_shrinking *how, enum shrinki
                                   float *inverse, float *shift)
 {
     const struct NATIVE(ranges) r = *given; /* nothing that is written is read again */
-    const float least = how->least, greatest = how->greatest, range = greatest - least, half = range / 2;
+    const float quant_min = how->quant_min, quant_max = how->quant_max, range = quant_max - quant_min, half = range / 2;
     const float eps = how->eps, floor = how->floor;
     const int offset = how->mx_offset;
     for (size_t c = 0; c < n; c++, scale += QOBS_SEARCH_LANES, inverse += QOBS_SEARCH_LANES, shift += QOBS_SEARCH_LANES) {
@@ -63,7 +63,7 @@ ALWAYS_INLINE void NATIVE(shrink)(const struct qobs_shrinking *how, enum shrinki
                 s = s < floor ? floor : s;
             float zero_point = 0;
             if (kind == ASYMMETRIC) {
-                const float z = nearest(least - nearest(a / s)), limited = z < least ? least : z > greatest ? greatest : z;
+                const float z = nearest(quant_min - nearest(a / s)), limited = z < quant_min ? quant_min : z > quant_max ? quant_max : z;
                 const float rounded = (limited + 0x1.8p23f) - 0x1.8p23f;
                 zero_point = z == z ? rounded : 0;
             }

@@ -7,10 +7,10 @@
  * as unsigned the minimum, whatever follows. */
 static inline bool K(begins_with_both)(const unsigned char *x)
 {
-    vec least = vec_load(x), most = least;
+    vec quant_min = vec_load(x), most = quant_min;
     for (int i = 1; i < 4; i++) {
-        least = K(vec_min_s)(least, vec_load(x + i * VEC_BYTES));
+        quant_min = K(vec_min_s)(quant_min, vec_load(x + i * VEC_BYTES));
         most = K(vec_max_s)(most, vec_load(x + i * VEC_BYTES));
     }
-    return K(vec_any_ge)(most, K(vec_splat)(0)) && K(vec_any_ge)(vec_not(least), K(vec_splat)(0));
+    return K(vec_any_ge)(most, K(vec_splat)(0)) && K(vec_any_ge)(vec_not(quant_min), K(vec_splat)(0));
 }

@@ -191,7 +191,7 @@ static void call_both(void *argument)
 static void draw_groups(struct check *check, struct job *job)
 {
     const struct call *call = job->call;
-    const size_t room = OUTPUT_BYTES / 4 / check->dtype->size / (call->count + 1), most = room < MOST_GROUPS ? room : MOST_GROUPS;
+    const size_t workspace = OUTPUT_BYTES / 4 / check->dtype->size / (call->count + 1), most = workspace < MOST_GROUPS ? workspace : MOST_GROUPS;
     const size_t fitting = most < call->length ? most : call->length;
     job->groups = call->length == 0 ? 1 : 1 + rng_below(&check->rng, fitting);
     uint32_t *group = (uint32_t *)(void *)arena_place(&index_arena, call->length * sizeof *group, true, 0);

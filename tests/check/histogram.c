@@ -34,7 +34,7 @@ struct trial {
     ptrdiff_t stride;
     size_t runs, length;
     uint32_t *counters;
-    struct qobs_seen seen;
+    struct qobs_extrema seen;
     uint64_t calls;
     bool failed;
 };
@@ -56,7 +56,7 @@ static size_t bin_of(const struct qobs_binning *b, float x)
     return bin >= (float)b->bins ? b->bins - 1 : (size_t)bin;
 }
 
-static void expect(const struct trial *t, uint64_t *counts, struct qobs_seen *seen)
+static void expect(const struct trial *t, uint64_t *counts, struct qobs_extrema *seen)
 {
     for (size_t r = 0; r < t->runs; r++)
         for (size_t i = 0; i < t->length; i++) {
@@ -93,7 +93,7 @@ static void call(void *argument)
     check_upper_halves(t->table->isa, "histogram_rows");
 }
 
-static void compare(struct trial *t, const uint64_t *counts, const struct qobs_seen *seen, uint32_t before)
+static void compare(struct trial *t, const uint64_t *counts, const struct qobs_extrema *seen, uint32_t before)
 {
     const size_t bins = t->binning.bins, stride = qobs_counter_stride(bins);
     for (size_t k = 0; k < bins && !t->failed; k++) {
@@ -128,10 +128,10 @@ static void run(struct trial *t)
     for (size_t i = 0; i < n; i++)
         t->counters[i] = i % stride < bins ? before : UNTOUCHED;
     memset(counts, 0, bins * sizeof *counts);
-    t->seen = (struct qobs_seen){.min = INFINITY, .max = -INFINITY};
+    t->seen = (struct qobs_extrema){.min = INFINITY, .max = -INFINITY};
     if (rng_below(&t->rng, 2))
-        t->seen = (struct qobs_seen){.min = -1, .max = 2, .nonfinite = {3, 4}};
-    struct qobs_seen seen = t->seen;
+        t->seen = (struct qobs_extrema){.min = -1, .max = 2, .nonfinite = {3, 4}};
+    struct qobs_extrema seen = t->seen;
     expect(t, counts, &seen);
     t->calls++;
     if (survives(call, t))

@@ -17,7 +17,7 @@
 static inline uint64_t time_of_sse(void)
 {
     static const float ones[4] = {1, 1, 1, 1};
-    uint64_t least = UINT64_MAX;
+    uint64_t quant_min = UINT64_MAX;
     for (int i = 0; i < 5; i++) {
         uint32_t times = 100, begin, begin_high, end, end_high;
         __asm__ volatile("lfence\n\trdtsc\n\tlfence" : "=a"(begin), "=d"(begin_high));
@@ -28,9 +28,9 @@ static inline uint64_t time_of_sse(void)
                          : "xmm1", "cc");
         __asm__ volatile("lfence\n\trdtsc" : "=a"(end), "=d"(end_high));
         const uint64_t t = ((uint64_t)end_high << 32 | end) - ((uint64_t)begin_high << 32 | begin);
-        least = t < least ? t : least;
+        quant_min = t < quant_min ? t : quant_min;
     }
-    return least;
+    return quant_min;
 }
 
 /* What was found of a kernel. */

@@ -12,9 +12,9 @@
 
 void record(struct record *r, const void *bytes, size_t size)
 {
-    if (r->size + size > r->room) {
-        r->room = 2 * (r->size + size);
-        r->bytes = realloc(r->bytes, r->room);
+    if (r->size + size > r->workspace) {
+        r->workspace = 2 * (r->size + size);
+        r->bytes = realloc(r->bytes, r->workspace);
         must(r->bytes);
     }
     if (size > 0)

@@ -12,7 +12,7 @@
 
 struct record {
     unsigned char *bytes;
-    size_t size, room;
+    size_t size, workspace;
 };
 
 void record(struct record *r, const void *bytes, size_t size);

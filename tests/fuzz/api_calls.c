@@ -7,7 +7,7 @@
 /* What a call writes: exact in size, and of known contents where it writes nothing. */
 static void *results(size_t size)
 {
-    return memset(room(size), 0x5a, size);
+    return memset(workspace(size), 0x5a, size);
 }
 
 static size_t qparams_of(const qobs_plan *plan)
@@ -86,7 +86,7 @@ static void run_search(struct run *run, const qobs_config *config, const qobs_te
     void *min = results(size), *max = results(size);
     int32_t *best = results(n * sizeof *best);
     double *errors = results(n * sizeof *errors);
-    float *importance = room(columns * sizeof *importance);
+    float *importance = workspace(columns * sizeof *importance);
     qobs_search_report report = {.struct_size = sizeof report};
     qobs_error error;
     for (size_t i = 0; i < columns; i++)
@@ -123,7 +123,7 @@ static void run_fake_quantize(struct run *run, const qobs_config *config, const 
     struct bytes *b = &run->b;
     const qobs_dtype scale_dtype = take_below(b, 2) ? value->dtype : QOBS_F32, zero_point_dtype = zero_point_dtypes[take_below(b, 6)];
     const size_t scale_size = qobs_dtype_size(scale_dtype), zero_point_size = qobs_dtype_size(zero_point_dtype);
-    unsigned char *scale = room(n * scale_size), *zero_point = room(n * zero_point_size);
+    unsigned char *scale = workspace(n * scale_size), *zero_point = workspace(n * zero_point_size);
     for (size_t i = 0; i < n; i++) {
         /* Nothing that this run's rounding or flushing would change. */
         const bool good = take_below(b, 8);

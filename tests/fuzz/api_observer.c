@@ -7,7 +7,7 @@
 static unsigned char *save(const qobs_observer *o, size_t *size)
 {
     *size = qobs_observer_save_size(o);
-    unsigned char *saved = room(*size);
+    unsigned char *saved = workspace(*size);
     must(qobs_observer_save(o, saved, *size, NULL) == QOBS_OK);
     return saved;
 }
@@ -36,7 +36,7 @@ static void read_results(struct run *run, const qobs_observer *o)
         must(qobs_observer_result(o, i, &result, &error) == QOBS_OK);
         record(&run->record, result.name, strlen(result.name));
         record(&run->record, result.shape, (size_t)result.ndim * sizeof *result.shape);
-        unsigned char *out = room(result.size);
+        unsigned char *out = workspace(result.size);
         if (record_status(&run->record, qobs_observer_read(o, result.name, out, result.size, &error), &error))
             record(&run->record, out, result.size);
         free(out);

@@ -69,7 +69,7 @@ static inline void __attribute__((noreturn, format(printf, 1, 2))) finding(const
     } while (0)
 
 /* malloc that cannot fail; room for 1 byte at least. */
-static inline void *room(size_t size)
+static inline void *workspace(size_t size)
 {
     void *memory = malloc(size ? size : 1);
     if (!memory)

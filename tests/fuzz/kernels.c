@@ -206,7 +206,7 @@ void fuzz_absmax(struct bytes *b)
 /* ---- Histograms and squares ------------------------------------------------------------------------------------------------ */
 
 static size_t count_all(const struct qobs_kernels *table, const struct matrix *m, const struct qobs_binning *binning,
-                        uint32_t *counters, uint32_t *total, struct qobs_seen *seen)
+                        uint32_t *counters, uint32_t *total, struct qobs_extrema *seen)
 {
     const size_t stride = qobs_counter_stride(binning->bins), n = (QOBS_COUNTER_COPIES - 1) * stride + binning->bins;
     memset(counters, 0, n * sizeof *counters);
@@ -221,7 +221,7 @@ static size_t count_all(const struct qobs_kernels *table, const struct matrix *m
 
 void fuzz_histogram(struct bytes *b)
 {
-    enum { MOST = 5000, ROOM = 2 * (MOST + 1104) };
+    enum { MOST = 5000, WORKSPACE = 2 * (MOST + 1104) };
     static uint32_t expected[MOST], got[MOST];
     static const float limits[] = {0, 1, -1, 0x1p-149f, 0x1.fffffep127f, -0x1.fffffep127f, 255, 0x1p-126f};
     struct matrix m;
@@ -232,12 +232,12 @@ void fuzz_histogram(struct bytes *b)
     const struct qobs_binning binning =
         qobs_binning_of(lo < hi ? lo : hi, lo < hi ? hi : lo, bins, take_below(b, 2), take_below(b, 2));
     take_matrix(b, &m, SIZE_MAX);
-    struct qobs_seen seen = qobs_seen_nothing();
-    uint32_t *counters = (uint32_t *)(void *)arena_place(&first_output, ROOM * sizeof *counters, false, 0);
+    struct qobs_extrema seen = qobs_seen_nothing();
+    uint32_t *counters = (uint32_t *)(void *)arena_place(&first_output, WORKSPACE * sizeof *counters, false, 0);
     const size_t n = count_all(&qobs_kernels_scalar, &m, &binning, counters, expected, &seen);
     const struct qobs_kernels *table;
     for (size_t i = 0; (table = next_table(&i));) {
-        struct qobs_seen got_seen = qobs_seen_nothing();
+        struct qobs_extrema got_seen = qobs_seen_nothing();
         count_all(table, &m, &binning, (uint32_t *)(void *)arena_place(&first_output, n * sizeof *counters, true, 0), got, &got_seen);
         same_bytes(table, "counts", got, expected, bins * sizeof *got);
         same_bytes(table, "seen", &got_seen, &seen, sizeof seen);

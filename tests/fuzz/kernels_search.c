@@ -20,8 +20,8 @@ static struct qobs_quantizer take_quantizer(struct bytes *b, const qobs_format *
     if (!*format) {
         const int bits = 1 + (int)take_below(b, 32);
         const bool is_signed = take_below(b, 2);
-        const int64_t least = is_signed ? -(INT64_C(1) << (bits - 1)) : 0, span = (INT64_C(1) << bits) - 1;
-        qobs_quantizer_for_integers(&q, least, least + span, take_below(b, 2));
+        const int64_t quant_min = is_signed ? -(INT64_C(1) << (bits - 1)) : 0, span = (INT64_C(1) << bits) - 1;
+        qobs_quantizer_for_integers(&q, quant_min, quant_min + span, take_below(b, 2));
     } else {
         qobs_quantizer_for_format(&q, *format);
     }
@@ -50,7 +50,7 @@ void fuzz_fake_quantize(struct bytes *b)
     double scale[8], zero_point[8];
     for (size_t i = 0; i < kept; i++) {
         scale[i] = take_scale(b);
-        zero_point[i] = !zero_points ? 0 : q.torch || !format ? q.least + floor((q.greatest - q.least) / 255 * (double)take(b, 1)) : (double)take(b, 1) - 128;
+        zero_point[i] = !zero_points ? 0 : q.torch || !format ? q.quant_min + floor((q.quant_max - q.quant_min) / 255 * (double)take(b, 1)) : (double)take(b, 1) - 128;
     }
     take_matrix(b, &m, SIZE_MAX);
     const bool wide = m.dtype->size == 8;
@@ -132,7 +132,7 @@ void fuzz_search_errors(struct bytes *b)
     const bool integers = !format;
     if (integers) {
         qobs_quantizer_for_integers(&q, -(INT64_C(1) << (bits - 1)), (INT64_C(1) << (bits - 1)) - 1, false);
-    } else if (q.in_double || q.least != -q.greatest || qobs_format_epsilon(format) == 1) {
+    } else if (q.in_double || q.quant_min != -q.quant_max || qobs_format_epsilon(format) == 1) {
         format = qobs_format_find("fp8_e4m3");
         qobs_quantizer_for_format(&q, format);
     }
@@ -141,9 +141,9 @@ void fuzz_search_errors(struct bytes *b)
     const bool shifted = take_below(b, 2), weighted = (shifted && !integers) || take_below(b, 2);
     struct rng rng = {take(b, 4)};
     for (size_t c = 0; c < count * qparams; c++) {
-        const float zero_point = !shifted ? 0 : integers ? (float)(q.least + floor((q.greatest - q.least) * (double)rng_below(&rng, 256) / 255))
+        const float zero_point = !shifted ? 0 : integers ? (float)(q.quant_min + floor((q.quant_max - q.quant_min) * (double)rng_below(&rng, 256) / 255))
                                                          : qobs_format_round(format, (float)rng_below(&rng, 17) - 8, true);
-        scale[c] = (float)(ldexp(1 + (double)rng_below(&rng, 1 << 23) * 0x1p-23, (int)rng_below(&rng, 12) - 10) / q.greatest);
+        scale[c] = (float)(ldexp(1 + (double)rng_below(&rng, 1 << 23) * 0x1p-23, (int)rng_below(&rng, 12) - 10) / q.quant_max);
         if (rng_below(&rng, 16) == 0)
             scale[c] = float_of_bits((uint32_t)(rng_next(&rng) & 0x7fffffff));
         scale[c] = isfinite(scale[c]) && scale[c] > 0 ? scale[c] : FLT_MIN;
@@ -158,15 +158,15 @@ void fuzz_search_errors(struct bytes *b)
     const struct qobs_search_candidates candidates = {scale, inverse, shift, qparams};
     const float *const weights = weighted ? weight : NULL;
     const unsigned char *const wanted = (const unsigned char *)x;
-    const struct qobs_ahead ahead = {wanted, wanted + (weighted ? 0 : elements_in_all * sizeof *x)};
+    const struct qobs_prefetch prefetch = {wanted, wanted + (weighted ? 0 : elements_in_all * sizeof *x)};
     const struct qobs_kernels *table = &qobs_kernels_scalar;
     size_t next = 0;
     do {
         float *const sum = table == &qobs_kernels_scalar ? expected : got;
         if (batch)
-            table->search_batch(&q, &norm->errors, shifted, x, weights, row, n, &candidates, count, ahead, sum);
+            table->search_batch(&q, &norm->errors, shifted, x, weights, row, n, &candidates, count, prefetch, sum);
         else
-            table->search_errors(&q, &norm->errors, shifted, x, weights, n, &candidates, count, ahead, sum);
+            table->search_errors(&q, &norm->errors, shifted, x, weights, n, &candidates, count, prefetch, sum);
         if (sum == got)
             same_floats(table, batch ? "errors of a batch" : "errors", got, expected, count * qparams);
     } while ((table = next_table(&next)));
@@ -177,20 +177,20 @@ void fuzz_search_improved(struct bytes *b)
     enum { LANES = QOBS_SEARCH_LANES, MOST = 200 };
     const size_t n = take_below(b, MOST);
     float *sum = (float *)(void *)arena_place(&elements, n * LANES * sizeof *sum, true, 0);
-    _Alignas(64) float least[LANES], best[2][LANES];
+    _Alignas(64) float quant_min[LANES], best[2][LANES];
     int32_t step[2][LANES];
     struct rng rng = {take(b, 4)};
     const bool small = take_below(b, 2);
     for (size_t i = 0; i < LANES; i++)
-        least[i] = take_below(b, 2) ? FLT_MAX : take_float(b);
+        quant_min[i] = take_below(b, 2) ? FLT_MAX : take_float(b);
     for (size_t i = 0; i < n * LANES; i++)
         sum[i] = b->left >= 4 ? small ? (float)take(b, 1) : take_float(b) : (float)rng_below(&rng, 1000);
     uint64_t improved[2][MOST / 64 + 1] = {{0}};
-    qobs_kernels_scalar.search_improved(sum, n, least, step[0], best[0], improved[0]);
+    qobs_kernels_scalar.search_improved(sum, n, quant_min, step[0], best[0], improved[0]);
     const struct qobs_kernels *table;
     for (size_t i = 0; (table = next_table(&i));) {
         memset(improved[1], 0, sizeof improved[1]);
-        table->search_improved(sum, n, least, step[1], best[1], improved[1]);
+        table->search_improved(sum, n, quant_min, step[1], best[1], improved[1]);
         must(memcmp(improved[1], improved[0], sizeof improved[0]) == 0);
         must(memcmp(step[1], step[0], sizeof step[0]) == 0);
         same_floats(table, "best", best[1], best[0], LANES);
@@ -236,8 +236,8 @@ void fuzz_search_shrink(struct bytes *b)
     struct qobs_shrinking how = {.integers = integers,
                                  .symmetric = !integers || take_below(b, 2),
                                  .mx = mx,
-                                 .least = integers ? -half : -most,
-                                 .greatest = most,
+                                 .quant_min = integers ? -half : -most,
+                                 .quant_max = most,
                                  .mx_offset = e4m3 ? 8 : 2,
                                  .eps = mx ? 1 : dtype == QOBS_KERNEL_F32 ? 0x1p-23f : dtype == QOBS_KERNEL_BF16 ? 0x1p-7f : 0x1p-10f,
                                  .floor = take_below(b, 4) ? 0 : 0x1p-23f,

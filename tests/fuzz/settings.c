@@ -75,7 +75,7 @@ static void observer(const qobs_config *config)
     if (qobs_observer_create(&made, config, NULL, &error) != QOBS_OK)
         return;
     const size_t size = qobs_observer_save_size(made);
-    unsigned char *saved = room(size), *again = room(size);
+    unsigned char *saved = workspace(size), *again = workspace(size);
     must(qobs_observer_save(made, saved, size, &error) == QOBS_OK);
     if (qobs_observer_load(&loaded, saved, size, NULL, &error) != QOBS_OK)
         finding("a fresh observer's state is refused: %s", error.message);
@@ -97,7 +97,7 @@ static const char *next_line(char **rest)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    char *text = room(size + 1), *rest = text;
+    char *text = workspace(size + 1), *rest = text;
     qobs_config *config = NULL;
     qobs_error error;
     memcpy(text, data, size);

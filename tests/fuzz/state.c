@@ -31,7 +31,7 @@ static void read_results(const qobs_observer *o)
         for (int d = 0; d < result.ndim; d++)
             size *= (size_t)result.shape[d];
         must(size == result.size);
-        unsigned char *out = room(size);
+        unsigned char *out = workspace(size);
         const int status = qobs_observer_read(o, result.name, out, size, &error);
         must(status == error.status);
         free(out);
@@ -45,7 +45,7 @@ static void read_results(const qobs_observer *o)
 static unsigned char *save(const qobs_observer *o, size_t *size)
 {
     *size = qobs_observer_save_size(o);
-    unsigned char *saved = room(*size);
+    unsigned char *saved = workspace(*size);
     must(qobs_observer_save(o, saved, *size, NULL) == QOBS_OK);
     return saved;
 }
@@ -112,7 +112,7 @@ static void load(const uint8_t *state, size_t size)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    uint8_t *copy = room(size);
+    uint8_t *copy = workspace(size);
     memcpy(copy, data, size);
     load(copy, size);
     repair(copy, size);

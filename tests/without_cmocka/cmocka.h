@@ -96,9 +96,9 @@ static inline void stand_in_string(const char *a, const char *b, const char *fil
 #define assert_ptr_equal(a, b) stand_in_expect((const void *)(a) == (const void *)(b), #a " is not " #b, __FILE__, __LINE__)
 #define assert_int_equal(a, b) stand_in_equal(1, (uint64_t)(a), (uint64_t)(b), __FILE__, __LINE__)
 #define assert_int_not_equal(a, b) stand_in_equal(0, (uint64_t)(a), (uint64_t)(b), __FILE__, __LINE__)
-#define assert_in_range(x, least, most)                                                                              \
-    stand_in_expect((uint64_t)(x) >= (uint64_t)(least) && (uint64_t)(x) <= (uint64_t)(most),                         \
-                    #x " is not from " #least " to " #most, __FILE__, __LINE__)
+#define assert_in_range(x, quant_min, most)                                                                              \
+    stand_in_expect((uint64_t)(x) >= (uint64_t)(quant_min) && (uint64_t)(x) <= (uint64_t)(most),                         \
+                    #x " is not from " #quant_min " to " #most, __FILE__, __LINE__)
 #define assert_memory_equal(a, b, size) stand_in_memory(1, a, b, size, __FILE__, __LINE__)
 #define assert_memory_not_equal(a, b, size) stand_in_memory(0, a, b, size, __FILE__, __LINE__)
 #define assert_string_equal(a, b) stand_in_string(a, b, __FILE__, __LINE__)
