@@ -6,7 +6,7 @@
 #ifndef QOBS_OBSERVER_H
 #define QOBS_OBSERVER_H
 
-#include "config/config.h"
+#include "config/stages.h"
 #include "formula/formula.h"
 #include "plan/plan.h"
 #include "kernels/kernels.h"
@@ -54,6 +54,7 @@ struct given {
 
 struct qobs_observer {
     qobs_config config;
+    struct stages stages;
     struct runtime runtime;
     const struct qobs_kernels *kernels;
     qobs_counts counts;

@@ -1,0 +1,9 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-FileCopyrightText: The qobs authors */
+
+#include "config/stages.h"
+
+void qobs_stages_of(const qobs_config *config, struct stages *stages)
+{
+    *stages = (struct stages){.nonfinite = (enum nonfinite_mode)config->nonfinite};
+}
