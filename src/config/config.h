@@ -5,8 +5,10 @@
 #ifndef QOBS_CONFIG_H
 #define QOBS_CONFIG_H
 
-#include "config/preset.h"
 #include "base/runtime.h"
+#include "base/shape.h"
+#include "config/preset.h"
+#include "measure/nonfinite.h"
 
 enum base_name { BASE_WEIGHT, BASE_INPUT, BASE_OUTPUT, BASE_Q, BASE_K, BASE_V };
 
@@ -19,13 +21,6 @@ enum strategy {
     STRATEGY_BLOCK,
     STRATEGY_TOKEN,
     STRATEGY_ATTN_HEAD
-};
-
-enum nonfinite_mode {
-    NONFINITE_REFUSE,
-    NONFINITE_IGNORE,
-    NONFINITE_PROPAGATE,
-    NONFINITE_REFUSE_NAN /* histograms: infinities are left out, which is upstream's way, so that PROPAGATE is the same */
 };
 
 enum type { TYPE_INT, TYPE_FLOAT };
@@ -107,10 +102,6 @@ enum scale_format { SCALE_FORMAT_NONE, SCALE_FORMAT_FLOAT32, SCALE_FORMAT_E4M3, 
 enum scale_mode { SCALE_MODE_NONE, SCALE_MODE_EVEN, SCALE_MODE_FLOOR, SCALE_MODE_CEIL };
 
 enum amax_method { AMAX_ENTROPY, AMAX_MSE, AMAX_PERCENTILE };
-
-struct axes {
-    int count, axis[QOBS_MAX_NDIM];
-};
 
 /* Every setting of every preset; a preset's family says which of them it has. Enumerations are stored as int so that one
  * table can describe all fields. */

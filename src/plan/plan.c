@@ -29,14 +29,6 @@ void qobs_plan_add_inner(qobs_plan *plan, int outer, int64_t length, int64_t pie
     plan->axis[fine].unpadded = length;
 }
 
-bool qobs_same_shape(const struct shape *a, const struct shape *b)
-{
-    bool same = a->ndim == b->ndim;
-    for (int i = 0; same && i < a->ndim; i++)
-        same = a->extent[i] == b->extent[i];
-    return same;
-}
-
 static void copy_shape(struct shape *to, const struct shape *from)
 {
     to->ndim = from->ndim;

@@ -7,6 +7,7 @@
 #ifndef QOBS_GRANULARITY_PLAN_H
 #define QOBS_GRANULARITY_PLAN_H
 
+#include "base/shape.h"
 #include "config/config.h"
 #include "base/tensor.h"
 
@@ -28,11 +29,6 @@ struct axis {
     int64_t unpadded;
 };
 
-struct shape {
-    int ndim; /* below 0: not said */
-    int64_t extent[QOBS_MAX_NDIM];
-};
-
 /* Under which names upstream keeps ranges: llm-compressor's tensor_id of September 2025. */
 enum keying {
     KEYING_NONE,    /* all together */
@@ -40,8 +36,6 @@ enum keying {
     KEYING_GROUPS,  /* a group of all rows each: "default", "1", "2", ... */
     KEYING_BLOCKS   /* each: "block_0_0", ... */
 };
-
-bool qobs_same_shape(const struct shape *a, const struct shape *b);
 
 struct qobs_plan {
     struct runtime runtime;

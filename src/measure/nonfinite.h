@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-FileCopyrightText: The qobs authors */
+
+/* What a batch with NaN or infinite elements does. */
+#ifndef QOBS_NONFINITE_H
+#define QOBS_NONFINITE_H
+
+enum nonfinite_mode {
+    NONFINITE_REFUSE,
+    NONFINITE_IGNORE,
+    NONFINITE_PROPAGATE,
+    NONFINITE_REFUSE_NAN /* histograms leave infinities out as upstream does, so PROPAGATE is the same for them */
+};
+
+#endif
