@@ -7,11 +7,15 @@
 #define QOBS_STAGES_H
 
 #include "config/config.h"
+#include "measure/histogram.h"
 
 struct stages {
     enum nonfinite_mode nonfinite; /* what happens to NaN and infinities */
+    struct histogram_rule histogram;
 };
 
 void qobs_stages_of(const qobs_config *config, struct stages *stages);
+
+void qobs_resolve_histogram(const qobs_config *config, struct histogram_rule *rule);
 
 #endif
