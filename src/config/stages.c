@@ -5,6 +5,8 @@
 
 void qobs_stages_of(const qobs_config *config, struct stages *stages)
 {
-    *stages = (struct stages){.nonfinite = (enum nonfinite_mode)config->nonfinite};
+    stages->nonfinite = (enum nonfinite_mode)config->nonfinite;
     qobs_resolve_histogram(config, &stages->histogram);
+    qobs_resolve_accumulator(config, &stages->accumulator);
+    qobs_resolve_traits(config, &stages->traits);
 }

@@ -1,63 +1,56 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* What each statistic keeps of the batches, and how a batch enters it: the table behind enum statistic. */
-#ifndef QOBS_STATISTIC_KEEP_H
-#define QOBS_STATISTIC_KEEP_H
+/* The accumulator stage: how the ranges of a batch are combined with those of the batches before. The arithmetic on single
+ * elements is in accumulate.h. */
+#ifndef QOBS_ACCUMULATORS_H
+#define QOBS_ACCUMULATORS_H
 
-#include "observer/observer.h"
+#include "qobs/qobs.h"
 
-/* n ranges (min, max) of one dtype, which a batch's (lo, hi) are to enter: what the functions in the table of statistics work on.
- * `fresh`: (min, max) are the batch's already, and lo and hi the same memory. */
-struct entering {
-    const qobs_config *config;
+/* n accumulated ranges (min, max) and those of a batch, all of one dtype. `first`: there is no state yet, and (min, max) are the same
+ * memory as the batch's. */
+struct range_update {
     qobs_dtype dtype;
     size_t n;
     void *min, *max;
-    const void *lo, *hi;
-    bool fresh;
+    const void *batch_min, *batch_max;
+    bool first;
 };
 
-/* What there is to read of the ranges. */
-enum keeps {
-    KEEPS_NOTHING,
-    KEEPS_RANGE,
-    KEEPS_ABSMAX, /* ranges from -amax to amax */
-    KEEPS_BINS    /* the extremes of a histogram's elements, which are not read */
-};
-enum keeps qobs_keeps(const qobs_config *config);
-
-/* Is of a batch's ranges only the magnitude wanted? */
-bool qobs_takes_absmax(const qobs_config *config);
-
-/* The ranges of several observers as one. */
-enum merging {
+/* How the ranges of several observers become one. */
+enum merge_rule {
     MERGE_LAST,     /* the observer's own stay */
-    MERGE_EXTREMES, /* the least minimum, the greatest maximum */
-    MERGE_MEANS
+    MERGE_EXTREMES, /* the smallest minimum and the largest maximum */
+    MERGE_MEANS     /* the mean of the minima and of the maxima */
 };
-enum merging qobs_merging(const qobs_config *config);
 
-/* Is every batch a vote? */
-bool qobs_votes(const qobs_config *config);
+struct accumulator_params {
+    double averaging_constant; /* weight of the batch in a moving average */
+    qobs_dtype scale_dtype;    /* block floating point: of the scale; 0: that of the ranges */
+};
 
-/* Does a batch replace what was before? */
-bool qobs_memoryless(const qobs_config *config);
+struct accumulator_ops {
+    void (*update)(const struct accumulator_params *params, const struct range_update *update);
+    enum merge_rule merge;
+};
 
-/* Does a batch of another shape replace what was before? Else it is refused. */
-bool qobs_begins_anew(const qobs_config *config);
+struct accumulator {
+    const struct accumulator_ops *ops;
+    struct accumulator_params params;
+    bool replaces;           /* every batch replaces the state */
+    bool restarts;           /* a batch of another shape replaces the state instead of being refused */
+    bool starts_in_f32;      /* f64 ranges of the first batch are rounded to f32, as in Quark's buffers */
+    bool skips_first_groups; /* llm-compressor of September 2025, mse: a tensor, each channel and the first group of each row are
+                              * looked up under a name they are not stored by, so the batch replaces them */
+};
 
-/* What becomes of NaN and infinity in the batch: what is asked for, but for BFP, where upstream's own way is to count them
- * as 0, which for a magnitude is to leave them out. */
-enum nonfinite_mode qobs_nonfinite_mode(const qobs_config *config);
-
-/* Memory for a batch of that layout in `kept`, so that qobs_keep cannot fail. */
-int qobs_keep_reserve(const qobs_observer *o, const struct layout *layout, struct kept *kept, qobs_error *error);
-
-/* The batch in o->kept enters the state; `first`: there is no state, or none that counts. */
-void qobs_keep(qobs_observer *o, bool first);
-
-/* The same for the range of whole tensors, of which `batch` has the batch's. */
-void qobs_keep_whole(const qobs_config *config, struct whole *whole, const struct whole *batch);
+extern const struct accumulator_ops qobs_accumulate_last;           /* the last batch */
+extern const struct accumulator_ops qobs_accumulate_extremes;       /* the extremes of all batches */
+extern const struct accumulator_ops qobs_accumulate_lerp;           /* min * (1 - c) + batch * c, llm-compressor */
+extern const struct accumulator_ops qobs_accumulate_moving_average; /* min + c * (batch - min), torch.ao */
+extern const struct accumulator_ops qobs_accumulate_absmax;         /* the largest magnitude of all batches */
+extern const struct accumulator_ops qobs_accumulate_absmax_last;    /* that of the last batch */
+extern const struct accumulator_ops qobs_accumulate_absmax_first;   /* that of the first batch */
 
 #endif

@@ -5,67 +5,15 @@
 #include "observer/observer.h"
 
 #include "base/counts.h"
-#include "kernels/dispatch.h"
 #include "base/error.h"
+#include "kernels/dispatch.h"
 
-int qobs_allocate_ranges(const struct runtime *runtime, struct ranges *ranges, qobs_dtype dtype, size_t n, qobs_error *error)
+void qobs_observer_init(qobs_observer *o, const qobs_config *config, const struct runtime *runtime)
 {
-    const size_t half = (n * qobs_dtype_size(dtype) + 63) / 64 * 64;
-    ranges->size = 2 * half;
-    ranges->min = qobs_allocate_state(runtime, ranges->size);
-    if (!ranges->min) {
-        ranges->size = 0;
-        return qobs_fail(error, QOBS_ERROR_OUT_OF_MEMORY, "observer: no memory for %zu bytes of ranges", 2 * half);
-    }
-    ranges->max = ranges->min + half;
-    return QOBS_OK;
-}
-
-void qobs_release_ranges(const struct runtime *runtime, struct ranges *ranges)
-{
-    qobs_release(runtime, ranges->min, ranges->size);
-    *ranges = (struct ranges){0};
-}
-
-int qobs_allocate_sums(const struct runtime *runtime, struct kept *kept, size_t count, qobs_error *error)
-{
-    kept->sums = qobs_allocate_state(runtime, count * sizeof *kept->sums);
-    if (!kept->sums)
-        return qobs_fail(error, QOBS_ERROR_OUT_OF_MEMORY, "observer: no memory for %zu bytes of errors", count * sizeof *kept->sums);
-    memset(kept->sums, 0, count * sizeof *kept->sums);
-    kept->sums_count = count;
-    return QOBS_OK;
-}
-
-void qobs_release_kept(const struct runtime *runtime, struct kept *kept)
-{
-    qobs_release(runtime, kept->sums, kept->sums_count * sizeof *kept->sums);
-    kept->sums = NULL;
-    kept->sums_count = 0;
-    qobs_release_ranges(runtime, &kept->state);
-    qobs_release_ranges(runtime, &kept->batch);
-    qobs_mode_release(runtime, &kept->mode_count);
-    qobs_histogram_release(runtime, &kept->histogram);
-}
-
-static void release_all(qobs_observer *o)
-{
-    qobs_release_kept(&o->runtime, &o->kept);
-    qobs_importance_release(&o->runtime, &o->importance);
-    qobs_search_record_release(&o->runtime, &o->searched);
-    qobs_release(&o->runtime, o->given.amax, o->given.count * sizeof *o->given.amax);
-    qobs_release(&o->runtime, o->given.weight, o->given.weights * sizeof *o->given.weight);
-}
-
-void qobs_observer_make(qobs_observer *o, const qobs_config *config, const struct runtime *runtime)
-{
-    *o = (qobs_observer){
-        .config = *config,
-        .runtime = *runtime,
-        .kernels = qobs_kernels_active(),
-        .layout = {.dtype = QOBS_F32, .qparams = 1, .scale = qobs_formula_shape_without_data(config)},
-    };
-    qobs_stages_of(&o->config, &o->stages);
+    *o = (qobs_observer){.config = *config, .runtime = *runtime, .kernels = qobs_kernels_active()};
+    qobs_stages_of(config, &o->stages);
+    o->state.layout =
+        (struct layout){.dtype = QOBS_F32, .qparams = 1, .scale = o->stages.formula.params.shape_without_data};
 }
 
 int qobs_observer_create(qobs_observer **result, const qobs_config *config, const qobs_runtime *given, qobs_error *error)
@@ -81,9 +29,17 @@ int qobs_observer_create(qobs_observer **result, const qobs_config *config, cons
     qobs_observer *o = qobs_allocate(&runtime, sizeof *o);
     if (!o)
         return qobs_fail(error, QOBS_ERROR_OUT_OF_MEMORY, "observer: no memory for %zu bytes", sizeof *o);
-    qobs_observer_make(o, config, &runtime);
+    qobs_observer_init(o, config, &runtime);
     *result = o;
     return qobs_succeed(error);
+}
+
+static void release_all(qobs_observer *o)
+{
+    qobs_state_release(&o->runtime, &o->state);
+    qobs_importance_release(&o->runtime, &o->importance);
+    qobs_release(&o->runtime, o->reference.amax, o->reference.count * sizeof *o->reference.amax);
+    qobs_release(&o->runtime, o->reference.weight, o->reference.weights * sizeof *o->reference.weight);
 }
 
 void qobs_observer_reset(qobs_observer *o)
@@ -92,7 +48,7 @@ void qobs_observer_reset(qobs_observer *o)
         return;
     release_all(o);
     const qobs_observer old = *o;
-    qobs_observer_make(o, &old.config, &old.runtime);
+    qobs_observer_init(o, &old.config, &old.runtime);
     o->kernels = old.kernels;
 }
 
@@ -111,8 +67,42 @@ int qobs_observer_counts(const qobs_observer *o, qobs_counts *counts, qobs_error
     if (!o)
         return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "observer: is NULL");
     const int status = counts_check(counts, error);
-    if (status != QOBS_OK)
-        return status;
-    counts_give(&o->counts, counts);
-    return qobs_succeed(error);
+    if (status == QOBS_OK)
+        counts_give(&o->counts, counts);
+    return status == QOBS_OK ? qobs_succeed(error) : status;
+}
+
+struct layout qobs_layout_of(const struct stages *stages, const qobs_plan *plan)
+{
+    return (struct layout){
+        .dtype = stages->reduction.in_f32 ? QOBS_F32 : plan->dtype,
+        .qparams = (size_t)plan->qparams,
+        .range = plan->range,
+        .scale = plan->scale,
+        .keying = plan->keying,
+    };
+}
+
+struct range_view qobs_view_ranges(const qobs_observer *o)
+{
+    const struct state *s = &o->state;
+    if (qobs_state_is_empty(s))
+        return qobs_no_ranges();
+    return (struct range_view){
+        .dtype = s->layout.dtype,
+        .n = s->layout.qparams,
+        .rank = s->layout.range.ndim == 0 ? RANK_SCALAR : RANK_TENSOR,
+        .min = s->ranges.min,
+        .max = s->ranges.max,
+    };
+}
+
+void qobs_accumulate_global(const struct accumulator *a, struct global_range *global, const struct global_range *batch)
+{
+    const bool first = global->dtype == 0 || a->replaces;
+    if (first)
+        *global = *batch;
+    batch = first ? global : batch;
+    const struct range_update update = {global->dtype, 1, global->min, global->max, batch->min, batch->max, first};
+    a->ops->update(&a->params, &update);
 }

@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-FileCopyrightText: The qobs authors */
+
+/* From a configuration to what upstream's class does besides its stages. */
+#include "config/stages.h"
+
+static struct observer_traits traits_of_llmc(const qobs_config *config)
+{
+    const bool current = config->version == VERSION_CURRENT, oldest = config->version == VERSION_2025_09;
+    struct observer_traits traits = {
+        .first_batch_only = current && config->base_name == BASE_WEIGHT,
+        .has_global_range = !current,
+        .token_result = oldest ? TOKENS_ALL : TOKENS_NONE,
+        .qparams_along_dim = oldest,
+        .plural_names = true,
+    };
+    if (qobs_config_strategy(config) == STRATEGY_TENSOR_GROUP)
+        traits.global = current ? GLOBAL_FROM_RANGES : GLOBAL_FROM_TENSORS;
+    return traits;
+}
+
+void qobs_resolve_traits(const qobs_config *config, struct observer_traits *traits)
+{
+    const bool quark = config->preset->family == FAMILY_QUARK, observes = config->preset->statistic != STATISTIC_NONE;
+    *traits = (struct observer_traits){
+        .token_result = quark && observes ? TOKENS_NONZERO : TOKENS_NONE,
+        .counts_nonzero_tokens = quark,
+    };
+    if (config->preset->family == FAMILY_LLMC)
+        *traits = traits_of_llmc(config);
+}

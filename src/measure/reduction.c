@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-FileCopyrightText: The qobs authors */
+
+#include "measure/reduction.h"
+
+#include "base/error.h"
+#include "measure/accumulate.h"
+#include "measure/reduce.h"
+
+typedef int reduce_fn(const struct runtime *runtime, const struct qobs_kernels *kernels, const qobs_plan *plan,
+                      const unsigned char *data, enum nonfinite_mode mode, void *min, void *max, struct qobs_nonfinite *nonfinite,
+                      qobs_error *error);
+
+/* Ranges in the plan's dtype, converted to F32 if the reduction wants that. */
+static int measure(reduce_fn *reduce, const struct reduction *r, const struct runtime *runtime, const struct qobs_kernels *kernels,
+                   const qobs_plan *plan, const unsigned char *data, void *min, void *max, struct qobs_nonfinite *nonfinite,
+                   qobs_error *error)
+{
+    if (!r->in_f32 || plan->dtype == QOBS_F32)
+        return reduce(runtime, kernels, plan, data, r->nonfinite, min, max, nonfinite, error);
+    const size_t n = (size_t)plan->qparams, half = (n * qobs_dtype_size(plan->dtype) + 63) / 64 * 64;
+    unsigned char *native = qobs_allocate(runtime, 2 * half);
+    if (!native)
+        return qobs_fail(error, QOBS_ERROR_OUT_OF_MEMORY, "observer: no memory for %zu bytes of ranges", 2 * half);
+    const int status = reduce(runtime, kernels, plan, data, r->nonfinite, native, native + half, nonfinite, error);
+    if (status == QOBS_OK) {
+        qobs_convert_to_f32(plan->dtype, n, native, min);
+        qobs_convert_to_f32(plan->dtype, n, native + half, max);
+    }
+    qobs_release(runtime, native, 2 * half);
+    return status;
+}
+
+static int measure_minmax(const struct reduction *r, const struct runtime *runtime, const struct qobs_kernels *kernels,
+                          const qobs_plan *plan, const unsigned char *data, struct histogram *histogram, void *min, void *max,
+                          struct qobs_nonfinite *nonfinite, qobs_error *error)
+{
+    (void)histogram;
+    return measure(qobs_reduce_minmax, r, runtime, kernels, plan, data, min, max, nonfinite, error);
+}
+
+static int measure_absmax(const struct reduction *r, const struct runtime *runtime, const struct qobs_kernels *kernels,
+                          const qobs_plan *plan, const unsigned char *data, struct histogram *histogram, void *min, void *max,
+                          struct qobs_nonfinite *nonfinite, qobs_error *error)
+{
+    (void)histogram;
+    return measure(qobs_reduce_absmax, r, runtime, kernels, plan, data, min, max, nonfinite, error);
+}
+
+static int measure_histogram(const struct reduction *r, const struct runtime *runtime, const struct qobs_kernels *kernels,
+                             const qobs_plan *plan, const unsigned char *data, struct histogram *histogram, void *min, void *max,
+                             struct qobs_nonfinite *nonfinite, qobs_error *error)
+{
+    return qobs_histogram_take(runtime, kernels, &r->histogram, plan, data, histogram, min, max, nonfinite, error);
+}
+
+const struct reduction_ops qobs_reduction_minmax = {measure_minmax};
+const struct reduction_ops qobs_reduction_absmax = {measure_absmax};
+const struct reduction_ops qobs_reduction_histogram = {measure_histogram};

@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-FileCopyrightText: The qobs authors */
+
+#include "observer/state.h"
+
+#include "base/error.h"
+
+int qobs_allocate_ranges(const struct runtime *runtime, struct ranges *ranges, qobs_dtype dtype, size_t n, qobs_error *error)
+{
+    const size_t half = (n * qobs_dtype_size(dtype) + 63) / 64 * 64;
+    ranges->min = qobs_allocate_state(runtime, 2 * half);
+    if (!ranges->min)
+        return qobs_fail(error, QOBS_ERROR_OUT_OF_MEMORY, "observer: no memory for %zu bytes of ranges", 2 * half);
+    ranges->max = ranges->min + half;
+    ranges->size = 2 * half;
+    return QOBS_OK;
+}
+
+void qobs_release_ranges(const struct runtime *runtime, struct ranges *ranges)
+{
+    qobs_release(runtime, ranges->min, ranges->size);
+    *ranges = (struct ranges){0};
+}
+
+void qobs_state_release(const struct runtime *runtime, struct state *state)
+{
+    qobs_release_ranges(runtime, &state->ranges);
+    qobs_release_ranges(runtime, &state->batch);
+    qobs_mode_release(runtime, &state->mode);
+    qobs_histogram_release(runtime, &state->histogram);
+    qobs_error_sums_release(runtime, &state->sums);
+    qobs_search_record_release(runtime, &state->record);
+}
