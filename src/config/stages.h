@@ -7,11 +7,32 @@
 #define QOBS_STAGES_H
 
 #include "config/config.h"
+#include "range/range_rule.h"
 
 struct stages {
     enum nonfinite_mode nonfinite; /* what happens to NaN and infinities */
+    struct range_rule range;
 };
 
 void qobs_stages_of(const qobs_config *config, struct stages *stages);
+
+/* One resolver for each stage. */
+void qobs_resolve_range(const qobs_config *config, struct range_rule *rule);
+
+/* The range rule of a configuration, without its parameters. */
+const struct range_ops *qobs_range_ops_of(const qobs_config *config);
+
+static inline bool qobs_searches(const qobs_config *config)
+{
+    return qobs_range_ops_of(config)->search != SEARCH_NONE;
+}
+
+static inline bool qobs_searches_kept(const qobs_config *config)
+{
+    return qobs_range_ops_of(config)->search == SEARCH_STATE;
+}
+
+/* The observer weighs errors by column importance. */
+bool qobs_weighs_columns(const qobs_config *config);
 
 #endif

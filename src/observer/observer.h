@@ -10,7 +10,7 @@
 #include "formula/formula.h"
 #include "plan/plan.h"
 #include "kernels/kernels.h"
-#include "range/search_batch.h"
+#include "range/search_record.h"
 #include "measure/histogram.h"
 #include "measure/mode.h"
 
