@@ -22,6 +22,7 @@
 #include "number/format.h"
 #include "formula/qparam_view.h"
 #include "number/number.h"
+#include "config/stages.h"
 #include "range/search.h"
 #include "range/shrink.h"
 #include "base/tensor.h"
@@ -440,7 +441,7 @@ static void check_candidate(const qobs_config *config, const struct shrink *shri
                             const struct shrunk *shrunk, size_t c)
 {
     double low = ranges->min[i], high = ranges->max[i], scale, zero_point, bounds[2];
-    if ((int)c < shrink->settings->steps) {
+    if ((int)c < shrink->params->steps) {
         low = qobs_shrink_end(shrink, (int)c, low);
         high = qobs_shrink_end(shrink, (int)c, high);
     }
@@ -462,7 +463,7 @@ static void check_candidate(const qobs_config *config, const struct shrink *shri
     assert_true(inverse == 1 / s || inverse == FLT_MAX || fabsf(inverse * s - 1) < 1e-6f);
 }
 
-static void check_candidates(const qobs_config *config, const qobs_plan *plan, const struct search_settings *settings,
+static void check_candidates(const qobs_config *config, const qobs_plan *plan, const struct grid_params *params,
                              const struct qobs_kernels *kernels, const struct ranges *ranges)
 {
     struct runtime runtime;
@@ -472,7 +473,14 @@ static void check_candidates(const qobs_config *config, const qobs_plan *plan, c
     qobs_put_element(&bounds[0], plan->dtype, ranges->min[0]);
     qobs_put_element(&bounds[1], plan->dtype, ranges->max[0]);
     qobs_runtime_resolve(&runtime, NULL, NULL);
-    assert_int_equal(qobs_shrink_begin(&shrink, &runtime, kernels, config, settings, plan, NULL, &bounds[0], &bounds[1], NULL), QOBS_OK);
+    const struct grid_search search = {.runtime = &runtime,
+                                       .kernels = kernels,
+                                       .params = params,
+                                       .config = config,
+                                       .plan = plan,
+                                       .min = &bounds[0],
+                                       .max = &bounds[1]};
+    assert_int_equal(qobs_shrink_begin(&shrink, &search, NULL), QOBS_OK);
     assert_non_null(shrink.kernel);
     unsigned char *memory = aligned_alloc(64, (2 * qobs_shrunk_size(&shrink) + 63) / 64 * 64);
     qobs_shrunk_place(&shrink, memory, &shrunk);
@@ -513,8 +521,11 @@ static void test_candidates(void **unused)
             }
             const qobs_plan plan = {.dtype = dtypes[d], .qparams = 1};
             for (int j = 0; j < 300; j++) {
-                const struct search_settings search = {
-                    .steps = j % 50 + 1, .grid = 60, .patience = 5, .norm = 2, .expand = j % 4 ? 1 : 1.8};
+                struct range_rule rule;
+                qobs_resolve_range(config, &rule);
+                rule.params.grid.steps = j % 50 + 1;
+                rule.params.grid.grid = 60;
+                rule.params.grid.expand = j % 4 ? 1 : 1.8;
                 struct ranges ranges = {.n = draw() % LANES + 1};
                 const bool like_others = draw() % 2; /* normal numbers all of them */
                 for (size_t r = 0; r < ranges.n; r++) {
@@ -525,7 +536,7 @@ static void test_candidates(void **unused)
                 }
                 for (size_t k = 0; qobs_kernel_tables[k]; k++)
                     if (qobs_kernel_tables[k]->usable())
-                        check_candidates(config, &plan, &search, qobs_kernel_tables[k], &ranges);
+                        check_candidates(config, &plan, &rule.params.grid, qobs_kernel_tables[k], &ranges);
             }
             qobs_config_destroy(config);
         }

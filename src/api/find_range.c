@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/fpenv.h"
+#include "config/stages.h"
 #include "range/range.h"
 #include "base/tensor.h"
 
@@ -140,7 +141,11 @@ static int find_amax(const struct request *r, int64_t stride, int64_t start_bin,
     if (status != QOBS_OK)
         return status;
     const fp_mode mode = fp_enter();
-    status = find(r->config, &w.histogram, stride, start_bin, w.workspace, r->max, error);
+    struct range_rule rule;
+    qobs_resolve_range(r->config, &rule);
+    rule.params.bins.stride = stride;
+    rule.params.bins.start_bin = start_bin;
+    status = find(&rule.params.bins, r->config, &w.histogram, w.workspace, r->max, error);
     fp_leave(mode);
     close_workspace(&w);
     if (status != QOBS_OK)
@@ -182,12 +187,14 @@ int qobs_range_by_l2_norm(const qobs_config *config, const qobs_tensor *histogra
     const int status = open_workspace(&w, &request, runtime, error);
     if (status != QOBS_OK)
         return status;
+    struct range_rule rule;
+    qobs_resolve_range(config, &rule);
     const size_t bins = w.histogram.bins;
     float *counts = (float *)(void *)w.workspace;
     const fp_mode mode = fp_enter();
     for (size_t i = 0; i < bins; i++)
         counts[i] = (float)w.histogram.counts[i];
-    qobs_non_linear_search(counts, bins, w.histogram.edges[0], w.histogram.edges[bins], qobs_non_linear_cells(config),
+    qobs_non_linear_search(counts, bins, w.histogram.edges[0], w.histogram.edges[bins], rule.params.bins.numbers,
                            counts + bins, min, max);
     fp_leave(mode);
     close_workspace(&w);

@@ -7,8 +7,9 @@
 #include "kernels/dispatch.h"
 #include "base/error.h"
 #include "base/fpenv.h"
-#include "observer/observer.h"
+#include "config/stages.h"
 #include "measure/reduce.h"
+#include "range/search.h"
 
 /* One call's arguments, checked, and what it needs. */
 struct direct {
@@ -69,6 +70,21 @@ static int check_data(const struct direct *d, qobs_error *error)
     return d->plan->value.elements > 0 ? QOBS_OK : qobs_fail(error, QOBS_ERROR_NO_DATA, "value: has no elements");
 }
 
+/* Adds to a search what the call has, and runs it. */
+static int search_plan(const struct direct *d, const qobs_config *config, struct grid_search search, qobs_error *error)
+{
+    struct range_rule rule;
+    qobs_resolve_range(config, &rule);
+    search.runtime = &d->runtime;
+    search.kernels = qobs_kernels_active();
+    search.params = &rule.params.grid;
+    search.config = config;
+    search.nonfinite = rule.params.nonfinite;
+    search.plan = d->plan;
+    search.data = d->plan->value.data;
+    return qobs_grid_search(&search, error);
+}
+
 /* `recorded`: more than the ranges is asked for. */
 static int search(struct direct *d, const qobs_config *config, const qobs_tensor *value, const qobs_tensor *g_idx,
                   const float *importance, const float *global_scale, void *min, void *max, bool recorded,
@@ -86,8 +102,12 @@ static int search(struct direct *d, const qobs_config *config, const qobs_tensor
     if (status == QOBS_OK && recorded)
         status = qobs_search_record_reserve(&d->runtime, &d->record, (size_t)d->plan->qparams, error);
     if (status == QOBS_OK)
-        status = qobs_search_batch(&d->runtime, qobs_kernels_active(), config, d->plan, d->plan->value.data, d->weights,
-                                   global_scale, true, min, max, &d->record, error);
+        status = search_plan(d, config, (struct grid_search){.column_weight = d->weights,
+                                                             .global_scale = global_scale,
+                                                             .find_ranges = true,
+                                                             .min = min,
+                                                             .max = max,
+                                                             .record = &d->record}, error);
     d->record.weighted = d->weights != NULL;
     return status;
 }
@@ -139,7 +159,7 @@ int qobs_global_search(const qobs_config *config, const qobs_tensor *value, void
         status = qobs_reduce_minmax(&d.runtime, qobs_kernels_active(), d.plan, d.plan->value.data,
                                     (enum nonfinite_mode)config->nonfinite, min, max, &nonfinite, error);
     if (status == QOBS_OK)
-        status = qobs_search_whole(&d.runtime, qobs_kernels_active(), config, value, min, max, error);
+        status = search_plan(&d, config, (struct grid_search){.each_global_scale = true, .min = min, .max = max}, error);
     finish(&d);
     fp_leave(mode);
     return status == QOBS_OK ? qobs_succeed(error) : status;

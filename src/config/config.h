@@ -8,7 +8,7 @@
 #include "base/runtime.h"
 #include "base/shape.h"
 #include "config/preset.h"
-#include "measure/nonfinite.h"
+#include "range/range_params.h"
 
 enum base_name { BASE_WEIGHT, BASE_INPUT, BASE_OUTPUT, BASE_Q, BASE_K, BASE_V };
 
@@ -100,8 +100,6 @@ enum scale_type {
 enum scale_format { SCALE_FORMAT_NONE, SCALE_FORMAT_FLOAT32, SCALE_FORMAT_E4M3, SCALE_FORMAT_E5M3, SCALE_FORMAT_E8M0 };
 
 enum scale_mode { SCALE_MODE_NONE, SCALE_MODE_EVEN, SCALE_MODE_FLOOR, SCALE_MODE_CEIL };
-
-enum amax_method { AMAX_ENTROPY, AMAX_MSE, AMAX_PERCENTILE };
 
 /* Every setting of every preset; a preset's family says which of them it has. Enumerations are stored as int so that one
  * table can describe all fields. */

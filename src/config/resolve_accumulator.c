@@ -57,6 +57,7 @@ void qobs_resolve_accumulator(const qobs_config *config, struct accumulator *a)
         .ops = ops_of(config),
         .params = {.averaging_constant = config->averaging_constant, .scale_dtype = qobs_quark_scale_dtype(config, 0)},
         .replaces = replaces,
+        .counts_mode = ballot,
         .restarts = restarts(config, replaces),
         .starts_in_f32 = config->preset->family == FAMILY_QUARK && (minmax || statistic == STATISTIC_HISTOGRAM),
         .skips_first_groups = config->version == VERSION_2025_09 && qobs_preset_search(config->preset) != NULL,

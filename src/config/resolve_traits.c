@@ -13,6 +13,7 @@ static struct observer_traits traits_of_llmc(const qobs_config *config)
         .token_result = oldest ? TOKENS_ALL : TOKENS_NONE,
         .qparams_along_dim = oldest,
         .plural_names = true,
+        .hides_ranges = oldest && (config->preset->statistic == STATISTIC_MEMORYLESS || config->averaging_constant == 1),
     };
     if (qobs_config_strategy(config) == STRATEGY_TENSOR_GROUP)
         traits.global = current ? GLOBAL_FROM_RANGES : GLOBAL_FROM_TENSORS;

@@ -5,8 +5,10 @@
 
 void qobs_stages_of(const qobs_config *config, struct stages *stages)
 {
-    stages->nonfinite = (enum nonfinite_mode)config->nonfinite;
-    qobs_resolve_histogram(config, &stages->histogram);
+    qobs_resolve_granularity(config, &stages->granularity);
+    qobs_resolve_reduction(config, &stages->reduction);
     qobs_resolve_accumulator(config, &stages->accumulator);
+    qobs_resolve_range(config, &stages->range);
+    qobs_resolve_formula(config, &stages->formula);
     qobs_resolve_traits(config, &stages->traits);
 }

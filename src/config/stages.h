@@ -7,14 +7,17 @@
 #define QOBS_STAGES_H
 
 #include "config/config.h"
+#include "formula/formula.h"
 #include "measure/accumulators.h"
-#include "measure/histogram.h"
+#include "measure/reduction.h"
+#include "plan/granularity.h"
+#include "range/range_rule.h"
 
 /* Where the global scale of tensor_group comes from. */
 enum global_source {
-    GLOBAL_NONE,         /* there is no global scale */
-    GLOBAL_FROM_RANGES,  /* the largest magnitude of the accumulated ranges */
-    GLOBAL_FROM_TENSORS  /* a range of whole tensors, accumulated apart from those of the qparams */
+    GLOBAL_NONE,        /* there is no global scale */
+    GLOBAL_FROM_RANGES, /* the largest magnitude of the accumulated ranges */
+    GLOBAL_FROM_TENSORS /* a range of whole tensors, accumulated apart from those of the qparams */
 };
 
 /* Which count of tokens is a result. */
@@ -22,27 +25,37 @@ enum token_count { TOKENS_NONE, TOKENS_ALL, TOKENS_NONZERO };
 
 /* What upstream's class does besides its stages. */
 struct observer_traits {
-    bool first_batch_only;       /* later batches are ignored: a weight does not change */
-    bool has_global_range;       /* keeps a range of whole tensors if it is asked for one */
+    bool first_batch_only; /* later batches are ignored: a weight does not change */
+    bool has_global_range; /* accumulates a range of whole tensors if it is asked for one */
     enum global_source global;
     enum token_count token_result;
     bool counts_nonzero_tokens;
-    bool qparams_along_dim;      /* has get_qparams_along_dim */
-    bool plural_names;           /* min_vals instead of min_val */
+    bool qparams_along_dim; /* has get_qparams_along_dim */
+    bool plural_names;      /* min_vals instead of min_val */
+    bool hides_ranges;      /* the accumulated ranges are no results */
 };
 
 struct stages {
-    enum nonfinite_mode nonfinite; /* what happens to NaN and infinities */
-    struct histogram_rule histogram;
+    struct granularity granularity;
+    struct reduction reduction;
     struct accumulator accumulator;
+    struct range_rule range;
+    struct formula formula;
     struct observer_traits traits;
 };
 
 void qobs_stages_of(const qobs_config *config, struct stages *stages);
 
 /* One resolver for each stage: the only places that look at presets and settings. */
+void qobs_resolve_granularity(const qobs_config *config, struct granularity *granularity);
+void qobs_resolve_reduction(const qobs_config *config, struct reduction *reduction);
 void qobs_resolve_histogram(const qobs_config *config, struct histogram_rule *rule);
 void qobs_resolve_accumulator(const qobs_config *config, struct accumulator *accumulator);
+void qobs_resolve_range(const qobs_config *config, struct range_rule *rule);
+void qobs_resolve_formula(const qobs_config *config, struct formula *formula);
 void qobs_resolve_traits(const qobs_config *config, struct observer_traits *traits);
+
+/* The range rule of a configuration, without its parameters. */
+const struct range_ops *qobs_range_ops_of(const qobs_config *config);
 
 #endif

@@ -39,6 +39,7 @@ struct accumulator {
     const struct accumulator_ops *ops;
     struct accumulator_params params;
     bool replaces;           /* every batch replaces the state */
+    bool counts_mode;        /* counts which scales the batches give; the most frequent one is the result */
     bool restarts;           /* a batch of another shape replaces the state instead of being refused */
     bool starts_in_f32;      /* f64 ranges of the first batch are rounded to f32, as in Quark's buffers */
     bool skips_first_groups; /* llm-compressor of September 2025, mse: a tensor, each channel and the first group of each row are

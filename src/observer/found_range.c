@@ -25,7 +25,7 @@ static int find_non_linear(const qobs_observer *o, float *min, float *max, qobs_
             continue;
         for (size_t k = 0; k < h->bins; k++)
             counts[k] = (float)h->mass[q * h->bins + k];
-        qobs_non_linear_search(counts, h->bins, range->lo, range->hi, qobs_non_linear_cells(&o->config), counts + h->bins,
+        qobs_non_linear_search(counts, h->bins, range->lo, range->hi, o->stages.range.params.bins.numbers, counts + h->bins,
                                &min[q], &max[q]);
     }
     qobs_release(&o->runtime, counts, size);
@@ -53,14 +53,14 @@ bool qobs_histogram_is_empty(const qobs_observer *o)
 
 static int find_amax(const qobs_observer *o, const struct histogram_view *h, double *workspace, float *amax, qobs_error *error)
 {
-    const qobs_config *c = &o->config;
-    switch (c->method) {
+    const struct bins_params *p = &o->stages.range.params.bins;
+    switch (p->method) {
     case AMAX_ENTROPY:
-        return qobs_amax_by_entropy(c, h, c->stride, c->start_bin, workspace, amax, error);
+        return qobs_amax_by_entropy(p, &o->config, h, workspace, amax, error);
     case AMAX_MSE:
-        return qobs_amax_by_mse(c, h, c->stride, c->start_bin, workspace, amax, error);
+        return qobs_amax_by_mse(p, &o->config, h, workspace, amax, error);
     default:
-        *amax = qobs_percentile_modelopt(h, c->percentile);
+        *amax = qobs_percentile_modelopt(h, p->percentile);
         return QOBS_OK;
     }
 }
@@ -68,7 +68,8 @@ static int find_amax(const qobs_observer *o, const struct histogram_view *h, dou
 static int find_in_bins(const qobs_observer *o, float *min, float *max, qobs_error *error)
 {
     const struct histogram *h = &o->kept.histogram;
-    const qobs_config *c = &o->config;
+    const struct range_ops *ops = o->stages.range.ops;
+    const struct bins_params *p = &o->stages.range.params.bins;
     const size_t workspace = qobs_range_workspace(h->bins), size = workspace * sizeof(double) + (h->bins + 1) * sizeof(float);
     double *memory = qobs_allocate(&o->runtime, size);
     if (!memory)
@@ -78,10 +79,10 @@ static int find_in_bins(const qobs_observer *o, float *min, float *max, qobs_err
     int status = QOBS_OK;
     qobs_read_bin_edges(o, edges);
     *min = 0;
-    if (c->preset->statistic == STATISTIC_PERCENTILE)
-        qobs_percentile_quark(&view, c->symmetric, c->percentile, min, max);
-    else if (c->preset->statistic == STATISTIC_SQUARED_ERROR)
-        status = qobs_amax_by_mse(c, &view, c->stride, c->start_bin, memory, max, error);
+    if (ops == &qobs_range_percentile)
+        qobs_percentile_quark(&view, p->symmetric, p->percentile, min, max);
+    else if (ops == &qobs_range_bins_mse)
+        status = qobs_amax_by_mse(p, &o->config, &view, memory, max, error);
     else
         status = find_amax(o, &view, memory, max, error);
     qobs_release(&o->runtime, memory, size);
@@ -100,7 +101,7 @@ void qobs_read_histogram(const qobs_observer *o, float *out)
 
 int qobs_read_found(const qobs_observer *o, float *min, float *max, void *scale, void *zero_point, qobs_error *error)
 {
-    const enum statistic statistic = o->config.preset->statistic;
+    const struct range_ops *ops = o->stages.range.ops;
     struct range_view ranges = qobs_view_ranges(o);
     const size_t size = ranges.n * sizeof(float);
     float *found = qobs_allocate(&o->runtime, 2 * size);
@@ -110,13 +111,13 @@ int qobs_read_found(const qobs_observer *o, float *min, float *max, void *scale,
     ranges.max = found + ranges.n;
     const fp_mode mode = fp_enter();
     int status = QOBS_OK;
-    if (statistic == STATISTIC_HISTOGRAM_QUARK) /* which never looks for a range */
+    if (ops == &qobs_range_never) /* which never looks for a range */
         ranges = qobs_no_ranges();
-    else if (statistic == STATISTIC_HISTOGRAM)
+    else if (ops == &qobs_range_non_linear)
         status = find_non_linear(o, found, found + ranges.n, error);
     else
         status = find_in_bins(o, found, found + 1, error);
-    if (statistic == STATISTIC_PERCENTILE && qobs_histogram_is_empty(o))
+    if (ops == &qobs_range_percentile && qobs_histogram_is_empty(o))
         ranges.rank = RANK_TENSOR;
     if (status == QOBS_OK && (scale || zero_point))
         status = qobs_formula(&o->config, &ranges, scale, zero_point, error);

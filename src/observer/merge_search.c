@@ -32,7 +32,7 @@ int qobs_merge_searched_reserve(qobs_observer *o, const qobs_observer *model, co
     int status = QOBS_OK;
     if (!qobs_searches_kept(&o->config))
         return QOBS_OK;
-    const bool sums = o->config.preset->statistic == STATISTIC_MULTIPLES;
+    const bool sums = o->stages.range.ops->sums;
     for (size_t i = 0; sums && i < count; i++)
         if (qobs_has_ranges(others[i]) &&
             memcmp(others[i]->kept.state.max, model->kept.state.max, model->layout.qparams * sizeof(float)) != 0)
@@ -59,7 +59,7 @@ enum { NO_EXPONENT = INT32_MAX };
 
 void qobs_merge_searched_before(qobs_observer *o)
 {
-    for (size_t q = 0; o->config.preset->statistic == STATISTIC_ABSMAX_STEPS && q < o->searched.qparams; q++) {
+    for (size_t q = 0; o->stages.range.ops == &qobs_range_exponent && q < o->searched.qparams; q++) {
         const double exponent = first_exponent(o, q);
         o->searched.best_step[q] = isfinite(exponent) ? (int32_t)exponent - o->searched.best_step[q] : NO_EXPONENT;
     }
@@ -71,7 +71,7 @@ static void restore_steps(qobs_observer *o)
         const double exponent = first_exponent(o, q);
         const bool both = isfinite(exponent) && o->searched.best_step[q] != NO_EXPONENT;
         const double step = both ? exponent - o->searched.best_step[q] : 0;
-        o->searched.best_step[q] = step < 0 ? 0 : step > o->config.scope ? o->config.scope : (int32_t)step;
+        o->searched.best_step[q] = step < 0 ? 0 : step > o->stages.range.params.exponent.scope ? o->stages.range.params.exponent.scope : (int32_t)step;
     }
 }
 
@@ -83,9 +83,9 @@ static void add_sums(qobs_observer *o, const qobs_observer *other)
 
 void qobs_merge_searched_after(qobs_observer *o, const qobs_observer *const *others, size_t count)
 {
-    if (o->config.preset->statistic == STATISTIC_ABSMAX_STEPS)
+    if (o->stages.range.ops == &qobs_range_exponent)
         restore_steps(o);
-    if (o->config.preset->statistic != STATISTIC_MULTIPLES || !o->kept.sums)
+    if (!o->stages.range.ops->sums || !o->kept.sums)
         return;
     for (size_t i = 0; i < count; i++)
         add_sums(o, others[i]);

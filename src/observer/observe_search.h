@@ -13,4 +13,8 @@
 int qobs_search_observed(const qobs_observer *o, const qobs_plan *plan, const qobs_tensor *value, struct whole *whole,
                          struct ranges *batch, struct search_record *record, qobs_error *error);
 
+/* Replaces the range of a whole tensor by the best one, if each candidate has the global scale of its own range. */
+int qobs_search_global(const qobs_observer *o, const qobs_plan *plan, const unsigned char *data, void *min, void *max,
+                       qobs_error *error);
+
 #endif

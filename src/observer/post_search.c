@@ -13,23 +13,6 @@
 #include "measure/accumulators.h"
 #include "base/tensor.h"
 
-bool qobs_searches_kept(const qobs_config *config)
-{
-    return config->preset->statistic >= STATISTIC_BALLOT_LEAST && config->preset->statistic <= STATISTIC_LEAST_SCALE;
-}
-
-size_t qobs_kept_steps(const qobs_config *config)
-{
-    switch (config->preset->statistic) {
-    case STATISTIC_BALLOT_LEAST:
-        return POWERS_AROUND;
-    case STATISTIC_ABSMAX_STEPS:
-        return (size_t)config->scope + 1;
-    default:
-        return qobs_multiples(config);
-    }
-}
-
 /* ---- Before
  * --------------------------------------------------------------------------------------------------------------- */
 
@@ -45,7 +28,7 @@ static bool any_negative(const struct layout *layout, const struct ranges *batch
 static int check_given(const qobs_observer *o, const qobs_plan *plan, const struct layout *layout, qobs_error *error)
 {
     const struct given *g = &o->given;
-    const bool whole = o->config.preset->statistic == STATISTIC_LEAST_SCALE;
+    const bool whole = o->stages.range.ops == &qobs_range_e4m3;
     const struct view *v = &plan->value;
     if (g->amax && !whole && !qobs_same_shape(&g->shape, &layout->range))
         return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT,
@@ -61,10 +44,11 @@ static int check_given(const qobs_observer *o, const qobs_plan *plan, const stru
 static int check_modelopt(const qobs_observer *o, const qobs_plan *plan, const struct layout *layout, const struct kept *kept,
                      qobs_error *error)
 {
-    if (o->config.preset->statistic == STATISTIC_LEAST_SCALE && o->counts.batches > 0)
+    const struct multiplier_params *p = &o->stages.range.params.multiplier;
+    if (o->stages.range.ops == &qobs_range_e4m3 && o->counts.batches > 0)
         return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "value: %s takes one tensor, reset it before another",
                          o->config.preset->name);
-    if (o->config.preset->statistic == STATISTIC_MULTIPLES && o->config.is_unsigned && o->config.num_bits != NUM_BITS_E4M3 &&
+    if (o->stages.range.ops == &qobs_range_multiplier && !p->format && p->quant_min == 0 &&
         any_negative(layout, &kept->batch))
         return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT,
                          "value: has negative elements, which unsigned=true does not take");
@@ -74,30 +58,25 @@ static int check_modelopt(const qobs_observer *o, const qobs_plan *plan, const s
 int qobs_search_kept_reserve(const qobs_observer *o, const qobs_plan *plan, const struct layout *layout, bool first,
                              struct kept *kept, struct search_record *record, struct search_workspace *workspace, qobs_error *error)
 {
-    const qobs_config *config = &o->config;
+    const struct range_rule *rule = &o->stages.range;
     size_t doubles = 0;
-    int status = config->preset->family == FAMILY_MODELOPT ? check_modelopt(o, plan, layout, kept, error) : QOBS_OK;
+    int status = rule->ops->reference ? check_modelopt(o, plan, layout, kept, error) : QOBS_OK;
     if (status == QOBS_OK)
         status = qobs_search_record_reserve(&o->runtime, record, layout->qparams, error);
     if (status != QOBS_OK)
         return status;
-    switch (config->preset->statistic) {
-    case STATISTIC_BALLOT_LEAST:
+    if (rule->ops == &qobs_range_power_of_2)
         doubles = qobs_search_powers_workspace(plan);
-        break;
-    case STATISTIC_ABSMAX_STEPS:
-        doubles = qobs_search_blocks_workspace(plan, config);
-        break;
-    default:
-        doubles = qobs_search_multiples_workspace(plan, config);
-        break;
-    }
+    else if (rule->ops == &qobs_range_exponent)
+        doubles = qobs_search_blocks_workspace(plan, &rule->params);
+    else
+        doubles = qobs_search_multiples_workspace(plan, rule);
     workspace->size = doubles * sizeof *workspace->doubles;
     workspace->doubles = qobs_allocate(&o->runtime, workspace->size);
     if (!workspace->doubles)
         return qobs_fail(error, QOBS_ERROR_OUT_OF_MEMORY, "observer: no memory for %zu bytes of errors", workspace->size);
-    if (config->preset->statistic == STATISTIC_MULTIPLES && first)
-        return qobs_allocate_sums(&o->runtime, kept, layout->qparams * qobs_multiples(config), error);
+    if (rule->ops->sums && first)
+        return qobs_allocate_sums(&o->runtime, kept, layout->qparams * qobs_range_steps(rule), error);
     return QOBS_OK;
 }
 
@@ -122,7 +101,7 @@ static void search_powers(qobs_observer *o, const qobs_plan *plan, const unsigne
     int best = -1;
     const bool votes_at_all = qobs_formula(&o->config, &ranges, scale, zero_point, NULL) == QOBS_OK;
     if (votes_at_all) {
-        best = qobs_search_powers(&o->runtime, o->kernels, &o->config, plan, data, scale, zero_point, workspace, total);
+        best = qobs_search_powers(&o->runtime, o->kernels, &o->stages.range.params, plan, data, scale, zero_point, workspace, total);
         qobs_mode_add(mode_count, 1);
     }
     for (size_t q = 0; q < record->qparams; q++) {
@@ -172,7 +151,7 @@ static void use_given_amax(qobs_observer *o)
 
 void qobs_choose_multiples(const qobs_observer *o, struct search_record *record)
 {
-    const size_t n = qobs_multiples(&o->config);
+    const size_t n = qobs_range_steps(&o->stages.range);
     for (size_t q = 0; q < record->qparams; q++) {
         const double *sums = o->kept.sums + q * n;
         const size_t best = qobs_least_multiple(sums, n);
@@ -186,7 +165,7 @@ void qobs_read_multiples(const qobs_observer *o, float *amax)
 {
     const float *given = (const float *)(const void *)o->kept.state.max;
     for (size_t q = 0; q < o->searched.qparams; q++)
-        amax[q] = given[q] * qobs_multiple(&o->config, (size_t)o->searched.best_step[q]);
+        amax[q] = given[q] * qobs_multiple(&o->stages.range.params.multiplier, (size_t)o->searched.best_step[q]);
 }
 
 /* The scale found takes the place of the block's own magnitude. */
@@ -199,10 +178,10 @@ static void search_scales(qobs_observer *o, const qobs_plan *plan, const unsigne
         whole = max[q] > whole || max[q] != max[q] ? max[q] : whole;
     if (o->given.amax)
         whole = o->given.amax[0];
-    qobs_search_scales(&o->runtime, o->kernels, &o->config, plan, data, &whole, o->given.weight, workspace, record->best_step,
+    qobs_search_scales(&o->runtime, o->kernels, &o->stages.range.params, plan, data, &whole, o->given.weight, workspace, record->best_step,
                        record->error, record->error_before);
     for (size_t q = 0; q < record->qparams; q++) {
-        max[q] = whole * qobs_multiple(&o->config, (size_t)record->best_step[q]);
+        max[q] = whole * qobs_e4m3_multiple((size_t)record->best_step[q]);
         min[q] = -max[q];
     }
 }
@@ -213,27 +192,23 @@ static void search_scales(qobs_observer *o, const qobs_plan *plan, const unsigne
 void qobs_search_kept(qobs_observer *o, const qobs_plan *plan, const unsigned char *data, const struct search_workspace *workspace)
 {
     struct search_record *record = &o->searched;
-    record->steps = record->stop_step = (int32_t)qobs_kept_steps(&o->config);
-    switch (o->config.preset->statistic) {
-    case STATISTIC_BALLOT_LEAST:
+    record->steps = record->stop_step = (int32_t)qobs_range_steps(&o->stages.range);
+    const struct range_ops *ops = o->stages.range.ops;
+    const struct range_params *params = &o->stages.range.params;
+    if (ops == &qobs_range_power_of_2) {
         search_powers(o, plan, data, workspace->doubles, record);
-        break;
-    case STATISTIC_ABSMAX_STEPS:
-        qobs_search_blocks(&o->runtime, o->kernels, &o->config, plan, data, o->kept.state.max, workspace->doubles,
+    } else if (ops == &qobs_range_exponent) {
+        qobs_search_blocks(&o->runtime, o->kernels, params, &o->config, plan, data, o->kept.state.max, workspace->doubles,
                            record->best_step, record->error, record->error_before);
-        break;
-    case STATISTIC_MULTIPLES:
+    } else if (ops == &qobs_range_multiplier) {
         if (o->counts.batches == 0 && o->given.amax)
             use_given_amax(o);
         else if (o->counts.batches == 0)
             o->given.dtype = plan->dtype;
-        qobs_search_multiples(&o->runtime, o->kernels, &o->config, plan, data,
-                              (const float *)(const void *)o->kept.state.max, o->given.dtype, o->given.weight, workspace->doubles,
-                              o->kept.sums);
+        qobs_search_multiples(&o->runtime, o->kernels, params, plan, data, (const float *)(const void *)o->kept.state.max,
+                              o->given.dtype, o->given.weight, workspace->doubles, o->kept.sums);
         qobs_choose_multiples(o, record);
-        break;
-    default:
+    } else {
         search_scales(o, plan, data, workspace->doubles, record);
-        break;
     }
 }

@@ -8,12 +8,6 @@
 
 #include "observer/observer.h"
 
-/* Does the preset search that way? */
-bool qobs_searches_kept(const qobs_config *config);
-
-/* Candidates there are for each qparam. */
-size_t qobs_kept_steps(const qobs_config *config);
-
 /* Room for a search, one for each batch. */
 struct search_workspace {
     double *doubles;

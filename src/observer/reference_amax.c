@@ -16,7 +16,7 @@ static int check(const qobs_observer *o, const qobs_tensor *tensor, const char *
 {
     if (!o)
         return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "observer: is NULL");
-    if (o->config.preset->family != FAMILY_MODELOPT || !qobs_searches_kept(&o->config))
+    if (!o->stages.range.ops->reference)
         return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "observer: %s takes no %s", o->config.preset->name, name);
     if (o->counts.batches > 0)
         return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT,
@@ -77,7 +77,7 @@ int qobs_observer_give_amax(qobs_observer *o, const qobs_tensor *amax, qobs_erro
     int status = check(o, amax, "amax", &view, error);
     if (status != QOBS_OK)
         return status;
-    if (o->config.preset->statistic == STATISTIC_LEAST_SCALE && view.elements != 1)
+    if (o->stages.range.ops == &qobs_range_e4m3 && view.elements != 1)
         return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "amax: has %lld elements, %s takes one, of the whole tensor",
                          (long long)view.elements, o->config.preset->name);
     status = replace(o, &view, "amax", &o->given.amax, &o->given.count, error);

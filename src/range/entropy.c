@@ -85,20 +85,21 @@ size_t qobs_entropy_find(const struct entropy *e, size_t first, size_t stride)
     return best;
 }
 
-int qobs_amax_by_entropy(const qobs_config *config, const struct histogram_view *h, int64_t stride, int64_t start_bin,
+int qobs_amax_by_entropy(const struct bins_params *params, const qobs_config *config, const struct histogram_view *h,
                          double *workspace, float *amax, qobs_error *error)
 {
+    const int64_t stride = params->stride, first = params->start_bin;
+    (void)config;
     if (stride < 1)
         return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "stride: is %lld, must be above 0", (long long)stride);
-    if (config->num_bits == NUM_BITS_E4M3)
+    if (params->levels == 0)
         return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "num_bits: is [4, 3], entropy takes integers");
     if (h->bins < 2)
         return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "histogram: has 1 bin, entropy needs 2");
-    if (start_bin < 1 || (uint64_t)start_bin > h->bins)
+    if (first < 1 || (uint64_t)first > h->bins)
         return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "start_bin: is %lld, allowed are 1 to the number of bins, %zu",
-                         (long long)start_bin, h->bins);
-    const size_t cells = (size_t)1 << (config->num_bits - 1 + config->is_unsigned);
-    const struct entropy e = qobs_entropy_prepare(h, cells, workspace);
-    *amax = h->edges[qobs_entropy_find(&e, (size_t)start_bin, (uint64_t)stride > h->bins ? h->bins : (size_t)stride)];
+                         (long long)first, h->bins);
+    const struct entropy e = qobs_entropy_prepare(h, params->levels, workspace);
+    *amax = h->edges[qobs_entropy_find(&e, (size_t)first, (uint64_t)stride > h->bins ? h->bins : (size_t)stride)];
     return QOBS_OK;
 }

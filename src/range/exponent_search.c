@@ -10,14 +10,24 @@
 #include "number/format.h"
 #include "range/candidate_errors.h"
 
-static bool ignores_nonfinite(const qobs_config *config) { return config->nonfinite == NONFINITE_IGNORE; }
+static size_t power_steps(const struct range_params *params)
+{
+    (void)params;
+    return POWERS_AROUND;
+}
+
+static size_t exponent_steps(const struct range_params *params) { return (size_t)params->exponent.scope + 1; }
+
+const struct range_ops qobs_range_power_of_2 = {.search = SEARCH_STATE, .steps = power_steps, .min_step = -1};
+const struct range_ops qobs_range_exponent = {.search = SEARCH_STATE, .steps = exponent_steps};
+
+static bool ignores_nonfinite(const struct range_params *params) { return params->nonfinite == NONFINITE_IGNORE; }
 
 /* ---- Powers of two
  * -------------------------------------------------------------------------------------------------------- */
 
 struct powers {
-    const struct quark_number *number;
-    bool per_tensor;
+    const struct exponent_params *params;
     const float *scale;
     const void *zero_point;
     double *error; /* [qparams][POWERS_AROUND] */
@@ -39,9 +49,9 @@ static void prepare_powers(void *argument, size_t qparam, struct qobs_quantizer 
 {
     const struct powers *p = argument;
     const double zero_point =
-        p->per_tensor ? (double)((const float *)p->zero_point)[qparam] : (double)((const int32_t *)p->zero_point)[qparam];
-    qobs_quantizer_for_integers(quantizer, (int64_t)(p->number->quant_min - zero_point),
-                                (int64_t)(p->number->quant_max - zero_point), false);
+        p->params->float_zero_points ? (double)((const float *)p->zero_point)[qparam] : (double)((const int32_t *)p->zero_point)[qparam];
+    qobs_quantizer_for_integers(quantizer, (int64_t)(p->params->quant_min - zero_point),
+                                (int64_t)(p->params->quant_max - zero_point), false);
     for (int i = 0; i < POWERS_AROUND; i++)
         scale[i] = around(p->scale[qparam], i);
 }
@@ -52,18 +62,17 @@ static void take_powers(void *argument, size_t qparam, const double *error)
     memcpy(p->error + qparam * POWERS_AROUND, error, POWERS_AROUND * sizeof *error);
 }
 
-int qobs_search_powers(const struct runtime *runtime, const struct qobs_kernels *kernels, const qobs_config *config,
+int qobs_search_powers(const struct runtime *runtime, const struct qobs_kernels *kernels, const struct range_params *params,
                        const qobs_plan *plan, const unsigned char *data, float *scale, const void *zero_point, double *workspace,
                        double error[POWERS_AROUND])
 {
     const size_t qparams = (size_t)plan->qparams;
-    struct powers p = {.number = qobs_quark_number(config->quark_dtype),
-                       .per_tensor = config->preset->granularity == GRANULARITY_TENSOR,
+    struct powers p = {.params = &params->exponent,
                        .scale = scale,
                        .zero_point = zero_point,
                        .error = workspace};
     const struct candidates c = {.count = POWERS_AROUND,
-                                 .ignore_nonfinite = ignores_nonfinite(config),
+                                 .ignore_nonfinite = ignores_nonfinite(params),
                                  .argument = &p,
                                  .prepare = prepare_powers,
                                  .take = take_powers};
@@ -89,6 +98,7 @@ int qobs_search_powers(const struct runtime *runtime, const struct qobs_kernels 
 
 struct blocks {
     const qobs_config *config;
+    int scope;
     qobs_dtype dtype;
     struct qobs_quantizer quantizer;
     const unsigned char *amax;
@@ -96,9 +106,9 @@ struct blocks {
     double *error, *error_before;
 };
 
-size_t qobs_search_blocks_workspace(const qobs_plan *plan, const qobs_config *config)
+size_t qobs_search_blocks_workspace(const qobs_plan *plan, const struct range_params *params)
 {
-    return qobs_candidates_workspace(plan, (size_t)config->scope + 1);
+    return qobs_candidates_workspace(plan, exponent_steps(params));
 }
 
 static double amax_of(const struct blocks *b, size_t qparam)
@@ -111,7 +121,7 @@ static void prepare_block(void *argument, size_t qparam, struct qobs_quantizer *
     const struct blocks *b = argument;
     const double exponent = qobs_quark_ceil_exponent(b->config, b->dtype, amax_of(b, qparam));
     *quantizer = b->quantizer;
-    for (int step = 0; step <= b->config->scope; step++)
+    for (int step = 0; step <= b->scope; step++)
         scale[step] = (float)qobs_round_to(b->dtype, exp2(exponent - step));
 }
 
@@ -121,7 +131,7 @@ static void take_block(void *argument, size_t qparam, const double *error)
     const bool zeros = amax_of(b, qparam) == 0;
     int32_t best = -1;
     double quant_min = INFINITY;
-    for (int step = 0; step <= b->config->scope; step++)
+    for (int step = 0; step <= b->scope; step++)
         if (error[step] < quant_min) {
             best = step;
             quant_min = error[step];
@@ -131,27 +141,22 @@ static void take_block(void *argument, size_t qparam, const double *error)
     b->error_before[qparam] = zeros ? 0 : error[0];
 }
 
-/* The format of the elements, by Quark's name of the dtype. */
-static const qobs_format *element_format(const qobs_config *config)
-{
-    return qobs_format_find(qobs_quark_dtype_text(config->quark_dtype));
-}
-
-void qobs_search_blocks(const struct runtime *runtime, const struct qobs_kernels *kernels, const qobs_config *config,
-                        const qobs_plan *plan, const unsigned char *data, const void *amax, double *workspace, int32_t *best_step,
+void qobs_search_blocks(const struct runtime *runtime, const struct qobs_kernels *kernels, const struct range_params *params,
+                        const qobs_config *config, const qobs_plan *plan, const unsigned char *data, const void *amax, double *workspace, int32_t *best_step,
                         double *error, double *error_before)
 {
     struct blocks b = {.config = config,
+                       .scope = params->exponent.scope,
                        .dtype = plan->dtype,
                        .amax = amax,
                        .best_step = best_step,
                        .error = error,
                        .error_before = error_before};
-    const struct candidates c = {.count = (size_t)config->scope + 1,
-                                 .ignore_nonfinite = ignores_nonfinite(config),
+    const struct candidates c = {.count = exponent_steps(params),
+                                 .ignore_nonfinite = ignores_nonfinite(params),
                                  .argument = &b,
                                  .prepare = prepare_block,
                                  .take = take_block};
-    qobs_quantizer_for_format(&b.quantizer, element_format(config));
+    qobs_quantizer_for_format(&b.quantizer, params->exponent.format);
     qobs_candidates_search(runtime, kernels, plan, data, &c, workspace);
 }

@@ -10,25 +10,29 @@
 #include "range/candidate_errors.h"
 #include "base/tensor.h"
 
-static bool is_nvfp4(const qobs_config *config) { return config->preset->statistic == STATISTIC_LEAST_SCALE; }
+static size_t multiplier_steps(const struct range_params *params) { return params->multiplier.count; }
 
-size_t qobs_multiples(const qobs_config *config)
+static size_t e4m3_steps(const struct range_params *params)
 {
-    if (is_nvfp4(config))
-        return NVFP4_SCALES;
-    return (size_t)ceil((config->stop_multiplier - config->start_multiplier) / config->step_size) + 1;
+    (void)params;
+    return NVFP4_SCALES;
 }
 
-/* torch.linspace in float, from both ends and with fused multiply-add; or code i + 1 of e4m3, relative to the largest. */
-float qobs_multiple(const qobs_config *config, size_t i)
+const struct range_ops qobs_range_multiplier = {
+    .search = SEARCH_STATE, .steps = multiplier_steps, .reference = true, .sums = true};
+const struct range_ops qobs_range_e4m3 = {.search = SEARCH_STATE, .steps = e4m3_steps, .reference = true};
+
+/* torch.linspace in float, from both ends and with fused multiply-add. */
+float qobs_multiple(const struct multiplier_params *params, size_t i)
 {
-    if (is_nvfp4(config))
-        return qobs_format_decode(qobs_format_find("fp8_e4m3"), (uint32_t)i + 1) / 448;
-    const size_t n = qobs_multiples(config);
-    const float start = (float)config->start_multiplier, stop = (float)config->stop_multiplier;
+    const size_t n = params->count;
+    const float start = (float)params->start, stop = (float)params->stop;
     const float step = n > 1 ? (stop - start) / (float)(n - 1) : 0;
     return i < n / 2 || n == 1 ? fmaf(step, (float)i, start) : fmaf(-step, (float)(n - 1 - i), stop);
 }
+
+/* Code i + 1 of e4m3, relative to the largest. */
+float qobs_e4m3_multiple(size_t i) { return qobs_format_decode(qobs_format_find("fp8_e4m3"), (uint32_t)i + 1) / 448; }
 
 size_t qobs_least_multiple(const double *error, size_t n)
 {
@@ -47,14 +51,14 @@ static float over(float number, float amax) { return 1 / (amax <= 0x1p-24f ? 1 :
 
 /* Upstream multiplies by bound / amax and divides by that, for e4m3 multiplies by the reciprocal in float. Where amax is
  * next to nothing all becomes 0. */
-static void factors_of(const qobs_config *config, float amax, float *up, double *down)
+static void factors_of(const struct multiplier_params *params, float amax, float *up, double *down)
 {
-    if (config->num_bits == NUM_BITS_E4M3) {
+    if (params->format) {
         *up = over(448, amax);
         *down = (double)(1 / *up);
         return;
     }
-    const float bound = (float)((1 << (config->num_bits - 1 + config->is_unsigned)) - 1);
+    const float bound = (float)params->quant_max;
     *up = amax < 0x1p-24f ? 0 : bound / amax;
     *down = amax < 0x1p-24f ? 0 : 1 / (double)*up;
 }
@@ -70,7 +74,7 @@ static float nvfp4_scale(float whole, float amax)
 }
 
 struct multiples {
-    const qobs_config *config;
+    const struct multiplier_params *params; /* NULL: the candidates are scales in e4m3 */
     struct qobs_quantizer quantizer;
     size_t count;
     const float *amax;
@@ -92,7 +96,7 @@ static void prepare_multiples(void *argument, size_t qparam, struct qobs_quantiz
     const struct multiples *m = argument;
     *quantizer = m->quantizer;
     for (size_t i = 0; i < m->count; i++)
-        factors_of(m->config, product(m, m->amax[qparam], m->multiple[i]), &up[i], &down[i]);
+        factors_of(m->params, product(m, m->amax[qparam], m->multiple[i]), &up[i], &down[i]);
 }
 
 static void prepare_scales(void *argument, size_t qparam, struct qobs_quantizer *quantizer, float *scale)
@@ -121,67 +125,55 @@ static void take(void *argument, size_t qparam, const double *error)
 /* ---- Searches
  * ------------------------------------------------------------------------------------------------------------- */
 
-static struct qobs_quantizer quantizer_of(const qobs_config *config)
+static struct qobs_quantizer quantizer_of(const struct multiplier_params *params)
 {
     struct qobs_quantizer quantizer;
-    if (is_nvfp4(config)) {
-        qobs_quantizer_for_format(&quantizer, qobs_format_find("fp4_e2m1"));
-    } else if (config->num_bits == NUM_BITS_E4M3) {
-        qobs_quantizer_for_format(&quantizer, qobs_format_find("fp8_e4m3"));
-    } else {
-        const int64_t bound = (INT64_C(1) << (config->num_bits - 1 + config->is_unsigned)) - 1;
-        qobs_quantizer_for_integers(&quantizer,
-                                    config->is_unsigned    ? 0
-                                    : config->narrow_range ? -bound
-                                                           : -bound - 1,
-                                    bound, false);
-    }
+    if (params->format)
+        qobs_quantizer_for_format(&quantizer, params->format);
+    else
+        qobs_quantizer_for_integers(&quantizer, params->quant_min, params->quant_max, false);
     return quantizer;
 }
 
-size_t qobs_search_multiples_workspace(const qobs_plan *plan, const qobs_config *config)
+size_t qobs_search_multiples_workspace(const qobs_plan *plan, const struct range_rule *rule)
 {
-    return qobs_candidates_workspace(plan, qobs_multiples(config));
+    return qobs_candidates_workspace(plan, qobs_range_steps(rule));
 }
 
 static void search(struct multiples *m, const struct runtime *runtime, const struct qobs_kernels *kernels,
-                   const qobs_plan *plan, const unsigned char *data, const float *weight, double *workspace)
+                   enum nonfinite_mode nonfinite, const qobs_plan *plan, const unsigned char *data, const float *weight,
+                   double *workspace)
 {
     const struct candidates c = {.count = m->count,
-                                 .ignore_nonfinite = m->config->nonfinite == NONFINITE_IGNORE,
+                                 .ignore_nonfinite = nonfinite == NONFINITE_IGNORE,
                                  .weight = weight,
                                  .argument = m,
                                  .prepare = prepare_scales,
-                                 .prepare_factors = is_nvfp4(m->config) ? NULL : prepare_multiples,
+                                 .prepare_factors = m->params ? prepare_multiples : NULL,
                                  .take = take};
     for (size_t i = 0; i < m->count; i++)
-        m->multiple[i] = qobs_multiple(m->config, i);
+        m->multiple[i] = m->params ? qobs_multiple(m->params, i) : qobs_e4m3_multiple(i);
     qobs_candidates_search(runtime, kernels, plan, data, &c, workspace);
 }
 
-void qobs_search_multiples(const struct runtime *runtime, const struct qobs_kernels *kernels, const qobs_config *config,
+void qobs_search_multiples(const struct runtime *runtime, const struct qobs_kernels *kernels, const struct range_params *params,
                            const qobs_plan *plan, const unsigned char *data, const float *amax, qobs_dtype dtype,
                            const float *weight, double *workspace, double *sums)
 {
-    struct multiples m = {.config = config,
-                          .quantizer = quantizer_of(config),
-                          .count = qobs_multiples(config),
+    struct multiples m = {.params = &params->multiplier,
+                          .quantizer = quantizer_of(&params->multiplier),
+                          .count = multiplier_steps(params),
                           .amax = amax,
                           .dtype = dtype,
                           .sums = sums};
-    search(&m, runtime, kernels, plan, data, weight, workspace);
+    search(&m, runtime, kernels, params->nonfinite, plan, data, weight, workspace);
 }
 
-void qobs_search_scales(const struct runtime *runtime, const struct qobs_kernels *kernels, const qobs_config *config,
+void qobs_search_scales(const struct runtime *runtime, const struct qobs_kernels *kernels, const struct range_params *params,
                         const qobs_plan *plan, const unsigned char *data, const float *amax, const float *weight,
                         double *workspace, int32_t *best, double *error, double *error_before)
 {
-    struct multiples m = {.config = config,
-                          .quantizer = quantizer_of(config),
-                          .count = qobs_multiples(config),
-                          .amax = amax,
-                          .best = best,
-                          .error = error,
-                          .error_before = error_before};
-    search(&m, runtime, kernels, plan, data, weight, workspace);
+    struct multiples m = {.count = e4m3_steps(params), .amax = amax, .best = best, .error = error, .error_before = error_before};
+    qobs_quantizer_for_format(&m.quantizer, qobs_format_find("fp4_e2m1"));
+    search(&m, runtime, kernels, params->nonfinite, plan, data, weight, workspace);
 }

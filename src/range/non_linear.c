@@ -107,20 +107,6 @@ static double quantization_error(const struct search *s, size_t first, size_t la
     return cascade_sum(s->norm, s->bins);
 }
 
-double qobs_non_linear_cells(const qobs_config *config)
-{
-    switch (config->dtype) {
-    case TORCH_QINT32:
-    case TORCH_INT32:
-        return 0x1p32;
-    case TORCH_UINT16:
-    case TORCH_INT16:
-        return 0x1p16;
-    default:
-        return 256; /* of quint4x2, too, whose elements have 8 bits in torch.iinfo */
-    }
-}
-
 size_t qobs_non_linear_workspace(size_t bins) { return 3 * bins; }
 
 void qobs_non_linear_search(const float *counts, size_t bins, float min, float max, double cells, float *workspace,

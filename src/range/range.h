@@ -8,6 +8,7 @@
 #define QOBS_RANGE_H
 
 #include "config/config.h"
+#include "range/range_rule.h"
 
 /* counts[i] elements from edges[i] to edges[i + 1]. Counts are not negative, edges do not descend. */
 struct histogram_view {
@@ -58,19 +59,6 @@ size_t qobs_entropy_find(const struct entropy *e, size_t first, size_t stride);
 
 /* ---- Squared error ------------------------------------------------------------------------------------------------ */
 
-/* How the centres of the bins are quantized. */
-struct centre_quantizer {
-    enum {
-        CENTRES_MODELOPT_INTEGER, /* clamp(rint(c * s), least, greatest) / s with s = greatest / amax; amax below 2^-24 gives 0 */
-        CENTRES_MODELOPT_E4M3,    /* e4m3(clamp(c * s)) * (1 / s) with s = (1 / amax) * 448 */
-        CENTRES_QUARK_FLOAT, /* format(clamp(c / s)) * s with s = amax / greatest */
-        CENTRES_TORCH        /* torch.fake_quantize_per_tensor_affine with a scale and zero point for (0, amax) */
-    } way;
-    double quant_min, quant_max;    /* limits of quantized numbers */
-    const qobs_format *format; /* CENTRES_QUARK_FLOAT */
-    const qobs_config *config; /* CENTRES_TORCH: whose formula makes scale and zero point */
-};
-
 /* The bins that count: those with elements. */
 struct squared_error {
     size_t bins, used;           /* of the histogram; of them with elements */
@@ -82,20 +70,16 @@ struct squared_error qobs_squared_error_prepare(const struct histogram_view *h, 
 
 /* mean over all bins of count * (quantized centre - centre)^2, terms in float, their sum in double. NO_RESULT where upstream
  * has no scale for amax. */
-int qobs_squared_error(const struct squared_error *e, const struct centre_quantizer *q, float amax, double *mean,
-                       qobs_error *error);
+int qobs_squared_error(const struct squared_error *e, const struct bins_params *params, const qobs_config *config, float amax,
+                       double *mean, qobs_error *error);
 
 /* The bin, of first, first + stride, ... whose centre is the amax with the least error; of several the first; NaN counts as
  * the least. */
-int qobs_squared_error_find(const struct squared_error *e, const struct histogram_view *h, const struct centre_quantizer *q,
-                            size_t first, size_t stride, size_t *bin, qobs_error *error);
+int qobs_squared_error_find(const struct squared_error *e, const struct histogram_view *h, const struct bins_params *params,
+                            const qobs_config *config, size_t first, size_t *bin, qobs_error *error);
 
 /* (edges[bin + 1] + edges[bin]) / 2 in float. */
 float qobs_bin_centre(const struct histogram_view *h, size_t bin);
-
-/* What Quark's MSE observer of that configuration quantizes with, and Model-Optimizer's calibrator. INVALID_ARGUMENT for
- * a dtype upstream refuses. */
-int qobs_centre_quantizer(const qobs_config *config, struct centre_quantizer *q, qobs_error *error);
 
 /* ---- Non-linear search -------------------------------------------------------------------------------------------- */
 
@@ -106,15 +90,11 @@ size_t qobs_non_linear_workspace(size_t bins);
 void qobs_non_linear_search(const float *counts, size_t bins, float min, float max, double cells, float *workspace,
                             float *new_min, float *new_max);
 
-/* How many numbers it takes a torch dtype to have. */
-double qobs_non_linear_cells(const qobs_config *config);
-
 /* ---- As a configuration says -------------------------------------------------------------------------------------- */
 
-/* These check stride and start_bin. `room` has qobs_range_workspace(bins) doubles. Quark's start_bin is the last bin where there
- * are not so many; Model-Optimizer's entropy starts with that many bins kept. */
+/* These check params->stride and start_bin. The workspace has qobs_range_workspace(bins) doubles. */
 size_t qobs_range_workspace(size_t bins);
-typedef int qobs_amax_finder(const qobs_config *config, const struct histogram_view *h, int64_t stride, int64_t start_bin,
+typedef int qobs_amax_finder(const struct bins_params *params, const qobs_config *config, const struct histogram_view *h,
                              double *workspace, float *amax, qobs_error *error);
 qobs_amax_finder qobs_amax_by_entropy, qobs_amax_by_mse;
 

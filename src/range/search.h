@@ -12,34 +12,33 @@
 
 #include <string.h>
 
+#include "config/config.h"
 #include "plan/plan.h"
-#include "kernels/kernels.h"
+#include "range/range_params.h"
+#include "range/search_record.h"
 
-struct search_settings {
-    int steps; /* candidates p = 1 - i / grid for i < steps */
-    double grid;
-    int64_t patience; /* the search ends after that many steps in a row at which no qparam improved, after one if 0; < 0: never */
-    double norm, expand;
-    bool optimize_global_scale; /* 2025-10: the global scale is derived anew for every candidate */
+/* Arguments of a grid search. */
+struct grid_search {
+    const struct runtime *runtime; /* its executor runs the search */
+    const struct qobs_kernels *kernels;
+    const struct grid_params *params;
+    const qobs_config *config; /* of the formula */
+    enum nonfinite_mode nonfinite;
+    const qobs_plan *plan;
+    const unsigned char *data;
+    const float *column_weight; /* one for each index of the last dimension, normalised; NULL: all 1 */
+    const float *global_scale;  /* NULL: there is none */
+    bool each_global_scale;     /* version 2025-10: every candidate has the global scale of its own range */
+    bool find_ranges;           /* min and max are output only: the search finds the ranges first */
+    void *min, *max;            /* in the plan's dtype: the range of each qparam, in; the best range, out */
+    struct search_record *record; /* NULL, or with arrays that may be NULL; receives steps, stop_step and what the arrays hold */
 };
 
-/* One entry a qparam each, but for stop_step; any may be NULL. */
-struct search_report {
-    int32_t *best_step;   /* the step whose range was taken; -1: none improved on the largest finite float */
-    double *error;        /* of the range taken; where there is none, of the range as it came in */
-    double *error_before; /* of the range as it came in, neither shrunk nor expanded */
-    int32_t stop_step;    /* how many steps were taken */
-};
-
-/* min and max hold the range of the elements of every qparam in the plan's dtype, or with `find` nothing yet, and receive the range
- * chosen, where none improved the expanded one. importance: one float a column (last dimension of the value), already normalised, or NULL. global_scale:
- * the one to be used, or NULL. Elements that are not finite are left out with nonfinite=ignore; otherwise their qparams
- * never improve, and with `find` nonfinite=refuse fails. f64 is searched as float. Runs on the runtime's executor. QOBS_ERROR_UNSUPPORTED: norm is not 1, 2 or 3, and
- * this build is without SLEEF. */
-int qobs_search_ranges(const struct runtime *runtime, const struct qobs_kernels *kernels, const qobs_config *config,
-                       const qobs_plan *plan, const struct search_settings *settings, const unsigned char *data,
-                       const float *importance, const float *global_scale, bool find, void *min, void *max,
-                       struct search_report *report, qobs_error *error);
+/* Writes the range of the best step of every qparam, or the expanded range if no step improved on the largest finite float.
+ * Elements that are not finite count as 0 with NONFINITE_IGNORE. Otherwise their qparams never improve; with find_ranges and
+ * NONFINITE_REFUSE the search fails. F64 is searched as float. QOBS_ERROR_UNSUPPORTED: the norm is not 1, 2 or 3 and this build is
+ * without SLEEF. */
+int qobs_grid_search(const struct grid_search *search, qobs_error *error);
 
 /* |q - x|^norm, prepared once. Kernels take magnitudes below 0.5: elements are multiplied by 2^shift, and a kernel's sum is in units
  * of 2^(-shift * norm - boost). */

@@ -24,8 +24,8 @@ static inline float times(qobs_dtype dtype, float x, float factor)
 double qobs_shrink_end(const struct shrink *s, int step, double end)
 {
     if (s->dtype == QOBS_F64)
-        return end * s->settings->expand * (step < 0 ? 1 : 1 - step / s->settings->grid);
-    return (double)times(s->dtype, times(s->dtype, (float)end, (float)s->settings->expand), step < 0 ? 1 : s->p[step]);
+        return end * s->params->expand * (step < 0 ? 1 : 1 - step / s->params->grid);
+    return (double)times(s->dtype, times(s->dtype, (float)end, (float)s->params->expand), step < 0 ? 1 : s->p[step]);
 }
 
 static inline float load_number(qobs_dtype dtype, const unsigned char *x)
@@ -53,7 +53,7 @@ static inline void store_number(qobs_dtype dtype, float f, unsigned char *x)
 static inline void shrink_ends(const struct shrink *s, qobs_dtype dtype, const int32_t *step, size_t n, const unsigned char *from,
                                unsigned char *to)
 {
-    const float expand = (float)s->settings->expand;
+    const float expand = (float)s->params->expand;
     const size_t size = dtype == QOBS_F32 ? 4 : 2;
     memcpy(to, from, n * size);
     for (size_t i = 0; i < n; i++) {
@@ -78,7 +78,7 @@ void qobs_shrink_ends(const struct shrink *s, const int32_t *step, size_t n, con
 /* An end of candidate c's range. */
 static double candidate_end(const struct shrink *s, size_t c, double end)
 {
-    return c != s->before || c < (size_t)s->settings->steps ? qobs_shrink_end(s, (int)c, end) : end;
+    return c != s->before || c < (size_t)s->params->steps ? qobs_shrink_end(s, (int)c, end) : end;
 }
 
 /* ---- Begin and end ---------------------------------------------------------------------------------------------------- */
@@ -94,28 +94,14 @@ static double largest(const struct shrink *s, const qobs_plan *plan, const unsig
     return amax;
 }
 
-/* Can kernels do what the formula would? `how` is then what they need to know. */
-static bool kernels_can(const struct shrink *s, struct qobs_shrinking *how)
+/* Parameters of the kernel, and whether it implements the formula for these ranges. */
+static bool kernels_can(const struct shrink *s, bool each_global_scale, struct qobs_shrinking *how)
 {
-    const qobs_config *c = &s->config;
-    const bool old = c->version != VERSION_CURRENT, mx = qobs_config_is_mx(c), wide = qobs_default_rank(c) != RANK_TENSOR;
-    const double half = ldexp(1, c->num_bits - 1), most = s->integers ? half - 1 : c->num_bits == 4 ? 6 : 448;
-    const bool whole = qobs_config_has_whole_zero_points(c) && !(c->zp_dtype == QOBS_I8 && c->num_bits > 8);
-    *how = (struct qobs_shrinking){.integers = s->integers,
-                                   .symmetric = c->symmetric,
-                                   .mx = mx,
-                                   .quant_min = (float)(s->integers ? -half : -most),
-                                   .quant_max = (float)most,
-                                   .mx_offset = c->num_bits == 4 ? 2 : 8,
-                                   .eps = mx ? 1 : s->dtype == QOBS_F32 ? 0x1p-23f : s->dtype == QOBS_BF16 ? 0x1p-7f : 0x1p-10f,
-                                   .floor = old ? 0x1p-23f : 0};
-    if (s->dtype == QOBS_F64 || s->global_scale || s->settings->optimize_global_scale)
+    *how = s->params->shrinking;
+    how->eps = how->mx ? 1 : s->dtype == QOBS_F32 ? 0x1p-23f : s->dtype == QOBS_BF16 ? 0x1p-7f : 0x1p-10f;
+    if (s->dtype == QOBS_F64 || s->global_scale || each_global_scale || (how->mx && s->dtype == QOBS_F16))
         return false;
-    if (mx && (old || !c->symmetric || s->dtype == QOBS_F16))
-        return false;
-    if (!mx && !old && c->scale_dtype != SCALE_NATIVE)
-        return false;
-    return c->symmetric || (s->integers && whole && !wide);
+    return s->params->simd;
 }
 
 static size_t p_size(const struct shrink *s)
@@ -123,38 +109,37 @@ static size_t p_size(const struct shrink *s)
     return 2 * s->workspace * sizeof *s->p;
 }
 
-int qobs_shrink_begin(struct shrink *s, const struct runtime *runtime, const struct qobs_kernels *kernels,
-                      const qobs_config *config, const struct search_settings *settings, const qobs_plan *plan, const float *global_scale, const void *min,
-                      const void *max, qobs_error *error)
+int qobs_shrink_begin(struct shrink *s, const struct grid_search *g, qobs_error *error)
 {
-    const bool first_is_before = settings->expand == 1 && settings->steps > 0;
+    const struct grid_params *params = g->params;
+    const struct runtime *runtime = g->runtime;
+    const bool first_is_before = params->expand == 1 && params->steps > 0;
     *s = (struct shrink){.runtime = runtime,
-                         .settings = settings,
-                         .config = *config,
-                         .dtype = plan->dtype,
-                         .integers = config->type == TYPE_INT,
-                         .before = first_is_before ? 0 : (size_t)settings->steps,
-                         .global_scale = global_scale};
-    s->candidates = (size_t)settings->steps + (first_is_before ? 0 : 1);
+                         .params = params,
+                         .config = *g->config,
+                         .dtype = g->plan->dtype,
+                         .integers = !params->format,
+                         .before = first_is_before ? 0 : (size_t)params->steps,
+                         .global_scale = g->global_scale};
+    s->candidates = (size_t)params->steps + (first_is_before ? 0 : 1);
     s->workspace = (s->candidates + 3) / 4 * 4;
-    /* Upstream leaves the dtype of scales out of the search where a global scale will follow. */
-    if (qobs_config_strategy(config) == STRATEGY_TENSOR_GROUP)
+    if (params->native_scales)
         s->config.scale_dtype = SCALE_NATIVE;
     enum qobs_kernel_dtype dtype;
     qobs_kernel_dtype_of(s->dtype, &dtype);
-    s->kernel = kernels_can(s, &s->how) ? kernels->search_shrink[dtype] : NULL;
+    s->kernel = kernels_can(s, g->each_global_scale, &s->how) ? g->kernels->search_shrink[dtype] : NULL;
     s->p = qobs_allocate(runtime, p_size(s));
     if (!s->p)
         return qobs_fail(error, QOBS_ERROR_OUT_OF_MEMORY, "search: no memory for %zu bytes", p_size(s));
     s->how.least_p = 1;
     for (size_t c = 0; c < s->workspace; c++) {
-        s->p[c] = c < (size_t)settings->steps ? (float)(1 - (double)c / settings->grid) : 1;
+        s->p[c] = c < (size_t)params->steps ? (float)(1 - (double)c / params->grid) : 1;
         s->p[s->workspace + c] = 1 / s->p[c];
         s->how.least_p = s->p[c] < s->how.least_p ? s->p[c] : s->how.least_p;
     }
-    if (!settings->optimize_global_scale)
+    if (!g->each_global_scale)
         return QOBS_OK;
-    const double amax = largest(s, plan, min, max);
+    const double amax = largest(s, g->plan, g->min, g->max);
     s->global_scales = qobs_allocate(runtime, s->candidates * sizeof *s->global_scales);
     if (!s->global_scales) {
         qobs_release(runtime, s->p, p_size(s));
@@ -235,7 +220,7 @@ static void ask_formula_for_range(const struct shrink *s, const struct ranges *r
 static void ask_kernel(const struct shrink *s, const struct ranges *ranges, struct shrunk *to)
 {
     static const float one[] = {1};
-    const bool expanded = s->settings->expand != 1;
+    const bool expanded = s->params->expand != 1;
     _Alignas(64) float min[QOBS_SEARCH_LANES], max[QOBS_SEARCH_LANES], factor[QOBS_SEARCH_LANES];
     _Alignas(64) float expanded_min[QOBS_SEARCH_LANES], expanded_max[QOBS_SEARCH_LANES];
     for (size_t i = 0; i < QOBS_SEARCH_LANES; i++) {
@@ -250,7 +235,7 @@ static void ask_kernel(const struct shrink *s, const struct ranges *ranges, stru
     s->kernel(&s->how, expanded_min, expanded_max, factor, s->p, s->p + s->workspace, s->workspace, to->scale, to->inverse, to->shift);
     for (size_t i = 0; i < ranges->n; i++)
         to->finite[i] = to->scale[i] < INFINITY; /* the greatest; zero points are finite if scales are */
-    if (s->before < (size_t)s->settings->steps || s->without_before)
+    if (s->before < (size_t)s->params->steps || s->without_before)
         return;
     const size_t at = s->before * QOBS_SEARCH_LANES;
     s->kernel(&s->how, min, max, factor, one, one, 1, to->scale + at, to->inverse + at, to->shift + at);

@@ -10,7 +10,7 @@
 /* Candidate i < steps is that of step i; the range as it came in, which nothing may be known of otherwise, is candidate `before`. */
 struct shrink {
     const struct runtime *runtime;
-    const struct search_settings *settings;
+    const struct grid_params *params;
     qobs_config config; /* the formula's settings */
     qobs_dtype dtype;   /* of ranges */
     bool integers;
@@ -21,7 +21,7 @@ struct shrink {
     qobs_search_shrink_fn *kernel; /* NULL: only the formula itself can */
     struct qobs_shrinking how;
     float *p;             /* of each candidate, or 1; behind them 1 / p */
-    float *global_scales; /* with optimize_global_scale one a candidate */
+    float *global_scales; /* with each_global_scale one a candidate */
 };
 
 /* A batch of ranges, numbers of shrink's dtype, for elements times 2^shift. */
@@ -39,10 +39,7 @@ struct shrunk {
     unsigned char *min, *max, *raw_scale, *raw_zero_point; /* the formula's, on the way: room for each candidate */
 };
 
-/* min and max: shrink's ranges, for optimize_global_scale. */
-int qobs_shrink_begin(struct shrink *shrink, const struct runtime *runtime, const struct qobs_kernels *kernels,
-                      const qobs_config *config, const struct search_settings *settings, const qobs_plan *plan, const float *global_scale, const void *min,
-                      const void *max, qobs_error *error);
+int qobs_shrink_begin(struct shrink *shrink, const struct grid_search *search, qobs_error *error);
 void qobs_shrink_release(struct shrink *shrink);
 
 /* Bytes of memory, aligned to 64, for a struct shrunk's arrays, and their places in it. */
