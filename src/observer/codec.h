@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-FileCopyrightText: The qobs authors */
+
+/* Numbers and arrays as bytes, in both directions with the same calls: a codec writes, counts bytes, or reads. Bytes are the same on
+ * every machine: little-endian, integers in as many bytes as the call says, elements in their own size. Reading past the end gives 0 and
+ * sets `ends_early`. */
+#ifndef QOBS_CODEC_H
+#define QOBS_CODEC_H
+
+#include "base/shape.h"
+
+struct codec {
+    bool loading;
+    unsigned char *to;              /* saving: NULL only counts */
+    const unsigned char *from, *end; /* loading */
+    size_t size;                    /* bytes written or counted */
+    bool ends_early;
+};
+
+/* FNV-1a. */
+uint64_t qobs_hash(const unsigned char *bytes, size_t n);
+
+/* Bytes that are left to read. */
+size_t qobs_codec_left(const struct codec *codec);
+
+/* Whether n elements of that size are left to read; true when saving. */
+bool qobs_codec_holds(const struct codec *codec, uint64_t n, size_t size);
+
+/* An integer in `bytes` bytes: *value is written, or read. */
+void qobs_code(struct codec *codec, uint64_t *value, size_t bytes);
+
+/* The same for an int32_t-sized value that is not negative; returns it. */
+uint32_t qobs_code_u32(struct codec *codec, uint32_t value);
+uint64_t qobs_code_u64(struct codec *codec, uint64_t value);
+
+/* n elements; leaves *elements alone if there are not that many to read. */
+void qobs_code_elements(struct codec *codec, void *elements, size_t n, size_t size);
+
+/* u32 ndim and u64 extents. Returns the number of elements, or 0 if the shape is impossible. */
+size_t qobs_code_shape(struct codec *codec, struct shape *shape);
+
+#endif

@@ -1,0 +1,143 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-FileCopyrightText: The qobs authors */
+
+/* Saving and loading an observer: the frame around its state. */
+#include "observer/saved_state.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/error.h"
+
+/* ---- Save ------------------------------------------------------------------------------------------------------------- */
+
+/* The preset and its settings. Returns the length. */
+static size_t print_settings(const qobs_config *config, char text[MOST_TEXT])
+{
+    size_t n = (size_t)snprintf(text, MOST_TEXT, "%s\n", config->preset->name);
+    const char *key;
+    for (size_t i = 0; (key = qobs_config_key(config, i)); i++) {
+        char value[64] = "";
+        qobs_config_get(config, key, value, sizeof value, NULL);
+        n += (size_t)snprintf(text + n, MOST_TEXT - n, "%s=%s\n", key, value);
+    }
+    return n;
+}
+
+/* Returns the number of bytes; writes them if `buffer` is not NULL. */
+static size_t save(const qobs_observer *o, unsigned char *buffer, size_t size)
+{
+    char text[MOST_TEXT], magic[] = {'q', 'o', 'b', 's'};
+    const size_t length = print_settings(&o->config, text);
+    struct codec codec = {.to = buffer};
+    qobs_code_elements(&codec, magic, sizeof magic, 1);
+    qobs_code_u32(&codec, FORMAT);
+    qobs_code_u64(&codec, size);
+    qobs_code_u32(&codec, (uint32_t)length);
+    qobs_code_elements(&codec, text, length, 1);
+    qobs_code_state(&codec, (qobs_observer *)o, NULL);
+    qobs_code_u64(&codec, buffer ? qobs_hash(buffer, codec.size) : 0);
+    return codec.size;
+}
+
+size_t qobs_observer_save_size(const qobs_observer *o)
+{
+    return o ? save(o, NULL, 0) : 0;
+}
+
+int qobs_observer_save(const qobs_observer *o, void *buffer, size_t size, qobs_error *error)
+{
+    if (!o || !buffer)
+        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "%s: is NULL", o ? "buffer" : "observer");
+    const size_t expected = qobs_observer_save_size(o);
+    if (size != expected)
+        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "size: is %zu bytes, expected %zu", size, expected);
+    save(o, buffer, size);
+    return qobs_succeed(error);
+}
+
+/* ---- Load ------------------------------------------------------------------------------------------------------------- */
+
+/* Settings are as they would be saved, each at most once and in the preset's order: *index is the first that may follow. */
+static int load_setting(qobs_config *config, const char *key, const char *value, size_t *index, qobs_error *error)
+{
+    char saved[64];
+    int status = qobs_config_set(config, key, value, error);
+    if (status == QOBS_OK)
+        status = qobs_config_get(config, key, saved, sizeof saved, error);
+    if (status != QOBS_OK)
+        return status;
+    const char *known;
+    while ((known = qobs_config_key(config, *index)) && strcmp(known, key) != 0)
+        ++*index;
+    ++*index;
+    return known && strcmp(saved, value) == 0 ? QOBS_OK : qobs_damaged(error, "a setting is not as it would be saved");
+}
+
+/* The lines of settings into a new configuration. */
+static int load_config(qobs_config **config, char *text, const qobs_runtime *runtime, qobs_error *error)
+{
+    char *line = strchr(text, '\n');
+    if (!line)
+        return qobs_damaged(error, "its settings have no end");
+    *line++ = '\0';
+    int status = qobs_config_create(config, text, runtime, error);
+    size_t index = 0;
+    while (status == QOBS_OK && *line) {
+        char *end = strchr(line, '\n'), *equals = strchr(line, '=');
+        if (!end || !equals || equals > end) {
+            status = qobs_damaged(error, "a setting is not key=value");
+            break;
+        }
+        *end = *equals = '\0';
+        status = load_setting(*config, line, equals + 1, &index, error);
+        line = end + 1;
+    }
+    return status;
+}
+
+/* Everything but the state: an empty observer of the saved configuration. */
+static int load_observer(qobs_observer **o, struct codec *codec, const qobs_runtime *runtime, qobs_error *error)
+{
+    char text[MOST_TEXT];
+    const uint32_t length = qobs_code_u32(codec, 0);
+    if (length >= MOST_TEXT || !qobs_codec_holds(codec, length, 1) || memchr(codec->from, '\0', length))
+        return qobs_damaged(error, "its settings are impossible");
+    qobs_code_elements(codec, text, length, 1);
+    text[length] = '\0';
+    qobs_config *config = NULL;
+    int status = load_config(&config, text, runtime, error);
+    if (status == QOBS_OK)
+        status = qobs_observer_create(o, config, runtime, error);
+    qobs_config_destroy(config);
+    return status;
+}
+
+int qobs_observer_load(qobs_observer **result, const void *buffer, size_t size, const qobs_runtime *runtime, qobs_error *error)
+{
+    const unsigned char *begin = buffer;
+    if (!result)
+        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "observer: is NULL");
+    if (!buffer || size < 4 + 4 + 8 + 4 + HASH || memcmp(begin, "qobs", 4) != 0)
+        return qobs_damaged(error, "it does not begin as one");
+    struct codec codec = {.loading = true, .from = begin + 4, .end = begin + size - HASH};
+    struct codec tail = {.loading = true, .from = codec.end, .end = begin + size};
+    const uint32_t format = qobs_code_u32(&codec, 0);
+    if (format != FORMAT)
+        return qobs_fail(error, QOBS_ERROR_UNSUPPORTED, "buffer: is a state of format %u, this library reads %d", (unsigned)format,
+                         FORMAT);
+    if (qobs_code_u64(&codec, 0) != size || qobs_code_u64(&tail, 0) != qobs_hash(begin, size - HASH))
+        return qobs_damaged(error, "its size or checksum is wrong");
+    qobs_observer *o = NULL;
+    int status = load_observer(&o, &codec, runtime, error);
+    if (status == QOBS_OK)
+        status = qobs_code_state(&codec, o, error);
+    if (status == QOBS_OK && (codec.ends_early || codec.from != codec.end))
+        status = qobs_damaged(error, codec.ends_early ? "it ends early" : "it is too long");
+    if (status != QOBS_OK) {
+        qobs_observer_destroy(o);
+        return status;
+    }
+    *result = o;
+    return qobs_succeed(error);
+}
