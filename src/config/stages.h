@@ -7,10 +7,14 @@
 #define QOBS_STAGES_H
 
 #include "config/config.h"
+#include "plan/granularity.h"
 
 struct stages {
+    struct granularity granularity; /* which elements share a scale */
     enum nonfinite_mode nonfinite; /* what happens to NaN and infinities */
 };
+
+void qobs_resolve_granularity(const qobs_config *config, struct granularity *granularity);
 
 void qobs_stages_of(const qobs_config *config, struct stages *stages);
 

@@ -11,6 +11,8 @@
 
 #include <string.h>
 
+#include "config/config.h"
+#include "measure/nonfinite.h"
 #include "plan/plan.h"
 
 /* ---- One batch ---------------------------------------------------------------------------------------------------------- */
