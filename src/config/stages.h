@@ -31,6 +31,7 @@ struct observer_traits {
     enum token_count token_result;
     bool counts_nonzero_tokens;
     bool qparams_along_dim; /* has get_qparams_along_dim */
+    bool scale_is_list;     /* the scale of a tensor has one dimension whatever the granularity says */
     bool plural_names;      /* min_vals instead of min_val */
     bool hides_ranges;      /* the accumulated ranges are no results */
 };

@@ -42,10 +42,10 @@ static void absmax_first(const struct accumulator_params *params, const struct r
         absmax(params, u);
 }
 
-const struct accumulator_ops qobs_accumulate_last = {last, MERGE_LAST};
-const struct accumulator_ops qobs_accumulate_extremes = {extremes, MERGE_EXTREMES};
-const struct accumulator_ops qobs_accumulate_lerp = {lerp, MERGE_MEANS};
-const struct accumulator_ops qobs_accumulate_moving_average = {moving_average, MERGE_MEANS};
-const struct accumulator_ops qobs_accumulate_absmax = {absmax, MERGE_EXTREMES};
-const struct accumulator_ops qobs_accumulate_absmax_last = {absmax, MERGE_LAST};
-const struct accumulator_ops qobs_accumulate_absmax_first = {absmax_first, MERGE_LAST};
+const struct accumulator_ops qobs_accumulate_last = {last, MERGE_LAST, false};
+const struct accumulator_ops qobs_accumulate_extremes = {extremes, MERGE_EXTREMES, false};
+const struct accumulator_ops qobs_accumulate_lerp = {lerp, MERGE_MEANS, false};
+const struct accumulator_ops qobs_accumulate_moving_average = {moving_average, MERGE_MEANS, false};
+const struct accumulator_ops qobs_accumulate_absmax = {absmax, MERGE_EXTREMES, true};
+const struct accumulator_ops qobs_accumulate_absmax_last = {absmax, MERGE_LAST, true};
+const struct accumulator_ops qobs_accumulate_absmax_first = {absmax_first, MERGE_LAST, true};

@@ -33,6 +33,7 @@ struct accumulator_params {
 struct accumulator_ops {
     void (*update)(const struct accumulator_params *params, const struct range_update *update);
     enum merge_rule merge;
+    bool symmetric; /* ranges are (-amax, amax) */
 };
 
 struct accumulator {

@@ -12,7 +12,7 @@
 
 static int find_non_linear(const qobs_observer *o, float *min, float *max, qobs_error *error)
 {
-    const struct histogram *h = &o->kept.histogram;
+    const struct histogram *h = &o->state.histogram;
     const size_t size = (h->bins + qobs_non_linear_workspace(h->bins)) * sizeof(float);
     float *counts = qobs_allocate(&o->runtime, size);
     if (!counts)
@@ -37,14 +37,14 @@ static int find_non_linear(const qobs_observer *o, float *min, float *max, qobs_
 
 void qobs_read_bin_edges(const qobs_observer *o, float *out)
 {
-    const struct histogram *h = &o->kept.histogram;
+    const struct histogram *h = &o->state.histogram;
     for (size_t i = 0; i <= h->bins; i++)
         out[i] = h->edges ? (float)h->edges[i] : qobs_bin_edge(&h->range[0], h->bins, i);
 }
 
 bool qobs_histogram_is_empty(const qobs_observer *o)
 {
-    const struct histogram *h = &o->kept.histogram;
+    const struct histogram *h = &o->state.histogram;
     for (size_t k = 0; k < h->qparams * h->bins; k++)
         if (h->mass[k] > 0)
             return false;
@@ -67,7 +67,7 @@ static int find_amax(const qobs_observer *o, const struct histogram_view *h, dou
 
 static int find_in_bins(const qobs_observer *o, float *min, float *max, qobs_error *error)
 {
-    const struct histogram *h = &o->kept.histogram;
+    const struct histogram *h = &o->state.histogram;
     const struct range_ops *ops = o->stages.range.ops;
     const struct bins_params *p = &o->stages.range.params.bins;
     const size_t workspace = qobs_range_workspace(h->bins), size = workspace * sizeof(double) + (h->bins + 1) * sizeof(float);
@@ -94,7 +94,7 @@ static int find_in_bins(const qobs_observer *o, float *min, float *max, qobs_err
 
 void qobs_read_histogram(const qobs_observer *o, float *out)
 {
-    const struct histogram *h = &o->kept.histogram;
+    const struct histogram *h = &o->state.histogram;
     for (size_t k = 0; k < h->qparams * h->bins; k++)
         out[k] = (float)h->mass[k];
 }

@@ -1,18 +1,34 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* Several observers: their statistics as one, and one global scale for all. */
+/* Several observers become one, as one prepare/commit pair like a batch, and several observers share one global scale. */
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
-#include "formula/formula.h"
 #include "base/error.h"
 #include "base/fpenv.h"
-#include "observer/observer.h"
-#include "observer/merge_search.h"
-#include "measure/accumulators.h"
 #include "measure/accumulate.h"
-#include "base/tensor.h"
+#include "number/element.h"
+#include "observer/merge_search.h"
+#include "observer/qparams.h"
+
+struct merge {
+    qobs_observer *o;
+    const qobs_observer *const *others;
+    size_t count;
+    const qobs_observer *model; /* the first with ranges, whose layout all have; NULL: none has any */
+    bool own;                   /* o has ranges */
+
+    /* What it will change. */
+    struct state fresh; /* if o has no ranges: the state it gets */
+    struct state *state;
+    struct histogram histogram;
+    struct importance importance;
+    struct global_range global;
+};
+
+/* ---- Checks ----------------------------------------------------------------------------------------------------------- */
 
 static int check_settings(const qobs_observer *o, const qobs_observer *other, size_t index, qobs_error *error)
 {
@@ -24,153 +40,195 @@ static int check_settings(const qobs_observer *o, const qobs_observer *other, si
         qobs_config_get(&other->config, key, theirs, sizeof theirs, NULL);
         same = strcmp(ours, theirs) == 0;
     }
-    if (!same)
-        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "others[%zu]: its settings are not those of the observer",
-                         index);
-    return QOBS_OK;
-}
-
-static int check_shape(const qobs_observer *model, const qobs_observer *other, size_t index, qobs_error *error)
-{
-    const struct layout *a = &model->layout, *b = &other->layout;
-    if (a->dtype != b->dtype || a->keying != b->keying || !qobs_same_shape(&a->range, &b->range) || !qobs_same_shape(&a->scale, &b->scale))
-        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT,
-                         "others[%zu]: has %zu qparams of %s in %d dimensions, the observer %zu of %s in %d", index,
-                         b->qparams, qobs_dtype_name(b->dtype), b->range.ndim, a->qparams, qobs_dtype_name(a->dtype),
-                         a->range.ndim);
-    return QOBS_OK;
-}
-
-/* The first with ranges, from which an empty observer learns what they are. */
-static const qobs_observer *first_with_ranges(const qobs_observer *o, const qobs_observer *const *others, size_t count)
-{
-    if (qobs_has_ranges(o))
-        return o;
-    for (size_t i = 0; i < count; i++)
-        if (qobs_has_ranges(others[i]))
-            return others[i];
-    return NULL;
-}
-
-static int copy_ranges(qobs_observer *to, const qobs_observer *from, qobs_error *error)
-{
-    const struct layout *layout = &from->layout;
-    const int status = qobs_allocate_ranges(&to->runtime, &to->kept.state, layout->dtype, layout->qparams, error);
-    if (status != QOBS_OK)
-        return status;
-    memcpy(to->kept.state.min, from->kept.state.min, from->kept.state.size);
-    to->layout = *layout;
-    return QOBS_OK;
-}
-
-/* An observer's minima or maxima, of its qparams or of the whole; NULL: it has none. */
-static unsigned char *bounds_of(const qobs_observer *o, bool whole, bool max)
-{
-    if (whole)
-        return o->whole.dtype == 0 ? NULL : (unsigned char *)(max ? o->whole.max : o->whole.min);
-    return max ? o->kept.state.max : o->kept.state.min;
-}
-
-static void merge_extremes(qobs_observer *o, const qobs_observer *const *others, size_t count, bool whole)
-{
-    const qobs_dtype dtype = whole ? o->whole.dtype : o->layout.dtype;
-    for (size_t i = 0; i < count; i++)
-        if (bounds_of(others[i], whole, false))
-            qobs_update_running(dtype, whole ? 1 : o->layout.qparams, bounds_of(o, whole, false), bounds_of(o, whole, true),
-                                bounds_of(others[i], whole, false), bounds_of(others[i], whole, true));
-}
-
-static void merge_means(qobs_observer *o, const qobs_observer *const *others, size_t count, bool whole, bool own)
-{
-    const qobs_dtype dtype = whole ? o->whole.dtype : o->layout.dtype;
-    const size_t size = qobs_dtype_size(dtype), end = (whole ? 1 : o->layout.qparams) * size;
-    for (int max = 0; max < 2; max++)
-        for (size_t at = 0; at < end; at += size) {
-            unsigned char *to = bounds_of(o, whole, max) + at;
-            double sum = own ? qobs_element(to, dtype) : 0, n = own ? 1 : 0;
-            for (size_t i = 0; i < count; i++)
-                if (bounds_of(others[i], whole, max)) {
-                    sum += qobs_element(bounds_of(others[i], whole, max) + at, dtype);
-                    n++;
-                }
-            qobs_put_element(to, dtype, sum / n);
-        }
-}
-
-/* `own`: o had such ranges before. */
-static void merge_ranges(qobs_observer *o, const qobs_observer *const *others, size_t count, bool whole, bool own)
-{
-    const enum merging merging = qobs_merging(&o->config);
-    if (merging == MERGE_EXTREMES)
-        merge_extremes(o, others, count, whole);
-    else if (merging == MERGE_MEANS)
-        merge_means(o, others, count, whole, own);
-}
-
-/* The first dtype of a range of the whole, or 0; all others must agree with it. */
-static int check_wholes(const qobs_observer *o, const qobs_observer *const *others, size_t count, struct whole *whole,
-                        qobs_error *error)
-{
-    *whole = o->whole;
-    for (size_t i = 0; i < count; i++) {
-        if (whole->dtype == 0)
-            *whole = others[i]->whole;
-        if (others[i]->whole.dtype != 0 && others[i]->whole.dtype != whole->dtype)
-            return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "others[%zu]: has a range of the whole of %s, the observer of %s",
-                             i, qobs_dtype_name(others[i]->whole.dtype), qobs_dtype_name(whole->dtype));
-    }
-    return QOBS_OK;
-}
-
-/* Room for all the votes of others, so that adding them cannot fail. */
-static int reserve_votes(qobs_observer *o, const qobs_observer *const *others, size_t count, qobs_error *error)
-{
-    size_t more = 0;
-    for (size_t i = 0; i < count; i++)
-        more += others[i]->kept.mode_count.candidates;
-    return more > 0 ? qobs_mode_reserve(&o->runtime, &o->kept.mode_count, o->layout.qparams, more, error) : QOBS_OK;
-}
-
-static void add_votes(struct mode_count *mode_count, const struct mode_count *others)
-{
-    for (size_t i = 0; i < others->candidates; i++) {
-        memcpy(qobs_mode_scale(mode_count, mode_count->candidates), qobs_mode_scale(others, i),
-               (size_t)(qobs_mode_scale(others, 1) - qobs_mode_scale(others, 0)));
-        qobs_mode_add(mode_count, others->count[i]);
-    }
-}
-
-/* All histograms as one: `merged` takes the place of o's once nothing can fail. */
-static int merge_histograms(const qobs_observer *o, const qobs_observer *model, const qobs_observer *const *others, size_t count,
-                            struct histogram *merged, qobs_error *error)
-{
-    const struct histogram_rule *rule = &o->stages.histogram;
-    if (!rule->ops || !model)
+    if (same)
         return QOBS_OK;
-    const fp_mode mode = fp_enter();
-    int status = qobs_histogram_copy(&o->runtime, merged, &model->kept.histogram, error);
-    for (size_t i = 0; status == QOBS_OK && i < count; i++)
-        if (others[i] != model && qobs_has_ranges(others[i]))
-            status = qobs_histogram_merge(&o->runtime, rule, merged, &others[i]->kept.histogram, error);
-    fp_leave(mode);
-    if (status != QOBS_OK)
-        qobs_histogram_release(&o->runtime, merged);
+    return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "others[%zu]: its settings are not those of the observer", index);
+}
+
+static int check_layout(const struct layout *a, const struct layout *b, size_t index, qobs_error *error)
+{
+    if (a->dtype == b->dtype && a->keying == b->keying && qobs_same_shape(&a->range, &b->range) &&
+        qobs_same_shape(&a->scale, &b->scale))
+        return QOBS_OK;
+    return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT,
+                     "others[%zu]: has %zu qparams of %s in %d dimensions, the observer %zu of %s in %d", index, b->qparams,
+                     qobs_dtype_name(b->dtype), b->range.ndim, a->qparams, qobs_dtype_name(a->dtype), a->range.ndim);
+}
+
+static int check_others(const struct merge *m, qobs_error *error)
+{
+    int status = QOBS_OK;
+    for (size_t i = 0; status == QOBS_OK && i < m->count; i++) {
+        status = check_settings(m->o, m->others[i], i, error);
+        if (status == QOBS_OK && !qobs_state_is_empty(&m->others[i]->state))
+            status = check_layout(&m->model->state.layout, &m->others[i]->state.layout, i, error);
+    }
     return status;
 }
 
-/* The columns all importance there is agrees on; 0: there is none. */
-static int common_columns(const qobs_observer *o, const qobs_observer *const *others, size_t count, int64_t *columns,
-                          qobs_error *error)
+/* ---- Prepare ---------------------------------------------------------------------------------------------------------- */
+
+/* Importance has one number of columns in all observers that have any. */
+static int prepare_importance(struct merge *m, qobs_error *error)
 {
-    *columns = o->importance.columns;
-    for (size_t i = 0; i < count; i++) {
-        const int64_t theirs = others[i]->importance.columns;
-        if (*columns > 0 && theirs > 0 && theirs != *columns)
+    int64_t columns = m->o->importance.columns;
+    for (size_t i = 0; i < m->count; i++) {
+        const int64_t theirs = m->others[i]->importance.columns;
+        if (columns > 0 && theirs > 0 && theirs != columns)
             return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "others[%zu]: has importance of %lld columns, not of %lld", i,
-                             (long long)theirs, (long long)*columns);
-        *columns = theirs > 0 ? theirs : *columns;
+                             (long long)theirs, (long long)columns);
+        columns = theirs > 0 ? theirs : columns;
+    }
+    if (columns == 0 || m->o->importance.columns > 0)
+        return QOBS_OK;
+    return qobs_importance_reserve(&m->o->runtime, &m->importance, columns, error);
+}
+
+/* All global ranges have one dtype. */
+static int prepare_global(struct merge *m, qobs_error *error)
+{
+    m->global = m->o->global_range;
+    for (size_t i = 0; i < m->count; i++) {
+        const struct global_range *theirs = &m->others[i]->global_range;
+        if (m->global.dtype == 0)
+            m->global = *theirs;
+        if (theirs->dtype != 0 && theirs->dtype != m->global.dtype)
+            return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "others[%zu]: has a global range of %s, the observer of %s", i,
+                             qobs_dtype_name(theirs->dtype), qobs_dtype_name(m->global.dtype));
     }
     return QOBS_OK;
+}
+
+/* An observer without ranges starts with those of the model. */
+static int prepare_ranges(struct merge *m, qobs_error *error)
+{
+    if (!m->model || m->own)
+        return QOBS_OK;
+    const struct state *from = &m->model->state;
+    m->fresh.layout = from->layout;
+    const int status = qobs_allocate_ranges(&m->o->runtime, &m->fresh.ranges, from->layout.dtype, from->layout.qparams, error);
+    if (status == QOBS_OK)
+        memcpy(m->fresh.ranges.min, from->ranges.min, from->ranges.size);
+    return status;
+}
+
+static int prepare_mode(struct merge *m, qobs_error *error)
+{
+    size_t more = 0;
+    for (size_t i = 0; i < m->count; i++)
+        more += m->others[i]->state.mode.candidates;
+    return more > 0 ? qobs_mode_reserve(&m->o->runtime, &m->state->mode, m->model->state.layout.qparams, more, error) : QOBS_OK;
+}
+
+/* All histograms as one, which later replaces the observer's. */
+static int prepare_histogram(struct merge *m, qobs_error *error)
+{
+    const struct histogram_rule *rule = &m->o->stages.reduction.histogram;
+    const struct runtime *runtime = &m->o->runtime;
+    if (!rule->ops || !m->model)
+        return QOBS_OK;
+    const fp_mode mode = fp_enter();
+    int status = qobs_histogram_copy(runtime, &m->histogram, &m->model->state.histogram, error);
+    for (size_t i = 0; status == QOBS_OK && i < m->count; i++)
+        if (m->others[i] != m->model && !qobs_state_is_empty(&m->others[i]->state))
+            status = qobs_histogram_merge(runtime, rule, &m->histogram, &m->others[i]->state.histogram, error);
+    fp_leave(mode);
+    return status;
+}
+
+static int prepare(struct merge *m, qobs_error *error)
+{
+    int status = check_others(m, error);
+    if (status == QOBS_OK)
+        status = prepare_importance(m, error);
+    if (status == QOBS_OK)
+        status = prepare_global(m, error);
+    if (status == QOBS_OK)
+        status = prepare_ranges(m, error);
+    if (status == QOBS_OK)
+        status = prepare_mode(m, error);
+    if (status == QOBS_OK)
+        status = prepare_histogram(m, error);
+    if (status == QOBS_OK && m->model)
+        status = qobs_merge_search_prepare(m->o, m->state, m->model, m->others, m->count, error);
+    return status;
+}
+
+static void discard(struct merge *m)
+{
+    qobs_state_release(&m->o->runtime, &m->fresh);
+    qobs_histogram_release(&m->o->runtime, &m->histogram);
+    qobs_importance_release(&m->o->runtime, &m->importance);
+}
+
+/* ---- Commit ----------------------------------------------------------------------------------------------------------- */
+
+/* Minima and maxima of the qparams, or of whole tensors; min NULL: there are none. */
+struct bounds {
+    qobs_dtype dtype;
+    size_t n;
+    unsigned char *min, *max;
+};
+
+static struct bounds bounds_of(const qobs_observer *o, bool global)
+{
+    struct global_range *g = (struct global_range *)&o->global_range;
+    const struct state *s = &o->state;
+    return global ? (struct bounds){g->dtype, 1, g->dtype ? g->min : NULL, g->max}
+                  : (struct bounds){s->layout.dtype, s->layout.qparams, s->ranges.min, s->ranges.max};
+}
+
+/* `own`: o had such bounds before, else they are a copy of another's. */
+static void merge_means(const struct merge *m, bool global, bool own)
+{
+    const struct bounds to = bounds_of(m->o, global);
+    const size_t size = qobs_dtype_size(to.dtype);
+    for (size_t at = 0; at < 2 * to.n; at++) {
+        const size_t offset = at / 2 * size;
+        unsigned char *bound = (at % 2 ? to.max : to.min) + offset;
+        double sum = own ? qobs_element(bound, to.dtype) : 0, n = own ? 1 : 0;
+        for (size_t i = 0; i < m->count; i++) {
+            const struct bounds from = bounds_of(m->others[i], global);
+            if (from.min) {
+                sum += qobs_element((at % 2 ? from.max : from.min) + offset, to.dtype);
+                n++;
+            }
+        }
+        qobs_put_element(bound, to.dtype, sum / n);
+    }
+}
+
+static void merge_extremes(const struct merge *m, bool global)
+{
+    const struct bounds to = bounds_of(m->o, global);
+    for (size_t i = 0; i < m->count; i++) {
+        const struct bounds from = bounds_of(m->others[i], global);
+        if (from.min)
+            qobs_update_running(to.dtype, to.n, to.min, to.max, from.min, from.max);
+    }
+}
+
+static void merge_ranges(const struct merge *m, bool global, bool own)
+{
+    switch (m->o->stages.accumulator.ops->merge) {
+    case MERGE_EXTREMES:
+        merge_extremes(m, global);
+        break;
+    case MERGE_MEANS:
+        merge_means(m, global, own);
+        break;
+    case MERGE_LAST:
+        break;
+    }
+}
+
+static void add_mode(struct mode_count *mode, const struct mode_count *other)
+{
+    const size_t size = 2 * 4 * other->n; /* scales and zero points */
+    for (size_t i = 0; i < other->candidates; i++) {
+        memcpy(qobs_mode_scale(mode, mode->candidates), qobs_mode_scale(other, i), size);
+        qobs_mode_add(mode, other->count[i]);
+    }
 }
 
 static void add_importance(struct importance *importance, const struct importance *other)
@@ -180,74 +238,93 @@ static void add_importance(struct importance *importance, const struct importanc
         importance->sum[j] += other->sum[j];
 }
 
+static void add_counts(qobs_counts *counts, const qobs_counts *other)
+{
+    counts->batches += other->batches;
+    counts->elements += other->elements;
+    counts->nan += other->nan;
+    counts->inf += other->inf;
+    counts->tokens += other->tokens;
+    counts->nonzero_tokens += other->nonzero_tokens;
+}
+
+/* Moves what was prepared into the observer; what it replaces goes to *m. */
+static void adopt(struct merge *m)
+{
+    qobs_observer *o = m->o;
+    if (m->model && !m->own) {
+        const struct state old = o->state;
+        o->state = m->fresh;
+        m->fresh = old;
+    }
+    if (m->histogram.bins > 0) {
+        const struct histogram old = o->state.histogram;
+        o->state.histogram = m->histogram;
+        m->histogram = old;
+    }
+    if (m->importance.columns > 0) {
+        o->importance = m->importance;
+        m->importance = (struct importance){0};
+    }
+}
+
+static void commit(struct merge *m)
+{
+    qobs_observer *o = m->o;
+    const bool own_global = o->global_range.dtype != 0;
+    const fp_mode mode = fp_enter();
+    adopt(m);
+    o->fused = false;
+    o->global_range = m->global;
+    qobs_merge_search_before(o);
+    if (m->model)
+        merge_ranges(m, false, m->own);
+    if (m->global.dtype != 0)
+        merge_ranges(m, true, own_global);
+    qobs_merge_search_after(o, m->others, m->count);
+    for (size_t i = 0; i < m->count; i++) {
+        add_importance(&o->importance, &m->others[i]->importance);
+        add_mode(&o->state.mode, &m->others[i]->state.mode);
+        add_counts(&o->counts, &m->others[i]->counts);
+    }
+    fp_leave(mode);
+}
+
 int qobs_observer_merge(qobs_observer *o, const qobs_observer *const *others, size_t count, qobs_error *error)
 {
     if (!o || (count > 0 && !others))
         return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "%s: is NULL", o ? "others" : "observer");
-    for (size_t i = 0; i < count; i++)
+    struct merge m = {.o = o, .others = others, .count = count, .own = !qobs_state_is_empty(&o->state)};
+    m.model = m.own ? o : NULL;
+    for (size_t i = 0; i < count; i++) {
         if (!others[i] || others[i] == o)
             return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "others[%zu]: is %s", i,
                              others[i] ? "the observer itself" : "NULL");
-    const qobs_observer *model = first_with_ranges(o, others, count);
-    const bool own = qobs_has_ranges(o);
-    int status = QOBS_OK;
-    for (size_t i = 0; status == QOBS_OK && i < count; i++) {
-        status = check_settings(o, others[i], i, error);
-        if (status == QOBS_OK && qobs_has_ranges(others[i]))
-            status = check_shape(model, others[i], i, error);
+        if (!m.model && !qobs_state_is_empty(&others[i]->state))
+            m.model = others[i];
     }
-    int64_t columns = 0;
+    m.state = m.own ? &o->state : &m.fresh;
+    const int status = prepare(&m, error);
     if (status == QOBS_OK)
-        status = common_columns(o, others, count, &columns, error);
-    const struct layout before = o->layout;
-    const bool own_whole = o->whole.dtype != 0;
-    struct whole whole;
-    struct histogram merged = {0};
-    if (status == QOBS_OK)
-        status = check_wholes(o, others, count, &whole, error);
-    if (status == QOBS_OK && model && !own)
-        status = copy_ranges(o, model, error);
-    if (status == QOBS_OK)
-        status = reserve_votes(o, others, count, error);
-    if (status == QOBS_OK && columns > 0)
-        status = qobs_importance_reserve(&o->runtime, &o->importance, columns, error);
-    if (status == QOBS_OK)
-        status = merge_histograms(o, model, others, count, &merged, error);
-    if (status == QOBS_OK && model)
-        status = qobs_merge_searched_reserve(o, model, others, count, error);
-    if (status != QOBS_OK && !own) {
-        qobs_release_kept(&o->runtime, &o->kept);
-        qobs_search_record_release(&o->runtime, &o->searched);
-        o->layout = before;
-    }
-    if (status != QOBS_OK)
-        return status;
-    o->fused = false;
-    o->whole = whole;
-    if (merged.bins > 0) {
-        qobs_histogram_release(&o->runtime, &o->kept.histogram);
-        o->kept.histogram = merged;
-    }
-    const fp_mode mode = fp_enter();
-    qobs_merge_searched_before(o);
-    if (model)
-        merge_ranges(o, others, count, false, own);
-    if (whole.dtype != 0)
-        merge_ranges(o, others, count, true, own_whole);
-    for (size_t i = 0; i < count; i++)
-        add_importance(&o->importance, &others[i]->importance);
-    qobs_merge_searched_after(o, others, count);
-    fp_leave(mode);
-    for (size_t i = 0; i < count; i++) {
-        add_votes(&o->kept.mode_count, &others[i]->kept.mode_count);
-        o->counts.batches += others[i]->counts.batches;
-        o->counts.elements += others[i]->counts.elements;
-        o->counts.nan += others[i]->counts.nan;
-        o->counts.inf += others[i]->counts.inf;
-        o->counts.tokens += others[i]->counts.tokens;
-        o->counts.nonzero_tokens += others[i]->counts.nonzero_tokens;
-    }
-    return qobs_succeed(error);
+        commit(&m);
+    discard(&m);
+    return status == QOBS_OK ? qobs_succeed(error) : status;
+}
+
+/* ---- One global scale for several observers ----------------------------------------------------------------------------- */
+
+static int check_global_scale(const qobs_observer *o, const char *name, qobs_error *error)
+{
+    if (o && o->stages.traits.global != GLOBAL_NONE)
+        return QOBS_OK;
+    return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "%s: %s", name,
+                     o ? "has no global scale: its strategy is not tensor_group" : "is NULL");
+}
+
+static void share_amax(qobs_observer *o, double amax)
+{
+    o->fused = true;
+    o->fused_amax = amax;
 }
 
 int qobs_observers_fuse(qobs_observer *const *observers, size_t count, qobs_error *error)
@@ -257,36 +334,34 @@ int qobs_observers_fuse(qobs_observer *const *observers, size_t count, qobs_erro
     double amax = 0;
     for (size_t i = 0; i < count; i++) {
         const qobs_observer *o = observers[i];
-        if (!o || !qobs_has_global_scale(o))
-            return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "observers[%zu]: %s", i,
-                             o ? "has no global scale: its strategy is not tensor_group" : "is NULL");
-        const bool whole = qobs_has_whole(&o->config);
-        if (whole ? o->whole.dtype == 0 : !qobs_has_ranges(o))
-            return qobs_fail(error, QOBS_ERROR_NO_DATA, "observers[%zu]: nothing has been observed yet", i);
-        struct range_view ranges = qobs_view_ranges(o);
-        if (whole)
-            ranges = (struct range_view){.dtype = o->whole.dtype, .n = 1, .min = o->whole.min, .max = o->whole.max};
-        const double own = qobs_compressed_tensors_amax(&ranges);
+        char name[40];
+        snprintf(name, sizeof name, "observers[%zu]", i);
+        const int status = check_global_scale(o, name, error);
+        if (status != QOBS_OK)
+            return status;
+        const bool tensors = o->stages.traits.global == GLOBAL_FROM_TENSORS;
+        if (tensors ? o->global_range.dtype == 0 : qobs_state_is_empty(&o->state))
+            return qobs_fail(error, QOBS_ERROR_NO_DATA, "%s: nothing has been observed yet", name);
+        const struct bounds bounds = bounds_of(o, tensors);
+        const struct range_view ranges = {.dtype = bounds.dtype, .n = bounds.n, .min = bounds.min, .max = bounds.max};
+        const double own = qobs_amax_of_ranges(&ranges);
         amax = own > amax || isnan(own) ? own : amax;
     }
-    for (size_t i = 0; i < count; i++) {
-        observers[i]->fused = true;
-        observers[i]->fused_amax = amax;
-    }
+    for (size_t i = 0; i < count; i++)
+        share_amax(observers[i], amax);
     return qobs_succeed(error);
 }
 
 int qobs_observer_set_amax(qobs_observer *o, double amax, qobs_error *error)
 {
-    if (!o || !qobs_has_global_scale(o))
-        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "observer: %s",
-                         o ? "has no global scale: its strategy is not tensor_group" : "is NULL");
+    const int status = check_global_scale(o, "observer", error);
+    if (status != QOBS_OK)
+        return status;
     const fp_mode mode = fp_enter();
     const bool magnitude = amax >= 0;
     fp_leave(mode);
     if (!magnitude)
         return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "amax: is %g, must be a number, and not negative", amax);
-    o->fused = true;
-    o->fused_amax = amax;
+    share_amax(o, amax);
     return qobs_succeed(error);
 }

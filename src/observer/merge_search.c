@@ -13,8 +13,8 @@
 
 static int copy_record(qobs_observer *o, const qobs_observer *model, qobs_error *error)
 {
-    const struct search_record *from = &model->searched;
-    struct search_record *to = &o->searched;
+    const struct search_record *from = &model->state.record;
+    struct search_record *to = &o->state.record;
     const int status = qobs_search_record_reserve(&o->runtime, to, from->qparams, error);
     if (status != QOBS_OK)
         return status;
@@ -34,24 +34,24 @@ int qobs_merge_searched_reserve(qobs_observer *o, const qobs_observer *model, co
         return QOBS_OK;
     const bool sums = o->stages.range.ops->sums;
     for (size_t i = 0; sums && i < count; i++)
-        if (qobs_has_ranges(others[i]) &&
-            memcmp(others[i]->kept.state.max, model->kept.state.max, model->layout.qparams * sizeof(float)) != 0)
+        if (!qobs_state_is_empty(&others[i]->state) &&
+            memcmp(others[i]->state.ranges.max, model->state.ranges.max, model->state.layout.qparams * sizeof(float)) != 0)
             return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT,
                              "others[%zu]: its errors are of multiples of another amax; give all observers the same", i);
-    if (o->searched.qparams == 0)
+    if (o->state.record.qparams == 0)
         status = copy_record(o, model, error);
-    if (status != QOBS_OK || !sums || o->kept.sums)
+    if (status != QOBS_OK || !sums || o->state.sums.sum)
         return status;
-    status = qobs_allocate_sums(&o->runtime, &o->kept, model->kept.sums_count, error);
+    status = qobs_allocate_sums(&o->runtime, &o->kept, model->state.sums.count, error);
     if (status == QOBS_OK)
-        o->given.dtype = model->given.dtype;
+        o->reference.dtype = model->reference.dtype;
     return status;
 }
 
 static double first_exponent(const qobs_observer *o, size_t q)
 {
-    const double amax = qobs_element(o->kept.state.max + q * qobs_dtype_size(o->layout.dtype), o->layout.dtype);
-    return qobs_quark_ceil_exponent(&o->config, o->layout.dtype, amax);
+    const double amax = qobs_element(o->state.ranges.max + q * qobs_dtype_size(o->state.layout.dtype), o->state.layout.dtype);
+    return qobs_quark_ceil_exponent(&o->config, o->state.layout.dtype, amax);
 }
 
 /* Steps become exponents, which are far from the limits of int32. */
@@ -59,35 +59,35 @@ enum { NO_EXPONENT = INT32_MAX };
 
 void qobs_merge_searched_before(qobs_observer *o)
 {
-    for (size_t q = 0; o->stages.range.ops == &qobs_range_exponent && q < o->searched.qparams; q++) {
+    for (size_t q = 0; o->stages.range.ops == &qobs_range_exponent && q < o->state.record.qparams; q++) {
         const double exponent = first_exponent(o, q);
-        o->searched.best_step[q] = isfinite(exponent) ? (int32_t)exponent - o->searched.best_step[q] : NO_EXPONENT;
+        o->state.record.best_step[q] = isfinite(exponent) ? (int32_t)exponent - o->state.record.best_step[q] : NO_EXPONENT;
     }
 }
 
 static void restore_steps(qobs_observer *o)
 {
-    for (size_t q = 0; q < o->searched.qparams; q++) {
+    for (size_t q = 0; q < o->state.record.qparams; q++) {
         const double exponent = first_exponent(o, q);
-        const bool both = isfinite(exponent) && o->searched.best_step[q] != NO_EXPONENT;
-        const double step = both ? exponent - o->searched.best_step[q] : 0;
-        o->searched.best_step[q] = step < 0 ? 0 : step > o->stages.range.params.exponent.scope ? o->stages.range.params.exponent.scope : (int32_t)step;
+        const bool both = isfinite(exponent) && o->state.record.best_step[q] != NO_EXPONENT;
+        const double step = both ? exponent - o->state.record.best_step[q] : 0;
+        o->state.record.best_step[q] = step < 0 ? 0 : step > o->stages.range.params.exponent.scope ? o->stages.range.params.exponent.scope : (int32_t)step;
     }
 }
 
 static void add_sums(qobs_observer *o, const qobs_observer *other)
 {
-    for (size_t i = 0; i < other->kept.sums_count; i++)
-        o->kept.sums[i] += other->kept.sums[i];
+    for (size_t i = 0; i < other->state.sums.count; i++)
+        o->state.sums.sum[i] += other->state.sums.sum[i];
 }
 
 void qobs_merge_searched_after(qobs_observer *o, const qobs_observer *const *others, size_t count)
 {
     if (o->stages.range.ops == &qobs_range_exponent)
         restore_steps(o);
-    if (!o->stages.range.ops->sums || !o->kept.sums)
+    if (!o->stages.range.ops->sums || !o->state.sums.sum)
         return;
     for (size_t i = 0; i < count; i++)
         add_sums(o, others[i]);
-    qobs_choose_multiples(o, &o->searched);
+    qobs_choose_multiples(o, &o->state.record);
 }

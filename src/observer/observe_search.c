@@ -9,9 +9,9 @@
 #include "range/search_batch.h"
 
 /* The global scale of the whole tensor's range as it will be once the batch has entered it; without a batch the one there is. */
-static float coming_global_scale(const qobs_observer *o, const struct whole *batch, qobs_dtype dtype)
+static float coming_global_scale(const qobs_observer *o, const struct global_range *batch, qobs_dtype dtype)
 {
-    struct whole whole = o->whole;
+    struct global_range whole = o->global_range;
     if (batch)
         qobs_keep_whole(&o->config, &whole, batch);
     else if (o->fused)
@@ -21,7 +21,7 @@ static float coming_global_scale(const qobs_observer *o, const struct whole *bat
 }
 
 /* Searches the range of the tensor; each candidate has a global scale of its own. */
-static int search_whole(const qobs_observer *o, const qobs_tensor *value, struct whole *whole, qobs_error *error)
+static int search_whole(const qobs_observer *o, const qobs_tensor *value, struct global_range *whole, qobs_error *error)
 {
     static const struct axes none = {0};
     qobs_plan *plan;
@@ -49,7 +49,7 @@ int qobs_search_global(const qobs_observer *o, const qobs_plan *plan, const unsi
     return qobs_grid_search(&search, error);
 }
 
-int qobs_search_observed(const qobs_observer *o, const qobs_plan *plan, const qobs_tensor *value, struct whole *whole,
+int qobs_search_observed(const qobs_observer *o, const qobs_plan *plan, const qobs_tensor *value, struct global_range *whole,
                          struct ranges *batch, struct search_record *record, qobs_error *error)
 {
     const struct range_params *params = &o->stages.range.params;
@@ -60,7 +60,7 @@ int qobs_search_observed(const qobs_observer *o, const qobs_plan *plan, const qo
         status = qobs_search_weights(&o->runtime, &params->grid, &plan->value, &o->importance, record, &weights, &columns, error);
     if (status == QOBS_OK && whole)
         status = search_whole(o, value, whole, error);
-    const bool global = whole || (qobs_has_whole(&o->config) && (o->fused || o->whole.dtype != 0));
+    const bool global = whole || (qobs_has_whole(&o->config) && (o->fused || o->global_range.dtype != 0));
     if (status == QOBS_OK && global)
         g = coming_global_scale(o, whole, plan->dtype);
     const struct grid_search search = {.runtime = &o->runtime,

@@ -10,7 +10,7 @@
 /* The batch's ranges become those with the least error; the caller releases *record, also after an error. whole: the batch's
  * range of the whole tensor, where that is kept apart (the 2025 forms); it comes first, and the global scale it will give
  * once it has been kept is the one the qparams are searched under. NULL: that of the range kept so far, if there is one. */
-int qobs_search_observed(const qobs_observer *o, const qobs_plan *plan, const qobs_tensor *value, struct whole *whole,
+int qobs_search_observed(const qobs_observer *o, const qobs_plan *plan, const qobs_tensor *value, struct global_range *whole,
                          struct ranges *batch, struct search_record *record, qobs_error *error);
 
 /* Replaces the range of a whole tensor by the best one, if each candidate has the global scale of its own range. */

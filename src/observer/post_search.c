@@ -27,7 +27,7 @@ static bool any_negative(const struct layout *layout, const struct ranges *batch
 /* The magnitudes and weights that were given must fit the batch. */
 static int check_given(const qobs_observer *o, const qobs_plan *plan, const struct layout *layout, qobs_error *error)
 {
-    const struct given *g = &o->given;
+    const struct reference *g = &o->reference;
     const bool whole = o->stages.range.ops == &qobs_range_e4m3;
     const struct view *v = &plan->value;
     if (g->amax && !whole && !qobs_same_shape(&g->shape, &layout->range))
@@ -41,7 +41,7 @@ static int check_given(const qobs_observer *o, const qobs_plan *plan, const stru
     return QOBS_OK;
 }
 
-static int check_modelopt(const qobs_observer *o, const qobs_plan *plan, const struct layout *layout, const struct kept *kept,
+static int check_modelopt(const qobs_observer *o, const qobs_plan *plan, const struct layout *layout, const struct state *state,
                      qobs_error *error)
 {
     const struct multiplier_params *p = &o->stages.range.params.multiplier;
@@ -49,14 +49,14 @@ static int check_modelopt(const qobs_observer *o, const qobs_plan *plan, const s
         return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "value: %s takes one tensor, reset it before another",
                          o->config.preset->name);
     if (o->stages.range.ops == &qobs_range_multiplier && !p->format && p->quant_min == 0 &&
-        any_negative(layout, &kept->batch))
+        any_negative(layout, &state->batch))
         return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT,
                          "value: has negative elements, which unsigned=true does not take");
     return check_given(o, plan, layout, error);
 }
 
 int qobs_search_kept_reserve(const qobs_observer *o, const qobs_plan *plan, const struct layout *layout, bool first,
-                             struct kept *kept, struct search_record *record, struct search_workspace *workspace, qobs_error *error)
+                             struct state *state, struct search_record *record, struct search_workspace *workspace, qobs_error *error)
 {
     const struct range_rule *rule = &o->stages.range;
     size_t doubles = 0;
@@ -93,7 +93,7 @@ void qobs_search_workspace_release(const struct runtime *runtime, struct search_
 static void search_powers(qobs_observer *o, const qobs_plan *plan, const unsigned char *data, double *workspace,
                           struct search_record *record)
 {
-    struct mode_count *mode_count = &o->kept.mode_count;
+    struct mode_count *mode_count = &o->state.mode;
     const struct range_view ranges = qobs_view_ranges(o);
     float *scale = (float *)(void *)qobs_mode_scale(mode_count, mode_count->candidates);
     void *zero_point = qobs_mode_zero_point(mode_count, mode_count->candidates);
@@ -114,7 +114,7 @@ static void search_powers(qobs_observer *o, const qobs_plan *plan, const unsigne
 
 int qobs_lower_scales(const qobs_observer *o, qobs_dtype dtype, void *scale, qobs_error *error)
 {
-    const struct search_record *searched = &o->searched;
+    const struct search_record *searched = &o->state.record;
     const size_t size = qobs_dtype_size(dtype);
     for (size_t q = 0; q < searched->qparams; q++) {
         if (isnan(searched->error[q]))
@@ -130,11 +130,11 @@ int qobs_lower_scales(const qobs_observer *o, qobs_dtype dtype, void *scale, qob
 
 void qobs_read_init_scale(const qobs_observer *o, float *scale)
 {
-    const qobs_dtype dtype = o->layout.dtype;
+    const qobs_dtype dtype = o->state.layout.dtype;
     const size_t size = qobs_dtype_size(dtype);
-    for (size_t q = 0; q < o->layout.qparams; q++)
+    for (size_t q = 0; q < o->state.layout.qparams; q++)
         scale[q] =
-            (float)exp2(qobs_quark_ceil_exponent(&o->config, dtype, qobs_element(o->kept.state.max + q * size, dtype)));
+            (float)exp2(qobs_quark_ceil_exponent(&o->config, dtype, qobs_element(o->state.ranges.max + q * size, dtype)));
 }
 
 /* ---- Model-Optimizer
@@ -142,9 +142,9 @@ void qobs_read_init_scale(const qobs_observer *o, float *scale)
 
 static void use_given_amax(qobs_observer *o)
 {
-    float *min = (float *)(void *)o->kept.state.min, *max = (float *)(void *)o->kept.state.max;
-    for (size_t q = 0; q < o->given.count; q++) {
-        max[q] = o->given.amax[q];
+    float *min = (float *)(void *)o->state.ranges.min, *max = (float *)(void *)o->state.ranges.max;
+    for (size_t q = 0; q < o->reference.count; q++) {
+        max[q] = o->reference.amax[q];
         min[q] = -max[q];
     }
 }
@@ -153,7 +153,7 @@ void qobs_choose_multiples(const qobs_observer *o, struct search_record *record)
 {
     const size_t n = qobs_range_steps(&o->stages.range);
     for (size_t q = 0; q < record->qparams; q++) {
-        const double *sums = o->kept.sums + q * n;
+        const double *sums = o->state.sums.sum + q * n;
         const size_t best = qobs_least_multiple(sums, n);
         record->best_step[q] = (int32_t)best;
         record->error[q] = sums[best];
@@ -163,22 +163,22 @@ void qobs_choose_multiples(const qobs_observer *o, struct search_record *record)
 
 void qobs_read_multiples(const qobs_observer *o, float *amax)
 {
-    const float *given = (const float *)(const void *)o->kept.state.max;
-    for (size_t q = 0; q < o->searched.qparams; q++)
-        amax[q] = given[q] * qobs_multiple(&o->stages.range.params.multiplier, (size_t)o->searched.best_step[q]);
+    const float *given = (const float *)(const void *)o->state.ranges.max;
+    for (size_t q = 0; q < o->state.record.qparams; q++)
+        amax[q] = given[q] * qobs_multiple(&o->stages.range.params.multiplier, (size_t)o->state.record.best_step[q]);
 }
 
 /* The scale found takes the place of the block's own magnitude. */
 static void search_scales(qobs_observer *o, const qobs_plan *plan, const unsigned char *data, double *workspace,
                           struct search_record *record)
 {
-    float *min = (float *)(void *)o->kept.state.min, *max = (float *)(void *)o->kept.state.max;
+    float *min = (float *)(void *)o->state.ranges.min, *max = (float *)(void *)o->state.ranges.max;
     float whole = 0;
     for (size_t q = 0; q < record->qparams; q++)
         whole = max[q] > whole || max[q] != max[q] ? max[q] : whole;
-    if (o->given.amax)
-        whole = o->given.amax[0];
-    qobs_search_scales(&o->runtime, o->kernels, &o->stages.range.params, plan, data, &whole, o->given.weight, workspace, record->best_step,
+    if (o->reference.amax)
+        whole = o->reference.amax[0];
+    qobs_search_scales(&o->runtime, o->kernels, &o->stages.range.params, plan, data, &whole, o->reference.weight, workspace, record->best_step,
                        record->error, record->error_before);
     for (size_t q = 0; q < record->qparams; q++) {
         max[q] = whole * qobs_e4m3_multiple((size_t)record->best_step[q]);
@@ -191,22 +191,22 @@ static void search_scales(qobs_observer *o, const qobs_plan *plan, const unsigne
 
 void qobs_search_kept(qobs_observer *o, const qobs_plan *plan, const unsigned char *data, const struct search_workspace *workspace)
 {
-    struct search_record *record = &o->searched;
+    struct search_record *record = &o->state.record;
     record->steps = record->stop_step = (int32_t)qobs_range_steps(&o->stages.range);
     const struct range_ops *ops = o->stages.range.ops;
     const struct range_params *params = &o->stages.range.params;
     if (ops == &qobs_range_power_of_2) {
         search_powers(o, plan, data, workspace->doubles, record);
     } else if (ops == &qobs_range_exponent) {
-        qobs_search_blocks(&o->runtime, o->kernels, params, &o->config, plan, data, o->kept.state.max, workspace->doubles,
+        qobs_search_blocks(&o->runtime, o->kernels, params, &o->config, plan, data, o->state.ranges.max, workspace->doubles,
                            record->best_step, record->error, record->error_before);
     } else if (ops == &qobs_range_multiplier) {
-        if (o->counts.batches == 0 && o->given.amax)
+        if (o->counts.batches == 0 && o->reference.amax)
             use_given_amax(o);
         else if (o->counts.batches == 0)
-            o->given.dtype = plan->dtype;
-        qobs_search_multiples(&o->runtime, o->kernels, params, plan, data, (const float *)(const void *)o->kept.state.max,
-                              o->given.dtype, o->given.weight, workspace->doubles, o->kept.sums);
+            o->reference.dtype = plan->dtype;
+        qobs_search_multiples(&o->runtime, o->kernels, params, plan, data, (const float *)(const void *)o->state.ranges.max,
+                              o->reference.dtype, o->reference.weight, workspace->doubles, o->state.sums.sum);
         qobs_choose_multiples(o, record);
     } else {
         search_scales(o, plan, data, workspace->doubles, record);

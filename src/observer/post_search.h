@@ -18,7 +18,7 @@ struct search_workspace {
  * caller releases *record and the room, also after an error. Refuses what the search has no answer for: a second batch, a
  * magnitude of another shape than was given, negative elements in unsigned numbers. */
 int qobs_search_kept_reserve(const qobs_observer *o, const qobs_plan *plan, const struct layout *layout, bool first,
-                             struct kept *kept, struct search_record *record, struct search_workspace *workspace, qobs_error *error);
+                             struct state *state, struct search_record *record, struct search_workspace *workspace, qobs_error *error);
 void qobs_search_workspace_release(const struct runtime *runtime, struct search_workspace *workspace);
 
 /* Searches the batch, the observer's counts being those before it. What was found goes to o->searched. */

@@ -80,12 +80,12 @@ int qobs_observer_give_amax(qobs_observer *o, const qobs_tensor *amax, qobs_erro
     if (o->stages.range.ops == &qobs_range_e4m3 && view.elements != 1)
         return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "amax: has %lld elements, %s takes one, of the whole tensor",
                          (long long)view.elements, o->config.preset->name);
-    status = replace(o, &view, "amax", &o->given.amax, &o->given.count, error);
+    status = replace(o, &view, "amax", &o->reference.amax, &o->reference.count, error);
     if (status != QOBS_OK)
         return status;
-    o->given.dtype = view.dtype;
-    o->given.shape = (struct shape){.ndim = view.ndim};
-    memcpy(o->given.shape.extent, view.shape, sizeof o->given.shape.extent);
+    o->reference.dtype = view.dtype;
+    o->reference.shape = (struct shape){.ndim = view.ndim};
+    memcpy(o->reference.shape.extent, view.shape, sizeof o->reference.shape.extent);
     return qobs_succeed(error);
 }
 
@@ -97,6 +97,6 @@ int qobs_observer_give_error_weight(qobs_observer *o, const qobs_tensor *weight,
         return status;
     if (view.ndim != 1)
         return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "weight: has %d dimensions, must have 1", view.ndim);
-    status = replace(o, &view, "weight", &o->given.weight, &o->given.weights, error);
+    status = replace(o, &view, "weight", &o->reference.weight, &o->reference.weights, error);
     return status == QOBS_OK ? qobs_succeed(error) : status;
 }

@@ -5,19 +5,21 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "observer/found_range.h"
+#include "observer/post_search.h"
 #include "observer/qparams.h"
 #include "observer/results.h"
 
 static const struct shape one = {.ndim = 1, .extent = {1}};
 
-static int fail_unobserved(const char *name, qobs_error *error)
+static int require(bool observed, qobs_error *error)
 {
-    return qobs_fail(error, QOBS_ERROR_NO_DATA, "%s: nothing has been observed yet", name);
+    return observed ? QOBS_OK : qobs_fail(error, QOBS_ERROR_NO_DATA, "observer: nothing has been observed yet");
 }
 
 static int check_ranges(const qobs_observer *o, qobs_error *error)
 {
-    return qobs_state_is_empty(&o->state) ? fail_unobserved("observer", error) : QOBS_OK;
+    return require(!qobs_state_is_empty(&o->state), error);
 }
 
 static int copy(void *out, const void *from, size_t size)
@@ -26,37 +28,71 @@ static int copy(void *out, const void *from, size_t size)
     return QOBS_OK;
 }
 
-/* ---- Ranges: min_val, max_val, amax ---------------------------------------------------------------------------------- */
+static struct result_type ranges_type(const qobs_observer *o)
+{
+    return (struct result_type){o->state.layout.dtype, o->state.layout.range};
+}
+
+/* ---- min_val, max_val, amax ------------------------------------------------------------------------------------------- */
+
+/* Which of upstream's attributes the accumulated ranges are. */
+static bool ranges_are_results(const qobs_observer *o)
+{
+    const struct reduction *r = &o->stages.reduction;
+    return r->ops && !o->stages.traits.hides_ranges && (!r->histogram.ops || r->histogram.ops->ranges_are_results);
+}
+
+static bool finds_min_max(const qobs_observer *o)
+{
+    const struct range_ops *ops = o->stages.range.ops;
+    return ops == &qobs_range_percentile || ops == &qobs_range_bins_mse;
+}
+
+static bool finds_amax(const qobs_observer *o)
+{
+    return o->stages.range.ops == &qobs_range_amax;
+}
 
 static bool has_min_max(const qobs_observer *o)
 {
-    return o->stages.results.min_max || qobs_finds_min_max(&o->stages.range);
+    return finds_min_max(o) || (ranges_are_results(o) && !o->stages.accumulator.ops->symmetric);
+}
+
+static bool has_amax(const qobs_observer *o)
+{
+    return finds_amax(o) || (ranges_are_results(o) && o->stages.accumulator.ops->symmetric);
 }
 
 /* All ranges, or those that upstream keeps under one name. */
-static struct shape range_shape(const qobs_observer *o)
-{
-    const struct layout *layout = &o->state.layout;
-    if (layout->keying == KEYING_GROUPS)
-        return (struct shape){.ndim = 2, .extent = {layout->range.extent[0], 1}};
-    return layout->keying == KEYING_BLOCKS ? (struct shape){.ndim = 2, .extent = {1, 1}} : layout->range;
-}
-
-/* Upstream's percentile of an empty histogram is a list of one range. */
 static struct result_type max_type(const qobs_observer *o)
 {
-    return (struct result_type){o->state.layout.dtype, qobs_found_is_list(o) ? one : range_shape(o)};
+    const struct layout *layout = &o->state.layout;
+    struct result_type type = ranges_type(o);
+    if (qobs_found_is_list(o))
+        type.shape = one;
+    else if (layout->keying == KEYING_GROUPS)
+        type.shape = (struct shape){.ndim = 2, .extent = {layout->range.extent[0], 1}};
+    else if (layout->keying == KEYING_BLOCKS)
+        type.shape = (struct shape){.ndim = 2, .extent = {1, 1}};
+    return type;
+}
+
+/* Upstream's minimum is the integer 0 if only a maximum is searched. */
+static bool min_is_integer(const qobs_observer *o)
+{
+    const struct range_rule *rule = &o->stages.range;
+    return rule->ops == &qobs_range_bins_mse ||
+           (rule->ops == &qobs_range_percentile && rule->params.bins.symmetric && !qobs_found_is_list(o));
 }
 
 static struct result_type min_type(const qobs_observer *o)
 {
     struct result_type type = max_type(o);
-    if (qobs_min_is_integer(o))
-        type.dtype = QOBS_I64;
+    type.dtype = min_is_integer(o) ? QOBS_I64 : type.dtype;
     return type;
 }
 
-/* One part of the ranges: a column of groups, one block, or all. */
+/* A column of groups, one block, or all ranges. */
 static int read_part(const qobs_observer *o, const unsigned char *from, size_t part, void *out)
 {
     const struct layout *layout = &o->state.layout;
@@ -72,17 +108,334 @@ static int read_part(const qobs_observer *o, const unsigned char *from, size_t p
 static int read_min(const qobs_observer *o, size_t part, void *out, qobs_error *error)
 {
     float min;
-    if (!qobs_finds_min_max(&o->stages.range))
+    if (!finds_min_max(o))
         return read_part(o, o->state.ranges.min, part, out);
-    const int status = qobs_find_ranges(o, &min, NULL, error);
-    const int64_t integer = (int64_t)min;
-    if (status == QOBS_OK)
-        copy(out, qobs_min_is_integer(o) ? (const void *)&integer : &min, qobs_min_is_integer(o) ? sizeof integer : sizeof min);
-    return status;
+    const int status = qobs_find_ranges(o, &min, NULL, NULL, NULL, error);
+    if (status != QOBS_OK)
+        return status;
+    const int64_t integer = min_is_integer(o) ? (int64_t)min : 0;
+    return min_is_integer(o) ? copy(out, &integer, sizeof integer) : copy(out, &min, sizeof min);
 }
 
 static int read_max(const qobs_observer *o, size_t part, void *out, qobs_error *error)
 {
-    return qobs_finds_min_max(&o->stages.range) ? qobs_find_ranges(o, NULL, out, error)
-                                                : read_part(o, o->state.ranges.max, part, out);
+    return finds_min_max(o) ? qobs_find_ranges(o, NULL, out, NULL, NULL, error)
+                            : read_part(o, o->state.ranges.max, part, out);
 }
+
+static int check_amax(const qobs_observer *o, qobs_error *error)
+{
+    const int status = check_ranges(o, error);
+    return status == QOBS_OK && finds_amax(o) ? qobs_find_ranges(o, NULL, NULL, NULL, NULL, error) : status;
+}
+
+static int read_amax(const qobs_observer *o, size_t part, void *out, qobs_error *error)
+{
+    if (finds_amax(o))
+        return qobs_find_ranges(o, NULL, out, NULL, NULL, error);
+    if (!o->stages.range.ops->sums)
+        return read_part(o, o->state.ranges.max, part, out);
+    qobs_read_multiples(o, out);
+    return QOBS_OK;
+}
+
+/* ---- Global range and scale ------------------------------------------------------------------------------------------- */
+
+static bool has_global_range(const qobs_observer *o)
+{
+    return o->stages.traits.global == GLOBAL_FROM_TENSORS || o->global_range.dtype != 0;
+}
+
+static int check_global_range(const qobs_observer *o, qobs_error *error)
+{
+    return require(o->global_range.dtype != 0, error);
+}
+
+static struct result_type global_range_type(const qobs_observer *o)
+{
+    return (struct result_type){o->global_range.dtype, one};
+}
+
+static int read_global_min(const qobs_observer *o, size_t part, void *out, qobs_error *error)
+{
+    (void)part, (void)error;
+    return copy(out, o->global_range.min, qobs_dtype_size(o->global_range.dtype));
+}
+
+static int read_global_max(const qobs_observer *o, size_t part, void *out, qobs_error *error)
+{
+    (void)part, (void)error;
+    return copy(out, o->global_range.max, qobs_dtype_size(o->global_range.dtype));
+}
+
+static bool has_global_scale(const qobs_observer *o)
+{
+    return o->stages.traits.global != GLOBAL_NONE;
+}
+
+static int check_global_scale(const qobs_observer *o, qobs_error *error)
+{
+    return require(!qobs_state_is_empty(&o->state) && qobs_global_scale_is_known(o), error);
+}
+
+static int read_global_scale(const qobs_observer *o, size_t part, void *out, qobs_error *error)
+{
+    (void)part, (void)error;
+    const float scale = qobs_compute_global_scale(o);
+    return copy(out, &scale, sizeof scale);
+}
+
+/* ---- scale, zero_point, init_scale ------------------------------------------------------------------------------------ */
+
+static bool has_qparams(const qobs_observer *o)
+{
+    return o->stages.formula.ops != &qobs_formula_none;
+}
+
+static int check_qparams(const qobs_observer *o, qobs_error *error)
+{
+    return qobs_compute_qparams(o, NULL, NULL, error);
+}
+
+static struct result_type scale_type(const qobs_observer *o)
+{
+    struct result_type type = {.shape = qobs_scale_shape(o)};
+    qobs_dtype unused;
+    qobs_qparam_dtypes(o, &o->state.layout, !qobs_state_is_empty(&o->state), &type.dtype, &unused);
+    return type;
+}
+
+static struct result_type zero_point_type(const qobs_observer *o)
+{
+    struct result_type type = {.shape = qobs_scale_shape(o)};
+    qobs_dtype unused;
+    qobs_qparam_dtypes(o, &o->state.layout, !qobs_state_is_empty(&o->state), &unused, &type.dtype);
+    return type;
+}
+
+static struct result_type global_scale_type(const qobs_observer *o)
+{
+    return (struct result_type){scale_type(o).dtype, one};
+}
+
+static int read_scale(const qobs_observer *o, size_t part, void *out, qobs_error *error)
+{
+    (void)part;
+    return qobs_compute_qparams(o, out, NULL, error);
+}
+
+static int read_zero_point(const qobs_observer *o, size_t part, void *out, qobs_error *error)
+{
+    (void)part;
+    return qobs_compute_qparams(o, NULL, out, error);
+}
+
+static bool has_init_scale(const qobs_observer *o)
+{
+    return o->stages.range.ops == &qobs_range_exponent;
+}
+
+static struct result_type f32_ranges_type(const qobs_observer *o)
+{
+    return (struct result_type){QOBS_F32, o->state.layout.range};
+}
+
+static int read_init_scale(const qobs_observer *o, size_t part, void *out, qobs_error *error)
+{
+    (void)part, (void)error;
+    qobs_read_init_scale(o, out);
+    return QOBS_OK;
+}
+
+/* ---- Searches and importance ------------------------------------------------------------------------------------------ */
+
+static bool has_search(const qobs_observer *o)
+{
+    return o->stages.range.ops->search != SEARCH_NONE;
+}
+
+static int check_search(const qobs_observer *o, qobs_error *error)
+{
+    return require(!qobs_state_is_empty(&o->state) && o->state.record.qparams > 0, error);
+}
+
+static struct result_type best_step_type(const qobs_observer *o)
+{
+    return (struct result_type){QOBS_I32, o->state.layout.range};
+}
+
+static struct result_type errors_type(const qobs_observer *o)
+{
+    return (struct result_type){QOBS_F64, o->state.layout.range};
+}
+
+static struct result_type stop_step_type(const qobs_observer *o)
+{
+    (void)o;
+    return (struct result_type){QOBS_I32, one};
+}
+
+static int read_best_step(const qobs_observer *o, size_t part, void *out, qobs_error *error)
+{
+    (void)part, (void)error;
+    return copy(out, o->state.record.best_step, o->state.record.qparams * sizeof *o->state.record.best_step);
+}
+
+static int read_errors(const qobs_observer *o, size_t part, void *out, qobs_error *error)
+{
+    (void)part, (void)error;
+    return copy(out, o->state.record.error, o->state.record.qparams * sizeof *o->state.record.error);
+}
+
+static int read_errors_before(const qobs_observer *o, size_t part, void *out, qobs_error *error)
+{
+    (void)part, (void)error;
+    return copy(out, o->state.record.error_before, o->state.record.qparams * sizeof *o->state.record.error_before);
+}
+
+static int read_stop_step(const qobs_observer *o, size_t part, void *out, qobs_error *error)
+{
+    (void)part, (void)error;
+    return copy(out, &o->state.record.stop_step, sizeof o->state.record.stop_step);
+}
+
+static bool has_importance(const qobs_observer *o)
+{
+    return o->stages.range.params.grid.importance;
+}
+
+static int check_importance(const qobs_observer *o, qobs_error *error)
+{
+    return require(o->importance.columns > 0, error);
+}
+
+static struct result_type imatrix_sum_type(const qobs_observer *o)
+{
+    return (struct result_type){QOBS_F32, {.ndim = 1, .extent = {o->importance.columns}}};
+}
+
+static struct result_type integer_type(const qobs_observer *o)
+{
+    (void)o;
+    return (struct result_type){QOBS_I64, one};
+}
+
+static int read_imatrix_sum(const qobs_observer *o, size_t part, void *out, qobs_error *error)
+{
+    (void)part, (void)error;
+    qobs_importance_sums(&o->importance, out);
+    return QOBS_OK;
+}
+
+static int read_imatrix_count(const qobs_observer *o, size_t part, void *out, qobs_error *error)
+{
+    (void)part, (void)error;
+    return copy(out, &o->importance.tokens, sizeof o->importance.tokens);
+}
+
+/* ---- Histograms ------------------------------------------------------------------------------------------------------- */
+
+/* torch.ao's HistogramObserver and its subclasses. */
+static bool has_histogram(const qobs_observer *o)
+{
+    return o->stages.range.ops == &qobs_range_non_linear;
+}
+
+/* Quark's and Model-Optimizer's histograms, which grow by whole bins. */
+static bool has_calib_hist(const qobs_observer *o)
+{
+    return o->stages.reduction.histogram.ops && !has_histogram(o);
+}
+
+static struct result_type histogram_type(const qobs_observer *o)
+{
+    struct result_type type = ranges_type(o);
+    type.shape.extent[type.shape.ndim++] = (int64_t)o->state.histogram.bins;
+    return type;
+}
+
+static struct result_type calib_hist_type(const qobs_observer *o)
+{
+    return (struct result_type){o->state.layout.dtype, {.ndim = 1, .extent = {(int64_t)o->state.histogram.bins}}};
+}
+
+static struct result_type bin_edges_type(const qobs_observer *o)
+{
+    return (struct result_type){o->state.layout.dtype, {.ndim = 1, .extent = {(int64_t)o->state.histogram.bins + 1}}};
+}
+
+static int read_histogram(const qobs_observer *o, size_t part, void *out, qobs_error *error)
+{
+    const struct histogram *h = &o->state.histogram;
+    (void)part, (void)error;
+    for (size_t k = 0; k < h->qparams * h->bins; k++)
+        ((float *)out)[k] = (float)h->mass[k];
+    return QOBS_OK;
+}
+
+static int read_bin_edges(const qobs_observer *o, size_t part, void *out, qobs_error *error)
+{
+    (void)part, (void)error;
+    qobs_histogram_edges(&o->state.histogram, out);
+    return QOBS_OK;
+}
+
+static int read_new_min(const qobs_observer *o, size_t part, void *out, qobs_error *error)
+{
+    (void)part;
+    return qobs_find_ranges(o, out, NULL, NULL, NULL, error);
+}
+
+static int read_new_max(const qobs_observer *o, size_t part, void *out, qobs_error *error)
+{
+    (void)part;
+    return qobs_find_ranges(o, NULL, out, NULL, NULL, error);
+}
+
+/* ---- Tokens ----------------------------------------------------------------------------------------------------------- */
+
+static bool has_tokens(const qobs_observer *o)
+{
+    return o->stages.traits.token_result != TOKENS_NONE;
+}
+
+static int check_tokens(const qobs_observer *o, qobs_error *error)
+{
+    const qobs_counts *c = &o->counts;
+    return require((o->stages.traits.token_result == TOKENS_ALL ? c->tokens : c->batches + c->nonzero_tokens) > 0, error);
+}
+
+static int read_tokens(const qobs_observer *o, size_t part, void *out, qobs_error *error)
+{
+    (void)part, (void)error;
+    const bool all = o->stages.traits.token_result == TOKENS_ALL;
+    const int64_t tokens = (int64_t)(all ? o->counts.tokens : o->counts.nonzero_tokens);
+    return copy(out, &tokens, sizeof tokens);
+}
+
+/* The order is that of qobs_observer_result. */
+const struct result_row qobs_result_rows[] = {
+    {"min_val", true, has_min_max, check_ranges, min_type, read_min},
+    {"max_val", true, has_min_max, check_ranges, max_type, read_max},
+    {"amax", false, has_amax, check_amax, ranges_type, read_amax},
+    {"init_scale", false, has_init_scale, check_ranges, f32_ranges_type, read_init_scale},
+    {"global_min", false, has_global_range, check_global_range, global_range_type, read_global_min},
+    {"global_max", false, has_global_range, check_global_range, global_range_type, read_global_max},
+    {"global_scale", false, has_global_scale, check_global_scale, global_scale_type, read_global_scale},
+    {"scale", false, has_qparams, check_qparams, scale_type, read_scale},
+    {"zero_point", false, has_qparams, check_qparams, zero_point_type, read_zero_point},
+    {"num_observed_tokens", false, has_tokens, check_tokens, integer_type, read_tokens},
+    {"best_step", false, has_search, check_search, best_step_type, read_best_step},
+    {"errors", false, has_search, check_search, errors_type, read_errors},
+    {"errors_before", false, has_search, check_search, errors_type, read_errors_before},
+    {"stop_step", false, has_search, check_search, stop_step_type, read_stop_step},
+    {"imatrix_sum", false, has_importance, check_importance, imatrix_sum_type, read_imatrix_sum},
+    {"imatrix_count", false, has_importance, check_importance, integer_type, read_imatrix_count},
+    {"histogram", false, has_histogram, check_ranges, histogram_type, read_histogram},
+    {"calib_hist", false, has_calib_hist, check_ranges, calib_hist_type, read_histogram},
+    {"calib_bin_edges", false, has_calib_hist, check_ranges, bin_edges_type, read_bin_edges},
+    {"new_min", false, has_histogram, check_ranges, ranges_type, read_new_min},
+    {"new_max", false, has_histogram, check_ranges, ranges_type, read_new_max},
+};
+
+const size_t qobs_result_row_count = sizeof qobs_result_rows / sizeof *qobs_result_rows;

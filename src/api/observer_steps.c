@@ -1,0 +1,164 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-FileCopyrightText: The qobs authors */
+
+/* Observing, and the single steps of it that upstream's classes have as functions. */
+#include <string.h>
+
+#include "base/error.h"
+#include "base/fpenv.h"
+#include "measure/reduce.h"
+#include "observer/observe.h"
+#include "observer/observe_search.h"
+
+static int no_observer(qobs_error *error)
+{
+    return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "observer: is NULL");
+}
+
+int qobs_observer_observe(qobs_observer *o, const qobs_tensor *value, const qobs_tensor *g_idx, qobs_error *error)
+{
+    const struct observation batch = {.value = value, .g_idx = g_idx, .forward = true};
+    return o ? qobs_accept_batch(o, &batch, error) : no_observer(error);
+}
+
+int qobs_observer_observe_importance(qobs_observer *o, const qobs_tensor *activations, qobs_error *error)
+{
+    struct view view;
+    if (!o)
+        return no_observer(error);
+    if (!o->stages.range.params.grid.importance)
+        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "observer: %s does not weigh columns", o->config.preset->name);
+    int status = qobs_view_of_tensor(&view, activations, "activations", error);
+    if (status != QOBS_OK)
+        return status;
+    const fp_mode mode = fp_enter();
+    status = qobs_importance_add(&o->runtime, o->kernels, &o->importance, &view, error);
+    fp_leave(mode);
+    return status == QOBS_OK ? qobs_succeed(error) : status;
+}
+
+int qobs_observer_record_tokens(qobs_observer *o, const qobs_tensor *value, qobs_error *error)
+{
+    struct view view;
+    if (!o)
+        return no_observer(error);
+    const int status = qobs_view_of_tensor(&view, value, "value", error);
+    enum qobs_kernel_dtype unused;
+    if (status != QOBS_OK)
+        return status;
+    if (!qobs_kernel_dtype_of(view.dtype, &unused))
+        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "value: dtype is %s, allowed are F32, BF16, F16 and F64",
+                         qobs_dtype_name(view.dtype));
+    qobs_count_tokens(o, &view);
+    return qobs_succeed(error);
+}
+
+int qobs_observer_get_min_max(qobs_observer *o, const qobs_tensor *value, const qobs_tensor *g_idx, void *min, void *max,
+                              size_t size, qobs_error *error)
+{
+    if (!o)
+        return no_observer(error);
+    if (!min || !max)
+        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "%s: is NULL", min ? "max" : "min");
+    if (!qobs_accumulates_min_max(&o->stages))
+        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "observer: %s has no minimum and maximum", o->config.preset->name);
+    const struct request request = {.ranges = true, .min = min, .max = max, .range_size = size};
+    const struct observation batch = {.value = value, .g_idx = g_idx, .request = &request};
+    return qobs_accept_batch(o, &batch, error);
+}
+
+int qobs_observer_get_qparams(qobs_observer *o, const qobs_tensor *value, const qobs_tensor *g_idx, void *scale,
+                              size_t scale_size, void *zero_point, size_t zero_point_size, qobs_error *error)
+{
+    if (!o)
+        return no_observer(error);
+    if (!value)
+        return qobs_observer_qparams(o, scale, scale_size, zero_point, zero_point_size, error);
+    const struct request request = {.qparams = true,
+                                    .scale = scale,
+                                    .zero_point = zero_point,
+                                    .scale_size = scale_size,
+                                    .zero_point_size = zero_point_size};
+    const struct observation batch = {.value = value, .g_idx = g_idx, .request = &request};
+    return qobs_accept_batch(o, &batch, error);
+}
+
+int qobs_observer_get_qparams_along_dim(qobs_observer *o, const qobs_tensor *value, const int *dim, size_t count, void *scale,
+                                        size_t scale_size, void *zero_point, size_t zero_point_size, qobs_error *error)
+{
+    if (!o)
+        return no_observer(error);
+    if (!o->stages.traits.qparams_along_dim)
+        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "observer: only those of llmc with version 2025-09 have this");
+    if ((!dim && count > 0) || count > QOBS_MAX_NDIM)
+        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "dim: %s", dim ? "has more entries than dimensions" : "is NULL");
+    struct axes axes = {.count = (int)count};
+    for (size_t i = 0; i < count; i++)
+        axes.axis[i] = dim[i];
+    const struct request request = {.qparams = true,
+                                    .scale = scale,
+                                    .zero_point = zero_point,
+                                    .scale_size = scale_size,
+                                    .zero_point_size = zero_point_size};
+    const struct observation batch = {.value = value, .axes = &axes, .request = &request};
+    return qobs_accept_batch(o, &batch, error);
+}
+
+/* ---- The global range ------------------------------------------------------------------------------------------------- */
+
+static int check_global(const qobs_observer *o, const qobs_plan *plan, const void *min, const void *max, size_t size,
+                        qobs_error *error)
+{
+    const size_t element = qobs_dtype_size(plan->dtype);
+    if (size != element || !min || !max)
+        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "size: is %zu bytes for min and for max, expected %zu", size,
+                         element);
+    if (plan->value.elements == 0 && o->global_range.dtype == 0)
+        return qobs_fail(error, QOBS_ERROR_NO_DATA, "value: has no elements, and there is nothing from before");
+    return qobs_check_batch_dtype(o, plan->dtype, qobs_state_is_empty(&o->state), error);
+}
+
+/* The tensor's range, searched if the preset searches. */
+static int measure_global(const qobs_observer *o, const qobs_plan *plan, const qobs_tensor *value, struct global_range *batch,
+                          qobs_error *error)
+{
+    struct qobs_nonfinite nonfinite = {0};
+    batch->dtype = plan->dtype;
+    const int status = qobs_reduce_minmax(&o->runtime, o->kernels, plan, value->data, o->stages.reduction.nonfinite, batch->min,
+                                          batch->max, &nonfinite, error);
+    if (status != QOBS_OK || o->stages.range.ops->search == SEARCH_NONE)
+        return status;
+    return qobs_search_global(o, plan, value->data, batch->min, batch->max, error);
+}
+
+int qobs_observer_get_global_min_max(qobs_observer *o, const qobs_tensor *value, void *min, void *max, size_t size,
+                                     qobs_error *error)
+{
+    static const struct axes none = {0};
+    struct global_range batch = {0};
+    qobs_plan *plan;
+    if (!o)
+        return no_observer(error);
+    if (!o->stages.traits.has_global_range)
+        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT,
+                         "observer: only those of llmc with version 2025-09 or 2025-10 have a global range");
+    int status = qobs_plan_new_along(&plan, o->stages.granularity.params.keying, value, &none, &o->runtime, error);
+    if (status != QOBS_OK)
+        return status;
+    status = check_global(o, plan, min, max, size, error);
+    const fp_mode mode = fp_enter();
+    if (status == QOBS_OK && plan->value.elements > 0) {
+        status = measure_global(o, plan, value, &batch, error);
+        if (status == QOBS_OK) {
+            qobs_accumulate_global(&o->stages.accumulator, &o->global_range, &batch);
+            o->fused = false;
+        }
+    }
+    fp_leave(mode);
+    qobs_plan_destroy(plan);
+    if (status != QOBS_OK)
+        return status;
+    memcpy(min, o->global_range.min, size);
+    memcpy(max, o->global_range.max, size);
+    return qobs_succeed(error);
+}

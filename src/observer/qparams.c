@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-FileCopyrightText: The qobs authors */
+
+#include "observer/qparams.h"
+
+#include "base/error.h"
+#include "base/fpenv.h"
+#include "observer/found_range.h"
+#include "observer/post_search.h"
+
+static const struct shape one = {.ndim = 1, .extent = {1}};
+
+/* ---- Dtypes and shapes ------------------------------------------------------------------------------------------------ */
+
+bool qobs_found_is_list(const qobs_observer *o)
+{
+    return o->stages.range.ops == &qobs_range_percentile && !qobs_state_is_empty(&o->state) &&
+           qobs_histogram_is_empty(&o->state.histogram);
+}
+
+void qobs_qparam_dtypes(const qobs_observer *o, const struct layout *layout, bool observed, qobs_dtype *scale,
+                        qobs_dtype *zero_point)
+{
+    static const float any = 1;
+    struct range_view ranges = {.dtype = layout->dtype, .n = layout->qparams, .rank = RANK_TENSOR};
+    if (!observed || o->stages.range.ops == &qobs_range_never)
+        ranges.rank = RANK_EMPTY;
+    else if (layout->range.ndim == 0 && !qobs_found_is_list(o))
+        ranges.rank = RANK_SCALAR;
+    ranges.global_scale = o->stages.traits.global != GLOBAL_NONE ? &any : NULL;
+    qobs_formula_dtypes(&o->stages.formula, &ranges, scale, zero_point);
+}
+
+struct shape qobs_scale_shape(const qobs_observer *o)
+{
+    if (o->stages.range.ops == &qobs_range_never)
+        return o->stages.formula.params.shape_without_data;
+    return qobs_found_is_list(o) || o->stages.traits.scale_is_list ? one : o->state.layout.scale;
+}
+
+int qobs_check_size(size_t size, const char *name, size_t expected, qobs_error *error)
+{
+    if (size == expected)
+        return QOBS_OK;
+    return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "size: is %zu bytes for %s, expected %zu", size, name, expected);
+}
+
+int qobs_check_qparam_sizes(const qobs_observer *o, const struct layout *layout, bool observed, const size_t *scale_size,
+                            const size_t *zero_point_size, qobs_error *error)
+{
+    qobs_dtype scale, zero_point;
+    int status = QOBS_OK;
+    qobs_qparam_dtypes(o, layout, observed, &scale, &zero_point);
+    if (scale_size)
+        status = qobs_check_size(*scale_size, "scale", layout->qparams * qobs_dtype_size(scale), error);
+    if (status == QOBS_OK && zero_point_size)
+        status = qobs_check_size(*zero_point_size, "zero_point", layout->qparams * qobs_dtype_size(zero_point), error);
+    return status;
+}
+
+/* ---- Values ----------------------------------------------------------------------------------------------------------- */
+
+bool qobs_global_scale_is_known(const qobs_observer *o)
+{
+    if (o->fused)
+        return true;
+    return o->stages.traits.global == GLOBAL_FROM_TENSORS ? o->global_range.dtype != 0 : !qobs_state_is_empty(&o->state);
+}
+
+float qobs_compute_global_scale(const qobs_observer *o)
+{
+    struct range_view ranges = qobs_view_ranges(o);
+    if (o->stages.traits.global == GLOBAL_FROM_TENSORS) {
+        ranges.min = o->global_range.min;
+        ranges.max = o->global_range.max;
+        ranges.n = 1;
+    }
+    const double amax = o->fused ? o->fused_amax : qobs_amax_of_ranges(&ranges);
+    return o->stages.formula.ops->global_scale(o->state.layout.dtype, amax);
+}
+
+int qobs_compute_qparams(const qobs_observer *o, void *scale, void *zero_point, qobs_error *error)
+{
+    if (o->state.histogram.bins > 0 && (scale || zero_point))
+        return qobs_find_ranges(o, NULL, NULL, scale, zero_point, error);
+    struct range_view ranges = qobs_view_ranges(o);
+    const bool global = !qobs_state_is_empty(&o->state) && o->stages.traits.global != GLOBAL_NONE;
+    if (global && !qobs_global_scale_is_known(o))
+        return qobs_fail(error, QOBS_ERROR_NO_DATA, "scale: needs the global scale, for which no global range has been observed");
+    const fp_mode mode = fp_enter();
+    const float g = global ? qobs_compute_global_scale(o) : 1;
+    ranges.global_scale = global ? &g : NULL;
+    int status = qobs_formula_qparams(&o->stages.formula, &ranges, scale, zero_point, error);
+    if (status == QOBS_OK && o->stages.range.ops == &qobs_range_exponent)
+        status = qobs_lower_scales(o, o->state.layout.dtype, scale, error);
+    fp_leave(mode);
+    if (status == QOBS_OK && o->state.mode.candidates > 0)
+        qobs_mode_read(&o->state.mode, scale, zero_point);
+    return status;
+}
+
+int qobs_observer_qparams(const qobs_observer *o, void *scale, size_t scale_size, void *zero_point, size_t zero_point_size,
+                          qobs_error *error)
+{
+    if (!o)
+        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "observer: is NULL");
+    const bool observed = !qobs_state_is_empty(&o->state);
+    int status = observed ? QOBS_OK : qobs_compute_qparams(o, NULL, NULL, error);
+    if (status == QOBS_OK)
+        status = qobs_check_qparam_sizes(o, &o->state.layout, observed, scale ? &scale_size : NULL,
+                                         zero_point ? &zero_point_size : NULL, error);
+    return status == QOBS_OK ? qobs_compute_qparams(o, scale, zero_point, error) : status;
+}
