@@ -30,14 +30,12 @@ static int check_bins(const qobs_bins *bins, qobs_error *error)
 static int make_plan(qobs_plan **plan, const qobs_config *config, const qobs_tensor *value, const qobs_tensor *g_idx,
                      const qobs_runtime *given, qobs_error *error)
 {
-    qobs_config *tensor = NULL;
-    int status = QOBS_OK;
-    if (!config)
-        status = qobs_config_create(&tensor, "torch.MinMaxObserver", given, error);
-    if (status == QOBS_OK)
-        status = qobs_plan_create(plan, config ? config : tensor, value, g_idx, given, error);
-    qobs_config_destroy(tensor);
-    return status;
+    static const struct granularity tensor = {.ops = &qobs_granularity_tensor, .params = {.strategy = STRATEGY_TENSOR}};
+    struct runtime runtime;
+    if (config)
+        return qobs_plan_create(plan, config, value, g_idx, given, error);
+    const int status = qobs_runtime_resolve(&runtime, given, error);
+    return status == QOBS_OK ? qobs_plan_new(plan, &tensor, value, g_idx, &runtime, error) : status;
 }
 
 /* Each qparam is binned over its own range, [0, 0] if it has no elements. Fails if an element is not finite. */

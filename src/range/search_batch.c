@@ -157,7 +157,7 @@ int qobs_search_whole(const struct runtime *runtime, const struct qobs_kernels *
     struct search_settings settings = settings_of(config);
     settings.optimize_global_scale = true;
     qobs_plan *plan;
-    int status = qobs_plan_create_along(&plan, config, value, &none, runtime, error);
+    int status = qobs_plan_new_along(&plan, KEYING_NONE, value, &none, runtime, error);
     if (status != QOBS_OK)
         return status;
     status =
