@@ -94,7 +94,7 @@ const struct qobs_kernels MARCHED(plain) = {
     .summary = "gcc -O3 -march=" TEXT(MARCH),
     .usable = CAT(MARCHED(plain), usable),
     .minmax_rows = EACH_ENTRY(qobs_minmax_rows),
-    .minmax_bands = EACH_ENTRY(qobs_minmax_bands),
+    .minmax_row_panels = EACH_ENTRY(qobs_minmax_row_panels),
     .minmax_columns = EACH_ENTRY(qobs_minmax_columns),
     .minmax_indexed = EACH_ENTRY(qobs_minmax_indexed),
     .absmax_rows = EACH_ENTRY(qobs_absmax_rows),

@@ -4,7 +4,7 @@
 /* AVX2 absmax; contract and limits in src/absmax.inl.h. */
 #include "avx2/vec.h"
 
-#include "kernels/kernels.h"
+#include "kernels/kernel_minmax.h"
 
 #define WIDTH 16
 #include "templates/absmax.inl.h"

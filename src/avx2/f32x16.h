@@ -13,7 +13,7 @@
 #include <math.h>
 
 #include "avx2/transpose.h"
-#include "kernels/kernels.h"
+#include "kernels/kernel_search.h"
 #ifdef QOBS_SLEEF
 #include <sleef.h>
 #endif

@@ -9,7 +9,7 @@
 #include <immintrin.h>
 
 #include "templates/left_pack.h"
-#include "kernels/kernels.h"
+#include "kernels/kernel_histogram.h"
 
 enum { LANES = 8, ALL_LANES = 0xff };
 typedef __m256 hist_vec;

@@ -4,7 +4,7 @@
 /* AVX2 min/max of columns in groups; contract and limits in src/indexed.inl.h. */
 #include "avx2/transpose.h"
 
-#include "kernels/kernels.h"
+#include "kernels/kernel_minmax.h"
 
 #define WIDTH 16
 #include "templates/indexed.inl.h"

@@ -5,7 +5,7 @@
 #include "avx512/prefer_avx2.h"
 #include "avx512/vec.h"
 
-#include "kernels/kernels.h"
+#include "kernels/kernel_minmax.h"
 
 #define WIDTH 16
 #include "templates/absmax.inl.h"

@@ -8,7 +8,7 @@
 
 #include <immintrin.h>
 
-#include "kernels/kernels.h"
+#include "kernels/kernel_histogram.h"
 
 enum { LANES = 16, ALL_LANES = 0xffff };
 typedef __m512 hist_vec;

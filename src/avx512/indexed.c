@@ -2,9 +2,10 @@
 /* SPDX-FileCopyrightText: The qobs authors */
 
 /* AVX-512 min/max of columns in groups; contract and limits in src/indexed.inl.h. */
+#include "avx512/prefer_avx2.h"
 #include "avx512/transpose.h"
 
-#include "kernels/kernels.h"
+#include "kernels/kernel_minmax.h"
 
 #define WIDTH 16
 #define PERMUTED "avx512/indexed_permuted.h"
@@ -18,11 +19,5 @@
 #include "templates/indexed.inl.h"
 #undef WIDTH
 
-/* Half vectors are enough. */
-#define FEW(name, lanes)                                                                                             \
-    if (rows <= (lanes) / 2) {                                                                                       \
-        name##_avx2(x, row_stride, rows, columns, group, groups, min, max, scratch, nonfinite);                     \
-        return;                                                                                                      \
-    }
 #define ENTRY(name) name##_avx512
 #include "templates/indexed_entries.inl.h"

@@ -1,57 +1,63 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* When AVX-512 leaves runs and columns to the AVX2 kernels, on a Zen 4. Half a line a load comes 2 to 15 % faster out of the
- * third-level cache and memory than a whole one, while there the kernels wait for nothing else. */
-#ifndef QOBS_AVX512_ELSEWHERE_H
-#define QOBS_AVX512_ELSEWHERE_H
+/* The calls that the avx512 table hands to the avx2 table, and why. Entries ask through DELEGATE_TO_AVX2 (templates/entries.h).
+ * Measured on the machine of avx512/tuning.h: a load of half a cache line comes 2 to 15 % faster out of the third-level cache and
+ * memory than a load of a whole line, if the kernel waits for nothing else there.
+ *
+ * element: bytes of one element. */
+#ifndef QOBS_AVX512_PREFER_AVX2_H
+#define QOBS_AVX512_PREFER_AVX2_H
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
-/* More than the third-level cache usually holds. */
-static inline bool in_memory(size_t elements, size_t element) { return elements >= ((size_t)64 << 20) / element; }
+#define DELEGATED_(function) function##_avx2
+#define DELEGATED(function) DELEGATED_(function)
+#define DELEGATE_TO_AVX2(prefer, function, ...)                                                                       \
+    if (prefer) {                                                                                                     \
+        DELEGATED(function)(__VA_ARGS__);                                                                             \
+        return;                                                                                                       \
+    }
 
-/* Runs that a core's own caches do not hold, and of which AVX2 is not bound by the fold: nearer ones have to be longer for that, and those
- * of F32 shorter than others. */
-static inline bool far_runs(size_t runs, size_t length, size_t element)
+/* Runs that exceed L2 together, if they are long enough that the horizontal reduction is not AVX2's bottleneck: from 16 MB (F64:
+ * 64 MB) in total 32 elements for F32 and 128 for the others, below that 512 (F64: 1024). */
+static inline bool exceed_l2(size_t runs, size_t length, size_t element)
 {
-    const size_t all = runs * length * element, near = element == 8 ? (size_t)64 << 20 : (size_t)16 << 20;
-    const size_t shortest = all >= near ? (element == 4 ? 32 : 128) : element == 8 ? 1024 : 512;
+    const size_t all = runs * length * element, l3_share = element == 8 ? (size_t)64 << 20 : (size_t)16 << 20;
+    const size_t shortest = all >= l3_share ? (element == 4 ? 32 : 128) : element == 8 ? 1024 : 512;
     return length >= shortest && all >= (size_t)2 << 20;
 }
 
-/* Runs of one vector, which AVX-512 has to shuffle before it can compare; AVX2 compares their halves first, and is 6 to 17 % faster where
- * they come from the first-level cache. Further away both wait, and of a few folds it makes no difference. */
-static inline bool near_vectors(size_t runs, size_t length, size_t element)
+/* Runs of one vector. AVX-512 has to shuffle before it can compare; AVX2 compares their halves first and is 6 to 17 % faster if they
+ * come from L1. From L2 on both wait, and for few groups of runs it makes no difference. */
+static inline bool are_vectors_in_l1(size_t runs, size_t length, size_t element)
 {
     return element < 8 && length * element == 64 && runs >= 2 * length && runs <= 512;
 }
 
-/* Bands that are more than a core's own caches hold. */
-static inline bool far_bands(size_t elements, size_t element) { return elements >= ((size_t)1 << 20) / element; }
+static inline bool prefer_avx2_for_runs(size_t runs, size_t length, size_t element)
+{
+    return exceed_l2(runs, length, element) || are_vectors_in_l1(runs, length, element);
+}
 
-/* Columns come 3 to 8 % faster from memory; from the third-level cache AVX2 is slower. */
-static inline bool far_columns(size_t rows, size_t columns, size_t element) { return in_memory(rows * columns, element); }
+/* Row panels that exceed a core's own caches. */
+static inline bool prefer_avx2_for_row_panels(size_t elements, size_t element) { return elements >= ((size_t)1 << 20) / element; }
 
-/* For the entries of rows, in whose parameters it finds runs and length. */
-#define ELSEWHERE(name, element, ...)                                                                                \
-    if (far_runs(runs, length, element) || near_vectors(runs, length, element)) {                                    \
-        name##_avx2(__VA_ARGS__);                                                                                    \
-        return;                                                                                                      \
-    }
+/* Columns from memory come 3 to 8 % faster; from the third-level cache AVX2 is slower. */
+static inline bool prefer_avx2_for_columns(size_t elements, size_t element) { return elements >= ((size_t)64 << 20) / element; }
 
-/* For those of bands and of columns, likewise. */
-#define ELSEWHERE_BANDS(name, element, ...)                                                                          \
-    if (far_bands(bands * rows * runs * length, element)) {                                                          \
-        name##_avx2(__VA_ARGS__);                                                                                    \
-        return;                                                                                                      \
-    }
+/* Rows of an indexed call that fill at most half a vector. */
+static inline bool prefer_avx2_for_few_rows(size_t rows, size_t element) { return rows <= 64 / element / 2; }
 
-#define ELSEWHERE_COLUMNS(name, element, ...)                                                                        \
-    if (far_columns(rows, columns, element)) {                                                                       \
-        name##_avx2(__VA_ARGS__);                                                                                    \
-        return;                                                                                                      \
-    }
+/* 4K aliasing: the processor compares only address bits 0 to 11 of a load and of earlier stores. If (out - x) % 4096 is 33 to 255,
+ * 512-bit loads wait for an unrelated store; 256-bit loads do not. `light`: little work between load and store. Decided by the first
+ * run. */
+static inline bool prefer_avx2_for_aliased(bool light, const void *x, const void *out)
+{
+    const uintptr_t behind = ((uintptr_t)out - (uintptr_t)x) % 4096;
+    return light && behind > 32 && behind < 256;
+}
 
 #endif

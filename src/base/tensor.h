@@ -5,7 +5,7 @@
 #ifndef QOBS_TENSOR_H
 #define QOBS_TENSOR_H
 
-#include "kernels/kernels.h"
+#include "base/kernel_dtype.h"
 #include "qobs/qobs.h"
 
 struct view {

@@ -8,6 +8,8 @@
 #include "base/error.h"
 #include "formula/qparam_view.h"
 #include "plan/split.h"
+#include "base/fpenv.h"
+#include "kernels/kernels.h"
 
 struct job {
     const struct fake_quantize *f;

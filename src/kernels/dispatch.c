@@ -9,19 +9,10 @@
 #include "base/error.h"
 #include "qobs/qobs.h"
 
-/* A new instruction set is one directory and one line here, in the order of speed. */
-const struct qobs_kernels *const qobs_kernel_tables[] = {
-    &qobs_kernels_scalar,
-#if defined(__x86_64__) && !defined(_WIN32)
-    &qobs_kernels_avx2,
-    &qobs_kernels_avx512,
-#elif defined(__aarch64__)
-    &qobs_kernels_neon,
-#endif
-    NULL,
-};
+#define TABLE(isa) &qobs_kernels_##isa,
+const struct qobs_kernels *const qobs_kernel_tables[] = {QOBS_ISAS(TABLE) NULL};
 
-/* Published whole; whoever finds it empty fills it with the same value. */
+/* NULL until the first use; every thread that finds NULL stores the same value. */
 static _Atomic(const struct qobs_kernels *) active;
 
 static const struct qobs_kernels *best(void)

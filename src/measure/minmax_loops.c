@@ -257,7 +257,7 @@ static void call_by_bands(const struct call *c, const unsigned char *x, int64_t 
 {
     const int64_t element = (int64_t)c->element, runs = c->second->extent, each = c->band->out == runs ? c->band->extent : 1;
     for (int64_t band = 0; band < c->band->extent; band += each, x += c->band->in, out += c->band->out)
-        c->kernels->minmax_bands[c->dtype](x, (ptrdiff_t)c->row->in, (size_t)each, (size_t)c->row->extent, (size_t)runs,
+        c->kernels->minmax_row_panels[c->dtype](x, (ptrdiff_t)c->row->in, (size_t)each, (size_t)c->row->extent, (size_t)runs,
                                            (size_t)c->inner->extent, c->min + out * element, c->max + out * element, c->nonfinite);
 }
 

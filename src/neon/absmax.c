@@ -4,7 +4,7 @@
 /* NEON absmax; contract and limits in src/absmax.inl.h. */
 #include "neon/vec.h"
 
-#include "kernels/kernels.h"
+#include "kernels/kernel_minmax.h"
 
 #define WIDTH 16
 #include "templates/absmax.inl.h"

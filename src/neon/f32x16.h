@@ -12,7 +12,7 @@
 #include <arm_neon.h>
 #include <math.h>
 
-#include "kernels/kernels.h"
+#include "kernels/kernel_search.h"
 #include "neon/transpose.h"
 #ifdef QOBS_SLEEF
 #include <sleef.h>

@@ -5,7 +5,7 @@
 #include <arm_neon.h>
 
 #include "templates/left_pack.h"
-#include "kernels/kernels.h"
+#include "kernels/kernel_histogram.h"
 
 enum { LANES = 4, ALL_LANES = 0xf };
 typedef float32x4_t hist_vec;

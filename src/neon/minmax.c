@@ -4,7 +4,7 @@
 /* NEON min/max; contract and limits in src/minmax.inl.h. */
 #include "neon/vec.h"
 
-#include "kernels/kernels.h"
+#include "kernels/kernel_minmax.h"
 
 #define WIDTH 16
 #include "templates/minmax.inl.h"

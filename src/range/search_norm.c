@@ -108,7 +108,7 @@ static int make_norm(struct search_norm *norm, double value, qobs_error *error)
     /* The greater the norm, the less room there is for small numbers; boosted they use all of float's. */
     const int up = value > 19 ? (int)(96 / value) : 5;
     norm->errors.kind = QOBS_NORM_POW;
-    norm->errors.boost = (float)ldexp(1, up);
+    norm->errors.prescale = (float)ldexp(1, up);
     norm->boost = value * up;
     return QOBS_OK;
 }

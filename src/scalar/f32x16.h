@@ -7,7 +7,7 @@
 
 #include <math.h>
 
-#include "kernels/kernels.h"
+#include "kernels/kernel_search.h"
 #include "number/number.h"
 #ifdef QOBS_SLEEF
 #include <sleef.h>

@@ -8,7 +8,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "kernels/kernels.h"
+#include "kernels/kernel_minmax.h"
 
 #define WIDTH 16
 #include "scalar/minmax.inl.h"

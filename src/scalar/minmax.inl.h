@@ -18,10 +18,10 @@ static void K(rows)(const unsigned char *x, ptrdiff_t run_stride, size_t runs, s
     }
 }
 
-static void K(bands)(const unsigned char *x, ptrdiff_t row_stride, size_t bands, size_t rows, size_t runs, size_t length, BITS inf,
+static void K(row_panels)(const unsigned char *x, ptrdiff_t row_stride, size_t panels, size_t rows, size_t runs, size_t length, BITS inf,
                      unsigned char *min, unsigned char *max, struct qobs_nonfinite *nonfinite)
 {
-    for (size_t b = 0; b < bands; b++, min += runs * sizeof(BITS), max += runs * sizeof(BITS))
+    for (size_t b = 0; b < panels; b++, min += runs * sizeof(BITS), max += runs * sizeof(BITS))
         for (size_t r = 0; r < rows; r++, x += row_stride)
             K(rows)(x, (ptrdiff_t)(length * sizeof(BITS)), runs, length, inf, min, max, sizeof(BITS), nonfinite);
 }

@@ -45,7 +45,7 @@ struct state {
     const struct qobs_binning *binning;
     hist_rule rule;
     uint32_t *even, *odd; /* counters of every other bin */
-    struct qobs_extrema *seen;
+    struct qobs_extrema *extrema;
     hist_vec min, max;
     struct pending *found, *before;
     bool picking;
@@ -142,15 +142,15 @@ static inline __attribute__((always_inline)) bool whole_chunk(struct state *s, c
 /* Some of which may be NaN, infinite or skipped. */
 static inline void see_lanes(struct state *s, hist_vec v)
 {
-    const uint32_t seen = hist_seen(&s->rule, v);
-    s->min = hist_min(hist_where(seen, v, s->min), s->min);
-    s->max = hist_max(hist_where(seen, v, s->max), s->max);
+    const uint32_t extrema = hist_seen(&s->rule, v);
+    s->min = hist_min(hist_where(extrema, v, s->min), s->min);
+    s->max = hist_max(hist_where(extrema, v, s->max), s->max);
     for (uint32_t special = hist_special(v); special; special &= special - 1) {
         float x[LANES];
         hist_store_floats(x, v);
         const bool nan = isnan(x[__builtin_ctz(special)]);
-        s->seen->nonfinite.nan += nan;
-        s->seen->nonfinite.inf += !nan;
+        s->extrema->nonfinite.nan += nan;
+        s->extrema->nonfinite.inf += !nan;
     }
 }
 
@@ -178,7 +178,7 @@ static inline __attribute__((always_inline)) void picked_chunk(struct state *s, 
     s->even[s->hot] += (uint32_t)(inside - kept);
     s->found->n = kept;
     s->picking = inside < i || kept < i - i / 4;
-    add_elements(reader->load_one, reader->size, s->binning, x + i * reader->size, n - i, s->even, s->seen);
+    add_elements(reader->load_one, reader->size, s->binning, x + i * reader->size, n - i, s->even, s->extrema);
 }
 
 /* Is there a bin that many elements of the chunk at x, which has those bins, are in? One with half of all shows in every third
@@ -230,7 +230,7 @@ static __attribute__((noinline)) void add_rest(struct state *s)
     memcpy(s->rest, s->rest + n, s->left * sizeof *s->rest);
 }
 
-/* A chunk without the common value, which has been seen, lies inside and only needs counting. As fast as memory, so what the
+/* A chunk without the common value, which has been extrema, lies inside and only needs counting. As fast as memory, so what the
  * hardware fetches is enough, and more of it than with prefetching. */
 static inline __attribute__((always_inline)) void sift_chunk(struct state *s, const struct reader *reader, const unsigned char *x)
 {
@@ -282,12 +282,12 @@ static inline __attribute__((always_inline)) void add_wide(struct state *s, cons
             count(s->even, bin[__builtin_ctz(inside)]);
         see_lanes(s, v);
     }
-    add_elements(reader->load_one, reader->size, s->binning, x + i * reader->size, n - i, s->even, s->seen);
+    add_elements(reader->load_one, reader->size, s->binning, x + i * reader->size, n - i, s->even, s->extrema);
 }
 
 static inline __attribute__((always_inline)) void add_runs(const struct reader reader, const struct qobs_binning *binning,
                                                            const unsigned char *x, ptrdiff_t run_stride, size_t runs,
-                                                           size_t length, uint32_t *counters, struct qobs_extrema *seen)
+                                                           size_t length, uint32_t *counters, struct qobs_extrema *extrema)
 {
     struct pending one, other;
     float rest[2 * CHUNK + LANES];
@@ -296,9 +296,9 @@ static inline __attribute__((always_inline)) void add_runs(const struct reader r
                       .rule = hist_rule_of(binning),
                       .even = counters,
                       .odd = counters + qobs_counter_stride(binning->bins),
-                      .seen = seen,
-                      .min = hist_splat(seen->min),
-                      .max = hist_splat(seen->max),
+                      .extrema = extrema,
+                      .min = hist_splat(extrema->min),
+                      .max = hist_splat(extrema->max),
                       .rest = rest,
                       .found = &one,
                       .before = &other};
@@ -314,25 +314,25 @@ static inline __attribute__((always_inline)) void add_runs(const struct reader r
     hist_store_floats(min, s.min);
     hist_store_floats(max, s.max);
     for (size_t i = 0; i < LANES; i++)
-        see(seen, min[i], max[i]);
+        see(extrema, min[i], max[i]);
 }
 
 QOBS_HISTOGRAM_ROWS(ENTRY(qobs_histogram_rows_f32))
 {
-    add_runs(READER(f32, 4, AHEAD, AHEAD), binning, x, run_stride, runs, length, counters, seen);
+    add_runs(READER(f32, 4, AHEAD, AHEAD), binning, x, run_stride, runs, length, counters, extrema);
 }
 
 QOBS_HISTOGRAM_ROWS(ENTRY(qobs_histogram_rows_bf16))
 {
-    add_runs(READER(bf16, 2, AHEAD, AHEAD), binning, x, run_stride, runs, length, counters, seen);
+    add_runs(READER(bf16, 2, AHEAD, AHEAD), binning, x, run_stride, runs, length, counters, extrema);
 }
 
 QOBS_HISTOGRAM_ROWS(ENTRY(qobs_histogram_rows_f16))
 {
-    add_runs(READER(f16, 2, AHEAD, AHEAD), binning, x, run_stride, runs, length, counters, seen);
+    add_runs(READER(f16, 2, AHEAD, AHEAD), binning, x, run_stride, runs, length, counters, extrema);
 }
 
 QOBS_HISTOGRAM_ROWS(ENTRY(qobs_histogram_rows_f64))
 {
-    add_runs(READER(f64, 8, AHEAD, AHEAD - 512), binning, x, run_stride, runs, length, counters, seen);
+    add_runs(READER(f64, 8, AHEAD, AHEAD - 512), binning, x, run_stride, runs, length, counters, extrema);
 }

@@ -37,30 +37,30 @@ static inline float load_f64(const unsigned char *x)
 }
 
 /* Extremes; zeros become +0. */
-static inline void see(struct qobs_extrema *seen, float min, float max)
+static inline void see(struct qobs_extrema *extrema, float min, float max)
 {
-    seen->min = min < seen->min ? min + 0.0f : seen->min;
-    seen->max = max > seen->max ? max + 0.0f : seen->max;
+    extrema->min = min < extrema->min ? min + 0.0f : extrema->min;
+    extrema->max = max > extrema->max ? max + 0.0f : extrema->max;
 }
 
-static inline void add_element(const struct qobs_binning *b, float x, uint32_t *counters, struct qobs_extrema *seen)
+static inline void add_element(const struct qobs_binning *b, float x, uint32_t *counters, struct qobs_extrema *extrema)
 {
     x = b->magnitude ? fabsf(x) : x;
     if (x >= b->lo && x <= b->hi && !(b->skip_zeros && x == 0))
         counters[qobs_bin_index(b, x)]++;
     if (!isfinite(x)) {
-        seen->nonfinite.nan += isnan(x) != 0;
-        seen->nonfinite.inf += isinf(x) != 0;
+        extrema->nonfinite.nan += isnan(x) != 0;
+        extrema->nonfinite.inf += isinf(x) != 0;
     } else if (!(b->skip_zeros && x == 0)) {
-        see(seen, x, x);
+        see(extrema, x, x);
     }
 }
 
 /* n elements of `size` bytes each. */
 static inline __attribute__((always_inline)) void add_elements(float (*load)(const unsigned char *), size_t size,
                                                                const struct qobs_binning *b, const unsigned char *x, size_t n,
-                                                               uint32_t *counters, struct qobs_extrema *seen)
+                                                               uint32_t *counters, struct qobs_extrema *extrema)
 {
     for (size_t i = 0; i < n; i++)
-        add_element(b, load(x + i * size), counters, seen);
+        add_element(b, load(x + i * size), counters, extrema);
 }

@@ -316,7 +316,7 @@ static void K(rows)(const unsigned char *x, ptrdiff_t run_stride, size_t runs, s
                    max + (ptrdiff_t)done * out_step, nonfinite);
 }
 
-#include "templates/minmax_bands.inl.h"
+#include "templates/minmax_row_panels.inl.h"
 #include "templates/minmax_columns.inl.h"
 
 #undef UNFOLDED

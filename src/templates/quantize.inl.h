@@ -16,8 +16,9 @@
 
 #include "number/element.h"
 #include "number/grid.h"
-#include "kernels/kernels.h"
+#include "kernels/kernel_quantize.h"
 #include "number/nearest.h"
+#include "templates/entries.h"
 
 /* ---- The loops -------------------------------------------------------------------------------------------------------- */
 
@@ -29,11 +30,6 @@ enum {
     TORCH = 8,
     WHOLE = 16 /* the grid is that of the integers */
 };
-
-/* ELSEWHERE(light, name, ...): leaves calls to another table that is faster where there is little between loads and stores. */
-#ifndef ELSEWHERE
-#define ELSEWHERE(light, name, ...)
-#endif
 
 #define ALWAYS_INLINE static inline __attribute__((always_inline))
 #define NATIVE_BODY "templates/quantize_native.inl.h"

@@ -147,7 +147,7 @@ QOBS_FAKE_QUANTIZE_ROWS(ENTRY(NATIVE(qobs_fake_quantize_rows)))
 {
     struct NATIVE(quantizer) q;
     const int how = NATIVE(prepare)(&q, quantizer, qparams->zero_point_add != NULL);
-    ELSEWHERE(IS_LIGHT(how), NATIVE(qobs_fake_quantize_rows), quantizer, x, x_stride, out, out_stride, runs, length, qparams,
+    DELEGATE_TO_AVX2(prefer_avx2_for_aliased(IS_LIGHT(how), x, out), NATIVE(qobs_fake_quantize_rows), quantizer, x, x_stride, out, out_stride, runs, length, qparams,
               qparam_stride)
     if (how == 0)
         ROWS(0);
@@ -179,7 +179,7 @@ QOBS_FAKE_QUANTIZE_COLUMNS(ENTRY(NATIVE(qobs_fake_quantize_columns)))
 {
     struct NATIVE(quantizer) q;
     const int how = NATIVE(prepare)(&q, quantizer, true);
-    ELSEWHERE(IS_LIGHT(how), NATIVE(qobs_fake_quantize_columns), quantizer, x, x_stride, out, out_stride, rows, columns, qparams)
+    DELEGATE_TO_AVX2(prefer_avx2_for_aliased(IS_LIGHT(how), x, out), NATIVE(qobs_fake_quantize_columns), quantizer, x, x_stride, out, out_stride, rows, columns, qparams)
     if (how == ZERO_POINT)
         COLUMNS(ZERO_POINT);
     else if (how == (TORCH | ZERO_POINT))

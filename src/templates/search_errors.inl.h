@@ -16,7 +16,7 @@
  * Caller's duty: round to nearest, no flushing of subnormals (src/fpenv.h). */
 #include <math.h>
 
-#include "kernels/kernels.h"
+#include "kernels/kernel_search.h"
 #include "number/number.h"
 #include "base/sanitized.h"
 
@@ -35,7 +35,7 @@ struct constants {
     lanes floor, split;
     lanes polynomial[5];
     struct lanes_table table;
-    float exponent, boost;
+    float exponent, prescale;
 };
 
 ALWAYS_INLINE struct constants constants_of(enum target target, enum qobs_norm_kind kind, const struct qobs_quantizer *quantizer,
@@ -57,7 +57,7 @@ ALWAYS_INLINE struct constants constants_of(enum target target, enum qobs_norm_k
         k.table = lanes_table(norm->low, norm->high);
     }
     k.exponent = norm->value;
-    k.boost = norm->boost;
+    k.prescale = norm->prescale;
     return k;
 }
 
@@ -119,7 +119,7 @@ ALWAYS_INLINE void raise(enum qobs_norm_kind kind, const struct constants *k, co
             a[j] = lanes_fma(a[j], m[j], k->polynomial[i]);
 #ifdef QOBS_SLEEF
     for (int j = 0; j < ABREAST && kind == QOBS_NORM_POW; j++)
-        b[j] = lanes_pow(lanes_mul(b[j], lanes_splat(k->boost)), k->exponent);
+        b[j] = lanes_pow(lanes_mul(b[j], lanes_splat(k->prescale)), k->exponent);
 #endif
 }
 
@@ -365,7 +365,7 @@ QOBS_SEARCH_BATCH(ENTRY(qobs_search_batch))
 
 QOBS_SEARCH_IMPROVED(ENTRY(qobs_search_improved))
 {
-    lanes so_far = lanes_load(quant_min), at = lanes_splat(-1);
+    lanes so_far = lanes_load(bound), at = lanes_splat(-1);
     _Alignas(64) float steps[QOBS_SEARCH_LANES];
     for (size_t first = 0; first < n; first += 64) {
         uint64_t some = 0;

@@ -8,7 +8,7 @@
  * Caller's duty: round to nearest, no flushing of subnormals (src/fpenv.h). */
 #include "number/element.h"
 #include "number/grid.h"
-#include "kernels/kernels.h"
+#include "kernels/kernel_search.h"
 #include "number/native.h"
 
 #define NATIVE_BODY "templates/search_load_native.inl.h"

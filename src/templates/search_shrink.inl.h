@@ -9,7 +9,7 @@
 #include <float.h>
 
 #include "number/grid.h"
-#include "kernels/kernels.h"
+#include "kernels/kernel_search.h"
 #include "number/nearest.h"
 
 enum shrinking { SYMMETRIC, ASYMMETRIC, MX };

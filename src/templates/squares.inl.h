@@ -13,7 +13,7 @@
  * Caller's duty: round to nearest, no flushing of subnormals (src/fpenv.h). */
 #include "number/element.h"
 #include "number/grid.h"
-#include "kernels/kernels.h"
+#include "kernels/kernel_squares.h"
 #include "number/native.h"
 
 enum { ABREAST = 8 };

@@ -17,7 +17,7 @@
 #define FENCE_PATTERN 0xa5 /* also between outputs */
 #define OUTPUT_BYTES ((size_t)1 << 20)
 
-const char *const form_names[FORMS] = {"minmax_rows",    "minmax_bands", "minmax_columns",
+const char *const form_names[FORMS] = {"minmax_rows",    "minmax_row_panels", "minmax_columns",
                                        "minmax_indexed", "absmax_rows",  "absmax_columns"};
 
 static const char *const fill_names[FILLS] = {"identities", "earlier results", "zeros"};
@@ -139,7 +139,7 @@ static void call_table(const struct job *job, const struct qobs_kernels *table, 
         table->minmax_rows[check->index](call->x, call->stride, call->count, call->length, min, max, call->out_stride,
                                          nonfinite);
     else if (check->form == BANDS)
-        table->minmax_bands[check->index](call->x, call->stride, job->bands, call->count / job->bands, job->runs, call->length / job->runs,
+        table->minmax_row_panels[check->index](call->x, call->stride, job->bands, call->count / job->bands, job->runs, call->length / job->runs,
                                           min, max, nonfinite);
     else if (check->form == COLUMNS)
         table->minmax_columns[check->index](call->x, call->stride, call->count, call->length, min, max, nonfinite);

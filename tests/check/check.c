@@ -94,7 +94,7 @@ static bool same_function(const struct qobs_kernels *a, const struct qobs_kernel
     case ROWS:
         return a->minmax_rows[dtype] == b->minmax_rows[dtype];
     case BANDS:
-        return a->minmax_bands[dtype] == b->minmax_bands[dtype];
+        return a->minmax_row_panels[dtype] == b->minmax_row_panels[dtype];
     case COLUMNS:
         return a->minmax_columns[dtype] == b->minmax_columns[dtype];
     case INDEXED:

@@ -112,7 +112,7 @@ static void minmax(const struct qobs_kernels *table, const struct minmax_call *c
     if (c->form == 0)
         table->minmax_rows[m->index](m->x, m->stride, m->count, m->length, min, max, c->out_stride, nonfinite);
     else if (c->form == 3)
-        table->minmax_bands[m->index](m->x, m->stride, c->bands, m->count / c->bands, c->runs, m->length / c->runs, min, max, nonfinite);
+        table->minmax_row_panels[m->index](m->x, m->stride, c->bands, m->count / c->bands, c->runs, m->length / c->runs, min, max, nonfinite);
     else if (c->form == 1)
         table->minmax_columns[m->index](m->x, m->stride, m->count, m->length, min, max, nonfinite);
     else

@@ -131,7 +131,7 @@ static void K(one_band)(bool far, const struct K(band) *band, BITS inf, unsigned
     }
 }
 
-static void K(bands)(const unsigned char *x, ptrdiff_t row_stride, size_t bands, size_t rows, size_t runs, size_t length, BITS inf,
+static void K(row_panels)(const unsigned char *x, ptrdiff_t row_stride, size_t bands, size_t rows, size_t runs, size_t length, BITS inf,
                      unsigned char *min, unsigned char *max, struct qobs_nonfinite *nonfinite)
 {
     const size_t bytes = length * sizeof(BITS), all = bands * rows * runs * bytes;
