@@ -19,6 +19,7 @@
 #include "check/upper_halves.h"
 #include "formula/formula.h"
 #include "kernels/dispatch.h"
+#include "number/convert.h"
 #include "number/format.h"
 #include "formula/qparam_view.h"
 #include "number/number.h"

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/fpenv.h"
+#include "number/convert.h"
 #include "range/range.h"
 #include "base/tensor.h"
 

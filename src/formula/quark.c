@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "number/convert.h"
 #include "number/native.h"
 
 /* ---- Dtypes ----------------------------------------------------------------------------------------------------------- */

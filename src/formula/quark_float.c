@@ -6,6 +6,7 @@
 
 #include "formula/quark.h"
 #include "base/error.h"
+#include "number/convert.h"
 #include "number/grid.h"
 #include "number/native.h"
 

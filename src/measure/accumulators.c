@@ -8,6 +8,7 @@
 #include "formula/quark.h"
 #include "measure/accumulate.h"
 #include "base/tensor.h"
+#include "number/convert.h"
 
 static void last(const struct entering *e)
 {

@@ -12,6 +12,7 @@
 #include "measure/reduce_indexed.h"
 #include "measure/minmax_loops.h"
 #include "measure/accumulate.h"
+#include "number/convert.h"
 
 struct job {
     const struct runtime *runtime;

@@ -8,6 +8,7 @@
 #include "formula/formula.h"
 #include "base/error.h"
 #include "base/fpenv.h"
+#include "number/convert.h"
 #include "observer/observer.h"
 #include "observer/merge_search.h"
 #include "measure/accumulators.h"

@@ -8,6 +8,7 @@
 
 #include "formula/quark.h"
 #include "base/error.h"
+#include "number/convert.h"
 #include "observer/post_search.h"
 #include "base/tensor.h"
 

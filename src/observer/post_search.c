@@ -8,6 +8,7 @@
 
 #include "formula/quark.h"
 #include "base/error.h"
+#include "number/convert.h"
 #include "range/exponent_search.h"
 #include "range/multiplier_search.h"
 #include "measure/accumulators.h"

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "formula/quark.h"
+#include "number/convert.h"
 #include "number/format.h"
 #include "range/candidate_errors.h"
 

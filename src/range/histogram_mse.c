@@ -7,6 +7,7 @@
 #include "formula/formula.h"
 #include "formula/quark.h"
 #include "base/error.h"
+#include "number/convert.h"
 #include "number/format.h"
 #include "range/range.h"
 #include "base/tensor.h"

@@ -10,6 +10,7 @@
 #include "formula/formula.h"
 #include "base/error.h"
 #include "formula/qparam_view.h"
+#include "number/convert.h"
 #include "number/number.h"
 
 /* x * factor as torch has it for a tensor and a Python number: in float, rounded to the tensor's dtype. */
