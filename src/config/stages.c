@@ -6,4 +6,5 @@
 void qobs_stages_of(const qobs_config *config, struct stages *stages)
 {
     *stages = (struct stages){.nonfinite = (enum nonfinite_mode)config->nonfinite};
+    qobs_resolve_formula(config, &stages->formula);
 }

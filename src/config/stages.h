@@ -9,9 +9,13 @@
 #include "config/config.h"
 
 struct stages {
+    struct formula formula;        /* from ranges to scale and zero point */
     enum nonfinite_mode nonfinite; /* what happens to NaN and infinities */
 };
 
 void qobs_stages_of(const qobs_config *config, struct stages *stages);
+
+/* One stage each. */
+void qobs_resolve_formula(const qobs_config *config, struct formula *formula);
 
 #endif

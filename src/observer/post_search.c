@@ -6,7 +6,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "formula/quark.h"
+#include "number/exponent.h"
 #include "base/error.h"
 #include "number/convert.h"
 #include "range/exponent_search.h"
@@ -121,7 +121,7 @@ static void search_powers(qobs_observer *o, const qobs_plan *plan, const unsigne
     void *zero_point = qobs_mode_zero_point(mode_count, mode_count->candidates);
     double total[POWERS_AROUND];
     int best = -1;
-    const bool votes_at_all = qobs_formula(&o->config, &ranges, scale, zero_point, NULL) == QOBS_OK;
+    const bool votes_at_all = qobs_formula_qparams(&o->stages.formula, &ranges, scale, zero_point, NULL) == QOBS_OK;
     if (votes_at_all) {
         best = qobs_search_powers(&o->runtime, o->kernels, &o->config, plan, data, scale, zero_point, workspace, total);
         qobs_mode_add(mode_count, 1);
@@ -156,7 +156,7 @@ void qobs_read_init_scale(const qobs_observer *o, float *scale)
     const size_t size = qobs_dtype_size(dtype);
     for (size_t q = 0; q < o->layout.qparams; q++)
         scale[q] =
-            (float)exp2(qobs_quark_ceil_exponent(&o->config, dtype, qobs_element(o->kept.state.max + q * size, dtype)));
+            (float)exp2(qobs_ceil_log2(dtype, qobs_element(o->kept.state.max + q * size, dtype)) - o->stages.formula.params.quark.emax);
 }
 
 /* ---- Model-Optimizer

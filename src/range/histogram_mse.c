@@ -4,8 +4,8 @@
 #include <math.h>
 #include <string.h>
 
-#include "formula/formula.h"
-#include "formula/quark.h"
+#include "config/dtypes.h"
+#include "config/stages.h"
 #include "base/error.h"
 #include "number/convert.h"
 #include "number/format.h"
@@ -82,8 +82,8 @@ static int torch_qparams(const struct centre_quantizer *q, float amax, float *sc
     const struct range_view range = {.dtype = QOBS_F32, .n = 1, .rank = RANK_SCALAR, .min = &zero, .max = &amax};
     unsigned char s[8], z[8];
     qobs_dtype scale_dtype, zero_point_dtype;
-    qobs_formula_dtypes(q->config, &range, &scale_dtype, &zero_point_dtype);
-    const int status = qobs_formula(q->config, &range, s, z, error);
+    qobs_formula_dtypes(&q->formula, &range, &scale_dtype, &zero_point_dtype);
+    const int status = qobs_formula_qparams(&q->formula, &range, s, z, error);
     if (status != QOBS_OK)
         return status;
     int32_t whole;
@@ -169,7 +169,8 @@ int qobs_centre_quantizer(const qobs_config *config, struct centre_quantizer *q,
     }
     const struct quark_number *number = qobs_quark_number(config->quark_dtype);
     *q = (struct centre_quantizer){
-        .way = CENTRES_TORCH, .quant_min = number->quant_min, .quant_max = number->quant_max, .config = config};
+        .way = CENTRES_TORCH, .quant_min = number->quant_min, .quant_max = number->quant_max};
+    qobs_resolve_formula(config, &q->formula);
     switch (config->quark_dtype) {
     case QUARK_INT4:
     case QUARK_UINT4:

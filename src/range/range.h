@@ -68,7 +68,7 @@ struct centre_quantizer {
     } way;
     double quant_min, quant_max;    /* limits of quantized numbers */
     const qobs_format *format; /* CENTRES_QUARK_FLOAT */
-    const qobs_config *config; /* CENTRES_TORCH: whose formula makes scale and zero point */
+    struct formula formula;    /* CENTRES_TORCH: makes scale and zero point */
 };
 
 /* The bins that count: those with elements. */

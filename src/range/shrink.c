@@ -7,7 +7,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "formula/formula.h"
+#include "config/stages.h"
 #include "base/error.h"
 #include "formula/qparam_view.h"
 #include "number/convert.h"
@@ -99,7 +99,7 @@ static double largest(const struct shrink *s, const qobs_plan *plan, const unsig
 static bool kernels_can(const struct shrink *s, struct qobs_shrinking *how)
 {
     const qobs_config *c = &s->config;
-    const bool old = c->version != VERSION_CURRENT, mx = qobs_config_is_mx(c), wide = qobs_default_rank(c) != RANK_TENSOR;
+    const bool old = c->version != VERSION_CURRENT, mx = qobs_config_is_mx(c), wide = s->formula.params.rank != RANK_TENSOR;
     const double half = ldexp(1, c->num_bits - 1), most = s->integers ? half - 1 : c->num_bits == 4 ? 6 : 448;
     const bool whole = qobs_config_has_whole_zero_points(c) && !(c->zp_dtype == QOBS_I8 && c->num_bits > 8);
     *how = (struct qobs_shrinking){.integers = s->integers,
@@ -141,6 +141,7 @@ int qobs_shrink_begin(struct shrink *s, const struct runtime *runtime, const str
     /* Upstream leaves the dtype of scales out of the search where a global scale will follow. */
     if (qobs_config_strategy(config) == STRATEGY_TENSOR_GROUP)
         s->config.scale_dtype = SCALE_NATIVE;
+    qobs_resolve_formula(&s->config, &s->formula);
     enum qobs_kernel_dtype dtype;
     qobs_kernel_dtype_of(s->dtype, &dtype);
     s->kernel = kernels_can(s, &s->how) ? kernels->search_shrink[dtype] : NULL;
@@ -162,7 +163,7 @@ int qobs_shrink_begin(struct shrink *s, const struct runtime *runtime, const str
         return qobs_fail(error, QOBS_ERROR_OUT_OF_MEMORY, "search: no memory for %zu bytes", s->candidates * sizeof *s->global_scales);
     }
     for (size_t c = 0; c < s->candidates; c++)
-        s->global_scales[c] = qobs_compressed_tensors_global_scale(&s->config, s->dtype, candidate_end(s, c, amax));
+        s->global_scales[c] = s->formula.ops->global_scale(s->dtype, candidate_end(s, c, amax));
     return QOBS_OK;
 }
 
@@ -200,13 +201,13 @@ static void ask_formula(const struct shrink *s, size_t range, size_t c, size_t n
     const size_t size = qobs_dtype_size(s->dtype);
     const struct range_view view = {.dtype = s->dtype,
                                     .n = n,
-                                    .rank = qobs_default_rank(&s->config),
+                                    .rank = s->formula.params.rank,
                                     .min = to->min + c * size,
                                     .max = to->max + c * size,
                                     .global_scale = global_scale};
     qobs_dtype scale_dtype, zero_point_dtype;
-    qobs_formula_dtypes(&s->config, &view, &scale_dtype, &zero_point_dtype);
-    qobs_compressed_tensors_qparams(&s->config, &view, to->raw_scale, to->raw_zero_point);
+    qobs_formula_dtypes(&s->formula, &view, &scale_dtype, &zero_point_dtype);
+    (void)qobs_formula_qparams(&s->formula, &view, to->raw_scale, to->raw_zero_point, NULL);
     for (size_t i = 0; i < n; i++) {
         double scale = qobs_qparam_at(to->raw_scale, scale_dtype, (int64_t)i);
         if (global_scale)

@@ -11,7 +11,8 @@
 struct shrink {
     const struct runtime *runtime;
     const struct search_settings *settings;
-    qobs_config config; /* the formula's settings */
+    qobs_config config;
+    struct formula formula; /* of config */
     qobs_dtype dtype;   /* of ranges */
     bool integers;
     size_t before, candidates;
