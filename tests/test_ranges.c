@@ -6,6 +6,7 @@
 
 #include <math.h>
 
+#include "number/convert.h"
 #include "observer/observer.h"
 #include "config/stages.h"
 #include "range/range.h"

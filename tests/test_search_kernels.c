@@ -17,8 +17,9 @@
 
 #include "check/memory.h"
 #include "check/upper_halves.h"
-#include "formula/formula.h"
+#include "config/stages.h"
 #include "kernels/dispatch.h"
+#include "number/convert.h"
 #include "number/format.h"
 #include "formula/qparam_view.h"
 #include "number/number.h"
@@ -447,11 +448,13 @@ static void check_candidate(const qobs_config *config, const struct shrink *shri
     }
     qobs_put_element(&bounds[0], shrink->dtype, low);
     qobs_put_element(&bounds[1], shrink->dtype, high);
+    struct formula formula;
+    qobs_resolve_formula(config, &formula);
     const struct range_view view = {
-        .dtype = shrink->dtype, .n = 1, .rank = qobs_default_rank(config), .min = &bounds[0], .max = &bounds[1]};
+        .dtype = shrink->dtype, .n = 1, .rank = formula.params.rank, .min = &bounds[0], .max = &bounds[1]};
     qobs_dtype scale_dtype, zero_point_dtype;
-    qobs_formula_dtypes(config, &view, &scale_dtype, &zero_point_dtype);
-    assert_int_equal(qobs_formula(config, &view, &scale, &zero_point, NULL), QOBS_OK);
+    qobs_formula_dtypes(&formula, &view, &scale_dtype, &zero_point_dtype);
+    assert_int_equal(qobs_formula_qparams(&formula, &view, &scale, &zero_point, NULL), QOBS_OK);
     const float s = (float)qobs_qparam_at(&scale, scale_dtype, 0), z = (float)qobs_qparam_at(&zero_point, zero_point_dtype, 0);
     const float got = shrunk->scale[c * LANES + i], inverse = shrunk->inverse[c * LANES + i], shift = shrunk->shift[c * LANES + i];
     const float got_z = shrink->integers ? shift - 0x1.8p23f : shift;

@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/fpenv.h"
 #include "config/stages.h"
+#include "number/convert.h"
 #include "range/range.h"
 #include "base/tensor.h"
 

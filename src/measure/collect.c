@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "base/fpenv.h"
 #include "measure/reduce.h"
+#include "number/convert.h"
 
 /* ---- Work for several threads ------------------------------------------------------------------------------------------- */
 

@@ -12,6 +12,7 @@
 #include "measure/minmax_loops.h"
 #include "measure/accumulate.h"
 #include "plan/split.h"
+#include "number/convert.h"
 
 struct job {
     const struct runtime *runtime;

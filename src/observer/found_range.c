@@ -120,7 +120,7 @@ int qobs_read_found(const qobs_observer *o, float *min, float *max, void *scale,
     if (ops == &qobs_range_percentile && qobs_histogram_is_empty(o))
         ranges.rank = RANK_TENSOR;
     if (status == QOBS_OK && (scale || zero_point))
-        status = qobs_formula(&o->config, &ranges, scale, zero_point, error);
+        status = qobs_formula_qparams(&o->stages.formula, &ranges, scale, zero_point, error);
     fp_leave(mode);
     if (status == QOBS_OK && min)
         memcpy(min, ranges.min, size);

@@ -6,6 +6,7 @@
 #define QOBS_SEARCH_ELEMENTS_H
 
 #include "kernels/kernel_search.h"
+#include "kernels/kernels.h"
 #include "plan/plan.h"
 
 struct element_source {

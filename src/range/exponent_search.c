@@ -6,7 +6,9 @@
 #include <math.h>
 #include <string.h>
 
-#include "formula/quark.h"
+#include "config/dtypes.h"
+#include "number/convert.h"
+#include "number/exponent.h"
 #include "number/format.h"
 #include "range/candidate_errors.h"
 
@@ -119,7 +121,7 @@ static double amax_of(const struct blocks *b, size_t qparam)
 static void prepare_block(void *argument, size_t qparam, struct qobs_quantizer *quantizer, float *scale)
 {
     const struct blocks *b = argument;
-    const double exponent = qobs_quark_ceil_exponent(b->config, b->dtype, amax_of(b, qparam));
+    const double exponent = qobs_ceil_log2(b->dtype, amax_of(b, qparam)) - qobs_quark_element(b->config)->emax;
     *quantizer = b->quantizer;
     for (int step = 0; step <= b->scope; step++)
         scale[step] = (float)qobs_round_to(b->dtype, exp2(exponent - step));
