@@ -2,64 +2,32 @@
 /* SPDX-FileCopyrightText: The qobs authors */
 
 /* From a configuration to the accumulator. */
+#include "config/dtypes.h"
 #include "config/stages.h"
 
-#include "formula/quark.h"
-
-/* Quark's is_dynamic keeps the last batch only; torch's changes nothing. */
-static bool is_dynamic(const qobs_config *config)
-{
-    return config->preset->family == FAMILY_QUARK && config->is_dynamic;
-}
-
-static const struct accumulator_ops *ops_of(const qobs_config *config)
-{
-    const bool dynamic = is_dynamic(config);
-    switch (config->preset->statistic) {
-    case STATISTIC_NONE:
-    case STATISTIC_MEMORYLESS:
-        return &qobs_accumulate_last;
-    case STATISTIC_AVERAGE_LERP: /* llm-compressor averaged as torch does before October 2025 */
-        return config->version == VERSION_2025_09 ? &qobs_accumulate_moving_average : &qobs_accumulate_lerp;
-    case STATISTIC_AVERAGE_TOWARDS:
-        return &qobs_accumulate_moving_average;
-    case STATISTIC_ABSMAX:
-    case STATISTIC_ABSMAX_STEPS:
-        return dynamic ? &qobs_accumulate_absmax_last : &qobs_accumulate_absmax;
-    case STATISTIC_ABSMAX_BFP:
-        return dynamic ? &qobs_accumulate_bfp_last : &qobs_accumulate_bfp;
-    case STATISTIC_MULTIPLES:
-        return &qobs_accumulate_absmax_first;
-    case STATISTIC_LEAST_SCALE:
-        return &qobs_accumulate_absmax_last;
-    default:
-        return dynamic ? &qobs_accumulate_last : &qobs_accumulate_extremes;
-    }
-}
-
-/* Quark's observers restart, but for block floating point over several batches; llm-compressor's of September 2025 do if they
+/* Quark's observers restart, but for block floating point over several batches. llm-compressor's of September 2025 restart if they
  * replace. */
 static bool restarts(const qobs_config *config, bool replaces)
 {
     if (config->preset->family == FAMILY_LLMC)
         return config->version == VERSION_2025_09 && replaces;
-    return config->preset->family == FAMILY_QUARK && (config->preset->statistic != STATISTIC_ABSMAX_BFP || config->is_dynamic);
+    return config->preset->family == FAMILY_QUARK && (config->preset->accumulator != &qobs_accumulate_bfp || config->is_dynamic);
 }
 
 void qobs_resolve_accumulator(const qobs_config *config, struct accumulator *a)
 {
-    const enum statistic statistic = config->preset->statistic;
-    const bool replaces = statistic == STATISTIC_MEMORYLESS || is_dynamic(config) ||
-                          (statistic == STATISTIC_AVERAGE_LERP && config->averaging_constant == 1);
-    const bool ballot = statistic == STATISTIC_BALLOT || statistic == STATISTIC_BALLOT_LEAST;
-    const bool minmax = statistic == STATISTIC_MEMORYLESS || statistic == STATISTIC_RUNNING || ballot;
+    const struct preset *preset = config->preset;
+    const bool quark = preset->family == FAMILY_QUARK, oldest = config->version == VERSION_2025_09;
+    const bool lerp = preset->accumulator == &qobs_accumulate_lerp;
+    const bool dynamic = quark && config->is_dynamic; /* the last batch only; torch's is_dynamic changes nothing */
     *a = (struct accumulator){
-        .ops = ops_of(config),
-        .params = {.averaging_constant = config->averaging_constant, .scale_dtype = qobs_quark_scale_dtype(config, 0)},
-        .replaces = replaces,
-        .counts_mode = ballot,
-        .restarts = restarts(config, replaces),
-        .starts_in_f32 = config->preset->family == FAMILY_QUARK && (minmax || statistic == STATISTIC_HISTOGRAM),
-        .skips_first_groups = config->version == VERSION_2025_09 && qobs_preset_search(config->preset) != NULL,
+        /* llm-compressor averaged as torch does before October 2025. */
+        .ops = lerp && oldest ? &qobs_accumulate_moving_average : preset->accumulator,
+        .params = {.averaging_constant = config->averaging_constant, .scale_dtype = qobs_quark_scale_type(config)},
+        .merge = dynamic ? MERGE_LAST : preset->accumulator->merge,
+        .replaces = dynamic || preset->accumulator == &qobs_accumulate_last || (lerp && config->averaging_constant == 1),
+        .starts_in_f32 = quark && !preset->accumulator->symmetric,
+        .skips_first_groups = oldest && preset->range == &qobs_range_grid,
     };
+    a->restarts = restarts(config, a->replaces);
 }

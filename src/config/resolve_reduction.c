@@ -1,38 +1,44 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* From a configuration to the reduction. */
+/* From a configuration to the reduction and its histogram. */
 #include "config/stages.h"
 
-/* Block floating point counts what is not finite as 0, as upstream does; for a magnitude that is to leave it out. */
-static enum nonfinite_mode nonfinite_of(const qobs_config *config)
-{
-    const bool as_zero = config->preset->statistic == STATISTIC_ABSMAX_BFP && config->nonfinite == NONFINITE_PROPAGATE;
-    return as_zero ? NONFINITE_IGNORE : (enum nonfinite_mode)config->nonfinite;
-}
+/* Bins of the first batch of Quark's histograms. */
+enum { QUARK_BINS = 2048, QUARK_PERCENTILE_BINS = 4200 };
 
-static const struct reduction_ops *ops_of(const qobs_config *config, const struct histogram_rule *histogram)
+static void resolve_histogram(const qobs_config *config, struct histogram_rule *rule)
 {
-    switch (config->preset->statistic) {
-    case STATISTIC_NONE:
-        return NULL;
-    case STATISTIC_ABSMAX:
-    case STATISTIC_ABSMAX_STEPS:
-    case STATISTIC_LEAST_SCALE:
-        return &qobs_reduction_absmax;
-    case STATISTIC_MULTIPLES: /* unsigned numbers: negative elements have to be found, which are an error */
-        return config->is_unsigned ? &qobs_reduction_minmax : &qobs_reduction_absmax;
-    default:
-        return histogram->ops ? &qobs_reduction_histogram : &qobs_reduction_minmax;
+    const struct histogram_ops *ops = config->preset->reduction->histogram;
+    const bool percentile = config->preset->range == &qobs_range_percentile;
+    *rule = (struct histogram_rule){.ops = ops,
+                                    .params = {.bins = (size_t)config->bins,
+                                               .float32_counts = config->float32_counts,
+                                               .shifted_counts = config->shifted_counts,
+                                               .nonfinite = (enum nonfinite_mode)config->nonfinite}};
+    if (ops == &qobs_histogram_quark) {
+        rule->params.bins = percentile ? QUARK_PERCENTILE_BINS : QUARK_BINS;
+        rule->params.magnitude = config->symmetric;
+        rule->params.skip_zeros = percentile;
+    } else if (ops == &qobs_histogram_modelopt) {
+        rule->ops = config->torch_hist ? ops : &qobs_histogram_numpy;
+        rule->params.bins = (size_t)config->num_bins;
+        rule->params.magnitude = true;
+        rule->params.skip_zeros = config->skip_zeros;
     }
 }
 
 void qobs_resolve_reduction(const qobs_config *config, struct reduction *reduction)
 {
-    const enum statistic statistic = config->preset->statistic;
-    qobs_resolve_histogram(config, &reduction->histogram);
-    reduction->ops = ops_of(config, &reduction->histogram);
-    reduction->nonfinite = nonfinite_of(config);
-    reduction->in_f32 = config->preset->family == FAMILY_TORCH || reduction->histogram.ops || statistic == STATISTIC_MULTIPLES ||
-                        statistic == STATISTIC_LEAST_SCALE;
+    const struct preset *preset = config->preset;
+    const bool modelopt = preset->range == &qobs_range_multiplier || preset->range == &qobs_range_e4m3;
+    *reduction = (struct reduction){.ops = preset->reduction, .nonfinite = (enum nonfinite_mode)config->nonfinite};
+    resolve_histogram(config, &reduction->histogram);
+    reduction->in_f32 = preset->family == FAMILY_TORCH || reduction->histogram.ops || modelopt;
+    /* Block floating point counts what is not finite as 0, as upstream does; for a magnitude that is to leave it out. */
+    if (preset->accumulator == &qobs_accumulate_bfp && config->nonfinite == NONFINITE_PROPAGATE)
+        reduction->nonfinite = NONFINITE_IGNORE;
+    /* Unsigned numbers: the minimum shows negative elements, which are an error. */
+    if (preset->range == &qobs_range_multiplier && config->is_unsigned)
+        reduction->ops = &qobs_reduction_minmax;
 }

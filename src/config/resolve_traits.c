@@ -13,7 +13,7 @@ static struct observer_traits traits_of_llmc(const qobs_config *config)
         .token_result = oldest ? TOKENS_ALL : TOKENS_NONE,
         .qparams_along_dim = oldest,
         .plural_names = true,
-        .hides_ranges = oldest && (config->preset->statistic == STATISTIC_MEMORYLESS || config->averaging_constant == 1),
+        .hides_ranges = oldest && config->averaging_constant == 1,
     };
     if (qobs_config_strategy(config) == STRATEGY_TENSOR_GROUP)
         traits.global = current ? GLOBAL_FROM_RANGES : GLOBAL_FROM_TENSORS;
@@ -22,7 +22,7 @@ static struct observer_traits traits_of_llmc(const qobs_config *config)
 
 void qobs_resolve_traits(const qobs_config *config, struct observer_traits *traits)
 {
-    const bool quark = config->preset->family == FAMILY_QUARK, observes = config->preset->statistic != STATISTIC_NONE;
+    const bool quark = config->preset->family == FAMILY_QUARK, observes = qobs_preset_measures(config->preset);
     *traits = (struct observer_traits){
         .token_result = quark && observes ? TOKENS_NONZERO : TOKENS_NONE,
         .counts_nonzero_tokens = quark,

@@ -5,6 +5,7 @@
 #include "measure/accumulators.h"
 
 #include "measure/accumulate.h"
+#include "number/block_float.h"
 
 static void last(const struct accumulator_params *params, const struct range_update *u)
 {
@@ -42,10 +43,18 @@ static void absmax_first(const struct accumulator_params *params, const struct r
         absmax(params, u);
 }
 
-const struct accumulator_ops qobs_accumulate_last = {last, MERGE_LAST, false};
-const struct accumulator_ops qobs_accumulate_extremes = {extremes, MERGE_EXTREMES, false};
-const struct accumulator_ops qobs_accumulate_lerp = {lerp, MERGE_MEANS, false};
-const struct accumulator_ops qobs_accumulate_moving_average = {moving_average, MERGE_MEANS, false};
-const struct accumulator_ops qobs_accumulate_absmax = {absmax, MERGE_EXTREMES, true};
-const struct accumulator_ops qobs_accumulate_absmax_last = {absmax, MERGE_LAST, true};
-const struct accumulator_ops qobs_accumulate_absmax_first = {absmax_first, MERGE_LAST, true};
+static void bfp(const struct accumulator_params *params, const struct range_update *u)
+{
+    const qobs_dtype scale_dtype = params->scale_dtype ? params->scale_dtype : u->dtype;
+    qobs_update_absmax_bfp(u->dtype, scale_dtype, u->n, u->min, u->max, u->batch_min, u->batch_max, u->first);
+}
+
+const struct accumulator_ops qobs_accumulate_last = {.update = last, .merge = MERGE_LAST};
+const struct accumulator_ops qobs_accumulate_extremes = {.update = extremes, .merge = MERGE_EXTREMES};
+const struct accumulator_ops qobs_accumulate_lerp = {.update = lerp, .merge = MERGE_MEANS, .averages = true};
+const struct accumulator_ops qobs_accumulate_moving_average = {.update = moving_average, .merge = MERGE_MEANS, .averages = true};
+const struct accumulator_ops qobs_accumulate_mode = {.update = extremes, .merge = MERGE_EXTREMES, .counts_mode = true};
+const struct accumulator_ops qobs_accumulate_absmax = {.update = absmax, .merge = MERGE_EXTREMES, .symmetric = true};
+const struct accumulator_ops qobs_accumulate_absmax_last = {.update = absmax, .merge = MERGE_LAST, .symmetric = true};
+const struct accumulator_ops qobs_accumulate_absmax_first = {.update = absmax_first, .merge = MERGE_LAST, .symmetric = true};
+const struct accumulator_ops qobs_accumulate_bfp = {.update = bfp, .merge = MERGE_EXTREMES, .symmetric = true};

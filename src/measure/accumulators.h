@@ -33,26 +33,30 @@ struct accumulator_params {
 struct accumulator_ops {
     void (*update)(const struct accumulator_params *params, const struct range_update *update);
     enum merge_rule merge;
-    bool symmetric; /* ranges are (-amax, amax) */
+    bool symmetric;   /* ranges are (-amax, amax) */
+    bool counts_mode; /* counts which scales the batches give; the most frequent one is the result */
+    bool averages;    /* reads averaging_constant */
 };
 
 struct accumulator {
     const struct accumulator_ops *ops;
     struct accumulator_params params;
+    enum merge_rule merge;
     bool replaces;           /* every batch replaces the state */
-    bool counts_mode;        /* counts which scales the batches give; the most frequent one is the result */
     bool restarts;           /* a batch of another shape replaces the state instead of being refused */
     bool starts_in_f32;      /* f64 ranges of the first batch are rounded to f32, as in Quark's buffers */
-    bool skips_first_groups; /* llm-compressor of September 2025, mse: a tensor, each channel and the first group of each row are
-                              * looked up under a name they are not stored by, so the batch replaces them */
+    bool skips_first_groups; /* llm-compressor of September 2025, mse: the ranges of a tensor, of channels and of the first group of
+                              * each row are looked up under a name they are not stored by, so the batch replaces them */
 };
 
 extern const struct accumulator_ops qobs_accumulate_last;           /* the last batch */
 extern const struct accumulator_ops qobs_accumulate_extremes;       /* the extremes of all batches */
 extern const struct accumulator_ops qobs_accumulate_lerp;           /* min * (1 - c) + batch * c, llm-compressor */
 extern const struct accumulator_ops qobs_accumulate_moving_average; /* min + c * (batch - min), torch.ao */
+extern const struct accumulator_ops qobs_accumulate_mode;           /* the extremes, and the most frequent scale */
 extern const struct accumulator_ops qobs_accumulate_absmax;         /* the largest magnitude of all batches */
 extern const struct accumulator_ops qobs_accumulate_absmax_last;    /* that of the last batch */
 extern const struct accumulator_ops qobs_accumulate_absmax_first;   /* that of the first batch */
+extern const struct accumulator_ops qobs_accumulate_bfp;            /* the largest magnitude, doubled if an element does not fit */
 
 #endif

@@ -54,6 +54,9 @@ static int measure_histogram(const struct reduction *r, const struct runtime *ru
     return qobs_histogram_take(runtime, kernels, &r->histogram, plan, data, histogram, min, max, nonfinite, error);
 }
 
-const struct reduction_ops qobs_reduction_minmax = {measure_minmax};
-const struct reduction_ops qobs_reduction_absmax = {measure_absmax};
-const struct reduction_ops qobs_reduction_histogram = {measure_histogram};
+const struct reduction_ops qobs_reduction_none = {NULL, NULL};
+const struct reduction_ops qobs_reduction_minmax = {measure_minmax, NULL};
+const struct reduction_ops qobs_reduction_absmax = {measure_absmax, NULL};
+const struct reduction_ops qobs_reduction_histogram_torch = {measure_histogram, &qobs_histogram_torch};
+const struct reduction_ops qobs_reduction_histogram_quark = {measure_histogram, &qobs_histogram_quark};
+const struct reduction_ops qobs_reduction_histogram_modelopt = {measure_histogram, &qobs_histogram_modelopt};

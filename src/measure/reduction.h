@@ -10,22 +10,25 @@
 struct reduction;
 
 /* Writes the range of every qparam of the plan to min and max, in the plan's dtype or, with in_f32, in F32. A histogram accepts the batch
- * as well. After a failure the histogram is as it was, min and max are undefined. */
+ * as well. After a failure the histogram is as it was, min and max are undefined. NULL: nothing is measured. */
 struct reduction_ops {
     int (*measure)(const struct reduction *reduction, const struct runtime *runtime, const struct qobs_kernels *kernels,
                    const qobs_plan *plan, const unsigned char *data, struct histogram *histogram, void *min, void *max,
                    struct qobs_nonfinite *nonfinite, qobs_error *error);
+    const struct histogram_ops *histogram; /* NULL: none */
 };
 
 struct reduction {
-    const struct reduction_ops *ops; /* NULL: nothing is measured, batches are only counted */
+    const struct reduction_ops *ops;
     enum nonfinite_mode nonfinite;
     bool in_f32;                     /* ranges are F32 whatever the dtype of the batch */
     struct histogram_rule histogram; /* ops NULL: there is no histogram */
 };
 
-extern const struct reduction_ops qobs_reduction_minmax;    /* minimum and maximum */
-extern const struct reduction_ops qobs_reduction_absmax;    /* (-m, m) for the largest magnitude m */
-extern const struct reduction_ops qobs_reduction_histogram; /* a histogram, and the range of its elements */
+extern const struct reduction_ops qobs_reduction_none;   /* batches are only counted */
+extern const struct reduction_ops qobs_reduction_minmax; /* minimum and maximum */
+extern const struct reduction_ops qobs_reduction_absmax; /* (-m, m) for the largest magnitude m */
+/* A histogram, and the range of its elements. */
+extern const struct reduction_ops qobs_reduction_histogram_torch, qobs_reduction_histogram_quark, qobs_reduction_histogram_modelopt;
 
 #endif

@@ -210,7 +210,7 @@ static void merge_extremes(const struct merge *m, bool global)
 
 static void merge_ranges(const struct merge *m, bool global, bool own)
 {
-    switch (m->o->stages.accumulator.ops->merge) {
+    switch (m->o->stages.accumulator.merge) {
     case MERGE_EXTREMES:
         merge_extremes(m, global);
         break;

@@ -95,7 +95,7 @@ static int reserve(const qobs_observer *o, const qobs_plan *plan, struct pending
     int status = QOBS_OK;
     if (!p->state->batch.min)
         status = qobs_allocate_ranges(&o->runtime, &p->state->batch, p->layout.dtype, p->layout.qparams, error);
-    if (status == QOBS_OK && o->stages.accumulator.counts_mode)
+    if (status == QOBS_OK && o->stages.accumulator.ops->counts_mode)
         status = qobs_mode_reserve(&o->runtime, &p->state->mode, p->layout.qparams, 1, error);
     if (status == QOBS_OK && o->stages.range.params.grid.importance && v->ndim > 0 && o->importance.columns == 0)
         status = qobs_importance_reserve(&o->runtime, &p->importance, v->shape[v->ndim - 1], error);
@@ -265,7 +265,7 @@ static void commit(qobs_observer *o, const qobs_plan *plan, const struct observa
     accumulate(o, p->first);
     if (o->stages.range.ops->search == SEARCH_STATE)
         qobs_search_state(o, plan, b->value->data, &p->workspace);
-    else if (o->stages.accumulator.counts_mode)
+    else if (o->stages.accumulator.ops->counts_mode)
         count_scale(o);
     if (p->global.dtype != 0)
         qobs_accumulate_global(&o->stages.accumulator, &o->global_range, &p->global);
@@ -280,7 +280,7 @@ static void commit(qobs_observer *o, const qobs_plan *plan, const struct observa
 /* A batch without elements, one that the preset ignores, or a preset that measures nothing. */
 static int pass_over(qobs_observer *o, const struct view *view, const struct request *request, qobs_error *error)
 {
-    const bool empty = qobs_state_is_empty(&o->state), measures = o->stages.reduction.ops;
+    const bool empty = qobs_state_is_empty(&o->state), measures = o->stages.reduction.ops->measure;
     const int status = request && empty && measures
                            ? qobs_fail(error, QOBS_ERROR_NO_DATA, "value: has no elements, and there is nothing from before")
                            : check_request(o, &o->state.layout, !empty, request, error);
@@ -302,7 +302,7 @@ int qobs_accept_batch(qobs_observer *o, const struct observation *b, qobs_error 
     int status = qobs_view_of_tensor(&view, b->value, "value", error);
     if (status != QOBS_OK)
         return status;
-    if (view.elements == 0 || !o->stages.reduction.ops || (o->stages.traits.first_batch_only && o->counts.batches > 0))
+    if (view.elements == 0 || !o->stages.reduction.ops->measure || (o->stages.traits.first_batch_only && o->counts.batches > 0))
         return pass_over(o, &view, b->request, error);
     const struct runtime runtime = {.allocator = o->runtime.allocator};
     status = b->axes ? qobs_plan_new_along(&plan, granularity->params.keying, b->value, b->axes, &runtime, error)

@@ -39,7 +39,7 @@ static struct result_type ranges_type(const qobs_observer *o)
 static bool ranges_are_results(const qobs_observer *o)
 {
     const struct reduction *r = &o->stages.reduction;
-    return r->ops && !o->stages.traits.hides_ranges && (!r->histogram.ops || r->histogram.ops->ranges_are_results);
+    return r->ops->measure && !o->stages.traits.hides_ranges && (!r->histogram.ops || r->histogram.ops->ranges_are_results);
 }
 
 static bool finds_min_max(const qobs_observer *o)

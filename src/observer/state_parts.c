@@ -87,7 +87,7 @@ static int code_mode(struct codec *codec, qobs_observer *o, qobs_error *error)
     const size_t n = o->state.layout.qparams, candidates = qobs_code_u32(codec, (uint32_t)mode->candidates);
     uint64_t count = 0;
     if (codec->loading && candidates > 0) {
-        if (!o->stages.accumulator.counts_mode || !qobs_codec_holds(codec, candidates, 8 * (1 + n)))
+        if (!o->stages.accumulator.ops->counts_mode || !qobs_codec_holds(codec, candidates, 8 * (1 + n)))
             return qobs_damaged(error, "its counted scales are impossible");
         const int status = qobs_mode_reserve(&o->runtime, mode, n, candidates, error);
         if (status != QOBS_OK)
