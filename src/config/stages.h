@@ -7,16 +7,19 @@
 #define QOBS_STAGES_H
 
 #include "config/config.h"
+#include "measure/histogram.h"
 #include "range/range_rule.h"
 
 struct stages {
     enum nonfinite_mode nonfinite; /* what happens to NaN and infinities */
+    struct histogram_rule histogram;
     struct range_rule range;
 };
 
 void qobs_stages_of(const qobs_config *config, struct stages *stages);
 
 /* One resolver for each stage. */
+void qobs_resolve_histogram(const qobs_config *config, struct histogram_rule *rule);
 void qobs_resolve_range(const qobs_config *config, struct range_rule *rule);
 
 /* The range rule of a configuration, without its parameters. */

@@ -95,8 +95,8 @@ void qobs_histogram_release(const struct runtime *runtime, struct histogram *h)
 /* ---- A batch ------------------------------------------------------------------------------------------------------------ */
 
 struct taking {
-    const struct histogram_rule *rule;
-    const qobs_config *config;
+    const struct histogram_ops *ops;
+    const struct histogram_params *params;
     struct qobs_extrema *seen;       /* [qparams] */
     struct qobs_binning *binning; /* [qparams] */
     struct bin_range *next;       /* [qparams] */
@@ -141,7 +141,7 @@ static bool is_empty(const struct bin_range *range)
 
 static void bin_by(struct taking *t, const struct bin_range *range, size_t qparams, size_t bins)
 {
-    const bool magnitude = t->rule->magnitude(t->config), skip_zeros = t->rule->skip_zeros(t->config);
+    const bool magnitude = t->params->magnitude, skip_zeros = t->params->skip_zeros;
     for (size_t q = 0; q < qparams; q++)
         t->binning[q] = is_empty(&range[q]) ? qobs_binning_of_nothing(bins, magnitude, skip_zeros)
                                             : qobs_binning_of(range[q].lo, range[q].hi, bins, magnitude, skip_zeros);
@@ -153,13 +153,13 @@ static int grow(struct taking *t, const struct histogram *h, size_t *bins, bool 
     int status = QOBS_OK;
     for (size_t q = 0; q < h->qparams && status == QOBS_OK; q++) {
         const struct bin_range *now = &h->range[q];
-        if (t->rule->reach)
-            t->seen[q] = t->rule->reach(t->config, h->bins, &t->seen[q]);
+        if (t->ops->reach)
+            t->seen[q] = t->ops->reach(t->params, h->bins, &t->seen[q]);
         const struct qobs_extrema *seen = &t->seen[q];
         t->next[q] = *now;
         if (seen->min > seen->max || (seen->min >= now->lo && seen->max <= now->hi))
             continue;
-        status = t->rule->grow(t->config, now, h->bins, seen, &t->next[q], bins, error);
+        status = t->ops->grow(t->params, now, h->bins, seen, &t->next[q], bins, error);
         *grown = true;
     }
     return status;
@@ -181,7 +181,7 @@ static int move(const struct runtime *runtime, const struct taking *t, struct hi
         if (now->lo == next->lo && now->hi == next->hi && bins == h->bins)
             memcpy(to, h->mass + q * bins, bins * sizeof *to);
         else
-            t->rule->move(t->config, now, h->bins, h->mass + q * h->bins, next, bins, to);
+            t->ops->move(t->params, now, h->bins, h->mass + q * h->bins, next, bins, to);
     }
     qobs_histogram_release(runtime, h);
     *h = moved;
@@ -190,7 +190,7 @@ static int move(const struct runtime *runtime, const struct taking *t, struct hi
 
 static void add_counts(const struct taking *t, struct histogram *h)
 {
-    const bool float32 = t->config->float32_counts;
+    const bool float32 = t->params->float32_counts;
     const uint64_t most = float32 ? UINT64_C(1) << 24 : UINT64_MAX;
     for (size_t k = 0; k < h->qparams * h->bins; k++)
         if (t->counts[k] > 0)
@@ -229,7 +229,7 @@ static int collect_widening(const struct runtime *runtime, const struct qobs_ker
                             const qobs_plan *plan, const unsigned char *data, const struct histogram *h, bool *counted,
                             qobs_error *error)
 {
-    if (!t->rule->same_bins || h->qparams != 1)
+    if (!t->ops->same_bins || h->qparams != 1)
         return QOBS_OK;
     struct widening w = {{h->range->lo, h->range->hi, h->growing == MOST_GROWING, widen}, t, h};
     bin_by(t, h->range, 1, h->bins);
@@ -251,16 +251,16 @@ static int count(const struct runtime *runtime, const struct qobs_kernels *kerne
     int status = collect_widening(runtime, kernels, t, plan, data, h, &counted, error);
     bool look = !counted && growing == MOST_GROWING;
     if (status == QOBS_OK && !counted)
-        status = look ? qobs_see(runtime, kernels, plan, data, t->rule->magnitude(t->config), t->rule->skip_zeros(t->config), t->seen, error)
+        status = look ? qobs_see(runtime, kernels, plan, data, t->params->magnitude, t->params->skip_zeros, t->seen, error)
                       : collect(runtime, kernels, t, plan, data, h->range, bins, &look, error);
     if (status == QOBS_OK)
-        status = qobs_check_seen(plan, data, (enum nonfinite_mode)t->config->nonfinite, t->seen, nonfinite, error);
+        status = qobs_check_seen(plan, data, t->params->nonfinite, t->seen, nonfinite, error);
     if (status == QOBS_OK)
         status = grow(t, h, &bins, &grown, error);
     if (status == QOBS_OK && !counted && (grown || look)) {
         status = collect(runtime, kernels, t, plan, data, t->next, bins, NULL, error);
-        for (size_t q = 0; q < h->qparams && t->rule->reach; q++)
-            t->seen[q] = t->rule->reach(t->config, h->bins, &t->seen[q]);
+        for (size_t q = 0; q < h->qparams && t->ops->reach; q++)
+            t->seen[q] = t->ops->reach(t->params, h->bins, &t->seen[q]);
     }
     if (status == QOBS_OK && grown)
         status = move(runtime, t, h, bins, error);
@@ -272,17 +272,17 @@ static int count(const struct runtime *runtime, const struct qobs_kernels *kerne
 }
 
 int qobs_histogram_take(const struct runtime *runtime, const struct qobs_kernels *kernels, const struct histogram_rule *rule,
-                        const qobs_config *config, const qobs_plan *plan, const unsigned char *data, struct histogram *h,
-                        float *min, float *max, struct qobs_nonfinite *nonfinite, qobs_error *error)
+                        const qobs_plan *plan, const unsigned char *data, struct histogram *h, float *min, float *max,
+                        struct qobs_nonfinite *nonfinite, qobs_error *error)
 {
     const size_t n = (size_t)plan->qparams;
     const bool empty = h->bins == 0;
-    if (rule == &qobs_histogram_modelopt && !config->torch_hist)
-        return qobs_histogram_take_numpy(runtime, kernels, config, plan, data, h, min, max, nonfinite, error);
-    struct taking t = {.rule = rule, .config = config};
+    if (rule->ops == &qobs_histogram_numpy)
+        return qobs_histogram_take_numpy(runtime, kernels, &rule->params, plan, data, h, min, max, nonfinite, error);
+    struct taking t = {.ops = rule->ops, .params = &rule->params};
     int status = allocate_taking(runtime, &t, n, error);
     if (status == QOBS_OK && empty)
-        status = qobs_histogram_allocate(runtime, h, n, rule->bins(config), error);
+        status = qobs_histogram_allocate(runtime, h, n, rule->params.bins, error);
     if (status == QOBS_OK)
         status = count(runtime, kernels, &t, plan, data, h, nonfinite, error);
     for (size_t q = 0; q < n && status == QOBS_OK; q++) {
@@ -297,15 +297,15 @@ int qobs_histogram_take(const struct runtime *runtime, const struct qobs_kernels
 
 /* ---- Merge -------------------------------------------------------------------------------------------------------------- */
 
-int qobs_histogram_merge(const struct runtime *runtime, const struct histogram_rule *rule, const qobs_config *config,
-                         struct histogram *h, const struct histogram *from, qobs_error *error)
+int qobs_histogram_merge(const struct runtime *runtime, const struct histogram_rule *rule, struct histogram *h,
+                         const struct histogram *from, qobs_error *error)
 {
-    struct taking t = {.rule = rule, .config = config};
+    struct taking t = {.ops = rule->ops, .params = &rule->params};
     const size_t n = h->qparams;
-    const bool float32 = config->float32_counts;
+    const bool float32 = rule->params.float32_counts;
     struct histogram other = {0};
     if (h->edges && from->edges)
-        return qobs_histogram_merge_numpy(runtime, config, h, from, error);
+        return qobs_histogram_merge_numpy(runtime, &rule->params, h, from, error);
     size_t bins = h->bins;
     bool grown = false;
     int status = allocate_taking(runtime, &t, n, error);
@@ -326,7 +326,7 @@ int qobs_histogram_merge(const struct runtime *runtime, const struct histogram_r
         if (now->lo == next->lo && now->hi == next->hi && from->bins == bins)
             memcpy(moved, mass, bins * sizeof *mass);
         else
-            qobs_histogram_torch.move(config, now, from->bins, mass, next, bins, moved);
+            qobs_histogram_torch.move(&rule->params, now, from->bins, mass, next, bins, moved);
         for (size_t k = 0; k < bins; k++)
             h->mass[q * bins + k] = add_mass(h->mass[q * bins + k], moved[k], float32);
     }

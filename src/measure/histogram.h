@@ -11,6 +11,7 @@
 
 #include <string.h>
 
+#include "measure/nonfinite.h"
 #include "plan/plan.h"
 
 /* ---- One batch ---------------------------------------------------------------------------------------------------------- */
@@ -84,21 +85,32 @@ struct histogram {
 /* From how many on the next one is expected not to be either, and looked at first. */
 enum { MOST_GROWING = 2 };
 
-/* What an observer makes of its batches. */
-struct histogram_rule {
-    size_t (*bins)(const qobs_config *config); /* of the first batch */
-    bool (*magnitude)(const qobs_config *config);
-    bool (*skip_zeros)(const qobs_config *config);
+struct histogram_params {
+    size_t bins;           /* of the first batch */
+    bool magnitude;        /* elements are binned by their magnitude */
+    bool skip_zeros;       /* zeros are not counted */
+    bool float32_counts;   /* sums of counts are rounded to float32, as upstream's; single counts end at 2^24 */
+    bool shifted_counts;   /* old counts move with their bins if bins are added below them; upstream's do not */
+    enum nonfinite_mode nonfinite;
+};
+
+/* How the histogram of an observer grows with its batches. */
+struct histogram_ops {
     /* The range and number of bins that hold what is there (now->lo > now->hi: nothing) and a batch with extremes `seen`, which
      * is not inside; fails where there would be too many. Only a histogram of one qparam may change its bins. */
-    int (*grow)(const qobs_config *config, const struct bin_range *now, size_t bins, const struct qobs_extrema *seen,
+    int (*grow)(const struct histogram_params *params, const struct bin_range *now, size_t bins, const struct qobs_extrema *seen,
                 struct bin_range *next, size_t *next_bins, qobs_error *error);
     bool same_bins; /* grow never changes how many there are */
     /* What of such a batch the histogram has to hold, where that is more than its extremes; NULL: it is not. */
-    struct qobs_extrema (*reach)(const qobs_config *config, size_t bins, const struct qobs_extrema *seen);
+    struct qobs_extrema (*reach)(const struct histogram_params *params, size_t bins, const struct qobs_extrema *seen);
     /* Moves mass over `now` to zeroed mass over `next`. */
-    void (*move)(const qobs_config *config, const struct bin_range *now, size_t bins, const double *mass,
+    void (*move)(const struct histogram_params *params, const struct bin_range *now, size_t bins, const double *mass,
                  const struct bin_range *next, size_t next_bins, double *next_mass);
+};
+
+struct histogram_rule {
+    const struct histogram_ops *ops; /* NULL: no histogram */
+    struct histogram_params params;
 };
 
 int qobs_histogram_allocate(const struct runtime *runtime, struct histogram *h, size_t qparams, size_t bins, qobs_error *error);
@@ -106,14 +118,14 @@ int qobs_histogram_copy(const struct runtime *runtime, struct histogram *h, cons
 void qobs_histogram_release(const struct runtime *runtime, struct histogram *h);
 
 /* Takes a batch into *h, which may be empty, and gives its extremes (a qparam that saw nothing: infinity and -infinity). After a
- * failure *h is as it was. float32: counts as upstream's, which stop at 2^24. */
+ * failure *h is as it was. */
 int qobs_histogram_take(const struct runtime *runtime, const struct qobs_kernels *kernels, const struct histogram_rule *rule,
-                        const qobs_config *config, const qobs_plan *plan, const unsigned char *data, struct histogram *h,
-                        float *min, float *max, struct qobs_nonfinite *nonfinite, qobs_error *error);
+                        const qobs_plan *plan, const unsigned char *data, struct histogram *h, float *min, float *max,
+                        struct qobs_nonfinite *nonfinite, qobs_error *error);
 
 /* Merges `from`, of as many qparams, into *h: each over the range that holds both. After a failure *h is valid, but of no use. */
-int qobs_histogram_merge(const struct runtime *runtime, const struct histogram_rule *rule, const qobs_config *config,
-                         struct histogram *h, const struct histogram *from, qobs_error *error);
+int qobs_histogram_merge(const struct runtime *runtime, const struct histogram_rule *rule, struct histogram *h,
+                         const struct histogram *from, qobs_error *error);
 
 /* a + b, rounded as mass is. */
 static inline double add_mass(double a, double b, bool float32)
@@ -157,16 +169,17 @@ static inline float linspace_at(const struct linspace *l, size_t i)
 }
 
 /* torch.ao's HistogramObserver: the union of all ranges, each old bin split into 16 parts. */
-extern const struct histogram_rule qobs_histogram_torch;
+extern const struct histogram_ops qobs_histogram_torch;
 
 /* Quark's and Model-Optimizer's: bins of the same width are added, at most up to 2^20. */
-extern const struct histogram_rule qobs_histogram_quark, qobs_histogram_modelopt;
+extern const struct histogram_ops qobs_histogram_quark, qobs_histogram_modelopt;
 
 /* Model-Optimizer's with numpy's bins, which has edges. */
-int qobs_histogram_take_numpy(const struct runtime *runtime, const struct qobs_kernels *kernels, const qobs_config *config,
-                              const qobs_plan *plan, const unsigned char *data, struct histogram *h, float *min, float *max,
+extern const struct histogram_ops qobs_histogram_numpy;
+int qobs_histogram_take_numpy(const struct runtime *runtime, const struct qobs_kernels *kernels,
+                              const struct histogram_params *params, const qobs_plan *plan, const unsigned char *data, struct histogram *h, float *min, float *max,
                               struct qobs_nonfinite *nonfinite, qobs_error *error);
-int qobs_histogram_merge_numpy(const struct runtime *runtime, const qobs_config *config, struct histogram *h,
+int qobs_histogram_merge_numpy(const struct runtime *runtime, const struct histogram_params *params, struct histogram *h,
                                const struct histogram *from, qobs_error *error);
 
 /* Edge i of a histogram under the rules that add bins. */

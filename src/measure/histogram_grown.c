@@ -52,21 +52,12 @@ static float width_of(const struct bin_range *now, size_t bins)
 /* ---- Quark
  * ---------------------------------------------------------------------------------------------------------------- */
 
-static size_t quark_bins(const qobs_config *config)
-{
-    return config->preset->statistic == STATISTIC_PERCENTILE ? 4200 : 2048;
-}
-
-static bool quark_magnitude(const qobs_config *config) { return config->symmetric; }
-
-static bool quark_skip_zeros(const qobs_config *config) { return config->preset->statistic == STATISTIC_PERCENTILE; }
-
-/* A symmetric histogram begins at 0. One value alone, or none, is made wide enough for its bins to differ in f32. */
-static struct qobs_extrema quark_reach(const qobs_config *config, size_t bins, const struct qobs_extrema *seen)
+/* A histogram of magnitudes begins at 0. One value alone, or none, is made wide enough for its bins to differ in f32. */
+static struct qobs_extrema quark_reach(const struct histogram_params *params, size_t bins, const struct qobs_extrema *seen)
 {
     struct qobs_extrema reach = *seen;
     const bool nothing = seen->min > seen->max;
-    if (nothing || config->symmetric)
+    if (nothing || params->magnitude)
         reach.min = 0;
     if (nothing)
         reach.max = 0;
@@ -77,7 +68,7 @@ static struct qobs_extrema quark_reach(const qobs_config *config, size_t bins, c
     return reach;
 }
 
-static int quark_grow(const qobs_config *config, const struct bin_range *now, size_t bins, const struct qobs_extrema *reach,
+static int quark_grow(const struct histogram_params *params, const struct bin_range *now, size_t bins, const struct qobs_extrema *reach,
                       struct bin_range *next, size_t *next_bins, qobs_error *error)
 {
     int status = QOBS_OK;
@@ -89,7 +80,7 @@ static int quark_grow(const qobs_config *config, const struct bin_range *now, si
                    : qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "value: its range from %g to %g does not fit F32",
                                (double)reach->min, (double)reach->max);
     }
-    (void)config;
+    (void)params;
     *next = *now;
     *next_bins = bins;
     if (reach->min < next->lo) {
@@ -107,49 +98,34 @@ static int quark_grow(const qobs_config *config, const struct bin_range *now, si
 
 /* Upstream adds old counts to the first bins, also where bins have come before them; with shifted_counts they go with their
  * bins. */
-static void leading(const qobs_config *config, const struct bin_range *now, size_t bins, const double *mass,
+static void leading(const struct histogram_params *params, const struct bin_range *now, size_t bins, const double *mass,
                     const struct bin_range *next, size_t next_bins, double *to)
 {
-    const bool shifted = config->shifted_counts && next->step > 0 && now->lo > next->lo;
+    const bool shifted = params->shifted_counts && next->step > 0 && now->lo > next->lo;
     const size_t shift = shifted ? (size_t)rint(((double)now->lo - (double)next->lo) / (double)next->step) : 0;
     for (size_t i = 0; i < bins; i++) {
         double *bin = &to[i + shift < next_bins ? i + shift : next_bins - 1];
-        *bin = add_mass(*bin, mass[i], config->float32_counts);
+        *bin = add_mass(*bin, mass[i], params->float32_counts);
     }
 }
 
-const struct histogram_rule qobs_histogram_quark = {.bins = quark_bins,
-                                                    .magnitude = quark_magnitude,
-                                                    .skip_zeros = quark_skip_zeros,
-                                                    .reach = quark_reach,
-                                                    .grow = quark_grow,
-                                                    .move = leading};
+const struct histogram_ops qobs_histogram_quark = {.reach = quark_reach, .grow = quark_grow, .move = leading};
 
 /* ---- Model-Optimizer
  * ------------------------------------------------------------------------------------------------------ */
 
-static size_t modelopt_bins(const qobs_config *config) { return (size_t)config->num_bins; }
-
-static bool always(const qobs_config *config)
+static struct qobs_extrema modelopt_reach(const struct histogram_params *params, size_t bins, const struct qobs_extrema *seen)
 {
-    (void)config;
-    return true;
-}
-
-static bool modelopt_skip_zeros(const qobs_config *config) { return config->skip_zeros; }
-
-static struct qobs_extrema modelopt_reach(const qobs_config *config, size_t bins, const struct qobs_extrema *seen)
-{
-    (void)config, (void)bins;
+    (void)params, (void)bins;
     struct qobs_extrema reach = *seen;
     reach.min = seen->min > seen->max ? seen->min : 0;
     return reach;
 }
 
-static int modelopt_grow(const qobs_config *config, const struct bin_range *now, size_t bins, const struct qobs_extrema *reach,
+static int modelopt_grow(const struct histogram_params *params, const struct bin_range *now, size_t bins, const struct qobs_extrema *reach,
                     struct bin_range *next, size_t *next_bins, qobs_error *error)
 {
-    (void)config;
+    (void)params;
     *next_bins = bins;
     if (now->lo > now->hi) {
         *next = (struct bin_range){.lo = 0, .hi = reach->max};
@@ -162,9 +138,4 @@ static int modelopt_grow(const qobs_config *config, const struct bin_range *now,
     return grown(0, arange_size(0, (double)(reach->max + width), (double)width), width, reach->max, next, next_bins, error);
 }
 
-const struct histogram_rule qobs_histogram_modelopt = {.bins = modelopt_bins,
-                                                  .magnitude = always,
-                                                  .skip_zeros = modelopt_skip_zeros,
-                                                  .reach = modelopt_reach,
-                                                  .grow = modelopt_grow,
-                                                  .move = leading};
+const struct histogram_ops qobs_histogram_modelopt = {.reach = modelopt_reach, .grow = modelopt_grow, .move = leading};

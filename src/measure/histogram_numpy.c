@@ -38,10 +38,10 @@ static void first_edges(struct histogram *h, float first, float last)
 
 /* *h with the edges of numpy.arange(last + width, max + width, width) added, whose elements are doubles: the first time
  * their limits are floats, from then on doubles, too. */
-static int extend(const struct runtime *runtime, const qobs_config *config, struct histogram *h, double max,
+static int extend(const struct runtime *runtime, const struct histogram_params *params, struct histogram *h, double max,
                   qobs_error *error)
 {
-    const bool wide = h->bins != (size_t)config->num_bins;
+    const bool wide = h->bins != params->bins;
     const double last = h->edges[h->bins],
                  width = wide ? h->edges[1] - h->edges[0] : (double)((float)h->edges[1] - (float)h->edges[0]);
     const double start = wide ? last + width : (double)((float)last + (float)width);
@@ -83,7 +83,7 @@ static size_t bin_of(const struct histogram *h, double x)
     return k;
 }
 
-static void count(const qobs_config *config, const qobs_plan *plan, const unsigned char *data, struct histogram *h)
+static void count(const struct histogram_params *params, const qobs_plan *plan, const unsigned char *data, struct histogram *h)
 {
     struct strips strips;
     struct strip strip;
@@ -96,55 +96,57 @@ static void count(const qobs_config *config, const qobs_plan *plan, const unsign
         for (size_t i = 0; i < n; i++) {
             const double magnitude = (double)fabsf(x[0][i]);
             const bool counted =
-                magnitude >= h->edges[0] && magnitude <= h->edges[h->bins] && !(config->skip_zeros && magnitude == 0);
+                magnitude >= h->edges[0] && magnitude <= h->edges[h->bins] && !(params->skip_zeros && magnitude == 0);
             if (counted) {
                 double *bin = &h->mass[bin_of(h, magnitude)];
-                *bin = add_mass(*bin, 1, config->float32_counts);
+                *bin = add_mass(*bin, 1, params->float32_counts);
             }
         }
     }
 }
 
-int qobs_histogram_take_numpy(const struct runtime *runtime, const struct qobs_kernels *kernels, const qobs_config *config,
+int qobs_histogram_take_numpy(const struct runtime *runtime, const struct qobs_kernels *kernels, const struct histogram_params *params,
                               const qobs_plan *plan, const unsigned char *data, struct histogram *h, float *min, float *max,
                               struct qobs_nonfinite *nonfinite, qobs_error *error)
 {
-    const struct qobs_binning nothing = qobs_binning_of_nothing(1, true, config->skip_zeros);
+    const struct qobs_binning nothing = qobs_binning_of_nothing(1, true, params->skip_zeros);
     struct qobs_extrema seen;
     uint64_t unused;
     const bool first = h->bins == 0;
     int status = qobs_collect(runtime, kernels, plan, data, &nothing, &unused, &seen, NULL, error);
     if (status == QOBS_OK)
-        status = qobs_check_seen(plan, data, (enum nonfinite_mode)config->nonfinite, &seen, nonfinite, error);
+        status = qobs_check_seen(plan, data, params->nonfinite, &seen, nonfinite, error);
     *min = seen.min;
     *max = seen.max;
     if (status == QOBS_OK && first)
-        status = allocate(runtime, h, (size_t)config->num_bins, error);
+        status = allocate(runtime, h, params->bins, error);
     if (status != QOBS_OK || seen.min > seen.max)
         return status;
     if (first)
         first_edges(h, seen.min, seen.max);
     else if ((double)seen.max > h->edges[h->bins])
-        status = extend(runtime, config, h, (double)seen.max, error);
+        status = extend(runtime, params, h, (double)seen.max, error);
     if (status != QOBS_OK)
         return status;
     settle(h);
-    count(config, plan, data, h);
+    count(params, plan, data, h);
     return QOBS_OK;
 }
 
-int qobs_histogram_merge_numpy(const struct runtime *runtime, const qobs_config *config, struct histogram *h,
+int qobs_histogram_merge_numpy(const struct runtime *runtime, const struct histogram_params *params, struct histogram *h,
                                const struct histogram *from, qobs_error *error)
 {
     const double last = from->edges[from->bins];
-    const int status = last > h->edges[h->bins] ? extend(runtime, config, h, last, error) : QOBS_OK;
+    const int status = last > h->edges[h->bins] ? extend(runtime, params, h, last, error) : QOBS_OK;
     if (status != QOBS_OK)
         return status;
     settle(h);
     for (size_t i = 0; i < from->bins; i++) {
         const double centre = from->edges[i] + (from->edges[i + 1] - from->edges[i]) / 2;
         double *bin = &h->mass[centre < h->edges[0] ? 0 : centre > h->edges[h->bins] ? h->bins - 1 : bin_of(h, centre)];
-        *bin = add_mass(*bin, from->mass[i], config->float32_counts);
+        *bin = add_mass(*bin, from->mass[i], params->float32_counts);
     }
     return QOBS_OK;
 }
+
+const struct histogram_ops qobs_histogram_numpy = {0};

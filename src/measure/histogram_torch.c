@@ -10,21 +10,10 @@
 
 enum { PARTS = 16 };
 
-static size_t first_bins(const qobs_config *config)
-{
-    return (size_t)config->bins;
-}
-
-static bool never(const qobs_config *config)
-{
-    (void)config;
-    return false;
-}
-
-static int unite(const qobs_config *config, const struct bin_range *now, size_t bins, const struct qobs_extrema *seen,
+static int unite(const struct histogram_params *params, const struct bin_range *now, size_t bins, const struct qobs_extrema *seen,
                  struct bin_range *next, size_t *next_bins, qobs_error *error)
 {
-    (void)config, (void)error;
+    (void)params, (void)error;
     next->lo = seen->min < now->lo ? seen->min : now->lo;
     next->hi = seen->max > now->hi ? seen->max : now->hi;
     *next_bins = bins;
@@ -168,10 +157,10 @@ static void rebin_slowly(const struct linspace *edges, const struct parts *parts
     }
 }
 
-static void rebin(const qobs_config *config, const struct bin_range *now, size_t bins, const double *mass,
+static void rebin(const struct histogram_params *params, const struct bin_range *now, size_t bins, const double *mass,
                   const struct bin_range *next, size_t next_bins, double *to)
 {
-    const bool float32 = config->float32_counts;
+    const bool float32 = params->float32_counts;
     if (now->lo == now->hi) {
         move_point(now->lo, bins, mass, next, next_bins, to, float32);
         return;
@@ -199,5 +188,4 @@ static void rebin(const qobs_config *config, const struct bin_range *now, size_t
     }
 }
 
-const struct histogram_rule qobs_histogram_torch = {
-    .bins = first_bins, .magnitude = never, .skip_zeros = never, .grow = unite, .same_bins = true, .move = rebin};
+const struct histogram_ops qobs_histogram_torch = {.grow = unite, .same_bins = true, .move = rebin};

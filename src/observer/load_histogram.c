@@ -48,7 +48,7 @@ int qobs_load_histogram(qobs_observer *o, struct source *source, qobs_error *err
     for (size_t k = 0; k < h->qparams * h->bins; k++)
         if (!(h->mass[k] >= 0 && isfinite(h->mass[k])))
             return qobs_damaged(error, "a count cannot be");
-    if (o->config.preset->statistic == STATISTIC_HISTOGRAM_MODELOPT && !o->config.torch_hist)
+    if (o->stages.histogram.ops == &qobs_histogram_numpy)
         return load_edges(o, h, source, error);
     return QOBS_OK;
 }
