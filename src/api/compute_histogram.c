@@ -28,18 +28,16 @@ static int check_bins(const qobs_bins *bins, qobs_error *error)
     return QOBS_OK;
 }
 
-/* A plan for `config`, or for everything as one. */
+/* A plan for `config`, or with one range for the tensor. */
 static int make_plan(qobs_plan **plan, const qobs_config *config, const qobs_tensor *value, const qobs_tensor *g_idx,
                      const qobs_runtime *given, qobs_error *error)
 {
-    qobs_config *whole = NULL;
-    int status = QOBS_OK;
-    if (!config)
-        status = qobs_config_create(&whole, "torch.MinMaxObserver", given, error);
-    if (status == QOBS_OK)
-        status = qobs_plan_create(plan, config ? config : whole, value, g_idx, given, error);
-    qobs_config_destroy(whole);
-    return status;
+    static const struct granularity tensor = {.ops = &qobs_granularity_tensor, .params = {.strategy = STRATEGY_TENSOR}};
+    struct runtime runtime;
+    if (config)
+        return qobs_plan_create(plan, config, value, g_idx, given, error);
+    const int status = qobs_runtime_resolve(&runtime, given, error);
+    return status == QOBS_OK ? qobs_plan_new(plan, &tensor, value, g_idx, &runtime, error) : status;
 }
 
 /* Every qparam's own range, refused where it is not finite. A qparam without elements has [0, 0]. */

@@ -152,7 +152,7 @@ int qobs_global_search(const qobs_config *config, const qobs_tensor *value, void
     const fp_mode mode = fp_enter();
     status = qobs_runtime_resolve(&d.runtime, given, error);
     if (status == QOBS_OK)
-        status = qobs_plan_create_along(&d.plan, config, value, &none, &d.runtime, error);
+        status = qobs_plan_new_along(&d.plan, KEYING_NONE, value, &none, &d.runtime, error);
     if (status == QOBS_OK)
         status = check_data(&d, error);
     if (status == QOBS_OK)

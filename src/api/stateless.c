@@ -7,6 +7,7 @@
 #include "kernels/dispatch.h"
 #include "base/error.h"
 #include "base/fpenv.h"
+#include "config/stages.h"
 #include "measure/reduce.h"
 #include "measure/tokens.h"
 
@@ -40,6 +41,7 @@ static int minmax(qobs_plan *plan, const qobs_config *config, const struct runti
 int qobs_minmax(const qobs_config *config, const qobs_tensor *value, const qobs_tensor *g_idx, void *min, void *max,
                 qobs_counts *counts, const qobs_runtime *given, qobs_error *error)
 {
+    struct granularity granularity;
     struct runtime runtime;
     qobs_plan plan;
     if (!min || !max)
@@ -48,7 +50,11 @@ int qobs_minmax(const qobs_config *config, const qobs_tensor *value, const qobs_
     if (status == QOBS_OK)
         status = qobs_runtime_resolve(&runtime, given, error);
     if (status == QOBS_OK)
-        status = qobs_plan_make(&plan, config, value, g_idx, &runtime, error);
+        status = qobs_config_check(config, error);
+    if (status == QOBS_OK) {
+        qobs_resolve_granularity(config, &granularity);
+        status = qobs_plan_make(&plan, &granularity, value, g_idx, &runtime, error);
+    }
     return status == QOBS_OK ? minmax(&plan, config, &runtime, value, min, max, counts, error) : status;
 }
 
@@ -64,7 +70,9 @@ int qobs_global_minmax(const qobs_config *config, const qobs_tensor *value, void
     if (status == QOBS_OK)
         status = qobs_runtime_resolve(&runtime, given, error);
     if (status == QOBS_OK)
-        status = qobs_plan_make_along(&plan, config, value, &none, &runtime, error);
+        status = qobs_config_check(config, error);
+    if (status == QOBS_OK)
+        status = qobs_plan_make_along(&plan, KEYING_NONE, value, &none, &runtime, error);
     return status == QOBS_OK ? minmax(&plan, config, &runtime, value, min, max, counts, error) : status;
 }
 

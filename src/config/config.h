@@ -8,20 +8,8 @@
 #include "base/runtime.h"
 #include "base/shape.h"
 #include "config/preset.h"
+#include "plan/granularity.h"
 #include "range/range_params.h"
-
-enum base_name { BASE_WEIGHT, BASE_INPUT, BASE_OUTPUT, BASE_Q, BASE_K, BASE_V };
-
-enum strategy {
-    STRATEGY_NONE, /* to be inferred from group_size */
-    STRATEGY_TENSOR,
-    STRATEGY_CHANNEL,
-    STRATEGY_GROUP,
-    STRATEGY_TENSOR_GROUP,
-    STRATEGY_BLOCK,
-    STRATEGY_TOKEN,
-    STRATEGY_ATTN_HEAD
-};
 
 enum type { TYPE_INT, TYPE_FLOAT };
 
@@ -187,8 +175,6 @@ bool qobs_config_has_whole_zero_points(const qobs_config *config);
 bool qobs_config_has_channels(const qobs_config *config);
 
 /* The names of an enumeration's values as messages and `set` use them. */
-const char *qobs_base_name_text(int base_name);
-const char *qobs_strategy_text(int strategy);
 const char *qobs_qscheme_text(int qscheme);
 const char *qobs_quark_dtype_text(int dtype);
 const char *qobs_quark_qscheme_text(int qscheme);

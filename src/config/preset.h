@@ -11,7 +11,7 @@
 enum family { FAMILY_LLMC = 1, FAMILY_TORCH = 2, FAMILY_QUARK = 4, FAMILY_MODELOPT = 8 };
 
 /* Which elements share a scale. */
-enum granularity {
+enum granularity_kind {
     GRANULARITY_NONE,          /* no ranges */
     GRANULARITY_LLMC,          /* by base name and strategy */
     GRANULARITY_TENSOR,        /* all */
@@ -60,7 +60,7 @@ enum formula {
 struct preset {
     const char *name;
     enum family family;
-    enum granularity granularity;
+    enum granularity_kind granularity;
     enum statistic statistic;
     enum formula formula;
     const char *summary;

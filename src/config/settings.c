@@ -307,8 +307,6 @@ static const char *text_of(const struct word *words, int value)
     return text ? text : "?";
 }
 
-const char *qobs_base_name_text(int base_name) { return text_of(base_names, base_name); }
-const char *qobs_strategy_text(int strategy) { return text_of(strategies, strategy); }
 const char *qobs_qscheme_text(int qscheme) { return text_of(qschemes, qscheme); }
 const char *qobs_quark_dtype_text(int dtype) { return text_of(quark_dtypes, dtype); }
 const char *qobs_quark_qscheme_text(int qscheme) { return text_of(quark_qschemes, qscheme); }

@@ -8,10 +8,12 @@
 
 #include "config/config.h"
 #include "measure/histogram.h"
+#include "plan/granularity.h"
 #include "range/range_rule.h"
 
 struct stages {
-    enum nonfinite_mode nonfinite; /* what happens to NaN and infinities */
+    struct granularity granularity; /* which elements share a scale */
+    enum nonfinite_mode nonfinite;  /* what happens to NaN and infinities */
     struct histogram_rule histogram;
     struct range_rule range;
 };
@@ -19,6 +21,7 @@ struct stages {
 void qobs_stages_of(const qobs_config *config, struct stages *stages);
 
 /* One resolver for each stage. */
+void qobs_resolve_granularity(const qobs_config *config, struct granularity *granularity);
 void qobs_resolve_histogram(const qobs_config *config, struct histogram_rule *rule);
 void qobs_resolve_range(const qobs_config *config, struct range_rule *rule);
 

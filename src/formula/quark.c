@@ -108,7 +108,7 @@ static int check_qscheme(const qobs_config *config, qobs_error *error)
 
 static int check_axis(const qobs_config *config, qobs_error *error)
 {
-    const enum granularity granularity = config->preset->granularity;
+    const enum granularity_kind granularity = config->preset->granularity;
     const char *name = config->preset->name;
     if (granularity == GRANULARITY_NONE || granularity == GRANULARITY_TENSOR)
         return QOBS_OK;

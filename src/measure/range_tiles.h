@@ -5,6 +5,7 @@
 #ifndef QOBS_SEARCH_SLABS_H
 #define QOBS_SEARCH_SLABS_H
 
+#include "measure/nonfinite.h"
 #include "plan/plan.h"
 #include "kernels/kernels.h"
 

@@ -5,6 +5,7 @@
 #ifndef QOBS_STATISTIC_REDUCE_H
 #define QOBS_STATISTIC_REDUCE_H
 
+#include "measure/nonfinite.h"
 #include "plan/plan.h"
 
 /* Writes plan->qparams elements of the plan's dtype to min and max each; data is what the plan's value stands for. NaN and

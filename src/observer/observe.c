@@ -222,7 +222,6 @@ static int take(qobs_observer *o, const qobs_plan *plan, const qobs_tensor *valu
 static int take_and_read(qobs_observer *o, const qobs_tensor *value, const qobs_tensor *g_idx, const struct axes *kept, bool all,
                          const struct reading *reading, qobs_error *error)
 {
-    const qobs_runtime runtime = {.struct_size = sizeof runtime, .allocator = o->runtime.allocator};
     qobs_plan *plan;
     struct view view;
     int status = qobs_view_of_tensor(&view, value, "value", error);
@@ -242,8 +241,8 @@ static int take_and_read(qobs_observer *o, const qobs_tensor *value, const qobs_
         }
         return read_all(o, reading, error);
     }
-    status = kept ? qobs_plan_create_along(&plan, &o->config, value, kept, &o->runtime, error)
-                  : qobs_plan_create(&plan, &o->config, value, g_idx, &runtime, error);
+    status = kept ? qobs_plan_new_along(&plan, o->stages.granularity.params.keying, value, kept, &o->runtime, error)
+                  : qobs_plan_new(&plan, &o->stages.granularity, value, g_idx, &o->runtime, error);
     if (status != QOBS_OK)
         return status;
     plan->as_f32 = dtype_of_ranges(&o->config, plan->dtype) != plan->dtype;
@@ -360,7 +359,7 @@ int qobs_observer_get_global_min_max(qobs_observer *o, const qobs_tensor *value,
         qobs_keeps(&o->config) != KEEPS_RANGE)
         return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT,
                          "observer: only those of llmc with version 2025-09 or 2025-10 keep a range of the whole");
-    int status = qobs_plan_create_along(&plan, &o->config, value, &none, &o->runtime, error);
+    int status = qobs_plan_new_along(&plan, KEYING_NONE, value, &none, &o->runtime, error);
     if (status != QOBS_OK)
         return status;
     const size_t element = qobs_dtype_size(plan->dtype);

@@ -25,7 +25,7 @@ static int search_whole(const qobs_observer *o, const qobs_tensor *value, struct
 {
     static const struct axes none = {0};
     qobs_plan *plan;
-    int status = qobs_plan_create_along(&plan, &o->config, value, &none, &o->runtime, error);
+    int status = qobs_plan_new_along(&plan, KEYING_NONE, value, &none, &o->runtime, error);
     if (status != QOBS_OK)
         return status;
     status = qobs_search_global(o, plan, plan->value.data, whole->min, whole->max, error);

@@ -115,9 +115,10 @@ int qobs_observer_size(const qobs_config *config, const qobs_tensor *value, size
     if (status == QOBS_OK && value && qobs_keeps(config) != KEEPS_NOTHING) {
         counter.runtime = &config->runtime;
         const struct runtime counting = {.allocator = &allocator};
-        const qobs_runtime runtime = {.struct_size = sizeof runtime, .allocator = config->runtime.allocator};
+        struct granularity granularity;
         qobs_plan *plan;
-        status = qobs_plan_create(&plan, config, value, NULL, &runtime, error);
+        qobs_resolve_granularity(config, &granularity);
+        status = qobs_plan_new(&plan, &granularity, value, NULL, &config->runtime, error);
         if (status == QOBS_OK) {
             status = reserve_all(&counting, config, plan, error);
             qobs_plan_destroy(plan);

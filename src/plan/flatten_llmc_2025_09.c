@@ -1,77 +1,80 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* llm-compressor's Observer.get_qparams of September 2025 (observers/base.py). It knows no base name; ranges keep the reduced
- * dimensions with size 1, blocks and groups at an edge are short, and groups of g_idx have as many columns as it names them. Of
- * tokens both batch and token are kept, as upstream means it (its min/max observer reduces everything there). */
+/* llm-compressor's Observer.get_qparams of September 2025 (observers/base.py). It knows no base name. Ranges keep the reduced dimensions
+ * with size 1. Blocks and groups at an edge are short, and groups of g_idx have as many columns as it names them. Strategy token
+ * has a range for each batch and token, as upstream intends (its min/max observer reduces everything there). */
 #include "base/error.h"
-#include "plan/plan.h"
+#include "plan/plan_axes.h"
 
-static int need_dimensions(const qobs_plan *plan, enum strategy strategy, int quant_min, int most, qobs_error *error)
+static int need_dimensions(const qobs_plan *plan, const struct granularity_params *params, int min, int max, qobs_error *error)
 {
-    if (plan->value.ndim >= quant_min && plan->value.ndim <= most)
+    if (plan->value.ndim >= min && plan->value.ndim <= max)
         return QOBS_OK;
     return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT,
                      "value: has %d dimensions, strategy %s of version 2025-09 needs %d to %d", plan->value.ndim,
-                     qobs_strategy_text((int)strategy), quant_min, most);
+                     qobs_strategy_text((int)params->strategy), min, max);
 }
 
-static int flatten_block(qobs_plan *plan, const qobs_config *config, qobs_error *error)
+/* One range for each index of the first `kept` dimensions. */
+static int flatten_leading(qobs_plan *plan, const struct granularity_params *params, int kept, qobs_error *error)
 {
-    const struct view *v = &plan->value;
-    const int status = need_dimensions(plan, STRATEGY_BLOCK, 2, 2, error);
+    const bool keeps[QOBS_MAX_NDIM] = {true, kept > 1};
+    const int status = need_dimensions(plan, params, kept, QOBS_MAX_NDIM, error);
+    if (status != QOBS_OK)
+        return status;
+    if (plan->value.ndim > kept)
+        qobs_plan_add_kept(plan, keeps);
+    else /* torch reduces everything if no dimension is left to reduce */
+        qobs_plan_add_global(plan);
+    return QOBS_OK;
+}
+
+static int flatten_block(qobs_plan *plan, const struct granularity_params *params, qobs_error *error)
+{
+    const int status = need_dimensions(plan, params, 2, 2, error);
     if (status != QOBS_OK)
         return status;
     int outer[2];
     for (int i = 0; i < 2; i++)
-        outer[i] = qobs_plan_add_outer(plan, v->shape[i], config->block[i], v->strides[i]);
+        outer[i] = qobs_plan_add_outer(plan, i, params->block[i]);
     for (int i = 0; i < 2; i++)
-        qobs_plan_add_inner(plan, outer[i], v->shape[i], config->block[i], v->strides[i]);
+        qobs_plan_add_inner(plan, outer[i], i, params->block[i]);
     plan->keying = KEYING_BLOCKS;
     return QOBS_OK;
 }
 
-static int flatten_group(qobs_plan *plan, const qobs_config *config, enum strategy strategy, qobs_error *error)
+static int flatten_group(qobs_plan *plan, const struct granularity_params *params, qobs_error *error)
 {
-    const struct view *v = &plan->value;
-    const int status = need_dimensions(plan, strategy, 2, 2, error);
+    const int status = need_dimensions(plan, params, 2, 2, error);
     if (status != QOBS_OK)
         return status;
-    qobs_plan_add_axis(plan, AXIS_QPARAM, v->shape[0], v->strides[0]);
-    const int groups = qobs_plan_add_outer(plan, v->shape[1], config->group_size, v->strides[1]);
-    qobs_plan_add_inner(plan, groups, v->shape[1], config->group_size, v->strides[1]);
+    qobs_plan_add_dimension(plan, AXIS_QPARAM, 0);
+    qobs_plan_add_groups(plan, 1, params->group_size);
     plan->keying = KEYING_GROUPS;
     return QOBS_OK;
 }
 
-int qobs_flatten_llmc_2025_09(qobs_plan *plan, const qobs_config *config, qobs_error *error)
+static int flatten(qobs_plan *plan, const struct granularity_params *params, qobs_error *error)
 {
-    const enum strategy strategy = qobs_config_strategy(config);
-    bool kept[QOBS_MAX_NDIM] = {true};
-    int status = QOBS_OK;
     plan->keying = KEYING_DEFAULT;
-    switch (strategy) {
+    switch (params->strategy) {
     case STRATEGY_TENSOR:
-        qobs_flatten_whole(plan);
+        qobs_plan_add_global(plan);
         return QOBS_OK;
     case STRATEGY_CHANNEL:
+        return flatten_leading(plan, params, 1, error);
     case STRATEGY_TOKEN:
-        kept[1] = strategy == STRATEGY_TOKEN;
-        status = need_dimensions(plan, strategy, kept[1] ? 2 : 1, QOBS_MAX_NDIM, error);
-        if (status != QOBS_OK)
-            return status;
-        if (plan->value.ndim > (kept[1] ? 2 : 1))
-            qobs_flatten_kept(plan, kept);
-        else /* nothing would be reduced, and to torch that means everything */
-            qobs_flatten_whole(plan);
-        return QOBS_OK;
+        return flatten_leading(plan, params, 2, error);
     case STRATEGY_GROUP:
     case STRATEGY_TENSOR_GROUP:
-        return flatten_group(plan, config, strategy, error);
+        return flatten_group(plan, params, error);
     case STRATEGY_BLOCK:
-        return flatten_block(plan, config, error);
+        return flatten_block(plan, params, error);
     default:
         return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "strategy: %s is none of version 2025-09",
-                         qobs_strategy_text((int)strategy));
+                         qobs_strategy_text((int)params->strategy));
     }
 }
+
+const struct granularity_ops qobs_granularity_llmc_2025_09 = {flatten, true};

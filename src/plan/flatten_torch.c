@@ -3,36 +3,31 @@
 
 /* torch.ao's observers: per tensor, everything is reduced to a 0-dimensional range; per channel, everything but ch_axis. */
 #include "base/error.h"
-#include "plan/plan.h"
+#include "plan/plan_axes.h"
 
-int qobs_flatten_tensor(qobs_plan *plan, const qobs_config *config, qobs_error *error)
+static int flatten_tensor(qobs_plan *plan, const struct granularity_params *params, qobs_error *error)
 {
     (void)error;
-    qobs_flatten_whole(plan);
-    if (config->preset->family == FAMILY_QUARK)
+    qobs_plan_add_global(plan);
+    if (params->scalar_scale)
         plan->scale = (struct shape){.ndim = 0};
     return QOBS_OK;
 }
 
-int qobs_flatten_torch_channel(qobs_plan *plan, const qobs_config *config, qobs_error *error)
+static int flatten_channel(qobs_plan *plan, const struct granularity_params *params, qobs_error *error)
 {
-    const struct view *v = &plan->value;
-    if (v->ndim < 2)
-        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "value: has %d dimensions, %s needs at least 2", v->ndim,
-                         config->preset->name);
-    const int axis = config->ch_axis < 0 ? config->ch_axis + v->ndim : config->ch_axis;
-    if (axis < 0 || axis >= v->ndim)
-        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "ch_axis: is %d, value has dimensions %d to %d", config->ch_axis,
-                         -v->ndim, v->ndim - 1);
-    qobs_plan_add_axis(plan, AXIS_QPARAM, v->shape[axis], v->strides[axis]);
-    for (int i = 0; i < v->ndim; i++)
+    if (plan->value.ndim < 2)
+        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "value: has %d dimensions, %s needs at least 2", plan->value.ndim,
+                         params->name);
+    const int axis = qobs_plan_find_ch_axis(plan, params->ch_axis, error);
+    if (axis < 0)
+        return QOBS_ERROR_INVALID_ARGUMENT;
+    qobs_plan_add_dimension(plan, AXIS_QPARAM, axis);
+    for (int i = 0; i < plan->value.ndim; i++)
         if (i != axis)
-            qobs_plan_add_axis(plan, AXIS_GROUP, v->shape[i], v->strides[i]);
+            qobs_plan_add_dimension(plan, AXIS_GROUP, i);
     return QOBS_OK;
 }
 
-int qobs_flatten_torch_qscheme(qobs_plan *plan, const qobs_config *config, qobs_error *error)
-{
-    return qobs_config_has_channels(config) ? qobs_flatten_torch_channel(plan, config, error)
-                                            : qobs_flatten_tensor(plan, config, error);
-}
+const struct granularity_ops qobs_granularity_tensor = {flatten_tensor, false};
+const struct granularity_ops qobs_granularity_torch_channel = {flatten_channel, false};

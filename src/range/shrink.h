@@ -5,6 +5,7 @@
 #ifndef QOBS_SEARCH_SHRINK_H
 #define QOBS_SEARCH_SHRINK_H
 
+#include "config/config.h"
 #include "range/search.h"
 
 /* Candidate i < steps is that of step i; the range as it came in, which nothing may be known of otherwise, is candidate `before`. */

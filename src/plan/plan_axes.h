@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-FileCopyrightText: The qobs authors */
+
+/* The building blocks of granularity rules: they append axes to a plan that has a value but no axes yet. */
+#ifndef QOBS_PLAN_AXES_H
+#define QOBS_PLAN_AXES_H
+
+#include "plan/plan.h"
+
+/* Each appends one axis and returns its index. */
+int qobs_plan_add_axis(qobs_plan *plan, enum axis_role role, int64_t extent, int64_t stride);
+int qobs_plan_add_dimension(qobs_plan *plan, enum axis_role role, int dimension);
+
+/* Splits a dimension into groups of `size` elements: a qparam axis of ceil(length / size), whose index the first function returns, and
+ * later the group axis. The third function does both. */
+int qobs_plan_add_outer(qobs_plan *plan, int dimension, int64_t size);
+void qobs_plan_add_inner(qobs_plan *plan, int outer, int dimension, int64_t size);
+void qobs_plan_add_groups(qobs_plan *plan, int dimension, int64_t size);
+
+/* ch_axis as an index of a dimension, or -1 with a message. */
+int qobs_plan_find_ch_axis(const qobs_plan *plan, int ch_axis, qobs_error *error);
+
+/* Marks the dimensions of value among `axes`; negative ones count from the end. `name` is the argument's name for messages. */
+int qobs_plan_find_kept(const qobs_plan *plan, const struct axes *axes, const char *name, bool kept[QOBS_MAX_NDIM], int *count,
+                        qobs_error *error);
+
+/* One range for each index of the kept dimensions, or one for the tensor. */
+void qobs_plan_add_kept(qobs_plan *plan, const bool kept[QOBS_MAX_NDIM]);
+void qobs_plan_add_global(qobs_plan *plan);
+
+/* Computes the flattened shape, and the shapes of results that the rule has not set. */
+int qobs_plan_set_shapes(qobs_plan *plan, qobs_error *error);
+
+#endif
