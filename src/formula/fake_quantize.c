@@ -7,7 +7,7 @@
 
 #include "base/error.h"
 #include "formula/qparam_view.h"
-#include "base/fpenv.h"
+#include "plan/split.h"
 
 struct job {
     const struct fake_quantize *f;
@@ -184,60 +184,47 @@ static void do_nest(const struct job *job, const struct nest *nest)
 
 /* ---- Work for several threads ----------------------------------------------------------------------------------------- */
 
-enum { MOST_PIECES = 64, PIECES_PER_THREAD = 4, LEAST_BYTES = 1 << 17 };
+static const struct split_rule rule = {.min_part = 1 << 17, .parts_per_thread = 4, .max_parts = SPLIT_MAX_PARTS}; /* bytes */
 
-/* How many pieces to make of `extent` parts with that many bytes in all. */
-static int64_t piece_count(const struct runtime *runtime, int64_t extent, int64_t bytes)
-{
-    const int64_t threads = (int64_t)qobs_threads(runtime);
-    int64_t count = threads > 1 ? threads * PIECES_PER_THREAD : 1;
-    count = count < bytes / LEAST_BYTES ? count : bytes / LEAST_BYTES;
-    count = count < MOST_PIECES ? count : MOST_PIECES;
-    count = count < extent ? count : extent;
-    return count > 1 ? count : 1;
-}
-
-struct pieces {
+struct parts {
     const struct job *job;
     const struct nest *nest;
-    int cut;
-    int64_t count;
+    int axis; /* the dimension that is split */
 };
 
-static void do_piece(void *argument, size_t index)
+static void do_part(void *argument, int64_t part, int64_t from, int64_t to)
 {
-    const struct pieces *p = argument;
+    const struct parts *p = argument;
     struct nest nest = *p->nest;
+    (void)part;
     if (nest.dimensions > 0) {
-        struct dimension *d = &nest.dimension[p->cut];
-        const int64_t from = d->extent * (int64_t)index / p->count, to = d->extent * ((int64_t)index + 1) / p->count;
+        struct dimension *d = &nest.dimension[p->axis];
         nest.x += from * d->in;
         nest.out += from * d->out;
         nest.qparam += from * d->qparam;
         d->extent = to - from;
     }
-    const fp_mode mode = fp_enter();
     do_nest(p->job, &nest);
-    fp_leave(mode);
 }
 
-/* Cuts the outermost dimension that gives enough pieces. */
-static void do_pieces(const struct job *job, struct nest *nest)
+/* Splits the outermost of the dimensions that give the most parts. */
+static void do_parts(const struct job *job, struct nest *nest)
 {
     normalise(nest);
     int64_t bytes = job->element;
     for (int i = 0; i < nest->dimensions; i++)
         bytes *= nest->dimension[i].extent;
-    struct pieces p = {.job = job, .nest = nest};
+    struct parts p = {.job = job, .nest = nest};
+    struct split best = {.parts = 0};
     for (int i = 0; i < nest->dimensions; i++) {
-        const int64_t count = piece_count(job->f->runtime, nest->dimension[i].extent, bytes);
-        if (count > p.count) {
-            p.count = count;
-            p.cut = i;
+        const struct split split = qobs_split(job->f->runtime, &rule, nest->dimension[i].extent, bytes, 0);
+        if (split.parts > best.parts) {
+            best = split;
+            p.axis = i;
         }
     }
-    p.count = p.count > 0 ? p.count : 1;
-    qobs_parallel_for(job->f->runtime, do_piece, &p, (size_t)p.count);
+    best.parts = best.parts > 0 ? best.parts : 1;
+    qobs_split_run(job->f->runtime, &best, do_part, &p);
 }
 
 /* ---- Plans ------------------------------------------------------------------------------------------------------------ */
@@ -264,8 +251,8 @@ struct ordered {
     const qobs_plan *plan, *out_plan;
     const unsigned char *x;
     unsigned char *out;
-    int64_t rows, groups, pieces;
-    double *of_row;     /* room for the qparams of one row, for every piece */
+    int64_t rows, groups;
+    double *of_row;     /* workspace of every part: the qparams of one row */
     uint32_t *group_of; /* for each column */
 };
 
@@ -306,18 +293,16 @@ static void do_ordered_row(const struct ordered *o, int64_t row, const struct qp
     }
 }
 
-static void do_ordered_piece(void *argument, size_t index)
+static void do_ordered_part(void *argument, int64_t part, int64_t from, int64_t to)
 {
     const struct ordered *o = argument;
     struct strip strip;
-    double *workspace = o->of_row + 3 * (size_t)o->groups * index;
+    double *workspace = o->of_row + 3 * (size_t)o->groups * (size_t)part;
     const struct qparam_arrays of_row = {workspace, workspace + o->groups, workspace + 2 * o->groups};
-    const fp_mode mode = fp_enter();
     if (!o->job->f->zero_point)
         qobs_no_zero_points(&o->job->qparams, STRIP, &strip);
-    for (int64_t row = o->rows * (int64_t)index / o->pieces; row < o->rows * ((int64_t)index + 1) / o->pieces; row++)
+    for (int64_t row = from; row < to; row++)
         do_ordered_row(o, row, &of_row, &strip);
-    fp_leave(mode);
 }
 
 static int do_ordered(const struct job *job, const qobs_plan *plan, const unsigned char *x, const qobs_plan *out_plan,
@@ -330,11 +315,11 @@ static int do_ordered(const struct job *job, const qobs_plan *plan, const unsign
         return QOBS_OK;
     o.groups = plan->axis[fine->outer].extent;
     o.rows = plan->qparams / o.groups;
-    o.pieces = piece_count(job->f->runtime, o.rows, o.rows * columns * job->element);
+    const struct split split = qobs_split(job->f->runtime, &rule, o.rows, o.rows * columns * job->element, 0);
     if (columns > UINT32_MAX)
         return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "g_idx: has %lld entries, allowed are %lld", (long long)columns,
                          (long long)UINT32_MAX);
-    const size_t workspace = 3 * (size_t)o.groups * (size_t)o.pieces * sizeof(double);
+    const size_t workspace = 3 * (size_t)o.groups * (size_t)split.parts * sizeof(double);
     const size_t size = workspace + (size_t)columns * sizeof(uint32_t);
     o.of_row = qobs_allocate(job->f->runtime, size);
     if (!o.of_row)
@@ -343,7 +328,7 @@ static int do_ordered(const struct job *job, const qobs_plan *plan, const unsign
     for (int64_t g = 0; g < o.groups; g++)
         for (int64_t i = plan->start[g]; i < plan->start[g + 1]; i++)
             o.group_of[plan->order[i]] = (uint32_t)g;
-    qobs_parallel_for(job->f->runtime, do_ordered_piece, &o, (size_t)o.pieces);
+    qobs_split_run(job->f->runtime, &split, do_ordered_part, &o);
     qobs_release(job->f->runtime, o.of_row, size);
     return QOBS_OK;
 }
@@ -370,7 +355,7 @@ int qobs_fake_quantize_plan(const struct fake_quantize *f, const qobs_plan *plan
     for (unsigned ends = 0, n = qobs_plan_tiles(plan); ends < n; ends++) {
         struct nest nest = {.x = x, .out = out};
         if (nest_of_plans(plan, out_plan, ends, &nest))
-            do_pieces(&job, &nest);
+            do_parts(&job, &nest);
     }
     return QOBS_OK;
 }

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "base/fpenv.h"
+#include "plan/split.h"
 
 const char *qobs_importance_fault_text(enum importance_fault fault)
 {
@@ -46,15 +46,15 @@ void qobs_importance_release(const struct runtime *runtime, struct importance *i
 
 /* ---- Adding ----------------------------------------------------------------------------------------------------------- */
 
-enum { STRIP = 256, LEAST_ELEMENTS = 1 << 16 }; /* columns cut for threads, and when that is worth it */
+enum { STRIP = 256 }; /* columns that stay together */
+
+static const struct split_rule rule = {.min_total = 1 << 17, .parts_per_thread = 1, .max_parts = INT64_MAX}; /* elements */
 
 struct addition {
     const struct qobs_kernels *kernels;
     enum qobs_kernel_dtype dtype;
     size_t element;
     const struct view *x;
-    int64_t strips; /* in all */
-    size_t tasks;
     double *sum;
 };
 
@@ -78,17 +78,15 @@ static void add_matrix(const struct addition *a, const unsigned char *x, int64_t
         }
 }
 
-static void add_strips(void *argument, size_t index)
+static void add_strips(void *argument, int64_t part, int64_t first, int64_t end)
 {
+    (void)part;
     const struct addition *a = argument;
     const struct view *v = a->x;
-    const int64_t columns = v->shape[v->ndim - 1], tasks = (int64_t)a->tasks;
-    const int64_t from = a->strips * (int64_t)index / tasks * STRIP, end = a->strips * ((int64_t)index + 1) / tasks * STRIP;
-    const int64_t to = end < columns ? end : columns;
+    const int64_t columns = v->shape[v->ndim - 1], from = first * STRIP, to = end * STRIP < columns ? end * STRIP : columns;
     const int row = v->ndim - 2; /* the dimension a kernel walks, if there is one */
     const int64_t rows = row < 0 ? 1 : v->shape[row];
     int64_t position[QOBS_MAX_NDIM] = {0};
-    const fp_mode mode = fp_enter();
     for (int d = 0; d >= 0;) {
         const unsigned char *x = v->data;
         for (int i = 0; i < row; i++)
@@ -97,7 +95,6 @@ static void add_strips(void *argument, size_t index)
         for (d = row - 1; d >= 0 && ++position[d] == v->shape[d]; d--)
             position[d] = 0;
     }
-    fp_leave(mode);
 }
 
 int qobs_importance_add(const struct runtime *runtime, const struct qobs_kernels *kernels, struct importance *importance,
@@ -119,16 +116,9 @@ int qobs_importance_add(const struct runtime *runtime, const struct qobs_kernels
     const int status = qobs_importance_reserve(runtime, importance, columns, error);
     if (status != QOBS_OK)
         return status;
-    const size_t threads = qobs_threads(runtime);
     a.sum = importance->sum;
-    a.strips = (columns + STRIP - 1) / STRIP;
-    a.tasks = v->elements < 2 * LEAST_ELEMENTS ? 1 : (size_t)a.strips < threads ? (size_t)a.strips : threads;
-    if (a.tasks <= 1) {
-        a.tasks = 1;
-        add_strips(&a, 0);
-    } else {
-        qobs_parallel_for(runtime, add_strips, &a, a.tasks);
-    }
+    const struct split split = qobs_split(runtime, &rule, (columns + STRIP - 1) / STRIP, v->elements, 0);
+    qobs_split_run(runtime, &split, add_strips, &a);
     for (int64_t j = 0; j < columns; j++) /* which NaN it is depends on the kernel, and a saved state shows it */
         importance->sum[j] = isnan(importance->sum[j]) ? (double)NAN : importance->sum[j];
     importance->tokens += (uint64_t)(v->elements / columns);

@@ -8,10 +8,10 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "base/fpenv.h"
 #include "measure/reduce_indexed.h"
 #include "measure/minmax_loops.h"
 #include "measure/accumulate.h"
+#include "plan/split.h"
 
 struct job {
     const struct runtime *runtime;
@@ -49,8 +49,8 @@ static void reduce_nest(const struct job *job, const struct nest *nest, void *sc
     qobs_nest_minmax(nest, job->kernels, job->dtype, job->element, scratch, job->absmax ? NULL : min, max, nonfinite);
 }
 
-/* Merges a piece's outputs, as they come from a nest, into those of the job. */
-static void merge_piece(const struct job *job, const unsigned char *min, const unsigned char *max)
+/* Merges the private outputs of a part into those of the job. */
+static void merge_part(const struct job *job, const unsigned char *min, const unsigned char *max)
 {
     const size_t n = (size_t)job->plan->qparams;
     if (job->absmax)
@@ -61,92 +61,78 @@ static void merge_piece(const struct job *job, const unsigned char *min, const u
 
 /* ---- Work for several threads ------------------------------------------------------------------------------------------- */
 
-/* Outputs of their own, which are filled and merged, pieces have more often only where they are next to nothing beside what is read. */
-enum { MOST_PIECES = 64, PIECES_PER_THREAD = 4, MUCH_MORE = 4096, LEAST_BYTES = 1 << 17 };
+static const struct split_rule rule = {
+    .min_total = 1 << 18, .min_part = 1 << 17, .parts_per_thread = 4, .max_parts = SPLIT_MAX_PARTS}; /* bytes */
 
-struct pieces {
+struct parts {
     const struct job *job;
     const struct nest *nest;
-    int64_t count;
-    bool apart;            /* the cut dimension is reduced: each piece has outputs of its own */
-    unsigned char *workspace;   /* of each piece: such outputs, and what the nest wants */
-    size_t outputs, scratch; /* their bytes */
-    struct qobs_nonfinite nonfinite[MOST_PIECES];
+    bool private;             /* the split dimension is reduced: each part has private outputs */
+    unsigned char *workspace; /* of each part: private outputs, then what the nest wants */
+    size_t outputs, scratch;  /* their bytes */
+    struct qobs_nonfinite nonfinite[SPLIT_MAX_PARTS];
 };
 
-static void do_piece(void *argument, size_t index)
+static void reduce_part(void *argument, int64_t part, int64_t from, int64_t to)
 {
-    struct pieces *p = argument;
+    struct parts *p = argument;
     const struct job *job = p->job;
     struct nest nest = *p->nest;
-    struct nest_dimension *cut = &nest.dimension[0];
-    const int64_t from = cut->extent * (int64_t)index / p->count, to = cut->extent * ((int64_t)index + 1) / p->count;
-    nest.base += from * cut->in;
-    nest.out += from * cut->out;
-    cut->extent = to - from;
+    struct nest_dimension *axis = &nest.dimension[0];
+    nest.base += from * axis->in;
+    nest.out += from * axis->out;
+    axis->extent = to - from;
     unsigned char *min = job->min, *max = job->max;
-    unsigned char *const workspace = p->workspace ? p->workspace + index * (p->outputs + p->scratch) : NULL;
-    if (p->apart) {
+    unsigned char *const workspace = p->workspace ? p->workspace + (size_t)part * (p->outputs + p->scratch) : NULL;
+    if (p->private) {
         min = workspace;
         max = min + p->outputs / 2;
         fill_identities(job, min, max);
     }
-    const fp_mode mode = fp_enter();
-    reduce_nest(job, &nest, p->scratch > 0 ? workspace + p->outputs : NULL, min, max, &p->nonfinite[index]);
-    fp_leave(mode);
+    reduce_nest(job, &nest, p->scratch > 0 ? workspace + p->outputs : NULL, min, max, &p->nonfinite[part]);
 }
 
-static int64_t nest_bytes(const struct nest *nest, size_t element)
+static int reduce_parts(const struct job *job, const struct nest *nest, const struct split *split, size_t scratch,
+                        qobs_error *error)
 {
-    int64_t bytes = (int64_t)element;
-    for (int i = 0; i < nest->dimensions; i++)
-        bytes *= nest->dimension[i].extent;
-    return bytes;
-}
-
-/* How many pieces the outermost dimension is cut into, so that every piece is a contiguous part of memory. */
-static int64_t pieces_of(const struct job *job, const struct nest *nest)
-{
-    const size_t threads = qobs_threads(job->runtime);
-    const int64_t bytes = threads > 1 ? nest_bytes(nest, job->element) : 0;
-    if (bytes < 2 * LEAST_BYTES || nest->dimensions == 0)
-        return 1;
-    const int64_t most = bytes / LEAST_BYTES;
-    const int64_t outputs = nest->dimension[0].out == 0 ? job->plan->qparams * (int64_t)job->element : 0; /* of a piece's own */
-    int64_t count = (int64_t)threads * (outputs <= bytes / MUCH_MORE ? PIECES_PER_THREAD : 1);
-    count = count < most ? count : most;
-    count = count < MOST_PIECES ? count : MOST_PIECES;
-    return count < nest->dimension[0].extent ? count : nest->dimension[0].extent;
-}
-
-static int do_pieces(const struct job *job, const struct nest *nest, int64_t count, size_t scratch, qobs_error *error)
-{
-    struct pieces p = {.job = job, .nest = nest, .count = count, .apart = nest->dimension[0].out == 0, .scratch = scratch};
+    struct parts p = {.job = job, .nest = nest, .private = nest->dimension[0].out == 0, .scratch = scratch};
     const size_t half = (size_t)job->plan->qparams * job->element;
-    p.outputs = p.apart ? 2 * half : 0;
-    const size_t size = (size_t)p.count * (p.outputs + p.scratch);
+    p.outputs = p.private ? 2 * half : 0;
+    const size_t size = (size_t)split->parts * (p.outputs + p.scratch);
     p.workspace = size > 0 ? qobs_allocate(job->runtime, size) : NULL;
     if (size > 0 && !p.workspace)
         return qobs_fail(error, QOBS_ERROR_OUT_OF_MEMORY, "observe: no memory for %zu bytes", size);
-    qobs_parallel_for(job->runtime, do_piece, &p, (size_t)p.count);
-    for (int64_t i = 0; i < p.count; i++) {
+    qobs_split_run(job->runtime, split, reduce_part, &p);
+    for (int64_t i = 0; i < split->parts; i++) {
         const size_t at = (size_t)i * (p.outputs + p.scratch);
         job->nonfinite->nan += p.nonfinite[i].nan;
         job->nonfinite->inf += p.nonfinite[i].inf;
-        if (p.apart)
-            merge_piece(job, p.workspace + at, p.workspace + at + half);
+        if (p.private)
+            merge_part(job, p.workspace + at, p.workspace + at + half);
     }
     qobs_release(job->runtime, p.workspace, size);
     return QOBS_OK;
 }
 
+/* Splits the outermost dimension, so that every part is a contiguous part of memory. */
+static struct split split_nest(const struct job *job, const struct nest *nest)
+{
+    int64_t bytes = (int64_t)job->element;
+    for (int i = 0; i < nest->dimensions; i++)
+        bytes *= nest->dimension[i].extent;
+    if (nest->dimensions == 0)
+        return (struct split){.parts = 1};
+    const int64_t outputs = nest->dimension[0].out == 0 ? job->plan->qparams * (int64_t)job->element : 0;
+    return qobs_split(job->runtime, &rule, nest->dimension[0].extent, bytes, outputs);
+}
+
 static int do_nest(const struct job *job, struct nest *nest, qobs_error *error)
 {
     qobs_nest_normalise(nest);
-    const int64_t count = pieces_of(job, nest);
+    const struct split split = split_nest(job, nest);
     const size_t size = qobs_nest_scratch(nest, job->element, job->absmax);
-    if (count > 1)
-        return do_pieces(job, nest, count, size, error);
+    if (split.parts > 1)
+        return reduce_parts(job, nest, &split, size, error);
     const bool wanted = size > 0 && job->runtime->allocator; /* qobs_slab_ranges has none */
     void *scratch = wanted ? qobs_allocate(job->runtime, size) : NULL;
     if (wanted && !scratch)

@@ -6,10 +6,10 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "base/fpenv.h"
+#include "plan/split.h"
 
 /* Rows with gaps between their elements are copied that many at a time, which is a multiple of every kernel's lanes. */
-enum { STRIP = 64, MOST_PIECES = 64, LEAST_BYTES = 1 << 17 };
+enum { STRIP = 64 };
 
 struct indexed {
     const struct qobs_kernels *kernels;
@@ -18,12 +18,12 @@ struct indexed {
     const qobs_plan *plan;
     const unsigned char *data;
     unsigned char *min, *max;
-    int64_t rows, columns, groups, pieces;
+    int64_t rows, columns, groups;
     bool gaps;
     uint32_t *group; /* of each column */
-    unsigned char *workspace; /* for each piece: the kernel's scratch, then a strip of rows where there are gaps */
+    unsigned char *workspace; /* for each part: the kernel's scratch, then a strip of rows where there are gaps */
     size_t scratch, strip;
-    struct qobs_nonfinite nonfinite[MOST_PIECES];
+    struct qobs_nonfinite nonfinite[SPLIT_MAX_PARTS];
 };
 
 static const unsigned char *row_at(const struct indexed *d, int64_t row)
@@ -61,26 +61,25 @@ static void do_rows(const struct indexed *d, int64_t row, int64_t n, int64_t str
     }
 }
 
-static void do_piece(void *argument, size_t index)
+static void reduce_part(void *argument, int64_t part, int64_t from, int64_t to)
 {
     struct indexed *d = argument;
     const int last = d->plan->axis[d->plan->axes - 1].outer - 1; /* the axis of rows, if there is one */
     const int64_t run = last < 0 ? 1 : d->plan->axis[last].extent, stride = last < 0 ? 0 : d->plan->axis[last].stride;
-    const int64_t end = d->rows * ((int64_t)index + 1) / d->pieces;
-    const fp_mode mode = fp_enter();
-    for (int64_t row = d->rows * (int64_t)index / d->pieces, n; row < end; row += n) {
+    for (int64_t row = from, n; row < to; row += n) {
         n = run - row % run;
-        n = n < end - row ? n : end - row;
-        do_rows(d, row, n, stride, d->workspace + index * (d->scratch + d->strip), &d->nonfinite[index]);
+        n = n < to - row ? n : to - row;
+        do_rows(d, row, n, stride, d->workspace + (size_t)part * (d->scratch + d->strip), &d->nonfinite[part]);
     }
-    fp_leave(mode);
 }
 
-static int64_t piece_count(const struct runtime *runtime, int64_t rows, int64_t bytes)
+/* A part has at least STRIP rows. */
+static struct split split_rows(const struct runtime *runtime, const struct indexed *d)
 {
-    const int64_t threads = (int64_t)qobs_threads(runtime), most = rows / STRIP < MOST_PIECES ? rows / STRIP : MOST_PIECES;
-    const int64_t pieces = bytes < 2 * LEAST_BYTES ? 1 : threads;
-    return pieces < most ? pieces : most > 0 ? most : 1;
+    const int64_t strips = d->rows / STRIP;
+    const struct split_rule rule = {
+        .min_total = 1 << 18, .parts_per_thread = 1, .max_parts = strips < SPLIT_MAX_PARTS ? strips : SPLIT_MAX_PARTS};
+    return qobs_split(runtime, &rule, d->rows, d->rows * d->columns * (int64_t)d->element, 0); /* bytes */
 }
 
 int qobs_reduce_indexed(const struct runtime *runtime, const struct qobs_kernels *kernels, const qobs_plan *plan,
@@ -99,10 +98,10 @@ int qobs_reduce_indexed(const struct runtime *runtime, const struct qobs_kernels
     qobs_kernel_dtype_of(plan->dtype, &d.dtype);
     d.rows = plan->qparams / d.groups;
     d.gaps = fine->stride != (int64_t)d.element;
-    d.pieces = piece_count(runtime, d.rows, d.rows * d.columns * (int64_t)d.element);
+    const struct split split = split_rows(runtime, &d);
     d.scratch = QOBS_INDEXED_SCRATCH((size_t)d.groups);
     d.strip = d.gaps ? STRIP * (size_t)d.columns * d.element : 0;
-    const size_t index = (size_t)d.columns * sizeof *d.group, size = index + (size_t)d.pieces * (d.scratch + d.strip);
+    const size_t index = (size_t)d.columns * sizeof *d.group, size = index + (size_t)split.parts * (d.scratch + d.strip);
     d.group = qobs_allocate(runtime, size);
     if (!d.group)
         return qobs_fail(error, QOBS_ERROR_OUT_OF_MEMORY, "g_idx: no memory for %zu bytes", size);
@@ -110,11 +109,8 @@ int qobs_reduce_indexed(const struct runtime *runtime, const struct qobs_kernels
     for (int64_t g = 0; g < d.groups; g++)
         for (int64_t i = plan->start[g]; i < plan->start[g + 1]; i++)
             d.group[plan->order[i]] = (uint32_t)g;
-    if (d.pieces > 1)
-        qobs_parallel_for(runtime, do_piece, &d, (size_t)d.pieces);
-    else
-        do_piece(&d, 0);
-    for (int64_t i = 0; i < d.pieces; i++) {
+    qobs_split_run(runtime, &split, reduce_part, &d);
+    for (int64_t i = 0; i < split.parts; i++) {
         nonfinite->nan += d.nonfinite[i].nan;
         nonfinite->inf += d.nonfinite[i].inf;
     }
