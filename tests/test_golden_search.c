@@ -8,6 +8,7 @@
 #include <ctype.h>
 #include <math.h>
 
+#include "number/convert.h"
 #include "observer/observer.h"
 #include "range/multiplier_search.h"
 #include "base/tensor.h"

@@ -16,6 +16,7 @@ struct stages {
     enum nonfinite_mode nonfinite;  /* what happens to NaN and infinities */
     struct histogram_rule histogram;
     struct range_rule range;
+    struct formula formula; /* from ranges to scale and zero point */
 };
 
 void qobs_stages_of(const qobs_config *config, struct stages *stages);
@@ -23,6 +24,7 @@ void qobs_stages_of(const qobs_config *config, struct stages *stages);
 /* One resolver for each stage. */
 void qobs_resolve_granularity(const qobs_config *config, struct granularity *granularity);
 void qobs_resolve_histogram(const qobs_config *config, struct histogram_rule *rule);
+void qobs_resolve_formula(const qobs_config *config, struct formula *formula);
 void qobs_resolve_range(const qobs_config *config, struct range_rule *rule);
 
 /* The range rule of a configuration, without its parameters. */

@@ -11,6 +11,7 @@
 #include "measure/histogram.h"
 #include "measure/minmax_loops.h"
 #include "measure/reduce.h"
+#include "number/convert.h"
 
 /* ---- Work for several threads ------------------------------------------------------------------------------------------- */
 

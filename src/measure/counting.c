@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "measure/counting.h"
+#include "number/convert.h"
 
 /* Elements that may be counted before the counters, of 32 bits, are emptied. */
 #define MOST_PENDING ((uint64_t)1 << 31)

@@ -11,6 +11,7 @@
 
 #include <string.h>
 
+#include "kernels/kernels.h"
 #include "measure/nonfinite.h"
 #include "plan/plan.h"
 

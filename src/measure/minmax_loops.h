@@ -6,6 +6,7 @@
 #ifndef QOBS_STATISTIC_NEST_H
 #define QOBS_STATISTIC_NEST_H
 
+#include "kernels/kernels.h"
 #include "plan/plan.h"
 
 struct nest_dimension {

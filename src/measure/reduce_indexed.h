@@ -5,6 +5,7 @@
 #ifndef QOBS_STATISTIC_INDEXED_H
 #define QOBS_STATISTIC_INDEXED_H
 
+#include "kernels/kernels.h"
 #include "plan/plan.h"
 
 /* Merges into min and max, for a plan that has an order. Runs on the runtime's executor. */

@@ -56,9 +56,9 @@ static int find_amax(const qobs_observer *o, const struct histogram_view *h, dou
     const struct bins_params *p = &o->stages.range.params.bins;
     switch (p->method) {
     case AMAX_ENTROPY:
-        return qobs_amax_by_entropy(p, &o->config, h, workspace, amax, error);
+        return qobs_amax_by_entropy(p, &o->stages.formula, h, workspace, amax, error);
     case AMAX_MSE:
-        return qobs_amax_by_mse(p, &o->config, h, workspace, amax, error);
+        return qobs_amax_by_mse(p, &o->stages.formula, h, workspace, amax, error);
     default:
         *amax = qobs_percentile_modelopt(h, p->percentile);
         return QOBS_OK;
@@ -82,7 +82,7 @@ static int find_in_bins(const qobs_observer *o, float *min, float *max, qobs_err
     if (ops == &qobs_range_percentile)
         qobs_percentile_quark(&view, p->symmetric, p->percentile, min, max);
     else if (ops == &qobs_range_bins_mse)
-        status = qobs_amax_by_mse(p, &o->config, &view, memory, max, error);
+        status = qobs_amax_by_mse(p, &o->stages.formula, &view, memory, max, error);
     else
         status = find_amax(o, &view, memory, max, error);
     qobs_release(&o->runtime, memory, size);
@@ -120,7 +120,7 @@ int qobs_read_found(const qobs_observer *o, float *min, float *max, void *scale,
     if (ops == &qobs_range_percentile && qobs_histogram_is_empty(o))
         ranges.rank = RANK_TENSOR;
     if (status == QOBS_OK && (scale || zero_point))
-        status = qobs_formula(&o->config, &ranges, scale, zero_point, error);
+        status = qobs_formula_qparams(&o->stages.formula, &ranges, scale, zero_point, error);
     fp_leave(mode);
     if (status == QOBS_OK && min)
         memcpy(min, ranges.min, size);

@@ -6,8 +6,9 @@
 #include <math.h>
 #include <string.h>
 
-#include "formula/quark.h"
+#include "number/exponent.h"
 #include "base/error.h"
+#include "number/convert.h"
 #include "observer/post_search.h"
 #include "base/tensor.h"
 
@@ -51,7 +52,7 @@ int qobs_merge_searched_reserve(qobs_observer *o, const qobs_observer *model, co
 static double first_exponent(const qobs_observer *o, size_t q)
 {
     const double amax = qobs_element(o->kept.state.max + q * qobs_dtype_size(o->layout.dtype), o->layout.dtype);
-    return qobs_quark_ceil_exponent(&o->config, o->layout.dtype, amax);
+    return qobs_ceil_log2(o->layout.dtype, amax) - o->stages.formula.params.quark.emax;
 }
 
 /* Steps become exponents, which are far from the limits of int32. */

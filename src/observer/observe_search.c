@@ -15,9 +15,9 @@ static float coming_global_scale(const qobs_observer *o, const struct whole *bat
     if (batch)
         qobs_keep_whole(&o->config, &whole, batch);
     else if (o->fused)
-        return qobs_compressed_tensors_global_scale(&o->config, dtype, o->fused_amax);
+        return o->stages.formula.ops->global_scale(dtype, o->fused_amax);
     const struct range_view range = {.dtype = whole.dtype, .n = 1, .min = whole.min, .max = whole.max};
-    return qobs_compressed_tensors_global_scale(&o->config, whole.dtype, qobs_compressed_tensors_amax(&range));
+    return o->stages.formula.ops->global_scale(whole.dtype, qobs_amax_of_ranges(&range));
 }
 
 /* Searches the range of the tensor; each candidate has a global scale of its own. */
@@ -39,7 +39,7 @@ int qobs_search_global(const qobs_observer *o, const qobs_plan *plan, const unsi
     const struct grid_search search = {.runtime = &o->runtime,
                                        .kernels = o->kernels,
                                        .params = &o->stages.range.params.grid,
-                                       .config = &o->config,
+                                       .formula = &o->stages.formula,
                                        .nonfinite = o->stages.range.params.nonfinite,
                                        .plan = plan,
                                        .data = data,
@@ -66,7 +66,7 @@ int qobs_search_observed(const qobs_observer *o, const qobs_plan *plan, const qo
     const struct grid_search search = {.runtime = &o->runtime,
                                        .kernels = o->kernels,
                                        .params = &params->grid,
-                                       .config = &o->config,
+                                       .formula = &o->stages.formula,
                                        .nonfinite = params->nonfinite,
                                        .plan = plan,
                                        .data = value->data,

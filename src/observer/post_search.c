@@ -6,8 +6,9 @@
 #include <math.h>
 #include <string.h>
 
-#include "formula/quark.h"
+#include "number/exponent.h"
 #include "base/error.h"
+#include "number/convert.h"
 #include "range/exponent_search.h"
 #include "range/multiplier_search.h"
 #include "measure/accumulators.h"
@@ -99,7 +100,7 @@ static void search_powers(qobs_observer *o, const qobs_plan *plan, const unsigne
     void *zero_point = qobs_mode_zero_point(mode_count, mode_count->candidates);
     double total[POWERS_AROUND];
     int best = -1;
-    const bool votes_at_all = qobs_formula(&o->config, &ranges, scale, zero_point, NULL) == QOBS_OK;
+    const bool votes_at_all = qobs_formula_qparams(&o->stages.formula, &ranges, scale, zero_point, NULL) == QOBS_OK;
     if (votes_at_all) {
         best = qobs_search_powers(&o->runtime, o->kernels, &o->stages.range.params, plan, data, scale, zero_point, workspace, total);
         qobs_mode_add(mode_count, 1);
@@ -134,7 +135,7 @@ void qobs_read_init_scale(const qobs_observer *o, float *scale)
     const size_t size = qobs_dtype_size(dtype);
     for (size_t q = 0; q < o->layout.qparams; q++)
         scale[q] =
-            (float)exp2(qobs_quark_ceil_exponent(&o->config, dtype, qobs_element(o->kept.state.max + q * size, dtype)));
+            (float)exp2(qobs_ceil_log2(dtype, qobs_element(o->kept.state.max + q * size, dtype)) - o->stages.formula.params.quark.emax);
 }
 
 /* ---- Model-Optimizer
@@ -198,7 +199,7 @@ void qobs_search_kept(qobs_observer *o, const qobs_plan *plan, const unsigned ch
     if (ops == &qobs_range_power_of_2) {
         search_powers(o, plan, data, workspace->doubles, record);
     } else if (ops == &qobs_range_exponent) {
-        qobs_search_blocks(&o->runtime, o->kernels, params, &o->config, plan, data, o->kept.state.max, workspace->doubles,
+        qobs_search_blocks(&o->runtime, o->kernels, params, plan, data, o->kept.state.max, workspace->doubles,
                            record->best_step, record->error, record->error_before);
     } else if (ops == &qobs_range_multiplier) {
         if (o->counts.batches == 0 && o->given.amax)

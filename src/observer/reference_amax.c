@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/fpenv.h"
+#include "number/convert.h"
 #include "observer/observer.h"
 #include "observer/post_search.h"
 #include "base/tensor.h"

@@ -5,6 +5,7 @@
 #ifndef QOBS_SEARCH_ELEMENTS_H
 #define QOBS_SEARCH_ELEMENTS_H
 
+#include "kernels/kernels.h"
 #include "plan/plan.h"
 
 struct element_source {

@@ -5,6 +5,7 @@
 
 #include <math.h>
 
+#include "number/convert.h"
 #include "number/format.h"
 #include "number/grid.h"
 #include "range/candidate_errors.h"

@@ -3,6 +3,7 @@
 
 /* Qparams of few elements go through each step as a batch: their candidates, their errors, which step is best. Those of more have their
  * candidates as a batch, too, and their errors block by block. */
+#include "number/convert.h"
 #include "range/search_qparams.h"
 
 #include <float.h>
