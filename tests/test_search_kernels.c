@@ -438,7 +438,7 @@ static double draw_bound(qobs_dtype dtype)
 }
 
 /* One candidate of range i against the formula. */
-static void check_candidate(const qobs_config *config, const struct shrink *shrink, const char *isa, const struct ranges *ranges, size_t i,
+static void check_candidate(const struct formula *formula, const struct shrink *shrink, const char *isa, const struct ranges *ranges, size_t i,
                             const struct shrunk *shrunk, size_t c)
 {
     double low = ranges->min[i], high = ranges->max[i], scale, zero_point, bounds[2];
@@ -448,13 +448,11 @@ static void check_candidate(const qobs_config *config, const struct shrink *shri
     }
     qobs_put_element(&bounds[0], shrink->dtype, low);
     qobs_put_element(&bounds[1], shrink->dtype, high);
-    struct formula formula;
-    qobs_resolve_formula(config, &formula);
     const struct range_view view = {
-        .dtype = shrink->dtype, .n = 1, .rank = formula.params.rank, .min = &bounds[0], .max = &bounds[1]};
+        .dtype = shrink->dtype, .n = 1, .rank = formula->params.rank, .min = &bounds[0], .max = &bounds[1]};
     qobs_dtype scale_dtype, zero_point_dtype;
-    qobs_formula_dtypes(&formula, &view, &scale_dtype, &zero_point_dtype);
-    assert_int_equal(qobs_formula_qparams(&formula, &view, &scale, &zero_point, NULL), QOBS_OK);
+    qobs_formula_dtypes(formula, &view, &scale_dtype, &zero_point_dtype);
+    assert_int_equal(qobs_formula_qparams(formula, &view, &scale, &zero_point, NULL), QOBS_OK);
     const float s = (float)qobs_qparam_at(&scale, scale_dtype, 0), z = (float)qobs_qparam_at(&zero_point, zero_point_dtype, 0);
     const float got = shrunk->scale[c * LANES + i], inverse = shrunk->inverse[c * LANES + i], shift = shrunk->shift[c * LANES + i];
     const float got_z = shrink->integers ? shift - 0x1.8p23f : shift;
@@ -466,7 +464,7 @@ static void check_candidate(const qobs_config *config, const struct shrink *shri
     assert_true(inverse == 1 / s || inverse == FLT_MAX || fabsf(inverse * s - 1) < 1e-6f);
 }
 
-static void check_candidates(const qobs_config *config, const qobs_plan *plan, const struct grid_params *params,
+static void check_candidates(const struct formula *formula, const qobs_plan *plan, const struct grid_params *params,
                              const struct qobs_kernels *kernels, const struct ranges *ranges)
 {
     struct runtime runtime;
@@ -479,7 +477,7 @@ static void check_candidates(const qobs_config *config, const qobs_plan *plan, c
     const struct grid_search search = {.runtime = &runtime,
                                        .kernels = kernels,
                                        .params = params,
-                                       .config = config,
+                                       .formula = formula,
                                        .plan = plan,
                                        .min = &bounds[0],
                                        .max = &bounds[1]};
@@ -493,7 +491,7 @@ static void check_candidates(const qobs_config *config, const qobs_plan *plan, c
         struct ranges one = {.n = 1, .min = {ranges->min[i]}, .max = {ranges->max[i]}, .finite = {true}};
         qobs_shrink(&shrink, &one, &alone);
         for (size_t c = 0; c < shrink.candidates; c++) {
-            check_candidate(config, &shrink, kernels->isa, ranges, i, &shrunk, c);
+            check_candidate(formula, &shrink, kernels->isa, ranges, i, &shrunk, c);
             /* the others play no part */
             assert_true(same(&shrunk.scale[c * LANES + i], &alone.scale[c * LANES], 1));
             assert_true(same(&shrunk.inverse[c * LANES + i], &alone.inverse[c * LANES], 1));
@@ -525,7 +523,9 @@ static void test_candidates(void **unused)
             const qobs_plan plan = {.dtype = dtypes[d], .qparams = 1};
             for (int j = 0; j < 300; j++) {
                 struct range_rule rule;
+                struct formula formula;
                 qobs_resolve_range(config, &rule);
+                qobs_resolve_formula(config, &formula);
                 rule.params.grid.steps = j % 50 + 1;
                 rule.params.grid.grid = 60;
                 rule.params.grid.expand = j % 4 ? 1 : 1.8;
@@ -539,7 +539,7 @@ static void test_candidates(void **unused)
                 }
                 for (size_t k = 0; qobs_kernel_tables[k]; k++)
                     if (qobs_kernel_tables[k]->usable())
-                        check_candidates(config, &plan, &rule.params.grid, qobs_kernel_tables[k], &ranges);
+                        check_candidates(&formula, &plan, &rule.params.grid, qobs_kernel_tables[k], &ranges);
             }
             qobs_config_destroy(config);
         }

@@ -143,10 +143,12 @@ static int find_amax(const struct request *r, int64_t stride, int64_t start_bin,
         return status;
     const fp_mode mode = fp_enter();
     struct range_rule rule;
+    struct formula formula;
     qobs_resolve_range(r->config, &rule);
+    qobs_resolve_formula(r->config, &formula);
     rule.params.bins.stride = stride;
     rule.params.bins.start_bin = start_bin;
-    status = find(&rule.params.bins, r->config, &w.histogram, w.workspace, r->max, error);
+    status = find(&rule.params.bins, &formula, &w.histogram, w.workspace, r->max, error);
     fp_leave(mode);
     close_workspace(&w);
     if (status != QOBS_OK)

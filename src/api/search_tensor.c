@@ -74,11 +74,13 @@ static int check_data(const struct direct *d, qobs_error *error)
 static int search_plan(const struct direct *d, const qobs_config *config, struct grid_search search, qobs_error *error)
 {
     struct range_rule rule;
+    struct formula formula;
     qobs_resolve_range(config, &rule);
+    qobs_resolve_formula(config, &formula);
     search.runtime = &d->runtime;
     search.kernels = qobs_kernels_active();
     search.params = &rule.params.grid;
-    search.config = config;
+    search.formula = &formula;
     search.nonfinite = rule.params.nonfinite;
     search.plan = d->plan;
     search.data = d->plan->value.data;

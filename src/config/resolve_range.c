@@ -4,9 +4,8 @@
 /* Resolves the range rule of a configuration and its parameters. */
 #include <math.h>
 
+#include "config/dtypes.h"
 #include "config/stages.h"
-#include "formula/formula.h"
-#include "formula/quark.h"
 #include "range/multiplier_search.h"
 
 const struct range_ops *qobs_range_ops_of(const qobs_config *config)
@@ -58,7 +57,8 @@ static enum importance_fault early_fault(const qobs_config *config)
 static void resolve_shrinking(const qobs_config *config, struct grid_params *g)
 {
     const bool old = config->version != VERSION_CURRENT, native = g->native_scales || config->scale_dtype == SCALE_NATIVE;
-    const bool mx = !g->native_scales && qobs_config_is_mx(config), wide = qobs_default_rank(config) != RANK_TENSOR;
+    const bool mx = !g->native_scales && qobs_config_is_mx(config);
+    const bool wide = config->version == VERSION_2025_09 && qobs_config_strategy(config) == STRATEGY_TENSOR; /* zero points in f32 */
     const bool integers = !g->format, small = !(config->zp_dtype == QOBS_I8 && config->num_bits > 8);
     const double max = integers ? (double)g->quant_max : config->num_bits == 4 ? 6 : 448;
     g->shrinking = (struct qobs_shrinking){.integers = integers,
@@ -109,6 +109,7 @@ static void resolve_exponent(const qobs_config *config, struct exponent_params *
         .float_zero_points = config->preset->granularity == GRANULARITY_TENSOR,
         .scope = config->scope,
         .format = qobs_format_find(qobs_quark_dtype_text(config->quark_dtype)),
+        .emax = qobs_quark_element(config)->emax,
     };
 }
 

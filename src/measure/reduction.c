@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "measure/accumulate.h"
+#include "measure/counting.h"
 #include "measure/reduce.h"
 
 typedef int reduce_fn(const struct runtime *runtime, const struct qobs_kernels *kernels, const qobs_plan *plan,
@@ -51,7 +52,8 @@ static int measure_histogram(const struct reduction *r, const struct runtime *ru
                              const qobs_plan *plan, const unsigned char *data, struct histogram *histogram, void *min, void *max,
                              struct qobs_nonfinite *nonfinite, qobs_error *error)
 {
-    return qobs_histogram_take(runtime, kernels, &r->histogram, plan, data, histogram, min, max, nonfinite, error);
+    const struct batch batch = {.runtime = runtime, .kernels = kernels, .plan = plan, .data = data};
+    return r->histogram.ops->accept(&r->histogram, &batch, histogram, min, max, nonfinite, error);
 }
 
 const struct reduction_ops qobs_reduction_none = {NULL, NULL};

@@ -6,7 +6,7 @@
 
 #include "base/error.h"
 #include "base/fpenv.h"
-#include "observer/observer.h"
+#include "observer/found_range.h"
 #include "range/range.h"
 #include "measure/accumulators.h"
 
@@ -35,16 +35,14 @@ static int find_non_linear(const qobs_observer *o, float *min, float *max, qobs_
 /* ---- Histograms grown by whole bins
  * --------------------------------------------------------------------------------------- */
 
-void qobs_read_bin_edges(const qobs_observer *o, float *out)
+void qobs_histogram_edges(const struct histogram *h, float *edges)
 {
-    const struct histogram *h = &o->state.histogram;
     for (size_t i = 0; i <= h->bins; i++)
-        out[i] = h->edges ? (float)h->edges[i] : qobs_bin_edge(&h->range[0], h->bins, i);
+        edges[i] = h->edges ? (float)h->edges[i] : qobs_bin_edge(&h->range[0], h->bins, i);
 }
 
-bool qobs_histogram_is_empty(const qobs_observer *o)
+bool qobs_histogram_is_empty(const struct histogram *h)
 {
-    const struct histogram *h = &o->state.histogram;
     for (size_t k = 0; k < h->qparams * h->bins; k++)
         if (h->mass[k] > 0)
             return false;
@@ -56,9 +54,9 @@ static int find_amax(const qobs_observer *o, const struct histogram_view *h, dou
     const struct bins_params *p = &o->stages.range.params.bins;
     switch (p->method) {
     case AMAX_ENTROPY:
-        return qobs_amax_by_entropy(p, &o->config, h, workspace, amax, error);
+        return qobs_amax_by_entropy(p, &o->stages.formula, h, workspace, amax, error);
     case AMAX_MSE:
-        return qobs_amax_by_mse(p, &o->config, h, workspace, amax, error);
+        return qobs_amax_by_mse(p, &o->stages.formula, h, workspace, amax, error);
     default:
         *amax = qobs_percentile_modelopt(h, p->percentile);
         return QOBS_OK;
@@ -77,12 +75,12 @@ static int find_in_bins(const qobs_observer *o, float *min, float *max, qobs_err
     float *edges = (float *)(void *)(memory + workspace);
     const struct histogram_view view = {.bins = h->bins, .counts = h->mass, .edges = edges};
     int status = QOBS_OK;
-    qobs_read_bin_edges(o, edges);
+    qobs_histogram_edges(h, edges);
     *min = 0;
     if (ops == &qobs_range_percentile)
         qobs_percentile_quark(&view, p->symmetric, p->percentile, min, max);
     else if (ops == &qobs_range_bins_mse)
-        status = qobs_amax_by_mse(p, &o->config, &view, memory, max, error);
+        status = qobs_amax_by_mse(p, &o->stages.formula, &view, memory, max, error);
     else
         status = find_amax(o, &view, memory, max, error);
     qobs_release(&o->runtime, memory, size);
@@ -92,14 +90,7 @@ static int find_in_bins(const qobs_observer *o, float *min, float *max, qobs_err
 /* ---- Any
  * ------------------------------------------------------------------------------------------------------------------ */
 
-void qobs_read_histogram(const qobs_observer *o, float *out)
-{
-    const struct histogram *h = &o->state.histogram;
-    for (size_t k = 0; k < h->qparams * h->bins; k++)
-        out[k] = (float)h->mass[k];
-}
-
-int qobs_read_found(const qobs_observer *o, float *min, float *max, void *scale, void *zero_point, qobs_error *error)
+int qobs_find_ranges(const qobs_observer *o, float *min, float *max, void *scale, void *zero_point, qobs_error *error)
 {
     const struct range_ops *ops = o->stages.range.ops;
     struct range_view ranges = qobs_view_ranges(o);
@@ -117,7 +108,7 @@ int qobs_read_found(const qobs_observer *o, float *min, float *max, void *scale,
         status = find_non_linear(o, found, found + ranges.n, error);
     else
         status = find_in_bins(o, found, found + 1, error);
-    if (ops == &qobs_range_percentile && qobs_histogram_is_empty(o))
+    if (ops == &qobs_range_percentile && qobs_histogram_is_empty(&o->state.histogram))
         ranges.rank = RANK_TENSOR;
     if (status == QOBS_OK && (scale || zero_point))
         status = qobs_formula_qparams(&o->stages.formula, &ranges, scale, zero_point, error);

@@ -128,10 +128,10 @@ static int prepare_histogram(struct merge *m, qobs_error *error)
     if (!rule->ops || !m->model)
         return QOBS_OK;
     const fp_mode mode = fp_enter();
-    int status = qobs_histogram_copy(runtime, &m->histogram, &m->model->state.histogram, error);
+    int status = qobs_histogram_copy(runtime, rule->ops, &m->histogram, &m->model->state.histogram, error);
     for (size_t i = 0; status == QOBS_OK && i < m->count; i++)
         if (m->others[i] != m->model && !qobs_state_is_empty(&m->others[i]->state))
-            status = qobs_histogram_merge(runtime, rule, &m->histogram, &m->others[i]->state.histogram, error);
+            status = rule->ops->merge(rule, runtime, &m->histogram, &m->others[i]->state.histogram, error);
     fp_leave(mode);
     return status;
 }

@@ -6,16 +6,15 @@
 #include <math.h>
 #include <string.h>
 
-#include "formula/quark.h"
+#include "number/exponent.h"
 #include "base/error.h"
+#include "number/convert.h"
 #include "observer/post_search.h"
 #include "base/tensor.h"
 
-static int copy_record(qobs_observer *o, const qobs_observer *model, qobs_error *error)
+static int copy_record(const struct runtime *runtime, struct search_record *to, const struct search_record *from, qobs_error *error)
 {
-    const struct search_record *from = &model->state.record;
-    struct search_record *to = &o->state.record;
-    const int status = qobs_search_record_reserve(&o->runtime, to, from->qparams, error);
+    const int status = qobs_search_record_reserve(runtime, to, from->qparams, error);
     if (status != QOBS_OK)
         return status;
     to->steps = from->steps;
@@ -26,38 +25,34 @@ static int copy_record(qobs_observer *o, const qobs_observer *model, qobs_error 
     return QOBS_OK;
 }
 
-int qobs_merge_searched_reserve(qobs_observer *o, const qobs_observer *model, const qobs_observer *const *others,
-                                size_t count, qobs_error *error)
+int qobs_merge_search_prepare(const qobs_observer *o, struct state *state, const qobs_observer *model,
+                              const qobs_observer *const *others, size_t count, qobs_error *error)
 {
+    const struct range_ops *ops = o->stages.range.ops;
+    const struct state *m = &model->state;
     int status = QOBS_OK;
-    if (!qobs_searches_kept(&o->config))
-        return QOBS_OK;
-    const bool sums = o->stages.range.ops->sums;
-    for (size_t i = 0; sums && i < count; i++)
+    for (size_t i = 0; ops->sums && i < count; i++)
         if (!qobs_state_is_empty(&others[i]->state) &&
-            memcmp(others[i]->state.ranges.max, model->state.ranges.max, model->state.layout.qparams * sizeof(float)) != 0)
+            memcmp(others[i]->state.ranges.max, m->ranges.max, m->layout.qparams * sizeof(float)) != 0)
             return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT,
-                             "others[%zu]: its errors are of multiples of another amax; give all observers the same", i);
-    if (o->state.record.qparams == 0)
-        status = copy_record(o, model, error);
-    if (status != QOBS_OK || !sums || o->state.sums.sum)
-        return status;
-    status = qobs_allocate_sums(&o->runtime, &o->kept, model->state.sums.count, error);
-    if (status == QOBS_OK)
-        o->reference.dtype = model->reference.dtype;
+                             "others[%zu]: its errors are of multiples of another amax; set the same amax in all observers", i);
+    if (ops->search == SEARCH_STATE && state->record.qparams == 0)
+        status = copy_record(&o->runtime, &state->record, &m->record, error);
+    if (status == QOBS_OK && ops->sums && !state->sums.sum)
+        status = qobs_error_sums_reserve(&o->runtime, &state->sums, m->sums.count, error);
     return status;
 }
 
 static double first_exponent(const qobs_observer *o, size_t q)
 {
     const double amax = qobs_element(o->state.ranges.max + q * qobs_dtype_size(o->state.layout.dtype), o->state.layout.dtype);
-    return qobs_quark_ceil_exponent(&o->config, o->state.layout.dtype, amax);
+    return qobs_ceil_log2(o->state.layout.dtype, amax) - o->stages.formula.params.quark.emax;
 }
 
 /* Steps become exponents, which are far from the limits of int32. */
 enum { NO_EXPONENT = INT32_MAX };
 
-void qobs_merge_searched_before(qobs_observer *o)
+void qobs_merge_search_before(qobs_observer *o)
 {
     for (size_t q = 0; o->stages.range.ops == &qobs_range_exponent && q < o->state.record.qparams; q++) {
         const double exponent = first_exponent(o, q);
@@ -81,7 +76,7 @@ static void add_sums(qobs_observer *o, const qobs_observer *other)
         o->state.sums.sum[i] += other->state.sums.sum[i];
 }
 
-void qobs_merge_searched_after(qobs_observer *o, const qobs_observer *const *others, size_t count)
+void qobs_merge_search_after(qobs_observer *o, const qobs_observer *const *others, size_t count)
 {
     if (o->stages.range.ops == &qobs_range_exponent)
         restore_steps(o);

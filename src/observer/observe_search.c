@@ -8,27 +8,27 @@
 #include "range/search.h"
 #include "range/search_batch.h"
 
-/* The global scale of the whole tensor's range as it will be once the batch has entered it; without a batch the one there is. */
+/* The global scale of the tensor-wide range as it will be after `batch` is accumulated; NULL: as it is. */
 static float coming_global_scale(const qobs_observer *o, const struct global_range *batch, qobs_dtype dtype)
 {
-    struct global_range whole = o->global_range;
+    struct global_range global = o->global_range;
     if (batch)
-        qobs_keep_whole(&o->config, &whole, batch);
+        qobs_accumulate_global(&o->stages.accumulator, &global, batch);
     else if (o->fused)
         return o->stages.formula.ops->global_scale(dtype, o->fused_amax);
-    const struct range_view range = {.dtype = whole.dtype, .n = 1, .min = whole.min, .max = whole.max};
-    return o->stages.formula.ops->global_scale(whole.dtype, qobs_amax_of_ranges(&range));
+    const struct range_view range = {.dtype = global.dtype, .n = 1, .min = global.min, .max = global.max};
+    return o->stages.formula.ops->global_scale(global.dtype, qobs_amax_of_ranges(&range));
 }
 
 /* Searches the range of the tensor; each candidate has a global scale of its own. */
-static int search_whole(const qobs_observer *o, const qobs_tensor *value, struct global_range *whole, qobs_error *error)
+static int search_tensor(const qobs_observer *o, const qobs_tensor *value, struct global_range *global, qobs_error *error)
 {
     static const struct axes none = {0};
     qobs_plan *plan;
-    int status = qobs_plan_create_along(&plan, &o->config, value, &none, &o->runtime, error);
+    int status = qobs_plan_new_along(&plan, o->stages.granularity.params.keying, value, &none, &o->runtime, error);
     if (status != QOBS_OK)
         return status;
-    status = qobs_search_global(o, plan, plan->value.data, whole->min, whole->max, error);
+    status = qobs_search_global(o, plan, plan->value.data, global->min, global->max, error);
     qobs_plan_destroy(plan);
     return status;
 }
@@ -39,7 +39,7 @@ int qobs_search_global(const qobs_observer *o, const qobs_plan *plan, const unsi
     const struct grid_search search = {.runtime = &o->runtime,
                                        .kernels = o->kernels,
                                        .params = &o->stages.range.params.grid,
-                                       .config = &o->config,
+                                       .formula = &o->stages.formula,
                                        .nonfinite = o->stages.range.params.nonfinite,
                                        .plan = plan,
                                        .data = data,
@@ -49,7 +49,7 @@ int qobs_search_global(const qobs_observer *o, const qobs_plan *plan, const unsi
     return qobs_grid_search(&search, error);
 }
 
-int qobs_search_observed(const qobs_observer *o, const qobs_plan *plan, const qobs_tensor *value, struct global_range *whole,
+int qobs_search_batch(const qobs_observer *o, const qobs_plan *plan, const qobs_tensor *value, struct global_range *global,
                          struct ranges *batch, struct search_record *record, qobs_error *error)
 {
     const struct range_params *params = &o->stages.range.params;
@@ -58,20 +58,21 @@ int qobs_search_observed(const qobs_observer *o, const qobs_plan *plan, const qo
     int status = qobs_search_record_reserve(&o->runtime, record, (size_t)plan->qparams, error);
     if (status == QOBS_OK)
         status = qobs_search_weights(&o->runtime, &params->grid, &plan->value, &o->importance, record, &weights, &columns, error);
-    if (status == QOBS_OK && whole)
-        status = search_whole(o, value, whole, error);
-    const bool global = whole || (qobs_has_whole(&o->config) && (o->fused || o->global_range.dtype != 0));
     if (status == QOBS_OK && global)
-        g = coming_global_scale(o, whole, plan->dtype);
+        status = search_tensor(o, value, global, error);
+    const bool known = o->stages.traits.global == GLOBAL_FROM_TENSORS && (o->fused || o->global_range.dtype != 0);
+    const bool has_global = global || known;
+    if (status == QOBS_OK && has_global)
+        g = coming_global_scale(o, global, plan->dtype);
     const struct grid_search search = {.runtime = &o->runtime,
                                        .kernels = o->kernels,
                                        .params = &params->grid,
-                                       .config = &o->config,
+                                       .formula = &o->stages.formula,
                                        .nonfinite = params->nonfinite,
                                        .plan = plan,
                                        .data = value->data,
                                        .column_weight = weights,
-                                       .global_scale = global ? &g : NULL,
+                                       .global_scale = has_global ? &g : NULL,
                                        .min = batch->min,
                                        .max = batch->max,
                                        .record = record};

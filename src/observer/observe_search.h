@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* The search as a step of taking a batch: between its minimum and maximum and the statistic they enter. */
-#ifndef QOBS_SEARCH_OBSERVE_H
-#define QOBS_SEARCH_OBSERVE_H
+/* The grid search as a step of accepting a batch: after its ranges are measured and before they are accumulated. */
+#ifndef QOBS_OBSERVE_SEARCH_H
+#define QOBS_OBSERVE_SEARCH_H
 
 #include "observer/observer.h"
 
-/* The batch's ranges become those with the least error; the caller releases *record, also after an error. whole: the batch's
- * range of the whole tensor, where that is kept apart (the 2025 forms); it comes first, and the global scale it will give
- * once it has been kept is the one the qparams are searched under. NULL: that of the range kept so far, if there is one. */
-int qobs_search_observed(const qobs_observer *o, const qobs_plan *plan, const qobs_tensor *value, struct global_range *whole,
-                         struct ranges *batch, struct search_record *record, qobs_error *error);
+/* Replaces the batch's ranges by those with the smallest error. The caller releases *record, also after an error. `global`: the batch's
+ * tensor-wide range if the observer accumulates one. It is searched first, and the qparams are searched under the global scale it will
+ * give. NULL: under that of the range accumulated so far, if there is one. */
+int qobs_search_batch(const qobs_observer *observer, const qobs_plan *plan, const qobs_tensor *value, struct global_range *global,
+                      struct ranges *batch, struct search_record *record, qobs_error *error);
 
-/* Replaces the range of a whole tensor by the best one, if each candidate has the global scale of its own range. */
-int qobs_search_global(const qobs_observer *o, const qobs_plan *plan, const unsigned char *data, void *min, void *max,
+/* Replaces the range of a tensor by the one with the smallest error, if each candidate has the global scale of its own range. */
+int qobs_search_global(const qobs_observer *observer, const qobs_plan *plan, const unsigned char *data, void *min, void *max,
                        qobs_error *error);
 
 #endif

@@ -6,8 +6,9 @@
 #include <math.h>
 #include <string.h>
 
-#include "formula/quark.h"
+#include "number/exponent.h"
 #include "base/error.h"
+#include "number/convert.h"
 #include "range/exponent_search.h"
 #include "range/multiplier_search.h"
 #include "measure/accumulators.h"
@@ -55,12 +56,12 @@ static int check_modelopt(const qobs_observer *o, const qobs_plan *plan, const s
     return check_given(o, plan, layout, error);
 }
 
-int qobs_search_kept_reserve(const qobs_observer *o, const qobs_plan *plan, const struct layout *layout, bool first,
+int qobs_search_state_reserve(const qobs_observer *o, const qobs_plan *plan, const struct layout *layout, bool first,
                              struct state *state, struct search_record *record, struct search_workspace *workspace, qobs_error *error)
 {
     const struct range_rule *rule = &o->stages.range;
     size_t doubles = 0;
-    int status = rule->ops->reference ? check_modelopt(o, plan, layout, kept, error) : QOBS_OK;
+    int status = rule->ops->reference ? check_modelopt(o, plan, layout, state, error) : QOBS_OK;
     if (status == QOBS_OK)
         status = qobs_search_record_reserve(&o->runtime, record, layout->qparams, error);
     if (status != QOBS_OK)
@@ -76,7 +77,7 @@ int qobs_search_kept_reserve(const qobs_observer *o, const qobs_plan *plan, cons
     if (!workspace->doubles)
         return qobs_fail(error, QOBS_ERROR_OUT_OF_MEMORY, "observer: no memory for %zu bytes of errors", workspace->size);
     if (rule->ops->sums && first)
-        return qobs_allocate_sums(&o->runtime, kept, layout->qparams * qobs_range_steps(rule), error);
+        return qobs_error_sums_reserve(&o->runtime, &state->sums, layout->qparams * qobs_range_steps(rule), error);
     return QOBS_OK;
 }
 
@@ -99,7 +100,7 @@ static void search_powers(qobs_observer *o, const qobs_plan *plan, const unsigne
     void *zero_point = qobs_mode_zero_point(mode_count, mode_count->candidates);
     double total[POWERS_AROUND];
     int best = -1;
-    const bool votes_at_all = qobs_formula(&o->config, &ranges, scale, zero_point, NULL) == QOBS_OK;
+    const bool votes_at_all = qobs_formula_qparams(&o->stages.formula, &ranges, scale, zero_point, NULL) == QOBS_OK;
     if (votes_at_all) {
         best = qobs_search_powers(&o->runtime, o->kernels, &o->stages.range.params, plan, data, scale, zero_point, workspace, total);
         qobs_mode_add(mode_count, 1);
@@ -134,7 +135,7 @@ void qobs_read_init_scale(const qobs_observer *o, float *scale)
     const size_t size = qobs_dtype_size(dtype);
     for (size_t q = 0; q < o->state.layout.qparams; q++)
         scale[q] =
-            (float)exp2(qobs_quark_ceil_exponent(&o->config, dtype, qobs_element(o->state.ranges.max + q * size, dtype)));
+            (float)exp2(qobs_ceil_log2(dtype, qobs_element(o->state.ranges.max + q * size, dtype)) - o->stages.formula.params.quark.emax);
 }
 
 /* ---- Model-Optimizer
@@ -189,7 +190,7 @@ static void search_scales(qobs_observer *o, const qobs_plan *plan, const unsigne
 /* ---- After
  * ---------------------------------------------------------------------------------------------------------------- */
 
-void qobs_search_kept(qobs_observer *o, const qobs_plan *plan, const unsigned char *data, const struct search_workspace *workspace)
+void qobs_search_state(qobs_observer *o, const qobs_plan *plan, const unsigned char *data, const struct search_workspace *workspace)
 {
     struct search_record *record = &o->state.record;
     record->steps = record->stop_step = (int32_t)qobs_range_steps(&o->stages.range);
@@ -198,7 +199,7 @@ void qobs_search_kept(qobs_observer *o, const qobs_plan *plan, const unsigned ch
     if (ops == &qobs_range_power_of_2) {
         search_powers(o, plan, data, workspace->doubles, record);
     } else if (ops == &qobs_range_exponent) {
-        qobs_search_blocks(&o->runtime, o->kernels, params, &o->config, plan, data, o->state.ranges.max, workspace->doubles,
+        qobs_search_blocks(&o->runtime, o->kernels, params, plan, data, o->state.ranges.max, workspace->doubles,
                            record->best_step, record->error, record->error_before);
     } else if (ops == &qobs_range_multiplier) {
         if (o->counts.batches == 0 && o->reference.amax)

@@ -14,15 +14,15 @@ struct search_workspace {
     size_t size; /* in bytes */
 };
 
-/* Memory for the search of a batch of that plan, whose ranges are in kept->batch, so that qobs_search_kept cannot fail; the
+/* Memory for the search of a batch of that plan, whose ranges are in kept->batch, so that qobs_search_state cannot fail; the
  * caller releases *record and the room, also after an error. Refuses what the search has no answer for: a second batch, a
  * magnitude of another shape than was given, negative elements in unsigned numbers. */
-int qobs_search_kept_reserve(const qobs_observer *o, const qobs_plan *plan, const struct layout *layout, bool first,
+int qobs_search_state_reserve(const qobs_observer *o, const qobs_plan *plan, const struct layout *layout, bool first,
                              struct state *state, struct search_record *record, struct search_workspace *workspace, qobs_error *error);
 void qobs_search_workspace_release(const struct runtime *runtime, struct search_workspace *workspace);
 
 /* Searches the batch, the observer's counts being those before it. What was found goes to o->searched. */
-void qobs_search_kept(qobs_observer *o, const qobs_plan *plan, const unsigned char *data, const struct search_workspace *workspace);
+void qobs_search_state(qobs_observer *o, const qobs_plan *plan, const unsigned char *data, const struct search_workspace *workspace);
 
 /* Scales of blocks: what their magnitudes give, lowered by the steps found. NO_RESULT where an error was NaN. */
 int qobs_lower_scales(const qobs_observer *o, qobs_dtype dtype, void *scale, qobs_error *error);

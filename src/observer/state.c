@@ -3,6 +3,8 @@
 
 #include "observer/state.h"
 
+#include <string.h>
+
 #include "base/error.h"
 
 int qobs_allocate_ranges(const struct runtime *runtime, struct ranges *ranges, qobs_dtype dtype, size_t n, qobs_error *error)
@@ -22,12 +24,23 @@ void qobs_release_ranges(const struct runtime *runtime, struct ranges *ranges)
     *ranges = (struct ranges){0};
 }
 
+int qobs_error_sums_reserve(const struct runtime *runtime, struct error_sums *sums, size_t count, qobs_error *error)
+{
+    double *sum = qobs_allocate_state(runtime, count * sizeof *sum);
+    if (!sum)
+        return qobs_fail(error, QOBS_ERROR_OUT_OF_MEMORY, "observer: no memory for %zu bytes of errors", count * sizeof *sum);
+    memset(sum, 0, count * sizeof *sum);
+    *sums = (struct error_sums){.sum = sum, .count = count};
+    return QOBS_OK;
+}
+
 void qobs_state_release(const struct runtime *runtime, struct state *state)
 {
     qobs_release_ranges(runtime, &state->ranges);
     qobs_release_ranges(runtime, &state->batch);
     qobs_mode_release(runtime, &state->mode);
     qobs_histogram_release(runtime, &state->histogram);
-    qobs_error_sums_release(runtime, &state->sums);
+    qobs_release(runtime, state->sums.sum, state->sums.count * sizeof *state->sums.sum);
+    state->sums = (struct error_sums){0};
     qobs_search_record_release(runtime, &state->record);
 }

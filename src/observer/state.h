@@ -31,6 +31,12 @@ struct global_range {
     _Alignas(8) unsigned char max[8];
 };
 
+/* The error of every candidate of every qparam, summed over batches. */
+struct error_sums {
+    double *sum;
+    size_t count;
+};
+
 struct state {
     struct layout layout;
     struct ranges ranges;       /* accumulated */
@@ -47,6 +53,7 @@ static inline bool qobs_state_is_empty(const struct state *state)
 }
 
 int qobs_allocate_ranges(const struct runtime *runtime, struct ranges *ranges, qobs_dtype dtype, size_t n, qobs_error *error);
+int qobs_error_sums_reserve(const struct runtime *runtime, struct error_sums *sums, size_t count, qobs_error *error); /* of 0 */
 void qobs_release_ranges(const struct runtime *runtime, struct ranges *ranges);
 void qobs_state_release(const struct runtime *runtime, struct state *state); /* all but the layout */
 

@@ -51,7 +51,7 @@ static int code_ranges(struct codec *codec, qobs_observer *o, qobs_error *error)
     struct state *s = &o->state;
     const bool saved = !qobs_state_is_empty(s);
     const qobs_dtype dtype = (qobs_dtype)qobs_code_u32(codec, saved ? (uint32_t)s->layout.dtype : 0);
-    if (codec->loading && (dtype != 0) != (o->counts.batches > 0 && qobs_observes(&o->stages)))
+    if (codec->loading && (dtype != 0) != (o->counts.batches > 0 && o->stages.reduction.ops->measure))
         return qobs_damaged(error, "its number of batches contradicts its ranges");
     if (dtype == 0)
         return QOBS_OK;
@@ -113,7 +113,7 @@ static int code_importance(struct codec *codec, qobs_observer *o, qobs_error *er
     if (columns == 0)
         return importance->tokens == 0 ? QOBS_OK : qobs_damaged(error, "it has tokens without columns");
     if (codec->loading) {
-        if (!qobs_weighs_columns(&o->stages.range) || !qobs_codec_holds(codec, columns, sizeof *importance->sum))
+        if (!o->stages.range.params.grid.importance || !qobs_codec_holds(codec, columns, sizeof *importance->sum))
             return qobs_damaged(error, "its importance is impossible");
         const uint64_t tokens = importance->tokens;
         const int status = qobs_importance_reserve(&o->runtime, importance, (int64_t)columns, error);
@@ -127,7 +127,7 @@ static int code_importance(struct codec *codec, qobs_observer *o, qobs_error *er
 
 static bool record_is_possible(const qobs_observer *o, const struct search_record *r, uint32_t weighted)
 {
-    return r->steps == qobs_search_steps(&o->stages.range) && r->stop_step >= 0 && r->stop_step <= r->steps && weighted <= 1 &&
+    return r->steps == (int32_t)qobs_range_steps(&o->stages.range) && r->stop_step >= 0 && r->stop_step <= r->steps && weighted <= 1 &&
            (uint32_t)r->fault < IMPORTANCE_FAULTS;
 }
 
@@ -157,7 +157,7 @@ static int code_record(struct codec *codec, qobs_observer *o, qobs_error *error)
     if (codec->ends_early)
         return qobs_damaged(error, "its search is incomplete");
     for (size_t q = 0; codec->loading && q < r->qparams; q++)
-        if (r->best_step[q] < qobs_first_step(&o->stages.range) || r->best_step[q] >= r->stop_step)
+        if (r->best_step[q] < o->stages.range.ops->min_step || r->best_step[q] >= r->stop_step)
             return qobs_damaged(error, "a step it chose is impossible");
     return QOBS_OK;
 }
@@ -199,7 +199,7 @@ static int code_histogram(struct codec *codec, qobs_observer *o, qobs_error *err
         if (o->state.layout.dtype != QOBS_F32 || bins < 1 || bins > QOBS_MOST_BINS ||
             !qobs_codec_holds(codec, qparams, 3 * sizeof(float) + bins * sizeof(double)))
             return qobs_damaged(error, "its histograms are incomplete");
-        const int status = qobs_histogram_reserve(&o->runtime, &o->stages.reduction.histogram, h, qparams, (size_t)bins, error);
+        const int status = qobs_histogram_allocate(&o->runtime, o->stages.reduction.histogram.ops, h, qparams, (size_t)bins, error);
         if (status != QOBS_OK)
             return status;
     }
@@ -240,8 +240,8 @@ static int code_floats(struct codec *codec, qobs_observer *o, uint64_t n, float 
 static int code_sums(struct codec *codec, qobs_observer *o, qobs_error *error)
 {
     struct error_sums *sums = &o->state.sums;
-    if (codec->loading && qobs_sums_errors(&o->stages.range) && !qobs_state_is_empty(&o->state)) {
-        const size_t count = o->state.layout.qparams * (size_t)qobs_search_steps(&o->stages.range);
+    if (codec->loading && o->stages.range.ops->sums && !qobs_state_is_empty(&o->state)) {
+        const size_t count = o->state.layout.qparams * (size_t)qobs_range_steps(&o->stages.range);
         if (!qobs_codec_holds(codec, count, sizeof *sums->sum))
             return qobs_damaged(error, "its errors are incomplete");
         const int status = qobs_error_sums_reserve(&o->runtime, sums, count, error);
@@ -282,7 +282,7 @@ static bool has_ranges(const qobs_observer *o)
 
 static bool has_search(const qobs_observer *o)
 {
-    return qobs_searches(&o->stages.range);
+    return o->stages.range.ops->search != SEARCH_NONE;
 }
 
 static bool has_histogram(const qobs_observer *o)
@@ -292,7 +292,7 @@ static bool has_histogram(const qobs_observer *o)
 
 static bool has_reference(const qobs_observer *o)
 {
-    return qobs_takes_reference(&o->stages.range);
+    return o->stages.range.ops->reference;
 }
 
 static const struct part {
@@ -310,7 +310,7 @@ int qobs_code_state(struct codec *codec, qobs_observer *o, qobs_error *error)
         if (parts[i].exists(o))
             status = parts[i].code(codec, o, error);
     if (status == QOBS_OK && codec->loading && has_ranges(o) && o->state.record.qparams == 0 &&
-        qobs_searches_accumulated(&o->stages.range))
+        o->stages.range.ops->search == SEARCH_STATE)
         return qobs_damaged(error, "its ranges have not been searched");
     return status;
 }

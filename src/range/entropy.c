@@ -85,11 +85,11 @@ size_t qobs_entropy_find(const struct entropy *e, size_t first, size_t stride)
     return best;
 }
 
-int qobs_amax_by_entropy(const struct bins_params *params, const qobs_config *config, const struct histogram_view *h,
+int qobs_amax_by_entropy(const struct bins_params *params, const struct formula *formula, const struct histogram_view *h,
                          double *workspace, float *amax, qobs_error *error)
 {
     const int64_t stride = params->stride, first = params->start_bin;
-    (void)config;
+    (void)formula;
     if (stride < 1)
         return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "stride: is %lld, must be above 0", (long long)stride);
     if (params->levels == 0)

@@ -6,7 +6,6 @@
 #include <math.h>
 #include <string.h>
 
-#include "config/dtypes.h"
 #include "number/convert.h"
 #include "number/exponent.h"
 #include "number/format.h"
@@ -99,8 +98,7 @@ int qobs_search_powers(const struct runtime *runtime, const struct qobs_kernels 
  * ---------------------------------------------------------------------------------------------------------------- */
 
 struct blocks {
-    const qobs_config *config;
-    int scope;
+    int scope, emax;
     qobs_dtype dtype;
     struct qobs_quantizer quantizer;
     const unsigned char *amax;
@@ -121,7 +119,7 @@ static double amax_of(const struct blocks *b, size_t qparam)
 static void prepare_block(void *argument, size_t qparam, struct qobs_quantizer *quantizer, float *scale)
 {
     const struct blocks *b = argument;
-    const double exponent = qobs_ceil_log2(b->dtype, amax_of(b, qparam)) - qobs_quark_element(b->config)->emax;
+    const double exponent = qobs_ceil_log2(b->dtype, amax_of(b, qparam)) - b->emax;
     *quantizer = b->quantizer;
     for (int step = 0; step <= b->scope; step++)
         scale[step] = (float)qobs_round_to(b->dtype, exp2(exponent - step));
@@ -144,11 +142,11 @@ static void take_block(void *argument, size_t qparam, const double *error)
 }
 
 void qobs_search_blocks(const struct runtime *runtime, const struct qobs_kernels *kernels, const struct range_params *params,
-                        const qobs_config *config, const qobs_plan *plan, const unsigned char *data, const void *amax, double *workspace, int32_t *best_step,
+                        const qobs_plan *plan, const unsigned char *data, const void *amax, double *workspace, int32_t *best_step,
                         double *error, double *error_before)
 {
-    struct blocks b = {.config = config,
-                       .scope = params->exponent.scope,
+    struct blocks b = {.scope = params->exponent.scope,
+                       .emax = params->exponent.emax,
                        .dtype = plan->dtype,
                        .amax = amax,
                        .best_step = best_step,

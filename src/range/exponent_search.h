@@ -27,7 +27,7 @@ int qobs_search_powers(const struct runtime *runtime, const struct qobs_kernels 
  * 2^(ceil(log2(amax)) - emax) is lowered for the least error, 0 to `scope`, into best_step, with its error and that of step
  * 0. An error is NaN where every step's is. */
 void qobs_search_blocks(const struct runtime *runtime, const struct qobs_kernels *kernels, const struct range_params *params,
-                        const qobs_config *config, const qobs_plan *plan, const unsigned char *data, const void *amax, double *workspace, int32_t *best_step,
+                        const qobs_plan *plan, const unsigned char *data, const void *amax, double *workspace, int32_t *best_step,
                         double *error, double *error_before);
 
 #endif

@@ -4,9 +4,8 @@
 #include <math.h>
 #include <string.h>
 
-#include "formula/formula.h"
-#include "formula/quark.h"
 #include "base/error.h"
+#include "number/convert.h"
 #include "number/format.h"
 #include "range/range.h"
 #include "base/tensor.h"
@@ -75,14 +74,14 @@ static void torch_integer(const struct bins_params *q, float scale, float zero_p
 }
 
 /* Scale and zero point of the range from 0 to amax, as floats; a zero point with a fraction loses it. */
-static int torch_qparams(const qobs_config *config, float amax, float *scale, float *zero_point, qobs_error *error)
+static int torch_qparams(const struct formula *formula, float amax, float *scale, float *zero_point, qobs_error *error)
 {
     const float zero = 0;
     const struct range_view range = {.dtype = QOBS_F32, .n = 1, .rank = RANK_SCALAR, .min = &zero, .max = &amax};
     unsigned char s[8], z[8];
     qobs_dtype scale_dtype, zero_point_dtype;
-    qobs_formula_dtypes(config, &range, &scale_dtype, &zero_point_dtype);
-    const int status = qobs_formula(config, &range, s, z, error);
+    qobs_formula_dtypes(formula, &range, &scale_dtype, &zero_point_dtype);
+    const int status = qobs_formula_qparams(formula, &range, s, z, error);
     if (status != QOBS_OK)
         return status;
     int32_t whole;
@@ -94,13 +93,13 @@ static int torch_qparams(const qobs_config *config, float amax, float *scale, fl
 
 /* ---- Errors ----------------------------------------------------------------------------------------------------------- */
 
-int qobs_squared_error(const struct squared_error *e, const struct bins_params *q, const qobs_config *config, float amax,
+int qobs_squared_error(const struct squared_error *e, const struct bins_params *q, const struct formula *formula, float amax,
                        double *mean, qobs_error *error)
 {
     float scale = 0, zero_point = 0, quantized[CHUNK];
     double lane[LANES] = {0}, sum = 0;
     if (q->centres == CENTRES_TORCH) {
-        const int status = torch_qparams(config, amax, &scale, &zero_point, error);
+        const int status = torch_qparams(formula, amax, &scale, &zero_point, error);
         if (status != QOBS_OK)
             return status;
     }
@@ -135,14 +134,14 @@ int qobs_squared_error(const struct squared_error *e, const struct bins_params *
 }
 
 int qobs_squared_error_find(const struct squared_error *e, const struct histogram_view *h, const struct bins_params *params,
-                            const qobs_config *config, size_t first, size_t *bin, qobs_error *error)
+                            const struct formula *formula, size_t first, size_t *bin, qobs_error *error)
 {
     const size_t stride = (uint64_t)params->stride > h->bins ? h->bins : (size_t)params->stride;
     double quant_min = INFINITY;
     *bin = first;
     for (size_t i = first; i < h->bins; i += stride) {
         double mean = 0;
-        const int status = qobs_squared_error(e, params, config, qobs_bin_centre(h, i), &mean, error);
+        const int status = qobs_squared_error(e, params, formula, qobs_bin_centre(h, i), &mean, error);
         if (status != QOBS_OK)
             return status;
         if (mean < quant_min || isnan(mean)) {
@@ -161,7 +160,7 @@ size_t qobs_range_workspace(size_t bins)
     return squared > qobs_entropy_workspace(bins) ? squared : qobs_entropy_workspace(bins);
 }
 
-int qobs_amax_by_mse(const struct bins_params *params, const qobs_config *config, const struct histogram_view *h,
+int qobs_amax_by_mse(const struct bins_params *params, const struct formula *formula, const struct histogram_view *h,
                      double *workspace, float *amax, qobs_error *error)
 {
     const int64_t start_bin = params->start_bin;
@@ -176,7 +175,7 @@ int qobs_amax_by_mse(const struct bins_params *params, const qobs_config *config
                          "dtype: is %s, squared errors take int4, uint4, int8, uint8, fp8_e4m3, fp8_e5m2", params->dtype);
     const struct squared_error e = qobs_squared_error_prepare(h, (float *)(void *)workspace);
     const size_t first = (uint64_t)start_bin < h->bins ? (size_t)start_bin : h->bins - 1;
-    const int status = qobs_squared_error_find(&e, h, params, config, first, &bin, error);
+    const int status = qobs_squared_error_find(&e, h, params, formula, first, &bin, error);
     if (status == QOBS_OK)
         *amax = qobs_bin_centre(h, bin);
     return status;

@@ -7,7 +7,6 @@
 #ifndef QOBS_SEARCH_MODELOPT_H
 #define QOBS_SEARCH_MODELOPT_H
 
-#include "config/config.h"
 #include "plan/plan.h"
 #include "range/range_rule.h"
 

@@ -7,7 +7,7 @@
 #ifndef QOBS_RANGE_H
 #define QOBS_RANGE_H
 
-#include "config/config.h"
+#include "formula/formula.h"
 #include "range/range_rule.h"
 
 /* counts[i] elements from edges[i] to edges[i + 1]. Counts are not negative, edges do not descend. */
@@ -70,13 +70,13 @@ struct squared_error qobs_squared_error_prepare(const struct histogram_view *h, 
 
 /* mean over all bins of count * (quantized centre - centre)^2, terms in float, their sum in double. NO_RESULT where upstream
  * has no scale for amax. */
-int qobs_squared_error(const struct squared_error *e, const struct bins_params *params, const qobs_config *config, float amax,
+int qobs_squared_error(const struct squared_error *e, const struct bins_params *params, const struct formula *formula, float amax,
                        double *mean, qobs_error *error);
 
 /* The bin, of first, first + stride, ... whose centre is the amax with the least error; of several the first; NaN counts as
  * the least. */
 int qobs_squared_error_find(const struct squared_error *e, const struct histogram_view *h, const struct bins_params *params,
-                            const qobs_config *config, size_t first, size_t *bin, qobs_error *error);
+                            const struct formula *formula, size_t first, size_t *bin, qobs_error *error);
 
 /* (edges[bin + 1] + edges[bin]) / 2 in float. */
 float qobs_bin_centre(const struct histogram_view *h, size_t bin);
@@ -94,7 +94,7 @@ void qobs_non_linear_search(const float *counts, size_t bins, float min, float m
 
 /* These check params->stride and start_bin. The workspace has qobs_range_workspace(bins) doubles. */
 size_t qobs_range_workspace(size_t bins);
-typedef int qobs_amax_finder(const struct bins_params *params, const qobs_config *config, const struct histogram_view *h,
+typedef int qobs_amax_finder(const struct bins_params *params, const struct formula *formula, const struct histogram_view *h,
                              double *workspace, float *amax, qobs_error *error);
 qobs_amax_finder qobs_amax_by_entropy, qobs_amax_by_mse;
 

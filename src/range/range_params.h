@@ -38,6 +38,7 @@ struct exponent_params {
     bool float_zero_points;      /* zero points are F32, not I32 */
     int scope;                   /* of a block: number of exponents below the first */
     const qobs_format *format;   /* of its elements */
+    int emax;                    /* exponent of the largest element */
 };
 
 /* Model-Optimizer's searches: multipliers of an amax. */

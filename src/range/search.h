@@ -12,7 +12,7 @@
 
 #include <string.h>
 
-#include "config/config.h"
+#include "formula/formula.h"
 #include "plan/plan.h"
 #include "range/range_params.h"
 #include "range/search_record.h"
@@ -22,7 +22,7 @@ struct grid_search {
     const struct runtime *runtime; /* its executor runs the search */
     const struct qobs_kernels *kernels;
     const struct grid_params *params;
-    const qobs_config *config; /* of the formula */
+    const struct formula *formula;
     enum nonfinite_mode nonfinite;
     const qobs_plan *plan;
     const unsigned char *data;

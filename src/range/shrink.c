@@ -7,9 +7,9 @@
 #include <math.h>
 #include <string.h>
 
-#include "formula/formula.h"
 #include "base/error.h"
 #include "formula/qparam_view.h"
+#include "number/convert.h"
 #include "number/number.h"
 
 /* x * factor as torch has it for a tensor and a Python number: in float, rounded to the tensor's dtype. */
@@ -116,15 +116,17 @@ int qobs_shrink_begin(struct shrink *s, const struct grid_search *g, qobs_error 
     const bool first_is_before = params->expand == 1 && params->steps > 0;
     *s = (struct shrink){.runtime = runtime,
                          .params = params,
-                         .config = *g->config,
+                         .formula = *g->formula,
                          .dtype = g->plan->dtype,
                          .integers = !params->format,
                          .before = first_is_before ? 0 : (size_t)params->steps,
                          .global_scale = g->global_scale};
     s->candidates = (size_t)params->steps + (first_is_before ? 0 : 1);
     s->workspace = (s->candidates + 3) / 4 * 4;
-    if (params->native_scales)
-        s->config.scale_dtype = SCALE_NATIVE;
+    if (params->native_scales) {
+        s->formula.params.compressed_tensors.scale_dtype = SCALE_NATIVE;
+        s->formula.params.compressed_tensors.mx = false;
+    }
     enum qobs_kernel_dtype dtype;
     qobs_kernel_dtype_of(s->dtype, &dtype);
     s->kernel = kernels_can(s, g->each_global_scale, &s->how) ? g->kernels->search_shrink[dtype] : NULL;
@@ -146,7 +148,7 @@ int qobs_shrink_begin(struct shrink *s, const struct grid_search *g, qobs_error 
         return qobs_fail(error, QOBS_ERROR_OUT_OF_MEMORY, "search: no memory for %zu bytes", s->candidates * sizeof *s->global_scales);
     }
     for (size_t c = 0; c < s->candidates; c++)
-        s->global_scales[c] = qobs_compressed_tensors_global_scale(&s->config, s->dtype, candidate_end(s, c, amax));
+        s->global_scales[c] = s->formula.ops->global_scale(s->dtype, candidate_end(s, c, amax));
     return QOBS_OK;
 }
 
@@ -184,13 +186,13 @@ static void ask_formula(const struct shrink *s, size_t range, size_t c, size_t n
     const size_t size = qobs_dtype_size(s->dtype);
     const struct range_view view = {.dtype = s->dtype,
                                     .n = n,
-                                    .rank = qobs_default_rank(&s->config),
+                                    .rank = s->formula.params.rank,
                                     .min = to->min + c * size,
                                     .max = to->max + c * size,
                                     .global_scale = global_scale};
     qobs_dtype scale_dtype, zero_point_dtype;
-    qobs_formula_dtypes(&s->config, &view, &scale_dtype, &zero_point_dtype);
-    qobs_compressed_tensors_qparams(&s->config, &view, to->raw_scale, to->raw_zero_point);
+    qobs_formula_dtypes(&s->formula, &view, &scale_dtype, &zero_point_dtype);
+    (void)qobs_formula_qparams(&s->formula, &view, to->raw_scale, to->raw_zero_point, NULL);
     for (size_t i = 0; i < n; i++) {
         double scale = qobs_qparam_at(to->raw_scale, scale_dtype, (int64_t)i);
         if (global_scale)

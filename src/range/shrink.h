@@ -5,14 +5,13 @@
 #ifndef QOBS_SEARCH_SHRINK_H
 #define QOBS_SEARCH_SHRINK_H
 
-#include "config/config.h"
 #include "range/search.h"
 
 /* Candidate i < steps is that of step i; the range as it came in, which nothing may be known of otherwise, is candidate `before`. */
 struct shrink {
     const struct runtime *runtime;
     const struct grid_params *params;
-    qobs_config config; /* the formula's settings */
+    struct formula formula;
     qobs_dtype dtype;   /* of ranges */
     bool integers;
     size_t before, candidates;
