@@ -59,7 +59,7 @@ left_out=(
     "fused observers and cases without a batch: C tests (qparams, golden_observers)"
 )
 # What of the tests runs under an emulator in seconds, and those that read golden suites.
-quick=(exchange format functions hooks observer quark stability stand-in state versions)
+quick=(exchange format functions hooks observer quark saved_states stability stand-in state versions)
 golden_tests=(flatten golden_histogram golden_mse golden_observers golden_search qparams ranges)
 
 example=examples/tinylm
@@ -297,7 +297,7 @@ stage_races() {
 
 # Under valgrind, which knows no AVX-512 and hands on SIGBUS in its own way (so not io). The kernel checks of the scalar
 # table take it long.
-under_valgrind=(candidates functions golden_histogram golden_observers hooks observer observer_in quark qparams state versions)
+under_valgrind=(candidates functions golden_histogram golden_observers hooks observer observer_in quark qparams saved_states state versions)
 
 stage_memory() {
     # Only what is built with it is seen to set memory, so nothing comes from outside but the C library.
