@@ -15,7 +15,7 @@
 #   cpus       the program on emulated older CPUs: uses what they have and nothing else, writes the same bytes; a choice of tests; no
 #              stray instructions in what is built
 #   bench      the benchmarks run and make a report; nothing about speed
-#   scripts    the scripts' syntax
+#   scripts    the scripts' syntax, the order of the source tree
 #   install    the library, installed, used from other projects: the README, examples, pkg-config, CMake, Meson, manual
 #   portable   a choice of tests on big-endian s390x, with the golden suites, and without SLEEF on riscv64 under qemu and with musl;
 #              states of one byte order on the other; a build for Windows (all tests with --full)
@@ -392,6 +392,9 @@ stage_analyse() {
 
 stage_scripts() {
     local script
+    counted /usr/bin/python3 tests/test_layers.py
+    true || \
+        counted /usr/bin/python3 tests/layers.py
     for script in scripts/*.sh tests/*.sh tests/fuzz/*.sh .ci/run; do
         counted single bash -n "$script"
         ! command -v shellcheck >/dev/null || counted single shellcheck "$script"
