@@ -16,6 +16,7 @@
 #              stray instructions in what is built
 #   bench      the benchmarks run and make a report; nothing about speed
 #   scripts    the scripts' syntax, the order of the source tree
+#   exercises  the patches of CONTRIBUTING.md, each applied to a copy of the tree, built and tested
 #   install    the library, installed, used from other projects: the README, examples, pkg-config, CMake, Meson, manual
 #   portable   a choice of tests on big-endian s390x, with the golden suites, and without SLEEF on riscv64 under qemu and with musl;
 #              states of one byte order on the other; a build for Windows (all tests with --full)
@@ -34,7 +35,7 @@ stages=()
 for argument; do
     case $argument in
     --full) full=1 ;;
-    gcc | golden | clang | sanitize | aarch64 | cpus | bench | scripts | install | portable | fuzz | analyse | races | memory) stages+=("$argument") ;;
+    gcc | golden | clang | sanitize | aarch64 | cpus | bench | scripts | exercises | install | portable | fuzz | analyse | races | memory) stages+=("$argument") ;;
     *)
         sed -n '/^#   /s/^#   //p' "$0" >&2
         exit 2
@@ -42,7 +43,7 @@ for argument; do
     esac
 done
 named=${stages[*]}
-[[ $named ]] || stages=(gcc golden clang sanitize aarch64 cpus bench scripts install portable fuzz analyse ${full:+races memory})
+[[ $named ]] || stages=(gcc golden clang sanitize aarch64 cpus bench scripts exercises install portable fuzz analyse ${full:+races memory})
 
 # What the program has of the golden suites, as options of run_cli.py.
 golden=(
@@ -399,6 +400,10 @@ stage_scripts() {
         counted single bash -n "$script"
         ! command -v shellcheck >/dev/null || counted single shellcheck "$script"
     done
+}
+
+stage_exercises() {
+    counted /usr/bin/python3 tests/exercises.py
 }
 
 setup=(--clang --bench --install --fuzz)
