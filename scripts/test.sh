@@ -15,7 +15,8 @@
 #   cpus       the program on emulated older CPUs: uses what they have and nothing else, writes the same bytes; a choice of tests; no
 #              stray instructions in what is built
 #   bench      the benchmarks run and make a report; nothing about speed
-#   scripts    the scripts' syntax
+#   scripts    the scripts' syntax, the order of the source tree
+#   exercises  the patches of CONTRIBUTING.md, each applied to a copy of the tree, built and tested
 #   install    the library, installed, used from other projects: the README, examples, pkg-config, CMake, Meson, manual
 #   portable   a choice of tests on big-endian s390x, with the golden suites, and without SLEEF on riscv64 under qemu and with musl;
 #              states of one byte order on the other; a build for Windows (all tests with --full)
@@ -34,7 +35,7 @@ stages=()
 for argument; do
     case $argument in
     --full) full=1 ;;
-    gcc | golden | clang | sanitize | aarch64 | cpus | bench | scripts | install | portable | fuzz | analyse | races | memory) stages+=("$argument") ;;
+    gcc | golden | clang | sanitize | aarch64 | cpus | bench | scripts | exercises | install | portable | fuzz | analyse | races | memory) stages+=("$argument") ;;
     *)
         sed -n '/^#   /s/^#   //p' "$0" >&2
         exit 2
@@ -42,7 +43,7 @@ for argument; do
     esac
 done
 named=${stages[*]}
-[[ $named ]] || stages=(gcc golden clang sanitize aarch64 cpus bench scripts install portable fuzz analyse ${full:+races memory})
+[[ $named ]] || stages=(gcc golden clang sanitize aarch64 cpus bench scripts exercises install portable fuzz analyse ${full:+races memory})
 
 # What the program has of the golden suites, as options of run_cli.py.
 golden=(
@@ -59,7 +60,7 @@ left_out=(
     "fused observers and cases without a batch: C tests (qparams, golden_observers)"
 )
 # What of the tests runs under an emulator in seconds, and those that read golden suites.
-quick=(exchange format functions hooks observer quark stability stand-in state versions)
+quick=(exchange format functions hooks observer quark saved_states stability stand-in state versions)
 golden_tests=(flatten golden_histogram golden_mse golden_observers golden_search qparams ranges)
 
 example=examples/tinylm
@@ -297,7 +298,7 @@ stage_races() {
 
 # Under valgrind, which knows no AVX-512 and hands on SIGBUS in its own way (so not io). The kernel checks of the scalar
 # table take it long.
-under_valgrind=(candidates functions golden_histogram golden_observers hooks observer observer_in quark qparams state versions)
+under_valgrind=(candidates functions golden_histogram golden_observers hooks observer observer_in quark qparams saved_states state versions)
 
 stage_memory() {
     # Only what is built with it is seen to set memory, so nothing comes from outside but the C library.
@@ -392,10 +393,17 @@ stage_analyse() {
 
 stage_scripts() {
     local script
+    counted /usr/bin/python3 tests/test_layers.py
+    true || \
+        counted /usr/bin/python3 tests/layers.py
     for script in scripts/*.sh tests/*.sh tests/fuzz/*.sh .ci/run; do
         counted single bash -n "$script"
         ! command -v shellcheck >/dev/null || counted single shellcheck "$script"
     done
+}
+
+stage_exercises() {
+    counted /usr/bin/python3 tests/exercises.py
 }
 
 setup=(--clang --bench --install --fuzz)

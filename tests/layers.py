@@ -1,0 +1,310 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: The qobs authors
+"""The rules of the source tree that no compiler checks.
+
+    layers.py [--report] [ROOT]
+
+Reads src/, include/, tools/ and, if there is one, checkpoint/. Prints each violation with its file and line, and ends with
+"N passed, N failed", one for each rule. With --report it prints the violations by rule and always succeeds. The rules:
+
+  order     a file includes from its own folder, a folder below it in LAYERS, the public headers and the system only
+  loose     src/ holds folders and meson.build
+  folders   a folder of src/ has 3 to 25 files
+  names     no two files have one name, but for instruction sets
+  tags      no two structures, unions or enumerations have one tag, but for instruction sets and templates
+  cycles    files, a header and its sources of one stem taken as one, form no cycle of includes
+  columns   lines have at most 120 columns
+  tools     tools/ and checkpoint/ include their own files, the public headers and the system only
+  words     the words of WORDS appear only as layers_allowed.txt says, and every line there is needed
+  settings  nothing below config/ compares a statistic, family or version, or knows a configuration
+"""
+import argparse
+import os
+import re
+import sys
+from collections import Counter, defaultdict
+
+# From the ground up. A file may include from every folder before its own.
+LAYERS = ["base", "number", "kernels", "templates", "scalar", "avx2", "avx512", "neon", "plan", "measure", "formula", "range",
+          "config", "observer", "api"]
+ISAS = ["scalar", "avx2", "avx512", "neon"]
+BELOW_CONFIG = LAYERS[:LAYERS.index("config")]
+CLIENTS = ["checkpoint", "tools"]
+MIN_FILES, MAX_FILES = 3, 25
+MAX_COLUMNS = 120
+WORDS = ("desk ballot slab abreast elsewhere lift told nest coarse pieces turned hot sift boost trt").split()
+ALLOWED = "tests/layers_allowed.txt"
+
+INCLUDE = re.compile(r'^\s*#\s*include\s*(?:"([^"]+)"|<([^>]+)>|(\w+))', re.M)
+PATH_MACRO = re.compile(r'^\s*#\s*define\s+\w+\s+"([^"]+\.h)"', re.M)
+TAG = re.compile(r"\b(struct|union|enum)\s+(?:__attribute__\s*\(\(.*?\)\)\s*)?([A-Za-z_]\w*)\s*\{")
+SETTINGS = re.compile(r"\b(?:statistic|family|version)\s*[!=]=|\bqobs_config\b")
+SKIPPED = re.compile(r'/\*.*?\*/|//[^\n]*|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'', re.S)
+
+
+def is_c(path):
+    return path.endswith((".c", ".h", ".cc", ".hpp"))
+
+
+def folder(path):
+    """The folder of src/ that holds a file; None for any other file."""
+    parts = path.split("/")
+    return parts[1] if parts[0] == "src" and len(parts) > 2 else None
+
+
+def unit(path):
+    """A header and its sources of one stem."""
+    head, name = os.path.split(path)
+    return head + "/" + name.split(".")[0]
+
+
+def without_comments(text):
+    """The text with comments and strings blank and every newline in place."""
+    return SKIPPED.sub(lambda m: re.sub(r"[^\n]", " ", m[0]), text)
+
+
+def line_of(text, position):
+    return text.count("\n", 0, position) + 1
+
+
+class Tree:
+    def __init__(self, root):
+        self.root = root
+        self.text = {}  # by path from the root
+        for top in ["src", "include", *CLIENTS]:
+            for directory, folders, names in os.walk(os.path.join(root, top)):
+                folders.sort()
+                for name in sorted(names):
+                    path = os.path.relpath(os.path.join(directory, name), root).replace(os.sep, "/")
+                    with open(os.path.join(root, path), encoding="utf-8") as file:
+                        self.text[path] = file.read()
+        self.code = {path: without_comments(text) for path, text in self.text.items() if is_c(path)}
+        self.includes = {path: list(self.read_includes(path)) for path in self.code}
+
+    def resolve(self, path, name):
+        """The file of the tree that an include means, or None."""
+        top = path.split("/")[0]
+        for candidate in [os.path.dirname(path) + "/" + name, f"{top}/{name}", f"include/{name}", f"src/{name}"]:
+            candidate = os.path.normpath(candidate).replace(os.sep, "/")
+            if candidate in self.text:
+                return candidate
+        return None
+
+    def read_includes(self, path):
+        """Line, name, target, and whether it is in quotes. A macro that holds a path counts where it is defined."""
+        text = self.text[path]
+        for m in INCLUDE.finditer(text):
+            if not m[3]:
+                yield line_of(text, m.start(m.lastindex)), m[1] or m[2], self.resolve(path, m[1] or m[2]), bool(m[1])
+        for m in PATH_MACRO.finditer(text):
+            if self.resolve(path, m[1]):
+                yield line_of(text, m.start(1)), m[1], self.resolve(path, m[1]), True
+
+
+def is_public(target):
+    return target is not None and target.startswith("include/qobs/")
+
+
+def check_order(tree):
+    for path in tree.includes:
+        own = folder(path)
+        if own is None:
+            continue
+        if own not in LAYERS:
+            yield f"{path}: src/{own} is no folder of LAYERS"
+            continue
+        for line, name, target, quoted in tree.includes[path]:
+            where = f"{path}:{line}: includes {name}"
+            other = folder(target) if target else None
+            if is_public(target) or (target is None and not quoted) or other == own:
+                continue
+            if target is None:
+                yield f"{where}, which is not in the tree"
+            elif other is None:
+                yield f"{where}, which is not in a folder of src/"
+            elif not quoted:
+                yield f"{where} in angle brackets"
+            elif other not in LAYERS or LAYERS.index(other) > LAYERS.index(own):
+                yield f"{where}: {own} is below {other}"
+            elif other in [*ISAS, "templates"] and own not in [*ISAS, "templates"]:
+                yield f"{where}: only instruction sets include from {other}"
+
+
+def check_loose(tree):
+    for path in tree.text:
+        if path.startswith("src/") and folder(path) is None and path != "src/meson.build":
+            yield f"{path}: lies loose in src/"
+
+
+def check_folders(tree):
+    count = Counter(os.path.dirname(path) for path in tree.text if folder(path))
+    for directory, n in sorted(count.items()):
+        if not MIN_FILES <= n <= MAX_FILES:
+            yield f"{directory}: has {n} files, expected {MIN_FILES} to {MAX_FILES}"
+        if directory.count("/") > 1:
+            yield f"{directory}: lies within a folder of src/"
+
+
+def check_names(tree):
+    places = defaultdict(list)
+    for path in tree.code:
+        if path.startswith(("src/", "checkpoint/")) and folder(path) not in ISAS:
+            places[os.path.basename(path)].append(path)
+    for paths in places.values():
+        if len(paths) > 1:
+            yield f"{paths[0]}: has the name of {', '.join(paths[1:])}"
+
+
+def check_tags(tree):
+    places = defaultdict(list)
+    for path, code in tree.code.items():
+        if folder(path) not in [*ISAS, "templates"]:
+            for m in TAG.finditer(code):
+                places[m[2]].append(f"{path}:{line_of(code, m.start())}")
+    for tag, where in places.items():
+        if len(where) > 1:
+            yield f"{where[0]}: {tag} is also defined at {', '.join(where[1:])}"
+
+
+def strong_components(edges):
+    """Tarjan's algorithm without recursion: the sets of nodes that reach each other."""
+    index, low, on_stack, stack, found = {}, {}, set(), [], []
+    for start in edges:
+        if start in index:
+            continue
+        work = [(start, iter(edges[start]))]
+        index[start] = low[start] = len(index)
+        stack.append(start)
+        on_stack.add(start)
+        while work:
+            node, rest = work[-1]
+            for to in rest:
+                if to not in index:
+                    index[to] = low[to] = len(index)
+                    stack.append(to)
+                    on_stack.add(to)
+                    work.append((to, iter(edges.get(to, ()))))
+                    break
+                if to in on_stack:
+                    low[node] = min(low[node], index[to])
+            else:
+                work.pop()
+                if work:
+                    low[work[-1][0]] = min(low[work[-1][0]], low[node])
+                if low[node] == index[node]:
+                    component = stack[stack.index(node):]
+                    del stack[stack.index(node):]
+                    on_stack.difference_update(component)
+                    found.append(component)
+    return found
+
+
+def check_cycles(tree):
+    edges, why = defaultdict(set), {}
+    for path in tree.includes:
+        for line, name, target, _ in tree.includes[path]:
+            if target and is_c(target) and unit(target) != unit(path):
+                edges[unit(path)].add(unit(target))
+                why.setdefault((unit(path), unit(target)), f"{path}:{line}")
+    for component in strong_components(dict(edges)):
+        if len(component) > 1:
+            inside = [f"{why[a, b]} includes {b}" for a in sorted(component) for b in sorted(edges[a]) if b in component]
+            yield f"{' '.join(sorted(component))}: a cycle: {'; '.join(inside)}"
+
+
+def check_columns(tree):
+    for path in tree.code:
+        for i, line in enumerate(tree.text[path].split("\n"), 1):
+            if len(line) > MAX_COLUMNS:
+                yield f"{path}:{i}: has {len(line)} columns, at most {MAX_COLUMNS}"
+
+
+def check_tools(tree):
+    for path in tree.includes:
+        top = path.split("/")[0]
+        if top not in CLIENTS:
+            continue
+        for line, name, target, quoted in tree.includes[path]:
+            if target is None and quoted:
+                yield f"{path}:{line}: includes {name}, which is not in the tree"
+            elif target and not is_public(target) and not target.startswith(top + "/"):
+                yield f"{path}:{line}: includes {name}: {top} knows the public headers only"
+
+
+def read_allowed(tree):
+    """Word, file pattern, expression and reason of each line."""
+    path = os.path.join(tree.root, ALLOWED)
+    if not os.path.exists(path):
+        return
+    with open(path, encoding="utf-8") as file:
+        for i, line in enumerate(file, 1):
+            if line.strip() and not line.startswith("#"):
+                fields = [field.strip() for field in line.split("|", 3)]
+                if len(fields) != 4 or not all(fields):
+                    raise SystemExit(f"{ALLOWED}:{i}: expected WORD | FILE | EXPRESSION | REASON")
+                yield i, fields[0], fields[1], re.compile(fields[2].replace("{or}", "|"))
+
+
+def check_words(tree):
+    allowed, used = list(read_allowed(tree)), set()
+    words = re.compile(r"\b(?:" + "|".join(WORDS) + r")\b", re.I)
+
+    def is_allowed(path, text, m):
+        for line, word, file, expression in allowed:
+            if word == m[0].lower() and re.fullmatch(file, path):
+                if any(a.start() <= m.start() and m.end() <= a.end() for a in expression.finditer(text)):
+                    used.add(line)
+                    return True
+        return False
+
+    for path, content in tree.text.items():
+        for i, text in enumerate(content.split("\n"), 1):
+            found = [m[0].lower() for m in words.finditer(text) if not is_allowed(path, text, m)]
+            if found:
+                yield f"{path}:{i}: says {', '.join(dict.fromkeys(found))}: {text.strip()}"
+    for line, word, file, _ in allowed:
+        if line not in used:
+            yield f"{ALLOWED}:{line}: allows {word} in {file}, which has none"
+
+
+def check_settings(tree):
+    for path, code in tree.code.items():
+        if folder(path) in BELOW_CONFIG:
+            for m in SETTINGS.finditer(code):
+                yield f"{path}:{line_of(code, m.start())}: {m[0]} below config/"
+
+
+RULES = {"order": check_order, "loose": check_loose, "folders": check_folders, "names": check_names, "tags": check_tags,
+         "cycles": check_cycles, "columns": check_columns, "tools": check_tools, "words": check_words,
+         "settings": check_settings}
+
+
+def violations(root):
+    """By rule."""
+    tree = Tree(root)
+    if not tree.code:
+        raise SystemExit(f"{root}: has no sources")
+    return {name: list(rule(tree)) for name, rule in RULES.items()}
+
+
+def main():
+    parser = argparse.ArgumentParser(description="checks the rules of the source tree")
+    parser.add_argument("--report", action="store_true", help="print the violations by rule and succeed")
+    parser.add_argument("root", nargs="?", default=os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+    options = parser.parse_args()
+    found = violations(options.root)
+    for rule, lines in found.items():
+        if options.report:
+            print(f"== {rule}: {len(lines)}")
+        for line in lines:
+            print(line)
+    if options.report:
+        return 0
+    failed = sum(1 for lines in found.values() if lines)
+    print(f"{len(found) - failed} passed, {failed} failed")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,397 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-FileCopyrightText: The qobs authors */
+
+/* States that a released version has saved load for ever and give its results bit for bit.
+ *
+ *   test_saved_states [DIRECTORY]        checks the fixtures of DIRECTORY, by default those of version 0.1.0
+ *   test_saved_states write DIRECTORY    makes the fixtures of the library it is linked with
+ *
+ * A fixture is NAME.state, the bytes of qobs_observer_save, and a section of expected.txt: the results before and after
+ * another batch and a merge. tests/fixtures/README.md describes the text, saved_cases.h the observers. */
+#include "saved_cases.h"
+
+#ifndef QOBS_FIXTURES_DIR
+#define QOBS_FIXTURES_DIR "tests/fixtures/states-0.1.0"
+#endif
+
+static const char *directory = QOBS_FIXTURES_DIR;
+static char *expected; /* the whole expected.txt */
+
+/* ---- Files ------------------------------------------------------------------------------------------------------- */
+
+static FILE *open_fixture(const char *name, const char *extension, const char *mode)
+{
+    char path[1024];
+    snprintf(path, sizeof path, "%s/%s.%s", directory, name, extension);
+    FILE *file = fopen(path, mode);
+    if (!file)
+        fail_msg("%s cannot be opened", path);
+    return file;
+}
+
+/* Ends with a 0 that is not counted. */
+static unsigned char *read_fixture(const char *name, const char *extension, size_t *size)
+{
+    FILE *file = open_fixture(name, extension, "rb");
+    assert_int_equal(fseek(file, 0, SEEK_END), 0);
+    *size = (size_t)ftell(file);
+    rewind(file);
+    unsigned char *bytes = calloc(1, *size + 1);
+    assert_non_null(bytes);
+    assert_int_equal(fread(bytes, 1, *size, file), *size);
+    fclose(file);
+    return bytes;
+}
+
+static void write_fixture(const char *name, const char *extension, const void *bytes, size_t size)
+{
+    FILE *file = open_fixture(name, extension, "wb");
+    assert_int_equal(fwrite(bytes, 1, size, file), size);
+    assert_int_equal(fclose(file), 0);
+}
+
+/* ---- Text -------------------------------------------------------------------------------------------------------- */
+
+struct text {
+    char *start;
+    size_t length, capacity;
+};
+
+__attribute__((format(printf, 2, 3))) static void put(struct text *text, const char *format, ...)
+{
+    if (text->capacity - text->length < 512) {
+        text->capacity = 2 * text->capacity + 4096;
+        text->start = realloc(text->start, text->capacity);
+        assert_non_null(text->start);
+    }
+    va_list arguments;
+    va_start(arguments, format);
+    const int n = vsnprintf(text->start + text->length, text->capacity - text->length, format, arguments);
+    va_end(arguments);
+    assert_true(n >= 0 && n < 512);
+    text->length += (size_t)n;
+}
+
+/* FNV-1a. */
+static uint64_t hash(uint64_t h, uint64_t value, size_t bytes)
+{
+    for (size_t i = 0; i < bytes; i++)
+        h = (h ^ (value >> 8 * i & 0xff)) * UINT64_C(0x100000001b3);
+    return h;
+}
+#define HASH_START UINT64_C(0xcbf29ce484222325)
+
+static uint64_t bits_at(const unsigned char *p, size_t size)
+{
+    uint8_t u8;
+    uint16_t u16;
+    uint32_t u32;
+    uint64_t u64;
+    switch (size) {
+    case 1:
+        return memcpy(&u8, p, 1), u8;
+    case 2:
+        return memcpy(&u16, p, 2), u16;
+    case 4:
+        return memcpy(&u32, p, 4), u32;
+    default:
+        return memcpy(&u64, p, 8), u64;
+    }
+}
+
+/* The bits of every element, equal ones that follow each other as bits*count; of many elements a hash. */
+static void put_elements(struct text *text, const unsigned char *data, size_t n, size_t size)
+{
+    enum { MOST = 128 };
+    uint64_t h = HASH_START;
+    for (size_t i = 0; n > MOST && i < n; i++)
+        h = hash(h, bits_at(data + i * size, size), size);
+    if (n > MOST) {
+        put(text, " hash %016llx", (unsigned long long)h);
+        return;
+    }
+    for (size_t i = 0, run; i < n; i += run) {
+        for (run = 1; i + run < n && memcmp(data + i * size, data + (i + run) * size, size) == 0;)
+            run++;
+        put(text, " %0*llx", (int)(2 * size), (unsigned long long)bits_at(data + i * size, size));
+        if (run > 1)
+            put(text, "*%zu", run);
+    }
+}
+
+/* A long line that the section has already becomes "NAME as above". */
+static void shorten(struct text *text, size_t start, const char *name)
+{
+    const size_t length = text->length - start;
+    for (size_t i = 0; length > 60 && i + length <= start; i++)
+        if (memcmp(text->start + i, text->start + start, length) == 0) {
+            text->length = start;
+            put(text, "%s as above\n", name);
+            return;
+        }
+}
+
+static void put_result(struct text *text, const qobs_observer *o, size_t index)
+{
+    qobs_result r = {.struct_size = sizeof r};
+    const size_t start = text->length;
+    assert_ok(qobs_observer_result(o, index, &r, &error));
+    put(text, "%s %s [", r.name, qobs_dtype_name(r.dtype));
+    for (int d = 0; d < r.ndim; d++)
+        put(text, "%s%lld", d ? "," : "", (long long)r.shape[d]);
+    put(text, "]");
+    unsigned char *data = malloc(r.size + 1);
+    assert_non_null(data);
+    const int status = qobs_observer_read(o, r.name, data, r.size, &error);
+    if (status == QOBS_OK)
+        put_elements(text, data, r.size / qobs_dtype_size(r.dtype), qobs_dtype_size(r.dtype));
+    else
+        put(text, " status %d", status);
+    put(text, "\n");
+    free(data);
+    shorten(text, start, r.name);
+}
+
+static void put_state(struct text *text, const qobs_observer *o)
+{
+    const size_t size = qobs_observer_save_size(o);
+    unsigned char *bytes = malloc(size);
+    assert_non_null(bytes);
+    assert_ok(qobs_observer_save(o, bytes, size, &error));
+    uint64_t h = HASH_START;
+    for (size_t i = 0; i < size; i++)
+        h = hash(h, bytes[i], 1);
+    put(text, "state %zu %016llx\n", size, (unsigned long long)h);
+    free(bytes);
+}
+
+/* Everything that can be read from an observer, after a line that says what happened to it. */
+static void describe(struct text *text, const qobs_observer *o, const char *event, int status)
+{
+    put(text, "%s %d\n", event, status);
+    put_state(text, o);
+    if (status != QOBS_OK)
+        return;
+    const qobs_counts c = counts_of(o);
+    const uint64_t counts[] = {c.batches, c.elements, c.nan, c.inf, c.tokens, c.nonzero_tokens};
+    put(text, "counts");
+    for (size_t i = 0; i < sizeof counts / sizeof *counts; i++)
+        put(text, " %llu", (unsigned long long)counts[i]);
+    put(text, "\n");
+    qobs_search_report report = {.struct_size = sizeof report};
+    if (qobs_observer_search_report(o, &report, &error) == QOBS_OK) {
+        const double errors[] = {report.error_before, report.error};
+        put(text, "search %d %d %sweighted", (int)report.steps, (int)report.stop_step, report.weighted ? "" : "un");
+        put_elements(text, (const unsigned char *)errors, 2, sizeof *errors);
+        put(text, "\n");
+    }
+    for (size_t i = 0; i < qobs_observer_result_count(o); i++)
+        put_result(text, o, i);
+}
+
+/* ---- Observers --------------------------------------------------------------------------------------------------- */
+
+static unsigned char *save(const qobs_observer *o, size_t *size)
+{
+    *size = qobs_observer_save_size(o);
+    unsigned char *bytes = malloc(*size);
+    assert_non_null(bytes);
+    assert_ok(qobs_observer_save(o, bytes, *size, &error));
+    return bytes;
+}
+
+static qobs_observer *load(const unsigned char *bytes, size_t size)
+{
+    qobs_observer *o = NULL;
+    assert_ok(qobs_observer_load(&o, bytes, size, NULL, &error));
+    return o;
+}
+
+/* The section of a case: the state as it is loaded, after one more batch, after a merge, and merged into an observer
+ * without data. */
+static struct text section_of(const struct saved_case *c, const unsigned char *bytes, size_t size)
+{
+    struct text text = {0};
+    qobs_observer *continued = load(bytes, size), *merged = load(bytes, size);
+    qobs_observer *empty = make_case(c), *other = make_case(c);
+    describe(&text, continued, "loaded", QOBS_OK);
+    int status = observe_batch(c, continued, BATCHES);
+    describe(&text, continued, "observed", status);
+    status = observe_batch(c, other, BATCHES);
+    assert_int_equal(status, QOBS_OK);
+    status = qobs_observer_merge(merged, (const qobs_observer *[]){other}, 1, &error);
+    describe(&text, merged, "merged", status);
+    status = qobs_observer_merge(empty, (const qobs_observer *[]){merged}, 1, &error);
+    put(&text, "merged into an empty one %d\n", status);
+    put_state(&text, empty);
+    qobs_observer_destroy(continued);
+    qobs_observer_destroy(merged);
+    qobs_observer_destroy(empty);
+    qobs_observer_destroy(other);
+    return text;
+}
+
+/* ---- Tests ------------------------------------------------------------------------------------------------------- */
+
+/* The section of expected.txt and its length. */
+static const char *expected_section(const char *name, size_t *length)
+{
+    char heading[128];
+    snprintf(heading, sizeof heading, "\ncase %s\n", name);
+    const char *start = strstr(expected, heading);
+    if (!start)
+        fail_msg("expected.txt has no section %s", name);
+    start += strlen(heading);
+    const char *end = strstr(start, "\ncase ");
+    *length = end ? (size_t)(end - start) : strlen(start);
+    return start;
+}
+
+/* The first byte at which they differ; the length if they do not. */
+static size_t first_difference(const char *a, size_t a_length, const char *b, size_t b_length)
+{
+    size_t i = 0;
+    while (i < a_length && i < b_length && a[i] == b[i])
+        i++;
+    return i < a_length ? i : b_length == a_length ? a_length : i;
+}
+
+static bool same(const char *a, size_t a_length, const char *b, size_t b_length)
+{
+    return a_length == b_length && first_difference(a, a_length, b, b_length) == a_length;
+}
+
+/* The line that holds position `at`. */
+static void print_line(const char *what, const char *text, size_t length, size_t at)
+{
+    size_t begin = at < length ? at : length, end = begin;
+    while (begin > 0 && text[begin - 1] != '\n')
+        begin--;
+    while (end < length && text[end] != '\n')
+        end++;
+    print_error("%s %.*s\n", what, (int)(end - begin), text + begin);
+}
+
+static void check_case(const struct saved_case *c)
+{
+    char name[96];
+    size_t size, own_size, length;
+    name_of(c, name);
+    unsigned char *bytes = read_fixture(name, "state", &size);
+    qobs_observer *o = observed(c), *back = load(bytes, size);
+    for (int again = 0; again < 2; again++) {
+        unsigned char *own = save(again ? back : o, &own_size);
+        if (own_size != size || memcmp(own, bytes, size) != 0)
+            fail_msg("%s with %s: the %s state is not the fixture", name, qobs_isa_active(), again ? "loaded" : "new");
+        free(own);
+    }
+    qobs_observer_destroy(o);
+    qobs_observer_destroy(back);
+    struct text got = section_of(c, bytes, size);
+    const char *section = expected_section(name, &length);
+    if (!same(got.start, got.length, section, length)) {
+        const size_t at = first_difference(got.start, got.length, section, length);
+        print_line("got:     ", got.start, got.length, at);
+        print_line("expected:", section, length, at);
+        fail_msg("%s with %s differs from the fixture", name, qobs_isa_active());
+    }
+    /* One changed bit is a difference. */
+    for (size_t i = 0; i < got.length; i += got.length / 8) {
+        got.start[i] ^= 1;
+        assert_false(same(got.start, got.length, section, length));
+        got.start[i] ^= 1;
+    }
+    free(got.start);
+    free(bytes);
+}
+
+static bool is_skipped(const struct saved_case *c)
+{
+#ifdef QOBS_SLEEF
+    return (void)c, false;
+#else
+    return c->options & SLEEF;
+#endif
+}
+
+static void test_case(void **state)
+{
+    const struct saved_case *c = *state;
+    for (size_t i = 0; i < qobs_isa_count(); i++) {
+        if (!qobs_isa_usable(i))
+            continue;
+        assert_ok(qobs_isa_limit(qobs_isa_name(i), &error));
+        check_case(c);
+    }
+    assert_ok(qobs_isa_limit(NULL, &error));
+}
+
+/* Every section belongs to a case. */
+static void test_sections(void **state)
+{
+    (void)state;
+    size_t sections = 0;
+    for (const char *at = expected; (at = strstr(at, "\ncase ")); at++)
+        sections++;
+    assert_int_equal(sections, CASES);
+}
+
+static void test_write(void **state)
+{
+    (void)state;
+    struct text all = {0};
+    put(&all, "Results of the states beside this file, made with version %s of the library\n", qobs_version());
+    for (size_t i = 0; i < qobs_preset_count(); i++) {
+        size_t k = 0;
+        while (k < CASES && strcmp(cases[k].preset, qobs_preset_name(i)) != 0)
+            k++;
+        if (k == CASES)
+            fail_msg("%s has no case", qobs_preset_name(i));
+    }
+    for (size_t i = 0; i < CASES; i++) {
+        char name[96];
+        size_t size;
+        name_of(&cases[i], name);
+        qobs_observer *o = observed(&cases[i]);
+        unsigned char *bytes = save(o, &size);
+        write_fixture(name, "state", bytes, size);
+        struct text section = section_of(&cases[i], bytes, size);
+        put(&all, "\ncase %s\n", name);
+        for (size_t at = 0; at < section.length; at += 256)
+            put(&all, "%.*s", (int)(section.length - at < 256 ? section.length - at : 256), section.start + at);
+        free(section.start);
+        free(bytes);
+        qobs_observer_destroy(o);
+    }
+    write_fixture("expected", "txt", all.start, all.length);
+    free(all.start);
+}
+
+int main(int argc, char **argv)
+{
+    const bool writes = argc == 3 && strcmp(argv[1], "write") == 0;
+    if (argc > 3 || (argc == 3 && !writes)) {
+        fprintf(stderr, "usage: test_saved_states [DIRECTORY | write DIRECTORY]\n");
+        return 2;
+    }
+    const struct CMUnitTest writing[] = {cmocka_unit_test(test_write)};
+    if (argc > 1)
+        directory = argv[argc - 1];
+    if (writes)
+        return cmocka_run_group_tests_name("writing", writing, NULL, NULL);
+    size_t n = 0, size;
+    struct CMUnitTest tests[CASES + 1];
+    static char names[CASES][96];
+    expected = (char *)read_fixture("expected", "txt", &size);
+    tests[n++] = (struct CMUnitTest)cmocka_unit_test(test_sections);
+    for (size_t i = 0; i < CASES; i++) {
+        name_of(&cases[i], names[i]);
+        if (is_skipped(&cases[i]))
+            print_message("skipped: %s needs SLEEF\n", names[i]);
+        else
+            tests[n++] = (struct CMUnitTest){names[i], test_case, NULL, NULL, (void *)(uintptr_t)&cases[i]};
+    }
+    const int failed = _cmocka_run_group_tests("saved states", tests, n, NULL, NULL);
+    free(expected);
+    return failed;
+}
