@@ -309,8 +309,8 @@ static void add_errors(const qobs_observer *o, const qobs_tensor *value, const f
             const double x = qobs_element((const unsigned char *)value->data + run.offset + j * run.stride, value->dtype);
             for (size_t k = 0; k < steps; k++) {
                 const float multiple = multiple_of(o, k), first = amax[nvfp4 ? 0 : run.qparam];
-                const float product = first * (nvfp4 ? multiple : (float)qobs_round_to(o->given.dtype, (double)multiple));
-                const float a = nvfp4 ? product : (float)qobs_round_to(o->given.dtype, (double)product);
+                const float product = first * (nvfp4 ? multiple : (float)qobs_round_to(o->reference.dtype, (double)multiple));
+                const float a = nvfp4 ? product : (float)qobs_round_to(o->reference.dtype, (double)product);
                 const double q = quantized(&o->config, nvfp4, unrounded, amax[0], a, x), w = weight ? (double)weight[j] : 1;
                 const float off = (float)q - (float)x;
                 errors[k * (size_t)plan->qparams + (size_t)run.qparam] +=
@@ -360,8 +360,8 @@ static void expect_multiples(const cJSON *c, const qobs_observer *o)
         expect_close(error[q], own[at], nvfp4 ? 1e-6 : 1e-12, "error");
         for (size_t i = 0; i < steps; i++) {
             expect_close(rounded[i * n + q], double_at(errors.data, i * n + q), 1e-12, "the reference");
-            if (o->kept.sums)
-                expect_close(o->kept.sums[q * steps + i], own[i * n + q], 1e-12, "sum of errors");
+            if (o->state.sums.sum)
+                expect_close(o->state.sums.sum[q * steps + i], own[i * n + q], 1e-12, "sum of errors");
         }
         differs |= (size_t)best[q] != upstreams;
     }

@@ -49,7 +49,7 @@ int qobs_observer_record_tokens(qobs_observer *o, const qobs_tensor *value, qobs
     if (!qobs_kernel_dtype_of(view.dtype, &unused))
         return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "value: dtype is %s, allowed are F32, BF16, F16 and F64",
                          qobs_dtype_name(view.dtype));
-    qobs_count_tokens(o, &view);
+    qobs_add_tokens(o, &view);
     return qobs_succeed(error);
 }
 
@@ -60,7 +60,7 @@ int qobs_observer_get_min_max(qobs_observer *o, const qobs_tensor *value, const 
         return no_observer(error);
     if (!min || !max)
         return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "%s: is NULL", min ? "max" : "min");
-    if (!qobs_accumulates_min_max(&o->stages))
+    if (!qobs_has_min_max(&o->stages))
         return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "observer: %s has no minimum and maximum", o->config.preset->name);
     const struct request request = {.ranges = true, .min = min, .max = max, .range_size = size};
     const struct observation batch = {.value = value, .g_idx = g_idx, .request = &request};

@@ -34,7 +34,7 @@ static int check(const qobs_config *config, const void *min, const void *max, qo
         return status;
     if (!min || !max)
         return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "%s: is NULL", min ? "max" : "min");
-    if (!qobs_preset_search(config->preset))
+    if (!config->preset->search)
         return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "config: %s does not search, allowed are the llmc presets *mse",
                          config->preset->name);
     return QOBS_OK;

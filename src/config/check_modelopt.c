@@ -11,7 +11,7 @@
 
 int qobs_check_modelopt(const qobs_config *config, qobs_error *error)
 {
-    if (config->preset->statistic != STATISTIC_MULTIPLES)
+    if (config->preset->range != &qobs_range_multiplier)
         return QOBS_OK;
     const double steps = ceil((config->stop_multiplier - config->start_multiplier) / config->step_size) + 1;
     if (config->stop_multiplier < config->start_multiplier)

@@ -53,7 +53,7 @@ static enum takers taker(const struct preset *preset)
     case FORMULA_QUARK_TORCH:
         return TORCH;
     default:
-        if (preset->statistic == STATISTIC_SQUARED_ERROR)
+        if (preset->range == &qobs_range_bins_mse)
             return SQUARED_ERROR;
         return preset->granularity == GRANULARITY_QUARK_GROUP ? UNIFORM_GROUP : UNIFORM;
     }
@@ -112,8 +112,8 @@ static int check_axis(const qobs_config *config, qobs_error *error)
 /* fp4 scales and those of blocks have a format of their own. */
 static int check_format(const qobs_config *config, qobs_error *error)
 {
-    const enum preset_formula formula = config->preset->formula;
-    const bool formatted = (formula == FORMULA_QUARK_MX && config->preset->statistic != STATISTIC_ABSMAX_STEPS) ||
+    const enum formula_kind formula = config->preset->formula;
+    const bool formatted = (formula == FORMULA_QUARK_MX && config->preset->range != &qobs_range_exponent) ||
                            (formula == FORMULA_QUARK && config->quark_dtype == QUARK_FP4);
     if (formatted && config->scale_format == SCALE_FORMAT_NONE)
         return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT,

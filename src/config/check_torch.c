@@ -20,11 +20,11 @@ static int check_without_ranges(const qobs_config *config, qobs_error *error)
 
 int qobs_check_torch(const qobs_config *config, qobs_error *error)
 {
-    if (config->preset->statistic == STATISTIC_NONE)
+    if (!qobs_preset_measures(config->preset))
         return check_without_ranges(config, error);
     const char *name = qobs_torch_dtype_text(config->dtype);
     const bool channels = qobs_config_has_channels(config);
-    if (qobs_preset_has_histogram(config->preset) && config->is_dynamic)
+    if (qobs_preset_has_torch_histogram(config->preset) && config->is_dynamic)
         return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "is_dynamic: %s cannot be dynamic", config->preset->name);
     if (config->qscheme != TORCH_QSCHEME_NONE && channels != (config->qscheme >= TORCH_PER_CHANNEL_AFFINE))
         return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "qscheme: is '%s', %s takes %s", qobs_qscheme_text(config->qscheme),

@@ -175,7 +175,7 @@ int qobs_config_check(const qobs_config *config, qobs_error *error)
         status = qobs_check_modelopt(config, error);
         break;
     }
-    if (status == QOBS_OK && config->is_dynamic && qobs_preset_averages(config->preset) && config->averaging_constant != 1)
+    if (status == QOBS_OK && config->is_dynamic && config->preset->accumulator->averages && config->averaging_constant != 1)
         status = qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT,
                            "is_dynamic: %s allows it only with averaging_constant 1, not %g", config->preset->name,
                            config->averaging_constant);

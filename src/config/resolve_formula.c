@@ -139,7 +139,7 @@ static const struct formula_ops *quark(const qobs_config *config, struct formula
 static const struct formula_ops *quark_mx(const qobs_config *config, struct formula_params *p)
 {
     set_quark(config, p);
-    if (config->preset->statistic == STATISTIC_ABSMAX_STEPS) {
+    if (config->preset->range == &qobs_range_exponent) {
         p->quark.format = SCALE_FORMAT_E8M0;
         p->quark.mode = SCALE_MODE_CEIL;
         p->quark.scale_dtype = (qobs_dtype)0;

@@ -8,30 +8,6 @@
 #include "config/stages.h"
 #include "range/multiplier_search.h"
 
-const struct range_ops *qobs_range_ops_of(const qobs_config *config)
-{
-    if (qobs_preset_search(config->preset))
-        return &qobs_range_grid;
-    switch (config->preset->statistic) {
-    case STATISTIC_BALLOT_LEAST: return &qobs_range_power_of_2;
-    case STATISTIC_ABSMAX_STEPS: return &qobs_range_exponent;
-    case STATISTIC_MULTIPLES: return &qobs_range_multiplier;
-    case STATISTIC_LEAST_SCALE: return &qobs_range_e4m3;
-    case STATISTIC_HISTOGRAM: return &qobs_range_non_linear;
-    case STATISTIC_HISTOGRAM_QUARK: return &qobs_range_never;
-    case STATISTIC_PERCENTILE: return &qobs_range_percentile;
-    case STATISTIC_SQUARED_ERROR: return &qobs_range_bins_mse;
-    case STATISTIC_HISTOGRAM_MODELOPT: return &qobs_range_amax;
-    default: return &qobs_range_measured;
-    }
-}
-
-bool qobs_weighs_columns(const qobs_config *config)
-{
-    const struct search_defaults *search = qobs_preset_search(config->preset);
-    return search && search->importance;
-}
-
 /* ---- Grid search -------------------------------------------------------------------------------------------------------- */
 
 static const qobs_format *float_format(const qobs_config *config)
@@ -74,7 +50,7 @@ static void resolve_shrinking(const qobs_config *config, struct grid_params *g)
 
 static void resolve_grid(const qobs_config *config, struct grid_params *g)
 {
-    const struct search_defaults *search = qobs_preset_search(config->preset);
+    const struct search_defaults *search = config->preset->search;
     const int64_t half = INT64_C(1) << (config->num_bits - 1);
     const bool importance = search->importance;
     *g = (struct grid_params){
@@ -208,7 +184,7 @@ static void resolve_bins(const qobs_config *config, struct bins_params *b)
 
 void qobs_resolve_range(const qobs_config *config, struct range_rule *rule)
 {
-    *rule = (struct range_rule){.ops = qobs_range_ops_of(config), .params = {.nonfinite = (enum nonfinite_mode)config->nonfinite}};
+    *rule = (struct range_rule){.ops = config->preset->range, .params = {.nonfinite = (enum nonfinite_mode)config->nonfinite}};
     switch (config->preset->family) {
     case FAMILY_LLMC:
         if (rule->ops == &qobs_range_grid)

@@ -90,17 +90,22 @@ static const struct word scale_modes[] = {{"even", SCALE_MODE_EVEN}, {"floor", S
 
 static bool has_ranges(const struct preset *preset)
 {
-    return preset->statistic != STATISTIC_NONE;
+    return qobs_preset_measures(preset);
+}
+
+static bool averages(const struct preset *preset)
+{
+    return preset->accumulator->averages;
 }
 
 static bool searches(const struct preset *preset)
 {
-    return qobs_preset_search(preset) != NULL;
+    return preset->search != NULL;
 }
 
 static bool has_importance(const struct preset *preset)
 {
-    return searches(preset) && qobs_preset_search(preset)->importance;
+    return searches(preset) && preset->search->importance;
 }
 
 static bool has_chunks(const struct preset *preset)
@@ -110,22 +115,22 @@ static bool has_chunks(const struct preset *preset)
 
 static bool has_percentile(const struct preset *preset)
 {
-    return preset->statistic == STATISTIC_PERCENTILE || preset->statistic == STATISTIC_HISTOGRAM_MODELOPT;
+    return preset->range == &qobs_range_percentile || preset->range == &qobs_range_amax;
 }
 
 static bool has_start_bin(const struct preset *preset)
 {
-    return preset->statistic == STATISTIC_SQUARED_ERROR || preset->statistic == STATISTIC_HISTOGRAM_MODELOPT;
+    return preset->range == &qobs_range_bins_mse || preset->range == &qobs_range_amax;
 }
 
 static bool has_steps(const struct preset *preset)
 {
-    return preset->statistic == STATISTIC_ABSMAX_STEPS;
+    return preset->range == &qobs_range_exponent;
 }
 
 static bool has_multiples(const struct preset *preset)
 {
-    return preset->statistic == STATISTIC_MULTIPLES;
+    return preset->range == &qobs_range_multiplier;
 }
 
 static bool has_blocks(const struct preset *preset)
@@ -140,7 +145,7 @@ static bool is_fixed(const struct preset *preset)
 
 static bool is_placeholder(const struct preset *preset)
 {
-    return preset->formula == FORMULA_NONE && preset->statistic == STATISTIC_NONE;
+    return preset->formula == FORMULA_NONE && !qobs_preset_measures(preset);
 }
 
 static bool is_no_placeholder(const struct preset *preset)
@@ -155,7 +160,7 @@ static bool has_channels(const struct preset *preset)
 
 static bool has_no_histogram(const struct preset *preset)
 {
-    return !qobs_preset_has_histogram(preset);
+    return !qobs_preset_has_torch_histogram(preset);
 }
 
 enum { ANY = FAMILY_LLMC | FAMILY_TORCH | FAMILY_QUARK | FAMILY_MODELOPT };
@@ -166,10 +171,10 @@ enum { ANY = FAMILY_LLMC | FAMILY_TORCH | FAMILY_QUARK | FAMILY_MODELOPT };
 static const struct setting settings[] = {
     {"base_name", ANY, EVERY, KIND_WORD, FIELD(base_name), NO_FIELD, base_names, 0, 0},
     {"nonfinite", ANY, has_no_histogram, KIND_WORD, FIELD(nonfinite), NO_FIELD, nonfinite_modes, 0, 0},
-    {"nonfinite", ANY, qobs_preset_has_histogram, KIND_WORD, FIELD(nonfinite), NO_FIELD, histogram_nonfinite_modes, 0, 0},
-    {"bins", FAMILY_TORCH | FAMILY_QUARK, qobs_preset_has_histogram, KIND_LONG, FIELD(bins), NO_FIELD, NULL, 1, 0x1p20},
-    {"upsample_rate", FAMILY_TORCH | FAMILY_QUARK, qobs_preset_has_histogram, KIND_INTEGER, FIELD(upsample_rate), NO_FIELD, NULL, 1, 0x1p20},
-    {"float32_counts", ANY, qobs_preset_has_histogram, KIND_BOOL, FIELD(float32_counts), NO_FIELD, NULL, 0, 0},
+    {"nonfinite", ANY, qobs_preset_has_torch_histogram, KIND_WORD, FIELD(nonfinite), NO_FIELD, histogram_nonfinite_modes, 0, 0},
+    {"bins", FAMILY_TORCH | FAMILY_QUARK, qobs_preset_has_torch_histogram, KIND_LONG, FIELD(bins), NO_FIELD, NULL, 1, 0x1p20},
+    {"upsample_rate", FAMILY_TORCH | FAMILY_QUARK, qobs_preset_has_torch_histogram, KIND_INTEGER, FIELD(upsample_rate), NO_FIELD, NULL, 1, 0x1p20},
+    {"float32_counts", ANY, qobs_preset_has_torch_histogram, KIND_BOOL, FIELD(float32_counts), NO_FIELD, NULL, 0, 0},
     {"float32_counts", ANY, qobs_preset_grows_bins, KIND_BOOL, FIELD(float32_counts), NO_FIELD, NULL, 0, 0},
     {"shifted_counts", FAMILY_QUARK, qobs_preset_grows_bins, KIND_BOOL, FIELD(shifted_counts), NO_FIELD, NULL, 0, 0},
     {"percentile", ANY, has_percentile, KIND_REAL, FIELD(percentile), NO_FIELD, NULL, 0, 100},
@@ -179,8 +184,8 @@ static const struct setting settings[] = {
     {"skip_zeros", FAMILY_MODELOPT, qobs_preset_grows_bins, KIND_BOOL, FIELD(skip_zeros), NO_FIELD, NULL, 0, 0},
     {"torch_hist", FAMILY_MODELOPT, qobs_preset_grows_bins, KIND_BOOL, FIELD(torch_hist), NO_FIELD, NULL, 0, 0},
     {"method", FAMILY_MODELOPT, qobs_preset_grows_bins, KIND_WORD, FIELD(method), NO_FIELD, amax_methods, 0, 0},
-    {"reduce_range", FAMILY_QUARK, qobs_preset_has_histogram, KIND_BOOL, FIELD(reduce_range), NO_FIELD, NULL, 0, 0},
-    {"averaging_constant", ANY, qobs_preset_averages, KIND_REAL, FIELD(averaging_constant), NO_FIELD, NULL, 0, 1},
+    {"reduce_range", FAMILY_QUARK, qobs_preset_has_torch_histogram, KIND_BOOL, FIELD(reduce_range), NO_FIELD, NULL, 0, 0},
+    {"averaging_constant", ANY, averages, KIND_REAL, FIELD(averaging_constant), NO_FIELD, NULL, 0, 1},
     {"num_bits", FAMILY_LLMC, EVERY, KIND_INTEGER, FIELD(num_bits), NO_FIELD, NULL, 2, 16},
     {"num_bits", FAMILY_MODELOPT, EVERY, KIND_WORD, FIELD(num_bits), NO_FIELD, modelopt_num_bits, 0, 0},
     {"type", FAMILY_LLMC, EVERY, KIND_WORD, FIELD(type), NO_FIELD, types, 0, 0},
@@ -256,7 +261,7 @@ const struct setting *qobs_setting_find(const struct preset *preset, const char 
 struct qobs_config qobs_config_defaults(const struct preset *preset)
 {
     static const struct search_defaults no_search;
-    const struct search_defaults *search = searches(preset) ? qobs_preset_search(preset) : &no_search;
+    const struct search_defaults *search = searches(preset) ? preset->search : &no_search;
     return (struct qobs_config){
         .preset = preset,
         .maxshrink = search->maxshrink,
@@ -276,7 +281,7 @@ struct qobs_config qobs_config_defaults(const struct preset *preset)
         .dtype = is_placeholder(preset) ? TORCH_FLOAT32 : TORCH_QUINT8,
         .eps = 0x1p-23,
         .nonfinite = preset->formula == FORMULA_QUARK_BFP ? NONFINITE_IGNORE
-                     : qobs_preset_has_histogram(preset)        ? NONFINITE_REFUSE_NAN
+                     : qobs_preset_has_torch_histogram(preset)        ? NONFINITE_REFUSE_NAN
                                                                 : NONFINITE_REFUSE,
         .bins = preset->family == FAMILY_QUARK ? 256 : 2048,
         .percentile = preset->family == FAMILY_QUARK ? 99.99999999 : 99.99,

@@ -55,7 +55,16 @@ void qobs_resolve_range(const qobs_config *config, struct range_rule *rule);
 void qobs_resolve_formula(const qobs_config *config, struct formula *formula);
 void qobs_resolve_traits(const qobs_config *config, struct observer_traits *traits);
 
-/* The range rule of a configuration, without its parameters. */
-const struct range_ops *qobs_range_ops_of(const qobs_config *config);
+/* Whether the accumulated ranges are results; those of most histograms are not. They are minima and maxima, or (-amax, amax). */
+static inline bool qobs_has_ranges(const struct stages *stages)
+{
+    const struct histogram_ops *histogram = stages->reduction.histogram.ops;
+    return stages->reduction.ops->measure && (!histogram || histogram->ranges_are_results);
+}
+
+static inline bool qobs_has_min_max(const struct stages *stages)
+{
+    return qobs_has_ranges(stages) && !stages->accumulator.ops->symmetric;
+}
 
 #endif

@@ -9,7 +9,7 @@
 #include "base/error.h"
 #include "base/fpenv.h"
 #include "measure/accumulate.h"
-#include "number/element.h"
+#include "number/convert.h"
 #include "observer/merge_search.h"
 #include "observer/qparams.h"
 
@@ -256,6 +256,8 @@ static void adopt(struct merge *m)
         const struct state old = o->state;
         o->state = m->fresh;
         m->fresh = old;
+        if (o->stages.range.ops->sums)
+            o->reference.dtype = m->model->reference.dtype;
     }
     if (m->histogram.bins > 0) {
         const struct histogram old = o->state.histogram;

@@ -12,7 +12,7 @@
 #include "base/fpenv.h"
 #include "measure/accumulate.h"
 #include "measure/tokens.h"
-#include "number/element.h"
+#include "number/convert.h"
 #include "observer/observe_search.h"
 #include "observer/post_search.h"
 #include "observer/qparams.h"
@@ -228,7 +228,7 @@ static void count_scale(qobs_observer *o)
         qobs_mode_add(mode, 1);
 }
 
-void qobs_count_tokens(qobs_observer *o, const struct view *value)
+void qobs_add_tokens(qobs_observer *o, const struct view *value)
 {
     o->counts.tokens += qobs_tokens(value);
     if (o->stages.traits.counts_nonzero_tokens)
@@ -270,7 +270,7 @@ static void commit(qobs_observer *o, const qobs_plan *plan, const struct observa
     if (p->global.dtype != 0)
         qobs_accumulate_global(&o->stages.accumulator, &o->global_range, &p->global);
     if (b->forward)
-        qobs_count_tokens(o, &plan->value);
+        qobs_add_tokens(o, &plan->value);
     o->counts.batches++;
     o->counts.elements += (uint64_t)plan->value.elements;
 }
@@ -289,7 +289,7 @@ static int pass_over(qobs_observer *o, const struct view *view, const struct req
     if (!measures && view->elements > 0) {
         o->counts.batches++;
         o->counts.elements += (uint64_t)view->elements;
-        qobs_count_tokens(o, view);
+        qobs_add_tokens(o, view);
     }
     return read_request(o, request, error);
 }

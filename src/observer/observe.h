@@ -28,6 +28,6 @@ int qobs_accept_batch(qobs_observer *observer, const struct observation *batch, 
 /* Whether ranges of that dtype go with the batches before. `first`: the batch starts a new state. */
 int qobs_check_batch_dtype(const qobs_observer *observer, qobs_dtype dtype, bool first, qobs_error *error);
 
-void qobs_count_tokens(qobs_observer *observer, const struct view *value);
+void qobs_add_tokens(qobs_observer *observer, const struct view *value);
 
 #endif

@@ -12,14 +12,14 @@
 
 static const struct shape one = {.ndim = 1, .extent = {1}};
 
-static int require(bool observed, qobs_error *error)
+static int require(bool observed, const char *name, qobs_error *error)
 {
-    return observed ? QOBS_OK : qobs_fail(error, QOBS_ERROR_NO_DATA, "observer: nothing has been observed yet");
+    return observed ? QOBS_OK : qobs_fail(error, QOBS_ERROR_NO_DATA, "%s: nothing has been observed yet", name);
 }
 
-static int check_ranges(const qobs_observer *o, qobs_error *error)
+static int check_ranges(const qobs_observer *o, const char *name, qobs_error *error)
 {
-    return require(!qobs_state_is_empty(&o->state), error);
+    return require(!qobs_state_is_empty(&o->state), name, error);
 }
 
 static int copy(void *out, const void *from, size_t size)
@@ -35,11 +35,9 @@ static struct result_type ranges_type(const qobs_observer *o)
 
 /* ---- min_val, max_val, amax ------------------------------------------------------------------------------------------- */
 
-/* Which of upstream's attributes the accumulated ranges are. */
 static bool ranges_are_results(const qobs_observer *o)
 {
-    const struct reduction *r = &o->stages.reduction;
-    return r->ops->measure && !o->stages.traits.hides_ranges && (!r->histogram.ops || r->histogram.ops->ranges_are_results);
+    return qobs_has_ranges(&o->stages) && !o->stages.traits.hides_ranges;
 }
 
 static bool finds_min_max(const qobs_observer *o)
@@ -123,9 +121,9 @@ static int read_max(const qobs_observer *o, size_t part, void *out, qobs_error *
                             : read_part(o, o->state.ranges.max, part, out);
 }
 
-static int check_amax(const qobs_observer *o, qobs_error *error)
+static int check_amax(const qobs_observer *o, const char *name, qobs_error *error)
 {
-    const int status = check_ranges(o, error);
+    const int status = check_ranges(o, name, error);
     return status == QOBS_OK && finds_amax(o) ? qobs_find_ranges(o, NULL, NULL, NULL, NULL, error) : status;
 }
 
@@ -146,9 +144,9 @@ static bool has_global_range(const qobs_observer *o)
     return o->stages.traits.global == GLOBAL_FROM_TENSORS || o->global_range.dtype != 0;
 }
 
-static int check_global_range(const qobs_observer *o, qobs_error *error)
+static int check_global_range(const qobs_observer *o, const char *name, qobs_error *error)
 {
-    return require(o->global_range.dtype != 0, error);
+    return require(o->global_range.dtype != 0, name, error);
 }
 
 static struct result_type global_range_type(const qobs_observer *o)
@@ -173,9 +171,9 @@ static bool has_global_scale(const qobs_observer *o)
     return o->stages.traits.global != GLOBAL_NONE;
 }
 
-static int check_global_scale(const qobs_observer *o, qobs_error *error)
+static int check_global_scale(const qobs_observer *o, const char *name, qobs_error *error)
 {
-    return require(!qobs_state_is_empty(&o->state) && qobs_global_scale_is_known(o), error);
+    return require(!qobs_state_is_empty(&o->state) && qobs_global_scale_is_known(o), name, error);
 }
 
 static int read_global_scale(const qobs_observer *o, size_t part, void *out, qobs_error *error)
@@ -192,8 +190,9 @@ static bool has_qparams(const qobs_observer *o)
     return o->stages.formula.ops != &qobs_formula_none;
 }
 
-static int check_qparams(const qobs_observer *o, qobs_error *error)
+static int check_qparams(const qobs_observer *o, const char *name, qobs_error *error)
 {
+    (void)name;
     return qobs_compute_qparams(o, NULL, NULL, error);
 }
 
@@ -254,9 +253,9 @@ static bool has_search(const qobs_observer *o)
     return o->stages.range.ops->search != SEARCH_NONE;
 }
 
-static int check_search(const qobs_observer *o, qobs_error *error)
+static int check_search(const qobs_observer *o, const char *name, qobs_error *error)
 {
-    return require(!qobs_state_is_empty(&o->state) && o->state.record.qparams > 0, error);
+    return require(!qobs_state_is_empty(&o->state) && o->state.record.qparams > 0, name, error);
 }
 
 static struct result_type best_step_type(const qobs_observer *o)
@@ -304,9 +303,9 @@ static bool has_importance(const qobs_observer *o)
     return o->stages.range.params.grid.importance;
 }
 
-static int check_importance(const qobs_observer *o, qobs_error *error)
+static int check_importance(const qobs_observer *o, const char *name, qobs_error *error)
 {
-    return require(o->importance.columns > 0, error);
+    return require(o->importance.columns > 0, name, error);
 }
 
 static struct result_type imatrix_sum_type(const qobs_observer *o)
@@ -399,10 +398,10 @@ static bool has_tokens(const qobs_observer *o)
     return o->stages.traits.token_result != TOKENS_NONE;
 }
 
-static int check_tokens(const qobs_observer *o, qobs_error *error)
+static int check_tokens(const qobs_observer *o, const char *name, qobs_error *error)
 {
     const qobs_counts *c = &o->counts;
-    return require((o->stages.traits.token_result == TOKENS_ALL ? c->tokens : c->batches + c->nonzero_tokens) > 0, error);
+    return require((o->stages.traits.token_result == TOKENS_ALL ? c->tokens : c->batches + c->nonzero_tokens) > 0, name, error);
 }
 
 static int read_tokens(const qobs_observer *o, size_t part, void *out, qobs_error *error)

@@ -21,7 +21,7 @@ static size_t parts_of(const qobs_observer *o, const struct result_row *row)
 
 size_t qobs_result_parts(const qobs_observer *o, const struct result_row *row)
 {
-    return row->exists(o) && row->check(o, NULL) == QOBS_OK ? parts_of(o, row) : 0;
+    return row->exists(o) && row->check(o, row->name, NULL) == QOBS_OK ? parts_of(o, row) : 0;
 }
 
 static void name_of(const qobs_observer *o, struct result_item item, char name[QOBS_RESULT_NAME])
@@ -67,14 +67,11 @@ int qobs_result_find(const qobs_observer *o, const char *name, struct result_ite
             length += (size_t)snprintf(known + length, sizeof known - length, "%s%s", length > 0 ? ", " : "", own);
         if (item->part < parts_of(o, row))
             name_of(o, *item, own);
-        if (!name || strcmp(name, own) != 0)
-            continue;
-        return exists ? row->check(o, error)
-                      : qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "name: %s does not come with %s and these settings", name,
-                                  o->config.preset->name);
+        if (exists && name && strcmp(name, own) == 0)
+            return row->check(o, name, error);
     }
-    return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "name: '%s' is no result; known are %s", name ? name : "(null)",
-                     *known ? known : "none");
+    return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "name: '%s' is no result of %s; known are %s", name ? name : "(null)",
+                     o->config.preset->name, *known ? known : "none");
 }
 
 void qobs_result_describe(const qobs_observer *o, struct result_item item, qobs_result *result)

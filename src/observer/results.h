@@ -17,7 +17,8 @@ struct result_row {
     const char *name;
     bool is_range; /* upstream may keep it in parts: one for each block or group */
     bool (*exists)(const qobs_observer *observer);                /* for this configuration */
-    int (*check)(const qobs_observer *observer, qobs_error *error); /* QOBS_OK: there is a value now */
+    /* QOBS_OK: there is a value now. `name` is for the message. */
+    int (*check)(const qobs_observer *observer, const char *name, qobs_error *error);
     struct result_type (*type)(const qobs_observer *observer);
     int (*read)(const qobs_observer *observer, size_t part, void *out, qobs_error *error); /* out has the type's size */
 };
