@@ -9,7 +9,7 @@
 #include "base/fpenv.h"
 #include "measure/counting.h"
 #include "measure/histogram.h"
-#include "measure/minmax_loops.h"
+#include "plan/loops.h"
 #include "measure/reduce.h"
 
 /* ---- Work for several threads ------------------------------------------------------------------------------------------- */
@@ -17,7 +17,7 @@
 enum { MOST_PIECES = 64, PIECES_PER_THREAD = 4, LEAST_ELEMENTS = 1 << 16 };
 
 struct pieces {
-    const struct nest *nest;
+    const struct loops *nest;
     int cut; /* the dimension that is cut */
     size_t count;
     struct counting counting[MOST_PIECES];
@@ -26,40 +26,30 @@ struct pieces {
 static void do_piece(void *argument, size_t index)
 {
     struct pieces *p = argument;
-    struct nest nest = *p->nest;
-    struct nest_dimension *cut = &nest.dimension[p->cut];
+    struct loops nest = *p->nest;
+    const struct loop *cut = &nest.loop[p->cut];
     const int64_t count = (int64_t)p->count, extent = cut->extent;
     const int64_t from = extent / count * (int64_t)index + extent % count * (int64_t)index / count;
     const int64_t to = extent / count * ((int64_t)index + 1) + extent % count * ((int64_t)index + 1) / count;
-    nest.base += from * cut->in;
-    nest.out += from * cut->out;
-    cut->extent = to - from;
+    qobs_loops_cut(&nest, p->cut, from, to);
     const fp_mode mode = fp_enter();
     qobs_count_nest(&p->counting[index], &nest);
     fp_leave(mode);
 }
 
 /* Which dimension to cut for `threads`: one along which qparams lie if it is long enough, else the outermost that is reduced. */
-static int dimension_to_cut(const struct nest *nest, size_t threads)
+static int dimension_to_cut(const struct loops *nest, size_t threads)
 {
     int best = -1;
-    for (int i = 0; i < nest->dimensions; i++) {
-        const struct nest_dimension *d = &nest->dimension[i];
-        if (d->out != 0 && d->extent >= (int64_t)threads && (best < 0 || d->extent > nest->dimension[best].extent))
+    for (int i = 0; i < nest->count; i++) {
+        const struct loop *d = &nest->loop[i];
+        if (d->qparam != 0 && d->extent >= (int64_t)threads && (best < 0 || d->extent > nest->loop[best].extent))
             best = i;
     }
-    for (int i = 0; i < nest->dimensions && best < 0; i++)
-        if (nest->dimension[i].out == 0)
+    for (int i = 0; i < nest->count && best < 0; i++)
+        if (nest->loop[i].qparam == 0)
             best = i;
     return best;
-}
-
-static int64_t elements_of(const struct nest *nest)
-{
-    int64_t elements = 1;
-    for (int i = 0; i < nest->dimensions; i++)
-        elements *= nest->dimension[i].extent;
-    return elements;
 }
 
 static int out_of_memory(size_t size, qobs_error *error)
@@ -68,19 +58,19 @@ static int out_of_memory(size_t size, qobs_error *error)
 }
 
 /* Pieces of a reduced dimension count apart: the first for the caller, the others in memory of their own. */
-static int do_nest(struct counting *whole, struct nest *nest, qobs_error *error)
+static int do_nest(struct counting *whole, struct loops *nest, qobs_error *error)
 {
     const struct counting_job *job = whole->job;
-    qobs_nest_normalise(nest);
+    qobs_loops_normalise(nest, LOOPS_BY_INPUT);
     const size_t threads = qobs_threads(job->runtime), bins = job->bins, qparams = (size_t)job->plan->qparams;
     struct pieces p = {.nest = nest, .count = 1, .counting = {*whole}};
-    p.cut = threads > 1 && elements_of(nest) >= 2 * LEAST_ELEMENTS ? dimension_to_cut(nest, threads) : -1;
+    p.cut = threads > 1 && qobs_loops_elements(nest) >= 2 * LEAST_ELEMENTS ? dimension_to_cut(nest, threads) : -1;
     if (p.cut < 0) {
         qobs_count_nest(whole, nest);
         return QOBS_OK;
     }
-    const bool apart = nest->dimension[p.cut].out == 0;
-    const int64_t most = elements_of(nest) / LEAST_ELEMENTS, extent = nest->dimension[p.cut].extent;
+    const bool apart = nest->loop[p.cut].qparam == 0;
+    const int64_t most = qobs_loops_elements(nest) / LEAST_ELEMENTS, extent = nest->loop[p.cut].extent;
     p.count = threads * (apart ? 1 : PIECES_PER_THREAD);
     p.count = p.count < MOST_PIECES ? p.count : MOST_PIECES;
     p.count = (int64_t)p.count < most ? p.count : (size_t)most;
@@ -149,8 +139,8 @@ int qobs_collect(const struct runtime *runtime, const struct qobs_kernels *kerne
     if (plan->order || plan->padded)
         qobs_count_each_run(&counting);
     for (unsigned ends = 0, n = qobs_plan_tiles(plan); ends < n && !plan->order && !plan->padded && status == QOBS_OK; ends++) {
-        struct nest nest;
-        if (qobs_nest_of_plan(plan, data, ends, &nest))
+        struct loops nest;
+        if (qobs_loops_of_tile(plan, ends, data, NULL, NULL, &nest))
             status = do_nest(&counting, &nest, error);
     }
     qobs_release(runtime, counting.counters, size);
@@ -161,15 +151,15 @@ int qobs_collect(const struct runtime *runtime, const struct qobs_kernels *kerne
 
 /* ---- A run whose range grows while it is read ---------------------------------------------------------------------------- */
 
-static bool is_one_run(const struct counting_job *job, struct nest *nest)
+static bool is_one_run(const struct counting_job *job, struct loops *nest)
 {
     const qobs_plan *plan = job->plan;
     if (plan->order || plan->padded || plan->qparams != 1 || qobs_plan_tiles(plan) != 1 ||
-        !qobs_nest_of_plan(plan, job->data, 0, nest))
+        !qobs_loops_of_tile(plan, 0, job->data, NULL, NULL, nest))
         return false;
-    qobs_nest_normalise(nest);
-    const bool alone = qobs_threads(job->runtime) == 1 || elements_of(nest) < 2 * LEAST_ELEMENTS;
-    return alone && nest->dimensions == 1 && nest->dimension->in == (int64_t)job->element && nest->dimension->out == 0;
+    qobs_loops_normalise(nest, LOOPS_BY_INPUT);
+    const bool alone = qobs_threads(job->runtime) == 1 || qobs_loops_elements(nest) < 2 * LEAST_ELEMENTS;
+    return alone && nest->count == 1 && nest->loop->in == (int64_t)job->element && nest->loop->qparam == 0;
 }
 
 int qobs_collect_widening(const struct runtime *runtime, const struct qobs_kernels *kernels, const qobs_plan *plan,
@@ -177,7 +167,7 @@ int qobs_collect_widening(const struct runtime *runtime, const struct qobs_kerne
                           uint64_t *counts, struct qobs_extrema *seen, bool *counted, qobs_error *error)
 {
     const struct counting_job job = job_of(runtime, kernels, plan, data, binning, true);
-    struct nest nest;
+    struct loops nest;
     *counted = is_one_run(&job, &nest);
     if (!*counted)
         return QOBS_OK;
@@ -188,7 +178,7 @@ int qobs_collect_widening(const struct runtime *runtime, const struct qobs_kerne
     memset(counting.counters, 0, size);
     memset(counts, 0, job.bins * sizeof *counts);
     *seen = qobs_seen_nothing();
-    const int status = qobs_count_widening(&counting, widening, nest.base, nest.dimension->extent, error);
+    const int status = qobs_count_widening(&counting, widening, nest.in, nest.loop->extent, error);
     qobs_release(runtime, counting.counters, size);
     return status;
 }

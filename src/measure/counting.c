@@ -110,7 +110,7 @@ static void count_strided(struct counting *c, int64_t qparam, const unsigned cha
 /* ---- Nests -------------------------------------------------------------------------------------------------------------- */
 
 /* Everything a nest of reduced dimensions covers. */
-static void count_reduced(struct counting *c, int64_t qparam, const struct nest_dimension *d, int n, const unsigned char *x)
+static void count_reduced(struct counting *c, int64_t qparam, const struct loop *d, int n, const unsigned char *x)
 {
     const bool contiguous = n > 0 && d[n - 1].in == (int64_t)c->job->element;
     if (n == 0)
@@ -126,7 +126,7 @@ static void count_reduced(struct counting *c, int64_t qparam, const struct nest_
             count_reduced(c, qparam, d + 1, n - 1, x + i * d->in);
 }
 
-static void count_qparams(struct counting *c, const struct nest_dimension *kept, int n, const struct nest_dimension *reduced,
+static void count_qparams(struct counting *c, const struct loop *kept, int n, const struct loop *reduced,
                           int m, const unsigned char *x, int64_t qparam)
 {
     if (n == 0) {
@@ -135,19 +135,19 @@ static void count_qparams(struct counting *c, const struct nest_dimension *kept,
         return;
     }
     for (int64_t i = 0; i < kept->extent; i++)
-        count_qparams(c, kept + 1, n - 1, reduced, m, x + i * kept->in, qparam + i * kept->out);
+        count_qparams(c, kept + 1, n - 1, reduced, m, x + i * kept->in, qparam + i * kept->qparam);
 }
 
-void qobs_count_nest(struct counting *c, const struct nest *nest)
+void qobs_count_nest(struct counting *c, const struct loops *nest)
 {
-    struct nest_dimension kept[MAX_AXES], reduced[MAX_AXES];
+    struct loop kept[MAX_AXES], reduced[MAX_AXES];
     int n = 0, m = 0;
-    for (int i = 0; i < nest->dimensions; i++)
-        if (nest->dimension[i].out != 0)
-            kept[n++] = nest->dimension[i];
+    for (int i = 0; i < nest->count; i++)
+        if (nest->loop[i].qparam != 0)
+            kept[n++] = nest->loop[i];
         else
-            reduced[m++] = nest->dimension[i];
-    count_qparams(c, kept, n, reduced, m, nest->base, nest->out);
+            reduced[m++] = nest->loop[i];
+    count_qparams(c, kept, n, reduced, m, nest->in, nest->qparam);
 }
 
 void qobs_count_each_run(struct counting *c)

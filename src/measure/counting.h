@@ -6,7 +6,7 @@
 #define QOBS_STATISTIC_COUNTING_H
 
 #include "measure/histogram.h"
-#include "measure/minmax_loops.h"
+#include "plan/loops.h"
 
 /* A batch, the same for all threads. */
 struct counting_job {
@@ -45,7 +45,7 @@ static inline void merge_seen(struct qobs_extrema *to, const struct qobs_extrema
 }
 
 /* Adds everything the nest covers to counts and seen. */
-void qobs_count_nest(struct counting *c, const struct nest *nest);
+void qobs_count_nest(struct counting *c, const struct loops *nest);
 
 /* The same for a whole plan, run by run: where g_idx orders the columns or zeros pad blocks. */
 void qobs_count_each_run(struct counting *c);
