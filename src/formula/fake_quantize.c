@@ -7,7 +7,7 @@
 
 #include "base/error.h"
 #include "formula/qparam_view.h"
-#include "plan/loops.h"
+#include "plan/g_idx_walk.h"
 #include "plan/split.h"
 
 struct job {
@@ -169,15 +169,12 @@ static void quantize_tile(const struct job *job, struct loops *loops)
 
 /* ---- g_idx ------------------------------------------------------------------------------------------------------------ */
 
-/* Columns in g_idx order: nothing is moved, each column is given its group's qparam. */
+/* No column is moved: each one is given the qparam of its group. */
 struct ordered {
     const struct job *job;
-    const qobs_plan *plan, *out_plan;
-    const unsigned char *x;
-    unsigned char *out;
-    int64_t rows, groups;
+    struct g_idx_rows rows;
     double *of_row;     /* workspace of every part: the qparams of one row */
-    uint32_t *group_of; /* for each column */
+    uint32_t *group_of; /* of each column */
 };
 
 /* The qparams of n columns, out of those of a row. */
@@ -196,63 +193,47 @@ static void pick(const struct ordered *o, const struct qparam_arrays *row, const
         }
 }
 
-static void do_ordered_row(const struct ordered *o, int64_t row, const struct qparam_arrays *of_row, struct strip *strip)
+static void quantize_row(const struct ordered *o, int64_t row, const struct qparam_arrays *of_row, struct strip *strip)
 {
-    const qobs_plan *plan = o->plan;
-    const int last = plan->axes - 1, outer = plan->axis[last].outer;
-    const int64_t in = plan->axis[last].stride, out_step = o->out_plan->axis[last].stride, columns = plan->axis[last].unpadded;
-    const unsigned char *x = o->x;
-    unsigned char *out = o->out;
-    int64_t rest = row;
-    for (int i = outer - 1; i >= 0; i--) {
-        x += rest % plan->axis[i].extent * plan->axis[i].stride;
-        out += rest % plan->axis[i].extent * o->out_plan->axis[i].stride;
-        rest /= plan->axis[i].extent;
-    }
-    qobs_read_qparams(&o->job->qparams, row * o->groups, 1, o->groups, of_row);
-    for (int64_t first = 0; first < columns; first += STRIP) {
-        const int64_t n = columns - first < STRIP ? columns - first : STRIP;
+    const struct g_idx_rows *r = &o->rows;
+    const struct loop_entry at = qobs_loops_at(&r->loops, row);
+    qobs_read_qparams(&o->job->qparams, at.qparam, 1, r->groups, of_row);
+    for (int64_t first = 0; first < r->columns; first += STRIP) {
+        const int64_t n = r->columns - first < STRIP ? r->columns - first : STRIP;
         pick(o, of_row, o->group_of + first, n, strip);
-        strip_of_columns(o->job, strip, x + first * in, in, out + first * out_step, out_step, n, &qobs_single_loop);
+        strip_of_columns(o->job, strip, at.in + first * r->column_in, r->column_in, at.out + first * r->column_out, r->column_out, n,
+                         &qobs_single_loop);
     }
 }
 
-static void do_ordered_part(void *argument, int64_t part, int64_t from, int64_t to)
+static void quantize_rows(void *argument, int64_t part, int64_t from, int64_t to)
 {
     const struct ordered *o = argument;
+    const int64_t groups = o->rows.groups;
     struct strip strip;
-    double *workspace = o->of_row + 3 * (size_t)o->groups * (size_t)part;
-    const struct qparam_arrays of_row = {workspace, workspace + o->groups, workspace + 2 * o->groups};
+    double *workspace = o->of_row + 3 * groups * part;
+    const struct qparam_arrays of_row = {workspace, workspace + groups, workspace + 2 * groups};
     if (!o->job->f->zero_point)
         qobs_no_zero_points(&o->job->qparams, STRIP, &strip);
     for (int64_t row = from; row < to; row++)
-        do_ordered_row(o, row, &of_row, &strip);
+        quantize_row(o, row, &of_row, &strip);
 }
 
-static int do_ordered(const struct job *job, const qobs_plan *plan, const unsigned char *x, const qobs_plan *out_plan,
-                      unsigned char *out, qobs_error *error)
+static int quantize_ordered(const struct job *job, const qobs_plan *plan, const unsigned char *x, const qobs_plan *out_plan,
+                            unsigned char *out, qobs_error *error)
 {
-    const struct axis *fine = &plan->axis[plan->axes - 1];
-    const int64_t columns = fine->unpadded;
-    struct ordered o = {.job = job, .plan = plan, .out_plan = out_plan, .x = x, .out = out};
-    if (columns == 0 || plan->qparams == 0)
-        return QOBS_OK;
-    o.groups = plan->axis[fine->outer].extent;
-    o.rows = plan->qparams / o.groups;
-    const struct split split = qobs_split(job->f->runtime, &rule, o.rows, o.rows * columns * job->element, 0);
-    if (columns > UINT32_MAX)
-        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "g_idx: has %lld entries, allowed are %lld", (long long)columns,
-                         (long long)UINT32_MAX);
-    const size_t workspace = 3 * (size_t)o.groups * (size_t)split.parts * sizeof(double);
-    const size_t size = workspace + (size_t)columns * sizeof(uint32_t);
+    struct ordered o = {.job = job};
+    qobs_g_idx_rows_of(plan, x, out_plan, out, &o.rows);
+    const struct g_idx_rows *r = &o.rows;
+    const struct split split = qobs_split(job->f->runtime, &rule, r->rows, r->rows * r->columns * job->element, 0);
+    const size_t workspace = 3 * (size_t)r->groups * (size_t)split.parts * sizeof(double);
+    const size_t size = workspace + (size_t)r->columns * sizeof(uint32_t);
     o.of_row = qobs_allocate(job->f->runtime, size);
     if (!o.of_row)
         return qobs_fail(error, QOBS_ERROR_OUT_OF_MEMORY, "g_idx: no memory for %zu bytes", size);
     o.group_of = (uint32_t *)((unsigned char *)o.of_row + workspace);
-    for (int64_t g = 0; g < o.groups; g++)
-        for (int64_t i = plan->start[g]; i < plan->start[g + 1]; i++)
-            o.group_of[plan->order[i]] = (uint32_t)g;
-    qobs_split_run(job->f->runtime, &split, do_ordered_part, &o);
+    qobs_g_idx_groups(plan, o.group_of);
+    qobs_split_run(job->f->runtime, &split, quantize_rows, &o);
     qobs_release(job->f->runtime, o.of_row, size);
     return QOBS_OK;
 }
@@ -275,7 +256,7 @@ int qobs_fake_quantize_plan(const struct fake_quantize *f, const qobs_plan *plan
     job.rows = f->kernels->fake_quantize_rows[dtype];
     job.columns = f->kernels->fake_quantize_columns[dtype];
     if (plan->order)
-        return do_ordered(&job, plan, x, out_plan, out, error);
+        return quantize_ordered(&job, plan, x, out_plan, out, error);
     for (unsigned tails = 0, n = qobs_plan_tiles(plan); tails < n; tails++) {
         struct loops loops;
         if (qobs_loops_of_tile(plan, tails, x, out_plan, out, &loops))

@@ -99,6 +99,21 @@ void qobs_loops_normalise(struct loops *loops, enum loop_order order)
     loops->count = joined;
 }
 
+struct loop_entry qobs_loops_at(const struct loops *loops, int64_t index)
+{
+    struct loop_entry at = {loops->in, loops->out, loops->qparam};
+    for (int i = loops->count - 1; i >= 0; i--) {
+        const struct loop *d = &loops->loop[i];
+        const int64_t entry = i > 0 ? index % d->extent : index;
+        at.in += entry * d->in;
+        if (at.out)
+            at.out += entry * d->out;
+        at.qparam += entry * d->qparam;
+        index = i > 0 ? index / d->extent : 0;
+    }
+    return at;
+}
+
 int64_t qobs_loops_elements(const struct loops *loops)
 {
     int64_t elements = 1;

@@ -40,6 +40,16 @@ bool qobs_loops_of_tile(const qobs_plan *plan, unsigned tails, const unsigned ch
  * Elements are visited in another order afterwards. */
 void qobs_loops_normalise(struct loops *loops, enum loop_order order);
 
+/* One entry of all loops together. */
+struct loop_entry {
+    const unsigned char *in;
+    unsigned char *out;
+    int64_t qparam;
+};
+
+/* The index-th entry, where the innermost loop is the fastest. */
+struct loop_entry qobs_loops_at(const struct loops *loops, int64_t index);
+
 int64_t qobs_loops_elements(const struct loops *loops);
 
 /* Leaves entries [from, to) of one loop. */
