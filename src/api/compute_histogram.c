@@ -26,18 +26,6 @@ static int check_bins(const qobs_bins *bins, qobs_error *error)
     return QOBS_OK;
 }
 
-/* A plan for `config`; NULL: all elements are one qparam. */
-static int make_plan(qobs_plan **plan, const qobs_config *config, const qobs_tensor *value, const qobs_tensor *g_idx,
-                     const qobs_runtime *given, qobs_error *error)
-{
-    static const struct granularity tensor = {.ops = &qobs_granularity_tensor, .params = {.strategy = STRATEGY_TENSOR}};
-    struct runtime runtime;
-    if (config)
-        return qobs_plan_create(plan, config, value, g_idx, given, error);
-    const int status = qobs_runtime_resolve(&runtime, given, error);
-    return status == QOBS_OK ? qobs_plan_new(plan, &tensor, value, g_idx, &runtime, error) : status;
-}
-
 /* Each qparam is binned over its own range, [0, 0] if it has no elements. Fails if an element is not finite. */
 static int bin_by_own_range(const struct batch *batch, const qobs_bins *bins, struct qobs_binning *binning,
                             struct qobs_extrema *extrema, qobs_error *error)
@@ -90,6 +78,7 @@ int qobs_histogram(const qobs_config *config, const qobs_tensor *value, const qo
                    uint64_t *counts, float *first_edge, float *last_edge, qobs_counts *totals, const qobs_runtime *given,
                    qobs_error *error)
 {
+    static const struct granularity tensor = {.ops = &qobs_granularity_tensor, .params = {.strategy = STRATEGY_TENSOR}};
     struct runtime runtime;
     qobs_plan *plan;
     if (!counts)
@@ -101,7 +90,8 @@ int qobs_histogram(const qobs_config *config, const qobs_tensor *value, const qo
     if (status == QOBS_OK)
         status = qobs_runtime_resolve(&runtime, given, error);
     if (status == QOBS_OK)
-        status = make_plan(&plan, config, value, g_idx, given, error);
+        status = config ? qobs_plan_create(&plan, config, value, g_idx, given, error)
+                        : qobs_plan_new(&plan, &tensor, value, g_idx, &runtime, error);
     if (status == QOBS_OK) {
         const struct batch batch = {&runtime, qobs_kernels_active(), plan, value->data};
         status = count(&batch, bins, counts, first_edge, last_edge, totals, error);
