@@ -21,8 +21,9 @@ static int check_bins(const qobs_bins *bins, qobs_error *error)
         return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "bins.count: is %lld, allowed are 1 to %d",
                          (long long)bins->count, QOBS_MOST_BINS);
     if (!isfinite(bins->min) || !isfinite(bins->max) || bins->min > bins->max)
-        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "bins.min, bins.max: %g to %g is no range of finite numbers",
-                         (double)bins->min, (double)bins->max);
+        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT,
+                         "bins.min, bins.max: %g to %g is no range of finite numbers", (double)bins->min,
+                         (double)bins->max);
     return QOBS_OK;
 }
 
@@ -44,10 +45,11 @@ static int bin_by_own_range(const struct batch *batch, const qobs_bins *bins, st
     return status;
 }
 
-static int count(const struct batch *batch, const qobs_bins *bins, uint64_t *counts, float *first_edge, float *last_edge,
-                 qobs_counts *totals, qobs_error *error)
+static int count(const struct batch *batch, const qobs_bins *bins, uint64_t *counts, float *first_edge,
+                 float *last_edge, qobs_counts *totals, qobs_error *error)
 {
-    const size_t n = (size_t)batch->plan->qparams, size = n * (sizeof(struct qobs_binning) + sizeof(struct qobs_extrema));
+    const size_t n = (size_t)batch->plan->qparams,
+                 size = n * (sizeof(struct qobs_binning) + sizeof(struct qobs_extrema));
     struct qobs_extrema *extrema = qobs_allocate(batch->runtime, size);
     if (!extrema)
         return qobs_fail(error, QOBS_ERROR_OUT_OF_MEMORY, "histogram: no memory for %zu bytes of ranges", size);
@@ -75,8 +77,8 @@ static int count(const struct batch *batch, const qobs_bins *bins, uint64_t *cou
 }
 
 int qobs_histogram(const qobs_config *config, const qobs_tensor *value, const qobs_tensor *g_idx, const qobs_bins *bins,
-                   uint64_t *counts, float *first_edge, float *last_edge, qobs_counts *totals, const qobs_runtime *given,
-                   qobs_error *error)
+                   uint64_t *counts, float *first_edge, float *last_edge, qobs_counts *totals,
+                   const qobs_runtime *given, qobs_error *error)
 {
     static const struct granularity tensor = {.ops = &qobs_granularity_tensor, .params = {.strategy = STRATEGY_TENSOR}};
     struct runtime runtime;

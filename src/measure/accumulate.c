@@ -24,13 +24,11 @@ void qobs_update_lerp(qobs_dtype dtype, size_t n, void *min, void *max, const vo
     FOR_NATIVE(dtype, lerp, n, max, hi, c)
 }
 
-void qobs_update_moving_average(qobs_dtype dtype, size_t n, void *min, void *max, const void *lo, const void *hi, double c)
+void qobs_update_moving_average(qobs_dtype dtype, size_t n, void *min, void *max, const void *lo, const void *hi,
+                                double c)
 {
     FOR_NATIVE(dtype, moving_average, n, min, lo, c)
     FOR_NATIVE(dtype, moving_average, n, max, hi, c)
 }
 
-void qobs_convert_to_f32(qobs_dtype from, size_t n, const void *x, float *out)
-{
-    FOR_NATIVE(from, convert, n, x, out)
-}
+void qobs_convert_to_f32(qobs_dtype from, size_t n, const void *x, float *out) { FOR_NATIVE(from, convert, n, x, out) }

@@ -27,7 +27,8 @@ static void NATIVE(lerp)(size_t n, stored *state, const stored *batch, double c)
 {
     const real state_weight = (real)(1.0 - c), batch_weight = (real)c;
     for (size_t i = 0; i < n; i++) {
-        const real old = round_native(load(state[i]) * state_weight), added = round_native(load(batch[i]) * batch_weight);
+        const real old = round_native(load(state[i]) * state_weight),
+                   added = round_native(load(batch[i]) * batch_weight);
         state[i] = store(old + added);
     }
 }

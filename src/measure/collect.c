@@ -11,12 +11,12 @@
 #include "measure/reduce.h"
 #include "plan/split.h"
 
-/* ---- Work for several threads ---------------------------------------------------------------------------------------- */
+/* ---- Work for several threads ------------------------------------------------------------------------------------ */
 
 enum { MIN_ELEMENTS = 1 << 16 };
 
-/* Work is elements. Parts of an axis along which qparams lie share the counts and have counters of their own. Parts of a reduced
- * axis have private counts, too, so a thread gets one. */
+/* Work is counted in elements. Parts of an axis of qparams write to the same counts through private counters. Parts of
+ * a reduced axis have private counts, too, so a thread gets one part. */
 static const struct split_rule by_qparams = {
     .min_total = 2 * MIN_ELEMENTS, .min_part = MIN_ELEMENTS, .parts_per_thread = 4, .max_parts = SPLIT_MAX_PARTS};
 static const struct split_rule by_reduced = {
@@ -30,8 +30,8 @@ static int64_t elements_of(const struct nest *nest)
     return elements;
 }
 
-/* The dimension to split for `threads`: the longest along which qparams lie if it is long enough, else the outermost that is
- * reduced; -1: there is none. */
+/* The dimension to split for `threads`: the longest along which qparams lie if it is long enough, else the outermost
+ * that is reduced; -1: there is none. */
 static int dimension_to_split(const struct nest *nest, size_t threads)
 {
     int best = -1;
@@ -68,15 +68,17 @@ static void count_part(void *argument, int64_t part, int64_t from, int64_t to)
     qobs_count_nest(&p->counting[part], &nest);
 }
 
-/* The first part counts into *total. Each other part has counters, and if the split axis is reduced also counts and extrema, in
- * memory of its own. */
-static int count_parts(struct counting *total, const struct nest *nest, int axis, const struct split *split, qobs_error *error)
+/* The first part counts into *total. Each other part has private counters, and if the split axis is reduced also
+ * private counts and extrema. */
+static int count_parts(struct counting *total, const struct nest *nest, int axis, const struct split *split,
+                       qobs_error *error)
 {
     const struct counting_job *job = total->job;
     const size_t bins = job->bins, qparams = (size_t)job->batch.plan->qparams, parts = (size_t)split->parts;
     const bool private = nest->dimension[axis].out == 0;
     const size_t counters = counters_size(bins), counts = private ? qparams * bins * sizeof(uint64_t) : 0;
-    const size_t each = counts + counters + (private ? qparams * sizeof(struct qobs_extrema) : 0), size = (parts - 1) * each;
+    const size_t each = counts + counters + (private ? qparams * sizeof(struct qobs_extrema) : 0),
+                 size = (parts - 1) * each;
     struct parts p = {.nest = nest, .axis = axis, .counting = {*total}};
     unsigned char *memory = qobs_allocate(job->batch.runtime, size);
     if (!memory)
@@ -152,8 +154,8 @@ static int start(struct counting *c, const struct counting_job *job, uint64_t *c
     return QOBS_OK;
 }
 
-int qobs_collect(const struct batch *batch, const struct qobs_binning *binning, uint64_t *counts, struct qobs_extrema *extrema,
-                 bool *stopped, qobs_error *error)
+int qobs_collect(const struct batch *batch, const struct qobs_binning *binning, uint64_t *counts,
+                 struct qobs_extrema *extrema, bool *stopped, qobs_error *error)
 {
     const struct counting_job job = job_of(batch, binning, stopped != NULL);
     const qobs_plan *plan = batch->plan;
@@ -175,7 +177,7 @@ int qobs_collect(const struct batch *batch, const struct qobs_binning *binning, 
     return status;
 }
 
-/* ---- A run whose range grows while it is read ------------------------------------------------------------------------ */
+/* ---- A run whose range grows while it is read -------------------------------------------------------------------- */
 
 static bool is_one_run(const struct counting_job *job, struct nest *nest)
 {
@@ -205,7 +207,7 @@ int qobs_collect_growing(const struct batch *batch, struct growing_range *range,
     return status;
 }
 
-/* ---- Extrema alone --------------------------------------------------------------------------------------------------- */
+/* ---- Extrema alone ----------------------------------------------------------------------------------------------- */
 
 /* By the min/max kernels. *finite is false, and the extrema are invalid, if an element is NaN or infinite. */
 static int scan_minmax(const struct batch *batch, struct qobs_extrema *extrema, bool *finite, qobs_error *error)
@@ -216,8 +218,8 @@ static int scan_minmax(const struct batch *batch, struct qobs_extrema *extrema, 
     struct qobs_nonfinite nonfinite = {0};
     if (!min)
         return out_of_memory(size, error);
-    const int status = qobs_reduce_minmax(batch->runtime, batch->kernels, plan, batch->data, NONFINITE_PROPAGATE, min, max,
-                                          &nonfinite, error);
+    const int status = qobs_reduce_minmax(batch->runtime, batch->kernels, plan, batch->data, NONFINITE_PROPAGATE, min,
+                                          max, &nonfinite, error);
     *finite = nonfinite.nan == 0 && nonfinite.inf == 0;
     for (size_t q = 0; q < n && status == QOBS_OK; q++) {
         extrema[q] = (struct qobs_extrema){.min = (float)qobs_element(min + q * element, plan->dtype),

@@ -56,8 +56,8 @@ void qobs_count_nest(struct counting *c, const struct nest *nest);
 /* Adds all elements of the plan, run by run: for plans with g_idx or with padded blocks. */
 void qobs_count_each_run(struct counting *c);
 
-/* Adds n contiguous elements at x, all of the only qparam. The job stops, and its binning changes if `range` grows; the counts
- * are those under the last binning. Fails if growing does. */
+/* Adds n contiguous elements at x, all of the only qparam. The job stops, and its binning changes if `range` grows; the
+ * counts are those under the last binning. Fails if growing does. */
 int qobs_count_growing(struct counting *c, struct growing_range *range, const unsigned char *x, int64_t n,
                        qobs_error *error);
 

@@ -20,12 +20,10 @@ unsigned char *qobs_mode_zero_point(const struct mode_count *mode_count, size_t 
 }
 
 /* Bytes of the one block that holds counts and values. */
-static size_t size_of(size_t n, size_t workspace)
-{
-    return workspace * (sizeof(uint64_t) + n * 2 * VALUE);
-}
+static size_t size_of(size_t n, size_t workspace) { return workspace * (sizeof(uint64_t) + n * 2 * VALUE); }
 
-int qobs_mode_reserve(const struct runtime *runtime, struct mode_count *mode_count, size_t n, size_t more, qobs_error *error)
+int qobs_mode_reserve(const struct runtime *runtime, struct mode_count *mode_count, size_t n, size_t more,
+                      qobs_error *error)
 {
     if (mode_count->candidates + more <= mode_count->workspace)
         return QOBS_OK;
