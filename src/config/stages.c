@@ -6,5 +6,6 @@
 void qobs_stages_of(const qobs_config *config, struct stages *stages)
 {
     *stages = (struct stages){.nonfinite = (enum nonfinite_mode)config->nonfinite};
+    qobs_resolve_histogram(config, &stages->histogram);
     qobs_resolve_granularity(config, &stages->granularity);
 }

@@ -45,32 +45,31 @@ static void average_lerp(const struct entering *e)
 static void average_towards(const struct entering *e)
 {
     if (!e->fresh)
-        qobs_update_towards(e->dtype, e->n, e->min, e->max, e->lo, e->hi, e->config->averaging_constant);
+        qobs_update_moving_average(e->dtype, e->n, e->min, e->max, e->lo, e->hi, e->config->averaging_constant);
 }
 
 static const struct {
     enum keeps keeps;
     enum merging merging;
     void (*enter)(const struct entering *entering);
-    const struct histogram_rule *histogram;
 } statistics[] = {
-    [STATISTIC_NONE] = {KEEPS_NOTHING, MERGE_LAST, last, NULL},
-    [STATISTIC_MEMORYLESS] = {KEEPS_RANGE, MERGE_LAST, last, NULL},
-    [STATISTIC_RUNNING] = {KEEPS_RANGE, MERGE_EXTREMES, extremes, NULL},
-    [STATISTIC_AVERAGE_LERP] = {KEEPS_RANGE, MERGE_MEANS, average_lerp, NULL},
-    [STATISTIC_AVERAGE_TOWARDS] = {KEEPS_RANGE, MERGE_MEANS, average_towards, NULL},
-    [STATISTIC_ABSMAX] = {KEEPS_ABSMAX, MERGE_EXTREMES, absmax, NULL},
-    [STATISTIC_ABSMAX_BFP] = {KEEPS_ABSMAX, MERGE_EXTREMES, absmax_bfp, NULL},
-    [STATISTIC_BALLOT] = {KEEPS_RANGE, MERGE_EXTREMES, extremes, NULL},
-    [STATISTIC_BALLOT_LEAST] = {KEEPS_RANGE, MERGE_EXTREMES, extremes, NULL},
-    [STATISTIC_ABSMAX_STEPS] = {KEEPS_ABSMAX, MERGE_EXTREMES, absmax, NULL},
-    [STATISTIC_MULTIPLES] = {KEEPS_ABSMAX, MERGE_LAST, first_absmax, NULL},
-    [STATISTIC_LEAST_SCALE] = {KEEPS_ABSMAX, MERGE_LAST, absmax, NULL},
-    [STATISTIC_HISTOGRAM] = {KEEPS_RANGE, MERGE_EXTREMES, extremes, &qobs_histogram_torch},
-    [STATISTIC_HISTOGRAM_QUARK] = {KEEPS_BINS, MERGE_EXTREMES, extremes, &qobs_histogram_quark},
-    [STATISTIC_PERCENTILE] = {KEEPS_BINS, MERGE_EXTREMES, extremes, &qobs_histogram_quark},
-    [STATISTIC_SQUARED_ERROR] = {KEEPS_BINS, MERGE_EXTREMES, extremes, &qobs_histogram_quark},
-    [STATISTIC_HISTOGRAM_MODELOPT] = {KEEPS_BINS, MERGE_EXTREMES, extremes, &qobs_histogram_modelopt},
+    [STATISTIC_NONE] = {KEEPS_NOTHING, MERGE_LAST, last},
+    [STATISTIC_MEMORYLESS] = {KEEPS_RANGE, MERGE_LAST, last},
+    [STATISTIC_RUNNING] = {KEEPS_RANGE, MERGE_EXTREMES, extremes},
+    [STATISTIC_AVERAGE_LERP] = {KEEPS_RANGE, MERGE_MEANS, average_lerp},
+    [STATISTIC_AVERAGE_TOWARDS] = {KEEPS_RANGE, MERGE_MEANS, average_towards},
+    [STATISTIC_ABSMAX] = {KEEPS_ABSMAX, MERGE_EXTREMES, absmax},
+    [STATISTIC_ABSMAX_BFP] = {KEEPS_ABSMAX, MERGE_EXTREMES, absmax_bfp},
+    [STATISTIC_BALLOT] = {KEEPS_RANGE, MERGE_EXTREMES, extremes},
+    [STATISTIC_BALLOT_LEAST] = {KEEPS_RANGE, MERGE_EXTREMES, extremes},
+    [STATISTIC_ABSMAX_STEPS] = {KEEPS_ABSMAX, MERGE_EXTREMES, absmax},
+    [STATISTIC_MULTIPLES] = {KEEPS_ABSMAX, MERGE_LAST, first_absmax},
+    [STATISTIC_LEAST_SCALE] = {KEEPS_ABSMAX, MERGE_LAST, absmax},
+    [STATISTIC_HISTOGRAM] = {KEEPS_RANGE, MERGE_EXTREMES, extremes},
+    [STATISTIC_HISTOGRAM_QUARK] = {KEEPS_BINS, MERGE_EXTREMES, extremes},
+    [STATISTIC_PERCENTILE] = {KEEPS_BINS, MERGE_EXTREMES, extremes},
+    [STATISTIC_SQUARED_ERROR] = {KEEPS_BINS, MERGE_EXTREMES, extremes},
+    [STATISTIC_HISTOGRAM_MODELOPT] = {KEEPS_BINS, MERGE_EXTREMES, extremes},
 };
 
 /* The preset's; llm-compressor averaged as torch does before October 2025. */
@@ -123,11 +122,6 @@ bool qobs_takes_absmax(const qobs_config *config)
     const enum statistic statistic = config->preset->statistic;
     return statistic == STATISTIC_ABSMAX || statistic == STATISTIC_ABSMAX_STEPS || statistic == STATISTIC_LEAST_SCALE ||
            (statistic == STATISTIC_MULTIPLES && !config->is_unsigned); /* else negative elements are refused */
-}
-
-const struct histogram_rule *qobs_histogram_rule(const qobs_config *config)
-{
-    return statistics[statistic_of(config)].histogram;
 }
 
 enum merging qobs_merging(const qobs_config *config)

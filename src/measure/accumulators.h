@@ -47,9 +47,6 @@ bool qobs_memoryless(const qobs_config *config);
 /* Does a batch of another shape replace what was before? Else it is refused. */
 bool qobs_begins_anew(const qobs_config *config);
 
-/* How histograms are kept; NULL: there are none. */
-const struct histogram_rule *qobs_histogram_rule(const qobs_config *config);
-
 /* What becomes of NaN and infinity in the batch: what is asked for, but for BFP, where upstream's own way is to count them
  * as 0, which for a magnitude is to leave them out. */
 enum nonfinite_mode qobs_nonfinite_mode(const qobs_config *config);

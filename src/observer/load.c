@@ -133,7 +133,7 @@ static int load_statistics(qobs_observer *o, struct source *source, qobs_error *
         status = load_votes(o, source, error);
     if (status == QOBS_OK && qobs_searches(&o->config))
         status = qobs_load_search(o, source, error);
-    if (status == QOBS_OK && dtype != 0 && qobs_histogram_rule(&o->config))
+    if (status == QOBS_OK && dtype != 0 && o->stages.histogram.ops)
         status = qobs_load_histogram(o, source, error);
     if (status == QOBS_OK && qobs_searches_kept(&o->config) && qobs_has_ranges(o) && o->searched.qparams == 0)
         return qobs_damaged(error, "its ranges have not been searched");

@@ -144,14 +144,14 @@ static void add_votes(struct mode_count *mode_count, const struct mode_count *ot
 static int merge_histograms(const qobs_observer *o, const qobs_observer *model, const qobs_observer *const *others, size_t count,
                             struct histogram *merged, qobs_error *error)
 {
-    const struct histogram_rule *rule = qobs_histogram_rule(&o->config);
-    if (!rule || !model)
+    const struct histogram_rule *rule = &o->stages.histogram;
+    if (!rule->ops || !model)
         return QOBS_OK;
     const fp_mode mode = fp_enter();
-    int status = qobs_histogram_copy(&o->runtime, merged, &model->kept.histogram, error);
+    int status = qobs_histogram_copy(&o->runtime, rule->ops, merged, &model->kept.histogram, error);
     for (size_t i = 0; status == QOBS_OK && i < count; i++)
         if (others[i] != model && qobs_has_ranges(others[i]))
-            status = qobs_histogram_merge(&o->runtime, rule, &o->config, merged, &others[i]->kept.histogram, error);
+            status = rule->ops->merge(rule, &o->runtime, merged, &others[i]->kept.histogram, error);
     fp_leave(mode);
     if (status != QOBS_OK)
         qobs_histogram_release(&o->runtime, merged);

@@ -10,6 +10,7 @@
 #include "observer/post_search.h"
 #include "observer/observe_search.h"
 #include "measure/accumulators.h"
+#include "measure/counting.h"
 #include "measure/reduce.h"
 #include "measure/tokens.h"
 #include "measure/accumulate.h"
@@ -19,7 +20,9 @@
 static qobs_dtype dtype_of_ranges(const qobs_config *config, qobs_dtype value)
 {
     const enum family family = config->preset->family;
-    const bool f32 = family == FAMILY_TORCH || qobs_histogram_rule(config) || (family == FAMILY_MODELOPT && qobs_searches_kept(config));
+    struct histogram_rule histogram;
+    qobs_resolve_histogram(config, &histogram);
+    const bool f32 = family == FAMILY_TORCH || histogram.ops || (family == FAMILY_MODELOPT && qobs_searches_kept(config));
     return f32 ? QOBS_F32 : value;
 }
 
@@ -73,11 +76,13 @@ static bool ignores_further(const qobs_observer *o)
 static int reduce_batch(const qobs_observer *o, const qobs_plan *plan, const struct layout *layout, const qobs_tensor *value,
                         struct kept *kept, struct qobs_nonfinite *nonfinite, qobs_error *error)
 {
-    const struct histogram_rule *rule = qobs_histogram_rule(&o->config);
+    const struct histogram_rule *rule = &o->stages.histogram;
     struct ranges native = {0}, *batch = &kept->batch;
-    if (rule)
-        return qobs_histogram_take(&o->runtime, o->kernels, rule, &o->config, plan, value->data, &kept->histogram,
-                                   (float *)(void *)batch->min, (float *)(void *)batch->max, nonfinite, error);
+    if (rule->ops) {
+        const struct batch elements = {&o->runtime, o->kernels, plan, value->data};
+        return rule->ops->accept(rule, &elements, &kept->histogram, (float *)(void *)batch->min, (float *)(void *)batch->max,
+                                 nonfinite, error);
+    }
     const bool convert = layout->dtype != plan->dtype;
     int status = QOBS_OK;
     if (convert)

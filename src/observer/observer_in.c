@@ -62,11 +62,12 @@ static void release_counted(void *context, void *memory, size_t size)
 static int reserve_all(const struct runtime *runtime, const qobs_config *config, const qobs_plan *plan, qobs_error *error)
 {
     const struct layout layout = qobs_layout_of(config, plan);
-    const struct histogram_rule *rule = qobs_histogram_rule(config);
+    struct histogram_rule rule;
     const int64_t columns = plan->value.ndim > 0 ? plan->value.shape[plan->value.ndim - 1] : 1;
     const bool told = config->preset->family == FAMILY_MODELOPT && qobs_searches_kept(config);
     enum { VOTES = 3 }; /* that differ; there is room for 1 and then for these */
     int status = QOBS_OK;
+    qobs_resolve_histogram(config, &rule);
     if (status == QOBS_OK && config->preset->statistic == STATISTIC_MULTIPLES) {
         struct kept kept = {0};
         status = qobs_allocate_sums(runtime, &kept, layout.qparams * (size_t)qobs_search_steps(config), error);
@@ -84,10 +85,8 @@ static int reserve_all(const struct runtime *runtime, const qobs_config *config,
         status = qobs_allocate_ranges(runtime, &kept.state, layout.dtype, layout.qparams, error);
         if (status == QOBS_OK && qobs_votes(config))
             status = qobs_mode_reserve(runtime, &kept.mode_count, layout.qparams, i == 0 ? 1 : VOTES, error);
-        if (status == QOBS_OK && rule)
-            status = qobs_histogram_allocate(runtime, &kept.histogram, layout.qparams, rule->bins(config), error);
-        if (status == QOBS_OK && rule && config->preset->statistic == STATISTIC_HISTOGRAM_MODELOPT && !config->torch_hist)
-            kept.histogram.edges = qobs_allocate(runtime, (kept.histogram.bins + 1) * sizeof *kept.histogram.edges);
+        if (status == QOBS_OK && rule.ops)
+            status = qobs_histogram_allocate(runtime, rule.ops, &kept.histogram, layout.qparams, rule.params.bins, error);
         if (status == QOBS_OK && qobs_searches(config))
             status = qobs_search_record_reserve(runtime, &record, layout.qparams, error);
         if (status == QOBS_OK && told) {

@@ -115,7 +115,7 @@ static void put_all(struct sink *sink, const qobs_observer *o, size_t size)
         put_votes(sink, &o->kept.mode_count);
     if (qobs_searches(&o->config))
         put_search(sink, o);
-    if (qobs_has_ranges(o) && qobs_histogram_rule(&o->config))
+    if (qobs_has_ranges(o) && o->stages.histogram.ops)
         put_histogram(sink, &o->kept.histogram);
     if (qobs_is_told(o))
         put_told(sink, o);
