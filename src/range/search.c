@@ -31,9 +31,9 @@ struct search {
     struct qparam_search q;
     const struct runtime *runtime;
     const struct search_settings *settings;
-    struct slabs slabs;
+    struct range_tiles tiles;
     enum nonfinite_mode nonfinite;
-    bool find; /* ranges, slab by slab */
+    bool find; /* ranges, tile by tile */
     atomic_bool met_nonfinite;
     int64_t parts, pieces;
     unsigned char *workspace; /* for as many desks as there are pieces, of workspace_size bytes */
@@ -65,11 +65,11 @@ static int64_t piece_begin(const struct search *s, int64_t all, int64_t piece)
     return all / whole * before + all % whole * before / whole; /* all * before may overflow */
 }
 
-/* Pieces are of whole entries of the slabs' axis, or, without one, of whole batches. */
+/* Pieces are of whole entries of the tiles' axis, or, without one, of whole batches. */
 static void qparams_of(const struct search *s, size_t piece, size_t *from, size_t *to)
 {
-    const bool entries = s->slabs.axis >= 0;
-    const int64_t each = entries ? s->slabs.qparams : (int64_t)together(s), qparams = s->q.plan->qparams;
+    const bool entries = s->tiles.axis >= 0;
+    const int64_t each = entries ? s->tiles.qparams : (int64_t)together(s), qparams = s->q.plan->qparams;
     const int64_t all = (qparams + each - 1) / each, end = piece_begin(s, all, (int64_t)piece + 1) * each;
     *from = (size_t)(piece_begin(s, all, (int64_t)piece) * each);
     *to = (size_t)(end < qparams ? end : qparams);
@@ -87,12 +87,12 @@ static size_t acquire_workspace(struct search *s, struct workspace *d)
 
 static void release_workspace(struct search *s, size_t i) { atomic_store(&s->taken[i], 0); }
 
-/* Finds the ranges from that qparam on, a slab of them, and returns where it ends. */
+/* Finds the ranges from that qparam on, a tile of them, and returns where it ends. */
 static size_t find_ranges(struct search *s, size_t from, size_t to)
 {
-    const int64_t each = s->slabs.qparams, first = (int64_t)from / each, left = (int64_t)to / each - first;
-    const int64_t count = left < s->slabs.most ? left : s->slabs.most;
-    if (!qobs_slab_ranges(&s->slabs, s->q.kernels, s->q.source.data, s->nonfinite, first, count, s->q.min, s->q.max))
+    const int64_t each = s->tiles.qparams, first = (int64_t)from / each, left = (int64_t)to / each - first;
+    const int64_t count = left < s->tiles.most ? left : s->tiles.most;
+    if (!qobs_range_tile_reduce(&s->tiles, s->q.kernels, s->q.source.data, s->nonfinite, first, count, s->q.min, s->q.max))
         atomic_store(&s->met_nonfinite, true);
     return (size_t)((first + count) * each);
 }
@@ -113,7 +113,7 @@ static void search_piece(void *argument, size_t piece)
         if (i > from)
             qobs_elements_next(&s->q.source, &e);
         n = found - i < QOBS_SEARCH_LANES ? found - i : QOBS_SEARCH_LANES;
-        d.prefetch = qobs_slab_ahead(&s->slabs, s->q.source.data, i, n, to);
+        d.prefetch = qobs_range_tile_prefetch(&s->tiles, s->q.source.data, i, n, to);
         qobs_search_qparams(&s->q, &d, &e, i, n, s->improved + piece * s->words);
     }
     release_workspace(s, at);
@@ -216,7 +216,7 @@ static bool improved_after_end(const struct search *s)
     return step < s->settings->steps;
 }
 
-/* Ranges that are not found slab by slab are found first. */
+/* Ranges that are not found tile by tile are found first. */
 static int find_all(const struct search *s, void *min, void *max, qobs_error *error)
 {
     struct qobs_nonfinite nonfinite;
@@ -309,8 +309,8 @@ int qobs_search_ranges(const struct runtime *runtime, const struct qobs_kernels 
     const int64_t most = qobs_elements_most(plan), threads = (int64_t)qobs_threads(runtime);
     s.parts = most > PART ? (most + PART - 1) / PART : 1;
     const int64_t wanted = threads > 1 ? threads * (s.parts > 1 ? PIECES_OF_PARTS : PIECES_PER_THREAD) : 1;
-    qobs_slabs_of(&s.slabs, plan, s.parts > 1 ? INT64_MAX : wanted);
-    s.find = find && s.slabs.axis >= 0 && !settings->optimize_global_scale;
+    qobs_range_tiles_of(&s.tiles, plan, s.parts > 1 ? INT64_MAX : wanted);
+    s.find = find && s.tiles.axis >= 0 && !settings->optimize_global_scale;
     int status = find && !s.find ? find_all(&s, min, max, error) : QOBS_OK;
     if (status == QOBS_OK)
         status = qobs_search_norm(&s.q.norm, settings->norm, error);
