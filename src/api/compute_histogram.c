@@ -21,21 +21,10 @@ static int check_bins(const qobs_bins *bins, qobs_error *error)
         return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "bins.count: is %lld, allowed are 1 to %d",
                          (long long)bins->count, QOBS_MOST_BINS);
     if (!isfinite(bins->min) || !isfinite(bins->max) || bins->min > bins->max)
-        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "bins.min, bins.max: %g to %g is no range of finite numbers",
-                         (double)bins->min, (double)bins->max);
+        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT,
+                         "bins.min, bins.max: %g to %g is no range of finite numbers", (double)bins->min,
+                         (double)bins->max);
     return QOBS_OK;
-}
-
-/* A plan for `config`; NULL: all elements are one qparam. */
-static int make_plan(qobs_plan **plan, const qobs_config *config, const qobs_tensor *value, const qobs_tensor *g_idx,
-                     const qobs_runtime *given, qobs_error *error)
-{
-    static const struct granularity tensor = {.ops = &qobs_granularity_tensor, .params = {.strategy = STRATEGY_TENSOR}};
-    struct runtime runtime;
-    if (config)
-        return qobs_plan_create(plan, config, value, g_idx, given, error);
-    const int status = qobs_runtime_resolve(&runtime, given, error);
-    return status == QOBS_OK ? qobs_plan_new(plan, &tensor, value, g_idx, &runtime, error) : status;
 }
 
 /* Each qparam is binned over its own range, [0, 0] if it has no elements. Fails if an element is not finite. */
@@ -56,10 +45,11 @@ static int bin_by_own_range(const struct batch *batch, const qobs_bins *bins, st
     return status;
 }
 
-static int count(const struct batch *batch, const qobs_bins *bins, uint64_t *counts, float *first_edge, float *last_edge,
-                 qobs_counts *totals, qobs_error *error)
+static int count(const struct batch *batch, const qobs_bins *bins, uint64_t *counts, float *first_edge,
+                 float *last_edge, qobs_counts *totals, qobs_error *error)
 {
-    const size_t n = (size_t)batch->plan->qparams, size = n * (sizeof(struct qobs_binning) + sizeof(struct qobs_extrema));
+    const size_t n = (size_t)batch->plan->qparams,
+                 size = n * (sizeof(struct qobs_binning) + sizeof(struct qobs_extrema));
     struct qobs_extrema *extrema = qobs_allocate(batch->runtime, size);
     if (!extrema)
         return qobs_fail(error, QOBS_ERROR_OUT_OF_MEMORY, "histogram: no memory for %zu bytes of ranges", size);
@@ -87,9 +77,10 @@ static int count(const struct batch *batch, const qobs_bins *bins, uint64_t *cou
 }
 
 int qobs_histogram(const qobs_config *config, const qobs_tensor *value, const qobs_tensor *g_idx, const qobs_bins *bins,
-                   uint64_t *counts, float *first_edge, float *last_edge, qobs_counts *totals, const qobs_runtime *given,
-                   qobs_error *error)
+                   uint64_t *counts, float *first_edge, float *last_edge, qobs_counts *totals,
+                   const qobs_runtime *given, qobs_error *error)
 {
+    static const struct granularity tensor = {.ops = &qobs_granularity_tensor, .params = {.strategy = STRATEGY_TENSOR}};
     struct runtime runtime;
     qobs_plan *plan;
     if (!counts)
@@ -101,7 +92,8 @@ int qobs_histogram(const qobs_config *config, const qobs_tensor *value, const qo
     if (status == QOBS_OK)
         status = qobs_runtime_resolve(&runtime, given, error);
     if (status == QOBS_OK)
-        status = make_plan(&plan, config, value, g_idx, given, error);
+        status = config ? qobs_plan_create(&plan, config, value, g_idx, given, error)
+                        : qobs_plan_new(&plan, &tensor, value, g_idx, &runtime, error);
     if (status == QOBS_OK) {
         const struct batch batch = {&runtime, qobs_kernels_active(), plan, value->data};
         status = count(&batch, bins, counts, first_edge, last_edge, totals, error);

@@ -28,7 +28,7 @@ static void lerp(const struct accumulator_params *params, const struct range_upd
 static void moving_average(const struct accumulator_params *params, const struct range_update *u)
 {
     if (!u->first)
-        qobs_update_towards(u->dtype, u->n, u->min, u->max, u->batch_min, u->batch_max, params->averaging_constant);
+        qobs_update_moving_average(u->dtype, u->n, u->min, u->max, u->batch_min, u->batch_max, params->averaging_constant);
 }
 
 static void absmax(const struct accumulator_params *params, const struct range_update *u)

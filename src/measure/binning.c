@@ -32,10 +32,7 @@ struct qobs_binning qobs_binning_of_nothing(size_t bins, bool magnitude, bool sk
     return b;
 }
 
-struct qobs_extrema qobs_extrema_of_nothing(void)
-{
-    return (struct qobs_extrema){.min = INFINITY, .max = -INFINITY};
-}
+struct qobs_extrema qobs_extrema_of_nothing(void) { return (struct qobs_extrema){.min = INFINITY, .max = -INFINITY}; }
 
 float qobs_bin_edge(const struct bin_range *range, size_t bins, size_t i)
 {

@@ -8,58 +8,34 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "base/fpenv.h"
 #include "measure/reduce.h"
-#include "number/convert.h"
+#include "plan/split.h"
 
-/* ---- Work for several threads ------------------------------------------------------------------------------------------- */
+/* ---- Work for several threads ------------------------------------------------------------------------------------ */
 
-enum { MOST_PIECES = 64, PIECES_PER_THREAD = 4, LEAST_ELEMENTS = 1 << 16 };
+enum { MIN_ELEMENTS = 1 << 16 };
 
-struct pieces {
-    const struct nest *nest;
-    int cut; /* the dimension that is cut */
-    size_t count;
-    struct counting counting[MOST_PIECES];
-};
+/* Work is counted in elements. Parts of an axis of qparams write to the same counts through private counters. Parts of
+ * a reduced axis have private counts, too, so a thread gets one part. */
+static const struct split_rule by_qparams = {
+    .min_total = 2 * MIN_ELEMENTS, .min_part = MIN_ELEMENTS, .parts_per_thread = 4, .max_parts = SPLIT_MAX_PARTS};
+static const struct split_rule by_reduced = {
+    .min_total = 2 * MIN_ELEMENTS, .min_part = MIN_ELEMENTS, .parts_per_thread = 1, .max_parts = SPLIT_MAX_PARTS};
 
-static void do_piece(void *argument, size_t index)
-{
-    struct pieces *p = argument;
-    struct nest nest = *p->nest;
-    struct nest_dimension *cut = &nest.dimension[p->cut];
-    const int64_t count = (int64_t)p->count, extent = cut->extent;
-    const int64_t from = extent / count * (int64_t)index + extent % count * (int64_t)index / count;
-    const int64_t to = extent / count * ((int64_t)index + 1) + extent % count * ((int64_t)index + 1) / count;
-    nest.base += from * cut->in;
-    nest.out += from * cut->out;
-    cut->extent = to - from;
-    const fp_mode mode = fp_enter();
-    qobs_count_nest(&p->counting[index], &nest);
-    fp_leave(mode);
-}
-
-/* Which dimension to cut for `threads`: one along which qparams lie if it is long enough, else the outermost that is reduced. */
-static int dimension_to_cut(const struct nest *nest, size_t threads)
+/* The dimension to split for `threads`: the longest along which qparams lie if it is long enough, else the outermost
+ * that is reduced; -1: there is none. */
+static int dimension_to_split(const struct loops *loops, size_t threads)
 {
     int best = -1;
-    for (int i = 0; i < nest->dimensions; i++) {
-        const struct nest_dimension *d = &nest->dimension[i];
-        if (d->out != 0 && d->extent >= (int64_t)threads && (best < 0 || d->extent > nest->dimension[best].extent))
+    for (int i = 0; i < loops->count; i++) {
+        const struct loop *d = &loops->loop[i];
+        if (d->qparam != 0 && d->extent >= (int64_t)threads && (best < 0 || d->extent > loops->loop[best].extent))
             best = i;
     }
-    for (int i = 0; i < nest->dimensions && best < 0; i++)
-        if (nest->dimension[i].out == 0)
+    for (int i = 0; i < loops->count && best < 0; i++)
+        if (loops->loop[i].qparam == 0)
             best = i;
     return best;
-}
-
-static int64_t elements_of(const struct nest *nest)
-{
-    int64_t elements = 1;
-    for (int i = 0; i < nest->dimensions; i++)
-        elements *= nest->dimension[i].extent;
-    return elements;
 }
 
 static int out_of_memory(size_t size, qobs_error *error)
@@ -67,51 +43,74 @@ static int out_of_memory(size_t size, qobs_error *error)
     return qobs_fail(error, QOBS_ERROR_OUT_OF_MEMORY, "histogram: no memory for %zu bytes of counters", size);
 }
 
-/* Pieces of a reduced dimension count apart: the first for the caller, the others in memory of their own. */
-static int do_nest(struct counting *all, struct nest *nest, qobs_error *error)
+struct parts {
+    const struct loops *loops;
+    int axis; /* the dimension that is split */
+    struct counting counting[SPLIT_MAX_PARTS];
+};
+
+static void count_part(void *argument, int64_t part, int64_t from, int64_t to)
 {
-    const struct counting_job *job = all->job;
-    qobs_nest_normalise(nest);
-    const size_t threads = qobs_threads(job->batch.runtime), bins = job->bins, qparams = (size_t)job->batch.plan->qparams;
-    struct pieces p = {.nest = nest, .count = 1, .counting = {*all}};
-    p.cut = threads > 1 && elements_of(nest) >= 2 * LEAST_ELEMENTS ? dimension_to_cut(nest, threads) : -1;
-    if (p.cut < 0) {
-        qobs_count_nest(all, nest);
-        return QOBS_OK;
-    }
-    const bool apart = nest->dimension[p.cut].out == 0;
-    const int64_t most = elements_of(nest) / LEAST_ELEMENTS, extent = nest->dimension[p.cut].extent;
-    p.count = threads * (apart ? 1 : PIECES_PER_THREAD);
-    p.count = p.count < MOST_PIECES ? p.count : MOST_PIECES;
-    p.count = (int64_t)p.count < most ? p.count : (size_t)most;
-    p.count = (int64_t)p.count < extent ? p.count : (size_t)extent;
-    const size_t counters = counters_size(bins), counts = apart ? qparams * bins * sizeof(uint64_t) : 0;
-    const size_t each = counts + counters + (apart ? qparams * sizeof(struct qobs_extrema) : 0), size = (p.count - 1) * each;
+    struct parts *p = argument;
+    struct loops loops = *p->loops;
+    qobs_loops_cut(&loops, p->axis, from, to);
+    qobs_count_loops(&p->counting[part], &loops);
+}
+
+/* The first part counts into *total. Each other part has private counters, and if the split axis is reduced also
+ * private counts and extrema. */
+static int count_parts(struct counting *total, const struct loops *loops, int axis, const struct split *split,
+                       qobs_error *error)
+{
+    const struct counting_job *job = total->job;
+    const size_t bins = job->bins, qparams = (size_t)job->batch.plan->qparams, parts = (size_t)split->parts;
+    const bool private = loops->loop[axis].qparam == 0;
+    const size_t counters = counters_size(bins), counts = private ? qparams * bins * sizeof(uint64_t) : 0;
+    const size_t each = counts + counters + (private ? qparams * sizeof(struct qobs_extrema) : 0),
+                 size = (parts - 1) * each;
+    struct parts p = {.loops = loops, .axis = axis, .counting = {*total}};
     unsigned char *memory = qobs_allocate(job->batch.runtime, size);
     if (!memory)
         return out_of_memory(size, error);
     memset(memory, 0, size);
-    for (size_t i = 1; i < p.count; i++) {
+    for (size_t i = 1; i < parts; i++) {
         unsigned char *own = memory + (i - 1) * each;
-        p.counting[i] = *all;
-        p.counting[i].counters = (uint32_t *)(void *)(own + counts);
-        if (!apart)
+        struct counting *c = &p.counting[i];
+        *c = *total;
+        c->counters = (uint32_t *)(void *)(own + counts);
+        if (!private)
             continue;
-        p.counting[i].counts = (uint64_t *)(void *)own;
-        p.counting[i].extrema = (struct qobs_extrema *)(void *)(own + counts + counters);
+        c->counts = (uint64_t *)(void *)own;
+        c->extrema = (struct qobs_extrema *)(void *)(own + counts + counters);
         for (size_t q = 0; q < qparams; q++)
-            p.counting[i].extrema[q] = qobs_extrema_of_nothing();
+            c->extrema[q] = qobs_extrema_of_nothing();
     }
-    qobs_parallel_for(job->batch.runtime, do_piece, &p, p.count);
-    for (size_t i = 0; i < p.count; i++)
-        all->stopped = all->stopped || p.counting[i].stopped;
-    for (size_t i = 1; apart && i < p.count; i++) {
+    qobs_split_run(job->batch.runtime, split, count_part, &p);
+    for (size_t i = 0; i < parts; i++)
+        total->stopped = total->stopped || p.counting[i].stopped;
+    for (size_t i = 1; private && i < parts; i++) {
         for (size_t k = 0; k < qparams * bins; k++)
-            all->counts[k] += p.counting[i].counts[k];
+            total->counts[k] += p.counting[i].counts[k];
         for (size_t q = 0; q < qparams; q++)
-            extrema_merge(&all->extrema[q], &p.counting[i].extrema[q]);
+            extrema_merge(&total->extrema[q], &p.counting[i].extrema[q]);
     }
     qobs_release(job->batch.runtime, memory, size);
+    return QOBS_OK;
+}
+
+static int count_tile(struct counting *total, struct loops *loops, qobs_error *error)
+{
+    const struct runtime *runtime = total->job->batch.runtime;
+    struct split split = {.parts = 1};
+    qobs_loops_normalise(loops, LOOPS_BY_INPUT);
+    const int axis = dimension_to_split(loops, qobs_threads(runtime));
+    if (axis >= 0) {
+        const struct loop *d = &loops->loop[axis];
+        split = qobs_split(runtime, d->qparam == 0 ? &by_reduced : &by_qparams, d->extent, qobs_loops_elements(loops), 0);
+    }
+    if (split.parts > 1)
+        return count_parts(total, loops, axis, &split, error);
+    qobs_count_loops(total, loops);
     return QOBS_OK;
 }
 
@@ -144,8 +143,8 @@ static int start(struct counting *c, const struct counting_job *job, uint64_t *c
     return QOBS_OK;
 }
 
-int qobs_collect(const struct batch *batch, const struct qobs_binning *binning, uint64_t *counts, struct qobs_extrema *extrema,
-                 bool *stopped, qobs_error *error)
+int qobs_collect(const struct batch *batch, const struct qobs_binning *binning, uint64_t *counts,
+                 struct qobs_extrema *extrema, bool *stopped, qobs_error *error)
 {
     const struct counting_job job = job_of(batch, binning, stopped != NULL);
     const qobs_plan *plan = batch->plan;
@@ -157,9 +156,9 @@ int qobs_collect(const struct batch *batch, const struct qobs_binning *binning, 
     if (by_runs)
         qobs_count_each_run(&counting);
     for (unsigned tails = 0, n = qobs_plan_tiles(plan); tails < n && !by_runs && status == QOBS_OK; tails++) {
-        struct nest nest;
-        if (qobs_nest_of_plan(plan, batch->data, tails, &nest))
-            status = do_nest(&counting, &nest, error);
+        struct loops loops;
+        if (qobs_loops_of_tile(plan, tails, batch->data, NULL, NULL, &loops))
+            status = count_tile(&counting, &loops, error);
     }
     qobs_release(batch->runtime, counting.counters, counters_size(job.bins));
     if (stopped)
@@ -167,17 +166,17 @@ int qobs_collect(const struct batch *batch, const struct qobs_binning *binning, 
     return status;
 }
 
-/* ---- A run whose range grows while it is read ------------------------------------------------------------------------ */
+/* ---- A run whose range grows while it is read -------------------------------------------------------------------- */
 
-static bool is_one_run(const struct counting_job *job, struct nest *nest)
+static bool is_one_run(const struct counting_job *job, struct loops *loops)
 {
     const qobs_plan *plan = job->batch.plan;
     if (plan->order || plan->padded || plan->qparams != 1 || qobs_plan_tiles(plan) != 1 ||
-        !qobs_nest_of_plan(plan, job->batch.data, 0, nest))
+        !qobs_loops_of_tile(plan, 0, job->batch.data, NULL, NULL, loops))
         return false;
-    qobs_nest_normalise(nest);
-    const bool split = qobs_threads(job->batch.runtime) > 1 && elements_of(nest) >= 2 * LEAST_ELEMENTS;
-    return !split && nest->dimensions == 1 && nest->dimension->in == (int64_t)job->element && nest->dimension->out == 0;
+    qobs_loops_normalise(loops, LOOPS_BY_INPUT);
+    const bool split = qobs_threads(job->batch.runtime) > 1 && qobs_loops_elements(loops) >= 2 * MIN_ELEMENTS;
+    return !split && loops->count == 1 && loops->loop->in == (int64_t)job->element && loops->loop->qparam == 0;
 }
 
 int qobs_collect_growing(const struct batch *batch, struct growing_range *range, const struct qobs_binning *binning,
@@ -185,19 +184,19 @@ int qobs_collect_growing(const struct batch *batch, struct growing_range *range,
 {
     const struct counting_job job = job_of(batch, binning, true);
     struct counting counting;
-    struct nest nest;
-    *counted = is_one_run(&job, &nest);
+    struct loops loops;
+    *counted = is_one_run(&job, &loops);
     if (!*counted)
         return QOBS_OK;
     int status = start(&counting, &job, counts, extrema, error);
     if (status != QOBS_OK)
         return status;
-    status = qobs_count_growing(&counting, range, nest.base, nest.dimension->extent, error);
+    status = qobs_count_growing(&counting, range, loops.in, loops.loop->extent, error);
     qobs_release(batch->runtime, counting.counters, counters_size(job.bins));
     return status;
 }
 
-/* ---- Extrema alone --------------------------------------------------------------------------------------------------- */
+/* ---- Extrema alone ----------------------------------------------------------------------------------------------- */
 
 /* By the min/max kernels. *finite is false, and the extrema are invalid, if an element is NaN or infinite. */
 static int scan_minmax(const struct batch *batch, struct qobs_extrema *extrema, bool *finite, qobs_error *error)
@@ -208,8 +207,8 @@ static int scan_minmax(const struct batch *batch, struct qobs_extrema *extrema, 
     struct qobs_nonfinite nonfinite = {0};
     if (!min)
         return out_of_memory(size, error);
-    const int status = qobs_reduce_minmax(batch->runtime, batch->kernels, plan, batch->data, NONFINITE_PROPAGATE, min, max,
-                                          &nonfinite, error);
+    const int status = qobs_reduce_minmax(batch->runtime, batch->kernels, plan, batch->data, NONFINITE_PROPAGATE, min,
+                                          max, &nonfinite, error);
     *finite = nonfinite.nan == 0 && nonfinite.inf == 0;
     for (size_t q = 0; q < n && status == QOBS_OK; q++) {
         extrema[q] = (struct qobs_extrema){.min = (float)qobs_element(min + q * element, plan->dtype),

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* From strided elements to calls of the histogram kernel. Its 32-bit counters are emptied into 64-bit counts before they
- * overflow. */
+/* From strided elements to calls of the histogram kernel. Its 32-bit counters are emptied into 64-bit counts before
+ * they overflow. */
 #include <math.h>
 #include <string.h>
 
 #include "measure/counting.h"
 #include "number/convert.h"
 
-/* Elements that may be counted before the counters are emptied. */
+/* Elements that may be counted before the 32-bit counters are emptied. */
 #define MAX_PENDING ((uint64_t)1 << 31)
-/* Elements that are not contiguous are gathered, so many at a time. */
+/* Elements that are not contiguous are gathered so many at a time. */
 #define GATHERED 2048
 /* Elements between two checks for elements outside the binning. */
 #define SLICE ((uint64_t)1 << 16)
@@ -32,7 +32,8 @@ static void empty_counters(struct counting *c, int64_t qparam)
 }
 
 /* Counts runs of contiguous elements of one qparam, at most as many elements as capacity() allows. */
-static void add_runs(struct counting *c, int64_t qparam, const unsigned char *x, int64_t stride, int64_t runs, int64_t length)
+static void add_runs(struct counting *c, int64_t qparam, const unsigned char *x, int64_t stride, int64_t runs,
+                     int64_t length)
 {
     const struct qobs_binning *binning = &c->job->binning[qparam];
     struct qobs_extrema *extrema = &c->extrema[qparam];
@@ -50,8 +51,10 @@ static int64_t capacity(struct counting *c, int64_t qparam)
     return (int64_t)(c->job->stops && free > SLICE ? SLICE : free);
 }
 
-/* The extrema alone. The min/max kernels are faster, but neither bin magnitudes nor skip zeros nor leave out NaN and infinities. */
-static void scan_runs(struct counting *c, int64_t qparam, const unsigned char *x, int64_t stride, int64_t runs, int64_t length)
+/* The extrema alone. The min/max kernels are faster, but they do not reduce magnitudes, skip zeros, or leave out NaN
+ * and infinities. */
+static void scan_runs(struct counting *c, int64_t qparam, const unsigned char *x, int64_t stride, int64_t runs,
+                      int64_t length)
 {
     const struct counting_job *job = c->job;
     const struct qobs_binning *binning = &job->binning[qparam];
@@ -73,8 +76,10 @@ static void scan_runs(struct counting *c, int64_t qparam, const unsigned char *x
     job->rows(&nothing, x, stride, (size_t)runs, (size_t)length, c->counters, &c->extrema[qparam]);
 }
 
-/* Counts runs of contiguous elements of one qparam, in parts of whole runs or, if a run is too long for that, parts of runs. */
-static void count_runs(struct counting *c, int64_t qparam, const unsigned char *x, int64_t stride, int64_t runs, int64_t length)
+/* Counts runs of contiguous elements of one qparam: as many at a time as fit the capacity, or parts of a run that
+ * exceeds it. */
+static void count_runs(struct counting *c, int64_t qparam, const unsigned char *x, int64_t stride, int64_t runs,
+                       int64_t length)
 {
     for (int64_t n; runs > 0 && length > 0; runs -= n, x += n * stride) {
         if (c->stopped) {
@@ -110,10 +115,11 @@ static void count_strided(struct counting *c, int64_t qparam, const unsigned cha
     }
 }
 
-/* ---- Nests -------------------------------------------------------------------------------------------------------------- */
+/* ---- Loop nests -------------------------------------------------------------------------------------------------- */
 
 /* Counts all elements of n reduced dimensions. */
-static void count_reduced(struct counting *c, int64_t qparam, const struct nest_dimension *d, int n, const unsigned char *x)
+static void count_reduced(struct counting *c, int64_t qparam, const struct loop *d, int n,
+                          const unsigned char *x)
 {
     const bool contiguous = n > 0 && d[n - 1].in == (int64_t)c->job->element;
     if (n == 0)
@@ -129,28 +135,28 @@ static void count_reduced(struct counting *c, int64_t qparam, const struct nest_
             count_reduced(c, qparam, d + 1, n - 1, x + i * d->in);
 }
 
-static void count_qparams(struct counting *c, const struct nest_dimension *kept, int n, const struct nest_dimension *reduced,
-                          int m, const unsigned char *x, int64_t qparam)
+static void count_qparams(struct counting *c, const struct loop *outer, int n,
+                          const struct loop *reduced, int m, const unsigned char *x, int64_t qparam)
 {
     if (n == 0) {
         count_reduced(c, qparam, reduced, m, x);
         empty_counters(c, qparam);
         return;
     }
-    for (int64_t i = 0; i < kept->extent; i++)
-        count_qparams(c, kept + 1, n - 1, reduced, m, x + i * kept->in, qparam + i * kept->out);
+    for (int64_t i = 0; i < outer->extent; i++)
+        count_qparams(c, outer + 1, n - 1, reduced, m, x + i * outer->in, qparam + i * outer->qparam);
 }
 
-void qobs_count_nest(struct counting *c, const struct nest *nest)
+void qobs_count_loops(struct counting *c, const struct loops *loops)
 {
-    struct nest_dimension kept[MAX_AXES], reduced[MAX_AXES];
+    struct loop outer[MAX_AXES], reduced[MAX_AXES];
     int n = 0, m = 0;
-    for (int i = 0; i < nest->dimensions; i++)
-        if (nest->dimension[i].out != 0)
-            kept[n++] = nest->dimension[i];
+    for (int i = 0; i < loops->count; i++)
+        if (loops->loop[i].qparam != 0)
+            outer[n++] = loops->loop[i];
         else
-            reduced[m++] = nest->dimension[i];
-    count_qparams(c, kept, n, reduced, m, nest->base, nest->out);
+            reduced[m++] = loops->loop[i];
+    count_qparams(c, outer, n, reduced, m, loops->in, loops->qparam);
 }
 
 void qobs_count_each_run(struct counting *c)
@@ -176,9 +182,9 @@ void qobs_count_each_run(struct counting *c)
     empty_counters(c, qparam);
 }
 
-/* ---- A run whose range grows while it is read --------------------------------------------------------------------- */
+/* ---- A run whose range grows while it is read -------------------------------------------------------------------- */
 
-/* Bytes beyond which a run exceeds L2. Scanning it then waits for memory and takes about half as long as counting it. */
+/* Longer runs, in bytes, exceed L2. Scanning one then waits for memory and takes about half as long as counting it. */
 #define FAR ((int64_t)2 << 20)
 
 static bool holds(const struct growing_range *range, const struct qobs_extrema *extrema)
@@ -187,16 +193,17 @@ static bool holds(const struct growing_range *range, const struct qobs_extrema *
 }
 
 /* Scans n elements and grows the range to hold them. */
-static int scan_prefix(struct counting *c, struct growing_range *range, const unsigned char *x, int64_t n, qobs_error *error)
+static int scan_prefix(struct counting *c, struct growing_range *range, const unsigned char *x, int64_t n,
+                       qobs_error *error)
 {
     scan_runs(c, 0, x, 0, 1, n);
     return holds(range, c->extrema) ? QOBS_OK : range->grow(range, error);
 }
 
-/* Counts elements [*at, n) until one is outside the range. The range then grows, all counts are discarded, *grown is true and
- * *at is the first element that has not been read. */
-static int count_until_growth(struct counting *c, struct growing_range *range, const unsigned char *x, int64_t n, int64_t *at,
-                              bool *grown, qobs_error *error)
+/* Counts elements [*at, n) until one is outside the range. The range then grows, all counts are discarded, *grown is
+ * true and *at is the first element that has not been read. */
+static int count_until_growth(struct counting *c, struct growing_range *range, const unsigned char *x, int64_t n,
+                              int64_t *at, bool *grown, qobs_error *error)
 {
     const struct counting_job *job = c->job;
     *grown = false;
@@ -228,10 +235,11 @@ static void count_prefix(struct counting *c, const unsigned char *x, int64_t n)
     empty_counters(&prefix, 0);
 }
 
-/* One pass over the run. Each growth discards the counts so far; the elements before it are counted again at the end. If growth
- * is expected, or has happened twice, 3/4 of the run is scanned before more is counted (all of it if it fits L2), so that the
- * final range is mostly known before counting starts. */
-int qobs_count_growing(struct counting *c, struct growing_range *range, const unsigned char *x, int64_t n, qobs_error *error)
+/* One pass over the run. Each growth discards the counts so far; the elements before it are counted again at the end.
+ * If growth is expected, or has happened twice, 3/4 of the run is scanned before more is counted, or all of it if it
+ * fits L2. The final range is then mostly known before counting starts. */
+int qobs_count_growing(struct counting *c, struct growing_range *range, const unsigned char *x, int64_t n,
+                       qobs_error *error)
 {
     const int64_t size = (int64_t)c->job->element, prefix = n * size >= FAR ? n / 4 * 3 : n;
     int64_t at = 0, discarded = 0; /* the next element; how many are not in the counts */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* Memory of histograms, and how those with bins of one width accept batches and merge. Rules say how their range grows and
- * where old mass goes. */
+/* Memory of histograms, and how those with bins of one width accept batches and merge. Rules say how their range grows
+ * and where old mass goes. */
 #include "measure/histogram.h"
 
 #include <string.h>
@@ -12,11 +12,12 @@
 
 static int out_of_memory(size_t qparams, size_t bins, qobs_error *error)
 {
-    return qobs_fail(error, QOBS_ERROR_OUT_OF_MEMORY, "observer: no memory for %zu histograms of %zu bins", qparams, bins);
+    return qobs_fail(error, QOBS_ERROR_OUT_OF_MEMORY, "observer: no memory for %zu histograms of %zu bins", qparams,
+                     bins);
 }
 
-int qobs_histogram_allocate(const struct runtime *runtime, const struct histogram_ops *ops, struct histogram *h, size_t qparams,
-                            size_t bins, qobs_error *error)
+int qobs_histogram_allocate(const struct runtime *runtime, const struct histogram_ops *ops, struct histogram *h,
+                            size_t qparams, size_t bins, qobs_error *error)
 {
     const size_t edges = ops->stores_edges ? bins + 1 : 0;
     int64_t masses, limit;
@@ -54,7 +55,7 @@ void qobs_histogram_release(const struct runtime *runtime, struct histogram *h)
     *h = (struct histogram){0};
 }
 
-/* ---- The histogram of a batch ---------------------------------------------------------------------------------------- */
+/* ---- The histogram of a batch ------------------------------------------------------------------------------------ */
 
 struct batch_histogram {
     const struct histogram_rule *rule;
@@ -67,8 +68,8 @@ struct batch_histogram {
     size_t size, counts_size;     /* bytes of the first three arrays together, and of counts */
 };
 
-static int begin(struct batch_histogram *b, const struct histogram_rule *rule, const struct runtime *runtime, size_t qparams,
-                 qobs_error *error)
+static int begin(struct batch_histogram *b, const struct histogram_rule *rule, const struct runtime *runtime,
+                 size_t qparams, qobs_error *error)
 {
     *b = (struct batch_histogram){.rule = rule, .runtime = runtime, .qparams = qparams};
     b->size = qparams * (sizeof *b->extrema + sizeof *b->binning + sizeof *b->next);
@@ -85,7 +86,8 @@ static int allocate_counts(struct batch_histogram *b, size_t bins, qobs_error *e
 {
     int64_t n, size;
     qobs_release(b->runtime, b->counts, b->counts_size);
-    const bool fits = qobs_multiply((int64_t)b->qparams, (int64_t)bins, &n) && qobs_multiply(n, sizeof *b->counts, &size);
+    const bool fits =
+        qobs_multiply((int64_t)b->qparams, (int64_t)bins, &n) && qobs_multiply(n, sizeof *b->counts, &size);
     b->counts_size = fits ? (size_t)size : 0;
     b->counts = fits ? qobs_allocate(b->runtime, b->counts_size) : NULL;
     return b->counts ? QOBS_OK : out_of_memory(b->qparams, bins, error);
@@ -113,7 +115,7 @@ static void require_ranges(struct batch_histogram *b, size_t bins)
         b->extrema[q] = rule->ops->required_range(&rule->params, bins, &b->extrema[q]);
 }
 
-/* Sets b->next to the ranges that hold the batch, too. *grown becomes true if one of them differs from the histogram's. */
+/* Sets b->next to the ranges that hold the batch, too. *grown becomes true if one differs from the histogram's. */
 static int grow(struct batch_histogram *b, const struct histogram *h, size_t *bins, bool *grown, qobs_error *error)
 {
     int status = QOBS_OK;
@@ -138,7 +140,7 @@ static int collect(struct batch_histogram *b, const struct batch *batch, const s
     return status == QOBS_OK ? qobs_collect(batch, b->binning, b->counts, b->extrema, stopped, error) : status;
 }
 
-/* ---- One pass over a batch while its range grows --------------------------------------------------------------------- */
+/* ---- One pass over a batch while its range grows ----------------------------------------------------------------- */
 
 struct growth {
     struct growing_range range; /* first */
@@ -159,20 +161,19 @@ static int grow_while_counting(struct growing_range *range, qobs_error *error)
 }
 
 /* *counted stays false if the batch or the rule does not allow it. */
-static int collect_growing(struct batch_histogram *b, const struct batch *batch, const struct histogram *h, bool *counted,
-                           qobs_error *error)
+static int collect_growing(struct batch_histogram *b, const struct batch *batch, const struct histogram *h,
+                           bool *counted, qobs_error *error)
 {
     if (!b->rule->ops->same_bins || h->qparams != 1)
         return QOBS_OK;
     struct growth g = {{h->range->lo, h->range->hi, h->outside == MAX_OUTSIDE, grow_while_counting}, b, h};
     set_binning(b, h->range, h->bins);
     const int status = allocate_counts(b, h->bins, error);
-    return status == QOBS_OK
-               ? qobs_collect_growing(batch, &g.range, b->binning, b->counts, b->extrema, counted, error)
-               : status;
+    return status == QOBS_OK ? qobs_collect_growing(batch, &g.range, b->binning, b->counts, b->extrema, counted, error)
+                             : status;
 }
 
-/* ---- Accept a batch -------------------------------------------------------------------------------------------------- */
+/* ---- Accept a batch ---------------------------------------------------------------------------------------------- */
 
 /* Moves the mass to the new ranges, in new memory. */
 static int move(const struct batch_histogram *b, struct histogram *h, size_t bins, qobs_error *error)
@@ -207,11 +208,12 @@ static void add_counts(const struct batch_histogram *b, struct histogram *h)
             h->mass[k] = add_mass(h->mass[k], (double)(b->counts[k] < most ? b->counts[k] : most), float32);
 }
 
-/* Normal case: the batch lies inside the known ranges and is read once. After MAX_OUTSIDE batches in a row that did not, its
- * extrema are scanned first. Otherwise it is counted optimistically; if an element is outside, that pass has found the extrema
- * and a second pass counts. A single run is counted in one pass while its range grows, if the rule keeps its number of bins. */
-static int count(struct batch_histogram *b, const struct batch *batch, struct histogram *h, struct qobs_nonfinite *nonfinite,
-                 qobs_error *error)
+/* Normal case: the batch lies inside the known ranges and is read once. After MAX_OUTSIDE batches in a row that did
+ * not, its extrema are scanned first. Otherwise it is counted optimistically; if an element is outside, that pass has
+ * found the extrema and a second pass counts. A single run is counted in one pass while its range grows, if the rule
+ * never changes the number of bins. */
+static int count(struct batch_histogram *b, const struct batch *batch, struct histogram *h,
+                 struct qobs_nonfinite *nonfinite, qobs_error *error)
 {
     const struct histogram_params *p = &b->rule->params;
     const int outside = h->outside;
@@ -261,7 +263,7 @@ int qobs_histogram_accept(const struct histogram_rule *rule, const struct batch 
     return status;
 }
 
-/* ---- Merge ----------------------------------------------------------------------------------------------------------- */
+/* ---- Merge ------------------------------------------------------------------------------------------------------- */
 
 int qobs_histogram_merge(const struct histogram_rule *rule, const struct runtime *runtime, struct histogram *h,
                          const struct histogram *from, qobs_error *error)

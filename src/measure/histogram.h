@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* The histogram stage: the mass of all batches for every qparam, and the rules by which it accepts batches and grows. Which
- * range of a histogram is best to quantize is decided by the range rules (range/range.h), which read bins and edges only. */
+/* The histogram stage: the mass of all batches for every qparam, and the rules by which it accepts batches and grows.
+ * Which range of a histogram is best to quantize is decided by the range rules (range/range.h), which read bins and
+ * edges only. */
 #ifndef QOBS_MEASURE_HISTOGRAM_H
 #define QOBS_MEASURE_HISTOGRAM_H
 
@@ -13,8 +14,8 @@
 struct batch; /* measure/counting.h */
 struct histogram_rule;
 
-/* 8 bytes a bin. Below 2^24 a mass is a float32, as upstream's are. From there on float32 loses counts, so a mass is a double,
- * which loses none up to 2^53. Re-binned mass may be fractional. */
+/* 8 bytes a bin. Below 2^24 a mass is a float32, as upstream's are. From there on float32 loses counts, so a mass is a
+ * double, which loses none up to 2^53. Re-binned mass may be fractional. */
 struct histogram {
     size_t qparams, bins;
     double *mass;            /* [qparams * bins] */
@@ -37,11 +38,12 @@ struct histogram_params {
 };
 
 struct histogram_ops {
-    /* Adds a batch to *h, which may be empty (bins 0), and writes its extrema; a qparam without elements has infinity and
-     * -infinity. After a failure *h is as it was. */
-    int (*accept)(const struct histogram_rule *rule, const struct batch *batch, struct histogram *h, float *min, float *max,
-                  struct qobs_nonfinite *nonfinite, qobs_error *error);
-    /* Adds `from`, of as many qparams, to *h, over the ranges that hold both. After a failure *h is valid but of no use. */
+    /* Adds a batch to *h, which may be empty (bins 0), and writes its extrema; a qparam without elements has infinity
+     * and -infinity. After a failure *h is as it was. */
+    int (*accept)(const struct histogram_rule *rule, const struct batch *batch, struct histogram *h, float *min,
+                  float *max, struct qobs_nonfinite *nonfinite, qobs_error *error);
+    /* Adds `from`, of as many qparams, to *h, over the ranges that hold both. After a failure *h is valid but of no
+     * use. */
     int (*merge)(const struct histogram_rule *rule, const struct runtime *runtime, struct histogram *h,
                  const struct histogram *from, qobs_error *error);
     bool ranges_are_results; /* the extremes of the elements are results, too */
@@ -52,13 +54,13 @@ struct histogram_ops {
     /* The extrema that the histogram has to hold because of a batch with these extrema; NULL: the same. */
     struct qobs_extrema (*required_range)(const struct histogram_params *params, size_t bins,
                                           const struct qobs_extrema *extrema);
-    /* The range and number of bins that hold `now`, which may be empty, and `extrema`, which are not inside. Fails if there
-     * would be too many bins. Only a histogram of one qparam may change its number of bins. */
+    /* The range and number of bins that hold `now`, which may be empty, and `extrema`, which are not inside. Fails if
+     * there would be too many bins. Only a histogram of one qparam may change its number of bins. */
     int (*grow)(const struct histogram_params *params, const struct bin_range *now, size_t bins,
                 const struct qobs_extrema *extrema, struct bin_range *next, size_t *next_bins, qobs_error *error);
     bool same_bins; /* grow never changes the number of bins */
-    /* Adds mass over `now` to mass over `next`, which is 0: `move` for a histogram that has grown, `rebin` for that of another
-     * observer. */
+    /* Adds mass over `now` to mass over `next`, which is 0: `move` for a histogram that has grown, `rebin` for that of
+     * another observer. */
     void (*move)(const struct histogram_params *params, const struct bin_range *now, size_t bins, const double *mass,
                  const struct bin_range *next, size_t next_bins, double *next_mass);
     void (*rebin)(const struct histogram_params *params, const struct bin_range *now, size_t bins, const double *mass,
@@ -79,16 +81,16 @@ extern const struct histogram_ops qobs_histogram_quark, qobs_histogram_modelopt;
 /* Model-Optimizer's with numpy's bins and edges. */
 extern const struct histogram_ops qobs_histogram_numpy;
 
-/* ---- Memory ---------------------------------------------------------------------------------------------------------- */
+/* ---- Memory ------------------------------------------------------------------------------------------------------ */
 
 /* A histogram without mass, as the rule needs it; allocated as state. */
-int qobs_histogram_allocate(const struct runtime *runtime, const struct histogram_ops *ops, struct histogram *h, size_t qparams,
-                            size_t bins, qobs_error *error);
+int qobs_histogram_allocate(const struct runtime *runtime, const struct histogram_ops *ops, struct histogram *h,
+                            size_t qparams, size_t bins, qobs_error *error);
 int qobs_histogram_copy(const struct runtime *runtime, const struct histogram_ops *ops, struct histogram *h,
                         const struct histogram *from, qobs_error *error);
 void qobs_histogram_release(const struct runtime *runtime, struct histogram *h);
 
-/* ---- For the rules --------------------------------------------------------------------------------------------------- */
+/* ---- For the rules ----------------------------------------------------------------------------------------------- */
 
 /* `accept` and `merge` of rules whose bins are all of the same width. */
 int qobs_histogram_accept(const struct histogram_rule *rule, const struct batch *batch, struct histogram *h, float *min,
@@ -97,8 +99,8 @@ int qobs_histogram_merge(const struct histogram_rule *rule, const struct runtime
                          const struct histogram *from, qobs_error *error);
 
 /* torch.ao's re-binning: the definition, and the fast form with the same bits (test_histogram compares both). */
-void qobs_rebin_by_parts(const struct histogram_params *params, const struct bin_range *now, size_t bins, const double *mass,
-                         const struct bin_range *next, size_t next_bins, double *to);
+void qobs_rebin_by_parts(const struct histogram_params *params, const struct bin_range *now, size_t bins,
+                         const double *mass, const struct bin_range *next, size_t next_bins, double *to);
 void qobs_rebin(const struct histogram_params *params, const struct bin_range *now, size_t bins, const double *mass,
                 const struct bin_range *next, size_t next_bins, double *to);
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* Histograms that grow by whole bins of the same width: Quark's (PerTensorHistogramObserver.forward and its subclasses) and
- * Model-Optimizer's (HistogramCalibrator.collect, torch form). The edges of the first batch come from a linspace (step 0),
- * those of a histogram that has grown from an arange: edge i is lo + step * i, rounded once. */
+/* Histograms that grow by whole bins of the same width: Quark's (PerTensorHistogramObserver.forward and its subclasses)
+ * and Model-Optimizer's (HistogramCalibrator.collect, torch form). The edges of the first batch come from a linspace
+ * (step 0), those of a histogram that has grown from an arange: edge i is lo + step * i, rounded once. */
 #include <math.h>
 
 #include "base/error.h"
@@ -24,7 +24,8 @@ static int too_many(double bins, float lo, float hi, float width, qobs_error *er
 }
 
 /* The bins from lo on that `edges` edges make, or more if those would not reach `max`. */
-static int grow_to(float lo, double edges, float width, float max, struct bin_range *next, size_t *bins, qobs_error *error)
+static int grow_to(float lo, double edges, float width, float max, struct bin_range *next, size_t *bins,
+                   qobs_error *error)
 {
     if (!(edges <= MAX_GROWN))
         return too_many(edges, lo, max, width, error);
@@ -41,8 +42,8 @@ static float width_of(const struct bin_range *now, size_t bins)
     return qobs_bin_edge(now, bins, 1) - qobs_bin_edge(now, bins, 0);
 }
 
-/* Upstream adds old counts to the first bins, even if bins have been added below them. With shifted_counts they move with their
- * bins. */
+/* Upstream adds old counts to the first bins, even if bins have been added below them. With shifted_counts they move
+ * with their bins. */
 static void append(const struct histogram_params *params, const struct bin_range *now, size_t bins, const double *mass,
                    const struct bin_range *next, size_t next_bins, double *to)
 {
@@ -54,7 +55,7 @@ static void append(const struct histogram_params *params, const struct bin_range
     }
 }
 
-/* ---- Quark ----------------------------------------------------------------------------------------------------------- */
+/* ---- Quark ------------------------------------------------------------------------------------------------------- */
 
 /* A histogram of magnitudes begins at 0. A range of one point, or of none, is widened until its bins differ in f32. */
 static struct qobs_extrema quark_required_range(const struct histogram_params *params, size_t bins,
@@ -90,13 +91,13 @@ static int quark_grow(const struct histogram_params *params, const struct bin_ra
     *next_bins = bins;
     if (extrema->min < next->lo) {
         const float width = width_of(next, *next_bins), from = extrema->min - width;
-        status = grow_to(from, arange_size((double)from, (double)next->hi, (double)width), width, extrema->min, next, next_bins,
-                         error);
+        status = grow_to(from, arange_size((double)from, (double)next->hi, (double)width), width, extrema->min, next,
+                         next_bins, error);
     }
     if (status == QOBS_OK && extrema->max > next->hi) {
         const float width = width_of(next, *next_bins), lo = next->lo;
-        status = grow_to(lo, arange_size((double)lo, (double)(extrema->max + width), (double)width), width, extrema->max, next,
-                         next_bins, error);
+        status = grow_to(lo, arange_size((double)lo, (double)(extrema->max + width), (double)width), width,
+                         extrema->max, next, next_bins, error);
     }
     return status;
 }
@@ -108,7 +109,7 @@ const struct histogram_ops qobs_histogram_quark = {.accept = qobs_histogram_acce
                                                    .move = append,
                                                    .rebin = qobs_rebin};
 
-/* ---- Model-Optimizer ------------------------------------------------------------------------------------------------- */
+/* ---- Model-Optimizer --------------------------------------------------------------------------------------------- */
 
 static struct qobs_extrema modelopt_required_range(const struct histogram_params *params, size_t bins,
                                                    const struct qobs_extrema *extrema)
@@ -120,7 +121,8 @@ static struct qobs_extrema modelopt_required_range(const struct histogram_params
 }
 
 static int modelopt_grow(const struct histogram_params *params, const struct bin_range *now, size_t bins,
-                         const struct qobs_extrema *extrema, struct bin_range *next, size_t *next_bins, qobs_error *error)
+                         const struct qobs_extrema *extrema, struct bin_range *next, size_t *next_bins,
+                         qobs_error *error)
 {
     (void)params;
     *next_bins = bins;
@@ -132,8 +134,8 @@ static int modelopt_grow(const struct histogram_params *params, const struct bin
     if (!(width > 0))
         return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT,
                          "value: the first batch was all 0, bins of no width cannot grow to %g", (double)extrema->max);
-    return grow_to(0, arange_size(0, (double)(extrema->max + width), (double)width), width, extrema->max, next, next_bins,
-                   error);
+    return grow_to(0, arange_size(0, (double)(extrema->max + width), (double)width), width, extrema->max, next,
+                   next_bins, error);
 }
 
 const struct histogram_ops qobs_histogram_modelopt = {.accept = qobs_histogram_accept,

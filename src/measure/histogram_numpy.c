@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* Model-Optimizer's HistogramCalibrator with torch_hist=false, which counts by numpy.histogram: a bin holds what lies between
- * its edges, the left one included, the last bin both. The range begins at the smallest magnitude of the first batch; smaller
- * ones that come later are not counted. Edges are stored, because later ones do not follow the rule of the first. The calling
- * thread counts, one element at a time. */
+/* Model-Optimizer's HistogramCalibrator with torch_hist=false, which counts by numpy.histogram: a bin holds what lies
+ * between its edges, the left one included, the last bin both. The range begins at the smallest magnitude of the first
+ * batch; smaller ones that come later are not counted. Edges are stored, because later ones do not follow the rule of
+ * the first. The calling thread counts, one element at a time. */
 #include <math.h>
 #include <string.h>
 
@@ -25,8 +25,8 @@ static void first_edges(struct histogram *h, float first, float last)
     h->edges[h->bins] = (double)to;
 }
 
-/* Appends the edges of numpy.arange(last + width, max + width, width), whose elements are doubles. Its limits are floats the
- * first time, and doubles from then on. */
+/* Appends the edges of numpy.arange(last + width, max + width, width), whose elements are doubles. Its limits are
+ * floats the first time, and doubles from then on. */
 static int extend(const struct histogram_params *params, const struct runtime *runtime, struct histogram *h, double max,
                   qobs_error *error)
 {
@@ -40,9 +40,10 @@ static int extend(const struct histogram_params *params, const struct runtime *r
     const double bins = (double)h->bins + ceil(steps);
     struct histogram extended;
     if (!(bins <= MAX_BINS))
-        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT,
-                         "value: reaches %g, which takes %g bins as wide as those of the first batch, %g; allowed are %d",
-                         max, bins, width, MAX_BINS);
+        return qobs_fail(
+            error, QOBS_ERROR_INVALID_ARGUMENT,
+            "value: reaches %g, which takes %g bins as wide as those of the first batch, %g; allowed are %d", max, bins,
+            width, MAX_BINS);
     const int status = qobs_histogram_allocate(runtime, &qobs_histogram_numpy, &extended, 1, (size_t)bins, error);
     if (status != QOBS_OK)
         return status;
@@ -74,14 +75,14 @@ static size_t bin_between_edges(const struct histogram *h, double x)
 
 static void count(const struct histogram_params *params, const struct batch *batch, struct histogram *h)
 {
-    struct strips strips;
-    struct strip strip;
-    float x[1][STRIP_WORKSPACE];
-    qobs_strips_of(&strips, batch->plan, 1);
-    qobs_strip_at(&strips, 0, &strip);
-    for (int64_t first = 0; first < strip.elements; first += STRIP_WORKSPACE) {
-        const size_t n = (size_t)(strip.elements - first < STRIP_WORKSPACE ? strip.elements - first : STRIP_WORKSPACE);
-        qobs_strip_read(&strip, batch->plan->dtype, batch->data, first, n, x);
+    struct gather_blocks blocks;
+    struct gather_block block;
+    float x[1][BLOCK_ELEMENTS];
+    qobs_gather_blocks_of(&blocks, batch->plan, 1);
+    qobs_gather_block_at(&blocks, 0, &block);
+    for (int64_t first = 0; first < block.elements; first += BLOCK_ELEMENTS) {
+        const size_t n = (size_t)(block.elements - first < BLOCK_ELEMENTS ? block.elements - first : BLOCK_ELEMENTS);
+        qobs_gather_block_read(&block, batch->plan->dtype, batch->data, first, n, x);
         for (size_t i = 0; i < n; i++) {
             const double magnitude = (double)fabsf(x[0][i]);
             const bool counted =
@@ -94,8 +95,8 @@ static void count(const struct histogram_params *params, const struct batch *bat
     }
 }
 
-static int accept(const struct histogram_rule *rule, const struct batch *batch, struct histogram *h, float *min, float *max,
-                  struct qobs_nonfinite *nonfinite, qobs_error *error)
+static int accept(const struct histogram_rule *rule, const struct batch *batch, struct histogram *h, float *min,
+                  float *max, struct qobs_nonfinite *nonfinite, qobs_error *error)
 {
     const struct histogram_params *params = &rule->params;
     struct qobs_extrema extrema;
@@ -132,7 +133,7 @@ static int merge(const struct histogram_rule *rule, const struct runtime *runtim
     set_range(h);
     for (size_t i = 0; i < from->bins; i++) {
         const double centre = from->edges[i] + (from->edges[i + 1] - from->edges[i]) / 2;
-        const size_t k = centre < h->edges[0]            ? 0
+        const size_t k = centre < h->edges[0]         ? 0
                          : centre > h->edges[h->bins] ? h->bins - 1
                                                       : bin_between_edges(h, centre);
         h->mass[k] = add_mass(h->mass[k], from->mass[i], rule->params.float32_counts);

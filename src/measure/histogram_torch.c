@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* torch.ao's HistogramObserver (2.5 and later): its forward, _combine_histograms and _upscale_histogram. Old bins are split
- * into 16 parts of equal mass, and each part goes to the new bin that its centre is in. */
+/* torch.ao's HistogramObserver (2.5 and later): its forward, _combine_histograms and _upscale_histogram. Old bins are
+ * split into 16 parts of equal mass, and each part goes to the new bin that its centre is in. */
 #include <float.h>
 #include <math.h>
 #include <string.h>
@@ -23,8 +23,8 @@ static int unite(const struct histogram_params *params, const struct bin_range *
 }
 
 /* A range of one point: all mass goes to the bin that torch.histc puts the point in. */
-static void move_point(float point, size_t bins, const double *mass, const struct bin_range *next, size_t next_bins, double *to,
-                       bool float32)
+static void move_point(float point, size_t bins, const double *mass, const struct bin_range *next, size_t next_bins,
+                       double *to, bool float32)
 {
     const struct qobs_binning b = qobs_binning_of(next->lo, next->hi, next_bins, false, false);
     double sum = 0;
@@ -51,12 +51,9 @@ static struct parts parts_of(const struct bin_range *now, size_t bins)
                           .error = fmax(fabs(lo), fabs(hi)) * 0x1p-21 * rate + 0x1p-20};
 }
 
-static inline float centre_of(const struct parts *p, size_t part)
-{
-    return linspace_at(&p->starts, part) + p->half;
-}
+static inline float centre_of(const struct parts *p, size_t part) { return linspace_at(&p->starts, part) + p->half; }
 
-/* ---- The definition -------------------------------------------------------------------------------------------------- */
+/* ---- The definition ---------------------------------------------------------------------------------------------- */
 
 /* A bin between its edges, the upper one excluded. */
 struct bucket {
@@ -77,8 +74,8 @@ static inline void find_bucket(struct bucket *b, const struct linspace *edges, f
     }
 }
 
-void qobs_rebin_by_parts(const struct histogram_params *params, const struct bin_range *now, size_t bins, const double *mass,
-                         const struct bin_range *next, size_t next_bins, double *to)
+void qobs_rebin_by_parts(const struct histogram_params *params, const struct bin_range *now, size_t bins,
+                         const double *mass, const struct bin_range *next, size_t next_bins, double *to)
 {
     const bool float32 = params->float32_counts;
     if (now->lo == now->hi) {
@@ -97,10 +94,11 @@ void qobs_rebin_by_parts(const struct histogram_params *params, const struct bin
     }
 }
 
-/* ---- The same, new bin by new bin ------------------------------------------------------------------------------------ */
+/* ---- The same, new bin by new bin -------------------------------------------------------------------------------- */
 
-/* True if edges and centres are monotonic, so that first_part() may estimate an index. linspace switches its formula in the
- * middle, the only place at which they could decrease. Also requires that rounding displaces a centre by less than 8 parts. */
+/* True if edges and centres are monotonic, so that first_part() may estimate an index. linspace switches its formula in
+ * the middle, the only place at which they could decrease. Also requires that rounding displaces a centre by less than
+ * 8 parts. */
 static bool is_monotonic(const struct linspace *edges, const struct parts *p)
 {
     const size_t edge = edges->n / 2, part = p->starts.n / 2;
@@ -108,7 +106,8 @@ static bool is_monotonic(const struct linspace *edges, const struct parts *p)
            p->starts.step >= FLT_MIN && p->error < 8;
 }
 
-/* The first of all parts with a centre not below x. The estimate is checked only if rounding may have moved centres past x. */
+/* The first of all parts with a centre not below x. The estimate is checked only if rounding may have moved centres
+ * past x. */
 static inline size_t first_part(const struct parts *p, float x)
 {
     const size_t all = p->starts.n - 1;
@@ -124,11 +123,12 @@ static inline size_t first_part(const struct parts *p, float x)
     return part;
 }
 
-/* New bins that are summed in parallel, as each addition waits for the one before, and the old bins they may consist of. */
+/* New bins that are summed in parallel, as each addition waits for the one before, and the old bins they may consist
+ * of. */
 enum { UNROLLED = 4, MAX_OLD = 64 };
 
-/* Sums the parts first[i] to first[i + 1] of UNROLLED new bins, rounding to float after each. The first min(n) parts need no
- * check. After that, exhausted bins add 0 from a sentinel entry, because the branch would be unpredictable. */
+/* Sums the parts first[i] to first[i + 1] of UNROLLED new bins, rounding to float after each. The first min(n) parts
+ * need no check. After that, exhausted bins add 0 from a sentinel entry, because the branch would be unpredictable. */
 static inline bool sum_unrolled(const double *mass, const size_t *first, float *sums)
 {
     const size_t from = first[0] / PARTS, old = (first[UNROLLED] + PARTS - 1) / PARTS - from;

@@ -12,43 +12,43 @@
 #include "plan/gather_block.h"
 
 /* Threads have small stacks in some places: as many qparams at a time as have so many candidates together. */
-enum { STRIP_CANDIDATES = 1024 };
+enum { BLOCK_CANDIDATES = 1024 };
 
-/* A task is a part of the elements of a strip. All the elements, where there are enough strips to go round. Otherwise parts
+/* A task is a part of the elements of a block. All the elements, where there are enough blocks to go round. Otherwise parts
  * are summed on their own and then together, in an order that depends on the shape alone. */
-enum { ENOUGH_STRIPS = 64, MOST_PARTS = 64, SMALLEST_PART = 64 * STRIP_WORKSPACE };
+enum { ENOUGH_BLOCKS = 64, MOST_PARTS = 64, SMALLEST_PART = 64 * BLOCK_ELEMENTS };
 
 struct search {
     const struct qobs_kernels *kernels;
     const unsigned char *data;
     const struct candidates *candidates;
-    struct strips strips;
+    struct gather_blocks blocks;
     struct search_norm norm;
     size_t parts;
     int64_t part;    /* elements */
     double *partial; /* [parts][qparams][count] where there are several */
 };
 
-static void divide(const qobs_plan *plan, size_t count, struct strips *strips, size_t *parts, int64_t *part)
+static void divide(const qobs_plan *plan, size_t count, struct gather_blocks *blocks, size_t *parts, int64_t *part)
 {
-    struct strip first;
-    qobs_strips_of(strips, plan, count * STRIP_QPARAMS <= STRIP_CANDIDATES ? STRIP_QPARAMS : (int)(STRIP_CANDIDATES / count));
-    qobs_strip_at(strips, 0, &first);
-    *part = first.elements; /* no strip has more */
-    if (strips->count < ENOUGH_STRIPS) {
+    struct gather_block first;
+    qobs_gather_blocks_of(blocks, plan, count * BLOCK_QPARAMS <= BLOCK_CANDIDATES ? BLOCK_QPARAMS : (int)(BLOCK_CANDIDATES / count));
+    qobs_gather_block_at(blocks, 0, &first);
+    *part = first.elements; /* no block has more */
+    if (blocks->count < ENOUGH_BLOCKS) {
         const int64_t quant_min = (first.elements + MOST_PARTS - 1) / MOST_PARTS,
                       size = quant_min > SMALLEST_PART ? quant_min : SMALLEST_PART;
-        *part = (size + STRIP_WORKSPACE - 1) / STRIP_WORKSPACE * STRIP_WORKSPACE;
+        *part = (size + BLOCK_ELEMENTS - 1) / BLOCK_ELEMENTS * BLOCK_ELEMENTS;
     }
     *parts = first.elements > 0 ? (size_t)((first.elements + *part - 1) / *part) : 1;
 }
 
 size_t qobs_candidates_workspace(const qobs_plan *plan, size_t count)
 {
-    struct strips strips;
+    struct gather_blocks blocks;
     size_t parts;
     int64_t part;
-    divide(plan, count, &strips, &parts, &part);
+    divide(plan, count, &blocks, &parts, &part);
     return parts > 1 ? parts * (size_t)plan->qparams * count : 0;
 }
 
@@ -116,9 +116,9 @@ static void factor_errors(const struct qobs_quantizer *q, const float *x, const 
 }
 
 /* The weights of elements first to first + n, whose last axis is all of them or repeats. */
-static void weights(const struct strip *strip, const float *weight, int64_t first, size_t n, float *out)
+static void weights(const struct gather_block *block, const float *weight, int64_t first, size_t n, float *out)
 {
-    const int64_t period = strip->extent[strip->axes - 1];
+    const int64_t period = block->extent[block->axes - 1];
     for (size_t j = 0; j < n; j++)
         out[j] = weight[(first + (int64_t)j) % period];
 }
@@ -127,28 +127,28 @@ static void search_part(void *argument, size_t index)
 {
     const struct search *s = argument;
     const struct candidates *c = s->candidates;
-    const size_t part = index / s->strips.count, qparams = (size_t)s->strips.plan->qparams;
-    struct strip strip;
-    struct qobs_quantizer quantizer[STRIP_QPARAMS];
-    float values[STRIP_QPARAMS][STRIP_WORKSPACE], weight[STRIP_WORKSPACE], scales[STRIP_CANDIDATES];
-    double downs[STRIP_CANDIDATES], errors[STRIP_CANDIDATES];
+    const size_t part = index / s->blocks.count, qparams = (size_t)s->blocks.plan->qparams;
+    struct gather_block block;
+    struct qobs_quantizer quantizer[BLOCK_QPARAMS];
+    float values[BLOCK_QPARAMS][BLOCK_ELEMENTS], weight[BLOCK_ELEMENTS], scales[BLOCK_CANDIDATES];
+    double downs[BLOCK_CANDIDATES], errors[BLOCK_CANDIDATES];
     const fp_mode mode = fp_enter();
-    qobs_strip_at(&s->strips, index % s->strips.count, &strip);
-    for (int i = 0; i < strip.qparams; i++) {
-        const size_t qparam = strip.qparam + (size_t)i * strip.next, at = (size_t)i * c->count;
+    qobs_gather_block_at(&s->blocks, index % s->blocks.count, &block);
+    for (int i = 0; i < block.qparams; i++) {
+        const size_t qparam = block.qparam + (size_t)i * block.next, at = (size_t)i * c->count;
         if (c->prepare_factors)
             c->prepare_factors(c->argument, qparam, &quantizer[i], scales + at, downs + at);
         else
             c->prepare(c->argument, qparam, &quantizer[i], scales + at);
         memset(errors + at, 0, c->count * sizeof *errors);
     }
-    const int64_t from = (int64_t)part * s->part, end = from + s->part < strip.elements ? from + s->part : strip.elements;
-    for (int64_t first = from; first < end; first += STRIP_WORKSPACE) {
-        const size_t n = (size_t)(end - first < STRIP_WORKSPACE ? end - first : STRIP_WORKSPACE);
-        qobs_strip_read(&strip, s->strips.plan->dtype, s->data, first, n, values);
+    const int64_t from = (int64_t)part * s->part, end = from + s->part < block.elements ? from + s->part : block.elements;
+    for (int64_t first = from; first < end; first += BLOCK_ELEMENTS) {
+        const size_t n = (size_t)(end - first < BLOCK_ELEMENTS ? end - first : BLOCK_ELEMENTS);
+        qobs_gather_block_read(&block, s->blocks.plan->dtype, s->data, first, n, values);
         if (c->weight)
-            weights(&strip, c->weight, first, n, weight);
-        for (int i = 0; i < strip.qparams; i++) {
+            weights(&block, c->weight, first, n, weight);
+        for (int i = 0; i < block.qparams; i++) {
             const float *const scale = scales + (size_t)i * c->count;
             double *const error = errors + (size_t)i * c->count;
             if (c->ignore_nonfinite)
@@ -163,8 +163,8 @@ static void search_part(void *argument, size_t index)
                                    scale, NULL, error);
         }
     }
-    for (int i = 0; i < strip.qparams; i++) {
-        const size_t qparam = strip.qparam + (size_t)i * strip.next;
+    for (int i = 0; i < block.qparams; i++) {
+        const size_t qparam = block.qparam + (size_t)i * block.next;
         double *const error = errors + (size_t)i * c->count;
         for (size_t k = 0; k < c->count; k++) /* which of several NaN is left is up to the instruction set */
             error[k] = isnan(error[k]) ? (double)NAN : error[k];
@@ -182,8 +182,8 @@ void qobs_candidates_search(const struct runtime *runtime, const struct qobs_ker
     struct search s = {.kernels = kernels, .data = data, .candidates = candidates, .partial = workspace};
     const size_t count = candidates->count, qparams = (size_t)plan->qparams;
     qobs_search_norm(&s.norm, 2, NULL);
-    divide(plan, count, &s.strips, &s.parts, &s.part);
-    qobs_parallel_for(runtime, search_part, &s, s.strips.count * s.parts);
+    divide(plan, count, &s.blocks, &s.parts, &s.part);
+    qobs_parallel_for(runtime, search_part, &s, s.blocks.count * s.parts);
     for (size_t q = 0; s.parts > 1 && q < qparams; q++) {
         double *sum = workspace + q * count;
         for (size_t part = 1; part < s.parts; part++)

@@ -30,10 +30,10 @@ enum { LINES = 16 };
 struct search {
     struct qparam_search q;
     const struct runtime *runtime;
-    const struct grid_params *params;
-    struct slabs slabs;
+    const struct search_settings *settings;
+    struct range_tiles tiles;
     enum nonfinite_mode nonfinite;
-    bool find; /* ranges, slab by slab */
+    bool find; /* ranges, tile by tile */
     atomic_bool met_nonfinite;
     int64_t parts, pieces;
     unsigned char *workspace; /* for as many desks as there are pieces, of workspace_size bytes */
@@ -65,11 +65,11 @@ static int64_t piece_begin(const struct search *s, int64_t all, int64_t piece)
     return all / whole * before + all % whole * before / whole; /* all * before may overflow */
 }
 
-/* Pieces are of whole entries of the slabs' axis, or, without one, of whole batches. */
+/* Pieces are of whole entries of the tiles' axis, or, without one, of whole batches. */
 static void qparams_of(const struct search *s, size_t piece, size_t *from, size_t *to)
 {
-    const bool entries = s->slabs.axis >= 0;
-    const int64_t each = entries ? s->slabs.qparams : (int64_t)together(s), qparams = s->q.plan->qparams;
+    const bool entries = s->tiles.axis >= 0;
+    const int64_t each = entries ? s->tiles.qparams : (int64_t)together(s), qparams = s->q.plan->qparams;
     const int64_t all = (qparams + each - 1) / each, end = piece_begin(s, all, (int64_t)piece + 1) * each;
     *from = (size_t)(piece_begin(s, all, (int64_t)piece) * each);
     *to = (size_t)(end < qparams ? end : qparams);
@@ -87,12 +87,12 @@ static size_t acquire_workspace(struct search *s, struct workspace *d)
 
 static void release_workspace(struct search *s, size_t i) { atomic_store(&s->taken[i], 0); }
 
-/* Finds the ranges from that qparam on, a slab of them, and returns where it ends. */
+/* Finds the ranges from that qparam on, a tile of them, and returns where it ends. */
 static size_t find_ranges(struct search *s, size_t from, size_t to)
 {
-    const int64_t each = s->slabs.qparams, first = (int64_t)from / each, left = (int64_t)to / each - first;
-    const int64_t count = left < s->slabs.most ? left : s->slabs.most;
-    if (!qobs_slab_ranges(&s->slabs, s->q.kernels, s->q.source.data, s->nonfinite, first, count, s->q.min, s->q.max))
+    const int64_t each = s->tiles.qparams, first = (int64_t)from / each, left = (int64_t)to / each - first;
+    const int64_t count = left < s->tiles.most ? left : s->tiles.most;
+    if (!qobs_range_tile_reduce(&s->tiles, s->q.kernels, s->q.source.data, s->nonfinite, first, count, s->q.min, s->q.max))
         atomic_store(&s->met_nonfinite, true);
     return (size_t)((first + count) * each);
 }
@@ -113,7 +113,7 @@ static void search_piece(void *argument, size_t piece)
         if (i > from)
             qobs_elements_next(&s->q.source, &e);
         n = found - i < QOBS_SEARCH_LANES ? found - i : QOBS_SEARCH_LANES;
-        d.prefetch = qobs_slab_ahead(&s->slabs, s->q.source.data, i, n, to);
+        d.prefetch = qobs_range_tile_prefetch(&s->tiles, s->q.source.data, i, n, to);
         qobs_search_qparams(&s->q, &d, &e, i, n, s->improved + piece * s->words);
     }
     release_workspace(s, at);
@@ -199,24 +199,24 @@ static bool improved_at(const struct search *s, int32_t step)
 static int32_t steps_taken(const struct search *s)
 {
     int64_t waited = 0;
-    for (int32_t i = 0; i < s->params->steps; i++) {
+    for (int32_t i = 0; i < s->settings->steps; i++) {
         const bool improved = improved_at(s, i);
         waited = improved ? 0 : waited + 1;
-        if (!improved && s->params->patience >= 0 && waited >= s->params->patience)
+        if (!improved && s->settings->patience >= 0 && waited >= s->settings->patience)
             return i + 1;
     }
-    return s->params->steps;
+    return s->settings->steps;
 }
 
 static bool improved_after_end(const struct search *s)
 {
     int32_t step = s->q.stop;
-    while (step < s->params->steps && !improved_at(s, step))
+    while (step < s->settings->steps && !improved_at(s, step))
         step++;
-    return step < s->params->steps;
+    return step < s->settings->steps;
 }
 
-/* Ranges that are not found slab by slab are found first. */
+/* Ranges that are not found tile by tile are found first. */
 static int find_all(const struct search *s, void *min, void *max, qobs_error *error)
 {
     struct qobs_nonfinite nonfinite;
@@ -227,7 +227,7 @@ static void run(struct search *s)
 {
     const size_t bytes = (size_t)s->pieces * s->words * sizeof *s->improved;
     memset(s->improved, 0, bytes);
-    s->q.stop = s->params->steps;
+    s->q.stop = s->settings->steps;
     if (s->parts > 1) {
         qobs_parallel_for(s->runtime, sum_piece, s, (size_t)s->pieces);
         choose_from_parts(s);
@@ -239,12 +239,13 @@ static void run(struct search *s)
         qobs_parallel_for(s->runtime, search_again, s, (size_t)s->pieces);
 }
 
-static void set_quantizer(struct qobs_quantizer *quantizer, const struct grid_params *params)
+static void set_quantizer(struct qobs_quantizer *quantizer, const qobs_config *config)
 {
-    if (params->format)
-        qobs_quantizer_for_format(quantizer, params->format);
+    const int64_t half = INT64_C(1) << (config->num_bits - 1);
+    if (config->type == TYPE_INT)
+        qobs_quantizer_for_integers(quantizer, -half, half - 1, false);
     else
-        qobs_quantizer_for_integers(quantizer, params->quant_min, params->quant_max, false);
+        qobs_quantizer_for_format(quantizer, qobs_format_find(config->num_bits == 4 ? "fp4_e2m1" : "fp8_e4m3"));
 }
 
 /* One piece of memory for everything of which the size is now known. */
@@ -272,98 +273,76 @@ static unsigned char *allocate(struct search *s, bool with_steps, size_t *bytes,
     return memory;
 }
 
-/* What follows from the arguments alone. */
-static void init(struct search *s, const struct grid_search *g)
+int qobs_search_ranges(const struct runtime *runtime, const struct qobs_kernels *kernels, const qobs_config *config,
+                       const qobs_plan *plan, const struct search_settings *settings, const unsigned char *data,
+                       const float *importance, const float *global_scale, bool find, void *min, void *max,
+                       struct search_report *report, qobs_error *error)
 {
     enum qobs_kernel_dtype dtype;
-    qobs_kernel_dtype_of(g->plan->dtype, &dtype);
-    *s = (struct search){.runtime = g->runtime,
-                         .params = g->params,
-                         .nonfinite = g->nonfinite,
-                         .words = ((size_t)g->params->steps / 64 + LINES) / LINES * LINES};
-    s->q = (struct qparam_search){.kernels = g->kernels,
-                                  .plan = g->plan,
-                                  .source = {.plan = g->plan,
-                                             .data = g->data,
-                                             .column_weight = g->column_weight,
-                                             .load = g->kernels->search_load[dtype],
-                                             .finite_only = g->nonfinite == NONFINITE_IGNORE},
-                                  .shifted = !g->params->symmetric,
-                                  .best_min = g->min,
-                                  .best_max = g->max,
-                                  .size = qobs_dtype_size(g->plan->dtype)};
-    if (g->record) {
-        s->q.best_step = g->record->best_step;
-        s->q.error = g->record->error;
-        s->q.error_before = g->record->error_before;
-    }
-    /* If a zero point may be no quantized number, padding has an error and needs the weight 0. */
-    s->q.weighted = g->column_weight || (s->q.shifted && g->params->off_grid);
-    set_quantizer(&s->q.quantizer, g->params);
-}
-
-/* Chooses parts, and the tiles in which ranges are found; returns the number of pieces that threads want. */
-static int64_t split(struct search *s, const struct grid_search *g)
-{
-    const int64_t most = qobs_elements_most(g->plan), threads = (int64_t)qobs_threads(g->runtime);
-    s->parts = most > PART ? (most + PART - 1) / PART : 1;
-    const int64_t wanted = threads > 1 ? threads * (s->parts > 1 ? PIECES_OF_PARTS : PIECES_PER_THREAD) : 1;
-    qobs_slabs_of(&s->slabs, g->plan, s->parts > 1 ? INT64_MAX : wanted);
-    s->find = g->find_ranges && s->slabs.axis >= 0 && !g->each_global_scale;
-    s->q.row = most > QOBS_SEARCH_FEW ? 0 : ((size_t)most + QOBS_SEARCH_LANES - 1) / QOBS_SEARCH_LANES * QOBS_SEARCH_LANES;
-    return wanted;
-}
-
-/* Sizes that depend on the candidates. */
-static void size(struct search *s, int64_t wanted)
-{
-    const int64_t each = (int64_t)together(s), tasks = (s->q.plan->qparams + each - 1) / each * s->parts;
-    s->workspace_size = qobs_workspace_size(&s->q);
-    s->pieces = tasks < wanted ? tasks : wanted;
-    const int64_t pieces = (int64_t)(MOST_WORKSPACE / s->workspace_size) + 1;
-    s->pieces = s->pieces > pieces ? pieces : s->pieces;
-}
-
-/* Allocates, searches and releases. */
-static int execute(struct search *s, const struct grid_search *g, qobs_error *error)
-{
-    size_t bytes;
-    unsigned char *memory = allocate(s, s->q.best_step, &bytes, error);
-    if (!memory)
-        return QOBS_ERROR_OUT_OF_MEMORY;
-    if (!s->find) {
-        memcpy(s->q.min, g->min, (size_t)g->plan->qparams * s->q.size);
-        memcpy(s->q.max, g->max, (size_t)g->plan->qparams * s->q.size);
-    }
-    run(s);
-    if (g->record) {
-        g->record->steps = g->params->steps;
-        g->record->stop_step = s->q.stop;
-    }
-    qobs_release(s->runtime, memory, bytes);
-    if (s->nonfinite == NONFINITE_REFUSE && atomic_load(&s->met_nonfinite))
-        return find_all(s, g->min, g->max, error); /* fails with the place of the element */
-    return qobs_succeed(error);
-}
-
-int qobs_grid_search(const struct grid_search *g, qobs_error *error)
-{
-    struct search s;
-    if (g->params->steps < 0 || g->params->steps > MOST_STEPS)
-        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "grid: makes %d candidates, allowed are 0 to %d", g->params->steps,
+    qobs_kernel_dtype_of(plan->dtype, &dtype);
+    if (settings->steps < 0 || settings->steps > MOST_STEPS)
+        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "grid: makes %d candidates, allowed are 0 to %d", settings->steps,
                          MOST_STEPS);
-    init(&s, g);
-    const int64_t wanted = split(&s, g);
-    int status = g->find_ranges && !s.find ? find_all(&s, g->min, g->max, error) : QOBS_OK;
+    struct search s = {.runtime = runtime,
+                       .settings = settings,
+                       .nonfinite = (enum nonfinite_mode)config->nonfinite,
+                       .words = ((size_t)settings->steps / 64 + LINES) / LINES * LINES};
+    s.q = (struct qparam_search){.kernels = kernels,
+                                 .plan = plan,
+                                 .source = {.plan = plan,
+                                            .data = data,
+                                            .column_weight = importance,
+                                            .load = kernels->search_load[dtype],
+                                            .finite_only = config->nonfinite == NONFINITE_IGNORE},
+                                 .shifted = !config->symmetric,
+                                 .best_min = min,
+                                 .best_max = max,
+                                 .size = qobs_dtype_size(plan->dtype)};
+    if (report) {
+        s.q.best_step = report->best_step;
+        s.q.error = report->error;
+        s.q.error_before = report->error_before;
+    }
+    /* Where a zero point may be none of the numbers quantized to, padding has an error, and must weigh nothing. */
+    s.q.weighted = importance || (s.q.shifted && (config->type == TYPE_FLOAT || !qobs_config_has_whole_zero_points(config)));
+    set_quantizer(&s.q.quantizer, config);
+    const int64_t most = qobs_elements_most(plan), threads = (int64_t)qobs_threads(runtime);
+    s.parts = most > PART ? (most + PART - 1) / PART : 1;
+    const int64_t wanted = threads > 1 ? threads * (s.parts > 1 ? PIECES_OF_PARTS : PIECES_PER_THREAD) : 1;
+    qobs_range_tiles_of(&s.tiles, plan, s.parts > 1 ? INT64_MAX : wanted);
+    s.find = find && s.tiles.axis >= 0 && !settings->optimize_global_scale;
+    int status = find && !s.find ? find_all(&s, min, max, error) : QOBS_OK;
     if (status == QOBS_OK)
-        status = qobs_search_norm(&s.q.norm, g->params->norm, error);
+        status = qobs_search_norm(&s.q.norm, settings->norm, error);
     if (status == QOBS_OK)
-        status = qobs_shrink_begin(&s.q.shrink, g, error);
+        status = qobs_shrink_begin(&s.q.shrink, runtime, kernels, config, settings, plan, global_scale, min, max, error);
     if (status != QOBS_OK)
         return status;
     s.q.shrink.without_before = !s.q.error_before;
-    size(&s, wanted);
-    status = execute(&s, g, error);
+    s.q.row = most > QOBS_SEARCH_FEW ? 0 : ((size_t)most + QOBS_SEARCH_LANES - 1) / QOBS_SEARCH_LANES * QOBS_SEARCH_LANES;
+    const int64_t each = (int64_t)together(&s), tasks = (plan->qparams + each - 1) / each * s.parts;
+    s.workspace_size = qobs_workspace_size(&s.q);
+    s.pieces = tasks < wanted ? tasks : wanted;
+    const int64_t pieces = (int64_t)(MOST_WORKSPACE / s.workspace_size) + 1;
+    s.pieces = s.pieces > pieces ? pieces : s.pieces;
+    size_t bytes;
+    unsigned char *memory = allocate(&s, report && report->best_step, &bytes, error);
+    if (memory) {
+        if (!s.find) {
+            memcpy(s.q.min, min, (size_t)plan->qparams * s.q.size);
+            memcpy(s.q.max, max, (size_t)plan->qparams * s.q.size);
+        }
+        run(&s);
+        if (report)
+            report->stop_step = s.q.stop;
+        qobs_release(runtime, memory, bytes);
+        if (s.nonfinite == NONFINITE_REFUSE && atomic_load(&s.met_nonfinite))
+            status = find_all(&s, min, max, error); /* fails, and says where */
+        else
+            status = qobs_succeed(error);
+    } else {
+        status = QOBS_ERROR_OUT_OF_MEMORY;
+    }
     qobs_shrink_release(&s.q.shrink);
     return status;
 }
