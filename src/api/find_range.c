@@ -9,7 +9,7 @@
 #include "base/fpenv.h"
 #include "config/stages.h"
 #include "number/convert.h"
-#include "range/range.h"
+#include "range/from_histogram.h"
 #include "base/tensor.h"
 
 /* ---- The caller's histogram --------------------------------------------------------------------------------------- */

@@ -9,7 +9,7 @@
 #include "base/fpenv.h"
 #include "config/stages.h"
 #include "measure/reduce.h"
-#include "range/search.h"
+#include "range/grid_search.h"
 
 /* One call's arguments, checked, and what it needs. */
 struct direct {

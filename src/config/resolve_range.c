@@ -20,7 +20,7 @@ const struct range_ops *qobs_range_ops_of(const qobs_config *config)
     case STATISTIC_HISTOGRAM: return &qobs_range_non_linear;
     case STATISTIC_HISTOGRAM_QUARK: return &qobs_range_never;
     case STATISTIC_PERCENTILE: return &qobs_range_percentile;
-    case STATISTIC_SQUARED_ERROR: return &qobs_range_bins_mse;
+    case STATISTIC_SQUARED_ERROR:
     case STATISTIC_HISTOGRAM_MODELOPT: return &qobs_range_amax;
     default: return &qobs_range_measured;
     }
@@ -151,6 +151,7 @@ static void resolve_modelopt_bins(const qobs_config *config, struct bins_params 
 static void resolve_quark_bins(const qobs_config *config, struct bins_params *b)
 {
     const struct quark_number *number = qobs_quark_number(config->quark_dtype);
+    b->method = AMAX_MSE;
     b->clamp_start = true;
     b->quant_min = number->quant_min;
     b->quant_max = number->quant_max;

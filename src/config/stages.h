@@ -32,12 +32,12 @@ const struct range_ops *qobs_range_ops_of(const qobs_config *config);
 
 static inline bool qobs_searches(const qobs_config *config)
 {
-    return qobs_range_ops_of(config)->search != SEARCH_NONE;
+    return qobs_range_ops_of(config)->stage != SEARCH_NONE;
 }
 
 static inline bool qobs_searches_kept(const qobs_config *config)
 {
-    return qobs_range_ops_of(config)->search == SEARCH_STATE;
+    return qobs_range_ops_of(config)->stage == SEARCH_STATE;
 }
 
 /* The observer weighs errors by column importance. */

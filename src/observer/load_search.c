@@ -75,7 +75,7 @@ static int load_floats(qobs_observer *o, struct source *source, uint64_t n, floa
 
 int qobs_load_told(qobs_observer *o, struct source *source, qobs_error *error)
 {
-    struct given *g = &o->given;
+    struct search_reference *g = &o->given;
     const uint64_t dtype = qobs_get(source, 4), n = qobs_get(source, 8);
     enum qobs_kernel_dtype unused;
     if (dtype > 0 ? !qobs_kernel_dtype_of((qobs_dtype)dtype, &unused) : n > 0)

@@ -5,8 +5,7 @@
 
 #include "formula/formula.h"
 #include "measure/accumulators.h"
-#include "range/search.h"
-#include "range/search_batch.h"
+#include "range/grid_search.h"
 
 /* The global scale of the whole tensor's range as it will be once the batch has entered it; without a batch the one there is. */
 static float coming_global_scale(const qobs_observer *o, const struct whole *batch, qobs_dtype dtype)

@@ -62,8 +62,9 @@ int qobs_compute_qparams(const qobs_observer *o, void *scale, void *zero_point, 
     const float g = global ? qobs_read_global_scale(o) : 1;
     ranges.global_scale = global ? &g : NULL;
     int status = qobs_formula_qparams(&o->stages.formula, &ranges, scale, zero_point, error);
-    if (status == QOBS_OK && o->config.preset->statistic == STATISTIC_ABSMAX_STEPS)
-        status = qobs_lower_scales(o, o->layout.dtype, scale, error);
+    const struct search_state state = qobs_search_state(o);
+    if (status == QOBS_OK && o->stages.range.ops->scale)
+        status = o->stages.range.ops->scale(&state, o->layout.dtype, scale, error);
     fp_leave(mode);
     if (status == QOBS_OK && o->kept.mode_count.candidates > 0)
         qobs_mode_read(&o->kept.mode_count, scale, zero_point);
