@@ -14,7 +14,7 @@
 
 extern "C" {
 #include "number/number.h"
-#include "measure/histogram.h"
+#include "measure/binning.h"
 }
 
 namespace {
@@ -80,7 +80,7 @@ std::function<void()> Make(const qobs_kernels &table, const Distribution &distri
     const size_t n = bytes / dtype.size;
     auto counted = std::make_shared<uint64_t>(0);
     return [=, &data] {
-        qobs_extrema seen = qobs_seen_nothing();
+        qobs_extrema seen = qobs_extrema_of_nothing();
         // Counters are 32 bits: they start anew before they overflow.
         if ((*counted += n) >= uint64_t{1} << 31) {
             std::memset(counters.Bytes(), 0, QOBS_COUNTER_COPIES * qobs_counter_stride(bins) * sizeof(uint32_t));

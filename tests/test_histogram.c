@@ -589,6 +589,35 @@ static void test_multiply_add(void **state)
     assert_true(multiply_add(0x1.8p-140f, 0x1.8p-5f, 0x1p-149f) == fmaf(0x1.8p-140f, 0x1.8p-5f, 0x1p-149f));
 }
 
+static float unit_random(void)
+{
+    return (float)(random_bits() >> 8) * 0x1p-24f;
+}
+
+/* Re-binning new bin by new bin gives the bits of its definition. */
+static void test_rebin(void **state)
+{
+    (void)state;
+    enum { MOST = 600 };
+    double mass[MOST], expected[MOST], got[MOST];
+    for (int i = 0; i < 3000; i++) {
+        const size_t bins = 2 + random_bits() % (MOST - 2), next_bins = random_bits() % 2 ? bins : 2 + random_bits() % (MOST - 2);
+        const float size = ldexpf(1, (int)(random_bits() % 60) - 30), place = ldexpf((float)(random_bits() % 5), (int)(random_bits() % 24));
+        const struct bin_range now = {(place - unit_random()) * size, (place + unit_random()) * size, 0};
+        const float wider = (now.hi - now.lo) * ldexpf(unit_random(), (int)(random_bits() % 12) - 4);
+        const struct bin_range next = {now.lo - (random_bits() % 4 ? wider : 0), now.hi + (random_bits() % 4 ? wider : 0), 0};
+        const struct histogram_params params = {.float32_counts = random_bits() % 2};
+        const float top = ldexpf(1, (int)(random_bits() % 40)); /* some beyond the integers float holds */
+        for (size_t k = 0; k < bins; k++)
+            mass[k] = random_bits() % 4 ? add_mass(0, rint((double)(unit_random() * top)), params.float32_counts) : 0;
+        memset(expected, 0, sizeof expected);
+        memset(got, 0, sizeof got);
+        qobs_rebin_by_parts(&params, &now, bins, mass, &next, next_bins, expected);
+        qobs_rebin(&params, &now, bins, mass, &next, next_bins, got);
+        assert_memory_equal(got, expected, sizeof got);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -597,6 +626,7 @@ int main(void)
         cmocka_unit_test(test_state),          cmocka_unit_test(test_nonfinite), cmocka_unit_test(test_stream),
         cmocka_unit_test(test_given_up),       cmocka_unit_test(test_widening),
         cmocka_unit_test(test_float32_counts), cmocka_unit_test(test_range), cmocka_unit_test(test_multiply_add),
+        cmocka_unit_test(test_rebin),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -83,7 +83,7 @@ struct qobs_qparams {
     void name(const struct qobs_quantizer *quantizer, const void *x, ptrdiff_t x_stride, void *out,                  \
               ptrdiff_t out_stride, size_t rows, size_t columns, const struct qobs_qparams *qparams)
 
-/* How elements are counted: torch.histc's rule in f32. Made by qobs_binning_set (statistic/histogram.h). An element x from lo to
+/* How elements are counted: torch.histc's rule in f32. Made by qobs_binning_of (measure/binning.h). An element x from lo to
  * hi belongs to bin floor((x * scale - from) * bins / width), one rounding an operation, the last bin included where that is bins.
  * F64 is rounded to float first. */
 struct qobs_binning {

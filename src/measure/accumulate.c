@@ -13,9 +13,9 @@ void qobs_update_running(qobs_dtype dtype, size_t n, void *min, void *max, const
     FOR_NATIVE(dtype, running, n, min, max, lo, hi)
 }
 
-void qobs_update_absmax(qobs_dtype dtype, size_t n, void *min, void *max, const void *lo, const void *hi, bool fresh)
+void qobs_update_absmax(qobs_dtype dtype, size_t n, void *min, void *max, const void *lo, const void *hi, bool first)
 {
-    FOR_NATIVE(dtype, absmax, n, min, max, lo, hi, fresh)
+    FOR_NATIVE(dtype, absmax, n, min, max, lo, hi, first)
 }
 
 void qobs_update_lerp(qobs_dtype dtype, size_t n, void *min, void *max, const void *lo, const void *hi, double c)
@@ -24,13 +24,11 @@ void qobs_update_lerp(qobs_dtype dtype, size_t n, void *min, void *max, const vo
     FOR_NATIVE(dtype, lerp, n, max, hi, c)
 }
 
-void qobs_update_towards(qobs_dtype dtype, size_t n, void *min, void *max, const void *lo, const void *hi, double c)
+void qobs_update_moving_average(qobs_dtype dtype, size_t n, void *min, void *max, const void *lo, const void *hi,
+                                double c)
 {
-    FOR_NATIVE(dtype, towards, n, min, lo, c)
-    FOR_NATIVE(dtype, towards, n, max, hi, c)
+    FOR_NATIVE(dtype, moving_average, n, min, lo, c)
+    FOR_NATIVE(dtype, moving_average, n, max, hi, c)
 }
 
-void qobs_convert_to_f32(qobs_dtype from, size_t n, const void *x, float *out)
-{
-    FOR_NATIVE(from, convert, n, x, out)
-}
+void qobs_convert_to_f32(qobs_dtype from, size_t n, const void *x, float *out) { FOR_NATIVE(from, convert, n, x, out) }

@@ -1,26 +1,28 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* How a batch's range (lo, hi) enters the range observed so far (min, max): n elements of one dtype. */
-#ifndef QOBS_STATISTIC_UPDATE_H
-#define QOBS_STATISTIC_UPDATE_H
+/* The arithmetic of accumulators: a batch's ranges (lo, hi) update the accumulated ranges (min, max), n of each, all of
+ * one dtype. */
+#ifndef QOBS_MEASURE_ACCUMULATE_H
+#define QOBS_MEASURE_ACCUMULATE_H
 
 #include "qobs/qobs.h"
 
-/* min(min, lo), max(max, hi); NaN on either side stays, as in torch.min and torch.max. */
+/* min(min, lo), max(max, hi). NaN on either side stays, as in torch.min and torch.max. */
 void qobs_update_running(qobs_dtype dtype, size_t n, void *min, void *max, const void *lo, const void *hi);
 
-/* (-m, m) for the largest magnitude m of (min, max) and (lo, hi), or where that is `fresh` of (lo, hi), which may then be the
- * same memory; NaN stays. */
-void qobs_update_absmax(qobs_dtype dtype, size_t n, void *min, void *max, const void *lo, const void *hi, bool fresh);
+/* (-m, m) for the largest magnitude m of (min, max) and (lo, hi). NaN stays. `first`: only (lo, hi) count, which may
+ * then be the same memory as (min, max). */
+void qobs_update_absmax(qobs_dtype dtype, size_t n, void *min, void *max, const void *lo, const void *hi, bool first);
 
-/* min * (1 - c) + lo * c in native arithmetic, 1 - c in double: llm-compressor's lerp. */
+/* llm-compressor's lerp: min * (1 - c) + lo * c in native arithmetic, 1 - c in double. */
 void qobs_update_lerp(qobs_dtype dtype, size_t n, void *min, void *max, const void *lo, const void *hi, double c);
 
-/* min + c * (lo - min) in native arithmetic: torch.ao's moving average. */
-void qobs_update_towards(qobs_dtype dtype, size_t n, void *min, void *max, const void *lo, const void *hi, double c);
+/* torch.ao's moving average: min + c * (lo - min) in native arithmetic. */
+void qobs_update_moving_average(qobs_dtype dtype, size_t n, void *min, void *max, const void *lo, const void *hi,
+                                double c);
 
-/* n elements of dtype `from` as f32, rounded once if they are wider. */
+/* Converts n elements to f32, rounded once if they are wider. */
 void qobs_convert_to_f32(qobs_dtype from, size_t n, const void *x, float *out);
 
 #endif

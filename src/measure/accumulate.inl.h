@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* One dtype of update.c. */
+/* The functions of accumulate.h for one dtype. */
 
 static void NATIVE(running)(size_t n, stored *min, stored *max, const stored *lo, const stored *hi)
 {
@@ -12,10 +12,10 @@ static void NATIVE(running)(size_t n, stored *min, stored *max, const stored *lo
     }
 }
 
-static void NATIVE(absmax)(size_t n, stored *min, stored *max, const stored *lo, const stored *hi, bool fresh)
+static void NATIVE(absmax)(size_t n, stored *min, stored *max, const stored *lo, const stored *hi, bool first)
 {
     for (size_t i = 0; i < n; i++) {
-        const real a = -load(lo[i]), b = load(hi[i]), before = fresh ? 0 : load(max[i]);
+        const real a = -load(lo[i]), b = load(hi[i]), before = first ? 0 : load(max[i]);
         const real batch = a > b || a != a ? a : b;
         const real amax = batch > before || batch != batch ? batch : before;
         min[i] = store(-amax);
@@ -25,14 +25,15 @@ static void NATIVE(absmax)(size_t n, stored *min, stored *max, const stored *lo,
 
 static void NATIVE(lerp)(size_t n, stored *state, const stored *batch, double c)
 {
-    const real keep = (real)(1.0 - c), take = (real)c;
+    const real state_weight = (real)(1.0 - c), batch_weight = (real)c;
     for (size_t i = 0; i < n; i++) {
-        const real kept = round_native(load(state[i]) * keep), taken = round_native(load(batch[i]) * take);
-        state[i] = store(kept + taken);
+        const real old = round_native(load(state[i]) * state_weight),
+                   added = round_native(load(batch[i]) * batch_weight);
+        state[i] = store(old + added);
     }
 }
 
-static void NATIVE(towards)(size_t n, stored *state, const stored *batch, double c)
+static void NATIVE(moving_average)(size_t n, stored *state, const stored *batch, double c)
 {
     const real rate = (real)c;
     for (size_t i = 0; i < n; i++) {

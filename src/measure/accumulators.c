@@ -48,7 +48,7 @@ static void average_lerp(const struct entering *e)
 static void average_towards(const struct entering *e)
 {
     if (!e->fresh)
-        qobs_update_towards(e->dtype, e->n, e->min, e->max, e->lo, e->hi, e->config->averaging_constant);
+        qobs_update_moving_average(e->dtype, e->n, e->min, e->max, e->lo, e->hi, e->config->averaging_constant);
 }
 
 static const struct {

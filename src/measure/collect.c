@@ -1,66 +1,42 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* The histogram of one batch for every qparam of a plan: who counts what, and in which memory. */
+/* Splits a batch over threads and gives each thread memory to count in. */
+#include "measure/collect.h"
+
 #include <math.h>
 #include <string.h>
 
 #include "base/error.h"
-#include "base/fpenv.h"
-#include "measure/counting.h"
-#include "measure/histogram.h"
-#include "measure/minmax_loops.h"
 #include "measure/reduce.h"
 #include "number/convert.h"
+#include "plan/split.h"
 
-/* ---- Work for several threads ------------------------------------------------------------------------------------------- */
+/* ---- Work for several threads ------------------------------------------------------------------------------------ */
 
-enum { MOST_PIECES = 64, PIECES_PER_THREAD = 4, LEAST_ELEMENTS = 1 << 16 };
+enum { MIN_ELEMENTS = 1 << 16 };
 
-struct pieces {
-    const struct nest *nest;
-    int cut; /* the dimension that is cut */
-    size_t count;
-    struct counting counting[MOST_PIECES];
-};
+/* Work is counted in elements. Parts of an axis of qparams write to the same counts through private counters. Parts of
+ * a reduced axis have private counts, too, so a thread gets one part. */
+static const struct split_rule by_qparams = {
+    .min_total = 2 * MIN_ELEMENTS, .min_part = MIN_ELEMENTS, .parts_per_thread = 4, .max_parts = SPLIT_MAX_PARTS};
+static const struct split_rule by_reduced = {
+    .min_total = 2 * MIN_ELEMENTS, .min_part = MIN_ELEMENTS, .parts_per_thread = 1, .max_parts = SPLIT_MAX_PARTS};
 
-static void do_piece(void *argument, size_t index)
-{
-    struct pieces *p = argument;
-    struct nest nest = *p->nest;
-    struct nest_dimension *cut = &nest.dimension[p->cut];
-    const int64_t count = (int64_t)p->count, extent = cut->extent;
-    const int64_t from = extent / count * (int64_t)index + extent % count * (int64_t)index / count;
-    const int64_t to = extent / count * ((int64_t)index + 1) + extent % count * ((int64_t)index + 1) / count;
-    nest.base += from * cut->in;
-    nest.out += from * cut->out;
-    cut->extent = to - from;
-    const fp_mode mode = fp_enter();
-    qobs_count_nest(&p->counting[index], &nest);
-    fp_leave(mode);
-}
-
-/* Which dimension to cut for `threads`: one along which qparams lie if it is long enough, else the outermost that is reduced. */
-static int dimension_to_cut(const struct nest *nest, size_t threads)
+/* The dimension to split for `threads`: the longest along which qparams lie if it is long enough, else the outermost
+ * that is reduced; -1: there is none. */
+static int dimension_to_split(const struct loops *loops, size_t threads)
 {
     int best = -1;
-    for (int i = 0; i < nest->dimensions; i++) {
-        const struct nest_dimension *d = &nest->dimension[i];
-        if (d->out != 0 && d->extent >= (int64_t)threads && (best < 0 || d->extent > nest->dimension[best].extent))
+    for (int i = 0; i < loops->count; i++) {
+        const struct loop *d = &loops->loop[i];
+        if (d->qparam != 0 && d->extent >= (int64_t)threads && (best < 0 || d->extent > loops->loop[best].extent))
             best = i;
     }
-    for (int i = 0; i < nest->dimensions && best < 0; i++)
-        if (nest->dimension[i].out == 0)
+    for (int i = 0; i < loops->count && best < 0; i++)
+        if (loops->loop[i].qparam == 0)
             best = i;
     return best;
-}
-
-static int64_t elements_of(const struct nest *nest)
-{
-    int64_t elements = 1;
-    for (int i = 0; i < nest->dimensions; i++)
-        elements *= nest->dimension[i].extent;
-    return elements;
 }
 
 static int out_of_memory(size_t size, qobs_error *error)
@@ -68,186 +44,213 @@ static int out_of_memory(size_t size, qobs_error *error)
     return qobs_fail(error, QOBS_ERROR_OUT_OF_MEMORY, "histogram: no memory for %zu bytes of counters", size);
 }
 
-/* Pieces of a reduced dimension count apart: the first for the caller, the others in memory of their own. */
-static int do_nest(struct counting *whole, struct nest *nest, qobs_error *error)
+struct parts {
+    const struct loops *loops;
+    int axis; /* the dimension that is split */
+    struct counting counting[SPLIT_MAX_PARTS];
+};
+
+static void count_part(void *argument, int64_t part, int64_t from, int64_t to)
 {
-    const struct counting_job *job = whole->job;
-    qobs_nest_normalise(nest);
-    const size_t threads = qobs_threads(job->runtime), bins = job->bins, qparams = (size_t)job->plan->qparams;
-    struct pieces p = {.nest = nest, .count = 1, .counting = {*whole}};
-    p.cut = threads > 1 && elements_of(nest) >= 2 * LEAST_ELEMENTS ? dimension_to_cut(nest, threads) : -1;
-    if (p.cut < 0) {
-        qobs_count_nest(whole, nest);
-        return QOBS_OK;
-    }
-    const bool apart = nest->dimension[p.cut].out == 0;
-    const int64_t most = elements_of(nest) / LEAST_ELEMENTS, extent = nest->dimension[p.cut].extent;
-    p.count = threads * (apart ? 1 : PIECES_PER_THREAD);
-    p.count = p.count < MOST_PIECES ? p.count : MOST_PIECES;
-    p.count = (int64_t)p.count < most ? p.count : (size_t)most;
-    p.count = (int64_t)p.count < extent ? p.count : (size_t)extent;
-    const size_t counters = counters_size(bins), counts = apart ? qparams * bins * sizeof(uint64_t) : 0;
-    const size_t each = counts + counters + (apart ? qparams * sizeof(struct qobs_extrema) : 0), size = (p.count - 1) * each;
-    unsigned char *memory = qobs_allocate(job->runtime, size);
+    struct parts *p = argument;
+    struct loops loops = *p->loops;
+    qobs_loops_cut(&loops, p->axis, from, to);
+    qobs_count_loops(&p->counting[part], &loops);
+}
+
+/* The first part counts into *total. Each other part has private counters, and if the split axis is reduced also
+ * private counts and extrema. */
+static int count_parts(struct counting *total, const struct loops *loops, int axis, const struct split *split,
+                       qobs_error *error)
+{
+    const struct counting_job *job = total->job;
+    const size_t bins = job->bins, qparams = (size_t)job->batch.plan->qparams, parts = (size_t)split->parts;
+    const bool private = loops->loop[axis].qparam == 0;
+    const size_t counters = counters_size(bins), counts = private ? qparams * bins * sizeof(uint64_t) : 0;
+    const size_t each = counts + counters + (private ? qparams * sizeof(struct qobs_extrema) : 0),
+                 size = (parts - 1) * each;
+    struct parts p = {.loops = loops, .axis = axis, .counting = {*total}};
+    unsigned char *memory = qobs_allocate(job->batch.runtime, size);
     if (!memory)
         return out_of_memory(size, error);
     memset(memory, 0, size);
-    for (size_t i = 1; i < p.count; i++) {
+    for (size_t i = 1; i < parts; i++) {
         unsigned char *own = memory + (i - 1) * each;
-        p.counting[i] = *whole;
-        p.counting[i].counters = (uint32_t *)(void *)(own + counts);
-        if (!apart)
+        struct counting *c = &p.counting[i];
+        *c = *total;
+        c->counters = (uint32_t *)(void *)(own + counts);
+        if (!private)
             continue;
-        p.counting[i].counts = (uint64_t *)(void *)own;
-        p.counting[i].seen = (struct qobs_extrema *)(void *)(own + counts + counters);
+        c->counts = (uint64_t *)(void *)own;
+        c->extrema = (struct qobs_extrema *)(void *)(own + counts + counters);
         for (size_t q = 0; q < qparams; q++)
-            p.counting[i].seen[q] = qobs_seen_nothing();
+            c->extrema[q] = qobs_extrema_of_nothing();
     }
-    qobs_parallel_for(job->runtime, do_piece, &p, p.count);
-    for (size_t i = 0; i < p.count; i++)
-        whole->stopped = whole->stopped || p.counting[i].stopped;
-    for (size_t i = 1; apart && i < p.count; i++) {
+    qobs_split_run(job->batch.runtime, split, count_part, &p);
+    for (size_t i = 0; i < parts; i++)
+        total->stopped = total->stopped || p.counting[i].stopped;
+    for (size_t i = 1; private && i < parts; i++) {
         for (size_t k = 0; k < qparams * bins; k++)
-            whole->counts[k] += p.counting[i].counts[k];
+            total->counts[k] += p.counting[i].counts[k];
         for (size_t q = 0; q < qparams; q++)
-            merge_seen(&whole->seen[q], &p.counting[i].seen[q]);
+            extrema_merge(&total->extrema[q], &p.counting[i].extrema[q]);
     }
-    qobs_release(job->runtime, memory, size);
+    qobs_release(job->batch.runtime, memory, size);
     return QOBS_OK;
 }
 
-static struct counting_job job_of(const struct runtime *runtime, const struct qobs_kernels *kernels, const qobs_plan *plan,
-                                  const unsigned char *data, const struct qobs_binning *binning, bool stops)
+static int count_tile(struct counting *total, struct loops *loops, qobs_error *error)
+{
+    const struct runtime *runtime = total->job->batch.runtime;
+    struct split split = {.parts = 1};
+    qobs_loops_normalise(loops, LOOPS_BY_INPUT);
+    const int axis = dimension_to_split(loops, qobs_threads(runtime));
+    if (axis >= 0) {
+        const struct loop *d = &loops->loop[axis];
+        split = qobs_split(runtime, d->qparam == 0 ? &by_reduced : &by_qparams, d->extent, qobs_loops_elements(loops), 0);
+    }
+    if (split.parts > 1)
+        return count_parts(total, loops, axis, &split, error);
+    qobs_count_loops(total, loops);
+    return QOBS_OK;
+}
+
+static struct counting_job job_of(const struct batch *batch, const struct qobs_binning *binning, bool stops)
 {
     enum qobs_kernel_dtype dtype;
-    qobs_kernel_dtype_of(plan->dtype, &dtype);
-    return (struct counting_job){.runtime = runtime,
-                                 .kernels = kernels,
-                                 .plan = plan,
-                                 .data = data,
+    qobs_kernel_dtype_of(batch->plan->dtype, &dtype);
+    return (struct counting_job){.batch = *batch,
                                  .binning = binning,
                                  .dtype = dtype,
-                                 .rows = kernels->histogram_rows[dtype],
-                                 .element = qobs_dtype_size(plan->dtype),
-                                 .bins = plan->qparams > 0 ? binning->bins : 0,
+                                 .rows = batch->kernels->histogram_rows[dtype],
+                                 .element = qobs_dtype_size(batch->plan->dtype),
+                                 .bins = batch->plan->qparams > 0 ? binning->bins : 0,
                                  .stops = stops};
 }
 
-int qobs_collect(const struct runtime *runtime, const struct qobs_kernels *kernels, const qobs_plan *plan,
-                 const unsigned char *data, const struct qobs_binning *binning, uint64_t *counts, struct qobs_extrema *seen,
-                 bool *stopped, qobs_error *error)
+/* Memory for one thread's counters, and all results empty. */
+static int start(struct counting *c, const struct counting_job *job, uint64_t *counts, struct qobs_extrema *extrema,
+                 qobs_error *error)
 {
-    const struct counting_job job = job_of(runtime, kernels, plan, data, binning, stopped != NULL);
-    const size_t size = counters_size(job.bins);
-    struct counting counting = {.job = &job, .counts = counts, .seen = seen, .counters = qobs_allocate(runtime, size)};
-    if (!counting.counters)
+    const size_t size = counters_size(job->bins), qparams = (size_t)job->batch.plan->qparams;
+    *c = (struct counting){
+        .job = job, .counts = counts, .extrema = extrema, .counters = qobs_allocate(job->batch.runtime, size)};
+    if (!c->counters)
         return out_of_memory(size, error);
-    memset(counting.counters, 0, size);
-    memset(counts, 0, (size_t)plan->qparams * job.bins * sizeof *counts);
-    for (int64_t q = 0; q < plan->qparams; q++)
-        seen[q] = qobs_seen_nothing();
-    int status = QOBS_OK;
-    if (plan->order || plan->padded)
+    memset(c->counters, 0, size);
+    memset(counts, 0, qparams * job->bins * sizeof *counts);
+    for (size_t q = 0; q < qparams; q++)
+        extrema[q] = qobs_extrema_of_nothing();
+    return QOBS_OK;
+}
+
+int qobs_collect(const struct batch *batch, const struct qobs_binning *binning, uint64_t *counts,
+                 struct qobs_extrema *extrema, bool *stopped, qobs_error *error)
+{
+    const struct counting_job job = job_of(batch, binning, stopped != NULL);
+    const qobs_plan *plan = batch->plan;
+    const bool by_runs = plan->order || plan->padded;
+    struct counting counting;
+    int status = start(&counting, &job, counts, extrema, error);
+    if (status != QOBS_OK)
+        return status;
+    if (by_runs)
         qobs_count_each_run(&counting);
-    for (unsigned ends = 0, n = qobs_plan_tiles(plan); ends < n && !plan->order && !plan->padded && status == QOBS_OK; ends++) {
-        struct nest nest;
-        if (qobs_nest_of_plan(plan, data, ends, &nest))
-            status = do_nest(&counting, &nest, error);
+    for (unsigned tails = 0, n = qobs_plan_tiles(plan); tails < n && !by_runs && status == QOBS_OK; tails++) {
+        struct loops loops;
+        if (qobs_loops_of_tile(plan, tails, batch->data, NULL, NULL, &loops))
+            status = count_tile(&counting, &loops, error);
     }
-    qobs_release(runtime, counting.counters, size);
+    qobs_release(batch->runtime, counting.counters, counters_size(job.bins));
     if (stopped)
         *stopped = counting.stopped;
     return status;
 }
 
-/* ---- A run whose range grows while it is read ---------------------------------------------------------------------------- */
+/* ---- A run whose range grows while it is read -------------------------------------------------------------------- */
 
-static bool is_one_run(const struct counting_job *job, struct nest *nest)
+static bool is_one_run(const struct counting_job *job, struct loops *loops)
 {
-    const qobs_plan *plan = job->plan;
+    const qobs_plan *plan = job->batch.plan;
     if (plan->order || plan->padded || plan->qparams != 1 || qobs_plan_tiles(plan) != 1 ||
-        !qobs_nest_of_plan(plan, job->data, 0, nest))
+        !qobs_loops_of_tile(plan, 0, job->batch.data, NULL, NULL, loops))
         return false;
-    qobs_nest_normalise(nest);
-    const bool alone = qobs_threads(job->runtime) == 1 || elements_of(nest) < 2 * LEAST_ELEMENTS;
-    return alone && nest->dimensions == 1 && nest->dimension->in == (int64_t)job->element && nest->dimension->out == 0;
+    qobs_loops_normalise(loops, LOOPS_BY_INPUT);
+    const bool split = qobs_threads(job->batch.runtime) > 1 && qobs_loops_elements(loops) >= 2 * MIN_ELEMENTS;
+    return !split && loops->count == 1 && loops->loop->in == (int64_t)job->element && loops->loop->qparam == 0;
 }
 
-int qobs_collect_widening(const struct runtime *runtime, const struct qobs_kernels *kernels, const qobs_plan *plan,
-                          const unsigned char *data, struct qobs_widening *widening, const struct qobs_binning *binning,
-                          uint64_t *counts, struct qobs_extrema *seen, bool *counted, qobs_error *error)
+int qobs_collect_growing(const struct batch *batch, struct growing_range *range, const struct qobs_binning *binning,
+                         uint64_t *counts, struct qobs_extrema *extrema, bool *counted, qobs_error *error)
 {
-    const struct counting_job job = job_of(runtime, kernels, plan, data, binning, true);
-    struct nest nest;
-    *counted = is_one_run(&job, &nest);
+    const struct counting_job job = job_of(batch, binning, true);
+    struct counting counting;
+    struct loops loops;
+    *counted = is_one_run(&job, &loops);
     if (!*counted)
         return QOBS_OK;
-    const size_t size = counters_size(job.bins);
-    struct counting counting = {.job = &job, .counts = counts, .seen = seen, .counters = qobs_allocate(runtime, size)};
-    if (!counting.counters)
-        return out_of_memory(size, error);
-    memset(counting.counters, 0, size);
-    memset(counts, 0, job.bins * sizeof *counts);
-    *seen = qobs_seen_nothing();
-    const int status = qobs_count_widening(&counting, widening, nest.base, nest.dimension->extent, error);
-    qobs_release(runtime, counting.counters, size);
+    int status = start(&counting, &job, counts, extrema, error);
+    if (status != QOBS_OK)
+        return status;
+    status = qobs_count_growing(&counting, range, loops.in, loops.loop->extent, error);
+    qobs_release(batch->runtime, counting.counters, counters_size(job.bins));
     return status;
 }
 
-/* ---- Extremes alone ------------------------------------------------------------------------------------------------------ */
+/* ---- Extrema alone ----------------------------------------------------------------------------------------------- */
 
-/* With the kernels of minimum and maximum, unless there is something they do not leave out. */
-static int see_extremes(const struct runtime *runtime, const struct qobs_kernels *kernels, const qobs_plan *plan,
-                        const unsigned char *data, struct qobs_extrema *seen, bool *finite, qobs_error *error)
+/* By the min/max kernels. *finite is false, and the extrema are invalid, if an element is NaN or infinite. */
+static int scan_minmax(const struct batch *batch, struct qobs_extrema *extrema, bool *finite, qobs_error *error)
 {
+    const qobs_plan *plan = batch->plan;
     const size_t n = (size_t)plan->qparams, element = qobs_dtype_size(plan->dtype), size = 2 * n * element;
-    unsigned char *min = qobs_allocate(runtime, size), *max = min ? min + n * element : NULL;
+    unsigned char *min = qobs_allocate(batch->runtime, size), *max = min ? min + n * element : NULL;
     struct qobs_nonfinite nonfinite = {0};
     if (!min)
         return out_of_memory(size, error);
-    const int status = qobs_reduce_minmax(runtime, kernels, plan, data, NONFINITE_PROPAGATE, min, max, &nonfinite, error);
+    const int status = qobs_reduce_minmax(batch->runtime, batch->kernels, plan, batch->data, NONFINITE_PROPAGATE, min,
+                                          max, &nonfinite, error);
     *finite = nonfinite.nan == 0 && nonfinite.inf == 0;
     for (size_t q = 0; q < n && status == QOBS_OK; q++) {
-        seen[q] = (struct qobs_extrema){.min = (float)qobs_element(min + q * element, plan->dtype),
-                                     .max = (float)qobs_element(max + q * element, plan->dtype)};
-        *finite &= isfinite(seen[q].min) && isfinite(seen[q].max); /* F64 may hold what float does not */
+        extrema[q] = (struct qobs_extrema){.min = (float)qobs_element(min + q * element, plan->dtype),
+                                           .max = (float)qobs_element(max + q * element, plan->dtype)};
+        *finite &= isfinite(extrema[q].min) && isfinite(extrema[q].max); /* F64 exceeds float */
     }
-    qobs_release(runtime, min, size);
+    qobs_release(batch->runtime, min, size);
     return status;
 }
 
-int qobs_see(const struct runtime *runtime, const struct qobs_kernels *kernels, const qobs_plan *plan, const unsigned char *data,
-             bool magnitude, bool skip_zeros, struct qobs_extrema *seen, qobs_error *error)
+int qobs_scan_extrema(const struct batch *batch, bool magnitude, bool skip_zeros, struct qobs_extrema *extrema,
+                      qobs_error *error)
 {
-    const size_t n = (size_t)plan->qparams, size = n * (sizeof(uint64_t) + sizeof(struct qobs_binning));
+    const size_t n = (size_t)batch->plan->qparams, size = n * (sizeof(uint64_t) + sizeof(struct qobs_binning));
     bool finite = false;
-    if (!magnitude && !skip_zeros && plan->value.elements > 0) {
-        const int status = see_extremes(runtime, kernels, plan, data, seen, &finite, error);
+    if (!magnitude && !skip_zeros && batch->plan->value.elements > 0) {
+        const int status = scan_minmax(batch, extrema, &finite, error);
         if (status != QOBS_OK || finite)
             return status;
     }
-    uint64_t *counts = qobs_allocate(runtime, size);
+    uint64_t *counts = qobs_allocate(batch->runtime, size);
     if (!counts)
         return out_of_memory(size, error);
     struct qobs_binning *nothing = (struct qobs_binning *)(void *)(counts + n);
     for (size_t q = 0; q < n; q++)
         nothing[q] = qobs_binning_of_nothing(1, magnitude, skip_zeros);
-    const int status = qobs_collect(runtime, kernels, plan, data, nothing, counts, seen, NULL, error);
-    qobs_release(runtime, counts, size);
+    const int status = qobs_collect(batch, nothing, counts, extrema, NULL, error);
+    qobs_release(batch->runtime, counts, size);
     return status;
 }
 
-int qobs_check_seen(const qobs_plan *plan, const unsigned char *data, enum nonfinite_mode mode, const struct qobs_extrema *seen,
-                    struct qobs_nonfinite *nonfinite, qobs_error *error)
+int qobs_check_extrema(const struct batch *batch, enum nonfinite_mode mode, const struct qobs_extrema *extrema,
+                       struct qobs_nonfinite *nonfinite, qobs_error *error)
 {
-    struct qobs_nonfinite counted = {0};
-    for (int64_t q = 0; q < plan->qparams; q++) {
-        counted.nan += seen[q].nonfinite.nan;
-        counted.inf += seen[q].nonfinite.inf;
+    *nonfinite = (struct qobs_nonfinite){0};
+    for (int64_t q = 0; q < batch->plan->qparams; q++) {
+        nonfinite->nan += extrema[q].nonfinite.nan;
+        nonfinite->inf += extrema[q].nonfinite.inf;
     }
-    *nonfinite = counted;
     const bool infinities = mode == NONFINITE_REFUSE;
-    if (mode == NONFINITE_IGNORE || (counted.nan == 0 && !(infinities && counted.inf > 0)))
+    if (mode == NONFINITE_IGNORE || (nonfinite->nan == 0 && !(infinities && nonfinite->inf > 0)))
         return QOBS_OK;
-    return qobs_fail_nonfinite(plan, data, &counted, infinities, error);
+    return qobs_fail_nonfinite(batch->plan, batch->data, nonfinite, infinities, error);
 }

@@ -1,18 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* Strides to kernels, whose counters are emptied before they overflow. */
+/* From strided elements to calls of the histogram kernel. Its 32-bit counters are emptied into 64-bit counts before
+ * they overflow. */
 #include <math.h>
 #include <string.h>
 
 #include "measure/counting.h"
 #include "number/convert.h"
 
-/* Elements that may be counted before the counters, of 32 bits, are emptied. */
-#define MOST_PENDING ((uint64_t)1 << 31)
-/* Elements that do not lie next to each other are brought together here. */
+/* Elements that may be counted before the 32-bit counters are emptied. */
+#define MAX_PENDING ((uint64_t)1 << 31)
+/* Elements that are not contiguous are gathered so many at a time. */
 #define GATHERED 2048
-/* Elements between two looks at whether all lie inside. */
+/* Elements between two checks for elements outside the binning. */
 #define SLICE ((uint64_t)1 << 16)
 
 static void empty_counters(struct counting *c, int64_t qparam)
@@ -30,70 +31,76 @@ static void empty_counters(struct counting *c, int64_t qparam)
     c->pending = 0;
 }
 
-/* Runs of contiguous elements of one qparam, for which there is room. */
-static void add_runs(struct counting *c, int64_t qparam, const unsigned char *x, int64_t stride, int64_t runs, int64_t length)
+/* Counts runs of contiguous elements of one qparam, at most as many elements as capacity() allows. */
+static void add_runs(struct counting *c, int64_t qparam, const unsigned char *x, int64_t stride, int64_t runs,
+                     int64_t length)
 {
     const struct qobs_binning *binning = &c->job->binning[qparam];
-    struct qobs_extrema *seen = &c->seen[qparam];
-    c->job->rows(binning, x, stride, (size_t)runs, (size_t)length, c->counters, seen);
+    struct qobs_extrema *extrema = &c->extrema[qparam];
+    c->job->rows(binning, x, stride, (size_t)runs, (size_t)length, c->counters, extrema);
     c->pending += (uint64_t)(runs * length);
-    c->stopped = c->job->stops && (seen->min < binning->lo || seen->max > binning->hi);
+    c->stopped = c->job->stops && (extrema->min < binning->lo || extrema->max > binning->hi);
 }
 
-/* How many elements may be added at once, made at least 1. */
-static int64_t make_workspace(struct counting *c, int64_t qparam)
+/* How many elements may be added at once, at least 1; empties the counters if they are full. */
+static int64_t capacity(struct counting *c, int64_t qparam)
 {
-    if (c->pending >= MOST_PENDING)
+    if (c->pending >= MAX_PENDING)
         empty_counters(c, qparam);
-    const uint64_t workspace = MOST_PENDING - c->pending;
-    return (int64_t)(c->job->stops && workspace > SLICE ? SLICE : workspace);
+    const uint64_t free = MAX_PENDING - c->pending;
+    return (int64_t)(c->job->stops && free > SLICE ? SLICE : free);
 }
 
-/* The extremes alone, with the kernels of minimum and maximum unless there is something they do not leave out. */
-static void see_runs(struct counting *c, int64_t qparam, const unsigned char *x, int64_t stride, int64_t runs, int64_t length)
+/* The extrema alone. The min/max kernels are faster, but they do not reduce magnitudes, skip zeros, or leave out NaN
+ * and infinities. */
+static void scan_runs(struct counting *c, int64_t qparam, const unsigned char *x, int64_t stride, int64_t runs,
+                      int64_t length)
 {
     const struct counting_job *job = c->job;
     const struct qobs_binning *binning = &job->binning[qparam];
+    const qobs_dtype dtype = job->batch.plan->dtype;
     unsigned char min[sizeof(double)], max[sizeof(double)];
     struct qobs_nonfinite nonfinite = {0};
     if (!binning->magnitude && !binning->skip_zeros) {
-        qobs_put_element(min, job->plan->dtype, INFINITY);
-        qobs_put_element(max, job->plan->dtype, -INFINITY);
-        job->kernels->minmax_rows[job->dtype](x, stride, (size_t)runs, (size_t)length, min, max, 0, &nonfinite);
-        const struct qobs_extrema seen = {.min = (float)qobs_element(min, job->plan->dtype) + 0.0f,
-                                       .max = (float)qobs_element(max, job->plan->dtype) + 0.0f};
-        if (nonfinite.nan == 0 && nonfinite.inf == 0 && isfinite(seen.min) && isfinite(seen.max)) {
-            merge_seen(&c->seen[qparam], &seen);
+        qobs_put_element(min, dtype, INFINITY);
+        qobs_put_element(max, dtype, -INFINITY);
+        job->batch.kernels->minmax_rows[job->dtype](x, stride, (size_t)runs, (size_t)length, min, max, 0, &nonfinite);
+        const struct qobs_extrema extrema = {.min = (float)qobs_element(min, dtype) + 0.0f,
+                                             .max = (float)qobs_element(max, dtype) + 0.0f};
+        if (nonfinite.nan == 0 && nonfinite.inf == 0 && isfinite(extrema.min) && isfinite(extrema.max)) {
+            extrema_merge(&c->extrema[qparam], &extrema);
             return;
         }
     }
     const struct qobs_binning nothing = qobs_binning_of_nothing(1, binning->magnitude, binning->skip_zeros);
-    job->rows(&nothing, x, stride, (size_t)runs, (size_t)length, c->counters, &c->seen[qparam]);
+    job->rows(&nothing, x, stride, (size_t)runs, (size_t)length, c->counters, &c->extrema[qparam]);
 }
 
-/* Runs of contiguous elements of one qparam: as many as there is room for, or part of one. */
-static void count_runs(struct counting *c, int64_t qparam, const unsigned char *x, int64_t stride, int64_t runs, int64_t length)
+/* Counts runs of contiguous elements of one qparam: as many at a time as fit the capacity, or parts of a run that
+ * exceeds it. */
+static void count_runs(struct counting *c, int64_t qparam, const unsigned char *x, int64_t stride, int64_t runs,
+                       int64_t length)
 {
     for (int64_t n; runs > 0 && length > 0; runs -= n, x += n * stride) {
         if (c->stopped) {
-            see_runs(c, qparam, x, stride, runs, length);
+            scan_runs(c, qparam, x, stride, runs, length);
             return;
         }
-        const int64_t whole = make_workspace(c, qparam) / length;
-        n = whole < 1 ? 1 : whole < runs ? whole : runs;
-        if (whole > 0) {
+        const int64_t fitting = capacity(c, qparam) / length;
+        n = fitting < 1 ? 1 : fitting < runs ? fitting : runs;
+        if (fitting > 0) {
             add_runs(c, qparam, x, stride, n, length);
             continue;
         }
         for (int64_t done = 0, part; done < length; done += part) {
-            const int64_t workspace = make_workspace(c, qparam);
-            part = c->stopped || workspace > length - done ? length - done : workspace;
-            (c->stopped ? see_runs : add_runs)(c, qparam, x + done * (int64_t)c->job->element, 0, 1, part);
+            const int64_t most = capacity(c, qparam);
+            part = c->stopped || most > length - done ? length - done : most;
+            (c->stopped ? scan_runs : add_runs)(c, qparam, x + done * (int64_t)c->job->element, 0, 1, part);
         }
     }
 }
 
-/* n elements of one qparam, `stride` bytes apart. */
+/* Counts n elements of one qparam, `stride` bytes apart. */
 static void count_strided(struct counting *c, int64_t qparam, const unsigned char *x, int64_t stride, int64_t n)
 {
     const size_t element = c->job->element;
@@ -108,10 +115,11 @@ static void count_strided(struct counting *c, int64_t qparam, const unsigned cha
     }
 }
 
-/* ---- Nests -------------------------------------------------------------------------------------------------------------- */
+/* ---- Loop nests -------------------------------------------------------------------------------------------------- */
 
-/* Everything a nest of reduced dimensions covers. */
-static void count_reduced(struct counting *c, int64_t qparam, const struct nest_dimension *d, int n, const unsigned char *x)
+/* Counts all elements of n reduced dimensions. */
+static void count_reduced(struct counting *c, int64_t qparam, const struct loop *d, int n,
+                          const unsigned char *x)
 {
     const bool contiguous = n > 0 && d[n - 1].in == (int64_t)c->job->element;
     if (n == 0)
@@ -127,38 +135,38 @@ static void count_reduced(struct counting *c, int64_t qparam, const struct nest_
             count_reduced(c, qparam, d + 1, n - 1, x + i * d->in);
 }
 
-static void count_qparams(struct counting *c, const struct nest_dimension *kept, int n, const struct nest_dimension *reduced,
-                          int m, const unsigned char *x, int64_t qparam)
+static void count_qparams(struct counting *c, const struct loop *outer, int n,
+                          const struct loop *reduced, int m, const unsigned char *x, int64_t qparam)
 {
     if (n == 0) {
         count_reduced(c, qparam, reduced, m, x);
         empty_counters(c, qparam);
         return;
     }
-    for (int64_t i = 0; i < kept->extent; i++)
-        count_qparams(c, kept + 1, n - 1, reduced, m, x + i * kept->in, qparam + i * kept->out);
+    for (int64_t i = 0; i < outer->extent; i++)
+        count_qparams(c, outer + 1, n - 1, reduced, m, x + i * outer->in, qparam + i * outer->qparam);
 }
 
-void qobs_count_nest(struct counting *c, const struct nest *nest)
+void qobs_count_loops(struct counting *c, const struct loops *loops)
 {
-    struct nest_dimension kept[MAX_AXES], reduced[MAX_AXES];
+    struct loop outer[MAX_AXES], reduced[MAX_AXES];
     int n = 0, m = 0;
-    for (int i = 0; i < nest->dimensions; i++)
-        if (nest->dimension[i].out != 0)
-            kept[n++] = nest->dimension[i];
+    for (int i = 0; i < loops->count; i++)
+        if (loops->loop[i].qparam != 0)
+            outer[n++] = loops->loop[i];
         else
-            reduced[m++] = nest->dimension[i];
-    count_qparams(c, kept, n, reduced, m, nest->base, nest->out);
+            reduced[m++] = loops->loop[i];
+    count_qparams(c, outer, n, reduced, m, loops->in, loops->qparam);
 }
 
 void qobs_count_each_run(struct counting *c)
 {
     static const unsigned char zeros[GATHERED * sizeof(double)];
-    const int64_t runs = qobs_plan_run_count(c->job->plan);
+    const int64_t runs = qobs_plan_run_count(c->job->batch.plan);
     int64_t qparam = 0;
     for (int64_t i = 0; i < runs; i++) {
         qobs_run run;
-        qobs_plan_run(c->job->plan, i, &run, NULL);
+        qobs_plan_run(c->job->batch.plan, i, &run, NULL);
         if (run.qparam != qparam)
             empty_counters(c, qparam);
         qparam = run.qparam;
@@ -166,54 +174,88 @@ void qobs_count_each_run(struct counting *c)
             count_runs(c, qparam, zeros, 0, run.length / GATHERED, GATHERED);
             count_runs(c, qparam, zeros, 0, 1, run.length % GATHERED);
         } else if (run.stride == (int64_t)c->job->element || run.length == 1) {
-            count_runs(c, qparam, c->job->data + run.offset, 0, 1, run.length);
+            count_runs(c, qparam, c->job->batch.data + run.offset, 0, 1, run.length);
         } else {
-            count_strided(c, qparam, c->job->data + run.offset, run.stride, run.length);
+            count_strided(c, qparam, c->job->batch.data + run.offset, run.stride, run.length);
         }
     }
     empty_counters(c, qparam);
 }
 
-/* ---- A run whose range grows while it is read ---------------------------------------------------------------------------- */
+/* ---- A run whose range grows while it is read -------------------------------------------------------------------- */
 
-/* More than a core's own caches hold: looking at it then waits for memory and takes about half as long as counting. */
+/* Longer runs, in bytes, exceed L2. Scanning one then waits for memory and takes about half as long as counting it. */
 #define FAR ((int64_t)2 << 20)
 
-/* What is counted before the range grows is void and counted again in the end; what comes after it is not. Where the range is expected
- * to grow, or has done so twice, three quarters are looked at first: what is out of range is then mostly known, and counting the rest
- * while it is fetched takes less time than doing so later. */
-int qobs_count_widening(struct counting *c, struct qobs_widening *w, const unsigned char *x, int64_t n, qobs_error *error)
+static bool holds(const struct growing_range *range, const struct qobs_extrema *extrema)
+{
+    return extrema->min >= range->min && extrema->max <= range->max;
+}
+
+/* Scans n elements and grows the range to hold them. */
+static int scan_prefix(struct counting *c, struct growing_range *range, const unsigned char *x, int64_t n,
+                       qobs_error *error)
+{
+    scan_runs(c, 0, x, 0, 1, n);
+    return holds(range, c->extrema) ? QOBS_OK : range->grow(range, error);
+}
+
+/* Counts elements [*at, n) until one is outside the range. The range then grows, all counts are discarded, *grown is
+ * true and *at is the first element that has not been read. */
+static int count_until_growth(struct counting *c, struct growing_range *range, const unsigned char *x, int64_t n,
+                              int64_t *at, bool *grown, qobs_error *error)
 {
     const struct counting_job *job = c->job;
-    const int64_t size = (int64_t)job->element, most = n * size >= FAR ? n / 4 * 3 : n;
-    int64_t look = w->look ? most : 0, counted = 0; /* where looking ends, and from where on counts are good */
-    bool widened = false;
-    for (int64_t at = 0, part; at < n; at += part) {
-        const bool looks = at < look;
-        part = looks ? look - at : make_workspace(c, 0);
-        part = part < n - at ? part : n - at;
-        (looks ? see_runs : add_runs)(c, 0, x + at * size, 0, 1, part);
-        const bool inside = c->seen->min >= w->min && c->seen->max <= w->max;
-        if (looks || !inside)
-            counted = at + part;
-        if (inside)
-            continue;
-        const int status = w->widen(w, error);
-        if (status != QOBS_OK)
-            return status;
-        if (!looks) {
-            memset(c->counters, 0, counters_size(job->bins));
-            memset(c->counts, 0, job->bins * sizeof *c->counts);
-            c->pending = 0;
-            look = widened ? most : look;
-            widened = true;
-        }
+    *grown = false;
+    while (*at < n && !*grown) {
+        const int64_t most = capacity(c, 0), part = most < n - *at ? most : n - *at;
+        add_runs(c, 0, x + *at * (int64_t)job->element, 0, 1, part);
+        *at += part;
+        *grown = !holds(range, c->extrema);
     }
-    struct qobs_extrema again = qobs_seen_nothing();
-    struct counting_job rest = *job;
-    struct counting last = {.job = &rest, .counts = c->counts, .seen = &again, .counters = c->counters, .pending = c->pending};
-    rest.stops = false;
-    count_runs(&last, 0, x, 0, 1, counted);
-    empty_counters(&last, 0);
-    return QOBS_OK;
+    if (!*grown)
+        return QOBS_OK;
+    memset(c->counters, 0, counters_size(job->bins));
+    memset(c->counts, 0, job->bins * sizeof *c->counts);
+    c->pending = 0;
+    return range->grow(range, error);
+}
+
+/* Counts the first n elements of a run, under a range that holds all of them. */
+static void count_prefix(struct counting *c, const unsigned char *x, int64_t n)
+{
+    struct qobs_extrema unused = qobs_extrema_of_nothing();
+    struct counting_job job = *c->job;
+    struct counting prefix = *c;
+    job.stops = false;
+    prefix.job = &job;
+    prefix.extrema = &unused;
+    prefix.stopped = false;
+    count_runs(&prefix, 0, x, 0, 1, n);
+    empty_counters(&prefix, 0);
+}
+
+/* One pass over the run. Each growth discards the counts so far; the elements before it are counted again at the end.
+ * If growth is expected, or has happened twice, 3/4 of the run is scanned before more is counted, or all of it if it
+ * fits L2. The final range is then mostly known before counting starts. */
+int qobs_count_growing(struct counting *c, struct growing_range *range, const unsigned char *x, int64_t n,
+                       qobs_error *error)
+{
+    const int64_t size = (int64_t)c->job->element, prefix = n * size >= FAR ? n / 4 * 3 : n;
+    int64_t at = 0, discarded = 0; /* the next element; how many are not in the counts */
+    int status = QOBS_OK, growths = range->expected ? 2 : 0;
+    while (at < n && status == QOBS_OK) {
+        bool grown = true;
+        if (growths >= 2 && at < prefix) {
+            status = scan_prefix(c, range, x + at * size, prefix - at, error);
+            at = prefix;
+        } else {
+            status = count_until_growth(c, range, x, n, &at, &grown, error);
+            growths += grown;
+        }
+        discarded = grown ? at : discarded;
+    }
+    if (status == QOBS_OK)
+        count_prefix(c, x, discarded);
+    return status;
 }

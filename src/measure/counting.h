@@ -1,33 +1,47 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* What one thread counts of a batch; which part of the batch that is, collect.c says. */
-#ifndef QOBS_STATISTIC_COUNTING_H
-#define QOBS_STATISTIC_COUNTING_H
+/* What one thread counts of a batch. collect.c says which part of the batch that is. */
+#ifndef QOBS_MEASURE_COUNTING_H
+#define QOBS_MEASURE_COUNTING_H
 
-#include "measure/histogram.h"
-#include "measure/minmax_loops.h"
+#include "measure/binning.h"
+#include "plan/loops.h"
 
-/* A batch, the same for all threads. */
-struct counting_job {
+/* A batch and what reads it. */
+struct batch {
     const struct runtime *runtime;
     const struct qobs_kernels *kernels;
     const qobs_plan *plan;
-    const unsigned char *data;
-    const struct qobs_binning *binning;
-    enum qobs_kernel_dtype dtype;
-    qobs_histogram_rows_fn *rows;
-    size_t element, bins;
-    bool stops; /* counting, once an element lies outside */
+    const unsigned char *data; /* of the plan's value */
 };
 
-/* Where one thread counts. */
+/* A range that may grow while a batch is counted. */
+struct growing_range {
+    float min, max;
+    bool expected; /* to grow */
+    /* Sets min, max and the binning to what holds the extrema found so far. */
+    int (*grow)(struct growing_range *range, qobs_error *error);
+};
+
+/* A batch and its binnings, the same for all threads. */
+struct counting_job {
+    struct batch batch;
+    const struct qobs_binning *binning; /* [qparams] */
+    enum qobs_kernel_dtype dtype;
+    qobs_histogram_rows_fn *rows;
+    size_t element; /* bytes */
+    size_t bins;
+    bool stops; /* counting, once an element is outside its binning */
+};
+
+/* What one thread counts into. */
 struct counting {
     const struct counting_job *job;
-    uint64_t *counts;
-    struct qobs_extrema *seen;
-    uint32_t *counters; /* of counters_size(bins), all 0 between qparams */
-    uint64_t pending;   /* elements in them */
+    uint64_t *counts;             /* [qparams * bins] */
+    struct qobs_extrema *extrema; /* [qparams] */
+    uint32_t *counters;           /* counters_size(bins) bytes, all 0 between qparams */
+    uint64_t pending;             /* elements in the counters */
     bool stopped;
 };
 
@@ -36,22 +50,15 @@ static inline size_t counters_size(size_t bins)
     return QOBS_COUNTER_COPIES * qobs_counter_stride(bins) * sizeof(uint32_t);
 }
 
-static inline void merge_seen(struct qobs_extrema *to, const struct qobs_extrema *from)
-{
-    to->min = from->min < to->min ? from->min : to->min;
-    to->max = from->max > to->max ? from->max : to->max;
-    to->nonfinite.nan += from->nonfinite.nan;
-    to->nonfinite.inf += from->nonfinite.inf;
-}
+/* Adds all elements of the loops to counts and extrema. */
+void qobs_count_loops(struct counting *c, const struct loops *loops);
 
-/* Adds everything the nest covers to counts and seen. */
-void qobs_count_nest(struct counting *c, const struct nest *nest);
-
-/* The same for a whole plan, run by run: where g_idx orders the columns or zeros pad blocks. */
+/* Adds all elements of the plan, run by run: for plans with g_idx or with padded blocks. */
 void qobs_count_each_run(struct counting *c);
 
-/* The same for n contiguous elements at x of the only qparam of a job that stops, whose binning widens; then counts are of the last
- * one. Fails where widening does. */
-int qobs_count_widening(struct counting *c, struct qobs_widening *w, const unsigned char *x, int64_t n, qobs_error *error);
+/* Adds n contiguous elements at x, all of the only qparam. The job stops, and its binning changes if `range` grows; the
+ * counts are those under the last binning. Fails if growing does. */
+int qobs_count_growing(struct counting *c, struct growing_range *range, const unsigned char *x, int64_t n,
+                       qobs_error *error);
 
 #endif

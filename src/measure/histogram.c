@@ -1,336 +1,301 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
+/* Memory of histograms, and how those with bins of one width accept batches and merge. Rules say how their range grows
+ * and where old mass goes. */
 #include "measure/histogram.h"
 
-#include <float.h>
-#include <math.h>
 #include <string.h>
 
 #include "base/error.h"
-#include "templates/histogram_elements.inl.h"
-#include "measure/reduce.h"
+#include "measure/collect.h"
 
-struct qobs_binning qobs_binning_of(float lo, float hi, size_t bins, bool magnitude, bool skip_zeros)
+static int out_of_memory(size_t qparams, size_t bins, qobs_error *error)
 {
-    struct qobs_binning b = {
-        .lo = lo, .hi = hi, .scale = 1, .bins = (uint32_t)bins, .magnitude = magnitude, .skip_zeros = skip_zeros};
-    if (lo == hi) {
-        b.lo = lo - 1;
-        b.hi = hi + 1;
-    }
-    if (b.lo == b.hi) {
-        b.lo = lo > -FLT_MAX ? nextafterf(lo, -INFINITY) : lo;
-        b.hi = hi < FLT_MAX ? nextafterf(hi, INFINITY) : hi;
-    }
-    if (!isfinite((b.hi - b.lo) * (float)bins))
-        b.scale = 0x1p-26f;
-    b.from = b.lo * b.scale;
-    b.width = b.hi * b.scale - b.from;
-    return b;
+    return qobs_fail(error, QOBS_ERROR_OUT_OF_MEMORY, "observer: no memory for %zu histograms of %zu bins", qparams,
+                     bins);
 }
 
-struct qobs_binning qobs_binning_of_nothing(size_t bins, bool magnitude, bool skip_zeros)
+int qobs_histogram_allocate(const struct runtime *runtime, const struct histogram_ops *ops, struct histogram *h,
+                            size_t qparams, size_t bins, qobs_error *error)
 {
-    struct qobs_binning b = qobs_binning_of(-1, 1, bins, magnitude, skip_zeros);
-    b.lo = INFINITY;
-    b.hi = -INFINITY;
-    return b;
-}
-
-size_t qobs_bin_of(const struct qobs_binning *binning, float x)
-{
-    return bin_of(binning, x);
-}
-
-struct qobs_extrema qobs_seen_nothing(void)
-{
-    return (struct qobs_extrema){.min = INFINITY, .max = -INFINITY};
-}
-
-int qobs_histogram_allocate(const struct runtime *runtime, struct histogram *h, size_t qparams, size_t bins, qobs_error *error)
-{
-    int64_t masses, size;
-    const bool fits = qobs_multiply((int64_t)qparams, (int64_t)bins, &masses) && qobs_multiply(masses, 16, &size);
-    h->size = fits ? (size_t)masses * sizeof *h->mass + qparams * sizeof *h->range : SIZE_MAX;
-    h->mass = fits ? qobs_allocate_state(runtime, h->size) : NULL;
-    if (!h->mass) {
-        *h = (struct histogram){0};
-        return qobs_fail(error, QOBS_ERROR_OUT_OF_MEMORY, "observer: no memory for %zu histograms of %zu bins", qparams, bins);
-    }
-    h->range = (struct bin_range *)(void *)(h->mass + masses);
-    h->qparams = qparams;
-    h->bins = bins;
-    memset(h->mass, 0, (size_t)masses * sizeof *h->mass);
+    const size_t edges = ops->stores_edges ? bins + 1 : 0;
+    int64_t masses, limit;
+    const bool fits = qobs_multiply((int64_t)qparams, (int64_t)bins, &masses) && qobs_multiply(masses, 32, &limit);
+    *h = (struct histogram){0};
+    const size_t size = fits ? ((size_t)masses + edges) * sizeof *h->mass + qparams * sizeof *h->range : 0;
+    double *mass = fits ? qobs_allocate_state(runtime, size) : NULL;
+    if (!mass)
+        return out_of_memory(qparams, bins, error);
+    memset(mass, 0, ((size_t)masses + edges) * sizeof *mass);
+    *h = (struct histogram){.qparams = qparams,
+                            .bins = bins,
+                            .mass = mass,
+                            .edges = edges > 0 ? mass + masses : NULL,
+                            .range = (struct bin_range *)(void *)(mass + masses + edges),
+                            .size = size,
+                            .outside = MAX_OUTSIDE};
     for (size_t q = 0; q < qparams; q++)
         h->range[q] = (struct bin_range){INFINITY, -INFINITY, 0};
-    h->growing = MOST_GROWING;
     return QOBS_OK;
 }
 
-int qobs_histogram_copy(const struct runtime *runtime, struct histogram *h, const struct histogram *from, qobs_error *error)
+int qobs_histogram_copy(const struct runtime *runtime, const struct histogram_ops *ops, struct histogram *h,
+                        const struct histogram *from, qobs_error *error)
 {
-    const int status = qobs_histogram_allocate(runtime, h, from->qparams, from->bins, error);
-    if (status != QOBS_OK)
-        return status;
-    memcpy(h->mass, from->mass, from->size);
-    if (!from->edges)
-        return QOBS_OK;
-    h->edges = qobs_allocate_state(runtime, (h->bins + 1) * sizeof *h->edges);
-    if (!h->edges) {
-        qobs_histogram_release(runtime, h);
-        return qobs_fail(error, QOBS_ERROR_OUT_OF_MEMORY, "observer: no memory for %zu edges", from->bins + 1);
-    }
-    memcpy(h->edges, from->edges, (h->bins + 1) * sizeof *h->edges);
-    return QOBS_OK;
+    const int status = qobs_histogram_allocate(runtime, ops, h, from->qparams, from->bins, error);
+    if (status == QOBS_OK)
+        memcpy(h->mass, from->mass, from->size);
+    return status;
 }
 
 void qobs_histogram_release(const struct runtime *runtime, struct histogram *h)
 {
-    qobs_release(runtime, h->edges, (h->bins + 1) * sizeof *h->edges);
     qobs_release(runtime, h->mass, h->size);
     *h = (struct histogram){0};
 }
 
-/* ---- A batch ------------------------------------------------------------------------------------------------------------ */
+/* ---- The histogram of a batch ------------------------------------------------------------------------------------ */
 
-struct taking {
-    const struct histogram_ops *ops;
-    const struct histogram_params *params;
-    struct qobs_extrema *seen;       /* [qparams] */
+struct batch_histogram {
+    const struct histogram_rule *rule;
+    const struct runtime *runtime;
+    size_t qparams;
+    struct qobs_extrema *extrema; /* [qparams] */
     struct qobs_binning *binning; /* [qparams] */
-    struct bin_range *next;       /* [qparams] */
+    struct bin_range *next;       /* [qparams] the ranges that hold the batch, too */
     uint64_t *counts;             /* [qparams * bins] */
-    size_t small, large;          /* bytes of the first three together, and of counts */
+    size_t size, counts_size;     /* bytes of the first three arrays together, and of counts */
 };
 
-static int allocate_taking(const struct runtime *runtime, struct taking *t, size_t qparams, qobs_error *error)
+static int begin(struct batch_histogram *b, const struct histogram_rule *rule, const struct runtime *runtime,
+                 size_t qparams, qobs_error *error)
 {
-    t->small = qparams * (sizeof *t->seen + sizeof *t->binning + sizeof *t->next);
-    t->seen = qobs_allocate(runtime, t->small);
-    if (!t->seen)
-        return qobs_fail(error, QOBS_ERROR_OUT_OF_MEMORY, "observer: no memory for %zu bytes of ranges", t->small);
-    t->binning = (struct qobs_binning *)(void *)(t->seen + qparams);
-    t->next = (struct bin_range *)(void *)(t->binning + qparams);
+    *b = (struct batch_histogram){.rule = rule, .runtime = runtime, .qparams = qparams};
+    b->size = qparams * (sizeof *b->extrema + sizeof *b->binning + sizeof *b->next);
+    b->extrema = qobs_allocate(runtime, b->size);
+    if (!b->extrema)
+        return qobs_fail(error, QOBS_ERROR_OUT_OF_MEMORY, "observer: no memory for %zu bytes of ranges", b->size);
+    b->binning = (struct qobs_binning *)(void *)(b->extrema + qparams);
+    b->next = (struct bin_range *)(void *)(b->binning + qparams);
     return QOBS_OK;
 }
 
-/* Room for counts of that many bins, in place of what there was. */
-static int allocate_counts(const struct runtime *runtime, struct taking *t, size_t qparams, size_t bins, qobs_error *error)
+/* Memory for counts of that many bins instead of those before. */
+static int allocate_counts(struct batch_histogram *b, size_t bins, qobs_error *error)
 {
     int64_t n, size;
-    qobs_release(runtime, t->counts, t->large);
-    const bool fits = qobs_multiply((int64_t)qparams, (int64_t)bins, &n) && qobs_multiply(n, sizeof *t->counts, &size);
-    t->large = fits ? (size_t)size : 0;
-    t->counts = fits ? qobs_allocate(runtime, t->large) : NULL;
-    if (t->counts)
-        return QOBS_OK;
-    return qobs_fail(error, QOBS_ERROR_OUT_OF_MEMORY, "observer: no memory for %zu histograms of %zu bins", qparams, bins);
+    qobs_release(b->runtime, b->counts, b->counts_size);
+    const bool fits =
+        qobs_multiply((int64_t)b->qparams, (int64_t)bins, &n) && qobs_multiply(n, sizeof *b->counts, &size);
+    b->counts_size = fits ? (size_t)size : 0;
+    b->counts = fits ? qobs_allocate(b->runtime, b->counts_size) : NULL;
+    return b->counts ? QOBS_OK : out_of_memory(b->qparams, bins, error);
 }
 
-static void release_taking(const struct runtime *runtime, struct taking *t)
+static void end(struct batch_histogram *b)
 {
-    qobs_release(runtime, t->seen, t->small);
-    qobs_release(runtime, t->counts, t->large);
+    qobs_release(b->runtime, b->extrema, b->size);
+    qobs_release(b->runtime, b->counts, b->counts_size);
 }
 
-static bool is_empty(const struct bin_range *range)
+static void set_binning(struct batch_histogram *b, const struct bin_range *range, size_t bins)
 {
-    return range->lo > range->hi;
+    const struct histogram_params *p = &b->rule->params;
+    for (size_t q = 0; q < b->qparams; q++)
+        b->binning[q] = bin_range_is_empty(&range[q])
+                            ? qobs_binning_of_nothing(bins, p->magnitude, p->skip_zeros)
+                            : qobs_binning_of(range[q].lo, range[q].hi, bins, p->magnitude, p->skip_zeros);
 }
 
-static void bin_by(struct taking *t, const struct bin_range *range, size_t qparams, size_t bins)
+static void require_ranges(struct batch_histogram *b, size_t bins)
 {
-    const bool magnitude = t->params->magnitude, skip_zeros = t->params->skip_zeros;
-    for (size_t q = 0; q < qparams; q++)
-        t->binning[q] = is_empty(&range[q]) ? qobs_binning_of_nothing(bins, magnitude, skip_zeros)
-                                            : qobs_binning_of(range[q].lo, range[q].hi, bins, magnitude, skip_zeros);
+    const struct histogram_rule *rule = b->rule;
+    for (size_t q = 0; q < b->qparams && rule->ops->required_range; q++)
+        b->extrema[q] = rule->ops->required_range(&rule->params, bins, &b->extrema[q]);
 }
 
-/* The ranges that hold the batch too; *grown: they are not all what they were. */
-static int grow(struct taking *t, const struct histogram *h, size_t *bins, bool *grown, qobs_error *error)
+/* Sets b->next to the ranges that hold the batch, too. *grown becomes true if one differs from the histogram's. */
+static int grow(struct batch_histogram *b, const struct histogram *h, size_t *bins, bool *grown, qobs_error *error)
 {
     int status = QOBS_OK;
+    require_ranges(b, h->bins);
     for (size_t q = 0; q < h->qparams && status == QOBS_OK; q++) {
         const struct bin_range *now = &h->range[q];
-        if (t->ops->reach)
-            t->seen[q] = t->ops->reach(t->params, h->bins, &t->seen[q]);
-        const struct qobs_extrema *seen = &t->seen[q];
-        t->next[q] = *now;
-        if (seen->min > seen->max || (seen->min >= now->lo && seen->max <= now->hi))
+        const struct qobs_extrema *extrema = &b->extrema[q];
+        b->next[q] = *now;
+        if (extrema->min > extrema->max || (extrema->min >= now->lo && extrema->max <= now->hi))
             continue;
-        status = t->ops->grow(t->params, now, h->bins, seen, &t->next[q], bins, error);
+        status = b->rule->ops->grow(&b->rule->params, now, h->bins, extrema, &b->next[q], bins, error);
         *grown = true;
     }
     return status;
 }
 
-/* The old mass over the new ranges: memory of its own where there are more bins or mass to move. */
-static int move(const struct runtime *runtime, const struct taking *t, struct histogram *h, size_t bins, qobs_error *error)
+static int collect(struct batch_histogram *b, const struct batch *batch, const struct bin_range *range, size_t bins,
+                   bool *stopped, qobs_error *error)
 {
-    struct histogram moved = {0};
-    const int status = qobs_histogram_allocate(runtime, &moved, h->qparams, bins, error);
+    set_binning(b, range, bins);
+    const int status = allocate_counts(b, bins, error);
+    return status == QOBS_OK ? qobs_collect(batch, b->binning, b->counts, b->extrema, stopped, error) : status;
+}
+
+/* ---- One pass over a batch while its range grows ----------------------------------------------------------------- */
+
+struct growth {
+    struct growing_range range; /* first */
+    struct batch_histogram *batch;
+    const struct histogram *histogram;
+};
+
+static int grow_while_counting(struct growing_range *range, qobs_error *error)
+{
+    const struct growth *g = (struct growth *)(void *)range;
+    size_t bins = g->histogram->bins;
+    bool grown = false;
+    const int status = grow(g->batch, g->histogram, &bins, &grown, error);
+    set_binning(g->batch, g->batch->next, bins);
+    range->min = g->batch->next->lo;
+    range->max = g->batch->next->hi;
+    return status;
+}
+
+/* *counted stays false if the batch or the rule does not allow it. */
+static int collect_growing(struct batch_histogram *b, const struct batch *batch, const struct histogram *h,
+                           bool *counted, qobs_error *error)
+{
+    if (!b->rule->ops->same_bins || h->qparams != 1)
+        return QOBS_OK;
+    struct growth g = {{h->range->lo, h->range->hi, h->outside == MAX_OUTSIDE, grow_while_counting}, b, h};
+    set_binning(b, h->range, h->bins);
+    const int status = allocate_counts(b, h->bins, error);
+    return status == QOBS_OK ? qobs_collect_growing(batch, &g.range, b->binning, b->counts, b->extrema, counted, error)
+                             : status;
+}
+
+/* ---- Accept a batch ---------------------------------------------------------------------------------------------- */
+
+/* Moves the mass to the new ranges, in new memory. */
+static int move(const struct batch_histogram *b, struct histogram *h, size_t bins, qobs_error *error)
+{
+    const struct histogram_rule *rule = b->rule;
+    struct histogram moved;
+    const int status = qobs_histogram_allocate(b->runtime, rule->ops, &moved, h->qparams, bins, error);
     if (status != QOBS_OK)
         return status;
     for (size_t q = 0; q < h->qparams; q++) {
-        const struct bin_range *now = &h->range[q], *next = &t->next[q];
+        const struct bin_range *now = &h->range[q], *next = &b->next[q];
         double *to = moved.mass + q * bins;
         moved.range[q] = *next;
-        if (is_empty(now))
+        if (bin_range_is_empty(now))
             continue;
         if (now->lo == next->lo && now->hi == next->hi && bins == h->bins)
             memcpy(to, h->mass + q * bins, bins * sizeof *to);
         else
-            t->ops->move(t->params, now, h->bins, h->mass + q * h->bins, next, bins, to);
+            rule->ops->move(&rule->params, now, h->bins, h->mass + q * h->bins, next, bins, to);
     }
-    qobs_histogram_release(runtime, h);
+    qobs_histogram_release(b->runtime, h);
     *h = moved;
     return QOBS_OK;
 }
 
-static void add_counts(const struct taking *t, struct histogram *h)
+static void add_counts(const struct batch_histogram *b, struct histogram *h)
 {
-    const bool float32 = t->params->float32_counts;
+    const bool float32 = b->rule->params.float32_counts;
     const uint64_t most = float32 ? UINT64_C(1) << 24 : UINT64_MAX;
     for (size_t k = 0; k < h->qparams * h->bins; k++)
-        if (t->counts[k] > 0)
-            h->mass[k] = add_mass(h->mass[k], (double)(t->counts[k] < most ? t->counts[k] : most), float32);
+        if (b->counts[k] > 0)
+            h->mass[k] = add_mass(h->mass[k], (double)(b->counts[k] < most ? b->counts[k] : most), float32);
 }
 
-static int collect(const struct runtime *runtime, const struct qobs_kernels *kernels, struct taking *t, const qobs_plan *plan,
-                   const unsigned char *data, const struct bin_range *range, size_t bins, bool *stopped, qobs_error *error)
+/* Normal case: the batch lies inside the known ranges and is read once. After MAX_OUTSIDE batches in a row that did
+ * not, its extrema are scanned first. Otherwise it is counted optimistically; if an element is outside, that pass has
+ * found the extrema and a second pass counts. A single run is counted in one pass while its range grows, if the rule
+ * never changes the number of bins. */
+static int count(struct batch_histogram *b, const struct batch *batch, struct histogram *h,
+                 struct qobs_nonfinite *nonfinite, qobs_error *error)
 {
-    const size_t n = (size_t)plan->qparams;
-    bin_by(t, range, n, bins);
-    const int status = allocate_counts(runtime, t, n, bins, error);
-    return status == QOBS_OK ? qobs_collect(runtime, kernels, plan, data, t->binning, t->counts, t->seen, stopped, error) : status;
-}
-
-struct widening {
-    struct qobs_widening widening; /* first */
-    struct taking *taking;
-    const struct histogram *histogram;
-};
-
-static int widen(struct qobs_widening *widening, qobs_error *error)
-{
-    const struct widening *w = (struct widening *)(void *)widening;
-    size_t bins = w->histogram->bins;
-    bool grown = false;
-    const int status = grow(w->taking, w->histogram, &bins, &grown, error);
-    bin_by(w->taking, w->taking->next, 1, bins);
-    widening->min = w->taking->next->lo;
-    widening->max = w->taking->next->hi;
-    return status;
-}
-
-/* The batch under the range that holds it, if that can be found while it is counted; else *counted stays false. */
-static int collect_widening(const struct runtime *runtime, const struct qobs_kernels *kernels, struct taking *t,
-                            const qobs_plan *plan, const unsigned char *data, const struct histogram *h, bool *counted,
-                            qobs_error *error)
-{
-    if (!t->ops->same_bins || h->qparams != 1)
-        return QOBS_OK;
-    struct widening w = {{h->range->lo, h->range->hi, h->growing == MOST_GROWING, widen}, t, h};
-    bin_by(t, h->range, 1, h->bins);
-    const int status = allocate_counts(runtime, t, 1, h->bins, error);
-    return status == QOBS_OK
-               ? qobs_collect_widening(runtime, kernels, plan, data, &w.widening, t->binning, t->counts, t->seen, counted, error)
-               : status;
-}
-
-/* In the steady state, inside the known ranges, a batch is read once. Where the last ones were not inside it is not tried with
- * this one, and its extremes are looked at first; a try that fails has looked at them, too. A run of one qparam is counted while its
- * range grows, where that leaves the number of bins as it is. */
-static int count(const struct runtime *runtime, const struct qobs_kernels *kernels, struct taking *t, const qobs_plan *plan,
-                 const unsigned char *data, struct histogram *h, struct qobs_nonfinite *nonfinite, qobs_error *error)
-{
-    const int growing = h->growing;
-    bool counted = false, grown = false;
+    const struct histogram_params *p = &b->rule->params;
+    const int outside = h->outside;
+    bool one_pass = false, grown = false;
     size_t bins = h->bins;
-    int status = collect_widening(runtime, kernels, t, plan, data, h, &counted, error);
-    bool look = !counted && growing == MOST_GROWING;
-    if (status == QOBS_OK && !counted)
-        status = look ? qobs_see(runtime, kernels, plan, data, t->params->magnitude, t->params->skip_zeros, t->seen, error)
-                      : collect(runtime, kernels, t, plan, data, h->range, bins, &look, error);
+    int status = collect_growing(b, batch, h, &one_pass, error);
+    bool uncounted = !one_pass && outside == MAX_OUTSIDE;
+    if (status == QOBS_OK && !one_pass)
+        status = uncounted ? qobs_scan_extrema(batch, p->magnitude, p->skip_zeros, b->extrema, error)
+                           : collect(b, batch, h->range, bins, &uncounted, error);
     if (status == QOBS_OK)
-        status = qobs_check_seen(plan, data, t->params->nonfinite, t->seen, nonfinite, error);
+        status = qobs_check_extrema(batch, p->nonfinite, b->extrema, nonfinite, error);
     if (status == QOBS_OK)
-        status = grow(t, h, &bins, &grown, error);
-    if (status == QOBS_OK && !counted && (grown || look)) {
-        status = collect(runtime, kernels, t, plan, data, t->next, bins, NULL, error);
-        for (size_t q = 0; q < h->qparams && t->ops->reach; q++)
-            t->seen[q] = t->ops->reach(t->params, h->bins, &t->seen[q]);
+        status = grow(b, h, &bins, &grown, error);
+    if (status == QOBS_OK && !one_pass && (grown || uncounted)) {
+        status = collect(b, batch, b->next, bins, NULL, error);
+        if (status == QOBS_OK)
+            require_ranges(b, h->bins);
     }
     if (status == QOBS_OK && grown)
-        status = move(runtime, t, h, bins, error);
+        status = move(b, h, bins, error);
     if (status != QOBS_OK)
         return status;
-    add_counts(t, h);
-    h->growing = !grown ? 0 : growing < MOST_GROWING ? growing + 1 : growing;
+    add_counts(b, h);
+    h->outside = !grown ? 0 : outside < MAX_OUTSIDE ? outside + 1 : outside;
     return QOBS_OK;
 }
 
-int qobs_histogram_take(const struct runtime *runtime, const struct qobs_kernels *kernels, const struct histogram_rule *rule,
-                        const qobs_plan *plan, const unsigned char *data, struct histogram *h, float *min, float *max,
-                        struct qobs_nonfinite *nonfinite, qobs_error *error)
+int qobs_histogram_accept(const struct histogram_rule *rule, const struct batch *batch, struct histogram *h, float *min,
+                          float *max, struct qobs_nonfinite *nonfinite, qobs_error *error)
 {
-    const size_t n = (size_t)plan->qparams;
-    const bool empty = h->bins == 0;
-    if (rule->ops == &qobs_histogram_numpy)
-        return qobs_histogram_take_numpy(runtime, kernels, &rule->params, plan, data, h, min, max, nonfinite, error);
-    struct taking t = {.ops = rule->ops, .params = &rule->params};
-    int status = allocate_taking(runtime, &t, n, error);
-    if (status == QOBS_OK && empty)
-        status = qobs_histogram_allocate(runtime, h, n, rule->params.bins, error);
+    const size_t n = (size_t)batch->plan->qparams;
+    const bool first = h->bins == 0;
+    struct batch_histogram b;
+    int status = begin(&b, rule, batch->runtime, n, error);
+    if (status == QOBS_OK && first)
+        status = qobs_histogram_allocate(batch->runtime, rule->ops, h, n, rule->params.bins, error);
     if (status == QOBS_OK)
-        status = count(runtime, kernels, &t, plan, data, h, nonfinite, error);
+        status = count(&b, batch, h, nonfinite, error);
     for (size_t q = 0; q < n && status == QOBS_OK; q++) {
-        min[q] = t.seen[q].min;
-        max[q] = t.seen[q].max;
+        min[q] = b.extrema[q].min;
+        max[q] = b.extrema[q].max;
     }
-    if (status != QOBS_OK && empty)
-        qobs_histogram_release(runtime, h);
-    release_taking(runtime, &t);
+    if (status != QOBS_OK && first)
+        qobs_histogram_release(batch->runtime, h);
+    end(&b);
     return status;
 }
 
-/* ---- Merge -------------------------------------------------------------------------------------------------------------- */
+/* ---- Merge ------------------------------------------------------------------------------------------------------- */
 
-int qobs_histogram_merge(const struct runtime *runtime, const struct histogram_rule *rule, struct histogram *h,
+int qobs_histogram_merge(const struct histogram_rule *rule, const struct runtime *runtime, struct histogram *h,
                          const struct histogram *from, qobs_error *error)
 {
-    struct taking t = {.ops = rule->ops, .params = &rule->params};
     const size_t n = h->qparams;
-    const bool float32 = rule->params.float32_counts;
-    struct histogram other = {0};
-    if (h->edges && from->edges)
-        return qobs_histogram_merge_numpy(runtime, &rule->params, h, from, error);
+    struct batch_histogram b;
+    struct histogram rebinned = {0};
     size_t bins = h->bins;
     bool grown = false;
-    int status = allocate_taking(runtime, &t, n, error);
+    int status = begin(&b, rule, runtime, n, error);
     for (size_t q = 0; q < n && status == QOBS_OK; q++)
-        t.seen[q] = (struct qobs_extrema){.min = from->range[q].lo, .max = from->range[q].hi};
+        b.extrema[q] = (struct qobs_extrema){.min = from->range[q].lo, .max = from->range[q].hi};
     if (status == QOBS_OK)
-        status = grow(&t, h, &bins, &grown, error);
+        status = grow(&b, h, &bins, &grown, error);
     if (status == QOBS_OK)
-        status = qobs_histogram_allocate(runtime, &other, n, bins, error);
+        status = qobs_histogram_allocate(runtime, rule->ops, &rebinned, n, bins, error);
     if (status == QOBS_OK)
-        status = move(runtime, &t, h, bins, error);
+        status = move(&b, h, bins, error);
     for (size_t q = 0; q < n && status == QOBS_OK; q++) {
-        const struct bin_range *now = &from->range[q], *next = &t.next[q];
+        const struct bin_range *now = &from->range[q], *next = &b.next[q];
         const double *mass = from->mass + q * from->bins;
-        double *moved = other.mass + q * bins;
-        if (is_empty(now))
+        double *to = rebinned.mass + q * bins;
+        if (bin_range_is_empty(now))
             continue;
         if (now->lo == next->lo && now->hi == next->hi && from->bins == bins)
-            memcpy(moved, mass, bins * sizeof *mass);
+            memcpy(to, mass, bins * sizeof *mass);
         else
-            qobs_histogram_torch.move(&rule->params, now, from->bins, mass, next, bins, moved);
+            rule->ops->rebin(&rule->params, now, from->bins, mass, next, bins, to);
         for (size_t k = 0; k < bins; k++)
-            h->mass[q * bins + k] = add_mass(h->mass[q * bins + k], moved[k], float32);
+            h->mass[q * bins + k] = add_mass(h->mass[q * bins + k], to[k], rule->params.float32_counts);
     }
-    qobs_histogram_release(runtime, &other);
-    release_taking(runtime, &t);
+    qobs_histogram_release(runtime, &rebinned);
+    end(&b);
     return status;
 }

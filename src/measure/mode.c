@@ -7,7 +7,7 @@
 
 #include "base/error.h"
 
-enum { VALUE = 4 };
+enum { VALUE = 4 }; /* bytes */
 
 unsigned char *qobs_mode_scale(const struct mode_count *mode_count, size_t i)
 {
@@ -19,22 +19,23 @@ unsigned char *qobs_mode_zero_point(const struct mode_count *mode_count, size_t 
     return qobs_mode_scale(mode_count, i) + mode_count->n * VALUE;
 }
 
-/* Counts and values lie in one piece of memory. */
-static size_t size_of(size_t n, size_t workspace)
-{
-    return workspace * (sizeof(uint64_t) + n * 2 * VALUE);
-}
+/* Bytes of the one block that holds counts and values. */
+static size_t size_of(size_t n, size_t workspace) { return workspace * (sizeof(uint64_t) + n * 2 * VALUE); }
 
-int qobs_mode_reserve(const struct runtime *runtime, struct mode_count *mode_count, size_t n, size_t more, qobs_error *error)
+int qobs_mode_reserve(const struct runtime *runtime, struct mode_count *mode_count, size_t n, size_t more,
+                      qobs_error *error)
 {
     if (mode_count->candidates + more <= mode_count->workspace)
         return QOBS_OK;
     const size_t workspace = 2 * mode_count->candidates + more, size = size_of(n, workspace);
     uint64_t *count = qobs_allocate_state(runtime, size);
     if (!count)
-        return qobs_fail(error, QOBS_ERROR_OUT_OF_MEMORY, "observer: no memory for %zu bytes of votes", size);
-    struct mode_count wider = {
-        .n = n, .candidates = mode_count->candidates, .workspace = workspace, .count = count, .values = (unsigned char *)(count + workspace)};
+        return qobs_fail(error, QOBS_ERROR_OUT_OF_MEMORY, "observer: no memory for %zu bytes of scales", size);
+    struct mode_count wider = {.n = n,
+                               .candidates = mode_count->candidates,
+                               .workspace = workspace,
+                               .count = count,
+                               .values = (unsigned char *)(count + workspace)};
     if (mode_count->candidates > 0) {
         memcpy(wider.count, mode_count->count, mode_count->candidates * sizeof *count);
         memcpy(wider.values, mode_count->values, mode_count->candidates * n * 2 * VALUE);
@@ -58,14 +59,14 @@ void qobs_mode_add(struct mode_count *mode_count, uint64_t count)
 
 void qobs_mode_read(const struct mode_count *mode_count, void *scale, void *zero_point)
 {
-    size_t winner = 0;
+    size_t mode = 0;
     for (size_t i = 1; i < mode_count->candidates; i++)
-        if (mode_count->count[i] > mode_count->count[winner])
-            winner = i;
+        if (mode_count->count[i] > mode_count->count[mode])
+            mode = i;
     if (scale)
-        memcpy(scale, qobs_mode_scale(mode_count, winner), mode_count->n * VALUE);
+        memcpy(scale, qobs_mode_scale(mode_count, mode), mode_count->n * VALUE);
     if (zero_point)
-        memcpy(zero_point, qobs_mode_zero_point(mode_count, winner), mode_count->n * VALUE);
+        memcpy(zero_point, qobs_mode_zero_point(mode_count, mode), mode_count->n * VALUE);
 }
 
 void qobs_mode_release(const struct runtime *runtime, struct mode_count *mode_count)

@@ -13,13 +13,10 @@ static bool range_is_valid(const struct bin_range *range)
     return isfinite(range->step) && (empty || (isfinite(range->lo) && isfinite(range->hi) && range->lo <= range->hi));
 }
 
-static int load_edges(qobs_observer *o, struct histogram *h, struct source *source, qobs_error *error)
+static int load_edges(struct histogram *h, struct source *source, qobs_error *error)
 {
     if ((size_t)(source->end - source->at) / sizeof *h->edges < h->bins + 1)
         return qobs_damaged(error, "its edges are not all there");
-    h->edges = qobs_allocate_state(&o->runtime, (h->bins + 1) * sizeof *h->edges);
-    if (!h->edges)
-        return qobs_fail(error, QOBS_ERROR_OUT_OF_MEMORY, "observer: no memory for %zu edges", h->bins + 1);
     qobs_get_elements(source, h->edges, h->bins + 1, sizeof *h->edges);
     for (size_t i = 0; i < h->bins; i++)
         if (!(h->edges[i] <= h->edges[i + 1]) || isinf(h->edges[i]) || isinf(h->edges[i + 1]))
@@ -34,7 +31,7 @@ int qobs_load_histogram(qobs_observer *o, struct source *source, qobs_error *err
     if (o->layout.dtype != QOBS_F32 || bins < 1 || bins > QOBS_MOST_BINS ||
         left / o->layout.qparams < 3 * sizeof(float) + bins * sizeof(double))
         return qobs_damaged(error, "its histograms are not all there");
-    const int status = qobs_histogram_allocate(&o->runtime, h, o->layout.qparams, (size_t)bins, error);
+    const int status = qobs_histogram_allocate(&o->runtime, o->stages.histogram.ops, h, o->layout.qparams, (size_t)bins, error);
     if (status != QOBS_OK)
         return status;
     for (size_t q = 0; q < h->qparams; q++) {
@@ -48,7 +45,5 @@ int qobs_load_histogram(qobs_observer *o, struct source *source, qobs_error *err
     for (size_t k = 0; k < h->qparams * h->bins; k++)
         if (!(h->mass[k] >= 0 && isfinite(h->mass[k])))
             return qobs_damaged(error, "a count cannot be");
-    if (o->stages.histogram.ops == &qobs_histogram_numpy)
-        return load_edges(o, h, source, error);
-    return QOBS_OK;
+    return h->edges ? load_edges(h, source, error) : QOBS_OK;
 }

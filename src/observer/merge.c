@@ -149,10 +149,10 @@ static int merge_histograms(const qobs_observer *o, const qobs_observer *model, 
     if (!rule->ops || !model)
         return QOBS_OK;
     const fp_mode mode = fp_enter();
-    int status = qobs_histogram_copy(&o->runtime, merged, &model->kept.histogram, error);
+    int status = qobs_histogram_copy(&o->runtime, rule->ops, merged, &model->kept.histogram, error);
     for (size_t i = 0; status == QOBS_OK && i < count; i++)
         if (others[i] != model && qobs_has_ranges(others[i]))
-            status = qobs_histogram_merge(&o->runtime, rule, merged, &others[i]->kept.histogram, error);
+            status = rule->ops->merge(rule, &o->runtime, merged, &others[i]->kept.histogram, error);
     fp_leave(mode);
     if (status != QOBS_OK)
         qobs_histogram_release(&o->runtime, merged);

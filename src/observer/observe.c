@@ -10,6 +10,7 @@
 #include "observer/post_search.h"
 #include "observer/observe_search.h"
 #include "measure/accumulators.h"
+#include "measure/counting.h"
 #include "measure/reduce.h"
 #include "measure/tokens.h"
 #include "measure/accumulate.h"
@@ -77,9 +78,11 @@ static int reduce_batch(const qobs_observer *o, const qobs_plan *plan, const str
 {
     const struct histogram_rule *rule = &o->stages.histogram;
     struct ranges native = {0}, *batch = &kept->batch;
-    if (rule->ops)
-        return qobs_histogram_take(&o->runtime, o->kernels, rule, plan, value->data, &kept->histogram,
-                                   (float *)(void *)batch->min, (float *)(void *)batch->max, nonfinite, error);
+    if (rule->ops) {
+        const struct batch elements = {&o->runtime, o->kernels, plan, value->data};
+        return rule->ops->accept(rule, &elements, &kept->histogram, (float *)(void *)batch->min, (float *)(void *)batch->max,
+                                 nonfinite, error);
+    }
     const bool convert = layout->dtype != plan->dtype;
     int status = QOBS_OK;
     if (convert)

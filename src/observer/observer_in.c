@@ -88,9 +88,7 @@ static int reserve_all(const struct runtime *runtime, const qobs_config *config,
         if (status == QOBS_OK && qobs_votes(config))
             status = qobs_mode_reserve(runtime, &kept.mode_count, layout.qparams, i == 0 ? 1 : VOTES, error);
         if (status == QOBS_OK && rule.ops)
-            status = qobs_histogram_allocate(runtime, &kept.histogram, layout.qparams, rule.params.bins, error);
-        if (status == QOBS_OK && rule.ops == &qobs_histogram_numpy)
-            kept.histogram.edges = qobs_allocate(runtime, (kept.histogram.bins + 1) * sizeof *kept.histogram.edges);
+            status = qobs_histogram_allocate(runtime, rule.ops, &kept.histogram, layout.qparams, rule.params.bins, error);
         if (status == QOBS_OK && qobs_searches(config))
             status = qobs_search_record_reserve(runtime, &record, layout.qparams, error);
         if (status == QOBS_OK && told) {

@@ -5,6 +5,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "kernels/bin_index.h"
 #include "number/number.h"
 
 static inline float load_f32(const unsigned char *x)
@@ -35,13 +36,6 @@ static inline float load_f64(const unsigned char *x)
     return (float)d;
 }
 
-/* The bin of an element in range. */
-static inline uint32_t bin_of(const struct qobs_binning *b, float x)
-{
-    const uint32_t k = (uint32_t)((x * b->scale - b->from) * (float)b->bins / b->width);
-    return k < b->bins ? k : b->bins - 1;
-}
-
 /* Extremes; zeros become +0. */
 static inline void see(struct qobs_extrema *seen, float min, float max)
 {
@@ -53,7 +47,7 @@ static inline void add_element(const struct qobs_binning *b, float x, uint32_t *
 {
     x = b->magnitude ? fabsf(x) : x;
     if (x >= b->lo && x <= b->hi && !(b->skip_zeros && x == 0))
-        counters[bin_of(b, x)]++;
+        counters[qobs_bin_index(b, x)]++;
     if (!isfinite(x)) {
         seen->nonfinite.nan += isnan(x) != 0;
         seen->nonfinite.inf += isinf(x) != 0;

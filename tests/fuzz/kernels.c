@@ -6,7 +6,7 @@
 #include <math.h>
 
 #include "number/number.h"
-#include "measure/histogram.h"
+#include "measure/binning.h"
 
 struct arena elements, first_output, second_output;
 
@@ -232,12 +232,12 @@ void fuzz_histogram(struct bytes *b)
     const struct qobs_binning binning =
         qobs_binning_of(lo < hi ? lo : hi, lo < hi ? hi : lo, bins, take_below(b, 2), take_below(b, 2));
     take_matrix(b, &m, SIZE_MAX);
-    struct qobs_extrema seen = qobs_seen_nothing();
+    struct qobs_extrema seen = qobs_extrema_of_nothing();
     uint32_t *counters = (uint32_t *)(void *)arena_place(&first_output, WORKSPACE * sizeof *counters, false, 0);
     const size_t n = count_all(&qobs_kernels_scalar, &m, &binning, counters, expected, &seen);
     const struct qobs_kernels *table;
     for (size_t i = 0; (table = next_table(&i));) {
-        struct qobs_extrema got_seen = qobs_seen_nothing();
+        struct qobs_extrema got_seen = qobs_extrema_of_nothing();
         count_all(table, &m, &binning, (uint32_t *)(void *)arena_place(&first_output, n * sizeof *counters, true, 0), got, &got_seen);
         same_bytes(table, "counts", got, expected, bins * sizeof *got);
         same_bytes(table, "seen", &got_seen, &seen, sizeof seen);

@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-FileCopyrightText: The qobs authors */
+
+/* Bins: the rule that kernels count by, the edges between bins, and the extrema of binned elements. The bin of one
+ * element is kernels/bin_index.h. */
+#ifndef QOBS_MEASURE_BINNING_H
+#define QOBS_MEASURE_BINNING_H
+
+#include <math.h>
+#include <string.h>
+
+#include "kernels/kernels.h"
+
+/* The rule for `bins` bins from lo to hi, which are finite, lo <= hi. `magnitude`: elements are binned by their
+ * magnitude. `skip_zeros`: zeros are not counted. A range of one point c becomes [c - 1, c + 1], as in torch.histc. If
+ * rounding makes that c again, upstream divides 0 by 0; here the range then ends at the neighbours of c. */
+struct qobs_binning qobs_binning_of(float lo, float hi, size_t bins, bool magnitude, bool skip_zeros);
+
+/* The rule by which nothing is counted. The extrema of the elements are still found. */
+struct qobs_binning qobs_binning_of_nothing(size_t bins, bool magnitude, bool skip_zeros);
+
+/* The extrema of no elements. */
+struct qobs_extrema qobs_extrema_of_nothing(void);
+
+/* Makes *to the extrema of the elements of both. */
+static inline void extrema_merge(struct qobs_extrema *to, const struct qobs_extrema *from)
+{
+    to->min = from->min < to->min ? from->min : to->min;
+    to->max = from->max > to->max ? from->max : to->max;
+    to->nonfinite.nan += from->nonfinite.nan;
+    to->nonfinite.inf += from->nonfinite.inf;
+}
+
+/* The range of the bins of one qparam. */
+struct bin_range {
+    float lo, hi; /* lo > hi: no element yet */
+    float step;   /* of the edges, if they come from an arange; 0: they come from a linspace */
+};
+
+static inline bool bin_range_is_empty(const struct bin_range *range) { return range->lo > range->hi; }
+
+/* Edge i of `bins` bins of the same width. */
+float qobs_bin_edge(const struct bin_range *range, size_t bins, size_t i);
+
+/* ---- torch.linspace(start, end, n) in float32 -------------------------------------------------------------------- */
+
+struct linspace {
+    float start, end, step;
+    size_t n;
+};
+
+static inline struct linspace linspace_of(float start, float end, size_t n)
+{
+    const struct linspace l = {start, end, (end - start) / (float)(n - 1), n};
+    return l;
+}
+
+/* `sum` is an exact product plus a number, rounded to double. Returns 1 if rounding it again, to float, may differ from
+ * fmaf: if it lies halfway between two floats or outside the normal floats. Returns 0 otherwise. It has no branch. */
+static inline uint64_t must_fuse(double sum)
+{
+    uint64_t bits;
+    memcpy(&bits, &sum, sizeof bits);
+    const uint64_t not_halfway = (bits & 0x1fffffff) ^ 0x10000000, exponent = bits >> 52 & 0x7ff;
+    return ((not_halfway - 1) | (exponent - (1023 - 126)) | (1023 + 127 - exponent)) >> 63;
+}
+
+/* The result of fmaf, mostly without the call. test_histogram compares both. */
+static inline float multiply_add(float a, float b, float c)
+{
+    const double sum = (double)a * (double)b + (double)c;
+    return must_fuse(sum) ? fmaf(a, b, c) : (float)sum;
+}
+
+static inline float linspace_at(const struct linspace *l, size_t i)
+{
+    return i < l->n / 2 ? multiply_add(l->step, (float)i, l->start)
+                        : multiply_add(-l->step, (float)(l->n - i - 1), l->end);
+}
+
+#endif
