@@ -7,8 +7,8 @@
 #include "measure/accumulators.h"
 #include "range/grid_search.h"
 
-/* The global scale of the whole tensor's range as it will be once the batch has entered it; without a batch the one there is. */
-static float coming_global_scale(const qobs_observer *o, const struct whole *batch, qobs_dtype dtype)
+/* The global scale of the tensor's range after the batch is accumulated; without a batch the one so far. */
+static float next_global_scale(const qobs_observer *o, const struct whole *batch, qobs_dtype dtype)
 {
     struct whole whole = o->whole;
     if (batch)
@@ -19,8 +19,7 @@ static float coming_global_scale(const qobs_observer *o, const struct whole *bat
     return o->stages.formula.ops->global_scale(whole.dtype, qobs_amax_of_ranges(&range));
 }
 
-/* Searches the range of the tensor; each candidate has a global scale of its own. */
-static int search_whole(const qobs_observer *o, const qobs_tensor *value, struct whole *whole, qobs_error *error)
+static int search_tensor(const qobs_observer *o, const qobs_tensor *value, struct whole *whole, qobs_error *error)
 {
     static const struct axes none = {0};
     qobs_plan *plan;
@@ -58,10 +57,10 @@ int qobs_search_observed(const qobs_observer *o, const qobs_plan *plan, const qo
     if (status == QOBS_OK)
         status = qobs_search_weights(&o->runtime, &params->grid, &plan->value, &o->importance, record, &weights, &columns, error);
     if (status == QOBS_OK && whole)
-        status = search_whole(o, value, whole, error);
+        status = search_tensor(o, value, whole, error);
     const bool global = whole || (qobs_has_whole(&o->config) && (o->fused || o->whole.dtype != 0));
     if (status == QOBS_OK && global)
-        g = coming_global_scale(o, whole, plan->dtype);
+        g = next_global_scale(o, whole, plan->dtype);
     const struct grid_search search = {.runtime = &o->runtime,
                                        .kernels = o->kernels,
                                        .params = &params->grid,
