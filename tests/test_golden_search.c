@@ -128,7 +128,7 @@ static void expect_powers(const cJSON *c, const qobs_observer *o, int batch)
 
 static float multiple_of(const qobs_observer *o, size_t i)
 {
-    return o->stages.range.ops == &qobs_range_e4m3 ? qobs_e4m3_multiple(i) : qobs_multiple(&o->stages.range.params.multiplier, i);
+    return o->stages.range.ops == &qobs_range_e4m3 ? qobs_e4m3_multiplier(i) : qobs_multiplier(&o->stages.range.params.multiplier, i);
 }
 
 /* The squared error of a block, in double. */

@@ -9,7 +9,7 @@
 #include "number/convert.h"
 #include "observer/observer.h"
 #include "config/stages.h"
-#include "range/range.h"
+#include "range/from_histogram.h"
 #include "base/tensor.h"
 
 static size_t compared;

@@ -24,7 +24,7 @@
 #include "formula/qparam_view.h"
 #include "number/number.h"
 #include "config/stages.h"
-#include "range/search.h"
+#include "range/search_errors.h"
 #include "range/shrink.h"
 #include "base/tensor.h"
 #include "threads.h"
@@ -186,7 +186,7 @@ static void check_against_double(const struct target *t, const struct group *g, 
                                  const float *sum)
 {
     for (size_t c = 0; c < g->candidates; c += 7) {
-        const double got = (double)sum[c] * qobs_search_unit(norm, 0), expected = slow_error(t, g, value, c);
+        const double got = (double)sum[c] * qobs_search_error_unit(norm, 0), expected = slow_error(t, g, value, c);
         /* below: differences that are what rounding them to float leaves; int16's errors are near that */
         const double noise = (double)g->n * pow(t->bits == 16 ? 0x1p-22 : 0x1p-25, value);
         if (fabs(got - expected) > 2e-6 * expected + noise * 8) {
@@ -438,13 +438,13 @@ static double draw_bound(qobs_dtype dtype)
 }
 
 /* One candidate of range i against the formula. */
-static void check_candidate(const struct formula *formula, const struct shrink *shrink, const char *isa, const struct ranges *ranges, size_t i,
+static void check_candidate(const struct formula *formula, const struct shrink *shrink, const char *isa, const struct range_batch *ranges, size_t i,
                             const struct shrunk *shrunk, size_t c)
 {
     double low = ranges->min[i], high = ranges->max[i], scale, zero_point, bounds[2];
     if ((int)c < shrink->params->steps) {
-        low = qobs_shrink_end(shrink, (int)c, low);
-        high = qobs_shrink_end(shrink, (int)c, high);
+        low = qobs_shrink_bound(shrink, (int)c, low);
+        high = qobs_shrink_bound(shrink, (int)c, high);
     }
     qobs_put_element(&bounds[0], shrink->dtype, low);
     qobs_put_element(&bounds[1], shrink->dtype, high);
@@ -454,7 +454,7 @@ static void check_candidate(const struct formula *formula, const struct shrink *
     qobs_formula_dtypes(formula, &view, &scale_dtype, &zero_point_dtype);
     assert_int_equal(qobs_formula_qparams(formula, &view, &scale, &zero_point, NULL), QOBS_OK);
     const float s = (float)qobs_qparam_at(&scale, scale_dtype, 0), z = (float)qobs_qparam_at(&zero_point, zero_point_dtype, 0);
-    const float got = shrunk->scale[c * LANES + i], inverse = shrunk->inverse[c * LANES + i], shift = shrunk->shift[c * LANES + i];
+    const float got = shrunk->scale[c * LANES + i], inverse = shrunk->inverse[c * LANES + i], shift = shrunk->offset[c * LANES + i];
     const float got_z = shrink->integers ? shift - 0x1.8p23f : shift;
     if (bits_of_float(s) != bits_of_float(got) || z != got_z) {
         fprintf(stderr, "%s, %s, range %.9g %.9g: %.9g %g, expected %.9g %g\n", isa, qobs_dtype_name(shrink->dtype), low, high, (double)got,
@@ -465,7 +465,7 @@ static void check_candidate(const struct formula *formula, const struct shrink *
 }
 
 static void check_candidates(const struct formula *formula, const qobs_plan *plan, const struct grid_params *params,
-                             const struct qobs_kernels *kernels, const struct ranges *ranges)
+                             const struct qobs_kernels *kernels, const struct range_batch *ranges)
 {
     struct runtime runtime;
     struct shrink shrink;
@@ -488,14 +488,14 @@ static void check_candidates(const struct formula *formula, const qobs_plan *pla
     qobs_shrunk_place(&shrink, memory + qobs_shrunk_size(&shrink), &alone);
     qobs_shrink(&shrink, ranges, &shrunk);
     for (size_t i = 0; i < ranges->n; i++) {
-        struct ranges one = {.n = 1, .min = {ranges->min[i]}, .max = {ranges->max[i]}, .finite = {true}};
+        struct range_batch one = {.n = 1, .min = {ranges->min[i]}, .max = {ranges->max[i]}, .finite = {true}};
         qobs_shrink(&shrink, &one, &alone);
         for (size_t c = 0; c < shrink.candidates; c++) {
             check_candidate(formula, &shrink, kernels->isa, ranges, i, &shrunk, c);
             /* the others play no part */
             assert_true(same(&shrunk.scale[c * LANES + i], &alone.scale[c * LANES], 1));
             assert_true(same(&shrunk.inverse[c * LANES + i], &alone.inverse[c * LANES], 1));
-            assert_true(same(&shrunk.shift[c * LANES + i], &alone.shift[c * LANES], 1));
+            assert_true(same(&shrunk.offset[c * LANES + i], &alone.offset[c * LANES], 1));
         }
     }
     free(memory);
@@ -529,7 +529,7 @@ static void test_candidates(void **unused)
                 rule.params.grid.steps = j % 50 + 1;
                 rule.params.grid.grid = 60;
                 rule.params.grid.expand = j % 4 ? 1 : 1.8;
-                struct ranges ranges = {.n = draw() % LANES + 1};
+                struct range_batch ranges = {.n = draw() % LANES + 1};
                 const bool like_others = draw() % 2; /* normal numbers all of them */
                 for (size_t r = 0; r < ranges.n; r++) {
                     const double a = like_others ? -1 - uniform() : draw_bound(dtypes[d]), b = like_others ? uniform() : draw_bound(dtypes[d]);

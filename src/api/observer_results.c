@@ -86,7 +86,7 @@ int qobs_observer_search_report(const qobs_observer *o, qobs_search_report *repo
     const int status = qobs_search_report_check(report, error);
     if (status != QOBS_OK)
         return status;
-    if (o->stages.range.ops->search == SEARCH_NONE)
+    if (o->stages.range.ops->stage == SEARCH_NONE)
         return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "observer: %s does not search", o->config.preset->name);
     if (o->state.record.qparams == 0)
         return qobs_fail(error, QOBS_ERROR_NO_DATA, "observer: nothing has been searched yet");

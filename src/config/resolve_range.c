@@ -127,6 +127,7 @@ static void resolve_modelopt_bins(const qobs_config *config, struct bins_params 
 static void resolve_quark_bins(const qobs_config *config, struct bins_params *b)
 {
     const struct quark_number *number = qobs_quark_number(config->quark_dtype);
+    b->method = AMAX_MSE;
     b->clamp_start = true;
     b->quant_min = number->quant_min;
     b->quant_max = number->quant_max;

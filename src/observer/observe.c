@@ -142,11 +142,11 @@ static int measure(const qobs_observer *o, const qobs_plan *plan, const struct o
 
 static int search(const qobs_observer *o, const qobs_plan *plan, const struct observation *b, struct pending *p, qobs_error *error)
 {
-    switch (o->stages.range.ops->search) {
+    switch (o->stages.range.ops->stage) {
     case SEARCH_BATCH:
         return qobs_search_batch(o, plan, b->value, p->global.dtype ? &p->global : NULL, &p->state->batch, &p->record, error);
     case SEARCH_STATE:
-        return qobs_search_state_reserve(o, plan, &p->layout, p->first, p->state, &p->record, &p->workspace, error);
+        return qobs_prepare_search(o, plan, &p->layout, p->first, p->state, &p->record, &p->workspace, error);
     default:
         return QOBS_OK;
     }
@@ -263,8 +263,8 @@ static void commit(qobs_observer *o, const qobs_plan *plan, const struct observa
     adopt(o, p);
     o->fused = o->fused && o->stages.traits.global == GLOBAL_FROM_TENSORS && !b->forward;
     accumulate(o, p->first);
-    if (o->stages.range.ops->search == SEARCH_STATE)
-        qobs_search_state(o, plan, b->value->data, &p->workspace);
+    if (o->stages.range.ops->stage == SEARCH_STATE)
+        qobs_search_accumulated(o, plan, b->value->data, &p->workspace);
     else if (o->stages.accumulator.ops->counts_mode)
         count_scale(o);
     if (p->global.dtype != 0)

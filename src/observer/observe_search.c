@@ -5,11 +5,10 @@
 
 #include "formula/formula.h"
 #include "measure/accumulators.h"
-#include "range/search.h"
-#include "range/search_batch.h"
+#include "range/grid_search.h"
 
-/* The global scale of the tensor-wide range as it will be after `batch` is accumulated; NULL: as it is. */
-static float coming_global_scale(const qobs_observer *o, const struct global_range *batch, qobs_dtype dtype)
+/* The global scale of the tensor's range after the batch is accumulated; without a batch the one so far. */
+static float next_global_scale(const qobs_observer *o, const struct global_range *batch, qobs_dtype dtype)
 {
     struct global_range global = o->global_range;
     if (batch)
@@ -20,7 +19,6 @@ static float coming_global_scale(const qobs_observer *o, const struct global_ran
     return o->stages.formula.ops->global_scale(global.dtype, qobs_amax_of_ranges(&range));
 }
 
-/* Searches the range of the tensor; each candidate has a global scale of its own. */
 static int search_tensor(const qobs_observer *o, const qobs_tensor *value, struct global_range *global, qobs_error *error)
 {
     static const struct axes none = {0};
@@ -60,10 +58,10 @@ int qobs_search_batch(const qobs_observer *o, const qobs_plan *plan, const qobs_
         status = qobs_search_weights(&o->runtime, &params->grid, &plan->value, &o->importance, record, &weights, &columns, error);
     if (status == QOBS_OK && global)
         status = search_tensor(o, value, global, error);
-    const bool known = o->stages.traits.global == GLOBAL_FROM_TENSORS && (o->fused || o->global_range.dtype != 0);
-    const bool has_global = global || known;
-    if (status == QOBS_OK && has_global)
-        g = coming_global_scale(o, global, plan->dtype);
+    const bool from_tensors = o->stages.traits.global == GLOBAL_FROM_TENSORS;
+    const bool scaled = global || (from_tensors && (o->fused || o->global_range.dtype != 0));
+    if (status == QOBS_OK && scaled)
+        g = next_global_scale(o, global, plan->dtype);
     const struct grid_search search = {.runtime = &o->runtime,
                                        .kernels = o->kernels,
                                        .params = &params->grid,
@@ -72,7 +70,7 @@ int qobs_search_batch(const qobs_observer *o, const qobs_plan *plan, const qobs_
                                        .plan = plan,
                                        .data = value->data,
                                        .column_weight = weights,
-                                       .global_scale = has_global ? &g : NULL,
+                                       .global_scale = scaled ? &g : NULL,
                                        .min = batch->min,
                                        .max = batch->max,
                                        .record = record};

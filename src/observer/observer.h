@@ -9,14 +9,6 @@
 #include "measure/importance.h"
 #include "observer/state.h"
 
-/* Set before the first batch for Model-Optimizer's searches. */
-struct reference {
-    struct shape shape; /* of amax */
-    qobs_dtype dtype;   /* of amax, or of the first batch if its amax is the reference; multiples are rounded to it */
-    float *amax, *weight;
-    size_t count, weights;
-};
-
 struct qobs_observer {
     qobs_config config;
     struct stages stages;
@@ -28,7 +20,7 @@ struct qobs_observer {
     struct state state;
     struct global_range global_range;
     struct importance importance; /* of the columns of the weight to come */
-    struct reference reference;
+    struct search_reference reference;
     bool fused; /* the global scale is that of this amax instead of the observer's own */
     double fused_amax;
 };

@@ -66,7 +66,7 @@ static int reserve_state(const struct runtime *runtime, const struct stages *sta
         status = qobs_mode_reserve(runtime, &state.mode, layout->qparams, modes, error);
     if (status == QOBS_OK && rule->ops)
         status = qobs_histogram_allocate(runtime, rule->ops, &state.histogram, layout->qparams, rule->params.bins, error);
-    if (status == QOBS_OK && stages->range.ops->search != SEARCH_NONE)
+    if (status == QOBS_OK && stages->range.ops->stage != SEARCH_NONE)
         status = qobs_search_record_reserve(runtime, &state.record, layout->qparams, error);
     qobs_state_release(runtime, &state);
     return status;

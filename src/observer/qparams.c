@@ -5,8 +5,8 @@
 
 #include "base/error.h"
 #include "base/fpenv.h"
-#include "observer/found_range.h"
 #include "observer/post_search.h"
+#include "range/from_histogram.h"
 
 static const struct shape one = {.ndim = 1, .extent = {1}};
 
@@ -14,8 +14,7 @@ static const struct shape one = {.ndim = 1, .extent = {1}};
 
 bool qobs_found_is_list(const qobs_observer *o)
 {
-    return o->stages.range.ops == &qobs_range_percentile && !qobs_state_is_empty(&o->state) &&
-           qobs_histogram_is_empty(&o->state.histogram);
+    return o->stages.range.ops->empty_is_list && !qobs_state_is_empty(&o->state) && qobs_is_empty(&o->state.histogram);
 }
 
 void qobs_qparam_dtypes(const qobs_observer *o, const struct layout *layout, bool observed, qobs_dtype *scale,
@@ -23,7 +22,7 @@ void qobs_qparam_dtypes(const qobs_observer *o, const struct layout *layout, boo
 {
     static const float any = 1;
     struct range_view ranges = {.dtype = layout->dtype, .n = layout->qparams, .rank = RANK_TENSOR};
-    if (!observed || o->stages.range.ops == &qobs_range_never)
+    if (!observed || o->stages.range.ops->never_found)
         ranges.rank = RANK_EMPTY;
     else if (layout->range.ndim == 0 && !qobs_found_is_list(o))
         ranges.rank = RANK_SCALAR;
@@ -33,7 +32,7 @@ void qobs_qparam_dtypes(const qobs_observer *o, const struct layout *layout, boo
 
 struct shape qobs_scale_shape(const qobs_observer *o)
 {
-    if (o->stages.range.ops == &qobs_range_never)
+    if (o->stages.range.ops->never_found)
         return o->stages.formula.params.shape_without_data;
     return qobs_found_is_list(o) || o->stages.traits.scale_is_list ? one : o->state.layout.scale;
 }
@@ -56,6 +55,20 @@ int qobs_check_qparam_sizes(const qobs_observer *o, const struct layout *layout,
     if (status == QOBS_OK && zero_point_size)
         status = qobs_check_size(*zero_point_size, "zero_point", layout->qparams * qobs_dtype_size(zero_point), error);
     return status;
+}
+
+int qobs_find_ranges(const qobs_observer *o, float *min, float *max, void *scale, void *zero_point, qobs_error *error)
+{
+    const struct range_request request = {.runtime = &o->runtime,
+                                          .rule = &o->stages.range,
+                                          .formula = &o->stages.formula,
+                                          .histogram = &o->state.histogram,
+                                          .rank = o->state.layout.range.ndim == 0 ? RANK_SCALAR : RANK_TENSOR,
+                                          .min = min,
+                                          .max = max,
+                                          .scale = scale,
+                                          .zero_point = zero_point};
+    return qobs_find_range(&request, error);
 }
 
 /* ---- Values ----------------------------------------------------------------------------------------------------------- */
@@ -91,8 +104,10 @@ int qobs_compute_qparams(const qobs_observer *o, void *scale, void *zero_point, 
     const float g = global ? qobs_compute_global_scale(o) : 1;
     ranges.global_scale = global ? &g : NULL;
     int status = qobs_formula_qparams(&o->stages.formula, &ranges, scale, zero_point, error);
-    if (status == QOBS_OK && o->stages.range.ops == &qobs_range_exponent)
-        status = qobs_lower_scales(o, o->state.layout.dtype, scale, error);
+    if (status == QOBS_OK && o->stages.range.ops->scale) {
+        const struct search_state state = qobs_search_state(o);
+        status = o->stages.range.ops->scale(&state, o->state.layout.dtype, scale, error);
+    }
     fp_leave(mode);
     if (status == QOBS_OK && o->state.mode.candidates > 0)
         qobs_mode_read(&o->state.mode, scale, zero_point);

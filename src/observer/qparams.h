@@ -24,6 +24,9 @@ int qobs_compute_qparams(const qobs_observer *observer, void *scale, void *zero_
 float qobs_compute_global_scale(const qobs_observer *observer);
 bool qobs_global_scale_is_known(const qobs_observer *observer);
 
+/* Finds the range of every qparam in its histogram, and computes scale and zero point for it. Any output may be NULL. */
+int qobs_find_ranges(const qobs_observer *observer, float *min, float *max, void *scale, void *zero_point, qobs_error *error);
+
 /* Upstream's percentile of an empty histogram is a list of one range. */
 bool qobs_found_is_list(const qobs_observer *observer);
 

@@ -1,18 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* What Model-Optimizer's searches are told before the first batch. */
+/* The reference amax and error weights of Model-Optimizer's searches, set before the first batch. */
 #include <math.h>
 #include <string.h>
 
 #include "base/error.h"
 #include "base/fpenv.h"
 #include "number/convert.h"
-#include "observer/observer.h"
-#include "observer/post_search.h"
 #include "base/tensor.h"
+#include "observer/observer.h"
 
-/* A view of what is given to an observer that has seen nothing. */
+/* Makes a view of the tensor. The observer must accept it and must not have observed a batch. */
 static int check(const qobs_observer *o, const qobs_tensor *tensor, const char *name, struct view *view, qobs_error *error)
 {
     if (!o)
@@ -34,7 +33,7 @@ static int check(const qobs_observer *o, const qobs_tensor *tensor, const char *
     return QOBS_OK;
 }
 
-/* The elements in C order. */
+/* Writes the elements in C order. */
 static int convert(const struct view *view, const char *name, float *numbers, qobs_error *error)
 {
     int64_t index[QOBS_MAX_NDIM] = {0};
@@ -52,7 +51,7 @@ static int convert(const struct view *view, const char *name, float *numbers, qo
     return QOBS_OK;
 }
 
-/* Puts them in place of those that *to points to. */
+/* Replaces the array at *to. */
 static int replace(qobs_observer *o, const struct view *view, const char *name, float **to, size_t *count, qobs_error *error)
 {
     const size_t size = (size_t)view->elements * sizeof(float);
@@ -78,8 +77,8 @@ int qobs_observer_give_amax(qobs_observer *o, const qobs_tensor *amax, qobs_erro
     int status = check(o, amax, "amax", &view, error);
     if (status != QOBS_OK)
         return status;
-    if (o->stages.range.ops == &qobs_range_e4m3 && view.elements != 1)
-        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "amax: has %lld elements, %s takes one, of the whole tensor",
+    if (o->stages.range.ops->one_amax && view.elements != 1)
+        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "amax: has %lld elements, %s takes one",
                          (long long)view.elements, o->config.preset->name);
     status = replace(o, &view, "amax", &o->reference.amax, &o->reference.count, error);
     if (status != QOBS_OK)

@@ -5,10 +5,10 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "observer/found_range.h"
 #include "observer/post_search.h"
 #include "observer/qparams.h"
 #include "observer/results.h"
+#include "range/from_histogram.h"
 
 static const struct shape one = {.ndim = 1, .extent = {1}};
 
@@ -42,13 +42,12 @@ static bool ranges_are_results(const qobs_observer *o)
 
 static bool finds_min_max(const qobs_observer *o)
 {
-    const struct range_ops *ops = o->stages.range.ops;
-    return ops == &qobs_range_percentile || ops == &qobs_range_bins_mse;
+    return o->stages.range.ops->finds_min_max;
 }
 
 static bool finds_amax(const qobs_observer *o)
 {
-    return o->stages.range.ops == &qobs_range_amax;
+    return o->stages.range.ops->finds_amax;
 }
 
 static bool has_min_max(const qobs_observer *o)
@@ -79,8 +78,7 @@ static struct result_type max_type(const qobs_observer *o)
 static bool min_is_integer(const qobs_observer *o)
 {
     const struct range_rule *rule = &o->stages.range;
-    return rule->ops == &qobs_range_bins_mse ||
-           (rule->ops == &qobs_range_percentile && rule->params.bins.symmetric && !qobs_found_is_list(o));
+    return rule->ops->zero_min || (finds_min_max(o) && rule->params.bins.symmetric && !qobs_found_is_list(o));
 }
 
 static struct result_type min_type(const qobs_observer *o)
@@ -131,9 +129,10 @@ static int read_amax(const qobs_observer *o, size_t part, void *out, qobs_error 
 {
     if (finds_amax(o))
         return qobs_find_ranges(o, NULL, out, NULL, NULL, error);
-    if (!o->stages.range.ops->sums)
+    if (!o->stages.range.ops->amax)
         return read_part(o, o->state.ranges.max, part, out);
-    qobs_read_multiples(o, out);
+    const struct search_state state = qobs_search_state(o);
+    o->stages.range.ops->amax(&state, out);
     return QOBS_OK;
 }
 
@@ -231,7 +230,7 @@ static int read_zero_point(const qobs_observer *o, size_t part, void *out, qobs_
 
 static bool has_init_scale(const qobs_observer *o)
 {
-    return o->stages.range.ops == &qobs_range_exponent;
+    return o->stages.range.ops->init_scale != NULL;
 }
 
 static struct result_type f32_ranges_type(const qobs_observer *o)
@@ -242,7 +241,8 @@ static struct result_type f32_ranges_type(const qobs_observer *o)
 static int read_init_scale(const qobs_observer *o, size_t part, void *out, qobs_error *error)
 {
     (void)part, (void)error;
-    qobs_read_init_scale(o, out);
+    const struct search_state state = qobs_search_state(o);
+    o->stages.range.ops->init_scale(&state, out);
     return QOBS_OK;
 }
 
@@ -250,7 +250,7 @@ static int read_init_scale(const qobs_observer *o, size_t part, void *out, qobs_
 
 static bool has_search(const qobs_observer *o)
 {
-    return o->stages.range.ops->search != SEARCH_NONE;
+    return o->stages.range.ops->stage != SEARCH_NONE;
 }
 
 static int check_search(const qobs_observer *o, const char *name, qobs_error *error)
@@ -375,7 +375,7 @@ static int read_histogram(const qobs_observer *o, size_t part, void *out, qobs_e
 static int read_bin_edges(const qobs_observer *o, size_t part, void *out, qobs_error *error)
 {
     (void)part, (void)error;
-    qobs_histogram_edges(&o->state.histogram, out);
+    qobs_read_edges(&o->state.histogram, out);
     return QOBS_OK;
 }
 

@@ -254,7 +254,7 @@ static int code_sums(struct codec *codec, qobs_observer *o, qobs_error *error)
 
 static int code_reference(struct codec *codec, qobs_observer *o, qobs_error *error)
 {
-    struct reference *r = &o->reference;
+    struct search_reference *r = &o->reference;
     r->dtype = (qobs_dtype)qobs_code_u32(codec, (uint32_t)r->dtype);
     const uint64_t n = qobs_code_u64(codec, r->count);
     if (codec->loading && (r->dtype > 0 ? !is_observable(r->dtype) : n > 0))
@@ -282,7 +282,7 @@ static bool has_ranges(const qobs_observer *o)
 
 static bool has_search(const qobs_observer *o)
 {
-    return o->stages.range.ops->search != SEARCH_NONE;
+    return o->stages.range.ops->stage != SEARCH_NONE;
 }
 
 static bool has_histogram(const qobs_observer *o)
@@ -310,7 +310,7 @@ int qobs_code_state(struct codec *codec, qobs_observer *o, qobs_error *error)
         if (parts[i].exists(o))
             status = parts[i].code(codec, o, error);
     if (status == QOBS_OK && codec->loading && has_ranges(o) && o->state.record.qparams == 0 &&
-        o->stages.range.ops->search == SEARCH_STATE)
+        o->stages.range.ops->stage == SEARCH_STATE)
         return qobs_damaged(error, "its ranges have not been searched");
     return status;
 }

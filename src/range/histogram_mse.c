@@ -7,7 +7,7 @@
 #include "base/error.h"
 #include "number/convert.h"
 #include "number/format.h"
-#include "range/range.h"
+#include "range/from_histogram.h"
 #include "base/tensor.h"
 
 enum { CHUNK = 256, LANES = 16 };
@@ -33,7 +33,7 @@ struct squared_error qobs_squared_error_prepare(const struct histogram_view *h, 
 /* For magnitudes below 2^22. */
 static inline float round_to_integer(float x) { return (x + 0x1.8p23f) - 0x1.8p23f; }
 
-static inline float clamp(float x, float quant_min, float quant_max) { return x < quant_min ? quant_min : x > quant_max ? quant_max : x; }
+static inline float clamp(float x, float min, float max) { return x < min ? min : x > max ? max : x; }
 
 static void modelopt_integer(const struct bins_params *q, float amax, size_t n, const float *c, float *out)
 {
@@ -64,7 +64,7 @@ static void quark_float(const struct bins_params *q, float amax, size_t n, const
         out[i] *= scale;
 }
 
-/* Clamping before rounding is the same, the limits being integers. */
+/* Clamps before rounding; the limits are integers, so the order does not matter. */
 static void torch_integer(const struct bins_params *q, float scale, float zero_point, size_t n, const float *c,
                           float *out)
 {
@@ -73,7 +73,7 @@ static void torch_integer(const struct bins_params *q, float scale, float zero_p
         out[i] = round_to_integer(clamp(c[i] * inverse, quant_min, quant_max)) * scale;
 }
 
-/* Scale and zero point of the range from 0 to amax, as floats; a zero point with a fraction loses it. */
+/* Scale and zero point of the range (0, amax), as floats. The zero point is truncated to an integer. */
 static int torch_qparams(const struct formula *formula, float amax, float *scale, float *zero_point, qobs_error *error)
 {
     const float zero = 0;
@@ -84,10 +84,10 @@ static int torch_qparams(const struct formula *formula, float amax, float *scale
     const int status = qobs_formula_qparams(formula, &range, s, z, error);
     if (status != QOBS_OK)
         return status;
-    int32_t whole;
-    memcpy(&whole, z, sizeof whole);
+    int32_t integer;
+    memcpy(&integer, z, sizeof integer);
     *scale = (float)qobs_element(s, scale_dtype);
-    *zero_point = zero_point_dtype == QOBS_I32 ? (float)whole : truncf((float)qobs_element(z, zero_point_dtype));
+    *zero_point = zero_point_dtype == QOBS_I32 ? (float)integer : truncf((float)qobs_element(z, zero_point_dtype));
     return QOBS_OK;
 }
 
@@ -137,16 +137,16 @@ int qobs_squared_error_find(const struct squared_error *e, const struct histogra
                             const struct formula *formula, size_t first, size_t *bin, qobs_error *error)
 {
     const size_t stride = (uint64_t)params->stride > h->bins ? h->bins : (size_t)params->stride;
-    double quant_min = INFINITY;
+    double min = INFINITY;
     *bin = first;
     for (size_t i = first; i < h->bins; i += stride) {
         double mean = 0;
         const int status = qobs_squared_error(e, params, formula, qobs_bin_centre(h, i), &mean, error);
         if (status != QOBS_OK)
             return status;
-        if (mean < quant_min || isnan(mean)) {
+        if (mean < min || isnan(mean)) {
             *bin = i;
-            quant_min = mean;
+            min = mean;
         }
         if (isnan(mean))
             break;

@@ -43,7 +43,7 @@ struct exponent_params {
 
 /* Model-Optimizer's searches: multipliers of an amax. */
 struct multiplier_params {
-    size_t count; /* at most QOBS_MOST_MULTIPLES */
+    size_t count; /* at most QOBS_MAX_MULTIPLIERS */
     double start, stop;
     int64_t quant_min, quant_max;
     const qobs_format *format; /* floats instead, or NULL */
@@ -58,7 +58,7 @@ enum centre_quantizer {
     CENTRES_TORCH             /* torch.fake_quantize_per_tensor_affine with scale and zero point of the range (0, amax) */
 };
 
-/* What finds Model-Optimizer's amax in a histogram. */
+/* The method that finds an amax in a histogram. */
 enum amax_method { AMAX_ENTROPY, AMAX_MSE, AMAX_PERCENTILE };
 
 /* Rules that find a range in a histogram. */

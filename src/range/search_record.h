@@ -6,7 +6,8 @@
 #define QOBS_SEARCH_RECORD_H
 
 #include "base/runtime.h"
-#include "measure/importance.h"
+#include "base/tensor.h"
+#include "range/range_params.h"
 
 struct search_record {
     size_t qparams;              /* 0: nothing has been searched */
@@ -26,5 +27,12 @@ void qobs_search_record_release(const struct runtime *runtime, struct search_rec
 /* The public form: checks struct_size of the caller's report, and fills it with sums over all qparams. */
 int qobs_search_report_check(const qobs_search_report *report, qobs_error *error);
 void qobs_search_report_of(const struct search_record *record, qobs_search_report *report);
+
+/* Allocates the column weights of the grid search, `columns` floats that the caller releases. *weights is NULL if the rule does not
+ * weigh columns or the importance is unusable. In the second case record->fault is the reason, or, with params->strict, the call
+ * fails. Reproduces the checks of llm-compressor's imatrix_mse observer. */
+int qobs_search_weights(const struct runtime *runtime, const struct grid_params *params, const struct view *value,
+                        const struct importance *importance, struct search_record *record, float **weights, int64_t *columns,
+                        qobs_error *error);
 
 #endif
