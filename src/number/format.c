@@ -12,42 +12,40 @@
 
 #define INTEGER(name, aliases, bits, has_sign) {name, aliases, FORMAT_INTEGER, bits, has_sign, 0, 0, 0, SPECIALS_NONE}
 
-/* A new format is a row here. Definitions: OCP's 8-bit floating point specification 1.0 (e4m3, e5m2) and its microscaling
+/* A new format is a row here and an entry in enum format_id. Definitions: OCP's 8-bit floating point specification 1.0 (e4m3, e5m2) and its microscaling
  * specification 1.0 (fp6, fp4, e8m0); e5m3 is AMD Quark's scale format, without a sign, its largest code NaN. */
-static const qobs_format formats[] = {
-    INTEGER("int2", "", 2, true),
-    INTEGER("int3", "", 3, true),
-    INTEGER("int4", "", 4, true),
-    INTEGER("int5", "", 5, true),
-    INTEGER("int6", "", 6, true),
-    INTEGER("int7", "", 7, true),
-    INTEGER("int8", "qint8", 8, true),
-    INTEGER("int16", "", 16, true),
-    INTEGER("int32", "qint32", 32, true),
-    INTEGER("uint4", "quint4x2", 4, false),
-    INTEGER("uint8", "quint8", 8, false),
-    INTEGER("uint16", "", 16, false),
-    {"fp4_e2m1", "fp4 e2m1 mxfp4 nvfp4 float4_e2m1fn float4_e2m1fn_x2", FORMAT_FLOAT, 4, true, 2, 1, 1, SPECIALS_NONE},
-    {"fp6_e2m3", "e2m3 float6_e2m3fn", FORMAT_FLOAT, 6, true, 2, 3, 1, SPECIALS_NONE},
-    {"fp6_e3m2", "e3m2 float6_e3m2fn", FORMAT_FLOAT, 6, true, 3, 2, 3, SPECIALS_NONE},
-    {"fp8_e4m3", "fp8 e4m3 e4m3fn mxfp8 float8_e4m3fn fp8_e4m3fn f8_e4m3", FORMAT_FLOAT, 8, true, 4, 3, 7, SPECIALS_NAN},
-    {"fp8_e5m2", "e5m2 float8_e5m2 f8_e5m2", FORMAT_FLOAT, 8, true, 5, 2, 15, SPECIALS_IEEE},
-    {"fp8_e5m3", "e5m3 float8_e5m3", FORMAT_FLOAT, 8, false, 5, 3, 15, SPECIALS_NAN},
-    {"e8m0", "fp8_e8m0 float8_e8m0fnu f8_e8m0", FORMAT_SCALE, 8, false, 8, 0, 127, SPECIALS_NAN},
-    {"bf16", "bfloat16", FORMAT_FLOAT, 16, true, 8, 7, 127, SPECIALS_IEEE},
-    {"f16", "float16 fp16 half", FORMAT_FLOAT, 16, true, 5, 10, 15, SPECIALS_IEEE},
+static const qobs_format formats[FORMATS] = {
+    [FORMAT_INT2] = INTEGER("int2", "", 2, true),
+    [FORMAT_INT3] = INTEGER("int3", "", 3, true),
+    [FORMAT_INT4] = INTEGER("int4", "", 4, true),
+    [FORMAT_INT5] = INTEGER("int5", "", 5, true),
+    [FORMAT_INT6] = INTEGER("int6", "", 6, true),
+    [FORMAT_INT7] = INTEGER("int7", "", 7, true),
+    [FORMAT_INT8] = INTEGER("int8", "qint8", 8, true),
+    [FORMAT_INT16] = INTEGER("int16", "", 16, true),
+    [FORMAT_INT32] = INTEGER("int32", "qint32", 32, true),
+    [FORMAT_UINT4] = INTEGER("uint4", "quint4x2", 4, false),
+    [FORMAT_UINT8] = INTEGER("uint8", "quint8", 8, false),
+    [FORMAT_UINT16] = INTEGER("uint16", "", 16, false),
+    [FORMAT_E2M1] = {"fp4_e2m1", "fp4 e2m1 mxfp4 nvfp4 float4_e2m1fn float4_e2m1fn_x2", FORMAT_FLOAT, 4, true, 2, 1, 1, SPECIALS_NONE},
+    [FORMAT_E2M3] = {"fp6_e2m3", "e2m3 float6_e2m3fn", FORMAT_FLOAT, 6, true, 2, 3, 1, SPECIALS_NONE},
+    [FORMAT_E3M2] = {"fp6_e3m2", "e3m2 float6_e3m2fn", FORMAT_FLOAT, 6, true, 3, 2, 3, SPECIALS_NONE},
+    [FORMAT_E4M3] = {"fp8_e4m3", "fp8 e4m3 e4m3fn mxfp8 float8_e4m3fn fp8_e4m3fn f8_e4m3", FORMAT_FLOAT, 8, true, 4, 3, 7, SPECIALS_NAN},
+    [FORMAT_E5M2] = {"fp8_e5m2", "e5m2 float8_e5m2 f8_e5m2", FORMAT_FLOAT, 8, true, 5, 2, 15, SPECIALS_IEEE},
+    [FORMAT_E5M3] = {"fp8_e5m3", "e5m3 float8_e5m3", FORMAT_FLOAT, 8, false, 5, 3, 15, SPECIALS_NAN},
+    [FORMAT_E8M0] = {"e8m0", "fp8_e8m0 float8_e8m0fnu f8_e8m0", FORMAT_SCALE, 8, false, 8, 0, 127, SPECIALS_NAN},
+    [FORMAT_BF16] = {"bf16", "bfloat16", FORMAT_FLOAT, 16, true, 8, 7, 127, SPECIALS_IEEE},
+    [FORMAT_F16] = {"f16", "float16 fp16 half", FORMAT_FLOAT, 16, true, 5, 10, 15, SPECIALS_IEEE},
 };
-
-enum { COUNT = sizeof formats / sizeof *formats };
 
 size_t qobs_format_count(void)
 {
-    return COUNT;
+    return FORMATS;
 }
 
 const qobs_format *qobs_format_at(size_t index)
 {
-    return index < COUNT ? &formats[index] : NULL;
+    return index < FORMATS ? &formats[index] : NULL;
 }
 
 /* Is `name` one of the words in `words`? */
@@ -71,7 +69,7 @@ const qobs_format *qobs_format_find(const char *name)
         return NULL;
     if (strncmp(name, "torch.", 6) == 0)
         name += 6;
-    for (size_t i = 0; i < COUNT; i++)
+    for (size_t i = 0; i < FORMATS; i++)
         if (among(formats[i].name, name) || among(formats[i].aliases, name))
             return &formats[i];
     return NULL;
@@ -121,6 +119,11 @@ double qobs_format_least(const qobs_format *f)
     if (!f->has_sign)
         return 0;
     return -qobs_format_greatest(f) - (f->kind == FORMAT_INTEGER);
+}
+
+int qobs_format_max_exponent(const qobs_format *f)
+{
+    return f->kind == FORMAT_INTEGER ? 0 : largest_exponent(f);
 }
 
 double qobs_format_epsilon(const qobs_format *f)

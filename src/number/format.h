@@ -16,6 +16,13 @@
 #include "number/quantizer.h"
 #include "qobs/qobs.h"
 
+/* The index of each format, for qobs_format_at. */
+enum format_id {
+    FORMAT_INT2, FORMAT_INT3, FORMAT_INT4, FORMAT_INT5, FORMAT_INT6, FORMAT_INT7, FORMAT_INT8, FORMAT_INT16,
+    FORMAT_INT32, FORMAT_UINT4, FORMAT_UINT8, FORMAT_UINT16, FORMAT_E2M1, FORMAT_E2M3, FORMAT_E3M2, FORMAT_E4M3,
+    FORMAT_E5M2, FORMAT_E5M3, FORMAT_E8M0, FORMAT_BF16, FORMAT_F16, FORMATS
+};
+
 enum format_kind {
     FORMAT_INTEGER,
     FORMAT_FLOAT, /* sign, exponent, mantissa; exponent field 0 holds zero and the subnormals */
@@ -38,6 +45,9 @@ struct qobs_format {
     int exponent, mantissa, bias; /* fields in bits, the mantissa without its leading 1 */
     enum format_specials specials;
 };
+
+/* The exponent of the largest number; 0 for integers. */
+int qobs_format_max_exponent(const qobs_format *format);
 
 /* Distances from 1 to the next number and of the smallest number above 0; both 1 for integers. */
 double qobs_format_epsilon(const qobs_format *format);

@@ -18,7 +18,7 @@ static bool ignores_nonfinite(const qobs_config *config) { return config->nonfin
  * -------------------------------------------------------------------------------------------------------- */
 
 struct powers {
-    const struct quark_number *number;
+    struct quark_number number;
     bool per_tensor;
     const float *scale;
     const void *zero_point;
@@ -42,8 +42,8 @@ static void prepare_powers(void *argument, size_t qparam, struct qobs_quantizer 
     const struct powers *p = argument;
     const double zero_point =
         p->per_tensor ? (double)((const float *)p->zero_point)[qparam] : (double)((const int32_t *)p->zero_point)[qparam];
-    qobs_quantizer_for_integers(quantizer, (int64_t)(p->number->quant_min - zero_point),
-                                (int64_t)(p->number->quant_max - zero_point), false);
+    qobs_quantizer_for_integers(quantizer, (int64_t)(p->number.quant_min - zero_point),
+                                (int64_t)(p->number.quant_max - zero_point), false);
     for (int i = 0; i < POWERS_AROUND; i++)
         scale[i] = around(p->scale[qparam], i);
 }
@@ -111,7 +111,7 @@ static double amax_of(const struct blocks *b, size_t qparam)
 static void prepare_block(void *argument, size_t qparam, struct qobs_quantizer *quantizer, float *scale)
 {
     const struct blocks *b = argument;
-    const double exponent = qobs_ceil_log2(b->dtype, amax_of(b, qparam)) - qobs_quark_element(b->config)->emax;
+    const double exponent = qobs_ceil_log2(b->dtype, amax_of(b, qparam)) - qobs_quark_element(b->config).emax;
     *quantizer = b->quantizer;
     for (int step = 0; step <= b->config->scope; step++)
         scale[step] = (float)qobs_round_to(b->dtype, exp2(exponent - step));

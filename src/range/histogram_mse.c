@@ -167,9 +167,9 @@ int qobs_centre_quantizer(const qobs_config *config, struct centre_quantizer *q,
             .way = CENTRES_MODELOPT_INTEGER, .quant_min = config->is_unsigned ? 0 : -bound, .quant_max = bound};
         return QOBS_OK;
     }
-    const struct quark_number *number = qobs_quark_number(config->quark_dtype);
+    const struct quark_number number = qobs_quark_number(config->quark_dtype);
     *q = (struct centre_quantizer){
-        .way = CENTRES_TORCH, .quant_min = number->quant_min, .quant_max = number->quant_max};
+        .way = CENTRES_TORCH, .quant_min = number.quant_min, .quant_max = number.quant_max};
     qobs_resolve_formula(config, &q->formula);
     switch (config->quark_dtype) {
     case QUARK_INT4:
