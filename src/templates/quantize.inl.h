@@ -17,7 +17,7 @@
 #include "number/element.h"
 #include "number/grid.h"
 #include "kernels/kernels.h"
-#include "number/nearest.h"
+#include "number/round.h"
 
 /* ---- The loops -------------------------------------------------------------------------------------------------------- */
 
