@@ -119,7 +119,7 @@ static int check_format(const qobs_config *config, qobs_error *error)
         return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT,
                          "scale_format: is not set, %s with dtype %s takes float32, e4m3, e5m3, e8m0", config->preset->name,
                          qobs_quark_dtype_text(config->quark_dtype));
-    if (config->mx_element_dtype && qobs_quark_number(config->mx_element_dtype)->mantissa_bits == 0)
+    if (config->mx_element_dtype && qobs_quark_number(config->mx_element_dtype).mantissa_bits == 0)
         return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "mx_element_dtype: %s is no element of an e8m0 scale",
                          qobs_quark_dtype_text(config->mx_element_dtype));
     return QOBS_OK;

@@ -49,7 +49,8 @@ int qobs_check_torch(const qobs_config *config, qobs_error *error)
                              "quant_min, quant_max: %lld to %lld is %lld wide, dtype %s allows %lld", (long long)quant_min,
                              (long long)quant_max, (long long)quant_max - (long long)quant_min + 1, name, (long long)widest);
     }
-    if (config->reduce_range && (config->qscheme == TORCH_PER_TENSOR_SYMMETRIC || config->qscheme == TORCH_PER_CHANNEL_SYMMETRIC) && config->dtype == TORCH_QUINT8)
+    const bool symmetric = config->qscheme == TORCH_PER_TENSOR_SYMMETRIC || config->qscheme == TORCH_PER_CHANNEL_SYMMETRIC;
+    if (config->reduce_range && symmetric && config->dtype == TORCH_QUINT8)
         return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT,
                          "reduce_range: cannot be combined with dtype quint8 and a symmetric qscheme");
     return QOBS_OK;

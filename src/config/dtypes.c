@@ -3,45 +3,84 @@
 
 #include "config/dtypes.h"
 
-static const struct torch_number torch_numbers[] = {
-    [TORCH_QUINT8] = {0, 255, 0, 127, 128},
-    [TORCH_QINT8] = {-128, 127, -64, 63, 0},
-    [TORCH_QINT32] = {INT32_MIN, INT32_MAX, INT32_MIN, INT32_MAX, 0},
-    [TORCH_QUINT4X2] = {0, 15, 0, 15, 0},
-    [TORCH_UINT8] = {0, 255, 0, 127, 128},
-    [TORCH_INT8] = {-128, 127, -64, 63, 0},
-    [TORCH_UINT16] = {0, 65535, 0, 65535, 32768},
-    [TORCH_INT16] = {INT16_MIN, INT16_MAX, INT16_MIN, INT16_MAX, 0},
-    [TORCH_INT32] = {INT32_MIN, INT32_MAX, INT32_MIN, INT32_MAX, 0},
-    [TORCH_FLOAT32] = {0}, /* PlaceholderObserver's have no range */
-    [TORCH_FLOAT16] = {0},
-    [TORCH_BFLOAT16] = {0},
+#define NO_FORMAT FORMATS /* which qobs_format_at does not have */
+
+static const struct {
+    enum format_id format;
+    int64_t symmetric_zero_point;
+} torch_numbers[] = {
+    [TORCH_QUINT8] = {FORMAT_UINT8, 128},
+    [TORCH_QINT8] = {FORMAT_INT8, 0},
+    [TORCH_QINT32] = {FORMAT_INT32, 0},
+    [TORCH_QUINT4X2] = {FORMAT_UINT4, 0},
+    [TORCH_UINT8] = {FORMAT_UINT8, 128},
+    [TORCH_INT8] = {FORMAT_INT8, 0},
+    [TORCH_UINT16] = {FORMAT_UINT16, 32768},
+    [TORCH_INT16] = {FORMAT_INT16, 0},
+    [TORCH_INT32] = {FORMAT_INT32, 0},
+    [TORCH_FLOAT32] = {NO_FORMAT, 0}, /* from here on PlaceholderObserver's, which has no range */
+    [TORCH_FLOAT16] = {NO_FORMAT, 0},
+    [TORCH_BFLOAT16] = {NO_FORMAT, 0},
 };
 
-static const struct quark_number quark_numbers[QUARK_DTYPES] = {
-    [QUARK_INT8] = {-128, 127, 8, 0, false},
-    [QUARK_UINT8] = {0, 255, 0, 0, false},
-    [QUARK_INT4] = {-8, 7, 4, 0, false},
-    [QUARK_UINT4] = {0, 15, 0, 0, false},
-    [QUARK_INT3] = {-4, 3, 3, 0, false},
-    [QUARK_INT2] = {-2, 1, 2, 0, false},
-    [QUARK_INT16] = {-0x1p15, 0x1p15 - 1, 0, 0, false},
-    [QUARK_INT32] = {-0x1p31, 0x1p31 - 1, 0, 0, false},
-    [QUARK_FP8_E4M3] = {-448, 448, 3, 8, true},
-    [QUARK_FP8_E5M2] = {-57344, 57344, 2, 15, true},
-    [QUARK_FP8_E5M3] = {0, 114688, 0, 0, true},
-    [QUARK_FP6_E2M3] = {-7.5, 7.5, 3, 2, true},
-    [QUARK_FP6_E3M2] = {-28, 28, 2, 4, true},
-    [QUARK_FP4] = {-6, 6, 1, 2, true},
-    [QUARK_BFP16] = {0, 0, 0, 0, true},
-    [QUARK_FLOAT16] = {-65504, 65504, 10, 15, true},
-    [QUARK_BFLOAT16] = {-0x1.fep127, 0x1.fep127, 7, 127, true},
+struct torch_number qobs_torch_number(int torch_dtype)
+{
+    struct torch_number number = {.symmetric_zero_point = torch_numbers[torch_dtype].symmetric_zero_point};
+    const qobs_format *format = qobs_format_at(torch_numbers[torch_dtype].format);
+    if (!format)
+        return number;
+    const bool reduced = format->bits == 8; /* the others have no reduced form */
+    number.quant_min = (int64_t)qobs_format_least(format);
+    number.quant_max = (int64_t)qobs_format_greatest(format);
+    number.reduced_min = reduced ? number.quant_min / 2 : number.quant_min;
+    number.reduced_max = reduced ? number.quant_max / 2 : number.quant_max;
+    return number;
+}
+
+static const struct {
+    enum format_id format;
+    int mantissa_bits;
+    bool is_float;
+} quark_numbers[] = {
+    [QUARK_DTYPE_NONE] = {NO_FORMAT, 0, false},
+    [QUARK_INT8] = {FORMAT_INT8, 8, false},
+    [QUARK_UINT8] = {FORMAT_UINT8, 0, false},
+    [QUARK_INT4] = {FORMAT_INT4, 4, false},
+    [QUARK_UINT4] = {FORMAT_UINT4, 0, false},
+    [QUARK_INT3] = {FORMAT_INT3, 3, false},
+    [QUARK_INT2] = {FORMAT_INT2, 2, false},
+    [QUARK_INT16] = {FORMAT_INT16, 0, false},
+    [QUARK_INT32] = {FORMAT_INT32, 0, false},
+    [QUARK_FP8_E4M3] = {FORMAT_E4M3, 3, true},
+    [QUARK_FP8_E5M2] = {FORMAT_E5M2, 2, true},
+    [QUARK_FP8_E5M3] = {FORMAT_E5M3, 0, true},
+    [QUARK_FP6_E2M3] = {FORMAT_E2M3, 3, true},
+    [QUARK_FP6_E3M2] = {FORMAT_E3M2, 2, true},
+    [QUARK_FP4] = {FORMAT_E2M1, 1, true},
+    [QUARK_BFP16] = {NO_FORMAT, 0, true},
+    [QUARK_FLOAT16] = {FORMAT_F16, 10, true},
+    [QUARK_BFLOAT16] = {FORMAT_BF16, 7, true},
+    [QUARK_MX] = {NO_FORMAT, 0, false},
+    [QUARK_MX6] = {NO_FORMAT, 0, false},
+    [QUARK_MX9] = {NO_FORMAT, 0, false},
+    [QUARK_UINT16] = {NO_FORMAT, 0, false},
+    [QUARK_UINT32] = {NO_FORMAT, 0, false},
 };
 
-const struct torch_number *qobs_torch_number(int torch_dtype) { return &torch_numbers[torch_dtype]; }
-const struct quark_number *qobs_quark_number(int quark_dtype) { return &quark_numbers[quark_dtype]; }
+struct quark_number qobs_quark_number(int quark_dtype)
+{
+    struct quark_number number = {.mantissa_bits = quark_numbers[quark_dtype].mantissa_bits,
+                                  .is_float = quark_numbers[quark_dtype].is_float};
+    const qobs_format *format = qobs_format_at(quark_numbers[quark_dtype].format);
+    if (!format)
+        return number;
+    number.quant_min = qobs_format_least(format);
+    number.quant_max = qobs_format_greatest(format);
+    number.emax = qobs_format_max_exponent(format);
+    return number;
+}
 
-const struct quark_number *qobs_quark_element(const qobs_config *config)
+struct quark_number qobs_quark_element(const qobs_config *config)
 {
     return qobs_quark_number(config->mx_element_dtype ? config->mx_element_dtype : config->quark_dtype);
 }

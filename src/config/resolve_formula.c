@@ -4,8 +4,6 @@
 /* The formula of a configuration: the only place that looks at the preset, the version and the settings for it. */
 #include "config/stages.h"
 
-#include <math.h>
-
 #include "config/dtypes.h"
 #include "number/block_float.h"
 
@@ -28,12 +26,13 @@ static const struct formula_ops *fixed(const qobs_config *config, struct formula
 static const struct formula_ops *compressed_tensors(const qobs_config *config, struct formula_params *p)
 {
     const bool integer = config->type == TYPE_INT, current = config->version == VERSION_CURRENT;
-    const double half = ldexp(1, config->num_bits - 1);
+    const qobs_format *format = qobs_format_at(config->num_bits == 4 ? FORMAT_E2M1 : FORMAT_E4M3);
+    const double half = (double)(INT64_C(1) << (config->num_bits - 1));
     p->mapping = config->symmetric ? MAPPING_SYMMETRIC : MAPPING_AFFINE;
-    p->quant_max = integer ? half - 1 : config->num_bits == 4 ? 6 : 448;
-    p->quant_min = integer ? -half : -p->quant_max;
+    p->quant_min = integer ? -half : qobs_format_least(format);
+    p->quant_max = integer ? half - 1 : qobs_format_greatest(format);
     p->compressed_tensors.mx = qobs_config_is_mx(config);
-    p->compressed_tensors.mx_offset = config->num_bits == 4 ? 2 : 8;
+    p->compressed_tensors.mx_offset = qobs_format_max_exponent(format);
     p->compressed_tensors.scale_dtype = current ? (enum scale_dtype)config->scale_dtype : SCALE_NATIVE;
     p->compressed_tensors.zero_point_dtype = config->zp_dtype        ? (qobs_dtype)config->zp_dtype
                                              : !integer              ? QOBS_F8_E4M3
@@ -60,10 +59,10 @@ static void set_torch(struct formula_params *p, const struct torch_number *numbe
 }
 
 /* Limits that are set replace those of the dtype; a symmetric zero point of 128 then becomes the middle of them. */
-static struct torch_number custom_number(const struct torch_number *number, int64_t quant_min, int64_t quant_max, bool reduce)
+static struct torch_number custom_number(struct torch_number number, int64_t quant_min, int64_t quant_max, bool reduce)
 {
     const int64_t min = reduce ? floor_half(quant_min) : quant_min, max = reduce ? floor_half(quant_max) : quant_max;
-    const int64_t zero_point = number->symmetric_zero_point;
+    const int64_t zero_point = number.symmetric_zero_point;
     return (struct torch_number){
         .quant_min = min, .quant_max = max, .symmetric_zero_point = zero_point == 128 ? floor_half(min + max) : zero_point};
 }
@@ -78,9 +77,9 @@ static const struct formula_ops *torch(const qobs_config *config, struct formula
         [TORCH_PER_CHANNEL_SYMMETRIC] = MAPPING_SYMMETRIC,
         [TORCH_PER_CHANNEL_AFFINE_FLOAT_QPARAMS] = MAPPING_FLOAT,
     };
-    struct torch_number number = *qobs_torch_number(config->dtype);
+    struct torch_number number = qobs_torch_number(config->dtype);
     if (config->has_quant_min && config->has_quant_max) {
-        number = custom_number(&number, config->quant_min, config->quant_max, config->reduce_range);
+        number = custom_number(number, config->quant_min, config->quant_max, config->reduce_range);
     } else if (config->reduce_range) {
         number.quant_min = number.reduced_min;
         number.quant_max = number.reduced_max;
@@ -97,24 +96,24 @@ static const struct formula_ops *quark_torch(const qobs_config *config, struct f
     const int dtype = config->quark_dtype == QUARK_UINT4  ? TORCH_QUINT4X2
                       : config->quark_dtype == QUARK_INT8 ? TORCH_QINT8
                                                           : TORCH_QUINT8;
-    const struct quark_number *limits = qobs_quark_number(config->quark_dtype);
-    const struct torch_number number = custom_number(qobs_torch_number(dtype), (int64_t)limits->quant_min,
-                                                     (int64_t)limits->quant_max, config->reduce_range);
+    const struct quark_number limits = qobs_quark_number(config->quark_dtype);
+    const struct torch_number number = custom_number(qobs_torch_number(dtype), (int64_t)limits.quant_min,
+                                                     (int64_t)limits.quant_max, config->reduce_range);
     set_torch(p, &number, config->symmetric ? MAPPING_SYMMETRIC : MAPPING_AFFINE, config->eps);
     return &qobs_formula_torch;
 }
 
 static void set_quark(const qobs_config *config, struct formula_params *p)
 {
-    const struct quark_number *number = qobs_quark_number(config->quark_dtype), *element = qobs_quark_element(config);
-    p->quant_min = number->quant_min;
-    p->quant_max = number->quant_max;
+    const struct quark_number number = qobs_quark_number(config->quark_dtype), element = qobs_quark_element(config);
+    p->quant_min = number.quant_min;
+    p->quant_max = number.quant_max;
     p->mapping = config->symmetric                               ? MAPPING_SYMMETRIC
                  : config->zero_point_type == ZERO_POINT_FLOAT32 ? MAPPING_FLOAT
                                                                  : MAPPING_AFFINE;
     p->quark.scale_dtype = qobs_quark_scale_type(config);
-    p->quark.mantissa_bits = element->mantissa_bits;
-    p->quark.emax = element->emax;
+    p->quark.mantissa_bits = element.mantissa_bits;
+    p->quark.emax = element.emax;
 }
 
 static enum scale_mode mode_of(const qobs_config *config)
@@ -127,7 +126,7 @@ static const struct formula_ops *quark(const qobs_config *config, struct formula
 {
     const bool fp4 = config->quark_dtype == QUARK_FP4;
     set_quark(config, p);
-    if (!qobs_quark_number(config->quark_dtype)->is_float)
+    if (!qobs_quark_number(config->quark_dtype).is_float)
         return &qobs_formula_quark_integer;
     p->quark.format = fp4 ? (enum scale_format)config->scale_format : SCALE_FORMAT_FLOAT32;
     p->quark.mode = mode_of(config);
@@ -174,7 +173,7 @@ static struct shape shape_without_data(const qobs_config *config)
     const bool groups = config->preset->granularity == GRANULARITY_QUARK_GROUP;
     /* The scale of a 0-dimensional range all the same, or the most frequent of one value. */
     const bool scalar =
-        qobs_quark_number(config->quark_dtype)->is_float ||
+        qobs_quark_number(config->quark_dtype).is_float ||
         (config->preset->formula == FORMULA_QUARK_POWER_OF_2 && config->preset->granularity == GRANULARITY_TENSOR);
     return (struct shape){.ndim = groups ? 2 : scalar ? 0 : 1, .extent = {1, 1}};
 }

@@ -117,7 +117,7 @@ static int qparams(const struct formula_params *params, const struct range_view 
         .floor = year_2025 && !floor_e4m3,
         .floor_e4m3 = floor_e4m3,
         .zero_point_dtype = params->compressed_tensors.zero_point_dtype,
-        .e4m3 = qobs_format_find("fp8_e4m3"),
+        .e4m3 = qobs_format_at(FORMAT_E4M3),
         /* Upstream's bit_min is a 0-dimensional f32 tensor: it decides the type only if the ranges have no dimension. */
         .wide_zero_point = r->rank == RANK_SCALAR && r->dtype != QOBS_F64,
         .global_scale = year_2025 && !params->compressed_tensors.e2m1 ? NULL : r->global_scale,

@@ -5,6 +5,7 @@
 #include "formula/quark.h"
 
 #include "base/error.h"
+#include "formula/shared.h"
 #include "number/convert.h"
 #include "number/native.h"
 
@@ -16,12 +17,6 @@ struct integers {
 };
 
 enum { CHUNK = 256 };
-
-/* A conversion to int32 as x86 does it, which is upstream's for what does not fit. */
-static inline int32_t to_int32(double x)
-{
-    return x > -0x1p31 - 1 && x < 0x1p31 ? (int32_t)x : INT32_MIN;
-}
 
 #define NATIVE_BODY "formula/quark.inl.h"
 #include "number/native_each.inl.h"
@@ -66,7 +61,7 @@ static int qparams(const struct formula_params *params, const struct range_view 
         double s[CHUNK];
         FOR_NATIVE(r->dtype, integers, &q, first, n, r->min, r->max, s, zero_point);
         if (scale)
-            FOR_NATIVE(scale_dtype, put, first, n, s, scale);
+            qobs_store_doubles(scale, scale_dtype, first, n, s);
     }
     return qobs_succeed(error);
 }

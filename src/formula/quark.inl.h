@@ -3,17 +3,17 @@
 
 /* One dtype of quark.c. Scalars (the range, half of it) stay float next to a bf16 or f16 tensor. */
 
-/* A 0-dimensional tensor that has seen nothing. */
-static inline bool NATIVE(unseen)(const struct integers *q, real lo, real hi)
+/* A 0-dimensional tensor without data. */
+static inline bool NATIVE(no_data)(const struct integers *q, real lo, real hi)
 {
-    return q->scalars && isinf(lo) && lo > 0 && isinf(hi) && hi < 0;
+    return q->scalars && is_no_data((double)lo, (double)hi);
 }
 
 /* The first range with a minimum that is not below or at its maximum; n if there is none. */
 static size_t NATIVE(first_invalid)(const struct integers *q, size_t n, const stored *min, const stored *max)
 {
     for (size_t i = 0; i < n; i++)
-        if (!(load(min[i]) <= load(max[i])) && !NATIVE(unseen)(q, load(min[i]), load(max[i])))
+        if (!(load(min[i]) <= load(max[i])) && !NATIVE(no_data)(q, load(min[i]), load(max[i])))
             return i;
     return n;
 }
@@ -30,7 +30,7 @@ static void NATIVE(integers)(const struct integers *q, size_t first, size_t n, c
         real s;
         int32_t z = 0;
         real fraction = 0;
-        if (NATIVE(unseen)(q, lo, hi)) {
+        if (NATIVE(no_data)(q, lo, hi)) {
             s = 1;
         } else if (q->mapping == MAPPING_SYMMETRIC) {
             s = round_native((-a > b ? -a : b) / half);
@@ -39,8 +39,7 @@ static void NATIVE(integers)(const struct integers *q, size_t first, size_t n, c
             s = round_native(round_native(b - a) / range);
             s = s > eps ? s : eps;
             const real steps = q->scalars ? a / s : round_native(a / s);
-            const int32_t wrapped = (int32_t)((uint32_t)q->quant_min - (uint32_t)to_int32(rint((double)steps)));
-            z = wrapped < q->quant_min ? (int32_t)q->quant_min : wrapped > q->quant_max ? (int32_t)q->quant_max : wrapped;
+            z = affine_zero_point((double)steps, q->quant_min, q->quant_max);
         } else {
             s = round_native(round_native(hi - lo) / range);
             s = s > eps ? s : 1;
@@ -52,10 +51,4 @@ static void NATIVE(integers)(const struct integers *q, size_t first, size_t n, c
         else if (zero_point)
             ((int32_t *)zero_point)[first + i] = z;
     }
-}
-
-static void NATIVE(put)(size_t first, size_t n, const double *from, stored *to)
-{
-    for (size_t i = 0; i < n; i++)
-        to[first + i] = store((real)from[i]);
 }

@@ -7,6 +7,7 @@
 #include <math.h>
 
 #include "base/error.h"
+#include "number/convert.h"
 #include "number/exponent.h"
 #include "number/grid.h"
 #include "number/native.h"
@@ -145,7 +146,7 @@ static int qparams(const struct formula_params *params, const struct range_view 
         if (r->rank != RANK_TENSOR)
             form.global = amax[0];
         scales(&form, n, amax, s);
-        FOR_NATIVE(scale_dtype, put, first, n, s, scale)
+        qobs_store_doubles(scale, scale_dtype, first, n, s);
     }
     if (zero_point)
         memset(zero_point, 0, r->n * qobs_dtype_size(zero_point_dtype));

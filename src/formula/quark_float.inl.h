@@ -35,9 +35,3 @@ static void NATIVE(round_all)(size_t n, double *x)
     for (size_t i = 0; i < n; i++)
         x[i] = (double)round_native((real)x[i]);
 }
-
-static void NATIVE(put)(size_t first, size_t n, const double *from, stored *to)
-{
-    for (size_t i = 0; i < n; i++)
-        to[first + i] = store((real)from[i]);
-}

@@ -1,62 +1,51 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* Quark's power-of-two scales (PerTensorPowOf2MinMaxObserver and PerChannelPowOf2MinMaxObserver), of one batch: the scale of
- * the range is rounded to a power of two and the zero point made anew for it, with an int32 on the way that truncates. The
- * two classes round in different dtypes. */
+/* Quark's power-of-two scales (PerTensorPowOf2MinMaxObserver and PerChannelPowOf2MinMaxObserver) of one batch. The scale of the
+ * range is rounded to a power of two, and the zero point is made anew for it, by way of an int32 that truncates. The two classes
+ * round that second half in different dtypes: the one of tensors in f32, the one of channels in the dtype of the range. */
 #include "formula/quark.h"
 
 #include <math.h>
 
 #include "base/error.h"
+#include "formula/shared.h"
 #include "number/convert.h"
 #include "number/native.h"
 
+/* The parameters of one call. */
 struct powers {
+    bool tensor; /* else channels */
     bool symmetric;
     int64_t quant_min, quant_max;
 };
 
-/* As x86 converts: what does not fit, and NaN, becomes the smallest integer. */
-static inline int32_t to_int32(double x)
-{
-    return x > -0x1p31 - 1 && x < 0x1p31 ? (int32_t)x : INT32_MIN;
-}
-
-/* int32 arithmetic, which wraps. */
-static inline int32_t subtract(int64_t a, int32_t b)
-{
-    return (int32_t)((uint32_t)a - (uint32_t)b);
-}
-
 #define NATIVE_BODY "formula/quark_power_of_2.inl.h"
 #include "number/native_each.inl.h"
 
-/* Range i's power of two and zero point; false where upstream raises. One that has seen nothing gives 1 and 0. */
-static bool compute(const struct formula_params *params, bool tensor, const struct range_view *r, size_t i, double *scale,
-                    int32_t *zero_point)
+/* Range i's power of two and zero point; false if upstream raises. A range without data gives 1 and 0. */
+static bool compute(const struct powers *q, const struct range_view *r, size_t i, double *scale, int32_t *zero_point)
 {
-    const struct powers q = {.symmetric = params->mapping == MAPPING_SYMMETRIC,
-                             .quant_min = (int64_t)params->quant_min,
-                             .quant_max = (int64_t)params->quant_max};
     const size_t size = qobs_dtype_size(r->dtype);
     const double lo = qobs_element((const unsigned char *)r->min + i * size, r->dtype);
     const double hi = qobs_element((const unsigned char *)r->max + i * size, r->dtype);
     bool valid = lo <= hi;
     *scale = 1;
     *zero_point = 0;
-    if (r->rank != RANK_TENSOR && isinf(lo) && lo > 0 && isinf(hi) && hi < 0)
+    if (r->rank != RANK_TENSOR && is_no_data(lo, hi))
         return true;
-    if (valid && tensor)
-        FOR_NATIVE(r->dtype, valid = of_tensor, &q, lo, hi, scale, zero_point)
-    else if (valid)
-        FOR_NATIVE(r->dtype, of_channel, &q, lo, hi, scale, zero_point)
+    if (valid)
+        FOR_NATIVE(r->dtype, valid = power_of_2, q, lo, hi, scale, zero_point)
     return valid;
 }
 
 static int qparams(const struct formula_params *params, bool tensor, const struct range_view *r, void *scale, void *zero_point,
                    qobs_error *error)
 {
+    const struct powers q = {.tensor = tensor,
+                             .symmetric = params->mapping == MAPPING_SYMMETRIC,
+                             .quant_min = (int64_t)params->quant_min,
+                             .quant_max = (int64_t)params->quant_max};
     /* Upstream keeps both numbers in one list, in f32 or in the dtype of the scales. */
     const qobs_dtype list = tensor ? QOBS_F32 : qobs_quark_scale_dtype(params, r->dtype);
     if (!tensor && r->dtype == QOBS_F16)
@@ -66,12 +55,12 @@ static int qparams(const struct formula_params *params, bool tensor, const struc
     int32_t z;
     bool all_127 = true;
     for (size_t i = 0; i < r->n; i++) {
-        if (!compute(params, tensor, r, i, &s, &z))
+        if (!compute(&q, r, i, &s, &z))
             return qobs_fail(error, QOBS_ERROR_NO_RESULT, "range %zu: min should not be above max, nor the scale be 0", i);
         all_127 &= z == 127;
     }
     for (size_t i = 0; i < r->n; i++) {
-        compute(params, tensor, r, i, &s, &z);
+        compute(&q, r, i, &s, &z);
         if (params->quark.zero_point_128 && z == 127 && (tensor || all_127))
             z = 128;
         if (scale)
@@ -79,7 +68,7 @@ static int qparams(const struct formula_params *params, bool tensor, const struc
         if (zero_point && tensor)
             ((float *)zero_point)[i] = (float)z;
         else if (zero_point)
-            ((int32_t *)zero_point)[i] = to_int32(qobs_round_to(list, z));
+            ((int32_t *)zero_point)[i] = int32_of_double(qobs_round_to(list, z));
     }
     return qobs_succeed(error);
 }

@@ -10,13 +10,6 @@
 #define NATIVE_BODY "number/block_float.inl.h"
 #include "number/native_each.inl.h"
 
-double qobs_ceil_log2(qobs_dtype dtype, double amax)
-{
-    double exponent = 0;
-    FOR_NATIVE(dtype, exponent = integer_log2, amax, true)
-    return exponent;
-}
-
 void qobs_update_absmax_bfp(qobs_dtype dtype, qobs_dtype scale_dtype, size_t n, void *min, void *max, const void *lo,
                             const void *hi, bool first)
 {

@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-#include "number/number.h"
+#include "number/native.h"
 
 double qobs_element(const void *element, qobs_dtype dtype)
 {
@@ -46,4 +46,12 @@ double qobs_round_to(qobs_dtype dtype, double value)
     unsigned char element[sizeof value];
     qobs_put_element(element, dtype, value);
     return qobs_element(element, dtype);
+}
+
+#define NATIVE_BODY "number/convert.inl.h"
+#include "number/native_each.inl.h"
+
+void qobs_store_doubles(void *array, qobs_dtype dtype, size_t first, size_t n, const double *values)
+{
+    FOR_NATIVE(dtype, store_doubles, array, first, n, values)
 }

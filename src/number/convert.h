@@ -5,6 +5,7 @@
 #ifndef QOBS_NUMBER_CONVERT_H
 #define QOBS_NUMBER_CONVERT_H
 
+#include <stddef.h>
 #include <stdint.h>
 
 #include "qobs/qobs.h"
@@ -15,7 +16,17 @@ double qobs_element(const void *element, qobs_dtype dtype);
 /* Stores `value`, rounded to the dtype. */
 void qobs_put_element(void *to, qobs_dtype dtype, double value);
 
+/* Stores n values from `first` on into an array of the dtype, rounded to it. */
+void qobs_store_doubles(void *array, qobs_dtype dtype, size_t first, size_t n, const double *values);
+
 /* Rounds `value` to the dtype. */
 double qobs_round_to(qobs_dtype dtype, double value);
+
+/* x as an int32. NaN and values that do not fit become the smallest integer, as in the conversion of x86, which upstream's
+ * results depend on. */
+static inline int32_t int32_of_double(double x)
+{
+    return x > -0x1p31 - 1 && x < 0x1p31 ? (int32_t)x : INT32_MIN;
+}
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* Elements in memory, at any address. */
+/* Types of elements in memory, at any address. */
 #ifndef QOBS_ELEMENT_H
 #define QOBS_ELEMENT_H
 

@@ -7,51 +7,51 @@
 #include <math.h>
 #include <string.h>
 
-#include "number/grid.h"
 #include "base/fpenv.h"
+#include "number/grid.h"
 
 #define INTEGER(name, aliases, bits, has_sign) {name, aliases, FORMAT_INTEGER, bits, has_sign, 0, 0, 0, SPECIALS_NONE}
 
-/* A new format is a row here. Definitions: OCP's 8-bit floating point specification 1.0 (e4m3, e5m2) and its microscaling
- * specification 1.0 (fp6, fp4, e8m0); e5m3 is AMD Quark's scale format, without a sign, its largest code NaN. */
-static const qobs_format formats[] = {
-    INTEGER("int2", "", 2, true),
-    INTEGER("int3", "", 3, true),
-    INTEGER("int4", "", 4, true),
-    INTEGER("int5", "", 5, true),
-    INTEGER("int6", "", 6, true),
-    INTEGER("int7", "", 7, true),
-    INTEGER("int8", "qint8", 8, true),
-    INTEGER("int16", "", 16, true),
-    INTEGER("int32", "qint32", 32, true),
-    INTEGER("uint4", "quint4x2", 4, false),
-    INTEGER("uint8", "quint8", 8, false),
-    INTEGER("uint16", "", 16, false),
-    {"fp4_e2m1", "fp4 e2m1 mxfp4 nvfp4 float4_e2m1fn float4_e2m1fn_x2", FORMAT_FLOAT, 4, true, 2, 1, 1, SPECIALS_NONE},
-    {"fp6_e2m3", "e2m3 float6_e2m3fn", FORMAT_FLOAT, 6, true, 2, 3, 1, SPECIALS_NONE},
-    {"fp6_e3m2", "e3m2 float6_e3m2fn", FORMAT_FLOAT, 6, true, 3, 2, 3, SPECIALS_NONE},
-    {"fp8_e4m3", "fp8 e4m3 e4m3fn mxfp8 float8_e4m3fn fp8_e4m3fn f8_e4m3", FORMAT_FLOAT, 8, true, 4, 3, 7, SPECIALS_NAN},
-    {"fp8_e5m2", "e5m2 float8_e5m2 f8_e5m2", FORMAT_FLOAT, 8, true, 5, 2, 15, SPECIALS_IEEE},
-    {"fp8_e5m3", "e5m3 float8_e5m3", FORMAT_FLOAT, 8, false, 5, 3, 15, SPECIALS_NAN},
-    {"e8m0", "fp8_e8m0 float8_e8m0fnu f8_e8m0", FORMAT_SCALE, 8, false, 8, 0, 127, SPECIALS_NAN},
-    {"bf16", "bfloat16", FORMAT_FLOAT, 16, true, 8, 7, 127, SPECIALS_IEEE},
-    {"f16", "float16 fp16 half", FORMAT_FLOAT, 16, true, 5, 10, 15, SPECIALS_IEEE},
+/* A new format is a row here and an entry in enum format_id. Definitions: OCP's 8-bit floating point specification 1.0 (e4m3, e5m2)
+ * and its microscaling specification 1.0 (fp6, fp4, e8m0). e5m3 is AMD Quark's scale format: no sign, and the largest code is NaN. */
+static const qobs_format formats[FORMATS] = {
+    [FORMAT_INT2] = INTEGER("int2", "", 2, true),
+    [FORMAT_INT3] = INTEGER("int3", "", 3, true),
+    [FORMAT_INT4] = INTEGER("int4", "", 4, true),
+    [FORMAT_INT5] = INTEGER("int5", "", 5, true),
+    [FORMAT_INT6] = INTEGER("int6", "", 6, true),
+    [FORMAT_INT7] = INTEGER("int7", "", 7, true),
+    [FORMAT_INT8] = INTEGER("int8", "qint8", 8, true),
+    [FORMAT_INT16] = INTEGER("int16", "", 16, true),
+    [FORMAT_INT32] = INTEGER("int32", "qint32", 32, true),
+    [FORMAT_UINT4] = INTEGER("uint4", "quint4x2", 4, false),
+    [FORMAT_UINT8] = INTEGER("uint8", "quint8", 8, false),
+    [FORMAT_UINT16] = INTEGER("uint16", "", 16, false),
+    [FORMAT_E2M1] = {"fp4_e2m1", "fp4 e2m1 mxfp4 nvfp4 float4_e2m1fn float4_e2m1fn_x2",
+                     FORMAT_FLOAT, 4, true, 2, 1, 1, SPECIALS_NONE},
+    [FORMAT_E2M3] = {"fp6_e2m3", "e2m3 float6_e2m3fn", FORMAT_FLOAT, 6, true, 2, 3, 1, SPECIALS_NONE},
+    [FORMAT_E3M2] = {"fp6_e3m2", "e3m2 float6_e3m2fn", FORMAT_FLOAT, 6, true, 3, 2, 3, SPECIALS_NONE},
+    [FORMAT_E4M3] = {"fp8_e4m3", "fp8 e4m3 e4m3fn mxfp8 float8_e4m3fn fp8_e4m3fn f8_e4m3",
+                     FORMAT_FLOAT, 8, true, 4, 3, 7, SPECIALS_NAN},
+    [FORMAT_E5M2] = {"fp8_e5m2", "e5m2 float8_e5m2 f8_e5m2", FORMAT_FLOAT, 8, true, 5, 2, 15, SPECIALS_IEEE},
+    [FORMAT_E5M3] = {"fp8_e5m3", "e5m3 float8_e5m3", FORMAT_FLOAT, 8, false, 5, 3, 15, SPECIALS_NAN},
+    [FORMAT_E8M0] = {"e8m0", "fp8_e8m0 float8_e8m0fnu f8_e8m0", FORMAT_SCALE, 8, false, 8, 0, 127, SPECIALS_NAN},
+    [FORMAT_BF16] = {"bf16", "bfloat16", FORMAT_FLOAT, 16, true, 8, 7, 127, SPECIALS_IEEE},
+    [FORMAT_F16] = {"f16", "float16 fp16 half", FORMAT_FLOAT, 16, true, 5, 10, 15, SPECIALS_IEEE},
 };
-
-enum { COUNT = sizeof formats / sizeof *formats };
 
 size_t qobs_format_count(void)
 {
-    return COUNT;
+    return FORMATS;
 }
 
 const qobs_format *qobs_format_at(size_t index)
 {
-    return index < COUNT ? &formats[index] : NULL;
+    return index < FORMATS ? &formats[index] : NULL;
 }
 
-/* Is `name` one of the words in `words`? */
-static bool among(const char *words, const char *name)
+/* True if `name` is one of the words in `words`. */
+static bool is_among(const char *words, const char *name)
 {
     while (*words) {
         size_t i = 0;
@@ -71,8 +71,8 @@ const qobs_format *qobs_format_find(const char *name)
         return NULL;
     if (strncmp(name, "torch.", 6) == 0)
         name += 6;
-    for (size_t i = 0; i < COUNT; i++)
-        if (among(formats[i].name, name) || among(formats[i].aliases, name))
+    for (size_t i = 0; i < FORMATS; i++)
+        if (is_among(formats[i].name, name) || is_among(formats[i].aliases, name))
             return &formats[i];
     return NULL;
 }
@@ -123,6 +123,11 @@ double qobs_format_least(const qobs_format *f)
     return -qobs_format_greatest(f) - (f->kind == FORMAT_INTEGER);
 }
 
+int qobs_format_max_exponent(const qobs_format *f)
+{
+    return f->kind == FORMAT_INTEGER ? 0 : largest_exponent(f);
+}
+
 double qobs_format_epsilon(const qobs_format *f)
 {
     return power_of_two(-f->mantissa);
@@ -140,7 +145,7 @@ size_t qobs_format_size(const qobs_format *f)
 
 /* ---- Rounding --------------------------------------------------------------------------------------------------------- */
 
-/* Integers are a grid whose floor lies above all of them; as far up as float and double can round. */
+/* The grid of integers has min_normal above all of them, as far up as float and double can round. */
 enum { INTEGER_DIGITS_FLOAT = 22, INTEGER_DIGITS_DOUBLE = 40 };
 
 static bool fits_float(const qobs_format *f)
@@ -162,20 +167,20 @@ static struct grid_double double_grid(const qobs_format *f)
     return grid_double_make(f->mantissa, power_of_two(smallest_exponent(f)));
 }
 
-/* How to round and encode in one format and mode. What is rounded to a magnitude above `limit` becomes `beyond`. */
+/* How to round and encode in one format and mode. A magnitude above `limit` becomes `overflow`. */
 struct rule {
     struct grid_float grid;
     struct grid_double wide_grid;
-    double low, high; /* x is brought between them first, for the grid's sake */
+    double low, high; /* x is clamped to them first, so that the grid can round it */
     double limit;
-    float beyond;
-    uint32_t sign; /* the bit of a float that carries the sign, 0: there is none */
+    float overflow;
+    uint32_t sign; /* the sign bit of a float; 0: the format has no sign */
     bool integer;
-    int digits;           /* of the grid */
-    uint32_t first;       /* code of the first number at or above floor, less 2^digits */
-    uint32_t code_sign;   /* what a negative number's code has in addition */
-    uint32_t code_nan, code_beyond;
-    uint32_t nan_mask; /* 0: there is no NaN, not even one with a sign */
+    int digits;         /* of the grid */
+    uint32_t first;     /* code of the first number at or above min_normal, less 2^digits */
+    uint32_t code_sign; /* sign bit of a code */
+    uint32_t code_nan, code_overflow;
+    uint32_t nan_mask; /* 0: the format has no NaN, not even with a sign */
 };
 
 static struct rule make_rule(const qobs_format *f, bool saturate)
@@ -200,8 +205,8 @@ static struct rule make_rule(const qobs_format *f, bool saturate)
     r.high = power_of_two(largest_exponent(f) + 1);
     r.low = f->has_sign ? -r.high : quant_min;
     r.limit = quant_max;
-    r.beyond = f->specials == SPECIALS_IEEE ? INFINITY : NAN;
-    r.code_beyond = f->specials == SPECIALS_IEEE ? magnitudes - ((UINT32_C(1) << f->mantissa) - 1) : r.code_nan;
+    r.overflow = f->specials == SPECIALS_IEEE ? INFINITY : NAN;
+    r.code_overflow = f->specials == SPECIALS_IEEE ? magnitudes - ((UINT32_C(1) << f->mantissa) - 1) : r.code_nan;
     return r;
 }
 
@@ -213,7 +218,7 @@ static inline float round_float(const struct rule *r, float x)
     const uint32_t b = bits_of_float(v);
     const float shifter = grid_shifter_float(r->grid, v);
     const float m = (float_of_bits(b & 0x7fffffff) + shifter) - shifter;
-    return float_of_bits(bits_of_float(m > limit ? r->beyond : m) | (b & r->sign));
+    return float_of_bits(bits_of_float(m > limit ? r->overflow : m) | (b & r->sign));
 }
 
 static inline float round_double(const struct rule *r, float x)
@@ -222,21 +227,21 @@ static inline float round_double(const struct rule *r, float x)
     v = v > r->high ? r->high : v;
     const double shifter = grid_shifter_double(r->wide_grid, v);
     const float m = (float)((double_of_bits(bits_of_double(v) & INT64_MAX) + shifter) - shifter);
-    return float_of_bits(bits_of_float((double)m > r->limit ? r->beyond : m) | (bits_of_float(x) & r->sign));
+    return float_of_bits(bits_of_float((double)m > r->limit ? r->overflow : m) | (bits_of_float(x) & r->sign));
 }
 
-/* Codes count the numbers from 0 up: the steps from the power of two below x to x are the difference of two sums that have
- * the same exponent, and every power of two above floor adds 2^digits. */
+/* Codes count the numbers from 0 up. The steps from the power of two below x to x are the difference of two sums that have the same
+ * exponent. Every power of two above min_normal adds 2^digits. */
 static inline uint32_t encode_float(const struct rule *r, float x)
 {
     const float low = (float)r->low, high = (float)r->high, limit = (float)r->limit;
     float v = x < low ? low : x;
     v = v > high ? high : v;
-    const uint32_t b = bits_of_float(v), floor = bits_of_float(r->grid.floor) + r->grid.shifter;
+    const uint32_t b = bits_of_float(v), origin = bits_of_float(r->grid.min_normal) + r->grid.shifter;
     const float shifter = grid_shifter_float(r->grid, v), sum = float_of_bits(b & 0x7fffffff) + shifter;
     const uint32_t steps = bits_of_float(sum) - bits_of_float(shifter);
-    uint32_t code = ((bits_of_float(shifter) - floor) >> (23 - r->digits)) + steps;
-    code = sum - shifter > limit ? r->code_beyond : code;
+    uint32_t code = ((bits_of_float(shifter) - origin) >> (23 - r->digits)) + steps;
+    code = sum - shifter > limit ? r->code_overflow : code;
     code = x != x ? r->code_nan : code;
     const uint32_t negative = r->integer ? 0 - code : code | r->code_sign;
     code = b & 0x80000000 ? negative : code;
@@ -247,11 +252,11 @@ static inline uint32_t encode_double(const struct rule *r, float x)
 {
     double v = (double)x < r->low ? r->low : (double)x;
     v = v > r->high ? r->high : v;
-    const uint64_t b = bits_of_double(v), floor = bits_of_double(r->wide_grid.floor) + r->wide_grid.shifter;
+    const uint64_t b = bits_of_double(v), origin = bits_of_double(r->wide_grid.min_normal) + r->wide_grid.shifter;
     const double shifter = grid_shifter_double(r->wide_grid, v), sum = double_of_bits(b & INT64_MAX) + shifter;
     const uint64_t steps = bits_of_double(sum) - bits_of_double(shifter);
-    uint32_t code = (uint32_t)(((bits_of_double(shifter) - floor) >> (52 - r->digits)) + steps) - r->first;
-    code = sum - shifter > r->limit ? r->code_beyond : code;
+    uint32_t code = (uint32_t)(((bits_of_double(shifter) - origin) >> (52 - r->digits)) + steps) - r->first;
+    code = sum - shifter > r->limit ? r->code_overflow : code;
     code = x != x ? r->code_nan : code;
     const uint32_t negative = r->integer ? 0 - code : code | r->code_sign;
     /* On some machines a NaN loses its sign when it becomes a double. */
@@ -259,7 +264,7 @@ static inline uint32_t encode_double(const struct rule *r, float x)
     return x != x ? code & r->nan_mask : code;
 }
 
-/* Not inlined into callers, where arithmetic could move out of the floating-point mode set here. */
+/* Not inlined: in a caller, arithmetic could move out of the floating-point mode that is set here. */
 __attribute__((noinline)) void qobs_format_round_array(const qobs_format *f, size_t n, const float *x, float *out,
                                                        bool saturate)
 {
@@ -343,7 +348,7 @@ float qobs_format_decode(const qobs_format *f, uint32_t code)
     const uint32_t steps = UINT32_C(1) << f->mantissa, fields = UINT32_C(1) << f->exponent;
     const uint32_t mantissa = code & (steps - 1), field = code >> f->mantissa & (fields - 1);
     const uint32_t sign = f->has_sign ? (code >> (f->bits - 1) & 1) << 31 : 0;
-    if (f->exponent == 8) /* the exponent of float: its first bits */
+    if (f->exponent == 8) /* the exponent of float: the code is its first bits */
         return float_of_bits(sign | field << 23 | mantissa << (23 - f->mantissa));
     if (field == fields - 1 && f->specials == SPECIALS_IEEE)
         return float_of_bits(sign | (mantissa ? 0x7fc00000 : 0x7f800000));
@@ -363,11 +368,11 @@ void qobs_quantizer_for_format(struct qobs_quantizer *q, const qobs_format *f)
     *q = (struct qobs_quantizer){.quant_min = qobs_format_least(f),
                                  .quant_max = qobs_format_greatest(f),
                                  .in_double = !fits_float(f),
-                                 /* upstream casts to the 8-bit formats from float only; for the others there is no cast */
+                                 /* upstream casts to formats of 8 bits and more from float only; it has no cast to the others */
                                  .through_float = f->kind != FORMAT_INTEGER && f->bits > 4,
-                                 .floor = grid.floor,
+                                 .min_normal = grid.min_normal,
                                  .shifter = grid.shifter,
-                                 .wide_floor = wide.floor,
+                                 .wide_min_normal = wide.min_normal,
                                  .wide_shifter = wide.shifter};
 }
 

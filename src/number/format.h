@@ -1,43 +1,53 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* Number formats: a table with one row each, and what all of them can do. A new format is a row in format.c.
+/* Number formats: a table with a row for each, and the operations of all. A new format is a row in format.c.
  *
- * Rounding is to nearest; ties go to the number whose last bit is 0 and, between two powers of two of e8m0, which have no
- * last bit, to the larger one, as IEEE 754 says. NaN stays NaN. Beyond the limits:
- *   saturate      the limit
- *   do not        what the format's cast in torch gives: infinity where the format has it, NaN where it only has NaN, the
- *                 limit where it has neither. e4m3 thus gives NaN above 464, as 464 itself is a tie that goes to 448.
- * Formats without a sign take everything below their least number to it, -0 included. Results do not depend on the caller's
- * rounding and flush modes. */
-#ifndef QOBS_FORMAT_H
-#define QOBS_FORMAT_H
+ * Rounding is to nearest, and ties go to the number whose last bit is 0. Powers of two of e8m0 have no last bit; a tie between two of
+ * them goes to the larger one, as IEEE 754 says. NaN stays NaN. Beyond the limits:
+ *   saturating      the limit
+ *   not saturating  the result of the format's cast in torch: infinity, or NaN if the format has only that, or the limit if it has
+ *                   neither. e4m3 gives NaN above 464; 464 itself is a tie that goes to 448.
+ * Formats without a sign round everything below their smallest number to it, also -0. Results do not depend on the caller's rounding
+ * and flush modes. */
+#ifndef QOBS_NUMBER_FORMAT_H
+#define QOBS_NUMBER_FORMAT_H
 
 #include "number/quantizer.h"
 #include "qobs/qobs.h"
 
+/* The index of each format, for qobs_format_at. */
+enum format_id {
+    FORMAT_INT2, FORMAT_INT3, FORMAT_INT4, FORMAT_INT5, FORMAT_INT6, FORMAT_INT7, FORMAT_INT8, FORMAT_INT16,
+    FORMAT_INT32, FORMAT_UINT4, FORMAT_UINT8, FORMAT_UINT16, FORMAT_E2M1, FORMAT_E2M3, FORMAT_E3M2, FORMAT_E4M3,
+    FORMAT_E5M2, FORMAT_E5M3, FORMAT_E8M0, FORMAT_BF16, FORMAT_F16, FORMATS
+};
+
 enum format_kind {
     FORMAT_INTEGER,
     FORMAT_FLOAT, /* sign, exponent, mantissa; exponent field 0 holds zero and the subnormals */
-    FORMAT_SCALE  /* an exponent and nothing else: powers of two, the smallest with exponent field 0 */
+    FORMAT_SCALE  /* exponent only: powers of two, the smallest with exponent field 0 */
 };
 
-/* Which codes of a floating-point format are no numbers. */
+/* The codes of a floating-point format that are not numbers. */
 enum format_specials {
     SPECIALS_NONE,
-    SPECIALS_NAN, /* the one (two with a sign) whose other bits are all 1 */
-    SPECIALS_IEEE /* the largest exponent field: infinity, NaN */
+    SPECIALS_NAN, /* NaN: all bits 1, but for the sign */
+    SPECIALS_IEEE /* infinity and NaN: the largest exponent field */
 };
 
 struct qobs_format {
     const char *name;
-    const char *aliases; /* names other projects use, separated by blanks, in lower case */
+    const char *aliases; /* names in other projects, separated by blanks, in lower case */
     enum format_kind kind;
     int bits;
     bool has_sign;
-    int exponent, mantissa, bias; /* fields in bits, the mantissa without its leading 1 */
+    int exponent, mantissa, bias; /* widths of the fields in bits; the mantissa without its leading 1 */
     enum format_specials specials;
 };
+
+/* The exponent of the largest number; 0 for integers. */
+int qobs_format_max_exponent(const qobs_format *format);
 
 /* Distances from 1 to the next number and of the smallest number above 0; both 1 for integers. */
 double qobs_format_epsilon(const qobs_format *format);
@@ -45,10 +55,10 @@ double qobs_format_smallest(const qobs_format *format);
 
 /* ---- Fake-quantize ---------------------------------------------------------------------------------------------------- */
 
-/* What a kernel needs to know about `format`, in compressed-tensors' arithmetic. */
+/* The quantizer of a format, in compressed-tensors' arithmetic. */
 void qobs_quantizer_for_format(struct qobs_quantizer *quantizer, const qobs_format *format);
 
-/* The same for the integers from least to greatest, at most 2^32 apart; `torch` for the arithmetic of
+/* The quantizer of the integers from quant_min to quant_max, at most 2^32 apart. torch: in the arithmetic of
  * torch.fake_quantize_per_tensor_affine. */
 void qobs_quantizer_for_integers(struct qobs_quantizer *quantizer, int64_t quant_min, int64_t quant_max, bool torch);
 

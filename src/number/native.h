@@ -1,16 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* Native arithmetic: in the dtype of the observed tensor, one rounding to that dtype an operation. For bf16 and f16 that is an
- * operation in float followed by a rounding (float has more than twice their digits plus two, so nothing is rounded
- * twice); loaded values are exact.
+/* Native arithmetic: in the dtype of the observed tensor, with one rounding to that dtype for each operation. For bf16 and f16 that
+ * is an operation in float followed by a rounding. Float has more than twice their digits plus two, so the second rounding changes
+ * nothing. Loaded values are exact.
  *
- * A file that computes in all four dtypes is included once for each, through native_each.inl.h, and finds
- *   NATIVE(name)   the name for this dtype
- *   stored         how an element lies in memory; stored_bits: an integer of its size
- *   real           what is computed in: float or double
- *   MANTISSA_BITS  of an element
- *   load(stored)   to real;  store(real) to stored, rounding;  round_native(real) to the nearest number of the dtype */
+ * native_each.inl.h includes a file once for each of the four dtypes. The file finds
+ *   NATIVE(name)        the name for this dtype
+ *   stored              type of an element in memory; stored_bits: an unsigned integer of its size
+ *   real                type of the arithmetic: float or double
+ *   MANTISSA_BITS       of an element
+ *   load(stored)        as a real
+ *   store(real)         as an element, rounded
+ *   round_native(real)  the nearest number of the dtype, as a real */
 #ifndef QOBS_NATIVE_H
 #define QOBS_NATIVE_H
 
@@ -19,7 +21,7 @@
 
 #include "number/number.h"
 
-/* Calls the function of that name for an observable dtype; the name may come after `result =`. */
+/* Calls the function of that name for an observable dtype. `result =` may stand before the name. */
 #define FOR_NATIVE(dtype, name, ...)                                                                                 \
     switch (dtype) {                                                                                                 \
     case QOBS_F32:                                                                                                   \

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* Includes NATIVE_BODY once per observable dtype; see native.h. */
+/* Includes NATIVE_BODY once for each observable dtype; see native.h. */
 #define NATIVE_CAT_(a, b) a##_##b
 #define NATIVE_CAT(a, b) NATIVE_CAT_(a, b)
 #define NATIVE(name) NATIVE_CAT(name, NATIVE_DTYPE)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* bf16 and f16 as numbers. Rounding is to nearest even; NaN stays NaN. */
+/* Bits of floats and doubles, and bf16 and f16 as floats. Rounding is to nearest, ties to even; NaN stays NaN. */
 #ifndef QOBS_NUMBER_H
 #define QOBS_NUMBER_H
 
@@ -22,6 +22,20 @@ static inline uint32_t bits_of_float(float f)
     return b;
 }
 
+static inline double double_of_bits(uint64_t b)
+{
+    double d;
+    memcpy(&d, &b, sizeof d);
+    return d;
+}
+
+static inline uint64_t bits_of_double(double d)
+{
+    uint64_t b;
+    memcpy(&b, &d, sizeof b);
+    return b;
+}
+
 static inline float float_of_bf16(uint16_t h)
 {
     return float_of_bits((uint32_t)h << 16);
@@ -34,8 +48,8 @@ static inline uint16_t bf16_of_float(float f)
     return (uint16_t)(f != f ? (b >> 16) | 0x40 : rounded);
 }
 
-/* Multiplying by a power of two moves the exponent and is exact; subnormals need nothing special. Without a branch, so that a
- * loop over it becomes vectors: the product is made for infinity and NaN, too, and their exponent put in. */
+/* Multiplying by a power of two changes the exponent and is exact, also for subnormals. There is no branch, so that a compiler can
+ * vectorize a loop: infinity and NaN are multiplied, too, and then get their exponent. */
 static inline float float_of_f16(uint16_t h)
 {
     const uint32_t sign = (uint32_t)(h & 0x8000) << 16, magnitude = (uint32_t)(h & 0x7fff) << 13;

@@ -11,9 +11,9 @@
 
 struct qobs_quantizer {
     double quant_min, quant_max; /* limits of quantized numbers */
-    float floor;                 /* grid_float of the numbers between the limits */
+    float min_normal;            /* grid_float of the numbers between the limits */
     uint32_t shifter;
-    double wide_floor; /* grid_double of the same numbers */
+    double wide_min_normal; /* grid_double of the same numbers */
     uint64_t wide_shifter;
     bool in_double;     /* the numbers do not fit a grid_float */
     bool through_float; /* F64 is rounded to float first */

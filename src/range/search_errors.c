@@ -34,7 +34,7 @@ void qobs_search_errors(const struct qobs_kernels *kernels, const struct qobs_qu
                         const struct search_norm *norm, const float *x, const float *weight, size_t n, size_t candidates,
                         const float *scale, const float *zero_point, double *error)
 {
-    const bool integers = (double)quantizer->floor >= quantizer->quant_max, shifted = zero_point;
+    const bool integers = (double)quantizer->min_normal >= quantizer->quant_max, shifted = zero_point;
     const bool weighted = weight || (shifted && !integers); /* padding has an error otherwise */
     struct error_block r;
     const struct qobs_search_candidates arrays = {r.scale, r.inverse, r.offset, 1};

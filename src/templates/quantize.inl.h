@@ -17,7 +17,7 @@
 #include "number/element.h"
 #include "number/grid.h"
 #include "kernels/kernel_quantize.h"
-#include "number/nearest.h"
+#include "number/round.h"
 #include "templates/entries.h"
 
 /* ---- The loops -------------------------------------------------------------------------------------------------------- */

@@ -4,9 +4,8 @@
 /* One dtype of quantize.inl.h. Every function with a parameter `how` is inlined with a constant one. */
 
 #define element NATIVE(element)
-#define take NATIVE(take)
-#define put NATIVE(put)
-#define nearest NATIVE(nearest)
+#define store_quiet NATIVE(store_quiet)
+#define round_dtype NATIVE(round)
 
 /* What no dtype needs is constant false and leaves no code. */
 #define IS_DOUBLE (sizeof(stored) == 8)
@@ -21,21 +20,21 @@ struct NATIVE(quantizer) {
     bool through_float;
 };
 
-ALWAYS_INLINE real NATIVE(nearest_if_native)(int how, real v)
+ALWAYS_INLINE real NATIVE(round_if_native)(int how, real v)
 {
-    return how & IN_FLOAT ? v : nearest(v);
+    return how & IN_FLOAT ? v : round_dtype(v);
 }
 
 ALWAYS_INLINE real NATIVE(grid)(const struct NATIVE(quantizer) *q, int how, real v)
 {
     if (IS_DOUBLE) {
         const double x = q->through_float ? (double)(float)v : (double)v;
-        return (real)(how & WHOLE ? grid_round_whole_double(x) : grid_round_double(q->wide, x));
+        return (real)(how & WHOLE ? grid_round_integer_double(x) : grid_round_double(q->wide, x));
     }
     if (how & WHOLE)
-        return (real)grid_round_whole_float((float)v);
+        return (real)grid_round_integer_float((float)v);
     if (how & IN_DOUBLE)
-        return NATIVE(nearest_if_native)(how, (real)grid_round_double(q->wide, (double)v));
+        return NATIVE(round_if_native)(how, (real)grid_round_double(q->wide, (double)v));
     return (real)grid_round_float(q->grid, (float)v);
 }
 
@@ -44,17 +43,17 @@ ALWAYS_INLINE real NATIVE(grid)(const struct NATIVE(quantizer) *q, int how, real
 ALWAYS_INLINE stored NATIVE(quantize)(const struct NATIVE(quantizer) * q, int how, stored x, real scale, real zero_point_add,
                                       real zero_point_sub)
 {
-    real v = NATIVE(nearest_if_native)(how, take(x) / scale);
+    real v = NATIVE(round_if_native)(how, load(x) / scale);
     if (how & ZERO_POINT)
-        v = NATIVE(nearest_if_native)(how, v + zero_point_add);
+        v = NATIVE(round_if_native)(how, v + zero_point_add);
     v = v < q->quant_min ? q->quant_min : v;
     v = v > q->quant_max ? q->quant_max : v;
     v = NATIVE(grid)(q, how, v);
     if (IS_DOUBLE && how & IN_FLOAT)
-        return put((real)(((float)v - (float)zero_point_sub) * (float)scale));
+        return store_quiet((real)(((float)v - (float)zero_point_sub) * (float)scale));
     if (how & ZERO_POINT)
-        v = NATIVE(nearest_if_native)(how, v - zero_point_sub);
-    return put(v * scale);
+        v = NATIVE(round_if_native)(how, v - zero_point_sub);
+    return store_quiet(v * scale);
 }
 
 /* torch: (clamp(zero point + rint(x * (1 / scale))) - zero point) * scale in float, as F64 in double but for 1 / scale and
@@ -64,12 +63,12 @@ ALWAYS_INLINE stored NATIVE(quantize_torch)(const struct NATIVE(quantizer) * q, 
                                             real zero_point)
 {
     const float inverse = 1.0f / (float)scale;
-    const real t = take(x) * inverse;
+    const real t = load(x) * inverse;
     if (!IS_DOUBLE && how & IN_DOUBLE) { /* the sum with the zero point may round */
         const float sum = (float)zero_point + (float)grid_round_double(q->wide, (double)t);
         double v = (double)sum > q->whole_least ? (double)sum : q->whole_least;
         v = v < q->whole_greatest ? v : q->whole_greatest;
-        return put((float)(v - (double)zero_point) * (float)scale);
+        return store_quiet((float)(v - (double)zero_point) * (float)scale);
     }
     const real quant_min = (real)(q->whole_least - (double)zero_point),
                quant_max = (real)(q->whole_greatest - (double)zero_point);
@@ -77,7 +76,7 @@ ALWAYS_INLINE stored NATIVE(quantize_torch)(const struct NATIVE(quantizer) * q, 
     real v = t > quant_min ? t : quant_min;
     v = v < quant_max ? v : quant_max;
     v = (v + shift) - shift;
-    return put((real)((float)v * (float)scale));
+    return store_quiet((real)((float)v * (float)scale));
 }
 
 ALWAYS_INLINE stored NATIVE(one)(const struct NATIVE(quantizer) *q, int how, stored x, real scale, real zero_point_add, real zero_point_sub)
@@ -121,16 +120,16 @@ ALWAYS_INLINE void NATIVE(columns)(const struct NATIVE(quantizer) *q, int how, c
 static int NATIVE(prepare)(struct NATIVE(quantizer) *q, const struct qobs_quantizer *given, bool has_zero_point)
 {
     const bool native = !given->in_float && !given->torch;
-    *q = (struct NATIVE(quantizer)){.quant_min = native ? nearest((real)given->quant_min) : (real)given->quant_min,
-                                    .quant_max = native ? nearest((real)given->quant_max) : (real)given->quant_max,
+    *q = (struct NATIVE(quantizer)){.quant_min = native ? round_dtype((real)given->quant_min) : (real)given->quant_min,
+                                    .quant_max = native ? round_dtype((real)given->quant_max) : (real)given->quant_max,
                                     .whole_least = given->quant_min,
                                     .whole_greatest = given->quant_max,
-                                    .grid = {given->floor, given->shifter},
-                                    .wide = {given->wide_floor, given->wide_shifter},
+                                    .grid = {given->min_normal, given->shifter},
+                                    .wide = {given->wide_min_normal, given->wide_shifter},
                                     .through_float = given->through_float};
     const bool in_double = !IS_DOUBLE && (given->in_double || isinf(q->quant_max));
-    const double floor = IS_DOUBLE ? given->wide_floor : (double)given->floor;
-    const bool whole = !in_double && floor >= fmax(given->quant_max, -given->quant_min);
+    const double min_normal = IS_DOUBLE ? given->wide_min_normal : (double)given->min_normal;
+    const bool whole = !in_double && min_normal >= fmax(given->quant_max, -given->quant_min);
     if (given->torch)
         return TORCH | ZERO_POINT | (in_double ? IN_DOUBLE : 0);
     return (has_zero_point || in_double ? ZERO_POINT : 0) | (in_double ? IN_DOUBLE : 0) |
@@ -205,6 +204,5 @@ QOBS_FAKE_QUANTIZE_COLUMNS(ENTRY(NATIVE(qobs_fake_quantize_columns)))
 #undef IS_SINGLE
 #undef IS_DOUBLE
 #undef element
-#undef take
-#undef put
-#undef nearest
+#undef store_quiet
+#undef round_dtype

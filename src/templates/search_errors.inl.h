@@ -48,7 +48,7 @@ ALWAYS_INLINE struct constants constants_of(enum target target, enum qobs_norm_k
         k.quant_max = lanes_splat(0x1.8p23f + (float)quantizer->quant_max);
     } else {
         k.quant_max = lanes_splat((float)quantizer->quant_max);
-        k.floor = lanes_splat(quantizer->floor);
+        k.floor = lanes_splat(quantizer->min_normal);
         k.split = lanes_splat(float_of_bits(quantizer->shifter + 0x3f800000) + 1); /* 2^(23 - digits) + 1 */
     }
     if (kind == QOBS_NORM_TABLE) {
@@ -332,7 +332,7 @@ EACH_NORM(weighted_qparams, FLOATS_SHIFTED)
 
 static enum target target_of(const struct qobs_quantizer *quantizer, bool with_shift)
 {
-    if ((double)quantizer->floor >= quantizer->quant_max)
+    if ((double)quantizer->min_normal >= quantizer->quant_max)
         return with_shift ? INTEGERS_SHIFTED : INTEGERS;
     return with_shift ? FLOATS_SHIFTED : FLOATS;
 }

@@ -10,7 +10,7 @@
 
 #include "number/grid.h"
 #include "kernels/kernel_search.h"
-#include "number/nearest.h"
+#include "number/round.h"
 
 enum shrinking { SYMMETRIC, ASYMMETRIC, MX };
 
@@ -59,7 +59,7 @@ ALWAYS_INLINE float mx_scale(float amax, int offset)
 #define NATIVE(name) NATIVE_(name, DTYPE)
 #define NATIVE_(name, dtype) NATIVE__(name, dtype)
 #define NATIVE__(name, dtype) name##_##dtype
-#define nearest NATIVE(nearest)
+#define round_dtype NATIVE(round)
 
 #define DTYPE f32
 #define LEAST_NORMAL 0x1p-90f /* far enough above for what divide() leaves */
@@ -79,7 +79,7 @@ ALWAYS_INLINE float mx_scale(float amax, int offset)
 #undef LEAST_NORMAL
 #undef REFINEMENTS
 
-#undef nearest
+#undef round_dtype
 #undef NATIVE__
 #undef NATIVE_
 #undef NATIVE

@@ -54,16 +54,16 @@ ALWAYS_INLINE void NATIVE(shrink)(const struct qobs_shrinking *how, enum shrinki
         const float by = p[c], inverse_by = normality == NONE_NORMAL ? 0 : inverse_p[c];
         NO_DEPENDENCE
         for (size_t i = 0; i < QOBS_SEARCH_LANES; i++) {
-            const float a = nearest(r.low[i] * by), b = nearest(r.high[i] * by), amax = nearest(r.most[i] * by);
-            const float extent = kind == SYMMETRIC ? amax : nearest(b - a), steps = kind == SYMMETRIC ? half : range;
-            float s = kind == MX                ? nearest(mx_scale(amax, offset))
-                      : normality == ALL_NORMAL ? nearest(divide(extent, steps, 1 / steps))
-                                                : nearest(extent / steps);
+            const float a = round_dtype(r.low[i] * by), b = round_dtype(r.high[i] * by), amax = round_dtype(r.most[i] * by);
+            const float extent = kind == SYMMETRIC ? amax : round_dtype(b - a), steps = kind == SYMMETRIC ? half : range;
+            float s = kind == MX                ? round_dtype(mx_scale(amax, offset))
+                      : normality == ALL_NORMAL ? round_dtype(divide(extent, steps, 1 / steps))
+                                                : round_dtype(extent / steps);
             if (normality != ALL_NORMAL)
                 s = s < floor ? floor : s;
             float zero_point = 0;
             if (kind == ASYMMETRIC) {
-                const float z = nearest(quant_min - nearest(a / s)), limited = z < quant_min ? quant_min : z > quant_max ? quant_max : z;
+                const float z = round_dtype(quant_min - round_dtype(a / s)), limited = z < quant_min ? quant_min : z > quant_max ? quant_max : z;
                 const float rounded = (limited + 0x1.8p23f) - 0x1.8p23f;
                 zero_point = z == z ? rounded : 0;
             }
