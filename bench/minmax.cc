@@ -33,13 +33,13 @@ Call Blocks(const qobs_kernels &table, const Dtype &dtype, const unsigned char *
 {
     const auto side = int64_t{128}, all = static_cast<int64_t>(n), columns = std::min<int64_t>(4096, all / side), across = columns / side;
     const auto size = static_cast<int64_t>(dtype.size);
-    const struct nest nest = {data, 0, 4,
-                              {{all / columns / side, side * columns * size, across}, {side, columns * size, 0}, {across, side * size, 1},
-                               {side, size, 0}}};
-    const Room min(n / side / side * dtype.size), max(n / side / side * dtype.size), scratch(qobs_nest_scratch(&nest, dtype.size, false));
+    const struct loops loops = {data, nullptr, 0, 4,
+                              {{all / columns / side, side * columns * size, 0, across}, {side, columns * size, 0, 0},
+                                 {across, side * size, 0, 1}, {side, size, 0, 0}}};
+    const Room min(n / side / side * dtype.size), max(n / side / side * dtype.size), scratch(qobs_minmax_scratch(&loops, dtype.size, false));
     return [=, &table, &dtype] {
         qobs_nonfinite nonfinite = {};
-        qobs_nest_minmax(&nest, &table, dtype.kernel, dtype.size, scratch.Bytes(), min.Bytes(), max.Bytes(), &nonfinite);
+        qobs_minmax_loops(&loops, &table, dtype.kernel, dtype.size, scratch.Bytes(), min.Bytes(), max.Bytes(), &nonfinite);
         benchmark::DoNotOptimize(nonfinite);
     };
 }

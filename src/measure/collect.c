@@ -22,26 +22,18 @@ static const struct split_rule by_qparams = {
 static const struct split_rule by_reduced = {
     .min_total = 2 * MIN_ELEMENTS, .min_part = MIN_ELEMENTS, .parts_per_thread = 1, .max_parts = SPLIT_MAX_PARTS};
 
-static int64_t elements_of(const struct nest *nest)
-{
-    int64_t elements = 1;
-    for (int i = 0; i < nest->dimensions; i++)
-        elements *= nest->dimension[i].extent;
-    return elements;
-}
-
 /* The dimension to split for `threads`: the longest along which qparams lie if it is long enough, else the outermost
  * that is reduced; -1: there is none. */
-static int dimension_to_split(const struct nest *nest, size_t threads)
+static int dimension_to_split(const struct loops *loops, size_t threads)
 {
     int best = -1;
-    for (int i = 0; i < nest->dimensions; i++) {
-        const struct nest_dimension *d = &nest->dimension[i];
-        if (d->out != 0 && d->extent >= (int64_t)threads && (best < 0 || d->extent > nest->dimension[best].extent))
+    for (int i = 0; i < loops->count; i++) {
+        const struct loop *d = &loops->loop[i];
+        if (d->qparam != 0 && d->extent >= (int64_t)threads && (best < 0 || d->extent > loops->loop[best].extent))
             best = i;
     }
-    for (int i = 0; i < nest->dimensions && best < 0; i++)
-        if (nest->dimension[i].out == 0)
+    for (int i = 0; i < loops->count && best < 0; i++)
+        if (loops->loop[i].qparam == 0)
             best = i;
     return best;
 }
@@ -52,7 +44,7 @@ static int out_of_memory(size_t size, qobs_error *error)
 }
 
 struct parts {
-    const struct nest *nest;
+    const struct loops *loops;
     int axis; /* the dimension that is split */
     struct counting counting[SPLIT_MAX_PARTS];
 };
@@ -60,26 +52,23 @@ struct parts {
 static void count_part(void *argument, int64_t part, int64_t from, int64_t to)
 {
     struct parts *p = argument;
-    struct nest nest = *p->nest;
-    struct nest_dimension *axis = &nest.dimension[p->axis];
-    nest.base += from * axis->in;
-    nest.out += from * axis->out;
-    axis->extent = to - from;
-    qobs_count_nest(&p->counting[part], &nest);
+    struct loops loops = *p->loops;
+    qobs_loops_cut(&loops, p->axis, from, to);
+    qobs_count_loops(&p->counting[part], &loops);
 }
 
 /* The first part counts into *total. Each other part has private counters, and if the split axis is reduced also
  * private counts and extrema. */
-static int count_parts(struct counting *total, const struct nest *nest, int axis, const struct split *split,
+static int count_parts(struct counting *total, const struct loops *loops, int axis, const struct split *split,
                        qobs_error *error)
 {
     const struct counting_job *job = total->job;
     const size_t bins = job->bins, qparams = (size_t)job->batch.plan->qparams, parts = (size_t)split->parts;
-    const bool private = nest->dimension[axis].out == 0;
+    const bool private = loops->loop[axis].qparam == 0;
     const size_t counters = counters_size(bins), counts = private ? qparams * bins * sizeof(uint64_t) : 0;
     const size_t each = counts + counters + (private ? qparams * sizeof(struct qobs_extrema) : 0),
                  size = (parts - 1) * each;
-    struct parts p = {.nest = nest, .axis = axis, .counting = {*total}};
+    struct parts p = {.loops = loops, .axis = axis, .counting = {*total}};
     unsigned char *memory = qobs_allocate(job->batch.runtime, size);
     if (!memory)
         return out_of_memory(size, error);
@@ -109,19 +98,19 @@ static int count_parts(struct counting *total, const struct nest *nest, int axis
     return QOBS_OK;
 }
 
-static int count_nest(struct counting *total, struct nest *nest, qobs_error *error)
+static int count_tile(struct counting *total, struct loops *loops, qobs_error *error)
 {
     const struct runtime *runtime = total->job->batch.runtime;
     struct split split = {.parts = 1};
-    qobs_nest_normalise(nest);
-    const int axis = dimension_to_split(nest, qobs_threads(runtime));
+    qobs_loops_normalise(loops, LOOPS_BY_INPUT);
+    const int axis = dimension_to_split(loops, qobs_threads(runtime));
     if (axis >= 0) {
-        const struct nest_dimension *d = &nest->dimension[axis];
-        split = qobs_split(runtime, d->out == 0 ? &by_reduced : &by_qparams, d->extent, elements_of(nest), 0);
+        const struct loop *d = &loops->loop[axis];
+        split = qobs_split(runtime, d->qparam == 0 ? &by_reduced : &by_qparams, d->extent, qobs_loops_elements(loops), 0);
     }
     if (split.parts > 1)
-        return count_parts(total, nest, axis, &split, error);
-    qobs_count_nest(total, nest);
+        return count_parts(total, loops, axis, &split, error);
+    qobs_count_loops(total, loops);
     return QOBS_OK;
 }
 
@@ -167,9 +156,9 @@ int qobs_collect(const struct batch *batch, const struct qobs_binning *binning, 
     if (by_runs)
         qobs_count_each_run(&counting);
     for (unsigned tails = 0, n = qobs_plan_tiles(plan); tails < n && !by_runs && status == QOBS_OK; tails++) {
-        struct nest nest;
-        if (qobs_nest_of_plan(plan, batch->data, tails, &nest))
-            status = count_nest(&counting, &nest, error);
+        struct loops loops;
+        if (qobs_loops_of_tile(plan, tails, batch->data, NULL, NULL, &loops))
+            status = count_tile(&counting, &loops, error);
     }
     qobs_release(batch->runtime, counting.counters, counters_size(job.bins));
     if (stopped)
@@ -179,15 +168,15 @@ int qobs_collect(const struct batch *batch, const struct qobs_binning *binning, 
 
 /* ---- A run whose range grows while it is read -------------------------------------------------------------------- */
 
-static bool is_one_run(const struct counting_job *job, struct nest *nest)
+static bool is_one_run(const struct counting_job *job, struct loops *loops)
 {
     const qobs_plan *plan = job->batch.plan;
     if (plan->order || plan->padded || plan->qparams != 1 || qobs_plan_tiles(plan) != 1 ||
-        !qobs_nest_of_plan(plan, job->batch.data, 0, nest))
+        !qobs_loops_of_tile(plan, 0, job->batch.data, NULL, NULL, loops))
         return false;
-    qobs_nest_normalise(nest);
-    const bool split = qobs_threads(job->batch.runtime) > 1 && elements_of(nest) >= 2 * MIN_ELEMENTS;
-    return !split && nest->dimensions == 1 && nest->dimension->in == (int64_t)job->element && nest->dimension->out == 0;
+    qobs_loops_normalise(loops, LOOPS_BY_INPUT);
+    const bool split = qobs_threads(job->batch.runtime) > 1 && qobs_loops_elements(loops) >= 2 * MIN_ELEMENTS;
+    return !split && loops->count == 1 && loops->loop->in == (int64_t)job->element && loops->loop->qparam == 0;
 }
 
 int qobs_collect_growing(const struct batch *batch, struct growing_range *range, const struct qobs_binning *binning,
@@ -195,14 +184,14 @@ int qobs_collect_growing(const struct batch *batch, struct growing_range *range,
 {
     const struct counting_job job = job_of(batch, binning, true);
     struct counting counting;
-    struct nest nest;
-    *counted = is_one_run(&job, &nest);
+    struct loops loops;
+    *counted = is_one_run(&job, &loops);
     if (!*counted)
         return QOBS_OK;
     int status = start(&counting, &job, counts, extrema, error);
     if (status != QOBS_OK)
         return status;
-    status = qobs_count_growing(&counting, range, nest.base, nest.dimension->extent, error);
+    status = qobs_count_growing(&counting, range, loops.in, loops.loop->extent, error);
     qobs_release(batch->runtime, counting.counters, counters_size(job.bins));
     return status;
 }

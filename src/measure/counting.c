@@ -117,7 +117,7 @@ static void count_strided(struct counting *c, int64_t qparam, const unsigned cha
 /* ---- Loop nests -------------------------------------------------------------------------------------------------- */
 
 /* Counts all elements of n reduced dimensions. */
-static void count_reduced(struct counting *c, int64_t qparam, const struct nest_dimension *d, int n,
+static void count_reduced(struct counting *c, int64_t qparam, const struct loop *d, int n,
                           const unsigned char *x)
 {
     const bool contiguous = n > 0 && d[n - 1].in == (int64_t)c->job->element;
@@ -134,8 +134,8 @@ static void count_reduced(struct counting *c, int64_t qparam, const struct nest_
             count_reduced(c, qparam, d + 1, n - 1, x + i * d->in);
 }
 
-static void count_qparams(struct counting *c, const struct nest_dimension *outer, int n,
-                          const struct nest_dimension *reduced, int m, const unsigned char *x, int64_t qparam)
+static void count_qparams(struct counting *c, const struct loop *outer, int n,
+                          const struct loop *reduced, int m, const unsigned char *x, int64_t qparam)
 {
     if (n == 0) {
         count_reduced(c, qparam, reduced, m, x);
@@ -143,19 +143,19 @@ static void count_qparams(struct counting *c, const struct nest_dimension *outer
         return;
     }
     for (int64_t i = 0; i < outer->extent; i++)
-        count_qparams(c, outer + 1, n - 1, reduced, m, x + i * outer->in, qparam + i * outer->out);
+        count_qparams(c, outer + 1, n - 1, reduced, m, x + i * outer->in, qparam + i * outer->qparam);
 }
 
-void qobs_count_nest(struct counting *c, const struct nest *nest)
+void qobs_count_loops(struct counting *c, const struct loops *loops)
 {
-    struct nest_dimension outer[MAX_AXES], reduced[MAX_AXES];
+    struct loop outer[MAX_AXES], reduced[MAX_AXES];
     int n = 0, m = 0;
-    for (int i = 0; i < nest->dimensions; i++)
-        if (nest->dimension[i].out != 0)
-            outer[n++] = nest->dimension[i];
+    for (int i = 0; i < loops->count; i++)
+        if (loops->loop[i].qparam != 0)
+            outer[n++] = loops->loop[i];
         else
-            reduced[m++] = nest->dimension[i];
-    count_qparams(c, outer, n, reduced, m, nest->base, nest->out);
+            reduced[m++] = loops->loop[i];
+    count_qparams(c, outer, n, reduced, m, loops->in, loops->qparam);
 }
 
 void qobs_count_each_run(struct counting *c)

@@ -6,7 +6,7 @@
 #define QOBS_MEASURE_COUNTING_H
 
 #include "measure/binning.h"
-#include "measure/minmax_loops.h"
+#include "plan/loops.h"
 
 /* A batch and what reads it. */
 struct batch {
@@ -50,8 +50,8 @@ static inline size_t counters_size(size_t bins)
     return QOBS_COUNTER_COPIES * qobs_counter_stride(bins) * sizeof(uint32_t);
 }
 
-/* Adds all elements of the nest to counts and extrema. */
-void qobs_count_nest(struct counting *c, const struct nest *nest);
+/* Adds all elements of the loops to counts and extrema. */
+void qobs_count_loops(struct counting *c, const struct loops *loops);
 
 /* Adds all elements of the plan, run by run: for plans with g_idx or with padded blocks. */
 void qobs_count_each_run(struct counting *c);

@@ -43,10 +43,10 @@ static void fill_identities(const struct job *job, unsigned char *min, unsigned 
     fill(max, job->element, n, job->plan->dtype, job->absmax ? 0 : -INFINITY);
 }
 
-static void reduce_nest(const struct job *job, const struct nest *nest, void *scratch, unsigned char *min, unsigned char *max,
+static void reduce_loops(const struct job *job, const struct loops *loops, void *scratch, unsigned char *min, unsigned char *max,
                         struct qobs_nonfinite *nonfinite)
 {
-    qobs_nest_minmax(nest, job->kernels, job->dtype, job->element, scratch, job->absmax ? NULL : min, max, nonfinite);
+    qobs_minmax_loops(loops, job->kernels, job->dtype, job->element, scratch, job->absmax ? NULL : min, max, nonfinite);
 }
 
 /* Merges the private outputs of a part into those of the job. */
@@ -66,9 +66,9 @@ static const struct split_rule rule = {
 
 struct parts {
     const struct job *job;
-    const struct nest *nest;
-    bool private;             /* the split dimension is reduced: each part has private outputs */
-    unsigned char *workspace; /* of each part: private outputs, then what the nest wants */
+    const struct loops *loops;
+    bool private;             /* the split loop is reduced: each part has private outputs */
+    unsigned char *workspace; /* of each part: private outputs, then the scratch of the loops */
     size_t outputs, scratch;  /* their bytes */
     struct qobs_nonfinite nonfinite[SPLIT_MAX_PARTS];
 };
@@ -77,11 +77,8 @@ static void reduce_part(void *argument, int64_t part, int64_t from, int64_t to)
 {
     struct parts *p = argument;
     const struct job *job = p->job;
-    struct nest nest = *p->nest;
-    struct nest_dimension *axis = &nest.dimension[0];
-    nest.base += from * axis->in;
-    nest.out += from * axis->out;
-    axis->extent = to - from;
+    struct loops loops = *p->loops;
+    qobs_loops_cut(&loops, 0, from, to);
     unsigned char *min = job->min, *max = job->max;
     unsigned char *const workspace = p->workspace ? p->workspace + (size_t)part * (p->outputs + p->scratch) : NULL;
     if (p->private) {
@@ -89,13 +86,13 @@ static void reduce_part(void *argument, int64_t part, int64_t from, int64_t to)
         max = min + p->outputs / 2;
         fill_identities(job, min, max);
     }
-    reduce_nest(job, &nest, p->scratch > 0 ? workspace + p->outputs : NULL, min, max, &p->nonfinite[part]);
+    reduce_loops(job, &loops, p->scratch > 0 ? workspace + p->outputs : NULL, min, max, &p->nonfinite[part]);
 }
 
-static int reduce_parts(const struct job *job, const struct nest *nest, const struct split *split, size_t scratch,
+static int reduce_parts(const struct job *job, const struct loops *loops, const struct split *split, size_t scratch,
                         qobs_error *error)
 {
-    struct parts p = {.job = job, .nest = nest, .private = nest->dimension[0].out == 0, .scratch = scratch};
+    struct parts p = {.job = job, .loops = loops, .private = loops->loop[0].qparam == 0, .scratch = scratch};
     const size_t half = (size_t)job->plan->qparams * job->element;
     p.outputs = p.private ? 2 * half : 0;
     const size_t size = (size_t)split->parts * (p.outputs + p.scratch);
@@ -114,30 +111,28 @@ static int reduce_parts(const struct job *job, const struct nest *nest, const st
     return QOBS_OK;
 }
 
-/* Splits the outermost dimension, so that every part is a contiguous part of memory. */
-static struct split split_nest(const struct job *job, const struct nest *nest)
+/* Splits the outermost loop, so that every part is a contiguous part of memory. */
+static struct split split_loops(const struct job *job, const struct loops *loops)
 {
-    int64_t bytes = (int64_t)job->element;
-    for (int i = 0; i < nest->dimensions; i++)
-        bytes *= nest->dimension[i].extent;
-    if (nest->dimensions == 0)
+    const int64_t bytes = qobs_loops_elements(loops) * (int64_t)job->element;
+    if (loops->count == 0)
         return (struct split){.parts = 1};
-    const int64_t outputs = nest->dimension[0].out == 0 ? job->plan->qparams * (int64_t)job->element : 0;
-    return qobs_split(job->runtime, &rule, nest->dimension[0].extent, bytes, outputs);
+    const int64_t outputs = loops->loop[0].qparam == 0 ? job->plan->qparams * (int64_t)job->element : 0;
+    return qobs_split(job->runtime, &rule, loops->loop[0].extent, bytes, outputs);
 }
 
-static int do_nest(const struct job *job, struct nest *nest, qobs_error *error)
+static int reduce_tile(const struct job *job, struct loops *loops, qobs_error *error)
 {
-    qobs_nest_normalise(nest);
-    const struct split split = split_nest(job, nest);
-    const size_t size = qobs_nest_scratch(nest, job->element, job->absmax);
+    qobs_loops_normalise(loops, LOOPS_BY_INPUT);
+    const struct split split = split_loops(job, loops);
+    const size_t size = qobs_minmax_scratch(loops, job->element, job->absmax);
     if (split.parts > 1)
-        return reduce_parts(job, nest, &split, size, error);
+        return reduce_parts(job, loops, &split, size, error);
     const bool wanted = size > 0 && job->runtime->allocator; /* qobs_slab_ranges has none */
     void *scratch = wanted ? qobs_allocate(job->runtime, size) : NULL;
     if (wanted && !scratch)
         return qobs_fail(error, QOBS_ERROR_OUT_OF_MEMORY, "observe: no memory for %zu bytes", size);
-    reduce_nest(job, nest, scratch, job->min, job->max, job->nonfinite);
+    reduce_loops(job, loops, scratch, job->min, job->max, job->nonfinite);
     qobs_release(job->runtime, scratch, size);
     return QOBS_OK;
 }
@@ -289,10 +284,10 @@ static int reduce(struct job *job, enum nonfinite_mode mode, struct qobs_nonfini
     fill_identities(job, job->min, job->max);
     int status = plan->order ? qobs_reduce_indexed(job->runtime, job->kernels, plan, job->data, job->min, job->max, &counted, error)
                              : QOBS_OK;
-    for (unsigned ends = 0, n = qobs_plan_tiles(plan); ends < n && !plan->order && status == QOBS_OK; ends++) {
-        struct nest nest;
-        if (qobs_nest_of_plan(plan, job->data, ends, &nest))
-            status = do_nest(job, &nest, error);
+    for (unsigned tails = 0, n = qobs_plan_tiles(plan); tails < n && !plan->order && status == QOBS_OK; tails++) {
+        struct loops loops;
+        if (qobs_loops_of_tile(plan, tails, job->data, NULL, NULL, &loops))
+            status = reduce_tile(job, &loops, error);
     }
     if (status != QOBS_OK)
         return status;

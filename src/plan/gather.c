@@ -5,19 +5,50 @@
 
 #include <string.h>
 
+#include "plan/g_idx_walk.h"
+
 int64_t qobs_elements_most(const qobs_plan *plan)
 {
-    int64_t rows = 1, most = 0; /* of the last axis */
-    for (int i = 0; i < plan->axes - 1; i++)
-        rows *= plan->axis[i].role == AXIS_QPARAM ? 1 : plan->axis[i].extent;
-    if (plan->axes > 0 && !plan->order)
-        most = plan->axis[plan->axes - 1].role == AXIS_QPARAM ? 1 : plan->axis[plan->axes - 1].extent;
-    for (int64_t g = 0; plan->order && g < plan->axis[plan->axis[plan->axes - 1].outer].extent; g++)
-        most = plan->start[g + 1] - plan->start[g] > most ? plan->start[g + 1] - plan->start[g] : most;
-    return plan->axes > 0 ? rows * most : 1;
+    int64_t most = 1;
+    if (plan->order)
+        return qobs_g_idx_longest_group(plan);
+    for (int i = 0; i < plan->axes; i++)
+        most *= plan->axis[i].role == AXIS_QPARAM ? 1 : plan->axis[i].extent;
+    return most;
 }
 
-/* Appends an axis, or makes the one before longer if that goes through the same memory. */
+void qobs_elements_at(const struct element_source *source, int64_t qparam, struct elements *e)
+{
+    e->gather = source->plan->order ? &qobs_gather_g_idx : &qobs_gather_memory;
+    for (int i = source->plan->axes - 1; i >= 0; i--) {
+        const struct axis *a = &source->plan->axis[i];
+        e->position[i] = a->role == AXIS_QPARAM ? qparam % a->extent : 0;
+        qparam /= a->role == AXIS_QPARAM ? a->extent : 1;
+    }
+    e->gather->place(source, e);
+}
+
+void qobs_elements_next(const struct element_source *source, struct elements *e)
+{
+    bool carried = false;
+    for (int i = source->plan->axes - 1; i >= 0; i--) {
+        const struct axis *a = &source->plan->axis[i];
+        if (a->role != AXIS_QPARAM)
+            continue;
+        if (++e->position[i] < a->extent) {
+            if (carried || !e->gather->advance(source, i, e))
+                e->gather->place(source, e);
+            return;
+        }
+        e->position[i] = 0;
+        carried = true;
+    }
+    e->gather->place(source, e);
+}
+
+/* ---- Memory order ------------------------------------------------------------------------------------------------------ */
+
+/* Appends an axis, or extends the one before if that continues through the same memory. */
 static void add_axis(struct elements *e, int64_t extent, int64_t stride, bool may_join)
 {
     const int last = e->axes - 1;
@@ -31,54 +62,34 @@ static void add_axis(struct elements *e, int64_t extent, int64_t stride, bool ma
     e->stride[e->axes++] = stride;
 }
 
-static void settle(const struct element_source *source, struct elements *e)
+static void place(const struct element_source *source, struct elements *e)
 {
     const qobs_plan *plan = source->plan;
     e->offset = 0;
     e->column = 0;
-    e->order = NULL;
     e->axes = 0;
     e->count = 1;
     for (int i = 0; i < plan->axes; i++) {
         const struct axis *a = &plan->axis[i];
-        const bool last = i == plan->axes - 1;
         if (a->role == AXIS_QPARAM) {
-            const bool ordered = plan->order && i == plan->axis[plan->axes - 1].outer;
-            e->offset += ordered ? 0 : e->position[i] * a->stride;
+            e->offset += e->position[i] * a->stride;
             continue;
         }
-        int64_t before = a->outer < 0 ? 0 : e->position[a->outer] * a->extent;
-        int64_t present = a->outer < 0 || a->unpadded - before > a->extent ? a->extent : a->unpadded - before;
-        if (last && plan->order) {
-            before = plan->start[e->position[a->outer]];
-            present = plan->start[e->position[a->outer] + 1] - before;
-            e->order = plan->order + before;
-        }
-        if (last)
+        const int64_t before = a->outer < 0 ? 0 : e->position[a->outer] * a->extent;
+        const int64_t present = a->outer < 0 || a->unpadded - before > a->extent ? a->extent : a->unpadded - before;
+        if (i == plan->axes - 1)
             e->column = before;
-        add_axis(e, present, a->stride, !source->column_weight && !e->order);
+        add_axis(e, present, a->stride, !source->column_weight);
     }
     if (e->axes == 0)
         add_axis(e, 1, (int64_t)qobs_dtype_size(plan->dtype), false);
 }
 
-void qobs_elements_at(const struct element_source *source, int64_t qparam, struct elements *e)
-{
-    for (int i = source->plan->axes - 1; i >= 0; i--) {
-        const struct axis *a = &source->plan->axis[i];
-        e->position[i] = a->role == AXIS_QPARAM ? qparam % a->extent : 0;
-        qparam /= a->role == AXIS_QPARAM ? a->extent : 1;
-    }
-    settle(source, e);
-}
-
-/* What settle() would find where nothing but the place has changed, one further along that axis; false: something else may have. */
-static bool move_on(const struct element_source *source, int axis, struct elements *e)
+/* Does what place() would do if only the offset and the column change. */
+static bool advance(const struct element_source *source, int axis, struct elements *e)
 {
     const qobs_plan *plan = source->plan;
     const struct axis *last = &plan->axis[plan->axes - 1];
-    if (plan->order)
-        return false;
     for (int i = 0; i < plan->axes; i++) {
         const struct axis *a = &plan->axis[i];
         if (a->outer == axis && (e->position[axis] + 1) * a->extent > a->unpadded)
@@ -90,25 +101,8 @@ static bool move_on(const struct element_source *source, int axis, struct elemen
     return true;
 }
 
-void qobs_elements_next(const struct element_source *source, struct elements *e)
-{
-    bool began_anew = false;
-    for (int i = source->plan->axes - 1; i >= 0; i--) {
-        const struct axis *a = &source->plan->axis[i];
-        if (a->role != AXIS_QPARAM)
-            continue;
-        if (++e->position[i] < a->extent) {
-            if (began_anew || !move_on(source, i, e))
-                settle(source, e);
-            return;
-        }
-        e->position[i] = 0;
-        began_anew = true;
-    }
-    settle(source, e);
-}
-
-/* A run of them along the last axis, which begins with element `first`: how long it is, at most n, and where. */
+/* A run along the last axis that begins with element `first`: returns its length, at most n. *inner is the index along that axis,
+ * *offset that of the run's index 0 in bytes. */
 static size_t run_at(const struct elements *e, int64_t first, size_t n, int64_t *offset, int64_t *inner)
 {
     const int last = e->axes - 1;
@@ -126,23 +120,16 @@ static size_t run_at(const struct elements *e, int64_t first, size_t n, int64_t 
     return left < (int64_t)n ? (size_t)left : n;
 }
 
-struct qobs_prefetch qobs_elements_memory(const struct element_source *source, const struct elements *e, int64_t first, int64_t end)
+static struct qobs_prefetch memory_of(const struct element_source *source, const struct elements *e, int64_t first, int64_t end)
 {
     const int64_t size = (int64_t)qobs_dtype_size(source->plan->dtype);
     const unsigned char *const x = source->data + e->offset;
-    if (e->order || e->axes != 1 || e->stride[0] != size || first >= e->count)
+    if (e->axes != 1 || e->stride[0] != size || first >= e->count)
         return (struct qobs_prefetch){NULL, NULL};
     return (struct qobs_prefetch){x + first * size, x + (end < e->count ? end : e->count) * size};
 }
 
-static void pad(float *out, size_t n)
-{
-    for (; n % QOBS_SEARCH_LANES != 0; n++)
-        out[n] = 0;
-}
-
-void qobs_elements_load(const struct element_source *source, const struct elements *e, int64_t first, size_t n, double factor,
-                        float *out)
+static void load(const struct element_source *source, const struct elements *e, int64_t first, size_t n, double factor, float *out)
 {
     const size_t size = qobs_dtype_size(source->plan->dtype);
     const int64_t stride = e->stride[e->axes - 1];
@@ -150,29 +137,26 @@ void qobs_elements_load(const struct element_source *source, const struct elemen
     for (size_t done = 0, length; done < n; done += length) {
         int64_t offset, inner;
         length = run_at(e, first + (int64_t)done, n - done, &offset, &inner);
-        const unsigned char *x = source->data + offset;
-        if (stride == (int64_t)size && !e->order) {
-            source->load(x + inner * stride, length, factor, source->finite_only, out + done);
-            continue;
+        const unsigned char *x = source->data + offset + inner * stride;
+        if (stride != (int64_t)size) {
+            for (size_t i = 0; i < length; i++)
+                memcpy(gathered + i * size, x + (int64_t)i * stride, size);
+            x = gathered;
         }
-        for (size_t i = 0; i < length; i++) {
-            const int64_t at = inner + (int64_t)i;
-            memcpy(gathered + i * size, x + (e->order ? e->order[at] : at) * stride, size);
-        }
-        source->load(gathered, length, factor, source->finite_only, out + done);
+        source->load(x, length, factor, source->finite_only, out + done);
     }
-    pad(out, n);
+    pad_lanes(out, n);
 }
 
-void qobs_elements_weights(const struct element_source *source, const struct elements *e, int64_t first, size_t n, float *out)
+static void weights(const struct element_source *source, const struct elements *e, int64_t first, size_t n, float *out)
 {
     for (size_t done = 0, length; done < n; done += length) {
         int64_t offset, inner;
         length = run_at(e, first + (int64_t)done, n - done, &offset, &inner);
-        for (size_t i = 0; i < length; i++) {
-            const int64_t at = inner + (int64_t)i;
-            out[done + i] = !source->column_weight ? 1 : source->column_weight[e->order ? e->order[at] : e->column + at];
-        }
+        for (size_t i = 0; i < length; i++)
+            out[done + i] = source->column_weight ? source->column_weight[e->column + inner + (int64_t)i] : 1;
     }
-    pad(out, n);
+    pad_lanes(out, n);
 }
+
+const struct gather qobs_gather_memory = {place, advance, memory_of, load, weights};

@@ -1,30 +1,44 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* The elements of one qparam after the other, as blocks of floats for range search. Their order is that of the flattened value. */
-#ifndef QOBS_SEARCH_ELEMENTS_H
-#define QOBS_SEARCH_ELEMENTS_H
+/* The elements of one qparam after the other, as blocks of floats for range search, in the order of the flattened value. There are two
+ * implementations: memory order (gather.c) and the order of g_idx (g_idx_walk.c); qobs_elements_at chooses. */
+#ifndef QOBS_GATHER_H
+#define QOBS_GATHER_H
 
+#include "kernels/kernels.h"
 #include "plan/plan.h"
 
 struct element_source {
     const qobs_plan *plan;
     const unsigned char *data;
-    const float *column_weight; /* one a column; NULL: all 1 */
+    const float *column_weight; /* one for each column; NULL: all 1 */
     qobs_search_load_fn *load;
-    bool finite_only; /* what is not finite becomes 0 */
+    bool finite_only; /* NaN and infinities become 0 */
 };
 
-/* Those of one qparam, without the zeros that pad a block. */
+/* The elements of one qparam, without the zeros that pad a block. */
 struct elements {
+    const struct gather *gather;
     int64_t position[MAX_AXES]; /* of the qparam */
-    int64_t offset;             /* of the first one, in bytes */
-    const int64_t *order;       /* of the columns (g_idx), or NULL */
-    int64_t column;             /* of the first one */
-    int axes;
-    int64_t extent[MAX_AXES], stride[MAX_AXES];
+    int64_t offset;             /* of the first element, in bytes */
     int64_t count;
+    const int64_t *order; /* g_idx: their columns */
+    int64_t column;       /* memory order: of the first element */
+    int axes;             /* memory order: the loops over the elements */
+    int64_t extent[MAX_AXES];
+    int64_t stride[MAX_AXES]; /* bytes; g_idx: [0] is from column to column */
 };
+
+struct gather {
+    void (*place)(const struct element_source *source, struct elements *e); /* at e->position */
+    bool (*advance)(const struct element_source *source, int axis, struct elements *e); /* one entry; false: place it anew */
+    struct qobs_prefetch (*memory)(const struct element_source *source, const struct elements *e, int64_t first, int64_t end);
+    void (*load)(const struct element_source *source, const struct elements *e, int64_t first, size_t n, double factor, float *out);
+    void (*weights)(const struct element_source *source, const struct elements *e, int64_t first, size_t n, float *out);
+};
+
+extern const struct gather qobs_gather_memory, qobs_gather_g_idx;
 
 /* The most elements a qparam has. */
 int64_t qobs_elements_most(const qobs_plan *plan);
@@ -32,15 +46,32 @@ int64_t qobs_elements_most(const qobs_plan *plan);
 void qobs_elements_at(const struct element_source *source, int64_t qparam, struct elements *elements);
 void qobs_elements_next(const struct element_source *source, struct elements *elements);
 
-/* The memory of elements first to end, as far as there are any, if they lie one after the other; else nothing. */
-struct qobs_prefetch qobs_elements_memory(const struct element_source *source, const struct elements *elements, int64_t first, int64_t end);
+/* The memory of elements first to end, as far as there are any, if they are contiguous; else nothing. */
+static inline struct qobs_prefetch qobs_elements_memory(const struct element_source *source, const struct elements *elements,
+                                                        int64_t first, int64_t end)
+{
+    return elements->gather->memory(source, elements, first, end);
+}
 
-/* n <= QOBS_SEARCH_MOST of them from `first` on, times factor, filled up with zeros to a multiple of QOBS_SEARCH_LANES. */
-void qobs_elements_load(const struct element_source *source, const struct elements *elements, int64_t first, size_t n,
-                        double factor, float *out);
+/* n <= QOBS_SEARCH_MOST elements from `first` on, times factor, padded with zeros to a multiple of QOBS_SEARCH_LANES. */
+static inline void qobs_elements_load(const struct element_source *source, const struct elements *elements, int64_t first, size_t n,
+                                      double factor, float *out)
+{
+    elements->gather->load(source, elements, first, n, factor, out);
+}
 
-/* Their weights, filled up in the same way; all 1 where there are none. */
-void qobs_elements_weights(const struct element_source *source, const struct elements *elements, int64_t first, size_t n,
-                           float *out);
+/* Their weights, padded in the same way; all 1 without column_weight. */
+static inline void qobs_elements_weights(const struct element_source *source, const struct elements *elements, int64_t first,
+                                         size_t n, float *out)
+{
+    elements->gather->weights(source, elements, first, n, out);
+}
+
+/* Zeros up to a multiple of QOBS_SEARCH_LANES. */
+static inline void pad_lanes(float *out, size_t n)
+{
+    for (; n % QOBS_SEARCH_LANES != 0; n++)
+        out[n] = 0;
+}
 
 #endif

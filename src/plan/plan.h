@@ -65,15 +65,4 @@ int qobs_plan_make_along(qobs_plan *plan, enum keying keying, const qobs_tensor 
 int qobs_plan_new_along(qobs_plan **result, enum keying keying, const qobs_tensor *value, const struct axes *axes,
                         const struct runtime *runtime, qobs_error *error);
 
-/* A part of a plan without gaps: of every axis the entries from `first` on, and how far apart two of them are among the qparams (0:
- * they share one). */
-struct tile {
-    int64_t first[MAX_AXES], extent[MAX_AXES], qparam[MAX_AXES];
-};
-
-/* A plan has 1, 2 or 4 tiles: for each split dimension (at most 2) one of its full groups and one of its short last group. Bit i of
- * `tails` chooses the short group of the i-th split dimension. The second function returns false if that tile is empty. */
-unsigned qobs_plan_tiles(const qobs_plan *plan);
-bool qobs_plan_tile(const qobs_plan *plan, unsigned tails, struct tile *tile);
-
 #endif

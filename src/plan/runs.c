@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "plan/plan.h"
+#include "plan/g_idx_walk.h"
 
 /* The axis a run goes along: the last one. */
 static int64_t run_extent(const qobs_plan *plan)
@@ -13,42 +13,13 @@ static int64_t run_extent(const qobs_plan *plan)
     return plan->axes == 0 ? 1 : plan->axis[plan->axes - 1].extent;
 }
 
-/* Columns in g_idx order, each of which is a run of its own, and how many rows of them there are. */
-static int64_t columns_in_order(const qobs_plan *plan, int64_t *rows)
-{
-    const struct axis *fine = &plan->axis[plan->axes - 1];
-    *rows = plan->axis[fine->outer].extent > 0 ? plan->qparams / plan->axis[fine->outer].extent : 0;
-    return fine->unpadded;
-}
-
-static void run_in_order(const qobs_plan *plan, int64_t index, qobs_run *run)
-{
-    const struct axis *fine = &plan->axis[plan->axes - 1];
-    int64_t rows, row, group = 0;
-    const int64_t columns = columns_in_order(plan, &rows), place = index % columns;
-    *run = (qobs_run){.length = 1, .stride = fine->stride, .offset = plan->order[place] * fine->stride};
-    row = index / columns;
-    for (int64_t quant_min = 0, most = plan->axis[fine->outer].extent - 1; quant_min <= most;) {
-        const int64_t middle = (quant_min + most) / 2;
-        if (plan->start[middle] <= place)
-            quant_min = (group = middle) + 1;
-        else
-            most = middle - 1;
-    }
-    run->qparam = row * plan->axis[fine->outer].extent + group;
-    for (int i = fine->outer - 1; i >= 0; i--) {
-        run->offset += row % plan->axis[i].extent * plan->axis[i].stride;
-        row /= plan->axis[i].extent;
-    }
-}
-
 int64_t qobs_plan_run_count(const qobs_plan *plan)
 {
     if (!plan)
         return 0;
-    int64_t runs = plan->padded ? 2 : 1; /* the data, then the padding, of each row */
     if (plan->order)
-        return columns_in_order(plan, &runs) * runs;
+        return qobs_g_idx_run_count(plan);
+    int64_t runs = plan->padded ? 2 : 1; /* the data, then the padding, of each row */
     for (int i = 0; i < plan->axes; i++)
         runs *= plan->axis[i].extent;
     return runs == 0 ? 0 : runs / run_extent(plan);
@@ -62,7 +33,7 @@ int qobs_plan_run(const qobs_plan *plan, int64_t index, qobs_run *run, qobs_erro
         return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "index: is %lld, allowed are 0 to %lld", (long long)index,
                          (long long)qobs_plan_run_count(plan) - 1);
     if (plan->order) {
-        run_in_order(plan, index, run);
+        qobs_g_idx_run(plan, index, run);
         return qobs_succeed(error);
     }
     const bool padding = plan->padded && index % 2 == 1;

@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-FileCopyrightText: The qobs authors */
+
+/* Nested loops over a tensor: each loop has a stride in the input, one in an output tensor of the same shape, and one among the
+ * qparams. Every granularity without g_idx is such loops, one nest for each tile of its plan; g_idx.h has the other kind.
+ *
+ * A plan has 1, 2 or 4 tiles: for each split dimension (at most 2) one of its full groups and one of its short last group. */
+#ifndef QOBS_PLAN_LOOPS_H
+#define QOBS_PLAN_LOOPS_H
+
+#include "plan/plan.h"
+
+struct loop {
+    int64_t extent;
+    int64_t in, out; /* bytes; out is 0 without an output tensor */
+    int64_t qparam;  /* 0: the entries share a qparam */
+};
+
+struct loops {
+    const unsigned char *in;
+    unsigned char *out;        /* NULL: there is no output tensor */
+    int64_t qparam;            /* of the first element */
+    int count;
+    struct loop loop[MAX_AXES]; /* outermost first */
+};
+
+enum loop_order { LOOPS_BY_INPUT, LOOPS_BY_OUTPUT };
+
+/* A loop with one entry. */
+extern const struct loop qobs_single_loop;
+
+unsigned qobs_plan_tiles(const qobs_plan *plan);
+
+/* The loops over one tile of a plan without g_idx. Bit i of `tails` chooses the short group of the i-th split dimension. False: the
+ * tile is empty. out_plan is the plan of the output tensor with the same shape, or NULL. */
+bool qobs_loops_of_tile(const qobs_plan *plan, unsigned tails, const unsigned char *in, const qobs_plan *out_plan,
+                        unsigned char *out, struct loops *loops);
+
+/* Sorts the loops so that memory is walked in order, makes strides positive in that tensor, and joins loops that continue each other.
+ * Elements are visited in another order afterwards. */
+void qobs_loops_normalise(struct loops *loops, enum loop_order order);
+
+/* One entry of all loops together. */
+struct loop_entry {
+    const unsigned char *in;
+    unsigned char *out;
+    int64_t qparam;
+};
+
+/* The index-th entry, where the innermost loop is the fastest. */
+struct loop_entry qobs_loops_at(const struct loops *loops, int64_t index);
+
+int64_t qobs_loops_elements(const struct loops *loops);
+
+/* Leaves entries [from, to) of one loop. */
+void qobs_loops_cut(struct loops *loops, int loop, int64_t from, int64_t to);
+
+#endif
