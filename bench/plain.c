@@ -20,13 +20,10 @@
 
 #define WIDTH 16
 #include "plain_minmax.inl.h"
-#undef WIDTH
 #define WIDTH 32
 #include "plain_minmax.inl.h"
-#undef WIDTH
 #define WIDTH 64
 #include "plain_minmax.inl.h"
-#undef WIDTH
 
 #define ENTRY(name) CAT(name, MARCH)
 #include "templates/minmax_entries.inl.h"

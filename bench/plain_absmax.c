@@ -11,13 +11,10 @@
 
 #define WIDTH 16
 #include "plain_absmax.inl.h"
-#undef WIDTH
 #define WIDTH 32
 #include "plain_absmax.inl.h"
-#undef WIDTH
 #define WIDTH 64
 #include "plain_absmax.inl.h"
-#undef WIDTH
 
 #define ENTRY_(name, march) name##_##march
 #define ENTRY__(name, march) ENTRY_(name, march)

@@ -2,6 +2,8 @@
 /* SPDX-FileCopyrightText: The qobs authors */
 
 /* One element width of plain_absmax.c: magnitudes as integers. */
+#include "templates/width_begin.h"
+
 #include "templates/minmax_key.inl.h"
 #include "templates/absmax_elements.inl.h"
 
@@ -50,8 +52,4 @@ static void K(columns)(const unsigned char *x, ptrdiff_t row_stride, size_t rows
     }
 }
 
-#undef K
-#undef KEY
-#undef BITS
-#undef KEY_CAT
-#undef KEY_CAT_
+#include "templates/width_end.h"

@@ -3,6 +3,8 @@
 
 /* One element width of plain.c's minimum and maximum: on integers in the order of the floats, as gcc makes no vectors of a minimum
  * of floats that has to skip NaN. */
+#include "templates/width_begin.h"
+
 #include "templates/minmax_key.inl.h"
 
 typedef BITS __attribute__((aligned(1), may_alias)) K(any);
@@ -74,8 +76,4 @@ static void K(indexed)(const unsigned char *x, ptrdiff_t row_stride, size_t rows
         }
 }
 
-#undef K
-#undef KEY
-#undef BITS
-#undef KEY_CAT
-#undef KEY_CAT_
+#include "templates/width_end.h"

@@ -13,8 +13,8 @@
 
 #include <cmocka.h>
 
+#include "check/exercised.h"
 #include "check/upper_halves.h"
-#include "kernels/dispatch.h"
 #include "quantize.h"
 
 static struct qobs_quantizer quantizer_of(const struct way *way)
@@ -105,12 +105,23 @@ static void put_real(qobs_dtype dtype, void *array, size_t i, double value)
         ((float *)array)[i] = (float)value;
 }
 
+/* From x to out in the low 12 bits of addresses: any, or around a limit of a table. */
+static size_t draw_distance(void)
+{
+    size_t distance = random_bits() % 4096;
+    for (size_t t = 0; qobs_kernel_tables[t]; t++)
+        for (const struct qobs_limit *l = qobs_kernel_tables[t]->limits; l->name; l++)
+            if (l->of == QOBS_LIMIT_OF_DISTANCE && random_bits() % 4 == 0)
+                distance = l->size + random_bits() % 3 - 1;
+    return distance;
+}
+
 static void check_call(const struct call *c)
 {
     static unsigned char x[ROWS * (MOST * 8 + FENCE)], expected[sizeof x], workspace[sizeof x + 4096];
     static double scales[MOST], zero_points[MOST];
     static double wide[3][MOST];
-    unsigned char *const out = workspace + random_bits() % 4096; /* whatever the distance from x in the low 12 bits of addresses */
+    unsigned char *const out = workspace + ((uintptr_t)x + draw_distance() - (uintptr_t)workspace) % 4096;
     const size_t element = qobs_dtype_size(c->dtype), qparams = c->columns ? c->length : ROWS;
     const qobs_dtype scale_dtype = c->way->in_float || !c->way->format ? QOBS_F32 : c->dtype;
     const ptrdiff_t stride = (ptrdiff_t)(c->length * element + FENCE);
@@ -155,9 +166,9 @@ static void check_call(const struct call *c)
             from = to;
         }
         if (c->columns)
-            table->fake_quantize_columns[index](&quantizer, from, stride, to, stride, ROWS, c->length, &p);
+            CALL(table, fake_quantize_columns[index])(&quantizer, from, stride, to, stride, ROWS, c->length, &p);
         else
-            table->fake_quantize_rows[index](&quantizer, from, stride, to, stride, ROWS, c->length, &p, 1);
+            CALL(table, fake_quantize_rows[index])(&quantizer, from, stride, to, stride, ROWS, c->length, &p, 1);
         check_upper_halves(table->isa, c->columns ? "fake_quantize_columns" : "fake_quantize_rows");
         if (memcmp(out, expected, sizeof x) == 0)
             continue;
@@ -257,10 +268,19 @@ static void test_idempotent(void **state)
         }
 }
 
+/* Comes last. */
+static void test_every_slot(void **state)
+{
+    (void)state;
+    unsigned functions;
+    for (size_t t = 0; qobs_kernel_tables[t]; t++)
+        assert_true(!qobs_kernel_tables[t]->usable() || slots_failed(qobs_kernel_tables[t], CALLER_QUANTIZE, &functions) == 0);
+}
+
 int main(void)
 {
     enum { EACH = 2 * sizeof dtypes / sizeof *dtypes };
-    static struct CMUnitTest tests[EACH + 1];
+    static struct CMUnitTest tests[EACH + 2];
     static char names[EACH][32];
     size_t n = 0;
     for (size_t d = 0; d < sizeof dtypes / sizeof *dtypes; d++) {
@@ -276,5 +296,6 @@ int main(void)
         n++;
     }
     tests[n++] = (struct CMUnitTest){.name = "idempotent", .test_func = test_idempotent};
+    tests[n++] = (struct CMUnitTest){.name = "every slot", .test_func = test_every_slot};
     return _cmocka_run_group_tests("fake-quantize kernels", tests, n, NULL, NULL);
 }

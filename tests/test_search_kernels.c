@@ -15,9 +15,11 @@
 
 #include <cmocka.h>
 
+#include "check/exercised.h"
 #include "check/memory.h"
 #include "check/upper_halves.h"
 #include "config/stages.h"
+#include "formula/formula.h"
 #include "kernels/dispatch.h"
 #include "number/convert.h"
 #include "number/format.h"
@@ -147,7 +149,7 @@ static void run_kernel(const struct qobs_kernels *k, const struct target *t, con
     const struct qobs_quantizer q = quantizer_of(t);
     const struct qobs_search_candidates candidates = {g->scale, g->inverse, g->shift, 1};
     const unsigned char *const x = (const unsigned char *)g->x;
-    k->search_errors(&q, &norm->errors, g->shifted, g->x, g->weighted ? g->weight : NULL, g->n, &candidates,
+    CALL(k, search_errors)(&q, &norm->errors, g->shifted, g->x, g->weighted ? g->weight : NULL, g->n, &candidates,
                      (g->candidates + 3) / 4 * 4, (struct qobs_prefetch){x, x + g->n * sizeof *g->x}, sum);
     check_upper_halves(k->isa, "search_errors");
 }
@@ -276,7 +278,7 @@ static void run_batch(const struct qobs_kernels *k, const struct target *t, cons
     const struct qobs_quantizer q = quantizer_of(t);
     const struct qobs_search_candidates candidates = {b->scale, b->inverse, b->shift, LANES};
     const unsigned char *const x = (const unsigned char *)b->x;
-    k->search_batch(&q, &norm->errors, b->shifted, b->x, b->weighted ? b->weight : NULL, b->row, b->n, &candidates,
+    CALL(k, search_batch)(&q, &norm->errors, b->shifted, b->x, b->weighted ? b->weight : NULL, b->row, b->n, &candidates,
                     (b->candidates + 3) / 4 * 4, (struct qobs_prefetch){x, x + b->row * sizeof *b->x}, sum);
 }
 
@@ -348,7 +350,7 @@ static void test_improved(void **unused)
     for (int i = 0; i < 3000; i++) {
         const size_t n = draw() % 150;
         float *const sum = place(0, (n + 1) * LANES);
-        _Alignas(64) float quant_min[LANES], best[LANES], expected_best[LANES];
+        _Alignas(64) float bound[LANES], best[LANES], expected_best[LANES];
         int32_t step[LANES], expected_step[LANES];
         uint64_t expected[3] = {0};
         for (size_t j = 0; j < n * LANES; j++) {
@@ -356,8 +358,8 @@ static void test_improved(void **unused)
             sum[j] = kind == 0 ? NAN : kind == 1 ? INFINITY : (float)(draw() % 64) + (float)(n - j / LANES) / 2;
         }
         for (size_t lane = 0; lane < LANES; lane++) {
-            quant_min[lane] = draw() % 3 ? FLT_MAX : draw() % 3 ? 40.0f : draw() % 2 ? 0 : INFINITY;
-            expected_best[lane] = quant_min[lane];
+            bound[lane] = draw() % 3 ? FLT_MAX : draw() % 3 ? 40.0f : draw() % 2 ? 0 : INFINITY;
+            expected_best[lane] = bound[lane];
             expected_step[lane] = -1;
             for (size_t j = 0; j < n; j++)
                 if (sum[j * LANES + lane] < expected_best[lane]) {
@@ -370,7 +372,7 @@ static void test_improved(void **unused)
             if (!qobs_kernel_tables[k]->usable())
                 continue;
             uint64_t got[3] = {0};
-            qobs_kernel_tables[k]->search_improved(sum, n, quant_min, step, best, got);
+            CALL(qobs_kernel_tables[k], search_improved)(sum, n, bound, step, best, got);
             assert_memory_equal(got, expected, sizeof got);
             assert_memory_equal(step, expected_step, sizeof step);
             assert_true(same(best, expected_best, LANES));
@@ -398,7 +400,7 @@ static void test_load(void **unused)
                     if (!qobs_kernel_tables[k]->usable())
                         continue;
                     float *out = (float *)(void *)arena_place(&arenas[1], n * sizeof *out, true, 0);
-                    qobs_kernel_tables[k]->search_load[d](x, n, factor, finite_only, out);
+                    CALL(qobs_kernel_tables[k], search_load[d])(x, n, factor, finite_only, out);
                     check_upper_halves(qobs_kernel_tables[k]->isa, "search_load");
                     for (size_t j = 0; j < n; j++) {
                         const double value = qobs_element(x + j * size, dtypes[d]);
@@ -482,7 +484,9 @@ static void check_candidates(const struct formula *formula, const qobs_plan *pla
                                        .min = &bounds[0],
                                        .max = &bounds[1]};
     assert_int_equal(qobs_shrink_begin(&shrink, &search, NULL), QOBS_OK);
-    assert_non_null(shrink.kernel);
+    enum qobs_kernel_dtype index;
+    assert_true(qobs_kernel_dtype_of(plan->dtype, &index));
+    assert_true(shrink.kernel == CALL(kernels, search_shrink[index]));
     unsigned char *memory = aligned_alloc(64, (2 * qobs_shrunk_size(&shrink) + 63) / 64 * 64);
     qobs_shrunk_place(&shrink, memory, &shrunk);
     qobs_shrunk_place(&shrink, memory + qobs_shrunk_size(&shrink), &alone);
@@ -623,6 +627,15 @@ static void test_without_sleef(void **unused)
 }
 #endif
 
+/* Comes last. */
+static void test_every_slot(void **unused)
+{
+    (void)unused;
+    unsigned functions;
+    for (size_t k = 0; qobs_kernel_tables[k]; k++)
+        assert_true(!qobs_kernel_tables[k]->usable() || slots_failed(qobs_kernel_tables[k], CALLER_SEARCH, &functions) == 0);
+}
+
 int main(int argc, char **argv)
 {
     if (argc > 1)
@@ -635,6 +648,7 @@ int main(int argc, char **argv)
 #ifndef QOBS_SLEEF
         cmocka_unit_test(test_without_sleef),
 #endif
+        cmocka_unit_test(test_every_slot),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

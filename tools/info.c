@@ -42,6 +42,8 @@ static void print_isas(bool limited)
                : !is_active        ? "usable"
                : limited           ? "active: asked for with --isa"
                                    : "active: the fastest that is usable");
+        if (is_active && strcmp(active, "avx512") == 0)
+            printf("%-14s %-8s %-22s %s\n", "", "", "", "hands calls to avx2 if its kernels are faster");
     }
 }
 

@@ -125,7 +125,8 @@ QOBS_API bool qobs_isa_usable(size_t index);         /**< this CPU has them and 
 QOBS_API const char *qobs_isa_active(void);
 
 /** Use `name` from now on; NULL goes back to the best usable one. Fails for a name that is unknown (INVALID_ARGUMENT) or
- * not usable here (UNSUPPORTED). Observers that exist keep what they had. Any thread, any time. */
+ * not usable here (UNSUPPORTED). Existing observers do not change. Any thread, any time. The instruction set names a table of
+ * kernels: "avx512" hands calls to the kernels of "avx2" if these are faster. Results are the same bits for every name. */
 QOBS_API int qobs_isa_limit(const char *name, qobs_error *error);
 
 /** @} */

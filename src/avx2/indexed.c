@@ -1,20 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* AVX2 min/max of columns in groups; contract and limits in src/indexed.inl.h. */
+/* AVX2 minimum and maximum of columns in groups; contract and limits in templates/indexed.inl.h. */
 #include "avx2/transpose.h"
+#include "avx2/tuning.h"
 
 #include "kernels/kernel_minmax.h"
 
 #define WIDTH 16
 #include "templates/indexed.inl.h"
-#undef WIDTH
 #define WIDTH 32
 #include "templates/indexed.inl.h"
-#undef WIDTH
 #define WIDTH 64
 #include "templates/indexed.inl.h"
-#undef WIDTH
 
 #define ENTRY(name) name##_avx2
 #include "templates/indexed_entries.inl.h"

@@ -2,6 +2,7 @@
 /* SPDX-FileCopyrightText: The qobs authors */
 
 /* The avx2 table. Built for the baseline, because usable() runs on every CPU. */
+#include "avx2/tuning.h"
 #include "kernels/kernels.h"
 
 /* clang does not know the name before 18; every known CPU with AVX2 and FMA has F16C. */

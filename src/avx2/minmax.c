@@ -1,20 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* AVX2 min/max; contract and limits in src/minmax.inl.h. */
+/* AVX2 minimum and maximum; contract and limits in templates/minmax.inl.h. */
 #include "avx2/vec.h"
+#include "avx2/tuning.h"
 
 #include "kernels/kernel_minmax.h"
 
 #define WIDTH 16
 #include "templates/minmax.inl.h"
-#undef WIDTH
 #define WIDTH 32
 #include "templates/minmax.inl.h"
-#undef WIDTH
 #define WIDTH 64
 #include "templates/minmax.inl.h"
-#undef WIDTH
 
 #define ENTRY(name) name##_avx2
 #include "templates/minmax_entries.inl.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* Transposing tiles in registers, for src/indexed.inl.h: r[i] has in piece p the row p * TILE + i, and afterwards r[c] the
+/* Transposition of tiles in registers, for templates/indexed.inl.h: r[i] has in part p the row p * TILE + i, and afterwards r[c] the
  * column c of all rows in their order. Elements are interleaved within 128 bits first, then the 128-bit lanes change places. */
 #ifndef QOBS_AVX2_TRANSPOSE_H
 #define QOBS_AVX2_TRANSPOSE_H
@@ -9,9 +9,9 @@
 #include "avx2/vec.h"
 
 /* 16 rows of 16 elements do not fit the registers, two halves of 8 vectors do. */
-#define VEC_PIECES16 2
-#define VEC_PIECES32 1
-#define VEC_PIECES64 1
+#define VEC_PARTS16 2
+#define VEC_PARTS32 1
+#define VEC_PARTS64 1
 
 /* The lower (p = 0) or the upper halves of two vectors. */
 static inline vec vec_halves16(vec a, vec b, int p)
@@ -19,11 +19,11 @@ static inline vec vec_halves16(vec a, vec b, int p)
     return p == 0 ? _mm256_permute2x128_si256(a, b, 0x20) : _mm256_permute2x128_si256(a, b, 0x31);
 }
 
-/* Not wanted: there is one piece. */
+/* Unused: there is one part. */
 static inline vec vec_halves32(vec a, vec b, int p) { return (void)b, (void)p, a; }
 static inline vec vec_halves64(vec a, vec b, int p) { return (void)b, (void)p, a; }
 
-/* Vectors that hold `done` rows of an element each already, `bits` together, from n: pairs of them to twice as many. */
+/* Interleaves n vectors that already hold elements of `done` rows side by side, `bits` wide together: pairs become twice as wide. */
 static inline __attribute__((always_inline)) void vec_interleave(int bits, int done, int n, vec *r)
 {
     _Pragma("GCC unroll 8") for (int b = 0; b < n; b += 2 * done)

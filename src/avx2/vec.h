@@ -29,7 +29,7 @@ static inline vec vec_load(const void *p)
 }
 
 /* The same, not before or after another such load. */
-static inline vec vec_load_in_turn(const void *p)
+static inline vec vec_load_ordered(const void *p)
 {
     vec v = _mm256_loadu_si256((const vec *)p);
     __asm__ volatile("" : "+x"(v));
@@ -37,7 +37,7 @@ static inline vec vec_load_in_turn(const void *p)
 }
 
 /* Keeps it in a register. */
-static inline void vec_keep(vec *v)
+static inline void vec_in_register(vec *v)
 {
     __asm__("" : "+x"(*v));
 }

@@ -1,21 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* AVX-512 absmax; contract and limits in src/absmax.inl.h. */
+/* AVX-512 absmax; contract and limits in templates/absmax.inl.h. */
 #include "avx512/prefer_avx2.h"
 #include "avx512/vec.h"
+#include "avx512/tuning.h"
 
 #include "kernels/kernel_minmax.h"
 
 #define WIDTH 16
 #include "templates/absmax.inl.h"
-#undef WIDTH
 #define WIDTH 32
 #include "templates/absmax.inl.h"
-#undef WIDTH
 #define WIDTH 64
 #include "templates/absmax.inl.h"
-#undef WIDTH
 
 #define ENTRY(name) name##_avx512
 #include "templates/absmax_entries.inl.h"

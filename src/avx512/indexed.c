@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* AVX-512 min/max of columns in groups; contract and limits in src/indexed.inl.h. */
+/* AVX-512 minimum and maximum of columns in groups; contract and limits in templates/indexed.inl.h. */
 #include "avx512/prefer_avx2.h"
 #include "avx512/transpose.h"
+#include "avx512/tuning.h"
 
 #include "kernels/kernel_minmax.h"
 
@@ -11,13 +12,10 @@
 #define PERMUTED "avx512/indexed_permuted.h"
 #include "templates/indexed.inl.h"
 #undef PERMUTED
-#undef WIDTH
 #define WIDTH 32
 #include "templates/indexed.inl.h"
-#undef WIDTH
 #define WIDTH 64
 #include "templates/indexed.inl.h"
-#undef WIDTH
 
 #define ENTRY(name) name##_avx512
 #include "templates/indexed_entries.inl.h"

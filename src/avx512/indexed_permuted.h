@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* Min/max of 16-bit columns that an index scatters over at most 32 groups, without a transposition: every lane of an accumulator is a
- * group. Included by src/indexed.inl.h.
+/* Minimum and maximum of 16-bit columns that an index assigns to at most 32 groups, without a transposition: every lane of an accumulator
+ * is a group. Included by templates/indexed.inl.h.
  *
- * All rows have the same columns in the same places, so what brings the columns of a cache line into the lanes of their groups is made once:
- * a permutation for the first column of every group, another for the second, and so on; a group that has fewer repeats its last.
+ * All rows have the same columns in the same places. So permutations that bring the columns of a cache line into the lanes of their groups
+ * are made once: one for the first column of every group, another for the second, and so on. A group with fewer columns repeats its last.
  *
- * Accumulators: two vectors of keys a row; nothing can overflow.
- * Counts: 64 bits, made only for rows that hold something not finite.
- * Tails: the last columns and the last row are read again, which changes no minimum and no maximum. Nothing outside a row is read.
- * In flight: a cache line of 4 rows, those below being fetched meanwhile. */
+ * Accumulators: two vectors of keys a row; none can overflow.
+ * Counts: 64 bits, made only for rows that hold an element that is not finite.
+ * Tails: the last columns and the last row are read twice, which changes no bound. Nothing outside a row is read.
+ * In flight: a cache line of 4 rows, while those below are prefetched. */
 
-enum { PERMUTED_LANES = 32, PERMUTED_LEAST = 64 /* rows that are worth the permutations */, PERMUTED_ROWS = 4, PERMUTED_LINES = 64, PERMUTATIONS = 5 * PERMUTED_LINES };
+enum { PERMUTED_LANES = 32, PERMUTED_ROWS = 4, PERMUTED_LINES = 64, PERMUTATIONS = 5 * PERMUTED_LINES };
 
-/* Permutations for some lines. Of random columns in 32 groups there are 3.6 a line. */
+/* Permutations for some lines; random columns in 32 groups need 3.6 a line. */
 struct permuted {
     uint16_t from[PERMUTATIONS][PERMUTED_LANES];
     struct {
@@ -23,7 +23,7 @@ struct permuted {
     size_t lines;
 };
 
-/* For as many columns as there is room for, `columns` at most; false: these need too many permutations. */
+/* Makes permutations for as many columns as fit, `columns` at most; false if these need too many permutations. */
 static bool make_permuted(struct permuted *p, const uint32_t *group, size_t columns)
 {
     size_t used = 0;
@@ -53,7 +53,7 @@ static bool make_permuted(struct permuted *p, const uint32_t *group, size_t colu
     return true;
 }
 
-/* One bound of a row into the caller's. */
+/* Merges one bound of a row into the outputs. */
 static void merge_permuted(vec bound, bool is_max, unsigned char *out, __mmask32 groups)
 {
     const vec before = vec_key16(_mm512_maskz_loadu_epi16(groups, out));
@@ -61,7 +61,7 @@ static void merge_permuted(vec bound, bool is_max, unsigned char *out, __mmask32
     _mm512_mask_storeu_epi16(out, groups, vec_key16(vec_no_minus_zero16(merged)));
 }
 
-/* Up to PERMUTED_ROWS rows; false: something is not finite, and nothing has been merged. */
+/* Up to PERMUTED_ROWS rows; false if an element is not finite: then nothing has been merged. */
 static bool permuted_rows(const struct permuted *p, const unsigned char *x, ptrdiff_t row_stride, size_t rows, size_t groups, bits16 inf,
                           unsigned char *min, unsigned char *max)
 {
@@ -90,8 +90,8 @@ static bool permuted_rows(const struct permuted *p, const unsigned char *x, ptrd
                 const vec w = _mm512_permutexvar_epi16(order, v[i]);
                 lo[i] = _mm512_mask_min_epi16(lo[i], there, lo[i], w);
                 hi[i] = _mm512_mask_max_epi16(hi[i], there, hi[i], w);
-                vec_keep(&lo[i]);
-                vec_keep(&hi[i]);
+                vec_in_register(&lo[i]);
+                vec_in_register(&hi[i]);
             }
         }
     }
@@ -109,7 +109,7 @@ static bool permuted_rows(const struct permuted *p, const unsigned char *x, ptrd
     return true;
 }
 
-/* The columns done: all, or those before some that need too many permutations. */
+/* Returns the number of columns done: all, or those before some that need too many permutations. */
 static size_t indexed_permuted(const unsigned char *x, ptrdiff_t row_stride, size_t rows, size_t columns, const uint32_t *group, size_t groups,
                                bits16 inf, unsigned char *min, unsigned char *max, struct qobs_nonfinite *nonfinite)
 {

@@ -3,6 +3,7 @@
 
 /* The avx512 table. Built for the baseline, because usable() runs on every CPU. A CPU with AVX-512 also has AVX2, so these kernels
  * may call those of the avx2 table. */
+#include "avx512/tuning.h"
 #include "kernels/kernels.h"
 
 static bool usable(void)

@@ -1,21 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* AVX-512 min/max; contract and limits in src/minmax.inl.h. */
+/* AVX-512 minimum and maximum; contract and limits in templates/minmax.inl.h. */
 #include "avx512/prefer_avx2.h"
 #include "avx512/vec.h"
+#include "avx512/tuning.h"
 
 #include "kernels/kernel_minmax.h"
 
 #define WIDTH 16
 #include "templates/minmax.inl.h"
-#undef WIDTH
 #define WIDTH 32
 #include "templates/minmax.inl.h"
-#undef WIDTH
 #define WIDTH 64
 #include "templates/minmax.inl.h"
-#undef WIDTH
 
 #define ENTRY(name) name##_avx512
 #include "templates/minmax_entries.inl.h"

@@ -13,6 +13,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "avx512/tuning.h"
+
 #define DELEGATED_(function) function##_avx2
 #define DELEGATED(function) DELEGATED_(function)
 #define DELEGATE_TO_AVX2(prefer, function, ...)                                                                       \
@@ -21,20 +23,20 @@
         return;                                                                                                       \
     }
 
-/* Runs that exceed L2 together, if they are long enough that the horizontal reduction is not AVX2's bottleneck: from 16 MB (F64:
- * 64 MB) in total 32 elements for F32 and 128 for the others, below that 512 (F64: 1024). */
+/* Runs that exceed L2 together, if they are long enough that the horizontal reduction is not AVX2's bottleneck. */
 static inline bool exceed_l2(size_t runs, size_t length, size_t element)
 {
-    const size_t all = runs * length * element, l3_share = element == 8 ? (size_t)64 << 20 : (size_t)16 << 20;
-    const size_t shortest = all >= l3_share ? (element == 4 ? 32 : 128) : element == 8 ? 1024 : 512;
-    return length >= shortest && all >= (size_t)2 << 20;
+    const size_t all = runs * length * element, l3_share = element == 8 ? DELEGATED_L3_F64_BYTES : DELEGATED_L3_BYTES;
+    const size_t from_l3 = element == 4 ? DELEGATED_L3_F32_LENGTH : DELEGATED_L3_LENGTH;
+    const size_t shortest = all >= l3_share ? from_l3 : element == 8 ? DELEGATED_F64_LENGTH : DELEGATED_LENGTH;
+    return length >= shortest && all >= DELEGATED_ROWS_BYTES;
 }
 
 /* Runs of one vector. AVX-512 has to shuffle before it can compare; AVX2 compares their halves first and is 6 to 17 % faster if they
  * come from L1. From L2 on both wait, and for few groups of runs it makes no difference. */
 static inline bool are_vectors_in_l1(size_t runs, size_t length, size_t element)
 {
-    return element < 8 && length * element == 64 && runs >= 2 * length && runs <= 512;
+    return element < 8 && length * element == 64 && runs >= 2 * length && runs <= DELEGATED_VECTORS;
 }
 
 static inline bool prefer_avx2_for_runs(size_t runs, size_t length, size_t element)
@@ -43,10 +45,10 @@ static inline bool prefer_avx2_for_runs(size_t runs, size_t length, size_t eleme
 }
 
 /* Row panels that exceed a core's own caches. */
-static inline bool prefer_avx2_for_row_panels(size_t elements, size_t element) { return elements >= ((size_t)1 << 20) / element; }
+static inline bool prefer_avx2_for_row_panels(size_t elements, size_t element) { return elements >= DELEGATED_ROW_PANELS_BYTES / element; }
 
 /* Columns from memory come 3 to 8 % faster; from the third-level cache AVX2 is slower. */
-static inline bool prefer_avx2_for_columns(size_t elements, size_t element) { return elements >= ((size_t)64 << 20) / element; }
+static inline bool prefer_avx2_for_columns(size_t elements, size_t element) { return elements >= DELEGATED_COLUMNS_BYTES / element; }
 
 /* Rows of an indexed call that fill at most half a vector. */
 static inline bool prefer_avx2_for_few_rows(size_t rows, size_t element) { return rows <= 64 / element / 2; }
@@ -57,7 +59,7 @@ static inline bool prefer_avx2_for_few_rows(size_t rows, size_t element) { retur
 static inline bool prefer_avx2_for_aliased(bool light, const void *x, const void *out)
 {
     const uintptr_t behind = ((uintptr_t)out - (uintptr_t)x) % 4096;
-    return light && behind > 32 && behind < 256;
+    return light && behind > ALIASED_ABOVE_BYTES && behind < ALIASED_BELOW_BYTES;
 }
 
 #endif

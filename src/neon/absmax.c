@@ -1,20 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* NEON absmax; contract and limits in src/absmax.inl.h. */
+/* NEON absmax; contract and limits in templates/absmax.inl.h. */
 #include "neon/vec.h"
+#include "neon/tuning.h"
 
 #include "kernels/kernel_minmax.h"
 
 #define WIDTH 16
 #include "templates/absmax.inl.h"
-#undef WIDTH
 #define WIDTH 32
 #include "templates/absmax.inl.h"
-#undef WIDTH
 #define WIDTH 64
 #include "templates/absmax.inl.h"
-#undef WIDTH
 
 #define ENTRY(name) name##_neon
 #include "templates/absmax_entries.inl.h"

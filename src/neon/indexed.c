@@ -1,20 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* NEON min/max of columns in groups; contract and limits in src/indexed.inl.h. */
+/* NEON minimum and maximum of columns in groups; contract and limits in templates/indexed.inl.h. */
 #include "neon/transpose.h"
+#include "neon/tuning.h"
 
 #include "kernels/kernel_minmax.h"
 
 #define WIDTH 16
 #include "templates/indexed.inl.h"
-#undef WIDTH
 #define WIDTH 32
 #include "templates/indexed.inl.h"
-#undef WIDTH
 #define WIDTH 64
 #include "templates/indexed.inl.h"
-#undef WIDTH
 
 #define ENTRY(name) name##_neon
 #include "templates/indexed_entries.inl.h"

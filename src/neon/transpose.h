@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* Transposing tiles in registers, for src/indexed.inl.h: r[i] has row i, and afterwards r[c] column c of all rows. */
+/* Transposition of tiles in registers, for templates/indexed.inl.h: r[i] has row i, and afterwards r[c] column c of all rows. */
 #ifndef QOBS_NEON_TRANSPOSE_H
 #define QOBS_NEON_TRANSPOSE_H
 
 #include "neon/vec.h"
 
-#define VEC_PIECES16 1
-#define VEC_PIECES32 1
-#define VEC_PIECES64 1
+#define VEC_PARTS16 1
+#define VEC_PARTS32 1
+#define VEC_PARTS64 1
 
-/* Not wanted: there is one piece. */
+/* Unused: there is one part. */
 static inline vec vec_halves16(vec a, vec b, int p) { return (void)b, (void)p, a; }
 static inline vec vec_halves32(vec a, vec b, int p) { return (void)b, (void)p, a; }
 static inline vec vec_halves64(vec a, vec b, int p) { return (void)b, (void)p, a; }
@@ -30,7 +30,7 @@ static inline vec vec_zip_high(int bits, vec a, vec b)
                         : vreinterpretq_u8_u64(vzip2q_u64(vreinterpretq_u64_u8(a), vreinterpretq_u64_u8(b)));
 }
 
-/* Vectors that hold `done` rows of an element each already, `bits` together, from n: pairs of them to twice as many. */
+/* Interleaves n vectors that already hold elements of `done` rows side by side, `bits` wide together: pairs become twice as wide. */
 static inline __attribute__((always_inline)) void vec_interleave(int bits, int done, int n, vec *r)
 {
     _Pragma("GCC unroll 8") for (int b = 0; b < n; b += 2 * done)

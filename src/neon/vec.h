@@ -36,7 +36,7 @@ static inline vec vec_load(const void *p)
 }
 
 /* The same, not before or after another such load. */
-static inline vec vec_load_in_turn(const void *p)
+static inline vec vec_load_ordered(const void *p)
 {
     vec v = vld1q_u8((const uint8_t *)p);
     __asm__ volatile("" : "+w"(v));
@@ -44,7 +44,7 @@ static inline vec vec_load_in_turn(const void *p)
 }
 
 /* Keeps it in a register. */
-static inline void vec_keep(vec *v)
+static inline void vec_in_register(vec *v)
 {
     __asm__("" : "+w"(*v));
 }

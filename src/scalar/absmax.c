@@ -12,13 +12,10 @@
 
 #define WIDTH 16
 #include "scalar/absmax.inl.h"
-#undef WIDTH
 #define WIDTH 32
 #include "scalar/absmax.inl.h"
-#undef WIDTH
 #define WIDTH 64
 #include "scalar/absmax.inl.h"
-#undef WIDTH
 
 #define ENTRY(name) name##_scalar
 #include "templates/absmax_entries.inl.h"

@@ -3,6 +3,8 @@
 
 /* One element width of src/scalar/absmax.c. */
 
+#include "templates/width_begin.h"
+
 #include "templates/minmax_key.inl.h"
 #include "templates/absmax_elements.inl.h"
 
@@ -25,8 +27,4 @@ static void K(columns)(const unsigned char *x, ptrdiff_t row_stride, size_t rows
         K(rows)(x + (ptrdiff_t)r * row_stride, sizeof(BITS), columns, 1, inf, absmax, sizeof(BITS), nonfinite);
 }
 
-#undef K
-#undef KEY
-#undef BITS
-#undef KEY_CAT
-#undef KEY_CAT_
+#include "templates/width_end.h"

@@ -3,6 +3,8 @@
 
 /* One element width of src/scalar/indexed.c. */
 
+#include "templates/width_begin.h"
+
 #include "templates/minmax_key.inl.h"
 
 static void K(indexed)(const unsigned char *x, ptrdiff_t row_stride, size_t rows, size_t columns, const uint32_t *group, size_t groups,
@@ -19,8 +21,4 @@ static void K(indexed)(const unsigned char *x, ptrdiff_t row_stride, size_t rows
         }
 }
 
-#undef K
-#undef KEY
-#undef BITS
-#undef KEY_CAT
-#undef KEY_CAT_
+#include "templates/width_end.h"

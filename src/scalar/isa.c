@@ -2,6 +2,7 @@
 /* SPDX-FileCopyrightText: The qobs authors */
 
 /* The scalar table. It is usable everywhere. */
+#include "scalar/tuning.h"
 #include "kernels/kernels.h"
 
 static bool usable(void) { return true; }

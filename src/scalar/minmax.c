@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* Portable min/max: the definition the other instruction sets are checked against.
+/* Portable minimum and maximum: the definition the other instruction sets are checked against.
  * Accumulators: one pair of integer keys; counts 64 bits; element by element, so there is no tail. */
 #include <stdbool.h>
 #include <stddef.h>
@@ -12,13 +12,10 @@
 
 #define WIDTH 16
 #include "scalar/minmax.inl.h"
-#undef WIDTH
 #define WIDTH 32
 #include "scalar/minmax.inl.h"
-#undef WIDTH
 #define WIDTH 64
 #include "scalar/minmax.inl.h"
-#undef WIDTH
 
 #define ENTRY(name) name##_scalar
 #include "templates/minmax_entries.inl.h"

@@ -1,29 +1,29 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* Min/max of columns that an index scatters over groups, for one element width on one instruction set. Included by
- * src/<isa>/indexed.c once per WIDTH (16, 32, 64), after that instruction set's vec.h and transpose.h.
+/* Minimum and maximum of columns that an index assigns to groups, for one element width on one instruction set. Included by
+ * src/ISA/indexed.c once per WIDTH (16, 32, 64), after transpose.h and tuning.h of that folder.
  *
- * As many rows as a vector has lanes go together: tiles of them are transposed in registers, so that a vector holds one column and
- * enters its group's accumulators whole, wherever these are; there is no gather and no copy of the rows.
+ * As many rows as a vector has lanes go together. Tiles of them are transposed in registers: then a vector holds one column and is added
+ * to its group's accumulators as a whole. There is no gather and no copy of the rows.
  *
- * Accumulators: a pair of vectors of keys (minmax_key.inl.h) a group, in the caller's scratch; nothing can overflow.
- * Counts: 64 bits, made only for rows that hold something not finite.
- * Tails: the last columns and the last rows are read again, which changes no minimum and no maximum; fewer
- *   bytes in a row than a cache line go element by element. Nothing outside a row is read.
- * In flight: a cache line of as many rows as a vector has lanes. Where rows are a power of two apart these fall into the same cache
- *   set, so that none may be come back to: where a tile is narrower than a line, lines are copied to a buffer first.
+ * Accumulators: a pair of vectors of keys (minmax_key.inl.h) a group, in the caller's scratch; none can overflow.
+ * Counts: 64 bits, made only for rows that hold an element that is not finite.
+ * Tails: the last columns and the last rows are read twice, which changes no bound. Rows of fewer bytes than a cache line go element by
+ *   element. Nothing outside a row is read.
+ * In flight: a cache line of as many rows as a vector has lanes. Rows a power of two apart fall into the same cache set, so no line can
+ *   be read twice: if a tile is narrower than a line, its other tiles are stored to a buffer.
  * Caller's duty: group[j] < groups. */
+#include "templates/width_begin.h"
 
+#include "templates/inline.h"
 #include "templates/minmax_key.inl.h"
 
-#define LANES (VEC_BYTES * 8 / WIDTH)
-/* A vector of a tile has that many pieces, each of another row, so a tile has as many vectors as columns. */
-#define PIECES K(VEC_PIECES)
-#define TILE (LANES / PIECES)
+/* A vector of a tile has this many parts, each of another row, so that a tile has as many vectors as columns. */
+#define PARTS K(VEC_PARTS)
+#define TILE (LANES / PARTS)
 #define LINE 64
 #define LINE_COLUMNS (LINE * 8 / WIDTH)
-#define MOST_NEGATIVE ((KEY)((BITS)1 << (WIDTH - 1)))
 
 /* Rows element by element. */
 static void K(indexed_plain)(const unsigned char *x, ptrdiff_t row_stride, size_t rows, size_t columns, const uint32_t *group,
@@ -39,14 +39,14 @@ static void K(indexed_plain)(const unsigned char *x, ptrdiff_t row_stride, size_
         }
 }
 
-/* Where piece `p` of the vector `i` of a tile is: in row p * TILE + i. */
-static inline __attribute__((always_inline)) vec K(indexed_piece)(const unsigned char *x, ptrdiff_t step, int i, int p)
+/* Vector `i` of a tile; its part `p` is from row p * TILE + i. */
+ALWAYS_INLINE vec K(indexed_part)(const unsigned char *x, ptrdiff_t step, int i, int p)
 {
-    return PIECES == 1 ? vec_load(x + i * step) : K(vec_halves)(vec_load(x + i * step), vec_load(x + (TILE + i) * step), p);
+    return PARTS == 1 ? vec_load(x + i * step) : K(vec_halves)(vec_load(x + i * step), vec_load(x + (TILE + i) * step), p);
 }
 
-/* A column each of LANES rows enters its group. `ahead`: lines that will be wanted. */
-static inline __attribute__((always_inline)) void K(indexed_columns)(vec r[TILE], const uint32_t *group, unsigned char *accumulators,
+/* Adds the columns of a tile of LANES rows to their groups. prefetch: lines that are needed next. */
+ALWAYS_INLINE void K(indexed_columns)(vec r[TILE], const uint32_t *group, unsigned char *accumulators,
                                                                     const unsigned char *prefetch)
 {
     K(vec_transpose)(r);
@@ -59,9 +59,9 @@ static inline __attribute__((always_inline)) void K(indexed_columns)(vec r[TILE]
     }
 }
 
-/* LANES rows into the accumulators, a cache line of each at a time: the tiles it has, the first from registers. Of fewer rows the last
- * stands for those that are not there. */
-static inline __attribute__((always_inline)) void K(indexed_rows)(bool few, const unsigned char *x, ptrdiff_t row_stride, size_t rows,
+/* Adds LANES rows to the accumulators, a cache line of each at a time; the first tile of a line stays in registers. few: the last row
+ * stands for the missing ones. */
+ALWAYS_INLINE void K(indexed_rows)(bool few, const unsigned char *x, ptrdiff_t row_stride, size_t rows,
                                                                   size_t columns, const uint32_t *group, unsigned char *accumulators)
 {
     enum { TILES = LINE_COLUMNS / TILE };
@@ -78,9 +78,9 @@ static inline __attribute__((always_inline)) void K(indexed_rows)(bool few, cons
         vec r[TILE];
         _Pragma("GCC unroll 16") for (int i = 0; i < TILE; i++)
         {
-            r[i] = K(vec_key)(K(indexed_piece)(from, step, i, 0));
+            r[i] = K(vec_key)(K(indexed_part)(from, step, i, 0));
             _Pragma("GCC unroll 4") for (int t = 1; t < TILES; t++)
-                vec_store(&tiles[t][i], K(vec_key)(K(indexed_piece)(from + t / PIECES * VEC_BYTES, step, i, t % PIECES)));
+                vec_store(&tiles[t][i], K(vec_key)(K(indexed_part)(from + t / PARTS * VEC_BYTES, step, i, t % PARTS)));
         }
         K(indexed_columns)(r, group + j, accumulators, prefetch);
         for (int t = 1; t < TILES; t++) {
@@ -101,14 +101,14 @@ static bool K(indexed_nonfinite)(const unsigned char *accumulators, size_t group
     return any;
 }
 
-/* One bound of LANES groups, `n` of which there are, and up to TILE rows of that part of their accumulators into the caller's. */
+/* Merges one bound of LANES groups, of which `n` exist, for up to TILE rows of a part of their accumulators into the outputs. */
 static void K(indexed_merge)(const unsigned char *accumulators, int part, size_t rows, bool is_max, unsigned char *out, size_t row_bytes,
                              size_t n)
 {
     vec r[TILE];
     unsigned char workspace[VEC_BYTES] = {0};
     for (int i = 0; i < TILE; i++)
-        r[i] = K(indexed_piece)(accumulators, 2 * VEC_BYTES, i, part);
+        r[i] = K(indexed_part)(accumulators, 2 * VEC_BYTES, i, part);
     K(vec_transpose)(r);
     for (size_t c = 0; c < TILE && c < rows; c++, out += row_bytes) {
         unsigned char *to = out;
@@ -126,28 +126,28 @@ static void K(indexed_transposed)(const unsigned char *x, ptrdiff_t row_stride, 
                                   size_t groups, BITS inf, unsigned char *min, unsigned char *max, unsigned char *accumulators,
                                   struct qobs_nonfinite *nonfinite)
 {
-    const size_t row_bytes = groups * sizeof(BITS), abreast = rows < LANES ? rows : LANES;
+    const size_t row_bytes = groups * sizeof(BITS), together = rows < LANES ? rows : LANES;
     for (size_t done = 0; done < rows; done += LANES) {
-        const size_t first = done + abreast <= rows ? done : rows - abreast;
+        const size_t first = done + together <= rows ? done : rows - together;
         for (size_t g = 0; g < (groups + LANES - 1) / LANES * LANES; g++) {
-            vec_store(accumulators + g * 2 * VEC_BYTES, K(vec_splat)((KEY)~MOST_NEGATIVE));
+            vec_store(accumulators + g * 2 * VEC_BYTES, K(vec_splat)(MOST_POSITIVE));
             vec_store(accumulators + g * 2 * VEC_BYTES + VEC_BYTES, K(vec_splat)(MOST_NEGATIVE));
         }
-        if (abreast < LANES)
-            K(indexed_rows)(true, x, row_stride, abreast, columns, group, accumulators);
+        if (together < LANES)
+            K(indexed_rows)(true, x, row_stride, together, columns, group, accumulators);
         else
-            K(indexed_rows)(false, x + (ptrdiff_t)first * row_stride, row_stride, abreast, columns, group, accumulators);
+            K(indexed_rows)(false, x + (ptrdiff_t)first * row_stride, row_stride, together, columns, group, accumulators);
         if (K(indexed_nonfinite)(accumulators, groups, inf)) {
-            K(indexed_plain)(x + (ptrdiff_t)done * row_stride, row_stride, first + abreast - done, columns, group, groups, inf,
+            K(indexed_plain)(x + (ptrdiff_t)done * row_stride, row_stride, first + together - done, columns, group, groups, inf,
                              min + done * row_bytes, max + done * row_bytes, nonfinite);
             continue;
         }
         for (size_t g = 0; g < groups; g += LANES)
-            for (size_t row = 0; row < abreast; row += TILE) {
+            for (size_t row = 0; row < together; row += TILE) {
                 const unsigned char *at = accumulators + g * 2 * VEC_BYTES;
                 const size_t to = (first + row) * row_bytes + g * sizeof(BITS), n = groups - g < LANES ? groups - g : LANES;
-                K(indexed_merge)(at, (int)(row / TILE), abreast - row, false, min + to, row_bytes, n);
-                K(indexed_merge)(at + VEC_BYTES, (int)(row / TILE), abreast - row, true, max + to, row_bytes, n);
+                K(indexed_merge)(at, (int)(row / TILE), together - row, false, min + to, row_bytes, n);
+                K(indexed_merge)(at + VEC_BYTES, (int)(row / TILE), together - row, true, max + to, row_bytes, n);
             }
     }
 }
@@ -161,7 +161,7 @@ static void K(indexed)(const unsigned char *x, ptrdiff_t row_stride, size_t rows
 {
     size_t done = 0;
 #ifdef PERMUTED
-    if (groups <= PERMUTED_LANES && rows >= PERMUTED_LEAST)
+    if (groups <= PERMUTED_LANES && rows >= PERMUTED_MIN_ROWS)
         done = indexed_permuted(x, row_stride, rows, columns, group, groups, inf, min, max, nonfinite);
 #endif
     if (columns - done < LINE_COLUMNS)
@@ -171,14 +171,8 @@ static void K(indexed)(const unsigned char *x, ptrdiff_t row_stride, size_t rows
                               scratch + (-(uintptr_t)scratch & (VEC_BYTES - 1)), nonfinite);
 }
 
-#undef LANES
-#undef PIECES
+#undef PARTS
 #undef TILE
 #undef LINE
 #undef LINE_COLUMNS
-#undef MOST_NEGATIVE
-#undef K
-#undef KEY
-#undef BITS
-#undef KEY_CAT
-#undef KEY_CAT_
+#include "templates/width_end.h"

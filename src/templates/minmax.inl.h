@@ -1,50 +1,35 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* Min/max over rows, over bands and over columns, for one element width on one instruction set. Included by src/<isa>/minmax.c once per
- * WIDTH (16, 32, 64), after that instruction set's vec.h.
+/* Minimum and maximum over rows, row panels and columns, for one element width on one instruction set. Included by src/ISA/minmax.c
+ * once per WIDTH (16, 32, 64), after vec.h and tuning.h of that folder.
  *
- * Accumulators: vectors of the element width, as keys (minmax_key.inl.h), as raw bits, or, where these are 64, as floats; nothing
- *   can overflow.
- * Counts: 64 bits, made only for blocks that hold something not finite.
- * Tails: the last vector of a run is read again from `length - LANES`, which changes no minimum and no maximum; runs shorter
- *   than a vector go element by element. Nothing outside a run is read.
- * In flight: 4 vectors in a long run, 2 in a short run, as many as the registers hold or 4 or 8 rows in columns; long runs
- *   from far away are read from 2 pages at a time.
- * Caller's duty: the floating-point unit must not treat subnormals as zeros (src/fpenv.h sees to it). */
+ * Accumulators: vectors of the element width: keys (minmax_key.inl.h), raw bits, or for 64 bits doubles; none can overflow.
+ * Counts: 64 bits, made only for blocks that hold an element that is not finite.
+ * Tails: the last vector of a run is loaded from `length - LANES`, so some elements are read twice, which changes no bound. Runs
+ *   shorter than a vector go element by element. Nothing outside a run is read.
+ * In flight: 4 vectors in a long run, 2 in a short run; in columns as many as registers hold, or 4 or 8 rows; long runs that exceed
+ *   the share of L3 are read from 2 pages at a time.
+ * Caller's duty: the floating-point unit must not treat subnormals as zeros (base/fpenv.h). */
+#include "templates/width_begin.h"
 
+#include "templates/inline.h"
 #include "templates/minmax_key.inl.h"
 
-#define LANES (VEC_BYTES * 8 / WIDTH)
-#define MOST_POSITIVE ((KEY)((BITS)~(BITS)0 >> 1))
-#define MOST_NEGATIVE ((KEY)(-MOST_POSITIVE - 1))
-
-/* A block of a long run: small enough to be in a near cache when it must be read again for its NaN. */
-#define BLOCK ((size_t)262144 * 8 / WIDTH)
-/* Unsigned comparison of 64 bits is no instruction everywhere. */
-#define HAS_RAW (WIDTH != 64)
-
-/* A block of this many bytes is worth two streams. */
-#define TWO_STREAMS 131072
 #define UNROLLED 4 /* vectors in flight in a block */
-#define SETS 2     /* of bounds for them: a minimum takes a cycle or two, and 16 registers do not hold more */
-/* From this size on data are taken to come in part from memory, and from this one on all of them. */
-#define FAR ((size_t)16 << 20)
-#define FARTHEST ((size_t)64 << 20)
-/* Between them runs are read two pages side by side, some pages ahead of which lines are fetched. */
-#define PAGE 4096
-#define PAGES_AHEAD 4
+#define SETS 2     /* of bounds for them; 16 registers do not hold more */
+#define PAGE_BYTES 4096
 
 #if LANES >= 4
 #include "templates/signs.inl.h"
 #endif
 
-/* What is accumulated of any number of vectors, lane by lane. */
+/* Bounds of any number of vectors, lane by lane. */
 #if HAS_RAW
-/* Raw bits need no conversion in the loop: the largest and the smallest as unsigned and the largest as signed, among which are the
- * minimum and the maximum, whatever signs there are. NaN is what lies beyond infinity. */
+/* Raw bits need no conversion in the loop. Minimum and maximum are among the largest and the smallest bits as unsigned and the largest
+ * as signed integers, whatever the signs are. NaN is beyond infinity. */
 struct K(bounds) {
-    vec high, low, most;
+    vec high, low, high_signed;
 };
 
 static inline struct K(bounds) K(bounds_of)(vec v)
@@ -52,60 +37,59 @@ static inline struct K(bounds) K(bounds_of)(vec v)
     return (struct K(bounds)){v, v, v};
 }
 
-static inline void K(enter)(struct K(bounds) *b, vec v)
+static inline void K(add_vector)(struct K(bounds) *b, vec v)
 {
     b->high = K(vec_max_u)(b->high, v);
     b->low = K(vec_min_u)(b->low, v);
-    b->most = K(vec_max_s)(b->most, v);
+    b->high_signed = K(vec_max_s)(b->high_signed, v);
 }
 
-static inline void K(enter_two)(struct K(bounds) *b, struct K(bounds) *c, vec v, vec w)
+static inline void K(add_two)(struct K(bounds) *b, struct K(bounds) *c, vec v, vec w)
 {
-    K(enter)(b, v);
-    K(enter)(c, w);
+    K(add_vector)(b, v);
+    K(add_vector)(c, w);
 }
 
-/* Of what is known to hold both signs. */
-static inline void K(enter_two_signed)(struct K(bounds) *b, struct K(bounds) *c, vec v, vec w)
+/* For elements that are known to hold both signs. */
+static inline void K(add_two_signed)(struct K(bounds) *b, struct K(bounds) *c, vec v, vec w)
 {
     b->high = K(vec_max_u)(b->high, v);
-    b->most = K(vec_max_s)(b->most, v);
+    b->high_signed = K(vec_max_s)(b->high_signed, v);
     c->high = K(vec_max_u)(c->high, w);
-    c->most = K(vec_max_s)(c->most, w);
+    c->high_signed = K(vec_max_s)(c->high_signed, w);
 }
 
-static inline void K(join)(struct K(bounds) *b, const struct K(bounds) *c)
+static inline void K(merge)(struct K(bounds) *b, const struct K(bounds) *c)
 {
     b->high = K(vec_max_u)(b->high, c->high);
     b->low = K(vec_min_u)(b->low, c->low);
-    b->most = K(vec_max_s)(b->most, c->most);
+    b->high_signed = K(vec_max_s)(b->high_signed, c->high_signed);
 }
 
-static inline void K(join_signed)(struct K(bounds) *b, const struct K(bounds) *c)
+static inline void K(merge_signed)(struct K(bounds) *b, const struct K(bounds) *c)
 {
     b->high = K(vec_max_u)(b->high, c->high);
-    b->most = K(vec_max_s)(b->most, c->most);
+    b->high_signed = K(vec_max_s)(b->high_signed, c->high_signed);
 }
 
-/* In registers, and there only: gcc would otherwise keep copies in memory up to date. */
-static inline void K(keep)(struct K(bounds) *b)
+/* In registers only: otherwise gcc also updates copies in memory. */
+static inline void K(in_registers)(struct K(bounds) *b)
 {
-    vec_keep(&b->high);
-    vec_keep(&b->low);
-    vec_keep(&b->most);
+    vec_in_register(&b->high);
+    vec_in_register(&b->low);
+    vec_in_register(&b->high_signed);
 }
 
-static inline void K(keys_of_bounds)(const struct K(bounds) *b, vec *quant_min, vec *quant_max)
+static inline void K(keys_of_bounds)(const struct K(bounds) *b, vec *lo, vec *hi)
 {
     const vec low = K(vec_key)(b->low);
-    *quant_min = K(vec_min_s)(K(vec_key)(b->high), low);
-    *quant_max = K(vec_max_s)(K(vec_key)(b->most), low);
+    *lo = K(vec_min_s)(K(vec_key)(b->high), low);
+    *hi = K(vec_max_s)(K(vec_key)(b->high_signed), low);
 }
 #else
-/* Floating-point minimum and maximum. One unordered comparison for two vectors finds NaN, which is handed on as a key beyond
- * infinity. */
+/* Floating-point minimum and maximum. One unordered comparison of two vectors finds NaN, which becomes a key beyond infinity. */
 struct K(bounds) {
-    vec quant_min, most;
+    vec lo, hi;
     vec_mask nan;
 };
 
@@ -114,130 +98,131 @@ static inline struct K(bounds) K(bounds_of)(vec v)
     return (struct K(bounds)){v, v, K(vec_or_unordered)(vec_mask_none(), v, v)};
 }
 
-static inline void K(enter_two)(struct K(bounds) *b, struct K(bounds) *c, vec v, vec w)
+static inline void K(add_two)(struct K(bounds) *b, struct K(bounds) *c, vec v, vec w)
 {
-    b->quant_min = K(vec_min_f)(v, b->quant_min);
-    b->most = K(vec_max_f)(v, b->most);
-    c->quant_min = K(vec_min_f)(w, c->quant_min);
-    c->most = K(vec_max_f)(w, c->most);
+    b->lo = K(vec_min_f)(v, b->lo);
+    b->hi = K(vec_max_f)(v, b->hi);
+    c->lo = K(vec_min_f)(w, c->lo);
+    c->hi = K(vec_max_f)(w, c->hi);
     b->nan = K(vec_or_unordered)(b->nan, v, w);
 }
 
-static inline void K(enter)(struct K(bounds) *b, vec v)
+static inline void K(add_vector)(struct K(bounds) *b, vec v)
 {
-    K(enter_two)(b, b, v, v);
+    K(add_two)(b, b, v, v);
 }
 
-static inline void K(join)(struct K(bounds) *b, const struct K(bounds) *c)
+static inline void K(merge)(struct K(bounds) *b, const struct K(bounds) *c)
 {
-    b->quant_min = K(vec_min_f)(c->quant_min, b->quant_min);
-    b->most = K(vec_max_f)(c->most, b->most);
+    b->lo = K(vec_min_f)(c->lo, b->lo);
+    b->hi = K(vec_max_f)(c->hi, b->hi);
     b->nan |= c->nan;
 }
 
-static inline void K(keep)(struct K(bounds) *b)
+static inline void K(in_registers)(struct K(bounds) *b)
 {
-    vec_keep(&b->quant_min);
-    vec_keep(&b->most);
+    vec_in_register(&b->lo);
+    vec_in_register(&b->hi);
 }
 
-static inline void K(keys_of_bounds)(const struct K(bounds) *b, vec *quant_min, vec *quant_max)
+static inline void K(keys_of_bounds)(const struct K(bounds) *b, vec *lo, vec *hi)
 {
-    *quant_min = K(vec_key)(b->quant_min);
-    *quant_max = vec_mask_any(b->nan) ? K(vec_splat)(MOST_POSITIVE) : K(vec_key)(b->most);
+    *lo = K(vec_key)(b->lo);
+    *hi = vec_mask_any(b->nan) ? K(vec_splat)(MOST_POSITIVE) : K(vec_key)(b->hi);
 }
 #endif
 
-static inline void K(ends_of_bounds)(const struct K(bounds) *b, KEY *lo, KEY *hi)
+static inline void K(range_of_bounds)(const struct K(bounds) *b, KEY *lo, KEY *hi)
 {
-    vec quant_min, quant_max;
-    K(keys_of_bounds)(b, &quant_min, &quant_max);
-    *lo = K(vec_reduce_min)(quant_min);
-    *hi = (KEY)~K(vec_reduce_min)(vec_not(quant_max));
+    vec lowest, highest;
+    K(keys_of_bounds)(b, &lowest, &highest);
+    *lo = K(vec_reduce_min)(lowest);
+    *hi = (KEY)~K(vec_reduce_min)(vec_not(highest));
 }
 
-/* Two pages side by side, while those further on are fetched into the second-level cache, every line twice, as some first tries come to
- * nothing. Where the third-level cache holds only a part that is faster than two streams, from memory slower. */
-static inline __attribute__((always_inline)) const unsigned char *K(two_pages)(
-    void (*enter)(struct K(bounds) *, struct K(bounds) *, vec, vec), struct K(bounds) *b, const unsigned char *x, const unsigned char *end)
+/* Reads two pages side by side and prefetches the pages +4 and +5 into L2, each line twice, because some prefetches are dropped. Faster
+ * than two streams while L3 holds a part of the data; slower from memory. */
+ALWAYS_INLINE const unsigned char *K(two_pages)(
+    void (*add)(struct K(bounds) *, struct K(bounds) *, vec, vec), struct K(bounds) *b, const unsigned char *x, const unsigned char *end)
 {
-    for (; x + 2 * PAGE <= end; x += 2 * PAGE)
-        for (const unsigned char *at = x; at < x + PAGE; at += 64) {
+    for (; x + 2 * PAGE_BYTES <= end; x += 2 * PAGE_BYTES)
+        for (const unsigned char *at = x; at < x + PAGE_BYTES; at += 64) {
             for (int v = 0; v < 64; v += VEC_BYTES)
-                enter(&b[0], &b[1], vec_load_in_turn(at + v), vec_load_in_turn(at + PAGE + v));
+                add(&b[0], &b[1], vec_load_ordered(at + v), vec_load_ordered(at + PAGE_BYTES + v));
             for (int page = PAGES_AHEAD; page < PAGES_AHEAD + 2; page++) {
-                __builtin_prefetch(at + page * PAGE, 0, 2);
-                __builtin_prefetch(at + page * PAGE + 32, 0, 2);
+                __builtin_prefetch(at + page * PAGE_BYTES, 0, 2);
+                __builtin_prefetch(at + page * PAGE_BYTES + 32, 0, 2);
             }
             for (int set = 0; set < SETS; set++)
-                K(keep)(&b[set]);
+                K(in_registers)(&b[set]);
         }
     return x;
 }
 
-/* Of what begins with both signs two bounds are enough. */
+/* Two bounds are enough for elements that begin with both signs. */
 static inline const unsigned char *K(pages)(struct K(bounds) *b, const unsigned char *x, const unsigned char *end)
 {
 #if HAS_RAW
-    if (end - x >= 4 * VEC_BYTES && K(begins_with_both)(x))
-        return K(two_pages)(K(enter_two_signed), b, x, end);
+    if (end - x >= 4 * VEC_BYTES && K(begins_with_both_signs)(x))
+        return K(two_pages)(K(add_two_signed), b, x, end);
 #endif
-    return K(two_pages)(K(enter_two), b, x, end);
+    return K(two_pages)(K(add_two), b, x, end);
 }
 
-/* Both halves of a large block are read at once: two streams come faster out of the third-level cache than one; in a short run they
- * would keep the prefetchers from ever settling. The end is touched before the rest only where that is fetched in software: where vectors
- * cross lines, memory comes a third slower after that. */
-static inline void K(block_keys)(bool far, const unsigned char *x, size_t n, KEY *lo, KEY *hi)
+/* Blocks from TWO_STREAMS_BYTES on are read as two streams: faster from L3; in short runs it would confuse the prefetchers. Accumulators
+ * start from the first vector. The path with software prefetch starts from the last one: elsewhere touching the end first costs a third
+ * of the bandwidth of memory if loads are unaligned. */
+static inline void K(block_keys)(bool two_pages, const unsigned char *x, size_t n, KEY *lo, KEY *hi)
 {
     const unsigned char *const last = x + (n - LANES) * sizeof(BITS);
     struct K(bounds) b[SETS];
     for (int i = 0; i < SETS; i++)
-        b[i] = K(bounds_of)(vec_load(far ? last : x));
-    if (far) {
+        b[i] = K(bounds_of)(vec_load(two_pages ? last : x));
+    if (two_pages) {
         x = K(pages)(b, x, last + VEC_BYTES);
-    } else if (n * sizeof(BITS) >= TWO_STREAMS) {
+    } else if (n * sizeof(BITS) >= TWO_STREAMS_BYTES) {
         const size_t step = UNROLLED / 2 * VEC_BYTES, half = (size_t)(last - x) / 2 / step * step;
         const unsigned char *y = x + half, *const middle = y;
         for (; x < middle; x += step, y += step) {
             for (int i = 0; i < UNROLLED; i += 2)
-                K(enter_two)(&b[i % SETS], &b[(i + 1) % SETS], vec_load(x + i / 2 * VEC_BYTES), vec_load(y + i / 2 * VEC_BYTES));
+                K(add_two)(&b[i % SETS], &b[(i + 1) % SETS], vec_load(x + i / 2 * VEC_BYTES), vec_load(y + i / 2 * VEC_BYTES));
             for (int i = 0; i < SETS; i++)
-                K(keep)(&b[i]);
+                K(in_registers)(&b[i]);
         }
         x = y;
     }
     for (; x + (UNROLLED - 1) * VEC_BYTES < last; x += UNROLLED * VEC_BYTES) {
         for (int i = 0; i < UNROLLED; i += 2)
-            K(enter_two)(&b[i % SETS], &b[(i + 1) % SETS], vec_load(x + i * VEC_BYTES), vec_load(x + (i + 1) * VEC_BYTES));
+            K(add_two)(&b[i % SETS], &b[(i + 1) % SETS], vec_load(x + i * VEC_BYTES), vec_load(x + (i + 1) * VEC_BYTES));
         for (int i = 0; i < SETS; i++)
-            K(keep)(&b[i]);
+            K(in_registers)(&b[i]);
     }
     for (; x < last; x += VEC_BYTES)
-        K(enter)(&b[0], vec_load(x));
-    K(enter)(&b[0], vec_load(last));
+        K(add_vector)(&b[0], vec_load(x));
+    K(add_vector)(&b[0], vec_load(last));
     for (int i = 1; i < SETS; i++)
-        K(join)(&b[0], &b[i]);
-    K(ends_of_bounds)(&b[0], lo, hi);
+        K(merge)(&b[0], &b[i]);
+    K(range_of_bounds)(&b[0], lo, hi);
 }
 
-static inline bool K(special)(KEY lo, KEY hi, BITS inf)
+/* True if an element was not finite. */
+static inline bool K(has_nonfinite)(KEY lo, KEY hi, BITS inf)
 {
     return hi >= (KEY)inf || lo <= (KEY)~inf;
 }
 
 /* One run of any length, block by block. */
-static void K(one_run)(bool far, const unsigned char *x, size_t n, BITS inf, unsigned char *min, unsigned char *max,
+static void K(one_run)(bool two_pages, const unsigned char *x, size_t n, BITS inf, unsigned char *min, unsigned char *max,
                        struct qobs_nonfinite *nonfinite)
 {
     KEY lo = MOST_POSITIVE, hi = MOST_NEGATIVE;
     while (n > 0) {
-        const size_t m = n >= 2 * BLOCK ? BLOCK : n;
+        const size_t m = n >= 2 * BLOCK_BYTES / sizeof(BITS) ? BLOCK_BYTES / sizeof(BITS) : n;
         bool finite = false;
         if (m >= LANES) {
             KEY block_lo, block_hi;
-            K(block_keys)(far, x, m, &block_lo, &block_hi);
-            finite = !K(special)(block_lo, block_hi, inf);
+            K(block_keys)(two_pages, x, m, &block_lo, &block_hi);
+            finite = !K(has_nonfinite)(block_lo, block_hi, inf);
             if (finite) {
                 lo = K(key_min)(lo, block_lo);
                 hi = K(key_max)(hi, block_hi);
@@ -252,9 +237,9 @@ static void K(one_run)(bool far, const unsigned char *x, size_t n, BITS inf, uns
 }
 
 #if LANES >= 4
-#include "templates/fold.inl.h"
+#include "templates/transpose_reduce.inl.h"
 
-/* Where short runs are and where their bounds go. */
+/* Short runs and their outputs. */
 struct K(runs) {
     const unsigned char *x;
     ptrdiff_t run_stride;
@@ -265,16 +250,16 @@ struct K(runs) {
     struct qobs_nonfinite *nonfinite;
 };
 
-#define FORM (HAS_RAW ? K(RAW) : K(KEYS))
+#define FORM (HAS_RAW ? AS_RAW_BITS : AS_KEYS)
 
-/* Of LANES runs from `run` on. Of raw bounds that hold the same comparisons are right with whatever the caller has. */
-static UNFOLDED void K(merge_extent)(enum K(form) form, struct K(extent) e, const struct K(runs) *r, size_t run)
+/* Merges bounds of LANES runs from `run` on. Bounds as raw bits that are right compare as raw bits with any output. */
+DEEP_INLINE void K(merge_extent)(enum bounds_form form, struct K(extent) e, const struct K(runs) *r, size_t run)
 {
     unsigned char *min = r->min + (ptrdiff_t)run * r->out_step, *max = r->max + (ptrdiff_t)run * r->out_step;
     if (r->out_step == sizeof(BITS)) {
         vec lo = vec_load(min), hi = vec_load(max);
-        if (form == K(RAW)) {
-            lo = K(vec_clear_equal)(K(lower)(K(RAW), e.lo, lo), K(vec_splat)(MOST_NEGATIVE));
+        if (form == AS_RAW_BITS) {
+            lo = K(vec_clear_equal)(K(lower)(AS_RAW_BITS, e.lo, lo), K(vec_splat)(MOST_NEGATIVE));
             hi = K(vec_max_s)(e.hi, hi);
         } else {
             lo = K(vec_key)(K(vec_no_minus_zero)(K(vec_min_s)(e.lo, K(vec_key)(lo))));
@@ -285,7 +270,7 @@ static UNFOLDED void K(merge_extent)(enum K(form) form, struct K(extent) e, cons
         return;
     }
     KEY l[LANES], h[LANES];
-    vec_store(l, form == K(RAW) ? K(vec_key)(e.lo) : e.lo);
+    vec_store(l, form == AS_RAW_BITS ? K(vec_key)(e.lo) : e.lo);
     vec_store(h, e.hi);
     for (size_t i = 0; i < LANES; i++, min += r->out_step, max += r->out_step)
         K(merge_keys)(l[i], h[i], min, max);
@@ -305,36 +290,23 @@ static void K(rows)(const unsigned char *x, ptrdiff_t run_stride, size_t runs, s
                     unsigned char *max, ptrdiff_t out_step, struct qobs_nonfinite *nonfinite)
 {
     const size_t bytes = length * sizeof(BITS);
-    const bool far = VEC_BYTES >= 32 && runs * bytes >= FAR && runs * bytes < FARTHEST && (runs == 1 || run_stride == (ptrdiff_t)bytes);
+    const bool two_pages = runs * bytes >= TWO_PAGES_BYTES && runs * bytes < TWO_PAGES_END_BYTES &&
+                           (runs == 1 || run_stride == (ptrdiff_t)bytes);
     size_t done = 0;
 #if LANES >= 4
     const struct K(runs) r = {x, run_stride, length, inf, min, max, out_step, nonfinite};
-    done = K(fold_short_runs)(&r, runs);
+    done = K(reduce_short_runs)(&r, runs);
 #endif
     for (; done < runs; done++)
-        K(one_run)(far, x + (ptrdiff_t)done * run_stride, length, inf, min + (ptrdiff_t)done * out_step,
+        K(one_run)(two_pages, x + (ptrdiff_t)done * run_stride, length, inf, min + (ptrdiff_t)done * out_step,
                    max + (ptrdiff_t)done * out_step, nonfinite);
 }
 
 #include "templates/minmax_row_panels.inl.h"
 #include "templates/minmax_columns.inl.h"
 
-#undef UNFOLDED
 #undef FORM
 #undef UNROLLED
 #undef SETS
-#undef FAR
-#undef FARTHEST
-#undef PAGE
-#undef PAGES_AHEAD
-#undef TWO_STREAMS
-#undef LANES
-#undef MOST_POSITIVE
-#undef MOST_NEGATIVE
-#undef BLOCK
-#undef HAS_RAW
-#undef K
-#undef KEY
-#undef BITS
-#undef KEY_CAT
-#undef KEY_CAT_
+#undef PAGE_BYTES
+#include "templates/width_end.h"

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* Floating-point minimum and maximum as integers, for one element width. Included once per WIDTH (16, 32, 64).
+/* Floating-point minimum and maximum as integers, for one element width, after width_begin.h.
  *
  * A float's bits are sign and magnitude. Its *key* is the two's complement integer of the same order:
  * key = bits ^ ((bits >> sign) & ~signbit), an involution. Keys order -NaN < -Inf < ... < -0 < +0 < ... < +Inf < +NaN, so
  *  - one pair of integer comparisons finds NaN and Inf after the fact, at no cost in the loop;
- *  - bf16 and f16 share one body, told apart only by the bits of infinity;
+ *  - bf16 and f16 share one body and differ only by the bits of infinity;
  *  - rounding modes, flush-to-zero and signalling NaN cannot change a result. */
 
 #if WIDTH == 16
@@ -19,12 +19,6 @@ typedef int32_t key32;
 typedef uint64_t bits64;
 typedef int64_t key64;
 #endif
-
-#define KEY_CAT_(a, b) a##b
-#define KEY_CAT(a, b) KEY_CAT_(a, b)
-#define K(name) KEY_CAT(name, WIDTH)
-#define BITS K(bits)
-#define KEY K(key)
 
 /* Elements may lie at any byte address. */
 static inline BITS K(load_bits)(const void *p)
@@ -66,8 +60,8 @@ static inline void K(merge_keys)(KEY lo, KEY hi, unsigned char *min, unsigned ch
     memcpy(max, &h, sizeof h);
 }
 
-/* The element-by-element form: the definition of the result, the tail of the vector forms, and what they fall back to for a
- * block in which something is not finite. */
+/* The element-by-element form: the definition of the result, the tail of the vector forms, and their fallback for a
+ * block with an element that is not finite. */
 static inline void K(scan_elements)(const unsigned char *x, size_t n, BITS inf, KEY *lo, KEY *hi,
                                     struct qobs_nonfinite *nonfinite)
 {

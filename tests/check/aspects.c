@@ -8,14 +8,10 @@
 #include "check.h"
 #include "memory.h"
 
-#define DATA_BYTES ((size_t)17 << 20)
-#define NEAR_BYTES ((size_t)1 << 20) /* from here on, columns go in strips */
-#define STRIP_BYTES 8192
-#define OUTER_BYTES ((size_t)2 << 20) /* from here on, AVX-512 leaves runs to AVX2 */
-#define BANDS_BYTES ((size_t)1 << 20) /* and bands */
-#define FAR_BYTES ((size_t)16 << 20) /* from here on, they are fetched ahead */
+#define DATA_BYTES ((size_t)65 << 20) /* more than the largest limit of contiguous elements */
+#define REPEATED 100003               /* elements after which data of large calls repeat */
 #define INDEXED_ELEMENTS 8192
-#define TALL 131 /* rows; from 64 on permutations are worth their making */
+#define TALL 131 /* rows of indexed calls that are not made fewer */
 #define ISLANDS 102
 #define LARGEST_VECTOR 64
 
@@ -109,15 +105,24 @@ static ptrdiff_t any_out_stride(struct check *check)
 
 /* ---- Data ---- */
 
+/* n elements, from REPEATED on as before. */
+static void fill_repeated(struct check *check, enum data data, unsigned char *p, size_t n)
+{
+    const size_t size = check->dtype->size;
+    fill_data(&check->rng, check->dtype, data, p, n < REPEATED ? n : REPEATED);
+    for (size_t done = REPEATED; done < n; done *= 2)
+        memcpy(p + done * size, p, (done < n - done ? done : n - done) * size);
+}
+
 static void fill_elements(struct check *check, const struct call *call, unsigned char *lowest, size_t extent)
 {
     const size_t size = check->dtype->size, bytes = call->length * size;
     const size_t step = (size_t)(call->stride < 0 ? -call->stride : call->stride);
     if (step <= bytes) {
-        fill_data(&check->rng, check->dtype, call->data, lowest, extent / size);
+        fill_repeated(check, call->data, lowest, extent / size);
         return;
     }
-    memset(lowest, 0xff, extent); /* NaN, if something between the runs is taken for an element */
+    memset(lowest, 0xff, extent); /* NaN: to read between the runs changes results */
     const size_t special = rng_below(&check->rng, call->count);
     for (size_t i = 0; i < call->count; i++)
         fill_data(&check->rng, check->dtype, call->data == SPARSE && i != special ? FINITE_RUNS : call->data,
@@ -193,74 +198,6 @@ static void strides(struct check *check, unsigned rounds)
                 }
 }
 
-/* More columns than a cache holds, in rows that overlap so that the memory need not be there. */
-static void far_columns(struct check *check, size_t bytes, enum data data)
-{
-    const size_t size = check->dtype->size, lanes = lanes_of(check);
-    struct call call = {.length = 61 * lanes + rng_below(&check->rng, lanes), .data = data};
-    if (rng_below(&check->rng, 2))
-        call.length = STRIP_BYTES / size + rng_below(&check->rng, 3 * lanes);
-    call.count = bytes / (call.length * size) + 1 + rng_below(&check->rng, 8);
-    call.stride = (ptrdiff_t)((1 + rng_below(&check->rng, lanes)) * size);
-    call.at_end = rng_below(&check->rng, 2);
-    try_call(check, &call);
-}
-
-/* Short rows without gaps, which are taken several at a time. */
-static void short_columns(struct check *check, size_t bytes)
-{
-    const size_t size = check->dtype->size, lanes = lanes_of(check);
-    struct call call = {.length = (1 + rng_below(&check->rng, 20)) * lanes / 2, .data = any_data(check)};
-    call.count = bytes / (call.length * size) + 1 + rng_below(&check->rng, 70);
-    call.stride = stride_of(check, CONTIGUOUS, call.length);
-    call.at_end = rng_below(&check->rng, 2);
-    try_call(check, &call);
-}
-
-/* Runs of which there are more than the caches of a core hold, or than the third-level cache may, long enough for another kernel or not
- * quite. */
-static void far_runs(struct check *check, size_t bytes)
-{
-    const size_t size = check->dtype->size;
-    const size_t shortest = size == 8 ? 1000 : bytes < FAR_BYTES ? 490 : rng_below(&check->rng, 2) ? 120 : 20;
-    struct call call = {.length = shortest + rng_below(&check->rng, 60)};
-    call.data = rng_below(&check->rng, 2) ? FINITE_RUNS : SPARSE;
-    call.count = bytes / (call.length * size) + rng_below(&check->rng, 8);
-    call.stride = (ptrdiff_t)((1 + rng_below(&check->rng, lanes_of(check))) * size);
-    call.out_stride = shortest < 120 ? (ptrdiff_t)rng_below(&check->rng, 2) : any_out_stride(check); /* for want of room */
-    call.at_end = rng_below(&check->rng, 2);
-    try_call(check, &call);
-}
-
-/* Runs without gaps, together more than the third-level cache may hold, which are read some pages at a time. */
-static void far_contiguous_runs(struct check *check)
-{
-    const size_t size = check->dtype->size, pages = 8192 / size;
-    struct call call = {.length = pages * (1 + rng_below(&check->rng, 9)), .data = any_data(check)};
-    call.length += rng_below(&check->rng, 2) ? rng_below(&check->rng, pages) : 0;
-    call.count = FAR_BYTES / (call.length * size) + 1;
-    if (rng_below(&check->rng, 2))
-        call.length *= call.count, call.count = 1;
-    call.stride = stride_of(check, CONTIGUOUS, call.length);
-    call.out_stride = any_out_stride(check);
-    call.at_end = rng_below(&check->rng, 2);
-    try_call(check, &call);
-}
-
-/* Rows of many runs, most of them long enough to be kept apart, that overlap so that the memory need not be there. */
-static void far_bands(struct check *check, size_t bytes)
-{
-    const size_t size = check->dtype->size, lanes = lanes_of(check);
-    static const size_t runs[] = {1, 2, 8, 16, 61, 64, 65, 67, 130};
-    struct call call = {.data = rng_below(&check->rng, 2) ? FINITE_RUNS : any_data(check)};
-    const size_t run = lanes + rng_below(&check->rng, 9) * lanes + rng_below(&check->rng, 3);
-    call.length = runs[rng_below(&check->rng, sizeof runs / sizeof *runs)] * run;
-    call.count = (bytes / (call.length * size) + 1 + rng_below(&check->rng, 8)) / 8 * 8 + 8;
-    call.stride = (ptrdiff_t)((1 + rng_below(&check->rng, lanes)) * size);
-    call.at_end = rng_below(&check->rng, 2);
-    try_call(check, &call);
-}
-
 /* Runs of several blocks, wide and tall columns. */
 static void long_ones(struct check *check, unsigned rounds)
 {
@@ -282,25 +219,98 @@ static void long_ones(struct check *check, unsigned rounds)
                 call.out_stride = any_out_stride(check);
                 try_call(check, &call);
             }
-    for (unsigned round = 0; round < rounds && is_columns(check->form); round++) {
-        far_columns(check, NEAR_BYTES, rng_below(&check->rng, 2) ? FINITE_RUNS : SPARSE);
-        far_columns(check, FAR_BYTES, FINITE_RUNS);
-        far_columns(check, FAR_BYTES, SPARSE);
-        short_columns(check, FAR_BYTES);
-        for (size_t bytes = NEAR_BYTES / 32; bytes <= NEAR_BYTES; bytes *= 2)
-            short_columns(check, bytes);
+}
+
+/* ---- Both sides of every limit of the table ---- */
+
+static bool is_of_form(const struct check *check, const struct qobs_limit *limit)
+{
+    static const unsigned kernels[FORMS] = {
+        [ROWS] = QOBS_LIMITS_ROWS,        [ROW_PANELS] = QOBS_LIMITS_ROW_PANELS, [COLUMNS] = QOBS_LIMITS_MINMAX_COLUMNS,
+        [INDEXED] = QOBS_LIMITS_INDEXED,  [ABSMAX_ROWS] = QOBS_LIMITS_ROWS,      [ABSMAX_COLUMNS] = QOBS_LIMITS_ABSMAX_COLUMNS,
+    };
+    return limit->kernels & kernels[check->form];
+}
+
+/* Lengths around all limits of a run, and some others that calls of the form should have. */
+static struct list limit_lengths(struct check *check)
+{
+    const size_t size = check->dtype->size, lanes = lanes_of(check);
+    struct list list = {0};
+    for (const struct qobs_limit *l = check->subject->table->limits; l->name; l++)
+        if (is_of_form(check, l) && (l->of == QOBS_LIMIT_OF_RUN || l->of == QOBS_LIMIT_OF_LENGTH)) {
+            const size_t length = l->of == QOBS_LIMIT_OF_RUN ? l->size / size : l->size;
+            add(&list, length - 1);
+            add(&list, length);
+            add(&list, length + 1 + rng_below(&check->rng, 3 * lanes));
+        }
+    if (is_rows(check->form)) {
+        add(&list, 20 + rng_below(&check->rng, 8));
+        add(&list, 8 * lanes + rng_below(&check->rng, 60));
+    } else {
+        add(&list, 61 * lanes + rng_below(&check->rng, lanes));
+        add(&list, (1 + rng_below(&check->rng, 20)) * lanes / 2);
     }
-    for (unsigned round = 0; round < rounds && check->form == BANDS; round++) {
-        for (unsigned i = 0; i < 20; i++)
-            far_bands(check, 1);
-        for (unsigned i = 0; i < 4; i++)
-            far_bands(check, BANDS_BYTES);
-        far_bands(check, FAR_BYTES);
-    }
-    for (unsigned round = 0; round < 2 * rounds && is_rows(check->form); round++) {
-        far_runs(check, OUTER_BYTES);
-        far_runs(check, FAR_BYTES);
-        far_contiguous_runs(check);
+    return list;
+}
+
+/* A call of count x length, rows overlapping as far as their memory would not suffice, or without gaps. */
+static void try_large(struct check *check, size_t count, size_t length, bool contiguous)
+{
+    const size_t size = check->dtype->size, most = (DATA_BYTES / 2 / size - length) / (count + 1), step = 1 + rng_below(&check->rng, lanes_of(check));
+    struct call call = {.count = count, .length = length, .at_end = rng_below(&check->rng, 2)};
+    call.data = rng_below(&check->rng, 2) ? FINITE_RUNS : contiguous ? any_data(check) : SPARSE;
+    call.stride = contiguous ? stride_of(check, CONTIGUOUS, length) : (ptrdiff_t)((step < most ? step : most) * size);
+    call.out_stride = count > 20000 ? (ptrdiff_t)rng_below(&check->rng, 2) * (count < 100000) : any_out_stride(check);
+    try_call(check, &call);
+}
+
+/* Calls of one length whose elements together have fewer bytes than the limit, and as many or some more. */
+static void around_call(struct check *check, size_t limit, size_t length, bool contiguous)
+{
+    const size_t elements = limit / check->dtype->size, multiple = check->form == ROW_PANELS ? 8 : 1;
+    const size_t below = (elements - 1) / length / multiple * multiple, above = (elements / length / multiple + 1) * multiple;
+    if (below > 0)
+        try_large(check, below, length, contiguous);
+    if (elements % length == 0 && elements / length % multiple == 0)
+        try_large(check, elements / length, length, contiguous);
+    try_large(check, above, length, contiguous);
+}
+
+static void around_contiguous(struct check *check, size_t limit)
+{
+    const size_t size = check->dtype->size, elements = limit / size, page = 4096 / size;
+    try_large(check, 1, elements - 1, true);
+    try_large(check, 1, elements, true);
+    around_call(check, limit, 2 * page * (1 + rng_below(&check->rng, 9)) + rng_below(&check->rng, page), true);
+}
+
+static void limits(struct check *check, unsigned rounds)
+{
+    static const size_t runs[] = {1, 2, 8, 16, 61, 64, 65, 67, 130};
+    const size_t lanes = lanes_of(check);
+    for (unsigned round = 0; round < rounds; round++) {
+        const struct list lengths = limit_lengths(check);
+        for (const struct qobs_limit *l = check->subject->table->limits; l->name && !check->failed; l++) {
+            if (!is_of_form(check, l))
+                continue;
+            if (l->of == QOBS_LIMIT_OF_CONTIGUOUS)
+                around_contiguous(check, l->size);
+            for (size_t i = 0; i < lengths.n && l->of == QOBS_LIMIT_OF_CALL && check->form != ROW_PANELS; i++)
+                around_call(check, l->size, lengths.at[i], is_columns(check->form) && lengths.at[i] < 16 * lanes);
+            for (unsigned i = 0; i < 4 && l->of == QOBS_LIMIT_OF_CALL && check->form == ROW_PANELS; i++) {
+                const size_t run = lanes * (1 + rng_below(&check->rng, 9)) + rng_below(&check->rng, 3);
+                around_call(check, l->size, runs[rng_below(&check->rng, sizeof runs / sizeof *runs)] * run, false);
+            }
+            for (size_t more = 0; more < 3 && l->of == QOBS_LIMIT_OF_COUNT; more++)
+                try_large(check, l->size + more - 1, check->form == INDEXED ? 67 * lanes + 9 : lanes, check->form != INDEXED);
+        }
+        for (size_t i = 0; i < lengths.n && is_rows(check->form); i++)
+            try_large(check, 3 * lanes + 5, lengths.at[i], false);
+        for (size_t bytes = 1 << 15; bytes <= 1 << 20 && is_columns(check->form); bytes *= 2)
+            around_call(check, bytes, (1 + rng_below(&check->rng, 20)) * lanes / 2, true);
+        for (unsigned i = 0; i < 20 && check->form == ROW_PANELS; i++)
+            try_large(check, 8 * (1 + rng_below(&check->rng, 9)), runs[i % 9] * (lanes * (1 + i / 2) + rng_below(&check->rng, 3)), false);
     }
 }
 
@@ -398,6 +408,6 @@ static void anything(struct check *check, unsigned rounds)
 
 const struct aspect aspects[] = {
     {"lengths", lengths},   {"offsets", offsets},   {"strides", strides},
-    {"long", long_ones},    {"outliers", outliers}, {"gaps without access", gaps_without_access},
-    {"anything", anything}, {NULL, NULL},
+    {"long", long_ones},    {"limits", limits},     {"outliers", outliers},
+    {"gaps without access", gaps_without_access},   {"anything", anything}, {NULL, NULL},
 };

@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "check.h"
+#include "exercised.h"
 #include "kernels/dispatch.h"
 #include "histogram.h"
 #include "qobs/qobs.h"
@@ -88,31 +89,7 @@ static const struct qobs_kernels *find_table(const char *isa)
     return NULL;
 }
 
-static bool same_function(const struct qobs_kernels *a, const struct qobs_kernels *b, enum form form, int dtype)
-{
-    switch (form) {
-    case ROWS:
-        return a->minmax_rows[dtype] == b->minmax_rows[dtype];
-    case BANDS:
-        return a->minmax_row_panels[dtype] == b->minmax_row_panels[dtype];
-    case COLUMNS:
-        return a->minmax_columns[dtype] == b->minmax_columns[dtype];
-    case INDEXED:
-        return a->minmax_indexed[dtype] == b->minmax_indexed[dtype];
-    case ABSMAX_ROWS:
-        return a->absmax_rows[dtype] == b->absmax_rows[dtype];
-    default:
-        return a->absmax_columns[dtype] == b->absmax_columns[dtype];
-    }
-}
-
-static bool is_missing(const struct qobs_kernels *table, enum form form, int dtype)
-{
-    static const struct qobs_kernels empty = {0};
-    return same_function(table, &empty, form, dtype);
-}
-
-/* The library, told to use a table, uses it. */
+/* The library uses the table that it is asked to use. */
 static bool becomes_active(const struct qobs_kernels *table)
 {
     if (qobs_isa_limit(table->isa, NULL) == QOBS_OK && qobs_kernels_active() == table &&
@@ -120,21 +97,6 @@ static bool becomes_active(const struct qobs_kernels *table)
         return true;
     printf("FAIL %s, dispatch: limited to it, the library uses %s\n", table->isa, qobs_isa_active());
     return false;
-}
-
-/* A slot is filled, by a function of this table's own, which has been called. */
-static bool was_exercised(const struct subject *subject, enum form form, int dtype)
-{
-    const char *problem = NULL;
-    if (is_missing(subject->table, form, dtype))
-        problem = "the slot is empty";
-    else if (subject->reference && same_function(subject->table, subject->reference, form, dtype))
-        problem = "it is the scalar function";
-    else if (subject->calls[form][dtype] == 0)
-        problem = "it was never called";
-    if (problem)
-        printf("FAIL %s %s_%s, exercised: %s\n", subject->table->isa, form_names[form], dtypes[dtype].name, problem);
-    return !problem;
 }
 
 static struct tally check_table(const struct qobs_kernels *table, const struct options *options)
@@ -153,7 +115,7 @@ static struct tally check_table(const struct qobs_kernels *table, const struct o
     }
     for (enum form form = 0; form < FORMS; form++)
         for (int dtype = 0; dtype < QOBS_KERNEL_DTYPES; dtype++) {
-            for (size_t a = 0; aspects[a].run && !is_missing(table, form, dtype); a++) {
+            for (size_t a = 0; aspects[a].run && form_is_there(table, form, dtype); a++) {
                 struct check check = {&subject,
                                       form,
                                       (enum qobs_kernel_dtype)dtype,
@@ -166,11 +128,14 @@ static struct tally check_table(const struct qobs_kernels *table, const struct o
                 count(&tally, !check.failed);
                 fflush(stdout);
             }
-            count(&tally, was_exercised(&subject, form, dtype));
-            calls += subject.calls[form][dtype];
         }
+    calls += subject.calls;
     calls += check_histograms(table, options->seed, options->rounds, &tally.passed, &tally.failed);
     calls += check_squares(table, options->seed, options->rounds, &tally.passed, &tally.failed);
+    unsigned functions;
+    const unsigned failed = slots_failed(table, CALLER_CHECK, &functions);
+    tally.passed += functions - failed;
+    tally.failed += failed;
     clock_gettime(CLOCK_MONOTONIC, &end);
     printf("%s: %u of %u checks passed, %" PRIu64 " calls, %.1f s\n", table->isa, tally.passed, tally.passed + tally.failed,
            calls, (double)(end.tv_sec - start.tv_sec) + (double)(end.tv_nsec - start.tv_nsec) * 1e-9);

@@ -13,7 +13,7 @@
 #include "kernels/kernels.h"
 #include "values.h"
 
-enum form { ROWS, BANDS, COLUMNS, INDEXED, ABSMAX_ROWS, ABSMAX_COLUMNS, FORMS };
+enum form { ROWS, ROW_PANELS, COLUMNS, INDEXED, ABSMAX_ROWS, ABSMAX_COLUMNS, FORMS };
 
 extern const char *const form_names[FORMS];
 
@@ -21,11 +21,11 @@ static inline bool is_rows(enum form form) { return form == ROWS || form == ABSM
 static inline bool is_columns(enum form form) { return form == COLUMNS || form == ABSMAX_COLUMNS; }
 static inline bool is_absmax(enum form form) { return form == ABSMAX_ROWS || form == ABSMAX_COLUMNS; }
 
-/* A table, and how often each of its functions has been called with something to do. */
+/* A table, and how often its functions have been called. */
 struct subject {
     const struct qobs_kernels *table;
     const struct qobs_kernels *reference; /* NULL: the decoded elements (reference.h) */
-    uint64_t calls[FORMS][QOBS_KERNEL_DTYPES];
+    uint64_t calls;
 };
 
 struct check {
@@ -50,7 +50,7 @@ struct call {
     const unsigned char *x;
     ptrdiff_t stride;     /* bytes between runs or rows */
     size_t count;         /* runs or rows */
-    size_t length;        /* elements of a run, or of a row: columns, runs of bands */
+    size_t length;        /* elements of a run, or of a row: columns, runs of panels */
     ptrdiff_t out_stride; /* elements; rows only */
     enum data data;
     enum fill fill;
@@ -60,6 +60,9 @@ struct call {
 
 /* Before the first check. */
 void call_init(void);
+
+/* Does the table have the kernel? */
+bool form_is_there(const struct qobs_kernels *table, enum form form, int dtype);
 
 /* Calls the function under test and its reference and compares everything they wrote. Reports a difference or a fault. */
 void call_run(struct check *check, const struct call *call);

@@ -54,11 +54,11 @@ void reference_rows(const struct dtype *dtype, const unsigned char *x, ptrdiff_t
         merge(dtype, x + i * run_stride, size, length, min + i * out_stride * size, max + i * out_stride * size, nonfinite);
 }
 
-void reference_bands(const struct dtype *dtype, const unsigned char *x, ptrdiff_t row_stride, size_t bands, size_t rows, size_t runs,
+void reference_row_panels(const struct dtype *dtype, const unsigned char *x, ptrdiff_t row_stride, size_t panels, size_t rows, size_t runs,
                      size_t length, unsigned char *min, unsigned char *max, struct qobs_nonfinite *nonfinite)
 {
     const size_t bytes = length * dtype->size;
-    for (size_t r = 0; r < bands * rows; r++)
+    for (size_t r = 0; r < panels * rows; r++)
         for (size_t i = 0; i < runs; i++) {
             const size_t to = (r / rows * runs + i) * dtype->size;
             merge(dtype, x + (ptrdiff_t)r * row_stride + (ptrdiff_t)(i * bytes), (ptrdiff_t)dtype->size, length, min + to, max + to, nonfinite);

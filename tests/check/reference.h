@@ -11,7 +11,7 @@
 void reference_rows(const struct dtype *dtype, const unsigned char *x, ptrdiff_t run_stride, size_t runs, size_t length,
                     unsigned char *min, unsigned char *max, ptrdiff_t out_stride, struct qobs_nonfinite *nonfinite);
 
-void reference_bands(const struct dtype *dtype, const unsigned char *x, ptrdiff_t row_stride, size_t bands, size_t rows, size_t runs,
+void reference_row_panels(const struct dtype *dtype, const unsigned char *x, ptrdiff_t row_stride, size_t panels, size_t rows, size_t runs,
                      size_t length, unsigned char *min, unsigned char *max, struct qobs_nonfinite *nonfinite);
 void reference_columns(const struct dtype *dtype, const unsigned char *x, ptrdiff_t row_stride, size_t rows, size_t columns,
                        unsigned char *min, unsigned char *max, struct qobs_nonfinite *nonfinite);

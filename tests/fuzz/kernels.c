@@ -97,9 +97,9 @@ static void fill_results(struct bytes *b, const struct matrix *m, unsigned char 
 
 struct minmax_call {
     struct matrix m;
-    int form; /* rows, columns, indexed, bands */
+    int form; /* rows, columns, indexed, panels */
     ptrdiff_t out_stride;
-    size_t bands, runs;
+    size_t panels, runs;
     const uint32_t *group;
     size_t groups, results;
 };
@@ -112,7 +112,7 @@ static void minmax(const struct qobs_kernels *table, const struct minmax_call *c
     if (c->form == 0)
         table->minmax_rows[m->index](m->x, m->stride, m->count, m->length, min, max, c->out_stride, nonfinite);
     else if (c->form == 3)
-        table->minmax_row_panels[m->index](m->x, m->stride, c->bands, m->count / c->bands, c->runs, m->length / c->runs, min, max, nonfinite);
+        table->minmax_row_panels[m->index](m->x, m->stride, c->panels, m->count / c->panels, c->runs, m->length / c->runs, min, max, nonfinite);
     else if (c->form == 1)
         table->minmax_columns[m->index](m->x, m->stride, m->count, m->length, min, max, nonfinite);
     else
@@ -151,11 +151,11 @@ void fuzz_minmax(struct bytes *b)
 }
 
 /* Rows and elements that are left over belong to no band. */
-void fuzz_bands(struct bytes *b)
+void fuzz_row_panels(struct bytes *b)
 {
-    struct minmax_call c = {.form = 3, .bands = 1 + take_below(b, 20), .runs = 1 + take_below(b, 80)};
+    struct minmax_call c = {.form = 3, .panels = 1 + take_below(b, 20), .runs = 1 + take_below(b, 80)};
     take_matrix(b, &c.m, SIZE_MAX);
-    c.results = c.bands * c.runs;
+    c.results = c.panels * c.runs;
     minmax_on_all(b, &c);
 }
 
@@ -267,7 +267,7 @@ void fuzz_squares(struct bytes *b)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     static void (*const kinds[])(struct bytes *) = {
-        fuzz_minmax,  fuzz_bands,         fuzz_indexed,       fuzz_absmax,          fuzz_histogram,
+        fuzz_minmax,  fuzz_row_panels,         fuzz_indexed,       fuzz_absmax,          fuzz_histogram,
         fuzz_squares, fuzz_fake_quantize, fuzz_search_errors, fuzz_search_improved, fuzz_search_load,
         fuzz_search_shrink};
     struct bytes b = {data, size};

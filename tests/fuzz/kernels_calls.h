@@ -34,7 +34,7 @@ void same_floats(const struct qobs_kernels *table, const char *what, const float
 
 void fuzz_minmax(struct bytes *b);
 void fuzz_absmax(struct bytes *b);
-void fuzz_bands(struct bytes *b);
+void fuzz_row_panels(struct bytes *b);
 void fuzz_indexed(struct bytes *b);
 void fuzz_histogram(struct bytes *b);
 void fuzz_squares(struct bytes *b);

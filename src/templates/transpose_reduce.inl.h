@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-FileCopyrightText: The qobs authors */
+
+/* Bounds of LANES short runs by one transposed reduction: every run has an accumulator or two, and every step makes half as many
+ * vectors in which each run has half as many lanes. Included by minmax.inl.h and absmax.inl.h if LANES is at least 4; runs of 2 lanes
+ * gain nothing.
+ *
+ * Vectors are loaded in memory order, which decides about the speed from memory, and reduced depth first, so that few are live. */
+#include "templates/inline.h"
+#include "templates/transpose_reduce.h"
+
+/* Bounds of some runs, each in some lanes. */
+struct K(extent) {
+    vec lo, hi;
+};
+
+DEEP_INLINE vec K(load_as)(enum bounds_form form, const void *p)
+{
+    const vec v = vec_load_ordered(p);
+    return form == AS_RAW_BITS ? v : form == AS_KEYS ? K(vec_key)(v) : vec_and(v, K(vec_splat)(MOST_POSITIVE));
+}
+
+DEEP_INLINE vec K(lower)(enum bounds_form form, vec a, vec b)
+{
+#if HAS_RAW
+    if (form == AS_RAW_BITS)
+        return K(vec_max_u)(a, b);
+#endif
+    return form == AS_KEYS ? K(vec_min_s)(a, b) : a;
+}
+
+DEEP_INLINE struct K(extent) K(extent_of)(enum bounds_form form, vec a, vec b)
+{
+    return (struct K(extent)){K(lower)(form, a, b), K(vec_max_s)(a, b)};
+}
+
+DEEP_INLINE void K(add)(enum bounds_form form, struct K(extent) *e, vec v)
+{
+    e->lo = K(lower)(form, e->lo, v);
+    e->hi = K(vec_max_s)(e->hi, v);
+}
+
+/* One run of more than 2 vectors. The last four may overlap: that changes no bound and needs no branch. */
+DEEP_INLINE struct K(extent) K(run_extent)(enum bounds_form form, enum run_layout layout, const unsigned char *x, size_t n)
+{
+    const unsigned char *const last = x + (n - LANES) * sizeof(BITS);
+#define UP_TO_LAST(p) K(load_as)(form, (p) < last ? (p) : last)
+    const vec v = K(load_as)(form, x), w = K(load_as)(form, x + VEC_BYTES);
+    struct K(extent) e = {v, v}, f = {w, w};
+    if (layout == OVER_4_VECTORS) {
+        K(add)(form, &e, K(load_as)(form, x + 2 * VEC_BYTES));
+        K(add)(form, &f, K(load_as)(form, x + 3 * VEC_BYTES));
+        for (x += 4 * VEC_BYTES; x + 3 * VEC_BYTES < last; x += 4 * VEC_BYTES) {
+            K(add)(form, &e, K(load_as)(form, x));
+            K(add)(form, &f, K(load_as)(form, x + VEC_BYTES));
+            K(add)(form, &e, K(load_as)(form, x + 2 * VEC_BYTES));
+            K(add)(form, &f, K(load_as)(form, x + 3 * VEC_BYTES));
+        }
+        K(add)(form, &e, UP_TO_LAST(x));
+        K(add)(form, &f, UP_TO_LAST(x + VEC_BYTES));
+    }
+    K(add)(form, &e, UP_TO_LAST(x + 2 * VEC_BYTES));
+    K(add)(form, &f, K(load_as)(form, last));
+#undef UP_TO_LAST
+    return (struct K(extent)){K(lower)(form, e.lo, f.lo), K(vec_max_s)(e.hi, f.hi)};
+}
+
+/* One step: two vectors become one in which each run has half as many lanes. */
+DEEP_INLINE struct K(extent) K(reduce_step)(enum bounds_form form, int first, int step, struct K(extent) a, struct K(extent) b)
+{
+    vec x, y, v, w;
+    K(vec_pair)(first, step, a.lo, b.lo, &x, &y);
+    K(vec_pair)(first, step, a.hi, b.hi, &v, &w);
+    return (struct K(extent)){K(lower)(form, x, y), K(vec_max_s)(v, w)};
+}
+
+/* Advances *x and returns the run before. The barrier hides the address from gcc, which would compute all addresses first and spill
+ * them. */
+DEEP_INLINE const unsigned char *K(next_run)(const unsigned char **x, ptrdiff_t stride)
+{
+    const unsigned char *const run = *x;
+    *x += stride;
+    __asm__("" : "+r"(*x));
+    return run;
+}
+
+/* Two vectors of runs after the first step; *x advances by `stride` bytes for each. */
+DEEP_INLINE struct K(extent) K(reduce_2)(enum bounds_form form, enum run_layout layout, int first, const unsigned char **x,
+                                           ptrdiff_t stride, size_t length)
+{
+    const unsigned char *const a = K(next_run)(x, stride), *const b = K(next_run)(x, stride);
+    if (layout == OVER_4_VECTORS || layout == OVER_2_VECTORS) {
+        const struct K(extent) e = K(run_extent)(form, layout, a, length);
+        return K(reduce_step)(form, first, 0, e, K(run_extent)(form, layout, b, length));
+    }
+    const vec v = K(load_as)(form, a);
+    if (layout == OVER_1_VECTOR) {
+        const size_t last = (length - LANES) * sizeof(BITS);
+        const struct K(extent) e = K(extent_of)(form, v, K(load_as)(form, a + last));
+        const vec w = K(load_as)(form, b);
+        return K(reduce_step)(form, first, 0, e, K(extent_of)(form, w, K(load_as)(form, b + last)));
+    }
+    vec p, q; /* minima and maxima are the same vector up to here */
+    K(vec_pair)(first, 0, v, K(load_as)(form, b), &p, &q);
+    return K(extent_of)(form, p, q);
+}
+
+/* Twice as many runs each. */
+#define REDUCE_TWICE(name, half, step)                                                                                       \
+    DEEP_INLINE struct K(extent) name(enum bounds_form form, enum run_layout layout, int first, const unsigned char **x,    \
+                                          ptrdiff_t stride, size_t length)                                                 \
+    {                                                                                                                      \
+        const struct K(extent) e = half(form, layout, first, x, stride, length);                                           \
+        return K(reduce_step)(form, first, step, e, half(form, layout, first, x, stride, length));                                \
+    }
+REDUCE_TWICE(K(reduce_4), K(reduce_2), 1)
+REDUCE_TWICE(K(reduce_8), K(reduce_4), 2)
+REDUCE_TWICE(K(reduce_16), K(reduce_8), 3)
+REDUCE_TWICE(K(reduce_32), K(reduce_16), 4)
+#undef REDUCE_TWICE
+
+/* Bounds of LANES runs from x on, in the order of the runs. */
+DEEP_INLINE struct K(extent) K(reduce_runs)(enum bounds_form form, enum run_layout layout, const unsigned char *x, ptrdiff_t run_stride,
+                                              size_t length)
+{
+    const int first = layout == HALF_VECTORS ? 1 : layout == QUARTER_VECTORS ? 2 : 0, vectors = (int)LANES >> first;
+    const ptrdiff_t stride = first > 0 ? VEC_BYTES : run_stride;
+    struct K(extent) e;
+    if (vectors == 4)
+        e = K(reduce_4)(form, layout, first, &x, stride, length);
+    else if (vectors == 8)
+        e = K(reduce_8)(form, layout, first, &x, stride, length);
+    else if (vectors == 16)
+        e = K(reduce_16)(form, layout, first, &x, stride, length);
+    else
+        e = K(reduce_32)(form, layout, first, &x, stride, length);
+    return (struct K(extent)){K(vec_order)(first, e.lo), K(vec_order)(first, e.hi)};
+}

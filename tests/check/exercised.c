@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-FileCopyrightText: The qobs authors */
+
+#include "exercised.h"
+
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+typedef void function(void);
+
+enum { MOST_ISAS = 8, MOST_FUNCTIONS = sizeof(struct qobs_kernels) / sizeof(function *) };
+
+static const struct slot {
+    const char *name;
+    size_t offset, functions; /* bytes into struct qobs_kernels; one, or one a dtype */
+    enum caller caller;
+} slots[] = {
+#define SLOT(variants, slot, SIGNATURE, caller)                                                                       \
+    {#slot, offsetof(struct qobs_kernels, slot), sizeof(((struct qobs_kernels *)0)->slot) / sizeof(function *), caller},
+    QOBS_QUANTIZE_SLOTS(SLOT, CALLER_QUANTIZE) QOBS_SEARCH_SLOTS(SLOT, CALLER_SEARCH) QOBS_SLOTS(SLOT, CALLER_CHECK)};
+
+static uint64_t calls[MOST_ISAS][MOST_FUNCTIONS];
+
+static size_t index_of(const struct qobs_kernels *table)
+{
+    size_t i = 0;
+    while (qobs_kernel_tables[i] && qobs_kernel_tables[i] != table)
+        i++;
+    return i < MOST_ISAS ? i : MOST_ISAS - 1;
+}
+
+void count_call(const struct qobs_kernels *table, ptrdiff_t offset)
+{
+    calls[index_of(table)][(size_t)offset / sizeof(function *)]++;
+}
+
+/* The slots of programs of their own come first in the list, and once more among all. */
+static enum caller caller_of(const struct slot *slot)
+{
+    const struct slot *first = slots;
+    while (first->offset != slot->offset)
+        first++;
+    return first->caller;
+}
+
+static bool same_function(const struct qobs_kernels *a, const struct qobs_kernels *b, size_t offset)
+{
+    return memcmp((const char *)a + offset, (const char *)b + offset, sizeof(function *)) == 0;
+}
+
+static const char *problem_of(const struct qobs_kernels *table, size_t offset, bool must_be_called)
+{
+    static const struct qobs_kernels empty = {0};
+    if (same_function(table, &empty, offset))
+        return "the slot is empty";
+    if (table != &qobs_kernels_scalar && same_function(table, &qobs_kernels_scalar, offset))
+        return "it is the scalar function";
+    return must_be_called && calls[index_of(table)][offset / sizeof(function *)] == 0 ? "it was never called" : NULL;
+}
+
+unsigned slots_failed(const struct qobs_kernels *table, enum caller caller, unsigned *functions)
+{
+    unsigned failed = 0;
+    *functions = 0;
+    for (const struct slot *s = slots; s < slots + sizeof slots / sizeof *slots; s++)
+        for (size_t i = 0; i < s->functions && s->caller == caller; i++) {
+            const char *problem = problem_of(table, s->offset + i * sizeof(function *), caller_of(s) == caller);
+            if (problem)
+                printf("FAIL %s %s[%zu], exercised: %s\n", table->isa, s->name, i, problem);
+            failed += problem != NULL;
+            ++*functions;
+        }
+    return failed;
+}
