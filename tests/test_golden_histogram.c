@@ -14,7 +14,8 @@ static double setting(const cJSON *c, const char *key)
 static void test_case(void **state)
 {
     const cJSON *c = *state;
-    const qobs_tensor value = tensor_named(cJSON_GetArrayItem(cJSON_GetObjectItemCaseSensitive(c, "inputs"), 0)->valuestring);
+    const qobs_tensor value =
+        tensor_named(cJSON_GetArrayItem(cJSON_GetObjectItemCaseSensitive(c, "inputs"), 0)->valuestring);
     const qobs_bins bins = {.struct_size = sizeof bins,
                             .count = (int64_t)setting(c, "bins"),
                             .min = (float)setting(c, "min"),

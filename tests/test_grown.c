@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* Histograms that grow by whole bins: bounded, kept, merged, the same for any instruction set. */
+/* Histograms that grow by whole bins: bounded, saved, merged, the same bits on every instruction set. */
 #include "observing.h"
 
 #include <math.h>
@@ -46,7 +46,7 @@ static unsigned char *saved(const qobs_observer *o, size_t *size)
     return bytes;
 }
 
-/* All that can be read, and all that is kept. */
+/* All results, and the saved state. */
 static void expect_same(const qobs_observer *a, const qobs_observer *b)
 {
     size_t size, other_size;
@@ -100,7 +100,7 @@ static void test_same_bits(void **state)
     }
 }
 
-/* Saved between batches, nothing is lost; and no part of it is a state. */
+/* Saving between batches loses nothing, and no truncated state loads. */
 static void test_reloaded(void **state)
 {
     (void)state;
@@ -128,7 +128,8 @@ static void test_merged(void **state)
 {
     (void)state;
     for (size_t p = 0; p < PRESETS; p++) {
-        qobs_observer *a = make(presets[p].preset, presets[p].settings), *b = make(presets[p].preset, presets[p].settings);
+        qobs_observer *a = make(presets[p].preset, presets[p].settings),
+                      *b = make(presets[p].preset, presets[p].settings);
         qobs_observer *empty = make(presets[p].preset, presets[p].settings);
         observe_batch(a, 0);
         observe_batch(b, 1);
@@ -146,7 +147,7 @@ static void test_merged(void **state)
     }
 }
 
-/* A batch far beyond the bins there are is refused, and what was there stays. */
+/* A batch far beyond the bins fails and changes nothing. */
 static void test_bounded(void **state)
 {
     (void)state;
@@ -165,14 +166,14 @@ static void test_bounded(void **state)
     }
 }
 
-/* Upstream adds old counts to the first bins even where bins have come before them. */
+/* Upstream adds old counts to the first bins, even if bins have been added below them. */
 static void test_shifted(void **state)
 {
     (void)state;
     float first[2][4096] = {{0}};
     for (int shifted = 0; shifted < 2; shifted++) {
-        qobs_observer *o =
-            make("quark.PerTensorHistogramObserver", shifted ? "symmetric=false;shifted_counts=true" : "symmetric=false");
+        qobs_observer *o = make("quark.PerTensorHistogramObserver",
+                                shifted ? "symmetric=false;shifted_counts=true" : "symmetric=false");
         qobs_result result = {.struct_size = sizeof result};
         assert_ok(observe(o, 1, 4, F32(0, 1, 1, 1)));
         assert_ok(observe(o, 1, 2, F32(-0.5f, 1)));
@@ -217,8 +218,9 @@ static void test_ranges_of_pro(void **state)
     const uint16_t halves[2] = {0, 0};
     float scale = 0;
     int32_t zero_point = 7;
-    assert_refused(qobs_calculate_qparams(config, QOBS_BF16, 1, &halves[0], &halves[1], NULL, &scale, &zero_point, &error),
-                   QOBS_ERROR_INVALID_ARGUMENT, "dtype|BF16|F32");
+    assert_refused(
+        qobs_calculate_qparams(config, QOBS_BF16, 1, &halves[0], &halves[1], NULL, &scale, &zero_point, &error),
+        QOBS_ERROR_INVALID_ARGUMENT, "dtype|BF16|F32");
     assert_ok(qobs_calculate_qparams(config, QOBS_F32, 1, F32(0), F32(51), NULL, &scale, &zero_point, &error));
     assert_true(scale == 51.0f / 255 && zero_point == 0);
     qobs_config_destroy(config);
@@ -227,8 +229,8 @@ static void test_ranges_of_pro(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_same_bits), cmocka_unit_test(test_reloaded), cmocka_unit_test(test_merged),
-        cmocka_unit_test(test_bounded),   cmocka_unit_test(test_shifted),  cmocka_unit_test(test_zeros),
+        cmocka_unit_test(test_same_bits),     cmocka_unit_test(test_reloaded), cmocka_unit_test(test_merged),
+        cmocka_unit_test(test_bounded),       cmocka_unit_test(test_shifted),  cmocka_unit_test(test_zeros),
         cmocka_unit_test(test_ranges_of_pro),
     };
     make_values();

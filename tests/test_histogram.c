@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* Histograms against a slow count: granularities, layouts, threads, extreme ranges; torch.HistogramObserver per channel, merged,
- * saved, over a long stream. */
+/* Histograms against a slow count: granularities, layouts, threads, extreme ranges; torch.HistogramObserver per
+ * channel, merged, saved, over a long stream. */
 #include "observing.h"
 
 #include <float.h>
@@ -18,7 +18,7 @@ static uint32_t random_bits(void)
     return (uint32_t)(state >> 32);
 }
 
-/* Near a normal distribution. */
+/* An approximately normal distribution. */
 static float *gaussian(size_t n, float scale)
 {
     float *x = malloc(n * sizeof *x);
@@ -42,7 +42,7 @@ static void each_isa(void (*test)(void))
     assert_ok(qobs_isa_limit(NULL, &error));
 }
 
-/* ---- Without an observer ------------------------------------------------------------------------------------------------ */
+/* ---- Without an observer ----------------------------------------------------------------------------------------- */
 
 static qobs_bins bins_of(int64_t count, float min, float max)
 {
@@ -57,7 +57,8 @@ static int64_t slow_bin(float lo, float hi, int64_t bins, float x)
 }
 
 /* Each run of the plan counted slowly. */
-static void expect_counts(const qobs_config *config, const qobs_tensor *value, const qobs_bins *bins, const qobs_runtime *runtime)
+static void expect_counts(const qobs_config *config, const qobs_tensor *value, const qobs_bins *bins,
+                          const qobs_runtime *runtime)
 {
     qobs_plan *plan;
     assert_ok(qobs_plan_create(&plan, config, value, NULL, NULL, &error));
@@ -123,7 +124,7 @@ static void test_granularities(void **state)
     each_isa(try_granularities);
 }
 
-/* Pieces run one after the other, the last one first. */
+/* Parts run one after the other, the last one first. */
 static void backwards(void *context, void (*task)(void *, size_t), void *argument, size_t count)
 {
     (void)context;
@@ -149,7 +150,7 @@ static void test_threads(void **state)
     free(x);
 }
 
-/* Where max - min overflows torch divides by infinity; the bins are equally wide all the same. */
+/* If max - min overflows, torch divides by infinity; here the bins have equal widths all the same. */
 static void try_huge(void)
 {
     const float x[] = {-FLT_MAX, -FLT_MAX / 4 * 3, -1, 0, 1, FLT_MAX / 4 * 3, FLT_MAX, FLT_MAX};
@@ -164,7 +165,7 @@ static void try_huge(void)
     assert_int_equal(counts[3], expected[3]);
     assert_true(first == -FLT_MAX && last == FLT_MAX);
     const float points[] = {0x1p-140f, -1e30f, FLT_MAX, 0};
-    for (int i = 0; i < 4; i++) { /* one value: [c - 1, c + 1], or the next floats where those are c */
+    for (int i = 0; i < 4; i++) { /* one value: [c - 1, c + 1], or the next floats if those are c */
         const qobs_tensor point = tensor(QOBS_F32, &points[i], 1);
         assert_ok(qobs_histogram(NULL, &point, NULL, &bins, counts, &first, &last, NULL, NULL, &error));
         assert_true(first <= points[i] && points[i] <= last && first < last && isfinite(first) && isfinite(last));
@@ -195,8 +196,8 @@ static void test_choices(void **state)
     assert_ok(qobs_histogram(NULL, &value, NULL, &bins, counts, NULL, NULL, NULL, NULL, &error));
     assert_true(counts[0] == 1 && counts[1] == 3);
     bins.min = bins.max = 0;
-    assert_refused(qobs_histogram(NULL, &value, NULL, &bins, counts, NULL, NULL, NULL, NULL, &error), QOBS_ERROR_NONFINITE,
-                   "value|1 NaN|1 infinite");
+    assert_refused(qobs_histogram(NULL, &value, NULL, &bins, counts, NULL, NULL, NULL, NULL, &error),
+                   QOBS_ERROR_NONFINITE, "value|1 NaN|1 infinite");
     bins.count = 0;
     assert_refused(qobs_histogram(NULL, &value, NULL, &bins, counts, NULL, NULL, NULL, NULL, &error),
                    QOBS_ERROR_INVALID_ARGUMENT, "bins.count|0|16777216");
@@ -209,7 +210,7 @@ static void test_choices(void **state)
     assert_true(floats[0] == 16777215 && floats[1] == 16777216 && floats[2] == 16777216 && floats[3] == 16777216);
 }
 
-/* ---- torch.HistogramObserver -------------------------------------------------------------------------------------------- */
+/* ---- torch.HistogramObserver ------------------------------------------------------------------------------------- */
 
 static float *read_result(const qobs_observer *o, const char *name, size_t *n)
 {
@@ -275,12 +276,13 @@ static void test_channels(void **state)
     each_isa(try_channels);
 }
 
-/* Of two halves of a stream: the union of their ranges, all mass, and what one observer gives where the ranges agree. */
+/* Merging gives the union of the ranges and all mass, and if the ranges agree the result of one observer. */
 static void test_merge(void **state)
 {
     (void)state;
     qobs_observer *a = make("torch.HistogramObserver", "bins=128"), *b = make("torch.HistogramObserver", "bins=128");
-    qobs_observer *one = make("torch.HistogramObserver", "bins=128"), *empty = make("torch.HistogramObserver", "bins=128");
+    qobs_observer *one = make("torch.HistogramObserver", "bins=128"),
+                  *empty = make("torch.HistogramObserver", "bins=128");
     float *x = gaussian(4096, 1);
     x[0] = x[2048] = -8;
     x[1] = x[2049] = 8;
@@ -308,7 +310,7 @@ static void test_merge(void **state)
     qobs_observer_destroy(empty);
 }
 
-/* Saved, loaded and going on is the same as going on; every byte that is changed, and every end that is cut off, is noticed. */
+/* A loaded observer continues like the saved one. Every changed byte and every truncation is detected. */
 static void test_state(void **state)
 {
     (void)state;
@@ -339,16 +341,15 @@ static void test_state(void **state)
     qobs_observer_destroy(loaded);
 }
 
-/* Infinities are left out and counted, NaN is refused and changes nothing. */
-/* A batch that is given up early, as an element near its beginning lies outside, is seen whole: as by one that was loaded and looks at
- * extremes first. */
-static void try_given_up(const char *preset, const char *settings, const char *histogram, float unusual)
+/* Counting stops at an element outside the range, near the beginning of the batch. The result is that of a loaded
+ * observer, which scans the extrema first. */
+static void try_stopped(const char *preset, const char *settings, const char *histogram, float unusual)
 {
     enum { N = 200000 };
     float *x = gaussian(N, 1);
     qobs_observer *o = make(preset, settings), *loaded = NULL;
     assert_ok(observe(o, 1, N, x));
-    assert_ok(observe(o, 1, N, x)); /* inside: the next one is tried */
+    assert_ok(observe(o, 1, N, x)); /* inside: the next one is counted at once */
     const size_t size = qobs_observer_save_size(o);
     unsigned char *bytes = malloc(size);
     assert_ok(qobs_observer_save(o, bytes, size, &error));
@@ -370,29 +371,30 @@ static void try_given_up(const char *preset, const char *settings, const char *h
     qobs_observer_destroy(loaded);
 }
 
-static void try_all_given_up(void)
+static void try_all_stopped(void)
 {
-    try_given_up("torch.HistogramObserver", "bins=64", "histogram", 0.5f);
-    try_given_up("torch.HistogramObserver", "bins=64", "histogram", INFINITY);
-    try_given_up("quark.PerTensorHistogramObserver", "symmetric=false", "calib_hist", 0.5f);
-    try_given_up("quark.PerTensorPercentileObserver", "symmetric=false", "calib_hist", 0);
+    try_stopped("torch.HistogramObserver", "bins=64", "histogram", 0.5f);
+    try_stopped("torch.HistogramObserver", "bins=64", "histogram", INFINITY);
+    try_stopped("quark.PerTensorHistogramObserver", "symmetric=false", "calib_hist", 0.5f);
+    try_stopped("quark.PerTensorPercentileObserver", "symmetric=false", "calib_hist", 0);
 }
 
-static void test_given_up(void **state)
+static void test_stopped(void **state)
 {
     (void)state;
-    each_isa(try_all_given_up);
+    each_isa(try_all_stopped);
 }
 
-/* Ranges that grow while a run is counted give what they do for rows that lie apart, of which all is looked at first. Sizes are such
- * that some runs are looked at to the end, some to three quarters of them. */
-static void try_widening(void)
+/* A range that grows while one run is counted gives the result of rows with a gap between them, which are scanned
+ * first. Some runs are short enough to be scanned to the end, some are scanned to three quarters. */
+static void try_growing(void)
 {
     enum { MOST = 700000, BATCHES = 5 };
     static const char *const names[] = {"histogram", "min_val", "max_val", "scale"};
     const size_t columns[] = {1 + random_bits() % 1000, 30000 + random_bits() % 40000, MOST / 2};
     for (size_t i = 0; i < sizeof columns / sizeof *columns; i++) {
-        qobs_observer *run = make("torch.HistogramObserver", "bins=100"), *rows = make("torch.HistogramObserver", "bins=100");
+        qobs_observer *run = make("torch.HistogramObserver", "bins=100"),
+                      *rows = make("torch.HistogramObserver", "bins=100");
         for (int batch = 0; batch < BATCHES; batch++) {
             const size_t n = columns[i];
             float *x = gaussian(2 * n + 1, 0.25f), *packed = malloc(2 * n * sizeof *packed);
@@ -417,13 +419,14 @@ static void try_widening(void)
     }
 }
 
-static void test_widening(void **state)
+static void test_growing(void **state)
 {
     (void)state;
     for (int i = 0; i < 3; i++)
-        each_isa(try_widening);
+        each_isa(try_growing);
 }
 
+/* Infinities are left out and counted. NaN fails and changes nothing. */
 static void test_nonfinite(void **state)
 {
     (void)state;
@@ -440,13 +443,13 @@ static void test_nonfinite(void **state)
     assert_ok(observe(o, 1, 2, F32(2, INFINITY)));
     assert_true(sum_of(o, "histogram") == 4);
     qobs_observer_destroy(o);
-    /* Numbers of F64 that F32 does not hold are infinities. */
+    /* F64 numbers beyond F32 count as infinities. */
     const double wide[] = {1, -2, 1e300, 0.5};
     const qobs_tensor value = tensor(QOBS_F64, wide, 4);
     const qobs_bins bins = {.struct_size = sizeof bins, .count = 4};
     uint64_t counts[4];
-    assert_refused(qobs_histogram(NULL, &value, NULL, &bins, counts, NULL, NULL, NULL, NULL, &error), QOBS_ERROR_NONFINITE,
-                   "1 infinite");
+    assert_refused(qobs_histogram(NULL, &value, NULL, &bins, counts, NULL, NULL, NULL, NULL, &error),
+                   QOBS_ERROR_NONFINITE, "1 infinite");
     o = make("torch.HistogramObserver", "bins=8");
     assert_ok(qobs_observer_observe(o, &value, NULL, &error));
     assert_result(o, "min_val", -2);
@@ -454,7 +457,7 @@ static void test_nonfinite(void **state)
     assert_int_equal(counts_of(o).inf, 1);
     assert_true(sum_of(o, "histogram") == 3);
     qobs_observer_destroy(o);
-    /* A range wider than integers hold is read as it is. */
+    /* A range wider than integers is read unchanged. */
     o = make("quark.PerTensorPercentileObserver", "percentile=100;symmetric=false");
     assert_ok(observe(o, 1, 4, F32(-3e29f, 1, 3e29f, 2)));
     assert_result(o, "min_val", -3e29f);
@@ -467,29 +470,31 @@ static void test_nonfinite(void **state)
     qobs_config_destroy(config);
 }
 
-/* What the observer holds, and the most it ever held. */
-static size_t rank, most;
+/* Bytes the observer holds, and the most it ever held. */
+static size_t held, most;
 
 static void *count_allocate(void *context, size_t size)
 {
     (void)context;
-    rank += size;
-    most = rank > most ? rank : most;
+    held += size;
+    most = held > most ? held : most;
     return malloc(size);
 }
 
 static void count_release(void *context, void *memory, size_t size)
 {
     (void)context;
-    rank -= size;
+    held -= size;
     free(memory);
 }
 
-/* QOBS_STREAM_GB gigabytes (by default 1) of the same four batches, whose every element is counted in memory that does not grow. */
+/* QOBS_STREAM_GB gigabytes (by default 1) of the same four batches. Every element is counted, and memory does not grow.
+ */
 static void test_stream(void **state)
 {
     (void)state;
-    const qobs_allocator allocator = {.struct_size = sizeof allocator, .allocate = count_allocate, .release = count_release};
+    const qobs_allocator allocator = {
+        .struct_size = sizeof allocator, .allocate = count_allocate, .release = count_release};
     const qobs_runtime runtime = {.struct_size = sizeof runtime, .allocator = &allocator};
     const char *text = getenv("QOBS_STREAM_GB");
     const size_t n = 1 << 20, batches = (size_t)((text ? atof(text) : 1) * 1e9 / (double)(n * sizeof(float)));
@@ -504,24 +509,24 @@ static void test_stream(void **state)
     assert_ok(qobs_observer_create(&o, config, &runtime, &error));
     assert_ok(observe(o, 1, (int64_t)n, x[0]));
     assert_ok(observe(o, 1, (int64_t)n, x[1]));
-    const size_t held_early = rank, most_early = most, saved = qobs_observer_save_size(o);
+    const size_t held_early = held, most_early = most, saved = qobs_observer_save_size(o);
     for (size_t i = 2; i < batches; i++)
         assert_ok(observe(o, 1, (int64_t)n, x[i % 4]));
-    assert_int_equal(rank, held_early);
+    assert_int_equal(held, held_early);
     assert_int_equal(most, most_early);
-    assert_true(rank < 40000 && most < 120000);
+    assert_true(held < 40000 && most < 120000);
     assert_int_equal(qobs_observer_save_size(o), saved);
     assert_int_equal(counts_of(o).elements, batches * n);
     const double expected = (double)batches * (double)n, sum = sum_of(o, "histogram");
-    assert_true(fabs(sum - expected) <= expected * 1e-6); /* float32, of counts that are exact inside */
+    assert_true(fabs(sum - expected) <= expected * 1e-6); /* float32 of exact counts */
     qobs_observer_destroy(o);
     for (int i = 0; i < 4; i++)
         free(x[i]);
     qobs_config_destroy(config);
-    assert_int_equal(rank, 0);
+    assert_int_equal(held, 0);
 }
 
-/* Beyond 2^24 upstream's float32 loses counts; ours does not unless it is asked to. */
+/* Beyond 2^24 upstream's float32 loses counts; here only with float32_counts=true. */
 static void test_float32_counts(void **state)
 {
     (void)state;
@@ -549,7 +554,7 @@ static void test_float32_counts(void **state)
     qobs_observer_destroy(upstream);
 }
 
-/* The range finder on the caller's histogram is that of the observer. */
+/* The range of a caller's histogram is that of the observer. */
 static void test_range(void **state)
 {
     (void)state;
@@ -558,7 +563,8 @@ static void test_range(void **state)
     x[0] = 30;
     assert_ok(observe(o, 1, 5000, x));
     size_t n, one;
-    float *counts = read_result(o, "histogram", &n), *lo = read_result(o, "min_val", &one), *hi = read_result(o, "max_val", &one);
+    float *counts = read_result(o, "histogram", &n), *lo = read_result(o, "min_val", &one),
+          *hi = read_result(o, "max_val", &one);
     assert_int_equal(n, 512);
     for (int i = 0; i <= 512; i++)
         edges[i] = i == 512 ? *hi : *lo + (*hi - *lo) * (float)i / 512;
@@ -576,7 +582,7 @@ static void test_range(void **state)
     free(x);
 }
 
-/* multiply_add is fmaf, also where rounding twice would go wrong. */
+/* multiply_add is fmaf, even if rounding twice would be wrong. */
 static void test_multiply_add(void **state)
 {
     (void)state;
@@ -589,10 +595,7 @@ static void test_multiply_add(void **state)
     assert_true(multiply_add(0x1.8p-140f, 0x1.8p-5f, 0x1p-149f) == fmaf(0x1.8p-140f, 0x1.8p-5f, 0x1p-149f));
 }
 
-static float unit_random(void)
-{
-    return (float)(random_bits() >> 8) * 0x1p-24f;
-}
+static float unit_random(void) { return (float)(random_bits() >> 8) * 0x1p-24f; }
 
 /* Re-binning new bin by new bin gives the bits of its definition. */
 static void test_rebin(void **state)
@@ -601,13 +604,16 @@ static void test_rebin(void **state)
     enum { MOST = 600 };
     double mass[MOST], expected[MOST], got[MOST];
     for (int i = 0; i < 3000; i++) {
-        const size_t bins = 2 + random_bits() % (MOST - 2), next_bins = random_bits() % 2 ? bins : 2 + random_bits() % (MOST - 2);
-        const float size = ldexpf(1, (int)(random_bits() % 60) - 30), place = ldexpf((float)(random_bits() % 5), (int)(random_bits() % 24));
+        const size_t bins = 2 + random_bits() % (MOST - 2),
+                     next_bins = random_bits() % 2 ? bins : 2 + random_bits() % (MOST - 2);
+        const float size = ldexpf(1, (int)(random_bits() % 60) - 30),
+                    place = ldexpf((float)(random_bits() % 5), (int)(random_bits() % 24));
         const struct bin_range now = {(place - unit_random()) * size, (place + unit_random()) * size, 0};
         const float wider = (now.hi - now.lo) * ldexpf(unit_random(), (int)(random_bits() % 12) - 4);
-        const struct bin_range next = {now.lo - (random_bits() % 4 ? wider : 0), now.hi + (random_bits() % 4 ? wider : 0), 0};
+        const struct bin_range next = {now.lo - (random_bits() % 4 ? wider : 0),
+                                       now.hi + (random_bits() % 4 ? wider : 0), 0};
         const struct histogram_params params = {.float32_counts = random_bits() % 2};
-        const float top = ldexpf(1, (int)(random_bits() % 40)); /* some beyond the integers float holds */
+        const float top = ldexpf(1, (int)(random_bits() % 40)); /* some beyond 2^24 */
         for (size_t k = 0; k < bins; k++)
             mass[k] = random_bits() % 4 ? add_mass(0, rint((double)(unit_random() * top)), params.float32_counts) : 0;
         memset(expected, 0, sizeof expected);
@@ -621,11 +627,13 @@ static void test_rebin(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_granularities),  cmocka_unit_test(test_threads), cmocka_unit_test(test_huge),
-        cmocka_unit_test(test_choices),        cmocka_unit_test(test_channels), cmocka_unit_test(test_merge),
-        cmocka_unit_test(test_state),          cmocka_unit_test(test_nonfinite), cmocka_unit_test(test_stream),
-        cmocka_unit_test(test_given_up),       cmocka_unit_test(test_widening),
-        cmocka_unit_test(test_float32_counts), cmocka_unit_test(test_range), cmocka_unit_test(test_multiply_add),
+        cmocka_unit_test(test_granularities), cmocka_unit_test(test_threads),
+        cmocka_unit_test(test_huge),          cmocka_unit_test(test_choices),
+        cmocka_unit_test(test_channels),      cmocka_unit_test(test_merge),
+        cmocka_unit_test(test_state),         cmocka_unit_test(test_nonfinite),
+        cmocka_unit_test(test_stream),        cmocka_unit_test(test_stopped),
+        cmocka_unit_test(test_growing),       cmocka_unit_test(test_float32_counts),
+        cmocka_unit_test(test_range),         cmocka_unit_test(test_multiply_add),
         cmocka_unit_test(test_rebin),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

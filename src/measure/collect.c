@@ -106,7 +106,8 @@ static int count_tile(struct counting *total, struct loops *loops, qobs_error *e
     const int axis = dimension_to_split(loops, qobs_threads(runtime));
     if (axis >= 0) {
         const struct loop *d = &loops->loop[axis];
-        split = qobs_split(runtime, d->qparam == 0 ? &by_reduced : &by_qparams, d->extent, qobs_loops_elements(loops), 0);
+        split =
+            qobs_split(runtime, d->qparam == 0 ? &by_reduced : &by_qparams, d->extent, qobs_loops_elements(loops), 0);
     }
     if (split.parts > 1)
         return count_parts(total, loops, axis, &split, error);
@@ -175,7 +176,7 @@ static bool is_one_run(const struct counting_job *job, struct loops *loops)
         !qobs_loops_of_tile(plan, 0, job->batch.data, NULL, NULL, loops))
         return false;
     qobs_loops_normalise(loops, LOOPS_BY_INPUT);
-    const bool split = qobs_threads(job->batch.runtime) > 1 && qobs_loops_elements(loops) >= 2 * MIN_ELEMENTS;
+    const bool split = qobs_threads(job->batch.runtime) > 1 && qobs_loops_elements(loops) >= by_reduced.min_total;
     return !split && loops->count == 1 && loops->loop->in == (int64_t)job->element && loops->loop->qparam == 0;
 }
 

@@ -117,8 +117,7 @@ static void count_strided(struct counting *c, int64_t qparam, const unsigned cha
 /* ---- Loop nests -------------------------------------------------------------------------------------------------- */
 
 /* Counts all elements of n reduced dimensions. */
-static void count_reduced(struct counting *c, int64_t qparam, const struct loop *d, int n,
-                          const unsigned char *x)
+static void count_reduced(struct counting *c, int64_t qparam, const struct loop *d, int n, const unsigned char *x)
 {
     const bool contiguous = n > 0 && d[n - 1].in == (int64_t)c->job->element;
     if (n == 0)
@@ -134,8 +133,8 @@ static void count_reduced(struct counting *c, int64_t qparam, const struct loop 
             count_reduced(c, qparam, d + 1, n - 1, x + i * d->in);
 }
 
-static void count_qparams(struct counting *c, const struct loop *outer, int n,
-                          const struct loop *reduced, int m, const unsigned char *x, int64_t qparam)
+static void count_qparams(struct counting *c, const struct loop *outer, int n, const struct loop *reduced, int m,
+                          const unsigned char *x, int64_t qparam)
 {
     if (n == 0) {
         count_reduced(c, qparam, reduced, m, x);
