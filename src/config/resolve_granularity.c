@@ -52,20 +52,21 @@ void qobs_resolve_granularity(const qobs_config *config, struct granularity *gra
     const bool ragged = config->ragged && config->base_name == BASE_WEIGHT;
     *granularity = (struct granularity){
         .ops = resolve_ops(config),
-        .params = {
-            .name = config->preset->name,
-            .base_name = (enum base_name)config->base_name,
-            .strategy = qobs_config_strategy(config),
-            .group_size = config->group_size,
-            .block = {config->block[0], config->block[1]},
-            .block_size = config->block_size,
-            .ch_axis = config->ch_axis,
-            .axes = config->axes,
-            .ragged = ragged,
-            .scalar_scale = config->preset->family == FAMILY_QUARK,
-            .minus_one_is_none = config->version != VERSION_2025_10,
-            .named_groups = ragged || config->version == VERSION_2025_09,
-            .keying = config->version == VERSION_2025_09 ? KEYING_DEFAULT : KEYING_NONE,
-        },
+        .params =
+            {
+                .name = config->preset->name,
+                .base_name = (enum base_name)config->base_name,
+                .strategy = qobs_config_strategy(config),
+                .group_size = config->group_size,
+                .block = {config->block[0], config->block[1]},
+                .block_size = config->block_size,
+                .ch_axis = config->ch_axis,
+                .axes = config->axes,
+                .ragged = ragged,
+                .scalar_scale = config->preset->family == FAMILY_QUARK,
+                .minus_one_is_none = config->version != VERSION_2025_10,
+                .named_groups = ragged || config->version == VERSION_2025_09,
+                .keying = config->version == VERSION_2025_09 ? KEYING_DEFAULT : KEYING_NONE,
+            },
     };
 }

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
+/* Walks the output in memory order and calls the kernel for runs that share a qparam or for columns with a qparam each.
+ * Elements that are not contiguous go through a buffer. */
 #include "formula/fake_quantize.h"
 
 #include <string.h>
@@ -21,7 +23,7 @@ struct quantization {
     int64_t element; /* bytes */
 };
 
-/* ---- Kernel calls ----------------------------------------------------------------------------------------------------- */
+/* ---- Kernel calls ---------------------------------------------------------------------------------------------- */
 
 static void copy_elements(int64_t element, int64_t n, const unsigned char *from, int64_t from_stride, unsigned char *to,
                           int64_t to_stride)
@@ -43,8 +45,8 @@ static void copy_elements(int64_t element, int64_t n, const unsigned char *from,
 }
 
 /* Rows of at most PANEL elements with a qparam for each column. */
-static void quantize_panel(const struct quantization *job, const struct qparam_panel *panel, const unsigned char *x, int64_t in,
-                             unsigned char *out, int64_t out_step, int64_t columns, const struct loop *rows)
+static void quantize_panel(const struct quantization *job, const struct qparam_panel *panel, const unsigned char *x,
+                           int64_t in, unsigned char *out, int64_t out_step, int64_t columns, const struct loop *rows)
 {
     const struct qobs_qparams qparams = {&panel->scale, &panel->zero_point_add, &panel->zero_point_sub};
     if (in == job->element && out_step == job->element) {
@@ -60,7 +62,7 @@ static void quantize_panel(const struct quantization *job, const struct qparam_p
 }
 
 static void quantize_columns(const struct quantization *job, const struct loop *inner, const struct loop *rows,
-                       const unsigned char *x, unsigned char *out, int64_t qparam)
+                             const unsigned char *x, unsigned char *out, int64_t qparam)
 {
     struct qparam_panel panel;
     const struct qparam_arrays to = {&panel.scale, &panel.zero_point_add, &panel.zero_point_sub};
@@ -74,7 +76,7 @@ static void quantize_columns(const struct quantization *job, const struct loop *
 }
 
 static void quantize_runs(const struct quantization *job, const struct loop *inner, const struct loop *runs,
-                    const unsigned char *x, unsigned char *out, int64_t qparam)
+                          const unsigned char *x, unsigned char *out, int64_t qparam)
 {
     struct qparam_panel panel;
     const struct qparam_arrays to = {&panel.scale, &panel.zero_point_add, &panel.zero_point_sub};
@@ -99,15 +101,16 @@ static void walk(const struct quantization *job, const struct innermost *innermo
                  const unsigned char *x, unsigned char *out, int64_t qparam)
 {
     if (count == 0) {
-        (innermost->by_columns ? quantize_columns : quantize_runs)(job, &innermost->inner, &innermost->second, x, out, qparam);
+        (innermost->by_columns ? quantize_columns : quantize_runs)(job, &innermost->inner, &innermost->second, x, out,
+                                                                   qparam);
         return;
     }
     for (int64_t i = 0; i < d->extent; i++)
         walk(job, innermost, d + 1, count - 1, x + i * d->in, out + i * d->out, qparam + i * d->qparam);
 }
 
-/* Kernels run along the innermost loop. Contiguous elements that share a qparam are runs; all others are columns, walked down a loop
- * that shares qparams if there is one. */
+/* Kernels run along the innermost loop. Contiguous elements that share a qparam are runs; all others are columns,
+ * walked down a loop that shares qparams if there is one. */
 static void quantize_loops(const struct quantization *job, const struct loops *loops)
 {
     struct loop outer[MAX_AXES];
@@ -128,9 +131,10 @@ static void quantize_loops(const struct quantization *job, const struct loops *l
     walk(job, &innermost, outer, n, loops->in, loops->out, loops->qparam);
 }
 
-/* ---- Work for several threads ----------------------------------------------------------------------------------------- */
+/* ---- Work for several threads ---------------------------------------------------------------------------------- */
 
-static const struct split_rule rule = {.min_part = 1 << 17, .parts_per_thread = 4, .max_parts = SPLIT_MAX_PARTS}; /* bytes */
+static const struct split_rule rule = {
+    .min_part = 1 << 17, .parts_per_thread = 4, .max_parts = SPLIT_MAX_PARTS}; /* bytes */
 
 struct quantized_parts {
     const struct quantization *job;
@@ -166,7 +170,7 @@ static void quantize_tile(const struct quantization *job, struct loops *loops)
     qobs_split_run(job->f->runtime, &best, quantize_part, &p);
 }
 
-/* ---- g_idx ------------------------------------------------------------------------------------------------------------ */
+/* ---- g_idx ----------------------------------------------------------------------------------------------------- */
 
 /* No column is moved: each one is given the qparam of its group. */
 struct ordered_quantization {
@@ -177,8 +181,8 @@ struct ordered_quantization {
 };
 
 /* The qparams of n columns, out of those of a row. */
-static void pick(const struct ordered_quantization *o, const struct qparam_arrays *row, const uint32_t *group_of, int64_t n,
-                 struct qparam_panel *panel)
+static void pick(const struct ordered_quantization *o, const struct qparam_arrays *row, const uint32_t *group_of,
+                 int64_t n, struct qparam_panel *panel)
 {
     void *const to[] = {&panel->scale, &panel->zero_point_add, &panel->zero_point_sub};
     const void *const from[] = {row->scale, row->zero_point_add, row->zero_point_sub};
@@ -192,7 +196,8 @@ static void pick(const struct ordered_quantization *o, const struct qparam_array
         }
 }
 
-static void quantize_row(const struct ordered_quantization *o, int64_t row, const struct qparam_arrays *of_row, struct qparam_panel *panel)
+static void quantize_row(const struct ordered_quantization *o, int64_t row, const struct qparam_arrays *of_row,
+                         struct qparam_panel *panel)
 {
     const struct g_idx_rows *r = &o->rows;
     const struct loop_entry at = qobs_loops_at(&r->loops, row);
@@ -200,8 +205,8 @@ static void quantize_row(const struct ordered_quantization *o, int64_t row, cons
     for (int64_t first = 0; first < r->columns; first += PANEL) {
         const int64_t n = r->columns - first < PANEL ? r->columns - first : PANEL;
         pick(o, of_row, o->group_of + first, n, panel);
-        quantize_panel(o->job, panel, at.in + first * r->column_in, r->column_in, at.out + first * r->column_out, r->column_out, n,
-                         &qobs_single_loop);
+        quantize_panel(o->job, panel, at.in + first * r->column_in, r->column_in, at.out + first * r->column_out,
+                       r->column_out, n, &qobs_single_loop);
     }
 }
 
@@ -218,8 +223,8 @@ static void quantize_rows(void *argument, int64_t part, int64_t from, int64_t to
         quantize_row(o, row, &of_row, &panel);
 }
 
-static int quantize_ordered(const struct quantization *job, const qobs_plan *plan, const unsigned char *x, const qobs_plan *out_plan,
-                            unsigned char *out, qobs_error *error)
+static int quantize_ordered(const struct quantization *job, const qobs_plan *plan, const unsigned char *x,
+                            const qobs_plan *out_plan, unsigned char *out, qobs_error *error)
 {
     struct ordered_quantization o = {.job = job};
     qobs_g_idx_rows_of(plan, x, out_plan, out, &o.rows);
@@ -237,21 +242,22 @@ static int quantize_ordered(const struct quantization *job, const qobs_plan *pla
     return QOBS_OK;
 }
 
-int qobs_fake_quantize_plan(const struct fake_quantize *f, const qobs_plan *plan, const void *x, const qobs_plan *out_plan,
-                            void *out, qobs_error *error)
+int qobs_fake_quantize_plan(const struct fake_quantize *f, const qobs_plan *plan, const void *x,
+                            const qobs_plan *out_plan, void *out, qobs_error *error)
 {
     struct quantization job = {.f = f, .quantizer = f->quantizer};
     enum qobs_kernel_dtype dtype;
     qobs_kernel_dtype_of(plan->dtype, &dtype);
     job.element = (int64_t)qobs_dtype_size(plan->dtype);
     job.quantizer.in_float = f->scale_dtype == QOBS_F32 || (job.element == 2 && f->global_scale);
-    job.qparams = (struct qparam_source){.x_dtype = plan->dtype,
-                                         .scale = f->scale,
-                                         .scale_dtype = f->scale_dtype,
-                                         .zero_point = f->zero_point,
-                                         .zero_point_dtype = f->zero_point_dtype,
-                                         .global_scale = f->global_scale,
-                                         .in_float = job.quantizer.torch ? plan->dtype != QOBS_F64 : job.quantizer.in_float};
+    job.qparams =
+        (struct qparam_source){.x_dtype = plan->dtype,
+                               .scale = f->scale,
+                               .scale_dtype = f->scale_dtype,
+                               .zero_point = f->zero_point,
+                               .zero_point_dtype = f->zero_point_dtype,
+                               .global_scale = f->global_scale,
+                               .in_float = job.quantizer.torch ? plan->dtype != QOBS_F64 : job.quantizer.in_float};
     job.rows = f->kernels->fake_quantize_rows[dtype];
     job.columns = f->kernels->fake_quantize_columns[dtype];
     if (plan->order)

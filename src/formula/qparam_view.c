@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
+/* Reads scales and zero points of any dtype in the arithmetic upstream uses for the dtype of x. */
 #include "formula/qparam_view.h"
 
 #include <string.h>
@@ -99,7 +100,8 @@ static void read_double(const struct qparam_source *q, int64_t first, int64_t st
     double *scale = to->scale, *zero_point_add = to->zero_point_add, *zero_point_sub = to->zero_point_sub;
     for (int64_t i = 0; i < n; i++) {
         const int64_t at = first + i * stride;
-        const double s = qobs_qparam_at(q->scale, q->scale_dtype, at), divided = q->global_scale ? s / *q->global_scale : s;
+        const double s = qobs_qparam_at(q->scale, q->scale_dtype, at),
+                     divided = q->global_scale ? s / *q->global_scale : s;
         scale[i] = q->in_float ? (double)(float)divided : divided;
         if (q->zero_point) {
             zero_point_add[i] = qobs_qparam_at(q->zero_point, q->zero_point_dtype, at);

@@ -36,8 +36,8 @@ struct qparam_arrays {
 void qobs_read_qparams(const struct qparam_source *q, int64_t first, int64_t stride, int64_t n,
                        const struct qparam_arrays *to);
 
-/* Sets n <= PANEL zero points that change nothing, not even the sign of a zero: -0 is added and +0 subtracted. The column kernels
- * always have zero points. */
+/* Sets n <= PANEL zero points that change nothing, not even the sign of a zero: -0 is added and +0 subtracted. The
+ * column kernels always have zero points. */
 void qobs_no_zero_points(const struct qparam_source *q, int64_t n, struct qparam_panel *panel);
 
 /* Element i of an array of scales or zero points of any dtype and alignment. */

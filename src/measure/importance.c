@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
+/* Columns are split for threads, so that each column is summed in the order of the tokens whatever the number of
+ * threads. */
 #include "measure/importance.h"
 
 #include <float.h>
@@ -24,7 +26,8 @@ const char *qobs_importance_fault_text(enum importance_fault fault)
     return texts[fault];
 }
 
-int qobs_importance_reserve(const struct runtime *runtime, struct importance *importance, int64_t columns, qobs_error *error)
+int qobs_importance_reserve(const struct runtime *runtime, struct importance *importance, int64_t columns,
+                            qobs_error *error)
 {
     if (importance->columns > 0)
         return QOBS_OK;
@@ -44,11 +47,12 @@ void qobs_importance_release(const struct runtime *runtime, struct importance *i
     *importance = (struct importance){0};
 }
 
-/* ---- Adding ----------------------------------------------------------------------------------------------------------- */
+/* ---- Adding ---------------------------------------------------------------------------------------------------- */
 
 enum { PANEL = 256 }; /* columns that stay together */
 
-static const struct split_rule rule = {.min_total = 1 << 17, .parts_per_thread = 1, .max_parts = INT64_MAX}; /* elements */
+static const struct split_rule rule = {
+    .min_total = 1 << 17, .parts_per_thread = 1, .max_parts = INT64_MAX}; /* elements */
 
 struct addition {
     const struct qobs_kernels *kernels;
@@ -64,8 +68,8 @@ static void add_matrix(const struct addition *a, const unsigned char *x, int64_t
 {
     const int64_t stride = a->x->strides[a->x->ndim - 1];
     if (stride == (int64_t)a->element) {
-        a->kernels->squares_columns[a->dtype](x + from * stride, (ptrdiff_t)row_stride, (size_t)rows, (size_t)(to - from),
-                                              a->sum + from);
+        a->kernels->squares_columns[a->dtype](x + from * stride, (ptrdiff_t)row_stride, (size_t)rows,
+                                              (size_t)(to - from), a->sum + from);
         return;
     }
     unsigned char buffer[8 * PANEL];
@@ -83,7 +87,8 @@ static void add_panels(void *argument, int64_t part, int64_t first, int64_t end)
     (void)part;
     const struct addition *a = argument;
     const struct view *v = a->x;
-    const int64_t columns = v->shape[v->ndim - 1], from = first * PANEL, to = end * PANEL < columns ? end * PANEL : columns;
+    const int64_t columns = v->shape[v->ndim - 1], from = first * PANEL,
+                  to = end * PANEL < columns ? end * PANEL : columns;
     const int row = v->ndim - 2; /* the dimension of the rows of a kernel call, if there is one */
     const int64_t rows = row < 0 ? 1 : v->shape[row];
     int64_t index[QOBS_MAX_NDIM] = {0}, offset = 0;
@@ -92,13 +97,13 @@ static void add_panels(void *argument, int64_t part, int64_t first, int64_t end)
     while (qobs_view_next(v, row, index, &offset));
 }
 
-int qobs_importance_add(const struct runtime *runtime, const struct qobs_kernels *kernels, struct importance *importance,
-                        const struct view *v, qobs_error *error)
+int qobs_importance_add(const struct runtime *runtime, const struct qobs_kernels *kernels,
+                        struct importance *importance, const struct view *v, qobs_error *error)
 {
     struct addition a = {.kernels = kernels, .element = qobs_dtype_size(v->dtype), .x = v};
     if (!qobs_kernel_dtype_of(v->dtype, &a.dtype))
-        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "activations: dtype is %s, allowed are F32, BF16, F16 and F64",
-                         qobs_dtype_name(v->dtype));
+        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT,
+                         "activations: dtype is %s, allowed are F32, BF16, F16 and F64", qobs_dtype_name(v->dtype));
     if (v->ndim == 0)
         return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT,
                          "activations: have no dimensions, the last must be the columns");
@@ -120,7 +125,7 @@ int qobs_importance_add(const struct runtime *runtime, const struct qobs_kernels
     return QOBS_OK;
 }
 
-/* ---- Using ------------------------------------------------------------------------------------------------------------ */
+/* ---- Using ----------------------------------------------------------------------------------------------------- */
 
 void qobs_importance_sums(const struct importance *importance, float *sum)
 {

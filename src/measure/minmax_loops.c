@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
+/* Chooses between the rows, columns and bands kernels by the innermost loops, and between direct calls and panels with
+ * bounds by their sizes. The limits were measured on Zen 4. Minimum and maximum depend on no order of elements. */
 #include "measure/minmax_loops.h"
 
 #include <math.h>
@@ -8,7 +10,7 @@
 
 #include "number/number.h"
 
-struct call {
+struct minmax_call {
     const struct qobs_kernels *kernels;
     enum qobs_kernel_dtype dtype;
     size_t element;
@@ -19,28 +21,30 @@ struct call {
     int outers, skipped;
     const struct loop *inner;  /* along contiguous elements */
     const struct loop *second; /* from run to run, or from row to row of columns */
-    void (*reduce)(const struct call *c, const unsigned char *x, int64_t out); /* the loops that are not walked */
-    /* Contiguous runs, row after row of them. `row` goes from row to row with the same outputs, `block` to the next rows, with other
-     * outputs. A panel is as many rows as are reduced to bounds in `scratch` at a time; the bounds are then merged. */
+    /* Reduces the loops that are not walked. */
+    void (*reduce)(const struct minmax_call *c, const unsigned char *x, int64_t out);
+    /* Contiguous runs, row after row of them. `row` goes from row to row with the same outputs, `block` to the next
+     * rows, with other outputs. A panel is as many rows as are reduced to bounds in `scratch` at a time; the bounds are
+     * then merged. */
     const struct loop *row, *block;
     int64_t panel;
     unsigned char *scratch;
 };
 
 /* The kernels: minimum and maximum, or the largest magnitude alone. */
-static void rows(const struct call *c, const unsigned char *x, int64_t stride, int64_t n, int64_t length, unsigned char *min,
-                 unsigned char *max, int64_t out_stride, struct qobs_nonfinite *nonfinite)
+static void rows(const struct minmax_call *c, const unsigned char *x, int64_t stride, int64_t n, int64_t length,
+                 unsigned char *min, unsigned char *max, int64_t out_stride, struct qobs_nonfinite *nonfinite)
 {
     if (c->min)
-        c->kernels->minmax_rows[c->dtype](x, (ptrdiff_t)stride, (size_t)n, (size_t)length, min, max, (ptrdiff_t)out_stride,
-                                          nonfinite);
+        c->kernels->minmax_rows[c->dtype](x, (ptrdiff_t)stride, (size_t)n, (size_t)length, min, max,
+                                          (ptrdiff_t)out_stride, nonfinite);
     else
         c->kernels->absmax_rows[c->dtype](x, (ptrdiff_t)stride, (size_t)n, (size_t)length, max, (ptrdiff_t)out_stride,
                                           nonfinite);
 }
 
-static void columns(const struct call *c, const unsigned char *x, int64_t stride, int64_t n, int64_t width, unsigned char *min,
-                    unsigned char *max, struct qobs_nonfinite *nonfinite)
+static void columns(const struct minmax_call *c, const unsigned char *x, int64_t stride, int64_t n, int64_t width,
+                    unsigned char *min, unsigned char *max, struct qobs_nonfinite *nonfinite)
 {
     if (c->min)
         c->kernels->minmax_columns[c->dtype](x, (ptrdiff_t)stride, (size_t)n, (size_t)width, min, max, nonfinite);
@@ -48,8 +52,11 @@ static void columns(const struct call *c, const unsigned char *x, int64_t stride
         c->kernels->absmax_columns[c->dtype](x, (ptrdiff_t)stride, (size_t)n, (size_t)width, max, nonfinite);
 }
 
-static unsigned char *min_at(const struct call *c, int64_t out) { return c->min ? c->min + out * (int64_t)c->element : NULL; }
-static unsigned char *max_at(const struct call *c, int64_t out) { return c->max + out * (int64_t)c->element; }
+static unsigned char *min_at(const struct minmax_call *c, int64_t out)
+{
+    return c->min ? c->min + out * (int64_t)c->element : NULL;
+}
+static unsigned char *max_at(const struct minmax_call *c, int64_t out) { return c->max + out * (int64_t)c->element; }
 
 static const union identity {
     float f32[2];
@@ -62,7 +69,7 @@ static const union identity {
     [QOBS_KERNEL_F64] = {.f64 = {INFINITY, -INFINITY}},
 };
 
-static void fill_identities(const struct call *c, unsigned char *min, unsigned char *max, int64_t n)
+static void fill_identities(const struct minmax_call *c, unsigned char *min, unsigned char *max, int64_t n)
 {
     const unsigned char *identity = (const unsigned char *)&identities[c->dtype];
     const size_t size = (size_t)n * c->element;
@@ -78,14 +85,15 @@ static void fill_identities(const struct call *c, unsigned char *min, unsigned c
     }
 }
 
-/* ---- Columns ------------------------------------------------------------------------------------------------------------ */
+/* ---- Columns --------------------------------------------------------------------------------------------------- */
 
 enum { COLUMNS = 256 }; /* of a panel whose outputs are scattered */
 
-/* Merges n adjacent outputs into outputs that are inner->qparam apart. A pair is merged as two runs of one element, each into both min
- * and max: a minimum is never above the maximum that follows. Only an identity is, which remains if all elements were NaN. */
-static void scatter_outputs(const struct call *c, const unsigned char *min, const unsigned char *max, int64_t n, int64_t out,
-                            bool identities_possible)
+/* Merges n adjacent outputs into outputs that are inner->qparam apart. A pair is merged as two runs of one element,
+ * each into both min and max: a minimum is never above the maximum that follows. Only an identity is, which remains if
+ * all elements were NaN. */
+static void scatter_outputs(const struct minmax_call *c, const unsigned char *min, const unsigned char *max, int64_t n,
+                            int64_t out, bool identities_possible)
 {
     struct qobs_nonfinite counted = {0}; /* by the kernel before */
     const int64_t element = (int64_t)c->element, step = c->inner->qparam * element;
@@ -107,7 +115,7 @@ static void scatter_outputs(const struct call *c, const unsigned char *min, cons
 }
 
 /* Columns whose outputs are not adjacent: a panel of them is reduced to adjacent outputs first. */
-static void reduce_scattered_columns(const struct call *c, const unsigned char *x, int64_t out)
+static void reduce_scattered_columns(const struct minmax_call *c, const unsigned char *x, int64_t out)
 {
     unsigned char min[COLUMNS * 8], max[COLUMNS * 8];
     for (int64_t first = 0; first < c->inner->extent; first += COLUMNS) {
@@ -119,31 +127,31 @@ static void reduce_scattered_columns(const struct call *c, const unsigned char *
     }
 }
 
-static void reduce_columns_or_rows(const struct call *c, const unsigned char *x, int64_t out)
+static void reduce_columns_or_rows(const struct minmax_call *c, const unsigned char *x, int64_t out)
 {
     if (c->by_columns && c->inner->extent > 1 && c->inner->qparam != 1)
         reduce_scattered_columns(c, x, out);
     else if (c->by_columns)
         columns(c, x, c->second->in, c->second->extent, c->inner->extent, min_at(c, out), max_at(c, out), c->nonfinite);
     else
-        rows(c, x, c->second->in, c->second->extent, c->inner->extent, min_at(c, out), max_at(c, out), c->second->qparam,
-             c->nonfinite);
+        rows(c, x, c->second->in, c->second->extent, c->inner->extent, min_at(c, out), max_at(c, out),
+             c->second->qparam, c->nonfinite);
 }
 
-/* ---- Rows of runs ------------------------------------------------------------------------------------------------------- */
+/* ---- Rows of runs ---------------------------------------------------------------------------------------------- */
 
 enum {
-    MAX_BOUNDS = 8192,      /* of a panel */
-    MIN_COLUMNS = 64,       /* for the columns kernel to be fast */
-    MIN_PANEL_ROWS = 8,     /* for panels to be faster than the rows kernel */
-    MIN_PANEL_RUN = 32,     /* elements */
-    MIN_BAND_RUN = 256,     /* bytes; shorter runs are faster in panels */
+    MAX_BOUNDS = 8192,        /* of a panel */
+    MIN_COLUMNS = 64,         /* for the columns kernel to be fast */
+    MIN_PANEL_ROWS = 8,       /* for panels to be faster than the rows kernel */
+    MIN_PANEL_RUN = 32,       /* elements */
+    MIN_BAND_RUN = 256,       /* bytes; shorter runs are faster in panels */
     MAX_BAND_BYTES = 32 << 20 /* exceeds L3: panels read memory 1 to 10 % faster */
 };
 
 /* Merges all bounds into both min and max: no minimum is above the maximum that follows. */
-static void merge_both(const struct call *c, const unsigned char *lo, const unsigned char *hi, int64_t n, int64_t width,
-                       unsigned char *min, unsigned char *max)
+static void merge_both(const struct minmax_call *c, const unsigned char *lo, const unsigned char *hi, int64_t n,
+                       int64_t width, unsigned char *min, unsigned char *max)
 {
     struct qobs_nonfinite counted = {0}; /* with the runs */
     const int64_t stride = width * (int64_t)c->element;
@@ -152,10 +160,10 @@ static void merge_both(const struct call *c, const unsigned char *lo, const unsi
     columns(c, hi, stride, n, width, min, max, &counted);
 }
 
-/* Merges the bounds of n rows of runs into their outputs; each run is a column. If there are few columns, several rows form a wider
- * row first. */
-static void merge_bounds(const struct call *c, const unsigned char *lo, const unsigned char *hi, int64_t n, unsigned char *min,
-                         unsigned char *max)
+/* Merges the bounds of n rows of runs into their outputs; each run is a column. If there are few columns, several rows
+ * form a wider row first. */
+static void merge_bounds(const struct minmax_call *c, const unsigned char *lo, const unsigned char *hi, int64_t n,
+                         unsigned char *min, unsigned char *max)
 {
     unsigned char wide_lo[2 * MIN_COLUMNS * 8], wide_hi[2 * MIN_COLUMNS * 8];
     int64_t wide = c->second->extent;
@@ -174,7 +182,7 @@ static void merge_bounds(const struct call *c, const unsigned char *lo, const un
 }
 
 /* One kernel call for the runs of a panel, and a few more to merge rows that share outputs. */
-static void reduce_panels(const struct call *c, const unsigned char *x, int64_t out)
+static void reduce_panels(const struct minmax_call *c, const unsigned char *x, int64_t out)
 {
     const int64_t across = c->second->extent, height = c->row->extent * c->block->extent, element = (int64_t)c->element;
     unsigned char *const lo = c->scratch, *const hi = lo + c->panel * across * element;
@@ -189,7 +197,8 @@ static void reduce_panels(const struct call *c, const unsigned char *x, int64_t 
         for (int64_t r = first, end; r < first + n; r = end) {
             const int64_t block = r / c->row->extent, done = (r - first) * across * element;
             end = (block + 1) * c->row->extent < first + n ? (block + 1) * c->row->extent : first + n;
-            unsigned char *min = min_at(c, out + block * c->block->qparam), *max = max_at(c, out + block * c->block->qparam);
+            unsigned char *min = min_at(c, out + block * c->block->qparam),
+                          *max = max_at(c, out + block * c->block->qparam);
             if (!nan)
                 merge_bounds(c, lo + done, hi + done, end - r, min, max);
             for (; nan && r < end; r++)
@@ -199,7 +208,7 @@ static void reduce_panels(const struct call *c, const unsigned char *x, int64_t 
 }
 
 /* One kernel call for all blocks, or one for each if their outputs are not adjacent. */
-static void reduce_bands(const struct call *c, const unsigned char *x, int64_t out)
+static void reduce_bands(const struct minmax_call *c, const unsigned char *x, int64_t out)
 {
     const int64_t runs = c->second->extent, each = c->block->qparam == runs ? c->block->extent : 1;
     for (int64_t i = 0; i < c->block->extent; i += each, x += c->block->in, out += c->block->qparam)
@@ -208,20 +217,21 @@ static void reduce_bands(const struct call *c, const unsigned char *x, int64_t o
 }
 
 /* There is no such kernel for magnitudes. */
-static bool suits_bands(const struct call *c, bool magnitudes)
+static bool suits_bands(const struct minmax_call *c, bool magnitudes)
 {
     const int64_t run = c->inner->extent * (int64_t)c->element;
-    return !magnitudes && run >= MIN_BAND_RUN && run * c->second->extent * c->row->extent * c->block->extent < MAX_BAND_BYTES;
+    return !magnitudes && run >= MIN_BAND_RUN &&
+           run * c->second->extent * c->row->extent * c->block->extent < MAX_BAND_BYTES;
 }
 
-static bool suits_panels(const struct call *c)
+static bool suits_panels(const struct minmax_call *c)
 {
     return c->inner->extent >= MIN_PANEL_RUN && MAX_BOUNDS / c->second->extent >= MIN_PANEL_ROWS;
 }
 
-/* Takes several rows of contiguous runs that share outputs as one call, because a row alone is little work for a kernel. Returns how
- * many of the n outer loops are left. */
-static int choose_rows(struct call *c, bool magnitudes, bool panels, int n)
+/* Takes several rows of contiguous runs that share outputs as one call, because a row alone is little work for a
+ * kernel. Returns how many of the n outer loops are left. */
+static int choose_rows(struct minmax_call *c, bool magnitudes, bool panels, int n)
 {
     if (n == 0)
         return n;
@@ -244,7 +254,7 @@ static int choose_rows(struct call *c, bool magnitudes, bool panels, int n)
     return n - 1 - blocks;
 }
 
-static void walk(const struct call *c, int i, const unsigned char *x, int64_t out)
+static void walk(const struct minmax_call *c, int i, const unsigned char *x, int64_t out)
 {
     i += i == c->skipped;
     if (i >= c->outers) {
@@ -257,7 +267,7 @@ static void walk(const struct call *c, int i, const unsigned char *x, int64_t ou
 }
 
 /* Chooses the loops of a call, innermost first. */
-static void choose(const struct loops *loops, bool magnitudes, bool panels, struct call *c)
+static void choose(const struct loops *loops, bool magnitudes, bool panels, struct minmax_call *c)
 {
     int n = loops->count;
     c->outer = loops->loop;
@@ -267,8 +277,8 @@ static void choose(const struct loops *loops, bool magnitudes, bool panels, stru
     c->reduce = reduce_columns_or_rows;
     if (n > 0 && c->outer[n - 1].in == (int64_t)c->element)
         c->inner = &c->outer[--n];
-    /* Contiguous elements with a qparam each are columns, walked down a reduced loop. Elements that are not contiguous are a single
-     * column. */
+    /* Contiguous elements with a qparam each are columns, walked down a reduced loop. Elements that are not contiguous
+     * are a single column. */
     c->by_columns = c->inner->qparam != 0 || c->inner->extent == 1;
     if (c->by_columns) {
         for (int i = n; i-- > 0 && c->skipped < 0;)
@@ -284,16 +294,22 @@ static void choose(const struct loops *loops, bool magnitudes, bool panels, stru
 
 size_t qobs_minmax_scratch(const struct loops *loops, size_t element, bool magnitudes)
 {
-    struct call c = {.element = element};
+    struct minmax_call c = {.element = element};
     choose(loops, magnitudes, true, &c);
     return 2 * (size_t)(c.panel * c.second->extent) * element;
 }
 
 void qobs_minmax_loops(const struct loops *loops, const struct qobs_kernels *kernels, enum qobs_kernel_dtype dtype,
-                       size_t element, void *scratch, unsigned char *min, unsigned char *max, struct qobs_nonfinite *nonfinite)
+                       size_t element, void *scratch, unsigned char *min, unsigned char *max,
+                       struct qobs_nonfinite *nonfinite)
 {
-    struct call c = {.kernels = kernels, .dtype = dtype, .element = element, .scratch = scratch, .min = min, .max = max,
-                     .nonfinite = nonfinite};
+    struct minmax_call c = {.kernels = kernels,
+                            .dtype = dtype,
+                            .element = element,
+                            .scratch = scratch,
+                            .min = min,
+                            .max = max,
+                            .nonfinite = nonfinite};
     choose(loops, !min, scratch != NULL, &c);
     walk(&c, 0, loops->in, loops->qparam);
 }

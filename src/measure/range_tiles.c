@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
+/* Tiles of about 64 KB: the ranges of their qparams are found right before these are searched. */
 #include "measure/range_tiles.h"
 
 #include "measure/reduce.h"
@@ -21,8 +22,8 @@ void qobs_range_tiles_of(struct range_tiles *t, const qobs_plan *plan, int64_t p
     while (outermost < plan->axes && plan->axis[outermost].extent == 1)
         outermost++;
     *t = (struct range_tiles){.plan = plan, .axis = -1, .entries = 1, .qparams = plan->qparams, .most = 1};
-    if (plan->order || outermost == plan->axes || plan->axis[outermost].role != AXIS_QPARAM || is_split(plan, outermost) ||
-        plan->axis[outermost].extent < parts)
+    if (plan->order || outermost == plan->axes || plan->axis[outermost].role != AXIS_QPARAM ||
+        is_split(plan, outermost) || plan->axis[outermost].extent < parts)
         return;
     const struct axis *a = &plan->axis[outermost];
     const int64_t bytes = plan->value.elements / a->extent * (int64_t)qobs_dtype_size(plan->dtype);
@@ -39,8 +40,8 @@ static const unsigned char *share_of(const struct range_tiles *t, const unsigned
     return data + qparam / t->qparams * t->bytes + qparam % t->qparams * t->bytes / t->qparams;
 }
 
-struct qobs_prefetch qobs_range_tile_prefetch(const struct range_tiles *t, const unsigned char *data, size_t first, size_t count,
-                                              size_t end)
+struct qobs_prefetch qobs_range_tile_prefetch(const struct range_tiles *t, const unsigned char *data, size_t first,
+                                              size_t count, size_t end)
 {
     const int64_t from = (int64_t)first + t->most * t->qparams, after = from + (int64_t)count, last = (int64_t)end;
     if (t->bytes == 0 || from >= last)
@@ -49,7 +50,8 @@ struct qobs_prefetch qobs_range_tile_prefetch(const struct range_tiles *t, const
 }
 
 bool qobs_range_tile_reduce(const struct range_tiles *t, const struct qobs_kernels *kernels, const unsigned char *data,
-                            enum nonfinite_mode mode, int64_t first, int64_t count, unsigned char *min, unsigned char *max)
+                            enum nonfinite_mode mode, int64_t first, int64_t count, unsigned char *min,
+                            unsigned char *max)
 {
     const struct runtime alone = {0}; /* one thread and no allocator: the reduction does without scratch */
     const int64_t at = first * t->qparams * (int64_t)qobs_dtype_size(t->plan->dtype);

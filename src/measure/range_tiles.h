@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* Ranges of a few qparams at a time, so that their elements are still in a near cache when they are searched: memory is read once. */
+/* Ranges of a few qparams at a time, so that their elements are still in a near cache when they are searched: memory is
+ * read once. */
 #ifndef QOBS_RANGE_TILES_H
 #define QOBS_RANGE_TILES_H
 
@@ -22,14 +23,15 @@ struct range_tiles {
 /* Tiles for work in at least `parts` parts of whole entries. */
 void qobs_range_tiles_of(struct range_tiles *tiles, const qobs_plan *plan, int64_t parts);
 
-/* Writes the ranges of `count` entries from `first` on to their places in min and max. Returns true if all elements were finite;
- * NONFINITE_IGNORE leaves out the others. Allocates nothing. */
-bool qobs_range_tile_reduce(const struct range_tiles *tiles, const struct qobs_kernels *kernels, const unsigned char *data,
-                            enum nonfinite_mode mode, int64_t first, int64_t count, unsigned char *min, unsigned char *max);
+/* Writes the ranges of `count` entries from `first` on to their places in min and max. Returns true if all elements
+ * were finite; NONFINITE_IGNORE leaves out the others. Allocates nothing. */
+bool qobs_range_tile_reduce(const struct range_tiles *tiles, const struct qobs_kernels *kernels,
+                            const unsigned char *data, enum nonfinite_mode mode, int64_t first, int64_t count,
+                            unsigned char *min, unsigned char *max);
 
-/* The memory to prefetch beside `count` qparams from `first` on: that of the qparams one tile further on, as far as they are before
- * `end`. Nothing if entries are not contiguous and small. */
-struct qobs_prefetch qobs_range_tile_prefetch(const struct range_tiles *tiles, const unsigned char *data, size_t first, size_t count,
-                                              size_t end);
+/* The memory to prefetch beside `count` qparams from `first` on: that of the qparams one tile further on, as far as
+ * they are before `end`. Nothing if entries are not contiguous and small. */
+struct qobs_prefetch qobs_range_tile_prefetch(const struct range_tiles *tiles, const unsigned char *data, size_t first,
+                                              size_t count, size_t end);
 
 #endif

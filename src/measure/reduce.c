@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
+/* Splits a batch for threads, reduces the parts with kernels, and merges them. Kernels skip NaN and count NaN and
+ * infinities; a batch that has any is reduced again element by element if they matter. */
 #include "measure/reduce.h"
 
 #include <math.h>
@@ -43,8 +45,8 @@ static void fill_identities(const struct reduction *job, unsigned char *min, uns
     fill(max, job->element, n, job->plan->dtype, job->absmax ? 0 : -INFINITY);
 }
 
-static void reduce_loops(const struct reduction *job, const struct loops *loops, void *scratch, unsigned char *min, unsigned char *max,
-                        struct qobs_nonfinite *nonfinite)
+static void reduce_loops(const struct reduction *job, const struct loops *loops, void *scratch, unsigned char *min,
+                         unsigned char *max, struct qobs_nonfinite *nonfinite)
 {
     qobs_minmax_loops(loops, job->kernels, job->dtype, job->element, scratch, job->absmax ? NULL : min, max, nonfinite);
 }
@@ -59,7 +61,7 @@ static void merge_part(const struct reduction *job, const unsigned char *min, co
         qobs_update_running(job->plan->dtype, n, job->min, job->max, min, max);
 }
 
-/* ---- Work for several threads ------------------------------------------------------------------------------------------- */
+/* ---- Work for several threads ---------------------------------------------------------------------------------- */
 
 static const struct split_rule rule = {
     .min_total = 1 << 18, .min_part = 1 << 17, .parts_per_thread = 4, .max_parts = SPLIT_MAX_PARTS}; /* bytes */
@@ -89,8 +91,8 @@ static void reduce_part(void *argument, int64_t part, int64_t from, int64_t to)
     reduce_loops(job, &loops, p->scratch > 0 ? workspace + p->outputs : NULL, min, max, &p->nonfinite[part]);
 }
 
-static int reduce_parts(const struct reduction *job, const struct loops *loops, const struct split *split, size_t scratch,
-                        qobs_error *error)
+static int reduce_parts(const struct reduction *job, const struct loops *loops, const struct split *split,
+                        size_t scratch, qobs_error *error)
 {
     struct reduction_parts p = {.job = job, .loops = loops, .private = loops->loop[0].qparam == 0, .scratch = scratch};
     const size_t half = (size_t)job->plan->qparams * job->element;
@@ -157,9 +159,10 @@ static void add_padding(const struct reduction *job)
     }
 }
 
-/* ---- Elements that are not finite ---------------------------------------------------------------------------------------- */
+/* ---- Elements that are not finite ------------------------------------------------------------------------------ */
 
-/* True if value is finite in the dtype it will be converted to. A value halfway between the largest float and 2^128 rounds up. */
+/* True if value is finite in the dtype it will be converted to. A value halfway between the largest float and 2^128
+ * rounds up. */
 static bool finite_in(const qobs_plan *plan, double value)
 {
     return isfinite(value) && (!plan->as_f32 || fabs(value) < 0x1.ffffffp127);
@@ -188,7 +191,8 @@ static uint64_t count_beyond_f32(const struct reduction *job)
     return beyond;
 }
 
-/* Writes the indices "i, j" of the first element in the order of indices that is NaN or, if `infinities`, not finite. */
+/* Writes the indices "i, j" of the first element in the order of indices that is NaN or, if `infinities`, not finite.
+ */
 static void find_first(const qobs_plan *plan, const unsigned char *data, bool infinities, char *text, size_t size,
                        const char **kind)
 {
@@ -197,10 +201,7 @@ static void find_first(const qobs_plan *plan, const unsigned char *data, bool in
     do {
         const double value = qobs_element(data + offset, v->dtype);
         if (isnan(value) || (infinities && !finite_in(plan, value))) {
-            *kind = isnan(value)      ? "NaN"
-                    : isfinite(value) ? "beyond F32"
-                    : value > 0       ? "infinity"
-                                      : "-infinity";
+            *kind = isnan(value) ? "NaN" : isfinite(value) ? "beyond F32" : value > 0 ? "infinity" : "-infinity";
             size_t used = 0;
             for (int d = 0; d < v->ndim && used < size; d++)
                 used += (size_t)snprintf(text + used, size - used, "%s%lld", d ? ", " : "", (long long)index[d]);
@@ -209,16 +210,17 @@ static void find_first(const qobs_plan *plan, const unsigned char *data, bool in
     } while (qobs_view_next(v, v->ndim, index, &offset));
 }
 
-int qobs_fail_nonfinite(const qobs_plan *plan, const unsigned char *data, const struct qobs_nonfinite *counted, bool infinities,
-                        qobs_error *error)
+int qobs_fail_nonfinite(const qobs_plan *plan, const unsigned char *data, const struct qobs_nonfinite *counted,
+                        bool infinities, qobs_error *error)
 {
     char where[QOBS_MAX_NDIM * 22] = "";
     const char *kind = "";
     find_first(plan, data, infinities, where, sizeof where, &kind);
     return qobs_fail(error, QOBS_ERROR_NONFINITE,
                      "value: %llu NaN and %llu infinite of %lld elements, the first%s is %s at [%s] (nonfinite=%s)",
-                     (unsigned long long)counted->nan, (unsigned long long)counted->inf, (long long)plan->value.elements,
-                     infinities ? "" : " NaN", kind, where, infinities ? "refuse" : "refuse_nan");
+                     (unsigned long long)counted->nan, (unsigned long long)counted->inf,
+                     (long long)plan->value.elements, infinities ? "" : " NaN", kind, where,
+                     infinities ? "refuse" : "refuse_nan");
 }
 
 /* Reduces again, element by element, so that NaN spreads or infinities are left out. */
@@ -237,7 +239,8 @@ static void rescan(const struct reduction *job, enum nonfinite_mode mode)
         unsigned char *max = job->max + (size_t)run.qparam * job->element;
         double lo = qobs_element(min, plan->dtype), hi = qobs_element(max, plan->dtype);
         for (int64_t j = 0; j < run.length; j++) {
-            const double value = run.offset == QOBS_PADDING ? 0 : qobs_element(job->data + run.offset + j * run.stride, plan->dtype);
+            const double value =
+                run.offset == QOBS_PADDING ? 0 : qobs_element(job->data + run.offset + j * run.stride, plan->dtype);
             if (mode == NONFINITE_PROPAGATE && isnan(value))
                 lo = hi = value;
             else if (mode == NONFINITE_IGNORE && finite_in(plan, value)) {
@@ -265,8 +268,8 @@ static void zero_empty(const struct reduction *job)
 /* Sets (-m, m) for the magnitude m of (min, max), or of max alone. */
 static void make_symmetric(const struct reduction *job, bool from_max)
 {
-    qobs_update_absmax(job->plan->dtype, (size_t)job->plan->qparams, job->min, job->max, from_max ? job->max : job->min, job->max,
-                       true);
+    qobs_update_absmax(job->plan->dtype, (size_t)job->plan->qparams, job->min, job->max, from_max ? job->max : job->min,
+                       job->max, true);
 }
 
 static int reduce_tiles(const struct reduction *job, qobs_error *error)
@@ -288,9 +291,9 @@ static int reduce(struct reduction *job, enum nonfinite_mode mode, struct qobs_n
     job->nonfinite = &counted;
     qobs_kernel_dtype_of(plan->dtype, &job->dtype);
     fill_identities(job, job->min, job->max);
-    const int status =
-        plan->order ? qobs_reduce_indexed(job->runtime, job->kernels, plan, job->data, job->min, job->max, &counted, error)
-                    : reduce_tiles(job, error);
+    const int status = plan->order ? qobs_reduce_indexed(job->runtime, job->kernels, plan, job->data, job->min,
+                                                         job->max, &counted, error)
+                                   : reduce_tiles(job, error);
     if (status != QOBS_OK)
         return status;
     if (job->absmax)
@@ -325,6 +328,7 @@ int qobs_reduce_absmax(const struct runtime *runtime, const struct qobs_kernels 
                        const unsigned char *data, enum nonfinite_mode mode, void *min, void *max,
                        struct qobs_nonfinite *nonfinite, qobs_error *error)
 {
-    struct reduction job = {.runtime = runtime, .kernels = kernels, .plan = plan, .data = data, .absmax = true, .min = min, .max = max};
+    struct reduction job = {
+        .runtime = runtime, .kernels = kernels, .plan = plan, .data = data, .absmax = true, .min = min, .max = max};
     return reduce(&job, mode, nonfinite, error);
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
+/* Splits the rows of a batch for threads and calls the kernel that spreads the columns of a row over groups. */
 #include "measure/reduce_indexed.h"
 
 #include <string.h>
@@ -18,8 +19,8 @@ struct indexed {
     size_t element;
     unsigned char *min, *max;
     struct g_idx_rows rows;
-    bool gaps;       /* between the elements of a row */
-    uint32_t *group; /* of each column */
+    bool gaps;                /* between the elements of a row */
+    uint32_t *group;          /* of each column */
     unsigned char *workspace; /* of each part: the kernel's scratch, then copied rows if there are gaps */
     size_t scratch, copied;   /* bytes */
     struct qobs_nonfinite nonfinite[SPLIT_MAX_PARTS];
@@ -44,8 +45,8 @@ static void reduce_rows(const struct indexed *d, int64_t row, int64_t n, int64_t
             copy_row(d, at.in + i * stride, workspace + d->scratch + (size_t)(i * columns) * d->element);
         d->kernels->minmax_indexed[d->dtype](d->gaps ? workspace + d->scratch : at.in,
                                              d->gaps ? (ptrdiff_t)((size_t)columns * d->element) : (ptrdiff_t)stride,
-                                             (size_t)some, (size_t)columns, d->group, (size_t)groups, d->min + out, d->max + out,
-                                             workspace, nonfinite);
+                                             (size_t)some, (size_t)columns, d->group, (size_t)groups, d->min + out,
+                                             d->max + out, workspace, nonfinite);
     }
 }
 
@@ -57,7 +58,8 @@ static void reduce_part(void *argument, int64_t part, int64_t from, int64_t to)
     for (int64_t row = from, n; row < to; row += n) {
         n = innermost->extent - row % innermost->extent;
         n = n < to - row ? n : to - row;
-        reduce_rows(d, row, n, innermost->in, d->workspace + (size_t)part * (d->scratch + d->copied), &d->nonfinite[part]);
+        reduce_rows(d, row, n, innermost->in, d->workspace + (size_t)part * (d->scratch + d->copied),
+                    &d->nonfinite[part]);
     }
 }
 
@@ -71,8 +73,8 @@ static struct split split_rows(const struct runtime *runtime, const struct index
 }
 
 int qobs_reduce_indexed(const struct runtime *runtime, const struct qobs_kernels *kernels, const qobs_plan *plan,
-                        const unsigned char *data, unsigned char *min, unsigned char *max, struct qobs_nonfinite *nonfinite,
-                        qobs_error *error)
+                        const unsigned char *data, unsigned char *min, unsigned char *max,
+                        struct qobs_nonfinite *nonfinite, qobs_error *error)
 {
     struct indexed d = {.kernels = kernels, .element = qobs_dtype_size(plan->dtype), .min = min, .max = max};
     qobs_kernel_dtype_of(plan->dtype, &d.dtype);
@@ -81,7 +83,8 @@ int qobs_reduce_indexed(const struct runtime *runtime, const struct qobs_kernels
     const struct split split = split_rows(runtime, &d);
     d.scratch = QOBS_INDEXED_SCRATCH((size_t)d.rows.groups);
     d.copied = d.gaps ? COPIED_ROWS * (size_t)d.rows.columns * d.element : 0;
-    const size_t index = (size_t)d.rows.columns * sizeof *d.group, size = index + (size_t)split.parts * (d.scratch + d.copied);
+    const size_t index = (size_t)d.rows.columns * sizeof *d.group,
+                 size = index + (size_t)split.parts * (d.scratch + d.copied);
     d.group = qobs_allocate(runtime, size);
     if (!d.group)
         return qobs_fail(error, QOBS_ERROR_OUT_OF_MEMORY, "g_idx: no memory for %zu bytes", size);

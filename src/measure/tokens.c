@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* A row counts as a token once an element other than 0 is found. That element is nearly always the first one, so one cache line a row
- * is read. Rows of zeros are read completely, as words with masked sign bits, in blocks that the compiler vectorises. */
+/* A row counts as a token once an element other than 0 is found. That element is nearly always the first one, so one
+ * cache line a row is read. Rows of zeros are read completely, as words with masked sign bits, in blocks that the
+ * compiler vectorises. */
 #include "measure/tokens.h"
 
 #include <string.h>
@@ -47,10 +48,7 @@ static bool row_has_nonzero(const struct view *v, const unsigned char *x, int64_
     return false;
 }
 
-uint64_t qobs_tokens(const struct view *v)
-{
-    return v->ndim == 2 ? (uint64_t)v->shape[0] : 0;
-}
+uint64_t qobs_tokens(const struct view *v) { return v->ndim == 2 ? (uint64_t)v->shape[0] : 0; }
 
 uint64_t qobs_nonzero_tokens(const struct view *v)
 {

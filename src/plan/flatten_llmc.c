@@ -11,7 +11,8 @@ static int fail_strategy(const struct granularity_params *params, qobs_error *er
                      qobs_strategy_text((int)params->strategy), qobs_base_name_text((int)params->base_name));
 }
 
-static int need_dimensions(const qobs_plan *plan, const struct granularity_params *params, int min, int max, qobs_error *error)
+static int need_dimensions(const qobs_plan *plan, const struct granularity_params *params, int min, int max,
+                           qobs_error *error)
 {
     if (plan->value.ndim >= min && plan->value.ndim <= max)
         return QOBS_OK;
@@ -26,8 +27,8 @@ static int check_divides(const qobs_plan *plan, const struct granularity_params 
     if (columns % params->group_size == 0 || params->ragged)
         return QOBS_OK;
     return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT,
-                     "group_size: %lld does not divide the last dimension of value, %lld", (long long)params->group_size,
-                     (long long)columns);
+                     "group_size: %lld does not divide the last dimension of value, %lld",
+                     (long long)params->group_size, (long long)columns);
 }
 
 /* October 2025 does not pad blocks. */
@@ -41,7 +42,8 @@ static int check_blocks_divide(const qobs_plan *plan, const struct granularity_p
     return QOBS_OK;
 }
 
-static int flatten_weight_of(qobs_plan *plan, const struct granularity_params *params, bool pads_blocks, qobs_error *error)
+static int flatten_weight_of(qobs_plan *plan, const struct granularity_params *params, bool pads_blocks,
+                             qobs_error *error)
 {
     const struct view *v = &plan->value;
     const int last = v->ndim - 1;
@@ -125,7 +127,8 @@ static int flatten_activation(qobs_plan *plan, const struct granularity_params *
         qobs_plan_add_dimension(plan, AXIS_GROUP, last);
         return QOBS_OK;
     case STRATEGY_GROUP:
-    case STRATEGY_TENSOR_GROUP: /* (batch * seq, groups, group_size); 2-D values are (tokens, hidden), unlike upstream */
+    case STRATEGY_TENSOR_GROUP: /* (batch * seq, groups, group_size); 2-D values are (tokens, hidden), unlike upstream
+                                 */
         status = need_dimensions(plan, params, 2, QOBS_MAX_NDIM, error);
         if (status == QOBS_OK)
             status = check_divides(plan, params, error);

@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* llm-compressor's Observer.get_qparams of September 2025 (observers/base.py). It knows no base name. Ranges keep the reduced dimensions
- * with size 1. Blocks and groups at an edge are short, and groups of g_idx have as many columns as it names them. Strategy token
- * has a range for each batch and token, as upstream intends (its min/max observer reduces everything there). */
+/* llm-compressor's Observer.get_qparams of September 2025 (observers/base.py). It knows no base name. Ranges keep the
+ * reduced dimensions with size 1. Blocks and groups at an edge are short, and groups of g_idx have as many columns as
+ * it names them. Strategy token has a range for each batch and token, as upstream intends (its min/max observer reduces
+ * everything there). */
 #include "base/error.h"
 #include "plan/plan_axes.h"
 
-static int need_dimensions(const qobs_plan *plan, const struct granularity_params *params, int min, int max, qobs_error *error)
+static int need_dimensions(const qobs_plan *plan, const struct granularity_params *params, int min, int max,
+                           qobs_error *error)
 {
     if (plan->value.ndim >= min && plan->value.ndim <= max)
         return QOBS_OK;

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* NVIDIA Model-Optimizer's calibrators: every axis that is not named is reduced to 1. A result of a single value has no dimensions. If
- * all axes are named, upstream's list of those to reduce is empty, and to torch an empty list means all of them. */
+/* NVIDIA Model-Optimizer's calibrators: every axis that is not named is reduced to 1. A result of a single value has no
+ * dimensions. If all axes are named, upstream's list of those to reduce is empty, and to torch an empty list means all
+ * of them. */
 #include "base/error.h"
 #include "plan/plan_axes.h"
 
@@ -32,7 +33,8 @@ static int flatten_block(qobs_plan *plan, const struct granularity_params *param
     const struct view *v = &plan->value;
     const int last = v->ndim - 1;
     if (v->ndim == 0 || v->shape[last] % params->block_size != 0)
-        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "block_size: %lld does not divide the last dimension of value, %lld",
+        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT,
+                         "block_size: %lld does not divide the last dimension of value, %lld",
                          (long long)params->block_size, v->ndim == 0 ? 1 : (long long)v->shape[last]);
     int64_t blocks = v->shape[last] / params->block_size;
     for (int i = 0; i < last; i++) {

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* AMD Quark's observers: an axis is swapped with the first (channels) or the last one (groups, blocks), the rest keeps its
- * order. */
+/* AMD Quark's observers: an axis is swapped with the first (channels) or the last one (groups, blocks); the order of
+ * the others stays. */
 #include "base/error.h"
 #include "plan/plan_axes.h"
 
 /* The dimensions of value in the order they have after ch_axis and dimension `place` are swapped. */
-static int swap_axis(const qobs_plan *plan, const struct granularity_params *params, int place, int order[QOBS_MAX_NDIM],
-                     qobs_error *error)
+static int swap_axis(const qobs_plan *plan, const struct granularity_params *params, int place,
+                     int order[QOBS_MAX_NDIM], qobs_error *error)
 {
     const struct view *v = &plan->value;
     if (v->ndim < 1)
@@ -37,8 +37,10 @@ static int flatten_channel(qobs_plan *plan, const struct granularity_params *par
     return QOBS_OK;
 }
 
-/* Upstream's group_size -1: all of the second dimension after the swap is reduced. For 2-dimensional values that is a row. */
-static int flatten_row_groups(qobs_plan *plan, const struct granularity_params *params, const int *order, qobs_error *error)
+/* Upstream's group_size -1: all of the second dimension after the swap is reduced. For 2-dimensional values that is a
+ * row. */
+static int flatten_row_groups(qobs_plan *plan, const struct granularity_params *params, const int *order,
+                              qobs_error *error)
 {
     if (plan->value.ndim < 2)
         return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT,

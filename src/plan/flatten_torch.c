@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* torch.ao's observers: per tensor, everything is reduced to a 0-dimensional range; per channel, everything but ch_axis. */
+/* torch.ao's observers: per tensor, everything is reduced to a 0-dimensional range; per channel, everything but
+ * ch_axis. */
 #include "base/error.h"
 #include "plan/plan_axes.h"
 
@@ -17,8 +18,8 @@ static int flatten_tensor(qobs_plan *plan, const struct granularity_params *para
 static int flatten_channel(qobs_plan *plan, const struct granularity_params *params, qobs_error *error)
 {
     if (plan->value.ndim < 2)
-        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "value: has %d dimensions, %s needs at least 2", plan->value.ndim,
-                         params->name);
+        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "value: has %d dimensions, %s needs at least 2",
+                         plan->value.ndim, params->name);
     const int axis = qobs_plan_find_ch_axis(plan, params->ch_axis, error);
     if (axis < 0)
         return QOBS_ERROR_INVALID_ARGUMENT;

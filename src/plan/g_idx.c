@@ -1,25 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
+/* Reads g_idx, sorts the columns by it and finds where each group starts. */
 #include "plan/g_idx.h"
 
 #include <string.h>
 
 #include "base/error.h"
 
-static int64_t columns_of(const qobs_plan *plan)
-{
-    return plan->value.shape[plan->value.ndim - 1];
-}
+static int64_t columns_of(const qobs_plan *plan) { return plan->value.shape[plan->value.ndim - 1]; }
 
-static int64_t groups_of(const qobs_plan *plan)
-{
-    return plan->axis[plan->axis[plan->axes - 1].outer].extent;
-}
+static int64_t groups_of(const qobs_plan *plan) { return plan->axis[plan->axis[plan->axes - 1].outer].extent; }
 
 /* Reads the entries of g_idx: group numbers below the number of columns. Sets *none if g_idx is not filled in. */
-static int read_g_idx(const qobs_plan *plan, const struct granularity_params *params, const struct view *g_idx, int64_t *group,
-                      bool *none, qobs_error *error)
+static int read_g_idx(const qobs_plan *plan, const struct granularity_params *params, const struct view *g_idx,
+                      int64_t *group, bool *none, qobs_error *error)
 {
     const int64_t columns = columns_of(plan);
     for (int64_t i = 0; i < columns; i++) {
@@ -40,7 +35,8 @@ static int read_g_idx(const qobs_plan *plan, const struct granularity_params *pa
 }
 
 /* Sets the position at which each group starts. first[v + 1] is the position of the first column with value v. */
-static int start_groups(qobs_plan *plan, const struct granularity_params *params, const int64_t *first, qobs_error *error)
+static int start_groups(qobs_plan *plan, const struct granularity_params *params, const int64_t *first,
+                        qobs_error *error)
 {
     const int64_t columns = columns_of(plan), groups = groups_of(plan);
     int64_t named = 0;
@@ -60,12 +56,14 @@ static int start_groups(qobs_plan *plan, const struct granularity_params *params
     plan->start[groups] = columns;
     if (named == groups)
         return QOBS_OK;
-    return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "g_idx: names %lld groups, group_size %lld makes %lld of %lld columns",
-                     (long long)named, (long long)params->group_size, (long long)groups, (long long)columns);
+    return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT,
+                     "g_idx: names %lld groups, group_size %lld makes %lld of %lld columns", (long long)named,
+                     (long long)params->group_size, (long long)groups, (long long)columns);
 }
 
 /* A stable ascending counting sort of the columns by g_idx. */
-static int sort_columns(qobs_plan *plan, const struct granularity_params *params, const struct view *g_idx, qobs_error *error)
+static int sort_columns(qobs_plan *plan, const struct granularity_params *params, const struct view *g_idx,
+                        qobs_error *error)
 {
     const int64_t columns = columns_of(plan);
     const size_t size = (size_t)columns * sizeof(int64_t);
@@ -81,8 +79,8 @@ static int sort_columns(qobs_plan *plan, const struct granularity_params *params
     else
         status = read_g_idx(plan, params, g_idx, group, &none, error);
     if (status == QOBS_OK && !none) {
-        /* first[v + 2] counts value v. The sums make first[v + 1] the position of its first column; filling advances that to the
-         * first column of the next value. */
+        /* first[v + 2] counts value v. The sums make first[v + 1] the position of its first column; filling advances
+         * that to the first column of the next value. */
         memset(first, 0, firsts);
         for (int64_t i = 0; i < columns; i++)
             first[group[i] + 2]++;
@@ -102,7 +100,8 @@ static int sort_columns(qobs_plan *plan, const struct granularity_params *params
     return status;
 }
 
-static int check_g_idx(const qobs_plan *plan, const struct granularity *granularity, const struct view *g_idx, qobs_error *error)
+static int check_g_idx(const qobs_plan *plan, const struct granularity *granularity, const struct view *g_idx,
+                       qobs_error *error)
 {
     const enum strategy strategy = granularity->params.strategy;
     if (!granularity->ops->g_idx || (strategy != STRATEGY_GROUP && strategy != STRATEGY_TENSOR_GROUP))
@@ -117,15 +116,18 @@ static int check_g_idx(const qobs_plan *plan, const struct granularity *granular
         return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "g_idx: value has %lld columns, allowed are %lld",
                          (long long)columns, (long long)UINT32_MAX);
     if (g_idx->ndim != 1 || g_idx->shape[0] != columns)
-        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "g_idx: has %d dimensions and %lld entries, expected 1 and %lld",
-                         g_idx->ndim, (long long)g_idx->elements, (long long)columns);
+        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT,
+                         "g_idx: has %d dimensions and %lld entries, expected 1 and %lld", g_idx->ndim,
+                         (long long)g_idx->elements, (long long)columns);
     return QOBS_OK;
 }
 
-int qobs_plan_order_columns(qobs_plan *plan, const struct granularity *granularity, const struct view *g_idx, qobs_error *error)
+int qobs_plan_order_columns(qobs_plan *plan, const struct granularity *granularity, const struct view *g_idx,
+                            qobs_error *error)
 {
     const int status = check_g_idx(plan, granularity, g_idx, error);
-    return status != QOBS_OK || plan->value.elements == 0 ? status : sort_columns(plan, &granularity->params, g_idx, error);
+    return status != QOBS_OK || plan->value.elements == 0 ? status
+                                                          : sort_columns(plan, &granularity->params, g_idx, error);
 }
 
 void qobs_plan_release_order(qobs_plan *plan)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
+/* Rows, runs and elements of a plan whose columns g_idx orders. Elements are gathered one by one. */
 #include "plan/g_idx_walk.h"
 
 #include <string.h>
@@ -47,7 +48,7 @@ int64_t qobs_g_idx_longest_group(const qobs_plan *plan)
     return longest;
 }
 
-/* ---- Runs -------------------------------------------------------------------------------------------------------------- */
+/* ---- Runs ------------------------------------------------------------------------------------------------------ */
 
 int64_t qobs_g_idx_run_count(const qobs_plan *plan)
 {
@@ -74,7 +75,7 @@ void qobs_g_idx_run(const qobs_plan *plan, int64_t index, qobs_run *run)
     }
 }
 
-/* ---- Elements of a qparam ---------------------------------------------------------------------------------------------- */
+/* ---- Elements of a qparam -------------------------------------------------------------------------------------- */
 
 static void place(const struct element_source *source, struct elements *e)
 {
@@ -89,19 +90,23 @@ static void place(const struct element_source *source, struct elements *e)
     e->stride[0] = columns_of(plan)->stride;
 }
 
-static bool advance(const struct element_source *source, int axis, struct elements *e)
+static void next(const struct element_source *source, struct elements *e)
 {
-    (void)source, (void)axis, (void)e;
-    return false;
+    const qobs_plan *plan = source->plan;
+    for (int i = columns_of(plan)->outer; i >= 0 && ++e->position[i] == plan->axis[i].extent; i--)
+        e->position[i] = 0;
+    place(source, e);
 }
 
-static struct qobs_prefetch memory_of(const struct element_source *source, const struct elements *e, int64_t first, int64_t end)
+static struct qobs_prefetch memory_of(const struct element_source *source, const struct elements *e, int64_t first,
+                                      int64_t end)
 {
     (void)source, (void)e, (void)first, (void)end;
     return (struct qobs_prefetch){NULL, NULL};
 }
 
-static void load(const struct element_source *source, const struct elements *e, int64_t first, size_t n, double factor, float *out)
+static void load(const struct element_source *source, const struct elements *e, int64_t first, size_t n, double factor,
+                 float *out)
 {
     const size_t size = qobs_dtype_size(source->plan->dtype);
     unsigned char gathered[QOBS_SEARCH_MOST * 8];
@@ -118,4 +123,4 @@ static void weights(const struct element_source *source, const struct elements *
     pad_lanes(out, n);
 }
 
-const struct gather qobs_gather_g_idx = {place, advance, memory_of, load, weights};
+const struct gather qobs_gather_g_idx = {place, next, memory_of, load, weights};

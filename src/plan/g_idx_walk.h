@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* Walking a plan whose columns g_idx orders: rows of columns, each of which belongs to a group. It is the counterpart of loops.h. */
+/* Walking a plan whose columns g_idx orders: rows of columns, each of which belongs to a group. It is the counterpart
+ * of loops.h. */
 #ifndef QOBS_PLAN_G_IDX_WALK_H
 #define QOBS_PLAN_G_IDX_WALK_H
 

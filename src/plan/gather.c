@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
+/* The elements of qparams in memory order. Moving to the next qparam only moves an offset, unless a split dimension
+ * reaches its short last group. */
 #include "plan/gather.h"
 
 #include <string.h>
@@ -28,25 +30,7 @@ void qobs_elements_at(const struct element_source *source, int64_t qparam, struc
     e->gather->place(source, e);
 }
 
-void qobs_elements_next(const struct element_source *source, struct elements *e)
-{
-    bool carried = false;
-    for (int i = source->plan->axes - 1; i >= 0; i--) {
-        const struct axis *a = &source->plan->axis[i];
-        if (a->role != AXIS_QPARAM)
-            continue;
-        if (++e->position[i] < a->extent) {
-            if (carried || !e->gather->advance(source, i, e))
-                e->gather->place(source, e);
-            return;
-        }
-        e->position[i] = 0;
-        carried = true;
-    }
-    e->gather->place(source, e);
-}
-
-/* ---- Memory order ------------------------------------------------------------------------------------------------------ */
+/* ---- Memory order ---------------------------------------------------------------------------------------------- */
 
 /* Appends an axis, or extends the one before if that continues through the same memory. */
 static void add_axis(struct elements *e, int64_t extent, int64_t stride, bool may_join)
@@ -85,7 +69,7 @@ static void place(const struct element_source *source, struct elements *e)
         add_axis(e, 1, (int64_t)qobs_dtype_size(plan->dtype), false);
 }
 
-/* Does what place() would do if only the offset and the column change. */
+/* Does what place() would do if only the offset and the column change; false: the number of elements changes, too. */
 static bool advance(const struct element_source *source, int axis, struct elements *e)
 {
     const qobs_plan *plan = source->plan;
@@ -101,8 +85,26 @@ static bool advance(const struct element_source *source, int axis, struct elemen
     return true;
 }
 
-/* A run along the last axis that begins with element `first`: returns its length, at most n. *inner is the index along that axis,
- * *offset that of the run's index 0 in bytes. */
+static void next(const struct element_source *source, struct elements *e)
+{
+    bool carried = false;
+    for (int i = source->plan->axes - 1; i >= 0; i--) {
+        const struct axis *a = &source->plan->axis[i];
+        if (a->role != AXIS_QPARAM)
+            continue;
+        if (++e->position[i] < a->extent) {
+            if (carried || !advance(source, i, e))
+                place(source, e);
+            return;
+        }
+        e->position[i] = 0;
+        carried = true;
+    }
+    place(source, e);
+}
+
+/* A run along the last axis that begins with element `first`: returns its length, at most n. *inner is the index along
+ * that axis, *offset that of the run's index 0 in bytes. */
 static size_t run_at(const struct elements *e, int64_t first, size_t n, int64_t *offset, int64_t *inner)
 {
     const int last = e->axes - 1;
@@ -120,7 +122,8 @@ static size_t run_at(const struct elements *e, int64_t first, size_t n, int64_t 
     return left < (int64_t)n ? (size_t)left : n;
 }
 
-static struct qobs_prefetch memory_of(const struct element_source *source, const struct elements *e, int64_t first, int64_t end)
+static struct qobs_prefetch memory_of(const struct element_source *source, const struct elements *e, int64_t first,
+                                      int64_t end)
 {
     const int64_t size = (int64_t)qobs_dtype_size(source->plan->dtype);
     const unsigned char *const x = source->data + e->offset;
@@ -129,7 +132,8 @@ static struct qobs_prefetch memory_of(const struct element_source *source, const
     return (struct qobs_prefetch){x + first * size, x + (end < e->count ? end : e->count) * size};
 }
 
-static void load(const struct element_source *source, const struct elements *e, int64_t first, size_t n, double factor, float *out)
+static void load(const struct element_source *source, const struct elements *e, int64_t first, size_t n, double factor,
+                 float *out)
 {
     const size_t size = qobs_dtype_size(source->plan->dtype);
     const int64_t stride = e->stride[e->axes - 1];
@@ -159,4 +163,4 @@ static void weights(const struct element_source *source, const struct elements *
     pad_lanes(out, n);
 }
 
-const struct gather qobs_gather_memory = {place, advance, memory_of, load, weights};
+const struct gather qobs_gather_memory = {place, next, memory_of, load, weights};

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
+/* Blocks lie along the qparam axis with the smallest stride. If qparams are closer to each other than elements, each
+ * element is read for all qparams of a block before the next one. */
 #include "plan/gather_block.h"
 
 #include "number/native.h"
@@ -73,13 +75,13 @@ void qobs_gather_block_at(const struct gather_blocks *s, size_t index, struct ga
     }
 }
 
-/* ---- Reading ------------------------------------------------------------------------------------------------------ */
+/* ---- Reading --------------------------------------------------------------------------------------------------- */
 
 #define NATIVE_BODY "plan/gather_block.inl.h"
 #include "number/native_each.inl.h"
 
-void qobs_gather_block_read(const struct gather_block *s, qobs_dtype dtype, const unsigned char *data, int64_t first, size_t n,
-                     float out[][BLOCK_ELEMENTS])
+void qobs_gather_block_read(const struct gather_block *s, qobs_dtype dtype, const unsigned char *data, int64_t first,
+                            size_t n, float out[][BLOCK_ELEMENTS])
 {
     int64_t position[MAX_AXES], rest = first;
     const unsigned char *x = data + s->offset;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* Blocks of adjacent qparams, whose elements are read together as floats. Memory is then read in order whether the elements of a
- * qparam or the qparams themselves (channels along the last dimension) are adjacent in it. */
+/* Blocks of adjacent qparams, whose elements are read together as floats. Memory is then read in order whether the
+ * elements of a qparam or the qparams themselves (channels along the last dimension) are adjacent in it. */
 #ifndef QOBS_GATHER_BLOCK_H
 #define QOBS_GATHER_BLOCK_H
 
@@ -38,7 +38,7 @@ void qobs_gather_blocks_of(struct gather_blocks *blocks, const qobs_plan *plan, 
 void qobs_gather_block_at(const struct gather_blocks *blocks, size_t index, struct gather_block *block);
 
 /* Reads elements first to first + n <= BLOCK_ELEMENTS of qparam i of the block into out[i]. F64 is rounded once. */
-void qobs_gather_block_read(const struct gather_block *block, qobs_dtype dtype, const unsigned char *data, int64_t first, size_t n,
-                            float out[][BLOCK_ELEMENTS]);
+void qobs_gather_block_read(const struct gather_block *block, qobs_dtype dtype, const unsigned char *data,
+                            int64_t first, size_t n, float out[][BLOCK_ELEMENTS]);
 
 #endif

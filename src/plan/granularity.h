@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* Granularity: the rule that says which elements of a tensor share a scale. Each rule is one `struct granularity_ops`; its settings are
- * plain values in `struct granularity_params`. A rule that differs by version of its upstream is a second one. */
+/* Granularity: the rule that says which elements of a tensor share a scale. Each rule is one `struct granularity_ops`;
+ * its settings are plain values in `struct granularity_params`. A rule that differs by version of its upstream is a
+ * second one. */
 #ifndef QOBS_GRANULARITY_H
 #define QOBS_GRANULARITY_H
 
@@ -48,7 +49,7 @@ struct granularity_params {
 struct granularity_ops {
     /* Adds the axes of the plan, or fails with a message that names what does not go together. */
     int (*flatten)(qobs_plan *plan, const struct granularity_params *params, qobs_error *error);
-    bool g_idx; /* strategies group and tensor_group take g_idx */
+    bool g_idx; /* strategies group and tensor_group accept g_idx */
 };
 
 struct granularity {
@@ -63,7 +64,8 @@ extern const struct granularity_ops qobs_granularity_llmc_activation;
 extern const struct granularity_ops qobs_granularity_llmc_attention, qobs_granularity_llmc_attention_2025_10;
 extern const struct granularity_ops qobs_granularity_llmc_2025_09;
 extern const struct granularity_ops qobs_granularity_torch_channel;
-extern const struct granularity_ops qobs_granularity_quark_channel, qobs_granularity_quark_group, qobs_granularity_quark_block;
+extern const struct granularity_ops qobs_granularity_quark_channel, qobs_granularity_quark_group,
+    qobs_granularity_quark_block;
 extern const struct granularity_ops qobs_granularity_modelopt_axes, qobs_granularity_modelopt_block;
 
 /* The words of settings and messages. */

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
+/* Loops over tiles. A plan's axes become loops one to one; normalising then sorts them by stride with an insertion
+ * sort, because there are few of them. */
 #include "plan/loops.h"
 
 const struct loop qobs_single_loop = {1, 0, 0, 0};
@@ -32,7 +34,8 @@ bool qobs_loops_of_tile(const qobs_plan *plan, unsigned tails, const unsigned ch
     for (int i = plan->axes - 1; i >= 0; i--) {
         const struct axis *a = &plan->axis[i];
         const bool apart = a->role == AXIS_QPARAM;
-        loops->loop[i] = (struct loop){a->extent, a->stride, out_plan ? out_plan->axis[i].stride : 0, apart ? qparams : 0};
+        loops->loop[i] =
+            (struct loop){a->extent, a->stride, out_plan ? out_plan->axis[i].stride : 0, apart ? qparams : 0};
         qparams *= apart ? a->extent : 1;
     }
     for (int i = 0; i < plan->axes; i++) {
@@ -59,7 +62,8 @@ static int64_t stride_of(const struct loop *loop, enum loop_order order)
     return order == LOOPS_BY_OUTPUT ? loop->out : loop->in;
 }
 
-/* True if a belongs outside b. Strides are positive; a loop that reads the same memory again (stride 0) is outside of all others. */
+/* True if a belongs outside b. Strides are positive; a loop that reads the same memory again (stride 0) is outside of
+ * all others. */
 static bool is_outside(const struct loop *a, const struct loop *b, enum loop_order order)
 {
     const int64_t from = stride_of(a, order), to = stride_of(b, order);

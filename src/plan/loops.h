@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* Nested loops over a tensor: each loop has a stride in the input, one in an output tensor of the same shape, and one among the
- * qparams. Every granularity without g_idx is such loops, one nest for each tile of its plan; g_idx.h has the other kind.
+/* Nested loops over a tensor: each loop has a stride in the input, one in an output tensor of the same shape, and one
+ * among the qparams. Every granularity without g_idx is such loops, one nest for each tile of its plan; g_idx_walk.h
+ * has the other kind.
  *
- * A plan has 1, 2 or 4 tiles: for each split dimension (at most 2) one of its full groups and one of its short last group. */
+ * A plan has 1, 2 or 4 tiles: for each split dimension (at most 2) one of its full groups and one of its short last
+ * group. */
 #ifndef QOBS_PLAN_LOOPS_H
 #define QOBS_PLAN_LOOPS_H
 
@@ -18,8 +20,8 @@ struct loop {
 
 struct loops {
     const unsigned char *in;
-    unsigned char *out;        /* NULL: there is no output tensor */
-    int64_t qparam;            /* of the first element */
+    unsigned char *out; /* NULL: there is no output tensor */
+    int64_t qparam;     /* of the first element */
     int count;
     struct loop loop[MAX_AXES]; /* outermost first */
 };
@@ -31,13 +33,13 @@ extern const struct loop qobs_single_loop;
 
 unsigned qobs_plan_tiles(const qobs_plan *plan);
 
-/* The loops over one tile of a plan without g_idx. Bit i of `tails` chooses the short group of the i-th split dimension. False: the
- * tile is empty. out_plan is the plan of the output tensor with the same shape, or NULL. */
+/* The loops over one tile of a plan without g_idx. Bit i of `tails` chooses the short group of the i-th split
+ * dimension. False: the tile is empty. out_plan is the plan of the output tensor with the same shape, or NULL. */
 bool qobs_loops_of_tile(const qobs_plan *plan, unsigned tails, const unsigned char *in, const qobs_plan *out_plan,
                         unsigned char *out, struct loops *loops);
 
-/* Sorts the loops so that memory is walked in order, makes strides positive in that tensor, and joins loops that continue each other.
- * Elements are visited in another order afterwards. */
+/* Sorts the loops so that memory is walked in order, makes strides positive in that tensor, and joins loops that
+ * continue each other. Elements are visited in another order afterwards. */
 void qobs_loops_normalise(struct loops *loops, enum loop_order order);
 
 /* One entry of all loops together. */

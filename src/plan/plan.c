@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
+/* The life of a plan: the granularity adds axes, shapes follow from the axes, g_idx adds the order of columns. */
 #include "plan/plan.h"
 
 #include <string.h>
@@ -30,8 +31,8 @@ static int begin(qobs_plan *plan, const qobs_tensor *value, const struct runtime
                            qobs_dtype_name(plan->dtype));
 }
 
-int qobs_plan_make(qobs_plan *plan, const struct granularity *granularity, const qobs_tensor *value, const qobs_tensor *g_idx,
-                   const struct runtime *runtime, qobs_error *error)
+int qobs_plan_make(qobs_plan *plan, const struct granularity *granularity, const qobs_tensor *value,
+                   const qobs_tensor *g_idx, const struct runtime *runtime, qobs_error *error)
 {
     struct view index;
     int status = begin(plan, value, runtime, error);
@@ -49,10 +50,7 @@ int qobs_plan_make(qobs_plan *plan, const struct granularity *granularity, const
     return status;
 }
 
-void qobs_plan_unmake(qobs_plan *plan)
-{
-    qobs_plan_release_order(plan);
-}
+void qobs_plan_unmake(qobs_plan *plan) { qobs_plan_release_order(plan); }
 
 int qobs_plan_make_along(qobs_plan *plan, enum keying keying, const qobs_tensor *value, const struct axes *axes,
                          const struct runtime *runtime, qobs_error *error)
@@ -90,8 +88,8 @@ static int finish(qobs_plan **result, qobs_plan *plan, const struct runtime *run
     return status;
 }
 
-int qobs_plan_new(qobs_plan **result, const struct granularity *granularity, const qobs_tensor *value, const qobs_tensor *g_idx,
-                  const struct runtime *runtime, qobs_error *error)
+int qobs_plan_new(qobs_plan **result, const struct granularity *granularity, const qobs_tensor *value,
+                  const qobs_tensor *g_idx, const struct runtime *runtime, qobs_error *error)
 {
     qobs_plan *plan = allocate(runtime, error);
     return plan ? finish(result, plan, runtime, qobs_plan_make(plan, granularity, value, g_idx, runtime, error))

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* A plan is a granularity applied to one shape and its strides: the flattened value (num_observations, *qparam_shape, group_size)
- * described by axes over the caller's memory. */
+/* A plan is a granularity applied to one shape and its strides: the flattened value (num_observations, *qparam_shape,
+ * group_size) described by axes over the caller's memory. */
 #ifndef QOBS_PLAN_H
 #define QOBS_PLAN_H
 
@@ -22,9 +22,9 @@ struct axis {
     enum axis_role role;
     int64_t extent;
     int64_t stride; /* bytes */
-    /* A split dimension is a qparam axis and a group axis. `outer` of the group axis is the index of the qparam axis; -1: the axis
-     * is a dimension of its own. The element of the dimension is outer * extent + inner. The dimension has `unpadded` elements, so
-     * the last group may be short. */
+    /* A split dimension is a qparam axis and a group axis. `outer` of the group axis is the index of the qparam axis;
+     * -1: the axis is a dimension of its own. The element of the dimension is outer * extent + inner. The dimension has
+     * `unpadded` elements, so the last group may be short. */
     int outer;
     int64_t unpadded;
 };
@@ -33,8 +33,8 @@ struct qobs_plan {
     struct runtime runtime;
     struct view value; /* the shape and strides the plan is for; data is not used */
     qobs_dtype dtype;
-    /* The shapes upstream gives the ranges and the scale. By default that of the qparam axes, and a scale of at least one
-     * dimension. */
+    /* The shapes upstream gives the ranges and the scale. By default that of the qparam axes, and a scale of at least
+     * one dimension. */
     struct shape range, scale;
     enum keying keying;
     bool as_f32; /* elements will be converted to f32: those beyond its limits count as infinite */
@@ -42,24 +42,25 @@ struct qobs_plan {
     int64_t shape[QOBS_PLAN_MAX_NDIM];
     bool padded; /* short groups are filled up with zeros */
     int64_t qparams;
-    /* g_idx: the columns (the last group axis with its outer axis) sorted by group, and the position in that order at which each
-     * group starts; start has one entry more than groups. NULL: memory order. */
+    /* g_idx: the columns (the last group axis with its outer axis) sorted by group, and the position in that order at
+     * which each group starts; start has one entry more than groups. NULL: memory order. */
     int64_t *order, *start;
     int axes;
     struct axis axis[MAX_AXES]; /* observations, then qparams, then group */
 };
 
-/* Makes a plan in memory of the caller. g_idx may be NULL. After success the caller calls qobs_plan_unmake; after a failure nothing is
- * left to release. */
-int qobs_plan_make(qobs_plan *plan, const struct granularity *granularity, const qobs_tensor *value, const qobs_tensor *g_idx,
-                   const struct runtime *runtime, qobs_error *error);
+/* Makes a plan in memory of the caller. g_idx may be NULL. After success the caller calls qobs_plan_unmake; after a
+ * failure nothing is left to release. */
+int qobs_plan_make(qobs_plan *plan, const struct granularity *granularity, const qobs_tensor *value,
+                   const qobs_tensor *g_idx, const struct runtime *runtime, qobs_error *error);
 void qobs_plan_unmake(qobs_plan *plan);
 
 /* Does the same in allocated memory; qobs_plan_destroy releases it. */
-int qobs_plan_new(qobs_plan **result, const struct granularity *granularity, const qobs_tensor *value, const qobs_tensor *g_idx,
-                  const struct runtime *runtime, qobs_error *error);
+int qobs_plan_new(qobs_plan **result, const struct granularity *granularity, const qobs_tensor *value,
+                  const qobs_tensor *g_idx, const struct runtime *runtime, qobs_error *error);
 
-/* These keep the dimensions `axes` and reduce every other one to 1. None kept, or all, give one range for the tensor. */
+/* These keep the dimensions `axes` and reduce every other one to 1. None kept, or all, give one range for the tensor.
+ */
 int qobs_plan_make_along(qobs_plan *plan, enum keying keying, const qobs_tensor *value, const struct axes *axes,
                          const struct runtime *runtime, qobs_error *error);
 int qobs_plan_new_along(qobs_plan **result, enum keying keying, const qobs_tensor *value, const struct axes *axes,

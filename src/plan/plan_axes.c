@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
+/* Axes, and the shapes that follow from them. Sizes that do not fit 64 bits fail with a message. */
 #include "plan/plan_axes.h"
 
 #include "base/error.h"
@@ -10,7 +11,8 @@
 
 int qobs_plan_add_axis(qobs_plan *plan, enum axis_role role, int64_t extent, int64_t stride)
 {
-    plan->axis[plan->axes] = (struct axis){.role = role, .extent = extent, .stride = stride, .outer = -1, .unpadded = extent};
+    plan->axis[plan->axes] =
+        (struct axis){.role = role, .extent = extent, .stride = stride, .outer = -1, .unpadded = extent};
     return plan->axes++;
 }
 
@@ -23,7 +25,8 @@ int qobs_plan_add_outer(qobs_plan *plan, int dimension, int64_t size)
 {
     const int64_t length = plan->value.shape[dimension], stride = plan->value.strides[dimension];
     /* A single group never uses the stride; size * stride might overflow. */
-    return qobs_plan_add_axis(plan, AXIS_QPARAM, length / size + (length % size != 0), size < length ? size * stride : 0);
+    return qobs_plan_add_axis(plan, AXIS_QPARAM, length / size + (length % size != 0),
+                              size < length ? size * stride : 0);
 }
 
 void qobs_plan_add_inner(qobs_plan *plan, int outer, int dimension, int64_t size)
@@ -44,12 +47,13 @@ int qobs_plan_find_ch_axis(const qobs_plan *plan, int ch_axis, qobs_error *error
     const int ndim = plan->value.ndim, axis = ch_axis < 0 ? ch_axis + ndim : ch_axis;
     if (axis >= 0 && axis < ndim)
         return axis;
-    qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "ch_axis: is %d, value has dimensions %d to %d", ch_axis, -ndim, ndim - 1);
+    qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "ch_axis: is %d, value has dimensions %d to %d", ch_axis, -ndim,
+              ndim - 1);
     return -1;
 }
 
-int qobs_plan_find_kept(const qobs_plan *plan, const struct axes *axes, const char *name, bool kept[QOBS_MAX_NDIM], int *count,
-                        qobs_error *error)
+int qobs_plan_find_kept(const qobs_plan *plan, const struct axes *axes, const char *name, bool kept[QOBS_MAX_NDIM],
+                        int *count, qobs_error *error)
 {
     const int ndim = plan->value.ndim;
     *count = 0;
@@ -58,7 +62,8 @@ int qobs_plan_find_kept(const qobs_plan *plan, const struct axes *axes, const ch
     for (int i = 0; i < axes->count; i++) {
         const int given = axes->axis[i], axis = given < 0 ? given + ndim : given;
         if (axis < 0 || axis >= ndim)
-            return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "%s: is %d, value has %d dimensions", name, given, ndim);
+            return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "%s: is %d, value has %d dimensions", name, given,
+                             ndim);
         *count += !kept[axis];
         kept[axis] = true;
     }
@@ -112,8 +117,8 @@ int qobs_plan_set_shapes(qobs_plan *plan, qobs_error *error)
         case AXIS_QPARAM:
             fits &= qobs_multiply(plan->qparams, a->extent, &plan->qparams);
             if (qparams.ndim == QOBS_MAX_NDIM)
-                return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "value: its scale would have more than %d dimensions",
-                                 QOBS_MAX_NDIM);
+                return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT,
+                                 "value: its scale would have more than %d dimensions", QOBS_MAX_NDIM);
             qparams.extent[qparams.ndim++] = a->extent;
             break;
         case AXIS_GROUP:

@@ -11,8 +11,8 @@
 int qobs_plan_add_axis(qobs_plan *plan, enum axis_role role, int64_t extent, int64_t stride);
 int qobs_plan_add_dimension(qobs_plan *plan, enum axis_role role, int dimension);
 
-/* Splits a dimension into groups of `size` elements: a qparam axis of ceil(length / size), whose index the first function returns, and
- * later the group axis. The third function does both. */
+/* Splits a dimension into groups of `size` elements: a qparam axis of ceil(length / size), whose index the first
+ * function returns, and later the group axis. The third function does both. */
 int qobs_plan_add_outer(qobs_plan *plan, int dimension, int64_t size);
 void qobs_plan_add_inner(qobs_plan *plan, int outer, int dimension, int64_t size);
 void qobs_plan_add_groups(qobs_plan *plan, int dimension, int64_t size);
@@ -20,9 +20,10 @@ void qobs_plan_add_groups(qobs_plan *plan, int dimension, int64_t size);
 /* ch_axis as an index of a dimension, or -1 with a message. */
 int qobs_plan_find_ch_axis(const qobs_plan *plan, int ch_axis, qobs_error *error);
 
-/* Marks the dimensions of value among `axes`; negative ones count from the end. `name` is the argument's name for messages. */
-int qobs_plan_find_kept(const qobs_plan *plan, const struct axes *axes, const char *name, bool kept[QOBS_MAX_NDIM], int *count,
-                        qobs_error *error);
+/* Marks the dimensions of value among `axes`; negative ones count from the end. `name` is the argument's name for
+ * messages. */
+int qobs_plan_find_kept(const qobs_plan *plan, const struct axes *axes, const char *name, bool kept[QOBS_MAX_NDIM],
+                        int *count, qobs_error *error);
 
 /* One range for each index of the kept dimensions, or one for the tensor. */
 void qobs_plan_add_kept(qobs_plan *plan, const bool kept[QOBS_MAX_NDIM]);

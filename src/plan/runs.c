@@ -1,17 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* A plan's runs in the order of the flattened value, and the flattened value as a copy. */
+/* The runs of a plan in the order of the flattened value, and a copy of the flattened value. */
 #include <string.h>
 
 #include "base/error.h"
 #include "plan/g_idx_walk.h"
 
-/* The axis a run goes along: the last one. */
-static int64_t run_extent(const qobs_plan *plan)
-{
-    return plan->axes == 0 ? 1 : plan->axis[plan->axes - 1].extent;
-}
+/* A run goes along the last axis. */
+static int64_t run_extent(const qobs_plan *plan) { return plan->axes == 0 ? 1 : plan->axis[plan->axes - 1].extent; }
 
 int64_t qobs_plan_run_count(const qobs_plan *plan)
 {
@@ -45,7 +42,7 @@ int qobs_plan_run(const qobs_plan *plan, int64_t index, qobs_run *run, qobs_erro
         rest /= plan->axis[i].extent;
     }
     *run = (qobs_run){.length = length, .stride = plan->axes > 0 ? plan->axis[plan->axes - 1].stride : 0};
-    int64_t present = length; /* how many of the run's elements exist */
+    int64_t present = length; /* elements of the run that are not padding */
     for (int i = 0; i < plan->axes; i++) {
         const struct axis *a = &plan->axis[i];
         if (a->role == AXIS_QPARAM)
@@ -84,7 +81,8 @@ int qobs_plan_copy(const qobs_plan *plan, const qobs_tensor *value, void *out, s
     if (status != QOBS_OK)
         return status;
     if (!same_layout(&view, &plan->value))
-        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "value: its dtype, shape or strides are not those of the plan");
+        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT,
+                         "value: its dtype, shape or strides are not those of the plan");
     const size_t element = qobs_dtype_size(plan->dtype);
     const int64_t runs = qobs_plan_run_count(plan);
     size_t needed = 0;

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
+/* The splitter of split.h. It rounds part boundaries down, so that parts differ by at most one unit unless they shrink.
+ */
 #include "plan/split.h"
 
 #include "base/fpenv.h"
@@ -32,7 +34,7 @@ int64_t qobs_split_begin(const struct split *s, int64_t part)
     return s->units / all * before + s->units % all * before / all; /* units * before may overflow */
 }
 
-struct call {
+struct split_call {
     const struct split *split;
     split_task *task;
     void *argument;
@@ -40,7 +42,7 @@ struct call {
 
 static void run_part(void *argument, size_t index)
 {
-    const struct call *c = argument;
+    const struct split_call *c = argument;
     const int64_t part = (int64_t)index;
     const fp_mode mode = fp_enter();
     c->task(c->argument, part, qobs_split_begin(c->split, part), qobs_split_begin(c->split, part + 1));
@@ -49,7 +51,7 @@ static void run_part(void *argument, size_t index)
 
 void qobs_split_run(const struct runtime *runtime, const struct split *split, split_task *task, void *argument)
 {
-    struct call call = {split, task, argument};
+    struct split_call call = {split, task, argument};
     qobs_parallel_for(runtime, run_part, &call, (size_t)split->parts);
 }
 

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* Splitting work for threads. Work consists of units that stay whole: rows, entries of an axis, batches of qparams. A split makes
- * contiguous parts of them, each a task of the executor.
+/* Splitting work for threads. Work consists of units that are not divided: rows, entries of an axis, batches of
+ * qparams. A split makes contiguous parts of them, each a task of the executor.
  *
- * How many parts: one if there is one thread or little work; else `parts_per_thread` for each thread, as far as the limits allow.
- * More than one part per thread balances threads of unequal speed. A task may run at any time on any thread, so a part writes
- * either to outputs no other part writes to, or to private outputs, which the caller merges afterwards in the order of the parts.
- * The number of parts depends on the number of threads. A result that depends on the order of its operations, such as a sum of
- * floats, therefore needs parts of a fixed size (qobs_split_size). */
+ * One thread, or little work, gets one part. Otherwise each thread gets `parts_per_thread`, as far as the limits allow;
+ * more than one balances threads of unequal speed. A task runs at any time on any thread. So a part writes to outputs
+ * no other part writes to, or to private outputs. The caller merges private outputs afterwards, in the order of the
+ * parts. The number of parts depends on the number of threads. A result that depends on the order of its operations,
+ * such as a sum of floats, needs parts of a fixed size instead (qobs_split_size). */
 #ifndef QOBS_PLAN_SPLIT_H
 #define QOBS_PLAN_SPLIT_H
 
@@ -22,8 +22,8 @@ struct split_rule {
     int64_t min_part;  /* work of a part, on average; 0: no limit */
     int64_t parts_per_thread;
     int64_t max_parts;
-    /* The parts get smaller towards the last one, so that threads end together: parts 0 to p - 1 of n have 1 - (1 - p/n)^2 of the
-     * units. If there are fewer than two units a part, parts are equal. */
+    /* The parts get smaller towards the last one, so that threads end together: the first p of n parts have
+     * 1 - (1 - p/n)^2 of the units. If there are fewer than two units a part, parts are equal. */
     bool shrinking;
 };
 
@@ -32,21 +32,21 @@ struct split {
     bool shrinking;
 };
 
-/* The split of `units` units of `work` in all. `private_work` is the work to initialise and merge the private outputs of one part, 0
- * without; if it is above 1/4096 of `work`, a thread gets one part. A part has at least one unit. */
+/* The split of `units` units of `work` in all. `private_work` is the work to initialise and merge the private outputs
+ * of one part, 0 without; if it is above 1/4096 of `work`, a thread gets one part. A part has at least one unit. */
 struct split qobs_split(const struct runtime *runtime, const struct split_rule *rule, int64_t units, int64_t work,
                         int64_t private_work);
 
 /* The first unit of a part; part == parts: the end of the last one. */
 int64_t qobs_split_begin(const struct split *split, int64_t part);
 
-/* Runs task(argument, part, from, to) for each part with its units [from, to), in the floating-point mode of results, and returns
- * when all have ended. A single part runs on the calling thread. */
+/* Runs task(argument, part, from, to) for each part with its units [from, to), in the floating-point mode of results,
+ * and returns when all have ended. A single part runs on the calling thread. */
 typedef void split_task(void *argument, int64_t part, int64_t from, int64_t to);
 void qobs_split_run(const struct runtime *runtime, const struct split *split, split_task *task, void *argument);
 
-/* The units of each of at most max_parts parts of equal size but the last, whatever the number of threads: at least min_size and a
- * multiple of `multiple`. */
+/* The units of each of at most max_parts parts of equal size but the last, whatever the number of threads: at least
+ * min_size and a multiple of `multiple`. */
 int64_t qobs_split_size(int64_t units, int64_t max_parts, int64_t min_size, int64_t multiple);
 
 #endif
