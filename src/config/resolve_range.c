@@ -10,20 +10,16 @@
 
 const struct range_ops *qobs_range_ops_of(const qobs_config *config)
 {
+    static const struct range_ops *const rules[] = {
+        [STATISTIC_BALLOT_LEAST] = &qobs_range_power_of_2, [STATISTIC_ABSMAX_STEPS] = &qobs_range_exponent,
+        [STATISTIC_MULTIPLES] = &qobs_range_multiplier,    [STATISTIC_LEAST_SCALE] = &qobs_range_e4m3,
+        [STATISTIC_HISTOGRAM] = &qobs_range_non_linear,    [STATISTIC_HISTOGRAM_QUARK] = &qobs_range_never,
+        [STATISTIC_PERCENTILE] = &qobs_range_percentile,   [STATISTIC_SQUARED_ERROR] = &qobs_range_mse,
+        [STATISTIC_HISTOGRAM_MODELOPT] = &qobs_range_amax,
+    };
     if (qobs_preset_search(config->preset))
         return &qobs_range_grid;
-    switch (config->preset->statistic) {
-    case STATISTIC_BALLOT_LEAST: return &qobs_range_power_of_2;
-    case STATISTIC_ABSMAX_STEPS: return &qobs_range_exponent;
-    case STATISTIC_MULTIPLES: return &qobs_range_multiplier;
-    case STATISTIC_LEAST_SCALE: return &qobs_range_e4m3;
-    case STATISTIC_HISTOGRAM: return &qobs_range_non_linear;
-    case STATISTIC_HISTOGRAM_QUARK: return &qobs_range_never;
-    case STATISTIC_PERCENTILE: return &qobs_range_percentile;
-    case STATISTIC_SQUARED_ERROR:
-    case STATISTIC_HISTOGRAM_MODELOPT: return &qobs_range_amax;
-    default: return &qobs_range_measured;
-    }
+    return rules[config->preset->statistic] ? rules[config->preset->statistic] : &qobs_range_measured;
 }
 
 bool qobs_weighs_columns(const qobs_config *config)
@@ -32,7 +28,7 @@ bool qobs_weighs_columns(const qobs_config *config)
     return search && search->importance;
 }
 
-/* ---- Grid search -------------------------------------------------------------------------------------------------------- */
+/* ---- Grid search ------------------------------------------------------------------------------------------------- */
 
 static const qobs_format *float_format(const qobs_config *config)
 {
@@ -56,9 +52,11 @@ static enum importance_fault early_fault(const qobs_config *config)
 /* Parameters of the search_shrink kernels, and whether they implement the formula. */
 static void resolve_shrinking(const qobs_config *config, struct grid_params *g)
 {
-    const bool old = config->version != VERSION_CURRENT, native = g->native_scales || config->scale_dtype == SCALE_NATIVE;
+    const bool old = config->version != VERSION_CURRENT;
+    const bool native = g->native_scales || config->scale_dtype == SCALE_NATIVE;
     const bool mx = !g->native_scales && qobs_config_is_mx(config);
-    const bool wide = config->version == VERSION_2025_09 && qobs_config_strategy(config) == STRATEGY_TENSOR; /* zero points in f32 */
+    /* Zero points are computed in f32. */
+    const bool wide = config->version == VERSION_2025_09 && qobs_config_strategy(config) == STRATEGY_TENSOR;
     const bool integers = !g->format, small = !(config->zp_dtype == QOBS_I8 && config->num_bits > 8);
     const double max = integers ? (double)g->quant_max : config->num_bits == 4 ? 6 : 448;
     g->shrinking = (struct qobs_shrinking){.integers = integers,
@@ -98,7 +96,7 @@ static void resolve_grid(const qobs_config *config, struct grid_params *g)
     resolve_shrinking(config, g);
 }
 
-/* ---- Quark and Model-Optimizer ------------------------------------------------------------------------------------------ */
+/* ---- Quark and Model-Optimizer ----------------------------------------------------------------------------------- */
 
 static void resolve_exponent(const qobs_config *config, struct exponent_params *e)
 {
@@ -127,13 +125,15 @@ static void resolve_multiplier(const qobs_config *config, struct multiplier_para
         .count = (size_t)ceil((config->stop_multiplier - config->start_multiplier) / config->step_size) + 1,
         .start = config->start_multiplier,
         .stop = config->stop_multiplier,
-        .quant_min = config->is_unsigned ? 0 : config->narrow_range ? -bound : -bound - 1,
+        .quant_min = config->is_unsigned    ? 0
+                     : config->narrow_range ? -bound
+                                            : -bound - 1,
         .quant_max = bound,
         .format = e4m3 ? qobs_format_find("fp8_e4m3") : NULL,
     };
 }
 
-/* ---- Histograms --------------------------------------------------------------------------------------------------------- */
+/* ---- Histograms -------------------------------------------------------------------------------------------------- */
 
 static void resolve_modelopt_bins(const qobs_config *config, struct bins_params *b)
 {
@@ -205,11 +205,12 @@ static void resolve_bins(const qobs_config *config, struct bins_params *b)
         resolve_quark_bins(config, b);
 }
 
-/* ---- All ---------------------------------------------------------------------------------------------------------------- */
+/* ---- All --------------------------------------------------------------------------------------------------------- */
 
 void qobs_resolve_range(const qobs_config *config, struct range_rule *rule)
 {
-    *rule = (struct range_rule){.ops = qobs_range_ops_of(config), .params = {.nonfinite = (enum nonfinite_mode)config->nonfinite}};
+    *rule = (struct range_rule){.ops = qobs_range_ops_of(config),
+                                .params = {.nonfinite = (enum nonfinite_mode)config->nonfinite}};
     switch (config->preset->family) {
     case FAMILY_LLMC:
         if (rule->ops == &qobs_range_grid)

@@ -34,7 +34,8 @@ int qobs_merge_searched_reserve(qobs_observer *o, const qobs_observer *model, co
         if (qobs_has_ranges(others[i]) &&
             memcmp(others[i]->kept.state.max, model->kept.state.max, model->layout.qparams * sizeof(float)) != 0)
             return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT,
-                             "others[%zu]: its errors are of multiples of another amax; give all observers the same", i);
+                             "others[%zu]: its errors are of multiples of another amax; give all observers the same",
+                             i);
     if (o->searched.qparams == 0)
         status = copy_record(o, model, error);
     if (status != QOBS_OK || !ops->sums || o->kept.sums)

@@ -55,7 +55,8 @@ int qobs_search_observed(const qobs_observer *o, const qobs_plan *plan, const qo
     int64_t columns = 0;
     int status = qobs_search_record_reserve(&o->runtime, record, (size_t)plan->qparams, error);
     if (status == QOBS_OK)
-        status = qobs_search_weights(&o->runtime, &params->grid, &plan->value, &o->importance, record, &weights, &columns, error);
+        status = qobs_search_weights(&o->runtime, &params->grid, &plan->value, &o->importance, record, &weights,
+                                     &columns, error);
     if (status == QOBS_OK && whole)
         status = search_tensor(o, value, whole, error);
     const bool global = whole || (qobs_has_whole(&o->config) && (o->fused || o->whole.dtype != 0));

@@ -9,7 +9,8 @@
 static struct search_state state_of(const qobs_observer *o, const struct layout *layout, const struct kept *kept,
                                     struct search_record *record)
 {
-    qobs_observer *own = (qobs_observer *)o; /* a member of range_ops that gets the state of a const observer only reads it */
+    /* A member of range_ops that gets the state of a const observer only reads it. */
+    qobs_observer *own = (qobs_observer *)o;
     return (struct search_state){.params = &o->stages.range.params,
                                  .qparams = layout->qparams,
                                  .dtype = layout->dtype,
@@ -27,7 +28,8 @@ struct search_state qobs_search_state(const qobs_observer *o)
     return state_of(o, &o->layout, &o->kept, (struct search_record *)&o->searched);
 }
 
-static struct search_batch batch_of(const qobs_observer *o, const qobs_plan *plan, const unsigned char *data, double *workspace)
+static struct search_batch batch_of(const qobs_observer *o, const qobs_plan *plan, const unsigned char *data,
+                                    double *workspace)
 {
     return (struct search_batch){.runtime = &o->runtime,
                                  .kernels = o->kernels,
@@ -39,12 +41,14 @@ static struct search_batch batch_of(const qobs_observer *o, const qobs_plan *pla
 }
 
 int qobs_search_kept_reserve(const qobs_observer *o, const qobs_plan *plan, const struct layout *layout, bool first,
-                             struct kept *kept, struct search_record *record, struct search_workspace *workspace, qobs_error *error)
+                             struct kept *kept, struct search_record *record, struct search_workspace *workspace,
+                             qobs_error *error)
 {
     const struct range_rule *rule = &o->stages.range;
     const struct search_batch batch = batch_of(o, plan, NULL, NULL);
     const struct search_state state = state_of(o, layout, kept, record);
-    int status = rule->ops->check ? rule->ops->check(&batch, &state, kept->batch.min, o->config.preset->name, error) : QOBS_OK;
+    int status =
+        rule->ops->check ? rule->ops->check(&batch, &state, kept->batch.min, o->config.preset->name, error) : QOBS_OK;
     if (status == QOBS_OK)
         status = qobs_search_record_reserve(&o->runtime, record, layout->qparams, error);
     if (status != QOBS_OK)
@@ -52,7 +56,8 @@ int qobs_search_kept_reserve(const qobs_observer *o, const qobs_plan *plan, cons
     workspace->size = rule->ops->workspace(&rule->params, plan) * sizeof *workspace->doubles;
     workspace->doubles = qobs_allocate(&o->runtime, workspace->size);
     if (!workspace->doubles)
-        return qobs_fail(error, QOBS_ERROR_OUT_OF_MEMORY, "observer: no memory for %zu bytes of errors", workspace->size);
+        return qobs_fail(error, QOBS_ERROR_OUT_OF_MEMORY, "observer: no memory for %zu bytes of errors",
+                         workspace->size);
     if (rule->ops->sums && first)
         return qobs_allocate_sums(&o->runtime, kept, layout->qparams * qobs_range_steps(rule), error);
     return QOBS_OK;
@@ -64,7 +69,8 @@ void qobs_search_workspace_release(const struct runtime *runtime, struct search_
     *workspace = (struct search_workspace){0};
 }
 
-void qobs_search_kept(qobs_observer *o, const qobs_plan *plan, const unsigned char *data, const struct search_workspace *workspace)
+void qobs_search_kept(qobs_observer *o, const qobs_plan *plan, const unsigned char *data,
+                      const struct search_workspace *workspace)
 {
     const struct search_batch batch = batch_of(o, plan, data, workspace->doubles);
     const struct search_state state = qobs_search_state(o);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* Searches of the state (SEARCH_STATE in range/range_rule.h) as a step of observing: they run after a batch has been accumulated, and
- * their errors are those of that batch. */
+/* Searches of the state (SEARCH_STATE in range/range_rule.h) as a step of observing: they run after a batch has been
+ * accumulated, and their errors are those of that batch. */
 #ifndef QOBS_POST_SEARCH_H
 #define QOBS_POST_SEARCH_H
 
@@ -13,14 +13,16 @@ struct search_workspace {
     size_t size; /* in bytes */
 };
 
-/* Checks a batch of that plan, whose ranges are in kept->batch, and allocates what its search needs, so that qobs_search_kept cannot
- * fail. The caller releases *record and *workspace, also after an error. */
+/* Checks a batch of that plan, whose ranges are in kept->batch, and allocates what its search needs, so that
+ * qobs_search_kept cannot fail. The caller releases *record and *workspace, also after an error. */
 int qobs_search_kept_reserve(const qobs_observer *o, const qobs_plan *plan, const struct layout *layout, bool first,
-                             struct kept *kept, struct search_record *record, struct search_workspace *workspace, qobs_error *error);
+                             struct kept *kept, struct search_record *record, struct search_workspace *workspace,
+                             qobs_error *error);
 void qobs_search_workspace_release(const struct runtime *runtime, struct search_workspace *workspace);
 
 /* Searches the batch; the result is o->searched. The observer's counts are those before the batch. */
-void qobs_search_kept(qobs_observer *o, const qobs_plan *plan, const unsigned char *data, const struct search_workspace *workspace);
+void qobs_search_kept(qobs_observer *o, const qobs_plan *plan, const unsigned char *data,
+                      const struct search_workspace *workspace);
 
 /* The state as the members of struct range_ops take it. Those that return a result only read it. */
 struct search_state qobs_search_state(const qobs_observer *o);

@@ -15,8 +15,8 @@
 /* Candidates of all qparams of a strip. Limits the stack of a task, because some executors have small stacks. */
 enum { STRIP_CANDIDATES = 1024 };
 
-/* A task is a strip. With fewer than MIN_STRIPS strips, a task is a part of a strip's elements. Its sums are private and then added in
- * an order that depends on the shape alone. */
+/* A task is a strip. With fewer than MIN_STRIPS strips, a task is a part of a strip's elements. Its sums are private
+ * and then added in an order that depends on the shape alone. */
 enum { MIN_STRIPS = 64, MAX_PARTS = 64, MIN_PART = 64 * STRIP_WORKSPACE };
 
 struct candidate_run {
@@ -33,7 +33,8 @@ struct candidate_run {
 static void choose_parts(const qobs_plan *plan, size_t count, struct strips *strips, size_t *parts, int64_t *part)
 {
     struct strip first;
-    qobs_strips_of(strips, plan, count * STRIP_QPARAMS <= STRIP_CANDIDATES ? STRIP_QPARAMS : (int)(STRIP_CANDIDATES / count));
+    qobs_strips_of(strips, plan,
+                   count * STRIP_QPARAMS <= STRIP_CANDIDATES ? STRIP_QPARAMS : (int)(STRIP_CANDIDATES / count));
     qobs_strip_at(strips, 0, &first);
     *part = first.elements; /* no strip has more */
     if (strips->count < MIN_STRIPS)
@@ -74,8 +75,8 @@ static void wide_errors(const struct qobs_quantizer *q, const float *x, size_t n
 enum { LANES = 16 };
 
 /* Adds the errors of LANES elements for one candidate. */
-static inline void add_lanes(struct grid_float grid, float quant_min, float quant_max, float up, double down, const float *x,
-                             const float *weight, double *lane)
+static inline void add_lanes(struct grid_float grid, float quant_min, float quant_max, float up, double down,
+                             const float *x, const float *weight, double *lane)
 {
     float rounded[LANES];
     for (int i = 0; i < LANES; i++) {
@@ -140,7 +141,8 @@ static void search_part(void *argument, size_t index)
             c->prepare(c->argument, qparam, &quantizer[i], scales + at);
         memset(errors + at, 0, c->count * sizeof *errors);
     }
-    const int64_t from = (int64_t)part * s->part, end = from + s->part < strip.elements ? from + s->part : strip.elements;
+    const int64_t from = (int64_t)part * s->part, to = from + s->part;
+    const int64_t end = to < strip.elements ? to : strip.elements;
     for (int64_t first = from; first < end; first += STRIP_WORKSPACE) {
         const size_t n = (size_t)(end - first < STRIP_WORKSPACE ? end - first : STRIP_WORKSPACE);
         qobs_strip_read(&strip, s->strips.plan->dtype, s->data, first, n, values);
@@ -157,8 +159,8 @@ static void search_part(void *argument, size_t index)
             else if (quantizer[i].in_double)
                 wide_errors(&quantizer[i], values[i], n, c->count, scale, error);
             else
-                qobs_search_errors(s->kernels, &quantizer[i], &s->norm, values[i], c->weight ? weight : NULL, n, c->count,
-                                   scale, NULL, error);
+                qobs_search_errors(s->kernels, &quantizer[i], &s->norm, values[i], c->weight ? weight : NULL, n,
+                                   c->count, scale, NULL, error);
         }
     }
     for (int i = 0; i < strip.qparams; i++) {
