@@ -10,7 +10,7 @@
 #include "plan/g_idx_walk.h"
 #include "plan/split.h"
 
-struct job {
+struct quantization {
     const struct fake_quantize *f;
     struct qparam_source qparams;
     struct qobs_quantizer quantizer;
@@ -40,16 +40,16 @@ static void copy_elements(int64_t element, int64_t n, const unsigned char *from,
     }
 }
 
-/* `rows` rows of at most STRIP elements which share qparams column by column. */
-static void strip_of_columns(const struct job *job, const struct strip *strip, const unsigned char *x, int64_t in,
+/* Rows of at most PANEL elements with a qparam for each column. */
+static void quantize_panel(const struct quantization *job, const struct qparam_panel *panel, const unsigned char *x, int64_t in,
                              unsigned char *out, int64_t out_step, int64_t columns, const struct loop *rows)
 {
-    const struct qobs_qparams qparams = {&strip->scale, &strip->zero_point_add, &strip->zero_point_sub};
+    const struct qobs_qparams qparams = {&panel->scale, &panel->zero_point_add, &panel->zero_point_sub};
     if (in == job->element && out_step == job->element) {
         job->columns(&job->quantizer, x, rows->in, out, rows->out, (size_t)rows->extent, (size_t)columns, &qparams);
         return;
     }
-    unsigned char buffer[STRIP * sizeof(double)];
+    unsigned char buffer[PANEL * sizeof(double)];
     for (int64_t i = 0; i < rows->extent; i++) {
         copy_elements(job->element, columns, x + i * rows->in, in, buffer, job->element);
         job->columns(&job->quantizer, buffer, 0, buffer, 0, 1, (size_t)columns, &qparams);
@@ -57,29 +57,29 @@ static void strip_of_columns(const struct job *job, const struct strip *strip, c
     }
 }
 
-static void by_columns(const struct job *job, const struct loop *inner, const struct loop *rows,
+static void quantize_columns(const struct quantization *job, const struct loop *inner, const struct loop *rows,
                        const unsigned char *x, unsigned char *out, int64_t qparam)
 {
-    struct strip strip;
-    const struct qparam_arrays to = {&strip.scale, &strip.zero_point_add, &strip.zero_point_sub};
+    struct qparam_panel panel;
+    const struct qparam_arrays to = {&panel.scale, &panel.zero_point_add, &panel.zero_point_sub};
     if (!job->f->zero_point)
-        qobs_no_zero_points(&job->qparams, inner->extent < STRIP ? inner->extent : STRIP, &strip);
-    for (int64_t first = 0; first < inner->extent; first += STRIP) {
-        const int64_t n = inner->extent - first < STRIP ? inner->extent - first : STRIP;
+        qobs_no_zero_points(&job->qparams, inner->extent < PANEL ? inner->extent : PANEL, &panel);
+    for (int64_t first = 0; first < inner->extent; first += PANEL) {
+        const int64_t n = inner->extent - first < PANEL ? inner->extent - first : PANEL;
         qobs_read_qparams(&job->qparams, qparam + first * inner->qparam, inner->qparam, n, &to);
-        strip_of_columns(job, &strip, x + first * inner->in, inner->in, out + first * inner->out, inner->out, n, rows);
+        quantize_panel(job, &panel, x + first * inner->in, inner->in, out + first * inner->out, inner->out, n, rows);
     }
 }
 
-static void by_rows(const struct job *job, const struct loop *inner, const struct loop *runs,
+static void quantize_runs(const struct quantization *job, const struct loop *inner, const struct loop *runs,
                     const unsigned char *x, unsigned char *out, int64_t qparam)
 {
-    struct strip strip;
-    const struct qparam_arrays to = {&strip.scale, &strip.zero_point_add, &strip.zero_point_sub};
+    struct qparam_panel panel;
+    const struct qparam_arrays to = {&panel.scale, &panel.zero_point_add, &panel.zero_point_sub};
     const bool zero_points = job->f->zero_point != NULL;
-    const struct qobs_qparams qparams = {&strip.scale, zero_points ? &strip.zero_point_add : NULL,
-                                         zero_points ? &strip.zero_point_sub : NULL};
-    const int64_t most = runs->qparam ? STRIP : runs->extent;
+    const struct qobs_qparams qparams = {&panel.scale, zero_points ? &panel.zero_point_add : NULL,
+                                         zero_points ? &panel.zero_point_sub : NULL};
+    const int64_t most = runs->qparam ? PANEL : runs->extent;
     for (int64_t first = 0; first < runs->extent; first += most) {
         const int64_t n = runs->extent - first < most ? runs->extent - first : most;
         qobs_read_qparams(&job->qparams, qparam + first * runs->qparam, runs->qparam, runs->qparam ? n : 1, &to);
@@ -93,11 +93,11 @@ struct innermost {
     bool by_columns;
 };
 
-static void walk(const struct job *job, const struct innermost *innermost, const struct loop *d, int count,
+static void walk(const struct quantization *job, const struct innermost *innermost, const struct loop *d, int count,
                  const unsigned char *x, unsigned char *out, int64_t qparam)
 {
     if (count == 0) {
-        (innermost->by_columns ? by_columns : by_rows)(job, &innermost->inner, &innermost->second, x, out, qparam);
+        (innermost->by_columns ? quantize_columns : quantize_runs)(job, &innermost->inner, &innermost->second, x, out, qparam);
         return;
     }
     for (int64_t i = 0; i < d->extent; i++)
@@ -106,14 +106,11 @@ static void walk(const struct job *job, const struct innermost *innermost, const
 
 /* Kernels run along the innermost loop. Contiguous elements that share a qparam are runs; all others are columns, walked down a loop
  * that shares qparams if there is one. */
-static void quantize_loops(const struct job *job, const struct loops *loops)
+static void quantize_loops(const struct quantization *job, const struct loops *loops)
 {
     struct loop outer[MAX_AXES];
     int n = loops->count;
-    memcpy(outer, loops->loop, sizeof outer);
-    for (int i = 0; i < n; i++)
-        if (outer[i].extent == 0)
-            return;
+    memcpy(outer, loops->loop, (size_t)n * sizeof *outer);
     struct innermost innermost = {.inner = {1, job->element, job->element, 0}, .second = qobs_single_loop};
     if (n > 0)
         innermost.inner = outer[--n];
@@ -133,15 +130,15 @@ static void quantize_loops(const struct job *job, const struct loops *loops)
 
 static const struct split_rule rule = {.min_part = 1 << 17, .parts_per_thread = 4, .max_parts = SPLIT_MAX_PARTS}; /* bytes */
 
-struct parts {
-    const struct job *job;
+struct quantized_parts {
+    const struct quantization *job;
     const struct loops *loops;
     int loop; /* the one that is split */
 };
 
 static void quantize_part(void *argument, int64_t part, int64_t from, int64_t to)
 {
-    const struct parts *p = argument;
+    const struct quantized_parts *p = argument;
     struct loops loops = *p->loops;
     (void)part;
     if (loops.count > 0)
@@ -150,11 +147,11 @@ static void quantize_part(void *argument, int64_t part, int64_t from, int64_t to
 }
 
 /* Splits the outermost of the loops that give the most parts. */
-static void quantize_tile(const struct job *job, struct loops *loops)
+static void quantize_tile(const struct quantization *job, struct loops *loops)
 {
     qobs_loops_normalise(loops, LOOPS_BY_OUTPUT);
     const int64_t bytes = qobs_loops_elements(loops) * job->element;
-    struct parts p = {.job = job, .loops = loops};
+    struct quantized_parts p = {.job = job, .loops = loops};
     struct split best = {.parts = 0};
     for (int i = 0; i < loops->count; i++) {
         const struct split split = qobs_split(job->f->runtime, &rule, loops->loop[i].extent, bytes, 0);
@@ -170,18 +167,18 @@ static void quantize_tile(const struct job *job, struct loops *loops)
 /* ---- g_idx ------------------------------------------------------------------------------------------------------------ */
 
 /* No column is moved: each one is given the qparam of its group. */
-struct ordered {
-    const struct job *job;
+struct ordered_quantization {
+    const struct quantization *job;
     struct g_idx_rows rows;
     double *of_row;     /* workspace of every part: the qparams of one row */
     uint32_t *group_of; /* of each column */
 };
 
 /* The qparams of n columns, out of those of a row. */
-static void pick(const struct ordered *o, const struct qparam_arrays *row, const uint32_t *group_of, int64_t n,
-                 struct strip *strip)
+static void pick(const struct ordered_quantization *o, const struct qparam_arrays *row, const uint32_t *group_of, int64_t n,
+                 struct qparam_panel *panel)
 {
-    void *const to[] = {&strip->scale, &strip->zero_point_add, &strip->zero_point_sub};
+    void *const to[] = {&panel->scale, &panel->zero_point_add, &panel->zero_point_sub};
     const void *const from[] = {row->scale, row->zero_point_add, row->zero_point_sub};
     for (int k = 0; k < (o->job->f->zero_point ? 3 : 1); k++)
         if (o->job->qparams.x_dtype == QOBS_F64) {
@@ -193,36 +190,36 @@ static void pick(const struct ordered *o, const struct qparam_arrays *row, const
         }
 }
 
-static void quantize_row(const struct ordered *o, int64_t row, const struct qparam_arrays *of_row, struct strip *strip)
+static void quantize_row(const struct ordered_quantization *o, int64_t row, const struct qparam_arrays *of_row, struct qparam_panel *panel)
 {
     const struct g_idx_rows *r = &o->rows;
     const struct loop_entry at = qobs_loops_at(&r->loops, row);
     qobs_read_qparams(&o->job->qparams, at.qparam, 1, r->groups, of_row);
-    for (int64_t first = 0; first < r->columns; first += STRIP) {
-        const int64_t n = r->columns - first < STRIP ? r->columns - first : STRIP;
-        pick(o, of_row, o->group_of + first, n, strip);
-        strip_of_columns(o->job, strip, at.in + first * r->column_in, r->column_in, at.out + first * r->column_out, r->column_out, n,
+    for (int64_t first = 0; first < r->columns; first += PANEL) {
+        const int64_t n = r->columns - first < PANEL ? r->columns - first : PANEL;
+        pick(o, of_row, o->group_of + first, n, panel);
+        quantize_panel(o->job, panel, at.in + first * r->column_in, r->column_in, at.out + first * r->column_out, r->column_out, n,
                          &qobs_single_loop);
     }
 }
 
 static void quantize_rows(void *argument, int64_t part, int64_t from, int64_t to)
 {
-    const struct ordered *o = argument;
+    const struct ordered_quantization *o = argument;
     const int64_t groups = o->rows.groups;
-    struct strip strip;
+    struct qparam_panel panel;
     double *workspace = o->of_row + 3 * groups * part;
     const struct qparam_arrays of_row = {workspace, workspace + groups, workspace + 2 * groups};
     if (!o->job->f->zero_point)
-        qobs_no_zero_points(&o->job->qparams, STRIP, &strip);
+        qobs_no_zero_points(&o->job->qparams, PANEL, &panel);
     for (int64_t row = from; row < to; row++)
-        quantize_row(o, row, &of_row, &strip);
+        quantize_row(o, row, &of_row, &panel);
 }
 
-static int quantize_ordered(const struct job *job, const qobs_plan *plan, const unsigned char *x, const qobs_plan *out_plan,
+static int quantize_ordered(const struct quantization *job, const qobs_plan *plan, const unsigned char *x, const qobs_plan *out_plan,
                             unsigned char *out, qobs_error *error)
 {
-    struct ordered o = {.job = job};
+    struct ordered_quantization o = {.job = job};
     qobs_g_idx_rows_of(plan, x, out_plan, out, &o.rows);
     const struct g_idx_rows *r = &o.rows;
     const struct split split = qobs_split(job->f->runtime, &rule, r->rows, r->rows * r->columns * job->element, 0);
@@ -241,7 +238,7 @@ static int quantize_ordered(const struct job *job, const qobs_plan *plan, const 
 int qobs_fake_quantize_plan(const struct fake_quantize *f, const qobs_plan *plan, const void *x, const qobs_plan *out_plan,
                             void *out, qobs_error *error)
 {
-    struct job job = {.f = f, .quantizer = f->quantizer};
+    struct quantization job = {.f = f, .quantizer = f->quantizer};
     enum qobs_kernel_dtype dtype;
     qobs_kernel_dtype_of(plan->dtype, &dtype);
     job.element = (int64_t)qobs_dtype_size(plan->dtype);

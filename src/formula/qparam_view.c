@@ -37,8 +37,7 @@ double qobs_qparam_at(const void *array, qobs_dtype dtype, int64_t i)
     }
 }
 
-/* n numbers of any dtype from `first` on, `stride` elements apart, in float. The dtypes that are likely have a loop of their
- * own. */
+/* n numbers of any dtype from `first` on, `stride` elements apart, as floats. Likely dtypes have their own loop. */
 static void read_floats(const void *array, qobs_dtype dtype, int64_t first, int64_t stride, int64_t n, float *out)
 {
     const unsigned char *p = (const unsigned char *)array + first * (int64_t)qobs_dtype_size(dtype);
@@ -84,12 +83,12 @@ static void read_single(const struct qparam_source *q, int64_t first, int64_t st
             scale[i] /= *q->global_scale;
     if (!q->zero_point)
         return;
-    /* Upstream converts a zero point to the dtype of x where it is added and to that of scale where it is taken away. */
+    /* Upstream converts a zero point to the dtype of x when it adds it and to that of scale when it subtracts it. */
     read_floats(q->zero_point, q->zero_point_dtype, first, stride, n, zero_point_sub);
     for (int64_t i = 0; i < n; i++)
         zero_point_add[i] = q->x_dtype == QOBS_BF16  ? load_bf16(store_bf16(zero_point_sub[i]))
-                   : q->x_dtype == QOBS_F16 ? load_f16(store_f16(zero_point_sub[i]))
-                                            : zero_point_sub[i];
+                            : q->x_dtype == QOBS_F16 ? load_f16(store_f16(zero_point_sub[i]))
+                                                     : zero_point_sub[i];
     if (!q->in_float)
         memcpy(zero_point_sub, zero_point_add, (size_t)n * sizeof *zero_point_sub);
 }
@@ -115,14 +114,14 @@ void qobs_read_qparams(const struct qparam_source *q, int64_t first, int64_t str
     (q->x_dtype == QOBS_F64 ? read_double : read_single)(q, first, stride, n, to);
 }
 
-void qobs_no_zero_points(const struct qparam_source *q, int64_t n, struct strip *strip)
+void qobs_no_zero_points(const struct qparam_source *q, int64_t n, struct qparam_panel *panel)
 {
     for (int64_t i = 0; i < n; i++)
         if (q->x_dtype == QOBS_F64) {
-            strip->zero_point_add.wide[i] = -0.0;
-            strip->zero_point_sub.wide[i] = 0;
+            panel->zero_point_add.wide[i] = -0.0;
+            panel->zero_point_sub.wide[i] = 0;
         } else {
-            strip->zero_point_add.single[i] = -0.0f;
-            strip->zero_point_sub.single[i] = 0;
+            panel->zero_point_add.single[i] = -0.0f;
+            panel->zero_point_sub.single[i] = 0;
         }
 }

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* The caller's scales and zero points as fake-quantize kernels want them. */
-#ifndef QOBS_FORMAT_QPARAMS_H
-#define QOBS_FORMAT_QPARAMS_H
+/* Converts scales and zero points of the caller to the types of the fake-quantize kernels. */
+#ifndef QOBS_QPARAM_VIEW_H
+#define QOBS_QPARAM_VIEW_H
 
 #include "qobs/qobs.h"
 
@@ -14,33 +14,33 @@ struct qparam_source {
     const void *zero_point; /* NULL: there is none */
     qobs_dtype zero_point_dtype;
     const float *global_scale; /* NULL: there is none */
-    bool in_float;             /* what is computed with scale is float, not the dtype of x */
+    bool in_float;             /* arithmetic with scale is in float, not in the dtype of x */
 };
 
-/* Qparams are made ready a strip at a time, small enough for a first-level cache. */
-enum { STRIP = 1024 };
+/* The qparams of a column panel, converted together; they fit L1. */
+enum { PANEL = 1024 };
 
-struct strip {
+struct qparam_panel {
     union {
-        float single[STRIP];
-        double wide[STRIP]; /* for F64 */
+        float single[PANEL];
+        double wide[PANEL]; /* for F64 */
     } scale, zero_point_add, zero_point_sub;
 };
 
-/* Of the same two types. */
+/* Arrays of float, or of double for F64. */
 struct qparam_arrays {
     void *scale, *zero_point_add, *zero_point_sub;
 };
 
-/* n qparams from `first` on, `stride` apart, into arrays with room for them; of the zero points only if there are any. */
+/* Reads n qparams from `first` on, `stride` apart, into arrays of that capacity; zero points only if there are any. */
 void qobs_read_qparams(const struct qparam_source *q, int64_t first, int64_t stride, int64_t n,
                        const struct qparam_arrays *to);
 
-/* n <= STRIP times none, for the column form, which always has zero points: -0 is added and +0 taken away, which changes
- * nothing, not even the sign of a zero. */
-void qobs_no_zero_points(const struct qparam_source *q, int64_t n, struct strip *strip);
+/* Sets n <= PANEL zero points that change nothing, not even the sign of a zero: -0 is added and +0 subtracted. The column kernels
+ * always have zero points. */
+void qobs_no_zero_points(const struct qparam_source *q, int64_t n, struct qparam_panel *panel);
 
-/* Element i of an array of scales or zero points of any dtype, at any address. */
+/* Element i of an array of scales or zero points of any dtype and alignment. */
 double qobs_qparam_at(const void *array, qobs_dtype dtype, int64_t i);
 
 #endif

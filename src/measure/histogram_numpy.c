@@ -75,14 +75,14 @@ static size_t bin_between_edges(const struct histogram *h, double x)
 
 static void count(const struct histogram_params *params, const struct batch *batch, struct histogram *h)
 {
-    struct strips strips;
-    struct strip strip;
-    float x[1][STRIP_WORKSPACE];
-    qobs_strips_of(&strips, batch->plan, 1);
-    qobs_strip_at(&strips, 0, &strip);
-    for (int64_t first = 0; first < strip.elements; first += STRIP_WORKSPACE) {
-        const size_t n = (size_t)(strip.elements - first < STRIP_WORKSPACE ? strip.elements - first : STRIP_WORKSPACE);
-        qobs_strip_read(&strip, batch->plan->dtype, batch->data, first, n, x);
+    struct gather_blocks blocks;
+    struct gather_block block;
+    float x[1][BLOCK_ELEMENTS];
+    qobs_gather_blocks_of(&blocks, batch->plan, 1);
+    qobs_gather_block_at(&blocks, 0, &block);
+    for (int64_t first = 0; first < block.elements; first += BLOCK_ELEMENTS) {
+        const size_t n = (size_t)(block.elements - first < BLOCK_ELEMENTS ? block.elements - first : BLOCK_ELEMENTS);
+        qobs_gather_block_read(&block, batch->plan->dtype, batch->data, first, n, x);
         for (size_t i = 0; i < n; i++) {
             const double magnitude = (double)fabsf(x[0][i]);
             const bool counted =

@@ -46,7 +46,7 @@ void qobs_importance_release(const struct runtime *runtime, struct importance *i
 
 /* ---- Adding ----------------------------------------------------------------------------------------------------------- */
 
-enum { STRIP = 256 }; /* columns that stay together */
+enum { PANEL = 256 }; /* columns that stay together */
 
 static const struct split_rule rule = {.min_total = 1 << 17, .parts_per_thread = 1, .max_parts = INT64_MAX}; /* elements */
 
@@ -58,7 +58,7 @@ struct addition {
     double *sum;
 };
 
-/* Rows of columns [from, to) of one matrix. */
+/* Adds the rows of columns [from, to) of one matrix. */
 static void add_matrix(const struct addition *a, const unsigned char *x, int64_t rows, int64_t row_stride, int64_t from,
                        int64_t to)
 {
@@ -68,33 +68,28 @@ static void add_matrix(const struct addition *a, const unsigned char *x, int64_t
                                               a->sum + from);
         return;
     }
-    unsigned char buffer[8 * STRIP];
+    unsigned char buffer[8 * PANEL];
     for (int64_t row = 0; row < rows; row++)
-        for (int64_t first = from; first < to; first += STRIP) {
-            const int64_t n = to - first < STRIP ? to - first : STRIP;
+        for (int64_t first = from; first < to; first += PANEL) {
+            const int64_t n = to - first < PANEL ? to - first : PANEL;
             for (int64_t j = 0; j < n; j++)
                 memcpy(buffer + (size_t)j * a->element, x + row * row_stride + (first + j) * stride, a->element);
             a->kernels->squares_columns[a->dtype](buffer, 0, 1, (size_t)n, a->sum + first);
         }
 }
 
-static void add_strips(void *argument, int64_t part, int64_t first, int64_t end)
+static void add_panels(void *argument, int64_t part, int64_t first, int64_t end)
 {
     (void)part;
     const struct addition *a = argument;
     const struct view *v = a->x;
-    const int64_t columns = v->shape[v->ndim - 1], from = first * STRIP, to = end * STRIP < columns ? end * STRIP : columns;
-    const int row = v->ndim - 2; /* the dimension a kernel walks, if there is one */
+    const int64_t columns = v->shape[v->ndim - 1], from = first * PANEL, to = end * PANEL < columns ? end * PANEL : columns;
+    const int row = v->ndim - 2; /* the dimension of the rows of a kernel call, if there is one */
     const int64_t rows = row < 0 ? 1 : v->shape[row];
-    int64_t position[QOBS_MAX_NDIM] = {0};
-    for (int d = 0; d >= 0;) {
-        const unsigned char *x = v->data;
-        for (int i = 0; i < row; i++)
-            x += position[i] * v->strides[i];
-        add_matrix(a, x, rows, row < 0 ? 0 : v->strides[row], from, to);
-        for (d = row - 1; d >= 0 && ++position[d] == v->shape[d]; d--)
-            position[d] = 0;
-    }
+    int64_t index[QOBS_MAX_NDIM] = {0}, offset = 0;
+    do
+        add_matrix(a, v->data + offset, rows, row < 0 ? 0 : v->strides[row], from, to);
+    while (qobs_view_next(v, row, index, &offset));
 }
 
 int qobs_importance_add(const struct runtime *runtime, const struct qobs_kernels *kernels, struct importance *importance,
@@ -117,9 +112,9 @@ int qobs_importance_add(const struct runtime *runtime, const struct qobs_kernels
     if (status != QOBS_OK)
         return status;
     a.sum = importance->sum;
-    const struct split split = qobs_split(runtime, &rule, (columns + STRIP - 1) / STRIP, v->elements, 0);
-    qobs_split_run(runtime, &split, add_strips, &a);
-    for (int64_t j = 0; j < columns; j++) /* which NaN it is depends on the kernel, and a saved state shows it */
+    const struct split split = qobs_split(runtime, &rule, (columns + PANEL - 1) / PANEL, v->elements, 0);
+    qobs_split_run(runtime, &split, add_panels, &a);
+    for (int64_t j = 0; j < columns; j++) /* the bits of a NaN depend on the kernel, and a saved state shows them */
         importance->sum[j] = isnan(importance->sum[j]) ? (double)NAN : importance->sum[j];
     importance->tokens += (uint64_t)(v->elements / columns);
     return QOBS_OK;

@@ -5,59 +5,59 @@
 
 #include "measure/reduce.h"
 
-/* Well within the second-level caches there are. */
-enum { SLAB_BYTES = 1 << 16 };
+enum { TILE_BYTES = 1 << 16 }; /* fits L2 of every machine */
 
-static bool is_cut(const qobs_plan *plan, int axis)
+static bool is_split(const qobs_plan *plan, int axis)
 {
-    bool cut = false;
+    bool split = false;
     for (int i = 0; i < plan->axes; i++)
-        cut = cut || plan->axis[i].outer == axis;
-    return cut;
+        split = split || plan->axis[i].outer == axis;
+    return split;
 }
 
-void qobs_slabs_of(struct slabs *s, const qobs_plan *plan, int64_t pieces)
+void qobs_range_tiles_of(struct range_tiles *t, const qobs_plan *plan, int64_t parts)
 {
     int outermost = 0;
     while (outermost < plan->axes && plan->axis[outermost].extent == 1)
         outermost++;
-    *s = (struct slabs){.plan = plan, .axis = -1, .entries = 1, .qparams = plan->qparams, .most = 1};
-    if (plan->order || outermost == plan->axes || plan->axis[outermost].role != AXIS_QPARAM || is_cut(plan, outermost) ||
-        plan->axis[outermost].extent < pieces)
+    *t = (struct range_tiles){.plan = plan, .axis = -1, .entries = 1, .qparams = plan->qparams, .most = 1};
+    if (plan->order || outermost == plan->axes || plan->axis[outermost].role != AXIS_QPARAM || is_split(plan, outermost) ||
+        plan->axis[outermost].extent < parts)
         return;
     const struct axis *a = &plan->axis[outermost];
     const int64_t bytes = plan->value.elements / a->extent * (int64_t)qobs_dtype_size(plan->dtype);
-    s->axis = outermost;
-    s->entries = a->extent;
-    s->qparams = plan->qparams / a->extent;
-    s->most = bytes < SLAB_BYTES ? SLAB_BYTES / bytes : 1;
-    s->bytes = a->stride == bytes && bytes <= SLAB_BYTES ? bytes : 0;
+    t->axis = outermost;
+    t->entries = a->extent;
+    t->qparams = plan->qparams / a->extent;
+    t->most = bytes < TILE_BYTES ? TILE_BYTES / bytes : 1;
+    t->bytes = a->stride == bytes && bytes <= TILE_BYTES ? bytes : 0;
 }
 
-/* Where the share of a qparam in its entry begins. */
-static const unsigned char *share_of(const struct slabs *s, const unsigned char *data, int64_t qparam)
+/* The begin of a qparam's memory, as if the qparams of an entry followed each other in it. */
+static const unsigned char *share_of(const struct range_tiles *t, const unsigned char *data, int64_t qparam)
 {
-    return data + qparam / s->qparams * s->bytes + qparam % s->qparams * s->bytes / s->qparams;
+    return data + qparam / t->qparams * t->bytes + qparam % t->qparams * t->bytes / t->qparams;
 }
 
-struct qobs_prefetch qobs_slab_ahead(const struct slabs *s, const unsigned char *data, size_t first, size_t count, size_t end)
+struct qobs_prefetch qobs_range_tile_prefetch(const struct range_tiles *t, const unsigned char *data, size_t first, size_t count,
+                                              size_t end)
 {
-    const int64_t from = (int64_t)first + s->most * s->qparams, after = from + (int64_t)count, last = (int64_t)end;
-    if (s->bytes == 0 || from >= last)
+    const int64_t from = (int64_t)first + t->most * t->qparams, after = from + (int64_t)count, last = (int64_t)end;
+    if (t->bytes == 0 || from >= last)
         return (struct qobs_prefetch){NULL, NULL};
-    return (struct qobs_prefetch){share_of(s, data, from), share_of(s, data, after < last ? after : last)};
+    return (struct qobs_prefetch){share_of(t, data, from), share_of(t, data, after < last ? after : last)};
 }
 
-bool qobs_slab_ranges(const struct slabs *s, const struct qobs_kernels *kernels, const unsigned char *data,
-                      enum nonfinite_mode mode, int64_t first, int64_t count, unsigned char *min, unsigned char *max)
+bool qobs_range_tile_reduce(const struct range_tiles *t, const struct qobs_kernels *kernels, const unsigned char *data,
+                            enum nonfinite_mode mode, int64_t first, int64_t count, unsigned char *min, unsigned char *max)
 {
-    const struct runtime alone = {0}; /* this is one thread's work, for which reducing allocates nothing */
-    const int64_t at = first * s->qparams * (int64_t)qobs_dtype_size(s->plan->dtype);
+    const struct runtime alone = {0}; /* one thread and no allocator: the reduction does without scratch */
+    const int64_t at = first * t->qparams * (int64_t)qobs_dtype_size(t->plan->dtype);
     struct qobs_nonfinite nonfinite = {0};
-    qobs_plan slab = *s->plan;
-    slab.axis[s->axis].extent = count;
-    slab.qparams = count * s->qparams;
-    qobs_reduce_minmax(&alone, kernels, &slab, data + first * slab.axis[s->axis].stride,
+    qobs_plan tile = *t->plan;
+    tile.axis[t->axis].extent = count;
+    tile.qparams = count * t->qparams;
+    qobs_reduce_minmax(&alone, kernels, &tile, data + first * tile.axis[t->axis].stride,
                        mode == NONFINITE_IGNORE ? mode : NONFINITE_PROPAGATE, min + at, max + at, &nonfinite, NULL);
     return nonfinite.nan == 0 && nonfinite.inf == 0;
 }

@@ -14,14 +14,14 @@
 #include "number/convert.h"
 #include "plan/split.h"
 
-struct job {
+struct reduction {
     const struct runtime *runtime;
     const struct qobs_kernels *kernels;
     const qobs_plan *plan;
     const unsigned char *data;
     enum qobs_kernel_dtype dtype;
     size_t element;
-    bool absmax; /* only the largest magnitude m is wanted, as (-m, m) */
+    bool absmax; /* the result is (-m, m) of the largest magnitude m */
     unsigned char *min, *max;
     struct qobs_nonfinite *nonfinite;
 };
@@ -35,8 +35,7 @@ static void fill(unsigned char *to, size_t element, size_t n, qobs_dtype dtype, 
         memcpy(to + done * element, to, (done < n - done ? done : n - done) * element);
 }
 
-/* What nothing has been merged into yet. */
-static void fill_identities(const struct job *job, unsigned char *min, unsigned char *max)
+static void fill_identities(const struct reduction *job, unsigned char *min, unsigned char *max)
 {
     const size_t n = (size_t)job->plan->qparams;
     if (!job->absmax)
@@ -44,14 +43,14 @@ static void fill_identities(const struct job *job, unsigned char *min, unsigned 
     fill(max, job->element, n, job->plan->dtype, job->absmax ? 0 : -INFINITY);
 }
 
-static void reduce_loops(const struct job *job, const struct loops *loops, void *scratch, unsigned char *min, unsigned char *max,
+static void reduce_loops(const struct reduction *job, const struct loops *loops, void *scratch, unsigned char *min, unsigned char *max,
                         struct qobs_nonfinite *nonfinite)
 {
     qobs_minmax_loops(loops, job->kernels, job->dtype, job->element, scratch, job->absmax ? NULL : min, max, nonfinite);
 }
 
 /* Merges the private outputs of a part into those of the job. */
-static void merge_part(const struct job *job, const unsigned char *min, const unsigned char *max)
+static void merge_part(const struct reduction *job, const unsigned char *min, const unsigned char *max)
 {
     const size_t n = (size_t)job->plan->qparams;
     if (job->absmax)
@@ -65,8 +64,8 @@ static void merge_part(const struct job *job, const unsigned char *min, const un
 static const struct split_rule rule = {
     .min_total = 1 << 18, .min_part = 1 << 17, .parts_per_thread = 4, .max_parts = SPLIT_MAX_PARTS}; /* bytes */
 
-struct parts {
-    const struct job *job;
+struct reduction_parts {
+    const struct reduction *job;
     const struct loops *loops;
     bool private;             /* the split loop is reduced: each part has private outputs */
     unsigned char *workspace; /* of each part: private outputs, then the scratch of the loops */
@@ -76,8 +75,8 @@ struct parts {
 
 static void reduce_part(void *argument, int64_t part, int64_t from, int64_t to)
 {
-    struct parts *p = argument;
-    const struct job *job = p->job;
+    struct reduction_parts *p = argument;
+    const struct reduction *job = p->job;
     struct loops loops = *p->loops;
     qobs_loops_cut(&loops, 0, from, to);
     unsigned char *min = job->min, *max = job->max;
@@ -90,10 +89,10 @@ static void reduce_part(void *argument, int64_t part, int64_t from, int64_t to)
     reduce_loops(job, &loops, p->scratch > 0 ? workspace + p->outputs : NULL, min, max, &p->nonfinite[part]);
 }
 
-static int reduce_parts(const struct job *job, const struct loops *loops, const struct split *split, size_t scratch,
+static int reduce_parts(const struct reduction *job, const struct loops *loops, const struct split *split, size_t scratch,
                         qobs_error *error)
 {
-    struct parts p = {.job = job, .loops = loops, .private = loops->loop[0].qparam == 0, .scratch = scratch};
+    struct reduction_parts p = {.job = job, .loops = loops, .private = loops->loop[0].qparam == 0, .scratch = scratch};
     const size_t half = (size_t)job->plan->qparams * job->element;
     p.outputs = p.private ? 2 * half : 0;
     const size_t size = (size_t)split->parts * (p.outputs + p.scratch);
@@ -113,23 +112,23 @@ static int reduce_parts(const struct job *job, const struct loops *loops, const 
 }
 
 /* Splits the outermost loop, so that every part is a contiguous part of memory. */
-static struct split split_loops(const struct job *job, const struct loops *loops)
+static struct split split_loops(const struct reduction *job, const struct loops *loops)
 {
-    const int64_t bytes = qobs_loops_elements(loops) * (int64_t)job->element;
-    if (loops->count == 0)
+    if (loops->count == 0 || qobs_threads(job->runtime) == 1)
         return (struct split){.parts = 1};
+    const int64_t bytes = qobs_loops_elements(loops) * (int64_t)job->element;
     const int64_t outputs = loops->loop[0].qparam == 0 ? job->plan->qparams * (int64_t)job->element : 0;
     return qobs_split(job->runtime, &rule, loops->loop[0].extent, bytes, outputs);
 }
 
-static int reduce_tile(const struct job *job, struct loops *loops, qobs_error *error)
+static int reduce_tile(const struct reduction *job, struct loops *loops, qobs_error *error)
 {
     qobs_loops_normalise(loops, LOOPS_BY_INPUT);
     const struct split split = split_loops(job, loops);
     const size_t size = qobs_minmax_scratch(loops, job->element, job->absmax);
     if (split.parts > 1)
         return reduce_parts(job, loops, &split, size, error);
-    const bool wanted = size > 0 && job->runtime->allocator; /* qobs_slab_ranges has none */
+    const bool wanted = size > 0 && job->runtime->allocator; /* range_tiles.c has none */
     void *scratch = wanted ? qobs_allocate(job->runtime, size) : NULL;
     if (wanted && !scratch)
         return qobs_fail(error, QOBS_ERROR_OUT_OF_MEMORY, "observe: no memory for %zu bytes", size);
@@ -138,21 +137,21 @@ static int reduce_tile(const struct job *job, struct loops *loops, qobs_error *e
     return QOBS_OK;
 }
 
-/* Blocks at an edge are filled up with zeros, which count. */
-static void add_padding(const struct job *job)
+/* The zeros that pad blocks at an edge count as elements. */
+static void add_padding(const struct reduction *job)
 {
     const qobs_plan *plan = job->plan;
     static const unsigned char zero[8];
     struct qobs_nonfinite none = {0};
-    for (int cut = 0; cut < plan->axes; cut++) {
-        const struct axis *fine = &plan->axis[cut];
-        if (fine->outer < 0 || fine->unpadded % fine->extent == 0)
+    for (int axis = 0; axis < plan->axes; axis++) {
+        const struct axis *inner = &plan->axis[axis];
+        if (inner->outer < 0 || inner->unpadded % inner->extent == 0)
             continue;
-        const int64_t last = plan->axis[fine->outer].extent - 1;
-        int64_t inner = 1; /* qparams for one index of the coarse axis */
-        for (int i = fine->outer + 1; i < plan->axes; i++)
-            inner *= plan->axis[i].role == AXIS_QPARAM ? plan->axis[i].extent : 1;
-        for (int64_t i = last * inner; i < plan->qparams; i += (i + 1) % inner ? 1 : last * inner + 1)
+        const int64_t last = plan->axis[inner->outer].extent - 1;
+        int64_t each = 1; /* qparams of one index of the outer axis */
+        for (int i = inner->outer + 1; i < plan->axes; i++)
+            each *= plan->axis[i].role == AXIS_QPARAM ? plan->axis[i].extent : 1;
+        for (int64_t i = last * each; i < plan->qparams; i += (i + 1) % each ? 1 : last * each + 1)
             job->kernels->minmax_rows[job->dtype](zero, 0, 1, 1, job->min + (size_t)i * job->element,
                                                   job->max + (size_t)i * job->element, 0, &none);
     }
@@ -160,14 +159,14 @@ static void add_padding(const struct job *job)
 
 /* ---- Elements that are not finite ---------------------------------------------------------------------------------------- */
 
-/* Is it finite, in the dtype it will be converted to? What is halfway between the largest float and 2^128 rounds up. */
+/* True if value is finite in the dtype it will be converted to. A value halfway between the largest float and 2^128 rounds up. */
 static bool finite_in(const qobs_plan *plan, double value)
 {
     return isfinite(value) && (!plan->as_f32 || fabs(value) < 0x1.ffffffp127);
 }
 
-/* Elements that only the conversion to f32 makes infinite, which kernels do not know of. */
-static uint64_t count_beyond_f32(const struct job *job)
+/* Counts elements that only the conversion to f32 makes infinite; kernels do not see it. */
+static uint64_t count_beyond_f32(const struct reduction *job)
 {
     const qobs_plan *plan = job->plan;
     const int64_t runs = qobs_plan_run_count(plan);
@@ -189,17 +188,14 @@ static uint64_t count_beyond_f32(const struct job *job)
     return beyond;
 }
 
-/* The first element in the order of the caller's indices that is NaN or, if `infinities`, not finite, as "[i, j]". */
+/* Writes the indices "i, j" of the first element in the order of indices that is NaN or, if `infinities`, not finite. */
 static void find_first(const qobs_plan *plan, const unsigned char *data, bool infinities, char *text, size_t size,
                        const char **kind)
 {
     const struct view *v = &plan->value;
-    int64_t index[QOBS_MAX_NDIM] = {0};
-    for (int64_t i = 0; i < v->elements; i++) {
-        const unsigned char *x = data;
-        for (int d = 0; d < v->ndim; d++)
-            x += index[d] * v->strides[d];
-        const double value = qobs_element(x, v->dtype);
+    int64_t index[QOBS_MAX_NDIM] = {0}, offset = 0;
+    do {
+        const double value = qobs_element(data + offset, v->dtype);
         if (isnan(value) || (infinities && !finite_in(plan, value))) {
             *kind = isnan(value)      ? "NaN"
                     : isfinite(value) ? "beyond F32"
@@ -210,13 +206,11 @@ static void find_first(const qobs_plan *plan, const unsigned char *data, bool in
                 used += (size_t)snprintf(text + used, size - used, "%s%lld", d ? ", " : "", (long long)index[d]);
             return;
         }
-        for (int d = v->ndim - 1; d >= 0 && ++index[d] == v->shape[d]; d--)
-            index[d] = 0;
-    }
+    } while (qobs_view_next(v, v->ndim, index, &offset));
 }
 
 int qobs_fail_nonfinite(const qobs_plan *plan, const unsigned char *data, const struct qobs_nonfinite *counted, bool infinities,
-                qobs_error *error)
+                        qobs_error *error)
 {
     char where[QOBS_MAX_NDIM * 22] = "";
     const char *kind = "";
@@ -227,8 +221,8 @@ int qobs_fail_nonfinite(const qobs_plan *plan, const unsigned char *data, const 
                      infinities ? "" : " NaN", kind, where, infinities ? "refuse" : "refuse_nan");
 }
 
-/* Once more, element by element, where NaN is to spread or infinity to be left out. */
-static void redo(const struct job *job, enum nonfinite_mode mode)
+/* Reduces again, element by element, so that NaN spreads or infinities are left out. */
+static void rescan(const struct reduction *job, enum nonfinite_mode mode)
 {
     const qobs_plan *plan = job->plan;
     const int64_t runs = qobs_plan_run_count(plan);
@@ -256,8 +250,8 @@ static void redo(const struct job *job, enum nonfinite_mode mode)
     }
 }
 
-/* A qparam that saw no element: as if it had seen zeros. */
-static void settle_empty(const struct job *job)
+/* The range of a qparam without elements is [0, 0]. */
+static void zero_empty(const struct reduction *job)
 {
     for (int64_t i = 0; i < job->plan->qparams; i++) {
         unsigned char *min = job->min + (size_t)i * job->element, *max = job->max + (size_t)i * job->element;
@@ -268,14 +262,25 @@ static void settle_empty(const struct job *job)
     }
 }
 
-/* To (-m, m) for the magnitude m of (min, max), or of max alone. */
-static void mirror(const struct job *job, bool from_max)
+/* Sets (-m, m) for the magnitude m of (min, max), or of max alone. */
+static void make_symmetric(const struct reduction *job, bool from_max)
 {
     qobs_update_absmax(job->plan->dtype, (size_t)job->plan->qparams, job->min, job->max, from_max ? job->max : job->min, job->max,
                        true);
 }
 
-static int reduce(struct job *job, enum nonfinite_mode mode, struct qobs_nonfinite *nonfinite, qobs_error *error)
+static int reduce_tiles(const struct reduction *job, qobs_error *error)
+{
+    int status = QOBS_OK;
+    for (unsigned tails = 0, n = qobs_plan_tiles(job->plan); tails < n && status == QOBS_OK; tails++) {
+        struct loops loops;
+        if (qobs_loops_of_tile(job->plan, tails, job->data, NULL, NULL, &loops))
+            status = reduce_tile(job, &loops, error);
+    }
+    return status;
+}
+
+static int reduce(struct reduction *job, enum nonfinite_mode mode, struct qobs_nonfinite *nonfinite, qobs_error *error)
 {
     const qobs_plan *plan = job->plan;
     struct qobs_nonfinite counted = {0};
@@ -283,17 +288,13 @@ static int reduce(struct job *job, enum nonfinite_mode mode, struct qobs_nonfini
     job->nonfinite = &counted;
     qobs_kernel_dtype_of(plan->dtype, &job->dtype);
     fill_identities(job, job->min, job->max);
-    int status = plan->order ? qobs_reduce_indexed(job->runtime, job->kernels, plan, job->data, job->min, job->max, &counted, error)
-                             : QOBS_OK;
-    for (unsigned tails = 0, n = qobs_plan_tiles(plan); tails < n && !plan->order && status == QOBS_OK; tails++) {
-        struct loops loops;
-        if (qobs_loops_of_tile(plan, tails, job->data, NULL, NULL, &loops))
-            status = reduce_tile(job, &loops, error);
-    }
+    const int status =
+        plan->order ? qobs_reduce_indexed(job->runtime, job->kernels, plan, job->data, job->min, job->max, &counted, error)
+                    : reduce_tiles(job, error);
     if (status != QOBS_OK)
         return status;
     if (job->absmax)
-        mirror(job, true);
+        make_symmetric(job, true);
     else if (plan->padded)
         add_padding(job);
     if (plan->as_f32 && plan->dtype == QOBS_F64)
@@ -304,11 +305,11 @@ static int reduce(struct job *job, enum nonfinite_mode mode, struct qobs_nonfini
     if (mode == NONFINITE_REFUSE)
         return qobs_fail_nonfinite(plan, job->data, &counted, true, error);
     if (mode == NONFINITE_PROPAGATE ? counted.nan > 0 : counted.inf > 0)
-        redo(job, mode);
+        rescan(job, mode);
     if (mode == NONFINITE_IGNORE)
-        settle_empty(job);
+        zero_empty(job);
     if (mode == NONFINITE_IGNORE && job->absmax)
-        mirror(job, false);
+        make_symmetric(job, false);
     return QOBS_OK;
 }
 
@@ -316,7 +317,7 @@ int qobs_reduce_minmax(const struct runtime *runtime, const struct qobs_kernels 
                        const unsigned char *data, enum nonfinite_mode mode, void *min, void *max,
                        struct qobs_nonfinite *nonfinite, qobs_error *error)
 {
-    struct job job = {.runtime = runtime, .kernels = kernels, .plan = plan, .data = data, .min = min, .max = max};
+    struct reduction job = {.runtime = runtime, .kernels = kernels, .plan = plan, .data = data, .min = min, .max = max};
     return reduce(&job, mode, nonfinite, error);
 }
 
@@ -324,6 +325,6 @@ int qobs_reduce_absmax(const struct runtime *runtime, const struct qobs_kernels 
                        const unsigned char *data, enum nonfinite_mode mode, void *min, void *max,
                        struct qobs_nonfinite *nonfinite, qobs_error *error)
 {
-    struct job job = {.runtime = runtime, .kernels = kernels, .plan = plan, .data = data, .absmax = true, .min = min, .max = max};
+    struct reduction job = {.runtime = runtime, .kernels = kernels, .plan = plan, .data = data, .absmax = true, .min = min, .max = max};
     return reduce(&job, mode, nonfinite, error);
 }

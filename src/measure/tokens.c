@@ -1,16 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* Tokens are counted by looking for the first element of a row that is not 0. Where there is one it is nearly always at the front, so
- * that of the tensor only a line a row is read; rows of zeros are read whole, as words whose sign bits are masked out, in blocks
- * that the compiler makes vectors of. */
+/* A row counts as a token once an element other than 0 is found. That element is nearly always the first one, so one cache line a row
+ * is read. Rows of zeros are read completely, as words with masked sign bits, in blocks that the compiler vectorises. */
 #include "measure/tokens.h"
 
 #include <string.h>
 
-enum { BLOCK = 1024 };
+enum { BLOCK = 1024 }; /* bytes */
 
-/* Everything but the sign of each element: -0 is a zero, NaN is none. */
+/* All bits but the signs: -0 is a zero, NaN is not. */
 static uint64_t magnitude_mask(size_t element)
 {
     return element == 2 ? UINT64_C(0x7fff7fff7fff7fff) : element == 4 ? UINT64_C(0x7fffffff7fffffff) : INT64_MAX;
@@ -57,18 +56,12 @@ uint64_t qobs_nonzero_tokens(const struct view *v)
 {
     const int last = v->ndim - 1;
     const int64_t length = last < 0 ? 1 : v->shape[last], stride = last < 0 ? 0 : v->strides[last];
-    int64_t index[QOBS_MAX_NDIM] = {0};
-    const unsigned char *x = v->data;
+    int64_t index[QOBS_MAX_NDIM] = {0}, offset = 0;
     uint64_t tokens = 0;
-    for (int64_t row = 0; v->elements > 0 && row < v->elements / length; row++) {
-        tokens += row_has_nonzero(v, x, length, stride);
-        for (int d = last - 1; d >= 0; d--) {
-            x += v->strides[d];
-            if (++index[d] < v->shape[d])
-                break;
-            x -= v->strides[d] * v->shape[d];
-            index[d] = 0;
-        }
-    }
+    if (v->elements == 0)
+        return 0;
+    do
+        tokens += row_has_nonzero(v, v->data + offset, length, stride);
+    while (qobs_view_next(v, last, index, &offset));
     return tokens;
 }

@@ -2,15 +2,15 @@
 /* SPDX-FileCopyrightText: The qobs authors */
 
 /* How many tokens a value has. */
-#ifndef QOBS_STATISTIC_TOKENS_H
-#define QOBS_STATISTIC_TOKENS_H
+#ifndef QOBS_TOKENS_H
+#define QOBS_TOKENS_H
 
 #include "base/tensor.h"
 
-/* llm-compressor's record_observed_tokens: the rows of a matrix; nothing else has any. */
+/* llm-compressor's record_observed_tokens: the rows of a matrix; other tensors have no tokens. */
 uint64_t qobs_tokens(const struct view *value);
 
-/* AMD Quark's: rows along the last dimension that have an element other than 0. */
+/* AMD Quark's count: rows along the last dimension with an element other than 0. */
 uint64_t qobs_nonzero_tokens(const struct view *value);
 
 #endif

@@ -37,18 +37,14 @@ static int check(const qobs_observer *o, const qobs_tensor *tensor, const char *
 /* Writes the elements in C order. */
 static int convert(const struct view *view, const char *name, float *numbers, qobs_error *error)
 {
-    int64_t index[QOBS_MAX_NDIM] = {0};
+    int64_t index[QOBS_MAX_NDIM] = {0}, offset = 0;
     for (int64_t i = 0; i < view->elements; i++) {
-        const unsigned char *at = view->data;
-        for (int d = 0; d < view->ndim; d++)
-            at += index[d] * view->strides[d];
-        numbers[i] = (float)qobs_element(at, view->dtype);
+        numbers[i] = (float)qobs_element(view->data + offset, view->dtype);
         if (!(numbers[i] >= 0) || isinf(numbers[i]))
             return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT,
                              "%s: element %lld is %g, allowed are finite numbers from 0", name, (long long)i,
                              (double)numbers[i]);
-        for (int d = view->ndim - 1; d >= 0 && ++index[d] == view->shape[d]; d--)
-            index[d] = 0;
+        qobs_view_next(view, view->ndim, index, &offset);
     }
     return QOBS_OK;
 }

@@ -89,10 +89,12 @@ static void place(const struct element_source *source, struct elements *e)
     e->stride[0] = columns_of(plan)->stride;
 }
 
-static bool advance(const struct element_source *source, int axis, struct elements *e)
+static void next(const struct element_source *source, struct elements *e)
 {
-    (void)source, (void)axis, (void)e;
-    return false;
+    const qobs_plan *plan = source->plan;
+    for (int i = columns_of(plan)->outer; i >= 0 && ++e->position[i] == plan->axis[i].extent; i--)
+        e->position[i] = 0;
+    place(source, e);
 }
 
 static struct qobs_prefetch memory_of(const struct element_source *source, const struct elements *e, int64_t first, int64_t end)
@@ -118,4 +120,4 @@ static void weights(const struct element_source *source, const struct elements *
     pad_lanes(out, n);
 }
 
-const struct gather qobs_gather_g_idx = {place, advance, memory_of, load, weights};
+const struct gather qobs_gather_g_idx = {place, next, memory_of, load, weights};

@@ -28,24 +28,6 @@ void qobs_elements_at(const struct element_source *source, int64_t qparam, struc
     e->gather->place(source, e);
 }
 
-void qobs_elements_next(const struct element_source *source, struct elements *e)
-{
-    bool carried = false;
-    for (int i = source->plan->axes - 1; i >= 0; i--) {
-        const struct axis *a = &source->plan->axis[i];
-        if (a->role != AXIS_QPARAM)
-            continue;
-        if (++e->position[i] < a->extent) {
-            if (carried || !e->gather->advance(source, i, e))
-                e->gather->place(source, e);
-            return;
-        }
-        e->position[i] = 0;
-        carried = true;
-    }
-    e->gather->place(source, e);
-}
-
 /* ---- Memory order ------------------------------------------------------------------------------------------------------ */
 
 /* Appends an axis, or extends the one before if that continues through the same memory. */
@@ -85,7 +67,7 @@ static void place(const struct element_source *source, struct elements *e)
         add_axis(e, 1, (int64_t)qobs_dtype_size(plan->dtype), false);
 }
 
-/* Does what place() would do if only the offset and the column change. */
+/* Does what place() would do if only the offset and the column change; false: the number of elements changes, too. */
 static bool advance(const struct element_source *source, int axis, struct elements *e)
 {
     const qobs_plan *plan = source->plan;
@@ -99,6 +81,24 @@ static bool advance(const struct element_source *source, int axis, struct elemen
     if (last->outer == axis)
         e->column += last->extent;
     return true;
+}
+
+static void next(const struct element_source *source, struct elements *e)
+{
+    bool carried = false;
+    for (int i = source->plan->axes - 1; i >= 0; i--) {
+        const struct axis *a = &source->plan->axis[i];
+        if (a->role != AXIS_QPARAM)
+            continue;
+        if (++e->position[i] < a->extent) {
+            if (carried || !advance(source, i, e))
+                place(source, e);
+            return;
+        }
+        e->position[i] = 0;
+        carried = true;
+    }
+    place(source, e);
 }
 
 /* A run along the last axis that begins with element `first`: returns its length, at most n. *inner is the index along that axis,
@@ -159,4 +159,4 @@ static void weights(const struct element_source *source, const struct elements *
     pad_lanes(out, n);
 }
 
-const struct gather qobs_gather_memory = {place, advance, memory_of, load, weights};
+const struct gather qobs_gather_memory = {place, next, memory_of, load, weights};

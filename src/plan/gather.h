@@ -32,7 +32,7 @@ struct elements {
 
 struct gather {
     void (*place)(const struct element_source *source, struct elements *e); /* at e->position */
-    bool (*advance)(const struct element_source *source, int axis, struct elements *e); /* one entry; false: place it anew */
+    void (*next)(const struct element_source *source, struct elements *e);
     struct qobs_prefetch (*memory)(const struct element_source *source, const struct elements *e, int64_t first, int64_t end);
     void (*load)(const struct element_source *source, const struct elements *e, int64_t first, size_t n, double factor, float *out);
     void (*weights)(const struct element_source *source, const struct elements *e, int64_t first, size_t n, float *out);
@@ -44,7 +44,12 @@ extern const struct gather qobs_gather_memory, qobs_gather_g_idx;
 int64_t qobs_elements_most(const qobs_plan *plan);
 
 void qobs_elements_at(const struct element_source *source, int64_t qparam, struct elements *elements);
-void qobs_elements_next(const struct element_source *source, struct elements *elements);
+
+/* The elements of the qparam after that. */
+static inline void qobs_elements_next(const struct element_source *source, struct elements *elements)
+{
+    elements->gather->next(source, elements);
+}
 
 /* The memory of elements first to end, as far as there are any, if they are contiguous; else nothing. */
 static inline struct qobs_prefetch qobs_elements_memory(const struct element_source *source, const struct elements *elements,

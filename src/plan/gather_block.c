@@ -7,8 +7,8 @@
 
 static int64_t magnitude(int64_t stride) { return stride < 0 ? -stride : stride; }
 
-/* Pieces of a cut dimension, of which the last may be short: a strip of its own then. */
-static bool has_short_end(const qobs_plan *plan, int outer)
+/* The last group of a split dimension may be short. It is a block of its own then. */
+static bool has_tail(const qobs_plan *plan, int outer)
 {
     for (int i = 0; i < plan->axes; i++)
         if (plan->axis[i].outer == outer)
@@ -16,9 +16,9 @@ static bool has_short_end(const qobs_plan *plan, int outer)
     return false;
 }
 
-void qobs_strips_of(struct strips *s, const qobs_plan *plan, int most)
+void qobs_gather_blocks_of(struct gather_blocks *s, const qobs_plan *plan, int most)
 {
-    *s = (struct strips){.plan = plan, .most = most, .along = -1, .pieces = 1, .count = 1};
+    *s = (struct gather_blocks){.plan = plan, .most = most, .along = -1, .parts = 1, .count = 1};
     for (int i = 0; i < plan->axes; i++) {
         const struct axis *a = &plan->axis[i];
         const bool closer = s->along < 0 || magnitude(a->stride) < magnitude(plan->axis[s->along].stride);
@@ -28,38 +28,38 @@ void qobs_strips_of(struct strips *s, const qobs_plan *plan, int most)
     for (int i = 0; i < plan->axes; i++) {
         const struct axis *a = &plan->axis[i];
         if (i == s->along) {
-            const bool cut = has_short_end(plan, i);
-            s->pieces = (a->extent - cut + most - 1) / most + cut;
+            const bool tail = has_tail(plan, i);
+            s->parts = (a->extent - tail + most - 1) / most + tail;
         }
         if (a->role == AXIS_QPARAM)
-            s->count *= (size_t)(i == s->along ? s->pieces : a->extent);
+            s->count *= (size_t)(i == s->along ? s->parts : a->extent);
     }
 }
 
-void qobs_strip_at(const struct strips *s, size_t index, struct strip *strip)
+void qobs_gather_block_at(const struct gather_blocks *s, size_t index, struct gather_block *block)
 {
     const qobs_plan *plan = s->plan;
     int64_t position[MAX_AXES] = {0};
     size_t weight = 1; /* of an axis in the index of a qparam */
-    *strip = (struct strip){.qparams = 1, .elements = 1};
+    *block = (struct gather_block){.qparams = 1, .elements = 1};
     for (int i = plan->axes - 1; i >= 0; i--) {
         const struct axis *a = &plan->axis[i];
         if (a->role != AXIS_QPARAM)
             continue;
-        const size_t extent = (size_t)(i == s->along ? s->pieces : a->extent);
+        const size_t extent = (size_t)(i == s->along ? s->parts : a->extent);
         position[i] = (int64_t)(index % extent);
         index /= extent;
         if (i == s->along) {
-            const bool cut = has_short_end(plan, i), last = position[i] == s->pieces - 1;
-            const int64_t from = cut && last ? a->extent - 1 : position[i] * s->most;
-            const int64_t left = a->extent - (cut && !last) - from;
+            const bool tail = has_tail(plan, i), last = position[i] == s->parts - 1;
+            const int64_t from = tail && last ? a->extent - 1 : position[i] * s->most;
+            const int64_t left = a->extent - (tail && !last) - from;
             position[i] = from;
-            strip->qparams = (int)(left < s->most ? left : s->most);
-            strip->next = weight;
-            strip->between = a->stride;
+            block->qparams = (int)(left < s->most ? left : s->most);
+            block->next = weight;
+            block->between = a->stride;
         }
-        strip->qparam += (size_t)position[i] * weight;
-        strip->offset += position[i] * a->stride;
+        block->qparam += (size_t)position[i] * weight;
+        block->offset += position[i] * a->stride;
         weight *= (size_t)a->extent;
     }
     for (int i = 0; i < plan->axes; i++) {
@@ -67,9 +67,9 @@ void qobs_strip_at(const struct strips *s, size_t index, struct strip *strip)
         if (a->role == AXIS_QPARAM)
             continue;
         const int64_t left = a->outer < 0 ? a->extent : a->unpadded - position[a->outer] * a->extent;
-        strip->extent[strip->axes] = left < a->extent ? left : a->extent;
-        strip->stride[strip->axes] = a->stride;
-        strip->elements *= strip->extent[strip->axes++];
+        block->extent[block->axes] = left < a->extent ? left : a->extent;
+        block->stride[block->axes] = a->stride;
+        block->elements *= block->extent[block->axes++];
     }
 }
 
@@ -78,8 +78,8 @@ void qobs_strip_at(const struct strips *s, size_t index, struct strip *strip)
 #define NATIVE_BODY "plan/gather_block.inl.h"
 #include "number/native_each.inl.h"
 
-void qobs_strip_read(const struct strip *s, qobs_dtype dtype, const unsigned char *data, int64_t first, size_t n,
-                     float out[][STRIP_WORKSPACE])
+void qobs_gather_block_read(const struct gather_block *s, qobs_dtype dtype, const unsigned char *data, int64_t first, size_t n,
+                     float out[][BLOCK_ELEMENTS])
 {
     int64_t position[MAX_AXES], rest = first;
     const unsigned char *x = data + s->offset;
@@ -90,7 +90,7 @@ void qobs_strip_read(const struct strip *s, qobs_dtype dtype, const unsigned cha
     }
     const int last = s->axes - 1;
     for (size_t done = 0; done < n;) {
-        /* A run along the last axis, or what is left of it. */
+        /* The rest of a run along the last axis. */
         const int64_t left = last < 0 ? 1 : s->extent[last] - position[last], stride = last < 0 ? 0 : s->stride[last];
         const size_t run = (size_t)left < n - done ? (size_t)left : n - done;
         FOR_NATIVE(dtype, read_run, s, x, stride, run, done, out)

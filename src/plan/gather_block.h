@@ -1,45 +1,44 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* The elements of every qparam of a plan as floats, for what has to look at all elements of a qparam more than once. Qparams
- * that are neighbours in memory are read together, so that memory is walked in order where it is the qparams that follow
- * each other there (channels along the last dimension) as well as where it is the elements of one. */
-#ifndef QOBS_SEARCH_STRIPS_H
-#define QOBS_SEARCH_STRIPS_H
+/* Blocks of adjacent qparams, whose elements are read together as floats. Memory is then read in order whether the elements of a
+ * qparam or the qparams themselves (channels along the last dimension) are adjacent in it. */
+#ifndef QOBS_GATHER_BLOCK_H
+#define QOBS_GATHER_BLOCK_H
 
 #include "plan/plan.h"
 
 enum {
-    STRIP_QPARAMS = 16, /* at most; more would not make memory faster */
-    STRIP_WORKSPACE = 512    /* elements of each that are read at a time */
+    BLOCK_QPARAMS = 16,  /* at most; more is no faster */
+    BLOCK_ELEMENTS = 512 /* of each qparam that are read at a time */
 };
 
-/* How the qparams of a plan make strips. Plans with an order of columns (g_idx) have none. */
-struct strips {
+/* The blocks of a plan. A plan with g_idx has none. */
+struct gather_blocks {
     const qobs_plan *plan;
-    int most;       /* qparams of a strip */
-    int along;      /* the axis along which the qparams of a strip lie; -1: there is one qparam */
-    int64_t pieces; /* strips along it */
+    int most;      /* qparams of a block */
+    int along;     /* the axis of the qparams of a block; -1: there is one qparam */
+    int64_t parts; /* blocks along it */
     size_t count;
 };
 
-struct strip {
+struct gather_block {
     int64_t offset;  /* of the first element of the first qparam, in bytes */
     size_t qparam;   /* the first one */
-    size_t next;     /* how far the next one is, as an index */
-    int64_t between; /* and in bytes */
+    size_t next;     /* from one qparam to the next, as an index */
+    int64_t between; /* from one qparam to the next, in bytes */
     int qparams;
-    int axes; /* of the elements of a qparam, in the order of the flattened value; zeros that pad a block are left out */
-    int64_t extent[MAX_AXES], stride[MAX_AXES];
-    int64_t elements; /* of each qparam */
+    int axes; /* of the elements of a qparam, in the order of the flattened value without padding */
+    int64_t extent[MAX_AXES], stride[MAX_AXES]; /* bytes */
+    int64_t elements;                           /* of each qparam */
 };
 
-/* Of at most that many qparams each, 1 to STRIP_QPARAMS. */
-void qobs_strips_of(struct strips *strips, const qobs_plan *plan, int most);
-void qobs_strip_at(const struct strips *strips, size_t index, struct strip *strip);
+/* Blocks of at most `most` qparams each, 1 to BLOCK_QPARAMS. */
+void qobs_gather_blocks_of(struct gather_blocks *blocks, const qobs_plan *plan, int most);
+void qobs_gather_block_at(const struct gather_blocks *blocks, size_t index, struct gather_block *block);
 
-/* Elements first to first + n <= STRIP_WORKSPACE of qparam i of the strip into out[i], rounded once if they are F64. */
-void qobs_strip_read(const struct strip *strip, qobs_dtype dtype, const unsigned char *data, int64_t first, size_t n,
-                     float out[][STRIP_WORKSPACE]);
+/* Reads elements first to first + n <= BLOCK_ELEMENTS of qparam i of the block into out[i]. F64 is rounded once. */
+void qobs_gather_block_read(const struct gather_block *block, qobs_dtype dtype, const unsigned char *data, int64_t first, size_t n,
+                            float out[][BLOCK_ELEMENTS]);
 
 #endif

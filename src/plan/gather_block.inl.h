@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* One dtype of strips.c. */
+/* The reading loops of gather_block.c for one dtype. */
 
 static inline float NATIVE(at)(const unsigned char *x)
 {
@@ -10,9 +10,9 @@ static inline float NATIVE(at)(const unsigned char *x)
     return (float)load(element);
 }
 
-/* n elements of every qparam, `stride` bytes apart, to out[i] + to. */
-static void NATIVE(read_run)(const struct strip *s, const unsigned char *x, int64_t stride, size_t n, size_t to,
-                             float out[][STRIP_WORKSPACE])
+/* Reads n elements of every qparam i, `stride` bytes apart, to out[i] + to. */
+static void NATIVE(read_run)(const struct gather_block *s, const unsigned char *x, int64_t stride, size_t n, size_t to,
+                             float out[][BLOCK_ELEMENTS])
 {
     if (s->qparams > 1 && magnitude(s->between) < magnitude(stride)) {
         for (size_t j = 0; j < n; j++)
@@ -22,7 +22,7 @@ static void NATIVE(read_run)(const struct strip *s, const unsigned char *x, int6
     }
     for (int i = 0; i < s->qparams; i++) {
         const unsigned char *from = x + i * s->between;
-        if (stride == (int64_t)sizeof(stored)) /* said again, for the compiler to make vectors */
+        if (stride == (int64_t)sizeof(stored)) /* a constant stride lets the compiler vectorise */
             for (size_t j = 0; j < n; j++)
                 out[i][to + j] = NATIVE(at)(from + j * sizeof(stored));
         else

@@ -12,42 +12,43 @@
 #include "plan/split.h"
 #include "range/search_errors.h"
 
-/* Candidates of all qparams of a strip. Limits the stack of a task, because some executors have small stacks. */
-enum { STRIP_CANDIDATES = 1024 };
+/* Candidates of all qparams of a block. Limits the stack of a task, because some executors have small stacks. */
+enum { BLOCK_CANDIDATES = 1024 };
 
-/* A task is a strip. With fewer than MIN_STRIPS strips, a task is a part of a strip's elements. Its sums are private
+/* A task is a block. With fewer than MIN_BLOCKS blocks, a task is a part of a block's elements. Its sums are private
  * and then added in an order that depends on the shape alone. */
-enum { MIN_STRIPS = 64, MAX_PARTS = 64, MIN_PART = 64 * STRIP_WORKSPACE };
+enum { MIN_BLOCKS = 64, MAX_PARTS = 64, MIN_PART = 64 * BLOCK_ELEMENTS };
 
 struct candidate_run {
     const struct qobs_kernels *kernels;
     const unsigned char *data;
     const struct candidates *candidates;
-    struct strips strips;
+    struct gather_blocks blocks;
     struct search_norm norm;
-    size_t parts;    /* of a strip */
+    size_t parts;    /* of a block */
     int64_t part;    /* elements of each qparam in a part */
     double *partial; /* [parts][qparams][count] if parts > 1 */
 };
 
-static void choose_parts(const qobs_plan *plan, size_t count, struct strips *strips, size_t *parts, int64_t *part)
+static void choose_parts(const qobs_plan *plan, size_t count, struct gather_blocks *blocks, size_t *parts,
+                         int64_t *part)
 {
-    struct strip first;
-    qobs_strips_of(strips, plan,
-                   count * STRIP_QPARAMS <= STRIP_CANDIDATES ? STRIP_QPARAMS : (int)(STRIP_CANDIDATES / count));
-    qobs_strip_at(strips, 0, &first);
-    *part = first.elements; /* no strip has more */
-    if (strips->count < MIN_STRIPS)
-        *part = qobs_split_size(first.elements, MAX_PARTS, MIN_PART, STRIP_WORKSPACE);
+    struct gather_block first;
+    qobs_gather_blocks_of(blocks, plan,
+                          count * BLOCK_QPARAMS <= BLOCK_CANDIDATES ? BLOCK_QPARAMS : (int)(BLOCK_CANDIDATES / count));
+    qobs_gather_block_at(blocks, 0, &first);
+    *part = first.elements; /* no block has more */
+    if (blocks->count < MIN_BLOCKS)
+        *part = qobs_split_size(first.elements, MAX_PARTS, MIN_PART, BLOCK_ELEMENTS);
     *parts = first.elements > 0 ? (size_t)((first.elements + *part - 1) / *part) : 1;
 }
 
 size_t qobs_candidates_workspace(const qobs_plan *plan, size_t count)
 {
-    struct strips strips;
+    struct gather_blocks blocks;
     size_t parts;
     int64_t part;
-    choose_parts(plan, count, &strips, &parts, &part);
+    choose_parts(plan, count, &blocks, &parts, &part);
     return parts > 1 ? parts * (size_t)plan->qparams * count : 0;
 }
 
@@ -115,63 +116,83 @@ static void factor_errors(const struct qobs_quantizer *q, const float *x, const 
 }
 
 /* The weights of elements first to first + n. They repeat with the last axis. */
-static void load_weights(const struct strip *strip, const float *weight, int64_t first, size_t n, float *out)
+static void load_weights(const struct gather_block *block, const float *weight, int64_t first, size_t n, float *out)
 {
-    const int64_t period = strip->extent[strip->axes - 1];
+    const int64_t period = block->extent[block->axes - 1];
     for (size_t j = 0; j < n; j++)
         out[j] = weight[(first + (int64_t)j) % period];
+}
+
+/* The candidates of a block of qparams and their errors. Index i * count is the first one of qparam i. */
+struct block_candidates {
+    struct gather_block block;
+    struct qobs_quantizer quantizer[BLOCK_QPARAMS];
+    float scale[BLOCK_CANDIDATES]; /* or factors before rounding */
+    double down[BLOCK_CANDIDATES]; /* factors after rounding */
+    double error[BLOCK_CANDIDATES];
+};
+
+static size_t qparam_of(const struct block_candidates *b, int i) { return b->block.qparam + (size_t)i * b->block.next; }
+
+static void prepare(const struct candidates *c, struct block_candidates *b)
+{
+    for (int i = 0; i < b->block.qparams; i++) {
+        const size_t at = (size_t)i * c->count;
+        if (c->prepare_factors)
+            c->prepare_factors(c->argument, qparam_of(b, i), &b->quantizer[i], b->scale + at, b->down + at);
+        else
+            c->prepare(c->argument, qparam_of(b, i), &b->quantizer[i], b->scale + at);
+        memset(b->error + at, 0, c->count * sizeof *b->error);
+    }
+}
+
+/* Adds the errors of n elements of qparam i. */
+static void add_errors(const struct candidate_run *s, struct block_candidates *b, int i, const float *x,
+                       const float *weight, size_t n)
+{
+    const struct candidates *c = s->candidates;
+    const struct qobs_quantizer *quantizer = &b->quantizer[i];
+    const float *const scale = b->scale + (size_t)i * c->count;
+    double *const error = b->error + (size_t)i * c->count;
+    if (c->prepare_factors)
+        factor_errors(quantizer, x, weight, n, c->count, scale, b->down + (size_t)i * c->count, error);
+    else if (quantizer->in_double)
+        wide_errors(quantizer, x, n, c->count, scale, error);
+    else
+        qobs_search_errors(s->kernels, quantizer, &s->norm, x, weight, n, c->count, scale, NULL, error);
 }
 
 static void search_part(void *argument, size_t index)
 {
     const struct candidate_run *s = argument;
     const struct candidates *c = s->candidates;
-    const size_t part = index / s->strips.count, qparams = (size_t)s->strips.plan->qparams;
-    struct strip strip;
-    struct qobs_quantizer quantizer[STRIP_QPARAMS];
-    float values[STRIP_QPARAMS][STRIP_WORKSPACE], weight[STRIP_WORKSPACE], scales[STRIP_CANDIDATES];
-    double downs[STRIP_CANDIDATES], errors[STRIP_CANDIDATES];
+    const size_t part = index / s->blocks.count, qparams = (size_t)s->blocks.plan->qparams;
+    struct block_candidates b;
+    float values[BLOCK_QPARAMS][BLOCK_ELEMENTS], weight[BLOCK_ELEMENTS];
     const fp_mode mode = fp_enter();
-    qobs_strip_at(&s->strips, index % s->strips.count, &strip);
-    for (int i = 0; i < strip.qparams; i++) {
-        const size_t qparam = strip.qparam + (size_t)i * strip.next, at = (size_t)i * c->count;
-        if (c->prepare_factors)
-            c->prepare_factors(c->argument, qparam, &quantizer[i], scales + at, downs + at);
-        else
-            c->prepare(c->argument, qparam, &quantizer[i], scales + at);
-        memset(errors + at, 0, c->count * sizeof *errors);
-    }
+    qobs_gather_block_at(&s->blocks, index % s->blocks.count, &b.block);
+    prepare(c, &b);
     const int64_t from = (int64_t)part * s->part, to = from + s->part;
-    const int64_t end = to < strip.elements ? to : strip.elements;
-    for (int64_t first = from; first < end; first += STRIP_WORKSPACE) {
-        const size_t n = (size_t)(end - first < STRIP_WORKSPACE ? end - first : STRIP_WORKSPACE);
-        qobs_strip_read(&strip, s->strips.plan->dtype, s->data, first, n, values);
+    const int64_t end = to < b.block.elements ? to : b.block.elements;
+    for (int64_t first = from; first < end; first += BLOCK_ELEMENTS) {
+        const size_t n = (size_t)(end - first < BLOCK_ELEMENTS ? end - first : BLOCK_ELEMENTS);
+        qobs_gather_block_read(&b.block, s->blocks.plan->dtype, s->data, first, n, values);
         if (c->weight)
-            load_weights(&strip, c->weight, first, n, weight);
-        for (int i = 0; i < strip.qparams; i++) {
-            const float *const scale = scales + (size_t)i * c->count;
-            double *const error = errors + (size_t)i * c->count;
+            load_weights(&b.block, c->weight, first, n, weight);
+        for (int i = 0; i < b.block.qparams; i++) {
             if (c->ignore_nonfinite)
                 drop_nonfinite(n, values[i]);
-            if (c->prepare_factors)
-                factor_errors(&quantizer[i], values[i], c->weight ? weight : NULL, n, c->count, scale,
-                              downs + (size_t)i * c->count, error);
-            else if (quantizer[i].in_double)
-                wide_errors(&quantizer[i], values[i], n, c->count, scale, error);
-            else
-                qobs_search_errors(s->kernels, &quantizer[i], &s->norm, values[i], c->weight ? weight : NULL, n,
-                                   c->count, scale, NULL, error);
+            add_errors(s, &b, i, values[i], c->weight ? weight : NULL, n);
         }
     }
-    for (int i = 0; i < strip.qparams; i++) {
-        const size_t qparam = strip.qparam + (size_t)i * strip.next;
-        double *const error = errors + (size_t)i * c->count;
+    for (int i = 0; i < b.block.qparams; i++) {
+        double *const error = b.error + (size_t)i * c->count;
         for (size_t k = 0; k < c->count; k++) /* the payload of a sum of NaN depends on the instruction set */
             error[k] = isnan(error[k]) ? (double)NAN : error[k];
         if (s->parts == 1)
-            c->store(c->argument, qparam, error);
+            c->store(c->argument, qparam_of(&b, i), error);
         else
-            memcpy(s->partial + (part * qparams + qparam) * c->count, error, c->count * sizeof *error);
+            memcpy(s->partial + (part * qparams + qparam_of(&b, i)) * c->count, error, c->count * sizeof *error);
     }
     fp_leave(mode);
 }
@@ -182,8 +203,8 @@ void qobs_candidates_search(const struct runtime *runtime, const struct qobs_ker
     struct candidate_run s = {.kernels = kernels, .data = data, .candidates = candidates, .partial = workspace};
     const size_t count = candidates->count, qparams = (size_t)plan->qparams;
     qobs_search_norm(&s.norm, 2, NULL);
-    choose_parts(plan, count, &s.strips, &s.parts, &s.part);
-    qobs_parallel_for(runtime, search_part, &s, s.strips.count * s.parts);
+    choose_parts(plan, count, &s.blocks, &s.parts, &s.part);
+    qobs_parallel_for(runtime, search_part, &s, s.blocks.count * s.parts);
     for (size_t q = 0; s.parts > 1 && q < qparams; q++) {
         double *sum = workspace + q * count;
         for (size_t part = 1; part < s.parts; part++)

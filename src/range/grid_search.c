@@ -32,13 +32,13 @@ struct grid_run {
     struct qparam_search q;
     const struct runtime *runtime;
     const struct grid_params *params;
-    struct slabs slabs;
+    struct range_tiles tiles;
     enum nonfinite_mode nonfinite;
-    bool find; /* ranges are found slab by slab */
+    bool find; /* ranges are found tile by tile */
     atomic_bool met_nonfinite;
     int64_t blocks;     /* of a qparam */
     int64_t each;       /* qparams in a unit of the split */
-    struct split split; /* units: blocks of all qparams if blocks > 1; else entries of the slabs' axis, or batches */
+    struct split split; /* units: blocks of all qparams if blocks > 1; else entries of the tiles' axis, or batches */
     unsigned char *workspaces; /* one for each part, of workspace_size bytes */
     size_t workspace_size;
     atomic_uint *taken; /* workspaces in use; smaller atomics need a library on some CPUs */
@@ -71,12 +71,13 @@ static size_t acquire_workspace(struct grid_run *s, struct qparam_workspace *w)
 
 static void release_workspace(struct grid_run *s, size_t i) { atomic_store(&s->taken[i], 0); }
 
-/* Finds the ranges of the slab that starts at qparam `from`; returns its end. */
+/* Finds the ranges of the tile that starts at qparam `from`; returns its end. */
 static size_t find_ranges(struct grid_run *s, size_t from, size_t to)
 {
-    const int64_t each = s->slabs.qparams, first = (int64_t)from / each, left = (int64_t)to / each - first;
-    const int64_t count = left < s->slabs.most ? left : s->slabs.most;
-    if (!qobs_slab_ranges(&s->slabs, s->q.kernels, s->q.source.data, s->nonfinite, first, count, s->q.min, s->q.max))
+    const int64_t each = s->tiles.qparams, first = (int64_t)from / each, left = (int64_t)to / each - first;
+    const int64_t count = left < s->tiles.most ? left : s->tiles.most;
+    if (!qobs_range_tile_reduce(&s->tiles, s->q.kernels, s->q.source.data, s->nonfinite, first, count, s->q.min,
+                                s->q.max))
         atomic_store(&s->met_nonfinite, true);
     return (size_t)((first + count) * each);
 }
@@ -97,7 +98,7 @@ static void search_part(void *argument, int64_t part, int64_t from, int64_t to)
         if (i > first)
             qobs_elements_next(&s->q.source, &e);
         n = found - i < QOBS_SEARCH_LANES ? found - i : QOBS_SEARCH_LANES;
-        w.prefetch = qobs_slab_ahead(&s->slabs, s->q.source.data, i, n, end);
+        w.prefetch = qobs_range_tile_prefetch(&s->tiles, s->q.source.data, i, n, end);
         qobs_search_qparams(&s->q, &w, &e, i, n, s->improved + (size_t)part * s->words);
     }
     release_workspace(s, at);
@@ -236,29 +237,29 @@ static void init(struct grid_run *s, const struct grid_search *g)
         qobs_quantizer_for_integers(&s->q.quantizer, g->params->quant_min, g->params->quant_max, false);
 }
 
-/* Decides on batches, blocks and slabs; returns the number of parts per thread. */
+/* Decides on batches, blocks and tiles; returns the number of parts per thread. */
 static int64_t choose_sizes(struct grid_run *s, const struct grid_search *g)
 {
     const int64_t most = qobs_elements_most(g->plan), threads = (int64_t)qobs_threads(g->runtime);
     s->blocks = most > BLOCK ? (most + BLOCK - 1) / BLOCK : 1;
     const int64_t parts_per_thread = s->blocks > 1 ? PARTS_PER_THREAD_OF_BLOCKS : PARTS_PER_THREAD;
-    qobs_slabs_of(&s->slabs, g->plan, s->blocks > 1 ? INT64_MAX : threads > 1 ? threads * parts_per_thread : 1);
-    s->find = g->find_ranges && s->slabs.axis >= 0 && !g->each_global_scale;
+    qobs_range_tiles_of(&s->tiles, g->plan, s->blocks > 1 ? INT64_MAX : threads > 1 ? threads * parts_per_thread : 1);
+    s->find = g->find_ranges && s->tiles.axis >= 0 && !g->each_global_scale;
     const size_t row = ((size_t)most + QOBS_SEARCH_LANES - 1) / QOBS_SEARCH_LANES * QOBS_SEARCH_LANES;
     s->q.row = most > QOBS_SEARCH_FEW ? 0 : row;
     return parts_per_thread;
 }
 
-/* Splits the work for threads. A part is whole entries of the slabs' axis, or whole batches. There are at most as many
+/* Splits the work for threads. A part is whole entries of the tiles' axis, or whole batches. There are at most as many
  * parts as batches, and as MAX_WORKSPACE has workspaces. */
 static void split(struct grid_run *s, int64_t parts_per_thread)
 {
     const int64_t batch = s->q.row > 0 ? QOBS_SEARCH_LANES : 1, batches = (s->q.plan->qparams + batch - 1) / batch;
-    const bool entries = s->slabs.axis >= 0;
+    const bool entries = s->tiles.axis >= 0;
     s->workspace_size = qobs_qparam_workspace_size(&s->q);
-    s->each = entries ? s->slabs.qparams : batch;
+    s->each = entries ? s->tiles.qparams : batch;
     const int64_t tasks = batches * s->blocks, workspaces = (int64_t)(MAX_WORKSPACE / s->workspace_size) + 1;
-    const int64_t units = entries ? s->slabs.entries : tasks;
+    const int64_t units = entries ? s->tiles.entries : tasks;
     const struct split_rule rule = {
         .parts_per_thread = parts_per_thread, .max_parts = tasks < workspaces ? tasks : workspaces, .shrinking = true};
     s->split = qobs_split(s->runtime, &rule, units, units, 0);
