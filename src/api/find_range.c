@@ -12,7 +12,7 @@
 #include "number/convert.h"
 #include "range/from_histogram.h"
 
-/* ---- The caller's histogram --------------------------------------------------------------------------------------- */
+/* ---- The caller's histogram -------------------------------------------------------------------------------------- */
 
 /* Element i of a 1-dimensional view, as a double. */
 static double number_at(const struct view *v, int64_t i)
@@ -47,11 +47,11 @@ static int check_call(const struct finder_call *r, qobs_error *error)
     if (status != QOBS_OK)
         return status;
     if (!(r->config->preset->family & r->families))
-        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "config: %s is not for %s, allowed are presets of %s", r->method,
-                         r->config->preset->name,
-                         r->families == FAMILY_MODELOPT     ? "trt"
-                         : r->families == FAMILY_TORCH ? "torch"
-                                                       : "quark and trt");
+        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "config: %s is not for %s, allowed are presets of %s",
+                         r->method, r->config->preset->name,
+                         r->families == FAMILY_MODELOPT ? "trt"
+                         : r->families == FAMILY_TORCH  ? "torch"
+                                                        : "quark and trt");
     if (!r->min || !r->max)
         return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "%s: is NULL", r->min ? "max" : "min");
     return QOBS_OK;
@@ -69,7 +69,8 @@ static int check_histogram(struct view *counts, struct view *edges, const qobs_t
         return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT,
                          "histogram: has %d dimensions and %lld elements, allowed are 1 and above 0", counts->ndim,
                          (long long)counts->elements);
-    if (counts->dtype != QOBS_F32 && counts->dtype != QOBS_F64 && counts->dtype != QOBS_I32 && counts->dtype != QOBS_I64)
+    if (counts->dtype != QOBS_F32 && counts->dtype != QOBS_F64 && counts->dtype != QOBS_I32 &&
+        counts->dtype != QOBS_I64)
         return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "histogram: dtype is %s, allowed are F32, F64, I32, I64",
                          qobs_dtype_name(counts->dtype));
     if (edges->dtype != QOBS_F32)
@@ -87,8 +88,8 @@ static int check_histogram(struct view *counts, struct view *edges, const qobs_t
                              "histogram: [%lld] is %g, allowed are finite numbers from 0", (long long)i, count);
         if (!(edge <= next) || isinf(edge) || isinf(next))
             return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT,
-                             "bin_edges: [%lld] is %g and the next one %g, they must be finite and ascend", (long long)i,
-                             edge, next);
+                             "bin_edges: [%lld] is %g and the next one %g, they must be finite and ascend",
+                             (long long)i, edge, next);
     }
     return QOBS_OK;
 }
@@ -159,12 +160,13 @@ static int find_amax(const struct finder_call *call, int64_t stride, int64_t sta
     return qobs_succeed(error);
 }
 
-/* ---- Public ------------------------------------------------------------------------------------------------------- */
+/* ---- Public ------------------------------------------------------------------------------------------------------ */
 
 int qobs_range_by_percentile(const qobs_config *config, const qobs_tensor *histogram, const qobs_tensor *bin_edges,
                              double percentile, float *min, float *max, const qobs_runtime *runtime, qobs_error *error)
 {
-    const struct finder_call call = {config, "percentile", FAMILY_QUARK | FAMILY_MODELOPT, histogram, bin_edges, min, max};
+    const struct finder_call call = {config, "percentile", FAMILY_QUARK | FAMILY_MODELOPT, histogram, bin_edges,
+                                     min,    max};
     struct finder f;
     if (!(percentile >= 0 && percentile <= 100))
         return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "percentile: is %g, allowed are numbers from 0 to 100",
@@ -184,8 +186,8 @@ int qobs_range_by_percentile(const qobs_config *config, const qobs_tensor *histo
     return qobs_succeed(error);
 }
 
-int qobs_range_by_l2_norm(const qobs_config *config, const qobs_tensor *histogram, const qobs_tensor *bin_edges, float *min,
-                          float *max, const qobs_runtime *runtime, qobs_error *error)
+int qobs_range_by_l2_norm(const qobs_config *config, const qobs_tensor *histogram, const qobs_tensor *bin_edges,
+                          float *min, float *max, const qobs_runtime *runtime, qobs_error *error)
 {
     const struct finder_call call = {config, "l2_norm", FAMILY_TORCH, histogram, bin_edges, min, max};
     struct finder f;
@@ -212,8 +214,9 @@ int qobs_range_by_entropy(const qobs_config *config, const qobs_tensor *histogra
     return find_amax(&call, stride, start_bin, qobs_amax_by_entropy, runtime, error);
 }
 
-int qobs_range_by_mse(const qobs_config *config, const qobs_tensor *histogram, const qobs_tensor *bin_edges, int64_t stride,
-                      int64_t start_bin, float *min, float *max, const qobs_runtime *runtime, qobs_error *error)
+int qobs_range_by_mse(const qobs_config *config, const qobs_tensor *histogram, const qobs_tensor *bin_edges,
+                      int64_t stride, int64_t start_bin, float *min, float *max, const qobs_runtime *runtime,
+                      qobs_error *error)
 {
     const struct finder_call call = {config, "mse", FAMILY_QUARK | FAMILY_MODELOPT, histogram, bin_edges, min, max};
     return find_amax(&call, stride, start_bin, qobs_amax_by_mse, runtime, error);

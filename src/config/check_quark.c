@@ -53,7 +53,7 @@ static enum takers taker(const struct preset *preset)
     case FORMULA_QUARK_TORCH:
         return TORCH;
     default:
-        if (preset->range == &qobs_range_bins_mse)
+        if (preset->range == &qobs_range_mse)
             return SQUARED_ERROR;
         return preset->granularity == GRANULARITY_QUARK_GROUP ? UNIFORM_GROUP : UNIFORM;
     }

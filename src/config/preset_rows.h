@@ -47,7 +47,7 @@ PRESET("quark.PerTensorHistogramObserverPro", QUARK, TENSOR, histogram_torch, ex
        "torch's HistogramObserver with 256 bins")
 PRESET("quark.PerTensorPercentileObserver", QUARK, TENSOR, histogram_quark, extremes, percentile, QUARK, NULL,
        "range that holds nearly all elements but zeros of all tensors")
-PRESET("quark.PerTensorMSEObserver", QUARK, TENSOR, histogram_quark, extremes, bins_mse, QUARK, NULL,
+PRESET("quark.PerTensorMSEObserver", QUARK, TENSOR, histogram_quark, extremes, mse, QUARK, NULL,
        "range with the least squared error of a histogram of all tensors")
 PRESET("quark.PerTensorPowOf2MinMaxObserver", QUARK, TENSOR, minmax, mode, measured, QUARK_POWER_OF_2, NULL,
        "power of two most often given by the range of all tensors")

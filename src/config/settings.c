@@ -120,7 +120,7 @@ static bool has_percentile(const struct preset *preset)
 
 static bool has_start_bin(const struct preset *preset)
 {
-    return preset->range == &qobs_range_bins_mse || preset->range == &qobs_range_amax;
+    return preset->range == &qobs_range_mse || preset->range == &qobs_range_amax;
 }
 
 static bool has_steps(const struct preset *preset)

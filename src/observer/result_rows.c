@@ -42,12 +42,12 @@ static bool ranges_are_results(const qobs_observer *o)
 
 static bool finds_min_max(const qobs_observer *o)
 {
-    return o->stages.range.ops->finds_min_max;
+    return o->stages.range.ops->found_min_max;
 }
 
 static bool finds_amax(const qobs_observer *o)
 {
-    return o->stages.range.ops->finds_amax;
+    return o->stages.range.ops->found_amax;
 }
 
 static bool has_min_max(const qobs_observer *o)

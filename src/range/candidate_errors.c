@@ -15,8 +15,8 @@
 /* Candidates of all qparams of a block. Limits the stack of a task, because some executors have small stacks. */
 enum { BLOCK_CANDIDATES = 1024 };
 
-/* A task is a block. With fewer than MIN_BLOCKS blocks, a task is a part of a block's elements. Its sums are private and then added in
- * an order that depends on the shape alone. */
+/* A task is a block. With fewer than MIN_BLOCKS blocks, a task is a part of a block's elements. Its sums are private
+ * and then added in an order that depends on the shape alone. */
 enum { MIN_BLOCKS = 64, MAX_PARTS = 64, MIN_PART = 64 * BLOCK_ELEMENTS };
 
 struct candidate_run {
@@ -30,10 +30,12 @@ struct candidate_run {
     double *partial; /* [parts][qparams][count] if parts > 1 */
 };
 
-static void choose_parts(const qobs_plan *plan, size_t count, struct gather_blocks *blocks, size_t *parts, int64_t *part)
+static void choose_parts(const qobs_plan *plan, size_t count, struct gather_blocks *blocks, size_t *parts,
+                         int64_t *part)
 {
     struct gather_block first;
-    qobs_gather_blocks_of(blocks, plan, count * BLOCK_QPARAMS <= BLOCK_CANDIDATES ? BLOCK_QPARAMS : (int)(BLOCK_CANDIDATES / count));
+    qobs_gather_blocks_of(blocks, plan,
+                          count * BLOCK_QPARAMS <= BLOCK_CANDIDATES ? BLOCK_QPARAMS : (int)(BLOCK_CANDIDATES / count));
     qobs_gather_block_at(blocks, 0, &first);
     *part = first.elements; /* no block has more */
     if (blocks->count < MIN_BLOCKS)
@@ -60,7 +62,7 @@ static void drop_nonfinite(size_t n, float *x)
 static void wide_errors(const struct qobs_quantizer *q, const float *x, size_t n, size_t count, const float *scale,
                         double *error)
 {
-    const struct grid_double grid = {q->wide_min_normal, q->wide_shifter};
+    const struct grid_double grid = {q->wide_floor, q->wide_shifter};
     for (size_t c = 0; c < count; c++)
         for (size_t i = 0; i < n; i++) {
             const double v = (double)(x[i] * (1 / scale[c]));
@@ -74,8 +76,8 @@ static void wide_errors(const struct qobs_quantizer *q, const float *x, size_t n
 enum { LANES = 16 };
 
 /* Adds the errors of LANES elements for one candidate. */
-static inline void add_lanes(struct grid_float grid, float quant_min, float quant_max, float up, double down, const float *x,
-                             const float *weight, double *lane)
+static inline void add_lanes(struct grid_float grid, float quant_min, float quant_max, float up, double down,
+                             const float *x, const float *weight, double *lane)
 {
     float rounded[LANES];
     for (int i = 0; i < LANES; i++) {
@@ -91,7 +93,7 @@ static inline void add_lanes(struct grid_float grid, float quant_min, float quan
 static void factor_errors(const struct qobs_quantizer *q, const float *x, const float *weight, size_t n, size_t count,
                           const float *up, const double *down, double *error)
 {
-    const struct grid_float grid = {q->min_normal, q->shifter};
+    const struct grid_float grid = {q->floor, q->shifter};
     const float quant_min = (float)q->quant_min, quant_max = (float)q->quant_max;
     const size_t full = n / LANES * LANES;
     float last[LANES] = {0}, last_weight[LANES] = {0};
@@ -121,55 +123,76 @@ static void load_weights(const struct gather_block *block, const float *weight, 
         out[j] = weight[(first + (int64_t)j) % period];
 }
 
+/* The candidates of a block of qparams and their errors. Index i * count is the first one of qparam i. */
+struct block_candidates {
+    struct gather_block block;
+    struct qobs_quantizer quantizer[BLOCK_QPARAMS];
+    float scale[BLOCK_CANDIDATES]; /* or factors before rounding */
+    double down[BLOCK_CANDIDATES]; /* factors after rounding */
+    double error[BLOCK_CANDIDATES];
+};
+
+static size_t qparam_of(const struct block_candidates *b, int i) { return b->block.qparam + (size_t)i * b->block.next; }
+
+static void prepare(const struct candidates *c, struct block_candidates *b)
+{
+    for (int i = 0; i < b->block.qparams; i++) {
+        const size_t at = (size_t)i * c->count;
+        if (c->prepare_factors)
+            c->prepare_factors(c->argument, qparam_of(b, i), &b->quantizer[i], b->scale + at, b->down + at);
+        else
+            c->prepare(c->argument, qparam_of(b, i), &b->quantizer[i], b->scale + at);
+        memset(b->error + at, 0, c->count * sizeof *b->error);
+    }
+}
+
+/* Adds the errors of n elements of qparam i. */
+static void add_errors(const struct candidate_run *s, struct block_candidates *b, int i, const float *x,
+                       const float *weight, size_t n)
+{
+    const struct candidates *c = s->candidates;
+    const struct qobs_quantizer *quantizer = &b->quantizer[i];
+    const float *const scale = b->scale + (size_t)i * c->count;
+    double *const error = b->error + (size_t)i * c->count;
+    if (c->prepare_factors)
+        factor_errors(quantizer, x, weight, n, c->count, scale, b->down + (size_t)i * c->count, error);
+    else if (quantizer->in_double)
+        wide_errors(quantizer, x, n, c->count, scale, error);
+    else
+        qobs_search_errors(s->kernels, quantizer, &s->norm, x, weight, n, c->count, scale, NULL, error);
+}
+
 static void search_part(void *argument, size_t index)
 {
     const struct candidate_run *s = argument;
     const struct candidates *c = s->candidates;
     const size_t part = index / s->blocks.count, qparams = (size_t)s->blocks.plan->qparams;
-    struct gather_block block;
-    struct qobs_quantizer quantizer[BLOCK_QPARAMS];
-    float values[BLOCK_QPARAMS][BLOCK_ELEMENTS], weight[BLOCK_ELEMENTS], scales[BLOCK_CANDIDATES];
-    double downs[BLOCK_CANDIDATES], errors[BLOCK_CANDIDATES];
+    struct block_candidates b;
+    float values[BLOCK_QPARAMS][BLOCK_ELEMENTS], weight[BLOCK_ELEMENTS];
     const fp_mode mode = fp_enter();
-    qobs_gather_block_at(&s->blocks, index % s->blocks.count, &block);
-    for (int i = 0; i < block.qparams; i++) {
-        const size_t qparam = block.qparam + (size_t)i * block.next, at = (size_t)i * c->count;
-        if (c->prepare_factors)
-            c->prepare_factors(c->argument, qparam, &quantizer[i], scales + at, downs + at);
-        else
-            c->prepare(c->argument, qparam, &quantizer[i], scales + at);
-        memset(errors + at, 0, c->count * sizeof *errors);
-    }
-    const int64_t from = (int64_t)part * s->part, end = from + s->part < block.elements ? from + s->part : block.elements;
+    qobs_gather_block_at(&s->blocks, index % s->blocks.count, &b.block);
+    prepare(c, &b);
+    const int64_t from = (int64_t)part * s->part, to = from + s->part;
+    const int64_t end = to < b.block.elements ? to : b.block.elements;
     for (int64_t first = from; first < end; first += BLOCK_ELEMENTS) {
         const size_t n = (size_t)(end - first < BLOCK_ELEMENTS ? end - first : BLOCK_ELEMENTS);
-        qobs_gather_block_read(&block, s->blocks.plan->dtype, s->data, first, n, values);
+        qobs_gather_block_read(&b.block, s->blocks.plan->dtype, s->data, first, n, values);
         if (c->weight)
-            load_weights(&block, c->weight, first, n, weight);
-        for (int i = 0; i < block.qparams; i++) {
-            const float *const scale = scales + (size_t)i * c->count;
-            double *const error = errors + (size_t)i * c->count;
+            load_weights(&b.block, c->weight, first, n, weight);
+        for (int i = 0; i < b.block.qparams; i++) {
             if (c->ignore_nonfinite)
                 drop_nonfinite(n, values[i]);
-            if (c->prepare_factors)
-                factor_errors(&quantizer[i], values[i], c->weight ? weight : NULL, n, c->count, scale,
-                              downs + (size_t)i * c->count, error);
-            else if (quantizer[i].in_double)
-                wide_errors(&quantizer[i], values[i], n, c->count, scale, error);
-            else
-                qobs_search_errors(s->kernels, &quantizer[i], &s->norm, values[i], c->weight ? weight : NULL, n, c->count,
-                                   scale, NULL, error);
+            add_errors(s, &b, i, values[i], c->weight ? weight : NULL, n);
         }
     }
-    for (int i = 0; i < block.qparams; i++) {
-        const size_t qparam = block.qparam + (size_t)i * block.next;
-        double *const error = errors + (size_t)i * c->count;
+    for (int i = 0; i < b.block.qparams; i++) {
+        double *const error = b.error + (size_t)i * c->count;
         for (size_t k = 0; k < c->count; k++) /* the payload of a sum of NaN depends on the instruction set */
             error[k] = isnan(error[k]) ? (double)NAN : error[k];
         if (s->parts == 1)
-            c->store(c->argument, qparam, error);
+            c->store(c->argument, qparam_of(&b, i), error);
         else
-            memcpy(s->partial + (part * qparams + qparam) * c->count, error, c->count * sizeof *error);
+            memcpy(s->partial + (part * qparams + qparam_of(&b, i)) * c->count, error, c->count * sizeof *error);
     }
     fp_leave(mode);
 }

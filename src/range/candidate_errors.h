@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* Squared errors of candidate scales for every qparam of a plan. Quark's and Model-Optimizer's searches are callbacks of it. Each batch
- * is searched while it is in memory; no element is stored. */
+/* Squared errors of candidate scales for every qparam of a plan. Quark's and Model-Optimizer's searches are callbacks
+ * of it. Each batch is searched while it is in memory; no element is stored. */
 #ifndef QOBS_CANDIDATE_ERRORS_H
 #define QOBS_CANDIDATE_ERRORS_H
 
@@ -15,10 +15,10 @@ enum { MAX_CANDIDATES = 512 };
 struct candidates {
     size_t count;          /* 1 to MAX_CANDIDATES, the same for all qparams */
     bool ignore_nonfinite; /* elements that are not finite count as 0; else they make the errors of their qparam NaN */
-    const float *weight;   /* of an element's error, one for each index of the last axis of a qparam's elements; NULL: all 1 */
+    const float *weight;   /* of an element's error, one for each index of the elements' last axis; NULL: all 1 */
     void *argument;
-    /* Writes the numbers that a qparam is quantized to and its candidate scales, in compressed-tensors' arithmetic without zero
-     * points. Used if prepare_factors is NULL. */
+    /* Writes the numbers that a qparam is quantized to and its candidate scales, in compressed-tensors' arithmetic
+     * without zero points. Used if prepare_factors is NULL. */
     void (*prepare)(void *argument, size_t qparam, struct qobs_quantizer *quantizer, float *scale);
     /* Writes factors instead of scales: x is multiplied by `up` before rounding and by `down` after it. */
     void (*prepare_factors)(void *argument, size_t qparam, struct qobs_quantizer *quantizer, float *up, double *down);

@@ -23,8 +23,13 @@ struct entropy qobs_entropy_prepare(const struct histogram_view *h, size_t level
         before[used + 1] = before[used] + count;
         index[used++] = i;
     }
-    return (struct entropy){
-        .bins = h->bins, .levels = levels, .used = used, .index = index, .counts = counts, .log = logs, .before = before};
+    return (struct entropy){.bins = h->bins,
+                            .levels = levels,
+                            .used = used,
+                            .index = index,
+                            .counts = counts,
+                            .log = logs,
+                            .before = before};
 }
 
 /* The number of bins below `bin` that are not empty. */
@@ -85,8 +90,8 @@ size_t qobs_entropy_find(const struct entropy *e, size_t first, size_t stride)
     return best;
 }
 
-int qobs_amax_by_entropy(const struct bins_params *params, const struct formula *formula, const struct histogram_view *h,
-                         double *workspace, float *amax, qobs_error *error)
+int qobs_amax_by_entropy(const struct bins_params *params, const struct formula *formula,
+                         const struct histogram_view *h, double *workspace, float *amax, qobs_error *error)
 {
     const int64_t stride = params->stride, first = params->start_bin;
     (void)formula;
@@ -97,8 +102,8 @@ int qobs_amax_by_entropy(const struct bins_params *params, const struct formula 
     if (h->bins < 2)
         return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "histogram: has 1 bin, entropy needs 2");
     if (first < 1 || (uint64_t)first > h->bins)
-        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "start_bin: is %lld, allowed are 1 to the number of bins, %zu",
-                         (long long)first, h->bins);
+        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT,
+                         "start_bin: is %lld, allowed are 1 to the number of bins, %zu", (long long)first, h->bins);
     const struct entropy e = qobs_entropy_prepare(h, params->levels, workspace);
     *amax = h->edges[qobs_entropy_find(&e, (size_t)first, (uint64_t)stride > h->bins ? h->bins : (size_t)stride)];
     return QOBS_OK;

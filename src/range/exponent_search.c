@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* Quark's PerBlockMXDiffsObserver. The first candidate of a block is 2^(ceil(log2(amax)) - emax) with the amax of all batches; each
- * further one has the exponent below, `scope` of them. The one with the smallest squared error on the last batch wins. */
+/* Quark's PerBlockMXDiffsObserver. The first candidate of a block is 2^(ceil(log2(amax)) - emax) with the amax of all
+ * batches; each further one has the exponent below, `scope` of them. The one with the smallest squared error on the
+ * last batch wins. */
 #include <math.h>
 
 #include "base/error.h"
@@ -74,7 +75,7 @@ static void search(const struct search_batch *b, const struct search_state *s)
     qobs_candidates_search(b->runtime, b->kernels, b->plan, b->data, &c, b->workspace);
 }
 
-/* ---- Merging ----------------------------------------------------------------------------------------------------------- */
+/* ---- Merging ----------------------------------------------------------------------------------------------------- */
 
 /* During a merge best_step holds exponents, which are far from the limits of int32. */
 enum { NO_EXPONENT = INT32_MAX };
@@ -100,7 +101,7 @@ static void after_merge(const struct search_state *s)
     }
 }
 
-/* ---- Results ----------------------------------------------------------------------------------------------------------- */
+/* ---- Results ----------------------------------------------------------------------------------------------------- */
 
 /* Lowers each scale by its step. */
 static int lower_scales(const struct search_state *s, qobs_dtype dtype, void *scale, qobs_error *error)

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* The rules that do not search elements. Each finds a range in the histogram of an observer by one of the methods of the header. */
+/* The rules that do not search elements. Each finds a range in the histogram of an observer by one of the methods of
+ * the header. */
 #include "range/from_histogram.h"
 
 #include <string.h>
@@ -23,10 +24,11 @@ bool qobs_is_empty(const struct histogram *h)
     return true;
 }
 
-/* ---- Many histograms ----------------------------------------------------------------------------------------------------- */
+/* ---- Many histograms --------------------------------------------------------------------------------------------- */
 
-static int find_non_linear(const struct runtime *runtime, const struct range_params *params, const struct formula *formula,
-                           const struct histogram *h, float *min, float *max, qobs_error *error)
+static int find_non_linear(const struct runtime *runtime, const struct range_params *params,
+                           const struct formula *formula, const struct histogram *h, float *min, float *max,
+                           qobs_error *error)
 {
     const size_t size = (h->bins + qobs_non_linear_workspace(h->bins)) * sizeof(float);
     float *counts = qobs_allocate(runtime, size);
@@ -41,13 +43,14 @@ static int find_non_linear(const struct runtime *runtime, const struct range_par
             continue;
         for (size_t k = 0; k < h->bins; k++)
             counts[k] = (float)h->mass[q * h->bins + k];
-        qobs_non_linear_search(counts, h->bins, range->lo, range->hi, params->bins.numbers, counts + h->bins, &min[q], &max[q]);
+        qobs_non_linear_search(counts, h->bins, range->lo, range->hi, params->bins.numbers, counts + h->bins, &min[q],
+                               &max[q]);
     }
     qobs_release(runtime, counts, size);
     return QOBS_OK;
 }
 
-/* ---- One histogram with edges -------------------------------------------------------------------------------------------- */
+/* ---- One histogram with edges ------------------------------------------------------------------------------------ */
 
 struct bins_memory {
     struct histogram_view view;
@@ -68,8 +71,9 @@ static int open_bins(const struct runtime *runtime, const struct histogram *h, s
     return QOBS_OK;
 }
 
-static int find_percentile(const struct runtime *runtime, const struct range_params *params, const struct formula *formula,
-                           const struct histogram *h, float *min, float *max, qobs_error *error)
+static int find_percentile(const struct runtime *runtime, const struct range_params *params,
+                           const struct formula *formula, const struct histogram *h, float *min, float *max,
+                           qobs_error *error)
 {
     struct bins_memory m;
     const int status = open_bins(runtime, h, &m, error);
@@ -81,8 +85,8 @@ static int find_percentile(const struct runtime *runtime, const struct range_par
     return QOBS_OK;
 }
 
-static int amax_by_percentile(const struct bins_params *params, const struct formula *formula, const struct histogram_view *h,
-                              double *workspace, float *amax, qobs_error *error)
+static int amax_by_percentile(const struct bins_params *params, const struct formula *formula,
+                              const struct histogram_view *h, double *workspace, float *amax, qobs_error *error)
 {
     (void)formula, (void)workspace, (void)error;
     *amax = qobs_percentile_modelopt(h, params->percentile);
@@ -104,13 +108,13 @@ static int find_amax(const struct runtime *runtime, const struct range_params *p
     return status;
 }
 
-/* ---- The rules ----------------------------------------------------------------------------------------------------------- */
+/* ---- The rules --------------------------------------------------------------------------------------------------- */
 
 const struct range_ops qobs_range_measured = {.stage = SEARCH_NONE};
 const struct range_ops qobs_range_non_linear = {.find = find_non_linear};
-const struct range_ops qobs_range_percentile = {.find = find_percentile, .finds_min_max = true, .empty_is_list = true};
-const struct range_ops qobs_range_bins_mse = {.find = find_amax, .finds_min_max = true, .zero_min = true};
-const struct range_ops qobs_range_amax = {.find = find_amax, .finds_amax = true};
+const struct range_ops qobs_range_percentile = {.find = find_percentile, .found_min_max = true, .empty_is_list = true};
+const struct range_ops qobs_range_mse = {.find = find_amax, .found_min_max = true, .zero_min = true};
+const struct range_ops qobs_range_amax = {.find = find_amax, .found_amax = true};
 const struct range_ops qobs_range_never = {.never_found = true};
 
 int qobs_find_range(const struct range_request *r, qobs_error *error)

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* Upstream stops all qparams together, but its rule needs only one bit of each step: whether any qparam improved there. So every qparam
- * is searched over all steps at once, while its elements are in a near cache. If the stop turns out to be earlier, the qparams that
- * improved later are searched again, up to the stop. */
+/* Upstream stops all qparams at the same step. Its rule needs one bit of each step: whether any qparam improved there.
+ * So every qparam is searched over all steps at once, while its elements are in a near cache. If the stop turns out to
+ * be earlier than the last step, qparams that improved later are searched again, up to the stop. */
 #include "range/grid_search.h"
 
 #include <stdatomic.h>
@@ -15,12 +15,12 @@
 #include "plan/split.h"
 #include "range/search_qparams.h"
 
-/* A qparam with more elements than a block is split into blocks. Their sums are added in order, so that results do not depend on
- * threads. A thread prefetches the block after the next one. */
+/* A qparam with more elements than a block is split into blocks. Their sums are added in order, so that results do not
+ * depend on threads. A thread prefetches the block after the next one. */
 enum { BLOCK = 64 * QOBS_SEARCH_MOST, BLOCK_PREFETCH = 2 * QOBS_SEARCH_MOST };
 
-/* Parts per thread, if there are several threads. Blocks of large qparams are all read before the search, at the speed of memory, so
- * that threads have to end closer together. */
+/* Parts per thread, if there are several threads. Blocks of large qparams are all read before the search, at the speed
+ * of memory, so that threads have to end closer together. */
 enum { PARTS_PER_THREAD = 16, PARTS_PER_THREAD_OF_BLOCKS = 64 };
 
 enum { MAX_STEPS = 65536, MAX_WORKSPACE = 64 << 20 /* bytes, of all parts together */ };
@@ -36,8 +36,8 @@ struct grid_run {
     enum nonfinite_mode nonfinite;
     bool find; /* ranges are found tile by tile */
     atomic_bool met_nonfinite;
-    int64_t blocks; /* of a qparam */
-    int64_t each;   /* qparams in a unit of the split */
+    int64_t blocks;     /* of a qparam */
+    int64_t each;       /* qparams in a unit of the split */
     struct split split; /* units: blocks of all qparams if blocks > 1; else entries of the tiles' axis, or batches */
     unsigned char *workspaces; /* one for each part, of workspace_size bytes */
     size_t workspace_size;
@@ -48,12 +48,9 @@ struct grid_run {
 };
 
 /* The sums of block i, counted over all qparams. */
-static double *sums_of(const struct grid_run *s, int64_t i)
-{
-    return s->sums + (size_t)i * s->q.shrink.candidates;
-}
+static double *sums_of(const struct grid_run *s, int64_t i) { return s->sums + (size_t)i * s->q.shrink.candidates; }
 
-/* ---- Tasks ------------------------------------------------------------------------------------------------------------- */
+/* ---- Tasks ------------------------------------------------------------------------------------------------------- */
 
 static void qparams_of(const struct grid_run *s, int64_t from, int64_t to, size_t *first, size_t *end)
 {
@@ -79,7 +76,8 @@ static size_t find_ranges(struct grid_run *s, size_t from, size_t to)
 {
     const int64_t each = s->tiles.qparams, first = (int64_t)from / each, left = (int64_t)to / each - first;
     const int64_t count = left < s->tiles.most ? left : s->tiles.most;
-    if (!qobs_range_tile_reduce(&s->tiles, s->q.kernels, s->q.source.data, s->nonfinite, first, count, s->q.min, s->q.max))
+    if (!qobs_range_tile_reduce(&s->tiles, s->q.kernels, s->q.source.data, s->nonfinite, first, count, s->q.min,
+                                s->q.max))
         atomic_store(&s->met_nonfinite, true);
     return (size_t)((first + count) * each);
 }
@@ -165,7 +163,7 @@ static void choose_from_blocks(struct grid_run *s)
     }
 }
 
-/* ---- The stop ---------------------------------------------------------------------------------------------------------- */
+/* ---- The stop ---------------------------------------------------------------------------------------------------- */
 
 static bool improved_at(const struct grid_run *s, int32_t step)
 {
@@ -196,16 +194,17 @@ static bool improved_after_stop(const struct grid_run *s)
     return step < s->params->steps;
 }
 
-/* ---- The search -------------------------------------------------------------------------------------------------------- */
+/* ---- The search -------------------------------------------------------------------------------------------------- */
 
 /* Finds all ranges before the search. */
 static int find_all(const struct grid_run *s, void *min, void *max, qobs_error *error)
 {
     struct qobs_nonfinite nonfinite;
-    return qobs_reduce_minmax(s->runtime, s->q.kernels, s->q.plan, s->q.source.data, s->nonfinite, min, max, &nonfinite, error);
+    return qobs_reduce_minmax(s->runtime, s->q.kernels, s->q.plan, s->q.source.data, s->nonfinite, min, max, &nonfinite,
+                              error);
 }
 
-/* What follows from the arguments alone. */
+/* Sets members that follow from the arguments alone. */
 static void init(struct grid_run *s, const struct grid_search *g)
 {
     enum qobs_kernel_dtype dtype;
@@ -246,12 +245,13 @@ static int64_t choose_sizes(struct grid_run *s, const struct grid_search *g)
     const int64_t parts_per_thread = s->blocks > 1 ? PARTS_PER_THREAD_OF_BLOCKS : PARTS_PER_THREAD;
     qobs_range_tiles_of(&s->tiles, g->plan, s->blocks > 1 ? INT64_MAX : threads > 1 ? threads * parts_per_thread : 1);
     s->find = g->find_ranges && s->tiles.axis >= 0 && !g->each_global_scale;
-    s->q.row = most > QOBS_SEARCH_FEW ? 0 : ((size_t)most + QOBS_SEARCH_LANES - 1) / QOBS_SEARCH_LANES * QOBS_SEARCH_LANES;
+    const size_t row = ((size_t)most + QOBS_SEARCH_LANES - 1) / QOBS_SEARCH_LANES * QOBS_SEARCH_LANES;
+    s->q.row = most > QOBS_SEARCH_FEW ? 0 : row;
     return parts_per_thread;
 }
 
-/* Splits the work for threads. A part is whole entries of the tiles' axis, or whole batches. There are at most as many parts as
- * batches, and as MAX_WORKSPACE has workspaces. */
+/* Splits the work for threads. A part is whole entries of the tiles' axis, or whole batches. There are at most as many
+ * parts as batches, and as MAX_WORKSPACE has workspaces. */
 static void split(struct grid_run *s, int64_t parts_per_thread)
 {
     const int64_t batch = s->q.row > 0 ? QOBS_SEARCH_LANES : 1, batches = (s->q.plan->qparams + batch - 1) / batch;
@@ -334,8 +334,8 @@ int qobs_grid_search(const struct grid_search *g, qobs_error *error)
 {
     struct grid_run s;
     if (g->params->steps < 0 || g->params->steps > MAX_STEPS)
-        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "grid: makes %d candidates, allowed are 0 to %d", g->params->steps,
-                         MAX_STEPS);
+        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "grid: makes %d candidates, allowed are 0 to %d",
+                         g->params->steps, MAX_STEPS);
     init(&s, g);
     const int64_t parts_per_thread = choose_sizes(&s, g);
     int status = g->find_ranges && !s.find ? find_all(&s, g->min, g->max, error) : QOBS_OK;
@@ -352,7 +352,7 @@ int qobs_grid_search(const struct grid_search *g, qobs_error *error)
     return status;
 }
 
-/* ---- The rule ---------------------------------------------------------------------------------------------------------- */
+/* ---- The rule ---------------------------------------------------------------------------------------------------- */
 
 static size_t steps(const struct range_params *params) { return (size_t)params->grid.steps; }
 

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* llm-compressor's mse observers (_grid_search_mse and _grid_search): every range shrinks in steps, and the step with the smallest
- * error wins. The error of a qparam is sum weight * |q - x|^norm over its elements. q is x after fake-quantize with the scale and
- * zero point of the step's range, in float, with two differences: x * (1 / scale) stands for x / scale, and q is not rounded to
- * the dtype of x. So candidates whose errors differ by less than about 2e-7 may be chosen in another order than upstream. */
+/* llm-compressor's mse observers (_grid_search_mse and _grid_search): every range shrinks in steps, and the step with
+ * the smallest error wins. The error of a qparam is sum weight * |q - x|^norm over its elements. q is x after
+ * fake-quantize with the scale and zero point of the step's range, in float. There are two differences to
+ * fake-quantize: x * (1 / scale) stands for x / scale, and q is not rounded to the dtype of x. Between candidates whose
+ * errors differ by less than about 2e-7, the choice may therefore differ from upstream. */
 #ifndef QOBS_GRID_SEARCH_H
 #define QOBS_GRID_SEARCH_H
 
@@ -23,13 +24,13 @@ struct grid_search {
     bool each_global_scale;       /* every candidate has the global scale of its own range */
     bool find_ranges;             /* the search finds the ranges first; min and max are output only */
     void *min, *max;              /* in the plan's dtype: the range of each qparam, in; its best range, out */
-    struct search_record *record; /* NULL, or with arrays that may be NULL; receives steps, stop_step and what the arrays hold */
+    struct search_record *record; /* output, with arrays that may be NULL; or NULL */
 };
 
-/* Writes the range of the best step of every qparam, or the expanded range if no step improved on the largest finite float.
- * Elements that are not finite count as 0 with NONFINITE_IGNORE. Otherwise their qparams never improve; with find_ranges and
- * NONFINITE_REFUSE the search fails. F64 is searched as float. QOBS_ERROR_UNSUPPORTED: the norm is not 1, 2 or 3 and this build is
- * without SLEEF. */
+/* Writes the range of the best step of every qparam, or the expanded range if no step improved on the largest finite
+ * float. F64 is searched as float. Elements that are not finite count as 0 with NONFINITE_IGNORE; otherwise their
+ * qparams never improve. With find_ranges and NONFINITE_REFUSE such elements make the search fail.
+ * QOBS_ERROR_UNSUPPORTED: the norm is not 1, 2 or 3 and this build is without SLEEF. */
 int qobs_grid_search(const struct grid_search *search, qobs_error *error);
 
 #endif

@@ -28,7 +28,7 @@ struct squared_error qobs_squared_error_prepare(const struct histogram_view *h, 
     return (struct squared_error){.bins = h->bins, .used = used, .centre = centre, .count = count};
 }
 
-/* ---- Quantizing centres ----------------------------------------------------------------------------------------------- */
+/* ---- Quantizing centres ------------------------------------------------------------------------------------------ */
 
 /* For magnitudes below 2^22. */
 static inline float round_to_integer(float x) { return (x + 0x1.8p23f) - 0x1.8p23f; }
@@ -68,7 +68,8 @@ static void quark_float(const struct bins_params *q, float amax, size_t n, const
 static void torch_integer(const struct bins_params *q, float scale, float zero_point, size_t n, const float *c,
                           float *out)
 {
-    const float quant_min = (float)q->quant_min - zero_point, quant_max = (float)q->quant_max - zero_point, inverse = 1 / scale;
+    const float quant_min = (float)q->quant_min - zero_point, quant_max = (float)q->quant_max - zero_point,
+                inverse = 1 / scale;
     for (size_t i = 0; i < n; i++)
         out[i] = round_to_integer(clamp(c[i] * inverse, quant_min, quant_max)) * scale;
 }
@@ -91,10 +92,10 @@ static int torch_qparams(const struct formula *formula, float amax, float *scale
     return QOBS_OK;
 }
 
-/* ---- Errors ----------------------------------------------------------------------------------------------------------- */
+/* ---- Errors ------------------------------------------------------------------------------------------------------ */
 
-int qobs_squared_error(const struct squared_error *e, const struct bins_params *q, const struct formula *formula, float amax,
-                       double *mean, qobs_error *error)
+int qobs_squared_error(const struct squared_error *e, const struct bins_params *q, const struct formula *formula,
+                       float amax, double *mean, qobs_error *error)
 {
     float scale = 0, zero_point = 0, quantized[CHUNK];
     double lane[LANES] = {0}, sum = 0;
@@ -133,8 +134,9 @@ int qobs_squared_error(const struct squared_error *e, const struct bins_params *
     return QOBS_OK;
 }
 
-int qobs_squared_error_find(const struct squared_error *e, const struct histogram_view *h, const struct bins_params *params,
-                            const struct formula *formula, size_t first, size_t *bin, qobs_error *error)
+int qobs_squared_error_find(const struct squared_error *e, const struct histogram_view *h,
+                            const struct bins_params *params, const struct formula *formula, size_t first, size_t *bin,
+                            qobs_error *error)
 {
     const size_t stride = (uint64_t)params->stride > h->bins ? h->bins : (size_t)params->stride;
     double min = INFINITY;
@@ -166,13 +168,15 @@ int qobs_amax_by_mse(const struct bins_params *params, const struct formula *for
     const int64_t start_bin = params->start_bin;
     size_t bin;
     if (params->stride < 1)
-        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "stride: is %lld, must be above 0", (long long)params->stride);
+        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "stride: is %lld, must be above 0",
+                         (long long)params->stride);
     if (start_bin < 0 || (!params->clamp_start && (uint64_t)start_bin >= h->bins))
         return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "start_bin: is %lld, allowed are 0 to %zu",
                          (long long)start_bin, h->bins - 1);
     if (params->centres == CENTRES_NONE)
         return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT,
-                         "dtype: is %s, squared errors take int4, uint4, int8, uint8, fp8_e4m3, fp8_e5m2", params->dtype);
+                         "dtype: is %s, squared errors take int4, uint4, int8, uint8, fp8_e4m3, fp8_e5m2",
+                         params->dtype);
     const struct squared_error e = qobs_squared_error_prepare(h, (float *)(void *)workspace);
     const size_t first = (uint64_t)start_bin < h->bins ? (size_t)start_bin : h->bins - 1;
     const int status = qobs_squared_error_find(&e, h, params, formula, first, &bin, error);

@@ -41,10 +41,7 @@ float qobs_multiplier(const struct multiplier_params *params, size_t i)
     return i < n / 2 || n == 1 ? fmaf(step, (float)i, start) : fmaf(-step, (float)(n - 1 - i), stop);
 }
 
-float qobs_e4m3_multiplier(size_t i)
-{
-    return qobs_format_decode(qobs_format_find("fp8_e4m3"), (uint32_t)i + 1) / 448;
-}
+float qobs_e4m3_multiplier(size_t i) { return qobs_format_decode(qobs_format_find("fp8_e4m3"), (uint32_t)i + 1) / 448; }
 
 /* The first of the smallest errors; NaN counts as the smallest, as in torch.argmin. */
 static size_t argmin(const double *error, size_t n)
@@ -56,7 +53,7 @@ static size_t argmin(const double *error, size_t n)
     return best;
 }
 
-/* ---- Checks ------------------------------------------------------------------------------------------------------------ */
+/* ---- Checks ------------------------------------------------------------------------------------------------------ */
 
 static int check_weights(const struct search_batch *b, const struct search_reference *r, qobs_error *error)
 {
@@ -68,8 +65,8 @@ static int check_weights(const struct search_batch *b, const struct search_refer
     return QOBS_OK;
 }
 
-static int check_multipliers(const struct search_batch *b, const struct search_state *s, const void *min, const char *name,
-                             qobs_error *error)
+static int check_multipliers(const struct search_batch *b, const struct search_state *s, const void *min,
+                             const char *name, qobs_error *error)
 {
     const struct search_reference *r = s->reference;
     const struct shape *shape = &b->plan->range;
@@ -92,17 +89,18 @@ static int check_e4m3(const struct search_batch *b, const struct search_state *s
 {
     (void)min;
     if (b->batches > 0)
-        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "value: %s takes one tensor, reset it before another", name);
+        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "value: %s takes one tensor, reset it before another",
+                         name);
     return check_weights(b, s->reference, error);
 }
 
-/* ---- Scales ------------------------------------------------------------------------------------------------------------ */
+/* ---- Scales ------------------------------------------------------------------------------------------------------ */
 
 /* torch computes number / tensor as the tensor's reciprocal times the number. An amax of at most 2^-24 counts as 1. */
 static float over(float number, float amax) { return 1 / (amax <= 0x1p-24f ? 1 : amax) * number; }
 
-/* Upstream multiplies by bound / amax and divides by it; for e4m3 it multiplies by the reciprocal in float. An amax below 2^-24 makes
- * all numbers 0. */
+/* Upstream multiplies by bound / amax and divides by it; for e4m3 it multiplies by the reciprocal in float. An amax
+ * below 2^-24 makes all numbers 0. */
 static void factors_of(const struct multiplier_params *params, float amax, float *up, double *down)
 {
     if (params->format) {
@@ -145,7 +143,8 @@ static void prepare_factors(void *argument, size_t qparam, struct qobs_quantizer
     const float amax = ((const float *)(const void *)m->state->max)[qparam];
     *quantizer = m->quantizer;
     for (size_t i = 0; i < m->count; i++)
-        factors_of(&m->state->params->multiplier, product(m->state->reference->dtype, amax, m->multiplier[i]), &up[i], &down[i]);
+        factors_of(&m->state->params->multiplier, product(m->state->reference->dtype, amax, m->multiplier[i]), &up[i],
+                   &down[i]);
 }
 
 static void add_errors(void *argument, size_t qparam, const double *error)
@@ -178,7 +177,7 @@ static void choose_scale(void *argument, size_t qparam, const double *error)
     record(m->state->record, qparam, error, m->count);
 }
 
-/* ---- MseCalibrator: errors are summed over batches ---------------------------------------------------------------------- */
+/* ---- MseCalibrator: errors are summed over batches --------------------------------------------------------------- */
 
 static void choose_multipliers(const struct search_state *s)
 {
@@ -238,7 +237,7 @@ const struct range_ops qobs_range_multiplier = {.stage = SEARCH_STATE,
                                                 .after_merge = choose_multipliers,
                                                 .amax = read_amax};
 
-/* ---- NVFP4MSECalibrator: one tensor ------------------------------------------------------------------------------------- */
+/* ---- NVFP4MSECalibrator: one tensor ------------------------------------------------------------------------------ */
 
 /* The result replaces the amax of every block. */
 static void search_e4m3(const struct search_batch *b, const struct search_state *s)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* torch.ao's HistogramObserver._non_linear_param_search and _compute_quantization_error. Upstream has some numbers in float32 tensors
- * and some in Python's doubles. Each operation here has the same type. */
+/* torch.ao's HistogramObserver._non_linear_param_search and _compute_quantization_error. Upstream has some numbers in
+ * float32 tensors and some in Python's doubles. Each operation here has the same type. */
 #include <math.h>
 #include <string.h>
 
@@ -10,8 +10,8 @@
 
 enum { LANES = 8, ROWS = 4, LEVELS = 4 };
 
-/* A sum in float32 in torch.sum's order for 8 lanes and 4 unrolled rows of vectors. Blocks are summed, then their sums, on 4 levels; the
- * block size grows with n. */
+/* A sum in float32 in torch.sum's order for 8 lanes and 4 unrolled rows of vectors. Blocks are summed, then their sums,
+ * on 4 levels; the block size grows with n. */
 static float cascade_sum(const float *x, size_t n)
 {
     enum { WIDTH = LANES * ROWS };
@@ -58,8 +58,8 @@ static float cascade_sum(const float *x, size_t n)
 struct clip_search {
     size_t bins;
     double bin_width, numbers; /* numbers: quantized numbers */
-    const float *density;    /* [bins] */
-    float *norm;             /* [bins] */
+    const float *density;      /* [bins] */
+    float *norm;               /* [bins] */
 };
 
 /* (end^3 - begin^3) / 3, the integral of x^2. */
@@ -78,7 +78,8 @@ static float level_exact(float position, float width, float last)
     return level < 0 ? 0 : level > last ? last : level;
 }
 
-/* The same for floats of which one is at most 2^17 times the other: the quotient of doubles then has the exact integer part. */
+/* The same for floats of which one is at most 2^17 times the other: the quotient of doubles then has the exact integer
+ * part. */
 static inline float level_of(double position, double width, double last)
 {
     const double quotient = position / width;
@@ -118,10 +119,10 @@ void qobs_non_linear_search(const float *counts, size_t bins, float min, float m
     if (!isfinite(max - min))
         return;
     const struct clip_search s = {.bins = bins,
-                             .bin_width = ((double)max - (double)min) / (double)bins,
-                             .numbers = numbers,
-                             .density = density,
-                             .norm = workspace + 2 * bins};
+                                  .bin_width = ((double)max - (double)min) / (double)bins,
+                                  .numbers = numbers,
+                                  .density = density,
+                                  .norm = workspace + 2 * bins};
     const double total = cascade_sum(counts, bins), step = 1e-5;
     double sum = 0, alpha = 0, beta = 1, smallest = INFINITY;
     for (size_t i = 0; i < bins; i++) {

@@ -82,8 +82,8 @@ void qobs_percentile_quark(const struct histogram_view *h, bool symmetric, doubl
         symmetric_range(h, percent, min, max);
         return;
     }
-    /* Upstream's maximum is the first bin that reaches the lower share. Its minimum is the first bin whose share is not above the upper
-     * one: always bin 0. */
+    /* Upstream's maximum is the first bin that reaches the lower share. Its minimum is the first bin whose share is not
+     * above the upper one: always bin 0. */
     const double outside = (100 - percent) / 200;
     *max = h->edges[first_to_reach(h, (float)outside)];
     *min = h->edges[0];

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* Quark's PerTensorPowOf2MinMSEObserver and PerChannelPowOf2MinMSEObserver. The candidates are the formula's power-of-two scales, times
- * 4, 2, 1, 1/2 and 1/4, the same factor for all qparams. The one with the smallest squared error over all elements of the batch is
- * counted in the mode of all batches. */
+/* Quark's PerTensorPowOf2MinMSEObserver and PerChannelPowOf2MinMSEObserver. The candidates are the formula's
+ * power-of-two scales, times 4, 2, 1, 1/2 and 1/4, the same factor for all qparams. The one with the smallest squared
+ * error over all elements of the batch is counted in the mode of all batches. */
 #include <math.h>
 #include <string.h>
 
@@ -56,7 +56,8 @@ static void store(void *argument, size_t qparam, const double *error)
     memcpy(p->error + qparam * SCALES, error, SCALES * sizeof *error);
 }
 
-/* Replaces the scales by the best candidate, the first of several. Returns its index, or -1 if every error is NaN or infinite. */
+/* Replaces the scales by the best candidate, the first of several. Returns its index, or -1 if every error is NaN or
+ * infinite. */
 static int choose(size_t qparams, const double *errors, float *scale)
 {
     double total[SCALES] = {0}, min = INFINITY;
@@ -80,7 +81,8 @@ static void search(const struct search_batch *b, const struct search_state *s)
     const size_t next = s->mode_count->candidates, qparams = s->record->qparams;
     float *scale = (float *)(void *)qobs_mode_scale(s->mode_count, next);
     void *zero_point = qobs_mode_zero_point(s->mode_count, next);
-    const struct range_view ranges = {.dtype = s->dtype, .n = s->qparams, .rank = s->rank, .min = s->min, .max = s->max};
+    const struct range_view ranges = {
+        .dtype = s->dtype, .n = s->qparams, .rank = s->rank, .min = s->min, .max = s->max};
     const bool counted = qobs_formula_qparams(b->formula, &ranges, scale, zero_point, NULL) == QOBS_OK;
     int best = -1;
     if (counted) {
@@ -103,5 +105,9 @@ static void search(const struct search_batch *b, const struct search_state *s)
     }
 }
 
-const struct range_ops qobs_range_power_of_2 = {
-    .stage = SEARCH_STATE, .steps = steps, .min_step = -1, .counts_mode = true, .workspace = workspace, .search = search};
+const struct range_ops qobs_range_power_of_2 = {.stage = SEARCH_STATE,
+                                                .steps = steps,
+                                                .min_step = -1,
+                                                .counts_mode = true,
+                                                .workspace = workspace,
+                                                .search = search};

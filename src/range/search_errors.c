@@ -31,8 +31,8 @@ void qobs_search_candidate(bool integers, float scale, float zero_point, float *
 }
 
 void qobs_search_errors(const struct qobs_kernels *kernels, const struct qobs_quantizer *quantizer,
-                        const struct search_norm *norm, const float *x, const float *weight, size_t n, size_t candidates,
-                        const float *scale, const float *zero_point, double *error)
+                        const struct search_norm *norm, const float *x, const float *weight, size_t n,
+                        size_t candidates, const float *scale, const float *zero_point, double *error)
 {
     const bool integers = (double)quantizer->min_normal >= quantizer->quant_max, shifted = zero_point;
     const bool weighted = weight || (shifted && !integers); /* padding has an error otherwise */
@@ -54,10 +54,11 @@ void qobs_search_errors(const struct qobs_kernels *kernels, const struct qobs_qu
             for (size_t i = 0; i < (some + 3) / 4 * 4; i++) {
                 const size_t at = c + (i < some ? i : some - 1);
                 r.scale[i] = fminf(scale[at] * factor, FLT_MAX);
-                qobs_search_candidate(integers, r.scale[i], zero_point ? zero_point[at] : 0, &r.inverse[i], &r.offset[i]);
+                qobs_search_candidate(integers, r.scale[i], zero_point ? zero_point[at] : 0, &r.inverse[i],
+                                      &r.offset[i]);
             }
-            kernels->search_errors(quantizer, &norm->errors, shifted, r.x, weighted ? r.weight : NULL, length,
-                                   &arrays, (some + 3) / 4 * 4, (struct qobs_prefetch){NULL, NULL}, r.sum);
+            kernels->search_errors(quantizer, &norm->errors, shifted, r.x, weighted ? r.weight : NULL, length, &arrays,
+                                   (some + 3) / 4 * 4, (struct qobs_prefetch){NULL, NULL}, r.sum);
             for (size_t i = 0; i < some; i++) {
                 const float z = zero_point ? zero_point[c + i] : 0, s = scale[c + i];
                 error[c + i] += s - s == 0 && z - z == 0 ? (double)r.sum[i] * unit : (double)NAN;

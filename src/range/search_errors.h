@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* Errors |q - x|^norm for the search kernels. Kernels take elements of magnitude below 0.5, so elements and scales are multiplied by
- * 2^prescale_exp first. A kernel's sum is then an error in units of qobs_search_error_unit(). */
+/* Errors |q - x|^norm for the search kernels. Kernels take elements of magnitude below 0.5, so elements and scales are
+ * multiplied by 2^prescale_exp first. A kernel's sum is then an error in units of qobs_search_error_unit(). */
 #ifndef QOBS_SEARCH_ERRORS_H
 #define QOBS_SEARCH_ERRORS_H
 
@@ -23,7 +23,8 @@ struct search_norm {
 /* QOBS_ERROR_UNSUPPORTED: value is not 1, 2 or 3, and this build is without SLEEF. */
 int qobs_search_norm(struct search_norm *norm, double value, qobs_error *error);
 
-/* The exponent for elements of that dtype and that largest magnitude. Both 2^exponent and its reciprocal are numbers of the dtype. */
+/* The exponent for elements of that dtype and that largest magnitude. Both 2^exponent and its reciprocal are numbers of
+ * the dtype. */
 int qobs_search_prescale_exp(double magnitude, qobs_dtype dtype);
 double qobs_search_error_unit(const struct search_norm *norm, int prescale_exp);
 
@@ -39,10 +40,10 @@ static inline double qobs_search_prescale(int prescale_exp)
 /* The reciprocal of a candidate's scale and its rounding offset, as kernels read them. */
 void qobs_search_candidate(bool integers, float scale, float zero_point, float *inverse, float *offset);
 
-/* Adds to error[i] the error of candidate i over n floats at any address. weight: n floats, or NULL for all 1. zero_point: one for each
- * candidate, or NULL for all 0. quantizer: integers or a signed float format; not in_double. */
+/* Adds to error[i] the error of candidate i over n floats at any address. weight: n floats; NULL: all 1. zero_point:
+ * one for each candidate; NULL: all 0. quantizer: integers or a signed float format; not in_double. */
 void qobs_search_errors(const struct qobs_kernels *kernels, const struct qobs_quantizer *quantizer,
-                        const struct search_norm *norm, const float *x, const float *weight, size_t n, size_t candidates,
-                        const float *scale, const float *zero_point, double *error);
+                        const struct search_norm *norm, const float *x, const float *weight, size_t n,
+                        size_t candidates, const float *scale, const float *zero_point, double *error);
 
 #endif

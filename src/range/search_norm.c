@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* Tables of |e|^norm for kernels. With e = m * 2^x and 1 <= m < 2 it is m^norm * 2^(norm * x): a polynomial in -m times a table
- * entry. */
+/* Tables of |e|^norm for kernels. With e = m * 2^x and 1 <= m < 2 it is m^norm * 2^(norm * x): a polynomial in -m times
+ * a table entry. */
 #include <math.h>
 #include <string.h>
 
@@ -46,8 +46,8 @@ static void solve(double a[COEFFICIENTS][COEFFICIENTS], double b[COEFFICIENTS])
     }
 }
 
-/* Least squares of the relative error at Chebyshev nodes, which is close to the minimax polynomial. Returns the largest relative
- * error. Powers of m - 1.5 keep the equations well-conditioned; they are multiplied out at the end. */
+/* Least squares of the relative error at Chebyshev nodes, which is close to the minimax polynomial. Returns the largest
+ * relative error. Powers of m - 1.5 keep the equations well-conditioned; they are multiplied out at the end. */
 static double fit(double norm, double c[COEFFICIENTS])
 {
     double a[COEFFICIENTS][COEFFICIENTS] = {{0}}, b[COEFFICIENTS] = {0};
@@ -91,10 +91,7 @@ static void make_table(struct qobs_error_norm *norm, double value, const double 
         norm->high[i] = i < 4 ? 0 : (float)Sleef_cinz_exp2d1_u10purec(value * (8 * i - 64) + TABLE_EXP);
 }
 
-static double exp2_of(double x)
-{
-    return Sleef_cinz_exp2d1_u10purec(x);
-}
+static double exp2_of(double x) { return Sleef_cinz_exp2d1_u10purec(x); }
 
 static int make_norm(struct search_norm *norm, double value, qobs_error *error)
 {
@@ -113,15 +110,14 @@ static int make_norm(struct search_norm *norm, double value, qobs_error *error)
     return QOBS_OK;
 }
 #else
-static double exp2_of(double x) /* x is an integer, because the norm is 1, 2 or 3 */
-{
-    return ldexp(1, (int)x);
-}
+/* x is an integer, because the norm is 1, 2 or 3. */
+static double exp2_of(double x) { return ldexp(1, (int)x); }
 
 static int make_norm(struct search_norm *norm, double value, qobs_error *error)
 {
     (void)norm;
-    return qobs_fail(error, QOBS_ERROR_UNSUPPORTED, "norm: is %g; this build is without SLEEF and has norms 1, 2 and 3 only", value);
+    return qobs_fail(error, QOBS_ERROR_UNSUPPORTED,
+                     "norm: is %g; this build is without SLEEF and has norms 1, 2 and 3 only", value);
 }
 #endif
 

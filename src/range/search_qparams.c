@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* Batches of QOBS_SEARCH_LANES qparams: candidates are always computed for a whole batch. Qparams of at most QOBS_SEARCH_FEW elements
- * also get their errors and best steps as a batch, larger ones qparam by qparam, in blocks of QOBS_SEARCH_MOST elements. */
+/* Batches of QOBS_SEARCH_LANES qparams: candidates are always computed for a whole batch. Qparams of at most
+ * QOBS_SEARCH_FEW elements also get their errors and best steps as a batch, larger ones qparam by qparam, in blocks of
+ * QOBS_SEARCH_MOST elements. */
 #include "range/search_qparams.h"
 
 #include <float.h>
@@ -15,8 +16,8 @@ enum { WORKSPACE_ELEMENTS = QOBS_SEARCH_LANES * QOBS_SEARCH_FEW };
 
 size_t qobs_qparam_workspace_size(const struct qparam_search *s)
 {
-    return 2 * WORKSPACE_ELEMENTS * sizeof(float) + s->shrink.padded * (QOBS_SEARCH_LANES * sizeof(float) + sizeof(double)) +
-           qobs_shrunk_size(&s->shrink) + 64;
+    return 2 * WORKSPACE_ELEMENTS * sizeof(float) +
+           s->shrink.padded * (QOBS_SEARCH_LANES * sizeof(float) + sizeof(double)) + qobs_shrunk_size(&s->shrink) + 64;
 }
 
 void qobs_qparam_workspace_place(const struct qparam_search *s, unsigned char *memory, struct qparam_workspace *w)
@@ -43,7 +44,7 @@ static int prescale_exp_of(const struct qparam_search *s, double min, double max
     return qobs_search_prescale_exp(a > b ? a : b, s->plan->dtype);
 }
 
-/* ---- Candidates of a batch ---------------------------------------------------------------------------------------------- */
+/* ---- Candidates of a batch --------------------------------------------------------------------------------------- */
 
 static void shrink(const struct qparam_search *s, struct qparam_workspace *w, size_t first, size_t n)
 {
@@ -58,19 +59,22 @@ static void shrink(const struct qparam_search *s, struct qparam_workspace *w, si
 }
 
 /* The error of a candidate of qparam i that is not finite is NaN. */
-static void drop_nonfinite(const struct qparam_search *s, const struct qparam_workspace *w, size_t i, float *sum, size_t step)
+static void drop_nonfinite(const struct qparam_search *s, const struct qparam_workspace *w, size_t i, float *sum,
+                           size_t step)
 {
     for (size_t c = 0; c < s->shrink.candidates && !w->shrunk.finite[i]; c++)
-        if (!isfinite(w->shrunk.scale[c * QOBS_SEARCH_LANES + i]) || !isfinite(w->shrunk.offset[c * QOBS_SEARCH_LANES + i]))
+        if (!isfinite(w->shrunk.scale[c * QOBS_SEARCH_LANES + i]) ||
+            !isfinite(w->shrunk.offset[c * QOBS_SEARCH_LANES + i]))
             sum[c * step] = NAN;
 }
 
 static struct qobs_search_candidates candidates_of(const struct qparam_workspace *w, size_t i)
 {
-    return (struct qobs_search_candidates){w->shrunk.scale + i, w->shrunk.inverse + i, w->shrunk.offset + i, QOBS_SEARCH_LANES};
+    return (struct qobs_search_candidates){w->shrunk.scale + i, w->shrunk.inverse + i, w->shrunk.offset + i,
+                                           QOBS_SEARCH_LANES};
 }
 
-/* ---- Errors of all candidates of a qparam ------------------------------------------------------------------------------- */
+/* ---- Errors of all candidates of a qparam ------------------------------------------------------------------------ */
 
 /* Removes up to `bytes` bytes from the start of w->prefetch. */
 static struct qobs_prefetch next_prefetch(struct qparam_workspace *w, size_t bytes)
@@ -83,8 +87,8 @@ static struct qobs_prefetch next_prefetch(struct qparam_workspace *w, size_t byt
 }
 
 /* Writes sums over elements first to end of qparam i of the batch to w->total. */
-static void sum_blocks(const struct qparam_search *s, struct qparam_workspace *w, size_t i, const struct elements *e, int64_t first,
-                       int64_t end)
+static void sum_blocks(const struct qparam_search *s, struct qparam_workspace *w, size_t i, const struct elements *e,
+                       int64_t first, int64_t end)
 {
     const double factor = qobs_search_prescale(w->ranges.prescale_exp[i]);
     const struct qobs_search_candidates candidates = candidates_of(w, i);
@@ -95,8 +99,8 @@ static void sum_blocks(const struct qparam_search *s, struct qparam_workspace *w
         qobs_elements_load(&s->source, e, first, n, factor, w->x);
         if (s->weighted)
             qobs_elements_weights(&s->source, e, first, n, w->weight);
-        s->kernels->search_errors(&s->quantizer, &s->norm.errors, s->shifted, w->x, s->weighted ? w->weight : NULL, n, &candidates,
-                                  s->shrink.padded, next_prefetch(w, n * s->size), w->sum);
+        s->kernels->search_errors(&s->quantizer, &s->norm.errors, s->shifted, w->x, s->weighted ? w->weight : NULL, n,
+                                  &candidates, s->shrink.padded, next_prefetch(w, n * s->size), w->sum);
         drop_nonfinite(s, w, i, w->sum, 1);
         for (size_t c = 0; c < s->shrink.candidates; c++)
             w->total[c] += (double)w->sum[c];
@@ -168,8 +172,8 @@ static void choose_of_batch(struct qparam_search *s, struct qparam_workspace *w,
     const struct qobs_search_candidates candidates = candidates_of(w, 0);
     fill_zeros(w->x, r->n * s->row, QOBS_SEARCH_LANES * s->row);
     fill_zeros(w->weight, s->weighted ? r->n * s->row : 0, s->weighted ? QOBS_SEARCH_LANES * s->row : 0);
-    s->kernels->search_batch(&s->quantizer, &s->norm.errors, s->shifted, w->x, s->weighted ? w->weight : NULL, s->row, w->most, &candidates,
-                             s->shrink.padded, w->prefetch, w->sum);
+    s->kernels->search_batch(&s->quantizer, &s->norm.errors, s->shifted, w->x, s->weighted ? w->weight : NULL, s->row,
+                             w->most, &candidates, s->shrink.padded, w->prefetch, w->sum);
     for (size_t i = 0; i < QOBS_SEARCH_LANES; i++) {
         const bool valid = i < r->n && r->finite[i];
         unit[i] = valid ? qobs_search_error_unit(&s->norm, r->prescale_exp[i]) : 1;
@@ -195,8 +199,8 @@ static void store_ranges(struct qparam_search *s, size_t first, size_t n)
     qobs_shrink_bounds(&s->shrink, s->best_step + first, n, s->max + at, s->best_max + at);
 }
 
-void qobs_search_qparams(struct qparam_search *s, struct qparam_workspace *w, struct elements *e, size_t first, size_t n,
-                         uint64_t *improved)
+void qobs_search_qparams(struct qparam_search *s, struct qparam_workspace *w, struct elements *e, size_t first,
+                         size_t n, uint64_t *improved)
 {
     shrink(s, w, first, n);
     w->most = 0;
@@ -217,10 +221,10 @@ void qobs_search_qparams(struct qparam_search *s, struct qparam_workspace *w, st
     store_ranges(s, first, n);
 }
 
-/* ---- Qparams in blocks --------------------------------------------------------------------------------------------------- */
+/* ---- Qparams in blocks ------------------------------------------------------------------------------------------- */
 
-bool qobs_sum_block(struct qparam_search *s, struct qparam_workspace *w, struct elements *e, size_t qparam, int64_t first,
-                    int64_t end)
+bool qobs_sum_block(struct qparam_search *s, struct qparam_workspace *w, struct elements *e, size_t qparam,
+                    int64_t first, int64_t end)
 {
     shrink(s, w, qparam, 1);
     if (w->ranges.finite[0])

@@ -9,7 +9,7 @@
 #include "range/search_errors.h"
 #include "range/shrink.h"
 
-/* What all threads share. */
+/* Shared by all threads. */
 struct qparam_search {
     const struct qobs_kernels *kernels;
     const qobs_plan *plan;
@@ -28,7 +28,7 @@ struct qparam_search {
     int32_t stop;                 /* only steps below it count */
 };
 
-/* What each thread has. */
+/* Private to a thread. */
 struct qparam_workspace {
     float *x, *weight;             /* elements of a batch, or of a block */
     float *sum;                    /* [candidate][QOBS_SEARCH_LANES], or [candidate] */
@@ -41,17 +41,19 @@ struct qparam_workspace {
 
 /* Bytes of a workspace's arrays, at any address, and their places in it. */
 size_t qobs_qparam_workspace_size(const struct qparam_search *search);
-void qobs_qparam_workspace_place(const struct qparam_search *search, unsigned char *memory, struct qparam_workspace *workspace);
+void qobs_qparam_workspace_place(const struct qparam_search *search, unsigned char *memory,
+                                 struct qparam_workspace *workspace);
 
-/* Searches n <= QOBS_SEARCH_LANES qparams from `first` on. `e` has the elements of the first one, afterwards those of the last one.
- * Writes best_step, range and errors, and sets a bit in `improved` for each step at which one of the qparams improved. */
-void qobs_search_qparams(struct qparam_search *search, struct qparam_workspace *workspace, struct elements *e, size_t first, size_t n,
-                         uint64_t *improved);
+/* Searches n <= QOBS_SEARCH_LANES qparams from `first` on. `e` has the elements of the first one, afterwards those of
+ * the last one. Writes best_step, range and errors, and sets a bit in `improved` for each step at which one of the
+ * qparams improved. */
+void qobs_search_qparams(struct qparam_search *search, struct qparam_workspace *workspace, struct elements *e,
+                         size_t first, size_t n, uint64_t *improved);
 
-/* For a qparam that is searched in blocks: writes the sums of all candidates over elements first to end to workspace->total. Returns
- * false, without sums, if the range is not finite. */
-bool qobs_sum_block(struct qparam_search *search, struct qparam_workspace *workspace, struct elements *e, size_t qparam, int64_t first,
-                    int64_t end);
+/* For a qparam that is searched in blocks: writes the sums of all candidates over elements first to end to
+ * workspace->total. Returns false, without sums, if the range is not finite. */
+bool qobs_sum_block(struct qparam_search *search, struct qparam_workspace *workspace, struct elements *e, size_t qparam,
+                    int64_t first, int64_t end);
 
 /* Chooses the best step by sums over all elements, and writes what qobs_search_qparams writes. */
 void qobs_choose_step(struct qparam_search *search, size_t qparam, const double *total, uint64_t *improved);

@@ -12,9 +12,12 @@ int qobs_search_record_reserve(const struct runtime *runtime, struct search_reco
 {
     double *workspace = qobs_allocate_state(runtime, record_size(qparams));
     if (!workspace)
-        return qobs_fail(error, QOBS_ERROR_OUT_OF_MEMORY, "search: no memory for %zu bytes of errors", record_size(qparams));
-    *record = (struct search_record){
-        .qparams = qparams, .error = workspace, .error_before = workspace + qparams, .best_step = (int32_t *)(workspace + 2 * qparams)};
+        return qobs_fail(error, QOBS_ERROR_OUT_OF_MEMORY, "search: no memory for %zu bytes of errors",
+                         record_size(qparams));
+    *record = (struct search_record){.qparams = qparams,
+                                     .error = workspace,
+                                     .error_before = workspace + qparams,
+                                     .best_step = (int32_t *)(workspace + 2 * qparams)};
     return QOBS_OK;
 }
 
@@ -45,7 +48,7 @@ void qobs_search_report_of(const struct search_record *record, qobs_search_repor
     }
 }
 
-/* ---- Column weights ----------------------------------------------------------------------------------------------------- */
+/* ---- Column weights ---------------------------------------------------------------------------------------------- */
 
 /* The first reason in upstream's order that is known before the importance is looked at. */
 static enum importance_fault early_fault(const struct grid_params *params, const struct importance *importance)
@@ -60,12 +63,13 @@ static enum importance_fault late_fault(const struct grid_params *params, const 
 {
     if (params->late_fault != IMPORTANCE_USABLE)
         return params->late_fault;
-    return value->ndim == 0 || importance->columns != value->shape[value->ndim - 1] ? IMPORTANCE_COLUMNS : IMPORTANCE_USABLE;
+    return value->ndim == 0 || importance->columns != value->shape[value->ndim - 1] ? IMPORTANCE_COLUMNS
+                                                                                    : IMPORTANCE_USABLE;
 }
 
 int qobs_search_weights(const struct runtime *runtime, const struct grid_params *params, const struct view *value,
-                        const struct importance *importance, struct search_record *record, float **weights, int64_t *columns,
-                        qobs_error *error)
+                        const struct importance *importance, struct search_record *record, float **weights,
+                        int64_t *columns, qobs_error *error)
 {
     *weights = NULL;
     *columns = importance->columns;

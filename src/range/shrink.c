@@ -51,25 +51,33 @@ static inline void store_number(qobs_dtype dtype, float f, unsigned char *x)
 }
 
 /* The compiler specialises this for a constant dtype. Bounds that do not change keep their bits. */
-static inline void shrink_bounds(const struct shrink *s, qobs_dtype dtype, const int32_t *step, size_t n, const unsigned char *from,
-                                 unsigned char *to)
+static inline void shrink_bounds(const struct shrink *s, qobs_dtype dtype, const int32_t *step, size_t n,
+                                 const unsigned char *from, unsigned char *to)
 {
     const float expand = (float)s->params->expand;
     const size_t size = dtype == QOBS_F32 ? 4 : 2;
     memcpy(to, from, n * size);
     for (size_t i = 0; i < n; i++) {
-        const float bound = load_number(dtype, from + i * size), expanded = expand == 1 ? bound : times(dtype, bound, expand);
+        const float bound = load_number(dtype, from + i * size);
+        const float expanded = expand == 1 ? bound : times(dtype, bound, expand);
         if (step[i] >= 0 || expand != 1)
             store_number(dtype, step[i] < 0 ? expanded : times(dtype, expanded, s->p[step[i]]), to + i * size);
     }
 }
 
-void qobs_shrink_bounds(const struct shrink *s, const int32_t *step, size_t n, const unsigned char *from, unsigned char *to)
+void qobs_shrink_bounds(const struct shrink *s, const int32_t *step, size_t n, const unsigned char *from,
+                        unsigned char *to)
 {
     switch (s->dtype) {
-    case QOBS_F32: shrink_bounds(s, QOBS_F32, step, n, from, to); break;
-    case QOBS_BF16: shrink_bounds(s, QOBS_BF16, step, n, from, to); break;
-    case QOBS_F16: shrink_bounds(s, QOBS_F16, step, n, from, to); break;
+    case QOBS_F32:
+        shrink_bounds(s, QOBS_F32, step, n, from, to);
+        break;
+    case QOBS_BF16:
+        shrink_bounds(s, QOBS_BF16, step, n, from, to);
+        break;
+    case QOBS_F16:
+        shrink_bounds(s, QOBS_F16, step, n, from, to);
+        break;
     default:
         for (size_t i = 0; i < n; i++)
             qobs_put_element(to + i * sizeof(double), s->dtype,
@@ -83,7 +91,7 @@ static double candidate_bound(const struct shrink *s, size_t c, double bound)
     return c != s->before || c < (size_t)s->params->steps ? qobs_shrink_bound(s, (int)c, bound) : bound;
 }
 
-/* ---- Begin and end ---------------------------------------------------------------------------------------------------- */
+/* ---- Begin and end ----------------------------------------------------------------------------------------------- */
 
 static double amax_of(const struct shrink *s, const qobs_plan *plan, const unsigned char *min, const unsigned char *max)
 {
@@ -106,10 +114,7 @@ static bool kernel_applies(const struct shrink *s, bool each_global_scale, struc
     return s->params->simd;
 }
 
-static size_t p_size(const struct shrink *s)
-{
-    return 2 * s->padded * sizeof *s->p;
-}
+static size_t p_size(const struct shrink *s) { return 2 * s->padded * sizeof *s->p; }
 
 int qobs_shrink_begin(struct shrink *s, const struct grid_search *g, qobs_error *error)
 {
@@ -147,7 +152,8 @@ int qobs_shrink_begin(struct shrink *s, const struct grid_search *g, qobs_error 
     s->global_scales = qobs_allocate(runtime, s->candidates * sizeof *s->global_scales);
     if (!s->global_scales) {
         qobs_release(runtime, s->p, p_size(s));
-        return qobs_fail(error, QOBS_ERROR_OUT_OF_MEMORY, "search: no memory for %zu bytes", s->candidates * sizeof *s->global_scales);
+        return qobs_fail(error, QOBS_ERROR_OUT_OF_MEMORY, "search: no memory for %zu bytes",
+                         s->candidates * sizeof *s->global_scales);
     }
     for (size_t c = 0; c < s->candidates; c++)
         s->global_scales[c] = s->formula.ops->global_scale(s->dtype, candidate_bound(s, c, amax));
@@ -179,11 +185,11 @@ void qobs_shrunk_place(const struct shrink *s, unsigned char *memory, struct shr
                               .raw_zero_point = raw + 3 * step};
 }
 
-/* ---- Candidates ------------------------------------------------------------------------------------------------------- */
+/* ---- Candidates -------------------------------------------------------------------------------------------------- */
 
 /* Candidates c to c + n - 1 of one range, which share a global scale. */
-static void compute_candidates(const struct shrink *s, size_t range, size_t c, size_t n, const float *global_scale, int prescale_exp,
-                               struct shrunk *to)
+static void compute_candidates(const struct shrink *s, size_t range, size_t c, size_t n, const float *global_scale,
+                               int prescale_exp, struct shrunk *to)
 {
     const size_t size = qobs_dtype_size(s->dtype);
     const struct range_view view = {.dtype = s->dtype,
@@ -236,9 +242,10 @@ static void candidates_simd(const struct shrink *s, const struct range_batch *ra
         expanded_min[i] = expanded ? (float)qobs_shrink_bound(s, -1, low) : min[i];
         expanded_max[i] = expanded ? (float)qobs_shrink_bound(s, -1, high) : max[i];
     }
-    s->kernel(&s->how, expanded_min, expanded_max, factor, s->p, s->p + s->padded, s->padded, to->scale, to->inverse, to->offset);
+    s->kernel(&s->how, expanded_min, expanded_max, factor, s->p, s->p + s->padded, s->padded, to->scale, to->inverse,
+              to->offset);
     for (size_t i = 0; i < ranges->n; i++)
-        to->finite[i] = to->scale[i] < INFINITY; /* the first scale is the largest; zero points are finite if scales are */
+        to->finite[i] = to->scale[i] < INFINITY; /* the largest scale; zero points are finite if scales are */
     if (s->before < (size_t)s->params->steps || s->without_before)
         return;
     const size_t at = s->before * QOBS_SEARCH_LANES;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* Candidates of the grid search: a range shrunk step by step, and its scale and zero point. They come from a SIMD kernel if one
- * implements the formula, else from the formula itself; both give the same numbers. */
+/* Candidates of the grid search: a range shrunk step by step, and its scale and zero point. They come from a SIMD
+ * kernel if one implements the formula, else from the formula itself; both give the same numbers. */
 #ifndef QOBS_SHRINK_H
 #define QOBS_SHRINK_H
 
@@ -25,7 +25,8 @@ struct shrink {
     float *global_scales; /* [candidates] with each_global_scale, else NULL */
 };
 
-/* Ranges of up to QOBS_SEARCH_LANES qparams, as numbers of shrink's dtype, and the exponent their elements are multiplied by. */
+/* Ranges of up to QOBS_SEARCH_LANES qparams, as numbers of shrink's dtype, and the exponent their elements are
+ * multiplied by. */
 struct range_batch {
     size_t n;
     double min[QOBS_SEARCH_LANES], max[QOBS_SEARCH_LANES];
@@ -36,7 +37,7 @@ struct range_batch {
 /* Their candidates for prescaled elements, [padded][QOBS_SEARCH_LANES], as kernels read them. */
 struct shrunk {
     float *scale, *inverse, *offset;
-    bool finite[QOBS_SEARCH_LANES]; /* true: all candidates of the lane are finite */
+    bool finite[QOBS_SEARCH_LANES];                        /* true: all candidates of the lane are finite */
     unsigned char *min, *max, *raw_scale, *raw_zero_point; /* [padded], input and output of the formula */
 };
 
@@ -54,6 +55,7 @@ void qobs_shrink(const struct shrink *shrink, const struct range_batch *ranges, 
 double qobs_shrink_bound(const struct shrink *shrink, int step, double bound);
 
 /* The same for n bounds of shrink's dtype, each at its own step. */
-void qobs_shrink_bounds(const struct shrink *shrink, const int32_t *step, size_t n, const unsigned char *from, unsigned char *to);
+void qobs_shrink_bounds(const struct shrink *shrink, const int32_t *step, size_t n, const unsigned char *from,
+                        unsigned char *to);
 
 #endif
