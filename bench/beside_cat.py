@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The qobs authors
-"""qobs calibrate beside `cat FILE >/dev/null`, in turns, from a warm cache; and its memory beyond the mapped file.
+"""Compares qobs calibrate with `cat FILE >/dev/null` from a warm cache, and measures its memory beyond the mapped file.
 
     beside_cat.py QOBS MODEL.safetensors OUT.json [--repetitions N]
 """
@@ -32,7 +32,7 @@ size = os.path.getsize(arguments.model)
 with tempfile.TemporaryDirectory() as directory:
     calibrate = (arguments.qobs, "calibrate", arguments.model, "--scheme", "W4A16", "--quiet", "-o", f"{directory}/scales.safetensors")
     cat = ("cat", arguments.model)
-    # A page of the mapped file counts once it has been read. The largest child counts, and cat is small.
+    # Resident pages of the mapped file count in ru_maxrss, which is that of the largest child. cat is small.
     seconds(*calibrate)
     beyond = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024 - size
     times = [(seconds(*cat), seconds(*calibrate)) for _ in range(arguments.repetitions)]

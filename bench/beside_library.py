@@ -1,18 +1,18 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The qobs authors
-"""Two builds of libqobs.so in one process, in turns: is NEW faster than OLD? Needs python3-numpy.
+"""Compares two builds of libqobs.so in one process. Needs python3-numpy.
 
     beside_library.py OLD.so NEW.so [--rows N...] [--only REGEX] [--isa NAME] [--turns N]
 
-Both work on the same data on one thread. A turn is as many calls as take a few milliseconds, or one that takes longer, in CPU
-time of the thread; who begins alternates; each pair of turns gives a ratio of speeds. What disturbs the machine for longer than
-that disturbs both, so changes of a few per cent are seen where processes in turns differ by ten. Where code and memory of each
-lie stays as it is as long as the process: of one file twice (NEW is then a copy) short calls may differ by 1 to 3 %. What small
-changes claim holds in several runs. Exit status 1 if NEW is slower anywhere.
+Both libraries work on the same data on one thread. They take turns, and the one that starts alternates. A turn is a few
+milliseconds of the thread's CPU time, or one call if that takes longer. Each pair of turns gives a ratio of speeds. A
+longer disturbance slows both libraries, so changes of a few per cent show. Addresses of code and data are fixed for a
+process: short calls of two copies of one file may differ by 1 to 3 %. A small change must show in several runs.
+The exit status is 1 if NEW is slower in any case.
 
-Items are elements, for searches elements times candidates, those that patience leaves out included. What both libraries link,
-such as SLEEF, is there once.
+Items are elements. Items of searches are elements times candidates, with those that patience skips. The libraries share
+what both link, such as SLEEF.
 """
 import argparse
 import ctypes as c
@@ -42,7 +42,7 @@ INT8_CHANNEL, FP8_TENSOR = {"num_bits": 8, "strategy": "channel"}, {"num_bits": 
 
 
 def load(old, new):
-    """Both libraries. The loader knows a file it has loaded again, by whatever name: then NEW is a copy of it."""
+    """Loads both libraries. The loader recognizes a file that is already loaded, so NEW is then a copy of it."""
     old = Library(old)
     library = Library(new)
     if library.address("qobs_search") == old.address("qobs_search"):
@@ -54,7 +54,7 @@ def load(old, new):
 
 
 def room(count, kind):
-    """Zeros in pages of 4 KB, as data lie in bench-qobs."""
+    """Returns zeros in pages of 4 KB, as bench-qobs does."""
     memory = mmap.mmap(-1, max(1, count) * np.dtype(kind).itemsize)
     memory.madvise(mmap.MADV_NOHUGEPAGE)
     return np.frombuffer(memory, kind, count)
@@ -65,7 +65,7 @@ def pointer(array):
 
 
 class Data:
-    """What is read, as a whole and in batches, and room for results."""
+    """Input as one tensor and as batches, and memory for results."""
 
     def __init__(self, dtype, rows):
         self.dtype, kind = DTYPES[dtype]
@@ -74,14 +74,14 @@ class Data:
         x = np.random.default_rng(1).standard_normal(self.n, np.float32)
         self.x[:] = x if dtype == "f32" else x.view(np.uint32) >> 16
         self.value = view(self.x.ctypes.data, self.dtype, (rows, COLUMNS))
-        self.kept = []  # what calls have addresses of
+        self.kept = []  # objects that calls point to
         step = rows // BATCHES
         self.batches = [view(self.x.ctypes.data + i * step * COLUMNS * self.x.itemsize, self.dtype, (step, COLUMNS))
                         for i in range(BATCHES)]
         self.low, self.high = room(max(self.n // 16, COLUMNS), np.float32), room(max(self.n // 16, COLUMNS), np.float32)
 
 
-# ---- Cases: from a library and data to what a call does ----------------------------------------------------------------------
+# ---- Cases: each makes a call from a library and data ----
 
 def search(preset, settings):
     def make(library, data):
@@ -92,7 +92,7 @@ def search(preset, settings):
 
 def minmax(settings, preset="llmc.memoryless_minmax"):
     def make(library, data):
-        # A block is no higher than the tensor.
+        # A block is at most as high as the tensor.
         given = {key: setting.format(height=min(data.rows, 128)) for key, setting in settings.items()}
         config, value, low, high = library.config(preset, given), c.byref(data.value), pointer(data.low), pointer(data.high)
         return library.bound("qobs_minmax", config, value, None, low, high, None, None)
@@ -100,7 +100,9 @@ def minmax(settings, preset="llmc.memoryless_minmax"):
 
 
 def observer(preset, settings, batches=False, importance=False):
-    """Created, given the tensor (a weight: llmc's take one) or its batches, asked for scale and zero point, destroyed."""
+    """Creates an observer, observes the tensor or its batches, reads scale and zero point, destroys the observer.
+
+    llmc's weight observers accept one tensor."""
     def make(library, data):
         config = library.config(preset, settings)
         values = [c.byref(value) for value in (data.batches if batches else [data.value])]
@@ -143,7 +145,7 @@ def fake_quantize(settings, qparams, zero_points=False):
     return make
 
 
-# By name: what makes the call, and items an element.
+# By name: the function that makes the call, and items per element.
 CASES = {
     "search": {
         "int4-group-128-norm-2": (search("llmc.memoryless_mse", {**INT4, "norm": 2}), 20),
@@ -185,7 +187,7 @@ def named_cases(dtype, rows):
     return {f"{kind}/{dtype}/{name}/{rows}x{COLUMNS}": case for kind, cases in CASES.items() for name, case in cases.items()}
 
 
-# ---- Turns -------------------------------------------------------------------------------------------------------------------
+# ---- Turns ----
 
 def seconds(call, calls):
     begin = time.thread_time()
@@ -195,10 +197,10 @@ def seconds(call, calls):
 
 
 def take_turns(old, new, turns):
-    """Seconds a call of old and new, a pair a turn."""
+    """Returns one pair of seconds per call, old and new, for each turn."""
     sides = old, new
     calls = max(1, math.ceil(TURN / max(seconds(new, 1), 1e-7)))
-    calls = max(1, math.ceil(TURN / max(seconds(new, calls) / calls, 1e-7)))  # the first may have been slow
+    calls = max(1, math.ceil(TURN / max(seconds(new, calls) / calls, 1e-7)))  # the first call may be slow
     pairs = []
     for turn in range(-2, turns):
         took = [0.0, 0.0]
@@ -210,7 +212,7 @@ def take_turns(old, new, turns):
 
 
 def fitting_rows():
-    """A quarter of the second-level cache: what is written fits as well."""
+    """Returns the rows that fill a quarter of the second-level cache. Results then fit as well."""
     try:
         with open("/sys/devices/system/cpu/cpu0/cache/index2/size", encoding="ascii") as file:
             size = int(file.read().strip().removesuffix("K")) << 10

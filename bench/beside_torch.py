@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The qobs authors
-"""The observers' work in torch beside ours: in one process, on one thread each, in turns. Needs python3-torch.
+"""Compares the observers' work with torch in one process, on one thread each, in turns. Needs python3-torch.
 
     beside_torch.py LIBQOBS.SO OUT.json [--repetitions N] [--rows N] [--only REGEX]
 
-Writes pairs as bench-qobs has them: for each the ratios of torch's time to ours. Results are compared on the way. torch 1.13's
-HistogramObserver is an older form than the one qobs reproduces; the minimum, maximum and histc that every form makes of every
-batch are measured on their own as a lower bound.
+Writes pairs in the form of bench-qobs: the ratios of torch's time to ours. Results are compared, too. torch 1.13's
+HistogramObserver is older than the form that qobs reproduces. Every form computes the minimum, the maximum and histc of
+every batch, and these are measured on their own as a lower bound.
 """
 import argparse
 import ctypes as c
@@ -42,7 +42,7 @@ def seconds(function):
 
 
 def pair(name, theirs, ours, work, repetitions=arguments.repetitions):
-    """Takes turns; work: elements, or elements times candidates."""
+    """Runs both sides in turns. work: elements, or elements times candidates."""
     if not re.search(arguments.only, name):
         return
     ours()
@@ -56,7 +56,7 @@ def same(what, ours, theirs):
         raise SystemExit(f"{what}: the results differ")
 
 
-# ---- Minimum and maximum -----------------------------------------------------------------------------------------------------
+# ---- Minimum and maximum ----
 
 generator = torch.Generator().manual_seed(1)
 weight = torch.randn(arguments.rows, 4096, generator=generator) * 0.02
@@ -107,7 +107,7 @@ def observers():
         same(name, got, scale)
 
 
-# ---- Histograms --------------------------------------------------------------------------------------------------------------
+# ---- Histograms ----
 
 def histogram(value, lo, hi, counts):
     bins = Bins(c.sizeof(Bins), BINS, lo, hi, False, False)
@@ -124,7 +124,7 @@ def histc():
         value, half = view(x.data_ptr(), F32, x.shape), view(bits.ctypes.data, BF16, x.shape)
         histogram(value, lo, hi, counts)
         theirs = torch.histc(x, BINS, lo, hi).numpy()
-        # torch before 2 divides before it multiplies: a few elements lie in a neighbouring bin.
+        # torch before 2 divides before it multiplies, so a few elements lie in a neighbouring bin.
         if counts.sum() != n or theirs.max() < 2**24 and np.abs(np.cumsum(counts.astype(np.int64) - theirs.astype(np.int64))).max() > n / 1000:
             raise SystemExit(f"histc, {name}: not the same histogram")
         pair(f"histc/f32/{name}", lambda: torch.histc(x, BINS, lo, hi), lambda: histogram(value, lo, hi, counts), n)
@@ -161,10 +161,10 @@ def histogram_observer():
          lambda: qobs("qobs_observer_qparams", own, c.byref(scale), c.c_size_t(4), c.byref(zero_point), c.c_size_t(4)), 1)
 
 
-# ---- The search --------------------------------------------------------------------------------------------------------------
+# ---- The search ----
 
 def search(x, norm):
-    """The mse observers' search written out for int4, symmetric, with the operations on whole tensors that upstream takes."""
+    """The mse observers' search for symmetric int4, with the tensor operations that upstream uses."""
     low, high = torch.amin(x, dim=(0, -1)), torch.amax(x, dim=(0, -1))
     best = torch.full_like(low, torch.finfo(low.dtype).max)
     best_low, best_high = low.clone(), high.clone()
@@ -213,9 +213,9 @@ def searches():
 
         theirs, ours = both(min(arguments.rows, 64))
         differ = np.count_nonzero(ours() != theirs()[1].numpy().flatten())
-        if differ > 2:  # of 2048: candidates whose errors are the same to a few 1e-7
+        if differ > 2:  # of 2048: errors of some candidates agree to a few 1e-7
             raise SystemExit(f"search, norm {norm:g}: {differ} ranges differ")
-        # Tens of seconds: not as often.
+        # A run takes tens of seconds, so it has fewer repetitions.
         pair(f"search/norm-{norm:g}", *both(arguments.rows), x.numel() * STEPS, max(2, arguments.repetitions // 2))
 
 

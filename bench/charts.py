@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The qobs authors
-"""Charts of speed against size, a line for each instruction set, with the limit, by gnuplot."""
+"""Charts of speed against size by gnuplot: a line for each instruction set, and the limit."""
 import shutil
 import statistics
 import subprocess
@@ -15,7 +15,7 @@ ITEMS = {"histogram": "G elements/s", "search": "G elements x candidates/s"}  # 
 
 
 def lines_of(results, of):
-    """{work: {isa: [(bytes, speed)]}}."""
+    """Returns {work: {isa: [(bytes, speed)]}}."""
     lines = {}
     for name, b in results["benchmarks"].items():
         parts = name.split("/")
@@ -26,7 +26,7 @@ def lines_of(results, of):
 
 
 def script(work, lines, limit, caches, path):
-    """What gnuplot is told."""
+    """Returns the gnuplot script."""
     unit = ITEMS.get(work, "GB/s")
     out = [f'set terminal svg size 760,420 font "sans,12" background "white"', f'set output "{path}"', f'set title "{TITLES[work]}"',
            "set logscale x 2", 'set xlabel "bytes"', 'set format x "%.0b %B"', f'set ylabel "{unit}"', "set yrange [0:*]",
@@ -46,7 +46,7 @@ def script(work, lines, limit, caches, path):
 
 
 def draw(results, stem):
-    """Pictures as (title, path); none without gnuplot."""
+    """Returns the charts as (title, path), or none without gnuplot."""
     if not shutil.which("gnuplot"):
         return []
     lines = lines_of(results, lambda work: "items" if work in ITEMS else "bytes")

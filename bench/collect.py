@@ -1,19 +1,19 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The qobs authors
-"""Joins what the parts of a run have written into one file of results.
+"""Joins the results of the parts of a run into one file.
 
     collect.py OUT KEY=VALUE... PART.json...
 
-Writes OUT-ISA.json, ISA the best instruction set there was, as different processors may go by one name, and prints that path.
-Times are nanoseconds of the CPU a call, of the wall clock where there are threads; one figure a repetition.
+Writes OUT-ISA.json and prints that path. ISA is the best instruction set, because different processors may share a name.
+Times are nanoseconds per call, one figure for each repetition. They are CPU time, or wall-clock time with threads.
 """
 import json
 import os
 import re
 import sys
 
-PAIR = ("ratio", "speed", "other_speed", "machine_before", "machine_after")  # the last two where there are threads
+PAIR = ("ratio", "speed", "other_speed", "machine_before", "machine_after")  # the last two only with threads
 
 
 def shortened(figures):
@@ -21,7 +21,7 @@ def shortened(figures):
 
 
 def add_google(results, part):
-    """A file by Google Benchmark."""
+    """Adds a file by Google Benchmark."""
     context = part["context"]
     caches = {c["level"]: c["size"] for c in context["caches"] if c["type"] != "Instruction"}
     results["caches"] = [caches[level] for level in sorted(caches)]
@@ -44,7 +44,7 @@ def add_google(results, part):
 
 
 def add_figures(results, part):
-    """A file by a script of this directory. Several processes may have measured a pair."""
+    """Adds a file by a script of this directory. Several processes may measure a pair."""
     for key, value in part.items():
         if key == "pairs":
             for name, figures in value.items():
@@ -63,7 +63,7 @@ def main():
             results[key] = value
             continue
         if not os.path.exists(argument) or not os.path.getsize(argument):
-            continue  # a part that cannot run here: Google Benchmark leaves an empty file where no benchmark has such a name
+            continue  # Google Benchmark leaves an empty file if no benchmark matches the filter
         with open(argument, encoding="utf-8") as file:
             part = json.load(file)
         if "context" in part:

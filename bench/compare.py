@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The qobs authors
-"""Runs the benchmarks of two builds in turns and says of each whether the second is faster. Called by scripts/bench-check.sh."""
+"""Runs the benchmarks of two builds in turns and says if the second is faster. scripts/bench-check.sh calls it."""
 import argparse
 import glob
 import json
@@ -15,10 +15,10 @@ import time
 
 import rules
 
-ROUNDS = 15  # what the time of a benchmark is planned for
-LEAST_ROUNDS = 8  # fewer give no interval
+ROUNDS = 15  # rounds that fit into a benchmark's share of the time
+LEAST_ROUNDS = 8  # fewer rounds give no interval
 REPETITIONS = 3
-OVERHEAD = 2.0  # Google Benchmark finds the number of iterations on the way
+OVERHEAD = 2.0  # Google Benchmark also spends time to find the number of iterations
 
 
 def programs(build):
@@ -32,9 +32,9 @@ def listed(program, pattern):
 
 
 def run(program, pattern, min_time, run_with):
-    """The least time of an iteration for every benchmark, by name."""
+    """Returns the minimum time of an iteration for every benchmark, by name."""
     with tempfile.NamedTemporaryFile(suffix=".json") as out:
-        # Not through a pipe: what runs it may stop this process meanwhile.
+        # A file instead of a pipe: --run-with may stop this process meanwhile.
         subprocess.run(shlex.split(run_with) + [program, f"--benchmark_filter={pattern}", f"--benchmark_min_time={min_time}",
                                                 f"--benchmark_repetitions={REPETITIONS}",
                                                 "--benchmark_enable_random_interleaving=true",
@@ -45,7 +45,7 @@ def run(program, pattern, min_time, run_with):
     best = {}
     for b in benchmarks:
         if b["run_type"] == "iteration" and not b.get("error_occurred"):
-            # Time of the CPU, which leaves out that of others; with threads it has no meaning.
+            # CPU time leaves out other processes. It has no meaning with threads.
             t = b["real_time" if b["name"].split("/")[-1] in ("real_time", "manual_time") else "cpu_time"]
             best[b["run_name"]] = min(t, best.get(b["run_name"], t))
     return best
@@ -73,7 +73,7 @@ def main():
     rounds = 0
     while rounds < LEAST_ROUNDS or time.monotonic() - begin < arguments.seconds:
         for name in wanted:
-            # Whatever comes second finds the machine in another state: it is not always the same.
+            # The order alternates, because the second run finds the machine in another state.
             sides = (old[name], new[name]) if rounds % 2 == 0 else (new[name], old[name])
             measured = {p: run(p, arguments.filter, min_time, arguments.run_with) for p in sides}
             for benchmark, t in measured[old[name]].items():

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The qobs authors
-"""What is to be measured again: a filter of benchmarks for the pairs in which AVX-512 is shown to be slower, or nothing.
+"""Prints a filter of the pairs to measure again: those in which AVX-512 is shown to be slower.
 
     doubtful.py RESULTS.json
 """

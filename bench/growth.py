@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The qobs authors
-"""How cost grows: exponents fitted to the times of growth/<variable>/<work>/<value>, one for each repetition."""
+"""Growth of cost: an exponent for each repetition, fitted to the times of growth/<variable>/<work>/<value>."""
 import statistics
 
 import rules
@@ -10,8 +10,9 @@ READ_LOOP = "limit-read"
 
 
 def level_of(size, caches):
-    """Where data of that size lie, None near a cache's size, where they lie partly in the next. The last cache is shared with other cores:
-    from a quarter of it on that depends on what these do."""
+    """Returns the cache level that holds data of that size, or None near the size of a cache.
+
+    Other cores share the last cache, so a size above a quarter of it has no level."""
     for i, cache in enumerate(caches):
         if size <= cache / (4 if i == len(caches) - 1 else 2):
             below = caches[i - 1] if i else 0
@@ -20,7 +21,7 @@ def level_of(size, caches):
 
 
 def series(results):
-    """{(variable, work): [(value, times, bytes)]}, ascending."""
+    """Returns {(variable, work): [(value, times, bytes)]}, ascending."""
     found = {}
     for name, b in results["benchmarks"].items():
         parts = name.removesuffix("/real_time").split("/")
@@ -30,8 +31,9 @@ def series(results):
 
 
 def fits(results):
-    """{name: exponents}: of elements for each cache level, of other variables over all values. By what the read loop's time grows more than
-    in proportion, a level is not one speed; that is taken off."""
+    """Returns {name: exponents}: for elements one a cache level, for other variables one over all values.
+
+    If the read loop's exponent exceeds 1, the excess is subtracted, because the level causes it."""
     found = {}
     for (variable, work), points in series(results).items():
         groups = {}

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The qobs authors
-"""libqobs.so by ctypes, as far as the benchmarks beside torch and beside another build need it."""
+"""The part of libqobs.so that the comparisons with torch and with another build need, by ctypes."""
 import ctypes as c
 import functools
 
@@ -32,7 +32,7 @@ class Error(c.Structure):
 
 
 class Library:
-    """Functions of the library by name; what they refuse is a RuntimeError."""
+    """Functions of the library by name. An error status raises RuntimeError."""
 
     def __init__(self, path):
         self.functions = c.CDLL(path)
@@ -46,7 +46,7 @@ class Library:
             raise RuntimeError(f"{name}: {self.error.message.decode()}")
 
     def bound(self, name, *arguments):
-        """A call that costs little more than the function and gives its status."""
+        """Returns a call that costs little more than the function and returns its status."""
         return functools.partial(getattr(self.functions, name), *arguments, c.byref(self.error))
 
     def checked(self, call):
@@ -61,13 +61,13 @@ class Library:
         return c.cast(getattr(self.functions, name), c.c_void_p).value
 
     def size(self, observer, name):
-        """Bytes of an observer's result."""
+        """Returns the bytes of an observer's result."""
         result = Result(c.sizeof(Result))
         self("qobs_observer_find", observer, name.encode(), c.byref(result))
         return result.size
 
     def elements(self, observer):
-        """That an observer has taken."""
+        """Returns the counts of an observer."""
         counts = Counts(c.sizeof(Counts))
         self("qobs_observer_counts", observer, c.byref(counts))
         return counts.elements
@@ -88,5 +88,5 @@ class Library:
 
 
 def view(address, dtype, shape):
-    """A tensor in C order; whoever has the memory keeps it."""
+    """Returns a view of a tensor in C order. The caller owns the memory."""
     return Tensor(c.sizeof(Tensor), address, dtype, len(shape), (c.c_int64 * len(shape))(*shape), None)

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The qobs authors
-"""A report in Markdown of one file of results, with charts if gnuplot is there.
+"""Writes a Markdown report of one file of results, with charts if gnuplot exists.
 
     report.py RESULTS.json [README.md]
 
-Writes RESULTS.md and RESULTS-<work>.svg beside it, and short tables and a chart between the marks in the README. Prints the targets
-that are not reached.
+Writes RESULTS.md and RESULTS-<work>.svg beside it, and short tables and a chart between the marks in the README.
+Prints the targets that are not reached.
 """
 import json
 import os
@@ -19,12 +19,12 @@ import growth
 import rules
 import targets
 
-# Multiply-adds, additions and multiplications that occupy the same units, an element and candidate takes at least.
+# Minimum of multiply-adds, additions and multiplications per element and candidate; they occupy the same units.
 OPERATIONS = {"int4-norm-1": 2, "int4-norm-2": 3, "int4-norm-3": 4, "int4-norm-2.4": 7, "fp8-norm-2": 4, "fp8-norm-2.4": 8,
               "fp4-16-norm-2.4": 8, "int4-1024-norm-2": 3, "int4-1024-norm-2.4": 7}
 
 
-# What the README shows: for each block between marks its tables, and for each row of a table the pair it is measured by.
+# Tables of the README by block between marks; each row names the pair that measures it.
 USERS = {
     "`torch.PerChannelMinMaxObserver`": "pair/torch/observer/PerChannelMinMaxObserver",
     "`torch.HistogramObserver`, ten batches": "pair/torch/HistogramObserver/forward-steady",
@@ -66,7 +66,7 @@ class Report:
         """Bytes or items a nanosecond: G/s."""
         return self.benchmarks[name][of] / self.time(name)
 
-    # ---- Sections ------------------------------------------------------------------------------------------------------------
+    # ---- Sections ----
 
     def head(self):
         r = self.results

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The qobs authors
-"""What decides: intervals of medians that assume no distribution, and the verdicts made of them."""
+"""Decisions: distribution-free intervals of medians, and verdicts based on them."""
 import math
 import statistics
 
 
 def median_interval(values, confidence):
-    """The order statistics between which the median lies with at least that confidence; infinite where there are too few values.
+    """Returns the order statistics that hold the median with at least that confidence, or infinities for few values.
 
     The number of values below the median is binomial with 1/2, whatever the distribution."""
     n = len(values)
@@ -19,7 +19,7 @@ def median_interval(values, confidence):
 
 
 def change(ratios, confidence=0.99, least=0.02):
-    """'faster', 'slower' or 'within noise' for ratios of speeds, new to old, of runs next to each other."""
+    """Returns 'faster', 'slower' or 'within noise' for ratios of speeds, new to old, of adjacent runs."""
     low, high = median_interval(ratios, confidence)
     median = statistics.median(ratios)
     if low > 1 and median >= 1 + least:
@@ -34,31 +34,33 @@ def tally(verdicts):
 
 
 def reached(values, bound, kind, confidence=0.95):
-    """Is the target reached? Gives the median, its interval and the answer.
+    """Returns the median, its interval and True if the target is reached.
 
-    'at least', 'at most': the median decides. 'not below': what is no slower than something else must not be shown to be
-    slower; the upper end of the interval decides. 'not above': likewise, and the lower end."""
+    The median decides 'at least' and 'at most'. The upper end of the interval decides 'not below', so that code fails only
+    if it is shown to be slower. The lower end decides 'not above'."""
     median = statistics.median(values)
     low, high = median_interval(values, confidence)
-    if math.isinf(low):  # too few for the confidence: all there are
+    if math.isinf(low):  # too few values for the confidence: their extremes
         low, high = min(values), max(values)
     answer = {"at least": median >= bound, "at most": median <= bound, "not below": high >= bound, "not above": low <= bound}[kind]
     return median, low, high, answer
 
 
-TWO_THREADS = 1.9, 2.0  # times one, of a machine on which two threads can be compared with one
+TWO_THREADS = 1.9, 2.0  # times one thread, on a machine quiet enough to compare
 
 
 def quiet(pair):
-    """The ratios of the turns in which the machine was quiet: right before and right after, two threads that only multiply and add were as
-    fast as TWO_THREADS says. More than twice as fast means that one of them was disturbed alone."""
+    """Returns the ratios of turns on a quiet machine.
+
+    Two threads of multiply-adds run right before and right after the turn, and both speeds lie within TWO_THREADS.
+    More than twice the speed means that the single thread was disturbed."""
     low, high = TWO_THREADS
     return [ratio for ratio, *machine in zip(pair["ratio"], pair["machine_before"], pair["machine_after"])
             if all(low <= m <= high for m in machine)]
 
 
 def exponent(points):
-    """Of the power of x by which y grows: the median slope between any two points, in logarithms (Theil and Sen)."""
+    """Returns the power of x by which y grows: the median log-log slope of all pairs of points (Theil and Sen)."""
     slopes = [(math.log(y2) - math.log(y1)) / (math.log(x2) - math.log(x1))
               for i, (x1, y1) in enumerate(points) for x2, y2 in points[i + 1:]]
     return statistics.median(slopes)

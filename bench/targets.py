@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The qobs authors
-"""What is to be reached: a row each, and where its figure comes from."""
+"""The targets: one row each, with the source of its figure."""
 import collections
 import statistics
 
 import growth
 import rules
 
-# source: a pair or value by name, or a function of the results that gives (figures, where) of the one that is furthest off.
+# source: the name of a pair or value, or a function of the results that returns (figures, where).
 Target = collections.namedtuple("Target", "what kind bound source unit", defaults=("",))
 
 FAMILIES = ("minmax", "absmax", "histogram", "fake-quantize", "squares", "search")
@@ -19,7 +19,7 @@ def pairs_of(prefix, results):
 
 
 def mean(prefix):
-    """The geometric mean of all pairs of that prefix, repetition by repetition; where: the least of them."""
+    """The geometric mean of all pairs with that prefix, for each repetition; where: the smallest of them."""
     def find(results):
         pairs = pairs_of(prefix, results)
         if not pairs:
@@ -31,7 +31,7 @@ def mean(prefix):
 
 
 def worst(prefix, kind, bound):
-    """Of all pairs of that prefix the one that is furthest from its bound."""
+    """The pair with that prefix that is furthest from its bound."""
     def find(results):
         pairs = pairs_of(prefix, results)
         if not pairs:
@@ -42,11 +42,11 @@ def worst(prefix, kind, bound):
     return find
 
 
-NO_SLOWER = 0.97  # AVX-512, of AVX2
+NO_SLOWER = 0.97  # AVX-512 relative to AVX2
 
 
 def shown_slower(results):
-    """Names of pairs in which AVX-512 is, as far as they have been measured. Of hundreds that are not some are by chance."""
+    """Names of measured pairs in which AVX-512 is shown to be slower. Some of several hundred are by chance."""
     return [n for n, ratios in pairs_of("pair/avx512-avx2/", results).items() if not rules.reached(ratios, NO_SLOWER, "not below")[3]]
 
 
@@ -66,7 +66,7 @@ def time_of(name):
 
 
 def of_threads(name):
-    """In turns with a quiet machine; where: how many these are, and the medians of all turns."""
+    """Ratios of turns on a quiet machine; where: how many turns these are, and the medians of all turns."""
     def find(results):
         pair = results["pairs"].get(name)
         figures = pair and rules.quiet(pair)
@@ -79,10 +79,12 @@ def of_threads(name):
 
 
 def targets(isa):
-    """Those of a machine whose best instruction set is isa. What compares AVX-512 with AVX2 is left out where there is no AVX-512."""
+    """Returns the targets of a machine whose best instruction set is isa.
+
+    Without AVX-512 there are no targets that compare it with AVX2."""
     rows = []
     avx512 = isa == "avx512"
-    search_share = 1 if avx512 else 0.65  # what AVX2 is to reach of AVX-512's
+    search_share = 1 if avx512 else 0.65  # AVX2 relative to AVX-512
 
     def row(*arguments, **named):
         rows.append(Target(*arguments, **named))
@@ -135,7 +137,7 @@ def targets(isa):
 
 
 def measured(results):
-    """For each target (target, median, low, high, answer, where); where nothing was measured, None and False."""
+    """Returns (target, median, low, high, reached, where) for each target; None and False if not measured."""
     rows = []
     for t in targets(results["isa"]):
         if callable(t.source):

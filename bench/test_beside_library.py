@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The qobs authors
-"""Two libraries in one process: they are two, and every case runs. Arguments: a libqobs.so."""
+"""Tests that beside_library.py loads two distinct libraries and runs every case. Argument: a libqobs.so."""
 import math
 import os
 import subprocess
@@ -22,7 +22,7 @@ LIBRARY = os.path.abspath(sys.argv.pop())
 
 class BesideLibrary(unittest.TestCase):
     def run_it(self, *options):
-        """Name and ratio of what ran."""
+        """Returns names and ratios of the cases that ran."""
         command = [sys.executable, "-B", os.path.join(HERE, "beside_library.py"), LIBRARY, LIBRARY, "--turns", "3", *options]
         done = subprocess.run(command, check=False, stdout=subprocess.PIPE, text=True)
         self.assertIn(done.returncode, (0, 1), "1: something is slower")

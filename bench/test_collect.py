@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The qobs authors
-"""How the parts of a run become one file, which targets there are then, and which are reached."""
+"""Tests collect.py, which targets exist, and which are reached."""
 import json
 import os
 import subprocess
@@ -16,7 +16,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 
 
 def part(isa, pairs):
-    """What Google Benchmark writes."""
+    """Returns a result in the form of Google Benchmark."""
     return {"context": {"isa": isa, "caches": [{"type": "Data", "level": 1, "size": 32768}]},
             "benchmarks": [{"run_type": "iteration", "run_name": "pair/" + name + "/iterations:1", "ratio": ratio, "speed": 1.0,
                             "other_speed": 1.0} for name, ratio in pairs]}

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The qobs authors
-"""The verdicts that reports and comparisons rest on."""
+"""Tests the verdicts of reports and comparisons."""
 import math
 import random
 import re
@@ -19,7 +19,7 @@ class MedianInterval(unittest.TestCase):
         self.assertEqual(rules.median_interval([], 0.99), (-math.inf, math.inf))
 
     def test_ranks_are_those_of_the_sign_test(self):
-        # Tables of the sign test: 8 values, 99 %: the extremes; 15 values, 99 %: the 3rd and 13th; 9 values, 95 %: the 2nd and 8th.
+        # Tables of the sign test. 99 %: extremes of 8 values, 3rd and 13th of 15. 95 %: 2nd and 8th of 9.
         self.assertEqual(rules.median_interval(list(range(1, 9)), 0.99), (1, 8))
         self.assertEqual(rules.median_interval(list(range(1, 16)), 0.99), (3, 13))
         self.assertEqual(rules.median_interval(list(range(9, 0, -1)), 0.95), (2, 8))
@@ -62,7 +62,7 @@ class Reached(unittest.TestCase):
     def test_not_below_needs_evidence(self):
         self.assertTrue(rules.reached([0.97, 0.98, 1.01], 1, "not below")[3])
         self.assertFalse(rules.reached([0.97] * 9, 1, "not below")[3])
-        # One lucky run of many is no excuse: it lies outside the interval.
+        # One lucky run of many lies outside the interval, so the verdict stands.
         self.assertFalse(rules.reached([0.9] * 14 + [1.2], 1, "not below")[3])
 
     def test_not_above_needs_evidence(self):
@@ -102,7 +102,7 @@ class Growth(unittest.TestCase):
     CACHES = [1 << 15, 1 << 20, 1 << 25]
 
     def fits(self, power, read=1.0, noise=0.0, repetitions=21):
-        """The exponents of made-up times: n^power * (1 + noise), a read loop with n^read from the third-level cache."""
+        """Returns exponents of synthetic times n^power * (1 + noise). The read loop grows by n^read in L3."""
         generator = random.Random(2)
         benchmarks = {}
         for n in (1 << i for i in range(10, 28)):

@@ -2,20 +2,20 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The qobs authors
 #
-# Is one version faster than another? Builds both with the benchmarks of this tree, runs them in turns and says of each benchmark
-# whether NEW is faster, slower or within noise. Exit status 1 if any is slower.
+# Compares the speed of two versions. Builds both with the benchmarks of this tree and runs them in turns. Says for each
+# benchmark if NEW is faster, slower or within noise. The exit status is 1 if any is slower.
 #
 #   scripts/bench-check.sh [OPTION]... OLD [NEW]
 #
-#   OLD, NEW           commits; NEW is this tree as it stands, committed or not, if left out
-#   --filter REGEX     benchmarks to run, as --benchmark_filter (a leading - takes those that do not match)
-#   --seconds N        time for the measurement, without building (60)
-#   --run-with COMMAND put before every run, e.g. "taskset -c 1"
-#   --build-only       builds and stops: the next call need not build
+#   OLD, NEW           commits; NEW defaults to this tree with its uncommitted changes
+#   --filter REGEX     benchmarks to run, as --benchmark_filter (a leading - inverts the match)
+#   --seconds N        time of the measurement without the build (60)
+#   --run-with COMMAND prefix of every run, e.g. "taskset -c 1"
+#   --build-only       builds and stops, so that the next call does not build
 #
-# Builds are kept in build-check/. A run is a process of its own; the fastest of its repetitions counts. A benchmark is faster or
-# slower if a distribution-free 99 % interval of the median ratio of runs next to each other leaves out 1, and that median is
-# at least 2 % from it (bench/rules.py).
+# Builds stay in build-check/. Each run is one process, and the fastest of its repetitions counts. A benchmark is faster
+# or slower if a distribution-free 99 % interval of the median ratio of adjacent runs leaves out 1, and that median is
+# at least 2 % from 1 (bench/rules.py).
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -39,7 +39,7 @@ done
 [[ ${#versions[@]} -eq 1 || ${#versions[@]} -eq 2 ]] || usage
 
 top=build-check
-# Both are measured by the same benchmarks, or a change of them would count as one of speed.
+# The same benchmarks measure both versions. Otherwise a change of a benchmark would look like a change of speed.
 build() { # DIRECTORY
     rm -rf "$1/bench"
     cp -pr bench "$1/bench"

@@ -2,19 +2,19 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The qobs authors
 #
-# Builds, runs all benchmarks and writes bench/results/<cpu>-<isa>.json, a report <cpu>-<isa>.md beside it and charts. Ends with the targets
-# that are not reached. A machine with nothing else to do is wanted; it takes about ten minutes.
+# Builds and runs all benchmarks. Writes bench/results/<cpu>-<isa>.json, a report <cpu>-<isa>.md beside it, and charts.
+# Prints the targets that are not reached. It takes about ten minutes on a machine with nothing else to do.
 #
 #   scripts/bench.sh [OPTION]...
 #
-#   --quick            one repetition of small sizes: shows that everything runs, in half a minute; says nothing about speed
-#   --repetitions N    of every benchmark (3); pairs have twice as many and one, growth within caches 14 times as many, a tenth as long
-#   --min-time SECONDS a repetition of a benchmark takes at least (0.005)
-#   --parts NAMES      of: kernels functions growth pairs (with small inputs) torch calibrate (all), with blanks between
-#   --out DIRECTORY    for the results (bench/results)
-#   --readme           writes the figures in README.md too
-#   --build DIRECTORY  a build that is there, with the program and the benchmarks (builds build-bench)
-#   --run-with COMMAND put before everything that is measured, in pieces of less than a minute, e.g. "taskset -c 1"
+#   --quick            one repetition of small sizes in half a minute: shows that everything runs, not how fast
+#   --repetitions N    of every benchmark (3); pairs run 2 N + 1, growth within caches 14 N of a tenth of the time
+#   --min-time SECONDS minimum time of a repetition (0.005)
+#   --parts NAMES      separated by blanks: kernels functions growth pairs (with small inputs) torch calibrate (all)
+#   --out DIRECTORY    directory of the results (bench/results)
+#   --readme           also writes the figures in README.md
+#   --build DIRECTORY  an existing build with the program and the benchmarks (default: builds build-bench)
+#   --run-with COMMAND prefix of each measured command, which runs less than a minute, e.g. "taskset -c 1"
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -22,7 +22,7 @@ usage() {
     sed -n '/^#   /s/^#   //p' "$0" >&2
     exit 2
 }
-{ # read to the end before anything runs: the file may change meanwhile
+{ # bash reads the block to its end first, so the file may change meanwhile
 command="scripts/bench.sh $*"
 quick='' repetitions=3 min_time=0.005 parts='kernels functions growth pairs torch calibrate' out=bench/results build='' run_with='' readme=()
 while [[ $# -gt 0 ]]; do
@@ -51,7 +51,7 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 load=$(cut -d ' ' -f 1-3 /proc/loadavg)
 
-# measure NAME COMMAND...: what it writes goes to a log; that is shown if it fails.
+# measure NAME COMMAND...: output goes to a log, which is shown on failure.
 measure() {
     local name=$1
     shift
@@ -62,14 +62,14 @@ measure() {
 wanted() {
     [[ " $parts " == *" $1 "* ]]
 }
-# benchmarks NAME REPETITIONS FILTER: with the limits, as shares are of what the same process has measured.
+# benchmarks NAME REPETITIONS FILTER
 benchmarks() {
     measure "$1" "$build/bench/bench-qobs" "--benchmark_filter=$3" "--benchmark_min_time=$min_time" "--benchmark_repetitions=$2" \
         --benchmark_enable_random_interleaving=true "--benchmark_out=$work/$1.json" --benchmark_out_format=json
 }
 
-# pairs NAME FILTER...: in as many processes, as a process's data lie where they lie for as long as it lives; the filters take turns, as what
-# else the machine does lasts for seconds or minutes.
+# pairs NAME FILTER...: one process for each repetition, because addresses of data are fixed for a process. The filters
+# take turns, because a disturbance lasts for seconds or minutes.
 pairs() {
     local name=$1 filter i part
     shift
@@ -85,7 +85,7 @@ collect() {
     $python -B bench/collect.py "$1" "cpu=$cpu" "date=$(date +%F)" "commit=$(git describe --always --dirty 2>/dev/null || echo unknown)" \
         "load=$load" "command=${command% }" "$work"/*.json
 }
-# What is in doubt after the pairs is measured again now and then, as what disturbs may last for minutes; all figures count.
+# Doubtful pairs are measured again later, because a disturbance may last for minutes. All figures count.
 doubtful=''
 find_doubtful() {
     mkdir "$work/first"
@@ -97,7 +97,7 @@ measure_doubtful() {
 
 cpu=$(sed -n 's/^model name[^:]*: *//p' /proc/cpuinfo | head -n 1)
 cpu=${cpu:-$(uname -m)}
-benchmarks limits 1 '^limit/count$' # whatever the parts: says what machine it is
+benchmarks limits 1 '^limit/count$' # always runs: it records the machine
 if [[ $quick ]]; then
     benchmarks quick 1 '^(limit/(read/L1|count|multiply)|small/|growth/elements/.*/(1024|2048|4096|8192)$|growth/(bins|group)/.*/1024$|observer/[a-z0-9]*/f32/torch|[a-z-]*/[a-z0-9-]*/[a-z0-9]*/[a-z0-9.-]*/L1$|pair/(avx2-plain|avx512-avx2)/.*/f32/.*/L1(/iterations:1)?$)'
 else
@@ -114,8 +114,8 @@ else
         benchmarks searches "$repetitions" '^search-whole/'
     }
     ! wanted growth || {
-        # Exponents are close to each other: many short repetitions in turns, so that what disturbs for some seconds disturbs all sizes, and
-        # in several processes, as pages of one may suit one size better than another.
+        # Exponents differ little. Many short repetitions in turns spread a disturbance over all sizes. Several
+        # processes are needed because the pages of one may favour some sizes.
         for i in {1..7}; do
             min_time=$(printf '%g' "${min_time}e-1") benchmarks "growth-caches-$i" $((2 * repetitions)) \
                 '^growth/elements/(limit|minmax|histogram|squares|fake).*/([0-9]{4,6}|1048576|2097152)$'
@@ -123,7 +123,7 @@ else
         benchmarks growth-others "$repetitions" '^growth/(elements/(search|.*/([48][0-9]{6}|[0-9]{8,})$)|[^e])'
     }
     ! wanted pairs || {
-        # Two threads four times as often: how fast two processors are beside one changes within seconds.
+        # Two threads run four times as often: their speed relative to one changes within seconds.
         filters=('^small/' '^pair/minmax-read/' '^pair/(granularity|histogram)' '^pair/search-[a-z]')
         for dtype in f32 bf16 f16 f64; do
             filters+=("^pair/avx2-plain/[a-z-]*/$dtype/" '^pair/search-2-threads/' "^pair/avx512-avx2/[a-z-]*/$dtype/")
@@ -136,7 +136,7 @@ if wanted torch && $python -c 'import torch' 2>/dev/null; then
     if [[ $quick ]]; then
         measure torch $python -B bench/beside_torch.py "$build/src/libqobs.so" "$work/torch.json" --repetitions 1 --rows 64 --only 'minmax|search'
     else
-        for i in 1 2 3; do # processes, as with pairs: torch's searches differ by a half between them
+        for i in 1 2 3; do # several processes: torch's searches differ by a half between them
             for only in minmax observer/ histc HistogramObserver search/norm-2\$ search/norm-2.4 search/norm-2.7; do
                 part=torch-$i-${only//[^a-zA-Z0-9]/-}
                 measure "$part" $python -B bench/beside_torch.py "$build/src/libqobs.so" "$work/$part.json" \
