@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
+/* The schemes and the fused sets, as tables. */
 #include "scheme.h"
 
 #include <string.h>
 
-/* compressed_tensors/quantization/quant_scheme.py */
+/* see compressed_tensors/quantization/quant_scheme.py */
 #define INT8 "num_bits=8 strategy=channel"
 #define INT8_TOKEN "num_bits=8 strategy=token dynamic=true"
 #define INT4 "num_bits=4 strategy=group group_size=128"
@@ -25,7 +26,8 @@ static const struct scheme schemes[] = {
     {"FP8_BLOCK", E4M3 "strategy=block block_structure=[128,128]", E4M3 "strategy=group group_size=128 dynamic=true",
      "e4m3, blocks of 128 x 128; activations e4m3, dynamic"},
     {"NVFP4", NVFP4, NVFP4 " dynamic=local",
-     "e2m1, groups of 16 with e4m3 scales under a global scale; activations the same, dynamic under a static global scale"},
+     "e2m1, groups of 16 with e4m3 scales under a global scale; activations the same, dynamic under a static global "
+     "scale"},
     {"NVFP4A16", NVFP4, NULL, "e2m1, groups of 16 with e4m3 scales under a global scale"},
     {"MXFP4", MX "num_bits=4", MX "num_bits=4 dynamic=true",
      "e2m1, groups of 32 with power-of-two scales; activations the same, dynamic"},
@@ -50,7 +52,7 @@ const struct scheme *scheme_find(const char *name)
     return NULL;
 }
 
-/* llmcompressor/observers/helpers.py: what vLLM runs as one matrix */
+/* Layers that vLLM runs as one matrix; see llmcompressor/observers/helpers.py. */
 static const struct {
     const char *name;
     int set;
