@@ -14,15 +14,16 @@
 #define NVFP4 "type=float num_bits=4 strategy=tensor_group group_size=16 scale_dtype=float8_e4m3fn"
 #define MX "type=float strategy=group group_size=32 scale_dtype=uint8 "
 static const struct scheme schemes[] = {
-    {"W8A8", INT8, INT8_TOKEN, "int8, a scale a channel; activations int8, dynamic"},
+    {"W8A8", INT8, INT8_TOKEN, "int8, one scale for each channel; activations int8, dynamic"},
     {"INT8", INT8, INT8_TOKEN, "the same as W8A8"},
-    {"W8A16", INT8, NULL, "int8, a scale a channel"},
+    {"W8A16", INT8, NULL, "int8, one scale for each channel"},
     {"W4A16", INT4, NULL, "int4, groups of 128"},
     {"W4A16_ASYM", INT4 " symmetric=false", NULL, "int4 with zero points, groups of 128"},
     {"W4A8", INT4, INT8_TOKEN, "int4, groups of 128; activations int8, dynamic"},
-    {"FP8", E4M3 "strategy=tensor", E4M3 "strategy=tensor", "e4m3, a scale a tensor; activations the same, static"},
+    {"FP8", E4M3 "strategy=tensor", E4M3 "strategy=tensor",
+     "e4m3, one scale for each tensor; activations the same, static"},
     {"FP8_DYNAMIC", E4M3 "strategy=channel", E4M3 "strategy=token dynamic=true",
-     "e4m3, a scale a channel; activations e4m3, dynamic"},
+     "e4m3, one scale for each channel; activations e4m3, dynamic"},
     {"FP8_BLOCK", E4M3 "strategy=block block_structure=[128,128]", E4M3 "strategy=group group_size=128 dynamic=true",
      "e4m3, blocks of 128 x 128; activations e4m3, dynamic"},
     {"NVFP4", NVFP4, NVFP4 " dynamic=local",
