@@ -96,9 +96,9 @@ static int is_attention(const struct tensor_set *model, const char *name, size_t
             char *earlier = join(name, *length, weights[k]);
             if (!earlier)
                 return -1;
-            const bool there = tensors_find(model, earlier);
+            const bool exists = tensors_find(model, earlier);
             free(earlier);
-            if (there)
+            if (exists)
                 return 0;
         }
         return 1;

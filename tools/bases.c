@@ -70,7 +70,7 @@ int bases_set(struct bases *bases, const char *argument)
 }
 
 /* Applies the settings of a scheme: "key=value key=value". */
-static int apply(qobs_config *config, const char *preset, const char *settings, const char *whose)
+static int apply(qobs_config *config, const char *preset, const char *settings, const char *user)
 {
     char copy[256], *rest = copy;
     snprintf(copy, sizeof copy, "%s", settings);
@@ -79,12 +79,12 @@ static int apply(qobs_config *config, const char *preset, const char *settings, 
         qobs_error error;
         *value++ = '\0';
         if (qobs_config_set(config, setting, value, &error) != QOBS_OK)
-            return print_error(EXIT_USAGE, "--preset: %s cannot serve %s: %s", preset, whose, error.message);
+            return print_error(EXIT_USAGE, "--preset: %s cannot serve %s: %s", preset, user, error.message);
     }
     return EXIT_OK;
 }
 
-static int make(struct bases *bases, enum base base, const char *preset, const char *settings, const char *whose)
+static int make(struct bases *bases, enum base base, const char *preset, const char *settings, const char *user)
 {
     struct base_observer *o = &bases->observers[base];
     qobs_error error;
@@ -97,7 +97,7 @@ static int make(struct bases *bases, enum base base, const char *preset, const c
         return print_status_error(&error, about);
     if (qobs_config_set(o->config, "base_name", base_names[base], &error) != QOBS_OK)
         return print_status_error(&error, about);
-    int code = apply(o->config, o->preset, settings, whose);
+    int code = apply(o->config, o->preset, settings, user);
     for (size_t i = 0; code == EXIT_OK && i < bases->count; i++) {
         const char *rest;
         size_t length;
@@ -119,11 +119,11 @@ static int make(struct bases *bases, enum base base, const char *preset, const c
 int bases_make(struct bases *bases, const struct scheme *scheme)
 {
     static const char running[] = "llmc.static_minmax", kv[] = "type=float num_bits=8 strategy=tensor";
-    char whose[64];
-    snprintf(whose, sizeof whose, "scheme %s", scheme->name);
-    int code = make(bases, BASE_WEIGHT, "llmc.memoryless_minmax", scheme->weights, whose);
+    char user[64];
+    snprintf(user, sizeof user, "scheme %s", scheme->name);
+    int code = make(bases, BASE_WEIGHT, "llmc.memoryless_minmax", scheme->weights, user);
     if (code == EXIT_OK && (scheme->inputs || bases->observers[BASE_INPUT].requested))
-        code = make(bases, BASE_INPUT, running, scheme->inputs ? scheme->inputs : "", whose);
+        code = make(bases, BASE_INPUT, running, scheme->inputs ? scheme->inputs : "", user);
     if (code == EXIT_OK && bases->observers[BASE_OUTPUT].requested)
         code = make(bases, BASE_OUTPUT, running, "", "outputs");
     for (enum base b = BASE_Q; code == EXIT_OK && b <= BASE_V; b++)

@@ -41,8 +41,8 @@ struct bases {
 
 /* Apply the arguments of --preset and --set: [BASE=]NAME and [BASE.]KEY=VALUE. The default base is weight, and kv
  * stands for k and v. Both return an exit code. */
-int bases_preset(struct bases *bases, const char *given);
-int bases_set(struct bases *bases, const char *given);
+int bases_preset(struct bases *bases, const char *argument);
+int bases_set(struct bases *bases, const char *argument);
 
 /* Creates the configurations: the preset, then the settings of the scheme, then the assignments of --set.
  *  - Weights always have one.

@@ -66,8 +66,8 @@ static int unknown_scheme(const char *name)
                        name ? "' is unknown" : "", known);
 }
 
-/* Fails if the output path is one of the input files. `whose` names the input in the message. */
-static int check_not_input(const char *option, const char *path, const struct tensor_set *set, const char *whose)
+/* Fails if the output path is one of the input files. `input_name` names the input in the message. */
+static int check_not_input(const char *option, const char *path, const struct tensor_set *set, const char *input_name)
 {
     struct stat output, input;
     if (stat(path, &output) != 0)
@@ -78,7 +78,7 @@ static int check_not_input(const char *option, const char *path, const struct te
             continue;
         file = tensors_at(set, i)->file;
         if (stat(file, &input) == 0 && input.st_dev == output.st_dev && input.st_ino == output.st_ino)
-            return print_error(EXIT_USAGE, "%s: %s is part of the %s", option, path, whose);
+            return print_error(EXIT_USAGE, "%s: %s is part of the %s", option, path, input_name);
     }
     return EXIT_OK;
 }

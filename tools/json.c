@@ -63,9 +63,9 @@ static const char *scan_object(struct scan *s)
     do {
         const unsigned char c = s->text[s->at];
         if (c == '"') {
-            const char *wrong = scan_string(s);
-            if (wrong)
-                return wrong;
+            const char *problem = scan_string(s);
+            if (problem)
+                return problem;
             continue;
         }
         if ((c < 0x20 && !is_space(c)) || c >= 0x7f)
@@ -97,18 +97,18 @@ int json_parse(cJSON **root, const char *path, const char *part, const void *tex
     memcpy(copy, text, length);
     copy[length] = '\0';
     struct scan s = {.text = (const unsigned char *)copy, .length = length};
-    const char *wrong = scan_object(&s);
-    if (!wrong) {
+    const char *problem = scan_object(&s);
+    if (!problem) {
         const char *end = copy;
         errno = 0;
         *root = cJSON_ParseWithLengthOpts(copy, length, &end, 0);
         if (!*root) {
-            wrong = errno == ENOMEM ? "out of memory" : "syntax error";
+            problem = errno == ENOMEM ? "out of memory" : "syntax error";
             s.at = (size_t)(end - copy);
         }
     }
     free(copy);
-    return wrong ? fail(f, "%s: the %s cannot be read as JSON: %s at its byte %zu", path, part, wrong, s.at) : 0;
+    return problem ? fail(f, "%s: the %s cannot be read as JSON: %s at its byte %zu", path, part, problem, s.at) : 0;
 }
 
 int json_integer(const cJSON *item, uint64_t *value)

@@ -200,14 +200,14 @@ static int read_file(struct npy_file *file, struct fail *f)
     int fortran = 0;
     if (read_header(&c, file, &fortran) != 0)
         return -1;
-    const size_t element = dtype_size(file->dtype), there = map->size - start - length;
+    const size_t element = dtype_size(file->dtype), available = map->size - start - length;
     struct shape_words words;
     const char *shape = shape_describe(file->ndim, file->shape, &words);
     if (tensor_bytes(element, file->ndim, file->shape, &file->bytes) != 0)
         return fail(f, "%s: shape %s of %s is more than 2^63 - 1 bytes", map->path, shape, file->dtype);
-    if (there != file->bytes)
+    if (available != file->bytes)
         return fail(f, "%s: %sshape %s of %s needs %" PRIu64 " bytes of data, %zu are there", map->path,
-                    there < file->bytes ? "is cut off: " : "", shape, file->dtype, file->bytes, there);
+                    available < file->bytes ? "is cut off: " : "", shape, file->dtype, file->bytes, available);
     tensor_strides(element, file->ndim, file->shape, fortran, file->strides);
     file->data = map->data + start + length;
     return 0;
