@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* A runtime that has threads and memory of its own and lends both to qobs: a pool whose workers wait for loops, and an arena
- * that is emptied after each layer. The scales are the same as without them.
+/* A runtime with threads and memory of its own that lends both to qobs. Its pool has workers that wait for loops;
+ * its arena is emptied after each layer. The scales are the same as without them.
  *
  *     cc runtime.c $(pkg-config --cflags --libs qobs) -pthread -lm -o runtime */
 #define _POSIX_C_SOURCE 200809L
@@ -13,7 +13,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* ---- Threads ------------------------------------------------------------------------------------------------------------- */
+/* ---- Threads ----------------------------------------------------------------------------------------------------- */
 
 enum { WORKERS = 3 };
 
@@ -22,7 +22,7 @@ struct pool {
     int started;
     pthread_mutex_t mutex;
     pthread_cond_t begin, end;
-    /* The loop that is running; `turn` counts loops, so that a worker joins each once. */
+    /* The current loop. `turn` counts loops, so that a worker joins each loop once. */
     void (*task)(void *, size_t);
     void *argument;
     size_t count, turn;
@@ -30,7 +30,7 @@ struct pool {
     atomic_size_t next;
 };
 
-static void take_tasks(struct pool *pool)
+static void run_tasks(struct pool *pool)
 {
     for (size_t i; (i = atomic_fetch_add(&pool->next, 1)) < pool->count;)
         pool->task(pool->argument, i);
@@ -40,14 +40,14 @@ static void *work(void *context)
 {
     struct pool *pool = context;
     pthread_mutex_lock(&pool->mutex);
-    for (size_t seen = 0;;) {
-        while (!pool->stop && pool->turn == seen)
+    for (size_t last_turn = 0;;) {
+        while (!pool->stop && pool->turn == last_turn)
             pthread_cond_wait(&pool->begin, &pool->mutex);
         if (pool->stop)
             break;
-        seen = pool->turn;
+        last_turn = pool->turn;
         pthread_mutex_unlock(&pool->mutex);
-        take_tasks(pool);
+        run_tasks(pool);
         pthread_mutex_lock(&pool->mutex);
         if (--pool->busy == 0)
             pthread_cond_signal(&pool->end);
@@ -56,7 +56,7 @@ static void *work(void *context)
     return NULL;
 }
 
-/* What qobs calls: every index once, and all are done when it returns. The caller works, too. */
+/* qobs calls this function. It runs every index once and returns after the last one. The caller works, too. */
 static void pool_for(void *context, void (*task)(void *, size_t), void *argument, size_t count)
 {
     struct pool *pool = context;
@@ -69,7 +69,7 @@ static void pool_for(void *context, void (*task)(void *, size_t), void *argument
     pool->turn++;
     pthread_cond_broadcast(&pool->begin);
     pthread_mutex_unlock(&pool->mutex);
-    take_tasks(pool);
+    run_tasks(pool);
     pthread_mutex_lock(&pool->mutex);
     while (pool->busy > 0)
         pthread_cond_wait(&pool->end, &pool->mutex);
@@ -98,7 +98,7 @@ static void pool_stop(struct pool *pool)
     pthread_mutex_destroy(&pool->mutex);
 }
 
-/* ---- Memory -------------------------------------------------------------------------------------------------------------- */
+/* ---- Memory ------------------------------------------------------------------------------------------------------ */
 
 enum { ALIGNMENT = 64 };
 
@@ -112,7 +112,7 @@ static size_t rounded(size_t size)
     return (size + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
 }
 
-/* NULL when the arena is full: qobs then fails with QOBS_ERROR_OUT_OF_MEMORY, and nothing has changed. */
+/* Returns NULL if the arena is full. qobs then fails with QOBS_ERROR_OUT_OF_MEMORY, and nothing has changed. */
 static void *arena_allocate(void *context, size_t size)
 {
     struct arena *arena = context;
@@ -124,7 +124,7 @@ static void *arena_allocate(void *context, size_t size)
     return memory;
 }
 
-/* Only what came last is given back; the rest goes when the arena is emptied. */
+/* Frees only the last allocation. The others are freed when the arena is emptied. */
 static void arena_release(void *context, void *memory, size_t size)
 {
     struct arena *arena = context;
@@ -132,13 +132,13 @@ static void arena_release(void *context, void *memory, size_t size)
         arena->used -= rounded(size);
 }
 
-/* ---- Layers -------------------------------------------------------------------------------------------------------------- */
+/* ---- Layers ------------------------------------------------------------------------------------------------------ */
 
 enum { ROWS = 512, COLUMNS = 1024, GROUP = 32, SCALES = ROWS * COLUMNS / GROUP };
 
 static float weight[ROWS][COLUMNS];
 
-/* int4 scales of `weight`, a group each, by the range with the least error. */
+/* Computes the int4 scales of `weight`, one for each group, by the range with the smallest error. */
 static int layer_scales(const qobs_runtime *runtime, float *scales, qobs_error *error)
 {
     const int64_t shape[] = {ROWS, COLUMNS};
@@ -181,7 +181,7 @@ int main(void)
         bad = memcmp(lent, plain, sizeof lent) != 0 || arena.peak == 0 || pool.turn == 0;
         arena.used = arena.peak = 0;
     }
-    /* An arena that is too small is an error, not a crash. */
+    /* An arena that is too small gives an error, not a crash. */
     arena = small;
     const int status = layer_scales(&runtime, lent, &error);
     printf("with %zu bytes: %s: %s\n", arena.size, qobs_status_string(status), error.message);

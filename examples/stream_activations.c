@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* Calibrates activations that are too many to be kept: reads them from standard input, as float32 rows of COLUMNS, batch by
- * batch, and prints the scale and the zero point of 8-bit integers. With STATE what has been seen is saved there, for
- * `qobs merge` or another run.
+/* Calibrates activations that are too large to store. Reads float32 rows of COLUMNS elements from standard input,
+ * batch by batch, and prints the scale and zero point for 8-bit integers. With STATE it saves the observer's state
+ * there, for `qobs merge` or another run.
  *
  *     cc stream_activations.c $(pkg-config --cflags --libs qobs) -o stream_activations
  *     producer | ./stream_activations COLUMNS [STATE] */
@@ -11,15 +11,16 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { ROWS = 64 }; /* of a batch */
+enum { ROWS = 64 }; /* rows of a batch */
 
-/* Batches until the stream ends; the observer keeps its histogram, and nothing of them. */
+/* Observes batches until the stream ends. The observer stores only its histogram. */
 static int observe_all(qobs_observer *observer, FILE *stream, float *batch, int64_t columns, qobs_error *error)
 {
     for (size_t n; (n = fread(batch, sizeof *batch, ROWS * (size_t)columns, stream)) > 0;) {
         const int64_t shape[] = {(int64_t)n / columns, columns};
         if (n % (size_t)columns != 0)
-            fprintf(stderr, "the last row has %zu of %lld columns and is left out\n", n % (size_t)columns, (long long)columns);
+            fprintf(stderr, "the last row has %zu of %lld columns and is left out\n", n % (size_t)columns,
+                    (long long)columns);
         const qobs_tensor tensor = {sizeof tensor, batch, QOBS_F32, 2, shape, NULL};
         if (qobs_observer_observe(observer, &tensor, NULL, error) != QOBS_OK)
             return error->status;
@@ -63,12 +64,14 @@ int main(int argc, char **argv)
                  qobs_observer_create(&observer, config, NULL, &error) != QOBS_OK ||
                  observe_all(observer, stdin, batch, columns, &error) != QOBS_OK ||
                  qobs_observer_counts(observer, &counts, &error) != QOBS_OK ||
-                 qobs_observer_qparams(observer, &scale, sizeof scale, &zero_point, sizeof zero_point, &error) != QOBS_OK)) {
+                 qobs_observer_qparams(observer, &scale, sizeof scale, &zero_point, sizeof zero_point, &error) !=
+                     QOBS_OK)) {
         fprintf(stderr, "%s: %s\n", qobs_status_string(error.status), error.message);
         bad = 1;
     }
     if (!bad) {
-        printf("%llu batches, %llu elements\n", (unsigned long long)counts.batches, (unsigned long long)counts.elements);
+        printf("%llu batches, %llu elements\n", (unsigned long long)counts.batches,
+               (unsigned long long)counts.elements);
         printf("scale %.9g, zero point %d\n", scale, (int)zero_point);
     }
     if (!bad && argc > 2)

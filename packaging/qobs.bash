@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-# Completion for bash. What there is to complete it asks the program.
+# Completion for bash. It asks the program for the possible words.
 
 _qobs()
 {
-    local qobs=${COMP_WORDS[0]} command=${COMP_WORDS[1]} word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD - 1]}
+    local qobs=${COMP_WORDS[0]} command=${COMP_WORDS[1]}
+    local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD - 1]}
     local known=
     COMPREPLY=()
     if [[ $COMP_CWORD -eq 1 ]]; then
@@ -13,7 +14,8 @@ _qobs()
     elif [[ $before == --preset ]]; then
         known=$("$qobs" info 2>/dev/null | sed -n '/^presets/,$s/^.\{15\}\([^ ][^ ]*\) .*/\1/p')
     elif [[ $before == --isa ]]; then
-        known=$("$qobs" info 2>/dev/null | sed -n '/^instructions/,/^presets/{/^presets/!{/not usable/!s/^.\{15\}\([^ ]*\) .*/\1/p}}')
+        known=$("$qobs" info 2>/dev/null |
+            sed -n '/^instructions/,/^presets/{/^presets/!{/not usable/!s/^.\{15\}\([^ ]*\) .*/\1/p}}')
     elif [[ $before == --set ]]; then
         compopt -o nospace 2>/dev/null
         known=$("$qobs" info 2>/dev/null | sed -n '/^presets/,$s/^ \{17\}//p' | tr ' ' '\n' | sort -u | sed 's/$/=/')

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The qobs authors
-"""What the tests of the program share: numbers, tensor files, running the program, a small model.
+"""Common parts of the program's tests: numbers, tensor files, running the program, a small model.
 
-    a test: python3 TEST QOBS [WRAPPER [ARGUMENT]...]     the wrapper runs the program, such as an emulator
+    python3 TEST QOBS [WRAPPER [ARGUMENT]...]     WRAPPER: a program that runs QOBS, such as an emulator
 
 Needs the standard library only.
 """
@@ -25,7 +25,7 @@ def equal(got, want, what):
     check(got == want, what, f"got {got!r:.300}, expected {want!r:.300}")
 
 
-# ---- Numbers ------------------------------------------------------------------------------------------------------------------
+# ---- Numbers ---------------------------------------------------------------------------------------------------------
 
 def f32(x):
     return struct.unpack("<f", struct.pack("<f", x))[0]
@@ -60,18 +60,18 @@ def unpack(dtype, data):
 
 
 def qparams(dtype, values, bits, symmetric):
-    """Scale and zero point as compressed-tensors makes them: every operation rounded to the dtype."""
-    rnd, least, greatest = ROUND[dtype], -2.0 ** (bits - 1), 2.0 ** (bits - 1) - 1
+    """Computes scale and zero point as compressed-tensors does: every operation is rounded to the dtype."""
+    rnd, quant_min, quant_max = ROUND[dtype], -2.0 ** (bits - 1), 2.0 ** (bits - 1) - 1
     low, high = min(0.0, *values), max(0.0, *values)
     if symmetric:
-        return rnd(max(-low, high) / ((greatest - least) / 2)) or EPS[dtype], 0
-    scale = rnd(rnd(high - low) / (greatest - least))
+        return rnd(max(-low, high) / ((quant_max - quant_min) / 2)) or EPS[dtype], 0
+    scale = rnd(rnd(high - low) / (quant_max - quant_min))
     if scale == 0:
         return EPS[dtype], 0
-    return scale, round(min(max(rnd(least - rnd(low / scale)), least), greatest))
+    return scale, round(min(max(rnd(quant_min - rnd(low / scale)), quant_min), quant_max))
 
 
-# ---- Files --------------------------------------------------------------------------------------------------------------------
+# ---- Files -----------------------------------------------------------------------------------------------------------
 
 def write(path, data):
     with open(path, "wb") as f:
@@ -85,7 +85,7 @@ def read(path):
 
 
 def st_bytes(tensors, metadata=None):
-    """{name: (dtype, shape, bytes)} as a safetensors file."""
+    """Makes a safetensors file of {name: (dtype, shape, bytes)}."""
     header, data = ({"__metadata__": metadata} if metadata else {}), b""
     for name, (dtype, shape, raw) in tensors.items():
         header[name] = {"dtype": dtype, "shape": shape, "data_offsets": [len(data), len(data) + len(raw)]}
@@ -95,7 +95,7 @@ def st_bytes(tensors, metadata=None):
 
 
 def st_read(path):
-    """{name: (dtype, shape, values)} and the metadata."""
+    """Returns {name: (dtype, shape, values)} and the metadata."""
     raw = read(path)
     length = struct.unpack("<Q", raw[:8])[0]
     header = json.loads(raw[8:8 + length])
@@ -113,7 +113,7 @@ def npy_bytes(descr, shape, raw, fortran=False):
     return b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header.encode() + raw
 
 
-# ---- Running ------------------------------------------------------------------------------------------------------------------
+# ---- Running ---------------------------------------------------------------------------------------------------------
 
 def run(*arguments):
     return subprocess.run(QOBS + [str(a) for a in arguments], capture_output=True, text=True, timeout=300)
@@ -126,13 +126,13 @@ def fine(what, *arguments):
 
 
 def snapshot():
-    """Every file below the working directory, with its content; None for a pipe."""
+    """Returns every file below the working directory with its content; None for a pipe."""
     paths = [os.path.join(d, f) for d, _, files in os.walk(".") for f in files]
     return {p: read(p) if os.path.isfile(p) else None for p in paths}
 
 
 def refused(what, words, *arguments, status=2):
-    """Exit status, one line that names the culprit, and no file made, changed or left over."""
+    """Checks the exit status, one line with all the words, and that no file was created or changed."""
     before = snapshot()
     p = run(*arguments)
     lines = p.stderr.splitlines()
@@ -152,16 +152,18 @@ def thread_counts():
         else ["1", "2", "7"]
 
 
-# ---- A small model ------------------------------------------------------------------------------------------------------------
+# ---- A small model ---------------------------------------------------------------------------------------------------
 
 LINEAR = {"model.layers.0.self_attn.q_proj": ("BF16", [24, 256]), "model.layers.0.mlp.up_proj": ("F16", [7, 384]),
           "model.layers.1.self_attn.q_proj": ("BF16", [8, 128]), "model.layers.1.mlp.down_proj": ("F32", [5, 128])}
-OTHER = {"model.embed_tokens.weight": ("BF16", [10, 128]), "model.norm.weight": ("BF16", [128]), "lm_head.weight": ("BF16", [10, 128]),
-         "model.layers.0.self_attn.q_proj.bias": ("BF16", [24]), "model.layers.0.input_layernorm.weight": ("F32", [128])}
+OTHER = {"model.embed_tokens.weight": ("BF16", [10, 128]), "model.norm.weight": ("BF16", [128]),
+         "lm_head.weight": ("BF16", [10, 128]),
+         "model.layers.0.self_attn.q_proj.bias": ("BF16", [24]), "model.layers.0.input_layernorm.weight": ("F32",
+                                                                                                           [128])}
 
 
 def model():
-    """The tensors, and the linears' values row by row."""
+    """Returns the tensors, and the values of the linear layers row by row."""
     source, tensors, rows = random.Random(7), {}, {}
     for name, (dtype, shape) in list({k + ".weight": v for k, v in LINEAR.items()}.items()) + list(OTHER.items()):
         values = [ROUND[dtype](source.gauss(0.3, 1) * 10 ** source.uniform(-4, 0)) for _ in range(math.prod(shape))]
@@ -174,7 +176,7 @@ def model():
 
 
 def expect_scales(what, path, wanted, bits, symmetric):
-    """wanted: {module: (scale shape, its groups of values)}"""
+    """Compares scales with `wanted`: {module: (scale shape, groups of values)}."""
     got, _ = st_read(path)
     names = {m + end for m in wanted for end in [".weight_scale"] + ([] if symmetric else [".weight_zero_point"])}
     equal(sorted(got), sorted(names), f"{what}: names")
@@ -183,7 +185,8 @@ def expect_scales(what, path, wanted, bits, symmetric):
         pairs = [qparams(dtype, g, bits, symmetric) for g in groups]
         equal(got.get(module + ".weight_scale"), (dtype, shape, [p[0] for p in pairs]), f"{what}: scale of {module}")
         if not symmetric:
-            equal(got.get(module + ".weight_zero_point"), ("I8", shape, [p[1] for p in pairs]), f"{what}: zero point of {module}")
+            equal(got.get(module + ".weight_zero_point"), ("I8", shape, [p[1] for p in pairs]),
+                  f"{what}: zero point of {module}")
 
 
 def by_channel(rows):
@@ -200,13 +203,14 @@ def by_block(rows, height, width):
     for m, r in rows.items():
         down, across = -(-len(r) // height), -(-len(r[0]) // width)
         blocks = [[x for row in r[i * height:(i + 1) * height] for x in row[j * width:(j + 1) * width]] + [0.0]
-                  for i in range(down) for j in range(across)]  # what is missing of a block are zeros, which widen nothing
+                  for i in range(down)
+                  for j in range(across)]  # missing elements of a block are zeros, which do not widen the range
         wanted[m] = ([down, across], blocks)
     return wanted
 
 
 def main(tests):
-    """Runs the functions named test_... in `tests`, each in a directory of its own. Ends with `N passed, N failed`."""
+    """Runs the functions named test_... in `tests`, each in its own directory, and prints `N passed, N failed`."""
     home = os.getcwd()
     for name, test in list(tests.items()):
         if not name.startswith("test_"):

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The C example in the README is examples/weight_scales.c, which is compiled and run."""
+"""Checks that the C example in the README is examples/weight_scales.c, which another test runs."""
 import re
 import sys
 

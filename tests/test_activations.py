@@ -3,7 +3,7 @@
 # SPDX-FileCopyrightText: The qobs authors
 """`qobs calibrate --activations`: scales of inputs, outputs and attention states, recomputed in plain Python.
 
-    test_activations.py QOBS [WRAPPER [ARGUMENT]...]     the wrapper runs the program, such as an emulator
+    test_activations.py QOBS [WRAPPER [ARGUMENT]...]     WRAPPER: a program that runs QOBS, such as an emulator
 
 Needs the standard library only. Ends with `N passed, N failed`; exit status 1 if any failed.
 """
@@ -16,8 +16,9 @@ SHAPES = {"self_attn.q_proj": [32, HIDDEN], "self_attn.k_proj": [32, HIDDEN], "s
           "self_attn.o_proj": [HIDDEN, 32], "mlp.gate_proj": [WIDE, HIDDEN], "mlp.up_proj": [WIDE, HIDDEN],
           "mlp.down_proj": [HIDDEN, WIDE]}
 MODULES = [LAYER % i + m for i in (0, 1) for m in SHAPES]
-# Where a module's input is recorded in what record() makes.
-SOURCE = {"self_attn.k_proj": "self_attn.q_proj", "self_attn.v_proj": "self_attn.q_proj", "mlp.up_proj": "mlp.gate_proj"}
+# The recorded input of each module in the output of record().
+SOURCE = {"self_attn.k_proj": "self_attn.q_proj", "self_attn.v_proj": "self_attn.q_proj",
+          "mlp.up_proj": "mlp.gate_proj"}
 CALIBRATE = ("calibrate", "model.safetensors", "-o", "out.safetensors", "--quiet", "--json", "report.json", "--scheme")
 source = random.Random(11)
 
@@ -32,11 +33,12 @@ def packed(tensors):
 
 
 def make_model(dtype="BF16"):
-    write("model.safetensors", packed({LAYER % i + m + ".weight": noise(dtype, s) for i in (0, 1) for m, s in SHAPES.items()}))
+    write("model.safetensors", packed({LAYER % i + m + ".weight": noise(dtype, s) for i in (0, 1) for m,
+                                       s in SHAPES.items()}))
 
 
 def record(path, dtype="BF16", batch=2, tokens=3, spread=1.0):
-    """A batch of everything, as a hook on each module would see it; fused modules see the same."""
+    """Returns a batch of all activations. Fused modules have the same input."""
     tensors = {}
     for i in (0, 1):
         for module, shape in SHAPES.items():
@@ -62,12 +64,12 @@ def report():
 
 
 def outputs():
-    """What was written but the weights' results."""
+    """Returns the written tensors, except those of the weights."""
     return {n: t for n, t in st_read("out.safetensors")[0].items() if ".weight_" not in n}
 
 
-def scale_of(dtype, values, greatest):
-    return ROUND[dtype](max(map(abs, values)) / greatest)
+def scale_of(dtype, values, quant_max):
+    return ROUND[dtype](max(map(abs, values)) / quant_max)
 
 
 def global_scale_of(dtype, values):
@@ -80,7 +82,7 @@ def gathered(batches, name):
 
 
 def head_values(batches, name):
-    """Values head by head: the states are (batch, heads, tokens, head_dim)."""
+    """Returns the values of each head. States are (batch, heads, tokens, head_dim)."""
     heads = [[] for _ in range(HEADS)]
     for b in batches:
         n, h, t, d = b[name][1]
@@ -89,22 +91,24 @@ def head_values(batches, name):
     return heads
 
 
-# ---- Tests --------------------------------------------------------------------------------------------------------------------
+# ---- Tests -----------------------------------------------------------------------------------------------------------
 
 def test_fp8():
-    """Running extremes over several files, in three dtypes, inputs and states."""
+    """Running extrema over several files, in three dtypes, for inputs and states."""
     for dtype in ("BF16", "F16", "F32"):
         make_model(dtype)
         batches = [record(f"a{i}.safetensors", dtype, 2, 3 + i, 0.5 + i) for i in range(3)]
         fine(f"FP8 {dtype}", *CALIBRATE, "FP8", *activations(*[f"a{i}.safetensors" for i in range(3)]))
-        want = {m + ".input_scale": (dtype, [1], [scale_of(dtype, gathered(batches, recorded_for(m)), 448)]) for m in MODULES}
+        want = {m + ".input_scale": (dtype, [1], [scale_of(dtype, gathered(batches, recorded_for(m)), 448)])
+                for m in MODULES}
         for i in (0, 1):
             for s in ("k", "v"):
                 values = gathered(batches, ATTENTION % i + f".{s}_states")
                 want[ATTENTION % i + f".{s}_scale"] = (dtype, [1], [scale_of(dtype, values, 448)])
         equal(outputs(), want, f"FP8 {dtype}: scales of inputs and states")
     r = report()
-    equal([r["inputs"], r["activations"]["files"]], ["static", [f"a{i}.safetensors" for i in range(3)]], "the report's head")
+    equal([r["inputs"], r["activations"]["files"]], ["static", [f"a{i}.safetensors" for i in range(3)]],
+          "the report's head")
     equal(r["activations"]["unused"], 6, "q_states of three files are not needed")
     for entry in r["activations"]["modules"]:
         if entry["base"] != "input":
@@ -115,19 +119,23 @@ def test_fp8():
               f"the report on the input of {entry['module']}")
     equal(r["activations"]["bases"], {"input": {"preset": "llmc.static_minmax", "modules": 14, "missing": 0},
                                       "k": {"preset": "llmc.static_minmax", "modules": 2, "missing": 0},
-                                      "v": {"preset": "llmc.static_minmax", "modules": 2, "missing": 0}}, "the report's bases")
-    fine("one thread", *CALIBRATE, "FP8", *activations("a0.safetensors", "a1.safetensors", "a2.safetensors"), "--threads", "1")
+                                      "v": {"preset": "llmc.static_minmax", "modules": 2, "missing": 0}},
+                                      "the report's bases")
+    fine("one thread", *CALIBRATE, "FP8", *activations("a0.safetensors", "a1.safetensors", "a2.safetensors"),
+         "--threads", "1")
     equal(outputs(), want, "one thread: the same")
     table = fine("a table", *[w for w in CALIBRATE if w != "--quiet"], "FP8", *activations("a0.safetensors"))
-    check(all(f"{m} " in table for m in MODULES) and "input: 14 of 14 modules recorded" in table, "the table tells it", table)
+    check(all(f"{m} " in table for m in MODULES) and "input: 14 of 14 modules recorded" in table, "the table tells it",
+          table)
 
 
 def test_presets():
-    """Order of batches, a preset for each base."""
+    """Order of batches; a preset for each base."""
     make_model("F32")
     batches = [record(f"a{i}.safetensors", "F32") for i in range(3)]
     files = activations(*[f"a{i}.safetensors" for i in range(3)])
-    fine("presets", *CALIBRATE, "FP8", *files, "--preset", "input=llmc.minmax", "--set", "input.averaging_constant=0.25", "--preset",
+    fine("presets", *CALIBRATE, "FP8", *files, "--preset", "input=llmc.minmax", "--set",
+         "input.averaging_constant=0.25", "--preset",
          "k=llmc.memoryless_minmax", "--preset", "v=none", "--preset", "llmc.static_minmax")
     got = outputs()
     for m in MODULES:
@@ -136,23 +144,28 @@ def test_presets():
             values = b[recorded_for(m)][2]
             low = min(values) if low is None else f32(f32(low * 0.75) + f32(min(values) * 0.25))
             high = max(values) if high is None else f32(f32(high * 0.75) + f32(max(values) * 0.25))
-        equal(got.pop(m + ".input_scale"), ("F32", [1], [f32(max(-low, high) / 448)]), f"moving average of the input of {m}")
+        equal(got.pop(m + ".input_scale"), ("F32", [1], [f32(max(-low, high) / 448)]),
+              f"moving average of the input of {m}")
     want = {ATTENTION % i + ".k_scale": ("F32", [1], [scale_of("F32", batches[2][ATTENTION % i + ".k_states"][2], 448)])
             for i in (0, 1)}
     equal(got, want, "the last batch of k, nothing for v")
     bases = report()["activations"]["bases"]
-    equal({b: v["preset"] for b, v in bases.items()}, {"input": "llmc.minmax", "k": "llmc.memoryless_minmax"}, "presets reported")
+    equal({b: v["preset"] for b, v in bases.items()}, {"input": "llmc.minmax", "k": "llmc.memoryless_minmax"},
+          "presets reported")
 
 
 def test_integers():
-    """Static int8 with zero points for inputs and outputs; a scale a group; states by head."""
+    """Static int8 with zero points for inputs and outputs; one scale for each group; states by head."""
     make_model("F16")
     batches = [record("a.safetensors", "F16")]
     more = {m + ".output": noise("F16", [6, SHAPES[m[len(LAYER % 0):]][0]], 2.0) for m in MODULES}
     write("more.safetensors", packed(more))
-    fine("static int8", *CALIBRATE, "W8A8", *activations("a.safetensors", "more.safetensors"), "--set", "input.dynamic=false", "--set",
-         "input.strategy=tensor", "--set", "input.symmetric=false", "--set", "output.num_bits=4", "--set", "output.symmetric=false",
-         "--set", "kv.strategy=attn_head", "--set", "kv.type=int", "--set", "v.symmetric=false", "--preset", "q=llmc.static_minmax")
+    fine("static int8", *CALIBRATE, "W8A8", *activations("a.safetensors", "more.safetensors"), "--set",
+         "input.dynamic=false", "--set",
+         "input.strategy=tensor", "--set", "input.symmetric=false", "--set", "output.num_bits=4", "--set",
+         "output.symmetric=false",
+         "--set", "kv.strategy=attn_head", "--set", "kv.type=int", "--set", "v.symmetric=false", "--preset",
+         "q=llmc.static_minmax")
     want = {}
     for m in MODULES:
         for base, values, bits in (("input", batches[0][recorded_for(m)][2], 8), ("output", more[m + ".output"][2], 4)):
@@ -169,17 +182,19 @@ def test_integers():
         want[at + ".q_scale"] = ("F16", [1], [scale_of("F16", batches[0][at + ".q_states"][2], 448)])
     equal(outputs(), want, "static int8: scales and zero points")
     equal(report()["activations"]["unused"], 0, "everything recorded was needed")
-    fine("groups", *CALIBRATE, "W8A16", *activations("a.safetensors"), "--preset", "kv=none", "--set", "input.group_size=8")
+    fine("groups", *CALIBRATE, "W8A16", *activations("a.safetensors"), "--preset", "kv=none", "--set",
+         "input.group_size=8")
     values = batches[0][LAYER % 0 + "self_attn.o_proj.input"][2]
     groups = [[v for k, v in enumerate(values) if k % 32 // 8 == g] for g in range(4)]
     got = outputs()
-    equal(got.get(LAYER % 0 + "self_attn.o_proj.input_scale"), ("F16", [4], [qparams("F16", g, 8, True)[0] for g in groups]),
+    equal(got.get(LAYER % 0 + "self_attn.o_proj.input_scale"), ("F16", [4],
+                                                                [qparams("F16", g, 8, True)[0] for g in groups]),
           "a scale for each group of an input")
-    equal(len(got), 14, "inputs of a scheme that leaves them alone, because they were asked for")
+    equal(len(got), 14, "inputs of a scheme that leaves them alone, because they were requested")
 
 
 def test_nvfp4():
-    """A static global scale for inputs; modules that run as one share it."""
+    """A static global scale for inputs, which fused modules share."""
     for dtype in ("BF16", "F32"):
         make_model(dtype)
         batches = [record(f"a{i}.safetensors", dtype) for i in range(2)]
@@ -188,12 +203,13 @@ def test_nvfp4():
         want = {m + ".input_global_scale": ("F32", [1], [global_scale_of(dtype, gathered(batches, recorded_for(m)))])
                 for m in MODULES}
         equal(outputs(), want, f"NVFP4 {dtype}: global scales of inputs")
-    # k has an input of its own, larger in layer 0 and smaller in layer 1; v stands in with the first that is there, q.
+    # k has its own input, larger in layer 0 and smaller in layer 1. v uses the first recorded one, that of q.
     extra = {LAYER % i + "self_attn.k_proj.input": ("F32", [2, HIDDEN], [(50.0, 0.25)[i]] * 2 * HIDDEN) for i in (0, 1)}
     write("extra.safetensors", packed(extra))
     fine("several recorded", *CALIBRATE, "NVFP4", *files, *activations("extra.safetensors"), "--preset", "kv=none")
     for i in (0, 1):
-        values = gathered(batches, LAYER % i + "self_attn.q_proj.input") + extra[LAYER % i + "self_attn.k_proj.input"][2]
+        values = gathered(batches,
+                          LAYER % i + "self_attn.q_proj.input") + extra[LAYER % i + "self_attn.k_proj.input"][2]
         for m in QKV:
             want[LAYER % i + m + ".input_global_scale"] = ("F32", [1], [global_scale_of("F32", values)])
     equal(outputs(), want, "fused modules share the largest magnitude")
@@ -221,7 +237,7 @@ def st_read_codes(path):
 
 
 def to_e4m3(x):
-    """The code of the nearest positive e4m3 number, ties to the even code."""
+    """Returns the code of the nearest positive e4m3 number, ties to the even code."""
     values = [c % 8 * 2.0 ** -9 if c < 8 else (8 + c % 8) * 2.0 ** (c // 8 - 10) for c in range(127)]
     return min(range(127), key=lambda c: (abs(values[c] - x), c & 1))
 
@@ -232,7 +248,8 @@ def test_nothing_needed():
     for scheme, inputs in (("W8A8", "dynamic"), ("W4A16", "none"), ("FP8_DYNAMIC", "dynamic"), ("MXFP4", "dynamic")):
         settings = ["--set", "group_size=32"] if scheme == "W4A16" else []
         fine(scheme, *CALIBRATE, scheme, *settings, *activations("a.safetensors"))
-        equal(sorted(outputs()), sorted(ATTENTION % i + f".{s}_scale" for i in (0, 1) for s in "kv"), f"{scheme}: states alone")
+        equal(sorted(outputs()), sorted(ATTENTION % i + f".{s}_scale" for i in (0, 1) for s in "kv"),
+              f"{scheme}: states alone")
         equal(report()["inputs"], inputs, f"{scheme}: inputs are {inputs}")
     table = fine("W8A8's table", *[w for w in CALIBRATE if w != "--quiet"], "W8A8")
     check("while the model runs" in table, "the table says that scales are dynamic", table)
@@ -240,7 +257,7 @@ def test_nothing_needed():
     check("--activations" in table and "input_scale" in table, "the table says that FP8 needs activations", table)
     equal(report()["inputs"], "static", "FP8's report without activations")
     fine("states of no use", *CALIBRATE, "W8A8", *activations("a.safetensors"), "--preset", "kv=none")
-    equal(outputs(), {}, "nothing asked for, nothing written")
+    equal(outputs(), {}, "nothing requested, nothing written")
 
 
 def test_missing():
@@ -250,7 +267,8 @@ def test_missing():
     write("some.safetensors", packed({n: t for n, t in tensors.items() if n not in gone}))
     p = run(*CALIBRATE, "FP8", *activations("some.safetensors"))
     lines = p.stderr.splitlines()
-    check(p.returncode == 0 and len(lines) == 2 and "4 of 14" in lines[0] and "1 of 2" in lines[1] and LAYER % 0 + QKV[0] in lines[0],
+    check(p.returncode == 0 and len(lines) == 2 and "4 of 14" in lines[0] and "1 of 2" in lines[1]
+          and LAYER % 0 + QKV[0] in lines[0],
           "missing inputs: a warning for each base", p.stderr)
     missing = [m for m in MODULES if recorded_for(m) in gone]
     check(not any(m + ".input_scale" in outputs() for m in missing), "missing inputs: no scale is made up")
@@ -270,7 +288,8 @@ def test_missing():
     write("inputs.safetensors", packed({n: t for n, t in tensors.items() if "states" not in n}))
     fine("no states", *CALIBRATE, "FP8", *activations("inputs.safetensors"))
     equal(len(outputs()), 14, "states that are not recorded are not missed")
-    refused("states asked for", ["--activations", ".k_states", "2 modules"], *CALIBRATE, "FP8", *activations("inputs.safetensors"), "--set",
+    refused("requested states", ["--activations", ".k_states", "2 modules"], *CALIBRATE, "FP8",
+            *activations("inputs.safetensors"), "--set",
             "kv.num_bits=8")
 
 
@@ -291,40 +310,48 @@ def test_refused():
     bad(("BF16", [2, 64], [1.0] * 100 + [math.nan] * 3 + [math.inf] + [2.0] * 24))
     refused("NaN", ["bad.safetensors", f"'{name}'", "3 NaN and 1 infinite", "NaN at [1, 36]"], *calibrate)
     fine("NaN ignored", *calibrate, "--set", "input.nonfinite=ignore")
-    equal(outputs()[LAYER % 0 + "mlp.down_proj.input_scale"], ("BF16", [1], [scale_of("BF16", [2.0], 448)]), "NaN ignored: the others")
-    equal([[e["nan"], e["inf"]] for e in report()["activations"]["modules"] if e["recorded"] == name], [[3, 1]], "NaN ignored: counted")
+    equal(outputs()[LAYER % 0 + "mlp.down_proj.input_scale"], ("BF16", [1], [scale_of("BF16", [2.0], 448)]),
+          "NaN ignored: the others")
+    equal([[e["nan"], e["inf"]] for e in report()["activations"]["modules"] if e["recorded"] == name], [[3, 1]],
+          "NaN ignored: counted")
     bad(noise("F32", [2, 64]))
     fine("another dtype in every file is fine", *calibrate)
     refused("another dtype in the next batch", ["bad.safetensors", f"'{name}'"], *CALIBRATE, "FP8",
             *activations("a.safetensors", "bad.safetensors"))
     write("states.safetensors", packed(dict(tensors, **{ATTENTION % 0 + ".k_states": noise("BF16", [2, 3, HIDDEN])})))
-    refused("states of three dimensions", ["states.safetensors", "k_states"], *CALIBRATE, "FP8", *activations("states.safetensors"))
+    refused("states of three dimensions", ["states.safetensors", "k_states"], *CALIBRATE, "FP8",
+            *activations("states.safetensors"))
     good = CALIBRATE + ("FP8", "--activations", "a.safetensors")
-    refused("missing file", ["--activations", "gone.safetensors"], *CALIBRATE, "FP8", "--activations", "gone.safetensors")
+    refused("missing file", ["--activations", "gone.safetensors"], *CALIBRATE, "FP8", "--activations",
+            "gone.safetensors")
     for option in ("--preset", "--set"):
         refused(f"unknown base of {option}", [option, "'bias'", "weight, input, output, q, k, v"], *good, option,
                 "bias=llmc.minmax" if option == "--preset" else "bias.num_bits=8")
     refused("unknown preset of a base", ["--preset input", "'llmc.best'"], *good, "--preset", "input=llmc.best")
     refused("unknown setting of a base", ["--set", "'bits'"], *good, "--set", "k.bits=8")
-    refused("static token", ["token", "dynamic"], *CALIBRATE, "W8A8", "--activations", "a.safetensors", "--set", "input.dynamic=false")
+    refused("static token", ["token", "dynamic"], *CALIBRATE, "W8A8", "--activations", "a.safetensors", "--set",
+            "input.dynamic=false")
     refused("base name as a setting", ["--set", "base_name"], *good, "--set", "input.base_name=output")
     refused("settings without activations", ["input", "--activations"], *CALIBRATE, "FP8", "--set", "input.num_bits=8")
-    refused("a preset that cannot", ["--preset", "torch.MinMaxObserver", "FP8"], *good, "--preset", "input=torch.MinMaxObserver")
+    refused("a preset that cannot", ["--preset", "torch.MinMaxObserver", "FP8"], *good, "--preset",
+            "input=torch.MinMaxObserver")
     for option in ("--out", "--json"):
-        refused(f"{option} onto the activations", [option, "a.safetensors", "activations"], *good, option, "a.safetensors")
+        refused(f"{option} onto the activations", [option, "a.safetensors", "activations"], *good, option,
+                "a.safetensors")
 
 
 def test_same_everywhere():
     make_model()
     for i in range(2):
         record(f"a{i}.safetensors", "BF16", 3, 17)
-    seen = set()
+    outputs_seen = set()
     for isa in instruction_sets():
         for threads in thread_counts():
-            fine(f"{isa}, {threads} threads", *CALIBRATE, "NVFP4", *activations("a0.safetensors", "a1.safetensors"), "--isa", isa, "--threads",
+            fine(f"{isa}, {threads} threads", *CALIBRATE, "NVFP4", *activations("a0.safetensors", "a1.safetensors"),
+                 "--isa", isa, "--threads",
                  threads, "--set", "kv.strategy=attn_head")
-            seen.add(read("out.safetensors"))
-    equal(len(seen), 1, "one output on every instruction set and number of threads")
+            outputs_seen.add(read("out.safetensors"))
+    equal(len(outputs_seen), 1, "one output on every instruction set and number of threads")
 
 
 if __name__ == "__main__":

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The qobs authors
-"""Drives the qobs program: what it computes, held against plain Python, and what it refuses.
+"""Tests of the program qobs: its results, compared with plain Python, and its errors.
 
-    test_cli.py QOBS [WRAPPER [ARGUMENT]...]     the wrapper runs the program, such as an emulator
+    test_cli.py QOBS [WRAPPER [ARGUMENT]...]     WRAPPER: a program that runs QOBS, such as an emulator
 
 Needs the standard library only. Ends with `N passed, N failed`; exit status 1 if any failed.
 """
@@ -12,19 +12,21 @@ import json, math, os, random, signal, struct, subprocess, sys, time
 from cli import *
 
 
-# ---- Tests: general -----------------------------------------------------------------------------------------------------------
+# ---- Tests: general --------------------------------------------------------------------------------------------------
 
 def test_help():
     check("calibrate" in fine("--help", "--help") and "observe" in fine("-h", "-h"), "--help lists the commands")
     for command in ("calibrate", "observe", "merge", "show", "info"):
-        check(f"usage: qobs {command}" in fine(f"{command} --help", command, "--help"), f"{command} --help says how it is used")
+        check(f"usage: qobs {command}" in fine(f"{command} --help", command, "--help"),
+              f"{command} --help says how it is used")
     check("W4A16_ASYM" in fine("calibrate --help", "calibrate", "--help"), "calibrate --help lists the schemes")
     check(fine("--version", "--version").startswith("qobs 0."), "--version")
     info = fine("info", "info")
     for word in ("CPU", "scalar", "active", "llmc.minmax", "torch.MinMaxObserver", "averaging_constant"):
         check(word in info, f"info tells {word}")
     for isa in instruction_sets():
-        check(any(isa in line and "asked for" in line for line in fine(f"info --isa {isa}", "info", "--isa", isa).splitlines()),
+        check(any(isa in line and "asked for" in line for line in fine(f"info --isa {isa}", "info", "--isa",
+                                                                       isa).splitlines()),
               f"info --isa {isa}")
     p = run()
     check(p.returncode == 2 and p.stderr.startswith("usage: qobs"), "without a command: usage")
@@ -49,8 +51,10 @@ def test_refused_options():
     refused("unknown scheme", ["--scheme", "'W3A3'", "W8A8", "W4A16_ASYM"], "calibrate", "--scheme", "W3A3", "-o",
             "out.safetensors", "model.safetensors")
     refused("unknown preset", ["'llmc.best'"] + presets, *calibrate, "--preset", "llmc.best")
-    refused("unknown preset of observe", ["'llmc.best'"] + presets, "observe", "--preset", "llmc.best", "model.safetensors")
-    refused("a preset without the scheme's settings", ["--preset", "torch.MinMaxObserver", "W8A8"], *calibrate, "--preset",
+    refused("unknown preset of observe", ["'llmc.best'"] + presets, "observe", "--preset", "llmc.best",
+            "model.safetensors")
+    refused("a preset without the scheme's settings", ["--preset", "torch.MinMaxObserver", "W8A8"], *calibrate,
+            "--preset",
             "torch.MinMaxObserver")
     refused("observe without preset", ["--preset"], "observe", "model.safetensors")
     refused("observe without tensor", ["tensor"], *observe[:-1])
@@ -72,7 +76,8 @@ def test_refused_options():
     refused("unknown base name", ["base_name", "'bias'"], *observe, "--base-name", "bias")
     refused("unknown mode", ["nonfinite", "'skip'", "ignore"], *observe, "--nonfinite", "skip")
     refused("strategy that does not apply", ["attn_head", "weight"], *observe, "--strategy", "attn_head")
-    refused("importance without use", ["--importance", "llmc.minmax"], *observe, "--importance", "model.safetensors:norm")
+    refused("importance without use", ["--importance", "llmc.minmax"], *observe, "--importance",
+            "model.safetensors:norm")
 
 
 def header(text, data=b""):
@@ -89,14 +94,19 @@ def test_refused_files():
         "empty": (b"", ["0 bytes"]),
         "header of 100 GB": (struct.pack("<Q", 100 * 10 ** 9) + good[8:], ["100000000000"]),
         "header of 2^64 bytes": (b"\xff" * 8 + good[8:], ["18446744073709551615"]),
-        "overlap": (header(b"{" + entry % (b"a", b"F32", 2, 0, 16) + b"," + entry % (b"b", b"F32", 2, 8, 24) + b"}", bytes(24)),
+        "overlap": (header(b"{" + entry % (b"a", b"F32", 2, 0, 16) + b"," + entry % (b"b", b"F32", 2, 8, 24) + b"}",
+                           bytes(24)),
                     ["'b.weight'", "'a.weight'", "8"]),
         "hole": (header(b"{" + entry % (b"a", b"F32", 1, 8, 16) + b"}", bytes(16)), ["'a.weight'", "8"]),
-        "offsets beyond the end": (header(b"{" + entry % (b"a", b"F32", 2, 0, 16) + b"}", bytes(15)), ["'a.weight'", "16", "15"]),
+        "offsets beyond the end": (header(b"{" + entry % (b"a", b"F32", 2, 0, 16) + b"}", bytes(15)),
+                                   ["'a.weight'", "16", "15"]),
         "offsets backwards": (header(b"{" + entry % (b"a", b"F32", 2, 16, 0) + b"}", bytes(16)), ["'a.weight'", "16"]),
-        "size against shape": (header(b"{" + entry % (b"a", b"F32", 3, 0, 16) + b"}", bytes(16)), ["'a.weight'", "16", "24"]),
-        "unknown dtype": (header(b"{" + entry % (b"a", b"F99", 2, 0, 16) + b"}", bytes(16)), ["'a.weight'", "F99", "BF16"]),
-        "name that occurs twice": (header(b"{" + b",".join([entry % (b"a", b"F32", 1, 0, 8), entry % (b"a", b"F32", 1, 8, 16)]) +
+        "size against shape": (header(b"{" + entry % (b"a", b"F32", 3, 0, 16) + b"}", bytes(16)),
+                               ["'a.weight'", "16", "24"]),
+        "unknown dtype": (header(b"{" + entry % (b"a", b"F99", 2, 0, 16) + b"}", bytes(16)),
+                          ["'a.weight'", "F99", "BF16"]),
+        "name that occurs twice": (header(b"{" + b",".join([entry % (b"a", b"F32", 1, 0, 8),
+                                                            entry % (b"a", b"F32", 1, 8, 16)]) +
                                           b"}", bytes(16)), ["'a.weight'", "twice"]),
         "no JSON": (header(b'{"a.weight":', bytes(16)), ["JSON"]),
         "other bytes": (b"no tensors in here, only words", ["bytes"]),
@@ -104,7 +114,8 @@ def test_refused_files():
     for what, (data, words) in files.items():
         write("bad.safetensors", data)
         refused(f"calibrate, {what}", ["bad.safetensors"] + words, *CALIBRATE, "bad.safetensors")
-        refused(f"observe, {what}", ["bad.safetensors"] + words, "observe", "--preset", "llmc.minmax", "--out", "out.safetensors",
+        refused(f"observe, {what}", ["bad.safetensors"] + words, "observe", "--preset", "llmc.minmax", "--out",
+                "out.safetensors",
                 "bad.safetensors")
     os.unlink("bad.safetensors")
     refused("missing file", ["gone.safetensors", "No such file"], *CALIBRATE, "gone.safetensors")
@@ -119,15 +130,17 @@ def test_refused_files():
     refused("shard without the tensor", ["b.weight", "two.safetensors"], *CALIBRATE, "lost.safetensors.index.json")
     index["weight_map"]["b.weight"] = "../two.safetensors"
     write("lost.safetensors.index.json", json.dumps(index).encode())
-    refused("shard elsewhere", ["../two.safetensors"], *CALIBRATE, "lost.safetensors.index.json")
+    refused("shard outside the directory", ["../two.safetensors"], *CALIBRATE, "lost.safetensors.index.json")
     write("bad.npy", npy_bytes("<f4", [3], bytes(8)))
     refused("short .npy", ["bad.npy"], "observe", "--preset", "llmc.minmax", "bad.npy")
     write("words.npy", npy_bytes("<U3", [3], bytes(36)))
     refused(".npy of text", ["words.npy", "<U3"], "observe", "--preset", "llmc.minmax", "words.npy")
     write("many.safetensors", st_bytes({"x": ("F32", [2], bytes(8)), "y": ("I32", [2], bytes(8))}))
-    refused("several tensors, none named", ["many.safetensors"], "observe", "--preset", "llmc.minmax", "many.safetensors")
+    refused("several tensors, none named", ["many.safetensors"], "observe", "--preset", "llmc.minmax",
+            "many.safetensors")
     refused("unknown tensor", ["many.safetensors", "'z'"], "observe", "--preset", "llmc.minmax", "many.safetensors:z")
-    refused("integers", ["many.safetensors", "y", "I32"], "observe", "--preset", "torch.MinMaxObserver", "many.safetensors:y")
+    refused("integers", ["many.safetensors", "y", "I32"], "observe", "--preset", "torch.MinMaxObserver",
+            "many.safetensors:y")
 
 
 def big_weight(rows, columns, place, value):
@@ -138,18 +151,22 @@ def big_weight(rows, columns, place, value):
 
 
 def test_nan_in_a_weight():
-    for what, place, value, kind in (("first slice", (0, 3), math.nan, "NaN"), ("later slice", (1311, 77), math.nan, "NaN"),
+    for what, place, value, kind in (("first slice", (0, 3), math.nan, "NaN"),
+                                     ("later slice", (1311, 77), math.nan, "NaN"),
                                      ("infinity", (2046, 1022), -math.inf, "-infinity")):
-        tensors = {"a.weight": ("BF16", [2, 128], pack("BF16", [1.0] * 256)), "big.weight": big_weight(2048, 1024, place, value)}
+        tensors = {"a.weight": ("BF16", [2, 128], pack("BF16", [1.0] * 256)),
+                   "big.weight": big_weight(2048, 1024, place, value)}
         write("nan.safetensors", st_bytes(tensors))  # 4 MB
         for scheme in ("W8A8", "W4A16"):
             for threads in thread_counts():
                 refused(f"{kind} in the {what}, {scheme}, {threads} threads",
-                        ["nan.safetensors", "'big.weight'", f"{kind} at [{place[0]}, {place[1]}]"], "calibrate", "--scheme", scheme,
+                        ["nan.safetensors", "'big.weight'", f"{kind} at [{place[0]}, {place[1]}]"], "calibrate",
+                        "--scheme", scheme,
                         "-o", "out.safetensors", "--json", "report.json", "--threads", threads, "nan.safetensors")
         refused(f"{kind} in one range", ["'big.weight'", f"{kind} at [{place[0]}, {place[1]}]"], *CALIBRATE, "--set",
                 "strategy=tensor", "nan.safetensors")
-        refused(f"{kind}, observe", ["nan.safetensors:big.weight", f"{kind} at [{place[0]}, {place[1]}]"], "observe", "--preset",
+        refused(f"{kind}, observe", ["nan.safetensors:big.weight", f"{kind} at [{place[0]}, {place[1]}]"], "observe",
+                "--preset",
                 "llmc.minmax", "--out", "out.safetensors", "nan.safetensors:big.weight")
 
 
@@ -160,39 +177,45 @@ def test_output():
     write("nan.safetensors", st_bytes(nan))
     observe = ("observe", "--preset", "llmc.minmax", "model.safetensors:lm_head.weight", "--out")
     os.mkdir("folder")
-    for what, words, arguments in (("calibrate", ["folder", "directory"], CALIBRATE[:-1] + ("folder", "model.safetensors")),
+    for what, words, arguments in (("calibrate", ["folder", "directory"],
+                                    CALIBRATE[:-1] + ("folder", "model.safetensors")),
                                    ("observe", ["folder", "directory"], observe + ("folder",))):
         refused(f"{what} onto a directory", words, *arguments)
     for what, arguments in (("calibrate", CALIBRATE[:-1] + ("none/out.safetensors", "model.safetensors")),
                             ("observe", observe + ("none/out.safetensors",))):
         refused(f"{what} into a missing directory", ["none/out.safetensors", "No such file"], *arguments, status=1)
-    if os.geteuid() != 0:  # root may write anywhere
+    if os.geteuid() != 0:  # root may write everywhere
         os.chmod("folder", 0o500)
-        refused("unwritable directory", ["folder/out.safetensors", "Permission"], *observe, "folder/out.safetensors", status=1)
+        refused("unwritable directory", ["folder/out.safetensors", "Permission"], *observe, "folder/out.safetensors",
+                status=1)
         os.chmod("folder", 0o700)
     write("out.safetensors", b"old")
     refused("a failing run and an existing file", ["'z.weight'"], *CALIBRATE, "nan.safetensors")
-    refused("a failing observe and an existing file", ["NaN"], "observe", "--preset", "llmc.minmax", "--out", "out.safetensors",
+    refused("a failing observe and an existing file", ["NaN"], "observe", "--preset", "llmc.minmax", "--out",
+            "out.safetensors",
             "nan.safetensors:z.weight")
     equal(read("out.safetensors"), b"old", "a failing run leaves the old file")
     fine("a run replaces the file", *CALIBRATE, "model.safetensors")
     check(st_read("out.safetensors")[0], "the file is replaced")
-    equal(sorted(os.listdir(".")), ["folder", "model.safetensors", "nan.safetensors", "out.safetensors"], "no other file is left")
+    equal(sorted(os.listdir(".")), ["folder", "model.safetensors", "nan.safetensors", "out.safetensors"],
+          "no other file is left")
 
 
 def test_report_first():
-    """A report that cannot be written is known before the output is."""
+    """A report that cannot be written fails before the output appears."""
     write("model.safetensors", st_bytes(model()[0]))
     calibrate = CALIBRATE + ("model.safetensors", "--json")
     os.mkdir("folder")
     write("out.safetensors", b"old")
-    refused("a report in a missing directory", ["--json", "none/report.json", "No such file"], *calibrate, "none/report.json", status=1)
+    refused("a report in a missing directory", ["--json", "none/report.json", "No such file"], *calibrate,
+            "none/report.json", status=1)
     refused("a report onto a directory", ["folder", "directory"], *calibrate, "folder")
     refused("a report onto the output", ["--json", "out.safetensors"], *calibrate, "out.safetensors")
     refused("a report onto the model", ["--json", "model.safetensors"], *calibrate, "model.safetensors")
     write("nan.safetensors", st_bytes({"a.weight": ("F32", [1, 2], pack("F32", [1, math.nan]))}))
     write("report.json", b"old")
-    refused("a failing run and an existing report", ["'a.weight'"], *CALIBRATE, "nan.safetensors", "--json", "report.json")
+    refused("a failing run and an existing report", ["'a.weight'"], *CALIBRATE, "nan.safetensors", "--json",
+            "report.json")
     equal(read("report.json"), b"old", "a failing run leaves the old report")
     os.symlink("report.json", "link.json")
     fine("a report through a link", *calibrate, "link.json")
@@ -204,15 +227,17 @@ def test_report_first():
     with open("pipe", "rb") as f:
         equal(json.loads(f.read())["scheme"], "W8A8", "a report into a pipe")
     equal(p.communicate(timeout=60)[1], b"", "a report into a pipe: no complaint")
-    equal(sorted(os.listdir(".")), ["folder", "link.json", "model.safetensors", "nan.safetensors", "out.safetensors", "pipe", "report.json"],
+    equal(sorted(os.listdir(".")), ["folder", "link.json", "model.safetensors", "nan.safetensors", "out.safetensors",
+                                    "pipe", "report.json"],
           "no other file is left")
 
 
 def test_signals():
-    """Ended in the middle, it leaves the old files and nothing else."""
+    """A run that a signal ends leaves the old files and no others."""
     rows, columns = 1 << 15, 1 << 13
-    with open("model.safetensors", "wb") as f:  # half a GB of zeros, a hole in the file
-        text = json.dumps({"a.weight": {"dtype": "BF16", "shape": [rows, columns], "data_offsets": [0, 2 * rows * columns]}}).encode()
+    with open("model.safetensors", "wb") as f:  # half a GB of zeros in a sparse file
+        text = json.dumps({"a.weight": {"dtype": "BF16", "shape": [rows, columns],
+                                        "data_offsets": [0, 2 * rows * columns]}}).encode()
         f.write(struct.pack("<Q", len(text)) + text)
         f.truncate(8 + len(text) + 2 * rows * columns)
     write("out.safetensors", b"old")
@@ -220,9 +245,11 @@ def test_signals():
     files = sorted(os.listdir("."))
     for threads in thread_counts()[:2]:
         for what in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            p = subprocess.Popen(QOBS + [*CALIBRATE, "model.safetensors", "--json", "report.json", "--isa", "scalar", "--threads", threads],
+            p = subprocess.Popen(QOBS + [*CALIBRATE, "model.safetensors", "--json", "report.json", "--isa", "scalar",
+                                         "--threads", threads],
                                  stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
-                                 preexec_fn=lambda what=what: signal.signal(what, signal.SIG_DFL))  # nohup and & ignore some
+                                 preexec_fn=lambda what=what: signal.signal(what,
+                                                                            signal.SIG_DFL))  # nohup and & ignore some
             while p.poll() is None and sum(f.endswith(".tmp") for f in os.listdir(".")) < 2:
                 time.sleep(0.001)
             p.send_signal(what)
@@ -230,7 +257,8 @@ def test_signals():
             equal((p.returncode, errors), (-what, b""), f"{what.name}, {threads} threads: ends by it")
             equal(sorted(os.listdir(".")), files, f"{what.name}, {threads} threads: no file is left over")
     equal((read("out.safetensors"), read("report.json")), (b"old", b"old"), "the old files are as they were")
-    p = subprocess.Popen(QOBS + [*CALIBRATE, "model.safetensors"], preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN))
+    p = subprocess.Popen(QOBS + [*CALIBRATE, "model.safetensors"], preexec_fn=lambda: signal.signal(signal.SIGHUP,
+                                                                                                    signal.SIG_IGN))
     while p.poll() is None and not any(f.endswith(".tmp") for f in os.listdir(".")):
         time.sleep(0.001)
     p.send_signal(signal.SIGHUP)
@@ -240,32 +268,39 @@ def test_signals():
 
 
 def test_long_names():
-    """Names of any length arrive whole, also those that differ only at their end."""
-    tensors = {n * length + end + ".weight": ("F32", [1, 2], pack("F32", [float(k + 1), 0.0])) for k, (n, length, end) in
-               enumerate((("m", 1022, "a"), ("m", 1022, "b"), ("m", 1023, ""), ("long.", 1000, "x"), ("long.", 1000, "y")))}
+    """Names of any length are complete, also those that differ only in their last character."""
+    tensors = {n * length + end + ".weight": ("F32", [1, 2], pack("F32", [float(k + 1), 0.0])) for k,
+               (n, length, end) in
+               enumerate((("m", 1022, "a"), ("m", 1022, "b"), ("m", 1023, ""), ("long.", 1000, "x"),
+                          ("long.", 1000, "y")))}
     write("model.safetensors", st_bytes(tensors))
     fine("long names", *CALIBRATE, "--set", "symmetric=false", "model.safetensors", "--json", "report.json")
     got, _ = st_read("out.safetensors")
     equal(sorted(got), sorted(n + e for n in tensors for e in ("_scale", "_zero_point")), "long names: in the output")
     for name, (_, _, raw) in tensors.items():
-        equal(got[name + "_scale"][2], [qparams("F32", unpack("F32", raw), 8, False)[0]], "long names: their own scales")
-    equal(sorted(l["module"] for l in json.loads(read("report.json"))["layers"]), sorted(n[:-7] for n in tensors), "long names: in the report")
+        equal(got[name + "_scale"][2], [qparams("F32", unpack("F32", raw), 8, False)[0]],
+              "long names: their own scales")
+    equal(sorted(l["module"] for l in json.loads(read("report.json"))["layers"]), sorted(n[:-7] for n in tensors),
+          "long names: in the report")
     table = run(*[w for w in CALIBRATE if w != "--quiet"], "model.safetensors").stdout
     check(all(len(line) < 300 for line in table.splitlines()), "long names: the table stays narrow")
 
 
-# ---- Tests: calibrate ---------------------------------------------------------------------------------------------------------
+# ---- Tests: calibrate ------------------------------------------------------------------------------------------------
 
 def test_schemes():
     tensors, rows = model()
     write("model.safetensors", st_bytes(tensors, {"format": "pt"}))
     for scheme, wanted, bits, symmetric in (("W8A8", by_channel(rows), 8, True), ("W8A16", by_channel(rows), 8, True),
-                                            ("INT8", by_channel(rows), 8, True), ("W4A16", by_group(rows, 128), 4, True),
-                                            ("W4A8", by_group(rows, 128), 4, True), ("W4A16_ASYM", by_group(rows, 128), 4, False)):
+                                            ("INT8", by_channel(rows), 8, True),
+                                            ("W4A16", by_group(rows, 128), 4, True),
+                                            ("W4A8", by_group(rows, 128), 4, True),
+                                            ("W4A16_ASYM", by_group(rows, 128), 4, False)):
         fine(scheme, "calibrate", "--quiet", "--scheme", scheme, "-o", "out.safetensors", "model.safetensors")
         expect_scales(scheme, "out.safetensors", wanted, bits, symmetric)
         metadata = st_read("out.safetensors")[1]
-        equal([metadata.get(k) for k in ("format", "scheme", "preset")], ["pt", scheme, "llmc.memoryless_minmax"], f"{scheme}: metadata")
+        equal([metadata.get(k) for k in ("format", "scheme", "preset")], ["pt", scheme, "llmc.memoryless_minmax"],
+              f"{scheme}: metadata")
     table = fine("the table", "calibrate", "--scheme", "W8A8", "-o", "out.safetensors", "model.safetensors")
     check(all(m in table for m in LINEAR) and "4 layers" in table, "the table has every module", table)
 
@@ -289,12 +324,14 @@ def test_strategies():
 
 
 def test_big_blocks():
-    """Several slices, and an edge that is no whole block."""
+    """Several slices, and a last block that is smaller."""
     rows, height, half = 1000, 384, 512
-    raw = b"".join(pack("BF16", [float(5 - 2 * (i // height))]) * half + pack("BF16", [float(6 - 2 * (i // height))]) * half
+    raw = b"".join(pack("BF16", [float(5 - 2 * (i // height))]) * half + pack("BF16",
+                                                                              [float(6 - 2 * (i // height))]) * half
                    for i in range(rows))
     write("model.safetensors", st_bytes({"big.weight": ("BF16", [rows, 2 * half], raw)}))
-    fine("big blocks", *CALIBRATE, "--set", "strategy=block", "--set", f"block_structure=[{height},{half}]", "model.safetensors")
+    fine("big blocks", *CALIBRATE, "--set", "strategy=block", "--set", f"block_structure=[{height},{half}]",
+         "model.safetensors")
     want = [qparams("BF16", [float(v)], 8, True)[0] for v in (5, 6, 3, 4, 1, 2)]
     equal(st_read("out.safetensors")[0].get("big.weight_scale"), ("BF16", [3, 2], want), "big blocks: scales")
 
@@ -321,9 +358,10 @@ def test_models():
     write("model.safetensors", st_bytes(tensors))
     fine("what cannot be observed is left out", *CALIBRATE, "model.safetensors")
     equal(st_read("out.safetensors"), st_read(write("first.safetensors", first)), "what cannot be observed is left out")
-    fine("3-D weights when asked for", *CALIBRATE, "--targets", "stack", "model.safetensors")
+    fine("3-D weights on request", *CALIBRATE, "--targets", "stack", "model.safetensors")
     want = [qparams("F32", [float(4 * i + 3)], 8, True)[0] for i in range(6)]
-    equal(st_read("out.safetensors")[0], {"stack.experts.weight_scale": ("F32", [2, 3, 1], want)}, "3-D weights: scales")
+    equal(st_read("out.safetensors")[0], {"stack.experts.weight_scale": ("F32", [2, 3, 1], want)},
+          "3-D weights: scales")
 
 
 def test_selection():
@@ -337,7 +375,8 @@ def test_selection():
     everything = sorted(rows)
     equal(chosen(), everything, "the default leaves out embeddings, norms and lm_head")
     equal(chosen("--targets", "lm_head"), ["lm_head"], "a target overrides the default")
-    equal(chosen("--targets", "re:.*q_proj$", "--targets", "lm_head"), ["lm_head"] + [m for m in everything if "q_proj" in m],
+    equal(chosen("--targets", "re:.*q_proj$", "--targets", "lm_head"),
+          ["lm_head"] + [m for m in everything if "q_proj" in m],
           "several targets")
     equal(chosen("--ignore", ".*mlp"), [m for m in everything if "mlp" not in m], "--ignore")
     equal(chosen("--targets", "model.layers.1", "--ignore", "re:.*down"), ["model.layers.1.self_attn.q_proj"], "both")
@@ -365,7 +404,7 @@ def test_json():
 
 
 def test_nonfinite_weights():
-    """nonfinite=ignore: the finite numbers' scales, and how many others there were."""
+    """nonfinite=ignore: scales of the finite numbers, and counts of the others."""
     rows, columns = 700, 1024  # several slices
     finite = [ROUND["F32"](random.Random(5).gauss(0, 1))] * columns
     weight = [list(finite) for _ in range(rows)]
@@ -379,19 +418,21 @@ def test_nonfinite_weights():
     for threads in thread_counts():
         fine(f"ignore, {threads} threads", *CALIBRATE, *ignore, "--threads", threads)
         equal(st_read("out.safetensors")[0]["a.weight_scale"][2], want, f"ignore, {threads} threads: scales")
-        equal([[l["module"], l["nan"], l["inf"]] for l in json.loads(read("report.json"))["layers"]], [["a", 3, 6], ["b", 0, 0]],
+        equal([[l["module"], l["nan"], l["inf"]] for l in json.loads(read("report.json"))["layers"]],
+              [["a", 3, 6], ["b", 0, 0]],
               f"ignore, {threads} threads: counted")
     table = fine("the table", *[w for w in CALIBRATE if w != "--quiet"], *ignore)
     check("3 NaN, 6 infinite" in table and "1 layers hold 3 NaN and 6 infinite" in table, "the table tells them", table)
     fine("under a global scale", "calibrate", "--quiet", "--scheme", "NVFP4", "-o", "out.safetensors", *ignore)
-    equal(st_read("out.safetensors")[0]["a.weight_global_scale"][2], [f32(f32(1 / 5) * 2688)], "the global scale of finite numbers")
+    equal(st_read("out.safetensors")[0]["a.weight_global_scale"][2], [f32(f32(1 / 5) * 2688)],
+          "the global scale of finite numbers")
     equal([l["nan"] for l in json.loads(read("report.json"))["layers"]], [3, 0], "under a global scale: counted once")
 
 
 def test_same_everywhere():
     source = random.Random(3)
     noise = source.randbytes(1 << 20)
-    big = bytes(b & 0xbf if i & 1 else b for i, b in enumerate(noise)) * 3  # bf16, exponents that are not all ones
+    big = bytes(b & 0xbf if i & 1 else b for i, b in enumerate(noise)) * 3  # bf16 without NaN and infinity
     small, _ = model()
     write("model.safetensors", st_bytes(dict(small, **{"big.weight": ("BF16", [1536, 1024], big)})))
     outputs = {}
@@ -405,33 +446,40 @@ def test_same_everywhere():
     results = set()
     for isa in instruction_sets():
         for threads in thread_counts():
-            results.add(fine(f"observe, {isa}, {threads} threads", "observe", "--preset", "llmc.minmax", "--base-name", "input", "--set",
-                             "group_size=64", "--json", "--isa", isa, "--threads", threads, "model.safetensors:big.weight"))
+            results.add(fine(f"observe, {isa}, {threads} threads", "observe", "--preset", "llmc.minmax", "--base-name",
+                             "input", "--set",
+                             "group_size=64", "--json", "--isa", isa, "--threads", threads,
+                             "model.safetensors:big.weight"))
     equal(len(results), 1, "observe: one output")
 
 
-# ---- Tests: observe -----------------------------------------------------------------------------------------------------------
+# ---- Tests: observe --------------------------------------------------------------------------------------------------
 
 def test_observe():
     batches = [[-1.0, 0.5, 2.0, 0.25], [4.0, -0.5, 1.0, 3.0], [1.0, -3.0, 0.0, 0.125]]
     write("x.safetensors", st_bytes({f"b{i}": ("F32", [2, 2], pack("F32", b)) for i, b in enumerate(batches)}))
     for i, b in enumerate(batches):
         write(f"b{i}.npy", npy_bytes("<f4", [2, 2], pack("F32", b)))
-    arguments = ("observe", "--preset", "llmc.minmax", "--set", "averaging_constant=0.25", "--base-name", "input", "--strategy",
+    arguments = ("observe", "--preset", "llmc.minmax", "--set", "averaging_constant=0.25", "--base-name", "input",
+                 "--strategy",
                  "tensor", "--each")
     ranges = [(-1.0, 2.0), (-0.875, 2.5), (-1.40625, 2.125)]
     want = {}
     for i, (low, high) in enumerate(ranges):
         for end in [f"_{i}"] + ([""] if i == 2 else []):
             want.update({"min_vals" + end: ("F32", [1], [low]), "max_vals" + end: ("F32", [1], [high]),
-                         "scale" + end: ("F32", [1], [qparams("F32", (low, high), 8, True)[0]]), "zero_point" + end: ("I8", [1], [0])})
-    for what, specs in (("safetensors", [f"x.safetensors:b{i}" for i in range(3)]), (".npy", [f"b{i}.npy" for i in range(3)])):
+                         "scale" + end: ("F32", [1], [qparams("F32", (low, high), 8, True)[0]]),
+                         "zero_point" + end: ("I8", [1], [0])})
+    for what, specs in (("safetensors", [f"x.safetensors:b{i}" for i in range(3)]),
+                        (".npy", [f"b{i}.npy" for i in range(3)])):
         equal(fine(what, *arguments, "--out", "out.safetensors", *specs), "", f"{what}: prints nothing")
         equal(st_read("out.safetensors")[0], want, f"{what}: results of every batch")
     text = fine("--json", *arguments, "--json", *specs)
-    equal({k: (v["dtype"], v["shape"], v["values"]) for k, v in json.loads(text).items()}, want, "--json: the same results")
+    equal({k: (v["dtype"], v["shape"], v["values"]) for k, v in json.loads(text).items()}, want,
+          "--json: the same results")
     text = fine("a table", *arguments[:-1], *specs)
-    equal([line.split()[0] for line in text.splitlines()], ["min_vals", "max_vals", "scale", "zero_point"], "a table without --out")
+    equal([line.split()[0] for line in text.splitlines()], ["min_vals", "max_vals", "scale", "zero_point"],
+          "a table without --out")
     text = fine("torch", "observe", "--preset", "torch.MinMaxObserver", "--json", *specs)
     got = {k: v["values"][0] for k, v in json.loads(text).items()}
     equal(got, {"min_val": -3, "max_val": 4, "scale": f32(7 / 255), "zero_point": 109}, "torch: names and numbers")
@@ -442,9 +490,12 @@ def test_observe():
 
 def test_g_idx():
     weight = [1.0, 8.0, 2.0, 7.0, -3.0, 6.0, 4.0, -5.0]
-    write("w.safetensors", st_bytes({"w": ("F32", [2, 4], pack("F32", weight)), "g": ("I32", [4], pack("I32", [1, 0, 1, 0])),
-                                     "off": ("I64", [4], pack("I64", [-1, 0, 1, 0])), "far": ("I32", [4], pack("I32", [0, 1, 9, 0]))}))
-    arguments = ("observe", "--preset", "llmc.memoryless_minmax", "--set", "group_size=2", "--json", "w.safetensors:w", "--g-idx")
+    write("w.safetensors", st_bytes({"w": ("F32", [2, 4], pack("F32", weight)),
+                                     "g": ("I32", [4], pack("I32", [1, 0, 1, 0])),
+                                     "off": ("I64", [4], pack("I64", [-1, 0, 1, 0])),
+                                     "far": ("I32", [4], pack("I32", [0, 1, 9, 0]))}))
+    arguments = ("observe", "--preset", "llmc.memoryless_minmax", "--set", "group_size=2", "--json", "w.safetensors:w",
+                 "--g-idx")
     for g_idx, want in (("g", [8.0, 2.0, 6.0, 4.0]), ("off", [8.0, 7.0, 6.0, 4.0])):
         got = json.loads(fine(f"g_idx {g_idx}", *arguments, f"w.safetensors:{g_idx}"))
         equal(got["max_vals"], {"dtype": "F32", "shape": [2, 2], "values": want}, f"g_idx {g_idx}: maxima")
@@ -453,18 +504,23 @@ def test_g_idx():
 
 
 def test_global_scale():
-    """A global scale that is given: scales are made under it."""
+    """Scales under a given global scale."""
     rows = [[source.gauss(0, 1) for _ in range(32)] for source in [random.Random(9)] for _ in range(3)]
     rows = [[ROUND["BF16"](x) for x in r] for r in rows]
-    write("w.safetensors", st_bytes({"w": ("BF16", [3, 32], pack("BF16", sum(rows, []))), "g": ("F32", [1], pack("F32", [777.25])),
-                                     "two": ("F32", [2], bytes(8)), "n": ("I32", [1], bytes(4)), "zero": ("F32", [], bytes(4))}))
-    nvfp4 = ("observe", "--preset", "llmc.memoryless_minmax", "--set", "type=float", "--set", "num_bits=4", "--set", "group_size=16",
-             "--set", "strategy=tensor_group", "--set", "scale_dtype=float8_e4m3fn", "--json", "w.safetensors:w", "--global-scale")
+    write("w.safetensors", st_bytes({"w": ("BF16", [3, 32], pack("BF16", sum(rows, []))),
+                                     "g": ("F32", [1], pack("F32", [777.25])),
+                                     "two": ("F32", [2], bytes(8)), "n": ("I32", [1], bytes(4)),
+                                     "zero": ("F32", [], bytes(4))}))
+    nvfp4 = ("observe", "--preset", "llmc.memoryless_minmax", "--set", "type=float", "--set", "num_bits=4", "--set",
+             "group_size=16",
+             "--set", "strategy=tensor_group", "--set", "scale_dtype=float8_e4m3fn", "--json", "w.safetensors:w",
+             "--global-scale")
     values = [c % 8 * 2.0 ** -9 if c < 8 else (8 + c % 8) * 2.0 ** (c // 8 - 10) for c in range(127)]  # e4m3
     bf16 = ROUND["BF16"]
     for given, number in (("w.safetensors:g", 777.25), ("777.25", 777.25), ("1e-3", f32(1e-3)), ("3e5", 3e5)):
         got = json.loads(fine(f"--global-scale {given}", *nvfp4, given))
-        equal([got["global_scale"]["values"], got["global_scale"]["shape"]], [[number], [1]], f"--global-scale {given}: comes back")
+        equal([got["global_scale"]["values"], got["global_scale"]["shape"]], [[number], [1]],
+              f"--global-scale {given}: comes back")
         want = []
         for r in rows:
             for g in (r[:16], r[16:]):
@@ -475,15 +531,20 @@ def test_global_scale():
     own = json.loads(fine("its own", *nvfp4[:-1]))
     same = json.loads(fine("its own, given", *nvfp4, repr(own["global_scale"]["values"][0])))
     equal(same, own, "the observer's own global scale, given, changes nothing")
-    channel = json.loads(fine("no tensor_group", "observe", "--preset", "llmc.minmax", "--set", "strategy=channel", "--each", "--json",
+    channel = json.loads(fine("no tensor_group", "observe", "--preset", "llmc.minmax", "--set", "strategy=channel",
+                              "--each", "--json",
                               "--global-scale", "3", "w.safetensors:w"))
     want = [f32(bf16(max(map(abs, r)) / 127.5) * 3) for r in rows]
-    equal([channel[k]["values"] for k in ("scale_0", "scale", "global_scale_0", "global_scale")], [want, want, [3], [3]],
+    equal([channel[k]["values"] for k in ("scale_0", "scale", "global_scale_0", "global_scale")],
+          [want, want, [3], [3]],
           "with any strategy, after every batch")
-    for given, words in (("0", ["0", "positive"]), ("-1", ["-1", "positive"]), ("nan", ["nan"]), ("1e39", ["1e+39"]), ("x.npy", ["x.npy"]),
-                         ("w.safetensors:two", ["'two'", "single"]), ("w.safetensors:n", ["'n'"]), ("w.safetensors:zero", ["0", "positive"])):
+    for given, words in (("0", ["0", "positive"]), ("-1", ["-1", "positive"]), ("nan", ["nan"]), ("1e39", ["1e+39"]),
+                         ("x.npy", ["x.npy"]),
+                         ("w.safetensors:two", ["'two'", "single"]), ("w.safetensors:n", ["'n'"]),
+                         ("w.safetensors:zero", ["0", "positive"])):
         refused(f"--global-scale {given}", ["--global-scale"] + words, *nvfp4, given)
-    refused("--global-scale for torch", ["--global-scale", "torch.MinMaxObserver"], "observe", "--preset", "torch.MinMaxObserver",
+    refused("--global-scale for torch", ["--global-scale", "torch.MinMaxObserver"], "observe", "--preset",
+            "torch.MinMaxObserver",
             "--global-scale", "1", "w.safetensors:w")
 
 
@@ -494,15 +555,19 @@ def test_nonfinite():
         refused("NaN", ["x.npy", "1 NaN and 1 infinite of 6", "NaN at [0, 2]"], *arguments, "llmc.minmax", *mode)
     got = json.loads(fine("ignore", *arguments, "llmc.minmax", "--nonfinite", "ignore"))
     equal([got[k]["values"] for k in ("min_vals", "max_vals")], [[-2], [4]], "ignore: the finite numbers' range")
-    p = run("observe", "--json", "--preset", "torch.MinMaxObserver", "--nonfinite", "propagate", "--out", "out.safetensors", "x.npy")
+    p = run("observe", "--json", "--preset", "torch.MinMaxObserver", "--nonfinite", "propagate", "--out",
+            "out.safetensors", "x.npy")
     check(p.returncode == 0 and p.stderr.startswith("qobs: warning: scale and zero_point are left out") and
           len(p.stderr.splitlines()) == 1, "propagate: a warning where upstream raises", p.stderr)
     got = st_read("out.safetensors")[0]
-    check(sorted(got) == ["max_val", "min_val"] and math.isnan(got["min_val"][2][0]), "propagate: the range alone", str(got))
+    check(sorted(got) == ["max_val", "min_val"] and math.isnan(got["min_val"][2][0]), "propagate: the range alone",
+          str(got))
     fine("propagate", *arguments, "llmc.minmax", "--nonfinite", "propagate", "--out", "out.safetensors")
-    check(all(math.isnan(st_read("out.safetensors")[0][k][2][0]) for k in ("min_vals", "max_vals", "scale")), "propagate: NaN scales")
+    check(all(math.isnan(st_read("out.safetensors")[0][k][2][0]) for k in ("min_vals", "max_vals", "scale")),
+          "propagate: NaN scales")
     write("empty.npy", npy_bytes("<f4", [0, 3], b""))
-    refused("nothing observed", ["no elements"], "observe", "--preset", "llmc.minmax", "--out", "out2.safetensors", "empty.npy")
+    refused("nothing observed", ["no elements"], "observe", "--preset", "llmc.minmax", "--out", "out2.safetensors",
+            "empty.npy")
 
 
 if __name__ == "__main__":

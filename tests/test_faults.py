@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The qobs authors
-"""What can go wrong around the program: files that change, disks that fill, signals, what may not be written, what is no file.
+"""Faults around the program: changed files, full disks, signals, missing permissions, files that are not regular.
 
     test_faults.py QOBS     ends with `N passed, N failed`; exit status 1 if any failed
 """
@@ -15,9 +15,10 @@ OBSERVE = ("observe", "--preset", "llmc.minmax", "model.safetensors:a.weight")
 
 
 def zeros(path, rows, columns):
-    """A checkpoint of one weight, all of it a hole."""
+    """Makes a checkpoint of one weight of zeros, as a sparse file."""
     with open(path, "wb") as f:
-        text = json.dumps({"a.weight": {"dtype": "BF16", "shape": [rows, columns], "data_offsets": [0, 2 * rows * columns]}}).encode()
+        text = json.dumps({"a.weight": {"dtype": "BF16", "shape": [rows, columns],
+                                        "data_offsets": [0, 2 * rows * columns]}}).encode()
         f.write(struct.pack("<Q", len(text)) + text)
         f.truncate(8 + len(text) + 2 * rows * columns)
 
@@ -39,11 +40,12 @@ def maps(process, name):
 
 
 def start(*arguments, **more):
-    return subprocess.Popen(QOBS + [str(a) for a in arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **more)
+    return subprocess.Popen(QOBS + [str(a) for a in arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                            text=True, **more)
 
 
 def while_reading(*arguments):
-    """Starts it and comes back when the model is mapped, and for outputs that are made early when those are there."""
+    """Starts the program and waits until the model is mapped and the first temporary file exists, if there is one."""
     p = start(*arguments)
     while p.poll() is None and not (maps(p, "model.safetensors") and
                                     (arguments[0] != "calibrate" or any(f.endswith(".tmp") for f in os.listdir(".")))):
@@ -51,7 +53,7 @@ def while_reading(*arguments):
     return p
 
 
-def complained(what, p, status, words):
+def expect_error(what, p, status, words):
     out, err = p.communicate(timeout=300)
     lines = err.splitlines()
     check(p.returncode == status, f"{what}: exit status {status}", f"got {p.returncode}: {err.strip()}")
@@ -59,10 +61,10 @@ def complained(what, p, status, words):
           f"{what}: one line with {', '.join(words)}", err + out)
 
 
-# ---- Files that change --------------------------------------------------------------------------------------------------------
+# ---- Changed files ---------------------------------------------------------------------------------------------------
 
 def test_shrinking():
-    """A file that is shortened while it is mapped: an error that names it, and no output."""
+    """A file that becomes shorter while it is mapped gives an error that names it, and no output."""
     write("out.safetensors", b"old")
     write("report.json", b"old")
     large_model()
@@ -70,39 +72,42 @@ def test_shrinking():
     slow = ("--isa", "scalar", "--threads")
     for threads in thread_counts()[:2]:
         for what, arguments in (("calibrate", (*CALIBRATE, "model.safetensors", "--json", "report.json")),
-                                ("observe", (*OBSERVE, "--out", "out.safetensors")), ("observe --json", (*OBSERVE, "--json")),
+                                ("observe", (*OBSERVE, "--out", "out.safetensors")),
+                                ("observe --json", (*OBSERVE, "--json")),
                                 ("observe, a table", OBSERVE), ("show", SHOW), ("show --json", (*SHOW, "--json"))):
             before = sorted(os.listdir("."))
             p = while_reading(*arguments, *slow, threads)
             os.truncate("model.safetensors", 1 << 20)
-            complained(f"{what}, {threads} threads", p, 1, ["model.safetensors", "became shorter", str(1 << 20), str(size)])
+            expect_error(f"{what}, {threads} threads", p, 1, ["model.safetensors", "became shorter", str(1 << 20),
+                                                              str(size)])
             os.truncate("model.safetensors", size)
             equal(sorted(os.listdir(".")), before, f"{what}, {threads} threads: no file is left over")
     equal((read("out.safetensors"), read("report.json")), (b"old", b"old"), "the old files are as they were")
 
 
 def test_writing():
-    """One that is written to."""
+    """The same for a file that is written to."""
     large_model()
     p = while_reading(*CALIBRATE, "model.safetensors", "--isa", "scalar", "--threads", "1")
     with open("model.safetensors", "r+b") as f:
         f.seek(-2, os.SEEK_END)
         f.write(b"xx")
-    complained("a file that is written to", p, 1, ["model.safetensors", "written to"])
+    expect_error("a file that is written to", p, 1, ["model.safetensors", "written to"])
     equal(os.listdir("."), ["model.safetensors"], "a file that is written to: no output")
 
 
 def test_replacing():
-    """One that another takes the place of is still the old one."""
+    """A file that is replaced by another: the map still shows the original."""
     large_model()
     write("new", b"new")
     p = while_reading(*CALIBRATE, "model.safetensors", "--isa", "scalar", "--threads", "1")
     os.rename("new", "model.safetensors")
     equal((p.communicate(timeout=300), p.returncode), (("", ""), 0), "a file that is replaced")
-    equal(sorted(os.listdir(".")), ["model.safetensors", "out.safetensors"], "a file that is replaced: the output is there")
+    equal(sorted(os.listdir(".")), ["model.safetensors", "out.safetensors"],
+          "a file that is replaced: the output is there")
 
 
-# ---- Disks that fill ----------------------------------------------------------------------------------------------------------
+# ---- Full disks ------------------------------------------------------------------------------------------------------
 
 def limited(size):
     return {"preexec_fn": lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))}
@@ -119,21 +124,23 @@ def test_file_size_limit():
     for what, arguments in outputs():
         for size in (0, 10, 100000):
             before = snapshot()
-            complained(f"{what}, {size} bytes", start(*arguments, **limited(size)), 1, ["old.safetensors", "File too large"])
+            expect_error(f"{what}, {size} bytes", start(*arguments, **limited(size)), 1,
+                         ["old.safetensors", "File too large"])
             equal(snapshot(), before, f"{what}, {size} bytes: nothing has changed")
     before = snapshot()
     p = start(*CALIBRATE, "model.safetensors", "--json", "report.json", **limited(10))
-    complained("a report", p, 1, ["File too large"])
+    expect_error("a report", p, 1, ["File too large"])
     picture = SHOW + ("--out", "picture.svg")
     if "without cairo" not in run(*picture).stderr:
         os.unlink("picture.svg")
-        complained("a picture", start(*picture, **limited(10)), 1, ["picture.svg"])
+        expect_error("a picture", start(*picture, **limited(10)), 1, ["picture.svg"])
     equal(snapshot(), before, "a report, a picture: nothing has changed")
 
 
 def test_full_disk():
     many_channels()
-    script = 'mount -t tmpfs -o size=64k none disk && cp old.safetensors disk && "$@"; status=$?; ls -A disk; cat disk/*; exit $status'
+    script = ('mount -t tmpfs -o size=64k none disk && cp old.safetensors disk && "$@"; status=$?; ls -A disk; '
+              'cat disk/*; exit $status')
     alone = ["unshare", "-m"] if os.geteuid() == 0 else ["unshare", "-rm"]
     os.mkdir("disk")
     if subprocess.run(alone + ["mount", "-t", "tmpfs", "none", "disk"], capture_output=True).returncode != 0:
@@ -141,25 +148,29 @@ def test_full_disk():
         return
     for what, arguments in outputs():
         arguments = [a.replace("old.", "disk/old.") for a in arguments]
-        p = subprocess.run(alone + ["sh", "-c", script, "sh"] + QOBS + arguments, capture_output=True, text=True, timeout=60)
-        equal((p.returncode, p.stdout), (1, "old.safetensors\nold"), f"{what}: exit status 1, the old file alone is there")
+        p = subprocess.run(alone + ["sh", "-c", script, "sh"] + QOBS + arguments, capture_output=True, text=True,
+                           timeout=60)
+        equal((p.returncode, p.stdout), (1, "old.safetensors\nold"),
+              f"{what}: exit status 1, the old file alone is there")
         check(len(p.stderr.splitlines()) == 1 and "disk/old.safetensors" in p.stderr and "No space left" in p.stderr,
               f"{what}: says why", p.stderr)
 
 
 def test_full_standard_output():
     many_channels()
-    for arguments in (OBSERVE, (*OBSERVE, "--json"), SHOW, ("info",), ("--help",), ("--version",), ("calibrate", "--help"),
+    for arguments in (OBSERVE, (*OBSERVE, "--json"), SHOW, ("info",), ("--help",), ("--version",),
+                      ("calibrate", "--help"),
                       ("calibrate", "--scheme", "W8A8", "-o", "out.safetensors", "model.safetensors")):
         with open("/dev/full", "w") as full:
             p = subprocess.run(QOBS + list(arguments), stdout=full, stderr=subprocess.PIPE, text=True, timeout=60)
         check(p.returncode == 1 and len(p.stderr.splitlines()) == 1 and "standard output" in p.stderr,
               f"{' '.join(arguments[:3])}: a full standard output", f"{p.returncode}: {p.stderr}")
-    refused("a report to a full device", ["/dev/full", "No space left"], *CALIBRATE, "model.safetensors", "--json", "/dev/full", status=1)
+    refused("a report to a full device", ["/dev/full", "No space left"], *CALIBRATE, "model.safetensors", "--json",
+            "/dev/full", status=1)
     refused("an output to a device", ["/dev/full", "regular file"], *CALIBRATE[:-1], "/dev/full", "model.safetensors")
 
 
-# ---- Signals ------------------------------------------------------------------------------------------------------------------
+# ---- Signals ---------------------------------------------------------------------------------------------------------
 
 def test_interrupt():
     """SIGINT at any moment: no partial output (test_cli.py: calibrate, with its report)."""
@@ -167,20 +178,22 @@ def test_interrupt():
     write("out.safetensors", b"old")
     before = sorted(os.listdir("."))
     for delay in (0, 0.002, 0.01, 0.05):
-        for arguments in ((*OBSERVE, "--out", "out.safetensors"), (*OBSERVE, "--state", "out.safetensors"), (*SHOW, "--json")):
+        for arguments in ((*OBSERVE, "--out", "out.safetensors"), (*OBSERVE, "--state", "out.safetensors"),
+                          (*SHOW, "--json")):
             p = while_reading(*arguments, "--isa", "scalar", "--threads", "2" if len(thread_counts()) > 1 else "1")
             time.sleep(delay)
             p.send_signal(signal.SIGINT)
             out, err = p.communicate(timeout=300)
-            equal((p.returncode, out, err), (-signal.SIGINT, "", ""), f"{arguments[0]} {arguments[-2]}, after {delay} s: ends by it")
+            equal((p.returncode, out, err), (-signal.SIGINT, "", ""),
+                  f"{arguments[0]} {arguments[-2]}, after {delay} s: ends by it")
     equal(sorted(os.listdir(".")), before, "no file is left over")
     equal(read("out.safetensors"), b"old", "the old file is as it was")
 
 
-# ---- What may not be written --------------------------------------------------------------------------------------------------
+# ---- Missing permissions ---------------------------------------------------------------------------------------------
 
 def drop_override():
-    """Root may write anywhere; without these capabilities it may not."""
+    """Drops the capabilities that let root write everywhere."""
     if os.geteuid() == 0:
         for capability in (1, 2, 3):  # CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH, CAP_FOWNER
             if ctypes.CDLL(None).prctl(24, capability, 0, 0, 0) != 0:  # PR_CAPBSET_DROP
@@ -198,17 +211,19 @@ def test_read_only():
     for what, arguments in outputs():
         for where in ("folder/new.safetensors", "folder/old.safetensors", "old.safetensors"):
             changed = [where if a == "old.safetensors" else a for a in arguments]
-            complained(f"{what} to {where}", start(*changed, preexec_fn=drop_override), 1, [where, "Permission denied"])
-    complained("a report", start(*CALIBRATE, "model.safetensors", "--json", "folder/report.json", preexec_fn=drop_override), 1,
+            expect_error(f"{what} to {where}", start(*changed, preexec_fn=drop_override), 1,
+                         [where, "Permission denied"])
+    expect_error("a report", start(*CALIBRATE, "model.safetensors", "--json", "folder/report.json",
+                                   preexec_fn=drop_override), 1,
                ["folder/report.json", "Permission denied"])
     equal(snapshot(), before, "nothing has changed")
     os.chmod("folder", 0o755)
     os.chmod("model.safetensors", 0)
-    complained("a model that may not be read", start(*CALIBRATE, "model.safetensors", preexec_fn=drop_override), 2,
+    expect_error("a model that may not be read", start(*CALIBRATE, "model.safetensors", preexec_fn=drop_override), 2,
                ["model.safetensors", "Permission denied"])
 
 
-# ---- What is no file ----------------------------------------------------------------------------------------------------------
+# ---- Files that are not regular --------------------------------------------------------------------------------------
 
 def test_pipes():
     os.mkfifo("pipe")
@@ -222,15 +237,16 @@ def test_pipes():
     refused("a shard that is a pipe", ["pipe", "a pipe", "regular file"], *CALIBRATE, "index.safetensors.index.json")
     for command in (CALIBRATE, ("observe", "--preset", "llmc.minmax"), ("merge",)):
         p = subprocess.run(QOBS + [*command, "/dev/stdin"], input="x", capture_output=True, text=True, timeout=60)
-        check(p.returncode == 2 and "/dev/stdin: is a pipe; a regular file is needed" in p.stderr, f"{command[0]} /dev/stdin", p.stderr)
+        check(p.returncode == 2 and "/dev/stdin: is a pipe; a regular file is needed" in p.stderr,
+              f"{command[0]} /dev/stdin", p.stderr)
     write("model.safetensors", st_bytes(model()[0]))
     refused("an output to a pipe", ["pipe", "regular file"], *CALIBRATE[:-1], "pipe", "model.safetensors")
 
 
-# ---- Dimensions ---------------------------------------------------------------------------------------------------------------
+# ---- Dimensions ------------------------------------------------------------------------------------------------------
 
 def test_dimensions():
-    """Products that overflow, and dimensions of zero."""
+    """Dimensions whose product overflows, and dimensions of 0."""
     for shape in ([1 << 32, 1 << 32], [1 << 31, 1 << 31, 4], [(1 << 53) - 1, (1 << 53) - 1]):
         entry = {"a.weight": {"dtype": "F32", "shape": shape, "data_offsets": [0, 0]}}
         write("model.safetensors", struct.pack("<Q", len(json.dumps(entry))) + json.dumps(entry).encode())
@@ -240,7 +256,8 @@ def test_dimensions():
     for shape in ([0, 128], [128, 0], [(1 << 53) - 1, 0], [0, (1 << 53) - 1]):
         write("model.safetensors", st_bytes({"a.weight": ("F32", shape, b"")}))
         for scheme in ("W8A8", "W4A16", "NVFP4"):
-            refused(f"shape {shape}, {scheme}", ["model.safetensors", "none that"], "calibrate", "--scheme", scheme, "-o",
+            refused(f"shape {shape}, {scheme}", ["model.safetensors", "none that"], "calibrate", "--scheme", scheme,
+                    "-o",
                     "out.safetensors", "model.safetensors")
         for preset in ("llmc.minmax", "torch.HistogramObserver"):
             refused(f"shape {shape}, {preset}", ["no elements"], "show", "--preset", preset, "model.safetensors")

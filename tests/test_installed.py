@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The qobs authors
-"""An installed copy, used as others use it: what the README shows, the examples, pkg-config, CMake, Meson, manual, completion.
+"""Tests of an installed copy: commands of the README, examples, pkg-config, CMake, Meson, manual, completion.
 
     python3 test_installed.py PREFIX/bin/qobs
 
@@ -25,14 +25,14 @@ def libdir(prefix):
 
 
 def environment(prefix, root=""):
-    """What makes the tools look into a prefix that is none of theirs; root: it was installed below this directory."""
+    """Returns variables for tools to search in a prefix. root: DESTDIR of the installation."""
     lib = libdir(root + prefix)
     return dict(os.environ, PKG_CONFIG_PATH=lib + "/pkgconfig", PKG_CONFIG_SYSROOT_DIR=root, LD_LIBRARY_PATH=lib,
                 CMAKE_PREFIX_PATH=root + prefix)
 
 
 HERE = environment(PREFIX)
-os.environ["LD_LIBRARY_PATH"] = HERE["LD_LIBRARY_PATH"]  # for the program, which tests of cli.py run
+os.environ["LD_LIBRARY_PATH"] = HERE["LD_LIBRARY_PATH"]  # for the program, which functions of cli.py run
 
 
 def attempt(command, env=HERE, data=b""):
@@ -42,7 +42,7 @@ def attempt(command, env=HERE, data=b""):
 
 
 def sh(command, env=HERE, data=b""):
-    """The output of a command that succeeds."""
+    """Returns the output of a command, which must succeed."""
     status, output = attempt(command, env, data)
     check(status == 0, command, f"exit status {status}: {output[-2000:]}")
     return output
@@ -54,20 +54,22 @@ def write(path, text):
 
 
 def needs_library(program):
-    """Does the program need the shared libqobs?"""
+    """Returns true if the program needs the shared libqobs."""
     return "libqobs" in sh(f"readelf -d {program} | grep NEEDED")
 
 
-# ---- What is there -----------------------------------------------------------------------------------------------------------
+# ---- Files -----------------------------------------------------------------------------------------------------------
 
 def test_files():
     for header in os.listdir(SOURCE + "/include/qobs"):
-        sh(f"cc {WARNINGS} -fsyntax-only -xc - $(pkg-config --cflags qobs)", data=f"#include <qobs/{header}>\n".encode())
+        sh(f"cc {WARNINGS} -fsyntax-only -xc - $(pkg-config --cflags qobs)",
+           data=f"#include <qobs/{header}>\n".encode())
     lib = libdir(PREFIX)
     soname = re.search(r"SONAME.*\[(.*)\]", sh(f"readelf -d {lib}/libqobs.so"))[1]
     equal(soname, "libqobs.so." + VERSION.split(".")[0], "soname")
     share = PREFIX + "/share"
-    for path in [f"{lib}/{soname}", f"{lib}/libqobs.a", f"{share}/man/man1/qobs.1", f"{share}/doc/qobs/html/index.html"]:
+    for path in [f"{lib}/{soname}", f"{lib}/libqobs.a", f"{share}/man/man1/qobs.1",
+                 f"{share}/doc/qobs/html/index.html"]:
         check(os.path.exists(path), f"{path} is installed")
     for name in os.listdir(SOURCE + "/examples"):
         if name.endswith(".c") or os.path.exists(f"{SOURCE}/examples/{name}/meson.build"):
@@ -80,15 +82,17 @@ def test_versions():
     package = libdir(PREFIX) + "/cmake/qobs"
     major, minor, patch = map(int, VERSION.split("."))
     for wanted, good in [("", True), (VERSION, True), (f"{VERSION} EXACT", True), (f"{major}.{minor}", True),
-                         (f"{major}.{minor + 1}", False), (f"{major + 1}", False), (f"{major}.{minor}.{patch + 1}", False),
-                         (f"{major}...<{major + 1}", True), (f"{major}...<{VERSION}", False), (f"{major}...{VERSION}", True)]:
+                         (f"{major}.{minor + 1}", False), (f"{major + 1}", False),
+                         (f"{major}.{minor}.{patch + 1}", False),
+                         (f"{major}...<{major + 1}", True), (f"{major}...<{VERSION}", False),
+                         (f"{major}...{VERSION}", True)]:
         write("CMakeLists.txt",
               f"cmake_minimum_required(VERSION 3.19)\nproject(p NONE)\nfind_package(qobs {wanted} REQUIRED)\n")
         status, output = attempt(f"rm -rf b && cmake -S . -B b -Dqobs_DIR={package}")
         check((status == 0) == good, f"find_package(qobs {wanted}): {'found' if good else 'refused'}", output)
 
 
-# ---- What the README shows ---------------------------------------------------------------------------------------------------
+# ---- README ----------------------------------------------------------------------------------------------------------
 
 def blocks(language):
     readme = open(SOURCE + "/README.md", encoding="utf-8").read()
@@ -104,38 +108,44 @@ def test_readme():
     check(len(program.splitlines()) <= 30, "the program has at most 30 lines")
     write("weight_scales.c", program)
     equal(sh(commands[0]), ROW, "the README's commands")
-    check(needs_library("weight_scales"), "they take the shared library")
+    check(needs_library("weight_scales"), "they use the shared library")
     write("CMakeLists.txt", cmake)
-    equal(sh("{ cmake -S . -B c && cmake --build c; } >/dev/null && c/weight_scales"), ROW, "the README's CMakeLists.txt")
+    equal(sh("{ cmake -S . -B c && cmake --build c; } >/dev/null && c/weight_scales"), ROW,
+          "the README's CMakeLists.txt")
     write("meson.build", meson)
     equal(sh("{ meson setup m && meson compile -C m; } >/dev/null && m/weight_scales"), ROW, "the README's meson.build")
 
 
 def test_readme_in_usr_local():
-    """The README's installation, in /usr/local and /etc as only this test sees them, and its commands without any variable."""
+    """Runs the README's installation with private /usr/local and /etc, and its commands without variables."""
     (install,) = [b.strip() for b in blocks("sh") if "meson install" in b]
-    equal(install, "scripts/setup.sh && meson setup build && meson install -C build && sudo ldconfig", "the README's installation")
-    build = os.environ.get("QOBS_BUILD")  # stands for the first two commands, with their prefix
+    equal(install, "scripts/setup.sh && meson setup build && meson install -C build && sudo ldconfig",
+          "the README's installation")
+    build = os.environ.get("QOBS_BUILD")  # replaces the first two commands
     new = ["unshare", "--mount", *([] if os.getuid() == 0 else ["--map-root-user"]), "bash", "-ec"]
     layers = "mount -t tmpfs tmpfs own\nmkdir own/{1,2,3,4}\n" + "".join(
-        f"mount -t overlay overlay -o lowerdir={d},upperdir=own/{u},workdir=own/{w} {d}\n" for d, u, w in [("/usr/local", 1, 2), ("/etc", 3, 4)])
+        f"mount -t overlay overlay -o lowerdir={d},upperdir=own/{u},workdir=own/{w} {d}\n" for d, u,
+        w in [("/usr/local", 1, 2), ("/etc", 3, 4)])
     os.mkdir("own")
     if not build or subprocess.run([*new, layers], stderr=subprocess.DEVNULL).returncode != 0:
         print(f"skipped: the README's installation, for want of {'mounts of its own' if build else 'QOBS_BUILD'}")
         return
     write("weight_scales.c", blocks("c")[0])
     (compiled,) = [b for b in blocks("sh") if "weight_scales" in b]
-    plain = {k: v for k, v in os.environ.items() if k not in ("LD_LIBRARY_PATH", "PKG_CONFIG_PATH", "CMAKE_PREFIX_PATH")}
+    plain = {k: v for k, v in os.environ.items() if k not in ("LD_LIBRARY_PATH", "PKG_CONFIG_PATH",
+                                                              "CMAKE_PREFIX_PATH")}
     sh(f"meson setup --reconfigure {build} {SOURCE} --prefix /usr/local")
     try:
-        script = f"{layers}meson install -C {build} --no-rebuild >installed.log\nldconfig\n{compiled}qobs --version\nreadlink -f $(command -v qobs)\n"
+        script = (f"{layers}meson install -C {build} --no-rebuild >installed.log\nldconfig\n{compiled}qobs --version\n"
+                  "readlink -f $(command -v qobs)\n")
         p = subprocess.run([*new, script], env=plain, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=300)
-        equal(p.stdout.decode(), f"{ROW}qobs {VERSION}\n/usr/local/bin/qobs\n", "the README's commands after its installation")
+        equal(p.stdout.decode(), f"{ROW}qobs {VERSION}\n/usr/local/bin/qobs\n",
+              "the README's commands after its installation")
     finally:
         sh(f"meson setup --reconfigure {build} {SOURCE} --prefix {PREFIX}")
 
 
-# ---- Examples ----------------------------------------------------------------------------------------------------------------
+# ---- Examples --------------------------------------------------------------------------------------------------------
 
 def test_plain_c():
     source = f"{EXAMPLES}/weight_scales.c"
@@ -148,7 +158,7 @@ def test_plain_c():
 
 def test_runtime():
     sh(f"cc {WARNINGS} -O2 {EXAMPLES}/runtime.c $(pkg-config --cflags --libs qobs) -pthread -lm -o runtime")
-    for _ in range(20):  # threads meet in other orders
+    for _ in range(20):  # threads interleave differently
         output = sh("./runtime")
     check("out of memory" in output, "an arena that is too small", output)
 
@@ -158,18 +168,20 @@ def test_stream():
     columns, values = 37, [((i * 7919) % 1000 - 300) / 64 for i in range(37 * 150)]
     data = struct.pack(f"<{len(values)}f", *values)
     output = sh(f"./stream {columns} state", data=data)
-    # The program of the same copy, with the same batches.
+    # The installed program with the same batches.
     batches = [data[i:i + 4 * columns * 64] for i in range(0, len(data), 4 * columns * 64)]
     for i, batch in enumerate(batches):
         cli.write(f"{i}.npy", cli.npy_bytes("<f4", (len(batch) // 4 // columns, columns), batch))
     files = [f"{i}.npy" for i in range(len(batches))]
-    fine("observe", "observe", "--preset", "torch.HistogramObserver", "--set", "dtype=quint8", "--out", "o.safetensors", *files)
+    fine("observe", "observe", "--preset", "torch.HistogramObserver", "--set", "dtype=quint8", "--out", "o.safetensors",
+         *files)
     fine("merge", "merge", "state", "--out", "m.safetensors")
     wanted, merged = cli.st_read("o.safetensors")[0], cli.st_read("m.safetensors")[0]
     equal(merged, wanted, "the state that was saved")
     scale, zero_point = re.search(r"scale (\S+), zero point (\S+)", output).groups()
-    equal((cli.f32(float(scale)), int(zero_point)), (wanted["scale"][2][0], wanted["zero_point"][2][0]), "scale and zero point")
-    check(f"{len(batches)} batches, {len(values)} elements" in output, "what it has seen", output)
+    equal((cli.f32(float(scale)), int(zero_point)), (wanted["scale"][2][0], wanted["zero_point"][2][0]),
+          "scale and zero point")
+    check(f"{len(batches)} batches, {len(values)} elements" in output, "counts", output)
     status, output = attempt(f"./stream {columns}", data=struct.pack("<37f", *[float("nan")] * 37))
     check(status == 1 and "NaN" in output, "NaN is refused", output)
 
@@ -188,10 +200,11 @@ def test_cmake():
     moved = environment(os.path.abspath("moved"))
     sh(f"! grep -r '{PREFIX}' moved/lib/*/cmake")
     cmake_example(moved, False)
-    check(os.path.abspath("moved") in sh("readelf -d c/weight_error | grep -E 'R(UN)?PATH'"), "the moved library is linked")
+    check(os.path.abspath("moved") in sh("readelf -d c/weight_error | grep -E 'R(UN)?PATH'"),
+          "the moved library is linked")
 
 
-# ---- Inside another project --------------------------------------------------------------------------------------------------
+# ---- Inside another project ------------------------------------------------------------------------------------------
 
 def test_subproject():
     shutil.copytree(EXAMPLES + "/meson", "parent")
@@ -207,14 +220,14 @@ def test_subproject():
         targets = json.loads(sh("meson introspect --targets b", no_copy))
         others = {t["name"] for t in targets if t["type"] in ("executable", "custom", "run")}
         equal(others, {"dynamic_tokens"}, f"{kind}: the library alone")
-        # What the parent installs of it, used.
+        # The files that the parent project installs.
         root = os.path.abspath(kind)
         sh(f"meson install -C b --no-rebuild --destdir {root}", no_copy)
         env = environment("/usr", root)
         names = {os.path.basename(f) for f in glob.glob(libdir(root) + "/libqobs.*")}
         equal(("libqobs.a" in names, "libqobs.so" in names), (kind != "shared", kind != "static"), f"{kind}: libraries")
         sh(f"cc {EXAMPLES}/weight_scales.c $(pkg-config --cflags --libs qobs) -o a", env)
-        check(needs_library("a") == (kind != "static"), f"{kind}: what pkg-config takes")
+        check(needs_library("a") == (kind != "static"), f"{kind}: library of pkg-config")
         equal(sh("./a", env), ROW, f"{kind}: pkg-config")
         cmake_example(env, kind == "static")
         if kind == "shared":
@@ -223,7 +236,7 @@ def test_subproject():
     equal(len(set(outputs)), 1, "the same output of all kinds")
 
 
-# ---- Manual and completion ---------------------------------------------------------------------------------------------------
+# ---- Manual and completion -------------------------------------------------------------------------------------------
 
 def commands():
     return re.findall(r"^  ([a-z]+) {3}", fine("help", "--help"), re.M)
@@ -251,12 +264,17 @@ def completions(shell, *words):
     quoted = " ".join(f"'{w}'" for w in words)
     if shell == "bash":
         script = f"""source {PREFIX}/share/bash-completion/completions/qobs
-                     COMP_WORDS=({PREFIX}/bin/qobs {quoted}) COMP_CWORD={len(words)}; _qobs; printf '%s\\n' "${{COMPREPLY[@]}}" """
+                     COMP_WORDS=({PREFIX}/bin/qobs {quoted}) COMP_CWORD={len(words)}
+                     _qobs; printf '%s\\n' "${{COMPREPLY[@]}}" """
     else:
-        script = f"""compadd() {{ while [[ $1 != -- ]]; do shift; done; shift; print -l -- ${{(M)@:#${{words[CURRENT]}}*}}; }}
+        script = f"""compadd() {{
+                         while [[ $1 != -- ]]; do shift; done
+                         shift; print -l -- ${{(M)@:#${{words[CURRENT]}}*}}
+                     }}
                      _files() {{ print -l -- *; }}; words=({PREFIX}/bin/qobs {quoted}) CURRENT={len(words) + 1}
                      _qobs() {{ source {PREFIX}/share/zsh/site-functions/_qobs; }}; _qobs"""
-    p = subprocess.run([shell, *(["-f"] if shell == "zsh" else []), "-c", script], capture_output=True, text=True, timeout=60)
+    p = subprocess.run([shell, *(["-f"] if shell == "zsh" else []), "-c", script], capture_output=True, text=True,
+                       timeout=60)
     check(p.returncode == 0 and not p.stderr, f"completion of {words} by {shell}", p.stderr)
     return {w.rstrip("=") for w in p.stdout.split()}
 
@@ -271,7 +289,8 @@ def test_completion():
         equal(completions(shell, ""), {*commands(), "--help", "--version"}, f"{shell}: commands")
         equal(completions(shell, "ob"), {"observe"}, f"{shell}: a command begun")
         for command in commands():
-            equal(completions(shell, command, "-"), options(fine(command, command, "--help")), f"{shell}: options of {command}")
+            equal(completions(shell, command, "-"), options(fine(command, command, "--help")),
+                  f"{shell}: options of {command}")
         equal(completions(shell, "calibrate", "--scheme", "NV"), {"NVFP4", "NVFP4A16"}, f"{shell}: schemes")
         equal(completions(shell, "observe", "--preset", ""), presets, f"{shell}: presets")
         equal(completions(shell, "observe", "--set", ""), settings, f"{shell}: settings")

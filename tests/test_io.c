@@ -128,7 +128,7 @@ static void test_fail(void **state)
     assert_string_equal(f.message, "?[1m \xc3\xa4 ? ?? ?? \xe2\x82\xac");
     char text[1024];
     memset(text, 'x', 510);
-    strcpy(text + 510, "\xc3\xa4 and more"); /* is cut within the letter */
+    strcpy(text + 510, "\xc3\xa4 and more"); /* truncated within a character */
     fail(&f, "%s", text);
     assert_int_equal(strlen(f.message), 511);
     assert_string_equal(f.message + 509, "x?");
@@ -139,8 +139,9 @@ static void test_utf8(void **state)
     (void)state;
     static const char *const good[] = {"a", "\xc2\x80", "\xdf\xbf", "\xe0\xa0\x80", "\xed\x9f\xbf", "\xee\x80\x80",
                                        "\xef\xbf\xbf", "\xf0\x90\x80\x80", "\xf4\x8f\xbf\xbf"};
-    static const char *const bad[] = {"\x80", "\xbf", "\xc0\x80", "\xc1\xbf", "\xc2", "\xc2x", "\xe0\x9f\xbf", "\xe1\x80",
-                                      "\xed\xa0\x80", "\xf0\x8f\xbf\xbf", "\xf4\x90\x80\x80", "\xf5\x80\x80\x80", "\xff"};
+    static const char *const bad[] = {"\x80", "\xbf", "\xc0\x80", "\xc1\xbf", "\xc2", "\xc2x", "\xe0\x9f\xbf",
+                                      "\xe1\x80", "\xed\xa0\x80", "\xf0\x8f\xbf\xbf", "\xf4\x90\x80\x80",
+                                      "\xf5\x80\x80\x80", "\xff"};
     for (size_t i = 0; i < sizeof good / sizeof *good; i++)
         assert_int_equal(utf8_sequence((const unsigned char *)good[i], strlen(good[i])), strlen(good[i]));
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
@@ -152,7 +153,7 @@ static void test_dtype(void **state)
     (void)state;
     char names[256], *rest = names;
     size_t n = 0;
-    strcpy(names, dtype_names); /* what messages list is what is known */
+    strcpy(names, dtype_names); /* the list in messages is that of dtype_size */
     for (char *name; (name = strtok_r(rest, ", ", &rest)); n++) {
         assert_in_range(dtype_size(name), 1, 8);
         assert_true(strlen(name) < DTYPE_NAME);
@@ -203,7 +204,7 @@ static void test_mapped(void **state)
     assert_refused(mapped_open(&map, path, &f), &f, path, "is a directory");
     path = io_path("pipe");
     assert_int_equal(mkfifo(path, 0600), 0);
-    assert_refused(mapped_open(&map, path, &f), &f, path, "is a pipe", "regular file"); /* and did not block */
+    assert_refused(mapped_open(&map, path, &f), &f, path, "is a pipe", "regular file"); /* does not block */
     assert_refused(mapped_open(&map, "/dev/null", &f), &f, "/dev/null", "is a character device");
 }
 

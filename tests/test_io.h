@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* What the tests of the program's file readers and writers share. */
+/* Common parts of the tests of the program's file readers and writers. */
 #ifndef QOBS_TEST_IO_H
 #define QOBS_TEST_IO_H
 
@@ -14,7 +14,7 @@
 #include <string.h>
 
 #include <cmocka.h>
-#undef fail /* cmocka's macro; the program has a function of that name. In its place, and fail_msg's, which needs it: */
+#undef fail /* cmocka has a macro of that name, the program a function. fail_msg of cmocka needs a replacement: */
 #define io_stop(...) (print_error(__VA_ARGS__), _fail(__FILE__, __LINE__))
 
 #include "dtype.h"
@@ -25,20 +25,20 @@
 #include "tensor_files.h"
 #include "tensors.h"
 
-/* Group fixtures: a fresh temporary directory, removed with all that is in it. */
+/* Group fixtures: a temporary directory, removed with its contents. */
 int io_setup(void **state);
 int io_teardown(void **state);
 
-/* Path of a name in that directory; good until 16 calls later. "" is the directory. */
+/* Returns the path of a name in that directory; valid until 16 calls later. "" is the directory. */
 const char *io_path(const char *name);
 
-/* Write a file there and return its path: these bytes; a safetensors file of this header and as many bytes of data, which
- * count 0, 1, 2...; a .npy file likewise, version 1.0, header padded as NumPy does. */
+/* Create a file there and return its path. The contents are the given bytes; or a safetensors header and `data`
+ * bytes 0, 1, 2, ...; or a .npy header of version 1.0, padded as by NumPy, and such bytes. */
 const char *io_bytes(const char *name, const void *data, size_t size);
 const char *io_st(const char *name, const char *header, size_t data);
 const char *io_npy(const char *name, const char *header, size_t data);
 
-/* Makes a directory there and returns its path. */
+/* Creates a directory there and returns its path. */
 const char *io_directory(const char *name);
 
 #define IO_DIMS(...) ((const int64_t[]){__VA_ARGS__})
@@ -46,14 +46,14 @@ const char *io_directory(const char *name);
 /* Declares tensor "w" of four bytes. */
 void io_add_four(struct st_writer *w);
 
-/* Number of directory entries, without "." and "..". */
+/* Returns the number of directory entries, without "." and "..". */
 size_t io_entries(const char *path);
 
-/* The call failed, and its message has every one of the words, which end with NULL. */
+/* Checks that the call failed and that its message has all of the words. The words end with NULL. */
 void io_expect_refusal(int result, const struct fail *f, const char *const *words);
 #define assert_refused(call, f, ...) io_expect_refusal((call), (f), (const char *const[]){__VA_ARGS__, NULL})
 
-/* The groups; each returns the number of failed tests. */
+/* The test groups. Each returns the number of failed tests. */
 int io_test_safetensors(void);
 int io_test_changes(void);
 int io_test_writer(void);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* Files that change while they are mapped. That is never forgotten, so each test has a process of its own. */
+/* Files that change while they are mapped. A process remembers a change for ever, so each test has its own process. */
 #ifndef _DEFAULT_SOURCE
 #define _DEFAULT_SOURCE /* MAP_ANONYMOUS */
 #endif
@@ -20,7 +20,7 @@
 
 static struct fail f;
 
-/* In the child: ends it where something is not as it should be. */
+/* Ends the child process if a condition does not hold. */
 #define expect(what)                                                                                                 \
     do {                                                                                                             \
         if (!(what)) {                                                                                               \
@@ -44,7 +44,7 @@ static int status_of(void (*body)(void))
 
 static size_t page_size(void) { return (size_t)sysconf(_SC_PAGESIZE); }
 
-/* A file of so many pages of ones. */
+/* Creates a file of so many pages of ones. */
 static const char *ones(const char *name, size_t pages)
 {
     const size_t size = pages * page_size();
@@ -70,7 +70,7 @@ static bool found_out(const char *path, const char *words)
     return mapped_check(&f) != 0 && strstr(f.message, path) && strstr(f.message, words);
 }
 
-/* ---- Shorter, and read ------------------------------------------------------------------------------------------------------- */
+/* ---- Shorter files ----------------------------------------------------------------------------------------------- */
 
 enum { READERS = 4 };
 
@@ -88,7 +88,7 @@ static void *read_map(void *argument)
     return NULL;
 }
 
-/* All of them meet the missing pages at the same time, and find zeros. */
+/* All threads read the missing pages at the same time and find zeros. */
 static void read_on_threads(const struct mapped *map, size_t wanted)
 {
     struct reader readers[READERS];
@@ -146,7 +146,7 @@ static void test_shortened(void **state)
     assert_int_equal(io_entries(io_path("")), entries);
 }
 
-/* ---- Without a signal -------------------------------------------------------------------------------------------------------- */
+/* ---- Changes without a signal ------------------------------------------------------------------------------------ */
 
 static void shorten_a_little(void)
 {
@@ -169,7 +169,7 @@ static void write_to_it(void)
     expect(found_out(io_path("changed"), "written to"));
 }
 
-/* The map still shows what it did. */
+/* The map still shows the original file. */
 static void replace(void)
 {
     struct mapped map;
@@ -193,9 +193,9 @@ static void test_changes(void **state)
     assert_int_equal(status_of(replace), 0);
 }
 
-/* ---- Bus errors of others ---------------------------------------------------------------------------------------------------- */
+/* ---- Other bus errors -------------------------------------------------------------------------------------------- */
 
-/* Memory that no longer is there, and not of a map of ours. */
+/* An address that is not mapped any more and does not belong to a map of the program. */
 static volatile unsigned char *gone(void)
 {
     const char *path = io_path("gone");

@@ -29,7 +29,7 @@ static void test_reads(void **state)
     assert_int_equal(file.strides[2], 48);
     npy_close(&file);
 
-    /* Other spellings of the same: order of keys, quotes, white space, no last comma. */
+    /* Other valid forms: order of keys, quotes, white space, no last comma. */
     const char *other = "\n{\"shape\":(3,),\"fortran_order\" :True,\n'descr':\t\"|u1\"}\n";
     assert_int_equal(npy_open(&file, io_npy("a.npy", other, 3), &f), 0);
     assert_int_equal(file.ndim, 1);
@@ -106,7 +106,8 @@ static void test_refuses_files(void **state)
     assert_refused(npy_open(&file, io_bytes("f", "\x93NUMPY\1\0\0", 9), &f), &f, "cut off", "9 bytes");
     assert_refused(npy_open(&file, io_bytes("f", "\x93NUMPY\2\0\0\0\0", 11), &f), &f, "cut off", "11 bytes");
     assert_refused(npy_open(&file, io_bytes("f", "\x93NUMPY\1\0\0\0", 10), &f), &f, "'{' expected");
-    assert_refused(npy_open(&file, io_bytes("f", "\x93NUMPY\1\0\3\0{}", 12), &f), &f, "cut off", "3 bytes", "2 are there");
+    assert_refused(npy_open(&file, io_bytes("f", "\x93NUMPY\1\0\3\0{}", 12), &f), &f, "cut off", "3 bytes",
+                   "2 are there");
     assert_null(file.map.data);
 }
 
@@ -157,7 +158,8 @@ static void test_refuses_headers(void **state)
         {"{'descr': '<f4', 'shape': (1,)}", 4, {"'fortran_order' is missing", ""}},
         {"{'descr': '<f4', 'fortran_order': False}", 4, {"'shape' is missing", ""}},
         {"{'descr': '<f4', 'descr': '<f4', 'fortran_order': False, 'shape': (1,)}", 4, {"'descr' occurs twice", ""}},
-        {"{'extra': 1, 'descr': '<f4', 'fortran_order': False, 'shape': (1,)}", 4, {"'extra' is unknown", "fortran_order"}},
+        {"{'extra': 1, 'descr': '<f4', 'fortran_order': False, 'shape': (1,)}", 4,
+         {"'extra' is unknown", "fortran_order"}},
         {"{'descr': '<f4' 'fortran_order': False, 'shape': (1,)}", 4, {"',' or '}' expected", ""}},
         {"{'descr' '<f4', 'fortran_order': False, 'shape': (1,)}", 4, {"':' expected", ""}},
         {"{'a very long key that no file has': 1}", 4, {"short plain string expected", ""}},

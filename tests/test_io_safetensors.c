@@ -15,7 +15,8 @@ static void test_reads(void **state)
                              "{\"__metadata__\":{\"format\":\"pt\",\"b\":\"\\u00e4\"},"
                              "\"z\":" T("F32", "[2,3]", "[2,26]") ", \"a\":" T("BF16", "[]", "[0,2]") ",\n"
                              "\"m\":" T("I8", "[5,0]", "[26,26]") ",\"\\u20ac \\\"q\\\"\":"
-                             "{\"data_offsets\":[26,27],\"more\":[[1]],\"shape\":[1,1,1,1,1,1,1,1],\"dtype\":\"BOOL\"}}   ",
+                             "{\"data_offsets\":[26,27],\"more\":[[1]],\"shape\":[1,1,1,1,1,1,1,1],"
+                             "\"dtype\":\"BOOL\"}}   ",
                              27);
     assert_int_equal(st_open(&file, path, &f), 0);
     assert_int_equal(file.count, 4);
@@ -50,7 +51,8 @@ static void test_reads(void **state)
         {"{\"__metadata__\":{}}", 0, 0},
         {W("F64", "[0]", "[0,0]"), 0, 1},
         {W("U8", "[0,9007199254740991]", "[0,0]"), 0, 1},
-        {"{\"a\":" T("U8", "[0]", "[3,3]") ",\"b\":" T("U8", "[3]", "[0,3]") ",\"c\":" T("U8", "[2]", "[3,5]") "}", 5, 3},
+        {"{\"a\":" T("U8", "[0]", "[3,3]") ",\"b\":" T("U8", "[3]", "[0,3]") ",\"c\":" T("U8", "[2]", "[3,5]") "}", 5,
+         3},
     };
     for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
         assert_int_equal(st_open(&file, io_st("good", good[i].header, good[i].data), &f), 0);
@@ -74,13 +76,15 @@ static void test_refuses_files(void **state)
     assert_refused(st_open(&file, io_bytes("f", "\3\0\0\0\0\0\0\0{}", 10), &f), &f, "3 bytes", "2 are there");
     assert_refused(st_open(&file, io_bytes("f", "\0\350\166\110\27\0\0\0{}", 10), &f), &f, "100000000000 bytes",
                    "at most 100000000 ");
-    assert_refused(st_open(&file, io_bytes("f", "\377\377\377\377\377\377\377\377{}", 10), &f), &f, "18446744073709551615");
-    assert_refused(st_open(&file, io_bytes("f", "\3\0\0\0\0\0\0\0{}\0", 11), &f), &f, "cannot be read as JSON", "byte 2");
+    assert_refused(st_open(&file, io_bytes("f", "\377\377\377\377\377\377\377\377{}", 10), &f), &f,
+                   "18446744073709551615");
+    assert_refused(st_open(&file, io_bytes("f", "\3\0\0\0\0\0\0\0{}\0", 11), &f), &f, "cannot be read as JSON",
+                   "byte 2");
     assert_refused(st_open(&file, io_bytes("f", "\4\0\0\0\0\0\0\0{\"\0\"", 12), &f), &f, "control character");
     assert_null(file.map.data);
 }
 
-/* A header, the number of bytes of data, and two words of the message. */
+/* A header, the number of data bytes, and two words of the message. */
 static const struct {
     const char *header;
     size_t data;
@@ -110,7 +114,8 @@ static const struct {
     {"{\"w\":{\"dtype\":\"F32\",\"data_offsets\":[0,4]}}", 4, {"tensor 'w'", "has no shape"}},
     {"{\"w\":{\"dtype\":\"F32\",\"shape\":[1]}}", 4, {"tensor 'w'", "has no data_offsets"}},
     {"{\"w\":{\"DTYPE\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]}}", 4, {"tensor 'w'", "has no dtype"}},
-    {"{\"w\":{\"dtype\":\"F32\",\"shape\":[1],\"shape\":[1],\"data_offsets\":[0,4]}}", 4, {"'w'", "two values for shape"}},
+    {"{\"w\":{\"dtype\":\"F32\",\"shape\":[1],\"shape\":[1],\"data_offsets\":[0,4]}}", 4,
+     {"'w'", "two values for shape"}},
     {"{\"w\":{\"dtype\":5,\"shape\":[1],\"data_offsets\":[0,4]}}", 4, {"tensor 'w'", "dtype 5 is unknown"}},
     {W("F99", "[1]", "[0,4]"), 4, {"dtype \"F99\" is unknown", "F32, BF16, F16"}},
     {W("f32", "[1]", "[0,4]"), 4, {"dtype \"f32\" is unknown", "F8_E8M0"}},
@@ -167,7 +172,7 @@ static void test_refuses_headers(void **state)
     }
 }
 
-/* Headers that are large rather than wrong. */
+/* Large, valid headers. */
 static void test_refuses_excess(void **state)
 {
     (void)state;
@@ -191,7 +196,7 @@ static void test_refuses_excess(void **state)
     memcpy(text + length - 2, "]}", 2);
     assert_refused(st_open(&file, io_st("wide", text, 0), &f), &f, "wide", "values");
 
-    /* A name of any length leaves room for the reason. */
+    /* The message has the reason even for a long name. */
     memset(text, 'n', 100000);
     memcpy(text, "{\"", 2);
     strcpy(text + 100000, "\":5}");

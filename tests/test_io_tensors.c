@@ -24,7 +24,7 @@ static void test_safetensors(void **state)
                              U8("m", "1", "[2,3]") "," U8("s", "0", "[2,2]") "}", 51);
     assert_int_equal(tensors_open(&set, path, &f), 0);
     assert_int_equal(tensors_count(&set), 4);
-    const char *const order[] = {"z", "s", "m", "a"}; /* of the data, not of the names or the header */
+    const char *const order[] = {"z", "s", "m", "a"}; /* order of the data, not of the names or the header */
     for (size_t i = 0; i < 4; i++) {
         assert_string_equal(tensors_at(&set, i)->name, order[i]);
         assert_ptr_equal(tensors_find(&set, order[i]), tensors_at(&set, i));
@@ -52,7 +52,7 @@ static void test_npy(void **state)
     struct tensor_set set;
     const char *const names[][2] = {{"layer.1.npy", "layer.1"}, {"array", "array"}, {".npy", ".npy"},
                                     {"x.safetensors", "x.safetensors"}};
-    for (size_t i = 0; i < 4; i++) { /* the content tells, whatever the name */
+    for (size_t i = 0; i < 4; i++) { /* the content decides, not the name */
         assert_int_equal(tensors_open(&set, io_npy(names[i][0], NPY, 24), &f), 0);
         assert_int_equal(tensors_count(&set), 1);
         const struct tensor_ref *t = tensors_at(&set, 0);
@@ -185,7 +185,7 @@ static void test_directories(void **state)
     assert_int_equal(tensors_open(&set, io_path("dir"), &f), 0);
     assert_string_equal(set.path, path);
     tensors_close(&set);
-    text("dir/model.safetensors.index.json", "{\"weight_map\":{}}"); /* goes first */
+    text("dir/model.safetensors.index.json", "{\"weight_map\":{}}"); /* has priority */
     assert_int_equal(tensors_open(&set, io_path("dir"), &f), 0);
     assert_int_equal(tensors_count(&set), 0);
     tensors_close(&set);
@@ -212,7 +212,7 @@ static void test_spec(void **state)
     assert_ptr_equal(again, ref);
     assert_int_equal(tensors_spec(&files, SPEC("spec:c"), &ref, &f), 0); /* a directory */
     assert_string_equal(ref->name, "c");
-    assert_int_equal(tensors_spec(&files, SPEC("spec/./model.safetensors:c"), &again, &f), 0); /* other names for one file */
+    assert_int_equal(tensors_spec(&files, SPEC("spec/./model.safetensors:c"), &again, &f), 0); /* another name of it */
     assert_ptr_equal(again, ref);
     assert_int_equal(symlink("model.safetensors", io_path("spec/link")), 0);
     assert_int_equal(tensors_spec(&files, SPEC("spec/link:c"), &again, &f), 0);
@@ -234,7 +234,7 @@ static void test_spec(void **state)
     assert_refused(tensors_spec(&files, "", &ref, &f), &f, "'': names no file");
     assert_int_equal(files.count, 3);
 
-    io_st("spec/one:w:0", "{" U8("v", "1", "[0,1]") "}", 1); /* now a file is called like the whole */
+    io_st("spec/one:w:0", "{" U8("v", "1", "[0,1]") "}", 1); /* now a file has the name of the complete argument */
     assert_int_equal(tensors_spec(&files, SPEC("spec/one:w:0"), &ref, &f), 0);
     assert_string_equal(ref->name, "v");
     assert_int_equal(tensors_spec(&files, SPEC("spec/one:w:0:v"), &again, &f), 0);
@@ -244,7 +244,7 @@ static void test_spec(void **state)
     tensor_files_close(&files);
 }
 
-/* Long names neither hide the rest of a message nor overrun the list. */
+/* Long names hide no other part of a message and do not overflow the list. */
 static void test_spec_long_names(void **state)
 {
     (void)state;

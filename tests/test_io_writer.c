@@ -66,7 +66,7 @@ static void test_round_trip(void **state)
         assert_string_equal(t->dtype, dtypes[i]);
         assert_int_equal(t->ndim, 2);
         assert_int_equal(t->shape[1], 7);
-        assert_int_equal(t->begin, at); /* in the order they were declared */
+        assert_int_equal(t->begin, at); /* in the order of their declaration */
         at = t->end;
         assert_memory_equal(t->data, data, t->end - t->begin);
     }
@@ -94,7 +94,7 @@ static void test_empty(void **state)
     st_close(&file);
 }
 
-/* The bytes of a whole file, as another writer might have made them. */
+/* The bytes of a file from another writer. */
 static void test_exact_bytes(void **state)
 {
     (void)state;
@@ -122,7 +122,7 @@ static void test_target(void **state)
     struct stat status;
     const char *dir = io_directory("target"), *path = io_bytes("target/out", "old", 3);
 
-    io_add_four(&w); /* abort leaves the old file, and nothing else */
+    io_add_four(&w); /* abort leaves the old file and no other */
     assert_int_equal(st_writer_begin(&w, path, &f), 0);
     assert_int_equal(st_writer_put(&w, 0, 0, "abcd", 4, &f), 0);
     assert_int_equal(file_size(path), 3);
@@ -132,7 +132,7 @@ static void test_target(void **state)
     assert_int_equal(file_size(path), 3);
     assert_int_equal(io_entries(dir), 1);
 
-    io_add_four(&w); /* finish replaces it, with the mode of a new file */
+    io_add_four(&w); /* finish replaces the file, with the mode of a new one */
     assert_int_equal(chmod(path, 0600), 0);
     const mode_t mask = umask(0027);
     assert_int_equal(st_writer_begin(&w, path, &f), 0);

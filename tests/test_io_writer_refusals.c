@@ -37,12 +37,12 @@ static void test_refuses_targets(void **state)
     assert_int_equal(symlink("nowhere", io_path("refused/dangling")), 0);
     refuse_begin(io_path("refused/dangling"), "No such file");
     assert_int_equal(io_entries(dir), 2);
-    if (geteuid() != 0) { /* who may write anywhere */
+    if (geteuid() != 0) { /* root may write everywhere */
         assert_int_equal(chmod(dir, 0500), 0);
         refuse_begin(io_path("refused/out"), "Permission denied");
         assert_int_equal(chmod(dir, 0700), 0);
     }
-    /* A file that may not become as large as it would. */
+    /* A file-size limit. */
     struct rlimit old, limit;
     assert_int_equal(getrlimit(RLIMIT_FSIZE, &old), 0);
     limit = (struct rlimit){.rlim_cur = 1 << 20, .rlim_max = old.rlim_max};
@@ -66,7 +66,8 @@ static void test_refuses_tensors(void **state)
     assert_refused(st_writer_add(&w, "\xff", "F32", 0, NULL, &f), &f, "UTF-8");
     assert_refused(st_writer_add(&w, "__metadata__", "F32", 0, NULL, &f), &f, "__metadata__");
     assert_refused(st_writer_add(&w, "w", "F33", 0, NULL, &f), &f, "tensor 'w'", "'F33' is unknown", "F32, BF16");
-    assert_refused(st_writer_add(&w, "w", "F32", 9, IO_DIMS(1, 1, 1, 1, 1, 1, 1, 1, 1), &f), &f, "9 dimensions", "0 to 8");
+    assert_refused(st_writer_add(&w, "w", "F32", 9, IO_DIMS(1, 1, 1, 1, 1, 1, 1, 1, 1), &f), &f, "9 dimensions",
+                   "0 to 8");
     assert_refused(st_writer_add(&w, "w", "F32", -1, NULL, &f), &f, "-1 dimensions");
     assert_refused(st_writer_add(&w, "w", "F32", 2, IO_DIMS(3, -2), &f), &f, "tensor 'w'", "shape[1] is -2");
     assert_refused(st_writer_add(&w, "w", "F32", 1, IO_DIMS((int64_t)1 << 53), &f), &f, "shape[0] is 9007199254740992");
@@ -116,15 +117,15 @@ static void test_refuses_puts(void **state)
         assert_int_equal(io_entries(dir), 0);
     }
 
-    io_add_four(&w); /* begun twice */
+    io_add_four(&w); /* begin is called twice */
     assert_int_equal(st_writer_begin(&w, path, &f), 0);
     assert_refused(st_writer_begin(&w, path, &f), &f, "called before");
-    /* not all of the data */
+    /* data is missing */
     assert_int_equal(st_writer_put(&w, 0, 1, "abc", 3, &f), 0);
     assert_refused(st_writer_finish(&w, &f), &f, path, "3 bytes of data came", "have 4");
     assert_int_equal(io_entries(dir), 0);
 
-    io_add_four(&w); /* the system refuses */
+    io_add_four(&w); /* a system error */
     assert_int_equal(st_writer_begin(&w, path, &f), 0);
     const int closed = open("/dev/null", O_RDONLY);
     assert_int_equal(dup2(closed, w.output.fd), w.output.fd);
@@ -133,7 +134,7 @@ static void test_refuses_puts(void **state)
     assert_refused(st_writer_finish(&w, &f), &f, "a write failed");
     assert_int_equal(io_entries(dir), 0);
 
-    io_add_four(&w); /* the target became a directory */
+    io_add_four(&w); /* the target has become a directory */
     assert_int_equal(st_writer_begin(&w, path, &f), 0);
     assert_int_equal(st_writer_put(&w, 0, 0, "abcd", 4, &f), 0);
     assert_int_equal(mkdir(path, 0700), 0);

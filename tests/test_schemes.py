@@ -5,8 +5,8 @@
 
     test_schemes.py QOBS MODEL.safetensors
 
-activations.safetensors is beside the model. What calibrate stores as codes is decoded here; global scales are checked against the layers that share one. Ends with
-`N passed, N failed`.
+activations.safetensors is in the directory of the model. Scales stored as codes are decoded here. Global scales are
+compared with those of the layers that share one. Ends with `N passed, N failed`.
 """
 import json
 import os
@@ -47,7 +47,7 @@ def numbers(tensor):
     return [x[0] for x in struct.iter_unpack("<b", data)]
 
 
-# scheme: what observe needs for the same, dtype of the stored scale, are there zero points
+# scheme: (settings of observe, dtype of the stored scale, True if there are zero points)
 SCHEMES = {
     "W8A8": ("num_bits=8 strategy=channel", "BF16", False),
     "W4A16": ("num_bits=4 strategy=group group_size=128", "BF16", False),
@@ -59,9 +59,11 @@ SCHEMES = {
     "MXFP8A16": ("type=float num_bits=8 strategy=group group_size=32 scale_dtype=uint8", "U8", False),
     "NVFP4": ("type=float num_bits=4 strategy=tensor_group group_size=16 scale_dtype=float8_e4m3fn", "F8_E4M3", False),
 }
-LAYERS = ["self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj", "self_attn.o_proj", "mlp.gate_proj", "mlp.up_proj",
+LAYERS = ["self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj", "self_attn.o_proj", "mlp.gate_proj",
+          "mlp.up_proj",
           "mlp.down_proj"]
-SHARED = [("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"), ("self_attn.o_proj",), ("mlp.gate_proj", "mlp.up_proj"),
+SHARED = [("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"), ("self_attn.o_proj",),
+          ("mlp.gate_proj", "mlp.up_proj"),
           ("mlp.down_proj",)]
 passed = failed = 0
 
@@ -85,7 +87,8 @@ with tempfile.TemporaryDirectory() as tmp:
         got = read(out)
         options = [o for s in settings.split() for o in ("--set", s)]
         suffixes = ["_scale"] + ["_zero_point"] * zero_points + ["_global_scale"] * (scheme == "NVFP4")
-        check(f"{scheme}: names", sorted(got) == sorted(f"model.layers.{i}.{l}.weight{s}" for i in (0, 1) for l in LAYERS
+        check(f"{scheme}: names", sorted(got) == sorted(f"model.layers.{i}.{l}.weight{s}" for i in (0, 1)
+                                                        for l in LAYERS
                                                         for s in suffixes))
         for i in (0, 1):
             own = {}
@@ -99,27 +102,31 @@ with tempfile.TemporaryDirectory() as tmp:
                 if scheme != "NVFP4":
                     check(f"{scheme} {name}: scale", numbers(scale) == numbers(want["scale"]))
                 if zero_points:
-                    check(f"{scheme} {name}: zero point", numbers(got[name + "_zero_point"]) == numbers(want["zero_point"]))
+                    check(f"{scheme} {name}: zero point",
+                          numbers(got[name + "_zero_point"]) == numbers(want["zero_point"]))
             for members in SHARED if scheme == "NVFP4" else ():
-                # The largest magnitude makes the smallest global scale; a member whose own it is has its own scales.
+                # The largest magnitude gives the smallest global scale. Its member has its own scales.
                 shared = min(numbers(own[m]["global_scale"])[0] for m in members)
                 for m in members:
                     name = f"model.layers.{i}.{m}.weight"
                     check(f"NVFP4 {name}: global scale", numbers(got[name + "_global_scale"]) == [shared])
                     if numbers(own[m]["global_scale"]) == [shared]:
                         check(f"NVFP4 {name}: scale", numbers(got[name + "_scale"]) == numbers(own[m]["scale"]))
-    # Recorded activations: what observe makes of each, under the name of each module that sees it.
+    # Recorded activations: the results of observe, under the name of each module with that input.
     activations = os.path.join(os.path.dirname(model), "activations.safetensors")
     for scheme, result, settings, states in (
             ("FP8", "scale", "type=float num_bits=8 strategy=tensor", "tensor"),
-            ("NVFP4", "global_scale", "type=float num_bits=4 strategy=tensor_group group_size=16 scale_dtype=float8_e4m3fn", "attn_head")):
-        run("calibrate", model, "--scheme", scheme, "-o", out, "--quiet", "--activations", activations, "--set", f"kv.strategy={states}")
+            ("NVFP4", "global_scale",
+             "type=float num_bits=4 strategy=tensor_group group_size=16 scale_dtype=float8_e4m3fn", "attn_head")):
+        run("calibrate", model, "--scheme", scheme, "-o", out, "--quiet", "--activations", activations, "--set",
+            f"kv.strategy={states}")
         got = {n: t for n, t in read(out).items() if ".weight_" not in n}
         check(f"{scheme} activations: as many as there are", len(got) == 2 * (len(LAYERS) + 2))
         for i in (0, 1):
-            seen = [(m, "input", members[0] + ".input", settings, result) for members in SHARED for m in members]
-            seen += [("self_attn", s, f"self_attn.{s}_states", f"type=float num_bits=8 strategy={states}", "scale") for s in "kv"]
-            for module, base, recorded, chosen, what in seen:
+            recordings = [(m, "input", members[0] + ".input", settings, result) for members in SHARED for m in members]
+            recordings += [("self_attn", s, f"self_attn.{s}_states", f"type=float num_bits=8 strategy={states}",
+                            "scale") for s in "kv"]
+            for module, base, recorded, chosen, what in recordings:
                 name = f"model.layers.{i}.{module}.{base}_{what}"
                 options = [o for s in chosen.split() for o in ("--set", s)]
                 run("observe", "--preset", "llmc.static_minmax", "--base-name", base, *options, "--out", one,

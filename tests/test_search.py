@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The qobs authors
-"""`qobs calibrate` with presets that search for the range with the least error, against the same search in plain Python.
+"""`qobs calibrate` with presets that search the range with the smallest error, compared with a search in plain Python.
 
-    test_search.py QOBS [WRAPPER [ARGUMENT]...]     the wrapper runs the program, such as an emulator
+    test_search.py QOBS [WRAPPER [ARGUMENT]...]     WRAPPER: a program that runs QOBS, such as an emulator
 
 Needs the standard library only. Ends with `N passed, N failed`; exit status 1 if any failed.
 """
@@ -12,15 +12,17 @@ from cli import *
 PARENT = "model.layers.0.self_attn."
 COLUMNS, SIZE = 96, 32
 LAYERS = {PARENT + "q_proj": 12, PARENT + "k_proj": 5, PARENT + "v_proj": 3, PARENT + "o_proj": 7}
-CALIBRATE = ("calibrate", "model.safetensors", "-o", "out.safetensors", "--quiet", "--json", "report.json", "--scheme", "W4A16", "--set",
+CALIBRATE = ("calibrate", "model.safetensors", "-o", "out.safetensors", "--quiet", "--json", "report.json", "--scheme",
+             "W4A16", "--set",
              f"group_size={SIZE}")
 source = random.Random(23)
 
 
 def make_model():
-    """Rows of a long-tailed distribution, so that clipping pays; group by group."""
+    """Returns groups of a long-tailed distribution, for which clipping lowers the error."""
     weights = {m: [f32(source.gauss(0, 1) ** 3) for _ in range(rows * COLUMNS)] for m, rows in LAYERS.items()}
-    write("model.safetensors", st_bytes({m + ".weight": ("F32", [LAYERS[m], COLUMNS], pack("F32", w)) for m, w in weights.items()}))
+    write("model.safetensors", st_bytes({m + ".weight": ("F32", [LAYERS[m], COLUMNS], pack("F32", w)) for m,
+                                         w in weights.items()}))
     return {m: [w[i:i + SIZE] for i in range(0, len(w), SIZE)] for m, w in weights.items()}
 
 
@@ -35,15 +37,17 @@ def make_activations(path, names, columns=COLUMNS, spoil=None):
 
 
 def importance(batches):
-    """Of each column, relative to the mean."""
+    """Returns the importance of each column relative to the mean."""
     sums = [math.fsum(v * v for b in batches for v in b[k::COLUMNS]) for k in range(COLUMNS)]
     mean = math.fsum(sums) / COLUMNS
     return [s / mean for s in sums]
 
 
 def search(groups, weights, steps, grid, norm, patience):
-    """Best candidate, its scale and error of each group; errors of the first candidate; candidates looked at; near ties."""
-    best, scales, least, second = [-1] * len(groups), [0.0] * len(groups), [math.inf] * len(groups), [math.inf] * len(groups)
+    """Returns for each group the best candidate, its scale, its error, the error of the first candidate, the number of
+    candidates tried, and whether there is a near tie."""
+    best, scales = [-1] * len(groups), [0.0] * len(groups)
+    min_error, second = [math.inf] * len(groups), [math.inf] * len(groups)
     first, idle, i = [], 0, 0
     while i < steps and not (patience and idle >= patience):
         improved = False
@@ -56,26 +60,27 @@ def search(groups, weights, steps, grid, norm, patience):
             e = math.fsum(w * d for w, d in zip(weights[at:at + SIZE], errors))
             if i == 0:
                 first.append(e)
-            if e < least[g]:
-                best[g], scales[g], least[g], second[g], improved = i, scale, e, least[g], True
+            if e < min_error[g]:
+                best[g], scales[g], min_error[g], second[g], improved = i, scale, e, min_error[g], True
             else:
                 second[g] = min(second[g], e)
         idle = 0 if improved else idle + 1
         i += 1
-    return best, scales, least, first, i, [s <= e * (1 + 1e-5) for s, e in zip(second, least)]
+    return best, scales, min_error, first, i, [s <= e * (1 + 1e-5) for s, e in zip(second, min_error)]
 
 
 def compare(what, groups, weights, layers_report, settings):
-    """Everything the output and the report say of a search."""
+    """Compares the output and the report with a search."""
     got, _ = st_read("out.safetensors")
     for m, g in groups.items():
-        best, scales, least, first, tried, tie = search(g, weights[m], *settings)
+        best, scales, min_error, first, tried, tie = search(g, weights[m], *settings)
         check(sum(tie) <= len(tie) // 20, f"{what}, {m}: hardly any ties", f"{sum(tie)} of {len(tie)}")
         written = got[m + ".weight_scale"]
         equal(written[:2], ("F32", [LAYERS[m], COLUMNS // SIZE]), f"{what}, {m}: dtype and shape")
-        equal([w for w, t in zip(written[2], tie) if not t], [s for s, t in zip(scales, tie) if not t], f"{what}, {m}: scales")
+        equal([w for w, t in zip(written[2], tie) if not t], [s for s, t in zip(scales, tie) if not t],
+              f"{what}, {m}: scales")
         r = layers_report[m]["search"]
-        for key, want in (("error_before", math.fsum(first)), ("error", math.fsum(least))):
+        for key, want in (("error_before", math.fsum(first)), ("error", math.fsum(min_error))):
             check(abs(r[key] - want) <= 1e-4 * want, f"{what}, {m}: {key}", f"got {r[key]}, expected {want}")
         if not any(tie):
             equal(r["candidates"], [best.count(i) for i in range(settings[0])], f"{what}, {m}: candidates")
@@ -85,11 +90,12 @@ def compare(what, groups, weights, layers_report, settings):
 def report():
     r = json.loads(read("report.json"))
     for key in ("error_before", "error"):
-        check(abs(r[key] - math.fsum(l["search"][key] for l in r["layers"])) <= 1e-12 * r[key], f"{key} is the sum over the layers")
+        check(abs(r[key] - math.fsum(l["search"][key] for l in r["layers"])) <= 1e-12 * r[key],
+              f"{key} is the sum over the layers")
     return {l["module"]: l for l in r["layers"]}
 
 
-# ---- Tests --------------------------------------------------------------------------------------------------------------------
+# ---- Tests -----------------------------------------------------------------------------------------------------------
 
 def test_mse():
     groups, even = make_model(), {m: [1.0] * COLUMNS for m in LAYERS}
@@ -101,31 +107,36 @@ def test_mse():
         fine(what, *CALIBRATE, "--preset", preset, *[w for s in words for w in ("--set", s)])
         layers = report()
         compare(what, groups, even, layers, settings)
-        check(all("fallback" not in l["search"] and not l["search"]["weighted"] for l in layers.values()), f"{what}: nothing is weighted")
+        check(all("fallback" not in l["search"] and not l["search"]["weighted"] for l in layers.values()),
+              f"{what}: nothing is weighted")
     table = fine("the table", *[w for w in CALIBRATE if w != "--quiet"], "--preset", "llmc.memoryless_mse")
     check("error before" in table and "total" in table, "the table tells what was won", table)
     fine("minmax", *CALIBRATE)
-    check("error" not in json.loads(read("report.json")) and "search" not in json.loads(read("report.json"))["layers"][0],
+    check("error" not in json.loads(read("report.json"))
+          and "search" not in json.loads(read("report.json"))["layers"][0],
           "minmax has no search to report")
 
 
 def test_importance():
     groups = make_model()
     q, k, o = (PARENT + m + "_proj.input" for m in "qko")
-    batches = [make_activations(f"a{i}.safetensors", [q, o]) for i in range(2)] + [make_activations("more.safetensors", [k])]
-    seen = {m: [b[n] for b in batches if n in b] for m, n in zip(LAYERS, (q, k, q, o))}  # v_proj stands in with q_proj's
+    batches = [make_activations(f"a{i}.safetensors", [q, o]) for i in range(2)] + [make_activations("more.safetensors",
+                                                                                                    [k])]
+    recorded = {m: [b[n] for b in batches if n in b] for m, n in zip(LAYERS,
+                                                                     (q, k, q, o))}  # v_proj: the input of q_proj
     files = [w for f in ("a0", "a1", "more") for w in ("--importance", f + ".safetensors")]
     for what, settings, words in (("imatrix", (20, 20, 3.0, 5), []),
                                   ("norm 2", (21, 100, 2, 0), ["norm=2", "grid=100", "maxshrink=0.2", "patience=0"])):
         fine(what, *CALIBRATE, "--preset", "llmc.imatrix_mse", *files, *[w for s in words for w in ("--set", s)])
         layers = report()
-        compare(what, groups, {m: importance(b) for m, b in seen.items()}, layers, settings)
+        compare(what, groups, {m: importance(b) for m, b in recorded.items()}, layers, settings)
         equal({m: (l["search"]["weighted"], l["search"]["importance"]) for m, l in layers.items()},
               {m: (True, n) for m, n in zip(LAYERS, (q, k, q, o))}, f"{what}: what weighs which layer")
     weighted = read("out.safetensors")
     for threads in thread_counts():
         for isa in instruction_sets():
-            fine(f"{isa}, {threads} threads", *CALIBRATE, "--preset", "llmc.imatrix_mse", *files, "--threads", threads, "--isa", isa,
+            fine(f"{isa}, {threads} threads", *CALIBRATE, "--preset", "llmc.imatrix_mse", *files, "--threads", threads,
+                 "--isa", isa,
                  *[w for s in words for w in ("--set", s)])
             equal(read("out.safetensors"), weighted, f"{isa}, {threads} threads: the same output")
 
@@ -139,43 +150,55 @@ def test_fallback():
     make_activations("nan.safetensors", [o + ".input"], spoil=math.nan)
     write("zero.safetensors", st_bytes({o + ".input": ("F32", [2, COLUMNS], bytes(8 * COLUMNS))}))
     even = {o: [1.0] * COLUMNS}
-    for what, file, words in (("not recorded", None, "no activations"), ("other columns", "narrow", "number of columns"),
+    for what, file, words in (("not recorded", None, "no activations"),
+                              ("other columns", "narrow", "number of columns"),
                               ("NaN", "nan", "finite"), ("zeros", "zero", "all 0")):
         more = ["--importance", file + ".safetensors"] if file else []
         fine(what, *imatrix, "--importance", "good.safetensors", *more)
         layers = report()
-        check(words in layers[o]["search"].get("fallback", "") and not layers[o]["search"]["weighted"], f"{what}: the reason",
+        check(words in layers[o]["search"].get("fallback", "") and not layers[o]["search"]["weighted"],
+              f"{what}: the reason",
               str(layers[o]["search"]))
         equal([m for m, l in layers.items() if "fallback" in l["search"]], [o], f"{what}: only where it is so")
         compare(what, {o: groups[o]}, even, layers, (20, 20, 3.0, 5))
-        table = fine(f"{what}, table", *[w for w in imatrix if w != "--quiet"], "--importance", "good.safetensors", *more)
-        check(sum("unweighted: " in line and words in line for line in table.splitlines()) == 1, f"{what}: the table tells it", table)
-        refused(f"{what}, strict", [f"'{o}.weight'", words], *imatrix, "--importance", "good.safetensors", *more, "--set", "strict=true")
+        table = fine(f"{what}, table", *[w for w in imatrix if w != "--quiet"], "--importance", "good.safetensors",
+                     *more)
+        check(sum("unweighted: " in line and words in line for line in table.splitlines()) == 1,
+              f"{what}: the table tells it", table)
+        refused(f"{what}, strict", [f"'{o}.weight'", words], *imatrix, "--importance", "good.safetensors", *more,
+                "--set", "strict=true")
     fine("no recordings at all", *imatrix)
-    equal(len([m for m, l in report().items() if "fallback" in l["search"]]), 4, "no recordings at all: reported for every layer")
-    refused("importance for minmax", ["--importance", "llmc.memoryless_minmax"], *CALIBRATE, "--importance", "good.safetensors")
-    refused("importance for mse", ["--importance", "llmc.memoryless_mse"], *CALIBRATE, "--preset", "llmc.memoryless_mse", "--importance",
+    equal(len([m for m, l in report().items() if "fallback" in l["search"]]), 4,
+          "no recordings at all: reported for every layer")
+    refused("importance for minmax", ["--importance", "llmc.memoryless_minmax"], *CALIBRATE, "--importance",
+            "good.safetensors")
+    refused("importance for mse", ["--importance", "llmc.memoryless_mse"], *CALIBRATE, "--preset",
+            "llmc.memoryless_mse", "--importance",
             "good.safetensors")
     refused("missing file", ["--importance", "gone.safetensors"], *imatrix, "--importance", "gone.safetensors")
     write("words.safetensors", st_bytes({o + ".input": ("I32", [1, COLUMNS], bytes(4 * COLUMNS))}))
     refused("integers", ["words.safetensors", "I32"], *imatrix, "--importance", "words.safetensors")
-    refused("output onto the recordings", ["--json", "good.safetensors"], *imatrix, "--importance", "good.safetensors", "--json",
+    refused("output onto the recordings", ["--json", "good.safetensors"], *imatrix, "--importance", "good.safetensors",
+            "--json",
             "good.safetensors")
-    p = run("observe", "--preset", "llmc.imatrix_mse", "--set", f"group_size={SIZE}", "--importance", f"narrow.safetensors:{o}.input", "--out",
+    p = run("observe", "--preset", "llmc.imatrix_mse", "--set", f"group_size={SIZE}", "--importance",
+            f"narrow.safetensors:{o}.input", "--out",
             "x.safetensors", f"model.safetensors:{o}.weight")
     check(p.returncode == 0 and "warning: importance is not used" in p.stderr, "observe warns of it", p.stderr)
 
 
 def test_whole_tensors():
-    """All groups of a tensor are searched together, whatever its size: as observe does."""
+    """All groups of a tensor are searched together for every size, as by observe."""
     rows, columns = 96, 4096  # more than a slice
     values = [source.gauss(0, 1) ** 3 * (1 + 20 * (k // columns >= 64)) for k in range(rows * columns)]
     write("model.safetensors", st_bytes({"a.weight": ("F32", [rows, columns], pack("F32", values))}))
     words = ["--preset", "llmc.memoryless_mse", "--set", "patience=1", "--set", "norm=2", "--set", "maxshrink=0.5"]
-    for what, settings in (("groups", ["num_bits=4", "group_size=4096"]), ("channels", ["num_bits=4", "strategy=channel"]),
+    for what, settings in (("groups", ["num_bits=4", "group_size=4096"]),
+                           ("channels", ["num_bits=4", "strategy=channel"]),
                            ("tensor", ["num_bits=4", "strategy=tensor"])):
         options = [w for s in settings for w in ("--set", s)]
-        fine(what, "calibrate", "model.safetensors", "-o", "out.safetensors", "--quiet", "--scheme", "W8A8", "--set", "strategy=null", *words,
+        fine(what, "calibrate", "model.safetensors", "-o", "out.safetensors", "--quiet", "--scheme", "W8A8", "--set",
+             "strategy=null", *words,
              *options)
         fine(f"observe, {what}", "observe", *words, *options, "--out", "one.safetensors", "model.safetensors:a.weight")
         want = st_read("one.safetensors")[0]["scale"]
@@ -183,9 +206,10 @@ def test_whole_tensors():
 
 
 def test_global_scale():
-    """Layers that run as one share the global scale of the ranges that were found."""
+    """Fused layers share the global scale of the ranges found."""
     make_model()
-    nvfp4 = ["--set", "type=float", "--set", "num_bits=4", "--set", "strategy=tensor_group", "--set", "group_size=16", "--set",
+    nvfp4 = ["--set", "type=float", "--set", "num_bits=4", "--set", "strategy=tensor_group", "--set", "group_size=16",
+             "--set",
              "scale_dtype=float8_e4m3fn", "--preset", "llmc.memoryless_mse"]
     fine("NVFP4", "calibrate", "model.safetensors", "-o", "out.safetensors", "--quiet", "--scheme", "NVFP4", "--preset",
          "llmc.memoryless_mse")

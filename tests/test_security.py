@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The qobs authors
-"""What SECURITY.md promises of the program: bounded memory, one output, nothing from a file on a terminal.
+"""Promises of SECURITY.md for the program: bounded memory, one output, no control characters from a file.
 
     test_security.py QOBS     ends with `N passed, N failed`; exit status 1 if any failed
 """
@@ -9,9 +9,12 @@ import json, os, struct, subprocess, sys, tempfile
 
 from cli import *
 
-CALIBRATE = ("calibrate", "--scheme", "W8A8", "-o", "out.safetensors", "--json", "report.json", "--set", "symmetric=false")
-NAMES = ["../up", "../../../../tmp/qobs-escaped", "/tmp/qobs-escaped", "/etc/passwd", "a/b/c", "out.safetensors", "~/x", "$(touch escaped)",
-         "`touch escaped`", "; touch escaped", "%s%n%n%n", "-o", "--json", "\x1b]0;title\x07\x1b[2J", "a\nb\r\n", "\u202egnp", "\x9b31m",
+CALIBRATE = ("calibrate", "--scheme", "W8A8", "-o", "out.safetensors", "--json", "report.json", "--set",
+             "symmetric=false")
+NAMES = ["../up", "../../../../tmp/qobs-escaped", "/tmp/qobs-escaped", "/etc/passwd", "a/b/c", "out.safetensors", "~/x",
+         "$(touch escaped)",
+         "`touch escaped`", "; touch escaped", "%s%n%n%n", "-o", "--json", "\x1b]0;title\x07\x1b[2J", "a\nb\r\n",
+         "\u202egnp", "\x9b31m",
          "NUL", "x" * 4000]
 
 
@@ -20,7 +23,7 @@ def tree(*roots):
 
 
 def test_names():
-    """Names out of a checkpoint choose no path, and put no control character on a terminal."""
+    """Names in a checkpoint choose no path, and put no control character on a terminal."""
     row = pack("F32", [1.0, -2.0])
     os.makedirs("deep/er")
     os.chdir("deep/er")
@@ -28,29 +31,37 @@ def test_names():
     write("model.safetensors", st_bytes(tensors, {"format": "\x1b[2J", "../x": "../y"}))
     for command in (CALIBRATE, ("calibrate", "--scheme", "W4A16", "-o", "out.safetensors")):
         p = run(*command, "model.safetensors", *(["--targets", ".*"]))
-        check(not any(c < " " and c != "\n" or "\x7f" <= c <= "\x9f" for c in p.stdout + p.stderr), "no control characters", repr(p.stdout)[:300])
+        check(not any(c < " " and c != "\n" or "\x7f" <= c <= "\x9f" for c in p.stdout + p.stderr),
+              "no control characters", repr(p.stdout)[:300])
     fine("names", *CALIBRATE, "--targets", "(.|\n)*", "--quiet", "model.safetensors")
-    equal(sorted(n for n in st_read("out.safetensors")[0] if n.endswith("_scale")), sorted(n + "_scale" for n in tensors), "names arrive as they are")
-    equal(tree("../.."), ["../../deep/er/model.safetensors", "../../deep/er/out.safetensors", "../../deep/er/report.json"], "no other file")
+    equal(sorted(n for n in st_read("out.safetensors")[0] if n.endswith("_scale")),
+          sorted(n + "_scale" for n in tensors), "names arrive as they are")
+    equal(tree("../.."), ["../../deep/er/model.safetensors", "../../deep/er/out.safetensors",
+                          "../../deep/er/report.json"], "no other file")
     check(not os.path.exists("/tmp/qobs-escaped"), "nothing outside")
     for name in NAMES:
-        p = run("observe", "--preset", "llmc.minmax", "--out", "observed.safetensors", f"model.safetensors:{name}.weight")
+        p = run("observe", "--preset", "llmc.minmax", "--out", "observed.safetensors",
+                f"model.safetensors:{name}.weight")
         equal((p.returncode, p.stderr), (0, ""), f"observe {name!r:.40}")
         p = run("show", "--preset", "llmc.minmax", f"model.safetensors:{name}.weight")
-        check(not any(c < " " and c != "\n" or "\x7f" <= c <= "\x9f" for c in p.stdout), f"show {name!r:.40}", repr(p.stdout)[:200])
+        check(not any(c < " " and c != "\n" or "\x7f" <= c <= "\x9f" for c in p.stdout), f"show {name!r:.40}",
+              repr(p.stdout)[:200])
         p = run("observe", "--preset", "llmc.minmax", f"model.safetensors:{name}")
-        check(p.returncode == 2 and not any(c < " " and c != "\n" or "\x7f" <= c <= "\x9f" for c in p.stderr), f"no tensor {name!r:.40}", repr(p.stderr))
-    equal(tree("../.."), ["../../deep/er/model.safetensors", "../../deep/er/observed.safetensors", "../../deep/er/out.safetensors",
+        check(p.returncode == 2 and not any(c < " " and c != "\n" or "\x7f" <= c <= "\x9f" for c in p.stderr),
+              f"no tensor {name!r:.40}", repr(p.stderr))
+    equal(tree("../.."), ["../../deep/er/model.safetensors", "../../deep/er/observed.safetensors",
+                          "../../deep/er/out.safetensors",
                           "../../deep/er/report.json"], "no other file after observe and show")
     os.chdir("../..")
 
 
 def test_index():
-    """An index reads nothing but regular files at or below its directory by name."""
+    """An index names only regular files in or below its directory."""
     os.mkdir("model")
     secret = st_bytes({"a.weight": ("F32", [1, 2], bytes(8))})
     write("secret.safetensors", secret)
-    for shard in ("../secret.safetensors", os.path.abspath("secret.safetensors"), "x/../../secret.safetensors", "..", "", "/", "model/.."):
+    for shard in ("../secret.safetensors", os.path.abspath("secret.safetensors"), "x/../../secret.safetensors", "..",
+                  "", "/", "model/.."):
         write("model/m.safetensors.index.json", json.dumps({"weight_map": {"a.weight": shard}}).encode())
         refused(f"shard {shard!r}", ["not allowed", "relative path"], *CALIBRATE, "model/m.safetensors.index.json")
     for shard, words in ((".", ["directory"]), ("\u0000x", ["JSON"])):
@@ -59,29 +70,32 @@ def test_index():
 
 
 def peak(*arguments):
-    """Exit status and the most memory it had, in bytes; what the parent had before does not count."""
+    """Returns the exit status and the peak memory in bytes, without that of the parent."""
     code = ("import os,resource,subprocess,sys; p = subprocess.run(sys.argv[1:], capture_output=True); "
             "print(p.returncode, resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024)")
-    out = subprocess.run([sys.executable, "-c", code] + QOBS + list(arguments), capture_output=True, text=True, timeout=300).stdout
+    out = subprocess.run([sys.executable, "-c", code] + QOBS + list(arguments), capture_output=True, text=True,
+                         timeout=300).stdout
     return tuple(map(int, out.split()))
 
 
 def test_memory():
-    """The bounds of SECURITY.md, at the headers that take most for what they are."""
+    """The bounds of SECURITY.md, for the headers that need most memory for their size."""
     if b"__asan_init" in read(QOBS[-1]):
-        print("skipped: bounds of memory: a sanitizer takes several times as much")
+        print("skipped: bounds of memory: a sanitizer needs several times as much")
         return
     most = 1 << 22
     pairs = lambda n, form: b",".join(form % i for i in range(n))
     headers = {
         "metadata": b'{"__metadata__":{' + pairs(most - 3, b'"%08x":"0123456"') + b"}}",
-        "values nobody asked for": b'{"w":{"dtype":"F32","shape":[0],"data_offsets":[0,0],"more":[' + b"0," * (most - 20) + b"0]}}",
+        "values of unknown keys":
+            b'{"w":{"dtype":"F32","shape":[0],"data_offsets":[0,0],"more":[' + b"0," * (most - 20) + b"0]}}",
         "tensors": b"{" + pairs(most // 8, b'"%07x":{"dtype":"U8","shape":[0],"data_offsets":[0,0]}') + b"}",
     }
     for what, text in headers.items():
         write("big.safetensors", struct.pack("<Q", len(text)) + text)
         status, memory = peak("observe", "--preset", "llmc.minmax", "big.safetensors")
-        check(status == 2 and memory < 3 << 29, f"{what}: {len(text)} bytes are refused within 1.5 GB", f"{status}, {memory}")
+        check(status == 2 and memory < 3 << 29, f"{what}: {len(text)} bytes are refused within 1.5 GB",
+              f"{status}, {memory}")
         print(f"{what}: header of {len(text)} bytes, {memory >> 20} MB")
     write("big.safetensors", struct.pack("<Q", 100000001) + b"{" + b" " * 100000000)
     status, memory = peak("observe", "--preset", "llmc.minmax", "big.safetensors")
@@ -92,7 +106,7 @@ def test_memory():
 
 
 def test_outputs():
-    """What is written is the file that was named, also where links are."""
+    """The written file is the named one, also through links."""
     os.mkdir("there")
     write("model.safetensors", st_bytes(model()[0]))
     write("there/target", b"old")
@@ -102,13 +116,15 @@ def test_outputs():
     fine("a link", *quiet, "link")
     check(os.path.islink("link") and read("there/target") != b"old", "what the link points to is replaced")
     p = run(*quiet, "broken")
-    check(p.returncode == 1 and "broken" in p.stderr and not os.path.exists("nowhere"), "a broken link is refused", p.stderr)
+    check(p.returncode == 1 and "broken" in p.stderr and not os.path.exists("nowhere"), "a broken link is refused",
+          p.stderr)
     refused("the model itself", ["model.safetensors", "part of the model"], *quiet, "model.safetensors")
     os.link("model.safetensors", "same")
     refused("the model under another name", ["same", "part of the model"], *quiet, "same")
-    # Somebody may have put links where temporary files go: those are made anew, never followed.
+    # Links with the name of a temporary file are never followed.
     write("victim", b"victim")
-    p = subprocess.Popen(["sh", "-c", 'for n in 0 1 2; do ln -s victim "out.$$-$n.tmp"; done; exec "$@"', "sh"] + QOBS + [*quiet, "out"])
+    p = subprocess.Popen(["sh", "-c", 'for n in 0 1 2; do ln -s victim "out.$$-$n.tmp"; done; exec "$@"',
+                          "sh"] + QOBS + [*quiet, "out"])
     equal(p.wait(timeout=60), 0, "links where temporary files go")
     equal(read("victim"), b"victim", "links where temporary files go: not followed")
 

@@ -3,7 +3,7 @@
 # SPDX-FileCopyrightText: The qobs authors
 """`qobs show`: histogram, range and clipped share, recomputed in plain Python; the pictures.
 
-    test_show.py QOBS [WRAPPER [ARGUMENT]...]     the wrapper runs the program, such as an emulator
+    test_show.py QOBS [WRAPPER [ARGUMENT]...]     WRAPPER: a program that runs QOBS, such as an emulator
 
 Needs the standard library only. Ends with `N passed, N failed`; exit status 1 if any failed.
 """
@@ -15,7 +15,7 @@ source = random.Random(31)
 
 
 def histogram(values, bins, low, high):
-    """torch.histc: every operation rounded to float32."""
+    """Computes torch.histc: every operation is rounded to float32."""
     counts = [0] * bins
     for v in values:
         counts[min(int(f32(f32(f32(f32(v) - low) * bins) / f32(high - low))), bins - 1)] += 1
@@ -27,7 +27,7 @@ def show(*arguments):
 
 
 def expect(what, got, values, bins, ranges, owner=lambda k: 0):
-    """values: those shown; ranges: of every qparam; owner: whose element k is."""
+    """values: the elements shown; ranges: of every qparam; owner: the qparam of element k."""
     finite = [v for v in values if math.isfinite(v)]
     low, high = min(finite), max(finite)
     if low == high:
@@ -38,13 +38,15 @@ def expect(what, got, values, bins, ranges, owner=lambda k: 0):
     below = sum(math.isfinite(v) and v < r[0] for v, r in zip(values, of))
     above = sum(math.isfinite(v) and v > r[1] for v, r in zip(values, of))
     equal([got["clipped_below"], got["clipped_above"], got["qparams"]], [below, above, len(ranges)], f"{what}: clipped")
-    check(abs(got["clipped_share"] - (below + above) / len(finite)) <= 1e-12, f"{what}: share of it", str(got["clipped_share"]))
+    check(abs(got["clipped_share"] - (below + above) / len(finite)) <= 1e-12, f"{what}: share of it",
+          str(got["clipped_share"]))
     equal([got["nan"], got["inf"]], [sum(map(math.isnan, values)), sum(map(math.isinf, values))], f"{what}: left out")
     spans = sorted(ranges, key=lambda r: r[1] - r[0])
     if len(ranges) == 1:
         equal(got["range"], list(ranges[0]), f"{what}: range")
     else:
-        equal([r[1] - r[0] for r in (got["narrowest_range"], got["widest_range"])], [s[1] - s[0] for s in (spans[0], spans[-1])],
+        equal([r[1] - r[0] for r in (got["narrowest_range"], got["widest_range"])],
+              [s[1] - s[0] for s in (spans[0], spans[-1])],
               f"{what}: ranges")
 
 
@@ -53,8 +55,9 @@ def tensor(dtype, count, spread=1.0):
 
 
 def observed(preset, settings, specs, low, high):
-    """What qobs observe says of the range."""
-    got = json.loads(fine("observe", "observe", "--json", "--preset", preset, *[w for s in settings for w in ("--set", s)], *specs))
+    """Returns the range of qobs observe."""
+    got = json.loads(fine("observe", "observe", "--json", "--preset", preset,
+                          *[w for s in settings for w in ("--set", s)], *specs))
     return list(zip(got[low]["values"], got[high]["values"]))
 
 
@@ -62,7 +65,7 @@ def symmetric(ranges):
     return [(-max(abs(a), abs(b)), max(abs(a), abs(b))) for a, b in ranges]
 
 
-# ---- Tests --------------------------------------------------------------------------------------------------------------------
+# ---- Tests -----------------------------------------------------------------------------------------------------------
 
 def test_one_range():
     for dtype in ("F32", "BF16", "F16"):
@@ -74,10 +77,13 @@ def test_one_range():
         found = observed("torch.HistogramObserver", [], ["x.safetensors"], "new_min", "new_max")
         check(found[0][1] < max(values), f"{dtype}: the search has found a narrower range")
         expect(f"histogram observer {dtype}", got, values, 77, found)
-        got = show("--preset", "torch.HistogramObserver", "--set", "qscheme=per_tensor_symmetric", "--set", "dtype=qint8", "x.safetensors")
-        found = observed("torch.HistogramObserver", ["qscheme=per_tensor_symmetric", "dtype=qint8"], ["x.safetensors"], "new_min", "new_max")
+        got = show("--preset", "torch.HistogramObserver", "--set", "qscheme=per_tensor_symmetric", "--set",
+                   "dtype=qint8", "x.safetensors")
+        found = observed("torch.HistogramObserver", ["qscheme=per_tensor_symmetric", "dtype=qint8"], ["x.safetensors"],
+                         "new_min", "new_max")
         expect(f"symmetric histogram observer {dtype}", got, values, 240, symmetric(found))
-        for preset, low, high in (("quark.PerTensorPercentileObserver", "min_val", "max_val"), ("quark.PerTensorMSEObserver", "min_val", "max_val"),
+        for preset, low, high in (("quark.PerTensorPercentileObserver", "min_val", "max_val"),
+                                  ("quark.PerTensorMSEObserver", "min_val", "max_val"),
                                   ("trt.HistogramCalibrator", "amax", "amax"), ("trt.MseCalibrator", "amax", "amax")):
             found = observed(preset, [], ["x.safetensors"], low, high)
             expect(f"{preset} {dtype}", show("--preset", preset, "x.safetensors"), values, 240, symmetric(found))
@@ -108,7 +114,8 @@ def test_many_ranges():
             own = [v for k, v in enumerate(values) if owner(k) == qparam]
             got = show("--preset", "llmc.memoryless_mse", *options, "--qparam", str(qparam), "w.safetensors")
             expect(f"{what}, qparam {qparam}", got, own, 240, [found[qparam]])
-        refused(f"{what}, a qparam too many", ["--qparam", str(len(found))], "show", "--preset", "llmc.memoryless_mse", *options,
+        refused(f"{what}, a qparam too many", ["--qparam", str(len(found))], "show", "--preset", "llmc.memoryless_mse",
+                *options,
                 "--qparam", str(len(found)), "w.safetensors")
     columnwise = observed("torch.PerChannelMinMaxObserver", ["ch_axis=1"], ["w.safetensors"], "min_val", "max_val")
     got = show("--preset", "torch.PerChannelMinMaxObserver", "--set", "ch_axis=1", "--qparam", "5", "w.safetensors")
@@ -116,7 +123,7 @@ def test_many_ranges():
 
 
 def test_powers_of_two():
-    """The range is what the scale reaches, which is not what was seen."""
+    """The range is that of the number format under the scale, not that of the data."""
     rows, columns = 8, 96
     values = [ROUND["BF16"](v) for v in tensor("F32", rows * columns)]
     write("w.safetensors", st_bytes({"w": ("BF16", [rows, columns], pack("BF16", values))}))
@@ -149,7 +156,8 @@ def test_batches():
         low = min(b) if low is None else f32(f32(low * 0.75) + f32(min(b) * 0.25))
         high = max(b) if high is None else f32(f32(high * 0.75) + f32(max(b) * 0.25))
     expect("an average range of three batches", got, sum(batches, []), 240, symmetric([(low, high)]))
-    check(got["clipped_above"] > 0 and got["title"].startswith("b0 F32 [6,100] and 2 more"), "batches: the title", got["title"])
+    check(got["clipped_above"] > 0 and got["title"].startswith("b0 F32 [6,100] and 2 more"), "batches: the title",
+          got["title"])
 
 
 def test_odd_values():
@@ -157,7 +165,8 @@ def test_odd_values():
     holed = values[:50] + [math.nan] * 3 + values[50:] + [math.inf, -math.inf]
     write("x.npy", npy_bytes("<f4", [305], pack("F32", holed)))
     write("i.npy", npy_bytes("<f4", [2], pack("F32", [-math.inf, math.inf])))
-    refused("nothing finite", ["no finite elements"], "show", "--preset", "llmc.minmax", "--set", "nonfinite=propagate", "i.npy")
+    refused("nothing finite", ["no finite elements"], "show", "--preset", "llmc.minmax", "--set", "nonfinite=propagate",
+            "i.npy")
     refused("NaN", ["x.npy", "3 NaN and 2 infinite"], "show", "--preset", "torch.MinMaxObserver", "x.npy")
     got = show("--preset", "torch.MinMaxObserver", "--set", "nonfinite=ignore", "x.npy")
     expect("NaN left out", got, holed, 240, [(min(values), max(values))])
@@ -167,16 +176,19 @@ def test_odd_values():
     refused("no elements", ["no elements"], "show", "--preset", "torch.HistogramObserver", "e.npy")
     turned = [source.gauss(0, 1) for _ in range(12)]
     write("t.npy", npy_bytes("<f8", [3, 4], pack("F64", turned), fortran=True))
-    got = show("--preset", "llmc.memoryless_minmax", "--set", "strategy=channel", "--qparam", "1", "--bins", "1", "t.npy")
+    got = show("--preset", "llmc.memoryless_minmax", "--set", "strategy=channel", "--qparam", "1", "--bins", "1",
+               "t.npy")
     row = turned[1::3]
-    equal([got["first_edge"] , got["last_edge"], got["counts"]], [min(row), max(row), [4]], "a row of a matrix in Fortran order")
+    equal([got["first_edge"] , got["last_edge"], got["counts"]], [min(row), max(row), [4]],
+          "a row of a matrix in Fortran order")
 
 
 def test_text():
     write("x.safetensors", st_bytes({"x\x1b[31m": ("F32", [8], pack("F32", [-4, -1, -1, 0, 0, 0, 1, 4]))}))
     text = fine("text", "show", "--preset", "torch.MinMaxObserver", "--bins", "8", "x.safetensors")
     lines = text.splitlines()
-    check("\x1b" not in text and lines[0].startswith("x?[31m F32 [8]"), "text: the name cannot reach the terminal", lines[0])
+    check("\x1b" not in text and lines[0].startswith("x?[31m F32 [8]"), "text: the name cannot reach the terminal",
+          lines[0])
     bars = [line.split("|")[1].count("#") for line in lines[1:9]]
     equal(bars, [17, 0, 0, 34, 52, 17, 0, 17], "text: bars as long as the counts")
     check(lines[1].endswith("> range") and lines[8].endswith("< range"), "text: where the range begins and ends", text)
@@ -185,31 +197,35 @@ def test_text():
     equal(sum(line.split("|")[1].count("#") > 0 for line in many.splitlines()[1:41]), 5, "text: 25 bins a line")
     log = fine("--log", "show", "--preset", "torch.MinMaxObserver", "--bins", "8", "--log", "x.safetensors")
     equal([line.split("|")[1].count("#") for line in log.splitlines()[1:9]],
-          [math.floor(52 * math.log(1 + n) / math.log(4)) for n in (1, 0, 0, 2, 3, 1, 0, 1)], "text: bars by the logarithm")
+          [math.floor(52 * math.log(1 + n) / math.log(4)) for n in (1, 0, 0, 2, 3, 1, 0, 1)],
+          "text: bars by the logarithm")
 
 
 BLUE, ORANGE = "rgb(20%,45%,70%)", "rgb(84%,37%,5%)"
 
 
 def pixels(png):
-    """Rows of RGB triples of a PNG as cairo writes it: 8 bits, no interlacing."""
+    """Returns the rows of RGB triples of a PNG from cairo: 8 bits, no interlacing."""
     width, height, depth, colour, _, _, interlaced = struct.unpack(">IIBBBBB", png[16:29])
     data, at = b"", 8
     while at < len(png):
         length, kind = struct.unpack(">I4s", png[at:at + 8])
         body = png[at + 8:at + 8 + length]
-        check(zlib.crc32(kind + body) == struct.unpack(">I", png[at + 8 + length:at + 12 + length])[0], "PNG: checksums")
+        check(zlib.crc32(kind + body) == struct.unpack(">I", png[at + 8 + length:at + 12 + length])[0],
+              "PNG: checksums")
         data += body if kind == b"IDAT" else b""
         at += 12 + length
     size = {2: 3, 6: 4}[colour]
     equal((depth, interlaced), (8, 0), "PNG: form")
     raw, rows, before = zlib.decompress(data), [], bytearray(width * size)
     for y in range(height):
-        kind, line = raw[y * (width * size + 1)], bytearray(raw[y * (width * size + 1) + 1:(y + 1) * (width * size + 1)])
+        start = y * (width * size + 1)
+        kind, line = raw[start], bytearray(raw[start + 1:start + 1 + width * size])
         for x in range(width * size):
             a, b, c = (line[x - size] if x >= size else 0), before[x], (before[x - size] if x >= size else 0)
             p = a + b - c
-            line[x] = line[x] + (0, a, b, (a + b) // 2, min((abs(p - a), 0, a), (abs(p - b), 1, b), (abs(p - c), 2, c))[2])[kind] & 255
+            line[x] = line[x] + (0, a, b, (a + b) // 2, min((abs(p - a), 0, a), (abs(p - b), 1, b),
+                                                            (abs(p - c), 2, c))[2])[kind] & 255
         rows.append([tuple(line[x:x + 3]) for x in range(0, width * size, size)])
         before = line
     return rows
@@ -218,29 +234,33 @@ def pixels(png):
 def test_pictures():
     write("x.safetensors", st_bytes({name: ("F32", [2000], pack("F32", [source.gauss(0, spread) for _ in range(2000)]))
                                      for name, spread in (("a", 1), ("b", 3))}))
-    draw = ("show", "--preset", "torch.MovingAverageMinMaxObserver", "x.safetensors:a", "x.safetensors:b", "--bins", "100", "--out")
+    draw = ("show", "--preset", "torch.MovingAverageMinMaxObserver", "x.safetensors:a", "x.safetensors:b", "--bins",
+            "100", "--out")
     if "without cairo" in run(*draw, "x.svg").stderr:
         refused("no pictures in this build", ["--out", "x.svg", "cairo"], *draw, "x.svg")
         return
-    # A program built with a leak checker: what fontconfig keeps to its end is not qobs's.
+    # With a leak checker: memory that fontconfig never frees is not a leak of qobs.
     write("suppressions", b"leak:libfontconfig\n")
     os.environ["LSAN_OPTIONS"] = "print_suppressions=0:suppressions=" + os.path.abspath("suppressions")
     got = show(*draw[1:-1])
     width = (got["last_edge"] - got["first_edge"]) / 100
-    clipped = [got["first_edge"] + width * (i + 1) <= got["range"][0] or got["first_edge"] + width * i >= got["range"][1] for i in range(100)]
+    clipped = [got["first_edge"] + width * (i + 1) <= got["range"][0]
+               or got["first_edge"] + width * i >= got["range"][1] for i in range(100)]
     want = [sum(n > 0 and c == which for n, c in zip(got["counts"], clipped)) for which in (False, True)]
     check(want[1] > 0, "some bars are clipped")
     equal(fine("SVG", *draw, "x.svg"), "", "SVG: prints nothing")
     text = read("x.svg").decode()
     equal(xml.etree.ElementTree.fromstring(text).tag.split("}")[1], "svg", "SVG: well-formed")
-    equal([text.replace(" ", "").count(colour) for colour in (BLUE, ORANGE)], want, "SVG: a bar for each bin that is not empty")
+    equal([text.replace(" ", "").count(colour) for colour in (BLUE, ORANGE)], want,
+          "SVG: a bar for each bin that is not empty")
     fine("PNG", *draw, "x.PNG")
     rows = pixels(read("x.PNG"))
     equal((len(rows), len(rows[0])), (540, 960), "PNG: size")
     for colour, what in (((51, 115, 179), "bars"), ((214, 94, 13), "clipped bars"), ((255, 255, 255), "background")):
         check(sum(max(abs(a - b) for a, b in zip(p, colour)) <= 1 for row in rows for p in row) > 5, f"PNG: {what}")
     files = sorted(os.listdir("."))
-    for path, words, status in (("x.jpg", [".svg", ".png"], 2), ("none/x.svg", ["No such file"], 1), (".svg", [".svg", ".png"], 2)):
+    for path, words, status in (("x.jpg", [".svg", ".png"], 2), ("none/x.svg", ["No such file"], 1),
+                                (".svg", [".svg", ".png"], 2)):
         refused(f"a picture {path}", words, *draw, path, status=status)
     os.mkdir("d.svg")
     refused("a picture onto a directory", ["d.svg", "directory"], *draw, "d.svg")
@@ -253,19 +273,22 @@ def test_refused():
     refused("no preset", ["--preset"], "show", "x.safetensors:x")
     refused("no tensor", ["tensor"], "show", "--preset", "llmc.minmax")
     good = ("show", "--preset", "llmc.minmax", "x.safetensors:x")
-    for option, values in (("--bins", ("0", "65537", "x", "")), ("--qparam", ("-1", "1.5")), ("--threads", ("0",)), ("--isa", ("mmx",))):
+    for option, values in (("--bins", ("0", "65537", "x", "")), ("--qparam", ("-1", "1.5")), ("--threads", ("0",)),
+                           ("--isa", ("mmx",))):
         for value in values:
             refused(f"{option} '{value}'", [option, f"'{value}'"], *good, option, value)
     refused("unknown preset", ["--preset", "'llmc.best'"], "show", "--preset", "llmc.best", "x.safetensors:x")
     refused("bad setting", ["--set", "'bits'"], *good, "--set", "bits=4")
     refused("unknown base name", ["--base-name", "'bias'"], *good, "--base-name", "bias")
     refused("integers", ["I32"], "show", "--preset", "llmc.minmax", "x.safetensors:i")
-    refused("no range", ["torch.FixedQParamsObserver", "range"], "show", "--preset", "torch.FixedQParamsObserver", "--set",
+    refused("no range", ["torch.FixedQParamsObserver", "range"], "show", "--preset", "torch.FixedQParamsObserver",
+            "--set",
             "scale=0.5", "--set", "zero_point=0", "x.safetensors:x")
     write("w.safetensors", st_bytes({"w": ("F32", [2, 8], pack("F32", tensor("F32", 16)))}))
     refused("ranges under several names", ["w.safetensors", "ranges"], "show", "--preset", "llmc.minmax", "--set",
             "version=2025-09", "--set", "group_size=4", "w.safetensors")
-    refused("NaN ranges", ["llmc.minmax", "no range"], "show", "--preset", "llmc.minmax", "--set", "nonfinite=propagate", "n.npy")
+    refused("NaN ranges", ["llmc.minmax", "no range"], "show", "--preset", "llmc.minmax", "--set",
+            "nonfinite=propagate", "n.npy")
     refused("picture and JSON", ["--out", "--json"], *good, "--json", "--out", "x.svg")
 
 

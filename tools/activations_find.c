@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* Which recorded tensors belong to which modules. */
+/* Matches recorded tensors to the modules of a model. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -9,28 +9,29 @@
 
 static const char *const suffixes[BASES] = {NULL, ".input", ".output", ".q_states", ".k_states", ".v_states"};
 
+/* Doubles the capacity if `count` is 0 or a power of two: the array is then full. */
 static void *grow(void *items, size_t count, size_t size)
 {
-    return count & (count - 1) ? items : realloc(items, (count ? 2 * count : 1) * size); /* full at powers of two */
+    return count & (count - 1) ? items : realloc(items, (count ? 2 * count : 1) * size);
 }
 
-/* The stream of what was found, made where it is new. */
-static int take_stream(struct activations *a, const struct tensor_ref *found, enum base base, struct target *t)
+/* Sets t->stream to the stream of `found`. Adds the stream if `found` has none yet. */
+static int find_or_add_stream(struct activations *a, const struct tensor_ref *found, enum base base, struct target *t)
 {
-    size_t *mark = recordings_mark(&a->recordings, found);
-    if (*mark == 0) {
+    size_t *user_value = recordings_user_value(&a->recordings, found);
+    if (*user_value == 0) {
         struct stream *grown = grow(a->streams, a->stream_count, sizeof *grown);
         if (!grown)
-            return complain(EXIT_TROUBLE, "no memory for %zu recorded activations", a->stream_count + 1);
+            return print_error(EXIT_SYSTEM, "no memory for %zu recorded activations", a->stream_count + 1);
         a->streams = grown;
         grown[a->stream_count++] = (struct stream){.found = found, .base = base, .features = -1};
-        *mark = a->stream_count;
+        *user_value = a->stream_count;
         for (size_t i = 0; i < a->recordings.count; i++) {
             const struct tensor_ref *batch = recordings_batch(&a->recordings, i, found);
             a->bytes += batch ? batch->bytes : 0;
         }
     }
-    t->stream = *mark - 1;
+    t->stream = *user_value - 1;
     return EXIT_OK;
 }
 
@@ -42,58 +43,62 @@ static int add_target(struct activations *a, struct target t)
                            ? recordings_find_input(&a->recordings, t.module, t.length, &found, &f)
                            : recordings_find(&a->recordings, t.module, t.length, suffixes[t.base], &found, &f);
     if (result != 0)
-        return complain(EXIT_TROUBLE, "%s", f.message);
+        return print_error(EXIT_SYSTEM, "%s", f.message);
     int code = EXIT_OK;
     t.stream = NOT_RECORDED;
     if (found)
-        code = take_stream(a, found, t.base, &t);
+        code = find_or_add_stream(a, found, t.base, &t);
     struct target *grown = code == EXIT_OK ? grow(a->targets, a->target_count, sizeof *grown) : NULL;
     if (!grown)
-        return code == EXIT_OK ? complain(EXIT_TROUBLE, "no memory for %zu modules", a->target_count + 1) : code;
+        return code == EXIT_OK ? print_error(EXIT_SYSTEM, "no memory for %zu modules", a->target_count + 1) : code;
     a->targets = grown;
     grown[a->target_count++] = t;
     return EXIT_OK;
 }
 
-/* Inputs end with the weight's columns, outputs with its rows; leading dimensions are experts. */
+/* The last dimension of an input has the size of the weight's columns, that of an output the size of its rows.
+ * Leading dimensions of the weight are experts. */
 static int add_layers(struct activations *a, const struct layers *layers, enum base base)
 {
     int code = EXIT_OK;
     for (size_t i = 0; code == EXIT_OK && i < layers->count; i++) {
         const struct layer *l = &layers->items[i];
-        code = add_target(a, (struct target){.module = l->ref->name, .length = l->module, .base = base, .group = l->group});
+        code = add_target(a, (struct target){.module = l->ref->name, .length = l->module, .base = base,
+                                             .group = l->group});
         const size_t stream = code == EXIT_OK ? a->targets[a->target_count - 1].stream : NOT_RECORDED;
         if (stream == NOT_RECORDED)
             continue;
         const int64_t features = l->ref->shape[l->ref->ndim - (base == BASE_INPUT ? 1 : 2)];
         struct stream *s = &a->streams[stream];
         if (s->features >= 0 && s->features != features)
-            code = complain(EXIT_WRONG, "%s: tensor '%s' is to be the input of '%s' with %lld features and of '%s' with %lld",
-                            s->found->file, s->found->name, s->features_of, (long long)s->features, l->ref->name,
-                            (long long)features);
+            code = print_error(EXIT_USAGE,
+                               "%s: tensor '%s' is to be the input of '%s' with %lld features and of '%s' with %lld",
+                               s->found->file, s->found->name, s->features_of, (long long)s->features, l->ref->name,
+                               (long long)features);
         s->features = features;
         s->features_of = l->ref->name;
     }
     return code;
 }
 
-/* Is `name` the first of the weights by which a module is known as attention? Then *length is that of its name. */
+/* Returns 1 if `name` is the first of the weights that mark a module as attention. *length is then the length of the
+ * module's name. Returns -1 if there is no memory. */
 static int is_attention(const struct tensor_set *model, const char *name, size_t *length)
 {
-    /* compressed_tensors/quantization/lifecycle/initialize.py */
+    /* see compressed_tensors/quantization/lifecycle/initialize.py */
     static const char *const weights[] = {".k_proj.weight", ".v_proj.weight", ".qkv_proj.weight", ".kv_b_proj.weight"};
     for (size_t i = 0; i < sizeof weights / sizeof *weights; i++) {
-        const size_t whole = strlen(name), ending = strlen(weights[i]);
-        if (whole <= ending || strcmp(name + whole - ending, weights[i]) != 0)
+        const size_t total = strlen(name), ending = strlen(weights[i]);
+        if (total <= ending || strcmp(name + total - ending, weights[i]) != 0)
             continue;
-        *length = whole - ending;
+        *length = total - ending;
         for (size_t k = 0; k < i; k++) {
             char *earlier = join(name, *length, weights[k]);
             if (!earlier)
                 return -1;
-            const bool there = tensors_find(model, earlier);
+            const bool exists = tensors_find(model, earlier);
             free(earlier);
-            if (there)
+            if (exists)
                 return 0;
         }
         return 1;
@@ -110,7 +115,7 @@ static int add_attention(struct activations *a, const struct tensor_set *model, 
         size_t length;
         const int attention = is_attention(model, name, &length);
         if (attention < 0)
-            return complain(EXIT_TROUBLE, "no memory for the name of '%s'", name);
+            return print_error(EXIT_SYSTEM, "no memory for the name of '%s'", name);
         if (attention && !selection_ignores(selection, name, length))
             code = add_target(a, (struct target){.module = name, .length = length, .base = base});
     }
@@ -122,17 +127,17 @@ int activations_find(struct activations *a, const struct bases *bases, const str
 {
     int code = EXIT_OK;
     for (enum base b = BASE_INPUT; code == EXIT_OK && b < BASES; b++) {
-        const struct base_observer *o = &bases->of[b];
+        const struct base_observer *o = &bases->observers[b];
         const size_t before = a->target_count, streams = a->stream_count;
         if (o->needs < NEEDS_GLOBAL_SCALE)
             continue;
         code = b <= BASE_OUTPUT ? add_layers(a, layers, b) : add_attention(a, model, selection, b);
         if (code != EXIT_OK || a->stream_count > streams)
             continue;
-        if (b >= BASE_K && !o->asked) /* by default, where they are recorded */
+        if (b >= BASE_K && !o->requested) /* the default applies only if something is recorded */
             a->target_count = before;
         else
-            code = complain(EXIT_WRONG, "--activations: nothing is recorded as <module>%s for any of %zu modules "
+            code = print_error(EXIT_USAGE, "--activations: nothing is recorded as <module>%s for any of %zu modules "
                             "(--preset %s=none leaves it out)", suffixes[b], a->target_count - before, base_names[b]);
     }
     return code;

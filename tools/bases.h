@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* What is observed in a model goes by base names: the weights, inputs and outputs of its layers, and the states of its
- * attention. Each has an observer of its own. */
+/* The observers of a calibration, one for each base name: weights, inputs and outputs of the layers, and the states
+ * q, k and v of attention. */
 #ifndef QOBS_TOOLS_BASES_H
 #define QOBS_TOOLS_BASES_H
 
@@ -11,42 +11,45 @@
 
 enum base { BASE_WEIGHT, BASE_INPUT, BASE_OUTPUT, BASE_Q, BASE_K, BASE_V, BASES };
 
-/* "weight", "input", ... */
+/* "weight", "input", ..., indexed by enum base. */
 extern const char *const base_names[BASES];
 
-/* Which of an observer's results a checkpoint holds. */
+/* The results that a checkpoint stores for a base name. */
 enum needs {
-    NEEDS_NOTHING,      /* is not quantized */
-    NEEDS_DYNAMIC,      /* is quantized with scales made while the model runs */
-    NEEDS_GLOBAL_SCALE, /* the same, but under a global scale made before */
-    NEEDS_SCALES
+    NEEDS_NOTHING,      /* the tensor is not quantized */
+    NEEDS_DYNAMIC,      /* scales are computed while the model runs */
+    NEEDS_GLOBAL_SCALE, /* as NEEDS_DYNAMIC, with a stored global scale */
+    NEEDS_SCALES        /* scales, and zero points if the configuration has them */
 };
 
 struct base_observer {
-    const char *preset;   /* NULL: none was asked for */
-    bool asked;           /* --preset or --set speak of it */
-    qobs_config *config;  /* NULL where needs is NEEDS_NOTHING */
+    const char *preset;   /* NULL: the base name has no observer */
+    bool requested;           /* --preset or --set names this base */
+    qobs_config *config;  /* NULL if needs is NEEDS_NOTHING */
     enum needs needs;
     bool zero_points, global_scales; /* among the results */
-    bool searches;                   /* for the range with the least error */
-    bool weighs;                     /* errors by the importance of columns */
+    bool searches;                   /* the observer searches the range with the smallest error */
+    bool uses_importance;                     /* errors are weighted by the importance of columns */
 };
 
-/* Zero it first. */
+/* Zero-initialize it. */
 struct bases {
-    struct base_observer of[BASES];
-    const char **assignments; /* of --set, as given */
+    struct base_observer observers[BASES];
+    const char **assignments; /* arguments of --set, in the order given */
     size_t count;
 };
 
-/* --preset [BASE=]NAME and --set [BASE.]KEY=VALUE; without a base they are for the weights, the base kv stands for k and v.
- * Return an exit code, complained about. */
-int bases_preset(struct bases *bases, const char *given);
-int bases_set(struct bases *bases, const char *given);
+/* Apply the arguments of --preset and --set: [BASE=]NAME and [BASE.]KEY=VALUE. The default base is weight, and kv
+ * stands for k and v. Both return an exit code. */
+int bases_preset(struct bases *bases, const char *argument);
+int bases_set(struct bases *bases, const char *argument);
 
-/* Makes the configurations: preset, then what the scheme wants, then the assignments. Weights always have one; inputs where
- * the scheme quantizes them or they were asked for; outputs and q where they were asked for; k and v always, by default as
- * e4m3 with a scale a tensor. Preset "none" takes one away. Returns an exit code, complained about. */
+/* Creates the configurations: the preset, then the settings of the scheme, then the assignments of --set.
+ *  - Weights always have one.
+ *  - Inputs have one if the scheme quantizes them or they were requested.
+ *  - Outputs and q have one if they were requested.
+ *  - k and v always have one, by default e4m3 with one scale for each tensor.
+ * The preset "none" removes the observer of a base other than weight. Returns an exit code. */
 int bases_make(struct bases *bases, const struct scheme *scheme);
 
 void bases_free(struct bases *bases);

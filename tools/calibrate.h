@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* One run of qobs calibrate. */
+/* The state of one run of qobs calibrate, and its steps. */
 #ifndef QOBS_TOOLS_CALIBRATE_H
 #define QOBS_TOOLS_CALIBRATE_H
 
@@ -17,22 +17,22 @@ struct calibration {
     struct bases bases;
     struct layers layers;
     struct activations activations;
-    struct recordings importance; /* activations that weigh columns */
+    struct recordings importance; /* activations whose columns weight the errors */
     struct st_writer writer;
-    double seconds; /* for the weights */
+    double seconds; /* time for the weights, in seconds */
 };
 
-/* Observes everything and writes it through calibration->writer, which is left for the caller to finish. Returns an exit
- * code, complained about. */
+/* Observes activations and weights and writes the results through calibration->writer. The caller finishes the
+ * writer. Returns an exit code. */
 int calibration_run(struct calibration *calibration, struct threads *threads);
 
-/* The table for people. */
+/* Prints the table of layers to standard output. */
 void calibration_print(const struct calibration *calibration);
 
-/* Warnings on standard error: what a checkpoint would need and was not recorded. */
+/* Prints warnings to standard error: modules whose scales are missing because nothing was recorded for them. */
 void calibration_warn(const struct calibration *calibration);
 
-/* The JSON report, to be freed with free(); NULL: no memory. */
+/* Returns the JSON report, to be freed with free(). NULL: no memory. */
 char *calibration_report(const struct calibration *calibration);
 
 #endif

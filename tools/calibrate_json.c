@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* What is told of a calibration to programs. */
+/* Makes the JSON report of a calibration. */
 #include <cjson/cJSON.h>
 #include <stdlib.h>
 #include <string.h>
@@ -57,8 +57,8 @@ static void add_layer(cJSON *layers, const struct layer *l)
     cJSON_AddStringToObject(item, "dtype", l->ref->dtype);
     add_shape(item, "shape", l->ref->ndim, l->ref->shape);
     add_shape(item, "scale_shape", l->ndim, l->shape);
-    cJSON_AddItemToObject(item, "smallest_scale", json_number(l->least_scale));
-    cJSON_AddItemToObject(item, "largest_scale", json_number(l->greatest_scale));
+    cJSON_AddItemToObject(item, "smallest_scale", json_number(l->min_scale));
+    cJSON_AddItemToObject(item, "largest_scale", json_number(l->max_scale));
     add_counts(item, &l->counts);
     if (l->candidates)
         add_search(item, l);
@@ -78,16 +78,16 @@ static void add_target(cJSON *targets, const struct target *t, const struct stre
     cJSON_AddNumberToObject(item, "batches", (double)s->counts.batches);
     cJSON_AddNumberToObject(item, "elements", (double)s->counts.elements);
     add_counts(item, &s->counts);
-    const struct reading *scale = stream_result(s, "scale"), *global = stream_result(s, "global_scale");
+    const struct result *scale = stream_result(s, "scale"), *global = stream_result(s, "global_scale");
     if (scale) {
-        double least, greatest;
-        reading_extremes(scale, &least, &greatest);
+        double min, max;
+        result_min_max(scale, &min, &max);
         add_shape(item, "scale_shape", scale->ndim, scale->shape);
-        cJSON_AddItemToObject(item, "smallest_scale", json_number(least));
-        cJSON_AddItemToObject(item, "largest_scale", json_number(greatest));
+        cJSON_AddItemToObject(item, "smallest_scale", json_number(min));
+        cJSON_AddItemToObject(item, "largest_scale", json_number(max));
     }
     if (global)
-        cJSON_AddItemToObject(item, "global_scale", json_number(reading_value(global, 0)));
+        cJSON_AddItemToObject(item, "global_scale", json_number(result_value(global, 0)));
 }
 
 static void add_activations(cJSON *root, const struct calibration *c)
@@ -101,11 +101,11 @@ static void add_activations(cJSON *root, const struct calibration *c)
     cJSON_AddNumberToObject(object, "unused", (double)recordings_unused(&a->recordings, &first));
     cJSON *bases = cJSON_AddObjectToObject(object, "bases");
     for (enum base b = BASE_INPUT; b < BASES; b++) {
-        const struct tally t = activations_tally(&c->activations, b);
+        const struct base_counts t = activations_count(&c->activations, b);
         if (t.modules == 0)
             continue;
         cJSON *base = cJSON_AddObjectToObject(bases, base_names[b]);
-        cJSON_AddStringToObject(base, "preset", c->bases.of[b].preset);
+        cJSON_AddStringToObject(base, "preset", c->bases.observers[b].preset);
         cJSON_AddNumberToObject(base, "modules", (double)t.modules);
         cJSON_AddNumberToObject(base, "missing", (double)t.missing);
     }
@@ -123,8 +123,8 @@ char *calibration_report(const struct calibration *c)
     cJSON_AddStringToObject(root, "model", c->model);
     cJSON_AddStringToObject(root, "output", c->out);
     cJSON_AddStringToObject(root, "scheme", c->scheme->name);
-    cJSON_AddStringToObject(root, "preset", c->bases.of[BASE_WEIGHT].preset);
-    cJSON_AddStringToObject(root, "inputs", needs_names[c->bases.of[BASE_INPUT].needs]);
+    cJSON_AddStringToObject(root, "preset", c->bases.observers[BASE_WEIGHT].preset);
+    cJSON_AddStringToObject(root, "inputs", needs_names[c->bases.observers[BASE_INPUT].needs]);
     cJSON_AddNumberToObject(root, "bytes", (double)l->bytes);
     cJSON_AddNumberToObject(root, "seconds", c->seconds);
     cJSON_AddNumberToObject(root, "skipped", (double)l->skipped);
@@ -135,7 +135,7 @@ char *calibration_report(const struct calibration *c)
         before += l->items[i].search.error_before;
         after += l->items[i].search.error;
     }
-    if (c->bases.of[BASE_WEIGHT].searches) {
+    if (c->bases.observers[BASE_WEIGHT].searches) {
         cJSON_AddItemToObject(root, "error_before", json_number(before));
         cJSON_AddItemToObject(root, "error", json_number(after));
     }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* The order of a calibration: activations, declarations, weights. */
+/* Runs a calibration: observes activations, declares the output tensors, processes the weights. */
 #include "calibrate_run.h"
 
 #include <math.h>
@@ -9,16 +9,16 @@
 #include <string.h>
 
 #include "results.h"
-#include "stored.h"
+#include "stored_scale.h"
 
-/* ---- What is noted -------------------------------------------------------------------------------------------------------- */
+/* ---- Records ----------------------------------------------------------------------------------------------------- */
 
-double run_larger(double a, double b)
+double run_max_or_nan(double a, double b)
 {
     return isnan(a) || a > b ? a : b;
 }
 
-void run_note_failure(struct run *run, size_t layer, int code, const char *message)
+void run_record_failure(struct run *run, size_t layer, int code, const char *message)
 {
     pthread_mutex_lock(&run->lock);
     if (layer < run->failed_layer) {
@@ -37,34 +37,36 @@ bool run_failed_before(struct run *run, size_t layer)
     return failed;
 }
 
-/* The library speaks of the part it saw; NaN is told by its place in the whole tensor. */
-void run_note_refusal(struct run *run, size_t layer, qobs_error error)
+/* An error of the library refers to the slice it was given. For NaN and infinity the message is made again for the
+ * complete tensor, so that it states the position there. */
+void run_record_error(struct run *run, size_t layer, qobs_error error)
 {
     const struct layer *l = &run->c->layers.items[layer];
-    double min, max; /* room for any dtype */
+    double min, max; /* large enough for any dtype */
     struct fail f;
-    if (error.status == QOBS_ERROR_NONFINITE) /* which whole refuses, too */
-        qobs_minmax(run->whole, &l->tensor, NULL, &min, &max, NULL, NULL, &error);
+    if (error.status == QOBS_ERROR_NONFINITE) /* fails, too, with the position in the complete tensor */
+        qobs_minmax(run->minmax_config, &l->tensor, NULL, &min, &max, NULL, NULL, &error);
     fail(&f, "%s: tensor '%s': %s", l->ref->file, l->ref->name, error.message);
-    run_note_failure(run, layer, error.status == QOBS_ERROR_OUT_OF_MEMORY ? EXIT_TROUBLE : EXIT_WRONG, f.message);
+    run_record_failure(run, layer, error.status == QOBS_ERROR_OUT_OF_MEMORY ? EXIT_SYSTEM : EXIT_USAGE, f.message);
 }
 
-static void note_scales(struct run *run, struct layer *l, const void *scale, size_t size)
+static void record_scales(struct run *run, struct layer *l, const void *scale, size_t size)
 {
     const int64_t n = (int64_t)(size / qobs_dtype_size(l->scale_dtype));
-    const qobs_tensor view = {.struct_size = sizeof view, .data = scale, .dtype = l->scale_dtype, .ndim = 1, .shape = &n};
-    double min, max; /* room for any dtype */
-    if (qobs_minmax(run->whole, &view, NULL, &min, &max, NULL, NULL, NULL) != QOBS_OK)
+    const qobs_tensor view = {.struct_size = sizeof view, .data = scale, .dtype = l->scale_dtype, .ndim = 1,
+                              .shape = &n};
+    double min, max; /* large enough for any dtype */
+    if (qobs_minmax(run->minmax_config, &view, NULL, &min, &max, NULL, NULL, NULL) != QOBS_OK)
         return;
-    const double least = reading_value(&(struct reading){.dtype = l->scale_dtype, .data = &min}, 0);
-    const double greatest = reading_value(&(struct reading){.dtype = l->scale_dtype, .data = &max}, 0);
+    const double min_scale = result_value(&(struct result){.dtype = l->scale_dtype, .data = &min}, 0);
+    const double max_scale = result_value(&(struct result){.dtype = l->scale_dtype, .data = &max}, 0);
     pthread_mutex_lock(&run->lock);
-    l->least_scale = fmin(l->least_scale, least);
-    l->greatest_scale = fmax(l->greatest_scale, greatest);
+    l->min_scale = fmin(l->min_scale, min_scale);
+    l->max_scale = fmax(l->max_scale, max_scale);
     pthread_mutex_unlock(&run->lock);
 }
 
-static void note_counts(struct run *run, struct layer *l, const qobs_observer *observer)
+static void record_counts(struct run *run, struct layer *l, const qobs_observer *observer)
 {
     qobs_counts counts = {.struct_size = sizeof counts};
     if (qobs_observer_counts(observer, &counts, NULL) != QOBS_OK)
@@ -76,15 +78,16 @@ static void note_counts(struct run *run, struct layer *l, const qobs_observer *o
     pthread_mutex_unlock(&run->lock);
 }
 
-static int put(struct run *run, const struct layer *l, uint64_t first, unsigned char *scale, size_t scale_size,
-               const unsigned char *zero_point, size_t zero_point_size, struct fail *f)
+static int write_stored_qparams(struct run *run, const struct layer *l, uint64_t first, unsigned char *scale,
+                                size_t scale_size, const unsigned char *zero_point, size_t zero_point_size,
+                                struct fail *f)
 {
     struct st_writer *w = &run->c->writer;
     const size_t size = stored_encode(l->stored_scale, l->scale_dtype, scale, scale_size);
     int status = st_writer_put(w, l->scale_index, first * dtype_size(l->stored_scale), scale, size, f);
     if (status == 0 && zero_point)
-        status = st_writer_put(w, l->zero_point_index, first * qobs_dtype_size(l->zero_point_dtype), zero_point, zero_point_size,
-                               f);
+        status = st_writer_put(w, l->zero_point_index, first * qobs_dtype_size(l->zero_point_dtype), zero_point,
+                               zero_point_size, f);
     return status;
 }
 
@@ -95,45 +98,47 @@ void run_write_qparams(struct run *run, size_t layer, const qobs_observer *obser
     qobs_error error;
     if (qobs_observer_find(observer, "scale", &scale, &error) != QOBS_OK ||
         qobs_observer_find(observer, "zero_point", &zero_point, &error) != QOBS_OK) {
-        run_note_refusal(run, layer, error);
+        run_record_error(run, layer, error);
         return;
     }
-    unsigned char *scales = malloc(scale.size), *zero_points = run->weights->zero_points ? malloc(zero_point.size) : NULL;
+    unsigned char *scales = malloc(scale.size);
+    unsigned char *zero_points = run->weights->zero_points ? malloc(zero_point.size) : NULL;
     struct fail f;
     if (!scales || (run->weights->zero_points && !zero_points))
-        run_note_failure(run, layer, EXIT_TROUBLE, "no memory for a layer's scales");
+        run_record_failure(run, layer, EXIT_SYSTEM, "no memory for a layer's scales");
     else if (qobs_observer_qparams(observer, scales, scale.size, zero_points, zero_point.size, &error) != QOBS_OK)
-        run_note_refusal(run, layer, error);
+        run_record_error(run, layer, error);
     else {
-        note_scales(run, l, scales, scale.size);
-        note_counts(run, l, observer);
-        if (put(run, l, first, scales, scale.size, zero_points, zero_point.size, &f) != 0)
-            run_note_failure(run, layer, EXIT_TROUBLE, f.message);
+        record_scales(run, l, scales, scale.size);
+        record_counts(run, l, observer);
+        if (write_stored_qparams(run, l, first, scales, scale.size, zero_points, zero_point.size, &f) != 0)
+            run_record_failure(run, layer, EXIT_SYSTEM, f.message);
     }
     free(scales);
     free(zero_points);
 }
 
-/* ---- Run ------------------------------------------------------------------------------------------------------------------ */
+/* ---- Run --------------------------------------------------------------------------------------------------------- */
 
-static int add_result(struct run *run, size_t *index, const struct layer *l, const char *ending, const char *dtype, int ndim,
-                      const int64_t *shape)
+static int add_result(struct run *run, size_t *index, const struct layer *l, const char *ending, const char *dtype,
+                      int ndim, const int64_t *shape)
 {
     struct fail f;
     char *name = join(l->ref->name, strlen(l->ref->name), ending);
     if (!name)
-        return complain(EXIT_TROUBLE, "no memory for a name");
+        return print_error(EXIT_SYSTEM, "no memory for a name");
     *index = run->c->writer.count;
     const int status = st_writer_add(&run->c->writer, name, dtype, ndim, shape, &f);
     free(name);
-    return status == 0 ? EXIT_OK : complain(EXIT_TROUBLE, "%s", f.message);
+    return status == 0 ? EXIT_OK : print_error(EXIT_SYSTEM, "%s", f.message);
 }
 
 static int declare_layer(struct run *run, struct layer *l)
 {
     int code = add_result(run, &l->scale_index, l, "_scale", l->stored_scale, l->ndim, l->shape);
     if (code == EXIT_OK && run->weights->zero_points)
-        code = add_result(run, &l->zero_point_index, l, "_zero_point", qobs_dtype_name(l->zero_point_dtype), l->ndim, l->shape);
+        code = add_result(run, &l->zero_point_index, l, "_zero_point", qobs_dtype_name(l->zero_point_dtype), l->ndim,
+                          l->shape);
     if (code == EXIT_OK && run->weights->global_scales)
         code = add_result(run, &l->global_scale_index, l, "_global_scale", "F32", 1, (const int64_t[]){1});
     return code;
@@ -145,28 +150,29 @@ static int declare(struct run *run)
     struct st_writer *w = &c->writer;
     struct fail f;
     int code = EXIT_OK;
-    if (st_writer_metadata(w, "format", "pt", &f) != 0 || st_writer_metadata(w, "qobs_version", qobs_version(), &f) != 0 ||
+    if (st_writer_metadata(w, "format", "pt", &f) != 0 ||
+        st_writer_metadata(w, "qobs_version", qobs_version(), &f) != 0 ||
         st_writer_metadata(w, "scheme", c->scheme->name, &f) != 0 ||
         st_writer_metadata(w, "preset", run->weights->preset, &f) != 0)
-        code = complain(EXIT_TROUBLE, "%s", f.message);
+        code = print_error(EXIT_SYSTEM, "%s", f.message);
     for (size_t i = 0; code == EXIT_OK && i < c->layers.count; i++)
         code = declare_layer(run, &c->layers.items[i]);
     if (code == EXIT_OK)
         code = activations_declare(&c->activations, &c->bases, w);
     if (code == EXIT_OK && st_writer_begin(w, c->out, &f) != 0)
-        code = complain(EXIT_TROUBLE, "%s", f.message);
+        code = print_error(EXIT_SYSTEM, "%s", f.message);
     return code;
 }
 
-/* The range of a whole tensor, NaN and infinity treated as the weights' observer does. */
-static int make_whole(struct run *run)
+/* Creates the min/max configuration. It treats NaN and infinity as the observer of the weights does. */
+static int make_minmax_config(struct run *run)
 {
     char nonfinite[64];
     qobs_error error;
-    if (qobs_config_create(&run->whole, "llmc.memoryless_minmax", NULL, &error) != QOBS_OK ||
+    if (qobs_config_create(&run->minmax_config, "llmc.memoryless_minmax", NULL, &error) != QOBS_OK ||
         qobs_config_get(run->weights->config, "nonfinite", nonfinite, sizeof nonfinite, &error) != QOBS_OK ||
-        qobs_config_set(run->whole, "nonfinite", nonfinite, &error) != QOBS_OK)
-        return complain_status(&error, NULL);
+        qobs_config_set(run->minmax_config, "nonfinite", nonfinite, &error) != QOBS_OK)
+        return print_status_error(&error, NULL);
     return EXIT_OK;
 }
 
@@ -176,7 +182,7 @@ static int run_weights(struct run *run, struct threads *threads)
     int code = (run->weights->searches ? run_searches : run_slices)(run, threads);
     progress_stop(&run->progress);
     if (code == EXIT_OK && run->failed_layer < run->c->layers.count)
-        code = complain(run->code, "%s", run->failure.message);
+        code = print_error(run->code, "%s", run->failure.message);
     run->c->seconds = seconds_now() - start;
     return code;
 }
@@ -184,12 +190,12 @@ static int run_weights(struct run *run, struct threads *threads)
 int calibration_run(struct calibration *c, struct threads *threads)
 {
     struct run run = {.c = c,
-                      .weights = &c->bases.of[BASE_WEIGHT],
+                      .weights = &c->bases.observers[BASE_WEIGHT],
                       .lock = PTHREAD_MUTEX_INITIALIZER,
                       .failed_layer = c->layers.count};
-    const bool twice = run.weights->global_scales && !run.weights->searches;
-    int code = make_whole(&run);
-    progress_start(&run.progress, (twice ? 2 : 1) * c->layers.bytes + c->activations.bytes);
+    const bool two_passes = run.weights->global_scales && !run.weights->searches;
+    int code = make_minmax_config(&run);
+    progress_start(&run.progress, (two_passes ? 2 : 1) * c->layers.bytes + c->activations.bytes);
     if (code == EXIT_OK)
         code = activations_observe(&c->activations, &c->bases, c->layers.count, threads, &run.progress);
     if (code == EXIT_OK)
@@ -197,8 +203,8 @@ int calibration_run(struct calibration *c, struct threads *threads)
     if (code == EXIT_OK)
         code = run_weights(&run, threads);
     if (code == EXIT_OK)
-        code = activations_put(&c->activations, &c->bases, &c->writer);
+        code = activations_write(&c->activations, &c->bases, &c->writer);
     progress_stop(&run.progress);
-    qobs_config_destroy(run.whole);
+    qobs_config_destroy(run.minmax_config);
     return code;
 }

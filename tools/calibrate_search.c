@@ -1,24 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* Weights whose observer searches for the range with the least error. All scales of a tensor are searched together, as one
- * that still improves keeps the others searching; the work is shared among threads inside the library. Memory is that of the
- * scales of the layers that run as one. */
+/* Processes weights whose observer searches the range with the smallest error. All scales of a tensor are searched
+ * together, because the search stops only when no scale improves any more. The library splits the work among
+ * threads. Memory use is proportional to the number of scales of one group of fused layers. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "calibrate_run.h"
 #include "results.h"
 
-/* The activations that weigh the columns of a layer. */
-static bool take_importance(struct run *run, size_t index, qobs_observer *observer)
+/* Observes the activations that weight the columns of a layer. Returns false after a recorded failure. */
+static bool observe_importance(struct run *run, size_t index, qobs_observer *observer)
 {
     const struct layer *l = &run->c->layers.items[index];
     const struct recordings *recordings = &run->c->importance;
     const struct tensor_ref *found = NULL;
     struct fail f;
     if (recordings->count > 0 && recordings_find_input(recordings, l->ref->name, l->module, &found, &f) != 0) {
-        run_note_failure(run, index, EXIT_TROUBLE, f.message);
+        run_record_failure(run, index, EXIT_SYSTEM, f.message);
         return false;
     }
     for (size_t i = 0; found && i < recordings->count; i++) {
@@ -29,7 +29,7 @@ static bool take_importance(struct run *run, size_t index, qobs_observer *observ
         if (batch && result == 0 && qobs_observer_observe_importance(observer, &tensor, &error) != QOBS_OK)
             result = fail(&f, "--importance: %s: tensor '%s': %s", batch->file, batch->name, error.message);
         if (result != 0) {
-            run_note_failure(run, index, EXIT_WRONG, f.message);
+            run_record_failure(run, index, EXIT_USAGE, f.message);
             return false;
         }
     }
@@ -37,24 +37,24 @@ static bool take_importance(struct run *run, size_t index, qobs_observer *observ
     return true;
 }
 
-/* How often each candidate was taken. */
+/* Counts how often each candidate was chosen. */
 static bool count_candidates(struct run *run, size_t index, const qobs_observer *observer)
 {
     struct layer *l = &run->c->layers.items[index];
-    struct readings readings = {0};
-    bool ok = readings_take_one(&readings, observer, "best_step", l->ref->name) == EXIT_OK;
+    struct results results = {0};
+    bool ok = results_read_one(&results, observer, "best_step", l->ref->name) == EXIT_OK;
     l->candidates = ok ? calloc((size_t)l->search.steps + 1, sizeof *l->candidates) : NULL;
-    for (size_t i = 0; l->candidates && i < readings.items[0].size / sizeof(int32_t); i++) {
-        const int step = (int)reading_value(&readings.items[0], i);
+    for (size_t i = 0; l->candidates && i < results.items[0].size / sizeof(int32_t); i++) {
+        const int step = (int)result_value(&results.items[0], i);
         l->candidates[step < 0 ? l->search.steps : step]++;
     }
     if (!l->candidates)
-        run_note_failure(run, index, EXIT_TROUBLE, "no memory for a layer's candidates");
-    readings_free(&readings);
+        run_record_failure(run, index, EXIT_SYSTEM, "no memory for a layer's candidates");
+    results_free(&results);
     return l->candidates != NULL;
 }
 
-/* An observer that has seen the layer, or NULL: noted. */
+/* Returns an observer that has searched the layer. NULL: a failure was recorded. */
 static qobs_observer *search_layer(struct run *run, size_t index, const qobs_runtime *runtime)
 {
     struct layer *l = &run->c->layers.items[index];
@@ -62,12 +62,12 @@ static qobs_observer *search_layer(struct run *run, size_t index, const qobs_run
     qobs_error error;
     bool ok = qobs_observer_create(&observer, run->weights->config, runtime, &error) == QOBS_OK;
     if (!ok)
-        run_note_refusal(run, index, error);
-    ok = ok && take_importance(run, index, observer);
+        run_record_error(run, index, error);
+    ok = ok && observe_importance(run, index, observer);
     l->search.struct_size = sizeof l->search;
     if (ok && (qobs_observer_observe(observer, &l->tensor, NULL, &error) != QOBS_OK ||
                qobs_observer_search_report(observer, &l->search, &error) != QOBS_OK)) {
-        run_note_refusal(run, index, error);
+        run_record_error(run, index, error);
         ok = false;
     }
     ok = ok && count_candidates(run, index, observer);
@@ -84,29 +84,29 @@ static void write_global_scale(struct run *run, size_t index, const qobs_observe
     struct fail f;
     float value;
     if (qobs_observer_read(observer, "global_scale", &value, sizeof value, &error) != QOBS_OK)
-        run_note_refusal(run, index, error);
+        run_record_error(run, index, error);
     else if (st_writer_put(&run->c->writer, l->global_scale_index, 0, &value, sizeof value, &f) != 0)
-        run_note_failure(run, index, EXIT_TROUBLE, f.message);
+        run_record_failure(run, index, EXIT_SYSTEM, f.message);
 }
 
-/* Layers that run as one share the global scale of the largest range found. members: where they are among the layers. */
+/* Fused layers share the global scale of the largest range found. members: indices of the layers. */
 static void search_group(struct run *run, const size_t *members, size_t count, qobs_observer **observers,
                          const qobs_runtime *runtime)
 {
-    size_t seen = 0;
+    size_t searched = 0;
     qobs_error error;
-    while (seen < count && (observers[seen] = search_layer(run, members[seen], runtime)))
-        seen++;
-    if (seen == count && count > 1 && qobs_observers_fuse(observers, count, &error) != QOBS_OK) {
-        run_note_refusal(run, members[0], error);
+    while (searched < count && (observers[searched] = search_layer(run, members[searched], runtime)))
+        searched++;
+    if (searched == count && count > 1 && qobs_observers_fuse(observers, count, &error) != QOBS_OK) {
+        run_record_error(run, members[0], error);
         count = 0;
     }
-    for (size_t i = 0; seen == count && i < count; i++) {
+    for (size_t i = 0; searched == count && i < count; i++) {
         if (run->weights->global_scales)
             write_global_scale(run, members[i], observers[i]);
         run_write_qparams(run, members[i], observers[i], 0);
     }
-    for (size_t i = 0; i < seen; i++)
+    for (size_t i = 0; i < searched; i++)
         qobs_observer_destroy(observers[i]);
 }
 
@@ -119,7 +119,7 @@ int run_searches(struct run *run, struct threads *threads)
     for (size_t i = 0; ok && i < layers->count && run->failed_layer == layers->count; i++) {
         size_t n = 0;
         if (layers->items[i].group != i && run->weights->global_scales)
-            continue; /* done with the first of them */
+            continue; /* processed with the first layer of its group */
         members[n++] = i;
         for (size_t k = i + 1; run->weights->global_scales && k < layers->count; k++)
             if (layers->items[k].group == i)
@@ -128,5 +128,5 @@ int run_searches(struct run *run, struct threads *threads)
     }
     free(members);
     free(observers);
-    return ok ? EXIT_OK : complain(EXIT_TROUBLE, "no memory for %zu layers", layers->count);
+    return ok ? EXIT_OK : print_error(EXIT_SYSTEM, "no memory for %zu layers", layers->count);
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* The weights, slice by slice, straight into the output file. Memory is bounded by the slice: neither a tensor nor its scales
- * are ever held whole. */
+/* Processes the weights in slices of rows and writes the scales of each slice to the output file. Memory use is
+ * bounded by the slice size: neither a tensor nor its scales are held completely. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -18,61 +18,62 @@ struct slice {
 
 struct slices {
     struct run *run;
-    struct slice *items; /* of the layers that can be cut */
+    struct slice *items; /* slices of the layers that can be sliced */
     size_t count;
-    bool measuring; /* the first of two passes: only the largest magnitudes, for the global scales */
+    bool measuring; /* first of two passes: only the largest magnitudes, for the global scales */
 };
 
-/* The part of a layer's weight that a slice is. */
-struct part {
+/* A view of the rows of a slice. */
+struct slice_view {
     int64_t shape[QOBS_MAX_NDIM];
     qobs_tensor tensor;
 };
 
-static const qobs_tensor *take_part(struct part *part, const struct layer *l, const struct slice *s)
+static const qobs_tensor *slice_tensor(struct slice_view *slice_view, const struct layer *l, const struct slice *s)
 {
-    memcpy(part->shape, l->ref->shape, sizeof part->shape);
-    part->shape[0] = s->rows;
-    part->tensor = l->tensor;
-    part->tensor.shape = part->shape;
-    part->tensor.data = (const unsigned char *)l->tensor.data + s->row * l->ref->strides[0];
-    return &part->tensor;
+    memcpy(slice_view->shape, l->ref->shape, sizeof slice_view->shape);
+    slice_view->shape[0] = s->rows;
+    slice_view->tensor = l->tensor;
+    slice_view->tensor.shape = slice_view->shape;
+    slice_view->tensor.data = (const unsigned char *)l->tensor.data + s->row * l->ref->strides[0];
+    return &slice_view->tensor;
 }
 
-/* The first pass: the largest magnitude of a slice. */
+/* The first pass: records the largest magnitude of a slice. */
 static void measure_rows(struct run *run, const struct slice *s, const qobs_runtime *runtime)
 {
     struct layer *l = &run->c->layers.items[s->layer];
-    struct part part;
+    struct slice_view slice_view;
     qobs_error error;
-    double min, max; /* room for any dtype */
-    if (qobs_minmax(run->whole, take_part(&part, l, s), NULL, &min, &max, NULL, runtime, &error) != QOBS_OK) {
-        run_note_refusal(run, s->layer, error);
+    double min, max; /* large enough for any dtype */
+    const qobs_tensor *rows = slice_tensor(&slice_view, l, s);
+    if (qobs_minmax(run->minmax_config, rows, NULL, &min, &max, NULL, runtime, &error) != QOBS_OK) {
+        run_record_error(run, s->layer, error);
         return;
     }
-    const double least = reading_value(&(struct reading){.dtype = l->tensor.dtype, .data = &min}, 0);
-    const double greatest = reading_value(&(struct reading){.dtype = l->tensor.dtype, .data = &max}, 0);
+    const double min_value = result_value(&(struct result){.dtype = l->tensor.dtype, .data = &min}, 0);
+    const double max_value = result_value(&(struct result){.dtype = l->tensor.dtype, .data = &max}, 0);
     pthread_mutex_lock(&run->lock);
-    l->amax = run_larger(l->amax, run_larger(-least, greatest));
+    l->amax = run_max_or_nan(l->amax, run_max_or_nan(-min_value, max_value));
     pthread_mutex_unlock(&run->lock);
 }
 
 static void calibrate_rows(struct run *run, const struct slice *s, const qobs_runtime *runtime)
 {
     struct layer *l = &run->c->layers.items[s->layer];
-    struct part part;
+    struct slice_view slice_view;
     qobs_observer *observer = NULL;
     qobs_error error;
     if (qobs_observer_create(&observer, run->weights->config, runtime, &error) != QOBS_OK ||
-        qobs_observer_observe(observer, take_part(&part, l, s), NULL, &error) != QOBS_OK ||
+        qobs_observer_observe(observer, slice_tensor(&slice_view, l, s), NULL, &error) != QOBS_OK ||
         (run->weights->global_scales && qobs_observer_set_amax(observer, l->amax, &error) != QOBS_OK))
-        run_note_refusal(run, s->layer, error);
-    else /* where the slice's first row of units begins */
+        run_record_error(run, s->layer, error);
+    else /* the index of the first qparam of the slice */
         run_write_qparams(run, s->layer, observer, (uint64_t)(s->row / l->rows_per_unit * l->qparams_per_unit));
     qobs_observer_destroy(observer);
 }
 
-static void do_slice(const struct slices *slices, const struct slice *s, const qobs_runtime *runtime)
+static void process_slice(const struct slices *slices, const struct slice *s, const qobs_runtime *runtime)
 {
     struct run *run = slices->run;
     const struct layer *l = &run->c->layers.items[s->layer];
@@ -81,17 +82,17 @@ static void do_slice(const struct slices *slices, const struct slice *s, const q
     progress_add(&run->progress, l->ref->bytes / (uint64_t)l->ref->shape[0] * (uint64_t)s->rows);
 }
 
-static void do_indexed_slice(void *argument, size_t index)
+static void process_slice_task(void *argument, size_t index)
 {
     const struct slices *slices = argument;
-    do_slice(slices, &slices->items[index], NULL);
+    process_slice(slices, &slices->items[index], NULL);
 }
 
-/* ---- All slices ----------------------------------------------------------------------------------------------------------- */
+/* ---- All slices -------------------------------------------------------------------------------------------------- */
 
-static int cut(struct slices *slices, const struct layers *layers)
+static int make_slices(struct slices *slices, const struct layers *layers)
 {
-    for (int pass = 0; pass < 2; pass++) { /* count, then fill */
+    for (int pass = 0; pass < 2; pass++) { /* first pass: count; second pass: fill */
         size_t n = 0;
         for (size_t i = 0; i < layers->count; i++) {
             const struct layer *l = &layers->items[i];
@@ -104,41 +105,41 @@ static int cut(struct slices *slices, const struct layers *layers)
         }
         slices->count = n;
         if (pass == 0 && !(slices->items = malloc((n ? n : 1) * sizeof *slices->items)))
-            return complain(EXIT_TROUBLE, "no memory for %zu slices", n);
+            return print_error(EXIT_SYSTEM, "no memory for %zu slices", n);
     }
     return EXIT_OK;
 }
 
-static void do_all(struct slices *slices, struct threads *threads)
+static void process_all(struct slices *slices, struct threads *threads)
 {
     const struct layers *layers = &slices->run->c->layers;
-    threads_run(threads, do_indexed_slice, slices, slices->count);
-    /* What is one range for the whole tensor is cut by the library. */
+    threads_run(threads, process_slice_task, slices, slices->count);
+    /* Layers that cannot be sliced are split by the library. */
     for (size_t i = 0; i < layers->count; i++)
         if (!layers->items[i].sliced)
-            do_slice(slices, &(struct slice){i, 0, layers->items[i].ref->shape[0]}, &threads->runtime);
+            process_slice(slices, &(struct slice){i, 0, layers->items[i].ref->shape[0]}, &threads->runtime);
 }
 
-/* Layers that run as one share the largest magnitude of them all. */
+/* Fused layers share the largest magnitude of all of them. */
 static void share_magnitudes(struct layers *layers)
 {
     struct layer *items = layers->items;
     for (size_t i = 0; i < layers->count; i++)
-        items[items[i].group].amax = run_larger(items[items[i].group].amax, items[i].amax);
+        items[items[i].group].amax = run_max_or_nan(items[items[i].group].amax, items[i].amax);
     for (size_t i = 0; i < layers->count; i++)
         items[i].amax = items[items[i].group].amax;
 }
 
-/* The first pass over all weights, then a global scale for each layer. */
+/* Runs the first pass, then writes a global scale for each layer. */
 static int make_global_scales(struct slices *slices, struct threads *threads)
 {
     struct run *run = slices->run;
     struct layers *layers = &run->c->layers;
     slices->measuring = true;
-    do_all(slices, threads);
+    process_all(slices, threads);
     slices->measuring = false;
     if (run->failed_layer < layers->count)
-        return EXIT_OK; /* the caller tells it */
+        return EXIT_OK; /* the caller reports the failure */
     share_magnitudes(layers);
     int code = EXIT_OK;
     for (size_t i = 0; code == EXIT_OK && i < layers->count; i++) {
@@ -147,9 +148,9 @@ static int make_global_scales(struct slices *slices, struct threads *threads)
         struct fail f;
         float value;
         if (qobs_global_scale(run->weights->config, l->tensor.dtype, -l->amax, l->amax, &value, &error) != QOBS_OK)
-            code = complain_status(&error, l->ref->name);
+            code = print_status_error(&error, l->ref->name);
         else if (st_writer_put(&run->c->writer, l->global_scale_index, 0, &value, sizeof value, &f) != 0)
-            code = complain(EXIT_TROUBLE, "%s", f.message);
+            code = print_error(EXIT_SYSTEM, "%s", f.message);
     }
     return code;
 }
@@ -157,11 +158,11 @@ static int make_global_scales(struct slices *slices, struct threads *threads)
 int run_slices(struct run *run, struct threads *threads)
 {
     struct slices slices = {.run = run};
-    int code = cut(&slices, &run->c->layers);
+    int code = make_slices(&slices, &run->c->layers);
     if (code == EXIT_OK && run->weights->global_scales)
         code = make_global_scales(&slices, threads);
     if (code == EXIT_OK && run->failed_layer == run->c->layers.count)
-        do_all(&slices, threads);
+        process_all(&slices, threads);
     free(slices.items);
     return code;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* From tensors to a chart. */
+/* Makes a chart: observes the tensors, finds the ranges, counts the elements. */
 #include "chart.h"
 
 #include <math.h>
@@ -10,34 +10,34 @@
 
 #include "program.h"
 
-/* The range each qparam was given, and which elements are whose. */
-struct ranges {
+/* The range of each qparam. */
+struct spans {
     struct span *items;
     size_t count;
 };
 
-/* ---- Chosen ranges -------------------------------------------------------------------------------------------------------- */
+/* ---- Ranges ------------------------------------------------------------------------------------------------------ */
 
-static const struct reading *reading_named(const struct readings *readings, const char *name)
+static const struct result *result_named(const struct results *results, const char *name)
 {
-    for (size_t i = 0; i < readings->count; i++)
-        if (strcmp(readings->items[i].name, name) == 0)
-            return &readings->items[i];
+    for (size_t i = 0; i < results->count; i++)
+        if (strcmp(results->items[i].name, name) == 0)
+            return &results->items[i];
     return NULL;
 }
 
-/* Symmetric quantization reaches as far down as up; other reaches 0 in any case. */
-static struct span effective(const qobs_config *config, double low, double high)
+/* Returns the range that quantization covers. It is symmetric for symmetric settings and includes 0 otherwise. */
+static struct span effective_span(const qobs_config *config, double low, double high)
 {
     char qscheme[64] = "";
     qobs_config_get(config, "qscheme", qscheme, sizeof qscheme, NULL);
-    const double most = fmax(fabs(low), fabs(high));
+    const double magnitude = fmax(fabs(low), fabs(high));
     if (config_is(config, "symmetric", "true") || strstr(qscheme, "symmetric"))
-        return (struct span){-most, most};
+        return (struct span){-magnitude, magnitude};
     return (struct span){fmin(low, 0), fmax(high, 0)};
 }
 
-/* The numbers of the observer's format where its scales are powers of two; NULL: they follow the range. */
+/* Returns the number format if the scales are powers of two. NULL: the scales follow the range. */
 static const qobs_format *power_of_two_format(const qobs_config *config, const char *preset)
 {
     char name[64] = "null";
@@ -51,73 +51,76 @@ static const qobs_format *power_of_two_format(const qobs_config *config, const c
     return qobs_format_find(strcmp(name, "null") != 0 ? name : strstr(preset, "PowOf2") ? "int8" : "fp4");
 }
 
-/* What a number format reaches with these scales. */
-static void reach(struct ranges *ranges, const struct readings *readings, const qobs_format *format)
+/* Replaces the ranges with those that the number format covers under the observed scales. */
+static void spans_from_format(struct spans *spans, const struct results *results, const qobs_format *format)
 {
-    const struct reading *scale = reading_named(readings, "scale"), *zero_point = reading_named(readings, "zero_point");
-    if (!scale || scale->size / qobs_dtype_size(scale->dtype) != ranges->count)
+    const struct result *scale = result_named(results, "scale"), *zero_point = result_named(results, "zero_point");
+    if (!scale || scale->size / qobs_dtype_size(scale->dtype) != spans->count)
         return;
-    for (size_t i = 0; i < ranges->count; i++) {
-        const double s = reading_value(scale, i), z = zero_point ? reading_value(zero_point, i) : 0;
-        ranges->items[i] = (struct span){(qobs_format_least(format) - z) * s, (qobs_format_greatest(format) - z) * s};
+    for (size_t i = 0; i < spans->count; i++) {
+        const double s = result_value(scale, i), z = zero_point ? result_value(zero_point, i) : 0;
+        spans->items[i] = (struct span){(qobs_format_least(format) - z) * s,
+                                        (qobs_format_greatest(format) - z) * s};
     }
 }
 
-/* What a range finder found; else what has been seen. A power of two reaches further, or less far. */
-static int choose_ranges(struct ranges *ranges, const struct readings *readings, const qobs_config *config, const char *preset)
+/* Takes the range that a range rule found, or else the observed extrema. For power-of-two scales it is the range of
+ * the number format. */
+static int choose_spans(struct spans *spans, const struct results *results, const qobs_config *config,
+                        const char *preset)
 {
     static const char *const bounds[][2] = {{"new_min", "new_max"}, {"min_vals", "max_vals"}, {"min_val", "max_val"},
                                             {"min_val[default]", "max_val[default]"}};
-    const struct reading *low = NULL, *high = NULL, *amax = reading_named(readings, "amax");
+    const struct result *low = NULL, *high = NULL, *amax = result_named(results, "amax");
     for (size_t i = 0; !low && i < sizeof bounds / sizeof *bounds; i++) {
-        low = reading_named(readings, bounds[i][0]);
-        high = reading_named(readings, bounds[i][1]);
+        low = result_named(results, bounds[i][0]);
+        high = result_named(results, bounds[i][1]);
     }
-    const struct reading *any = low ? low : amax;
+    const struct result *any = low ? low : amax;
     if (!any)
-        return complain(EXIT_WRONG, "%s: has no range that could be shown", preset);
-    ranges->count = any->size / qobs_dtype_size(any->dtype);
-    ranges->items = calloc(ranges->count ? ranges->count : 1, sizeof *ranges->items);
-    if (!ranges->items)
-        return complain(EXIT_TROUBLE, "no memory for %zu ranges", ranges->count);
-    for (size_t i = 0; i < ranges->count; i++) {
-        const double most = low ? 0 : reading_value(amax, i);
-        if (low && !(reading_value(low, i) <= reading_value(high, i)))
-            return complain(EXIT_WRONG, "%s: has chosen no range", preset);
-        ranges->items[i] = low ? effective(config, reading_value(low, i), reading_value(high, i))
-                               : (struct span){config_is(config, "unsigned", "true") ? 0 : -most, most};
+        return print_error(EXIT_USAGE, "%s: has no range that could be shown", preset);
+    spans->count = any->size / qobs_dtype_size(any->dtype);
+    spans->items = calloc(spans->count ? spans->count : 1, sizeof *spans->items);
+    if (!spans->items)
+        return print_error(EXIT_SYSTEM, "no memory for %zu ranges", spans->count);
+    for (size_t i = 0; i < spans->count; i++) {
+        const double magnitude = low ? 0 : result_value(amax, i);
+        if (low && !(result_value(low, i) <= result_value(high, i)))
+            return print_error(EXIT_USAGE, "%s: has chosen no range", preset);
+        spans->items[i] = low ? effective_span(config, result_value(low, i), result_value(high, i))
+                               : (struct span){config_is(config, "unsigned", "true") ? 0 : -magnitude, magnitude};
     }
     const qobs_format *format = power_of_two_format(config, preset);
     if (format)
-        reach(ranges, readings, format);
+        spans_from_format(spans, results, format);
     return EXIT_OK;
 }
 
-static int observe(const struct chart_source *s, const char *preset, struct ranges *ranges)
+static int observe(const struct chart_source *s, const char *preset, struct spans *spans)
 {
-    struct readings readings = {0};
+    struct results results = {0};
     qobs_observer *observer;
     qobs_error error;
     if (qobs_observer_create(&observer, s->config, s->runtime, &error) != QOBS_OK)
-        return complain_status(&error, NULL);
+        return print_status_error(&error, NULL);
     int code = EXIT_OK;
     for (size_t i = 0; code == EXIT_OK && i < s->count; i++)
         if (qobs_observer_observe(observer, &s->tensors[i], NULL, &error) != QOBS_OK)
-            code = complain_status(&error, s->names[i]);
+            code = print_status_error(&error, s->names[i]);
     if (code == EXIT_OK)
-        code = readings_take(&readings, observer, "");
+        code = results_read(&results, observer, "");
     if (code == EXIT_OK)
-        code = choose_ranges(ranges, &readings, s->config, preset);
-    readings_free(&readings);
+        code = choose_spans(spans, &results, s->config, preset);
+    results_free(&results);
     qobs_observer_destroy(observer);
     return code;
 }
 
-static void describe_ranges(struct chart *c, const struct ranges *ranges, int64_t qparam)
+static void describe_spans(struct chart *c, const struct spans *spans, int64_t qparam)
 {
     bool any = false;
-    for (size_t i = 0; i < ranges->count; i++) {
-        const struct span *r = &ranges->items[i];
+    for (size_t i = 0; i < spans->count; i++) {
+        const struct span *r = &spans->items[i];
         if (qparam >= 0 && (size_t)qparam != i)
             continue;
         if (!any || r->high - r->low < c->narrowest.high - c->narrowest.low)
@@ -126,10 +129,10 @@ static void describe_ranges(struct chart *c, const struct ranges *ranges, int64_
             c->widest = *r;
         any = true;
     }
-    c->qparams = qparam >= 0 ? 1 : ranges->count;
+    c->qparams = qparam >= 0 ? 1 : spans->count;
 }
 
-/* ---- Elements ------------------------------------------------------------------------------------------------------------- */
+/* ---- Elements ---------------------------------------------------------------------------------------------------- */
 
 static int64_t elements_of(const qobs_tensor *t)
 {
@@ -139,56 +142,58 @@ static int64_t elements_of(const qobs_tensor *t)
     return elements;
 }
 
-/* Those of one tensor that are shown, one after another where that is not all of it. */
-struct part {
+/* The elements of one tensor that are shown, copied to contiguous memory unless they are the complete tensor. */
+struct subset {
     qobs_tensor tensor;
     int64_t length;
-    unsigned char *data; /* NULL: the tensor's own */
+    unsigned char *data; /* the copy; NULL: the complete tensor is shown */
 };
 
 static void count_clipped(struct chart *c, const struct span *range, qobs_dtype dtype, const unsigned char *at,
                           const qobs_run *run)
 {
     for (int64_t k = 0; k < run->length; k++) {
-        const double x = reading_value(&(struct reading){.dtype = dtype, .data = (void *)(uintptr_t)(at + k * run->stride)}, 0);
+        const struct result element = {.dtype = dtype, .data = (void *)(uintptr_t)(at + k * run->stride)};
+        const double x = result_value(&element, 0);
         c->below += isfinite(x) && x < range->low;
         c->above += isfinite(x) && x > range->high;
     }
 }
 
-static void append(struct part *part, size_t size, const unsigned char *at, const qobs_run *run)
+static void append(struct subset *subset, size_t size, const unsigned char *at, const qobs_run *run)
 {
     for (int64_t k = 0; k < run->length; k++)
-        memcpy(part->data + (size_t)part->length++ * size, at + k * run->stride, size);
+        memcpy(subset->data + (size_t)subset->length++ * size, at + k * run->stride, size);
 }
 
-/* Counts what is clipped and takes the part of the tensor that is shown. */
-static int take(struct chart *c, const struct chart_source *s, const struct ranges *ranges, size_t index, struct part *part)
+/* Counts the clipped elements and selects the elements that are shown. */
+static int select_elements(struct chart *c, const struct chart_source *s, const struct spans *spans, size_t index,
+                           struct subset *subset)
 {
     const qobs_tensor *t = &s->tensors[index];
     const size_t size = qobs_dtype_size(t->dtype);
     qobs_plan *plan;
     qobs_error error;
     const int64_t elements = elements_of(t);
-    *part = (struct part){.tensor = *t, .length = elements};
+    *subset = (struct subset){.tensor = *t, .length = elements};
     if (qobs_plan_create(&plan, s->config, t, NULL, s->runtime, &error) != QOBS_OK)
-        return complain_status(&error, s->names[index]);
+        return print_status_error(&error, s->names[index]);
     int64_t shape[QOBS_PLAN_MAX_NDIM], qparams = 1;
     const int ndim = qobs_plan_shape(plan, shape);
     for (int d = 1; d < ndim - 1; d++)
         qparams *= shape[d];
-    if ((uint64_t)qparams != ranges->count) { /* another shape than the last tensor's, or ranges under several names */
+    if ((uint64_t)qparams != spans->count) { /* the shapes differ, or the ranges have several names */
         qobs_plan_destroy(plan);
-        return complain(EXIT_WRONG, "%s: has %lld ranges of its own, the observer %zu: they cannot be shown", s->names[index],
-                        (long long)qparams, ranges->count);
+        return print_error(EXIT_USAGE, "%s: has %lld ranges of its own, the observer %zu: they cannot be shown",
+                           s->names[index], (long long)qparams, spans->count);
     }
     if (s->qparam >= 0) {
-        part->data = malloc((size_t)elements * size + 1);
-        if (!part->data) {
+        subset->data = malloc((size_t)elements * size + 1);
+        if (!subset->data) {
             qobs_plan_destroy(plan);
-            return complain(EXIT_TROUBLE, "no memory for %lld elements", (long long)elements);
+            return print_error(EXIT_SYSTEM, "no memory for %lld elements", (long long)elements);
         }
-        part->length = 0;
+        subset->length = 0;
     }
     for (int64_t i = 0; i < qobs_plan_run_count(plan); i++) {
         qobs_run run;
@@ -196,109 +201,110 @@ static int take(struct chart *c, const struct chart_source *s, const struct rang
             (s->qparam >= 0 && run.qparam != s->qparam))
             continue;
         const unsigned char *at = (const unsigned char *)t->data + run.offset;
-        count_clipped(c, &ranges->items[run.qparam], t->dtype, at, &run);
-        if (part->data)
-            append(part, size, at, &run);
+        count_clipped(c, &spans->items[run.qparam], t->dtype, at, &run);
+        if (subset->data)
+            append(subset, size, at, &run);
     }
     qobs_plan_destroy(plan);
-    if (part->data) {
-        part->tensor.data = part->data;
-        part->tensor.ndim = 1;
-        part->tensor.strides = NULL;
+    if (subset->data) {
+        subset->tensor.data = subset->data;
+        subset->tensor.ndim = 1;
+        subset->tensor.strides = NULL;
     }
     return EXIT_OK;
 }
 
-static const qobs_tensor *view(struct part *part)
+static const qobs_tensor *view(struct subset *subset)
 {
-    if (part->data)
-        part->tensor.shape = &part->length;
-    return &part->tensor;
+    if (subset->data)
+        subset->tensor.shape = &subset->length;
+    return &subset->tensor;
 }
 
-/* The finite elements' extremes over all parts, and the counts of everything. */
-static int measure(struct chart *c, const qobs_config *whole, struct part *parts, size_t count)
+/* Finds the extrema of the finite elements of all subsets, and adds the counts. */
+static int measure_extrema(struct chart *c, const qobs_config *minmax_config, struct subset *parts, size_t count)
 {
     c->first = (double)INFINITY;
     c->last = -(double)INFINITY;
     for (size_t i = 0; i < count; i++) {
         qobs_counts counts = {.struct_size = sizeof counts};
         qobs_error error;
-        double min, max; /* room for any dtype */
+        double min, max; /* large enough for any dtype */
         if (parts[i].length == 0)
             continue;
-        if (qobs_minmax(whole, view(&parts[i]), NULL, &min, &max, &counts, NULL, &error) != QOBS_OK)
-            return complain_status(&error, NULL);
+        if (qobs_minmax(minmax_config, view(&parts[i]), NULL, &min, &max, &counts, NULL, &error) != QOBS_OK)
+            return print_status_error(&error, NULL);
         c->elements += counts.elements - counts.nan - counts.inf;
         c->nan += counts.nan;
         c->inf += counts.inf;
         if (counts.elements == counts.nan + counts.inf)
             continue;
         const qobs_dtype dtype = parts[i].tensor.dtype;
-        c->first = fmin(c->first, reading_value(&(struct reading){.dtype = dtype, .data = &min}, 0));
-        c->last = fmax(c->last, reading_value(&(struct reading){.dtype = dtype, .data = &max}, 0));
+        c->first = fmin(c->first, result_value(&(struct result){.dtype = dtype, .data = &min}, 0));
+        c->last = fmax(c->last, result_value(&(struct result){.dtype = dtype, .data = &max}, 0));
     }
     if (c->elements == 0)
-        return complain(EXIT_WRONG, "the tensors have no finite elements: there is nothing to show");
-    if (c->first == c->last) { /* as torch.histc widens it */
+        return print_error(EXIT_USAGE, "the tensors have no finite elements: there is nothing to show");
+    if (c->first == c->last) { /* torch.histc widens an empty range in the same way */
         c->first -= 1;
         c->last += 1;
     }
     return EXIT_OK;
 }
 
-static int count_elements(struct chart *c, struct part *parts, size_t count, const qobs_runtime *runtime)
+static int count_elements(struct chart *c, struct subset *parts, size_t count, const qobs_runtime *runtime)
 {
-    const qobs_bins bins = {.struct_size = sizeof bins, .count = (int64_t)c->bins, .min = (float)c->first, .max = (float)c->last};
-    uint64_t *some = malloc(c->bins * sizeof *some);
-    int code = some ? EXIT_OK : complain(EXIT_TROUBLE, "no memory for %zu bins", c->bins);
+    const qobs_bins bins = {.struct_size = sizeof bins, .count = (int64_t)c->bins, .min = (float)c->first,
+                            .max = (float)c->last};
+    uint64_t *partial = malloc(c->bins * sizeof *partial);
+    int code = partial ? EXIT_OK : print_error(EXIT_SYSTEM, "no memory for %zu bins", c->bins);
     for (size_t i = 0; code == EXIT_OK && i < count; i++) {
         qobs_error error;
         if (parts[i].length == 0)
             continue;
-        if (qobs_histogram(NULL, view(&parts[i]), NULL, &bins, some, NULL, NULL, NULL, runtime, &error) != QOBS_OK)
-            code = complain_status(&error, NULL);
+        if (qobs_histogram(NULL, view(&parts[i]), NULL, &bins, partial, NULL, NULL, NULL, runtime, &error) != QOBS_OK)
+            code = print_status_error(&error, NULL);
         for (size_t k = 0; code == EXIT_OK && k < c->bins; k++)
-            c->counts[k] += some[k];
+            c->counts[k] += partial[k];
     }
-    free(some);
+    free(partial);
     return code;
 }
 
 int chart_make(struct chart *c, const struct chart_source *s)
 {
-    struct ranges ranges = {0};
-    struct part *parts = calloc(s->count, sizeof *parts);
-    qobs_config *whole = NULL;
+    struct spans spans = {0};
+    struct subset *parts = calloc(s->count, sizeof *parts);
+    qobs_config *minmax_config = NULL;
     qobs_error error;
     int64_t elements = 0;
     for (size_t i = 0; i < s->count; i++)
         elements += elements_of(&s->tensors[i]);
     if (elements == 0) {
         free(parts);
-        return complain(EXIT_WRONG, "the tensors have no elements: there is nothing to show");
+        return print_error(EXIT_USAGE, "the tensors have no elements: there is nothing to show");
     }
     c->counts = calloc(c->bins, sizeof *c->counts);
-    int code = parts && c->counts ? observe(s, c->preset, &ranges) : complain(EXIT_TROUBLE, "no memory for the chart");
-    if (code == EXIT_OK && s->qparam >= (int64_t)ranges.count)
-        code = complain(EXIT_WRONG, "--qparam: is %lld, there are %zu", (long long)s->qparam, ranges.count);
+    int code = parts && c->counts ? observe(s, c->preset, &spans) : print_error(EXIT_SYSTEM, "no memory for the chart");
+    if (code == EXIT_OK && s->qparam >= (int64_t)spans.count)
+        code = print_error(EXIT_USAGE, "--qparam: is %lld, there are %zu", (long long)s->qparam, spans.count);
     if (code == EXIT_OK)
-        describe_ranges(c, &ranges, s->qparam);
+        describe_spans(c, &spans, s->qparam);
     for (size_t i = 0; code == EXIT_OK && i < s->count; i++)
-        code = take(c, s, &ranges, i, &parts[i]);
-    if (code == EXIT_OK && (qobs_config_create(&whole, "llmc.memoryless_minmax", NULL, &error) != QOBS_OK ||
-                            qobs_config_set(whole, "strategy", "tensor", &error) != QOBS_OK ||
-                            qobs_config_set(whole, "nonfinite", "ignore", &error) != QOBS_OK))
-        code = complain_status(&error, NULL);
+        code = select_elements(c, s, &spans, i, &parts[i]);
+    if (code == EXIT_OK && (qobs_config_create(&minmax_config, "llmc.memoryless_minmax", NULL, &error) != QOBS_OK ||
+                            qobs_config_set(minmax_config, "strategy", "tensor", &error) != QOBS_OK ||
+                            qobs_config_set(minmax_config, "nonfinite", "ignore", &error) != QOBS_OK))
+        code = print_status_error(&error, NULL);
     if (code == EXIT_OK)
-        code = measure(c, whole, parts, s->count);
+        code = measure_extrema(c, minmax_config, parts, s->count);
     if (code == EXIT_OK)
         code = count_elements(c, parts, s->count, s->runtime);
     for (size_t i = 0; parts && i < s->count; i++)
         free(parts[i].data);
     free(parts);
-    free(ranges.items);
-    qobs_config_destroy(whole);
+    free(spans.items);
+    qobs_config_destroy(minmax_config);
     return code;
 }
 
@@ -313,7 +319,7 @@ double chart_clipped(const struct chart *c)
     return (double)(c->below + c->above) / (double)c->elements;
 }
 
-double chart_bar(const struct chart *c, uint64_t count, uint64_t most)
+double chart_bar(const struct chart *c, uint64_t count, uint64_t magnitude)
 {
-    return c->logarithmic ? log1p((double)count) / log1p((double)most) : (double)count / (double)most;
+    return c->logarithmic ? log1p((double)count) / log1p((double)magnitude) : (double)count / (double)magnitude;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* What qobs show has to show: a histogram, and the ranges an observer chose. */
+/* The data that qobs show presents: a histogram and the ranges that an observer chose. */
 #ifndef QOBS_TOOLS_CHART_H
 #define QOBS_TOOLS_CHART_H
 
@@ -21,42 +21,43 @@ struct chart {
     const char *title, *preset;
     size_t bins;
     uint64_t *counts;
-    double first, last; /* edges; all bins are equally wide */
-    uint64_t elements;  /* finite ones, all of which are in the histogram */
-    uint64_t below, above;  /* of their own qparam's range: they are clipped */
+    double first, last; /* outermost edges; all bins have the same width */
+    uint64_t elements;  /* finite elements; the histogram counts all of them */
+    uint64_t below, above;  /* finite elements outside the range of their qparam, which are clipped */
     uint64_t nan, inf;
     size_t qparams;
-    struct span narrowest, widest; /* of the ranges; the same where there is one */
-    bool logarithmic;              /* bars by the logarithm of the counts */
+    struct span narrowest, widest; /* of the ranges; equal if there is one range */
+    bool logarithmic;              /* bar lengths follow the logarithm of the counts */
 };
 
-/* What to make a chart of: tensors in the order in which they are observed. */
+/* The input of a chart. Tensors are observed in this order. */
 struct chart_source {
     const qobs_config *config;
     const qobs_runtime *runtime;
     const qobs_tensor *tensors;
-    char **names; /* of the tensors, for messages */
+    char **names; /* names of the tensors, for messages */
     size_t count;
-    int64_t qparam; /* only the elements of this one; -1: all */
+    int64_t qparam; /* index of the qparam whose elements are shown; -1: all elements */
 };
 
-/* Observes the tensors and counts them in chart->bins bins. Returns an exit code, complained about. chart_free in any case. */
+/* Observes the tensors and counts their elements in chart->bins bins. Returns an exit code. chart_free is needed in
+ * any case. */
 int chart_make(struct chart *chart, const struct chart_source *source);
 void chart_free(struct chart *chart);
 
-/* The share of elements that are clipped. */
+/* Returns the share of elements that are clipped, 0 to 1. */
 double chart_clipped(const struct chart *chart);
 
-/* Length of bin i's bar, 0 to 1. */
-double chart_bar(const struct chart *chart, uint64_t count, uint64_t most);
+/* Returns the bar length, 0 to 1, of a bin with `count` elements. `max_count` is that of the fullest bin. */
+double chart_bar(const struct chart *chart, uint64_t count, uint64_t max_count);
 
-/* On standard output, as wide as the terminal. */
+/* Print the chart to standard output: as text as wide as the terminal, or as JSON. */
 void chart_print(const struct chart *chart);
 int chart_print_json(const struct chart *chart);
 
-/* As a picture, SVG or PNG by the path's ending; it appears when it is complete. */
+/* Draws the chart as SVG or PNG, chosen by the ending of `path`. The file appears when it is complete. */
 int chart_draw(const struct chart *chart, const char *path);
-/* Is that a picture that can be drawn here? */
+/* Fails if this program cannot draw a picture at `path`. */
 int chart_check_picture(const char *path);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* A chart as a picture, drawn with cairo where the program was built with it. */
+/* Draws a chart as a picture with cairo, if the program was built with it. */
 #include "chart.h"
 #include "program.h"
 
@@ -9,7 +9,7 @@
 
 int chart_check_picture(const char *path)
 {
-    return complain(EXIT_WRONG, "--out: %s: this program was built without cairo and draws no pictures", path);
+    return print_error(EXIT_USAGE, "--out: %s: this program was built without cairo and draws no pictures", path);
 }
 
 int chart_draw(const struct chart *c, const char *path)
@@ -39,7 +39,7 @@ static bool ends_with(const char *path, const char *ending)
 int chart_check_picture(const char *path)
 {
     if (!ends_with(path, ".svg") && !ends_with(path, ".png"))
-        return complain(EXIT_WRONG, "--out: %s: must end in .svg or .png", path);
+        return print_error(EXIT_USAGE, "--out: %s: must end in .svg or .png", path);
     return check_output(path);
 }
 
@@ -55,7 +55,7 @@ static double y_of(double share)
     return HEIGHT - BOTTOM - (HEIGHT - TOP - BOTTOM) * share;
 }
 
-/* across: -1 the text begins at x, 0 is centred on it, 1 ends there. */
+/* across: -1 starts the text at x, 0 centres it on x, 1 ends it at x. */
 static void write_text(cairo_t *cr, double x, double y, int across, const char *text)
 {
     cairo_text_extents_t e;
@@ -66,29 +66,29 @@ static void write_text(cairo_t *cr, double x, double y, int across, const char *
 
 static void draw_bars(cairo_t *cr, const struct chart *c)
 {
-    uint64_t most = 1;
+    uint64_t max_count = 1;
     const double width = (c->last - c->first) / (double)c->bins;
     for (size_t i = 0; i < c->bins; i++)
-        most = c->counts[i] > most ? c->counts[i] : most;
+        max_count = c->counts[i] > max_count ? c->counts[i] : max_count;
     for (size_t i = 0; i < c->bins; i++) {
         if (c->counts[i] == 0)
             continue;
         const double low = c->first + width * (double)i, high = low + width;
         const bool clipped = high <= c->widest.low || low >= c->widest.high;
-        const double x = x_of(c, low), y = y_of(chart_bar(c, c->counts[i], most));
+        const double x = x_of(c, low), y = y_of(chart_bar(c, c->counts[i], max_count));
         cairo_set_source_rgb(cr, clipped ? 0.84 : 0.20, clipped ? 0.37 : 0.45, clipped ? 0.05 : 0.70);
         cairo_rectangle(cr, x, y, x_of(c, high) - x, y_of(0) - y);
         cairo_fill(cr);
     }
     char text[64];
     cairo_set_source_rgb(cr, 0.25, 0.25, 0.25);
-    snprintf(text, sizeof text, "%llu", (unsigned long long)most);
+    snprintf(text, sizeof text, "%llu", (unsigned long long)max_count);
     write_text(cr, LEFT - 8, y_of(1) + 5, 1, text);
     write_text(cr, LEFT - 8, y_of(0) + 5, 1, "0");
     write_text(cr, LEFT - 8, y_of(0.5) + 5, 1, c->logarithmic ? "log count" : "count");
 }
 
-/* A round step that gives four to ten ticks. */
+/* Returns a round step that gives four to ten ticks. */
 static double tick_step(double range)
 {
     const double step = pow(10, floor(log10(range))), ticks = range / step;
@@ -106,7 +106,7 @@ static void draw_axis(cairo_t *cr, const struct chart *c)
     for (int i = 0; (first + i) * step <= c->last; i++) {
         char text[32];
         const double value = (first + i) * step, x = x_of(c, value);
-        snprintf(text, sizeof text, "%.6g", value + 0.0); /* no -0 */
+        snprintf(text, sizeof text, "%.6g", value + 0.0); /* + 0.0 turns -0 into 0 */
         cairo_move_to(cr, x, y_of(0));
         cairo_line_to(cr, x, y_of(0) + 5);
         write_text(cr, x, y_of(0) + 20, 0, text);
@@ -114,7 +114,7 @@ static void draw_axis(cairo_t *cr, const struct chart *c)
     cairo_stroke(cr);
 }
 
-/* Where a range ends. One that lies beyond the data is told below the picture only. */
+/* Draws a bound of a range. A bound outside the data appears only in the text below the picture. */
 static void draw_bound(cairo_t *cr, const struct chart *c, double value, bool narrowest)
 {
     static const double dashes[] = {5, 4};
@@ -140,30 +140,31 @@ static void draw_words(cairo_t *cr, const struct chart *c)
     if (c->qparams == 1)
         snprintf(text, sizeof text, "range %.6g to %.6g", c->widest.low, c->widest.high);
     else
-        snprintf(text, sizeof text, "%zu ranges, the widest %.6g to %.6g, the narrowest (dashed) %.6g to %.6g", c->qparams,
-                 c->widest.low, c->widest.high, c->narrowest.low, c->narrowest.high);
+        snprintf(text, sizeof text, "%zu ranges, the widest %.6g to %.6g, the narrowest (dashed) %.6g to %.6g",
+                 c->qparams, c->widest.low, c->widest.high, c->narrowest.low, c->narrowest.high);
     write_text(cr, LEFT, HEIGHT - 32, -1, text);
-    snprintf(text, sizeof text, "%llu of %llu elements are clipped, %.4g %%", (unsigned long long)c->below + (unsigned long long)c->above,
-             (unsigned long long)c->elements, 100 * chart_clipped(c));
+    snprintf(text, sizeof text, "%llu of %llu elements are clipped, %.4g %%",
+             (unsigned long long)c->below + (unsigned long long)c->above, (unsigned long long)c->elements,
+             100 * chart_clipped(c));
     write_text(cr, LEFT, HEIGHT - 12, -1, text);
 }
 
-/* What cairo has written so far. */
-struct stream {
+/* The output file and the number of bytes that cairo has written to it. */
+struct picture_file {
     struct output output;
     uint64_t written;
 };
 
 static cairo_status_t receive(void *closure, const unsigned char *data, unsigned length)
 {
-    struct stream *s = closure;
+    struct picture_file *s = closure;
     if (output_write(&s->output, data, length, s->written) != 0)
         return CAIRO_STATUS_WRITE_ERROR;
     s->written += length;
     return CAIRO_STATUS_SUCCESS;
 }
 
-static cairo_status_t draw(const struct chart *c, bool svg, struct stream *s)
+static cairo_status_t draw(const struct chart *c, bool svg, struct picture_file *s)
 {
     cairo_surface_t *surface = svg ? cairo_svg_surface_create_for_stream(receive, s, WIDTH, HEIGHT)
                                    : cairo_image_surface_create(CAIRO_FORMAT_RGB24, WIDTH, HEIGHT);
@@ -194,18 +195,19 @@ static cairo_status_t draw(const struct chart *c, bool svg, struct stream *s)
 
 int chart_draw(const struct chart *c, const char *path)
 {
-    struct stream s = {0};
+    struct picture_file s = {0};
     struct fail f;
     int code = EXIT_OK;
     if (output_open(&s.output, path, &f) != 0)
-        return complain(EXIT_TROUBLE, "%s", f.message);
+        return print_error(EXIT_SYSTEM, "%s", f.message);
     errno = 0;
     const cairo_status_t status = draw(c, ends_with(path, ".svg"), &s);
     if (status != CAIRO_STATUS_SUCCESS)
-        code = complain(EXIT_TROUBLE, "%s: cannot draw: %s", path,
-                        status == CAIRO_STATUS_WRITE_ERROR && errno ? strerror(errno) : cairo_status_to_string(status));
+        code = print_error(EXIT_SYSTEM, "%s: cannot draw: %s", path,
+                           status == CAIRO_STATUS_WRITE_ERROR && errno ? strerror(errno)
+                                                                       : cairo_status_to_string(status));
     else if (output_commit(&s.output, &f) != 0)
-        code = complain(EXIT_TROUBLE, "%s", f.message);
+        code = print_error(EXIT_SYSTEM, "%s", f.message);
     output_abort(&s.output);
     cairo_debug_reset_static_data();
     return code;

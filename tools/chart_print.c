@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* A chart as text: bars from left to right, a line for some bins each; and as JSON. */
+/* Prints a chart as text, with horizontal bars of one or several bins each, or as JSON. */
 #include <math.h>
 #include <stdio.h>
 #include <sys/ioctl.h>
@@ -11,35 +11,36 @@
 #include "json.h"
 #include "program.h"
 
-enum { MOST_LINES = 40, NARROW = 80, WIDE = 200, LEFT = 14, RIGHT = 14 };
+enum { MAX_LINES = 40, MIN_COLUMNS = 80, MAX_COLUMNS = 200, LEFT = 14, RIGHT = 14 };
 
 static int columns(void)
 {
     struct winsize size;
-    if (!isatty(STDOUT_FILENO) || ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_col < NARROW)
-        return NARROW;
-    return size.ws_col < WIDE ? size.ws_col : WIDE;
+    if (!isatty(STDOUT_FILENO) || ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_col < MIN_COLUMNS)
+        return MIN_COLUMNS;
+    return size.ws_col < MAX_COLUMNS ? size.ws_col : MAX_COLUMNS;
 }
 
-/* Does the range begin or end in these bins? */
-static const char *mark(const struct chart *c, double low, double high)
+/* Returns a mark if the range begins or ends in these bins. */
+static const char *range_mark(const struct chart *c, double low, double high)
 {
-    const bool begins = c->widest.low >= low && c->widest.low < high, ends = c->widest.high > low && c->widest.high <= high;
+    const bool begins = c->widest.low >= low && c->widest.low < high;
+    const bool ends = c->widest.high > low && c->widest.high <= high;
     return begins && ends ? "<> range" : begins ? "> range" : ends ? "< range" : "";
 }
 
-static void print_bar(const struct chart *c, double low, double high, uint64_t count, uint64_t most, int room)
+static void print_bar(const struct chart *c, double low, double high, uint64_t count, uint64_t max_count, int bar_width)
 {
-    const int length = (int)floor(chart_bar(c, count, most) * room);
+    const int length = (int)floor(chart_bar(c, count, max_count) * bar_width);
     const bool clipped = high <= c->widest.low || low >= c->widest.high;
-    char bar[WIDE + 1];
+    char bar[MAX_COLUMNS + 1];
     int n = 0;
     for (; n < length; n++)
         bar[n] = clipped ? 'x' : '#';
     if (count > 0 && length == 0)
         bar[n++] = '.';
     bar[n] = '\0';
-    printf("%*.5g |%-*s %s\n", LEFT - 2, low, room, bar, mark(c, low, high));
+    printf("%*.5g |%-*s %s\n", LEFT - 2, low, bar_width, bar, range_mark(c, low, high));
 }
 
 static void print_summary(const struct chart *c)
@@ -47,29 +48,30 @@ static void print_summary(const struct chart *c)
     if (c->qparams == 1)
         printf("range %.9g to %.9g\n", c->widest.low, c->widest.high);
     else
-        printf("%zu ranges, the widest %.9g to %.9g, the narrowest %.9g to %.9g\n", c->qparams, c->widest.low, c->widest.high,
-               c->narrowest.low, c->narrowest.high);
-    printf("%llu of %llu elements are clipped, %.4g %% (%llu below, %llu above)\n", (unsigned long long)c->below + (unsigned long long)c->above,
-           (unsigned long long)c->elements, 100 * chart_clipped(c), (unsigned long long)c->below, (unsigned long long)c->above);
+        printf("%zu ranges, the widest %.9g to %.9g, the narrowest %.9g to %.9g\n", c->qparams, c->widest.low,
+               c->widest.high, c->narrowest.low, c->narrowest.high);
+    printf("%llu of %llu elements are clipped, %.4g %% (%llu below, %llu above)\n",
+           (unsigned long long)c->below + (unsigned long long)c->above, (unsigned long long)c->elements,
+           100 * chart_clipped(c), (unsigned long long)c->below, (unsigned long long)c->above);
     if (c->nan + c->inf > 0)
         printf("left out: %llu NaN, %llu infinite\n", (unsigned long long)c->nan, (unsigned long long)c->inf);
 }
 
 void chart_print(const struct chart *c)
 {
-    const size_t together = (c->bins + MOST_LINES - 1) / MOST_LINES; /* bins of a line; the last may have fewer */
+    const size_t bins_per_line = (c->bins + MAX_LINES - 1) / MAX_LINES; /* the last line may have fewer */
     const double width = (c->last - c->first) / (double)c->bins;
-    const int room = columns() - LEFT - RIGHT;
-    uint64_t lines[MOST_LINES] = {0}, most = 1;
+    const int bar_width = columns() - LEFT - RIGHT;
+    uint64_t lines[MAX_LINES] = {0}, max_count = 1;
     for (size_t i = 0; i < c->bins; i++)
-        lines[i / together] += c->counts[i];
-    for (int i = 0; i < MOST_LINES; i++)
-        most = lines[i] > most ? lines[i] : most;
+        lines[i / bins_per_line] += c->counts[i];
+    for (int i = 0; i < MAX_LINES; i++)
+        max_count = lines[i] > max_count ? lines[i] : max_count;
     printf("%s, %s\n", c->title, c->preset);
-    for (size_t i = 0; i < c->bins; i += together) {
-        const size_t end = i + together < c->bins ? i + together : c->bins;
+    for (size_t i = 0; i < c->bins; i += bins_per_line) {
+        const size_t end = i + bins_per_line < c->bins ? i + bins_per_line : c->bins;
         const double high = end == c->bins ? c->last : c->first + width * (double)end;
-        print_bar(c, c->first + width * (double)i, high, lines[i / together], most, room);
+        print_bar(c, c->first + width * (double)i, high, lines[i / bins_per_line], max_count, bar_width);
     }
     printf("%*.5g |\n", LEFT - 2, c->last);
     print_summary(c);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
+/* A table of the element types, and size and stride arithmetic that cannot overflow. */
 #include "dtype.h"
 
 #include <inttypes.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* Element types and shapes as files state them. Types go by their safetensors names. */
+/* Element types and shapes as files state them. An element type is its safetensors name. */
 #ifndef QOBS_TOOLS_DTYPE_H
 #define QOBS_TOOLS_DTYPE_H
 
@@ -9,25 +9,26 @@
 #include <stdint.h>
 
 #define TENSOR_MAX_DIMS 8
-#define DTYPE_NAME 12 /* room for a name and its '\0' */
+#define DTYPE_NAME 12 /* bytes of a name, its '\0' included */
 
-/* Every name dtype_size knows, for messages: "F32, BF16, ...". */
+/* All names that dtype_size knows, for messages: "F32, BF16, ...". */
 extern const char dtype_names[];
 
-/* Bytes of one element, or 0 for a name that is not known. */
+/* Bytes of one element; 0 if the name is unknown. */
 size_t dtype_size(const char *dtype);
 
-/* Bytes of a whole tensor: 0 where a dimension is 0, one element for no dimensions. Returns -1 where a dimension is negative
- * or the dimensions that are not 0 multiply to more than INT64_MAX bytes, so that strides are safe to compute, too. */
+/* Stores the bytes of a tensor: 0 if a dimension is 0, one element if there are no dimensions. Returns -1 if a
+ * dimension is negative, or if the product of the non-zero dimensions exceeds INT64_MAX bytes. So strides cannot
+ * overflow either. */
 int tensor_bytes(size_t element, int ndim, const int64_t *shape, uint64_t *bytes);
 
-/* Strides in bytes of a tensor without gaps whose tensor_bytes is known to fit; the last dimension is the fastest, or the
- * first if `fortran`. */
+/* Computes the strides, in bytes, of a tensor without gaps. The last dimension varies fastest; with `fortran` the
+ * first does. tensor_bytes must have succeeded for the shape. */
 void tensor_strides(size_t element, int ndim, const int64_t *shape, int fortran, int64_t *strides);
 
-/* A shape for messages, "[2,3]"; written to `words` and returned. */
+/* Writes a shape such as "[2,3]" to `words`, for messages, and returns the text. */
 struct shape_words {
-    char text[TENSOR_MAX_DIMS * 21 + 3]; /* numbers of any size */
+    char text[TENSOR_MAX_DIMS * 21 + 3]; /* 8 numbers of at most 20 characters with separators, brackets and '\0' */
 };
 const char *shape_describe(int ndim, const int64_t *shape, struct shape_words *words);
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
+/* Formats failure messages and makes them safe for a terminal. */
 #include "fail.h"
 
 #include <stdarg.h>
@@ -17,7 +18,7 @@ void make_printable(char *text)
         if (step == 0 || p[0] < 0x20 || p[0] == 0x7f) {
             step = 1;
             p[0] = '?';
-        } else if (p[0] == 0xc2 && p[1] < 0xa0) { /* U+0080 to U+009F are control characters too */
+        } else if (p[0] == 0xc2 && p[1] < 0xa0) { /* U+0080 to U+009F are control characters, too */
             p[0] = p[1] = '?';
         }
     }

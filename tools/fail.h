@@ -1,20 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* How the program's functions report failure: they return -1 and leave one line of text for people. */
+/* Failure reports of the program's file functions: they return -1 and leave one line of text for a person. */
 #ifndef QOBS_TOOLS_FAIL_H
 #define QOBS_TOOLS_FAIL_H
 
 struct fail {
-    char message[512]; /* no newline at the end; cut where it does not fit */
+    char message[512]; /* no newline at the end; truncated if it is longer */
 };
 
-/* Control characters and bytes that are not UTF-8 become '?': for what comes out of files and goes to a terminal. */
+/* Replaces control characters and bytes that are not UTF-8 with '?'. Apply it to text from files before it goes to a
+ * terminal. */
 void make_printable(char *text);
 
-/* Formats the message, makes it printable and returns -1. f may be NULL: then nobody wants the text. */
+/* Formats the message, makes it printable and returns -1. f may be NULL if the text is not needed. */
 int fail(struct fail *f, const char *format, ...) __attribute__((format(printf, 2, 3)));
-#ifdef __clang_analyzer__ /* sees one file at a time: what is returned is said here */
+#ifdef __clang_analyzer__ /* the analyzer sees one file at a time: tell it the return value */
 #define fail(...) (fail(__VA_ARGS__), -1)
 #endif
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
+/* Scans the text for what cJSON would accept wrongly, then lets cJSON parse a copy of it. */
 #include "json.h"
 
 #include <errno.h>
@@ -16,7 +17,7 @@ struct scan {
     size_t length;
     size_t at;
     int depth;
-    size_t values; /* at most this many */
+    size_t values; /* upper bound of the number of values so far */
 };
 
 static int is_space(unsigned char c)
@@ -24,7 +25,7 @@ static int is_space(unsigned char c)
     return c == ' ' || c == '\t' || c == '\n' || c == '\r';
 }
 
-/* Passes a string whose opening quote is at s->at. Returns what is wrong with it, or NULL. */
+/* Skips a string whose opening quote is at s->at. Returns a description of the error, or NULL. */
 static const char *scan_string(struct scan *s)
 {
     for (s->at++; s->at < s->length;) {
@@ -38,7 +39,7 @@ static const char *scan_string(struct scan *s)
             return "a control character in a string";
         if (*p == '\\') {
             if (left >= 6 && memcmp(p, "\\u0000", 6) == 0)
-                return "\\u0000 in a string"; /* it would end the name early */
+                return "\\u0000 in a string"; /* cJSON would end the string there */
             s->at += left < 2 ? 1 : 2;
             continue;
         }
@@ -50,9 +51,9 @@ static const char *scan_string(struct scan *s)
     return "the text ends inside a string";
 }
 
-/* Finds what cJSON accepts although it is no JSON (control characters, invalid UTF-8, text behind the value), what cJSON
- * would turn into another name, and what would cost it much stack or memory. Leaves the grammar to cJSON. Returns what is
- * wrong at s->at, or NULL. */
+/* Rejects what cJSON accepts but JSON does not allow: control characters, invalid UTF-8, text after the value. Also
+ * rejects escaped U+0000, deep nesting (stack) and too many values (memory). The grammar itself is left to cJSON.
+ * Returns a description of the error at s->at, or NULL. */
 static const char *scan_object(struct scan *s)
 {
     while (s->at < s->length && is_space(s->text[s->at]))
@@ -62,9 +63,9 @@ static const char *scan_object(struct scan *s)
     do {
         const unsigned char c = s->text[s->at];
         if (c == '"') {
-            const char *wrong = scan_string(s);
-            if (wrong)
-                return wrong;
+            const char *problem = scan_string(s);
+            if (problem)
+                return problem;
             continue;
         }
         if ((c < 0x20 && !is_space(c)) || c >= 0x7f)
@@ -84,30 +85,30 @@ static const char *scan_object(struct scan *s)
     return s->at < s->length ? "text after the object" : NULL;
 }
 
-int json_parse(cJSON **root, const char *path, const char *what, const void *text, size_t length, struct fail *f)
+int json_parse(cJSON **root, const char *path, const char *part, const void *text, size_t length, struct fail *f)
 {
     *root = NULL;
     if (length > JSON_MAX_BYTES)
-        return fail(f, "%s: the %s has %zu bytes; at most %d are allowed", path, what, length, JSON_MAX_BYTES);
-    /* A copy, so that cJSON sees what the scan saw even if someone writes to the file. */
+        return fail(f, "%s: the %s has %zu bytes; at most %d are allowed", path, part, length, JSON_MAX_BYTES);
+    /* Parse a copy: another process may write to the file after the scan. */
     char *copy = malloc(length + 1);
     if (!copy)
-        return fail(f, "%s: out of memory for %zu bytes of %s", path, length, what);
+        return fail(f, "%s: out of memory for %zu bytes of %s", path, length, part);
     memcpy(copy, text, length);
     copy[length] = '\0';
     struct scan s = {.text = (const unsigned char *)copy, .length = length};
-    const char *wrong = scan_object(&s);
-    if (!wrong) {
+    const char *problem = scan_object(&s);
+    if (!problem) {
         const char *end = copy;
         errno = 0;
         *root = cJSON_ParseWithLengthOpts(copy, length, &end, 0);
         if (!*root) {
-            wrong = errno == ENOMEM ? "out of memory" : "syntax error";
+            problem = errno == ENOMEM ? "out of memory" : "syntax error";
             s.at = (size_t)(end - copy);
         }
     }
     free(copy);
-    return wrong ? fail(f, "%s: the %s cannot be read as JSON: %s at its byte %zu", path, what, wrong, s.at) : 0;
+    return problem ? fail(f, "%s: the %s cannot be read as JSON: %s at its byte %zu", path, part, problem, s.at) : 0;
 }
 
 int json_integer(const cJSON *item, uint64_t *value)

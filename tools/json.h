@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* JSON out of files nobody vouches for. cJSON builds the tree; what it lets pass is refused before. */
+/* Parses JSON from untrusted files. cJSON builds the tree; this module first rejects the invalid input that cJSON
+ * accepts. */
 #ifndef QOBS_TOOLS_JSON_H
 #define QOBS_TOOLS_JSON_H
 
@@ -11,23 +12,26 @@
 
 #include "fail.h"
 
-#define JSON_MAX_BYTES 100000000    /* what the safetensors format allows a header */
+#define JSON_MAX_BYTES 100000000    /* limit of the safetensors format for a header */
 #define JSON_MAX_DEPTH 32
-#define JSON_MAX_VALUES (1 << 22)   /* a value takes up to 40 times its text in memory */
-#define JSON_MAX_INTEGER ((UINT64_C(1) << 53) - 1) /* numbers go through double */
+#define JSON_MAX_VALUES (1 << 22)   /* cJSON needs up to 40 times the size of a value's text */
+#define JSON_MAX_INTEGER ((UINT64_C(1) << 53) - 1) /* cJSON stores numbers as double */
 
-/* Parses a text that must be one JSON object, with white space around it at most. `path` and `what` ("header") are for
- * messages. The caller frees *root with cJSON_Delete. Strings are valid UTF-8 and end at their '\0': an escaped U+0000 is
- * refused. A key can occur twice. */
-int json_parse(cJSON **root, const char *path, const char *what, const void *text, size_t length, struct fail *f);
+/* Parses a text that must be one JSON object; only white space may surround it. `path` and `part` ("header") are
+ * used in messages. The caller frees *root with cJSON_Delete. Strings are valid UTF-8 and contain no U+0000. A key
+ * can occur twice. */
+int json_parse(cJSON **root, const char *path, const char *part, const void *text, size_t length, struct fail *f);
 
-/* Stores item's value and returns 0 if it is a whole number from 0 to JSON_MAX_INTEGER, else -1. item may be NULL. */
+/* Stores the value of `item` and returns 0 if it is an integer from 0 to JSON_MAX_INTEGER. Otherwise returns -1.
+ * item may be NULL. */
 int json_integer(const cJSON *item, uint64_t *value);
 
-/* A number that reads back as the same double, which cJSON's own may not; null where it is not finite. */
+/* Creates a number with enough digits to read back as the same double, which cJSON alone does not guarantee. NaN and
+ * infinity become null. */
 cJSON *json_number(double value);
 
-/* An item's value in a few words, for messages; written to `text` and returned. item may be NULL. */
+/* Describes the value of `item` in a few words, for messages. Writes the text to `words` and returns it. item may be
+ * NULL. */
 struct json_words {
     char text[96];
 };

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
+/* Selects the layers by name and dtype, plans their slices and groups the fused ones. */
 #include "layers.h"
 
 #include <math.h>
@@ -9,9 +10,9 @@
 #include <string.h>
 
 #include "scheme.h"
-#include "stored.h"
+#include "stored_scale.h"
 
-/* ---- What a layer looks like ---------------------------------------------------------------------------------------------- */
+/* ---- Shape ------------------------------------------------------------------------------------------------------- */
 
 static int64_t block_height(const qobs_config *config)
 {
@@ -20,7 +21,8 @@ static int64_t block_height(const qobs_config *config)
     return known ? strtoll(text + 1, NULL, 10) : 1;
 }
 
-/* What the scale of this weight looks like, and how the weight can be sliced. Refuses what the settings do not fit. */
+/* Finds the shape and dtypes of the scale of a weight, and how the weight can be sliced. Fails if the settings do
+ * not fit the weight. */
 static int plan_layer(struct layer *l, const struct base_observer *weights, struct fail *f)
 {
     const qobs_config *config = weights->config;
@@ -36,7 +38,7 @@ static int plan_layer(struct layer *l, const struct base_observer *weights, stru
     l->qparams = 1;
     for (int d = 0; d < l->ndim; d++)
         l->qparams *= l->shape[d];
-    /* Where the scale's first dimension goes along with the weight's, rows are independent; blocks are rows of blocks. */
+    /* If the first dimension of the scale follows that of the weight, rows (or rows of blocks) are independent. */
     const int64_t rows = l->ref->shape[0];
     l->sliced = l->ndim > 1 && l->shape[0] > 0;
     l->rows_per_unit = !l->sliced ? rows : l->shape[0] == rows ? 1 : block_height(config);
@@ -44,12 +46,12 @@ static int plan_layer(struct layer *l, const struct base_observer *weights, stru
     if (weights->global_scales)
         l->scale_dtype = QOBS_F32;
     l->stored_scale = stored_dtype(config, l->scale_dtype);
-    l->least_scale = INFINITY;
+    l->min_scale = INFINITY;
     l->counts.struct_size = sizeof l->counts;
     return 0;
 }
 
-/* ---- Layers that run as one ----------------------------------------------------------------------------------------------- */
+/* ---- Fused layers ------------------------------------------------------------------------------------------------ */
 
 struct member {
     struct layer *layer;
@@ -66,7 +68,7 @@ static struct member member_of(struct layer *l)
     return m;
 }
 
-/* Members of the same set under the same parent become neighbours. */
+/* Orders members of the same set under the same parent next to each other. */
 static int compare_groups(const struct member *a, const struct member *b)
 {
     const size_t shorter = a->parent < b->parent ? a->parent : b->parent;
@@ -87,7 +89,7 @@ static int group(struct layers *layers)
 {
     struct member *members = malloc((layers->count + 1) * sizeof *members);
     if (!members)
-        return complain(EXIT_TROUBLE, "no memory for %zu layers", layers->count);
+        return print_error(EXIT_SYSTEM, "no memory for %zu layers", layers->count);
     size_t n = 0;
     for (size_t i = 0; i < layers->count; i++) {
         layers->items[i].group = i;
@@ -102,7 +104,7 @@ static int group(struct layers *layers)
     return EXIT_OK;
 }
 
-/* ---- Choice --------------------------------------------------------------------------------------------------------------- */
+/* ---- Selection --------------------------------------------------------------------------------------------------- */
 
 int layers_choose(struct layers *layers, const struct tensor_set *set, const struct selection *selection,
                   const struct base_observer *weights)
@@ -110,23 +112,23 @@ int layers_choose(struct layers *layers, const struct tensor_set *set, const str
     struct fail f;
     *layers = (struct layers){.items = calloc(tensors_count(set) + 1, sizeof *layers->items)};
     if (!layers->items)
-        return complain(EXIT_TROUBLE, "no memory for %zu layers", tensors_count(set));
+        return print_error(EXIT_SYSTEM, "no memory for %zu layers", tensors_count(set));
     for (size_t i = 0; i < tensors_count(set); i++) {
         struct layer l = {.ref = tensors_at(set, i)};
-        if (!selection_has(selection, l.ref, &l.module) || l.ref->bytes == 0)
+        if (!selection_includes(selection, l.ref, &l.module) || l.ref->bytes == 0)
             continue;
         if (tensor_of_ref(l.ref, &l.tensor, &f) != 0 || l.tensor.dtype > QOBS_F64) {
             layers->skipped++;
             continue;
         }
         if (plan_layer(&l, weights, &f) != 0)
-            return complain(EXIT_WRONG, "%s", f.message);
+            return print_error(EXIT_USAGE, "%s", f.message);
         layers->bytes += l.ref->bytes;
         layers->items[layers->count++] = l;
     }
     if (layers->count == 0)
-        return complain(EXIT_WRONG, "%s: holds %zu tensors, but none that is selected and can be observed%s", set->path,
-                        tensors_count(set), selection->targets ? " (--targets)" : "");
+        return print_error(EXIT_USAGE, "%s: holds %zu tensors, but none that is selected and can be observed%s",
+                           set->path, tensors_count(set), selection->targets ? " (--targets)" : "");
     return group(layers);
 }
 

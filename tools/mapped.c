@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
+/* Records of maps are a lock-free list, because the SIGBUS handler reads them in any thread. */
 #ifndef _DEFAULT_SOURCE
 #define _DEFAULT_SOURCE /* MAP_ANONYMOUS, SA_ONSTACK */
 #endif
@@ -19,43 +20,44 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* mmap refuses a length of 0; an empty file points here instead. */
-static const unsigned char nothing[1];
+/* mmap fails for a length of 0, so an empty file gets this address. */
+static const unsigned char empty_data[1];
 
-/* ---- Watching ------------------------------------------------------------------------------------------------------------- */
+/* ---- Changes of mapped files ------------------------------------------------------------------------------------- */
 
-/* A map as the handler sees it. Handlers may run in any thread at any moment, so that what they go through stays where it is
- * until no map is left. */
+/* The handler's record of a map. Handlers may run in any thread at any moment, so records stay allocated until no
+ * map is left. */
 struct watch {
     struct watch *next;
-    atomic_uintptr_t begin, end; /* 0 and 0: none */
-    atomic_bool missing;         /* zeros are in place of some of it */
+    atomic_uintptr_t begin, end; /* addresses; 0 and 0: the record is unused */
+    atomic_bool missing;         /* some pages have been replaced with zeros */
     const char *path;
-    struct stat status; /* when it was mapped */
+    struct stat status; /* at the time of mapping */
 };
 
 static _Atomic(struct watch *) watches;
-static size_t watched; /* maps there are */
-static struct sigaction before;
+static size_t watch_count; /* number of maps */
+static struct sigaction previous_action;
 static uintptr_t page_size;
-static char *changed; /* the message about the first file found changed, of a map that is closed */
+static char *change_message; /* describes the first changed file whose map is closed already; NULL: none */
 
-/* What follows a page that is missing is missing as well. mmap is a plain system call here, as handlers need it. */
-static bool put_zeros(struct watch *w, uintptr_t at)
+/* Replaces the page at `at` and all pages after it with zeros: after a missing page, the rest is missing, too. mmap
+ * is a plain system call on these systems, so a handler may call it. */
+static bool map_zeros(struct watch *w, uintptr_t at)
 {
     const uintptr_t page = at & ~(page_size - 1), end = (atomic_load(&w->end) + page_size - 1) & ~(page_size - 1);
     atomic_store(&w->missing, true);
     return mmap((void *)page, end - page, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) != MAP_FAILED;
 }
 
-static void hand_on(int number, siginfo_t *info, void *context)
+static void forward_signal(int number, siginfo_t *info, void *context)
 {
-    if ((before.sa_flags & SA_SIGINFO) != 0) {
-        before.sa_sigaction(number, info, context);
-    } else if (before.sa_handler != SIG_DFL && before.sa_handler != SIG_IGN) {
-        before.sa_handler(number);
+    if ((previous_action.sa_flags & SA_SIGINFO) != 0) {
+        previous_action.sa_sigaction(number, info, context);
+    } else if (previous_action.sa_handler != SIG_DFL && previous_action.sa_handler != SIG_IGN) {
+        previous_action.sa_handler(number);
     } else {
-        signal(number, SIG_DFL); /* and when this returns, it happens again */
+        signal(number, SIG_DFL); /* the faulting instruction runs again and ends the program */
         if (info->si_code <= 0)
             raise(number);
     }
@@ -66,11 +68,11 @@ static void on_bus_error(int number, siginfo_t *info, void *context)
     const int error = errno;
     const uintptr_t at = (uintptr_t)info->si_addr;
     for (struct watch *w = info->si_code > 0 ? atomic_load(&watches) : NULL; w; w = w->next)
-        if (at >= atomic_load(&w->begin) && at < atomic_load(&w->end) && put_zeros(w, at)) {
+        if (at >= atomic_load(&w->begin) && at < atomic_load(&w->end) && map_zeros(w, at)) {
             errno = error;
             return;
         }
-    hand_on(number, info, context);
+    forward_signal(number, info, context);
     errno = error;
 }
 
@@ -92,11 +94,11 @@ static int watch_map(struct mapped *map, const struct stat *status, struct fail 
     struct watch *w = find_unused();
     if (!w)
         return fail(f, "%s: out of memory", map->path);
-    if (watched == 0) {
+    if (watch_count == 0) {
         struct sigaction action = {.sa_sigaction = on_bus_error, .sa_flags = SA_SIGINFO | SA_ONSTACK};
         sigemptyset(&action.sa_mask);
         page_size = (uintptr_t)sysconf(_SC_PAGESIZE);
-        if (sigaction(SIGBUS, &action, &before) != 0)
+        if (sigaction(SIGBUS, &action, &previous_action) != 0)
             return fail(f, "%s: cannot watch for bus errors: %s", map->path, strerror(errno));
     }
     w->path = map->path;
@@ -105,11 +107,12 @@ static int watch_map(struct mapped *map, const struct stat *status, struct fail 
     atomic_store(&w->end, (uintptr_t)map->data + map->size);
     atomic_store(&w->begin, (uintptr_t)map->data);
     map->watch = w;
-    watched++;
+    watch_count++;
     return 0;
 }
 
-/* A file under the same name that is another one now has been replaced; the map still shows the old one. */
+/* Fails if the file has become shorter, was written to, or could not be read. If another file now has its name, the
+ * map still shows the original, so that is no change. */
 static int check(const struct watch *w, struct fail *f)
 {
     struct stat now;
@@ -127,13 +130,13 @@ static void unwatch_map(const struct mapped *map)
 {
     struct watch *w = map->watch;
     struct fail f;
-    if (!changed && check(w, &f) != 0)
-        changed = strdup(f.message);
+    if (!change_message && check(w, &f) != 0)
+        change_message = strdup(f.message);
     atomic_store(&w->begin, 0);
     atomic_store(&w->end, 0);
-    if (--watched > 0)
+    if (--watch_count > 0)
         return;
-    sigaction(SIGBUS, &before, NULL);
+    sigaction(SIGBUS, &previous_action, NULL);
     for (struct watch *next; (w = atomic_load(&watches)); free(w)) {
         next = w->next;
         atomic_store(&watches, next);
@@ -142,15 +145,15 @@ static void unwatch_map(const struct mapped *map)
 
 int mapped_check(struct fail *f)
 {
-    if (changed)
-        return fail(f, "%s", changed);
+    if (change_message)
+        return fail(f, "%s", change_message);
     for (const struct watch *w = atomic_load(&watches); w; w = w->next)
         if (atomic_load(&w->begin) != 0 && check(w, f) != 0)
             return -1;
     return 0;
 }
 
-/* ---- Maps ----------------------------------------------------------------------------------------------------------------- */
+/* ---- Maps -------------------------------------------------------------------------------------------------------- */
 
 static const char *kind_of(mode_t mode)
 {
@@ -172,7 +175,7 @@ static int map_descriptor(struct mapped *map, int fd, const char *path, struct f
     if ((uintmax_t)status.st_size > PTRDIFF_MAX)
         return fail(f, "%s: %jd bytes are more than this machine can map", path, (intmax_t)status.st_size);
     map->size = (size_t)status.st_size;
-    map->data = nothing;
+    map->data = empty_data;
     if (map->size > 0) {
         void *data = mmap(NULL, map->size, PROT_READ, MAP_PRIVATE, fd, 0);
         if (data == MAP_FAILED)
@@ -192,7 +195,7 @@ int mapped_open(struct mapped *map, const char *path, struct fail *f)
     struct mapped made = {.path = strdup(path)};
     if (!made.path)
         return fail(f, "%s: out of memory", path);
-    /* O_NONBLOCK: a pipe without a writer would block here; it means nothing to regular files. */
+    /* O_NONBLOCK: opening a pipe without a writer would block. Regular files ignore the flag. */
     const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
     int result;
     if (fd < 0)

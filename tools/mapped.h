@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* Read-only memory maps of regular files. Every map of the program is made and unmade here, so this is the one place that
- * knows which addresses belong to which file.
+/* Read-only memory maps of regular files. All maps of the program are created and removed here.
  *
- * Where a file has become shorter since it was mapped, or its disk fails, the system raises SIGBUS in whatever thread reads it.
- * While there is a map, a handler then puts zeros in place of what is missing, so that work goes on, in vain: mapped_check
- * says so before anything is made of it. Threads that read maps must not block SIGBUS. A SIGBUS from anywhere else goes to the
- * action there was before, which is back in its place when the last map is closed. */
+ * If a mapped file becomes shorter or its disk fails, the system raises SIGBUS in the thread that reads the map.
+ * While a map exists, a SIGBUS handler replaces the missing pages with zeros, so that the program continues. Its
+ * results are then invalid, and mapped_check reports the change before they are used. Threads that read maps must
+ * not block SIGBUS. A SIGBUS from any other address goes to the previous action, and that action is restored when
+ * the last map is closed. */
 #ifndef QOBS_TOOLS_MAPPED_H
 #define QOBS_TOOLS_MAPPED_H
 
@@ -15,7 +15,7 @@
 
 #include "fail.h"
 
-/* Tests on big-endian machines map files that have been turned round. */
+/* Tests on big-endian machines map files with swapped bytes. */
 #if __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__ && !defined(FILES_ARE_BIG_ENDIAN)
 #error "tensor files are little-endian and used in place"
 #endif
@@ -23,20 +23,22 @@
 struct watch;
 
 struct mapped {
-    char *path;                /* as given to mapped_open; owned */
-    const unsigned char *data; /* never NULL while open, not even for an empty file */
+    char *path;                /* the argument of mapped_open; owned */
+    const unsigned char *data; /* not NULL while open, even if the file is empty */
     size_t size;
-    struct watch *watch; /* NULL for an empty file */
+    struct watch *watch; /* for changes of the file; NULL if it is empty */
 };
 
-/* Maps all of `path`. One thread at a time opens and closes. Fails for what cannot be opened and for everything that is not a regular file, without waiting for a
- * pipe's writer. On failure *map is zeroed and needs no mapped_close. */
+/* Maps the file `path`. Only one thread at a time may open or close maps. Fails if the file cannot be opened or is
+ * not a regular file, and does not wait for the writer of a pipe. On failure *map is zeroed and needs no
+ * mapped_close. */
 int mapped_open(struct mapped *map, const char *path, struct fail *f);
 
-/* Fails, naming the file, if one that is or was mapped has become shorter, been written to or could not be read since. */
+/* Fails if a file that is or was mapped has become shorter, was written to, or could not be read. The message names
+ * the file. */
 int mapped_check(struct fail *f);
 
-/* Unmaps and zeroes *map. Harmless on a zeroed one. */
+/* Unmaps the file and zeroes *map. Does nothing if *map is zeroed. */
 void mapped_close(struct mapped *map);
 
 #endif

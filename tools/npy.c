@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
+/* Parses the header with a small recursive-descent parser that accepts only its literal. */
 #include "npy.h"
 
 #include <inttypes.h>
@@ -8,18 +9,18 @@
 
 static const char magic[] = {'\x93', 'N', 'U', 'M', 'P', 'Y'};
 
-/* The header is the literal of a Python dict with three keys, e.g.
+/* The header is the literal of a Python dict with three keys, for example
  *     {'descr': '<f4', 'fortran_order': False, 'shape': (3, 4), }
- * and is read as just that. */
+ * This parser accepts only that form, with the keys in any order. */
 struct cursor {
     const char *start, *at, *end;
     const char *path;
     struct fail *f;
 };
 
-static int expected(const struct cursor *c, const char *what)
+static int expected(const struct cursor *c, const char *token)
 {
-    return fail(c->f, "%s: .npy header: %s expected at its byte %td", c->path, what, c->at - c->start);
+    return fail(c->f, "%s: .npy header: %s expected at its byte %td", c->path, token, c->at - c->start);
 }
 
 static void skip_space(struct cursor *c)
@@ -28,7 +29,7 @@ static void skip_space(struct cursor *c)
         c->at++;
 }
 
-/* Passes white space and then `wanted`, if it is there. */
+/* Skips white space. If `wanted` follows, skips it, too, and returns 1. */
 static int accept(struct cursor *c, char wanted)
 {
     skip_space(c);
@@ -38,7 +39,7 @@ static int accept(struct cursor *c, char wanted)
     return 1;
 }
 
-/* A string without escapes, quoted either way; stored with a '\0'. */
+/* Reads a string in single or double quotes, without escapes. Stores it with a final '\0'. */
 static int read_string(struct cursor *c, char *text, size_t size)
 {
     size_t length = 0;
@@ -99,7 +100,7 @@ static int read_shape(struct cursor *c, struct npy_file *file)
         file->ndim++;
         comma = accept(c, ',');
     }
-    if (file->ndim == 1 && !comma) /* (3) is a number to Python */
+    if (file->ndim == 1 && !comma) /* in Python, (3) is a number */
         return expected(c, "',' in a shape of one dimension");
     return 0;
 }
@@ -131,7 +132,8 @@ static int read_descr(struct cursor *c, struct npy_file *file)
             return 0;
         }
     }
-    return fail(c->f, "%s: type '%s' is not supported; <f2, <f4, <f8, <i2, <i4, <i8, <u2, <u4, <u8, |i1, |u1 and |b1 are",
+    return fail(c->f,
+                "%s: type '%s' is not supported; <f2, <f4, <f8, <i2, <i4, <i8, <u2, <u4, <u8, |i1, |u1 and |b1 are",
                 c->path, text);
 }
 
@@ -191,20 +193,21 @@ static int read_file(struct npy_file *file, struct fail *f)
     if (major > 1)
         length |= (size_t)map->data[10] << 16 | (size_t)map->data[11] << 24;
     if (length > map->size - start)
-        return fail(f, "%s: is cut off: the header has %zu bytes, only %zu are there", map->path, length, map->size - start);
+        return fail(f, "%s: is cut off: the header has %zu bytes, only %zu are there", map->path, length,
+                    map->size - start);
     const char *text = (const char *)map->data + start;
     struct cursor c = {.start = text, .at = text, .end = text + length, .path = map->path, .f = f};
     int fortran = 0;
     if (read_header(&c, file, &fortran) != 0)
         return -1;
-    const size_t element = dtype_size(file->dtype), there = map->size - start - length;
+    const size_t element = dtype_size(file->dtype), available = map->size - start - length;
     struct shape_words words;
     const char *shape = shape_describe(file->ndim, file->shape, &words);
     if (tensor_bytes(element, file->ndim, file->shape, &file->bytes) != 0)
         return fail(f, "%s: shape %s of %s is more than 2^63 - 1 bytes", map->path, shape, file->dtype);
-    if (there != file->bytes)
+    if (available != file->bytes)
         return fail(f, "%s: %sshape %s of %s needs %" PRIu64 " bytes of data, %zu are there", map->path,
-                    there < file->bytes ? "is cut off: " : "", shape, file->dtype, file->bytes, there);
+                    available < file->bytes ? "is cut off: " : "", shape, file->dtype, file->bytes, available);
     tensor_strides(element, file->ndim, file->shape, fortran, file->strides);
     file->data = map->data + start + length;
     return 0;

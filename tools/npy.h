@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* NumPy's .npy files, versions 1.0, 2.0 and 3.0: one array each. */
+/* Reads NumPy's .npy files, versions 1.0, 2.0 and 3.0. A file holds one array. */
 #ifndef QOBS_TOOLS_NPY_H
 #define QOBS_TOOLS_NPY_H
 
@@ -13,26 +13,26 @@
 
 struct npy_file {
     struct mapped map;
-    char dtype[DTYPE_NAME]; /* by its safetensors name */
+    char dtype[DTYPE_NAME]; /* safetensors name */
     int ndim;
     int64_t shape[TENSOR_MAX_DIMS];
-    int64_t strides[TENSOR_MAX_DIMS]; /* bytes; the first is the smallest for a file in Fortran order */
-    const void *data;                 /* in the map */
+    int64_t strides[TENSOR_MAX_DIMS]; /* bytes; in Fortran order the first is the smallest */
+    const void *data;                 /* points into the map */
     uint64_t bytes;
 };
 
-/* Does it begin like a .npy file? */
+/* Returns 1 if the file begins with the .npy signature. */
 int npy_looks_like(const struct mapped *map);
 
-/* Opens a file and checks all of its header. Fails for data that is shorter or longer than the header says, for big-endian,
- * object, structured and other types without a name in dtype.h, and for more than TENSOR_MAX_DIMS dimensions; *file is then
- * zeroed. */
+/* Opens a file and checks its complete header. Fails if the data is shorter or longer than the header states, or if
+ * there are more than TENSOR_MAX_DIMS dimensions. Fails for types without a name in dtype.h, such as big-endian,
+ * object and structured types. On failure *file is zeroed. */
 int npy_open(struct npy_file *file, const char *path, struct fail *f);
 
-/* The same for a file that is mapped already. *map is moved into *file, on failure it is closed; zeroed in any case. */
+/* The same for a mapped file. *map moves into *file, or is closed on failure; it is zeroed in both cases. */
 int npy_open_mapped(struct npy_file *file, struct mapped *map, struct fail *f);
 
-/* Unmaps and zeroes. Harmless on a zeroed *file. */
+/* Unmaps the file and zeroes *file. Does nothing if *file is zeroed. */
 void npy_close(struct npy_file *file);
 
 #endif

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
+/* Names of unfinished files are in an array of atomic pointers, because signal handlers read them. */
 #ifndef _XOPEN_SOURCE
 #define _XOPEN_SOURCE 700 /* realpath */
 #endif
@@ -19,50 +20,50 @@
 
 #include "mapped.h"
 
-/* ---- Signals -------------------------------------------------------------------------------------------------------------- */
+/* ---- Signals ----------------------------------------------------------------------------------------------------- */
 
-static const int deadly[] = {SIGHUP, SIGINT, SIGTERM};
+static const int fatal_signals[] = {SIGHUP, SIGINT, SIGTERM};
 
-enum { DEADLY = sizeof deadly / sizeof *deadly, MOST_OUTPUTS = 16 };
+enum { FATAL_COUNT = sizeof fatal_signals / sizeof *fatal_signals, MAX_OUTPUTS = 16 };
 
-/* What a signal removes: pointers to names, which the handler may read at any moment. */
-static _Atomic(const char *) unfinished[MOST_OUTPUTS];
+/* Names of the temporary files that a signal removes. The handler may read them at any moment. */
+static _Atomic(const char *) unfinished[MAX_OUTPUTS];
 
-static void clean_and_die(int signal_number)
+static void remove_and_terminate(int signal_number)
 {
-    for (int i = 0; i < MOST_OUTPUTS; i++) {
+    for (int i = 0; i < MAX_OUTPUTS; i++) {
         const char *name = atomic_load(&unfinished[i]);
         if (name)
             unlink(name);
     }
     signal(signal_number, SIG_DFL);
-    raise(signal_number); /* arrives when the handler returns */
+    raise(signal_number); /* delivered when the handler returns */
 }
 
 void output_clean_on_signals(void)
 {
-    signal(SIGXFSZ, SIG_IGN); /* a limit of the file size is an error of the write that exceeds it */
-    struct sigaction action = {.sa_handler = clean_and_die}, before;
+    signal(SIGXFSZ, SIG_IGN); /* a write beyond the file-size limit then fails with EFBIG */
+    struct sigaction action = {.sa_handler = remove_and_terminate}, before;
     sigemptyset(&action.sa_mask);
-    for (int i = 0; i < DEADLY; i++)
-        sigaddset(&action.sa_mask, deadly[i]);
-    for (int i = 0; i < DEADLY; i++)
-        if (sigaction(deadly[i], NULL, &before) == 0 && before.sa_handler != SIG_IGN)
-            sigaction(deadly[i], &action, NULL);
+    for (int i = 0; i < FATAL_COUNT; i++)
+        sigaddset(&action.sa_mask, fatal_signals[i]);
+    for (int i = 0; i < FATAL_COUNT; i++)
+        if (sigaction(fatal_signals[i], NULL, &before) == 0 && before.sa_handler != SIG_IGN)
+            sigaction(fatal_signals[i], &action, NULL);
 }
 
-static void hold_signals(sigset_t *before)
+static void block_signals(sigset_t *before)
 {
-    sigset_t held;
-    sigemptyset(&held);
-    for (int i = 0; i < DEADLY; i++)
-        sigaddset(&held, deadly[i]);
-    pthread_sigmask(SIG_BLOCK, &held, before);
+    sigset_t blocked;
+    sigemptyset(&blocked);
+    for (int i = 0; i < FATAL_COUNT; i++)
+        sigaddset(&blocked, fatal_signals[i]);
+    pthread_sigmask(SIG_BLOCK, &blocked, before);
 }
 
-static int watch(const char *name)
+static int register_unfinished(const char *name)
 {
-    for (int i = 0; i < MOST_OUTPUTS; i++) {
+    for (int i = 0; i < MAX_OUTPUTS; i++) {
         const char *none = NULL;
         if (atomic_compare_exchange_strong(&unfinished[i], &none, name))
             return 0;
@@ -70,17 +71,17 @@ static int watch(const char *name)
     return -1;
 }
 
-static void unwatch(const char *name)
+static void unregister_unfinished(const char *name)
 {
-    for (int i = 0; i < MOST_OUTPUTS; i++)
+    for (int i = 0; i < MAX_OUTPUTS; i++)
         if (atomic_load(&unfinished[i]) == name)
             atomic_store(&unfinished[i], NULL);
 }
 
-/* ---- Files ---------------------------------------------------------------------------------------------------------------- */
+/* ---- Files ------------------------------------------------------------------------------------------------------- */
 
-/* Sets output->path: `path`, or what it finally points to. */
-static int choose_target(struct output *output, const char *path, struct fail *f)
+/* Sets output->path to `path` with symbolic links resolved. */
+static int resolve_path(struct output *output, const char *path, struct fail *f)
 {
     struct stat status;
     const size_t length = strlen(path);
@@ -96,12 +97,12 @@ static int choose_target(struct output *output, const char *path, struct fail *f
     if (!S_ISREG(status.st_mode))
         return fail(f, "%s: is %s; only a regular file is replaced", path,
                     S_ISDIR(status.st_mode) ? "a directory" : "not a regular file");
-    if (access(output->path, W_OK) != 0) /* a rename would not ask */
+    if (access(output->path, W_OK) != 0) /* rename() does not check the file's own permissions */
         return fail(f, "%s: cannot write: %s", path, strerror(errno));
     return 0;
 }
 
-/* open() and not mkstemp(), so that the kernel applies the umask. */
+/* Uses open() instead of mkstemp() so that the kernel applies the umask. */
 static int make_temporary(struct output *output, const char *path, struct fail *f)
 {
     static atomic_uint made;
@@ -112,8 +113,8 @@ static int make_temporary(struct output *output, const char *path, struct fail *
     if (!name)
         return fail(f, "%s: out of memory", path);
     sigset_t before;
-    hold_signals(&before); /* no moment in which the file exists and is not watched */
-    do {                   /* of a long name only the start, since a name has 255 bytes */
+    block_signals(&before); /* until the file is registered for removal */
+    do {                    /* "%.200s": a file name has at most 255 bytes */
         snprintf(name, size, "%.*s%.200s.%ld-%u.tmp", directory, output->path, output->path + directory, (long)getpid(),
                  atomic_fetch_add(&made, 1));
         output->fd = open(name, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
@@ -121,8 +122,8 @@ static int make_temporary(struct output *output, const char *path, struct fail *
     int result = 0;
     if (output->fd < 0)
         result = fail(f, "%s: cannot write in its directory: %s", path, strerror(errno));
-    else if (watch(name) != 0) {
-        result = fail(f, "%s: more than %d files are being written", path, MOST_OUTPUTS);
+    else if (register_unfinished(name) != 0) {
+        result = fail(f, "%s: more than %d files are being written", path, MAX_OUTPUTS);
         close(output->fd);
         unlink(name);
     }
@@ -137,7 +138,7 @@ static int make_temporary(struct output *output, const char *path, struct fail *
 int output_open(struct output *output, const char *path, struct fail *f)
 {
     *output = (struct output){0};
-    if (choose_target(output, path, f) == 0 && make_temporary(output, path, f) == 0)
+    if (resolve_path(output, path, f) == 0 && make_temporary(output, path, f) == 0)
         return 0;
     free(output->path);
     *output = (struct output){0};
@@ -161,11 +162,11 @@ int output_write(const struct output *output, const void *data, size_t bytes, ui
     return 0;
 }
 
-/* Forgets what has been renamed or removed. */
+/* Frees the names and unregisters the temporary file, which has been renamed or removed. */
 static void release(struct output *output)
 {
     if (output->temporary)
-        unwatch(output->temporary);
+        unregister_unfinished(output->temporary);
     free(output->temporary);
     free(output->path);
     *output = (struct output){0};

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* Files that appear when they are complete: the data goes to a temporary file beside the place, which is renamed onto it. */
+/* Output files that appear only when they are complete. The data goes to a temporary file in the same directory, and
+ * that file is renamed to the output path at the end. */
 #ifndef QOBS_TOOLS_OUTPUT_H
 #define QOBS_TOOLS_OUTPUT_H
 
@@ -10,28 +11,30 @@
 
 #include "fail.h"
 
-/* Zero it first. */
+/* Zero-initialize it. */
 struct output {
-    char *path;      /* where it is to appear, symbolic links followed; NULL while there is none */
-    char *temporary; /* the file beside it */
-    int fd;          /* of the temporary file, for reading and writing */
+    char *path;      /* final path, symbolic links resolved; NULL while nothing is open */
+    char *temporary; /* path of the temporary file */
+    int fd;          /* of the temporary file, open for reading and writing */
 };
 
-/* Creates the temporary file. What exists at `path` must be a regular file or a link to one. On failure *output is zeroed. */
+/* Creates the temporary file. Fails if `path` exists and is neither a regular file nor a link to one. On failure
+ * *output is zeroed. */
 int output_open(struct output *output, const char *path, struct fail *f);
 
-/* All of the bytes at that offset of the temporary file. Any thread. Leaves the reason of a failure in errno. */
+/* Writes all `bytes` at `offset` of the temporary file. Any thread may call it. On failure errno holds the reason. */
 int output_write(const struct output *output, const void *data, size_t bytes, uint64_t offset);
 
-/* The temporary file takes its place, unless a file that was read has changed meanwhile (mapped_check); *output is zeroed, as
- * after output_abort where that fails. */
+/* Renames the temporary file to its final path and zeroes *output. Fails, and removes the temporary file, if an
+ * input file has changed since it was mapped (mapped_check). */
 int output_commit(struct output *output, struct fail *f);
 
-/* Removes the temporary file. Harmless on a zeroed *output. */
+/* Removes the temporary file and zeroes *output. Does nothing if *output is zeroed. */
 void output_abort(struct output *output);
 
-/* From now on SIGHUP, SIGINT and SIGTERM remove every temporary file before they end the program; those that were ignored
- * stay ignored. Threads other than the first must have them blocked. SIGXFSZ no longer ends it. */
+/* Installs handlers: SIGHUP, SIGINT and SIGTERM remove every temporary file and then end the program. Signals that
+ * were ignored stay ignored. All threads but the first must block these signals. SIGXFSZ is ignored from now on, so
+ * that a write beyond the file-size limit fails with an error. */
 void output_clean_on_signals(void);
 
 #endif

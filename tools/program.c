@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
+/* Error messages, threads, options and small helpers of the commands. */
 #define _GNU_SOURCE /* sched_getaffinity */
 #include "program.h"
 
@@ -18,15 +19,15 @@
 #include "qobs/pthreadpool.h"
 #endif
 
-int (complain)(int code, const char *format, ...)
+int (print_error)(int code, const char *format, ...)
 {
     struct fail changed;
     va_list arguments;
     va_start(arguments, format);
     fputs("qobs: ", stderr);
-    if (mapped_check(&changed) != 0) { /* whatever else is wrong comes from that */
+    if (mapped_check(&changed) != 0) { /* this failure may follow from that change */
         fputs(changed.message, stderr);
-        code = EXIT_TROUBLE;
+        code = EXIT_SYSTEM;
     } else {
         vfprintf(stderr, format, arguments);
     }
@@ -37,13 +38,13 @@ int (complain)(int code, const char *format, ...)
 
 int check_inputs(void)
 {
-    return mapped_check(NULL) == 0 ? EXIT_OK : complain(EXIT_TROUBLE, "input has changed");
+    return mapped_check(NULL) == 0 ? EXIT_OK : print_error(EXIT_SYSTEM, "input has changed");
 }
 
-int (complain_status)(const qobs_error *error, const char *about)
+int (print_status_error)(const qobs_error *error, const char *about)
 {
-    const int code = error->status == QOBS_ERROR_OUT_OF_MEMORY ? EXIT_TROUBLE : EXIT_WRONG;
-    return about ? complain(code, "%s: %s", about, error->message) : complain(code, "%s", error->message);
+    const int code = error->status == QOBS_ERROR_OUT_OF_MEMORY ? EXIT_SYSTEM : EXIT_USAGE;
+    return about ? print_error(code, "%s: %s", about, error->message) : print_error(code, "%s", error->message);
 }
 
 #ifdef HAVE_PTHREADPOOL
@@ -62,23 +63,24 @@ static size_t default_threads(void)
 }
 #endif
 
-enum { MOST_THREADS = 1024 };
+enum { MAX_THREADS = 1024 };
 
-int threads_start(struct threads *threads, const char *given)
+int threads_start(struct threads *threads, const char *argument)
 {
     *threads = (struct threads){.runtime = {.struct_size = sizeof(qobs_runtime)}};
     threads->count = default_threads();
-    if (given) {
+    if (argument) {
         char *end;
-        const long n = strtol(given, &end, 10);
-        if (*given == '\0' || *end != '\0' || n < 1 || n > MOST_THREADS)
-            return complain(EXIT_WRONG, "--threads: is '%s', allowed are 1 to %d", given, MOST_THREADS);
+        const long n = strtol(argument, &end, 10);
+        if (*argument == '\0' || *end != '\0' || n < 1 || n > MAX_THREADS)
+            return print_error(EXIT_USAGE, "--threads: is '%s', allowed are 1 to %d", argument, MAX_THREADS);
         threads->count = (size_t)n;
     }
     if (threads->count == 1)
         return EXIT_OK;
 #ifdef HAVE_PTHREADPOOL
-    /* Signals that remove unfinished files are for this thread alone; SIGBUS is for the one that reads what is not there. */
+    /* Only this thread handles the signals that remove unfinished files. SIGBUS goes to the thread whose read of a
+     * map failed. */
     sigset_t all, before;
     sigfillset(&all);
     sigdelset(&all, SIGBUS);
@@ -86,12 +88,13 @@ int threads_start(struct threads *threads, const char *given)
     threads->pool = pthreadpool_create(threads->count);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (!threads->pool)
-        return complain(EXIT_TROUBLE, "--threads: cannot start %zu threads", threads->count);
+        return print_error(EXIT_SYSTEM, "--threads: cannot start %zu threads", threads->count);
     threads->executor = qobs_pthreadpool_executor(threads->pool);
     threads->runtime.executor = &threads->executor;
     return EXIT_OK;
 #else
-    return complain(EXIT_WRONG, "--threads: is '%s', but this program was built without pthreadpool and has 1", given);
+    return print_error(EXIT_USAGE, "--threads: is '%s', but this program was built without pthreadpool and has 1",
+                       argument);
 #endif
 }
 
@@ -118,8 +121,8 @@ int check_output(const char *path)
 {
     struct stat status;
     if (stat(path, &status) == 0 && !S_ISREG(status.st_mode))
-        return complain(EXIT_WRONG, "%s: is %s; only a regular file is replaced", path,
-                        S_ISDIR(status.st_mode) ? "a directory" : "no regular file");
+        return print_error(EXIT_USAGE, "%s: is %s; only a regular file is replaced", path,
+                           S_ISDIR(status.st_mode) ? "a directory" : "no regular file");
     return EXIT_OK;
 }
 
@@ -128,12 +131,12 @@ int set_option(qobs_config *config, const char *assignment)
     const char *equals = strchr(assignment, '=');
     char key[64];
     if (!equals || equals == assignment || (size_t)(equals - assignment) >= sizeof key)
-        return complain(EXIT_WRONG, "--set: is '%s', expected KEY=VALUE", assignment);
+        return print_error(EXIT_USAGE, "--set: is '%s', expected KEY=VALUE", assignment);
     memcpy(key, assignment, (size_t)(equals - assignment));
     key[equals - assignment] = '\0';
     qobs_error error;
     if (qobs_config_set(config, key, equals + 1, &error) != QOBS_OK)
-        return complain_status(&error, "--set");
+        return print_status_error(&error, "--set");
     return EXIT_OK;
 }
 

@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* What the commands share: exit codes, messages, threads, options. */
+/* Parts that the commands share: exit codes, error messages, threads, options.
+ *
+ * A function of the program that returns an exit code has printed its error message before it returns anything but
+ * EXIT_OK. */
 #ifndef QOBS_TOOLS_PROGRAM_H
 #define QOBS_TOOLS_PROGRAM_H
 
@@ -12,23 +15,25 @@
 
 enum exit_code {
     EXIT_OK = 0,
-    EXIT_TROUBLE = 1, /* the machine: no memory, a full disk */
-    EXIT_WRONG = 2    /* what was asked for: options, settings, input */
+    EXIT_SYSTEM = 1, /* system failure: no memory, disk full */
+    EXIT_USAGE = 2   /* wrong options, settings or input */
 };
 
-/* Prints "qobs: <message>" to standard error; returns `code`. Where a file has changed while it was read the message is that. */
-int complain(int code, const char *format, ...) __attribute__((format(printf, 2, 3)));
-#ifdef __clang_analyzer__ /* sees one file at a time: what is returned is said here */
-#define complain(code, ...) (complain(code, __VA_ARGS__), (code))
+/* Prints "qobs: <message>" to standard error and returns `code`. If an input file has changed while it was read,
+ * prints that instead and returns EXIT_SYSTEM, because the other failure may follow from it. */
+int print_error(int code, const char *format, ...) __attribute__((format(printf, 2, 3)));
+#ifdef __clang_analyzer__ /* the analyzer sees one file at a time: tell it the return value */
+#define print_error(code, ...) (print_error(code, __VA_ARGS__), (code))
 #endif
 
-/* The exit code for a status of the library, with its message printed; `about` (or NULL) goes before it. */
-int complain_status(const qobs_error *error, const char *about);
+/* Prints the message of a library error and returns the exit code for its status. `about`, if not NULL, precedes the
+ * message. */
+int print_status_error(const qobs_error *error, const char *about);
 #ifdef __clang_analyzer__
-#define complain_status(error, about) (complain_status(error, about), EXIT_TROUBLE)
+#define print_status_error(error, about) (print_status_error(error, about), EXIT_SYSTEM)
 #endif
 
-/* Threads for the library: an executor over pthreadpool, or none where one thread was asked for. */
+/* Threads for the library: an executor over pthreadpool, or no executor if `count` is 1. */
 struct threads {
     void *pool;
     size_t count;
@@ -36,33 +41,33 @@ struct threads {
     qobs_runtime runtime;
 };
 
-/* `given` is the argument of --threads, or NULL: as many as there are processors to run on. */
-int threads_start(struct threads *threads, const char *given);
+/* Starts the threads. `argument` is that of --threads; NULL means one thread for each processor the process may use. */
+int threads_start(struct threads *threads, const char *argument);
 void threads_stop(struct threads *threads);
 
-/* Runs task(argument, i) for each i below count on them. */
+/* Calls task(argument, i) once for each i below count, on any thread in any order. */
 void threads_run(struct threads *threads, void (*task)(void *, size_t), void *argument, size_t count);
 
-/* Has a file changed while it was read? To be asked before results are printed. Returns an exit code, complained about. */
+/* Fails if an input file has changed while it was read. Call it before results are printed. */
 int check_inputs(void);
 
-/* Can `path` be written to at all? What exists must be a regular file. Returns an exit code, complained about. */
+/* Fails if `path` exists and is not a regular file. */
 int check_output(const char *path);
 
-/* --set KEY=VALUE */
+/* Applies the argument of --set: "KEY=VALUE". */
 int set_option(qobs_config *config, const char *assignment);
 
-/* Is that setting's value this text? Does the preset know the setting at all? */
+/* config_is: true if setting `key` has exactly this value. config_has: true if the preset has setting `key`. */
 bool config_is(const qobs_config *config, const char *key, const char *value);
 bool config_has(const qobs_config *config, const char *key);
 
-/* A file's tensor as the library sees it. Refuses dtypes the library does not have. */
+/* Makes the library's view of a tensor in a file. Fails for dtypes the library does not have. */
 int tensor_of_ref(const struct tensor_ref *ref, qobs_tensor *tensor, struct fail *f);
 
-/* `length` bytes of `start`, then `end`; to be freed. NULL: no memory. */
+/* Returns `length` bytes of `start` followed by `end`, to be freed by the caller. NULL: no memory. */
 char *join(const char *start, size_t length, const char *end);
 
-/* The commands: argv[0] is the command's name. Each returns an exit code. */
+/* The commands. argv[0] is the command's name. They return the exit code of the program. */
 int command_calibrate(int argc, char **argv);
 int command_info(int argc, char **argv);
 int command_merge(int argc, char **argv);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
+/* Any thread may add progress; the thread that crosses a step of half a per cent draws the bar. */
 #include "progress.h"
 
 #include <stdio.h>
@@ -31,7 +32,7 @@ void progress_add(struct progress *progress, uint64_t amount)
     const uint64_t done = atomic_fetch_add(&progress->done, amount) + amount;
     const uint64_t now = (uint64_t)(1000.0 * (double)done / (double)progress->total);
     uint64_t before = atomic_load(&progress->drawn);
-    /* Whoever moves the state draws it; a step of half a per cent is enough for the eye. */
+    /* Draw at steps of half a per cent. The thread that updates `drawn` draws. */
     if (now < before + 5 || !atomic_compare_exchange_strong(&progress->drawn, &before, now))
         return;
     char line[WIDTH + 64];

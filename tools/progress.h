@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* A progress bar on standard error, if that is a terminal. */
+/* A progress bar on standard error. It is shown only if standard error is a terminal. */
 #ifndef QOBS_TOOLS_PROGRESS_H
 #define QOBS_TOOLS_PROGRESS_H
 
@@ -13,17 +13,17 @@ struct progress {
     bool shown;
     uint64_t total;
     _Atomic uint64_t done;
-    _Atomic uint64_t drawn; /* in thousandths of the total, the last state on the screen */
+    _Atomic uint64_t drawn; /* thousandths of the total that were last drawn */
     double started;
 };
 
 void progress_start(struct progress *progress, uint64_t total);
-/* Any thread. */
+/* Any thread may call it. */
 void progress_add(struct progress *progress, uint64_t amount);
 /* Removes the bar. */
 void progress_stop(struct progress *progress);
 
-/* Seconds of a clock that only goes forward. */
+/* Returns the time of a monotonic clock in seconds. */
 double seconds_now(void);
 
 #endif

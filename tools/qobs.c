@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* The program: finds the command and hands over. */
+/* The program qobs: finds the command named by the first argument and runs it. */
 #include <stdio.h>
 #include <string.h>
 
@@ -11,17 +11,17 @@
 static const char help[] =
     "usage: qobs COMMAND [OPTION]... [FILE]...\n"
     "\n"
-    "Scales and zero points for quantization, as the observers of llm-compressor and torch.ao make them.\n"
+    "Computes scales and zero points for quantization as the observers of llm-compressor and torch.ao do.\n"
     "\n"
     "  calibrate   scales and zero points for the weights of a checkpoint\n"
     "  observe     run one observer over tensors and write every result\n"
-    "  merge       join the states of several runs of observe\n"
+    "  merge       merge the states of several runs of observe\n"
     "  show        the histogram of a tensor and the range an observer chooses in it\n"
     "  info        this CPU's instruction sets, the presets and their settings\n"
     "\n"
-    "  qobs COMMAND --help explains a command, qobs --version tells the version.\n"
+    "  qobs COMMAND --help explains a command, qobs --version prints the version.\n"
     "\n"
-    "Exit status: 0 done, 1 trouble with the machine (memory, disk), 2 wrong options or input.\n";
+    "Exit status: 0 success, 1 system failure (memory, disk), 2 wrong options or input.\n";
 
 static const struct {
     const char *name;
@@ -34,11 +34,11 @@ static const struct {
     {"show", command_show},
 };
 
-/* What has been printed may still not have arrived. */
+/* Reports a failed write to standard output, which may show only when its buffer is flushed. */
 static int finish(int code)
 {
     if (fflush(stdout) != 0 || ferror(stdout))
-        return code == EXIT_OK ? complain(EXIT_TROUBLE, "standard output: cannot write") : code;
+        return code == EXIT_OK ? print_error(EXIT_SYSTEM, "standard output: cannot write") : code;
     return code;
 }
 
@@ -58,7 +58,9 @@ int main(int argc, char **argv)
         return finish(EXIT_OK);
     }
     if (*name)
-        return complain(EXIT_WRONG, "'%s' is no command; known are calibrate, observe, merge, show, info (see qobs --help)", name);
+        return print_error(EXIT_USAGE,
+                           "'%s' is no command; known are calibrate, observe, merge, show, info (see qobs --help)",
+                           name);
     fputs(help, stderr);
-    return EXIT_WRONG;
+    return EXIT_USAGE;
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
+/* Finds recorded tensors by name and remembers which were used. */
 #include "recordings.h"
 
 #include <stdlib.h>
@@ -17,17 +18,17 @@ int recordings_add(struct recordings *r, const char *path, struct fail *f)
     if (grown)
         r->items = grown;
     bool *used = calloc(tensors_count(set) + 1, sizeof *used);
-    size_t *marks = calloc(tensors_count(set) + 1, sizeof *marks);
-    if (!grown || !used || !marks) {
+    size_t *user_values = calloc(tensors_count(set) + 1, sizeof *user_values);
+    if (!grown || !used || !user_values) {
         free(used);
-        free(marks);
+        free(user_values);
         return fail(f, "%s: out of memory", path);
     }
-    grown[r->count++] = (struct recording){.set = set, .used = used, .marks = marks};
+    grown[r->count++] = (struct recording){.set = set, .used = used, .user_values = user_values};
     return 0;
 }
 
-/* <before><middle><after> */
+/* Finds the tensor named <before><middle><after>. */
 static int find(const struct recordings *r, const char *before, size_t length, const char *middle, const char *after,
                 const struct tensor_ref **found, struct fail *f)
 {
@@ -37,7 +38,7 @@ static int find(const struct recordings *r, const char *before, size_t length, c
     if (!name)
         return fail(f, "out of memory for a name of %zu bytes", length + inner + ending);
     memcpy(name, before, length);
-    memcpy(name + length, middle, inner); /* NOLINT(bugprone-not-null-terminated-result): the next one ends it */
+    memcpy(name + length, middle, inner); /* the next memcpy writes the final '\0' */
     memcpy(name + length + inner, after, ending + 1);
     for (size_t i = 0; i < r->count && !*found; i++)
         *found = tensors_find(r->items[i].set, name);
@@ -51,8 +52,8 @@ int recordings_find(const struct recordings *r, const char *module, size_t lengt
     return find(r, module, length, "", suffix, found, f);
 }
 
-int recordings_find_input(const struct recordings *r, const char *module, size_t length, const struct tensor_ref **found,
-                          struct fail *f)
+int recordings_find_input(const struct recordings *r, const char *module, size_t length,
+                          const struct tensor_ref **found, struct fail *f)
 {
     int result = find(r, module, length, "", ".input", found, f);
     size_t parent = length;
@@ -65,12 +66,12 @@ int recordings_find_input(const struct recordings *r, const char *module, size_t
     return result;
 }
 
-size_t *recordings_mark(const struct recordings *r, const struct tensor_ref *found)
+size_t *recordings_user_value(const struct recordings *r, const struct tensor_ref *found)
 {
     size_t i = 0;
     while (found < r->items[i].set->refs || found >= r->items[i].set->refs + r->items[i].set->count)
         i++;
-    return &r->items[i].marks[found - r->items[i].set->refs];
+    return &r->items[i].user_values[found - r->items[i].set->refs];
 }
 
 const struct tensor_ref *recordings_batch(const struct recordings *r, size_t index, const struct tensor_ref *found)
@@ -97,7 +98,7 @@ void recordings_free(struct recordings *r)
 {
     for (size_t i = 0; i < r->count; i++) {
         free(r->items[i].used);
-        free(r->items[i].marks);
+        free(r->items[i].user_values);
     }
     free(r->items);
     tensor_files_close(&r->files);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
+/* Reads the results of an observer by name, converts their elements and writes them. */
 #include "results.h"
 
 #include <math.h>
@@ -11,29 +12,29 @@
 #include "json.h"
 #include "safetensors.h"
 
-static struct reading *add(struct readings *readings, size_t size)
+static struct result *add(struct results *results, size_t size)
 {
-    struct reading *items = realloc(readings->items, (readings->count + 1) * sizeof *items);
+    struct result *items = realloc(results->items, (results->count + 1) * sizeof *items);
     if (!items)
         return NULL;
-    readings->items = items;
-    struct reading *r = &items[readings->count];
-    *r = (struct reading){.size = size, .data = malloc(size ? size : 1)};
+    results->items = items;
+    struct result *r = &items[results->count];
+    *r = (struct result){.size = size, .data = malloc(size ? size : 1)};
     if (!r->data)
         return NULL;
-    readings->count++;
+    results->count++;
     return r;
 }
 
 static int no_memory(size_t size)
 {
-    return complain(EXIT_TROUBLE, "no memory for a result of %zu bytes", size);
+    return print_error(EXIT_SYSTEM, "no memory for a result of %zu bytes", size);
 }
 
-static int take(struct readings *readings, const qobs_observer *observer, const qobs_result *result, const char *suffix,
-                const char *about)
+static int read_result(struct results *results, const qobs_observer *observer, const qobs_result *result,
+                       const char *suffix, const char *about)
 {
-    struct reading *r = add(readings, result->size);
+    struct result *r = add(results, result->size);
     qobs_error error;
     if (!r)
         return no_memory(result->size);
@@ -42,11 +43,11 @@ static int take(struct readings *readings, const qobs_observer *observer, const 
     r->ndim = result->ndim;
     memcpy(r->shape, result->shape, sizeof r->shape);
     if (qobs_observer_read(observer, result->name, r->data, r->size, &error) != QOBS_OK)
-        return complain_status(&error, about);
+        return print_status_error(&error, about);
     return EXIT_OK;
 }
 
-int readings_take(struct readings *readings, const qobs_observer *observer, const char *suffix)
+int results_read(struct results *results, const qobs_observer *observer, const char *suffix)
 {
     const size_t n = qobs_observer_result_count(observer);
     int code = EXIT_OK;
@@ -54,29 +55,29 @@ int readings_take(struct readings *readings, const qobs_observer *observer, cons
         qobs_result result = {.struct_size = sizeof result};
         qobs_error error;
         if (qobs_observer_result(observer, i, &result, &error) != QOBS_OK)
-            return complain_status(&error, NULL);
-        code = take(readings, observer, &result, suffix, result.name);
+            return print_status_error(&error, NULL);
+        code = read_result(results, observer, &result, suffix, result.name);
     }
     return code;
 }
 
-int readings_take_one(struct readings *readings, const qobs_observer *observer, const char *name, const char *about)
+int results_read_one(struct results *results, const qobs_observer *observer, const char *name, const char *about)
 {
     qobs_result result = {.struct_size = sizeof result};
     qobs_error error;
     if (qobs_observer_find(observer, name, &result, &error) != QOBS_OK)
-        return complain_status(&error, about);
-    return take(readings, observer, &result, "", about);
+        return print_status_error(&error, about);
+    return read_result(results, observer, &result, "", about);
 }
 
-int readings_repeat(struct readings *readings, size_t count, size_t strip)
+int results_append_copies(struct results *results, size_t count, size_t strip)
 {
-    const size_t first = readings->count - count;
+    const size_t first = results->count - count;
     for (size_t i = first; i < first + count; i++) {
-        struct reading *copy = add(readings, readings->items[i].size);
+        struct result *copy = add(results, results->items[i].size);
         if (!copy)
-            return no_memory(readings->items[i].size);
-        const struct reading *r = &readings->items[i];
+            return no_memory(results->items[i].size);
+        const struct result *r = &results->items[i];
         void *data = copy->data;
         *copy = *r;
         copy->data = data;
@@ -86,27 +87,27 @@ int readings_repeat(struct readings *readings, size_t count, size_t strip)
     return EXIT_OK;
 }
 
-static size_t elements(const struct reading *r)
+static size_t elements(const struct result *r)
 {
     return r->size / qobs_dtype_size(r->dtype);
 }
 
-static struct reading *find(const struct readings *readings, size_t first, const char *name, const char *suffix)
+static struct result *find(const struct results *results, size_t first, const char *name, const char *suffix)
 {
     const size_t length = strlen(name);
-    for (size_t i = first; i < readings->count; i++)
-        if (strncmp(readings->items[i].name, name, length) == 0 && strcmp(readings->items[i].name + length, suffix) == 0)
-            return &readings->items[i];
+    for (size_t i = first; i < results->count; i++)
+        if (strncmp(results->items[i].name, name, length) == 0 && strcmp(results->items[i].name + length, suffix) == 0)
+            return &results->items[i];
     return NULL;
 }
 
-int readings_use_global_scale(struct readings *readings, size_t first, const char *suffix, const qobs_config *config,
+int results_apply_global_scale(struct results *results, size_t first, const char *suffix, const qobs_config *config,
                               float global_scale)
 {
-    if (!find(readings, first, "min_vals", suffix) || !find(readings, first, "scale", suffix))
-        return EXIT_OK; /* nothing was observed, or it left no scale */
-    if (!find(readings, first, "global_scale", suffix)) {
-        struct reading *r = add(readings, sizeof global_scale);
+    if (!find(results, first, "min_vals", suffix) || !find(results, first, "scale", suffix))
+        return EXIT_OK; /* nothing was observed, or the ranges give no scale */
+    if (!find(results, first, "global_scale", suffix)) {
+        struct result *r = add(results, sizeof global_scale);
         if (!r)
             return no_memory(sizeof global_scale);
         snprintf(r->name, sizeof r->name, "global_scale%s", suffix);
@@ -114,9 +115,11 @@ int readings_use_global_scale(struct readings *readings, size_t first, const cha
         r->ndim = 1;
         r->shape[0] = 1;
     }
-    memcpy(find(readings, first, "global_scale", suffix)->data, &global_scale, sizeof global_scale);
-    const struct reading *min = find(readings, first, "min_vals", suffix), *max = find(readings, first, "max_vals", suffix);
-    struct reading *scale = find(readings, first, "scale", suffix), *zero_point = find(readings, first, "zero_point", suffix);
+    memcpy(find(results, first, "global_scale", suffix)->data, &global_scale, sizeof global_scale);
+    const struct result *min = find(results, first, "min_vals", suffix);
+    const struct result *max = find(results, first, "max_vals", suffix);
+    struct result *scale = find(results, first, "scale", suffix);
+    struct result *zero_point = find(results, first, "zero_point", suffix);
     const size_t n = elements(min);
     float *scales = malloc((n ? n : 1) * sizeof *scales);
     qobs_error error;
@@ -126,30 +129,30 @@ int readings_use_global_scale(struct readings *readings, size_t first, const cha
     scale->data = scales;
     scale->size = n * sizeof *scales;
     scale->dtype = QOBS_F32;
-    if (qobs_calculate_qparams(config, min->dtype, n, min->data, max->data, &global_scale, scales, zero_point->data, &error) !=
-        QOBS_OK)
-        return complain_status(&error, "--global-scale");
+    if (qobs_calculate_qparams(config, min->dtype, n, min->data, max->data, &global_scale, scales, zero_point->data,
+                               &error) != QOBS_OK)
+        return print_status_error(&error, "--global-scale");
     return EXIT_OK;
 }
 
-int readings_write_safetensors(const struct readings *readings, const char *path)
+int results_write_safetensors(const struct results *results, const char *path)
 {
     struct st_writer w = {0};
     struct fail f = {0};
     bool ok = true;
-    for (size_t i = 0; ok && i < readings->count; i++) {
-        const struct reading *r = &readings->items[i];
+    for (size_t i = 0; ok && i < results->count; i++) {
+        const struct result *r = &results->items[i];
         ok = st_writer_add(&w, r->name, qobs_dtype_name(r->dtype), r->ndim, r->shape, &f) == 0;
     }
     ok = ok && st_writer_begin(&w, path, &f) == 0;
-    for (size_t i = 0; ok && i < readings->count; i++)
-        ok = st_writer_put(&w, i, 0, readings->items[i].data, readings->items[i].size, &f) == 0;
+    for (size_t i = 0; ok && i < results->count; i++)
+        ok = st_writer_put(&w, i, 0, results->items[i].data, results->items[i].size, &f) == 0;
     ok = ok && st_writer_finish(&w, &f) == 0;
     st_writer_abort(&w);
-    return ok ? EXIT_OK : complain(EXIT_TROUBLE, "%s", f.message);
+    return ok ? EXIT_OK : print_error(EXIT_SYSTEM, "%s", f.message);
 }
 
-double reading_value(const struct reading *r, size_t i)
+double result_value(const struct result *r, size_t i)
 {
     const unsigned char *p = (const unsigned char *)r->data + i * qobs_dtype_size(r->dtype);
     union {
@@ -197,13 +200,13 @@ double reading_value(const struct reading *r, size_t i)
     }
 }
 
-void reading_extremes(const struct reading *r, double *least, double *greatest)
+void result_min_max(const struct result *r, double *min, double *max)
 {
-    *least = (double)INFINITY;
-    *greatest = -(double)INFINITY;
+    *min = (double)INFINITY;
+    *max = -(double)INFINITY;
     for (size_t i = 0; i < elements(r); i++) {
-        *least = fmin(*least, reading_value(r, i));
-        *greatest = fmax(*greatest, reading_value(r, i));
+        *min = fmin(*min, result_value(r, i));
+        *max = fmax(*max, result_value(r, i));
     }
 }
 
@@ -212,17 +215,17 @@ int print_json(cJSON *root)
     char *text = cJSON_PrintUnformatted(root);
     cJSON_Delete(root);
     if (!text)
-        return complain(EXIT_TROUBLE, "no memory for the JSON output");
+        return print_error(EXIT_SYSTEM, "no memory for the JSON output");
     puts(text);
     cJSON_free(text);
     return EXIT_OK;
 }
 
-int readings_print_json(const struct readings *readings)
+int results_print_json(const struct results *results)
 {
     cJSON *root = cJSON_CreateObject();
-    for (size_t i = 0; i < readings->count; i++) {
-        const struct reading *r = &readings->items[i];
+    for (size_t i = 0; i < results->count; i++) {
+        const struct result *r = &results->items[i];
         cJSON *item = cJSON_AddObjectToObject(root, r->name);
         cJSON_AddStringToObject(item, "dtype", qobs_dtype_name(r->dtype));
         cJSON *shape = cJSON_AddArrayToObject(item, "shape");
@@ -230,31 +233,32 @@ int readings_print_json(const struct readings *readings)
             cJSON_AddItemToArray(shape, cJSON_CreateNumber((double)r->shape[d]));
         cJSON *values = cJSON_AddArrayToObject(item, "values");
         for (size_t k = 0; k < elements(r); k++)
-            cJSON_AddItemToArray(values, json_number(reading_value(r, k)));
+            cJSON_AddItemToArray(values, json_number(result_value(r, k)));
     }
     return print_json(root);
 }
 
-void readings_print(const struct readings *readings)
+void results_print(const struct results *results)
 {
     enum { SHOWN = 4 };
-    for (size_t i = 0; i < readings->count; i++) {
-        const struct reading *r = &readings->items[i];
+    for (size_t i = 0; i < results->count; i++) {
+        const struct result *r = &results->items[i];
         char shape[160] = "";
         size_t used = 0;
         for (int d = 0; d < r->ndim; d++)
-            used += (size_t)snprintf(shape + used, sizeof shape - used, "%s%lld", d ? ", " : "", (long long)r->shape[d]);
+            used += (size_t)snprintf(shape + used, sizeof shape - used, "%s%lld", d ? ", " : "",
+                                     (long long)r->shape[d]);
         printf("%-14s %-5s %-16s", r->name, qobs_dtype_name(r->dtype), (shape[0] ? shape : "scalar"));
         for (size_t k = 0; k < elements(r) && k < SHOWN; k++)
-            printf(" %.9g", reading_value(r, k));
+            printf(" %.9g", result_value(r, k));
         printf("%s\n", elements(r) > SHOWN ? " ..." : "");
     }
 }
 
-void readings_free(struct readings *readings)
+void results_free(struct results *results)
 {
-    for (size_t i = 0; i < readings->count; i++)
-        free(readings->items[i].data);
-    free(readings->items);
-    *readings = (struct readings){0};
+    for (size_t i = 0; i < results->count; i++)
+        free(results->items[i].data);
+    free(results->items);
+    *results = (struct results){0};
 }

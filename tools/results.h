@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* An observer's results, kept and written. */
+/* Copies of the results of an observer, and their output as text, JSON and safetensors. */
 #ifndef QOBS_TOOLS_RESULTS_H
 #define QOBS_TOOLS_RESULTS_H
 
@@ -9,8 +9,8 @@
 
 #include "program.h"
 
-struct reading {
-    char name[QOBS_RESULT_NAME + 16]; /* with a suffix */
+struct result {
+    char name[QOBS_RESULT_NAME + 16]; /* large enough for a suffix */
     qobs_dtype dtype;
     int ndim;
     int64_t shape[QOBS_MAX_NDIM];
@@ -18,38 +18,39 @@ struct reading {
     void *data;
 };
 
-/* Zero it first. */
-struct readings {
-    struct reading *items;
+/* Zero-initialize it. */
+struct results {
+    struct result *items;
     size_t count;
 };
 
-/* Reads every result the observer has now; suffix is added to the names. Returns an exit code, complained about. */
-int readings_take(struct readings *readings, const qobs_observer *observer, const char *suffix);
+/* Reads all current results and appends `suffix` to their names. Returns an exit code, as all functions here with
+ * that type. */
+int results_read(struct results *results, const qobs_observer *observer, const char *suffix);
 
-/* Reads one; `about` goes before what is wrong with it. */
-int readings_take_one(struct readings *readings, const qobs_observer *observer, const char *name, const char *about);
+/* Reads one result. `about` precedes the error message. */
+int results_read_one(struct results *results, const qobs_observer *observer, const char *name, const char *about);
 
-/* Adds what the last `count` readings hold once more, each name without its last `strip` characters. */
-int readings_repeat(struct readings *readings, size_t count, size_t strip);
+/* Adds a copy of the last `count` results. Their names lose the last `strip` characters. */
+int results_append_copies(struct results *results, size_t count, size_t strip);
 
-/* Among the readings from `first` on, taken with that suffix: scale and zero_point as they are under this global scale, and
- * global_scale itself. For presets with min_vals and max_vals. */
-int readings_use_global_scale(struct readings *readings, size_t first, const char *suffix, const qobs_config *config,
+/* Recomputes scale and zero_point under `global_scale`, and sets the result global_scale. Applies to the results
+ * from index `first` on, which have the suffix `suffix`. For presets with min_vals and max_vals. */
+int results_apply_global_scale(struct results *results, size_t first, const char *suffix, const qobs_config *config,
                               float global_scale);
 
-int readings_write_safetensors(const struct readings *readings, const char *path);
-int readings_print_json(const struct readings *readings);
-void readings_print(const struct readings *readings);
-void readings_free(struct readings *readings);
+int results_write_safetensors(const struct results *results, const char *path);
+int results_print_json(const struct results *results);
+void results_print(const struct results *results);
+void results_free(struct results *results);
 
-/* Prints a tree on one line and deletes it. Returns an exit code, complained about. */
+/* Prints a JSON tree on one line and deletes it. */
 int print_json(cJSON *root);
 
-/* Element i as a number. */
-double reading_value(const struct reading *reading, size_t i);
+/* Returns element i as a number. */
+double result_value(const struct result *result, size_t i);
 
-/* The smallest and the largest element; NaN are passed over. */
-void reading_extremes(const struct reading *reading, double *least, double *greatest);
+/* Finds the smallest and the largest element; NaN are skipped. */
+void result_min_max(const struct result *result, double *min, double *max);
 
 #endif

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
+/* Parses the JSON header and checks that the tensors fill the data section without gaps or overlaps. */
 #include "safetensors.h"
 
 #include <inttypes.h>
@@ -9,10 +10,10 @@
 
 #include "json.h"
 
-/* Names come from the file and may be of any length; messages show this much of them. */
+/* Names from a file may have any length; messages show the first 200 bytes. */
 #define TENSOR "%s: tensor '%.200s': "
 
-/* The three keys of a tensor's entry. Others are ignored, as the reference implementation does. */
+/* The three required keys of a tensor's entry. Other keys are ignored, as in the reference implementation. */
 struct entry {
     const cJSON *dtype, *shape, *offsets;
 };
@@ -35,7 +36,9 @@ static int read_entry(const cJSON *item, struct entry *e, const char *path, stru
             *slot = field;
     }
     const char *missing = !e->dtype ? "dtype" : !e->shape ? "shape" : !e->offsets ? "data_offsets" : NULL;
-    return missing ? fail(f, TENSOR "has no %s; dtype, shape and data_offsets are needed", path, item->string, missing) : 0;
+    if (!missing)
+        return 0;
+    return fail(f, TENSOR "has no %s; dtype, shape and data_offsets are needed", path, item->string, missing);
 }
 
 static int read_shape(const cJSON *list, struct st_tensor *t, const char *path, struct fail *f)
@@ -47,11 +50,11 @@ static int read_shape(const cJSON *list, struct st_tensor *t, const char *path, 
     cJSON_ArrayForEach(dim, list) {
         uint64_t value;
         if (t->ndim == TENSOR_MAX_DIMS)
-            return fail(f, TENSOR "has %d dimensions; at most %d are supported", path, t->name, cJSON_GetArraySize(list),
-                        TENSOR_MAX_DIMS);
+            return fail(f, TENSOR "has %d dimensions; at most %d are supported", path, t->name,
+                        cJSON_GetArraySize(list), TENSOR_MAX_DIMS);
         if (json_integer(dim, &value) != 0)
-            return fail(f, TENSOR "shape[%d] is %s; a whole number from 0 to 2^53 - 1 is needed", path, t->name, t->ndim,
-                        json_describe(dim, &words));
+            return fail(f, TENSOR "shape[%d] is %s; a whole number from 0 to 2^53 - 1 is needed", path, t->name,
+                        t->ndim, json_describe(dim, &words));
         t->shape[t->ndim++] = (int64_t)value;
     }
     return 0;
@@ -68,16 +71,16 @@ static int read_offsets(const cJSON *list, struct st_tensor *t, const char *path
                     cJSON_GetArraySize(list));
     for (int i = 0; i < 2; i++)
         if (json_integer(cJSON_GetArrayItem(list, i), &offsets[i]) != 0)
-            return fail(f, TENSOR "data_offsets[%d] is %s; a whole number from 0 to 2^53 - 1 is needed", path, t->name, i,
-                        json_describe(cJSON_GetArrayItem(list, i), &words));
+            return fail(f, TENSOR "data_offsets[%d] is %s; a whole number from 0 to 2^53 - 1 is needed", path, t->name,
+                        i, json_describe(cJSON_GetArrayItem(list, i), &words));
     t->begin = offsets[0];
     t->end = offsets[1];
     if (t->begin > t->end)
         return fail(f, TENSOR "data_offsets begin at %" PRIu64 " and end before, at %" PRIu64, path, t->name, t->begin,
                     t->end);
     if (t->end > section)
-        return fail(f, TENSOR "data_offsets end at %" PRIu64 ", but the data section has %" PRIu64 " bytes", path, t->name,
-                    t->end, section);
+        return fail(f, TENSOR "data_offsets end at %" PRIu64 ", but the data section has %" PRIu64 " bytes", path,
+                    t->name, t->end, section);
     return 0;
 }
 
@@ -90,8 +93,9 @@ static int read_tensor(const cJSON *item, struct st_tensor *t, const char *path,
         return -1;
     const size_t element = cJSON_IsString(e.dtype) ? dtype_size(e.dtype->valuestring) : 0;
     if (element == 0)
-        return fail(f, TENSOR "dtype %s is unknown; known: %s", path, t->name, json_describe(e.dtype, &words), dtype_names);
-    memcpy(t->dtype, e.dtype->valuestring, strlen(e.dtype->valuestring) + 1); /* fits: it is one of ours */
+        return fail(f, TENSOR "dtype %s is unknown; known: %s", path, t->name, json_describe(e.dtype, &words),
+                    dtype_names);
+    memcpy(t->dtype, e.dtype->valuestring, strlen(e.dtype->valuestring) + 1); /* fits: dtype_size knows the name */
     if (read_shape(e.shape, t, path, f) != 0 || read_offsets(e.offsets, t, path, section, f) != 0)
         return -1;
     uint64_t bytes;
@@ -117,7 +121,7 @@ static int by_offset(const void *a, const void *b)
     return s->end != t->end ? (s->end < t->end ? -1 : 1) : 0;
 }
 
-/* The tensors must fill the data section, each byte once. */
+/* Checks that the tensors cover each byte of the data section exactly once. */
 static int check_layout(const struct st_file *file, const char *path, uint64_t section, struct fail *f)
 {
     const struct st_tensor **sorted = malloc((file->count + 1) * sizeof *sorted);
@@ -131,8 +135,8 @@ static int check_layout(const struct st_file *file, const char *path, uint64_t s
     for (size_t i = 0; i < file->count && result == 0; i++) {
         const struct st_tensor *t = sorted[i];
         if (t->begin < at)
-            result = fail(f, TENSOR "begins at byte %" PRIu64 " of the data, inside '%.200s', which ends at %" PRIu64, path,
-                          t->name, t->begin, sorted[i - 1]->name, at);
+            result = fail(f, TENSOR "begins at byte %" PRIu64 " of the data, inside '%.200s', which ends at %" PRIu64,
+                          path, t->name, t->begin, sorted[i - 1]->name, at);
         else if (t->begin > at)
             result = fail(f, TENSOR "begins at byte %" PRIu64 " of the data, but what is before it ends at %" PRIu64
                              "; the format allows no holes",
@@ -141,7 +145,8 @@ static int check_layout(const struct st_file *file, const char *path, uint64_t s
     }
     free(sorted);
     if (result == 0 && at != section)
-        return fail(f, "%s: the tensors end at byte %" PRIu64 " of the data, but the data section has %" PRIu64 " bytes",
+        return fail(f,
+                    "%s: the tensors end at byte %" PRIu64 " of the data, but the data section has %" PRIu64 " bytes",
                     path, at, section);
     return result;
 }
@@ -205,15 +210,16 @@ static int read_file(struct st_file *file, struct fail *f)
     const struct mapped *map = &file->map;
     uint64_t length;
     if (map->size < sizeof length)
-        return fail(f, "%s: is not a safetensors file: %zu bytes are too short for the 8 bytes of header length", map->path,
-                    map->size);
+        return fail(f, "%s: is not a safetensors file: %zu bytes are too short for the 8 bytes of header length",
+                    map->path, map->size);
     memcpy(&length, map->data, sizeof length);
     const uint64_t rest = map->size - sizeof length;
     if (length > JSON_MAX_BYTES)
         return fail(f, "%s: is not a safetensors file: its header would have %" PRIu64 " bytes; at most %d are allowed",
                     map->path, length, JSON_MAX_BYTES);
     if (length > rest)
-        return fail(f, "%s: is cut off or not a safetensors file: the header has %" PRIu64 " bytes, %" PRIu64 " are there",
+        return fail(f,
+                    "%s: is cut off or not a safetensors file: the header has %" PRIu64 " bytes, %" PRIu64 " are there",
                     map->path, length, rest);
     const unsigned char *text = map->data + sizeof length;
     if (length == 0 || text[0] != '{')

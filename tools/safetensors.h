@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* Safetensors files: 8 bytes of header length, a JSON header, the data of the tensors without gaps. */
+/* Reads and writes safetensors files: the header length in 8 bytes, a JSON header, and the data of the tensors
+ * without gaps. */
 #ifndef QOBS_TOOLS_SAFETENSORS_H
 #define QOBS_TOOLS_SAFETENSORS_H
 
@@ -19,8 +20,8 @@ struct st_tensor {
     char dtype[DTYPE_NAME];
     int ndim; /* 0 for a scalar */
     int64_t shape[TENSOR_MAX_DIMS];
-    uint64_t begin, end; /* offsets into the data section */
-    const void *data;    /* in the map, at any alignment; NULL in a writer */
+    uint64_t begin, end; /* byte offsets in the data section */
+    const void *data;    /* points into the map, at any alignment; NULL in a writer */
 };
 
 /* One entry of __metadata__. */
@@ -31,28 +32,29 @@ struct st_pair {
 
 struct st_file {
     struct mapped map;
-    struct st_tensor *tensors; /* by name, as strcmp orders */
+    struct st_tensor *tensors; /* sorted by name with strcmp */
     size_t count;
     struct st_pair *metadata; /* in the order of the file */
     size_t metadata_count;
 };
 
-/* Opens a file and checks all of its header; what it then describes lies inside the map. Everything in *file belongs to it
- * until st_close. Fails for every departure from the format, for dtypes dtype_size does not know and for more than
- * TENSOR_MAX_DIMS dimensions; *file is then zeroed. */
+/* Opens a file and checks its complete header. All tensors it then describes lie inside the map. Everything in *file
+ * belongs to *file until st_close. Fails for every violation of the format, for dtypes that dtype_size does not know
+ * and for more than TENSOR_MAX_DIMS dimensions. On failure *file is zeroed. */
 int st_open(struct st_file *file, const char *path, struct fail *f);
 
-/* The same for a file that is mapped already. *map is moved into *file, on failure it is closed; zeroed in any case. */
+/* The same for a mapped file. *map moves into *file, or is closed on failure; it is zeroed in both cases. */
 int st_open_mapped(struct st_file *file, struct mapped *map, struct fail *f);
 
-/* The tensor of that name, or NULL. */
+/* Returns the tensor with that name, or NULL. */
 const struct st_tensor *st_find(const struct st_file *file, const char *name);
 
-/* Unmaps, frees and zeroes. Harmless on a zeroed *file. */
+/* Unmaps the file, frees everything and zeroes *file. Does nothing if *file is zeroed. */
 void st_close(struct st_file *file);
 
-/* Writes a file whose tensors are declared before their data is known: add and metadata any number of times, begin once, put
- * from any number of threads, finish. Until finish succeeds, nothing at `path` changes; the data goes to a file beside it.
+/* Writes a file whose tensors are declared before their data is known. Order of the calls: add and metadata any
+ * number of times, begin once, put from any number of threads, finish. The file at `path` changes only when finish
+ * succeeds. Until then the data is in a temporary file in the same directory.
  *
  *     struct st_writer w = {0};
  *     if (st_writer_add(&w, ...) || st_writer_begin(&w, path, &f) || st_writer_put(&w, 0, 0, data, bytes, &f) ||
@@ -61,39 +63,41 @@ void st_close(struct st_file *file);
  *     st_writer_abort(&w);
  */
 struct st_writer {
-    struct st_tensor *tensors; /* in the order of the calls; an index is a place in here */
-    size_t count, room;
+    struct st_tensor *tensors; /* in the order of the add calls, which is also their index */
+    size_t count, capacity;
     struct st_pair *metadata;
     size_t metadata_count;
-    struct output output; /* closed before begin */
-    uint64_t data_start;  /* offset of the data section */
+    struct output output; /* zeroed before begin */
+    uint64_t data_start;  /* byte offset of the data section in the file */
     uint64_t total;       /* bytes of data */
     _Atomic uint64_t written;
     atomic_bool failed;
 };
 
-/* Declares the next tensor; everything is copied. Fails for what st_open would not read back, except that a second tensor
- * of the same name is found by begin. */
-int st_writer_add(struct st_writer *w, const char *name, const char *dtype, int ndim, const int64_t *shape, struct fail *f);
+/* Declares the next tensor and copies the arguments. Fails if st_open would reject the tensor. A repeated name is
+ * reported by begin. */
+int st_writer_add(struct st_writer *w, const char *name, const char *dtype, int ndim, const int64_t *shape,
+                  struct fail *f);
 
-/* Declares an entry of __metadata__; both strings are copied. */
+/* Declares an entry of __metadata__ and copies both strings. */
 int st_writer_metadata(struct st_writer *w, const char *name, const char *value, struct fail *f);
 
-/* Lays the data out in the order of the tensors (nothing is aligned but the start of the data, to 8 bytes), makes the file
- * beside `path`, writes the header and sets the size. If `path` is a symbolic link, what it points to will be replaced.
- * Fails if `path` exists and is not a regular file. After a failure nothing is left beside `path` and the writer is
- * released. */
+/* Lays out the data in the order of the tensors, creates the temporary file, writes the header and sets the file
+ * size. Only the start of the data section is aligned, to 8 bytes. If `path` is a symbolic link, finish replaces the
+ * file it points to. Fails if `path` exists and is not a regular file. On failure the temporary file is removed and
+ * the writer is released. */
 int st_writer_begin(struct st_writer *w, const char *path, struct fail *f);
 
-/* Writes part of a tensor. Threads may call it at the same time, each with its own f. After a failure finish will fail. */
+/* Writes a part of tensor `index`, at byte `offset` of its data. Several threads may call it at the same time, each
+ * with its own f. After a failure, finish fails, too. */
 int st_writer_put(struct st_writer *w, size_t index, uint64_t offset, const void *data, size_t bytes, struct fail *f);
 
-/* Renames the file onto `path`, with mode 0666 less the umask, and releases the writer. Fails if a put failed, if fewer
- * bytes were put than the tensors have, or if the system says so; then the file beside `path` is gone and `path` as it was.
- * The data is not forced to the disk. */
+/* Renames the temporary file to `path` and releases the writer. The mode is 0666 less the umask. Fails if a put
+ * failed, if fewer bytes were put than the tensors have, or on a system error. On failure the temporary file is
+ * removed and `path` is unchanged. The data is not flushed to the disk. */
 int st_writer_finish(struct st_writer *w, struct fail *f);
 
-/* Removes the file beside `path` and releases the writer. Harmless on a zeroed, finished or aborted one. */
+/* Removes the temporary file and releases the writer. Does nothing if the writer is zeroed, finished or aborted. */
 void st_writer_abort(struct st_writer *w);
 
 #endif

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
+/* The writing half of safetensors.h. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -21,7 +22,8 @@ static int is_utf8(const char *text)
     return 1;
 }
 
-int st_writer_add(struct st_writer *w, const char *name, const char *dtype, int ndim, const int64_t *shape, struct fail *f)
+int st_writer_add(struct st_writer *w, const char *name, const char *dtype, int ndim, const int64_t *shape,
+                  struct fail *f)
 {
     if (!is_utf8(name) || strcmp(name, "__metadata__") == 0)
         return fail(f, "tensor '%.200s': the name must be UTF-8 and not __metadata__", name);
@@ -39,15 +41,15 @@ int st_writer_add(struct st_writer *w, const char *name, const char *dtype, int 
     uint64_t bytes;
     struct shape_words words;
     if (tensor_bytes(element, ndim, shape, &bytes) != 0 || bytes > JSON_MAX_INTEGER - w->total)
-        return fail(f, "tensor '%.200s': with shape %s of %s the file would have more than 2^53 - 1 bytes of data", name,
-                    shape_describe(ndim, shape, &words), dtype);
-    if (w->count == w->room) {
-        const size_t room = w->room ? 2 * w->room : 16;
-        struct st_tensor *grown = realloc(w->tensors, room * sizeof *grown);
+        return fail(f, "tensor '%.200s': with shape %s of %s the file would have more than 2^53 - 1 bytes of data",
+                    name, shape_describe(ndim, shape, &words), dtype);
+    if (w->count == w->capacity) {
+        const size_t capacity = w->capacity ? 2 * w->capacity : 16;
+        struct st_tensor *grown = realloc(w->tensors, capacity * sizeof *grown);
         if (!grown)
             return fail(f, "tensor '%.200s': out of memory", name);
         w->tensors = grown;
-        w->room = room;
+        w->capacity = capacity;
     }
     t.name = strdup(name);
     if (!t.name)
@@ -116,7 +118,8 @@ static void print_string(FILE *out, const char *text)
     putc('"', out);
 }
 
-/* Not by cJSON, which prints numbers from 10^15 on with an exponent; other readers want integers. */
+/* cJSON prints numbers from 10^15 on with an exponent, but other readers expect integers. So the header is printed
+ * here. */
 static void print_header(FILE *out, const struct st_writer *w)
 {
     const char *comma = "";
@@ -142,7 +145,7 @@ static void print_header(FILE *out, const struct st_writer *w)
     putc('}', out);
 }
 
-/* Everything before the data. The caller frees *header, also after a failure. */
+/* Makes everything before the data. The caller frees *header, also after a failure. */
 static int make_header(const struct st_writer *w, const char *path, char **header, size_t *size, struct fail *f)
 {
     *header = NULL;
@@ -160,7 +163,8 @@ static int make_header(const struct st_writer *w, const char *path, char **heade
     length = *size - sizeof length;
     memcpy(*header, &length, sizeof length);
     if (length > JSON_MAX_BYTES)
-        return fail(f, "%s: the header would have %" PRIu64 " bytes; at most %d are allowed", path, length, JSON_MAX_BYTES);
+        return fail(f, "%s: the header would have %" PRIu64 " bytes; at most %d are allowed", path, length,
+                    JSON_MAX_BYTES);
     return 0;
 }
 
@@ -171,7 +175,8 @@ int st_writer_begin(struct st_writer *w, const char *path, struct fail *f)
     if (w->output.path)
         return fail(f, "%s: st_writer_begin was called before", w->output.path);
     int result = 0;
-    if (check_names(w, path, f) != 0 || make_header(w, path, &header, &size, f) != 0 || output_open(&w->output, path, f) != 0)
+    if (check_names(w, path, f) != 0 || make_header(w, path, &header, &size, f) != 0 ||
+        output_open(&w->output, path, f) != 0)
         result = -1;
     else if (ftruncate(w->output.fd, (off_t)(size + w->total)) != 0 || output_write(&w->output, header, size, 0) != 0)
         result = fail(f, "%s: cannot write %" PRIu64 " bytes: %s", path, size + w->total, strerror(errno));
@@ -194,8 +199,8 @@ int st_writer_put(struct st_writer *w, size_t index, uint64_t offset, const void
     const struct st_tensor *t = &w->tensors[index];
     if (offset > t->end - t->begin || bytes > t->end - t->begin - offset) {
         atomic_store(&w->failed, 1);
-        return fail(f, "%s: tensor '%.200s': %zu bytes at %" PRIu64 " do not fit into its %" PRIu64, w->output.path, t->name, bytes,
-                    offset, t->end - t->begin);
+        return fail(f, "%s: tensor '%.200s': %zu bytes at %" PRIu64 " do not fit into its %" PRIu64, w->output.path,
+                    t->name, bytes, offset, t->end - t->begin);
     }
     if (output_write(&w->output, data, bytes, w->data_start + t->begin + offset) != 0) {
         atomic_store(&w->failed, 1);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* Quantization schemes by the names compressed-tensors and vLLM give them. */
+/* Quantization schemes under the names of compressed-tensors and vLLM, and the sets of layers that vLLM fuses. */
 #ifndef QOBS_TOOLS_SCHEME_H
 #define QOBS_TOOLS_SCHEME_H
 
@@ -9,21 +9,22 @@
 
 struct scheme {
     const char *name;
-    const char *weights; /* settings of the weights' observer: "key=value key=value" */
-    const char *inputs;  /* of the activations'; NULL: they are not quantized */
+    const char *weights; /* settings of the observer of the weights: "key=value key=value" */
+    const char *inputs;  /* settings of the observer of the activations; NULL: they are not quantized */
     const char *summary;
 };
 
-/* The scheme of that name, or NULL. */
+/* Returns the scheme with that name, or NULL. */
 const struct scheme *scheme_find(const char *name);
 
-/* By index; NULL after the last. */
+/* Returns a scheme by index; NULL after the last one. */
 const struct scheme *scheme_at(int index);
 
-/* Which set of layers that share a global scale has a member of this name ("gate_proj")? -1: none. */
+/* Returns the number of the fused set (layers that share a global scale) that has a member of this name, such as
+ * "gate_proj". -1: none. */
 int scheme_fused_set(const char *name, size_t length);
 
-/* The members of a set by index; NULL after the last. */
+/* Returns a member of a set by index; NULL after the last one. */
 const char *scheme_fused_member(int set, int index);
 
 #endif

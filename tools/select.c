@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
+/* Matches module names with POSIX extended regular expressions. */
 #include "select.h"
 
 #include <regex.h>
@@ -73,7 +74,7 @@ static bool matches(const struct patterns *p, const char *name)
     return false;
 }
 
-/* Names under which embeddings and norms go in published checkpoints. */
+/* False for the names that embeddings and norms have in published checkpoints. */
 static bool is_linear(const char *module)
 {
     static const char *const others[] = {"embed", "wte", "wpe", "norm", "lm_head", "ln_"};
@@ -91,7 +92,7 @@ bool selection_ignores(const struct selection *selection, const char *module, si
     return ignored;
 }
 
-bool selection_has(const struct selection *selection, const struct tensor_ref *ref, size_t *module)
+bool selection_includes(const struct selection *selection, const struct tensor_ref *ref, size_t *module)
 {
     static const char suffix[] = ".weight";
     const size_t length = strlen(ref->name), ending = sizeof suffix - 1;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* Which tensors of a checkpoint are weights to quantize. */
+/* Selects the tensors of a checkpoint that are weights to quantize. */
 #ifndef QOBS_TOOLS_SELECT_H
 #define QOBS_TOOLS_SELECT_H
 
@@ -16,18 +16,19 @@ struct selection {
     struct patterns *targets, *ignore;
 };
 
-/* POSIX extended regular expressions over module names ("model.layers.0.mlp.up_proj"), matched from the name's start as
- * compressed-tensors does; its prefix "re:" may be there. Zero *selection first. */
+/* Add a POSIX extended regular expression over module names such as "model.layers.0.mlp.up_proj". It must match at
+ * the start of the name, as in compressed-tensors; the prefix "re:" is allowed. Zero-initialize *selection first. */
 int selection_add_target(struct selection *selection, const char *expression, struct fail *f);
 int selection_add_ignore(struct selection *selection, const char *expression, struct fail *f);
 void selection_free(struct selection *selection);
 
-/* Is it a weight that is selected? Without targets: 2-D weights that are not embeddings, norms or lm_head. With targets: the
- * weights, 2-D and above, whose module matches one. In both cases not what an ignore matches. *module gets the length of the
- * module's part of the name. */
-bool selection_has(const struct selection *selection, const struct tensor_ref *ref, size_t *module);
+/* Returns true if the tensor is a selected weight. Without targets, these are 2-D weights that are not embeddings,
+ * norms or lm_head. With targets, they are the weights of 2 or more dimensions whose module matches a target. In
+ * both cases, modules that match an ignore expression are excluded. *module receives the length of the module's part
+ * of the name. */
+bool selection_includes(const struct selection *selection, const struct tensor_ref *ref, size_t *module);
 
-/* Does an ignore match this module? */
+/* Returns true if the module matches an ignore expression. */
 bool selection_ignores(const struct selection *selection, const char *module, size_t length);
 
 #endif

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
+/* Reads "weight_map" with cJSON and rejects paths that leave the directory of the index. */
 #include "shards.h"
 
 #include <stdlib.h>
@@ -8,8 +9,8 @@
 
 #include "json.h"
 
-/* Is it a relative path without a ".." in it? Symbolic links may lead elsewhere: download caches are made of them, and who
- * can place one can place a file. */
+/* Returns 1 if `path` is relative and has no ".." in it. Symbolic links may lead outside the directory: download caches
+ * consist of them, and a user who can create a link there can also create a file. */
 static int stays_below(const char *path)
 {
     if (*path == '\0' || *path == '/')
@@ -57,8 +58,8 @@ static int read_map(struct shard_index *index, const cJSON *root, const char *pa
             return fail(f, "%s: tensor '%.200s': the file must be a string; it is %s", path, item->string,
                         json_describe(item, &words));
         if (!stays_below(item->valuestring))
-            return fail(f, "%s: tensor '%.150s': file '%.150s' is not allowed; a relative path without '..' is needed", path,
-                        item->string, item->valuestring);
+            return fail(f, "%s: tensor '%.150s': file '%.150s' is not allowed; a relative path without '..' is needed",
+                        path, item->string, item->valuestring);
         struct shard_entry *entry = &index->entries[index->count++];
         entry->tensor = strdup(item->string);
         entry->shard = strdup(item->valuestring);

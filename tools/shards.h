@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* The index of a sharded checkpoint: which tensor is in which safetensors file. */
+/* Reads the index of a sharded checkpoint, which maps each tensor to its safetensors file. */
 #ifndef QOBS_TOOLS_SHARDS_H
 #define QOBS_TOOLS_SHARDS_H
 
@@ -12,22 +12,22 @@
 
 struct shard_entry {
     char *tensor;
-    char *shard; /* as the index names it */
+    char *shard; /* path in the index */
 };
 
 struct shard_index {
-    struct shard_entry *entries; /* by shard, then by tensor, as strcmp orders */
+    struct shard_entry *entries; /* sorted by shard, then by tensor, with strcmp */
     size_t count;
 };
 
-/* Reads "weight_map" of a mapped index; the rest of the index is ignored. Fails if a tensor occurs twice and for shards that
- * are not below the directory of the index. On failure *index is zeroed. */
+/* Reads "weight_map" of a mapped index and ignores the rest. Fails if a tensor occurs twice, or if a shard is not
+ * below the directory of the index. On failure *index is zeroed. */
 int shard_index_read(struct shard_index *index, const struct mapped *map, struct fail *f);
 
-/* Path of a shard, relative to the directory of `index_path`; to be freed. NULL if there is no memory. */
+/* Returns the path of a shard relative to the directory of `index_path`, to be freed by the caller. NULL: no memory. */
 char *shard_path(const char *index_path, const char *shard);
 
-/* Frees and zeroes. Harmless on a zeroed one. */
+/* Frees everything and zeroes *index. Does nothing if *index is zeroed. */
 void shard_index_free(struct shard_index *index);
 
 #endif

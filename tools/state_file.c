@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
+/* A state is written through output.h and read through a map. */
 #include "state_file.h"
 
 #include <errno.h>
@@ -16,18 +17,18 @@ int state_write(const qobs_observer *observer, const char *path)
     void *data = malloc(size);
     qobs_error error;
     if (!data)
-        return complain(EXIT_TROUBLE, "%s: no memory for a state of %zu bytes", path, size);
+        return print_error(EXIT_SYSTEM, "%s: no memory for a state of %zu bytes", path, size);
     int code = check_output(path);
     if (code == EXIT_OK && qobs_observer_save(observer, data, size, &error) != QOBS_OK)
-        code = complain_status(&error, path);
+        code = print_status_error(&error, path);
     struct output output = {0};
     struct fail f;
     if (code == EXIT_OK && output_open(&output, path, &f) != 0)
-        code = complain(EXIT_TROUBLE, "%s", f.message);
+        code = print_error(EXIT_SYSTEM, "%s", f.message);
     if (code == EXIT_OK && output_write(&output, data, size, 0) != 0)
-        code = complain(EXIT_TROUBLE, "%s: cannot write: %s", path, strerror(errno));
+        code = print_error(EXIT_SYSTEM, "%s: cannot write: %s", path, strerror(errno));
     if (code == EXIT_OK && output_commit(&output, &f) != 0)
-        code = complain(EXIT_TROUBLE, "%s", f.message);
+        code = print_error(EXIT_SYSTEM, "%s", f.message);
     output_abort(&output);
     free(data);
     return code;
@@ -39,10 +40,10 @@ int state_read(qobs_observer **observer, const char *path, const qobs_runtime *r
     struct fail f;
     qobs_error error;
     if (mapped_open(&map, path, &f) != 0)
-        return complain(EXIT_WRONG, "%s", f.message);
+        return print_error(EXIT_USAGE, "%s", f.message);
     int code = EXIT_OK;
     if (qobs_observer_load(observer, map.data, map.size, runtime, &error) != QOBS_OK)
-        code = complain_status(&error, path);
+        code = print_status_error(&error, path);
     mapped_close(&map);
     return code;
 }

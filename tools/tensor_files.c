@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
+/* Open files are identified by device and inode, so that two names of a file share one map. */
 #include "tensor_files.h"
 
 #include <errno.h>
@@ -15,7 +16,7 @@ static int open_new(struct tensor_files *files, const char *path, const struct s
     if (!grown)
         return fail(f, "%s: out of memory", path);
     files->entries = grown;
-    struct tensor_set *set = malloc(sizeof *set); /* apart, so that it stays where it is */
+    struct tensor_set *set = malloc(sizeof *set); /* allocated separately, so that its address never changes */
     if (!set)
         return fail(f, "%s: out of memory", path);
     if (tensors_open(set, path, f) != 0) {
@@ -48,7 +49,7 @@ int tensor_files_open(struct tensor_files *files, const char *path, const struct
     return result;
 }
 
-/* The first few names, in the order of the file. */
+/* The names of the first five tensors in file order, for messages. */
 struct names {
     char text[256];
 };
@@ -90,7 +91,7 @@ int tensors_spec(struct tensor_files *files, const char *spec, const struct tens
     char *path = strdup(spec);
     if (!path)
         return fail(f, "%s: out of memory", spec);
-    /* Cut at the last colon before which a file exists; failing that at the first, for the message. */
+    /* Split at the last colon after an existing path. If there is none, split at the first colon, for the message. */
     size_t cut = strcspn(spec, ":");
     for (size_t i = strlen(spec); i > 0; i--)
         if (path[i] == ':') {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* The tensors a command line names. */
+/* Opens the tensors that a command line names as FILE or FILE:TENSOR. */
 #ifndef QOBS_TOOLS_TENSOR_FILES_H
 #define QOBS_TOOLS_TENSOR_FILES_H
 
@@ -11,7 +11,7 @@
 #include "fail.h"
 #include "tensors.h"
 
-/* What a command line opens, each file once. Start with a zeroed one. Not for several threads at a time. */
+/* The open files, each opened once. Zero-initialize it. For one thread at a time. */
 struct tensor_files {
     struct tensor_files_entry {
         dev_t device;
@@ -21,15 +21,16 @@ struct tensor_files {
     size_t count;
 };
 
-/* The set for `path` as tensors_open makes it, opened now or by an earlier call under whatever name. It belongs to *files.
- * On failure *set is NULL. */
+/* Returns in *set the tensors of `path`, as tensors_open reads them. A file that is open already, under any name, is
+ * not opened again. *set belongs to *files; on failure it is NULL. */
 int tensor_files_open(struct tensor_files *files, const char *path, const struct tensor_set **set, struct fail *f);
 
-/* Resolves FILE or FILE:TENSOR. Without TENSOR the file must hold exactly one. Colons may occur in both: the longest FILE
- * that exists is taken, all of `spec` included. *ref belongs to *files; on failure it is NULL. */
+/* Resolves FILE or FILE:TENSOR. Without TENSOR the file must hold exactly one tensor. Both parts may contain colons:
+ * the longest FILE that exists is used, and that may be all of `spec`. *ref belongs to *files; on failure it is
+ * NULL. */
 int tensors_spec(struct tensor_files *files, const char *spec, const struct tensor_ref **ref, struct fail *f);
 
-/* Closes all sets and zeroes. Harmless on a zeroed one. */
+/* Closes all files and zeroes *files. Does nothing if *files is zeroed. */
 void tensor_files_close(struct tensor_files *files);
 
 #endif

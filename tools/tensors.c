@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
+/* Detects the kind of a path and makes one sorted list of tensor references. */
 #include "tensors.h"
 
 #include <errno.h>
@@ -21,7 +22,7 @@ struct tensor_file {
         struct st_file st;
         struct npy_file npy;
     } as;
-    char *name; /* of the tensor in a .npy file */
+    char *name; /* name of the tensor, only of a .npy file */
 };
 
 static int ends_with(const char *text, const char *end)
@@ -52,8 +53,8 @@ static void ref_safetensors(struct tensor_ref *ref, const struct st_file *file, 
     tensor_strides(dtype_size(t->dtype), t->ndim, t->shape, 0, ref->strides);
 }
 
-/* Makes room for files and references, of which none is there yet. */
-static int make_room(struct tensor_set *set, size_t files, size_t refs, struct fail *f)
+/* Allocates the arrays of an empty set. */
+static int reserve(struct tensor_set *set, size_t files, size_t refs, struct fail *f)
 {
     set->files = calloc(files + 1, sizeof *set->files);
     set->refs = calloc(refs + 1, sizeof *set->refs);
@@ -65,7 +66,7 @@ static int add_safetensors(struct tensor_set *set, struct mapped *map, struct fa
     struct st_file st;
     if (st_open_mapped(&st, map, f) != 0)
         return -1;
-    if (make_room(set, 1, st.count, f) != 0) {
+    if (reserve(set, 1, st.count, f) != 0) {
         st_close(&st);
         return -1;
     }
@@ -77,7 +78,7 @@ static int add_safetensors(struct tensor_set *set, struct mapped *map, struct fa
 
 static int add_npy(struct tensor_set *set, struct mapped *map, struct fail *f)
 {
-    if (make_room(set, 1, 1, f) != 0) {
+    if (reserve(set, 1, 1, f) != 0) {
         mapped_close(map);
         return -1;
     }
@@ -104,7 +105,7 @@ static int add_npy(struct tensor_set *set, struct mapped *map, struct fail *f)
 
 static int add_shards(struct tensor_set *set, const struct shard_index *index, struct fail *f)
 {
-    if (make_room(set, index->count, index->count, f) != 0)
+    if (reserve(set, index->count, index->count, f) != 0)
         return -1;
     for (size_t i = 0; i < index->count; i++) {
         const struct shard_entry *entry = &index->entries[i];
@@ -140,7 +141,7 @@ static int add_index(struct tensor_set *set, struct mapped *map, struct fail *f)
     return result;
 }
 
-/* Within a file the data lies in one map. Tensors without bytes can share a place. */
+/* Orders by position in the file's map. Tensors of 0 bytes can have equal positions. */
 static int by_position(const void *a, const void *b)
 {
     const struct tensor_ref *s = a, *t = b;
@@ -159,7 +160,7 @@ static int by_name(const void *a, const void *b)
 
 static int sort(struct tensor_set *set, struct fail *f)
 {
-    for (size_t i = 0, n; i < set->count; i += n) { /* shards came in order, so each file's references are together */
+    for (size_t i = 0, n; i < set->count; i += n) { /* the references of a file are contiguous */
         for (n = 1; i + n < set->count && set->refs[i + n].file == set->refs[i].file;)
             n++;
         qsort(&set->refs[i], n, sizeof *set->refs, by_position);
@@ -201,7 +202,7 @@ char *tensors_resolve(const char *path, struct fail *f)
     return NULL;
 }
 
-/* Takes over `path`. */
+/* Becomes the owner of `path`. */
 static int open_resolved(struct tensor_set *set, char *path, struct fail *f)
 {
     struct mapped map;
@@ -219,7 +220,8 @@ static int open_resolved(struct tensor_set *set, char *path, struct fail *f)
             result = add_index(set, &map, f);
             break;
         case UNKNOWN:
-            result = fail(f, "%s: is of an unknown kind; .safetensors, *.index.json, .npy and directories are known", path);
+            result = fail(f, "%s: is of an unknown kind; .safetensors, *.index.json, .npy and directories are known",
+                          path);
             mapped_close(&map);
         }
     if (result == 0)

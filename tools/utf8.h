@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
+/* Validation of UTF-8, one sequence at a time. */
 #ifndef QOBS_TOOLS_UTF8_H
 #define QOBS_TOOLS_UTF8_H
 
 #include <stddef.h>
 
-/* Length of the UTF-8 sequence at p, of which `left` > 0 bytes may be read: 1 to 4, or 0 when it is not valid (overlong,
- * a surrogate, beyond U+10FFFF, cut off). */
+/* Length of the UTF-8 sequence at p, 1 to 4, or 0 if it is invalid: overlong, a surrogate, beyond U+10FFFF,
+ * truncated. Reads at most `left` bytes; `left` > 0. */
 static inline size_t utf8_sequence(const unsigned char *p, size_t left)
 {
     if (p[0] < 0x80)

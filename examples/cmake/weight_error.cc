@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The qobs authors
 
-// What does it buy to search the range of a 4-bit weight? Quantizes the same weight with two presets and compares the errors.
+// Compares the quantization errors of two presets for the same 4-bit weight: minimum and maximum, and a range search.
 #include <cmath>
 #include <cstdio>
 #include <memory>
@@ -21,7 +21,7 @@ struct Destroy {
 using Config = std::unique_ptr<qobs_config, Destroy>;
 using Observer = std::unique_ptr<qobs_observer, Destroy>;
 
-// Calls a function of qobs with a place for its message, and throws that.
+// Calls a function of qobs and throws its message if it fails.
 template <class Function, class... Arguments> void call(Function *function, Arguments... arguments)
 {
     qobs_error error;
@@ -73,7 +73,8 @@ try {
     std::vector<float> weight(rows * columns);
     for (float &w : weight)
         w = normal(source);
-    const double minmax = squared_error("llmc.memoryless_minmax", weight), mse = squared_error("llmc.memoryless_mse", weight);
+    const double minmax = squared_error("llmc.memoryless_minmax", weight);
+    const double mse = squared_error("llmc.memoryless_mse", weight);
     std::printf("squared error: %g by minimum and maximum, %g searched\n", minmax, mse);
     return mse < minmax && mse > 0 ? 0 : 1;
 } catch (const std::exception &e) {

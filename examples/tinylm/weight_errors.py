@@ -1,14 +1,16 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The qobs authors
-"""What an error search buys on this model: squared error of the quantized weights, layer by layer.
+"""Effect of an error search on this model: squared error of the quantized weights of every layer.
 
-    weight_errors.py QOBS [BITS [GROUP_SIZE]]      the program; 4 and 128
+    weight_errors.py QOBS [BITS [GROUP_SIZE]]      QOBS: the program; defaults: 4 and 128
 
-`qobs calibrate` makes the scales; everything else is computed here, in double, from the model and the recorded activations: each weight
-is rounded to the nearest integer times its scale, and the squared differences are summed up, once as they are and once weighted by the
-mean square of what the column is multiplied with. Exit status 1 if mse is not below minmax in every layer, or importance does not
-lower the weighted error: in the sum, and in every layer where both searches take the square as their norm and try every candidate.
+`qobs calibrate` computes the scales. Everything else is computed here in double from the model and the recorded
+activations. Each weight is rounded to the nearest integer times its scale. The squared differences are summed twice:
+unweighted, and weighted by the mean square of the column's activations.
+
+The exit status is 1 if mse is not below minmax in every layer, or if importance does not lower the weighted error. The
+latter must hold for the sum, and for every layer if both searches have norm 2 and try every candidate.
 """
 import json
 import os
@@ -30,7 +32,7 @@ SAME_INPUT = {"k_proj": "q_proj", "v_proj": "q_proj", "up_proj": "gate_proj"}
 
 
 def read(path):
-    """{name: (shape, values)} of a file of bfloat16 tensors"""
+    """Returns {name: (shape, values)} of a file of bfloat16 tensors"""
     with open(path, "rb") as f:
         raw = f.read()
     n = struct.unpack("<Q", raw[:8])[0]
@@ -53,13 +55,14 @@ def mean_squares(activations, module):
 
 
 def errors(weight, scales, importance, bits, size):
-    """Squared error as it is, and weighted"""
+    """Returns the squared error, unweighted and weighted"""
     (_, columns), values = weight
-    least, greatest = -2 ** (bits - 1), 2 ** (bits - 1) - 1
+    quant_min, quant_max = -2 ** (bits - 1), 2 ** (bits - 1) - 1
     plain = weighted = 0.0
     for group, scale in enumerate(scales):
         first = group * size
-        squares = [(min(max(round(x / scale), least), greatest) * scale - x) ** 2 for x in values[first:first + size]]
+        quantized = (min(max(round(x / scale), quant_min), quant_max) for x in values[first:first + size])
+        squares = [(q * scale - x) ** 2 for q, x in zip(quantized, values[first:first + size])]
         plain += sum(squares)
         at = first % columns
         weighted += sum(map(float.__mul__, squares, importance[at:at + size]))
@@ -74,15 +77,17 @@ def main():
     with tempfile.TemporaryDirectory() as directory:
         for run, options in RUNS.items():
             out = os.path.join(directory, "out.safetensors")
-            subprocess.run([qobs, "calibrate", MODEL, "--scheme", "W4A16", "--set", f"num_bits={bits}", "--set", f"group_size={size}",
-                            "-o", out, "--quiet"] + options, check=True)
+            subprocess.run([qobs, "calibrate", MODEL, "--scheme", "W4A16", "--set", f"num_bits={bits}",
+                            "--set", f"group_size={size}", "-o", out, "--quiet"] + options, check=True)
             scales[run] = read(out)
     modules = [n[:-len(".weight_scale")] for n in scales["minmax"]]
     table = {}
     for m in modules:
         importance = mean_squares(activations, m)
-        table[m] = {run: errors(model[m + ".weight"], s[m + ".weight_scale"][1], importance, bits, size) for run, s in scales.items()}
-    table["sum of all layers"] = {run: tuple(sum(table[m][run][k] for m in modules) for k in (0, 1)) for run in RUNS}
+        table[m] = {run: errors(model[m + ".weight"], s[m + ".weight_scale"][1], importance, bits, size)
+                    for run, s in scales.items()}
+    total = {run: tuple(sum(table[m][run][k] for m in modules) for k in (0, 1)) for run in RUNS}
+    table["sum of all layers"] = total
     width = max(map(len, table))
     for k, title, runs in ((0, "squared error of the weights", ("minmax", "mse")),
                            (1, "weighted by the mean square of each column's activations", tuple(RUNS))):
@@ -92,7 +97,7 @@ def main():
             print(f"{name:<{width}}" + "".join(f"{row[run][k]:16.6g}" for run in runs))
         print()
     claims = {"mse is below minmax in every layer": all(table[m]["mse"][0] < table[m]["minmax"][0] for m in modules),
-              "weighted, imatrix is below mse in the sum": table["sum of all layers"]["imatrix"][1] < table["sum of all layers"]["mse"][1],
+              "weighted, imatrix is below mse in the sum": total["imatrix"][1] < total["mse"][1],
               "weighted, imatrix is below mse in every layer, both with " + ", ".join(ALIKE):
                   all(table[m]["imatrix, alike"][1] < table[m]["mse, alike"][1] for m in modules)}
     for claim, holds in claims.items():

@@ -2,12 +2,13 @@
 /* SPDX-FileCopyrightText: The qobs authors */
 
 /** @file
- * A qobs executor over OpenMP. Header only; the program that includes it is compiled with OpenMP (-fopenmp).
+ * A qobs executor over OpenMP. Header only; compile the program that includes it with OpenMP (-fopenmp).
  *
  *     qobs_executor executor = qobs_openmp_executor(0);
  *
- * Compiled without OpenMP it is an executor of one thread. Several observers may observe at the same moment, each with a team
- * of its own; inside a parallel region OpenMP gives a team of one unless nested parallelism is on. */
+ * Without OpenMP the executor has one thread. Several observers may observe at the same time; each call has its own
+ * team of threads. Inside a parallel region OpenMP gives a team of one thread, unless nested parallelism
+ * is on. */
 #ifndef QOBS_OPENMP_H
 #define QOBS_OPENMP_H
 
@@ -32,7 +33,7 @@ static inline void qobs_openmp_parallel_for(void *context, void (*task)(void *, 
 
 /** @endcond */
 
-/** An executor over OpenMP. threads: how many at the most; 0 or less: as many as OpenMP would take. The executor holds no
+/** Returns an executor of at most `threads` threads; 0 or less means the number OpenMP would use. The executor owns no
  * memory. */
 static inline qobs_executor qobs_openmp_executor(int threads)
 {

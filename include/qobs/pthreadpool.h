@@ -2,13 +2,13 @@
 /* SPDX-FileCopyrightText: The qobs authors */
 
 /** @file
- * A qobs executor over a pthreadpool (https://github.com/Maratyszcza/pthreadpool). Header only; the program that includes it
- * links pthreadpool itself.
+ * A qobs executor over a pthreadpool (https://github.com/Maratyszcza/pthreadpool). Header only; the program that
+ * includes it links pthreadpool.
  *
  *     pthreadpool_t pool = pthreadpool_create(0);
  *     qobs_executor executor = qobs_pthreadpool_executor(pool);
  *
- * A pool runs one loop at a time: two observers that share one must not observe at the same moment. */
+ * A pool runs one loop at a time, so observers with the same pool must not observe at the same time. */
 #ifndef QOBS_PTHREADPOOL_H
 #define QOBS_PTHREADPOOL_H
 
@@ -28,7 +28,8 @@ static inline void qobs_pthreadpool_task(void *context, size_t index)
     loop->task(loop->argument, index);
 }
 
-static inline void qobs_pthreadpool_parallel_for(void *context, void (*task)(void *, size_t), void *argument, size_t count)
+static inline void qobs_pthreadpool_parallel_for(void *context, void (*task)(void *, size_t), void *argument,
+                                                 size_t count)
 {
     struct qobs_pthreadpool_loop loop = {task, argument};
     pthreadpool_parallelize_1d((pthreadpool_t)context, qobs_pthreadpool_task, &loop, count, 0);
@@ -36,7 +37,7 @@ static inline void qobs_pthreadpool_parallel_for(void *context, void (*task)(voi
 
 /** @endcond */
 
-/** An executor that runs loops on `pool`. The pool must outlive every object made with the executor. */
+/** Returns an executor over `pool`. The pool must outlive every object created with the executor. */
 static inline qobs_executor qobs_pthreadpool_executor(pthreadpool_t pool)
 {
     qobs_executor executor;

@@ -78,14 +78,14 @@ static void resolve_grid(const qobs_config *config, struct grid_params *g)
 
 static void resolve_exponent(const qobs_config *config, struct exponent_params *e)
 {
-    const struct quark_number *number = qobs_quark_number(config->quark_dtype);
+    const struct quark_number number = qobs_quark_number(config->quark_dtype);
     *e = (struct exponent_params){
-        .quant_min = number->quant_min,
-        .quant_max = number->quant_max,
+        .quant_min = number.quant_min,
+        .quant_max = number.quant_max,
         .float_zero_points = config->preset->granularity == GRANULARITY_TENSOR,
         .scope = config->scope,
         .format = qobs_format_find(qobs_quark_dtype_text(config->quark_dtype)),
-        .emax = qobs_quark_element(config)->emax,
+        .emax = qobs_quark_element(config).emax,
     };
 }
 
@@ -126,11 +126,11 @@ static void resolve_modelopt_bins(const qobs_config *config, struct bins_params 
 
 static void resolve_quark_bins(const qobs_config *config, struct bins_params *b)
 {
-    const struct quark_number *number = qobs_quark_number(config->quark_dtype);
+    const struct quark_number number = qobs_quark_number(config->quark_dtype);
     b->method = AMAX_MSE;
     b->clamp_start = true;
-    b->quant_min = number->quant_min;
-    b->quant_max = number->quant_max;
+    b->quant_min = number.quant_min;
+    b->quant_max = number.quant_max;
     b->dtype = qobs_quark_dtype_text(config->quark_dtype);
     switch (config->quark_dtype) {
     case QUARK_INT4:

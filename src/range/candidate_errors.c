@@ -62,7 +62,7 @@ static void drop_nonfinite(size_t n, float *x)
 static void wide_errors(const struct qobs_quantizer *q, const float *x, size_t n, size_t count, const float *scale,
                         double *error)
 {
-    const struct grid_double grid = {q->wide_floor, q->wide_shifter};
+    const struct grid_double grid = {q->wide_min_normal, q->wide_shifter};
     for (size_t c = 0; c < count; c++)
         for (size_t i = 0; i < n; i++) {
             const double v = (double)(x[i] * (1 / scale[c]));
@@ -93,7 +93,7 @@ static inline void add_lanes(struct grid_float grid, float quant_min, float quan
 static void factor_errors(const struct qobs_quantizer *q, const float *x, const float *weight, size_t n, size_t count,
                           const float *up, const double *down, double *error)
 {
-    const struct grid_float grid = {q->floor, q->shifter};
+    const struct grid_float grid = {q->min_normal, q->shifter};
     const float quant_min = (float)q->quant_min, quant_max = (float)q->quant_max;
     const size_t full = n / LANES * LANES;
     float last[LANES] = {0}, last_weight[LANES] = {0};

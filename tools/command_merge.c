@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* qobs merge: the states of several runs as one. */
+/* qobs merge: merges the states of several runs of qobs observe. */
 #include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,11 +13,11 @@
 static const char help[] =
     "usage: qobs merge [OPTION]... STATE...\n"
     "\n"
-    "Joins what several runs of qobs observe --state have seen, as if one observer had seen it all: extremes of running ranges,\n"
-    "mean of moving averages. The states must come from the same settings.\n"
+    "Merges the states of several runs of qobs observe --state as if one observer had observed all batches: extrema\n"
+    "of running ranges, mean of moving averages. The states must come from the same settings.\n"
     "\n"
     "  --out FILE.safetensors   write the results there\n"
-    "  --state FILE             write the joined state there\n"
+    "  --state FILE             write the merged state there\n"
     "  --json                   print the results as JSON\n"
     "  --help                   print this and exit\n";
 
@@ -27,9 +27,9 @@ static int merge(qobs_observer **observers, int count, char **paths)
     for (int i = 0; code == EXIT_OK && i < count; i++)
         code = state_read(&observers[i], paths[i], NULL);
     qobs_error error;
-    if (code == EXIT_OK &&
-        qobs_observer_merge(observers[0], (const qobs_observer *const *)observers + 1, (size_t)count - 1, &error) != QOBS_OK)
-        code = complain_status(&error, NULL);
+    const qobs_observer *const *others = (const qobs_observer *const *)observers + 1;
+    if (code == EXIT_OK && qobs_observer_merge(observers[0], others, (size_t)count - 1, &error) != QOBS_OK)
+        code = print_status_error(&error, NULL);
     return code;
 }
 
@@ -59,31 +59,31 @@ int command_merge(int argc, char **argv)
             fputs(help, stdout);
             return EXIT_OK;
         default:
-            return EXIT_WRONG;
+            return EXIT_USAGE;
         }
     const int count = argc - optind;
     if (count == 0)
-        return complain(EXIT_WRONG, "merge: no state given (see qobs merge --help)");
+        return print_error(EXIT_USAGE, "merge: no state given (see qobs merge --help)");
     qobs_observer **observers = calloc((size_t)count, sizeof *observers);
     if (!observers)
-        return complain(EXIT_TROUBLE, "no memory");
-    struct readings readings = {0};
+        return print_error(EXIT_SYSTEM, "no memory");
+    struct results results = {0};
     int code = out ? check_output(out) : EXIT_OK;
     if (code == EXIT_OK)
         code = merge(observers, count, argv + optind);
     if (code == EXIT_OK)
-        code = readings_take(&readings, observers[0], "");
+        code = results_read(&results, observers[0], "");
     if (code == EXIT_OK)
         code = check_inputs();
     if (code == EXIT_OK && state)
         code = state_write(observers[0], state);
     if (code == EXIT_OK && out)
-        code = readings_write_safetensors(&readings, out);
+        code = results_write_safetensors(&results, out);
     if (code == EXIT_OK && json)
-        code = readings_print_json(&readings);
+        code = results_print_json(&results);
     else if (code == EXIT_OK && !out && !state)
-        readings_print(&readings);
-    readings_free(&readings);
+        results_print(&results);
+    results_free(&results);
     for (int i = 0; i < count; i++)
         qobs_observer_destroy(observers[i]);
     free(observers);

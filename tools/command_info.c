@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* qobs info: what this machine can run and what there is to run. */
+/* qobs info: prints the CPU, the instruction sets and the presets with their settings. */
 #include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -76,13 +76,13 @@ int command_info(int argc, char **argv)
             fputs(help, stdout);
             return EXIT_OK;
         default:
-            return EXIT_WRONG;
+            return EXIT_USAGE;
         }
     if (optind < argc)
-        return complain(EXIT_WRONG, "info: takes no file, got '%s'", argv[optind]);
+        return print_error(EXIT_USAGE, "info: takes no file, got '%s'", argv[optind]);
     qobs_error error;
     if (isa && qobs_isa_limit(isa, &error) != QOBS_OK)
-        return complain_status(&error, "--isa");
+        return print_status_error(&error, "--isa");
     printf("qobs           %s\n", qobs_version());
     print_cpu();
     print_isas(isa != NULL);

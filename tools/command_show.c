@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* qobs show: a tensor's histogram and the range an observer chooses in it. */
+/* qobs show: shows the histogram of tensors and the range that an observer chooses for them. */
 #include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,23 +13,23 @@
 static const char help[] =
     "usage: qobs show --preset NAME [OPTION]... FILE[:TENSOR]...\n"
     "\n"
-    "Draws the histogram of the tensors, all together, and the range the observer chooses after seeing them in this order. Elements\n"
-    "outside their range are clipped when they are quantized; symmetric ranges reach as far down as up, and where scales are powers\n"
-    "of two, the range is what they reach.\n"
+    "Draws one histogram of all tensors and the range the observer chooses after it has observed them in this order.\n"
+    "Elements outside their range are clipped by quantization. Ranges of symmetric settings are symmetric. For scales\n"
+    "that are powers of two, the range is that of the number format.\n"
     "\n"
     "  --preset NAME            the observer; qobs info lists them with their settings\n"
     "  --set KEY=VALUE          a setting, under upstream's own name: num_bits=4, group_size=128, dtype=qint8\n"
-    "  --base-name NAME         what the tensors are: weight (default), input, output, q, k, v\n"
+    "  --base-name NAME         kind of the tensors: weight (default), input, output, q, k, v\n"
     "  --qparam INDEX           only the elements that share scale INDEX, counted from 0 (default: all elements)\n"
-    "  --bins N                 of the histogram, 1 to 65536 (default 240; in the terminal several share a line)\n"
-    "  --log                    bars by the logarithm of the counts\n"
+    "  --bins N                 number of bins, 1 to 65536 (default 240; in the terminal several share a line)\n"
+    "  --log                    bar lengths follow the logarithm of the counts\n"
     "  --out FILE.svg|FILE.png  draw a picture instead\n"
     "  --json                   print edges, counts, range and clipped share as JSON instead\n"
     "  --isa NAME               use this instruction set (qobs info lists them)\n"
-    "  --threads N              default: one for each processor\n"
+    "  --threads N              number of threads (default: one for each processor)\n"
     "  --help                   print this and exit\n";
 
-struct request {
+struct show_options {
     const char *base, *out, *isa, *threads;
     char **assignments;
     int assigned;
@@ -38,17 +38,17 @@ struct request {
     struct chart chart;
 };
 
-/* A whole number of an option. */
-static int parse_number(const char *option, const char *text, long long least, long long most, long long *value)
+/* Parses the integer argument of an option. */
+static int parse_number(const char *option, const char *text, long long min, long long max, long long *value)
 {
     char *end;
     *value = strtoll(text, &end, 10);
-    if (*text == '\0' || *end != '\0' || *value < least || *value > most)
-        return complain(EXIT_WRONG, "%s: is '%s', allowed are %lld to %lld", option, text, least, most);
+    if (*text == '\0' || *end != '\0' || *value < min || *value > max)
+        return print_error(EXIT_USAGE, "%s: is '%s', allowed are %lld to %lld", option, text, min, max);
     return EXIT_OK;
 }
 
-static int parse(struct request *r, int argc, char **argv)
+static int parse(struct show_options *r, int argc, char **argv)
 {
     enum { PRESET = 256, SET, BASE, QPARAM, BINS, LOG, JSON, ISA, THREADS };
     static const struct option options[] = {{"preset", required_argument, NULL, PRESET},
@@ -77,12 +77,12 @@ static int parse(struct request *r, int argc, char **argv)
             break;
         case QPARAM:
             if (parse_number("--qparam", optarg, 0, INT32_MAX, &number) != EXIT_OK)
-                return EXIT_WRONG;
+                return EXIT_USAGE;
             r->qparam = number;
             break;
         case BINS:
             if (parse_number("--bins", optarg, 1, 65536, &number) != EXIT_OK)
-                return EXIT_WRONG;
+                return EXIT_USAGE;
             r->chart.bins = (size_t)number;
             break;
         case LOG:
@@ -104,33 +104,33 @@ static int parse(struct request *r, int argc, char **argv)
             r->help = true;
             return EXIT_OK;
         default:
-            return EXIT_WRONG;
+            return EXIT_USAGE;
         }
     if (!r->chart.preset)
-        return complain(EXIT_WRONG, "show: --preset is missing (see qobs show --help)");
+        return print_error(EXIT_USAGE, "show: --preset is missing (see qobs show --help)");
     if (optind == argc)
-        return complain(EXIT_WRONG, "show: no tensor given");
+        return print_error(EXIT_USAGE, "show: no tensor given");
     if (r->out && r->json)
-        return complain(EXIT_WRONG, "show: --out and --json exclude each other");
+        return print_error(EXIT_USAGE, "show: --out and --json exclude each other");
     return r->out ? chart_check_picture(r->out) : EXIT_OK;
 }
 
-static int configure(const struct request *r, qobs_config **config)
+static int configure(const struct show_options *r, qobs_config **config)
 {
     qobs_error error;
     if (r->isa && qobs_isa_limit(r->isa, &error) != QOBS_OK)
-        return complain_status(&error, "--isa");
+        return print_status_error(&error, "--isa");
     if (qobs_config_create(config, r->chart.preset, NULL, &error) != QOBS_OK)
-        return complain_status(&error, "--preset");
+        return print_status_error(&error, "--preset");
     for (int i = 0; i < r->assigned; i++)
         if (set_option(*config, r->assignments[i]) != EXIT_OK)
-            return EXIT_WRONG;
+            return EXIT_USAGE;
     if (r->base && qobs_config_set(*config, "base_name", r->base, &error) != QOBS_OK)
-        return complain_status(&error, "--base-name");
+        return print_status_error(&error, "--base-name");
     return EXIT_OK;
 }
 
-/* "file:tensor", shortened to what a title can hold. */
+/* Makes the title: name, dtype and shape of the first tensor, shortened. */
 static void make_title(char *title, size_t size, const struct tensor_ref *ref, int count, int64_t qparam)
 {
     struct shape_words words;
@@ -145,24 +145,25 @@ static void make_title(char *title, size_t size, const struct tensor_ref *ref, i
     snprintf(title, size, "%s", clean.message);
 }
 
-static int show(struct request *r, char **specs, int count, struct threads *threads)
+static int show(struct show_options *r, char **specs, int count, struct threads *threads)
 {
     struct tensor_files files = {0};
     qobs_config *config = NULL;
     qobs_tensor *tensors = calloc((size_t)count, sizeof *tensors);
     char title[512];
     struct fail f;
-    int code = tensors ? configure(r, &config) : complain(EXIT_TROUBLE, "no memory");
+    int code = tensors ? configure(r, &config) : print_error(EXIT_SYSTEM, "no memory");
     for (int i = 0; code == EXIT_OK && i < count; i++) {
         const struct tensor_ref *ref;
         if (tensors_spec(&files, specs[i], &ref, &f) || tensor_of_ref(ref, &tensors[i], &f))
-            code = complain(EXIT_WRONG, "%s", f.message);
+            code = print_error(EXIT_USAGE, "%s", f.message);
         else if (i == 0)
             make_title(title, sizeof title, ref, count, r->qparam);
     }
     if (code == EXIT_OK) {
         r->chart.title = title;
-        code = chart_make(&r->chart, &(struct chart_source){config, &threads->runtime, tensors, specs, (size_t)count, r->qparam});
+        code = chart_make(&r->chart, &(struct chart_source){config, &threads->runtime, tensors, specs, (size_t)count,
+                                                            r->qparam});
     }
     if (code == EXIT_OK)
         code = check_inputs();
@@ -181,10 +182,10 @@ static int show(struct request *r, char **specs, int count, struct threads *thre
 
 int command_show(int argc, char **argv)
 {
-    struct request r = {.qparam = -1, .chart = {.bins = 240}, .assignments = calloc((size_t)argc, sizeof(char *))};
+    struct show_options r = {.qparam = -1, .chart = {.bins = 240}, .assignments = calloc((size_t)argc, sizeof(char *))};
     struct threads threads = {0};
     if (!r.assignments)
-        return complain(EXIT_TROUBLE, "no memory");
+        return print_error(EXIT_SYSTEM, "no memory");
     int code = parse(&r, argc, argv);
     if (code == EXIT_OK && r.help)
         fputs(help, stdout);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-#include "stored.h"
+/* Encodes scales with the number formats of the library. */
+#include "stored_scale.h"
 
 #include <string.h>
 
@@ -27,16 +28,17 @@ size_t stored_encode(const char *stored, qobs_dtype observed, void *scales, size
     for (int i = 0; i < CODES; i++) {
         if (strcmp(codes[i].stored, stored) != 0)
             continue;
-        enum { AT_ONCE = 256 };
+        enum { BLOCK = 256 };
         const qobs_format *format = qobs_format_find(codes[i].format);
-        const struct reading numbers = {.dtype = observed, .data = scales};
+        const struct result numbers = {.dtype = observed, .data = scales};
         const size_t n = size / qobs_dtype_size(observed);
-        for (size_t k = 0; k < n; k += AT_ONCE) { /* codes are smaller than numbers: none is overwritten before it is read */
-            float some[AT_ONCE];
-            const size_t m = n - k < AT_ONCE ? n - k : AT_ONCE;
+        /* In place: a code is smaller than its number, so no number is overwritten before it is read. */
+        for (size_t k = 0; k < n; k += BLOCK) {
+            float block[BLOCK];
+            const size_t m = n - k < BLOCK ? n - k : BLOCK;
             for (size_t j = 0; j < m; j++)
-                some[j] = (float)reading_value(&numbers, k + j);
-            qobs_format_encode_array(format, m, some, (unsigned char *)scales + k, false);
+                block[j] = (float)result_value(&numbers, k + j);
+            qobs_format_encode_array(format, m, block, (unsigned char *)scales + k, false);
         }
         return n;
     }

@@ -1,0 +1,368 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-FileCopyrightText: The qobs authors */
+
+/* qobs observe: runs one observer over tensors in the order given and prints or writes every result. */
+#include <float.h>
+#include <getopt.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "program.h"
+#include "results.h"
+#include "state_file.h"
+#include "tensor_files.h"
+
+static const char help[] =
+    "usage: qobs observe --preset NAME [OPTION]... FILE[:TENSOR]...\n"
+    "\n"
+    "Runs an observer over tensors, batch by batch in the order given, and prints or writes every result.\n"
+    "FILE is .safetensors, *.safetensors.index.json, a model's directory, or .npy. TENSOR may be left out if FILE\n"
+    "holds only one.\n"
+    "\n"
+    "  --preset NAME            the observer; qobs info lists them with their settings\n"
+    "  --set KEY=VALUE          a setting, under upstream's own name: num_bits=4, group_size=128, dtype=qint8\n"
+    "  --base-name NAME         kind of the tensors: weight (default), input, output, q, k, v\n"
+    "  --strategy NAME          short for --set strategy=NAME\n"
+    "  --g-idx FILE[:TENSOR]    group of each column, int32 or int64\n"
+    "  --importance FILE[:TENSOR]  activations that weigh the columns, for presets that support it\n"
+    "                           (llmc.imatrix_mse); may be repeated\n"
+    "  --global-scale NUMBER|FILE[:TENSOR]  compute scales under this global scale, not the observer's own\n"
+    "                           (llmc presets)\n"
+    "  --nonfinite MODE         NaN and infinity: refuse (default), ignore, propagate\n"
+    "  --each                   every result after each batch as NAME_0, NAME_1, ..., the last also as NAME\n"
+    "  --out FILE.safetensors   write the results there\n"
+    "  --state FILE             write the observer's state there, for qobs merge\n"
+    "  --json                   print the results as JSON\n"
+    "  --isa NAME               use this instruction set (qobs info lists them)\n"
+    "  --threads N              number of threads (default: one for each processor)\n"
+    "  --help                   print this and exit\n";
+
+struct observe_options {
+    const char *preset, *base_name, *strategy, *nonfinite; /* NULL: not given, as in all strings here */
+    const char *g_idx, *global_scale, *out, *state, *threads, *isa;
+    bool each, json, help;
+    const char **assignments; /* arguments of --set, in the order given */
+    int assignment_count;
+    const char **importance; /* FILE[:TENSOR] arguments, in the order given */
+    int importance_count;
+};
+
+/* ---- Observation ------------------------------------------------------------------------------------------------- */
+
+static int observe_tensor(qobs_observer *observer, struct tensor_files *files, const struct observe_options *options,
+                          const char *spec)
+{
+    const struct tensor_ref *ref, *index = NULL;
+    qobs_tensor tensor, g_idx;
+    struct fail f;
+    qobs_error error;
+    if (tensors_spec(files, spec, &ref, &f) || tensor_of_ref(ref, &tensor, &f))
+        return print_error(EXIT_USAGE, "%s", f.message);
+    if (options->g_idx && (tensors_spec(files, options->g_idx, &index, &f) || tensor_of_ref(index, &g_idx, &f)))
+        return print_error(EXIT_USAGE, "--g-idx: %s", f.message);
+    if (qobs_observer_observe(observer, &tensor, index ? &g_idx : NULL, &error) != QOBS_OK)
+        return print_status_error(&error, spec);
+    return EXIT_OK;
+}
+
+static int observe_importance(qobs_observer *observer, struct tensor_files *files, const char *spec)
+{
+    const struct tensor_ref *ref;
+    qobs_tensor tensor;
+    struct fail f;
+    qobs_error error;
+    if (tensors_spec(files, spec, &ref, &f) || tensor_of_ref(ref, &tensor, &f))
+        return print_error(EXIT_USAGE, "--importance: %s", f.message);
+    if (qobs_observer_observe_importance(observer, &tensor, &error) != QOBS_OK)
+        return print_error(error.status == QOBS_ERROR_OUT_OF_MEMORY ? EXIT_SYSTEM : EXIT_USAGE, "--importance: %s: %s",
+                           spec, error.message);
+    return EXIT_OK;
+}
+
+/* Reads the argument of --global-scale: a number, or a tensor of one element. */
+static int read_global_scale(struct tensor_files *files, const char *argument, float *value)
+{
+    const struct tensor_ref *ref;
+    qobs_tensor tensor;
+    struct fail f;
+    char *end;
+    double number = strtod(argument, &end);
+    if (end == argument || *end != '\0') {
+        if (tensors_spec(files, argument, &ref, &f) || tensor_of_ref(ref, &tensor, &f))
+            return print_error(EXIT_USAGE, "--global-scale: %s", f.message);
+        if (tensor.dtype > QOBS_F64 || ref->bytes != qobs_dtype_size(tensor.dtype))
+            return print_error(EXIT_USAGE, "--global-scale: %s: tensor '%s' is no single floating-point number",
+                               ref->file, ref->name);
+        number = result_value(&(struct result){.dtype = tensor.dtype, .data = (void *)(uintptr_t)tensor.data}, 0);
+    }
+    *value = (float)number;
+    if (!(*value > 0 && *value <= FLT_MAX))
+        return print_error(EXIT_USAGE, "--global-scale: is %g; a positive number that float32 can hold is needed",
+                           number);
+    return EXIT_OK;
+}
+
+struct observation {
+    const struct observe_options *options;
+    const qobs_config *config;
+    qobs_observer *observer;
+    struct tensor_files files; /* open until the outputs are written, so that a change of an input is noticed */
+    struct results results;
+    float global_scale; /* valid if options->global_scale is not NULL */
+};
+
+/* Adds the results after batch `index`. With --each their names end in "_<index>", and those of the last batch are
+ * also added without that suffix. */
+static int read_results(struct observation *o, int index, bool last)
+{
+    char suffix[16] = "";
+    if (o->options->each)
+        snprintf(suffix, sizeof suffix, "_%d", index);
+    const size_t before = o->results.count;
+    int code = results_read(&o->results, o->observer, suffix);
+    if (code == EXIT_OK && o->options->global_scale)
+        code = results_apply_global_scale(&o->results, before, suffix, o->config, o->global_scale);
+    if (code == EXIT_OK && o->options->each && last)
+        code = results_append_copies(&o->results, o->results.count - before, strlen(suffix));
+    return code;
+}
+
+static int observe_all(struct observation *o, int count, char **specs)
+{
+    const struct observe_options *const options = o->options;
+    int code = options->global_scale ? read_global_scale(&o->files, options->global_scale, &o->global_scale) : EXIT_OK;
+    for (int i = 0; code == EXIT_OK && i < options->importance_count; i++)
+        code = observe_importance(o->observer, &o->files, options->importance[i]);
+    for (int i = 0; code == EXIT_OK && i < count; i++) {
+        const bool last = i == count - 1;
+        code = observe_tensor(o->observer, &o->files, options, specs[i]);
+        if (code == EXIT_OK && (options->each || last))
+            code = read_results(o, i, last);
+    }
+    qobs_counts counts = {.struct_size = sizeof counts};
+    qobs_observer_counts(o->observer, &counts, NULL);
+    if (code == EXIT_OK && o->results.count == 0 && counts.batches == 0)
+        code = print_error(EXIT_USAGE, "the tensors have no elements: there is nothing to make a result of");
+    return code == EXIT_OK ? check_inputs() : code;
+}
+
+/* ---- Output ------------------------------------------------------------------------------------------------------ */
+
+/* Warns if importance was observed but the search could not use it, because that changes the result. */
+static void warn_if_unweighted(const qobs_observer *observer)
+{
+    qobs_search_report report = {.struct_size = sizeof report};
+    if (qobs_observer_search_report(observer, &report, NULL) == QOBS_OK && report.fallback)
+        fprintf(stderr, "qobs: warning: importance is not used: %s\n", report.fallback);
+}
+
+/* Warns if there are ranges but no scale, and says why. */
+static void warn_if_no_scale(const qobs_observer *observer)
+{
+    qobs_counts counts = {.struct_size = sizeof counts};
+    qobs_result result = {.struct_size = sizeof result};
+    qobs_error error;
+    qobs_observer_counts(observer, &counts, NULL);
+    /* INVALID_ARGUMENT means that the preset has no such result. */
+    if (counts.batches > 0 && qobs_observer_find(observer, "scale", &result, &error) != QOBS_OK &&
+        error.status != QOBS_ERROR_INVALID_ARGUMENT)
+        fprintf(stderr, "qobs: warning: scale and zero_point are left out: %s\n", error.message);
+}
+
+static int write_outputs(const qobs_observer *observer, const struct results *results,
+                         const struct observe_options *options)
+{
+    if (results->count == 0)
+        fprintf(stderr, "qobs: warning: %s has no results\n", options->preset);
+    warn_if_no_scale(observer);
+    warn_if_unweighted(observer);
+    int code = options->state ? state_write(observer, options->state) : EXIT_OK;
+    if (code == EXIT_OK && options->out)
+        code = results_write_safetensors(results, options->out);
+    if (code == EXIT_OK && options->json)
+        code = results_print_json(results);
+    else if (code == EXIT_OK && !options->out && !options->state)
+        results_print(results);
+    return code;
+}
+
+static int observe(const qobs_config *config, struct threads *threads, const struct observe_options *options, int count,
+                   char **specs)
+{
+    struct observation o = {.options = options, .config = config};
+    qobs_error error;
+    if (qobs_observer_create(&o.observer, config, &threads->runtime, &error) != QOBS_OK)
+        return print_status_error(&error, NULL);
+    int code = observe_all(&o, count, specs);
+    if (code == EXIT_OK)
+        code = write_outputs(o.observer, &o.results, options);
+    results_free(&o.results);
+    qobs_observer_destroy(o.observer);
+    tensor_files_close(&o.files);
+    return code;
+}
+
+/* ---- Options ----------------------------------------------------------------------------------------------------- */
+
+enum option_code {
+    PRESET = 256, SET, BASE, STRATEGY, G_IDX, IMPORTANCE, GLOBAL_SCALE, EACH, NONFINITE, OUT, STATE, JSON, ISA, THREADS
+};
+
+static const struct option long_options[] = {{"preset", required_argument, NULL, PRESET},
+                                             {"set", required_argument, NULL, SET},
+                                             {"base-name", required_argument, NULL, BASE},
+                                             {"strategy", required_argument, NULL, STRATEGY},
+                                             {"g-idx", required_argument, NULL, G_IDX},
+                                             {"importance", required_argument, NULL, IMPORTANCE},
+                                             {"global-scale", required_argument, NULL, GLOBAL_SCALE},
+                                             {"each", no_argument, NULL, EACH},
+                                             {"nonfinite", required_argument, NULL, NONFINITE},
+                                             {"out", required_argument, NULL, OUT},
+                                             {"state", required_argument, NULL, STATE},
+                                             {"json", no_argument, NULL, JSON},
+                                             {"isa", required_argument, NULL, ISA},
+                                             {"threads", required_argument, NULL, THREADS},
+                                             {"help", no_argument, NULL, 'h'},
+                                             {0}};
+
+/* Stores one option. Returns false for an option that getopt_long has already reported as wrong. */
+static bool store_option(struct observe_options *o, int code)
+{
+    switch (code) {
+    case PRESET:
+        o->preset = optarg;
+        break;
+    case SET:
+        o->assignments[o->assignment_count++] = optarg;
+        break;
+    case BASE:
+        o->base_name = optarg;
+        break;
+    case STRATEGY:
+        o->strategy = optarg;
+        break;
+    case G_IDX:
+        o->g_idx = optarg;
+        break;
+    case IMPORTANCE:
+        o->importance[o->importance_count++] = optarg;
+        break;
+    case GLOBAL_SCALE:
+        o->global_scale = optarg;
+        break;
+    case EACH:
+        o->each = true;
+        break;
+    case NONFINITE:
+        o->nonfinite = optarg;
+        break;
+    case OUT:
+    case 'o':
+        o->out = optarg;
+        break;
+    case STATE:
+        o->state = optarg;
+        break;
+    case JSON:
+        o->json = true;
+        break;
+    case ISA:
+        o->isa = optarg;
+        break;
+    case THREADS:
+        o->threads = optarg;
+        break;
+    case 'h':
+        o->help = true;
+        break;
+    default:
+        return false;
+    }
+    return true;
+}
+
+static int parse_options(struct observe_options *o, int argc, char **argv)
+{
+    o->assignments = calloc((size_t)argc, sizeof *o->assignments);
+    o->importance = calloc((size_t)argc, sizeof *o->importance);
+    if (!o->assignments || !o->importance)
+        return print_error(EXIT_SYSTEM, "no memory");
+    for (int c; !o->help && (c = getopt_long(argc, argv, "ho:", long_options, NULL)) != -1;)
+        if (!store_option(o, c))
+            return EXIT_USAGE;
+    if (!o->help && !o->preset)
+        return print_error(EXIT_USAGE, "observe: --preset is missing (see qobs observe --help)");
+    return EXIT_OK;
+}
+
+/* Checks the options that depend on the preset. */
+static int check_options(const struct observe_options *o, const qobs_config *config, int tensor_count)
+{
+    qobs_error error;
+    if (tensor_count == 0)
+        return print_error(EXIT_USAGE, "observe: no tensor given");
+    if (o->out && check_output(o->out) != EXIT_OK)
+        return EXIT_USAGE;
+    if (o->importance_count > 0 && !config_has(config, "strict"))
+        return print_error(EXIT_USAGE, "--importance: %s does not weigh columns", o->preset);
+    if (o->global_scale && strncmp(o->preset, "llmc.", 5) != 0)
+        return print_error(EXIT_USAGE, "--global-scale: %s has none; presets of llm-compressor (llmc.*) do", o->preset);
+    if (o->isa && qobs_isa_limit(o->isa, &error) != QOBS_OK)
+        return print_status_error(&error, "--isa");
+    return EXIT_OK;
+}
+
+static int set(qobs_config *config, const char *key, const char *value)
+{
+    qobs_error error;
+    if (value && qobs_config_set(config, key, value, &error) != QOBS_OK)
+        return print_status_error(&error, NULL);
+    return EXIT_OK;
+}
+
+static int configure(const struct observe_options *o, qobs_config *config)
+{
+    int code = EXIT_OK;
+    for (int i = 0; code == EXIT_OK && i < o->assignment_count; i++)
+        code = set_option(config, o->assignments[i]);
+    if (code == EXIT_OK)
+        code = set(config, "base_name", o->base_name);
+    if (code == EXIT_OK)
+        code = set(config, "strategy", o->strategy);
+    if (code == EXIT_OK)
+        code = set(config, "nonfinite", o->nonfinite);
+    return code;
+}
+
+static int run(const struct observe_options *o, int tensor_count, char **specs)
+{
+    struct threads threads = {0};
+    qobs_config *config = NULL;
+    qobs_error error;
+    if (qobs_config_create(&config, o->preset, NULL, &error) != QOBS_OK)
+        return print_status_error(&error, "--preset");
+    int code = check_options(o, config, tensor_count);
+    if (code == EXIT_OK)
+        code = configure(o, config);
+    if (code == EXIT_OK)
+        code = threads_start(&threads, o->threads);
+    if (code == EXIT_OK)
+        code = observe(config, &threads, o, tensor_count, specs);
+    threads_stop(&threads);
+    qobs_config_destroy(config);
+    return code;
+}
+
+int command_observe(int argc, char **argv)
+{
+    struct observe_options options = {0};
+    int code = parse_options(&options, argc, argv);
+    if (code == EXIT_OK && options.help)
+        fputs(help, stdout);
+    else if (code == EXIT_OK)
+        code = run(&options, argc - optind, argv + optind);
+    free(options.assignments);
+    free(options.importance);
+    return code;
+}
