@@ -303,7 +303,7 @@ static void put_preset(FILE *out, const char *preset, bool *described)
     fprintf(out, "*%s*\n", qobs_preset_summary(i));
     snprintf(family, sizeof family, "%.*s", (int)strcspn(preset, "."), preset);
     const size_t count = list_keys(family, keys);
-    const char *absent[MAX_KEYS];
+    const char *absent[MAX_KEYS] = {0};
     for (size_t k = 0; k < count; k++) {
         char *row = make_row(preset, keys[k]), *usual = family_row(family, keys[k]);
         if (row && (!usual || strcmp(row, usual) != 0))

@@ -319,7 +319,7 @@ double chart_clipped(const struct chart *c)
     return (double)(c->below + c->above) / (double)c->elements;
 }
 
-double chart_bar(const struct chart *c, uint64_t count, uint64_t magnitude)
+double chart_bar(const struct chart *c, uint64_t count, uint64_t max_count)
 {
-    return c->logarithmic ? log1p((double)count) / log1p((double)magnitude) : (double)count / (double)magnitude;
+    return c->logarithmic ? log1p((double)count) / log1p((double)max_count) : (double)count / (double)max_count;
 }

@@ -38,7 +38,7 @@ static int find(const struct recordings *r, const char *before, size_t length, c
     if (!name)
         return fail(f, "out of memory for a name of %zu bytes", length + inner + ending);
     memcpy(name, before, length);
-    memcpy(name + length, middle, inner); /* the next memcpy writes the final '\0' */
+    memcpy(name + length, middle, inner); /* NOLINT(bugprone-not-null-terminated-result): the next call ends it */
     memcpy(name + length + inner, after, ending + 1);
     for (size_t i = 0; i < r->count && !*found; i++)
         *found = tensors_find(r->items[i].set, name);
