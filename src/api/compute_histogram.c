@@ -99,7 +99,7 @@ static int histogram(const qobs_config *config, const qobs_tensor *value, const 
         all.inf += seen[q].nonfinite.inf;
     }
     if (status == QOBS_OK && counts_seen)
-        counts_give(&all, counts_seen);
+        counts_copy(&all, counts_seen);
     qobs_release(&runtime, seen, size);
     qobs_plan_destroy(plan);
     return status == QOBS_OK ? qobs_succeed(error) : status;

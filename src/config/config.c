@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
+/* Setting, getting, creating and destroying a configuration, and what follows from several settings. */
 #include "config/config.h"
 
 #include <stdio.h>
@@ -10,7 +11,7 @@
 #include "config/check.h"
 #include "config/settings.h"
 
-/* ---- Set and get --------------------------------------------------------------------------------------------------------- */
+/* ---- Set and get ------------------------------------------------------------------------------------------------- */
 
 static int unknown_key(const qobs_config *config, const char *key, qobs_error *error)
 {
@@ -20,22 +21,25 @@ static int unknown_key(const qobs_config *config, const char *key, qobs_error *e
     const struct setting *setting;
     for (size_t i = 0; (setting = qobs_setting_at(config->preset, i)) && used < sizeof known; i++)
         used += (size_t)snprintf(known + used, sizeof known - used, "%s%s", used ? ", " : "", setting->key);
-    return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "%s: '%s' is no setting; known are %s", config->preset->name, key,
-                     known);
+    return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "%s: '%s' is no setting; known are %s", config->preset->name,
+                     key, known);
 }
 
-int qobs_config_set(qobs_config *config, const char *key, const char *given, qobs_error *error)
+int qobs_config_set(qobs_config *config, const char *key, const char *text, qobs_error *error)
 {
-    if (!config || !key || !given)
-        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "%s: is NULL", !config ? "config" : !key ? "key" : "value");
-    /* A JSON string and a bare word are the same. */
+    if (!config || !key || !text)
+        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "%s: is NULL",
+                         !config ? "config"
+                         : !key  ? "key"
+                                 : "value");
+    /* The quotes of a JSON string are optional. */
     char value[128];
-    const size_t length = strlen(given);
-    const size_t quote = length >= 2 && given[0] == '"' && given[length - 1] == '"' ? 1 : 0;
+    const size_t length = strlen(text);
+    const size_t quote = length >= 2 && text[0] == '"' && text[length - 1] == '"' ? 1 : 0;
     if (length >= sizeof value)
-        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "%s: its value is %zu characters long, allowed are %zu", key,
-                         length, sizeof value - 1);
-    memcpy(value, given + quote, length - 2 * quote);
+        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "%s: its value is %zu characters long, allowed are %zu",
+                         key, length, sizeof value - 1);
+    memcpy(value, text + quote, length - 2 * quote);
     value[length - 2 * quote] = '\0';
 
     const struct setting *setting = qobs_setting_find(config->preset, key);
@@ -52,13 +56,17 @@ int qobs_config_set(qobs_config *config, const char *key, const char *given, qob
 int qobs_config_get(const qobs_config *config, const char *key, char *value, size_t size, qobs_error *error)
 {
     if (!config || !key || (!value && size > 0))
-        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "%s: is NULL", !config ? "config" : !key ? "key" : "value");
+        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "%s: is NULL",
+                         !config ? "config"
+                         : !key  ? "key"
+                                 : "value");
     const struct setting *setting = qobs_setting_find(config->preset, key);
     if (!setting)
         return unknown_key(config, key, error);
     const int written = qobs_setting_print(setting, config, value, size);
     if ((size_t)written >= size)
-        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "size: is %zu, the value of %s needs %d", size, key, written + 1);
+        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "size: is %zu, the value of %s needs %d", size, key,
+                         written + 1);
     return qobs_succeed(error);
 }
 
@@ -76,12 +84,12 @@ const char *qobs_config_key(const qobs_config *config, size_t index)
     return setting ? setting->key : NULL;
 }
 
-/* ---- Life and checks ------------------------------------------------------------------------------------------------------ */
+/* ---- Life and checks --------------------------------------------------------------------------------------------- */
 
-/* Those of the family the name has, then the others: as many as fit, and how many more there are. */
+/* Lists presets of the family in `name`, then the others: as many as fit, and the number of those that do not. */
 static void list_presets(const char *name, char *text, size_t size)
 {
-    const size_t prefix = name && strchr(name, '.') ? (size_t)(strchr(name, '.') - name) + 1 : 0, workspace = size - 16;
+    const size_t prefix = name && strchr(name, '.') ? (size_t)(strchr(name, '.') - name) + 1 : 0, capacity = size - 16;
     size_t used = 0, more = 0;
     for (int others = 0; others < 2; others++)
         for (size_t i = 0; i < qobs_preset_count(); i++) {
@@ -89,7 +97,7 @@ static void list_presets(const char *name, char *text, size_t size)
             const bool other = prefix == 0 || strncmp(preset, name, prefix) != 0;
             if (other != (others == 1))
                 continue;
-            if (more > 0 || used + strlen(preset) + 2 > workspace)
+            if (more > 0 || used + strlen(preset) + 2 > capacity)
                 more++;
             else
                 used += (size_t)snprintf(text + used, size - used, "%s%s", used ? ", " : "", preset);
@@ -98,7 +106,7 @@ static void list_presets(const char *name, char *text, size_t size)
         snprintf(text + used, size - used, ", %zu more", more);
 }
 
-int qobs_config_create(qobs_config **result, const char *name, const qobs_runtime *given, qobs_error *error)
+int qobs_config_create(qobs_config **result, const char *name, const qobs_runtime *hooks, qobs_error *error)
 {
     if (!result)
         return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "config: is NULL");
@@ -107,10 +115,10 @@ int qobs_config_create(qobs_config **result, const char *name, const qobs_runtim
     if (!preset) {
         char known[200];
         list_presets(name, known, sizeof known);
-        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "preset: '%s' is unknown; known are %s", name ? name : "(null)",
-                         known);
+        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "preset: '%s' is unknown; known are %s",
+                         name ? name : "(null)", known);
     }
-    const int status = qobs_runtime_resolve(&runtime, given, error);
+    const int status = qobs_runtime_resolve(&runtime, hooks, error);
     if (status != QOBS_OK)
         return status;
     qobs_config *config = qobs_allocate(&runtime, sizeof *config);
@@ -153,7 +161,8 @@ bool qobs_config_is_mx(const qobs_config *config)
 
 bool qobs_config_has_whole_zero_points(const qobs_config *config)
 {
-    return config->zp_dtype == 0 || config->zp_dtype == QOBS_I8 || config->zp_dtype == QOBS_I16 || config->zp_dtype == QOBS_I32;
+    return config->zp_dtype == 0 || config->zp_dtype == QOBS_I8 || config->zp_dtype == QOBS_I16 ||
+           config->zp_dtype == QOBS_I32;
 }
 
 int qobs_config_check(const qobs_config *config, qobs_error *error)
@@ -175,7 +184,8 @@ int qobs_config_check(const qobs_config *config, qobs_error *error)
         status = qobs_check_modelopt(config, error);
         break;
     }
-    if (status == QOBS_OK && config->is_dynamic && qobs_preset_averages(config->preset) && config->averaging_constant != 1)
+    if (status == QOBS_OK && config->is_dynamic && qobs_preset_averages(config->preset) &&
+        config->averaging_constant != 1)
         status = qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT,
                            "is_dynamic: %s allows it only with averaging_constant 1, not %g", config->preset->name,
                            config->averaging_constant);

@@ -3,9 +3,9 @@
 
 /* From ranges to scale and zero point.
  *
- * A formula is an upstream's way of computing them: functions (struct formula_ops) with parameters (struct formula_params). It
- * knows no setting and no preset; config/resolve_formula.c makes it from a configuration. A new formula is a const ops in its
- * own file and a line there. */
+ * A formula is an upstream's way of computing them: functions (struct formula_ops) with parameters (struct
+ * formula_params). It knows no setting and no preset; config/resolve_formula.c makes it from a configuration. A new
+ * formula is a const ops in its own file and a line there. */
 #ifndef QOBS_FORMULA_H
 #define QOBS_FORMULA_H
 
@@ -110,8 +110,8 @@ struct range_view qobs_no_ranges(void);
 double qobs_amax_of_ranges(const struct range_view *ranges);
 
 /* The functions of a formula, called with its parameters. */
-static inline void qobs_formula_dtypes(const struct formula *formula, const struct range_view *ranges, qobs_dtype *scale,
-                                       qobs_dtype *zero_point)
+static inline void qobs_formula_dtypes(const struct formula *formula, const struct range_view *ranges,
+                                       qobs_dtype *scale, qobs_dtype *zero_point)
 {
     formula->ops->dtypes(&formula->params, ranges, scale, zero_point);
 }

@@ -114,6 +114,6 @@ int qobs_observer_counts(const qobs_observer *o, qobs_counts *counts, qobs_error
     const int status = counts_check(counts, error);
     if (status != QOBS_OK)
         return status;
-    counts_give(&o->counts, counts);
+    counts_copy(&o->counts, counts);
     return qobs_succeed(error);
 }
