@@ -76,7 +76,7 @@ int qobs_view_of_tensor(struct view *view, const qobs_tensor *tensor, const char
                          QOBS_MAX_NDIM);
     if (tensor->ndim > 0 && !tensor->shape)
         return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "%s: shape is NULL", name);
-    view->data = tensor->data; /* field by field: clearing unused sizes and strides would take longer than the rest */
+    view->data = tensor->data; /* field by field: clearing unused sizes and strides would cost more than the rest */
     view->dtype = tensor->dtype;
     view->ndim = tensor->ndim;
     /* A size of 0 makes the tensor empty, even if the product of the others overflows. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* The checks of Quark's observers: which of them accepts a dtype, and what else must be set. */
+/* The checks of Quark's observers: the dtypes that each of them accepts, and the settings that it needs. */
 #include "config/check.h"
 
 #include <stdio.h>

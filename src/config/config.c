@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* Setting, getting, creating and destroying a configuration, and what follows from several settings. */
+/* Setting, getting, creating and destroying a configuration, and properties that several settings decide. */
 #include "config/config.h"
 
 #include <stdio.h>

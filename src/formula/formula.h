@@ -28,11 +28,11 @@ struct range_view {
     const float *global_scale; /* NULL: there is none */
 };
 
-/* Where the zero point lies. */
+/* How real numbers map to quantized ones. */
 enum mapping {
-    MAPPING_SYMMETRIC, /* fixed */
-    MAPPING_AFFINE,    /* an integer, so that 0 is represented exactly */
-    MAPPING_FLOAT      /* a real number, so that min is represented exactly */
+    MAPPING_SYMMETRIC, /* with a fixed zero point */
+    MAPPING_AFFINE,    /* with an integer zero point for each range: 0 is exact */
+    MAPPING_FLOAT      /* with a real zero point for each range: min is exact */
 };
 
 /* The dtype of compressed-tensors' scales. */
@@ -56,7 +56,7 @@ struct formula_params {
         struct {
             bool mx;                      /* MXFP4 or MXFP8: scales are powers of two */
             int mx_offset;                /* exponent of the largest quantized number */
-            enum scale_dtype scale_dtype; /* what a scale is rounded to */
+            enum scale_dtype scale_dtype; /* scales are rounded to it */
             qobs_dtype zero_point_dtype;
             bool e2m1; /* quantized numbers are e2m1 */
         } compressed_tensors;
@@ -65,7 +65,7 @@ struct formula_params {
             int64_t symmetric_zero_point;
         } torch;
         struct {
-            qobs_dtype scale_dtype; /* what a scale is rounded to; 0: the dtype it is computed in */
+            qobs_dtype scale_dtype; /* scales are rounded to it; 0: they stay in the dtype of the arithmetic */
             enum scale_format format;
             enum scale_mode mode;
             int mantissa_bits, emax; /* of the elements under an e8m0 scale; emax: exponent of the largest */

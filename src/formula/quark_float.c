@@ -136,9 +136,9 @@ static int qparams(const struct formula_params *params, const struct range_view 
         return qobs_fail(error, QOBS_ERROR_NO_RESULT, "scale_format: e5m3 takes ranges of F32, BF16 and F16, not F64");
     if (params->quark.format == SCALE_FORMAT_E4M3 && r->rank == RANK_TENSOR)
         form.global = qobs_amax_of_ranges(r);
-    const size_t most = r->rank == RANK_TENSOR ? CHUNK : 1; /* a 0-dimensional tensor is a tensor of its own */
-    for (size_t first = 0; scale && first < r->n; first += most) {
-        const size_t n = r->n - first < most ? r->n - first : most;
+    const size_t step = r->rank == RANK_TENSOR ? CHUNK : 1; /* 0-dimensional tensors have own global scales */
+    for (size_t first = 0; scale && first < r->n; first += step) {
+        const size_t n = r->n - first < step ? r->n - first : step;
         double amax[CHUNK], s[CHUNK];
         FOR_NATIVE(r->dtype, magnitudes, first, n, r->min, r->max, amax)
         if (r->rank != RANK_TENSOR)

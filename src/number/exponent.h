@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* Powers of two and logarithms of scales that are powers of two; number/exponent.inl.h has what depends on a dtype. */
+/* Powers of two and logarithms for scales that are powers of two; number/exponent.inl.h has the parts of one dtype. */
 #ifndef QOBS_NUMBER_EXPONENT_H
 #define QOBS_NUMBER_EXPONENT_H
 

@@ -31,7 +31,7 @@ struct grid_float {
     uint32_t shifter; /* added to the exponent field of x, gives the exponent field of the shifter */
 };
 
-/* The same in double, for what does not fit float: 32-bit integers and the formats with an exponent of 8 bits. */
+/* The same in double, for formats that do not fit float: 32-bit integers and the formats with an exponent of 8 bits. */
 struct grid_double {
     double min_normal;
     uint64_t shifter;
