@@ -71,7 +71,7 @@ static int count(const struct batch *batch, const qobs_bins *bins, uint64_t *cou
         all.inf += extrema[q].nonfinite.inf;
     }
     if (status == QOBS_OK && totals)
-        counts_give(&all, totals);
+        counts_copy(&all, totals);
     qobs_release(batch->runtime, extrema, size);
     return status;
 }

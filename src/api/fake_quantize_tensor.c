@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* The arguments of fake-quantize, checked. */
+/* qobs_fake_quantize: checks its arguments and chooses the quantizer. */
 #include <math.h>
 
-#include "config/stages.h"
-#include "kernels/dispatch.h"
 #include "base/error.h"
+#include "config/stages.h"
 #include "formula/fake_quantize.h"
 #include "formula/qparam_view.h"
+#include "kernels/dispatch.h"
 
-/* An array of qparams: as many elements as the plan has, in C order without gaps. */
+/* An array of qparams has an element for each qparam of the plan, in C order without gaps. */
 static int check_qparams(const struct view *v, const char *name, int64_t qparams, qobs_error *error)
 {
     if (v->elements != qparams)
@@ -19,8 +19,9 @@ static int check_qparams(const struct view *v, const char *name, int64_t qparams
     int64_t expected = (int64_t)qobs_dtype_size(v->dtype);
     for (int i = v->ndim - 1; i >= 0 && v->elements > 0; i--) {
         if (v->shape[i] > 1 && v->strides[i] != expected)
-            return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "%s: strides[%d] is %lld, C order without gaps needs %lld",
-                             name, i, (long long)v->strides[i], (long long)expected);
+            return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT,
+                             "%s: strides[%d] is %lld, C order without gaps needs %lld", name, i,
+                             (long long)v->strides[i], (long long)expected);
         expected *= v->shape[i];
     }
     return QOBS_OK;
@@ -35,7 +36,7 @@ static int check_scale(const struct view *v, qobs_dtype value, bool torch, qobs_
                      torch || value == QOBS_F32 ? "" : qobs_dtype_name(value));
 }
 
-/* As torch: a zero point is one of the integers. */
+/* torch requires zero points to be among the quantized integers. */
 static int check_zero_points(const struct view *v, const struct qobs_quantizer *q, qobs_error *error)
 {
     for (int64_t i = 0; i < v->elements; i++) {
@@ -48,7 +49,7 @@ static int check_zero_points(const struct view *v, const struct qobs_quantizer *
     return QOBS_OK;
 }
 
-/* The format given, or that of the configuration. */
+/* The quantizer of the format, or of the configuration if the format is NULL. */
 static int choose_quantizer(struct qobs_quantizer *q, const qobs_config *config, const qobs_format *format,
                             qobs_error *error)
 {
@@ -59,8 +60,8 @@ static int choose_quantizer(struct qobs_quantizer *q, const qobs_config *config,
     switch (config->preset->family) {
     case FAMILY_TORCH:
         if (format)
-            return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "format: is %s, but %s quantizes to the integers of its dtype",
-                             format->name, preset);
+            return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT,
+                             "format: is %s, but %s quantizes to the integers of its dtype", format->name, preset);
         qobs_quantizer_for_integers(q, quant_min, quant_max, true);
         return QOBS_OK;
     case FAMILY_LLMC:
@@ -68,7 +69,7 @@ static int choose_quantizer(struct qobs_quantizer *q, const qobs_config *config,
             qobs_quantizer_for_integers(q, quant_min, quant_max, false);
             return QOBS_OK;
         }
-        format = format ? format : qobs_format_find(config->num_bits == 4 ? "fp4_e2m1" : "fp8_e4m3");
+        format = format ? format : qobs_format_at(config->num_bits == 4 ? FORMAT_E2M1 : FORMAT_E4M3);
         break;
     default:
         break;
@@ -85,23 +86,23 @@ static int check_out(const qobs_tensor *value, void *out, const int64_t *strides
         return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "out: is NULL");
     for (int i = 0; strides && i < value->ndim; i++)
         if (strides[i] == 0 && value->shape[i] > 1)
-            return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "out_strides: entry %d is 0, elements would share memory",
-                             i);
+            return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT,
+                             "out_strides: entry %d is 0, elements would share memory", i);
     return QOBS_OK;
 }
 
 int qobs_fake_quantize(const qobs_config *config, const qobs_format *format, const qobs_tensor *value,
                        const qobs_tensor *g_idx, const qobs_tensor *scale, const qobs_tensor *zero_point,
-                       const float *global_scale, void *out, const int64_t *out_strides, const qobs_runtime *given,
+                       const float *global_scale, void *out, const int64_t *out_strides, const qobs_runtime *hooks,
                        qobs_error *error)
 {
     struct runtime runtime;
     struct view scales, zero_points = {0};
     qobs_plan *plan = NULL, *out_plan = NULL;
     struct fake_quantize f = {.runtime = &runtime, .kernels = qobs_kernels_active(), .global_scale = global_scale};
-    int status = qobs_runtime_resolve(&runtime, given, error);
+    int status = qobs_runtime_resolve(&runtime, hooks, error);
     if (status == QOBS_OK)
-        status = qobs_plan_create(&plan, config, value, g_idx, given, error);
+        status = qobs_plan_create(&plan, config, value, g_idx, hooks, error);
     if (status != QOBS_OK)
         return status;
     status = choose_quantizer(&f.quantizer, config, format, error);
@@ -128,7 +129,7 @@ int qobs_fake_quantize(const qobs_config *config, const qobs_format *format, con
     f.zero_point = zero_points.data;
     f.zero_point_dtype = zero_points.dtype;
     const qobs_tensor written = {sizeof written, out, value->dtype, value->ndim, value->shape, out_strides};
-    status = qobs_plan_create(&out_plan, config, &written, NULL, given, error);
+    status = qobs_plan_create(&out_plan, config, &written, NULL, hooks, error);
     if (status == QOBS_OK)
         status = qobs_fake_quantize_plan(&f, plan, value->data, out_plan, out, error);
 done:

@@ -1,19 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* The same work without an observer, for runtimes. */
-#include "config/stages.h"
+/* Ranges, qparams, global scales and token counts without an observer, for runtimes. */
 #include "base/counts.h"
-#include "kernels/dispatch.h"
 #include "base/error.h"
 #include "base/fpenv.h"
 #include "config/stages.h"
+#include "kernels/dispatch.h"
 #include "measure/reduce.h"
 #include "measure/tokens.h"
 
-/* Unmakes the plan. */
-static int minmax(qobs_plan *plan, const qobs_config *config, const struct runtime *runtime, const qobs_tensor *value, void *min,
-                  void *max, qobs_counts *counts, qobs_error *error)
+/* Finds the ranges and unmakes the plan. */
+static int minmax(qobs_plan *plan, const qobs_config *config, const struct runtime *runtime, const qobs_tensor *value,
+                  void *min, void *max, qobs_counts *counts, qobs_error *error)
 {
     struct qobs_nonfinite nonfinite = {0};
     int status = QOBS_OK;
@@ -21,8 +20,8 @@ static int minmax(qobs_plan *plan, const qobs_config *config, const struct runti
         status = qobs_fail(error, QOBS_ERROR_NO_DATA, "value: has no elements");
     const fp_mode mode = fp_enter();
     if (status == QOBS_OK)
-        status = qobs_reduce_minmax(runtime, qobs_kernels_active(), plan, value->data, (enum nonfinite_mode)config->nonfinite, min,
-                                    max, &nonfinite, error);
+        status = qobs_reduce_minmax(runtime, qobs_kernels_active(), plan, value->data,
+                                    (enum nonfinite_mode)config->nonfinite, min, max, &nonfinite, error);
     fp_leave(mode);
     if (status == QOBS_OK && counts) {
         const bool quark = config->preset->family == FAMILY_QUARK;
@@ -32,14 +31,14 @@ static int minmax(qobs_plan *plan, const qobs_config *config, const struct runti
                                  .inf = nonfinite.inf,
                                  .tokens = qobs_tokens(&plan->value),
                                  .nonzero_tokens = quark ? qobs_nonzero_tokens(&plan->value) : 0};
-        counts_give(&all, counts);
+        counts_copy(&all, counts);
     }
     qobs_plan_unmake(plan);
     return status == QOBS_OK ? qobs_succeed(error) : status;
 }
 
 int qobs_minmax(const qobs_config *config, const qobs_tensor *value, const qobs_tensor *g_idx, void *min, void *max,
-                qobs_counts *counts, const qobs_runtime *given, qobs_error *error)
+                qobs_counts *counts, const qobs_runtime *hooks, qobs_error *error)
 {
     struct granularity granularity;
     struct runtime runtime;
@@ -48,7 +47,7 @@ int qobs_minmax(const qobs_config *config, const qobs_tensor *value, const qobs_
         return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "%s: is NULL", min ? "max" : "min");
     int status = counts ? counts_check(counts, error) : QOBS_OK;
     if (status == QOBS_OK)
-        status = qobs_runtime_resolve(&runtime, given, error);
+        status = qobs_runtime_resolve(&runtime, hooks, error);
     if (status == QOBS_OK)
         status = qobs_config_check(config, error);
     if (status == QOBS_OK) {
@@ -59,7 +58,7 @@ int qobs_minmax(const qobs_config *config, const qobs_tensor *value, const qobs_
 }
 
 int qobs_global_minmax(const qobs_config *config, const qobs_tensor *value, void *min, void *max, qobs_counts *counts,
-                       const qobs_runtime *given, qobs_error *error)
+                       const qobs_runtime *hooks, qobs_error *error)
 {
     static const struct axes none = {0};
     struct runtime runtime;
@@ -68,7 +67,7 @@ int qobs_global_minmax(const qobs_config *config, const qobs_tensor *value, void
         return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "%s: is NULL", min ? "max" : "min");
     int status = counts ? counts_check(counts, error) : QOBS_OK;
     if (status == QOBS_OK)
-        status = qobs_runtime_resolve(&runtime, given, error);
+        status = qobs_runtime_resolve(&runtime, hooks, error);
     if (status == QOBS_OK)
         status = qobs_config_check(config, error);
     if (status == QOBS_OK)
@@ -76,7 +75,7 @@ int qobs_global_minmax(const qobs_config *config, const qobs_tensor *value, void
     return status == QOBS_OK ? minmax(&plan, config, &runtime, value, min, max, counts, error) : status;
 }
 
-/* Ranges the caller gives, checked. */
+/* Checks a configuration and ranges for it, and resolves its formula. */
 static int check_ranges(const qobs_config *config, qobs_dtype dtype, size_t count, const void *min, const void *max,
                         struct formula *formula, qobs_error *error)
 {
@@ -88,7 +87,8 @@ static int check_ranges(const qobs_config *config, qobs_dtype dtype, size_t coun
     const bool torch = formula->ops == &qobs_formula_torch;
     if (!qobs_kernel_dtype_of(dtype, &unused) || (torch && dtype != QOBS_F32))
         return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "dtype: is %s, allowed are %s",
-                         qobs_dtype_name(dtype) ? qobs_dtype_name(dtype) : "unknown", torch ? "F32" : "F32, BF16, F16, F64");
+                         qobs_dtype_name(dtype) ? qobs_dtype_name(dtype) : "unknown",
+                         torch ? "F32" : "F32, BF16, F16, F64");
     if (count > 0 && (!min || !max))
         return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "%s: is NULL", min ? "max" : "min");
     return QOBS_OK;
@@ -103,12 +103,8 @@ int qobs_calculate_qparams(const qobs_config *config, qobs_dtype dtype, size_t c
         status = qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "global_scale: %s has none", config->preset->name);
     if (status != QOBS_OK)
         return status;
-    const struct range_view ranges = {.dtype = dtype,
-                                      .n = count,
-                                      .rank = formula.params.rank,
-                                      .min = min,
-                                      .max = max,
-                                      .global_scale = global_scale};
+    const struct range_view ranges = {
+        .dtype = dtype, .n = count, .rank = formula.params.rank, .min = min, .max = max, .global_scale = global_scale};
     const fp_mode mode = fp_enter();
     status = qobs_formula_qparams(&formula, &ranges, scale, zero_point, error);
     fp_leave(mode);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* qobs_counts in a caller's memory, which may be that of an earlier version of the header, with fewer fields. */
+/* qobs_counts in a caller's memory. An earlier version of the header has fewer fields. */
 #ifndef QOBS_COUNTS_H
 #define QOBS_COUNTS_H
 
@@ -9,18 +9,18 @@
 
 #include "base/error.h"
 
-/* The least struct_size there has been. */
-#define LEAST_COUNTS offsetof(qobs_counts, tokens)
+/* struct_size of the first version. */
+#define MIN_COUNTS_SIZE offsetof(qobs_counts, tokens)
 
 static inline int counts_check(const qobs_counts *counts, qobs_error *error)
 {
-    if (counts && counts->struct_size >= LEAST_COUNTS)
+    if (counts && counts->struct_size >= MIN_COUNTS_SIZE)
         return QOBS_OK;
     return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "counts: struct_size is %zu, expected %zu",
                      counts ? counts->struct_size : 0, sizeof *counts);
 }
 
-static inline void counts_give(const qobs_counts *from, qobs_counts *to)
+static inline void counts_copy(const qobs_counts *from, qobs_counts *to)
 {
     const size_t size = to->struct_size;
     memcpy(to, from, size < sizeof *from ? size : sizeof *from);

@@ -53,7 +53,4 @@ const char *qobs_status_string(int status)
     }
 }
 
-const char *qobs_version(void)
-{
-    return QOBS_VERSION;
-}
+const char *qobs_version(void) { return QOBS_VERSION; }

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
+/* Messages and status of a failure. */
 #ifndef QOBS_ERROR_H
 #define QOBS_ERROR_H
 
 #include "qobs/qobs.h"
 
-/* Writes the message, if the caller wants one, and returns `status`. */
+/* Writes the message unless error is NULL, and returns `status`. */
 #if defined(__MINGW32__)
 #include <stdio.h>
 __attribute__((format(__MINGW_PRINTF_FORMAT, 3, 4)))
@@ -14,7 +15,7 @@ __attribute__((format(__MINGW_PRINTF_FORMAT, 3, 4)))
 __attribute__((format(printf, 3, 4)))
 #endif
 int qobs_fail(qobs_error *error, int status, const char *format, ...);
-#ifdef __clang_analyzer__ /* sees one file at a time: what is returned is said here */
+#ifdef __clang_analyzer__ /* it analyses one file at a time and has to see the result here */
 #define qobs_fail(error, status, ...) (qobs_fail(error, status, __VA_ARGS__), (status))
 #endif
 

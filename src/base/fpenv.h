@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* The floating-point mode results are defined in: round to nearest even, subnormals kept, nothing trapped. A caller may have
- * set another one for its own code (flush-to-zero is common); every public function and every task brackets its work. */
+/* The floating-point mode that results are defined in: round to nearest even, no flushing of subnormals, no traps. A
+ * caller may have another mode (flush-to-zero is common), so every public function and every task brackets its work. */
 #ifndef QOBS_FPENV_H
 #define QOBS_FPENV_H
 
@@ -18,7 +18,7 @@ typedef unsigned int fp_mode;
 static inline fp_mode fp_enter(void)
 {
     const fp_mode before = _mm_getcsr();
-    if ((before & ~0x3fu) != 0x1f80) /* the rest says what has happened so far */
+    if ((before & ~0x3fu) != 0x1f80) /* the other bits are sticky flags */
         _mm_setcsr(0x1f80);
     return before;
 }
@@ -37,10 +37,7 @@ static inline fp_mode fp_enter(void)
     __asm__ volatile("msr fpcr, %0" : : "r"((fp_mode)0));
     return before;
 }
-static inline void fp_leave(fp_mode before)
-{
-    __asm__ volatile("msr fpcr, %0" : : "r"(before));
-}
+static inline void fp_leave(fp_mode before) { __asm__ volatile("msr fpcr, %0" : : "r"(before)); }
 #else
 typedef fenv_t fp_mode;
 static inline fp_mode fp_enter(void)
@@ -50,13 +47,10 @@ static inline fp_mode fp_enter(void)
     fesetenv(FE_DFL_ENV);
     return before;
 }
-static inline void fp_leave(fp_mode before)
-{
-    fesetenv(&before);
-}
+static inline void fp_leave(fp_mode before) { fesetenv(&before); }
 #endif
 
-/* The same for strtod and printf, which go by what fegetround says. */
+/* The same for strtod and printf, which obey fegetround. */
 struct fp_text_mode {
     fp_mode mode;
     int rounding;

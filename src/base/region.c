@@ -5,9 +5,10 @@
 
 #include <stdint.h>
 
-/* Before the memory of every block. Blocks follow each other; there are few, so that they are simply walked. */
+/* The header of a block, before its memory. Blocks lie one behind the other. There are few of them, so a search visits
+ * all. */
 struct block {
-    _Alignas(REGION_ALIGNMENT) size_t size; /* with this */
+    _Alignas(REGION_ALIGNMENT) size_t size; /* header included */
     size_t used;
 };
 
@@ -18,10 +19,7 @@ size_t qobs_region_block(size_t size)
     return sizeof(struct block) + (size + REGION_ALIGNMENT - 1) / REGION_ALIGNMENT * REGION_ALIGNMENT;
 }
 
-static struct block *at(unsigned char *place)
-{
-    return (struct block *)(void *)place;
-}
+static struct block *at(unsigned char *place) { return (struct block *)(void *)place; }
 
 struct region qobs_region_make(unsigned char *begin, const unsigned char *end)
 {
@@ -34,7 +32,8 @@ struct region qobs_region_make(unsigned char *begin, const unsigned char *end)
     return region;
 }
 
-/* The smallest that fits: what is replaced by its like again and again then finds its old place, which nothing else has cut. */
+/* Returns the smallest block that fits. Arrays that are replaced by arrays of the same size again and again then reuse
+ * one place. */
 void *qobs_region_allocate(struct region *region, size_t size)
 {
     const size_t wanted = qobs_region_block(size);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* Memory of the caller's, handed out in blocks. One thread at a time. */
+/* Memory of the caller, handed out in blocks. One thread at a time. */
 #ifndef QOBS_REGION_H
 #define QOBS_REGION_H
 
@@ -14,13 +14,13 @@ struct region {
 
 enum { REGION_ALIGNMENT = 16 };
 
-/* Bytes that a block of that size takes; SIZE_MAX if they cannot be counted. */
+/* Bytes of the region that a block of that size occupies; SIZE_MAX on overflow. */
 size_t qobs_region_block(size_t size);
 
-/* `begin` is aligned. Less than the smallest block is a region of nothing. */
+/* `begin` is aligned. Memory smaller than the smallest block makes an empty region. */
 struct region qobs_region_make(unsigned char *begin, const unsigned char *end);
 
-/* NULL: there is no such room left. */
+/* NULL: no free block is large enough. */
 void *qobs_region_allocate(struct region *region, size_t size);
 bool qobs_region_holds(const struct region *region, const void *memory);
 void qobs_region_release(struct region *region, void *memory);

@@ -31,7 +31,8 @@ static int check_allocator(const qobs_allocator *a, qobs_error *error)
     const int status = struct_size_check("runtime.allocator", a, sizeof *a, sizeof *a, error);
     if (status != QOBS_OK || (a->allocate && a->release))
         return status;
-    return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "runtime.allocator: %s is NULL", a->allocate ? "release" : "allocate");
+    return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "runtime.allocator: %s is NULL",
+                     a->allocate ? "release" : "allocate");
 }
 
 static int check_executor(const qobs_executor *e, qobs_error *error)
@@ -43,21 +44,21 @@ static int check_executor(const qobs_executor *e, qobs_error *error)
                      e->parallel_for ? "threads is 0, allowed are 1 and more" : "parallel_for is NULL");
 }
 
-int qobs_runtime_resolve(struct runtime *resolved, const qobs_runtime *given, qobs_error *error)
+int qobs_runtime_resolve(struct runtime *resolved, const qobs_runtime *runtime, qobs_error *error)
 {
     *resolved = (struct runtime){.allocator = &default_allocator};
-    if (!given)
+    if (!runtime)
         return QOBS_OK;
-    int status = struct_size_check("runtime", given, sizeof *given, sizeof *given, error);
-    if (status == QOBS_OK && given->allocator)
-        status = check_allocator(given->allocator, error);
-    if (status == QOBS_OK && given->executor)
-        status = check_executor(given->executor, error);
+    int status = struct_size_check("runtime", runtime, sizeof *runtime, sizeof *runtime, error);
+    if (status == QOBS_OK && runtime->allocator)
+        status = check_allocator(runtime->allocator, error);
+    if (status == QOBS_OK && runtime->executor)
+        status = check_executor(runtime->executor, error);
     if (status != QOBS_OK)
         return status;
-    if (given->allocator)
-        resolved->allocator = given->allocator;
-    resolved->executor = given->executor;
+    if (runtime->allocator)
+        resolved->allocator = runtime->allocator;
+    resolved->executor = runtime->executor;
     return QOBS_OK;
 }
 
@@ -90,7 +91,4 @@ void qobs_parallel_for(const struct runtime *runtime, void (*task)(void *, size_
         task(argument, i);
 }
 
-size_t qobs_threads(const struct runtime *runtime)
-{
-    return runtime->executor ? runtime->executor->threads : 1;
-}
+size_t qobs_threads(const struct runtime *runtime) { return runtime->executor ? runtime->executor->threads : 1; }

@@ -11,12 +11,12 @@
 struct runtime {
     const qobs_allocator *allocator; /* never NULL */
     const qobs_executor *executor;   /* NULL: the calling thread */
-    struct region *region;             /* where state goes as far as there is room; NULL: there is none */
+    struct region *region;           /* for state, until it is full; NULL: there is none */
 };
 
-int qobs_runtime_resolve(struct runtime *resolved, const qobs_runtime *given, qobs_error *error);
+int qobs_runtime_resolve(struct runtime *resolved, const qobs_runtime *runtime, qobs_error *error);
 
-/* For the time of a call, and for what lasts: the state of observers. Both are released in the same way. */
+/* Memory for the time of a call, and for the state of observers. Both are released in the same way. */
 void *qobs_allocate(const struct runtime *runtime, size_t size);
 void *qobs_allocate_state(const struct runtime *runtime, size_t size);
 void qobs_release(const struct runtime *runtime, void *memory, size_t size);
@@ -24,7 +24,7 @@ void qobs_release(const struct runtime *runtime, void *memory, size_t size);
 /* Runs task(argument, i) for each i below count, on the executor if there is one. */
 void qobs_parallel_for(const struct runtime *runtime, void (*task)(void *, size_t), void *argument, size_t count);
 
-/* How many tasks run at the same time. */
+/* The number of tasks that run at the same time. */
 size_t qobs_threads(const struct runtime *runtime);
 
 #endif

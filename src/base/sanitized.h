@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* SANITIZED: does a sanitizer put its checks into every step? Inlining everything would then keep a compiler busy for minutes. */
+/* SANITIZED is defined if a sanitizer adds checks to every step. A compiler would then need minutes to inline
+ * everything. */
 #ifndef QOBS_SANITIZED_H
 #define QOBS_SANITIZED_H
 

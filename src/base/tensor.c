@@ -10,29 +10,20 @@ static const struct {
     const char *name;
     size_t size;
 } dtypes[] = {
-    [QOBS_F32] = {"F32", 4}, [QOBS_BF16] = {"BF16", 2}, [QOBS_F16] = {"F16", 2}, [QOBS_F64] = {"F64", 8},
-    [QOBS_I8] = {"I8", 1},   [QOBS_I16] = {"I16", 2},   [QOBS_I32] = {"I32", 4}, [QOBS_I64] = {"I64", 8},
-    [QOBS_F8_E4M3] = {"F8_E4M3", 1},
+    [QOBS_F32] = {"F32", 4}, [QOBS_BF16] = {"BF16", 2}, [QOBS_F16] = {"F16", 2},
+    [QOBS_F64] = {"F64", 8}, [QOBS_I8] = {"I8", 1},     [QOBS_I16] = {"I16", 2},
+    [QOBS_I32] = {"I32", 4}, [QOBS_I64] = {"I64", 8},   [QOBS_F8_E4M3] = {"F8_E4M3", 1},
 };
 
-/* What makes sizes per element and per qparam, times what there is for each, fit into 64 bits. More could not be addressed but by
- * strides of 0. */
-#define MOST_ELEMENTS (INT64_C(1) << 48)
+/* With this limit, bytes of arrays with several entries for each element or qparam fit 64 bits. A larger tensor could
+ * not be addressed, except by strides of 0. */
+#define MAX_ELEMENTS (INT64_C(1) << 48)
 
-static bool known(qobs_dtype dtype)
-{
-    return dtype >= QOBS_F32 && dtype <= QOBS_F8_E4M3;
-}
+static bool known(qobs_dtype dtype) { return dtype >= QOBS_F32 && dtype <= QOBS_F8_E4M3; }
 
-size_t qobs_dtype_size(qobs_dtype dtype)
-{
-    return known(dtype) ? dtypes[dtype].size : 0;
-}
+size_t qobs_dtype_size(qobs_dtype dtype) { return known(dtype) ? dtypes[dtype].size : 0; }
 
-const char *qobs_dtype_name(qobs_dtype dtype)
-{
-    return known(dtype) ? dtypes[dtype].name : NULL;
-}
+const char *qobs_dtype_name(qobs_dtype dtype) { return known(dtype) ? dtypes[dtype].name : NULL; }
 
 bool qobs_kernel_dtype_of(qobs_dtype dtype, enum qobs_kernel_dtype *index)
 {
@@ -54,16 +45,16 @@ bool qobs_kernel_dtype_of(qobs_dtype dtype, enum qobs_kernel_dtype *index)
     }
 }
 
-/* Does every element lie within 2^61 bytes of the first, so that no product or sum of strides overflows? */
-static bool reaches(const struct view *view)
+/* True if every element is within 2^61 bytes of the first. No product or sum of strides overflows then. */
+static bool is_addressable(const struct view *view)
 {
-    const int64_t most = INT64_C(1) << 61;
-    int64_t left = most;
+    const int64_t limit = INT64_C(1) << 61;
+    int64_t left = limit;
     for (int i = 0; i < view->ndim; i++) {
         const int64_t stride = view->strides[i], steps = view->shape[i] - 1;
         if (steps == 0)
             continue;
-        const int64_t forward = stride < -most ? most + 1 : stride < 0 ? -stride : stride;
+        const int64_t forward = stride < -limit ? limit + 1 : stride < 0 ? -stride : stride;
         if (forward > left / steps)
             return false;
         left -= steps * forward;
@@ -85,10 +76,10 @@ int qobs_view_of_tensor(struct view *view, const qobs_tensor *tensor, const char
                          QOBS_MAX_NDIM);
     if (tensor->ndim > 0 && !tensor->shape)
         return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "%s: shape is NULL", name);
-    view->data = tensor->data; /* field by field: clearing sizes and strides that are not there would take longer than the rest */
+    view->data = tensor->data; /* field by field: clearing unused sizes and strides would cost more than the rest */
     view->dtype = tensor->dtype;
     view->ndim = tensor->ndim;
-    /* Sizes with a zero among them hold nothing, whatever the others multiply to. */
+    /* A size of 0 makes the tensor empty, even if the product of the others overflows. */
     bool empty = false;
     for (int i = 0; i < tensor->ndim; i++) {
         if (tensor->shape[i] < 0)
@@ -101,13 +92,13 @@ int qobs_view_of_tensor(struct view *view, const qobs_tensor *tensor, const char
     const int64_t size = (int64_t)dtypes[tensor->dtype].size;
     int64_t elements = 1;
     for (int i = tensor->ndim - 1; i >= 0 && !empty; i--) {
-        /* that of a single index means nothing */
+        /* the stride of a dimension of size 1 has no meaning */
         view->strides[i] = tensor->strides && view->shape[i] > 1 ? tensor->strides[i] : elements * size;
-        if (!qobs_multiply(elements, view->shape[i], &elements) || elements > MOST_ELEMENTS)
+        if (!qobs_multiply(elements, view->shape[i], &elements) || elements > MAX_ELEMENTS)
             return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "%s: its shape holds more than 2^48 elements", name);
     }
     view->elements = empty ? 0 : elements;
-    if (!empty && !reaches(view))
+    if (!empty && !is_addressable(view))
         return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "%s: its strides reach further than 2^61 bytes", name);
     if (!tensor->data && view->elements > 0)
         return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "%s: data is NULL, but there are %lld elements", name,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* A caller's tensor view, checked once. */
+/* A caller's tensor, checked once, and facts about dtypes. */
 #ifndef QOBS_TENSOR_H
 #define QOBS_TENSOR_H
 
@@ -20,10 +20,10 @@ struct view {
 /* Fills `view` with every stride made explicit. `name` is the argument's name for messages. */
 int qobs_view_of_tensor(struct view *view, const qobs_tensor *tensor, const char *name, qobs_error *error);
 
-/* Is this a dtype that can be observed? Then its kernel index is in *index. */
+/* True if the dtype can be observed; *index is then its index in kernel tables. */
 bool qobs_kernel_dtype_of(qobs_dtype dtype, enum qobs_kernel_dtype *index);
 
-/* a * b, or false if it does not fit or is negative. */
+/* *product = a * b; false if a or b is negative or the product overflows. */
 static inline bool qobs_multiply(int64_t a, int64_t b, int64_t *product)
 {
     return a >= 0 && b >= 0 && !__builtin_mul_overflow(a, b, product);

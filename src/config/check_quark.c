@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* The checks of Quark's observers: which of them accepts a dtype, and what else must be set. */
+/* The checks of Quark's observers: the dtypes that each of them accepts, and the settings that it needs. */
 #include "config/check.h"
 
 #include <stdio.h>
@@ -9,19 +9,20 @@
 #include "base/error.h"
 #include "config/dtypes.h"
 
-/* Which observers take a dtype. */
-enum takers {
-    UNIFORM = 1,       /* of a range per tensor and per channel */
-    UNIFORM_GROUP = 2, /* of a range per group */
+/* Groups of observers that accept the same dtypes. */
+enum observer_group {
+    UNIFORM = 1,       /* a range for the tensor or each channel */
+    UNIFORM_GROUP = 2, /* a range for each group */
     MX = 4,
     BFP = 8,
     POWER_OF_2 = 16,
     TORCH = 32,         /* torch's histogram */
-    SQUARED_ERROR = 64, /* of a histogram's bins */
-    PLACEHOLDER = 0 /* takes all */
+    SQUARED_ERROR = 64, /* errors of the bins of a histogram */
+    PLACEHOLDER = 0     /* accepts all */
 };
 
-static const int observers[QUARK_DTYPES] = {
+/* The observers that accept a dtype. */
+static const int accepted_by[QUARK_DTYPES] = {
     [QUARK_INT8] = UNIFORM | UNIFORM_GROUP | POWER_OF_2 | TORCH | SQUARED_ERROR,
     [QUARK_UINT8] = UNIFORM | UNIFORM_GROUP | POWER_OF_2 | TORCH | SQUARED_ERROR,
     [QUARK_INT4] = UNIFORM | UNIFORM_GROUP | SQUARED_ERROR,
@@ -39,7 +40,7 @@ static const int observers[QUARK_DTYPES] = {
     [QUARK_BFP16] = BFP,
 };
 
-static enum takers taker(const struct preset *preset)
+static enum observer_group group_of(const struct preset *preset)
 {
     switch (preset->formula) {
     case FORMULA_NONE:
@@ -61,14 +62,15 @@ static enum takers taker(const struct preset *preset)
 
 static int check_dtype(const qobs_config *config, qobs_error *error)
 {
-    const int wanted = (int)taker(config->preset);
-    if (wanted == PLACEHOLDER || observers[config->quark_dtype] & wanted)
+    const int wanted = (int)group_of(config->preset);
+    if (wanted == PLACEHOLDER || accepted_by[config->quark_dtype] & wanted)
         return QOBS_OK;
     char known[200] = "";
     size_t used = 0;
     for (int i = 0; i < QUARK_DTYPES; i++)
-        if (observers[i] & wanted)
-            used += (size_t)snprintf(known + used, sizeof known - used, "%s%s", used ? ", " : "", qobs_quark_dtype_text(i));
+        if (accepted_by[i] & wanted)
+            used +=
+                (size_t)snprintf(known + used, sizeof known - used, "%s%s", used ? ", " : "", qobs_quark_dtype_text(i));
     return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "dtype: is %s, %s takes %s",
                      qobs_quark_dtype_text(config->quark_dtype), config->preset->name, known);
 }
@@ -76,14 +78,13 @@ static int check_dtype(const qobs_config *config, qobs_error *error)
 static int check_qscheme(const qobs_config *config, qobs_error *error)
 {
     static const int own[] = {
-        [GRANULARITY_NONE] = QUARK_QSCHEME_NONE,
-        [GRANULARITY_TENSOR] = QUARK_PER_TENSOR,
-        [GRANULARITY_QUARK_CHANNEL] = QUARK_PER_CHANNEL,
-        [GRANULARITY_QUARK_GROUP] = QUARK_PER_GROUP,
+        [GRANULARITY_NONE] = QUARK_QSCHEME_NONE,         [GRANULARITY_TENSOR] = QUARK_PER_TENSOR,
+        [GRANULARITY_QUARK_CHANNEL] = QUARK_PER_CHANNEL, [GRANULARITY_QUARK_GROUP] = QUARK_PER_GROUP,
         [GRANULARITY_QUARK_BLOCK] = QUARK_PER_GROUP,
     };
     const int expected = own[config->preset->granularity];
-    if (config->quark_qscheme == QUARK_QSCHEME_NONE || expected == QUARK_QSCHEME_NONE || config->quark_qscheme == expected)
+    if (config->quark_qscheme == QUARK_QSCHEME_NONE || expected == QUARK_QSCHEME_NONE ||
+        config->quark_qscheme == expected)
         return QOBS_OK;
     return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "qscheme: is %s, %s takes %s",
                      qobs_quark_qscheme_text(config->quark_qscheme), config->preset->name,
@@ -109,7 +110,7 @@ static int check_axis(const qobs_config *config, qobs_error *error)
     return QOBS_OK;
 }
 
-/* fp4 scales and those of blocks have a format of their own. */
+/* The scales of fp4 and of blocks need a format. */
 static int check_format(const qobs_config *config, qobs_error *error)
 {
     const enum formula_kind formula = config->preset->formula;
@@ -117,8 +118,8 @@ static int check_format(const qobs_config *config, qobs_error *error)
                            (formula == FORMULA_QUARK && config->quark_dtype == QUARK_FP4);
     if (formatted && config->scale_format == SCALE_FORMAT_NONE)
         return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT,
-                         "scale_format: is not set, %s with dtype %s takes float32, e4m3, e5m3, e8m0", config->preset->name,
-                         qobs_quark_dtype_text(config->quark_dtype));
+                         "scale_format: is not set, %s with dtype %s takes float32, e4m3, e5m3, e8m0",
+                         config->preset->name, qobs_quark_dtype_text(config->quark_dtype));
     if (config->mx_element_dtype && qobs_quark_number(config->mx_element_dtype).mantissa_bits == 0)
         return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "mx_element_dtype: %s is no element of an e8m0 scale",
                          qobs_quark_dtype_text(config->mx_element_dtype));

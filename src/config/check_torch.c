@@ -6,7 +6,7 @@
 
 #include "base/error.h"
 
-/* FixedQParamsObserver and PlaceholderObserver take their other settings as they are. */
+/* FixedQParamsObserver and PlaceholderObserver do not check their other settings. */
 static int check_without_ranges(const qobs_config *config, qobs_error *error)
 {
     const bool fixed = config->preset->formula == FORMULA_FIXED;
@@ -27,8 +27,8 @@ int qobs_check_torch(const qobs_config *config, qobs_error *error)
     if (qobs_preset_has_torch_histogram(config->preset) && config->is_dynamic)
         return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "is_dynamic: %s cannot be dynamic", config->preset->name);
     if (config->qscheme != TORCH_QSCHEME_NONE && channels != (config->qscheme >= TORCH_PER_CHANNEL_AFFINE))
-        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "qscheme: is '%s', %s takes %s", qobs_qscheme_text(config->qscheme),
-                         config->preset->name,
+        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "qscheme: is '%s', %s takes %s",
+                         qobs_qscheme_text(config->qscheme), config->preset->name,
                          channels ? "per_channel_affine, per_channel_symmetric, per_channel_affine_float_qparams"
                                   : "per_tensor_affine, per_tensor_symmetric");
     if (config->has_quant_min != config->has_quant_max)
@@ -36,8 +36,9 @@ int qobs_check_torch(const qobs_config *config, qobs_error *error)
     if (config->has_quant_min) {
         const int64_t quant_min = config->quant_min, quant_max = config->quant_max;
         if (quant_min > 0 || quant_max < 0)
-            return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "quant_min, quant_max: %lld to %lld does not include 0",
-                             (long long)quant_min, (long long)quant_max);
+            return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT,
+                             "quant_min, quant_max: %lld to %lld does not include 0", (long long)quant_min,
+                             (long long)quant_max);
         if (quant_min >= quant_max)
             return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "quant_min, quant_max: %lld is not below %lld",
                              (long long)quant_min, (long long)quant_max);
@@ -46,10 +47,12 @@ int qobs_check_torch(const qobs_config *config, qobs_error *error)
         const int64_t widest = bits32 ? INT64_C(1) << 31 : bits16 ? 65536 : 256;
         if (quant_max - quant_min + 1 > widest)
             return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT,
-                             "quant_min, quant_max: %lld to %lld is %lld wide, dtype %s allows %lld", (long long)quant_min,
-                             (long long)quant_max, (long long)quant_max - (long long)quant_min + 1, name, (long long)widest);
+                             "quant_min, quant_max: %lld to %lld is %lld wide, dtype %s allows %lld",
+                             (long long)quant_min, (long long)quant_max,
+                             (long long)quant_max - (long long)quant_min + 1, name, (long long)widest);
     }
-    const bool symmetric = config->qscheme == TORCH_PER_TENSOR_SYMMETRIC || config->qscheme == TORCH_PER_CHANNEL_SYMMETRIC;
+    const bool symmetric =
+        config->qscheme == TORCH_PER_TENSOR_SYMMETRIC || config->qscheme == TORCH_PER_CHANNEL_SYMMETRIC;
     if (config->reduce_range && symmetric && config->dtype == TORCH_QUINT8)
         return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT,
                          "reduce_range: cannot be combined with dtype quint8 and a symmetric qscheme");

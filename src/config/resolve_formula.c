@@ -42,12 +42,9 @@ static const struct formula_ops *compressed_tensors(const qobs_config *config, s
     return current ? &qobs_formula_compressed_tensors : &qobs_formula_compressed_tensors_2025;
 }
 
-/* ---- torch --------------------------------------------------------------------------------------------------------------- */
+/* ---- torch ------------------------------------------------------------------------------------------------------- */
 
-static int64_t floor_half(int64_t x)
-{
-    return x >= 0 ? x / 2 : -((1 - x) / 2);
-}
+static int64_t floor_half(int64_t x) { return x >= 0 ? x / 2 : -((1 - x) / 2); }
 
 static void set_torch(struct formula_params *p, const struct torch_number *number, enum mapping mapping, double eps)
 {
@@ -58,13 +55,14 @@ static void set_torch(struct formula_params *p, const struct torch_number *numbe
     p->torch.symmetric_zero_point = number->symmetric_zero_point;
 }
 
-/* Limits that are set replace those of the dtype; a symmetric zero point of 128 then becomes the middle of them. */
+/* Limits that are set replace those of the dtype. A symmetric zero point of 128 then becomes the middle of them. */
 static struct torch_number custom_number(struct torch_number number, int64_t quant_min, int64_t quant_max, bool reduce)
 {
     const int64_t min = reduce ? floor_half(quant_min) : quant_min, max = reduce ? floor_half(quant_max) : quant_max;
     const int64_t zero_point = number.symmetric_zero_point;
-    return (struct torch_number){
-        .quant_min = min, .quant_max = max, .symmetric_zero_point = zero_point == 128 ? floor_half(min + max) : zero_point};
+    return (struct torch_number){.quant_min = min,
+                                 .quant_max = max,
+                                 .symmetric_zero_point = zero_point == 128 ? floor_half(min + max) : zero_point};
 }
 
 static const struct formula_ops *torch(const qobs_config *config, struct formula_params *p)
@@ -88,7 +86,7 @@ static const struct formula_ops *torch(const qobs_config *config, struct formula
     return &qobs_formula_torch;
 }
 
-/* ---- Quark --------------------------------------------------------------------------------------------------------------- */
+/* ---- Quark ------------------------------------------------------------------------------------------------------- */
 
 /* HistogramObserverPro is torch's observer of a dtype like its own, with Quark's limits. */
 static const struct formula_ops *quark_torch(const qobs_config *config, struct formula_params *p)
@@ -118,7 +116,8 @@ static void set_quark(const qobs_config *config, struct formula_params *p)
 
 static enum scale_mode mode_of(const qobs_config *config)
 {
-    return config->scale_calculation_mode == SCALE_MODE_NONE ? SCALE_MODE_EVEN : (enum scale_mode)config->scale_calculation_mode;
+    return config->scale_calculation_mode == SCALE_MODE_NONE ? SCALE_MODE_EVEN
+                                                             : (enum scale_mode)config->scale_calculation_mode;
 }
 
 /* Only ranges of fp4 go by scale_format. */
@@ -171,14 +170,14 @@ static struct shape shape_without_data(const qobs_config *config)
     if (config->preset->family != FAMILY_QUARK)
         return (struct shape){.ndim = 1, .extent = {1}};
     const bool groups = config->preset->granularity == GRANULARITY_QUARK_GROUP;
-    /* The scale of a 0-dimensional range all the same, or the most frequent of one value. */
+    /* upstream computes the scale of a 0-dimensional range, or the most frequent of one value */
     const bool scalar =
         qobs_quark_number(config->quark_dtype).is_float ||
         (config->preset->formula == FORMULA_QUARK_POWER_OF_2 && config->preset->granularity == GRANULARITY_TENSOR);
     return (struct shape){.ndim = groups ? 2 : scalar ? 0 : 1, .extent = {1, 1}};
 }
 
-/* ---- All ----------------------------------------------------------------------------------------------------------------- */
+/* ---- All --------------------------------------------------------------------------------------------------------- */
 
 static const struct formula_ops *none(const qobs_config *config, struct formula_params *p)
 {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
+/* Values of settings from text and to text. */
 #include "config/settings.h"
 
 #include <ctype.h>
@@ -21,7 +22,7 @@ static void list_words(const struct word *words, char *text, size_t size)
         used += (size_t)snprintf(text + used, size - used, "%s%s", used ? ", " : "", words->text);
 }
 
-/* Numbers as JSON writes them, whatever the locale. */
+/* Numbers as JSON writes them, in any locale. */
 static bool parse_real(const char *value, double *out)
 {
     char buffer[64];
@@ -39,53 +40,51 @@ static bool parse_real(const char *value, double *out)
     return *end == '\0' && isfinite(*out);
 }
 
-static bool parse_integer(const char *value, double quant_min, double quant_max, int64_t *out)
+static bool parse_integer(const char *value, double min, double max, int64_t *out)
 {
     double number;
-    if (!parse_real(value, &number) || number != floor(number) || number < quant_min || number > quant_max)
+    if (!parse_real(value, &number) || number != floor(number) || number < min || number > max)
         return false;
     *out = (int64_t)number;
     return true;
 }
 
-static bool parse_pair(const char *value, const struct setting *s, int64_t pair[2])
+enum { LIST_SIZE = 64 };
+
+/* Copies a list without blanks and brackets; false if it is too long. */
+static bool strip_brackets(const char *value, char list[LIST_SIZE])
 {
-    char buffer[64], *parts[2];
-    if (strlen(value) >= sizeof buffer)
+    if (strlen(value) >= LIST_SIZE)
         return false;
-    size_t n = 0;
     for (; *value; value++)
         if (!strchr(" []()", *value))
-            buffer[n++] = *value;
-    buffer[n] = '\0';
-    parts[0] = buffer;
-    parts[1] = strpbrk(buffer, ",x");
-    if (!parts[1])
-        return false;
-    *parts[1]++ = '\0';
-    for (int i = 0; i < 2; i++)
-        if (!parse_integer(parts[i], s->quant_min, s->quant_max, &pair[i]))
-            return false;
+            *list++ = *value;
+    *list = '\0';
     return true;
+}
+
+static bool parse_pair(const char *value, const struct setting *s, int64_t pair[2])
+{
+    char list[LIST_SIZE];
+    char *second = strip_brackets(value, list) ? strpbrk(list, ",x") : NULL;
+    if (!second)
+        return false;
+    *second++ = '\0';
+    return parse_integer(list, s->min, s->max, &pair[0]) && parse_integer(second, s->min, s->max, &pair[1]);
 }
 
 static bool parse_axes(const char *value, const struct setting *s, struct axes *axes)
 {
-    char buffer[64];
-    size_t n = 0;
-    if (strlen(value) >= sizeof buffer)
+    char list[LIST_SIZE];
+    if (!strip_brackets(value, list))
         return false;
-    for (; *value; value++)
-        if (!strchr(" []()", *value))
-            buffer[n++] = *value;
-    buffer[n] = '\0';
     *axes = (struct axes){0};
-    for (char *part = n > 0 ? buffer : NULL, *next; part; part = next) {
+    for (char *part = *list ? list : NULL, *next; part; part = next) {
         int64_t axis;
         next = strchr(part, ',');
         if (next)
             *next++ = '\0';
-        if (axes->count == QOBS_MAX_NDIM || !parse_integer(part, s->quant_min, s->quant_max, &axis))
+        if (axes->count == QOBS_MAX_NDIM || !parse_integer(part, s->min, s->max, &axis))
             return false;
         axes->axis[axes->count++] = (int)axis;
     }
@@ -123,20 +122,23 @@ static int parse_bool(const struct setting *s, const char *value, bool *out, qob
 
 static int out_of_range(const struct setting *s, const char *value, qobs_error *error)
 {
-    return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "%s: is '%s', allowed are %s from %.15g to %.15g", s->key, value,
+    return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "%s: is '%s', allowed are %s from %.15g to %.15g", s->key,
+                     value,
                      s->kind == KIND_REAL   ? "numbers"
                      : s->kind == KIND_PAIR ? "two integers [height, width]"
                      : s->kind == KIND_AXES ? "lists of integers"
                                             : "integers",
-                     s->quant_min, s->quant_max);
+                     s->min, s->max);
 }
 
-/* llm-compressor's configurations carry the observer's own name. */
-static int check_own_name(const struct setting *s, const char *value, const struct qobs_config *config, qobs_error *error)
+/* Configurations of llm-compressor contain the name of their observer. */
+static int check_own_name(const struct setting *s, const char *value, const struct qobs_config *config,
+                          qobs_error *error)
 {
     if (strcmp(value, strchr(config->preset->name, '.') + 1) == 0)
         return QOBS_OK;
-    return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "%s: is '%s', but the preset is %s", s->key, value, config->preset->name);
+    return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "%s: is '%s', but the preset is %s", s->key, value,
+                     config->preset->name);
 }
 
 static int parse_field(const struct setting *s, const char *value, struct qobs_config *config, qobs_error *error)
@@ -151,17 +153,17 @@ static int parse_field(const struct setting *s, const char *value, struct qobs_c
     case KIND_BOOL:
         return parse_bool(s, value, field, error);
     case KIND_INTEGER:
-        if (!parse_integer(value, s->quant_min, s->quant_max, &integer))
+        if (!parse_integer(value, s->min, s->max, &integer))
             return out_of_range(s, value, error);
         *(int *)field = (int)integer;
         return QOBS_OK;
     case KIND_LONG:
-        if (!parse_integer(value, s->quant_min, s->quant_max, &integer))
+        if (!parse_integer(value, s->min, s->max, &integer))
             return out_of_range(s, value, error);
         *(int64_t *)field = integer;
         return QOBS_OK;
     case KIND_REAL:
-        if (!parse_real(value, &real) || real < s->quant_min || real > s->quant_max)
+        if (!parse_real(value, &real) || real < s->min || real > s->max)
             return out_of_range(s, value, error);
         *(double *)field = real;
         return QOBS_OK;
@@ -190,12 +192,12 @@ int qobs_setting_parse(const struct setting *s, const char *value, struct qobs_c
 
 void qobs_setting_restore(const struct setting *s, struct qobs_config *config)
 {
-    static const size_t sizes[] = {
-        [KIND_WORD] = sizeof(int),      [KIND_BOOL] = sizeof(bool),   [KIND_INTEGER] = sizeof(int),
-        [KIND_LONG] = sizeof(int64_t), [KIND_REAL] = sizeof(double), [KIND_PAIR] = 2 * sizeof(int64_t),
-        [KIND_AXES] = sizeof(struct axes), [KIND_OWN_NAME] = 0};
-    const struct qobs_config fresh = qobs_config_defaults(config->preset);
-    memcpy((unsigned char *)config + s->field, (const unsigned char *)&fresh + s->field, sizes[s->kind]);
+    static const size_t sizes[] = {[KIND_WORD] = sizeof(int),         [KIND_BOOL] = sizeof(bool),
+                                   [KIND_INTEGER] = sizeof(int),      [KIND_LONG] = sizeof(int64_t),
+                                   [KIND_REAL] = sizeof(double),      [KIND_PAIR] = 2 * sizeof(int64_t),
+                                   [KIND_AXES] = sizeof(struct axes), [KIND_OWN_NAME] = 0};
+    const struct qobs_config defaults = qobs_config_defaults(config->preset);
+    memcpy((unsigned char *)config + s->field, (const unsigned char *)&defaults + s->field, sizes[s->kind]);
     if (s->set != NO_FIELD)
         *(bool *)((unsigned char *)config + s->set) = false;
 }

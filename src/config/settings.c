@@ -1,92 +1,70 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
+/* The settings of all presets, one row each, and their words and defaults. */
 #include "config/settings.h"
 
 #include <float.h>
 #include <stddef.h>
 #include <string.h>
 
-static const struct word base_names[] = {{"weight", BASE_WEIGHT}, {"input", BASE_INPUT}, {"output", BASE_OUTPUT},
-                                         {"q", BASE_Q},           {"k", BASE_K},         {"v", BASE_V},
-                                         {0}};
-static const struct word strategies[] = {{"tensor", STRATEGY_TENSOR},
-                                         {"channel", STRATEGY_CHANNEL},
-                                         {"group", STRATEGY_GROUP},
-                                         {"tensor_group", STRATEGY_TENSOR_GROUP},
-                                         {"block", STRATEGY_BLOCK},
-                                         {"token", STRATEGY_TOKEN},
-                                         {"attn_head", STRATEGY_ATTN_HEAD},
-                                         {0}};
+static const struct word base_names[] = {
+    {"weight", BASE_WEIGHT}, {"input", BASE_INPUT}, {"output", BASE_OUTPUT}, {"q", BASE_Q}, {"k", BASE_K},
+    {"v", BASE_V}, {0}};
+static const struct word strategies[] = {
+    {"tensor", STRATEGY_TENSOR}, {"channel", STRATEGY_CHANNEL}, {"group", STRATEGY_GROUP},
+    {"tensor_group", STRATEGY_TENSOR_GROUP}, {"block", STRATEGY_BLOCK}, {"token", STRATEGY_TOKEN},
+    {"attn_head", STRATEGY_ATTN_HEAD}, {0}};
 static const struct word nonfinite_modes[] = {
     {"refuse", NONFINITE_REFUSE}, {"ignore", NONFINITE_IGNORE}, {"propagate", NONFINITE_PROPAGATE}, {0}};
-static const struct word histogram_nonfinite_modes[] = {{"refuse", NONFINITE_REFUSE},
-                                                        {"refuse_nan", NONFINITE_REFUSE_NAN},
-                                                        {"ignore", NONFINITE_IGNORE},
-                                                        {"propagate", NONFINITE_PROPAGATE},
-                                                        {0}};
-static const struct word versions[] = {{"current", VERSION_CURRENT}, {"2025-10", VERSION_2025_10}, {"2025-09", VERSION_2025_09}, {0}};
+static const struct word histogram_nonfinite_modes[] = {
+    {"refuse", NONFINITE_REFUSE}, {"refuse_nan", NONFINITE_REFUSE_NAN}, {"ignore", NONFINITE_IGNORE},
+    {"propagate", NONFINITE_PROPAGATE}, {0}};
+static const struct word versions[] = {
+    {"current", VERSION_CURRENT}, {"2025-10", VERSION_2025_10}, {"2025-09", VERSION_2025_09}, {0}};
 static const struct word types[] = {{"int", TYPE_INT}, {"float", TYPE_FLOAT}, {0}};
 static const struct word amax_methods[] = {
     {"entropy", AMAX_ENTROPY}, {"mse", AMAX_MSE}, {"percentile", AMAX_PERCENTILE}, {0}};
-static const struct word modelopt_num_bits[] = {{"2", 2},   {"3", 3},   {"4", 4},   {"5", 5},   {"6", 6},
-                                           {"7", 7},   {"8", 8},   {"9", 9},   {"10", 10}, {"11", 11},
-                                           {"12", 12}, {"13", 13}, {"14", 14}, {"15", 15}, {"16", 16},
-                                           {"[4, 3]", NUM_BITS_E4M3}, {"[4,3]", NUM_BITS_E4M3}, {0}};
-static const struct word scale_dtypes[] = {{"float32", SCALE_F32},          {"bfloat16", SCALE_BF16}, {"float16", SCALE_F16},
-                                           {"float8_e4m3fn", SCALE_E4M3}, {"uint8", SCALE_U8},      {0}};
+static const struct word modelopt_num_bits[] = {
+    {"2", 2}, {"3", 3}, {"4", 4}, {"5", 5}, {"6", 6}, {"7", 7}, {"8", 8}, {"9", 9}, {"10", 10}, {"11", 11},
+    {"12", 12}, {"13", 13}, {"14", 14}, {"15", 15}, {"16", 16}, {"[4, 3]", NUM_BITS_E4M3}, {"[4,3]", NUM_BITS_E4M3},
+    {0}};
+static const struct word scale_dtypes[] = {
+    {"float32", SCALE_F32}, {"bfloat16", SCALE_BF16}, {"float16", SCALE_F16}, {"float8_e4m3fn", SCALE_E4M3},
+    {"uint8", SCALE_U8}, {0}};
 static const struct word dynamics[] = {{"false", 0}, {"true", 1}, {"local", 2}, {0}};
 static const struct word zp_dtypes[] = {
-    {"int8", QOBS_I8},  {"int16", QOBS_I16},     {"int32", QOBS_I32},
-    {"bfloat16", QOBS_BF16}, {"float16", QOBS_F16}, {"float32", QOBS_F32}, {"float8_e4m3fn", QOBS_F8_E4M3}, {0}};
-enum { FLOATING = 3 }; /* the first words, which observers of ranges do not take */
-static const struct word torch_dtypes[] = {{"float32", TORCH_FLOAT32},
-                                           {"float16", TORCH_FLOAT16},
-                                           {"bfloat16", TORCH_BFLOAT16},
-                                           {"quint8", TORCH_QUINT8},
-                                           {"qint8", TORCH_QINT8},
-                                           {"qint32", TORCH_QINT32},
-                                           {"quint4x2", TORCH_QUINT4X2},
-                                           {"uint8", TORCH_UINT8},
-                                           {"int8", TORCH_INT8},
-                                           {"uint16", TORCH_UINT16},
-                                           {"int16", TORCH_INT16},
-                                           {"int32", TORCH_INT32},
-                                           {0}};
-static const struct word qschemes[] = {{"per_tensor_affine", TORCH_PER_TENSOR_AFFINE},
-                                       {"per_tensor_symmetric", TORCH_PER_TENSOR_SYMMETRIC},
-                                       {"per_channel_affine", TORCH_PER_CHANNEL_AFFINE},
-                                       {"per_channel_symmetric", TORCH_PER_CHANNEL_SYMMETRIC},
-                                       {"per_channel_affine_float_qparams", TORCH_PER_CHANNEL_AFFINE_FLOAT_QPARAMS},
-                                       {0}};
+    {"int8", QOBS_I8}, {"int16", QOBS_I16}, {"int32", QOBS_I32}, {"bfloat16", QOBS_BF16}, {"float16", QOBS_F16},
+    {"float32", QOBS_F32}, {"float8_e4m3fn", QOBS_F8_E4M3}, {0}};
+enum { FLOATING = 3 }; /* the first words, which observers of ranges do not accept */
+static const struct word torch_dtypes[] = {
+    {"float32", TORCH_FLOAT32}, {"float16", TORCH_FLOAT16}, {"bfloat16", TORCH_BFLOAT16}, {"quint8", TORCH_QUINT8},
+    {"qint8", TORCH_QINT8}, {"qint32", TORCH_QINT32}, {"quint4x2", TORCH_QUINT4X2}, {"uint8", TORCH_UINT8},
+    {"int8", TORCH_INT8}, {"uint16", TORCH_UINT16}, {"int16", TORCH_INT16}, {"int32", TORCH_INT32}, {0}};
+static const struct word qschemes[] = {
+    {"per_tensor_affine", TORCH_PER_TENSOR_AFFINE}, {"per_tensor_symmetric", TORCH_PER_TENSOR_SYMMETRIC},
+    {"per_channel_affine", TORCH_PER_CHANNEL_AFFINE}, {"per_channel_symmetric", TORCH_PER_CHANNEL_SYMMETRIC},
+    {"per_channel_affine_float_qparams", TORCH_PER_CHANNEL_AFFINE_FLOAT_QPARAMS}, {0}};
 
-static const struct word quark_dtypes[] = {{"int8", QUARK_INT8},         {"uint8", QUARK_UINT8},       {"int4", QUARK_INT4},
-                                           {"uint4", QUARK_UINT4},       {"int3", QUARK_INT3},         {"int2", QUARK_INT2},
-                                           {"int16", QUARK_INT16},       {"int32", QUARK_INT32},       {"fp8_e4m3", QUARK_FP8_E4M3},
-                                           {"fp8_e5m2", QUARK_FP8_E5M2}, {"fp8_e5m3", QUARK_FP8_E5M3}, {"fp6_e2m3", QUARK_FP6_E2M3},
-                                           {"fp6_e3m2", QUARK_FP6_E3M2}, {"fp4", QUARK_FP4},           {"bfp16", QUARK_BFP16},
-                                           {"float16", QUARK_FLOAT16},   {"bfloat16", QUARK_BFLOAT16}, {"mx", QUARK_MX},
-                                           {"mx6", QUARK_MX6},           {"mx9", QUARK_MX9},           {"uint16", QUARK_UINT16},
-                                           {"uint32", QUARK_UINT32},     {0}};
-static const struct word quark_qschemes[] = {{"per_tensor", QUARK_PER_TENSOR},
-                                             {"per_channel", QUARK_PER_CHANNEL},
-                                             {"per_group", QUARK_PER_GROUP},
-                                             {0}};
+static const struct word quark_dtypes[] = {
+    {"int8", QUARK_INT8}, {"uint8", QUARK_UINT8}, {"int4", QUARK_INT4}, {"uint4", QUARK_UINT4}, {"int3", QUARK_INT3},
+    {"int2", QUARK_INT2}, {"int16", QUARK_INT16}, {"int32", QUARK_INT32}, {"fp8_e4m3", QUARK_FP8_E4M3},
+    {"fp8_e5m2", QUARK_FP8_E5M2}, {"fp8_e5m3", QUARK_FP8_E5M3}, {"fp6_e2m3", QUARK_FP6_E2M3},
+    {"fp6_e3m2", QUARK_FP6_E3M2}, {"fp4", QUARK_FP4}, {"bfp16", QUARK_BFP16}, {"float16", QUARK_FLOAT16},
+    {"bfloat16", QUARK_BFLOAT16}, {"mx", QUARK_MX}, {"mx6", QUARK_MX6}, {"mx9", QUARK_MX9}, {"uint16", QUARK_UINT16},
+    {"uint32", QUARK_UINT32}, {0}};
+static const struct word quark_qschemes[] = {
+    {"per_tensor", QUARK_PER_TENSOR}, {"per_channel", QUARK_PER_CHANNEL}, {"per_group", QUARK_PER_GROUP}, {0}};
 static const struct word zero_point_types[] = {{"int32", ZERO_POINT_INT32}, {"float32", ZERO_POINT_FLOAT32}, {0}};
-static const struct word scale_types[] = {{"float", SCALE_TYPE_FLOAT},
-                                          {"float32", SCALE_TYPE_F32},
-                                          {"float16", SCALE_TYPE_F16},
-                                          {"bfloat16", SCALE_TYPE_BF16},
-                                          {"pof2", SCALE_TYPE_POF2},
-                                          {"float8_e5m3", SCALE_TYPE_E5M3},
-                                          {"float8_e8m0fnu", SCALE_TYPE_E8M0},
-                                          {0}};
-static const struct word scale_formats[] = {{"float32", SCALE_FORMAT_FLOAT32},
-                                            {"e4m3", SCALE_FORMAT_E4M3},
-                                            {"e5m3", SCALE_FORMAT_E5M3},
-                                            {"e8m0", SCALE_FORMAT_E8M0},
-                                            {0}};
-static const struct word scale_modes[] = {{"even", SCALE_MODE_EVEN}, {"floor", SCALE_MODE_FLOOR}, {"ceil", SCALE_MODE_CEIL}, {0}};
+static const struct word scale_types[] = {
+    {"float", SCALE_TYPE_FLOAT}, {"float32", SCALE_TYPE_F32}, {"float16", SCALE_TYPE_F16},
+    {"bfloat16", SCALE_TYPE_BF16}, {"pof2", SCALE_TYPE_POF2}, {"float8_e5m3", SCALE_TYPE_E5M3},
+    {"float8_e8m0fnu", SCALE_TYPE_E8M0}, {0}};
+static const struct word scale_formats[] = {
+    {"float32", SCALE_FORMAT_FLOAT32}, {"e4m3", SCALE_FORMAT_E4M3}, {"e5m3", SCALE_FORMAT_E5M3},
+    {"e8m0", SCALE_FORMAT_E8M0}, {0}};
+static const struct word scale_modes[] = {
+    {"even", SCALE_MODE_EVEN}, {"floor", SCALE_MODE_FLOOR}, {"ceil", SCALE_MODE_CEIL}, {0}};
 
 static bool has_ranges(const struct preset *preset)
 {
@@ -108,10 +86,7 @@ static bool has_importance(const struct preset *preset)
     return searches(preset) && preset->search->importance;
 }
 
-static bool has_chunks(const struct preset *preset)
-{
-    return searches(preset) && !has_importance(preset);
-}
+static bool has_chunks(const struct preset *preset) { return searches(preset) && !has_importance(preset); }
 
 static bool has_percentile(const struct preset *preset)
 {
@@ -133,25 +108,16 @@ static bool has_multiples(const struct preset *preset)
     return preset->range == &qobs_range_multiplier;
 }
 
-static bool has_blocks(const struct preset *preset)
-{
-    return preset->granularity == GRANULARITY_MODELOPT_BLOCK;
-}
+static bool has_blocks(const struct preset *preset) { return preset->granularity == GRANULARITY_MODELOPT_BLOCK; }
 
-static bool is_fixed(const struct preset *preset)
-{
-    return preset->formula == FORMULA_FIXED;
-}
+static bool is_fixed(const struct preset *preset) { return preset->formula == FORMULA_FIXED; }
 
 static bool is_placeholder(const struct preset *preset)
 {
     return preset->formula == FORMULA_NONE && !qobs_preset_measures(preset);
 }
 
-static bool is_no_placeholder(const struct preset *preset)
-{
-    return !is_placeholder(preset);
-}
+static bool is_no_placeholder(const struct preset *preset) { return !is_placeholder(preset); }
 
 static bool has_channels(const struct preset *preset)
 {
@@ -167,13 +133,15 @@ enum { ANY = FAMILY_LLMC | FAMILY_TORCH | FAMILY_QUARK | FAMILY_MODELOPT };
 #define EVERY NULL
 #define FIELD(name) offsetof(struct qobs_config, name)
 
-/* One row a setting: name, families, presets, kind, field, the field that says it was given, and its words or its limits. */
+/* One row a setting: key, families, presets, kind, field, the field that is true once it is set, words, limits. */
 static const struct setting settings[] = {
     {"base_name", ANY, EVERY, KIND_WORD, FIELD(base_name), NO_FIELD, base_names, 0, 0},
     {"nonfinite", ANY, has_no_histogram, KIND_WORD, FIELD(nonfinite), NO_FIELD, nonfinite_modes, 0, 0},
-    {"nonfinite", ANY, qobs_preset_has_torch_histogram, KIND_WORD, FIELD(nonfinite), NO_FIELD, histogram_nonfinite_modes, 0, 0},
+    {"nonfinite", ANY, qobs_preset_has_torch_histogram, KIND_WORD, FIELD(nonfinite), NO_FIELD, histogram_nonfinite_modes, 0,
+     0},
     {"bins", FAMILY_TORCH | FAMILY_QUARK, qobs_preset_has_torch_histogram, KIND_LONG, FIELD(bins), NO_FIELD, NULL, 1, 0x1p20},
-    {"upsample_rate", FAMILY_TORCH | FAMILY_QUARK, qobs_preset_has_torch_histogram, KIND_INTEGER, FIELD(upsample_rate), NO_FIELD, NULL, 1, 0x1p20},
+    {"upsample_rate", FAMILY_TORCH | FAMILY_QUARK, qobs_preset_has_torch_histogram, KIND_INTEGER, FIELD(upsample_rate),
+     NO_FIELD, NULL, 1, 0x1p20},
     {"float32_counts", ANY, qobs_preset_has_torch_histogram, KIND_BOOL, FIELD(float32_counts), NO_FIELD, NULL, 0, 0},
     {"float32_counts", ANY, qobs_preset_grows_bins, KIND_BOOL, FIELD(float32_counts), NO_FIELD, NULL, 0, 0},
     {"shifted_counts", FAMILY_QUARK, qobs_preset_grows_bins, KIND_BOOL, FIELD(shifted_counts), NO_FIELD, NULL, 0, 0},
@@ -191,7 +159,8 @@ static const struct setting settings[] = {
     {"type", FAMILY_LLMC, EVERY, KIND_WORD, FIELD(type), NO_FIELD, types, 0, 0},
     {"symmetric", FAMILY_LLMC | FAMILY_QUARK, EVERY, KIND_BOOL, FIELD(symmetric), NO_FIELD, NULL, 0, 0},
     {"strategy", FAMILY_LLMC, EVERY, KIND_WORD, FIELD(strategy), NO_FIELD, strategies, 0, 0},
-    {"group_size", FAMILY_LLMC | FAMILY_QUARK, EVERY, KIND_LONG, FIELD(group_size), FIELD(has_group_size), NULL, -1, 0x1p53},
+    {"group_size", FAMILY_LLMC | FAMILY_QUARK, EVERY, KIND_LONG, FIELD(group_size), FIELD(has_group_size), NULL, -1,
+     0x1p53},
     {"block_structure", FAMILY_LLMC, EVERY, KIND_PAIR, FIELD(block), FIELD(has_block), NULL, 1, 0x1p31},
     {"dynamic", FAMILY_LLMC, EVERY, KIND_WORD, FIELD(dynamic), NO_FIELD, dynamics, 0, 0},
     {"scale_dtype", FAMILY_LLMC, EVERY, KIND_WORD, FIELD(scale_dtype), NO_FIELD, scale_dtypes, 0, 0},
@@ -213,17 +182,21 @@ static const struct setting settings[] = {
     {"quant_min", FAMILY_TORCH, EVERY, KIND_LONG, FIELD(quant_min), FIELD(has_quant_min), NULL, -0x1p31, 0x1p32},
     {"quant_max", FAMILY_TORCH, EVERY, KIND_LONG, FIELD(quant_max), FIELD(has_quant_max), NULL, -0x1p31, 0x1p32},
     {"eps", FAMILY_TORCH, has_ranges, KIND_REAL, FIELD(eps), NO_FIELD, NULL, 0, 1e38},
-    {"ch_axis", FAMILY_TORCH, has_channels, KIND_INTEGER, FIELD(ch_axis), NO_FIELD, NULL, -QOBS_MAX_NDIM, QOBS_MAX_NDIM - 1},
+    {"ch_axis", FAMILY_TORCH, has_channels, KIND_INTEGER, FIELD(ch_axis), NO_FIELD, NULL, -QOBS_MAX_NDIM,
+     QOBS_MAX_NDIM - 1},
     {"is_dynamic", FAMILY_TORCH | FAMILY_QUARK, EVERY, KIND_BOOL, FIELD(is_dynamic), NO_FIELD, NULL, 0, 0},
     {"scale", FAMILY_TORCH, is_fixed, KIND_REAL, FIELD(scale), FIELD(has_scale), NULL, -FLT_MAX, FLT_MAX},
-    {"zero_point", FAMILY_TORCH, is_fixed, KIND_LONG, FIELD(zero_point), FIELD(has_zero_point), NULL, INT32_MIN, INT32_MAX},
+    {"zero_point", FAMILY_TORCH, is_fixed, KIND_LONG, FIELD(zero_point), FIELD(has_zero_point), NULL, INT32_MIN,
+     INT32_MAX},
     {"dtype", FAMILY_QUARK, EVERY, KIND_WORD, FIELD(quark_dtype), NO_FIELD, quark_dtypes, 0, 0},
     {"qscheme", FAMILY_QUARK, EVERY, KIND_WORD, FIELD(quark_qscheme), NO_FIELD, quark_qschemes, 0, 0},
-    {"ch_axis", FAMILY_QUARK, EVERY, KIND_INTEGER, FIELD(ch_axis), FIELD(has_ch_axis), NULL, -QOBS_MAX_NDIM, QOBS_MAX_NDIM - 1},
+    {"ch_axis", FAMILY_QUARK, EVERY, KIND_INTEGER, FIELD(ch_axis), FIELD(has_ch_axis), NULL, -QOBS_MAX_NDIM,
+     QOBS_MAX_NDIM - 1},
     {"zero_point_type", FAMILY_QUARK, EVERY, KIND_WORD, FIELD(zero_point_type), NO_FIELD, zero_point_types, 0, 0},
     {"scale_type", FAMILY_QUARK, EVERY, KIND_WORD, FIELD(scale_type), NO_FIELD, scale_types, 0, 0},
     {"scale_format", FAMILY_QUARK, EVERY, KIND_WORD, FIELD(scale_format), NO_FIELD, scale_formats, 0, 0},
-    {"scale_calculation_mode", FAMILY_QUARK, EVERY, KIND_WORD, FIELD(scale_calculation_mode), NO_FIELD, scale_modes, 0, 0},
+    {"scale_calculation_mode", FAMILY_QUARK, EVERY, KIND_WORD, FIELD(scale_calculation_mode), NO_FIELD, scale_modes, 0,
+     0},
     {"mx_element_dtype", FAMILY_QUARK, EVERY, KIND_WORD, FIELD(mx_element_dtype), NO_FIELD, quark_dtypes, 0, 0},
     {"scope", FAMILY_QUARK, has_steps, KIND_INTEGER, FIELD(scope), NO_FIELD, NULL, 0, 127},
     {"axis", FAMILY_MODELOPT, EVERY, KIND_AXES, FIELD(axes), FIELD(has_axes), NULL, -QOBS_MAX_NDIM, QOBS_MAX_NDIM - 1},
@@ -281,8 +254,8 @@ struct qobs_config qobs_config_defaults(const struct preset *preset)
         .dtype = is_placeholder(preset) ? TORCH_FLOAT32 : TORCH_QUINT8,
         .eps = 0x1p-23,
         .nonfinite = preset->formula == FORMULA_QUARK_BFP ? NONFINITE_IGNORE
-                     : qobs_preset_has_torch_histogram(preset)        ? NONFINITE_REFUSE_NAN
-                                                                : NONFINITE_REFUSE,
+                     : qobs_preset_has_torch_histogram(preset) ? NONFINITE_REFUSE_NAN
+                                                               : NONFINITE_REFUSE,
         .bins = preset->family == FAMILY_QUARK ? 256 : 2048,
         .percentile = preset->family == FAMILY_QUARK ? 99.99999999 : 99.99,
         .stride = 1,
@@ -292,11 +265,11 @@ struct qobs_config qobs_config_defaults(const struct preset *preset)
         .upsample_rate = 16,
         .quark_dtype = preset->formula == FORMULA_QUARK_MX    ? QUARK_FP4
                        : preset->formula == FORMULA_QUARK_BFP ? QUARK_BFP16
-                                                                    : QUARK_INT8,
+                                                              : QUARK_INT8,
     };
 }
 
-/* ---- Names for messages -------------------------------------------------------------------------------------------------- */
+/* ---- Names for messages ------------------------------------------------------------------------------------------ */
 
 const char *qobs_word_text(const struct word *words, int value)
 {

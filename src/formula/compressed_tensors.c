@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* compressed-tensors' calculate_qparams and generate_gparam (quantization/utils/helpers.py, mxfp_utils.py), in the dtype of the
- * ranges. */
+/* compressed-tensors' calculate_qparams and generate_gparam (quantization/utils/helpers.py, mxfp_utils.py), in the
+ * dtype of the ranges. tests/test_search_kernels.c compares search_shrink_native.inl.h with this file. */
 #include "formula/formula.h"
 
 #include <math.h>
@@ -19,24 +19,21 @@ struct numbers {
     bool mx;
     int mx_offset;
     enum scale_dtype scale_dtype;
-    double eps;      /* replaces a scale of exactly 0 */
-    bool floor;      /* 2025: no scale is below f32's epsilon, and the zero point is made with the raised scale */
-    bool floor_e4m3; /* 2025, e2m1 under a global scale: scales are e4m3, and 0.125 replaces 0 */
+    double eps;       /* replaces a scale of exactly 0 */
+    double min_scale; /* 2025: scales below it are raised to it before the zero point is made; else 0 */
+    bool e4m3_scales; /* 2025, e2m1 under a global scale: scales are e4m3, and 0.125 replaces 0 */
     qobs_dtype zero_point_dtype;
     const qobs_format *e4m3; /* of zero points in that dtype */
     bool wide_zero_point;    /* formed in f32 instead of the ranges' dtype */
     const float *global_scale;
 };
 
-/* NaN stays, as in torch.clamp. */
-static inline double clamp(double x, double min, double max)
-{
-    return x < min ? min : x > max ? max : x;
-}
+/* NaN stays NaN, as in torch.clamp. */
+static inline double clamp(double x, double min, double max) { return x < min ? min : x > max ? max : x; }
 
 static void put_zero_point(const struct numbers *q, void *out, size_t i, double value)
 {
-    /* NaN as an integer is upstream's cast of NaN on x86: 0 for the narrow types. */
+    /* upstream's cast of NaN on x86 gives 0 for the narrow types */
     const int64_t k = isnan(value) ? 0 : (int64_t)rint(clamp(value, INT32_MIN, INT32_MAX));
     switch (q->zero_point_dtype) {
     case QOBS_I8:
@@ -63,7 +60,7 @@ static void put_zero_point(const struct numbers *q, void *out, size_t i, double 
     }
 }
 
-/* A scale in the dtype it will be stored in, as a number. Exponents (MX) are whole already. */
+/* A scale rounded to the dtype it will be stored in. Exponents (MX) are integers already. */
 static inline double round_scale(enum scale_dtype dtype, double s)
 {
     switch (dtype) {
@@ -85,7 +82,8 @@ static inline double round_scale(enum scale_dtype dtype, double s)
 #define NATIVE_BODY "formula/compressed_tensors.inl.h"
 #include "number/native_each.inl.h"
 
-static void dtypes(const struct formula_params *params, const struct range_view *r, qobs_dtype *scale, qobs_dtype *zero_point)
+static void dtypes(const struct formula_params *params, const struct range_view *r, qobs_dtype *scale,
+                   qobs_dtype *zero_point)
 {
     *scale = r->global_scale ? QOBS_F32 : r->dtype;
     *zero_point = params->compressed_tensors.zero_point_dtype;
@@ -100,12 +98,12 @@ static double epsilon(enum scale_dtype scale, qobs_dtype native)
     return native == QOBS_F32 ? 0x1p-23 : native == QOBS_BF16 ? 0x1p-7 : native == QOBS_F16 ? 0x1p-10 : 0x1p-52;
 }
 
-static int qparams(const struct formula_params *params, const struct range_view *r, bool year_2025, void *scale, void *zero_point,
-                   qobs_error *error)
+static int qparams(const struct formula_params *params, const struct range_view *r, bool year_2025, void *scale,
+                   void *zero_point, qobs_error *error)
 {
     if (r->rank == RANK_EMPTY)
         return qobs_fail(error, QOBS_ERROR_NO_DATA, "observer: nothing has been observed yet");
-    const bool floor_e4m3 = year_2025 && params->compressed_tensors.e2m1 && r->global_scale;
+    const bool e4m3_scales = year_2025 && params->compressed_tensors.e2m1 && r->global_scale;
     const struct numbers q = {
         .symmetric = params->mapping == MAPPING_SYMMETRIC,
         .quant_min = params->quant_min,
@@ -114,11 +112,11 @@ static int qparams(const struct formula_params *params, const struct range_view 
         .mx_offset = params->compressed_tensors.mx_offset,
         .scale_dtype = params->compressed_tensors.scale_dtype,
         .eps = epsilon(params->compressed_tensors.scale_dtype, r->global_scale ? QOBS_F32 : r->dtype),
-        .floor = year_2025 && !floor_e4m3,
-        .floor_e4m3 = floor_e4m3,
+        .min_scale = year_2025 && !e4m3_scales ? 0x1p-23 : 0,
+        .e4m3_scales = e4m3_scales,
         .zero_point_dtype = params->compressed_tensors.zero_point_dtype,
         .e4m3 = qobs_format_at(FORMAT_E4M3),
-        /* Upstream's bit_min is a 0-dimensional f32 tensor: it decides the type only if the ranges have no dimension. */
+        /* upstream's bit_min is a 0-dimensional f32 tensor, which decides the type only beside 0-dimensional ranges */
         .wide_zero_point = r->rank == RANK_SCALAR && r->dtype != QOBS_F64,
         .global_scale = year_2025 && !params->compressed_tensors.e2m1 ? NULL : r->global_scale,
     };
@@ -134,16 +132,16 @@ static float global_scale(qobs_dtype dtype, double amax, bool year_2025)
     return g;
 }
 
-/* ---- The releases of 2026 and of 2025 ------------------------------------------------------------------------------------ */
+/* ---- The releases of 2026 and of 2025 ---------------------------------------------------------------------------- */
 
-static int qparams_2026(const struct formula_params *params, const struct range_view *ranges, void *scale, void *zero_point,
-                        qobs_error *error)
+static int qparams_2026(const struct formula_params *params, const struct range_view *ranges, void *scale,
+                        void *zero_point, qobs_error *error)
 {
     return qparams(params, ranges, false, scale, zero_point, error);
 }
 
-static int qparams_2025(const struct formula_params *params, const struct range_view *ranges, void *scale, void *zero_point,
-                        qobs_error *error)
+static int qparams_2025(const struct formula_params *params, const struct range_view *ranges, void *scale,
+                        void *zero_point, qobs_error *error)
 {
     return qparams(params, ranges, true, scale, zero_point, error);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* The formulas that look at no range, and what all formulas share. */
+/* The formulas that do not read ranges, and functions of ranges that all formulas share. */
 #include "formula/formula.h"
 
 #include <math.h>

@@ -3,9 +3,9 @@
 
 /* From ranges to scale and zero point.
  *
- * A formula is an upstream's way of computing them: functions (struct formula_ops) with parameters (struct formula_params). It
- * knows no setting and no preset; config/resolve_formula.c makes it from a configuration. A new formula is a const ops in its
- * own file and a line there. */
+ * A formula is an upstream's way of computing them: functions (struct formula_ops) with parameters (struct
+ * formula_params). It knows no setting and no preset; config/resolve_formula.c makes it from a configuration. A new
+ * formula is a const ops in its own file and a line there. */
 #ifndef QOBS_FORMULA_H
 #define QOBS_FORMULA_H
 
@@ -28,11 +28,11 @@ struct range_view {
     const float *global_scale; /* NULL: there is none */
 };
 
-/* Where the zero point lies. */
+/* How real numbers map to quantized ones. */
 enum mapping {
-    MAPPING_SYMMETRIC, /* fixed */
-    MAPPING_AFFINE,    /* an integer, so that 0 is represented exactly */
-    MAPPING_FLOAT      /* a real number, so that min is represented exactly */
+    MAPPING_SYMMETRIC, /* with a fixed zero point */
+    MAPPING_AFFINE,    /* with an integer zero point for each range: 0 is exact */
+    MAPPING_FLOAT      /* with a real zero point for each range: min is exact */
 };
 
 /* The dtype of compressed-tensors' scales. */
@@ -56,7 +56,7 @@ struct formula_params {
         struct {
             bool mx;                      /* MXFP4 or MXFP8: scales are powers of two */
             int mx_offset;                /* exponent of the largest quantized number */
-            enum scale_dtype scale_dtype; /* what a scale is rounded to */
+            enum scale_dtype scale_dtype; /* scales are rounded to it */
             qobs_dtype zero_point_dtype;
             bool e2m1; /* quantized numbers are e2m1 */
         } compressed_tensors;
@@ -65,7 +65,7 @@ struct formula_params {
             int64_t symmetric_zero_point;
         } torch;
         struct {
-            qobs_dtype scale_dtype; /* what a scale is rounded to; 0: the dtype it is computed in */
+            qobs_dtype scale_dtype; /* scales are rounded to it; 0: they stay in the dtype of the arithmetic */
             enum scale_format format;
             enum scale_mode mode;
             int mantissa_bits, emax; /* of the elements under an e8m0 scale; emax: exponent of the largest */
@@ -110,8 +110,8 @@ struct range_view qobs_no_ranges(void);
 double qobs_amax_of_ranges(const struct range_view *ranges);
 
 /* The functions of a formula, called with its parameters. */
-static inline void qobs_formula_dtypes(const struct formula *formula, const struct range_view *ranges, qobs_dtype *scale,
-                                       qobs_dtype *zero_point)
+static inline void qobs_formula_dtypes(const struct formula *formula, const struct range_view *ranges,
+                                       qobs_dtype *scale, qobs_dtype *zero_point)
 {
     formula->ops->dtypes(&formula->params, ranges, scale, zero_point);
 }

@@ -21,7 +21,8 @@ enum { CHUNK = 256 };
 #define NATIVE_BODY "formula/quark.inl.h"
 #include "number/native_each.inl.h"
 
-static void dtypes(const struct formula_params *params, const struct range_view *ranges, qobs_dtype *scale, qobs_dtype *zero_point)
+static void dtypes(const struct formula_params *params, const struct range_view *ranges, qobs_dtype *scale,
+                   qobs_dtype *zero_point)
 {
     if (ranges->rank == RANK_EMPTY) {
         *scale = QOBS_F32;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* What AMD Quark's formulas share (quark/torch/quantization/observer/observer.py and utils.py, 2026). */
+/* A step that AMD Quark's formulas share (quark/torch/quantization/observer/observer.py and utils.py, 2026). */
 #ifndef QOBS_FORMULA_QUARK_H
 #define QOBS_FORMULA_QUARK_H
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* One dtype of quark.c. Scalars (the range, half of it) stay float next to a bf16 or f16 tensor. */
+/* One dtype of quark.c. Scalars (the range, half of it) stay float beside a bf16 or f16 tensor. */
 
 /* A 0-dimensional tensor without data. */
 static inline bool NATIVE(no_data)(const struct integers *q, real lo, real hi)
@@ -9,7 +9,7 @@ static inline bool NATIVE(no_data)(const struct integers *q, real lo, real hi)
     return q->scalars && is_no_data((double)lo, (double)hi);
 }
 
-/* The first range with a minimum that is not below or at its maximum; n if there is none. */
+/* The index of the first range whose minimum is above its maximum or NaN; n if there is none. */
 static size_t NATIVE(first_invalid)(const struct integers *q, size_t n, const stored *min, const stored *max)
 {
     for (size_t i = 0; i < n; i++)
@@ -18,7 +18,8 @@ static size_t NATIVE(first_invalid)(const struct integers *q, size_t n, const st
     return n;
 }
 
-/* Ranges first to first + n: scales as numbers into `scale`, zero points to their place in `zero_point`, which may be NULL. */
+/* Ranges first to first + n: scales go to scale[0] to scale[n - 1], zero points to zero_point[first] and on unless it
+ * is NULL. */
 static void NATIVE(integers)(const struct integers *q, size_t first, size_t n, const stored *min, const stored *max,
                              double *scale, void *zero_point)
 {

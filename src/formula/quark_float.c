@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* Quark's scales of a magnitude (ObserverBase.get_scale): fp8 and fp4 ranges, MX blocks by scale format, and BFP blocks. */
+/* Quark's scales from a magnitude (ObserverBase.get_scale): fp8 and fp4 ranges, MX blocks and BFP blocks. */
 #include "formula/quark.h"
 
 #include <math.h>
@@ -14,16 +14,12 @@
 
 enum { CHUNK = 256 };
 
-/* ---- Rounding to the formats of scales -----------------------------------------------------------------------------------
- */
+/* ---- Rounding to the formats of scales --------------------------------------------------------------------------- */
 
-/* As torch's cast to float8_e4m3fn: what would round beyond 448 is NaN. */
-static float round_e4m3(float f)
-{
-    return fabsf(f) > 464 ? NAN : grid_round_e4m3(f);
-}
+/* As torch's cast to float8_e4m3fn: NaN if f would round to more than 448. */
+static float round_e4m3(float f) { return fabsf(f) > 464 ? NAN : grid_round_e4m3(f); }
 
-/* Quark's e5m3: no sign, bias 15, multiples of 2^-17 below 2^-14, 114688 at most. NaN goes by its bits and comes out as
+/* Quark's e5m3: no sign, bias 15, multiples of 2^-17 below 2^-14, 114688 at most. Quark rounds NaN by its bits, to
  * 98304. */
 static float round_e5m3(float f)
 {
@@ -37,7 +33,7 @@ static float round_e5m3(float f)
 #define NATIVE_BODY "formula/quark_float.inl.h"
 #include "number/native_each.inl.h"
 
-/* ---- Formats ---------------------------------------------------------------------------------------------------------- */
+/* ---- Formats ----------------------------------------------------------------------------------------------------- */
 
 /* The parameters of one call. */
 struct form {
@@ -59,15 +55,15 @@ static struct form form_of(const struct formula_params *params, qobs_dtype nativ
     return form;
 }
 
-/* The power of two nearest to amax in its elements' digits (1.75 * 2^n rounds up for fp4), its exponent less that of the
- * largest element. Zero counts as f32's smallest normal number, which f16 does not have. */
+/* The power of two nearest to amax in the digits of its elements (1.75 * 2^n rounds up for fp4), divided by 2^emax.
+ * Zero counts as f32's smallest normal number, except in f16, which does not have it. */
 static void even(const struct form *f, size_t n, const double *amax, double *scale)
 {
     const uint32_t half = UINT32_C(1) << (22 - f->params->quark.mantissa_bits);
     const int32_t zero = f->native == QOBS_F16 ? 0 : 1, emax = f->params->quark.emax;
     for (size_t i = 0; i < n; i++) {
         const float a = (float)amax[i];
-        /* Exponents biased by 127; that of infinity and that of what is below all normal numbers end at the limits. */
+        /* Exponents are biased by 127. Those of infinity and of numbers below all normal ones are limited. */
         const int32_t power = a == 0 ? zero : (int32_t)((bits_of_float(a) + half) >> 23 & 255);
         const int32_t less = power - emax, limited = power == 255 ? 254 : power == 0 || less < 0 ? 0 : less;
         const float s = float_of_bits(limited == 0 ? 0x400000 : (uint32_t)limited << 23);
@@ -75,7 +71,7 @@ static void even(const struct form *f, size_t n, const double *amax, double *sca
     }
 }
 
-/* Local scales in e4m3 under one of the whole tensor, which makes the largest of them 448; in f32. */
+/* Local scales in e4m3 under a global scale, with which the largest of them is 448; in f32. */
 static void two_levels(const struct form *f, size_t n, const double *amax, double *scale)
 {
     const float quant_max = (float)f->params->quant_max;
@@ -93,7 +89,8 @@ static void scales(const struct form *f, size_t n, const double *amax, double *s
         if (f->params->quark.mode == SCALE_MODE_EVEN)
             even(f, n, amax, scale);
         else
-            FOR_NATIVE(f->native, powers, n, amax, f->params->quark.mode == SCALE_MODE_CEIL, f->params->quark.emax, scale)
+            FOR_NATIVE(f->native, powers, n, amax, f->params->quark.mode == SCALE_MODE_CEIL, f->params->quark.emax,
+                       scale)
         break;
     case SCALE_FORMAT_E4M3:
         two_levels(f, n, amax, scale);
@@ -113,9 +110,10 @@ static void scales(const struct form *f, size_t n, const double *amax, double *s
         scale[i] = scale[i] == 0 ? 0x1p-23 : scale[i];
 }
 
-/* ---- Entries ---------------------------------------------------------------------------------------------------------- */
+/* ---- Entries ----------------------------------------------------------------------------------------------------- */
 
-static void dtypes(const struct formula_params *params, const struct range_view *ranges, qobs_dtype *scale, qobs_dtype *zero_point)
+static void dtypes(const struct formula_params *params, const struct range_view *ranges, qobs_dtype *scale,
+                   qobs_dtype *zero_point)
 {
     *zero_point = form_of(params, ranges->dtype).dtype; /* zeros of the scale's dtype before scale_type is applied */
     *scale = qobs_quark_scale_dtype(params, *zero_point);
@@ -138,9 +136,9 @@ static int qparams(const struct formula_params *params, const struct range_view 
         return qobs_fail(error, QOBS_ERROR_NO_RESULT, "scale_format: e5m3 takes ranges of F32, BF16 and F16, not F64");
     if (params->quark.format == SCALE_FORMAT_E4M3 && r->rank == RANK_TENSOR)
         form.global = qobs_amax_of_ranges(r);
-    const size_t most = r->rank == RANK_TENSOR ? CHUNK : 1; /* a 0-dimensional tensor is a tensor of its own */
-    for (size_t first = 0; scale && first < r->n; first += most) {
-        const size_t n = r->n - first < most ? r->n - first : most;
+    const size_t step = r->rank == RANK_TENSOR ? CHUNK : 1; /* 0-dimensional tensors have own global scales */
+    for (size_t first = 0; scale && first < r->n; first += step) {
+        const size_t n = r->n - first < step ? r->n - first : step;
         double amax[CHUNK], s[CHUNK];
         FOR_NATIVE(r->dtype, magnitudes, first, n, r->min, r->max, amax)
         if (r->rank != RANK_TENSOR)

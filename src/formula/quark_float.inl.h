@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* One dtype of quark_float.c. Magnitudes and scales travel between the steps as doubles, which hold every dtype's numbers. */
+/* One dtype of quark_float.c. Between steps, magnitudes and scales are doubles, exact in every dtype. */
 
 #include "formula/amax.inl.h"
 #include "number/exponent.inl.h"
@@ -13,7 +13,7 @@ static void NATIVE(magnitudes)(size_t first, size_t n, const stored *min, const 
         amax[i] = (double)NATIVE(amax)(load(min[first + i]), load(max[first + i]));
 }
 
-/* amax, as this dtype has it, through the largest number; eps for 0. */
+/* amax / quant_max in this dtype; 2^-23 instead of 0. */
 static void NATIVE(quotients)(size_t n, const double *amax, double quant_max, double *scale)
 {
     for (size_t i = 0; i < n; i++) {

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* Quark's power-of-two scales (PerTensorPowOf2MinMaxObserver and PerChannelPowOf2MinMaxObserver) of one batch. The scale of the
- * range is rounded to a power of two, and the zero point is made anew for it, by way of an int32 that truncates. The two classes
- * round that second half in different dtypes: the one of tensors in f32, the one of channels in the dtype of the range. */
+/* Quark's power-of-two scales (PerTensorPowOf2MinMaxObserver and PerChannelPowOf2MinMaxObserver) of one batch. The
+ * scale of the range is rounded to a power of two, and the zero point is made anew for it, by way of an int32 that
+ * truncates. The two classes round that second half in different dtypes: the one of tensors in f32, the one of channels
+ * in the dtype of the range. */
 #include "formula/quark.h"
 
 #include <math.h>
@@ -39,24 +40,24 @@ static bool compute(const struct powers *q, const struct range_view *r, size_t i
     return valid;
 }
 
-static int qparams(const struct formula_params *params, bool tensor, const struct range_view *r, void *scale, void *zero_point,
-                   qobs_error *error)
+static int qparams(const struct formula_params *params, bool tensor, const struct range_view *r, void *scale,
+                   void *zero_point, qobs_error *error)
 {
     const struct powers q = {.tensor = tensor,
                              .symmetric = params->mapping == MAPPING_SYMMETRIC,
                              .quant_min = (int64_t)params->quant_min,
                              .quant_max = (int64_t)params->quant_max};
-    /* Upstream keeps both numbers in one list, in f32 or in the dtype of the scales. */
+    /* Upstream puts both numbers into one list, in f32 or in the dtype of the scales. */
     const qobs_dtype list = tensor ? QOBS_F32 : qobs_quark_scale_dtype(params, r->dtype);
     if (!tensor && r->dtype == QOBS_F16)
-        return qobs_fail(error, QOBS_ERROR_NO_RESULT, "%s: upstream's limits of a scale do not fit F16",
-                         params->name);
+        return qobs_fail(error, QOBS_ERROR_NO_RESULT, "%s: upstream's limits of a scale do not fit F16", params->name);
     double s;
     int32_t z;
     bool all_127 = true;
     for (size_t i = 0; i < r->n; i++) {
         if (!compute(&q, r, i, &s, &z))
-            return qobs_fail(error, QOBS_ERROR_NO_RESULT, "range %zu: min should not be above max, nor the scale be 0", i);
+            return qobs_fail(error, QOBS_ERROR_NO_RESULT, "range %zu: min should not be above max, nor the scale be 0",
+                             i);
         all_127 &= z == 127;
     }
     for (size_t i = 0; i < r->n; i++) {
@@ -73,7 +74,7 @@ static int qparams(const struct formula_params *params, bool tensor, const struc
     return qobs_succeed(error);
 }
 
-/* ---- A range for the tensor, a range for each channel -------------------------------------------------------------------- */
+/* ---- A range for the tensor, a range for each channel ------------------------------------------------------------ */
 
 static void tensor_dtypes(const struct formula_params *params, const struct range_view *ranges, qobs_dtype *scale,
                           qobs_dtype *zero_point)
@@ -83,8 +84,8 @@ static void tensor_dtypes(const struct formula_params *params, const struct rang
     *zero_point = QOBS_F32;
 }
 
-static int tensor_qparams(const struct formula_params *params, const struct range_view *ranges, void *scale, void *zero_point,
-                          qobs_error *error)
+static int tensor_qparams(const struct formula_params *params, const struct range_view *ranges, void *scale,
+                          void *zero_point, qobs_error *error)
 {
     return qparams(params, true, ranges, scale, zero_point, error);
 }
@@ -97,8 +98,8 @@ static void channel_dtypes(const struct formula_params *params, const struct ran
     *zero_point = QOBS_I32;
 }
 
-static int channel_qparams(const struct formula_params *params, const struct range_view *ranges, void *scale, void *zero_point,
-                           qobs_error *error)
+static int channel_qparams(const struct formula_params *params, const struct range_view *ranges, void *scale,
+                           void *zero_point, qobs_error *error)
 {
     return qparams(params, false, ranges, scale, zero_point, error);
 }

@@ -3,14 +3,15 @@
 
 /* One dtype of quark_power_of_2.c. The range [lo, hi] is numbers of the dtype. */
 
-/* x in the dtype of the second half of the formula. An operation in double followed by this is one operation in that dtype. */
+/* x in the dtype of the second half of the formula. An operation in double followed by this is one operation in that
+ * dtype. */
 static inline double NATIVE(rounded)(const struct powers *q, double x)
 {
     return q->tensor ? (double)(float)x : (double)round_native((real)x);
 }
 
-/* False if the scale is not above 0, which upstream asserts for the range of a tensor. There a range of width 0 has scale 1; for
- * the range of a channel it has the smallest scale there is. */
+/* False if the scale is not above 0, which upstream asserts for the range of a tensor. There a range of width 0 has
+ * scale 1; for the range of a channel it has the smallest scale there is. */
 static bool NATIVE(power_of_2)(const struct powers *q, double lo, double hi, double *scale, int32_t *zero_point)
 {
     real a = lo < 0 ? (real)lo : 0, b = hi > 0 ? (real)hi : 0;

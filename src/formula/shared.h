@@ -11,16 +11,10 @@
 #include "number/convert.h"
 
 /* True for the range of an observer without data: from infinity to -infinity. */
-static inline bool is_no_data(double min, double max)
-{
-    return min == (double)INFINITY && max == -(double)INFINITY;
-}
+static inline bool is_no_data(double min, double max) { return min == (double)INFINITY && max == -(double)INFINITY; }
 
 /* a - b in int32, which wraps. */
-static inline int32_t subtract_int32(int64_t a, int32_t b)
-{
-    return (int32_t)((uint32_t)a - (uint32_t)b);
-}
+static inline int32_t subtract_int32(int64_t a, int32_t b) { return (int32_t)((uint32_t)a - (uint32_t)b); }
 
 /* The zero point of a range whose minimum is `steps` scales, in int32 arithmetic, between the limits. */
 static inline int32_t affine_zero_point(double steps, int64_t quant_min, int64_t quant_max)

@@ -7,7 +7,8 @@
 #include "base/error.h"
 #include "formula/shared.h"
 
-static void dtypes(const struct formula_params *params, const struct range_view *ranges, qobs_dtype *scale, qobs_dtype *zero_point)
+static void dtypes(const struct formula_params *params, const struct range_view *ranges, qobs_dtype *scale,
+                   qobs_dtype *zero_point)
 {
     static const qobs_dtype zero_points[] = {
         [MAPPING_SYMMETRIC] = QOBS_I64, [MAPPING_AFFINE] = QOBS_I32, [MAPPING_FLOAT] = QOBS_F32};
@@ -31,7 +32,8 @@ static int qparams(const struct formula_params *params, const struct range_view 
     const float range = (float)(quant_max - quant_min), half = (float)((double)(quant_max - quant_min) / 2);
     for (size_t i = 0; i < ranges->n; i++)
         if (!(min[i] <= max[i]) && !is_no_data((double)min[i], (double)max[i]))
-            return qobs_fail(error, QOBS_ERROR_NO_RESULT, "min %g should not be above max %g", (double)min[i], (double)max[i]);
+            return qobs_fail(error, QOBS_ERROR_NO_RESULT, "min %g should not be above max %g", (double)min[i],
+                             (double)max[i]);
     for (size_t i = 0; i < ranges->n; i++) {
         const float a = min[i] < 0 ? min[i] : 0, b = max[i] > 0 ? max[i] : 0;
         const bool empty = is_no_data((double)min[i], (double)max[i]);

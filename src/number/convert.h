@@ -22,11 +22,8 @@ void qobs_store_doubles(void *array, qobs_dtype dtype, size_t first, size_t n, c
 /* Rounds `value` to the dtype. */
 double qobs_round_to(qobs_dtype dtype, double value);
 
-/* x as an int32. NaN and values that do not fit become the smallest integer, as in the conversion of x86, which upstream's
- * results depend on. */
-static inline int32_t int32_of_double(double x)
-{
-    return x > -0x1p31 - 1 && x < 0x1p31 ? (int32_t)x : INT32_MIN;
-}
+/* x as an int32. NaN and values that do not fit become the smallest integer, as in the conversion of x86, which
+ * upstream's results depend on. */
+static inline int32_t int32_of_double(double x) { return x > -0x1p31 - 1 && x < 0x1p31 ? (int32_t)x : INT32_MIN; }
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* Powers of two and logarithms of scales that are powers of two; number/exponent.inl.h has what depends on a dtype. */
+/* Powers of two and logarithms for scales that are powers of two; number/exponent.inl.h has the parts of one dtype. */
 #ifndef QOBS_NUMBER_EXPONENT_H
 #define QOBS_NUMBER_EXPONENT_H
 
@@ -22,7 +22,8 @@ static inline double power_of_2(double exponent)
     return exponent < -1074 ? 0 : exponent > 1023 ? INFINITY : isnan(exponent) ? exponent : ldexp(1, (int)exponent);
 }
 
-/* True if log2(amax), also rounded to float, is not an integer. Its integer part is then *exponent, the exponent of amax. */
+/* True if log2(amax), also rounded to float, is not an integer. Its integer part is then *exponent, the exponent of
+ * amax. */
 static inline bool log2_has_fraction(double amax, int *exponent)
 {
     const uint64_t bits = bits_of_double(amax), biased = bits >> 52, first_digits = bits >> 36 & 0xffff;

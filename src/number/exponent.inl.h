@@ -3,8 +3,8 @@
 
 /* Logarithms and powers of two in one dtype; see number/exponent.h and number/native.h. */
 
-/* The integer below or above log2(amax). The logarithm is rounded to the dtype first, which may make it an integer. In f32 and f64
- * that happens only next to a power of two; everywhere else the exponent of amax is enough. */
+/* The integer below or above log2(amax). The logarithm is rounded to the dtype first, which may make it an integer. In
+ * f32 and f64 that happens only next to a power of two; everywhere else the exponent of amax is enough. */
 static inline double NATIVE(integer_log2)(double amax, bool up)
 {
     int exponent;

@@ -12,8 +12,9 @@
 
 #define INTEGER(name, aliases, bits, has_sign) {name, aliases, FORMAT_INTEGER, bits, has_sign, 0, 0, 0, SPECIALS_NONE}
 
-/* A new format is a row here and an entry in enum format_id. Definitions: OCP's 8-bit floating point specification 1.0 (e4m3, e5m2)
- * and its microscaling specification 1.0 (fp6, fp4, e8m0). e5m3 is AMD Quark's scale format: no sign, and the largest code is NaN. */
+/* A new format is a row here and an entry in enum format_id. Definitions: OCP's 8-bit floating point specification 1.0
+ * (e4m3, e5m2) and its microscaling specification 1.0 (fp6, fp4, e8m0). e5m3 is AMD Quark's scale format: no sign, and
+ * the largest code is NaN. */
 static const qobs_format formats[FORMATS] = {
     [FORMAT_INT2] = INTEGER("int2", "", 2, true),
     [FORMAT_INT3] = INTEGER("int3", "", 3, true),
@@ -27,12 +28,12 @@ static const qobs_format formats[FORMATS] = {
     [FORMAT_UINT4] = INTEGER("uint4", "quint4x2", 4, false),
     [FORMAT_UINT8] = INTEGER("uint8", "quint8", 8, false),
     [FORMAT_UINT16] = INTEGER("uint16", "", 16, false),
-    [FORMAT_E2M1] = {"fp4_e2m1", "fp4 e2m1 mxfp4 nvfp4 float4_e2m1fn float4_e2m1fn_x2",
-                     FORMAT_FLOAT, 4, true, 2, 1, 1, SPECIALS_NONE},
+    [FORMAT_E2M1] = {"fp4_e2m1", "fp4 e2m1 mxfp4 nvfp4 float4_e2m1fn float4_e2m1fn_x2", FORMAT_FLOAT, 4, true, 2, 1, 1,
+                     SPECIALS_NONE},
     [FORMAT_E2M3] = {"fp6_e2m3", "e2m3 float6_e2m3fn", FORMAT_FLOAT, 6, true, 2, 3, 1, SPECIALS_NONE},
     [FORMAT_E3M2] = {"fp6_e3m2", "e3m2 float6_e3m2fn", FORMAT_FLOAT, 6, true, 3, 2, 3, SPECIALS_NONE},
-    [FORMAT_E4M3] = {"fp8_e4m3", "fp8 e4m3 e4m3fn mxfp8 float8_e4m3fn fp8_e4m3fn f8_e4m3",
-                     FORMAT_FLOAT, 8, true, 4, 3, 7, SPECIALS_NAN},
+    [FORMAT_E4M3] = {"fp8_e4m3", "fp8 e4m3 e4m3fn mxfp8 float8_e4m3fn fp8_e4m3fn f8_e4m3", FORMAT_FLOAT, 8, true, 4, 3,
+                     7, SPECIALS_NAN},
     [FORMAT_E5M2] = {"fp8_e5m2", "e5m2 float8_e5m2 f8_e5m2", FORMAT_FLOAT, 8, true, 5, 2, 15, SPECIALS_IEEE},
     [FORMAT_E5M3] = {"fp8_e5m3", "e5m3 float8_e5m3", FORMAT_FLOAT, 8, false, 5, 3, 15, SPECIALS_NAN},
     [FORMAT_E8M0] = {"e8m0", "fp8_e8m0 float8_e8m0fnu f8_e8m0", FORMAT_SCALE, 8, false, 8, 0, 127, SPECIALS_NAN},
@@ -40,15 +41,9 @@ static const qobs_format formats[FORMATS] = {
     [FORMAT_F16] = {"f16", "float16 fp16 half", FORMAT_FLOAT, 16, true, 5, 10, 15, SPECIALS_IEEE},
 };
 
-size_t qobs_format_count(void)
-{
-    return FORMATS;
-}
+size_t qobs_format_count(void) { return FORMATS; }
 
-const qobs_format *qobs_format_at(size_t index)
-{
-    return index < FORMATS ? &formats[index] : NULL;
-}
+const qobs_format *qobs_format_at(size_t index) { return index < FORMATS ? &formats[index] : NULL; }
 
 /* True if `name` is one of the words in `words`. */
 static bool is_among(const char *words, const char *name)
@@ -77,22 +72,16 @@ const qobs_format *qobs_format_find(const char *name)
     return NULL;
 }
 
-/* ---- Limits ----------------------------------------------------------------------------------------------------------- */
+/* ---- Limits ------------------------------------------------------------------------------------------------------ */
 
-static double power_of_two(int exponent)
-{
-    return double_of_bits((uint64_t)(1023 + exponent) << 52);
-}
+static double power_of_two(int exponent) { return double_of_bits((uint64_t)(1023 + exponent) << 52); }
 
 static int largest_exponent(const qobs_format *f)
 {
     return (1 << f->exponent) - 1 - f->bias - (f->specials == SPECIALS_IEEE || f->kind == FORMAT_SCALE);
 }
 
-static int smallest_exponent(const qobs_format *f)
-{
-    return f->kind == FORMAT_SCALE ? -f->bias : 1 - f->bias;
-}
+static int smallest_exponent(const qobs_format *f) { return f->kind == FORMAT_SCALE ? -f->bias : 1 - f->bias; }
 
 double qobs_format_greatest(const qobs_format *f)
 {
@@ -104,15 +93,9 @@ double qobs_format_greatest(const qobs_format *f)
     return steps * power_of_two(largest_exponent(f) - f->mantissa);
 }
 
-const char *qobs_format_name(const qobs_format *format)
-{
-    return format->name;
-}
+const char *qobs_format_name(const qobs_format *format) { return format->name; }
 
-int qobs_format_bits(const qobs_format *format)
-{
-    return format->bits;
-}
+int qobs_format_bits(const qobs_format *format) { return format->bits; }
 
 double qobs_format_least(const qobs_format *f)
 {
@@ -123,27 +106,18 @@ double qobs_format_least(const qobs_format *f)
     return -qobs_format_greatest(f) - (f->kind == FORMAT_INTEGER);
 }
 
-int qobs_format_max_exponent(const qobs_format *f)
-{
-    return f->kind == FORMAT_INTEGER ? 0 : largest_exponent(f);
-}
+int qobs_format_max_exponent(const qobs_format *f) { return f->kind == FORMAT_INTEGER ? 0 : largest_exponent(f); }
 
-double qobs_format_epsilon(const qobs_format *f)
-{
-    return power_of_two(-f->mantissa);
-}
+double qobs_format_epsilon(const qobs_format *f) { return power_of_two(-f->mantissa); }
 
 double qobs_format_smallest(const qobs_format *f)
 {
     return f->kind == FORMAT_INTEGER ? 1 : power_of_two(smallest_exponent(f) - f->mantissa);
 }
 
-size_t qobs_format_size(const qobs_format *f)
-{
-    return f->bits <= 8 ? 1 : f->bits <= 16 ? 2 : 4;
-}
+size_t qobs_format_size(const qobs_format *f) { return f->bits <= 8 ? 1 : f->bits <= 16 ? 2 : 4; }
 
-/* ---- Rounding --------------------------------------------------------------------------------------------------------- */
+/* ---- Rounding ---------------------------------------------------------------------------------------------------- */
 
 /* The grid of integers has min_normal above all of them, as far up as float and double can round. */
 enum { INTEGER_DIGITS_FLOAT = 22, INTEGER_DIGITS_DOUBLE = 40 };
@@ -230,8 +204,8 @@ static inline float round_double(const struct rule *r, float x)
     return float_of_bits(bits_of_float((double)m > r->limit ? r->overflow : m) | (bits_of_float(x) & r->sign));
 }
 
-/* Codes count the numbers from 0 up. The steps from the power of two below x to x are the difference of two sums that have the same
- * exponent. Every power of two above min_normal adds 2^digits. */
+/* Codes count the numbers from 0 up. The steps from the power of two below x to x are the difference of two sums that
+ * have the same exponent. Every power of two above min_normal adds 2^digits. */
 static inline uint32_t encode_float(const struct rule *r, float x)
 {
     const float low = (float)r->low, high = (float)r->high, limit = (float)r->limit;
@@ -359,21 +333,22 @@ float qobs_format_decode(const qobs_format *f, uint32_t code)
     return float_of_bits(sign | bits_of_float((float)magnitude));
 }
 
-/* ---- Fake-quantize ---------------------------------------------------------------------------------------------------- */
+/* ---- Fake-quantize ----------------------------------------------------------------------------------------------- */
 
 void qobs_quantizer_for_format(struct qobs_quantizer *q, const qobs_format *f)
 {
     const struct grid_float grid = float_grid(f);
     const struct grid_double wide = double_grid(f);
-    *q = (struct qobs_quantizer){.quant_min = qobs_format_least(f),
-                                 .quant_max = qobs_format_greatest(f),
-                                 .in_double = !fits_float(f),
-                                 /* upstream casts to formats of 8 bits and more from float only; it has no cast to the others */
-                                 .through_float = f->kind != FORMAT_INTEGER && f->bits > 4,
-                                 .min_normal = grid.min_normal,
-                                 .shifter = grid.shifter,
-                                 .wide_min_normal = wide.min_normal,
-                                 .wide_shifter = wide.shifter};
+    *q = (struct qobs_quantizer){
+        .quant_min = qobs_format_least(f),
+        .quant_max = qobs_format_greatest(f),
+        .in_double = !fits_float(f),
+        /* upstream casts to formats of 8 bits and more from float only; it has no cast to the others */
+        .through_float = f->kind != FORMAT_INTEGER && f->bits > 4,
+        .min_normal = grid.min_normal,
+        .shifter = grid.shifter,
+        .wide_min_normal = wide.min_normal,
+        .wide_shifter = wide.shifter};
 }
 
 void qobs_quantizer_for_integers(struct qobs_quantizer *q, int64_t quant_min, int64_t quant_max, bool torch)

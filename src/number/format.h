@@ -3,13 +3,15 @@
 
 /* Number formats: a table with a row for each, and the operations of all. A new format is a row in format.c.
  *
- * Rounding is to nearest, and ties go to the number whose last bit is 0. Powers of two of e8m0 have no last bit; a tie between two of
- * them goes to the larger one, as IEEE 754 says. NaN stays NaN. Beyond the limits:
+ * Rounding is to nearest, and ties go to the number whose last bit is 0. Powers of two of e8m0 have no last bit; a tie
+ * between two of them goes to the larger one, as IEEE 754 says. NaN stays NaN. Beyond the limits:
+ *
  *   saturating      the limit
- *   not saturating  the result of the format's cast in torch: infinity, or NaN if the format has only that, or the limit if it has
- *                   neither. e4m3 gives NaN above 464; 464 itself is a tie that goes to 448.
- * Formats without a sign round everything below their smallest number to it, also -0. Results do not depend on the caller's rounding
- * and flush modes. */
+ *   not saturating  the result of the format's cast in torch: infinity, or NaN if the format has only that, or the
+ *                   limit if it has neither; e4m3 gives NaN above 464, which itself is a tie that goes to 448
+ *
+ * Formats without a sign round everything below their smallest number to it, also -0. Results do not depend on the
+ * caller's rounding and flush modes. */
 #ifndef QOBS_NUMBER_FORMAT_H
 #define QOBS_NUMBER_FORMAT_H
 
@@ -53,7 +55,7 @@ int qobs_format_max_exponent(const qobs_format *format);
 double qobs_format_epsilon(const qobs_format *format);
 double qobs_format_smallest(const qobs_format *format);
 
-/* ---- Fake-quantize ---------------------------------------------------------------------------------------------------- */
+/* ---- Fake-quantize ----------------------------------------------------------------------------------------------- */
 
 /* The quantizer of a format, in compressed-tensors' arithmetic. */
 void qobs_quantizer_for_format(struct qobs_quantizer *quantizer, const qobs_format *format);

@@ -3,13 +3,14 @@
 
 /* Rounding to the numbers of a format without a branch, so that a compiler can vectorize a loop over it.
  *
- * A grid has 2^digits equal steps between two powers of two. Below min_normal, a power of two, the steps no longer shrink. That
- * describes floating-point formats with their subnormals, and with min_normal = 2^digits the integers, whose step is 1.
+ * A grid has 2^digits equal steps between two powers of two. Below min_normal, a power of two, the steps no longer
+ * shrink. That describes floating-point formats with their subnormals, and with min_normal = 2^digits the integers,
+ * whose step is 1.
  *
- * To round x, a power of two (the shifter) is added and subtracted again. It is so large that the sum keeps exactly the wanted
- * digits. The addition rounds to nearest, ties to even; the last bit of the sum is the last bit in the format. The step follows
- * from the exponent of x alone, so subnormal x need no special case, and flushing them to zero changes nothing: half a step is a
- * normal number in every format that is rounded in float. */
+ * To round x, a power of two (the shifter) is added and subtracted again. It is so large that the sum keeps exactly the
+ * wanted digits. The addition rounds to nearest, ties to even; the last bit of the sum is the last bit in the format.
+ * The step follows from the exponent of x alone, so subnormal x need no special case, and flushing them to zero changes
+ * nothing: half a step is a normal number in every format that is rounded in float. */
 #ifndef QOBS_NUMBER_GRID_H
 #define QOBS_NUMBER_GRID_H
 
@@ -30,7 +31,7 @@ struct grid_float {
     uint32_t shifter; /* added to the exponent field of x, gives the exponent field of the shifter */
 };
 
-/* The same in double, for what does not fit float: 32-bit integers and the formats with an exponent of 8 bits. */
+/* The same in double, for formats that do not fit float: 32-bit integers and the formats with an exponent of 8 bits. */
 struct grid_double {
     double min_normal;
     uint64_t shifter;
@@ -46,8 +47,8 @@ static inline struct grid_double grid_double_make(int digits, double min_normal)
     return (struct grid_double){min_normal, (uint64_t)(52 - digits) << 52};
 }
 
-/* The shifter for |x| <= 2^(104 + digits). For NaN and infinity it is some other number: NaN plus anything stays NaN, and
- * infinity stays infinity. */
+/* The shifter for |x| <= 2^(104 + digits). For NaN and infinity it is some other number: NaN plus anything stays NaN,
+ * and infinity stays infinity. */
 static inline float grid_shifter_float(struct grid_float g, float x)
 {
     /* compared as integers: the maximum is then one instruction, as floats it is often two */
@@ -77,8 +78,8 @@ static inline double grid_round_double(struct grid_double g, double x)
     return double_of_bits(bits_of_double((double_of_bits(b ^ sign) + shifter) - shifter) | sign);
 }
 
-/* The nearest integer, with the sign of x, for |x| <= 2^22 (double: 2^51). The functions above give the same if min_normal is at
- * least |x|. Many instruction sets have an instruction for it; without one, rint is a call. */
+/* The nearest integer, with the sign of x, for |x| <= 2^22 (double: 2^51). The functions above give the same if
+ * min_normal is at least |x|. Many instruction sets have an instruction for it; without one, rint is a call. */
 static inline float grid_round_integer_float(float x)
 {
 #if defined(__SSE4_1__) || defined(__aarch64__)
@@ -100,9 +101,6 @@ static inline double grid_round_integer_double(double x)
 }
 
 /* The nearest e4m3 number for |x| <= 448: 3 digits, subnormals below 2^-6. */
-static inline float grid_round_e4m3(float x)
-{
-    return grid_round_float(grid_float_make(3, 0x1p-6), x);
-}
+static inline float grid_round_e4m3(float x) { return grid_round_float(grid_float_make(3, 0x1p-6), x); }
 
 #endif

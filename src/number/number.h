@@ -36,10 +36,7 @@ static inline uint64_t bits_of_double(double d)
     return b;
 }
 
-static inline float float_of_bf16(uint16_t h)
-{
-    return float_of_bits((uint32_t)h << 16);
-}
+static inline float float_of_bf16(uint16_t h) { return float_of_bits((uint32_t)h << 16); }
 
 static inline uint16_t bf16_of_float(float f)
 {
@@ -48,8 +45,8 @@ static inline uint16_t bf16_of_float(float f)
     return (uint16_t)(f != f ? (b >> 16) | 0x40 : rounded);
 }
 
-/* Multiplying by a power of two changes the exponent and is exact, also for subnormals. There is no branch, so that a compiler can
- * vectorize a loop: infinity and NaN are multiplied, too, and then get their exponent. */
+/* Multiplying by a power of two changes the exponent and is exact, also for subnormals. There is no branch, so that a
+ * compiler can vectorize a loop: infinity and NaN are multiplied, too, and then get their exponent. */
 static inline float float_of_f16(uint16_t h)
 {
     const uint32_t sign = (uint32_t)(h & 0x8000) << 16, magnitude = (uint32_t)(h & 0x7fff) << 13;

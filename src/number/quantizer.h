@@ -18,8 +18,8 @@ struct qobs_quantizer {
     bool in_double;     /* the numbers do not fit a grid_float */
     bool through_float; /* F64 is rounded to float first */
     bool torch;         /* arithmetic of torch.fake_quantize_per_tensor_affine instead of compressed-tensors' */
-    bool in_float;      /* The scale is float. BF16 and F16 are then computed in float and rounded once, at the end, not after
-                         * every operation. F64 is float after rounding to the grid. */
+    bool in_float;      /* The scale is float. BF16 and F16 are then computed in float and rounded once, at the end, not
+                         * after every operation. F64 is float after rounding to the grid. */
 };
 
 #endif

@@ -68,7 +68,7 @@ int qobs_observer_counts(const qobs_observer *o, qobs_counts *counts, qobs_error
         return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "observer: is NULL");
     const int status = counts_check(counts, error);
     if (status == QOBS_OK)
-        counts_give(&o->counts, counts);
+        counts_copy(&o->counts, counts);
     return status == QOBS_OK ? qobs_succeed(error) : status;
 }
 
