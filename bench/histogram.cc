@@ -14,7 +14,7 @@
 
 extern "C" {
 #include "number/number.h"
-#include "measure/binning.h"
+#include "histogram/binning.h"
 }
 
 namespace {

@@ -10,7 +10,7 @@
 #include "harness.h"
 
 extern "C" {
-#include "measure/minmax_loops.h"
+#include "reduce/minmax_loops.h"
 }
 
 namespace {

@@ -26,7 +26,8 @@ import sys
 from collections import Counter, defaultdict
 
 # From the ground up. A file may include from every folder before its own.
-LAYERS = ["base", "number", "kernels", "templates", "scalar", "avx2", "avx512", "neon", "plan", "measure", "formula", "range",
+LAYERS = ["base", "number", "kernels", "templates", "scalar", "avx2", "avx512", "neon", "plan", "reduce",
+          "histogram", "measure", "formula", "range",
           "config", "observer", "api"]
 ISAS = ["scalar", "avx2", "avx512", "neon"]
 BELOW_CONFIG = LAYERS[:LAYERS.index("config")]

@@ -9,7 +9,7 @@
 #include <math.h>
 
 #include "number/number.h"
-#include "measure/histogram.h"
+#include "histogram/histogram.h"
 
 static uint32_t random_bits(void)
 {

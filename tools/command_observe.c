@@ -205,7 +205,7 @@ static int observe(const qobs_config *config, struct threads *threads, const str
 
 /* ---- Options ----------------------------------------------------------------------------------------------------- */
 
-enum option_code {
+enum observe_option {
     PRESET = 256, SET, BASE, STRATEGY, G_IDX, IMPORTANCE, GLOBAL_SCALE, EACH, NONFINITE, OUT, STATE, JSON, ISA, THREADS
 };
 

@@ -7,8 +7,9 @@
 #include "base/counts.h"
 #include "kernels/dispatch.h"
 #include "base/fpenv.h"
-#include "measure/collect.h"
+#include "histogram/collect.h"
 #include "base/struct_size.h"
+#include "plan/make_plan.h"
 
 static int check_bins(const qobs_bins *bins, qobs_error *error)
 {

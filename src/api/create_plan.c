@@ -4,7 +4,7 @@
 /* The public constructor of plans: it checks the configuration and resolves its granularity. */
 #include "base/error.h"
 #include "config/stages.h"
-#include "plan/plan.h"
+#include "plan/make_plan.h"
 
 int qobs_plan_create(qobs_plan **result, const qobs_config *config, const qobs_tensor *value, const qobs_tensor *g_idx,
                      const qobs_runtime *given, qobs_error *error)

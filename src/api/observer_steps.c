@@ -6,9 +6,10 @@
 
 #include "base/error.h"
 #include "base/fpenv.h"
-#include "measure/reduce.h"
+#include "reduce/reduce.h"
 #include "observer/observe.h"
 #include "observer/observe_search.h"
+#include "plan/make_plan.h"
 
 static int no_observer(qobs_error *error)
 {
@@ -17,7 +18,7 @@ static int no_observer(qobs_error *error)
 
 int qobs_observer_observe(qobs_observer *o, const qobs_tensor *value, const qobs_tensor *g_idx, qobs_error *error)
 {
-    const struct observation batch = {.value = value, .g_idx = g_idx, .forward = true};
+    const struct observed_batch batch = {.value = value, .g_idx = g_idx, .forward = true};
     return o ? qobs_accept_batch(o, &batch, error) : no_observer(error);
 }
 
@@ -63,7 +64,7 @@ int qobs_observer_get_min_max(qobs_observer *o, const qobs_tensor *value, const 
     if (!qobs_has_min_max(&o->stages))
         return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "observer: %s has no minimum and maximum", o->config.preset->name);
     const struct request request = {.ranges = true, .min = min, .max = max, .range_size = size};
-    const struct observation batch = {.value = value, .g_idx = g_idx, .request = &request};
+    const struct observed_batch batch = {.value = value, .g_idx = g_idx, .request = &request};
     return qobs_accept_batch(o, &batch, error);
 }
 
@@ -79,7 +80,7 @@ int qobs_observer_get_qparams(qobs_observer *o, const qobs_tensor *value, const 
                                     .zero_point = zero_point,
                                     .scale_size = scale_size,
                                     .zero_point_size = zero_point_size};
-    const struct observation batch = {.value = value, .g_idx = g_idx, .request = &request};
+    const struct observed_batch batch = {.value = value, .g_idx = g_idx, .request = &request};
     return qobs_accept_batch(o, &batch, error);
 }
 
@@ -100,7 +101,7 @@ int qobs_observer_get_qparams_along_dim(qobs_observer *o, const qobs_tensor *val
                                     .zero_point = zero_point,
                                     .scale_size = scale_size,
                                     .zero_point_size = zero_point_size};
-    const struct observation batch = {.value = value, .axes = &axes, .request = &request};
+    const struct observed_batch batch = {.value = value, .axes = &axes, .request = &request};
     return qobs_accept_batch(o, &batch, error);
 }
 

@@ -8,7 +8,8 @@
 #include "base/fpenv.h"
 #include "config/stages.h"
 #include "kernels/dispatch.h"
-#include "measure/reduce.h"
+#include "reduce/reduce.h"
+#include "plan/make_plan.h"
 #include "range/grid_search.h"
 
 /* The arguments of a call, and what it allocates. */

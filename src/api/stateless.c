@@ -7,8 +7,9 @@
 #include "base/fpenv.h"
 #include "config/stages.h"
 #include "kernels/dispatch.h"
-#include "measure/reduce.h"
+#include "reduce/reduce.h"
 #include "measure/tokens.h"
+#include "plan/make_plan.h"
 
 /* Finds the ranges and unmakes the plan. */
 static int minmax(qobs_plan *plan, const qobs_config *config, const struct runtime *runtime, const qobs_tensor *value,

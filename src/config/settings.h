@@ -8,7 +8,7 @@
 
 #include "config/config.h"
 
-enum kind {
+enum setting_kind {
     KIND_WORD, /* int: the value of one of `words` */
     KIND_BOOL,
     KIND_INTEGER, /* int */
@@ -31,7 +31,7 @@ struct setting {
     const char *key;
     int families;
     bool (*only)(const struct preset *preset); /* selects presets of the families; NULL: all */
-    enum kind kind;
+    enum setting_kind kind;
     size_t field, set;
     const struct word *words;
     double min, max;

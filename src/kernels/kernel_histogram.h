@@ -7,7 +7,7 @@
 
 #include "kernels/slot.h"
 
-/* The bins; made by qobs_binning_set (measure/histogram.h). An element x from lo to hi belongs to bin
+/* The bins; made by qobs_binning_set (histogram/histogram.h). An element x from lo to hi belongs to bin
  * floor((x * scale - from) * bins / width), one rounding an operation; the result `bins` means the last bin. F64 is rounded to
  * float first. */
 struct qobs_binning {

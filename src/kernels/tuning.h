@@ -17,7 +17,7 @@
 #define QOBS_L3_SHARE_BYTES ((size_t)16 << 20)   /* from here on L3 is taken to hold a part only */
 #define QOBS_STREAMING_BYTES ((size_t)64 << 20)  /* from here on all data are taken to come from memory */
 
-/* ---- Minimum and maximum: the choice of kernels (measure/minmax_loops.c) ------------------------------------------------- */
+/* ---- Minimum and maximum: the choice of kernels (reduce/minmax_loops.c) ------------------------------------------------- */
 
 #define QOBS_ROW_BLOCK_BOUNDS 8192        /* runs whose bounds one block of rows holds: their bounds fit L2 */
 #define QOBS_ROW_BLOCK_MIN_ROWS 8         /* fewer rows a block are not worth a second pass */
@@ -27,12 +27,12 @@
 #define QOBS_ROW_PANEL_MIN_RUN_BYTES 256  /* shorter runs are reduced together */
 #define QOBS_ROW_PANEL_END_BYTES (2 * QOBS_L3_SHARE_BYTES) /* from here on blocks of rows are 1 to 10 % faster than row panels */
 
-/* ---- Histograms (measure/counting.c) ------------------------------------------------------------------------------------- */
+/* ---- Histograms (histogram/counting.c) ------------------------------------------------------------------------------------- */
 
 #define QOBS_GATHERED_ELEMENTS 2048             /* strided elements that are copied together; they fit L1 */
 #define QOBS_RANGE_CHECK_ELEMENTS ((size_t)1 << 16) /* elements between two checks whether all lie in the range */
 
-/* ---- Range search (measure/range_tiles.c, range/search.c) ---------------------------------------------------------------- */
+/* ---- Range search (reduce/range_tiles.c, range/search.c) ---------------------------------------------------------------- */
 
 #define QOBS_RANGE_TILE_BYTES ((size_t)1 << 16) /* entries whose ranges are found before they are searched; they fit L2 */
 #define QOBS_SEARCH_PART_CALLS 64               /* kernel calls of QOBS_SEARCH_MOST elements in a part of a large qparam */

@@ -5,8 +5,8 @@
 
 #include "base/error.h"
 #include "measure/accumulate.h"
-#include "measure/counting.h"
-#include "measure/reduce.h"
+#include "histogram/counting.h"
+#include "reduce/reduce.h"
 
 typedef int reduce_fn(const struct runtime *runtime, const struct qobs_kernels *kernels, const qobs_plan *plan,
                       const unsigned char *data, enum nonfinite_mode mode, void *min, void *max, struct qobs_nonfinite *nonfinite,

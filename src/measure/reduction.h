@@ -5,7 +5,7 @@
 #ifndef QOBS_REDUCTION_H
 #define QOBS_REDUCTION_H
 
-#include "measure/histogram.h"
+#include "histogram/histogram.h"
 
 struct reduction;
 

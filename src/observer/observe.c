@@ -16,6 +16,7 @@
 #include "observer/observe_search.h"
 #include "observer/post_search.h"
 #include "observer/qparams.h"
+#include "plan/make_plan.h"
 
 /* ---- Checks ----------------------------------------------------------------------------------------------------------- */
 
@@ -124,7 +125,7 @@ static bool has_no_finite_element(const struct state *state, const struct layout
     return empty;
 }
 
-static int measure(const qobs_observer *o, const qobs_plan *plan, const struct observation *b, struct pending *p, qobs_error *error)
+static int measure(const qobs_observer *o, const qobs_plan *plan, const struct observed_batch *b, struct pending *p, qobs_error *error)
 {
     const struct reduction *r = &o->stages.reduction;
     struct state *s = p->state;
@@ -140,7 +141,7 @@ static int measure(const qobs_observer *o, const qobs_plan *plan, const struct o
     return QOBS_OK;
 }
 
-static int search(const qobs_observer *o, const qobs_plan *plan, const struct observation *b, struct pending *p, qobs_error *error)
+static int search(const qobs_observer *o, const qobs_plan *plan, const struct observed_batch *b, struct pending *p, qobs_error *error)
 {
     switch (o->stages.range.ops->stage) {
     case SEARCH_BATCH:
@@ -152,7 +153,7 @@ static int search(const qobs_observer *o, const qobs_plan *plan, const struct ob
     }
 }
 
-static int prepare(qobs_observer *o, const qobs_plan *plan, const struct observation *b, struct pending *p, qobs_error *error)
+static int prepare(qobs_observer *o, const qobs_plan *plan, const struct observed_batch *b, struct pending *p, qobs_error *error)
 {
     *p = (struct pending){.layout = qobs_layout_of(&o->stages, plan)};
     p->first = starts_state(o, &p->layout);
@@ -254,7 +255,7 @@ static void adopt(qobs_observer *o, struct pending *p)
     }
 }
 
-static void commit(qobs_observer *o, const qobs_plan *plan, const struct observation *b, struct pending *p)
+static void commit(qobs_observer *o, const qobs_plan *plan, const struct observed_batch *b, struct pending *p)
 {
     o->counts.nan += p->nonfinite.nan;
     o->counts.inf += p->nonfinite.inf;
@@ -294,7 +295,7 @@ static int pass_over(qobs_observer *o, const struct view *view, const struct req
     return read_request(o, request, error);
 }
 
-int qobs_accept_batch(qobs_observer *o, const struct observation *b, qobs_error *error)
+int qobs_accept_batch(qobs_observer *o, const struct observed_batch *b, qobs_error *error)
 {
     const struct granularity *granularity = &o->stages.granularity;
     struct view view;

@@ -14,7 +14,7 @@ struct request {
     size_t range_size, scale_size, zero_point_size; /* bytes */
 };
 
-struct observation {
+struct observed_batch {
     const qobs_tensor *value, *g_idx; /* g_idx may be NULL */
     const struct axes *axes;          /* dimensions to keep instead of the granularity's; NULL */
     bool forward;                     /* everything upstream's forward does; false: what its get_qparams does */
@@ -23,7 +23,7 @@ struct observation {
 
 /* Accepts the batch and reads what is requested. An empty batch, and one that the preset ignores, changes nothing. After a failure
  * nothing has changed. */
-int qobs_accept_batch(qobs_observer *observer, const struct observation *batch, qobs_error *error);
+int qobs_accept_batch(qobs_observer *observer, const struct observed_batch *batch, qobs_error *error);
 
 /* Whether ranges of that dtype go with the batches before. `first`: the batch starts a new state. */
 int qobs_check_batch_dtype(const qobs_observer *observer, qobs_dtype dtype, bool first, qobs_error *error);

@@ -4,6 +4,7 @@
 /* Observers in memory of the caller: the observer, its region, and the state in that. */
 #include "base/error.h"
 #include "observer/observer.h"
+#include "plan/make_plan.h"
 
 struct in_place {
     qobs_observer observer;

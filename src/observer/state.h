@@ -5,7 +5,7 @@
 #ifndef QOBS_STATE_H
 #define QOBS_STATE_H
 
-#include "measure/histogram.h"
+#include "histogram/histogram.h"
 #include "measure/mode.h"
 #include "plan/plan.h"
 #include "range/search_record.h"

@@ -10,8 +10,8 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "measure/range_tiles.h"
-#include "measure/reduce.h"
+#include "reduce/range_tiles.h"
+#include "reduce/reduce.h"
 #include "plan/split.h"
 #include "range/search_qparams.h"
 

@@ -8,7 +8,7 @@
 
 #include "kernels/kernels.h"
 #include "measure/importance.h"
-#include "measure/nonfinite.h"
+#include "reduce/nonfinite.h"
 #include "number/format.h"
 
 /* llm-compressor's grid search: the range shrinks step by step, and the step with the smallest error wins. */

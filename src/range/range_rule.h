@@ -13,7 +13,7 @@
 #define QOBS_RANGE_RULE_H
 
 #include "formula/formula.h"
-#include "measure/histogram.h"
+#include "histogram/histogram.h"
 #include "measure/mode.h"
 #include "plan/plan.h"
 #include "range/range_params.h"

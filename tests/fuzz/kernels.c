@@ -6,7 +6,7 @@
 #include <math.h>
 
 #include "number/number.h"
-#include "measure/binning.h"
+#include "histogram/binning.h"
 
 struct arena elements, first_output, second_output;
 

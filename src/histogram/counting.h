@@ -5,7 +5,7 @@
 #ifndef QOBS_MEASURE_COUNTING_H
 #define QOBS_MEASURE_COUNTING_H
 
-#include "measure/binning.h"
+#include "histogram/binning.h"
 #include "plan/loops.h"
 
 /* A batch and what reads it. */

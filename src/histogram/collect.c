@@ -2,13 +2,13 @@
 /* SPDX-FileCopyrightText: The qobs authors */
 
 /* Splits a batch over threads and gives each thread memory to count in. */
-#include "measure/collect.h"
+#include "histogram/collect.h"
 
 #include <math.h>
 #include <string.h>
 
 #include "base/error.h"
-#include "measure/reduce.h"
+#include "reduce/reduce.h"
 #include "number/convert.h"
 #include "plan/split.h"
 
@@ -44,7 +44,7 @@ static int out_of_memory(size_t size, qobs_error *error)
     return qobs_fail(error, QOBS_ERROR_OUT_OF_MEMORY, "histogram: no memory for %zu bytes of counters", size);
 }
 
-struct parts {
+struct count_parts {
     const struct loops *loops;
     int axis; /* the dimension that is split */
     struct counting counting[SPLIT_MAX_PARTS];
@@ -52,7 +52,7 @@ struct parts {
 
 static void count_part(void *argument, int64_t part, int64_t from, int64_t to)
 {
-    struct parts *p = argument;
+    struct count_parts *p = argument;
     struct loops loops = *p->loops;
     qobs_loops_cut(&loops, p->axis, from, to);
     qobs_count_loops(&p->counting[part], &loops);
@@ -69,7 +69,7 @@ static int count_parts(struct counting *total, const struct loops *loops, int ax
     const size_t counters = counters_size(bins), counts = private ? qparams * bins * sizeof(uint64_t) : 0;
     const size_t each = counts + counters + (private ? qparams * sizeof(struct qobs_extrema) : 0),
                  size = (parts - 1) * each;
-    struct parts p = {.loops = loops, .axis = axis, .counting = {*total}};
+    struct count_parts p = {.loops = loops, .axis = axis, .counting = {*total}};
     unsigned char *memory = qobs_allocate(job->batch.runtime, size);
     if (!memory)
         return out_of_memory(size, error);

@@ -3,7 +3,7 @@
 
 /* Chooses between the rows, columns and bands kernels by the innermost loops, and between direct calls and panels with
  * bounds by their sizes. The limits were measured on Zen 4. Minimum and maximum depend on no order of elements. */
-#include "measure/minmax_loops.h"
+#include "reduce/minmax_loops.h"
 
 #include <math.h>
 #include <string.h>

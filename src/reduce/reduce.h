@@ -6,7 +6,7 @@
 #define QOBS_REDUCE_H
 
 #include "kernels/kernels.h"
-#include "measure/nonfinite.h"
+#include "reduce/nonfinite.h"
 #include "plan/plan.h"
 
 /* Writes plan->qparams elements of the plan's dtype to min and to max; data is laid out as the plan's value. NaN and

@@ -3,20 +3,20 @@
 
 /* Splits a batch for threads, reduces the parts with kernels, and merges them. Kernels skip NaN and count NaN and
  * infinities; a batch that has any is reduced again element by element if they matter. */
-#include "measure/reduce.h"
+#include "reduce/reduce.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/error.h"
-#include "measure/reduce_indexed.h"
-#include "measure/minmax_loops.h"
+#include "reduce/reduce_indexed.h"
+#include "reduce/minmax_loops.h"
 #include "measure/accumulate.h"
 #include "plan/split.h"
 #include "number/convert.h"
 
-struct reduction {
+struct reduce_arguments {
     const struct runtime *runtime;
     const struct qobs_kernels *kernels;
     const qobs_plan *plan;
@@ -37,7 +37,7 @@ static void fill(unsigned char *to, size_t element, size_t n, qobs_dtype dtype, 
         memcpy(to + done * element, to, (done < n - done ? done : n - done) * element);
 }
 
-static void fill_identities(const struct reduction *job, unsigned char *min, unsigned char *max)
+static void fill_identities(const struct reduce_arguments *job, unsigned char *min, unsigned char *max)
 {
     const size_t n = (size_t)job->plan->qparams;
     if (!job->absmax)
@@ -45,14 +45,14 @@ static void fill_identities(const struct reduction *job, unsigned char *min, uns
     fill(max, job->element, n, job->plan->dtype, job->absmax ? 0 : -INFINITY);
 }
 
-static void reduce_loops(const struct reduction *job, const struct loops *loops, void *scratch, unsigned char *min,
+static void reduce_loops(const struct reduce_arguments *job, const struct loops *loops, void *scratch, unsigned char *min,
                          unsigned char *max, struct qobs_nonfinite *nonfinite)
 {
     qobs_minmax_loops(loops, job->kernels, job->dtype, job->element, scratch, job->absmax ? NULL : min, max, nonfinite);
 }
 
 /* Merges the private outputs of a part into those of the job. */
-static void merge_part(const struct reduction *job, const unsigned char *min, const unsigned char *max)
+static void merge_part(const struct reduce_arguments *job, const unsigned char *min, const unsigned char *max)
 {
     const size_t n = (size_t)job->plan->qparams;
     if (job->absmax)
@@ -67,7 +67,7 @@ static const struct split_rule rule = {
     .min_total = 1 << 18, .min_part = 1 << 17, .parts_per_thread = 4, .max_parts = SPLIT_MAX_PARTS}; /* bytes */
 
 struct reduction_parts {
-    const struct reduction *job;
+    const struct reduce_arguments *job;
     const struct loops *loops;
     bool private;             /* the split loop is reduced: each part has private outputs */
     unsigned char *workspace; /* of each part: private outputs, then the scratch of the loops */
@@ -78,7 +78,7 @@ struct reduction_parts {
 static void reduce_part(void *argument, int64_t part, int64_t from, int64_t to)
 {
     struct reduction_parts *p = argument;
-    const struct reduction *job = p->job;
+    const struct reduce_arguments *job = p->job;
     struct loops loops = *p->loops;
     qobs_loops_cut(&loops, 0, from, to);
     unsigned char *min = job->min, *max = job->max;
@@ -91,7 +91,7 @@ static void reduce_part(void *argument, int64_t part, int64_t from, int64_t to)
     reduce_loops(job, &loops, p->scratch > 0 ? workspace + p->outputs : NULL, min, max, &p->nonfinite[part]);
 }
 
-static int reduce_parts(const struct reduction *job, const struct loops *loops, const struct split *split,
+static int reduce_parts(const struct reduce_arguments *job, const struct loops *loops, const struct split *split,
                         size_t scratch, qobs_error *error)
 {
     struct reduction_parts p = {.job = job, .loops = loops, .private = loops->loop[0].qparam == 0, .scratch = scratch};
@@ -114,7 +114,7 @@ static int reduce_parts(const struct reduction *job, const struct loops *loops, 
 }
 
 /* Splits the outermost loop, so that every part is a contiguous part of memory. */
-static struct split split_loops(const struct reduction *job, const struct loops *loops)
+static struct split split_loops(const struct reduce_arguments *job, const struct loops *loops)
 {
     if (loops->count == 0 || qobs_threads(job->runtime) == 1)
         return (struct split){.parts = 1};
@@ -123,7 +123,7 @@ static struct split split_loops(const struct reduction *job, const struct loops 
     return qobs_split(job->runtime, &rule, loops->loop[0].extent, bytes, outputs);
 }
 
-static int reduce_tile(const struct reduction *job, struct loops *loops, qobs_error *error)
+static int reduce_tile(const struct reduce_arguments *job, struct loops *loops, qobs_error *error)
 {
     qobs_loops_normalise(loops, LOOPS_BY_INPUT);
     const struct split split = split_loops(job, loops);
@@ -140,7 +140,7 @@ static int reduce_tile(const struct reduction *job, struct loops *loops, qobs_er
 }
 
 /* The zeros that pad blocks at an edge count as elements. */
-static void add_padding(const struct reduction *job)
+static void add_padding(const struct reduce_arguments *job)
 {
     const qobs_plan *plan = job->plan;
     static const unsigned char zero[8];
@@ -169,7 +169,7 @@ static bool finite_in(const qobs_plan *plan, double value)
 }
 
 /* Counts elements that only the conversion to f32 makes infinite; kernels do not see it. */
-static uint64_t count_beyond_f32(const struct reduction *job)
+static uint64_t count_beyond_f32(const struct reduce_arguments *job)
 {
     const qobs_plan *plan = job->plan;
     const int64_t runs = qobs_plan_run_count(plan);
@@ -224,7 +224,7 @@ int qobs_fail_nonfinite(const qobs_plan *plan, const unsigned char *data, const 
 }
 
 /* Reduces again, element by element, so that NaN spreads or infinities are left out. */
-static void rescan(const struct reduction *job, enum nonfinite_mode mode)
+static void rescan(const struct reduce_arguments *job, enum nonfinite_mode mode)
 {
     const qobs_plan *plan = job->plan;
     const int64_t runs = qobs_plan_run_count(plan);
@@ -254,7 +254,7 @@ static void rescan(const struct reduction *job, enum nonfinite_mode mode)
 }
 
 /* The range of a qparam without elements is [0, 0]. */
-static void zero_empty(const struct reduction *job)
+static void zero_empty(const struct reduce_arguments *job)
 {
     for (int64_t i = 0; i < job->plan->qparams; i++) {
         unsigned char *min = job->min + (size_t)i * job->element, *max = job->max + (size_t)i * job->element;
@@ -266,13 +266,13 @@ static void zero_empty(const struct reduction *job)
 }
 
 /* Sets (-m, m) for the magnitude m of (min, max), or of max alone. */
-static void make_symmetric(const struct reduction *job, bool from_max)
+static void make_symmetric(const struct reduce_arguments *job, bool from_max)
 {
     qobs_update_absmax(job->plan->dtype, (size_t)job->plan->qparams, job->min, job->max, from_max ? job->max : job->min,
                        job->max, true);
 }
 
-static int reduce_tiles(const struct reduction *job, qobs_error *error)
+static int reduce_tiles(const struct reduce_arguments *job, qobs_error *error)
 {
     int status = QOBS_OK;
     for (unsigned tails = 0, n = qobs_plan_tiles(job->plan); tails < n && status == QOBS_OK; tails++) {
@@ -283,7 +283,7 @@ static int reduce_tiles(const struct reduction *job, qobs_error *error)
     return status;
 }
 
-static int reduce(struct reduction *job, enum nonfinite_mode mode, struct qobs_nonfinite *nonfinite, qobs_error *error)
+static int reduce(struct reduce_arguments *job, enum nonfinite_mode mode, struct qobs_nonfinite *nonfinite, qobs_error *error)
 {
     const qobs_plan *plan = job->plan;
     struct qobs_nonfinite counted = {0};
@@ -320,7 +320,7 @@ int qobs_reduce_minmax(const struct runtime *runtime, const struct qobs_kernels 
                        const unsigned char *data, enum nonfinite_mode mode, void *min, void *max,
                        struct qobs_nonfinite *nonfinite, qobs_error *error)
 {
-    struct reduction job = {.runtime = runtime, .kernels = kernels, .plan = plan, .data = data, .min = min, .max = max};
+    struct reduce_arguments job = {.runtime = runtime, .kernels = kernels, .plan = plan, .data = data, .min = min, .max = max};
     return reduce(&job, mode, nonfinite, error);
 }
 
@@ -328,7 +328,7 @@ int qobs_reduce_absmax(const struct runtime *runtime, const struct qobs_kernels 
                        const unsigned char *data, enum nonfinite_mode mode, void *min, void *max,
                        struct qobs_nonfinite *nonfinite, qobs_error *error)
 {
-    struct reduction job = {
+    struct reduce_arguments job = {
         .runtime = runtime, .kernels = kernels, .plan = plan, .data = data, .absmax = true, .min = min, .max = max};
     return reduce(&job, mode, nonfinite, error);
 }

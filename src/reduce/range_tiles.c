@@ -2,9 +2,9 @@
 /* SPDX-FileCopyrightText: The qobs authors */
 
 /* Tiles of about 64 KB: the ranges of their qparams are found right before these are searched. */
-#include "measure/range_tiles.h"
+#include "reduce/range_tiles.h"
 
-#include "measure/reduce.h"
+#include "reduce/reduce.h"
 
 enum { TILE_BYTES = 1 << 16 }; /* fits L2 of every machine */
 

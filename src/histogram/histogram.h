@@ -8,10 +8,10 @@
 #define QOBS_MEASURE_HISTOGRAM_H
 
 #include "base/runtime.h"
-#include "measure/binning.h"
-#include "measure/nonfinite.h"
+#include "histogram/binning.h"
+#include "reduce/nonfinite.h"
 
-struct batch; /* measure/counting.h */
+struct batch; /* histogram/counting.h */
 struct histogram_rule;
 
 /* 8 bytes a bin. Below 2^24 a mass is a float32, as upstream's are. From there on float32 loses counts, so a mass is a

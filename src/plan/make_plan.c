@@ -2,7 +2,7 @@
 /* SPDX-FileCopyrightText: The qobs authors */
 
 /* The life of a plan: the granularity adds axes, shapes follow from the axes, g_idx adds the order of columns. */
-#include "plan/plan.h"
+#include "plan/make_plan.h"
 
 #include <string.h>
 

@@ -9,8 +9,8 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "measure/collect.h"
-#include "measure/histogram.h"
+#include "histogram/collect.h"
+#include "histogram/histogram.h"
 #include "plan/gather_block.h"
 
 enum { MAX_BINS = 1 << 20 };

@@ -3,12 +3,12 @@
 
 /* Memory of histograms, and how those with bins of one width accept batches and merge. Rules say how their range grows
  * and where old mass goes. */
-#include "measure/histogram.h"
+#include "histogram/histogram.h"
 
 #include <string.h>
 
 #include "base/error.h"
-#include "measure/collect.h"
+#include "histogram/collect.h"
 
 static int out_of_memory(size_t qparams, size_t bins, qobs_error *error)
 {

@@ -6,8 +6,8 @@
 #ifndef QOBS_MEASURE_COLLECT_H
 #define QOBS_MEASURE_COLLECT_H
 
-#include "measure/counting.h"
-#include "measure/nonfinite.h"
+#include "histogram/counting.h"
+#include "reduce/nonfinite.h"
 
 /* Counts the elements of qparam q under binning[q] into counts[q * bins] and writes their extrema to extrema[q]. All
  * binnings have the same number of bins. Zeros that pad a block count. `stopped` may be NULL. Otherwise counting stops

@@ -2,7 +2,7 @@
 /* SPDX-FileCopyrightText: The qobs authors */
 
 /* Splits the rows of a batch for threads and calls the kernel that spreads the columns of a row over groups. */
-#include "measure/reduce_indexed.h"
+#include "reduce/reduce_indexed.h"
 
 #include <string.h>
 

@@ -6,7 +6,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "measure/counting.h"
+#include "histogram/counting.h"
 #include "number/convert.h"
 
 /* Elements that may be counted before the 32-bit counters are emptied. */

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "kernels/bin_index.h"
-#include "measure/histogram.h"
+#include "histogram/histogram.h"
 
 enum { PARTS = 16 };
 

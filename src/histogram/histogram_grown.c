@@ -7,7 +7,7 @@
 #include <math.h>
 
 #include "base/error.h"
-#include "measure/histogram.h"
+#include "histogram/histogram.h"
 
 /* A batch far outside the range would need any number of bins. */
 enum { MAX_GROWN = 1 << 20 };

@@ -7,7 +7,7 @@
 #define QOBS_RANGE_TILES_H
 
 #include "kernels/kernels.h"
-#include "measure/nonfinite.h"
+#include "reduce/nonfinite.h"
 #include "plan/plan.h"
 
 /* A tile is a few entries of the outermost axis, which is an axis of qparams. */
