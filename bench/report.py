@@ -5,7 +5,7 @@
 
     report.py RESULTS.json [README.md]
 
-Writes RESULTS.md and RESULTS-<work>.svg beside it, and a short table and a chart between the two marks in the README. Prints the targets
+Writes RESULTS.md and RESULTS-<work>.svg beside it, and short tables and a chart between the marks in the README. Prints the targets
 that are not reached.
 """
 import json
@@ -24,25 +24,22 @@ OPERATIONS = {"int4-norm-1": 2, "int4-norm-2": 3, "int4-norm-3": 4, "int4-norm-2
               "fp4-16-norm-2.4": 8, "int4-1024-norm-2": 3, "int4-1024-norm-2.4": 7}
 
 
-# What the README shows: names of pairs.
-MARKS = "<!-- measured: written by bench/report.py -->", "<!-- end of measured -->"
-HEADLINES = {
-    "minimum and maximum, 4096x4096 f32, contiguous: of the read loop": "pair/minmax-read/f32/row/4096x4096",
-    "groups of 128": "pair/minmax-read/f32/group-128/4096x4096",
-    "groups of 32": "pair/minmax-read/f32/group-32/4096x4096",
-    "columns": "pair/minmax-read/f32/columns/4096x4096",
-    "bf16, groups of 128": "pair/minmax-read/bf16/group-128/4096x4096",
-    "torch.PerChannelMinMaxObserver: times torch": "pair/torch/observer/PerChannelMinMaxObserver",
-    "histogram of 2048 bins, gaussian: times torch.histc": "pair/torch/histc/f32/gaussian",
-    "the same, 99 % zeros": "pair/torch/histc/f32/99-percent-zeros",
-    "torch.HistogramObserver, ten batches: times torch": "pair/torch/HistogramObserver/forward-steady",
-    "search, int4, groups of 128, 20 candidates, norm 2: times torch": "pair/torch/search/norm-2",
-    "the same, norm 2.4": "pair/torch/search/norm-2.4",
-    "AVX2: of AVX-512's speed in that": "pair/search-avx2-avx512/int4-group-128-norm-2.4",
-    "two threads: times one (turns with a quiet machine)": "pair/search-2-threads/int4-group-128-norm-2.4",
-    "qobs calibrate of 1 GB bf16: times as fast as cat": "pair/calibrate-cat",
+# What the README shows: for each block between marks its tables, and for each row of a table the pair it is measured by.
+USERS = {
+    "`torch.PerChannelMinMaxObserver`": "pair/torch/observer/PerChannelMinMaxObserver",
+    "`torch.HistogramObserver`, ten batches": "pair/torch/HistogramObserver/forward-steady",
+    "`torch.histc`, 2048 bins, Gaussian": "pair/torch/histc/f32/gaussian",
+    "MSE search, int4, groups of 128, norm 2.4": "pair/torch/search/norm-2.4",
 }
-README_CHART = "minmax-group-128"
+MACHINE = {
+    "min/max, f32 4096x4096, whole tensor / read loop": "pair/minmax-read/f32/row/4096x4096",
+    "min/max, f32, groups of 128 / read loop": "pair/minmax-read/f32/group-128/4096x4096",
+    "min/max, f32, groups of 32 / read loop": "pair/minmax-read/f32/group-32/4096x4096",
+    "min/max, f32, columns / read loop": "pair/minmax-read/f32/columns/4096x4096",
+    "min/max, bf16, groups of 128 / read loop": "pair/minmax-read/bf16/group-128/4096x4096",
+    "MSE search, norm 2.4, two threads / one": "pair/search-2-threads/int4-group-128-norm-2.4",
+    "`qobs calibrate`, 1 GB bf16 / `cat`": "pair/calibrate-cat",
+}
 
 
 def spread(figures):
@@ -170,22 +167,35 @@ class Report:
             self.table(["growth with", "exponent", "interval"], [[name, f"{r[0]:.2f}", f"{r[1]:.2f} to {r[2]:.2f}"] for name, r in rows])
 
 
-def write_readme(readme, results, pictures):
-    found = {what: results["pairs"][pair] for what, pair in HEADLINES.items() if pair in results["pairs"]}
+def readme_table(results, title, unit, pairs):
+    """The median and the extremes of each pair that was measured."""
+    found = {what: results["pairs"][pair] for what, pair in pairs.items() if pair in results["pairs"]}
     rows = [(what, rules.quiet(pair) if "machine_before" in pair else pair["ratio"]) for what, pair in found.items()]
-    lines = ["| what | ratio | from | to |", "|---|---|---|---|",
-             *(f"| {what} | {statistics.median(r):.3g} | {min(r):.3g} | {max(r):.3g} |" for what, r in rows if r), ""]
-    lines += [f"![{title}]({os.path.relpath(picture, os.path.dirname(os.path.abspath(readme)))})\n" for title, picture in pictures
-              if picture.endswith(f"-{README_CHART}.svg")]
-    lines.append(f"{results['cpu']}, best instruction set {results['isa']}, one thread where nothing else is said, {results['date']}, commit "
-                 f"{results['commit']}, `{results['command']}`. Medians of runs that take turns in one process, the least and the greatest.")
+    return [f"| {title} | {unit} | from | to |", "|---|---|---|---|",
+            *(f"| {what} | {statistics.median(r):.3g} | {min(r):.3g} | {max(r):.3g} |" for what, r in rows if r), ""]
+
+
+def readme_blocks(results):
+    source = (f"{results['cpu']}, {results['isa']}, one thread unless a row says more, {results['date']}, commit {results['commit']}, "
+              f"`{results['command']}`.")
+    torch = f"torch {results['torch']}" if "torch" in results else "torch"
+    users = readme_table(results, f"beside {torch}, same process, one thread", "times as fast", USERS)
+    machine = readme_table(results, "beside the limit of the machine", "ratio", MACHINE)
+    return {"headline": users[:-1], "measured": [*machine, source + " Medians and extremes of runs that take turns in one process."]}
+
+
+def write_readme(readme, results):
     with open(readme, encoding="utf-8") as file:
-        before, _, rest = file.read().partition(MARKS[0])
-    _, found, after = rest.partition(MARKS[1])
-    if not found:
-        raise SystemExit(f"{readme}: the marks are missing")
+        text = file.read()
+    for name, lines in readme_blocks(results).items():
+        marks = f"<!-- {name}: written by bench/report.py -->", f"<!-- end of {name} -->"
+        before, _, rest = text.partition(marks[0])
+        _, found, after = rest.partition(marks[1])
+        if not found:
+            raise SystemExit(f"{readme}: the marks of {name} are missing")
+        text = "\n".join([before + marks[0], "", *lines, "", marks[1]]) + after
     with open(readme, "w", encoding="utf-8") as file:
-        file.write("\n".join([before + MARKS[0], "", *lines, "", MARKS[1]]) + after)
+        file.write(text)
 
 
 def main():
@@ -229,7 +239,7 @@ def main():
     report.pairs("pair/avx2-plain/", "AVX2: times plain C by gcc -O3 -march=haswell")
     report.pairs("pair/avx512-avx2/", "AVX-512: of AVX2")
     if len(sys.argv) > 2:
-        write_readme(sys.argv[2], results, pictures)
+        write_readme(sys.argv[2], results)
     with open(stem + ".md", "w", encoding="utf-8") as out:
         out.write(re.sub(r"\n{3,}", "\n\n", "\n".join(report.lines)) + "\n")
 

@@ -11,7 +11,7 @@
 
 extern "C" {
 #include "number/format.h"
-#include "range/search.h"
+#include "range/search_errors.h"
 }
 
 namespace {

@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "number/convert.h"
 #include "number/format.h"
 #include "number/number.h"
 #include "base/tensor.h"

@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "number/convert.h"
 #include "qobs/qobs.h"
 #include "base/tensor.h"
 

@@ -9,6 +9,7 @@
 #include <math.h>
 
 #include "base/tensor.h"
+#include "number/convert.h"
 
 static const char *const classes[] = {"quark.PerTensorMinMaxObserver",
                                       "quark.PerChannelMinMaxObserver",

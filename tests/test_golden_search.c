@@ -8,6 +8,7 @@
 #include <ctype.h>
 #include <math.h>
 
+#include "number/convert.h"
 #include "observer/observer.h"
 #include "range/multiplier_search.h"
 #include "base/tensor.h"
@@ -123,6 +124,11 @@ static void expect_powers(const cJSON *c, const qobs_observer *o, int batch)
     expect_exact(c, o, "scale", key);
     snprintf(key, sizeof key, "zero_point_%d", batch);
     expect_exact(c, o, "zero_point", key);
+}
+
+static float multiple_of(const qobs_observer *o, size_t i)
+{
+    return o->stages.range.ops == &qobs_range_e4m3 ? qobs_e4m3_multiplier(i) : qobs_multiplier(&o->stages.range.params.multiplier, i);
 }
 
 /* The squared error of a block, in double. */
@@ -293,7 +299,7 @@ static void add_errors(const qobs_observer *o, const qobs_tensor *value, const f
                        bool unrounded, double *errors)
 {
     const bool nvfp4 = o->config.preset->granularity == GRANULARITY_MODELOPT_BLOCK;
-    const size_t steps = qobs_multiples(&o->config);
+    const size_t steps = qobs_range_steps(&o->stages.range);
     qobs_plan *plan;
     assert_int_equal(qobs_plan_create(&plan, &o->config, value, NULL, NULL, NULL), QOBS_OK);
     for (int64_t i = 0; i < qobs_plan_run_count(plan); i++) {
@@ -302,7 +308,7 @@ static void add_errors(const qobs_observer *o, const qobs_tensor *value, const f
         for (int64_t j = 0; j < run.length; j++) {
             const double x = qobs_element((const unsigned char *)value->data + run.offset + j * run.stride, value->dtype);
             for (size_t k = 0; k < steps; k++) {
-                const float multiple = qobs_multiple(&o->config, k), first = amax[nvfp4 ? 0 : run.qparam];
+                const float multiple = multiple_of(o, k), first = amax[nvfp4 ? 0 : run.qparam];
                 const float product = first * (nvfp4 ? multiple : (float)qobs_round_to(o->given.dtype, (double)multiple));
                 const float a = nvfp4 ? product : (float)qobs_round_to(o->given.dtype, (double)product);
                 const double q = quantized(&o->config, nvfp4, unrounded, amax[0], a, x), w = weight ? (double)weight[j] : 1;
@@ -335,7 +341,7 @@ static void expect_multiples(const cJSON *c, const qobs_observer *o)
     double *error = read_result(o, "errors", &result);
     const size_t n = result.size / sizeof *error, steps = (size_t)errors.shape[0];
     bool differs = false;
-    assert_int_equal(steps, qobs_multiples(&o->config));
+    assert_int_equal(steps, qobs_range_steps(&o->stages.range));
     const bool nvfp4 = strstr(text_of(c, "name"), "nvfp4") != NULL;
     float *amax = floats_of(entry(c, "aux", nvfp4 ? "global_amax" : "initial_amax"));
     float *weight = floats_of(entry(c, "aux", "error_weight"));
@@ -366,7 +372,7 @@ static void expect_multiples(const cJSON *c, const qobs_observer *o)
     if (entry(c, "expect", "candidates")) {
         const qobs_tensor candidates = tensor_named(text_of(cJSON_GetObjectItemCaseSensitive(c, "expect"), "candidates"));
         for (size_t i = 0; i < steps; i++)
-            expect_close((double)qobs_multiple(&o->config, i), number(candidates.data, candidates.dtype, i), 1e-7,
+            expect_close((double)multiple_of(o, i), number(candidates.data, candidates.dtype, i), 1e-7,
                          "candidate");
     }
     if (!differs)

@@ -91,9 +91,10 @@ def test_versions():
 # ---- What the README shows ---------------------------------------------------------------------------------------------------
 
 def blocks(language):
-    text = open(SOURCE + "/README.md", encoding="utf-8").read()
-    section = re.search(r"^## Use it in your program\n(.*?)^## ", text, re.S | re.M)[1]
-    return re.findall(rf"^```{language}\n(.*?)^```", section, re.S | re.M)
+    readme = open(SOURCE + "/README.md", encoding="utf-8").read()
+    section = re.search(r"^## Use it in your program\n(.*?)^## ", readme, re.S | re.M)[1]
+    embedding = open(SOURCE + "/docs/embedding.md", encoding="utf-8").read()
+    return re.findall(rf"^```{language}\n(.*?)^```", section + embedding, re.S | re.M)
 
 
 def test_readme():

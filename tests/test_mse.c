@@ -6,6 +6,7 @@
 #include <math.h>
 
 #include "layouts.h"
+#include "number/convert.h"
 #include "observing.h"
 #include "search_reference.h"
 #include "threads.h"

@@ -6,8 +6,10 @@
 
 #include <math.h>
 
+#include "number/convert.h"
 #include "observer/observer.h"
-#include "range/range.h"
+#include "config/stages.h"
+#include "range/from_histogram.h"
 #include "base/tensor.h"
 
 static size_t compared;
@@ -118,13 +120,15 @@ static void expect_squared_error(const cJSON *c, const qobs_config *config, cons
     const void *errors = expected(c, "errors", &t)->data;
     float *workspace = malloc(qobs_squared_error_workspace(h->bins) * sizeof *workspace);
     const struct squared_error e = qobs_squared_error_prepare(h, workspace);
-    struct centre_quantizer q;
+    struct range_rule rule;
     double quant_min = INFINITY;
     assert_int_equal(t.dtype, QOBS_F64);
-    assert_int_equal(qobs_centre_quantizer(config, &q, NULL), QOBS_OK);
+    qobs_resolve_range(config, &rule);
+    struct formula formula;
+    qobs_resolve_formula(config, &formula);
     for (int64_t i = 0; i < t.shape[0]; i++) {
         double got = 0;
-        assert_int_equal(qobs_squared_error(&e, &q, qobs_bin_centre(h, first + (size_t)i * stride), &got, NULL), QOBS_OK);
+        assert_int_equal(qobs_squared_error(&e, &rule.params.bins, &formula, qobs_bin_centre(h, first + (size_t)i * stride), &got, NULL), QOBS_OK);
         quant_min = fmin(quant_min, double_at(errors, (size_t)i));
         if (!(fabs(got - double_at(errors, (size_t)i)) <= 1e-5 * double_at(errors, (size_t)i)) && got != double_at(errors, (size_t)i)) {
             print_error("error %lld: got %.17g, expected %.17g\n", (long long)i, got, double_at(errors, (size_t)i));

@@ -17,12 +17,14 @@
 
 #include "check/memory.h"
 #include "check/upper_halves.h"
-#include "formula/formula.h"
+#include "config/stages.h"
 #include "kernels/dispatch.h"
+#include "number/convert.h"
 #include "number/format.h"
 #include "formula/qparam_view.h"
 #include "number/number.h"
-#include "range/search.h"
+#include "config/stages.h"
+#include "range/search_errors.h"
 #include "range/shrink.h"
 #include "base/tensor.h"
 #include "threads.h"
@@ -184,7 +186,7 @@ static void check_against_double(const struct target *t, const struct group *g, 
                                  const float *sum)
 {
     for (size_t c = 0; c < g->candidates; c += 7) {
-        const double got = (double)sum[c] * qobs_search_unit(norm, 0), expected = slow_error(t, g, value, c);
+        const double got = (double)sum[c] * qobs_search_error_unit(norm, 0), expected = slow_error(t, g, value, c);
         /* below: differences that are what rounding them to float leaves; int16's errors are near that */
         const double noise = (double)g->n * pow(t->bits == 16 ? 0x1p-22 : 0x1p-25, value);
         if (fabs(got - expected) > 2e-6 * expected + noise * 8) {
@@ -436,23 +438,23 @@ static double draw_bound(qobs_dtype dtype)
 }
 
 /* One candidate of range i against the formula. */
-static void check_candidate(const qobs_config *config, const struct shrink *shrink, const char *isa, const struct ranges *ranges, size_t i,
+static void check_candidate(const struct formula *formula, const struct shrink *shrink, const char *isa, const struct range_batch *ranges, size_t i,
                             const struct shrunk *shrunk, size_t c)
 {
     double low = ranges->min[i], high = ranges->max[i], scale, zero_point, bounds[2];
-    if ((int)c < shrink->settings->steps) {
-        low = qobs_shrink_end(shrink, (int)c, low);
-        high = qobs_shrink_end(shrink, (int)c, high);
+    if ((int)c < shrink->params->steps) {
+        low = qobs_shrink_bound(shrink, (int)c, low);
+        high = qobs_shrink_bound(shrink, (int)c, high);
     }
     qobs_put_element(&bounds[0], shrink->dtype, low);
     qobs_put_element(&bounds[1], shrink->dtype, high);
     const struct range_view view = {
-        .dtype = shrink->dtype, .n = 1, .rank = qobs_default_rank(config), .min = &bounds[0], .max = &bounds[1]};
+        .dtype = shrink->dtype, .n = 1, .rank = formula->params.rank, .min = &bounds[0], .max = &bounds[1]};
     qobs_dtype scale_dtype, zero_point_dtype;
-    qobs_formula_dtypes(config, &view, &scale_dtype, &zero_point_dtype);
-    assert_int_equal(qobs_formula(config, &view, &scale, &zero_point, NULL), QOBS_OK);
+    qobs_formula_dtypes(formula, &view, &scale_dtype, &zero_point_dtype);
+    assert_int_equal(qobs_formula_qparams(formula, &view, &scale, &zero_point, NULL), QOBS_OK);
     const float s = (float)qobs_qparam_at(&scale, scale_dtype, 0), z = (float)qobs_qparam_at(&zero_point, zero_point_dtype, 0);
-    const float got = shrunk->scale[c * LANES + i], inverse = shrunk->inverse[c * LANES + i], shift = shrunk->shift[c * LANES + i];
+    const float got = shrunk->scale[c * LANES + i], inverse = shrunk->inverse[c * LANES + i], shift = shrunk->offset[c * LANES + i];
     const float got_z = shrink->integers ? shift - 0x1.8p23f : shift;
     if (bits_of_float(s) != bits_of_float(got) || z != got_z) {
         fprintf(stderr, "%s, %s, range %.9g %.9g: %.9g %g, expected %.9g %g\n", isa, qobs_dtype_name(shrink->dtype), low, high, (double)got,
@@ -462,8 +464,8 @@ static void check_candidate(const qobs_config *config, const struct shrink *shri
     assert_true(inverse == 1 / s || inverse == FLT_MAX || fabsf(inverse * s - 1) < 1e-6f);
 }
 
-static void check_candidates(const qobs_config *config, const qobs_plan *plan, const struct search_settings *settings,
-                             const struct qobs_kernels *kernels, const struct ranges *ranges)
+static void check_candidates(const struct formula *formula, const qobs_plan *plan, const struct grid_params *params,
+                             const struct qobs_kernels *kernels, const struct range_batch *ranges)
 {
     struct runtime runtime;
     struct shrink shrink;
@@ -472,21 +474,28 @@ static void check_candidates(const qobs_config *config, const qobs_plan *plan, c
     qobs_put_element(&bounds[0], plan->dtype, ranges->min[0]);
     qobs_put_element(&bounds[1], plan->dtype, ranges->max[0]);
     qobs_runtime_resolve(&runtime, NULL, NULL);
-    assert_int_equal(qobs_shrink_begin(&shrink, &runtime, kernels, config, settings, plan, NULL, &bounds[0], &bounds[1], NULL), QOBS_OK);
+    const struct grid_search search = {.runtime = &runtime,
+                                       .kernels = kernels,
+                                       .params = params,
+                                       .formula = formula,
+                                       .plan = plan,
+                                       .min = &bounds[0],
+                                       .max = &bounds[1]};
+    assert_int_equal(qobs_shrink_begin(&shrink, &search, NULL), QOBS_OK);
     assert_non_null(shrink.kernel);
     unsigned char *memory = aligned_alloc(64, (2 * qobs_shrunk_size(&shrink) + 63) / 64 * 64);
     qobs_shrunk_place(&shrink, memory, &shrunk);
     qobs_shrunk_place(&shrink, memory + qobs_shrunk_size(&shrink), &alone);
     qobs_shrink(&shrink, ranges, &shrunk);
     for (size_t i = 0; i < ranges->n; i++) {
-        struct ranges one = {.n = 1, .min = {ranges->min[i]}, .max = {ranges->max[i]}, .finite = {true}};
+        struct range_batch one = {.n = 1, .min = {ranges->min[i]}, .max = {ranges->max[i]}, .finite = {true}};
         qobs_shrink(&shrink, &one, &alone);
         for (size_t c = 0; c < shrink.candidates; c++) {
-            check_candidate(config, &shrink, kernels->isa, ranges, i, &shrunk, c);
+            check_candidate(formula, &shrink, kernels->isa, ranges, i, &shrunk, c);
             /* the others play no part */
             assert_true(same(&shrunk.scale[c * LANES + i], &alone.scale[c * LANES], 1));
             assert_true(same(&shrunk.inverse[c * LANES + i], &alone.inverse[c * LANES], 1));
-            assert_true(same(&shrunk.shift[c * LANES + i], &alone.shift[c * LANES], 1));
+            assert_true(same(&shrunk.offset[c * LANES + i], &alone.offset[c * LANES], 1));
         }
     }
     free(memory);
@@ -513,9 +522,14 @@ static void test_candidates(void **unused)
             }
             const qobs_plan plan = {.dtype = dtypes[d], .qparams = 1};
             for (int j = 0; j < 300; j++) {
-                const struct search_settings search = {
-                    .steps = j % 50 + 1, .grid = 60, .patience = 5, .norm = 2, .expand = j % 4 ? 1 : 1.8};
-                struct ranges ranges = {.n = draw() % LANES + 1};
+                struct range_rule rule;
+                struct formula formula;
+                qobs_resolve_range(config, &rule);
+                qobs_resolve_formula(config, &formula);
+                rule.params.grid.steps = j % 50 + 1;
+                rule.params.grid.grid = 60;
+                rule.params.grid.expand = j % 4 ? 1 : 1.8;
+                struct range_batch ranges = {.n = draw() % LANES + 1};
                 const bool like_others = draw() % 2; /* normal numbers all of them */
                 for (size_t r = 0; r < ranges.n; r++) {
                     const double a = like_others ? -1 - uniform() : draw_bound(dtypes[d]), b = like_others ? uniform() : draw_bound(dtypes[d]);
@@ -525,7 +539,7 @@ static void test_candidates(void **unused)
                 }
                 for (size_t k = 0; qobs_kernel_tables[k]; k++)
                     if (qobs_kernel_tables[k]->usable())
-                        check_candidates(config, &plan, &search, qobs_kernel_tables[k], &ranges);
+                        check_candidates(&formula, &plan, &rule.params.grid, qobs_kernel_tables[k], &ranges);
             }
             qobs_config_destroy(config);
         }

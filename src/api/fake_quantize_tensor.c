@@ -4,7 +4,7 @@
 /* The arguments of fake-quantize, checked. */
 #include <math.h>
 
-#include "formula/formula.h"
+#include "config/stages.h"
 #include "kernels/dispatch.h"
 #include "base/error.h"
 #include "formula/fake_quantize.h"
@@ -53,19 +53,19 @@ static int choose_quantizer(struct qobs_quantizer *q, const qobs_config *config,
                             qobs_error *error)
 {
     const char *preset = config->preset->name;
-    int64_t quant_min, quant_max;
+    struct formula formula;
+    qobs_resolve_formula(config, &formula);
+    const int64_t quant_min = (int64_t)formula.params.quant_min, quant_max = (int64_t)formula.params.quant_max;
     switch (config->preset->family) {
     case FAMILY_TORCH:
         if (format)
             return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "format: is %s, but %s quantizes to the integers of its dtype",
                              format->name, preset);
-        qobs_torch_quant_range(config, &quant_min, &quant_max);
         qobs_quantizer_for_integers(q, quant_min, quant_max, true);
         return QOBS_OK;
     case FAMILY_LLMC:
         if (!format && config->type == TYPE_INT) {
-            quant_max = (INT64_C(1) << (config->num_bits - 1)) - 1;
-            qobs_quantizer_for_integers(q, -quant_max - 1, quant_max, false);
+            qobs_quantizer_for_integers(q, quant_min, quant_max, false);
             return QOBS_OK;
         }
         format = format ? format : qobs_format_find(config->num_bits == 4 ? "fp4_e2m1" : "fp8_e4m3");

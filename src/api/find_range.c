@@ -1,16 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* Range finders on the caller's own histogram. */
+/* The public range finders: they read a histogram of the caller. */
 #include <math.h>
 #include <string.h>
 
 #include "base/error.h"
 #include "base/fpenv.h"
-#include "range/range.h"
 #include "base/tensor.h"
+#include "config/stages.h"
+#include "number/convert.h"
+#include "range/from_histogram.h"
 
-/* ---- The caller's histogram --------------------------------------------------------------------------------------- */
+/* ---- The caller's histogram -------------------------------------------------------------------------------------- */
 
 /* Element i of a 1-dimensional view, as a double. */
 static double number_at(const struct view *v, int64_t i)
@@ -30,26 +32,26 @@ static double number_at(const struct view *v, int64_t i)
     }
 }
 
-/* Whose histograms it is for, by one method, and where its range goes. */
-struct request {
+/* The arguments of a call. */
+struct finder_call {
     const qobs_config *config;
     const char *method;
-    int families;
+    int families; /* that have the method */
     const qobs_tensor *histogram, *bin_edges;
     float *min, *max;
 };
 
-static int check_request(const struct request *r, qobs_error *error)
+static int check_call(const struct finder_call *r, qobs_error *error)
 {
     const int status = qobs_config_check(r->config, error);
     if (status != QOBS_OK)
         return status;
     if (!(r->config->preset->family & r->families))
-        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "config: %s is not for %s, allowed are presets of %s", r->method,
-                         r->config->preset->name,
-                         r->families == FAMILY_MODELOPT     ? "trt"
-                         : r->families == FAMILY_TORCH ? "torch"
-                                                       : "quark and trt");
+        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "config: %s is not for %s, allowed are presets of %s",
+                         r->method, r->config->preset->name,
+                         r->families == FAMILY_MODELOPT ? "trt"
+                         : r->families == FAMILY_TORCH  ? "torch"
+                                                        : "quark and trt");
     if (!r->min || !r->max)
         return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "%s: is NULL", r->min ? "max" : "min");
     return QOBS_OK;
@@ -67,7 +69,8 @@ static int check_histogram(struct view *counts, struct view *edges, const qobs_t
         return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT,
                          "histogram: has %d dimensions and %lld elements, allowed are 1 and above 0", counts->ndim,
                          (long long)counts->elements);
-    if (counts->dtype != QOBS_F32 && counts->dtype != QOBS_F64 && counts->dtype != QOBS_I32 && counts->dtype != QOBS_I64)
+    if (counts->dtype != QOBS_F32 && counts->dtype != QOBS_F64 && counts->dtype != QOBS_I32 &&
+        counts->dtype != QOBS_I64)
         return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "histogram: dtype is %s, allowed are F32, F64, I32, I64",
                          qobs_dtype_name(counts->dtype));
     if (edges->dtype != QOBS_F32)
@@ -85,112 +88,121 @@ static int check_histogram(struct view *counts, struct view *edges, const qobs_t
                              "histogram: [%lld] is %g, allowed are finite numbers from 0", (long long)i, count);
         if (!(edge <= next) || isinf(edge) || isinf(next))
             return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT,
-                             "bin_edges: [%lld] is %g and the next one %g, they must be finite and ascend", (long long)i,
-                             edge, next);
+                             "bin_edges: [%lld] is %g and the next one %g, they must be finite and ascend",
+                             (long long)i, edge, next);
     }
     return QOBS_OK;
 }
 
-/* The histogram as range finders want it, and room for what they make of it, in one piece of memory. */
-struct workspace {
+/* The resolved call. */
+struct finder {
     struct runtime runtime;
+    struct range_rule rule;
+    struct formula formula;
     struct histogram_view histogram;
-    double *workspace;
-    void *memory;
+    double *workspace; /* qobs_range_workspace() doubles */
+    void *memory;      /* of histogram and workspace */
     size_t size;
 };
 
-/* Checks the request and makes its workspace. */
-static int open_workspace(struct workspace *w, const struct request *request, const qobs_runtime *runtime, qobs_error *error)
+static int open_finder(struct finder *f, const struct finder_call *call, const qobs_runtime *runtime, qobs_error *error)
 {
     struct view counts, edges;
-    int status = check_request(request, error);
+    int status = check_call(call, error);
     if (status == QOBS_OK)
-        status = check_histogram(&counts, &edges, request->histogram, request->bin_edges, error);
+        status = check_histogram(&counts, &edges, call->histogram, call->bin_edges, error);
     if (status == QOBS_OK)
-        status = qobs_runtime_resolve(&w->runtime, runtime, error);
+        status = qobs_runtime_resolve(&f->runtime, runtime, error);
     if (status != QOBS_OK)
         return status;
-    const size_t bins = (size_t)counts.elements, workspace = bins + qobs_range_workspace(bins);
-    w->size = workspace * sizeof(double) + (bins + 1) * sizeof(float);
-    double *numbers = w->memory = qobs_allocate(&w->runtime, w->size);
+    qobs_resolve_range(call->config, &f->rule);
+    qobs_resolve_formula(call->config, &f->formula);
+    const size_t bins = (size_t)counts.elements, doubles = bins + qobs_range_workspace(bins);
+    f->size = doubles * sizeof(double) + (bins + 1) * sizeof(float);
+    double *numbers = f->memory = qobs_allocate(&f->runtime, f->size);
     if (!numbers)
-        return qobs_fail(error, QOBS_ERROR_OUT_OF_MEMORY, "histogram: no memory for %zu bytes", w->size);
-    w->workspace = numbers + bins;
-    float *copy = (float *)(void *)(numbers + workspace);
+        return qobs_fail(error, QOBS_ERROR_OUT_OF_MEMORY, "histogram: no memory for %zu bytes", f->size);
+    f->workspace = numbers + bins;
+    float *copy = (float *)(void *)(numbers + doubles);
     for (size_t i = 0; i < bins; i++)
         numbers[i] = number_at(&counts, (int64_t)i);
     for (size_t i = 0; i <= bins; i++)
         copy[i] = (float)number_at(&edges, (int64_t)i);
-    w->histogram = (struct histogram_view){.bins = bins, .counts = numbers, .edges = copy};
+    f->histogram = (struct histogram_view){.bins = bins, .counts = numbers, .edges = copy};
     return QOBS_OK;
 }
 
-static void close_workspace(struct workspace *w) { qobs_release(&w->runtime, w->memory, w->size); }
+static void close_finder(struct finder *f) { qobs_release(&f->runtime, f->memory, f->size); }
 
-/* Model-Optimizer's magnitude as a range. */
-static float quant_min(const qobs_config *config, float amax) { return config->is_unsigned ? 0 : -amax; }
+/* The minimum of a range whose maximum is amax. */
+static float min_of(const qobs_config *config, float amax)
+{
+    return config->preset->family == FAMILY_QUARK || config->is_unsigned ? 0 : -amax;
+}
 
-/* By a method that looks for the magnitude, and takes stride and start_bin. */
-static int find_amax(const struct request *r, int64_t stride, int64_t start_bin, qobs_amax_finder *find,
+/* Calls a method that finds an amax. */
+static int find_amax(const struct finder_call *call, int64_t stride, int64_t start_bin, qobs_amax_finder *find,
                      const qobs_runtime *runtime, qobs_error *error)
 {
-    struct workspace w;
-    int status = open_workspace(&w, r, runtime, error);
+    struct finder f;
+    int status = open_finder(&f, call, runtime, error);
     if (status != QOBS_OK)
         return status;
+    f.rule.params.bins.stride = stride;
+    f.rule.params.bins.start_bin = start_bin;
     const fp_mode mode = fp_enter();
-    status = find(r->config, &w.histogram, stride, start_bin, w.workspace, r->max, error);
+    status = find(&f.rule.params.bins, &f.formula, &f.histogram, f.workspace, call->max, error);
     fp_leave(mode);
-    close_workspace(&w);
+    close_finder(&f);
     if (status != QOBS_OK)
         return status;
-    *r->min = r->config->preset->family == FAMILY_MODELOPT ? quant_min(r->config, *r->max) : 0;
+    *call->min = min_of(call->config, *call->max);
     return qobs_succeed(error);
 }
 
-/* ---- Public ------------------------------------------------------------------------------------------------------- */
+/* ---- Public ------------------------------------------------------------------------------------------------------ */
 
 int qobs_range_by_percentile(const qobs_config *config, const qobs_tensor *histogram, const qobs_tensor *bin_edges,
                              double percentile, float *min, float *max, const qobs_runtime *runtime, qobs_error *error)
 {
-    const struct request request = {config, "percentile", FAMILY_QUARK | FAMILY_MODELOPT, histogram, bin_edges, min, max};
-    struct workspace w;
+    const struct finder_call call = {config, "percentile", FAMILY_QUARK | FAMILY_MODELOPT, histogram, bin_edges,
+                                     min,    max};
+    struct finder f;
     if (!(percentile >= 0 && percentile <= 100))
         return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "percentile: is %g, allowed are numbers from 0 to 100",
                          percentile);
-    const int status = open_workspace(&w, &request, runtime, error);
+    const int status = open_finder(&f, &call, runtime, error);
     if (status != QOBS_OK)
         return status;
     const fp_mode mode = fp_enter();
     if (config->preset->family == FAMILY_MODELOPT) {
-        *max = qobs_percentile_modelopt(&w.histogram, percentile);
-        *min = quant_min(config, *max);
+        *max = qobs_percentile_modelopt(&f.histogram, percentile);
+        *min = min_of(config, *max);
     } else {
-        qobs_percentile(&w.histogram, config->symmetric, percentile, min, max);
+        qobs_percentile(&f.histogram, config->symmetric, percentile, min, max);
     }
     fp_leave(mode);
-    close_workspace(&w);
+    close_finder(&f);
     return qobs_succeed(error);
 }
 
-int qobs_range_by_l2_norm(const qobs_config *config, const qobs_tensor *histogram, const qobs_tensor *bin_edges, float *min,
-                          float *max, const qobs_runtime *runtime, qobs_error *error)
+int qobs_range_by_l2_norm(const qobs_config *config, const qobs_tensor *histogram, const qobs_tensor *bin_edges,
+                          float *min, float *max, const qobs_runtime *runtime, qobs_error *error)
 {
-    const struct request request = {config, "l2_norm", FAMILY_TORCH, histogram, bin_edges, min, max};
-    struct workspace w;
-    const int status = open_workspace(&w, &request, runtime, error);
+    const struct finder_call call = {config, "l2_norm", FAMILY_TORCH, histogram, bin_edges, min, max};
+    struct finder f;
+    const int status = open_finder(&f, &call, runtime, error);
     if (status != QOBS_OK)
         return status;
-    const size_t bins = w.histogram.bins;
-    float *counts = (float *)(void *)w.workspace;
+    const size_t bins = f.histogram.bins;
+    float *counts = (float *)(void *)f.workspace;
     const fp_mode mode = fp_enter();
     for (size_t i = 0; i < bins; i++)
-        counts[i] = (float)w.histogram.counts[i];
-    qobs_non_linear_search(counts, bins, w.histogram.edges[0], w.histogram.edges[bins], qobs_non_linear_cells(config),
+        counts[i] = (float)f.histogram.counts[i];
+    qobs_non_linear_search(counts, bins, f.histogram.edges[0], f.histogram.edges[bins], f.rule.params.bins.numbers,
                            counts + bins, min, max);
     fp_leave(mode);
-    close_workspace(&w);
+    close_finder(&f);
     return qobs_succeed(error);
 }
 
@@ -198,13 +210,14 @@ int qobs_range_by_entropy(const qobs_config *config, const qobs_tensor *histogra
                           int64_t stride, int64_t start_bin, float *min, float *max, const qobs_runtime *runtime,
                           qobs_error *error)
 {
-    const struct request request = {config, "entropy", FAMILY_MODELOPT, histogram, bin_edges, min, max};
-    return find_amax(&request, stride, start_bin, qobs_amax_by_entropy, runtime, error);
+    const struct finder_call call = {config, "entropy", FAMILY_MODELOPT, histogram, bin_edges, min, max};
+    return find_amax(&call, stride, start_bin, qobs_amax_by_entropy, runtime, error);
 }
 
-int qobs_range_by_mse(const qobs_config *config, const qobs_tensor *histogram, const qobs_tensor *bin_edges, int64_t stride,
-                      int64_t start_bin, float *min, float *max, const qobs_runtime *runtime, qobs_error *error)
+int qobs_range_by_mse(const qobs_config *config, const qobs_tensor *histogram, const qobs_tensor *bin_edges,
+                      int64_t stride, int64_t start_bin, float *min, float *max, const qobs_runtime *runtime,
+                      qobs_error *error)
 {
-    const struct request request = {config, "mse", FAMILY_QUARK | FAMILY_MODELOPT, histogram, bin_edges, min, max};
-    return find_amax(&request, stride, start_bin, qobs_amax_by_mse, runtime, error);
+    const struct finder_call call = {config, "mse", FAMILY_QUARK | FAMILY_MODELOPT, histogram, bin_edges, min, max};
+    return find_amax(&call, stride, start_bin, qobs_amax_by_mse, runtime, error);
 }

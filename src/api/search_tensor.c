@@ -1,17 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* The search without an observer. */
+/* The public grid search, without an observer. */
 #include <string.h>
 
-#include "kernels/dispatch.h"
 #include "base/error.h"
 #include "base/fpenv.h"
-#include "observer/observer.h"
+#include "config/stages.h"
+#include "kernels/dispatch.h"
 #include "measure/reduce.h"
+#include "range/grid_search.h"
 
-/* One call's arguments, checked, and what it needs. */
-struct direct {
+/* The arguments of a call, and what it allocates. */
+struct search_call {
+    const qobs_config *config;
+    const qobs_tensor *value, *g_idx;
+    const float *importance;
+    bool recorded; /* the caller wants more than the ranges */
     struct runtime runtime;
     qobs_plan *plan;
     struct search_record record;
@@ -19,7 +24,7 @@ struct direct {
     size_t weights_size;
 };
 
-static void finish(struct direct *d)
+static void release(struct search_call *d)
 {
     qobs_search_record_release(&d->runtime, &d->record);
     qobs_release(&d->runtime, d->weights, d->weights_size);
@@ -34,14 +39,15 @@ static int check(const qobs_config *config, const void *min, const void *max, qo
     if (!min || !max)
         return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "%s: is NULL", min ? "max" : "min");
     if (!qobs_preset_search(config->preset))
-        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "config: %s does not search, allowed are the llmc presets *mse",
-                         config->preset->name);
+        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT,
+                         "config: %s does not search, allowed are the llmc presets *mse", config->preset->name);
     return QOBS_OK;
 }
 
-/* Weights from the caller's importance. */
-static int take_importance(struct direct *d, const qobs_config *config, const float *importance, qobs_error *error)
+/* Makes column weights of the caller's importance. */
+static int set_weights(struct search_call *d, qobs_error *error)
 {
+    const qobs_config *config = d->config;
     const enum strategy strategy = qobs_config_strategy(config);
     if (config->base_name != BASE_WEIGHT ||
         (strategy != STRATEGY_CHANNEL && strategy != STRATEGY_GROUP && strategy != STRATEGY_TENSOR_GROUP))
@@ -50,11 +56,11 @@ static int take_importance(struct direct *d, const qobs_config *config, const fl
             "importance: goes with base name weight and strategy channel, group or tensor_group, not with %s and %s",
             qobs_base_name_text(config->base_name), qobs_strategy_text((int)strategy));
     const int64_t columns = d->plan->value.shape[d->plan->value.ndim - 1];
-    d->weights_size = (size_t)columns * sizeof *importance;
+    d->weights_size = (size_t)columns * sizeof *d->importance;
     d->weights = qobs_allocate(&d->runtime, d->weights_size);
     if (!d->weights)
         return qobs_fail(error, QOBS_ERROR_OUT_OF_MEMORY, "importance: no memory for %zu bytes", d->weights_size);
-    memcpy(d->weights, importance, d->weights_size);
+    memcpy(d->weights, d->importance, d->weights_size);
     const enum importance_fault fault = qobs_importance_normalise(d->weights, columns);
     if (fault == IMPORTANCE_USABLE)
         return QOBS_OK;
@@ -64,46 +70,66 @@ static int take_importance(struct direct *d, const qobs_config *config, const fl
                                                     : "0 everywhere");
 }
 
-static int check_data(const struct direct *d, qobs_error *error)
+static int check_data(const struct search_call *d, qobs_error *error)
 {
     return d->plan->value.elements > 0 ? QOBS_OK : qobs_fail(error, QOBS_ERROR_NO_DATA, "value: has no elements");
 }
 
-/* `recorded`: more than the ranges is asked for. */
-static int search(struct direct *d, const qobs_config *config, const qobs_tensor *value, const qobs_tensor *g_idx,
-                  const float *importance, const float *global_scale, void *min, void *max, bool recorded,
-                  const qobs_runtime *given, qobs_error *error)
+/* Runs a search with the arguments that `search` has and those of the call. */
+static int search_plan(const struct search_call *d, struct grid_search search, qobs_error *error)
 {
-    if (global_scale && config->version == VERSION_CURRENT)
+    struct range_rule rule;
+    struct formula formula;
+    qobs_resolve_range(d->config, &rule);
+    qobs_resolve_formula(d->config, &formula);
+    search.runtime = &d->runtime;
+    search.kernels = qobs_kernels_active();
+    search.params = &rule.params.grid;
+    search.formula = &formula;
+    search.nonfinite = rule.params.nonfinite;
+    search.plan = d->plan;
+    search.data = d->plan->value.data;
+    return qobs_grid_search(&search, error);
+}
+
+static int search(struct search_call *d, struct grid_search search, const qobs_runtime *runtime, qobs_error *error)
+{
+    if (search.global_scale && d->config->version == VERSION_CURRENT)
         return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "global_scale: version current searches without one");
-    int status = qobs_runtime_resolve(&d->runtime, given, error);
+    int status = qobs_runtime_resolve(&d->runtime, runtime, error);
     if (status == QOBS_OK)
-        status = qobs_plan_create(&d->plan, config, value, g_idx, given, error);
+        status = qobs_plan_create(&d->plan, d->config, d->value, d->g_idx, runtime, error);
     if (status == QOBS_OK)
         status = check_data(d, error);
-    if (status == QOBS_OK && importance)
-        status = take_importance(d, config, importance, error);
-    if (status == QOBS_OK && recorded)
+    if (status == QOBS_OK && d->importance)
+        status = set_weights(d, error);
+    if (status == QOBS_OK && d->recorded)
         status = qobs_search_record_reserve(&d->runtime, &d->record, (size_t)d->plan->qparams, error);
+    search.column_weight = d->weights;
+    search.record = &d->record;
     if (status == QOBS_OK)
-        status = qobs_search_batch(&d->runtime, qobs_kernels_active(), config, d->plan, d->plan->value.data, d->weights,
-                                   global_scale, true, min, max, &d->record, error);
+        status = search_plan(d, search, error);
     d->record.weighted = d->weights != NULL;
     return status;
 }
 
 int qobs_search(const qobs_config *config, const qobs_tensor *value, const qobs_tensor *g_idx, const float *importance,
                 const float *global_scale, void *min, void *max, int32_t *best_step, double *errors,
-                qobs_search_report *report, const qobs_runtime *given, qobs_error *error)
+                qobs_search_report *report, const qobs_runtime *runtime, qobs_error *error)
 {
-    struct direct d = {0};
+    struct search_call d = {.config = config,
+                            .value = value,
+                            .g_idx = g_idx,
+                            .importance = importance,
+                            .recorded = best_step || errors || report};
+    const struct grid_search arguments = {.global_scale = global_scale, .find_ranges = true, .min = min, .max = max};
     int status = check(config, min, max, error);
     if (status == QOBS_OK && report)
         status = qobs_search_report_check(report, error);
     if (status != QOBS_OK)
         return status;
     const fp_mode mode = fp_enter();
-    status = search(&d, config, value, g_idx, importance, global_scale, min, max, best_step || errors || report, given, error);
+    status = search(&d, arguments, runtime, error);
     if (status == QOBS_OK) {
         if (best_step)
             memcpy(best_step, d.record.best_step, d.record.qparams * sizeof *best_step);
@@ -112,25 +138,27 @@ int qobs_search(const qobs_config *config, const qobs_tensor *value, const qobs_
         if (report)
             qobs_search_report_of(&d.record, report);
     }
-    finish(&d);
+    release(&d);
     fp_leave(mode);
     return status == QOBS_OK ? qobs_succeed(error) : status;
 }
 
-int qobs_global_search(const qobs_config *config, const qobs_tensor *value, void *min, void *max, const qobs_runtime *given,
-                       qobs_error *error)
+int qobs_global_search(const qobs_config *config, const qobs_tensor *value, void *min, void *max,
+                       const qobs_runtime *runtime, qobs_error *error)
 {
-    struct direct d = {0};
+    struct search_call d = {.config = config, .value = value};
     int status = check(config, min, max, error);
-    if (status == QOBS_OK && (config->version == VERSION_CURRENT || qobs_config_strategy(config) != STRATEGY_TENSOR_GROUP))
-        status = qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT,
-                           "config: only versions 2025-09 and 2025-10 with strategy tensor_group searches for a global scale");
+    if (status == QOBS_OK &&
+        (config->version == VERSION_CURRENT || qobs_config_strategy(config) != STRATEGY_TENSOR_GROUP))
+        status = qobs_fail(
+            error, QOBS_ERROR_INVALID_ARGUMENT,
+            "config: only versions 2025-09 and 2025-10 with strategy tensor_group searches for a global scale");
     if (status != QOBS_OK)
         return status;
     static const struct axes none = {0};
     struct qobs_nonfinite nonfinite = {0};
     const fp_mode mode = fp_enter();
-    status = qobs_runtime_resolve(&d.runtime, given, error);
+    status = qobs_runtime_resolve(&d.runtime, runtime, error);
     if (status == QOBS_OK)
         status = qobs_plan_new_along(&d.plan, KEYING_NONE, value, &none, &d.runtime, error);
     if (status == QOBS_OK)
@@ -139,8 +167,8 @@ int qobs_global_search(const qobs_config *config, const qobs_tensor *value, void
         status = qobs_reduce_minmax(&d.runtime, qobs_kernels_active(), d.plan, d.plan->value.data,
                                     (enum nonfinite_mode)config->nonfinite, min, max, &nonfinite, error);
     if (status == QOBS_OK)
-        status = qobs_search_whole(&d.runtime, qobs_kernels_active(), config, value, min, max, error);
-    finish(&d);
+        status = search_plan(&d, (struct grid_search){.each_global_scale = true, .min = min, .max = max}, error);
+    release(&d);
     fp_leave(mode);
     return status == QOBS_OK ? qobs_succeed(error) : status;
 }

@@ -2,7 +2,7 @@
 /* SPDX-FileCopyrightText: The qobs authors */
 
 /* The same work without an observer, for runtimes. */
-#include "formula/formula.h"
+#include "config/stages.h"
 #include "base/counts.h"
 #include "kernels/dispatch.h"
 #include "base/error.h"
@@ -78,14 +78,14 @@ int qobs_global_minmax(const qobs_config *config, const qobs_tensor *value, void
 
 /* Ranges the caller gives, checked. */
 static int check_ranges(const qobs_config *config, qobs_dtype dtype, size_t count, const void *min, const void *max,
-                        qobs_error *error)
+                        struct formula *formula, qobs_error *error)
 {
     enum qobs_kernel_dtype unused;
     const int status = qobs_config_check(config, error);
     if (status != QOBS_OK)
         return status;
-    const enum formula formula = config->preset->formula;
-    const bool torch = formula == FORMULA_TORCH || formula == FORMULA_QUARK_TORCH;
+    qobs_resolve_formula(config, formula);
+    const bool torch = formula->ops == &qobs_formula_torch;
     if (!qobs_kernel_dtype_of(dtype, &unused) || (torch && dtype != QOBS_F32))
         return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "dtype: is %s, allowed are %s",
                          qobs_dtype_name(dtype) ? qobs_dtype_name(dtype) : "unknown", torch ? "F32" : "F32, BF16, F16, F64");
@@ -97,19 +97,20 @@ static int check_ranges(const qobs_config *config, qobs_dtype dtype, size_t coun
 int qobs_calculate_qparams(const qobs_config *config, qobs_dtype dtype, size_t count, const void *min, const void *max,
                            const float *global_scale, void *scale, void *zero_point, qobs_error *error)
 {
-    int status = check_ranges(config, dtype, count, min, max, error);
-    if (status == QOBS_OK && global_scale && config->preset->family != FAMILY_LLMC)
+    struct formula formula;
+    int status = check_ranges(config, dtype, count, min, max, &formula, error);
+    if (status == QOBS_OK && global_scale && !formula.ops->global_scale)
         status = qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "global_scale: %s has none", config->preset->name);
     if (status != QOBS_OK)
         return status;
     const struct range_view ranges = {.dtype = dtype,
                                       .n = count,
-                                      .rank = qobs_default_rank(config),
+                                      .rank = formula.params.rank,
                                       .min = min,
                                       .max = max,
                                       .global_scale = global_scale};
     const fp_mode mode = fp_enter();
-    status = qobs_formula(config, &ranges, scale, zero_point, error);
+    status = qobs_formula_qparams(&formula, &ranges, scale, zero_point, error);
     fp_leave(mode);
     return status;
 }
@@ -117,18 +118,34 @@ int qobs_calculate_qparams(const qobs_config *config, qobs_dtype dtype, size_t c
 int qobs_global_scale(const qobs_config *config, qobs_dtype dtype, double min, double max, float *global_scale,
                       qobs_error *error)
 {
-    int status = check_ranges(config, dtype, 1, &min, &max, error);
+    struct formula formula;
+    int status = check_ranges(config, dtype, 1, &min, &max, &formula, error);
     if (status == QOBS_OK && !global_scale)
         return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "global_scale: is NULL");
-    if (status == QOBS_OK && config->preset->family != FAMILY_LLMC)
+    if (status == QOBS_OK && !formula.ops->global_scale)
         status = qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "config: %s has no global scale", config->preset->name);
     if (status != QOBS_OK)
         return status;
     const struct range_view range = {.dtype = QOBS_F64, .n = 1, .min = &min, .max = &max};
     const fp_mode mode = fp_enter();
-    *global_scale = qobs_compressed_tensors_global_scale(config, dtype, qobs_compressed_tensors_amax(&range));
+    *global_scale = formula.ops->global_scale(dtype, qobs_amax_of_ranges(&range));
     fp_leave(mode);
     return qobs_succeed(error);
+}
+
+int qobs_config_qparam_dtypes(const qobs_config *config, qobs_dtype dtype, qobs_dtype *scale, qobs_dtype *zero_point,
+                              qobs_error *error)
+{
+    const int status = qobs_config_check(config, error);
+    if (status != QOBS_OK)
+        return status;
+    if (!scale || !zero_point)
+        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "%s: is NULL", scale ? "zero_point" : "scale");
+    struct formula formula;
+    qobs_resolve_formula(config, &formula);
+    const struct range_view ranges = {.dtype = dtype, .rank = formula.params.rank};
+    qobs_formula_dtypes(&formula, &ranges, scale, zero_point);
+    return QOBS_OK;
 }
 
 int qobs_count_tokens(const qobs_tensor *value, uint64_t *tokens, uint64_t *nonzero_tokens, qobs_error *error)

@@ -3,10 +3,7 @@
 
 #include "base/tensor.h"
 
-#include <string.h>
-
 #include "base/error.h"
-#include "number/number.h"
 #include "base/struct_size.h"
 
 static const struct {
@@ -55,47 +52,6 @@ bool qobs_kernel_dtype_of(qobs_dtype dtype, enum qobs_kernel_dtype *index)
     default:
         return false;
     }
-}
-
-double qobs_element(const void *element, qobs_dtype dtype)
-{
-    uint16_t half;
-    float single;
-    double d;
-    switch (dtype) {
-    case QOBS_F32:
-        memcpy(&single, element, sizeof single);
-        return single;
-    case QOBS_BF16:
-        memcpy(&half, element, sizeof half);
-        return float_of_bf16(half);
-    case QOBS_F16:
-        memcpy(&half, element, sizeof half);
-        return float_of_f16(half);
-    default:
-        memcpy(&d, element, sizeof d);
-        return d;
-    }
-}
-
-void qobs_put_element(void *to, qobs_dtype dtype, double value)
-{
-    const float single = (float)value;
-    if (dtype == QOBS_F32) {
-        memcpy(to, &single, sizeof single);
-    } else if (dtype == QOBS_BF16 || dtype == QOBS_F16) {
-        const uint16_t half = dtype == QOBS_BF16 ? bf16_of_float(single) : f16_of_float(single);
-        memcpy(to, &half, sizeof half);
-    } else {
-        memcpy(to, &value, sizeof value);
-    }
-}
-
-double qobs_round_to(qobs_dtype dtype, double value)
-{
-    unsigned char element[sizeof value];
-    qobs_put_element(element, dtype, value);
-    return qobs_element(element, dtype);
 }
 
 /* Does every element lie within 2^61 bytes of the first, so that no product or sum of strides overflows? */

@@ -5,7 +5,7 @@
 #ifndef QOBS_TENSOR_H
 #define QOBS_TENSOR_H
 
-#include "kernels/kernels.h"
+#include "base/dtype.h"
 #include "qobs/qobs.h"
 
 struct view {
@@ -22,15 +22,6 @@ int qobs_view_of_tensor(struct view *view, const qobs_tensor *tensor, const char
 
 /* Is this a dtype that can be observed? Then its kernel index is in *index. */
 bool qobs_kernel_dtype_of(qobs_dtype dtype, enum qobs_kernel_dtype *index);
-
-/* One element of an observable dtype as a double (exact). */
-double qobs_element(const void *element, qobs_dtype dtype);
-
-/* The other way round, rounded to the dtype. */
-void qobs_put_element(void *to, qobs_dtype dtype, double value);
-
-/* The number of that dtype nearest to `value`. */
-double qobs_round_to(qobs_dtype dtype, double value);
 
 /* a * b, or false if it does not fit or is negative. */
 static inline bool qobs_multiply(int64_t a, int64_t b, int64_t *product)

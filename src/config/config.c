@@ -3,14 +3,11 @@
 
 #include "config/config.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "formula/formula.h"
-#include "formula/quark.h"
 #include "base/error.h"
-#include "range/multiplier_search.h"
+#include "config/check.h"
 #include "config/settings.h"
 
 /* ---- Set and get --------------------------------------------------------------------------------------------------------- */
@@ -159,58 +156,6 @@ bool qobs_config_has_whole_zero_points(const qobs_config *config)
     return config->zp_dtype == 0 || config->zp_dtype == QOBS_I8 || config->zp_dtype == QOBS_I16 || config->zp_dtype == QOBS_I32;
 }
 
-/* compressed-tensors' QuantizationArgs.validate_model_after. */
-static int check_llmc(const qobs_config *config, qobs_error *error)
-{
-    const enum strategy strategy = qobs_config_strategy(config);
-    const char *name = qobs_strategy_text((int)strategy);
-    const bool grouped = strategy == STRATEGY_GROUP || strategy == STRATEGY_TENSOR_GROUP;
-    const char *observer = config->preset->name + 5; /* after "llmc." */
-    if (config->version == VERSION_2025_09 && strcmp(observer, "minmax") != 0 && strcmp(observer, "mse") != 0)
-        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "version: 2025-09 has observers minmax and mse, not %s", observer);
-    if (config->type == TYPE_FLOAT && config->num_bits != 4 && config->num_bits != 8)
-        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "num_bits: is %d, type float allows 4 (e2m1) and 8 (e4m3)",
-                         config->num_bits);
-    if (config->type == TYPE_FLOAT && config->num_bits == 4 && !config->symmetric)
-        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "symmetric: type float with num_bits 4 allows true only");
-    if (strategy == STRATEGY_TOKEN && !config->dynamic)
-        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "strategy: token needs dynamic=true");
-    if (grouped && (!config->has_group_size || config->group_size <= 0))
-        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "group_size: strategy %s needs one above 0", name);
-    if (config->has_group_size && config->group_size == 0)
-        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "group_size: is 0, allowed are -1 (channel) and above 0");
-    if (!grouped && config->has_group_size && config->group_size > 0)
-        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "group_size: %lld does not go with strategy %s",
-                         (long long)config->group_size, name);
-    if ((strategy == STRATEGY_BLOCK) != config->has_block)
-        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "block_structure: %s",
-                         config->has_block ? "goes with strategy block only" : "strategy block needs [height, width]");
-    if (config->dynamic && strategy != STRATEGY_TOKEN && strategy != STRATEGY_TENSOR && !grouped)
-        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT,
-                         "dynamic: strategy %s cannot be dynamic, only tensor, token, group and tensor_group", name);
-    const struct search_defaults *search = config->version != VERSION_CURRENT ? qobs_preset_search(config->preset) : NULL;
-    if (search && search->since_2026)
-        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "version: 2025-10 and earlier have no %s", observer);
-    if (config->dynamic == 2 && strategy != STRATEGY_TENSOR_GROUP)
-        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "dynamic: local goes with strategy tensor_group, not with %s",
-                         name);
-    return QOBS_OK;
-}
-
-static int check_modelopt(const qobs_config *config, qobs_error *error)
-{
-    if (config->preset->statistic != STATISTIC_MULTIPLES)
-        return QOBS_OK;
-    const double steps = ceil((config->stop_multiplier - config->start_multiplier) / config->step_size) + 1;
-    if (config->stop_multiplier < config->start_multiplier)
-        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "stop_multiplier: is %g, must not be below start_multiplier, %g",
-                         config->stop_multiplier, config->start_multiplier);
-    if (steps > QOBS_MOST_MULTIPLES)
-        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "step_size: %g makes %.0f candidates, allowed are %d", config->step_size,
-                         steps, QOBS_MOST_MULTIPLES);
-    return QOBS_OK;
-}
-
 int qobs_config_check(const qobs_config *config, qobs_error *error)
 {
     if (!config)
@@ -218,16 +163,16 @@ int qobs_config_check(const qobs_config *config, qobs_error *error)
     int status = QOBS_OK;
     switch (config->preset->family) {
     case FAMILY_LLMC:
-        status = check_llmc(config, error);
+        status = qobs_check_llmc(config, error);
         break;
     case FAMILY_TORCH:
-        status = qobs_torch_check(config, error);
+        status = qobs_check_torch(config, error);
         break;
     case FAMILY_QUARK:
-        status = qobs_quark_check(config, error);
+        status = qobs_check_quark(config, error);
         break;
     case FAMILY_MODELOPT:
-        status = check_modelopt(config, error);
+        status = qobs_check_modelopt(config, error);
         break;
     }
     if (status == QOBS_OK && config->is_dynamic && qobs_preset_averages(config->preset) && config->averaging_constant != 1)

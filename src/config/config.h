@@ -8,14 +8,13 @@
 #include "base/runtime.h"
 #include "base/shape.h"
 #include "config/preset.h"
-#include "measure/nonfinite.h"
+#include "formula/formula.h"
 #include "plan/granularity.h"
+#include "range/range_params.h"
 
 enum type { TYPE_INT, TYPE_FLOAT };
 
 enum { NUM_BITS_E4M3 = 0 }; /* Model-Optimizer's (4, 3) */
-
-enum scale_dtype { SCALE_NATIVE, SCALE_F32, SCALE_BF16, SCALE_F16, SCALE_E4M3, SCALE_U8 };
 
 enum version { VERSION_CURRENT, VERSION_2025_10, VERSION_2025_09 };
 
@@ -85,11 +84,6 @@ enum scale_type {
     SCALE_TYPE_E8M0
 };
 
-enum scale_format { SCALE_FORMAT_NONE, SCALE_FORMAT_FLOAT32, SCALE_FORMAT_E4M3, SCALE_FORMAT_E5M3, SCALE_FORMAT_E8M0 };
-
-enum scale_mode { SCALE_MODE_NONE, SCALE_MODE_EVEN, SCALE_MODE_FLOOR, SCALE_MODE_CEIL };
-
-enum amax_method { AMAX_ENTROPY, AMAX_MSE, AMAX_PERCENTILE };
 
 /* Every setting of every preset; a preset's family says which of them it has. Enumerations are stored as int so that one
  * table can describe all fields. */
@@ -177,6 +171,7 @@ bool qobs_config_has_whole_zero_points(const qobs_config *config);
 bool qobs_config_has_channels(const qobs_config *config);
 
 /* The names of an enumeration's values as messages and `set` use them. */
+const char *qobs_torch_dtype_text(int dtype);
 const char *qobs_qscheme_text(int qscheme);
 const char *qobs_quark_dtype_text(int dtype);
 const char *qobs_quark_qscheme_text(int qscheme);

@@ -45,7 +45,7 @@ enum statistic {
 };
 
 /* Whose arithmetic makes scale and zero point of a range. */
-enum formula {
+enum preset_formula {
     FORMULA_NONE,  /* no scale and zero point */
     FORMULA_FIXED, /* those given */
     FORMULA_COMPRESSED_TENSORS,
@@ -62,7 +62,7 @@ struct preset {
     enum family family;
     enum granularity_kind granularity;
     enum statistic statistic;
-    enum formula formula;
+    enum preset_formula formula;
     const char *summary;
 };
 

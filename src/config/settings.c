@@ -307,6 +307,7 @@ static const char *text_of(const struct word *words, int value)
     return text ? text : "?";
 }
 
+const char *qobs_torch_dtype_text(int dtype) { return text_of(torch_dtypes, dtype); }
 const char *qobs_qscheme_text(int qscheme) { return text_of(qschemes, qscheme); }
 const char *qobs_quark_dtype_text(int dtype) { return text_of(quark_dtypes, dtype); }
 const char *qobs_quark_qscheme_text(int qscheme) { return text_of(quark_qschemes, qscheme); }

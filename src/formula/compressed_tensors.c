@@ -3,31 +3,35 @@
 
 /* compressed-tensors' calculate_qparams and generate_gparam (quantization/utils/helpers.py, mxfp_utils.py), in the dtype of the
  * ranges. */
+#include "formula/formula.h"
+
 #include <math.h>
 
-#include "formula/formula.h"
+#include "base/error.h"
+#include "number/format.h"
 #include "number/grid.h"
 #include "number/native.h"
 
+/* The parameters of one call. */
 struct numbers {
     bool symmetric;
-    double quant_min, quant_max; /* of the quantized numbers */
+    double quant_min, quant_max;
     bool mx;
-    int mx_offset;          /* exponent of the largest quantized number */
+    int mx_offset;
     enum scale_dtype scale_dtype;
-    double eps;             /* stands for a scale of exactly 0 */
-    bool floor;             /* the 2025 forms instead: no scale below f32's epsilon, the zero point made with it */
-    bool floor_e4m3;        /* and with them, e2m1 under a global scale: e4m3 scales, 0.125 for 0 */
+    double eps;      /* replaces a scale of exactly 0 */
+    bool floor;      /* 2025: no scale is below f32's epsilon, and the zero point is made with the raised scale */
+    bool floor_e4m3; /* 2025, e2m1 under a global scale: scales are e4m3, and 0.125 replaces 0 */
     qobs_dtype zero_point_dtype;
-    const qobs_format *e4m3; /* which zero points may be in */
-    bool wide_zero_point;   /* formed in f32 instead of the ranges' dtype */
+    const qobs_format *e4m3; /* of zero points in that dtype */
+    bool wide_zero_point;    /* formed in f32 instead of the ranges' dtype */
     const float *global_scale;
 };
 
 /* NaN stays, as in torch.clamp. */
-static inline double clamp(double x, double quant_min, double quant_max)
+static inline double clamp(double x, double min, double max)
 {
-    return x < quant_min ? quant_min : x > quant_max ? quant_max : x;
+    return x < min ? min : x > max ? max : x;
 }
 
 static void put_zero_point(const struct numbers *q, void *out, size_t i, double value)
@@ -81,87 +85,71 @@ static inline double round_scale(enum scale_dtype dtype, double s)
 #define NATIVE_BODY "formula/compressed_tensors.inl.h"
 #include "number/native_each.inl.h"
 
-void qobs_compressed_tensors_dtypes(const qobs_config *config, qobs_dtype dtype, qobs_dtype *scale, qobs_dtype *zero_point)
+static void dtypes(const struct formula_params *params, const struct range_view *r, qobs_dtype *scale, qobs_dtype *zero_point)
 {
-    *scale = dtype;
-    *zero_point = config->zp_dtype               ? (qobs_dtype)config->zp_dtype
-                  : config->type == TYPE_FLOAT ? QOBS_F8_E4M3
-                  : config->num_bits <= 8      ? QOBS_I8
-                                               : QOBS_I16;
+    *scale = r->global_scale ? QOBS_F32 : r->dtype;
+    *zero_point = params->compressed_tensors.zero_point_dtype;
 }
 
-static double epsilon(const qobs_config *config, qobs_dtype native)
+static double epsilon(enum scale_dtype scale, qobs_dtype native)
 {
     static const double of_scale[] = {
         [SCALE_F32] = 0x1p-23, [SCALE_BF16] = 0x1p-7, [SCALE_F16] = 0x1p-10, [SCALE_E4M3] = 0.125, [SCALE_U8] = 1};
-    if (config->scale_dtype != SCALE_NATIVE)
-        return of_scale[config->scale_dtype];
+    if (scale != SCALE_NATIVE)
+        return of_scale[scale];
     return native == QOBS_F32 ? 0x1p-23 : native == QOBS_BF16 ? 0x1p-7 : native == QOBS_F16 ? 0x1p-10 : 0x1p-52;
 }
 
-void qobs_compressed_tensors_qparams(const qobs_config *config, const struct range_view *r, void *scale, void *zero_point)
+static int qparams(const struct formula_params *params, const struct range_view *r, bool year_2025, void *scale, void *zero_point,
+                   qobs_error *error)
 {
-    const double half = ldexp(1, config->num_bits - 1);
-    const bool integer = config->type == TYPE_INT, old = config->version != VERSION_CURRENT;
-    const double most = integer ? half - 1 : config->num_bits == 4 ? 6 : 448;
-    struct numbers q = {
-        .symmetric = config->symmetric,
-        .quant_min = integer ? -half : -most,
-        .quant_max = most,
-        .mx = qobs_config_is_mx(config),
-        .mx_offset = config->num_bits == 4 ? 2 : 8,
-        .scale_dtype = old ? SCALE_NATIVE : (enum scale_dtype)config->scale_dtype,
-        .eps = epsilon(config, r->global_scale ? QOBS_F32 : r->dtype),
-        .floor_e4m3 = old && !integer && config->num_bits == 4 && r->global_scale,
-        /* Upstream's bit_min is a 0-dimensional f32 tensor: it decides the type only where the ranges have no dimension. */
+    if (r->rank == RANK_EMPTY)
+        return qobs_fail(error, QOBS_ERROR_NO_DATA, "observer: nothing has been observed yet");
+    const bool floor_e4m3 = year_2025 && params->compressed_tensors.e2m1 && r->global_scale;
+    const struct numbers q = {
+        .symmetric = params->mapping == MAPPING_SYMMETRIC,
+        .quant_min = params->quant_min,
+        .quant_max = params->quant_max,
+        .mx = params->compressed_tensors.mx,
+        .mx_offset = params->compressed_tensors.mx_offset,
+        .scale_dtype = params->compressed_tensors.scale_dtype,
+        .eps = epsilon(params->compressed_tensors.scale_dtype, r->global_scale ? QOBS_F32 : r->dtype),
+        .floor = year_2025 && !floor_e4m3,
+        .floor_e4m3 = floor_e4m3,
+        .zero_point_dtype = params->compressed_tensors.zero_point_dtype,
+        .e4m3 = qobs_format_find("fp8_e4m3"),
+        /* Upstream's bit_min is a 0-dimensional f32 tensor: it decides the type only if the ranges have no dimension. */
         .wide_zero_point = r->rank == RANK_SCALAR && r->dtype != QOBS_F64,
-        .global_scale = old && !(!integer && config->num_bits == 4) ? NULL : r->global_scale,
+        .global_scale = year_2025 && !params->compressed_tensors.e2m1 ? NULL : r->global_scale,
     };
-    q.floor = old && !q.floor_e4m3;
-    q.e4m3 = qobs_format_find("fp8_e4m3");
-    qobs_dtype unused;
-    qobs_compressed_tensors_dtypes(config, r->dtype, &unused, &q.zero_point_dtype);
-    switch (r->dtype) {
-    case QOBS_F32:
-        qparams_f32(&q, r->n, r->min, r->max, scale, zero_point);
-        break;
-    case QOBS_BF16:
-        qparams_bf16(&q, r->n, r->min, r->max, scale, zero_point);
-        break;
-    case QOBS_F16:
-        qparams_f16(&q, r->n, r->min, r->max, scale, zero_point);
-        break;
-    default:
-        qparams_f64(&q, r->n, r->min, r->max, scale, zero_point);
-        break;
-    }
+    FOR_NATIVE(r->dtype, qparams, &q, r->n, r->min, r->max, scale, zero_point)
+    return qobs_succeed(error);
 }
 
-double qobs_compressed_tensors_amax(const struct range_view *r)
+static float global_scale(qobs_dtype dtype, double amax, bool year_2025)
 {
-    switch (r->dtype) {
-    case QOBS_F32:
-        return largest_f32(r->n, r->min, r->max);
-    case QOBS_BF16:
-        return largest_bf16(r->n, r->min, r->max);
-    case QOBS_F16:
-        return largest_f16(r->n, r->min, r->max);
-    default:
-        return largest_f64(r->n, r->min, r->max);
-    }
+    const double min_normal = dtype == QOBS_F16 ? 0x1p-14 : dtype == QOBS_F64 ? 0x1p-1022 : 0x1p-126;
+    float g = 0;
+    FOR_NATIVE(dtype, g = global_scale, amax, year_2025, min_normal)
+    return g;
 }
 
-float qobs_compressed_tensors_global_scale(const qobs_config *config, qobs_dtype dtype, double amax)
+/* ---- The releases of 2026 and of 2025 ------------------------------------------------------------------------------------ */
+
+static int qparams_2026(const struct formula_params *params, const struct range_view *ranges, void *scale, void *zero_point,
+                        qobs_error *error)
 {
-    const bool old = config->version != VERSION_CURRENT;
-    switch (dtype) {
-    case QOBS_F32:
-        return global_scale_f32(amax, old, 0x1p-126);
-    case QOBS_BF16:
-        return global_scale_bf16(amax, old, 0x1p-126);
-    case QOBS_F16:
-        return global_scale_f16(amax, old, 0x1p-14);
-    default:
-        return global_scale_f64(amax, old, 0x1p-1022);
-    }
+    return qparams(params, ranges, false, scale, zero_point, error);
 }
+
+static int qparams_2025(const struct formula_params *params, const struct range_view *ranges, void *scale, void *zero_point,
+                        qobs_error *error)
+{
+    return qparams(params, ranges, true, scale, zero_point, error);
+}
+
+static float global_scale_2026(qobs_dtype dtype, double amax) { return global_scale(dtype, amax, false); }
+static float global_scale_2025(qobs_dtype dtype, double amax) { return global_scale(dtype, amax, true); }
+
+const struct formula_ops qobs_formula_compressed_tensors = {dtypes, qparams_2026, global_scale_2026};
+const struct formula_ops qobs_formula_compressed_tensors_2025 = {dtypes, qparams_2025, global_scale_2025};

@@ -3,12 +3,7 @@
 
 /* One dtype of compressed_tensors.c. Scalars (the half range, the range) stay float next to a bf16 or f16 tensor. */
 
-/* max(|min(min, 0)|, |max(max, 0)|); NaN stays as in torch.min and torch.max. */
-static inline real NATIVE(amax)(real lo, real hi)
-{
-    const real a = lo < 0 || lo != lo ? -lo : 0, b = hi > 0 || hi != hi ? hi : 0;
-    return a > b || a != a ? a : b;
-}
+#include "formula/amax.inl.h"
 
 /* The plain case, which weights go through by the million: kept free of what would keep it from being vectorised. */
 static void NATIVE(symmetric)(const struct numbers *q, size_t n, const stored *min, const stored *max, stored *scale)
@@ -96,21 +91,10 @@ static void NATIVE(qparams)(const struct numbers *q, size_t n, const stored *min
         NATIVE(any)(q, n, min, max, plain ? NULL : scale, zero_point);
 }
 
-/* The largest magnitude of n ranges; NaN if there is one. */
-static double NATIVE(largest)(size_t n, const stored *min, const stored *max)
-{
-    real amax = 0;
-    for (size_t i = 0; i < n && amax == amax; i++) {
-        const real m = NATIVE(amax)(load(min[i]), load(max[i]));
-        amax = m > amax || m != m ? m : amax;
-    }
-    return (double)amax;
-}
-
 /* (1 / amax) * 2688: a Python number over a tensor is its reciprocal times the number. */
-static float NATIVE(global_scale)(double amax, bool old, double tiny)
+static float NATIVE(global_scale)(double amax, bool year_2025, double min_normal)
 {
-    const real quant_min = !old && amax < tiny ? (real)tiny : (real)amax;
-    const float g = (float)round_native(round_native(1 / quant_min) * (real)2688);
-    return !old && !isfinite(g) ? 1 : g;
+    const real limited = !year_2025 && amax < min_normal ? (real)min_normal : (real)amax;
+    const float g = (float)round_native(round_native(1 / limited) * (real)2688);
+    return !year_2025 && !isfinite(g) ? 1 : g;
 }

@@ -5,6 +5,7 @@
 #ifndef QOBS_FAKE_QUANTIZE_H
 #define QOBS_FAKE_QUANTIZE_H
 
+#include "kernels/kernels.h"
 #include "number/format.h"
 #include "plan/plan.h"
 

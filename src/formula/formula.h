@@ -1,18 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* From ranges to scale and zero point. One implementation per upstream's way of computing. */
+/* From ranges to scale and zero point.
+ *
+ * A formula is an upstream's way of computing them: functions (struct formula_ops) with parameters (struct formula_params). It
+ * knows no setting and no preset; config/resolve_formula.c makes it from a configuration. A new formula is a const ops in its
+ * own file and a line there. */
 #ifndef QOBS_FORMULA_H
 #define QOBS_FORMULA_H
 
-#include "config/config.h"
-#include "plan/plan.h"
+#include "base/shape.h"
+#include "qobs/qobs.h"
 
-/* How upstream holds ranges, which decides the types its arithmetic promotes to. */
+/* The tensors that hold the ranges in upstream. They decide the types its arithmetic promotes to. */
 enum rank {
-    RANK_TENSOR,  /* in a tensor with dimensions */
-    RANK_SCALAR, /* each in a 0-dimensional tensor of its own */
-    RANK_EMPTY  /* nothing has been observed: one range from infinity to -infinity, 0-dimensional */
+    RANK_TENSOR, /* one tensor with dimensions */
+    RANK_SCALAR, /* a 0-dimensional tensor for each range */
+    RANK_EMPTY   /* no data: one range from infinity to -infinity, 0-dimensional */
 };
 
 /* n ranges of one dtype. */
@@ -24,39 +28,98 @@ struct range_view {
     const float *global_scale; /* NULL: there is none */
 };
 
-/* How upstream's observer would hold ranges that a caller gives without one. */
-enum rank qobs_default_rank(const qobs_config *config);
+/* Where the zero point lies. */
+enum mapping {
+    MAPPING_SYMMETRIC, /* fixed */
+    MAPPING_AFFINE,    /* an integer, so that 0 is represented exactly */
+    MAPPING_FLOAT      /* a real number, so that min is represented exactly */
+};
+
+/* The dtype of compressed-tensors' scales. */
+enum scale_dtype { SCALE_NATIVE, SCALE_F32, SCALE_BF16, SCALE_F16, SCALE_E4M3, SCALE_U8 };
+
+/* The format and, for e8m0, the rounding of Quark's scales. */
+enum scale_format { SCALE_FORMAT_NONE, SCALE_FORMAT_FLOAT32, SCALE_FORMAT_E4M3, SCALE_FORMAT_E5M3, SCALE_FORMAT_E8M0 };
+enum scale_mode { SCALE_MODE_NONE, SCALE_MODE_EVEN, SCALE_MODE_FLOOR, SCALE_MODE_CEIL };
+
+struct formula_params {
+    const char *name;                /* of the observer, for messages */
+    enum rank rank;                  /* of ranges that a caller passes without an observer */
+    struct shape shape_without_data; /* of scale in upstream's answer without data */
+    double quant_min, quant_max;     /* limits of quantized numbers */
+    enum mapping mapping;
+    union {
+        struct {
+            double scale;
+            int32_t zero_point;
+        } fixed;
+        struct {
+            bool mx;                      /* MXFP4 or MXFP8: scales are powers of two */
+            int mx_offset;                /* exponent of the largest quantized number */
+            enum scale_dtype scale_dtype; /* what a scale is rounded to */
+            qobs_dtype zero_point_dtype;
+            bool e2m1; /* quantized numbers are e2m1 */
+        } compressed_tensors;
+        struct {
+            double eps; /* the smallest scale; becomes float in the floating-point mode of the call */
+            int64_t symmetric_zero_point;
+        } torch;
+        struct {
+            qobs_dtype scale_dtype; /* what a scale is rounded to; 0: the dtype it is computed in */
+            enum scale_format format;
+            enum scale_mode mode;
+            int mantissa_bits, emax; /* of the elements under an e8m0 scale; emax: exponent of the largest */
+            bool zero_is_eps;        /* a scale of 0 becomes 2^-23 */
+            bool zero_point_128;     /* powers of two: a zero point of 127 becomes 128 */
+        } quark;
+    };
+};
+
+struct formula_ops {
+    /* The dtypes of the results. Reads dtype, rank and global_scale (only if it is NULL) of the ranges. */
+    void (*dtypes)(const struct formula_params *params, const struct range_view *ranges, qobs_dtype *scale,
+                   qobs_dtype *zero_point);
+    /* scale and zero_point have these dtypes and may each be NULL. QOBS_ERROR_NO_RESULT: upstream raises.
+     * QOBS_ERROR_NO_DATA: upstream has no answer without data. */
+    int (*qparams)(const struct formula_params *params, const struct range_view *ranges, void *scale, void *zero_point,
+                   qobs_error *error);
+    /* The global scale of a tensor of that dtype and largest magnitude; NULL: the formula has none. */
+    float (*global_scale)(qobs_dtype dtype, double amax);
+};
+
+struct formula {
+    const struct formula_ops *ops;
+    struct formula_params params;
+};
+
+extern const struct formula_ops qobs_formula_none; /* no scale and zero point */
+extern const struct formula_ops qobs_formula_fixed;
+extern const struct formula_ops qobs_formula_compressed_tensors;
+extern const struct formula_ops qobs_formula_compressed_tensors_2025; /* of the releases of 2025 */
+extern const struct formula_ops qobs_formula_torch;
+extern const struct formula_ops qobs_formula_quark_integer;
+extern const struct formula_ops qobs_formula_quark_float; /* fp8 and fp4 ranges, MX blocks */
+extern const struct formula_ops qobs_formula_quark_bfp;
+extern const struct formula_ops qobs_formula_quark_power_of_2_tensor;
+extern const struct formula_ops qobs_formula_quark_power_of_2_channel;
 
 /* The range of an observer without data. */
 struct range_view qobs_no_ranges(void);
 
-/* Does the preset have scale and zero point at all? */
-bool qobs_has_formula(const qobs_config *config);
+/* The largest magnitude of all ranges; NaN if there is one. */
+double qobs_amax_of_ranges(const struct range_view *ranges);
 
-/* The dtypes of the results for such ranges, of which only the kind is looked at. */
-void qobs_formula_dtypes(const qobs_config *config, const struct range_view *ranges, qobs_dtype *scale,
-                            qobs_dtype *zero_point);
+/* The functions of a formula, called with its parameters. */
+static inline void qobs_formula_dtypes(const struct formula *formula, const struct range_view *ranges, qobs_dtype *scale,
+                                       qobs_dtype *zero_point)
+{
+    formula->ops->dtypes(&formula->params, ranges, scale, zero_point);
+}
 
-/* scale and zero_point have the dtypes named above and may each be NULL. QOBS_ERROR_NO_RESULT where upstream raises,
- * QOBS_ERROR_NO_DATA where it has no answer without data. */
-int qobs_formula(const qobs_config *config, const struct range_view *ranges, void *scale, void *zero_point,
-                    qobs_error *error);
-
-/* The shape of scale in upstream's answer without data. */
-struct shape qobs_formula_shape_without_data(const qobs_config *config);
-
-void qobs_compressed_tensors_dtypes(const qobs_config *config, qobs_dtype dtype, qobs_dtype *scale, qobs_dtype *zero_point);
-void qobs_compressed_tensors_qparams(const qobs_config *config, const struct range_view *ranges, void *scale,
-                                     void *zero_point);
-/* The largest magnitude of all ranges, and the global scale for it where they are of `dtype`. */
-double qobs_compressed_tensors_amax(const struct range_view *ranges);
-float qobs_compressed_tensors_global_scale(const qobs_config *config, qobs_dtype dtype, double amax);
-
-/* The integers of a torch dtype, custom limits and reduce_range included. */
-void qobs_torch_quant_range(const qobs_config *config, int64_t *quant_min, int64_t *quant_max);
-qobs_dtype qobs_torch_zero_point_dtype(const qobs_config *config, bool observed);
-int qobs_torch_check(const qobs_config *config, qobs_error *error);
-int qobs_torch_qparams(const qobs_config *config, const struct range_view *ranges, float *scale, void *zero_point,
-                       qobs_error *error);
+static inline int qobs_formula_qparams(const struct formula *formula, const struct range_view *ranges, void *scale,
+                                       void *zero_point, qobs_error *error)
+{
+    return formula->ops->qparams(&formula->params, ranges, scale, zero_point, error);
+}
 
 #endif

@@ -6,6 +6,7 @@
 
 #include <string.h>
 
+#include "number/convert.h"
 #include "number/format.h"
 #include "number/native.h"
 #include "base/tensor.h"

@@ -32,10 +32,10 @@ static void NATIVE(integers)(const struct integers *q, size_t first, size_t n, c
         real fraction = 0;
         if (NATIVE(unseen)(q, lo, hi)) {
             s = 1;
-        } else if (q->form == SYMMETRIC) {
+        } else if (q->mapping == MAPPING_SYMMETRIC) {
             s = round_native((-a > b ? -a : b) / half);
             s = s > eps ? s : eps;
-        } else if (q->form == AFFINE) {
+        } else if (q->mapping == MAPPING_AFFINE) {
             s = round_native(round_native(b - a) / range);
             s = s > eps ? s : eps;
             const real steps = q->scalars ? a / s : round_native(a / s);
@@ -47,7 +47,7 @@ static void NATIVE(integers)(const struct integers *q, size_t first, size_t n, c
             fraction = -lo / s;
         }
         scale[i] = (double)s;
-        if (zero_point && q->form == FLOAT_ZERO_POINT)
+        if (zero_point && q->mapping == MAPPING_FLOAT)
             ((stored *)zero_point)[first + i] = store(fraction);
         else if (zero_point)
             ((int32_t *)zero_point)[first + i] = z;

@@ -4,10 +4,12 @@
 /* Quark's power-of-two scales (PerTensorPowOf2MinMaxObserver and PerChannelPowOf2MinMaxObserver), of one batch: the scale of
  * the range is rounded to a power of two and the zero point made anew for it, with an int32 on the way that truncates. The
  * two classes round in different dtypes. */
+#include "formula/quark.h"
+
 #include <math.h>
 
-#include "formula/quark.h"
 #include "base/error.h"
+#include "number/convert.h"
 #include "number/native.h"
 
 struct powers {
@@ -30,25 +32,13 @@ static inline int32_t subtract(int64_t a, int32_t b)
 #define NATIVE_BODY "formula/quark_power_of_2.inl.h"
 #include "number/native_each.inl.h"
 
-static bool per_tensor(const qobs_config *config)
-{
-    return config->preset->granularity == GRANULARITY_TENSOR;
-}
-
-void qobs_quark_power_of_2_dtypes(const qobs_config *config, const struct range_view *ranges, qobs_dtype *scale,
-                                  qobs_dtype *zero_point)
-{
-    (void)ranges;
-    *scale = QOBS_F32;
-    *zero_point = per_tensor(config) ? QOBS_F32 : QOBS_I32;
-}
-
 /* Range i's power of two and zero point; false where upstream raises. One that has seen nothing gives 1 and 0. */
-static bool compute(const qobs_config *config, const struct range_view *r, size_t i, double *scale, int32_t *zero_point)
+static bool compute(const struct formula_params *params, bool tensor, const struct range_view *r, size_t i, double *scale,
+                    int32_t *zero_point)
 {
-    const struct quark_number *number = qobs_quark_number(config->quark_dtype);
-    const struct powers q = {
-        .symmetric = config->symmetric, .quant_min = (int64_t)number->quant_min, .quant_max = (int64_t)number->quant_max};
+    const struct powers q = {.symmetric = params->mapping == MAPPING_SYMMETRIC,
+                             .quant_min = (int64_t)params->quant_min,
+                             .quant_max = (int64_t)params->quant_max};
     const size_t size = qobs_dtype_size(r->dtype);
     const double lo = qobs_element((const unsigned char *)r->min + i * size, r->dtype);
     const double hi = qobs_element((const unsigned char *)r->max + i * size, r->dtype);
@@ -57,37 +47,35 @@ static bool compute(const qobs_config *config, const struct range_view *r, size_
     *zero_point = 0;
     if (r->rank != RANK_TENSOR && isinf(lo) && lo > 0 && isinf(hi) && hi < 0)
         return true;
-    if (valid && per_tensor(config))
+    if (valid && tensor)
         FOR_NATIVE(r->dtype, valid = of_tensor, &q, lo, hi, scale, zero_point)
     else if (valid)
         FOR_NATIVE(r->dtype, of_channel, &q, lo, hi, scale, zero_point)
     return valid;
 }
 
-int qobs_quark_power_of_2_qparams(const qobs_config *config, const struct range_view *r, void *scale, void *zero_point,
-                                  qobs_error *error)
+static int qparams(const struct formula_params *params, bool tensor, const struct range_view *r, void *scale, void *zero_point,
+                   qobs_error *error)
 {
-    const bool tensor = per_tensor(config);
     /* Upstream keeps both numbers in one list, in f32 or in the dtype of the scales. */
-    const qobs_dtype list = tensor ? QOBS_F32 : qobs_quark_scale_dtype(config, r->dtype);
+    const qobs_dtype list = tensor ? QOBS_F32 : qobs_quark_scale_dtype(params, r->dtype);
     if (!tensor && r->dtype == QOBS_F16)
         return qobs_fail(error, QOBS_ERROR_NO_RESULT, "%s: upstream's limits of a scale do not fit F16",
-                         config->preset->name);
+                         params->name);
     double s;
     int32_t z;
     bool all_127 = true;
     for (size_t i = 0; i < r->n; i++) {
-        if (!compute(config, r, i, &s, &z))
+        if (!compute(params, tensor, r, i, &s, &z))
             return qobs_fail(error, QOBS_ERROR_NO_RESULT, "range %zu: min should not be above max, nor the scale be 0", i);
         all_127 &= z == 127;
     }
-    const bool moves = config->symmetric && config->quark_dtype == QUARK_UINT8;
     for (size_t i = 0; i < r->n; i++) {
-        compute(config, r, i, &s, &z);
-        if (moves && z == 127 && (tensor || all_127))
+        compute(params, tensor, r, i, &s, &z);
+        if (params->quark.zero_point_128 && z == 127 && (tensor || all_127))
             z = 128;
         if (scale)
-            ((float *)scale)[i] = (float)qobs_round_to(qobs_quark_scale_dtype(config, QOBS_F64), s);
+            ((float *)scale)[i] = (float)qobs_round_to(qobs_quark_scale_dtype(params, QOBS_F64), s);
         if (zero_point && tensor)
             ((float *)zero_point)[i] = (float)z;
         else if (zero_point)
@@ -95,3 +83,36 @@ int qobs_quark_power_of_2_qparams(const qobs_config *config, const struct range_
     }
     return qobs_succeed(error);
 }
+
+/* ---- A range for the tensor, a range for each channel -------------------------------------------------------------------- */
+
+static void tensor_dtypes(const struct formula_params *params, const struct range_view *ranges, qobs_dtype *scale,
+                          qobs_dtype *zero_point)
+{
+    (void)params, (void)ranges;
+    *scale = QOBS_F32;
+    *zero_point = QOBS_F32;
+}
+
+static int tensor_qparams(const struct formula_params *params, const struct range_view *ranges, void *scale, void *zero_point,
+                          qobs_error *error)
+{
+    return qparams(params, true, ranges, scale, zero_point, error);
+}
+
+static void channel_dtypes(const struct formula_params *params, const struct range_view *ranges, qobs_dtype *scale,
+                           qobs_dtype *zero_point)
+{
+    (void)params, (void)ranges;
+    *scale = QOBS_F32;
+    *zero_point = QOBS_I32;
+}
+
+static int channel_qparams(const struct formula_params *params, const struct range_view *ranges, void *scale, void *zero_point,
+                           qobs_error *error)
+{
+    return qparams(params, false, ranges, scale, zero_point, error);
+}
+
+const struct formula_ops qobs_formula_quark_power_of_2_tensor = {.dtypes = tensor_dtypes, .qparams = tensor_qparams};
+const struct formula_ops qobs_formula_quark_power_of_2_channel = {.dtypes = channel_dtypes, .qparams = channel_qparams};

@@ -15,8 +15,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Element types a kernel reads. The order is the index into the table's slots. */
-enum qobs_kernel_dtype { QOBS_KERNEL_F32, QOBS_KERNEL_BF16, QOBS_KERNEL_F16, QOBS_KERNEL_F64, QOBS_KERNEL_DTYPES };
+#include "base/dtype.h"
+#include "number/quantizer.h"
 
 /* Elements that are not finite; kernels add to what is there. */
 struct qobs_nonfinite {
@@ -60,20 +60,6 @@ struct qobs_nonfinite {
 #define QOBS_ABSMAX_COLUMNS(name)                                                                                     \
     void name(const void *x, ptrdiff_t row_stride, size_t rows, size_t columns, void *absmax,                        \
               struct qobs_nonfinite *nonfinite)
-
-/* What fake-quantize rounds to, and in which arithmetic; made by qobs_quantizer_for_... (format/format.h). */
-struct qobs_quantizer {
-    double quant_min, quant_max; /* the limits of quantized numbers */
-    float floor;            /* the numbers between them, as a grid_float of format/grid.h */
-    uint32_t shifter;
-    double wide_floor; /* and as a grid_double */
-    uint64_t wide_shifter;
-    bool in_double;     /* they do not fit a grid_float */
-    bool through_float; /* F64 is rounded to float first */
-    bool torch;         /* as torch.fake_quantize_per_tensor_affine, not as compressed-tensors */
-    bool in_float;      /* scale is float: BF16 and F16 are computed in float and rounded once, at the end, not after every
-                         * operation; F64 is float after rounding to the grid */
-};
 
 /* One entry per qparam, in float, for F64 in double. There are two of the zero point because upstream converts it twice: to
  * the dtype of x where it is added, to that of scale where it is taken away. Both may be NULL in the row form: then there is

@@ -5,9 +5,11 @@
 
 #include <string.h>
 
-#include "formula/quark.h"
+#include "config/dtypes.h"
 #include "measure/accumulate.h"
 #include "base/tensor.h"
+#include "number/block_float.h"
+#include "number/convert.h"
 
 static void last(const struct entering *e)
 {
@@ -33,7 +35,8 @@ static void first_absmax(const struct entering *e)
 
 static void absmax_bfp(const struct entering *e)
 {
-    qobs_quark_update_bfp(e->config, e->dtype, e->n, e->min, e->max, e->lo, e->hi, e->fresh);
+    const qobs_dtype scale_dtype = qobs_quark_scale_type(e->config);
+    qobs_update_absmax_bfp(e->dtype, scale_dtype ? scale_dtype : e->dtype, e->n, e->min, e->max, e->lo, e->hi, e->fresh);
 }
 
 static void average_lerp(const struct entering *e)
@@ -156,7 +159,7 @@ static void vote(qobs_observer *o)
     struct mode_count *mode_count = &o->kept.mode_count;
     const struct range_view ranges = qobs_view_ranges(o);
     const size_t next = mode_count->candidates;
-    if (qobs_formula(&o->config, &ranges, qobs_mode_scale(mode_count, next), qobs_mode_zero_point(mode_count, next), NULL) ==
+    if (qobs_formula_qparams(&o->stages.formula, &ranges, qobs_mode_scale(mode_count, next), qobs_mode_zero_point(mode_count, next), NULL) ==
         QOBS_OK)
         qobs_mode_add(mode_count, 1);
 }

@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "measure/reduce.h"
+#include "number/convert.h"
 #include "plan/split.h"
 
 /* ---- Work for several threads ------------------------------------------------------------------------------------ */

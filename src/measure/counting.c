@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "measure/counting.h"
+#include "number/convert.h"
 
 /* Elements that may be counted before the 32-bit counters are emptied. */
 #define MAX_PENDING ((uint64_t)1 << 31)

@@ -5,6 +5,8 @@
 #ifndef QOBS_MINMAX_LOOPS_H
 #define QOBS_MINMAX_LOOPS_H
 
+#include "kernels/kernels.h"
+#include "plan/plan.h"
 #include "plan/loops.h"
 
 /* Merges everything the loops cover into min and max, which are indexed by qparam. The loops are normalised by input.

@@ -13,6 +13,7 @@
 #include "measure/reduce_indexed.h"
 #include "measure/minmax_loops.h"
 #include "measure/accumulate.h"
+#include "number/convert.h"
 #include "plan/split.h"
 
 struct reduction {

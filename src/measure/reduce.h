@@ -5,6 +5,7 @@
 #ifndef QOBS_REDUCE_H
 #define QOBS_REDUCE_H
 
+#include "kernels/kernels.h"
 #include "measure/nonfinite.h"
 #include "plan/plan.h"
 

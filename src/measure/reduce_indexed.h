@@ -5,6 +5,7 @@
 #ifndef QOBS_REDUCE_INDEXED_H
 #define QOBS_REDUCE_INDEXED_H
 
+#include "kernels/kernels.h"
 #include "plan/plan.h"
 
 /* Merges the batch into min and max. The plan has an order (g_idx). Runs on the runtime's executor. */

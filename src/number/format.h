@@ -13,7 +13,7 @@
 #ifndef QOBS_FORMAT_H
 #define QOBS_FORMAT_H
 
-#include "kernels/kernels.h"
+#include "number/quantizer.h"
 #include "qobs/qobs.h"
 
 enum format_kind {

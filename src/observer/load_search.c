@@ -38,7 +38,7 @@ int qobs_load_search(qobs_observer *o, struct source *source, qobs_error *error)
         return status;
     const uint64_t steps = qobs_get(source, 4), stop = qobs_get(source, 4);
     const uint64_t weighted = qobs_get(source, 4), fault = qobs_get(source, 4);
-    if (steps != (uint64_t)qobs_search_steps(&o->config) || stop > steps || weighted > 1 || fault >= IMPORTANCE_FAULTS)
+    if (steps != (uint64_t)qobs_range_steps(&o->stages.range) || stop > steps || weighted > 1 || fault >= IMPORTANCE_FAULTS)
         return qobs_damaged(error, "its search cannot be");
     searched->steps = (int32_t)steps;
     searched->stop_step = (int32_t)stop;
@@ -49,7 +49,7 @@ int qobs_load_search(qobs_observer *o, struct source *source, qobs_error *error)
         !qobs_get_elements(source, searched->error_before, (size_t)qparams, sizeof *searched->error_before))
         return qobs_damaged(error, "its search is not all there");
     for (size_t q = 0; q < searched->qparams; q++)
-        if (searched->best_step[q] < (o->config.preset->statistic > STATISTIC_BALLOT_LEAST ? 0 : -1) ||
+        if (searched->best_step[q] < o->stages.range.ops->min_step ||
             searched->best_step[q] >= searched->stop_step)
             return qobs_damaged(error, "a step it chose cannot be");
     return QOBS_OK;
@@ -75,7 +75,7 @@ static int load_floats(qobs_observer *o, struct source *source, uint64_t n, floa
 
 int qobs_load_told(qobs_observer *o, struct source *source, qobs_error *error)
 {
-    struct given *g = &o->given;
+    struct search_reference *g = &o->given;
     const uint64_t dtype = qobs_get(source, 4), n = qobs_get(source, 8);
     enum qobs_kernel_dtype unused;
     if (dtype > 0 ? !qobs_kernel_dtype_of((qobs_dtype)dtype, &unused) : n > 0)
@@ -86,9 +86,9 @@ int qobs_load_told(qobs_observer *o, struct source *source, qobs_error *error)
     int status = load_floats(o, source, n, &g->amax, &g->count, error);
     if (status == QOBS_OK)
         status = load_floats(o, source, qobs_get(source, 8), &g->weight, &g->weights, error);
-    if (status != QOBS_OK || o->config.preset->statistic != STATISTIC_MULTIPLES || !qobs_has_ranges(o))
+    if (status != QOBS_OK || !o->stages.range.ops->sums || !qobs_has_ranges(o))
         return status;
-    const size_t sums = o->layout.qparams * (size_t)qobs_search_steps(&o->config);
+    const size_t sums = o->layout.qparams * qobs_range_steps(&o->stages.range);
     if (sums > (size_t)(source->end - source->at) / sizeof *o->kept.sums)
         return qobs_damaged(error, "its errors are not all there");
     status = qobs_allocate_sums(&o->runtime, &o->kept, sums, error);

@@ -8,6 +8,7 @@
 #include "formula/formula.h"
 #include "base/error.h"
 #include "base/fpenv.h"
+#include "number/convert.h"
 #include "observer/observer.h"
 #include "observer/merge_search.h"
 #include "measure/accumulators.h"
@@ -266,7 +267,7 @@ int qobs_observers_fuse(qobs_observer *const *observers, size_t count, qobs_erro
         struct range_view ranges = qobs_view_ranges(o);
         if (whole)
             ranges = (struct range_view){.dtype = o->whole.dtype, .n = 1, .min = o->whole.min, .max = o->whole.max};
-        const double own = qobs_compressed_tensors_amax(&ranges);
+        const double own = qobs_amax_of_ranges(&ranges);
         amax = own > amax || isnan(own) ? own : amax;
     }
     for (size_t i = 0; i < count; i++) {

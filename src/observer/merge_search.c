@@ -3,13 +3,10 @@
 
 #include "observer/merge_search.h"
 
-#include <math.h>
 #include <string.h>
 
-#include "formula/quark.h"
 #include "base/error.h"
 #include "observer/post_search.h"
-#include "base/tensor.h"
 
 static int copy_record(qobs_observer *o, const qobs_observer *model, qobs_error *error)
 {
@@ -29,18 +26,19 @@ static int copy_record(qobs_observer *o, const qobs_observer *model, qobs_error 
 int qobs_merge_searched_reserve(qobs_observer *o, const qobs_observer *model, const qobs_observer *const *others,
                                 size_t count, qobs_error *error)
 {
+    const struct range_ops *ops = o->stages.range.ops;
     int status = QOBS_OK;
-    if (!qobs_searches_kept(&o->config))
+    if (ops->stage != SEARCH_STATE)
         return QOBS_OK;
-    const bool sums = o->config.preset->statistic == STATISTIC_MULTIPLES;
-    for (size_t i = 0; sums && i < count; i++)
+    for (size_t i = 0; ops->sums && i < count; i++)
         if (qobs_has_ranges(others[i]) &&
             memcmp(others[i]->kept.state.max, model->kept.state.max, model->layout.qparams * sizeof(float)) != 0)
             return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT,
-                             "others[%zu]: its errors are of multiples of another amax; give all observers the same", i);
+                             "others[%zu]: its errors are of multiples of another amax; give all observers the same",
+                             i);
     if (o->searched.qparams == 0)
         status = copy_record(o, model, error);
-    if (status != QOBS_OK || !sums || o->kept.sums)
+    if (status != QOBS_OK || !ops->sums || o->kept.sums)
         return status;
     status = qobs_allocate_sums(&o->runtime, &o->kept, model->kept.sums_count, error);
     if (status == QOBS_OK)
@@ -48,46 +46,20 @@ int qobs_merge_searched_reserve(qobs_observer *o, const qobs_observer *model, co
     return status;
 }
 
-static double first_exponent(const qobs_observer *o, size_t q)
-{
-    const double amax = qobs_element(o->kept.state.max + q * qobs_dtype_size(o->layout.dtype), o->layout.dtype);
-    return qobs_quark_ceil_exponent(&o->config, o->layout.dtype, amax);
-}
-
-/* Steps become exponents, which are far from the limits of int32. */
-enum { NO_EXPONENT = INT32_MAX };
-
 void qobs_merge_searched_before(qobs_observer *o)
 {
-    for (size_t q = 0; o->config.preset->statistic == STATISTIC_ABSMAX_STEPS && q < o->searched.qparams; q++) {
-        const double exponent = first_exponent(o, q);
-        o->searched.best_step[q] = isfinite(exponent) ? (int32_t)exponent - o->searched.best_step[q] : NO_EXPONENT;
-    }
-}
-
-static void restore_steps(qobs_observer *o)
-{
-    for (size_t q = 0; q < o->searched.qparams; q++) {
-        const double exponent = first_exponent(o, q);
-        const bool both = isfinite(exponent) && o->searched.best_step[q] != NO_EXPONENT;
-        const double step = both ? exponent - o->searched.best_step[q] : 0;
-        o->searched.best_step[q] = step < 0 ? 0 : step > o->config.scope ? o->config.scope : (int32_t)step;
-    }
-}
-
-static void add_sums(qobs_observer *o, const qobs_observer *other)
-{
-    for (size_t i = 0; i < other->kept.sums_count; i++)
-        o->kept.sums[i] += other->kept.sums[i];
+    const struct search_state state = qobs_search_state(o);
+    if (o->stages.range.ops->before_merge)
+        o->stages.range.ops->before_merge(&state);
 }
 
 void qobs_merge_searched_after(qobs_observer *o, const qobs_observer *const *others, size_t count)
 {
-    if (o->config.preset->statistic == STATISTIC_ABSMAX_STEPS)
-        restore_steps(o);
-    if (o->config.preset->statistic != STATISTIC_MULTIPLES || !o->kept.sums)
-        return;
-    for (size_t i = 0; i < count; i++)
-        add_sums(o, others[i]);
-    qobs_choose_multiples(o, &o->searched);
+    const struct search_state state = qobs_search_state(o);
+    const struct range_ops *ops = o->stages.range.ops;
+    for (size_t i = 0; ops->sums && i < count; i++)
+        for (size_t k = 0; k < others[i]->kept.sums_count; k++)
+            o->kept.sums[k] += others[i]->kept.sums[k];
+    if (ops->after_merge)
+        ops->after_merge(&state);
 }

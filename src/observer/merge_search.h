@@ -1,20 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* What the searches of kept.h have found, of several observers. Errors that are summed over batches are added, where they
- * are of the same magnitudes. A choice that was made on a batch stays the observer's own, or is that of the first to have
- * one; that of a block keeps its exponent, as far as `scope` below the merged magnitude's goes. */
-#ifndef QOBS_SEARCH_MERGE_H
-#define QOBS_SEARCH_MERGE_H
+/* Merging the results of searches of the state. Errors that are summed over batches are added; all observers must have
+ * the same amax. Another result stays the observer's own, or is that of the first observer with one. */
+#ifndef QOBS_MERGE_SEARCH_H
+#define QOBS_MERGE_SEARCH_H
 
 #include "observer/observer.h"
 
-/* Checks, and makes room in an observer without data, which becomes like `model`; undone with qobs_release_kept and
- * qobs_search_record_release. */
+/* Checks the observers and allocates a record and sums for an observer without data, which becomes like `model`. To
+ * undo it, call qobs_release_kept and qobs_search_record_release. */
 int qobs_merge_searched_reserve(qobs_observer *o, const qobs_observer *model, const qobs_observer *const *others,
                                 size_t count, qobs_error *error);
 
-/* Before and after the ranges are merged. */
+/* Called before and after the ranges are merged. */
 void qobs_merge_searched_before(qobs_observer *o);
 void qobs_merge_searched_after(qobs_observer *o, const qobs_observer *const *others, size_t count);
 

@@ -379,7 +379,7 @@ int qobs_observer_get_global_min_max(qobs_observer *o, const qobs_tensor *value,
         status = qobs_reduce_minmax(&o->runtime, o->kernels, plan, value->data, qobs_nonfinite_mode(&o->config), batch.min,
                                     batch.max, &nonfinite, error);
         if (status == QOBS_OK && qobs_searches(&o->config))
-            status = qobs_search_whole(&o->runtime, o->kernels, &o->config, value, batch.min, batch.max, error);
+            status = qobs_search_global(o, plan, value->data, batch.min, batch.max, error);
         if (status == QOBS_OK) {
             qobs_keep_whole(&o->config, &o->whole, &batch);
             o->fused = false;

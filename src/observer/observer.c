@@ -63,9 +63,10 @@ void qobs_observer_make(qobs_observer *o, const qobs_config *config, const struc
         .config = *config,
         .runtime = *runtime,
         .kernels = qobs_kernels_active(),
-        .layout = {.dtype = QOBS_F32, .qparams = 1, .scale = qobs_formula_shape_without_data(config)},
+        .layout = {.dtype = QOBS_F32, .qparams = 1},
     };
     qobs_stages_of(&o->config, &o->stages);
+    o->layout.scale = o->stages.formula.params.shape_without_data;
 }
 
 int qobs_observer_create(qobs_observer **result, const qobs_config *config, const qobs_runtime *given, qobs_error *error)

@@ -10,7 +10,7 @@
 #include "formula/formula.h"
 #include "plan/plan.h"
 #include "kernels/kernels.h"
-#include "range/search_batch.h"
+#include "range/search_record.h"
 #include "measure/histogram.h"
 #include "measure/mode.h"
 
@@ -44,14 +44,6 @@ struct kept {
     size_t sums_count;
 };
 
-/* What the caller has told Model-Optimizer's searches before the first batch. */
-struct given {
-    struct shape shape; /* of amax */
-    qobs_dtype dtype;   /* of amax, or of the first batch, whose magnitude it then is; its multiples are rounded to that */
-    float *amax, *weight;
-    size_t count, weights;
-};
-
 struct qobs_observer {
     qobs_config config;
     struct stages stages;
@@ -65,7 +57,7 @@ struct qobs_observer {
     struct whole whole;
     struct importance importance; /* of the columns of a weight to come */
     struct search_record searched; /* what the search of the last batch found */
-    struct given given;
+    struct search_reference given;
     bool fused; /* the global scale is made for this magnitude instead of the observer's own */
     double fused_amax;
 };

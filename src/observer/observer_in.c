@@ -67,10 +67,12 @@ static int reserve_all(const struct runtime *runtime, const qobs_config *config,
     const bool told = config->preset->family == FAMILY_MODELOPT && qobs_searches_kept(config);
     enum { VOTES = 3 }; /* that differ; there is room for 1 and then for these */
     int status = QOBS_OK;
+    struct range_rule search;
+    qobs_resolve_range(config, &search);
     qobs_resolve_histogram(config, &rule);
-    if (status == QOBS_OK && config->preset->statistic == STATISTIC_MULTIPLES) {
+    if (status == QOBS_OK && search.ops->sums) {
         struct kept kept = {0};
-        status = qobs_allocate_sums(runtime, &kept, layout.qparams * (size_t)qobs_search_steps(config), error);
+        status = qobs_allocate_sums(runtime, &kept, layout.qparams * qobs_range_steps(&search), error);
         qobs_release_kept(runtime, &kept);
     }
     if (status == QOBS_OK && qobs_weighs_columns(config)) {

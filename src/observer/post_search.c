@@ -3,101 +3,63 @@
 
 #include "observer/post_search.h"
 
-#include <math.h>
-#include <string.h>
-
-#include "formula/quark.h"
 #include "base/error.h"
-#include "range/exponent_search.h"
-#include "range/multiplier_search.h"
-#include "measure/accumulators.h"
-#include "base/tensor.h"
 
-bool qobs_searches_kept(const qobs_config *config)
+/* `kept` has the ranges and sums, and `layout` their shape. */
+static struct search_state state_of(const qobs_observer *o, const struct layout *layout, const struct kept *kept,
+                                    struct search_record *record)
 {
-    return config->preset->statistic >= STATISTIC_BALLOT_LEAST && config->preset->statistic <= STATISTIC_LEAST_SCALE;
+    /* A member of range_ops that gets the state of a const observer only reads it. */
+    qobs_observer *own = (qobs_observer *)o;
+    return (struct search_state){.params = &o->stages.range.params,
+                                 .qparams = layout->qparams,
+                                 .dtype = layout->dtype,
+                                 .min = kept->state.min,
+                                 .max = kept->state.max,
+                                 .rank = layout->range.ndim == 0 ? RANK_SCALAR : RANK_TENSOR,
+                                 .reference = &own->given,
+                                 .sums = kept->sums,
+                                 .mode_count = &own->kept.mode_count,
+                                 .record = record};
 }
 
-size_t qobs_kept_steps(const qobs_config *config)
+struct search_state qobs_search_state(const qobs_observer *o)
 {
-    switch (config->preset->statistic) {
-    case STATISTIC_BALLOT_LEAST:
-        return POWERS_AROUND;
-    case STATISTIC_ABSMAX_STEPS:
-        return (size_t)config->scope + 1;
-    default:
-        return qobs_multiples(config);
-    }
+    return state_of(o, &o->layout, &o->kept, (struct search_record *)&o->searched);
 }
 
-/* ---- Before
- * --------------------------------------------------------------------------------------------------------------- */
-
-static bool any_negative(const struct layout *layout, const struct ranges *batch)
+static struct search_batch batch_of(const qobs_observer *o, const qobs_plan *plan, const unsigned char *data,
+                                    double *workspace)
 {
-    for (size_t q = 0; q < layout->qparams; q++)
-        if (((const float *)(const void *)batch->min)[q] < 0)
-            return true;
-    return false;
-}
-
-/* The magnitudes and weights that were given must fit the batch. */
-static int check_given(const qobs_observer *o, const qobs_plan *plan, const struct layout *layout, qobs_error *error)
-{
-    const struct given *g = &o->given;
-    const bool whole = o->config.preset->statistic == STATISTIC_LEAST_SCALE;
-    const struct view *v = &plan->value;
-    if (g->amax && !whole && !qobs_same_shape(&g->shape, &layout->range))
-        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT,
-                         "value: gives %zu magnitudes in %d dimensions, the amax that was given has %zu in %d",
-                         layout->qparams, layout->range.ndim, g->count, g->shape.ndim);
-    if (g->weight && (v->ndim == 0 || v->strides[v->ndim - 1] != plan->axis[plan->axes - 1].stride ||
-                      (int64_t)g->weights != plan->axis[plan->axes - 1].extent))
-        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT,
-                         "value: its groups are not %zu long, as the error weights that were given", g->weights);
-    return QOBS_OK;
-}
-
-static int check_modelopt(const qobs_observer *o, const qobs_plan *plan, const struct layout *layout, const struct kept *kept,
-                     qobs_error *error)
-{
-    if (o->config.preset->statistic == STATISTIC_LEAST_SCALE && o->counts.batches > 0)
-        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "value: %s takes one tensor, reset it before another",
-                         o->config.preset->name);
-    if (o->config.preset->statistic == STATISTIC_MULTIPLES && o->config.is_unsigned && o->config.num_bits != NUM_BITS_E4M3 &&
-        any_negative(layout, &kept->batch))
-        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT,
-                         "value: has negative elements, which unsigned=true does not take");
-    return check_given(o, plan, layout, error);
+    return (struct search_batch){.runtime = &o->runtime,
+                                 .kernels = o->kernels,
+                                 .formula = &o->stages.formula,
+                                 .plan = plan,
+                                 .data = data,
+                                 .batches = o->counts.batches,
+                                 .workspace = workspace};
 }
 
 int qobs_search_kept_reserve(const qobs_observer *o, const qobs_plan *plan, const struct layout *layout, bool first,
-                             struct kept *kept, struct search_record *record, struct search_workspace *workspace, qobs_error *error)
+                             struct kept *kept, struct search_record *record, struct search_workspace *workspace,
+                             qobs_error *error)
 {
-    const qobs_config *config = &o->config;
-    size_t doubles = 0;
-    int status = config->preset->family == FAMILY_MODELOPT ? check_modelopt(o, plan, layout, kept, error) : QOBS_OK;
+    const struct range_rule *rule = &o->stages.range;
+    const struct search_batch batch = batch_of(o, plan, NULL, NULL);
+    const struct search_state state = state_of(o, layout, kept, record);
+    int status =
+        rule->ops->check ? rule->ops->check(&batch, &state, kept->batch.min, o->config.preset->name, error) : QOBS_OK;
     if (status == QOBS_OK)
         status = qobs_search_record_reserve(&o->runtime, record, layout->qparams, error);
     if (status != QOBS_OK)
         return status;
-    switch (config->preset->statistic) {
-    case STATISTIC_BALLOT_LEAST:
-        doubles = qobs_search_powers_workspace(plan);
-        break;
-    case STATISTIC_ABSMAX_STEPS:
-        doubles = qobs_search_blocks_workspace(plan, config);
-        break;
-    default:
-        doubles = qobs_search_multiples_workspace(plan, config);
-        break;
-    }
-    workspace->size = doubles * sizeof *workspace->doubles;
+    workspace->size = rule->ops->workspace(&rule->params, plan) * sizeof *workspace->doubles;
     workspace->doubles = qobs_allocate(&o->runtime, workspace->size);
     if (!workspace->doubles)
-        return qobs_fail(error, QOBS_ERROR_OUT_OF_MEMORY, "observer: no memory for %zu bytes of errors", workspace->size);
-    if (config->preset->statistic == STATISTIC_MULTIPLES && first)
-        return qobs_allocate_sums(&o->runtime, kept, layout->qparams * qobs_multiples(config), error);
+        return qobs_fail(error, QOBS_ERROR_OUT_OF_MEMORY, "observer: no memory for %zu bytes of errors",
+                         workspace->size);
+    if (rule->ops->sums && first)
+        return qobs_allocate_sums(&o->runtime, kept, layout->qparams * qobs_range_steps(rule), error);
     return QOBS_OK;
 }
 
@@ -107,133 +69,11 @@ void qobs_search_workspace_release(const struct runtime *runtime, struct search_
     *workspace = (struct search_workspace){0};
 }
 
-/* ---- Quark
- * ---------------------------------------------------------------------------------------------------------------- */
-
-/* The batch's vote is the power of two with the least error, among those around what the extremes so far give. */
-static void search_powers(qobs_observer *o, const qobs_plan *plan, const unsigned char *data, double *workspace,
-                          struct search_record *record)
+void qobs_search_kept(qobs_observer *o, const qobs_plan *plan, const unsigned char *data,
+                      const struct search_workspace *workspace)
 {
-    struct mode_count *mode_count = &o->kept.mode_count;
-    const struct range_view ranges = qobs_view_ranges(o);
-    float *scale = (float *)(void *)qobs_mode_scale(mode_count, mode_count->candidates);
-    void *zero_point = qobs_mode_zero_point(mode_count, mode_count->candidates);
-    double total[POWERS_AROUND];
-    int best = -1;
-    const bool votes_at_all = qobs_formula(&o->config, &ranges, scale, zero_point, NULL) == QOBS_OK;
-    if (votes_at_all) {
-        best = qobs_search_powers(&o->runtime, o->kernels, &o->config, plan, data, scale, zero_point, workspace, total);
-        qobs_mode_add(mode_count, 1);
-    }
-    for (size_t q = 0; q < record->qparams; q++) {
-        const double *error = workspace + q * POWERS_AROUND;
-        record->best_step[q] = best;
-        record->error_before[q] = votes_at_all ? error[POWERS_AROUND / 2] : (double)NAN;
-        record->error[q] = best >= 0 ? error[best] : record->error_before[q];
-    }
-}
-
-int qobs_lower_scales(const qobs_observer *o, qobs_dtype dtype, void *scale, qobs_error *error)
-{
-    const struct search_record *searched = &o->searched;
-    const size_t size = qobs_dtype_size(dtype);
-    for (size_t q = 0; q < searched->qparams; q++) {
-        if (isnan(searched->error[q]))
-            return qobs_fail(error, QOBS_ERROR_NO_RESULT, "scale: block %zu holds NaN once it is quantized", q);
-        if (!scale)
-            continue;
-        unsigned char *at = (unsigned char *)scale + q * size;
-        const double lowered = qobs_round_to(dtype, ldexp(qobs_element(at, dtype), -searched->best_step[q]));
-        qobs_put_element(at, dtype, lowered == 0 ? 0x1p-23 : lowered);
-    }
-    return QOBS_OK;
-}
-
-void qobs_read_init_scale(const qobs_observer *o, float *scale)
-{
-    const qobs_dtype dtype = o->layout.dtype;
-    const size_t size = qobs_dtype_size(dtype);
-    for (size_t q = 0; q < o->layout.qparams; q++)
-        scale[q] =
-            (float)exp2(qobs_quark_ceil_exponent(&o->config, dtype, qobs_element(o->kept.state.max + q * size, dtype)));
-}
-
-/* ---- Model-Optimizer
- * ------------------------------------------------------------------------------------------------------ */
-
-static void use_given_amax(qobs_observer *o)
-{
-    float *min = (float *)(void *)o->kept.state.min, *max = (float *)(void *)o->kept.state.max;
-    for (size_t q = 0; q < o->given.count; q++) {
-        max[q] = o->given.amax[q];
-        min[q] = -max[q];
-    }
-}
-
-void qobs_choose_multiples(const qobs_observer *o, struct search_record *record)
-{
-    const size_t n = qobs_multiples(&o->config);
-    for (size_t q = 0; q < record->qparams; q++) {
-        const double *sums = o->kept.sums + q * n;
-        const size_t best = qobs_least_multiple(sums, n);
-        record->best_step[q] = (int32_t)best;
-        record->error[q] = sums[best];
-        record->error_before[q] = sums[n - 1];
-    }
-}
-
-void qobs_read_multiples(const qobs_observer *o, float *amax)
-{
-    const float *given = (const float *)(const void *)o->kept.state.max;
-    for (size_t q = 0; q < o->searched.qparams; q++)
-        amax[q] = given[q] * qobs_multiple(&o->config, (size_t)o->searched.best_step[q]);
-}
-
-/* The scale found takes the place of the block's own magnitude. */
-static void search_scales(qobs_observer *o, const qobs_plan *plan, const unsigned char *data, double *workspace,
-                          struct search_record *record)
-{
-    float *min = (float *)(void *)o->kept.state.min, *max = (float *)(void *)o->kept.state.max;
-    float whole = 0;
-    for (size_t q = 0; q < record->qparams; q++)
-        whole = max[q] > whole || max[q] != max[q] ? max[q] : whole;
-    if (o->given.amax)
-        whole = o->given.amax[0];
-    qobs_search_scales(&o->runtime, o->kernels, &o->config, plan, data, &whole, o->given.weight, workspace, record->best_step,
-                       record->error, record->error_before);
-    for (size_t q = 0; q < record->qparams; q++) {
-        max[q] = whole * qobs_multiple(&o->config, (size_t)record->best_step[q]);
-        min[q] = -max[q];
-    }
-}
-
-/* ---- After
- * ---------------------------------------------------------------------------------------------------------------- */
-
-void qobs_search_kept(qobs_observer *o, const qobs_plan *plan, const unsigned char *data, const struct search_workspace *workspace)
-{
-    struct search_record *record = &o->searched;
-    record->steps = record->stop_step = (int32_t)qobs_kept_steps(&o->config);
-    switch (o->config.preset->statistic) {
-    case STATISTIC_BALLOT_LEAST:
-        search_powers(o, plan, data, workspace->doubles, record);
-        break;
-    case STATISTIC_ABSMAX_STEPS:
-        qobs_search_blocks(&o->runtime, o->kernels, &o->config, plan, data, o->kept.state.max, workspace->doubles,
-                           record->best_step, record->error, record->error_before);
-        break;
-    case STATISTIC_MULTIPLES:
-        if (o->counts.batches == 0 && o->given.amax)
-            use_given_amax(o);
-        else if (o->counts.batches == 0)
-            o->given.dtype = plan->dtype;
-        qobs_search_multiples(&o->runtime, o->kernels, &o->config, plan, data,
-                              (const float *)(const void *)o->kept.state.max, o->given.dtype, o->given.weight, workspace->doubles,
-                              o->kept.sums);
-        qobs_choose_multiples(o, record);
-        break;
-    default:
-        search_scales(o, plan, data, workspace->doubles, record);
-        break;
-    }
+    const struct search_batch batch = batch_of(o, plan, data, workspace->doubles);
+    const struct search_state state = qobs_search_state(o);
+    o->searched.steps = o->searched.stop_step = (int32_t)qobs_range_steps(&o->stages.range);
+    o->stages.range.ops->search(&batch, &state);
 }

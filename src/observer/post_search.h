@@ -1,45 +1,30 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* Searches that come when a batch's ranges have entered the statistic: scales around those the ranges give, errors on that
- * batch (Quark, Model-Optimizer). Nothing of the batch is kept but the choice or the errors. */
-#ifndef QOBS_SEARCH_KEPT_H
-#define QOBS_SEARCH_KEPT_H
+/* Searches of the state (SEARCH_STATE in range/range_rule.h) as a step of observing: they run after a batch has been
+ * accumulated, and their errors are those of that batch. */
+#ifndef QOBS_POST_SEARCH_H
+#define QOBS_POST_SEARCH_H
 
 #include "observer/observer.h"
 
-/* Does the preset search that way? */
-bool qobs_searches_kept(const qobs_config *config);
-
-/* Candidates there are for each qparam. */
-size_t qobs_kept_steps(const qobs_config *config);
-
-/* Room for a search, one for each batch. */
 struct search_workspace {
     double *doubles;
     size_t size; /* in bytes */
 };
 
-/* Memory for the search of a batch of that plan, whose ranges are in kept->batch, so that qobs_search_kept cannot fail; the
- * caller releases *record and the room, also after an error. Refuses what the search has no answer for: a second batch, a
- * magnitude of another shape than was given, negative elements in unsigned numbers. */
+/* Checks a batch of that plan, whose ranges are in kept->batch, and allocates what its search needs, so that
+ * qobs_search_kept cannot fail. The caller releases *record and *workspace, also after an error. */
 int qobs_search_kept_reserve(const qobs_observer *o, const qobs_plan *plan, const struct layout *layout, bool first,
-                             struct kept *kept, struct search_record *record, struct search_workspace *workspace, qobs_error *error);
+                             struct kept *kept, struct search_record *record, struct search_workspace *workspace,
+                             qobs_error *error);
 void qobs_search_workspace_release(const struct runtime *runtime, struct search_workspace *workspace);
 
-/* Searches the batch, the observer's counts being those before it. What was found goes to o->searched. */
-void qobs_search_kept(qobs_observer *o, const qobs_plan *plan, const unsigned char *data, const struct search_workspace *workspace);
+/* Searches the batch; the result is o->searched. The observer's counts are those before the batch. */
+void qobs_search_kept(qobs_observer *o, const qobs_plan *plan, const unsigned char *data,
+                      const struct search_workspace *workspace);
 
-/* Scales of blocks: what their magnitudes give, lowered by the steps found. NO_RESULT where an error was NaN. */
-int qobs_lower_scales(const qobs_observer *o, qobs_dtype dtype, void *scale, qobs_error *error);
-
-/* What those magnitudes give, in f32 and not yet eps where it is 0. */
-void qobs_read_init_scale(const qobs_observer *o, float *scale);
-
-/* MseCalibrator's answer: the multiple of every magnitude with the least error. */
-void qobs_read_multiples(const qobs_observer *o, float *amax);
-
-/* What the errors say: into o->searched. */
-void qobs_choose_multiples(const qobs_observer *o, struct search_record *record);
+/* The state as the members of struct range_ops take it. Those that return a result only read it. */
+struct search_state qobs_search_state(const qobs_observer *o);
 
 #endif

@@ -1,22 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* What Model-Optimizer's searches are told before the first batch. */
+/* The reference amax and error weights of Model-Optimizer's searches, set before the first batch. */
 #include <math.h>
 #include <string.h>
 
 #include "base/error.h"
 #include "base/fpenv.h"
-#include "observer/observer.h"
-#include "observer/post_search.h"
+#include "number/convert.h"
 #include "base/tensor.h"
+#include "observer/observer.h"
 
-/* A view of what is given to an observer that has seen nothing. */
-static int check(const qobs_observer *o, const qobs_tensor *tensor, const char *name, struct view *view, qobs_error *error)
+/* Makes a view of the tensor. The observer must accept it and must not have observed a batch. */
+static int check(const qobs_observer *o, const qobs_tensor *tensor, const char *name, struct view *view,
+                 qobs_error *error)
 {
     if (!o)
         return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "observer: is NULL");
-    if (o->config.preset->family != FAMILY_MODELOPT || !qobs_searches_kept(&o->config))
+    if (!o->stages.range.ops->reference)
         return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "observer: %s takes no %s", o->config.preset->name, name);
     if (o->counts.batches > 0)
         return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT,
@@ -33,26 +34,24 @@ static int check(const qobs_observer *o, const qobs_tensor *tensor, const char *
     return QOBS_OK;
 }
 
-/* The elements in C order. */
+/* Writes the elements in C order. */
 static int convert(const struct view *view, const char *name, float *numbers, qobs_error *error)
 {
-    int64_t index[QOBS_MAX_NDIM] = {0};
+    int64_t index[QOBS_MAX_NDIM] = {0}, offset = 0;
     for (int64_t i = 0; i < view->elements; i++) {
-        const unsigned char *at = view->data;
-        for (int d = 0; d < view->ndim; d++)
-            at += index[d] * view->strides[d];
-        numbers[i] = (float)qobs_element(at, view->dtype);
+        numbers[i] = (float)qobs_element(view->data + offset, view->dtype);
         if (!(numbers[i] >= 0) || isinf(numbers[i]))
-            return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "%s: element %lld is %g, allowed are finite numbers from 0",
-                             name, (long long)i, (double)numbers[i]);
-        for (int d = view->ndim - 1; d >= 0 && ++index[d] == view->shape[d]; d--)
-            index[d] = 0;
+            return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT,
+                             "%s: element %lld is %g, allowed are finite numbers from 0", name, (long long)i,
+                             (double)numbers[i]);
+        qobs_view_next(view, view->ndim, index, &offset);
     }
     return QOBS_OK;
 }
 
-/* Puts them in place of those that *to points to. */
-static int replace(qobs_observer *o, const struct view *view, const char *name, float **to, size_t *count, qobs_error *error)
+/* Replaces the array at *to. */
+static int replace(qobs_observer *o, const struct view *view, const char *name, float **to, size_t *count,
+                   qobs_error *error)
 {
     const size_t size = (size_t)view->elements * sizeof(float);
     float *numbers = qobs_allocate_state(&o->runtime, size);
@@ -77,9 +76,10 @@ int qobs_observer_give_amax(qobs_observer *o, const qobs_tensor *amax, qobs_erro
     int status = check(o, amax, "amax", &view, error);
     if (status != QOBS_OK)
         return status;
-    if (o->config.preset->statistic == STATISTIC_LEAST_SCALE && view.elements != 1)
-        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "amax: has %lld elements, %s takes one, of the whole tensor",
-                         (long long)view.elements, o->config.preset->name);
+    if (o->stages.range.ops->one_amax && view.elements != 1)
+        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT,
+                         "amax: has %lld elements, %s takes one, of the whole tensor", (long long)view.elements,
+                         o->config.preset->name);
     status = replace(o, &view, "amax", &o->given.amax, &o->given.count, error);
     if (status != QOBS_OK)
         return status;

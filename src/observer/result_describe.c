@@ -28,7 +28,7 @@ bool qobs_min_is_integer(const qobs_observer *o)
 static struct shape scale_shape(const qobs_observer *o)
 {
     if (o->config.preset->statistic == STATISTIC_HISTOGRAM_QUARK)
-        return qobs_formula_shape_without_data(&o->config);
+        return o->stages.formula.params.shape_without_data;
     if (qobs_found_is_list(o) || o->config.preset->formula == FORMULA_QUARK_TORCH)
         return (struct shape){.ndim = 1, .extent = {1}};
     return o->layout.scale;

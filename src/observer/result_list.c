@@ -126,7 +126,7 @@ static bool has_result(const qobs_observer *o, enum result which)
     case RESULT_CALIB_BIN_EDGES:
         return qobs_keeps(&o->config) == KEEPS_BINS;
     default:
-        return qobs_has_formula(&o->config);
+        return o->stages.formula.ops != &qobs_formula_none;
     }
 }
 

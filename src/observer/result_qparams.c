@@ -41,8 +41,7 @@ float qobs_read_global_scale(const qobs_observer *o)
         ranges.max = o->whole.max;
         ranges.n = 1;
     }
-    return qobs_compressed_tensors_global_scale(&o->config, o->layout.dtype,
-                                                o->fused ? o->fused_amax : qobs_compressed_tensors_amax(&ranges));
+    return o->stages.formula.ops->global_scale(o->layout.dtype, o->fused ? o->fused_amax : qobs_amax_of_ranges(&ranges));
 }
 
 bool qobs_global_scale_is_known(const qobs_observer *o)
@@ -62,9 +61,10 @@ int qobs_compute_qparams(const qobs_observer *o, void *scale, void *zero_point, 
     const fp_mode mode = fp_enter();
     const float g = global ? qobs_read_global_scale(o) : 1;
     ranges.global_scale = global ? &g : NULL;
-    int status = qobs_formula(&o->config, &ranges, scale, zero_point, error);
-    if (status == QOBS_OK && o->config.preset->statistic == STATISTIC_ABSMAX_STEPS)
-        status = qobs_lower_scales(o, o->layout.dtype, scale, error);
+    int status = qobs_formula_qparams(&o->stages.formula, &ranges, scale, zero_point, error);
+    const struct search_state state = qobs_search_state(o);
+    if (status == QOBS_OK && o->stages.range.ops->scale)
+        status = o->stages.range.ops->scale(&state, o->layout.dtype, scale, error);
     fp_leave(mode);
     if (status == QOBS_OK && o->kept.mode_count.candidates > 0)
         qobs_mode_read(&o->kept.mode_count, scale, zero_point);
@@ -83,7 +83,7 @@ void qobs_qparam_dtypes(const qobs_observer *o, const struct layout *layout, boo
                                                                                       : RANK_TENSOR,
         .global_scale = qobs_has_global_scale(o) ? &any : NULL,
     };
-    qobs_formula_dtypes(&o->config, &ranges, scale, zero_point);
+    qobs_formula_dtypes(&o->stages.formula, &ranges, scale, zero_point);
 }
 
 int qobs_check_size(size_t size, const char *name, size_t expected, qobs_error *error)

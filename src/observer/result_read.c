@@ -74,8 +74,9 @@ static void read_range(const qobs_observer *o, struct item item, void *out)
 /* Where multiples are tried, the one found. */
 static void read_amax(const qobs_observer *o, struct item item, void *out)
 {
-    if (o->config.preset->statistic == STATISTIC_MULTIPLES)
-        qobs_read_multiples(o, out);
+    const struct search_state state = qobs_search_state(o);
+    if (o->stages.range.ops->amax)
+        o->stages.range.ops->amax(&state, out);
     else
         read_range(o, item, out);
 }
@@ -105,6 +106,7 @@ static int give(const qobs_observer *o, struct item item, void *out, size_t size
 {
     const int64_t tokens = observed_tokens(o);
     const float scale = item.which == RESULT_GLOBAL_SCALE ? qobs_read_global_scale(o) : 0;
+    struct search_state state;
     const void *from = NULL;
     switch (item.which) {
     case RESULT_SCALE:
@@ -123,7 +125,8 @@ static int give(const qobs_observer *o, struct item item, void *out, size_t size
         read_amax(o, item, out);
         return qobs_succeed(error);
     case RESULT_INIT_SCALE:
-        qobs_read_init_scale(o, out);
+        state = qobs_search_state(o);
+        o->stages.range.ops->init_scale(&state, out);
         return qobs_succeed(error);
     case RESULT_IMATRIX_SUM:
         qobs_importance_sums(&o->importance, out);

@@ -90,7 +90,7 @@ static void put_histogram(struct sink *sink, const struct histogram *h)
 /* Only for presets of Model-Optimizer that search. */
 static void put_told(struct sink *sink, const qobs_observer *o)
 {
-    const struct given *g = &o->given;
+    const struct search_reference *g = &o->given;
     qobs_put(sink, g->dtype, 4);
     qobs_put(sink, g->count, 8);
     if (g->count > 0)

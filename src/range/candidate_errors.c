@@ -6,40 +6,40 @@
 #include <math.h>
 #include <string.h>
 
-#include "number/grid.h"
 #include "base/fpenv.h"
-#include "range/search.h"
+#include "number/grid.h"
 #include "plan/gather_block.h"
+#include "plan/split.h"
+#include "range/search_errors.h"
 
-/* Threads have small stacks in some places: as many qparams at a time as have so many candidates together. */
+/* Candidates of all qparams of a block. Limits the stack of a task, because some executors have small stacks. */
 enum { BLOCK_CANDIDATES = 1024 };
 
-/* A task is a part of the elements of a block. All the elements, where there are enough blocks to go round. Otherwise parts
- * are summed on their own and then together, in an order that depends on the shape alone. */
-enum { ENOUGH_BLOCKS = 64, MOST_PARTS = 64, SMALLEST_PART = 64 * BLOCK_ELEMENTS };
+/* A task is a block. With fewer than MIN_BLOCKS blocks, a task is a part of a block's elements. Its sums are private
+ * and then added in an order that depends on the shape alone. */
+enum { MIN_BLOCKS = 64, MAX_PARTS = 64, MIN_PART = 64 * BLOCK_ELEMENTS };
 
-struct search {
+struct candidate_run {
     const struct qobs_kernels *kernels;
     const unsigned char *data;
     const struct candidates *candidates;
     struct gather_blocks blocks;
     struct search_norm norm;
-    size_t parts;
-    int64_t part;    /* elements */
-    double *partial; /* [parts][qparams][count] where there are several */
+    size_t parts;    /* of a block */
+    int64_t part;    /* elements of each qparam in a part */
+    double *partial; /* [parts][qparams][count] if parts > 1 */
 };
 
-static void divide(const qobs_plan *plan, size_t count, struct gather_blocks *blocks, size_t *parts, int64_t *part)
+static void choose_parts(const qobs_plan *plan, size_t count, struct gather_blocks *blocks, size_t *parts,
+                         int64_t *part)
 {
     struct gather_block first;
-    qobs_gather_blocks_of(blocks, plan, count * BLOCK_QPARAMS <= BLOCK_CANDIDATES ? BLOCK_QPARAMS : (int)(BLOCK_CANDIDATES / count));
+    qobs_gather_blocks_of(blocks, plan,
+                          count * BLOCK_QPARAMS <= BLOCK_CANDIDATES ? BLOCK_QPARAMS : (int)(BLOCK_CANDIDATES / count));
     qobs_gather_block_at(blocks, 0, &first);
     *part = first.elements; /* no block has more */
-    if (blocks->count < ENOUGH_BLOCKS) {
-        const int64_t quant_min = (first.elements + MOST_PARTS - 1) / MOST_PARTS,
-                      size = quant_min > SMALLEST_PART ? quant_min : SMALLEST_PART;
-        *part = (size + BLOCK_ELEMENTS - 1) / BLOCK_ELEMENTS * BLOCK_ELEMENTS;
-    }
+    if (blocks->count < MIN_BLOCKS)
+        *part = qobs_split_size(first.elements, MAX_PARTS, MIN_PART, BLOCK_ELEMENTS);
     *parts = first.elements > 0 ? (size_t)((first.elements + *part - 1) / *part) : 1;
 }
 
@@ -48,7 +48,7 @@ size_t qobs_candidates_workspace(const qobs_plan *plan, size_t count)
     struct gather_blocks blocks;
     size_t parts;
     int64_t part;
-    divide(plan, count, &blocks, &parts, &part);
+    choose_parts(plan, count, &blocks, &parts, &part);
     return parts > 1 ? parts * (size_t)plan->qparams * count : 0;
 }
 
@@ -58,7 +58,7 @@ static void drop_nonfinite(size_t n, float *x)
         x[i] = isfinite(x[i]) ? x[i] : 0;
 }
 
-/* As qobs_search_errors, for integers that do not fit a float's grid. */
+/* Does the same as qobs_search_errors for integers that need double. */
 static void wide_errors(const struct qobs_quantizer *q, const float *x, size_t n, size_t count, const float *scale,
                         double *error)
 {
@@ -72,12 +72,12 @@ static void wide_errors(const struct qobs_quantizer *q, const float *x, size_t n
         }
 }
 
-/* The same with factors, whose sums are of LANES each, for the compiler to make vectors of. */
+/* Partial sums of factor_errors, for the compiler to vectorise. */
 enum { LANES = 16 };
 
-/* LANES elements' errors of one candidate. */
-static inline void add_lanes(struct grid_float grid, float quant_min, float quant_max, float up, double down, const float *x,
-                             const float *weight, double *lane)
+/* Adds the errors of LANES elements for one candidate. */
+static inline void add_lanes(struct grid_float grid, float quant_min, float quant_max, float up, double down,
+                             const float *x, const float *weight, double *lane)
 {
     float rounded[LANES];
     for (int i = 0; i < LANES; i++) {
@@ -95,83 +95,104 @@ static void factor_errors(const struct qobs_quantizer *q, const float *x, const 
 {
     const struct grid_float grid = {q->floor, q->shifter};
     const float quant_min = (float)q->quant_min, quant_max = (float)q->quant_max;
-    const size_t whole = n / LANES * LANES;
+    const size_t full = n / LANES * LANES;
     float last[LANES] = {0}, last_weight[LANES] = {0};
-    memcpy(last, x + whole, (n - whole) * sizeof *x);
+    memcpy(last, x + full, (n - full) * sizeof *x);
     if (weight)
-        memcpy(last_weight, weight + whole, (n - whole) * sizeof *weight);
+        memcpy(last_weight, weight + full, (n - full) * sizeof *weight);
     for (size_t c = 0; c < count; c++) {
         double lane[LANES] = {0};
         if (weight)
-            for (size_t i = 0; i < whole; i += LANES)
+            for (size_t i = 0; i < full; i += LANES)
                 add_lanes(grid, quant_min, quant_max, up[c], down[c], x + i, weight + i, lane);
         else
-            for (size_t i = 0; i < whole; i += LANES)
+            for (size_t i = 0; i < full; i += LANES)
                 add_lanes(grid, quant_min, quant_max, up[c], down[c], x + i, NULL, lane);
-        if (n > whole) /* elements that are 0 have no error */
+        if (n > full) /* padding with 0 has no error */
             add_lanes(grid, quant_min, quant_max, up[c], down[c], last, weight ? last_weight : NULL, lane);
         for (size_t i = 0; i < LANES; i++)
             error[c] += lane[i];
     }
 }
 
-/* The weights of elements first to first + n, whose last axis is all of them or repeats. */
-static void weights(const struct gather_block *block, const float *weight, int64_t first, size_t n, float *out)
+/* The weights of elements first to first + n. They repeat with the last axis. */
+static void load_weights(const struct gather_block *block, const float *weight, int64_t first, size_t n, float *out)
 {
     const int64_t period = block->extent[block->axes - 1];
     for (size_t j = 0; j < n; j++)
         out[j] = weight[(first + (int64_t)j) % period];
 }
 
-static void search_part(void *argument, size_t index)
-{
-    const struct search *s = argument;
-    const struct candidates *c = s->candidates;
-    const size_t part = index / s->blocks.count, qparams = (size_t)s->blocks.plan->qparams;
+/* The candidates of a block of qparams and their errors. Index i * count is the first one of qparam i. */
+struct block_candidates {
     struct gather_block block;
     struct qobs_quantizer quantizer[BLOCK_QPARAMS];
-    float values[BLOCK_QPARAMS][BLOCK_ELEMENTS], weight[BLOCK_ELEMENTS], scales[BLOCK_CANDIDATES];
-    double downs[BLOCK_CANDIDATES], errors[BLOCK_CANDIDATES];
-    const fp_mode mode = fp_enter();
-    qobs_gather_block_at(&s->blocks, index % s->blocks.count, &block);
-    for (int i = 0; i < block.qparams; i++) {
-        const size_t qparam = block.qparam + (size_t)i * block.next, at = (size_t)i * c->count;
+    float scale[BLOCK_CANDIDATES]; /* or factors before rounding */
+    double down[BLOCK_CANDIDATES]; /* factors after rounding */
+    double error[BLOCK_CANDIDATES];
+};
+
+static size_t qparam_of(const struct block_candidates *b, int i) { return b->block.qparam + (size_t)i * b->block.next; }
+
+static void prepare(const struct candidates *c, struct block_candidates *b)
+{
+    for (int i = 0; i < b->block.qparams; i++) {
+        const size_t at = (size_t)i * c->count;
         if (c->prepare_factors)
-            c->prepare_factors(c->argument, qparam, &quantizer[i], scales + at, downs + at);
+            c->prepare_factors(c->argument, qparam_of(b, i), &b->quantizer[i], b->scale + at, b->down + at);
         else
-            c->prepare(c->argument, qparam, &quantizer[i], scales + at);
-        memset(errors + at, 0, c->count * sizeof *errors);
+            c->prepare(c->argument, qparam_of(b, i), &b->quantizer[i], b->scale + at);
+        memset(b->error + at, 0, c->count * sizeof *b->error);
     }
-    const int64_t from = (int64_t)part * s->part, end = from + s->part < block.elements ? from + s->part : block.elements;
+}
+
+/* Adds the errors of n elements of qparam i. */
+static void add_errors(const struct candidate_run *s, struct block_candidates *b, int i, const float *x,
+                       const float *weight, size_t n)
+{
+    const struct candidates *c = s->candidates;
+    const struct qobs_quantizer *quantizer = &b->quantizer[i];
+    const float *const scale = b->scale + (size_t)i * c->count;
+    double *const error = b->error + (size_t)i * c->count;
+    if (c->prepare_factors)
+        factor_errors(quantizer, x, weight, n, c->count, scale, b->down + (size_t)i * c->count, error);
+    else if (quantizer->in_double)
+        wide_errors(quantizer, x, n, c->count, scale, error);
+    else
+        qobs_search_errors(s->kernels, quantizer, &s->norm, x, weight, n, c->count, scale, NULL, error);
+}
+
+static void search_part(void *argument, size_t index)
+{
+    const struct candidate_run *s = argument;
+    const struct candidates *c = s->candidates;
+    const size_t part = index / s->blocks.count, qparams = (size_t)s->blocks.plan->qparams;
+    struct block_candidates b;
+    float values[BLOCK_QPARAMS][BLOCK_ELEMENTS], weight[BLOCK_ELEMENTS];
+    const fp_mode mode = fp_enter();
+    qobs_gather_block_at(&s->blocks, index % s->blocks.count, &b.block);
+    prepare(c, &b);
+    const int64_t from = (int64_t)part * s->part, to = from + s->part;
+    const int64_t end = to < b.block.elements ? to : b.block.elements;
     for (int64_t first = from; first < end; first += BLOCK_ELEMENTS) {
         const size_t n = (size_t)(end - first < BLOCK_ELEMENTS ? end - first : BLOCK_ELEMENTS);
-        qobs_gather_block_read(&block, s->blocks.plan->dtype, s->data, first, n, values);
+        qobs_gather_block_read(&b.block, s->blocks.plan->dtype, s->data, first, n, values);
         if (c->weight)
-            weights(&block, c->weight, first, n, weight);
-        for (int i = 0; i < block.qparams; i++) {
-            const float *const scale = scales + (size_t)i * c->count;
-            double *const error = errors + (size_t)i * c->count;
+            load_weights(&b.block, c->weight, first, n, weight);
+        for (int i = 0; i < b.block.qparams; i++) {
             if (c->ignore_nonfinite)
                 drop_nonfinite(n, values[i]);
-            if (c->prepare_factors)
-                factor_errors(&quantizer[i], values[i], c->weight ? weight : NULL, n, c->count, scale,
-                              downs + (size_t)i * c->count, error);
-            else if (quantizer[i].in_double)
-                wide_errors(&quantizer[i], values[i], n, c->count, scale, error);
-            else
-                qobs_search_errors(s->kernels, &quantizer[i], &s->norm, values[i], c->weight ? weight : NULL, n, c->count,
-                                   scale, NULL, error);
+            add_errors(s, &b, i, values[i], c->weight ? weight : NULL, n);
         }
     }
-    for (int i = 0; i < block.qparams; i++) {
-        const size_t qparam = block.qparam + (size_t)i * block.next;
-        double *const error = errors + (size_t)i * c->count;
-        for (size_t k = 0; k < c->count; k++) /* which of several NaN is left is up to the instruction set */
+    for (int i = 0; i < b.block.qparams; i++) {
+        double *const error = b.error + (size_t)i * c->count;
+        for (size_t k = 0; k < c->count; k++) /* the payload of a sum of NaN depends on the instruction set */
             error[k] = isnan(error[k]) ? (double)NAN : error[k];
         if (s->parts == 1)
-            c->take(c->argument, qparam, error);
+            c->store(c->argument, qparam_of(&b, i), error);
         else
-            memcpy(s->partial + (part * qparams + qparam) * c->count, error, c->count * sizeof *error);
+            memcpy(s->partial + (part * qparams + qparam_of(&b, i)) * c->count, error, c->count * sizeof *error);
     }
     fp_leave(mode);
 }
@@ -179,16 +200,16 @@ static void search_part(void *argument, size_t index)
 void qobs_candidates_search(const struct runtime *runtime, const struct qobs_kernels *kernels, const qobs_plan *plan,
                             const unsigned char *data, const struct candidates *candidates, double *workspace)
 {
-    struct search s = {.kernels = kernels, .data = data, .candidates = candidates, .partial = workspace};
+    struct candidate_run s = {.kernels = kernels, .data = data, .candidates = candidates, .partial = workspace};
     const size_t count = candidates->count, qparams = (size_t)plan->qparams;
     qobs_search_norm(&s.norm, 2, NULL);
-    divide(plan, count, &s.blocks, &s.parts, &s.part);
+    choose_parts(plan, count, &s.blocks, &s.parts, &s.part);
     qobs_parallel_for(runtime, search_part, &s, s.blocks.count * s.parts);
     for (size_t q = 0; s.parts > 1 && q < qparams; q++) {
         double *sum = workspace + q * count;
         for (size_t part = 1; part < s.parts; part++)
             for (size_t i = 0; i < count; i++)
                 sum[i] += workspace[(part * qparams + q) * count + i];
-        candidates->take(candidates->argument, q, sum);
+        candidates->store(candidates->argument, q, sum);
     }
 }

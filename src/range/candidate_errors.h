@@ -1,35 +1,35 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* Squared errors of candidate scales for every qparam of a plan: what Quark's and Model-Optimizer's searches have in common.
- * Each batch is searched while it is there, so that nothing of it needs to be kept. */
-#ifndef QOBS_SEARCH_CANDIDATES_H
-#define QOBS_SEARCH_CANDIDATES_H
+/* Squared errors of candidate scales for every qparam of a plan. Quark's and Model-Optimizer's searches are callbacks
+ * of it. Each batch is searched while it is in memory; no element is stored. */
+#ifndef QOBS_CANDIDATE_ERRORS_H
+#define QOBS_CANDIDATE_ERRORS_H
 
-#include "plan/plan.h"
 #include "kernels/kernels.h"
+#include "plan/plan.h"
 
-enum { MOST_CANDIDATES = 512 };
+enum { MAX_CANDIDATES = 512 };
 
+/* Callbacks run on any thread, each once for a qparam. */
 struct candidates {
-    size_t count;          /* 1 to MOST_CANDIDATES, the same for all */
-    bool ignore_nonfinite; /* such elements count as 0; otherwise they make the errors of their qparam NaN */
-    const float *weight; /* of an element's error, one for each index of the last axis of a qparam's elements; NULL: all 1 */
+    size_t count;          /* 1 to MAX_CANDIDATES, the same for all qparams */
+    bool ignore_nonfinite; /* elements that are not finite count as 0; else they make the errors of their qparam NaN */
+    const float *weight;   /* of an element's error, one for each index of the elements' last axis; NULL: all 1 */
     void *argument;
-    /* The scales of a qparam's candidates, and what its elements are quantized to, in compressed-tensors' way and without
-     * zero points. Any thread. */
+    /* Writes the numbers that a qparam is quantized to and its candidate scales, in compressed-tensors' arithmetic
+     * without zero points. Used if prepare_factors is NULL. */
     void (*prepare)(void *argument, size_t qparam, struct qobs_quantizer *quantizer, float *scale);
-    /* Instead, where upstream multiplies by a float that is no reciprocal of one: what x is multiplied by before it is
-     * rounded, and what by after. */
+    /* Writes factors instead of scales: x is multiplied by `up` before rounding and by `down` after it. */
     void (*prepare_factors)(void *argument, size_t qparam, struct qobs_quantizer *quantizer, float *up, double *down);
-    /* Takes sum (quantized x - x)^2 over the qparam's elements for each candidate. Any thread, each qparam once. */
-    void (*take)(void *argument, size_t qparam, const double *error);
+    /* Receives sum weight * (quantized x - x)^2 over the qparam's elements for each candidate. */
+    void (*store)(void *argument, size_t qparam, const double *error);
 };
 
-/* How many doubles of room the search needs: for partial sums where there are few qparams. */
+/* The workspace in doubles: partial sums, if there are few qparams. */
 size_t qobs_candidates_workspace(const qobs_plan *plan, size_t count);
 
-/* Runs on the runtime's executor; the errors depend neither on it nor on strides. */
+/* Runs on the runtime's executor. Errors do not depend on the number of threads or on strides. */
 void qobs_candidates_search(const struct runtime *runtime, const struct qobs_kernels *kernels, const qobs_plan *plan,
                             const unsigned char *data, const struct candidates *candidates, double *workspace);
 

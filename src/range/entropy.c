@@ -4,12 +4,12 @@
 #include <math.h>
 
 #include "base/error.h"
-#include "range/range.h"
+#include "range/from_histogram.h"
 
-/* Bins without elements add nothing and are left out, as a histogram that has grown to reach an outlier is mostly of these. */
+/* Empty bins add nothing. They are left out because most bins of a histogram that has grown to an outlier are empty. */
 size_t qobs_entropy_workspace(size_t bins) { return 4 * bins + 1; }
 
-struct entropy qobs_entropy_prepare(const struct histogram_view *h, size_t cells, double *workspace)
+struct entropy qobs_entropy_prepare(const struct histogram_view *h, size_t levels, double *workspace)
 {
     double *const counts = workspace, *const logs = counts + h->bins, *const before = logs + h->bins;
     size_t *const index = (size_t *)(void *)(before + h->bins + 1), used = 0;
@@ -23,11 +23,16 @@ struct entropy qobs_entropy_prepare(const struct histogram_view *h, size_t cells
         before[used + 1] = before[used] + count;
         index[used++] = i;
     }
-    return (struct entropy){
-        .bins = h->bins, .cells = cells, .used = used, .index = index, .counts = counts, .log = logs, .before = before};
+    return (struct entropy){.bins = h->bins,
+                            .levels = levels,
+                            .used = used,
+                            .index = index,
+                            .counts = counts,
+                            .log = logs,
+                            .before = before};
 }
 
-/* How many of the bins used are below `bin`. */
+/* The number of bins below `bin` that are not empty. */
 static size_t used_below(const struct entropy *e, size_t bin)
 {
     size_t from = 0, to = e->used;
@@ -41,64 +46,65 @@ static size_t used_below(const struct entropy *e, size_t bin)
     return from;
 }
 
-/* Where all in a cell have the same count, as in a cell of one bin, every term is exactly 0. */
-double qobs_entropy_divergence(const struct entropy *e, size_t kept)
+/* If all bins of a level have the same count, every term is exactly 0. */
+double qobs_entropy_divergence(const struct entropy *e, size_t inside)
 {
-    const size_t used = used_below(e, kept);
-    const double all = e->before[e->used], inside = e->before[used], outside = all - inside;
-    if (!(inside > 0))
+    const size_t used = used_below(e, inside);
+    const double all = e->before[e->used], below = e->before[used], outside = all - below;
+    if (!(below > 0))
         return NAN;
-    if (outside > 0 && e->index[used - 1] != kept - 1)
+    if (outside > 0 && e->index[used - 1] != inside - 1)
         return INFINITY;
     double sum = 0;
     for (size_t from = 0, to = 0; from < used; from = to) {
-        /* Bin k is in cell floor(k * cells / kept). */
-        const size_t cell = (size_t)((uint64_t)e->index[from] * e->cells / kept);
-        const size_t end = (size_t)(((uint64_t)(cell + 1) * kept + e->cells - 1) / e->cells);
+        /* Bin k has level floor(k * levels / inside). */
+        const size_t level = (size_t)((uint64_t)e->index[from] * e->levels / inside);
+        const size_t end = (size_t)(((uint64_t)(level + 1) * inside + e->levels - 1) / e->levels);
         while (to < used && e->index[to] < end)
             to++;
         const double elements = e->before[to] - e->before[from];
-        if (!(elements > 0)) /* next to those before they are none */
+        if (!(elements > 0)) /* lost to rounding of `before` */
             continue;
         const double mean = log(elements / (double)(to - from));
         for (size_t i = from; i < to; i++)
             sum += e->counts[i] * (e->log[i] - mean);
-        if (to == used && outside > 0) { /* the last bin has what is outside, too */
+        if (to == used && outside > 0) { /* the last bin also has the elements outside */
             const double last = e->counts[used - 1];
             sum += (last + outside) * (log(last + outside) - mean) - last * (e->log[used - 1] - mean);
         }
     }
-    return sum / all + log(inside / all);
+    return sum / all + log(below / all);
 }
 
 size_t qobs_entropy_find(const struct entropy *e, size_t first, size_t stride)
 {
     size_t best = first;
-    double quant_min = INFINITY;
-    for (size_t kept = first; kept <= e->bins; kept += stride) {
-        const double divergence = qobs_entropy_divergence(e, kept);
-        if (divergence <= quant_min || isnan(divergence)) {
-            best = kept;
-            quant_min = divergence;
+    double min = INFINITY;
+    for (size_t inside = first; inside <= e->bins; inside += stride) {
+        const double divergence = qobs_entropy_divergence(e, inside);
+        if (divergence <= min || isnan(divergence)) {
+            best = inside;
+            min = divergence;
         }
     }
     return best;
 }
 
-int qobs_amax_by_entropy(const qobs_config *config, const struct histogram_view *h, int64_t stride, int64_t start_bin,
-                         double *workspace, float *amax, qobs_error *error)
+int qobs_amax_by_entropy(const struct bins_params *params, const struct formula *formula,
+                         const struct histogram_view *h, double *workspace, float *amax, qobs_error *error)
 {
+    const int64_t stride = params->stride, first = params->start_bin;
+    (void)formula;
     if (stride < 1)
         return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "stride: is %lld, must be above 0", (long long)stride);
-    if (config->num_bits == NUM_BITS_E4M3)
+    if (params->levels == 0)
         return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "num_bits: is [4, 3], entropy takes integers");
     if (h->bins < 2)
         return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "histogram: has 1 bin, entropy needs 2");
-    if (start_bin < 1 || (uint64_t)start_bin > h->bins)
-        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "start_bin: is %lld, allowed are 1 to the number of bins, %zu",
-                         (long long)start_bin, h->bins);
-    const size_t cells = (size_t)1 << (config->num_bits - 1 + config->is_unsigned);
-    const struct entropy e = qobs_entropy_prepare(h, cells, workspace);
-    *amax = h->edges[qobs_entropy_find(&e, (size_t)start_bin, (uint64_t)stride > h->bins ? h->bins : (size_t)stride)];
+    if (first < 1 || (uint64_t)first > h->bins)
+        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT,
+                         "start_bin: is %lld, allowed are 1 to the number of bins, %zu", (long long)first, h->bins);
+    const struct entropy e = qobs_entropy_prepare(h, params->levels, workspace);
+    *amax = h->edges[qobs_entropy_find(&e, (size_t)first, (uint64_t)stride > h->bins ? h->bins : (size_t)stride)];
     return QOBS_OK;
 }

@@ -1,157 +1,136 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-#include "range/exponent_search.h"
-
+/* Quark's PerBlockMXDiffsObserver. The first candidate of a block is 2^(ceil(log2(amax)) - emax) with the amax of all
+ * batches; each further one has the exponent below, `scope` of them. The one with the smallest squared error on the
+ * last batch wins. */
 #include <math.h>
-#include <string.h>
 
-#include "formula/quark.h"
-#include "number/format.h"
+#include "base/error.h"
+#include "base/tensor.h"
+#include "number/convert.h"
+#include "number/exponent.h"
 #include "range/candidate_errors.h"
+#include "range/range_rule.h"
 
-static bool ignores_nonfinite(const qobs_config *config) { return config->nonfinite == NONFINITE_IGNORE; }
+static size_t steps(const struct range_params *params) { return (size_t)params->exponent.scope + 1; }
 
-/* ---- Powers of two
- * -------------------------------------------------------------------------------------------------------- */
-
-struct powers {
-    const struct quark_number *number;
-    bool per_tensor;
-    const float *scale;
-    const void *zero_point;
-    double *error; /* [qparams][POWERS_AROUND] */
-};
-
-size_t qobs_search_powers_workspace(const qobs_plan *plan)
+static size_t workspace(const struct range_params *params, const qobs_plan *plan)
 {
-    return (size_t)plan->qparams * POWERS_AROUND + qobs_candidates_workspace(plan, POWERS_AROUND);
+    return qobs_candidates_workspace(plan, steps(params));
 }
 
-static float around(float scale, int i)
-{
-    const double limited = scale < 0x1p-127f ? 0x1p-127 : scale > 0x1p127f ? 0x1p127 : (double)scale;
-    return (float)ldexp(limited, 2 - i);
-}
-
-/* Upstream rounds before it adds the zero point and clamps after: the same as between limits less the zero point. */
-static void prepare_powers(void *argument, size_t qparam, struct qobs_quantizer *quantizer, float *scale)
-{
-    const struct powers *p = argument;
-    const double zero_point =
-        p->per_tensor ? (double)((const float *)p->zero_point)[qparam] : (double)((const int32_t *)p->zero_point)[qparam];
-    qobs_quantizer_for_integers(quantizer, (int64_t)(p->number->quant_min - zero_point),
-                                (int64_t)(p->number->quant_max - zero_point), false);
-    for (int i = 0; i < POWERS_AROUND; i++)
-        scale[i] = around(p->scale[qparam], i);
-}
-
-static void take_powers(void *argument, size_t qparam, const double *error)
-{
-    const struct powers *p = argument;
-    memcpy(p->error + qparam * POWERS_AROUND, error, POWERS_AROUND * sizeof *error);
-}
-
-int qobs_search_powers(const struct runtime *runtime, const struct qobs_kernels *kernels, const qobs_config *config,
-                       const qobs_plan *plan, const unsigned char *data, float *scale, const void *zero_point, double *workspace,
-                       double error[POWERS_AROUND])
-{
-    const size_t qparams = (size_t)plan->qparams;
-    struct powers p = {.number = qobs_quark_number(config->quark_dtype),
-                       .per_tensor = config->preset->granularity == GRANULARITY_TENSOR,
-                       .scale = scale,
-                       .zero_point = zero_point,
-                       .error = workspace};
-    const struct candidates c = {.count = POWERS_AROUND,
-                                 .ignore_nonfinite = ignores_nonfinite(config),
-                                 .argument = &p,
-                                 .prepare = prepare_powers,
-                                 .take = take_powers};
-    qobs_candidates_search(runtime, kernels, plan, data, &c, workspace + qparams * POWERS_AROUND);
-    memset(error, 0, POWERS_AROUND * sizeof *error);
-    for (size_t q = 0; q < qparams; q++)
-        for (int i = 0; i < POWERS_AROUND; i++)
-            error[i] += p.error[q * POWERS_AROUND + (size_t)i];
-    int best = -1;
-    double quant_min = INFINITY;
-    for (int i = 0; i < POWERS_AROUND; i++)
-        if (error[i] < quant_min) {
-            best = i;
-            quant_min = error[i];
-        }
-    for (size_t q = 0; best >= 0 && q < qparams; q++)
-        scale[q] = around(scale[q], best);
-    return best;
-}
-
-/* ---- Blocks
- * ---------------------------------------------------------------------------------------------------------------- */
-
-struct blocks {
-    const qobs_config *config;
-    qobs_dtype dtype;
+struct exponent_search {
+    const struct search_state *state;
     struct qobs_quantizer quantizer;
-    const unsigned char *amax;
-    int32_t *best_step;
-    double *error, *error_before;
 };
 
-size_t qobs_search_blocks_workspace(const qobs_plan *plan, const qobs_config *config)
+static double amax_of(const struct search_state *s, size_t qparam)
 {
-    return qobs_candidates_workspace(plan, (size_t)config->scope + 1);
+    return qobs_element(s->max + qparam * qobs_dtype_size(s->dtype), s->dtype);
 }
 
-static double amax_of(const struct blocks *b, size_t qparam)
+/* The exponent of the first candidate. */
+static double first_exponent(const struct search_state *s, size_t qparam)
 {
-    return qobs_element(b->amax + qparam * qobs_dtype_size(b->dtype), b->dtype);
+    return qobs_ceil_log2(s->dtype, amax_of(s, qparam)) - s->params->exponent.emax;
 }
 
-static void prepare_block(void *argument, size_t qparam, struct qobs_quantizer *quantizer, float *scale)
+static void prepare(void *argument, size_t qparam, struct qobs_quantizer *quantizer, float *scale)
 {
-    const struct blocks *b = argument;
-    const double exponent = qobs_quark_ceil_exponent(b->config, b->dtype, amax_of(b, qparam));
-    *quantizer = b->quantizer;
-    for (int step = 0; step <= b->config->scope; step++)
-        scale[step] = (float)qobs_round_to(b->dtype, exp2(exponent - step));
+    const struct exponent_search *e = argument;
+    const double exponent = first_exponent(e->state, qparam);
+    *quantizer = e->quantizer;
+    for (int step = 0; step <= e->state->params->exponent.scope; step++)
+        scale[step] = (float)qobs_round_to(e->state->dtype, exp2(exponent - step));
 }
 
-static void take_block(void *argument, size_t qparam, const double *error)
+/* The first of the smallest errors; step 0 if all are NaN. Blocks of zeros have no error. */
+static void store(void *argument, size_t qparam, const double *error)
 {
-    const struct blocks *b = argument;
-    const bool zeros = amax_of(b, qparam) == 0;
+    const struct exponent_search *e = argument;
+    const bool zeros = amax_of(e->state, qparam) == 0;
+    struct search_record *record = e->state->record;
     int32_t best = -1;
-    double quant_min = INFINITY;
-    for (int step = 0; step <= b->config->scope; step++)
-        if (error[step] < quant_min) {
+    double min = INFINITY;
+    for (int step = 0; step <= e->state->params->exponent.scope; step++)
+        if (error[step] < min) {
             best = step;
-            quant_min = error[step];
+            min = error[step];
         }
-    b->best_step[qparam] = best < 0 || zeros ? 0 : best;
-    b->error[qparam] = zeros ? 0 : best < 0 ? error[0] : quant_min;
-    b->error_before[qparam] = zeros ? 0 : error[0];
+    record->best_step[qparam] = best < 0 || zeros ? 0 : best;
+    record->error[qparam] = zeros ? 0 : best < 0 ? error[0] : min;
+    record->error_before[qparam] = zeros ? 0 : error[0];
 }
 
-/* The format of the elements, by Quark's name of the dtype. */
-static const qobs_format *element_format(const qobs_config *config)
+static void search(const struct search_batch *b, const struct search_state *s)
 {
-    return qobs_format_find(qobs_quark_dtype_text(config->quark_dtype));
+    struct exponent_search e = {.state = s};
+    const struct candidates c = {.count = steps(s->params),
+                                 .ignore_nonfinite = s->params->nonfinite == NONFINITE_IGNORE,
+                                 .argument = &e,
+                                 .prepare = prepare,
+                                 .store = store};
+    qobs_quantizer_for_format(&e.quantizer, s->params->exponent.format);
+    qobs_candidates_search(b->runtime, b->kernels, b->plan, b->data, &c, b->workspace);
 }
 
-void qobs_search_blocks(const struct runtime *runtime, const struct qobs_kernels *kernels, const qobs_config *config,
-                        const qobs_plan *plan, const unsigned char *data, const void *amax, double *workspace, int32_t *best_step,
-                        double *error, double *error_before)
+/* ---- Merging ----------------------------------------------------------------------------------------------------- */
+
+/* During a merge best_step holds exponents, which are far from the limits of int32. */
+enum { NO_EXPONENT = INT32_MAX };
+
+static void before_merge(const struct search_state *s)
 {
-    struct blocks b = {.config = config,
-                       .dtype = plan->dtype,
-                       .amax = amax,
-                       .best_step = best_step,
-                       .error = error,
-                       .error_before = error_before};
-    const struct candidates c = {.count = (size_t)config->scope + 1,
-                                 .ignore_nonfinite = ignores_nonfinite(config),
-                                 .argument = &b,
-                                 .prepare = prepare_block,
-                                 .take = take_block};
-    qobs_quantizer_for_format(&b.quantizer, element_format(config));
-    qobs_candidates_search(runtime, kernels, plan, data, &c, workspace);
+    int32_t *step = s->record->best_step;
+    for (size_t q = 0; q < s->record->qparams; q++) {
+        const double exponent = first_exponent(s, q);
+        step[q] = isfinite(exponent) ? (int32_t)exponent - step[q] : NO_EXPONENT;
+    }
 }
+
+/* A block's exponent stays, if the merged amax has it among its candidates. */
+static void after_merge(const struct search_state *s)
+{
+    const int scope = s->params->exponent.scope;
+    int32_t *best = s->record->best_step;
+    for (size_t q = 0; q < s->record->qparams; q++) {
+        const double exponent = first_exponent(s, q);
+        const double step = isfinite(exponent) && best[q] != NO_EXPONENT ? exponent - best[q] : 0;
+        best[q] = step < 0 ? 0 : step > scope ? scope : (int32_t)step;
+    }
+}
+
+/* ---- Results ----------------------------------------------------------------------------------------------------- */
+
+/* Lowers each scale by its step. */
+static int lower_scales(const struct search_state *s, qobs_dtype dtype, void *scale, qobs_error *error)
+{
+    const size_t size = qobs_dtype_size(dtype);
+    for (size_t q = 0; q < s->record->qparams; q++) {
+        if (isnan(s->record->error[q]))
+            return qobs_fail(error, QOBS_ERROR_NO_RESULT, "scale: block %zu holds NaN once it is quantized", q);
+        if (!scale)
+            continue;
+        unsigned char *at = (unsigned char *)scale + q * size;
+        const double lowered = qobs_round_to(dtype, ldexp(qobs_element(at, dtype), -s->record->best_step[q]));
+        qobs_put_element(at, dtype, lowered == 0 ? 0x1p-23 : lowered);
+    }
+    return QOBS_OK;
+}
+
+/* In f32; 0 is not yet replaced by eps. */
+static void init_scale(const struct search_state *s, float *scale)
+{
+    for (size_t q = 0; q < s->qparams; q++)
+        scale[q] = (float)exp2(first_exponent(s, q));
+}
+
+const struct range_ops qobs_range_exponent = {.stage = SEARCH_STATE,
+                                              .steps = steps,
+                                              .workspace = workspace,
+                                              .search = search,
+                                              .before_merge = before_merge,
+                                              .after_merge = after_merge,
+                                              .scale = lower_scales,
+                                              .init_scale = init_scale};

@@ -5,32 +5,46 @@
 
 #include <math.h>
 
-#include "number/format.h"
+#include "base/error.h"
+#include "number/convert.h"
 #include "number/grid.h"
 #include "range/candidate_errors.h"
-#include "base/tensor.h"
+#include "range/range_rule.h"
 
-static bool is_nvfp4(const qobs_config *config) { return config->preset->statistic == STATISTIC_LEAST_SCALE; }
+enum { E4M3_SCALES = 126 /* positive numbers of e4m3 */ };
 
-size_t qobs_multiples(const qobs_config *config)
+static size_t multiplier_steps(const struct range_params *params) { return params->multiplier.count; }
+
+static size_t e4m3_steps(const struct range_params *params)
 {
-    if (is_nvfp4(config))
-        return NVFP4_SCALES;
-    return (size_t)ceil((config->stop_multiplier - config->start_multiplier) / config->step_size) + 1;
+    (void)params;
+    return E4M3_SCALES;
 }
 
-/* torch.linspace in float, from both ends and with fused multiply-add; or code i + 1 of e4m3, relative to the largest. */
-float qobs_multiple(const qobs_config *config, size_t i)
+static size_t multiplier_workspace(const struct range_params *params, const qobs_plan *plan)
 {
-    if (is_nvfp4(config))
-        return qobs_format_decode(qobs_format_find("fp8_e4m3"), (uint32_t)i + 1) / 448;
-    const size_t n = qobs_multiples(config);
-    const float start = (float)config->start_multiplier, stop = (float)config->stop_multiplier;
+    return qobs_candidates_workspace(plan, params->multiplier.count);
+}
+
+static size_t e4m3_workspace(const struct range_params *params, const qobs_plan *plan)
+{
+    (void)params;
+    return qobs_candidates_workspace(plan, E4M3_SCALES);
+}
+
+/* torch.linspace in float, from both ends and with fused multiply-add. */
+float qobs_multiplier(const struct multiplier_params *params, size_t i)
+{
+    const size_t n = params->count;
+    const float start = (float)params->start, stop = (float)params->stop;
     const float step = n > 1 ? (stop - start) / (float)(n - 1) : 0;
     return i < n / 2 || n == 1 ? fmaf(step, (float)i, start) : fmaf(-step, (float)(n - 1 - i), stop);
 }
 
-size_t qobs_least_multiple(const double *error, size_t n)
+float qobs_e4m3_multiplier(size_t i) { return qobs_format_decode(qobs_format_find("fp8_e4m3"), (uint32_t)i + 1) / 448; }
+
+/* The first of the smallest errors; NaN counts as the smallest, as in torch.argmin. */
+static size_t argmin(const double *error, size_t n)
 {
     size_t best = 0;
     for (size_t i = 1; i < n && !isnan(error[best]); i++)
@@ -39,149 +53,221 @@ size_t qobs_least_multiple(const double *error, size_t n)
     return best;
 }
 
-/* ---- Scales
- * --------------------------------------------------------------------------------------------------------------- */
+/* ---- Checks ------------------------------------------------------------------------------------------------------ */
 
-/* A Python number over a tensor is the tensor's reciprocal times the number; next to nothing counts as 1. */
+static int check_weights(const struct search_batch *b, const struct search_reference *r, qobs_error *error)
+{
+    const struct view *v = &b->plan->value;
+    const struct axis *last = &b->plan->axis[b->plan->axes - 1];
+    if (r->weight && (v->ndim == 0 || v->strides[v->ndim - 1] != last->stride || (int64_t)r->weights != last->extent))
+        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT,
+                         "value: its groups are not %zu long, as the error weights that were given", r->weights);
+    return QOBS_OK;
+}
+
+static int check_multipliers(const struct search_batch *b, const struct search_state *s, const void *min,
+                             const char *name, qobs_error *error)
+{
+    const struct search_reference *r = s->reference;
+    const struct shape *shape = &b->plan->range;
+    const struct multiplier_params *p = &s->params->multiplier;
+    const bool is_unsigned = !p->format && p->quant_min == 0;
+    (void)name;
+    for (size_t q = 0; is_unsigned && q < s->qparams; q++)
+        if (((const float *)min)[q] < 0)
+            return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT,
+                             "value: has negative elements, which unsigned=true does not take");
+    if (r->amax && !qobs_same_shape(&r->shape, shape))
+        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT,
+                         "value: gives %zu magnitudes in %d dimensions, the amax that was given has %zu in %d",
+                         s->qparams, shape->ndim, r->count, r->shape.ndim);
+    return check_weights(b, r, error);
+}
+
+static int check_e4m3(const struct search_batch *b, const struct search_state *s, const void *min, const char *name,
+                      qobs_error *error)
+{
+    (void)min;
+    if (b->batches > 0)
+        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "value: %s takes one tensor, reset it before another",
+                         name);
+    return check_weights(b, s->reference, error);
+}
+
+/* ---- Scales ------------------------------------------------------------------------------------------------------ */
+
+/* torch computes number / tensor as the tensor's reciprocal times the number. An amax of at most 2^-24 counts as 1. */
 static float over(float number, float amax) { return 1 / (amax <= 0x1p-24f ? 1 : amax) * number; }
 
-/* Upstream multiplies by bound / amax and divides by that, for e4m3 multiplies by the reciprocal in float. Where amax is
- * next to nothing all becomes 0. */
-static void factors_of(const qobs_config *config, float amax, float *up, double *down)
+/* Upstream multiplies by bound / amax and divides by it; for e4m3 it multiplies by the reciprocal in float. An amax
+ * below 2^-24 makes all numbers 0. */
+static void factors_of(const struct multiplier_params *params, float amax, float *up, double *down)
 {
-    if (config->num_bits == NUM_BITS_E4M3) {
+    if (params->format) {
         *up = over(448, amax);
         *down = (double)(1 / *up);
         return;
     }
-    const float bound = (float)((1 << (config->num_bits - 1 + config->is_unsigned)) - 1);
+    const float bound = (float)params->quant_max;
     *up = amax < 0x1p-24f ? 0 : bound / amax;
     *down = amax < 0x1p-24f ? 0 : 1 / (double)*up;
 }
 
-/* amax / 6 in e4m3 under a scale that takes the whole tensor's amax / 6 to 448. */
-static float nvfp4_scale(float whole, float amax)
+/* amax / 6 in e4m3, under the scale that takes global_amax / 6 to 448. */
+static float nvfp4_scale(float global_amax, float amax)
 {
-    const float quant_min = whole / 6, up = over(448, quant_min), down = 1 / up;
+    const float up = over(448, global_amax / 6), down = 1 / up;
     const float scaled = amax / 6 * up, limited = scaled > 448 ? 448 : scaled;
     const float scale = grid_round_e4m3(limited) * down;
-    /* With a scale that large everything becomes 0, as upstream has it where the scale is 0. */
+    /* A scale of 0 makes all numbers 0 in upstream; so does a very large one. */
     return scale == 0 ? 0x1p127f : isfinite(scale) ? scale : 1;
 }
 
-struct multiples {
-    const qobs_config *config;
+struct multiplier_search {
+    const struct search_state *state;
     struct qobs_quantizer quantizer;
     size_t count;
-    const float *amax;
-    qobs_dtype dtype; /* that multiples of amax are rounded to */
-    float multiple[QOBS_MOST_MULTIPLES];
-    double *sums; /* or */
-    int32_t *best;
-    double *error, *error_before;
+    float global_amax; /* of e4m3 scales */
+    float multiplier[QOBS_MAX_MULTIPLIERS];
 };
 
-/* A number without dimensions takes the dtype of the tensor it is multiplied with. */
-static float product(const struct multiples *m, float amax, float multiple)
+/* A number times a tensor is computed in the dtype of the tensor. */
+static float product(qobs_dtype dtype, float amax, float multiplier)
 {
-    return (float)qobs_round_to(m->dtype, (double)(amax * (float)qobs_round_to(m->dtype, (double)multiple)));
+    return (float)qobs_round_to(dtype, (double)(amax * (float)qobs_round_to(dtype, (double)multiplier)));
 }
 
-static void prepare_multiples(void *argument, size_t qparam, struct qobs_quantizer *quantizer, float *up, double *down)
+static void prepare_factors(void *argument, size_t qparam, struct qobs_quantizer *quantizer, float *up, double *down)
 {
-    const struct multiples *m = argument;
+    const struct multiplier_search *m = argument;
+    const float amax = ((const float *)(const void *)m->state->max)[qparam];
     *quantizer = m->quantizer;
     for (size_t i = 0; i < m->count; i++)
-        factors_of(m->config, product(m, m->amax[qparam], m->multiple[i]), &up[i], &down[i]);
+        factors_of(&m->state->params->multiplier, product(m->state->reference->dtype, amax, m->multiplier[i]), &up[i],
+                   &down[i]);
+}
+
+static void add_errors(void *argument, size_t qparam, const double *error)
+{
+    const struct multiplier_search *m = argument;
+    for (size_t i = 0; i < m->count; i++)
+        m->state->sums[qparam * m->count + i] += error[i];
 }
 
 static void prepare_scales(void *argument, size_t qparam, struct qobs_quantizer *quantizer, float *scale)
 {
-    const struct multiples *m = argument;
+    const struct multiplier_search *m = argument;
     (void)qparam;
     *quantizer = m->quantizer;
     for (size_t i = 0; i < m->count; i++)
-        scale[i] = nvfp4_scale(m->amax[0], m->amax[0] * m->multiple[i]);
+        scale[i] = nvfp4_scale(m->global_amax, m->global_amax * m->multiplier[i]);
 }
 
-static void take(void *argument, size_t qparam, const double *error)
+static void record(struct search_record *r, size_t qparam, const double *error, size_t n)
 {
-    const struct multiples *m = argument;
-    if (m->sums) {
-        for (size_t i = 0; i < m->count; i++)
-            m->sums[qparam * m->count + i] += error[i];
-        return;
+    const size_t best = argmin(error, n);
+    r->best_step[qparam] = (int32_t)best;
+    r->error[qparam] = error[best];
+    r->error_before[qparam] = error[n - 1];
+}
+
+static void choose_scale(void *argument, size_t qparam, const double *error)
+{
+    const struct multiplier_search *m = argument;
+    record(m->state->record, qparam, error, m->count);
+}
+
+/* ---- MseCalibrator: errors are summed over batches --------------------------------------------------------------- */
+
+static void choose_multipliers(const struct search_state *s)
+{
+    const size_t n = s->params->multiplier.count;
+    for (size_t q = 0; q < s->record->qparams; q++)
+        record(s->record, q, s->sums + q * n, n);
+}
+
+/* The amax that is multiplied is the reference, or else that of the first batch. */
+static void set_amax(const struct search_batch *b, const struct search_state *s)
+{
+    float *min = (float *)(void *)s->min, *max = (float *)(void *)s->max;
+    if (!s->reference->amax)
+        s->reference->dtype = b->plan->dtype;
+    for (size_t q = 0; s->reference->amax && q < s->reference->count; q++) {
+        max[q] = s->reference->amax[q];
+        min[q] = -max[q];
     }
-    const size_t best = qobs_least_multiple(error, m->count);
-    m->best[qparam] = (int32_t)best;
-    m->error[qparam] = error[best];
-    m->error_before[qparam] = error[m->count - 1];
 }
 
-/* ---- Searches
- * ------------------------------------------------------------------------------------------------------------- */
-
-static struct qobs_quantizer quantizer_of(const qobs_config *config)
+static void search_multipliers(const struct search_batch *b, const struct search_state *s)
 {
-    struct qobs_quantizer quantizer;
-    if (is_nvfp4(config)) {
-        qobs_quantizer_for_format(&quantizer, qobs_format_find("fp4_e2m1"));
-    } else if (config->num_bits == NUM_BITS_E4M3) {
-        qobs_quantizer_for_format(&quantizer, qobs_format_find("fp8_e4m3"));
-    } else {
-        const int64_t bound = (INT64_C(1) << (config->num_bits - 1 + config->is_unsigned)) - 1;
-        qobs_quantizer_for_integers(&quantizer,
-                                    config->is_unsigned    ? 0
-                                    : config->narrow_range ? -bound
-                                                           : -bound - 1,
-                                    bound, false);
-    }
-    return quantizer;
+    const struct multiplier_params *p = &s->params->multiplier;
+    struct multiplier_search m = {.state = s, .count = p->count};
+    const struct candidates c = {.count = m.count,
+                                 .ignore_nonfinite = s->params->nonfinite == NONFINITE_IGNORE,
+                                 .weight = s->reference->weight,
+                                 .argument = &m,
+                                 .prepare_factors = prepare_factors,
+                                 .store = add_errors};
+    if (b->batches == 0)
+        set_amax(b, s);
+    if (p->format)
+        qobs_quantizer_for_format(&m.quantizer, p->format);
+    else
+        qobs_quantizer_for_integers(&m.quantizer, p->quant_min, p->quant_max, false);
+    for (size_t i = 0; i < m.count; i++)
+        m.multiplier[i] = qobs_multiplier(p, i);
+    qobs_candidates_search(b->runtime, b->kernels, b->plan, b->data, &c, b->workspace);
+    choose_multipliers(s);
 }
 
-size_t qobs_search_multiples_workspace(const qobs_plan *plan, const qobs_config *config)
+static void read_amax(const struct search_state *s, float *amax)
 {
-    return qobs_candidates_workspace(plan, qobs_multiples(config));
+    const float *max = (const float *)(const void *)s->max;
+    for (size_t q = 0; q < s->record->qparams; q++)
+        amax[q] = max[q] * qobs_multiplier(&s->params->multiplier, (size_t)s->record->best_step[q]);
 }
 
-static void search(struct multiples *m, const struct runtime *runtime, const struct qobs_kernels *kernels,
-                   const qobs_plan *plan, const unsigned char *data, const float *weight, double *workspace)
+const struct range_ops qobs_range_multiplier = {.stage = SEARCH_STATE,
+                                                .steps = multiplier_steps,
+                                                .reference = true,
+                                                .sums = true,
+                                                .check = check_multipliers,
+                                                .workspace = multiplier_workspace,
+                                                .search = search_multipliers,
+                                                .after_merge = choose_multipliers,
+                                                .amax = read_amax};
+
+/* ---- NVFP4MSECalibrator: one tensor ------------------------------------------------------------------------------ */
+
+/* The result replaces the amax of every block. */
+static void search_e4m3(const struct search_batch *b, const struct search_state *s)
 {
-    const struct candidates c = {.count = m->count,
-                                 .ignore_nonfinite = m->config->nonfinite == NONFINITE_IGNORE,
-                                 .weight = weight,
-                                 .argument = m,
+    float *min = (float *)(void *)s->min, *max = (float *)(void *)s->max;
+    struct multiplier_search m = {.state = s, .count = E4M3_SCALES};
+    const struct candidates c = {.count = m.count,
+                                 .ignore_nonfinite = s->params->nonfinite == NONFINITE_IGNORE,
+                                 .weight = s->reference->weight,
+                                 .argument = &m,
                                  .prepare = prepare_scales,
-                                 .prepare_factors = is_nvfp4(m->config) ? NULL : prepare_multiples,
-                                 .take = take};
-    for (size_t i = 0; i < m->count; i++)
-        m->multiple[i] = qobs_multiple(m->config, i);
-    qobs_candidates_search(runtime, kernels, plan, data, &c, workspace);
+                                 .store = choose_scale};
+    for (size_t q = 0; q < s->record->qparams; q++)
+        m.global_amax = max[q] > m.global_amax || max[q] != max[q] ? max[q] : m.global_amax;
+    if (s->reference->amax)
+        m.global_amax = s->reference->amax[0];
+    qobs_quantizer_for_format(&m.quantizer, qobs_format_find("fp4_e2m1"));
+    for (size_t i = 0; i < m.count; i++)
+        m.multiplier[i] = qobs_e4m3_multiplier(i);
+    qobs_candidates_search(b->runtime, b->kernels, b->plan, b->data, &c, b->workspace);
+    for (size_t q = 0; q < s->record->qparams; q++) {
+        max[q] = m.global_amax * qobs_e4m3_multiplier((size_t)s->record->best_step[q]);
+        min[q] = -max[q];
+    }
 }
 
-void qobs_search_multiples(const struct runtime *runtime, const struct qobs_kernels *kernels, const qobs_config *config,
-                           const qobs_plan *plan, const unsigned char *data, const float *amax, qobs_dtype dtype,
-                           const float *weight, double *workspace, double *sums)
-{
-    struct multiples m = {.config = config,
-                          .quantizer = quantizer_of(config),
-                          .count = qobs_multiples(config),
-                          .amax = amax,
-                          .dtype = dtype,
-                          .sums = sums};
-    search(&m, runtime, kernels, plan, data, weight, workspace);
-}
-
-void qobs_search_scales(const struct runtime *runtime, const struct qobs_kernels *kernels, const qobs_config *config,
-                        const qobs_plan *plan, const unsigned char *data, const float *amax, const float *weight,
-                        double *workspace, int32_t *best, double *error, double *error_before)
-{
-    struct multiples m = {.config = config,
-                          .quantizer = quantizer_of(config),
-                          .count = qobs_multiples(config),
-                          .amax = amax,
-                          .best = best,
-                          .error = error,
-                          .error_before = error_before};
-    search(&m, runtime, kernels, plan, data, weight, workspace);
-}
+const struct range_ops qobs_range_e4m3 = {.stage = SEARCH_STATE,
+                                          .steps = e4m3_steps,
+                                          .reference = true,
+                                          .one_amax = true,
+                                          .check = check_e4m3,
+                                          .workspace = e4m3_workspace,
+                                          .search = search_e4m3};

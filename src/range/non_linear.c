@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* torch.ao's HistogramObserver._non_linear_param_search and _compute_quantization_error. Upstream holds some numbers in
- * float32 tensors and some in Python's doubles; each operation here has the type it has there. */
+/* torch.ao's HistogramObserver._non_linear_param_search and _compute_quantization_error. Upstream has some numbers in
+ * float32 tensors and some in Python's doubles. Each operation here has the same type. */
 #include <math.h>
 #include <string.h>
 
-#include "range/range.h"
+#include "range/from_histogram.h"
 
 enum { LANES = 8, ROWS = 4, LEVELS = 4 };
 
-/* A sum in float32 in torch.sum's order for 8 lanes: blocks that grow with n are summed and the sums summed, 4 rows of
- * vectors abreast. */
+/* A sum in float32 in torch.sum's order for 8 lanes and 4 unrolled rows of vectors. Blocks are summed, then their sums,
+ * on 4 levels; the block size grows with n. */
 static float cascade_sum(const float *x, size_t n)
 {
     enum { WIDTH = LANES * ROWS };
@@ -55,75 +55,62 @@ static float cascade_sum(const float *x, size_t n)
     return sum;
 }
 
-struct search {
+struct clip_search {
     size_t bins;
-    double bin_width, cells; /* numbers to quantize to */
-    const float *density;    /* [bins] */
-    float *norm;             /* [bins] */
+    double bin_width, numbers; /* numbers: quantized numbers */
+    const float *density;      /* [bins] */
+    float *norm;               /* [bins] */
 };
 
 /* (end^3 - begin^3) / 3, the integral of x^2. */
 static inline float integral(float begin, float end) { return (end * end * end - begin * begin * begin) / 3; }
 
-/* torch.div(..., rounding_mode="floor") as it is done in float32, clamped to a cell. */
-static float cell_exactly(float position, float width, float last)
+/* torch.div(..., rounding_mode="floor") in float32, clamped to a level. */
+static float level_exact(float position, float width, float last)
 {
-    const float rest = fmodf(position, width);
-    float quotient = (position - rest) / width;
-    if (rest != 0 && (width < 0) != (rest < 0))
+    const float remainder = fmodf(position, width);
+    float quotient = (position - remainder) / width;
+    if (remainder != 0 && (width < 0) != (remainder < 0))
         quotient -= 1;
-    float cell = width == 0 ? position / width : floorf(quotient);
-    if (quotient - cell > 0.5f)
-        cell += 1;
-    return cell < 0 ? 0 : cell > last ? last : cell;
+    float level = width == 0 ? position / width : floorf(quotient);
+    if (quotient - level > 0.5f)
+        level += 1;
+    return level < 0 ? 0 : level > last ? last : level;
 }
 
-/* The same where a quotient of doubles tells integers apart: of floats of which one is at most 2^17 times the other. */
-static inline float cell_of(double position, double width, double last)
+/* The same for floats of which one is at most 2^17 times the other: the quotient of doubles then has the exact integer
+ * part. */
+static inline float level_of(double position, double width, double last)
 {
     const double quotient = position / width;
     return (float)(int32_t)(quotient < 0 ? 0 : quotient > last ? last : quotient);
 }
 
-/* The squared error if bins first to last are what is quantized, the elements of a bin spread evenly over it. */
-static double quantization_error(const struct search *s, size_t first, size_t last)
+/* The squared error if bins first to last are quantized and the elements of a bin are spread evenly over it. */
+static double quantization_error(const struct clip_search *s, size_t first, size_t last)
 {
-    const double cell_width = s->bin_width * (double)(last - first + 1) / s->cells;
-    if (cell_width == 0)
+    const double level_width = s->bin_width * (double)(last - first + 1) / s->numbers;
+    if (level_width == 0)
         return 0;
-    const float bin = (float)s->bin_width, width = (float)cell_width, half = (float)(cell_width / 2);
-    const float last_cell = (float)(s->cells - 1), whole = integral(-half, half);
-    const bool exactly = s->cells > 65536 || width == 0 || !isfinite(width) || !isfinite(bin);
+    const float bin = (float)s->bin_width, width = (float)level_width, half = (float)(level_width / 2);
+    const float last_level = (float)(s->numbers - 1), full = integral(-half, half);
+    const bool exact = s->numbers > 65536 || width == 0 || !isfinite(width) || !isfinite(bin);
     for (size_t i = 0; i < s->bins; i++) {
         const float begin = (float)((int32_t)i - (int32_t)first) * bin, end = begin + bin, density = s->density[i];
-        const float cell_begin = exactly ? cell_exactly(begin, width, last_cell) : cell_of(begin, width, last_cell);
-        const float cell_end = exactly ? cell_exactly(end, width, last_cell) : cell_of(end, width, last_cell);
-        const float centre_begin = (cell_begin + 0.5f) * width, centre_end = cell_end * width + half;
+        const float level_begin = exact ? level_exact(begin, width, last_level) : level_of(begin, width, last_level);
+        const float level_end = exact ? level_exact(end, width, last_level) : level_of(end, width, last_level);
+        const float centre_begin = (level_begin + 0.5f) * width, centre_end = level_end * width + half;
         float norm = density * integral(begin - centre_begin, half);
-        norm += (cell_end - cell_begin - 1) * (density * whole);
+        norm += (level_end - level_begin - 1) * (density * full);
         norm += density * integral(-half, end - centre_end);
         s->norm[i] = norm;
     }
     return cascade_sum(s->norm, s->bins);
 }
 
-double qobs_non_linear_cells(const qobs_config *config)
-{
-    switch (config->dtype) {
-    case TORCH_QINT32:
-    case TORCH_INT32:
-        return 0x1p32;
-    case TORCH_UINT16:
-    case TORCH_INT16:
-        return 0x1p16;
-    default:
-        return 256; /* of quint4x2, too, whose elements have 8 bits in torch.iinfo */
-    }
-}
-
 size_t qobs_non_linear_workspace(size_t bins) { return 3 * bins; }
 
-void qobs_non_linear_search(const float *counts, size_t bins, float min, float max, double cells, float *workspace,
+void qobs_non_linear_search(const float *counts, size_t bins, float min, float max, double numbers, float *workspace,
                             float *new_min, float *new_max)
 {
     float *sums = workspace, *density = workspace + bins;
@@ -131,13 +118,13 @@ void qobs_non_linear_search(const float *counts, size_t bins, float min, float m
     *new_max = max;
     if (!isfinite(max - min))
         return;
-    const struct search s = {.bins = bins,
-                             .bin_width = ((double)max - (double)min) / (double)bins,
-                             .cells = cells,
-                             .density = density,
-                             .norm = workspace + 2 * bins};
+    const struct clip_search s = {.bins = bins,
+                                  .bin_width = ((double)max - (double)min) / (double)bins,
+                                  .numbers = numbers,
+                                  .density = density,
+                                  .norm = workspace + 2 * bins};
     const double total = cascade_sum(counts, bins), step = 1e-5;
-    double sum = 0, alpha = 0, beta = 1, quant_min = INFINITY;
+    double sum = 0, alpha = 0, beta = 1, smallest = INFINITY;
     for (size_t i = 0; i < bins; i++) {
         sum += counts[i];
         sums[i] = (float)sum;
@@ -159,9 +146,9 @@ void qobs_non_linear_search(const float *counts, size_t bins, float min, float m
         if (next_first == first && next_last == last)
             continue;
         const double error = quantization_error(&s, next_first, next_last);
-        if (error > quant_min)
+        if (error > smallest)
             break;
-        quant_min = error;
+        smallest = error;
         first = next_first;
         last = next_last;
     }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-#include "range/range.h"
+#include "range/from_histogram.h"
 
 static double total(const struct histogram_view *h)
 {
@@ -23,43 +23,43 @@ float qobs_percentile_modelopt(const struct histogram_view *h, double percent)
     return h->edges[h->bins];
 }
 
-/* Shares as torch has them: quotients in float, their sum in double and rounded to float at every bin. */
-struct shares {
+/* Cumulative shares as torch computes them: quotients in float, summed in double, rounded to float at every bin. */
+struct cumulative_share {
     const struct histogram_view *histogram;
     float all;
     double sum;
 };
 
-static float next(struct shares *s, size_t bin)
+static float next(struct cumulative_share *s, size_t bin)
 {
     s->sum += (double)((float)s->histogram->counts[bin] / s->all);
     return (float)s->sum;
 }
 
-/* The first bin whose cumulative share reaches `share`; the last one where none does. */
+/* The first bin whose cumulative share reaches `share`; the last one if none does. */
 static size_t first_to_reach(const struct histogram_view *h, float share)
 {
-    struct shares s = {h, (float)total(h), 0};
+    struct cumulative_share s = {h, (float)total(h), 0};
     for (size_t i = 0; i < h->bins; i++)
         if (next(&s, i) >= share)
             return i;
     return h->bins - 1;
 }
 
-/* The first bin whose cumulative share is above `share`; the last one where none is. */
+/* The first bin whose cumulative share is above `share`; the last one if none is. */
 static size_t first_to_exceed(const struct histogram_view *h, float share)
 {
-    struct shares s = {h, (float)total(h), 0};
+    struct cumulative_share s = {h, (float)total(h), 0};
     for (size_t i = 0; i < h->bins; i++)
         if (next(&s, i) > share)
             return i;
     return h->bins - 1;
 }
 
-/* All shares together, which rounding may leave next to 1. */
+/* The cumulative share of all bins; rounding may make it differ from 1. */
 static float last_share(const struct histogram_view *h)
 {
-    struct shares s = {h, (float)total(h), 0};
+    struct cumulative_share s = {h, (float)total(h), 0};
     float last = 0;
     for (size_t i = 0; i < h->bins; i++)
         last = next(&s, i);
@@ -82,8 +82,8 @@ void qobs_percentile_quark(const struct histogram_view *h, bool symmetric, doubl
         symmetric_range(h, percent, min, max);
         return;
     }
-    /* Upstream looks for the first bin to reach the share below the range, and for the first not above the share that is not
-     * above it, which is bin 0. */
+    /* Upstream's maximum is the first bin that reaches the lower share. Its minimum is the first bin whose share is not
+     * above the upper one: always bin 0. */
     const double outside = (100 - percent) / 200;
     *max = h->edges[first_to_reach(h, (float)outside)];
     *min = h->edges[0];

@@ -1,25 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* |e|^norm for kernels: what of it can be made once. With e = m * 2^x, 1 <= m < 2, it is m^norm, a polynomial in -m, times
- * 2^(norm * x), a table. */
+/* Tables of |e|^norm for kernels. With e = m * 2^x and 1 <= m < 2 it is m^norm * 2^(norm * x): a polynomial in -m times
+ * a table entry. */
 #include <math.h>
 #include <string.h>
 
 #include "base/error.h"
-#include "range/search.h"
+#include "range/search_errors.h"
 #ifdef QOBS_SLEEF
 #include <sleef.h>
 #endif
 
-/* The polynomial has to stay this close to m^norm, relatively; where it cannot, it is SLEEF's pow. */
-#define CLOSE 7e-7
+/* The largest relative error of the polynomial. If it is exceeded, the kernel calls SLEEF's pow instead. */
+#define MAX_FIT_ERROR 7e-7
 
 #ifdef QOBS_SLEEF
 enum { COEFFICIENTS = 6, NODES = 64 };
 
-/* Table entries are greater by 2^BOOST: what is far below 1 would otherwise be too small for a float. */
-enum { BOOST = 64 };
+/* Table entries are enlarged by 2^TABLE_EXP. Powers far below 1 would otherwise underflow in float. */
+enum { TABLE_EXP = 64 };
 
 static double evaluate(const double c[COEFFICIENTS], double m)
 {
@@ -46,8 +46,8 @@ static void solve(double a[COEFFICIENTS][COEFFICIENTS], double b[COEFFICIENTS])
     }
 }
 
-/* Least squares of the relative error at the nodes of a Chebyshev polynomial, which is close to the least possible largest error.
- * Returns that. Powers of m - 1.5 keep the equations well-conditioned; they are multiplied out at the end. */
+/* Least squares of the relative error at Chebyshev nodes, which is close to the minimax polynomial. Returns the largest
+ * relative error. Powers of m - 1.5 keep the equations well-conditioned; they are multiplied out at the end. */
 static double fit(double norm, double c[COEFFICIENTS])
 {
     double a[COEFFICIENTS][COEFFICIENTS] = {{0}}, b[COEFFICIENTS] = {0};
@@ -80,48 +80,44 @@ static double fit(double norm, double c[COEFFICIENTS])
 
 static void make_table(struct qobs_error_norm *norm, double value, const double c[COEFFICIENTS])
 {
-    /* The kernel's polynomial begins with (-m)^5. Of a norm that needs none (4) a trace stays. */
-    const double leading = -c[5], quant_min = 0x1p-40, first = fabs(leading) < quant_min ? copysign(quant_min, leading) : leading;
+    /* The kernel's polynomial is monic in (-m)^5. Norm 4 has no such term and gets a negligible one. */
+    const double leading = -c[5], tiny = 0x1p-40, first = fabs(leading) < tiny ? copysign(tiny, leading) : leading;
     norm->kind = QOBS_NORM_TABLE;
     for (int i = 0; i < 5; i++)
         norm->polynomial[i] = (float)((i % 2 ? -c[i] : c[i]) / first);
     for (int i = 0; i < 8; i++)
         norm->low[i] = (float)(first * Sleef_cinz_exp2d1_u10purec(value * i));
-    for (int i = 0; i < 8; i++) /* the unit is 2^-63: a biased exponent of 64 would be that of 1 */
-        norm->high[i] = i < 4 ? 0 : (float)Sleef_cinz_exp2d1_u10purec(value * (8 * i - 64) + BOOST);
+    for (int i = 0; i < 8; i++) /* the unit is 2^-63: 1 has the biased exponent 64 */
+        norm->high[i] = i < 4 ? 0 : (float)Sleef_cinz_exp2d1_u10purec(value * (8 * i - 64) + TABLE_EXP);
 }
 
-static double exp2_of(double x)
-{
-    return Sleef_cinz_exp2d1_u10purec(x);
-}
+static double exp2_of(double x) { return Sleef_cinz_exp2d1_u10purec(x); }
 
 static int make_norm(struct search_norm *norm, double value, qobs_error *error)
 {
     double c[COEFFICIENTS];
     (void)error;
-    if (fit(value, c) <= CLOSE) {
+    if (fit(value, c) <= MAX_FIT_ERROR) {
         make_table(&norm->errors, value, c);
-        norm->boost = BOOST;
+        norm->sum_exp = TABLE_EXP;
         return QOBS_OK;
     }
-    /* The greater the norm, the less room there is for small numbers; boosted they use all of float's. */
+    /* Enlarged by 2^up, powers use all exponents of float. The larger the norm, the fewer are left for that. */
     const int up = value > 19 ? (int)(96 / value) : 5;
     norm->errors.kind = QOBS_NORM_POW;
     norm->errors.boost = (float)ldexp(1, up);
-    norm->boost = value * up;
+    norm->sum_exp = value * up;
     return QOBS_OK;
 }
 #else
-static double exp2_of(double x) /* of whole numbers only: the norm is 1, 2 or 3 */
-{
-    return ldexp(1, (int)x);
-}
+/* x is an integer, because the norm is 1, 2 or 3. */
+static double exp2_of(double x) { return ldexp(1, (int)x); }
 
 static int make_norm(struct search_norm *norm, double value, qobs_error *error)
 {
     (void)norm;
-    return qobs_fail(error, QOBS_ERROR_UNSUPPORTED, "norm: is %g; this build is without SLEEF and has norms 1, 2 and 3 only", value);
+    return qobs_fail(error, QOBS_ERROR_UNSUPPORTED,
+                     "norm: is %g; this build is without SLEEF and has norms 1, 2 and 3 only", value);
 }
 #endif
 
@@ -137,22 +133,22 @@ int qobs_search_norm(struct search_norm *norm, double value, qobs_error *error)
         if (status != QOBS_OK)
             return status;
     }
-    for (int i = 0; i < UNITS_FINE; i++)
-        norm->fine[i] = exp2_of(-i * value);
-    for (int i = 0; i < UNITS_COARSE; i++)
-        norm->outer[i] = exp2_of(-(i * UNITS_FINE - MOST_SHIFT) * value - norm->boost);
+    for (int i = 0; i < FINE_UNITS; i++)
+        norm->fine_unit[i] = exp2_of(-i * value);
+    for (int i = 0; i < COARSE_UNITS; i++)
+        norm->coarse_unit[i] = exp2_of(-(i * FINE_UNITS - MAX_PRESCALE_EXP) * value - norm->sum_exp);
     return QOBS_OK;
 }
 
-double qobs_search_unit(const struct search_norm *norm, int shift)
+double qobs_search_error_unit(const struct search_norm *norm, int prescale_exp)
 {
-    const int at = shift + MOST_SHIFT;
-    return norm->outer[at / UNITS_FINE] * norm->fine[at % UNITS_FINE];
+    const int at = prescale_exp + MAX_PRESCALE_EXP;
+    return norm->coarse_unit[at / FINE_UNITS] * norm->fine_unit[at % FINE_UNITS];
 }
 
-int qobs_search_shift(double magnitude, qobs_dtype dtype)
+int qobs_search_prescale_exp(double magnitude, qobs_dtype dtype)
 {
-    const int most = dtype == QOBS_F64 ? MOST_SHIFT - 1 : 126; /* so that the power of two is a number of the dtype */
+    const int max = dtype == QOBS_F64 ? MAX_PRESCALE_EXP - 1 : 126;
     if (!(magnitude > 0) || !isfinite(magnitude))
         return 0;
     uint64_t bits;
@@ -160,6 +156,6 @@ int qobs_search_shift(double magnitude, qobs_dtype dtype)
     int exponent = (int)(bits >> 52) - 1022;
     if (bits >> 52 == 0)
         frexp(magnitude, &exponent);
-    const int shift = -exponent - 1;
-    return shift > most ? most : shift < -most ? -most : shift;
+    const int prescale_exp = -exponent - 1;
+    return prescale_exp > max ? max : prescale_exp < -max ? -max : prescale_exp;
 }

@@ -1,103 +1,109 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* Qparams of few elements go through each step as a batch: their candidates, their errors, which step is best. Those of more have their
- * candidates as a batch, too, and their errors block by block. */
+/* Batches of QOBS_SEARCH_LANES qparams: candidates are always computed for a whole batch. Qparams of at most
+ * QOBS_SEARCH_FEW elements also get their errors and best steps as a batch, larger ones qparam by qparam, in blocks of
+ * QOBS_SEARCH_MOST elements. */
 #include "range/search_qparams.h"
 
 #include <float.h>
 #include <math.h>
 #include <string.h>
 
+#include "number/convert.h"
+
 enum { WORKSPACE_ELEMENTS = QOBS_SEARCH_LANES * QOBS_SEARCH_FEW };
 
-size_t qobs_workspace_size(const struct qparam_search *s)
+size_t qobs_qparam_workspace_size(const struct qparam_search *s)
 {
-    return 2 * WORKSPACE_ELEMENTS * sizeof(float) + s->shrink.workspace * (QOBS_SEARCH_LANES * sizeof(float) + sizeof(double)) +
-           qobs_shrunk_size(&s->shrink) + 64;
+    return 2 * WORKSPACE_ELEMENTS * sizeof(float) +
+           s->shrink.padded * (QOBS_SEARCH_LANES * sizeof(float) + sizeof(double)) + qobs_shrunk_size(&s->shrink) + 64;
 }
 
-void qobs_workspace_place(const struct qparam_search *s, unsigned char *memory, struct workspace *d)
+void qobs_qparam_workspace_place(const struct qparam_search *s, unsigned char *memory, struct qparam_workspace *w)
 {
     memory += (64 - (uintptr_t)memory % 64) % 64;
-    d->x = (float *)(void *)memory;
-    d->weight = d->x + WORKSPACE_ELEMENTS;
-    d->sum = d->weight + WORKSPACE_ELEMENTS;
-    unsigned char *const behind = (unsigned char *)(d->sum + s->shrink.workspace * QOBS_SEARCH_LANES);
-    qobs_shrunk_place(&s->shrink, behind, &d->shrunk);
-    d->total = (double *)(void *)(behind + qobs_shrunk_size(&s->shrink));
-    d->prefetch = (struct qobs_prefetch){NULL, NULL};
+    w->x = (float *)(void *)memory;
+    w->weight = w->x + WORKSPACE_ELEMENTS;
+    w->sum = w->weight + WORKSPACE_ELEMENTS;
+    unsigned char *const behind = (unsigned char *)(w->sum + s->shrink.padded * QOBS_SEARCH_LANES);
+    qobs_shrunk_place(&s->shrink, behind, &w->shrunk);
+    w->total = (double *)(void *)(behind + qobs_shrunk_size(&s->shrink));
+    w->prefetch = (struct qobs_prefetch){NULL, NULL};
 }
 
-static void read_range(const struct qparam_search *s, size_t qparam, double *min, double *max)
+static void load_range(const struct qparam_search *s, size_t qparam, double *min, double *max)
 {
     *min = qobs_element(s->min + qparam * s->size, s->plan->dtype);
     *max = qobs_element(s->max + qparam * s->size, s->plan->dtype);
 }
 
-/* Elements of that range are multiplied by this power of two. */
-static int shift_of(const struct qparam_search *s, double min, double max)
+static int prescale_exp_of(const struct qparam_search *s, double min, double max)
 {
     const double a = fabs(min), b = fabs(max);
-    return qobs_search_shift(a > b ? a : b, s->plan->dtype);
+    return qobs_search_prescale_exp(a > b ? a : b, s->plan->dtype);
 }
 
-/* ---- Candidates of a batch ---------------------------------------------------------------------------------------------- */
+/* ---- Candidates of a batch --------------------------------------------------------------------------------------- */
 
-static void shrink(const struct qparam_search *s, struct workspace *d, size_t first, size_t n)
+static void shrink(const struct qparam_search *s, struct qparam_workspace *w, size_t first, size_t n)
 {
-    struct ranges *r = &d->ranges;
+    struct range_batch *r = &w->ranges;
     r->n = n;
     for (size_t i = 0; i < n; i++) {
-        read_range(s, first + i, &r->min[i], &r->max[i]);
+        load_range(s, first + i, &r->min[i], &r->max[i]);
         r->finite[i] = isfinite(r->min[i]) && isfinite(r->max[i]);
-        r->shift[i] = r->finite[i] ? shift_of(s, r->min[i], r->max[i]) : 0;
+        r->prescale_exp[i] = r->finite[i] ? prescale_exp_of(s, r->min[i], r->max[i]) : 0;
     }
-    qobs_shrink(&s->shrink, r, &d->shrunk);
+    qobs_shrink(&s->shrink, r, &w->shrunk);
 }
 
-/* A candidate of qparam i that is no number has no error. */
-static void drop_nonfinite(const struct qparam_search *s, const struct workspace *d, size_t i, float *sum, size_t step)
+/* The error of a candidate of qparam i that is not finite is NaN. */
+static void drop_nonfinite(const struct qparam_search *s, const struct qparam_workspace *w, size_t i, float *sum,
+                           size_t step)
 {
-    for (size_t c = 0; c < s->shrink.candidates && !d->shrunk.finite[i]; c++)
-        if (!isfinite(d->shrunk.scale[c * QOBS_SEARCH_LANES + i]) || !isfinite(d->shrunk.shift[c * QOBS_SEARCH_LANES + i]))
+    for (size_t c = 0; c < s->shrink.candidates && !w->shrunk.finite[i]; c++)
+        if (!isfinite(w->shrunk.scale[c * QOBS_SEARCH_LANES + i]) ||
+            !isfinite(w->shrunk.offset[c * QOBS_SEARCH_LANES + i]))
             sum[c * step] = NAN;
 }
 
-static struct qobs_search_candidates candidates_of(const struct workspace *d, size_t i)
+static struct qobs_search_candidates candidates_of(const struct qparam_workspace *w, size_t i)
 {
-    return (struct qobs_search_candidates){d->shrunk.scale + i, d->shrunk.inverse + i, d->shrunk.shift + i, QOBS_SEARCH_LANES};
+    return (struct qobs_search_candidates){w->shrunk.scale + i, w->shrunk.inverse + i, w->shrunk.offset + i,
+                                           QOBS_SEARCH_LANES};
 }
 
-/* ---- Errors of all candidates of a qparam ------------------------------------------------------------------------------- */
+/* ---- Errors of all candidates of a qparam ------------------------------------------------------------------------ */
 
-/* The next so many bytes of what is wanted after the batch. */
-static struct qobs_prefetch take_ahead(struct workspace *d, size_t bytes)
+/* Removes up to `bytes` bytes from the start of w->prefetch. */
+static struct qobs_prefetch next_prefetch(struct qparam_workspace *w, size_t bytes)
 {
-    struct qobs_prefetch some = d->prefetch;
+    struct qobs_prefetch some = w->prefetch;
     if (bytes < (size_t)(some.end - some.from))
         some.end = some.from + bytes;
-    d->prefetch.from = some.end;
+    w->prefetch.from = some.end;
     return some;
 }
 
-/* Sums over elements first to end of qparam i of the batch in d->total. */
-static void sum_blocks(const struct qparam_search *s, struct workspace *d, size_t i, const struct elements *e, int64_t first, int64_t end)
+/* Writes sums over elements first to end of qparam i of the batch to w->total. */
+static void sum_blocks(const struct qparam_search *s, struct qparam_workspace *w, size_t i, const struct elements *e,
+                       int64_t first, int64_t end)
 {
-    const double factor = qobs_search_factor(d->ranges.shift[i]);
-    const struct qobs_search_candidates candidates = candidates_of(d, i);
+    const double factor = qobs_search_prescale(w->ranges.prescale_exp[i]);
+    const struct qobs_search_candidates candidates = candidates_of(w, i);
     for (size_t c = 0; c < s->shrink.candidates; c++)
-        d->total[c] = 0;
+        w->total[c] = 0;
     for (; first < end; first += QOBS_SEARCH_MOST) {
         const size_t n = end - first < QOBS_SEARCH_MOST ? (size_t)(end - first) : QOBS_SEARCH_MOST;
-        qobs_elements_load(&s->source, e, first, n, factor, d->x);
+        qobs_elements_load(&s->source, e, first, n, factor, w->x);
         if (s->weighted)
-            qobs_elements_weights(&s->source, e, first, n, d->weight);
-        s->kernels->search_errors(&s->quantizer, &s->norm.errors, s->shifted, d->x, s->weighted ? d->weight : NULL, n, &candidates,
-                                  s->shrink.workspace, take_ahead(d, n * s->size), d->sum);
-        drop_nonfinite(s, d, i, d->sum, 1);
+            qobs_elements_weights(&s->source, e, first, n, w->weight);
+        s->kernels->search_errors(&s->quantizer, &s->norm.errors, s->shifted, w->x, s->weighted ? w->weight : NULL, n,
+                                  &candidates, s->shrink.padded, next_prefetch(w, n * s->size), w->sum);
+        drop_nonfinite(s, w, i, w->sum, 1);
         for (size_t c = 0; c < s->shrink.candidates; c++)
-            d->total[c] += (double)d->sum[c];
+            w->total[c] += (double)w->sum[c];
     }
 }
 
@@ -110,7 +116,7 @@ static void record(struct qparam_search *s, size_t qparam, int32_t step, double 
         s->error_before[qparam] = before * unit;
 }
 
-/* Takes the best of the steps that count. */
+/* The first step with the smallest error below the largest finite float. */
 static void choose(struct qparam_search *s, size_t qparam, const double *total, double unit, uint64_t *improved)
 {
     double best = (double)FLT_MAX / unit;
@@ -124,113 +130,115 @@ static void choose(struct qparam_search *s, size_t qparam, const double *total, 
     record(s, qparam, step, best, total[s->shrink.before], unit);
 }
 
-/* What is not finite in a range has no error, and nothing of it improves. */
-static void give_up(struct qparam_search *s, size_t qparam)
+/* A range that is not finite has no error and no best step. */
+static void record_nonfinite(struct qparam_search *s, size_t qparam)
 {
     record(s, qparam, -1, (double)NAN, (double)NAN, 1);
 }
 
-static void fill(float *x, size_t from, size_t to)
+static void fill_zeros(float *x, size_t from, size_t to)
 {
     if (from < to)
         memset(x + from, 0, (to - from) * sizeof *x);
 }
 
-/* The elements of qparam i of a batch. */
-static void load(const struct qparam_search *s, struct workspace *d, size_t i, const struct elements *e)
+/* Loads the elements and weights of qparam i of a batch. */
+static void load(const struct qparam_search *s, struct qparam_workspace *w, size_t i, const struct elements *e)
 {
     const size_t n = (size_t)e->count, padded = (n + QOBS_SEARCH_LANES - 1) / QOBS_SEARCH_LANES * QOBS_SEARCH_LANES;
-    qobs_elements_load(&s->source, e, 0, n, qobs_search_factor(d->ranges.shift[i]), d->x + i * s->row);
-    fill(d->x + i * s->row, padded, s->row);
-    d->most = n > d->most ? n : d->most;
+    qobs_elements_load(&s->source, e, 0, n, qobs_search_prescale(w->ranges.prescale_exp[i]), w->x + i * s->row);
+    fill_zeros(w->x + i * s->row, padded, s->row);
+    w->most = n > w->most ? n : w->most;
     if (s->weighted) {
-        qobs_elements_weights(&s->source, e, 0, n, d->weight + i * s->row);
-        fill(d->weight + i * s->row, padded, s->row);
+        qobs_elements_weights(&s->source, e, 0, n, w->weight + i * s->row);
+        fill_zeros(w->weight + i * s->row, padded, s->row);
     }
 }
 
-/* The least number that is not above x, so that comparing floats with it is comparing them with x. */
+/* The smallest float not below x: a float is below it exactly if it is below x. */
 static float round_up(double x)
 {
     const float f = (float)x;
     return (double)f < x ? nextafterf(f, INFINITY) : f;
 }
 
-/* Of qparams that kernels take as a batch, whose elements are loaded. */
-static void choose_together(struct qparam_search *s, struct workspace *d, size_t first, uint64_t *improved)
+/* Errors and best steps of a batch whose elements are loaded. */
+static void choose_of_batch(struct qparam_search *s, struct qparam_workspace *w, size_t first, uint64_t *improved)
 {
-    _Alignas(64) float quant_min[QOBS_SEARCH_LANES], best[QOBS_SEARCH_LANES];
+    _Alignas(64) float bound[QOBS_SEARCH_LANES], best[QOBS_SEARCH_LANES];
     double unit[QOBS_SEARCH_LANES];
     int32_t step[QOBS_SEARCH_LANES];
-    const struct ranges *r = &d->ranges;
-    const struct qobs_search_candidates candidates = candidates_of(d, 0);
-    fill(d->x, r->n * s->row, QOBS_SEARCH_LANES * s->row);
-    fill(d->weight, s->weighted ? r->n * s->row : 0, s->weighted ? QOBS_SEARCH_LANES * s->row : 0);
-    s->kernels->search_batch(&s->quantizer, &s->norm.errors, s->shifted, d->x, s->weighted ? d->weight : NULL, s->row, d->most, &candidates,
-                             s->shrink.workspace, d->prefetch, d->sum);
+    const struct range_batch *r = &w->ranges;
+    const struct qobs_search_candidates candidates = candidates_of(w, 0);
+    fill_zeros(w->x, r->n * s->row, QOBS_SEARCH_LANES * s->row);
+    fill_zeros(w->weight, s->weighted ? r->n * s->row : 0, s->weighted ? QOBS_SEARCH_LANES * s->row : 0);
+    s->kernels->search_batch(&s->quantizer, &s->norm.errors, s->shifted, w->x, s->weighted ? w->weight : NULL, s->row,
+                             w->most, &candidates, s->shrink.padded, w->prefetch, w->sum);
     for (size_t i = 0; i < QOBS_SEARCH_LANES; i++) {
-        const bool there = i < r->n && r->finite[i];
-        unit[i] = there ? qobs_search_unit(&s->norm, r->shift[i]) : 1;
-        quant_min[i] = there ? round_up((double)FLT_MAX / unit[i]) : 0; /* no sum is less */
-        if (there)
-            drop_nonfinite(s, d, i, d->sum + i, QOBS_SEARCH_LANES);
+        const bool valid = i < r->n && r->finite[i];
+        unit[i] = valid ? qobs_search_error_unit(&s->norm, r->prescale_exp[i]) : 1;
+        bound[i] = valid ? round_up((double)FLT_MAX / unit[i]) : 0; /* no sum is below 0 */
+        if (valid)
+            drop_nonfinite(s, w, i, w->sum + i, QOBS_SEARCH_LANES);
     }
-    s->kernels->search_improved(d->sum, (size_t)s->stop, quant_min, step, best, improved);
-    const float *const before = d->sum + s->shrink.before * QOBS_SEARCH_LANES;
+    s->kernels->search_improved(w->sum, (size_t)s->stop, bound, step, best, improved);
+    const float *const before = w->sum + s->shrink.before * QOBS_SEARCH_LANES;
     for (size_t i = 0; i < r->n; i++) {
         if (r->finite[i])
             record(s, first + i, step[i], (double)best[i], (double)before[i], unit[i]);
         else
-            give_up(s, first + i);
+            record_nonfinite(s, first + i);
     }
 }
 
-/* The range of the best step of n qparams from `first` on. */
-static void take_ranges(struct qparam_search *s, size_t first, size_t n)
+/* Writes the ranges of the best steps of n qparams from `first` on. */
+static void store_ranges(struct qparam_search *s, size_t first, size_t n)
 {
     const size_t at = first * s->size;
-    qobs_shrink_ends(&s->shrink, s->best_step + first, n, s->min + at, s->best_min + at);
-    qobs_shrink_ends(&s->shrink, s->best_step + first, n, s->max + at, s->best_max + at);
+    qobs_shrink_bounds(&s->shrink, s->best_step + first, n, s->min + at, s->best_min + at);
+    qobs_shrink_bounds(&s->shrink, s->best_step + first, n, s->max + at, s->best_max + at);
 }
 
-void qobs_search_qparams(struct qparam_search *s, struct workspace *d, struct elements *e, size_t first, size_t n, uint64_t *improved)
+void qobs_search_qparams(struct qparam_search *s, struct qparam_workspace *w, struct elements *e, size_t first,
+                         size_t n, uint64_t *improved)
 {
-    shrink(s, d, first, n);
-    d->most = 0;
+    shrink(s, w, first, n);
+    w->most = 0;
     for (size_t i = 0; i < n; i++) {
         if (i > 0)
             qobs_elements_next(&s->source, e);
         if (s->row > 0) {
-            load(s, d, i, e);
-        } else if (d->ranges.finite[i]) {
-            sum_blocks(s, d, i, e, 0, e->count);
-            choose(s, first + i, d->total, qobs_search_unit(&s->norm, d->ranges.shift[i]), improved);
+            load(s, w, i, e);
+        } else if (w->ranges.finite[i]) {
+            sum_blocks(s, w, i, e, 0, e->count);
+            choose(s, first + i, w->total, qobs_search_error_unit(&s->norm, w->ranges.prescale_exp[i]), improved);
         } else {
-            give_up(s, first + i);
+            record_nonfinite(s, first + i);
         }
     }
     if (s->row > 0)
-        choose_together(s, d, first, improved);
-    take_ranges(s, first, n);
+        choose_of_batch(s, w, first, improved);
+    store_ranges(s, first, n);
 }
 
-/* ---- Qparams in parts --------------------------------------------------------------------------------------------------- */
+/* ---- Qparams in blocks ------------------------------------------------------------------------------------------- */
 
-bool qobs_sum_part(struct qparam_search *s, struct workspace *d, struct elements *e, size_t qparam, int64_t first, int64_t end)
+bool qobs_sum_block(struct qparam_search *s, struct qparam_workspace *w, struct elements *e, size_t qparam,
+                    int64_t first, int64_t end)
 {
-    shrink(s, d, qparam, 1);
-    if (d->ranges.finite[0])
-        sum_blocks(s, d, 0, e, first, end);
-    return d->ranges.finite[0];
+    shrink(s, w, qparam, 1);
+    if (w->ranges.finite[0])
+        sum_blocks(s, w, 0, e, first, end);
+    return w->ranges.finite[0];
 }
 
-void qobs_choose(struct qparam_search *s, size_t qparam, const double *total, uint64_t *improved)
+void qobs_choose_step(struct qparam_search *s, size_t qparam, const double *total, uint64_t *improved)
 {
     double min, max;
-    read_range(s, qparam, &min, &max);
+    load_range(s, qparam, &min, &max);
     if (isfinite(min) && isfinite(max))
-        choose(s, qparam, total, qobs_search_unit(&s->norm, shift_of(s, min, max)), improved);
+        choose(s, qparam, total, qobs_search_error_unit(&s->norm, prescale_exp_of(s, min, max)), improved);
     else
-        give_up(s, qparam);
-    take_ranges(s, qparam, 1);
+        record_nonfinite(s, qparam);
+    store_ranges(s, qparam, 1);
 }

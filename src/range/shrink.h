@@ -1,61 +1,61 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* The candidates of a range: shrunk step by step, and the scale and zero point that gives. */
-#ifndef QOBS_SEARCH_SHRINK_H
-#define QOBS_SEARCH_SHRINK_H
+/* Candidates of the grid search: a range shrunk step by step, and its scale and zero point. They come from a SIMD
+ * kernel if one implements the formula, else from the formula itself; both give the same numbers. */
+#ifndef QOBS_SHRINK_H
+#define QOBS_SHRINK_H
 
-#include "config/config.h"
-#include "range/search.h"
+#include "range/grid_search.h"
 
-/* Candidate i < steps is that of step i; the range as it came in, which nothing may be known of otherwise, is candidate `before`. */
+/* Candidate i < steps is step i. Candidate `before` is the range that is searched, for its error; it may be step 0. */
 struct shrink {
     const struct runtime *runtime;
-    const struct search_settings *settings;
-    qobs_config config; /* the formula's settings */
-    qobs_dtype dtype;   /* of ranges */
+    const struct grid_params *params;
+    struct formula formula;
+    qobs_dtype dtype; /* of ranges */
     bool integers;
     size_t before, candidates;
-    bool without_before; /* nobody asks for its error, and it may be any where it costs something */
-    size_t workspace; /* candidates rounded up to a multiple of 4 */
-    const float *global_scale; /* NULL: there is none */
-    qobs_search_shrink_fn *kernel; /* NULL: only the formula itself can */
+    bool without_before;           /* the error of `before` is not needed, so kernels skip it if it is no step */
+    size_t padded;                 /* candidates rounded up to a multiple of 4 */
+    const float *global_scale;     /* NULL: there is none */
+    qobs_search_shrink_fn *kernel; /* NULL: none implements the formula */
     struct qobs_shrinking how;
-    float *p;             /* of each candidate, or 1; behind them 1 / p */
-    float *global_scales; /* with optimize_global_scale one a candidate */
+    float *p;             /* [padded] factor of each step, 1 for other candidates; then [padded] 1 / p */
+    float *global_scales; /* [candidates] with each_global_scale, else NULL */
 };
 
-/* A batch of ranges, numbers of shrink's dtype, for elements times 2^shift. */
-struct ranges {
+/* Ranges of up to QOBS_SEARCH_LANES qparams, as numbers of shrink's dtype, and the exponent their elements are
+ * multiplied by. */
+struct range_batch {
     size_t n;
     double min[QOBS_SEARCH_LANES], max[QOBS_SEARCH_LANES];
-    int shift[QOBS_SEARCH_LANES];
-    bool finite[QOBS_SEARCH_LANES]; /* else it has no candidates */
+    int prescale_exp[QOBS_SEARCH_LANES];
+    bool finite[QOBS_SEARCH_LANES]; /* false: the lane has arbitrary finite candidates */
 };
 
-/* Their candidates, [shrink->room][QOBS_SEARCH_LANES], in scaled elements. Lanes without a finite range have any numbers. */
+/* Their candidates for prescaled elements, [padded][QOBS_SEARCH_LANES], as kernels read them. */
 struct shrunk {
-    float *scale, *inverse, *shift;
-    bool finite[QOBS_SEARCH_LANES]; /* all candidates; else some may not be */
-    unsigned char *min, *max, *raw_scale, *raw_zero_point; /* the formula's, on the way: room for each candidate */
+    float *scale, *inverse, *offset;
+    bool finite[QOBS_SEARCH_LANES];                        /* true: all candidates of the lane are finite */
+    unsigned char *min, *max, *raw_scale, *raw_zero_point; /* [padded], input and output of the formula */
 };
 
-/* min and max: shrink's ranges, for optimize_global_scale. */
-int qobs_shrink_begin(struct shrink *shrink, const struct runtime *runtime, const struct qobs_kernels *kernels,
-                      const qobs_config *config, const struct search_settings *settings, const qobs_plan *plan, const float *global_scale, const void *min,
-                      const void *max, qobs_error *error);
+/* search->min and max are read with each_global_scale only. */
+int qobs_shrink_begin(struct shrink *shrink, const struct grid_search *search, qobs_error *error);
 void qobs_shrink_release(struct shrink *shrink);
 
-/* Bytes of memory, aligned to 64, for a struct shrunk's arrays, and their places in it. */
+/* Bytes of memory, aligned to 64, for the arrays of a struct shrunk, and their places in it. */
 size_t qobs_shrunk_size(const struct shrink *shrink);
 void qobs_shrunk_place(const struct shrink *shrink, unsigned char *memory, struct shrunk *shrunk);
 
-void qobs_shrink(const struct shrink *shrink, const struct ranges *ranges, struct shrunk *to);
+void qobs_shrink(const struct shrink *shrink, const struct range_batch *ranges, struct shrunk *to);
 
-/* An end of a range at a step; below 0 the expanded one. */
-double qobs_shrink_end(const struct shrink *shrink, int step, double end);
+/* A bound (minimum or maximum) at a step; a step below 0 stands for the expanded range. */
+double qobs_shrink_bound(const struct shrink *shrink, int step, double bound);
 
-/* The same for n of them, numbers of shrink's dtype, each at its step. */
-void qobs_shrink_ends(const struct shrink *shrink, const int32_t *step, size_t n, const unsigned char *from, unsigned char *to);
+/* The same for n bounds of shrink's dtype, each at its own step. */
+void qobs_shrink_bounds(const struct shrink *shrink, const int32_t *step, size_t n, const unsigned char *from,
+                        unsigned char *to);
 
 #endif

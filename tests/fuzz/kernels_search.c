@@ -8,7 +8,7 @@
 #include "number/format.h"
 #include "kernels_calls.h"
 #include "number/number.h"
-#include "range/search.h"
+#include "range/search_errors.h"
 
 /* ---- Fake-quantize --------------------------------------------------------------------------------------------------------- */
 

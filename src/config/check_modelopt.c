@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-FileCopyrightText: The qobs authors */
+
+/* The multiples of a magnitude that Model-Optimizer's MseCalibrator searches. */
+#include "config/check.h"
+
+#include <math.h>
+
+#include "base/error.h"
+#include "range/multiplier_search.h"
+
+int qobs_check_modelopt(const qobs_config *config, qobs_error *error)
+{
+    if (config->preset->statistic != STATISTIC_MULTIPLES)
+        return QOBS_OK;
+    const double steps = ceil((config->stop_multiplier - config->start_multiplier) / config->step_size) + 1;
+    if (config->stop_multiplier < config->start_multiplier)
+        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "stop_multiplier: is %g, must not be below start_multiplier, %g",
+                         config->stop_multiplier, config->start_multiplier);
+    if (steps > QOBS_MAX_MULTIPLIERS)
+        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "step_size: %g makes %.0f candidates, allowed are %d", config->step_size,
+                         steps, QOBS_MAX_MULTIPLIERS);
+    return QOBS_OK;
+}

@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-FileCopyrightText: The qobs authors */
+
+/* The checks of Quark's observers: which of them accepts a dtype, and what else must be set. */
+#include "config/check.h"
+
+#include <stdio.h>
+
+#include "base/error.h"
+#include "config/dtypes.h"
+
+/* Which observers take a dtype. */
+enum takers {
+    UNIFORM = 1,       /* of a range per tensor and per channel */
+    UNIFORM_GROUP = 2, /* of a range per group */
+    MX = 4,
+    BFP = 8,
+    POWER_OF_2 = 16,
+    TORCH = 32,         /* torch's histogram */
+    SQUARED_ERROR = 64, /* of a histogram's bins */
+    PLACEHOLDER = 0 /* takes all */
+};
+
+static const int observers[QUARK_DTYPES] = {
+    [QUARK_INT8] = UNIFORM | UNIFORM_GROUP | POWER_OF_2 | TORCH | SQUARED_ERROR,
+    [QUARK_UINT8] = UNIFORM | UNIFORM_GROUP | POWER_OF_2 | TORCH | SQUARED_ERROR,
+    [QUARK_INT4] = UNIFORM | UNIFORM_GROUP | SQUARED_ERROR,
+    [QUARK_UINT4] = UNIFORM | UNIFORM_GROUP | TORCH | SQUARED_ERROR,
+    [QUARK_INT3] = UNIFORM | UNIFORM_GROUP,
+    [QUARK_INT2] = UNIFORM | UNIFORM_GROUP,
+    [QUARK_INT16] = UNIFORM | UNIFORM_GROUP,
+    [QUARK_INT32] = UNIFORM | UNIFORM_GROUP | POWER_OF_2,
+    [QUARK_FP8_E4M3] = UNIFORM | UNIFORM_GROUP | MX | SQUARED_ERROR,
+    [QUARK_FP8_E5M2] = UNIFORM | UNIFORM_GROUP | MX | SQUARED_ERROR,
+    [QUARK_FP8_E5M3] = UNIFORM | UNIFORM_GROUP,
+    [QUARK_FP6_E2M3] = MX,
+    [QUARK_FP6_E3M2] = MX,
+    [QUARK_FP4] = UNIFORM | MX,
+    [QUARK_BFP16] = BFP,
+};
+
+static enum takers taker(const struct preset *preset)
+{
+    switch (preset->formula) {
+    case FORMULA_NONE:
+        return PLACEHOLDER;
+    case FORMULA_QUARK_MX:
+        return MX;
+    case FORMULA_QUARK_BFP:
+        return BFP;
+    case FORMULA_QUARK_POWER_OF_2:
+        return POWER_OF_2;
+    case FORMULA_QUARK_TORCH:
+        return TORCH;
+    default:
+        if (preset->statistic == STATISTIC_SQUARED_ERROR)
+            return SQUARED_ERROR;
+        return preset->granularity == GRANULARITY_QUARK_GROUP ? UNIFORM_GROUP : UNIFORM;
+    }
+}
+
+static int check_dtype(const qobs_config *config, qobs_error *error)
+{
+    const int wanted = (int)taker(config->preset);
+    if (wanted == PLACEHOLDER || observers[config->quark_dtype] & wanted)
+        return QOBS_OK;
+    char known[200] = "";
+    size_t used = 0;
+    for (int i = 0; i < QUARK_DTYPES; i++)
+        if (observers[i] & wanted)
+            used += (size_t)snprintf(known + used, sizeof known - used, "%s%s", used ? ", " : "", qobs_quark_dtype_text(i));
+    return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "dtype: is %s, %s takes %s",
+                     qobs_quark_dtype_text(config->quark_dtype), config->preset->name, known);
+}
+
+static int check_qscheme(const qobs_config *config, qobs_error *error)
+{
+    static const int own[] = {
+        [GRANULARITY_NONE] = QUARK_QSCHEME_NONE,
+        [GRANULARITY_TENSOR] = QUARK_PER_TENSOR,
+        [GRANULARITY_QUARK_CHANNEL] = QUARK_PER_CHANNEL,
+        [GRANULARITY_QUARK_GROUP] = QUARK_PER_GROUP,
+        [GRANULARITY_QUARK_BLOCK] = QUARK_PER_GROUP,
+    };
+    const int expected = own[config->preset->granularity];
+    if (config->quark_qscheme == QUARK_QSCHEME_NONE || expected == QUARK_QSCHEME_NONE || config->quark_qscheme == expected)
+        return QOBS_OK;
+    return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "qscheme: is %s, %s takes %s",
+                     qobs_quark_qscheme_text(config->quark_qscheme), config->preset->name,
+                     qobs_quark_qscheme_text(expected));
+}
+
+static int check_axis(const qobs_config *config, qobs_error *error)
+{
+    const enum granularity_kind granularity = config->preset->granularity;
+    const char *name = config->preset->name;
+    if (granularity == GRANULARITY_NONE || granularity == GRANULARITY_TENSOR)
+        return QOBS_OK;
+    if (!config->has_ch_axis)
+        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "ch_axis: is not set, %s needs it", name);
+    if (granularity == GRANULARITY_QUARK_CHANNEL)
+        return QOBS_OK;
+    if (!config->has_group_size)
+        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "group_size: is not set, %s needs it", name);
+    if (config->group_size == 0 || (config->group_size < 0 && granularity == GRANULARITY_QUARK_BLOCK))
+        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "group_size: is %lld, %s takes %sabove 0",
+                         (long long)config->group_size, name,
+                         granularity == GRANULARITY_QUARK_BLOCK ? "" : "-1 (one group) and ");
+    return QOBS_OK;
+}
+
+/* fp4 scales and those of blocks have a format of their own. */
+static int check_format(const qobs_config *config, qobs_error *error)
+{
+    const enum preset_formula formula = config->preset->formula;
+    const bool formatted = (formula == FORMULA_QUARK_MX && config->preset->statistic != STATISTIC_ABSMAX_STEPS) ||
+                           (formula == FORMULA_QUARK && config->quark_dtype == QUARK_FP4);
+    if (formatted && config->scale_format == SCALE_FORMAT_NONE)
+        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT,
+                         "scale_format: is not set, %s with dtype %s takes float32, e4m3, e5m3, e8m0", config->preset->name,
+                         qobs_quark_dtype_text(config->quark_dtype));
+    if (config->mx_element_dtype && qobs_quark_number(config->mx_element_dtype)->mantissa_bits == 0)
+        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "mx_element_dtype: %s is no element of an e8m0 scale",
+                         qobs_quark_dtype_text(config->mx_element_dtype));
+    return QOBS_OK;
+}
+
+int qobs_check_quark(const qobs_config *config, qobs_error *error)
+{
+    int status = check_dtype(config, error);
+    if (status == QOBS_OK)
+        status = check_qscheme(config, error);
+    if (status == QOBS_OK)
+        status = check_axis(config, error);
+    if (status == QOBS_OK)
+        status = check_format(config, error);
+    return status;
+}

@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-FileCopyrightText: The qobs authors */
+
+/* The numbers of the dtypes that torch's and Quark's settings name. */
+#ifndef QOBS_CONFIG_DTYPES_H
+#define QOBS_CONFIG_DTYPES_H
+
+#include "config/config.h"
+
+struct torch_number {
+    int64_t quant_min, quant_max;
+    int64_t reduced_min, reduced_max; /* with reduce_range */
+    int64_t symmetric_zero_point;
+};
+const struct torch_number *qobs_torch_number(int torch_dtype);
+
+struct quark_number {
+    double quant_min, quant_max;
+    int mantissa_bits, emax; /* as elements of an e8m0 scale; mantissa_bits 0: Quark has no such scale */
+    bool is_float;
+};
+const struct quark_number *qobs_quark_number(int quark_dtype);
+
+/* The elements of an e8m0 scale: mx_element_dtype if it is set, else dtype. */
+const struct quark_number *qobs_quark_element(const qobs_config *config);
+
+/* The dtype that scale_type names; 0: none. */
+qobs_dtype qobs_quark_scale_type(const qobs_config *config);
+
+#endif

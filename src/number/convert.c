@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-FileCopyrightText: The qobs authors */
+
+#include "number/convert.h"
+
+#include <string.h>
+
+#include "number/number.h"
+
+double qobs_element(const void *element, qobs_dtype dtype)
+{
+    uint16_t half;
+    float single;
+    double d;
+    switch (dtype) {
+    case QOBS_F32:
+        memcpy(&single, element, sizeof single);
+        return single;
+    case QOBS_BF16:
+        memcpy(&half, element, sizeof half);
+        return float_of_bf16(half);
+    case QOBS_F16:
+        memcpy(&half, element, sizeof half);
+        return float_of_f16(half);
+    default:
+        memcpy(&d, element, sizeof d);
+        return d;
+    }
+}
+
+void qobs_put_element(void *to, qobs_dtype dtype, double value)
+{
+    const float single = (float)value;
+    if (dtype == QOBS_F32) {
+        memcpy(to, &single, sizeof single);
+    } else if (dtype == QOBS_BF16 || dtype == QOBS_F16) {
+        const uint16_t half = dtype == QOBS_BF16 ? bf16_of_float(single) : f16_of_float(single);
+        memcpy(to, &half, sizeof half);
+    } else {
+        memcpy(to, &value, sizeof value);
+    }
+}
+
+double qobs_round_to(qobs_dtype dtype, double value)
+{
+    unsigned char element[sizeof value];
+    qobs_put_element(element, dtype, value);
+    return qobs_element(element, dtype);
+}

@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-FileCopyrightText: The qobs authors */
+
+/* Powers of two and logarithms of scales that are powers of two; number/exponent.inl.h has what depends on a dtype. */
+#ifndef QOBS_NUMBER_EXPONENT_H
+#define QOBS_NUMBER_EXPONENT_H
+
+#include <math.h>
+#include <stdbool.h>
+
+#include "number/number.h"
+#include "qobs/qobs.h"
+
+/* ceil(log2(amax)) with the logarithm rounded to `dtype`. */
+double qobs_ceil_log2(qobs_dtype dtype, double amax);
+
+/* 2^exponent, of integers, infinities and NaN. */
+static inline double power_of_2(double exponent)
+{
+    if (exponent >= -1022 && exponent <= 1023) {
+        const uint64_t bits = (uint64_t)((int64_t)exponent + 1023) << 52;
+        double power;
+        memcpy(&power, &bits, sizeof power);
+        return power;
+    }
+    return exponent < -1074 ? 0 : exponent > 1023 ? INFINITY : isnan(exponent) ? exponent : ldexp(1, (int)exponent);
+}
+
+/* True if log2(amax), also rounded to float, is not an integer. Its integer part is then *exponent, the exponent of amax. */
+static inline bool log2_has_fraction(double amax, int *exponent)
+{
+    uint64_t bits;
+    memcpy(&bits, &amax, sizeof bits);
+    const uint64_t biased = bits >> 52, first_digits = bits >> 36 & 0xffff;
+    *exponent = (int)biased - 1023;
+    return biased > 0 && biased < 2047 && first_digits != 0 && first_digits != 0xffff;
+}
+
+#endif

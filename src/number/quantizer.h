@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-FileCopyrightText: The qobs authors */
+
+/* The numbers that fake-quantize and the searches round to, as their kernels read them. Made by qobs_quantizer_for_...
+ * (number/format.h); see number/grid.h for the grids. */
+#ifndef QOBS_NUMBER_QUANTIZER_H
+#define QOBS_NUMBER_QUANTIZER_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct qobs_quantizer {
+    double quant_min, quant_max; /* limits of quantized numbers */
+    float floor;                 /* grid_float of the numbers between the limits */
+    uint32_t shifter;
+    double wide_floor; /* grid_double of the same numbers */
+    uint64_t wide_shifter;
+    bool in_double;     /* the numbers do not fit a grid_float */
+    bool through_float; /* F64 is rounded to float first */
+    bool torch;         /* arithmetic of torch.fake_quantize_per_tensor_affine instead of compressed-tensors' */
+    bool in_float;      /* The scale is float. BF16 and F16 are then computed in float and rounded once, at the end, not after
+                         * every operation. F64 is float after rounding to the grid. */
+};
+
+#endif

@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-FileCopyrightText: The qobs authors */
+
+/* A range rule turns what was measured into the range of every qparam. There are four kinds:
+ *   as it is        neither search nor find: the range is the measured one
+ *   SEARCH_BATCH    the grid search (grid_search.h) replaces the range of a batch before it is accumulated
+ *   SEARCH_STATE    candidates around the ranges of all batches; their errors are those of the batch just accumulated
+ *   find            the range comes from a histogram (from_histogram.h)
+ * A member of struct range_ops that is NULL or false does not apply to the rule. An observer calls check and allocates
+ * the workspace before it changes its state, because both may fail. It calls search after it has accumulated the batch.
+ */
+#ifndef QOBS_RANGE_RULE_H
+#define QOBS_RANGE_RULE_H
+
+#include "formula/formula.h"
+#include "measure/histogram.h"
+#include "measure/mode.h"
+#include "plan/plan.h"
+#include "range/range_params.h"
+#include "range/search_record.h"
+
+/* Set by the caller before the first batch (Model-Optimizer). */
+struct search_reference {
+    struct shape shape; /* of amax */
+    qobs_dtype dtype;   /* of amax, or of the first batch; multiplied amax is rounded to it */
+    float *amax;        /* one for each qparam, or for qobs_range_e4m3 one for the tensor; NULL: not set */
+    float *weight;      /* of the error of an element, one for each index of the last dimension; NULL: all 1 */
+    size_t count, weights;
+};
+
+/* The part of an observer that a search of its state reads and writes. */
+struct search_state {
+    const struct range_params *params;
+    size_t qparams;
+    qobs_dtype dtype;         /* of min and max */
+    unsigned char *min, *max; /* ranges of all batches */
+    enum rank rank;           /* of these ranges in upstream */
+    struct search_reference *reference;
+    double *sums;                  /* [qparams][steps], if ops->sums */
+    struct mode_count *mode_count; /* has capacity for one more candidate, if ops->counts_mode */
+    struct search_record *record;  /* has arrays for all qparams */
+};
+
+/* The batch that is searched. */
+struct search_batch {
+    const struct runtime *runtime;
+    const struct qobs_kernels *kernels;
+    const struct formula *formula;
+    const qobs_plan *plan;
+    const unsigned char *data;
+    uint64_t batches;  /* observed before it */
+    double *workspace; /* ops->workspace() doubles */
+};
+
+enum search_stage { SEARCH_NONE, SEARCH_BATCH, SEARCH_STATE };
+
+struct range_ops {
+    /* ---- All searches */
+    enum search_stage stage;
+    size_t (*steps)(const struct range_params *params); /* candidates of each qparam */
+    int32_t min_step;                                   /* the smallest best_step; -1: no candidate improved */
+
+    /* ---- SEARCH_STATE */
+    bool reference;   /* accepts a struct search_reference */
+    bool one_amax;    /* its amax is that of the tensor */
+    bool sums;        /* keeps the error of every candidate, summed over all batches */
+    bool counts_mode; /* adds its result to state->mode_count */
+    /* Fails if the search has no answer for a batch, whose ranges start at `min`. `name` is the observer's, for
+     * messages. */
+    int (*check)(const struct search_batch *batch, const struct search_state *state, const void *min, const char *name,
+                 qobs_error *error);
+    size_t (*workspace)(const struct range_params *params, const qobs_plan *plan); /* in doubles */
+    void (*search)(const struct search_batch *batch, const struct search_state *state);
+    /* Merging of observers: before and after the ranges and sums of others are merged into the state. */
+    void (*before_merge)(const struct search_state *state);
+    void (*after_merge)(const struct search_state *state);
+    /* Results. scale: changes the scales of the formula, which are NULL if only the error is wanted. init_scale: the
+     * scales before the search. amax: the magnitudes. */
+    int (*scale)(const struct search_state *state, qobs_dtype dtype, void *scale, qobs_error *error);
+    void (*init_scale)(const struct search_state *state, float *scale);
+    void (*amax)(const struct search_state *state, float *amax);
+
+    /* ---- Histograms */
+    /* The range of every qparam. It fails for settings that upstream refuses only here. */
+    int (*find)(const struct runtime *runtime, const struct range_params *params, const struct formula *formula,
+                const struct histogram *histogram, float *min, float *max, qobs_error *error);
+    bool found_amax;    /* the result is an amax, which find writes to max */
+    bool never_found;   /* upstream has no range: the formula gets that of an observer without data */
+    bool empty_is_list; /* the range of an empty histogram is a tensor with a dimension in upstream */
+};
+
+extern const struct range_ops qobs_range_measured;   /* as it is */
+extern const struct range_ops qobs_range_grid;       /* llm-compressor */
+extern const struct range_ops qobs_range_power_of_2; /* Quark: scales around a power of two */
+extern const struct range_ops qobs_range_exponent;   /* Quark: exponents of a block's scale */
+extern const struct range_ops qobs_range_multiplier; /* Model-Optimizer: multipliers of an amax */
+extern const struct range_ops qobs_range_e4m3;       /* Model-Optimizer: e4m3 scales */
+extern const struct range_ops qobs_range_non_linear; /* torch */
+extern const struct range_ops qobs_range_percentile; /* Quark */
+extern const struct range_ops qobs_range_mse;        /* Quark */
+extern const struct range_ops qobs_range_never;      /* Quark: a histogram without a range */
+extern const struct range_ops qobs_range_amax;       /* Model-Optimizer: by params->bins.method */
+
+struct range_rule {
+    const struct range_ops *ops;
+    struct range_params params;
+};
+
+/* Candidates of each qparam; 0: the rule does not search. */
+static inline size_t qobs_range_steps(const struct range_rule *rule)
+{
+    return rule->ops->steps ? rule->ops->steps(&rule->params) : 0;
+}
+
+#endif

@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-FileCopyrightText: The qobs authors */
+
+/* Errors |q - x|^norm for the search kernels. Kernels take elements of magnitude below 0.5, so elements and scales are
+ * multiplied by 2^prescale_exp first. A kernel's sum is then an error in units of qobs_search_error_unit(). */
+#ifndef QOBS_SEARCH_ERRORS_H
+#define QOBS_SEARCH_ERRORS_H
+
+#include <string.h>
+
+#include "kernels/kernels.h"
+#include "qobs/qobs.h"
+
+/* The unit 2^(-prescale_exp * norm - sum_exp) is a product of two table entries. */
+enum { MAX_PRESCALE_EXP = 1024, FINE_UNITS = 32, COARSE_UNITS = 2 * MAX_PRESCALE_EXP / FINE_UNITS };
+
+struct search_norm {
+    struct qobs_error_norm errors; /* for kernels */
+    double sum_exp;                /* kernels enlarge their sums by 2^sum_exp, to use all exponents of float */
+    double fine_unit[FINE_UNITS], coarse_unit[COARSE_UNITS];
+};
+
+/* QOBS_ERROR_UNSUPPORTED: value is not 1, 2 or 3, and this build is without SLEEF. */
+int qobs_search_norm(struct search_norm *norm, double value, qobs_error *error);
+
+/* The exponent for elements of that dtype and that largest magnitude. Both 2^exponent and its reciprocal are numbers of
+ * the dtype. */
+int qobs_search_prescale_exp(double magnitude, qobs_dtype dtype);
+double qobs_search_error_unit(const struct search_norm *norm, int prescale_exp);
+
+/* 2^prescale_exp; replaces a call of ldexp. */
+static inline double qobs_search_prescale(int prescale_exp)
+{
+    const uint64_t bits = (uint64_t)(prescale_exp + 1023) << 52;
+    double factor;
+    memcpy(&factor, &bits, sizeof factor);
+    return prescale_exp > -1023 ? factor : 0x1p-1023; /* subnormal */
+}
+
+/* The reciprocal of a candidate's scale and its rounding offset, as kernels read them. */
+void qobs_search_candidate(bool integers, float scale, float zero_point, float *inverse, float *offset);
+
+/* Adds to error[i] the error of candidate i over n floats at any address. weight: n floats; NULL: all 1. zero_point:
+ * one for each candidate; NULL: all 0. quantizer: integers or a signed float format; not in_double. */
+void qobs_search_errors(const struct qobs_kernels *kernels, const struct qobs_quantizer *quantizer,
+                        const struct search_norm *norm, const float *x, const float *weight, size_t n,
+                        size_t candidates, const float *scale, const float *zero_point, double *error);
+
+#endif
