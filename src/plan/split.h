@@ -33,7 +33,8 @@ struct split {
 };
 
 /* The split of `units` units of `work` in all. `private_work` is the work to initialise and merge the private outputs
- * of one part, 0 without; if it is above 1/4096 of `work`, a thread gets one part. A part has at least one unit. */
+ * of one part, 0 without; if it is above 1/4096 of `work`, a thread gets one part. Parts of equal size have at least
+ * one unit; the last ones of shrinking parts may be empty. */
 struct split qobs_split(const struct runtime *runtime, const struct split_rule *rule, int64_t units, int64_t work,
                         int64_t private_work);
 
