@@ -9,7 +9,8 @@
 #include "config/check.h"
 #include "config/settings.h"
 
-/* ---- Set and get --------------------------------------------------------------------------------------------------------- */
+/* ---- Set and get
+ * --------------------------------------------------------------------------------------------------------- */
 
 static int unknown_key(const qobs_config *config, const char *key, qobs_error *error)
 {
@@ -19,21 +20,24 @@ static int unknown_key(const qobs_config *config, const char *key, qobs_error *e
     const struct setting *setting;
     for (size_t i = 0; (setting = qobs_setting_at(config->preset, i)) && used < sizeof known; i++)
         used += (size_t)snprintf(known + used, sizeof known - used, "%s%s", used ? ", " : "", setting->key);
-    return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "%s: '%s' is no setting; known are %s", config->preset->name, key,
-                     known);
+    return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "%s: '%s' is no setting; known are %s", config->preset->name,
+                     key, known);
 }
 
 int qobs_config_set(qobs_config *config, const char *key, const char *given, qobs_error *error)
 {
     if (!config || !key || !given)
-        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "%s: is NULL", !config ? "config" : !key ? "key" : "value");
+        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "%s: is NULL",
+                         !config ? "config"
+                         : !key  ? "key"
+                                 : "value");
     /* A JSON string and a bare word are the same. */
     char value[128];
     const size_t length = strlen(given);
     const size_t quote = length >= 2 && given[0] == '"' && given[length - 1] == '"' ? 1 : 0;
     if (length >= sizeof value)
-        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "%s: its value is %zu characters long, allowed are %zu", key,
-                         length, sizeof value - 1);
+        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "%s: its value is %zu characters long, allowed are %zu",
+                         key, length, sizeof value - 1);
     memcpy(value, given + quote, length - 2 * quote);
     value[length - 2 * quote] = '\0';
 
@@ -51,13 +55,17 @@ int qobs_config_set(qobs_config *config, const char *key, const char *given, qob
 int qobs_config_get(const qobs_config *config, const char *key, char *value, size_t size, qobs_error *error)
 {
     if (!config || !key || (!value && size > 0))
-        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "%s: is NULL", !config ? "config" : !key ? "key" : "value");
+        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "%s: is NULL",
+                         !config ? "config"
+                         : !key  ? "key"
+                                 : "value");
     const struct setting *setting = qobs_setting_find(config->preset, key);
     if (!setting)
         return unknown_key(config, key, error);
     const int written = qobs_setting_print(setting, config, value, size);
     if ((size_t)written >= size)
-        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "size: is %zu, the value of %s needs %d", size, key, written + 1);
+        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "size: is %zu, the value of %s needs %d", size, key,
+                         written + 1);
     return qobs_succeed(error);
 }
 
@@ -75,7 +83,8 @@ const char *qobs_config_key(const qobs_config *config, size_t index)
     return setting ? setting->key : NULL;
 }
 
-/* ---- Life and checks ------------------------------------------------------------------------------------------------------ */
+/* ---- Life and checks
+ * ------------------------------------------------------------------------------------------------------ */
 
 /* Those of the family the name has, then the others: as many as fit, and how many more there are. */
 static void list_presets(const char *name, char *text, size_t size)
@@ -106,8 +115,8 @@ int qobs_config_create(qobs_config **result, const char *name, const qobs_runtim
     if (!preset) {
         char known[200];
         list_presets(name, known, sizeof known);
-        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "preset: '%s' is unknown; known are %s", name ? name : "(null)",
-                         known);
+        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "preset: '%s' is unknown; known are %s",
+                         name ? name : "(null)", known);
     }
     const int status = qobs_runtime_resolve(&runtime, given, error);
     if (status != QOBS_OK)
@@ -148,7 +157,8 @@ int qobs_config_check(const qobs_config *config, qobs_error *error)
         status = qobs_check_modelopt(config, error);
         break;
     }
-    if (status == QOBS_OK && config->is_dynamic && config->preset->accumulator->averages && config->averaging_constant != 1)
+    if (status == QOBS_OK && config->is_dynamic && config->preset->accumulator->averages &&
+        config->averaging_constant != 1)
         status = qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT,
                            "is_dynamic: %s allows it only with averaging_constant 1, not %g", config->preset->name,
                            config->averaging_constant);

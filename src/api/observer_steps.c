@@ -11,10 +11,7 @@
 #include "observer/observe_search.h"
 #include "plan/make_plan.h"
 
-static int no_observer(qobs_error *error)
-{
-    return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "observer: is NULL");
-}
+static int no_observer(qobs_error *error) { return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "observer: is NULL"); }
 
 int qobs_observer_observe(qobs_observer *o, const qobs_tensor *value, const qobs_tensor *g_idx, qobs_error *error)
 {
@@ -28,7 +25,8 @@ int qobs_observer_observe_importance(qobs_observer *o, const qobs_tensor *activa
     if (!o)
         return no_observer(error);
     if (!o->stages.range.params.grid.importance)
-        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "observer: %s does not weigh columns", o->config.preset->name);
+        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "observer: %s does not weigh columns",
+                         o->config.preset->name);
     int status = qobs_view_of_tensor(&view, activations, "activations", error);
     if (status != QOBS_OK)
         return status;
@@ -54,15 +52,16 @@ int qobs_observer_record_tokens(qobs_observer *o, const qobs_tensor *value, qobs
     return qobs_succeed(error);
 }
 
-int qobs_observer_get_min_max(qobs_observer *o, const qobs_tensor *value, const qobs_tensor *g_idx, void *min, void *max,
-                              size_t size, qobs_error *error)
+int qobs_observer_get_min_max(qobs_observer *o, const qobs_tensor *value, const qobs_tensor *g_idx, void *min,
+                              void *max, size_t size, qobs_error *error)
 {
     if (!o)
         return no_observer(error);
     if (!min || !max)
         return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "%s: is NULL", min ? "max" : "min");
     if (!qobs_has_min_max(&o->stages))
-        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "observer: %s has no minimum and maximum", o->config.preset->name);
+        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "observer: %s has no minimum and maximum",
+                         o->config.preset->name);
     const struct request request = {.ranges = true, .min = min, .max = max, .range_size = size};
     const struct observed_batch batch = {.value = value, .g_idx = g_idx, .request = &request};
     return qobs_accept_batch(o, &batch, error);
@@ -84,15 +83,18 @@ int qobs_observer_get_qparams(qobs_observer *o, const qobs_tensor *value, const 
     return qobs_accept_batch(o, &batch, error);
 }
 
-int qobs_observer_get_qparams_along_dim(qobs_observer *o, const qobs_tensor *value, const int *dim, size_t count, void *scale,
-                                        size_t scale_size, void *zero_point, size_t zero_point_size, qobs_error *error)
+int qobs_observer_get_qparams_along_dim(qobs_observer *o, const qobs_tensor *value, const int *dim, size_t count,
+                                        void *scale, size_t scale_size, void *zero_point, size_t zero_point_size,
+                                        qobs_error *error)
 {
     if (!o)
         return no_observer(error);
     if (!o->stages.traits.qparams_along_dim)
-        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "observer: only those of llmc with version 2025-09 have this");
+        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT,
+                         "observer: only those of llmc with version 2025-09 have this");
     if ((!dim && count > 0) || count > QOBS_MAX_NDIM)
-        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "dim: %s", dim ? "has more entries than dimensions" : "is NULL");
+        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "dim: %s",
+                         dim ? "has more entries than dimensions" : "is NULL");
     struct axes axes = {.count = (int)count};
     for (size_t i = 0; i < count; i++)
         axes.axis[i] = dim[i];
@@ -105,28 +107,29 @@ int qobs_observer_get_qparams_along_dim(qobs_observer *o, const qobs_tensor *val
     return qobs_accept_batch(o, &batch, error);
 }
 
-/* ---- The global range ------------------------------------------------------------------------------------------------- */
+/* ---- The global range
+ * ------------------------------------------------------------------------------------------------- */
 
 static int check_global(const qobs_observer *o, const qobs_plan *plan, const void *min, const void *max, size_t size,
                         qobs_error *error)
 {
     const size_t element = qobs_dtype_size(plan->dtype);
     if (size != element || !min || !max)
-        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "size: is %zu bytes for min and for max, expected %zu", size,
-                         element);
+        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "size: is %zu bytes for min and for max, expected %zu",
+                         size, element);
     if (plan->value.elements == 0 && o->global_range.dtype == 0)
         return qobs_fail(error, QOBS_ERROR_NO_DATA, "value: has no elements, and there is nothing from before");
     return qobs_check_batch_dtype(o, plan->dtype, qobs_state_is_empty(&o->state), error);
 }
 
 /* The tensor's range, searched if the preset searches. */
-static int measure_global(const qobs_observer *o, const qobs_plan *plan, const qobs_tensor *value, struct global_range *batch,
-                          qobs_error *error)
+static int measure_global(const qobs_observer *o, const qobs_plan *plan, const qobs_tensor *value,
+                          struct global_range *batch, qobs_error *error)
 {
     struct qobs_nonfinite nonfinite = {0};
     batch->dtype = plan->dtype;
-    const int status = qobs_reduce_minmax(&o->runtime, o->kernels, plan, value->data, o->stages.reduction.nonfinite, batch->min,
-                                          batch->max, &nonfinite, error);
+    const int status = qobs_reduce_minmax(&o->runtime, o->kernels, plan, value->data, o->stages.reduction.nonfinite,
+                                          batch->min, batch->max, &nonfinite, error);
     if (status != QOBS_OK || o->stages.range.ops->stage == SEARCH_NONE)
         return status;
     return qobs_search_global(o, plan, value->data, batch->min, batch->max, error);

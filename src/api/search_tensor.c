@@ -40,8 +40,8 @@ static int check(const qobs_config *config, const void *min, const void *max, qo
     if (!min || !max)
         return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "%s: is NULL", min ? "max" : "min");
     if (!config->preset->search)
-        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "config: %s does not search, allowed are the llmc presets *mse",
-                         config->preset->name);
+        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT,
+                         "config: %s does not search, allowed are the llmc presets *mse", config->preset->name);
     return QOBS_OK;
 }
 
@@ -144,14 +144,16 @@ int qobs_search(const qobs_config *config, const qobs_tensor *value, const qobs_
     return status == QOBS_OK ? qobs_succeed(error) : status;
 }
 
-int qobs_global_search(const qobs_config *config, const qobs_tensor *value, void *min, void *max, const qobs_runtime *runtime,
-                       qobs_error *error)
+int qobs_global_search(const qobs_config *config, const qobs_tensor *value, void *min, void *max,
+                       const qobs_runtime *runtime, qobs_error *error)
 {
     struct search_call d = {.config = config, .value = value};
     int status = check(config, min, max, error);
-    if (status == QOBS_OK && (config->version == VERSION_CURRENT || qobs_config_strategy(config) != STRATEGY_TENSOR_GROUP))
-        status = qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT,
-                           "config: only versions 2025-09 and 2025-10 with strategy tensor_group searches for a global scale");
+    if (status == QOBS_OK &&
+        (config->version == VERSION_CURRENT || qobs_config_strategy(config) != STRATEGY_TENSOR_GROUP))
+        status = qobs_fail(
+            error, QOBS_ERROR_INVALID_ARGUMENT,
+            "config: only versions 2025-09 and 2025-10 with strategy tensor_group searches for a global scale");
     if (status != QOBS_OK)
         return status;
     static const struct axes none = {0};

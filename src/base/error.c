@@ -8,7 +8,7 @@
 
 #include "base/fpenv.h"
 
-int (qobs_fail)(qobs_error *error, int status, const char *format, ...)
+int(qobs_fail)(qobs_error *error, int status, const char *format, ...)
 {
     if (error) {
         error->status = status;

@@ -15,7 +15,8 @@ int qobs_check_llmc(const qobs_config *config, qobs_error *error)
     const bool grouped = strategy == STRATEGY_GROUP || strategy == STRATEGY_TENSOR_GROUP;
     const char *observer = config->preset->name + 5; /* after "llmc." */
     if (config->version == VERSION_2025_09 && strcmp(observer, "minmax") != 0 && strcmp(observer, "mse") != 0)
-        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "version: 2025-09 has observers minmax and mse, not %s", observer);
+        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "version: 2025-09 has observers minmax and mse, not %s",
+                         observer);
     if (config->type == TYPE_FLOAT && config->num_bits != 4 && config->num_bits != 8)
         return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "num_bits: is %d, type float allows 4 (e2m1) and 8 (e4m3)",
                          config->num_bits);
@@ -40,7 +41,7 @@ int qobs_check_llmc(const qobs_config *config, qobs_error *error)
     if (search && search->since_2026)
         return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "version: 2025-10 and earlier have no %s", observer);
     if (config->dynamic == 2 && strategy != STRATEGY_TENSOR_GROUP)
-        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "dynamic: local goes with strategy tensor_group, not with %s",
-                         name);
+        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT,
+                         "dynamic: local goes with strategy tensor_group, not with %s", name);
     return QOBS_OK;
 }

@@ -84,9 +84,8 @@ enum scale_type {
     SCALE_TYPE_E8M0
 };
 
-
-/* Every setting of every preset; a preset's family says which of them it has. Enumerations are stored as int so that one
- * table can describe all fields. */
+/* Every setting of every preset; a preset's family says which of them it has. Enumerations are stored as int so that
+ * one table can describe all fields. */
 struct qobs_config {
     const struct preset *preset;
     struct runtime runtime;
@@ -125,7 +124,7 @@ struct qobs_config {
     bool has_ch_axis; /* Quark's has no default */
     int ch_axis;
 
-    int64_t bins; /* of histograms */
+    int64_t bins;      /* of histograms */
     int upsample_rate; /* changes nothing */
     bool float32_counts;
     bool shifted_counts; /* old counts stay in their bins where bins come before them */
@@ -148,8 +147,8 @@ struct qobs_config {
 
     /* TensorRT (Model-Optimizer) */
     bool has_axes;
-    struct axes axes; /* kept */
-    bool is_unsigned; /* changes nothing where no range is looked for */
+    struct axes axes;                                    /* kept */
+    bool is_unsigned;                                    /* changes nothing where no range is looked for */
     double step_size, start_multiplier, stop_multiplier; /* of the multiples tried */
     bool narrow_range;
     int64_t block_size;

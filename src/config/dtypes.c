@@ -9,18 +9,11 @@ static const struct {
     enum format_id format;
     int64_t symmetric_zero_point;
 } torch_numbers[] = {
-    [TORCH_QUINT8] = {FORMAT_UINT8, 128},
-    [TORCH_QINT8] = {FORMAT_INT8, 0},
-    [TORCH_QINT32] = {FORMAT_INT32, 0},
-    [TORCH_QUINT4X2] = {FORMAT_UINT4, 0},
-    [TORCH_UINT8] = {FORMAT_UINT8, 128},
-    [TORCH_INT8] = {FORMAT_INT8, 0},
-    [TORCH_UINT16] = {FORMAT_UINT16, 32768},
-    [TORCH_INT16] = {FORMAT_INT16, 0},
-    [TORCH_INT32] = {FORMAT_INT32, 0},
+    [TORCH_QUINT8] = {FORMAT_UINT8, 128},    [TORCH_QINT8] = {FORMAT_INT8, 0},    [TORCH_QINT32] = {FORMAT_INT32, 0},
+    [TORCH_QUINT4X2] = {FORMAT_UINT4, 0},    [TORCH_UINT8] = {FORMAT_UINT8, 128}, [TORCH_INT8] = {FORMAT_INT8, 0},
+    [TORCH_UINT16] = {FORMAT_UINT16, 32768}, [TORCH_INT16] = {FORMAT_INT16, 0},   [TORCH_INT32] = {FORMAT_INT32, 0},
     [TORCH_FLOAT32] = {NO_FORMAT, 0}, /* from here on PlaceholderObserver's, which has no range */
-    [TORCH_FLOAT16] = {NO_FORMAT, 0},
-    [TORCH_BFLOAT16] = {NO_FORMAT, 0},
+    [TORCH_FLOAT16] = {NO_FORMAT, 0},        [TORCH_BFLOAT16] = {NO_FORMAT, 0},
 };
 
 struct torch_number qobs_torch_number(int torch_dtype)
@@ -42,28 +35,17 @@ static const struct {
     int mantissa_bits;
     bool is_float;
 } quark_numbers[] = {
-    [QUARK_DTYPE_NONE] = {NO_FORMAT, 0, false},
-    [QUARK_INT8] = {FORMAT_INT8, 8, false},
-    [QUARK_UINT8] = {FORMAT_UINT8, 0, false},
-    [QUARK_INT4] = {FORMAT_INT4, 4, false},
-    [QUARK_UINT4] = {FORMAT_UINT4, 0, false},
-    [QUARK_INT3] = {FORMAT_INT3, 3, false},
-    [QUARK_INT2] = {FORMAT_INT2, 2, false},
-    [QUARK_INT16] = {FORMAT_INT16, 0, false},
-    [QUARK_INT32] = {FORMAT_INT32, 0, false},
-    [QUARK_FP8_E4M3] = {FORMAT_E4M3, 3, true},
-    [QUARK_FP8_E5M2] = {FORMAT_E5M2, 2, true},
-    [QUARK_FP8_E5M3] = {FORMAT_E5M3, 0, true},
-    [QUARK_FP6_E2M3] = {FORMAT_E2M3, 3, true},
-    [QUARK_FP6_E3M2] = {FORMAT_E3M2, 2, true},
-    [QUARK_FP4] = {FORMAT_E2M1, 1, true},
-    [QUARK_BFP16] = {NO_FORMAT, 0, true},
-    [QUARK_FLOAT16] = {FORMAT_F16, 10, true},
-    [QUARK_BFLOAT16] = {FORMAT_BF16, 7, true},
-    [QUARK_MX] = {NO_FORMAT, 0, false},
-    [QUARK_MX6] = {NO_FORMAT, 0, false},
-    [QUARK_MX9] = {NO_FORMAT, 0, false},
-    [QUARK_UINT16] = {NO_FORMAT, 0, false},
+    [QUARK_DTYPE_NONE] = {NO_FORMAT, 0, false}, [QUARK_INT8] = {FORMAT_INT8, 8, false},
+    [QUARK_UINT8] = {FORMAT_UINT8, 0, false},   [QUARK_INT4] = {FORMAT_INT4, 4, false},
+    [QUARK_UINT4] = {FORMAT_UINT4, 0, false},   [QUARK_INT3] = {FORMAT_INT3, 3, false},
+    [QUARK_INT2] = {FORMAT_INT2, 2, false},     [QUARK_INT16] = {FORMAT_INT16, 0, false},
+    [QUARK_INT32] = {FORMAT_INT32, 0, false},   [QUARK_FP8_E4M3] = {FORMAT_E4M3, 3, true},
+    [QUARK_FP8_E5M2] = {FORMAT_E5M2, 2, true},  [QUARK_FP8_E5M3] = {FORMAT_E5M3, 0, true},
+    [QUARK_FP6_E2M3] = {FORMAT_E2M3, 3, true},  [QUARK_FP6_E3M2] = {FORMAT_E3M2, 2, true},
+    [QUARK_FP4] = {FORMAT_E2M1, 1, true},       [QUARK_BFP16] = {NO_FORMAT, 0, true},
+    [QUARK_FLOAT16] = {FORMAT_F16, 10, true},   [QUARK_BFLOAT16] = {FORMAT_BF16, 7, true},
+    [QUARK_MX] = {NO_FORMAT, 0, false},         [QUARK_MX6] = {NO_FORMAT, 0, false},
+    [QUARK_MX9] = {NO_FORMAT, 0, false},        [QUARK_UINT16] = {NO_FORMAT, 0, false},
     [QUARK_UINT32] = {NO_FORMAT, 0, false},
 };
 

@@ -46,17 +46,8 @@ const struct preset *qobs_preset_find(const char *name)
     return NULL;
 }
 
-size_t qobs_preset_count(void)
-{
-    return COUNT;
-}
+size_t qobs_preset_count(void) { return COUNT; }
 
-const char *qobs_preset_name(size_t index)
-{
-    return index < COUNT ? presets[index].name : NULL;
-}
+const char *qobs_preset_name(size_t index) { return index < COUNT ? presets[index].name : NULL; }
 
-const char *qobs_preset_summary(size_t index)
-{
-    return index < COUNT ? presets[index].summary : NULL;
-}
+const char *qobs_preset_summary(size_t index) { return index < COUNT ? presets[index].summary : NULL; }

@@ -5,13 +5,14 @@
 #include "config/dtypes.h"
 #include "config/stages.h"
 
-/* Quark's observers restart, but for block floating point over several batches. llm-compressor's of September 2025 restart if they
- * replace. */
+/* Quark's observers restart, but for block floating point over several batches. llm-compressor's of September 2025
+ * restart if they replace. */
 static bool restarts(const qobs_config *config, bool replaces)
 {
     if (config->preset->family == FAMILY_LLMC)
         return config->version == VERSION_2025_09 && replaces;
-    return config->preset->family == FAMILY_QUARK && (config->preset->accumulator != &qobs_accumulate_bfp || config->is_dynamic);
+    return config->preset->family == FAMILY_QUARK &&
+           (config->preset->accumulator != &qobs_accumulate_bfp || config->is_dynamic);
 }
 
 void qobs_resolve_accumulator(const qobs_config *config, struct accumulator *a)
@@ -25,7 +26,8 @@ void qobs_resolve_accumulator(const qobs_config *config, struct accumulator *a)
         .ops = lerp && oldest ? &qobs_accumulate_moving_average : preset->accumulator,
         .params = {.averaging_constant = config->averaging_constant, .scale_dtype = qobs_quark_scale_type(config)},
         .merge = dynamic ? MERGE_LAST : preset->accumulator->merge,
-        .replaces = dynamic || preset->accumulator == &qobs_accumulate_last || (lerp && config->averaging_constant == 1),
+        .replaces =
+            dynamic || preset->accumulator == &qobs_accumulate_last || (lerp && config->averaging_constant == 1),
         .starts_in_f32 = quark && !preset->accumulator->symmetric,
         .skips_first_groups = oldest && preset->range == &qobs_range_grid,
     };

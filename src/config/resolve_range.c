@@ -8,7 +8,8 @@
 #include "config/stages.h"
 #include "range/multiplier_search.h"
 
-/* ---- Grid search -------------------------------------------------------------------------------------------------------- */
+/* ---- Grid search
+ * -------------------------------------------------------------------------------------------------------- */
 
 static const qobs_format *float_format(const qobs_config *config)
 {
@@ -32,9 +33,11 @@ static enum importance_fault early_fault(const qobs_config *config)
 /* Parameters of the search_shrink kernels, and whether they implement the formula. */
 static void resolve_shrinking(const qobs_config *config, struct grid_params *g)
 {
-    const bool old = config->version != VERSION_CURRENT, native = g->native_scales || config->scale_dtype == SCALE_NATIVE;
+    const bool old = config->version != VERSION_CURRENT,
+               native = g->native_scales || config->scale_dtype == SCALE_NATIVE;
     const bool mx = !g->native_scales && qobs_config_is_mx(config);
-    const bool wide = config->version == VERSION_2025_09 && qobs_config_strategy(config) == STRATEGY_TENSOR; /* zero points in f32 */
+    const bool wide =
+        config->version == VERSION_2025_09 && qobs_config_strategy(config) == STRATEGY_TENSOR; /* zero points in f32 */
     const bool integers = !g->format, small = !(config->zp_dtype == QOBS_I8 && config->num_bits > 8);
     const double max = integers ? (double)g->quant_max : config->num_bits == 4 ? 6 : 448;
     g->shrinking = (struct qobs_shrinking){.integers = integers,
@@ -74,7 +77,8 @@ static void resolve_grid(const qobs_config *config, struct grid_params *g)
     resolve_shrinking(config, g);
 }
 
-/* ---- Quark and Model-Optimizer ------------------------------------------------------------------------------------------ */
+/* ---- Quark and Model-Optimizer
+ * ------------------------------------------------------------------------------------------ */
 
 static void resolve_exponent(const qobs_config *config, struct exponent_params *e)
 {
@@ -103,13 +107,16 @@ static void resolve_multiplier(const qobs_config *config, struct multiplier_para
         .count = (size_t)ceil((config->stop_multiplier - config->start_multiplier) / config->step_size) + 1,
         .start = config->start_multiplier,
         .stop = config->stop_multiplier,
-        .quant_min = config->is_unsigned ? 0 : config->narrow_range ? -bound : -bound - 1,
+        .quant_min = config->is_unsigned    ? 0
+                     : config->narrow_range ? -bound
+                                            : -bound - 1,
         .quant_max = bound,
         .format = e4m3 ? qobs_format_find("fp8_e4m3") : NULL,
     };
 }
 
-/* ---- Histograms --------------------------------------------------------------------------------------------------------- */
+/* ---- Histograms
+ * --------------------------------------------------------------------------------------------------------- */
 
 static void resolve_modelopt_bins(const qobs_config *config, struct bins_params *b)
 {
@@ -181,11 +188,13 @@ static void resolve_bins(const qobs_config *config, struct bins_params *b)
         resolve_quark_bins(config, b);
 }
 
-/* ---- All ---------------------------------------------------------------------------------------------------------------- */
+/* ---- All
+ * ---------------------------------------------------------------------------------------------------------------- */
 
 void qobs_resolve_range(const qobs_config *config, struct range_rule *rule)
 {
-    *rule = (struct range_rule){.ops = config->preset->range, .params = {.nonfinite = (enum nonfinite_mode)config->nonfinite}};
+    *rule = (struct range_rule){.ops = config->preset->range,
+                                .params = {.nonfinite = (enum nonfinite_mode)config->nonfinite}};
     switch (config->preset->family) {
     case FAMILY_LLMC:
         if (rule->ops == &qobs_range_grid)

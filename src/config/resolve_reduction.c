@@ -35,7 +35,8 @@ void qobs_resolve_reduction(const qobs_config *config, struct reduction *reducti
     *reduction = (struct reduction){.ops = preset->reduction, .nonfinite = (enum nonfinite_mode)config->nonfinite};
     resolve_histogram(config, &reduction->histogram);
     reduction->in_f32 = preset->family == FAMILY_TORCH || reduction->histogram.ops || modelopt;
-    /* Block floating point counts what is not finite as 0, as upstream does; for a magnitude that is to leave it out. */
+    /* Block floating point counts what is not finite as 0, as upstream does; for a magnitude that is to leave it out.
+     */
     if (preset->accumulator == &qobs_accumulate_bfp && config->nonfinite == NONFINITE_PROPAGATE)
         reduction->nonfinite = NONFINITE_IGNORE;
     /* Unsigned numbers: the minimum shows negative elements, which are an error. */

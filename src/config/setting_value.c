@@ -192,10 +192,10 @@ int qobs_setting_parse(const struct setting *s, const char *value, struct qobs_c
 
 void qobs_setting_restore(const struct setting *s, struct qobs_config *config)
 {
-    static const size_t sizes[] = {[KIND_WORD] = sizeof(int),         [KIND_BOOL] = sizeof(bool),
-                                   [KIND_INTEGER] = sizeof(int),      [KIND_LONG] = sizeof(int64_t),
-                                   [KIND_REAL] = sizeof(double),      [KIND_PAIR] = 2 * sizeof(int64_t),
-                                   [KIND_AXES] = sizeof(struct axes), [KIND_OWN_NAME] = 0};
+    static const size_t sizes[] = {
+        [KIND_WORD] = sizeof(int),         [KIND_BOOL] = sizeof(bool),   [KIND_INTEGER] = sizeof(int),
+        [KIND_LONG] = sizeof(int64_t),     [KIND_REAL] = sizeof(double), [KIND_PAIR] = 2 * sizeof(int64_t),
+        [KIND_AXES] = sizeof(struct axes), [KIND_OWN_NAME] = 0};
     const struct qobs_config defaults = qobs_config_defaults(config->preset);
     memcpy((unsigned char *)config + s->field, (const unsigned char *)&defaults + s->field, sizes[s->kind]);
     if (s->set != NO_FIELD)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* The stages of an observer with their parameters, resolved once from a configuration. Everything below config/ sees these and no
- * setting. */
+/* The stages of an observer with their parameters, resolved once from a configuration. Everything below config/ sees
+ * these and no setting. */
 #ifndef QOBS_STAGES_H
 #define QOBS_STAGES_H
 
@@ -55,7 +55,8 @@ void qobs_resolve_range(const qobs_config *config, struct range_rule *rule);
 void qobs_resolve_formula(const qobs_config *config, struct formula *formula);
 void qobs_resolve_traits(const qobs_config *config, struct observer_traits *traits);
 
-/* Whether the accumulated ranges are results; those of most histograms are not. They are minima and maxima, or (-amax, amax). */
+/* Whether the accumulated ranges are results; those of most histograms are not. They are minima and maxima, or (-amax,
+ * amax). */
 static inline bool qobs_has_ranges(const struct stages *stages)
 {
     const struct histogram_ops *histogram = stages->reduction.histogram.ops;

@@ -47,7 +47,7 @@ struct histogram_ops {
     int (*merge)(const struct histogram_rule *rule, const struct runtime *runtime, struct histogram *h,
                  const struct histogram *from, qobs_error *error);
     bool ranges_are_results; /* the extremes of the elements are results, too */
-    bool stores_edges; /* the edges do not follow from the range */
+    bool stores_edges;       /* the edges do not follow from the range */
 
     /* The rest is for qobs_histogram_accept and qobs_histogram_merge. */
 

@@ -203,8 +203,8 @@ void qobs_rebin(const struct histogram_params *params, const struct bin_range *n
     }
 }
 
-const struct histogram_ops qobs_histogram_torch = {
-    .ranges_are_results = true,.accept = qobs_histogram_accept,
+const struct histogram_ops qobs_histogram_torch = {.ranges_are_results = true,
+                                                   .accept = qobs_histogram_accept,
                                                    .merge = qobs_histogram_merge,
                                                    .grow = unite,
                                                    .same_bins = true,

@@ -7,10 +7,7 @@
 #include "measure/accumulate.h"
 #include "number/block_float.h"
 
-static void last(const struct accumulator_params *params, const struct range_update *u)
-{
-    (void)params, (void)u;
-}
+static void last(const struct accumulator_params *params, const struct range_update *u) { (void)params, (void)u; }
 
 static void extremes(const struct accumulator_params *params, const struct range_update *u)
 {
@@ -28,7 +25,8 @@ static void lerp(const struct accumulator_params *params, const struct range_upd
 static void moving_average(const struct accumulator_params *params, const struct range_update *u)
 {
     if (!u->first)
-        qobs_update_moving_average(u->dtype, u->n, u->min, u->max, u->batch_min, u->batch_max, params->averaging_constant);
+        qobs_update_moving_average(u->dtype, u->n, u->min, u->max, u->batch_min, u->batch_max,
+                                   params->averaging_constant);
 }
 
 static void absmax(const struct accumulator_params *params, const struct range_update *u)
@@ -52,9 +50,11 @@ static void bfp(const struct accumulator_params *params, const struct range_upda
 const struct accumulator_ops qobs_accumulate_last = {.update = last, .merge = MERGE_LAST};
 const struct accumulator_ops qobs_accumulate_extremes = {.update = extremes, .merge = MERGE_EXTREMES};
 const struct accumulator_ops qobs_accumulate_lerp = {.update = lerp, .merge = MERGE_MEANS, .averages = true};
-const struct accumulator_ops qobs_accumulate_moving_average = {.update = moving_average, .merge = MERGE_MEANS, .averages = true};
+const struct accumulator_ops qobs_accumulate_moving_average = {
+    .update = moving_average, .merge = MERGE_MEANS, .averages = true};
 const struct accumulator_ops qobs_accumulate_mode = {.update = extremes, .merge = MERGE_EXTREMES, .counts_mode = true};
 const struct accumulator_ops qobs_accumulate_absmax = {.update = absmax, .merge = MERGE_EXTREMES, .symmetric = true};
 const struct accumulator_ops qobs_accumulate_absmax_last = {.update = absmax, .merge = MERGE_LAST, .symmetric = true};
-const struct accumulator_ops qobs_accumulate_absmax_first = {.update = absmax_first, .merge = MERGE_LAST, .symmetric = true};
+const struct accumulator_ops qobs_accumulate_absmax_first = {
+    .update = absmax_first, .merge = MERGE_LAST, .symmetric = true};
 const struct accumulator_ops qobs_accumulate_bfp = {.update = bfp, .merge = MERGE_EXTREMES, .symmetric = true};

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* The accumulator stage: how the ranges of a batch are combined with those of the batches before. The arithmetic on single
- * elements is in accumulate.h. */
+/* The accumulator stage: how the ranges of a batch are combined with those of the batches before. The arithmetic on
+ * single elements is in accumulate.h. */
 #ifndef QOBS_ACCUMULATORS_H
 #define QOBS_ACCUMULATORS_H
 
 #include "qobs/qobs.h"
 
-/* n accumulated ranges (min, max) and those of a batch, all of one dtype. `first`: there is no state yet, and (min, max) are the same
- * memory as the batch's. */
+/* n accumulated ranges (min, max) and those of a batch, all of one dtype. `first`: there is no state yet, and (min,
+ * max) are the same memory as the batch's. */
 struct range_update {
     qobs_dtype dtype;
     size_t n;
@@ -45,8 +45,9 @@ struct accumulator {
     bool replaces;           /* every batch replaces the state */
     bool restarts;           /* a batch of another shape replaces the state instead of being refused */
     bool starts_in_f32;      /* f64 ranges of the first batch are rounded to f32, as in Quark's buffers */
-    bool skips_first_groups; /* llm-compressor of September 2025, mse: the ranges of a tensor, of channels and of the first group of
-                              * each row are looked up under a name they are not stored by, so the batch replaces them */
+    bool skips_first_groups; /* llm-compressor of September 2025, mse: the ranges of a tensor, of channels and of the
+                              * first group of each row are looked up under a name they are not stored by, so the batch
+                              * replaces them */
 };
 
 extern const struct accumulator_ops qobs_accumulate_last;           /* the last batch */
@@ -57,6 +58,6 @@ extern const struct accumulator_ops qobs_accumulate_mode;           /* the extre
 extern const struct accumulator_ops qobs_accumulate_absmax;         /* the largest magnitude of all batches */
 extern const struct accumulator_ops qobs_accumulate_absmax_last;    /* that of the last batch */
 extern const struct accumulator_ops qobs_accumulate_absmax_first;   /* that of the first batch */
-extern const struct accumulator_ops qobs_accumulate_bfp;            /* the largest magnitude, doubled if an element does not fit */
+extern const struct accumulator_ops qobs_accumulate_bfp; /* the largest magnitude, doubled if an element does not fit */
 
 #endif

@@ -9,13 +9,13 @@
 #include "reduce/reduce.h"
 
 typedef int reduce_fn(const struct runtime *runtime, const struct qobs_kernels *kernels, const qobs_plan *plan,
-                      const unsigned char *data, enum nonfinite_mode mode, void *min, void *max, struct qobs_nonfinite *nonfinite,
-                      qobs_error *error);
+                      const unsigned char *data, enum nonfinite_mode mode, void *min, void *max,
+                      struct qobs_nonfinite *nonfinite, qobs_error *error);
 
 /* Ranges in the plan's dtype, converted to F32 if the reduction wants that. */
-static int measure(reduce_fn *reduce, const struct reduction *r, const struct runtime *runtime, const struct qobs_kernels *kernels,
-                   const qobs_plan *plan, const unsigned char *data, void *min, void *max, struct qobs_nonfinite *nonfinite,
-                   qobs_error *error)
+static int measure(reduce_fn *reduce, const struct reduction *r, const struct runtime *runtime,
+                   const struct qobs_kernels *kernels, const qobs_plan *plan, const unsigned char *data, void *min,
+                   void *max, struct qobs_nonfinite *nonfinite, qobs_error *error)
 {
     if (!r->in_f32 || plan->dtype == QOBS_F32)
         return reduce(runtime, kernels, plan, data, r->nonfinite, min, max, nonfinite, error);
@@ -33,24 +33,25 @@ static int measure(reduce_fn *reduce, const struct reduction *r, const struct ru
 }
 
 static int measure_minmax(const struct reduction *r, const struct runtime *runtime, const struct qobs_kernels *kernels,
-                          const qobs_plan *plan, const unsigned char *data, struct histogram *histogram, void *min, void *max,
-                          struct qobs_nonfinite *nonfinite, qobs_error *error)
+                          const qobs_plan *plan, const unsigned char *data, struct histogram *histogram, void *min,
+                          void *max, struct qobs_nonfinite *nonfinite, qobs_error *error)
 {
     (void)histogram;
     return measure(qobs_reduce_minmax, r, runtime, kernels, plan, data, min, max, nonfinite, error);
 }
 
 static int measure_absmax(const struct reduction *r, const struct runtime *runtime, const struct qobs_kernels *kernels,
-                          const qobs_plan *plan, const unsigned char *data, struct histogram *histogram, void *min, void *max,
-                          struct qobs_nonfinite *nonfinite, qobs_error *error)
+                          const qobs_plan *plan, const unsigned char *data, struct histogram *histogram, void *min,
+                          void *max, struct qobs_nonfinite *nonfinite, qobs_error *error)
 {
     (void)histogram;
     return measure(qobs_reduce_absmax, r, runtime, kernels, plan, data, min, max, nonfinite, error);
 }
 
-static int measure_histogram(const struct reduction *r, const struct runtime *runtime, const struct qobs_kernels *kernels,
-                             const qobs_plan *plan, const unsigned char *data, struct histogram *histogram, void *min, void *max,
-                             struct qobs_nonfinite *nonfinite, qobs_error *error)
+static int measure_histogram(const struct reduction *r, const struct runtime *runtime,
+                             const struct qobs_kernels *kernels, const qobs_plan *plan, const unsigned char *data,
+                             struct histogram *histogram, void *min, void *max, struct qobs_nonfinite *nonfinite,
+                             qobs_error *error)
 {
     const struct batch batch = {.runtime = runtime, .kernels = kernels, .plan = plan, .data = data};
     return r->histogram.ops->accept(&r->histogram, &batch, histogram, min, max, nonfinite, error);

@@ -9,8 +9,9 @@
 
 struct reduction;
 
-/* Writes the range of every qparam of the plan to min and max, in the plan's dtype or, with in_f32, in F32. A histogram accepts the batch
- * as well. After a failure the histogram is as it was, min and max are undefined. NULL: nothing is measured. */
+/* Writes the range of every qparam of the plan to min and max, in the plan's dtype or, with in_f32, in F32. A histogram
+ * accepts the batch as well. After a failure the histogram is as it was, min and max are undefined. NULL: nothing is
+ * measured. */
 struct reduction_ops {
     int (*measure)(const struct reduction *reduction, const struct runtime *runtime, const struct qobs_kernels *kernels,
                    const qobs_plan *plan, const unsigned char *data, struct histogram *histogram, void *min, void *max,
@@ -29,6 +30,7 @@ extern const struct reduction_ops qobs_reduction_none;   /* batches are only cou
 extern const struct reduction_ops qobs_reduction_minmax; /* minimum and maximum */
 extern const struct reduction_ops qobs_reduction_absmax; /* (-m, m) for the largest magnitude m */
 /* A histogram, and the range of its elements. */
-extern const struct reduction_ops qobs_reduction_histogram_torch, qobs_reduction_histogram_quark, qobs_reduction_histogram_modelopt;
+extern const struct reduction_ops qobs_reduction_histogram_torch, qobs_reduction_histogram_quark,
+    qobs_reduction_histogram_modelopt;
 
 #endif

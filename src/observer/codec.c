@@ -15,10 +15,7 @@ uint64_t qobs_hash(const unsigned char *bytes, size_t n)
     return h;
 }
 
-size_t qobs_codec_left(const struct codec *codec)
-{
-    return (size_t)(codec->end - codec->from);
-}
+size_t qobs_codec_left(const struct codec *codec) { return (size_t)(codec->end - codec->from); }
 
 bool qobs_codec_holds(const struct codec *codec, uint64_t n, size_t size)
 {

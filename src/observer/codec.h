@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* Numbers and arrays as bytes, in both directions with the same calls: a codec writes, counts bytes, or reads. Bytes are the same on
- * every machine: little-endian, integers in as many bytes as the call says, elements in their own size. Reading past the end gives 0 and
- * sets `ends_early`. */
+/* Numbers and arrays as bytes, in both directions with the same calls: a codec writes, counts bytes, or reads. Bytes
+ * are the same on every machine: little-endian, integers in as many bytes as the call says, elements in their own size.
+ * Reading past the end gives 0 and sets `ends_early`. */
 #ifndef QOBS_CODEC_H
 #define QOBS_CODEC_H
 
@@ -11,9 +11,9 @@
 
 struct codec {
     bool loading;
-    unsigned char *to;              /* saving: NULL only counts */
+    unsigned char *to;               /* saving: NULL only counts */
     const unsigned char *from, *end; /* loading */
-    size_t size;                    /* bytes written or counted */
+    size_t size;                     /* bytes written or counted */
     bool ends_early;
 };
 

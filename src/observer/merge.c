@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* Several observers become one, as one prepare/commit pair like a batch, and several observers share one global scale. */
+/* Several observers become one, as one prepare/commit pair like a batch, and several observers share one global scale.
+ */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -28,7 +29,8 @@ struct merge {
     struct global_range global;
 };
 
-/* ---- Checks ----------------------------------------------------------------------------------------------------------- */
+/* ---- Checks
+ * ----------------------------------------------------------------------------------------------------------- */
 
 static int check_settings(const qobs_observer *o, const qobs_observer *other, size_t index, qobs_error *error)
 {
@@ -42,7 +44,8 @@ static int check_settings(const qobs_observer *o, const qobs_observer *other, si
     }
     if (same)
         return QOBS_OK;
-    return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "others[%zu]: its settings are not those of the observer", index);
+    return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "others[%zu]: its settings are not those of the observer",
+                     index);
 }
 
 static int check_layout(const struct layout *a, const struct layout *b, size_t index, qobs_error *error)
@@ -51,8 +54,9 @@ static int check_layout(const struct layout *a, const struct layout *b, size_t i
         qobs_same_shape(&a->scale, &b->scale))
         return QOBS_OK;
     return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT,
-                     "others[%zu]: has %zu qparams of %s in %d dimensions, the observer %zu of %s in %d", index, b->qparams,
-                     qobs_dtype_name(b->dtype), b->range.ndim, a->qparams, qobs_dtype_name(a->dtype), a->range.ndim);
+                     "others[%zu]: has %zu qparams of %s in %d dimensions, the observer %zu of %s in %d", index,
+                     b->qparams, qobs_dtype_name(b->dtype), b->range.ndim, a->qparams, qobs_dtype_name(a->dtype),
+                     a->range.ndim);
 }
 
 static int check_others(const struct merge *m, qobs_error *error)
@@ -66,7 +70,8 @@ static int check_others(const struct merge *m, qobs_error *error)
     return status;
 }
 
-/* ---- Prepare ---------------------------------------------------------------------------------------------------------- */
+/* ---- Prepare
+ * ---------------------------------------------------------------------------------------------------------- */
 
 /* Importance has one number of columns in all observers that have any. */
 static int prepare_importance(struct merge *m, qobs_error *error)
@@ -75,8 +80,9 @@ static int prepare_importance(struct merge *m, qobs_error *error)
     for (size_t i = 0; i < m->count; i++) {
         const int64_t theirs = m->others[i]->importance.columns;
         if (columns > 0 && theirs > 0 && theirs != columns)
-            return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "others[%zu]: has importance of %lld columns, not of %lld", i,
-                             (long long)theirs, (long long)columns);
+            return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT,
+                             "others[%zu]: has importance of %lld columns, not of %lld", i, (long long)theirs,
+                             (long long)columns);
         columns = theirs > 0 ? theirs : columns;
     }
     if (columns == 0 || m->o->importance.columns > 0)
@@ -93,7 +99,8 @@ static int prepare_global(struct merge *m, qobs_error *error)
         if (m->global.dtype == 0)
             m->global = *theirs;
         if (theirs->dtype != 0 && theirs->dtype != m->global.dtype)
-            return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "others[%zu]: has a global range of %s, the observer of %s", i,
+            return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT,
+                             "others[%zu]: has a global range of %s, the observer of %s", i,
                              qobs_dtype_name(theirs->dtype), qobs_dtype_name(m->global.dtype));
     }
     return QOBS_OK;
@@ -106,7 +113,8 @@ static int prepare_ranges(struct merge *m, qobs_error *error)
         return QOBS_OK;
     const struct state *from = &m->model->state;
     m->fresh.layout = from->layout;
-    const int status = qobs_allocate_ranges(&m->o->runtime, &m->fresh.ranges, from->layout.dtype, from->layout.qparams, error);
+    const int status =
+        qobs_allocate_ranges(&m->o->runtime, &m->fresh.ranges, from->layout.dtype, from->layout.qparams, error);
     if (status == QOBS_OK)
         memcpy(m->fresh.ranges.min, from->ranges.min, from->ranges.size);
     return status;
@@ -117,7 +125,8 @@ static int prepare_mode(struct merge *m, qobs_error *error)
     size_t more = 0;
     for (size_t i = 0; i < m->count; i++)
         more += m->others[i]->state.mode.candidates;
-    return more > 0 ? qobs_mode_reserve(&m->o->runtime, &m->state->mode, m->model->state.layout.qparams, more, error) : QOBS_OK;
+    return more > 0 ? qobs_mode_reserve(&m->o->runtime, &m->state->mode, m->model->state.layout.qparams, more, error)
+                    : QOBS_OK;
 }
 
 /* All histograms as one, which later replaces the observer's. */
@@ -161,7 +170,8 @@ static void discard(struct merge *m)
     qobs_importance_release(&m->o->runtime, &m->importance);
 }
 
-/* ---- Commit ----------------------------------------------------------------------------------------------------------- */
+/* ---- Commit
+ * ----------------------------------------------------------------------------------------------------------- */
 
 /* Minima and maxima of the qparams, or of whole tensors; min NULL: there are none. */
 struct bounds {
@@ -313,7 +323,8 @@ int qobs_observer_merge(qobs_observer *o, const qobs_observer *const *others, si
     return status == QOBS_OK ? qobs_succeed(error) : status;
 }
 
-/* ---- One global scale for several observers ----------------------------------------------------------------------------- */
+/* ---- One global scale for several observers
+ * ----------------------------------------------------------------------------- */
 
 static int check_global_scale(const qobs_observer *o, const char *name, qobs_error *error)
 {

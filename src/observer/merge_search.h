@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* Merging what the searches around accumulated ranges found. Errors that are summed over batches are added; their amax must be the
- * same. A choice made on one batch stays the observer's own, or is that of the first observer that has one. The choice for a block
- * keeps its exponent, as far as the scope below the merged magnitude reaches. */
+/* Merging what the searches around accumulated ranges found. Errors that are summed over batches are added; their amax
+ * must be the same. A choice made on one batch stays the observer's own, or is that of the first observer that has one.
+ * The choice for a block keeps its exponent, as far as the scope below the merged magnitude reaches. */
 #ifndef QOBS_MERGE_SEARCH_H
 #define QOBS_MERGE_SEARCH_H
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* A batch is one prepare/commit pair. prepare() does everything that can fail and changes nothing that can be read. commit() cannot
- * fail. discard() drops what was prepared. A histogram is the exception: its rule changes the bins in place as the last step that can
- * fail, and leaves them as they were if it does. */
+/* A batch is one prepare/commit pair. prepare() does everything that can fail and changes nothing that can be read.
+ * commit() cannot fail. discard() drops what was prepared. A histogram is the exception: its rule changes the bins in
+ * place as the last step that can fail, and leaves them as they were if it does. */
 #include "observer/observe.h"
 
 #include <string.h>
@@ -18,7 +18,8 @@
 #include "observer/qparams.h"
 #include "plan/make_plan.h"
 
-/* ---- Checks ----------------------------------------------------------------------------------------------------------- */
+/* ---- Checks
+ * ----------------------------------------------------------------------------------------------------------- */
 
 /* Whether the batch starts a new state: the first, and for presets that restart one of another shape. */
 static bool starts_state(const qobs_observer *o, const struct layout *layout)
@@ -35,8 +36,8 @@ int qobs_check_batch_dtype(const qobs_observer *o, qobs_dtype dtype, bool first,
     const qobs_dtype before = first ? global : o->state.layout.dtype;
     if (before == 0 || dtype == before)
         return QOBS_OK;
-    return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "value: dtype is %s, the batches before were %s", qobs_dtype_name(dtype),
-                     qobs_dtype_name(before));
+    return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "value: dtype is %s, the batches before were %s",
+                     qobs_dtype_name(dtype), qobs_dtype_name(before));
 }
 
 static int check_layout(const qobs_observer *o, const struct layout *layout, bool first, qobs_error *error)
@@ -44,8 +45,8 @@ static int check_layout(const qobs_observer *o, const struct layout *layout, boo
     const struct layout *old = &o->state.layout;
     if (!first && !(qobs_same_shape(&old->range, &layout->range) && old->keying == layout->keying))
         return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT,
-                         "value: gives %zu qparams in %d dimensions, the batches before gave %zu in %d", layout->qparams,
-                         layout->range.ndim, old->qparams, old->range.ndim);
+                         "value: gives %zu qparams in %d dimensions, the batches before gave %zu in %d",
+                         layout->qparams, layout->range.ndim, old->qparams, old->range.ndim);
     return qobs_check_batch_dtype(o, layout->dtype, first, error);
 }
 
@@ -73,7 +74,8 @@ static int read_request(const qobs_observer *o, const struct request *r, qobs_er
     return qobs_succeed(error);
 }
 
-/* ---- Prepare ---------------------------------------------------------------------------------------------------------- */
+/* ---- Prepare
+ * ---------------------------------------------------------------------------------------------------------- */
 
 /* What a batch will change. */
 struct pending {
@@ -118,19 +120,21 @@ static struct global_range global_range_of(const struct layout *layout, const st
 /* A histogram leaves out what is not finite. */
 static bool has_no_finite_element(const struct state *state, const struct layout *layout)
 {
-    const float *min = (const float *)(const void *)state->batch.min, *max = (const float *)(const void *)state->batch.max;
+    const float *min = (const float *)(const void *)state->batch.min,
+                *max = (const float *)(const void *)state->batch.max;
     bool empty = state->histogram.bins > 0;
     for (size_t q = 0; empty && q < layout->qparams; q++)
         empty = min[q] > max[q];
     return empty;
 }
 
-static int measure(const qobs_observer *o, const qobs_plan *plan, const struct observed_batch *b, struct pending *p, qobs_error *error)
+static int measure(const qobs_observer *o, const qobs_plan *plan, const struct observed_batch *b, struct pending *p,
+                   qobs_error *error)
 {
     const struct reduction *r = &o->stages.reduction;
     struct state *s = p->state;
-    const int status = r->ops->measure(r, &o->runtime, o->kernels, plan, b->value->data, &s->histogram, s->batch.min, s->batch.max,
-                                       &p->nonfinite, error);
+    const int status = r->ops->measure(r, &o->runtime, o->kernels, plan, b->value->data, &s->histogram, s->batch.min,
+                                       s->batch.max, &p->nonfinite, error);
     if (status != QOBS_OK)
         return status;
     p->empty = has_no_finite_element(s, &p->layout);
@@ -141,11 +145,13 @@ static int measure(const qobs_observer *o, const qobs_plan *plan, const struct o
     return QOBS_OK;
 }
 
-static int search(const qobs_observer *o, const qobs_plan *plan, const struct observed_batch *b, struct pending *p, qobs_error *error)
+static int search(const qobs_observer *o, const qobs_plan *plan, const struct observed_batch *b, struct pending *p,
+                  qobs_error *error)
 {
     switch (o->stages.range.ops->stage) {
     case SEARCH_BATCH:
-        return qobs_search_batch(o, plan, b->value, p->global.dtype ? &p->global : NULL, &p->state->batch, &p->record, error);
+        return qobs_search_batch(o, plan, b->value, p->global.dtype ? &p->global : NULL, &p->state->batch, &p->record,
+                                 error);
     case SEARCH_STATE:
         return qobs_prepare_search(o, plan, &p->layout, p->first, p->state, &p->record, &p->workspace, error);
     default:
@@ -153,7 +159,8 @@ static int search(const qobs_observer *o, const qobs_plan *plan, const struct ob
     }
 }
 
-static int prepare(qobs_observer *o, const qobs_plan *plan, const struct observed_batch *b, struct pending *p, qobs_error *error)
+static int prepare(qobs_observer *o, const qobs_plan *plan, const struct observed_batch *b, struct pending *p,
+                   qobs_error *error)
 {
     *p = (struct pending){.layout = qobs_layout_of(&o->stages, plan)};
     p->first = starts_state(o, &p->layout);
@@ -176,7 +183,8 @@ static void discard(const qobs_observer *o, struct pending *p)
     qobs_search_workspace_release(&o->runtime, &p->workspace);
 }
 
-/* ---- Commit ----------------------------------------------------------------------------------------------------------- */
+/* ---- Commit
+ * ----------------------------------------------------------------------------------------------------------- */
 
 /* f64 ranges keep what f32 holds of them. */
 static void round_to_f32(struct ranges *ranges, size_t n)
@@ -276,15 +284,17 @@ static void commit(qobs_observer *o, const qobs_plan *plan, const struct observe
     o->counts.elements += (uint64_t)plan->value.elements;
 }
 
-/* ---- One batch -------------------------------------------------------------------------------------------------------- */
+/* ---- One batch
+ * -------------------------------------------------------------------------------------------------------- */
 
 /* A batch without elements, one that the preset ignores, or a preset that measures nothing. */
 static int pass_over(qobs_observer *o, const struct view *view, const struct request *request, qobs_error *error)
 {
     const bool empty = qobs_state_is_empty(&o->state), measures = o->stages.reduction.ops->measure;
-    const int status = request && empty && measures
-                           ? qobs_fail(error, QOBS_ERROR_NO_DATA, "value: has no elements, and there is nothing from before")
-                           : check_request(o, &o->state.layout, !empty, request, error);
+    const int status =
+        request && empty && measures
+            ? qobs_fail(error, QOBS_ERROR_NO_DATA, "value: has no elements, and there is nothing from before")
+            : check_request(o, &o->state.layout, !empty, request, error);
     if (status != QOBS_OK)
         return status;
     if (!measures && view->elements > 0) {
@@ -303,7 +313,8 @@ int qobs_accept_batch(qobs_observer *o, const struct observed_batch *b, qobs_err
     int status = qobs_view_of_tensor(&view, b->value, "value", error);
     if (status != QOBS_OK)
         return status;
-    if (view.elements == 0 || !o->stages.reduction.ops->measure || (o->stages.traits.first_batch_only && o->counts.batches > 0))
+    if (view.elements == 0 || !o->stages.reduction.ops->measure ||
+        (o->stages.traits.first_batch_only && o->counts.batches > 0))
         return pass_over(o, &view, b->request, error);
     const struct runtime runtime = {.allocator = o->runtime.allocator};
     status = b->axes ? qobs_plan_new_along(&plan, granularity->params.keying, b->value, b->axes, &runtime, error)

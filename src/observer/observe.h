@@ -21,8 +21,8 @@ struct observed_batch {
     const struct request *request;    /* NULL: nothing is read */
 };
 
-/* Accepts the batch and reads what is requested. An empty batch, and one that the preset ignores, changes nothing. After a failure
- * nothing has changed. */
+/* Accepts the batch and reads what is requested. An empty batch, and one that the preset ignores, changes nothing.
+ * After a failure nothing has changed. */
 int qobs_accept_batch(qobs_observer *observer, const struct observed_batch *batch, qobs_error *error);
 
 /* Whether ranges of that dtype go with the batches before. `first`: the batch starts a new state. */

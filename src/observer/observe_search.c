@@ -20,7 +20,8 @@ static float next_global_scale(const qobs_observer *o, const struct global_range
     return o->stages.formula.ops->global_scale(global.dtype, qobs_amax_of_ranges(&range));
 }
 
-static int search_tensor(const qobs_observer *o, const qobs_tensor *value, struct global_range *global, qobs_error *error)
+static int search_tensor(const qobs_observer *o, const qobs_tensor *value, struct global_range *global,
+                         qobs_error *error)
 {
     static const struct axes none = {0};
     qobs_plan *plan;
@@ -48,15 +49,17 @@ int qobs_search_global(const qobs_observer *o, const qobs_plan *plan, const unsi
     return qobs_grid_search(&search, error);
 }
 
-int qobs_search_batch(const qobs_observer *o, const qobs_plan *plan, const qobs_tensor *value, struct global_range *global,
-                         struct ranges *batch, struct search_record *record, qobs_error *error)
+int qobs_search_batch(const qobs_observer *o, const qobs_plan *plan, const qobs_tensor *value,
+                      struct global_range *global, struct ranges *batch, struct search_record *record,
+                      qobs_error *error)
 {
     const struct range_params *params = &o->stages.range.params;
     float g = 0, *weights = NULL;
     int64_t columns = 0;
     int status = qobs_search_record_reserve(&o->runtime, record, (size_t)plan->qparams, error);
     if (status == QOBS_OK)
-        status = qobs_search_weights(&o->runtime, &params->grid, &plan->value, &o->importance, record, &weights, &columns, error);
+        status = qobs_search_weights(&o->runtime, &params->grid, &plan->value, &o->importance, record, &weights,
+                                     &columns, error);
     if (status == QOBS_OK && global)
         status = search_tensor(o, value, global, error);
     const bool from_tensors = o->stages.traits.global == GLOBAL_FROM_TENSORS;

@@ -16,7 +16,8 @@ void qobs_observer_init(qobs_observer *o, const qobs_config *config, const struc
         (struct layout){.dtype = QOBS_F32, .qparams = 1, .scale = o->stages.formula.params.shape_without_data};
 }
 
-int qobs_observer_create(qobs_observer **result, const qobs_config *config, const qobs_runtime *given, qobs_error *error)
+int qobs_observer_create(qobs_observer **result, const qobs_config *config, const qobs_runtime *given,
+                         qobs_error *error)
 {
     struct runtime runtime;
     if (!result)

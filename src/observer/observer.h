@@ -35,6 +35,7 @@ struct layout qobs_layout_of(const struct stages *stages, const qobs_plan *plan)
 struct range_view qobs_view_ranges(const qobs_observer *observer);
 
 /* The global range accumulates that of a batch. */
-void qobs_accumulate_global(const struct accumulator *accumulator, struct global_range *global, const struct global_range *batch);
+void qobs_accumulate_global(const struct accumulator *accumulator, struct global_range *global,
+                            const struct global_range *batch);
 
 #endif

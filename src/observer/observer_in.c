@@ -13,8 +13,8 @@ struct in_place {
 
 enum { HEADER = (sizeof(struct in_place) + REGION_ALIGNMENT - 1) / REGION_ALIGNMENT * REGION_ALIGNMENT };
 
-int qobs_observer_create_in(qobs_observer **result, void *memory, size_t size, const qobs_config *config, const qobs_runtime *given,
-                            qobs_error *error)
+int qobs_observer_create_in(qobs_observer **result, void *memory, size_t size, const qobs_config *config,
+                            const qobs_runtime *given, qobs_error *error)
 {
     struct runtime runtime;
     const size_t skipped = (REGION_ALIGNMENT - (uintptr_t)memory % REGION_ALIGNMENT) % REGION_ALIGNMENT;
@@ -36,7 +36,8 @@ int qobs_observer_create_in(qobs_observer **result, void *memory, size_t size, c
     return qobs_succeed(error);
 }
 
-/* ---- Size ------------------------------------------------------------------------------------------------------------- */
+/* ---- Size
+ * ------------------------------------------------------------------------------------------------------------- */
 
 /* Counts the bytes that blocks would take in a region, and allocates them elsewhere. */
 struct counter {
@@ -57,8 +58,8 @@ static void release_counted(void *context, void *memory, size_t size)
 }
 
 /* Allocates and releases one state: the accumulated one, and then that of a batch while the first is there. */
-static int reserve_state(const struct runtime *runtime, const struct stages *stages, const struct layout *layout, size_t modes,
-                         qobs_error *error)
+static int reserve_state(const struct runtime *runtime, const struct stages *stages, const struct layout *layout,
+                         size_t modes, qobs_error *error)
 {
     const struct histogram_rule *rule = &stages->reduction.histogram;
     struct state state = {0};
@@ -66,7 +67,8 @@ static int reserve_state(const struct runtime *runtime, const struct stages *sta
     if (status == QOBS_OK && stages->accumulator.ops->counts_mode)
         status = qobs_mode_reserve(runtime, &state.mode, layout->qparams, modes, error);
     if (status == QOBS_OK && rule->ops)
-        status = qobs_histogram_allocate(runtime, rule->ops, &state.histogram, layout->qparams, rule->params.bins, error);
+        status =
+            qobs_histogram_allocate(runtime, rule->ops, &state.histogram, layout->qparams, rule->params.bins, error);
     if (status == QOBS_OK && stages->range.ops->stage != SEARCH_NONE)
         status = qobs_search_record_reserve(runtime, &state.record, layout->qparams, error);
     qobs_state_release(runtime, &state);
@@ -74,14 +76,15 @@ static int reserve_state(const struct runtime *runtime, const struct stages *sta
 }
 
 /* What is allocated once, beside two states. */
-static int reserve_inputs(const struct runtime *runtime, const struct stages *stages, const struct layout *layout, int64_t columns,
-                          qobs_error *error)
+static int reserve_inputs(const struct runtime *runtime, const struct stages *stages, const struct layout *layout,
+                          int64_t columns, qobs_error *error)
 {
     const struct range_ops *range = stages->range.ops;
     int status = QOBS_OK;
     if (range->sums) {
         struct state state = {0};
-        status = qobs_error_sums_reserve(runtime, &state.sums, layout->qparams * qobs_range_steps(&stages->range), error);
+        status =
+            qobs_error_sums_reserve(runtime, &state.sums, layout->qparams * qobs_range_steps(&stages->range), error);
         qobs_state_release(runtime, &state);
     }
     if (status == QOBS_OK && stages->range.params.grid.importance) {
@@ -96,7 +99,8 @@ static int reserve_inputs(const struct runtime *runtime, const struct stages *st
     return status;
 }
 
-static int reserve_all(const struct runtime *runtime, const struct stages *stages, const qobs_plan *plan, qobs_error *error)
+static int reserve_all(const struct runtime *runtime, const struct stages *stages, const qobs_plan *plan,
+                       qobs_error *error)
 {
     enum { MODES = 3 }; /* different scales after the first */
     const struct layout layout = qobs_layout_of(stages, plan);

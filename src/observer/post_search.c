@@ -8,7 +8,8 @@
 static struct search_state state_of(const qobs_observer *o, const struct layout *layout, const struct state *state,
                                     struct search_record *record)
 {
-    qobs_observer *own = (qobs_observer *)o; /* a member of range_ops that gets the state of a const observer only reads it */
+    qobs_observer *own =
+        (qobs_observer *)o; /* a member of range_ops that gets the state of a const observer only reads it */
     return (struct search_state){.params = &o->stages.range.params,
                                  .qparams = layout->qparams,
                                  .dtype = layout->dtype,
@@ -26,7 +27,8 @@ struct search_state qobs_search_state(const qobs_observer *o)
     return state_of(o, &o->state.layout, &o->state, (struct search_record *)&o->state.record);
 }
 
-static struct search_batch batch_of(const qobs_observer *o, const qobs_plan *plan, const unsigned char *data, double *workspace)
+static struct search_batch batch_of(const qobs_observer *o, const qobs_plan *plan, const unsigned char *data,
+                                    double *workspace)
 {
     return (struct search_batch){.runtime = &o->runtime,
                                  .kernels = o->kernels,
@@ -38,12 +40,14 @@ static struct search_batch batch_of(const qobs_observer *o, const qobs_plan *pla
 }
 
 int qobs_prepare_search(const qobs_observer *o, const qobs_plan *plan, const struct layout *layout, bool first,
-                             struct state *state, struct search_record *record, struct search_workspace *workspace, qobs_error *error)
+                        struct state *state, struct search_record *record, struct search_workspace *workspace,
+                        qobs_error *error)
 {
     const struct range_rule *rule = &o->stages.range;
     const struct search_batch batch = batch_of(o, plan, NULL, NULL);
     const struct search_state searched = state_of(o, layout, state, record);
-    int status = rule->ops->check ? rule->ops->check(&batch, &searched, state->batch.min, o->config.preset->name, error) : QOBS_OK;
+    int status = rule->ops->check ? rule->ops->check(&batch, &searched, state->batch.min, o->config.preset->name, error)
+                                  : QOBS_OK;
     if (status == QOBS_OK)
         status = qobs_search_record_reserve(&o->runtime, record, layout->qparams, error);
     if (status != QOBS_OK)
@@ -51,7 +55,8 @@ int qobs_prepare_search(const qobs_observer *o, const qobs_plan *plan, const str
     workspace->size = rule->ops->workspace(&rule->params, plan) * sizeof *workspace->doubles;
     workspace->doubles = qobs_allocate(&o->runtime, workspace->size);
     if (!workspace->doubles)
-        return qobs_fail(error, QOBS_ERROR_OUT_OF_MEMORY, "observer: no memory for %zu bytes of errors", workspace->size);
+        return qobs_fail(error, QOBS_ERROR_OUT_OF_MEMORY, "observer: no memory for %zu bytes of errors",
+                         workspace->size);
     if (rule->ops->sums && first)
         return qobs_error_sums_reserve(&o->runtime, &state->sums, layout->qparams * qobs_range_steps(rule), error);
     return QOBS_OK;

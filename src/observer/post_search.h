@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* Searches of the state (SEARCH_STATE in range/range_rule.h) as a step of observing: they run after a batch has been accumulated, and
- * their errors are those of that batch. */
+/* Searches of the state (SEARCH_STATE in range/range_rule.h) as a step of observing: they run after a batch has been
+ * accumulated, and their errors are those of that batch. */
 #ifndef QOBS_POST_SEARCH_H
 #define QOBS_POST_SEARCH_H
 
@@ -13,10 +13,11 @@ struct search_workspace {
     size_t size; /* bytes */
 };
 
-/* Checks a batch of that plan, whose ranges are in state->batch, and allocates what its search needs, so that qobs_search_accumulated
- * cannot fail. The caller releases *record and *workspace, also after an error. */
+/* Checks a batch of that plan, whose ranges are in state->batch, and allocates what its search needs, so that
+ * qobs_search_accumulated cannot fail. The caller releases *record and *workspace, also after an error. */
 int qobs_prepare_search(const qobs_observer *observer, const qobs_plan *plan, const struct layout *layout, bool first,
-                        struct state *state, struct search_record *record, struct search_workspace *workspace, qobs_error *error);
+                        struct state *state, struct search_record *record, struct search_workspace *workspace,
+                        qobs_error *error);
 void qobs_search_workspace_release(const struct runtime *runtime, struct search_workspace *workspace);
 
 /* Searches the batch; the result is the state's record. The observer's counts are those before the batch. */

@@ -10,7 +10,8 @@
 
 static const struct shape one = {.ndim = 1, .extent = {1}};
 
-/* ---- Dtypes and shapes ------------------------------------------------------------------------------------------------ */
+/* ---- Dtypes and shapes
+ * ------------------------------------------------------------------------------------------------ */
 
 bool qobs_found_is_list(const qobs_observer *o)
 {
@@ -41,11 +42,12 @@ int qobs_check_size(size_t size, const char *name, size_t expected, qobs_error *
 {
     if (size == expected)
         return QOBS_OK;
-    return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "size: is %zu bytes for %s, expected %zu", size, name, expected);
+    return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "size: is %zu bytes for %s, expected %zu", size, name,
+                     expected);
 }
 
-int qobs_check_qparam_sizes(const qobs_observer *o, const struct layout *layout, bool observed, const size_t *scale_size,
-                            const size_t *zero_point_size, qobs_error *error)
+int qobs_check_qparam_sizes(const qobs_observer *o, const struct layout *layout, bool observed,
+                            const size_t *scale_size, const size_t *zero_point_size, qobs_error *error)
 {
     qobs_dtype scale, zero_point;
     int status = QOBS_OK;
@@ -71,13 +73,15 @@ int qobs_find_ranges(const qobs_observer *o, float *min, float *max, void *scale
     return qobs_find_range(&request, error);
 }
 
-/* ---- Values ----------------------------------------------------------------------------------------------------------- */
+/* ---- Values
+ * ----------------------------------------------------------------------------------------------------------- */
 
 bool qobs_global_scale_is_known(const qobs_observer *o)
 {
     if (o->fused)
         return true;
-    return o->stages.traits.global == GLOBAL_FROM_TENSORS ? o->global_range.dtype != 0 : !qobs_state_is_empty(&o->state);
+    return o->stages.traits.global == GLOBAL_FROM_TENSORS ? o->global_range.dtype != 0
+                                                          : !qobs_state_is_empty(&o->state);
 }
 
 float qobs_compute_global_scale(const qobs_observer *o)
@@ -99,7 +103,8 @@ int qobs_compute_qparams(const qobs_observer *o, void *scale, void *zero_point, 
     struct range_view ranges = qobs_view_ranges(o);
     const bool global = !qobs_state_is_empty(&o->state) && o->stages.traits.global != GLOBAL_NONE;
     if (global && !qobs_global_scale_is_known(o))
-        return qobs_fail(error, QOBS_ERROR_NO_DATA, "scale: needs the global scale, for which no global range has been observed");
+        return qobs_fail(error, QOBS_ERROR_NO_DATA,
+                         "scale: needs the global scale, for which no global range has been observed");
     const fp_mode mode = fp_enter();
     const float g = global ? qobs_compute_global_scale(o) : 1;
     ranges.global_scale = global ? &g : NULL;
@@ -114,8 +119,8 @@ int qobs_compute_qparams(const qobs_observer *o, void *scale, void *zero_point, 
     return status;
 }
 
-int qobs_observer_qparams(const qobs_observer *o, void *scale, size_t scale_size, void *zero_point, size_t zero_point_size,
-                          qobs_error *error)
+int qobs_observer_qparams(const qobs_observer *o, void *scale, size_t scale_size, void *zero_point,
+                          size_t zero_point_size, qobs_error *error)
 {
     if (!o)
         return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "observer: is NULL");

@@ -12,7 +12,8 @@
 #include "observer/observer.h"
 
 /* Makes a view of the tensor. The observer must accept it and must not have observed a batch. */
-static int check(const qobs_observer *o, const qobs_tensor *tensor, const char *name, struct view *view, qobs_error *error)
+static int check(const qobs_observer *o, const qobs_tensor *tensor, const char *name, struct view *view,
+                 qobs_error *error)
 {
     if (!o)
         return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "observer: is NULL");
@@ -43,8 +44,9 @@ static int convert(const struct view *view, const char *name, float *numbers, qo
             at += index[d] * view->strides[d];
         numbers[i] = (float)qobs_element(at, view->dtype);
         if (!(numbers[i] >= 0) || isinf(numbers[i]))
-            return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "%s: element %lld is %g, allowed are finite numbers from 0",
-                             name, (long long)i, (double)numbers[i]);
+            return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT,
+                             "%s: element %lld is %g, allowed are finite numbers from 0", name, (long long)i,
+                             (double)numbers[i]);
         for (int d = view->ndim - 1; d >= 0 && ++index[d] == view->shape[d]; d--)
             index[d] = 0;
     }
@@ -52,7 +54,8 @@ static int convert(const struct view *view, const char *name, float *numbers, qo
 }
 
 /* Replaces the array at *to. */
-static int replace(qobs_observer *o, const struct view *view, const char *name, float **to, size_t *count, qobs_error *error)
+static int replace(qobs_observer *o, const struct view *view, const char *name, float **to, size_t *count,
+                   qobs_error *error)
 {
     const size_t size = (size_t)view->elements * sizeof(float);
     float *numbers = qobs_allocate_state(&o->runtime, size);

@@ -33,22 +33,17 @@ static struct result_type ranges_type(const qobs_observer *o)
     return (struct result_type){o->state.layout.dtype, o->state.layout.range};
 }
 
-/* ---- min_val, max_val, amax ------------------------------------------------------------------------------------------- */
+/* ---- min_val, max_val, amax
+ * ------------------------------------------------------------------------------------------- */
 
 static bool ranges_are_results(const qobs_observer *o)
 {
     return qobs_has_ranges(&o->stages) && !o->stages.traits.hides_ranges;
 }
 
-static bool finds_min_max(const qobs_observer *o)
-{
-    return o->stages.range.ops->found_min_max;
-}
+static bool finds_min_max(const qobs_observer *o) { return o->stages.range.ops->found_min_max; }
 
-static bool finds_amax(const qobs_observer *o)
-{
-    return o->stages.range.ops->found_amax;
-}
+static bool finds_amax(const qobs_observer *o) { return o->stages.range.ops->found_amax; }
 
 static bool has_min_max(const qobs_observer *o)
 {
@@ -136,7 +131,8 @@ static int read_amax(const qobs_observer *o, size_t part, void *out, qobs_error 
     return QOBS_OK;
 }
 
-/* ---- Global range and scale ------------------------------------------------------------------------------------------- */
+/* ---- Global range and scale
+ * ------------------------------------------------------------------------------------------- */
 
 static bool has_global_range(const qobs_observer *o)
 {
@@ -165,10 +161,7 @@ static int read_global_max(const qobs_observer *o, size_t part, void *out, qobs_
     return copy(out, o->global_range.max, qobs_dtype_size(o->global_range.dtype));
 }
 
-static bool has_global_scale(const qobs_observer *o)
-{
-    return o->stages.traits.global != GLOBAL_NONE;
-}
+static bool has_global_scale(const qobs_observer *o) { return o->stages.traits.global != GLOBAL_NONE; }
 
 static int check_global_scale(const qobs_observer *o, const char *name, qobs_error *error)
 {
@@ -182,12 +175,10 @@ static int read_global_scale(const qobs_observer *o, size_t part, void *out, qob
     return copy(out, &scale, sizeof scale);
 }
 
-/* ---- scale, zero_point, init_scale ------------------------------------------------------------------------------------ */
+/* ---- scale, zero_point, init_scale
+ * ------------------------------------------------------------------------------------ */
 
-static bool has_qparams(const qobs_observer *o)
-{
-    return o->stages.formula.ops != &qobs_formula_none;
-}
+static bool has_qparams(const qobs_observer *o) { return o->stages.formula.ops != &qobs_formula_none; }
 
 static int check_qparams(const qobs_observer *o, const char *name, qobs_error *error)
 {
@@ -228,10 +219,7 @@ static int read_zero_point(const qobs_observer *o, size_t part, void *out, qobs_
     return qobs_compute_qparams(o, NULL, out, error);
 }
 
-static bool has_init_scale(const qobs_observer *o)
-{
-    return o->stages.range.ops->init_scale != NULL;
-}
+static bool has_init_scale(const qobs_observer *o) { return o->stages.range.ops->init_scale != NULL; }
 
 static struct result_type f32_ranges_type(const qobs_observer *o)
 {
@@ -246,12 +234,10 @@ static int read_init_scale(const qobs_observer *o, size_t part, void *out, qobs_
     return QOBS_OK;
 }
 
-/* ---- Searches and importance ------------------------------------------------------------------------------------------ */
+/* ---- Searches and importance
+ * ------------------------------------------------------------------------------------------ */
 
-static bool has_search(const qobs_observer *o)
-{
-    return o->stages.range.ops->stage != SEARCH_NONE;
-}
+static bool has_search(const qobs_observer *o) { return o->stages.range.ops->stage != SEARCH_NONE; }
 
 static int check_search(const qobs_observer *o, const char *name, qobs_error *error)
 {
@@ -298,10 +284,7 @@ static int read_stop_step(const qobs_observer *o, size_t part, void *out, qobs_e
     return copy(out, &o->state.record.stop_step, sizeof o->state.record.stop_step);
 }
 
-static bool has_importance(const qobs_observer *o)
-{
-    return o->stages.range.params.grid.importance;
-}
+static bool has_importance(const qobs_observer *o) { return o->stages.range.params.grid.importance; }
 
 static int check_importance(const qobs_observer *o, const char *name, qobs_error *error)
 {
@@ -332,19 +315,14 @@ static int read_imatrix_count(const qobs_observer *o, size_t part, void *out, qo
     return copy(out, &o->importance.tokens, sizeof o->importance.tokens);
 }
 
-/* ---- Histograms ------------------------------------------------------------------------------------------------------- */
+/* ---- Histograms
+ * ------------------------------------------------------------------------------------------------------- */
 
 /* torch.ao's HistogramObserver and its subclasses. */
-static bool has_histogram(const qobs_observer *o)
-{
-    return o->stages.range.ops == &qobs_range_non_linear;
-}
+static bool has_histogram(const qobs_observer *o) { return o->stages.range.ops == &qobs_range_non_linear; }
 
 /* Quark's and Model-Optimizer's histograms, which grow by whole bins. */
-static bool has_calib_hist(const qobs_observer *o)
-{
-    return o->stages.reduction.histogram.ops && !has_histogram(o);
-}
+static bool has_calib_hist(const qobs_observer *o) { return o->stages.reduction.histogram.ops && !has_histogram(o); }
 
 static struct result_type histogram_type(const qobs_observer *o)
 {
@@ -391,17 +369,16 @@ static int read_new_max(const qobs_observer *o, size_t part, void *out, qobs_err
     return qobs_find_ranges(o, NULL, out, NULL, NULL, error);
 }
 
-/* ---- Tokens ----------------------------------------------------------------------------------------------------------- */
+/* ---- Tokens
+ * ----------------------------------------------------------------------------------------------------------- */
 
-static bool has_tokens(const qobs_observer *o)
-{
-    return o->stages.traits.token_result != TOKENS_NONE;
-}
+static bool has_tokens(const qobs_observer *o) { return o->stages.traits.token_result != TOKENS_NONE; }
 
 static int check_tokens(const qobs_observer *o, const char *name, qobs_error *error)
 {
     const qobs_counts *c = &o->counts;
-    return require((o->stages.traits.token_result == TOKENS_ALL ? c->tokens : c->batches + c->nonzero_tokens) > 0, name, error);
+    return require((o->stages.traits.token_result == TOKENS_ALL ? c->tokens : c->batches + c->nonzero_tokens) > 0, name,
+                   error);
 }
 
 static int read_tokens(const qobs_observer *o, size_t part, void *out, qobs_error *error)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* Results of an observer under upstream's names. Each result is a row of the table in result_rows.c; results.c looks rows up and names
- * them. */
+/* Results of an observer under upstream's names. Each result is a row of the table in result_rows.c; results.c looks
+ * rows up and names them. */
 #ifndef QOBS_RESULTS_H
 #define QOBS_RESULTS_H
 
@@ -15,8 +15,8 @@ struct result_type {
 
 struct result_row {
     const char *name;
-    bool is_range; /* upstream may keep it in parts: one for each block or group */
-    bool (*exists)(const qobs_observer *observer);                /* for this configuration */
+    bool is_range;                                 /* upstream may keep it in parts: one for each block or group */
+    bool (*exists)(const qobs_observer *observer); /* for this configuration */
     /* QOBS_OK: there is a value now. `name` is for the message. */
     int (*check)(const qobs_observer *observer, const char *name, qobs_error *error);
     struct result_type (*type)(const qobs_observer *observer);

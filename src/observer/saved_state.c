@@ -9,7 +9,8 @@
 
 #include "base/error.h"
 
-/* ---- Save ------------------------------------------------------------------------------------------------------------- */
+/* ---- Save
+ * ------------------------------------------------------------------------------------------------------------- */
 
 /* The preset and its settings. Returns the length. */
 static size_t print_settings(const qobs_config *config, char text[MOST_TEXT])
@@ -40,10 +41,7 @@ static size_t save(const qobs_observer *o, unsigned char *buffer, size_t size)
     return codec.size;
 }
 
-size_t qobs_observer_save_size(const qobs_observer *o)
-{
-    return o ? save(o, NULL, 0) : 0;
-}
+size_t qobs_observer_save_size(const qobs_observer *o) { return o ? save(o, NULL, 0) : 0; }
 
 int qobs_observer_save(const qobs_observer *o, void *buffer, size_t size, qobs_error *error)
 {
@@ -56,9 +54,11 @@ int qobs_observer_save(const qobs_observer *o, void *buffer, size_t size, qobs_e
     return qobs_succeed(error);
 }
 
-/* ---- Load ------------------------------------------------------------------------------------------------------------- */
+/* ---- Load
+ * ------------------------------------------------------------------------------------------------------------- */
 
-/* Settings are as they would be saved, each at most once and in the preset's order: *index is the first that may follow. */
+/* Settings are as they would be saved, each at most once and in the preset's order: *index is the first that may
+ * follow. */
 static int load_setting(qobs_config *config, const char *key, const char *value, size_t *index, qobs_error *error)
 {
     char saved[64];
@@ -113,7 +113,8 @@ static int load_observer(qobs_observer **o, struct codec *codec, const qobs_runt
     return status;
 }
 
-int qobs_observer_load(qobs_observer **result, const void *buffer, size_t size, const qobs_runtime *runtime, qobs_error *error)
+int qobs_observer_load(qobs_observer **result, const void *buffer, size_t size, const qobs_runtime *runtime,
+                       qobs_error *error)
 {
     const unsigned char *begin = buffer;
     if (!result)
@@ -124,8 +125,8 @@ int qobs_observer_load(qobs_observer **result, const void *buffer, size_t size, 
     struct codec tail = {.loading = true, .from = codec.end, .end = begin + size};
     const uint32_t format = qobs_code_u32(&codec, 0);
     if (format != FORMAT)
-        return qobs_fail(error, QOBS_ERROR_UNSUPPORTED, "buffer: is a state of format %u, this library reads %d", (unsigned)format,
-                         FORMAT);
+        return qobs_fail(error, QOBS_ERROR_UNSUPPORTED, "buffer: is a state of format %u, this library reads %d",
+                         (unsigned)format, FORMAT);
     if (qobs_code_u64(&codec, 0) != size || qobs_code_u64(&tail, 0) != qobs_hash(begin, size - HASH))
         return qobs_damaged(error, "its size or checksum is wrong");
     qobs_observer *o = NULL;

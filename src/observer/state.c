@@ -7,7 +7,8 @@
 
 #include "base/error.h"
 
-int qobs_allocate_ranges(const struct runtime *runtime, struct ranges *ranges, qobs_dtype dtype, size_t n, qobs_error *error)
+int qobs_allocate_ranges(const struct runtime *runtime, struct ranges *ranges, qobs_dtype dtype, size_t n,
+                         qobs_error *error)
 {
     const size_t half = (n * qobs_dtype_size(dtype) + 63) / 64 * 64;
     ranges->min = qobs_allocate_state(runtime, 2 * half);
@@ -28,7 +29,8 @@ int qobs_error_sums_reserve(const struct runtime *runtime, struct error_sums *su
 {
     double *sum = qobs_allocate_state(runtime, count * sizeof *sum);
     if (!sum)
-        return qobs_fail(error, QOBS_ERROR_OUT_OF_MEMORY, "observer: no memory for %zu bytes of errors", count * sizeof *sum);
+        return qobs_fail(error, QOBS_ERROR_OUT_OF_MEMORY, "observer: no memory for %zu bytes of errors",
+                         count * sizeof *sum);
     memset(sum, 0, count * sizeof *sum);
     *sums = (struct error_sums){.sum = sum, .count = count};
     return QOBS_OK;

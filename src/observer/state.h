@@ -39,21 +39,20 @@ struct error_sums {
 
 struct state {
     struct layout layout;
-    struct ranges ranges;       /* accumulated */
-    struct ranges batch;        /* memory for those of the next batch */
-    struct mode_count mode;     /* if the scales of the batches are counted */
-    struct histogram histogram; /* if there is one; the ranges are then those of its elements */
-    struct error_sums sums;     /* of every candidate of every qparam, if they are summed over batches */
+    struct ranges ranges;        /* accumulated */
+    struct ranges batch;         /* memory for those of the next batch */
+    struct mode_count mode;      /* if the scales of the batches are counted */
+    struct histogram histogram;  /* if there is one; the ranges are then those of its elements */
+    struct error_sums sums;      /* of every candidate of every qparam, if they are summed over batches */
     struct search_record record; /* of the last batch's search */
 };
 
-static inline bool qobs_state_is_empty(const struct state *state)
-{
-    return !state->ranges.min;
-}
+static inline bool qobs_state_is_empty(const struct state *state) { return !state->ranges.min; }
 
-int qobs_allocate_ranges(const struct runtime *runtime, struct ranges *ranges, qobs_dtype dtype, size_t n, qobs_error *error);
-int qobs_error_sums_reserve(const struct runtime *runtime, struct error_sums *sums, size_t count, qobs_error *error); /* of 0 */
+int qobs_allocate_ranges(const struct runtime *runtime, struct ranges *ranges, qobs_dtype dtype, size_t n,
+                         qobs_error *error);
+int qobs_error_sums_reserve(const struct runtime *runtime, struct error_sums *sums, size_t count,
+                            qobs_error *error); /* of 0 */
 void qobs_release_ranges(const struct runtime *runtime, struct ranges *ranges);
 void qobs_state_release(const struct runtime *runtime, struct state *state); /* all but the layout */
 

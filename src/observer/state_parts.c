@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* The parts of a saved state, each in one function for both directions. What is read is checked before it is used: a state may come
- * from anywhere. */
+/* The parts of a saved state, each in one function for both directions. What is read is checked before it is used: a
+ * state may come from anywhere. */
 #include "observer/saved_state.h"
 
 #include <math.h>
@@ -21,7 +21,8 @@ static bool is_observable(qobs_dtype dtype)
     return qobs_kernel_dtype_of(dtype, &unused);
 }
 
-/* ---- Counts, global range, ranges ------------------------------------------------------------------------------------- */
+/* ---- Counts, global range, ranges
+ * ------------------------------------------------------------------------------------- */
 
 static int code_counts(struct codec *codec, qobs_observer *o, qobs_error *error)
 {
@@ -79,7 +80,8 @@ static int code_ranges(struct codec *codec, qobs_observer *o, qobs_error *error)
     return QOBS_OK;
 }
 
-/* ---- Mode ------------------------------------------------------------------------------------------------------------- */
+/* ---- Mode
+ * ------------------------------------------------------------------------------------------------------------- */
 
 static int code_mode(struct codec *codec, qobs_observer *o, qobs_error *error)
 {
@@ -103,7 +105,8 @@ static int code_mode(struct codec *codec, qobs_observer *o, qobs_error *error)
     return count > o->counts.batches ? qobs_damaged(error, "it counts more scales than batches") : QOBS_OK;
 }
 
-/* ---- Searches --------------------------------------------------------------------------------------------------------- */
+/* ---- Searches
+ * --------------------------------------------------------------------------------------------------------- */
 
 static int code_importance(struct codec *codec, qobs_observer *o, qobs_error *error)
 {
@@ -127,8 +130,8 @@ static int code_importance(struct codec *codec, qobs_observer *o, qobs_error *er
 
 static bool record_is_possible(const qobs_observer *o, const struct search_record *r, uint32_t weighted)
 {
-    return r->steps == (int32_t)qobs_range_steps(&o->stages.range) && r->stop_step >= 0 && r->stop_step <= r->steps && weighted <= 1 &&
-           (uint32_t)r->fault < IMPORTANCE_FAULTS;
+    return r->steps == (int32_t)qobs_range_steps(&o->stages.range) && r->stop_step >= 0 && r->stop_step <= r->steps &&
+           weighted <= 1 && (uint32_t)r->fault < IMPORTANCE_FAULTS;
 }
 
 static int code_record(struct codec *codec, qobs_observer *o, qobs_error *error)
@@ -168,7 +171,8 @@ static int code_search(struct codec *codec, qobs_observer *o, qobs_error *error)
     return status == QOBS_OK ? code_record(codec, o, error) : status;
 }
 
-/* ---- Histograms ------------------------------------------------------------------------------------------------------- */
+/* ---- Histograms
+ * ------------------------------------------------------------------------------------------------------- */
 
 static bool bin_range_is_possible(const struct bin_range *range)
 {
@@ -199,7 +203,8 @@ static int code_histogram(struct codec *codec, qobs_observer *o, qobs_error *err
         if (o->state.layout.dtype != QOBS_F32 || bins < 1 || bins > QOBS_MOST_BINS ||
             !qobs_codec_holds(codec, qparams, 3 * sizeof(float) + bins * sizeof(double)))
             return qobs_damaged(error, "its histograms are incomplete");
-        const int status = qobs_histogram_allocate(&o->runtime, o->stages.reduction.histogram.ops, h, qparams, (size_t)bins, error);
+        const int status =
+            qobs_histogram_allocate(&o->runtime, o->stages.reduction.histogram.ops, h, qparams, (size_t)bins, error);
         if (status != QOBS_OK)
             return status;
     }
@@ -216,9 +221,11 @@ static int code_histogram(struct codec *codec, qobs_observer *o, qobs_error *err
     return codec->loading ? check_histogram(h, error) : QOBS_OK;
 }
 
-/* ---- Reference amax, error weights, error sums ------------------------------------------------------------------------ */
+/* ---- Reference amax, error weights, error sums
+ * ------------------------------------------------------------------------ */
 
-static int code_floats(struct codec *codec, qobs_observer *o, uint64_t n, float **floats, size_t *count, qobs_error *error)
+static int code_floats(struct codec *codec, qobs_observer *o, uint64_t n, float **floats, size_t *count,
+                       qobs_error *error)
 {
     if (n == 0)
         return QOBS_OK;
@@ -227,7 +234,8 @@ static int code_floats(struct codec *codec, qobs_observer *o, uint64_t n, float 
             return qobs_damaged(error, "its reference amax or error weights are incomplete");
         *floats = qobs_allocate_state(&o->runtime, (size_t)n * sizeof **floats);
         if (!*floats)
-            return qobs_fail(error, QOBS_ERROR_OUT_OF_MEMORY, "observer: no memory for %zu bytes", (size_t)n * sizeof **floats);
+            return qobs_fail(error, QOBS_ERROR_OUT_OF_MEMORY, "observer: no memory for %zu bytes",
+                             (size_t)n * sizeof **floats);
         *count = (size_t)n;
     }
     qobs_code_elements(codec, *floats, (size_t)n, sizeof **floats);
@@ -267,7 +275,8 @@ static int code_reference(struct codec *codec, qobs_observer *o, qobs_error *err
     return status == QOBS_OK ? code_sums(codec, o, error) : status;
 }
 
-/* ---- All parts -------------------------------------------------------------------------------------------------------- */
+/* ---- All parts
+ * -------------------------------------------------------------------------------------------------------- */
 
 static bool always(const qobs_observer *o)
 {
@@ -275,32 +284,21 @@ static bool always(const qobs_observer *o)
     return true;
 }
 
-static bool has_ranges(const qobs_observer *o)
-{
-    return !qobs_state_is_empty(&o->state);
-}
+static bool has_ranges(const qobs_observer *o) { return !qobs_state_is_empty(&o->state); }
 
-static bool has_search(const qobs_observer *o)
-{
-    return o->stages.range.ops->stage != SEARCH_NONE;
-}
+static bool has_search(const qobs_observer *o) { return o->stages.range.ops->stage != SEARCH_NONE; }
 
-static bool has_histogram(const qobs_observer *o)
-{
-    return has_ranges(o) && o->stages.reduction.histogram.ops;
-}
+static bool has_histogram(const qobs_observer *o) { return has_ranges(o) && o->stages.reduction.histogram.ops; }
 
-static bool has_reference(const qobs_observer *o)
-{
-    return o->stages.range.ops->reference;
-}
+static bool has_reference(const qobs_observer *o) { return o->stages.range.ops->reference; }
 
 static const struct part {
     bool (*exists)(const qobs_observer *observer);
     int (*code)(struct codec *codec, qobs_observer *observer, qobs_error *error);
 } parts[] = {
-    {always, code_counts},    {always, code_global_range},     {always, code_ranges},         {has_ranges, code_mode},
-    {has_search, code_search}, {has_histogram, code_histogram}, {has_reference, code_reference},
+    {always, code_counts},           {always, code_global_range}, {always, code_ranges},
+    {has_ranges, code_mode},         {has_search, code_search},   {has_histogram, code_histogram},
+    {has_reference, code_reference},
 };
 
 int qobs_code_state(struct codec *codec, qobs_observer *o, qobs_error *error)

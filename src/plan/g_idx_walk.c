@@ -6,7 +6,6 @@
 
 #include <string.h>
 
-
 /* The last axis is that of columns within groups, the one before that of groups; all others are rows. */
 static const struct axis *columns_of(const qobs_plan *plan) { return &plan->axis[plan->axes - 1]; }
 static int64_t groups_of(const qobs_plan *plan) { return plan->axis[columns_of(plan)->outer].extent; }

@@ -2,8 +2,8 @@
 /* SPDX-FileCopyrightText: The qobs authors */
 
 /* The elements of one qparam after the other, as blocks of floats for range search, in the order of the flattened
- * value. There are two implementations: memory order (gather.c) and the order of g_idx (gather_g_idx.c); qobs_elements_at
- * chooses. */
+ * value. There are two implementations: memory order (gather.c) and the order of g_idx (gather_g_idx.c);
+ * qobs_elements_at chooses. */
 #ifndef QOBS_GATHER_H
 #define QOBS_GATHER_H
 

@@ -212,8 +212,9 @@ static void reduce_bands(const struct minmax_call *c, const unsigned char *x, in
 {
     const int64_t runs = c->second->extent, each = c->block->qparam == runs ? c->block->extent : 1;
     for (int64_t i = 0; i < c->block->extent; i += each, x += c->block->in, out += c->block->qparam)
-        c->kernels->minmax_row_panels[c->dtype](x, (ptrdiff_t)c->row->in, (size_t)each, (size_t)c->row->extent, (size_t)runs,
-                                           (size_t)c->inner->extent, min_at(c, out), max_at(c, out), c->nonfinite);
+        c->kernels->minmax_row_panels[c->dtype](x, (ptrdiff_t)c->row->in, (size_t)each, (size_t)c->row->extent,
+                                                (size_t)runs, (size_t)c->inner->extent, min_at(c, out), max_at(c, out),
+                                                c->nonfinite);
 }
 
 /* There is no such kernel for magnitudes. */

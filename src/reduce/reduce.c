@@ -45,8 +45,8 @@ static void fill_identities(const struct reduce_arguments *job, unsigned char *m
     fill(max, job->element, n, job->plan->dtype, job->absmax ? 0 : -INFINITY);
 }
 
-static void reduce_loops(const struct reduce_arguments *job, const struct loops *loops, void *scratch, unsigned char *min,
-                         unsigned char *max, struct qobs_nonfinite *nonfinite)
+static void reduce_loops(const struct reduce_arguments *job, const struct loops *loops, void *scratch,
+                         unsigned char *min, unsigned char *max, struct qobs_nonfinite *nonfinite)
 {
     qobs_minmax_loops(loops, job->kernels, job->dtype, job->element, scratch, job->absmax ? NULL : min, max, nonfinite);
 }
@@ -283,7 +283,8 @@ static int reduce_tiles(const struct reduce_arguments *job, qobs_error *error)
     return status;
 }
 
-static int reduce(struct reduce_arguments *job, enum nonfinite_mode mode, struct qobs_nonfinite *nonfinite, qobs_error *error)
+static int reduce(struct reduce_arguments *job, enum nonfinite_mode mode, struct qobs_nonfinite *nonfinite,
+                  qobs_error *error)
 {
     const qobs_plan *plan = job->plan;
     struct qobs_nonfinite counted = {0};
@@ -320,7 +321,8 @@ int qobs_reduce_minmax(const struct runtime *runtime, const struct qobs_kernels 
                        const unsigned char *data, enum nonfinite_mode mode, void *min, void *max,
                        struct qobs_nonfinite *nonfinite, qobs_error *error)
 {
-    struct reduce_arguments job = {.runtime = runtime, .kernels = kernels, .plan = plan, .data = data, .min = min, .max = max};
+    struct reduce_arguments job = {
+        .runtime = runtime, .kernels = kernels, .plan = plan, .data = data, .min = min, .max = max};
     return reduce(&job, mode, nonfinite, error);
 }
 
