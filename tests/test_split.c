@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "plan/split.h"
+#include "base/split.h"
 
 static void in_turn(void *context, void (*task)(void *, size_t), void *argument, size_t count)
 {

@@ -10,7 +10,7 @@
 #include "base/error.h"
 #include "formula/qparam_view.h"
 #include "plan/g_idx_walk.h"
-#include "plan/split.h"
+#include "base/split.h"
 #include "base/fpenv.h"
 #include "kernels/kernels.h"
 

@@ -10,7 +10,7 @@
 #include "base/error.h"
 #include "reduce/reduce.h"
 #include "number/convert.h"
-#include "plan/split.h"
+#include "base/split.h"
 
 /* ---- Work for several threads ------------------------------------------------------------------------------------ */
 

@@ -4,7 +4,7 @@
 /* One row for each accumulator. */
 #include "measure/accumulators.h"
 
-#include "measure/accumulate.h"
+#include "reduce/accumulate.h"
 #include "number/block_float.h"
 
 static void last(const struct accumulator_params *params, const struct range_update *u) { (void)params, (void)u; }

@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "plan/split.h"
+#include "base/split.h"
 
 const char *qobs_importance_fault_text(enum importance_fault fault)
 {

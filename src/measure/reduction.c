@@ -4,7 +4,7 @@
 #include "measure/reduction.h"
 
 #include "base/error.h"
-#include "measure/accumulate.h"
+#include "reduce/accumulate.h"
 #include "histogram/counting.h"
 #include "reduce/reduce.h"
 

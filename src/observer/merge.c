@@ -9,7 +9,7 @@
 
 #include "base/error.h"
 #include "base/fpenv.h"
-#include "measure/accumulate.h"
+#include "reduce/accumulate.h"
 #include "number/convert.h"
 #include "observer/merge_search.h"
 #include "observer/qparams.h"

@@ -10,7 +10,7 @@
 
 #include "base/error.h"
 #include "base/fpenv.h"
-#include "measure/accumulate.h"
+#include "reduce/accumulate.h"
 #include "measure/tokens.h"
 #include "number/convert.h"
 #include "observer/observe_search.h"

@@ -39,7 +39,7 @@ int qobs_observer_create_in(qobs_observer **result, void *memory, size_t size, c
 /* ---- Size
  * ------------------------------------------------------------------------------------------------------------- */
 
-/* Counts the bytes that blocks would take in a region, and allocates them elsewhere. */
+/* Counts the bytes that blocks would take in a region, and allocates them from the runtime. */
 struct counter {
     const struct runtime *runtime;
     size_t bytes;

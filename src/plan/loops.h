@@ -2,7 +2,7 @@
 /* SPDX-FileCopyrightText: The qobs authors */
 
 /* Nested loops over a tensor: each loop has a stride in the input, one in an output tensor of the same shape, and one
- * among the qparams. Every granularity without g_idx is such loops, one nest for each tile of its plan; g_idx_walk.h
+ * among the qparams. Every granularity without g_idx is such loops, one set for each tile of its plan; g_idx_walk.h
  * has the other kind.
  *
  * A plan has 1, 2 or 4 tiles: for each split dimension (at most 2) one of its full groups and one of its short last

@@ -9,7 +9,7 @@
 #include "base/fpenv.h"
 #include "number/grid.h"
 #include "plan/gather_block.h"
-#include "plan/split.h"
+#include "base/split.h"
 #include "range/search_errors.h"
 
 /* Candidates of all qparams of a block. Limits the stack of a task, because some executors have small stacks. */

@@ -12,7 +12,7 @@
 #include "base/error.h"
 #include "reduce/range_tiles.h"
 #include "reduce/reduce.h"
-#include "plan/split.h"
+#include "base/split.h"
 #include "range/search_qparams.h"
 
 /* A qparam with more elements than a block is split into blocks. Their sums are added in order, so that results do not

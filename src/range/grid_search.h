@@ -9,7 +9,7 @@
 #ifndef QOBS_GRID_SEARCH_H
 #define QOBS_GRID_SEARCH_H
 
-#include "range/grid_arguments.h"
+#include "range/range_rule.h"
 
 /* Writes the range of the best step of every qparam, or the expanded range if no step improved on the largest finite
  * float. F64 is searched as float. Elements that are not finite count as 0 with NONFINITE_IGNORE; otherwise their

@@ -6,7 +6,7 @@
 #ifndef QOBS_SHRINK_H
 #define QOBS_SHRINK_H
 
-#include "range/grid_arguments.h"
+#include "range/range_rule.h"
 
 /* Candidate i < steps is step i. Candidate `before` is the range that is searched, for its error; it may be step 0. */
 struct shrink {

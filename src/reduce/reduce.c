@@ -12,8 +12,8 @@
 #include "base/error.h"
 #include "reduce/reduce_indexed.h"
 #include "reduce/minmax_loops.h"
-#include "measure/accumulate.h"
-#include "plan/split.h"
+#include "reduce/accumulate.h"
+#include "base/split.h"
 #include "number/convert.h"
 
 struct reduce_arguments {

@@ -8,7 +8,7 @@
 
 #include "base/error.h"
 #include "plan/g_idx_walk.h"
-#include "plan/split.h"
+#include "base/split.h"
 
 /* Rows with gaps between their elements are copied, this many at a time: a multiple of every kernel's lanes. */
 enum { COPIED_ROWS = 64 };

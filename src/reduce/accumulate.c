@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-#include "measure/accumulate.h"
+#include "reduce/accumulate.h"
 
 #include "number/native.h"
 
-#define NATIVE_BODY "measure/accumulate.inl.h"
+#define NATIVE_BODY "reduce/accumulate.inl.h"
 #include "number/native_each.inl.h"
 
 void qobs_update_running(qobs_dtype dtype, size_t n, void *min, void *max, const void *lo, const void *hi)

@@ -3,7 +3,7 @@
 
 /* The splitter of split.h. It rounds part boundaries down, so that parts differ by at most one unit unless they shrink.
  */
-#include "plan/split.h"
+#include "base/split.h"
 
 #include "base/fpenv.h"
 
