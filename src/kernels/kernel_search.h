@@ -75,7 +75,7 @@ struct qobs_shrinking {
     int mx_offset;              /* MX: exponent of the largest number */
     float eps;                  /* replaces a scale of 0 */
     float floor;                /* smallest scale, or 0 */
-    float least_p;              /* smallest of all p */
+    float min_p;              /* smallest of all p */
 };
 
 /* Candidates for a batch of ranges from min to max, numbers of the dtype, times p[i] for i < n. `factor`: powers of two that

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* What every kernel header needs: the list of instruction sets, the dtype variants of a slot, and the macro that declares a
+/* Common part of the kernel headers: the list of instruction sets, the dtype variants of a slot, and the macro that declares a
  * family's functions. A slot is a member of struct qobs_kernels. Each kernel_FAMILY.h lists its slots as
  * EACH(variants, slot, SIGNATURE, with); declarations, tables, checker and benchmarks expand these lists.
  *

@@ -146,11 +146,11 @@ int qobs_shrink_begin(struct shrink *s, const struct runtime *runtime, const str
     s->p = qobs_allocate(runtime, p_size(s));
     if (!s->p)
         return qobs_fail(error, QOBS_ERROR_OUT_OF_MEMORY, "search: no memory for %zu bytes", p_size(s));
-    s->how.least_p = 1;
+    s->how.min_p = 1;
     for (size_t c = 0; c < s->workspace; c++) {
         s->p[c] = c < (size_t)settings->steps ? (float)(1 - (double)c / settings->grid) : 1;
         s->p[s->workspace + c] = 1 / s->p[c];
-        s->how.least_p = s->p[c] < s->how.least_p ? s->p[c] : s->how.least_p;
+        s->how.min_p = s->p[c] < s->how.min_p ? s->p[c] : s->how.min_p;
     }
     if (!settings->optimize_global_scale)
         return QOBS_OK;

@@ -42,8 +42,8 @@ static inline uint32_t bin_of(const struct qobs_binning *b, float x)
     return k < b->bins ? k : b->bins - 1;
 }
 
-/* Extremes; zeros become +0. */
-static inline void see(struct qobs_extrema *extrema, float min, float max)
+/* Adds a minimum and a maximum; zeros become +0. */
+static inline void add_extrema(struct qobs_extrema *extrema, float min, float max)
 {
     extrema->min = min < extrema->min ? min + 0.0f : extrema->min;
     extrema->max = max > extrema->max ? max + 0.0f : extrema->max;
@@ -58,7 +58,7 @@ static inline void add_element(const struct qobs_binning *b, float x, uint32_t *
         extrema->nonfinite.nan += isnan(x) != 0;
         extrema->nonfinite.inf += isinf(x) != 0;
     } else if (!(b->skip_zeros && x == 0)) {
-        see(extrema, x, x);
+        add_extrema(extrema, x, x);
     }
 }
 

@@ -170,7 +170,7 @@ static inline const unsigned char *K(pages)(struct K(bounds) *b, const unsigned 
 }
 
 /* Blocks from TWO_STREAMS_BYTES on are read as two streams: faster from L3; in short runs it would confuse the prefetchers. Accumulators
- * start from the first vector. The path with software prefetch starts from the last one: elsewhere touching the end first costs a third
+ * start from the first vector. The path with software prefetch starts from the last one; without prefetch, touching the end first costs a third
  * of the bandwidth of memory if loads are unaligned. */
 static inline void K(block_keys)(bool two_pages, const unsigned char *x, size_t n, KEY *lo, KEY *hi)
 {

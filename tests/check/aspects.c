@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* What is tried on every function. Rows and columns go through the same shapes: count x length, `stride` bytes apart. */
+/* The aspects of every function. Rows and columns use the same shapes: count x length, `stride` bytes apart. */
 #include <stddef.h>
 #include <string.h>
 

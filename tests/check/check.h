@@ -38,7 +38,7 @@ struct check {
     bool failed;
 };
 
-/* What the caller's min and max hold before a call; absmax: without signs. */
+/* The contents of min and max before a call; absmax: without signs. */
 enum fill {
     IDENTITIES,
     EARLIER_RESULTS, /* any values but NaN and -0 */
@@ -61,7 +61,7 @@ struct call {
 /* Before the first check. */
 void call_init(void);
 
-/* Does the table have the kernel? */
+/* True if the table has the kernel. */
 bool form_is_there(const struct qobs_kernels *table, enum form form, int dtype);
 
 /* Calls the function under test and its reference and compares everything they wrote. Reports a difference or a fault. */
@@ -70,7 +70,7 @@ void call_run(struct check *check, const struct call *call);
 /* Bytes from the lowest to the highest that a call may touch. Sets how far x lies above the lowest. */
 size_t call_extent(const struct check *check, const struct call *call, size_t *below);
 
-/* What a check goes through; more of it for larger `rounds`. */
+/* A part of a check; it makes more calls for larger `rounds`. */
 struct aspect {
     const char *name;
     void (*run)(struct check *check, unsigned rounds);
