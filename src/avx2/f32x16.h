@@ -67,7 +67,8 @@ static inline f32x16 f32x16_copy_sign(f32x16 a, f32x16 sign)
                    _mm256_or_ps(_mm256_andnot_ps(minus, a.h), _mm256_and_ps(minus, sign.h))};
 }
 
-/* Minimum and maximum of bits as signed integers: right for floats of which none is negative, and for limits of floats of any sign. */
+/* Minimum and maximum of bits as signed integers: right for floats of which none is negative, and for limits of
+ * floats of any sign. */
 static inline __m256 half_min_bits(__m256 a, __m256 b)
 {
     return _mm256_castsi256_ps(_mm256_min_epi32(_mm256_castps_si256(a), _mm256_castps_si256(b)));
@@ -97,8 +98,8 @@ static inline struct f32x16_table f32x16_table(const float low[8], const float h
     return (struct f32x16_table){_mm256_loadu_ps(low), _mm256_loadu_ps(high)};
 }
 
-/* low[exponent % 8] * high[exponent / 8] for a biased exponent below 64; the sign does not matter. A permutation looks at the low
- * three bits of its indices only. */
+/* low[exponent % 8] * high[exponent / 8] for a biased exponent below 64; the sign does not matter. A permutation
+ * looks at the low three bits of its indices only. */
 static inline __m256 half_look_up(struct f32x16_table t, __m256 a)
 {
     const __m256i bits = _mm256_castps_si256(a);
@@ -154,7 +155,8 @@ static inline int half_improve(__m256 a, __m256 step, __m256 *best, __m256 *at)
     return _mm256_movemask_ps(less);
 }
 
-/* In lanes in which a is below *best, *best becomes a and *at becomes `step`; returns whether there is such a lane. NaN is not below. */
+/* In lanes in which a is below *best, *best becomes a and *at becomes `step`; returns whether there is such a lane.
+ * NaN is not below. */
 static inline bool f32x16_improve(f32x16 a, float step, f32x16 *best, f32x16 *at)
 {
     const __m256 steps = _mm256_set1_ps(step);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* 256-bit integer vectors for templates/minmax.inl.h and templates/absmax.inl.h. Everything is static: the linker could replace
- * a shared helper by one that was built with flags for another CPU. */
+/* 256-bit integer vectors for templates/minmax.inl.h and templates/absmax.inl.h. Everything is static: the linker
+ * could replace a shared helper by one that was built with flags for another CPU. */
 #ifndef QOBS_AVX2_VEC_H
 #define QOBS_AVX2_VEC_H
 
@@ -173,10 +173,11 @@ static inline int64_t vec_reduce_min64(vec v)
     return _mm_cvtsi128_si64(_mm256_castsi256_si128(vec_min_s64(a, _mm256_shuffle_epi32(a, 0x4e))));
 }
 
-/* Steps of transposed reductions (templates/transpose_reduce.inl.h). A step takes two vectors and halves the lanes of each run: the
- * result is the lane-wise minimum or maximum of x and y. Steps within 128 bits come first, because shuffles across them are
- * slower and the first steps have most vectors. Shuffles and blends alternate, because they run on different ports. Runs of half a vector
- * (`first` 1) do not need the last step, those of a quarter (2) neither the last nor the first. */
+/* Steps of transposed reductions (templates/transpose_reduce.inl.h). A step takes two vectors and halves the lanes
+ * of each run: the result is the lane-wise minimum or maximum of x and y. Steps within 128 bits come first, because
+ * shuffles across them are slower and the first steps have most vectors. Shuffles and blends alternate, because they
+ * run on different ports. Runs of half a vector (`first` 1) do not need the last step, those of a quarter (2)
+ * neither the last nor the first. */
 static inline void vec_pair_of128(vec a, vec b, vec *x, vec *y)
 {
     *x = _mm256_blend_epi32(a, b, 0xf0);

@@ -43,7 +43,8 @@ static inline f32x16 f32x16_copy_sign(f32x16 a, f32x16 sign)
     return _mm512_castsi512_ps(_mm512_ternarylogic_epi32(minus, _mm512_castps_si512(sign), _mm512_castps_si512(a), 0xca));
 }
 
-/* Minimum and maximum of bits as signed integers: right for floats of which none is negative, and for limits of floats of any sign. */
+/* Minimum and maximum of bits as signed integers: right for floats of which none is negative, and for limits of
+ * floats of any sign. */
 static inline f32x16 f32x16_min_bits(f32x16 a, f32x16 b)
 {
     return _mm512_castsi512_ps(_mm512_min_epi32(_mm512_castps_si512(a), _mm512_castps_si512(b)));
@@ -70,8 +71,8 @@ static inline struct f32x16_table f32x16_table(const float low[8], const float h
     };
 }
 
-/* low[exponent % 8] * high[exponent / 8] for a biased exponent below 64, high being 0 up to high[3]; the sign does not matter. A
- * permutation looks at the low five bits of its indices only; the sixth is 0 where the result is. */
+/* low[exponent % 8] * high[exponent / 8] for a biased exponent below 64, high being 0 up to high[3]; the sign does
+ * not matter. A permutation looks at the low five bits of its indices only; the sixth is 0 where the result is. */
 static inline f32x16 f32x16_look_up(struct f32x16_table t, f32x16 a)
 {
     const __m512i bits = _mm512_castps_si512(a);
@@ -109,7 +110,8 @@ static inline void f32x16_transpose(const float *x, size_t row, float *out)
         _mm512_store_si512(out + i * 16, r[i]);
 }
 
-/* In lanes in which a is below *best, *best becomes a and *at becomes `step`; returns whether there is such a lane. NaN is not below. */
+/* In lanes in which a is below *best, *best becomes a and *at becomes `step`; returns whether there is such a lane.
+ * NaN is not below. */
 static inline bool f32x16_improve(f32x16 a, float step, f32x16 *best, f32x16 *at)
 {
     const __mmask16 less = _mm512_cmp_ps_mask(a, *best, _CMP_LT_OQ);

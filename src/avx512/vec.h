@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* 512-bit integer vectors for templates/minmax.inl.h and templates/absmax.inl.h. Everything is static: the linker could replace
- * a shared helper by one that was built with flags for another CPU. */
+/* 512-bit integer vectors for templates/minmax.inl.h and templates/absmax.inl.h. Everything is static: the linker
+ * could replace a shared helper by one that was built with flags for another CPU. */
 #ifndef QOBS_AVX512_VEC_H
 #define QOBS_AVX512_VEC_H
 
@@ -164,10 +164,11 @@ static inline int64_t vec_reduce_min64(vec v)
     return _mm512_reduce_min_epi64(v);
 }
 
-/* Steps of transposed reductions (templates/transpose_reduce.inl.h). A step takes two vectors and halves the lanes of each run: the
- * result is the lane-wise minimum or maximum of x and y. Steps within 128 bits come first, because shuffles across them are
- * slower and the first steps have most vectors. Shuffles and blends alternate, because they run on different ports. Runs of half or a
- * quarter of a vector (`first` 1 or 2) do not need the last one or two steps. */
+/* Steps of transposed reductions (templates/transpose_reduce.inl.h). A step takes two vectors and halves the lanes
+ * of each run: the result is the lane-wise minimum or maximum of x and y. Steps within 128 bits come first, because
+ * shuffles across them are slower and the first steps have most vectors. Shuffles and blends alternate, because they
+ * run on different ports. Runs of half or a quarter of a vector (`first` 1 or 2) do not need the last one or two
+ * steps. */
 static inline void vec_pair_of64(vec a, vec b, vec *x, vec *y)
 {
     *x = _mm512_mask_blend_epi64(0xaa, a, b);

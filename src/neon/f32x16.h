@@ -53,7 +53,8 @@ static inline f32x16 f32x16_by_sign(f32x16 x, f32x16 negative, f32x16 other)
 /* The sign of `sign` on the magnitude of a. */
 static inline f32x16 f32x16_copy_sign(f32x16 a, f32x16 sign) { F32X16_EACH(vbslq_f32(vdupq_n_u32(0x80000000), sign.q[i], a.q[i])); }
 
-/* Minimum and maximum of bits as signed integers: right for floats of which none is negative, and for limits of floats of any sign. */
+/* Minimum and maximum of bits as signed integers: right for floats of which none is negative, and for limits of
+ * floats of any sign. */
 static inline f32x16 f32x16_min_bits(f32x16 a, f32x16 b)
 {
     F32X16_EACH(vreinterpretq_f32_s32(vminq_s32(vreinterpretq_s32_f32(a.q[i]), vreinterpretq_s32_f32(b.q[i]))));
@@ -130,7 +131,8 @@ static inline void f32x16_transpose(const float *x, size_t row, float *out)
         }
 }
 
-/* In lanes in which a is below *best, *best becomes a and *at becomes `step`; returns whether there is such a lane. NaN is not below. */
+/* In lanes in which a is below *best, *best becomes a and *at becomes `step`; returns whether there is such a lane.
+ * NaN is not below. */
 static inline bool f32x16_improve(f32x16 a, float step, f32x16 *best, f32x16 *at)
 {
     uint32x4_t any = vdupq_n_u32(0);

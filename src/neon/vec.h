@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* 128-bit integer vectors for templates/minmax.inl.h and templates/absmax.inl.h. Everything is static: the linker could replace
- * a shared helper by one that was built with flags for another CPU. */
+/* 128-bit integer vectors for templates/minmax.inl.h and templates/absmax.inl.h. Everything is static: the linker
+ * could replace a shared helper by one that was built with flags for another CPU. */
 #ifndef QOBS_NEON_VEC_H
 #define QOBS_NEON_VEC_H
 
@@ -170,9 +170,9 @@ static inline int64_t vec_reduce_min64(vec v)
     return a < b ? a : b;
 }
 
-/* Steps of transposed reductions (templates/transpose_reduce.inl.h). A step takes two vectors and halves the lanes of each run: the
- * result is the lane-wise minimum or maximum of x and y. Even and odd lanes preserve the order of the runs, whatever
- * step is the first. */
+/* Steps of transposed reductions (templates/transpose_reduce.inl.h). A step takes two vectors and halves the lanes
+ * of each run: the result is the lane-wise minimum or maximum of x and y. Even and odd lanes preserve the order of
+ * the runs, whatever step is the first. */
 static inline void vec_pair16(int first, int step, vec a, vec b, vec *x, vec *y)
 {
     (void)first, (void)step;

@@ -48,7 +48,8 @@ static inline f32x16 f32x16_by_sign(f32x16 x, f32x16 negative, f32x16 other)
 /* The sign of `sign` on the magnitude of a. */
 static inline f32x16 f32x16_copy_sign(f32x16 a, f32x16 sign) { F32X16_EACH(copysignf(a.f[i], sign.f[i])); }
 
-/* Minimum and maximum of bits as signed integers: right for floats of which none is negative, and for limits of floats of any sign. */
+/* Minimum and maximum of bits as signed integers: right for floats of which none is negative, and for limits of
+ * floats of any sign. */
 static inline f32x16 f32x16_min_bits(f32x16 a, f32x16 b)
 {
     F32X16_EACH((int32_t)bits_of_float(a.f[i]) < (int32_t)bits_of_float(b.f[i]) ? a.f[i] : b.f[i]);
@@ -101,7 +102,8 @@ static inline void f32x16_transpose(const float *x, size_t row, float *out)
             out[column * 16 + i] = x[i * row + column];
 }
 
-/* In lanes in which a is below *best, *best becomes a and *at becomes `step`; returns whether there is such a lane. NaN is not below. */
+/* In lanes in which a is below *best, *best becomes a and *at becomes `step`; returns whether there is such a lane.
+ * NaN is not below. */
 static inline bool f32x16_improve(f32x16 a, float step, f32x16 *best, f32x16 *at)
 {
     bool any = false;

@@ -100,8 +100,8 @@ static void count_pending(const struct state *s, struct pending *p)
     p->n = 0;
 }
 
-/* Prefetches later bytes of a vector's size, every line twice: once is much slower from memory. Vectors narrower than a line reach it
- * more often anyway. */
+/* Prefetches later bytes of a vector's size, every line twice: once is much slower from memory. Vectors narrower
+ * than a line reach it more often anyway. */
 ALWAYS_INLINE void prefetch_vector(const struct reader *reader, const unsigned char *x)
 {
     const size_t bytes = reader->prefetch > 0 ? LANES * reader->size : 0;
@@ -112,8 +112,9 @@ ALWAYS_INLINE void prefetch_vector(const struct reader *reader, const unsigned c
     }
 }
 
-/* Bins a chunk and counts the one before, which is full. Returns false, with only the count done, if an element is out of range. The
- * places of a vector become bins one round later: both in one round exceed the latency that one vector of counting hides. */
+/* Bins a chunk and counts the one before, which is full. Returns false, with only the count done, if an element is
+ * out of range. The places of a vector become bins one round later: both in one round exceed the latency that one
+ * vector of counting hides. */
 ALWAYS_INLINE bool bin_full_chunk(struct state *s, const struct reader *reader, const unsigned char *x)
 {
     const hist_rule rule = s->rule;
@@ -188,8 +189,9 @@ ALWAYS_INLINE void left_pack_chunk(struct state *s, const struct reader *reader,
     add_elements(reader->load_one, reader->size, s->binning, x + i * reader->size, n - i, s->even, s->extrema);
 }
 
-/* Samples four elements of the chunk at x, whose bins are given. If three share a bin, left-packing starts for it; if they are the same
- * value, filtering starts. Detects a bin with half of all elements in every third chunk, one with an eighth almost never. */
+/* Samples four elements of the chunk at x, whose bins are given. If three share a bin, left-packing starts for it;
+ * if they are the same value, filtering starts. Detects a bin with half of all elements in every third chunk, one
+ * with an eighth almost never. */
 ALWAYS_INLINE void find_dominant(struct state *s, const struct reader *reader, const uint16_t *bin,
                                                                const unsigned char *x)
 {
@@ -237,8 +239,8 @@ static __attribute__((noinline)) void add_remainder(struct state *s)
     memcpy(s->remainder, s->remainder + n, s->remaining * sizeof *s->remainder);
 }
 
-/* Filters a chunk. The dominant value is in range and in the extrema, so it only needs counting. This is as fast as memory, and faster
- * with the hardware prefetcher alone. */
+/* Filters a chunk. The dominant value is in range and in the extrema, so it only needs counting. This is as fast as
+ * memory, and faster with the hardware prefetcher alone. */
 ALWAYS_INLINE void filter_chunk(struct state *s, const struct reader *reader, const unsigned char *x)
 {
     const hist_rule rule = s->rule;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* Byte shuffles that left-pack four 32-bit lanes, or the low halves of these lanes: the lanes of a mask come first, in order. For
- * instruction sets that can shuffle bytes but not compress. */
+/* Byte shuffles that left-pack four 32-bit lanes, or the low halves of these lanes: the lanes of a mask come first,
+ * in order. For instruction sets that can shuffle bytes but not compress. */
 #ifndef QOBS_LEFT_PACK_H
 #define QOBS_LEFT_PACK_H
 

@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* Fake-quantize, plain C for every instruction set; included by src/ISA/quantize.c with its ENTRY. Its flags decide how wide the compiler
- * makes the loops. One dtype is quantize_native.inl.h.
+/* Fake-quantize, plain C for every instruction set; included by src/ISA/quantize.c with its ENTRY. Its flags decide how
+ * wide the compiler makes the loops. One dtype is quantize_native.inl.h.
  *
- * Accumulators: none; elements are independent. Each has upstream's operations in upstream's order, one rounding each. Results are the same
- *   bits everywhere because IEEE arithmetic is. NaN becomes the quiet NaN without sign: its payload would depend on the processor and on
- *   the order of operands that the compiler chose.
+ * Accumulators: none; elements are independent. Each has upstream's operations in upstream's order, one rounding each.
+ *   Results are the same bits everywhere because IEEE arithmetic is. NaN becomes the quiet NaN without sign: its
+ *   payload would depend on the processor and on the order of operands that the compiler chose.
  * Overflow: scaled values are clamped to quant_min and quant_max before they are rounded to the grid.
  * Tails: the compiler's. Nothing outside a run is read or written.
  * In flight: as many as the compiler unrolls; no iteration waits for another.
- * Caller's duty: round to nearest, no flushing of subnormals (base/fpenv.h). scale, and for BF16 and F16 unless in_float the zero points, are
- *   numbers of the dtype. In torch's arithmetic zero points lie between quant_min and quant_max. */
+ * Caller's duty: round to nearest, no flushing of subnormals (base/fpenv.h). scale, and for BF16 and F16 unless
+ *   in_float the zero points, are numbers of the dtype. In torch's arithmetic zero points lie between quant_min and
+ *   quant_max. */
 #include <math.h>
 
 #include "number/element.h"

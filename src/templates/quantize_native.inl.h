@@ -39,8 +39,8 @@ ALWAYS_INLINE real NATIVE(grid)(const struct NATIVE(quantizer) *q, int how, real
     return (real)grid_round_float(q->grid, (float)v);
 }
 
-/* compressed-tensors: (round(clamp(x / scale + zero point)) - zero point) * scale. What is on the grid is a number of the
- * dtype, so it needs no rounding to it. F64 with a scale in float comes back in float. */
+/* compressed-tensors: (round(clamp(x / scale + zero point)) - zero point) * scale. What is on the grid is a number
+ * of the dtype, so it needs no rounding to it. F64 with a scale in float comes back in float. */
 ALWAYS_INLINE stored NATIVE(quantize)(const struct NATIVE(quantizer) * q, int how, stored x, real scale, real zero_point_add,
                                       real zero_point_sub)
 {
@@ -57,9 +57,10 @@ ALWAYS_INLINE stored NATIVE(quantize)(const struct NATIVE(quantizer) * q, int ho
     return put(v * scale);
 }
 
-/* torch: (clamp(zero point + rint(x * (1 / scale))) - zero point) * scale in float, as F64 in double but for 1 / scale and
- * the last product. Clamping before rounding is the same, the limits being integers, and leaves only numbers that adding
- * 1.5 * 2^23 rounds to integers. NaN is not above the lower limit and becomes it; zero has no sign: it was an integer. */
+/* torch: (clamp(zero point + rint(x * (1 / scale))) - zero point) * scale in float, as F64 in double but for 1 /
+ * scale and the last product. Clamping before rounding is the same, the limits being integers, and leaves only
+ * numbers that adding 1.5 * 2^23 rounds to integers. NaN is not above the lower limit and becomes it; zero has no
+ * sign: it was an integer. */
 ALWAYS_INLINE stored NATIVE(quantize_torch)(const struct NATIVE(quantizer) * q, int how, stored x, real scale,
                                             real zero_point)
 {

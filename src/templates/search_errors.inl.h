@@ -3,16 +3,18 @@
 
 /* Errors of candidates for range search. Included by src/ISA/search.c after f32x16.h and tuning.h of that folder.
  *
- * Accumulators: 16 float lanes on every instruction set. One qparam: element i goes to lane i % 16, in order; the lanes are added in one
- *   tree (f32x16_sum_4). A batch: each lane is a qparam, and sums of 32 elements are added in order. Fused multiply-add is used where it is
- *   written, on every instruction set alike, so results are the same bits.
- * Error: the difference (q - shift) * scale - x is rounded once. Rounding to integers adds and subtracts 1.5 * 2^23. Rounding to a float
- *   format is Veltkamp splitting of max(x, min normal), exact for numbers of the format; ties go either way.
- * Overflow: |x| < 0.5 and 0 is representable, so errors stay below 1 and sums below n. Squares and cubes that are not negligible are
- *   normal. The table takes an |e| below 2^-32 as 0: a 2^-14th of the error of rounding to 16 bits.
- * Tails: the last 16 elements may include padding, whose error is 0. If a shift is not itself representable (float formats, or a zero point
- *   beyond the integers), errors are always weighted, and the weight of padding is 0.
- * In flight: SEARCH_UNROLLED candidates, or the iterations that the processor overlaps; SEARCH_MAX_LINES prefetched lines.
+ * Accumulators: 16 float lanes on every instruction set. One qparam: element i goes to lane i % 16, in order; the lanes
+ *   are added in one tree (f32x16_sum_4). A batch: each lane is a qparam, and sums of 32 elements are added in order.
+ *   Fused multiply-add is used where it is written, on every instruction set alike, so results are the same bits.
+ * Error: the difference (q - shift) * scale - x is rounded once. Rounding to integers adds and subtracts 1.5 * 2^23.
+ *   Rounding to a float format is Veltkamp splitting of max(x, min normal), exact for numbers of the format; ties go
+ *   either way.
+ * Overflow: |x| < 0.5 and 0 is representable, so errors stay below 1 and sums below n. Squares and cubes that are not
+ *   negligible are normal. The table takes an |e| below 2^-32 as 0: a 2^-14th of the error of rounding to 16 bits.
+ * Tails: the last 16 elements may include padding, whose error is 0. If a shift is not itself representable (float
+ *   formats, or a zero point beyond the integers), errors are always weighted, and the weight of padding is 0.
+ * In flight: SEARCH_UNROLLED candidates, or the iterations that the processor overlaps; SEARCH_MAX_LINES prefetched
+ * lines.
  * Caller's duty: round to nearest, no flushing of subnormals (base/fpenv.h). */
 #include <math.h>
 
@@ -63,8 +65,8 @@ DEEP_INLINE f32x16 round_floats(const struct constants *k, f32x16 y)
     return f32x16_sub(spread, f32x16_sub(spread, y));
 }
 
-/* x - (q - shift) * scale. INTEGERS and FLOATS have no shift, and x is a magnitude; `limit` limits the magnitudes of INTEGERS.
- * in_unit: x in the unit of scale and of the difference. */
+/* x - (q - shift) * scale. INTEGERS and FLOATS have no shift, and x is a magnitude; `limit` limits the magnitudes of
+ * INTEGERS. in_unit: x in the unit of scale and of the difference. */
 DEEP_INLINE f32x16 difference(enum target target, const struct constants *k, f32x16 x, f32x16 limit, f32x16 in_unit, f32x16 scale,
                                f32x16 inverse, f32x16 shift)
 {
@@ -161,8 +163,8 @@ struct prefetching {
     size_t bytes; /* a step */
 };
 
-/* Spreads the lines evenly, so that misses do not delay the loads of the work. With too few steps nothing is prefetched, because the
- * hardware prefetcher needs lines in order. */
+/* Spreads the lines evenly, so that misses do not delay the loads of the work. With too few steps nothing is
+ * prefetched, because the hardware prefetcher needs lines in order. */
 DEEP_INLINE struct prefetching prefetching_of(size_t steps, struct qobs_prefetch prefetch)
 {
     const size_t lines = ((size_t)(prefetch.end - prefetch.from) + LINE - 1) / LINE;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* Elements of any dtype as floats for range search, plain C for every instruction set; included by src/ISA/search.c with its ENTRY. One
- * dtype is search_load_native.inl.h.
+/* Elements of any dtype as floats for range search, plain C for every instruction set; included by src/ISA/search.c
+ * with its ENTRY. One dtype is search_load_native.inl.h.
  *
  * Accumulators: none.
  * Overflow: the caller's factor brings magnitudes below 0.5. Nothing outside a run is read or written.

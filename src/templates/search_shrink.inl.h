@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* Scales and zero points of shrunk ranges, plain C for every instruction set; included by src/ISA/search.c with its ENTRY. The numbers are
- * those of formula/compressed_tensors.c, operation by operation, in the dtype of the range; test_search_kernels compares them.
+/* Scales and zero points of shrunk ranges, plain C for every instruction set; included by src/ISA/search.c with its
+ * ENTRY. The numbers are those of formula/compressed_tensors.c, operation by operation, in the dtype of the range;
+ * test_search_kernels compares them.
  *
  * Accumulators: none.
  * Overflow: a finite scale stays finite when it is multiplied by the caller's factor, and so does its inverse.
@@ -16,8 +17,8 @@
 
 enum shrinking { SYMMETRIC, ASYMMETRIC, MX };
 
-/* Ranges all of whose candidates are normal numbers. Their inverses need no division; if all ranges are such, scales need none either.
- * Results are the same in every case: candidates of a range do not depend on the others. */
+/* Ranges all of whose candidates are normal numbers. Their inverses need no division; if all ranges are such, scales
+ * need none either. Results are the same in every case: candidates of a range do not depend on the others. */
 enum normality { NONE_NORMAL, SOME_NORMAL, ALL_NORMAL };
 
 /* A scale for elements times factor; finite if it was. */
@@ -33,8 +34,8 @@ DEEP_INLINE float inverse_of(float s)
     return reciprocal < FLT_MAX ? reciprocal : FLT_MAX;
 }
 
-/* The inverse of a normal number from an estimate. Each Newton step squares the relative error, down to that of float; the rounding of
- * 1 / s does not matter. */
+/* The inverse of a normal number from an estimate. Each Newton step squares the relative error, down to that of
+ * float; the rounding of 1 / s does not matter. */
 DEEP_INLINE float refined_inverse(int refinements, float s, float nearly)
 {
     for (int i = 0; i < refinements; i++)
@@ -42,15 +43,17 @@ DEEP_INLINE float refined_inverse(int refinements, float s, float nearly)
     return nearly;
 }
 
-/* a / b, rounded as a division rounds, for normal numbers far from float's limits: Markstein's correction of a product with the
- * inverse. It was verified for every a and all values of b: (2^bits - 1) / 2, 2^bits - 1, 6 and 448. */
+/* a / b, rounded as a division rounds, for normal numbers far from float's limits: Markstein's correction of a
+ * product with the inverse. It was verified for every a and all values of b: (2^bits - 1) / 2, 2^bits - 1, 6 and
+ * 448. */
 DEEP_INLINE float divide(float a, float b, float inverse_b)
 {
     const float q = a * inverse_b;
     return fmaf(fmaf(-q, b, a), inverse_b, q);
 }
 
-/* The MX scale: amax rounded to a power of two in its own bits, divided by 2^offset. bf16 has the first bits of float. */
+/* The MX scale: amax rounded to a power of two in its own bits, divided by 2^offset. bf16 has the first bits of
+ * float. */
 DEEP_INLINE float mx_scale(float amax, int offset)
 {
     const int32_t exponent = (int32_t)((bits_of_float(amax) + (UINT32_C(1) << 21)) >> 23), e = exponent - offset;

@@ -1,16 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* One dtype of search_shrink.inl.h. `kind`, `integers` and `normality` are constants, and the loop over ranges has no other branch, so
- * gcc vectorizes it. */
+/* One dtype of search_shrink.inl.h. `kind`, `integers` and `normality` are constants, and the loop over ranges has
+ * no other branch, so gcc vectorizes it. */
 
-/* The part of a batch of ranges that does not depend on p. Rounding keeps order and sign, so the bounds can be found before shrinking. */
+/* The part of a batch of ranges that does not depend on p. Rounding keeps order and sign, so the bounds can be found
+ * before shrinking. */
 struct NATIVE(ranges) {
     float low[QOBS_SEARCH_LANES], high[QOBS_SEARCH_LANES], amax[QOBS_SEARCH_LANES], factor[QOBS_SEARCH_LANES];
     float inverse[QOBS_SEARCH_LANES]; /* of scale * factor where p is 1, nearly; 0: some candidates are not normal */
 };
 
-/* Returns the number of ranges all of whose candidates are normal: above the dtype's subnormals and within float's limits. */
+/* Returns the number of ranges all of whose candidates are normal: above the dtype's subnormals and within float's
+ * limits. */
 DEEP_INLINE int NATIVE(begin)(const struct qobs_shrinking *how, bool symmetric, const float *min, const float *max, const float *factor,
                                 struct NATIVE(ranges) *r)
 {

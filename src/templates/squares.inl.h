@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* Sums of squares of columns, plain C for every instruction set; included by src/ISA/squares.c with its ENTRY. Its flags decide how wide
- * the compiler makes the loops. One dtype is squares_native.inl.h.
+/* Sums of squares of columns, plain C for every instruction set; included by src/ISA/squares.c with its ENTRY. Its
+ * flags decide how wide the compiler makes the loops. One dtype is squares_native.inl.h.
  *
- * Accumulators: one double a column, the caller's. A square of a float is exact in double (48 bits), so every element costs one rounding,
- *   and the order of rows decides all bits.
- * Overflow: none in double for fewer than 2^767 rows of floats.
- * NaN and infinity spread into their column's sum; the bits of a NaN sum are not defined.
+ * Accumulators: one double a column, the caller's. A square of a float is exact in double (48 bits), so every element
+ *   costs one rounding, and the order of rows decides all bits.
+ * Overflow: none in double for fewer than 2^767 rows of floats. NaN and infinity spread into their column's sum; the
+ * bits of a NaN sum are not defined.
  * Tails: the compiler's. Nothing outside the rows is read.
  * In flight: SQUARES_UNROLLED_ROWS rows, so that a sum is loaded and stored once for that many elements.
  * Caller's duty: round to nearest, no flushing of subnormals (base/fpenv.h). */

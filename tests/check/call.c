@@ -23,8 +23,8 @@ const char *const form_names[FORMS] = {"minmax_rows",    "minmax_row_panels", "m
 
 static const char *const fill_names[FILLS] = {"identities", "earlier results", "zeros"};
 
-/* The caller's min or max: what the function under test writes, ending at a no-access page or beginning behind one, and what
- * the reference writes, in ordinary memory. */
+/* The caller's min or max: what the function under test writes, ending at a no-access page or beginning behind one,
+ * and what the reference writes, in ordinary memory. */
 struct output {
     struct arena arena;
     unsigned char *expected;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* The kernel checker's own terms. A *check* is one aspect of one function of one table: a line of the result. It makes many
- * *calls*, each of the function under test and of its reference, and ends with the first that differs. */
+/* The kernel checker's own terms. A *check* is one aspect of one function of one table: a line of the result. It
+ * makes many *calls*, each of the function under test and of its reference, and ends with the first that differs. */
 #ifndef QOBS_CHECK_CHECK_H
 #define QOBS_CHECK_CHECK_H
 
@@ -64,7 +64,8 @@ void call_init(void);
 /* True if the table has the kernel. */
 bool form_is_there(const struct qobs_kernels *table, enum form form, int dtype);
 
-/* Calls the function under test and its reference and compares everything they wrote. Reports a difference or a fault. */
+/* Calls the function under test and its reference and compares everything they wrote. Reports a difference or a
+ * fault. */
 void call_run(struct check *check, const struct call *call);
 
 /* Bytes from the lowest to the highest that a call may touch. Sets how far x lies above the lowest. */

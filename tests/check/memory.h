@@ -30,8 +30,8 @@ struct islands {
 
 struct islands islands_new(size_t count);
 
-/* Calls f(argument). Returns whether it came back; if it touched memory it may not, fault_address() says where. A fault at
- * any other time ends the program as usual. */
+/* Calls f(argument). Returns whether it came back; if it touched memory it may not, fault_address() says where. A
+ * fault at any other time ends the program as usual. */
 bool survives(void (*f)(void *), void *argument);
 const void *fault_address(void);
 

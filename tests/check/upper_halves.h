@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* Checks that kernels clear the upper halves of vector registers before they return. Otherwise the processor preserves them: SSE code of the
- * caller, which writes lower halves, then waits for the former contents of a register until somebody clears them. */
+/* Checks that kernels clear the upper halves of vector registers before they return. Otherwise the processor
+ * preserves them: SSE code of the caller, which writes lower halves, then waits for the former contents of a
+ * register until somebody clears them. */
 #ifndef QOBS_CHECK_UPPER_HALVES_H
 #define QOBS_CHECK_UPPER_HALVES_H
 
@@ -51,9 +52,9 @@ static inline struct upper_halves *upper_halves_of(const char *isa, const char *
     return &all[i];
 }
 
-/* Right after a kernel; ends the program if it did not. It is the time that tells: halves may be in use though they hold zeros. As the
- * machine may do something else meanwhile, once says nothing, but a quarter of a kernel's calls does. Not every call is looked at, as
- * it takes some microseconds. */
+/* Right after a kernel; ends the program if it did not. It is the time that tells: halves may be in use though they
+ * hold zeros. As the machine may do something else meanwhile, once says nothing, but a quarter of a kernel's calls
+ * does. Not every call is looked at, as it takes some microseconds. */
 static inline void check_upper_halves(const char *isa, const char *kernel)
 {
     enum { MIN_SLOW = 8 };
