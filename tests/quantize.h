@@ -28,9 +28,9 @@ static uint32_t random_bits(void)
     return (uint32_t)(random_state >> 32);
 }
 
-static double uniform(double quant_min, double quant_max)
+static double uniform(double lo, double hi)
 {
-    return quant_min + (quant_max - quant_min) * ldexp((double)random_bits(), -32);
+    return lo + (hi - lo) * ldexp((double)random_bits(), -32);
 }
 
 /* ---- The slow computation --------------------------------------------------------------------------------------------- */
@@ -89,7 +89,7 @@ static void put(qobs_dtype dtype, void *array, int64_t i, double value)
     memcpy((unsigned char *)array + (size_t)i * size, from, size);
 }
 
-/* What a tensor is quantized to and how. */
+/* The target and the arithmetic of a quantization. */
 struct way {
     const qobs_format *format; /* NULL: the integers from least to greatest in torch's arithmetic */
     int64_t quant_min, quant_max;

@@ -15,7 +15,7 @@
 #include "qobs/qobs.h"
 #include "base/tensor.h"
 
-/* What is quantized to, as upstream says it. */
+/* The target of quantization in upstream's terms. */
 struct reference_format {
     bool is_float;
     int bits;
@@ -48,10 +48,10 @@ static inline double reference_round(double x, int digits, int last)
     return x == 0 ? x : copysign(ldexp(nearbyint(ldexp(fabs(x), -at)), at), x);
 }
 
-static inline double reference_limit(struct reference_format f, bool quant_max)
+static inline double reference_limit(struct reference_format f, bool is_max)
 {
     const double half = ldexp(1, f.bits - 1), most = f.is_float ? (f.bits == 4 ? 6 : 448) : half - 1;
-    return quant_max ? most : f.is_float ? -most : -half;
+    return is_max ? most : f.is_float ? -most : -half;
 }
 
 /* compressed-tensors' fake_quantize in f32, also of F64, which is searched in float. */
@@ -187,11 +187,11 @@ static inline int reference_stop(const double *error, int steps, size_t qparams,
 /* Is `step` the first with the least error among the first `stop`, or as good as that? */
 static inline bool reference_is_best(const double *error, size_t qparams, size_t q, int stop, int step)
 {
-    double quant_min = INFINITY;
+    double smallest = INFINITY;
     for (int i = 0; i < stop; i++)
-        quant_min = fmin(quant_min, error[(size_t)i * qparams + q]);
+        smallest = fmin(smallest, error[(size_t)i * qparams + q]);
     const double e = step >= 0 && step < stop ? error[(size_t)step * qparams + q] : INFINITY;
-    return e <= quant_min * (1 + 2e-6);
+    return e <= smallest * (1 + 2e-6);
 }
 
 #endif

@@ -240,7 +240,7 @@ static void test_every_half(void **state)
     }
 }
 
-/* What is on the grid stays there. In float it always is found again; in bf16 and f16 with a power of two as scale. */
+/* Numbers on the grid do not change: in float for every scale, in bf16 and f16 for powers of two. */
 static void test_idempotent(void **state)
 {
     (void)state;

@@ -434,8 +434,8 @@ static qobs_config *config_of(const char *settings)
 /* A number of the dtype, of any magnitude; sometimes 0. */
 static double draw_bound(qobs_dtype dtype)
 {
-    const int quant_min = dtype == QOBS_F16 ? -24 : -140, most = dtype == QOBS_F16 ? 15 : 126;
-    const double magnitude = ldexp(1 + uniform(), draw() % 4 ? (int)(draw() % 8) - 4 : quant_min + (int)(draw() % (uint64_t)(most - quant_min)));
+    const int lowest = dtype == QOBS_F16 ? -24 : -140, most = dtype == QOBS_F16 ? 15 : 126;
+    const double magnitude = ldexp(1 + uniform(), draw() % 4 ? (int)(draw() % 8) - 4 : lowest + (int)(draw() % (uint64_t)(most - lowest)));
     return draw() % 16 == 0 ? 0 : qobs_round_to(dtype, draw() % 2 ? -magnitude : magnitude);
 }
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* 16 floats as one for the body of search_errors.inl.h, in two registers. Everything is static, as in vec.h. */
-#ifndef QOBS_AVX2_LANES_H
-#define QOBS_AVX2_LANES_H
+/* 16 floats as one vector for templates/search_errors.inl.h, in two registers. Everything is static, as in vec.h. */
+#ifndef QOBS_AVX2_F32X16_H
+#define QOBS_AVX2_F32X16_H
 
 #if !defined(__AVX2__) || !defined(__FMA__) || !defined(__F16C__)
 #error "this file needs -mavx2 -mfma -mf16c"
@@ -18,57 +18,57 @@
 #include <sleef.h>
 #endif
 
-#define LANES_ABREAST 2 /* candidates whose sums fit the registers beside what they need */
 typedef struct {
     __m256 l, h;
-} lanes;
+} f32x16;
 
-static inline lanes lanes_load(const float *p) { return (lanes){_mm256_load_ps(p), _mm256_load_ps(p + 8)}; }
+static inline f32x16 f32x16_load(const float *p) { return (f32x16){_mm256_load_ps(p), _mm256_load_ps(p + 8)}; }
 
-static inline void lanes_store(float *p, lanes a)
+static inline void f32x16_store(float *p, f32x16 a)
 {
     _mm256_storeu_ps(p, a.l);
     _mm256_storeu_ps(p + 8, a.h);
 }
 
-static inline lanes lanes_splat(float a) { return (lanes){_mm256_set1_ps(a), _mm256_set1_ps(a)}; }
-static inline lanes lanes_add(lanes a, lanes b) { return (lanes){_mm256_add_ps(a.l, b.l), _mm256_add_ps(a.h, b.h)}; }
-static inline lanes lanes_sub(lanes a, lanes b) { return (lanes){_mm256_sub_ps(a.l, b.l), _mm256_sub_ps(a.h, b.h)}; }
-static inline lanes lanes_mul(lanes a, lanes b) { return (lanes){_mm256_mul_ps(a.l, b.l), _mm256_mul_ps(a.h, b.h)}; }
+static inline f32x16 f32x16_splat(float a) { return (f32x16){_mm256_set1_ps(a), _mm256_set1_ps(a)}; }
+static inline f32x16 f32x16_add(f32x16 a, f32x16 b) { return (f32x16){_mm256_add_ps(a.l, b.l), _mm256_add_ps(a.h, b.h)}; }
+static inline f32x16 f32x16_sub(f32x16 a, f32x16 b) { return (f32x16){_mm256_sub_ps(a.l, b.l), _mm256_sub_ps(a.h, b.h)}; }
+static inline f32x16 f32x16_mul(f32x16 a, f32x16 b) { return (f32x16){_mm256_mul_ps(a.l, b.l), _mm256_mul_ps(a.h, b.h)}; }
 
 /* a * b + c */
-static inline lanes lanes_fma(lanes a, lanes b, lanes c)
+static inline f32x16 f32x16_fma(f32x16 a, f32x16 b, f32x16 c)
 {
-    return (lanes){_mm256_fmadd_ps(a.l, b.l, c.l), _mm256_fmadd_ps(a.h, b.h, c.h)};
+    return (f32x16){_mm256_fmadd_ps(a.l, b.l, c.l), _mm256_fmadd_ps(a.h, b.h, c.h)};
 }
 
 /* c - a * b */
-static inline lanes lanes_fnma(lanes a, lanes b, lanes c)
+static inline f32x16 f32x16_fnma(f32x16 a, f32x16 b, f32x16 c)
 {
-    return (lanes){_mm256_fnmadd_ps(a.l, b.l, c.l), _mm256_fnmadd_ps(a.h, b.h, c.h)};
+    return (f32x16){_mm256_fnmadd_ps(a.l, b.l, c.l), _mm256_fnmadd_ps(a.h, b.h, c.h)};
 }
 
-static inline lanes lanes_abs(lanes a)
+static inline f32x16 f32x16_abs(f32x16 a)
 {
     const __m256 sign = _mm256_set1_ps(-0.0f);
-    return (lanes){_mm256_andnot_ps(sign, a.l), _mm256_andnot_ps(sign, a.h)};
+    return (f32x16){_mm256_andnot_ps(sign, a.l), _mm256_andnot_ps(sign, a.h)};
 }
 
-/* `negative` where x has a sign, elsewhere `other`. */
-static inline lanes lanes_by_sign(lanes x, lanes negative, lanes other)
+/* `negative` in lanes in which x has a sign, `other` in the rest. */
+static inline f32x16 f32x16_by_sign(f32x16 x, f32x16 negative, f32x16 other)
 {
-    return (lanes){_mm256_blendv_ps(other.l, negative.l, x.l), _mm256_blendv_ps(other.h, negative.h, x.h)};
+    return (f32x16){_mm256_blendv_ps(other.l, negative.l, x.l), _mm256_blendv_ps(other.h, negative.h, x.h)};
 }
 
 /* The sign of `sign` on the magnitude of a. */
-static inline lanes lanes_copy_sign(lanes a, lanes sign)
+static inline f32x16 f32x16_copy_sign(f32x16 a, f32x16 sign)
 {
     const __m256 minus = _mm256_set1_ps(-0.0f);
-    return (lanes){_mm256_or_ps(_mm256_andnot_ps(minus, a.l), _mm256_and_ps(minus, sign.l)),
+    return (f32x16){_mm256_or_ps(_mm256_andnot_ps(minus, a.l), _mm256_and_ps(minus, sign.l)),
                    _mm256_or_ps(_mm256_andnot_ps(minus, a.h), _mm256_and_ps(minus, sign.h))};
 }
 
-/* Of their bits as signed integers: of floats where none of the two is negative, and of bounds to floats of any sign. */
+/* Minimum and maximum of bits as signed integers: right for floats of which none is negative, and for limits of
+ * floats of any sign. */
 static inline __m256 half_min_bits(__m256 a, __m256 b)
 {
     return _mm256_castsi256_ps(_mm256_min_epi32(_mm256_castps_si256(a), _mm256_castps_si256(b)));
@@ -79,46 +79,46 @@ static inline __m256 half_max_bits(__m256 a, __m256 b)
     return _mm256_castsi256_ps(_mm256_max_epi32(_mm256_castps_si256(a), _mm256_castps_si256(b)));
 }
 
-static inline lanes lanes_min_bits(lanes a, lanes b) { return (lanes){half_min_bits(a.l, b.l), half_min_bits(a.h, b.h)}; }
-static inline lanes lanes_max_bits(lanes a, lanes b) { return (lanes){half_max_bits(a.l, b.l), half_max_bits(a.h, b.h)}; }
+static inline f32x16 f32x16_min_bits(f32x16 a, f32x16 b) { return (f32x16){half_min_bits(a.l, b.l), half_min_bits(a.h, b.h)}; }
+static inline f32x16 f32x16_max_bits(f32x16 a, f32x16 b) { return (f32x16){half_max_bits(a.l, b.l), half_max_bits(a.h, b.h)}; }
 
-/* Minus the mantissa as a number from 1 up to below 2, for a biased exponent below 128. */
-static inline lanes lanes_minus_mantissa(lanes a)
+/* Minus the mantissa, a number from 1 up to below 2, if the biased exponent is below 128. */
+static inline f32x16 f32x16_minus_mantissa(f32x16 a)
 {
     const __m256 set = _mm256_set1_ps(-1);
-    return (lanes){_mm256_or_ps(a.l, set), _mm256_or_ps(a.h, set)};
+    return (f32x16){_mm256_or_ps(a.l, set), _mm256_or_ps(a.h, set)};
 }
 
-struct lanes_table {
+struct f32x16_table {
     __m256 low, high;
 };
 
-static inline struct lanes_table lanes_table(const float low[8], const float high[8])
+static inline struct f32x16_table f32x16_table(const float low[8], const float high[8])
 {
-    return (struct lanes_table){_mm256_loadu_ps(low), _mm256_loadu_ps(high)};
+    return (struct f32x16_table){_mm256_loadu_ps(low), _mm256_loadu_ps(high)};
 }
 
-/* low[exponent % 8] * high[exponent / 8] for a biased exponent below 64; the sign does not matter. A permutation looks at the low
- * three bits of its indices only. */
-static inline __m256 half_look_up(struct lanes_table t, __m256 a)
+/* low[exponent % 8] * high[exponent / 8] for a biased exponent below 64; the sign does not matter. A permutation
+ * looks at the low three bits of its indices only. */
+static inline __m256 half_look_up(struct f32x16_table t, __m256 a)
 {
     const __m256i bits = _mm256_castps_si256(a);
     return _mm256_mul_ps(_mm256_permutevar8x32_ps(t.low, _mm256_srli_epi32(bits, 23)),
                          _mm256_permutevar8x32_ps(t.high, _mm256_srli_epi32(bits, 26)));
 }
 
-static inline lanes lanes_look_up(struct lanes_table t, lanes a) { return (lanes){half_look_up(t, a.l), half_look_up(t, a.h)}; }
+static inline f32x16 f32x16_look_up(struct f32x16_table t, f32x16 a) { return (f32x16){half_look_up(t, a.l), half_look_up(t, a.h)}; }
 
 #ifdef QOBS_SLEEF
-static inline lanes lanes_pow(lanes a, float exponent)
+static inline f32x16 f32x16_pow(f32x16 a, float exponent)
 {
     const __m256 e = _mm256_set1_ps(exponent);
-    return (lanes){Sleef_cinz_powf8_u10avx(a.l, e), Sleef_cinz_powf8_u10avx(a.h, e)};
+    return (f32x16){Sleef_cinz_powf8_u10avx(a.l, e), Sleef_cinz_powf8_u10avx(a.h, e)};
 }
 #endif
 
-/* The sums of four: of lanes 8 apart, then of those 4, 2 and 1 apart. */
-static inline void lanes_fold(const lanes a[4], float sum[4])
+/* Horizontal sums of four vectors: lanes 8 apart are added first, then lanes 4, 2 and 1 apart. */
+static inline void f32x16_sum_4(const f32x16 a[4], float sum[4])
 {
     __m256 eight[4];
     for (int i = 0; i < 4; i++)
@@ -133,8 +133,8 @@ static inline void lanes_fold(const lanes a[4], float sum[4])
     _mm_storeu_ps(sum, _mm256_castps256_ps128(_mm256_permutevar8x32_ps(one, order)));
 }
 
-/* Rows of 16, `row` apart, as columns. */
-static inline void lanes_turn(const float *x, size_t row, float *out)
+/* Transposes 16 rows of 16 floats that start `row` floats apart. */
+static inline void f32x16_transpose(const float *x, size_t row, float *out)
 {
     for (size_t from = 0; from < 16; from += 8)
         for (size_t column = 0; column < 16; column += 8) {
@@ -155,8 +155,9 @@ static inline int half_improve(__m256 a, __m256 step, __m256 *best, __m256 *at)
     return _mm256_movemask_ps(less);
 }
 
-/* Is any lane of a less than that of *best? There *best becomes a and *at becomes `step`. NaN is not. */
-static inline bool lanes_improve(lanes a, float step, lanes *best, lanes *at)
+/* In lanes in which a is below *best, *best becomes a and *at becomes `step`; returns whether there is such a lane.
+ * NaN is not below. */
+static inline bool f32x16_improve(f32x16 a, float step, f32x16 *best, f32x16 *at)
 {
     const __m256 steps = _mm256_set1_ps(step);
     return (half_improve(a.l, steps, &best->l, &at->l) | half_improve(a.h, steps, &best->h, &at->h)) != 0;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* AVX2 histogram; contract and limits in src/histogram.inl.h. */
+/* AVX2 histogram; contract and limits in templates/histogram.inl.h. */
 #if !defined(__AVX2__) || !defined(__F16C__)
 #error "this file needs -mavx2 -mf16c"
 #endif
@@ -17,7 +17,7 @@ typedef __m256i hist_index;
 typedef __m256 hist_lanes;
 
 typedef struct {
-    __m256 lo, hi, scale, from, bins, width, skipped, unwanted, magnitude;
+    __m256 lo, hi, scale, from, bins, width, skipped, uncountable, magnitude;
     __m256i last;
 } hist_rule;
 
@@ -31,7 +31,7 @@ static inline hist_rule hist_rule_of(const struct qobs_binning *b)
         .bins = _mm256_set1_ps((float)b->bins),
         .width = _mm256_set1_ps(b->width),
         .skipped = _mm256_set1_ps(b->skip_zeros ? 0 : __builtin_nanf("")),
-        .unwanted = _mm256_set1_ps(b->skip_zeros ? 0 : __builtin_inff()),
+        .uncountable = _mm256_set1_ps(b->skip_zeros ? 0 : __builtin_inff()),
         .magnitude = _mm256_castsi256_ps(_mm256_set1_epi32(b->magnitude ? INT32_MAX : -1)),
         .last = _mm256_set1_epi32((int32_t)b->bins - 1),
     };
@@ -82,7 +82,7 @@ static inline uint32_t hist_special(hist_vec v)
     return hist_mask(_mm256_cmp_ps(magnitude, _mm256_set1_ps(__builtin_inff()), _CMP_NLT_UQ));
 }
 
-static inline uint32_t hist_seen(const hist_rule *r, hist_vec v)
+static inline uint32_t hist_in_extrema(const hist_rule *r, hist_vec v)
 {
     return ~hist_special(v) & hist_mask(_mm256_cmp_ps(v, r->skipped, _CMP_NEQ_UQ));
 }
@@ -90,9 +90,9 @@ static inline uint32_t hist_seen(const hist_rule *r, hist_vec v)
 static inline hist_lanes hist_all(void) { return _mm256_castsi256_ps(_mm256_set1_epi32(-1)); }
 static inline bool hist_is_all(hist_lanes lanes) { return hist_mask(lanes) == ALL_LANES; }
 
-static inline hist_lanes hist_wanted(const hist_rule *r, hist_lanes lanes, hist_vec v)
+static inline hist_lanes hist_all_countable(const hist_rule *r, hist_lanes lanes, hist_vec v)
 {
-    return _mm256_and_ps(lanes, _mm256_cmp_ps(v, r->unwanted, _CMP_NEQ_OQ));
+    return _mm256_and_ps(lanes, _mm256_cmp_ps(v, r->uncountable, _CMP_NEQ_OQ));
 }
 
 static inline bool hist_between(const hist_rule *r, hist_vec min, hist_vec max)
@@ -140,20 +140,22 @@ static inline void hist_store(uint16_t *p, hist_index bins)
     _mm_storeu_si128((void *)p, _mm_packus_epi32(_mm256_castsi256_si128(bins), _mm256_extracti128_si256(bins, 1)));
 }
 
-static inline void hist_pack(float *p, hist_vec v, uint32_t mask)
+static inline void hist_left_pack(float *p, hist_vec v, uint32_t mask)
 {
-    const __m128i low = _mm_loadu_si128((const void *)pick_lanes[mask & 15]), high = _mm_loadu_si128((const void *)pick_lanes[mask >> 4]);
+    const __m128i low = _mm_loadu_si128((const void *)left_pack_lanes[mask & 15]), high = _mm_loadu_si128((const void *)left_pack_lanes[mask >> 4]);
     const __m256i bits = _mm256_castps_si256(v);
     _mm_storeu_si128((void *)p, _mm_shuffle_epi8(_mm256_castsi256_si128(bits), low));
     _mm_storeu_si128((void *)(p + __builtin_popcount(mask & 15)), _mm_shuffle_epi8(_mm256_extracti128_si256(bits, 1), high));
 }
 
-static inline void hist_pick(uint16_t *p, hist_index bins, uint32_t mask)
+static inline void hist_left_pack_bins(uint16_t *p, hist_index bins, uint32_t mask)
 {
-    const __m128i low = _mm_loadl_epi64((const void *)pick_halves[mask & 15]), high = _mm_loadl_epi64((const void *)pick_halves[mask >> 4]);
+    const __m128i low = _mm_loadl_epi64((const void *)left_pack_halves[mask & 15]), high = _mm_loadl_epi64((const void *)left_pack_halves[mask >> 4]);
     _mm_storel_epi64((void *)p, _mm_shuffle_epi8(_mm256_castsi256_si128(bins), low));
     _mm_storel_epi64((void *)(p + __builtin_popcount(mask & 15)), _mm_shuffle_epi8(_mm256_extracti128_si256(bins, 1), high));
 }
+
+#include "avx2/tuning.h"
 
 #define ENTRY(name) name##_avx2
 #include "templates/histogram.inl.h"

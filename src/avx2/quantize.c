@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* AVX2 fake-quantize; contract and limits in src/quantize.inl.h. */
+/* AVX2 fake-quantize; contract and limits in templates/quantize.inl.h. */
 #if !defined(__AVX2__) || !defined(__FMA__) || !defined(__F16C__)
 #error "this file needs -mavx2 -mfma -mf16c"
 #endif

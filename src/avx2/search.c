@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* AVX2 range search; contract and limits in src/search_errors.inl.h. */
+/* AVX2 range search; contract and limits in templates/search_errors.inl.h. */
 #include "avx2/f32x16.h"
+#include "avx2/tuning.h"
 
 #define ENTRY_(name) name##_avx2
 #define ENTRY(name) ENTRY_(name)

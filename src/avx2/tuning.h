@@ -14,18 +14,20 @@
 #define BLOCK_BYTES ((size_t)256 << 10)
 /* A block of this size is read as two streams. */
 #define TWO_STREAMS_BYTES 131072
-/* Contiguous runs of this size in total are read two pages side by side, other pages being prefetched; from TWO_PAGES_END_BYTES on
- * memory is the bottleneck, and two pages are slower. */
+/* Contiguous runs of this size in total are read two pages side by side, other pages being prefetched; from
+ * TWO_PAGES_END_BYTES on memory is the bottleneck, and two pages are slower. */
 #define TWO_PAGES_BYTES ((size_t)16 << 20)
 #define TWO_PAGES_END_BYTES ((size_t)64 << 20)
 #define PAGES_AHEAD 4
-/* Shorter runs share one transposed reduction; in total below REDUCE_CACHED_CALL_BYTES longer ones do, too, but for F64. */
+/* Shorter runs share one transposed reduction; in total below REDUCE_CACHED_CALL_BYTES longer ones do, too, but for
+ * F64. */
 #define REDUCE_RUN_BYTES 4160
 #define REDUCE_CACHED_RUN_BYTES 131072
 #define REDUCE_CACHED_CALL_BYTES ((size_t)16 << 20)
 /* From this length on a transposed reduction of keys is slower than runs one by one. */
 #define KEYS_RUN_BYTES 2048
-/* If raw bits do not suffice: groups of runs that are reduced as keys, or one by one, before raw bits are tried again. */
+/* If raw bits do not suffice: groups of runs that are reduced as keys, or one by one, before raw bits are tried
+ * again. */
 #define KEYED_GROUPS 64
 #define SINGLE_GROUPS 8
 
@@ -44,8 +46,8 @@
 #define PANEL_ROWS 256
 #define PANEL_BYTES 8192
 #define PANEL_UNROLLED_ROWS 8
-/* From this size on columns are taken to come from memory: a panel is a page wide, so that few pages are open, and lines are
- * prefetched some rows ahead. */
+/* From this size on columns are taken to come from memory: a panel is a page wide, so that few pages are open, and
+ * lines are prefetched some rows ahead. */
 #define STREAMING_COLUMN_BYTES ((size_t)16 << 20)
 #define STREAMING_PANEL_BYTES 4096
 #define STREAMING_UNROLLED_ROWS 4

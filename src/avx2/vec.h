@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* 256-bit integer vectors for the bodies of minmax.inl.h and absmax.inl.h. Everything is static: a helper shared between objects built with
- * different flags could be called on a CPU that lacks them. */
+/* 256-bit integer vectors for templates/minmax.inl.h and templates/absmax.inl.h. Everything is static: the linker
+ * could replace a shared helper by one that was built with flags for another CPU. */
 #ifndef QOBS_AVX2_VEC_H
 #define QOBS_AVX2_VEC_H
 
@@ -28,7 +28,7 @@ static inline vec vec_load(const void *p)
     return v;
 }
 
-/* The same, not before or after another such load. */
+/* Ordered load: the compiler keeps the order of such loads. */
 static inline vec vec_load_ordered(const void *p)
 {
     vec v = _mm256_loadu_si256((const vec *)p);
@@ -36,7 +36,7 @@ static inline vec vec_load_ordered(const void *p)
     return v;
 }
 
-/* Keeps it in a register. */
+/* Keeps the vector in a register. */
 static inline void vec_in_register(vec *v)
 {
     __asm__("" : "+x"(*v));
@@ -173,10 +173,11 @@ static inline int64_t vec_reduce_min64(vec v)
     return _mm_cvtsi128_si64(_mm256_castsi256_si128(vec_min_s64(a, _mm256_shuffle_epi32(a, 0x4e))));
 }
 
-/* What transposed folds are made of (src/fold.inl.h). A step takes two vectors and halves the lanes each run still has: the
- * result is the lane-wise minimum or maximum of x and y. Steps within lanes of 128 bits come first, where there are most vectors, as
- * shuffles across lanes are slower, and shuffles and blends are mixed, as they run on different ports. Runs of half a vector
- * (`first` 1) need the last step not, those of a quarter (2) neither it nor the first. */
+/* Steps of transposed reductions (templates/transpose_reduce.inl.h). A step takes two vectors and halves the lanes
+ * of each run: the result is the lane-wise minimum or maximum of x and y. Steps within 128 bits come first, because
+ * shuffles across them are slower and the first steps have most vectors. Shuffles and blends alternate, because they
+ * run on different ports. Runs of half a vector (`first` 1) do not need the last step, those of a quarter (2)
+ * neither the last nor the first. */
 static inline void vec_pair_of128(vec a, vec b, vec *x, vec *y)
 {
     *x = _mm256_blend_epi32(a, b, 0xf0);
@@ -221,7 +222,7 @@ static inline __attribute__((always_inline)) void vec_pair64(int first, int step
     (step == 0 ? vec_pair_of64 : vec_pair_of128)(a, b, x, y);
 }
 
-/* The last step's result in the order of the runs. */
+/* Brings the result of the last step into the order of the runs. */
 static inline vec vec_order16(int first, vec v)
 {
     const __m128i even_odd = _mm_setr_epi8(0, 1, 4, 5, 8, 9, 12, 13, 2, 3, 6, 7, 10, 11, 14, 15);

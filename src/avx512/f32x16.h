@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* 16 floats as one for the body of search_errors.inl.h, in one register. Everything is static, as in vec.h. */
-#ifndef QOBS_AVX512_LANES_H
-#define QOBS_AVX512_LANES_H
+/* 16 floats as one vector for templates/search_errors.inl.h, in one register. Everything is static, as in vec.h. */
+#ifndef QOBS_AVX512_F32X16_H
+#define QOBS_AVX512_F32X16_H
 
 #if !defined(__AVX512F__) || !defined(__AVX512BW__) || !defined(__AVX512DQ__) || !defined(__AVX512VL__)
 #error "this file needs -mavx512f -mavx512bw -mavx512dq -mavx512vl"
@@ -18,62 +18,62 @@
 #include <sleef.h>
 #endif
 
-#define LANES_ABREAST 4 /* candidates whose sums fit the registers beside what they need */
-typedef __m512 lanes;
+typedef __m512 f32x16;
 
-static inline lanes lanes_load(const float *p) { return _mm512_load_ps(p); }
-static inline void lanes_store(float *p, lanes a) { _mm512_storeu_ps(p, a); }
-static inline lanes lanes_splat(float a) { return _mm512_set1_ps(a); }
-static inline lanes lanes_add(lanes a, lanes b) { return _mm512_add_ps(a, b); }
-static inline lanes lanes_sub(lanes a, lanes b) { return _mm512_sub_ps(a, b); }
-static inline lanes lanes_mul(lanes a, lanes b) { return _mm512_mul_ps(a, b); }
-static inline lanes lanes_fma(lanes a, lanes b, lanes c) { return _mm512_fmadd_ps(a, b, c); }   /* a * b + c */
-static inline lanes lanes_fnma(lanes a, lanes b, lanes c) { return _mm512_fnmadd_ps(a, b, c); } /* c - a * b */
-static inline lanes lanes_abs(lanes a) { return _mm512_abs_ps(a); }
+static inline f32x16 f32x16_load(const float *p) { return _mm512_load_ps(p); }
+static inline void f32x16_store(float *p, f32x16 a) { _mm512_storeu_ps(p, a); }
+static inline f32x16 f32x16_splat(float a) { return _mm512_set1_ps(a); }
+static inline f32x16 f32x16_add(f32x16 a, f32x16 b) { return _mm512_add_ps(a, b); }
+static inline f32x16 f32x16_sub(f32x16 a, f32x16 b) { return _mm512_sub_ps(a, b); }
+static inline f32x16 f32x16_mul(f32x16 a, f32x16 b) { return _mm512_mul_ps(a, b); }
+static inline f32x16 f32x16_fma(f32x16 a, f32x16 b, f32x16 c) { return _mm512_fmadd_ps(a, b, c); }   /* a * b + c */
+static inline f32x16 f32x16_fnma(f32x16 a, f32x16 b, f32x16 c) { return _mm512_fnmadd_ps(a, b, c); } /* c - a * b */
+static inline f32x16 f32x16_abs(f32x16 a) { return _mm512_abs_ps(a); }
 
-/* `negative` where x has a sign, elsewhere `other`. */
-static inline lanes lanes_by_sign(lanes x, lanes negative, lanes other)
+/* `negative` in lanes in which x has a sign, `other` in the rest. */
+static inline f32x16 f32x16_by_sign(f32x16 x, f32x16 negative, f32x16 other)
 {
     return _mm512_mask_blend_ps(_mm512_movepi32_mask(_mm512_castps_si512(x)), other, negative);
 }
 
 /* The sign of `sign` on the magnitude of a. */
-static inline lanes lanes_copy_sign(lanes a, lanes sign)
+static inline f32x16 f32x16_copy_sign(f32x16 a, f32x16 sign)
 {
     const __m512i minus = _mm512_set1_epi32(INT32_MIN);
     return _mm512_castsi512_ps(_mm512_ternarylogic_epi32(minus, _mm512_castps_si512(sign), _mm512_castps_si512(a), 0xca));
 }
 
-/* Of their bits as signed integers: of floats where none of the two is negative, and of bounds to floats of any sign. */
-static inline lanes lanes_min_bits(lanes a, lanes b)
+/* Minimum and maximum of bits as signed integers: right for floats of which none is negative, and for limits of
+ * floats of any sign. */
+static inline f32x16 f32x16_min_bits(f32x16 a, f32x16 b)
 {
     return _mm512_castsi512_ps(_mm512_min_epi32(_mm512_castps_si512(a), _mm512_castps_si512(b)));
 }
 
-static inline lanes lanes_max_bits(lanes a, lanes b)
+static inline f32x16 f32x16_max_bits(f32x16 a, f32x16 b)
 {
     return _mm512_castsi512_ps(_mm512_max_epi32(_mm512_castps_si512(a), _mm512_castps_si512(b)));
 }
 
-/* Minus the mantissa as a number from 1 up to below 2, for a biased exponent below 128. */
-static inline lanes lanes_minus_mantissa(lanes a) { return _mm512_or_ps(a, _mm512_set1_ps(-1)); }
+/* Minus the mantissa, a number from 1 up to below 2, if the biased exponent is below 128. */
+static inline f32x16 f32x16_minus_mantissa(f32x16 a) { return _mm512_or_ps(a, _mm512_set1_ps(-1)); }
 
-struct lanes_table {
+struct f32x16_table {
     __m512 low, high; /* for exponents 32 to 47 and 48 to 63; 0 for those below */
 };
 
-static inline struct lanes_table lanes_table(const float low[8], const float high[8])
+static inline struct f32x16_table f32x16_table(const float low[8], const float high[8])
 {
     const __m512 v = _mm512_broadcast_f32x8(_mm256_loadu_ps(low));
-    return (struct lanes_table){
+    return (struct f32x16_table){
         _mm512_mul_ps(v, _mm512_mask_blend_ps(0xff00, _mm512_set1_ps(high[4]), _mm512_set1_ps(high[5]))),
         _mm512_mul_ps(v, _mm512_mask_blend_ps(0xff00, _mm512_set1_ps(high[6]), _mm512_set1_ps(high[7]))),
     };
 }
 
-/* low[exponent % 8] * high[exponent / 8] for a biased exponent below 64, high being 0 up to high[3]; the sign does not matter. A
- * permutation looks at the low five bits of its indices only; the sixth is 0 where the result is. */
-static inline lanes lanes_look_up(struct lanes_table t, lanes a)
+/* low[exponent % 8] * high[exponent / 8] for a biased exponent below 64, high being 0 up to high[3]; the sign does
+ * not matter. A permutation looks at the low five bits of its indices only; the sixth is 0 where the result is. */
+static inline f32x16 f32x16_look_up(struct f32x16_table t, f32x16 a)
 {
     const __m512i bits = _mm512_castps_si512(a);
     const __mmask16 there = _mm512_test_epi32_mask(bits, _mm512_set1_epi32(32 << 23));
@@ -81,14 +81,14 @@ static inline lanes lanes_look_up(struct lanes_table t, lanes a)
 }
 
 #ifdef QOBS_SLEEF
-static inline lanes lanes_pow(lanes a, float exponent)
+static inline f32x16 f32x16_pow(f32x16 a, float exponent)
 {
-    return Sleef_cinz_powf16_u10avx512fnofma(a, lanes_splat(exponent));
+    return Sleef_cinz_powf16_u10avx512fnofma(a, f32x16_splat(exponent));
 }
 #endif
 
-/* The sums of four: of lanes 8 apart, then of those 4, 2 and 1 apart. */
-static inline void lanes_fold(const lanes a[4], float sum[4])
+/* Horizontal sums of four vectors: lanes 8 apart are added first, then lanes 4, 2 and 1 apart. */
+static inline void f32x16_sum_4(const f32x16 a[4], float sum[4])
 {
     const __m512 ab = _mm512_add_ps(_mm512_mask_blend_ps(0xff00, a[0], a[1]), _mm512_shuffle_f32x4(a[0], a[1], 0x4e));
     const __m512 cd = _mm512_add_ps(_mm512_mask_blend_ps(0xff00, a[2], a[3]), _mm512_shuffle_f32x4(a[2], a[3], 0x4e));
@@ -99,8 +99,8 @@ static inline void lanes_fold(const lanes a[4], float sum[4])
     _mm_storeu_ps(sum, _mm512_castps512_ps128(_mm512_permutexvar_ps(first, one)));
 }
 
-/* Rows of 16, `row` apart, as columns. */
-static inline void lanes_turn(const float *x, size_t row, float *out)
+/* Transposes 16 rows of 16 floats that start `row` floats apart. */
+static inline void f32x16_transpose(const float *x, size_t row, float *out)
 {
     vec r[16];
     for (size_t i = 0; i < 16; i++)
@@ -110,12 +110,13 @@ static inline void lanes_turn(const float *x, size_t row, float *out)
         _mm512_store_si512(out + i * 16, r[i]);
 }
 
-/* Is any lane of a less than that of *best? There *best becomes a and *at becomes `step`. NaN is not. */
-static inline bool lanes_improve(lanes a, float step, lanes *best, lanes *at)
+/* In lanes in which a is below *best, *best becomes a and *at becomes `step`; returns whether there is such a lane.
+ * NaN is not below. */
+static inline bool f32x16_improve(f32x16 a, float step, f32x16 *best, f32x16 *at)
 {
     const __mmask16 less = _mm512_cmp_ps_mask(a, *best, _CMP_LT_OQ);
     *best = _mm512_mask_mov_ps(*best, less, a);
-    *at = _mm512_mask_mov_ps(*at, less, lanes_splat(step));
+    *at = _mm512_mask_mov_ps(*at, less, f32x16_splat(step));
     return less != 0;
 }
 

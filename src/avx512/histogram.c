@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* AVX-512 histogram; contract and limits in src/histogram.inl.h. */
+/* AVX-512 histogram; contract and limits in templates/histogram.inl.h. */
 #if !defined(__AVX512F__) || !defined(__AVX512BW__) || !defined(__AVX512DQ__) || !defined(__AVX512VL__)
 #error "this file needs -mavx512f -mavx512bw -mavx512dq -mavx512vl"
 #endif
@@ -16,7 +16,7 @@ typedef __m512i hist_index;
 typedef __mmask16 hist_lanes;
 
 typedef struct {
-    __m512 lo, hi, scale, from, bins, width, skipped, unwanted, magnitude;
+    __m512 lo, hi, scale, from, bins, width, skipped, uncountable, magnitude;
     __m512i last;
 } hist_rule;
 
@@ -30,7 +30,7 @@ static inline hist_rule hist_rule_of(const struct qobs_binning *b)
         .bins = _mm512_set1_ps((float)b->bins),
         .width = _mm512_set1_ps(b->width),
         .skipped = _mm512_set1_ps(b->skip_zeros ? 0 : __builtin_nanf("")),
-        .unwanted = _mm512_set1_ps(b->skip_zeros ? 0 : __builtin_inff()),
+        .uncountable = _mm512_set1_ps(b->skip_zeros ? 0 : __builtin_inff()),
         .magnitude = _mm512_castsi512_ps(_mm512_set1_epi32(b->magnitude ? INT32_MAX : -1)),
         .last = _mm512_set1_epi32((int32_t)b->bins - 1),
     };
@@ -74,7 +74,7 @@ static inline uint32_t hist_special(hist_vec v)
     return _mm512_fpclass_ps_mask(v, 0x99); /* quiet NaN, +infinity, -infinity, signalling NaN */
 }
 
-static inline uint32_t hist_seen(const hist_rule *r, hist_vec v)
+static inline uint32_t hist_in_extrema(const hist_rule *r, hist_vec v)
 {
     return ~hist_special(v) & _mm512_cmp_ps_mask(v, r->skipped, _CMP_NEQ_UQ);
 }
@@ -82,9 +82,9 @@ static inline uint32_t hist_seen(const hist_rule *r, hist_vec v)
 static inline hist_lanes hist_all(void) { return ALL_LANES; }
 static inline bool hist_is_all(hist_lanes lanes) { return lanes == ALL_LANES; }
 
-static inline hist_lanes hist_wanted(const hist_rule *r, hist_lanes lanes, hist_vec v)
+static inline hist_lanes hist_all_countable(const hist_rule *r, hist_lanes lanes, hist_vec v)
 {
-    return _mm512_mask_cmp_ps_mask(lanes, v, r->unwanted, _CMP_NEQ_OQ);
+    return _mm512_mask_cmp_ps_mask(lanes, v, r->uncountable, _CMP_NEQ_OQ);
 }
 
 static inline bool hist_between(const hist_rule *r, hist_vec min, hist_vec max)
@@ -127,15 +127,17 @@ static inline void hist_store_wide(uint32_t *p, hist_index bins) { _mm512_storeu
 static inline void hist_store(uint16_t *p, hist_index bins) { _mm256_storeu_si256((void *)p, _mm512_cvtepi32_epi16(bins)); }
 
 /* In a register: compressing into memory is slow on some CPUs. */
-static inline void hist_pack(float *p, hist_vec v, uint32_t mask)
+static inline void hist_left_pack(float *p, hist_vec v, uint32_t mask)
 {
     _mm512_storeu_ps(p, _mm512_maskz_compress_ps((__mmask16)mask, v));
 }
 
-static inline void hist_pick(uint16_t *p, hist_index bins, uint32_t mask)
+static inline void hist_left_pack_bins(uint16_t *p, hist_index bins, uint32_t mask)
 {
     hist_store(p, _mm512_maskz_compress_epi32((__mmask16)mask, bins));
 }
+
+#include "avx512/tuning.h"
 
 #define ENTRY(name) name##_avx512
 #include "templates/histogram.inl.h"

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* Minimum and maximum of 16-bit columns that an index assigns to at most 32 groups, without a transposition: every lane of an accumulator
- * is a group. Included by templates/indexed.inl.h.
+/* Minimum and maximum of 16-bit columns that an index assigns to at most 32 groups, without a transposition: every lane
+ * of an accumulator is a group. Included by templates/indexed.inl.h.
  *
- * All rows have the same columns in the same places. So permutations that bring the columns of a cache line into the lanes of their groups
- * are made once: one for the first column of every group, another for the second, and so on. A group with fewer columns repeats its last.
+ * All rows have the same columns in the same places. So permutations that bring the columns of a cache line into the
+ * lanes of their groups are made once: one for the first column of every group, another for the second, and so on. A
+ * group with fewer columns repeats its last.
  *
  * Accumulators: two vectors of keys a row; none can overflow.
  * Counts: 64 bits, made only for rows that hold an element that is not finite.

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* The avx512 table. Built for the baseline, because usable() runs on every CPU. A CPU with AVX-512 also has AVX2, so these kernels
- * may call those of the avx2 table. */
+/* The avx512 table. Built for the baseline, because usable() runs on every CPU. A CPU with AVX-512 also has AVX2, so
+ * these kernels may call those of the avx2 table. */
 #include "avx512/tuning.h"
 #include "kernels/kernels.h"
 

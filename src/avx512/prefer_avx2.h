@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* The calls that the avx512 table hands to the avx2 table, and why. Entries ask through DELEGATE_TO_AVX2 (templates/entries.h).
- * Measured on the machine of avx512/tuning.h: a load of half a cache line comes 2 to 15 % faster out of the third-level cache and
- * memory than a load of a whole line, if the kernel waits for nothing else there.
+/* The calls that the avx512 table hands to the avx2 table, and why. Entries ask through DELEGATE_TO_AVX2
+ * (templates/entries.h). Measured on the machine of avx512/tuning.h: a load of half a cache line comes 2 to 15 % faster
+ * out of the third-level cache and memory than a load of a whole line, if the kernel waits for nothing else there.
  *
  * element: bytes of one element. */
 #ifndef QOBS_AVX512_PREFER_AVX2_H
@@ -32,8 +32,8 @@ static inline bool exceed_l2(size_t runs, size_t length, size_t element)
     return length >= shortest && all >= DELEGATED_ROWS_BYTES;
 }
 
-/* Runs of one vector. AVX-512 has to shuffle before it can compare; AVX2 compares their halves first and is 6 to 17 % faster if they
- * come from L1. From L2 on both wait, and for few groups of runs it makes no difference. */
+/* Runs of one vector. AVX-512 has to shuffle before it can compare; AVX2 compares their halves first and is 6 to 17
+ * % faster if they come from L1. From L2 on both wait, and for few groups of runs it makes no difference. */
 static inline bool are_vectors_in_l1(size_t runs, size_t length, size_t element)
 {
     return element < 8 && length * element == 64 && runs >= 2 * length && runs <= DELEGATED_VECTORS;
@@ -53,9 +53,9 @@ static inline bool prefer_avx2_for_columns(size_t elements, size_t element) { re
 /* Rows of an indexed call that fill at most half a vector. */
 static inline bool prefer_avx2_for_few_rows(size_t rows, size_t element) { return rows <= 64 / element / 2; }
 
-/* 4K aliasing: the processor compares only address bits 0 to 11 of a load and of earlier stores. If (out - x) % 4096 is 33 to 255,
- * 512-bit loads wait for an unrelated store; 256-bit loads do not. `light`: little work between load and store. Decided by the first
- * run. */
+/* 4K aliasing: the processor compares only address bits 0 to 11 of a load and of earlier stores. If (out - x) % 4096
+ * is 33 to 255, 512-bit loads wait for an unrelated store; 256-bit loads do not. `light`: little work between load
+ * and store. Decided by the first run. */
 static inline bool prefer_avx2_for_aliased(bool light, const void *x, const void *out)
 {
     const uintptr_t behind = ((uintptr_t)out - (uintptr_t)x) % 4096;

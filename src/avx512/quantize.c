@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* AVX-512 fake-quantize; contract and limits in src/quantize.inl.h. */
+/* AVX-512 fake-quantize; contract and limits in templates/quantize.inl.h. */
 #if !defined(__AVX512F__) || !defined(__AVX512BW__) || !defined(__AVX512DQ__) || !defined(__AVX512VL__)
 #error "this file needs -mavx512f -mavx512bw -mavx512dq -mavx512vl"
 #endif

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* AVX-512 range search; contract and limits in src/search_errors.inl.h. */
+/* AVX-512 range search; contract and limits in templates/search_errors.inl.h. */
 #include "avx512/f32x16.h"
+#include "avx512/tuning.h"
 
 #define ENTRY_(name) name##_avx512
 #define ENTRY(name) ENTRY_(name)

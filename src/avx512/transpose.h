@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* Transposition of tiles in registers, for templates/indexed.inl.h: r[i] has in part p the row p * TILE + i, and afterwards r[c] the
- * column c of all rows in their order. Elements are interleaved within 128 bits first, then the 128-bit lanes change places. */
+/* Transposition of tiles in registers, for templates/indexed.inl.h: r[i] has in part p the row p * TILE + i, and
+ * afterwards r[c] the column c of all rows in their order. Elements are interleaved within 128 bits first, then the
+ * 128-bit lanes change places. */
 #ifndef QOBS_AVX512_TRANSPOSE_H
 #define QOBS_AVX512_TRANSPOSE_H
 
@@ -23,7 +24,8 @@ static inline vec vec_halves16(vec a, vec b, int p)
 static inline vec vec_halves32(vec a, vec b, int p) { return (void)b, (void)p, a; }
 static inline vec vec_halves64(vec a, vec b, int p) { return (void)b, (void)p, a; }
 
-/* Interleaves n vectors that already hold elements of `done` rows side by side, `bits` wide together: pairs become twice as wide. */
+/* Interleaves n vectors that already hold elements of `done` rows side by side, `bits` wide together: pairs become
+ * twice as wide. */
 static inline __attribute__((always_inline)) void vec_interleave(int bits, int done, int n, vec *r)
 {
     _Pragma("GCC unroll 16") for (int b = 0; b < n; b += 2 * done)

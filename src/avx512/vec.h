@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* 512-bit integer vectors for the bodies of minmax.inl.h and absmax.inl.h. Everything is static: a helper shared between objects built with
- * different flags could be called on a CPU that lacks them. */
+/* 512-bit integer vectors for templates/minmax.inl.h and templates/absmax.inl.h. Everything is static: the linker
+ * could replace a shared helper by one that was built with flags for another CPU. */
 #ifndef QOBS_AVX512_VEC_H
 #define QOBS_AVX512_VEC_H
 
@@ -28,7 +28,7 @@ static inline vec vec_load(const void *p)
     return v;
 }
 
-/* The same, not before or after another such load. */
+/* Ordered load: the compiler keeps the order of such loads. */
 static inline vec vec_load_ordered(const void *p)
 {
     vec v = _mm512_loadu_si512(p);
@@ -36,7 +36,7 @@ static inline vec vec_load_ordered(const void *p)
     return v;
 }
 
-/* Keeps it in a register. */
+/* Keeps the vector in a register. */
 static inline void vec_in_register(vec *v)
 {
     __asm__("" : "+v"(*v));
@@ -164,10 +164,11 @@ static inline int64_t vec_reduce_min64(vec v)
     return _mm512_reduce_min_epi64(v);
 }
 
-/* What transposed folds are made of (src/fold.inl.h). A step takes two vectors and halves the lanes each run still has: the
- * result is the lane-wise minimum or maximum of x and y. Steps within lanes of 128 bits come first, where there are most vectors, as
- * shuffles across lanes are slower, and shuffles and blends are mixed, as they run on different ports. Runs of half or a quarter of
- * a vector (`first` 1 or 2) need the last one or two steps not. */
+/* Steps of transposed reductions (templates/transpose_reduce.inl.h). A step takes two vectors and halves the lanes
+ * of each run: the result is the lane-wise minimum or maximum of x and y. Steps within 128 bits come first, because
+ * shuffles across them are slower and the first steps have most vectors. Shuffles and blends alternate, because they
+ * run on different ports. Runs of half or a quarter of a vector (`first` 1 or 2) do not need the last one or two
+ * steps. */
 static inline void vec_pair_of64(vec a, vec b, vec *x, vec *y)
 {
     *x = _mm512_mask_blend_epi64(0xaa, a, b);
@@ -222,16 +223,16 @@ static inline __attribute__((always_inline)) void vec_pair64(int first, int step
     (step == 0 ? vec_pair_of64 : step == 1 ? vec_pair_of128 : vec_pair_of256)(a, b, x, y);
 }
 
-/* The last step's result in the order of the runs. */
+/* Brings the result of the last step into the order of the runs. */
 static inline vec vec_order16(int first, vec v)
 {
-    const vec whole = _mm512_set_epi16(31, 29, 27, 25, 30, 28, 26, 24, 23, 21, 19, 17, 22, 20, 18, 16, 15, 13, 11, 9, 14, 12, 10, 8,
+    const vec full = _mm512_set_epi16(31, 29, 27, 25, 30, 28, 26, 24, 23, 21, 19, 17, 22, 20, 18, 16, 15, 13, 11, 9, 14, 12, 10, 8,
                                        7, 5, 3, 1, 6, 4, 2, 0);
     const vec halves = _mm512_set_epi16(31, 15, 29, 13, 27, 11, 25, 9, 30, 14, 28, 12, 26, 10, 24, 8, 23, 7, 21, 5, 19, 3, 17, 1,
                                         22, 6, 20, 4, 18, 2, 16, 0);
     const vec quarters = _mm512_set_epi16(31, 23, 15, 7, 29, 21, 13, 5, 27, 19, 11, 3, 25, 17, 9, 1, 30, 22, 14, 6, 28, 20, 12, 4,
                                           26, 18, 10, 2, 24, 16, 8, 0);
-    return _mm512_permutexvar_epi16(first == 0 ? whole : first == 1 ? halves : quarters, v);
+    return _mm512_permutexvar_epi16(first == 0 ? full : first == 1 ? halves : quarters, v);
 }
 
 static inline vec vec_order32(int first, vec v)

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* The table in use. An observer binds the active table when it is created, so a later choice never races with running work. A table's
- * kernels may hand calls to another table's (kernels/slot.h): the active table names the instruction set, not every loop. */
+/* The table in use. An observer binds the active table when it is created, so a later choice never races with
+ * running work. A table's kernels may hand calls to another table's (kernels/slot.h): the active table names the
+ * instruction set, not every loop. */
 #ifndef QOBS_DISPATCH_H
 #define QOBS_DISPATCH_H
 

@@ -1,27 +1,29 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* Kernels of minimum, maximum and the largest magnitude. Outputs have the dtype of x. Identities are +infinity for a minimum,
- * -infinity for a maximum and +0 for a magnitude. NaN is skipped and counted; infinities take part and are counted. A result
- * that is zero is +0. Strides of x count bytes, those of outputs elements. */
+/* Kernels of minimum, maximum and the largest magnitude. Outputs have the dtype of x. Identities are +infinity for a
+ * minimum, -infinity for a maximum and +0 for a magnitude. NaN is skipped and counted; infinities take part and are
+ * counted. A result that is zero is +0. Strides of x count bytes, those of outputs elements. */
 #ifndef QOBS_KERNEL_MINMAX_H
 #define QOBS_KERNEL_MINMAX_H
 
 #include "kernels/slot.h"
 
-/* Row form: `runs` runs of `length` contiguous elements; each run starts run_stride bytes after the one before. Run i merges
- * into min[i * out_stride] and max[i * out_stride]. out_stride 0 merges every run into one pair. */
+/* Row form: `runs` runs of `length` contiguous elements; each run starts run_stride bytes after the one before. Run
+ * i merges into min[i * out_stride] and max[i * out_stride]. out_stride 0 merges every run into one pair. */
 #define QOBS_MINMAX_ROWS(name)                                                                                        \
     void name(const void *x, ptrdiff_t run_stride, size_t runs, size_t length, void *min, void *max,                 \
               ptrdiff_t out_stride, struct qobs_nonfinite *nonfinite)
 
-/* Row panel form: `panels` panels of `rows` rows each, all rows row_stride bytes apart. A row has `runs` runs that follow each
- * other without a gap. Run i of every row of panel p merges into min[p * runs + i] and max[p * runs + i]. */
+/* Row panel form: `panels` panels of `rows` rows each, all rows row_stride bytes apart. A row has `runs` runs that
+ * follow each other without a gap. Run i of every row of panel p merges into min[p * runs + i] and max[p * runs +
+ * i]. */
 #define QOBS_MINMAX_ROW_PANELS(name)                                                                                  \
     void name(const void *x, ptrdiff_t row_stride, size_t panels, size_t rows, size_t runs, size_t length, void *min, \
               void *max, struct qobs_nonfinite *nonfinite)
 
-/* Column form: `rows` rows of `columns` contiguous elements, row_stride bytes apart; column j merges into min[j] and max[j]. */
+/* Column form: `rows` rows of `columns` contiguous elements, row_stride bytes apart; column j merges into min[j] and
+ * max[j]. */
 #define QOBS_MINMAX_COLUMNS(name)                                                                                     \
     void name(const void *x, ptrdiff_t row_stride, size_t rows, size_t columns, void *min, void *max,                \
               struct qobs_nonfinite *nonfinite)

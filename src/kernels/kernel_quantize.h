@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* Kernels of fake-quantize. They write every element. out may be x; otherwise the two must not overlap. NaN becomes the quiet
- * NaN without sign and payload; in torch's arithmetic it becomes quant_min. */
+/* Kernels of fake-quantize. They write every element. out may be x; otherwise the two must not overlap. NaN becomes
+ * the quiet NaN without sign and payload; in torch's arithmetic it becomes quant_min. */
 #ifndef QOBS_KERNEL_QUANTIZE_H
 #define QOBS_KERNEL_QUANTIZE_H
 
 #include "kernels/slot.h"
 #include "number/quantizer.h"
 
-/* One entry per qparam, in float, for F64 in double. The zero point is there twice because upstream converts it twice: to the
- * dtype of x where it is added, to the dtype of scale where it is subtracted. In the row form both may be NULL: no zero point,
- * the same as adding -0 and subtracting +0. */
+/* One entry per qparam, in float, for F64 in double. The zero point is there twice because upstream converts it
+ * twice: to the dtype of x where it is added, to the dtype of scale where it is subtracted. In the row form both may
+ * be NULL: no zero point, the same as adding -0 and subtracting +0. */
 struct qobs_qparams {
     const void *scale;
     const void *zero_point_add;

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* Kernels of range search. Elements are floats of magnitudes below 0.5, aligned to 64 bytes and padded with zeros to a multiple
- * of QOBS_SEARCH_LANES. A batch is QOBS_SEARCH_LANES qparams; its arrays of candidates are [candidate][QOBS_SEARCH_LANES]. */
+/* Kernels of range search. Elements are floats of magnitudes below 0.5, aligned to 64 bytes and padded with zeros to
+ * a multiple of QOBS_SEARCH_LANES. A batch is QOBS_SEARCH_LANES qparams; its arrays of candidates are
+ * [candidate][QOBS_SEARCH_LANES]. */
 #ifndef QOBS_KERNEL_SEARCH_H
 #define QOBS_KERNEL_SEARCH_H
 
@@ -20,8 +21,9 @@ enum qobs_norm_kind {
     QOBS_NORM_POW    /* SLEEF's pow */
 };
 
-/* |e|^norm for |e| < 1; made by qobs_search_norm (range/search_norm.c). TABLE takes e * QOBS_NORM_UNIT, so that the biased
- * exponent is below 64, and a polynomial in minus the mantissa, because setting bits yields that from any sign and exponent. */
+/* |e|^norm for |e| < 1; made by qobs_search_norm (range/search_norm.c). TABLE takes e * QOBS_NORM_UNIT, so that the
+ * biased exponent is below 64, and a polynomial in minus the mantissa, because setting bits yields that from any
+ * sign and exponent. */
 #define QOBS_NORM_UNIT 0x1p-63f
 struct qobs_error_norm {
     enum qobs_norm_kind kind;
@@ -31,40 +33,41 @@ struct qobs_error_norm {
     float prescale;        /* POW: a power of two that multiplies |e| first */
 };
 
-/* Candidates: q = round(x * inverse + shift), limited; the result is (q - shift) * scale. For integers shift is the zero point
- * plus 1.5 * 2^23. Candidate c is at index c * step; arrays are aligned to 64 bytes. */
+/* Candidates: q = round(x * inverse + shift), limited; the result is (q - shift) * scale. For integers shift is the
+ * zero point plus 1.5 * 2^23. Candidate c is at index c * step; arrays are aligned to 64 bytes. */
 struct qobs_search_candidates {
     const float *scale, *inverse, *shift;
     size_t step;
 };
 
-/* Memory that the caller needs next; none if from == end. Kernels prefetch as much of it as does not delay their own loads. */
+/* Memory that the caller needs next; none if from == end. Kernels prefetch as much of it as does not delay their own
+ * loads. */
 struct qobs_prefetch {
     const unsigned char *from, *end;
 };
 
 /* sum[c] = sum over i of weight[i] * |q_c(x[i]) - x[i]|^norm, in units of qobs_search_unit() (range/search.h).
- * n: at most QOBS_SEARCH_MOST elements, without the padding, of one qparam. weight: as x, or NULL.
- * count: candidates, a multiple of 4; the sum of a candidate does not depend on it.
- * quantizer: an integer range with 0, or a float format with symmetric limits; not in_double.
- * with_shift: zero points may be other than 0. If a zero point is not itself representable (float formats, or beyond the
- * integer range), padding has an error, so weight is required, with 0 for padding. */
+ *  - n: at most QOBS_SEARCH_MOST elements, without the padding, of one qparam. weight: as x, or NULL.
+ *  - count: candidates, a multiple of 4; the sum of a candidate does not depend on it.
+ *  - quantizer: an integer range with 0, or a float format with symmetric limits; not in_double.
+ *  - with_shift: zero points may be other than 0. If a zero point is not itself representable (float formats, or beyond
+ *    the integer range), padding has an error, so weight is required, with 0 for padding. */
 #define QOBS_SEARCH_ERRORS(name)                                                                                           \
     void name(const struct qobs_quantizer *quantizer, const struct qobs_error_norm *norm, bool with_shift, const float *x, \
               const float *weight, size_t n, const struct qobs_search_candidates *candidates, size_t count,                \
               struct qobs_prefetch prefetch, float *sum)
 
-/* The same for a batch of qparams with n <= QOBS_SEARCH_FEW elements each, or zeros; elements of a qparam start `row` floats
- * after those of the one before. Candidates' step is QOBS_SEARCH_LANES. Sums differ from QOBS_SEARCH_ERRORS by rounding; the sum
- * of a qparam does not depend on the other qparams. */
+/* The same for a batch of qparams with n <= QOBS_SEARCH_FEW elements each, or zeros; elements of a qparam start
+ * `row` floats after those of the one before. Candidates' step is QOBS_SEARCH_LANES. Sums differ from
+ * QOBS_SEARCH_ERRORS by rounding; the sum of a qparam does not depend on the other qparams. */
 #define QOBS_SEARCH_BATCH(name)                                                                                            \
     void name(const struct qobs_quantizer *quantizer, const struct qobs_error_norm *norm, bool with_shift, const float *x, \
               const float *weight, size_t row, size_t n, const struct qobs_search_candidates *candidates, size_t count,    \
               struct qobs_prefetch prefetch, float *sum)
 
-/* For each qparam of a batch: the first of n steps with the smallest sum and that sum, if it is below `bound`; otherwise -1 and
- * `bound`. NaN is not below. `improved` gets a bit for each step whose sum is below `bound` and below every sum before it, for
- * any qparam. */
+/* For each qparam of a batch: the first of n steps with the smallest sum and that sum, if it is below `bound`;
+ * otherwise -1 and `bound`. NaN is not below. `improved` gets a bit for each step whose sum is below `bound` and
+ * below every sum before it, for any qparam. */
 #define QOBS_SEARCH_IMPROVED(name)                                                                                    \
     void name(const float *sum, size_t n, const float *bound, int32_t *step, float *best, uint64_t *improved)
 
@@ -75,16 +78,18 @@ struct qobs_shrinking {
     int mx_offset;              /* MX: exponent of the largest number */
     float eps;                  /* replaces a scale of 0 */
     float floor;                /* smallest scale, or 0 */
-    float least_p;              /* smallest of all p */
+    float min_p;              /* smallest of all p */
 };
 
-/* Candidates for a batch of ranges from min to max, numbers of the dtype, times p[i] for i < n. `factor`: powers of two that
- * multiply the elements. Writes scale, inverse and shift. inverse_p: 1 / p, or NULL; it saves divisions. MX is not for F16. */
+/* Candidates for a batch of ranges from min to max, numbers of the dtype, times p[i] for i < n. `factor`: powers of
+ * two that multiply the elements. Writes scale, inverse and shift. inverse_p: 1 / p, or NULL; it saves divisions. MX
+ * is not for F16. */
 #define QOBS_SEARCH_SHRINK(name)                                                                                          \
     void name(const struct qobs_shrinking *how, const float *min, const float *max, const float *factor, const float *p,  \
               const float *inverse_p, size_t n, float *scale, float *inverse, float *shift)
 
-/* n contiguous elements times `factor`, a power of two, as floats. finite_only: an element that is not finite becomes 0. */
+/* n contiguous elements times `factor`, a power of two, as floats. finite_only: an element that is not finite
+ * becomes 0. */
 #define QOBS_SEARCH_LOAD(name) void name(const void *x, size_t n, double factor, bool finite_only, float *out)
 
 #define QOBS_SEARCH_SLOTS(EACH, with)                                                                                 \

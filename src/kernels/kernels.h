@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* The table of kernels that each instruction set fills, and its construction. Contracts are in kernel_FAMILY.h, what all kernels
- * promise is in slot.h. Files that implement or describe one family include that family's header only. */
+/* The table of kernels that each instruction set fills, and its construction. Contracts are in kernel_FAMILY.h, what
+ * all kernels promise is in slot.h. Files that implement or describe one family include that family's header only. */
 #ifndef QOBS_KERNELS_H
 #define QOBS_KERNELS_H
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* What every kernel header needs: the list of instruction sets, the dtype variants of a slot, and the macro that declares a
- * family's functions. A slot is a member of struct qobs_kernels. Each kernel_FAMILY.h lists its slots as
+/* Common part of the kernel headers: the list of instruction sets, the dtype variants of a slot, and the macro that
+ * declares a family's functions. A slot is a member of struct qobs_kernels. Each kernel_FAMILY.h lists its slots as
  * EACH(variants, slot, SIGNATURE, with); declarations, tables, checker and benchmarks expand these lists.
  *
  * Contract of every kernel
@@ -10,7 +10,8 @@
  *  - no allocation, no errors, no globals, no threads;
  *  - results merge into what the caller passes in, so splitting and streaming need no extra code;
  *  - the same bits on every instruction set;
- *  - a kernel may hand a call to another table's kernel of the same slot if that one is faster (avx512/prefer_avx2.h). */
+ *  - a kernel may hand a call to another table's kernel of the same slot if that one is faster
+ *    (avx512/prefer_avx2.h). */
 #ifndef QOBS_SLOT_H
 #define QOBS_SLOT_H
 
@@ -20,7 +21,8 @@
 
 #include "base/dtype.h"
 
-/* The instruction sets of this build, slowest first. A new one is a folder, a line here and a line in src/meson.build. */
+/* The instruction sets of this build, slowest first. A new one is a folder, a line here and a line in
+ * src/meson.build. */
 #if defined(__x86_64__) && !defined(_WIN32)
 #define QOBS_ISAS(EACH)                                                                                               \
     EACH(scalar)                                                                                                      \

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* Measured sizes. This file has those of the code above the kernels; src/ISA/tuning.h has those of an instruction set's kernels.
- * They decide about speed only: results are the same bits on every side of every limit.
+/* Measured sizes. This file has those of the code above the kernels; src/ISA/tuning.h has those of an instruction set's
+ * kernels. They decide about speed only: results are the same bits on every side of every limit.
  * Machine: AMD EPYC (Zen 4), L1 32 KB, L2 1 MB a core, L3 32 MB shared; November 2026. */
 #ifndef QOBS_TUNING_H
 #define QOBS_TUNING_H
@@ -55,8 +55,8 @@ enum {
     QOBS_LIMITS_QUANTIZE = 64
 };
 
-/* A size at which a kernel changes its method. Every src/ISA/tuning.h lists its limits as TUNING_LIMITS(LIMIT) with entries
- * LIMIT(kernels, of, size); tests call kernels on both sides of each. */
+/* A size at which a kernel changes its method. Every src/ISA/tuning.h lists its limits as TUNING_LIMITS(LIMIT) with
+ * entries LIMIT(kernels, of, size); tests call kernels on both sides of each. */
 struct qobs_limit {
     const char *name; /* NULL: end of a list */
     unsigned kernels;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* 16 floats as one for the body of search_errors.inl.h, in four registers. Everything is static, as in vec.h. */
-#ifndef QOBS_NEON_LANES_H
-#define QOBS_NEON_LANES_H
+/* 16 floats as one vector for templates/search_errors.inl.h, in four registers. Everything is static, as in vec.h. */
+#ifndef QOBS_NEON_F32X16_H
+#define QOBS_NEON_F32X16_H
 
 #if !defined(__ARM_NEON) || !defined(__aarch64__)
 #error "this file needs aarch64 with Advanced SIMD"
@@ -18,66 +18,66 @@
 #include <sleef.h>
 #endif
 
-#define LANES_ABREAST 2 /* candidates whose sums fit the registers beside what they need */
 typedef struct {
     float32x4_t q[4];
-} lanes;
+} f32x16;
 
-#define LANES_EACH(expression)                                                                                        \
-    lanes r;                                                                                                          \
+#define F32X16_EACH(expression)                                                                                        \
+    f32x16 r;                                                                                                          \
     for (int i = 0; i < 4; i++)                                                                                       \
         r.q[i] = expression;                                                                                          \
     return r
 
-static inline lanes lanes_load(const float *p) { LANES_EACH(vld1q_f32(p + 4 * i)); }
+static inline f32x16 f32x16_load(const float *p) { F32X16_EACH(vld1q_f32(p + 4 * i)); }
 
-static inline void lanes_store(float *p, lanes a)
+static inline void f32x16_store(float *p, f32x16 a)
 {
     for (int i = 0; i < 4; i++)
         vst1q_f32(p + 4 * i, a.q[i]);
 }
 
-static inline lanes lanes_splat(float a) { LANES_EACH(vdupq_n_f32(a)); }
-static inline lanes lanes_add(lanes a, lanes b) { LANES_EACH(vaddq_f32(a.q[i], b.q[i])); }
-static inline lanes lanes_sub(lanes a, lanes b) { LANES_EACH(vsubq_f32(a.q[i], b.q[i])); }
-static inline lanes lanes_mul(lanes a, lanes b) { LANES_EACH(vmulq_f32(a.q[i], b.q[i])); }
-static inline lanes lanes_fma(lanes a, lanes b, lanes c) { LANES_EACH(vfmaq_f32(c.q[i], a.q[i], b.q[i])); }  /* a * b + c */
-static inline lanes lanes_fnma(lanes a, lanes b, lanes c) { LANES_EACH(vfmsq_f32(c.q[i], a.q[i], b.q[i])); } /* c - a * b */
-static inline lanes lanes_abs(lanes a) { LANES_EACH(vabsq_f32(a.q[i])); }
+static inline f32x16 f32x16_splat(float a) { F32X16_EACH(vdupq_n_f32(a)); }
+static inline f32x16 f32x16_add(f32x16 a, f32x16 b) { F32X16_EACH(vaddq_f32(a.q[i], b.q[i])); }
+static inline f32x16 f32x16_sub(f32x16 a, f32x16 b) { F32X16_EACH(vsubq_f32(a.q[i], b.q[i])); }
+static inline f32x16 f32x16_mul(f32x16 a, f32x16 b) { F32X16_EACH(vmulq_f32(a.q[i], b.q[i])); }
+static inline f32x16 f32x16_fma(f32x16 a, f32x16 b, f32x16 c) { F32X16_EACH(vfmaq_f32(c.q[i], a.q[i], b.q[i])); }  /* a * b + c */
+static inline f32x16 f32x16_fnma(f32x16 a, f32x16 b, f32x16 c) { F32X16_EACH(vfmsq_f32(c.q[i], a.q[i], b.q[i])); } /* c - a * b */
+static inline f32x16 f32x16_abs(f32x16 a) { F32X16_EACH(vabsq_f32(a.q[i])); }
 
-/* `negative` where x has a sign, elsewhere `other`. */
-static inline lanes lanes_by_sign(lanes x, lanes negative, lanes other)
+/* `negative` in lanes in which x has a sign, `other` in the rest. */
+static inline f32x16 f32x16_by_sign(f32x16 x, f32x16 negative, f32x16 other)
 {
-    LANES_EACH(vbslq_f32(vcltzq_s32(vreinterpretq_s32_f32(x.q[i])), negative.q[i], other.q[i]));
+    F32X16_EACH(vbslq_f32(vcltzq_s32(vreinterpretq_s32_f32(x.q[i])), negative.q[i], other.q[i]));
 }
 
 /* The sign of `sign` on the magnitude of a. */
-static inline lanes lanes_copy_sign(lanes a, lanes sign) { LANES_EACH(vbslq_f32(vdupq_n_u32(0x80000000), sign.q[i], a.q[i])); }
+static inline f32x16 f32x16_copy_sign(f32x16 a, f32x16 sign) { F32X16_EACH(vbslq_f32(vdupq_n_u32(0x80000000), sign.q[i], a.q[i])); }
 
-/* Of their bits as signed integers: of floats where none of the two is negative, and of bounds to floats of any sign. */
-static inline lanes lanes_min_bits(lanes a, lanes b)
+/* Minimum and maximum of bits as signed integers: right for floats of which none is negative, and for limits of
+ * floats of any sign. */
+static inline f32x16 f32x16_min_bits(f32x16 a, f32x16 b)
 {
-    LANES_EACH(vreinterpretq_f32_s32(vminq_s32(vreinterpretq_s32_f32(a.q[i]), vreinterpretq_s32_f32(b.q[i]))));
+    F32X16_EACH(vreinterpretq_f32_s32(vminq_s32(vreinterpretq_s32_f32(a.q[i]), vreinterpretq_s32_f32(b.q[i]))));
 }
 
-static inline lanes lanes_max_bits(lanes a, lanes b)
+static inline f32x16 f32x16_max_bits(f32x16 a, f32x16 b)
 {
-    LANES_EACH(vreinterpretq_f32_s32(vmaxq_s32(vreinterpretq_s32_f32(a.q[i]), vreinterpretq_s32_f32(b.q[i]))));
+    F32X16_EACH(vreinterpretq_f32_s32(vmaxq_s32(vreinterpretq_s32_f32(a.q[i]), vreinterpretq_s32_f32(b.q[i]))));
 }
 
-/* Minus the mantissa as a number from 1 up to below 2, for a biased exponent below 128. */
-static inline lanes lanes_minus_mantissa(lanes a)
+/* Minus the mantissa, a number from 1 up to below 2, if the biased exponent is below 128. */
+static inline f32x16 f32x16_minus_mantissa(f32x16 a)
 {
-    LANES_EACH(vreinterpretq_f32_u32(vorrq_u32(vreinterpretq_u32_f32(a.q[i]), vdupq_n_u32(0xbf800000))));
+    F32X16_EACH(vreinterpretq_f32_u32(vorrq_u32(vreinterpretq_u32_f32(a.q[i]), vdupq_n_u32(0xbf800000))));
 }
 
-struct lanes_table {
+struct f32x16_table {
     uint8x16x2_t low, high;
 };
 
-static inline struct lanes_table lanes_table(const float low[8], const float high[8])
+static inline struct f32x16_table f32x16_table(const float low[8], const float high[8])
 {
-    return (struct lanes_table){{{vreinterpretq_u8_f32(vld1q_f32(low)), vreinterpretq_u8_f32(vld1q_f32(low + 4))}},
+    return (struct f32x16_table){{{vreinterpretq_u8_f32(vld1q_f32(low)), vreinterpretq_u8_f32(vld1q_f32(low + 4))}},
                                 {{vreinterpretq_u8_f32(vld1q_f32(high)), vreinterpretq_u8_f32(vld1q_f32(high + 4))}}};
 }
 
@@ -88,7 +88,7 @@ static inline uint8x16_t bytes_of_index(uint32x4_t index)
 }
 
 /* low[exponent % 8] * high[exponent / 8] for a biased exponent below 64; the sign does not matter. */
-static inline float32x4_t quarter_look_up(struct lanes_table t, float32x4_t a)
+static inline float32x4_t quarter_look_up(struct f32x16_table t, float32x4_t a)
 {
     const uint32x4_t bits = vreinterpretq_u32_f32(a);
     const uint32x4_t low = vandq_u32(vshrq_n_u32(bits, 23), vdupq_n_u32(7)), high = vandq_u32(vshrq_n_u32(bits, 26), vdupq_n_u32(7));
@@ -96,17 +96,17 @@ static inline float32x4_t quarter_look_up(struct lanes_table t, float32x4_t a)
                      vreinterpretq_f32_u8(vqtbl2q_u8(t.high, bytes_of_index(high))));
 }
 
-static inline lanes lanes_look_up(struct lanes_table t, lanes a) { LANES_EACH(quarter_look_up(t, a.q[i])); }
+static inline f32x16 f32x16_look_up(struct f32x16_table t, f32x16 a) { F32X16_EACH(quarter_look_up(t, a.q[i])); }
 
 #ifdef QOBS_SLEEF
-static inline lanes lanes_pow(lanes a, float exponent)
+static inline f32x16 f32x16_pow(f32x16 a, float exponent)
 {
-    LANES_EACH(Sleef_cinz_powf4_u10advsimdnofma(a.q[i], vdupq_n_f32(exponent)));
+    F32X16_EACH(Sleef_cinz_powf4_u10advsimdnofma(a.q[i], vdupq_n_f32(exponent)));
 }
 #endif
 
-/* The sums of four: of lanes 8 apart, then of those 4, 2 and 1 apart. */
-static inline void lanes_fold(const lanes a[4], float sum[4])
+/* Horizontal sums of four vectors: lanes 8 apart are added first, then lanes 4, 2 and 1 apart. */
+static inline void f32x16_sum_4(const f32x16 a[4], float sum[4])
 {
     float32x2_t two[4];
     for (int i = 0; i < 4; i++) {
@@ -117,8 +117,8 @@ static inline void lanes_fold(const lanes a[4], float sum[4])
         sum[i] = vget_lane_f32(two[i], 0) + vget_lane_f32(two[i], 1);
 }
 
-/* Rows of 16, `row` apart, as columns. */
-static inline void lanes_turn(const float *x, size_t row, float *out)
+/* Transposes 16 rows of 16 floats that start `row` floats apart. */
+static inline void f32x16_transpose(const float *x, size_t row, float *out)
 {
     for (size_t from = 0; from < 16; from += 4)
         for (size_t column = 0; column < 16; column += 4) {
@@ -131,8 +131,9 @@ static inline void lanes_turn(const float *x, size_t row, float *out)
         }
 }
 
-/* Is any lane of a less than that of *best? There *best becomes a and *at becomes `step`. NaN is not. */
-static inline bool lanes_improve(lanes a, float step, lanes *best, lanes *at)
+/* In lanes in which a is below *best, *best becomes a and *at becomes `step`; returns whether there is such a lane.
+ * NaN is not below. */
+static inline bool f32x16_improve(f32x16 a, float step, f32x16 *best, f32x16 *at)
 {
     uint32x4_t any = vdupq_n_u32(0);
     for (int i = 0; i < 4; i++) {
@@ -144,5 +145,5 @@ static inline bool lanes_improve(lanes a, float step, lanes *best, lanes *at)
     return vmaxvq_u32(any) != 0;
 }
 
-#undef LANES_EACH
+#undef F32X16_EACH
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* NEON histogram; contract and limits in src/histogram.inl.h. */
+/* NEON histogram; contract and limits in templates/histogram.inl.h. */
 #include <arm_neon.h>
 
 #include "templates/left_pack.h"
@@ -76,7 +76,7 @@ static inline uint32_t hist_special(hist_vec v)
     return ALL_LANES ^ hist_mask(vcltq_f32(vabsq_f32(v), vdupq_n_f32(__builtin_inff())));
 }
 
-static inline uint32_t hist_seen(const hist_rule *r, hist_vec v)
+static inline uint32_t hist_in_extrema(const hist_rule *r, hist_vec v)
 {
     const uint32x4_t finite = vcltq_f32(vabsq_f32(v), vdupq_n_f32(__builtin_inff()));
     return hist_mask(vbicq_u32(finite, vceqq_f32(v, r->skipped)));
@@ -85,7 +85,7 @@ static inline uint32_t hist_seen(const hist_rule *r, hist_vec v)
 static inline hist_lanes hist_all(void) { return vdupq_n_u32(UINT32_MAX); }
 static inline bool hist_is_all(hist_lanes lanes) { return vminvq_u32(lanes) == UINT32_MAX; }
 
-static inline hist_lanes hist_wanted(const hist_rule *r, hist_lanes lanes, hist_vec v)
+static inline hist_lanes hist_all_countable(const hist_rule *r, hist_lanes lanes, hist_vec v)
 {
     return vandq_u32(lanes, vcageq_f32(v, r->quant_min));
 }
@@ -130,17 +130,19 @@ static inline void hist_store_floats(float *p, hist_vec v) { vst1q_f32(p, v); }
 static inline void hist_store_wide(uint32_t *p, hist_index bins) { vst1q_u32(p, bins); }
 static inline void hist_store(uint16_t *p, hist_index bins) { vst1_u16(p, vmovn_u32(bins)); }
 
-static inline void hist_pack(float *p, hist_vec v, uint32_t mask)
+static inline void hist_left_pack(float *p, hist_vec v, uint32_t mask)
 {
-    const uint8x16_t packed = vqtbl1q_u8(vreinterpretq_u8_f32(v), vld1q_u8(pick_lanes[mask]));
+    const uint8x16_t packed = vqtbl1q_u8(vreinterpretq_u8_f32(v), vld1q_u8(left_pack_lanes[mask]));
     vst1q_f32(p, vreinterpretq_f32_u8(packed));
 }
 
-static inline void hist_pick(uint16_t *p, hist_index bins, uint32_t mask)
+static inline void hist_left_pack_bins(uint16_t *p, hist_index bins, uint32_t mask)
 {
-    const uint8x8_t picked = vqtbl1_u8(vreinterpretq_u8_u32(bins), vld1_u8(pick_halves[mask]));
+    const uint8x8_t picked = vqtbl1_u8(vreinterpretq_u8_u32(bins), vld1_u8(left_pack_halves[mask]));
     vst1_u16(p, vreinterpret_u16_u8(picked));
 }
+
+#include "neon/tuning.h"
 
 #define ENTRY(name) name##_neon
 #include "templates/histogram.inl.h"

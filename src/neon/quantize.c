@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* NEON fake-quantize; contract and limits in src/quantize.inl.h. */
+/* NEON fake-quantize; contract and limits in templates/quantize.inl.h. */
 #define ENTRY_(name) name##_neon
 #define ENTRY(name) ENTRY_(name)
 #include "templates/quantize.inl.h"

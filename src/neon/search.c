@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* NEON range search; contract and limits in src/search_errors.inl.h. */
+/* NEON range search; contract and limits in templates/search_errors.inl.h. */
 #include "neon/f32x16.h"
+#include "neon/tuning.h"
 
 #define ENTRY_(name) name##_neon
 #define ENTRY(name) ENTRY_(name)

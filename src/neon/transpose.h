@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* Transposition of tiles in registers, for templates/indexed.inl.h: r[i] has row i, and afterwards r[c] column c of all rows. */
+/* Transposition of tiles in registers, for templates/indexed.inl.h: r[i] has row i, and afterwards r[c] column c of
+ * all rows. */
 #ifndef QOBS_NEON_TRANSPOSE_H
 #define QOBS_NEON_TRANSPOSE_H
 
@@ -30,7 +31,8 @@ static inline vec vec_zip_high(int bits, vec a, vec b)
                         : vreinterpretq_u8_u64(vzip2q_u64(vreinterpretq_u64_u8(a), vreinterpretq_u64_u8(b)));
 }
 
-/* Interleaves n vectors that already hold elements of `done` rows side by side, `bits` wide together: pairs become twice as wide. */
+/* Interleaves n vectors that already hold elements of `done` rows side by side, `bits` wide together: pairs become
+ * twice as wide. */
 static inline __attribute__((always_inline)) void vec_interleave(int bits, int done, int n, vec *r)
 {
     _Pragma("GCC unroll 8") for (int b = 0; b < n; b += 2 * done)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* 128-bit integer vectors for the bodies of minmax.inl.h and absmax.inl.h. Everything is static: a helper shared between objects built with
- * different flags could be called on a CPU that lacks them. */
+/* 128-bit integer vectors for templates/minmax.inl.h and templates/absmax.inl.h. Everything is static: the linker
+ * could replace a shared helper by one that was built with flags for another CPU. */
 #ifndef QOBS_NEON_VEC_H
 #define QOBS_NEON_VEC_H
 
@@ -35,7 +35,7 @@ static inline vec vec_load(const void *p)
     return v;
 }
 
-/* The same, not before or after another such load. */
+/* Ordered load: the compiler keeps the order of such loads. */
 static inline vec vec_load_ordered(const void *p)
 {
     vec v = vld1q_u8((const uint8_t *)p);
@@ -43,7 +43,7 @@ static inline vec vec_load_ordered(const void *p)
     return v;
 }
 
-/* Keeps it in a register. */
+/* Keeps the vector in a register. */
 static inline void vec_in_register(vec *v)
 {
     __asm__("" : "+w"(*v));
@@ -170,9 +170,9 @@ static inline int64_t vec_reduce_min64(vec v)
     return a < b ? a : b;
 }
 
-/* What transposed folds are made of (src/fold.inl.h). A step takes two vectors and halves the lanes each run still has: the
- * result is the lane-wise minimum or maximum of x and y. Even and odd lanes keep the order of the runs, whatever step they
- * entered at. */
+/* Steps of transposed reductions (templates/transpose_reduce.inl.h). A step takes two vectors and halves the lanes
+ * of each run: the result is the lane-wise minimum or maximum of x and y. Even and odd lanes preserve the order of
+ * the runs, whatever step is the first. */
 static inline void vec_pair16(int first, int step, vec a, vec b, vec *x, vec *y)
 {
     (void)first, (void)step;

@@ -140,11 +140,11 @@ int qobs_shrink_begin(struct shrink *s, const struct grid_search *g, qobs_error 
     s->p = qobs_allocate(runtime, p_size(s));
     if (!s->p)
         return qobs_fail(error, QOBS_ERROR_OUT_OF_MEMORY, "search: no memory for %zu bytes", p_size(s));
-    s->how.least_p = 1;
+    s->how.min_p = 1;
     for (size_t c = 0; c < s->padded; c++) {
         s->p[c] = c < (size_t)params->steps ? (float)(1 - (double)c / params->grid) : 1;
         s->p[s->padded + c] = 1 / s->p[c];
-        s->how.least_p = s->p[c] < s->how.least_p ? s->p[c] : s->how.least_p;
+        s->how.min_p = s->p[c] < s->how.min_p ? s->p[c] : s->how.min_p;
     }
     if (!g->each_global_scale)
         return QOBS_OK;

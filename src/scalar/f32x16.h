@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* 16 floats as one for the body of search_errors.inl.h, one by one. */
-#ifndef QOBS_SCALAR_LANES_H
-#define QOBS_SCALAR_LANES_H
+/* 16 floats as one vector for templates/search_errors.inl.h, as an array. */
+#ifndef QOBS_SCALAR_F32X16_H
+#define QOBS_SCALAR_F32X16_H
 
 #include <math.h>
 
@@ -13,80 +13,80 @@
 #include <sleef.h>
 #endif
 
-#define LANES_ABREAST 1
 typedef struct {
     float f[16];
-} lanes;
+} f32x16;
 
-#define LANES_EACH(expression)                                                                                        \
-    lanes r;                                                                                                          \
+#define F32X16_EACH(expression)                                                                                        \
+    f32x16 r;                                                                                                          \
     for (int i = 0; i < 16; i++)                                                                                      \
         r.f[i] = expression;                                                                                          \
     return r
 
-static inline lanes lanes_load(const float *p) { LANES_EACH(p[i]); }
+static inline f32x16 f32x16_load(const float *p) { F32X16_EACH(p[i]); }
 
-static inline void lanes_store(float *p, lanes a)
+static inline void f32x16_store(float *p, f32x16 a)
 {
     for (int i = 0; i < 16; i++)
         p[i] = a.f[i];
 }
 
-static inline lanes lanes_splat(float a) { LANES_EACH(a); }
-static inline lanes lanes_add(lanes a, lanes b) { LANES_EACH(a.f[i] + b.f[i]); }
-static inline lanes lanes_sub(lanes a, lanes b) { LANES_EACH(a.f[i] - b.f[i]); }
-static inline lanes lanes_mul(lanes a, lanes b) { LANES_EACH(a.f[i] * b.f[i]); }
-static inline lanes lanes_fma(lanes a, lanes b, lanes c) { LANES_EACH(fmaf(a.f[i], b.f[i], c.f[i])); }   /* a * b + c */
-static inline lanes lanes_fnma(lanes a, lanes b, lanes c) { LANES_EACH(fmaf(-a.f[i], b.f[i], c.f[i])); } /* c - a * b */
-static inline lanes lanes_abs(lanes a) { LANES_EACH(fabsf(a.f[i])); }
+static inline f32x16 f32x16_splat(float a) { F32X16_EACH(a); }
+static inline f32x16 f32x16_add(f32x16 a, f32x16 b) { F32X16_EACH(a.f[i] + b.f[i]); }
+static inline f32x16 f32x16_sub(f32x16 a, f32x16 b) { F32X16_EACH(a.f[i] - b.f[i]); }
+static inline f32x16 f32x16_mul(f32x16 a, f32x16 b) { F32X16_EACH(a.f[i] * b.f[i]); }
+static inline f32x16 f32x16_fma(f32x16 a, f32x16 b, f32x16 c) { F32X16_EACH(fmaf(a.f[i], b.f[i], c.f[i])); }   /* a * b + c */
+static inline f32x16 f32x16_fnma(f32x16 a, f32x16 b, f32x16 c) { F32X16_EACH(fmaf(-a.f[i], b.f[i], c.f[i])); } /* c - a * b */
+static inline f32x16 f32x16_abs(f32x16 a) { F32X16_EACH(fabsf(a.f[i])); }
 
-/* `negative` where x has a sign, elsewhere `other`. */
-static inline lanes lanes_by_sign(lanes x, lanes negative, lanes other)
+/* `negative` in lanes in which x has a sign, `other` in the rest. */
+static inline f32x16 f32x16_by_sign(f32x16 x, f32x16 negative, f32x16 other)
 {
-    LANES_EACH(bits_of_float(x.f[i]) >> 31 ? negative.f[i] : other.f[i]);
+    F32X16_EACH(bits_of_float(x.f[i]) >> 31 ? negative.f[i] : other.f[i]);
 }
 
 /* The sign of `sign` on the magnitude of a. */
-static inline lanes lanes_copy_sign(lanes a, lanes sign) { LANES_EACH(copysignf(a.f[i], sign.f[i])); }
+static inline f32x16 f32x16_copy_sign(f32x16 a, f32x16 sign) { F32X16_EACH(copysignf(a.f[i], sign.f[i])); }
 
-/* Of their bits as signed integers: of floats where none of the two is negative, and of bounds to floats of any sign. */
-static inline lanes lanes_min_bits(lanes a, lanes b)
+/* Minimum and maximum of bits as signed integers: right for floats of which none is negative, and for limits of
+ * floats of any sign. */
+static inline f32x16 f32x16_min_bits(f32x16 a, f32x16 b)
 {
-    LANES_EACH((int32_t)bits_of_float(a.f[i]) < (int32_t)bits_of_float(b.f[i]) ? a.f[i] : b.f[i]);
+    F32X16_EACH((int32_t)bits_of_float(a.f[i]) < (int32_t)bits_of_float(b.f[i]) ? a.f[i] : b.f[i]);
 }
 
-static inline lanes lanes_max_bits(lanes a, lanes b)
+static inline f32x16 f32x16_max_bits(f32x16 a, f32x16 b)
 {
-    LANES_EACH((int32_t)bits_of_float(a.f[i]) > (int32_t)bits_of_float(b.f[i]) ? a.f[i] : b.f[i]);
+    F32X16_EACH((int32_t)bits_of_float(a.f[i]) > (int32_t)bits_of_float(b.f[i]) ? a.f[i] : b.f[i]);
 }
 
-/* Minus the mantissa as a number from 1 up to below 2, for a biased exponent below 128. */
-static inline lanes lanes_minus_mantissa(lanes a) { LANES_EACH(float_of_bits(bits_of_float(a.f[i]) | 0xbf800000)); }
+/* Minus the mantissa, a number from 1 up to below 2, if the biased exponent is below 128. */
+static inline f32x16 f32x16_minus_mantissa(f32x16 a) { F32X16_EACH(float_of_bits(bits_of_float(a.f[i]) | 0xbf800000)); }
 
-struct lanes_table {
+struct f32x16_table {
     const float *low, *high;
 };
 
-static inline struct lanes_table lanes_table(const float low[8], const float high[8])
+static inline struct f32x16_table f32x16_table(const float low[8], const float high[8])
 {
-    return (struct lanes_table){low, high};
+    return (struct f32x16_table){low, high};
 }
 
 /* low[exponent % 8] * high[exponent / 8] for a biased exponent below 64; the sign does not matter. */
-static inline lanes lanes_look_up(struct lanes_table t, lanes a)
+static inline f32x16 f32x16_look_up(struct f32x16_table t, f32x16 a)
 {
-    LANES_EACH(t.low[bits_of_float(a.f[i]) >> 23 & 7] * t.high[bits_of_float(a.f[i]) >> 26 & 7]);
+    F32X16_EACH(t.low[bits_of_float(a.f[i]) >> 23 & 7] * t.high[bits_of_float(a.f[i]) >> 26 & 7]);
 }
 
 #ifdef QOBS_SLEEF
-static inline lanes lanes_pow(lanes a, float exponent) { LANES_EACH(Sleef_cinz_powf1_u10purec(a.f[i], exponent)); }
+static inline f32x16 f32x16_pow(f32x16 a, float exponent) { F32X16_EACH(Sleef_cinz_powf1_u10purec(a.f[i], exponent)); }
 #endif
 
-/* The sums of four: of lanes 8 apart, then of those 4, 2 and 1 apart. */
-static inline void lanes_fold(const lanes a[4], float sum[4])
+/* Horizontal sums of four vectors: lanes 8 apart are added first, then lanes 4, 2 and 1 apart. */
+static inline void f32x16_sum_4(const f32x16 a[4], float sum[4])
 {
     for (int i = 0; i < 4; i++) {
-        lanes s = a[i];
+        f32x16 s = a[i];
         for (int apart = 8; apart > 0; apart /= 2)
             for (int j = 0; j < apart; j++)
                 s.f[j] += s.f[j + apart];
@@ -94,16 +94,17 @@ static inline void lanes_fold(const lanes a[4], float sum[4])
     }
 }
 
-/* Rows of 16, `row` apart, as columns. */
-static inline void lanes_turn(const float *x, size_t row, float *out)
+/* Transposes 16 rows of 16 floats that start `row` floats apart. */
+static inline void f32x16_transpose(const float *x, size_t row, float *out)
 {
     for (size_t i = 0; i < 16; i++)
         for (size_t column = 0; column < 16; column++)
             out[column * 16 + i] = x[i * row + column];
 }
 
-/* Is any lane of a less than that of *best? There *best becomes a and *at becomes `step`. NaN is not. */
-static inline bool lanes_improve(lanes a, float step, lanes *best, lanes *at)
+/* In lanes in which a is below *best, *best becomes a and *at becomes `step`; returns whether there is such a lane.
+ * NaN is not below. */
+static inline bool f32x16_improve(f32x16 a, float step, f32x16 *best, f32x16 *at)
 {
     bool any = false;
     for (int i = 0; i < 16; i++) {
@@ -115,5 +116,5 @@ static inline bool lanes_improve(lanes a, float step, lanes *best, lanes *at)
     return any;
 }
 
-#undef LANES_EACH
+#undef F32X16_EACH
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* Portable fake-quantize; contract and limits in src/quantize.inl.h. */
+/* Portable fake-quantize; contract and limits in templates/quantize.inl.h. */
 #define ENTRY_(name) name##_scalar
 #define ENTRY(name) ENTRY_(name)
 #include "templates/quantize.inl.h"

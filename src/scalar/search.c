@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* Portable range search; contract and limits in src/search_errors.inl.h. */
+/* Portable range search; contract and limits in templates/search_errors.inl.h. */
 #include "scalar/f32x16.h"
+#include "scalar/tuning.h"
 
 #define ENTRY_(name) name##_scalar
 #define ENTRY(name) ENTRY_(name)

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* Portable sums of squares; contract and limits in src/squares.inl.h. */
+/* Portable sums of squares; contract and limits in templates/squares.inl.h. */
+#include "scalar/tuning.h"
+
 #define ENTRY_(name) name##_scalar
 #define ENTRY(name) ENTRY_(name)
 #include "templates/squares.inl.h"

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* The scalar kernels have one method for all sizes, so there is no limit. These sizes shape code that all instruction sets share. */
+/* The scalar kernels have one method for all sizes, so there is no limit. These sizes shape code that all
+ * instruction sets share. */
 #ifndef QOBS_SCALAR_TUNING_H
 #define QOBS_SCALAR_TUNING_H
 

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* The largest magnitude over rows and over columns, for one element width on one instruction set. Included by src/ISA/absmax.c
- * once per WIDTH (16, 32, 64), after vec.h and tuning.h of that folder.
+/* The largest magnitude over rows and over columns, for one element width on one instruction set. Included by
+ * src/ISA/absmax.c once per WIDTH (16, 32, 64), after vec.h and tuning.h of that folder.
  *
- * Accumulators: vectors of the element width, of bits without the sign; none can overflow. One operation clears the sign, one
- *   takes the maximum. An element that is not finite makes the result infinity or above.
+ * Accumulators: vectors of the element width, of bits without the sign; none can overflow. One operation clears the
+ *   sign, one takes the maximum. An element that is not finite makes the result infinity or above.
  * Counts: 64 bits, made only for blocks that hold an element that is not finite.
- * Tails: the last vector of a run is loaded from `length - LANES`, so some elements are read twice, which changes no maximum. Runs
- *   shorter than a vector go element by element. Nothing outside a run is read.
+ * Tails: the last vector of a run is loaded from `length - LANES`, so some elements are read twice, which changes no
+ *   maximum. Runs shorter than a vector go element by element. Nothing outside a run is read.
  * In flight: 256 bytes in a long run, 2 vectors in a short run, 8 rows of a cache line in columns.
  * Caller's duty: none. */
 #include "templates/width_begin.h"
@@ -113,9 +113,9 @@ static void K(rows)(const unsigned char *x, ptrdiff_t run_stride, size_t runs, s
         K(one_run)(x + (ptrdiff_t)done * run_stride, length, inf, absmax + (ptrdiff_t)done * out_step, nonfinite);
 }
 
-/* `vectors` adjacent vectors of columns over `rows` rows. prefetch: as many rows further down are fetched into L2, because the hardware
- * does not foresee that the streams continue there. If an element is not finite, the columns go element by element, except the first
- * `counted` ones, which another vector has counted. */
+/* `vectors` adjacent vectors of columns over `rows` rows. prefetch: as many rows further down are fetched into L2,
+ * because the hardware does not foresee that the streams continue there. If an element is not finite, the columns go
+ * element by element, except the first `counted` ones, which another vector has counted. */
 ALWAYS_INLINE void K(column_tile)(int vectors, bool prefetch, const unsigned char *x,
                                                                   ptrdiff_t row_stride, size_t rows, size_t counted, BITS inf,
                                                                   unsigned char *absmax, struct qobs_nonfinite *nonfinite)
@@ -160,8 +160,8 @@ ALWAYS_INLINE void K(column_rows)(bool prefetch, const unsigned char *x, ptrdiff
         K(column_tile)(1, prefetch, x + last, row_stride, rows, (j - last) / sizeof(BITS), inf, absmax + last, nonfinite);
 }
 
-/* Memory is read in the order of rows, some rows at a time, so that outputs are loaded once for that many elements and few streams are
- * open. */
+/* Memory is read in the order of rows, some rows at a time, so that outputs are loaded once for that many elements
+ * and few streams are open. */
 static void K(columns)(const unsigned char *x, ptrdiff_t row_stride, size_t rows, size_t columns, BITS inf, unsigned char *absmax,
                        struct qobs_nonfinite *nonfinite)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* Magnitudes as integers, for one element width, after minmax_key.inl.h. A float's bits without the sign have the order of its magnitude;
- * bits above those of infinity are NaN. */
+/* Magnitudes as integers, for one element width, after minmax_key.inl.h. A float's bits without the sign have the
+ * order of its magnitude; bits above those of infinity are NaN. */
 
 /* The element-by-element form: the definition of the result, the tail of the vector forms, and their fallback for a
  * block with an element that is not finite. */

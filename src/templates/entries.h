@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* What the files *_entries.inl.h share: the element types by width, and the one way a table hands a call to another table.
+/* Common part of the files *_entries.inl.h: the element types by width, and the one way a table hands a call to another
+ * table.
  *
- * A table that does so defines DELEGATE_TO_AVX2(prefer, function, ...) before it includes the entries: if `prefer` holds, the
- * entry calls function_avx2(...) and returns. Only avx512 does, in avx512/prefer_avx2.h, with the reasons. Results are the same,
- * because all tables give the same bits. */
+ * A table that does so defines DELEGATE_TO_AVX2(prefer, function, ...) before it includes the entries: if `prefer`
+ * holds, the entry calls function_avx2(...) and returns. Only avx512 does, in avx512/prefer_avx2.h, with the
+ * reasons. Results are the same, because all tables give the same bits. */
 #ifndef QOBS_ENTRIES_H
 #define QOBS_ENTRIES_H
 

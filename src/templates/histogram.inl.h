@@ -1,43 +1,50 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* The histogram over vectors. Included by src/<isa>/histogram.c after what it is made of:
+/* The histogram over vectors. Included by src/ISA/histogram.c after tuning.h of that folder and after these building blocks:
  *   LANES, ALL_LANES           floats in a vector; the mask of all lanes, bit i for lane i
  *   hist_vec, hist_index       floats; their bins
  *   hist_rule, hist_rule_of    the binning as vectors
- *   hist_load_<dtype>(x)       LANES elements as floats, magnitudes not yet taken
- *   hist_abs(rule, v)          |v| where magnitudes are counted
- *   hist_place(rule, v)        where v lies, in bins; whatever outside
- *   hist_bins(rule, place)     the bins, whatever in lanes outside
- *   hist_lanes, hist_all(), hist_is_all(lanes)   sets of lanes; all of them; is it that
- *   hist_wanted(rule, lanes, v)   of those the lanes neither NaN nor skipped
- *   hist_between(rule, min, max)  are all of min at least lo, all of max at most hi
- *   hist_inside, hist_seen, hist_special(rule, v), hist_unlike(bins, bin)   masks: to be counted; to be seen as extremes; NaN
- *                              and infinite; of another bin
- *   hist_min, hist_max(v, w)   w where v is NaN
- *   hist_unequal(v, w)         mask: NaN, too
+ *   hist_load_<dtype>(x)       LANES elements as floats with their signs
+ *   hist_abs(rule, v)          |v| if magnitudes are counted, otherwise v
+ *   hist_place(rule, v)        the position of v in bins; any value if v is out of range
+ *   hist_bins(rule, place)     the bins; any bin in lanes out of range
+ *   hist_lanes, hist_all(), hist_is_all(lanes)   sets of lanes; all of them; the test for that
+ *   hist_all_countable(rule, lanes, v)   the lanes that are neither NaN nor skipped
+ *   hist_between(rule, min, max)  whether all of min are at least lo and all of max at most hi
+ *   hist_inside, hist_in_extrema, hist_special(v), hist_unlike(bins, bin)   masks: counted; part of the extrema; NaN and
+ *                              infinite; of another bin
+ *   hist_min, hist_max(v, w)   w if v is NaN
+ *   hist_unequal(v, w)         mask; NaN is unequal
  *   hist_where(mask, v, w)     v in the lanes of the mask, w in the others
  *   hist_splat(x), hist_store_floats(p, v), hist_store_wide(p, bins)
  *   hist_store(p, bins)        in 16 bits each
- *   hist_pack(p, v, mask)      stores the lanes of the mask, packed; may write LANES
- *   hist_pick(p, bins, mask)   in 16 bits each those of the mask, packed; may write LANES
+ *   hist_left_pack(p, v, mask) stores the lanes of the mask, packed; may write LANES
+ *   hist_left_pack_bins(p, bins, mask)   the same in 16 bits each
  *
- * Counters: 32 bits, two arrays in turn, so that equal bins in a row wait less for each other's stores. Four were slower where
- *   they fill the first-level cache.
- * In flight: the bins of a chunk are found while those of the chunk before are counted. The counting is bound by one store a
- *   cycle, the finding by everything else.
- * Where one value is met often (zeros after a ReLU), it is sifted out: compared, counted by its mask, and only what is left has to
- *   be binned. Without a branch, as single elements that are left over are no pattern to foresee.
- * Where one bin is met often, or elements lie outside, a chunk is picked over: the hot bin is counted by its mask, and only the
- *   others are written down to be counted.
- * Tails: fewer than LANES of a run go element by element. Nothing outside a run is read. */
+ *   elements -> [filter] -> floats that remain -> binning -> pending bins -> counters
+ *                  |                                 |
+ *                  +-- dominant value: popcount      +-- dominant bin: popcount
+ *
+ * filter: set while one value is frequent (zeros after a ReLU). It is compared and counted by its mask; only the remainder is binned.
+ *   There is no branch, because single elements of the remainder are not predictable.
+ * left_packing: the mode of binning while one bin is frequent, or after an element was out of range. The dominant bin is counted by its
+ *   mask; only the other bins become pending. Otherwise a full chunk is binned while the chunk before is counted.
+ * find_dominant() enters a mode, each mode ends itself when fewer than a quarter of a chunk is dominant.
+ *
+ * Counters: 32 bits, two arrays in alternation, so that equal bins in a row wait less for each other's stores. Four arrays were slower
+ *   because they exceed L1.
+ * In flight: the bins of a chunk are found while those of the chunk before are counted. Counting is bound by one store a cycle.
+ * Tails: fewer than LANES of a run go element by element. Nothing outside a run is read.
+ * Caller's duty: no counter overflows. */
 #include "templates/histogram_elements.inl.h"
+#include "templates/inline.h"
 
-enum { CHUNK = 512, AHEAD = 3072 /* bytes fetched before they are needed: the hardware stops at the end of a page */, LINE = 64 };
+enum { LINE = 64 };
 
-/* Bins to be counted, at the beginning of a cache line: stores of whole vectors across two are slow. */
+/* Bins that are not yet counted. Aligned, because vector stores across two cache lines are slow. */
 struct pending {
-    _Alignas(64) uint16_t bin[CHUNK + LANES];
+    _Alignas(64) uint16_t bin[HISTOGRAM_CHUNK + LANES];
     size_t n;
 };
 
@@ -47,21 +54,21 @@ struct state {
     uint32_t *even, *odd; /* counters of every other bin */
     struct qobs_extrema *extrema;
     hist_vec min, max;
-    struct pending *found, *before;
-    bool picking;
-    uint32_t hot;
-    bool sifting;
-    hist_vec common;      /* the value that is sifted out, in all lanes */
-    uint32_t common_bin;
-    size_t left;          /* over from sifting, of floats */
-    float *rest;          /* room for two chunks and a vector */
+    struct pending *current, *previous;
+    bool left_packing;
+    uint32_t dominant_bin;
+    bool filtering;
+    hist_vec dominant_value;      /* the filtered value, in all lanes */
+    uint32_t dominant_value_bin;
+    size_t remaining;          /* floats in the remainder */
+    float *remainder;          /* capacity: two chunks and a vector */
 };
 
 /* The elements of one dtype. */
 struct reader {
     hist_vec (*load)(const unsigned char *x);
     float (*load_one)(const unsigned char *x);
-    size_t size, prefetch, again; /* bytes ahead to be fetched, and once more; 0: they are in the cache */
+    size_t size, prefetch, again; /* bytes ahead to prefetch, and to prefetch again; 0: in the cache */
 };
 
 #define READER(dtype, bytes, prefetch, again) ((struct reader){hist_load_##dtype, load_##dtype, bytes, prefetch, again})
@@ -73,8 +80,8 @@ static inline void count(uint32_t *counters, uint64_t bin)
     counters[bin]++;
 }
 
-/* n bins, an even number, loaded two at a time: loads and stores are what there is least room for, then instructions. */
-static inline __attribute__((always_inline)) void count_pairs(uint32_t *a, uint32_t *b, const uint16_t *bin, size_t n)
+/* n bins, an even number, loaded two at a time: loads and stores are the bottleneck, then instructions. */
+ALWAYS_INLINE void count_pairs(uint32_t *a, uint32_t *b, const uint16_t *bin, size_t n)
 {
 #pragma GCC unroll 8
     for (size_t i = 0; i < n; i += 2) {
@@ -93,9 +100,9 @@ static void count_pending(const struct state *s, struct pending *p)
     p->n = 0;
 }
 
-/* Fetches a vector's bytes that come later, every line twice: once is much slower in memory. Vectors narrower than a line come to it
- * more often anyway. */
-static inline __attribute__((always_inline)) void fetch(const struct reader *reader, const unsigned char *x)
+/* Prefetches later bytes of a vector's size, every line twice: once is much slower from memory. Vectors narrower
+ * than a line reach it more often anyway. */
+ALWAYS_INLINE void prefetch_vector(const struct reader *reader, const unsigned char *x)
 {
     const size_t bytes = reader->prefetch > 0 ? LANES * reader->size : 0;
     for (size_t i = 0; i < bytes; i += LINE) {
@@ -105,44 +112,45 @@ static inline __attribute__((always_inline)) void fetch(const struct reader *rea
     }
 }
 
-/* A chunk, counting the one before, which is whole. Fails, with nothing but that done, if not all of it lies inside. A vector's places
- * become bins one round later: the two, one after the other, take longer than what can be in flight with a vector's counting. */
-static inline __attribute__((always_inline)) bool whole_chunk(struct state *s, const struct reader *reader, const unsigned char *x)
+/* Bins a chunk and counts the one before, which is full. Returns false, with only the count done, if an element is
+ * out of range. The places of a vector become bins one round later: both in one round exceed the latency that one
+ * vector of counting hides. */
+ALWAYS_INLINE bool bin_full_chunk(struct state *s, const struct reader *reader, const unsigned char *x)
 {
     const hist_rule rule = s->rule;
     uint32_t *const even = s->even, *const odd = s->odd;
-    uint16_t *const found = s->found->bin;
-    const uint16_t *const before = s->before->bin;
+    uint16_t *const current = s->current->bin;
+    const uint16_t *const previous = s->previous->bin;
     const size_t size = reader->size;
     hist_vec v = hist_abs(&rule, reader->load(x)), place = hist_place(&rule, v), min = v, max = v;
-    hist_lanes wanted = hist_wanted(&rule, hist_all(), v);
-    for (size_t i = 0; i < CHUNK - LANES; i += LANES) {
-        fetch(reader, x + i * size);
+    hist_lanes countable = hist_all_countable(&rule, hist_all(), v);
+    for (size_t i = 0; i < HISTOGRAM_CHUNK - LANES; i += LANES) {
+        prefetch_vector(reader, x + i * size);
         const hist_index bins = hist_bins(&rule, place);
         v = hist_abs(&rule, reader->load(x + (i + LANES) * size));
         place = hist_place(&rule, v);
-        hist_store(found + i, bins);
-        wanted = hist_wanted(&rule, wanted, v);
+        hist_store(current + i, bins);
+        countable = hist_all_countable(&rule, countable, v);
         min = hist_min(v, min);
         max = hist_max(v, max);
-        count_pairs(even, odd, before + i, LANES);
+        count_pairs(even, odd, previous + i, LANES);
     }
-    fetch(reader, x + (CHUNK - LANES) * size);
-    hist_store(found + CHUNK - LANES, hist_bins(&rule, place));
-    count_pairs(even, odd, before + CHUNK - LANES, LANES);
-    s->before->n = 0;
-    if (!hist_is_all(wanted) || !hist_between(&rule, min, max))
+    prefetch_vector(reader, x + (HISTOGRAM_CHUNK - LANES) * size);
+    hist_store(current + HISTOGRAM_CHUNK - LANES, hist_bins(&rule, place));
+    count_pairs(even, odd, previous + HISTOGRAM_CHUNK - LANES, LANES);
+    s->previous->n = 0;
+    if (!hist_is_all(countable) || !hist_between(&rule, min, max))
         return false;
     s->min = hist_min(min, s->min);
     s->max = hist_max(max, s->max);
-    s->found->n = CHUNK;
+    s->current->n = HISTOGRAM_CHUNK;
     return true;
 }
 
-/* Some of which may be NaN, infinite or skipped. */
-static inline void see_lanes(struct state *s, hist_vec v)
+/* The same for lanes that may be NaN, infinite or skipped. */
+static inline void add_extrema_of_lanes(struct state *s, hist_vec v)
 {
-    const uint32_t extrema = hist_seen(&s->rule, v);
+    const uint32_t extrema = hist_in_extrema(&s->rule, v);
     s->min = hist_min(hist_where(extrema, v, s->min), s->min);
     s->max = hist_max(hist_where(extrema, v, s->max), s->max);
     for (uint32_t special = hist_special(v); special; special &= special - 1) {
@@ -154,114 +162,115 @@ static inline void see_lanes(struct state *s, hist_vec v)
     }
 }
 
-/* Up to a chunk of any elements. */
-static inline __attribute__((always_inline)) void picked_chunk(struct state *s, const struct reader *reader,
+/* Bins at most a chunk of any elements. */
+ALWAYS_INLINE void left_pack_chunk(struct state *s, const struct reader *reader,
                                                                const unsigned char *x, size_t n)
 {
-    size_t inside = 0, kept = 0, i = 0;
+    size_t inside = 0, packed = 0, i = 0;
     for (; i + LANES <= n; i += LANES) {
-        fetch(reader, x + i * reader->size);
+        prefetch_vector(reader, x + i * reader->size);
         const hist_vec v = hist_abs(&s->rule, reader->load(x + i * reader->size));
         const hist_index bins = hist_bins(&s->rule, hist_place(&s->rule, v));
-        const uint32_t in = hist_inside(&s->rule, v), others = in & hist_unlike(bins, s->hot);
-        hist_pick(s->found->bin + kept, bins, others);
-        kept += (size_t)__builtin_popcount(others);
+        const uint32_t in = hist_inside(&s->rule, v), others = in & hist_unlike(bins, s->dominant_bin);
+        hist_left_pack_bins(s->current->bin + packed, bins, others);
+        packed += (size_t)__builtin_popcount(others);
         if (in == ALL_LANES) {
             inside += LANES;
             s->min = hist_min(v, s->min);
             s->max = hist_max(v, s->max);
         } else {
             inside += (size_t)__builtin_popcount(in);
-            see_lanes(s, v);
+            add_extrema_of_lanes(s, v);
         }
     }
-    s->even[s->hot] += (uint32_t)(inside - kept);
-    s->found->n = kept;
-    s->picking = inside < i || kept < i - i / 4;
+    s->even[s->dominant_bin] += (uint32_t)(inside - packed);
+    s->current->n = packed;
+    s->left_packing = inside < i || packed < i - i / 4;
     add_elements(reader->load_one, reader->size, s->binning, x + i * reader->size, n - i, s->even, s->extrema);
 }
 
-/* Is there a bin that many elements of the chunk at x, which has those bins, are in? One with half of all shows in every third
- * chunk, one with an eighth hardly ever. If it is one value, that is sifted out. */
-static inline __attribute__((always_inline)) void look_for_hot(struct state *s, const struct reader *reader, const uint16_t *bin,
+/* Samples four elements of the chunk at x, whose bins are given. If three share a bin, left-packing starts for it;
+ * if they are the same value, filtering starts. Detects a bin with half of all elements in every third chunk, one
+ * with an eighth almost never. */
+ALWAYS_INLINE void find_dominant(struct state *s, const struct reader *reader, const uint16_t *bin,
                                                                const unsigned char *x)
 {
-    enum { SAMPLES = 4, APART = CHUNK / SAMPLES };
-    size_t most = bin[0] == bin[APART] || bin[0] == bin[APART * (size_t)2] ? 0 : 3, same_bin = 0, same = 0;
-    const float value = reader->load_one(x + most * APART * reader->size);
+    enum { SAMPLES = 4, DISTANCE = HISTOGRAM_CHUNK / SAMPLES };
+    size_t max_index = bin[0] == bin[DISTANCE] || bin[0] == bin[DISTANCE * (size_t)2] ? 0 : 3, same_bin = 0, same = 0;
+    const float value = reader->load_one(x + max_index * DISTANCE * reader->size);
     for (size_t i = 0; i < SAMPLES; i++) {
-        same_bin += bin[i * APART] == bin[most * APART];
-        same += reader->load_one(x + i * APART * reader->size) == value;
+        same_bin += bin[i * DISTANCE] == bin[max_index * DISTANCE];
+        same += reader->load_one(x + i * DISTANCE * reader->size) == value;
     }
     if (same_bin < SAMPLES - 1)
         return;
-    if (same < SAMPLES - 1 || s->sifting) {
-        s->hot = bin[most * APART];
-        s->picking = true;
+    if (same < SAMPLES - 1 || s->filtering) {
+        s->dominant_bin = bin[max_index * DISTANCE];
+        s->left_packing = true;
     } else {
-        s->common = hist_abs(&s->rule, hist_splat(value));
-        s->common_bin = bin[most * APART];
-        s->sifting = true;
+        s->dominant_value = hist_abs(&s->rule, hist_splat(value));
+        s->dominant_value_bin = bin[max_index * DISTANCE];
+        s->filtering = true;
     }
 }
 
-static inline __attribute__((always_inline)) void add_chunk(struct state *s, const struct reader *reader, const unsigned char *x,
+ALWAYS_INLINE void add_chunk(struct state *s, const struct reader *reader, const unsigned char *x,
                                                             size_t n)
 {
-    const bool whole = n == CHUNK && !s->picking && s->before->n == CHUNK && whole_chunk(s, reader, x);
-    if (!whole) {
-        count_pending(s, s->before);
-        picked_chunk(s, reader, x, n);
+    const bool done = n == HISTOGRAM_CHUNK && !s->left_packing && s->previous->n == HISTOGRAM_CHUNK && bin_full_chunk(s, reader, x);
+    if (!done) {
+        count_pending(s, s->previous);
+        left_pack_chunk(s, reader, x, n);
     }
-    struct pending *const found = s->found;
-    s->found = s->before;
-    s->before = found;
-    if (found->n == CHUNK)
-        look_for_hot(s, reader, found->bin, x);
+    struct pending *const current = s->current;
+    s->current = s->previous;
+    s->previous = current;
+    if (current->n == HISTOGRAM_CHUNK)
+        find_dominant(s, reader, current->bin, x);
 }
 
-/* Up to a chunk of what is left over from sifting. */
-static __attribute__((noinline)) void add_rest(struct state *s)
+/* Bins at most a chunk of the remainder. */
+static __attribute__((noinline)) void add_remainder(struct state *s)
 {
     const struct reader floats = READER(f32, 4, 0, 0);
-    const size_t n = s->left < CHUNK ? s->left : CHUNK;
-    add_chunk(s, &floats, (const unsigned char *)s->rest, n);
-    s->left -= n;
-    memcpy(s->rest, s->rest + n, s->left * sizeof *s->rest);
+    const size_t n = s->remaining < HISTOGRAM_CHUNK ? s->remaining : HISTOGRAM_CHUNK;
+    add_chunk(s, &floats, (const unsigned char *)s->remainder, n);
+    s->remaining -= n;
+    memcpy(s->remainder, s->remainder + n, s->remaining * sizeof *s->remainder);
 }
 
-/* A chunk without the common value, which has been extrema, lies inside and only needs counting. As fast as memory, so what the
- * hardware fetches is enough, and more of it than with prefetching. */
-static inline __attribute__((always_inline)) void sift_chunk(struct state *s, const struct reader *reader, const unsigned char *x)
+/* Filters a chunk. The dominant value is in range and in the extrema, so it only needs counting. This is as fast as
+ * memory, and faster with the hardware prefetcher alone. */
+ALWAYS_INLINE void filter_chunk(struct state *s, const struct reader *reader, const unsigned char *x)
 {
     const hist_rule rule = s->rule;
-    const hist_vec common = s->common;
-    float *const rest = s->rest;
-    size_t left = s->left;
-    for (size_t i = 0; i < CHUNK; i += LANES) {
+    const hist_vec dominant_value = s->dominant_value;
+    float *const remainder = s->remainder;
+    size_t remaining = s->remaining;
+    for (size_t i = 0; i < HISTOGRAM_CHUNK; i += LANES) {
         const hist_vec v = hist_abs(&rule, reader->load(x + i * reader->size));
-        const uint32_t others = hist_unequal(v, common);
-        hist_pack(rest + left, v, others);
-        left += (size_t)__builtin_popcount(others);
+        const uint32_t others = hist_unequal(v, dominant_value);
+        hist_left_pack(remainder + remaining, v, others);
+        remaining += (size_t)__builtin_popcount(others);
     }
-    const size_t kept = left - s->left;
-    s->even[s->common_bin] += (uint32_t)(CHUNK - kept);
-    s->sifting = kept < CHUNK - CHUNK / 4;
-    s->left = left;
-    if (left >= CHUNK)
-        add_rest(s);
+    const size_t packed = remaining - s->remaining;
+    s->even[s->dominant_value_bin] += (uint32_t)(HISTOGRAM_CHUNK - packed);
+    s->filtering = packed < HISTOGRAM_CHUNK - HISTOGRAM_CHUNK / 4;
+    s->remaining = remaining;
+    if (remaining >= HISTOGRAM_CHUNK)
+        add_remainder(s);
 }
 
-static inline __attribute__((always_inline)) void add_run(struct state *s, const struct reader *reader, const unsigned char *x,
+ALWAYS_INLINE void add_run(struct state *s, const struct reader *reader, const unsigned char *x,
                                                           size_t length)
 {
-    const size_t prefetch = (64 - (uintptr_t)x % 64) % 64 / reader->size; /* of the first cache line that begins here */
-    size_t most = length >= 4 * CHUNK && prefetch > 0 ? prefetch : CHUNK;
+    const size_t prefetch = (64 - (uintptr_t)x % 64) % 64 / reader->size; /* elements up to the first cache line */
+    size_t max_index = length >= 4 * HISTOGRAM_CHUNK && prefetch > 0 ? prefetch : HISTOGRAM_CHUNK;
     while (length > 0) {
-        const size_t n = length < most ? length : most;
-        most = CHUNK;
-        if (n == CHUNK && s->sifting)
-            sift_chunk(s, reader, x);
+        const size_t n = length < max_index ? length : max_index;
+        max_index = HISTOGRAM_CHUNK;
+        if (n == HISTOGRAM_CHUNK && s->filtering)
+            filter_chunk(s, reader, x);
         else
             add_chunk(s, reader, x, n);
         x += n * reader->size;
@@ -269,8 +278,8 @@ static inline __attribute__((always_inline)) void add_run(struct state *s, const
     }
 }
 
-/* With more bins than 16 bits tell. Then it is the counters' cache misses that bind. */
-static inline __attribute__((always_inline)) void add_wide(struct state *s, const struct reader *reader, const unsigned char *x,
+/* More bins than 16 bits hold. Cache misses of the counters are the bottleneck. */
+ALWAYS_INLINE void add_wide(struct state *s, const struct reader *reader, const unsigned char *x,
                                                            size_t n)
 {
     size_t i = 0;
@@ -280,17 +289,17 @@ static inline __attribute__((always_inline)) void add_wide(struct state *s, cons
         hist_store_wide(bin, hist_bins(&s->rule, hist_place(&s->rule, v)));
         for (uint32_t inside = hist_inside(&s->rule, v); inside; inside &= inside - 1)
             count(s->even, bin[__builtin_ctz(inside)]);
-        see_lanes(s, v);
+        add_extrema_of_lanes(s, v);
     }
     add_elements(reader->load_one, reader->size, s->binning, x + i * reader->size, n - i, s->even, s->extrema);
 }
 
-static inline __attribute__((always_inline)) void add_runs(const struct reader reader, const struct qobs_binning *binning,
+ALWAYS_INLINE void add_runs(const struct reader reader, const struct qobs_binning *binning,
                                                            const unsigned char *x, ptrdiff_t run_stride, size_t runs,
                                                            size_t length, uint32_t *counters, struct qobs_extrema *extrema)
 {
     struct pending one, other;
-    float rest[2 * CHUNK + LANES];
+    float remainder[2 * HISTOGRAM_CHUNK + LANES];
     one.n = other.n = 0;
     struct state s = {.binning = binning,
                       .rule = hist_rule_of(binning),
@@ -299,40 +308,40 @@ static inline __attribute__((always_inline)) void add_runs(const struct reader r
                       .extrema = extrema,
                       .min = hist_splat(extrema->min),
                       .max = hist_splat(extrema->max),
-                      .rest = rest,
-                      .found = &one,
-                      .before = &other};
+                      .remainder = remainder,
+                      .current = &one,
+                      .previous = &other};
     for (size_t i = 0; i < runs; i++)
         if (binning->bins <= UINT16_MAX + 1)
             add_run(&s, &reader, x + (ptrdiff_t)i * run_stride, length);
         else
             add_wide(&s, &reader, x + (ptrdiff_t)i * run_stride, length);
-    if (s.left > 0)
-        add_rest(&s);
-    count_pending(&s, s.before);
+    if (s.remaining > 0)
+        add_remainder(&s);
+    count_pending(&s, s.previous);
     float min[LANES], max[LANES];
     hist_store_floats(min, s.min);
     hist_store_floats(max, s.max);
     for (size_t i = 0; i < LANES; i++)
-        see(extrema, min[i], max[i]);
+        add_extrema(extrema, min[i], max[i]);
 }
 
 QOBS_HISTOGRAM_ROWS(ENTRY(qobs_histogram_rows_f32))
 {
-    add_runs(READER(f32, 4, AHEAD, AHEAD), binning, x, run_stride, runs, length, counters, extrema);
+    add_runs(READER(f32, 4, HISTOGRAM_BYTES_AHEAD, HISTOGRAM_BYTES_AHEAD), binning, x, run_stride, runs, length, counters, extrema);
 }
 
 QOBS_HISTOGRAM_ROWS(ENTRY(qobs_histogram_rows_bf16))
 {
-    add_runs(READER(bf16, 2, AHEAD, AHEAD), binning, x, run_stride, runs, length, counters, extrema);
+    add_runs(READER(bf16, 2, HISTOGRAM_BYTES_AHEAD, HISTOGRAM_BYTES_AHEAD), binning, x, run_stride, runs, length, counters, extrema);
 }
 
 QOBS_HISTOGRAM_ROWS(ENTRY(qobs_histogram_rows_f16))
 {
-    add_runs(READER(f16, 2, AHEAD, AHEAD), binning, x, run_stride, runs, length, counters, extrema);
+    add_runs(READER(f16, 2, HISTOGRAM_BYTES_AHEAD, HISTOGRAM_BYTES_AHEAD), binning, x, run_stride, runs, length, counters, extrema);
 }
 
 QOBS_HISTOGRAM_ROWS(ENTRY(qobs_histogram_rows_f64))
 {
-    add_runs(READER(f64, 8, AHEAD, AHEAD - 512), binning, x, run_stride, runs, length, counters, extrema);
+    add_runs(READER(f64, 8, HISTOGRAM_BYTES_AHEAD, HISTOGRAM_BYTES_AHEAD - 512), binning, x, run_stride, runs, length, counters, extrema);
 }

@@ -36,8 +36,8 @@ static inline float load_f64(const unsigned char *x)
     return (float)d;
 }
 
-/* Extremes; zeros become +0. */
-static inline void see(struct qobs_extrema *extrema, float min, float max)
+/* Adds a minimum and a maximum; zeros become +0. */
+static inline void add_extrema(struct qobs_extrema *extrema, float min, float max)
 {
     extrema->min = min < extrema->min ? min + 0.0f : extrema->min;
     extrema->max = max > extrema->max ? max + 0.0f : extrema->max;
@@ -52,7 +52,7 @@ static inline void add_element(const struct qobs_binning *b, float x, uint32_t *
         extrema->nonfinite.nan += isnan(x) != 0;
         extrema->nonfinite.inf += isinf(x) != 0;
     } else if (!(b->skip_zeros && x == 0)) {
-        see(extrema, x, x);
+        add_extrema(extrema, x, x);
     }
 }
 

@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* Minimum and maximum of columns that an index assigns to groups, for one element width on one instruction set. Included by
- * src/ISA/indexed.c once per WIDTH (16, 32, 64), after transpose.h and tuning.h of that folder.
+/* Minimum and maximum of columns that an index assigns to groups, for one element width on one instruction set.
+ * Included by src/ISA/indexed.c once per WIDTH (16, 32, 64), after transpose.h and tuning.h of that folder.
  *
- * As many rows as a vector has lanes go together. Tiles of them are transposed in registers: then a vector holds one column and is added
- * to its group's accumulators as a whole. There is no gather and no copy of the rows.
+ * As many rows as a vector has lanes go together. Tiles of them are transposed in registers: then a vector holds one
+ * column and is added to its group's accumulators as a whole. There is no gather and no copy of the rows.
  *
  * Accumulators: a pair of vectors of keys (minmax_key.inl.h) a group, in the caller's scratch; none can overflow.
  * Counts: 64 bits, made only for rows that hold an element that is not finite.
- * Tails: the last columns and the last rows are read twice, which changes no bound. Rows of fewer bytes than a cache line go element by
- *   element. Nothing outside a row is read.
- * In flight: a cache line of as many rows as a vector has lanes. Rows a power of two apart fall into the same cache set, so no line can
- *   be read twice: if a tile is narrower than a line, its other tiles are stored to a buffer.
+ * Tails: the last columns and the last rows are read twice, which changes no bound. Rows of fewer bytes than a cache
+ *   line go element by element. Nothing outside a row is read.
+ * In flight: a cache line of as many rows as a vector has lanes. Rows a power of two apart fall into the same cache
+ *   set, so no line can be read twice: if a tile is narrower than a line, its other tiles are stored to a buffer.
  * Caller's duty: group[j] < groups. */
 #include "templates/width_begin.h"
 
@@ -59,8 +59,8 @@ ALWAYS_INLINE void K(indexed_columns)(vec r[TILE], const uint32_t *group, unsign
     }
 }
 
-/* Adds LANES rows to the accumulators, a cache line of each at a time; the first tile of a line stays in registers. few: the last row
- * stands for the missing ones. */
+/* Adds LANES rows to the accumulators, a cache line of each at a time; the first tile of a line stays in registers.
+ * few: the last row stands for the missing ones. */
 ALWAYS_INLINE void K(indexed_rows)(bool few, const unsigned char *x, ptrdiff_t row_stride, size_t rows,
                                                                   size_t columns, const uint32_t *group, unsigned char *accumulators)
 {
@@ -101,7 +101,8 @@ static bool K(indexed_nonfinite)(const unsigned char *accumulators, size_t group
     return any;
 }
 
-/* Merges one bound of LANES groups, of which `n` exist, for up to TILE rows of a part of their accumulators into the outputs. */
+/* Merges one bound of LANES groups, of which `n` exist, for up to TILE rows of a part of their accumulators into the
+ * outputs. */
 static void K(indexed_merge)(const unsigned char *accumulators, int part, size_t rows, bool is_max, unsigned char *out, size_t row_bytes,
                              size_t n)
 {

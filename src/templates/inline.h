@@ -9,7 +9,8 @@
 
 #define ALWAYS_INLINE static inline __attribute__((always_inline))
 
-/* The same for deep call trees. A sanitizer checks every step; inlined, these checks keep a compiler busy for minutes. */
+/* The same for deep call trees. A sanitizer checks every step; inlined, these checks keep a compiler busy for
+ * minutes. */
 #ifdef SANITIZED
 #define DEEP_INLINE static inline
 #else

@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* Minimum and maximum over rows, row panels and columns, for one element width on one instruction set. Included by src/ISA/minmax.c
- * once per WIDTH (16, 32, 64), after vec.h and tuning.h of that folder.
+/* Minimum and maximum over rows, row panels and columns, for one element width on one instruction set. Included by
+ * src/ISA/minmax.c once per WIDTH (16, 32, 64), after vec.h and tuning.h of that folder.
  *
- * Accumulators: vectors of the element width: keys (minmax_key.inl.h), raw bits, or for 64 bits doubles; none can overflow.
+ * Accumulators: vectors of the element width: keys (minmax_key.inl.h), raw bits, or for 64 bits doubles; none can
+ *   overflow.
  * Counts: 64 bits, made only for blocks that hold an element that is not finite.
- * Tails: the last vector of a run is loaded from `length - LANES`, so some elements are read twice, which changes no bound. Runs
- *   shorter than a vector go element by element. Nothing outside a run is read.
- * In flight: 4 vectors in a long run, 2 in a short run; in columns as many as registers hold, or 4 or 8 rows; long runs that exceed
- *   the share of L3 are read from 2 pages at a time.
+ * Tails: the last vector of a run is loaded from `length - LANES`, so some elements are read twice, which changes no
+ *   bound. Runs shorter than a vector go element by element. Nothing outside a run is read.
+ * In flight: 4 vectors in a long run, 2 in a short run; in columns as many as registers hold, or 4 or 8 rows; long runs
+ *   that exceed the share of L3 are read from 2 pages at a time.
  * Caller's duty: the floating-point unit must not treat subnormals as zeros (base/fpenv.h). */
 #include "templates/width_begin.h"
 
@@ -26,8 +27,8 @@
 
 /* Bounds of any number of vectors, lane by lane. */
 #if HAS_RAW
-/* Raw bits need no conversion in the loop. Minimum and maximum are among the largest and the smallest bits as unsigned and the largest
- * as signed integers, whatever the signs are. NaN is beyond infinity. */
+/* Raw bits need no conversion in the loop. Minimum and maximum are among the largest and the smallest bits as
+ * unsigned and the largest as signed integers, whatever the signs are. NaN is beyond infinity. */
 struct K(bounds) {
     vec high, low, high_signed;
 };
@@ -87,7 +88,8 @@ static inline void K(keys_of_bounds)(const struct K(bounds) *b, vec *lo, vec *hi
     *hi = K(vec_max_s)(K(vec_key)(b->high_signed), low);
 }
 #else
-/* Floating-point minimum and maximum. One unordered comparison of two vectors finds NaN, which becomes a key beyond infinity. */
+/* Floating-point minimum and maximum. One unordered comparison of two vectors finds NaN, which becomes a key beyond
+ * infinity. */
 struct K(bounds) {
     vec lo, hi;
     vec_mask nan;
@@ -140,8 +142,8 @@ static inline void K(range_of_bounds)(const struct K(bounds) *b, KEY *lo, KEY *h
     *hi = (KEY)~K(vec_reduce_min)(vec_not(highest));
 }
 
-/* Reads two pages side by side and prefetches the pages +4 and +5 into L2, each line twice, because some prefetches are dropped. Faster
- * than two streams while L3 holds a part of the data; slower from memory. */
+/* Reads two pages side by side and prefetches the pages +4 and +5 into L2, each line twice, because some prefetches
+ * are dropped. Faster than two streams while L3 holds a part of the data; slower from memory. */
 ALWAYS_INLINE const unsigned char *K(two_pages)(
     void (*add)(struct K(bounds) *, struct K(bounds) *, vec, vec), struct K(bounds) *b, const unsigned char *x, const unsigned char *end)
 {
@@ -169,9 +171,9 @@ static inline const unsigned char *K(pages)(struct K(bounds) *b, const unsigned 
     return K(two_pages)(K(add_two), b, x, end);
 }
 
-/* Blocks from TWO_STREAMS_BYTES on are read as two streams: faster from L3; in short runs it would confuse the prefetchers. Accumulators
- * start from the first vector. The path with software prefetch starts from the last one: elsewhere touching the end first costs a third
- * of the bandwidth of memory if loads are unaligned. */
+/* Blocks from TWO_STREAMS_BYTES on are read as two streams: faster from L3; in short runs it would confuse the
+ * prefetchers. Accumulators start from the first vector. The path with software prefetch starts from the last one;
+ * without prefetch, touching the end first costs a third of the bandwidth of memory if loads are unaligned. */
 static inline void K(block_keys)(bool two_pages, const unsigned char *x, size_t n, KEY *lo, KEY *hi)
 {
     const unsigned char *const last = x + (n - LANES) * sizeof(BITS);

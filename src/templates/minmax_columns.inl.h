@@ -3,8 +3,9 @@
 
 /* Minimum and maximum over columns. Included by minmax.inl.h, whose limits hold.
  *
- * Few columns, and columns from L1 or L2, go in tiles of vectors whose bounds stay in registers for TILE_ROWS rows. Larger ones go in
- * panels of columns: memory is read in the order of rows, a cache line of some rows at a time, and the panel's keys stay in L1. */
+ * Few columns, and columns from L1 or L2, go in tiles of vectors whose bounds stay in registers for TILE_ROWS rows.
+ * Larger ones go in panels of columns: memory is read in the order of rows, a cache line of some rows at a time, and
+ * the panel's keys stay in L1. */
 
 /* The width of a tile in vectors: three bounds each, and two registers for the work. */
 #define TILE_VECTORS (HAS_RAW ? (VEC_REGISTERS - 2) / 3 : NARROW_TILE_VECTORS)
@@ -14,8 +15,8 @@
 #define PANEL(streaming) ((streaming) ? STREAMING_PANEL_BYTES : PANEL_BYTES)
 #define LINE_VECTORS (64 / VEC_BYTES)
 
-/* Merges the bounds of one vector of columns, as keys, into the outputs. If an element is not finite, the columns go element by element,
- * except the first `counted` ones, which another vector has counted. */
+/* Merges the bounds of one vector of columns, as keys, into the outputs. If an element is not finite, the columns go
+ * element by element, except the first `counted` ones, which another vector has counted. */
 static inline void K(merge_columns)(const unsigned char *x, ptrdiff_t row_stride, size_t rows, size_t counted, vec lo, vec hi, BITS inf,
                                     unsigned char *min, unsigned char *max, struct qobs_nonfinite *nonfinite)
 {
@@ -83,9 +84,9 @@ static void K(column_tiles)(const unsigned char *x, ptrdiff_t row_stride, size_t
     }
 }
 
-/* Adds some rows of some vectors to their keys, pairs of minimum and maximum. Streaming: rows further down are prefetched into L2,
- * because the hardware does not foresee that the streams continue there, and each line twice, because some prefetches are dropped. Loads
- * keep their order: gcc would put all prefetches of a line together. */
+/* Adds some rows of some vectors to their keys, pairs of minimum and maximum. Streaming: rows further down are
+ * prefetched into L2, because the hardware does not foresee that the streams continue there, and each line twice,
+ * because some prefetches are dropped. Loads keep their order: gcc would put all prefetches of a line together. */
 ALWAYS_INLINE void K(panel_rows)(bool streaming, int vectors, const unsigned char *x, ptrdiff_t row_stride,
                                                                  vec *keys)
 {
@@ -124,8 +125,8 @@ ALWAYS_INLINE void K(panel_keys)(bool streaming, const unsigned char *x, ptrdiff
     }
 }
 
-/* A panel at least a vector wide and PANEL_UNROLLED_ROWS deep, from byte `from` of its rows. Elements a `period` apart in a row belong to
- * one column. */
+/* A panel at least a vector wide and PANEL_UNROLLED_ROWS deep, from byte `from` of its rows. Elements a `period`
+ * apart in a row belong to one column. */
 static void K(column_panel)(bool streaming, const unsigned char *x, ptrdiff_t row_stride, size_t rows, size_t from, size_t bytes, size_t period,
                             size_t counted, BITS inf, unsigned char *min, unsigned char *max, struct qobs_nonfinite *nonfinite)
 {

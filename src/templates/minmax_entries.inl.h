@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* The slots of minimum and maximum over rowsWIDTH, row_panelsWIDTH and columnsWIDTH. ENTRY(name) appends the instruction set. */
+/* The slots of minimum and maximum over rowsWIDTH, row_panelsWIDTH and columnsWIDTH. ENTRY(name) appends the
+ * instruction set. */
 #include "templates/entries.h"
 
 #define ROWS_ENTRY(dtype, width, inf)                                                                                      \

@@ -3,8 +3,8 @@
 
 /* Floating-point minimum and maximum as integers, for one element width, after width_begin.h.
  *
- * A float's bits are sign and magnitude. Its *key* is the two's complement integer of the same order:
- * key = bits ^ ((bits >> sign) & ~signbit), an involution. Keys order -NaN < -Inf < ... < -0 < +0 < ... < +Inf < +NaN, so
+ * A float's bits are sign and magnitude. Its *key* is the two's complement integer of the same order: key = bits ^
+ * ((bits >> sign) & ~signbit), an involution. Keys order -NaN < -Inf < ... < -0 < +0 < ... < +Inf < +NaN, so
  *  - one pair of integer comparisons finds NaN and Inf after the fact, at no cost in the loop;
  *  - bf16 and f16 share one body and differ only by the bits of infinity;
  *  - rounding modes, flush-to-zero and signalling NaN cannot change a result. */

@@ -3,9 +3,9 @@
 
 /* Minimum and maximum over row panels. Included by minmax.inl.h, whose limits hold.
  *
- * Memory is read in the order of rows. The bounds of ROW_PANEL_RUNS runs stay in L1; a run is added to them as a whole. While L3 holds a
- * part of the data (ROW_PANEL_PREFETCH_BYTES), rows further down are prefetched into L2, each line twice. From L2 adding ROW_PANEL_ROWS
- * rows together is faster. */
+ * Memory is read in the order of rows. The bounds of ROW_PANEL_RUNS runs stay in L1; a run is added to them as a
+ * whole. While L3 holds a part of the data (ROW_PANEL_PREFETCH_BYTES), rows further down are prefetched into L2,
+ * each line twice. From L2 adding ROW_PANEL_ROWS rows together is faster. */
 
 typedef void K(add_fn)(struct K(bounds) *, struct K(bounds) *, vec, vec);
 typedef void K(merge_fn)(struct K(bounds) *, const struct K(bounds) *);

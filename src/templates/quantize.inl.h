@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* Fake-quantize, plain C for every instruction set: src/<isa>/quantize.c includes this with its ENTRY, and its flags decide
- * how wide the compiler makes the loops. One dtype is quantize_native.inl.h.
+/* Fake-quantize, plain C for every instruction set; included by src/ISA/quantize.c with its ENTRY. Its flags decide how
+ * wide the compiler makes the loops. One dtype is quantize_native.inl.h.
  *
- * Accumulators: none, elements are independent. Each has the operations of upstream in upstream's order, one rounding each;
- *   the results are the same bits everywhere because IEEE arithmetic is. NaN is made the one quiet NaN without a sign: its
- *   payload would depend on the processor and on the order of operands the compiler chose.
- * Overflow: scaled values are brought between `least` and `greatest` before they are rounded to the grid.
+ * Accumulators: none; elements are independent. Each has upstream's operations in upstream's order, one rounding each.
+ *   Results are the same bits everywhere because IEEE arithmetic is. NaN becomes the quiet NaN without sign: its
+ *   payload would depend on the processor and on the order of operands that the compiler chose.
+ * Overflow: scaled values are clamped to quant_min and quant_max before they are rounded to the grid.
  * Tails: the compiler's. Nothing outside a run is read or written.
  * In flight: as many as the compiler unrolls; no iteration waits for another.
- * Caller's duty: round to nearest, no flushing of subnormals (src/fpenv.h). scale, for BF16 and F16 unless in_float, also
- *   added and removed, are numbers of the dtype; in torch's way zero points lie between least and greatest. */
+ * Caller's duty: round to nearest, no flushing of subnormals (base/fpenv.h). scale, and for BF16 and F16 unless
+ *   in_float the zero points, are numbers of the dtype. In torch's arithmetic zero points lie between quant_min and
+ *   quant_max. */
 #include <math.h>
 
 #include "number/element.h"
@@ -19,18 +20,19 @@
 #include "kernels/kernel_quantize.h"
 #include "number/round.h"
 #include "templates/entries.h"
+#include "templates/inline.h"
 
-/* ---- The loops -------------------------------------------------------------------------------------------------------- */
-
-/* What a loop is made for. */
+/* The variant of a loop, as bits. */
 enum {
     ZERO_POINT = 1,
     IN_DOUBLE = 2, /* the grid does not fit float; with ZERO_POINT always */
     IN_FLOAT = 4,
     TORCH = 8,
-    WHOLE = 16 /* the grid is that of the integers */
+    INTEGER_GRID = 16
 };
 
-#define ALWAYS_INLINE static inline __attribute__((always_inline))
+/* A variant that is missing from the list stops the program: otherwise it would silently leave the output as it was. */
+#define NO_VARIANT __builtin_trap()
+
 #define NATIVE_BODY "templates/quantize_native.inl.h"
 #include "number/native_each.inl.h"

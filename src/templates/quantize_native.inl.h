@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* One dtype of quantize.inl.h. Every function with a parameter `how` is inlined with a constant one. */
+/* One dtype of quantize.inl.h. Every function with a parameter `how` is inlined with a constant. */
 
 #define element NATIVE(element)
 #define store_quiet NATIVE(store_quiet)
 #define round_dtype NATIVE(round)
 
-/* What no dtype needs is constant false and leaves no code. */
+/* Constants that remove code a dtype does not need. */
 #define IS_DOUBLE (sizeof(stored) == 8)
 #define IS_SINGLE (sizeof(stored) == 4)
 #define IS_HALF (sizeof(stored) == 2)
 
 struct NATIVE(quantizer) {
     real quant_min, quant_max;
-    double whole_least, whole_greatest;
+    double exact_min, exact_max;
     struct grid_float grid;
     struct grid_double wide;
     bool through_float;
@@ -29,17 +29,17 @@ ALWAYS_INLINE real NATIVE(grid)(const struct NATIVE(quantizer) *q, int how, real
 {
     if (IS_DOUBLE) {
         const double x = q->through_float ? (double)(float)v : (double)v;
-        return (real)(how & WHOLE ? grid_round_integer_double(x) : grid_round_double(q->wide, x));
+        return (real)(how & INTEGER_GRID ? grid_round_integer_double(x) : grid_round_double(q->wide, x));
     }
-    if (how & WHOLE)
+    if (how & INTEGER_GRID)
         return (real)grid_round_integer_float((float)v);
     if (how & IN_DOUBLE)
         return NATIVE(round_if_native)(how, (real)grid_round_double(q->wide, (double)v));
     return (real)grid_round_float(q->grid, (float)v);
 }
 
-/* compressed-tensors: (round(clamp(x / scale + zero point)) - zero point) * scale. What is on the grid is a number of the
- * dtype, so it needs no rounding to it. F64 with a scale in float comes back in float. */
+/* compressed-tensors: (round(clamp(x / scale + zero point)) - zero point) * scale. What is on the grid is a number
+ * of the dtype, so it needs no rounding to it. F64 with a scale in float comes back in float. */
 ALWAYS_INLINE stored NATIVE(quantize)(const struct NATIVE(quantizer) * q, int how, stored x, real scale, real zero_point_add,
                                       real zero_point_sub)
 {
@@ -56,9 +56,10 @@ ALWAYS_INLINE stored NATIVE(quantize)(const struct NATIVE(quantizer) * q, int ho
     return store_quiet(v * scale);
 }
 
-/* torch: (clamp(zero point + rint(x * (1 / scale))) - zero point) * scale in float, as F64 in double but for 1 / scale and
- * the last product. Clamping before rounding is the same, the limits being integers, and leaves only numbers that adding
- * 1.5 * 2^23 rounds to integers. NaN is not above the lower limit and becomes it; zero has no sign: it was an integer. */
+/* torch: (clamp(zero point + rint(x * (1 / scale))) - zero point) * scale in float, as F64 in double but for 1 /
+ * scale and the last product. Clamping before rounding is the same, the limits being integers, and leaves only
+ * numbers that adding 1.5 * 2^23 rounds to integers. NaN is not above the lower limit and becomes it; zero has no
+ * sign: it was an integer. */
 ALWAYS_INLINE stored NATIVE(quantize_torch)(const struct NATIVE(quantizer) * q, int how, stored x, real scale,
                                             real zero_point)
 {
@@ -66,12 +67,12 @@ ALWAYS_INLINE stored NATIVE(quantize_torch)(const struct NATIVE(quantizer) * q, 
     const real t = load(x) * inverse;
     if (!IS_DOUBLE && how & IN_DOUBLE) { /* the sum with the zero point may round */
         const float sum = (float)zero_point + (float)grid_round_double(q->wide, (double)t);
-        double v = (double)sum > q->whole_least ? (double)sum : q->whole_least;
-        v = v < q->whole_greatest ? v : q->whole_greatest;
+        double v = (double)sum > q->exact_min ? (double)sum : q->exact_min;
+        v = v < q->exact_max ? v : q->exact_max;
         return store_quiet((float)(v - (double)zero_point) * (float)scale);
     }
-    const real quant_min = (real)(q->whole_least - (double)zero_point),
-               quant_max = (real)(q->whole_greatest - (double)zero_point);
+    const real quant_min = (real)(q->exact_min - (double)zero_point),
+               quant_max = (real)(q->exact_max - (double)zero_point);
     const real shift = IS_DOUBLE ? (real)0x1.8p52 : (real)0x1.8p23f;
     real v = t > quant_min ? t : quant_min;
     v = v < quant_max ? v : quant_max;
@@ -116,90 +117,75 @@ ALWAYS_INLINE void NATIVE(columns)(const struct NATIVE(quantizer) *q, int how, c
     }
 }
 
-/* The kind of loop for this dtype: F32 is in float as it is, F64 in double. */
-static int NATIVE(prepare)(struct NATIVE(quantizer) *q, const struct qobs_quantizer *given, bool has_zero_point)
+/* Fills q and returns the variant for this dtype: F32 is computed in float in any case, F64 in double. */
+static int NATIVE(prepare)(struct NATIVE(quantizer) *q, const struct qobs_quantizer *quantizer, bool has_zero_point)
 {
-    const bool native = !given->in_float && !given->torch;
-    *q = (struct NATIVE(quantizer)){.quant_min = native ? round_dtype((real)given->quant_min) : (real)given->quant_min,
-                                    .quant_max = native ? round_dtype((real)given->quant_max) : (real)given->quant_max,
-                                    .whole_least = given->quant_min,
-                                    .whole_greatest = given->quant_max,
-                                    .grid = {given->min_normal, given->shifter},
-                                    .wide = {given->wide_min_normal, given->wide_shifter},
-                                    .through_float = given->through_float};
-    const bool in_double = !IS_DOUBLE && (given->in_double || isinf(q->quant_max));
-    const double min_normal = IS_DOUBLE ? given->wide_min_normal : (double)given->min_normal;
-    const bool whole = !in_double && min_normal >= fmax(given->quant_max, -given->quant_min);
-    if (given->torch)
+    const bool native = !quantizer->in_float && !quantizer->torch;
+    *q = (struct NATIVE(quantizer)){.quant_min = native ? round_dtype((real)quantizer->quant_min) : (real)quantizer->quant_min,
+                                    .quant_max = native ? round_dtype((real)quantizer->quant_max) : (real)quantizer->quant_max,
+                                    .exact_min = quantizer->quant_min,
+                                    .exact_max = quantizer->quant_max,
+                                    .grid = {quantizer->min_normal, quantizer->shifter},
+                                    .wide = {quantizer->wide_floor, quantizer->wide_shifter},
+                                    .through_float = quantizer->through_float};
+    const bool in_double = !IS_DOUBLE && (quantizer->in_double || isinf(q->quant_max));
+    const double floor = IS_DOUBLE ? quantizer->wide_floor : (double)quantizer->min_normal;
+    const bool integers = !in_double && floor >= fmax(quantizer->quant_max, -quantizer->quant_min);
+    if (quantizer->torch)
         return TORCH | ZERO_POINT | (in_double ? IN_DOUBLE : 0);
     return (has_zero_point || in_double ? ZERO_POINT : 0) | (in_double ? IN_DOUBLE : 0) |
-           (given->in_float && !IS_SINGLE ? IN_FLOAT : 0) | (whole ? WHOLE : 0);
+           (quantizer->in_float && !IS_SINGLE ? IN_FLOAT : 0) | (integers ? INTEGER_GRID : 0);
 }
 
-/* F32 and F64 to integers. */
-#define IS_LIGHT(how) (!IS_HALF && ((how) & WHOLE || (how) == (TORCH | ZERO_POINT)))
+/* Little work an element: F32 and F64 to integers. */
+#define IS_LIGHT(how) (!IS_HALF && ((how) & INTEGER_GRID || (how) == (TORCH | ZERO_POINT)))
 
-#define ROWS(how) NATIVE(rows)(&q, how, x, x_stride, out, out_stride, runs, length, qparams, qparam_stride)
-#define COLUMNS(how) NATIVE(columns)(&q, how, x, x_stride, out, out_stride, rows, columns, qparams)
+/* All variants of prepare() for the dtypes that have them. */
+#define EACH_VARIANT(VARIANT)                                                                                         \
+    VARIANT(true, 0)                                                                                                  \
+    VARIANT(true, ZERO_POINT)                                                                                         \
+    VARIANT(true, TORCH | ZERO_POINT)                                                                                 \
+    VARIANT(!IS_DOUBLE, ZERO_POINT | IN_DOUBLE)                                                                       \
+    VARIANT(!IS_DOUBLE, TORCH | ZERO_POINT | IN_DOUBLE)                                                               \
+    VARIANT(true, INTEGER_GRID)                                                                                       \
+    VARIANT(true, INTEGER_GRID | ZERO_POINT)                                                                          \
+    VARIANT(!IS_SINGLE, INTEGER_GRID | IN_FLOAT)                                                                      \
+    VARIANT(!IS_SINGLE, INTEGER_GRID | IN_FLOAT | ZERO_POINT)                                                         \
+    VARIANT(!IS_SINGLE, IN_FLOAT)                                                                                     \
+    VARIANT(!IS_SINGLE, IN_FLOAT | ZERO_POINT)                                                                        \
+    VARIANT(IS_HALF, IN_FLOAT | ZERO_POINT | IN_DOUBLE)
 
 QOBS_FAKE_QUANTIZE_ROWS(ENTRY(NATIVE(qobs_fake_quantize_rows)))
 {
     struct NATIVE(quantizer) q;
     const int how = NATIVE(prepare)(&q, quantizer, qparams->zero_point_add != NULL);
-    DELEGATE_TO_AVX2(prefer_avx2_for_aliased(IS_LIGHT(how), x, out), NATIVE(qobs_fake_quantize_rows), quantizer, x, x_stride, out, out_stride, runs, length, qparams,
-              qparam_stride)
-    if (how == 0)
-        ROWS(0);
-    else if (how == ZERO_POINT)
-        ROWS(ZERO_POINT);
-    else if (how == (TORCH | ZERO_POINT))
-        ROWS(TORCH | ZERO_POINT);
-    else if (!IS_DOUBLE && how == (ZERO_POINT | IN_DOUBLE))
-        ROWS(ZERO_POINT | IN_DOUBLE);
-    else if (!IS_DOUBLE && how == (TORCH | ZERO_POINT | IN_DOUBLE))
-        ROWS(TORCH | ZERO_POINT | IN_DOUBLE);
-    else if (how == WHOLE)
-        ROWS(WHOLE);
-    else if (how == (WHOLE | ZERO_POINT))
-        ROWS(WHOLE | ZERO_POINT);
-    else if (!IS_SINGLE && how == (WHOLE | IN_FLOAT))
-        ROWS(WHOLE | IN_FLOAT);
-    else if (!IS_SINGLE && how == (WHOLE | IN_FLOAT | ZERO_POINT))
-        ROWS(WHOLE | IN_FLOAT | ZERO_POINT);
-    else if (!IS_SINGLE && how == IN_FLOAT)
-        ROWS(IN_FLOAT);
-    else if (!IS_SINGLE && how == (IN_FLOAT | ZERO_POINT))
-        ROWS(IN_FLOAT | ZERO_POINT);
-    else if (IS_HALF)
-        ROWS(IN_FLOAT | ZERO_POINT | IN_DOUBLE);
+    DELEGATE_TO_AVX2(prefer_avx2_for_aliased(IS_LIGHT(how), x, out), NATIVE(qobs_fake_quantize_rows), quantizer, x, x_stride, out,
+                     out_stride, runs, length, qparams, qparam_stride)
+#define VARIANT(exists, variant)                                                                                      \
+    if ((exists) && how == (variant))                                                                                 \
+        NATIVE(rows)(&q, variant, x, x_stride, out, out_stride, runs, length, qparams, qparam_stride);                \
+    else
+    EACH_VARIANT(VARIANT) NO_VARIANT;
+#undef VARIANT
 }
 
 QOBS_FAKE_QUANTIZE_COLUMNS(ENTRY(NATIVE(qobs_fake_quantize_columns)))
 {
     struct NATIVE(quantizer) q;
     const int how = NATIVE(prepare)(&q, quantizer, true);
-    DELEGATE_TO_AVX2(prefer_avx2_for_aliased(IS_LIGHT(how), x, out), NATIVE(qobs_fake_quantize_columns), quantizer, x, x_stride, out, out_stride, rows, columns, qparams)
-    if (how == ZERO_POINT)
-        COLUMNS(ZERO_POINT);
-    else if (how == (TORCH | ZERO_POINT))
-        COLUMNS(TORCH | ZERO_POINT);
-    else if (!IS_DOUBLE && how == (ZERO_POINT | IN_DOUBLE))
-        COLUMNS(ZERO_POINT | IN_DOUBLE);
-    else if (!IS_DOUBLE && how == (TORCH | ZERO_POINT | IN_DOUBLE))
-        COLUMNS(TORCH | ZERO_POINT | IN_DOUBLE);
-    else if (how == (WHOLE | ZERO_POINT))
-        COLUMNS(WHOLE | ZERO_POINT);
-    else if (!IS_SINGLE && how == (WHOLE | IN_FLOAT | ZERO_POINT))
-        COLUMNS(WHOLE | IN_FLOAT | ZERO_POINT);
-    else if (!IS_SINGLE && how == (IN_FLOAT | ZERO_POINT))
-        COLUMNS(IN_FLOAT | ZERO_POINT);
-    else if (IS_HALF)
-        COLUMNS(IN_FLOAT | ZERO_POINT | IN_DOUBLE);
+    DELEGATE_TO_AVX2(prefer_avx2_for_aliased(IS_LIGHT(how), x, out), NATIVE(qobs_fake_quantize_columns), quantizer, x, x_stride, out,
+                     out_stride, rows, columns, qparams)
+/* Columns always have a zero point. */
+#define VARIANT(exists, variant)                                                                                      \
+    if ((exists) && (variant)&ZERO_POINT && how == (variant))                                                         \
+        NATIVE(columns)(&q, variant, x, x_stride, out, out_stride, rows, columns, qparams);                           \
+    else
+    EACH_VARIANT(VARIANT) NO_VARIANT;
+#undef VARIANT
 }
 
 #undef IS_LIGHT
-#undef ROWS
-#undef COLUMNS
+#undef EACH_VARIANT
 #undef IS_HALF
 #undef IS_SINGLE
 #undef IS_DOUBLE

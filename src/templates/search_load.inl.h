@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* Elements of any dtype as floats for range search, plain C for every instruction set: src/<isa>/search.c includes this with its
- * ENTRY. One dtype is search_load_native.inl.h.
+/* Elements of any dtype as floats for range search, plain C for every instruction set; included by src/ISA/search.c
+ * with its ENTRY. One dtype is search_load_native.inl.h.
  *
- * Accumulators: none. Overflow: the caller's factor brings magnitudes below 0.5. Nothing outside a run is read or written.
- * Caller's duty: round to nearest, no flushing of subnormals (src/fpenv.h). */
+ * Accumulators: none.
+ * Overflow: the caller's factor brings magnitudes below 0.5. Nothing outside a run is read or written.
+ * Caller's duty: round to nearest, no flushing of subnormals (base/fpenv.h). */
 #include "number/element.h"
 #include "number/grid.h"
 #include "kernels/kernel_search.h"

@@ -1,24 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* One dtype of search_shrink.inl.h. `kind`, `integers` and `normality` are constant where this is inlined, and there is no other branch
- * in the loop over ranges: gcc makes vectors of it. */
+/* One dtype of search_shrink.inl.h. `kind`, `integers` and `normality` are constants, and the loop over ranges has
+ * no other branch, so gcc vectorizes it. */
 
-/* What of a batch of ranges does not depend on p. Rounding keeps order and sign, so the bounds that count can be found before
- * shrinking. */
+/* The part of a batch of ranges that does not depend on p. Rounding keeps order and sign, so the bounds can be found
+ * before shrinking. */
 struct NATIVE(ranges) {
-    float low[QOBS_SEARCH_LANES], high[QOBS_SEARCH_LANES], most[QOBS_SEARCH_LANES], factor[QOBS_SEARCH_LANES];
+    float low[QOBS_SEARCH_LANES], high[QOBS_SEARCH_LANES], amax[QOBS_SEARCH_LANES], factor[QOBS_SEARCH_LANES];
     float inverse[QOBS_SEARCH_LANES]; /* of scale * factor where p is 1, nearly; 0: some candidates are not normal */
 };
 
-/* Returns of how many ranges all candidates are normal: above the dtype's subnormals, and within float's limits. */
-ALWAYS_INLINE int NATIVE(begin)(const struct qobs_shrinking *how, bool symmetric, const float *min, const float *max, const float *factor,
+/* Returns the number of ranges all of whose candidates are normal: above the dtype's subnormals and within float's
+ * limits. */
+DEEP_INLINE int NATIVE(begin)(const struct qobs_shrinking *how, bool symmetric, const float *min, const float *max, const float *factor,
                                 struct NATIVE(ranges) *r)
 {
-    const float steps = how->quant_max - how->quant_min, quant_min = how->least_p / steps;
+    const float steps = how->quant_max - how->quant_min, quant_min = how->min_p / steps;
     float extent[QOBS_SEARCH_LANES], inverse[QOBS_SEARCH_LANES];
     int normal = 0;
-    /* Several loops: in one of them gcc would branch, and make no vectors. */
+    /* Several loops: gcc does not vectorize a single one. */
     NO_DEPENDENCE
     for (size_t i = 0; i < QOBS_SEARCH_LANES; i++) {
         const float a = min[i], b = max[i];
@@ -28,25 +29,25 @@ ALWAYS_INLINE int NATIVE(begin)(const struct qobs_shrinking *how, bool symmetric
     }
     for (size_t i = 0; i < QOBS_SEARCH_LANES; i++) {
         const float below = -r->low[i], above = r->high[i];
-        r->most[i] = below > above ? below : above;
+        r->amax[i] = below > above ? below : above;
     }
     for (size_t i = 0; i < QOBS_SEARCH_LANES; i++) {
-        extent[i] = symmetric ? 2 * r->most[i] : r->high[i] - r->low[i];
+        extent[i] = symmetric ? 2 * r->amax[i] : r->high[i] - r->low[i];
         inverse[i] = steps / (extent[i] * r->factor[i]);
     }
     for (size_t i = 0; i < QOBS_SEARCH_LANES; i++) {
-        const bool is_normal = extent[i] < 0x1p100f && extent[i] * quant_min >= LEAST_NORMAL;
+        const bool is_normal = extent[i] < 0x1p100f && extent[i] * quant_min >= MIN_NORMAL;
         r->inverse[i] = is_normal ? inverse[i] : 0;
         normal += is_normal;
     }
     return normal;
 }
 
-ALWAYS_INLINE void NATIVE(shrink)(const struct qobs_shrinking *how, enum shrinking kind, bool integers, enum normality normality,
-                                  const struct NATIVE(ranges) *given, const float *p, const float *inverse_p, size_t n, float *scale,
+DEEP_INLINE void NATIVE(shrink)(const struct qobs_shrinking *how, enum shrinking kind, bool integers, enum normality normality,
+                                  const struct NATIVE(ranges) *batch, const float *p, const float *inverse_p, size_t n, float *scale,
                                   float *inverse, float *shift)
 {
-    const struct NATIVE(ranges) r = *given; /* nothing that is written is read again */
+    const struct NATIVE(ranges) r = *batch; /* nothing that is written is read again */
     const float quant_min = how->quant_min, quant_max = how->quant_max, range = quant_max - quant_min, half = range / 2;
     const float eps = how->eps, floor = how->floor;
     const int offset = how->mx_offset;
@@ -54,7 +55,7 @@ ALWAYS_INLINE void NATIVE(shrink)(const struct qobs_shrinking *how, enum shrinki
         const float by = p[c], inverse_by = normality == NONE_NORMAL ? 0 : inverse_p[c];
         NO_DEPENDENCE
         for (size_t i = 0; i < QOBS_SEARCH_LANES; i++) {
-            const float a = round_dtype(r.low[i] * by), b = round_dtype(r.high[i] * by), amax = round_dtype(r.most[i] * by);
+            const float a = round_dtype(r.low[i] * by), b = round_dtype(r.high[i] * by), amax = round_dtype(r.amax[i] * by);
             const float extent = kind == SYMMETRIC ? amax : round_dtype(b - a), steps = kind == SYMMETRIC ? half : range;
             float s = kind == MX                ? round_dtype(mx_scale(amax, offset))
                       : normality == ALL_NORMAL ? round_dtype(divide(extent, steps, 1 / steps))
@@ -69,19 +70,19 @@ ALWAYS_INLINE void NATIVE(shrink)(const struct qobs_shrinking *how, enum shrinki
             }
             if (normality != ALL_NORMAL)
                 s = s == 0 ? eps : s;
-            const float kept = normality == ALL_NORMAL ? s * r.factor[i] : times_factor(s, r.factor[i]);
-            const float refined = refined_inverse(REFINEMENTS, kept, r.inverse[i] * inverse_by);
-            scale[i] = kept;
+            const float scaled = normality == ALL_NORMAL ? s * r.factor[i] : times_factor(s, r.factor[i]);
+            const float refined = refined_inverse(REFINEMENTS, scaled, r.inverse[i] * inverse_by);
+            scale[i] = scaled;
             inverse[i] = normality == ALL_NORMAL                        ? refined
                          : normality == SOME_NORMAL && r.inverse[i] > 0 ? refined
-                                                                        : inverse_of(kept);
+                                                                        : inverse_of(scaled);
             shift[i] = integers ? 0x1.8p23f + zero_point : zero_point;
         }
     }
 }
 
 /* Every normality of a kind. */
-ALWAYS_INLINE void NATIVE(shrink_all)(const struct qobs_shrinking *how, enum shrinking kind, bool integers, int normal,
+DEEP_INLINE void NATIVE(shrink_all)(const struct qobs_shrinking *how, enum shrinking kind, bool integers, int normal,
                                       const struct NATIVE(ranges) *r, const float *p, const float *inverse_p, size_t n, float *scale,
                                       float *inverse, float *shift)
 {

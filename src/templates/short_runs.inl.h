@@ -8,8 +8,8 @@
  *   K(one_by_one)         reduces LANES runs whatever they hold
  *   FORM                  the form of accumulators that is tried first */
 
-/* True if bounds of this form are right. Keys and magnitudes: all elements are finite. Raw bits: every minimum is negative, every
- * maximum is not, and both are finite; with the sign inverted, unsigned order is signed order. */
+/* True if bounds of this form are right. Keys and magnitudes: all elements are finite. Raw bits: every minimum is
+ * negative, every maximum is not, and both are finite; with the sign inverted, unsigned order is signed order. */
 DEEP_INLINE bool K(is_right)(enum bounds_form form, struct K(extent) e, BITS inf)
 {
     if (form == AS_RAW_BITS) {
@@ -19,8 +19,8 @@ DEEP_INLINE bool K(is_right)(enum bounds_form form, struct K(extent) e, BITS inf
     return !K(vec_any_ge)(form == AS_KEYS ? K(vec_max_s)(e.hi, vec_not(e.lo)) : e.hi, K(vec_splat)((KEY)inf));
 }
 
-/* Reduces groups of LANES runs from `run` on while their bounds are right; returns the first run that is left. There is no call in the
- * loop: it would evict the constants from registers. */
+/* Reduces groups of LANES runs from `run` on while their bounds are right; returns the first run that is left. There
+ * is no call in the loop: it would evict the constants from registers. */
 DEEP_INLINE size_t K(reduce_groups)(enum bounds_form form, enum run_layout layout, const struct K(runs) *runs, size_t run, size_t end)
 {
     const struct K(runs) r = *runs;
@@ -36,7 +36,8 @@ DEEP_INLINE size_t K(reduce_groups)(enum bounds_form form, enum run_layout layou
 
 static inline bool K(exceeds_keys)(const struct K(runs) *r) { return r->length * sizeof(BITS) >= KEYS_RUN_BYTES; }
 
-/* At least one group for which FORM is not right: as keys, or, if an element is not finite or runs are too long for that, one by one. */
+/* At least one group for which FORM is not right: as keys, or, if an element is not finite or runs are too long for
+ * that, one by one. */
 static __attribute__((noinline)) size_t K(reduce_group_slowly)(enum run_layout layout, const struct K(runs) *r, size_t run, size_t end)
 {
     if (FORM == AS_RAW_BITS && K(exceeds_keys)(r)) {

@@ -3,8 +3,8 @@
 
 /* Included by minmax.inl.h and absmax.inl.h for the element width at hand. */
 
-/* True if the four vectors at x hold both signs. Then the largest raw bits of everything they are part of are the maximum if compared as
- * signed integers, and the minimum if compared as unsigned integers. */
+/* True if the four vectors at x hold both signs. Then the largest raw bits of everything they are part of are the
+ * maximum if compared as signed integers, and the minimum if compared as unsigned integers. */
 static inline bool K(begins_with_both_signs)(const unsigned char *x)
 {
     vec lo = vec_load(x), hi = lo;

@@ -1,22 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* Sums of squares of columns, plain C for every instruction set: src/<isa>/squares.c includes this with its ENTRY, and its
+/* Sums of squares of columns, plain C for every instruction set; included by src/ISA/squares.c with its ENTRY. Its
  * flags decide how wide the compiler makes the loops. One dtype is squares_native.inl.h.
  *
- * Accumulators: one double a column, the caller's. A square of a float is exact in double (48 bits), so every element costs
- *   one rounding, and the order of the rows, which is kept, decides all bits.
- * Overflow: none in double for fewer than 2^767 rows of floats.
- * NaN and infinity spread into their column's sum; the bits of a NaN sum are not defined.
+ * Accumulators: one double a column, the caller's. A square of a float is exact in double (48 bits), so every element
+ *   costs one rounding, and the order of rows decides all bits.
+ * Overflow: none in double for fewer than 2^767 rows of floats. NaN and infinity spread into their column's sum; the
+ * bits of a NaN sum are not defined.
  * Tails: the compiler's. Nothing outside the rows is read.
- * In flight: ABREAST rows at a time, so that a sum is loaded and stored once for that many elements.
- * Caller's duty: round to nearest, no flushing of subnormals (src/fpenv.h). */
+ * In flight: SQUARES_UNROLLED_ROWS rows, so that a sum is loaded and stored once for that many elements.
+ * Caller's duty: round to nearest, no flushing of subnormals (base/fpenv.h). */
 #include "number/element.h"
 #include "number/grid.h"
 #include "kernels/kernel_squares.h"
 #include "number/native.h"
 
-enum { ABREAST = 8 };
+_Static_assert(SQUARES_UNROLLED_ROWS == 8, "squares_native.inl.h has a pointer for each row");
 
 #define NATIVE_BODY "templates/squares_native.inl.h"
 #include "number/native_each.inl.h"

@@ -14,7 +14,7 @@ static inline double NATIVE(square)(const element *x)
 void ENTRY(NATIVE(qobs_squares_columns))(const void *x, ptrdiff_t row_stride, size_t rows, size_t columns, double *sum)
 {
     const unsigned char *row = x;
-    for (; rows >= ABREAST; rows -= ABREAST, row += ABREAST * row_stride) {
+    for (; rows >= SQUARES_UNROLLED_ROWS; rows -= SQUARES_UNROLLED_ROWS, row += SQUARES_UNROLLED_ROWS * row_stride) {
         const element
             *const r0 = (const element *)row,
                    *const r1 = (const element *)(row + row_stride), *const r2 = (const element *)(row + 2 * row_stride),

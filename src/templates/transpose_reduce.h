@@ -15,8 +15,9 @@ enum run_layout {
     QUARTER_VECTORS /* contiguous runs of a quarter of a vector */
 };
 
-/* The form of accumulators. Raw bits need no conversion in the loop but are right only if a run has elements of both signs: then the
- * largest bits as signed integers are the maximum, and the largest as unsigned integers are the minimum. Magnitudes have no minimum. */
+/* The form of accumulators. Raw bits need no conversion in the loop but are right only if a run has elements of both
+ * signs: then the largest bits as signed integers are the maximum, and the largest as unsigned integers are the
+ * minimum. Magnitudes have no minimum. */
 enum bounds_form { AS_KEYS, AS_RAW_BITS, AS_MAGNITUDES };
 
 #endif

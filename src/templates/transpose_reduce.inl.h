@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* Bounds of LANES short runs by one transposed reduction: every run has an accumulator or two, and every step makes half as many
- * vectors in which each run has half as many lanes. Included by minmax.inl.h and absmax.inl.h if LANES is at least 4; runs of 2 lanes
- * gain nothing.
+/* Bounds of LANES short runs by one transposed reduction: every run has an accumulator or two, and every step makes
+ * half as many vectors in which each run has half as many lanes. Included by minmax.inl.h and absmax.inl.h if LANES is
+ * at least 4; runs of 2 lanes gain nothing.
  *
- * Vectors are loaded in memory order, which decides about the speed from memory, and reduced depth first, so that few are live. */
+ * Vectors are loaded in memory order, which decides about the speed from memory, and reduced depth first, so that
+ * few are live. */
 #include "templates/inline.h"
 #include "templates/transpose_reduce.h"
 
@@ -74,8 +75,8 @@ DEEP_INLINE struct K(extent) K(reduce_step)(enum bounds_form form, int first, in
     return (struct K(extent)){K(lower)(form, x, y), K(vec_max_s)(v, w)};
 }
 
-/* Advances *x and returns the run before. The barrier hides the address from gcc, which would compute all addresses first and spill
- * them. */
+/* Advances *x and returns the run before. The barrier hides the address from gcc, which would compute all addresses
+ * first and spill them. */
 DEEP_INLINE const unsigned char *K(next_run)(const unsigned char **x, ptrdiff_t stride)
 {
     const unsigned char *const run = *x;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* What is tried on every function. Rows and columns go through the same shapes: count x length, `stride` bytes apart. */
+/* The aspects of every function. Rows and columns use the same shapes: count x length, `stride` bytes apart. */
 #include <stddef.h>
 #include <string.h>
 
@@ -43,7 +43,8 @@ static size_t any_of(struct check *check, const struct list *list) { return list
 /* Lanes of the largest vector. */
 static size_t lanes_of(const struct check *check) { return LARGEST_VECTOR / check->dtype->size; }
 
-/* Lengths around every change of method, whatever the size of a vector: parts of it, one, two, four and many vectors. */
+/* Lengths around every change of method, whatever the size of a vector: parts of it, one, two, four and many
+ * vectors. */
 static struct list key_lengths(const struct check *check)
 {
     static const size_t halves[] = {1, 2, 4, 8, 64};
@@ -151,7 +152,8 @@ static enum data any_data(struct check *check) { return (enum data)rng_below(&ch
 
 /* ---- Aspects ---- */
 
-/* Every length up to a few vectors at every byte offset from no-access memory on either side, mostly as one or few runs. */
+/* Every length up to a few vectors at every byte offset from no-access memory on either side, mostly as one or few
+ * runs. */
 static void lengths(struct check *check, unsigned rounds)
 {
     const size_t longest = 4 * lanes_of(check) + 3;
@@ -330,7 +332,8 @@ static void put_outlier(struct check *check, struct call *call, size_t index, si
     store_bits(check->dtype, at, before);
 }
 
-/* Every outlier in every position; where runs are long, one of them in every position of the first and the last vectors. */
+/* Every outlier in every position; where runs are long, one of them in every position of the first and the last
+ * vectors. */
 static void outliers(struct check *check, unsigned rounds)
 {
     const struct list all_lengths = key_lengths(check);

@@ -23,8 +23,8 @@ const char *const form_names[FORMS] = {"minmax_rows",    "minmax_row_panels", "m
 
 static const char *const fill_names[FILLS] = {"identities", "earlier results", "zeros"};
 
-/* The caller's min or max: what the function under test writes, ending at a no-access page or beginning behind one, and what
- * the reference writes, in ordinary memory. */
+/* The caller's min or max: what the function under test writes, ending at a no-access page or beginning behind one,
+ * and what the reference writes, in ordinary memory. */
 struct output {
     struct arena arena;
     unsigned char *expected;
@@ -34,7 +34,7 @@ struct output {
 
 static struct output outputs[2]; /* min, max */
 
-/* What the indexed form takes besides: the group of each column, before a no-access page, and memory to work in. */
+/* Further arguments of the indexed form: the group of each column, before a no-access page, and scratch memory. */
 enum { MOST_GROUPS = 150, MOST_COLUMNS = (2 << 20) / 2 };
 static struct arena index_arena;
 static unsigned char *scratch;
@@ -131,7 +131,7 @@ struct counters {
     uint64_t behind[4];
 };
 
-/* What the two functions are called with. */
+/* Arguments of the two functions. */
 struct job {
     const struct check *check;
     const struct call *call;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* Checks every kernel of every usable instruction set against the scalar one, and the scalar one against decoded elements.
+/* Checks every kernel of every usable instruction set against the scalar one, and the scalar one against decoded
+ * elements.
  *
  *   check [--isa NAME] [--seed N] [--quick | --long]
  *

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* The kernel checker's own terms. A *check* is one aspect of one function of one table: a line of the result. It makes many
- * *calls*, each of the function under test and of its reference, and ends with the first that differs. */
+/* The kernel checker's own terms. A *check* is one aspect of one function of one table: a line of the result. It
+ * makes many *calls*, each of the function under test and of its reference, and ends with the first that differs. */
 #ifndef QOBS_CHECK_CHECK_H
 #define QOBS_CHECK_CHECK_H
 
@@ -38,7 +38,7 @@ struct check {
     bool failed;
 };
 
-/* What the caller's min and max hold before a call; absmax: without signs. */
+/* The contents of min and max before a call; absmax: without signs. */
 enum fill {
     IDENTITIES,
     EARLIER_RESULTS, /* any values but NaN and -0 */
@@ -61,16 +61,17 @@ struct call {
 /* Before the first check. */
 void call_init(void);
 
-/* Does the table have the kernel? */
+/* True if the table has the kernel. */
 bool form_is_there(const struct qobs_kernels *table, enum form form, int dtype);
 
-/* Calls the function under test and its reference and compares everything they wrote. Reports a difference or a fault. */
+/* Calls the function under test and its reference and compares everything they wrote. Reports a difference or a
+ * fault. */
 void call_run(struct check *check, const struct call *call);
 
 /* Bytes from the lowest to the highest that a call may touch. Sets how far x lies above the lowest. */
 size_t call_extent(const struct check *check, const struct call *call, size_t *below);
 
-/* What a check goes through; more of it for larger `rounds`. */
+/* A part of a check; it makes more calls for larger `rounds`. */
 struct aspect {
     const char *name;
     void (*run)(struct check *check, unsigned rounds);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* Which functions of the kernel tables a test program has called. A slot fails that is empty, that has the scalar function in
- * another table, or that was never called. Slots come from the lists that make the tables, so a new one cannot be forgotten. */
+/* Which functions of the kernel tables a test program has called. A slot fails that is empty, that has the scalar
+ * function in another table, or that was never called. Slots come from the lists that make the tables, so a new one
+ * cannot be forgotten. */
 #ifndef QOBS_CHECK_EXERCISED_H
 #define QOBS_CHECK_EXERCISED_H
 
@@ -18,8 +19,8 @@ void count_call(const struct qobs_kernels *table, ptrdiff_t offset);
 /* Who calls a slot. A new family belongs to the checker until a program of its own is named in exercised.c. */
 enum caller { CALLER_CHECK, CALLER_QUANTIZE, CALLER_SEARCH };
 
-/* Prints a line for each function of the table that fails; the checker looks at all slots, the others at their own. Returns how
- * many fail, and in *functions how many it looked at. */
+/* Prints a line for each function of the table that fails; the checker looks at all slots, the others at their own.
+ * Returns how many fail, and in *functions how many it looked at. */
 unsigned slots_failed(const struct qobs_kernels *table, enum caller caller, unsigned *functions);
 
 #endif

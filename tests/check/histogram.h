@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* The histogram kernels of a table against the contract of src/kernels/kernels.h, said once more in double arithmetic. */
+/* The histogram kernels of a table against the contract of src/kernels/, restated in double arithmetic. */
 #ifndef QOBS_CHECK_HISTOGRAM_H
 #define QOBS_CHECK_HISTOGRAM_H
 

@@ -18,7 +18,7 @@ struct arena arena_new(size_t bytes);
 /* `extent` bytes, `offset` away from the end or from the beginning. */
 unsigned char *arena_place(const struct arena *arena, size_t extent, bool at_end, size_t offset);
 
-/* Does `p` lie in it or in the no-access areas around it? */
+/* True if `p` lies in the arena or in the no-access areas around it. */
 bool arena_holds(const struct arena *arena, const void *p);
 
 /* Usable pages with a no-access area before, between and after them; island i begins at begin + i * stride. */
@@ -30,8 +30,8 @@ struct islands {
 
 struct islands islands_new(size_t count);
 
-/* Calls f(argument). Returns whether it came back; if it touched memory it may not, fault_address() says where. A fault at
- * any other time ends the program as usual. */
+/* Calls f(argument). Returns whether it came back; if it touched memory it may not, fault_address() says where. A
+ * fault at any other time ends the program as usual. */
 bool survives(void (*f)(void *), void *argument);
 const void *fault_address(void);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* What the scalar kernels are checked against: the contract of src/kernels/kernels.h said once more, element by element, by the order of
+/* The reference of the scalar kernels: the contract of src/kernels/ restated, element by element, by the order of
  * decoded values (order_of_bits), without any of the library's code. */
 #ifndef QOBS_CHECK_REFERENCE_H
 #define QOBS_CHECK_REFERENCE_H

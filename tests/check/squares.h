@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* The sums of squares of a table against the contract of src/kernels/kernels.h, said once more element by element. */
+/* The sums of squares of a table against the contract of src/kernels/, restated element by element. */
 #ifndef QOBS_CHECK_SQUARES_H
 #define QOBS_CHECK_SQUARES_H
 

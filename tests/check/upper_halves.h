@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* Do kernels clear the upper halves of vector registers before they return? Where not, the processor keeps them: SSE code of the caller, which
- * writes lower halves, then waits for what was in a register before, until somebody clears them. */
+/* Checks that kernels clear the upper halves of vector registers before they return. Otherwise the processor
+ * preserves them: SSE code of the caller, which writes lower halves, then waits for the former contents of a
+ * register until somebody clears them. */
 #ifndef QOBS_CHECK_UPPER_HALVES_H
 #define QOBS_CHECK_UPPER_HALVES_H
 
@@ -17,7 +18,7 @@
 static inline uint64_t time_of_sse(void)
 {
     static const float ones[4] = {1, 1, 1, 1};
-    uint64_t quant_min = UINT64_MAX;
+    uint64_t shortest = UINT64_MAX;
     for (int i = 0; i < 5; i++) {
         uint32_t times = 100, begin, begin_high, end, end_high;
         __asm__ volatile("lfence\n\trdtsc\n\tlfence" : "=a"(begin), "=d"(begin_high));
@@ -28,12 +29,12 @@ static inline uint64_t time_of_sse(void)
                          : "xmm1", "cc");
         __asm__ volatile("lfence\n\trdtsc" : "=a"(end), "=d"(end_high));
         const uint64_t t = ((uint64_t)end_high << 32 | end) - ((uint64_t)begin_high << 32 | begin);
-        quant_min = t < quant_min ? t : quant_min;
+        shortest = t < shortest ? t : shortest;
     }
-    return quant_min;
+    return shortest;
 }
 
-/* What was found of a kernel. */
+/* Findings about a kernel. */
 struct upper_halves {
     const char *isa, *kernel;
     unsigned checks, slow;
@@ -51,12 +52,12 @@ static inline struct upper_halves *upper_halves_of(const char *isa, const char *
     return &all[i];
 }
 
-/* Right after a kernel; ends the program if it did not. It is the time that tells: halves may be in use though they hold zeros. As the
- * machine may do something else meanwhile, once says nothing, but a quarter of a kernel's calls does. Not every call is looked at, as
- * it takes some microseconds. */
+/* Right after a kernel; ends the program if it did not. It is the time that tells: halves may be in use though they
+ * hold zeros. As the machine may do something else meanwhile, once says nothing, but a quarter of a kernel's calls
+ * does. Not every call is looked at, as it takes some microseconds. */
 static inline void check_upper_halves(const char *isa, const char *kernel)
 {
-    enum { LEAST_SLOW = 8 };
+    enum { MIN_SLOW = 8 };
     static unsigned calls;
     if (calls++ % 32 != 0 || !__builtin_cpu_supports("avx"))
         return;
@@ -66,7 +67,7 @@ static inline void check_upper_halves(const char *isa, const char *kernel)
     struct upper_halves *found = upper_halves_of(isa, kernel);
     found->checks++;
     found->slow += left > 2 * cleared;
-    if (found->slow >= LEAST_SLOW && found->slow > found->checks / 4) {
+    if (found->slow >= MIN_SLOW && found->slow > found->checks / 4) {
         printf("FAIL %s %s: returns with upper halves of vector registers in use, after %u of %u calls SSE code takes twice as long\n", isa,
                kernel, found->slow, found->checks);
         exit(1);

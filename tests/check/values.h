@@ -51,8 +51,8 @@ static inline uint64_t load_bits(const struct dtype *dtype, const void *p) { ret
 void store_bits(const struct dtype *dtype, void *p, uint64_t bits);
 double value_of_bits(const struct dtype *dtype, uint64_t bits);
 
-/* Orders elements as their values: below a type's infinity an element's magnitude is less if its bits are. Zeros are equal, NaN lies
- * beyond the infinities. */
+/* Orders elements as their values: below a type's infinity an element's magnitude is less if its bits are. Zeros are
+ * equal, NaN lies beyond the infinities. */
 static inline int64_t order_of_bits(const struct dtype *dtype, uint64_t bits)
 {
     const int64_t magnitude = (int64_t)(bits & (dtype->sign - 1));

@@ -83,7 +83,7 @@ void same_floats(const struct qobs_kernels *table, const char *what, const float
 
 enum { MOST_RESULTS = 8192 };
 
-/* What there is before: identities, or numbers but -0. */
+/* Outputs before a call: identities, or numbers other than -0. */
 static void fill_results(struct bytes *b, const struct matrix *m, unsigned char *min, unsigned char *max, size_t n)
 {
     const bool identities = take_below(b, 2);

@@ -29,7 +29,7 @@ void take_matrix(struct bytes *b, struct matrix *m, size_t most_length);
 /* Usable tables but the scalar one, in turn; NULL: no more. */
 const struct qobs_kernels *next_table(size_t *i);
 
-/* Are they the same bits, but for NaN, of which any is as good as another? */
+/* Compares bits; any NaN equals any other. */
 void same_floats(const struct qobs_kernels *table, const char *what, const float *got, const float *expected, size_t n);
 
 void fuzz_minmax(struct bytes *b);

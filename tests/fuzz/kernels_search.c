@@ -177,20 +177,20 @@ void fuzz_search_improved(struct bytes *b)
     enum { LANES = QOBS_SEARCH_LANES, MOST = 200 };
     const size_t n = take_below(b, MOST);
     float *sum = (float *)(void *)arena_place(&elements, n * LANES * sizeof *sum, true, 0);
-    _Alignas(64) float quant_min[LANES], best[2][LANES];
+    _Alignas(64) float bound[LANES], best[2][LANES];
     int32_t step[2][LANES];
     struct rng rng = {take(b, 4)};
     const bool small = take_below(b, 2);
     for (size_t i = 0; i < LANES; i++)
-        quant_min[i] = take_below(b, 2) ? FLT_MAX : take_float(b);
+        bound[i] = take_below(b, 2) ? FLT_MAX : take_float(b);
     for (size_t i = 0; i < n * LANES; i++)
         sum[i] = b->left >= 4 ? small ? (float)take(b, 1) : take_float(b) : (float)rng_below(&rng, 1000);
     uint64_t improved[2][MOST / 64 + 1] = {{0}};
-    qobs_kernels_scalar.search_improved(sum, n, quant_min, step[0], best[0], improved[0]);
+    qobs_kernels_scalar.search_improved(sum, n, bound, step[0], best[0], improved[0]);
     const struct qobs_kernels *table;
     for (size_t i = 0; (table = next_table(&i));) {
         memset(improved[1], 0, sizeof improved[1]);
-        table->search_improved(sum, n, quant_min, step[1], best[1], improved[1]);
+        table->search_improved(sum, n, bound, step[1], best[1], improved[1]);
         must(memcmp(improved[1], improved[0], sizeof improved[0]) == 0);
         must(memcmp(step[1], step[0], sizeof step[0]) == 0);
         same_floats(table, "best", best[1], best[0], LANES);
@@ -241,12 +241,12 @@ void fuzz_search_shrink(struct bytes *b)
                                  .mx_offset = e4m3 ? 8 : 2,
                                  .eps = mx ? 1 : dtype == QOBS_KERNEL_F32 ? 0x1p-23f : dtype == QOBS_KERNEL_BF16 ? 0x1p-7f : 0x1p-10f,
                                  .floor = take_below(b, 4) ? 0 : 0x1p-23f,
-                                 .least_p = 1};
+                                 .min_p = 1};
     const double grid = 1 + (double)take_below(b, 300);
     for (size_t c = 0; c < n; c++) {
         p[c] = (double)c < grid ? (float)(1 - (double)c / grid) : 1;
         inverse_p[c] = 1 / p[c];
-        how.least_p = p[c] < how.least_p ? p[c] : how.least_p;
+        how.min_p = p[c] < how.min_p ? p[c] : how.min_p;
     }
     const bool alike = take_below(b, 2), inverse = take_below(b, 2);
     for (size_t i = 0; i < LANES; i++) {
