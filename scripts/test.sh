@@ -11,6 +11,8 @@
 #   golden     the program against upstream's results, on every instruction set of this CPU
 #   clang      the same build by clang, its tests
 #   sanitize   its tests and the golden cases under the address and undefined behaviour sanitizers
+#   emulate    the AVX-512 kernels as AVX2 code: their checks, a choice of tests and the golden cases (on a CPU with AVX-512 only
+#              if named or with --full)
 #   aarch64    cross build, its tests and the golden cases under qemu
 #   cpus       the program on emulated older CPUs: uses what they have and nothing else, writes the same bytes; a choice of tests; no
 #              stray instructions in what is built
@@ -35,7 +37,11 @@ stages=()
 for argument; do
     case $argument in
     --full) full=1 ;;
+<<<<<<< HEAD
     gcc | golden | clang | sanitize | aarch64 | cpus | bench | scripts | exercises | install | portable | fuzz | analyse | races | memory) stages+=("$argument") ;;
+=======
+    gcc | golden | clang | sanitize | emulate | aarch64 | cpus | bench | scripts | install | portable | fuzz | analyse | races | memory) stages+=("$argument") ;;
+>>>>>>> emulation
     *)
         sed -n '/^#   /s/^#   //p' "$0" >&2
         exit 2
@@ -43,7 +49,11 @@ for argument; do
     esac
 done
 named=${stages[*]}
+<<<<<<< HEAD
 [[ $named ]] || stages=(gcc golden clang sanitize aarch64 cpus bench scripts exercises install portable fuzz analyse ${full:+races memory})
+=======
+[[ $named ]] || stages=(gcc golden clang sanitize emulate aarch64 cpus bench scripts install portable fuzz analyse ${full:+races memory})
+>>>>>>> emulation
 
 # What the program has of the golden suites, as options of run_cli.py.
 golden=(
@@ -62,6 +72,9 @@ left_out=(
 # What of the tests runs under an emulator in seconds, and those that read golden suites.
 quick=(exchange format functions hooks observer quark saved_states stability stand-in state versions)
 golden_tests=(flatten golden_histogram golden_mse golden_observers golden_search qparams ranges)
+# What of them calls kernels, and is run with emulated ones.
+emulated=(absmax candidates concurrency fake_quantize format functions grown histogram memory minmax_layouts mse observer observer_in
+    quantize quark search_kernels untrusted 'emulated intrinsics' 'kernels avx512')
 
 example=examples/tinylm
 top=build-test
@@ -247,6 +260,30 @@ stage_sanitize() {
     unset UBSAN_OPTIONS LSAN_OPTIONS
 }
 
+stage_emulate() {
+    # Stages before this one have run the kernels themselves.
+    if [[ ! $full && ! $named && " $(usable $top/gcc/tools/qobs) " == *" avx512 "* ]]; then
+        echo "    left out: this CPU has AVX-512"
+        return
+    fi
+    build $top/emulate --werror -Demulate_avx512=true -Dprogram=enabled -Dtests=enabled -Dbench=disabled -Dreference=disabled || return
+    local qobs=$top/emulate/tools/qobs
+    if [[ " $(usable $qobs) " != *" avx512 "* ]]; then
+        echo "    left out: the emulation needs AVX2 and FMA"
+        return
+    fi
+    printf '    left out: %s\n' \
+        "AVX-512 code of the compiler, above all of loops without intrinsics: fake_quantize, squares, search_load, search_shrink" \
+        "SLEEF's power function for AVX-512; the one for AVX replaces it"
+    if [[ $full ]]; then
+        counted meson_test $top/emulate -t 10
+        long_checks $top/emulate avx512
+    else
+        counted meson_test $top/emulate -t 10 "${emulated[@]}" "${golden_tests[@]}"
+    fi
+    golden_cases $qobs avx512
+}
+
 stage_aarch64() {
     build $top/aarch64 --werror --cross-file scripts/cross/aarch64-linux-gnu.ini -Dprogram=enabled -Dtests=enabled \
         -Dbench=disabled || return
@@ -420,7 +457,7 @@ processor_time() {
 
 report=
 for stage in "${stages[@]}"; do
-    if [[ $(uname -m) != x86_64 && ($stage == aarch64 || $stage == cpus || $stage == portable) ]]; then
+    if [[ $(uname -m) != x86_64 && ($stage == emulate || $stage == aarch64 || $stage == cpus || $stage == portable) ]]; then
         echo "== $stage: skipped, it emulates from x86-64"
         continue
     fi

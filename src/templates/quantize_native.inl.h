@@ -126,10 +126,10 @@ static int NATIVE(prepare)(struct NATIVE(quantizer) *q, const struct qobs_quanti
                                     .exact_min = quantizer->quant_min,
                                     .exact_max = quantizer->quant_max,
                                     .grid = {quantizer->min_normal, quantizer->shifter},
-                                    .wide = {quantizer->wide_floor, quantizer->wide_shifter},
+                                    .wide = {quantizer->wide_min_normal, quantizer->wide_shifter},
                                     .through_float = quantizer->through_float};
     const bool in_double = !IS_DOUBLE && (quantizer->in_double || isinf(q->quant_max));
-    const double floor = IS_DOUBLE ? quantizer->wide_floor : (double)quantizer->min_normal;
+    const double floor = IS_DOUBLE ? quantizer->wide_min_normal : (double)quantizer->min_normal;
     const bool integers = !in_double && floor >= fmax(quantizer->quant_max, -quantizer->quant_min);
     if (quantizer->torch)
         return TORCH | ZERO_POINT | (in_double ? IN_DOUBLE : 0);
