@@ -31,9 +31,18 @@ static inline void f32x16_store(float *p, f32x16 a)
 }
 
 static inline f32x16 f32x16_splat(float a) { return (f32x16){_mm256_set1_ps(a), _mm256_set1_ps(a)}; }
-static inline f32x16 f32x16_add(f32x16 a, f32x16 b) { return (f32x16){_mm256_add_ps(a.l, b.l), _mm256_add_ps(a.h, b.h)}; }
-static inline f32x16 f32x16_sub(f32x16 a, f32x16 b) { return (f32x16){_mm256_sub_ps(a.l, b.l), _mm256_sub_ps(a.h, b.h)}; }
-static inline f32x16 f32x16_mul(f32x16 a, f32x16 b) { return (f32x16){_mm256_mul_ps(a.l, b.l), _mm256_mul_ps(a.h, b.h)}; }
+static inline f32x16 f32x16_add(f32x16 a, f32x16 b)
+{
+    return (f32x16){_mm256_add_ps(a.l, b.l), _mm256_add_ps(a.h, b.h)};
+}
+static inline f32x16 f32x16_sub(f32x16 a, f32x16 b)
+{
+    return (f32x16){_mm256_sub_ps(a.l, b.l), _mm256_sub_ps(a.h, b.h)};
+}
+static inline f32x16 f32x16_mul(f32x16 a, f32x16 b)
+{
+    return (f32x16){_mm256_mul_ps(a.l, b.l), _mm256_mul_ps(a.h, b.h)};
+}
 
 /* a * b + c */
 static inline f32x16 f32x16_fma(f32x16 a, f32x16 b, f32x16 c)
@@ -64,7 +73,7 @@ static inline f32x16 f32x16_copy_sign(f32x16 a, f32x16 sign)
 {
     const __m256 minus = _mm256_set1_ps(-0.0f);
     return (f32x16){_mm256_or_ps(_mm256_andnot_ps(minus, a.l), _mm256_and_ps(minus, sign.l)),
-                   _mm256_or_ps(_mm256_andnot_ps(minus, a.h), _mm256_and_ps(minus, sign.h))};
+                    _mm256_or_ps(_mm256_andnot_ps(minus, a.h), _mm256_and_ps(minus, sign.h))};
 }
 
 /* Minimum and maximum of bits as signed integers: right for floats of which none is negative, and for limits of
@@ -79,8 +88,14 @@ static inline __m256 half_max_bits(__m256 a, __m256 b)
     return _mm256_castsi256_ps(_mm256_max_epi32(_mm256_castps_si256(a), _mm256_castps_si256(b)));
 }
 
-static inline f32x16 f32x16_min_bits(f32x16 a, f32x16 b) { return (f32x16){half_min_bits(a.l, b.l), half_min_bits(a.h, b.h)}; }
-static inline f32x16 f32x16_max_bits(f32x16 a, f32x16 b) { return (f32x16){half_max_bits(a.l, b.l), half_max_bits(a.h, b.h)}; }
+static inline f32x16 f32x16_min_bits(f32x16 a, f32x16 b)
+{
+    return (f32x16){half_min_bits(a.l, b.l), half_min_bits(a.h, b.h)};
+}
+static inline f32x16 f32x16_max_bits(f32x16 a, f32x16 b)
+{
+    return (f32x16){half_max_bits(a.l, b.l), half_max_bits(a.h, b.h)};
+}
 
 /* Minus the mantissa, a number from 1 up to below 2, if the biased exponent is below 128. */
 static inline f32x16 f32x16_minus_mantissa(f32x16 a)
@@ -107,7 +122,10 @@ static inline __m256 half_look_up(struct f32x16_table t, __m256 a)
                          _mm256_permutevar8x32_ps(t.high, _mm256_srli_epi32(bits, 26)));
 }
 
-static inline f32x16 f32x16_look_up(struct f32x16_table t, f32x16 a) { return (f32x16){half_look_up(t, a.l), half_look_up(t, a.h)}; }
+static inline f32x16 f32x16_look_up(struct f32x16_table t, f32x16 a)
+{
+    return (f32x16){half_look_up(t, a.l), half_look_up(t, a.h)};
+}
 
 #ifdef QOBS_SLEEF
 static inline f32x16 f32x16_pow(f32x16 a, float exponent)
@@ -123,8 +141,10 @@ static inline void f32x16_sum_4(const f32x16 a[4], float sum[4])
     __m256 eight[4];
     for (int i = 0; i < 4; i++)
         eight[i] = _mm256_add_ps(a[i].l, a[i].h);
-    const __m256 ab = _mm256_add_ps(_mm256_blend_ps(eight[0], eight[1], 0xf0), _mm256_permute2f128_ps(eight[0], eight[1], 0x21));
-    const __m256 cd = _mm256_add_ps(_mm256_blend_ps(eight[2], eight[3], 0xf0), _mm256_permute2f128_ps(eight[2], eight[3], 0x21));
+    const __m256 ab =
+        _mm256_add_ps(_mm256_blend_ps(eight[0], eight[1], 0xf0), _mm256_permute2f128_ps(eight[0], eight[1], 0x21));
+    const __m256 cd =
+        _mm256_add_ps(_mm256_blend_ps(eight[2], eight[3], 0xf0), _mm256_permute2f128_ps(eight[2], eight[3], 0x21));
     /* ab holds four lanes each of a and b */
     const __m256 two = _mm256_add_ps(_mm256_shuffle_ps(ab, cd, 0x44), _mm256_shuffle_ps(ab, cd, 0xee));
     const __m256 one = _mm256_add_ps(two, _mm256_permute_ps(two, 0xb1));

@@ -37,10 +37,7 @@ static inline hist_rule hist_rule_of(const struct qobs_binning *b)
     };
 }
 
-static inline hist_vec hist_load_f32(const unsigned char *x)
-{
-    return _mm256_loadu_ps((const void *)x);
-}
+static inline hist_vec hist_load_f32(const unsigned char *x) { return _mm256_loadu_ps((const void *)x); }
 
 static inline hist_vec hist_load_bf16(const unsigned char *x)
 {
@@ -60,15 +57,9 @@ static inline hist_vec hist_load_f64(const unsigned char *x)
     return _mm256_insertf128_ps(_mm256_castps128_ps256(low), high, 1);
 }
 
-static inline hist_vec hist_abs(const hist_rule *r, hist_vec v)
-{
-    return _mm256_and_ps(v, r->magnitude);
-}
+static inline hist_vec hist_abs(const hist_rule *r, hist_vec v) { return _mm256_and_ps(v, r->magnitude); }
 
-static inline uint32_t hist_mask(__m256 lanes)
-{
-    return (uint32_t)_mm256_movemask_ps(lanes);
-}
+static inline uint32_t hist_mask(__m256 lanes) { return (uint32_t)_mm256_movemask_ps(lanes); }
 
 static inline uint32_t hist_inside(const hist_rule *r, hist_vec v)
 {
@@ -116,10 +107,7 @@ static inline uint32_t hist_unlike(hist_index bins, uint32_t bin)
     return ~hist_mask(_mm256_castsi256_ps(_mm256_cmpeq_epi32(bins, _mm256_set1_epi32((int32_t)bin))));
 }
 
-static inline uint32_t hist_unequal(hist_vec v, hist_vec w)
-{
-    return hist_mask(_mm256_cmp_ps(v, w, _CMP_NEQ_UQ));
-}
+static inline uint32_t hist_unequal(hist_vec v, hist_vec w) { return hist_mask(_mm256_cmp_ps(v, w, _CMP_NEQ_UQ)); }
 
 static inline hist_vec hist_min(hist_vec v, hist_vec w) { return _mm256_min_ps(v, w); }
 static inline hist_vec hist_max(hist_vec v, hist_vec w) { return _mm256_max_ps(v, w); }
@@ -142,17 +130,21 @@ static inline void hist_store(uint16_t *p, hist_index bins)
 
 static inline void hist_left_pack(float *p, hist_vec v, uint32_t mask)
 {
-    const __m128i low = _mm_loadu_si128((const void *)left_pack_lanes[mask & 15]), high = _mm_loadu_si128((const void *)left_pack_lanes[mask >> 4]);
+    const __m128i low = _mm_loadu_si128((const void *)left_pack_lanes[mask & 15]),
+                  high = _mm_loadu_si128((const void *)left_pack_lanes[mask >> 4]);
     const __m256i bits = _mm256_castps_si256(v);
     _mm_storeu_si128((void *)p, _mm_shuffle_epi8(_mm256_castsi256_si128(bits), low));
-    _mm_storeu_si128((void *)(p + __builtin_popcount(mask & 15)), _mm_shuffle_epi8(_mm256_extracti128_si256(bits, 1), high));
+    _mm_storeu_si128((void *)(p + __builtin_popcount(mask & 15)),
+                     _mm_shuffle_epi8(_mm256_extracti128_si256(bits, 1), high));
 }
 
 static inline void hist_left_pack_bins(uint16_t *p, hist_index bins, uint32_t mask)
 {
-    const __m128i low = _mm_loadl_epi64((const void *)left_pack_halves[mask & 15]), high = _mm_loadl_epi64((const void *)left_pack_halves[mask >> 4]);
+    const __m128i low = _mm_loadl_epi64((const void *)left_pack_halves[mask & 15]),
+                  high = _mm_loadl_epi64((const void *)left_pack_halves[mask >> 4]);
     _mm_storel_epi64((void *)p, _mm_shuffle_epi8(_mm256_castsi256_si128(bins), low));
-    _mm_storel_epi64((void *)(p + __builtin_popcount(mask & 15)), _mm_shuffle_epi8(_mm256_extracti128_si256(bins, 1), high));
+    _mm_storel_epi64((void *)(p + __builtin_popcount(mask & 15)),
+                     _mm_shuffle_epi8(_mm256_extracti128_si256(bins, 1), high));
 }
 
 #include "avx2/tuning.h"

@@ -37,36 +37,18 @@ static inline vec vec_load_ordered(const void *p)
 }
 
 /* Keeps the vector in a register. */
-static inline void vec_in_register(vec *v)
-{
-    __asm__("" : "+x"(*v));
-}
+static inline void vec_in_register(vec *v) { __asm__("" : "+x"(*v)); }
 
-static inline void vec_store(void *p, vec v)
-{
-    _mm256_storeu_si256((vec *)p, v);
-}
+static inline void vec_store(void *p, vec v) { _mm256_storeu_si256((vec *)p, v); }
 
-static inline vec vec_not(vec v)
-{
-    return _mm256_xor_si256(v, _mm256_set1_epi64x(-1));
-}
+static inline vec vec_not(vec v) { return _mm256_xor_si256(v, _mm256_set1_epi64x(-1)); }
 
-static inline vec vec_and(vec a, vec b)
-{
-    return _mm256_and_si256(a, b);
-}
+static inline vec vec_and(vec a, vec b) { return _mm256_and_si256(a, b); }
 
-static inline vec vec_xor(vec a, vec b)
-{
-    return _mm256_xor_si256(a, b);
-}
+static inline vec vec_xor(vec a, vec b) { return _mm256_xor_si256(a, b); }
 
 /* There is no 64-bit minimum: a comparison and a choice. */
-static inline vec vec_choose(vec no, vec yes, vec mask)
-{
-    return _mm256_blendv_epi8(no, yes, mask);
-}
+static inline vec vec_choose(vec no, vec yes, vec mask) { return _mm256_blendv_epi8(no, yes, mask); }
 
 static inline vec vec_max_s16(vec a, vec b) { return _mm256_max_epi16(a, b); }
 static inline vec vec_max_s32(vec a, vec b) { return _mm256_max_epi32(a, b); }
@@ -127,15 +109,9 @@ static inline bool vec_any_ge32(vec a, vec b) { return _mm256_movemask_epi8(_mm2
 static inline bool vec_any_ge64(vec a, vec b) { return _mm256_movemask_epi8(_mm256_cmpgt_epi64(b, a)) != -1; }
 
 /* bits <-> key: x ^ (sign >> 1), the sign spread over its lane */
-static inline vec vec_key16(vec v)
-{
-    return vec_xor(v, _mm256_srli_epi16(_mm256_srai_epi16(v, 15), 1));
-}
+static inline vec vec_key16(vec v) { return vec_xor(v, _mm256_srli_epi16(_mm256_srai_epi16(v, 15), 1)); }
 
-static inline vec vec_key32(vec v)
-{
-    return vec_xor(v, _mm256_srli_epi32(_mm256_srai_epi32(v, 31), 1));
-}
+static inline vec vec_key32(vec v) { return vec_xor(v, _mm256_srli_epi32(_mm256_srai_epi32(v, 31), 1)); }
 
 static inline vec vec_key64(vec v)
 {

@@ -40,7 +40,8 @@ static inline f32x16 f32x16_by_sign(f32x16 x, f32x16 negative, f32x16 other)
 static inline f32x16 f32x16_copy_sign(f32x16 a, f32x16 sign)
 {
     const __m512i minus = _mm512_set1_epi32(INT32_MIN);
-    return _mm512_castsi512_ps(_mm512_ternarylogic_epi32(minus, _mm512_castps_si512(sign), _mm512_castps_si512(a), 0xca));
+    return _mm512_castsi512_ps(
+        _mm512_ternarylogic_epi32(minus, _mm512_castps_si512(sign), _mm512_castps_si512(a), 0xca));
 }
 
 /* Minimum and maximum of bits as signed integers: right for floats of which none is negative, and for limits of

@@ -36,10 +36,7 @@ static inline hist_rule hist_rule_of(const struct qobs_binning *b)
     };
 }
 
-static inline hist_vec hist_load_f32(const unsigned char *x)
-{
-    return _mm512_loadu_ps(x);
-}
+static inline hist_vec hist_load_f32(const unsigned char *x) { return _mm512_loadu_ps(x); }
 
 static inline hist_vec hist_load_bf16(const unsigned char *x)
 {
@@ -58,10 +55,7 @@ static inline hist_vec hist_load_f64(const unsigned char *x)
     return _mm512_insertf32x8(_mm512_castps256_ps512(low), high, 1);
 }
 
-static inline hist_vec hist_abs(const hist_rule *r, hist_vec v)
-{
-    return _mm512_and_ps(v, r->magnitude);
-}
+static inline hist_vec hist_abs(const hist_rule *r, hist_vec v) { return _mm512_and_ps(v, r->magnitude); }
 
 static inline uint32_t hist_inside(const hist_rule *r, hist_vec v)
 {
@@ -89,7 +83,8 @@ static inline hist_lanes hist_all_countable(const hist_rule *r, hist_lanes lanes
 
 static inline bool hist_between(const hist_rule *r, hist_vec min, hist_vec max)
 {
-    return _mm512_cmp_ps_mask(min, r->lo, _CMP_GE_OQ) == ALL_LANES && _mm512_cmp_ps_mask(max, r->hi, _CMP_LE_OQ) == ALL_LANES;
+    return _mm512_cmp_ps_mask(min, r->lo, _CMP_GE_OQ) == ALL_LANES &&
+           _mm512_cmp_ps_mask(max, r->hi, _CMP_LE_OQ) == ALL_LANES;
 }
 
 static inline hist_vec hist_place(const hist_rule *r, hist_vec v)
@@ -108,10 +103,7 @@ static inline uint32_t hist_unlike(hist_index bins, uint32_t bin)
     return _mm512_cmpneq_epi32_mask(bins, _mm512_set1_epi32((int32_t)bin));
 }
 
-static inline uint32_t hist_unequal(hist_vec v, hist_vec w)
-{
-    return _mm512_cmp_ps_mask(v, w, _CMP_NEQ_UQ);
-}
+static inline uint32_t hist_unequal(hist_vec v, hist_vec w) { return _mm512_cmp_ps_mask(v, w, _CMP_NEQ_UQ); }
 
 static inline hist_vec hist_min(hist_vec v, hist_vec w) { return _mm512_min_ps(v, w); }
 static inline hist_vec hist_max(hist_vec v, hist_vec w) { return _mm512_max_ps(v, w); }
@@ -124,7 +116,10 @@ static inline hist_vec hist_where(uint32_t mask, hist_vec v, hist_vec w)
 static inline hist_vec hist_splat(float x) { return _mm512_set1_ps(x); }
 static inline void hist_store_floats(float *p, hist_vec v) { _mm512_storeu_ps(p, v); }
 static inline void hist_store_wide(uint32_t *p, hist_index bins) { _mm512_storeu_si512(p, bins); }
-static inline void hist_store(uint16_t *p, hist_index bins) { _mm256_storeu_si256((void *)p, _mm512_cvtepi32_epi16(bins)); }
+static inline void hist_store(uint16_t *p, hist_index bins)
+{
+    _mm256_storeu_si256((void *)p, _mm512_cvtepi32_epi16(bins));
+}
 
 /* In a register: compressing into memory is slow on some CPUs. */
 static inline void hist_left_pack(float *p, hist_vec v, uint32_t mask)

@@ -29,7 +29,8 @@ static bool make_permuted(struct permuted *p, const uint32_t *group, size_t colu
 {
     size_t used = 0;
     for (p->lines = 0; p->lines < PERMUTED_LINES && p->lines * PERMUTED_LANES < columns; p->lines++) {
-        const size_t at = p->lines * PERMUTED_LANES, first = at + PERMUTED_LANES <= columns ? at : columns - PERMUTED_LANES;
+        const size_t at = p->lines * PERMUTED_LANES,
+                     first = at + PERMUTED_LANES <= columns ? at : columns - PERMUTED_LANES;
         uint16_t members[PERMUTED_LANES] = {0};
         uint32_t groups = 0, most = 0;
         for (uint32_t c = 0; c < PERMUTED_LANES; c++) {
@@ -44,7 +45,8 @@ static bool make_permuted(struct permuted *p, const uint32_t *group, size_t colu
         const vec there = vec_load(members);
         for (uint32_t i = 1; i < most; i++) {
             const __mmask32 fewer = _mm512_cmple_epu16_mask(there, _mm512_set1_epi16((int16_t)i));
-            vec_store(p->from[used + i], _mm512_mask_mov_epi16(vec_load(p->from[used + i]), fewer, vec_load(p->from[used + i - 1])));
+            vec_store(p->from[used + i],
+                      _mm512_mask_mov_epi16(vec_load(p->from[used + i]), fewer, vec_load(p->from[used + i - 1])));
         }
         p->line[p->lines].column = (uint32_t)first;
         p->line[p->lines].groups = groups;
@@ -63,8 +65,8 @@ static void merge_permuted(vec bound, bool is_max, unsigned char *out, __mmask32
 }
 
 /* Up to PERMUTED_ROWS rows; false if an element is not finite: then nothing has been merged. */
-static bool permuted_rows(const struct permuted *p, const unsigned char *x, ptrdiff_t row_stride, size_t rows, size_t groups, bits16 inf,
-                          unsigned char *min, unsigned char *max)
+static bool permuted_rows(const struct permuted *p, const unsigned char *x, ptrdiff_t row_stride, size_t rows,
+                          size_t groups, bits16 inf, unsigned char *min, unsigned char *max)
 {
     const unsigned char *row[PERMUTED_ROWS];
     vec lo[PERMUTED_ROWS], hi[PERMUTED_ROWS];
@@ -97,8 +99,9 @@ static bool permuted_rows(const struct permuted *p, const unsigned char *x, ptrd
         }
     }
     const vec limit = vec_splat16((int16_t)inf);
-    _Pragma("GCC unroll 4") for (int i = 0; i < PERMUTED_ROWS; i++) if (vec_any_ge16(hi[i], limit) || vec_any_ge16(vec_not(lo[i]), limit))
-            return false;
+    _Pragma("GCC unroll 4") for (int i = 0; i < PERMUTED_ROWS;
+                                 i++) if (vec_any_ge16(hi[i], limit) ||
+                                          vec_any_ge16(vec_not(lo[i]), limit)) return false;
     const __mmask32 all = (__mmask32)(UINT32_MAX >> (PERMUTED_LANES - groups));
     _Pragma("GCC unroll 4") for (size_t i = 0; i < PERMUTED_ROWS; i++)
     {
@@ -111,8 +114,9 @@ static bool permuted_rows(const struct permuted *p, const unsigned char *x, ptrd
 }
 
 /* Returns the number of columns done: all, or those before some that need too many permutations. */
-static size_t indexed_permuted(const unsigned char *x, ptrdiff_t row_stride, size_t rows, size_t columns, const uint32_t *group, size_t groups,
-                               bits16 inf, unsigned char *min, unsigned char *max, struct qobs_nonfinite *nonfinite)
+static size_t indexed_permuted(const unsigned char *x, ptrdiff_t row_stride, size_t rows, size_t columns,
+                               const uint32_t *group, size_t groups, bits16 inf, unsigned char *min, unsigned char *max,
+                               struct qobs_nonfinite *nonfinite)
 {
     const size_t row_bytes = groups * sizeof(bits16);
     struct permuted p;
@@ -125,7 +129,8 @@ static size_t indexed_permuted(const unsigned char *x, ptrdiff_t row_stride, siz
             const unsigned char *const at = x + (ptrdiff_t)r * row_stride + done * sizeof(bits16);
             const size_t n = rows - r < PERMUTED_ROWS ? rows - r : PERMUTED_ROWS;
             if (!permuted_rows(&p, at, row_stride, n, groups, inf, min + r * row_bytes, max + r * row_bytes))
-                indexed_plain16(at, row_stride, n, some, group + done, groups, inf, min + r * row_bytes, max + r * row_bytes, nonfinite);
+                indexed_plain16(at, row_stride, n, some, group + done, groups, inf, min + r * row_bytes,
+                                max + r * row_bytes, nonfinite);
         }
     }
     return done;

@@ -17,10 +17,10 @@
 
 #define DELEGATED_(function) function##_avx2
 #define DELEGATED(function) DELEGATED_(function)
-#define DELEGATE_TO_AVX2(prefer, function, ...)                                                                       \
-    if (prefer) {                                                                                                     \
-        DELEGATED(function)(__VA_ARGS__);                                                                             \
-        return;                                                                                                       \
+#define DELEGATE_TO_AVX2(prefer, function, ...)                                                                        \
+    if (prefer) {                                                                                                      \
+        DELEGATED(function)(__VA_ARGS__);                                                                              \
+        return;                                                                                                        \
     }
 
 /* Runs that exceed L2 together, if they are long enough that the horizontal reduction is not AVX2's bottleneck. */
@@ -45,10 +45,16 @@ static inline bool prefer_avx2_for_runs(size_t runs, size_t length, size_t eleme
 }
 
 /* Row panels that exceed a core's own caches. */
-static inline bool prefer_avx2_for_row_panels(size_t elements, size_t element) { return elements >= DELEGATED_ROW_PANELS_BYTES / element; }
+static inline bool prefer_avx2_for_row_panels(size_t elements, size_t element)
+{
+    return elements >= DELEGATED_ROW_PANELS_BYTES / element;
+}
 
 /* Columns from memory come 3 to 8 % faster; from the third-level cache AVX2 is slower. */
-static inline bool prefer_avx2_for_columns(size_t elements, size_t element) { return elements >= DELEGATED_COLUMNS_BYTES / element; }
+static inline bool prefer_avx2_for_columns(size_t elements, size_t element)
+{
+    return elements >= DELEGATED_COLUMNS_BYTES / element;
+}
 
 /* Rows of an indexed call that fill at most half a vector. */
 static inline bool prefer_avx2_for_few_rows(size_t rows, size_t element) { return rows <= 64 / element / 2; }

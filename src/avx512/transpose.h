@@ -50,8 +50,10 @@ static inline __attribute__((always_inline)) void vec_lanes4(int n, vec *r)
 {
     _Pragma("GCC unroll 16") for (int c = 0; c < n; c++)
     {
-        const vec a = _mm512_shuffle_i64x2(r[c], r[n + c], 0x88), b = _mm512_shuffle_i64x2(r[2 * n + c], r[3 * n + c], 0x88);
-        const vec d = _mm512_shuffle_i64x2(r[c], r[n + c], 0xdd), e = _mm512_shuffle_i64x2(r[2 * n + c], r[3 * n + c], 0xdd);
+        const vec a = _mm512_shuffle_i64x2(r[c], r[n + c], 0x88),
+                  b = _mm512_shuffle_i64x2(r[2 * n + c], r[3 * n + c], 0x88);
+        const vec d = _mm512_shuffle_i64x2(r[c], r[n + c], 0xdd),
+                  e = _mm512_shuffle_i64x2(r[2 * n + c], r[3 * n + c], 0xdd);
         r[c] = _mm512_shuffle_i64x2(a, b, 0x88);
         r[n + c] = _mm512_shuffle_i64x2(d, e, 0x88);
         r[2 * n + c] = _mm512_shuffle_i64x2(a, b, 0xdd);

@@ -37,30 +37,15 @@ static inline vec vec_load_ordered(const void *p)
 }
 
 /* Keeps the vector in a register. */
-static inline void vec_in_register(vec *v)
-{
-    __asm__("" : "+v"(*v));
-}
+static inline void vec_in_register(vec *v) { __asm__("" : "+v"(*v)); }
 
-static inline void vec_store(void *p, vec v)
-{
-    _mm512_storeu_si512(p, v);
-}
+static inline void vec_store(void *p, vec v) { _mm512_storeu_si512(p, v); }
 
-static inline vec vec_not(vec v)
-{
-    return _mm512_ternarylogic_epi64(v, v, v, 0x55);
-}
+static inline vec vec_not(vec v) { return _mm512_ternarylogic_epi64(v, v, v, 0x55); }
 
-static inline vec vec_and(vec a, vec b)
-{
-    return _mm512_and_si512(a, b);
-}
+static inline vec vec_and(vec a, vec b) { return _mm512_and_si512(a, b); }
 
-static inline vec vec_xor(vec a, vec b)
-{
-    return _mm512_xor_si512(a, b);
-}
+static inline vec vec_xor(vec a, vec b) { return _mm512_xor_si512(a, b); }
 
 static inline vec vec_max_s16(vec a, vec b) { return _mm512_max_epi16(a, b); }
 static inline vec vec_max_s32(vec a, vec b) { return _mm512_max_epi32(a, b); }
@@ -154,15 +139,9 @@ static inline int16_t vec_reduce_min16(vec v)
     return (int16_t)(_mm_cvtsi128_si32(_mm_minpos_epu16(_mm_xor_si128(b, offset))) ^ 0x8000);
 }
 
-static inline int32_t vec_reduce_min32(vec v)
-{
-    return _mm512_reduce_min_epi32(v);
-}
+static inline int32_t vec_reduce_min32(vec v) { return _mm512_reduce_min_epi32(v); }
 
-static inline int64_t vec_reduce_min64(vec v)
-{
-    return _mm512_reduce_min_epi64(v);
-}
+static inline int64_t vec_reduce_min64(vec v) { return _mm512_reduce_min_epi64(v); }
 
 /* Steps of transposed reductions (templates/transpose_reduce.inl.h). A step takes two vectors and halves the lanes
  * of each run: the result is the lane-wise minimum or maximum of x and y. Steps within 128 bits come first, because
@@ -226,12 +205,12 @@ static inline __attribute__((always_inline)) void vec_pair64(int first, int step
 /* Brings the result of the last step into the order of the runs. */
 static inline vec vec_order16(int first, vec v)
 {
-    const vec full = _mm512_set_epi16(31, 29, 27, 25, 30, 28, 26, 24, 23, 21, 19, 17, 22, 20, 18, 16, 15, 13, 11, 9, 14, 12, 10, 8,
-                                       7, 5, 3, 1, 6, 4, 2, 0);
-    const vec halves = _mm512_set_epi16(31, 15, 29, 13, 27, 11, 25, 9, 30, 14, 28, 12, 26, 10, 24, 8, 23, 7, 21, 5, 19, 3, 17, 1,
-                                        22, 6, 20, 4, 18, 2, 16, 0);
-    const vec quarters = _mm512_set_epi16(31, 23, 15, 7, 29, 21, 13, 5, 27, 19, 11, 3, 25, 17, 9, 1, 30, 22, 14, 6, 28, 20, 12, 4,
-                                          26, 18, 10, 2, 24, 16, 8, 0);
+    const vec full = _mm512_set_epi16(31, 29, 27, 25, 30, 28, 26, 24, 23, 21, 19, 17, 22, 20, 18, 16, 15, 13, 11, 9, 14,
+                                      12, 10, 8, 7, 5, 3, 1, 6, 4, 2, 0);
+    const vec halves = _mm512_set_epi16(31, 15, 29, 13, 27, 11, 25, 9, 30, 14, 28, 12, 26, 10, 24, 8, 23, 7, 21, 5, 19,
+                                        3, 17, 1, 22, 6, 20, 4, 18, 2, 16, 0);
+    const vec quarters = _mm512_set_epi16(31, 23, 15, 7, 29, 21, 13, 5, 27, 19, 11, 3, 25, 17, 9, 1, 30, 22, 14, 6, 28,
+                                          20, 12, 4, 26, 18, 10, 2, 24, 16, 8, 0);
     return _mm512_permutexvar_epi16(first == 0 ? full : first == 1 ? halves : quarters, v);
 }
 

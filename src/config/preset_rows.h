@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* The presets, one row each: name, family, granularity, reduction, accumulator, range rule, formula, defaults of the search (NULL: the
- * preset does not search a grid), summary. preset.c includes this list twice, once to declare the stages. Upstream:
+/* The presets, one row each: name, family, granularity, reduction, accumulator, range rule, formula, defaults of the grid
+ * search (NULL: none), summary. preset.c includes this list twice, first to declare the stages. Upstream:
  * llmcompressor/observers/min_max.py, mse.py and imatrix.py, torch/ao/quantization/observer.py,
  * quark/torch/quantization/observer/observer.py and modelopt/torch/quantization/calib/. */
 PRESET("llmc.memoryless_minmax", LLMC, LLMC, minmax, last, measured, COMPRESSED_TENSORS, NULL,
@@ -25,8 +25,8 @@ PRESET("torch.MovingAverageMinMaxObserver", TORCH, TENSOR, minmax, moving_averag
        "moving average of the range")
 PRESET("torch.PerChannelMinMaxObserver", TORCH, TORCH_CHANNEL, minmax, extremes, measured, TORCH, NULL,
        "range of all tensors, a channel each")
-PRESET("torch.MovingAveragePerChannelMinMaxObserver", TORCH, TORCH_CHANNEL, minmax, moving_average, measured, TORCH, NULL,
-       "moving average of the range, a channel each")
+PRESET("torch.MovingAveragePerChannelMinMaxObserver", TORCH, TORCH_CHANNEL, minmax, moving_average, measured, TORCH,
+       NULL, "moving average of the range, a channel each")
 PRESET("torch.HistogramObserver", TORCH, TORCH_QSCHEME, histogram_torch, extremes, non_linear, TORCH, NULL,
        "least squared error in a histogram of all tensors")
 PRESET("torch.FixedQParamsObserver", TORCH, NONE, none, last, measured, FIXED, NULL,

@@ -42,25 +42,16 @@ size_t qobs_isa_count(void)
     return n;
 }
 
-const char *qobs_isa_name(size_t index)
-{
-    return index < qobs_isa_count() ? qobs_kernel_tables[index]->isa : NULL;
-}
+const char *qobs_isa_name(size_t index) { return index < qobs_isa_count() ? qobs_kernel_tables[index]->isa : NULL; }
 
 const char *qobs_isa_summary(size_t index)
 {
     return index < qobs_isa_count() ? qobs_kernel_tables[index]->summary : NULL;
 }
 
-bool qobs_isa_usable(size_t index)
-{
-    return index < qobs_isa_count() && qobs_kernel_tables[index]->usable();
-}
+bool qobs_isa_usable(size_t index) { return index < qobs_isa_count() && qobs_kernel_tables[index]->usable(); }
 
-const char *qobs_isa_active(void)
-{
-    return qobs_kernels_active()->isa;
-}
+const char *qobs_isa_active(void) { return qobs_kernels_active()->isa; }
 
 int qobs_isa_limit(const char *name, qobs_error *error)
 {
@@ -73,8 +64,8 @@ int qobs_isa_limit(const char *name, qobs_error *error)
         const struct qobs_kernels *table = qobs_kernel_tables[i];
         if (strcmp(table->isa, name) == 0) {
             if (!table->usable())
-                return qobs_fail(error, QOBS_ERROR_UNSUPPORTED, "isa: %s needs %s, which this machine does not offer", name,
-                                 table->summary);
+                return qobs_fail(error, QOBS_ERROR_UNSUPPORTED, "isa: %s needs %s, which this machine does not offer",
+                                 name, table->summary);
             atomic_store_explicit(&active, table, memory_order_release);
             return qobs_succeed(error);
         }

@@ -20,18 +20,18 @@ struct qobs_qparams {
 
 /* Row form: `runs` runs of `length` contiguous elements, x_stride and out_stride bytes apart. Run i has qparam
  * i * qparam_stride. */
-#define QOBS_FAKE_QUANTIZE_ROWS(name)                                                                                 \
-    void name(const struct qobs_quantizer *quantizer, const void *x, ptrdiff_t x_stride, void *out,                  \
-              ptrdiff_t out_stride, size_t runs, size_t length, const struct qobs_qparams *qparams,                  \
+#define QOBS_FAKE_QUANTIZE_ROWS(name)                                                                                  \
+    void name(const struct qobs_quantizer *quantizer, const void *x, ptrdiff_t x_stride, void *out,                    \
+              ptrdiff_t out_stride, size_t runs, size_t length, const struct qobs_qparams *qparams,                    \
               ptrdiff_t qparam_stride)
 
 /* Column form: `rows` rows of `columns` contiguous elements; column j has qparam j. */
-#define QOBS_FAKE_QUANTIZE_COLUMNS(name)                                                                              \
-    void name(const struct qobs_quantizer *quantizer, const void *x, ptrdiff_t x_stride, void *out,                  \
+#define QOBS_FAKE_QUANTIZE_COLUMNS(name)                                                                               \
+    void name(const struct qobs_quantizer *quantizer, const void *x, ptrdiff_t x_stride, void *out,                    \
               ptrdiff_t out_stride, size_t rows, size_t columns, const struct qobs_qparams *qparams)
 
-#define QOBS_QUANTIZE_SLOTS(EACH, with)                                                                               \
-    EACH(EACH_DTYPE, fake_quantize_rows, QOBS_FAKE_QUANTIZE_ROWS, with)                                               \
+#define QOBS_QUANTIZE_SLOTS(EACH, with)                                                                                \
+    EACH(EACH_DTYPE, fake_quantize_rows, QOBS_FAKE_QUANTIZE_ROWS, with)                                                \
     EACH(EACH_DTYPE, fake_quantize_columns, QOBS_FAKE_QUANTIZE_COLUMNS, with)
 
 QOBS_QUANTIZE_SLOTS(QOBS_SLOT_TYPE, )

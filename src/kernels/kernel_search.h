@@ -52,23 +52,24 @@ struct qobs_prefetch {
  *  - quantizer: an integer range with 0, or a float format with symmetric limits; not in_double.
  *  - with_shift: zero points may be other than 0. If a zero point is not itself representable (float formats, or beyond
  *    the integer range), padding has an error, so weight is required, with 0 for padding. */
-#define QOBS_SEARCH_ERRORS(name)                                                                                           \
-    void name(const struct qobs_quantizer *quantizer, const struct qobs_error_norm *norm, bool with_shift, const float *x, \
-              const float *weight, size_t n, const struct qobs_search_candidates *candidates, size_t count,                \
-              struct qobs_prefetch prefetch, float *sum)
+#define QOBS_SEARCH_ERRORS(name)                                                                                       \
+    void name(const struct qobs_quantizer *quantizer, const struct qobs_error_norm *norm, bool with_shift,             \
+              const float *x, const float *weight, size_t n, const struct qobs_search_candidates *candidates,          \
+              size_t count, struct qobs_prefetch prefetch, float *sum)
 
 /* The same for a batch of qparams with n <= QOBS_SEARCH_FEW elements each, or zeros; elements of a qparam start
  * `row` floats after those of the one before. Candidates' step is QOBS_SEARCH_LANES. Sums differ from
  * QOBS_SEARCH_ERRORS by rounding; the sum of a qparam does not depend on the other qparams. */
-#define QOBS_SEARCH_BATCH(name)                                                                                            \
-    void name(const struct qobs_quantizer *quantizer, const struct qobs_error_norm *norm, bool with_shift, const float *x, \
-              const float *weight, size_t row, size_t n, const struct qobs_search_candidates *candidates, size_t count,    \
-              struct qobs_prefetch prefetch, float *sum)
+#define QOBS_SEARCH_BATCH(name)                                                                                        \
+    void name(const struct qobs_quantizer *quantizer, const struct qobs_error_norm *norm, bool with_shift,             \
+              const float *x, const float *weight, size_t row, size_t n,                                               \
+              const struct qobs_search_candidates *candidates, size_t count, struct qobs_prefetch prefetch,            \
+              float *sum)
 
 /* For each qparam of a batch: the first of n steps with the smallest sum and that sum, if it is below `bound`;
  * otherwise -1 and `bound`. NaN is not below. `improved` gets a bit for each step whose sum is below `bound` and
  * below every sum before it, for any qparam. */
-#define QOBS_SEARCH_IMPROVED(name)                                                                                    \
+#define QOBS_SEARCH_IMPROVED(name)                                                                                     \
     void name(const float *sum, size_t n, const float *bound, int32_t *step, float *best, uint64_t *improved)
 
 /* How a range becomes scale and zero point: compressed-tensors' formula in the dtype of the range. */
@@ -78,25 +79,25 @@ struct qobs_shrinking {
     int mx_offset;              /* MX: exponent of the largest number */
     float eps;                  /* replaces a scale of 0 */
     float floor;                /* smallest scale, or 0 */
-    float min_p;              /* smallest of all p */
+    float min_p;                /* smallest of all p */
 };
 
 /* Candidates for a batch of ranges from min to max, numbers of the dtype, times p[i] for i < n. `factor`: powers of
  * two that multiply the elements. Writes scale, inverse and shift. inverse_p: 1 / p, or NULL; it saves divisions. MX
  * is not for F16. */
-#define QOBS_SEARCH_SHRINK(name)                                                                                          \
-    void name(const struct qobs_shrinking *how, const float *min, const float *max, const float *factor, const float *p,  \
-              const float *inverse_p, size_t n, float *scale, float *inverse, float *shift)
+#define QOBS_SEARCH_SHRINK(name)                                                                                       \
+    void name(const struct qobs_shrinking *how, const float *min, const float *max, const float *factor,               \
+              const float *p, const float *inverse_p, size_t n, float *scale, float *inverse, float *shift)
 
 /* n contiguous elements times `factor`, a power of two, as floats. finite_only: an element that is not finite
  * becomes 0. */
 #define QOBS_SEARCH_LOAD(name) void name(const void *x, size_t n, double factor, bool finite_only, float *out)
 
-#define QOBS_SEARCH_SLOTS(EACH, with)                                                                                 \
-    EACH(ONE, search_errors, QOBS_SEARCH_ERRORS, with)                                                                \
-    EACH(ONE, search_batch, QOBS_SEARCH_BATCH, with)                                                                  \
-    EACH(ONE, search_improved, QOBS_SEARCH_IMPROVED, with)                                                            \
-    EACH(EACH_DTYPE, search_load, QOBS_SEARCH_LOAD, with)                                                             \
+#define QOBS_SEARCH_SLOTS(EACH, with)                                                                                  \
+    EACH(ONE, search_errors, QOBS_SEARCH_ERRORS, with)                                                                 \
+    EACH(ONE, search_batch, QOBS_SEARCH_BATCH, with)                                                                   \
+    EACH(ONE, search_improved, QOBS_SEARCH_IMPROVED, with)                                                             \
+    EACH(EACH_DTYPE, search_load, QOBS_SEARCH_LOAD, with)                                                              \
     EACH(EACH_NARROW, search_shrink, QOBS_SEARCH_SHRINK, with)
 
 QOBS_SEARCH_SLOTS(QOBS_SLOT_TYPE, )

@@ -9,7 +9,8 @@
 
 /* Column form: `rows` rows of `columns` contiguous elements, row_stride bytes apart; adds the square of every
  * element of column j to sum[j], row after row. F64 is rounded to float first, so that squares are exact. */
-#define QOBS_SQUARES_COLUMNS(name) void name(const void *x, ptrdiff_t row_stride, size_t rows, size_t columns, double *sum)
+#define QOBS_SQUARES_COLUMNS(name)                                                                                     \
+    void name(const void *x, ptrdiff_t row_stride, size_t rows, size_t columns, double *sum)
 
 #define QOBS_SQUARES_SLOTS(EACH, with) EACH(EACH_DTYPE, squares_columns, QOBS_SQUARES_COLUMNS, with)
 

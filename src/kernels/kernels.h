@@ -13,11 +13,11 @@
 #include "kernels/kernel_squares.h"
 #include "kernels/tuning.h"
 
-#define QOBS_SLOTS(EACH, with)                                                                                        \
-    QOBS_MINMAX_SLOTS(EACH, with)                                                                                     \
-    QOBS_QUANTIZE_SLOTS(EACH, with)                                                                                   \
-    QOBS_HISTOGRAM_SLOTS(EACH, with)                                                                                  \
-    QOBS_SQUARES_SLOTS(EACH, with)                                                                                    \
+#define QOBS_SLOTS(EACH, with)                                                                                         \
+    QOBS_MINMAX_SLOTS(EACH, with)                                                                                      \
+    QOBS_QUANTIZE_SLOTS(EACH, with)                                                                                    \
+    QOBS_HISTOGRAM_SLOTS(EACH, with)                                                                                   \
+    QOBS_SQUARES_SLOTS(EACH, with)                                                                                     \
     QOBS_SEARCH_SLOTS(EACH, with)
 
 /* One member a slot: a function, or an array of them by enum qobs_kernel_dtype. */
@@ -27,9 +27,9 @@
 #define QOBS_SLOT_MEMBER(variants, slot, SIGNATURE, unused) qobs_##slot##_fn *slot QOBS_EXTENT_##variants;
 
 struct qobs_kernels {
-    const char *isa;      /* "scalar", "avx2", "avx512", "neon" */
-    const char *summary;  /* the extensions it needs, for people */
-    bool (*usable)(void); /* does this CPU have them, and does the operating system save their registers? */
+    const char *isa;                 /* "scalar", "avx2", "avx512", "neon" */
+    const char *summary;             /* the extensions it needs, for people */
+    bool (*usable)(void);            /* does this CPU have them, and does the operating system save their registers? */
     const struct qobs_limit *limits; /* sizes at which kernels change their methods */
     QOBS_SLOTS(QOBS_SLOT_MEMBER, )
 };
@@ -38,13 +38,18 @@ struct qobs_kernels {
 #define QOBS_LIMIT(kernels, of, size) {#size, kernels, QOBS_LIMIT_OF_##of, size},
 #define QOBS_SLOT_FUNCTION(SIGNATURE, function) function,
 #define QOBS_INITIAL_ONE(slot, SIGNATURE, isa) .slot = qobs_##slot##_##isa,
-#define QOBS_INITIAL_EACH_DTYPE(slot, SIGNATURE, isa) .slot = {QOBS_EACH_DTYPE(QOBS_SLOT_FUNCTION, slot, SIGNATURE, isa)},
-#define QOBS_INITIAL_EACH_NARROW(slot, SIGNATURE, isa) .slot = {QOBS_EACH_NARROW(QOBS_SLOT_FUNCTION, slot, SIGNATURE, isa)},
+#define QOBS_INITIAL_EACH_DTYPE(slot, SIGNATURE, isa)                                                                  \
+    .slot = {QOBS_EACH_DTYPE(QOBS_SLOT_FUNCTION, slot, SIGNATURE, isa)},
+#define QOBS_INITIAL_EACH_NARROW(slot, SIGNATURE, isa)                                                                 \
+    .slot = {QOBS_EACH_NARROW(QOBS_SLOT_FUNCTION, slot, SIGNATURE, isa)},
 #define QOBS_SLOT_INITIAL(variants, slot, SIGNATURE, isa) QOBS_INITIAL_##variants(slot, SIGNATURE, isa)
-#define QOBS_KERNEL_TABLE(name, extensions, is_usable)                                                                \
-    static const struct qobs_limit limits[] = {TUNING_LIMITS(QOBS_LIMIT){0}};                                         \
-    const struct qobs_kernels qobs_kernels_##name = {                                                                 \
-        .isa = #name, .summary = extensions, .usable = is_usable, .limits = limits, QOBS_SLOTS(QOBS_SLOT_INITIAL, name)}
+#define QOBS_KERNEL_TABLE(name, extensions, is_usable)                                                                 \
+    static const struct qobs_limit limits[] = {TUNING_LIMITS(QOBS_LIMIT){0}};                                          \
+    const struct qobs_kernels qobs_kernels_##name = {.isa = #name,                                                     \
+                                                     .summary = extensions,                                            \
+                                                     .usable = is_usable,                                              \
+                                                     .limits = limits,                                                 \
+                                                     QOBS_SLOTS(QOBS_SLOT_INITIAL, name)}
 
 #define QOBS_DECLARE_TABLE(isa) extern const struct qobs_kernels qobs_kernels_##isa;
 QOBS_ISAS(QOBS_DECLARE_TABLE)

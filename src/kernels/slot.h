@@ -24,13 +24,13 @@
 /* The instruction sets of this build, slowest first. A new one is a folder, a line here and a line in
  * src/meson.build. */
 #if defined(__x86_64__) && !defined(_WIN32)
-#define QOBS_ISAS(EACH)                                                                                               \
-    EACH(scalar)                                                                                                      \
-    EACH(avx2)                                                                                                        \
+#define QOBS_ISAS(EACH)                                                                                                \
+    EACH(scalar)                                                                                                       \
+    EACH(avx2)                                                                                                         \
     EACH(avx512)
 #elif defined(__aarch64__)
-#define QOBS_ISAS(EACH)                                                                                               \
-    EACH(scalar)                                                                                                      \
+#define QOBS_ISAS(EACH)                                                                                                \
+    EACH(scalar)                                                                                                       \
     EACH(neon)
 #else
 #define QOBS_ISAS(EACH) EACH(scalar)
@@ -38,10 +38,11 @@
 
 /* The variants of a slot: one function per dtype in the order of enum qobs_kernel_dtype, the same without F64, or one
  * function. A function is called qobs_SLOT_DTYPE_ISA or qobs_SLOT_ISA. */
-#define QOBS_EACH_DTYPE(F, slot, SIGNATURE, isa) QOBS_EACH_NARROW(F, slot, SIGNATURE, isa) F(SIGNATURE, qobs_##slot##_f64_##isa)
-#define QOBS_EACH_NARROW(F, slot, SIGNATURE, isa)                                                                     \
-    F(SIGNATURE, qobs_##slot##_f32_##isa)                                                                             \
-    F(SIGNATURE, qobs_##slot##_bf16_##isa)                                                                            \
+#define QOBS_EACH_DTYPE(F, slot, SIGNATURE, isa)                                                                       \
+    QOBS_EACH_NARROW(F, slot, SIGNATURE, isa) F(SIGNATURE, qobs_##slot##_f64_##isa)
+#define QOBS_EACH_NARROW(F, slot, SIGNATURE, isa)                                                                      \
+    F(SIGNATURE, qobs_##slot##_f32_##isa)                                                                              \
+    F(SIGNATURE, qobs_##slot##_bf16_##isa)                                                                             \
     F(SIGNATURE, qobs_##slot##_f16_##isa)
 #define QOBS_ONE(F, slot, SIGNATURE, isa) F(SIGNATURE, qobs_##slot##_##isa)
 

@@ -24,8 +24,8 @@ typedef struct {
 
 #define F32X16_EACH(expression)                                                                                        \
     f32x16 r;                                                                                                          \
-    for (int i = 0; i < 4; i++)                                                                                       \
-        r.q[i] = expression;                                                                                          \
+    for (int i = 0; i < 4; i++)                                                                                        \
+        r.q[i] = expression;                                                                                           \
     return r
 
 static inline f32x16 f32x16_load(const float *p) { F32X16_EACH(vld1q_f32(p + 4 * i)); }
@@ -40,8 +40,14 @@ static inline f32x16 f32x16_splat(float a) { F32X16_EACH(vdupq_n_f32(a)); }
 static inline f32x16 f32x16_add(f32x16 a, f32x16 b) { F32X16_EACH(vaddq_f32(a.q[i], b.q[i])); }
 static inline f32x16 f32x16_sub(f32x16 a, f32x16 b) { F32X16_EACH(vsubq_f32(a.q[i], b.q[i])); }
 static inline f32x16 f32x16_mul(f32x16 a, f32x16 b) { F32X16_EACH(vmulq_f32(a.q[i], b.q[i])); }
-static inline f32x16 f32x16_fma(f32x16 a, f32x16 b, f32x16 c) { F32X16_EACH(vfmaq_f32(c.q[i], a.q[i], b.q[i])); }  /* a * b + c */
-static inline f32x16 f32x16_fnma(f32x16 a, f32x16 b, f32x16 c) { F32X16_EACH(vfmsq_f32(c.q[i], a.q[i], b.q[i])); } /* c - a * b */
+static inline f32x16 f32x16_fma(f32x16 a, f32x16 b, f32x16 c)
+{
+    F32X16_EACH(vfmaq_f32(c.q[i], a.q[i], b.q[i]));
+} /* a * b + c */
+static inline f32x16 f32x16_fnma(f32x16 a, f32x16 b, f32x16 c)
+{
+    F32X16_EACH(vfmsq_f32(c.q[i], a.q[i], b.q[i]));
+} /* c - a * b */
 static inline f32x16 f32x16_abs(f32x16 a) { F32X16_EACH(vabsq_f32(a.q[i])); }
 
 /* `negative` in lanes in which x has a sign, `other` in the rest. */
@@ -51,7 +57,10 @@ static inline f32x16 f32x16_by_sign(f32x16 x, f32x16 negative, f32x16 other)
 }
 
 /* The sign of `sign` on the magnitude of a. */
-static inline f32x16 f32x16_copy_sign(f32x16 a, f32x16 sign) { F32X16_EACH(vbslq_f32(vdupq_n_u32(0x80000000), sign.q[i], a.q[i])); }
+static inline f32x16 f32x16_copy_sign(f32x16 a, f32x16 sign)
+{
+    F32X16_EACH(vbslq_f32(vdupq_n_u32(0x80000000), sign.q[i], a.q[i]));
+}
 
 /* Minimum and maximum of bits as signed integers: right for floats of which none is negative, and for limits of
  * floats of any sign. */
@@ -78,7 +87,7 @@ struct f32x16_table {
 static inline struct f32x16_table f32x16_table(const float low[8], const float high[8])
 {
     return (struct f32x16_table){{{vreinterpretq_u8_f32(vld1q_f32(low)), vreinterpretq_u8_f32(vld1q_f32(low + 4))}},
-                                {{vreinterpretq_u8_f32(vld1q_f32(high)), vreinterpretq_u8_f32(vld1q_f32(high + 4))}}};
+                                 {{vreinterpretq_u8_f32(vld1q_f32(high)), vreinterpretq_u8_f32(vld1q_f32(high + 4))}}};
 }
 
 /* The four bytes of the float at an index. */
@@ -91,7 +100,8 @@ static inline uint8x16_t bytes_of_index(uint32x4_t index)
 static inline float32x4_t quarter_look_up(struct f32x16_table t, float32x4_t a)
 {
     const uint32x4_t bits = vreinterpretq_u32_f32(a);
-    const uint32x4_t low = vandq_u32(vshrq_n_u32(bits, 23), vdupq_n_u32(7)), high = vandq_u32(vshrq_n_u32(bits, 26), vdupq_n_u32(7));
+    const uint32x4_t low = vandq_u32(vshrq_n_u32(bits, 23), vdupq_n_u32(7)),
+                     high = vandq_u32(vshrq_n_u32(bits, 26), vdupq_n_u32(7));
     return vmulq_f32(vreinterpretq_f32_u8(vqtbl2q_u8(t.low, bytes_of_index(low))),
                      vreinterpretq_f32_u8(vqtbl2q_u8(t.high, bytes_of_index(high))));
 }

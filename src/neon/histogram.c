@@ -33,20 +33,14 @@ static inline hist_rule hist_rule_of(const struct qobs_binning *b)
     };
 }
 
-static inline hist_vec hist_load_f32(const unsigned char *x)
-{
-    return vreinterpretq_f32_u8(vld1q_u8(x));
-}
+static inline hist_vec hist_load_f32(const unsigned char *x) { return vreinterpretq_f32_u8(vld1q_u8(x)); }
 
 static inline hist_vec hist_load_bf16(const unsigned char *x)
 {
     return vreinterpretq_f32_u32(vshll_n_u16(vreinterpret_u16_u8(vld1_u8(x)), 16));
 }
 
-static inline hist_vec hist_load_f16(const unsigned char *x)
-{
-    return vcvt_f32_f16(vreinterpret_f16_u8(vld1_u8(x)));
-}
+static inline hist_vec hist_load_f16(const unsigned char *x) { return vcvt_f32_f16(vreinterpret_f16_u8(vld1_u8(x))); }
 
 static inline hist_vec hist_load_f64(const unsigned char *x)
 {
@@ -111,10 +105,7 @@ static inline uint32_t hist_unlike(hist_index bins, uint32_t bin)
     return ALL_LANES ^ hist_mask(vceqq_u32(bins, vdupq_n_u32(bin)));
 }
 
-static inline uint32_t hist_unequal(hist_vec v, hist_vec w)
-{
-    return ALL_LANES ^ hist_mask(vceqq_f32(v, w));
-}
+static inline uint32_t hist_unequal(hist_vec v, hist_vec w) { return ALL_LANES ^ hist_mask(vceqq_f32(v, w)); }
 
 static inline hist_vec hist_min(hist_vec v, hist_vec w) { return vminnmq_f32(v, w); }
 static inline hist_vec hist_max(hist_vec v, hist_vec w) { return vmaxnmq_f32(v, w); }

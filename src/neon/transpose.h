@@ -60,9 +60,6 @@ static inline __attribute__((always_inline)) void vec_transpose32(vec *r)
     vec_interleave(64, 2, 4, r);
 }
 
-static inline __attribute__((always_inline)) void vec_transpose64(vec *r)
-{
-    vec_interleave(64, 1, 2, r);
-}
+static inline __attribute__((always_inline)) void vec_transpose64(vec *r) { vec_interleave(64, 1, 2, r); }
 
 #endif

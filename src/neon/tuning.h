@@ -8,7 +8,8 @@
 
 #include <stddef.h>
 
-/* ---- Runs of minimum, maximum and magnitude --------------------------------------------------------------------------- */
+/* ---- Runs of minimum, maximum and magnitude
+ * --------------------------------------------------------------------------- */
 
 /* A block of a long run: fits L2, because a block that holds NaN is read twice. */
 #define BLOCK_BYTES ((size_t)256 << 10)
@@ -30,7 +31,8 @@
 #define KEYED_GROUPS 64
 #define SINGLE_GROUPS 8
 
-/* ---- Columns of minimum and maximum ----------------------------------------------------------------------------------- */
+/* ---- Columns of minimum and maximum
+ * ----------------------------------------------------------------------------------- */
 
 /* Up to this size columns go in tiles of registers. A tile of 10 vectors is 2.5 lines of the cache, so panels of
  * columns are faster from L2 on; F64 has tiles of 4 vectors. */
@@ -52,13 +54,15 @@
 #define STREAMING_UNROLLED_ROWS 4
 #define STREAMING_ROWS_AHEAD 8
 
-/* ---- Columns of magnitudes --------------------------------------------------------------------------------------------- */
+/* ---- Columns of magnitudes
+ * --------------------------------------------------------------------------------------------- */
 
 #define ABSMAX_UNROLLED_BYTES 256
 #define ABSMAX_UNROLLED_ROWS 8
 #define ABSMAX_STREAMING_BYTES ((size_t)16 << 20) /* from here on the next rows are prefetched */
 
-/* ---- Row panels -------------------------------------------------------------------------------------------------------- */
+/* ---- Row panels
+ * -------------------------------------------------------------------------------------------------------- */
 
 #define ROW_PANEL_RUNS 64       /* runs whose bounds stay in L1 */
 #define ROW_PANEL_MIN_VECTORS 4 /* shorter runs go row by row */
@@ -68,28 +72,28 @@
 #define ROW_PANEL_PREFETCH_END_BYTES ROW_PANEL_PREFETCH_BYTES
 #define ROW_PANEL_ROWS_AHEAD 4
 
-/* ---- Others ------------------------------------------------------------------------------------------------------------- */
+/* ---- Others
+ * ------------------------------------------------------------------------------------------------------------- */
 
-#define HISTOGRAM_CHUNK 512           /* elements that are binned while the chunk before is counted */
-#define HISTOGRAM_BYTES_AHEAD 3072    /* prefetched; the hardware stops at the end of a page */
+#define HISTOGRAM_CHUNK 512        /* elements that are binned while the chunk before is counted */
+#define HISTOGRAM_BYTES_AHEAD 3072 /* prefetched; the hardware stops at the end of a page */
 #define SQUARES_UNROLLED_ROWS 8
-#define SEARCH_MAX_LINES 16           /* cache lines prefetched a step of the search */
-#define SEARCH_UNROLLED 2             /* candidates whose sums fit the registers beside what they need */
+#define SEARCH_MAX_LINES 16 /* cache lines prefetched a step of the search */
+#define SEARCH_UNROLLED 2   /* candidates whose sums fit the registers beside what they need */
 
-
-#define TUNING_LIMITS(LIMIT)                                                                                          \
-    LIMIT(QOBS_LIMITS_ROWS, CONTIGUOUS, 2 * BLOCK_BYTES)                                                              \
-    LIMIT(QOBS_LIMITS_ROWS, CONTIGUOUS, TWO_STREAMS_BYTES)                                                            \
-    LIMIT(QOBS_LIMITS_ROWS, RUN, REDUCE_RUN_BYTES)                                                                    \
-    LIMIT(QOBS_LIMITS_ROWS, RUN, REDUCE_CACHED_RUN_BYTES)                                                             \
-    LIMIT(QOBS_LIMITS_ROWS, CALL, REDUCE_CACHED_CALL_BYTES)                                                           \
-    LIMIT(QOBS_LIMITS_ROWS, RUN, KEYS_RUN_BYTES)                                                                      \
-    LIMIT(QOBS_LIMITS_MINMAX_COLUMNS, CALL, TILED_COLUMN_BYTES)                                                       \
-    LIMIT(QOBS_LIMITS_MINMAX_COLUMNS, CALL, TILED_F64_COLUMN_BYTES)                                                   \
-    LIMIT(QOBS_LIMITS_MINMAX_COLUMNS, RUN, PANEL_BYTES)                                                               \
-    LIMIT(QOBS_LIMITS_MINMAX_COLUMNS, CALL, STREAMING_COLUMN_BYTES)                                                   \
-    LIMIT(QOBS_LIMITS_MINMAX_COLUMNS, RUN, STREAMING_PANEL_BYTES)                                                     \
-    LIMIT(QOBS_LIMITS_HISTOGRAM, LENGTH, HISTOGRAM_CHUNK)                                                             \
+#define TUNING_LIMITS(LIMIT)                                                                                           \
+    LIMIT(QOBS_LIMITS_ROWS, CONTIGUOUS, 2 * BLOCK_BYTES)                                                               \
+    LIMIT(QOBS_LIMITS_ROWS, CONTIGUOUS, TWO_STREAMS_BYTES)                                                             \
+    LIMIT(QOBS_LIMITS_ROWS, RUN, REDUCE_RUN_BYTES)                                                                     \
+    LIMIT(QOBS_LIMITS_ROWS, RUN, REDUCE_CACHED_RUN_BYTES)                                                              \
+    LIMIT(QOBS_LIMITS_ROWS, CALL, REDUCE_CACHED_CALL_BYTES)                                                            \
+    LIMIT(QOBS_LIMITS_ROWS, RUN, KEYS_RUN_BYTES)                                                                       \
+    LIMIT(QOBS_LIMITS_MINMAX_COLUMNS, CALL, TILED_COLUMN_BYTES)                                                        \
+    LIMIT(QOBS_LIMITS_MINMAX_COLUMNS, CALL, TILED_F64_COLUMN_BYTES)                                                    \
+    LIMIT(QOBS_LIMITS_MINMAX_COLUMNS, RUN, PANEL_BYTES)                                                                \
+    LIMIT(QOBS_LIMITS_MINMAX_COLUMNS, CALL, STREAMING_COLUMN_BYTES)                                                    \
+    LIMIT(QOBS_LIMITS_MINMAX_COLUMNS, RUN, STREAMING_PANEL_BYTES)                                                      \
+    LIMIT(QOBS_LIMITS_HISTOGRAM, LENGTH, HISTOGRAM_CHUNK)                                                              \
     LIMIT(QOBS_LIMITS_ABSMAX_COLUMNS, CALL, ABSMAX_STREAMING_BYTES)
 
 #endif

@@ -44,39 +44,30 @@ static inline vec vec_load_ordered(const void *p)
 }
 
 /* Keeps the vector in a register. */
-static inline void vec_in_register(vec *v)
-{
-    __asm__("" : "+w"(*v));
-}
+static inline void vec_in_register(vec *v) { __asm__("" : "+w"(*v)); }
 
-static inline void vec_store(void *p, vec v)
-{
-    vst1q_u8((uint8_t *)p, v);
-}
+static inline void vec_store(void *p, vec v) { vst1q_u8((uint8_t *)p, v); }
 
-static inline vec vec_not(vec v)
-{
-    return vmvnq_u8(v);
-}
+static inline vec vec_not(vec v) { return vmvnq_u8(v); }
 
-static inline vec vec_and(vec a, vec b)
-{
-    return vandq_u8(a, b);
-}
+static inline vec vec_and(vec a, vec b) { return vandq_u8(a, b); }
 
-static inline vec vec_xor(vec a, vec b)
-{
-    return veorq_u8(a, b);
-}
+static inline vec vec_xor(vec a, vec b) { return veorq_u8(a, b); }
 
 static inline vec vec_max_s16(vec a, vec b) { return vreinterpretq_u8_s16(vmaxq_s16(vec_s16(a), vec_s16(b))); }
 static inline vec vec_max_s32(vec a, vec b) { return vreinterpretq_u8_s32(vmaxq_s32(vec_s32(a), vec_s32(b))); }
 static inline vec vec_min_s16(vec a, vec b) { return vreinterpretq_u8_s16(vminq_s16(vec_s16(a), vec_s16(b))); }
 static inline vec vec_min_s32(vec a, vec b) { return vreinterpretq_u8_s32(vminq_s32(vec_s32(a), vec_s32(b))); }
 static inline vec vec_max_u16(vec a, vec b) { return vreinterpretq_u8_u16(vmaxq_u16(vec_u16(a), vec_u16(b))); }
-static inline vec vec_max_u32(vec a, vec b) { return vreinterpretq_u8_u32(vmaxq_u32(vreinterpretq_u32_u8(a), vreinterpretq_u32_u8(b))); }
+static inline vec vec_max_u32(vec a, vec b)
+{
+    return vreinterpretq_u8_u32(vmaxq_u32(vreinterpretq_u32_u8(a), vreinterpretq_u32_u8(b)));
+}
 static inline vec vec_min_u16(vec a, vec b) { return vreinterpretq_u8_u16(vminq_u16(vec_u16(a), vec_u16(b))); }
-static inline vec vec_min_u32(vec a, vec b) { return vreinterpretq_u8_u32(vminq_u32(vreinterpretq_u32_u8(a), vreinterpretq_u32_u8(b))); }
+static inline vec vec_min_u32(vec a, vec b)
+{
+    return vreinterpretq_u8_u32(vminq_u32(vreinterpretq_u32_u8(a), vreinterpretq_u32_u8(b)));
+}
 
 /* There is no 64-bit minimum: a comparison and a choice. */
 static inline vec vec_max_s64(vec a, vec b)
@@ -151,9 +142,18 @@ static inline vec vec_key64(vec v)
 }
 
 /* 0 where v equals k */
-static inline vec vec_clear_equal16(vec v, vec k) { return vbicq_u8(v, vreinterpretq_u8_u16(vceqq_s16(vec_s16(v), vec_s16(k)))); }
-static inline vec vec_clear_equal32(vec v, vec k) { return vbicq_u8(v, vreinterpretq_u8_u32(vceqq_s32(vec_s32(v), vec_s32(k)))); }
-static inline vec vec_clear_equal64(vec v, vec k) { return vbicq_u8(v, vreinterpretq_u8_u64(vceqq_s64(vec_s64(v), vec_s64(k)))); }
+static inline vec vec_clear_equal16(vec v, vec k)
+{
+    return vbicq_u8(v, vreinterpretq_u8_u16(vceqq_s16(vec_s16(v), vec_s16(k))));
+}
+static inline vec vec_clear_equal32(vec v, vec k)
+{
+    return vbicq_u8(v, vreinterpretq_u8_u32(vceqq_s32(vec_s32(v), vec_s32(k))));
+}
+static inline vec vec_clear_equal64(vec v, vec k)
+{
+    return vbicq_u8(v, vreinterpretq_u8_u64(vceqq_s64(vec_s64(v), vec_s64(k))));
+}
 
 /* key -1 is -0: make it +0 */
 static inline vec vec_no_minus_zero16(vec k) { return vec_clear_equal16(k, vec_splat16(-1)); }

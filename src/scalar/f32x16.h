@@ -19,8 +19,8 @@ typedef struct {
 
 #define F32X16_EACH(expression)                                                                                        \
     f32x16 r;                                                                                                          \
-    for (int i = 0; i < 16; i++)                                                                                      \
-        r.f[i] = expression;                                                                                          \
+    for (int i = 0; i < 16; i++)                                                                                       \
+        r.f[i] = expression;                                                                                           \
     return r
 
 static inline f32x16 f32x16_load(const float *p) { F32X16_EACH(p[i]); }
@@ -35,8 +35,14 @@ static inline f32x16 f32x16_splat(float a) { F32X16_EACH(a); }
 static inline f32x16 f32x16_add(f32x16 a, f32x16 b) { F32X16_EACH(a.f[i] + b.f[i]); }
 static inline f32x16 f32x16_sub(f32x16 a, f32x16 b) { F32X16_EACH(a.f[i] - b.f[i]); }
 static inline f32x16 f32x16_mul(f32x16 a, f32x16 b) { F32X16_EACH(a.f[i] * b.f[i]); }
-static inline f32x16 f32x16_fma(f32x16 a, f32x16 b, f32x16 c) { F32X16_EACH(fmaf(a.f[i], b.f[i], c.f[i])); }   /* a * b + c */
-static inline f32x16 f32x16_fnma(f32x16 a, f32x16 b, f32x16 c) { F32X16_EACH(fmaf(-a.f[i], b.f[i], c.f[i])); } /* c - a * b */
+static inline f32x16 f32x16_fma(f32x16 a, f32x16 b, f32x16 c)
+{
+    F32X16_EACH(fmaf(a.f[i], b.f[i], c.f[i]));
+} /* a * b + c */
+static inline f32x16 f32x16_fnma(f32x16 a, f32x16 b, f32x16 c)
+{
+    F32X16_EACH(fmaf(-a.f[i], b.f[i], c.f[i]));
+} /* c - a * b */
 static inline f32x16 f32x16_abs(f32x16 a) { F32X16_EACH(fabsf(a.f[i])); }
 
 /* `negative` in lanes in which x has a sign, `other` in the rest. */

@@ -20,10 +20,7 @@
 #define UNROLLED (ABSMAX_UNROLLED_BYTES / VEC_BYTES)
 #define LINE_VECTORS (64 / VEC_BYTES)
 
-static inline vec K(load_magnitudes)(const void *p)
-{
-    return vec_and(vec_load(p), K(vec_splat)(MOST_POSITIVE));
-}
+static inline vec K(load_magnitudes)(const void *p) { return vec_and(vec_load(p), K(vec_splat)(MOST_POSITIVE)); }
 
 /* A block of at least a vector. */
 static inline KEY K(block_absmax)(const unsigned char *x, size_t n)
@@ -44,7 +41,8 @@ static inline KEY K(block_absmax)(const unsigned char *x, size_t n)
 }
 
 /* One run of any length, block by block. */
-static void K(one_run)(const unsigned char *x, size_t n, BITS inf, unsigned char *absmax, struct qobs_nonfinite *nonfinite)
+static void K(one_run)(const unsigned char *x, size_t n, BITS inf, unsigned char *absmax,
+                       struct qobs_nonfinite *nonfinite)
 {
     KEY max = 0;
     while (n > 0) {
@@ -78,7 +76,7 @@ struct K(runs) {
 #define FORM AS_MAGNITUDES
 
 /* Merges magnitudes of LANES runs from `run` on. */
-DEEP_INLINE void K(merge_extent)(enum bounds_form form, struct K(extent) e, const struct K(runs) *r, size_t run)
+DEEP_INLINE void K(merge_extent)(enum bounds_form form, struct K(extent) e, const struct K(runs) * r, size_t run)
 {
     (void)form;
     unsigned char *out = r->absmax + (ptrdiff_t)run * r->out_step;
@@ -92,17 +90,18 @@ DEEP_INLINE void K(merge_extent)(enum bounds_form form, struct K(extent) e, cons
         K(merge_magnitude)(magnitude[i], out);
 }
 
-static void K(one_by_one)(const struct K(runs) *r, size_t run)
+static void K(one_by_one)(const struct K(runs) * r, size_t run)
 {
     for (size_t i = run; i < run + LANES; i++)
-        K(one_run)(r->x + (ptrdiff_t)i * r->run_stride, r->length, r->inf, r->absmax + (ptrdiff_t)i * r->out_step, r->nonfinite);
+        K(one_run)
+        (r->x + (ptrdiff_t)i * r->run_stride, r->length, r->inf, r->absmax + (ptrdiff_t)i * r->out_step, r->nonfinite);
 }
 
 #include "templates/short_runs.inl.h"
 #endif
 
-static void K(rows)(const unsigned char *x, ptrdiff_t run_stride, size_t runs, size_t length, BITS inf, unsigned char *absmax,
-                    ptrdiff_t out_step, struct qobs_nonfinite *nonfinite)
+static void K(rows)(const unsigned char *x, ptrdiff_t run_stride, size_t runs, size_t length, BITS inf,
+                    unsigned char *absmax, ptrdiff_t out_step, struct qobs_nonfinite *nonfinite)
 {
     size_t done = 0;
 #if LANES >= 4
@@ -116,9 +115,8 @@ static void K(rows)(const unsigned char *x, ptrdiff_t run_stride, size_t runs, s
 /* `vectors` adjacent vectors of columns over `rows` rows. prefetch: as many rows further down are fetched into L2,
  * because the hardware does not foresee that the streams continue there. If an element is not finite, the columns go
  * element by element, except the first `counted` ones, which another vector has counted. */
-ALWAYS_INLINE void K(column_tile)(int vectors, bool prefetch, const unsigned char *x,
-                                                                  ptrdiff_t row_stride, size_t rows, size_t counted, BITS inf,
-                                                                  unsigned char *absmax, struct qobs_nonfinite *nonfinite)
+ALWAYS_INLINE void K(column_tile)(int vectors, bool prefetch, const unsigned char *x, ptrdiff_t row_stride, size_t rows,
+                                  size_t counted, BITS inf, unsigned char *absmax, struct qobs_nonfinite *nonfinite)
 {
     vec max[LINE_VECTORS];
     for (int i = 0; i < vectors; i++)
@@ -146,9 +144,8 @@ ALWAYS_INLINE void K(column_tile)(int vectors, bool prefetch, const unsigned cha
 }
 
 /* At max ABSMAX_UNROLLED_ROWS rows over all columns. The last vector may overlap the one before. */
-ALWAYS_INLINE void K(column_rows)(bool prefetch, const unsigned char *x, ptrdiff_t row_stride,
-                                                                   size_t rows, size_t columns, BITS inf, unsigned char *absmax,
-                                                                   struct qobs_nonfinite *nonfinite)
+ALWAYS_INLINE void K(column_rows)(bool prefetch, const unsigned char *x, ptrdiff_t row_stride, size_t rows,
+                                  size_t columns, BITS inf, unsigned char *absmax, struct qobs_nonfinite *nonfinite)
 {
     const size_t end = columns * sizeof(BITS), last = end - VEC_BYTES;
     size_t j = 0;
@@ -157,13 +154,14 @@ ALWAYS_INLINE void K(column_rows)(bool prefetch, const unsigned char *x, ptrdiff
     for (; j + VEC_BYTES <= end; j += VEC_BYTES)
         K(column_tile)(1, prefetch, x + j, row_stride, rows, 0, inf, absmax + j, nonfinite);
     if (j < end)
-        K(column_tile)(1, prefetch, x + last, row_stride, rows, (j - last) / sizeof(BITS), inf, absmax + last, nonfinite);
+        K(column_tile)
+        (1, prefetch, x + last, row_stride, rows, (j - last) / sizeof(BITS), inf, absmax + last, nonfinite);
 }
 
 /* Memory is read in the order of rows, some rows at a time, so that outputs are loaded once for that many elements
  * and few streams are open. */
-static void K(columns)(const unsigned char *x, ptrdiff_t row_stride, size_t rows, size_t columns, BITS inf, unsigned char *absmax,
-                       struct qobs_nonfinite *nonfinite)
+static void K(columns)(const unsigned char *x, ptrdiff_t row_stride, size_t rows, size_t columns, BITS inf,
+                       unsigned char *absmax, struct qobs_nonfinite *nonfinite)
 {
     if (columns < LANES) {
         for (size_t j = 0; j < columns * sizeof(BITS); j += sizeof(BITS)) {
@@ -175,10 +173,14 @@ static void K(columns)(const unsigned char *x, ptrdiff_t row_stride, size_t rows
         return;
     }
     const bool streaming = rows * columns * sizeof(BITS) >= ABSMAX_STREAMING_BYTES;
-    for (; streaming && rows >= ABSMAX_UNROLLED_ROWS; rows -= ABSMAX_UNROLLED_ROWS, x += ABSMAX_UNROLLED_ROWS * row_stride)
+    for (; streaming && rows >= ABSMAX_UNROLLED_ROWS;
+         rows -= ABSMAX_UNROLLED_ROWS, x += ABSMAX_UNROLLED_ROWS * row_stride)
         K(column_rows)(true, x, row_stride, ABSMAX_UNROLLED_ROWS, columns, inf, absmax, nonfinite);
-    for (; rows > 0; rows -= rows < ABSMAX_UNROLLED_ROWS ? rows : ABSMAX_UNROLLED_ROWS, x += ABSMAX_UNROLLED_ROWS * row_stride)
-        K(column_rows)(false, x, row_stride, rows < ABSMAX_UNROLLED_ROWS ? rows : ABSMAX_UNROLLED_ROWS, columns, inf, absmax, nonfinite);
+    for (; rows > 0;
+         rows -= rows < ABSMAX_UNROLLED_ROWS ? rows : ABSMAX_UNROLLED_ROWS, x += ABSMAX_UNROLLED_ROWS * row_stride)
+        K(column_rows)
+        (false, x, row_stride, rows < ABSMAX_UNROLLED_ROWS ? rows : ABSMAX_UNROLLED_ROWS, columns, inf, absmax,
+         nonfinite);
 }
 
 #undef FORM

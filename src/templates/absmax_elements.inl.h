@@ -6,12 +6,13 @@
 
 /* The element-by-element form: the definition of the result, the tail of the vector forms, and their fallback for a
  * block with an element that is not finite. */
-static inline void K(scan_magnitudes)(const unsigned char *x, size_t n, BITS inf, KEY *absmax, struct qobs_nonfinite *nonfinite)
+static inline void K(scan_magnitudes)(const unsigned char *x, size_t n, BITS inf, KEY *absmax,
+                                      struct qobs_nonfinite *nonfinite)
 {
     BITS max = (BITS)*absmax;
     uint64_t nan = 0, infinite = 0;
     for (size_t i = 0; i < n; i++) {
-        const BITS magnitude = K(load_bits)(x + i * sizeof(BITS)) & ((BITS)~(BITS)0 >> 1);
+        const BITS magnitude = K(load_bits)(x + i * sizeof(BITS)) & ((BITS) ~(BITS)0 >> 1);
         nan += magnitude > inf;
         infinite += magnitude == inf;
         max = magnitude <= inf && magnitude > max ? magnitude : max;

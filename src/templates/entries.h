@@ -15,10 +15,10 @@
 #endif
 
 /* ENTRY(dtype, width in bits, bits of infinity) */
-#define EACH_ELEMENT_TYPE(ENTRY)                                                                                      \
-    ENTRY(f32, 32, UINT32_C(0x7f800000))                                                                              \
-    ENTRY(bf16, 16, UINT16_C(0x7f80))                                                                                 \
-    ENTRY(f16, 16, UINT16_C(0x7c00))                                                                                  \
+#define EACH_ELEMENT_TYPE(ENTRY)                                                                                       \
+    ENTRY(f32, 32, UINT32_C(0x7f800000))                                                                               \
+    ENTRY(bf16, 16, UINT16_C(0x7f80))                                                                                  \
+    ENTRY(f16, 16, UINT16_C(0x7c00))                                                                                   \
     ENTRY(f64, 64, UINT64_C(0x7ff0000000000000))
 
 #endif

@@ -1,21 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* The histogram over vectors. Included by src/ISA/histogram.c after tuning.h of that folder and after these building blocks:
- *   LANES, ALL_LANES           floats in a vector; the mask of all lanes, bit i for lane i
- *   hist_vec, hist_index       floats; their bins
- *   hist_rule, hist_rule_of    the binning as vectors
- *   hist_load_<dtype>(x)       LANES elements as floats with their signs
- *   hist_abs(rule, v)          |v| if magnitudes are counted, otherwise v
- *   hist_place(rule, v)        the position of v in bins; any value if v is out of range
- *   hist_bins(rule, place)     the bins; any bin in lanes out of range
- *   hist_lanes, hist_all(), hist_is_all(lanes)   sets of lanes; all of them; the test for that
+/* The histogram over vectors. Included by src/ISA/histogram.c after tuning.h of that folder and after these building
+ * blocks: LANES, ALL_LANES           floats in a vector; the mask of all lanes, bit i for lane i hist_vec, hist_index
+ * floats; their bins hist_rule, hist_rule_of    the binning as vectors hist_load_<dtype>(x)       LANES elements as
+ * floats with their signs hist_abs(rule, v)          |v| if magnitudes are counted, otherwise v hist_place(rule, v) the
+ * position of v in bins; any value if v is out of range hist_bins(rule, place)     the bins; any bin in lanes out of
+ * range hist_lanes, hist_all(), hist_is_all(lanes)   sets of lanes; all of them; the test for that
  *   hist_all_countable(rule, lanes, v)   the lanes that are neither NaN nor skipped
  *   hist_between(rule, min, max)  whether all of min are at least lo and all of max at most hi
- *   hist_inside, hist_in_extrema, hist_special(v), hist_unlike(bins, bin)   masks: counted; part of the extrema; NaN and
- *                              infinite; of another bin
- *   hist_min, hist_max(v, w)   w if v is NaN
- *   hist_unequal(v, w)         mask; NaN is unequal
+ *   hist_inside, hist_in_extrema, hist_special(v), hist_unlike(bins, bin)   masks: counted; part of the extrema; NaN
+ * and infinite; of another bin hist_min, hist_max(v, w)   w if v is NaN hist_unequal(v, w)         mask; NaN is unequal
  *   hist_where(mask, v, w)     v in the lanes of the mask, w in the others
  *   hist_splat(x), hist_store_floats(p, v), hist_store_wide(p, bins)
  *   hist_store(p, bins)        in 16 bits each
@@ -26,17 +21,16 @@
  *                  |                                 |
  *                  +-- dominant value: popcount      +-- dominant bin: popcount
  *
- * filter: set while one value is frequent (zeros after a ReLU). It is compared and counted by its mask; only the remainder is binned.
- *   There is no branch, because single elements of the remainder are not predictable.
- * left_packing: the mode of binning while one bin is frequent, or after an element was out of range. The dominant bin is counted by its
- *   mask; only the other bins become pending. Otherwise a full chunk is binned while the chunk before is counted.
+ * filter: set while one value is frequent (zeros after a ReLU). It is compared and counted by its mask; only the
+ * remainder is binned. There is no branch, because single elements of the remainder are not predictable. left_packing:
+ * the mode of binning while one bin is frequent, or after an element was out of range. The dominant bin is counted by
+ * its mask; only the other bins become pending. Otherwise a full chunk is binned while the chunk before is counted.
  * find_dominant() enters a mode, each mode ends itself when fewer than a quarter of a chunk is dominant.
  *
- * Counters: 32 bits, two arrays in alternation, so that equal bins in a row wait less for each other's stores. Four arrays were slower
- *   because they exceed L1.
- * In flight: the bins of a chunk are found while those of the chunk before are counted. Counting is bound by one store a cycle.
- * Tails: fewer than LANES of a run go element by element. Nothing outside a run is read.
- * Caller's duty: no counter overflows. */
+ * Counters: 32 bits, two arrays in alternation, so that equal bins in a row wait less for each other's stores. Four
+ * arrays were slower because they exceed L1. In flight: the bins of a chunk are found while those of the chunk before
+ * are counted. Counting is bound by one store a cycle. Tails: fewer than LANES of a run go element by element. Nothing
+ * outside a run is read. Caller's duty: no counter overflows. */
 #include "templates/histogram_elements.inl.h"
 #include "templates/inline.h"
 
@@ -58,10 +52,10 @@ struct state {
     bool left_packing;
     uint32_t dominant_bin;
     bool filtering;
-    hist_vec dominant_value;      /* the filtered value, in all lanes */
+    hist_vec dominant_value; /* the filtered value, in all lanes */
     uint32_t dominant_value_bin;
-    size_t remaining;          /* floats in the remainder */
-    float *remainder;          /* capacity: two chunks and a vector */
+    size_t remaining; /* floats in the remainder */
+    float *remainder; /* capacity: two chunks and a vector */
 };
 
 /* The elements of one dtype. */
@@ -163,8 +157,7 @@ static inline void add_extrema_of_lanes(struct state *s, hist_vec v)
 }
 
 /* Bins at most a chunk of any elements. */
-ALWAYS_INLINE void left_pack_chunk(struct state *s, const struct reader *reader,
-                                                               const unsigned char *x, size_t n)
+ALWAYS_INLINE void left_pack_chunk(struct state *s, const struct reader *reader, const unsigned char *x, size_t n)
 {
     size_t inside = 0, packed = 0, i = 0;
     for (; i + LANES <= n; i += LANES) {
@@ -193,7 +186,7 @@ ALWAYS_INLINE void left_pack_chunk(struct state *s, const struct reader *reader,
  * if they are the same value, filtering starts. Detects a bin with half of all elements in every third chunk, one
  * with an eighth almost never. */
 ALWAYS_INLINE void find_dominant(struct state *s, const struct reader *reader, const uint16_t *bin,
-                                                               const unsigned char *x)
+                                 const unsigned char *x)
 {
     enum { SAMPLES = 4, DISTANCE = HISTOGRAM_CHUNK / SAMPLES };
     size_t max_index = bin[0] == bin[DISTANCE] || bin[0] == bin[DISTANCE * (size_t)2] ? 0 : 3, same_bin = 0, same = 0;
@@ -214,10 +207,10 @@ ALWAYS_INLINE void find_dominant(struct state *s, const struct reader *reader, c
     }
 }
 
-ALWAYS_INLINE void add_chunk(struct state *s, const struct reader *reader, const unsigned char *x,
-                                                            size_t n)
+ALWAYS_INLINE void add_chunk(struct state *s, const struct reader *reader, const unsigned char *x, size_t n)
 {
-    const bool done = n == HISTOGRAM_CHUNK && !s->left_packing && s->previous->n == HISTOGRAM_CHUNK && bin_full_chunk(s, reader, x);
+    const bool done =
+        n == HISTOGRAM_CHUNK && !s->left_packing && s->previous->n == HISTOGRAM_CHUNK && bin_full_chunk(s, reader, x);
     if (!done) {
         count_pending(s, s->previous);
         left_pack_chunk(s, reader, x, n);
@@ -261,8 +254,7 @@ ALWAYS_INLINE void filter_chunk(struct state *s, const struct reader *reader, co
         add_remainder(s);
 }
 
-ALWAYS_INLINE void add_run(struct state *s, const struct reader *reader, const unsigned char *x,
-                                                          size_t length)
+ALWAYS_INLINE void add_run(struct state *s, const struct reader *reader, const unsigned char *x, size_t length)
 {
     const size_t prefetch = (64 - (uintptr_t)x % 64) % 64 / reader->size; /* elements up to the first cache line */
     size_t max_index = length >= 4 * HISTOGRAM_CHUNK && prefetch > 0 ? prefetch : HISTOGRAM_CHUNK;
@@ -279,8 +271,7 @@ ALWAYS_INLINE void add_run(struct state *s, const struct reader *reader, const u
 }
 
 /* More bins than 16 bits hold. Cache misses of the counters are the bottleneck. */
-ALWAYS_INLINE void add_wide(struct state *s, const struct reader *reader, const unsigned char *x,
-                                                           size_t n)
+ALWAYS_INLINE void add_wide(struct state *s, const struct reader *reader, const unsigned char *x, size_t n)
 {
     size_t i = 0;
     for (; i + LANES <= n; i += LANES) {
@@ -294,9 +285,9 @@ ALWAYS_INLINE void add_wide(struct state *s, const struct reader *reader, const 
     add_elements(reader->load_one, reader->size, s->binning, x + i * reader->size, n - i, s->even, s->extrema);
 }
 
-ALWAYS_INLINE void add_runs(const struct reader reader, const struct qobs_binning *binning,
-                                                           const unsigned char *x, ptrdiff_t run_stride, size_t runs,
-                                                           size_t length, uint32_t *counters, struct qobs_extrema *extrema)
+ALWAYS_INLINE void add_runs(const struct reader reader, const struct qobs_binning *binning, const unsigned char *x,
+                            ptrdiff_t run_stride, size_t runs, size_t length, uint32_t *counters,
+                            struct qobs_extrema *extrema)
 {
     struct pending one, other;
     float remainder[2 * HISTOGRAM_CHUNK + LANES];
@@ -328,20 +319,24 @@ ALWAYS_INLINE void add_runs(const struct reader reader, const struct qobs_binnin
 
 QOBS_HISTOGRAM_ROWS(ENTRY(qobs_histogram_rows_f32))
 {
-    add_runs(READER(f32, 4, HISTOGRAM_BYTES_AHEAD, HISTOGRAM_BYTES_AHEAD), binning, x, run_stride, runs, length, counters, extrema);
+    add_runs(READER(f32, 4, HISTOGRAM_BYTES_AHEAD, HISTOGRAM_BYTES_AHEAD), binning, x, run_stride, runs, length,
+             counters, extrema);
 }
 
 QOBS_HISTOGRAM_ROWS(ENTRY(qobs_histogram_rows_bf16))
 {
-    add_runs(READER(bf16, 2, HISTOGRAM_BYTES_AHEAD, HISTOGRAM_BYTES_AHEAD), binning, x, run_stride, runs, length, counters, extrema);
+    add_runs(READER(bf16, 2, HISTOGRAM_BYTES_AHEAD, HISTOGRAM_BYTES_AHEAD), binning, x, run_stride, runs, length,
+             counters, extrema);
 }
 
 QOBS_HISTOGRAM_ROWS(ENTRY(qobs_histogram_rows_f16))
 {
-    add_runs(READER(f16, 2, HISTOGRAM_BYTES_AHEAD, HISTOGRAM_BYTES_AHEAD), binning, x, run_stride, runs, length, counters, extrema);
+    add_runs(READER(f16, 2, HISTOGRAM_BYTES_AHEAD, HISTOGRAM_BYTES_AHEAD), binning, x, run_stride, runs, length,
+             counters, extrema);
 }
 
 QOBS_HISTOGRAM_ROWS(ENTRY(qobs_histogram_rows_f64))
 {
-    add_runs(READER(f64, 8, HISTOGRAM_BYTES_AHEAD, HISTOGRAM_BYTES_AHEAD - 512), binning, x, run_stride, runs, length, counters, extrema);
+    add_runs(READER(f64, 8, HISTOGRAM_BYTES_AHEAD, HISTOGRAM_BYTES_AHEAD - 512), binning, x, run_stride, runs, length,
+             counters, extrema);
 }

@@ -58,8 +58,9 @@ static inline void add_element(const struct qobs_binning *b, float x, uint32_t *
 
 /* n elements of `size` bytes each. */
 static inline __attribute__((always_inline)) void add_elements(float (*load)(const unsigned char *), size_t size,
-                                                               const struct qobs_binning *b, const unsigned char *x, size_t n,
-                                                               uint32_t *counters, struct qobs_extrema *extrema)
+                                                               const struct qobs_binning *b, const unsigned char *x,
+                                                               size_t n, uint32_t *counters,
+                                                               struct qobs_extrema *extrema)
 {
     for (size_t i = 0; i < n; i++)
         add_element(b, load(x + i * size), counters, extrema);

@@ -26,8 +26,9 @@
 #define LINE_COLUMNS (LINE * 8 / WIDTH)
 
 /* Rows element by element. */
-static void K(indexed_plain)(const unsigned char *x, ptrdiff_t row_stride, size_t rows, size_t columns, const uint32_t *group,
-                             size_t groups, BITS inf, unsigned char *min, unsigned char *max, struct qobs_nonfinite *nonfinite)
+static void K(indexed_plain)(const unsigned char *x, ptrdiff_t row_stride, size_t rows, size_t columns,
+                             const uint32_t *group, size_t groups, BITS inf, unsigned char *min, unsigned char *max,
+                             struct qobs_nonfinite *nonfinite)
 {
     const size_t row_bytes = groups * sizeof(BITS);
     for (; rows > 0; rows--, x += row_stride, min += row_bytes, max += row_bytes)
@@ -42,12 +43,13 @@ static void K(indexed_plain)(const unsigned char *x, ptrdiff_t row_stride, size_
 /* Vector `i` of a tile; its part `p` is from row p * TILE + i. */
 ALWAYS_INLINE vec K(indexed_part)(const unsigned char *x, ptrdiff_t step, int i, int p)
 {
-    return PARTS == 1 ? vec_load(x + i * step) : K(vec_halves)(vec_load(x + i * step), vec_load(x + (TILE + i) * step), p);
+    return PARTS == 1 ? vec_load(x + i * step)
+                      : K(vec_halves)(vec_load(x + i * step), vec_load(x + (TILE + i) * step), p);
 }
 
 /* Adds the columns of a tile of LANES rows to their groups. prefetch: lines that are needed next. */
 ALWAYS_INLINE void K(indexed_columns)(vec r[TILE], const uint32_t *group, unsigned char *accumulators,
-                                                                    const unsigned char *prefetch)
+                                      const unsigned char *prefetch)
 {
     K(vec_transpose)(r);
     _Pragma("GCC unroll 16") for (int c = 0; c < TILE; c++)
@@ -61,8 +63,8 @@ ALWAYS_INLINE void K(indexed_columns)(vec r[TILE], const uint32_t *group, unsign
 
 /* Adds LANES rows to the accumulators, a cache line of each at a time; the first tile of a line stays in registers.
  * few: the last row stands for the missing ones. */
-ALWAYS_INLINE void K(indexed_rows)(bool few, const unsigned char *x, ptrdiff_t row_stride, size_t rows,
-                                                                  size_t columns, const uint32_t *group, unsigned char *accumulators)
+ALWAYS_INLINE void K(indexed_rows)(bool few, const unsigned char *x, ptrdiff_t row_stride, size_t rows, size_t columns,
+                                   const uint32_t *group, unsigned char *accumulators)
 {
     enum { TILES = LINE_COLUMNS / TILE };
     vec tiles[TILES][TILE];
@@ -103,8 +105,8 @@ static bool K(indexed_nonfinite)(const unsigned char *accumulators, size_t group
 
 /* Merges one bound of LANES groups, of which `n` exist, for up to TILE rows of a part of their accumulators into the
  * outputs. */
-static void K(indexed_merge)(const unsigned char *accumulators, int part, size_t rows, bool is_max, unsigned char *out, size_t row_bytes,
-                             size_t n)
+static void K(indexed_merge)(const unsigned char *accumulators, int part, size_t rows, bool is_max, unsigned char *out,
+                             size_t row_bytes, size_t n)
 {
     vec r[TILE];
     unsigned char workspace[VEC_BYTES] = {0};
@@ -123,9 +125,9 @@ static void K(indexed_merge)(const unsigned char *accumulators, int part, size_t
     }
 }
 
-static void K(indexed_transposed)(const unsigned char *x, ptrdiff_t row_stride, size_t rows, size_t columns, const uint32_t *group,
-                                  size_t groups, BITS inf, unsigned char *min, unsigned char *max, unsigned char *accumulators,
-                                  struct qobs_nonfinite *nonfinite)
+static void K(indexed_transposed)(const unsigned char *x, ptrdiff_t row_stride, size_t rows, size_t columns,
+                                  const uint32_t *group, size_t groups, BITS inf, unsigned char *min,
+                                  unsigned char *max, unsigned char *accumulators, struct qobs_nonfinite *nonfinite)
 {
     const size_t row_bytes = groups * sizeof(BITS), together = rows < LANES ? rows : LANES;
     for (size_t done = 0; done < rows; done += LANES) {
@@ -137,16 +139,19 @@ static void K(indexed_transposed)(const unsigned char *x, ptrdiff_t row_stride, 
         if (together < LANES)
             K(indexed_rows)(true, x, row_stride, together, columns, group, accumulators);
         else
-            K(indexed_rows)(false, x + (ptrdiff_t)first * row_stride, row_stride, together, columns, group, accumulators);
+            K(indexed_rows)
+            (false, x + (ptrdiff_t)first * row_stride, row_stride, together, columns, group, accumulators);
         if (K(indexed_nonfinite)(accumulators, groups, inf)) {
-            K(indexed_plain)(x + (ptrdiff_t)done * row_stride, row_stride, first + together - done, columns, group, groups, inf,
-                             min + done * row_bytes, max + done * row_bytes, nonfinite);
+            K(indexed_plain)
+            (x + (ptrdiff_t)done * row_stride, row_stride, first + together - done, columns, group, groups, inf,
+             min + done * row_bytes, max + done * row_bytes, nonfinite);
             continue;
         }
         for (size_t g = 0; g < groups; g += LANES)
             for (size_t row = 0; row < together; row += TILE) {
                 const unsigned char *at = accumulators + g * 2 * VEC_BYTES;
-                const size_t to = (first + row) * row_bytes + g * sizeof(BITS), n = groups - g < LANES ? groups - g : LANES;
+                const size_t to = (first + row) * row_bytes + g * sizeof(BITS),
+                             n = groups - g < LANES ? groups - g : LANES;
                 K(indexed_merge)(at, (int)(row / TILE), together - row, false, min + to, row_bytes, n);
                 K(indexed_merge)(at + VEC_BYTES, (int)(row / TILE), together - row, true, max + to, row_bytes, n);
             }
@@ -157,8 +162,9 @@ static void K(indexed_transposed)(const unsigned char *x, ptrdiff_t row_stride, 
 #include PERMUTED
 #endif
 
-static void K(indexed)(const unsigned char *x, ptrdiff_t row_stride, size_t rows, size_t columns, const uint32_t *group, size_t groups,
-                       BITS inf, unsigned char *min, unsigned char *max, unsigned char *scratch, struct qobs_nonfinite *nonfinite)
+static void K(indexed)(const unsigned char *x, ptrdiff_t row_stride, size_t rows, size_t columns, const uint32_t *group,
+                       size_t groups, BITS inf, unsigned char *min, unsigned char *max, unsigned char *scratch,
+                       struct qobs_nonfinite *nonfinite)
 {
     size_t done = 0;
 #ifdef PERMUTED
@@ -166,10 +172,12 @@ static void K(indexed)(const unsigned char *x, ptrdiff_t row_stride, size_t rows
         done = indexed_permuted(x, row_stride, rows, columns, group, groups, inf, min, max, nonfinite);
 #endif
     if (columns - done < LINE_COLUMNS)
-        K(indexed_plain)(x + done * sizeof(BITS), row_stride, rows, columns - done, group + done, groups, inf, min, max, nonfinite);
+        K(indexed_plain)
+        (x + done * sizeof(BITS), row_stride, rows, columns - done, group + done, groups, inf, min, max, nonfinite);
     else
-        K(indexed_transposed)(x + done * sizeof(BITS), row_stride, rows, columns - done, group + done, groups, inf, min, max,
-                              scratch + (-(uintptr_t)scratch & (VEC_BYTES - 1)), nonfinite);
+        K(indexed_transposed)
+        (x + done * sizeof(BITS), row_stride, rows, columns - done, group + done, groups, inf, min, max,
+         scratch + (-(uintptr_t)scratch & (VEC_BYTES - 1)), nonfinite);
 }
 
 #undef PARTS

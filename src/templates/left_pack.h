@@ -8,12 +8,10 @@
 
 #include <stdint.h>
 
-#define MASKS                                                                                                         \
-    {                                                                                                                 \
-        PACK(0, 0, 0, 0), PACK(0, 0, 0, 0), PACK(1, 0, 0, 0), PACK(0, 1, 0, 0), PACK(2, 0, 0, 0), PACK(0, 2, 0, 0),   \
-            PACK(1, 2, 0, 0), PACK(0, 1, 2, 0), PACK(3, 0, 0, 0), PACK(0, 3, 0, 0), PACK(1, 3, 0, 0),                 \
-            PACK(0, 1, 3, 0), PACK(2, 3, 0, 0), PACK(0, 2, 3, 0), PACK(1, 2, 3, 0), PACK(0, 1, 2, 3)                  \
-    }
+#define MASKS                                                                                                          \
+    {PACK(0, 0, 0, 0), PACK(0, 0, 0, 0), PACK(1, 0, 0, 0), PACK(0, 1, 0, 0), PACK(2, 0, 0, 0), PACK(0, 2, 0, 0),       \
+     PACK(1, 2, 0, 0), PACK(0, 1, 2, 0), PACK(3, 0, 0, 0), PACK(0, 3, 0, 0), PACK(1, 3, 0, 0), PACK(0, 1, 3, 0),       \
+     PACK(2, 3, 0, 0), PACK(0, 2, 3, 0), PACK(1, 2, 3, 0), PACK(0, 1, 2, 3)}
 
 #define LANE(i) 4 * (i), 4 * (i) + 1, 4 * (i) + 2, 4 * (i) + 3
 #define PACK(a, b, c, d) {LANE(a), LANE(b), LANE(c), LANE(d)}

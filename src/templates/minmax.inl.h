@@ -33,26 +33,23 @@ struct K(bounds) {
     vec high, low, high_signed;
 };
 
-static inline struct K(bounds) K(bounds_of)(vec v)
-{
-    return (struct K(bounds)){v, v, v};
-}
+static inline struct K(bounds) K(bounds_of)(vec v) { return (struct K(bounds)){v, v, v}; }
 
-static inline void K(add_vector)(struct K(bounds) *b, vec v)
+static inline void K(add_vector)(struct K(bounds) * b, vec v)
 {
     b->high = K(vec_max_u)(b->high, v);
     b->low = K(vec_min_u)(b->low, v);
     b->high_signed = K(vec_max_s)(b->high_signed, v);
 }
 
-static inline void K(add_two)(struct K(bounds) *b, struct K(bounds) *c, vec v, vec w)
+static inline void K(add_two)(struct K(bounds) * b, struct K(bounds) * c, vec v, vec w)
 {
     K(add_vector)(b, v);
     K(add_vector)(c, w);
 }
 
 /* For elements that are known to hold both signs. */
-static inline void K(add_two_signed)(struct K(bounds) *b, struct K(bounds) *c, vec v, vec w)
+static inline void K(add_two_signed)(struct K(bounds) * b, struct K(bounds) * c, vec v, vec w)
 {
     b->high = K(vec_max_u)(b->high, v);
     b->high_signed = K(vec_max_s)(b->high_signed, v);
@@ -60,28 +57,28 @@ static inline void K(add_two_signed)(struct K(bounds) *b, struct K(bounds) *c, v
     c->high_signed = K(vec_max_s)(c->high_signed, w);
 }
 
-static inline void K(merge)(struct K(bounds) *b, const struct K(bounds) *c)
+static inline void K(merge)(struct K(bounds) * b, const struct K(bounds) * c)
 {
     b->high = K(vec_max_u)(b->high, c->high);
     b->low = K(vec_min_u)(b->low, c->low);
     b->high_signed = K(vec_max_s)(b->high_signed, c->high_signed);
 }
 
-static inline void K(merge_signed)(struct K(bounds) *b, const struct K(bounds) *c)
+static inline void K(merge_signed)(struct K(bounds) * b, const struct K(bounds) * c)
 {
     b->high = K(vec_max_u)(b->high, c->high);
     b->high_signed = K(vec_max_s)(b->high_signed, c->high_signed);
 }
 
 /* In registers only: otherwise gcc also updates copies in memory. */
-static inline void K(in_registers)(struct K(bounds) *b)
+static inline void K(in_registers)(struct K(bounds) * b)
 {
     vec_in_register(&b->high);
     vec_in_register(&b->low);
     vec_in_register(&b->high_signed);
 }
 
-static inline void K(keys_of_bounds)(const struct K(bounds) *b, vec *lo, vec *hi)
+static inline void K(keys_of_bounds)(const struct K(bounds) * b, vec *lo, vec *hi)
 {
     const vec low = K(vec_key)(b->low);
     *lo = K(vec_min_s)(K(vec_key)(b->high), low);
@@ -100,7 +97,7 @@ static inline struct K(bounds) K(bounds_of)(vec v)
     return (struct K(bounds)){v, v, K(vec_or_unordered)(vec_mask_none(), v, v)};
 }
 
-static inline void K(add_two)(struct K(bounds) *b, struct K(bounds) *c, vec v, vec w)
+static inline void K(add_two)(struct K(bounds) * b, struct K(bounds) * c, vec v, vec w)
 {
     b->lo = K(vec_min_f)(v, b->lo);
     b->hi = K(vec_max_f)(v, b->hi);
@@ -109,32 +106,29 @@ static inline void K(add_two)(struct K(bounds) *b, struct K(bounds) *c, vec v, v
     b->nan = K(vec_or_unordered)(b->nan, v, w);
 }
 
-static inline void K(add_vector)(struct K(bounds) *b, vec v)
-{
-    K(add_two)(b, b, v, v);
-}
+static inline void K(add_vector)(struct K(bounds) * b, vec v) { K(add_two)(b, b, v, v); }
 
-static inline void K(merge)(struct K(bounds) *b, const struct K(bounds) *c)
+static inline void K(merge)(struct K(bounds) * b, const struct K(bounds) * c)
 {
     b->lo = K(vec_min_f)(c->lo, b->lo);
     b->hi = K(vec_max_f)(c->hi, b->hi);
     b->nan |= c->nan;
 }
 
-static inline void K(in_registers)(struct K(bounds) *b)
+static inline void K(in_registers)(struct K(bounds) * b)
 {
     vec_in_register(&b->lo);
     vec_in_register(&b->hi);
 }
 
-static inline void K(keys_of_bounds)(const struct K(bounds) *b, vec *lo, vec *hi)
+static inline void K(keys_of_bounds)(const struct K(bounds) * b, vec *lo, vec *hi)
 {
     *lo = K(vec_key)(b->lo);
     *hi = vec_mask_any(b->nan) ? K(vec_splat)(MOST_POSITIVE) : K(vec_key)(b->hi);
 }
 #endif
 
-static inline void K(range_of_bounds)(const struct K(bounds) *b, KEY *lo, KEY *hi)
+static inline void K(range_of_bounds)(const struct K(bounds) * b, KEY *lo, KEY *hi)
 {
     vec lowest, highest;
     K(keys_of_bounds)(b, &lowest, &highest);
@@ -144,8 +138,8 @@ static inline void K(range_of_bounds)(const struct K(bounds) *b, KEY *lo, KEY *h
 
 /* Reads two pages side by side and prefetches the pages +4 and +5 into L2, each line twice, because some prefetches
  * are dropped. Faster than two streams while L3 holds a part of the data; slower from memory. */
-ALWAYS_INLINE const unsigned char *K(two_pages)(
-    void (*add)(struct K(bounds) *, struct K(bounds) *, vec, vec), struct K(bounds) *b, const unsigned char *x, const unsigned char *end)
+ALWAYS_INLINE const unsigned char *K(two_pages)(void (*add)(struct K(bounds) *, struct K(bounds) *, vec, vec),
+                                                struct K(bounds) * b, const unsigned char *x, const unsigned char *end)
 {
     for (; x + 2 * PAGE_BYTES <= end; x += 2 * PAGE_BYTES)
         for (const unsigned char *at = x; at < x + PAGE_BYTES; at += 64) {
@@ -162,7 +156,7 @@ ALWAYS_INLINE const unsigned char *K(two_pages)(
 }
 
 /* Two bounds are enough for elements that begin with both signs. */
-static inline const unsigned char *K(pages)(struct K(bounds) *b, const unsigned char *x, const unsigned char *end)
+static inline const unsigned char *K(pages)(struct K(bounds) * b, const unsigned char *x, const unsigned char *end)
 {
 #if HAS_RAW
     if (end - x >= 4 * VEC_BYTES && K(begins_with_both_signs)(x))
@@ -187,7 +181,8 @@ static inline void K(block_keys)(bool two_pages, const unsigned char *x, size_t 
         const unsigned char *y = x + half, *const middle = y;
         for (; x < middle; x += step, y += step) {
             for (int i = 0; i < UNROLLED; i += 2)
-                K(add_two)(&b[i % SETS], &b[(i + 1) % SETS], vec_load(x + i / 2 * VEC_BYTES), vec_load(y + i / 2 * VEC_BYTES));
+                K(add_two)
+                (&b[i % SETS], &b[(i + 1) % SETS], vec_load(x + i / 2 * VEC_BYTES), vec_load(y + i / 2 * VEC_BYTES));
             for (int i = 0; i < SETS; i++)
                 K(in_registers)(&b[i]);
         }
@@ -195,7 +190,8 @@ static inline void K(block_keys)(bool two_pages, const unsigned char *x, size_t 
     }
     for (; x + (UNROLLED - 1) * VEC_BYTES < last; x += UNROLLED * VEC_BYTES) {
         for (int i = 0; i < UNROLLED; i += 2)
-            K(add_two)(&b[i % SETS], &b[(i + 1) % SETS], vec_load(x + i * VEC_BYTES), vec_load(x + (i + 1) * VEC_BYTES));
+            K(add_two)
+            (&b[i % SETS], &b[(i + 1) % SETS], vec_load(x + i * VEC_BYTES), vec_load(x + (i + 1) * VEC_BYTES));
         for (int i = 0; i < SETS; i++)
             K(in_registers)(&b[i]);
     }
@@ -208,14 +204,11 @@ static inline void K(block_keys)(bool two_pages, const unsigned char *x, size_t 
 }
 
 /* True if an element was not finite. */
-static inline bool K(has_nonfinite)(KEY lo, KEY hi, BITS inf)
-{
-    return hi >= (KEY)inf || lo <= (KEY)~inf;
-}
+static inline bool K(has_nonfinite)(KEY lo, KEY hi, BITS inf) { return hi >= (KEY)inf || lo <= (KEY)~inf; }
 
 /* One run of any length, block by block. */
-static void K(one_run)(bool two_pages, const unsigned char *x, size_t n, BITS inf, unsigned char *min, unsigned char *max,
-                       struct qobs_nonfinite *nonfinite)
+static void K(one_run)(bool two_pages, const unsigned char *x, size_t n, BITS inf, unsigned char *min,
+                       unsigned char *max, struct qobs_nonfinite *nonfinite)
 {
     KEY lo = MOST_POSITIVE, hi = MOST_NEGATIVE;
     while (n > 0) {
@@ -255,7 +248,7 @@ struct K(runs) {
 #define FORM (HAS_RAW ? AS_RAW_BITS : AS_KEYS)
 
 /* Merges bounds of LANES runs from `run` on. Bounds as raw bits that are right compare as raw bits with any output. */
-DEEP_INLINE void K(merge_extent)(enum bounds_form form, struct K(extent) e, const struct K(runs) *r, size_t run)
+DEEP_INLINE void K(merge_extent)(enum bounds_form form, struct K(extent) e, const struct K(runs) * r, size_t run)
 {
     unsigned char *min = r->min + (ptrdiff_t)run * r->out_step, *max = r->max + (ptrdiff_t)run * r->out_step;
     if (r->out_step == sizeof(BITS)) {
@@ -278,18 +271,19 @@ DEEP_INLINE void K(merge_extent)(enum bounds_form form, struct K(extent) e, cons
         K(merge_keys)(l[i], h[i], min, max);
 }
 
-static void K(one_by_one)(const struct K(runs) *r, size_t run)
+static void K(one_by_one)(const struct K(runs) * r, size_t run)
 {
     for (size_t i = run; i < run + LANES; i++)
-        K(one_run)(false, r->x + (ptrdiff_t)i * r->run_stride, r->length, r->inf, r->min + (ptrdiff_t)i * r->out_step,
-                   r->max + (ptrdiff_t)i * r->out_step, r->nonfinite);
+        K(one_run)
+        (false, r->x + (ptrdiff_t)i * r->run_stride, r->length, r->inf, r->min + (ptrdiff_t)i * r->out_step,
+         r->max + (ptrdiff_t)i * r->out_step, r->nonfinite);
 }
 
 #include "templates/short_runs.inl.h"
 #endif
 
-static void K(rows)(const unsigned char *x, ptrdiff_t run_stride, size_t runs, size_t length, BITS inf, unsigned char *min,
-                    unsigned char *max, ptrdiff_t out_step, struct qobs_nonfinite *nonfinite)
+static void K(rows)(const unsigned char *x, ptrdiff_t run_stride, size_t runs, size_t length, BITS inf,
+                    unsigned char *min, unsigned char *max, ptrdiff_t out_step, struct qobs_nonfinite *nonfinite)
 {
     const size_t bytes = length * sizeof(BITS);
     const bool two_pages = runs * bytes >= TWO_PAGES_BYTES && runs * bytes < TWO_PAGES_END_BYTES &&
@@ -300,8 +294,9 @@ static void K(rows)(const unsigned char *x, ptrdiff_t run_stride, size_t runs, s
     done = K(reduce_short_runs)(&r, runs);
 #endif
     for (; done < runs; done++)
-        K(one_run)(two_pages, x + (ptrdiff_t)done * run_stride, length, inf, min + (ptrdiff_t)done * out_step,
-                   max + (ptrdiff_t)done * out_step, nonfinite);
+        K(one_run)
+        (two_pages, x + (ptrdiff_t)done * run_stride, length, inf, min + (ptrdiff_t)done * out_step,
+         max + (ptrdiff_t)done * out_step, nonfinite);
 }
 
 #include "templates/minmax_row_panels.inl.h"

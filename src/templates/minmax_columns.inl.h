@@ -17,8 +17,9 @@
 
 /* Merges the bounds of one vector of columns, as keys, into the outputs. If an element is not finite, the columns go
  * element by element, except the first `counted` ones, which another vector has counted. */
-static inline void K(merge_columns)(const unsigned char *x, ptrdiff_t row_stride, size_t rows, size_t counted, vec lo, vec hi, BITS inf,
-                                    unsigned char *min, unsigned char *max, struct qobs_nonfinite *nonfinite)
+static inline void K(merge_columns)(const unsigned char *x, ptrdiff_t row_stride, size_t rows, size_t counted, vec lo,
+                                    vec hi, BITS inf, unsigned char *min, unsigned char *max,
+                                    struct qobs_nonfinite *nonfinite)
 {
     const vec limit = K(vec_splat)((KEY)inf);
     if (!K(vec_any_ge)(hi, limit) && !K(vec_any_ge)(vec_not(lo), limit)) {
@@ -36,8 +37,8 @@ static inline void K(merge_columns)(const unsigned char *x, ptrdiff_t row_stride
 
 /* `vectors` adjacent vectors of columns, down some rows, with bounds in registers; `counted` as above. */
 ALWAYS_INLINE void K(column_tile)(int vectors, const unsigned char *x, ptrdiff_t row_stride, size_t rows,
-                                                                  size_t counted, BITS inf, unsigned char *min, unsigned char *max,
-                                                                  struct qobs_nonfinite *nonfinite)
+                                  size_t counted, BITS inf, unsigned char *min, unsigned char *max,
+                                  struct qobs_nonfinite *nonfinite)
 {
     struct K(bounds) b[TILE_VECTORS];
     const unsigned char *row = x;
@@ -47,7 +48,8 @@ ALWAYS_INLINE void K(column_tile)(int vectors, const unsigned char *x, ptrdiff_t
 #pragma GCC unroll 1
     for (; !HAS_RAW && r + 1 < rows; r += 2, row += 2 * row_stride) /* one comparison for two */
         for (int i = 0; i < vectors; i++)
-            K(add_two)(&b[i], &b[i], vec_load(row + row_stride + i * VEC_BYTES), vec_load(row + 2 * row_stride + i * VEC_BYTES));
+            K(add_two)
+            (&b[i], &b[i], vec_load(row + row_stride + i * VEC_BYTES), vec_load(row + 2 * row_stride + i * VEC_BYTES));
 #pragma GCC unroll 1
     for (; r < rows; r++) {
         row += row_stride;
@@ -68,11 +70,13 @@ ALWAYS_INLINE void K(column_tile)(int vectors, const unsigned char *x, ptrdiff_t
 }
 
 /* Some rows over all columns, tile by tile. The last tile may overlap the one before. */
-static void K(column_tiles)(const unsigned char *x, ptrdiff_t row_stride, size_t rows, size_t columns, BITS inf, unsigned char *min,
-                            unsigned char *max, struct qobs_nonfinite *nonfinite)
+static void K(column_tiles)(const unsigned char *x, ptrdiff_t row_stride, size_t rows, size_t columns, BITS inf,
+                            unsigned char *min, unsigned char *max, struct qobs_nonfinite *nonfinite)
 {
     const size_t end = columns * sizeof(BITS);
-    const size_t tile = end >= FEW_COLUMNS_BYTES ? TILE_VECTORS * VEC_BYTES : end >= NARROW_TILE_VECTORS * VEC_BYTES ? NARROW_TILE_VECTORS * VEC_BYTES : VEC_BYTES;
+    const size_t tile = end >= FEW_COLUMNS_BYTES                 ? TILE_VECTORS * VEC_BYTES
+                        : end >= NARROW_TILE_VECTORS * VEC_BYTES ? NARROW_TILE_VECTORS * VEC_BYTES
+                                                                 : VEC_BYTES;
     for (size_t done = 0; done < end; done += tile) {
         const size_t j = done + tile <= end ? done : end - tile, counted = (done - j) / sizeof(BITS);
         if (tile == TILE_VECTORS * VEC_BYTES)
@@ -87,8 +91,7 @@ static void K(column_tiles)(const unsigned char *x, ptrdiff_t row_stride, size_t
 /* Adds some rows of some vectors to their keys, pairs of minimum and maximum. Streaming: rows further down are
  * prefetched into L2, because the hardware does not foresee that the streams continue there, and each line twice,
  * because some prefetches are dropped. Loads keep their order: gcc would put all prefetches of a line together. */
-ALWAYS_INLINE void K(panel_rows)(bool streaming, int vectors, const unsigned char *x, ptrdiff_t row_stride,
-                                                                 vec *keys)
+ALWAYS_INLINE void K(panel_rows)(bool streaming, int vectors, const unsigned char *x, ptrdiff_t row_stride, vec *keys)
 {
     const int unrolled = UNROLLED_ROWS(streaming);
     for (int i = 0; i < vectors; i++, x += VEC_BYTES, keys += 2) {
@@ -112,11 +115,12 @@ ALWAYS_INLINE void K(panel_rows)(bool streaming, int vectors, const unsigned cha
 
 /* Adds all rows of a panel to the keys. The last rows, and the last vector, may overlap those before. */
 ALWAYS_INLINE void K(panel_keys)(bool streaming, const unsigned char *x, ptrdiff_t row_stride, size_t rows,
-                                                                 size_t bytes, vec *keys)
+                                 size_t bytes, vec *keys)
 {
     const size_t vectors = (bytes + VEC_BYTES - 1) / VEC_BYTES, full = bytes / VEC_BYTES, last = bytes - VEC_BYTES;
     for (size_t r = 0; r < rows; r += UNROLLED_ROWS(streaming)) {
-        const unsigned char *row = x + (ptrdiff_t)(r + UNROLLED_ROWS(streaming) <= rows ? r : rows - UNROLLED_ROWS(streaming)) * row_stride;
+        const unsigned char *row =
+            x + (ptrdiff_t)(r + UNROLLED_ROWS(streaming) <= rows ? r : rows - UNROLLED_ROWS(streaming)) * row_stride;
         size_t j = 0;
         for (; j + LINE_VECTORS <= full; j += LINE_VECTORS)
             K(panel_rows)(streaming, LINE_VECTORS, row + j * VEC_BYTES, row_stride, &keys[2 * j]);
@@ -127,8 +131,9 @@ ALWAYS_INLINE void K(panel_keys)(bool streaming, const unsigned char *x, ptrdiff
 
 /* A panel at least a vector wide and PANEL_UNROLLED_ROWS deep, from byte `from` of its rows. Elements a `period`
  * apart in a row belong to one column. */
-static void K(column_panel)(bool streaming, const unsigned char *x, ptrdiff_t row_stride, size_t rows, size_t from, size_t bytes, size_t period,
-                            size_t counted, BITS inf, unsigned char *min, unsigned char *max, struct qobs_nonfinite *nonfinite)
+static void K(column_panel)(bool streaming, const unsigned char *x, ptrdiff_t row_stride, size_t rows, size_t from,
+                            size_t bytes, size_t period, size_t counted, BITS inf, unsigned char *min,
+                            unsigned char *max, struct qobs_nonfinite *nonfinite)
 {
     vec keys[2 * PANEL(false) / VEC_BYTES];
     x += from;
@@ -143,15 +148,16 @@ static void K(column_panel)(bool streaming, const unsigned char *x, ptrdiff_t ro
         K(panel_keys)(false, x, row_stride, rows, bytes, keys);
     for (size_t j = 0; j < vectors; j++) {
         const size_t at = j < full ? j * VEC_BYTES : last, column = (from + at) % period;
-        K(merge_columns)(x + at, row_stride, rows, (j * VEC_BYTES - at) / sizeof(BITS) + counted, keys[2 * j], keys[2 * j + 1], inf,
-                         min + column, max + column, nonfinite);
+        K(merge_columns)
+        (x + at, row_stride, rows, (j * VEC_BYTES - at) / sizeof(BITS) + counted, keys[2 * j], keys[2 * j + 1], inf,
+         min + column, max + column, nonfinite);
         counted = 0;
     }
 }
 
 /* Fewer columns than a vector has lanes. */
-static void K(few_columns)(const unsigned char *x, ptrdiff_t row_stride, size_t rows, size_t columns, BITS inf, unsigned char *min,
-                           unsigned char *max, struct qobs_nonfinite *nonfinite)
+static void K(few_columns)(const unsigned char *x, ptrdiff_t row_stride, size_t rows, size_t columns, BITS inf,
+                           unsigned char *min, unsigned char *max, struct qobs_nonfinite *nonfinite)
 {
     for (size_t j = 0; j < columns * sizeof(BITS); j += sizeof(BITS)) {
         KEY lo = MOST_POSITIVE, hi = MOST_NEGATIVE;
@@ -162,21 +168,23 @@ static void K(few_columns)(const unsigned char *x, ptrdiff_t row_stride, size_t 
 }
 
 /* At least PANEL_UNROLLED_ROWS rows, panel by panel. */
-static void K(column_panels)(bool streaming, const unsigned char *x, ptrdiff_t row_stride, size_t rows, size_t width, size_t period, BITS inf,
-                             unsigned char *min, unsigned char *max, struct qobs_nonfinite *nonfinite)
+static void K(column_panels)(bool streaming, const unsigned char *x, ptrdiff_t row_stride, size_t rows, size_t width,
+                             size_t period, BITS inf, unsigned char *min, unsigned char *max,
+                             struct qobs_nonfinite *nonfinite)
 {
     for (size_t some; rows > 0; rows -= some, x += (ptrdiff_t)some * row_stride) {
         some = rows < PANEL_ROWS + UNROLLED_ROWS(false) ? rows : PANEL_ROWS;
         for (size_t j = 0; j < width; j += PANEL(streaming)) {
             const size_t from = j + VEC_BYTES <= width ? j : width - VEC_BYTES;
             const size_t bytes = width - from < PANEL(streaming) ? width - from : PANEL(streaming);
-            K(column_panel)(streaming, x, row_stride, some, from, bytes, period, (j - from) / sizeof(BITS), inf, min, max, nonfinite);
+            K(column_panel)
+            (streaming, x, row_stride, some, from, bytes, period, (j - from) / sizeof(BITS), inf, min, max, nonfinite);
         }
     }
 }
 
-static void K(columns)(const unsigned char *x, ptrdiff_t row_stride, size_t rows, size_t columns, BITS inf, unsigned char *min,
-                       unsigned char *max, struct qobs_nonfinite *nonfinite)
+static void K(columns)(const unsigned char *x, ptrdiff_t row_stride, size_t rows, size_t columns, BITS inf,
+                       unsigned char *min, unsigned char *max, struct qobs_nonfinite *nonfinite)
 {
     const size_t end = columns * sizeof(BITS), size = rows * end;
     if (columns < LANES) {
@@ -187,9 +195,10 @@ static void K(columns)(const unsigned char *x, ptrdiff_t row_stride, size_t rows
         const bool streaming = size >= STREAMING_COLUMN_BYTES;
         /* Short rows without gaps are joined, because prefetchers want long ones. */
         const bool joined = row_stride == (ptrdiff_t)end && end % VEC_BYTES == 0 && end < PANEL(true) &&
-                              size >= UNROLLED_ROWS(false) * PANEL(false);
+                            size >= UNROLLED_ROWS(false) * PANEL(false);
         const size_t some = joined ? PANEL(false) / end : 1, full = rows / some * some;
-        K(column_panels)(streaming, x, row_stride * (ptrdiff_t)some, rows / some, end * some, end, inf, min, max, nonfinite);
+        K(column_panels)
+        (streaming, x, row_stride * (ptrdiff_t)some, rows / some, end * some, end, inf, min, max, nonfinite);
         rows -= full, x += (ptrdiff_t)full * row_stride;
     }
     for (; rows > 0; rows -= rows < TILE_ROWS ? rows : TILE_ROWS, x += TILE_ROWS * row_stride)

@@ -30,7 +30,7 @@ static inline BITS K(load_bits)(const void *p)
 
 static inline KEY K(key_of_bits)(BITS b)
 {
-    const BITS magnitude = (BITS)~(BITS)0 >> 1;
+    const BITS magnitude = (BITS) ~(BITS)0 >> 1;
     return (KEY)(b ^ ((b >> (WIDTH - 1)) ? magnitude : 0));
 }
 
@@ -41,15 +41,9 @@ static inline BITS K(bits_of_key)(KEY k)
     return (BITS)K(key_of_bits)((BITS)k);
 }
 
-static inline KEY K(key_min)(KEY a, KEY b)
-{
-    return a < b ? a : b;
-}
+static inline KEY K(key_min)(KEY a, KEY b) { return a < b ? a : b; }
 
-static inline KEY K(key_max)(KEY a, KEY b)
-{
-    return a > b ? a : b;
-}
+static inline KEY K(key_max)(KEY a, KEY b) { return a > b ? a : b; }
 
 /* Merges a key range into the pair of elements the caller owns. */
 static inline void K(merge_keys)(KEY lo, KEY hi, unsigned char *min, unsigned char *max)
@@ -69,7 +63,7 @@ static inline void K(scan_elements)(const unsigned char *x, size_t n, BITS inf, 
     uint64_t nan = 0, infinite = 0;
     for (size_t i = 0; i < n; i++) {
         const BITS b = K(load_bits)(x + i * sizeof(BITS));
-        const BITS magnitude = b & ((BITS)~(BITS)0 >> 1);
+        const BITS magnitude = b & ((BITS) ~(BITS)0 >> 1);
         const KEY k = K(key_of_bits)(b);
         nan += magnitude > inf;
         infinite += magnitude == inf;

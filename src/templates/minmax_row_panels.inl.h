@@ -24,8 +24,8 @@ ALWAYS_INLINE void K(prefetch_two)(const unsigned char *x)
 }
 
 /* Adds the elements of a run, at least two vectors, to two bounds. The last vector may overlap the one before. */
-ALWAYS_INLINE void K(add_run)(K(add_fn) *add, bool prefetch, struct K(bounds) *b, struct K(bounds) *c,
-                                                                const unsigned char *x, size_t bytes, ptrdiff_t ahead)
+ALWAYS_INLINE void K(add_run)(K(add_fn) * add, bool prefetch, struct K(bounds) * b, struct K(bounds) * c,
+                              const unsigned char *x, size_t bytes, ptrdiff_t ahead)
 {
     size_t at = 0;
 #pragma GCC unroll 4
@@ -42,9 +42,9 @@ ALWAYS_INLINE void K(add_run)(K(add_fn) *add, bool prefetch, struct K(bounds) *b
 }
 
 /* Run after run of one row or of `unrolled` rows. */
-ALWAYS_INLINE void K(add_row)(K(add_fn) *add, K(merge_fn) *merge, bool prefetch, int unrolled,
-                                                                struct K(bounds) *bounds, const unsigned char *x, ptrdiff_t row_stride,
-                                                                size_t runs, size_t bytes)
+ALWAYS_INLINE void K(add_row)(K(add_fn) * add, K(merge_fn) * merge, bool prefetch, int unrolled,
+                              struct K(bounds) * bounds, const unsigned char *x, ptrdiff_t row_stride, size_t runs,
+                              size_t bytes)
 {
     for (size_t i = 0; i < runs; i++, x += bytes) {
         struct K(bounds) b = K(bounds_of)(vec_load_ordered(x)), c = K(bounds_of)(vec_load_ordered(x + VEC_BYTES));
@@ -58,8 +58,8 @@ ALWAYS_INLINE void K(add_row)(K(add_fn) *add, K(merge_fn) *merge, bool prefetch,
     }
 }
 
-ALWAYS_INLINE void K(add_runs_of)(K(add_fn) *add, K(merge_fn) *merge, bool prefetch,
-                                                                    struct K(bounds) *bounds, const struct K(row_panel) *panel, size_t bytes)
+ALWAYS_INLINE void K(add_runs_of)(K(add_fn) * add, K(merge_fn) * merge, bool prefetch, struct K(bounds) * bounds,
+                                  const struct K(row_panel) * panel, size_t bytes)
 {
     const struct K(row_panel) b = *panel; /* bounds may alias it */
     const unsigned char *x = b.x;
@@ -71,8 +71,8 @@ ALWAYS_INLINE void K(add_runs_of)(K(add_fn) *add, K(merge_fn) *merge, bool prefe
 }
 
 /* Runs of usual lengths need no loop. */
-ALWAYS_INLINE void K(add_runs)(K(add_fn) *add, K(merge_fn) *merge, bool prefetch, struct K(bounds) *bounds,
-                                                                 const struct K(row_panel) *panel)
+ALWAYS_INLINE void K(add_runs)(K(add_fn) * add, K(merge_fn) * merge, bool prefetch, struct K(bounds) * bounds,
+                               const struct K(row_panel) * panel)
 {
     if (panel->bytes == 256)
         K(add_runs_of)(add, merge, prefetch, bounds, panel, 256);
@@ -82,8 +82,8 @@ ALWAYS_INLINE void K(add_runs)(K(add_fn) *add, K(merge_fn) *merge, bool prefetch
         K(add_runs_of)(add, merge, prefetch, bounds, panel, panel->bytes);
 }
 
-ALWAYS_INLINE void K(add_panel)(K(add_fn) *add, K(merge_fn) *merge, bool prefetch, struct K(bounds) *bounds,
-                                                                 const struct K(row_panel) *panel)
+ALWAYS_INLINE void K(add_panel)(K(add_fn) * add, K(merge_fn) * merge, bool prefetch, struct K(bounds) * bounds,
+                                const struct K(row_panel) * panel)
 {
     if (prefetch)
         K(add_runs)(add, merge, true, bounds, panel);
@@ -92,7 +92,7 @@ ALWAYS_INLINE void K(add_panel)(K(add_fn) *add, K(merge_fn) *merge, bool prefetc
 }
 
 /* Two bounds are enough if all runs begin with both signs. */
-static void K(panel_bounds)(bool prefetch, const struct K(row_panel) *panel, struct K(bounds) *bounds)
+static void K(panel_bounds)(bool prefetch, const struct K(row_panel) * panel, struct K(bounds) * bounds)
 {
     for (size_t i = 0; i < panel->runs; i++)
         bounds[i] = K(bounds_of)(vec_load(panel->x + i * panel->bytes));
@@ -109,8 +109,8 @@ static void K(panel_bounds)(bool prefetch, const struct K(row_panel) *panel, str
 }
 
 /* A panel of at most ROW_PANEL_RUNS runs a row. A run with an element that is not finite is read again, row by row. */
-static void K(one_panel)(bool prefetch, const struct K(row_panel) *panel, BITS inf, unsigned char *min, unsigned char *max,
-                        struct qobs_nonfinite *nonfinite)
+static void K(one_panel)(bool prefetch, const struct K(row_panel) * panel, BITS inf, unsigned char *min,
+                         unsigned char *max, struct qobs_nonfinite *nonfinite)
 {
     struct K(bounds) bounds[ROW_PANEL_RUNS];
     K(panel_bounds)(prefetch, panel, bounds);
@@ -122,18 +122,22 @@ static void K(one_panel)(bool prefetch, const struct K(row_panel) *panel, BITS i
             continue;
         }
         for (size_t r = 0; r < panel->rows; r++)
-            K(one_run)(false, panel->x + i * panel->bytes + (ptrdiff_t)r * panel->row_stride, panel->bytes / sizeof(BITS), inf, min, max, nonfinite);
+            K(one_run)
+            (false, panel->x + i * panel->bytes + (ptrdiff_t)r * panel->row_stride, panel->bytes / sizeof(BITS), inf,
+             min, max, nonfinite);
     }
 }
 
-static void K(row_panels)(const unsigned char *x, ptrdiff_t row_stride, size_t panels, size_t rows, size_t runs, size_t length, BITS inf,
-                     unsigned char *min, unsigned char *max, struct qobs_nonfinite *nonfinite)
+static void K(row_panels)(const unsigned char *x, ptrdiff_t row_stride, size_t panels, size_t rows, size_t runs,
+                          size_t length, BITS inf, unsigned char *min, unsigned char *max,
+                          struct qobs_nonfinite *nonfinite)
 {
     const size_t bytes = length * sizeof(BITS), all = panels * rows * runs * bytes;
     const bool prefetch = all >= ROW_PANEL_PREFETCH_BYTES && all < ROW_PANEL_PREFETCH_END_BYTES;
     for (size_t b = 0; b < panels && rows > 0; b++, x += (ptrdiff_t)rows * row_stride) {
         for (size_t r = 0; bytes < ROW_PANEL_MIN_VECTORS * VEC_BYTES && r < rows; r++)
-            K(rows)(x + (ptrdiff_t)r * row_stride, (ptrdiff_t)bytes, runs, length, inf, min, max, sizeof(BITS), nonfinite);
+            K(rows)
+            (x + (ptrdiff_t)r * row_stride, (ptrdiff_t)bytes, runs, length, inf, min, max, sizeof(BITS), nonfinite);
         for (size_t done = 0, n; bytes >= ROW_PANEL_MIN_VECTORS * VEC_BYTES && done < runs; done += n) {
             n = runs - done < ROW_PANEL_RUNS ? runs - done : ROW_PANEL_RUNS;
             const struct K(row_panel) panel = {x + done * bytes, row_stride, rows, n, bytes};

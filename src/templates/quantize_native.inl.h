@@ -20,12 +20,9 @@ struct NATIVE(quantizer) {
     bool through_float;
 };
 
-ALWAYS_INLINE real NATIVE(round_if_native)(int how, real v)
-{
-    return how & IN_FLOAT ? v : round_dtype(v);
-}
+ALWAYS_INLINE real NATIVE(round_if_native)(int how, real v) { return how & IN_FLOAT ? v : round_dtype(v); }
 
-ALWAYS_INLINE real NATIVE(grid)(const struct NATIVE(quantizer) *q, int how, real v)
+ALWAYS_INLINE real NATIVE(grid)(const struct NATIVE(quantizer) * q, int how, real v)
 {
     if (IS_DOUBLE) {
         const double x = q->through_float ? (double)(float)v : (double)v;
@@ -40,8 +37,8 @@ ALWAYS_INLINE real NATIVE(grid)(const struct NATIVE(quantizer) *q, int how, real
 
 /* compressed-tensors: (round(clamp(x / scale + zero point)) - zero point) * scale. What is on the grid is a number
  * of the dtype, so it needs no rounding to it. F64 with a scale in float comes back in float. */
-ALWAYS_INLINE stored NATIVE(quantize)(const struct NATIVE(quantizer) * q, int how, stored x, real scale, real zero_point_add,
-                                      real zero_point_sub)
+ALWAYS_INLINE stored NATIVE(quantize)(const struct NATIVE(quantizer) * q, int how, stored x, real scale,
+                                      real zero_point_add, real zero_point_sub)
 {
     real v = NATIVE(round_if_native)(how, load(x) / scale);
     if (how & ZERO_POINT)
@@ -80,17 +77,19 @@ ALWAYS_INLINE stored NATIVE(quantize_torch)(const struct NATIVE(quantizer) * q, 
     return store_quiet((real)((float)v * (float)scale));
 }
 
-ALWAYS_INLINE stored NATIVE(one)(const struct NATIVE(quantizer) *q, int how, stored x, real scale, real zero_point_add, real zero_point_sub)
+ALWAYS_INLINE stored NATIVE(one)(const struct NATIVE(quantizer) * q, int how, stored x, real scale, real zero_point_add,
+                                 real zero_point_sub)
 {
     return how & TORCH ? NATIVE(quantize_torch)(q, how, x, scale, zero_point_sub)
                        : NATIVE(quantize)(q, how, x, scale, zero_point_add, zero_point_sub);
 }
 
-ALWAYS_INLINE void NATIVE(rows)(const struct NATIVE(quantizer) *q, int how, const unsigned char *x, ptrdiff_t x_stride,
+ALWAYS_INLINE void NATIVE(rows)(const struct NATIVE(quantizer) * q, int how, const unsigned char *x, ptrdiff_t x_stride,
                                 unsigned char *out, ptrdiff_t out_stride, size_t runs, size_t length,
                                 const struct qobs_qparams *qparams, ptrdiff_t qparam_stride)
 {
-    const real *scale = qparams->scale, *zero_point_add = qparams->zero_point_add, *zero_point_sub = qparams->zero_point_sub;
+    const real *scale = qparams->scale, *zero_point_add = qparams->zero_point_add,
+               *zero_point_sub = qparams->zero_point_sub;
     for (ptrdiff_t i = 0; i < (ptrdiff_t)runs; i++) {
         const element *from = (const element *)(x + i * x_stride);
         element *to = (element *)(out + i * out_stride);
@@ -103,11 +102,12 @@ ALWAYS_INLINE void NATIVE(rows)(const struct NATIVE(quantizer) *q, int how, cons
     }
 }
 
-ALWAYS_INLINE void NATIVE(columns)(const struct NATIVE(quantizer) *q, int how, const unsigned char *x, ptrdiff_t x_stride,
-                                   unsigned char *out, ptrdiff_t out_stride, size_t rows, size_t columns,
-                                   const struct qobs_qparams *qparams)
+ALWAYS_INLINE void NATIVE(columns)(const struct NATIVE(quantizer) * q, int how, const unsigned char *x,
+                                   ptrdiff_t x_stride, unsigned char *out, ptrdiff_t out_stride, size_t rows,
+                                   size_t columns, const struct qobs_qparams *qparams)
 {
-    const real *scale = qparams->scale, *zero_point_add = qparams->zero_point_add, *zero_point_sub = qparams->zero_point_sub;
+    const real *scale = qparams->scale, *zero_point_add = qparams->zero_point_add,
+               *zero_point_sub = qparams->zero_point_sub;
     for (ptrdiff_t i = 0; i < (ptrdiff_t)rows; i++) {
         const element *from = (const element *)(x + i * x_stride);
         element *to = (element *)(out + i * out_stride);
@@ -118,16 +118,17 @@ ALWAYS_INLINE void NATIVE(columns)(const struct NATIVE(quantizer) *q, int how, c
 }
 
 /* Fills q and returns the variant for this dtype: F32 is computed in float in any case, F64 in double. */
-static int NATIVE(prepare)(struct NATIVE(quantizer) *q, const struct qobs_quantizer *quantizer, bool has_zero_point)
+static int NATIVE(prepare)(struct NATIVE(quantizer) * q, const struct qobs_quantizer *quantizer, bool has_zero_point)
 {
     const bool native = !quantizer->in_float && !quantizer->torch;
-    *q = (struct NATIVE(quantizer)){.quant_min = native ? round_dtype((real)quantizer->quant_min) : (real)quantizer->quant_min,
-                                    .quant_max = native ? round_dtype((real)quantizer->quant_max) : (real)quantizer->quant_max,
-                                    .exact_min = quantizer->quant_min,
-                                    .exact_max = quantizer->quant_max,
-                                    .grid = {quantizer->min_normal, quantizer->shifter},
-                                    .wide = {quantizer->wide_min_normal, quantizer->wide_shifter},
-                                    .through_float = quantizer->through_float};
+    *q = (struct NATIVE(quantizer)){
+        .quant_min = native ? round_dtype((real)quantizer->quant_min) : (real)quantizer->quant_min,
+        .quant_max = native ? round_dtype((real)quantizer->quant_max) : (real)quantizer->quant_max,
+        .exact_min = quantizer->quant_min,
+        .exact_max = quantizer->quant_max,
+        .grid = {quantizer->min_normal, quantizer->shifter},
+        .wide = {quantizer->wide_min_normal, quantizer->wide_shifter},
+        .through_float = quantizer->through_float};
     const bool in_double = !IS_DOUBLE && (quantizer->in_double || isinf(q->quant_max));
     const double floor = IS_DOUBLE ? quantizer->wide_min_normal : (double)quantizer->min_normal;
     const bool integers = !in_double && floor >= fmax(quantizer->quant_max, -quantizer->quant_min);
@@ -141,29 +142,29 @@ static int NATIVE(prepare)(struct NATIVE(quantizer) *q, const struct qobs_quanti
 #define IS_LIGHT(how) (!IS_HALF && ((how) & INTEGER_GRID || (how) == (TORCH | ZERO_POINT)))
 
 /* All variants of prepare() for the dtypes that have them. */
-#define EACH_VARIANT(VARIANT)                                                                                         \
-    VARIANT(true, 0)                                                                                                  \
-    VARIANT(true, ZERO_POINT)                                                                                         \
-    VARIANT(true, TORCH | ZERO_POINT)                                                                                 \
-    VARIANT(!IS_DOUBLE, ZERO_POINT | IN_DOUBLE)                                                                       \
-    VARIANT(!IS_DOUBLE, TORCH | ZERO_POINT | IN_DOUBLE)                                                               \
-    VARIANT(true, INTEGER_GRID)                                                                                       \
-    VARIANT(true, INTEGER_GRID | ZERO_POINT)                                                                          \
-    VARIANT(!IS_SINGLE, INTEGER_GRID | IN_FLOAT)                                                                      \
-    VARIANT(!IS_SINGLE, INTEGER_GRID | IN_FLOAT | ZERO_POINT)                                                         \
-    VARIANT(!IS_SINGLE, IN_FLOAT)                                                                                     \
-    VARIANT(!IS_SINGLE, IN_FLOAT | ZERO_POINT)                                                                        \
+#define EACH_VARIANT(VARIANT)                                                                                          \
+    VARIANT(true, 0)                                                                                                   \
+    VARIANT(true, ZERO_POINT)                                                                                          \
+    VARIANT(true, TORCH | ZERO_POINT)                                                                                  \
+    VARIANT(!IS_DOUBLE, ZERO_POINT | IN_DOUBLE)                                                                        \
+    VARIANT(!IS_DOUBLE, TORCH | ZERO_POINT | IN_DOUBLE)                                                                \
+    VARIANT(true, INTEGER_GRID)                                                                                        \
+    VARIANT(true, INTEGER_GRID | ZERO_POINT)                                                                           \
+    VARIANT(!IS_SINGLE, INTEGER_GRID | IN_FLOAT)                                                                       \
+    VARIANT(!IS_SINGLE, INTEGER_GRID | IN_FLOAT | ZERO_POINT)                                                          \
+    VARIANT(!IS_SINGLE, IN_FLOAT)                                                                                      \
+    VARIANT(!IS_SINGLE, IN_FLOAT | ZERO_POINT)                                                                         \
     VARIANT(IS_HALF, IN_FLOAT | ZERO_POINT | IN_DOUBLE)
 
 QOBS_FAKE_QUANTIZE_ROWS(ENTRY(NATIVE(qobs_fake_quantize_rows)))
 {
     struct NATIVE(quantizer) q;
     const int how = NATIVE(prepare)(&q, quantizer, qparams->zero_point_add != NULL);
-    DELEGATE_TO_AVX2(prefer_avx2_for_aliased(IS_LIGHT(how), x, out), NATIVE(qobs_fake_quantize_rows), quantizer, x, x_stride, out,
-                     out_stride, runs, length, qparams, qparam_stride)
-#define VARIANT(exists, variant)                                                                                      \
-    if ((exists) && how == (variant))                                                                                 \
-        NATIVE(rows)(&q, variant, x, x_stride, out, out_stride, runs, length, qparams, qparam_stride);                \
+    DELEGATE_TO_AVX2(prefer_avx2_for_aliased(IS_LIGHT(how), x, out), NATIVE(qobs_fake_quantize_rows), quantizer, x,
+                     x_stride, out, out_stride, runs, length, qparams, qparam_stride)
+#define VARIANT(exists, variant)                                                                                       \
+    if ((exists) && how == (variant))                                                                                  \
+        NATIVE(rows)(&q, variant, x, x_stride, out, out_stride, runs, length, qparams, qparam_stride);                 \
     else
     EACH_VARIANT(VARIANT) NO_VARIANT;
 #undef VARIANT
@@ -173,12 +174,12 @@ QOBS_FAKE_QUANTIZE_COLUMNS(ENTRY(NATIVE(qobs_fake_quantize_columns)))
 {
     struct NATIVE(quantizer) q;
     const int how = NATIVE(prepare)(&q, quantizer, true);
-    DELEGATE_TO_AVX2(prefer_avx2_for_aliased(IS_LIGHT(how), x, out), NATIVE(qobs_fake_quantize_columns), quantizer, x, x_stride, out,
-                     out_stride, rows, columns, qparams)
+    DELEGATE_TO_AVX2(prefer_avx2_for_aliased(IS_LIGHT(how), x, out), NATIVE(qobs_fake_quantize_columns), quantizer, x,
+                     x_stride, out, out_stride, rows, columns, qparams)
 /* Columns always have a zero point. */
-#define VARIANT(exists, variant)                                                                                      \
-    if ((exists) && (variant)&ZERO_POINT && how == (variant))                                                         \
-        NATIVE(columns)(&q, variant, x, x_stride, out, out_stride, rows, columns, qparams);                           \
+#define VARIANT(exists, variant)                                                                                       \
+    if ((exists) && (variant) & ZERO_POINT && how == (variant))                                                        \
+        NATIVE(columns)(&q, variant, x, x_stride, out, out_stride, rows, columns, qparams);                            \
     else
     EACH_VARIANT(VARIANT) NO_VARIANT;
 #undef VARIANT

@@ -26,16 +26,17 @@
 enum target { INTEGERS, INTEGERS_SHIFTED, FLOATS, FLOATS_SHIFTED };
 
 struct constants {
-    f32x16 quant_min, quant_max; /* integers: with 1.5 * 2^23 added, so that their bits are in order; floats: quant_max only */
-    f32x16 middle;          /* 1.5 * 2^23 */
+    f32x16 quant_min,
+        quant_max; /* integers: with 1.5 * 2^23 added, so that their bits are in order; floats: quant_max only */
+    f32x16 middle; /* 1.5 * 2^23 */
     f32x16 floor, split;
     f32x16 polynomial[5];
     struct f32x16_table table;
     float exponent, prescale;
 };
 
-DEEP_INLINE struct constants constants_of(enum target target, enum qobs_norm_kind kind, const struct qobs_quantizer *quantizer,
-                                            const struct qobs_error_norm *norm)
+DEEP_INLINE struct constants constants_of(enum target target, enum qobs_norm_kind kind,
+                                          const struct qobs_quantizer *quantizer, const struct qobs_error_norm *norm)
 {
     struct constants k;
     if (target == INTEGERS || target == INTEGERS_SHIFTED) {
@@ -67,8 +68,8 @@ DEEP_INLINE f32x16 round_floats(const struct constants *k, f32x16 y)
 
 /* x - (q - shift) * scale. INTEGERS and FLOATS have no shift, and x is a magnitude; `limit` limits the magnitudes of
  * INTEGERS. in_unit: x in the unit of scale and of the difference. */
-DEEP_INLINE f32x16 difference(enum target target, const struct constants *k, f32x16 x, f32x16 limit, f32x16 in_unit, f32x16 scale,
-                               f32x16 inverse, f32x16 shift)
+DEEP_INLINE f32x16 difference(enum target target, const struct constants *k, f32x16 x, f32x16 limit, f32x16 in_unit,
+                              f32x16 scale, f32x16 inverse, f32x16 shift)
 {
     f32x16 q;
     if (target == INTEGERS) {
@@ -96,8 +97,8 @@ DEEP_INLINE f32x16 to_unit(enum qobs_norm_kind kind, f32x16 a)
 enum { UNROLLED = SEARCH_UNROLLED, LINE = 64 };
 
 /* |e|^norm = a * b, each step for all vectors, so that none waits for the one before. */
-DEEP_INLINE void abs_pow(enum qobs_norm_kind kind, const struct constants *k, const f32x16 e[UNROLLED], f32x16 a[UNROLLED],
-                         f32x16 b[UNROLLED])
+DEEP_INLINE void abs_pow(enum qobs_norm_kind kind, const struct constants *k, const f32x16 e[UNROLLED],
+                         f32x16 a[UNROLLED], f32x16 b[UNROLLED])
 {
     f32x16 m[UNROLLED];
     for (int j = 0; j < UNROLLED; j++)
@@ -133,8 +134,8 @@ struct unrolled {
 };
 
 /* Adds the errors of a vector of elements; limit and weight are unused in some cases. */
-DEEP_INLINE void add_errors(enum target target, enum qobs_norm_kind kind, bool weighted, const struct constants *k, f32x16 x, f32x16 limit,
-                              f32x16 weight, struct unrolled *c)
+DEEP_INLINE void add_errors(enum target target, enum qobs_norm_kind kind, bool weighted, const struct constants *k,
+                            f32x16 x, f32x16 limit, f32x16 weight, struct unrolled *c)
 {
     const f32x16 in_unit = to_unit(kind, x);
     f32x16 e[UNROLLED], a[UNROLLED], b[UNROLLED];
@@ -169,7 +170,8 @@ DEEP_INLINE struct prefetching prefetching_of(size_t steps, struct qobs_prefetch
 {
     const size_t lines = ((size_t)(prefetch.end - prefetch.from) + LINE - 1) / LINE;
     const bool can = lines > 0 && lines <= steps * SEARCH_MAX_LINES;
-    return (struct prefetching){prefetch.from, can ? prefetch.end : prefetch.from, can ? (lines + steps - 1) / steps * LINE : 0};
+    return (struct prefetching){prefetch.from, can ? prefetch.end : prefetch.from,
+                                can ? (lines + steps - 1) / steps * LINE : 0};
 }
 
 DEEP_INLINE void prefetch_some(struct prefetching *f)
@@ -226,8 +228,10 @@ DEEP_INLINE void by_qparams(enum target target, enum qobs_norm_kind kind, bool w
 {
     enum { L = QOBS_SEARCH_LANES, BETWEEN_TOTALS = 32 };
     const struct constants k = constants_of(target, kind, a->quantizer, a->norm);
-    const size_t n = a->n, each = L * (1 + (target == INTEGERS) + weighted); /* floats of an element: magnitude or value, limit, weight */
-    struct prefetching prefetch = prefetching_of(a->count / UNROLLED * ((n + BETWEEN_TOTALS - 1) / BETWEEN_TOTALS), a->prefetch);
+    const size_t n = a->n, each = L * (1 + (target == INTEGERS) +
+                                       weighted); /* floats of an element: magnitude or value, limit, weight */
+    struct prefetching prefetch =
+        prefetching_of(a->count / UNROLLED * ((n + BETWEEN_TOTALS - 1) / BETWEEN_TOTALS), a->prefetch);
     _Alignas(64) float transposed[3 * L * QOBS_SEARCH_FEW], tile[L * L];
     const f32x16 below = target == INTEGERS ? f32x16_sub(k.middle, f32x16_sub(k.quant_min, k.middle)) : f32x16_splat(0);
     for (size_t first = 0; first < n; first += L) {
@@ -256,7 +260,10 @@ DEEP_INLINE void by_qparams(enum target target, enum qobs_norm_kind kind, bool w
             total[j] = f32x16_splat(0);
         }
         for (size_t first = 0; first < n; first += BETWEEN_TOTALS) {
-            const float *x = transposed + first * each, *const end = transposed + (n - first < BETWEEN_TOTALS ? n : first + BETWEEN_TOTALS) * each;
+            const float *x = transposed + first * each, *const end =
+                                                            transposed +
+                                                            (n - first < BETWEEN_TOTALS ? n : first + BETWEEN_TOTALS) *
+                                                                each;
             prefetch_some(&prefetch);
             for (int j = 0; j < UNROLLED; j++)
                 some.sum[j] = f32x16_splat(0);
@@ -273,23 +280,22 @@ DEEP_INLINE void by_qparams(enum target target, enum qobs_norm_kind kind, bool w
     }
 }
 
-/* ---- One function for each combination -------------------------------------------------------------------------------- */
+/* ---- One function for each combination
+ * -------------------------------------------------------------------------------- */
 
 typedef void errors_fn(const struct arguments *a);
 
-#define FUNCTION(way, target, kind)                                                                                   \
+#define FUNCTION(way, target, kind)                                                                                    \
     static void way##_##target##_##kind(const struct arguments *a) { way(target, kind, a); }
-#define EACH_NORM(way, target)                                                                                        \
-    FUNCTION(way, target, QOBS_NORM_1)                                                                                \
-    FUNCTION(way, target, QOBS_NORM_2)                                                                                \
-    FUNCTION(way, target, QOBS_NORM_3)                                                                                \
-    FUNCTION(way, target, QOBS_NORM_TABLE)                                                                            \
+#define EACH_NORM(way, target)                                                                                         \
+    FUNCTION(way, target, QOBS_NORM_1)                                                                                 \
+    FUNCTION(way, target, QOBS_NORM_2)                                                                                 \
+    FUNCTION(way, target, QOBS_NORM_3)                                                                                 \
+    FUNCTION(way, target, QOBS_NORM_TABLE)                                                                             \
     FUNCTION(way, target, QOBS_NORM_POW)
-#define FUNCTIONS(way, target)                                                                                        \
-    {                                                                                                                 \
-        way##_##target##_QOBS_NORM_1, way##_##target##_QOBS_NORM_2, way##_##target##_QOBS_NORM_3,                     \
-            way##_##target##_QOBS_NORM_TABLE, way##_##target##_QOBS_NORM_POW                                          \
-    }
+#define FUNCTIONS(way, target)                                                                                         \
+    {way##_##target##_QOBS_NORM_1, way##_##target##_QOBS_NORM_2, way##_##target##_QOBS_NORM_3,                         \
+     way##_##target##_QOBS_NORM_TABLE, way##_##target##_QOBS_NORM_POW}
 
 DEEP_INLINE void elements(enum target target, enum qobs_norm_kind kind, const struct arguments *a)
 {
@@ -357,7 +363,8 @@ QOBS_SEARCH_BATCH(ENTRY(qobs_search_batch))
     functions[target_of(quantizer, with_shift)][weight != NULL][norm->kind](&a);
 }
 
-/* ---- Steps that improve ----------------------------------------------------------------------------------------------- */
+/* ---- Steps that improve
+ * ----------------------------------------------------------------------------------------------- */
 
 QOBS_SEARCH_IMPROVED(ENTRY(qobs_search_improved))
 {
@@ -366,7 +373,8 @@ QOBS_SEARCH_IMPROVED(ENTRY(qobs_search_improved))
     for (size_t first = 0; first < n; first += 64) {
         uint64_t some = 0;
         for (size_t c = first; c < n && c < first + 64; c++)
-            some |= (uint64_t)f32x16_improve(f32x16_load(sum + c * QOBS_SEARCH_LANES), (float)c, &so_far, &at) << (c - first);
+            some |= (uint64_t)f32x16_improve(f32x16_load(sum + c * QOBS_SEARCH_LANES), (float)c, &so_far, &at)
+                    << (c - first);
         improved[first / 64] |= some;
     }
     f32x16_store(best, so_far);

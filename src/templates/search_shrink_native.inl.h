@@ -13,8 +13,8 @@ struct NATIVE(ranges) {
 
 /* Returns the number of ranges all of whose candidates are normal: above the dtype's subnormals and within float's
  * limits. */
-DEEP_INLINE int NATIVE(begin)(const struct qobs_shrinking *how, bool symmetric, const float *min, const float *max, const float *factor,
-                                struct NATIVE(ranges) *r)
+DEEP_INLINE int NATIVE(begin)(const struct qobs_shrinking *how, bool symmetric, const float *min, const float *max,
+                              const float *factor, struct NATIVE(ranges) * r)
 {
     const float steps = how->quant_max - how->quant_min, quant_min = how->min_p / steps;
     float extent[QOBS_SEARCH_LANES], inverse[QOBS_SEARCH_LANES];
@@ -43,20 +43,23 @@ DEEP_INLINE int NATIVE(begin)(const struct qobs_shrinking *how, bool symmetric, 
     return normal;
 }
 
-DEEP_INLINE void NATIVE(shrink)(const struct qobs_shrinking *how, enum shrinking kind, bool integers, enum normality normality,
-                                  const struct NATIVE(ranges) *batch, const float *p, const float *inverse_p, size_t n, float *scale,
-                                  float *inverse, float *shift)
+DEEP_INLINE void NATIVE(shrink)(const struct qobs_shrinking *how, enum shrinking kind, bool integers,
+                                enum normality normality, const struct NATIVE(ranges) * batch, const float *p,
+                                const float *inverse_p, size_t n, float *scale, float *inverse, float *shift)
 {
     const struct NATIVE(ranges) r = *batch; /* nothing that is written is read again */
     const float quant_min = how->quant_min, quant_max = how->quant_max, range = quant_max - quant_min, half = range / 2;
     const float eps = how->eps, floor = how->floor;
     const int offset = how->mx_offset;
-    for (size_t c = 0; c < n; c++, scale += QOBS_SEARCH_LANES, inverse += QOBS_SEARCH_LANES, shift += QOBS_SEARCH_LANES) {
+    for (size_t c = 0; c < n;
+         c++, scale += QOBS_SEARCH_LANES, inverse += QOBS_SEARCH_LANES, shift += QOBS_SEARCH_LANES) {
         const float by = p[c], inverse_by = normality == NONE_NORMAL ? 0 : inverse_p[c];
         NO_DEPENDENCE
         for (size_t i = 0; i < QOBS_SEARCH_LANES; i++) {
-            const float a = round_dtype(r.low[i] * by), b = round_dtype(r.high[i] * by), amax = round_dtype(r.amax[i] * by);
-            const float extent = kind == SYMMETRIC ? amax : round_dtype(b - a), steps = kind == SYMMETRIC ? half : range;
+            const float a = round_dtype(r.low[i] * by), b = round_dtype(r.high[i] * by),
+                        amax = round_dtype(r.amax[i] * by);
+            const float extent = kind == SYMMETRIC ? amax : round_dtype(b - a),
+                        steps = kind == SYMMETRIC ? half : range;
             float s = kind == MX                ? round_dtype(mx_scale(amax, offset))
                       : normality == ALL_NORMAL ? round_dtype(divide(extent, steps, 1 / steps))
                                                 : round_dtype(extent / steps);
@@ -64,7 +67,9 @@ DEEP_INLINE void NATIVE(shrink)(const struct qobs_shrinking *how, enum shrinking
                 s = s < floor ? floor : s;
             float zero_point = 0;
             if (kind == ASYMMETRIC) {
-                const float z = round_dtype(quant_min - round_dtype(a / s)), limited = z < quant_min ? quant_min : z > quant_max ? quant_max : z;
+                const float z = round_dtype(quant_min - round_dtype(a / s)), limited = z < quant_min   ? quant_min
+                                                                                       : z > quant_max ? quant_max
+                                                                                                       : z;
                 const float rounded = (limited + 0x1.8p23f) - 0x1.8p23f;
                 zero_point = z == z ? rounded : 0;
             }
@@ -83,8 +88,8 @@ DEEP_INLINE void NATIVE(shrink)(const struct qobs_shrinking *how, enum shrinking
 
 /* Every normality of a kind. */
 DEEP_INLINE void NATIVE(shrink_all)(const struct qobs_shrinking *how, enum shrinking kind, bool integers, int normal,
-                                      const struct NATIVE(ranges) *r, const float *p, const float *inverse_p, size_t n, float *scale,
-                                      float *inverse, float *shift)
+                                    const struct NATIVE(ranges) * r, const float *p, const float *inverse_p, size_t n,
+                                    float *scale, float *inverse, float *shift)
 {
     if (normal == QOBS_SEARCH_LANES)
         NATIVE(shrink)(how, kind, integers, ALL_NORMAL, r, p, inverse_p, n, scale, inverse, shift);
@@ -97,7 +102,8 @@ DEEP_INLINE void NATIVE(shrink_all)(const struct qobs_shrinking *how, enum shrin
 QOBS_SEARCH_SHRINK(ENTRY(NATIVE(qobs_search_shrink)))
 {
     struct NATIVE(ranges) r;
-    int normal = how->symmetric ? NATIVE(begin)(how, true, min, max, factor, &r) : NATIVE(begin)(how, false, min, max, factor, &r);
+    int normal = how->symmetric ? NATIVE(begin)(how, true, min, max, factor, &r)
+                                : NATIVE(begin)(how, false, min, max, factor, &r);
     if (!inverse_p || how->floor > 0)
         normal = 0;
     if (how->mx)

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* Short runs, LANES of them at a time, through one transposed reduction (transpose_reduce.inl.h). Included by minmax.inl.h and
- * absmax.inl.h after signs.inl.h and after
- *   struct K(runs)        where the runs and their outputs are
+/* Short runs, LANES of them at a time, through one transposed reduction (transpose_reduce.inl.h). Included by
+ * minmax.inl.h and absmax.inl.h after signs.inl.h and after struct K(runs)        where the runs and their outputs are
  *   K(merge_extent)       merges bounds of LANES runs into the outputs
  *   K(one_by_one)         reduces LANES runs whatever they hold
  *   FORM                  the form of accumulators that is tried first */
@@ -21,7 +20,8 @@ DEEP_INLINE bool K(is_right)(enum bounds_form form, struct K(extent) e, BITS inf
 
 /* Reduces groups of LANES runs from `run` on while their bounds are right; returns the first run that is left. There
  * is no call in the loop: it would evict the constants from registers. */
-DEEP_INLINE size_t K(reduce_groups)(enum bounds_form form, enum run_layout layout, const struct K(runs) *runs, size_t run, size_t end)
+DEEP_INLINE size_t K(reduce_groups)(enum bounds_form form, enum run_layout layout, const struct K(runs) * runs,
+                                    size_t run, size_t end)
 {
     const struct K(runs) r = *runs;
     const unsigned char *x = r.x + (ptrdiff_t)run * r.run_stride;
@@ -34,11 +34,12 @@ DEEP_INLINE size_t K(reduce_groups)(enum bounds_form form, enum run_layout layou
     return run;
 }
 
-static inline bool K(exceeds_keys)(const struct K(runs) *r) { return r->length * sizeof(BITS) >= KEYS_RUN_BYTES; }
+static inline bool K(exceeds_keys)(const struct K(runs) * r) { return r->length * sizeof(BITS) >= KEYS_RUN_BYTES; }
 
 /* At least one group for which FORM is not right: as keys, or, if an element is not finite or runs are too long for
  * that, one by one. */
-static __attribute__((noinline)) size_t K(reduce_group_slowly)(enum run_layout layout, const struct K(runs) *r, size_t run, size_t end)
+static __attribute__((noinline)) size_t K(reduce_group_slowly)(enum run_layout layout, const struct K(runs) * r,
+                                                               size_t run, size_t end)
 {
     if (FORM == AS_RAW_BITS && K(exceeds_keys)(r)) {
         const size_t most = end - run < SINGLE_GROUPS * LANES ? (end - run) / LANES * LANES : SINGLE_GROUPS * LANES;
@@ -69,11 +70,12 @@ static __attribute__((noinline)) size_t K(reduce_group_slowly)(enum run_layout l
 }
 
 /* Returns the number of runs done. */
-DEEP_INLINE size_t K(short_runs)(enum run_layout layout, const struct K(runs) *r, size_t runs)
+DEEP_INLINE size_t K(short_runs)(enum run_layout layout, const struct K(runs) * r, size_t runs)
 {
     size_t done = 0;
     while (runs - done >= LANES) {
-        if (FORM != AS_RAW_BITS || !K(exceeds_keys)(r) || K(begins_with_both_signs)(r->x + (ptrdiff_t)done * r->run_stride))
+        if (FORM != AS_RAW_BITS || !K(exceeds_keys)(r) ||
+            K(begins_with_both_signs)(r->x + (ptrdiff_t)done * r->run_stride))
             done = K(reduce_groups)(FORM, layout, r, done, runs);
         if (runs - done >= LANES)
             done = K(reduce_group_slowly)(layout, r, done, runs);
@@ -82,10 +84,13 @@ DEEP_INLINE size_t K(short_runs)(enum run_layout layout, const struct K(runs) *r
 }
 
 /* True if there is no gap between runs. */
-static inline bool K(packed)(const struct K(runs) *r) { return r->run_stride == (ptrdiff_t)(r->length * sizeof(BITS)); }
+static inline bool K(packed)(const struct K(runs) * r)
+{
+    return r->run_stride == (ptrdiff_t)(r->length * sizeof(BITS));
+}
 
 /* Reduces the groups at the beginning that are short enough; returns the number of runs done. */
-static size_t K(reduce_short_runs)(const struct K(runs) *r, size_t runs)
+static size_t K(reduce_short_runs)(const struct K(runs) * r, size_t runs)
 {
     const bool cached = WIDTH != 64 && runs * r->length < REDUCE_CACHED_CALL_BYTES / sizeof(BITS);
     const size_t most = (cached ? REDUCE_CACHED_RUN_BYTES : REDUCE_RUN_BYTES) / sizeof(BITS);

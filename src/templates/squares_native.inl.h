@@ -15,12 +15,12 @@ void ENTRY(NATIVE(qobs_squares_columns))(const void *x, ptrdiff_t row_stride, si
 {
     const unsigned char *row = x;
     for (; rows >= SQUARES_UNROLLED_ROWS; rows -= SQUARES_UNROLLED_ROWS, row += SQUARES_UNROLLED_ROWS * row_stride) {
-        const element
-            *const r0 = (const element *)row,
-                   *const r1 = (const element *)(row + row_stride), *const r2 = (const element *)(row + 2 * row_stride),
-                   *const r3 = (const element *)(row + 3 * row_stride), *const r4 = (const element *)(row + 4 * row_stride),
-                   *const r5 = (const element *)(row + 5 * row_stride), *const r6 = (const element *)(row + 6 * row_stride),
-                   *const r7 = (const element *)(row + 7 * row_stride);
+        const element *const
+            r0 = (const element *)row,
+            *const r1 = (const element *)(row + row_stride), *const r2 = (const element *)(row + 2 * row_stride),
+            *const r3 = (const element *)(row + 3 * row_stride), *const r4 = (const element *)(row + 4 * row_stride),
+            *const r5 = (const element *)(row + 5 * row_stride), *const r6 = (const element *)(row + 6 * row_stride),
+            *const r7 = (const element *)(row + 7 * row_stride);
         NO_DEPENDENCE
         for (size_t j = 0; j < columns; j++) {
             double s = sum[j];

@@ -35,14 +35,15 @@ DEEP_INLINE struct K(extent) K(extent_of)(enum bounds_form form, vec a, vec b)
     return (struct K(extent)){K(lower)(form, a, b), K(vec_max_s)(a, b)};
 }
 
-DEEP_INLINE void K(add)(enum bounds_form form, struct K(extent) *e, vec v)
+DEEP_INLINE void K(add)(enum bounds_form form, struct K(extent) * e, vec v)
 {
     e->lo = K(lower)(form, e->lo, v);
     e->hi = K(vec_max_s)(e->hi, v);
 }
 
 /* One run of more than 2 vectors. The last four may overlap: that changes no bound and needs no branch. */
-DEEP_INLINE struct K(extent) K(run_extent)(enum bounds_form form, enum run_layout layout, const unsigned char *x, size_t n)
+DEEP_INLINE struct K(extent)
+    K(run_extent)(enum bounds_form form, enum run_layout layout, const unsigned char *x, size_t n)
 {
     const unsigned char *const last = x + (n - LANES) * sizeof(BITS);
 #define UP_TO_LAST(p) K(load_as)(form, (p) < last ? (p) : last)
@@ -67,7 +68,8 @@ DEEP_INLINE struct K(extent) K(run_extent)(enum bounds_form form, enum run_layou
 }
 
 /* One step: two vectors become one in which each run has half as many lanes. */
-DEEP_INLINE struct K(extent) K(reduce_step)(enum bounds_form form, int first, int step, struct K(extent) a, struct K(extent) b)
+DEEP_INLINE struct K(extent)
+    K(reduce_step)(enum bounds_form form, int first, int step, struct K(extent) a, struct K(extent) b)
 {
     vec x, y, v, w;
     K(vec_pair)(first, step, a.lo, b.lo, &x, &y);
@@ -86,8 +88,8 @@ DEEP_INLINE const unsigned char *K(next_run)(const unsigned char **x, ptrdiff_t 
 }
 
 /* Two vectors of runs after the first step; *x advances by `stride` bytes for each. */
-DEEP_INLINE struct K(extent) K(reduce_2)(enum bounds_form form, enum run_layout layout, int first, const unsigned char **x,
-                                           ptrdiff_t stride, size_t length)
+DEEP_INLINE struct K(extent) K(reduce_2)(enum bounds_form form, enum run_layout layout, int first,
+                                         const unsigned char **x, ptrdiff_t stride, size_t length)
 {
     const unsigned char *const a = K(next_run)(x, stride), *const b = K(next_run)(x, stride);
     if (layout == OVER_4_VECTORS || layout == OVER_2_VECTORS) {
@@ -107,12 +109,12 @@ DEEP_INLINE struct K(extent) K(reduce_2)(enum bounds_form form, enum run_layout 
 }
 
 /* Twice as many runs each. */
-#define REDUCE_TWICE(name, half, step)                                                                                       \
-    DEEP_INLINE struct K(extent) name(enum bounds_form form, enum run_layout layout, int first, const unsigned char **x,    \
-                                          ptrdiff_t stride, size_t length)                                                 \
-    {                                                                                                                      \
-        const struct K(extent) e = half(form, layout, first, x, stride, length);                                           \
-        return K(reduce_step)(form, first, step, e, half(form, layout, first, x, stride, length));                                \
+#define REDUCE_TWICE(name, half, step)                                                                                 \
+    DEEP_INLINE struct K(extent) name(enum bounds_form form, enum run_layout layout, int first,                        \
+                                      const unsigned char **x, ptrdiff_t stride, size_t length)                        \
+    {                                                                                                                  \
+        const struct K(extent) e = half(form, layout, first, x, stride, length);                                       \
+        return K(reduce_step)(form, first, step, e, half(form, layout, first, x, stride, length));                     \
     }
 REDUCE_TWICE(K(reduce_4), K(reduce_2), 1)
 REDUCE_TWICE(K(reduce_8), K(reduce_4), 2)
@@ -121,8 +123,8 @@ REDUCE_TWICE(K(reduce_32), K(reduce_16), 4)
 #undef REDUCE_TWICE
 
 /* Bounds of LANES runs from x on, in the order of the runs. */
-DEEP_INLINE struct K(extent) K(reduce_runs)(enum bounds_form form, enum run_layout layout, const unsigned char *x, ptrdiff_t run_stride,
-                                              size_t length)
+DEEP_INLINE struct K(extent) K(reduce_runs)(enum bounds_form form, enum run_layout layout, const unsigned char *x,
+                                            ptrdiff_t run_stride, size_t length)
 {
     const int first = layout == HALF_VECTORS ? 1 : layout == QUARTER_VECTORS ? 2 : 0, vectors = (int)LANES >> first;
     const ptrdiff_t stride = first > 0 ? VEC_BYTES : run_stride;
