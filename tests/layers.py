@@ -25,11 +25,14 @@ import re
 import sys
 from collections import Counter, defaultdict
 
+# The instruction sets as src/kernels/slot.h lists them.
+SLOTS = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "src", "kernels", "slot.h")
+with open(SLOTS, encoding="utf-8") as slots:
+    ISAS = list(dict.fromkeys(re.findall(r"EACH\((\w+)\)", slots.read())))
+
 # From the ground up. A file may include from every folder before its own.
-LAYERS = ["base", "number", "kernels", "templates", "scalar", "avx2", "avx512", "neon", "plan", "reduce",
-          "histogram", "measure", "formula", "range",
+LAYERS = ["base", "number", "kernels", "templates", *ISAS, "plan", "reduce", "histogram", "measure", "formula", "range",
           "config", "observer", "api"]
-ISAS = ["scalar", "avx2", "avx512", "neon"]
 BELOW_CONFIG = LAYERS[:LAYERS.index("config")]
 CLIENTS = ["checkpoint", "tools"]
 MIN_FILES, MAX_FILES = 3, 25
