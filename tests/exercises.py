@@ -106,7 +106,7 @@ def exercise(tree, build, name):
     try:
         return build_and_test(tree, build, TESTS[name])
     finally:
-        apply(tree, patch, "-R")
+        copy_tree(tree)
 
 
 def main():

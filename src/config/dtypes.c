@@ -3,7 +3,7 @@
 
 #include "config/dtypes.h"
 
-#define NO_FORMAT FORMATS /* which qobs_format_at does not have */
+#define NO_FORMAT ((enum format_id)-1) /* which qobs_format_at does not have */
 
 static const struct {
     enum format_id format;

@@ -15,7 +15,8 @@
 /* A new format is a row here and an entry in enum format_id. Definitions: OCP's 8-bit floating point specification 1.0
  * (e4m3, e5m2) and its microscaling specification 1.0 (fp6, fp4, e8m0). e5m3 is AMD Quark's scale format: no sign, and
  * the largest code is NaN. */
-static const qobs_format formats[FORMATS] = {
+/* A format that the library does not name itself needs no format_id: its row comes last. */
+static const qobs_format formats[] = {
     [FORMAT_INT2] = INTEGER("int2", "", 2, true),
     [FORMAT_INT3] = INTEGER("int3", "", 3, true),
     [FORMAT_INT4] = INTEGER("int4", "", 4, true),
@@ -41,9 +42,11 @@ static const qobs_format formats[FORMATS] = {
     [FORMAT_F16] = {"f16", "float16 fp16 half", FORMAT_FLOAT, 16, true, 5, 10, 15, SPECIALS_IEEE},
 };
 
-size_t qobs_format_count(void) { return FORMATS; }
+enum { FORMAT_COUNT = sizeof formats / sizeof *formats };
 
-const qobs_format *qobs_format_at(size_t index) { return index < FORMATS ? &formats[index] : NULL; }
+size_t qobs_format_count(void) { return FORMAT_COUNT; }
+
+const qobs_format *qobs_format_at(size_t index) { return index < FORMAT_COUNT ? &formats[index] : NULL; }
 
 /* True if `name` is one of the words in `words`. */
 static bool is_among(const char *words, const char *name)
@@ -66,7 +69,7 @@ const qobs_format *qobs_format_find(const char *name)
         return NULL;
     if (strncmp(name, "torch.", 6) == 0)
         name += 6;
-    for (size_t i = 0; i < FORMATS; i++)
+    for (size_t i = 0; i < FORMAT_COUNT; i++)
         if (is_among(formats[i].name, name) || is_among(formats[i].aliases, name))
             return &formats[i];
     return NULL;

@@ -40,8 +40,7 @@ enum format_id {
     FORMAT_E5M3,
     FORMAT_E8M0,
     FORMAT_BF16,
-    FORMAT_F16,
-    FORMATS
+    FORMAT_F16
 };
 
 enum format_kind {
