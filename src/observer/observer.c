@@ -8,12 +8,22 @@
 #include "base/error.h"
 #include "kernels/dispatch.h"
 
-void qobs_observer_init(qobs_observer *o, const qobs_config *config, const struct runtime *runtime)
+/* Forgets everything but what the observer was created with. */
+static void clear(qobs_observer *o)
 {
-    *o = (qobs_observer){.config = *config, .runtime = *runtime, .kernels = qobs_kernels_active()};
-    qobs_stages_of(config, &o->stages);
+    const qobs_observer old = *o;
+    *o = (qobs_observer){.config = old.config, .stages = old.stages, .runtime = old.runtime, .kernels = old.kernels};
     o->state.layout =
         (struct layout){.dtype = QOBS_F32, .qparams = 1, .scale = o->stages.formula.params.shape_without_data};
+}
+
+void qobs_observer_init(qobs_observer *o, const qobs_config *config, const struct runtime *runtime)
+{
+    o->config = *config;
+    o->runtime = *runtime;
+    o->kernels = qobs_kernels_active();
+    qobs_stages_of(config, &o->stages);
+    clear(o);
 }
 
 int qobs_observer_create(qobs_observer **result, const qobs_config *config, const qobs_runtime *given,
@@ -48,9 +58,7 @@ void qobs_observer_reset(qobs_observer *o)
     if (!o)
         return;
     release_all(o);
-    const qobs_observer old = *o;
-    qobs_observer_init(o, &old.config, &old.runtime);
-    o->kernels = old.kernels;
+    clear(o);
 }
 
 void qobs_observer_destroy(qobs_observer *o)
