@@ -86,7 +86,7 @@ const char *qobs_config_key(const qobs_config *config, size_t index)
 /* ---- Life and checks
  * ------------------------------------------------------------------------------------------------------ */
 
-/* Those of the family the name has, then the others: as many as fit, and how many more there are. */
+/* Lists presets for a message: first those of the name's family. Ends with the number of presets that do not fit. */
 static void list_presets(const char *name, char *text, size_t size)
 {
     const size_t prefix = name && strchr(name, '.') ? (size_t)(strchr(name, '.') - name) + 1 : 0, workspace = size - 16;

@@ -61,7 +61,7 @@ static inline vec vec_max_u32(vec a, vec b) { return _mm256_max_epu32(a, b); }
 static inline vec vec_min_u16(vec a, vec b) { return _mm256_min_epu16(a, b); }
 static inline vec vec_min_u32(vec a, vec b) { return _mm256_min_epu32(a, b); }
 
-/* As floats. With NaN in the first operand the second is the result. */
+/* Minimum and maximum as floats. If the first operand is NaN, the result is the second. */
 static inline vec vec_min_f32(vec a, vec b)
 {
     return _mm256_castps_si256(_mm256_min_ps(_mm256_castsi256_ps(a), _mm256_castsi256_ps(b)));

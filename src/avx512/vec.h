@@ -60,7 +60,7 @@ static inline vec vec_min_u16(vec a, vec b) { return _mm512_min_epu16(a, b); }
 static inline vec vec_min_u32(vec a, vec b) { return _mm512_min_epu32(a, b); }
 static inline vec vec_min_u64(vec a, vec b) { return _mm512_min_epu64(a, b); }
 
-/* As floats. With NaN in the first operand the second is the result. */
+/* Minimum and maximum as floats. If the first operand is NaN, the result is the second. */
 static inline vec vec_min_f32(vec a, vec b)
 {
     return _mm512_castps_si512(_mm512_min_ps(_mm512_castsi512_ps(a), _mm512_castsi512_ps(b)));

@@ -62,7 +62,7 @@ struct preset {
 /* The preset called `name`, or NULL. */
 const struct preset *qobs_preset_find(const char *name);
 
-/* Whether batches are measured; the others are only counted. */
+/* True if batches are measured; other presets only count them. */
 static inline bool qobs_preset_measures(const struct preset *preset)
 {
     return preset->reduction != &qobs_reduction_none;

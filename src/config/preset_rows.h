@@ -12,25 +12,25 @@ PRESET("llmc.static_minmax", LLMC, LLMC, minmax, extremes, measured, COMPRESSED_
 PRESET("llmc.minmax", LLMC, LLMC, minmax, lerp, measured, COMPRESSED_TENSORS, NULL,
        "moving average of the range")
 PRESET("llmc.memoryless_mse", LLMC, LLMC, minmax, last, grid, COMPRESSED_TENSORS, &mse,
-       "range with the least quantization error, of the last tensor")
+       "range with the smallest quantization error, of the last tensor")
 PRESET("llmc.mse", LLMC, LLMC, minmax, lerp, grid, COMPRESSED_TENSORS, &mse,
-       "moving average of the range with the least quantization error")
+       "moving average of the range with the smallest quantization error")
 PRESET("llmc.nvfp4_expanded_mse", LLMC, LLMC, minmax, last, grid, COMPRESSED_TENSORS, &nvfp4_expanded_mse,
-       "range with the least quantization error, wider ones than the last tensor's too")
+       "range with the smallest quantization error, also wider than that of the last tensor")
 PRESET("llmc.imatrix_mse", LLMC, LLMC, minmax, last, grid, COMPRESSED_TENSORS, &imatrix_mse,
-       "range with the least quantization error, columns weighted by activations")
+       "range with the smallest quantization error, columns weighted by activations")
 PRESET("torch.MinMaxObserver", TORCH, TENSOR, minmax, extremes, measured, TORCH, NULL,
        "range of all tensors")
 PRESET("torch.MovingAverageMinMaxObserver", TORCH, TENSOR, minmax, moving_average, measured, TORCH, NULL,
        "moving average of the range")
 PRESET("torch.PerChannelMinMaxObserver", TORCH, TORCH_CHANNEL, minmax, extremes, measured, TORCH, NULL,
-       "range of all tensors, a channel each")
+       "range of all tensors, for each channel")
 PRESET("torch.MovingAveragePerChannelMinMaxObserver", TORCH, TORCH_CHANNEL, minmax, moving_average, measured, TORCH,
-       NULL, "moving average of the range, a channel each")
+       NULL, "moving average of the range, for each channel")
 PRESET("torch.HistogramObserver", TORCH, TORCH_QSCHEME, histogram_torch, extremes, non_linear, TORCH, NULL,
-       "least squared error in a histogram of all tensors")
+       "range with the smallest squared error in a histogram of all tensors")
 PRESET("torch.FixedQParamsObserver", TORCH, NONE, none, last, measured, FIXED, NULL,
-       "the scale and zero point given")
+       "the scale and zero point that are set")
 PRESET("torch.PlaceholderObserver", TORCH, NONE, none, last, measured, NONE, NULL,
        "nothing but its settings")
 PRESET("quark.PlaceholderObserver", QUARK, NONE, none, last, measured, NONE, NULL,
@@ -38,9 +38,9 @@ PRESET("quark.PlaceholderObserver", QUARK, NONE, none, last, measured, NONE, NUL
 PRESET("quark.PerTensorMinMaxObserver", QUARK, TENSOR, minmax, extremes, measured, QUARK, NULL,
        "range of all tensors")
 PRESET("quark.PerChannelMinMaxObserver", QUARK, QUARK_CHANNEL, minmax, extremes, measured, QUARK, NULL,
-       "range of all tensors, a channel each")
+       "range of all tensors, for each channel")
 PRESET("quark.PerGroupMinMaxObserver", QUARK, QUARK_GROUP, minmax, last, measured, QUARK, NULL,
-       "range of the last tensor, a group each")
+       "range of the last tensor, for each group")
 PRESET("quark.PerTensorHistogramObserver", QUARK, TENSOR, histogram_quark, extremes, never, QUARK, NULL,
        "histogram of all tensors, and no range")
 PRESET("quark.PerTensorHistogramObserverPro", QUARK, TENSOR, histogram_torch, extremes, non_linear, QUARK_TORCH, NULL,
@@ -48,26 +48,26 @@ PRESET("quark.PerTensorHistogramObserverPro", QUARK, TENSOR, histogram_torch, ex
 PRESET("quark.PerTensorPercentileObserver", QUARK, TENSOR, histogram_quark, extremes, percentile, QUARK, NULL,
        "range that holds nearly all elements but zeros of all tensors")
 PRESET("quark.PerTensorMSEObserver", QUARK, TENSOR, histogram_quark, extremes, mse, QUARK, NULL,
-       "range with the least squared error of a histogram of all tensors")
+       "range with the smallest squared error in a histogram of all tensors")
 PRESET("quark.PerTensorPowOf2MinMaxObserver", QUARK, TENSOR, minmax, mode, measured, QUARK_POWER_OF_2, NULL,
-       "power of two most often given by the range of all tensors")
+       "most frequent power of two for the range of all tensors")
 PRESET("quark.PerChannelPowOf2MinMaxObserver", QUARK, QUARK_CHANNEL, minmax, mode, measured, QUARK_POWER_OF_2, NULL,
-       "powers of two most often given by the ranges of all tensors, a channel each")
+       "most frequent powers of two for the ranges of all tensors, for each channel")
 PRESET("quark.PerTensorPowOf2MinMSEObserver", QUARK, TENSOR, minmax, mode, power_of_2, QUARK_POWER_OF_2, NULL,
-       "power of two with the least squared error on most tensors")
+       "power of two with the smallest squared error on most tensors")
 PRESET("quark.PerChannelPowOf2MinMSEObserver", QUARK, QUARK_CHANNEL, minmax, mode, power_of_2, QUARK_POWER_OF_2, NULL,
-       "powers of two with the least squared error on most tensors, a channel each")
+       "powers of two with the smallest squared error on most tensors, for each channel")
 PRESET("quark.PerBlockMXObserver", QUARK, QUARK_BLOCK, absmax, absmax, measured, QUARK_MX, NULL,
-       "largest magnitude of all tensors, a block each")
+       "largest magnitude of all tensors, for each block")
 PRESET("quark.PerBlockMXDiffsObserver", QUARK, QUARK_BLOCK, absmax, absmax, exponent, QUARK_MX, NULL,
-       "power of two with the least squared error on the last tensor, a block each")
+       "power of two with the smallest squared error on the last tensor, for each block")
 PRESET("quark.PerBlockBFPObserver", QUARK, QUARK_BLOCK, minmax, bfp, measured, QUARK_BFP, NULL,
-       "largest magnitude of all tensors, a block each, for block floating point")
+       "largest magnitude of all tensors, for each block, for block floating point")
 PRESET("trt.MaxCalibrator", MODELOPT, MODELOPT_AXES, absmax, absmax, measured, NONE, NULL,
-       "largest magnitude of all tensors along the kept axes")
+       "largest magnitude of all tensors along the axes that are not reduced")
 PRESET("trt.HistogramCalibrator", MODELOPT, TENSOR, histogram_modelopt, extremes, amax, NONE, NULL,
-       "magnitude found in a histogram of all tensors by entropy, squared error or percentile")
+       "amax from a histogram of all tensors by entropy, squared error or percentile")
 PRESET("trt.MseCalibrator", MODELOPT, MODELOPT_AXES, absmax, absmax_first, multiplier, NONE, NULL,
-       "multiple of a magnitude with the least squared error on all tensors along the kept axes")
+       "multiple of an amax with the smallest squared error on all tensors, along the axes that are not reduced")
 PRESET("trt.NVFP4MSECalibrator", MODELOPT, MODELOPT_BLOCK, absmax, absmax_last, e4m3, NONE, NULL,
-       "e4m3 scale with the least squared error on one tensor, a block each")
+       "e4m3 scale with the smallest squared error on one tensor, for each block")

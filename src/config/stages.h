@@ -13,7 +13,7 @@
 #include "plan/granularity.h"
 #include "range/range_rule.h"
 
-/* Where the global scale of tensor_group comes from. */
+/* The source of the global scale of tensor_group. */
 enum global_source {
     GLOBAL_NONE,        /* there is no global scale */
     GLOBAL_FROM_RANGES, /* the largest magnitude of the accumulated ranges */
@@ -23,7 +23,7 @@ enum global_source {
 /* Which count of tokens is a result. */
 enum token_count { TOKENS_NONE, TOKENS_ALL, TOKENS_NONZERO };
 
-/* What upstream's class does besides its stages. */
+/* Behaviour of upstream's class besides its stages. */
 struct observer_traits {
     bool first_batch_only; /* later batches are ignored: a weight does not change */
     bool has_global_range; /* accumulates a range of whole tensors if it is asked for one */
@@ -55,7 +55,7 @@ void qobs_resolve_range(const qobs_config *config, struct range_rule *rule);
 void qobs_resolve_formula(const qobs_config *config, struct formula *formula);
 void qobs_resolve_traits(const qobs_config *config, struct observer_traits *traits);
 
-/* Whether the accumulated ranges are results; those of most histograms are not. They are minima and maxima, or (-amax,
+/* True if the accumulated ranges are results; those of most histograms are not. They are minima and maxima, or (-amax,
  * amax). */
 static inline bool qobs_has_ranges(const struct stages *stages)
 {

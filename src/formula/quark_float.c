@@ -16,7 +16,7 @@ enum { CHUNK = 256 };
 
 /* ---- Rounding to the formats of scales --------------------------------------------------------------------------- */
 
-/* As torch's cast to float8_e4m3fn: NaN if f would round to more than 448. */
+/* Rounds as torch's cast to float8_e4m3fn does: NaN if f would round to more than 448. */
 static float round_e4m3(float f) { return fabsf(f) > 464 ? NAN : grid_round_e4m3(f); }
 
 /* Quark's e5m3: no sign, bias 15, multiples of 2^-17 below 2^-14, 114688 at most. Quark rounds NaN by its bits, to

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* What one thread counts of a batch. collect.c says which part of the batch that is. */
+/* Counting by one thread. collect.c says which part of a batch that is. */
 #ifndef QOBS_MEASURE_COUNTING_H
 #define QOBS_MEASURE_COUNTING_H
 
@@ -35,7 +35,7 @@ struct counting_job {
     bool stops; /* counting, once an element is outside its binning */
 };
 
-/* What one thread counts into. */
+/* The counters of one thread. */
 struct counting {
     const struct counting_job *job;
     uint64_t *counts;             /* [qparams * bins] */

@@ -80,7 +80,7 @@ static inline vec vec_min_s64(vec a, vec b)
     return vbslq_u8(vreinterpretq_u8_u64(vcgtq_s64(vec_s64(a), vec_s64(b))), b, a);
 }
 
-/* As floats. What becomes of NaN does not matter: vec_or_unordered finds it. */
+/* Minimum and maximum as floats. Results for NaN do not matter: vec_or_unordered finds NaN. */
 static inline vec vec_min_f32(vec a, vec b) { return vreinterpretq_u8_f32(vminnmq_f32(vec_f32(a), vec_f32(b))); }
 static inline vec vec_max_f32(vec a, vec b) { return vreinterpretq_u8_f32(vmaxnmq_f32(vec_f32(a), vec_f32(b))); }
 static inline vec vec_min_f64(vec a, vec b) { return vreinterpretq_u8_f64(vminnmq_f64(vec_f64(a), vec_f64(b))); }

@@ -21,7 +21,7 @@ struct merge {
     const qobs_observer *model; /* the first with ranges, whose layout all have; NULL: none has any */
     bool own;                   /* o has ranges */
 
-    /* What it will change. */
+    /* Results, which commit() moves into the observer. */
     struct state fresh; /* if o has no ranges: the state it gets */
     struct state *state;
     struct histogram histogram;

@@ -21,7 +21,7 @@
 /* ---- Checks
  * ----------------------------------------------------------------------------------------------------------- */
 
-/* Whether the batch starts a new state: the first, and for presets that restart one of another shape. */
+/* True if the batch starts a new state: the first batch does, and one of another shape if the preset restarts. */
 static bool starts_state(const qobs_observer *o, const struct layout *layout)
 {
     const struct layout *old = &o->state.layout;
@@ -77,7 +77,7 @@ static int read_request(const qobs_observer *o, const struct request *r, qobs_er
 /* ---- Prepare
  * ---------------------------------------------------------------------------------------------------------- */
 
-/* What a batch will change. */
+/* The changes that a batch makes. */
 struct pending {
     bool first;
     struct state fresh;  /* the new state, if the batch starts one */

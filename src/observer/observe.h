@@ -25,7 +25,7 @@ struct observed_batch {
  * After a failure nothing has changed. */
 int qobs_accept_batch(qobs_observer *observer, const struct observed_batch *batch, qobs_error *error);
 
-/* Whether ranges of that dtype go with the batches before. `first`: the batch starts a new state. */
+/* Checks that ranges of that dtype go with the batches before. `first`: the batch starts a new state. */
 int qobs_check_batch_dtype(const qobs_observer *observer, qobs_dtype dtype, bool first, qobs_error *error);
 
 void qobs_add_tokens(qobs_observer *observer, const struct view *value);

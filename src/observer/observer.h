@@ -31,7 +31,7 @@ void qobs_observer_init(qobs_observer *observer, const qobs_config *config, cons
 /* Dtype and shape of the ranges of such a batch. */
 struct layout qobs_layout_of(const struct stages *stages, const qobs_plan *plan);
 
-/* What the formula reads: the accumulated ranges, without a global scale. */
+/* The accumulated ranges as the formula reads them, without a global scale. */
 struct range_view qobs_view_ranges(const qobs_observer *observer);
 
 /* The global range accumulates that of a batch. */

@@ -75,7 +75,7 @@ static int reserve_state(const struct runtime *runtime, const struct stages *sta
     return status;
 }
 
-/* What is allocated once, beside two states. */
+/* Allocates and releases what exists once, beside two states. */
 static int reserve_inputs(const struct runtime *runtime, const struct stages *stages, const struct layout *layout,
                           int64_t columns, qobs_error *error)
 {

@@ -13,7 +13,7 @@ void qobs_qparam_dtypes(const qobs_observer *observer, const struct layout *layo
                         qobs_dtype *zero_point);
 struct shape qobs_scale_shape(const qobs_observer *observer);
 
-/* Whether scale and zero point of such a layout have these sizes in bytes. NULL: that size is not checked. */
+/* Checks that scale and zero point of such a layout have these sizes in bytes. NULL: that size is not checked. */
 int qobs_check_qparam_sizes(const qobs_observer *observer, const struct layout *layout, bool observed,
                             const size_t *scale_size, const size_t *zero_point_size, qobs_error *error);
 int qobs_check_size(size_t size, const char *name, size_t expected, qobs_error *error);

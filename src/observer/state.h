@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* What an observer has accumulated, and how its parts are allocated. A state without ranges has seen no batch. */
+/* The accumulated state of an observer, and how its parts are allocated. A state without ranges has seen no batch. */
 #ifndef QOBS_STATE_H
 #define QOBS_STATE_H
 

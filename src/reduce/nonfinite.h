@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* What a batch with NaN or infinite elements does. */
+/* The treatment of NaN and infinite elements in a batch. */
 #ifndef QOBS_NONFINITE_H
 #define QOBS_NONFINITE_H
 

@@ -4,7 +4,7 @@
 /* Minimum and maximum of columns that an index assigns to groups, for one element width on one instruction set.
  * Included by src/ISA/indexed.c once per WIDTH (16, 32, 64), after transpose.h and tuning.h of that folder.
  *
- * As many rows as a vector has lanes go together. Tiles of them are transposed in registers: then a vector holds one
+ * Rows go together, as many as a vector has lanes. Tiles of them are transposed in registers: then a vector holds one
  * column and is added to its group's accumulators as a whole. There is no gather and no copy of the rows.
  *
  * Accumulators: a pair of vectors of keys (minmax_key.inl.h) a group, in the caller's scratch; none can overflow.
