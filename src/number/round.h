@@ -26,8 +26,8 @@ static inline uint32_t bits_rounded_to_bf16(float x)
 static inline float round_bf16(float x) { return float_of_bits(bits_rounded_to_bf16(x) & 0xffff0000); }
 static inline uint16_t store_quiet_bf16(float x) { return (uint16_t)(x != x ? 0x7fc0 : bits_rounded_to_bf16(x) >> 16); }
 
-/* Rounds as number/grid.h does, with 10 digits and min_normal 2^-14. Magnitudes from 2^17 on are rounded like those just below,
- * which keeps them above 65504. No comparison here makes a compiler branch. */
+/* Rounds as number/grid.h does, with 10 digits and min_normal 2^-14. Magnitudes from 2^17 on are rounded like those
+ * just below, which keeps them above 65504. No comparison here makes a compiler branch. */
 #define F16_SHIFTER (UINT32_C(13) << 23)
 #define F16_MIN_NORMAL 0x38800000
 

@@ -2,8 +2,8 @@
 /* SPDX-FileCopyrightText: The qobs authors */
 
 /* Upstream stops all qparams at the same step. Its rule needs one bit of each step: whether any qparam improved there.
- * Therefore every qparam is searched over all steps at once, while its elements are in a near cache. If the stop turns out to
- * be earlier than the last step, qparams that improved later are searched again, up to the stop. */
+ * Therefore every qparam is searched over all steps at once, while its elements are in a near cache. If the stop turns
+ * out to be earlier than the last step, qparams that improved later are searched again, up to the stop. */
 #include "range/grid_search.h"
 
 #include <stdatomic.h>
