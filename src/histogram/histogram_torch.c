@@ -185,7 +185,9 @@ void qobs_rebin(const struct histogram_params *params, const struct bin_range *n
 {
     const struct linspace edges = linspace_of(next->lo, next->hi, next_bins + 1);
     const bool point = now->lo == now->hi;
-    const struct parts parts = point ? (struct parts){0} : parts_of(now, bins);
+    struct parts parts = {0};
+    if (!point)
+        parts = parts_of(now, bins);
     if (point || !is_monotonic(&edges, &parts)) {
         qobs_rebin_by_parts(params, now, bins, mass, next, next_bins, to);
         return;

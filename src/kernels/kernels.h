@@ -46,8 +46,8 @@ struct qobs_kernels {
 #define QOBS_KERNEL_TABLE(name, extensions, is_usable)                                                                 \
     static const struct qobs_limit limits[] = {TUNING_LIMITS(QOBS_LIMIT){0}};                                          \
     const struct qobs_kernels qobs_kernels_##name = {.isa = #name,                                                     \
-                                                     .summary = extensions,                                            \
-                                                     .usable = is_usable,                                              \
+                                                     .summary = (extensions),                                          \
+                                                     .usable = (is_usable),                                            \
                                                      .limits = limits,                                                 \
                                                      QOBS_SLOTS(QOBS_SLOT_INITIAL, name)}
 

@@ -86,6 +86,7 @@ static int find_percentile(const struct runtime *runtime, const struct range_par
 }
 
 static int amax_by_percentile(const struct bins_params *params, const struct formula *formula,
+                              /* NOLINTNEXTLINE(readability-non-const-parameter): that of every qobs_amax_finder */
                               const struct histogram_view *h, double *workspace, float *amax, qobs_error *error)
 {
     (void)formula, (void)workspace, (void)error;

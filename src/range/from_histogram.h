@@ -92,10 +92,10 @@ struct squared_error {
 size_t qobs_squared_error_workspace(size_t bins); /* in floats */
 struct squared_error qobs_squared_error_prepare(const struct histogram_view *h, float *workspace);
 
-/* The mean over all bins of count * (quantized centre - centre)^2: terms in float, their sum in double. params->centres
+/* The mean over all bins of count * (quantized centre - centre)^2: terms in float, their sum in double. q->centres
  * says how centres are quantized; only CENTRES_TORCH uses the formula. QOBS_ERROR_NO_RESULT: upstream has no scale for
  * amax. */
-int qobs_squared_error(const struct squared_error *e, const struct bins_params *params, const struct formula *formula,
+int qobs_squared_error(const struct squared_error *e, const struct bins_params *q, const struct formula *formula,
                        float amax, double *mean, qobs_error *error);
 
 /* The bin, of first, first + params->stride, ... whose centre as amax has the smallest error; the first of several. NaN

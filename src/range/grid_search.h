@@ -15,6 +15,6 @@
  * float. F64 is searched as float. Elements that are not finite count as 0 with NONFINITE_IGNORE; otherwise their
  * qparams never improve. With find_ranges and NONFINITE_REFUSE such elements make the search fail.
  * QOBS_ERROR_UNSUPPORTED: the norm is not 1, 2 or 3 and this build is without SLEEF. */
-int qobs_grid_search(const struct grid_search *search, qobs_error *error);
+int qobs_grid_search(const struct grid_search *g, qobs_error *error);
 
 #endif

@@ -42,7 +42,7 @@ struct shrunk {
 };
 
 /* search->min and max are read with each_global_scale only. */
-int qobs_shrink_begin(struct shrink *shrink, const struct grid_search *search, qobs_error *error);
+int qobs_shrink_begin(struct shrink *s, const struct grid_search *g, qobs_error *error);
 void qobs_shrink_release(struct shrink *shrink);
 
 /* Bytes of memory, aligned to 64, for the arrays of a struct shrunk, and their places in it. */

@@ -135,7 +135,7 @@ static void K(column_panel)(bool streaming, const unsigned char *x, ptrdiff_t ro
                             size_t bytes, size_t period, size_t counted, BITS inf, unsigned char *min,
                             unsigned char *max, struct qobs_nonfinite *nonfinite)
 {
-    vec keys[2 * PANEL(false) / VEC_BYTES];
+    vec keys[2 * PANEL_BYTES / VEC_BYTES];
     x += from;
     const size_t vectors = (bytes + VEC_BYTES - 1) / VEC_BYTES, full = bytes / VEC_BYTES, last = bytes - VEC_BYTES;
     for (size_t j = 0; j < vectors; j++) {
@@ -173,7 +173,7 @@ static void K(column_panels)(bool streaming, const unsigned char *x, ptrdiff_t r
                              struct qobs_nonfinite *nonfinite)
 {
     for (size_t some; rows > 0; rows -= some, x += (ptrdiff_t)some * row_stride) {
-        some = rows < PANEL_ROWS + UNROLLED_ROWS(false) ? rows : PANEL_ROWS;
+        some = rows < PANEL_ROWS + PANEL_UNROLLED_ROWS ? rows : PANEL_ROWS;
         for (size_t j = 0; j < width; j += PANEL(streaming)) {
             const size_t from = j + VEC_BYTES <= width ? j : width - VEC_BYTES;
             const size_t bytes = width - from < PANEL(streaming) ? width - from : PANEL(streaming);
@@ -191,12 +191,13 @@ static void K(columns)(const unsigned char *x, ptrdiff_t row_stride, size_t rows
         K(few_columns)(x, row_stride, rows, columns, inf, min, max, nonfinite);
         return;
     }
-    if (size > TILED_BYTES && rows >= UNROLLED_ROWS(false)) {
+    /* NOLINTNEXTLINE(bugprone-branch-clone): an instruction set may have the same limit for all dtypes. */
+    if (size > TILED_BYTES && rows >= PANEL_UNROLLED_ROWS) {
         const bool streaming = size >= STREAMING_COLUMN_BYTES;
         /* Short rows without gaps are joined, because prefetchers want long ones. */
-        const bool joined = row_stride == (ptrdiff_t)end && end % VEC_BYTES == 0 && end < PANEL(true) &&
-                            size >= UNROLLED_ROWS(false) * PANEL(false);
-        const size_t some = joined ? PANEL(false) / end : 1, full = rows / some * some;
+        const bool joined = row_stride == (ptrdiff_t)end && end % VEC_BYTES == 0 && end < STREAMING_PANEL_BYTES &&
+                            size >= PANEL_UNROLLED_ROWS * PANEL_BYTES;
+        const size_t some = joined ? PANEL_BYTES / end : 1, full = rows / some * some;
         K(column_panels)
         (streaming, x, row_stride * (ptrdiff_t)some, rows / some, end * some, end, inf, min, max, nonfinite);
         rows -= full, x += (ptrdiff_t)full * row_stride;
