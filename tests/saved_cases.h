@@ -236,7 +236,7 @@ static inline int observe_batch(const struct saved_case *c, qobs_observer *o, in
     return qobs_observer_observe(o, &value, c->options & G_IDX ? &g_idx : NULL, &error);
 }
 
-/* What a fixture saves. Some observers accept one batch only. */
+/* The batches of a fixture. Some observers accept one batch only. */
 static inline qobs_observer *observed(const struct saved_case *c)
 {
     qobs_observer *o = make_case(c);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* What the AVX-512 intrinsics make of some operands. results.c is compiled twice, with the emulation and for a CPU
+/* Results of AVX-512 intrinsics for some operands. results.c is compiled twice, with the emulation and for a CPU
  * that has AVX-512. */
 #ifndef QOBS_EMULATED_AVX512_RESULTS_H
 #define QOBS_EMULATED_AVX512_RESULTS_H
