@@ -262,6 +262,27 @@ static void test_modes(void **state)
         }
 }
 
+/* A search has as many candidates in every mode: 3 / 0.03 rounds to 100, or upwards above it. */
+static void test_modes_of_candidates(void **state)
+{
+    (void)state;
+    fenv_t before;
+    size_t expected = 0;
+    fegetenv(&before);
+    for (int mode = 0; mode < MODES; mode++) {
+        set_mode(mode);
+        qobs_observer *o = make("trt.MseCalibrator", "start_multiplier=0.25;stop_multiplier=3.25;step_size=0.03");
+        assert_ok(observe(o, 1, 4, F32(0.1f, 0.7f, -2.3f, 7.1f)));
+        const size_t size = qobs_observer_save_size(o);
+        qobs_observer_destroy(o);
+        fesetenv(&before);
+        if (mode == 0)
+            expected = size;
+        if (size != expected)
+            fail_msg("mode %d: a state of %zu bytes, not %zu", mode, size, expected);
+    }
+}
+
 /* Whatever NaN is seen, the state has the same. */
 static void test_importance_of_nan(void **state)
 {
@@ -330,6 +351,7 @@ int main(void)
         cmocka_unit_test(test_presets),
         cmocka_unit_test(test_isa),
         cmocka_unit_test(test_modes),
+        cmocka_unit_test(test_modes_of_candidates),
         cmocka_unit_test(test_modes_of_texts),
         cmocka_unit_test(test_importance_of_nan),
     };

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/fpenv.h"
 #include "config/check.h"
 #include "config/settings.h"
 
@@ -142,6 +143,7 @@ int qobs_config_check(const qobs_config *config, qobs_error *error)
 {
     if (!config)
         return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "config: is NULL");
+    const fp_mode mode = fp_enter();
     int status = QOBS_OK;
     switch (config->preset->family) {
     case FAMILY_LLMC:
@@ -162,5 +164,6 @@ int qobs_config_check(const qobs_config *config, qobs_error *error)
         status = qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT,
                            "is_dynamic: %s allows it only with averaging_constant 1, not %g", config->preset->name,
                            config->averaging_constant);
+    fp_leave(mode);
     return status == QOBS_OK ? qobs_succeed(error) : status;
 }
