@@ -236,7 +236,7 @@ def main():
     libraries = load(os.path.abspath(arguments.old), os.path.abspath(arguments.new))
     if arguments.isa:
         for library in libraries:
-            library("qobs_isa_limit", arguments.isa.encode())
+            library("qobs_isa_select", arguments.isa.encode())
 
     print(f"{arguments.turns} turns each, {' and '.join(library.active() for library in libraries)}\n")
     print(f"{'case':56} {'old, M/s':>10} {'new, M/s':>10} {'new/old speed':>13}   99 % interval   verdict")

@@ -305,7 +305,7 @@ void UseIsa(const char *isa)
     if (std::strcmp(qobs_isa_active(), isa) == 0)
         return;
     qobs_error error;
-    Check(qobs_isa_limit(isa, &error), error);
+    Check(qobs_isa_select(isa, &error), error);
 }
 
 std::shared_ptr<qobs_config> Config(const std::string &preset, const std::string &settings)

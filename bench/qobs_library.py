@@ -63,7 +63,7 @@ class Library:
     def size(self, observer, name):
         """Returns the bytes of an observer's result."""
         result = Result(c.sizeof(Result))
-        self("qobs_observer_find", observer, name.encode(), c.byref(result))
+        self("qobs_observer_result_find", observer, name.encode(), c.byref(result))
         return result.size
 
     def elements(self, observer):

@@ -98,7 +98,7 @@ void ReadResults(const qobs_observer *observer, const Room &workspace, size_t si
     for (const char *name : {"scale", "zero_point", "amax"}) {
         qobs_result result = {};
         result.struct_size = sizeof result;
-        if (qobs_observer_find(observer, name, &result, &error) == QOBS_OK && result.size <= size)
+        if (qobs_observer_result_find(observer, name, &result, &error) == QOBS_OK && result.size <= size)
             Check(qobs_observer_read(observer, name, workspace.Bytes(), result.size, &error), error);
     }
 }
@@ -161,7 +161,7 @@ void RegisterObservers()
             Benchmark(Observe(Isas().back()->isa, *dtype, qobs_preset_name(i)));
     // The range with the least divergence, of 2048 bins.
     Benchmark({"observer-range/entropy-2048", 2048 * 4, 2048, [] {
-                   const auto config = Config("trt.HistogramCalibrator", "");
+                   const auto config = Config("modelopt.HistogramCalibrator", "");
                    const Room counts(2048 * sizeof(float)), edges(2049 * sizeof(float));
                    for (int i = 0; i < 2049; i++) {
                        edges.As<float>()[i] = static_cast<float>(i) / 512;

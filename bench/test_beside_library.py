@@ -34,7 +34,7 @@ class BesideLibrary(unittest.TestCase):
         for name in ("qobs_search", "qobs_minmax", "qobs_config_create"):
             self.assertNotEqual(first.address(name), second.address(name))
         best = second.active()
-        first("qobs_isa_limit", b"scalar")
+        first("qobs_isa_select", b"scalar")
         self.assertEqual((first.active(), second.active()), ("scalar", best))
 
     def test_every_case_runs(self):

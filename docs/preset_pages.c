@@ -28,7 +28,7 @@ static const struct {
     {"", "nonfinite", "treatment of NaN and infinity"},
     {"", "averaging_constant", "weight of a new batch in the moving average"},
     {"llmc.", "num_bits", "bits of the quantized numbers"},
-    {"trt.", "num_bits", "bits of the integers; `[4, 3]` is e4m3"},
+    {"modelopt.", "num_bits", "bits of the integers; `[4, 3]` is e4m3"},
     {"llmc.", "type", "integers or floating-point numbers"},
     {"", "symmetric", "symmetric range, zero point 0"},
     {"llmc.", "strategy", "elements that share a scale; `null`: derived from `group_size`"},

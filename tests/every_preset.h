@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* Every preset with settings under which it takes matrices whose columns are a multiple of 16, for tests of what all have in common. */
+/* Every preset with settings under which it takes matrices whose columns are a multiple of 16, for tests of what all
+ * have in common. */
 #ifndef QOBS_TEST_EVERY_PRESET_H
 #define QOBS_TEST_EVERY_PRESET_H
 
@@ -13,7 +14,8 @@ static const struct every_preset {
     {"llmc.memoryless_minmax", "base_name=input;strategy=tensor"},
     {"llmc.minmax", "group_size=16;version=2025-09;averaging_constant=1"},
     {"llmc.static_minmax", "base_name=input;strategy=group;group_size=16;symmetric=false"},
-    {"llmc.minmax", "base_name=input;strategy=tensor_group;group_size=16;type=float;num_bits=4;dynamic=local;version=2025-10"},
+    {"llmc.minmax",
+     "base_name=input;strategy=tensor_group;group_size=16;type=float;num_bits=4;dynamic=local;version=2025-10"},
     {"llmc.minmax", "version=2025-09;strategy=block;block_structure=[100,48]"},
     {"llmc.memoryless_mse", "base_name=input;strategy=tensor;grid=10"},
     {"llmc.mse", "base_name=input;strategy=tensor_group;group_size=16;type=float;num_bits=4;version=2025-10;grid=10"},
@@ -42,11 +44,11 @@ static const struct every_preset {
     {"quark.PerBlockMXObserver", "ch_axis=1;group_size=32;scale_format=e8m0;scale_calculation_mode=even"},
     {"quark.PerBlockMXDiffsObserver", "ch_axis=1;group_size=32;scale_format=e8m0;scale_calculation_mode=even"},
     {"quark.PerBlockBFPObserver", "ch_axis=1;group_size=16"},
-    {"trt.MaxCalibrator", "axis=1"},
-    {"trt.HistogramCalibrator", "method=percentile"},
-    {"trt.HistogramCalibrator", "method=entropy;stride=50;torch_hist=false"},
-    {"trt.MseCalibrator", "axis=0"},
-    {"trt.NVFP4MSECalibrator", ""},
+    {"modelopt.MaxCalibrator", "axis=1"},
+    {"modelopt.HistogramCalibrator", "method=percentile"},
+    {"modelopt.HistogramCalibrator", "method=entropy;stride=50;torch_hist=false"},
+    {"modelopt.MseCalibrator", "axis=0"},
+    {"modelopt.NVFP4MSECalibrator", ""},
 };
 
 enum { EVERY_PRESET = sizeof every_preset / sizeof *every_preset };
@@ -68,10 +70,7 @@ static inline const struct every_preset *preset_at(size_t i)
     return NULL;
 }
 
-static inline bool weighs_columns(const struct every_preset *p)
-{
-    return strcmp(p->preset, "llmc.imatrix_mse") == 0;
-}
+static inline bool weighs_columns(const struct every_preset *p) { return strcmp(p->preset, "llmc.imatrix_mse") == 0; }
 
 /* A matrix of normal-like numbers, the same for the same seed; one seed's reach further than those before it. */
 static inline void fill_matrix(float *data, size_t n, uint32_t seed)

@@ -28,12 +28,10 @@ static uint32_t random_bits(void)
     return (uint32_t)(random_state >> 32);
 }
 
-static double uniform(double lo, double hi)
-{
-    return lo + (hi - lo) * ldexp((double)random_bits(), -32);
-}
+static double uniform(double lo, double hi) { return lo + (hi - lo) * ldexp((double)random_bits(), -32); }
 
-/* ---- The slow computation --------------------------------------------------------------------------------------------- */
+/* ---- The slow computation
+ * --------------------------------------------------------------------------------------------- */
 
 /* To `digits` binary digits, none of them below 2^smallest; ties to even. */
 static double round_digits(double x, int digits, int smallest)
@@ -110,8 +108,8 @@ static double slow_compressed_tensors(const struct way *way, qobs_dtype x_dtype,
 {
     const qobs_dtype dtype = way->in_float && x_dtype != QOBS_F64 ? QOBS_F32 : x_dtype;
     const qobs_dtype back = way->in_float ? QOBS_F32 : dtype;
-    const double quant_min = round_dtype(dtype, qobs_format_least(way->format));
-    const double quant_max = round_dtype(dtype, qobs_format_greatest(way->format));
+    const double quant_min = round_dtype(dtype, qobs_format_min(way->format));
+    const double quant_max = round_dtype(dtype, qobs_format_max(way->format));
     double v = round_dtype(dtype, x / scale);
     if (zero_point)
         v = round_dtype(dtype, v + round_dtype(x_dtype, *zero_point));

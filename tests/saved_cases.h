@@ -13,19 +13,19 @@
 enum { ROWS = 4, COLUMNS = 64, ELEMENTS = ROWS * COLUMNS, BATCHES = 2 };
 
 enum options {
-    SLEEF = 1,         /* needs a build with SLEEF */
-    EMPTY = 2,         /* saved before the first batch */
-    IMPORTANCE = 4,    /* activations weigh the columns */
-    G_IDX = 8,         /* columns belong to groups in a scrambled order */
-    AMAX = 16,         /* a reference amax is set */
-    WEIGHT = 32,       /* error weights are set */
-    GLOBAL_AMAX = 64,  /* the magnitude of a fused set of layers is set after the last batch */
-    HEADS = 128,       /* tensors of 4 dimensions: batch, heads, tokens, head size */
-    NONFINITE = 256,   /* every batch has a NaN and two infinities */
+    SLEEF = 1,          /* needs a build with SLEEF */
+    EMPTY = 2,          /* saved before the first batch */
+    IMPORTANCE = 4,     /* activations weigh the columns */
+    G_IDX = 8,          /* columns belong to groups in a scrambled order */
+    AMAX = 16,          /* a reference amax is set */
+    WEIGHT = 32,        /* error weights are set */
+    GLOBAL_AMAX = 64,   /* the magnitude of a fused set of layers is set after the last batch */
+    HEADS = 128,        /* tensors of 4 dimensions: batch, heads, tokens, head size */
+    NONFINITE = 256,    /* every batch has a NaN and two infinities */
     NAN_SIGN = 1 << 14, /* a result is a NaN that arithmetic makes, with the sign of x86-64 */
-    TOKENS = 512,      /* tokens of one more tensor are counted */
-    ZEROS = 1024,      /* the first row is 0 */
-    NARROW = 2048,     /* the second batch stays within the range of the first */
+    TOKENS = 512,       /* tokens of one more tensor are counted */
+    ZEROS = 1024,       /* the first row is 0 */
+    NARROW = 2048,      /* the second batch stays within the range of the first */
 };
 
 #define NVFP4 "strategy=tensor_group;group_size=16;type=float;num_bits=4"
@@ -59,8 +59,8 @@ static const struct saved_case {
     {"llmc.minmax", "block", "strategy=block;block_structure=[2,16]", 0, 0},
     {"llmc.minmax", "ragged", "strategy=group;group_size=24;ragged=true", 0, 0},
     {"llmc.minmax", "2025-10", "base_name=input;" NVFP4 ";dynamic=local;version=2025-10", 0, 0},
-    {"llmc.minmax", "2025-10_fused",
-     "base_name=input;" NVFP4 ";averaging_constant=0.5;version=2025-10", QOBS_BF16, GLOBAL_AMAX},
+    {"llmc.minmax", "2025-10_fused", "base_name=input;" NVFP4 ";averaging_constant=0.5;version=2025-10", QOBS_BF16,
+     GLOBAL_AMAX},
     {"llmc.minmax", "2025-09", "base_name=input;strategy=tensor;averaging_constant=0.3;version=2025-09", 0, 0},
     {"llmc.minmax", "2025-09_group", "group_size=16;version=2025-09;averaging_constant=1", 0, 0},
     {"llmc.minmax", "2025-09_average", "group_size=16;version=2025-09;averaging_constant=0.5", QOBS_F16, TOKENS},
@@ -76,8 +76,8 @@ static const struct saved_case {
     {"llmc.mse", "norm", "base_name=input;strategy=group;group_size=32;num_bits=4", 0, SLEEF},
     {"llmc.mse", "2025-10", "base_name=input;" NVFP4 ";version=2025-10;grid=10;norm=2", 0, 0},
     {"llmc.mse", "2025-09", "strategy=group;group_size=16;num_bits=4;version=2025-09;grid=10;norm=2", 0, 0},
-    {"llmc.mse", "2025-09_block",
-     "strategy=block;block_structure=[2,32];num_bits=4;version=2025-09;grid=10;norm=2", 0, 0},
+    {"llmc.mse", "2025-09_block", "strategy=block;block_structure=[2,32];num_bits=4;version=2025-09;grid=10;norm=2", 0,
+     0},
     {"llmc.nvfp4_expanded_mse", "", NVFP4 ";grid=10;norm=2", 0, 0},
     {"llmc.nvfp4_expanded_mse", "norm", NVFP4 ";grid=10", QOBS_BF16, SLEEF},
     {"llmc.imatrix_mse", "", "group_size=16;num_bits=4;grid=10;norm=2", 0, IMPORTANCE},
@@ -90,8 +90,8 @@ static const struct saved_case {
     {"torch.MovingAverageMinMaxObserver", "", "", 0, 0},
     {"torch.MovingAverageMinMaxObserver", "bf16", "averaging_constant=0.5;quant_min=0;quant_max=127", QOBS_BF16, 0},
     {"torch.PerChannelMinMaxObserver", "", "ch_axis=1", 0, 0},
-    {"torch.PerChannelMinMaxObserver", "symmetric",
-     "ch_axis=0;dtype=qint8;qscheme=per_channel_symmetric", QOBS_F16, ZEROS},
+    {"torch.PerChannelMinMaxObserver", "symmetric", "ch_axis=0;dtype=qint8;qscheme=per_channel_symmetric", QOBS_F16,
+     ZEROS},
     {"torch.PerChannelMinMaxObserver", "float_qparams",
      "ch_axis=0;qscheme=per_channel_affine_float_qparams;dtype=quint4x2", 0, 0},
     {"torch.MovingAveragePerChannelMinMaxObserver", "", "", 0, 0},
@@ -117,8 +117,8 @@ static const struct saved_case {
     {"quark.PerTensorHistogramObserverPro", "", "dtype=uint8;symmetric=false", 0, 0},
     {"quark.PerTensorHistogramObserverPro", "reduced", "dtype=int8;bins=50;reduce_range=true", QOBS_BF16, 0},
     {"quark.PerTensorPercentileObserver", "", "", 0, EMPTY},
-    {"quark.PerTensorPercentileObserver", "asymmetric",
-     "percentile=95;symmetric=false;dtype=uint8;shifted_counts=true", QOBS_F16, ZEROS | NARROW},
+    {"quark.PerTensorPercentileObserver", "asymmetric", "percentile=95;symmetric=false;dtype=uint8;shifted_counts=true",
+     QOBS_F16, ZEROS | NARROW},
     {"quark.PerTensorMSEObserver", "", "stride=100;shifted_counts=true", 0, NARROW},
     {"quark.PerTensorMSEObserver", "float32_counts", "stride=64;start_bin=500;float32_counts=true", 0, NARROW},
     {"quark.PerTensorPowOf2MinMaxObserver", "", "", 0, 0},
@@ -130,26 +130,26 @@ static const struct saved_case {
     {"quark.PerBlockMXObserver", "", "ch_axis=1;group_size=32;scale_format=e8m0;scale_calculation_mode=even", 0, 0},
     {"quark.PerBlockMXObserver", "ceil",
      "ch_axis=1;group_size=32;scale_format=e8m0;scale_calculation_mode=ceil;dtype=fp8_e4m3", QOBS_BF16, ZEROS},
-    {"quark.PerBlockMXDiffsObserver", "",
-     "ch_axis=1;group_size=32;scale_format=e8m0;scale_calculation_mode=even", 0, 0},
+    {"quark.PerBlockMXDiffsObserver", "", "ch_axis=1;group_size=32;scale_format=e8m0;scale_calculation_mode=even", 0,
+     0},
     {"quark.PerBlockMXDiffsObserver", "scope",
      "ch_axis=1;group_size=16;scale_format=e8m0;scale_calculation_mode=floor;scope=3", QOBS_BF16, 0},
     {"quark.PerBlockBFPObserver", "", "ch_axis=1;group_size=16", 0, 0},
     {"quark.PerBlockBFPObserver", "nonfinite", "ch_axis=1;group_size=8", QOBS_BF16, NONFINITE},
-    {"trt.MaxCalibrator", "", "axis=1", 0, 0},
-    {"trt.MaxCalibrator", "axes", "axis=[0,1]", QOBS_F16, HEADS},
-    {"trt.HistogramCalibrator", "", "method=percentile;num_bins=256", 0, 0},
-    {"trt.HistogramCalibrator", "entropy", "method=entropy;stride=50;num_bins=200;num_bits=4", 0, 0},
-    {"trt.HistogramCalibrator", "mse", "method=mse;stride=10;num_bins=150;skip_zeros=true", QOBS_BF16, ZEROS},
-    {"trt.HistogramCalibrator", "numpy", "method=percentile;percentile=99;num_bins=64;torch_hist=false", 0, 0},
-    {"trt.HistogramCalibrator", "numpy_entropy", "method=entropy;stride=50;num_bins=200;torch_hist=false", 0, 0},
-    {"trt.HistogramCalibrator", "empty", "method=percentile", 0, EMPTY},
-    {"trt.MseCalibrator", "", "axis=0", 0, 0},
-    {"trt.MseCalibrator", "amax", "axis=0;narrow_range=true;num_bits=4", QOBS_BF16, AMAX},
-    {"trt.MseCalibrator", "weight", "num_bits=[4, 3];start_multiplier=0.5;stop_multiplier=2", 0, WEIGHT},
-    {"trt.MseCalibrator", "empty", "axis=0", 0, AMAX | WEIGHT | EMPTY},
-    {"trt.NVFP4MSECalibrator", "", "", 0, 0},
-    {"trt.NVFP4MSECalibrator", "weight", "block_size=32", QOBS_BF16, AMAX | WEIGHT},
+    {"modelopt.MaxCalibrator", "", "axis=1", 0, 0},
+    {"modelopt.MaxCalibrator", "axes", "axis=[0,1]", QOBS_F16, HEADS},
+    {"modelopt.HistogramCalibrator", "", "method=percentile;num_bins=256", 0, 0},
+    {"modelopt.HistogramCalibrator", "entropy", "method=entropy;stride=50;num_bins=200;num_bits=4", 0, 0},
+    {"modelopt.HistogramCalibrator", "mse", "method=mse;stride=10;num_bins=150;skip_zeros=true", QOBS_BF16, ZEROS},
+    {"modelopt.HistogramCalibrator", "numpy", "method=percentile;percentile=99;num_bins=64;torch_hist=false", 0, 0},
+    {"modelopt.HistogramCalibrator", "numpy_entropy", "method=entropy;stride=50;num_bins=200;torch_hist=false", 0, 0},
+    {"modelopt.HistogramCalibrator", "empty", "method=percentile", 0, EMPTY},
+    {"modelopt.MseCalibrator", "", "axis=0", 0, 0},
+    {"modelopt.MseCalibrator", "amax", "axis=0;narrow_range=true;num_bits=4", QOBS_BF16, AMAX},
+    {"modelopt.MseCalibrator", "weight", "num_bits=[4, 3];start_multiplier=0.5;stop_multiplier=2", 0, WEIGHT},
+    {"modelopt.MseCalibrator", "empty", "axis=0", 0, AMAX | WEIGHT | EMPTY},
+    {"modelopt.NVFP4MSECalibrator", "", "", 0, 0},
+    {"modelopt.NVFP4MSECalibrator", "weight", "block_size=32", QOBS_BF16, AMAX | WEIGHT},
 };
 enum { CASES = sizeof cases / sizeof *cases };
 
@@ -201,13 +201,13 @@ static inline qobs_observer *make_case(const struct saved_case *c)
     float numbers[COLUMNS];
     for (int i = 0; i < COLUMNS; i++)
         numbers[i] = (float)(3 + i % 7) / 2;
-    const bool blocks = strcmp(c->preset, "trt.NVFP4MSECalibrator") == 0;
+    const bool blocks = strcmp(c->preset, "modelopt.NVFP4MSECalibrator") == 0;
     const qobs_tensor amax = blocks ? tensor(QOBS_F32, numbers, 1) : tensor(QOBS_F32, numbers, ROWS, 1);
     const qobs_tensor weight = blocks ? tensor(QOBS_F32, numbers, 32) : tensor(QOBS_F32, numbers, COLUMNS);
     if (c->options & AMAX)
-        assert_ok(qobs_observer_give_amax(o, &amax, &error));
+        assert_ok(qobs_observer_set_reference_amax(o, &amax, &error));
     if (c->options & WEIGHT)
-        assert_ok(qobs_observer_give_error_weight(o, &weight, &error));
+        assert_ok(qobs_observer_set_error_weights(o, &weight, &error));
     return o;
 }
 
@@ -246,7 +246,7 @@ static inline qobs_observer *observed(const struct saved_case *c)
             fail_msg("%s %s: %s", c->preset, c->settings, error.message);
     }
     if (c->options & GLOBAL_AMAX)
-        assert_ok(qobs_observer_set_amax(o, 40, &error));
+        assert_ok(qobs_observer_set_global_amax(o, 40, &error));
     return o;
 }
 

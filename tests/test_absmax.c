@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* The largest magnitude along any axes of tensors in every layout, on every usable instruction set, in one piece and cut for threads:
- * trt.MaxCalibrator against a loop over the elements. Of two batches; what is not finite is refused, left out, or propagated.
+/* The largest magnitude along any axes of tensors in every layout, on every usable instruction set, in one piece and
+ * cut for threads: modelopt.MaxCalibrator against a loop over the elements. Of two batches; what is not finite is
+ * refused, left out, or propagated.
  *
  *   test_absmax [SEED [CASE]] */
 #include <setjmp.h>
@@ -60,7 +61,8 @@ static void draw_axes(struct rng *r, struct wanted *w, const struct tensor *t, c
         w->kept[d] = chance(r, 40);
         if (!w->kept[d])
             continue;
-        used += (size_t)snprintf(setting + used, size - used, "%s%d", count++ ? ", " : "", chance(r, 50) ? d : d - t->ndim);
+        used +=
+            (size_t)snprintf(setting + used, size - used, "%s%d", count++ ? ", " : "", chance(r, 50) ? d : d - t->ndim);
         qparams *= t->shape[d];
     }
     snprintf(setting + used, size - used, "]");
@@ -98,7 +100,8 @@ static bool same(const struct wanted *w, const struct tensor *t, qobs_observer *
     unsigned char *amax = malloc(size);
     qobs_counts counts = {.struct_size = sizeof counts};
     qobs_error error;
-    bool good = qobs_observer_read(o, "amax", amax, size, &error) == QOBS_OK && qobs_observer_counts(o, &counts, &error) == QOBS_OK;
+    bool good = qobs_observer_read(o, "amax", amax, size, &error) == QOBS_OK &&
+                qobs_observer_counts(o, &counts, &error) == QOBS_OK;
     if (!good)
         print_error("%s\n", error.message);
     for (int64_t q = 0; q < w->qparams && good; q++) {
@@ -121,13 +124,15 @@ static bool observe(struct rng *r, const char *axes, struct wanted *w, struct te
 {
     static const char *const modes[] = {"refuse", "ignore", "propagate"};
     const char *mode = modes[between(r, 0, 2)];
-    const qobs_executor executor = {.struct_size = sizeof executor, .context = &threads, .threads = threads, .parallel_for = parallel_for};
+    const qobs_executor executor = {
+        .struct_size = sizeof executor, .context = &threads, .threads = threads, .parallel_for = parallel_for};
     const qobs_runtime runtime = {.struct_size = sizeof runtime, .executor = &executor};
     qobs_config *config = NULL;
     qobs_observer *o = NULL;
     qobs_error error;
-    if (qobs_config_create(&config, "trt.MaxCalibrator", NULL, &error) != QOBS_OK ||
-        qobs_config_set(config, "axis", axes, &error) != QOBS_OK || qobs_config_set(config, "nonfinite", mode, &error) != QOBS_OK ||
+    if (qobs_config_create(&config, "modelopt.MaxCalibrator", NULL, &error) != QOBS_OK ||
+        qobs_config_set(config, "axis", axes, &error) != QOBS_OK ||
+        qobs_config_set(config, "nonfinite", mode, &error) != QOBS_OK ||
         qobs_observer_create(&o, config, threads > 1 ? &runtime : NULL, &error) != QOBS_OK)
         fail_msg("%s", error.message);
     w->mode = *mode;
@@ -168,14 +173,14 @@ static void run(const char *test, int64_t number, uint64_t stream, int64_t quant
         qobs_error error;
         if (!qobs_isa_usable(isa))
             continue;
-        assert_int_equal(qobs_isa_limit(qobs_isa_name(isa), &error), QOBS_OK);
+        assert_int_equal(qobs_isa_select(qobs_isa_name(isa), &error), QOBS_OK);
         good = observe(&r, axes, &w, batch, 1) && observe(&r, axes, &w, batch, 3);
     }
     if (!good)
-        print_error("%s case %lld of seed %llu on %s: axis=%s, shape %lld %lld %lld %lld in %d dimensions of %s\n", test,
-                    (long long)number, (unsigned long long)seed, qobs_isa_active(), axes, (long long)batch[0].shape[0],
-                    (long long)batch[0].shape[1], (long long)batch[0].shape[2], (long long)batch[0].shape[3], batch[0].ndim,
-                    qobs_dtype_name(batch[0].dtype->dtype));
+        print_error("%s case %lld of seed %llu on %s: axis=%s, shape %lld %lld %lld %lld in %d dimensions of %s\n",
+                    test, (long long)number, (unsigned long long)seed, qobs_isa_active(), axes,
+                    (long long)batch[0].shape[0], (long long)batch[0].shape[1], (long long)batch[0].shape[2],
+                    (long long)batch[0].shape[3], batch[0].ndim, qobs_dtype_name(batch[0].dtype->dtype));
     for (int i = 0; i < BATCHES; i++)
         free(batch[i].memory);
     free(w.amax);

@@ -14,10 +14,10 @@ static const struct {
     {"quark.PerChannelPowOf2MinMSEObserver", "dtype=int32;ch_axis=-1"},
     {"quark.PerBlockMXDiffsObserver", "dtype=fp4;ch_axis=-1;group_size=32;scope=3"},
     {"quark.PerBlockMXDiffsObserver", "dtype=fp8_e5m2;ch_axis=0;group_size=7"},
-    {"trt.MseCalibrator", "num_bits=4"},
-    {"trt.MseCalibrator", "num_bits=[4, 3];axis=0"},
-    {"trt.MseCalibrator", "num_bits=6;axis=-1;narrow_range=true"},
-    {"trt.NVFP4MSECalibrator", "block_size=16"},
+    {"modelopt.MseCalibrator", "num_bits=4"},
+    {"modelopt.MseCalibrator", "num_bits=[4, 3];axis=0"},
+    {"modelopt.MseCalibrator", "num_bits=6;axis=-1;narrow_range=true"},
+    {"modelopt.NVFP4MSECalibrator", "block_size=16"},
 };
 enum { SEARCHES = sizeof searches / sizeof *searches, ROWS = 96, COLUMNS = 1024 };
 
@@ -83,7 +83,7 @@ static unsigned char *all_results(const qobs_observer *o, size_t *size)
     *size = 0;
     for (size_t i = 0; i < qobs_observer_result_count(o); i++) {
         qobs_result result = {.struct_size = sizeof result};
-        assert_ok(qobs_observer_result(o, i, &result, &error));
+        assert_ok(qobs_observer_result_info(o, i, &result, &error));
         assert_true(*size + result.size < 1 << 20);
         assert_ok(qobs_observer_read(o, result.name, bytes + *size, result.size, &error));
         *size += result.size;
@@ -92,7 +92,8 @@ static unsigned char *all_results(const qobs_observer *o, size_t *size)
     return bytes;
 }
 
-static unsigned char *results_of(size_t search, const char *more_settings, size_t threads, const char *isa, bool strided, size_t *size)
+static unsigned char *results_of(size_t search, const char *more_settings, size_t threads, const char *isa,
+                                 bool strided, size_t *size)
 {
     char settings[200];
     snprintf(settings, sizeof settings, "%s%s", searches[search].settings, more_settings);
@@ -105,7 +106,7 @@ static unsigned char *results_of(size_t search, const char *more_settings, size_
         value.strides = strides;
     }
     crew_size = threads;
-    assert_ok(qobs_isa_limit(isa, &error));
+    assert_ok(qobs_isa_select(isa, &error));
     qobs_config *config = make_config(searches[search].preset, settings, NULL);
     qobs_observer *o;
     assert_ok(qobs_observer_create(&o, config, &runtime, &error));
@@ -113,7 +114,7 @@ static unsigned char *results_of(size_t search, const char *more_settings, size_
     unsigned char *bytes = all_results(o, size);
     qobs_observer_destroy(o);
     qobs_config_destroy(config);
-    assert_ok(qobs_isa_limit(NULL, &error));
+    assert_ok(qobs_isa_select(NULL, &error));
     return bytes;
 }
 
@@ -150,7 +151,8 @@ static void test_same_nan(void **state)
         for (size_t isa = 0; isa < qobs_isa_count(); isa++) {
             if (!qobs_isa_usable(isa))
                 continue;
-            unsigned char *others = results_of(i, ";nonfinite=propagate", 1 + isa, qobs_isa_name(isa), false, &other_size);
+            unsigned char *others =
+                results_of(i, ";nonfinite=propagate", 1 + isa, qobs_isa_name(isa), false, &other_size);
             if (size != other_size || memcmp(bytes, others, size) != 0)
                 fail_msg("%s with %s, %s", searches[i].preset, searches[i].settings, qobs_isa_name(isa));
             free(others);
@@ -165,7 +167,7 @@ static void test_same_nan(void **state)
 
 static void observe_batch(qobs_observer *o, int batch) { assert_ok(observe(o, ROWS, COLUMNS, values[batch])); }
 
-static bool takes_two(size_t search) { return strcmp(searches[search].preset, "trt.NVFP4MSECalibrator") != 0; }
+static bool takes_two(size_t search) { return strcmp(searches[search].preset, "modelopt.NVFP4MSECalibrator") != 0; }
 
 static qobs_observer *reload(const qobs_observer *o)
 {
@@ -215,8 +217,8 @@ static void test_reloaded(void **state)
 static void test_given(void **state)
 {
     (void)state;
-    qobs_observer *o = make("trt.MseCalibrator", "num_bits=4;axis=0"),
-                  *plain = make("trt.MseCalibrator", "num_bits=4;axis=0");
+    qobs_observer *o = make("modelopt.MseCalibrator", "num_bits=4;axis=0"),
+                  *plain = make("modelopt.MseCalibrator", "num_bits=4;axis=0");
     float amax[ROWS], weight[COLUMNS], found[ROWS], other[ROWS];
     for (int i = 0; i < ROWS; i++)
         amax[i] = (float)(1 + i % 3);
@@ -224,10 +226,10 @@ static void test_given(void **state)
         weight[j] = (float)(j % 5);
     const qobs_tensor flat = tensor(QOBS_F32, amax, ROWS), given = tensor(QOBS_F32, amax, ROWS, 1),
                       weights = tensor(QOBS_F32, weight, COLUMNS);
-    assert_ok(qobs_observer_give_amax(o, &flat, &error));
+    assert_ok(qobs_observer_set_reference_amax(o, &flat, &error));
     assert_refused(observe(o, ROWS, COLUMNS, values[0]), QOBS_ERROR_INVALID_ARGUMENT, "amax|96");
-    assert_ok(qobs_observer_give_amax(o, &given, &error));
-    assert_ok(qobs_observer_give_error_weight(o, &weights, &error));
+    assert_ok(qobs_observer_set_reference_amax(o, &given, &error));
+    assert_ok(qobs_observer_set_error_weights(o, &weights, &error));
     qobs_observer *copy = reload(o);
     observe_batch(o, 0);
     observe_batch(copy, 0);
@@ -238,7 +240,8 @@ static void test_given(void **state)
     assert_memory_not_equal(found, other, sizeof found);
     for (int i = 0; i < ROWS; i++)
         assert_true(found[i] >= amax[i] * 0.25f && found[i] <= amax[i] * 4);
-    assert_refused(qobs_observer_give_amax(o, &given, &error), QOBS_ERROR_INVALID_ARGUMENT, "amax|before the first");
+    assert_refused(qobs_observer_set_reference_amax(o, &given, &error), QOBS_ERROR_INVALID_ARGUMENT,
+                   "amax|before the first");
     qobs_observer_destroy(o);
     qobs_observer_destroy(copy);
     qobs_observer_destroy(plain);
@@ -247,8 +250,8 @@ static void test_given(void **state)
 /* ---- Merged
  * --------------------------------------------------------------------------------------------------------------- */
 
-/* Batches of different observers count as if one had seen them all, where there is a sum; and an empty observer becomes like
- * another. */
+/* Batches of different observers count as if one had seen them all, where there is a sum; and an empty observer becomes
+ * like another. */
 static void test_merged(void **state)
 {
     (void)state;
@@ -260,7 +263,7 @@ static void test_merged(void **state)
         observe_batch(b, 0);
         assert_ok(qobs_observer_merge(empty, (const qobs_observer *const *)&a, 1, &error));
         expect_same(empty, a);
-        if (strcmp(searches[i].preset, "trt.MseCalibrator") == 0) {
+        if (strcmp(searches[i].preset, "modelopt.MseCalibrator") == 0) {
             qobs_observer *both = make(searches[i].preset, searches[i].settings),
                           *strange = make(searches[i].preset, searches[i].settings);
             observe_batch(both, 0);
@@ -285,7 +288,8 @@ static void test_merged_steps(void **state)
 {
     (void)state;
     const char *settings = "dtype=fp4;ch_axis=-1;group_size=4;scope=2";
-    qobs_observer *a = make("quark.PerBlockMXDiffsObserver", settings), *b = make("quark.PerBlockMXDiffsObserver", settings);
+    qobs_observer *a = make("quark.PerBlockMXDiffsObserver", settings),
+                  *b = make("quark.PerBlockMXDiffsObserver", settings);
     assert_ok(observe(a, 2, 4, F32(6, 0.5f, 0.5f, 0.5f, 6, 0.5f, 0.5f, 0.5f)));
     assert_result(a, "init_scale", 2, 2);
     assert_result(a, "scale", 1, 1);
@@ -304,27 +308,27 @@ static void test_merged_steps(void **state)
 static void test_refused(void **state)
 {
     (void)state;
-    qobs_observer *o = make("trt.NVFP4MSECalibrator", "");
+    qobs_observer *o = make("modelopt.NVFP4MSECalibrator", "");
     const qobs_tensor two = tensor(QOBS_F32, F32(1, 2), 2), negative = tensor(QOBS_F32, F32(-1), 1),
                       one = tensor(QOBS_F32, F32(7), 1);
-    assert_refused(qobs_observer_give_amax(o, &two, &error), QOBS_ERROR_INVALID_ARGUMENT, "amax|2 elements");
-    assert_refused(qobs_observer_give_amax(o, &negative, &error), QOBS_ERROR_INVALID_ARGUMENT, "amax|-1");
-    assert_ok(qobs_observer_give_amax(o, &one, &error));
+    assert_refused(qobs_observer_set_reference_amax(o, &two, &error), QOBS_ERROR_INVALID_ARGUMENT, "amax|2 elements");
+    assert_refused(qobs_observer_set_reference_amax(o, &negative, &error), QOBS_ERROR_INVALID_ARGUMENT, "amax|-1");
+    assert_ok(qobs_observer_set_reference_amax(o, &one, &error));
     assert_refused(observe(o, 2, 24, values[0]), QOBS_ERROR_INVALID_ARGUMENT, "block_size|16|24");
     assert_ok(observe(o, 2, 16, values[0]));
     assert_refused(observe(o, 2, 16, values[0]), QOBS_ERROR_INVALID_ARGUMENT, "reset");
     qobs_observer_reset(o);
     assert_ok(observe(o, 2, 16, values[0]));
     qobs_observer_destroy(o);
-    o = make("trt.MseCalibrator", "unsigned=true");
+    o = make("modelopt.MseCalibrator", "unsigned=true");
     assert_refused(observe(o, 1, 2, F32(1, -1)), QOBS_ERROR_INVALID_ARGUMENT, "negative|unsigned");
     assert_int_equal(counts_of(o).batches, 0);
     assert_ok(observe(o, 1, 2, F32(1, 2)));
     qobs_observer_destroy(o);
     o = make("llmc.mse", "");
-    assert_refused(qobs_observer_give_amax(o, &one, &error), QOBS_ERROR_INVALID_ARGUMENT, "llmc.mse|amax");
+    assert_refused(qobs_observer_set_reference_amax(o, &one, &error), QOBS_ERROR_INVALID_ARGUMENT, "llmc.mse|amax");
     qobs_observer_destroy(o);
-    qobs_config *config = make_config("trt.MseCalibrator", "step_size=0.001", NULL);
+    qobs_config *config = make_config("modelopt.MseCalibrator", "step_size=0.001", NULL);
     assert_refused(qobs_config_check(config, &error), QOBS_ERROR_INVALID_ARGUMENT, "step_size|3751|512");
     assert_ok(qobs_config_set(config, "start_multiplier", "5", &error));
     assert_refused(qobs_config_check(config, &error), QOBS_ERROR_INVALID_ARGUMENT, "stop_multiplier|5");
@@ -334,8 +338,9 @@ static void test_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_same_bits), cmocka_unit_test(test_same_nan),     cmocka_unit_test(test_reloaded), cmocka_unit_test(test_given),
-        cmocka_unit_test(test_merged),    cmocka_unit_test(test_merged_steps), cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_same_bits), cmocka_unit_test(test_same_nan), cmocka_unit_test(test_reloaded),
+        cmocka_unit_test(test_given),     cmocka_unit_test(test_merged),   cmocka_unit_test(test_merged_steps),
+        cmocka_unit_test(test_refused),
     };
     make_values();
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* Several threads: different observers at the same time, one that all read, and the choice of instruction set under them. No
- * locks here either; the thread sanitizer runs this, too. */
+/* Several threads: different observers at the same time, one that all read, and the choice of instruction set under
+ * them. No locks here either; the thread sanitizer runs this, too. */
 #include <pthread.h>
 #include <stdatomic.h>
 
@@ -39,7 +39,7 @@ static qobs_observer *make_observed(size_t i, const qobs_runtime *runtime)
         const qobs_tensor value = tensor_of(QOBS_F32, 2, shape, batches[b]);
         if (weighs_columns(p))
             status = qobs_observer_observe_importance(o, &value, &e);
-        if (status == QOBS_OK && !(b == 1 && strcmp(p->preset, "trt.NVFP4MSECalibrator") == 0))
+        if (status == QOBS_OK && !(b == 1 && strcmp(p->preset, "modelopt.NVFP4MSECalibrator") == 0))
             status = qobs_observer_observe(o, &value, NULL, &e);
     }
     if (status != QOBS_OK)
@@ -104,7 +104,8 @@ static void run(void *(*what)(void *), void *arguments[THREADS])
         fail_msg("%s", complaint);
 }
 
-/* ---- Different observers ----------------------------------------------------------------------------------------------------- */
+/* ---- Different observers
+ * ----------------------------------------------------------------------------------------------------- */
 
 /* Every preset, in an order of each thread's own, saved, loaded and merged. */
 static void *observe_all(void *argument)
@@ -143,7 +144,8 @@ static void *observe_large(void *argument)
         qobs_error e = {0};
         if (strstr(p->preset, "mse") || strstr(p->preset, "MSE") || strstr(p->preset, "Mse")) /* take long */
             continue;
-        if (qobs_observer_create(&o, configs[i], &runtime, &e) != QOBS_OK || qobs_observer_observe(o, &value, NULL, &e) != QOBS_OK)
+        if (qobs_observer_create(&o, configs[i], &runtime, &e) != QOBS_OK ||
+            qobs_observer_observe(o, &value, NULL, &e) != QOBS_OK)
             complain("large", p, &e);
         qobs_observer_destroy(o);
     }
@@ -156,8 +158,8 @@ static void *change_isa(void *argument)
     (void)argument;
     for (size_t n = 0; n < 2000; n++)
         if (qobs_isa_usable(n % qobs_isa_count()))
-            qobs_isa_limit(qobs_isa_name(n % qobs_isa_count()), NULL);
-    qobs_isa_limit(NULL, NULL);
+            qobs_isa_select(qobs_isa_name(n % qobs_isa_count()), NULL);
+    qobs_isa_select(NULL, NULL);
     return NULL;
 }
 
@@ -187,7 +189,8 @@ static void test_different_observers(void **state)
     assert_true(atomic_load(&loops) >= THREADS); /* work was cut */
 }
 
-/* ---- One observer that all read ---------------------------------------------------------------------------------------------- */
+/* ---- One observer that all read
+ * ---------------------------------------------------------------------------------------------- */
 
 /* Everything that takes a const observer. */
 static void *read_all(void *argument)
@@ -202,7 +205,8 @@ static void *read_all(void *argument)
         qobs_error e = {0};
         for (size_t k = 0; k < qobs_observer_result_count(o); k++) {
             qobs_result result = {.struct_size = sizeof result};
-            if (qobs_observer_result(o, k, &result, &e) != QOBS_OK || qobs_observer_find(o, result.name, &result, &e) != QOBS_OK)
+            if (qobs_observer_result_info(o, k, &result, &e) != QOBS_OK ||
+                qobs_observer_result_find(o, result.name, &result, &e) != QOBS_OK)
                 complain("result", p, &e);
             void *out = malloc(result.size);
             if (!out || qobs_observer_read(o, result.name, out, result.size, &e) != QOBS_OK)
@@ -213,7 +217,8 @@ static void *read_all(void *argument)
             complain("counts", p, &e);
         qobs_observer_search_report(o, &report, NULL);
         compare("reading", i, o);
-        if (qobs_observer_create(&own, configs[i], NULL, &e) != QOBS_OK || qobs_observer_merge(own, &o, 1, &e) != QOBS_OK)
+        if (qobs_observer_create(&own, configs[i], NULL, &e) != QOBS_OK ||
+            qobs_observer_merge(own, &o, 1, &e) != QOBS_OK)
             complain("merge", p, &e);
         qobs_observer_destroy(own);
     }

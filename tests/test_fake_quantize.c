@@ -29,8 +29,8 @@ struct setting {
     const char *key, *value;
 };
 
-/* Which qparam the element with these indices has; the test's own idea of each strategy. `place` is the group that g_idx
- * puts a column in. */
+/* Which qparam the element with these indices has; the test's own idea of each strategy. `place` is the group that
+ * g_idx puts a column in. */
 typedef int64_t qparam_fn(const struct extents *shape, const int64_t *i, const int64_t *place);
 
 static int64_t group_5(const struct extents *s, const int64_t *i, const int64_t *place)
@@ -124,7 +124,12 @@ static const struct layout strategies[] = {
      {3, {3, 7, 19}},
      second_index,
      false},
-    {"activation, tensor", "llmc.minmax", {{"base_name", "input"}, {"strategy", "tensor"}}, {3, {3, 7, 19}}, tensor, false},
+    {"activation, tensor",
+     "llmc.minmax",
+     {{"base_name", "input"}, {"strategy", "tensor"}},
+     {3, {3, 7, 19}},
+     tensor,
+     false},
     {"activation, group",
      "llmc.minmax",
      {{"base_name", "output"}, {"group_size", "5"}},
@@ -137,7 +142,12 @@ static const struct layout strategies[] = {
      {4, {2, 5, 6, 8}},
      second_index,
      false},
-    {"attention, tensor", "llmc.minmax", {{"base_name", "v"}, {"strategy", "tensor"}}, {4, {2, 5, 6, 8}}, tensor, false},
+    {"attention, tensor",
+     "llmc.minmax",
+     {{"base_name", "v"}, {"strategy", "tensor"}},
+     {4, {2, 5, 6, 8}},
+     tensor,
+     false},
     {"torch", "torch.MinMaxObserver", {{"dtype", "quint8"}}, {3, {5, 6, 7}}, tensor, false},
     {"torch, int32", "torch.MinMaxObserver", {{"dtype", "qint32"}}, {2, {5, 6}}, tensor, false},
     {"torch, large", "torch.MinMaxObserver", {{"dtype", "qint8"}}, {2, {1000, 700}}, tensor, false},
@@ -161,15 +171,19 @@ static const struct layout strategies[] = {
      false},
     {"quark, block",
      "quark.PerBlockMXObserver",
-     {{"dtype", "fp4"}, {"scale_format", "e8m0"}, {"scale_calculation_mode", "even"}, {"group_size", "5"}, {"ch_axis", "0"}},
+     {{"dtype", "fp4"},
+      {"scale_format", "e8m0"},
+      {"scale_calculation_mode", "even"},
+      {"group_size", "5"},
+      {"ch_axis", "0"}},
      {2, {23, 9}},
      swapped_group_5,
      false},
     {"one element", "llmc.minmax", {{"strategy", "tensor"}}, {0, {0}}, tensor, false},
 };
 
-/* Strides of a tensor in a larger buffer: axes in any order, some backwards, with gaps. Returns the bytes it spans and where
- * its first element is. */
+/* Strides of a tensor in a larger buffer: axes in any order, some backwards, with gaps. Returns the bytes it spans and
+ * where its first element is. */
 static size_t random_strides(const struct extents *s, size_t element, bool plain, int64_t *strides, size_t *origin)
 {
     int order[4] = {0, 1, 2, 3};
@@ -267,7 +281,8 @@ static int64_t offset_of(const struct extents *s, const int64_t *i, const int64_
     return at;
 }
 
-/* A g_idx of numbers in any order. Groups are pieces of 5 of their stable sort, or ragged: a group a number, all of them named. */
+/* A g_idx of numbers in any order. Groups are pieces of 5 of their stable sort, or ragged: a group a number, all of
+ * them named. */
 static void make_g_idx(int64_t columns, bool ragged, int32_t *g_idx, int64_t *place)
 {
     const uint32_t groups = (uint32_t)((columns + 4) / 5);
@@ -306,7 +321,8 @@ static void store_zero_point(qobs_dtype dtype, void *array, int64_t i, double va
 }
 
 /* One strategy in one dtype, with everything else by chance. */
-static void check_tensor(const struct layout *s, qobs_dtype dtype, const qobs_format *format, const qobs_runtime *runtime)
+static void check_tensor(const struct layout *s, qobs_dtype dtype, const qobs_format *format,
+                         const qobs_runtime *runtime)
 {
     const size_t element = qobs_dtype_size(dtype);
     const bool torch = strncmp(s->preset, "torch", 5) == 0, plain = random_bits() % 3 == 0,
@@ -318,11 +334,11 @@ static void check_tensor(const struct layout *s, qobs_dtype dtype, const qobs_fo
     if (torch) {
         const char *of = s->settings[0].value;
         way = (struct way){.quant_min = strcmp(of, "qint32") == 0  ? INT32_MIN
-                                    : strcmp(of, "qint8") == 0 ? -128
-                                                               : 0,
+                                        : strcmp(of, "qint8") == 0 ? -128
+                                                                   : 0,
                            .quant_max = strcmp(of, "qint32") == 0  ? INT32_MAX
-                                       : strcmp(of, "qint8") == 0 ? 127
-                                                                  : 255};
+                                        : strcmp(of, "qint8") == 0 ? 127
+                                                                   : 255};
         format = NULL;
     }
     static int32_t g_idx[1024];
@@ -363,7 +379,8 @@ static void check_tensor(const struct layout *s, qobs_dtype dtype, const qobs_fo
     void *scales = malloc((size_t)qparams * 8), *zero_points = malloc((size_t)qparams * 8);
     const float global = with_global ? (float)exp2(uniform(-3, 9)) : 1;
     for (int64_t i = 0; i < qparams; i++) {
-        put(scale_dtype, scales, i, round_dtype(scale_dtype, exp2(uniform(-6, 0)) * (double)(with_global ? global : 1)));
+        put(scale_dtype, scales, i,
+            round_dtype(scale_dtype, exp2(uniform(-6, 0)) * (double)(with_global ? global : 1)));
         store_zero_point(zp_dtype, zero_points, i,
                          torch ? (double)(random_bits() % 100)
                          : zp_dtype >= QOBS_I16 && zp_dtype <= QOBS_I64
@@ -394,9 +411,9 @@ static void check_tensor(const struct layout *s, qobs_dtype dtype, const qobs_fo
     const qobs_tensor read = {sizeof read,     in_place ? out_data + origin : x + origin,
                               dtype,           s->shape.ndim,
                               s->shape.extent, plain ? NULL : strides};
-    const int status = qobs_fake_quantize(config, format, &read, s->g_idx ? &g : NULL, &scale,
-                                          with_zero_point ? &zero_point : NULL, with_global ? &global : NULL,
-                                          out_data + out_origin, plain && !in_place ? NULL : out_strides, runtime, &error);
+    const int status = qobs_fake_quantize(
+        config, format, &read, s->g_idx ? &g : NULL, &scale, with_zero_point ? &zero_point : NULL,
+        with_global ? &global : NULL, out_data + out_origin, plain && !in_place ? NULL : out_strides, runtime, &error);
     if (status != QOBS_OK)
         fail_msg("%s: %s", s->name, error.message);
     if (memcmp(out_data, expected, out_bytes) != 0)
@@ -420,13 +437,13 @@ static void test_tensors(void **state)
     for (size_t t = 0; qobs_kernel_tables[t]; t++) {
         if (!qobs_kernel_tables[t]->usable())
             continue;
-        assert_int_equal(qobs_isa_limit(qobs_kernel_tables[t]->isa, NULL), QOBS_OK);
+        assert_int_equal(qobs_isa_select(qobs_kernel_tables[t]->isa, NULL), QOBS_OK);
         for (size_t d = 0; d < sizeof dtypes / sizeof *dtypes; d++)
             for (int i = 0; i < (large ? 1 : 24); i++)
                 check_tensor(s, dtypes[d], qobs_format_find(formats[random_bits() % 6]),
                              i & 1 || large ? &with_threads : NULL);
     }
-    assert_int_equal(qobs_isa_limit(NULL, NULL), QOBS_OK);
+    assert_int_equal(qobs_isa_select(NULL, NULL), QOBS_OK);
     if (large)
         assert_true(tasks_run > tasks_before + 1);
 }
@@ -443,7 +460,8 @@ static void test_format_of_configuration(void **state)
                       scale = {sizeof scale, &one, QOBS_F32, 1, &single, NULL};
     qobs_config_create(&config, "llmc.minmax", NULL, NULL);
     qobs_config_set(config, "num_bits", "4", NULL);
-    assert_int_equal(qobs_fake_quantize(config, NULL, &value, NULL, &scale, NULL, NULL, out, NULL, NULL, NULL), QOBS_OK);
+    assert_int_equal(qobs_fake_quantize(config, NULL, &value, NULL, &scale, NULL, NULL, out, NULL, NULL, NULL),
+                     QOBS_OK);
     assert_memory_equal(out, ((float[]){-4, 0.5f, 3.5f, 3.5f}), sizeof out);
     assert_int_equal(
         qobs_fake_quantize(config, qobs_format_find("fp4"), &value, NULL, &scale, NULL, NULL, out, NULL, NULL, NULL),
@@ -453,13 +471,15 @@ static void test_format_of_configuration(void **state)
     qobs_config_create(&config, "torch.MinMaxObserver", NULL, NULL);
     qobs_config_set(config, "dtype", "qint8", NULL);
     qobs_config_set(config, "reduce_range", "true", NULL);
-    assert_int_equal(qobs_fake_quantize(config, NULL, &value, NULL, &scale, NULL, NULL, out, NULL, NULL, NULL), QOBS_OK);
+    assert_int_equal(qobs_fake_quantize(config, NULL, &value, NULL, &scale, NULL, NULL, out, NULL, NULL, NULL),
+                     QOBS_OK);
     assert_memory_equal(out, ((float[]){-32, 0.5f, 3.5f, 31.5f}), sizeof out);
     qobs_config_destroy(config);
 }
 
-static void refuse(const qobs_config *config, const qobs_format *format, const qobs_tensor *value, const qobs_tensor *scale,
-                   const qobs_tensor *zero_point, void *out, const int64_t *out_strides, const char *word)
+static void refuse(const qobs_config *config, const qobs_format *format, const qobs_tensor *value,
+                   const qobs_tensor *scale, const qobs_tensor *zero_point, void *out, const int64_t *out_strides,
+                   const char *word)
 {
     qobs_error error;
     const int status =
@@ -566,12 +586,14 @@ static void test_modes(void **state)
         x[i] = (uint16_t)(random_bits() & 0x80ff);
     const float global = 3;
     const int64_t n = N, one = 1;
-    const qobs_tensor value = {sizeof value, x, QOBS_BF16, 1, &n, NULL}, s = {sizeof s, &scale, QOBS_BF16, 1, &one, NULL};
+    const qobs_tensor value = {sizeof value, x, QOBS_BF16, 1, &n, NULL},
+                      s = {sizeof s, &scale, QOBS_BF16, 1, &one, NULL};
     qobs_config *config;
     qobs_config_create(&config, "llmc.minmax", NULL, NULL);
     for (int with = 0; with < 2; with++) {
         const float *g = with ? &global : NULL;
-        assert_int_equal(qobs_fake_quantize(config, NULL, &value, NULL, &s, NULL, g, expected, NULL, NULL, NULL), QOBS_OK);
+        assert_int_equal(qobs_fake_quantize(config, NULL, &value, NULL, &s, NULL, g, expected, NULL, NULL, NULL),
+                         QOBS_OK);
         const unsigned before = _mm_getcsr();
         _mm_setcsr(0xffc0);
         const int status = qobs_fake_quantize(config, NULL, &value, NULL, &s, NULL, g, got, NULL, NULL, NULL);

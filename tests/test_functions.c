@@ -10,7 +10,8 @@
 static const float two_rows[] = {-1, 2, -3, 4, 5, -6, 7, -8}; /* 2 x 4 */
 static const float more[] = {-2, 2, -5, 4, 9, -6, 7, -8};
 
-/* ---- Ranges ----------------------------------------------------------------------------------------------------------------- */
+/* ---- Ranges
+ * ----------------------------------------------------------------------------------------------------------------- */
 
 static void test_get_current_min_max(void **state)
 {
@@ -36,7 +37,8 @@ static void test_get_current_global_min_max(void **state)
     assert_ok(qobs_global_minmax(config, &value, &min, &max, &counts, NULL, &error));
     assert_true(min == -8 && max == 7 && counts.tokens == 2 && counts.elements == 8);
     assert_refused(qobs_global_minmax(config, &none, &min, &max, NULL, NULL, &error), QOBS_ERROR_NO_DATA, "value");
-    assert_refused(qobs_global_minmax(config, &value, &min, NULL, NULL, NULL, &error), QOBS_ERROR_INVALID_ARGUMENT, "max|NULL");
+    assert_refused(qobs_global_minmax(config, &value, &min, NULL, NULL, NULL, &error), QOBS_ERROR_INVALID_ARGUMENT,
+                   "max|NULL");
     qobs_config_destroy(config);
 }
 
@@ -48,15 +50,17 @@ static void test_get_min_max(void **state)
     qobs_observer *o = make("llmc.minmax", settings);
     const qobs_tensor a = tensor(QOBS_F32, two_rows, 2, 4), b = tensor(QOBS_F32, more, 2, 4);
     float min[2], max[2];
-    assert_ok(qobs_observer_get_min_max(o, &a, NULL, min, max, sizeof min, &error));
+    assert_ok(qobs_observer_update_min_max(o, &a, NULL, min, max, sizeof min, &error));
     assert_memory_equal(min, F32(-3, -8), sizeof min);
-    assert_ok(qobs_observer_get_min_max(o, &b, NULL, min, max, sizeof min, &error));
+    assert_ok(qobs_observer_update_min_max(o, &b, NULL, min, max, sizeof min, &error));
     assert_memory_equal(min, F32(-4, -8), sizeof min);
     assert_memory_equal(max, F32(4, 8), sizeof max);
     assert_result(o, "max_vals", 4, 8);
     assert_true(counts_of(o).tokens == 0); /* that is record_observed_tokens' */
-    assert_refused(qobs_observer_get_min_max(o, &b, NULL, min, max, 4, &error), QOBS_ERROR_INVALID_ARGUMENT, "size|4|8");
-    assert_refused(qobs_observer_get_min_max(NULL, &b, NULL, min, max, 8, &error), QOBS_ERROR_INVALID_ARGUMENT, "observer|NULL");
+    assert_refused(qobs_observer_update_min_max(o, &b, NULL, min, max, 4, &error), QOBS_ERROR_INVALID_ARGUMENT,
+                   "size|4|8");
+    assert_refused(qobs_observer_update_min_max(NULL, &b, NULL, min, max, 8, &error), QOBS_ERROR_INVALID_ARGUMENT,
+                   "observer|NULL");
     assert_result(o, "min_vals", -4, -8);
     qobs_observer_destroy(o);
 }
@@ -64,28 +68,32 @@ static void test_get_min_max(void **state)
 static void test_get_global_min_max(void **state)
 {
     (void)state;
-    qobs_observer *o = make("llmc.minmax", "version=2025-10;averaging_constant=0.5;group_size=2;strategy=tensor_group;type=float;num_bits=4");
+    qobs_observer *o =
+        make("llmc.minmax",
+             "version=2025-10;averaging_constant=0.5;group_size=2;strategy=tensor_group;type=float;num_bits=4");
     const qobs_tensor a = tensor(QOBS_F32, two_rows, 2, 4), b = tensor(QOBS_F32, more, 2, 4);
     float min, max, groups_min[4], groups_max[4];
-    assert_ok(qobs_observer_get_min_max(o, &a, NULL, groups_min, groups_max, sizeof groups_min, &error));
+    assert_ok(qobs_observer_update_min_max(o, &a, NULL, groups_min, groups_max, sizeof groups_min, &error));
     /* As upstream: no scale before there is a global one. */
     qobs_result result = {.struct_size = sizeof result};
-    assert_refused(qobs_observer_find(o, "scale", &result, &error), QOBS_ERROR_NO_DATA, "global scale");
-    assert_ok(qobs_observer_get_global_min_max(o, &a, &min, &max, sizeof min, &error));
+    assert_refused(qobs_observer_result_find(o, "scale", &result, &error), QOBS_ERROR_NO_DATA, "global scale");
+    assert_ok(qobs_observer_update_global_min_max(o, &a, &min, &max, sizeof min, &error));
     assert_true(min == -8 && max == 7);
-    assert_ok(qobs_observer_get_global_min_max(o, &b, &min, &max, sizeof min, &error));
+    assert_ok(qobs_observer_update_global_min_max(o, &b, &min, &max, sizeof min, &error));
     assert_true(min == -8 && max == 8);
     assert_result(o, "global_max", 8);
     assert_result(o, "global_scale", 336); /* 2688 / 8 */
     assert_result(o, "max_vals", 2, 4, 5, 7);
-    assert_ok(qobs_observer_find(o, "scale", &result, &error));
+    assert_ok(qobs_observer_result_find(o, "scale", &result, &error));
     qobs_observer_destroy(o);
     o = make("llmc.minmax", "");
-    assert_refused(qobs_observer_get_global_min_max(o, &a, &min, &max, 4, &error), QOBS_ERROR_INVALID_ARGUMENT, "version|2025-10");
+    assert_refused(qobs_observer_update_global_min_max(o, &a, &min, &max, 4, &error), QOBS_ERROR_INVALID_ARGUMENT,
+                   "version|2025-10");
     qobs_observer_destroy(o);
 }
 
-/* ---- Scales ----------------------------------------------------------------------------------------------------------------- */
+/* ---- Scales
+ * ----------------------------------------------------------------------------------------------------------------- */
 
 static void test_get_qparams(void **state)
 {
@@ -94,16 +102,19 @@ static void test_get_qparams(void **state)
     const qobs_tensor a = tensor(QOBS_F32, two_rows, 2, 4), b = tensor(QOBS_F32, more, 2, 4);
     float scale[2];
     int8_t zero_point[2];
-    assert_refused(qobs_observer_get_qparams(o, NULL, NULL, scale, sizeof scale, NULL, 0, &error), QOBS_ERROR_NO_DATA, "observed");
-    assert_ok(qobs_observer_get_qparams(o, &a, NULL, scale, sizeof scale, zero_point, sizeof zero_point, &error));
+    assert_refused(qobs_observer_update_qparams(o, NULL, NULL, scale, sizeof scale, NULL, 0, &error),
+                   QOBS_ERROR_NO_DATA, "observed");
+    assert_ok(qobs_observer_update_qparams(o, &a, NULL, scale, sizeof scale, zero_point, sizeof zero_point, &error));
     assert_memory_equal(scale, F32(4 / 7.5f, 8 / 7.5f), sizeof scale);
-    assert_ok(qobs_observer_get_qparams(o, &b, NULL, NULL, 0, zero_point, sizeof zero_point, &error));
+    assert_ok(qobs_observer_update_qparams(o, &b, NULL, NULL, 0, zero_point, sizeof zero_point, &error));
     scale[0] = 0;
-    assert_ok(qobs_observer_get_qparams(o, NULL, NULL, scale, sizeof scale, NULL, 0, &error)); /* the latest */
+    assert_ok(qobs_observer_update_qparams(o, NULL, NULL, scale, sizeof scale, NULL, 0, &error)); /* the latest */
     assert_memory_equal(scale, F32(5 / 7.5f, 9 / 7.5f), sizeof scale);
     /* A size that is wrong is found before anything changes. */
-    assert_refused(qobs_observer_get_qparams(o, &a, NULL, scale, 4, NULL, 0, &error), QOBS_ERROR_INVALID_ARGUMENT, "scale|4|8");
-    assert_refused(qobs_observer_get_qparams(o, &a, NULL, scale, 8, zero_point, 1, &error), QOBS_ERROR_INVALID_ARGUMENT, "zero_point|1|2");
+    assert_refused(qobs_observer_update_qparams(o, &a, NULL, scale, 4, NULL, 0, &error), QOBS_ERROR_INVALID_ARGUMENT,
+                   "scale|4|8");
+    assert_refused(qobs_observer_update_qparams(o, &a, NULL, scale, 8, zero_point, 1, &error),
+                   QOBS_ERROR_INVALID_ARGUMENT, "zero_point|1|2");
     assert_result(o, "scale", 5 / 7.5f, 9 / 7.5f);
     assert_true(counts_of(o).tokens == 0 && counts_of(o).batches == 2);
     /* forward counts tokens, too */
@@ -141,20 +152,22 @@ static void test_get_qparams_along_dim(void **state)
         }
         for (size_t q = 0; q < n; q++)
             want[q] = amax[q] / 127.5f;
-        assert_ok(qobs_observer_get_qparams_along_dim(o, &value, dim, count, scale, n * 4, NULL, 0, &error));
+        assert_ok(qobs_observer_update_qparams_along_dim(o, &value, dim, count, scale, n * 4, NULL, 0, &error));
         assert_memory_equal(scale, want, n * 4);
         qobs_result result = {.struct_size = sizeof result};
-        assert_ok(qobs_observer_find(o, "min_val[default]", &result, &error));
+        assert_ok(qobs_observer_result_find(o, "min_val[default]", &result, &error));
         assert_int_equal(result.ndim, set == 0 || set == 7 ? 0 : 3); /* reduced dimensions stay, with size 1 */
         for (int d = 0; d < result.ndim; d++)
             assert_int_equal(result.shape[d], set >> d & 1 ? shape[d] : 1);
         qobs_observer_destroy(o);
     }
     qobs_observer *o = make("llmc.minmax", "version=2025-09"), *now = make("llmc.minmax", "");
-    assert_refused(qobs_observer_get_qparams_along_dim(o, &value, (const int[]){3}, 1, NULL, 0, NULL, 0, &error),
+    assert_refused(qobs_observer_update_qparams_along_dim(o, &value, (const int[]){3}, 1, NULL, 0, NULL, 0, &error),
                    QOBS_ERROR_INVALID_ARGUMENT, "dim|3|3 dimensions");
-    assert_refused(qobs_observer_get_qparams_along_dim(o, &value, NULL, 1, NULL, 0, NULL, 0, &error), QOBS_ERROR_INVALID_ARGUMENT, "dim|NULL");
-    assert_refused(qobs_observer_get_qparams_along_dim(now, &value, NULL, 0, NULL, 0, NULL, 0, &error), QOBS_ERROR_INVALID_ARGUMENT, "2025-09");
+    assert_refused(qobs_observer_update_qparams_along_dim(o, &value, NULL, 1, NULL, 0, NULL, 0, &error),
+                   QOBS_ERROR_INVALID_ARGUMENT, "dim|NULL");
+    assert_refused(qobs_observer_update_qparams_along_dim(now, &value, NULL, 0, NULL, 0, NULL, 0, &error),
+                   QOBS_ERROR_INVALID_ARGUMENT, "2025-09");
     qobs_observer_destroy(o);
     qobs_observer_destroy(now);
 }
@@ -171,18 +184,21 @@ static void test_calculate_qparams(void **state)
     qobs_config_destroy(config);
 }
 
-/* ---- Tokens and reset ------------------------------------------------------------------------------------------------------- */
+/* ---- Tokens and reset
+ * ------------------------------------------------------------------------------------------------------- */
 
 static void test_record_observed_tokens(void **state)
 {
     (void)state;
-    qobs_observer *o = make("llmc.minmax", "version=2025-09;strategy=tensor"), *quark = make("quark.PerTensorMinMaxObserver", "");
+    qobs_observer *o = make("llmc.minmax", "version=2025-09;strategy=tensor"),
+                  *quark = make("quark.PerTensorMinMaxObserver", "");
     const float rows[] = {0, 0, -0.0f, 0, 1, 0, NAN, 0};
     const qobs_tensor matrix = tensor(QOBS_F32, rows, 4, 2), cube = tensor(QOBS_F32, rows, 2, 2, 2);
     int64_t tokens;
     qobs_result result = {.struct_size = sizeof result};
     assert_ok(qobs_observer_record_tokens(o, &cube, &error)); /* upstream counts matrices only */
-    assert_refused(qobs_observer_find(o, "num_observed_tokens", &result, &error), QOBS_ERROR_NO_DATA, "num_observed_tokens");
+    assert_refused(qobs_observer_result_find(o, "num_observed_tokens", &result, &error), QOBS_ERROR_NO_DATA,
+                   "num_observed_tokens");
     assert_ok(qobs_observer_record_tokens(o, &matrix, &error));
     assert_ok(qobs_observer_record_tokens(o, &matrix, &error));
     assert_ok(qobs_observer_read(o, "num_observed_tokens", &tokens, sizeof tokens, &error));
@@ -192,12 +208,14 @@ static void test_record_observed_tokens(void **state)
     assert_int_equal(tokens, 2);
     assert_true(counts_of(quark).nonzero_tokens == 2 && counts_of(o).batches == 0);
     qobs_observer_reset(o);
-    assert_refused(qobs_observer_find(o, "num_observed_tokens", &result, &error), QOBS_ERROR_NO_DATA, "num_observed_tokens");
+    assert_refused(qobs_observer_result_find(o, "num_observed_tokens", &result, &error), QOBS_ERROR_NO_DATA,
+                   "num_observed_tokens");
     qobs_observer_destroy(o);
     qobs_observer_destroy(quark);
 }
 
-/* Non-zero rows of every length, at every offset of the one element that is not 0, with and without gaps, in every dtype. */
+/* Non-zero rows of every length, at every offset of the one element that is not 0, with and without gaps, in every
+ * dtype. */
 static void test_count_tokens(void **state)
 {
     (void)state;
@@ -212,7 +230,8 @@ static void test_count_tokens(void **state)
                     memset(data, gap > 1 ? 0xff : 0, 3 * row);
                     for (int64_t i = 0; i < 3 * length; i++)
                         memset(data + (size_t)(i * gap) * size, 0, size);
-                    put_bits(data + (size_t)(at * gap) * size, UINT64_C(1) << (8 * size - 1), size); /* -0 in the first row */
+                    put_bits(data + (size_t)(at * gap) * size, UINT64_C(1) << (8 * size - 1),
+                             size);                                            /* -0 in the first row */
                     put_bits(data + row + (size_t)(at * gap) * size, 1, size); /* the least subnormal in the second */
                     const int64_t shape[] = {3, length}, strides[] = {(int64_t)row, gap * (int64_t)size};
                     const qobs_tensor value = {sizeof value, data, all[d], 2, shape, strides};
@@ -242,13 +261,15 @@ static void test_reset(void **state)
     qobs_observer_destroy(o);
 }
 
-/* torch's is_dynamic: MovingAverage takes it with averaging_constant 1 only; MinMax takes it and still keeps all batches. */
+/* torch's is_dynamic: MovingAverage takes it with averaging_constant 1 only; MinMax takes it and still keeps all
+ * batches. */
 static void test_is_dynamic(void **state)
 {
     (void)state;
     qobs_observer *o = NULL;
     qobs_config *config = make_config("torch.MovingAverageMinMaxObserver", "is_dynamic=true", NULL);
-    assert_refused(qobs_observer_create(&o, config, NULL, &error), QOBS_ERROR_INVALID_ARGUMENT, "is_dynamic|averaging_constant 1");
+    assert_refused(qobs_observer_create(&o, config, NULL, &error), QOBS_ERROR_INVALID_ARGUMENT,
+                   "is_dynamic|averaging_constant 1");
     assert_ok(qobs_config_set(config, "averaging_constant", "1", &error));
     assert_ok(qobs_observer_create(&o, config, NULL, &error));
     assert_ok(observe(o, 2, 4, more));
@@ -263,7 +284,8 @@ static void test_is_dynamic(void **state)
     qobs_observer_destroy(o);
 }
 
-/* ---- What is new in states and merging ---------------------------------------------------------------------------------------- */
+/* ---- What is new in states and merging
+ * ---------------------------------------------------------------------------------------- */
 
 static void test_save_and_merge(void **state)
 {
@@ -305,7 +327,8 @@ static void test_save_and_merge(void **state)
     qobs_observer_destroy(loaded);
 }
 
-/* ---- Bad input ---------------------------------------------------------------------------------------------------------------- */
+/* ---- Bad input
+ * ---------------------------------------------------------------------------------------------------------------- */
 
 /* No observer, no configuration, no plan: an error, not a crash. */
 static void test_nothing(void **state)
@@ -320,11 +343,11 @@ static void test_nothing(void **state)
     const qobs_tensor value = tensor(QOBS_F32, two_rows, 2, 4);
     const int wrong = QOBS_ERROR_INVALID_ARGUMENT;
     assert_refused(qobs_observer_counts(NULL, &counts, &error), wrong, "observer|NULL");
-    assert_refused(qobs_observer_result(NULL, 0, &result, &error), wrong, "observer|NULL");
-    assert_refused(qobs_observer_find(NULL, "scale", &result, &error), wrong, "observer|NULL");
+    assert_refused(qobs_observer_result_info(NULL, 0, &result, &error), wrong, "observer|NULL");
+    assert_refused(qobs_observer_result_find(NULL, "scale", &result, &error), wrong, "observer|NULL");
     assert_refused(qobs_observer_read(NULL, "scale", out, 4, &error), wrong, "observer|NULL");
     assert_refused(qobs_observer_qparams(NULL, out, 4, NULL, 0, &error), wrong, "observer|NULL");
-    assert_refused(qobs_observer_get_qparams(NULL, NULL, NULL, out, 4, NULL, 0, &error), wrong, "observer|NULL");
+    assert_refused(qobs_observer_update_qparams(NULL, NULL, NULL, out, 4, NULL, 0, &error), wrong, "observer|NULL");
     assert_refused(qobs_observer_record_tokens(NULL, &value, &error), wrong, "observer|NULL");
     assert_refused(qobs_observer_search_report(NULL, &report, &error), wrong, "observer|NULL");
     assert_refused(qobs_observer_save(NULL, out, 4, &error), wrong, "observer|NULL");
@@ -342,7 +365,7 @@ static void test_nothing(void **state)
     qobs_observer *o = make("llmc.minmax", "");
     assert_ok(qobs_observer_observe(o, &value, NULL, &error));
     assert_refused(qobs_observer_read(o, "scale", NULL, 4, &error), wrong, "out|NULL");
-    assert_refused(qobs_observer_find(o, "scale", NULL, &error), wrong, "result");
+    assert_refused(qobs_observer_result_find(o, "scale", NULL, &error), wrong, "result");
     qobs_observer_destroy(o);
 }
 
@@ -370,7 +393,8 @@ static void test_beyond_f32(void **state)
     const double data[] = {1, -1e300, 2, 0x1.ffffffp127, 0x1.fffffefffp127, 3};
     const qobs_tensor value = tensor(QOBS_F64, data, 2, 3);
     qobs_observer *o = make("torch.MinMaxObserver", "");
-    assert_refused(qobs_observer_observe(o, &value, NULL, &error), QOBS_ERROR_NONFINITE, "2 infinite of 6|beyond F32 at [0, 1]");
+    assert_refused(qobs_observer_observe(o, &value, NULL, &error), QOBS_ERROR_NONFINITE,
+                   "2 infinite of 6|beyond F32 at [0, 1]");
     assert_true(counts_of(o).batches == 0);
     qobs_observer_destroy(o);
     o = make("torch.MinMaxObserver", "nonfinite=ignore");
@@ -392,21 +416,30 @@ static void test_own_name(void **state)
     assert_true(listed);
     assert_ok(qobs_config_get(config, "observer", text, sizeof text, &error));
     assert_string_equal(text, "minmax");
-    assert_refused(qobs_config_set(config, "observer", "mse", &error), QOBS_ERROR_INVALID_ARGUMENT, "observer|mse|llmc.minmax");
+    assert_refused(qobs_config_set(config, "observer", "mse", &error), QOBS_ERROR_INVALID_ARGUMENT,
+                   "observer|mse|llmc.minmax");
     qobs_config_destroy(config);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_get_current_min_max),    cmocka_unit_test(test_get_current_global_min_max),
-        cmocka_unit_test(test_get_min_max),            cmocka_unit_test(test_get_global_min_max),
-        cmocka_unit_test(test_get_qparams),            cmocka_unit_test(test_get_qparams_along_dim),
-        cmocka_unit_test(test_calculate_qparams),      cmocka_unit_test(test_record_observed_tokens),
-        cmocka_unit_test(test_count_tokens),           cmocka_unit_test(test_reset),
-        cmocka_unit_test(test_is_dynamic),             cmocka_unit_test(test_save_and_merge),
-        cmocka_unit_test(test_nothing),                cmocka_unit_test(test_older_counts),
-        cmocka_unit_test(test_beyond_f32),             cmocka_unit_test(test_own_name),
+        cmocka_unit_test(test_get_current_min_max),
+        cmocka_unit_test(test_get_current_global_min_max),
+        cmocka_unit_test(test_get_min_max),
+        cmocka_unit_test(test_get_global_min_max),
+        cmocka_unit_test(test_get_qparams),
+        cmocka_unit_test(test_get_qparams_along_dim),
+        cmocka_unit_test(test_calculate_qparams),
+        cmocka_unit_test(test_record_observed_tokens),
+        cmocka_unit_test(test_count_tokens),
+        cmocka_unit_test(test_reset),
+        cmocka_unit_test(test_is_dynamic),
+        cmocka_unit_test(test_save_and_merge),
+        cmocka_unit_test(test_nothing),
+        cmocka_unit_test(test_older_counts),
+        cmocka_unit_test(test_beyond_f32),
+        cmocka_unit_test(test_own_name),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

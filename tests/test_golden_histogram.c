@@ -16,10 +16,10 @@ static void test_case(void **state)
     const cJSON *c = *state;
     const qobs_tensor value =
         tensor_named(cJSON_GetArrayItem(cJSON_GetObjectItemCaseSensitive(c, "inputs"), 0)->valuestring);
-    const qobs_bins bins = {.struct_size = sizeof bins,
-                            .count = (int64_t)setting(c, "bins"),
-                            .min = (float)setting(c, "min"),
-                            .max = (float)setting(c, "max")};
+    const qobs_histogram_options bins = {.struct_size = sizeof bins,
+                                         .count = (int64_t)setting(c, "bins"),
+                                         .min = (float)setting(c, "min"),
+                                         .max = (float)setting(c, "max")};
     const size_t n = (size_t)bins.count;
     uint64_t *counts = calloc(n, sizeof *counts);
     float *floats = calloc(n, sizeof *floats);
@@ -55,7 +55,7 @@ int main(void)
     int failed = 0;
     for (size_t i = 0; i < qobs_isa_count(); i++)
         if (qobs_isa_usable(i)) {
-            failed += qobs_isa_limit(qobs_isa_name(i), NULL) != QOBS_OK;
+            failed += qobs_isa_select(qobs_isa_name(i), NULL) != QOBS_OK;
             failed += run_suite("torch_histc", "", 51, test_case);
         }
     return failed != 0;

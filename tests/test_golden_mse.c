@@ -2,8 +2,8 @@
 /* SPDX-FileCopyrightText: The qobs authors */
 
 /* The observers that search against upstream: golden suite llmc_mse, and those cases of llmc_old, on every usable
- * instruction set. A candidate may differ from upstream's where the errors of the two, in double, are as good as equal; of
- * bf16 tensors, whose errors upstream rounds to bf16, ours must not be worse than upstream's. */
+ * instruction set. A candidate may differ from upstream's where the errors of the two, in double, are as good as equal;
+ * of bf16 tensors, whose errors upstream rounds to bf16, ours must not be worse than upstream's. */
 #include "golden.h"
 
 #include <ctype.h>
@@ -52,7 +52,7 @@ static void *read_result(const qobs_observer *o, const char *name, qobs_result *
 {
     qobs_error error;
     *result = (qobs_result){.struct_size = sizeof *result};
-    if (qobs_observer_find(o, name, result, &error) != QOBS_OK)
+    if (qobs_observer_result_find(o, name, result, &error) != QOBS_OK)
         fail_case("%s: %s", name, error.message);
     void *data = malloc(result->size + 1);
     assert_int_equal(qobs_observer_read(o, name, data, result->size, &error), QOBS_OK);
@@ -89,9 +89,10 @@ static void expect_result(const cJSON *c, const qobs_observer *o, const char *na
 
 static bool is_setting(const cJSON *item)
 {
-    static const char *const others_there[] = {"n_batches",   "has_g_idx",    "scale_out_dtype", "zero_point_out_dtype",
-                                               "total_steps", "upstream_gap", "importance",      "n_imatrix_activations",
-                                               "observer"};
+    static const char *const others_there[] = {
+        "n_batches",   "has_g_idx",    "scale_out_dtype", "zero_point_out_dtype",
+        "total_steps", "upstream_gap", "importance",      "n_imatrix_activations",
+        "observer"};
     for (size_t i = 0; i < sizeof others_there / sizeof *others_there; i++)
         if (strcmp(item->string, others_there[i]) == 0)
             return false;
@@ -125,7 +126,8 @@ static qobs_config *configuration(const cJSON *c)
     return config;
 }
 
-/* ---- Importance ------------------------------------------------------------------------------------------------------- */
+/* ---- Importance
+ * ------------------------------------------------------------------------------------------------------- */
 
 /* The weights of the columns as upstream makes them of the activations; NULL: they cannot be used. */
 static float *weights_of(const cJSON *c, int64_t columns)
@@ -166,7 +168,8 @@ static void observe_importance(const cJSON *c, qobs_observer *o)
     }
 }
 
-/* ---- One batch -------------------------------------------------------------------------------------------------------- */
+/* ---- One batch
+ * -------------------------------------------------------------------------------------------------------- */
 
 /* All candidates' errors, in double. */
 static struct reference reference_of(const cJSON *c, const qobs_config *config, const qobs_plan *plan,
@@ -235,7 +238,8 @@ static void expect_report(const cJSON *c, const struct reference *r, const qobs_
 }
 
 /* The choice of every qparam is right: upstream's, or with an error no larger. */
-static void expect_choice(const cJSON *c, const struct reference *r, const qobs_observer *o, int batch, struct progress *p)
+static void expect_choice(const cJSON *c, const struct reference *r, const qobs_observer *o, int batch,
+                          struct progress *p)
 {
     const bool optional = cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(c, "optional"));
     const qobs_tensor e = expected(c, "errors", batch), best = expected(c, "best_step", batch),
@@ -249,7 +253,8 @@ static void expect_choice(const cJSON *c, const struct reference *r, const qobs_
     if (!optional)
         for (int64_t i = 0; i < elements_of(&e); i++)
             if (fabs(r->error[i] - theirs[i]) > 1e-5 * theirs[i])
-                fail_case("the reference is wrong: error %d is %.9g, upstream has %.9g", (int)i, r->error[i], theirs[i]);
+                fail_case("the reference is wrong: error %d is %.9g, upstream has %.9g", (int)i, r->error[i],
+                          theirs[i]);
     const int64_t patience = (int64_t)number_of(cJSON_GetObjectItemCaseSensitive(c, "config"), "patience");
     const int should = reference_stop(r->error, r->steps, r->qparams,
                                       strstr(text_of(c, "name"), "/imx") && patience == 0 ? -1 : patience, &tie);
@@ -275,7 +280,8 @@ static void expect_choice(const cJSON *c, const struct reference *r, const qobs_
 }
 
 /* The ranges are those of the candidates taken, averaged where the observer does. */
-static void expect_ranges(const cJSON *c, const struct reference *r, const qobs_observer *o, int batch, struct progress *p)
+static void expect_ranges(const cJSON *c, const struct reference *r, const qobs_observer *o, int batch,
+                          struct progress *p)
 {
     const cJSON *constant =
         cJSON_GetObjectItemCaseSensitive(cJSON_GetObjectItemCaseSensitive(c, "config"), "averaging_constant");
@@ -303,8 +309,8 @@ static void expect_ranges(const cJSON *c, const struct reference *r, const qobs_
     free(max);
 }
 
-static void expect_batch(const cJSON *c, const qobs_config *config, const qobs_config *candidates, const qobs_observer *o,
-                         const qobs_tensor *value, int batch, struct progress *p)
+static void expect_batch(const cJSON *c, const qobs_config *config, const qobs_config *candidates,
+                         const qobs_observer *o, const qobs_tensor *value, int batch, struct progress *p)
 {
     qobs_plan *plan;
     qobs_error error;
@@ -325,7 +331,8 @@ static void expect_batch(const cJSON *c, const qobs_config *config, const qobs_c
     qobs_plan_destroy(plan);
 }
 
-/* ---- Cases ------------------------------------------------------------------------------------------------------------ */
+/* ---- Cases
+ * ------------------------------------------------------------------------------------------------------------ */
 
 static void run_case(const cJSON *c)
 {
@@ -404,10 +411,10 @@ static void on_every_isa(const cJSON *c, void (*run)(const cJSON *))
     qobs_error error;
     for (size_t i = 0; i < qobs_isa_count(); i++)
         if (qobs_isa_usable(i)) {
-            assert_int_equal(qobs_isa_limit(qobs_isa_name(i), &error), QOBS_OK);
+            assert_int_equal(qobs_isa_select(qobs_isa_name(i), &error), QOBS_OK);
             run(c);
         }
-    assert_int_equal(qobs_isa_limit(NULL, &error), QOBS_OK);
+    assert_int_equal(qobs_isa_select(NULL, &error), QOBS_OK);
 }
 
 static void test_case(void **state) { on_every_isa(*state, run_case); }

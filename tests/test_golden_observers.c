@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* Observers against upstream, batch by batch, with shapes and dtypes: the cases of the golden suites quark and trt of the classes
- * below, whose results are all exact. */
+/* Observers against upstream, batch by batch, with shapes and dtypes: the cases of the golden suites quark and trt of
+ * the classes below, whose results are all exact. */
 #include "golden.h"
 
 #include <ctype.h>
@@ -18,24 +18,26 @@ static const char *const classes[] = {"quark.PerTensorMinMaxObserver",
                                       "quark.PerChannelPowOf2MinMaxObserver",
                                       "quark.PerBlockMXObserver",
                                       "quark.PerBlockBFPObserver",
-                                      "trt.MaxCalibrator"};
+                                      "modelopt.MaxCalibrator"};
 enum { CLASSES = sizeof classes / sizeof *classes, CASES = 211 + 46 };
 static size_t compared;
 
 static bool is_setting(const cJSON *item)
 {
-    static const char *const others[] = {"n_batches",  "qparams_after_each_batch", "reset_before_last", "amax_dtype",
-                                         "amax_shape", "result"};
+    static const char *const others[] = {
+        "n_batches", "qparams_after_each_batch", "reset_before_last", "amax_dtype", "amax_shape", "result"};
     for (size_t i = 0; i < sizeof others / sizeof *others; i++)
         if (strcmp(item->string, others[i]) == 0)
             return false;
     return true;
 }
 
-/* "quark." and the last word of upstream, "trt." likewise. */
+/* "quark." and the last word of upstream. The suite trt holds the presets of modelopt. */
 static bool preset_of(const cJSON *c, char name[64])
 {
     const char *suite = text_of(c, "name"), *class = strrchr(text_of(c, "upstream"), ' ') + 1;
+    if (strncmp(suite, "trt/", 4) == 0)
+        suite = "modelopt/";
     snprintf(name, 64, "%.*s.%s", (int)strcspn(suite, "/"), suite, class);
     for (size_t i = 0; i < CLASSES; i++)
         if (strcmp(classes[i], name) == 0)
@@ -46,7 +48,8 @@ static bool preset_of(const cJSON *c, char name[64])
 static bool all_finite(const cJSON *c)
 {
     const cJSON *key;
-    cJSON_ArrayForEach(key, cJSON_GetObjectItemCaseSensitive(c, "inputs")) {
+    cJSON_ArrayForEach(key, cJSON_GetObjectItemCaseSensitive(c, "inputs"))
+    {
         const qobs_tensor t = tensor_named(key->valuestring);
         int64_t n = 1;
         for (int d = 0; d < t.ndim; d++)
@@ -73,17 +76,19 @@ static double number(const void *data, qobs_dtype dtype, size_t i)
 static void expect_results(const cJSON *c, const qobs_observer *o, const char *suffix)
 {
     const cJSON *item;
-    cJSON_ArrayForEach(item, cJSON_GetObjectItemCaseSensitive(c, "expect")) {
+    cJSON_ArrayForEach(item, cJSON_GetObjectItemCaseSensitive(c, "expect"))
+    {
         char name[64];
         const size_t length = strlen(item->string), end = length - strlen(suffix);
-        const bool numbered = length > 2 && item->string[length - 2] == '_' && isdigit((unsigned char)item->string[length - 1]);
+        const bool numbered =
+            length > 2 && item->string[length - 2] == '_' && isdigit((unsigned char)item->string[length - 1]);
         if (length < strlen(suffix) || strcmp(item->string + end, suffix) != 0 || numbered != (*suffix != '\0'))
             continue;
         snprintf(name, sizeof name, "%.*s", (int)end, item->string);
         const qobs_tensor expected = tensor_named(item->valuestring);
         qobs_result result = {.struct_size = sizeof result};
         qobs_error error;
-        if (qobs_observer_find(o, name, &result, &error) == QOBS_ERROR_NO_DATA && strstr(name, "_val"))
+        if (qobs_observer_result_find(o, name, &result, &error) == QOBS_ERROR_NO_DATA && strstr(name, "_val"))
             continue; /* the range of an observer without data is not read */
         assert_int_equal(error.status, QOBS_OK);
         assert_string_equal(qobs_dtype_name(result.dtype), qobs_dtype_name(expected.dtype));
@@ -122,7 +127,8 @@ static void test_case(void **state)
     if (status == QOBS_OK)
         status = qobs_observer_create(&o, config, NULL, &error);
     int batch = 0;
-    cJSON_ArrayForEach(key, inputs) {
+    cJSON_ArrayForEach(key, inputs)
+    {
         if (status != QOBS_OK)
             break;
         if (reset && batch == cJSON_GetArraySize(inputs) - 1)

@@ -41,7 +41,7 @@ static void *read_result(const qobs_observer *o, const char *name, qobs_result *
 {
     qobs_error error;
     *result = (qobs_result){.struct_size = sizeof *result};
-    if (qobs_observer_find(o, name, result, &error) != QOBS_OK)
+    if (qobs_observer_result_find(o, name, result, &error) != QOBS_OK)
         fail_case("%s: %s", name, error.message);
     void *data = malloc(result->size + 1);
     assert_int_equal(qobs_observer_read(o, name, data, result->size, &error), QOBS_OK);
@@ -128,7 +128,8 @@ static void expect_powers(const cJSON *c, const qobs_observer *o, int batch)
 
 static float multiple_of(const qobs_observer *o, size_t i)
 {
-    return o->stages.range.ops == &qobs_range_e4m3 ? qobs_e4m3_multiplier(i) : qobs_multiplier(&o->stages.range.params.multiplier, i);
+    return o->stages.range.ops == &qobs_range_e4m3 ? qobs_e4m3_multiplier(i)
+                                                   : qobs_multiplier(&o->stages.range.params.multiplier, i);
 }
 
 /* The squared error of a block, in double. */
@@ -142,7 +143,8 @@ static double block_error(const qobs_plan *plan, const qobs_tensor *value, size_
         if ((size_t)run.qparam != block || run.offset == QOBS_PADDING)
             continue;
         for (int64_t j = 0; j < run.length; j++) {
-            const double x = qobs_element((const unsigned char *)value->data + run.offset + j * run.stride, value->dtype);
+            const double x =
+                qobs_element((const unsigned char *)value->data + run.offset + j * run.stride, value->dtype);
             const double q = scale == 0 ? 0 : (double)qobs_format_round(format, (float)(x / scale), true) * scale;
             sum += (q - x) * (q - x);
         }
@@ -252,29 +254,30 @@ static qobs_observer *modelopt_observer(const cJSON *c)
     qobs_config *config;
     qobs_observer *o;
     qobs_error error;
-    if (configure(&config, nvfp4 ? "trt.NVFP4MSECalibrator" : "trt.MseCalibrator", settings, is_modelopt_setting, &error) !=
-        QOBS_OK)
+    if (configure(&config, nvfp4 ? "modelopt.NVFP4MSECalibrator" : "modelopt.MseCalibrator", settings,
+                  is_modelopt_setting, &error) != QOBS_OK)
         fail_case("%s", error.message);
     if (format && strcmp(format->valuestring, "fp8") == 0)
         assert_int_equal(qobs_config_set(config, "num_bits", "[4, 3]", &error), QOBS_OK);
     assert_int_equal(qobs_observer_create(&o, config, NULL, &error), QOBS_OK);
     qobs_config_destroy(config);
-    const cJSON *amax = entry(c, "aux", nvfp4 ? "global_amax" : "initial_amax"), *weight = entry(c, "aux", "error_weight");
+    const cJSON *amax = entry(c, "aux", nvfp4 ? "global_amax" : "initial_amax"),
+                *weight = entry(c, "aux", "error_weight");
     if (amax) {
         const qobs_tensor given = tensor_named(amax->valuestring);
-        if (qobs_observer_give_amax(o, &given, &error) != QOBS_OK)
+        if (qobs_observer_set_reference_amax(o, &given, &error) != QOBS_OK)
             fail_case("%s", error.message);
     }
     if (weight) {
         const qobs_tensor given = tensor_named(weight->valuestring);
-        if (qobs_observer_give_error_weight(o, &given, &error) != QOBS_OK)
+        if (qobs_observer_set_error_weights(o, &given, &error) != QOBS_OK)
             fail_case("%s", error.message);
     }
     return o;
 }
 
-/* Upstream's quantizers: x * (bound / amax), rounded, over the same; for e4m3 times its reciprocal; NVFP4 as x over a scale.
- * In float as upstream, or unrounded from where x is multiplied. */
+/* Upstream's quantizers: x * (bound / amax), rounded, over the same; for e4m3 times its reciprocal; NVFP4 as x over a
+ * scale. In float as upstream, or unrounded from where x is multiplied. */
 static double quantized(const qobs_config *config, bool nvfp4, bool unrounded, float whole, float amax, double x)
 {
     const qobs_format *e4m3 = qobs_format_find("fp8_e4m3");
@@ -306,12 +309,15 @@ static void add_errors(const qobs_observer *o, const qobs_tensor *value, const f
         qobs_run run;
         qobs_plan_run(plan, i, &run, NULL);
         for (int64_t j = 0; j < run.length; j++) {
-            const double x = qobs_element((const unsigned char *)value->data + run.offset + j * run.stride, value->dtype);
+            const double x =
+                qobs_element((const unsigned char *)value->data + run.offset + j * run.stride, value->dtype);
             for (size_t k = 0; k < steps; k++) {
                 const float multiple = multiple_of(o, k), first = amax[nvfp4 ? 0 : run.qparam];
-                const float product = first * (nvfp4 ? multiple : (float)qobs_round_to(o->reference.dtype, (double)multiple));
+                const float product =
+                    first * (nvfp4 ? multiple : (float)qobs_round_to(o->reference.dtype, (double)multiple));
                 const float a = nvfp4 ? product : (float)qobs_round_to(o->reference.dtype, (double)product);
-                const double q = quantized(&o->config, nvfp4, unrounded, amax[0], a, x), w = weight ? (double)weight[j] : 1;
+                const double q = quantized(&o->config, nvfp4, unrounded, amax[0], a, x),
+                             w = weight ? (double)weight[j] : 1;
                 const float off = (float)q - (float)x;
                 errors[k * (size_t)plan->qparams + (size_t)run.qparam] +=
                     unrounded ? w * (q - x) * (q - x) : (double)((float)w * (off * off));
@@ -370,10 +376,10 @@ static void expect_multiples(const cJSON *c, const qobs_observer *o)
     free(rounded);
     free(own);
     if (entry(c, "expect", "candidates")) {
-        const qobs_tensor candidates = tensor_named(text_of(cJSON_GetObjectItemCaseSensitive(c, "expect"), "candidates"));
+        const qobs_tensor candidates =
+            tensor_named(text_of(cJSON_GetObjectItemCaseSensitive(c, "expect"), "candidates"));
         for (size_t i = 0; i < steps; i++)
-            expect_close((double)multiple_of(o, i), number(candidates.data, candidates.dtype, i), 1e-7,
-                         "candidate");
+            expect_close((double)multiple_of(o, i), number(candidates.data, candidates.dtype, i), 1e-7, "candidate");
     }
     if (!differs)
         expect_exact(c, o, "amax", "amax");
@@ -393,8 +399,9 @@ static void run_modelopt(const cJSON *c)
     if (strcmp(text_of(c, "name"), "trt/mse_amax_shape1d") == 0) {
         static const float ones[8] = {1, 1, 1, 1, 1, 1, 1, 1};
         static const int64_t eight = 8;
-        const qobs_tensor amax = {.struct_size = sizeof amax, .data = ones, .dtype = QOBS_F32, .ndim = 1, .shape = &eight};
-        assert_int_equal(qobs_observer_give_amax(o, &amax, &error), QOBS_OK);
+        const qobs_tensor amax = {
+            .struct_size = sizeof amax, .data = ones, .dtype = QOBS_F32, .ndim = 1, .shape = &eight};
+        assert_int_equal(qobs_observer_set_reference_amax(o, &amax, &error), QOBS_OK);
     }
     cJSON_ArrayForEach(key, cJSON_GetObjectItemCaseSensitive(c, "inputs"))
     {
@@ -418,10 +425,10 @@ static void on_every_isa(const cJSON *c, void (*run)(const cJSON *))
 {
     for (size_t i = 0; i < qobs_isa_count(); i++)
         if (qobs_isa_usable(i)) {
-            assert_int_equal(qobs_isa_limit(qobs_isa_name(i), NULL), QOBS_OK);
+            assert_int_equal(qobs_isa_select(qobs_isa_name(i), NULL), QOBS_OK);
             run(c);
         }
-    assert_int_equal(qobs_isa_limit(NULL, NULL), QOBS_OK);
+    assert_int_equal(qobs_isa_select(NULL, NULL), QOBS_OK);
 }
 
 static void test_quark(void **state) { on_every_isa(*state, run_quark); }

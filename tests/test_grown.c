@@ -13,9 +13,9 @@ static const struct {
     {"quark.PerTensorHistogramObserverPro", "dtype=uint8;symmetric=false"},
     {"quark.PerTensorPercentileObserver", "dtype=int8"},
     {"quark.PerTensorMSEObserver", "dtype=int8"},
-    {"trt.HistogramCalibrator", "method=entropy"},
-    {"trt.HistogramCalibrator", "method=mse;skip_zeros=true;num_bins=300"},
-    {"trt.HistogramCalibrator", "method=percentile;torch_hist=false"},
+    {"modelopt.HistogramCalibrator", "method=entropy"},
+    {"modelopt.HistogramCalibrator", "method=mse;skip_zeros=true;num_bins=300"},
+    {"modelopt.HistogramCalibrator", "method=percentile;torch_hist=false"},
 };
 enum { PRESETS = sizeof presets / sizeof *presets, N = 4000 };
 
@@ -58,7 +58,7 @@ static void expect_same(const qobs_observer *a, const qobs_observer *b)
     assert_true(qobs_observer_result_count(a) > 0);
     for (size_t i = 0; i < qobs_observer_result_count(a); i++) {
         qobs_result result = {.struct_size = sizeof result};
-        assert_ok(qobs_observer_result(a, i, &result, &error));
+        assert_ok(qobs_observer_result_info(a, i, &result, &error));
         void *ours = malloc(result.size), *theirs = malloc(result.size);
         assert_ok(qobs_observer_read(a, result.name, ours, result.size, &error));
         assert_ok(qobs_observer_read(b, result.name, theirs, result.size, &error));
@@ -71,8 +71,9 @@ static void expect_same(const qobs_observer *a, const qobs_observer *b)
 static double count_of(const qobs_observer *o)
 {
     qobs_result result = {.struct_size = sizeof result};
-    const char *name = qobs_observer_find(o, "calib_hist", &result, NULL) == QOBS_OK ? "calib_hist" : "histogram";
-    assert_ok(qobs_observer_find(o, name, &result, &error));
+    const char *name =
+        qobs_observer_result_find(o, "calib_hist", &result, NULL) == QOBS_OK ? "calib_hist" : "histogram";
+    assert_ok(qobs_observer_result_find(o, name, &result, &error));
     float *counts = malloc(result.size);
     assert_ok(qobs_observer_read(o, name, counts, result.size, &error));
     double sum = 0;
@@ -86,9 +87,9 @@ static void test_same_bits(void **state)
 {
     (void)state;
     for (size_t p = 0; p < PRESETS; p++) {
-        assert_ok(qobs_isa_limit("scalar", &error));
+        assert_ok(qobs_isa_select("scalar", &error));
         qobs_observer *plain = make(presets[p].preset, presets[p].settings);
-        assert_ok(qobs_isa_limit(NULL, &error));
+        assert_ok(qobs_isa_select(NULL, &error));
         qobs_observer *fast = make(presets[p].preset, presets[p].settings);
         for (int b = 0; b < 3; b++) {
             observe_batch(plain, b);
@@ -177,7 +178,7 @@ static void test_shifted(void **state)
         qobs_result result = {.struct_size = sizeof result};
         assert_ok(observe(o, 1, 4, F32(0, 1, 1, 1)));
         assert_ok(observe(o, 1, 2, F32(-0.5f, 1)));
-        assert_ok(qobs_observer_find(o, "calib_hist", &result, &error));
+        assert_ok(qobs_observer_result_find(o, "calib_hist", &result, &error));
         assert_true(result.size < sizeof first[0]);
         assert_ok(qobs_observer_read(o, "calib_hist", first[shifted], result.size, &error));
         assert_true(count_of(o) == 6);
@@ -198,7 +199,7 @@ static void test_zeros(void **state)
 {
     (void)state;
     qobs_observer *o = make("quark.PerTensorPercentileObserver", ""),
-                  *modelopt = make("trt.HistogramCalibrator", "skip_zeros=true");
+                  *modelopt = make("modelopt.HistogramCalibrator", "skip_zeros=true");
     assert_ok(observe(o, 1, 3, F32(0, 0, 0)));
     assert_result(o, "min_val", 0);
     assert_result(o, "max_val", 0);

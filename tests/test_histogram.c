@@ -36,17 +36,18 @@ static void each_isa(void (*test)(void))
 {
     for (size_t i = 0; i < qobs_isa_count(); i++)
         if (qobs_isa_usable(i)) {
-            assert_ok(qobs_isa_limit(qobs_isa_name(i), &error));
+            assert_ok(qobs_isa_select(qobs_isa_name(i), &error));
             test();
         }
-    assert_ok(qobs_isa_limit(NULL, &error));
+    assert_ok(qobs_isa_select(NULL, &error));
 }
 
 /* ---- Without an observer ----------------------------------------------------------------------------------------- */
 
-static qobs_bins bins_of(int64_t count, float min, float max)
+static qobs_histogram_options bins_of(int64_t count, float min, float max)
 {
-    return (qobs_bins){.struct_size = sizeof(qobs_bins), .count = count, .min = min, .max = max};
+    return (qobs_histogram_options){
+        .struct_size = sizeof(qobs_histogram_options), .count = count, .min = min, .max = max};
 }
 
 /* torch's rule for one element, every operation rounded to float. */
@@ -57,7 +58,7 @@ static int64_t slow_bin(float lo, float hi, int64_t bins, float x)
 }
 
 /* Each run of the plan counted slowly. */
-static void expect_counts(const qobs_config *config, const qobs_tensor *value, const qobs_bins *bins,
+static void expect_counts(const qobs_config *config, const qobs_tensor *value, const qobs_histogram_options *bins,
                           const qobs_runtime *runtime)
 {
     qobs_plan *plan;
@@ -109,7 +110,7 @@ static void try_granularities(void)
             qobs_tensor value = tensor(QOBS_F32, x, rows, columns);
             value.strides = layout == 0 ? NULL : layout == 1 ? apart : swapped;
             for (int own = 0; own < 2; own++) {
-                const qobs_bins bins = bins_of(64, own ? 0 : -3, own ? 0 : 2.5f);
+                const qobs_histogram_options bins = bins_of(64, own ? 0 : -3, own ? 0 : 2.5f);
                 expect_counts(config, &value, &bins, NULL);
             }
         }
@@ -143,7 +144,7 @@ static void test_threads(void **state)
     const qobs_tensor value = tensor(QOBS_F32, x, rows, columns);
     for (int p = 0; p < 2; p++) {
         qobs_config *config = make_config(presets[p], "", NULL);
-        const qobs_bins bins = bins_of(64, 0, 0);
+        const qobs_histogram_options bins = bins_of(64, 0, 0);
         expect_counts(config, &value, &bins, &runtime);
         qobs_config_destroy(config);
     }
@@ -155,7 +156,7 @@ static void try_huge(void)
 {
     const float x[] = {-FLT_MAX, -FLT_MAX / 4 * 3, -1, 0, 1, FLT_MAX / 4 * 3, FLT_MAX, FLT_MAX};
     const qobs_tensor value = tensor(QOBS_F32, x, 8);
-    const qobs_bins bins = bins_of(4, 0, 0);
+    const qobs_histogram_options bins = bins_of(4, 0, 0);
     uint64_t counts[4];
     const uint64_t expected[4] = {2, 1, 2, 3};
     float first, last;
@@ -184,7 +185,7 @@ static void test_choices(void **state)
     (void)state;
     const float x[] = {-2, -1, -0.0f, 0, 0, 0.5f, 2, NAN, INFINITY};
     const qobs_tensor value = tensor(QOBS_F32, x, 9);
-    qobs_bins bins = bins_of(2, 0, 2);
+    qobs_histogram_options bins = bins_of(2, 0, 2);
     uint64_t counts[2];
     qobs_counts seen = {.struct_size = sizeof seen};
     assert_ok(qobs_histogram(NULL, &value, NULL, &bins, counts, NULL, NULL, &seen, NULL, &error));
@@ -215,7 +216,7 @@ static void test_choices(void **state)
 static float *read_result(const qobs_observer *o, const char *name, size_t *n)
 {
     qobs_result result = {.struct_size = sizeof result};
-    assert_ok(qobs_observer_find(o, name, &result, &error));
+    assert_ok(qobs_observer_result_find(o, name, &result, &error));
     assert_int_equal(result.dtype, QOBS_F32);
     float *out = malloc(result.size);
     assert_ok(qobs_observer_read(o, name, out, result.size, &error));
@@ -446,7 +447,7 @@ static void test_nonfinite(void **state)
     /* F64 numbers beyond F32 count as infinities. */
     const double wide[] = {1, -2, 1e300, 0.5};
     const qobs_tensor value = tensor(QOBS_F64, wide, 4);
-    const qobs_bins bins = {.struct_size = sizeof bins, .count = 4};
+    const qobs_histogram_options bins = {.struct_size = sizeof bins, .count = 4};
     uint64_t counts[4];
     assert_refused(qobs_histogram(NULL, &value, NULL, &bins, counts, NULL, NULL, NULL, NULL, &error),
                    QOBS_ERROR_NONFINITE, "1 infinite");

@@ -12,12 +12,14 @@
 #include "bits.h"
 #include "observing.h"
 
-/* ---- Configurations ------------------------------------------------------------------------------------------------------- */
+/* ---- Configurations
+ * ------------------------------------------------------------------------------------------------------- */
 
 static void test_settings(void **state)
 {
     (void)state;
-    static const char llmc[] = "llmc.minmax", torch[] = "torch.MinMaxObserver", average[] = "torch.MovingAverageMinMaxObserver";
+    static const char llmc[] = "llmc.minmax", torch[] = "torch.MinMaxObserver",
+                      average[] = "torch.MovingAverageMinMaxObserver";
     static const struct {
         const char *preset, *settings, *words;
     } refused[] = {
@@ -76,7 +78,8 @@ static void test_settings(void **state)
         assert_refused(status == QOBS_OK ? qobs_config_check(config, &error) : status, QOBS_ERROR_INVALID_ARGUMENT,
                        refused[i].words);
         if (status == QOBS_OK) /* whoever uses the configuration says the same */
-            assert_refused(qobs_observer_create(&o, config, NULL, &error), QOBS_ERROR_INVALID_ARGUMENT, refused[i].words);
+            assert_refused(qobs_observer_create(&o, config, NULL, &error), QOBS_ERROR_INVALID_ARGUMENT,
+                           refused[i].words);
         else /* and a setting that was refused has changed nothing */
             assert_ok(qobs_config_check(config, &error));
         assert_null(o);
@@ -130,20 +133,21 @@ static void test_presets(void **state)
 static void test_isa(void **state)
 {
     (void)state;
-    assert_refused(qobs_isa_limit("mmx", &error), QOBS_ERROR_INVALID_ARGUMENT, "isa|'mmx'|scalar");
+    assert_refused(qobs_isa_select("mmx", &error), QOBS_ERROR_INVALID_ARGUMENT, "isa|'mmx'|scalar");
     assert_string_equal(qobs_isa_name(0), "scalar");
     for (size_t i = 0; i < qobs_isa_count(); i++)
         if (qobs_isa_usable(i)) {
-            assert_ok(qobs_isa_limit(qobs_isa_name(i), &error));
+            assert_ok(qobs_isa_select(qobs_isa_name(i), &error));
             assert_string_equal(qobs_isa_active(), qobs_isa_name(i));
         } else {
-            assert_refused(qobs_isa_limit(qobs_isa_name(i), &error), QOBS_ERROR_UNSUPPORTED, qobs_isa_name(i));
+            assert_refused(qobs_isa_select(qobs_isa_name(i), &error), QOBS_ERROR_UNSUPPORTED, qobs_isa_name(i));
         }
     assert_null(qobs_isa_name(qobs_isa_count()));
-    assert_ok(qobs_isa_limit(NULL, &error));
+    assert_ok(qobs_isa_select(NULL, &error));
 }
 
-/* ---- Floating-point modes ------------------------------------------------------------------------------------------------- */
+/* ---- Floating-point modes
+ * ------------------------------------------------------------------------------------------------- */
 
 static unsigned mode_now(void)
 {
@@ -172,7 +176,8 @@ enum { MODES = 6 };
 
 static void set_mode(int mode)
 {
-    static const int roundings[MODES] = {FE_TONEAREST, FE_TONEAREST, FE_UPWARD, FE_DOWNWARD, FE_TOWARDZERO, FE_TONEAREST};
+    static const int roundings[MODES] = {FE_TONEAREST, FE_TONEAREST,  FE_UPWARD,
+                                         FE_DOWNWARD,  FE_TOWARDZERO, FE_TONEAREST};
     fesetround(roundings[mode]);
     if (mode > 0)
         flush_subnormals();
@@ -214,20 +219,22 @@ static size_t compute_all(const char *preset, const char *settings, qobs_dtype d
     for (int batch = 0; batch < 3; batch++) {
         const uint64_t sign = UINT64_C(1) << (8 * element - 1);
         for (size_t i = 0; i < n; i++) { /* subnormal all of them */
-            const uint64_t bits = (uint64_t)(i % (size_t)(31 + 26 * batch)) << (mantissa[dtype] - 7) | (i & 1 ? sign | 1 : 0);
+            const uint64_t bits =
+                (uint64_t)(i % (size_t)(31 + 26 * batch)) << (mantissa[dtype] - 7) | (i & 1 ? sign | 1 : 0);
             put_bits(data + i * element, bits, element);
         }
         assert_ok(qobs_observer_observe(o, &value, NULL, &error));
         for (size_t i = 0; i < qobs_observer_result_count(o); i++) {
             qobs_result r = {.struct_size = sizeof r};
-            assert_ok(qobs_observer_result(o, i, &r, &error));
+            assert_ok(qobs_observer_result_info(o, i, &r, &error));
             assert_ok(qobs_observer_read(o, r.name, out + used, r.size, &error));
             used += (r.size + 7) / 8 * 8;
         }
     }
     const float ranges[][2] = {{-0.1f, 0.7f}, {-0x1.8p-140f, 0x1p-126f}, {-3, 1e30f}};
     for (size_t i = 0; dtype == QOBS_F32 && i < 3; i++, used += 16)
-        assert_ok(qobs_calculate_qparams(config, dtype, 1, &ranges[i][0], &ranges[i][1], NULL, out + used, out + used + 8, &error));
+        assert_ok(qobs_calculate_qparams(config, dtype, 1, &ranges[i][0], &ranges[i][1], NULL, out + used,
+                                         out + used + 8, &error));
     qobs_observer_destroy(o);
     qobs_config_destroy(config);
     assert_int_equal(mode_now(), mode);
@@ -271,7 +278,7 @@ static void test_modes_of_candidates(void **state)
     fegetenv(&before);
     for (int mode = 0; mode < MODES; mode++) {
         set_mode(mode);
-        qobs_observer *o = make("trt.MseCalibrator", "start_multiplier=0.25;stop_multiplier=3.25;step_size=0.03");
+        qobs_observer *o = make("modelopt.MseCalibrator", "start_multiplier=0.25;stop_multiplier=3.25;step_size=0.03");
         assert_ok(observe(o, 1, 4, F32(0.1f, 0.7f, -2.3f, 7.1f)));
         const size_t size = qobs_observer_save_size(o);
         qobs_observer_destroy(o);
@@ -298,7 +305,7 @@ static void test_importance_of_nan(void **state)
     for (size_t i = 0; i < qobs_isa_count(); i++) {
         if (!qobs_isa_usable(i))
             continue;
-        assert_ok(qobs_isa_limit(qobs_isa_name(i), &error));
+        assert_ok(qobs_isa_select(qobs_isa_name(i), &error));
         qobs_observer *o = make("llmc.imatrix_mse", "");
         assert_ok(qobs_observer_observe_importance(o, &activations, &error));
         const size_t size = qobs_observer_save_size(o);
@@ -309,7 +316,7 @@ static void test_importance_of_nan(void **state)
         assert_memory_equal(i == 0 ? expected : got, expected, size);
         qobs_observer_destroy(o);
     }
-    assert_ok(qobs_isa_limit(NULL, &error));
+    assert_ok(qobs_isa_select(NULL, &error));
 }
 
 /* Numbers in text, and edges, which are computed when they are read. */
@@ -317,7 +324,8 @@ static void test_modes_of_texts(void **state)
 {
     (void)state;
     float expected[12], got[12];
-    qobs_observer *o = make("trt.HistogramCalibrator", "num_bins=11;torch_hist=true;method=percentile;percentile=99.3");
+    qobs_observer *o =
+        make("modelopt.HistogramCalibrator", "num_bins=11;torch_hist=true;method=percentile;percentile=99.3");
     fenv_t before;
     assert_ok(observe(o, 1, 4, F32(0.1f, 0.7f, -2.3f, 7.1f)));
     assert_ok(qobs_observer_read(o, "calib_bin_edges", expected, sizeof expected, &error));
@@ -332,10 +340,11 @@ static void test_modes_of_texts(void **state)
         config = make_config("torch.MovingAverageMinMaxObserver", "averaging_constant=0.3;is_dynamic=true", NULL);
         assert_refused(qobs_config_check(config, &error), QOBS_ERROR_INVALID_ARGUMENT, "not 0.3");
         qobs_config_destroy(config);
-        qobs_observer *searching = make("trt.MseCalibrator", "");
+        qobs_observer *searching = make("modelopt.MseCalibrator", "");
         const double wide = 1e300;
         const qobs_tensor amax = tensor(QOBS_F64, &wide, 1);
-        assert_refused(qobs_observer_give_amax(searching, &amax, &error), QOBS_ERROR_INVALID_ARGUMENT, "amax|element 0 is inf");
+        assert_refused(qobs_observer_set_reference_amax(searching, &amax, &error), QOBS_ERROR_INVALID_ARGUMENT,
+                       "amax|element 0 is inf");
         qobs_observer_destroy(searching);
         assert_ok(qobs_observer_read(o, "calib_bin_edges", got, sizeof got, &error));
         fesetenv(&before);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* The caller's allocator, when it has no memory: an error, nothing leaks, nothing has changed, and the next call works. */
+/* The caller's allocator, when it has no memory: an error, nothing leaks, nothing has changed, and the next call works.
+ */
 #include "every_preset.h"
 
 static bool in_task;
@@ -54,7 +55,8 @@ static void release(void *context, void *memory, size_t size)
 typedef int worker(const qobs_runtime *runtime, qobs_observer *o);
 
 /* With the n-th allocation failing, for every n, `work` fails, and with memory does what it does. */
-static void exhaust(worker *work, qobs_observer *o, struct memory *m, const qobs_runtime *runtime, size_t rank, size_t at_least)
+static void exhaust(worker *work, qobs_observer *o, struct memory *m, const qobs_runtime *runtime, size_t rank,
+                    size_t at_least)
 {
     for (size_t n = 1;; n++) {
         *m = (struct memory){.fail_at = n, .blocks = m->blocks};
@@ -139,7 +141,8 @@ static int search_with_importance(const qobs_runtime *runtime, qobs_observer *un
 static int search_for_global_scale(const qobs_runtime *runtime, qobs_observer *unused)
 {
     const qobs_tensor value = tensor(QOBS_F32, matrix(), 8, 64);
-    qobs_config *config = make_config("llmc.mse", "strategy=tensor_group;group_size=16;type=float;num_bits=4;version=2025-10", NULL);
+    qobs_config *config =
+        make_config("llmc.mse", "strategy=tensor_group;group_size=16;type=float;num_bits=4;version=2025-10", NULL);
     float min[32], max[32];
     (void)unused;
     int status = qobs_global_search(config, &value, min, max, runtime, &error);
@@ -153,7 +156,7 @@ static int histograms(const qobs_runtime *runtime, qobs_observer *unused)
 {
     static uint64_t counts[4 * 50];
     const qobs_tensor value = tensor(QOBS_F32, matrix(), ROWS, COLUMNS);
-    const qobs_bins bins = {.struct_size = sizeof bins, .count = 50};
+    const qobs_histogram_options bins = {.struct_size = sizeof bins, .count = 50};
     qobs_config *config = make_config("llmc.minmax", "base_name=input;strategy=group;group_size=32", NULL);
     (void)unused;
     int status = qobs_histogram(config, &value, NULL, &bins, counts, NULL, NULL, NULL, runtime, &error);
@@ -171,7 +174,8 @@ static int ranges_in_histograms(const qobs_runtime *runtime, qobs_observer *unus
         counts[i % 300] = (float)(300 - i % 300);
     }
     const qobs_tensor histogram = tensor(QOBS_F32, counts, 300), bin_edges = tensor(QOBS_F32, edges, 301);
-    qobs_config *quark = make_config("quark.PerTensorMSEObserver", "", NULL), *modelopt = make_config("trt.HistogramCalibrator", "", NULL),
+    qobs_config *quark = make_config("quark.PerTensorMSEObserver", "", NULL),
+                *modelopt = make_config("modelopt.HistogramCalibrator", "", NULL),
                 *torch = make_config("torch.HistogramObserver", "", NULL);
     (void)unused;
     int status = qobs_range_by_percentile(quark, &histogram, &bin_edges, 99, &min, &max, runtime, &error);
@@ -275,7 +279,8 @@ static void test_memory(void **state)
     }
 }
 
-/* ---- Every preset ----------------------------------------------------------------------------------------------------------- */
+/* ---- Every preset
+ * ----------------------------------------------------------------------------------------------------------- */
 
 enum { BATCH_ROWS = 2048, BATCH_COLUMNS = 96 }; /* f32: 768 KB, so that threads get pieces */
 
@@ -288,10 +293,11 @@ static int read_all(const qobs_observer *o)
 {
     static _Alignas(8) unsigned char out[BATCH_ROWS * BATCH_COLUMNS * 8];
     int status = QOBS_OK;
-    static const char *const names[] = {"scale", "zero_point", "min_vals", "max_val", "amax", "new_max", "histogram", "calib_bin_edges"};
+    static const char *const names[] = {"scale", "zero_point", "min_vals",  "max_val",
+                                        "amax",  "new_max",    "histogram", "calib_bin_edges"};
     for (size_t i = 0; i < sizeof names / sizeof *names && status != QOBS_ERROR_OUT_OF_MEMORY; i++) {
         qobs_result result = {.struct_size = sizeof result};
-        status = qobs_observer_find(o, names[i], &result, &error);
+        status = qobs_observer_result_find(o, names[i], &result, &error);
         if (status == QOBS_OK)
             status = qobs_observer_read(o, names[i], out, result.size, &error);
     }
@@ -312,7 +318,8 @@ static int load(const qobs_observer *o, const qobs_runtime *runtime, struct memo
     return status;
 }
 
-static int do_step(enum step step, qobs_observer *o, const qobs_observer *other, const qobs_runtime *runtime, struct memory *m)
+static int do_step(enum step step, qobs_observer *o, const qobs_observer *other, const qobs_runtime *runtime,
+                   struct memory *m)
 {
     static const float ones[16] = {1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1};
     const qobs_tensor activations = tensor(QOBS_F32, batches[2], 128, BATCH_COLUMNS), amax = tensor(QOBS_F32, ones, 1);
@@ -321,9 +328,9 @@ static int do_step(enum step step, qobs_observer *o, const qobs_observer *other,
     case IMPORTANCE:
         return qobs_observer_observe_importance(o, &activations, &error);
     case AMAX:
-        return qobs_observer_give_amax(o, &amax, &error);
+        return qobs_observer_set_reference_amax(o, &amax, &error);
     case WEIGHT:
-        return qobs_observer_give_error_weight(o, &block, &error);
+        return qobs_observer_set_error_weights(o, &block, &error);
     case FIRST:
     case WIDER:
         return observe(o, BATCH_ROWS, BATCH_COLUMNS, batches[step == WIDER]);
@@ -339,8 +346,8 @@ static int do_step(enum step step, qobs_observer *o, const qobs_observer *other,
     }
 }
 
-/* Every allocation of one step in turn, until there is memory for all; then the step does what it does with memory. Returns how
- * many failed. */
+/* Every allocation of one step in turn, until there is memory for all; then the step does what it does with memory.
+ * Returns how many failed. */
 static size_t exhaust_step(const struct every_preset *p, enum step step, qobs_observer *o, const qobs_observer *other,
                            const qobs_runtime *runtime, struct memory *m, int expected)
 {
@@ -354,8 +361,8 @@ static size_t exhaust_step(const struct every_preset *p, enum step step, qobs_ob
         const bool failed = m->calls >= n;
         m->fail_at = 0;
         if (m->wrong || status != (failed ? QOBS_ERROR_OUT_OF_MEMORY : expected))
-            fail_msg("%s, %s: step %d, allocation %zu of %zu: status %d (%s), expected %d%s", p->preset, p->settings, (int)step, n,
-                     m->calls, status, error.message, expected, m->wrong ? ", released wrongly" : "");
+            fail_msg("%s, %s: step %d, allocation %zu of %zu: status %d (%s), expected %d%s", p->preset, p->settings,
+                     (int)step, n, m->calls, status, error.message, expected, m->wrong ? ", released wrongly" : "");
         unsigned char *after = saved_state(o, &size_after);
         if (status != QOBS_OK && (size != size_after || memcmp(before, after, size) != 0))
             fail_msg("%s, %s: step %d, allocation %zu: something has changed", p->preset, p->settings, (int)step, n);

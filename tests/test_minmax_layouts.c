@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* Minimum and maximum of tensors in every memory layout: random dtypes, shapes, strides, alignments and granularities, on
- * every usable instruction set and with 1, 2 and 7 threads, against one loop over the elements that finds each element's
- * qparam from its indices. A range has one right answer, so every comparison is of bits.
+/* Minimum and maximum of tensors in every memory layout: random dtypes, shapes, strides, alignments and granularities,
+ * on every usable instruction set and with 1, 2 and 7 threads, against one loop over the elements that finds each
+ * element's qparam from its indices. A range has one right answer, so every comparison is of bits.
  *
  *     test_minmax_layouts [SEED [CASE]]     only that case of each test
  */
@@ -27,12 +27,14 @@ enum { SMALL_CASES = 2000, BIG_CASES = 40, COPY_CASES = 1000 };
 static uint64_t seed = 1;
 static int64_t only = -1;
 
-/* ---- Granularities -------------------------------------------------------------------------------------------------------- */
+/* ---- Granularities
+ * -------------------------------------------------------------------------------------------------------- */
 
 enum side { WEIGHT, ACTIVATION, ATTENTION };
 enum strategy { TENSOR, CHANNEL, GROUP, TENSOR_GROUP, BLOCK, TOKEN, ATTN_HEAD };
 
-static const char *const strategy_names[] = {"tensor", "channel", "group", "tensor_group", "block", "token", "attn_head"};
+static const char *const strategy_names[] = {"tensor", "channel", "group",    "tensor_group",
+                                             "block",  "token",   "attn_head"};
 
 struct granularity {
     bool torch;
@@ -47,10 +49,7 @@ struct granularity {
     int64_t *group_of; /* each column's, where g_idx says so */
 };
 
-static bool grouped(const struct granularity *g)
-{
-    return g->strategy == GROUP || g->strategy == TENSOR_GROUP;
-}
+static bool grouped(const struct granularity *g) { return g->strategy == GROUP || g->strategy == TENSOR_GROUP; }
 
 /* What may be combined, and with how many dimensions. */
 static void draw_granularity(struct rng *r, struct granularity *g, int *ndim)
@@ -58,7 +57,8 @@ static void draw_granularity(struct rng *r, struct granularity *g, int *ndim)
     static const char *const presets[] = {"llmc.memoryless_minmax", "llmc.static_minmax", "llmc.minmax",
                                           "torch.MinMaxObserver", "torch.MovingAverageMinMaxObserver"};
     static const char *const modes[] = {"refuse", "ignore", "propagate"};
-    static const char *const bases[][3] = {{"weight", "weight", "weight"}, {"input", "output", "input"}, {"q", "k", "v"}};
+    static const char *const bases[][3] = {
+        {"weight", "weight", "weight"}, {"input", "output", "input"}, {"q", "k", "v"}};
     static const enum strategy of_side[3][6] = {{TENSOR, CHANNEL, GROUP, TENSOR_GROUP, BLOCK, BLOCK},
                                                 {TENSOR, TOKEN, GROUP, TENSOR_GROUP, TENSOR, GROUP},
                                                 {TENSOR, ATTN_HEAD, TENSOR, ATTN_HEAD, TENSOR, ATTN_HEAD}};
@@ -111,15 +111,9 @@ static int64_t groups_of(const struct granularity *g, const struct tensor *t)
 }
 
 /* The first dimension that has scales of its own. */
-static int first_kept(const struct granularity *g)
-{
-    return g->side == WEIGHT ? 0 : g->strategy == TOKEN ? 1 : 2;
-}
+static int first_kept(const struct granularity *g) { return g->side == WEIGHT ? 0 : g->strategy == TOKEN ? 1 : 2; }
 
-static int heads_dimension(const struct granularity *g)
-{
-    return g->older ? 2 : 1;
-}
+static int heads_dimension(const struct granularity *g) { return g->older ? 2 : 1; }
 
 static int64_t qparam_of(const struct granularity *g, const struct tensor *t, const int64_t *at)
 {
@@ -166,7 +160,8 @@ static int qparam_shape(const struct granularity *g, const struct tensor *t, int
     }
 }
 
-/* As many numbers as there are groups, each at least once, with gaps between them; by counting, the how-manieth each is. */
+/* As many numbers as there are groups, each at least once, with gaps between them; by counting, the how-manieth each
+ * is. */
 static void draw_ragged_groups(struct rng *r, int64_t n, int64_t groups, int64_t *group, int64_t *group_of)
 {
     const int64_t first = between(r, 0, n - groups);
@@ -183,8 +178,8 @@ static void draw_ragged_groups(struct rng *r, int64_t n, int64_t groups, int64_t
     }
 }
 
-/* A g_idx for t's columns with repeats, at times not initialised; and the group of each column: for ragged groups the number's rank,
- * else by counting what comes before each column, where a stable sort puts it. */
+/* A g_idx for t's columns with repeats, at times not initialised; and the group of each column: for ragged groups the
+ * number's rank, else by counting what comes before each column, where a stable sort puts it. */
 static void draw_g_idx(struct rng *r, struct granularity *g, const struct tensor *t, struct tensor *index)
 {
     static const struct dtype integers[] = {{QOBS_I32, 4, 0, 0}, {QOBS_I64, 8, 0, 0}};
@@ -193,7 +188,8 @@ static void draw_g_idx(struct rng *r, struct granularity *g, const struct tensor
     *index = (struct tensor){.dtype = &integers[between(r, 0, 1)], .ndim = 1, .shape = {n}};
     lay_out(r, index);
     if (index->strides[0] == 0)
-        index->strides[0] = (int64_t)index->dtype->size, index->data = index->memory = realloc(index->memory, (size_t)n * 8);
+        index->strides[0] = (int64_t)index->dtype->size,
+        index->data = index->memory = realloc(index->memory, (size_t)n * 8);
     g->group_of = malloc((size_t)n * sizeof *g->group_of);
     const int64_t most = chance(r, 50) ? (n - 1) / 3 : n - 1;
     bool initialised = true;
@@ -244,7 +240,8 @@ static qobs_config *make_config(const struct granularity *g)
     return config;
 }
 
-/* ---- What is expected ----------------------------------------------------------------------------------------------------- */
+/* ---- What is expected
+ * ----------------------------------------------------------------------------------------------------- */
 
 struct expected {
     int ndim;
@@ -295,7 +292,8 @@ static struct expected expect(const struct granularity *g, const struct tensor *
         if (!isfinite(value) || (as_f32 && isinf((float)value))) {
             int used = 0;
             for (int d = 0; d < t->ndim && e.counts.nan + e.counts.inf == 0; d++)
-                used += snprintf(e.place + used, sizeof e.place - (size_t)used, "%s%lld", d ? ", " : "[", (long long)index[d]);
+                used += snprintf(e.place + used, sizeof e.place - (size_t)used, "%s%lld", d ? ", " : "[",
+                                 (long long)index[d]);
             e.counts.nan += isnan(value) != 0;
             e.counts.inf += isnan(value) == 0;
             if (*g->nonfinite == 'i')
@@ -313,17 +311,20 @@ static struct expected expect(const struct granularity *g, const struct tensor *
     return e;
 }
 
-/* ---- Comparison ----------------------------------------------------------------------------------------------------------- */
+/* ---- Comparison
+ * ----------------------------------------------------------------------------------------------------------- */
 
 static void describe(const char *test, int64_t number, const struct granularity *g, const struct tensor *t)
 {
-    print_error("%s, repeat it with: test_minmax_layouts %llu %lld\n  %s, base name %s, strategy %s%s, sizes %lld and %lld, "
-                "ragged %d, version 2025-10 %d, g_idx %d, nonfinite %s\n  %s",
-                test, (unsigned long long)seed, (long long)number, g->preset, g->base_name, strategy_names[g->strategy],
-                g->inferred ? " (inferred)" : "", (long long)g->piece[0], (long long)g->piece[1], g->ragged, g->older,
-                g->has_g_idx, g->nonfinite, qobs_dtype_name(t->dtype->dtype));
+    print_error(
+        "%s, repeat it with: test_minmax_layouts %llu %lld\n  %s, base name %s, strategy %s%s, sizes %lld and %lld, "
+        "ragged %d, version 2025-10 %d, g_idx %d, nonfinite %s\n  %s",
+        test, (unsigned long long)seed, (long long)number, g->preset, g->base_name, strategy_names[g->strategy],
+        g->inferred ? " (inferred)" : "", (long long)g->piece[0], (long long)g->piece[1], g->ragged, g->older,
+        g->has_g_idx, g->nonfinite, qobs_dtype_name(t->dtype->dtype));
     for (int d = 0; d < t->ndim; d++)
-        print_error("%s%lld by %lld", d ? ", " : " of (size by stride) ", (long long)t->shape[d], (long long)t->strides[d]);
+        print_error("%s%lld by %lld", d ? ", " : " of (size by stride) ", (long long)t->shape[d],
+                    (long long)t->strides[d]);
     print_error("; misaligned by %d\n", (int)((uintptr_t)t->data % t->dtype->size));
 }
 
@@ -358,9 +359,9 @@ static bool same_f32(const struct dtype *d, const struct expected *e, const void
     return isnan(a) ? isnan(quant_min) && isnan(quant_max) : quant_min == (float)a && quant_max == (float)b;
 }
 
-static bool check_observer(const qobs_config *config, const qobs_tensor *value, const qobs_tensor *g_idx, const struct tensor *t,
-                           const struct granularity *g, const struct expected *e, const qobs_runtime *runtime, void *min,
-                           void *max)
+static bool check_observer(const qobs_config *config, const qobs_tensor *value, const qobs_tensor *g_idx,
+                           const struct tensor *t, const struct granularity *g, const struct expected *e,
+                           const qobs_runtime *runtime, void *min, void *max)
 {
     qobs_observer *o;
     qobs_error error;
@@ -369,12 +370,13 @@ static bool check_observer(const qobs_config *config, const qobs_tensor *value, 
     const size_t size = (size_t)e->qparams * (g->torch ? sizeof(float) : t->dtype->size);
     assert_int_equal(qobs_observer_create(&o, config, runtime, &error), QOBS_OK);
     if (*g->nonfinite == 'r' && e->counts.nan + e->counts.inf > 0) {
-        const bool refused = qobs_observer_observe(o, value, g_idx, &error) == QOBS_ERROR_NONFINITE && strstr(error.message, e->place);
+        const bool refused =
+            qobs_observer_observe(o, value, g_idx, &error) == QOBS_ERROR_NONFINITE && strstr(error.message, e->place);
         qobs_observer_destroy(o);
         return refused;
     }
     bool good = qobs_observer_observe(o, value, g_idx, &error) == QOBS_OK &&
-                qobs_observer_find(o, g->torch ? "min_val" : "min_vals", &result, &error) == QOBS_OK &&
+                qobs_observer_result_find(o, g->torch ? "min_val" : "min_vals", &result, &error) == QOBS_OK &&
                 qobs_observer_read(o, g->torch ? "min_val" : "min_vals", min, size, &error) == QOBS_OK &&
                 qobs_observer_read(o, g->torch ? "max_val" : "max_vals", max, size, &error) == QOBS_OK &&
                 qobs_observer_counts(o, &counts, &error) == QOBS_OK;
@@ -388,8 +390,8 @@ static bool check_observer(const qobs_config *config, const qobs_tensor *value, 
     return good;
 }
 
-static bool check_refused(const qobs_config *config, const qobs_tensor *value, const qobs_tensor *g_idx, const struct expected *e,
-                          const qobs_runtime *runtime, void *min, void *max)
+static bool check_refused(const qobs_config *config, const qobs_tensor *value, const qobs_tensor *g_idx,
+                          const struct expected *e, const qobs_runtime *runtime, void *min, void *max)
 {
     qobs_error error;
     char want[192];
@@ -416,7 +418,7 @@ static bool check_all(const struct granularity *g, const struct tensor *t, const
         qobs_error error;
         if (!qobs_isa_usable(i))
             continue;
-        assert_int_equal(qobs_isa_limit(qobs_isa_name(i), &error), QOBS_OK);
+        assert_int_equal(qobs_isa_select(qobs_isa_name(i), &error), QOBS_OK);
         for (size_t threads = 1; good && threads <= 7; threads += threads == 1 ? 1 : 5) {
             const qobs_executor executor = {
                 .struct_size = sizeof executor, .threads = threads, .parallel_for = parallel_for, .context = &threads};
@@ -433,7 +435,7 @@ static bool check_all(const struct granularity *g, const struct tensor *t, const
                 print_error("%s with %zu threads:\n", qobs_isa_name(i), threads);
         }
     }
-    qobs_isa_limit(NULL, NULL);
+    qobs_isa_select(NULL, NULL);
     free(min);
     free(max);
     free(e.min);
@@ -444,7 +446,8 @@ static bool check_all(const struct granularity *g, const struct tensor *t, const
     return good;
 }
 
-/* ---- Tests ---------------------------------------------------------------------------------------------------------------- */
+/* ---- Tests
+ * ---------------------------------------------------------------------------------------------------------------- */
 
 static struct rng rng_of(int64_t number, uint64_t stream)
 {
@@ -520,12 +523,18 @@ static void test_usual(void **state)
         enum strategy strategy;
         int64_t piece[2], shape[3];
     } usual[] = {
-        {"weight", WEIGHT, CHANNEL, {0, 0}, {700, 801, 0}},     {"weight", WEIGHT, GROUP, {128, 0}, {520, 1024, 0}},
-        {"weight", WEIGHT, TENSOR, {0, 0}, {520, 1024, 0}},     {"weight", WEIGHT, BLOCK, {128, 128}, {700, 900, 0}},
-        {"weight", WEIGHT, CHANNEL, {0, 0}, {6, 300, 311}},     {"input", ACTIVATION, TENSOR, {0, 0}, {4100, 130, 0}},
-        {"input", ACTIVATION, GROUP, {128, 0}, {2050, 256, 0}}, {"input", ACTIVATION, TENSOR_GROUP, {16, 0}, {1025, 512, 0}},
-        {"output", ACTIVATION, GROUP, {32, 0}, {3, 700, 256}},  {"input", ACTIVATION, TOKEN, {0, 0}, {9, 120, 512}},
-        {"weight", WEIGHT, BLOCK, {128, 128}, {700, 896, 0}},   {"weight", WEIGHT, BLOCK, {100, 40}, {460, 4000, 0}},
+        {"weight", WEIGHT, CHANNEL, {0, 0}, {700, 801, 0}},
+        {"weight", WEIGHT, GROUP, {128, 0}, {520, 1024, 0}},
+        {"weight", WEIGHT, TENSOR, {0, 0}, {520, 1024, 0}},
+        {"weight", WEIGHT, BLOCK, {128, 128}, {700, 900, 0}},
+        {"weight", WEIGHT, CHANNEL, {0, 0}, {6, 300, 311}},
+        {"input", ACTIVATION, TENSOR, {0, 0}, {4100, 130, 0}},
+        {"input", ACTIVATION, GROUP, {128, 0}, {2050, 256, 0}},
+        {"input", ACTIVATION, TENSOR_GROUP, {16, 0}, {1025, 512, 0}},
+        {"output", ACTIVATION, GROUP, {32, 0}, {3, 700, 256}},
+        {"input", ACTIVATION, TOKEN, {0, 0}, {9, 120, 512}},
+        {"weight", WEIGHT, BLOCK, {128, 128}, {700, 896, 0}},
+        {"weight", WEIGHT, BLOCK, {100, 40}, {460, 4000, 0}},
         {"weight", WEIGHT, BLOCK, {64, 32}, {300, 64, 0}},
     };
     for (int64_t i = 0; i < (int64_t)(sizeof usual / sizeof *usual) * 3; i++) {
@@ -533,8 +542,11 @@ static void test_usual(void **state)
             continue;
         const size_t u = (size_t)i / 3;
         struct rng r = rng_of(i, 3);
-        struct granularity g = {.preset = "llmc.memoryless_minmax", .base_name = usual[u].base_name, .side = usual[u].side,
-                                .strategy = usual[u].strategy, .piece = {usual[u].piece[0], usual[u].piece[1]},
+        struct granularity g = {.preset = "llmc.memoryless_minmax",
+                                .base_name = usual[u].base_name,
+                                .side = usual[u].side,
+                                .strategy = usual[u].strategy,
+                                .piece = {usual[u].piece[0], usual[u].piece[1]},
                                 .nonfinite = "refuse"};
         struct tensor t = {.dtype = &dtypes[between(&r, 0, 3)], .ndim = usual[u].shape[2] ? 3 : 2}, none = {0};
         const int64_t element = (int64_t)t.dtype->size, *n = usual[u].shape;
@@ -553,7 +565,8 @@ static void test_usual(void **state)
             g.nonfinite = "ignore";
             for (int64_t at = 0; at < t.elements; at++)
                 if (at / columns % 3 == 1)
-                    put_bits(address(&t, (int64_t[]){at / columns, at % columns}), draw_nonfinite(&r, t.dtype, 100), t.dtype->size);
+                    put_bits(address(&t, (int64_t[]){at / columns, at % columns}), draw_nonfinite(&r, t.dtype, 100),
+                             t.dtype->size);
             good = check_all(&g, &t, &none);
         }
         if (!good)
@@ -590,7 +603,8 @@ static void test_copies(void **state)
         for (int k = 0; k < 2; k++) {
             qobs_plan *plan;
             qobs_error error;
-            assert_int_equal(qobs_plan_create(&plan, config, &views[k], g.has_g_idx ? &columns : NULL, NULL, &error), QOBS_OK);
+            assert_int_equal(qobs_plan_create(&plan, config, &views[k], g.has_g_idx ? &columns : NULL, NULL, &error),
+                             QOBS_OK);
             const int ndim = qobs_plan_shape(plan, shape[k]);
             for (int d = 0; k == 0 && !g.ragged && d < ndim; d++)
                 size *= (size_t)shape[k][d];

@@ -13,7 +13,8 @@
 
 static uint64_t seed = 20261120;
 
-/* ---- Settings --------------------------------------------------------------------------------------------------------- */
+/* ---- Settings
+ * --------------------------------------------------------------------------------------------------------- */
 
 static void test_settings(void **state)
 {
@@ -69,7 +70,8 @@ static void test_settings(void **state)
     }
 }
 
-/* ---- Importance ------------------------------------------------------------------------------------------------------- */
+/* ---- Importance
+ * ------------------------------------------------------------------------------------------------------- */
 
 /* Column j's sum of squares, tokens in C order. */
 static double slow_sum(const struct tensor *t, int64_t j)
@@ -101,7 +103,7 @@ static void test_importance_layouts(void **state)
         for (size_t isa = 0; isa < qobs_isa_count(); isa++) {
             if (!qobs_isa_usable(isa))
                 continue;
-            assert_ok(qobs_isa_limit(qobs_isa_name(isa), &error));
+            assert_ok(qobs_isa_select(qobs_isa_name(isa), &error));
             qobs_observer *o = make("llmc.imatrix_mse", "");
             int64_t tokens;
             for (int twice = 0; twice < 2; twice++)
@@ -119,7 +121,7 @@ static void test_importance_layouts(void **state)
         free(got);
         free(t.memory);
     }
-    assert_ok(qobs_isa_limit(NULL, &error));
+    assert_ok(qobs_isa_select(NULL, &error));
 }
 
 /* The same bits from every instruction set and number of threads. */
@@ -137,7 +139,7 @@ static void test_importance_threads(void **state)
     for (size_t isa = 0; isa < qobs_isa_count(); isa++) {
         if (!qobs_isa_usable(isa))
             continue;
-        assert_ok(qobs_isa_limit(qobs_isa_name(isa), &error));
+        assert_ok(qobs_isa_select(qobs_isa_name(isa), &error));
         for (size_t threads = 1; threads <= 7; threads += threads == 1 ? 1 : 5) {
             const qobs_executor executor = {sizeof executor, threads, parallel_for, &threads};
             const qobs_runtime runtime = {.struct_size = sizeof runtime, .executor = &executor};
@@ -153,7 +155,7 @@ static void test_importance_threads(void **state)
             qobs_config_destroy(config);
         }
     }
-    assert_ok(qobs_isa_limit(NULL, &error));
+    assert_ok(qobs_isa_select(NULL, &error));
     free(x);
 }
 
@@ -206,8 +208,8 @@ static void test_fallback(void **state)
                 assert_non_null(strstr(error.message, cases[i].reason));
                 assert_int_equal(counts_of(o).batches, 0);
                 qobs_result result = {.struct_size = sizeof result};
-                assert_int_equal(qobs_observer_find(o, "min_vals", &result, &error), QOBS_ERROR_NO_DATA);
-                assert_int_equal(qobs_observer_find(o, "best_step", &result, &error), QOBS_ERROR_NO_DATA);
+                assert_int_equal(qobs_observer_result_find(o, "min_vals", &result, &error), QOBS_ERROR_NO_DATA);
+                assert_int_equal(qobs_observer_result_find(o, "best_step", &result, &error), QOBS_ERROR_NO_DATA);
             } else {
                 assert_ok(observe(o, 2, 4, weight));
                 const qobs_search_report report = report_of(o);
@@ -218,7 +220,7 @@ static void test_fallback(void **state)
                     qobs_result result = {.struct_size = sizeof result};
                     assert_non_null(strstr(report.fallback, cases[i].reason));
                     assert_ok(observe(plain, 2, 4, weight));
-                    assert_ok(qobs_observer_find(o, "min_vals", &result, &error));
+                    assert_ok(qobs_observer_result_find(o, "min_vals", &result, &error));
                     assert_ok(qobs_observer_read(o, "min_vals", with, result.size, &error));
                     assert_ok(qobs_observer_read(plain, "min_vals", without, result.size, &error));
                     assert_memory_equal(with, without, result.size);
@@ -302,7 +304,8 @@ static void test_importance_merge(void **state)
     qobs_observer_destroy(wider);
 }
 
-/* ---- The search ------------------------------------------------------------------------------------------------------- */
+/* ---- The search
+ * ------------------------------------------------------------------------------------------------------- */
 
 /* A random tensor, and the same elements in C order. */
 struct subject {
@@ -362,7 +365,8 @@ struct trial {
 
 static struct trial draw_trial(struct rng *r, struct subject *s)
 {
-    static const char *const formats[] = {"type=int", "type=int", "type=int;symmetric=false", "type=float", "type=float"};
+    static const char *const formats[] = {"type=int", "type=int", "type=int;symmetric=false", "type=float",
+                                          "type=float"};
 #ifdef QOBS_SLEEF
     static const double norms[] = {1, 2, 2.4, 2.7, 3, 0.5};
 #else
@@ -400,8 +404,8 @@ static struct trial draw_trial(struct rng *r, struct subject *s)
         columns = order = true;
         break;
     case 4:
-        snprintf(granularity, sizeof granularity, "strategy=%s;group_size=%d", t.format.bits == 4 ? "tensor_group" : "group",
-                 (int)g);
+        snprintf(granularity, sizeof granularity, "strategy=%s;group_size=%d",
+                 t.format.bits == 4 ? "tensor_group" : "group", (int)g);
         shape[0] = experts, shape[1] = rows, shape[2] = groups * g;
         ndim = 3;
         columns = order = true;
@@ -412,7 +416,8 @@ static struct trial draw_trial(struct rng *r, struct subject *s)
         columns = order = true;
         break;
     case 6:
-        snprintf(granularity, sizeof granularity, "strategy=block;block_structure=[%d,%d]", (int)between(r, 1, 5), (int)g);
+        snprintf(granularity, sizeof granularity, "strategy=block;block_structure=[%d,%d]", (int)between(r, 1, 5),
+                 (int)g);
         shape[1] = between(r, 1, groups * g);
         break;
     case 7:
@@ -467,8 +472,11 @@ static void expect_outcome(const struct trial *t, const struct subject *s, const
 {
     const int64_t width = s->t.shape[s->t.ndim - 1];
     qobs_config *config = make_config("llmc.memoryless_mse", t->settings, NULL);
-    const qobs_tensor value = {
-        .struct_size = sizeof value, .data = s->plain, .dtype = s->t.dtype->dtype, .ndim = s->t.ndim, .shape = s->t.shape};
+    const qobs_tensor value = {.struct_size = sizeof value,
+                               .data = s->plain,
+                               .dtype = s->t.dtype->dtype,
+                               .ndim = s->t.ndim,
+                               .shape = s->t.shape};
     const qobs_tensor g_idx = tensor(QOBS_I32, s->g_idx, width);
     qobs_plan *plan;
     assert_ok(qobs_plan_create(&plan, config, &value, s->g_idx ? &g_idx : NULL, NULL, &error));
@@ -547,7 +555,7 @@ static void test_random(void **state)
         for (size_t isa = 0; isa < qobs_isa_count(); isa++) {
             if (!qobs_isa_usable(isa))
                 continue;
-            assert_ok(qobs_isa_limit(qobs_isa_name(isa), &error));
+            assert_ok(qobs_isa_select(qobs_isa_name(isa), &error));
             for (size_t threads = 1; threads <= 7; threads += threads == 1 ? 1 : 5) {
                 run_trial(&t, &s, threads, any ? &other : &first);
                 if (any && memcmp(&first, &other, sizeof first) != 0)
@@ -559,10 +567,11 @@ static void test_random(void **state)
         expect_outcome(&t, &s, &first);
         free_subject(&s);
     }
-    assert_ok(qobs_isa_limit(NULL, &error));
+    assert_ok(qobs_isa_select(NULL, &error));
 }
 
-/* ---- Corners ---------------------------------------------------------------------------------------------------------- */
+/* ---- Corners
+ * ---------------------------------------------------------------------------------------------------------- */
 
 /* No candidates, or none that is better than nothing. */
 static void test_no_candidate(void **state)
@@ -606,8 +615,8 @@ static void test_no_candidate(void **state)
     qobs_observer_destroy(o);
 }
 
-/* A zero point of 127, which an 8-bit float format has as 128: then 0 is off by a scale, 1 here, and only the elements that are 0 may
- * count for that. */
+/* A zero point of 127, which an 8-bit float format has as 128: then 0 is off by a scale, 1 here, and only the elements
+ * that are 0 may count for that. */
 static void test_zero_point_outside(void **state)
 {
     (void)state;
@@ -618,14 +627,15 @@ static void test_zero_point_outside(void **state)
                 const int zeros = n / 3;
                 for (int j = 0; j < n; j++)
                     x[j] = j < zeros ? 0 : -255;
-                assert_ok(qobs_isa_limit(qobs_isa_name(i), &error));
-                qobs_observer *o = make("llmc.memoryless_mse", few ? "symmetric=false;zp_dtype=float8_e4m3fn;maxshrink=0.2;patience=1000"
-                                                                   : "symmetric=false;zp_dtype=float8_e4m3fn;maxshrink=0.6;patience=1000");
+                assert_ok(qobs_isa_select(qobs_isa_name(i), &error));
+                qobs_observer *o = make("llmc.memoryless_mse",
+                                        few ? "symmetric=false;zp_dtype=float8_e4m3fn;maxshrink=0.2;patience=1000"
+                                            : "symmetric=false;zp_dtype=float8_e4m3fn;maxshrink=0.6;patience=1000");
                 assert_ok(observe(o, 1, n, x));
                 assert_true(fabs(report_of(o).error_before - zeros) <= 1e-6 * zeros);
                 qobs_observer_destroy(o);
             }
-    assert_ok(qobs_isa_limit(NULL, &error));
+    assert_ok(qobs_isa_select(NULL, &error));
 }
 
 /* nonfinite=ignore: what is left out does not count. */
@@ -649,7 +659,8 @@ static void test_ignore(void **state)
     qobs_observer_destroy(b);
 }
 
-/* ---- Global scales (2025) --------------------------------------------------------------------------------------------- */
+/* ---- Global scales (2025)
+ * --------------------------------------------------------------------------------------------- */
 
 static const char old_nvfp4[] = "strategy=tensor_group;group_size=4;type=float;num_bits=4;version=2025-10";
 
@@ -668,7 +679,7 @@ static void test_global_scale(void **state)
     float lo, hi, min, max, g, mins[16], maxs[16], got[16];
     assert_ok(qobs_observer_observe(once, &value[0], NULL, &error));
     assert_ok(qobs_global_search(config, &value[0], &lo, &hi, NULL, &error));
-    assert_ok(qobs_observer_get_global_min_max(stepwise, &value[0], &min, &max, sizeof min, &error));
+    assert_ok(qobs_observer_update_global_min_max(stepwise, &value[0], &min, &max, sizeof min, &error));
     assert_result(once, "global_min", lo);
     assert_result(once, "global_max", hi);
     assert_true(min == lo && max == hi);
@@ -676,7 +687,7 @@ static void test_global_scale(void **state)
     assert_ok(qobs_search(config, &value[0], NULL, NULL, &g, mins, maxs, NULL, NULL, NULL, NULL, &error));
     assert_ok(qobs_observer_read(once, "min_vals", got, sizeof got, &error));
     assert_memory_equal(got, mins, sizeof got);
-    assert_ok(qobs_observer_get_min_max(stepwise, &value[0], NULL, got, maxs, sizeof got, &error));
+    assert_ok(qobs_observer_update_min_max(stepwise, &value[0], NULL, got, maxs, sizeof got, &error));
     assert_memory_equal(got, mins, sizeof got);
 
     /* fused: the layer with the larger range decides, and the groups are searched under its scale */
@@ -685,14 +696,14 @@ static void test_global_scale(void **state)
     for (int i = 0; i < 2; i++) {
         for (int j = 0; j < 64; j++)
             x[i][j] *= i ? 40 : 1;
-        assert_ok(qobs_observer_get_global_min_max(pair[i], &value[i], &min, &max, sizeof min, &error));
+        assert_ok(qobs_observer_update_global_min_max(pair[i], &value[i], &min, &max, sizeof min, &error));
         amax = fmaxf(amax, fmaxf(-min, max));
     }
     assert_ok(qobs_observers_fuse(pair, 2, &error));
     assert_ok(qobs_global_scale(config, QOBS_F32, -(double)amax, (double)amax, &g, &error));
     for (int i = 0; i < 2; i++) {
         float own, scale[16], direct[16];
-        assert_ok(qobs_observer_get_min_max(pair[i], &value[i], NULL, got, maxs, sizeof got, &error));
+        assert_ok(qobs_observer_update_min_max(pair[i], &value[i], NULL, got, maxs, sizeof got, &error));
         assert_ok(qobs_search(config, &value[i], NULL, NULL, &g, mins, maxs, NULL, NULL, NULL, NULL, &error));
         assert_memory_equal(got, mins, sizeof got);
         assert_ok(qobs_observer_read(pair[i], "global_scale", &own, sizeof own, &error));
@@ -717,9 +728,11 @@ static void test_search_refused(void **state)
 {
     (void)state;
     const qobs_tensor value = tensor(QOBS_F32, weight, 2, 4), none = tensor(QOBS_F32, NULL, 0, 4);
-    qobs_config *config = make_config("llmc.mse", "strategy=channel", NULL), *minmax = make_config("llmc.minmax", "", NULL);
+    qobs_config *config = make_config("llmc.mse", "strategy=channel", NULL),
+                *minmax = make_config("llmc.minmax", "", NULL);
     qobs_config *tensor_config = make_config("llmc.mse", "", NULL);
-    const char *const others[] = {"quark.PerTensorMSEObserver", "quark.PerTensorPowOf2MinMSEObserver", "trt.MseCalibrator"};
+    const char *const others[] = {"quark.PerTensorMSEObserver", "quark.PerTensorPowOf2MinMSEObserver",
+                                  "modelopt.MseCalibrator"};
     const qobs_tensor scalar = {.struct_size = sizeof scalar, .data = weight, .dtype = QOBS_F32};
     float min[2] = {77, 77}, max[2] = {77, 77};
     qobs_search_report report = {.struct_size = 1};
@@ -765,8 +778,8 @@ static void test_without_sleef(void **state)
     assert_ok(qobs_observer_create(&o, config, NULL, &error));
     assert_refused(observe(o, 2, 4, weight), QOBS_ERROR_UNSUPPORTED, "norm|2.4|SLEEF|1, 2 and 3");
     assert_int_equal(counts_of(o).batches, 0);
-    assert_refused(qobs_search(config, &value, NULL, NULL, NULL, min, max, NULL, NULL, NULL, NULL, &error), QOBS_ERROR_UNSUPPORTED,
-                   "norm|2.4|SLEEF");
+    assert_refused(qobs_search(config, &value, NULL, NULL, NULL, min, max, NULL, NULL, NULL, NULL, &error),
+                   QOBS_ERROR_UNSUPPORTED, "norm|2.4|SLEEF");
     qobs_observer_destroy(o);
     qobs_config_destroy(config);
 }

@@ -7,7 +7,8 @@
 #include "bits.h"
 #include "observing.h"
 
-/* ---- Numbers, written without the library's help -------------------------------------------------------------------------- */
+/* ---- Numbers, written without the library's help
+ * -------------------------------------------------------------------------- */
 
 static const struct format {
     qobs_dtype dtype;
@@ -43,10 +44,11 @@ static void encode(const struct format *f, double x, void *out)
     if (f->dtype == QOBS_F16) {
         const double magnitude = fabs(x);
         frexp(magnitude, &exponent);
-        const int magnitude_bits = isnan(x)              ? 0x7e00
-                                   : magnitude > 65504   ? 0x7c00
-                                   : magnitude < 0x1p-14 ? (int)ldexp(magnitude, 24)
-                                                         : ((exponent + 14) << 10) + (int)ldexp(magnitude, 11 - exponent) - 1024;
+        const int magnitude_bits = isnan(x)            ? 0x7e00
+                                   : magnitude > 65504 ? 0x7c00
+                                   : magnitude < 0x1p-14
+                                       ? (int)ldexp(magnitude, 24)
+                                       : ((exponent + 14) << 10) + (int)ldexp(magnitude, 11 - exponent) - 1024;
         half = (uint16_t)(magnitude_bits | (signbit(x) ? 0x8000 : 0));
     }
     memcpy(out, f->size == 8 ? (const void *)&x : f->size == 4 ? (const void *)&single : (const void *)&half, f->size);
@@ -90,7 +92,8 @@ static double add(const struct format *f, double a, double b)
     return f->dtype == QOBS_F64 ? a + b : nearest(f, (double)((float)a + (float)b));
 }
 
-/* ---- Statistics ----------------------------------------------------------------------------------------------------------- */
+/* ---- Statistics
+ * ----------------------------------------------------------------------------------------------------------- */
 
 static void test_updates(void **state)
 {
@@ -138,7 +141,8 @@ static void test_averages(void **state)
         const double c = constants[k / FORMATS];
         char settings[96];
         snprintf(settings, sizeof settings, "base_name=input;averaging_constant=%.17g", c);
-        qobs_observer *llmc = make("llmc.minmax", settings), *torch = make("torch.MovingAverageMinMaxObserver", settings);
+        qobs_observer *llmc = make("llmc.minmax", settings),
+                      *torch = make("torch.MovingAverageMinMaxObserver", settings);
         double lerp[2] = {0}, towards[2] = {0};
         for (int batch = 0; batch < 60; batch++) {
             unsigned char data[16], got[16];
@@ -150,7 +154,8 @@ static void test_averages(void **state)
                 encode(f, x[i], data + (size_t)i * f->size);
                 const double keep = f->dtype == QOBS_F64 ? 1 - c : (double)(float)(1 - c), rate = (double)(float)c;
                 const double narrow = (double)(float)x[i];
-                lerp[i] = batch ? add(f, multiply(f, lerp[i], keep), multiply(f, x[i], f->dtype == QOBS_F64 ? c : rate)) : x[i];
+                lerp[i] = batch ? add(f, multiply(f, lerp[i], keep), multiply(f, x[i], f->dtype == QOBS_F64 ? c : rate))
+                                : x[i];
                 towards[i] = batch ? add(f32, towards[i], multiply(f32, rate, add(f32, narrow, -towards[i]))) : narrow;
             }
             const qobs_tensor value = tensor(f->dtype, data, 2, 1);
@@ -170,13 +175,15 @@ static void test_averages(void **state)
 static void test_nonfinite(void **state)
 {
     (void)state;
-    const float good[] = {-1, 2, 0.5f, 1, 1, 1}, bad[] = {3, -4, 5, 6, NAN, INFINITY}, negative[] = {3, -4, -INFINITY, 6, 7, 8};
+    const float good[] = {-1, 2, 0.5f, 1, 1, 1}, bad[] = {3, -4, 5, 6, NAN, INFINITY},
+                negative[] = {3, -4, -INFINITY, 6, 7, 8};
     qobs_observer *o = make("llmc.static_minmax", "base_name=input");
     assert_refused(observe(o, 2, 3, bad), QOBS_ERROR_NONFINITE, "1 NaN and 1 infinite of 6|first is NaN at [1, 1]");
     assert_int_equal(qobs_observer_result_count(o), 0);
     assert_ok(observe(o, 3, 2, good)); /* nothing of the refused one stays, not its shape either */
     assert_refused(observe(o, 2, 3, bad), QOBS_ERROR_NONFINITE, "1 NaN|[1, 1]");
-    assert_refused(observe(o, 3, 2, negative), QOBS_ERROR_NONFINITE, "0 NaN and 1 infinite of 6|first is -infinity at [1, 0]");
+    assert_refused(observe(o, 3, 2, negative), QOBS_ERROR_NONFINITE,
+                   "0 NaN and 1 infinite of 6|first is -infinity at [1, 0]");
     assert_result(o, "min_vals", -1);
     assert_result(o, "max_vals", 2);
     qobs_counts counts = counts_of(o);
@@ -228,7 +235,8 @@ static void test_nonfinite(void **state)
     qobs_observer_destroy(o);
 }
 
-/* ---- What a batch may be -------------------------------------------------------------------------------------------------- */
+/* ---- What a batch may be
+ * -------------------------------------------------------------------------------------------------- */
 
 static void test_weights(void **state)
 {
@@ -259,7 +267,8 @@ static void test_empty(void **state)
     float min, max;
     const qobs_tensor empty = tensor(QOBS_F32, NULL, 4, 0);
     qobs_config *config = make_config("llmc.minmax", "base_name=input", NULL);
-    assert_refused(qobs_minmax(config, &empty, NULL, &min, &max, NULL, NULL, &error), QOBS_ERROR_NO_DATA, "value|no elements");
+    assert_refused(qobs_minmax(config, &empty, NULL, &min, &max, NULL, NULL, &error), QOBS_ERROR_NO_DATA,
+                   "value|no elements");
     qobs_config_destroy(config);
     static const char *const presets[] = {"llmc.minmax", "torch.MovingAverageMinMaxObserver"};
     for (size_t i = 0; i < 2; i++) {
@@ -308,7 +317,8 @@ static void test_changes(void **state)
     qobs_observer_destroy(o);
 }
 
-/* ---- Results -------------------------------------------------------------------------------------------------------------- */
+/* ---- Results
+ * -------------------------------------------------------------------------------------------------------------- */
 
 static void test_results(void **state)
 {
@@ -320,15 +330,15 @@ static void test_results(void **state)
     int8_t zero_point[3];
     assert_int_equal(qobs_observer_result_count(o), 0);
     assert_refused(qobs_observer_read(o, "scale", scale, 4, &error), QOBS_ERROR_NO_DATA, "observed");
-    assert_refused(qobs_observer_find(o, "min_vals", &r, &error), QOBS_ERROR_NO_DATA, "min_vals");
+    assert_refused(qobs_observer_result_find(o, "min_vals", &r, &error), QOBS_ERROR_NO_DATA, "min_vals");
     assert_refused(qobs_observer_qparams(o, scale, 4, zero_point, 1, &error), QOBS_ERROR_NO_DATA, "observed");
     assert_refused(qobs_observer_qparams(o, scale, sizeof scale, NULL, 0, &error), QOBS_ERROR_NO_DATA, "observed");
-    assert_refused(qobs_observer_result(o, 0, &r, &error), QOBS_ERROR_INVALID_ARGUMENT, "index|0");
+    assert_refused(qobs_observer_result_info(o, 0, &r, &error), QOBS_ERROR_INVALID_ARGUMENT, "index|0");
 
     assert_ok(observe(o, 3, 2, F32(-1, 2, 0, 0, 3, 255))); /* scales 3/255, eps and 1 */
     assert_int_equal(qobs_observer_result_count(o), 4);
     for (size_t i = 0; i < 4; i++) {
-        assert_ok(qobs_observer_result(o, i, &r, &error));
+        assert_ok(qobs_observer_result_info(o, i, &r, &error));
         assert_string_equal(r.name, names[i]);
         assert_true(r.dtype == (i == 3 ? QOBS_I8 : QOBS_F32) && r.ndim == 2 && r.shape[0] == 3 && r.shape[1] == 1);
         assert_int_equal(r.size, i == 3 ? 3 : 12);
@@ -341,11 +351,13 @@ static void test_results(void **state)
     assert_ok(qobs_observer_qparams(o, scale, sizeof scale, zero_point, sizeof zero_point, &error));
     assert_true(scale[0] == 3.0f / 255);
 
-    assert_refused(qobs_observer_result(o, 4, &r, &error), QOBS_ERROR_INVALID_ARGUMENT, "index|4");
-    assert_refused(qobs_observer_find(o, "min_val", &r, &error), QOBS_ERROR_INVALID_ARGUMENT, "min_val'|min_vals, max_vals, scale");
-    assert_refused(qobs_observer_find(o, NULL, &r, &error), QOBS_ERROR_INVALID_ARGUMENT, "name");
+    assert_refused(qobs_observer_result_info(o, 4, &r, &error), QOBS_ERROR_INVALID_ARGUMENT, "index|4");
+    assert_refused(qobs_observer_result_find(o, "min_val", &r, &error), QOBS_ERROR_INVALID_ARGUMENT,
+                   "min_val'|min_vals, max_vals, scale");
+    assert_refused(qobs_observer_result_find(o, NULL, &r, &error), QOBS_ERROR_INVALID_ARGUMENT, "name");
     assert_refused(qobs_observer_read(o, "scale", scale, 11, &error), QOBS_ERROR_INVALID_ARGUMENT, "size|11|12|scale");
-    assert_refused(qobs_observer_qparams(o, scale, 12, zero_point, 4, &error), QOBS_ERROR_INVALID_ARGUMENT, "zero_point|4|3");
+    assert_refused(qobs_observer_qparams(o, scale, 12, zero_point, 4, &error), QOBS_ERROR_INVALID_ARGUMENT,
+                   "zero_point|4|3");
     qobs_observer_destroy(o);
 }
 
@@ -359,19 +371,21 @@ static void test_no_data(void **state)
         int64_t zero_point = 5;
         float scale;
         assert_int_equal(qobs_observer_result_count(o), 2);
-        assert_ok(qobs_observer_find(o, "zero_point", &r, &error));
+        assert_ok(qobs_observer_result_find(o, "zero_point", &r, &error));
         assert_true(r.dtype == QOBS_I64 && r.size == 8);
         assert_result(o, "scale", 1);
         assert_ok(qobs_observer_qparams(o, &scale, sizeof scale, &zero_point, sizeof zero_point, &error));
         assert_true(scale == 1 && zero_point == 0);
-        assert_refused(qobs_observer_find(o, "min_val", &r, &error), QOBS_ERROR_NO_DATA, "min_val");
+        assert_refused(qobs_observer_result_find(o, "min_val", &r, &error), QOBS_ERROR_NO_DATA, "min_val");
         qobs_observer_destroy(o);
     }
 }
 
-/* ---- Conventions ---------------------------------------------------------------------------------------------------------- */
+/* ---- Conventions
+ * ---------------------------------------------------------------------------------------------------------- */
 
-static void expect_qparams(const struct format *f, int bits, bool symmetric, double min, double max, double *scale, int *zero_point)
+static void expect_qparams(const struct format *f, int bits, bool symmetric, double min, double max, double *scale,
+                           int *zero_point)
 {
     const double quant_min = -ldexp(1, bits - 1), quant_max = -quant_min - 1, range = quant_max - quant_min;
     const double a = min < 0 ? min : 0, b = max > 0 ? max : 0;
@@ -389,8 +403,9 @@ static void expect_qparams(const struct format *f, int bits, bool symmetric, dou
 static void test_compressed_tensors(void **state)
 {
     (void)state;
-    static const double ranges[][2] = {{0, 0},        {-1, 2},      {-3, 0},        {0, 5},     {1, 9},        {-7, -2},    {-0.1, 0.1},
-                                       {-100, 0.001}, {-1e-7, 1e-7}, {-0.001, 65000}, {-1e-3, 1}, {-6e-8, 6e-8}, {-12.7, 55}};
+    static const double ranges[][2] = {{0, 0},     {-1, 2},       {-3, 0},       {0, 5},        {1, 9},
+                                       {-7, -2},   {-0.1, 0.1},   {-100, 0.001}, {-1e-7, 1e-7}, {-0.001, 65000},
+                                       {-1e-3, 1}, {-6e-8, 6e-8}, {-12.7, 55}};
     enum { RANGES = sizeof ranges / sizeof *ranges };
     for (int k = 0; k < FORMATS * 8 * 2; k++) {
         const struct format *f = &formats[k % FORMATS];
@@ -412,18 +427,19 @@ static void test_compressed_tensors(void **state)
         for (size_t i = 0; i < RANGES; i++) {
             double want;
             int zero_point;
-            expect_qparams(f, bits, symmetric, decode(f, min + i * f->size), decode(f, max + i * f->size), &want, &zero_point);
+            expect_qparams(f, bits, symmetric, decode(f, min + i * f->size), decode(f, max + i * f->size), &want,
+                           &zero_point);
             const int got = bits > 8 ? zero_points[i] : ((const int8_t *)zero_points)[i];
             if (decode(f, scale + i * f->size) != want || got != zero_point)
                 fail_msg("%s, %d bits, symmetric %d, %g to %g: scale %.17g and zero point %d, expected %.17g and %d",
-                         qobs_dtype_name(f->dtype), bits, symmetric, ranges[i][0], ranges[i][1], decode(f, scale + i * f->size),
-                         got, want, zero_point);
+                         qobs_dtype_name(f->dtype), bits, symmetric, ranges[i][0], ranges[i][1],
+                         decode(f, scale + i * f->size), got, want, zero_point);
         }
         assert_ok(qobs_calculate_qparams(config, f->dtype, RANGES, min, max, NULL, NULL, NULL, &error));
-        assert_refused(qobs_calculate_qparams(config, f->dtype, 1, NULL, max, NULL, scale, NULL, &error), QOBS_ERROR_INVALID_ARGUMENT,
-                       "min");
-        assert_refused(qobs_calculate_qparams(config, QOBS_I8, 1, min, max, NULL, scale, NULL, &error), QOBS_ERROR_INVALID_ARGUMENT,
-                       "dtype|I8|F64");
+        assert_refused(qobs_calculate_qparams(config, f->dtype, 1, NULL, max, NULL, scale, NULL, &error),
+                       QOBS_ERROR_INVALID_ARGUMENT, "min");
+        assert_refused(qobs_calculate_qparams(config, QOBS_I8, 1, min, max, NULL, scale, NULL, &error),
+                       QOBS_ERROR_INVALID_ARGUMENT, "dtype|I8|F64");
         qobs_config_destroy(config);
     }
 }
@@ -459,14 +475,15 @@ static void test_torch(void **state)
         int64_t zero_point = 0;
         float scale;
         assert_ok(qobs_config_qparam_dtypes(config, QOBS_F32, &dtypes[0], &dtypes[1], &error));
-        assert_ok(qobs_calculate_qparams(config, QOBS_F32, 1, &cases[i].min, &cases[i].max, NULL, &scale, &zero_point, &error));
+        assert_ok(qobs_calculate_qparams(config, QOBS_F32, 1, &cases[i].min, &cases[i].max, NULL, &scale, &zero_point,
+                                         &error));
         if (dtypes[1] == QOBS_I32)
             zero_point = (int32_t)get_bits(&zero_point, sizeof(int32_t));
         if (scale != cases[i].scale || zero_point != cases[i].zero_point)
             fail_msg("'%s': scale %.9g and zero point %lld, expected %.9g and %lld", cases[i].settings, (double)scale,
                      (long long)zero_point, (double)cases[i].scale, (long long)cases[i].zero_point);
-        assert_refused(qobs_calculate_qparams(config, QOBS_F32, 1, F32(2), F32(1), NULL, &scale, NULL, &error), QOBS_ERROR_NO_RESULT,
-                       "2|1");
+        assert_refused(qobs_calculate_qparams(config, QOBS_F32, 1, F32(2), F32(1), NULL, &scale, NULL, &error),
+                       QOBS_ERROR_NO_RESULT, "2|1");
         assert_refused(qobs_calculate_qparams(config, QOBS_BF16, 1, F32(1), F32(2), NULL, &scale, NULL, &error),
                        QOBS_ERROR_INVALID_ARGUMENT, "dtype|BF16|F32");
         qobs_config_destroy(config);
@@ -476,15 +493,9 @@ static void test_torch(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_updates),
-        cmocka_unit_test(test_averages),
-        cmocka_unit_test(test_nonfinite),
-        cmocka_unit_test(test_weights),
-        cmocka_unit_test(test_empty),
-        cmocka_unit_test(test_changes),
-        cmocka_unit_test(test_results),
-        cmocka_unit_test(test_no_data),
-        cmocka_unit_test(test_compressed_tensors),
+        cmocka_unit_test(test_updates), cmocka_unit_test(test_averages), cmocka_unit_test(test_nonfinite),
+        cmocka_unit_test(test_weights), cmocka_unit_test(test_empty),    cmocka_unit_test(test_changes),
+        cmocka_unit_test(test_results), cmocka_unit_test(test_no_data),  cmocka_unit_test(test_compressed_tensors),
         cmocka_unit_test(test_torch),
     };
     return cmocka_run_group_tests_name("observer", tests, NULL, NULL) != 0;

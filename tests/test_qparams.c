@@ -59,8 +59,8 @@ static void expect_numbers(const char *what, const struct st_tensor *expected, c
 
 static bool is_setting(const cJSON *item)
 {
-    static const char *const others[] = {"has_global_scale", "scale_out_dtype", "zero_point_out_dtype", "dtype", "n_batches",
-                                         "fused"};
+    static const char *const others[] = {
+        "has_global_scale", "scale_out_dtype", "zero_point_out_dtype", "dtype", "n_batches", "fused"};
     for (size_t i = 0; i < sizeof others / sizeof *others; i++)
         if (strcmp(item->string, others[i]) == 0)
             return false;
@@ -106,11 +106,14 @@ static void test_ranges(void **state)
         const char *dtype = qobs_dtype_name(min.dtype);
         float got;
         assert_int_equal(status, QOBS_OK);
-        assert_int_equal(qobs_global_scale(config, min.dtype, number_at(min.data, dtype, 0), number_at(max.data, dtype, 0), &got, &error), QOBS_OK);
+        assert_int_equal(qobs_global_scale(config, min.dtype, number_at(min.data, dtype, 0),
+                                           number_at(max.data, dtype, 0), &got, &error),
+                         QOBS_OK);
         expect_numbers("global_scale", global_scale, &got, QOBS_F32);
     } else {
         if (status == QOBS_OK)
-            status = qobs_calculate_qparams(config, min.dtype, n, lows, highs, has_global ? &shared : NULL, scale, zero_point, &error);
+            status = qobs_calculate_qparams(config, min.dtype, n, lows, highs, has_global ? &shared : NULL, scale,
+                                            zero_point, &error);
         if (cJSON_HasObjectItem(c, "error")) {
             assert_int_equal(status, QOBS_ERROR_INVALID_ARGUMENT);
             assert_int_not_equal(error.message[0], '\0');
@@ -119,7 +122,8 @@ static void test_ranges(void **state)
             if (status != QOBS_OK)
                 print_error("%s\n", error.message);
             assert_int_equal(status, QOBS_OK);
-            assert_int_equal(qobs_config_qparam_dtypes(config, min.dtype, &scale_dtype, &zero_point_dtype, &error), QOBS_OK);
+            assert_int_equal(qobs_config_qparam_dtypes(config, min.dtype, &scale_dtype, &zero_point_dtype, &error),
+                             QOBS_OK);
             expect_numbers("scale", expected_tensor(c, "scale"), scale, has_global ? QOBS_F32 : scale_dtype);
             if (expected_tensor(c, "zero_point"))
                 expect_numbers("zero_point", expected_tensor(c, "zero_point"), zero_point, zero_point_dtype);
@@ -159,7 +163,7 @@ static void test_fused(void **state)
             qobs_result result = {.struct_size = sizeof result};
             char quantity[64];
             double data[8192]; /* room for any dtype */
-            assert_int_equal(qobs_observer_result(observers[m], i, &result, &error), QOBS_OK);
+            assert_int_equal(qobs_observer_result_info(observers[m], i, &result, &error), QOBS_OK);
             assert_true(result.size <= sizeof data);
             assert_int_equal(qobs_observer_read(observers[m], result.name, data, result.size, &error), QOBS_OK);
             snprintf(quantity, sizeof quantity, "%s_%zu", result.name, m);

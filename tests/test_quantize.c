@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* Fake-quantize kernels: every dtype, format and arithmetic on every usable instruction set against a slow computation. */
+/* Fake-quantize kernels: every dtype, format and arithmetic on every usable instruction set against a slow computation.
+ */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -77,8 +78,8 @@ static double random_scale(qobs_dtype dtype)
 
 static double random_zero_point(const struct way *way)
 {
-    const double quant_min = way->format ? qobs_format_least(way->format) : (double)way->quant_min;
-    const double quant_max = way->format ? qobs_format_greatest(way->format) : (double)way->quant_max;
+    const double quant_min = way->format ? qobs_format_min(way->format) : (double)way->quant_min;
+    const double quant_max = way->format ? qobs_format_max(way->format) : (double)way->quant_max;
     if (way->format && (way->format->kind != FORMAT_INTEGER || way->format->bits > 16))
         return (int)(random_bits() % 13) - 6;
     if (quant_max > 65535) /* further ones are no floats */
@@ -141,7 +142,7 @@ static void check_call(const struct call *c)
     for (size_t row = 0; row < ROWS; row++)
         for (size_t j = 0; j < c->length; j++) {
             const size_t q = c->columns ? j : row;
-            const double quant_max = c->way->format ? qobs_format_greatest(c->way->format) : (double)c->way->quant_max;
+            const double quant_max = c->way->format ? qobs_format_max(c->way->format) : (double)c->way->quant_max;
             const double value = random_x(c->dtype, scales[q], quant_max);
             unsigned char *at = x + c->offset + row * (size_t)stride;
             unsigned char number[8];
@@ -225,7 +226,8 @@ static void test_every_half(void **state)
         const bool with = w & 1; /* an odd number of formats: the other one in the other arithmetic */
         const double scale = round_dtype(way->in_float || !way->format ? QOBS_F32 : dtype, exp2(uniform(-6, 0)));
         const double z = with ? floor(random_zero_point(way)) : 0, z_x = round_dtype(dtype, z);
-        const float s = (float)scale, zero_point_add = (float)z_x, zero_point_sub = way->in_float || !way->format ? (float)z : (float)z_x;
+        const float s = (float)scale, zero_point_add = (float)z_x,
+                    zero_point_sub = way->in_float || !way->format ? (float)z : (float)z_x;
         const struct qobs_qparams p = {&s, with ? &zero_point_add : NULL, with ? &zero_point_sub : NULL};
         const struct qobs_quantizer quantizer = quantizer_of(way);
         qobs_kernels_active()->fake_quantize_rows[index](&quantizer, x, 0, out, 0, 1, 65536, &p, 0);
@@ -274,7 +276,8 @@ static void test_every_slot(void **state)
     (void)state;
     unsigned functions;
     for (size_t t = 0; qobs_kernel_tables[t]; t++)
-        assert_true(!qobs_kernel_tables[t]->usable() || slots_failed(qobs_kernel_tables[t], CALLER_QUANTIZE, &functions) == 0);
+        assert_true(!qobs_kernel_tables[t]->usable() ||
+                    slots_failed(qobs_kernel_tables[t], CALLER_QUANTIZE, &functions) == 0);
 }
 
 int main(void)
@@ -285,8 +288,8 @@ int main(void)
     size_t n = 0;
     for (size_t d = 0; d < sizeof dtypes / sizeof *dtypes; d++) {
         snprintf(names[n], sizeof names[n], "kernels, %s", qobs_dtype_name(dtypes[d]));
-        tests[n] =
-            (struct CMUnitTest){.name = names[n], .test_func = test_kernels, .initial_state = (void *)(uintptr_t)&dtypes[d]};
+        tests[n] = (struct CMUnitTest){
+            .name = names[n], .test_func = test_kernels, .initial_state = (void *)(uintptr_t)&dtypes[d]};
         n++;
         if (qobs_dtype_size(dtypes[d]) != 2)
             continue;

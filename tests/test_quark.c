@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* What golden vectors do not say of Quark's observers and those without ranges: refusals, batches of another shape, ballots, merging
- * and bytes. */
+/* What golden vectors do not say of Quark's observers and those without ranges: refusals, batches of another shape,
+ * ballots, merging and bytes. */
 #include "observing.h"
 
 #include <math.h>
@@ -33,13 +33,14 @@ static void test_settings_refused(void **state)
         {mx, "ch_axis=1;group_size=8", "scale_format|not set"},
         {mx, "ch_axis=1;group_size=8;scale_format=e8m0;dtype=int8", "dtype|int8|fp6_e2m3"},
         {mx, "ch_axis=1;group_size=8;scale_format=e8m0;mx_element_dtype=int16", "mx_element_dtype|int16"},
-        {mx, "ch_axis=1;group_size=8;scale_format=e8m0;scale_calculation_mode=round", "scale_calculation_mode|round|ceil"},
+        {mx, "ch_axis=1;group_size=8;scale_format=e8m0;scale_calculation_mode=round",
+         "scale_calculation_mode|round|ceil"},
         {ballot, "dtype=int4", "dtype|int4|int32"},
         {fixed, "", "scale|not set"},
         {fixed, "scale=0.5", "zero_point|not set"},
         {fixed, "scale=0.5;zero_point=1;is_dynamic=true", "is_dynamic"},
-        {"trt.MaxCalibrator", "axis=[0, x]", "axis|x|integers"},
-        {"trt.MaxCalibrator", "axis=8", "axis|8"},
+        {"modelopt.MaxCalibrator", "axis=[0, x]", "axis|x|integers"},
+        {"modelopt.MaxCalibrator", "axis=8", "axis|8"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         qobs_config *config = NULL;
@@ -62,7 +63,7 @@ static void test_values_refused(void **state)
     o = make(mx, "ch_axis=2;group_size=8;scale_format=e8m0");
     assert_refused(observe(o, 3, 8, zeros), QOBS_ERROR_INVALID_ARGUMENT, "ch_axis|2|-2 to 1");
     qobs_observer_destroy(o);
-    o = make("trt.MaxCalibrator", "axis=[0, 2]");
+    o = make("modelopt.MaxCalibrator", "axis=[0, 2]");
     assert_refused(observe(o, 3, 8, zeros), QOBS_ERROR_INVALID_ARGUMENT, "axis|2");
     qobs_observer_destroy(o);
 }
@@ -131,17 +132,17 @@ static void test_without_data(void **state)
         qobs_result result = {.struct_size = sizeof result};
         assert_int_equal(qobs_observer_result_count(o), 2);
         assert_result(o, "scale", cases[i].scale);
-        assert_ok(qobs_observer_find(o, "zero_point", &result, &error));
+        assert_ok(qobs_observer_result_find(o, "zero_point", &result, &error));
         assert_int_equal(result.ndim, cases[i].ndim);
         assert_int_equal(result.dtype, cases[i].zero_point);
         qobs_observer_destroy(o);
     }
-    qobs_observer *o = make("trt.MaxCalibrator", "");
+    qobs_observer *o = make("modelopt.MaxCalibrator", "");
     unsigned char scale[4];
     qobs_result result = {.struct_size = sizeof result};
     assert_int_equal(qobs_observer_result_count(o), 0);
-    assert_refused(qobs_observer_find(o, "amax", &result, &error), QOBS_ERROR_NO_DATA, "amax");
-    assert_refused(qobs_observer_find(o, "scale", &result, &error), QOBS_ERROR_INVALID_ARGUMENT, "scale|amax");
+    assert_refused(qobs_observer_result_find(o, "amax", &result, &error), QOBS_ERROR_NO_DATA, "amax");
+    assert_refused(qobs_observer_result_find(o, "scale", &result, &error), QOBS_ERROR_INVALID_ARGUMENT, "scale|amax");
     assert_refused(qobs_observer_qparams(o, scale, 4, NULL, 0, &error), QOBS_ERROR_INVALID_ARGUMENT, "no scale");
     qobs_observer_destroy(o);
 }
@@ -215,8 +216,8 @@ static void test_bytes(void **state)
                  {mx, "ch_axis=-1;group_size=3;scale_format=e4m3"},
                  {bfp, "ch_axis=1;group_size=4"},
                  {channel_ballot, "ch_axis=0"},
-                 {"trt.MaxCalibrator", "axis=[0, -1]"},
-                 {"trt.MaxCalibrator", "axis=-1"},
+                 {"modelopt.MaxCalibrator", "axis=[0, -1]"},
+                 {"modelopt.MaxCalibrator", "axis=-1"},
                  {"torch.PlaceholderObserver", "dtype=float16"},
                  {fixed, "scale=3;zero_point=1"}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -230,8 +231,8 @@ static void test_bytes(void **state)
         for (size_t k = 0; k < count; k++) {
             qobs_result a = {.struct_size = sizeof a}, b = {.struct_size = sizeof b};
             unsigned char x[64], y[64];
-            assert_ok(qobs_observer_result(o, k, &a, &error));
-            assert_ok(qobs_observer_result(copy, k, &b, &error));
+            assert_ok(qobs_observer_result_info(o, k, &a, &error));
+            assert_ok(qobs_observer_result_info(copy, k, &b, &error));
             assert_string_equal(a.name, b.name);
             assert_int_equal(a.ndim, b.ndim);
             assert_memory_equal(a.shape, b.shape, sizeof *a.shape * (size_t)a.ndim);

@@ -24,7 +24,8 @@ static bool is_setting(const cJSON *item)
     return false;
 }
 
-/* ---- A histogram as HistogramCalibrator collects it --------------------------------------------------------------- */
+/* ---- A histogram as HistogramCalibrator collects it ---------------------------------------------------------------
+ */
 
 struct collected {
     size_t bins;
@@ -36,7 +37,7 @@ static void *read_all(const qobs_observer *o, const char *name, size_t *n)
 {
     qobs_error error;
     qobs_result result = {.struct_size = sizeof result};
-    if (qobs_observer_find(o, name, &result, &error) != QOBS_OK)
+    if (qobs_observer_result_find(o, name, &result, &error) != QOBS_OK)
         fail_case("%s: %s", name, error.message);
     void *data = malloc(result.size);
     assert_int_equal(qobs_observer_read(o, name, data, result.size, &error), QOBS_OK);
@@ -96,11 +97,13 @@ static void expect_entropy(const cJSON *c, const qobs_config *config, const stru
     qobs_tensor t;
     const void *divergences = expected(c, "divergences", &t)->data;
     double *workspace = malloc(qobs_entropy_workspace(h->bins) * sizeof *workspace), quant_min = INFINITY;
-    const struct entropy e = qobs_entropy_prepare(h, (size_t)1 << (config->num_bits - 1 + config->is_unsigned), workspace);
+    const struct entropy e =
+        qobs_entropy_prepare(h, (size_t)1 << (config->num_bits - 1 + config->is_unsigned), workspace);
     assert_int_equal(t.dtype, QOBS_F64);
     assert_int_equal((size_t)t.shape[0], (h->bins - first) / stride + 1);
     for (int64_t i = 0; i < t.shape[0]; i++) {
-        const double got = qobs_entropy_divergence(&e, first + (size_t)i * stride), divergence = double_at(divergences, (size_t)i);
+        const double got = qobs_entropy_divergence(&e, first + (size_t)i * stride),
+                     divergence = double_at(divergences, (size_t)i);
         quant_min = fmin(quant_min, divergence);
         if (!(fabs(got - divergence) <= 1e-7 * divergence + 1e-12) && got != divergence &&
             !(isnan(got) && isnan(divergence))) {
@@ -113,8 +116,8 @@ static void expect_entropy(const cJSON *c, const qobs_config *config, const stru
     free(workspace);
 }
 
-static void expect_squared_error(const cJSON *c, const qobs_config *config, const struct histogram_view *h, size_t first,
-                                 size_t stride, float amax)
+static void expect_squared_error(const cJSON *c, const qobs_config *config, const struct histogram_view *h,
+                                 size_t first, size_t stride, float amax)
 {
     qobs_tensor t;
     const void *errors = expected(c, "errors", &t)->data;
@@ -128,9 +131,12 @@ static void expect_squared_error(const cJSON *c, const qobs_config *config, cons
     qobs_resolve_formula(config, &formula);
     for (int64_t i = 0; i < t.shape[0]; i++) {
         double got = 0;
-        assert_int_equal(qobs_squared_error(&e, &rule.params.bins, &formula, qobs_bin_centre(h, first + (size_t)i * stride), &got, NULL), QOBS_OK);
+        assert_int_equal(qobs_squared_error(&e, &rule.params.bins, &formula,
+                                            qobs_bin_centre(h, first + (size_t)i * stride), &got, NULL),
+                         QOBS_OK);
         quant_min = fmin(quant_min, double_at(errors, (size_t)i));
-        if (!(fabs(got - double_at(errors, (size_t)i)) <= 1e-5 * double_at(errors, (size_t)i)) && got != double_at(errors, (size_t)i)) {
+        if (!(fabs(got - double_at(errors, (size_t)i)) <= 1e-5 * double_at(errors, (size_t)i)) &&
+            got != double_at(errors, (size_t)i)) {
             print_error("error %lld: got %.17g, expected %.17g\n", (long long)i, got, double_at(errors, (size_t)i));
             assert_true(false);
         }
@@ -151,8 +157,8 @@ static qobs_observer *observer_of(const cJSON *c)
     qobs_config *config = NULL;
     qobs_observer *o;
     qobs_error error;
-    if (configure(&config, "trt.HistogramCalibrator", cJSON_GetObjectItemCaseSensitive(c, "config"), is_setting, &error) !=
-        QOBS_OK) {
+    if (configure(&config, "modelopt.HistogramCalibrator", cJSON_GetObjectItemCaseSensitive(c, "config"), is_setting,
+                  &error) != QOBS_OK) {
         qobs_config_destroy(config);
         return NULL;
     }
@@ -245,18 +251,18 @@ static void test_case(void **state)
     qobs_tensor t;
     if (strcmp(method, "percentile") == 0) {
         const bool exact = strcmp(text_of(cJSON_GetObjectItemCaseSensitive(c, "compare"), "amax"), "exact") == 0;
-        status = qobs_range_by_percentile(config, &histogram, &bin_edges, number(settings, "percentile"), &min, &max, NULL,
-                                          &error);
+        status = qobs_range_by_percentile(config, &histogram, &bin_edges, number(settings, "percentile"), &min, &max,
+                                          NULL, &error);
         const double e = qobs_element(expected(c, "amax", &t)->data, QOBS_F32);
         assert_true(fabs((double)max - e) <= (exact ? 0 : 1e-6) * e);
     } else if (strcmp(method, "entropy") == 0) {
-        status = qobs_range_by_entropy(config, &histogram, &bin_edges, (int64_t)stride, (int64_t)start_bin, &min, &max, NULL,
-                                       &error);
+        status = qobs_range_by_entropy(config, &histogram, &bin_edges, (int64_t)stride, (int64_t)start_bin, &min, &max,
+                                       NULL, &error);
         if (!refused)
             expect_entropy(c, config, &view, start_bin, stride, max);
     } else {
-        status =
-            qobs_range_by_mse(config, &histogram, &bin_edges, (int64_t)stride, (int64_t)start_bin, &min, &max, NULL, &error);
+        status = qobs_range_by_mse(config, &histogram, &bin_edges, (int64_t)stride, (int64_t)start_bin, &min, &max,
+                                   NULL, &error);
         if (!refused)
             expect_squared_error(c, config, &view, start_bin, stride, max);
     }
@@ -307,9 +313,11 @@ static void test_percentile(void **state)
         qobs_config *config = config_of("quark.PerTensorMinMaxObserver", "symmetric", cases[i].symmetric);
         float min = 9, max = 9;
         assert_int_equal(
-            qobs_range_by_percentile(config, &histogram_8, &edges_9, cases[i].percentile, &min, &max, NULL, NULL), QOBS_OK);
+            qobs_range_by_percentile(config, &histogram_8, &edges_9, cases[i].percentile, &min, &max, NULL, NULL),
+            QOBS_OK);
         if (min != cases[i].min || max != cases[i].max)
-            print_error("symmetric %s, %g: %g to %g\n", cases[i].symmetric, cases[i].percentile, (double)min, (double)max);
+            print_error("symmetric %s, %g: %g to %g\n", cases[i].symmetric, cases[i].percentile, (double)min,
+                        (double)max);
         assert_true(min == cases[i].min && max == cases[i].max);
         qobs_config_destroy(config);
     }
@@ -407,9 +415,10 @@ static void expect_refused(int status, const qobs_error *error, const char *word
 static void test_refusals(void **state)
 {
     (void)state;
-    qobs_config *modelopt = config_of("trt.MaxCalibrator", NULL, NULL), *llmc = config_of("llmc.memoryless_minmax", NULL, NULL);
+    qobs_config *modelopt = config_of("modelopt.MaxCalibrator", NULL, NULL),
+                *llmc = config_of("llmc.memoryless_minmax", NULL, NULL);
     qobs_config *quark = config_of("quark.PerTensorMinMaxObserver", NULL, NULL),
-                *e4m3 = config_of("trt.HistogramCalibrator", "num_bits", "[4, 3]");
+                *e4m3 = config_of("modelopt.HistogramCalibrator", "num_bits", "[4, 3]");
     qobs_error error;
     float min = 1, max = 2;
     const float gap[] = {0, 1, 2, 3, 4, 5, 6, 7, NAN}, negative[] = {1, 1, 1, -1, 1, 1, 1, 1};
@@ -419,20 +428,32 @@ static void test_refusals(void **state)
     below.dtype = QOBS_F32;
     expect_refused(qobs_range_by_percentile(llmc, &histogram_8, &edges_9, 50, &min, &max, NULL, &error), &error,
                    "llmc.memoryless_minmax");
-    expect_refused(qobs_range_by_entropy(quark, &histogram_8, &edges_9, 1, 1, &min, &max, NULL, &error), &error, "trt");
-    expect_refused(qobs_range_by_entropy(e4m3, &histogram_8, &edges_9, 1, 1, &min, &max, NULL, &error), &error, "[4, 3]");
-    expect_refused(qobs_range_by_entropy(modelopt, &histogram_8, &edges_9, 0, 1, &min, &max, NULL, &error), &error, "stride");
-    expect_refused(qobs_range_by_entropy(modelopt, &histogram_8, &edges_9, 1, 0, &min, &max, NULL, &error), &error, "start_bin");
-    expect_refused(qobs_range_by_entropy(modelopt, &histogram_8, &edges_9, 1, 9, &min, &max, NULL, &error), &error, "start_bin");
-    expect_refused(qobs_range_by_mse(modelopt, &histogram_8, &edges_9, 1, 8, &min, &max, NULL, &error), &error, "start_bin");
-    expect_refused(qobs_range_by_mse(modelopt, &histogram_8, &edges_9, -1, 0, &min, &max, NULL, &error), &error, "stride");
+    expect_refused(qobs_range_by_entropy(quark, &histogram_8, &edges_9, 1, 1, &min, &max, NULL, &error), &error,
+                   "modelopt");
+    expect_refused(qobs_range_by_entropy(e4m3, &histogram_8, &edges_9, 1, 1, &min, &max, NULL, &error), &error,
+                   "[4, 3]");
+    expect_refused(qobs_range_by_entropy(modelopt, &histogram_8, &edges_9, 0, 1, &min, &max, NULL, &error), &error,
+                   "stride");
+    expect_refused(qobs_range_by_entropy(modelopt, &histogram_8, &edges_9, 1, 0, &min, &max, NULL, &error), &error,
+                   "start_bin");
+    expect_refused(qobs_range_by_entropy(modelopt, &histogram_8, &edges_9, 1, 9, &min, &max, NULL, &error), &error,
+                   "start_bin");
+    expect_refused(qobs_range_by_mse(modelopt, &histogram_8, &edges_9, 1, 8, &min, &max, NULL, &error), &error,
+                   "start_bin");
+    expect_refused(qobs_range_by_mse(modelopt, &histogram_8, &edges_9, -1, 0, &min, &max, NULL, &error), &error,
+                   "stride");
     expect_refused(qobs_range_by_percentile(modelopt, &histogram_8, &edges_9, NAN, &min, &max, NULL, &error), &error,
                    "percentile");
-    expect_refused(qobs_range_by_percentile(modelopt, &edges_9, &edges_9, 50, &min, &max, NULL, &error), &error, "bin_edges");
-    expect_refused(qobs_range_by_percentile(modelopt, &histogram_8, &histogram_8, 50, &min, &max, NULL, &error), &error, "I32");
-    expect_refused(qobs_range_by_percentile(modelopt, &histogram_8, &broken, 50, &min, &max, NULL, &error), &error, "[7] is 7");
-    expect_refused(qobs_range_by_percentile(modelopt, &below, &edges_9, 50, &min, &max, NULL, &error), &error, "[3] is -1");
-    expect_refused(qobs_range_by_percentile(modelopt, &histogram_8, &edges_9, 50, NULL, &max, NULL, &error), &error, "min");
+    expect_refused(qobs_range_by_percentile(modelopt, &edges_9, &edges_9, 50, &min, &max, NULL, &error), &error,
+                   "bin_edges");
+    expect_refused(qobs_range_by_percentile(modelopt, &histogram_8, &histogram_8, 50, &min, &max, NULL, &error), &error,
+                   "I32");
+    expect_refused(qobs_range_by_percentile(modelopt, &histogram_8, &broken, 50, &min, &max, NULL, &error), &error,
+                   "[7] is 7");
+    expect_refused(qobs_range_by_percentile(modelopt, &below, &edges_9, 50, &min, &max, NULL, &error), &error,
+                   "[3] is -1");
+    expect_refused(qobs_range_by_percentile(modelopt, &histogram_8, &edges_9, 50, NULL, &max, NULL, &error), &error,
+                   "min");
     assert_true(min == 1 && max == 2);
     qobs_config_destroy(modelopt);
     qobs_config_destroy(llmc);

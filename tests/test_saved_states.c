@@ -17,6 +17,20 @@
 static const char *directory = QOBS_FIXTURES_DIR;
 static char *expected; /* the whole expected.txt */
 
+/* Version 0.1 called the family modelopt trt, and saved states in another format. They give the same results, and are
+ * saved again in today's format. */
+static bool is_old(void) { return strstr(directory, "states-0.1.") != NULL; }
+
+static void fixture_name(const struct saved_case *c, char name[96])
+{
+    static const char now[] = "modelopt.", then[] = "trt.";
+    name_of(c, name);
+    if (is_old() && strncmp(name, now, strlen(now)) == 0) {
+        memmove(name + strlen(then), name + strlen(now), strlen(name + strlen(now)) + 1);
+        memcpy(name, then, strlen(then));
+    }
+}
+
 /* ---- Files ------------------------------------------------------------------------------------------------------- */
 
 static FILE *open_fixture(const char *name, const char *extension, const char *mode)
@@ -135,7 +149,7 @@ static void put_result(struct text *text, const qobs_observer *o, size_t index)
 {
     qobs_result r = {.struct_size = sizeof r};
     const size_t start = text->length;
-    assert_ok(qobs_observer_result(o, index, &r, &error));
+    assert_ok(qobs_observer_result_info(o, index, &r, &error));
     put(text, "%s %s [", r.name, qobs_dtype_name(r.dtype));
     for (int d = 0; d < r.ndim; d++)
         put(text, "%s%lld", d ? "," : "", (long long)r.shape[d]);
@@ -154,6 +168,8 @@ static void put_result(struct text *text, const qobs_observer *o, size_t index)
 
 static void put_state(struct text *text, const qobs_observer *o)
 {
+    if (is_old())
+        return;
     const size_t size = qobs_observer_save_size(o);
     unsigned char *bytes = malloc(size);
     assert_non_null(bytes);
@@ -233,6 +249,15 @@ static struct text section_of(const struct saved_case *c, const unsigned char *b
 
 /* ---- Tests ------------------------------------------------------------------------------------------------------- */
 
+/* Removes the lines that describe saved bytes. */
+static void remove_states(char *text)
+{
+    for (char *at = text; (at = strstr(at, "\nstate "));) {
+        const char *next = strchr(at + 1, '\n');
+        memmove(at, next, strlen(next) + 1);
+    }
+}
+
 /* The section of expected.txt and its length. */
 static const char *expected_section(const char *name, size_t *length)
 {
@@ -276,10 +301,10 @@ static void check_case(const struct saved_case *c)
 {
     char name[96];
     size_t size, own_size, length;
-    name_of(c, name);
+    fixture_name(c, name);
     unsigned char *bytes = read_fixture(name, "state", &size);
     qobs_observer *o = observed(c), *back = load(bytes, size);
-    for (int again = 0; again < 2; again++) {
+    for (int again = 0; again < 2 && !is_old(); again++) {
         unsigned char *own = save(again ? back : o, &own_size);
         if (own_size != size || memcmp(own, bytes, size) != 0)
             fail_msg("%s with %s: the %s state is not the fixture", name, qobs_isa_active(), again ? "loaded" : "new");
@@ -329,10 +354,10 @@ static void test_case(void **state)
     for (size_t i = 0; i < qobs_isa_count(); i++) {
         if (!qobs_isa_usable(i))
             continue;
-        assert_ok(qobs_isa_limit(qobs_isa_name(i), &error));
+        assert_ok(qobs_isa_select(qobs_isa_name(i), &error));
         check_case(c);
     }
-    assert_ok(qobs_isa_limit(NULL, &error));
+    assert_ok(qobs_isa_select(NULL, &error));
 }
 
 /* Every section belongs to a case. */
@@ -392,9 +417,11 @@ int main(int argc, char **argv)
     struct CMUnitTest tests[CASES + 1];
     static char names[CASES][96];
     expected = (char *)read_fixture("expected", "txt", &size);
+    if (is_old())
+        remove_states(expected);
     tests[n++] = (struct CMUnitTest)cmocka_unit_test(test_sections);
     for (size_t i = 0; i < CASES; i++) {
-        name_of(&cases[i], names[i]);
+        fixture_name(&cases[i], names[i]);
         const char *reason = skip_reason(&cases[i]);
         if (reason)
             print_message("skipped: %s %s\n", names[i], reason);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* Range search's kernels: every usable instruction set against the scalar one, bit for bit, between no-access pages; the scalar one
- * against double; candidates against the formula; and the whole search by 1, 2 and 7 threads.
+/* Range search's kernels: every usable instruction set against the scalar one, bit for bit, between no-access pages;
+ * the scalar one against double; candidates against the formula; and the whole search by 1, 2 and 7 threads.
  *
  *   test_search_kernels [GROUPS]    random groups a format, by default 10000
  */
@@ -63,16 +63,18 @@ static bool same(const float *a, const float *b, size_t n)
     return true;
 }
 
-/* ---- Formats and norms ------------------------------------------------------------------------------------------------- */
+/* ---- Formats and norms
+ * ------------------------------------------------------------------------------------------------- */
 
 static const struct target {
     const char *name;
     int bits; /* of integers; 0: the format of that name */
     bool zero_point;
 } targets[] = {
-    {"int2", 2, false}, {"int3", 3, true}, {"int4", 4, false}, {"int4 asymmetric", 4, true}, {"int5", 5, false}, {"int6", 6, true},
-    {"int7", 7, false}, {"int8", 8, false}, {"int8 asymmetric", 8, true}, {"int16", 16, true}, {"fp4_e2m1", 0, false},
-    {"fp6_e2m3", 0, false}, {"fp6_e3m2", 0, false}, {"fp8_e4m3", 0, false}, {"fp8_e4m3", 0, true}, {"fp8_e5m2", 0, false},
+    {"int2", 2, false},           {"int3", 3, true},      {"int4", 4, false},     {"int4 asymmetric", 4, true},
+    {"int5", 5, false},           {"int6", 6, true},      {"int7", 7, false},     {"int8", 8, false},
+    {"int8 asymmetric", 8, true}, {"int16", 16, true},    {"fp4_e2m1", 0, false}, {"fp6_e2m3", 0, false},
+    {"fp6_e3m2", 0, false},       {"fp8_e4m3", 0, false}, {"fp8_e4m3", 0, true},  {"fp8_e5m2", 0, false},
 };
 
 #ifdef QOBS_SLEEF
@@ -140,17 +142,19 @@ static void make_group(struct group *g, const struct target *t, size_t n, size_t
     }
     if (kind == 5 && integers && !t->zero_point) /* numbers the first candidate has, exactly */
         for (size_t i = 0; i < n; i++)
-            g->x[i] = rintf(fmaxf((float)q.quant_min, fminf((float)q.quant_max, g->x[i] * g->inverse[0]))) * g->scale[0];
+            g->x[i] =
+                rintf(fmaxf((float)q.quant_min, fminf((float)q.quant_max, g->x[i] * g->inverse[0]))) * g->scale[0];
 }
 
-static void run_kernel(const struct qobs_kernels *k, const struct target *t, const struct group *g, const struct search_norm *norm,
-                       float *sum)
+static void run_kernel(const struct qobs_kernels *k, const struct target *t, const struct group *g,
+                       const struct search_norm *norm, float *sum)
 {
     const struct qobs_quantizer q = quantizer_of(t);
     const struct qobs_search_candidates candidates = {g->scale, g->inverse, g->shift, 1};
     const unsigned char *const x = (const unsigned char *)g->x;
-    CALL(k, search_errors)(&q, &norm->errors, g->shifted, g->x, g->weighted ? g->weight : NULL, g->n, &candidates,
-                     (g->candidates + 3) / 4 * 4, (struct qobs_prefetch){x, x + g->n * sizeof *g->x}, sum);
+    CALL(k, search_errors)
+    (&q, &norm->errors, g->shifted, g->x, g->weighted ? g->weight : NULL, g->n, &candidates,
+     (g->candidates + 3) / 4 * 4, (struct qobs_prefetch){x, x + g->n * sizeof *g->x}, sum);
     check_upper_halves(k->isa, "search_errors");
 }
 
@@ -165,7 +169,8 @@ static struct search_norm *norm_of(int i, double *value)
     return &made[which];
 }
 
-/* ---- Errors -------------------------------------------------------------------------------------------------------------- */
+/* ---- Errors
+ * -------------------------------------------------------------------------------------------------------------- */
 
 /* The same in double, from the same scale and zero point. */
 static double slow_error(const struct target *t, const struct group *g, double norm, size_t c)
@@ -176,23 +181,24 @@ static double slow_error(const struct target *t, const struct group *g, double n
     for (size_t i = 0; i < g->n; i++) {
         const double v = (double)g->x[i] * (double)g->inverse[c] + zero_point;
         const double limited = fmax(q.quant_min, fmin(q.quant_max, v));
-        const double rounded = t->bits ? nearbyint(limited)
-                                       : (double)qobs_format_round(qobs_format_find(t->name), (float)limited, true);
+        const double rounded =
+            t->bits ? nearbyint(limited) : (double)qobs_format_round(qobs_format_find(t->name), (float)limited, true);
         const double e = fabs((double)g->x[i] - (rounded - zero_point) * (double)g->scale[c]);
         sum += (g->weighted ? (double)g->weight[i] : 1) * (e == 0 ? 0 : pow(e, norm));
     }
     return sum;
 }
 
-static void check_against_double(const struct target *t, const struct group *g, const struct search_norm *norm, double value,
-                                 const float *sum)
+static void check_against_double(const struct target *t, const struct group *g, const struct search_norm *norm,
+                                 double value, const float *sum)
 {
     for (size_t c = 0; c < g->candidates; c += 7) {
         const double got = (double)sum[c] * qobs_search_error_unit(norm, 0), expected = slow_error(t, g, value, c);
         /* below: differences that are what rounding them to float leaves; int16's errors are near that */
         const double noise = (double)g->n * pow(t->bits == 16 ? 0x1p-22 : 0x1p-25, value);
         if (fabs(got - expected) > 2e-6 * expected + noise * 8) {
-            fprintf(stderr, "%s, norm %g, n %zu, candidate %zu: %.9g, expected %.9g\n", t->name, value, g->n, c, got, expected);
+            fprintf(stderr, "%s, norm %g, n %zu, candidate %zu: %.9g, expected %.9g\n", t->name, value, g->n, c, got,
+                    expected);
             fail();
         }
     }
@@ -230,7 +236,8 @@ static void test_errors(void **unused)
         }
 }
 
-/* ---- Batches --------------------------------------------------------------------------------------------------------------- */
+/* ---- Batches
+ * --------------------------------------------------------------------------------------------------------------- */
 
 enum { LANES = QOBS_SEARCH_LANES };
 
@@ -244,7 +251,8 @@ struct batch {
 static void make_batch(struct batch *b, const struct target *t, size_t n, size_t candidates)
 {
     static float kept[3][CANDIDATES * LANES], x[2][QOBS_SEARCH_FEW * LANES];
-    const size_t row = n + draw() % (QOBS_SEARCH_FEW - n + 1), padded_row = padded(row), count = (candidates + 3) / 4 * 4;
+    const size_t row = n + draw() % (QOBS_SEARCH_FEW - n + 1), padded_row = padded(row),
+                 count = (candidates + 3) / 4 * 4;
     for (size_t lane = 0; lane < LANES; lane++) {
         struct group g;
         const size_t some = draw() % 4 ? n : draw() % n + 1;
@@ -272,14 +280,15 @@ static void make_batch(struct batch *b, const struct target *t, size_t n, size_t
     }
 }
 
-static void run_batch(const struct qobs_kernels *k, const struct target *t, const struct batch *b, const struct search_norm *norm,
-                      float *sum)
+static void run_batch(const struct qobs_kernels *k, const struct target *t, const struct batch *b,
+                      const struct search_norm *norm, float *sum)
 {
     const struct qobs_quantizer q = quantizer_of(t);
     const struct qobs_search_candidates candidates = {b->scale, b->inverse, b->shift, LANES};
     const unsigned char *const x = (const unsigned char *)b->x;
-    CALL(k, search_batch)(&q, &norm->errors, b->shifted, b->x, b->weighted ? b->weight : NULL, b->row, b->n, &candidates,
-                    (b->candidates + 3) / 4 * 4, (struct qobs_prefetch){x, x + b->row * sizeof *b->x}, sum);
+    CALL(k, search_batch)
+    (&q, &norm->errors, b->shifted, b->x, b->weighted ? b->weight : NULL, b->row, b->n, &candidates,
+     (b->candidates + 3) / 4 * 4, (struct qobs_prefetch){x, x + b->row * sizeof *b->x}, sum);
 }
 
 /* One qparam of a batch. */
@@ -291,8 +300,9 @@ static struct group group_of(const struct batch *b, size_t lane)
         kept[1][c] = b->inverse[c * LANES + lane];
         kept[2][c] = b->shift[c * LANES + lane];
     }
-    return (struct group){b->n, b->candidates, b->weighted, b->shifted, b->x + lane * b->row, b->weight + lane * b->row,
-                          kept[0], kept[1], kept[2]};
+    return (struct group){
+        b->n,    b->candidates, b->weighted, b->shifted, b->x + lane * b->row, b->weight + lane * b->row,
+        kept[0], kept[1],       kept[2]};
 }
 
 static void test_batches(void **unused)
@@ -304,8 +314,10 @@ static void test_batches(void **unused)
             double value;
             const struct search_norm *norm = norm_of(i, &value);
             struct batch b;
-            const size_t most = norm->errors.kind == QOBS_NORM_POW ? 8 : QOBS_SEARCH_FEW; /* scalar's pow takes its time */
-            make_batch(&b, &targets[t], (size_t)i < most ? (size_t)i + 1 : draw() % most + 1, i % 5 == 0 ? draw() % CANDIDATES + 1 : 20);
+            const size_t most =
+                norm->errors.kind == QOBS_NORM_POW ? 8 : QOBS_SEARCH_FEW; /* scalar's pow takes its time */
+            make_batch(&b, &targets[t], (size_t)i < most ? (size_t)i + 1 : draw() % most + 1,
+                       i % 5 == 0 ? draw() % CANDIDATES + 1 : 20);
             const size_t count = (b.candidates + 3) / 4 * 4;
             run_batch(&qobs_kernels_scalar, &targets[t], &b, norm, expected);
             for (size_t lane = draw() % 8; lane < LANES; lane += 8) {
@@ -320,7 +332,8 @@ static void test_batches(void **unused)
                     continue;
                 run_batch(qobs_kernel_tables[k], &targets[t], &b, norm, got);
                 if (!same(expected, got, count * LANES)) {
-                    fprintf(stderr, "%s: batch, %s, norm %g, n %zu\n", qobs_kernel_tables[k]->isa, targets[t].name, value, b.n);
+                    fprintf(stderr, "%s: batch, %s, norm %g, n %zu\n", qobs_kernel_tables[k]->isa, targets[t].name,
+                            value, b.n);
                     fail();
                 }
             }
@@ -342,7 +355,8 @@ static void test_batches(void **unused)
         }
 }
 
-/* ---- What improves --------------------------------------------------------------------------------------------------------- */
+/* ---- What improves
+ * --------------------------------------------------------------------------------------------------------- */
 
 static void test_improved(void **unused)
 {
@@ -380,12 +394,15 @@ static void test_improved(void **unused)
     }
 }
 
-/* ---- Elements -------------------------------------------------------------------------------------------------------------- */
+/* ---- Elements
+ * -------------------------------------------------------------------------------------------------------------- */
 
 static void test_load(void **unused)
 {
     (void)unused;
-    static const qobs_dtype dtypes[] = {[QOBS_KERNEL_F32] = QOBS_F32, [QOBS_KERNEL_BF16] = QOBS_BF16, [QOBS_KERNEL_F16] = QOBS_F16,
+    static const qobs_dtype dtypes[] = {[QOBS_KERNEL_F32] = QOBS_F32,
+                                        [QOBS_KERNEL_BF16] = QOBS_BF16,
+                                        [QOBS_KERNEL_F16] = QOBS_F16,
                                         [QOBS_KERNEL_F64] = QOBS_F64};
     for (int d = 0; d < QOBS_KERNEL_DTYPES; d++)
         for (size_t n = 0; n < 71; n++)
@@ -411,7 +428,8 @@ static void test_load(void **unused)
             }
 }
 
-/* ---- Candidates ------------------------------------------------------------------------------------------------------------ */
+/* ---- Candidates
+ * ------------------------------------------------------------------------------------------------------------ */
 
 static qobs_config *config_of(const char *settings)
 {
@@ -435,13 +453,14 @@ static qobs_config *config_of(const char *settings)
 static double draw_bound(qobs_dtype dtype)
 {
     const int lowest = dtype == QOBS_F16 ? -24 : -140, most = dtype == QOBS_F16 ? 15 : 126;
-    const double magnitude = ldexp(1 + uniform(), draw() % 4 ? (int)(draw() % 8) - 4 : lowest + (int)(draw() % (uint64_t)(most - lowest)));
+    const double magnitude =
+        ldexp(1 + uniform(), draw() % 4 ? (int)(draw() % 8) - 4 : lowest + (int)(draw() % (uint64_t)(most - lowest)));
     return draw() % 16 == 0 ? 0 : qobs_round_to(dtype, draw() % 2 ? -magnitude : magnitude);
 }
 
 /* One candidate of range i against the formula. */
-static void check_candidate(const struct formula *formula, const struct shrink *shrink, const char *isa, const struct range_batch *ranges, size_t i,
-                            const struct shrunk *shrunk, size_t c)
+static void check_candidate(const struct formula *formula, const struct shrink *shrink, const char *isa,
+                            const struct range_batch *ranges, size_t i, const struct shrunk *shrunk, size_t c)
 {
     double low = ranges->min[i], high = ranges->max[i], scale, zero_point, bounds[2];
     if ((int)c < shrink->params->steps) {
@@ -455,12 +474,14 @@ static void check_candidate(const struct formula *formula, const struct shrink *
     qobs_dtype scale_dtype, zero_point_dtype;
     qobs_formula_dtypes(formula, &view, &scale_dtype, &zero_point_dtype);
     assert_int_equal(qobs_formula_qparams(formula, &view, &scale, &zero_point, NULL), QOBS_OK);
-    const float s = (float)qobs_qparam_at(&scale, scale_dtype, 0), z = (float)qobs_qparam_at(&zero_point, zero_point_dtype, 0);
-    const float got = shrunk->scale[c * LANES + i], inverse = shrunk->inverse[c * LANES + i], shift = shrunk->offset[c * LANES + i];
+    const float s = (float)qobs_qparam_at(&scale, scale_dtype, 0),
+                z = (float)qobs_qparam_at(&zero_point, zero_point_dtype, 0);
+    const float got = shrunk->scale[c * LANES + i], inverse = shrunk->inverse[c * LANES + i],
+                shift = shrunk->offset[c * LANES + i];
     const float got_z = shrink->integers ? shift - 0x1.8p23f : shift;
     if (bits_of_float(s) != bits_of_float(got) || z != got_z) {
-        fprintf(stderr, "%s, %s, range %.9g %.9g: %.9g %g, expected %.9g %g\n", isa, qobs_dtype_name(shrink->dtype), low, high, (double)got,
-                (double)got_z, (double)s, (double)z);
+        fprintf(stderr, "%s, %s, range %.9g %.9g: %.9g %g, expected %.9g %g\n", isa, qobs_dtype_name(shrink->dtype),
+                low, high, (double)got, (double)got_z, (double)s, (double)z);
         fail();
     }
     assert_true(inverse == 1 / s || inverse == FLT_MAX || fabsf(inverse * s - 1) < 1e-6f);
@@ -510,9 +531,16 @@ static void test_candidates(void **unused)
 {
     (void)unused;
     static const char *const settings[] = {
-        "num_bits=4", "num_bits=2", "num_bits=3 symmetric=false", "num_bits=4 symmetric=false", "num_bits=8",
-        "num_bits=8 symmetric=false", "num_bits=7 symmetric=false version=2025-10", "num_bits=4 version=2025-10",
-        "num_bits=8 type=float", "num_bits=4 type=float strategy=tensor_group group_size=16",
+        "num_bits=4",
+        "num_bits=2",
+        "num_bits=3 symmetric=false",
+        "num_bits=4 symmetric=false",
+        "num_bits=8",
+        "num_bits=8 symmetric=false",
+        "num_bits=7 symmetric=false version=2025-10",
+        "num_bits=4 version=2025-10",
+        "num_bits=8 type=float",
+        "num_bits=4 type=float strategy=tensor_group group_size=16",
         "num_bits=4 type=float strategy=group group_size=32 scale_dtype=uint8",
         "num_bits=8 type=float strategy=group group_size=32 scale_dtype=uint8",
     };
@@ -536,7 +564,8 @@ static void test_candidates(void **unused)
                 struct range_batch ranges = {.n = draw() % LANES + 1};
                 const bool like_others = draw() % 2; /* normal numbers all of them */
                 for (size_t r = 0; r < ranges.n; r++) {
-                    const double a = like_others ? -1 - uniform() : draw_bound(dtypes[d]), b = like_others ? uniform() : draw_bound(dtypes[d]);
+                    const double a = like_others ? -1 - uniform() : draw_bound(dtypes[d]),
+                                 b = like_others ? uniform() : draw_bound(dtypes[d]);
                     ranges.min[r] = qobs_round_to(dtypes[d], fmin(a, b));
                     ranges.max[r] = qobs_round_to(dtypes[d], fmax(a, b));
                     ranges.finite[r] = true;
@@ -549,7 +578,8 @@ static void test_candidates(void **unused)
         }
 }
 
-/* ---- Threads --------------------------------------------------------------------------------------------------------------- */
+/* ---- Threads
+ * --------------------------------------------------------------------------------------------------------------- */
 
 enum { ROWS = 300, COLUMNS = 400 };
 
@@ -570,8 +600,9 @@ static void search(const qobs_config *config, const float *x, const char *isa, s
     const qobs_runtime runtime = {.struct_size = sizeof runtime, .executor = &executor};
     memset(o, 0, sizeof *o);
     o->report.struct_size = sizeof o->report;
-    assert_int_equal(qobs_isa_limit(isa, &error), QOBS_OK);
-    if (qobs_search(config, &value, NULL, NULL, NULL, o->min, o->max, o->step, o->error, &o->report, &runtime, &error) != QOBS_OK) {
+    assert_int_equal(qobs_isa_select(isa, &error), QOBS_OK);
+    if (qobs_search(config, &value, NULL, NULL, NULL, o->min, o->max, o->step, o->error, &o->report, &runtime,
+                    &error) != QOBS_OK) {
         fprintf(stderr, "%s\n", error.message);
         fail();
     }
@@ -581,8 +612,9 @@ static void search_ranges_only(const qobs_config *config, const float *x, struct
 {
     const int64_t shape[] = {ROWS, COLUMNS};
     const qobs_tensor value = {.struct_size = sizeof value, .data = x, .dtype = QOBS_F32, .ndim = 2, .shape = shape};
-    assert_int_equal(qobs_isa_limit(NULL, NULL), QOBS_OK);
-    assert_int_equal(qobs_search(config, &value, NULL, NULL, NULL, o->min, o->max, NULL, NULL, NULL, NULL, NULL), QOBS_OK);
+    assert_int_equal(qobs_isa_select(NULL, NULL), QOBS_OK);
+    assert_int_equal(qobs_search(config, &value, NULL, NULL, NULL, o->min, o->max, NULL, NULL, NULL, NULL, NULL),
+                     QOBS_OK);
 }
 
 /* Few large qparams, searched in parts, and many small ones; with a stop before the last step. */
@@ -590,8 +622,10 @@ static void test_threads(void **unused)
 {
     (void)unused;
     static const char *const settings[] = {
-        "num_bits=4 strategy=tensor norm=2", "num_bits=8 symmetric=false strategy=tensor norm=3 patience=1",
-        "num_bits=8 type=float strategy=channel norm=1", "num_bits=4 strategy=group group_size=16 norm=2 patience=1 maxshrink=0.9",
+        "num_bits=4 strategy=tensor norm=2",
+        "num_bits=8 symmetric=false strategy=tensor norm=3 patience=1",
+        "num_bits=8 type=float strategy=channel norm=1",
+        "num_bits=4 strategy=group group_size=16 norm=2 patience=1 maxshrink=0.9",
         "num_bits=3 strategy=group group_size=100 symmetric=false norm=2",
     };
     static float x[ROWS * COLUMNS];
@@ -613,7 +647,7 @@ static void test_threads(void **unused)
             }
         qobs_config_destroy(config);
     }
-    assert_int_equal(qobs_isa_limit(NULL, NULL), QOBS_OK);
+    assert_int_equal(qobs_isa_select(NULL, NULL), QOBS_OK);
 }
 
 #ifndef QOBS_SLEEF
@@ -633,7 +667,8 @@ static void test_every_slot(void **unused)
     (void)unused;
     unsigned functions;
     for (size_t k = 0; qobs_kernel_tables[k]; k++)
-        assert_true(!qobs_kernel_tables[k]->usable() || slots_failed(qobs_kernel_tables[k], CALLER_SEARCH, &functions) == 0);
+        assert_true(!qobs_kernel_tables[k]->usable() ||
+                    slots_failed(qobs_kernel_tables[k], CALLER_SEARCH, &functions) == 0);
 }
 
 int main(int argc, char **argv)
@@ -643,8 +678,8 @@ int main(int argc, char **argv)
     for (int i = 0; i < 5; i++)
         arenas[i] = arena_new((CANDIDATES + 64) * LANES * sizeof(float));
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_errors), cmocka_unit_test(test_batches),    cmocka_unit_test(test_improved),
-        cmocka_unit_test(test_load),   cmocka_unit_test(test_candidates), cmocka_unit_test(test_threads),
+        cmocka_unit_test(test_errors),        cmocka_unit_test(test_batches),    cmocka_unit_test(test_improved),
+        cmocka_unit_test(test_load),          cmocka_unit_test(test_candidates), cmocka_unit_test(test_threads),
 #ifndef QOBS_SLEEF
         cmocka_unit_test(test_without_sleef),
 #endif

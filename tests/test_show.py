@@ -84,7 +84,7 @@ def test_one_range():
         expect(f"symmetric histogram observer {dtype}", got, values, 240, symmetric(found))
         for preset, low, high in (("quark.PerTensorPercentileObserver", "min_val", "max_val"),
                                   ("quark.PerTensorMSEObserver", "min_val", "max_val"),
-                                  ("trt.HistogramCalibrator", "amax", "amax"), ("trt.MseCalibrator", "amax", "amax")):
+                                  ("modelopt.HistogramCalibrator", "amax", "amax"), ("modelopt.MseCalibrator", "amax", "amax")):
             found = observed(preset, [], ["x.safetensors"], low, high)
             expect(f"{preset} {dtype}", show("--preset", preset, "x.safetensors"), values, 240, symmetric(found))
     positive = [abs(v) + 1 for v in values]
@@ -92,8 +92,8 @@ def test_one_range():
     positive = list(map(f32, positive))
     most = max(positive)
     expect("positive numbers", show("--preset", "torch.MinMaxObserver", "p.safetensors"), positive, 240, [(0, most)])
-    expect("amax", show("--preset", "trt.MaxCalibrator", "p.safetensors"), positive, 240, [(-most, most)])
-    got = show("--preset", "trt.MaxCalibrator", "--set", "unsigned=true", "p.safetensors")
+    expect("amax", show("--preset", "modelopt.MaxCalibrator", "p.safetensors"), positive, 240, [(-most, most)])
+    got = show("--preset", "modelopt.MaxCalibrator", "--set", "unsigned=true", "p.safetensors")
     expect("unsigned amax", got, positive, 240, [(0, most)])
 
 

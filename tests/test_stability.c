@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* What programs that are linked once and keep running rely on: the version, and structures that older and newer headers made. */
+/* What programs that are linked once and keep running rely on: the version, and structures that older and newer headers
+ * made. */
 #include "observing.h"
 #include "base/struct_size.h"
 
@@ -54,13 +55,14 @@ static void test_rules(void **state)
 #undef check
 }
 
-/* ---- Structures of the header ----------------------------------------------------------------------------------------------- */
+/* ---- Structures of the header
+ * ----------------------------------------------------------------------------------------------- */
 
 /* A structure as a later header might have it, with whatever is called in between. */
-#define later_than(type)                                                                                             \
-    union {                                                                                                          \
-        type known;                                                                                                  \
-        unsigned char bytes[sizeof(type) + 16];                                                                      \
+#define later_than(type)                                                                                               \
+    union {                                                                                                            \
+        type known;                                                                                                    \
+        unsigned char bytes[sizeof(type) + 16];                                                                        \
     }
 
 static void *allocate_nothing(void *context, size_t size)
@@ -69,10 +71,7 @@ static void *allocate_nothing(void *context, size_t size)
     return NULL;
 }
 
-static void release_nothing(void *context, void *memory, size_t size)
-{
-    (void)context, (void)memory, (void)size;
-}
+static void release_nothing(void *context, void *memory, size_t size) { (void)context, (void)memory, (void)size; }
 
 static void serial(void *context, void (*task)(void *, size_t), void *argument, size_t count)
 {
@@ -92,9 +91,10 @@ static void test_structures(void **state)
     qobs_tensor t = tensor_of(QOBS_F32, 2, shape, data);
     const qobs_tensor right = t;
 
-#define assert_tensor_refused(words)                                                                                 \
-    assert_refused(qobs_observer_observe(o, &t, NULL, &error), QOBS_ERROR_INVALID_ARGUMENT, "value|" words);              \
-    assert_refused(qobs_minmax(config, &t, NULL, min, max, NULL, NULL, &error), QOBS_ERROR_INVALID_ARGUMENT, "value|" words); \
+#define assert_tensor_refused(words)                                                                                   \
+    assert_refused(qobs_observer_observe(o, &t, NULL, &error), QOBS_ERROR_INVALID_ARGUMENT, "value|" words);           \
+    assert_refused(qobs_minmax(config, &t, NULL, min, max, NULL, NULL, &error), QOBS_ERROR_INVALID_ARGUMENT,           \
+                   "value|" words);                                                                                    \
     t = right
     t.struct_size--;
     assert_tensor_refused("struct_size|expected");
@@ -114,13 +114,18 @@ static void test_structures(void **state)
     assert_tensor_refused("2^48 elements");
     assert_refused(qobs_observer_observe(o, NULL, NULL, &error), QOBS_ERROR_INVALID_ARGUMENT, "value|NULL");
     assert_refused(qobs_observer_observe(NULL, &t, NULL, &error), QOBS_ERROR_INVALID_ARGUMENT, "observer|NULL");
-    assert_refused(qobs_minmax(config, &t, NULL, NULL, max, NULL, NULL, &error), QOBS_ERROR_INVALID_ARGUMENT, "min|NULL");
+    assert_refused(qobs_minmax(config, &t, NULL, NULL, max, NULL, NULL, &error), QOBS_ERROR_INVALID_ARGUMENT,
+                   "min|NULL");
 
     const int32_t columns[] = {1, 0, 2};
-    const qobs_tensor floats = tensor(QOBS_F32, data, 2), many = tensor(QOBS_I32, columns, 3), beyond = tensor(QOBS_I32, columns + 1, 2);
-    assert_refused(qobs_minmax(config, &t, &floats, min, max, NULL, NULL, &error), QOBS_ERROR_INVALID_ARGUMENT, "g_idx|F32|I32");
-    assert_refused(qobs_minmax(config, &t, &many, min, max, NULL, NULL, &error), QOBS_ERROR_INVALID_ARGUMENT, "g_idx|3|2");
-    assert_refused(qobs_minmax(config, &t, &beyond, min, max, NULL, NULL, &error), QOBS_ERROR_INVALID_ARGUMENT, "g_idx|entry 1|2");
+    const qobs_tensor floats = tensor(QOBS_F32, data, 2), many = tensor(QOBS_I32, columns, 3),
+                      beyond = tensor(QOBS_I32, columns + 1, 2);
+    assert_refused(qobs_minmax(config, &t, &floats, min, max, NULL, NULL, &error), QOBS_ERROR_INVALID_ARGUMENT,
+                   "g_idx|F32|I32");
+    assert_refused(qobs_minmax(config, &t, &many, min, max, NULL, NULL, &error), QOBS_ERROR_INVALID_ARGUMENT,
+                   "g_idx|3|2");
+    assert_refused(qobs_minmax(config, &t, &beyond, min, max, NULL, NULL, &error), QOBS_ERROR_INVALID_ARGUMENT,
+                   "g_idx|entry 1|2");
     assert_refused(qobs_observer_observe(o, &t, &beyond, &error), QOBS_ERROR_INVALID_ARGUMENT, "g_idx|tensor");
 
     qobs_counts counts = {.struct_size = offsetof(qobs_counts, tokens) - 1};
@@ -129,23 +134,29 @@ static void test_structures(void **state)
     assert_refused(qobs_observer_counts(o, &counts, &error), QOBS_ERROR_INVALID_ARGUMENT, "counts|struct_size");
     assert_refused(qobs_minmax(config, &t, NULL, min, max, &counts, NULL, &error), QOBS_ERROR_INVALID_ARGUMENT,
                    "counts|struct_size");
-    assert_refused(qobs_observer_result(o, 0, &result, &error), QOBS_ERROR_INVALID_ARGUMENT, "result|struct_size");
-    assert_refused(qobs_observer_find(o, "scale", NULL, &error), QOBS_ERROR_INVALID_ARGUMENT, "result|struct_size");
+    assert_refused(qobs_observer_result_info(o, 0, &result, &error), QOBS_ERROR_INVALID_ARGUMENT, "result|struct_size");
+    assert_refused(qobs_observer_result_find(o, "scale", NULL, &error), QOBS_ERROR_INVALID_ARGUMENT,
+                   "result|struct_size");
 
     qobs_allocator allocator = {sizeof allocator - 1, allocate_nothing, release_nothing, NULL};
     qobs_executor executor = {sizeof executor - 1, 2, serial, NULL};
     qobs_runtime runtime = {.struct_size = sizeof runtime - 1};
-    assert_refused(qobs_observer_create(&other, config, &runtime, &error), QOBS_ERROR_INVALID_ARGUMENT, "runtime|struct_size");
+    assert_refused(qobs_observer_create(&other, config, &runtime, &error), QOBS_ERROR_INVALID_ARGUMENT,
+                   "runtime|struct_size");
     runtime = (qobs_runtime){sizeof runtime, &allocator, NULL};
-    assert_refused(qobs_observer_create(&other, config, &runtime, &error), QOBS_ERROR_INVALID_ARGUMENT, "allocator|struct_size");
+    assert_refused(qobs_observer_create(&other, config, &runtime, &error), QOBS_ERROR_INVALID_ARGUMENT,
+                   "allocator|struct_size");
     allocator = (qobs_allocator){sizeof allocator, allocate_nothing, NULL, NULL};
-    assert_refused(qobs_observer_create(&other, config, &runtime, &error), QOBS_ERROR_INVALID_ARGUMENT, "allocator|release");
+    assert_refused(qobs_observer_create(&other, config, &runtime, &error), QOBS_ERROR_INVALID_ARGUMENT,
+                   "allocator|release");
     allocator.release = release_nothing;
     assert_refused(qobs_observer_create(&other, config, &runtime, &error), QOBS_ERROR_OUT_OF_MEMORY, "memory");
     runtime = (qobs_runtime){sizeof runtime, NULL, &executor};
-    assert_refused(qobs_observer_create(&other, config, &runtime, &error), QOBS_ERROR_INVALID_ARGUMENT, "executor|struct_size");
+    assert_refused(qobs_observer_create(&other, config, &runtime, &error), QOBS_ERROR_INVALID_ARGUMENT,
+                   "executor|struct_size");
     executor = (qobs_executor){sizeof executor, 0, serial, NULL};
-    assert_refused(qobs_observer_create(&other, config, &runtime, &error), QOBS_ERROR_INVALID_ARGUMENT, "executor|threads");
+    assert_refused(qobs_observer_create(&other, config, &runtime, &error), QOBS_ERROR_INVALID_ARGUMENT,
+                   "executor|threads");
     assert_null(other);
     qobs_config_destroy(config);
     qobs_observer_destroy(o);
@@ -164,7 +175,7 @@ static void test_newer(void **state)
     later_than(qobs_allocator) allocator = {.bytes = {0}};
     later_than(qobs_executor) executor = {.bytes = {0}};
     later_than(qobs_runtime) runtime = {.bytes = {0}};
-    later_than(qobs_bins) bins = {.bytes = {0}};
+    later_than(qobs_histogram_options) bins = {.bytes = {0}};
     value.known.data = data, value.known.dtype = QOBS_F32, value.known.ndim = 2, value.known.shape = shape;
     allocator.known.allocate = allocate_nothing, allocator.known.release = release_nothing;
     executor.known.threads = 2, executor.known.parallel_for = serial;
@@ -188,7 +199,8 @@ static void test_newer(void **state)
         char words[64];
         snprintf(words, sizeof words, "%s: has a field|must be 0", i > 0 ? names[i - 1] : "");
 #define call_minmax() qobs_minmax(config, &value.known, NULL, &min, &max, NULL, &runtime.known, &error)
-#define call_histogram() qobs_histogram(config, &value.known, NULL, &bins.known, counts, NULL, NULL, NULL, &runtime.known, &error)
+#define call_histogram()                                                                                               \
+    qobs_histogram(config, &value.known, NULL, &bins.known, counts, NULL, NULL, NULL, &runtime.known, &error)
         if (i == 0) {
             assert_ok(call_minmax());
             assert_ok(call_histogram());
@@ -210,7 +222,7 @@ static void test_filled(void **state)
     static const int64_t shape[] = {2, 2};
     const float data[] = {1, 2, 3, 4};
     const qobs_tensor value = tensor_of(QOBS_F32, 2, shape, data);
-    const qobs_bins bins = {.struct_size = sizeof bins, .count = 2};
+    const qobs_histogram_options bins = {.struct_size = sizeof bins, .count = 2};
     qobs_config *config = make_config("llmc.mse", "", NULL);
     qobs_observer *o = make("llmc.mse", "");
     assert_ok(qobs_observer_observe(o, &value, NULL, &error));
@@ -240,7 +252,7 @@ static void test_filled(void **state)
     }
     memset(&result, 0xa5, sizeof result);
     result.known.struct_size = sizeof result;
-    assert_ok(qobs_observer_find(o, "scale", &result.known, &error));
+    assert_ok(qobs_observer_result_find(o, "scale", &result.known, &error));
     assert_int_equal(result.known.size, 4);
     assert_int_equal(result.known.struct_size, sizeof result);
     memset(&report, 0xa5, sizeof report);
@@ -248,9 +260,11 @@ static void test_filled(void **state)
     assert_ok(qobs_observer_search_report(o, &report.known, &error));
     assert_true(report.known.error >= 0 && report.known.struct_size == sizeof report);
     for (size_t k = 0; k < 16; k++)
-        assert_true(result.bytes[sizeof(qobs_result) + k] == 0xa5 && report.bytes[sizeof(qobs_search_report) + k] == 0xa5);
+        assert_true(result.bytes[sizeof(qobs_result) + k] == 0xa5 &&
+                    report.bytes[sizeof(qobs_search_report) + k] == 0xa5);
     report.known.struct_size = sizeof report.known - 1;
-    assert_refused(qobs_observer_search_report(o, &report.known, &error), QOBS_ERROR_INVALID_ARGUMENT, "report|struct_size");
+    assert_refused(qobs_observer_search_report(o, &report.known, &error), QOBS_ERROR_INVALID_ARGUMENT,
+                   "report|struct_size");
     qobs_observer_destroy(o);
     qobs_config_destroy(config);
 }

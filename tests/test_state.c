@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* Merge, save and load: sharding the batches over observers and merging is what upstream's distributed reduction is; a saved
- * state comes back bit for bit, and nothing that is not exactly one is taken. */
+/* Merge, save and load: sharding the batches over observers and merging is what upstream's distributed reduction is; a
+ * saved state comes back bit for bit, and nothing that is not exactly one is taken. */
 #include <math.h>
 
 #include "observing.h"
@@ -15,7 +15,8 @@ static const struct {
     {"llmc.memoryless_minmax", "base_name=input;strategy=group;group_size=8"},
     {"llmc.static_minmax", "base_name=input;strategy=group;group_size=8;symmetric=false"},
     {"llmc.minmax", "base_name=input;strategy=tensor;averaging_constant=0.25"},
-    {"llmc.static_minmax", "strategy=tensor_group;group_size=8;type=float;num_bits=4;scale_dtype=float8_e4m3fn;version=2025-10"},
+    {"llmc.static_minmax",
+     "strategy=tensor_group;group_size=8;type=float;num_bits=4;scale_dtype=float8_e4m3fn;version=2025-10"},
     {"llmc.memoryless_mse", "base_name=input;strategy=group;group_size=8;num_bits=4"},
     {"llmc.mse", "base_name=input;strategy=group;group_size=8;averaging_constant=0.5"},
     {"llmc.mse", "strategy=tensor_group;group_size=8;type=float;num_bits=4;version=2025-10"},
@@ -27,15 +28,9 @@ static const struct {
 };
 enum { KINDS = sizeof kinds / sizeof *kinds };
 
-static qobs_observer *make_kind(size_t kind)
-{
-    return make(kinds[kind].preset, kinds[kind].settings);
-}
+static qobs_observer *make_kind(size_t kind) { return make(kinds[kind].preset, kinds[kind].settings); }
 
-static float value_of(int batch, int i)
-{
-    return (float)((batch * 7919 + i * 104729) % 1000 - 400) / 64;
-}
+static float value_of(int batch, int i) { return (float)((batch * 7919 + i * 104729) % 1000 - 400) / 64; }
 
 static void observe_batch(qobs_observer *o, int batch)
 {
@@ -53,8 +48,8 @@ static void expect_same(const qobs_observer *a, const qobs_observer *b)
     for (size_t i = 0; i < n; i++) {
         qobs_result ra = {.struct_size = sizeof ra}, rb = ra;
         unsigned char da[1024], db[1024];
-        assert_ok(qobs_observer_result(a, i, &ra, &error));
-        assert_ok(qobs_observer_result(b, i, &rb, &error));
+        assert_ok(qobs_observer_result_info(a, i, &ra, &error));
+        assert_ok(qobs_observer_result_info(b, i, &rb, &error));
         assert_string_equal(ra.name, rb.name);
         assert_int_equal(ra.size, rb.size);
         assert_true(ra.size <= sizeof da);
@@ -140,7 +135,7 @@ static void test_merge(void **state)
         const char *names[2] = {strncmp(kinds[k].preset, "llmc", 4) == 0 ? "min_vals" : "min_val",
                                 strncmp(kinds[k].preset, "llmc", 4) == 0 ? "max_vals" : "max_val"};
         float own[3][2][64], got[2][64];
-        assert_ok(qobs_observer_find(all, names[0], &range, &error));
+        assert_ok(qobs_observer_result_find(all, names[0], &range, &error));
         for (int i = 0; i < 3; i++)
             for (int bound = 0; bound < 2; bound++)
                 assert_ok(qobs_observer_read(shards[i], names[bound], own[i][bound], range.size, &error));
@@ -230,7 +225,7 @@ static void test_texts(void **state)
         size_t at = 20;
         while (memcmp(bytes + at, texts[i][0], old) != 0)
             at++;
-        assert_true(size + new - old <= sizeof changed && at + old < size);
+        assert_true(size + new - old <= sizeof changed &&at + old < size);
         memcpy(changed, bytes, at);
         memcpy(changed + at, texts[i][1], new);
         memcpy(changed + at + new, bytes + at + old, size - at - old);
@@ -238,7 +233,8 @@ static void test_texts(void **state)
         changed[16] = (unsigned char)length;
         changed[17] = (unsigned char)(length >> 8);
         repair(changed, size + new - old);
-        assert_refused(qobs_observer_load(&back, changed, size + new - old, NULL, &error), QOBS_ERROR_INVALID_ARGUMENT, "buffer|saved");
+        assert_refused(qobs_observer_load(&back, changed, size + new - old, NULL, &error), QOBS_ERROR_INVALID_ARGUMENT,
+                       "buffer|saved");
         assert_null(back);
     }
     free(bytes);
@@ -248,11 +244,8 @@ static void test_texts(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_round_trip),
-        cmocka_unit_test(test_damage),
-        cmocka_unit_test(test_texts),
-        cmocka_unit_test(test_merge),
-        cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_round_trip), cmocka_unit_test(test_damage),   cmocka_unit_test(test_texts),
+        cmocka_unit_test(test_merge),      cmocka_unit_test(test_refusals),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -8,7 +8,8 @@ enum { ROWS = 24, COLUMNS = 96 };
 
 static float data[ROWS * COLUMNS];
 
-/* ---- Too large ---------------------------------------------------------------------------------------------------------------- */
+/* ---- Too large
+ * ---------------------------------------------------------------------------------------------------------------- */
 
 /* Every function that takes a tensor refuses `t`, with those words. */
 static void expect_all_refuse(const qobs_tensor *t, const char *words)
@@ -16,29 +17,33 @@ static void expect_all_refuse(const qobs_tensor *t, const char *words)
     static float scratch[4];
     static uint64_t counts[4];
     qobs_config *llmc = make_config("llmc.mse", "", NULL), *quark = make_config("quark.PerTensorMSEObserver", "", NULL);
-    qobs_observer *o = make("llmc.imatrix_mse", ""), *modelopt = make("trt.NVFP4MSECalibrator", "");
+    qobs_observer *o = make("llmc.imatrix_mse", ""), *modelopt = make("modelopt.NVFP4MSECalibrator", "");
     qobs_plan *plan = NULL;
-    const qobs_bins bins = {.struct_size = sizeof bins, .count = 2, .max = 1};
+    const qobs_histogram_options bins = {.struct_size = sizeof bins, .count = 2, .max = 1};
     const qobs_tensor one = tensor(QOBS_F32, data, 1), four = tensor(QOBS_F32, data, 2, 2);
     const int status = QOBS_ERROR_INVALID_ARGUMENT;
     assert_refused(qobs_observer_observe(o, t, NULL, &error), status, words);
     assert_refused(qobs_observer_observe_importance(o, t, &error), status, words);
     assert_refused(qobs_observer_record_tokens(o, t, &error), status, words);
-    assert_refused(qobs_observer_get_min_max(o, t, NULL, scratch, scratch, 4, &error), status, words);
-    assert_refused(qobs_observer_get_qparams(o, t, NULL, scratch, 4, NULL, 0, &error), status, words);
-    assert_refused(qobs_observer_give_amax(modelopt, t, &error), status, words);
-    assert_refused(qobs_observer_give_error_weight(modelopt, t, &error), status, words);
+    assert_refused(qobs_observer_update_min_max(o, t, NULL, scratch, scratch, 4, &error), status, words);
+    assert_refused(qobs_observer_update_qparams(o, t, NULL, scratch, 4, NULL, 0, &error), status, words);
+    assert_refused(qobs_observer_set_reference_amax(modelopt, t, &error), status, words);
+    assert_refused(qobs_observer_set_error_weights(modelopt, t, &error), status, words);
     assert_refused(qobs_plan_create(&plan, llmc, t, NULL, NULL, &error), status, words);
     assert_refused(qobs_minmax(llmc, t, NULL, scratch, scratch, NULL, NULL, &error), status, words);
     assert_refused(qobs_global_minmax(llmc, t, scratch, scratch, NULL, NULL, &error), status, words);
     assert_refused(qobs_count_tokens(t, counts, counts, &error), status, words);
     assert_refused(qobs_histogram(llmc, t, NULL, &bins, counts, NULL, NULL, NULL, NULL, &error), status, words);
-    assert_refused(qobs_search(llmc, t, NULL, NULL, NULL, scratch, scratch, NULL, NULL, NULL, NULL, &error), status, words);
+    assert_refused(qobs_search(llmc, t, NULL, NULL, NULL, scratch, scratch, NULL, NULL, NULL, NULL, &error), status,
+                   words);
     assert_refused(qobs_range_by_mse(quark, t, &one, 1, 0, scratch, scratch, NULL, &error), status, words);
     assert_refused(qobs_range_by_mse(quark, &one, t, 1, 0, scratch, scratch, NULL, &error), status, words);
-    assert_refused(qobs_fake_quantize(llmc, NULL, t, NULL, &one, NULL, NULL, scratch, NULL, NULL, &error), status, words);
-    assert_refused(qobs_fake_quantize(llmc, NULL, &four, NULL, t, NULL, NULL, scratch, NULL, NULL, &error), status, words);
-    assert_refused(qobs_fake_quantize(llmc, NULL, &four, NULL, &one, t, NULL, scratch, NULL, NULL, &error), status, words);
+    assert_refused(qobs_fake_quantize(llmc, NULL, t, NULL, &one, NULL, NULL, scratch, NULL, NULL, &error), status,
+                   words);
+    assert_refused(qobs_fake_quantize(llmc, NULL, &four, NULL, t, NULL, NULL, scratch, NULL, NULL, &error), status,
+                   words);
+    assert_refused(qobs_fake_quantize(llmc, NULL, &four, NULL, &one, t, NULL, scratch, NULL, NULL, &error), status,
+                   words);
     assert_int_equal(counts_of(o).batches, 0);
     assert_null(plan);
     qobs_observer_destroy(o);
@@ -58,7 +63,7 @@ static void test_too_large(void **state)
         {1, {INT64_MAX}},
         {1, {(INT64_C(1) << 48) + 1}},
         {2, {INT64_C(1) << 32, INT64_C(1) << 32}}, /* 2^64: nothing, if it were allowed to wrap around */
-        {2, {INT64_C(1) << 61, 1}},                 /* 2^64 bytes of state */
+        {2, {INT64_C(1) << 61, 1}},                /* 2^64 bytes of state */
         {3, {INT64_C(1) << 32, 1, INT64_C(1) << 31}},
         {8, {1 << 30, 1 << 30, 1 << 30, 1 << 30, 1 << 30, 1 << 30, 1 << 30, 1 << 30}},
     };
@@ -68,7 +73,10 @@ static void test_too_large(void **state)
             t.strides = strides ? zeros : NULL;
             expect_all_refuse(&t, "2^48 elements");
         }
-    static const int64_t two[] = {2, 2}, far[][2] = {{INT64_MAX, 4}, {4, INT64_MIN}, {INT64_MIN, INT64_MIN}, {INT64_C(1) << 61, 4},
+    static const int64_t two[] = {2, 2}, far[][2] = {{INT64_MAX, 4},
+                                                     {4, INT64_MIN},
+                                                     {INT64_MIN, INT64_MIN},
+                                                     {INT64_C(1) << 61, 4},
                                                      {-(INT64_C(1) << 60) - 1, -(INT64_C(1) << 60)}};
     for (size_t i = 0; i < sizeof far / sizeof *far; i++) {
         qobs_tensor t = tensor_of(QOBS_F32, 2, two, data);
@@ -77,13 +85,15 @@ static void test_too_large(void **state)
     }
     /* state in proportion to a dimension of a tensor without elements */
     const qobs_tensor empty = tensor(QOBS_F32, NULL, INT64_C(1) << 61, 0);
-    const qobs_bins bins = {.struct_size = sizeof bins, .count = 2, .max = 1};
+    const qobs_histogram_options bins = {.struct_size = sizeof bins, .count = 2, .max = 1};
     float min, max;
     uint64_t counts[2];
     qobs_plan *plan = NULL;
     qobs_config *config = make_config("llmc.mse", "strategy=channel", NULL);
-    assert_refused(qobs_plan_create(&plan, config, &empty, NULL, NULL, &error), QOBS_ERROR_INVALID_ARGUMENT, "qparams|2^48");
-    assert_refused(qobs_minmax(config, &empty, NULL, &min, &max, NULL, NULL, &error), QOBS_ERROR_INVALID_ARGUMENT, "qparams|2^48");
+    assert_refused(qobs_plan_create(&plan, config, &empty, NULL, NULL, &error), QOBS_ERROR_INVALID_ARGUMENT,
+                   "qparams|2^48");
+    assert_refused(qobs_minmax(config, &empty, NULL, &min, &max, NULL, NULL, &error), QOBS_ERROR_INVALID_ARGUMENT,
+                   "qparams|2^48");
     assert_refused(qobs_histogram(config, &empty, NULL, &bins, counts, NULL, NULL, NULL, NULL, &error),
                    QOBS_ERROR_INVALID_ARGUMENT, "qparams|2^48");
     qobs_config_destroy(config);
@@ -113,7 +123,8 @@ static void test_more_than_memory(void **state)
     const qobs_runtime runtime = {sizeof runtime, &allocator, NULL};
     for (size_t i = 0; i < EVERY_PRESET; i++) {
         const struct every_preset *p = &every_preset[i];
-        const bool rows = strstr(p->settings, "ch_axis=0") || strstr(p->settings, "axis=0") || strstr(p->preset, "torch.MovingAveragePer");
+        const bool rows = strstr(p->settings, "ch_axis=0") || strstr(p->settings, "axis=0") ||
+                          strstr(p->preset, "torch.MovingAveragePer");
         const bool columns = strstr(p->settings, "ch_axis=1") && !strstr(p->settings, "group_size");
         if (!rows && !columns && strcmp(p->preset, "llmc.imatrix_mse") != 0)
             continue;
@@ -139,13 +150,16 @@ static void test_more_than_memory(void **state)
     }
 }
 
-/* ---- Empty -------------------------------------------------------------------------------------------------------------------- */
+/* ---- Empty
+ * --------------------------------------------------------------------------------------------------------------------
+ */
 
 static void test_empty(void **state)
 {
     (void)state;
-    const qobs_tensor empty[] = {tensor(QOBS_F32, NULL, 0, COLUMNS), tensor(QOBS_F32, NULL, ROWS, 0), tensor(QOBS_F32, NULL, 0),
-                                 tensor(QOBS_F32, NULL, 0, INT64_MAX), tensor(QOBS_F32, data, INT64_MAX, INT64_MAX, 0)};
+    const qobs_tensor empty[] = {tensor(QOBS_F32, NULL, 0, COLUMNS), tensor(QOBS_F32, NULL, ROWS, 0),
+                                 tensor(QOBS_F32, NULL, 0), tensor(QOBS_F32, NULL, 0, INT64_MAX),
+                                 tensor(QOBS_F32, data, INT64_MAX, INT64_MAX, 0)};
     for (size_t i = 0; i < EVERY_PRESET; i++) {
         qobs_observer *o = make(every_preset[i].preset, every_preset[i].settings);
         for (int after = 0; after < 2; after++) {
@@ -163,12 +177,13 @@ static void test_empty(void **state)
         }
         qobs_observer_destroy(o);
     }
-    const qobs_bins bins = {.struct_size = sizeof bins, .count = 2, .max = 1};
+    const qobs_histogram_options bins = {.struct_size = sizeof bins, .count = 2, .max = 1};
     const qobs_tensor one = tensor(QOBS_F32, data, 1);
     uint64_t counts[2] = {7, 7};
     float min = 5, max = 6;
     qobs_config *config = make_config("llmc.minmax", "base_name=input", NULL);
-    assert_refused(qobs_minmax(config, &empty[0], NULL, &min, &max, NULL, NULL, &error), QOBS_ERROR_NO_DATA, "no elements");
+    assert_refused(qobs_minmax(config, &empty[0], NULL, &min, &max, NULL, NULL, &error), QOBS_ERROR_NO_DATA,
+                   "no elements");
     assert_true(min == 5 && max == 6);
     assert_ok(qobs_histogram(config, &empty[0], NULL, &bins, counts, NULL, NULL, NULL, NULL, &error));
     assert_true(counts[0] == 0 && counts[1] == 0);
@@ -176,7 +191,8 @@ static void test_empty(void **state)
     qobs_config_destroy(config);
 }
 
-/* ---- Strides ------------------------------------------------------------------------------------------------------------------ */
+/* ---- Strides
+ * ------------------------------------------------------------------------------------------------------------------ */
 
 /* A view of `data` with such strides gives the state and the results of a copy without gaps. */
 static void expect_as_copy(const struct every_preset *p, const int64_t *strides, size_t first)
@@ -193,8 +209,8 @@ static void expect_as_copy(const struct every_preset *p, const int64_t *strides,
     size_t size, other_size;
     unsigned char *bytes = saved_state(a, &size), *others = saved_state(b, &other_size);
     if (size != other_size || memcmp(bytes, others, size) != 0)
-        fail_msg("%s, %s: strides %lld, %lld give something else than a copy", p->preset, p->settings, (long long)strides[0],
-                 (long long)strides[1]);
+        fail_msg("%s, %s: strides %lld, %lld give something else than a copy", p->preset, p->settings,
+                 (long long)strides[0], (long long)strides[1]);
     free(bytes);
     free(others);
     qobs_observer_destroy(a);
@@ -209,15 +225,15 @@ static void test_strides(void **state)
         int64_t strides[2];
         size_t first;
     } views[] = {
-        {{-COLUMNS * E, E}, (ROWS - 1) * COLUMNS},      /* last row first */
-        {{COLUMNS * E, -E}, COLUMNS - 1},               /* last column first */
-        {{-COLUMNS * E, -E}, ROWS * COLUMNS - 1},       /* both */
-        {{0, E}, 5},                                    /* the same row again and again */
-        {{E, 0}, 7},                                    /* every row one number */
-        {{0, 0}, 11},                                   /* one number */
-        {{E, ROWS * E}, 0},                             /* transposed */
-        {{-E, ROWS * E}, ROWS - 1},                     /* and upside down */
-        {{E, E}, 3},                                    /* rows that overlap */
+        {{-COLUMNS * E, E}, (ROWS - 1) * COLUMNS}, /* last row first */
+        {{COLUMNS * E, -E}, COLUMNS - 1},          /* last column first */
+        {{-COLUMNS * E, -E}, ROWS * COLUMNS - 1},  /* both */
+        {{0, E}, 5},                               /* the same row again and again */
+        {{E, 0}, 7},                               /* every row one number */
+        {{0, 0}, 11},                              /* one number */
+        {{E, ROWS * E}, 0},                        /* transposed */
+        {{-E, ROWS * E}, ROWS - 1},                /* and upside down */
+        {{E, E}, 3},                               /* rows that overlap */
         {{-E, 2 * E}, ROWS},
     };
     fill_matrix(data, ROWS * COLUMNS, 3);

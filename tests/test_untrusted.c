@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* Saved states that somebody has changed, checksum and all: each is refused, or is an observer like any other. Never is more memory
- * asked for than in proportion to the state's own size. */
+/* Saved states that somebody has changed, checksum and all: each is refused, or is an observer like any other. Never is
+ * more memory asked for than in proportion to the state's own size. */
 #include "every_preset.h"
 #include "observer/codec.h"
 
@@ -41,7 +41,7 @@ static void use(qobs_observer *o)
     static unsigned char out[1 << 16];
     for (size_t i = 0; i < qobs_observer_result_count(o) && i < 40; i++) {
         qobs_result result = {.struct_size = sizeof result};
-        if (qobs_observer_result(o, i, &result, &error) == QOBS_OK && result.size <= sizeof out)
+        if (qobs_observer_result_info(o, i, &result, &error) == QOBS_OK && result.size <= sizeof out)
             qobs_observer_read(o, result.name, out, result.size, &error);
     }
     const size_t size = qobs_observer_save_size(o);
@@ -60,7 +60,8 @@ static bool try(const unsigned char *bytes, size_t size, const char *what, size_
     qobs_observer *o = NULL;
     const int status = qobs_observer_load(&o, bytes, size, &runtime, &error);
     if (m.asked > m.most || (status == QOBS_OK) != (o != NULL) || (status != QOBS_OK && error.message[0] == '\0'))
-        fail_msg("%s, changed at byte %zu: status %d (%s), asked for %zu bytes", what, at, status, error.message, m.asked);
+        fail_msg("%s, changed at byte %zu: status %d (%s), asked for %zu bytes", what, at, status, error.message,
+                 m.asked);
     static size_t loaded;
     if (o && loaded++ % 16 == 0) {
         m = (struct memory){.most = (size_t)1 << 26}; /* settings decide what a batch takes */
@@ -91,9 +92,9 @@ static void change_everything(const struct every_preset *p)
                 put_hash(changed, size);
                 refused += !try(changed, size, p->preset, i);
             }
-    assert_true(refused > 100); /* names and sizes, at the least */
+    assert_true(refused > 100);                             /* names and sizes, at the least */
     for (size_t n = 0; n < size; n += n < 300 ? 1 : step) { /* cut off, with the rest in order */
-        unsigned char *cut = malloc(n + 1); /* so that reading beyond is seen */
+        unsigned char *cut = malloc(n + 1);                 /* so that reading beyond is seen */
         assert_non_null(cut);
         memcpy(cut, bytes, n);
         for (size_t i = 0; n >= 16 + HASH && i < 8; i++)

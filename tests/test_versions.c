@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* llm-compressor's observers of September and October 2025: random settings, shapes, strides and batches against a slow computation of
- * the same, which takes the values one by one as doubles and rounds every operation itself. What is compared is exact. Fusion in
- * the present form is checked the same way.
+/* llm-compressor's observers of September and October 2025: random settings, shapes, strides and batches against a slow
+ * computation of the same, which takes the values one by one as doubles and rounds every operation itself. What is
+ * compared is exact. Fusion in the present form is checked the same way.
  *
  *     test_versions [SEED [CASE]]     only that case of each test
  */
@@ -16,7 +16,8 @@ enum { CASES = 1500, BATCHES = 4 };
 static uint64_t seed = 1;
 static int64_t only = -1, current; /* the case that runs, or has failed */
 
-/* ---- Numbers ---------------------------------------------------------------------------------------------------------------- */
+/* ---- Numbers
+ * ---------------------------------------------------------------------------------------------------------------- */
 
 /* The number of the dtype nearest to x, ties to even. */
 static double rounded(const struct dtype *d, double x)
@@ -33,16 +34,10 @@ static double rounded(const struct dtype *d, double x)
 static const struct dtype *const f32 = &dtypes[0];
 
 /* The result of an operation on tensors of the dtype: computed in float (a Python number stays one), then rounded. */
-static double native(const struct dtype *d, double x)
-{
-    return d->dtype == QOBS_F64 ? x : rounded(d, rounded(f32, x));
-}
+static double native(const struct dtype *d, double x) { return d->dtype == QOBS_F64 ? x : rounded(d, rounded(f32, x)); }
 
 /* A Python number that meets a tensor: a float, unless the tensor is F64. */
-static double scalar(const struct dtype *d, double x)
-{
-    return d->dtype == QOBS_F64 ? x : (double)(float)x;
-}
+static double scalar(const struct dtype *d, double x) { return d->dtype == QOBS_F64 ? x : (double)(float)x; }
 
 /* The e4m3 number nearest to x, of all there are; ties go to the even code. */
 static double e4m3(double x)
@@ -59,7 +54,8 @@ static double e4m3(double x)
     return x < 0 ? -best : best;
 }
 
-/* ---- A case ----------------------------------------------------------------------------------------------------------------- */
+/* ---- A case
+ * ----------------------------------------------------------------------------------------------------------------- */
 
 struct form {
     bool september, symmetric, fp4, with_g_idx;
@@ -73,21 +69,16 @@ struct form {
     int64_t shape[DIMS], qparams;
 };
 
-static bool is(const struct form *f, const char *strategy)
-{
-    return strcmp(f->strategy, strategy) == 0;
-}
+static bool is(const struct form *f, const char *strategy) { return strcmp(f->strategy, strategy) == 0; }
 
-static bool in_groups(const struct form *f)
-{
-    return is(f, "group") || is(f, "tensor_group");
-}
+static bool in_groups(const struct form *f) { return is(f, "group") || is(f, "tensor_group"); }
 
 static void draw_form(struct rng *r, struct form *f)
 {
     static const char *const strategies[] = {"tensor", "channel", "group", "tensor_group", "block", "token"};
     static const double constants[] = {1, 0.01, 0.3, 0.5};
-    *f = (struct form){.september = chance(r, 60), .symmetric = chance(r, 60), .strategy = strategies[between(r, 0, 5)]};
+    *f =
+        (struct form){.september = chance(r, 60), .symmetric = chance(r, 60), .strategy = strategies[between(r, 0, 5)]};
     if (!f->september && is(f, "token"))
         f->strategy = "channel";
     f->c = constants[between(r, 0, 3)];
@@ -152,7 +143,8 @@ static int64_t count_qparams(const struct form *f)
     return is(f, "channel") ? f->shape[0] : is(f, "token") ? f->shape[0] * f->shape[1] : 1;
 }
 
-/* ---- The slow way ----------------------------------------------------------------------------------------------------------- */
+/* ---- The slow way
+ * ----------------------------------------------------------------------------------------------------------- */
 
 enum { MOST_QPARAMS = 400 };
 
@@ -190,10 +182,7 @@ static void observe_slowly(struct slow *s, const struct form *f, const struct te
     s->any = true;
 }
 
-static double amax_of(const struct slow *s, int64_t q)
-{
-    return fmax(fmax(-s->min[q], s->max[q]), 0);
-}
+static double amax_of(const struct slow *s, int64_t q) { return fmax(fmax(-s->min[q], s->max[q]), 0); }
 
 static void qparams_slowly(const struct slow *s, const struct form *f, int64_t q, double *scale, double *zero_point)
 {
@@ -203,7 +192,8 @@ static void qparams_slowly(const struct slow *s, const struct form *f, int64_t q
     *zero_point = 0;
     if (f->fp4) {
         const double g = rounded(f32, native(d, native(d, 1 / amax_of(s, f->qparams)) * 2688));
-        const double t = d->dtype == QOBS_F64 ? g * native(d, amax_of(s, q) / 6) : rounded(f32, g * native(d, amax_of(s, q) / 6));
+        const double t =
+            d->dtype == QOBS_F64 ? g * native(d, amax_of(s, q) / 6) : rounded(f32, g * native(d, amax_of(s, q) / 6));
         *scale = isnan(t) ? t : e4m3(t); /* all zeros: an infinite global scale times 0 */
         *scale = *scale == 0 ? 0.125 : *scale;
         return;
@@ -217,7 +207,8 @@ static void qparams_slowly(const struct slow *s, const struct form *f, int64_t q
     *zero_point = rint(fmin(fmax(z, quant_min), quant_min + range));
 }
 
-/* ---- Against the library ---------------------------------------------------------------------------------------------------- */
+/* ---- Against the library
+ * ---------------------------------------------------------------------------------------------------- */
 
 static double as_double(qobs_dtype dtype, const void *p)
 {
@@ -231,12 +222,12 @@ static void expect_all(const qobs_observer *o, const struct form *f, const struc
 {
     qobs_result result = {.struct_size = sizeof result};
     unsigned char scale[MOST_QPARAMS * 8], zero_point[MOST_QPARAMS * 8];
-    assert_ok(qobs_observer_find(o, "scale", &result, &error));
+    assert_ok(qobs_observer_result_find(o, "scale", &result, &error));
     const size_t size = qobs_dtype_size(result.dtype);
     assert_int_equal(result.size, (size_t)f->qparams * size);
     assert_ok(qobs_observer_read(o, "scale", scale, result.size, &error));
     qobs_result zero = {.struct_size = sizeof zero};
-    assert_ok(qobs_observer_find(o, "zero_point", &zero, &error));
+    assert_ok(qobs_observer_result_find(o, "zero_point", &zero, &error));
     assert_ok(qobs_observer_read(o, "zero_point", zero_point, zero.size, &error));
     for (int64_t q = 0; q < f->qparams; q++) {
         double want_scale, want_zero;
@@ -252,17 +243,19 @@ static void expect_all(const qobs_observer *o, const struct form *f, const struc
         char name[64] = "min_vals";
         int64_t part = q, across = is(f, "block") ? (f->shape[1] + f->piece[1] - 1) / f->piece[1] : f->groups;
         if (f->september && is(f, "block"))
-            snprintf(name, sizeof name, "max_val[block_%lld_%lld]", (long long)(q / across), (long long)(q % across)), part = 0;
+            snprintf(name, sizeof name, "max_val[block_%lld_%lld]", (long long)(q / across), (long long)(q % across)),
+                part = 0;
         else if (f->september && in_groups(f) && q % across > 0)
             snprintf(name, sizeof name, "max_val[%lld]", (long long)(q % across)), part = q / across;
         else if (f->september)
             snprintf(name, sizeof name, "max_val[default]"), part = in_groups(f) ? q / across : q;
         if (f->september && f->c == 1) {
-            assert_refused(qobs_observer_find(o, name, &result, &error), QOBS_ERROR_INVALID_ARGUMENT, "name|max_val");
+            assert_refused(qobs_observer_result_find(o, name, &result, &error), QOBS_ERROR_INVALID_ARGUMENT,
+                           "name|max_val");
             continue;
         }
         unsigned char values[MOST_QPARAMS * 8];
-        assert_ok(qobs_observer_find(o, name, &result, &error));
+        assert_ok(qobs_observer_result_find(o, name, &result, &error));
         assert_string_equal(result.name, name);
         assert_ok(qobs_observer_read(o, name, values, result.size, &error));
         const double want = f->september ? s->max[q] : s->min[q];
@@ -276,9 +269,11 @@ static void describe(int64_t number, const struct form *f)
 {
     if (!f->dtype)
         return;
-    print_error("seed %llu case %lld: %s, %s, %s, %d bits, averaging %g, pieces %lld x %lld, g_idx %d, symmetric %d, shape", (unsigned long long)seed,
-                (long long)number, f->september ? "2025-09" : "2025-10", f->strategy, qobs_dtype_name(f->dtype->dtype), f->bits, f->c,
-                (long long)f->piece[0], (long long)f->piece[1], f->with_g_idx, f->symmetric);
+    print_error(
+        "seed %llu case %lld: %s, %s, %s, %d bits, averaging %g, pieces %lld x %lld, g_idx %d, symmetric %d, shape",
+        (unsigned long long)seed, (long long)number, f->september ? "2025-09" : "2025-10", f->strategy,
+        qobs_dtype_name(f->dtype->dtype), f->bits, f->c, (long long)f->piece[0], (long long)f->piece[1], f->with_g_idx,
+        f->symmetric);
     for (int d = 0; d < f->ndim; d++)
         print_error(" %lld", (long long)f->shape[d]);
     print_error("\n");
@@ -287,13 +282,15 @@ static void describe(int64_t number, const struct form *f)
 static qobs_observer *make_observer(const struct form *f)
 {
     char settings[256];
-    int n = snprintf(settings, sizeof settings, "version=%s;strategy=%s;num_bits=%d;symmetric=%s;averaging_constant=%g;type=%s",
+    int n = snprintf(settings, sizeof settings,
+                     "version=%s;strategy=%s;num_bits=%d;symmetric=%s;averaging_constant=%g;type=%s",
                      f->september ? "2025-09" : "2025-10", f->strategy, f->bits, f->symmetric ? "true" : "false", f->c,
                      f->fp4 ? "float" : "int");
     if (in_groups(f))
         n += snprintf(settings + n, sizeof settings - (size_t)n, ";group_size=%lld", (long long)f->piece[0]);
     if (is(f, "block"))
-        n += snprintf(settings + n, sizeof settings - (size_t)n, ";block_structure=[%lld,%lld]", (long long)f->piece[0], (long long)f->piece[1]);
+        n += snprintf(settings + n, sizeof settings - (size_t)n, ";block_structure=[%lld,%lld]", (long long)f->piece[0],
+                      (long long)f->piece[1]);
     if (is(f, "token"))
         snprintf(settings + n, sizeof settings - (size_t)n, ";dynamic=true");
     return make("llmc.minmax", settings);
@@ -351,8 +348,8 @@ static void test_versions(void **state)
             run_case(i);
 }
 
-/* Observers that are fused, in the present form: one global scale for the largest magnitude any of them has seen; another batch ends
- * it for the observer that takes it. */
+/* Observers that are fused, in the present form: one global scale for the largest magnitude any of them has seen;
+ * another batch ends it for the observer that takes it. */
 static void test_fusion(void **state)
 {
     (void)state;
@@ -364,7 +361,8 @@ static void test_fusion(void **state)
         const int64_t count = between(&r, 1, MOST);
         float data[MOST][3][COLUMNS];
         for (int64_t i = 0; i < count; i++) {
-            observers[i] = make("llmc.static_minmax", "strategy=tensor_group;group_size=16;type=float;num_bits=4;base_name=input");
+            observers[i] =
+                make("llmc.static_minmax", "strategy=tensor_group;group_size=16;type=float;num_bits=4;base_name=input");
             for (int j = 0; j < 3 * COLUMNS; j++) {
                 data[i][j / COLUMNS][j % COLUMNS] = ldexpf((float)between(&r, -1000, 1000), (int)between(&r, -14, -6));
                 amax[i] = fmax(amax[i], fabs((double)data[i][j / COLUMNS][j % COLUMNS]));
@@ -389,10 +387,12 @@ static void test_fusion(void **state)
                 double local = 0;
                 for (int row = 0; row < 3; row++)
                     for (int j = g * 16; j < g * 16 + 16; j++)
-                        local = fabs((double)data[i % count][row][j]) > local ? fabs((double)data[i % count][row][j]) : local;
+                        local = fabs((double)data[i % count][row][j]) > local ? fabs((double)data[i % count][row][j])
+                                                                              : local;
                 const float want = (float)rounded(f32, rounded(f32, local / 6) * (double)global);
                 if (scale[g] != want)
-                    fail_msg("seed %llu case %lld: scale %.9g, expected %.9g", (unsigned long long)seed, (long long)number, (double)scale[g], (double)want);
+                    fail_msg("seed %llu case %lld: scale %.9g, expected %.9g", (unsigned long long)seed,
+                             (long long)number, (double)scale[g], (double)want);
             }
         }
         for (int64_t i = 0; i < count; i++)
@@ -421,10 +421,11 @@ static void test_amax_known(void **state)
         assert_ok(observe(o, ROWS / 2, COLUMNS, data + part * HALF));
         assert_ok(qobs_observer_read(o, "global_scale", &own, sizeof own, &error));
         assert_true((own == expected_global) == (part == 0)); /* the first rows have the largest */
-        assert_refused(qobs_observer_set_amax(o, -1, &error), QOBS_ERROR_INVALID_ARGUMENT, "amax|-1|negative");
-        assert_refused(qobs_observer_set_amax(o, (double)NAN, &error), QOBS_ERROR_INVALID_ARGUMENT, "amax|nan|number");
+        assert_refused(qobs_observer_set_global_amax(o, -1, &error), QOBS_ERROR_INVALID_ARGUMENT, "amax|-1|negative");
+        assert_refused(qobs_observer_set_global_amax(o, (double)NAN, &error), QOBS_ERROR_INVALID_ARGUMENT,
+                       "amax|nan|number");
         assert_result(o, "global_scale", own);
-        assert_ok(qobs_observer_set_amax(o, (double)amax, &error));
+        assert_ok(qobs_observer_set_global_amax(o, (double)amax, &error));
         assert_ok(qobs_observer_read(o, "global_scale", &global, sizeof global, &error));
         assert_true(global == expected_global);
         assert_ok(qobs_observer_read(o, "scale", scale + part * GROUPS / 2, sizeof scale / 2, &error));
@@ -433,8 +434,9 @@ static void test_amax_known(void **state)
     assert_memory_equal(scale, expected, sizeof scale);
     qobs_observer_destroy(whole);
     qobs_observer *channel = make("llmc.memoryless_minmax", "strategy=channel");
-    assert_refused(qobs_observer_set_amax(channel, 1, &error), QOBS_ERROR_INVALID_ARGUMENT, "observer|tensor_group");
-    assert_refused(qobs_observer_set_amax(NULL, 1, &error), QOBS_ERROR_INVALID_ARGUMENT, "observer|NULL");
+    assert_refused(qobs_observer_set_global_amax(channel, 1, &error), QOBS_ERROR_INVALID_ARGUMENT,
+                   "observer|tensor_group");
+    assert_refused(qobs_observer_set_global_amax(NULL, 1, &error), QOBS_ERROR_INVALID_ARGUMENT, "observer|NULL");
     qobs_observer_destroy(channel);
 }
 

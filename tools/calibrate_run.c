@@ -13,10 +13,7 @@
 
 /* ---- Records ----------------------------------------------------------------------------------------------------- */
 
-double run_max_or_nan(double a, double b)
-{
-    return isnan(a) || a > b ? a : b;
-}
+double run_max_or_nan(double a, double b) { return isnan(a) || a > b ? a : b; }
 
 void run_record_failure(struct run *run, size_t layer, int code, const char *message)
 {
@@ -53,8 +50,8 @@ void run_record_error(struct run *run, size_t layer, qobs_error error)
 static void record_scales(struct run *run, struct layer *l, const void *scale, size_t size)
 {
     const int64_t n = (int64_t)(size / qobs_dtype_size(l->scale_dtype));
-    const qobs_tensor view = {.struct_size = sizeof view, .data = scale, .dtype = l->scale_dtype, .ndim = 1,
-                              .shape = &n};
+    const qobs_tensor view = {
+        .struct_size = sizeof view, .data = scale, .dtype = l->scale_dtype, .ndim = 1, .shape = &n};
     double min, max; /* large enough for any dtype */
     if (qobs_minmax(run->minmax_config, &view, NULL, &min, &max, NULL, NULL, NULL) != QOBS_OK)
         return;
@@ -96,8 +93,8 @@ void run_write_qparams(struct run *run, size_t layer, const qobs_observer *obser
     struct layer *l = &run->c->layers.items[layer];
     qobs_result scale = {.struct_size = sizeof scale}, zero_point = scale;
     qobs_error error;
-    if (qobs_observer_find(observer, "scale", &scale, &error) != QOBS_OK ||
-        qobs_observer_find(observer, "zero_point", &zero_point, &error) != QOBS_OK) {
+    if (qobs_observer_result_find(observer, "scale", &scale, &error) != QOBS_OK ||
+        qobs_observer_result_find(observer, "zero_point", &zero_point, &error) != QOBS_OK) {
         run_record_error(run, layer, error);
         return;
     }

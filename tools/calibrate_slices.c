@@ -66,7 +66,7 @@ static void calibrate_rows(struct run *run, const struct slice *s, const qobs_ru
     qobs_error error;
     if (qobs_observer_create(&observer, run->weights->config, runtime, &error) != QOBS_OK ||
         qobs_observer_observe(observer, slice_tensor(&slice_view, l, s), NULL, &error) != QOBS_OK ||
-        (run->weights->global_scales && qobs_observer_set_amax(observer, l->amax, &error) != QOBS_OK))
+        (run->weights->global_scales && qobs_observer_set_global_amax(observer, l->amax, &error) != QOBS_OK))
         run_record_error(run, s->layer, error);
     else /* the index of the first qparam of the slice */
         run_write_qparams(run, s->layer, observer, (uint64_t)(s->row / l->rows_per_unit * l->qparams_per_unit));

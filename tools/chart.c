@@ -59,8 +59,7 @@ static void spans_from_format(struct spans *spans, const struct results *results
         return;
     for (size_t i = 0; i < spans->count; i++) {
         const double s = result_value(scale, i), z = zero_point ? result_value(zero_point, i) : 0;
-        spans->items[i] = (struct span){(qobs_format_least(format) - z) * s,
-                                        (qobs_format_greatest(format) - z) * s};
+        spans->items[i] = (struct span){(qobs_format_min(format) - z) * s, (qobs_format_max(format) - z) * s};
     }
 }
 
@@ -69,7 +68,9 @@ static void spans_from_format(struct spans *spans, const struct results *results
 static int choose_spans(struct spans *spans, const struct results *results, const qobs_config *config,
                         const char *preset)
 {
-    static const char *const bounds[][2] = {{"new_min", "new_max"}, {"min_vals", "max_vals"}, {"min_val", "max_val"},
+    static const char *const bounds[][2] = {{"new_min", "new_max"},
+                                            {"min_vals", "max_vals"},
+                                            {"min_val", "max_val"},
                                             {"min_val[default]", "max_val[default]"}};
     const struct result *low = NULL, *high = NULL, *amax = result_named(results, "amax");
     for (size_t i = 0; !low && i < sizeof bounds / sizeof *bounds; i++) {
@@ -88,7 +89,7 @@ static int choose_spans(struct spans *spans, const struct results *results, cons
         if (low && !(result_value(low, i) <= result_value(high, i)))
             return print_error(EXIT_USAGE, "%s: has chosen no range", preset);
         spans->items[i] = low ? effective_span(config, result_value(low, i), result_value(high, i))
-                               : (struct span){config_is(config, "unsigned", "true") ? 0 : -magnitude, magnitude};
+                              : (struct span){config_is(config, "unsigned", "true") ? 0 : -magnitude, magnitude};
     }
     const qobs_format *format = power_of_two_format(config, preset);
     if (format)
@@ -254,8 +255,8 @@ static int measure_extrema(struct chart *c, const qobs_config *minmax_config, st
 
 static int count_elements(struct chart *c, struct subset *parts, size_t count, const qobs_runtime *runtime)
 {
-    const qobs_bins bins = {.struct_size = sizeof bins, .count = (int64_t)c->bins, .min = (float)c->first,
-                            .max = (float)c->last};
+    const qobs_histogram_options bins = {
+        .struct_size = sizeof bins, .count = (int64_t)c->bins, .min = (float)c->first, .max = (float)c->last};
     uint64_t *partial = malloc(c->bins * sizeof *partial);
     int code = partial ? EXIT_OK : print_error(EXIT_SYSTEM, "no memory for %zu bins", c->bins);
     for (size_t i = 0; code == EXIT_OK && i < count; i++) {
@@ -314,10 +315,7 @@ void chart_free(struct chart *c)
     c->counts = NULL;
 }
 
-double chart_clipped(const struct chart *c)
-{
-    return (double)(c->below + c->above) / (double)c->elements;
-}
+double chart_clipped(const struct chart *c) { return (double)(c->below + c->above) / (double)c->elements; }
 
 double chart_bar(const struct chart *c, uint64_t count, uint64_t max_count)
 {

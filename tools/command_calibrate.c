@@ -154,9 +154,7 @@ struct calibrate_options {
     bool quiet, help;
 };
 
-enum option_code {
-    SCHEME = 256, ACTIVATIONS, IMPORTANCE, PRESET, SET, TARGETS, IGNORE, JSON, QUIET, ISA, THREADS
-};
+enum option_code { SCHEME = 256, ACTIVATIONS, IMPORTANCE, PRESET, SET, TARGETS, IGNORE, JSON, QUIET, ISA, THREADS };
 
 static const struct option long_options[] = {{"scheme", required_argument, NULL, SCHEME},
                                              {"activations", required_argument, NULL, ACTIVATIONS},
@@ -296,7 +294,7 @@ static int calibrate(struct calibrate_options *a, struct threads *threads)
     char *text = NULL;
     qobs_error error;
     struct fail f;
-    if (a->isa && qobs_isa_limit(a->isa, &error) != QOBS_OK)
+    if (a->isa && qobs_isa_select(a->isa, &error) != QOBS_OK)
         return print_status_error(&error, "--isa");
     int code = prepare(a, &model, &report, &text, threads);
     if (code == EXIT_OK && st_writer_finish(&c->writer, &f) != 0)

@@ -81,7 +81,7 @@ int command_info(int argc, char **argv)
     if (optind < argc)
         return print_error(EXIT_USAGE, "info: takes no file, got '%s'", argv[optind]);
     qobs_error error;
-    if (isa && qobs_isa_limit(isa, &error) != QOBS_OK)
+    if (isa && qobs_isa_select(isa, &error) != QOBS_OK)
         return print_status_error(&error, "--isa");
     printf("qobs           %s\n", qobs_version());
     print_cpu();

@@ -165,7 +165,7 @@ static void warn_if_no_scale(const qobs_observer *observer)
     qobs_error error;
     qobs_observer_counts(observer, &counts, NULL);
     /* INVALID_ARGUMENT means that the preset has no such result. */
-    if (counts.batches > 0 && qobs_observer_find(observer, "scale", &result, &error) != QOBS_OK &&
+    if (counts.batches > 0 && qobs_observer_result_find(observer, "scale", &result, &error) != QOBS_OK &&
         error.status != QOBS_ERROR_INVALID_ARGUMENT)
         fprintf(stderr, "qobs: warning: scale and zero_point are left out: %s\n", error.message);
 }
@@ -206,7 +206,20 @@ static int observe(const qobs_config *config, struct threads *threads, const str
 /* ---- Options ----------------------------------------------------------------------------------------------------- */
 
 enum observe_option {
-    PRESET = 256, SET, BASE, STRATEGY, G_IDX, IMPORTANCE, GLOBAL_SCALE, EACH, NONFINITE, OUT, STATE, JSON, ISA, THREADS
+    PRESET = 256,
+    SET,
+    BASE,
+    STRATEGY,
+    G_IDX,
+    IMPORTANCE,
+    GLOBAL_SCALE,
+    EACH,
+    NONFINITE,
+    OUT,
+    STATE,
+    JSON,
+    ISA,
+    THREADS
 };
 
 static const struct option long_options[] = {{"preset", required_argument, NULL, PRESET},
@@ -308,7 +321,7 @@ static int check_options(const struct observe_options *o, const qobs_config *con
         return print_error(EXIT_USAGE, "--importance: %s does not weigh columns", o->preset);
     if (o->global_scale && strncmp(o->preset, "llmc.", 5) != 0)
         return print_error(EXIT_USAGE, "--global-scale: %s has none; presets of llm-compressor (llmc.*) do", o->preset);
-    if (o->isa && qobs_isa_limit(o->isa, &error) != QOBS_OK)
+    if (o->isa && qobs_isa_select(o->isa, &error) != QOBS_OK)
         return print_status_error(&error, "--isa");
     return EXIT_OK;
 }

@@ -118,7 +118,7 @@ static int parse(struct show_options *r, int argc, char **argv)
 static int configure(const struct show_options *r, qobs_config **config)
 {
     qobs_error error;
-    if (r->isa && qobs_isa_limit(r->isa, &error) != QOBS_OK)
+    if (r->isa && qobs_isa_select(r->isa, &error) != QOBS_OK)
         return print_status_error(&error, "--isa");
     if (qobs_config_create(config, r->chart.preset, NULL, &error) != QOBS_OK)
         return print_status_error(&error, "--preset");
@@ -162,8 +162,8 @@ static int show(struct show_options *r, char **specs, int count, struct threads 
     }
     if (code == EXIT_OK) {
         r->chart.title = title;
-        code = chart_make(&r->chart, &(struct chart_source){config, &threads->runtime, tensors, specs, (size_t)count,
-                                                            r->qparam});
+        code = chart_make(&r->chart,
+                          &(struct chart_source){config, &threads->runtime, tensors, specs, (size_t)count, r->qparam});
     }
     if (code == EXIT_OK)
         code = check_inputs();

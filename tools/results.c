@@ -26,10 +26,7 @@ static struct result *add(struct results *results, size_t size)
     return r;
 }
 
-static int no_memory(size_t size)
-{
-    return print_error(EXIT_SYSTEM, "no memory for a result of %zu bytes", size);
-}
+static int no_memory(size_t size) { return print_error(EXIT_SYSTEM, "no memory for a result of %zu bytes", size); }
 
 static int read_result(struct results *results, const qobs_observer *observer, const qobs_result *result,
                        const char *suffix, const char *about)
@@ -54,7 +51,7 @@ int results_read(struct results *results, const qobs_observer *observer, const c
     for (size_t i = 0; code == EXIT_OK && i < n; i++) {
         qobs_result result = {.struct_size = sizeof result};
         qobs_error error;
-        if (qobs_observer_result(observer, i, &result, &error) != QOBS_OK)
+        if (qobs_observer_result_info(observer, i, &result, &error) != QOBS_OK)
             return print_status_error(&error, NULL);
         code = read_result(results, observer, &result, suffix, result.name);
     }
@@ -65,7 +62,7 @@ int results_read_one(struct results *results, const qobs_observer *observer, con
 {
     qobs_result result = {.struct_size = sizeof result};
     qobs_error error;
-    if (qobs_observer_find(observer, name, &result, &error) != QOBS_OK)
+    if (qobs_observer_result_find(observer, name, &result, &error) != QOBS_OK)
         return print_status_error(&error, about);
     return read_result(results, observer, &result, "", about);
 }
@@ -87,10 +84,7 @@ int results_append_copies(struct results *results, size_t count, size_t strip)
     return EXIT_OK;
 }
 
-static size_t elements(const struct result *r)
-{
-    return r->size / qobs_dtype_size(r->dtype);
-}
+static size_t elements(const struct result *r) { return r->size / qobs_dtype_size(r->dtype); }
 
 static struct result *find(const struct results *results, size_t first, const char *name, const char *suffix)
 {
@@ -102,7 +96,7 @@ static struct result *find(const struct results *results, size_t first, const ch
 }
 
 int results_apply_global_scale(struct results *results, size_t first, const char *suffix, const qobs_config *config,
-                              float global_scale)
+                               float global_scale)
 {
     if (!find(results, first, "min_vals", suffix) || !find(results, first, "scale", suffix))
         return EXIT_OK; /* nothing was observed, or the ranges give no scale */
@@ -246,8 +240,8 @@ void results_print(const struct results *results)
         char shape[160] = "";
         size_t used = 0;
         for (int d = 0; d < r->ndim; d++)
-            used += (size_t)snprintf(shape + used, sizeof shape - used, "%s%lld", d ? ", " : "",
-                                     (long long)r->shape[d]);
+            used +=
+                (size_t)snprintf(shape + used, sizeof shape - used, "%s%lld", d ? ", " : "", (long long)r->shape[d]);
         printf("%-14s %-5s %-16s", r->name, qobs_dtype_name(r->dtype), (shape[0] ? shape : "scalar"));
         for (size_t k = 0; k < elements(r) && k < SHOWN; k++)
             printf(" %.9g", result_value(r, k));

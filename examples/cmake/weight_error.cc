@@ -51,7 +51,7 @@ double squared_error(const char *preset, const std::vector<float> &weight)
 
     qobs_result result{};
     result.struct_size = sizeof result;
-    call(qobs_observer_find, created, "scale", &result);
+    call(qobs_observer_result_find, created, "scale", &result);
     std::vector<float> scale(result.size / sizeof(float)), quantized(weight.size());
     call(qobs_observer_read, created, "scale", scale.data(), result.size);
 

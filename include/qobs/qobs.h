@@ -121,7 +121,7 @@ QOBS_API const char *qobs_dtype_name(qobs_dtype dtype);
 /** The number of instruction sets of this build. They are sorted from slowest to fastest: "scalar", then "avx2" and
  * "avx512", or "neon". From index qobs_isa_count() on, names are NULL and usable is false. */
 QOBS_API size_t qobs_isa_count(void);
-QOBS_API const char *qobs_isa_name(size_t index);    /**< name, as qobs_isa_limit expects it */
+QOBS_API const char *qobs_isa_name(size_t index);    /**< name, as qobs_isa_select expects it */
 QOBS_API const char *qobs_isa_summary(size_t index); /**< required extensions */
 QOBS_API bool qobs_isa_usable(size_t index);         /**< true if the CPU and the operating system support it */
 
@@ -133,7 +133,7 @@ QOBS_API const char *qobs_isa_active(void);
  * thread may call it at any time. It is meant for tests and measurements.
  * With "avx512", some calls run AVX2 kernels, because these are faster there: for example minima of large tensors
  * that come from memory. The results have the same bits. */
-QOBS_API int qobs_isa_limit(const char *name, qobs_error *error);
+QOBS_API int qobs_isa_select(const char *name, qobs_error *error);
 
 /** @} */
 
@@ -235,7 +235,7 @@ typedef struct qobs_run {
  * g_idx: I32 or I64, one entry for each column; only for weights with strategy group or tensor_group, otherwise
  * NULL. A g_idx that contains -1 is ignored, except in version 2025-10.
  * Fails if the settings are invalid, if a size is not divisible, or if upstream rejects the combination of base name
- * and strategy. trt.* presets also reject an axis that value does not have; upstream does not. */
+ * and strategy. modelopt.* presets also reject an axis that value does not have; upstream does not. */
 QOBS_API int qobs_plan_create(qobs_plan **plan, const qobs_config *config, const qobs_tensor *value,
                               const qobs_tensor *g_idx, const qobs_runtime *runtime, qobs_error *error);
 QOBS_API void qobs_plan_destroy(qobs_plan *plan); /**< does nothing if plan is NULL */
@@ -290,14 +290,14 @@ QOBS_API int qobs_global_minmax(const qobs_config *config, const qobs_tensor *va
 QOBS_API int qobs_count_tokens(const qobs_tensor *value, uint64_t *tokens, uint64_t *nonzero_tokens, qobs_error *error);
 
 /** Parameters of a histogram. */
-typedef struct qobs_bins {
-    size_t struct_size; /**< sizeof(qobs_bins) */
+typedef struct qobs_histogram_options {
+    size_t struct_size; /**< sizeof(qobs_histogram_options) */
     int64_t count;      /**< number of bins, 1 to 2^24; all have the same width */
     float min;          /**< elements from min to max are counted; min == max: the extrema of each qparam */
     float max;          /**< see min */
     bool magnitude;     /**< count |x| instead of x */
     bool skip_zeros;    /**< zeros count neither in bins nor for the extrema */
-} qobs_bins;
+} qobs_histogram_options;
 
 /** Computes the histogram of `value` for every qparam of config's granularity, or of all elements if config is NULL.
  * counts receives bins->count counts for each qparam; they are exact. first_edge and last_edge receive one number
@@ -309,7 +309,7 @@ typedef struct qobs_bins {
  * Differences: torch divides by infinity if (max - min) * count overflows F32. It divides by zero if c - 1 and c + 1
  * round to c. Here both cases are computed correctly. torch counts in F32; see qobs_histogram_to_float. */
 QOBS_API int qobs_histogram(const qobs_config *config, const qobs_tensor *value, const qobs_tensor *g_idx,
-                            const qobs_bins *bins, uint64_t *counts, float *first_edge, float *last_edge,
+                            const qobs_histogram_options *bins, uint64_t *counts, float *first_edge, float *last_edge,
                             qobs_counts *counts_seen, const qobs_runtime *runtime, qobs_error *error);
 
 /** Converts n counts to those of torch.histc on one thread. It counts in F32, so no count exceeds 2^24. */
@@ -370,8 +370,8 @@ QOBS_API int qobs_config_qparam_dtypes(const qobs_config *config, qobs_dtype dty
 /** @defgroup range Range finders
  * Functions that find the range to quantize in a histogram, which may come from any source.
  *  - histogram: 1-dimensional counts, F32, F64, I32 or I64. bin_edges: F32, one more element.
- *  - config: a quark.* preset (settings symmetric and dtype) or a trt.* preset (num_bits and unsigned). The range of
- *    trt.* is -amax to amax, or 0 to amax if unsigned.
+ *  - config: a quark.* preset (settings symmetric and dtype) or a modelopt.* preset (num_bits and unsigned). The range
+ * of modelopt.* is -amax to amax, or 0 to amax if unsigned.
  *  - runtime may be NULL. Its executor is not used.
  * @{ */
 
@@ -380,14 +380,14 @@ QOBS_API int qobs_config_qparam_dtypes(const qobs_config *config, qobs_dtype dty
  * cumulative share reaches the percentile. If asymmetric, it is the smallest range of bins with at most half of the
  * remaining share on each side. Upstream documents that rule but computes another range;
  * quark.PerTensorPercentileObserver reproduces what it computes.
- * trt.* reproduces compute_amax(percentile) of Model-Optimizer. */
+ * modelopt.* reproduces compute_amax(percentile) of Model-Optimizer. */
 QOBS_API int qobs_range_by_percentile(const qobs_config *config, const qobs_tensor *histogram,
                                       const qobs_tensor *bin_edges, double percentile, float *min, float *max,
                                       const qobs_runtime *runtime, qobs_error *error);
 
 /** Finds the range with the smallest mean squared error of the quantized bin centres. Candidates end at the centres
  * of bins start_bin, start_bin + stride, ...
- * quark.* reproduces get_min_max_by_mse; a start_bin beyond the last bin means the last bin. trt.* reproduces the
+ * quark.* reproduces get_min_max_by_mse; a start_bin beyond the last bin means the last bin. modelopt.* reproduces the
  * documented compute_amax(mse) of Model-Optimizer; upstream passes its arguments in the wrong order and returns
  * start_bin. */
 QOBS_API int qobs_range_by_mse(const qobs_config *config, const qobs_tensor *histogram, const qobs_tensor *bin_edges,
@@ -404,7 +404,7 @@ QOBS_API int qobs_range_by_l2_norm(const qobs_config *config, const qobs_tensor 
                                    qobs_error *error);
 
 /** Finds the range with the smallest Kullback-Leibler divergence. Candidates hold the first start_bin, start_bin +
- * stride, ... bins. Only for trt.* presets with integers of 2 to 16 bits.
+ * stride, ... bins. Only for modelopt.* presets with integers of 2 to 16 bits.
  * Reproduces compute_amax(entropy) of Model-Optimizer. Upstream changes bin 0 of a numpy histogram; here the
  * histogram is not modified. */
 QOBS_API int qobs_range_by_entropy(const qobs_config *config, const qobs_tensor *histogram,
@@ -428,10 +428,10 @@ QOBS_API const qobs_format *qobs_format_at(size_t index); /**< owned by the libr
 /** Finds a format by its name, or by its name in torch, compressed-tensors or Quark (float8_e4m3fn, fp4). Upper and
  * lower case are equal. NULL: unknown. */
 QOBS_API const qobs_format *qobs_format_find(const char *name);
-QOBS_API const char *qobs_format_name(const qobs_format *format);   /**< the name listed above */
-QOBS_API int qobs_format_bits(const qobs_format *format);           /**< bits of a packed number */
-QOBS_API double qobs_format_least(const qobs_format *format);       /**< smallest finite number */
-QOBS_API double qobs_format_greatest(const qobs_format *format);    /**< largest finite number */
+QOBS_API const char *qobs_format_name(const qobs_format *format); /**< the name listed above */
+QOBS_API int qobs_format_bits(const qobs_format *format);         /**< bits of a packed number */
+QOBS_API double qobs_format_min(const qobs_format *format);       /**< smallest finite number */
+QOBS_API double qobs_format_max(const qobs_format *format);       /**< largest finite number */
 
 /** Returns the bytes of an unpacked number: 1, 2 or 4. */
 QOBS_API size_t qobs_format_size(const qobs_format *format);
@@ -517,27 +517,27 @@ QOBS_API int qobs_observer_observe(qobs_observer *observer, const qobs_tensor *v
  * has been observed nevertheless. Empty tensors change nothing; the functions then return the existing results.
  * min and max receive `size` bytes each, in value's dtype (torch presets: F32). Reproduces get_min_max of
  * llm-compressor. */
-QOBS_API int qobs_observer_get_min_max(qobs_observer *observer, const qobs_tensor *value, const qobs_tensor *g_idx,
-                                       void *min, void *max, size_t size, qobs_error *error);
+QOBS_API int qobs_observer_update_min_max(qobs_observer *observer, const qobs_tensor *value, const qobs_tensor *g_idx,
+                                          void *min, void *max, size_t size, qobs_error *error);
 
 /** The same for the range of the complete tensor (llmc versions 2025-09 and 2025-10). That range has its own average
  * and gives the global scale. qobs_observer_observe does both. Reproduces get_global_min_max of llm-compressor. */
-QOBS_API int qobs_observer_get_global_min_max(qobs_observer *observer, const qobs_tensor *value, void *min, void *max,
-                                              size_t size, qobs_error *error);
+QOBS_API int qobs_observer_update_global_min_max(qobs_observer *observer, const qobs_tensor *value, void *min,
+                                                 void *max, size_t size, qobs_error *error);
 
 /** Observes `value` and returns scale and zero point. If value is NULL, returns the latest ones, like
  * qobs_observer_qparams. scale and zero_point may be NULL. Reproduces get_qparams of llm-compressor's version
  * 2025-09. */
-QOBS_API int qobs_observer_get_qparams(qobs_observer *observer, const qobs_tensor *value, const qobs_tensor *g_idx,
-                                       void *scale, size_t scale_size, void *zero_point, size_t zero_point_size,
-                                       qobs_error *error);
+QOBS_API int qobs_observer_update_qparams(qobs_observer *observer, const qobs_tensor *value, const qobs_tensor *g_idx,
+                                          void *scale, size_t scale_size, void *zero_point, size_t zero_point_size,
+                                          qobs_error *error);
 
 /** The same with another granularity: the `count` dimensions in `dim` are kept and all others reduced, for every
  * strategy (llmc version 2025-09). Negative dimensions count from the end. If no dimension or every dimension is
  * kept, there is one range. Reproduces get_qparams_along_dim. */
-QOBS_API int qobs_observer_get_qparams_along_dim(qobs_observer *observer, const qobs_tensor *value, const int *dim,
-                                                 size_t count, void *scale, size_t scale_size, void *zero_point,
-                                                 size_t zero_point_size, qobs_error *error);
+QOBS_API int qobs_observer_update_qparams_along_dim(qobs_observer *observer, const qobs_tensor *value, const int *dim,
+                                                    size_t count, void *scale, size_t scale_size, void *zero_point,
+                                                    size_t zero_point_size, qobs_error *error);
 
 /** Counts the tokens of `value` without observing it. Reproduces record_observed_tokens. */
 QOBS_API int qobs_observer_record_tokens(qobs_observer *observer, const qobs_tensor *value, qobs_error *error);
@@ -556,15 +556,16 @@ QOBS_API int qobs_observer_observe_importance(qobs_observer *observer, const qob
 
 /** Sets the reference amax before the first batch. Without it, the amax of the first batch is used.
  * qobs_observer_reset removes it.
- *  - trt.MseCalibrator: the magnitudes whose multiples are tried, with the shape of result amax (upstream's `amax`).
- *  - trt.NVFP4MSECalibrator: the magnitude of the complete tensor, 1 element (upstream's `global_amax`).
+ *  - modelopt.MseCalibrator: the magnitudes whose multiples are tried, with the shape of result amax (upstream's
+ * `amax`).
+ *  - modelopt.NVFP4MSECalibrator: the magnitude of the complete tensor, 1 element (upstream's `global_amax`).
  * Values must be finite and not negative; they are converted to F32. */
-QOBS_API int qobs_observer_give_amax(qobs_observer *observer, const qobs_tensor *amax, qobs_error *error);
+QOBS_API int qobs_observer_set_reference_amax(qobs_observer *observer, const qobs_tensor *amax, qobs_error *error);
 
 /** Sets weights of the squared error before the first batch, for the same observers. One number for each index of the
  * last dimension (for NVFP4MSECalibrator, within a block), finite and not negative. Replaces upstream's error_func
  * if that is a weight. */
-QOBS_API int qobs_observer_give_error_weight(qobs_observer *observer, const qobs_tensor *weight, qobs_error *error);
+QOBS_API int qobs_observer_set_error_weights(qobs_observer *observer, const qobs_tensor *weight, qobs_error *error);
 
 /** Returns the report of the last batch, summed over all qparams. NO_DATA if no batch has been searched. The results
  * best_step, errors and errors_before have the values of each qparam. */
@@ -613,10 +614,11 @@ typedef struct qobs_result {
 /** Returns the number of results that exist now. */
 QOBS_API size_t qobs_observer_result_count(const qobs_observer *observer);
 /** Describes result `index`. */
-QOBS_API int qobs_observer_result(const qobs_observer *observer, size_t index, qobs_result *result, qobs_error *error);
+QOBS_API int qobs_observer_result_info(const qobs_observer *observer, size_t index, qobs_result *result,
+                                       qobs_error *error);
 /** Describes result `name`. */
-QOBS_API int qobs_observer_find(const qobs_observer *observer, const char *name, qobs_result *result,
-                                qobs_error *error);
+QOBS_API int qobs_observer_result_find(const qobs_observer *observer, const char *name, qobs_result *result,
+                                       qobs_error *error);
 
 /** Writes result `name` in C order to `out`. `size` must be the size in its description. Reading does not change the
  * state. */
@@ -630,14 +632,14 @@ QOBS_API int qobs_observer_qparams(const qobs_observer *observer, void *scale, s
 /** Gives observers of fused layers (gate_proj and up_proj; q_proj, k_proj and v_proj) one global scale: that of the
  * largest magnitude that any of them has observed. All must have data and strategy tensor_group.
  * An observer uses it until it observes another batch. In the 2025 versions, only qobs_observer_observe and
- * qobs_observer_get_global_min_max end it, so the steps in between are computed and searched under it. Reproduces
+ * qobs_observer_update_global_min_max end it, so the steps in between are computed and searched under it. Reproduces
  * FusionHandler and get_global_scale of llm-compressor. Their rules about dropping statistics have no counterpart
  * here, because reading does not change the state. */
 QOBS_API int qobs_observers_fuse(qobs_observer *const *observers, size_t count, qobs_error *error);
 
 /** Sets the magnitude that gives the global scale, like qobs_observers_fuse. For an observer of a slice it is that of
  * the complete tensor; for layers on several machines it is their largest. */
-QOBS_API int qobs_observer_set_amax(qobs_observer *observer, double amax, qobs_error *error);
+QOBS_API int qobs_observer_set_global_amax(qobs_observer *observer, double amax, qobs_error *error);
 
 /** @} */
 

@@ -11,7 +11,7 @@
 #include "base/struct_size.h"
 #include "plan/make_plan.h"
 
-static int check_bins(const qobs_bins *bins, qobs_error *error)
+static int check_bins(const qobs_histogram_options *bins, qobs_error *error)
 {
     if (!bins)
         return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "bins: is NULL");
@@ -29,7 +29,7 @@ static int check_bins(const qobs_bins *bins, qobs_error *error)
 }
 
 /* Each qparam is binned over its own range, [0, 0] if it has no elements. Fails if an element is not finite. */
-static int bin_by_own_range(const struct batch *batch, const qobs_bins *bins, struct qobs_binning *binning,
+static int bin_by_own_range(const struct batch *batch, const qobs_histogram_options *bins, struct qobs_binning *binning,
                             struct qobs_extrema *extrema, qobs_error *error)
 {
     const int status = qobs_scan_extrema(batch, bins->magnitude, bins->skip_zeros, extrema, error);
@@ -46,7 +46,7 @@ static int bin_by_own_range(const struct batch *batch, const qobs_bins *bins, st
     return status;
 }
 
-static int count(const struct batch *batch, const qobs_bins *bins, uint64_t *counts, float *first_edge,
+static int count(const struct batch *batch, const qobs_histogram_options *bins, uint64_t *counts, float *first_edge,
                  float *last_edge, qobs_counts *totals, qobs_error *error)
 {
     const size_t n = (size_t)batch->plan->qparams,
@@ -77,9 +77,9 @@ static int count(const struct batch *batch, const qobs_bins *bins, uint64_t *cou
     return status;
 }
 
-int qobs_histogram(const qobs_config *config, const qobs_tensor *value, const qobs_tensor *g_idx, const qobs_bins *bins,
-                   uint64_t *counts, float *first_edge, float *last_edge, qobs_counts *totals,
-                   const qobs_runtime *given, qobs_error *error)
+int qobs_histogram(const qobs_config *config, const qobs_tensor *value, const qobs_tensor *g_idx,
+                   const qobs_histogram_options *bins, uint64_t *counts, float *first_edge, float *last_edge,
+                   qobs_counts *totals, const qobs_runtime *given, qobs_error *error)
 {
     static const struct granularity tensor = {.ops = &qobs_granularity_tensor, .params = {.strategy = STRATEGY_TENSOR}};
     struct runtime runtime;

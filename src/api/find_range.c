@@ -49,9 +49,9 @@ static int check_call(const struct finder_call *r, qobs_error *error)
     if (!(r->config->preset->family & r->families))
         return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "config: %s is not for %s, allowed are presets of %s",
                          r->method, r->config->preset->name,
-                         r->families == FAMILY_MODELOPT ? "trt"
+                         r->families == FAMILY_MODELOPT ? "modelopt"
                          : r->families == FAMILY_TORCH  ? "torch"
-                                                        : "quark and trt");
+                                                        : "quark and modelopt");
     if (!r->min || !r->max)
         return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "%s: is NULL", r->min ? "max" : "min");
     return QOBS_OK;

@@ -25,7 +25,7 @@ size_t qobs_observer_result_count(const qobs_observer *o)
     return n;
 }
 
-int qobs_observer_result(const qobs_observer *o, size_t index, qobs_result *result, qobs_error *error)
+int qobs_observer_result_info(const qobs_observer *o, size_t index, qobs_result *result, qobs_error *error)
 {
     const int status = check_result(o, result, error);
     if (status != QOBS_OK)
@@ -44,7 +44,7 @@ int qobs_observer_result(const qobs_observer *o, size_t index, qobs_result *resu
                      qobs_observer_result_count(o));
 }
 
-int qobs_observer_find(const qobs_observer *o, const char *name, qobs_result *result, qobs_error *error)
+int qobs_observer_result_find(const qobs_observer *o, const char *name, qobs_result *result, qobs_error *error)
 {
     struct result_item item;
     int status = check_result(o, result, error);

@@ -52,8 +52,8 @@ int qobs_observer_record_tokens(qobs_observer *o, const qobs_tensor *value, qobs
     return qobs_succeed(error);
 }
 
-int qobs_observer_get_min_max(qobs_observer *o, const qobs_tensor *value, const qobs_tensor *g_idx, void *min,
-                              void *max, size_t size, qobs_error *error)
+int qobs_observer_update_min_max(qobs_observer *o, const qobs_tensor *value, const qobs_tensor *g_idx, void *min,
+                                 void *max, size_t size, qobs_error *error)
 {
     if (!o)
         return no_observer(error);
@@ -67,8 +67,8 @@ int qobs_observer_get_min_max(qobs_observer *o, const qobs_tensor *value, const 
     return qobs_accept_batch(o, &batch, error);
 }
 
-int qobs_observer_get_qparams(qobs_observer *o, const qobs_tensor *value, const qobs_tensor *g_idx, void *scale,
-                              size_t scale_size, void *zero_point, size_t zero_point_size, qobs_error *error)
+int qobs_observer_update_qparams(qobs_observer *o, const qobs_tensor *value, const qobs_tensor *g_idx, void *scale,
+                                 size_t scale_size, void *zero_point, size_t zero_point_size, qobs_error *error)
 {
     if (!o)
         return no_observer(error);
@@ -83,9 +83,9 @@ int qobs_observer_get_qparams(qobs_observer *o, const qobs_tensor *value, const 
     return qobs_accept_batch(o, &batch, error);
 }
 
-int qobs_observer_get_qparams_along_dim(qobs_observer *o, const qobs_tensor *value, const int *dim, size_t count,
-                                        void *scale, size_t scale_size, void *zero_point, size_t zero_point_size,
-                                        qobs_error *error)
+int qobs_observer_update_qparams_along_dim(qobs_observer *o, const qobs_tensor *value, const int *dim, size_t count,
+                                           void *scale, size_t scale_size, void *zero_point, size_t zero_point_size,
+                                           qobs_error *error)
 {
     if (!o)
         return no_observer(error);
@@ -135,8 +135,8 @@ static int measure_global(const qobs_observer *o, const qobs_plan *plan, const q
     return qobs_search_global(o, plan, value->data, batch->min, batch->max, error);
 }
 
-int qobs_observer_get_global_min_max(qobs_observer *o, const qobs_tensor *value, void *min, void *max, size_t size,
-                                     qobs_error *error)
+int qobs_observer_update_global_min_max(qobs_observer *o, const qobs_tensor *value, void *min, void *max, size_t size,
+                                        qobs_error *error)
 {
     static const struct axes none = {0};
     struct global_range batch = {0};

@@ -3,7 +3,7 @@
 
 #include "config/dtypes.h"
 
-#define NO_FORMAT ((enum format_id)-1) /* which qobs_format_at does not have */
+#define NO_FORMAT ((enum format_id) - 1) /* which qobs_format_at does not have */
 
 static const struct {
     enum format_id format;
@@ -23,8 +23,8 @@ struct torch_number qobs_torch_number(int torch_dtype)
     if (!format)
         return number;
     const bool reduced = format->bits == 8; /* the others have no reduced form */
-    number.quant_min = (int64_t)qobs_format_least(format);
-    number.quant_max = (int64_t)qobs_format_greatest(format);
+    number.quant_min = (int64_t)qobs_format_min(format);
+    number.quant_max = (int64_t)qobs_format_max(format);
     number.reduced_min = reduced ? number.quant_min / 2 : number.quant_min;
     number.reduced_max = reduced ? number.quant_max / 2 : number.quant_max;
     return number;
@@ -56,8 +56,8 @@ struct quark_number qobs_quark_number(int quark_dtype)
     const qobs_format *format = qobs_format_at(quark_numbers[quark_dtype].format);
     if (!format)
         return number;
-    number.quant_min = qobs_format_least(format);
-    number.quant_max = qobs_format_greatest(format);
+    number.quant_min = qobs_format_min(format);
+    number.quant_max = qobs_format_max(format);
     number.emax = qobs_format_max_exponent(format);
     return number;
 }

@@ -38,10 +38,18 @@ static const struct preset presets[] = {
 
 enum { COUNT = sizeof presets / sizeof *presets };
 
+/* Version 0.1 called the family modelopt trt: saved states and scripts have that name. */
+static bool is_name_of(const struct preset *preset, const char *name)
+{
+    if (preset->family == FAMILY_MODELOPT && strncmp(name, "trt.", 4) == 0)
+        return strcmp(preset->name + strlen("modelopt."), name + 4) == 0;
+    return strcmp(preset->name, name) == 0;
+}
+
 const struct preset *qobs_preset_find(const char *name)
 {
     for (size_t i = 0; i < COUNT; i++)
-        if (strcmp(presets[i].name, name) == 0)
+        if (is_name_of(&presets[i], name))
             return &presets[i];
     return NULL;
 }

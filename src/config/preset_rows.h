@@ -7,10 +7,8 @@
  * quark/torch/quantization/observer/observer.py and modelopt/torch/quantization/calib/. */
 PRESET("llmc.memoryless_minmax", LLMC, LLMC, minmax, last, measured, COMPRESSED_TENSORS, NULL,
        "range of the last tensor")
-PRESET("llmc.static_minmax", LLMC, LLMC, minmax, extremes, measured, COMPRESSED_TENSORS, NULL,
-       "range of all tensors")
-PRESET("llmc.minmax", LLMC, LLMC, minmax, lerp, measured, COMPRESSED_TENSORS, NULL,
-       "moving average of the range")
+PRESET("llmc.static_minmax", LLMC, LLMC, minmax, extremes, measured, COMPRESSED_TENSORS, NULL, "range of all tensors")
+PRESET("llmc.minmax", LLMC, LLMC, minmax, lerp, measured, COMPRESSED_TENSORS, NULL, "moving average of the range")
 PRESET("llmc.memoryless_mse", LLMC, LLMC, minmax, last, grid, COMPRESSED_TENSORS, &mse,
        "range with the smallest quantization error, of the last tensor")
 PRESET("llmc.mse", LLMC, LLMC, minmax, lerp, grid, COMPRESSED_TENSORS, &mse,
@@ -19,8 +17,7 @@ PRESET("llmc.nvfp4_expanded_mse", LLMC, LLMC, minmax, last, grid, COMPRESSED_TEN
        "range with the smallest quantization error, also wider than that of the last tensor")
 PRESET("llmc.imatrix_mse", LLMC, LLMC, minmax, last, grid, COMPRESSED_TENSORS, &imatrix_mse,
        "range with the smallest quantization error, columns weighted by activations")
-PRESET("torch.MinMaxObserver", TORCH, TENSOR, minmax, extremes, measured, TORCH, NULL,
-       "range of all tensors")
+PRESET("torch.MinMaxObserver", TORCH, TENSOR, minmax, extremes, measured, TORCH, NULL, "range of all tensors")
 PRESET("torch.MovingAverageMinMaxObserver", TORCH, TENSOR, minmax, moving_average, measured, TORCH, NULL,
        "moving average of the range")
 PRESET("torch.PerChannelMinMaxObserver", TORCH, TORCH_CHANNEL, minmax, extremes, measured, TORCH, NULL,
@@ -31,12 +28,9 @@ PRESET("torch.HistogramObserver", TORCH, TORCH_QSCHEME, histogram_torch, extreme
        "range with the smallest squared error in a histogram of all tensors")
 PRESET("torch.FixedQParamsObserver", TORCH, NONE, none, last, measured, FIXED, NULL,
        "the scale and zero point that are set")
-PRESET("torch.PlaceholderObserver", TORCH, NONE, none, last, measured, NONE, NULL,
-       "nothing but its settings")
-PRESET("quark.PlaceholderObserver", QUARK, NONE, none, last, measured, NONE, NULL,
-       "nothing but its settings")
-PRESET("quark.PerTensorMinMaxObserver", QUARK, TENSOR, minmax, extremes, measured, QUARK, NULL,
-       "range of all tensors")
+PRESET("torch.PlaceholderObserver", TORCH, NONE, none, last, measured, NONE, NULL, "nothing but its settings")
+PRESET("quark.PlaceholderObserver", QUARK, NONE, none, last, measured, NONE, NULL, "nothing but its settings")
+PRESET("quark.PerTensorMinMaxObserver", QUARK, TENSOR, minmax, extremes, measured, QUARK, NULL, "range of all tensors")
 PRESET("quark.PerChannelMinMaxObserver", QUARK, QUARK_CHANNEL, minmax, extremes, measured, QUARK, NULL,
        "range of all tensors, for each channel")
 PRESET("quark.PerGroupMinMaxObserver", QUARK, QUARK_GROUP, minmax, last, measured, QUARK, NULL,
@@ -63,11 +57,11 @@ PRESET("quark.PerBlockMXDiffsObserver", QUARK, QUARK_BLOCK, absmax, absmax, expo
        "power of two with the smallest squared error on the last tensor, for each block")
 PRESET("quark.PerBlockBFPObserver", QUARK, QUARK_BLOCK, minmax, bfp, measured, QUARK_BFP, NULL,
        "largest magnitude of all tensors, for each block, for block floating point")
-PRESET("trt.MaxCalibrator", MODELOPT, MODELOPT_AXES, absmax, absmax, measured, NONE, NULL,
+PRESET("modelopt.MaxCalibrator", MODELOPT, MODELOPT_AXES, absmax, absmax, measured, NONE, NULL,
        "largest magnitude of all tensors along the axes that are not reduced")
-PRESET("trt.HistogramCalibrator", MODELOPT, TENSOR, histogram_modelopt, extremes, amax, NONE, NULL,
+PRESET("modelopt.HistogramCalibrator", MODELOPT, TENSOR, histogram_modelopt, extremes, amax, NONE, NULL,
        "amax from a histogram of all tensors by entropy, squared error or percentile")
-PRESET("trt.MseCalibrator", MODELOPT, MODELOPT_AXES, absmax, absmax_first, multiplier, NONE, NULL,
+PRESET("modelopt.MseCalibrator", MODELOPT, MODELOPT_AXES, absmax, absmax_first, multiplier, NONE, NULL,
        "multiple of an amax with the smallest squared error on all tensors, along the axes that are not reduced")
-PRESET("trt.NVFP4MSECalibrator", MODELOPT, MODELOPT_BLOCK, absmax, absmax_last, e4m3, NONE, NULL,
+PRESET("modelopt.NVFP4MSECalibrator", MODELOPT, MODELOPT_BLOCK, absmax, absmax_last, e4m3, NONE, NULL,
        "e4m3 scale with the smallest squared error on one tensor, for each block")

@@ -29,8 +29,8 @@ static const struct formula_ops *compressed_tensors(const qobs_config *config, s
     const qobs_format *format = qobs_format_at(config->num_bits == 4 ? FORMAT_E2M1 : FORMAT_E4M3);
     const double half = (double)(INT64_C(1) << (config->num_bits - 1));
     p->mapping = config->symmetric ? MAPPING_SYMMETRIC : MAPPING_AFFINE;
-    p->quant_min = integer ? -half : qobs_format_least(format);
-    p->quant_max = integer ? half - 1 : qobs_format_greatest(format);
+    p->quant_min = integer ? -half : qobs_format_min(format);
+    p->quant_max = integer ? half - 1 : qobs_format_max(format);
     p->compressed_tensors.mx = qobs_config_is_mx(config);
     p->compressed_tensors.mx_offset = qobs_format_max_exponent(format);
     p->compressed_tensors.scale_dtype = current ? (enum scale_dtype)config->scale_dtype : SCALE_NATIVE;

@@ -53,7 +53,7 @@ bool qobs_isa_usable(size_t index) { return index < qobs_isa_count() && qobs_ker
 
 const char *qobs_isa_active(void) { return qobs_kernels_active()->isa; }
 
-int qobs_isa_limit(const char *name, qobs_error *error)
+int qobs_isa_select(const char *name, qobs_error *error)
 {
     if (!name) {
         atomic_store_explicit(&active, best(), memory_order_release);

@@ -86,7 +86,7 @@ static int largest_exponent(const qobs_format *f)
 
 static int smallest_exponent(const qobs_format *f) { return f->kind == FORMAT_SCALE ? -f->bias : 1 - f->bias; }
 
-double qobs_format_greatest(const qobs_format *f)
+double qobs_format_max(const qobs_format *f)
 {
     if (f->kind == FORMAT_INTEGER)
         return power_of_two(f->bits - f->has_sign) - 1;
@@ -100,13 +100,13 @@ const char *qobs_format_name(const qobs_format *format) { return format->name; }
 
 int qobs_format_bits(const qobs_format *format) { return format->bits; }
 
-double qobs_format_least(const qobs_format *f)
+double qobs_format_min(const qobs_format *f)
 {
     if (f->kind == FORMAT_SCALE)
         return power_of_two(smallest_exponent(f));
     if (!f->has_sign)
         return 0;
-    return -qobs_format_greatest(f) - (f->kind == FORMAT_INTEGER);
+    return -qobs_format_max(f) - (f->kind == FORMAT_INTEGER);
 }
 
 int qobs_format_max_exponent(const qobs_format *f) { return f->kind == FORMAT_INTEGER ? 0 : largest_exponent(f); }
@@ -162,7 +162,7 @@ struct rule {
 
 static struct rule make_rule(const qobs_format *f, bool saturate)
 {
-    const double quant_min = qobs_format_least(f), quant_max = qobs_format_greatest(f);
+    const double quant_min = qobs_format_min(f), quant_max = qobs_format_max(f);
     const uint32_t all = f->bits == 32 ? UINT32_MAX : (UINT32_C(1) << f->bits) - 1;
     const uint32_t magnitudes = f->has_sign ? all >> 1 : all;
     struct rule r = {.grid = float_grid(f),
@@ -343,8 +343,8 @@ void qobs_quantizer_for_format(struct qobs_quantizer *q, const qobs_format *f)
     const struct grid_float grid = float_grid(f);
     const struct grid_double wide = double_grid(f);
     *q = (struct qobs_quantizer){
-        .quant_min = qobs_format_least(f),
-        .quant_max = qobs_format_greatest(f),
+        .quant_min = qobs_format_min(f),
+        .quant_max = qobs_format_max(f),
         .in_double = !fits_float(f),
         /* upstream casts to formats of 8 bits and more from float only; it has no cast to the others */
         .through_float = f->kind != FORMAT_INTEGER && f->bits > 4,

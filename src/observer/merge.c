@@ -365,7 +365,7 @@ int qobs_observers_fuse(qobs_observer *const *observers, size_t count, qobs_erro
     return qobs_succeed(error);
 }
 
-int qobs_observer_set_amax(qobs_observer *o, double amax, qobs_error *error)
+int qobs_observer_set_global_amax(qobs_observer *o, double amax, qobs_error *error)
 {
     const int status = check_global_scale(o, "observer", error);
     if (status != QOBS_OK)

@@ -74,7 +74,7 @@ static int replace(qobs_observer *o, const struct view *view, const char *name, 
     return QOBS_OK;
 }
 
-int qobs_observer_give_amax(qobs_observer *o, const qobs_tensor *amax, qobs_error *error)
+int qobs_observer_set_reference_amax(qobs_observer *o, const qobs_tensor *amax, qobs_error *error)
 {
     struct view view;
     int status = check(o, amax, "amax", &view, error);
@@ -92,7 +92,7 @@ int qobs_observer_give_amax(qobs_observer *o, const qobs_tensor *amax, qobs_erro
     return qobs_succeed(error);
 }
 
-int qobs_observer_give_error_weight(qobs_observer *o, const qobs_tensor *weight, qobs_error *error)
+int qobs_observer_set_error_weights(qobs_observer *o, const qobs_tensor *weight, qobs_error *error)
 {
     struct view view;
     int status = check(o, weight, "weight", &view, error);

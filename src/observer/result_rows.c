@@ -389,7 +389,7 @@ static int read_tokens(const qobs_observer *o, size_t part, void *out, qobs_erro
     return copy(out, &tokens, sizeof tokens);
 }
 
-/* The order is that of qobs_observer_result. */
+/* The order is that of qobs_observer_result_info. */
 const struct result_row qobs_result_rows[] = {
     {"min_val", true, has_min_max, check_ranges, min_type, read_min},
     {"max_val", true, has_min_max, check_ranges, max_type, read_max},

@@ -93,7 +93,7 @@ static const struct qobs_kernels *find_table(const char *isa)
 /* The library uses the table that it is asked to use. */
 static bool becomes_active(const struct qobs_kernels *table)
 {
-    if (qobs_isa_limit(table->isa, NULL) == QOBS_OK && qobs_kernels_active() == table &&
+    if (qobs_isa_select(table->isa, NULL) == QOBS_OK && qobs_kernels_active() == table &&
         strcmp(qobs_isa_active(), table->isa) == 0)
         return true;
     printf("FAIL %s, dispatch: limited to it, the library uses %s\n", table->isa, qobs_isa_active());
@@ -138,8 +138,9 @@ static struct tally check_table(const struct qobs_kernels *table, const struct o
     tally.passed += functions - failed;
     tally.failed += failed;
     clock_gettime(CLOCK_MONOTONIC, &end);
-    printf("%s: %u of %u checks passed, %" PRIu64 " calls, %.1f s\n", table->isa, tally.passed, tally.passed + tally.failed,
-           calls, (double)(end.tv_sec - start.tv_sec) + (double)(end.tv_nsec - start.tv_nsec) * 1e-9);
+    printf("%s: %u of %u checks passed, %" PRIu64 " calls, %.1f s\n", table->isa, tally.passed,
+           tally.passed + tally.failed, calls,
+           (double)(end.tv_sec - start.tv_sec) + (double)(end.tv_nsec - start.tv_nsec) * 1e-9);
     return tally;
 }
 

@@ -8,7 +8,8 @@
 #include <xmmintrin.h>
 #endif
 
-/* ---- Records --------------------------------------------------------------------------------------------------------------- */
+/* ---- Records
+ * --------------------------------------------------------------------------------------------------------------- */
 
 void record(struct record *r, const void *bytes, size_t size)
 {
@@ -36,11 +37,13 @@ static void show(const char *name, const struct record *r, size_t at)
     const size_t first = at > 120 ? at - 120 : 0;
     fprintf(stderr, "%s: ", name);
     for (size_t i = first; i < r->size && i < at + 120; i++)
-        fprintf(stderr, r->bytes[i] >= 0x20 && r->bytes[i] < 0x7f ? "%s%c" : "%s\\%x", i == at ? "[HERE]" : "", r->bytes[i]);
+        fprintf(stderr, r->bytes[i] >= 0x20 && r->bytes[i] < 0x7f ? "%s%c" : "%s\\%x", i == at ? "[HERE]" : "",
+                r->bytes[i]);
     fprintf(stderr, "\n");
 }
 
-/* ---- Ways to run ----------------------------------------------------------------------------------------------------------- */
+/* ---- Ways to run
+ * ----------------------------------------------------------------------------------------------------------- */
 
 /* Tasks one after the other, in an order that depends on the number of threads there would be. */
 static void parallel_for(void *context, void (*task)(void *, size_t), void *argument, size_t count)
@@ -63,7 +66,8 @@ static void set_mode(size_t mode)
 #endif
 }
 
-static struct record run_once(const uint8_t *data, size_t size, const char *isa, size_t threads, size_t mode, bool first)
+static struct record run_once(const uint8_t *data, size_t size, const char *isa, size_t threads, size_t mode,
+                              bool first)
 {
     const qobs_executor executor = {
         .struct_size = sizeof executor, .threads = threads, .parallel_for = parallel_for, .context = &threads};
@@ -71,7 +75,7 @@ static struct record run_once(const uint8_t *data, size_t size, const char *isa,
     struct run run = {.b = {data, size}, .runtime = threads > 1 ? &runtime : NULL, .first = first};
     struct tensor t = {0};
     struct indices indices;
-    must(qobs_isa_limit(isa, NULL) == QOBS_OK);
+    must(qobs_isa_select(isa, NULL) == QOBS_OK);
     set_mode(mode);
     qobs_config *config = take_config(&run);
     if (config) {
@@ -88,7 +92,8 @@ static struct record run_once(const uint8_t *data, size_t size, const char *isa,
     return run.record;
 }
 
-static void compare(const struct record *expected, const struct record *got, const char *isa, size_t threads, size_t mode)
+static void compare(const struct record *expected, const struct record *got, const char *isa, size_t threads,
+                    size_t mode)
 {
     const size_t n = expected->size < got->size ? expected->size : got->size;
     size_t i = 0;
@@ -98,8 +103,8 @@ static void compare(const struct record *expected, const struct record *got, con
         return;
     show("scalar", expected, i);
     show(isa, got, i);
-    finding("%s, %zu threads, mode %zu: byte %zu of %zu is not that of scalar on one thread (of %zu)", isa, threads, mode, i, got->size,
-            expected->size);
+    finding("%s, %zu threads, mode %zu: byte %zu of %zu is not that of scalar on one thread (of %zu)", isa, threads,
+            mode, i, got->size, expected->size);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

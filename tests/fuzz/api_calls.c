@@ -5,10 +5,7 @@
 #include "api.h"
 
 /* What a call writes: exact in size, and of known contents where it writes nothing. */
-static void *results(size_t size)
-{
-    return memset(workspace(size), 0x5a, size);
-}
+static void *results(size_t size) { return memset(workspace(size), 0x5a, size); }
 
 static size_t qparams_of(const qobs_plan *plan)
 {
@@ -20,12 +17,10 @@ static size_t qparams_of(const qobs_plan *plan)
     return n;
 }
 
-static void record_counts(struct record *r, const qobs_counts *c)
-{
-    record(r, c, sizeof *c);
-}
+static void record_counts(struct record *r, const qobs_counts *c) { record(r, c, sizeof *c); }
 
-static void run_minmax(struct run *run, const qobs_config *config, const qobs_tensor *value, const qobs_tensor *g_idx, size_t n)
+static void run_minmax(struct run *run, const qobs_config *config, const qobs_tensor *value, const qobs_tensor *g_idx,
+                       size_t n)
 {
     const size_t size = n * qobs_dtype_size(value->dtype);
     void *min = results(size), *max = results(size), *scale = results(n * 8), *zero_point = results(n * 8);
@@ -35,7 +30,8 @@ static void run_minmax(struct run *run, const qobs_config *config, const qobs_te
     const bool has_global = take_below(&run->b, 4) == 0;
     if (record_status(&run->record, qobs_minmax(config, value, g_idx, min, max, &counts, run->runtime, &error), &error))
         record_status(&run->record,
-                      qobs_calculate_qparams(config, value->dtype, n, min, max, has_global ? &global_scale : NULL, scale, zero_point, &error),
+                      qobs_calculate_qparams(config, value->dtype, n, min, max, has_global ? &global_scale : NULL,
+                                             scale, zero_point, &error),
                       &error);
     record(&run->record, min, size);
     record(&run->record, max, size);
@@ -43,7 +39,8 @@ static void run_minmax(struct run *run, const qobs_config *config, const qobs_te
     record(&run->record, zero_point, n * 8);
     record_counts(&run->record, &counts);
     unsigned char whole[2][8] = {{0}};
-    record_status(&run->record, qobs_global_minmax(config, value, whole[0], whole[1], &counts, run->runtime, &error), &error);
+    record_status(&run->record, qobs_global_minmax(config, value, whole[0], whole[1], &counts, run->runtime, &error),
+                  &error);
     record(&run->record, whole, sizeof whole);
     free(min);
     free(max);
@@ -51,9 +48,10 @@ static void run_minmax(struct run *run, const qobs_config *config, const qobs_te
     free(zero_point);
 }
 
-static void run_histogram(struct run *run, const qobs_config *config, const qobs_tensor *value, const qobs_tensor *g_idx, size_t n)
+static void run_histogram(struct run *run, const qobs_config *config, const qobs_tensor *value,
+                          const qobs_tensor *g_idx, size_t n)
 {
-    qobs_bins bins = {.struct_size = sizeof bins, .count = (int64_t)take_below(&run->b, 300)};
+    qobs_histogram_options bins = {.struct_size = sizeof bins, .count = (int64_t)take_below(&run->b, 300)};
     qobs_counts seen = {.struct_size = sizeof seen};
     qobs_error error;
     if (take_below(&run->b, 2)) {
@@ -67,7 +65,8 @@ static void run_histogram(struct run *run, const qobs_config *config, const qobs
     uint64_t *counts = results(size);
     float *first = results(qparams * sizeof *first), *last = results(qparams * sizeof *last);
     record_status(&run->record,
-                  qobs_histogram(whole ? NULL : config, value, whole ? NULL : g_idx, &bins, counts, first, last, &seen, run->runtime, &error),
+                  qobs_histogram(whole ? NULL : config, value, whole ? NULL : g_idx, &bins, counts, first, last, &seen,
+                                 run->runtime, &error),
                   &error);
     if (error.status == QOBS_OK) { /* otherwise what was begun may lie there */
         record(&run->record, counts, size);
@@ -80,9 +79,11 @@ static void run_histogram(struct run *run, const qobs_config *config, const qobs
     free(last);
 }
 
-static void run_search(struct run *run, const qobs_config *config, const qobs_tensor *value, const qobs_tensor *g_idx, size_t n)
+static void run_search(struct run *run, const qobs_config *config, const qobs_tensor *value, const qobs_tensor *g_idx,
+                       size_t n)
 {
-    const size_t size = n * qobs_dtype_size(value->dtype), columns = value->ndim > 0 ? (size_t)value->shape[value->ndim - 1] : 1;
+    const size_t size = n * qobs_dtype_size(value->dtype),
+                 columns = value->ndim > 0 ? (size_t)value->shape[value->ndim - 1] : 1;
     void *min = results(size), *max = results(size);
     int32_t *best = results(n * sizeof *best);
     double *errors = results(n * sizeof *errors);
@@ -94,8 +95,8 @@ static void run_search(struct run *run, const qobs_config *config, const qobs_te
     const float global_scale = take_float(&run->b);
     const bool weighted = take_below(&run->b, 2), has_global = take_below(&run->b, 4) == 0;
     if (record_status(&run->record,
-                      qobs_search(config, value, g_idx, weighted ? importance : NULL, has_global ? &global_scale : NULL, min, max, best,
-                                  errors, &report, run->runtime, &error),
+                      qobs_search(config, value, g_idx, weighted ? importance : NULL, has_global ? &global_scale : NULL,
+                                  min, max, best, errors, &report, run->runtime, &error),
                       &error)) {
         record(&run->record, min, size);
         record(&run->record, max, size);
@@ -107,7 +108,8 @@ static void run_search(struct run *run, const qobs_config *config, const qobs_te
         record(&run->record, &report.error_before, sizeof report.error_before);
     }
     unsigned char whole[2][8] = {{0}};
-    if (record_status(&run->record, qobs_global_search(config, value, whole[0], whole[1], run->runtime, &error), &error))
+    if (record_status(&run->record, qobs_global_search(config, value, whole[0], whole[1], run->runtime, &error),
+                      &error))
         record(&run->record, whole, sizeof whole);
     free(min);
     free(max);
@@ -116,18 +118,20 @@ static void run_search(struct run *run, const qobs_config *config, const qobs_te
     free(importance);
 }
 
-static void run_fake_quantize(struct run *run, const qobs_config *config, const struct tensor *t, const qobs_tensor *value,
-                              const qobs_tensor *g_idx, size_t n)
+static void run_fake_quantize(struct run *run, const qobs_config *config, const struct tensor *t,
+                              const qobs_tensor *value, const qobs_tensor *g_idx, size_t n)
 {
     static const qobs_dtype zero_point_dtypes[] = {QOBS_I8, QOBS_I32, QOBS_F32, QOBS_BF16, QOBS_F8_E4M3, QOBS_I64};
     struct bytes *b = &run->b;
-    const qobs_dtype scale_dtype = take_below(b, 2) ? value->dtype : QOBS_F32, zero_point_dtype = zero_point_dtypes[take_below(b, 6)];
+    const qobs_dtype scale_dtype = take_below(b, 2) ? value->dtype : QOBS_F32,
+                     zero_point_dtype = zero_point_dtypes[take_below(b, 6)];
     const size_t scale_size = qobs_dtype_size(scale_dtype), zero_point_size = qobs_dtype_size(zero_point_dtype);
     unsigned char *scale = workspace(n * scale_size), *zero_point = workspace(n * zero_point_size);
     for (size_t i = 0; i < n; i++) {
         /* Nothing that this run's rounding or flushing would change. */
         const bool good = take_below(b, 8);
-        uint32_t bits = good ? (uint32_t)(111 + take_below(b, 20)) << 23 | (uint32_t)take(b, 1) << 15 : (uint32_t)take(b, 4);
+        uint32_t bits =
+            good ? (uint32_t)(111 + take_below(b, 20)) << 23 | (uint32_t)take(b, 1) << 15 : (uint32_t)take(b, 4);
         bits = (bits & 0x7f800000) == 0 ? bits & 0x80000000 : bits;
         float single;
         memcpy(&single, &bits, sizeof single);
@@ -137,7 +141,8 @@ static void run_fake_quantize(struct run *run, const qobs_config *config, const 
         else if (scale_size == 4)
             memcpy(scale + i * 4, &single, 4);
         else
-            memcpy(scale + i * 2, scale_dtype == QOBS_BF16 ? (const unsigned char *)&bits + 2 : (const unsigned char *)&bits + 1, 2);
+            memcpy(scale + i * 2,
+                   scale_dtype == QOBS_BF16 ? (const unsigned char *)&bits + 2 : (const unsigned char *)&bits + 1, 2);
         const uint64_t zero = take_below(b, 2) ? 0 : take(b, zero_point_size);
         memcpy(zero_point + i * zero_point_size, &zero, zero_point_size);
     }

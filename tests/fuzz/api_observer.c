@@ -33,7 +33,7 @@ static void read_results(struct run *run, const qobs_observer *o)
     qobs_error error;
     for (size_t i = 0; i < qobs_observer_result_count(o); i++) {
         qobs_result result = {.struct_size = sizeof result};
-        must(qobs_observer_result(o, i, &result, &error) == QOBS_OK);
+        must(qobs_observer_result_info(o, i, &result, &error) == QOBS_OK);
         record(&run->record, result.name, strlen(result.name));
         record(&run->record, result.shape, (size_t)result.ndim * sizeof *result.shape);
         unsigned char *out = workspace(result.size);
@@ -92,11 +92,11 @@ void run_observer(struct run *run, const qobs_config *config, struct tensor *t, 
         if (kind == 0)
             record_status(&run->record, qobs_observer_observe_importance(to, &value, &error), &error);
         else if (kind == 1)
-            record_status(&run->record, qobs_observer_give_amax(to, &value, &error), &error);
+            record_status(&run->record, qobs_observer_set_reference_amax(to, &value, &error), &error);
         else if (kind == 2)
             qobs_observer_reset(to);
         else if (kind == 3)
-            record_status(&run->record, qobs_observer_set_amax(to, take_double(&run->b), &error), &error);
+            record_status(&run->record, qobs_observer_set_global_amax(to, take_double(&run->b), &error), &error);
         else if (kind == 4)
             record_status(&run->record, qobs_observer_record_tokens(to, &value, &error), &error);
         else

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* Any bytes as a saved state, as they are and with size and checksum made right: refused with a message, or an observer comes of
- * them that gives the same bytes when it is saved, and that can be read, observed with, merged and reset. */
+/* Any bytes as a saved state, as they are and with size and checksum made right: refused with a message, or an observer
+ * comes of them that gives the same bytes when it is saved, and that can be read, observed with, merged and reset. */
 #include "fuzz.h"
 #include "qobs/qobs.h"
 
@@ -23,10 +23,10 @@ static void read_results(const qobs_observer *o)
     qobs_error error;
     for (size_t i = 0; i < n; i++) {
         qobs_result result = {.struct_size = sizeof result}, found = {.struct_size = sizeof found};
-        if (qobs_observer_result(o, i, &result, &error) != QOBS_OK)
+        if (qobs_observer_result_info(o, i, &result, &error) != QOBS_OK)
             finding("result %zu of %zu: %s", i, n, error.message);
         must(memchr(result.name, '\0', sizeof result.name) && qobs_dtype_size(result.dtype) > 0);
-        must(qobs_observer_find(o, result.name, &found, &error) == QOBS_OK && found.size == result.size);
+        must(qobs_observer_result_find(o, result.name, &found, &error) == QOBS_OK && found.size == result.size);
         size_t size = qobs_dtype_size(result.dtype);
         for (int d = 0; d < result.ndim; d++)
             size *= (size_t)result.shape[d];
@@ -72,7 +72,8 @@ static void use(qobs_observer *o, const uint8_t *state, size_t size)
     qobs_error error;
     size_t saved_size;
     unsigned char *saved = save(o, &saved_size);
-    if (saved_size < size || (saved_size == size && memcmp(saved, state, size) != 0)) /* settings of later versions may be missing */
+    if (saved_size < size ||
+        (saved_size == size && memcmp(saved, state, size) != 0)) /* settings of later versions may be missing */
         finding("the state is taken, but saved it is another");
     must(qobs_observer_load(&other, saved, saved_size, NULL, &error) == QOBS_OK);
     size_t again_size;
@@ -104,7 +105,8 @@ static void load(const uint8_t *state, size_t size)
     qobs_observer *o = NULL;
     qobs_error error;
     const int status = qobs_observer_load(&o, state, size, NULL, &error);
-    must(status == error.status && (status == QOBS_OK) == (o != NULL) && (status == QOBS_OK) == (error.message[0] == '\0'));
+    must(status == error.status && (status == QOBS_OK) == (o != NULL) &&
+         (status == QOBS_OK) == (error.message[0] == '\0'));
     if (o)
         use(o, state, size);
     qobs_observer_destroy(o);
