@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The qobs authors
 
-// What all benchmarks are made of: data, sizes, instruction sets, and two ways to measure. A *benchmark* measures one thing; bytes_per_second,
-// items_per_second and the counter `bytes` (what a call reads) describe it. A *pair* measures two in turns, so that whatever else the
-// machine does disturbs both, and gives the counter `ratio` of their speeds, a median of rounds.
+// What all benchmarks are made of: data, sizes, instruction sets, and two ways to measure. A *benchmark* measures one
+// thing; bytes_per_second, items_per_second and the counter `bytes` (what a call reads) describe it. A *pair* measures
+// two in turns, so that whatever else the machine does disturbs both, and gives the counter `ratio` of their speeds, a
+// median of rounds.
 #ifndef QOBS_BENCH_HARNESS_H
 #define QOBS_BENCH_HARNESS_H
 
@@ -19,6 +20,7 @@ extern "C" {
 #include "limits.h"
 #include "plain.h"
 #include "qobs/qobs.h"
+#include "qobs/stateless.h"
 }
 
 struct Dtype {
@@ -41,8 +43,8 @@ const Level &LevelNamed(const std::string &name);
 // The tables that run here: instruction sets, slowest first; plain C by the compiler's own vectors.
 const std::vector<const qobs_kernels *> &Isas();
 const std::vector<const qobs_kernels *> &PlainTables();
-const qobs_kernels *TableNamed(const std::string &isa);  // NULL: not here
-const limits &Limits();                                  // of the widest
+const qobs_kernels *TableNamed(const std::string &isa); // NULL: not here
+const limits &Limits();                                 // of the widest
 
 // Data lie in pages of 2 MB. Set before any are made.
 extern bool huge_pages;
@@ -53,18 +55,20 @@ unsigned char *Pages(size_t bytes);
 // At least that many bytes of gaussian weights, 4096-aligned, written once. A short stretch is drawn and repeated.
 const unsigned char *Gaussian(const Dtype &dtype, size_t bytes);
 
-// That many bytes, 4096-aligned, for results that are as large as the data; the same for all, as the data are: what takes turns shares the cache,
-// and pages and the distance between elements and results, which decide about tens of per cent, are not another thing to differ in.
+// That many bytes, 4096-aligned, for results that are as large as the data; the same for all, as the data are: what
+// takes turns shares the cache, and pages and the distance between elements and results, which decide about tens of per
+// cent, are not another thing to differ in.
 unsigned char *Results(size_t bytes);
 
 // Room for results, zeroed, 64-aligned.
-class Room {
-public:
+class Room
+{
+  public:
     explicit Room(size_t bytes);
     unsigned char *Bytes() const { return bytes_.get(); }
     template <typename T> T *As() const { return reinterpret_cast<T *>(bytes_.get()); }
 
-private:
+  private:
     std::shared_ptr<unsigned char> bytes_;
 };
 
@@ -73,7 +77,8 @@ struct Case {
     std::string name;
     double bytes, items;
     std::function<std::function<void()>()> make;
-    size_t threads = 1;  // one: timed by the thread's own CPU time, which leaves out that of others; more: by the wall clock
+    size_t threads =
+        1; // one: timed by the thread's own CPU time, which leaves out that of others; more: by the wall clock
 };
 
 void Benchmark(const Case &c);
@@ -81,9 +86,10 @@ void Benchmark(const Case &c);
 enum class Unit { kBytes, kItems };
 // "pair/<name>": speed of a over that of b.
 void Pair(const std::string &name, const Case &a, const Case &b, Unit unit);
-// The same of several threads and one: a repetition is one turn, with what the machine made of as many threads, machine_a over machine_b,
-// right before and right after it ("machine_before", "machine_after").
-void PairOfThreads(const std::string &name, const Case &a, const Case &b, const Case &machine_a, const Case &machine_b, Unit unit);
+// The same of several threads and one: a repetition is one turn, with what the machine made of as many threads,
+// machine_a over machine_b, right before and right after it ("machine_before", "machine_after").
+void PairOfThreads(const std::string &name, const Case &a, const Case &b, const Case &machine_a, const Case &machine_b,
+                   Unit unit);
 
 // Over the data of that dtype: where two take turns they share the cache.
 Case ReadLoop(const Dtype &dtype, size_t bytes);
@@ -97,13 +103,14 @@ struct KernelCase {
     std::function<bool(const qobs_kernels &)> has;
     std::function<std::function<void()>(const qobs_kernels &)> make;
 
-    Case Of(const qobs_kernels *table) const;  // "<family>/<isa>/<dtype>/<variant>/<level>"
+    Case Of(const qobs_kernels *table) const; // "<family>/<isa>/<dtype>/<variant>/<level>"
     std::string Rest() const { return std::string(dtype->name) + "/" + variant + "/" + level; }
 };
 
 // Of any size; level is but the last part of the name.
 KernelCase MinmaxCase(const std::string &layout, const Dtype &dtype, const std::string &level, size_t bytes);
-KernelCase HistogramCase(const std::string &distribution, const Dtype &dtype, const std::string &level, size_t bytes, size_t bins = 2048);
+KernelCase HistogramCase(const std::string &distribution, const Dtype &dtype, const std::string &level, size_t bytes,
+                         size_t bins = 2048);
 KernelCase QuantizeCase(const std::string &layout, const Dtype &dtype, const std::string &level, size_t bytes);
 KernelCase SquaresCase(const Dtype &dtype, const std::string &level, size_t bytes);
 
@@ -124,16 +131,16 @@ void RegisterSmall();
 void RegisterGrowth();
 
 // qobs_search of a weight of rows x 4096, an item an element under one candidate.
-Case SearchCase(const char *isa, const Dtype &dtype, const std::string &preset, const std::string &settings, int candidates,
-                size_t threads, int64_t rows, const std::string &name);
+Case SearchCase(const char *isa, const Dtype &dtype, const std::string &preset, const std::string &settings,
+                int candidates, size_t threads, int64_t rows, const std::string &name);
 // qobs_minmax with llmc.memoryless_minmax and these settings.
-Case GranularityCase(const char *isa, const Dtype &dtype, const std::string &settings, const std::vector<int64_t> &shape, size_t threads,
-                     const std::string &name);
+Case GranularityCase(const char *isa, const Dtype &dtype, const std::string &settings,
+                     const std::vector<int64_t> &shape, size_t threads, const std::string &name);
 
 // A configuration with "key=value;key=value"; ends the program where it is wrong.
 std::shared_ptr<qobs_config> Config(const std::string &preset, const std::string &settings);
 void Check(int status, const qobs_error &error);
-void UseIsa(const char *isa);  // from now on; next to nothing if it is so already
+void UseIsa(const char *isa); // from now on; next to nothing if it is so already
 // On `threads` threads, started for each call: some tens of microseconds.
 std::shared_ptr<qobs_runtime> Threads(size_t threads);
 

@@ -12,6 +12,8 @@
 extern "C" {
 #include "number/format.h"
 #include "range/search_errors.h"
+#include "qobs/format.h"
+#include "qobs/stateless.h"
 }
 
 namespace {

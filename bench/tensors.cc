@@ -9,6 +9,7 @@
 #include <random>
 
 #include "harness.h"
+#include "qobs/stateless.h"
 
 namespace {
 

@@ -11,10 +11,11 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/tensor.h"
 #include "number/convert.h"
 #include "number/format.h"
 #include "number/number.h"
-#include "base/tensor.h"
+#include "qobs/format.h"
 
 static const qobs_dtype dtypes[] = {QOBS_F32, QOBS_BF16, QOBS_F16, QOBS_F64};
 

@@ -9,6 +9,7 @@
 #include <math.h>
 
 #include "observing.h"
+#include "qobs/format.h"
 
 enum { ROWS = 4, COLUMNS = 64, ELEMENTS = ROWS * COLUMNS, BATCHES = 2 };
 

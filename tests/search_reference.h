@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* The search for the range with the least error, slowly: every candidate of every qparam in C order, errors in double. */
+/* The search for the range with the least error, slowly: every candidate of every qparam in C order, errors in double.
+ */
 #ifndef QOBS_TEST_SEARCH_REFERENCE_H
 #define QOBS_TEST_SEARCH_REFERENCE_H
 
@@ -11,9 +12,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "number/convert.h"
-#include "qobs/qobs.h"
 #include "base/tensor.h"
+#include "number/convert.h"
+#include "qobs/format.h"
+#include "qobs/plan.h"
+#include "qobs/qobs.h"
+#include "qobs/stateless.h"
 
 /* The target of quantization in upstream's terms. */
 struct reference_format {
@@ -61,7 +65,8 @@ static inline double reference_quantize(const struct reference *r, double x, dou
     double v = (double)((float)x / (float)scale + (float)zero_point);
     v = fmin(fmax(v, reference_limit(f, false)), reference_limit(f, true));
     v = !f.is_float ? nearbyint(v) : f.bits == 4 ? reference_round(v, 2, -1) : reference_round(v, 4, -9);
-    return r->unrounded ? (v - zero_point) * (double)(float)scale : (double)(((float)v - (float)zero_point) * (float)scale);
+    return r->unrounded ? (v - zero_point) * (double)(float)scale
+                        : (double)(((float)v - (float)zero_point) * (float)scale);
 }
 
 static inline double reference_number(const void *array, qobs_dtype dtype, size_t i)
@@ -100,8 +105,8 @@ static inline void reference_step(struct reference *r, int step)
     qobs_config_qparam_dtypes(r->config, r->dtype, &scale_dtype, &zero_point_dtype, &error);
     scale_dtype = r->global_scale ? QOBS_F32 : scale_dtype;
     void *scale = malloc(r->qparams * 8 + 8), *zero_point = malloc(r->qparams * 8 + 8);
-    if (qobs_calculate_qparams(r->config, r->dtype, r->qparams, r->lo + at * size, r->hi + at * size, r->global_scale, scale,
-                               zero_point, &error) != QOBS_OK) {
+    if (qobs_calculate_qparams(r->config, r->dtype, r->qparams, r->lo + at * size, r->hi + at * size, r->global_scale,
+                               scale, zero_point, &error) != QOBS_OK) {
         fprintf(stderr, "%s\n", error.message);
         abort();
     }
@@ -157,8 +162,8 @@ static inline void reference_free(struct reference *r)
 /* Two errors as good as equal. */
 static inline bool reference_tie(double a, double b) { return fabs(a - b) <= 2e-6 * fmax(fabs(a), fabs(b)); }
 
-/* Where upstream's rule stops: the number of candidates looked at. *tie: a comparison on the way was as good as equal, so
- * that another number may be right, too. patience < 0: never. */
+/* Where upstream's rule stops: the number of candidates looked at. *tie: a comparison on the way was as good as equal,
+ * so that another number may be right, too. patience < 0: never. */
 static inline int reference_stop(const double *error, int steps, size_t qparams, int64_t patience, bool *tie)
 {
     double *best = malloc(qparams * sizeof *best + 1);

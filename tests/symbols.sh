@@ -4,10 +4,10 @@
 #
 #   symbols.sh SHARED STATIC SOVERSION
 #
-# The shared library exports what the header declares and nothing else, under a soname that ends in SOVERSION; no name that the
+# The shared library exports what the headers declare and nothing else, under a soname that ends in SOVERSION; no name that the
 # static library gives to a program lacks the prefix.
 set -eu
-header=$(dirname "$0")/../include/qobs/qobs.h
+include=$(dirname "$0")/../include/qobs
 fail() {
     echo "$*"
     exit 1
@@ -17,7 +17,8 @@ names() {
 }
 
 exported=$(names -D --defined-only "$1")
-declared=$(grep -o '\bqobs_[a-z0-9_]*(' "$header" | tr -d '(' | sort -u)
+declared=$(cat "$include/qobs.h" "$include/stateless.h" "$include/format.h" "$include/plan.h" | grep -o '\bqobs_[a-z0-9_]*(' |
+    tr -d '(' | sort -u)
 [ -n "$exported" ] || fail "no exported symbols in $1"
 [ "$exported" = "$declared" ] || fail "exported and declared are not the same:
 $(printf '%s\n%s\n' "$exported" "$declared" | sort | uniq -u)"

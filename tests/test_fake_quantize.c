@@ -14,10 +14,13 @@
 
 #include <cmocka.h>
 
-#include "kernels/dispatch.h"
+#include "base/fpenv.h"
 #include "formula/fake_quantize.h"
 #include "formula/qparam_view.h"
-#include "base/fpenv.h"
+#include "kernels/dispatch.h"
+#include "qobs/format.h"
+#include "qobs/plan.h"
+#include "qobs/stateless.h"
 #include "quantize.h"
 
 struct extents {

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* Plans against llm-compressor's flatten_for_calibration: one test for each case of the golden suite llmc_flatten, legal and
- * illegal. */
+/* Plans against llm-compressor's flatten_for_calibration: one test for each case of the golden suite llmc_flatten,
+ * legal and illegal. */
 #include "golden.h"
+#include "qobs/plan.h"
 
-/* What of a case's configuration is no setting of a plan: notes about the case, and the number format, on which flattening does
- * not depend. */
+/* What of a case's configuration is no setting of a plan: notes about the case, and the number format, on which
+ * flattening does not depend. */
 static bool is_setting(const cJSON *item)
 {
     static const char *const others[] = {"has_g_idx", "type", "num_bits"};
@@ -20,7 +21,8 @@ static bool is_setting(const cJSON *item)
 static void check_refusal(const cJSON *c, const qobs_error *error)
 {
     const cJSON *settings = cJSON_GetObjectItemCaseSensitive(c, "config");
-    const char *reason = text_of(c, "error"), *base = text_of(settings, "base_name"), *strategy = text_of(settings, "strategy");
+    const char *reason = text_of(c, "error"), *base = text_of(settings, "base_name"),
+               *strategy = text_of(settings, "strategy");
     assert_true(error->status < 0);
     assert_int_not_equal(error->message[0], '\0');
     if (strstr(reason, "Unknown quantization base name")) {
@@ -41,7 +43,8 @@ static void check_refusal(const cJSON *c, const qobs_error *error)
 }
 
 /* Every run holds the next `length` elements of the flattened value, all of one qparam. */
-static void check_runs(const qobs_plan *plan, const qobs_tensor *value, const int64_t *shape, int ndim, const void *copy)
+static void check_runs(const qobs_plan *plan, const qobs_tensor *value, const int64_t *shape, int ndim,
+                       const void *copy)
 {
     const size_t element = qobs_dtype_size(value->dtype);
     const unsigned char *expected = copy, zeros[8] = {0};
@@ -94,7 +97,8 @@ static void check_copy(const qobs_plan *plan, const qobs_tensor *value, const st
 static void test_case(void **state)
 {
     const cJSON *c = *state, *inputs = cJSON_GetObjectItemCaseSensitive(c, "inputs");
-    const cJSON *settings = cJSON_GetObjectItemCaseSensitive(c, "config"), *expect = cJSON_GetObjectItemCaseSensitive(c, "expect");
+    const cJSON *settings = cJSON_GetObjectItemCaseSensitive(c, "config"),
+                *expect = cJSON_GetObjectItemCaseSensitive(c, "expect");
     const bool has_g_idx = cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(settings, "has_g_idx"));
     const qobs_tensor value = tensor_named(cJSON_GetArrayItem(inputs, 0)->valuestring);
     qobs_tensor g_idx;
@@ -123,7 +127,4 @@ static void test_case(void **state)
     qobs_config_destroy(config);
 }
 
-int main(void)
-{
-    return run_suite("llmc_flatten", "", 150, test_case) != 0;
-}
+int main(void) { return run_suite("llmc_flatten", "", 150, test_case) != 0; }

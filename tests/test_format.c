@@ -15,9 +15,10 @@
 
 #include <cmocka.h>
 
-#include "number/format.h"
 #include "base/fpenv.h"
+#include "number/format.h"
 #include "number/number.h"
+#include "qobs/format.h"
 
 /* ---- Definitions
  * ------------------------------------------------------------------------------------------------------ */

@@ -4,6 +4,8 @@
 /* The functions of the observers' documentation, each by its own public function: docs/functions.md is the list. */
 #include "bits.h"
 #include "observing.h"
+#include "qobs/plan.h"
+#include "qobs/stateless.h"
 
 #include <math.h>
 

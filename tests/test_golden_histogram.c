@@ -3,6 +3,7 @@
 
 /* qobs_histogram against torch.histc: the golden suite torch_histc, on every instruction set. */
 #include "golden.h"
+#include "qobs/stateless.h"
 
 static double setting(const cJSON *c, const char *key)
 {

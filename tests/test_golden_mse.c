@@ -9,6 +9,8 @@
 #include <ctype.h>
 #include <math.h>
 
+#include "qobs/plan.h"
+#include "qobs/stateless.h"
 #include "search_reference.h"
 
 /* How many qparams took another candidate than upstream. */

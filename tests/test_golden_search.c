@@ -8,10 +8,12 @@
 #include <ctype.h>
 #include <math.h>
 
+#include "base/tensor.h"
 #include "number/convert.h"
 #include "observer/observer.h"
+#include "qobs/format.h"
+#include "qobs/plan.h"
 #include "range/multiplier_search.h"
-#include "base/tensor.h"
 
 static size_t compared, others;
 

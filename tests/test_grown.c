@@ -3,6 +3,7 @@
 
 /* Histograms that grow by whole bins: bounded, saved, merged, the same bits on every instruction set. */
 #include "observing.h"
+#include "qobs/stateless.h"
 
 #include <math.h>
 

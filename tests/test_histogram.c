@@ -8,8 +8,10 @@
 #include <float.h>
 #include <math.h>
 
-#include "number/number.h"
 #include "histogram/histogram.h"
+#include "number/number.h"
+#include "qobs/plan.h"
+#include "qobs/stateless.h"
 
 static uint32_t random_bits(void)
 {

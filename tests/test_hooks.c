@@ -11,6 +11,7 @@
 
 #include "bits.h"
 #include "observing.h"
+#include "qobs/stateless.h"
 
 /* ---- Configurations
  * ------------------------------------------------------------------------------------------------------- */

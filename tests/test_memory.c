@@ -4,6 +4,8 @@
 /* The caller's allocator, when it has no memory: an error, nothing leaks, nothing has changed, and the next call works.
  */
 #include "every_preset.h"
+#include "qobs/plan.h"
+#include "qobs/stateless.h"
 
 static bool in_task;
 

@@ -20,6 +20,8 @@
 #include <math.h>
 
 #include "layouts.h"
+#include "qobs/plan.h"
+#include "qobs/stateless.h"
 #include "threads.h"
 
 enum { SMALL_CASES = 2000, BIG_CASES = 40, COPY_CASES = 1000 };

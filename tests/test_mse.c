@@ -8,6 +8,8 @@
 #include "layouts.h"
 #include "number/convert.h"
 #include "observing.h"
+#include "qobs/plan.h"
+#include "qobs/stateless.h"
 #include "search_reference.h"
 #include "threads.h"
 

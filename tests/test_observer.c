@@ -6,6 +6,8 @@
 
 #include "bits.h"
 #include "observing.h"
+#include "qobs/plan.h"
+#include "qobs/stateless.h"
 
 /* ---- Numbers, written without the library's help
  * -------------------------------------------------------------------------- */

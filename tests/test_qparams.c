@@ -8,6 +8,7 @@
 #include <math.h>
 
 #include "number/number.h"
+#include "qobs/stateless.h"
 
 static double number_at(const void *data, const char *dtype, size_t i)
 {

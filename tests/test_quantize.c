@@ -16,6 +16,7 @@
 
 #include "check/exercised.h"
 #include "check/upper_halves.h"
+#include "qobs/format.h"
 #include "quantize.h"
 
 static struct qobs_quantizer quantizer_of(const struct way *way)

@@ -4,6 +4,7 @@
 /* What golden vectors do not say of Quark's observers and those without ranges: refusals, batches of another shape,
  * ballots, merging and bytes. */
 #include "observing.h"
+#include "qobs/plan.h"
 
 #include <math.h>
 

@@ -6,11 +6,12 @@
 
 #include <math.h>
 
+#include "base/tensor.h"
+#include "config/stages.h"
 #include "number/convert.h"
 #include "observer/observer.h"
-#include "config/stages.h"
+#include "qobs/stateless.h"
 #include "range/from_histogram.h"
-#include "base/tensor.h"
 
 static size_t compared;
 

@@ -15,20 +15,22 @@
 
 #include <cmocka.h>
 
+#include "base/tensor.h"
 #include "check/exercised.h"
 #include "check/memory.h"
 #include "check/upper_halves.h"
 #include "config/stages.h"
 #include "formula/formula.h"
+#include "formula/qparam_view.h"
 #include "kernels/dispatch.h"
 #include "number/convert.h"
 #include "number/format.h"
-#include "formula/qparam_view.h"
 #include "number/number.h"
-#include "config/stages.h"
+#include "qobs/format.h"
+#include "qobs/plan.h"
+#include "qobs/stateless.h"
 #include "range/search_errors.h"
 #include "range/shrink.h"
-#include "base/tensor.h"
 #include "threads.h"
 
 enum { MOST = 1024, CANDIDATES = 112 };

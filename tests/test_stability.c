@@ -3,8 +3,9 @@
 
 /* What programs that are linked once and keep running rely on: the version, and structures that older and newer headers
  * made. */
-#include "observing.h"
 #include "base/struct_size.h"
+#include "observing.h"
+#include "qobs/stateless.h"
 
 static void test_version(void **state)
 {

@@ -3,6 +3,8 @@
 
 /* Tensors out of the ordinary: too large to be true, empty, and with strides that are 0, negative or meaningless. */
 #include "every_preset.h"
+#include "qobs/plan.h"
+#include "qobs/stateless.h"
 
 enum { ROWS = 24, COLUMNS = 96 };
 

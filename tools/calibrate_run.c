@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "qobs/stateless.h"
 #include "results.h"
 #include "stored_scale.h"
 

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "calibrate_run.h"
+#include "qobs/stateless.h"
 #include "results.h"
 
 enum { SLICE_BYTES = 1 << 20 };

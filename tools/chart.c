@@ -9,6 +9,9 @@
 #include <string.h>
 
 #include "program.h"
+#include "qobs/format.h"
+#include "qobs/plan.h"
+#include "qobs/stateless.h"
 
 /* The range of each qparam. */
 struct spans {

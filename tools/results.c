@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "json.h"
+#include "qobs/stateless.h"
 #include "safetensors.h"
 
 static struct result *add(struct results *results, size_t size)

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "bases.h"
+#include "qobs/format.h"
 #include "results.h"
 
 static const struct {

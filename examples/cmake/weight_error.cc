@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <memory>
 #include <qobs/qobs.h>
+#include <qobs/stateless.h>
 #include <random>
 #include <stdexcept>
 #include <vector>

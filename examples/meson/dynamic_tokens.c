@@ -4,6 +4,7 @@
 /* Dynamic quantization in a runtime: every token of an activation gets its own scale, without an observer. The
  * program compares the quantized values with the original ones. */
 #include <qobs/qobs.h>
+#include <qobs/stateless.h>
 #include <stdio.h>
 
 enum { TOKENS = 4, FEATURES = 512 };

@@ -210,55 +210,13 @@ QOBS_API int qobs_config_get(const qobs_config *config, const char *key, char *v
 QOBS_API size_t qobs_config_key_count(const qobs_config *config);
 QOBS_API const char *qobs_config_key(const qobs_config *config, size_t index); /**< as in qobs_config_set */
 
-/** @} */
-
-/** @defgroup plan Granularity
- * @{ */
-
-/** A granularity applied to a tensor shape: it determines the elements that share a scale. The tensor is viewed as
- * (num_observations, *qparam_shape, group_size) without a copy. Reproduces flatten_for_calibration of
- * llm-compressor, and the reshaping in forward of the other observers. */
-typedef struct qobs_plan qobs_plan;
-
-#define QOBS_PADDING INT64_MIN /**< offset of a run of zeros that is not in memory */
-
-/** A run of elements that are consecutive in the flattened value and belong to one qparam. */
-typedef struct qobs_run {
-    int64_t offset; /**< bytes from the tensor's data to the first element; QOBS_PADDING: zeros of a padded block */
-    int64_t stride; /**< bytes between elements */
-    int64_t length; /**< number of elements */
-    int64_t qparam; /**< index in the flattened qparam_shape */
-} qobs_run;
-
-/** Creates the plan for tensors with the shape and strides of `value`, whose data is not read. The caller destroys
- * it. runtime may be NULL.
- * g_idx: I32 or I64, one entry for each column; only for weights with strategy group or tensor_group, otherwise
- * NULL. A g_idx that contains -1 is ignored, except in version 2025-10.
- * Fails if the settings are invalid, if a size is not divisible, or if upstream rejects the combination of base name
- * and strategy. modelopt.* presets also reject an axis that value does not have; upstream does not. */
-QOBS_API int qobs_plan_create(qobs_plan **plan, const qobs_config *config, const qobs_tensor *value,
-                              const qobs_tensor *g_idx, const qobs_runtime *runtime, qobs_error *error);
-QOBS_API void qobs_plan_destroy(qobs_plan *plan); /**< does nothing if plan is NULL */
-
-#define QOBS_PLAN_MAX_NDIM (QOBS_MAX_NDIM + 3) /**< largest number of dimensions of a flattened shape */
-
-/** Writes the flattened shape to shape[QOBS_PLAN_MAX_NDIM] and returns its number of dimensions. The first and the
- * last dimension are reduced; the others are the shape of scale. */
-QOBS_API int qobs_plan_shape(const qobs_plan *plan, int64_t *shape);
-
-/** Returns the number of runs. */
-QOBS_API int64_t qobs_plan_run_count(const qobs_plan *plan);
-/** Describes run `index`, in the order of the flattened value. */
-QOBS_API int qobs_plan_run(const qobs_plan *plan, int64_t index, qobs_run *run, qobs_error *error);
-
-/** Writes the flattened value in C order to `out`, for checks. `size` is the product of the flattened shape times the
- * element size, in bytes. Ragged groups, which have different sizes, follow each other without gaps. */
-QOBS_API int qobs_plan_copy(const qobs_plan *plan, const qobs_tensor *value, void *out, size_t size, qobs_error *error);
+/** Returns the dtypes of scale and zero_point for observed tensors of `dtype`. */
+QOBS_API int qobs_config_qparam_dtypes(const qobs_config *config, qobs_dtype dtype, qobs_dtype *scale,
+                                       qobs_dtype *zero_point, qobs_error *error);
 
 /** @} */
 
-/** @defgroup direct Without an observer
- * Functions on one tensor that need no observer.
+/** @defgroup observer Observers
  * @{ */
 
 /** Counts of observed elements. qobs fills the structure as far as struct_size goes; it may end after `inf`, as in
@@ -273,48 +231,6 @@ typedef struct qobs_counts {
     uint64_t nonzero_tokens; /**< quark presets: rows of the last dimension with an element other than 0 */
 } qobs_counts;
 
-/** Computes the minimum and maximum of `value` for every qparam. min and max receive one element of value's dtype for
- * each qparam of the plan.
- * The setting nonfinite decides about NaN and infinity. After NONFINITE and OUT_OF_MEMORY, min and max are
- * undefined. counts may be NULL; it is overwritten. Reproduces get_current_min_max (llm-compressor) and
- * torch.aminmax. */
-QOBS_API int qobs_minmax(const qobs_config *config, const qobs_tensor *value, const qobs_tensor *g_idx, void *min,
-                         void *max, qobs_counts *counts, const qobs_runtime *runtime, qobs_error *error);
-
-/** Computes the minimum and maximum of the complete tensor, one element each. Otherwise like qobs_minmax. Reproduces
- * get_current_global_min_max (llm-compressor). */
-QOBS_API int qobs_global_minmax(const qobs_config *config, const qobs_tensor *value, void *min, void *max,
-                                qobs_counts *counts, const qobs_runtime *runtime, qobs_error *error);
-
-/** Counts the tokens of a tensor of any observable dtype, as in qobs_counts. tokens and nonzero_tokens may be NULL. */
-QOBS_API int qobs_count_tokens(const qobs_tensor *value, uint64_t *tokens, uint64_t *nonzero_tokens, qobs_error *error);
-
-/** Parameters of a histogram. */
-typedef struct qobs_histogram_options {
-    size_t struct_size; /**< sizeof(qobs_histogram_options) */
-    int64_t count;      /**< number of bins, 1 to 2^24; all have the same width */
-    float min;          /**< elements from min to max are counted; min == max: the extrema of each qparam */
-    float max;          /**< see min */
-    bool magnitude;     /**< count |x| instead of x */
-    bool skip_zeros;    /**< zeros count neither in bins nor for the extrema */
-} qobs_histogram_options;
-
-/** Computes the histogram of `value` for every qparam of config's granularity, or of all elements if config is NULL.
- * counts receives bins->count counts for each qparam; they are exact. first_edge and last_edge receive one number
- * for each qparam and may be NULL. counts_seen may be NULL; it is overwritten with the counts of the complete
- * tensor. The call uses 16 bytes of memory for each bin and thread.
- * Reproduces torch.histc (torch 2 and later) for F32, BF16 and F16; F64 is rounded to F32 first. A range of one
- * point c becomes [c - 1, c + 1]. NaN and infinities are not counted. If min == max and a qparam has NaN or
- * infinity, the call fails with NONFINITE.
- * Differences: torch divides by infinity if (max - min) * count overflows F32. It divides by zero if c - 1 and c + 1
- * round to c. Here both cases are computed correctly. torch counts in F32; see qobs_histogram_to_float. */
-QOBS_API int qobs_histogram(const qobs_config *config, const qobs_tensor *value, const qobs_tensor *g_idx,
-                            const qobs_histogram_options *bins, uint64_t *counts, float *first_edge, float *last_edge,
-                            qobs_counts *counts_seen, const qobs_runtime *runtime, qobs_error *error);
-
-/** Converts n counts to those of torch.histc on one thread. It counts in F32, so no count exceeds 2^24. */
-QOBS_API void qobs_histogram_to_float(size_t n, const uint64_t *counts, float *out);
-
 /** Report of a range search (llmc presets with mse in their name). */
 typedef struct qobs_search_report {
     size_t struct_size;   /**< sizeof(qobs_search_report) */
@@ -325,157 +241,6 @@ typedef struct qobs_search_report {
     bool weighted;        /**< true if errors were weighted by importance */
     const char *fallback; /**< why importance was not used (constant text); NULL: it was used or does not exist */
 } qobs_search_report;
-
-/** Searches the range with the smallest quantization error for every qparam of `value`, as an observer with an llmc
- * preset *mse does.
- *  - min, max: receive one element of value's dtype for each qparam.
- *  - importance: a weight for each column of a weight tensor (strategies channel, group and tensor_group), finite
- *    and not negative. NULL: equal weights. Every *mse preset accepts it.
- *  - global_scale: the global scale of the later scales. Only version 2025-10 uses it in the search. NULL: none.
- *  - best_step, errors, report: may be NULL; best_step and errors receive one element for each qparam.
- * After NONFINITE and OUT_OF_MEMORY, min and max are undefined and the other outputs unchanged. Reproduces
- * _grid_search_mse and _grid_search of llm-compressor. */
-QOBS_API int qobs_search(const qobs_config *config, const qobs_tensor *value, const qobs_tensor *g_idx,
-                         const float *importance, const float *global_scale, void *min, void *max, int32_t *best_step,
-                         double *errors, qobs_search_report *report, const qobs_runtime *runtime, qobs_error *error);
-
-/** Searches the range of the complete tensor, one element each. Every candidate has its own global scale (version
- * 2025-10, strategy tensor_group). Reproduces get_current_global_min_max with optimize_global_scale of the mse
- * observers of llm-compressor. */
-QOBS_API int qobs_global_search(const qobs_config *config, const qobs_tensor *value, void *min, void *max,
-                                const qobs_runtime *runtime, qobs_error *error);
-
-/** Computes scale and zero point for `count` ranges of dtype `dtype` (torch presets: F32).
- * scale and zero_point receive `count` elements of the dtypes of qobs_config_qparam_dtypes and may be NULL.
- * global_scale (llmc presets) multiplies the scales and makes them F32; NULL: none. Fails with NO_RESULT if upstream
- * raises an exception.
- * Reproduces calculate_qparams of compressed-tensors, of torch.ao's UniformQuantizationObserverBase and of Quark's
- * observers. For Quark's observers per tensor, each range is that of one tensor. For its powers of two, each range
- * is that of one batch. */
-QOBS_API int qobs_calculate_qparams(const qobs_config *config, qobs_dtype dtype, size_t count, const void *min,
-                                    const void *max, const float *global_scale, void *scale, void *zero_point,
-                                    qobs_error *error);
-
-/** Computes the global scale for a range (strategy tensor_group): a range that fills e2m1 then gives scales that fill
- * e4m3. min, max and the computation have dtype `dtype`. Reproduces generate_gparam of compressed-tensors. */
-QOBS_API int qobs_global_scale(const qobs_config *config, qobs_dtype dtype, double min, double max, float *global_scale,
-                               qobs_error *error);
-
-/** Returns the dtypes of scale and zero_point for observed tensors of `dtype`. */
-QOBS_API int qobs_config_qparam_dtypes(const qobs_config *config, qobs_dtype dtype, qobs_dtype *scale,
-                                       qobs_dtype *zero_point, qobs_error *error);
-
-/** @} */
-
-/** @defgroup range Range finders
- * Functions that find the range to quantize in a histogram, which may come from any source.
- *  - histogram: 1-dimensional counts, F32, F64, I32 or I64. bin_edges: F32, one more element.
- *  - config: a quark.* preset (settings symmetric and dtype) or a modelopt.* preset (num_bits and unsigned). The range
- * of modelopt.* is -amax to amax, or 0 to amax if unsigned.
- *  - runtime may be NULL. Its executor is not used.
- * @{ */
-
-/** Finds the range that holds `percentile` percent, 0 to 100.
- * quark.* reproduces get_min_max_by_percentile. If symmetric, the range is 0 to the left edge of the first bin whose
- * cumulative share reaches the percentile. If asymmetric, it is the smallest range of bins with at most half of the
- * remaining share on each side. Upstream documents that rule but computes another range;
- * quark.PerTensorPercentileObserver reproduces what it computes.
- * modelopt.* reproduces compute_amax(percentile) of Model-Optimizer. */
-QOBS_API int qobs_range_by_percentile(const qobs_config *config, const qobs_tensor *histogram,
-                                      const qobs_tensor *bin_edges, double percentile, float *min, float *max,
-                                      const qobs_runtime *runtime, qobs_error *error);
-
-/** Finds the range with the smallest mean squared error of the quantized bin centres. Candidates end at the centres
- * of bins start_bin, start_bin + stride, ...
- * quark.* reproduces get_min_max_by_mse; a start_bin beyond the last bin means the last bin. modelopt.* reproduces the
- * documented compute_amax(mse) of Model-Optimizer; upstream passes its arguments in the wrong order and returns
- * start_bin. */
-QOBS_API int qobs_range_by_mse(const qobs_config *config, const qobs_tensor *histogram, const qobs_tensor *bin_edges,
-                               int64_t stride, int64_t start_bin, float *min, float *max, const qobs_runtime *runtime,
-                               qobs_error *error);
-
-/** Finds the range with the smallest squared error if elements are spread evenly over their bins. It clips from
- * either side, 1e-5 of the elements at a time, until the error increases. Only for torch.* presets (setting dtype).
- * Reproduces _non_linear_param_search of HistogramObserver, which computes in float32 and double. Only the first and
- * the last edge are used; counts are rounded to float32. Sums have the order of torch.sum for vectors of 8. If max -
- * min overflows float32, the result is the full range; upstream has no result. */
-QOBS_API int qobs_range_by_l2_norm(const qobs_config *config, const qobs_tensor *histogram,
-                                   const qobs_tensor *bin_edges, float *min, float *max, const qobs_runtime *runtime,
-                                   qobs_error *error);
-
-/** Finds the range with the smallest Kullback-Leibler divergence. Candidates hold the first start_bin, start_bin +
- * stride, ... bins. Only for modelopt.* presets with integers of 2 to 16 bits.
- * Reproduces compute_amax(entropy) of Model-Optimizer. Upstream changes bin 0 of a numpy histogram; here the
- * histogram is not modified. */
-QOBS_API int qobs_range_by_entropy(const qobs_config *config, const qobs_tensor *histogram,
-                                   const qobs_tensor *bin_edges, int64_t stride, int64_t start_bin, float *min,
-                                   float *max, const qobs_runtime *runtime, qobs_error *error);
-
-/** @} */
-
-/** @defgroup format Number formats
- * @{ */
-
-/** A number format. Names: int2 to int8, int16, int32, uint4, uint8, uint16, fp4_e2m1, fp6_e2m3, fp6_e3m2, fp8_e4m3,
- * fp8_e5m2, fp8_e5m3, e8m0, bf16, f16. fp8_e4m3 has no infinity and a maximum of 448; fp8_e5m3 is that of AMD Quark,
- * without a sign. */
-typedef struct qobs_format qobs_format;
-
-/** The number of formats. From index qobs_format_count() on, formats are NULL. */
-QOBS_API size_t qobs_format_count(void);
-QOBS_API const qobs_format *qobs_format_at(size_t index); /**< owned by the library, like that of qobs_format_find */
-
-/** Finds a format by its name, or by its name in torch, compressed-tensors or Quark (float8_e4m3fn, fp4). Upper and
- * lower case are equal. NULL: unknown. */
-QOBS_API const qobs_format *qobs_format_find(const char *name);
-QOBS_API const char *qobs_format_name(const qobs_format *format); /**< the name listed above */
-QOBS_API int qobs_format_bits(const qobs_format *format);         /**< bits of a packed number */
-QOBS_API double qobs_format_min(const qobs_format *format);       /**< smallest finite number */
-QOBS_API double qobs_format_max(const qobs_format *format);       /**< largest finite number */
-
-/** Returns the bytes of an unpacked number: 1, 2 or 4. */
-QOBS_API size_t qobs_format_size(const qobs_format *format);
-
-/** Returns the number of a code. Only the low bits of the code count; integers are two's complement. A 32-bit integer
- * is rounded to float. */
-QOBS_API float qobs_format_decode(const qobs_format *format, uint32_t code);
-
-/** Returns the code of the number nearest to x. Ties go to the even code, in e8m0 to the larger number. Numbers
- * beyond the limits become the limit if `saturate` is true. Otherwise they become what torch's cast gives: infinity
- * if the format has it, else NaN (e4m3: above 464), else the limit. NaN stays NaN; its code is 0 if the format has
- * none. */
-QOBS_API uint32_t qobs_format_encode(const qobs_format *format, float x, bool saturate);
-/** Returns the number of the code that qobs_format_encode returns. */
-QOBS_API float qobs_format_round(const qobs_format *format, float x, bool saturate);
-
-/** qobs_format_round for n numbers. out may be x. */
-QOBS_API void qobs_format_round_array(const qobs_format *format, size_t n, const float *x, float *out, bool saturate);
-/** qobs_format_encode for n numbers. Codes have qobs_format_size bytes; signed integers are sign-extended. out may be
- * x. */
-QOBS_API void qobs_format_encode_array(const qobs_format *format, size_t n, const float *x, void *out, bool saturate);
-
-/** Quantizes and dequantizes every element of `value` with its qparam.
- *  - format: NULL for the format of the configuration; torch presets: NULL.
- *  - scale: one element for each qparam in C order, F32 or value's dtype (torch presets: F32).
- *  - zero_point: as many elements of any dtype; NULL: none.
- *  - global_scale: divides every scale; NULL: none.
- *  - out: receives value's dtype and shape; may be value's data with the same strides, and must not overlap it
- *    otherwise.
- *  - out_strides: bytes; NULL: C order. A stride may be 0 only if there is one element.
- * llmc presets reproduce fake_quantize of compressed-tensors. The computation is in value's dtype, but in float for
- * BF16 and F16 if scale is F32 or there is a global scale. The result is rounded to value's dtype; upstream returns
- * F32 then, except for strategy group.
- * torch presets reproduce torch.fake_quantize_per_tensor_affine, which maps NaN to the smallest integer. In other
- * presets NaN stays NaN. */
-QOBS_API int qobs_fake_quantize(const qobs_config *config, const qobs_format *format, const qobs_tensor *value,
-                                const qobs_tensor *g_idx, const qobs_tensor *scale, const qobs_tensor *zero_point,
-                                const float *global_scale, void *out, const int64_t *out_strides,
-                                const qobs_runtime *runtime, qobs_error *error);
-
-/** @} */
-
-/** @defgroup observer Observers
- * @{ */
 
 /** An observer: it is fed batches of tensors and computes their scales. Its preset defines the algorithm;
  * docs/presets describes each. */

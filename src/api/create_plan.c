@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "config/stages.h"
 #include "plan/make_plan.h"
+#include "qobs/plan.h"
 
 int qobs_plan_create(qobs_plan **result, const qobs_config *config, const qobs_tensor *value, const qobs_tensor *g_idx,
                      const qobs_runtime *given, qobs_error *error)

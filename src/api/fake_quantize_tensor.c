@@ -9,6 +9,9 @@
 #include "formula/fake_quantize.h"
 #include "formula/qparam_view.h"
 #include "kernels/dispatch.h"
+#include "qobs/format.h"
+#include "qobs/plan.h"
+#include "qobs/stateless.h"
 
 /* An array of qparams has an element for each qparam of the plan, in C order without gaps. */
 static int check_qparams(const struct view *v, const char *name, int64_t qparams, qobs_error *error)

@@ -10,6 +10,7 @@
 #include "base/tensor.h"
 #include "config/stages.h"
 #include "number/convert.h"
+#include "qobs/stateless.h"
 #include "range/from_histogram.h"
 
 /* ---- The caller's histogram -------------------------------------------------------------------------------------- */

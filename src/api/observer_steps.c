@@ -6,10 +6,11 @@
 
 #include "base/error.h"
 #include "base/fpenv.h"
-#include "reduce/reduce.h"
 #include "observer/observe.h"
 #include "observer/observe_search.h"
 #include "plan/make_plan.h"
+#include "qobs/plan.h"
+#include "reduce/reduce.h"
 
 static int no_observer(qobs_error *error) { return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "observer: is NULL"); }
 

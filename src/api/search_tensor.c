@@ -8,9 +8,11 @@
 #include "base/fpenv.h"
 #include "config/stages.h"
 #include "kernels/dispatch.h"
-#include "reduce/reduce.h"
 #include "plan/make_plan.h"
+#include "qobs/plan.h"
+#include "qobs/stateless.h"
 #include "range/grid_search.h"
+#include "reduce/reduce.h"
 
 /* The arguments of a call, and what it allocates. */
 struct search_call {

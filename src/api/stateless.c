@@ -2,14 +2,16 @@
 /* SPDX-FileCopyrightText: The qobs authors */
 
 /* Ranges, qparams, global scales and token counts without an observer, for runtimes. */
+#include "qobs/stateless.h"
 #include "base/counts.h"
 #include "base/error.h"
 #include "base/fpenv.h"
 #include "config/stages.h"
 #include "kernels/dispatch.h"
-#include "reduce/reduce.h"
 #include "measure/tokens.h"
 #include "plan/make_plan.h"
+#include "qobs/plan.h"
+#include "reduce/reduce.h"
 
 /* Finds the ranges and unmakes the plan. */
 static int minmax(qobs_plan *plan, const qobs_config *config, const struct runtime *runtime, const qobs_tensor *value,

@@ -2,6 +2,7 @@
 /* SPDX-FileCopyrightText: The qobs authors */
 
 #include "config/dtypes.h"
+#include "qobs/format.h"
 
 #define NO_FORMAT ((enum format_id) - 1) /* which qobs_format_at does not have */
 

@@ -6,6 +6,7 @@
 
 #include "config/dtypes.h"
 #include "number/block_float.h"
+#include "qobs/format.h"
 
 static enum rank default_rank(const qobs_config *config)
 {

@@ -6,6 +6,7 @@
 
 #include "config/dtypes.h"
 #include "config/stages.h"
+#include "qobs/format.h"
 #include "range/multiplier_search.h"
 
 /* ---- Grid search

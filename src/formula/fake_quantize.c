@@ -8,11 +8,12 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "formula/qparam_view.h"
-#include "plan/g_idx_walk.h"
-#include "base/split.h"
 #include "base/fpenv.h"
+#include "base/split.h"
+#include "formula/qparam_view.h"
 #include "kernels/kernels.h"
+#include "plan/g_idx_walk.h"
+#include "qobs/plan.h"
 
 struct quantization {
     const struct fake_quantize *f;

@@ -8,9 +8,10 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "reduce/reduce.h"
-#include "number/convert.h"
 #include "base/split.h"
+#include "number/convert.h"
+#include "qobs/plan.h"
+#include "reduce/reduce.h"
 
 /* ---- Work for several threads ------------------------------------------------------------------------------------ */
 

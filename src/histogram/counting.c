@@ -8,6 +8,7 @@
 
 #include "histogram/counting.h"
 #include "number/convert.h"
+#include "qobs/plan.h"
 
 /* Elements that may be counted before the 32-bit counters are emptied. */
 #define MAX_PENDING ((uint64_t)1 << 31)

@@ -4,8 +4,9 @@
 #include "measure/reduction.h"
 
 #include "base/error.h"
-#include "reduce/accumulate.h"
 #include "histogram/counting.h"
+#include "qobs/plan.h"
+#include "reduce/accumulate.h"
 #include "reduce/reduce.h"
 
 typedef int reduce_fn(const struct runtime *runtime, const struct qobs_kernels *kernels, const qobs_plan *plan,

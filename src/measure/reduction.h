@@ -6,6 +6,7 @@
 #define QOBS_REDUCTION_H
 
 #include "histogram/histogram.h"
+#include "qobs/plan.h"
 
 struct reduction;
 

@@ -16,6 +16,7 @@
 #define QOBS_NUMBER_FORMAT_H
 
 #include "number/quantizer.h"
+#include "qobs/format.h"
 #include "qobs/qobs.h"
 
 /* The index of each format, for qobs_format_at. */

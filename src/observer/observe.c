@@ -10,13 +10,14 @@
 
 #include "base/error.h"
 #include "base/fpenv.h"
-#include "reduce/accumulate.h"
 #include "measure/tokens.h"
 #include "number/convert.h"
 #include "observer/observe_search.h"
 #include "observer/post_search.h"
 #include "observer/qparams.h"
 #include "plan/make_plan.h"
+#include "qobs/plan.h"
+#include "reduce/accumulate.h"
 
 /* ---- Checks
  * ----------------------------------------------------------------------------------------------------------- */

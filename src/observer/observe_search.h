@@ -6,6 +6,7 @@
 #define QOBS_OBSERVE_SEARCH_H
 
 #include "observer/observer.h"
+#include "qobs/plan.h"
 
 /* Replaces the batch's ranges by those with the smallest error. The caller releases *record, also after an error.
  * `global`: the batch's tensor-wide range if the observer accumulates one. It is searched first, and the qparams are

@@ -7,6 +7,7 @@
 #include "base/counts.h"
 #include "base/error.h"
 #include "kernels/dispatch.h"
+#include "qobs/plan.h"
 
 /* Forgets everything but what the observer was created with. */
 static void clear(qobs_observer *o)

@@ -8,6 +8,7 @@
 #include "config/stages.h"
 #include "measure/importance.h"
 #include "observer/state.h"
+#include "qobs/plan.h"
 
 struct qobs_observer {
     qobs_config config;

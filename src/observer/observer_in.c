@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "observer/observer.h"
 #include "plan/make_plan.h"
+#include "qobs/plan.h"
 
 struct in_place {
     qobs_observer observer;

@@ -7,6 +7,7 @@
 #define QOBS_POST_SEARCH_H
 
 #include "observer/observer.h"
+#include "qobs/plan.h"
 
 struct search_workspace {
     double *doubles;

@@ -10,6 +10,7 @@
 #include "kernels/kernel_search.h"
 #include "kernels/kernels.h"
 #include "plan/plan.h"
+#include "qobs/plan.h"
 
 struct element_source {
     const qobs_plan *plan;

@@ -7,6 +7,7 @@
 #define QOBS_GATHER_BLOCK_H
 
 #include "plan/plan.h"
+#include "qobs/plan.h"
 
 enum {
     BLOCK_QPARAMS = 16,  /* at most; more is no faster */
@@ -38,7 +39,7 @@ void qobs_gather_blocks_of(struct gather_blocks *blocks, const qobs_plan *plan, 
 void qobs_gather_block_at(const struct gather_blocks *blocks, size_t index, struct gather_block *block);
 
 /* Reads elements first to first + n <= BLOCK_ELEMENTS of qparam i of block s into out[i]. F64 is rounded once. */
-void qobs_gather_block_read(const struct gather_block *s, qobs_dtype dtype, const unsigned char *data,
-                            int64_t first, size_t n, float out[][BLOCK_ELEMENTS]);
+void qobs_gather_block_read(const struct gather_block *s, qobs_dtype dtype, const unsigned char *data, int64_t first,
+                            size_t n, float out[][BLOCK_ELEMENTS]);
 
 #endif

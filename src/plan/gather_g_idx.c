@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "plan/gather.h"
+#include "qobs/plan.h"
 
 static const struct axis *columns_of(const qobs_plan *plan) { return &plan->axis[plan->axes - 1]; }
 

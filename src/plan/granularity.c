@@ -5,6 +5,7 @@
 #include "plan/granularity.h"
 
 #include "base/error.h"
+#include "qobs/plan.h"
 
 const char *qobs_base_name_text(int base_name)
 {

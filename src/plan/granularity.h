@@ -8,6 +8,7 @@
 #define QOBS_GRANULARITY_H
 
 #include "base/shape.h"
+#include "qobs/plan.h"
 
 enum base_name { BASE_WEIGHT, BASE_INPUT, BASE_OUTPUT, BASE_Q, BASE_K, BASE_V };
 

@@ -11,6 +11,7 @@
 #define QOBS_PLAN_LOOPS_H
 
 #include "plan/plan.h"
+#include "qobs/plan.h"
 
 struct loop {
     int64_t extent;

@@ -6,6 +6,7 @@
 #define QOBS_PLAN_AXES_H
 
 #include "plan/plan.h"
+#include "qobs/plan.h"
 
 /* Each appends one axis and returns its index. */
 int qobs_plan_add_axis(qobs_plan *plan, enum axis_role role, int64_t extent, int64_t stride);

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "plan/g_idx_walk.h"
+#include "qobs/plan.h"
 
 /* A run goes along the last axis. */
 static int64_t run_extent(const qobs_plan *plan) { return plan->axes == 0 ? 1 : plan->axis[plan->axes - 1].extent; }

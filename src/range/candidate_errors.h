@@ -8,6 +8,7 @@
 
 #include "kernels/kernels.h"
 #include "plan/plan.h"
+#include "qobs/plan.h"
 
 enum { MAX_CANDIDATES = 512 };
 

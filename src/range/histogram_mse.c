@@ -5,10 +5,11 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/tensor.h"
 #include "number/convert.h"
 #include "number/format.h"
+#include "qobs/format.h"
 #include "range/from_histogram.h"
-#include "base/tensor.h"
 
 enum { CHUNK = 256, LANES = 16 };
 

@@ -8,8 +8,9 @@
 
 #include "kernels/kernels.h"
 #include "measure/importance.h"
-#include "reduce/nonfinite.h"
 #include "number/format.h"
+#include "qobs/format.h"
+#include "reduce/nonfinite.h"
 
 /* llm-compressor's grid search: the range shrinks step by step, and the step with the smallest error wins. */
 struct grid_params {

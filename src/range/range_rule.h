@@ -16,6 +16,7 @@
 #include "histogram/histogram.h"
 #include "measure/mode.h"
 #include "plan/plan.h"
+#include "qobs/plan.h"
 #include "range/range_params.h"
 #include "range/search_record.h"
 

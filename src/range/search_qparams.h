@@ -6,6 +6,7 @@
 #define QOBS_SEARCH_QPARAMS_H
 
 #include "plan/gather.h"
+#include "qobs/plan.h"
 #include "range/search_errors.h"
 #include "range/shrink.h"
 

@@ -11,6 +11,7 @@
 #include "formula/qparam_view.h"
 #include "number/convert.h"
 #include "number/number.h"
+#include "qobs/plan.h"
 #include "range/search_errors.h"
 
 /* x * factor as torch multiplies a tensor by a Python number: in float, rounded to the tensor's dtype. */

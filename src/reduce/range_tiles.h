@@ -7,8 +7,9 @@
 #define QOBS_RANGE_TILES_H
 
 #include "kernels/kernels.h"
-#include "reduce/nonfinite.h"
 #include "plan/plan.h"
+#include "qobs/plan.h"
+#include "reduce/nonfinite.h"
 
 /* A tile is a few entries of the outermost axis, which is an axis of qparams. */
 struct range_tiles {

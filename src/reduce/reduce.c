@@ -10,11 +10,12 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "reduce/reduce_indexed.h"
-#include "reduce/minmax_loops.h"
-#include "reduce/accumulate.h"
 #include "base/split.h"
 #include "number/convert.h"
+#include "qobs/plan.h"
+#include "reduce/accumulate.h"
+#include "reduce/minmax_loops.h"
+#include "reduce/reduce_indexed.h"
 
 struct reduce_arguments {
     const struct runtime *runtime;

@@ -6,8 +6,9 @@
 #define QOBS_REDUCE_H
 
 #include "kernels/kernels.h"
-#include "reduce/nonfinite.h"
 #include "plan/plan.h"
+#include "qobs/plan.h"
+#include "reduce/nonfinite.h"
 
 /* Writes plan->qparams elements of the plan's dtype to min and to max; data is laid out as the plan's value. NaN and
  * infinities are counted. `mode` says if they fail with a message (min and max are then undefined), are left out, or

@@ -7,6 +7,7 @@
 
 #include "kernels/kernels.h"
 #include "plan/plan.h"
+#include "qobs/plan.h"
 
 /* Merges the batch into min and max. The plan has an order (g_idx). Runs on the runtime's executor. */
 int qobs_reduce_indexed(const struct runtime *runtime, const struct qobs_kernels *kernels, const qobs_plan *plan,

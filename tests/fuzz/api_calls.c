@@ -3,6 +3,9 @@
 
 /* The functions that need no observer. */
 #include "api.h"
+#include "qobs/format.h"
+#include "qobs/plan.h"
+#include "qobs/stateless.h"
 
 /* What a call writes: exact in size, and of known contents where it writes nothing. */
 static void *results(size_t size) { return memset(workspace(size), 0x5a, size); }

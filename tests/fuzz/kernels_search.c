@@ -5,12 +5,14 @@
 #include <float.h>
 #include <math.h>
 
-#include "number/format.h"
 #include "kernels_calls.h"
+#include "number/format.h"
 #include "number/number.h"
+#include "qobs/format.h"
 #include "range/search_errors.h"
 
-/* ---- Fake-quantize --------------------------------------------------------------------------------------------------------- */
+/* ---- Fake-quantize
+ * --------------------------------------------------------------------------------------------------------- */
 
 /* format: NULL: integers. */
 static struct qobs_quantizer take_quantizer(struct bytes *b, const qobs_format **format)
@@ -32,7 +34,9 @@ static struct qobs_quantizer take_quantizer(struct bytes *b, const qobs_format *
 static double take_scale(struct bytes *b)
 {
     const size_t way = take_below(b, 16);
-    const float f = way < 8 ? ldexpf(1 + (float)take(b, 2) / 65536, (int)take_below(b, 24) - 16) : way < 14 ? fabsf(take_float(b)) : take_float(b);
+    const float f = way < 8    ? ldexpf(1 + (float)take(b, 2) / 65536, (int)take_below(b, 24) - 16)
+                    : way < 14 ? fabsf(take_float(b))
+                               : take_float(b);
     return (double)f;
 }
 
@@ -50,7 +54,10 @@ void fuzz_fake_quantize(struct bytes *b)
     double scale[8], zero_point[8];
     for (size_t i = 0; i < kept; i++) {
         scale[i] = take_scale(b);
-        zero_point[i] = !zero_points ? 0 : q.torch || !format ? q.quant_min + floor((q.quant_max - q.quant_min) / 255 * (double)take(b, 1)) : (double)take(b, 1) - 128;
+        zero_point[i] = !zero_points ? 0
+                        : q.torch || !format
+                            ? q.quant_min + floor((q.quant_max - q.quant_min) / 255 * (double)take(b, 1))
+                            : (double)take(b, 1) - 128;
     }
     take_matrix(b, &m, SIZE_MAX);
     const bool wide = m.dtype->size == 8;
@@ -58,7 +65,8 @@ void fuzz_fake_quantize(struct bytes *b)
         const double of_one[] = {scale[i % kept], zero_point[i % kept], zero_point[i % kept]};
         for (int k = 0; k < 3; k++) {
             const float narrow = (float)of_one[k];
-            memcpy(arrays[k] + i * (wide ? 8 : 4), wide ? (const void *)&of_one[k] : (const void *)&narrow, wide ? 8 : 4);
+            memcpy(arrays[k] + i * (wide ? 8 : 4), wide ? (const void *)&of_one[k] : (const void *)&narrow,
+                   wide ? 8 : 4);
         }
     }
     const bool needed = columns || zero_points;
@@ -80,16 +88,19 @@ void fuzz_fake_quantize(struct bytes *b)
         if (columns)
             table->fake_quantize_columns[m.index](&q, x, stride, out, step, m.count, m.length, &qparams);
         else
-            table->fake_quantize_rows[m.index](&q, x, stride, out, step, m.count, m.length, &qparams, (ptrdiff_t)qparam_stride);
+            table->fake_quantize_rows[m.index](&q, x, stride, out, step, m.count, m.length, &qparams,
+                                               (ptrdiff_t)qparam_stride);
         for (size_t i = 0; i < bytes && table != &qobs_kernels_scalar; i++)
             if (out[i] != expected[i])
-                finding("%s: fake_quantize_%s_%s: element %zu is %llx, scalar's %llx", table->isa, columns ? "columns" : "rows",
-                        m.dtype->name, i / m.dtype->size, (unsigned long long)load_bits(m.dtype, out + i / m.dtype->size * m.dtype->size),
+                finding("%s: fake_quantize_%s_%s: element %zu is %llx, scalar's %llx", table->isa,
+                        columns ? "columns" : "rows", m.dtype->name, i / m.dtype->size,
+                        (unsigned long long)load_bits(m.dtype, out + i / m.dtype->size * m.dtype->size),
                         (unsigned long long)load_bits(m.dtype, expected + i / m.dtype->size * m.dtype->size));
     } while ((table = next_table(&next)));
 }
 
-/* ---- Search ---------------------------------------------------------------------------------------------------------------- */
+/* ---- Search
+ * ---------------------------------------------------------------------------------------------------------------- */
 
 enum { MOST_CANDIDATES = 128 };
 
@@ -103,10 +114,7 @@ static const struct search_norm *take_norm(struct bytes *b)
     return &made[i];
 }
 
-static size_t padded(size_t n)
-{
-    return (n + QOBS_SEARCH_LANES - 1) / QOBS_SEARCH_LANES * QOBS_SEARCH_LANES;
-}
+static size_t padded(size_t n) { return (n + QOBS_SEARCH_LANES - 1) / QOBS_SEARCH_LANES * QOBS_SEARCH_LANES; }
 
 /* Magnitudes below 0.5, and zeros as padding. */
 static void take_elements(struct bytes *b, float *x, size_t n)
@@ -114,7 +122,8 @@ static void take_elements(struct bytes *b, float *x, size_t n)
     struct rng rng = {take(b, 4)};
     const int spread = (int)take_below(b, 40);
     for (size_t i = 0; i < padded(n); i++) {
-        const double exponent = (double)rng_below(&rng, (size_t)spread + 1), u = (double)(rng_next(&rng) >> 11) * 0x1p-53;
+        const double exponent = (double)rng_below(&rng, (size_t)spread + 1),
+                     u = (double)(rng_next(&rng) >> 11) * 0x1p-53;
         const float value = b->left >= 4 ? take_float(b) : (float)ldexp(u - 0.5, -(int)exponent);
         x[i] = i < n && fabsf(value) < 0.5f ? value : 0;
     }
@@ -124,10 +133,12 @@ static void take_elements(struct bytes *b, float *x, size_t n)
 void fuzz_search_errors(struct bytes *b)
 {
     enum { LANES = QOBS_SEARCH_LANES, MOST = MOST_CANDIDATES * LANES };
-    static _Alignas(64) float weight[QOBS_SEARCH_FEW * LANES], scale[MOST], inverse[MOST], shift[MOST], expected[MOST], got[MOST];
+    static _Alignas(64) float weight[QOBS_SEARCH_FEW * LANES], scale[MOST], inverse[MOST], shift[MOST], expected[MOST],
+        got[MOST];
     const qobs_format *format;
     const bool batch = take_below(b, 2);
-    const size_t bits = 2 + take_below(b, 15), most = batch ? QOBS_SEARCH_FEW : QOBS_SEARCH_MOST, n = 1 + take_below(b, take_below(b, 4) ? 40 : most);
+    const size_t bits = 2 + take_below(b, 15), most = batch ? QOBS_SEARCH_FEW : QOBS_SEARCH_MOST,
+                 n = 1 + take_below(b, take_below(b, 4) ? 40 : most);
     struct qobs_quantizer q = take_quantizer(b, &format);
     const bool integers = !format;
     if (integers) {
@@ -141,9 +152,12 @@ void fuzz_search_errors(struct bytes *b)
     const bool shifted = take_below(b, 2), weighted = (shifted && !integers) || take_below(b, 2);
     struct rng rng = {take(b, 4)};
     for (size_t c = 0; c < count * qparams; c++) {
-        const float zero_point = !shifted ? 0 : integers ? (float)(q.quant_min + floor((q.quant_max - q.quant_min) * (double)rng_below(&rng, 256) / 255))
-                                                         : qobs_format_round(format, (float)rng_below(&rng, 17) - 8, true);
-        scale[c] = (float)(ldexp(1 + (double)rng_below(&rng, 1 << 23) * 0x1p-23, (int)rng_below(&rng, 12) - 10) / q.quant_max);
+        const float zero_point =
+            !shifted   ? 0
+            : integers ? (float)(q.quant_min + floor((q.quant_max - q.quant_min) * (double)rng_below(&rng, 256) / 255))
+                       : qobs_format_round(format, (float)rng_below(&rng, 17) - 8, true);
+        scale[c] =
+            (float)(ldexp(1 + (double)rng_below(&rng, 1 << 23) * 0x1p-23, (int)rng_below(&rng, 12) - 10) / q.quant_max);
         if (rng_below(&rng, 16) == 0)
             scale[c] = float_of_bits((uint32_t)(rng_next(&rng) & 0x7fffffff));
         scale[c] = isfinite(scale[c]) && scale[c] > 0 ? scale[c] : FLT_MIN;
@@ -231,7 +245,8 @@ void fuzz_search_shrink(struct bytes *b)
     _Alignas(64) float min[LANES], max[LANES], factor[LANES];
     const size_t dtype = take_below(b, QOBS_KERNEL_F64), n = 1 + take_below(b, MOST_CANDIDATES);
     const int bits = 2 + (int)take_below(b, 15);
-    const bool integers = take_below(b, 2), mx = !integers && dtype != QOBS_KERNEL_F16 && take_below(b, 2), e4m3 = take_below(b, 2);
+    const bool integers = take_below(b, 2), mx = !integers && dtype != QOBS_KERNEL_F16 && take_below(b, 2),
+               e4m3 = take_below(b, 2);
     const float half = ldexpf(1, bits - 1), most = integers ? half - 1 : (float)greatest_of_floats[e4m3];
     struct qobs_shrinking how = {.integers = integers,
                                  .symmetric = !integers || take_below(b, 2),
@@ -239,7 +254,10 @@ void fuzz_search_shrink(struct bytes *b)
                                  .quant_min = integers ? -half : -most,
                                  .quant_max = most,
                                  .mx_offset = e4m3 ? 8 : 2,
-                                 .eps = mx ? 1 : dtype == QOBS_KERNEL_F32 ? 0x1p-23f : dtype == QOBS_KERNEL_BF16 ? 0x1p-7f : 0x1p-10f,
+                                 .eps = mx                          ? 1
+                                        : dtype == QOBS_KERNEL_F32  ? 0x1p-23f
+                                        : dtype == QOBS_KERNEL_BF16 ? 0x1p-7f
+                                                                    : 0x1p-10f,
                                  .floor = take_below(b, 4) ? 0 : 0x1p-23f,
                                  .min_p = 1};
     const double grid = 1 + (double)take_below(b, 300);

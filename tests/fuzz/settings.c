@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* Any text as a preset's name and settings, "key=value" a line each: what is refused changes nothing; what is taken is printed so
- * that it reads back as the same; and what the settings together allow makes plans and an observer. */
+/* Any text as a preset's name and settings, "key=value" a line each: what is refused changes nothing; what is taken is
+ * printed so that it reads back as the same; and what the settings together allow makes plans and an observer. */
 #include "fuzz.h"
+#include "qobs/plan.h"
 #include "qobs/qobs.h"
 
 enum { MOST_KEYS = 40, MOST_VALUE = 64 };
@@ -46,7 +47,8 @@ static void set(qobs_config *config, const char *key, const char *value)
 static void plan(const qobs_config *config, int ndim, const int64_t *shape)
 {
     static const float data[24];
-    const qobs_tensor value = {.struct_size = sizeof value, .data = data, .dtype = QOBS_F32, .ndim = ndim, .shape = shape};
+    const qobs_tensor value = {
+        .struct_size = sizeof value, .data = data, .dtype = QOBS_F32, .ndim = ndim, .shape = shape};
     int64_t flat[QOBS_PLAN_MAX_NDIM], elements = 1, run_elements = 0;
     float copy[4 * 24];
     qobs_plan *plan = NULL;
@@ -63,7 +65,8 @@ static void plan(const qobs_config *config, int ndim, const int64_t *shape)
         run_elements += run.length;
     }
     must(qobs_plan_run(plan, runs, &run, NULL) != QOBS_OK);
-    if (elements <= 4 * 24 && runs < 1000 && qobs_plan_copy(plan, &value, copy, (size_t)elements * sizeof *copy, NULL) == QOBS_OK)
+    if (elements <= 4 * 24 && runs < 1000 &&
+        qobs_plan_copy(plan, &value, copy, (size_t)elements * sizeof *copy, NULL) == QOBS_OK)
         must(run_elements == elements);
     qobs_plan_destroy(plan);
 }

@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-FileCopyrightText: The qobs authors */
+
+/** @file
+ * Number formats: codes, limits and rounding. */
+#ifndef QOBS_QOBS_FORMAT_H
+#define QOBS_QOBS_FORMAT_H
+
+#include "qobs.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/** @defgroup format Number formats
+ * @{ */
+
+/** A number format. Names: int2 to int8, int16, int32, uint4, uint8, uint16, fp4_e2m1, fp6_e2m3, fp6_e3m2, fp8_e4m3,
+ * fp8_e5m2, fp8_e5m3, e8m0, bf16, f16. fp8_e4m3 has no infinity and a maximum of 448; fp8_e5m3 is that of AMD Quark,
+ * without a sign. */
+typedef struct qobs_format qobs_format;
+
+/** The number of formats. From index qobs_format_count() on, formats are NULL. */
+QOBS_API size_t qobs_format_count(void);
+QOBS_API const qobs_format *qobs_format_at(size_t index); /**< owned by the library, like that of qobs_format_find */
+
+/** Finds a format by its name, or by its name in torch, compressed-tensors or Quark (float8_e4m3fn, fp4). Upper and
+ * lower case are equal. NULL: unknown. */
+QOBS_API const qobs_format *qobs_format_find(const char *name);
+QOBS_API const char *qobs_format_name(const qobs_format *format); /**< the name listed above */
+QOBS_API int qobs_format_bits(const qobs_format *format);         /**< bits of a packed number */
+QOBS_API double qobs_format_min(const qobs_format *format);       /**< smallest finite number */
+QOBS_API double qobs_format_max(const qobs_format *format);       /**< largest finite number */
+
+/** Returns the bytes of an unpacked number: 1, 2 or 4. */
+QOBS_API size_t qobs_format_size(const qobs_format *format);
+
+/** Returns the number of a code. Only the low bits of the code count; integers are two's complement. A 32-bit integer
+ * is rounded to float. */
+QOBS_API float qobs_format_decode(const qobs_format *format, uint32_t code);
+
+/** Returns the code of the number nearest to x. Ties go to the even code, in e8m0 to the larger number. Numbers
+ * beyond the limits become the limit if `saturate` is true. Otherwise they become what torch's cast gives: infinity
+ * if the format has it, else NaN (e4m3: above 464), else the limit. NaN stays NaN; its code is 0 if the format has
+ * none. */
+QOBS_API uint32_t qobs_format_encode(const qobs_format *format, float x, bool saturate);
+/** Returns the number of the code that qobs_format_encode returns. */
+QOBS_API float qobs_format_round(const qobs_format *format, float x, bool saturate);
+
+/** qobs_format_round for n numbers. out may be x. */
+QOBS_API void qobs_format_round_array(const qobs_format *format, size_t n, const float *x, float *out, bool saturate);
+/** qobs_format_encode for n numbers. Codes have qobs_format_size bytes; signed integers are sign-extended. out may be
+ * x. */
+QOBS_API void qobs_format_encode_array(const qobs_format *format, size_t n, const float *x, void *out, bool saturate);
+
+/** @} */
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
