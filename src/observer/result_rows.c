@@ -183,7 +183,7 @@ static bool has_qparams(const qobs_observer *o) { return o->stages.formula.ops !
 static int check_qparams(const qobs_observer *o, const char *name, qobs_error *error)
 {
     (void)name;
-    return qobs_compute_qparams(o, NULL, NULL, error);
+    return qobs_write_qparams(o, NULL, NULL, error);
 }
 
 static struct result_type scale_type(const qobs_observer *o)
@@ -210,13 +210,13 @@ static struct result_type global_scale_type(const qobs_observer *o)
 static int read_scale(const qobs_observer *o, size_t part, void *out, qobs_error *error)
 {
     (void)part;
-    return qobs_compute_qparams(o, out, NULL, error);
+    return qobs_write_qparams(o, out, NULL, error);
 }
 
 static int read_zero_point(const qobs_observer *o, size_t part, void *out, qobs_error *error)
 {
     (void)part;
-    return qobs_compute_qparams(o, NULL, out, error);
+    return qobs_write_qparams(o, NULL, out, error);
 }
 
 static bool has_init_scale(const qobs_observer *o) { return o->stages.range.ops->init_scale != NULL; }

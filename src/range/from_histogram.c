@@ -87,10 +87,11 @@ static int find_percentile(const struct runtime *runtime, const struct range_par
 
 static int amax_by_percentile(const struct bins_params *params, const struct formula *formula,
                               /* NOLINTNEXTLINE(readability-non-const-parameter): that of every qobs_amax_finder */
-                              const struct histogram_view *h, double *workspace, float *amax, qobs_error *error)
+                              const struct histogram_view *h, double *workspace, struct found_amax *found,
+                              qobs_error *error)
 {
     (void)formula, (void)workspace, (void)error;
-    *amax = qobs_percentile_modelopt(h, params->percentile);
+    found->amax = qobs_percentile_modelopt(h, params->percentile);
     return QOBS_OK;
 }
 
@@ -104,7 +105,9 @@ static int find_amax(const struct runtime *runtime, const struct range_params *p
     if (status != QOBS_OK)
         return status;
     *min = 0;
-    status = methods[params->bins.method](&params->bins, formula, &m.view, m.workspace, max, error);
+    struct found_amax found = {0};
+    status = methods[params->bins.method](&params->bins, formula, &m.view, m.workspace, &found, error);
+    *max = found.amax;
     qobs_release(runtime, m.workspace, m.size);
     return status;
 }

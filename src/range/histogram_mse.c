@@ -137,11 +137,12 @@ int qobs_squared_error(const struct squared_error *e, const struct bins_params *
 
 int qobs_squared_error_find(const struct squared_error *e, const struct histogram_view *h,
                             const struct bins_params *params, const struct formula *formula, size_t first, size_t *bin,
-                            qobs_error *error)
+                            double *score, qobs_error *error)
 {
     const size_t stride = (uint64_t)params->stride > h->bins ? h->bins : (size_t)params->stride;
     double min = INFINITY;
     *bin = first;
+    *score = min;
     for (size_t i = first; i < h->bins; i += stride) {
         double mean = 0;
         const int status = qobs_squared_error(e, params, formula, qobs_bin_centre(h, i), &mean, error);
@@ -149,7 +150,7 @@ int qobs_squared_error_find(const struct squared_error *e, const struct histogra
             return status;
         if (mean < min || isnan(mean)) {
             *bin = i;
-            min = mean;
+            min = *score = mean;
         }
         if (isnan(mean))
             break;
@@ -164,7 +165,7 @@ size_t qobs_range_workspace(size_t bins)
 }
 
 int qobs_amax_by_mse(const struct bins_params *params, const struct formula *formula, const struct histogram_view *h,
-                     double *workspace, float *amax, qobs_error *error)
+                     double *workspace, struct found_amax *found, qobs_error *error)
 {
     const int64_t start_bin = params->start_bin;
     size_t bin;
@@ -180,8 +181,8 @@ int qobs_amax_by_mse(const struct bins_params *params, const struct formula *for
                          params->dtype);
     const struct squared_error e = qobs_squared_error_prepare(h, (float *)(void *)workspace);
     const size_t first = (uint64_t)start_bin < h->bins ? (size_t)start_bin : h->bins - 1;
-    const int status = qobs_squared_error_find(&e, h, params, formula, first, &bin, error);
+    const int status = qobs_squared_error_find(&e, h, params, formula, first, &bin, &found->score, error);
     if (status == QOBS_OK)
-        *amax = qobs_bin_centre(h, bin);
+        found->amax = qobs_bin_centre(h, bin);
     return status;
 }
