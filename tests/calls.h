@@ -184,7 +184,7 @@ static inline int call_range_by_percentile(const qobs_config *config, const qobs
     qobs_range_args args = call_range_args(config, histogram, bin_edges, runtime);
     qobs_range range = {.struct_size = sizeof range};
     args.percentile = percentile;
-    return call_range_result(qobs_range_by_percentile(&args, &range, error), &range, min, max);
+    return call_range_result(qobs_range_by_percentile(&args, min && max ? &range : NULL, error), &range, min, max);
 }
 
 static inline int call_range_by_mse(const qobs_config *config, const qobs_tensor *histogram,
@@ -195,7 +195,7 @@ static inline int call_range_by_mse(const qobs_config *config, const qobs_tensor
     qobs_range range = {.struct_size = sizeof range};
     args.stride = stride;
     args.start_bin = start_bin;
-    return call_range_result(qobs_range_by_mse(&args, &range, error), &range, min, max);
+    return call_range_result(qobs_range_by_mse(&args, min && max ? &range : NULL, error), &range, min, max);
 }
 
 static inline int call_range_by_l2_norm(const qobs_config *config, const qobs_tensor *histogram,
@@ -204,7 +204,7 @@ static inline int call_range_by_l2_norm(const qobs_config *config, const qobs_te
 {
     const qobs_range_args args = call_range_args(config, histogram, bin_edges, runtime);
     qobs_range range = {.struct_size = sizeof range};
-    return call_range_result(qobs_range_by_l2_norm(&args, &range, error), &range, min, max);
+    return call_range_result(qobs_range_by_l2_norm(&args, min && max ? &range : NULL, error), &range, min, max);
 }
 
 static inline int call_range_by_entropy(const qobs_config *config, const qobs_tensor *histogram,
@@ -215,7 +215,7 @@ static inline int call_range_by_entropy(const qobs_config *config, const qobs_te
     qobs_range range = {.struct_size = sizeof range};
     args.stride = stride;
     args.start_bin = start_bin;
-    return call_range_result(qobs_range_by_entropy(&args, &range, error), &range, min, max);
+    return call_range_result(qobs_range_by_entropy(&args, min && max ? &range : NULL, error), &range, min, max);
 }
 
 /* ---- Observers --------------------------------------------------------------------------------------------------- */

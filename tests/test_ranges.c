@@ -455,7 +455,7 @@ static void test_refusals(void **state)
     expect_refused(call_range_by_percentile(modelopt, &below, &edges_9, 50, &min, &max, NULL, &error), &error,
                    "[3] is -1");
     expect_refused(call_range_by_percentile(modelopt, &histogram_8, &edges_9, 50, NULL, &max, NULL, &error), &error,
-                   "min");
+                   "range");
     assert_true(min == 1 && max == 2);
     qobs_config_destroy(modelopt);
     qobs_config_destroy(llmc);

@@ -138,7 +138,7 @@ static void test_structures(void **state)
                    "counts|struct_size");
     assert_refused(qobs_observer_result_info(o, 0, &result, &error), QOBS_ERROR_INVALID_ARGUMENT, "result|struct_size");
     assert_refused(qobs_observer_result_find(o, "scale", NULL, &error), QOBS_ERROR_INVALID_ARGUMENT,
-                   "result|struct_size");
+                   "result|is NULL");
 
     qobs_allocator allocator = {sizeof allocator - 1, allocate_nothing, release_nothing, NULL};
     qobs_executor executor = {sizeof executor - 1, 2, serial, NULL};
@@ -192,7 +192,7 @@ static void test_newer(void **state)
     unsigned char *const last[] = {&value.bytes[sizeof value - 1], &executor.bytes[sizeof executor - 1],
                                    &runtime.bytes[sizeof runtime - 1], &bins.bytes[sizeof bins - 1],
                                    &allocator.bytes[sizeof allocator - 1]};
-    static const char *const names[] = {"value", "runtime.executor", "runtime", "bins", "runtime.allocator"};
+    static const char *const names[] = {"value", "runtime.executor", "runtime", "options", "runtime.allocator"};
     for (size_t i = 0; i <= 5; i++) {
         if (i > 0)
             *last[i - 1] = 1;

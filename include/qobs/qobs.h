@@ -14,10 +14,15 @@
  *    objects may run at the same time on the same object.
  *  - qobs starts no thread, reads no environment variable, writes no file and never aborts.
  *  - A structure that begins with struct_size can grow in later versions. The caller sets struct_size to sizeof the
- *    structure.
- *  - In a structure that the caller fills, members that an older header lacks count as 0. Members that a newer
- *    header has added must be 0; otherwise the call fails with UNSUPPORTED.
- *  - In a structure that qobs fills, members that this version does not know stay unchanged.
+ *    structure. There are two kinds:
+ *     - In structures (qobs_tensor, qobs_runtime, qobs_*_args, qobs_*_buffers, ...) are filled by the caller. Members
+ * that an older header lacks count as 0. Members that a newer header has added must be 0; otherwise the call fails with
+ * UNSUPPORTED.
+ *     - Out structures (qobs_counts, qobs_result, qobs_search_report, qobs_qparam_layout, ...) are filled by qobs as
+ * far as struct_size goes. Members that this version does not know stay unchanged.
+ *  - NULL for a pointer argument fails with INVALID_ARGUMENT unless the function says what NULL means.
+ *  - Arrays have their size in bytes beside them. It must be that of the result.
+ *  - docs/versions.md says what a new version may change.
  *  - Shapes count elements, strides count bytes.
  *  - Observed tensors may lie at any address. Arrays of ranges and results are aligned for their dtype.
  *  - Results do not depend on the instruction set, the number of threads, or the caller's rounding and flush modes. */
@@ -32,13 +37,20 @@
  * @{ */
 
 /** Version of this header. qobs_version returns that of the library. */
-#define QOBS_VERSION "0.1.0"
+#define QOBS_VERSION "0.2.0"
 #define QOBS_VERSION_MAJOR 0 /**< major number */
-#define QOBS_VERSION_MINOR 1 /**< minor number */
+#define QOBS_VERSION_MINOR 2 /**< minor number */
 #define QOBS_VERSION_PATCH 0 /**< patch number */
 
+/** Version of this header as one number, for comparisons: major * 10000 + minor * 100 + patch. */
+#define QOBS_VERSION_NUMBER (QOBS_VERSION_MAJOR * 10000 + QOBS_VERSION_MINOR * 100 + QOBS_VERSION_PATCH)
+
 /** @cond internal */
-#if defined(__GNUC__) || defined(__clang__)
+#if defined(_WIN32) && defined(QOBS_BUILD_SHARED) /* the library's own build */
+#define QOBS_API __declspec(dllexport)
+#elif defined(_WIN32) && defined(QOBS_USE_SHARED) /* a program that uses the DLL */
+#define QOBS_API __declspec(dllimport)
+#elif !defined(_WIN32) && (defined(__GNUC__) || defined(__clang__))
 #define QOBS_API __attribute__((visibility("default")))
 #else
 #define QOBS_API
@@ -49,8 +61,12 @@
 extern "C" {
 #endif
 
-/** Returns the version of the running library, e.g. "0.1.0". */
+/** Returns the version of the running library, e.g. "0.2.0". */
 QOBS_API const char *qobs_version(void);
+
+/** Returns the version of the running library as QOBS_VERSION_NUMBER has it, e.g. 200.
+ * @since 0.2.0 */
+QOBS_API int qobs_version_number(void);
 
 /** @} */
 
@@ -348,6 +364,24 @@ QOBS_API int qobs_observer_set_reference_amax(qobs_observer *observer, const qob
  * last dimension (for NVFP4MSECalibrator, within a block), finite and not negative. Replaces upstream's error_func
  * if that is a weight. */
 QOBS_API int qobs_observer_set_error_weights(qobs_observer *observer, const qobs_tensor *weight, qobs_error *error);
+
+/** A histogram from outside. */
+typedef struct qobs_histogram_state {
+    size_t struct_size;           /**< sizeof(qobs_histogram_state) */
+    const qobs_tensor *counts;    /**< 1-dimensional; F32, F64, I32 or I64 */
+    const qobs_tensor *bin_edges; /**< F32 or F64, one element more; NULL: bins of equal width from min to max */
+    float min;                    /**< first edge, if bin_edges is NULL */
+    float max;                    /**< last edge, if bin_edges is NULL */
+    uint64_t batches;             /**< number of batches that were counted; 0: 1 */
+} qobs_histogram_state;
+
+/** Replaces everything observed by a histogram that another program has collected, for example one of a state_dict:
+ * histogram, min_val and max_val of torch.HistogramObserver; calib_hist and calib_bin_edges of Quark's and
+ * Model-Optimizer's. The range is that of the edges. Edges must be those of a linspace or arange in float32, except for
+ * modelopt.HistogramCalibrator with torch_hist=false. Later batches add to the histogram as to an own one.
+ * @since 0.2.0 */
+QOBS_API int qobs_observer_set_histogram(qobs_observer *observer, const qobs_histogram_state *histogram,
+                                         qobs_error *error);
 
 /** Returns the report of the last batch, summed over all qparams. NO_DATA if no batch has been searched. The results
  * best_step, errors and errors_before have the values of each qparam. */

@@ -16,24 +16,6 @@
 
 /* ---- The caller's histogram -------------------------------------------------------------------------------------- */
 
-/* Element i of a 1-dimensional view, as a double. */
-static double number_at(const struct view *v, int64_t i)
-{
-    const unsigned char *at = v->data + i * v->strides[0];
-    int32_t word;
-    int64_t wide;
-    switch (v->dtype) {
-    case QOBS_I32:
-        memcpy(&word, at, sizeof word);
-        return word;
-    case QOBS_I64:
-        memcpy(&wide, at, sizeof wide);
-        return (double)wide;
-    default:
-        return qobs_element(at, v->dtype);
-    }
-}
-
 /* A call: its arguments, and what the method needs. */
 struct finder_call {
     const char *method;
@@ -60,7 +42,7 @@ static int check_call(struct finder_call *r, const qobs_range_args *args, const 
 
 static int check_edge(const struct view *edges, int64_t i, int64_t next, qobs_error *error)
 {
-    const double edge = number_at(edges, i), other = number_at(edges, next);
+    const double edge = qobs_number_at(edges, i), other = qobs_number_at(edges, next);
     if (edge <= other && !isinf(edge) && !isinf(other))
         return QOBS_OK;
     return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT,
@@ -92,7 +74,7 @@ static int check_histogram(struct view *counts, struct view *edges, const struct
                          edges->ndim, (long long)edges->elements, (long long)counts->elements,
                          (long long)counts->elements + 1);
     for (int64_t i = 0; i < counts->elements; i++) {
-        const double count = number_at(counts, i);
+        const double count = qobs_number_at(counts, i);
         if (!(count >= 0) || isinf(count))
             return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT,
                              "histogram: [%lld] is %g, allowed are finite numbers from 0", (long long)i, count);
@@ -134,9 +116,9 @@ static int open_finder(struct finder *f, struct finder_call *call, const qobs_ra
     f->workspace = numbers + bins;
     float *copy = (float *)(void *)(numbers + doubles);
     for (size_t i = 0; i < bins; i++)
-        numbers[i] = number_at(&counts, (int64_t)i);
+        numbers[i] = qobs_number_at(&counts, (int64_t)i);
     for (size_t i = 0; i <= bins; i++)
-        copy[i] = (float)number_at(&edges, (int64_t)i);
+        copy[i] = (float)qobs_number_at(&edges, (int64_t)i);
     f->histogram = (struct histogram_view){.bins = bins, .counts = numbers, .edges = copy};
     return QOBS_OK;
 }
