@@ -378,7 +378,8 @@ typedef struct qobs_histogram_state {
 /** Replaces everything observed by a histogram that another program has collected, for example one of a state_dict:
  * histogram, min_val and max_val of torch.HistogramObserver; calib_hist and calib_bin_edges of Quark's and
  * Model-Optimizer's. The range is that of the edges. Edges must be those of a linspace or arange in float32, except for
- * modelopt.HistogramCalibrator with torch_hist=false. Later batches add to the histogram as to an own one.
+ * modelopt.HistogramCalibrator with torch_hist=false. Counts of tokens become 0.
+ * Later batches add to the histogram as to an own one.
  * @since 0.2.0 */
 QOBS_API int qobs_observer_set_histogram(qobs_observer *observer, const qobs_histogram_state *histogram,
                                          qobs_error *error);
