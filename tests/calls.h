@@ -156,6 +156,34 @@ static inline int call_fake_quantize(const qobs_config *config, const qobs_forma
     return qobs_fake_quantize(&args, error);
 }
 
+/* ---- Number formats ---------------------------------------------------------------------------------------------- */
+
+static inline int call_format_round_array(const qobs_format *format, size_t n, const float *x, float *out,
+                                          bool saturate)
+{
+    const qobs_format_array_args args = {.struct_size = sizeof args,
+                                         .format = format,
+                                         .x = x,
+                                         .x_size = n * sizeof *x,
+                                         .out = out,
+                                         .out_size = n * sizeof *out,
+                                         .saturate = saturate};
+    return qobs_format_round_array(&args, NULL);
+}
+
+static inline int call_format_encode_array(const qobs_format *format, size_t n, const float *x, void *out,
+                                           bool saturate)
+{
+    const qobs_format_array_args args = {.struct_size = sizeof args,
+                                         .format = format,
+                                         .x = x,
+                                         .x_size = n * sizeof *x,
+                                         .out = out,
+                                         .out_size = n * qobs_format_size(format),
+                                         .saturate = saturate};
+    return qobs_format_encode_array(&args, NULL);
+}
+
 /* ---- Range finders ----------------------------------------------------------------------------------------------- */
 
 static inline qobs_range_args call_range_args(const qobs_config *config, const qobs_tensor *histogram,

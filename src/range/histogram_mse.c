@@ -50,7 +50,7 @@ static void modelopt_e4m3(const struct bins_params *q, float amax, size_t n, con
     const float scale = 1 / (amax <= 0x1p-24f ? 1 : amax) * 448, inverse = 1 / scale;
     for (size_t i = 0; i < n; i++)
         out[i] = clamp(c[i] * scale, -448, 448);
-    qobs_format_round_array(q->format, n, out, out, true);
+    qobs_round_floats(q->format, n, out, out, true);
     for (size_t i = 0; i < n; i++)
         out[i] *= inverse;
 }
@@ -60,7 +60,7 @@ static void quark_float(const struct bins_params *q, float amax, size_t n, const
     const float quant_max = (float)q->quant_max, scale = amax / quant_max;
     for (size_t i = 0; i < n; i++)
         out[i] = clamp(c[i] / scale, -quant_max, quant_max);
-    qobs_format_round_array(q->format, n, out, out, true);
+    qobs_round_floats(q->format, n, out, out, true);
     for (size_t i = 0; i < n; i++)
         out[i] *= scale;
 }
