@@ -8,8 +8,7 @@
  * A block is the text between a line "<!-- settings FAMILY -->" or "<!-- preset NAME -->" and the next "<!-- end -->".
  * All other text is written by hand. A family block has the settings that at least half of its presets share. A preset
  * block has the summary and the settings that differ. Every preset must have a block on one of the pages. Everything
- * comes from public functions: the allowed values are those of the message for an invalid value. Exit status: 0 up to
- * date, 1 not. */
+ * comes from public functions. Exit status: 0 up to date, 1 not. */
 #include <math.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -20,86 +19,10 @@
 
 enum { TEXT = 512, MAX_KEYS = 64 };
 
-/* Meanings of settings. The first row whose prefix and key match applies; the prefix is that of the preset's name. */
-static const struct {
-    const char *prefix, *key, *meaning;
-} meanings[] = {
-    {"", "base_name", "kind of the tensor"},
-    {"", "nonfinite", "treatment of NaN and infinity"},
-    {"", "averaging_constant", "weight of a new batch in the moving average"},
-    {"llmc.", "num_bits", "bits of the quantized numbers"},
-    {"modelopt.", "num_bits", "bits of the integers; `[4, 3]` is e4m3"},
-    {"llmc.", "type", "integers or floating-point numbers"},
-    {"", "symmetric", "symmetric range, zero point 0"},
-    {"llmc.", "strategy", "elements that share a scale; `null`: derived from `group_size`"},
-    {"llmc.", "group_size", "columns of a group; -1: one group for each row"},
-    {"quark.", "group_size", "elements of a group or block along `ch_axis`; -1: all"},
-    {"", "block_structure", "height and width of a block"},
-    {"", "dynamic", "scales are computed at run time; `local`: under a stored global scale"},
-    {"", "scale_dtype", "dtype to which scales are rounded; `uint8`: powers of two"},
-    {"", "zp_dtype", "dtype of the zero point"},
-    {"", "version", "release of llm-compressor that is reproduced"},
-    {"", "observer", "accepted only with the preset's own name"},
-    {"", "ragged", "a last group may be shorter"},
-    {"", "maxshrink", "largest part of the range that a candidate removes"},
-    {"", "grid", "number of steps from the complete range to 0"},
-    {"llmc.imatrix_mse", "patience", "failed candidates in a row that end the search; 0: never"},
-    {"", "patience", "failed candidates in a row that end the search"},
-    {"", "norm", "exponent of the error"},
-    {"", "expand", "factor of the range before the search"},
-    {"", "chunk_size", "accepted, without effect"},
-    {"", "strict", "fail if importance cannot be used"},
-    {"torch.", "dtype", "dtype of the quantized numbers"},
-    {"quark.", "dtype", "dtype of the quantized numbers"},
-    {"", "qscheme", "granularity, and symmetric or affine"},
-    {"", "reduce_range", "use one bit less"},
-    {"", "quant_min", "smallest quantized number"},
-    {"", "quant_max", "largest quantized number"},
-    {"", "eps", "smallest scale"},
-    {"", "ch_axis", "axis of the channels; negative: from the end"},
-    {"quark.", "is_dynamic", "use only the last batch"},
-    {"", "is_dynamic", "accepted; moving averages need `averaging_constant` 1 with it"},
-    {"", "scale", "the scale"},
-    {"", "zero_point_type", "dtype of the zero point"},
-    {"", "zero_point", "the zero point"},
-    {"quark.", "scale_type", "dtype to which scales are rounded; `float`: not rounded"},
-    {"quark.", "scale_format", "number format of the scales"},
-    {"quark.", "scale_calculation_mode", "rounding of power-of-two scales"},
-    {"quark.", "mx_element_dtype", "dtype of the elements of `mx` formats"},
-    {"", "scope", "exponents tried below that of the magnitude"},
-    {"", "bins", "number of bins"},
-    {"", "num_bins", "number of bins of the first batch"},
-    {"", "upsample_rate", "accepted, without effect, as in torch since 2.5"},
-    {"", "float32_counts", "counts stop at 2^24, as upstream's do"},
-    {"", "shifted_counts", "old counts move with their bins"},
-    {"", "percentile", "share of the elements in the range, in percent"},
-    {"", "stride", "distance of the candidates in bins"},
-    {"", "start_bin", "first candidate"},
-    {"", "skip_zeros", "zeros are not counted"},
-    {"", "torch_hist", "bins of torch.histc; `false`: of numpy.histogram"},
-    {"", "method", "rule that finds the range"},
-    {"", "axis", "axes that are kept; `null`: one range for the tensor"},
-    {"", "unsigned", "quantized numbers are not negative"},
-    {"", "narrow_range", "leave out the smallest integer"},
-    {"", "step_size", "distance of the multiples"},
-    {"", "start_multiplier", "first multiple of the amax"},
-    {"", "stop_multiplier", "last multiple of the amax"},
-    {"", "block_size", "elements of a block of the last dimension"},
-};
-
 static void fail(const char *path, const char *problem)
 {
     fprintf(stderr, "%s: %s\n", path, problem);
     exit(1);
-}
-
-static const char *meaning_of(const char *preset, const char *key)
-{
-    for (size_t i = 0; i < sizeof meanings / sizeof *meanings; i++)
-        if (strncmp(preset, meanings[i].prefix, strlen(meanings[i].prefix)) == 0 && strcmp(key, meanings[i].key) == 0)
-            return meanings[i].meaning;
-    fail(key, "has no meaning in docs/preset_pages.c");
-    return NULL;
 }
 
 /* ---- Rows -------------------------------------------------------------------------------------------------------- */
@@ -121,88 +44,61 @@ static void put_number(FILE *out, double x)
     fputs(text, out);
 }
 
-/* Prints a text in which every word that is a number is printed by put_number. */
-static void put_words(FILE *out, const char *text)
+static void put_allowed(FILE *out, const qobs_config *config, const qobs_setting_info *info)
 {
-    while (*text) {
-        char word[TEXT], *end;
-        const size_t length = strcspn(text, " ,[]");
-        snprintf(word, sizeof word, "%.*s", (int)length, text);
-        const double number = strtod(word, &end);
-        if (length > 0 && *end == '\0')
-            put_number(out, number);
-        else
-            fputs(word, out);
-        text += length;
-        if (*text)
-            putc(*text++, out);
-    }
-}
-
-/* Prints "a, b, [4, 3]" as code. */
-static void put_list(FILE *out, const char *list)
-{
-    for (int depth = 0; *list;) {
-        putc('`', out);
-        for (; *list && !(depth == 0 && strncmp(list, ", ", 2) == 0); list++) {
-            depth += (*list == '[') - (*list == ']');
-            putc(*list, out);
-        }
-        putc('`', out);
-        if (*list) {
-            fputs(", ", out);
-            list += 2;
-        }
-    }
-}
-
-/* Prints the allowed values, which are those of the message for an invalid one. */
-static void put_allowed(FILE *out, qobs_config *config, const char *key)
-{
-    qobs_error error;
-    qobs_config_set(config, key, "?", &error);
-    const char *allowed = strstr(error.message, "allowed are ");
-    if (!allowed) {
+    static const char *const numbers[] = {
+        [QOBS_SETTING_INTEGER] = "integers",
+        [QOBS_SETTING_REAL] = "numbers",
+        [QOBS_SETTING_AXES] = "lists of integers",
+        [QOBS_SETTING_PAIR] = "two integers [height, width]",
+    };
+    if (info->kind == QOBS_SETTING_OWN_NAME) {
         fputs("the preset's own name", out);
         return;
     }
-    allowed += strlen("allowed are ");
-    if (strstr(error.message, "is unknown"))
-        put_list(out, allowed);
-    else if (strcmp(allowed, "true and false") == 0)
-        put_list(out, "true, false");
-    else
-        put_words(out, allowed);
+    for (size_t i = 0; i < info->word_count; i++)
+        fprintf(out, "%s`%s`", i ? ", " : "", qobs_config_key_word(config, info->key, i));
+    if (info->word_count > 0)
+        return;
+    fprintf(out, "%s from ", numbers[info->kind]);
+    put_number(out, info->min);
+    fputs(" to ", out);
+    put_number(out, info->max);
 }
 
-static void put_row(FILE *out, qobs_config *config, const char *preset, const char *key)
+static void put_default(FILE *out, const qobs_setting_info *info)
 {
-    char value[64] = "";
-    qobs_config_get(config, key, value, sizeof value, NULL);
-    fprintf(out, "| `%s` | ", key);
-    put_allowed(out, config, key);
-    if (strcmp(value, strchr(preset, '.') + 1) == 0)
-        fputs(" | the same", out);
-    else {
-        fputs(" | `", out);
-        put_words(out, value);
-        putc('`', out);
+    char *end;
+    const double number = strtod(info->default_value, &end);
+    if (info->kind == QOBS_SETTING_OWN_NAME) {
+        fputs("the same", out);
+        return;
     }
-    fprintf(out, " | %s |\n", meaning_of(preset, key));
+    putc('`', out);
+    if (*end == '\0')
+        put_number(out, number);
+    else
+        fputs(info->default_value, out);
+    putc('`', out);
 }
 
 /* The row of a setting, to be freed; NULL: the preset does not have the setting. */
 static char *make_row(const char *preset, const char *key)
 {
-    char *row = NULL, value[64];
+    char *row = NULL;
     size_t size;
     qobs_config *config;
     qobs_error error;
+    qobs_setting_info info = {.struct_size = sizeof info};
     if (qobs_config_create(&config, preset, NULL, &error) != QOBS_OK)
         fail(preset, error.message);
-    if (qobs_config_get(config, key, value, sizeof value, &error) == QOBS_OK) {
+    if (qobs_config_key_info(config, key, &info, &error) == QOBS_OK) {
         FILE *out = open_memstream(&row, &size);
-        put_row(out, config, preset, key);
+        fprintf(out, "| `%s` | ", key);
+        put_allowed(out, config, &info);
+        fputs(" | ", out);
+        put_default(out, &info);
+        fprintf(out, " | %s |\n", info.help);
         fclose(out);
     }
     qobs_config_destroy(config);

@@ -204,6 +204,15 @@ QOBS_API int qobs_config_create(qobs_config **config, const char *preset, const 
                                 qobs_error *error);
 QOBS_API void qobs_config_destroy(qobs_config *config); /**< does nothing if config is NULL */
 
+/** Creates a configuration from the name of a preset and settings, "PRESET key=value key=value ...", as
+ * qobs_config_set_all reads them: "llmc.minmax num_bits=4 group_size=128". The caller destroys it. runtime may be
+ * NULL. Contradictions between settings are found later, as with qobs_config_set. */
+QOBS_API int qobs_config_parse(qobs_config **config, const char *text, const qobs_runtime *runtime, qobs_error *error);
+
+/** Creates a copy of `config`, which the caller destroys. runtime is that of the copy and may be NULL. */
+QOBS_API int qobs_config_clone(qobs_config **clone, const qobs_config *config, const qobs_runtime *runtime,
+                               qobs_error *error);
+
 /** Sets `key` to `value`. The value is JSON or a bare word: 4, true, 0.01, channel, "channel", [128, 128]. null
  * restores the default.
  * Fails with INVALID_ARGUMENT if the preset has no such setting or the value is not allowed. Contradictions between
@@ -215,16 +224,74 @@ QOBS_API void qobs_config_destroy(qobs_config *config); /**< does nothing if con
  *    Presets with histograms also have refuse_nan, which skips infinities. */
 QOBS_API int qobs_config_set(qobs_config *config, const char *key, const char *value, qobs_error *error);
 
+/** Sets all settings of "key=value key=value ..." in their order, or none if one of them fails. White space or ';'
+ * separates them; inside of brackets and quotes it is part of the value: "axis=[0, -1];num_bits=8". There is no white
+ * space around '='. Empty text changes nothing. */
+QOBS_API int qobs_config_set_all(qobs_config *config, const char *settings, qobs_error *error);
+
+/** Sets `key` to an integer. It has kind INTEGER or AXES (a list of one axis), or kind WORD and one of its words is
+ * that integer. Any other kind fails with INVALID_ARGUMENT, as do values that qobs_config_set refuses. */
+QOBS_API int qobs_config_set_int(qobs_config *config, const char *key, int64_t value, qobs_error *error);
+
+/** Sets `key`, which has kind REAL, to exactly this number. NaN and infinity are refused. */
+QOBS_API int qobs_config_set_real(qobs_config *config, const char *key, double value, qobs_error *error);
+
+/** Sets `key`, which has kind BOOL, or kind WORD and the words true and false. */
+QOBS_API int qobs_config_set_bool(qobs_config *config, const char *key, bool value, qobs_error *error);
+
 /** Checks all settings together, as every function with a configuration does. */
 QOBS_API int qobs_config_check(const qobs_config *config, qobs_error *error);
 
-/** Writes the value of `key` to value[size], in the form qobs_config_set expects; "null" if it has none. 64 bytes are
- * sufficient. */
+/** Returns the name of the preset, as constant text; NULL if config is NULL. */
+QOBS_API const char *qobs_config_preset(const qobs_config *config);
+
+#define QOBS_SETTING_VALUE 64 /**< bytes that are sufficient for the value of every setting, with the final NUL */
+
+/** Writes the value of `key` to value[size], in the form qobs_config_set expects; "null" if it has none. A real number
+ * is the shortest text that reads back as the same double. Fails with INVALID_ARGUMENT if `size` is too small;
+ * QOBS_SETTING_VALUE bytes are sufficient. */
 QOBS_API int qobs_config_get(const qobs_config *config, const char *key, char *value, size_t size, qobs_error *error);
+
+/** Writes the preset and the settings that differ from its defaults to text[size], as qobs_config_parse reads them.
+ * Fails with INVALID_ARGUMENT if `size` is too small. *needed receives the bytes of the text with its final NUL; it
+ * may be NULL. If text is NULL and size is 0, nothing else is written. */
+QOBS_API int qobs_config_text(const qobs_config *config, char *text, size_t size, size_t *needed, qobs_error *error);
 
 /** The number of settings of the preset. From index qobs_config_key_count() on, keys are NULL. */
 QOBS_API size_t qobs_config_key_count(const qobs_config *config);
 QOBS_API const char *qobs_config_key(const qobs_config *config, size_t index); /**< as in qobs_config_set */
+
+/** What a setting accepts. Each accepts null, too, which restores the default. */
+typedef enum qobs_setting_kind {
+    QOBS_SETTING_WORD = 1, /**< one of its words */
+    QOBS_SETTING_BOOL,     /**< true or false, which are its words */
+    QOBS_SETTING_INTEGER,  /**< an integer within the limits */
+    QOBS_SETTING_REAL,     /**< a finite number within the limits */
+    QOBS_SETTING_AXES,     /**< a list of up to QOBS_MAX_NDIM integers within the limits: [0, -1], or 0 */
+    QOBS_SETTING_PAIR,     /**< height and width, two integers within the limits: [128, 64], or 128x64 */
+    QOBS_SETTING_OWN_NAME  /**< the preset's name after its family, which is its only word */
+} qobs_setting_kind;
+
+/** Description of a setting. qobs fills the structure as far as struct_size goes; it ends after `default_value` or
+ * later. */
+typedef struct qobs_setting_info {
+    size_t struct_size;                     /**< sizeof(qobs_setting_info) */
+    const char *key;                        /**< its name, as constant text */
+    qobs_setting_kind kind;                 /**< what it accepts */
+    double min;                             /**< smallest allowed number; 0 if it has words */
+    double max;                             /**< largest allowed number; 0 if it has words */
+    size_t word_count;                      /**< number of its words, which qobs_config_key_word returns */
+    const char *help;                       /**< its meaning in one line of Markdown, as constant text */
+    char default_value[QOBS_SETTING_VALUE]; /**< as qobs_config_get writes it; "null": no value until it is set */
+} qobs_setting_info;
+
+/** Describes the setting `key`. Fails with INVALID_ARGUMENT if the preset has no such setting. */
+QOBS_API int qobs_config_key_info(const qobs_config *config, const char *key, qobs_setting_info *info,
+                                  qobs_error *error);
+
+/** Returns word `index` of the setting, as constant text. NULL from index word_count on, for an unknown key, and if
+ * config or key is NULL. */
+QOBS_API const char *qobs_config_key_word(const qobs_config *config, const char *key, size_t index);
 
 /** Returns the dtypes of scale and zero_point for observed tensors of `dtype`. */
 QOBS_API int qobs_config_qparam_dtypes(const qobs_config *config, qobs_dtype dtype, qobs_dtype *scale,
@@ -267,6 +334,21 @@ typedef struct qobs_observer qobs_observer;
 QOBS_API int qobs_observer_create(qobs_observer **observer, const qobs_config *config, const qobs_runtime *runtime,
                                   qobs_error *error);
 QOBS_API void qobs_observer_destroy(qobs_observer *observer); /**< does nothing if observer is NULL */
+
+/** Creates an observer from the text of qobs_config_parse: "llmc.minmax num_bits=4 group_size=128". Checks the settings
+ * as qobs_config_check does. The caller destroys the observer. runtime may be NULL. */
+QOBS_API int qobs_observer_open(qobs_observer **observer, const char *text, const qobs_runtime *runtime,
+                                qobs_error *error);
+
+/** Creates a copy of an observer and of all its state, which the caller destroys. Both give the same results for the
+ * same batches from then on, bit for bit. runtime is that of the copy and may be NULL. While it copies, it needs
+ * temporary memory of the size of a saved state. */
+QOBS_API int qobs_observer_clone(qobs_observer **clone, const qobs_observer *observer, const qobs_runtime *runtime,
+                                 qobs_error *error);
+
+/** Returns the configuration of the observer, which owns it: it is valid until the observer is destroyed. NULL if
+ * observer is NULL. */
+QOBS_API const qobs_config *qobs_observer_config(const qobs_observer *observer);
 
 /** Returns the bytes that qobs_observer_create_in needs for batches of the shape and dtype of `value`, whose data is
  * not read. NULL: for the observer without state. The call allocates as much memory temporarily. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* Configurations: life, settings as text, checks. */
+/* Configurations: life and checks. */
 #include <stdio.h>
 #include <string.h>
 
@@ -9,83 +9,6 @@
 #include "base/fpenv.h"
 #include "config/check.h"
 #include "config/settings.h"
-
-/* ---- Set and get
- * --------------------------------------------------------------------------------------------------------- */
-
-static int unknown_key(const qobs_config *config, const char *key, qobs_error *error)
-{
-    char known[220];
-    size_t used = 0;
-    known[0] = '\0';
-    const struct setting *setting;
-    for (size_t i = 0; (setting = qobs_setting_at(config->preset, i)) && used < sizeof known; i++)
-        used += (size_t)snprintf(known + used, sizeof known - used, "%s%s", used ? ", " : "", setting->key);
-    return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "%s: '%s' is no setting; known are %s", config->preset->name,
-                     key, known);
-}
-
-int qobs_config_set(qobs_config *config, const char *key, const char *given, qobs_error *error)
-{
-    if (!config || !key || !given)
-        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "%s: is NULL",
-                         !config ? "config"
-                         : !key  ? "key"
-                                 : "value");
-    /* A JSON string and a bare word are the same. */
-    char value[128];
-    const size_t length = strlen(given);
-    const size_t quote = length >= 2 && given[0] == '"' && given[length - 1] == '"' ? 1 : 0;
-    if (length >= sizeof value)
-        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "%s: its value is %zu characters long, allowed are %zu",
-                         key, length, sizeof value - 1);
-    memcpy(value, given + quote, length - 2 * quote);
-    value[length - 2 * quote] = '\0';
-
-    const struct setting *setting = qobs_setting_find(config->preset, key);
-    if (!setting)
-        return unknown_key(config, key, error);
-    if (!quote && (qobs_equal_ignoring_case(value, "null") || qobs_equal_ignoring_case(value, "none"))) {
-        qobs_setting_restore(setting, config);
-        return qobs_succeed(error);
-    }
-    const int status = qobs_setting_parse(setting, value, config, error);
-    return status == QOBS_OK ? qobs_succeed(error) : status;
-}
-
-int qobs_config_get(const qobs_config *config, const char *key, char *value, size_t size, qobs_error *error)
-{
-    if (!config || !key || (!value && size > 0))
-        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "%s: is NULL",
-                         !config ? "config"
-                         : !key  ? "key"
-                                 : "value");
-    const struct setting *setting = qobs_setting_find(config->preset, key);
-    if (!setting)
-        return unknown_key(config, key, error);
-    const int written = qobs_setting_print(setting, config, value, size);
-    if ((size_t)written >= size)
-        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "size: is %zu, the value of %s needs %d", size, key,
-                         written + 1);
-    return qobs_succeed(error);
-}
-
-size_t qobs_config_key_count(const qobs_config *config)
-{
-    size_t n = 0;
-    while (config && qobs_setting_at(config->preset, n))
-        n++;
-    return n;
-}
-
-const char *qobs_config_key(const qobs_config *config, size_t index)
-{
-    const struct setting *setting = config ? qobs_setting_at(config->preset, index) : NULL;
-    return setting ? setting->key : NULL;
-}
-
-/* ---- Life and checks
- * ------------------------------------------------------------------------------------------------------ */
 
 /* Lists presets for a message: first those of the name's family. Ends with the number of presets that do not fit. */
 static void list_presets(const char *name, char *text, size_t size)
@@ -107,11 +30,26 @@ static void list_presets(const char *name, char *text, size_t size)
         snprintf(text + used, size - used, ", %zu more", more);
 }
 
+/* A configuration with these settings and its own runtime. */
+static int make(qobs_config **result, const struct qobs_config *settings, const qobs_runtime *given, qobs_error *error)
+{
+    struct runtime runtime;
+    const int status = qobs_runtime_resolve(&runtime, given, error);
+    if (status != QOBS_OK)
+        return status;
+    qobs_config *config = qobs_allocate(&runtime, sizeof *config);
+    if (!config)
+        return qobs_fail(error, QOBS_ERROR_OUT_OF_MEMORY, "config: no memory for %zu bytes", sizeof *config);
+    *config = *settings;
+    config->runtime = runtime;
+    *result = config;
+    return qobs_succeed(error);
+}
+
 int qobs_config_create(qobs_config **result, const char *name, const qobs_runtime *given, qobs_error *error)
 {
     if (!result)
         return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "config: is NULL");
-    struct runtime runtime;
     const struct preset *preset = name ? qobs_preset_find(name) : NULL;
     if (!preset) {
         char known[200];
@@ -119,16 +57,15 @@ int qobs_config_create(qobs_config **result, const char *name, const qobs_runtim
         return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "preset: '%s' is unknown; known are %s",
                          name ? name : "(null)", known);
     }
-    const int status = qobs_runtime_resolve(&runtime, given, error);
-    if (status != QOBS_OK)
-        return status;
-    qobs_config *config = qobs_allocate(&runtime, sizeof *config);
-    if (!config)
-        return qobs_fail(error, QOBS_ERROR_OUT_OF_MEMORY, "config: no memory for %zu bytes", sizeof *config);
-    *config = qobs_config_defaults(preset);
-    config->runtime = runtime;
-    *result = config;
-    return qobs_succeed(error);
+    const struct qobs_config defaults = qobs_config_defaults(preset);
+    return make(result, &defaults, given, error);
+}
+
+int qobs_config_clone(qobs_config **clone, const qobs_config *config, const qobs_runtime *given, qobs_error *error)
+{
+    if (!clone || !config)
+        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "%s: is NULL", clone ? "config" : "clone");
+    return make(clone, config, given, error);
 }
 
 void qobs_config_destroy(qobs_config *config)

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* Values of settings from text and to text. */
+/* Values of settings from text, from numbers and from booleans. */
 #include "config/settings.h"
 
 #include <ctype.h>
+#include <inttypes.h>
 #include <locale.h>
 #include <math.h>
 #include <stdio.h>
@@ -13,14 +14,6 @@
 
 #include "base/error.h"
 #include "base/fpenv.h"
-
-static void list_words(const struct word *words, char *text, size_t size)
-{
-    size_t used = 0;
-    text[0] = '\0';
-    for (; words->text && used < size; words++)
-        used += (size_t)snprintf(text + used, size - used, "%s%s", used ? ", " : "", words->text);
-}
 
 /* Numbers as JSON writes them, in any locale. */
 static bool parse_real(const char *value, double *out)
@@ -98,97 +91,168 @@ bool qobs_equal_ignoring_case(const char *a, const char *b)
     return *a == '\0' && *b == '\0';
 }
 
-static int parse_word(const struct setting *s, const char *value, int *out, qobs_error *error)
+/* ---- Messages ---------------------------------------------------------------------------------------------------- */
+
+enum { ALLOWED = 220 };
+
+static void list_words(const struct word *words, char allowed[ALLOWED])
+{
+    size_t used = 0;
+    for (; words->text && used < ALLOWED; words++)
+        used += (size_t)snprintf(allowed + used, ALLOWED - used, "%s%s", used ? ", " : "", words->text);
+}
+
+static void describe_allowed(const struct setting *s, const struct qobs_config *config, char allowed[ALLOWED])
+{
+    if (s->kind == KIND_WORD)
+        list_words(s->words, allowed);
+    else if (s->kind == KIND_BOOL)
+        snprintf(allowed, ALLOWED, "true and false");
+    else if (s->kind == KIND_OWN_NAME)
+        snprintf(allowed, ALLOWED, "%s only, because the preset is %s", qobs_preset_own_name(config->preset),
+                 config->preset->name);
+    else
+        snprintf(allowed, ALLOWED, "%s from %.15g to %.15g",
+                 s->kind == KIND_REAL   ? "numbers"
+                 : s->kind == KIND_PAIR ? "two integers [height, width]"
+                 : s->kind == KIND_AXES ? "lists of integers"
+                                        : "integers",
+                 s->min, s->max);
+}
+
+/* `type` is "" or the type of the value. */
+static int refuse(const struct setting *s, const char *type, const char *value, const struct qobs_config *config,
+                  qobs_error *error)
+{
+    char allowed[ALLOWED];
+    describe_allowed(s, config, allowed);
+    return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "%s: is %s'%s', allowed are %s", s->key, type, value, allowed);
+}
+
+/* ---- From text --------------------------------------------------------------------------------------------------- */
+
+static bool parse_word(const struct setting *s, const char *value, int *out)
 {
     const char *word = strncmp(value, "torch.", 6) == 0 ? value + 6 : value;
     for (const struct word *w = s->words; w->text; w++)
         if (qobs_equal_ignoring_case(w->text, word)) {
             *out = w->value;
-            return QOBS_OK;
+            return true;
         }
-    char known[220];
-    list_words(s->words, known, sizeof known);
-    return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "%s: '%s' is unknown, allowed are %s", s->key, value, known);
+    return false;
 }
 
-static int parse_bool(const struct setting *s, const char *value, bool *out, qobs_error *error)
+static bool parse_bool(const char *value, bool *out)
 {
-    const bool yes = qobs_equal_ignoring_case(value, "true");
-    if (!yes && !qobs_equal_ignoring_case(value, "false"))
-        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "%s: is '%s', allowed are true and false", s->key, value);
-    *out = yes;
-    return QOBS_OK;
+    *out = qobs_equal_ignoring_case(value, "true");
+    return *out || qobs_equal_ignoring_case(value, "false");
 }
 
-static int out_of_range(const struct setting *s, const char *value, qobs_error *error)
-{
-    return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "%s: is '%s', allowed are %s from %.15g to %.15g", s->key,
-                     value,
-                     s->kind == KIND_REAL   ? "numbers"
-                     : s->kind == KIND_PAIR ? "two integers [height, width]"
-                     : s->kind == KIND_AXES ? "lists of integers"
-                                            : "integers",
-                     s->min, s->max);
-}
-
-/* Configurations of llm-compressor contain the name of their observer. */
-static int check_own_name(const struct setting *s, const char *value, const struct qobs_config *config,
-                          qobs_error *error)
-{
-    if (strcmp(value, strchr(config->preset->name, '.') + 1) == 0)
-        return QOBS_OK;
-    return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "%s: is '%s', but the preset is %s", s->key, value,
-                     config->preset->name);
-}
-
-static int parse_field(const struct setting *s, const char *value, struct qobs_config *config, qobs_error *error)
+static bool parse_field(const struct setting *s, const char *value, struct qobs_config *config)
 {
     void *field = (unsigned char *)config + s->field;
     int64_t integer, pair[2];
     struct axes axes;
     double real;
+    bool yes, known = false;
     switch (s->kind) {
     case KIND_WORD:
-        return parse_word(s, value, field, error);
+        return parse_word(s, value, field);
     case KIND_BOOL:
-        return parse_bool(s, value, field, error);
+        if ((known = parse_bool(value, &yes)))
+            *(bool *)field = yes;
+        return known;
     case KIND_INTEGER:
-        if (!parse_integer(value, s->min, s->max, &integer))
-            return out_of_range(s, value, error);
-        *(int *)field = (int)integer;
-        return QOBS_OK;
+        if ((known = parse_integer(value, s->min, s->max, &integer)))
+            *(int *)field = (int)integer;
+        return known;
     case KIND_LONG:
-        if (!parse_integer(value, s->min, s->max, &integer))
-            return out_of_range(s, value, error);
-        *(int64_t *)field = integer;
-        return QOBS_OK;
+        if ((known = parse_integer(value, s->min, s->max, &integer)))
+            *(int64_t *)field = integer;
+        return known;
     case KIND_REAL:
-        if (!parse_real(value, &real) || real < s->min || real > s->max)
-            return out_of_range(s, value, error);
-        *(double *)field = real;
-        return QOBS_OK;
-    case KIND_OWN_NAME:
-        return check_own_name(s, value, config, error);
+        if ((known = parse_real(value, &real) && real >= s->min && real <= s->max))
+            *(double *)field = real;
+        return known;
+    case KIND_OWN_NAME: /* configurations of llm-compressor contain the name of their observer */
+        return strcmp(value, qobs_preset_own_name(config->preset)) == 0;
     case KIND_AXES:
-        if (!parse_axes(value, s, &axes))
-            return out_of_range(s, value, error);
-        *(struct axes *)field = axes;
-        return QOBS_OK;
+        if ((known = parse_axes(value, s, &axes)))
+            *(struct axes *)field = axes;
+        return known;
     default:
-        if (!parse_pair(value, s, pair))
-            return out_of_range(s, value, error);
-        memcpy(field, pair, sizeof pair);
-        return QOBS_OK;
+        if ((known = parse_pair(value, s, pair)))
+            memcpy(field, pair, sizeof pair);
+        return known;
     }
+}
+
+/* The setting has a value from now on. */
+static int give(const struct setting *s, struct qobs_config *config)
+{
+    if (s->set != NO_FIELD)
+        *(bool *)((unsigned char *)config + s->set) = true;
+    return QOBS_OK;
 }
 
 int qobs_setting_parse(const struct setting *s, const char *value, struct qobs_config *config, qobs_error *error)
 {
-    const int status = parse_field(s, value, config, error);
-    if (status == QOBS_OK && s->set != NO_FIELD)
-        *(bool *)((unsigned char *)config + s->set) = true;
-    return status;
+    return parse_field(s, value, config) ? give(s, config) : refuse(s, "", value, config, error);
 }
+
+/* ---- From numbers and booleans ----------------------------------------------------------------------------------- */
+
+/* The limits of integers are integers below 2^54, so none of them is rounded here. */
+static bool is_within(const struct setting *s, int64_t value)
+{
+    return value >= (int64_t)s->min && value <= (int64_t)s->max;
+}
+
+int qobs_setting_put_int(const struct setting *s, int64_t value, struct qobs_config *config, qobs_error *error)
+{
+    void *field = (unsigned char *)config + s->field;
+    char text[32];
+    snprintf(text, sizeof text, "%" PRId64, value);
+    switch (s->kind) {
+    case KIND_WORD:
+        return parse_word(s, text, field) ? give(s, config) : refuse(s, "the integer ", text, config, error);
+    case KIND_INTEGER:
+    case KIND_LONG:
+    case KIND_AXES:
+        break;
+    default:
+        return refuse(s, "the integer ", text, config, error);
+    }
+    if (!is_within(s, value))
+        return refuse(s, "", text, config, error);
+    if (s->kind == KIND_INTEGER)
+        *(int *)field = (int)value;
+    else if (s->kind == KIND_LONG)
+        *(int64_t *)field = value;
+    else
+        *(struct axes *)field = (struct axes){.count = 1, .axis = {(int)value}};
+    return give(s, config);
+}
+
+int qobs_setting_put_real(const struct setting *s, double value, struct qobs_config *config, qobs_error *error)
+{
+    if (s->kind == KIND_REAL && value >= s->min && value <= s->max) { /* not NaN */
+        *(double *)((unsigned char *)config + s->field) = value;
+        return give(s, config);
+    }
+    char text[QOBS_SETTING_VALUE];
+    qobs_print_real(value, text);
+    return refuse(s, s->kind == KIND_REAL ? "" : "the real number ", text, config, error);
+}
+
+int qobs_setting_put_bool(const struct setting *s, bool value, struct qobs_config *config, qobs_error *error)
+{
+    const char *text = value ? "true" : "false";
+    const bool can = s->kind == KIND_BOOL || s->kind == KIND_WORD;
+    return can && parse_field(s, text, config) ? give(s, config) : refuse(s, "the boolean ", text, config, error);
+}
+
+/* ---- Back to the default ----------------------------------------------------------------------------------------- */
 
 void qobs_setting_restore(const struct setting *s, struct qobs_config *config)
 {
@@ -200,46 +264,4 @@ void qobs_setting_restore(const struct setting *s, struct qobs_config *config)
     memcpy((unsigned char *)config + s->field, (const unsigned char *)&defaults + s->field, sizes[s->kind]);
     if (s->set != NO_FIELD)
         *(bool *)((unsigned char *)config + s->set) = false;
-}
-
-int qobs_setting_print(const struct setting *s, const struct qobs_config *config, char *value, size_t size)
-{
-    const unsigned char *base = (const unsigned char *)config;
-    const void *field = base + s->field;
-    if (s->set != NO_FIELD && !*(const bool *)(base + s->set))
-        return snprintf(value, size, "null");
-    switch (s->kind) {
-    case KIND_WORD: {
-        const char *text = qobs_word_text(s->words, *(const int *)field);
-        return snprintf(value, size, "%s", text ? text : "null");
-    }
-    case KIND_OWN_NAME:
-        return snprintf(value, size, "%s", strchr(config->preset->name, '.') + 1);
-    case KIND_BOOL:
-        return snprintf(value, size, "%s", *(const bool *)field ? "true" : "false");
-    case KIND_INTEGER:
-        return snprintf(value, size, "%d", *(const int *)field);
-    case KIND_LONG:
-        return snprintf(value, size, "%lld", (long long)*(const int64_t *)field);
-    case KIND_REAL: {
-        const struct fp_text_mode mode = fp_enter_text();
-        const int written = snprintf(value, size, "%.17g", *(const double *)field);
-        fp_leave_text(mode);
-        char *point = strchr(value, *localeconv()->decimal_point);
-        if (point)
-            *point = '.';
-        return written;
-    }
-    case KIND_AXES: {
-        const struct axes *axes = field;
-        size_t used = (size_t)snprintf(value, size, "[");
-        for (int k = 0; k < axes->count && used < size; k++)
-            used += (size_t)snprintf(value + used, size - used, "%s%d", k ? ", " : "", axes->axis[k]);
-        return (int)used + (used < size ? snprintf(value + used, size - used, "]") : 1);
-    }
-    default: {
-        const int64_t *pair = field;
-        return snprintf(value, size, "[%lld, %lld]", (long long)pair[0], (long long)pair[1]);
-    }
-    }
 }

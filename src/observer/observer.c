@@ -46,6 +46,21 @@ int qobs_observer_create(qobs_observer **result, const qobs_config *config, cons
     return qobs_succeed(error);
 }
 
+int qobs_observer_open(qobs_observer **observer, const char *text, const qobs_runtime *runtime, qobs_error *error)
+{
+    if (!observer)
+        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "observer: is NULL");
+    qobs_config *config;
+    int status = qobs_config_parse(&config, text, runtime, error);
+    if (status != QOBS_OK)
+        return status;
+    status = qobs_observer_create(observer, config, runtime, error);
+    qobs_config_destroy(config);
+    return status;
+}
+
+const qobs_config *qobs_observer_config(const qobs_observer *o) { return o ? &o->config : NULL; }
+
 static void release_all(qobs_observer *o)
 {
     qobs_state_release(&o->runtime, &o->state);

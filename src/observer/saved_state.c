@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* Saving and loading an observer: the frame around its state. */
+/* Saving, loading and copying an observer: the frame around its state. */
 #include "observer/saved_state.h"
 
 #include <stdio.h>
 #include <string.h>
 
 #include "base/error.h"
+#include "config/settings.h"
 
 /* ---- Save
  * ------------------------------------------------------------------------------------------------------------- */
@@ -18,7 +19,7 @@ static size_t print_settings(const qobs_config *config, char text[MOST_TEXT])
     size_t n = (size_t)snprintf(text, MOST_TEXT, "%s\n", config->preset->name);
     const char *key;
     for (size_t i = 0; (key = qobs_config_key(config, i)); i++) {
-        char value[64] = "";
+        char value[QOBS_SETTING_VALUE] = "";
         qobs_config_get(config, key, value, sizeof value, NULL);
         n += (size_t)snprintf(text + n, MOST_TEXT - n, "%s=%s\n", key, value);
     }
@@ -57,25 +58,38 @@ int qobs_observer_save(const qobs_observer *o, void *buffer, size_t size, qobs_e
 /* ---- Load
  * ------------------------------------------------------------------------------------------------------------- */
 
+enum { SHORT_NUMBERS = 3 }; /* the first format in which real numbers cannot have 17 digits */
+
+static bool is_as_saved(const qobs_config *config, uint32_t format, const char *key, const char *value)
+{
+    const struct setting *setting = qobs_setting_find(config->preset, key);
+    char saved[QOBS_SETTING_VALUE];
+    qobs_setting_print(setting, config, saved);
+    if (strcmp(saved, value) == 0 || format >= SHORT_NUMBERS)
+        return strcmp(saved, value) == 0;
+    qobs_setting_print_in_full(setting, config, saved);
+    return strcmp(saved, value) == 0;
+}
+
 /* Settings are as they would be saved, each at most once and in the preset's order: *index is the first that may
  * follow. */
-static int load_setting(qobs_config *config, const char *key, const char *value, size_t *index, qobs_error *error)
+static int load_setting(qobs_config *config, uint32_t format, const char *key, const char *value, size_t *index,
+                        qobs_error *error)
 {
-    char saved[64];
-    int status = qobs_config_set(config, key, value, error);
-    if (status == QOBS_OK)
-        status = qobs_config_get(config, key, saved, sizeof saved, error);
+    const int status = qobs_config_set(config, key, value, error);
     if (status != QOBS_OK)
         return status;
     const char *known;
     while ((known = qobs_config_key(config, *index)) && strcmp(known, key) != 0)
         ++*index;
     ++*index;
-    return known && strcmp(saved, value) == 0 ? QOBS_OK : qobs_damaged(error, "a setting is not as it would be saved");
+    const bool good = known && is_as_saved(config, format, key, value);
+    return good ? QOBS_OK : qobs_damaged(error, "a setting is not as it would be saved");
 }
 
 /* The lines of settings into a new configuration. */
-static int load_config(qobs_config **config, char *text, const qobs_runtime *runtime, qobs_error *error)
+static int load_config(qobs_config **config, uint32_t format, char *text, const qobs_runtime *runtime,
+                       qobs_error *error)
 {
     char *line = strchr(text, '\n');
     if (!line)
@@ -90,14 +104,15 @@ static int load_config(qobs_config **config, char *text, const qobs_runtime *run
             break;
         }
         *end = *equals = '\0';
-        status = load_setting(*config, line, equals + 1, &index, error);
+        status = load_setting(*config, format, line, equals + 1, &index, error);
         line = end + 1;
     }
     return status;
 }
 
 /* Everything but the state: an empty observer of the saved configuration. */
-static int load_observer(qobs_observer **o, struct codec *codec, const qobs_runtime *runtime, qobs_error *error)
+static int load_observer(qobs_observer **o, uint32_t format, struct codec *codec, const qobs_runtime *runtime,
+                         qobs_error *error)
 {
     char text[MOST_TEXT];
     const uint32_t length = qobs_code_u32(codec, 0);
@@ -106,7 +121,7 @@ static int load_observer(qobs_observer **o, struct codec *codec, const qobs_runt
     qobs_code_elements(codec, text, length, 1);
     text[length] = '\0';
     qobs_config *config = NULL;
-    int status = load_config(&config, text, runtime, error);
+    int status = load_config(&config, format, text, runtime, error);
     if (status == QOBS_OK)
         status = qobs_observer_create(o, config, runtime, error);
     qobs_config_destroy(config);
@@ -130,7 +145,7 @@ int qobs_observer_load(qobs_observer **result, const void *buffer, size_t size, 
     if (qobs_code_u64(&codec, 0) != size || qobs_code_u64(&tail, 0) != qobs_hash(begin, size - HASH))
         return qobs_damaged(error, "its size or checksum is wrong");
     qobs_observer *o = NULL;
-    int status = load_observer(&o, &codec, runtime, error);
+    int status = load_observer(&o, format, &codec, runtime, error);
     if (status == QOBS_OK)
         status = qobs_code_state(&codec, o, error);
     if (status == QOBS_OK && (codec.ends_early || codec.from != codec.end))
@@ -140,5 +155,52 @@ int qobs_observer_load(qobs_observer **result, const void *buffer, size_t size, 
         return status;
     }
     *result = o;
+    return qobs_succeed(error);
+}
+
+/* ---- Clone
+ * ------------------------------------------------------------------------------------------------------------ */
+
+/* The parts of a state that are not saved. */
+static void copy_unsaved(qobs_observer *to, const qobs_observer *from)
+{
+    to->kernels = from->kernels;
+    to->fused = from->fused;
+    to->fused_amax = from->fused_amax;
+    to->state.histogram.outside = from->state.histogram.outside;
+}
+
+/* The state passes through the codec, so that no part that is saved can be forgotten. */
+static int copy_state(qobs_observer *to, const qobs_observer *from, qobs_error *error)
+{
+    qobs_observer *source = (qobs_observer *)from; /* which saving does not change */
+    struct codec count = {0};
+    qobs_code_state(&count, source, NULL);
+    unsigned char *bytes = qobs_allocate(&to->runtime, count.size);
+    if (!bytes)
+        return qobs_fail(error, QOBS_ERROR_OUT_OF_MEMORY, "clone: no memory for %zu bytes", count.size);
+    struct codec writer = {.to = bytes}, reader = {.loading = true, .from = bytes, .end = bytes + count.size};
+    qobs_code_state(&writer, source, NULL);
+    const int status = qobs_code_state(&reader, to, error);
+    qobs_release(&to->runtime, bytes, count.size);
+    if (status == QOBS_OK)
+        copy_unsaved(to, from);
+    return status;
+}
+
+int qobs_observer_clone(qobs_observer **clone, const qobs_observer *o, const qobs_runtime *runtime, qobs_error *error)
+{
+    if (!clone || !o)
+        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "%s: is NULL", clone ? "observer" : "clone");
+    qobs_observer *made;
+    int status = qobs_observer_create(&made, &o->config, runtime, error);
+    if (status != QOBS_OK)
+        return status;
+    status = copy_state(made, o, error);
+    if (status != QOBS_OK) {
+        qobs_observer_destroy(made);
+        return status;
+    }
+    *clone = made;
     return qobs_succeed(error);
 }

@@ -1,0 +1,146 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-FileCopyrightText: The qobs authors */
+
+/* Settings as text, and what a setting is. */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/struct_size.h"
+#include "config/settings.h"
+
+/* ---- Values ------------------------------------------------------------------------------------------------------ */
+
+const char *qobs_config_preset(const qobs_config *config) { return config ? config->preset->name : NULL; }
+
+int qobs_config_get(const qobs_config *config, const char *key, char *value, size_t size, qobs_error *error)
+{
+    if (!config || !key || (!value && size > 0))
+        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "%s: is NULL",
+                         !config ? "config"
+                         : !key  ? "key"
+                                 : "value");
+    const struct setting *setting;
+    const int status = qobs_setting_require(config->preset, key, &setting, error);
+    if (status != QOBS_OK)
+        return status;
+    char text[QOBS_SETTING_VALUE];
+    const size_t length = qobs_setting_print(setting, config, text);
+    if (length >= size)
+        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "size: is %zu, the value of %s needs %zu", size, key,
+                         length + 1);
+    memcpy(value, text, length + 1);
+    return qobs_succeed(error);
+}
+
+/* Text that is counted, and written as far as there is room. */
+struct text {
+    char *to;
+    size_t size, length;
+};
+
+static void put(struct text *out, const char *text)
+{
+    for (; *text; text++, out->length++)
+        if (out->length < out->size)
+            out->to[out->length] = *text;
+}
+
+static void put_config(struct text *out, const qobs_config *config)
+{
+    const struct qobs_config defaults = qobs_config_defaults(config->preset);
+    const struct setting *setting;
+    put(out, config->preset->name);
+    for (size_t i = 0; (setting = qobs_setting_at(config->preset, i)); i++) {
+        char value[QOBS_SETTING_VALUE], usual[QOBS_SETTING_VALUE];
+        qobs_setting_print(setting, config, value);
+        qobs_setting_print(setting, &defaults, usual);
+        if (strcmp(value, usual) == 0)
+            continue;
+        put(out, " ");
+        put(out, setting->key);
+        put(out, "=");
+        put(out, value);
+    }
+}
+
+int qobs_config_text(const qobs_config *config, char *text, size_t size, size_t *needed, qobs_error *error)
+{
+    const bool asks = !text && size == 0;
+    if (!config || (!text && size > 0) || (asks && !needed))
+        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "%s: is NULL",
+                         !config ? "config"
+                         : asks  ? "needed"
+                                 : "text");
+    struct text count = {0}, out = {.to = text, .size = size};
+    put_config(&count, config);
+    if (!asks && count.length >= size)
+        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "size: is %zu, the text needs %zu", size,
+                         count.length + 1);
+    if (!asks) {
+        put_config(&out, config);
+        text[out.length] = '\0';
+    }
+    if (needed)
+        *needed = count.length + 1;
+    return qobs_succeed(error);
+}
+
+/* ---- Descriptions ------------------------------------------------------------------------------------------------ */
+
+size_t qobs_config_key_count(const qobs_config *config)
+{
+    size_t n = 0;
+    while (config && qobs_setting_at(config->preset, n))
+        n++;
+    return n;
+}
+
+const char *qobs_config_key(const qobs_config *config, size_t index)
+{
+    const struct setting *setting = config ? qobs_setting_at(config->preset, index) : NULL;
+    return setting ? setting->key : NULL;
+}
+
+const char *qobs_config_key_word(const qobs_config *config, const char *key, size_t index)
+{
+    const struct setting *setting = config && key ? qobs_setting_find(config->preset, key) : NULL;
+    if (!setting)
+        return NULL;
+    if (setting->kind == KIND_OWN_NAME)
+        return index == 0 ? qobs_preset_own_name(config->preset) : NULL;
+    const struct word *word = setting->words;
+    while (word && word->text && index > 0) {
+        word++;
+        index--;
+    }
+    return word ? word->text : NULL;
+}
+
+int qobs_config_key_info(const qobs_config *config, const char *key, qobs_setting_info *info, qobs_error *error)
+{
+    static const qobs_setting_kind kinds[] = {
+        [KIND_WORD] = QOBS_SETTING_WORD,       [KIND_BOOL] = QOBS_SETTING_BOOL,
+        [KIND_INTEGER] = QOBS_SETTING_INTEGER, [KIND_LONG] = QOBS_SETTING_INTEGER,
+        [KIND_REAL] = QOBS_SETTING_REAL,       [KIND_AXES] = QOBS_SETTING_AXES,
+        [KIND_PAIR] = QOBS_SETTING_PAIR,       [KIND_OWN_NAME] = QOBS_SETTING_OWN_NAME};
+    if (!config || !key)
+        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "%s: is NULL", config ? "key" : "config");
+    const struct setting *setting;
+    int status = out_check("info", info, SIZE_THROUGH(qobs_setting_info, default_value), error);
+    if (status == QOBS_OK)
+        status = qobs_setting_require(config->preset, key, &setting, error);
+    if (status != QOBS_OK)
+        return status;
+    const struct qobs_config defaults = qobs_config_defaults(config->preset);
+    qobs_setting_info made = {.struct_size = sizeof made,
+                              .key = setting->key,
+                              .kind = kinds[setting->kind],
+                              .min = setting->min,
+                              .max = setting->max,
+                              .help = setting->help};
+    while (qobs_config_key_word(config, key, made.word_count))
+        made.word_count++;
+    qobs_setting_print(setting, &defaults, made.default_value);
+    out_copy(info, &made, sizeof made);
+    return qobs_succeed(error);
+}
