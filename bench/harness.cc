@@ -322,14 +322,7 @@ std::shared_ptr<qobs_config> Config(const std::string &preset, const std::string
 {
     qobs_error error;
     qobs_config *config;
-    Check(qobs_config_create(&config, preset.c_str(), nullptr, &error), error);
-    for (size_t at = 0; at < settings.size();) {
-        const size_t end = std::min(settings.find(';', at), settings.size()), equals = settings.find('=', at);
-        Check(qobs_config_set(config, settings.substr(at, equals - at).c_str(), settings.substr(equals + 1, end - equals - 1).c_str(),
-                              &error),
-              error);
-        at = end + 1;
-    }
+    Check(qobs_config_parse(&config, (preset + " " + settings).c_str(), nullptr, &error), error);
     return std::shared_ptr<qobs_config>(config, qobs_config_destroy);
 }
 

@@ -43,22 +43,6 @@ static inline void expect_refused(int got, int status, const char *words, const 
 }
 #define assert_refused(call, status, words) expect_refused((call), (status), (words), __FILE__, __LINE__)
 
-/* "key=value;key=value"; returns the status of the first setting refused. */
-static inline int configure(qobs_config *config, const char *settings)
-{
-    char text[320], *rest = text;
-    snprintf(text, sizeof text, "%s", settings);
-    error = (qobs_error){0};
-    for (char *setting; (setting = strtok_r(rest, ";", &rest));) {
-        char *value = strchr(setting, '=');
-        *value++ = '\0';
-        const int status = qobs_config_set(config, setting, value, &error);
-        if (status != QOBS_OK)
-            return status;
-    }
-    return QOBS_OK;
-}
-
 static inline qobs_config *make_config(const char *preset, const char *settings, const qobs_runtime *runtime)
 {
     qobs_config *config = NULL;
@@ -68,7 +52,7 @@ static inline qobs_config *make_config(const char *preset, const char *settings,
      * does not. */
     qobs_config_set(config, "norm", "2", NULL);
 #endif
-    assert_ok(configure(config, settings));
+    assert_ok(qobs_config_set_all(config, settings, &error));
     return config;
 }
 

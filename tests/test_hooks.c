@@ -76,7 +76,7 @@ static void test_settings(void **state)
     for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
         qobs_config *config = make_config(refused[i].preset, "", NULL);
         qobs_observer *o = NULL;
-        const int status = configure(config, refused[i].settings);
+        const int status = qobs_config_set_all(config, refused[i].settings, &error);
         assert_refused(status == QOBS_OK ? qobs_config_check(config, &error) : status, QOBS_ERROR_INVALID_ARGUMENT,
                        refused[i].words);
         if (status == QOBS_OK) /* whoever uses the configuration says the same */

@@ -47,7 +47,7 @@ static void test_settings_refused(void **state)
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         qobs_config *config = NULL;
         assert_ok(qobs_config_create(&config, cases[i].preset, NULL, &error));
-        int status = configure(config, cases[i].settings);
+        int status = qobs_config_set_all(config, cases[i].settings, &error);
         if (status == QOBS_OK)
             status = qobs_config_check(config, &error);
         assert_refused(status, QOBS_ERROR_INVALID_ARGUMENT, cases[i].words);

@@ -436,19 +436,11 @@ static void test_load(void **unused)
 
 static qobs_config *config_of(const char *settings)
 {
-    qobs_config *config;
+    qobs_config *config = NULL;
     qobs_error error;
-    char text[256], *rest = text;
-    snprintf(text, sizeof text, "%s", settings);
     assert_int_equal(qobs_config_create(&config, "llmc.memoryless_mse", NULL, &error), QOBS_OK);
-    for (char *key = strtok_r(text, " ", &rest); key; key = strtok_r(NULL, " ", &rest)) {
-        char *value = strchr(key, '=');
-        *value++ = '\0';
-        if (qobs_config_set(config, key, value, &error) != QOBS_OK) {
-            fprintf(stderr, "%s\n", error.message);
-            fail();
-        }
-    }
+    if (qobs_config_set_all(config, settings, &error) != QOBS_OK)
+        fail_msg("%s", error.message);
     return config;
 }
 

@@ -69,21 +69,6 @@ int bases_set(struct bases *bases, const char *argument)
     return EXIT_OK;
 }
 
-/* Applies the settings of a scheme: "key=value key=value". */
-static int apply(qobs_config *config, const char *preset, const char *settings, const char *user)
-{
-    char copy[256], *rest = copy;
-    snprintf(copy, sizeof copy, "%s", settings);
-    for (char *setting; (setting = strtok_r(rest, " ", &rest));) {
-        char *value = strchr(setting, '=');
-        qobs_error error;
-        *value++ = '\0';
-        if (qobs_config_set(config, setting, value, &error) != QOBS_OK)
-            return print_error(EXIT_USAGE, "--preset: %s cannot serve %s: %s", preset, user, error.message);
-    }
-    return EXIT_OK;
-}
-
 static int make(struct bases *bases, enum base base, const char *preset, const char *settings, const char *user)
 {
     struct base_observer *o = &bases->observers[base];
@@ -97,7 +82,9 @@ static int make(struct bases *bases, enum base base, const char *preset, const c
         return print_status_error(&error, about);
     if (qobs_config_set(o->config, "base_name", base_names[base], &error) != QOBS_OK)
         return print_status_error(&error, about);
-    int code = apply(o->config, o->preset, settings, user);
+    if (qobs_config_set_all(o->config, settings, &error) != QOBS_OK)
+        return print_error(EXIT_USAGE, "--preset: %s cannot serve %s: %s", o->preset, user, error.message);
+    int code = EXIT_OK;
     for (size_t i = 0; code == EXIT_OK && i < bases->count; i++) {
         const char *rest;
         size_t length;
