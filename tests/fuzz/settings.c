@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* Any text as a preset's name and settings, "key=value" a line each: what is refused changes nothing; what is taken is
- * printed so that it reads back as the same; and what the settings together allow makes plans and an observer. */
+/* Any text as a preset's name and settings, "key=value" a line each, all at once and one by one: what is refused changes
+ * nothing; what is taken is printed so that it reads back as the same; and what the settings together allow makes plans
+ * and an observer. */
 #include "fuzz.h"
 #include "qobs/plan.h"
 #include "qobs/qobs.h"
@@ -42,6 +43,46 @@ static void set(qobs_config *config, const char *key, const char *value)
     must(qobs_config_get(config, key, again, sizeof again, &error) == QOBS_OK);
     if (strcmp(got, again) != 0)
         finding("%s=%s prints as %s, that as %s", key, value, got, again);
+}
+
+/* The same settings at once: all or none. */
+static void set_all(qobs_config *config, const char *settings)
+{
+    static struct values before, after;
+    qobs_error error = {0};
+    get_all(config, &before);
+    const int status = qobs_config_set_all(config, settings, &error);
+    must(status == error.status && (status == QOBS_OK) == (error.message[0] == '\0'));
+    must(memchr(error.message, '\0', sizeof error.message));
+    get_all(config, &after);
+    must(status == QOBS_OK || memcmp(&before, &after, sizeof before) == 0);
+}
+
+/* The text of a configuration makes the same configuration, and that has the same text. */
+static void parse(const char *text)
+{
+    static struct values values, values_again;
+    qobs_config *config = NULL, *again = NULL;
+    qobs_error error = {0};
+    size_t size, size_again;
+    if (qobs_config_parse(&config, text, NULL, &error) != QOBS_OK) {
+        must(!config && error.message[0] != '\0');
+        return;
+    }
+    must(qobs_config_text(config, NULL, 0, &size, &error) == QOBS_OK);
+    char *own = workspace(size), *own_again = workspace(size);
+    must(qobs_config_text(config, own, size, NULL, &error) == QOBS_OK && strlen(own) + 1 == size);
+    if (qobs_config_parse(&again, own, NULL, &error) != QOBS_OK)
+        finding("'%s' is refused: %s", own, error.message);
+    must(qobs_config_text(again, own_again, size, &size_again, &error) == QOBS_OK);
+    must(size_again == size && strcmp(own, own_again) == 0);
+    get_all(config, &values);
+    get_all(again, &values_again);
+    must(memcmp(&values, &values_again, sizeof values) == 0);
+    qobs_config_destroy(config);
+    qobs_config_destroy(again);
+    free(own);
+    free(own_again);
 }
 
 static void plan(const qobs_config *config, int ndim, const int64_t *shape)
@@ -105,11 +146,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     qobs_error error;
     memcpy(text, data, size);
     text[size] = '\0';
+    parse(text);
     if (qobs_config_create(&config, next_line(&rest), NULL, &error) != QOBS_OK) {
         must(!config && error.message[0] != '\0');
         free(text);
         return 0;
     }
+    set_all(config, rest);
     while (*rest) {
         const char *line = next_line(&rest);
         char *equals = strchr(line, '=');
