@@ -291,7 +291,7 @@ def test_long_names():
 def test_schemes():
     tensors, rows = model()
     write("model.safetensors", st_bytes(tensors, {"format": "pt"}))
-    for scheme, wanted, bits, symmetric in (("W8A8", by_channel(rows), 8, True), ("W8A16", by_channel(rows), 8, True),
+    for scheme, wanted, bits, symmetric in (("W8A8", by_channel(rows), 8, True), ("W8A16", by_group(rows, 128), 8, True),
                                             ("INT8", by_channel(rows), 8, True),
                                             ("W4A16", by_group(rows, 128), 4, True),
                                             ("W4A8", by_group(rows, 128), 4, True),
@@ -436,7 +436,7 @@ def test_same_everywhere():
     small, _ = model()
     write("model.safetensors", st_bytes(dict(small, **{"big.weight": ("BF16", [1536, 1024], big)})))
     outputs = {}
-    for scheme, extra in (("W8A8", []), ("W4A16_ASYM", []), ("W8A16", ["--set", "strategy=tensor"])):
+    for scheme, extra in (("W8A8", []), ("W4A16_ASYM", []), ("INT8", ["--set", "strategy=tensor"])):
         for isa in instruction_sets():
             for threads in thread_counts():
                 fine(f"{scheme}, {isa}, {threads} threads", "calibrate", "--quiet", "--scheme", scheme, *extra, "-o",
