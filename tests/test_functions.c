@@ -18,7 +18,7 @@ static const float more[] = {-2, 2, -5, 4, 9, -6, 7, -8};
 static void test_get_current_min_max(void **state)
 {
     (void)state;
-    qobs_config *config = make_config("llmc.minmax", "group_size=2", NULL);
+    qobs_config *config = make_config("llmc.minmax", "base_name=weight;group_size=2", NULL);
     const qobs_tensor value = tensor(QOBS_F32, two_rows, 2, 4);
     float min[4], max[4];
     for (int again = 0; again < 2; again++) { /* nothing is kept */
@@ -32,7 +32,7 @@ static void test_get_current_min_max(void **state)
 static void test_get_current_global_min_max(void **state)
 {
     (void)state;
-    qobs_config *config = make_config("llmc.minmax", "group_size=2", NULL);
+    qobs_config *config = make_config("llmc.minmax", "base_name=weight;group_size=2", NULL);
     const qobs_tensor value = tensor(QOBS_F32, two_rows, 2, 4), none = tensor(QOBS_F32, two_rows, 0, 4);
     float min, max;
     qobs_counts counts = {.struct_size = sizeof counts};
@@ -48,7 +48,7 @@ static void test_get_current_global_min_max(void **state)
 static void test_get_min_max(void **state)
 {
     (void)state;
-    static const char settings[] = "version=2025-10;averaging_constant=0.5;strategy=channel";
+    static const char settings[] = "base_name=weight;version=2025-10;averaging_constant=0.5;strategy=channel";
     qobs_observer *o = make("llmc.minmax", settings);
     const qobs_tensor a = tensor(QOBS_F32, two_rows, 2, 4), b = tensor(QOBS_F32, more, 2, 4);
     float min[2], max[2];
@@ -72,7 +72,7 @@ static void test_get_global_min_max(void **state)
     (void)state;
     qobs_observer *o =
         make("llmc.minmax",
-             "version=2025-10;averaging_constant=0.5;group_size=2;strategy=tensor_group;type=float;num_bits=4");
+             "base_name=weight;version=2025-10;averaging_constant=0.5;group_size=2;strategy=tensor_group;type=float;num_bits=4");
     const qobs_tensor a = tensor(QOBS_F32, two_rows, 2, 4), b = tensor(QOBS_F32, more, 2, 4);
     float min, max, groups_min[4], groups_max[4];
     assert_ok(qobs_observer_update_min_max(o, &a, NULL, groups_min, groups_max, sizeof groups_min, &error));

@@ -283,7 +283,7 @@ static qobs_observer *make_observer(const struct form *f)
 {
     char settings[256];
     int n = snprintf(settings, sizeof settings,
-                     "version=%s;strategy=%s;num_bits=%d;symmetric=%s;averaging_constant=%g;type=%s",
+                     "base_name=weight;version=%s;strategy=%s;num_bits=%d;symmetric=%s;averaging_constant=%g;type=%s",
                      f->september ? "2025-09" : "2025-10", f->strategy, f->bits, f->symmetric ? "true" : "false", f->c,
                      f->fp4 ? "float" : "int");
     if (in_groups(f))

@@ -194,7 +194,8 @@ QOBS_API void qobs_config_destroy(qobs_config *config); /**< does nothing if con
  * settings are found when the configuration is used, or by qobs_config_check. docs/presets lists the settings of
  * every preset with their allowed values and defaults.
  * Every preset has two settings:
- *  - base_name: the kind of the tensor (weight, input, output, q, k, v).
+ *  - base_name: the kind of the tensor (weight, input, output, q, k, v). llmc presets with weight observe only the
+ *    first tensor; qobs_counts counts the others.
  *  - nonfinite: NaN and infinity make the call fail (refuse), are skipped (ignore), or enter the result (propagate).
  *    Presets with histograms also have refuse_nan, which skips infinities. */
 QOBS_API int qobs_config_set(qobs_config *config, const char *key, const char *value, qobs_error *error);
@@ -229,6 +230,8 @@ typedef struct qobs_counts {
     uint64_t inf;            /**< infinite elements; torch presets: also those beyond the range of F32 */
     uint64_t tokens;         /**< rows of 2-dimensional tensors (record_observed_tokens of llm-compressor) */
     uint64_t nonzero_tokens; /**< quark presets: rows of the last dimension with an element other than 0 */
+    uint64_t ignored;        /**< llmc presets, base_name=weight: tensors after the first, which upstream ignores.
+                              * @since 0.2 */
 } qobs_counts;
 
 /** Report of a range search (llmc presets with mse in their name). */

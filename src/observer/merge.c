@@ -256,6 +256,7 @@ static void add_counts(qobs_counts *counts, const qobs_counts *other)
     counts->inf += other->inf;
     counts->tokens += other->tokens;
     counts->nonzero_tokens += other->nonzero_tokens;
+    counts->ignored += other->ignored;
 }
 
 /* Moves what was prepared into the observer; what it replaces goes to *m. */
