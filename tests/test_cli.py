@@ -305,6 +305,21 @@ def test_schemes():
     check(all(m in table for m in LINEAR) and "4 layers" in table, "the table has every module", table)
 
 
+def test_too_large_for_nvfp4():
+    """The global scale would be 0, by which dequantization divides."""
+    weights = {f"layers.{i}.{m}.weight": ("F64", [2, 16], pack("F64", [x] + 31 * [1.0]))
+               for i, (m, x) in enumerate((("up_proj", 1.0), ("down_proj", -1e300)))}
+    write("model.safetensors", st_bytes(weights))
+    for preset in ("llmc.memoryless_minmax", "llmc.memoryless_mse"):
+        refused(f"{preset}: 1e300", ["layers.1.down_proj", "global"], "calibrate", "--quiet", "--scheme", "NVFP4",
+                "--preset", preset, "-o", "out.safetensors", "model.safetensors")
+    write("model.safetensors", st_bytes({n: ("F64", [2, 16], pack("F64", 32 * [1.0])) for n in weights}))
+    write("a.safetensors", st_bytes({n.replace("weight", "input"): v for n, v in weights.items()}))
+    refused("input of 1e300", ["layers.1.down_proj.input", "global scale is 0"], "calibrate", "--quiet", "--scheme",
+            "NVFP4", "--preset", "kv=none", "--activations", "a.safetensors", "-o", "out.safetensors",
+            "model.safetensors")
+
+
 def test_strategies():
     tensors, rows = model()
     write("model.safetensors", st_bytes(tensors))

@@ -424,6 +424,8 @@ static void test_amax_known(void **state)
         assert_refused(qobs_observer_set_global_amax(o, -1, &error), QOBS_ERROR_INVALID_ARGUMENT, "amax|-1|negative");
         assert_refused(qobs_observer_set_global_amax(o, (double)NAN, &error), QOBS_ERROR_INVALID_ARGUMENT,
                        "amax|nan|number");
+        assert_refused(qobs_observer_set_global_amax(o, (double)INFINITY, &error), QOBS_ERROR_INVALID_ARGUMENT,
+                       "amax|inf|finite");
         assert_result(o, "global_scale", own);
         assert_ok(qobs_observer_set_global_amax(o, (double)amax, &error));
         assert_ok(qobs_observer_read(o, "global_scale", &global, sizeof global, &error));

@@ -406,7 +406,8 @@ QOBS_API int qobs_observer_qparams(const qobs_observer *observer, void *scale, s
 QOBS_API int qobs_observers_fuse(qobs_observer *const *observers, size_t count, qobs_error *error);
 
 /** Sets the magnitude that gives the global scale, like qobs_observers_fuse. For an observer of a slice it is that of
- * the complete tensor; for layers on several machines it is their largest. */
+ * the complete tensor; for layers on several machines it is their largest. It must be finite
+ * and not negative. */
 QOBS_API int qobs_observer_set_global_amax(qobs_observer *observer, double amax, qobs_error *error);
 
 /** @} */

@@ -89,7 +89,9 @@ QOBS_API int qobs_calculate_qparams(const qobs_config *config, qobs_dtype dtype,
                                     qobs_error *error);
 
 /** Computes the global scale for a range (strategy tensor_group): a range that fills e2m1 then gives scales that fill
- * e4m3. min, max and the computation have dtype `dtype`. Reproduces generate_gparam of compressed-tensors. */
+ * e4m3. min, max and the computation have dtype `dtype`. min and max must be finite. Fails with NO_RESULT if the global
+ * scale is 0 in F32 (F64 magnitudes above 10^48). Reproduces generate_gparam of compressed-tensors, which has 1 for
+ * NaN and 0 for infinity. */
 QOBS_API int qobs_global_scale(const qobs_config *config, qobs_dtype dtype, double min, double max, float *global_scale,
                                qobs_error *error);
 
