@@ -50,7 +50,9 @@ typedef struct qobs_histogram_options {
  * point c becomes [c - 1, c + 1]. NaN and infinities are not counted. If min == max and a qparam has NaN or
  * infinity, the call fails with NONFINITE.
  * Differences: torch divides by infinity if (max - min) * count overflows F32. It divides by zero if c - 1 and c + 1
- * round to c. Here both cases are computed correctly. torch counts in F32; see qobs_histogram_to_float. */
+ * round to c. Here both cases are computed correctly. torch counts in the dtype of the tensor, by adding 1: on one
+ * thread, a count of BF16 stops at 256, one of F16 at 2048, one of F32 at 2^24. Here none stops; see
+ * qobs_histogram_to_float. */
 QOBS_API int qobs_histogram(const qobs_config *config, const qobs_tensor *value, const qobs_tensor *g_idx,
                             const qobs_histogram_options *bins, uint64_t *counts, float *first_edge, float *last_edge,
                             qobs_counts *counts_seen, const qobs_runtime *runtime, qobs_error *error);
@@ -145,8 +147,8 @@ QOBS_API int qobs_range_by_mse(const qobs_config *config, const qobs_tensor *his
 /** Finds the range with the smallest squared error if elements are spread evenly over their bins. It clips from
  * either side, 1e-5 of the elements at a time, until the error increases. Only for torch.* presets (setting dtype).
  * Reproduces _non_linear_param_search of HistogramObserver, which computes in float32 and double. Only the first and
- * the last edge are used; counts are rounded to float32. Sums have the order of torch.sum for vectors of 8. If max -
- * min overflows float32, the result is the full range; upstream has no result. */
+ * the last edge are read, the others may be anything; counts are rounded to float32. Sums have the order of torch.sum
+ * for vectors of 8. If max - min overflows float32, the result is the full range; upstream has no result. */
 QOBS_API int qobs_range_by_l2_norm(const qobs_config *config, const qobs_tensor *histogram,
                                    const qobs_tensor *bin_edges, float *min, float *max, const qobs_runtime *runtime,
                                    qobs_error *error);

@@ -40,6 +40,7 @@ struct finder_call {
     int families; /* that have the method */
     const qobs_tensor *histogram, *bin_edges;
     float *min, *max;
+    bool end_edges; /* the method uses only the first and the last edge */
 };
 
 static int check_call(const struct finder_call *r, qobs_error *error)
@@ -58,12 +59,25 @@ static int check_call(const struct finder_call *r, qobs_error *error)
     return QOBS_OK;
 }
 
-static int check_histogram(struct view *counts, struct view *edges, const qobs_tensor *histogram,
-                           const qobs_tensor *bin_edges, qobs_error *error)
+/* Edges ascend and are finite: each and the next one, or the first and the last one. */
+static int check_edges(const struct view *edges, bool end_edges, qobs_error *error)
 {
-    int status = qobs_view_of_tensor(counts, histogram, "histogram", error);
+    const int64_t last = edges->elements - 1, step = end_edges ? last : 1;
+    for (int64_t i = 0; i < last; i += step) {
+        const double edge = number_at(edges, i), next = number_at(edges, i + step);
+        if (!(edge <= next) || isinf(edge) || isinf(next))
+            return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT,
+                             "bin_edges: [%lld] is %g and [%lld] is %g, they must be finite and ascend", (long long)i,
+                             edge, (long long)(i + step), next);
+    }
+    return QOBS_OK;
+}
+
+static int check_histogram(struct view *counts, struct view *edges, const struct finder_call *call, qobs_error *error)
+{
+    int status = qobs_view_of_tensor(counts, call->histogram, "histogram", error);
     if (status == QOBS_OK)
-        status = qobs_view_of_tensor(edges, bin_edges, "bin_edges", error);
+        status = qobs_view_of_tensor(edges, call->bin_edges, "bin_edges", error);
     if (status != QOBS_OK)
         return status;
     if (counts->ndim != 1 || counts->elements < 1)
@@ -83,16 +97,12 @@ static int check_histogram(struct view *counts, struct view *edges, const qobs_t
                          edges->ndim, (long long)edges->elements, (long long)counts->elements,
                          (long long)counts->elements + 1);
     for (int64_t i = 0; i < counts->elements; i++) {
-        const double count = number_at(counts, i), edge = number_at(edges, i), next = number_at(edges, i + 1);
+        const double count = number_at(counts, i);
         if (!(count >= 0) || isinf(count))
             return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT,
                              "histogram: [%lld] is %g, allowed are finite numbers from 0", (long long)i, count);
-        if (!(edge <= next) || isinf(edge) || isinf(next))
-            return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT,
-                             "bin_edges: [%lld] is %g and the next one %g, they must be finite and ascend",
-                             (long long)i, edge, next);
     }
-    return QOBS_OK;
+    return check_edges(edges, call->end_edges, error);
 }
 
 /* The resolved call. */
@@ -111,7 +121,7 @@ static int open_finder(struct finder *f, const struct finder_call *call, const q
     struct view counts, edges;
     int status = check_call(call, error);
     if (status == QOBS_OK)
-        status = check_histogram(&counts, &edges, call->histogram, call->bin_edges, error);
+        status = check_histogram(&counts, &edges, call, error);
     if (status == QOBS_OK)
         status = qobs_runtime_resolve(&f->runtime, runtime, error);
     if (status != QOBS_OK)
@@ -166,8 +176,8 @@ static int find_amax(const struct finder_call *call, int64_t stride, int64_t sta
 int qobs_range_by_percentile(const qobs_config *config, const qobs_tensor *histogram, const qobs_tensor *bin_edges,
                              double percentile, float *min, float *max, const qobs_runtime *runtime, qobs_error *error)
 {
-    const struct finder_call call = {config, "percentile", FAMILY_QUARK | FAMILY_MODELOPT, histogram, bin_edges,
-                                     min,    max};
+    const struct finder_call call = {config, "percentile", FAMILY_QUARK | FAMILY_MODELOPT, histogram, bin_edges, min,
+                                     max,    false};
     struct finder f;
     if (!(percentile >= 0 && percentile <= 100))
         return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "percentile: is %g, allowed are numbers from 0 to 100",
@@ -190,7 +200,7 @@ int qobs_range_by_percentile(const qobs_config *config, const qobs_tensor *histo
 int qobs_range_by_l2_norm(const qobs_config *config, const qobs_tensor *histogram, const qobs_tensor *bin_edges,
                           float *min, float *max, const qobs_runtime *runtime, qobs_error *error)
 {
-    const struct finder_call call = {config, "l2_norm", FAMILY_TORCH, histogram, bin_edges, min, max};
+    const struct finder_call call = {config, "l2_norm", FAMILY_TORCH, histogram, bin_edges, min, max, true};
     struct finder f;
     const int status = open_finder(&f, &call, runtime, error);
     if (status != QOBS_OK)
@@ -211,7 +221,7 @@ int qobs_range_by_entropy(const qobs_config *config, const qobs_tensor *histogra
                           int64_t stride, int64_t start_bin, float *min, float *max, const qobs_runtime *runtime,
                           qobs_error *error)
 {
-    const struct finder_call call = {config, "entropy", FAMILY_MODELOPT, histogram, bin_edges, min, max};
+    const struct finder_call call = {config, "entropy", FAMILY_MODELOPT, histogram, bin_edges, min, max, false};
     return find_amax(&call, stride, start_bin, qobs_amax_by_entropy, runtime, error);
 }
 
@@ -219,6 +229,7 @@ int qobs_range_by_mse(const qobs_config *config, const qobs_tensor *histogram, c
                       int64_t stride, int64_t start_bin, float *min, float *max, const qobs_runtime *runtime,
                       qobs_error *error)
 {
-    const struct finder_call call = {config, "mse", FAMILY_QUARK | FAMILY_MODELOPT, histogram, bin_edges, min, max};
+    const struct finder_call call = {config, "mse", FAMILY_QUARK | FAMILY_MODELOPT, histogram, bin_edges, min,
+                                     max,    false};
     return find_amax(&call, stride, start_bin, qobs_amax_by_mse, runtime, error);
 }
