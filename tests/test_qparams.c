@@ -51,7 +51,7 @@ static void expect_numbers(const char *what, const struct st_tensor *expected, c
     for (int64_t i = 0; i < n; i++) {
         const double e = number_at(expected->data, expected->dtype, (size_t)i);
         const double g = number_at(got, qobs_dtype_name(dtype), (size_t)i);
-        if (e != g && !(isnan(e) && isnan(g))) {
+        if (!same_number(e, g)) {
             print_error("%s[%lld]: got %.9g, expected %.9g\n", what, (long long)i, g, e);
             assert_true(false);
         }
