@@ -178,7 +178,7 @@ CASES = {
         "llmc.static_minmax": (observer("llmc.static_minmax", INPUT, batches=True), 1),
         "llmc.minmax": (observer("llmc.minmax", INPUT, batches=True), 1),
         "llmc.memoryless_mse": (observer("llmc.memoryless_mse", INT4), 20),
-        "llmc.mse": (observer("llmc.mse", INT4), 20),
+        "llmc.mse": (observer("llmc.mse", {**INT4, "base_name": "weight"}), 20),
         "llmc.imatrix_mse": (observer("llmc.imatrix_mse", INT4, importance=True), 20),
         "llmc.nvfp4_expanded_mse": (observer("llmc.nvfp4_expanded_mse", NVFP4), 111),
     },

@@ -55,6 +55,7 @@ golden=(
     "--suite llmc_mse"
     "--suite llmc_old"
     "--suite quark"
+    "--suite quark_2026_11"
 )
 # What of them is not run through the program, and why.
 left_out=(

@@ -5,6 +5,7 @@
 #ifndef QOBS_TEST_GOLDEN_H
 #define QOBS_TEST_GOLDEN_H
 
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -21,8 +22,30 @@
 #include "qobs/qobs.h"
 #include "safetensors.h"
 
-/* The suite that is open. */
+/* The suite that is open, and its directory. */
 static struct st_file tensors;
+static const char *golden_directory = ".";
+
+/* Equal with the sign of zero. NaN are equal: their sign and payload are those of the machine's instructions. */
+static inline bool same_number(double a, double b)
+{
+    return (a == b && !signbit(a) == !signbit(b)) || (isnan(a) && isnan(b));
+}
+
+/* True if zero_signs.txt says that this result has zeros of the other sign than upstream's. */
+static inline bool differs_in_zeros(const char *name, const char *quantity)
+{
+    char path[1024], line[256], wanted[256];
+    snprintf(path, sizeof path, "%s/zero_signs.txt", golden_directory);
+    snprintf(wanted, sizeof wanted, "%s %s\n", name, quantity);
+    FILE *file = fopen(path, "r");
+    assert_non_null(file);
+    bool found = false;
+    while (!found && fgets(line, sizeof line, file))
+        found = strcmp(line, wanted) == 0;
+    fclose(file);
+    return found;
+}
 
 static inline void expect_word(const char *text, const char *word, const char *file, int line)
 {
@@ -115,12 +138,13 @@ static inline int run_suite(const char *suite, const char *prefix, size_t count,
 #ifdef QOBS_GOLDEN_DIR
     directory = directory ? directory : QOBS_GOLDEN_DIR;
 #endif
+    golden_directory = directory ? directory : ".";
     char path[1024], start[128];
     struct fail f;
-    snprintf(path, sizeof path, "%s/%s.json", directory ? directory : ".", suite);
+    snprintf(path, sizeof path, "%s/%s.json", golden_directory, suite);
     snprintf(start, sizeof start, "%s/%s", suite, prefix);
     cJSON *cases = read_cases(path);
-    snprintf(path, sizeof path, "%s/%s.safetensors", directory ? directory : ".", suite);
+    snprintf(path, sizeof path, "%s/%s.safetensors", golden_directory, suite);
     if (!cases || st_open(&tensors, path, &f) != 0) {
         fprintf(stderr, "%s\n", cases ? f.message : "no cases");
         return 1;

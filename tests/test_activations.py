@@ -182,8 +182,8 @@ def test_integers():
         want[at + ".q_scale"] = ("F16", [1], [scale_of("F16", batches[0][at + ".q_states"][2], 448)])
     equal(outputs(), want, "static int8: scales and zero points")
     equal(report()["activations"]["unused"], 0, "everything recorded was needed")
-    fine("groups", *CALIBRATE, "W8A16", *activations("a.safetensors"), "--preset", "kv=none", "--set",
-         "input.group_size=8")
+    fine("groups", *CALIBRATE, "W8A16", *activations("a.safetensors"), "--preset", "kv=none", "--set", "group_size=8",
+         "--set", "input.group_size=8")
     values = batches[0][LAYER % 0 + "self_attn.o_proj.input"][2]
     groups = [[v for k, v in enumerate(values) if k % 32 // 8 == g] for g in range(4)]
     got = outputs()

@@ -291,7 +291,7 @@ def test_long_names():
 def test_schemes():
     tensors, rows = model()
     write("model.safetensors", st_bytes(tensors, {"format": "pt"}))
-    for scheme, wanted, bits, symmetric in (("W8A8", by_channel(rows), 8, True), ("W8A16", by_channel(rows), 8, True),
+    for scheme, wanted, bits, symmetric in (("W8A8", by_channel(rows), 8, True), ("W8A16", by_group(rows, 128), 8, True),
                                             ("INT8", by_channel(rows), 8, True),
                                             ("W4A16", by_group(rows, 128), 4, True),
                                             ("W4A8", by_group(rows, 128), 4, True),
@@ -303,6 +303,21 @@ def test_schemes():
               f"{scheme}: metadata")
     table = fine("the table", "calibrate", "--scheme", "W8A8", "-o", "out.safetensors", "model.safetensors")
     check(all(m in table for m in LINEAR) and "4 layers" in table, "the table has every module", table)
+
+
+def test_too_large_for_nvfp4():
+    """The global scale would be 0, by which dequantization divides."""
+    weights = {f"layers.{i}.{m}.weight": ("F64", [2, 16], pack("F64", [x] + 31 * [1.0]))
+               for i, (m, x) in enumerate((("up_proj", 1.0), ("down_proj", -1e300)))}
+    write("model.safetensors", st_bytes(weights))
+    for preset in ("llmc.memoryless_minmax", "llmc.memoryless_mse"):
+        refused(f"{preset}: 1e300", ["layers.1.down_proj", "global"], "calibrate", "--quiet", "--scheme", "NVFP4",
+                "--preset", preset, "-o", "out.safetensors", "model.safetensors")
+    write("model.safetensors", st_bytes({n: ("F64", [2, 16], pack("F64", 32 * [1.0])) for n in weights}))
+    write("a.safetensors", st_bytes({n.replace("weight", "input"): v for n, v in weights.items()}))
+    refused("input of 1e300", ["layers.1.down_proj.input", "global scale is 0"], "calibrate", "--quiet", "--scheme",
+            "NVFP4", "--preset", "kv=none", "--activations", "a.safetensors", "-o", "out.safetensors",
+            "model.safetensors")
 
 
 def test_strategies():
@@ -436,7 +451,7 @@ def test_same_everywhere():
     small, _ = model()
     write("model.safetensors", st_bytes(dict(small, **{"big.weight": ("BF16", [1536, 1024], big)})))
     outputs = {}
-    for scheme, extra in (("W8A8", []), ("W4A16_ASYM", []), ("W8A16", ["--set", "strategy=tensor"])):
+    for scheme, extra in (("W8A8", []), ("W4A16_ASYM", []), ("INT8", ["--set", "strategy=tensor"])):
         for isa in instruction_sets():
             for threads in thread_counts():
                 fine(f"{scheme}, {isa}, {threads} threads", "calibrate", "--quiet", "--scheme", scheme, *extra, "-o",
@@ -480,11 +495,27 @@ def test_observe():
     text = fine("a table", *arguments[:-1], *specs)
     equal([line.split()[0] for line in text.splitlines()], ["min_vals", "max_vals", "scale", "zero_point"],
           "a table without --out")
+    for preset in ("static_minmax", "minmax", "mse"):
+        counted = fine(f"{preset}: input by default", "observe", "--preset", "llmc." + preset, "--json", *specs)
+        equal(counted, fine("input", "observe", "--preset", "llmc." + preset, "--base-name", "input", "--json", *specs),
+              f"{preset}: the same as input")
+    for options in ((), ("--json",), ("--state", "one.state")):
+        p = run("observe", "--preset", "llmc.static_minmax", "--base-name", "weight", *options, *specs)
+        check(p.returncode == 0 and p.stderr.startswith("qobs: warning: 2 of 3 tensors are ignored: base_name=weight"),
+              "observe warns of ignored tensors", f"{p.returncode}: {p.stderr}")
+    p = run("merge", "one.state", "one.state")
+    check(p.returncode == 0 and p.stderr.startswith("qobs: warning: 4 of 6 tensors are ignored: base_name=weight"),
+          "merge warns of ignored tensors", f"{p.returncode}: {p.stderr}")
+    p = run("show", "--preset", "llmc.static_minmax", "--base-name", "weight", "--json",
+            *[f"x.safetensors:b{i}" for i in range(3)])
+    check(p.returncode == 0 and p.stderr.startswith("qobs: warning: 2 of 3 tensors are ignored"), "show warns, too",
+          f"{p.returncode}: {p.stderr}")
     text = fine("torch", "observe", "--preset", "torch.MinMaxObserver", "--json", *specs)
     got = {k: v["values"][0] for k, v in json.loads(text).items()}
     equal(got, {"min_val": -3, "max_val": 4, "scale": f32(7 / 255), "zero_point": 109}, "torch: names and numbers")
     write("turned.npy", npy_bytes("<f8", [2, 3], pack("F64", [1, 4, 2, 5, 3, 6]), fortran=True))
-    text = fine("Fortran order", "observe", "--preset", "llmc.minmax", "--strategy", "channel", "--json", "turned.npy")
+    text = fine("Fortran order", "observe", "--preset", "llmc.memoryless_minmax", "--strategy", "channel", "--json",
+                "turned.npy")
     equal(json.loads(text)["max_vals"], {"dtype": "F64", "shape": [2, 1], "values": [3, 6]}, "a .npy in Fortran order")
 
 
@@ -531,7 +562,8 @@ def test_global_scale():
     own = json.loads(fine("its own", *nvfp4[:-1]))
     same = json.loads(fine("its own, given", *nvfp4, repr(own["global_scale"]["values"][0])))
     equal(same, own, "the observer's own global scale, given, changes nothing")
-    channel = json.loads(fine("no tensor_group", "observe", "--preset", "llmc.minmax", "--set", "strategy=channel",
+    channel = json.loads(fine("no tensor_group", "observe", "--preset", "llmc.memoryless_minmax", "--set",
+                              "strategy=channel",
                               "--each", "--json",
                               "--global-scale", "3", "w.safetensors:w"))
     want = [f32(bf16(max(map(abs, r)) / 127.5) * 3) for r in rows]

@@ -104,26 +104,41 @@ struct layout {
 };
 
 static const struct layout strategies[] = {
-    {"tensor", "llmc.minmax", {{"strategy", "tensor"}}, {2, {7, 13}}, tensor, false},
-    {"channel", "llmc.minmax", {{"strategy", "channel"}}, {2, {17, 31}}, channel, false},
-    {"channel of experts", "llmc.minmax", {{"strategy", "channel"}}, {3, {3, 5, 31}}, channel, false},
-    {"group", "llmc.minmax", {{"group_size", "5"}}, {2, {9, 40}}, group_5, false},
-    {"group of experts", "llmc.minmax", {{"group_size", "5"}}, {3, {4, 3, 20}}, group_5, false},
-    {"group, ragged", "llmc.minmax", {{"group_size", "5"}, {"ragged", "true"}}, {2, {6, 23}}, group_5, false},
-    {"group 128", "llmc.minmax", {{"group_size", "128"}}, {2, {300, 1024}}, group_128, false},
-    {"group, g_idx", "llmc.minmax", {{"group_size", "5"}}, {2, {11, 40}}, group_5, true},
-    {"group, g_idx, wide", "llmc.minmax", {{"group_size", "5"}}, {2, {400, 700}}, group_5, true},
-    {"group of experts, g_idx", "llmc.minmax", {{"group_size", "5"}}, {3, {2, 3, 25}}, group_5, true},
-    {"group, ragged, g_idx", "llmc.minmax", {{"group_size", "5"}, {"ragged", "true"}}, {2, {6, 23}}, group_5, true},
-    {"block", "llmc.minmax", {{"strategy", "block"}, {"block_structure", "[3, 4]"}}, {2, {12, 20}}, block_3_4, false},
+    {"tensor", "llmc.memoryless_minmax", {{"strategy", "tensor"}}, {2, {7, 13}}, tensor, false},
+    {"channel", "llmc.memoryless_minmax", {{"strategy", "channel"}}, {2, {17, 31}}, channel, false},
+    {"channel of experts", "llmc.memoryless_minmax", {{"strategy", "channel"}}, {3, {3, 5, 31}}, channel, false},
+    {"group", "llmc.memoryless_minmax", {{"group_size", "5"}}, {2, {9, 40}}, group_5, false},
+    {"group of experts", "llmc.memoryless_minmax", {{"group_size", "5"}}, {3, {4, 3, 20}}, group_5, false},
+    {"group, ragged",
+     "llmc.memoryless_minmax",
+     {{"group_size", "5"}, {"ragged", "true"}},
+     {2, {6, 23}},
+     group_5,
+     false},
+    {"group 128", "llmc.memoryless_minmax", {{"group_size", "128"}}, {2, {300, 1024}}, group_128, false},
+    {"group, g_idx", "llmc.memoryless_minmax", {{"group_size", "5"}}, {2, {11, 40}}, group_5, true},
+    {"group, g_idx, wide", "llmc.memoryless_minmax", {{"group_size", "5"}}, {2, {400, 700}}, group_5, true},
+    {"group of experts, g_idx", "llmc.memoryless_minmax", {{"group_size", "5"}}, {3, {2, 3, 25}}, group_5, true},
+    {"group, ragged, g_idx",
+     "llmc.memoryless_minmax",
+     {{"group_size", "5"}, {"ragged", "true"}},
+     {2, {6, 23}},
+     group_5,
+     true},
+    {"block",
+     "llmc.memoryless_minmax",
+     {{"strategy", "block"}, {"block_structure", "[3, 4]"}},
+     {2, {12, 20}},
+     block_3_4,
+     false},
     {"block, partial",
-     "llmc.minmax",
+     "llmc.memoryless_minmax",
      {{"strategy", "block"}, {"block_structure", "[3, 4]"}},
      {2, {11, 22}},
      block_3_4,
      false},
     {"token",
-     "llmc.minmax",
+     "llmc.memoryless_minmax",
      {{"base_name", "input"}, {"strategy", "token"}, {"dynamic", "true"}},
      {3, {3, 7, 19}},
      second_index,
@@ -183,7 +198,7 @@ static const struct layout strategies[] = {
      {2, {23, 9}},
      swapped_group_5,
      false},
-    {"one element", "llmc.minmax", {{"strategy", "tensor"}}, {0, {0}}, tensor, false},
+    {"one element", "llmc.memoryless_minmax", {{"strategy", "tensor"}}, {0, {0}}, tensor, false},
 };
 
 /* Strides of a tensor in a larger buffer: axes in any order, some backwards, with gaps. Returns the bytes it spans and
@@ -462,7 +477,7 @@ static void test_format_of_configuration(void **state)
     float out[4];
     const qobs_tensor value = {sizeof value, x, QOBS_F32, 1, &four, NULL},
                       scale = {sizeof scale, &one, QOBS_F32, 1, &single, NULL};
-    qobs_config_create(&config, "llmc.minmax", NULL, NULL);
+    qobs_config_create(&config, "llmc.memoryless_minmax", NULL, NULL);
     qobs_config_set(config, "num_bits", "4", NULL);
     assert_int_equal(call_fake_quantize(config, NULL, &value, NULL, &scale, NULL, NULL, out, NULL, NULL, NULL),
                      QOBS_OK);
@@ -509,7 +524,7 @@ static void test_refusals(void **state)
     const qobs_tensor three_zeros = {sizeof three_zeros, z, QOBS_I32, 1, &three, NULL};
     const qobs_tensor far = {sizeof far, z + 2, QOBS_I32, 1, &one, NULL},
                       one_scale = {sizeof one_scale, s, QOBS_F32, 1, &one, NULL};
-    qobs_config_create(&llmc, "llmc.minmax", NULL, NULL);
+    qobs_config_create(&llmc, "llmc.memoryless_minmax", NULL, NULL);
     qobs_config_set(llmc, "strategy", "channel", NULL);
     qobs_config_create(&torch, "torch.MinMaxObserver", NULL, NULL);
     qobs_config_create(&quark, "quark.PerChannelMinMaxObserver", NULL, NULL);
@@ -558,7 +573,7 @@ static void test_no_memory(void **state)
     const qobs_allocator allocator = {sizeof allocator, no_memory, give_back, &left};
     const qobs_runtime runtime = {.struct_size = sizeof runtime, .allocator = &allocator};
     qobs_config *config;
-    qobs_config_create(&config, "llmc.minmax", NULL, NULL);
+    qobs_config_create(&config, "llmc.memoryless_minmax", NULL, NULL);
     qobs_config_set(config, "group_size", "2", NULL);
     const float x[4] = {1, 2, 3, 4}, s[2] = {1, 1};
     const int32_t order[4] = {1, 0, 1, 0};
@@ -593,7 +608,7 @@ static void test_modes(void **state)
     const qobs_tensor value = {sizeof value, x, QOBS_BF16, 1, &n, NULL},
                       s = {sizeof s, &scale, QOBS_BF16, 1, &one, NULL};
     qobs_config *config;
-    qobs_config_create(&config, "llmc.minmax", NULL, NULL);
+    qobs_config_create(&config, "llmc.memoryless_minmax", NULL, NULL);
     for (int with = 0; with < 2; with++) {
         const float *g = with ? &global : NULL;
         assert_int_equal(call_fake_quantize(config, NULL, &value, NULL, &s, NULL, g, expected, NULL, NULL, NULL),
@@ -617,7 +632,7 @@ static void test_empty(void **state)
     const int64_t shape[2] = {0, 4};
     const qobs_tensor value = {sizeof value, NULL, QOBS_F32, 2, shape, NULL};
     qobs_config *config;
-    qobs_config_create(&config, "llmc.minmax", NULL, NULL);
+    qobs_config_create(&config, "llmc.memoryless_minmax", NULL, NULL);
     assert_int_equal(call_fake_quantize(config, NULL, &value, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL), QOBS_OK);
     qobs_config_destroy(config);
 }

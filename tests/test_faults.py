@@ -11,7 +11,7 @@ from cli import *
 
 CALIBRATE = ("calibrate", "--quiet", "--scheme", "W8A8", "-o", "out.safetensors")
 SHOW = ("show", "--preset", "llmc.minmax", "model.safetensors:a.weight")
-OBSERVE = ("observe", "--preset", "llmc.minmax", "model.safetensors:a.weight")
+OBSERVE = ("observe", "--preset", "llmc.memoryless_minmax", "model.safetensors:a.weight")
 
 
 def zeros(path, rows, columns):

@@ -19,7 +19,7 @@ static const float more[] = {-2, 2, -5, 4, 9, -6, 7, -8};
 static void test_get_current_min_max(void **state)
 {
     (void)state;
-    qobs_config *config = make_config("llmc.minmax", "group_size=2", NULL);
+    qobs_config *config = make_config("llmc.minmax", "base_name=weight;group_size=2", NULL);
     const qobs_tensor value = tensor(QOBS_F32, two_rows, 2, 4);
     float min[4], max[4];
     for (int again = 0; again < 2; again++) { /* nothing is kept */
@@ -33,7 +33,7 @@ static void test_get_current_min_max(void **state)
 static void test_get_current_global_min_max(void **state)
 {
     (void)state;
-    qobs_config *config = make_config("llmc.minmax", "group_size=2", NULL);
+    qobs_config *config = make_config("llmc.minmax", "base_name=weight;group_size=2", NULL);
     const qobs_tensor value = tensor(QOBS_F32, two_rows, 2, 4), none = tensor(QOBS_F32, two_rows, 0, 4);
     float min, max;
     qobs_counts counts = {.struct_size = sizeof counts};
@@ -49,7 +49,7 @@ static void test_get_current_global_min_max(void **state)
 static void test_get_min_max(void **state)
 {
     (void)state;
-    static const char settings[] = "version=2025-10;averaging_constant=0.5;strategy=channel";
+    static const char settings[] = "base_name=weight;version=2025-10;averaging_constant=0.5;strategy=channel";
     qobs_observer *o = make("llmc.minmax", settings);
     const qobs_tensor a = tensor(QOBS_F32, two_rows, 2, 4), b = tensor(QOBS_F32, more, 2, 4);
     float min[2], max[2];
@@ -70,9 +70,8 @@ static void test_get_min_max(void **state)
 static void test_get_global_min_max(void **state)
 {
     (void)state;
-    qobs_observer *o =
-        make("llmc.minmax",
-             "version=2025-10;averaging_constant=0.5;group_size=2;strategy=tensor_group;type=float;num_bits=4");
+    qobs_observer *o = make("llmc.minmax", "base_name=weight;version=2025-10;averaging_constant=0.5;group_size=2;"
+                                           "strategy=tensor_group;type=float;num_bits=4");
     const qobs_tensor a = tensor(QOBS_F32, two_rows, 2, 4), b = tensor(QOBS_F32, more, 2, 4);
     float min, max, groups_min[4], groups_max[4];
     assert_ok(call_update_min_max(o, &a, NULL, groups_min, groups_max, sizeof groups_min, &error));
@@ -92,6 +91,27 @@ static void test_get_global_min_max(void **state)
     assert_refused(call_update_global_min_max(o, &a, &min, &max, 4, &error), QOBS_ERROR_INVALID_ARGUMENT,
                    "version|2025-10");
     qobs_observer_destroy(o);
+}
+
+static void test_global_scale(void **state)
+{
+    (void)state;
+    qobs_config *config = make_config("llmc.memoryless_minmax", "strategy=tensor_group;group_size=16", NULL);
+    const double bad[] = {(double)NAN, (double)INFINITY, -(double)INFINITY};
+    float g = 5;
+    for (size_t i = 0; i < 3; i++) {
+        char words[64];
+        snprintf(words, sizeof words, "min|%g|finite", bad[i]);
+        assert_refused(qobs_global_scale(config, QOBS_F32, bad[i], 1, &g, &error), QOBS_ERROR_INVALID_ARGUMENT, words);
+        memcpy(words, "max", 3);
+        assert_refused(qobs_global_scale(config, QOBS_F32, -1, bad[i], &g, &error), QOBS_ERROR_INVALID_ARGUMENT, words);
+    }
+    assert_refused(qobs_global_scale(config, QOBS_F64, -1e300, 1, &g, &error), QOBS_ERROR_NO_RESULT,
+                   "global_scale|1e+300");
+    assert_true(g == 5);
+    assert_ok(qobs_global_scale(config, QOBS_F32, -3, 4, &g, &error));
+    assert_true(g == 672);
+    qobs_config_destroy(config);
 }
 
 /* ---- Scales
@@ -430,6 +450,7 @@ int main(void)
         cmocka_unit_test(test_get_current_global_min_max),
         cmocka_unit_test(test_get_min_max),
         cmocka_unit_test(test_get_global_min_max),
+        cmocka_unit_test(test_global_scale),
         cmocka_unit_test(test_get_qparams),
         cmocka_unit_test(test_get_qparams_along_dim),
         cmocka_unit_test(test_calculate_qparams),

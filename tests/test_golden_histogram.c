@@ -44,7 +44,7 @@ static void test_case(void **state)
         for (size_t i = 0; i < n; i++) {
             float e;
             memcpy(&e, (const unsigned char *)expected.data + i * sizeof e, sizeof e);
-            if (floats[i] != e)
+            if (!same_number((double)floats[i], (double)e))
                 print_error("bin %zu: %g, expected %g\n", i, (double)floats[i], (double)e);
             assert_true(floats[i] == e);
         }

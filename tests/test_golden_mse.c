@@ -83,7 +83,7 @@ static void expect_result(const cJSON *c, const qobs_observer *o, const char *na
             want = reference_number(wanted, e.dtype, (size_t)i);
             got = reference_number(data, result.dtype, (size_t)i);
         }
-        if (want != got && !(fabs(want - got) <= relative * fabs(want)))
+        if (!same_number(want, got) && (want == got || !(fabs(want - got) <= relative * fabs(want))))
             fail_case("%s after batch %d, [%d]: got %.9g, expected %.9g", name, batch, (int)i, got, want);
     }
     free(data);

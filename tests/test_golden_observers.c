@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* Observers against upstream, batch by batch, with shapes and dtypes: the cases of the golden suites quark and trt of
- * the classes below, whose results are all exact. */
+/* Observers against upstream, batch by batch, with shapes and dtypes: the cases of the golden suites quark,
+ * quark_2026_11 and trt of the classes below, whose results are all exact, on every instruction set of this CPU. */
 #include "golden.h"
 
 #include <ctype.h>
@@ -20,26 +20,28 @@ static const char *const classes[] = {"quark.PerTensorMinMaxObserver",
                                       "quark.PerBlockMXObserver",
                                       "quark.PerBlockBFPObserver",
                                       "modelopt.MaxCalibrator"};
-enum { CLASSES = sizeof classes / sizeof *classes, CASES = 211 + 46 };
+enum { CLASSES = sizeof classes / sizeof *classes, CASES = 211 + 365 + 46 };
 static size_t compared;
 
 static bool is_setting(const cJSON *item)
 {
     static const char *const others[] = {
-        "n_batches", "qparams_after_each_batch", "reset_before_last", "amax_dtype", "amax_shape", "result"};
+        "n_batches", "qparams_after_each_batch", "reset_before_last", "amax_dtype", "amax_shape",
+        "result",    "scale_out_dtype"};
     for (size_t i = 0; i < sizeof others / sizeof *others; i++)
         if (strcmp(item->string, others[i]) == 0)
             return false;
     return true;
 }
 
-/* "quark." and the last word of upstream. The suite trt holds the presets of modelopt. */
+/* "quark." and the last word of upstream. The suites quark_* hold later releases of it, the suite trt the presets of
+ * modelopt. */
 static bool preset_of(const cJSON *c, char name[64])
 {
     const char *suite = text_of(c, "name"), *class = strrchr(text_of(c, "upstream"), ' ') + 1;
     if (strncmp(suite, "trt/", 4) == 0)
         suite = "modelopt/";
-    snprintf(name, 64, "%.*s.%s", (int)strcspn(suite, "/"), suite, class);
+    snprintf(name, 64, "%.*s.%s", (int)strcspn(suite, "_/"), suite, class);
     for (size_t i = 0; i < CLASSES; i++)
         if (strcmp(classes[i], name) == 0)
             return true;
@@ -96,29 +98,29 @@ static void expect_results(const cJSON *c, const qobs_observer *o, const char *s
         assert_int_equal(result.ndim, expected.ndim);
         for (int d = 0; d < result.ndim; d++)
             assert_int_equal(result.shape[d], expected.shape[d]);
+        const bool listed = differs_in_zeros(text_of(c, "name"), item->string);
+        bool differs = false;
         void *got = malloc(result.size);
         assert_int_equal(qobs_observer_read(o, name, got, result.size, &error), QOBS_OK);
         for (size_t i = 0; i < result.size / qobs_dtype_size(result.dtype); i++) {
             const double e = number(expected.data, expected.dtype, i), g = number(got, result.dtype, i);
-            if (e != g && !(isnan(e) && isnan(g))) {
+            differs |= e == g && !same_number(e, g);
+            if (!same_number(e, g) && !(listed && e == g)) {
                 print_error("%s[%zu]: got %.9g, expected %.9g\n", item->string, i, g, e);
                 assert_true(false);
             }
         }
+        assert_true(differs == listed);
         free(got);
     }
 }
 
-static void test_case(void **state)
+static void run_case(const cJSON *c, const char *preset)
 {
-    const cJSON *c = *state, *settings = cJSON_GetObjectItemCaseSensitive(c, "config"), *key;
+    const cJSON *settings = cJSON_GetObjectItemCaseSensitive(c, "config"), *key;
     const bool refused = cJSON_GetObjectItemCaseSensitive(c, "error") != NULL;
     const cJSON *inputs = cJSON_GetObjectItemCaseSensitive(c, "inputs");
     const bool reset = cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(settings, "reset_before_last"));
-    char preset[64];
-    if (!preset_of(c, preset))
-        return;
-    compared++;
     qobs_config *config = NULL;
     qobs_observer *o = NULL;
     qobs_error error;
@@ -155,9 +157,24 @@ static void test_case(void **state)
     qobs_config_destroy(config);
 }
 
+static void test_case(void **state)
+{
+    char preset[64];
+    if (!preset_of(*state, preset))
+        return;
+    compared++;
+    for (size_t i = 0; i < qobs_isa_count(); i++)
+        if (qobs_isa_usable(i)) {
+            assert_int_equal(qobs_isa_select(qobs_isa_name(i), NULL), QOBS_OK);
+            run_case(*state, preset);
+        }
+    assert_int_equal(qobs_isa_select(NULL, NULL), QOBS_OK);
+}
+
 int main(void)
 {
     int failed = run_suite("quark", "", 323, test_case);
+    failed += run_suite("quark_2026_11", "", 380, test_case);
     failed += run_suite("trt", "max_", 46, test_case);
     if (compared != CASES)
         fprintf(stderr, "%zu cases were compared, expected %d\n", compared, CASES);

@@ -62,7 +62,7 @@ static void expect_exact(const cJSON *c, const qobs_observer *o, const char *nam
     for (int d = 0; d < e.ndim; d++)
         assert_int_equal(result.shape[d], e.shape[d]);
     for (size_t i = 0; i < (size_t)elements_of(&e); i++)
-        if (number(e.data, e.dtype, i) != number(data, result.dtype, i))
+        if (!same_number(number(e.data, e.dtype, i), number(data, result.dtype, i)))
             fail_case("%s[%d]: got %.9g, expected %.9g", key, (int)i, number(data, result.dtype, i),
                       number(e.data, e.dtype, i));
     free(data);

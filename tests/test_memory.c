@@ -103,7 +103,7 @@ static int plan_with_g_idx(const qobs_runtime *runtime, qobs_observer *unused)
 {
     static const int64_t columns[] = {1, 0, 1, 0};
     const qobs_tensor value = tensor(QOBS_F32, matrix(), 3, 4), g_idx = tensor(QOBS_I64, columns, 4);
-    qobs_config *config = make_config("llmc.minmax", "group_size=2", NULL);
+    qobs_config *config = make_config("llmc.minmax", "base_name=weight;group_size=2", NULL);
     qobs_plan *plan = NULL;
     (void)unused;
     const int status = qobs_plan_create(&plan, config, &value, &g_idx, runtime, &error);
@@ -144,8 +144,8 @@ static int search_with_importance(const qobs_runtime *runtime, qobs_observer *un
 static int search_for_global_scale(const qobs_runtime *runtime, qobs_observer *unused)
 {
     const qobs_tensor value = tensor(QOBS_F32, matrix(), 8, 64);
-    qobs_config *config =
-        make_config("llmc.mse", "strategy=tensor_group;group_size=16;type=float;num_bits=4;version=2025-10", NULL);
+    qobs_config *config = make_config(
+        "llmc.mse", "base_name=weight;strategy=tensor_group;group_size=16;type=float;num_bits=4;version=2025-10", NULL);
     float min[32], max[32];
     (void)unused;
     int status = call_global_search(config, &value, min, max, runtime, &error);
@@ -204,7 +204,7 @@ static int fake_quantize_with_g_idx(const qobs_runtime *runtime, qobs_observer *
         scales[i] = 0.5f;
     const qobs_tensor value = tensor(QOBS_F32, matrix(), ROWS, COLUMNS), g_idx = tensor(QOBS_I32, groups, COLUMNS);
     const qobs_tensor scale = tensor(QOBS_F32, scales, ROWS, 2);
-    qobs_config *config = make_config("llmc.minmax", "group_size=64", NULL);
+    qobs_config *config = make_config("llmc.minmax", "base_name=weight;group_size=64", NULL);
     (void)unused;
     const int status = call_fake_quantize(config, NULL, &value, &g_idx, &scale, NULL, NULL, out, NULL, runtime, &error);
     qobs_config_destroy(config);

@@ -731,7 +731,7 @@ static void test_search_refused(void **state)
 {
     (void)state;
     const qobs_tensor value = tensor(QOBS_F32, weight, 2, 4), none = tensor(QOBS_F32, NULL, 0, 4);
-    qobs_config *config = make_config("llmc.mse", "strategy=channel", NULL),
+    qobs_config *config = make_config("llmc.mse", "base_name=weight;strategy=channel", NULL),
                 *minmax = make_config("llmc.minmax", "", NULL);
     qobs_config *tensor_config = make_config("llmc.mse", "", NULL);
     const char *const others[] = {"quark.PerTensorMSEObserver", "quark.PerTensorPowOf2MinMSEObserver",

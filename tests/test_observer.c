@@ -244,19 +244,24 @@ static void test_nonfinite(void **state)
 static void test_weights(void **state)
 {
     (void)state;
-    qobs_observer *o = make("llmc.static_minmax", "");
+    qobs_observer *o = make("llmc.static_minmax", "base_name=weight");
     assert_ok(observe(o, 2, 2, F32(-1, 2, 0, 1)));
+    assert_int_equal(counts_of(o).ignored, 0);
     assert_ok(observe(o, 2, 2, F32(-9, 9, 0, NAN))); /* is not even looked at */
     assert_result(o, "min_vals", -1);
     assert_int_equal(counts_of(o).batches, 1);
+    assert_int_equal(counts_of(o).ignored, 1);
+    assert_ok(observe(o, 0, 2, F32(0))); /* an empty tensor is not counted */
+    assert_int_equal(counts_of(o).ignored, 1);
     qobs_observer_reset(o);
     assert_int_equal(counts_of(o).batches, 0);
+    assert_int_equal(counts_of(o).ignored, 0);
     assert_int_equal(qobs_observer_result_count(o), 0);
     assert_ok(observe(o, 2, 2, F32(-9, 9, 0, 0)));
     assert_result(o, "max_vals", 9);
     qobs_observer_destroy(o);
 
-    o = make("llmc.static_minmax", "version=2025-10"); /* took every one */
+    o = make("llmc.static_minmax", "base_name=weight;version=2025-10"); /* took every one */
     assert_ok(observe(o, 1, 2, F32(-1, 2)));
     assert_ok(observe(o, 1, 2, F32(-9, 0)));
     assert_result(o, "min_vals", -9);

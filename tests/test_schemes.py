@@ -50,6 +50,7 @@ def numbers(tensor):
 # scheme: (settings of observe, dtype of the stored scale, True if there are zero points)
 SCHEMES = {
     "W8A8": ("num_bits=8 strategy=channel", "BF16", False),
+    "W8A16": ("num_bits=8 strategy=group group_size=128", "BF16", False),
     "W4A16": ("num_bits=4 strategy=group group_size=128", "BF16", False),
     "W4A16_ASYM": ("num_bits=4 strategy=group group_size=128 symmetric=false", "BF16", True),
     "FP8": ("type=float num_bits=8 strategy=tensor", "BF16", False),

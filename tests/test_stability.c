@@ -86,7 +86,7 @@ static void test_structures(void **state)
 {
     (void)state;
     qobs_observer *o = make("llmc.minmax", ""), *other = NULL;
-    qobs_config *config = make_config("llmc.minmax", "strategy=group;group_size=2", NULL);
+    qobs_config *config = make_config("llmc.minmax", "base_name=weight;strategy=group;group_size=2", NULL);
     const float data[] = {1, 2, 3, 4};
     const int64_t shape[] = {2, 2}, huge[] = {INT64_MAX / 2, 8}, negative[] = {2, -2};
     float min[2], max[2];

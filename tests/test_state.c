@@ -241,11 +241,46 @@ static void test_texts(void **state)
     qobs_observer_destroy(o);
 }
 
+/* Ignored tensors are saved, loaded and merged. Format 2 has no such count. */
+static void test_ignored(void **state)
+{
+    (void)state;
+    enum { LENGTH = 16, COUNTS = 6 * 8 };
+    qobs_observer *o = make("llmc.static_minmax", "base_name=weight"), *same = NULL, *old = NULL;
+    for (int i = 0; i < 4; i++)
+        assert_ok(observe(o, 1, 2, F32(1, 2)));
+    assert_true(counts_of(o).batches == 1 && counts_of(o).ignored == 3);
+    size_t size;
+    unsigned char *bytes = save(o, &size);
+    assert_int_equal(bytes[4], 3);
+    assert_ok(qobs_observer_load(&same, bytes, size, NULL, &error));
+    assert_true(counts_of(same).batches == 1 && counts_of(same).ignored == 3);
+    assert_ok(qobs_observer_merge(o, (const qobs_observer *const *)&same, 1, &error));
+    assert_true(counts_of(o).batches == 2 && counts_of(o).ignored == 6);
+
+    const size_t at = 20 + (size_t)(bytes[LENGTH] | bytes[LENGTH + 1] << 8) + COUNTS;
+    memmove(bytes + at, bytes + at + 8, size - at - 8);
+    size -= 8;
+    bytes[4] = 2;
+    repair(bytes, size);
+    assert_ok(qobs_observer_load(&old, bytes, size, NULL, &error));
+    assert_true(counts_of(old).batches == 1 && counts_of(old).ignored == 0);
+    for (unsigned char format = 1; format < 5; format += 3) {
+        bytes[4] = format;
+        repair(bytes, size);
+        assert_refused(qobs_observer_load(&same, bytes, size, NULL, &error), QOBS_ERROR_UNSUPPORTED, "format|2 to 3");
+    }
+    free(bytes);
+    qobs_observer_destroy(o);
+    qobs_observer_destroy(same);
+    qobs_observer_destroy(old);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_round_trip), cmocka_unit_test(test_damage),   cmocka_unit_test(test_texts),
-        cmocka_unit_test(test_merge),      cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_merge),      cmocka_unit_test(test_refusals), cmocka_unit_test(test_ignored),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

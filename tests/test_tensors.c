@@ -92,7 +92,7 @@ static void test_too_large(void **state)
     float min, max;
     uint64_t counts[2];
     qobs_plan *plan = NULL;
-    qobs_config *config = make_config("llmc.mse", "strategy=channel", NULL);
+    qobs_config *config = make_config("llmc.mse", "base_name=weight;strategy=channel", NULL);
     assert_refused(qobs_plan_create(&plan, config, &empty, NULL, NULL, &error), QOBS_ERROR_INVALID_ARGUMENT,
                    "qparams|2^48");
     assert_refused(call_minmax(config, &empty, NULL, &min, &max, NULL, NULL, &error), QOBS_ERROR_INVALID_ARGUMENT,

@@ -283,7 +283,7 @@ static qobs_observer *make_observer(const struct form *f)
 {
     char settings[256];
     int n = snprintf(settings, sizeof settings,
-                     "version=%s;strategy=%s;num_bits=%d;symmetric=%s;averaging_constant=%g;type=%s",
+                     "base_name=weight;version=%s;strategy=%s;num_bits=%d;symmetric=%s;averaging_constant=%g;type=%s",
                      f->september ? "2025-09" : "2025-10", f->strategy, f->bits, f->symmetric ? "true" : "false", f->c,
                      f->fp4 ? "float" : "int");
     if (in_groups(f))
@@ -424,6 +424,8 @@ static void test_amax_known(void **state)
         assert_refused(qobs_observer_set_global_amax(o, -1, &error), QOBS_ERROR_INVALID_ARGUMENT, "amax|-1|negative");
         assert_refused(qobs_observer_set_global_amax(o, (double)NAN, &error), QOBS_ERROR_INVALID_ARGUMENT,
                        "amax|nan|number");
+        assert_refused(qobs_observer_set_global_amax(o, (double)INFINITY, &error), QOBS_ERROR_INVALID_ARGUMENT,
+                       "amax|inf|finite");
         assert_result(o, "global_scale", own);
         assert_ok(qobs_observer_set_global_amax(o, (double)amax, &error));
         assert_ok(qobs_observer_read(o, "global_scale", &global, sizeof global, &error));
@@ -440,13 +442,49 @@ static void test_amax_known(void **state)
     qobs_observer_destroy(channel);
 }
 
+/* The dtype of a scale is that of its bytes: in 2025 F32 under a global scale for e2m1 only, else the batch's. Integers
+ * and e4m3 have the scales of strategy group. */
+static void test_scale_dtypes(void **state)
+{
+    (void)state;
+    static const char *const types[] = {"type=int;num_bits=8", "type=int;num_bits=4;symmetric=false",
+                                        "type=float;num_bits=8", "type=float;num_bits=4"};
+    static const char *const dates[] = {"2025-09", "2025-10"};
+    static const int64_t shape[] = {2, 32};
+    enum { QPARAMS = 4 };
+    uint16_t x[64];
+    for (size_t i = 0; i < 64; i++)
+        x[i] = (uint16_t)(0x3f80 + 3 * i); /* bf16 */
+    const qobs_tensor value = {.struct_size = sizeof value, .data = x, .dtype = QOBS_BF16, .ndim = 2, .shape = shape};
+    for (size_t i = 0; i < 8; i++) {
+        const char *type = types[i / 2];
+        const bool e2m1 = strcmp(type, "type=float;num_bits=4") == 0;
+        unsigned char scale[2][QPARAMS * 4];
+        qobs_result result = {.struct_size = sizeof result};
+        for (int global = 0; global < 2; global++) {
+            char settings[128];
+            snprintf(settings, sizeof settings, "version=%s;%s;group_size=16;strategy=%s", dates[i % 2], type,
+                     global ? "tensor_group" : "group");
+            qobs_observer *o = make("llmc.minmax", settings);
+            assert_ok(qobs_observer_observe(o, &value, NULL, &error));
+            assert_ok(qobs_observer_result_find(o, "scale", &result, &error));
+            assert_int_equal(result.dtype, global && e2m1 ? QOBS_F32 : QOBS_BF16);
+            memset(scale[global], 0xa5, sizeof scale[global]);
+            assert_ok(qobs_observer_read(o, "scale", scale[global], result.size, &error));
+            qobs_observer_destroy(o);
+        }
+        if (!e2m1)
+            assert_memory_equal(scale[0], scale[1], sizeof *scale);
+    }
+}
+
 int main(int argc, char **argv)
 {
     seed = argc > 1 ? strtoull(argv[1], NULL, 0) : seed;
     only = argc > 2 ? strtoll(argv[2], NULL, 0) : only;
     make_f16_values();
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_versions), cmocka_unit_test(test_fusion),
-                                       cmocka_unit_test(test_amax_known)};
+                                       cmocka_unit_test(test_amax_known), cmocka_unit_test(test_scale_dtypes)};
     const int failures = cmocka_run_group_tests(tests, NULL, NULL);
     if (failures > 0)
         describe(current, &last);

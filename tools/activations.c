@@ -131,6 +131,8 @@ static int read_needed_results(struct stream *s, const struct base_observer *o)
         const int code = results_read_one(&s->results, s->observer, names[i], about);
         if (code != EXIT_OK)
             return code;
+        if (strcmp(names[i], "global_scale") == 0 && result_value(stream_result(s, names[i]), 0) == 0)
+            return print_error(EXIT_USAGE, "%s: " ZERO_GLOBAL_SCALE, about);
     }
     return EXIT_OK;
 }

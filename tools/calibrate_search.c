@@ -85,7 +85,10 @@ static void write_global_scale(struct run *run, size_t index, const qobs_observe
     float value;
     if (qobs_observer_read(observer, "global_scale", &value, sizeof value, &error) != QOBS_OK)
         run_record_error(run, index, error);
-    else if (st_writer_put(&run->c->writer, l->global_scale_index, 0, &value, sizeof value, &f) != 0)
+    else if (value == 0) {
+        fail(&f, "%s: tensor '%s': " ZERO_GLOBAL_SCALE, l->ref->file, l->ref->name);
+        run_record_failure(run, index, EXIT_USAGE, f.message);
+    } else if (st_writer_put(&run->c->writer, l->global_scale_index, 0, &value, sizeof value, &f) != 0)
         run_record_failure(run, index, EXIT_SYSTEM, f.message);
 }
 

@@ -112,6 +112,8 @@ static int observe(const struct chart_source *s, const char *preset, struct span
         if (qobs_observer_observe(observer, &s->tensors[i], NULL, &error) != QOBS_OK)
             code = print_status_error(&error, s->names[i]);
     if (code == EXIT_OK)
+        warn_if_ignored(observer);
+    if (code == EXIT_OK)
         code = results_read(&results, observer, "");
     if (code == EXIT_OK)
         code = choose_spans(spans, &results, s->config, preset);

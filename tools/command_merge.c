@@ -75,6 +75,8 @@ int command_merge(int argc, char **argv)
         code = results_read(&results, observers[0], "");
     if (code == EXIT_OK)
         code = check_inputs();
+    if (code == EXIT_OK)
+        warn_if_ignored(observers[0]);
     if (code == EXIT_OK && state)
         code = state_write(observers[0], state);
     if (code == EXIT_OK && out)

@@ -22,7 +22,8 @@ static const char help[] =
     "\n"
     "  --preset NAME            the observer; qobs info lists them with their settings\n"
     "  --set KEY=VALUE          a setting, under upstream's own name: num_bits=4, group_size=128, dtype=qint8\n"
-    "  --base-name NAME         kind of the tensors: weight (default), input, output, q, k, v\n"
+    "  --base-name NAME         kind of the tensors: weight, input, output, q, k, v (default: input for\n"
+    "                           llmc.static_minmax, llmc.minmax and llmc.mse, else weight)\n"
     "  --strategy NAME          short for --set strategy=NAME\n"
     "  --g-idx FILE[:TENSOR]    group of each column, int32 or int64\n"
     "  --importance FILE[:TENSOR]  activations that weigh the columns, for presets that support it\n"
@@ -176,6 +177,7 @@ static int write_outputs(const qobs_observer *observer, const struct results *re
     if (results->count == 0)
         fprintf(stderr, "qobs: warning: %s has no results\n", options->preset);
     warn_if_no_scale(observer);
+    warn_if_ignored(observer);
     warn_if_unweighted(observer);
     int code = options->state ? state_write(observer, options->state) : EXIT_OK;
     if (code == EXIT_OK && options->out)

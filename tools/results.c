@@ -268,3 +268,14 @@ void results_free(struct results *results)
     free(results->items);
     *results = (struct results){0};
 }
+
+void warn_if_ignored(const qobs_observer *observer)
+{
+    qobs_counts counts = {.struct_size = sizeof counts};
+    if (qobs_observer_counts(observer, &counts, NULL) != QOBS_OK || counts.ignored == 0)
+        return;
+    fprintf(stderr,
+            "qobs: warning: %llu of %llu tensors are ignored: base_name=weight observes the first one only "
+            "(--base-name input observes all)\n",
+            (unsigned long long)counts.ignored, (unsigned long long)(counts.ignored + counts.batches));
+}

@@ -44,6 +44,12 @@ int results_print_json(const struct results *results);
 void results_print(const struct results *results);
 void results_free(struct results *results);
 
+/* Dequantization divides by a global scale. */
+#define ZERO_GLOBAL_SCALE "the global scale is 0 in F32, the elements are too large"
+
+/* Warns on stderr if the observer ignored tensors. */
+void warn_if_ignored(const qobs_observer *observer);
+
 /* Prints a JSON tree on one line and deletes it. */
 int print_json(cJSON *root);
 

@@ -16,7 +16,7 @@
 static const struct scheme schemes[] = {
     {"W8A8", INT8, INT8_TOKEN, "int8, one scale for each channel; activations int8, dynamic"},
     {"INT8", INT8, INT8_TOKEN, "the same as W8A8"},
-    {"W8A16", INT8, NULL, "int8, one scale for each channel"},
+    {"W8A16", "num_bits=8 strategy=group group_size=128", NULL, "int8, groups of 128"},
     {"W4A16", INT4, NULL, "int4, groups of 128"},
     {"W4A16_ASYM", INT4 " symmetric=false", NULL, "int4 with zero points, groups of 128"},
     {"W4A8", INT4, INT8_TOKEN, "int4, groups of 128; activations int8, dynamic"},

@@ -219,7 +219,8 @@ QOBS_API int qobs_config_clone(qobs_config **clone, const qobs_config *config, c
  * settings are found when the configuration is used, or by qobs_config_check. docs/presets lists the settings of
  * every preset with their allowed values and defaults.
  * Every preset has two settings:
- *  - base_name: the kind of the tensor (weight, input, output, q, k, v).
+ *  - base_name: the kind of the tensor (weight, input, output, q, k, v). llmc presets with weight observe only the
+ *    first tensor; qobs_counts counts the others.
  *  - nonfinite: NaN and infinity make the call fail (refuse), are skipped (ignore), or enter the result (propagate).
  *    Presets with histograms also have refuse_nan, which skips infinities. */
 QOBS_API int qobs_config_set(qobs_config *config, const char *key, const char *value, qobs_error *error);
@@ -312,6 +313,8 @@ typedef struct qobs_counts {
     uint64_t inf;            /**< infinite elements; torch presets: also those beyond the range of F32 */
     uint64_t tokens;         /**< rows of 2-dimensional tensors (record_observed_tokens of llm-compressor) */
     uint64_t nonzero_tokens; /**< quark presets: rows of the last dimension with an element other than 0 */
+    uint64_t ignored;        /**< llmc presets, base_name=weight: tensors after the first, which upstream ignores.
+                              * @since 0.2 */
 } qobs_counts;
 
 /** Report of a range search (llmc presets with mse in their name). */
@@ -574,7 +577,8 @@ QOBS_API int qobs_observer_qparams(const qobs_observer *observer, const qobs_qpa
 QOBS_API int qobs_observers_fuse(qobs_observer *const *observers, size_t count, qobs_error *error);
 
 /** Sets the magnitude that gives the global scale, like qobs_observers_fuse. For an observer of a slice it is that of
- * the complete tensor; for layers on several machines it is their largest. */
+ * the complete tensor; for layers on several machines it is their largest. It must be finite
+ * and not negative. */
 QOBS_API int qobs_observer_set_global_amax(qobs_observer *observer, double amax, qobs_error *error);
 
 /** @} */

@@ -80,7 +80,9 @@ typedef struct qobs_histogram_args {
  * point c becomes [c - 1, c + 1]. NaN and infinities are not counted. If min == max and a qparam has NaN or
  * infinity, the call fails with NONFINITE.
  * Differences: torch divides by infinity if (max - min) * count overflows F32. It divides by zero if c - 1 and c + 1
- * round to c. Here both cases are computed correctly. torch counts in F32; see qobs_histogram_to_float.
+ * round to c. Here both cases are computed correctly. torch counts in the dtype of the tensor, by adding 1: on one
+ * thread, a count of BF16 stops at 256, one of F16 at 2048, one of F32 at 2^24. Here none stops; see
+ * qobs_histogram_to_float.
  * @since 0.2.0 */
 QOBS_API int qobs_histogram(const qobs_histogram_args *args, qobs_error *error);
 
@@ -148,7 +150,9 @@ typedef struct qobs_calculate_args {
 QOBS_API int qobs_calculate_qparams(const qobs_calculate_args *args, qobs_error *error);
 
 /** Computes the global scale for a range (strategy tensor_group): a range that fills e2m1 then gives scales that fill
- * e4m3. min, max and the computation have dtype `dtype`. Reproduces generate_gparam of compressed-tensors.
+ * e4m3. min, max and the computation have dtype `dtype`. min and max must be finite. Fails with NO_RESULT if the global
+ * scale is 0 in F32 (F64 magnitudes above 10^48). Reproduces generate_gparam of compressed-tensors, which has 1 for
+ * NaN and 0 for infinity.
  * @since 0.1.0 */
 QOBS_API int qobs_global_scale(const qobs_config *config, qobs_dtype dtype, double min, double max, float *global_scale,
                                qobs_error *error);
@@ -228,8 +232,9 @@ QOBS_API int qobs_range_by_mse(const qobs_range_args *args, qobs_range *range, q
 /** Finds the range with the smallest squared error if elements are spread evenly over their bins; score is that error.
  * It clips from either side, 1e-5 of the elements at a time, until the error increases. Only for torch.* presets
  * (setting dtype). Reproduces _non_linear_param_search of HistogramObserver, which computes in float32 and double.
- * Only the first and the last edge are used; counts are rounded to float32. Sums have the order of torch.sum for
- * vectors of 8. If max - min overflows float32, the result is the full range; upstream has no result.
+ * Only the first and the last edge are read, the others may be anything; counts are rounded to float32. Sums have the
+ * order of torch.sum for vectors of 8. If max - min overflows float32, the result is the full range; upstream has no
+ * result.
  * @since 0.2.0 */
 QOBS_API int qobs_range_by_l2_norm(const qobs_range_args *args, qobs_range *range, qobs_error *error);
 

@@ -60,3 +60,30 @@ int qobs_config_layout(const qobs_config *config, const qobs_tensor *value, cons
     out_copy(layout, &own, sizeof own);
     return qobs_succeed(error);
 }
+
+int qobs_describe_qparams(const char *text, const qobs_tensor *value, qobs_qparam_layout *layout, qobs_error *error)
+{
+    qobs_config *config = NULL;
+    int status = qobs_config_parse(&config, text, NULL, error);
+    if (status == QOBS_OK)
+        status = qobs_config_layout(config, value, NULL, layout, error);
+    qobs_config_destroy(config);
+    return status;
+}
+
+int qobs_compute_qparams(const char *text, const qobs_tensor *value, const qobs_qparam_buffers *out,
+                         const qobs_runtime *runtime, qobs_error *error)
+{
+    qobs_config *config = NULL;
+    qobs_observer *observer = NULL;
+    int status = qobs_config_parse(&config, text, runtime, error);
+    if (status == QOBS_OK)
+        status = qobs_observer_create(&observer, config, runtime, error);
+    if (status == QOBS_OK)
+        status = qobs_observer_observe(observer, value, NULL, error);
+    if (status == QOBS_OK)
+        status = qobs_observer_qparams(observer, out, error);
+    qobs_observer_destroy(observer);
+    qobs_config_destroy(config);
+    return status;
+}

@@ -3,6 +3,9 @@
 
 /* Ranges, qparams, global scales and token counts without an observer, for runtimes. */
 #include "qobs/stateless.h"
+
+#include <math.h>
+
 #include "base/counts.h"
 #include "base/error.h"
 #include "base/fpenv.h"
@@ -178,10 +181,18 @@ int qobs_global_scale(const qobs_config *config, qobs_dtype dtype, double min, d
         status = qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "config: %s has no global scale", config->preset->name);
     if (status != QOBS_OK)
         return status;
+    if (!isfinite(min) || !isfinite(max))
+        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "%s: is %g, must be finite", isfinite(min) ? "max" : "min",
+                         isfinite(min) ? max : min);
     const struct range_view range = {.dtype = QOBS_F64, .n = 1, .min = &min, .max = &max};
     const fp_mode mode = fp_enter();
-    *global_scale = formula.ops->global_scale(dtype, qobs_amax_of_ranges(&range));
+    const double amax = qobs_amax_of_ranges(&range);
+    const float g = formula.ops->global_scale(dtype, amax);
     fp_leave(mode);
+    if (g == 0)
+        return qobs_fail(error, QOBS_ERROR_NO_RESULT,
+                         "global_scale: is 0 in F32 for the magnitude %g; dequantization divides by it", amax);
+    *global_scale = g;
     return qobs_succeed(error);
 }
 

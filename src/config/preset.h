@@ -68,6 +68,12 @@ static inline bool qobs_preset_measures(const struct preset *preset)
     return preset->reduction != &qobs_reduction_none;
 }
 
+/* True if a weight is the usual tensor: llm-compressor's presets that accumulate batches are for activations. */
+static inline bool qobs_preset_is_for_weights(const struct preset *preset)
+{
+    return preset->family != FAMILY_LLMC || preset->accumulator == &qobs_accumulate_last;
+}
+
 /* torch.ao's histogram, and one that grows by whole bins. */
 static inline bool qobs_preset_has_torch_histogram(const struct preset *preset)
 {

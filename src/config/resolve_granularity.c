@@ -49,13 +49,15 @@ static const struct granularity_ops *resolve_ops(const qobs_config *config)
 
 void qobs_resolve_granularity(const qobs_config *config, struct granularity *granularity)
 {
-    const bool ragged = config->ragged && config->base_name == BASE_WEIGHT;
+    const bool oldest = config->preset->family == FAMILY_LLMC && config->version == VERSION_2025_09; /* no base names */
+    const enum base_name base_name = oldest ? BASE_WEIGHT : (enum base_name)config->base_name;
+    const bool ragged = config->ragged && base_name == BASE_WEIGHT;
     *granularity = (struct granularity){
         .ops = resolve_ops(config),
         .params =
             {
                 .name = config->preset->name,
-                .base_name = (enum base_name)config->base_name,
+                .base_name = base_name,
                 .strategy = qobs_config_strategy(config),
                 .group_size = config->group_size,
                 .block = {config->block[0], config->block[1]},

@@ -217,6 +217,7 @@ struct qobs_config qobs_config_defaults(const struct preset *preset)
     const struct search_defaults *search = searches(preset) ? preset->search : &no_search;
     return (struct qobs_config){
         .preset = preset,
+        .base_name = qobs_preset_is_for_weights(preset) ? BASE_WEIGHT : BASE_INPUT,
         .maxshrink = search->maxshrink,
         .grid = search->grid,
         .norm = search->norm,

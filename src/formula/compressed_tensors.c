@@ -90,6 +90,14 @@ static void dtypes(const struct formula_params *params, const struct range_view 
     *zero_point = params->compressed_tensors.zero_point_dtype;
 }
 
+/* In 2025 only e2m1 has scales under the global scale. */
+static void dtypes_2025(const struct formula_params *params, const struct range_view *r, qobs_dtype *scale,
+                        qobs_dtype *zero_point)
+{
+    *scale = r->global_scale && params->compressed_tensors.e2m1 ? QOBS_F32 : r->dtype;
+    *zero_point = params->compressed_tensors.zero_point_dtype;
+}
+
 static double epsilon(enum scale_dtype scale, qobs_dtype native)
 {
     static const double of_scale[] = {
@@ -151,4 +159,4 @@ static float global_scale_2026(qobs_dtype dtype, double amax) { return global_sc
 static float global_scale_2025(qobs_dtype dtype, double amax) { return global_scale(dtype, amax, true); }
 
 const struct formula_ops qobs_formula_compressed_tensors = {dtypes, qparams_2026, global_scale_2026};
-const struct formula_ops qobs_formula_compressed_tensors_2025 = {dtypes, qparams_2025, global_scale_2025};
+const struct formula_ops qobs_formula_compressed_tensors_2025 = {dtypes_2025, qparams_2025, global_scale_2025};

@@ -71,14 +71,14 @@ static void even(const struct form *f, size_t n, const double *amax, double *sca
     }
 }
 
-/* Local scales in e4m3 under a global scale, with which the largest of them is 448; in f32. */
+/* Local scales in e4m3 under a global scale, with which the largest of them is 448; in f32. Quark's 6 / global is, as
+ * every number / tensor in torch, the reciprocal times the number: two roundings. */
 static void two_levels(const struct form *f, size_t n, const double *amax, double *scale)
 {
     const float quant_max = (float)f->params->quant_max;
-    for (size_t i = 0; i < n; i++) {
-        const float global = 448 * (quant_max / (float)f->global);
+    const float reciprocal = 1 / (float)f->global, global = 448 * (quant_max * reciprocal);
+    for (size_t i = 0; i < n; i++)
         scale[i] = (double)(round_e4m3((float)amax[i] / quant_max * global) / global);
-    }
 }
 
 static void scales(const struct form *f, size_t n, const double *amax, double *scale)

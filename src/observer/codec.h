@@ -11,6 +11,7 @@
 
 struct codec {
     bool loading;
+    uint32_t format;                 /* of the state that is read or written */
     unsigned char *to;               /* saving: NULL only counts */
     const unsigned char *from, *end; /* loading */
     size_t size;                     /* bytes written or counted */

@@ -256,6 +256,7 @@ static void add_counts(qobs_counts *counts, const qobs_counts *other)
     counts->inf += other->inf;
     counts->tokens += other->tokens;
     counts->nonzero_tokens += other->nonzero_tokens;
+    counts->ignored += other->ignored;
 }
 
 /* Moves what was prepared into the observer; what it replaces goes to *m. */
@@ -371,10 +372,11 @@ int qobs_observer_set_global_amax(qobs_observer *o, double amax, qobs_error *err
     if (status != QOBS_OK)
         return status;
     const fp_mode mode = fp_enter();
-    const bool magnitude = amax >= 0;
+    const bool magnitude = amax >= 0 && !isinf(amax);
     fp_leave(mode);
     if (!magnitude)
-        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "amax: is %g, must be a number, and not negative", amax);
+        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "amax: is %g, must be a finite number, and not negative",
+                         amax);
     share_amax(o, amax);
     return qobs_succeed(error);
 }

@@ -289,7 +289,8 @@ static void commit(qobs_observer *o, const qobs_plan *plan, const struct observe
  * -------------------------------------------------------------------------------------------------------- */
 
 /* A batch without elements, one that the preset ignores, or a preset that measures nothing. */
-static int pass_over(qobs_observer *o, const struct view *view, const struct request *request, qobs_error *error)
+static int pass_over(qobs_observer *o, const struct view *view, bool ignored, const struct request *request,
+                     qobs_error *error)
 {
     const bool empty = qobs_state_is_empty(&o->state), measures = o->stages.reduction.ops->measure;
     const int status =
@@ -298,6 +299,7 @@ static int pass_over(qobs_observer *o, const struct view *view, const struct req
             : check_request(o, &o->state.layout, !empty, request, error);
     if (status != QOBS_OK)
         return status;
+    o->counts.ignored += ignored;
     if (!measures && view->elements > 0) {
         o->counts.batches++;
         o->counts.elements += (uint64_t)view->elements;
@@ -314,9 +316,9 @@ int qobs_accept_batch(qobs_observer *o, const struct observed_batch *b, qobs_err
     int status = qobs_view_of_tensor(&view, b->value, "value", error);
     if (status != QOBS_OK)
         return status;
-    if (view.elements == 0 || !o->stages.reduction.ops->measure ||
-        (o->stages.traits.first_batch_only && o->counts.batches > 0))
-        return pass_over(o, &view, b->request, error);
+    const bool ignored = view.elements > 0 && o->stages.traits.first_batch_only && o->counts.batches > 0;
+    if (view.elements == 0 || !o->stages.reduction.ops->measure || ignored)
+        return pass_over(o, &view, ignored, b->request, error);
     const struct runtime runtime = {.allocator = o->runtime.allocator};
     status = b->axes ? qobs_plan_new_along(&plan, granularity->params.keying, b->value, b->axes, &runtime, error)
                      : qobs_plan_new(&plan, granularity, b->value, b->g_idx, &runtime, error);

@@ -31,7 +31,7 @@ static size_t save(const qobs_observer *o, unsigned char *buffer, size_t size)
 {
     char text[MOST_TEXT], magic[] = {'q', 'o', 'b', 's'};
     const size_t length = print_settings(&o->config, text);
-    struct codec codec = {.to = buffer};
+    struct codec codec = {.format = FORMAT, .to = buffer};
     qobs_code_elements(&codec, magic, sizeof magic, 1);
     qobs_code_u32(&codec, FORMAT);
     qobs_code_u64(&codec, size);
@@ -138,10 +138,10 @@ int qobs_observer_load(qobs_observer **result, const void *buffer, size_t size, 
         return qobs_damaged(error, "it does not begin as one");
     struct codec codec = {.loading = true, .from = begin + 4, .end = begin + size - HASH};
     struct codec tail = {.loading = true, .from = codec.end, .end = begin + size};
-    const uint32_t format = qobs_code_u32(&codec, 0);
-    if (format != FORMAT)
-        return qobs_fail(error, QOBS_ERROR_UNSUPPORTED, "buffer: is a state of format %u, this library reads %d",
-                         (unsigned)format, FORMAT);
+    codec.format = qobs_code_u32(&codec, 0);
+    if (codec.format < MIN_FORMAT || codec.format > FORMAT)
+        return qobs_fail(error, QOBS_ERROR_UNSUPPORTED, "buffer: is a state of format %u, this library reads %d to %d",
+                         (unsigned)codec.format, MIN_FORMAT, FORMAT);
     if (qobs_code_u64(&codec, 0) != size || qobs_code_u64(&tail, 0) != qobs_hash(begin, size - HASH))
         return qobs_damaged(error, "its size or checksum is wrong");
     qobs_observer *o = NULL;

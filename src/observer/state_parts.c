@@ -31,6 +31,8 @@ static int code_counts(struct codec *codec, qobs_observer *o, qobs_error *error)
     (void)error;
     for (size_t i = 0; i < sizeof counts / sizeof *counts; i++)
         qobs_code(codec, counts[i], 8);
+    if (codec->format >= 3)
+        qobs_code(codec, &c->ignored, 8);
     return QOBS_OK;
 }
 

@@ -13,7 +13,7 @@ CODES = {array.array(code).itemsize: code for code in "BHIQ"}
 
 here, directory = os.path.dirname(os.path.abspath(__file__)), sys.argv[1]
 os.makedirs(directory, exist_ok=True)
-for path in glob.glob(here + "/*.json"):
+for path in glob.glob(here + "/*.json") + glob.glob(here + "/*.txt"):
     shutil.copy(path, directory)
 for path in glob.glob(here + "/*.safetensors"):
     with open(path, "rb") as f:
