@@ -145,7 +145,7 @@ int qobs_observer_load(qobs_observer **result, const void *buffer, size_t size, 
     if (qobs_code_u64(&codec, 0) != size || qobs_code_u64(&tail, 0) != qobs_hash(begin, size - HASH))
         return qobs_damaged(error, "its size or checksum is wrong");
     qobs_observer *o = NULL;
-    int status = load_observer(&o, format, &codec, runtime, error);
+    int status = load_observer(&o, codec.format, &codec, runtime, error);
     if (status == QOBS_OK)
         status = qobs_code_state(&codec, o, error);
     if (status == QOBS_OK && (codec.ends_early || codec.from != codec.end))
@@ -174,12 +174,13 @@ static void copy_unsaved(qobs_observer *to, const qobs_observer *from)
 static int copy_state(qobs_observer *to, const qobs_observer *from, qobs_error *error)
 {
     qobs_observer *source = (qobs_observer *)from; /* which saving does not change */
-    struct codec count = {0};
+    struct codec count = {.format = FORMAT};
     qobs_code_state(&count, source, NULL);
     unsigned char *bytes = qobs_allocate(&to->runtime, count.size);
     if (!bytes)
         return qobs_fail(error, QOBS_ERROR_OUT_OF_MEMORY, "clone: no memory for %zu bytes", count.size);
-    struct codec writer = {.to = bytes}, reader = {.loading = true, .from = bytes, .end = bytes + count.size};
+    struct codec writer = {.format = FORMAT, .to = bytes};
+    struct codec reader = {.loading = true, .format = FORMAT, .from = bytes, .end = bytes + count.size};
     qobs_code_state(&writer, source, NULL);
     const int status = qobs_code_state(&reader, to, error);
     qobs_release(&to->runtime, bytes, count.size);
