@@ -16,7 +16,7 @@ static inline size_t call_count(const qobs_config *config, const qobs_tensor *va
     int64_t shape[QOBS_PLAN_MAX_NDIM];
     if (!config || qobs_plan_create(&plan, config, value, g_idx, NULL, NULL) != QOBS_OK)
         return config ? 0 : 1;
-    const int ndim = qobs_plan_shape(plan, shape);
+    const int ndim = qobs_plan_shape(plan, shape, sizeof shape);
     size_t count = 1;
     for (int i = 1; i < ndim - 1; i++)
         count *= (size_t)shape[i];

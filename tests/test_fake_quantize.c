@@ -388,7 +388,7 @@ static void check_tensor(const struct layout *s, qobs_dtype dtype, const qobs_fo
     if (qobs_plan_create(&plan, config, &value, s->g_idx ? &g : NULL, NULL, &error) != QOBS_OK)
         fail_msg("%s: %s", s->name, error.message);
     int64_t flattened[QOBS_PLAN_MAX_NDIM], qparams = 1;
-    const int ndim = qobs_plan_shape(plan, flattened);
+    const int ndim = qobs_plan_shape(plan, flattened, sizeof flattened);
     for (int i = 1; i < ndim - 1; i++)
         qparams *= flattened[i];
     qobs_plan_destroy(plan);

@@ -180,7 +180,7 @@ static struct reference reference_of(const cJSON *c, const qobs_config *config, 
 {
     const cJSON *settings = cJSON_GetObjectItemCaseSensitive(c, "config");
     int64_t shape[QOBS_PLAN_MAX_NDIM];
-    const int ndim = qobs_plan_shape(plan, shape);
+    const int ndim = qobs_plan_shape(plan, shape, sizeof shape);
     struct reference r = {
         .config = config,
         .format = {strcmp(text_of(settings, "type"), "float") == 0, (int)number_of(settings, "num_bits")},

@@ -67,7 +67,7 @@ static void expect_counts(const qobs_config *config, const qobs_tensor *value, c
     qobs_plan *plan;
     assert_ok(qobs_plan_create(&plan, config, value, NULL, NULL, &error));
     int64_t shape[QOBS_PLAN_MAX_NDIM], qparams = 1;
-    const int ndim = qobs_plan_shape(plan, shape);
+    const int ndim = qobs_plan_shape(plan, shape, sizeof shape);
     for (int d = 1; d + 1 < ndim; d++)
         qparams *= shape[d];
     const size_t n = (size_t)qparams, all = n * (size_t)bins->count;

@@ -608,7 +608,7 @@ static void test_copies(void **state)
             qobs_error error;
             assert_int_equal(qobs_plan_create(&plan, config, &views[k], g.has_g_idx ? &columns : NULL, NULL, &error),
                              QOBS_OK);
-            const int ndim = qobs_plan_shape(plan, shape[k]);
+            const int ndim = qobs_plan_shape(plan, shape[k], sizeof shape[k]);
             for (int d = 0; k == 0 && !g.ragged && d < ndim; d++)
                 size *= (size_t)shape[k][d];
             size = g.ragged ? (size_t)t.elements * t.dtype->size : size;

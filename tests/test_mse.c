@@ -484,7 +484,7 @@ static void expect_outcome(const struct trial *t, const struct subject *s, const
     qobs_plan *plan;
     assert_ok(qobs_plan_create(&plan, config, &value, s->g_idx ? &g_idx : NULL, NULL, &error));
     int64_t shape[QOBS_PLAN_MAX_NDIM];
-    const int ndim = qobs_plan_shape(plan, shape);
+    const int ndim = qobs_plan_shape(plan, shape, sizeof shape);
     double mean = 0;
     for (int64_t j = 0; s->importance && j < width; j++)
         mean += (double)s->importance[j] / (double)width;

@@ -313,7 +313,7 @@ static void test_plan(void **state)
     qobs_config *config = make_config(mx, "ch_axis=0;group_size=2;scale_format=e8m0", NULL);
     qobs_plan *plan = NULL;
     assert_ok(qobs_plan_create(&plan, config, &value, NULL, NULL, &error));
-    assert_int_equal(qobs_plan_shape(plan, shape), 4);
+    assert_int_equal(qobs_plan_shape(plan, shape, sizeof shape), 4);
     assert_memory_equal(shape, ((int64_t[]){1, 2, 2, 2}), 4 * sizeof *shape);
     assert_ok(qobs_plan_copy(plan, &value, copy, sizeof copy, &error));
     assert_memory_equal(copy, blocks, sizeof copy);

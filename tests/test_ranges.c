@@ -468,22 +468,22 @@ static void test_end_edges(void **state)
 {
     (void)state;
     qobs_config *config = config_of("torch.MinMaxObserver", NULL, NULL);
-    float edges[9] = {0, 1, 2, 3, 4, 5, 6, 7, 8}, min, max, other_min = -1, other_max = -1;
+    float edges[9] = {0, 1, 2, 3, 4, 5, 6, 7, 8}, min = 0, max = 0, other_min = -1, other_max = -1;
     const int32_t counts[8] = {1000000, 1, 1, 1, 1, 1, 1, 1};
     qobs_tensor all = edges_9, histogram = histogram_8;
     qobs_error error;
     all.data = edges;
     histogram.data = counts;
-    assert_int_equal(qobs_range_by_l2_norm(config, &histogram, &all, &min, &max, NULL, &error), QOBS_OK);
+    assert_int_equal(call_range_by_l2_norm(config, &histogram, &all, &min, &max, NULL, &error), QOBS_OK);
     assert_true(min >= 0 && min < max && max <= 8);
     for (int i = 1; i < 8; i++)
         edges[i] = i % 3 == 0 ? NAN : i % 3 == 1 ? INFINITY : -5;
-    assert_int_equal(qobs_range_by_l2_norm(config, &histogram, &all, &other_min, &other_max, NULL, &error), QOBS_OK);
+    assert_int_equal(call_range_by_l2_norm(config, &histogram, &all, &other_min, &other_max, NULL, &error), QOBS_OK);
     assert_true(other_min == min && other_max == max);
     edges[8] = -1;
-    expect_refused(qobs_range_by_l2_norm(config, &histogram, &all, &min, &max, NULL, &error), &error, "[8] is -1");
+    expect_refused(call_range_by_l2_norm(config, &histogram, &all, &min, &max, NULL, &error), &error, "[8] is -1");
     edges[0] = NAN;
-    expect_refused(qobs_range_by_l2_norm(config, &histogram, &all, &min, &max, NULL, &error), &error, "[0] is nan");
+    expect_refused(call_range_by_l2_norm(config, &histogram, &all, &min, &max, NULL, &error), &error, "[0] is nan");
     qobs_config_destroy(config);
 }
 

@@ -185,7 +185,7 @@ static int select_elements(struct chart *c, const struct chart_source *s, const 
     if (qobs_plan_create(&plan, s->config, t, NULL, s->runtime, &error) != QOBS_OK)
         return print_status_error(&error, s->names[index]);
     int64_t shape[QOBS_PLAN_MAX_NDIM], qparams = 1;
-    const int ndim = qobs_plan_shape(plan, shape);
+    const int ndim = qobs_plan_shape(plan, shape, sizeof shape);
     for (int d = 1; d < ndim - 1; d++)
         qparams *= shape[d];
     if ((uint64_t)qparams != spans->count) { /* the shapes differ, or the ranges have several names */

@@ -33,7 +33,7 @@ static int plan_layer(struct layer *l, const struct base_observer *weights, stru
     if (qobs_plan_create(&plan, config, &l->tensor, NULL, NULL, &error) != QOBS_OK ||
         qobs_config_qparam_dtypes(config, l->tensor.dtype, &l->scale_dtype, &l->zero_point_dtype, &error) != QOBS_OK)
         return fail(f, "%s: tensor '%s': %s", l->ref->file, l->ref->name, error.message);
-    l->ndim = qobs_plan_shape(plan, shape) - 2;
+    l->ndim = qobs_plan_shape(plan, shape, sizeof shape) - 2;
     qobs_plan_destroy(plan);
     memcpy(l->shape, shape + 1, (size_t)l->ndim * sizeof *shape);
     l->qparams = 1;

@@ -42,9 +42,11 @@ QOBS_API void qobs_plan_destroy(qobs_plan *plan); /**< does nothing if plan is N
 
 #define QOBS_PLAN_MAX_NDIM (QOBS_MAX_NDIM + 3) /**< largest number of dimensions of a flattened shape */
 
-/** Writes the flattened shape to shape[QOBS_PLAN_MAX_NDIM] and returns its number of dimensions. The first and the
- * last dimension are reduced; the others are the shape of scale. */
-QOBS_API int qobs_plan_shape(const qobs_plan *plan, int64_t *shape);
+/** Writes the flattened shape to `shape` of `size` bytes, QOBS_PLAN_MAX_NDIM entries at most, and returns its number of
+ * dimensions; 0 if a pointer is NULL or the array is too small. The first and the last dimension are reduced; the
+ * others are the shape of scale.
+ * @since 0.2.0 */
+QOBS_API int qobs_plan_shape(const qobs_plan *plan, int64_t *shape, size_t size);
 
 /** Returns the number of runs. */
 QOBS_API int64_t qobs_plan_run_count(const qobs_plan *plan);

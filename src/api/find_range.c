@@ -123,15 +123,23 @@ static int open_finder(struct finder *f, struct finder_call *call, const qobs_ra
     return QOBS_OK;
 }
 
-/* Writes the result, with the bins that hold the ends of the range, and releases the memory of the call. */
-static int close_finder(struct finder *f, int status, qobs_range found, qobs_range *range, qobs_error *error)
+/* Edge i; those of equal bins if the method uses only the first and the last one. */
+static double edge_at(const struct finder *f, bool all, int64_t i)
 {
     const float *edges = f->histogram.edges;
+    const double first = edges[0], last = edges[f->histogram.bins];
+    return all ? edges[i] : first + (last - first) * ((double)i / (double)f->histogram.bins);
+}
+
+/* Writes the result, with the bins that hold the ends of the range, and releases the memory of the call. */
+static int close_finder(struct finder *f, const struct finder_call *call, int status, qobs_range found,
+                        qobs_range *range, qobs_error *error)
+{
     const int64_t bins = (int64_t)f->histogram.bins;
-    while (found.first_bin + 1 < bins && edges[found.first_bin + 1] <= found.min)
+    while (found.first_bin + 1 < bins && edge_at(f, call->uses_all_edges, found.first_bin + 1) <= found.min)
         found.first_bin++;
     found.last_bin = found.first_bin;
-    while (found.last_bin + 1 < bins && edges[found.last_bin + 1] < found.max)
+    while (found.last_bin + 1 < bins && edge_at(f, call->uses_all_edges, found.last_bin + 1) < found.max)
         found.last_bin++;
     qobs_release(&f->runtime, f->memory, f->size);
     if (status != QOBS_OK)
@@ -161,7 +169,7 @@ static int find_amax(struct finder_call *call, qobs_amax_finder *find, const qob
     status = find(&f.rule.params.bins, &f.formula, &f.histogram, f.workspace, &found, error);
     fp_leave(mode);
     const qobs_range result = {.min = min_of(call->args.config, found.amax), .max = found.amax, .score = found.score};
-    return close_finder(&f, status, result, range, error);
+    return close_finder(&f, call, status, result, range, error);
 }
 
 /* The share of the counts in the bins from the one that holds min to the one that ends at max, in percent. */
@@ -187,7 +195,7 @@ int qobs_range_by_percentile(const qobs_range_args *args, qobs_range *range, qob
         return status;
     const double percentile = call.args.percentile;
     if (!(percentile >= 0 && percentile <= 100))
-        return close_finder(&f,
+        return close_finder(&f, &call,
                             qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT,
                                       "percentile: is %g, allowed are numbers from 0 to 100", percentile),
                             found, range, error);
@@ -200,7 +208,7 @@ int qobs_range_by_percentile(const qobs_range_args *args, qobs_range *range, qob
     }
     found.score = share_within(&f.histogram, found.min, found.max);
     fp_leave(mode);
-    return close_finder(&f, QOBS_OK, found, range, error);
+    return close_finder(&f, &call, QOBS_OK, found, range, error);
 }
 
 int qobs_range_by_l2_norm(const qobs_range_args *args, qobs_range *range, qobs_error *error)
@@ -219,7 +227,7 @@ int qobs_range_by_l2_norm(const qobs_range_args *args, qobs_range *range, qobs_e
     found.score = qobs_non_linear_search(counts, bins, f.histogram.edges[0], f.histogram.edges[bins],
                                          f.rule.params.bins.numbers, counts + bins, &found.min, &found.max);
     fp_leave(mode);
-    return close_finder(&f, QOBS_OK, found, range, error);
+    return close_finder(&f, &call, QOBS_OK, found, range, error);
 }
 
 int qobs_range_by_entropy(const qobs_range_args *args, qobs_range *range, qobs_error *error)

@@ -114,9 +114,9 @@ void qobs_plan_destroy(qobs_plan *plan)
     qobs_release(&runtime, plan, sizeof *plan);
 }
 
-int qobs_plan_shape(const qobs_plan *plan, int64_t *shape)
+int qobs_plan_shape(const qobs_plan *plan, int64_t *shape, size_t size)
 {
-    if (!plan || !shape)
+    if (!plan || !shape || size < (size_t)plan->ndim * sizeof *shape)
         return 0;
     memcpy(shape, plan->shape, (size_t)plan->ndim * sizeof *shape);
     return plan->ndim;

@@ -15,7 +15,7 @@ static size_t qparams_of(const qobs_plan *plan)
 {
     int64_t shape[QOBS_PLAN_MAX_NDIM];
     size_t n = 1;
-    const int ndim = qobs_plan_shape(plan, shape);
+    const int ndim = qobs_plan_shape(plan, shape, sizeof shape);
     for (int d = 1; d < ndim - 1; d++)
         n *= (size_t)shape[d];
     return n;

@@ -96,7 +96,7 @@ static void plan(const qobs_config *config, int ndim, const int64_t *shape)
     qobs_run run;
     if (qobs_plan_create(&plan, config, &value, NULL, NULL, NULL) != QOBS_OK)
         return;
-    const int flat_ndim = qobs_plan_shape(plan, flat);
+    const int flat_ndim = qobs_plan_shape(plan, flat, sizeof flat);
     must(flat_ndim >= 2 && flat_ndim <= QOBS_PLAN_MAX_NDIM);
     for (int d = 0; d < flat_ndim; d++)
         elements *= flat[d];
