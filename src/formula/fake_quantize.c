@@ -11,9 +11,7 @@
 #include "base/fpenv.h"
 #include "base/split.h"
 #include "formula/qparam_view.h"
-#include "kernels/kernels.h"
 #include "plan/g_idx_walk.h"
-#include "qobs/plan.h"
 
 struct quantization {
     const struct fake_quantize *f;

@@ -8,7 +8,6 @@
 #include "kernels/kernels.h"
 #include "number/format.h"
 #include "plan/plan.h"
-#include "qobs/plan.h"
 
 /* Scale and zero point of every qparam of a plan, in the order of the flattened qparam_shape. The arithmetic is
  * upstream's: that of the dtypes of x and scale together. If x is BF16 or F16 and scale, or scale / global_scale, is

@@ -10,7 +10,6 @@
 #define QOBS_FORMULA_H
 
 #include "base/shape.h"
-#include "qobs/qobs.h"
 
 /* The tensors that hold the ranges in upstream. They decide the types its arithmetic promotes to. */
 enum rank {

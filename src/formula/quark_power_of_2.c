@@ -11,7 +11,6 @@
 
 #include "base/error.h"
 #include "formula/shared.h"
-#include "number/convert.h"
 #include "number/native.h"
 
 /* The parameters of one call. */

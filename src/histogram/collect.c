@@ -4,13 +4,10 @@
 /* Splits a batch over threads and gives each thread memory to count in. */
 #include "histogram/collect.h"
 
-#include <math.h>
-#include <string.h>
 
 #include "base/error.h"
 #include "base/split.h"
 #include "number/convert.h"
-#include "qobs/plan.h"
 #include "reduce/reduce.h"
 
 /* ---- Work for several threads ------------------------------------------------------------------------------------ */

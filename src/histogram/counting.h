@@ -7,7 +7,6 @@
 
 #include "histogram/binning.h"
 #include "plan/loops.h"
-#include "qobs/plan.h"
 
 /* A batch and what reads it. */
 struct batch {

@@ -5,7 +5,6 @@
  * and where old mass goes. */
 #include "histogram/histogram.h"
 
-#include <string.h>
 
 #include "base/error.h"
 #include "histogram/collect.h"

@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "qobs/qobs.h"
 
 #define TABLE(isa) &qobs_kernels_##isa,
 const struct qobs_kernels *const qobs_kernel_tables[] = {QOBS_ISAS(TABLE) NULL};

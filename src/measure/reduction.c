@@ -5,7 +5,6 @@
 
 #include "base/error.h"
 #include "histogram/counting.h"
-#include "qobs/plan.h"
 #include "reduce/accumulate.h"
 #include "reduce/reduce.h"
 

@@ -9,7 +9,6 @@
 
 #include "base/fpenv.h"
 #include "number/grid.h"
-#include "qobs/format.h"
 
 #define INTEGER(name, aliases, bits, has_sign) {name, aliases, FORMAT_INTEGER, bits, has_sign, 0, 0, 0, SPECIALS_NONE}
 

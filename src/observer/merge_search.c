@@ -3,7 +3,6 @@
 
 #include "observer/merge_search.h"
 
-#include <string.h>
 
 #include "base/error.h"
 #include "observer/post_search.h"

@@ -6,7 +6,6 @@
  * place as the last step that can fail, and leaves them as they were if it does. */
 #include "observer/observe.h"
 
-#include <string.h>
 
 #include "base/error.h"
 #include "base/fpenv.h"
@@ -16,7 +15,6 @@
 #include "observer/post_search.h"
 #include "observer/qparams.h"
 #include "plan/make_plan.h"
-#include "qobs/plan.h"
 #include "reduce/accumulate.h"
 
 /* ---- Checks

@@ -3,10 +3,7 @@
 
 #include "observer/observe_search.h"
 
-#include "formula/formula.h"
-#include "measure/accumulators.h"
 #include "plan/make_plan.h"
-#include "qobs/plan.h"
 #include "range/grid_search.h"
 
 /* The global scale of the tensor's range after the batch is accumulated; without a batch the one so far. */

@@ -4,7 +4,6 @@
 #include "observer/post_search.h"
 
 #include "base/error.h"
-#include "qobs/plan.h"
 
 static struct search_state state_of(const qobs_observer *o, const struct layout *layout, const struct state *state,
                                     struct search_record *record)

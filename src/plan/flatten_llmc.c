@@ -4,7 +4,6 @@
 /* llm-compressor's flatten_for_calibration (observers/helpers.py), present form and the one of October 2025. */
 #include "base/error.h"
 #include "plan/plan_axes.h"
-#include "qobs/plan.h"
 
 static int fail_strategy(const struct granularity_params *params, qobs_error *error)
 {

@@ -7,7 +7,6 @@
  * everything there). */
 #include "base/error.h"
 #include "plan/plan_axes.h"
-#include "qobs/plan.h"
 
 static int need_dimensions(const qobs_plan *plan, const struct granularity_params *params, int min, int max,
                            qobs_error *error)

@@ -6,7 +6,6 @@
  * of them. */
 #include "base/error.h"
 #include "plan/plan_axes.h"
-#include "qobs/plan.h"
 
 static int flatten_axes(qobs_plan *plan, const struct granularity_params *params, qobs_error *error)
 {

@@ -5,7 +5,6 @@
  * the others stays. */
 #include "base/error.h"
 #include "plan/plan_axes.h"
-#include "qobs/plan.h"
 
 /* The dimensions of value in the order they have after ch_axis and dimension `place` are swapped. */
 static int swap_axis(const qobs_plan *plan, const struct granularity_params *params, int place,

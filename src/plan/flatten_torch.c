@@ -5,7 +5,6 @@
  * ch_axis. */
 #include "base/error.h"
 #include "plan/plan_axes.h"
-#include "qobs/plan.h"
 
 static int flatten_tensor(qobs_plan *plan, const struct granularity_params *params, qobs_error *error)
 {

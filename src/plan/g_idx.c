@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "qobs/plan.h"
 
 static int64_t columns_of(const qobs_plan *plan) { return plan->value.shape[plan->value.ndim - 1]; }
 

@@ -6,7 +6,6 @@
 #define QOBS_PLAN_G_IDX_H
 
 #include "plan/plan.h"
-#include "qobs/plan.h"
 
 /* Checks g_idx against a plan that has its axes, then sets order and start of the plan. Both stay NULL if g_idx is not
  * filled in. */

@@ -7,7 +7,6 @@
 #define QOBS_PLAN_G_IDX_WALK_H
 
 #include "plan/loops.h"
-#include "qobs/plan.h"
 
 struct g_idx_rows {
     struct loops loops; /* over the rows; the qparam is that of the row's first group */

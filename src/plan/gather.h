@@ -7,10 +7,8 @@
 #ifndef QOBS_GATHER_H
 #define QOBS_GATHER_H
 
-#include "kernels/kernel_search.h"
 #include "kernels/kernels.h"
 #include "plan/plan.h"
-#include "qobs/plan.h"
 
 struct element_source {
     const qobs_plan *plan;

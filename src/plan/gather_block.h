@@ -7,7 +7,6 @@
 #define QOBS_GATHER_BLOCK_H
 
 #include "plan/plan.h"
-#include "qobs/plan.h"
 
 enum {
     BLOCK_QPARAMS = 16,  /* at most; more is no faster */

@@ -5,7 +5,6 @@
 #include "plan/granularity.h"
 
 #include "base/error.h"
-#include "qobs/plan.h"
 
 const char *qobs_base_name_text(int base_name)
 {

@@ -11,7 +11,6 @@
 #define QOBS_PLAN_LOOPS_H
 
 #include "plan/plan.h"
-#include "qobs/plan.h"
 
 struct loop {
     int64_t extent;

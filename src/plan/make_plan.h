@@ -6,7 +6,6 @@
 #define QOBS_MAKE_PLAN_H
 
 #include "plan/plan.h"
-#include "qobs/plan.h"
 
 /* Makes a plan in memory of the caller. g_idx may be NULL. After success the caller calls qobs_plan_unmake; after a
  * failure nothing is left to release. */

@@ -9,7 +9,6 @@
 #include "base/runtime.h"
 #include "base/tensor.h"
 #include "plan/granularity.h"
-#include "qobs/plan.h"
 
 enum axis_role {
     AXIS_OBSERVATION, /* part of the first flattened axis */

@@ -5,7 +5,6 @@
 #include "plan/plan_axes.h"
 
 #include "base/error.h"
-#include "qobs/plan.h"
 
 /* An empty tensor may have a long dimension, too. */
 #define MOST_QPARAMS (INT64_C(1) << 48)

@@ -10,7 +10,6 @@
 #include "base/split.h"
 #include "number/grid.h"
 #include "plan/gather_block.h"
-#include "qobs/plan.h"
 #include "range/search_errors.h"
 
 /* Candidates of all qparams of a block. Limits the stack of a task, because some executors have small stacks. */

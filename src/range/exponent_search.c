@@ -10,7 +10,6 @@
 #include "base/tensor.h"
 #include "number/convert.h"
 #include "number/exponent.h"
-#include "qobs/plan.h"
 #include "range/candidate_errors.h"
 #include "range/range_rule.h"
 

@@ -5,7 +5,6 @@
  * the header. */
 #include "range/from_histogram.h"
 
-#include <string.h>
 
 #include "base/error.h"
 #include "base/fpenv.h"

@@ -7,7 +7,6 @@
 #include "range/grid_search.h"
 
 #include <stdatomic.h>
-#include <string.h>
 
 #include "base/error.h"
 #include "reduce/range_tiles.h"

@@ -8,7 +8,6 @@
 #include "base/tensor.h"
 #include "number/convert.h"
 #include "number/format.h"
-#include "qobs/format.h"
 #include "range/from_histogram.h"
 
 enum { CHUNK = 256, LANES = 16 };

@@ -8,8 +8,6 @@
 #include "base/error.h"
 #include "number/convert.h"
 #include "number/grid.h"
-#include "qobs/format.h"
-#include "qobs/plan.h"
 #include "range/candidate_errors.h"
 #include "range/range_rule.h"
 

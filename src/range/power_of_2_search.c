@@ -7,7 +7,6 @@
 #include <math.h>
 #include <string.h>
 
-#include "qobs/plan.h"
 #include "range/candidate_errors.h"
 #include "range/range_rule.h"
 

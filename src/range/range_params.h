@@ -6,10 +6,8 @@
 #ifndef QOBS_RANGE_PARAMS_H
 #define QOBS_RANGE_PARAMS_H
 
-#include "kernels/kernels.h"
 #include "measure/importance.h"
 #include "number/format.h"
-#include "qobs/format.h"
 #include "reduce/nonfinite.h"
 
 /* llm-compressor's grid search: the range shrinks step by step, and the step with the smallest error wins. */

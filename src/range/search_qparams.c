@@ -7,8 +7,6 @@
 #include "range/search_qparams.h"
 
 #include <float.h>
-#include <math.h>
-#include <string.h>
 
 #include "number/convert.h"
 

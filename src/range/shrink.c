@@ -4,14 +4,11 @@
 #include "range/shrink.h"
 
 #include <float.h>
-#include <math.h>
-#include <string.h>
 
 #include "base/error.h"
 #include "formula/qparam_view.h"
 #include "number/convert.h"
 #include "number/number.h"
-#include "qobs/plan.h"
 #include "range/search_errors.h"
 
 /* x * factor as torch multiplies a tensor by a Python number: in float, rounded to the tensor's dtype. */

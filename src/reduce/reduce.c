@@ -12,7 +12,6 @@
 #include "base/error.h"
 #include "base/split.h"
 #include "number/convert.h"
-#include "qobs/plan.h"
 #include "reduce/accumulate.h"
 #include "reduce/minmax_loops.h"
 #include "reduce/reduce_indexed.h"

@@ -9,7 +9,6 @@
 #include "base/error.h"
 #include "base/split.h"
 #include "plan/g_idx_walk.h"
-#include "qobs/plan.h"
 
 /* Rows with gaps between their elements are copied, this many at a time: a multiple of every kernel's lanes. */
 enum { COPIED_ROWS = 64 };
