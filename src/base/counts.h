@@ -16,8 +16,8 @@ static inline int counts_check(const qobs_counts *counts, qobs_error *error)
 {
     if (counts && counts->struct_size >= MIN_COUNTS_SIZE)
         return QOBS_OK;
-    return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "counts: struct_size is %zu, expected %zu",
-                     counts ? counts->struct_size : 0, sizeof *counts);
+    return qobs_invalid(error, "counts: struct_size is %zu, expected %zu", counts ? counts->struct_size : 0,
+                        sizeof *counts);
 }
 
 static inline void counts_copy(const qobs_counts *from, qobs_counts *to)

@@ -21,7 +21,7 @@ static inline int struct_size_check(const char *name, const void *structure, siz
     const unsigned char *bytes = structure;
     const size_t size = *(const size_t *)structure;
     if (size < first || size > known + MAX_ADDED)
-        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "%s: struct_size is %zu, expected %zu", name, size, known);
+        return qobs_invalid(error, "%s: struct_size is %zu, expected %zu", name, size, known);
     for (size_t i = known; i < size; i++)
         if (bytes[i] != 0)
             return qobs_fail(error, QOBS_ERROR_UNSUPPORTED,

@@ -32,7 +32,7 @@ static int none(const struct formula_params *params, const struct range_view *ra
                 qobs_error *error)
 {
     (void)ranges, (void)scale, (void)zero_point;
-    return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "%s has no scale and zero point", params->name);
+    return qobs_invalid(error, "%s has no scale and zero point", params->name);
 }
 
 const struct formula_ops qobs_formula_fixed = {.dtypes = fixed_dtypes, .qparams = fixed};

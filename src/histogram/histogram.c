@@ -5,14 +5,12 @@
  * and where old mass goes. */
 #include "histogram/histogram.h"
 
-
 #include "base/error.h"
 #include "histogram/collect.h"
 
 static int out_of_memory(size_t qparams, size_t bins, qobs_error *error)
 {
-    return qobs_fail(error, QOBS_ERROR_OUT_OF_MEMORY, "observer: no memory for %zu histograms of %zu bins", qparams,
-                     bins);
+    return qobs_no_memory(error, "observer: no memory for %zu histograms of %zu bins", qparams, bins);
 }
 
 int qobs_histogram_allocate(const struct runtime *runtime, const struct histogram_ops *ops, struct histogram *h,
@@ -74,7 +72,7 @@ static int begin(struct batch_histogram *b, const struct histogram_rule *rule, c
     b->size = qparams * (sizeof *b->extrema + sizeof *b->binning + sizeof *b->next);
     b->extrema = qobs_allocate(runtime, b->size);
     if (!b->extrema)
-        return qobs_fail(error, QOBS_ERROR_OUT_OF_MEMORY, "observer: no memory for %zu bytes of ranges", b->size);
+        return qobs_no_memory(error, "observer: no memory for %zu bytes of ranges", b->size);
     b->binning = (struct qobs_binning *)(void *)(b->extrema + qparams);
     b->next = (struct bin_range *)(void *)(b->binning + qparams);
     return QOBS_OK;
@@ -179,9 +177,7 @@ static int move(const struct batch_histogram *b, struct histogram *h, size_t bin
 {
     const struct histogram_rule *rule = b->rule;
     struct histogram moved;
-    const int status = qobs_histogram_allocate(b->runtime, rule->ops, &moved, h->qparams, bins, error);
-    if (status != QOBS_OK)
-        return status;
+    RETURN_IF_FAILED(qobs_histogram_allocate(b->runtime, rule->ops, &moved, h->qparams, bins, error));
     for (size_t q = 0; q < h->qparams; q++) {
         const struct bin_range *now = &h->range[q], *next = &b->next[q];
         double *to = moved.mass + q * bins;

@@ -73,5 +73,5 @@ int qobs_isa_select(const char *name, qobs_error *error)
             strncat(known, table->isa, sizeof known - strlen(known) - 1);
         }
     }
-    return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "isa: '%s' is unknown; usable here: %s", name, known);
+    return qobs_invalid(error, "isa: '%s' is unknown; usable here: %s", name, known);
 }

@@ -22,7 +22,7 @@ static int measure(reduce_fn *reduce, const struct reduction *r, const struct ru
     const size_t n = (size_t)plan->qparams, half = (n * qobs_dtype_size(plan->dtype) + 63) / 64 * 64;
     unsigned char *native = qobs_allocate(runtime, 2 * half);
     if (!native)
-        return qobs_fail(error, QOBS_ERROR_OUT_OF_MEMORY, "observer: no memory for %zu bytes of ranges", 2 * half);
+        return qobs_no_memory(error, "observer: no memory for %zu bytes of ranges", 2 * half);
     const int status = reduce(runtime, kernels, plan, data, r->nonfinite, native, native + half, nonfinite, error);
     if (status == QOBS_OK) {
         qobs_convert_to_f32(plan->dtype, n, native, min);

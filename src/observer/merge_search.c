@@ -3,16 +3,13 @@
 
 #include "observer/merge_search.h"
 
-
 #include "base/error.h"
 #include "observer/post_search.h"
 
 static int copy_record(const struct runtime *runtime, struct search_record *to, const struct search_record *from,
                        qobs_error *error)
 {
-    const int status = qobs_search_record_reserve(runtime, to, from->qparams, error);
-    if (status != QOBS_OK)
-        return status;
+    RETURN_IF_FAILED(qobs_search_record_reserve(runtime, to, from->qparams, error));
     to->steps = from->steps;
     to->stop_step = from->stop_step;
     memcpy(to->best_step, from->best_step, from->qparams * sizeof *from->best_step);
@@ -30,9 +27,9 @@ int qobs_merge_search_prepare(const qobs_observer *o, struct state *state, const
     for (size_t i = 0; ops->sums && i < count; i++)
         if (!qobs_state_is_empty(&others[i]->state) &&
             memcmp(others[i]->state.ranges.max, m->ranges.max, m->layout.qparams * sizeof(float)) != 0)
-            return qobs_fail(
-                error, QOBS_ERROR_INVALID_ARGUMENT,
-                "others[%zu]: its errors are of multiples of another amax; set the same amax in all observers", i);
+            return qobs_invalid(
+                error, "others[%zu]: its errors are of multiples of another amax; set the same amax in all observers",
+                i);
     if (ops->stage == SEARCH_STATE && state->record.qparams == 0)
         status = copy_record(&o->runtime, &state->record, &m->record, error);
     if (status == QOBS_OK && ops->sums && !state->sums.sum)

@@ -6,7 +6,6 @@
  * place as the last step that can fail, and leaves them as they were if it does. */
 #include "observer/observe.h"
 
-
 #include "base/error.h"
 #include "base/fpenv.h"
 #include "measure/tokens.h"
@@ -35,17 +34,16 @@ int qobs_check_batch_dtype(const qobs_observer *o, qobs_dtype dtype, bool first,
     const qobs_dtype before = first ? global : o->state.layout.dtype;
     if (before == 0 || dtype == before)
         return QOBS_OK;
-    return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "value: dtype is %s, the batches before were %s",
-                     qobs_dtype_name(dtype), qobs_dtype_name(before));
+    return qobs_invalid(error, "value: dtype is %s, the batches before were %s", qobs_dtype_name(dtype),
+                        qobs_dtype_name(before));
 }
 
 static int check_layout(const qobs_observer *o, const struct layout *layout, bool first, qobs_error *error)
 {
     const struct layout *old = &o->state.layout;
     if (!first && !(qobs_same_shape(&old->range, &layout->range) && old->keying == layout->keying))
-        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT,
-                         "value: gives %zu qparams in %d dimensions, the batches before gave %zu in %d",
-                         layout->qparams, layout->range.ndim, old->qparams, old->range.ndim);
+        return qobs_invalid(error, "value: gives %zu qparams in %d dimensions, the batches before gave %zu in %d",
+                            layout->qparams, layout->range.ndim, old->qparams, old->range.ndim);
     return qobs_check_batch_dtype(o, layout->dtype, first, error);
 }
 
@@ -54,8 +52,7 @@ static int check_request(const qobs_observer *o, const struct layout *layout, bo
 {
     const size_t size = layout->qparams * qobs_dtype_size(layout->dtype);
     if (r && r->ranges && r->range_size != size)
-        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "size: is %zu bytes for min and for max, expected %zu",
-                         r->range_size, size);
+        return qobs_invalid(error, "size: is %zu bytes for min and for max, expected %zu", r->range_size, size);
     if (r && r->qparams)
         return qobs_check_qparam_sizes(o, layout, observed, r->scale ? &r->scale_size : NULL,
                                        r->zero_point ? &r->zero_point_size : NULL, error);
@@ -132,10 +129,8 @@ static int measure(const qobs_observer *o, const qobs_plan *plan, const struct o
 {
     const struct reduction *r = &o->stages.reduction;
     struct state *s = p->state;
-    const int status = r->ops->measure(r, &o->runtime, o->kernels, plan, b->value->data, &s->histogram, s->batch.min,
-                                       s->batch.max, &p->nonfinite, error);
-    if (status != QOBS_OK)
-        return status;
+    RETURN_IF_FAILED(r->ops->measure(r, &o->runtime, o->kernels, plan, b->value->data, &s->histogram, s->batch.min,
+                                     s->batch.max, &p->nonfinite, error));
     p->empty = has_no_finite_element(s, &p->layout);
     if (p->empty && p->first && b->request)
         return qobs_fail(error, QOBS_ERROR_NO_DATA, "value: has no finite element, and there is nothing from before");
@@ -290,12 +285,10 @@ static void commit(qobs_observer *o, const qobs_plan *plan, const struct observe
 static int pass_over(qobs_observer *o, const struct view *view, const struct request *request, qobs_error *error)
 {
     const bool empty = qobs_state_is_empty(&o->state), measures = o->stages.reduction.ops->measure;
-    const int status =
+    RETURN_IF_FAILED(
         request && empty && measures
             ? qobs_fail(error, QOBS_ERROR_NO_DATA, "value: has no elements, and there is nothing from before")
-            : check_request(o, &o->state.layout, !empty, request, error);
-    if (status != QOBS_OK)
-        return status;
+            : check_request(o, &o->state.layout, !empty, request, error));
     if (!measures && view->elements > 0) {
         o->counts.batches++;
         o->counts.elements += (uint64_t)view->elements;
@@ -309,21 +302,18 @@ int qobs_accept_batch(qobs_observer *o, const struct observed_batch *b, qobs_err
     const struct granularity *granularity = &o->stages.granularity;
     struct view view;
     qobs_plan *plan;
-    int status = qobs_view_of_tensor(&view, b->value, "value", error);
-    if (status != QOBS_OK)
-        return status;
+    RETURN_IF_FAILED(qobs_view_of_tensor(&view, b->value, "value", error));
     if (view.elements == 0 || !o->stages.reduction.ops->measure ||
         (o->stages.traits.first_batch_only && o->counts.batches > 0))
         return pass_over(o, &view, b->request, error);
     const struct runtime runtime = {.allocator = o->runtime.allocator};
-    status = b->axes ? qobs_plan_new_along(&plan, granularity->params.keying, b->value, b->axes, &runtime, error)
-                     : qobs_plan_new(&plan, granularity, b->value, b->g_idx, &runtime, error);
-    if (status != QOBS_OK)
-        return status;
+    RETURN_IF_FAILED(b->axes
+                         ? qobs_plan_new_along(&plan, granularity->params.keying, b->value, b->axes, &runtime, error)
+                         : qobs_plan_new(&plan, granularity, b->value, b->g_idx, &runtime, error));
     plan->as_f32 = o->stages.reduction.in_f32 && plan->dtype != QOBS_F32;
     struct pending pending;
     const fp_mode mode = fp_enter();
-    status = prepare(o, plan, b, &pending, error);
+    const int status = prepare(o, plan, b, &pending, error);
     if (status == QOBS_OK)
         commit(o, plan, b, &pending);
     discard(o, &pending);

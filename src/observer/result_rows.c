@@ -101,9 +101,7 @@ static int read_min(const qobs_observer *o, size_t part, void *out, qobs_error *
     float min;
     if (!finds_min_max(o))
         return read_part(o, o->state.ranges.min, part, out);
-    const int status = qobs_find_ranges(o, &min, NULL, NULL, NULL, error);
-    if (status != QOBS_OK)
-        return status;
+    RETURN_IF_FAILED(qobs_find_ranges(o, &min, NULL, NULL, NULL, error));
     const int64_t integer = min_is_integer(o) ? (int64_t)min : 0;
     return min_is_integer(o) ? copy(out, &integer, sizeof integer) : copy(out, &min, sizeof min);
 }

@@ -12,7 +12,7 @@
 
 int qobs_damaged(qobs_error *error, const char *what)
 {
-    return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "buffer: is no saved state: %s", what);
+    return qobs_invalid(error, "buffer: is no saved state: %s", what);
 }
 
 static bool is_observable(qobs_dtype dtype)
@@ -70,9 +70,7 @@ static int code_ranges(struct codec *codec, qobs_observer *o, qobs_error *error)
             return qobs_damaged(error, "the names of its ranges are impossible");
         if (!qobs_codec_holds(codec, qparams, 2 * element))
             return qobs_damaged(error, "its ranges are incomplete");
-        const int status = qobs_allocate_ranges(&o->runtime, &s->ranges, dtype, qparams, error);
-        if (status != QOBS_OK)
-            return status;
+        RETURN_IF_FAILED(qobs_allocate_ranges(&o->runtime, &s->ranges, dtype, qparams, error));
         s->layout = layout;
     }
     qobs_code_elements(codec, s->ranges.min, s->layout.qparams, element);
@@ -91,9 +89,7 @@ static int code_mode(struct codec *codec, qobs_observer *o, qobs_error *error)
     if (codec->loading && candidates > 0) {
         if (!o->stages.accumulator.ops->counts_mode || !qobs_codec_holds(codec, candidates, 8 * (1 + n)))
             return qobs_damaged(error, "its counted scales are impossible");
-        const int status = qobs_mode_reserve(&o->runtime, mode, n, candidates, error);
-        if (status != QOBS_OK)
-            return status;
+        RETURN_IF_FAILED(qobs_mode_reserve(&o->runtime, mode, n, candidates, error));
         mode->candidates = candidates;
     }
     for (size_t i = 0; i < candidates; i++) {
@@ -119,9 +115,7 @@ static int code_importance(struct codec *codec, qobs_observer *o, qobs_error *er
         if (!o->stages.range.params.grid.importance || !qobs_codec_holds(codec, columns, sizeof *importance->sum))
             return qobs_damaged(error, "its importance is impossible");
         const uint64_t tokens = importance->tokens;
-        const int status = qobs_importance_reserve(&o->runtime, importance, (int64_t)columns, error);
-        if (status != QOBS_OK)
-            return status;
+        RETURN_IF_FAILED(qobs_importance_reserve(&o->runtime, importance, (int64_t)columns, error));
         importance->tokens = tokens;
     }
     qobs_code_elements(codec, importance->sum, (size_t)columns, sizeof *importance->sum);
@@ -143,9 +137,7 @@ static int code_record(struct codec *codec, qobs_observer *o, qobs_error *error)
     if (codec->loading) {
         if (qobs_state_is_empty(&o->state) || qparams != o->state.layout.qparams)
             return qobs_damaged(error, "its search is not of its ranges");
-        const int status = qobs_search_record_reserve(&o->runtime, r, (size_t)qparams, error);
-        if (status != QOBS_OK)
-            return status;
+        RETURN_IF_FAILED(qobs_search_record_reserve(&o->runtime, r, (size_t)qparams, error));
     }
     r->steps = (int32_t)qobs_code_u32(codec, (uint32_t)r->steps);
     r->stop_step = (int32_t)qobs_code_u32(codec, (uint32_t)r->stop_step);
@@ -203,10 +195,8 @@ static int code_histogram(struct codec *codec, qobs_observer *o, qobs_error *err
         if (o->state.layout.dtype != QOBS_F32 || bins < 1 || bins > QOBS_MOST_BINS ||
             !qobs_codec_holds(codec, qparams, 3 * sizeof(float) + bins * sizeof(double)))
             return qobs_damaged(error, "its histograms are incomplete");
-        const int status =
-            qobs_histogram_allocate(&o->runtime, o->stages.reduction.histogram.ops, h, qparams, (size_t)bins, error);
-        if (status != QOBS_OK)
-            return status;
+        RETURN_IF_FAILED(
+            qobs_histogram_allocate(&o->runtime, o->stages.reduction.histogram.ops, h, qparams, (size_t)bins, error));
     }
     for (size_t q = 0; q < h->qparams; q++) {
         qobs_code_elements(codec, &h->range[q].lo, 1, sizeof(float));
@@ -234,8 +224,7 @@ static int code_floats(struct codec *codec, qobs_observer *o, uint64_t n, float 
             return qobs_damaged(error, "its reference amax or error weights are incomplete");
         *floats = qobs_allocate_state(&o->runtime, (size_t)n * sizeof **floats);
         if (!*floats)
-            return qobs_fail(error, QOBS_ERROR_OUT_OF_MEMORY, "observer: no memory for %zu bytes",
-                             (size_t)n * sizeof **floats);
+            return qobs_no_memory(error, "observer: no memory for %zu bytes", (size_t)n * sizeof **floats);
         *count = (size_t)n;
     }
     qobs_code_elements(codec, *floats, (size_t)n, sizeof **floats);
@@ -252,9 +241,7 @@ static int code_sums(struct codec *codec, qobs_observer *o, qobs_error *error)
         const size_t count = o->state.layout.qparams * (size_t)qobs_range_steps(&o->stages.range);
         if (!qobs_codec_holds(codec, count, sizeof *sums->sum))
             return qobs_damaged(error, "its errors are incomplete");
-        const int status = qobs_error_sums_reserve(&o->runtime, sums, count, error);
-        if (status != QOBS_OK)
-            return status;
+        RETURN_IF_FAILED(qobs_error_sums_reserve(&o->runtime, sums, count, error));
     }
     qobs_code_elements(codec, sums->sum, sums->count, sizeof *sums->sum);
     return QOBS_OK;

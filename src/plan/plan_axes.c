@@ -47,8 +47,7 @@ int qobs_plan_find_ch_axis(const qobs_plan *plan, int ch_axis, qobs_error *error
     const int ndim = plan->value.ndim, axis = ch_axis < 0 ? ch_axis + ndim : ch_axis;
     if (axis >= 0 && axis < ndim)
         return axis;
-    qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "ch_axis: is %d, value has dimensions %d to %d", ch_axis, -ndim,
-              ndim - 1);
+    qobs_invalid(error, "ch_axis: is %d, value has dimensions %d to %d", ch_axis, -ndim, ndim - 1);
     return -1;
 }
 
@@ -62,8 +61,7 @@ int qobs_plan_find_kept(const qobs_plan *plan, const struct axes *axes, const ch
     for (int i = 0; i < axes->count; i++) {
         const int given = axes->axis[i], axis = given < 0 ? given + ndim : given;
         if (axis < 0 || axis >= ndim)
-            return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "%s: is %d, value has %d dimensions", name, given,
-                             ndim);
+            return qobs_invalid(error, "%s: is %d, value has %d dimensions", name, given, ndim);
         *count += !kept[axis];
         kept[axis] = true;
     }
@@ -117,8 +115,7 @@ int qobs_plan_set_shapes(qobs_plan *plan, qobs_error *error)
         case AXIS_QPARAM:
             fits &= qobs_multiply(plan->qparams, a->extent, &plan->qparams);
             if (qparams.ndim == QOBS_MAX_NDIM)
-                return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT,
-                                 "value: its scale would have more than %d dimensions", QOBS_MAX_NDIM);
+                return qobs_invalid(error, "value: its scale would have more than %d dimensions", QOBS_MAX_NDIM);
             qparams.extent[qparams.ndim++] = a->extent;
             break;
         case AXIS_GROUP:
@@ -128,10 +125,9 @@ int qobs_plan_set_shapes(qobs_plan *plan, qobs_error *error)
     }
     if (!fits || !qobs_multiply(observations, plan->qparams, &all) || !qobs_multiply(all, group, &all) ||
         !qobs_multiply(all, 8, &all))
-        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "value: its padded size exceeds 2^63 bytes");
+        return qobs_invalid(error, "value: its padded size exceeds 2^63 bytes");
     if (plan->qparams > MOST_QPARAMS)
-        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "value: gives %lld qparams, allowed are 2^48",
-                         (long long)plan->qparams);
+        return qobs_invalid(error, "value: gives %lld qparams, allowed are 2^48", (long long)plan->qparams);
     const struct shape *middle = plan->scale.ndim < 0 ? &qparams : &plan->scale;
     plan->shape[plan->ndim++] = observations;
     for (int i = 0; i < middle->ndim; i++)

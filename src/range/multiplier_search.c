@@ -60,8 +60,8 @@ static int check_weights(const struct search_batch *b, const struct search_refer
     const struct view *v = &b->plan->value;
     const struct axis *last = &b->plan->axis[b->plan->axes - 1];
     if (r->weight && (v->ndim == 0 || v->strides[v->ndim - 1] != last->stride || (int64_t)r->weights != last->extent))
-        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT,
-                         "value: its groups are not %zu long, as the error weights that were given", r->weights);
+        return qobs_invalid(error, "value: its groups are not %zu long, as the error weights that were given",
+                            r->weights);
     return QOBS_OK;
 }
 
@@ -75,12 +75,11 @@ static int check_multipliers(const struct search_batch *b, const struct search_s
     (void)name;
     for (size_t q = 0; is_unsigned && q < s->qparams; q++)
         if (((const float *)min)[q] < 0)
-            return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT,
-                             "value: has negative elements, which unsigned=true does not take");
+            return qobs_invalid(error, "value: has negative elements, which unsigned=true does not take");
     if (r->amax && !qobs_same_shape(&r->shape, shape))
-        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT,
-                         "value: gives %zu magnitudes in %d dimensions, the amax that was given has %zu in %d",
-                         s->qparams, shape->ndim, r->count, r->shape.ndim);
+        return qobs_invalid(error,
+                            "value: gives %zu magnitudes in %d dimensions, the amax that was given has %zu in %d",
+                            s->qparams, shape->ndim, r->count, r->shape.ndim);
     return check_weights(b, r, error);
 }
 
@@ -89,8 +88,7 @@ static int check_e4m3(const struct search_batch *b, const struct search_state *s
 {
     (void)min;
     if (b->batches > 0)
-        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "value: %s takes one tensor, reset it before another",
-                         name);
+        return qobs_invalid(error, "value: %s takes one tensor, reset it before another", name);
     return check_weights(b, s->reference, error);
 }
 

@@ -100,7 +100,7 @@ static int reduce_parts(const struct reduce_arguments *job, const struct loops *
     const size_t size = (size_t)split->parts * (p.outputs + p.scratch);
     p.workspace = size > 0 ? qobs_allocate(job->runtime, size) : NULL;
     if (size > 0 && !p.workspace)
-        return qobs_fail(error, QOBS_ERROR_OUT_OF_MEMORY, "observe: no memory for %zu bytes", size);
+        return qobs_no_memory(error, "observe: no memory for %zu bytes", size);
     qobs_split_run(job->runtime, split, reduce_part, &p);
     for (int64_t i = 0; i < split->parts; i++) {
         const size_t at = (size_t)i * (p.outputs + p.scratch);
@@ -133,7 +133,7 @@ static int reduce_tile(const struct reduce_arguments *job, struct loops *loops, 
     const bool wanted = size > 0 && job->runtime->allocator; /* range_tiles.c has none */
     void *scratch = wanted ? qobs_allocate(job->runtime, size) : NULL;
     if (wanted && !scratch)
-        return qobs_fail(error, QOBS_ERROR_OUT_OF_MEMORY, "observe: no memory for %zu bytes", size);
+        return qobs_no_memory(error, "observe: no memory for %zu bytes", size);
     reduce_loops(job, loops, scratch, job->min, job->max, job->nonfinite);
     qobs_release(job->runtime, scratch, size);
     return QOBS_OK;
@@ -292,11 +292,9 @@ static int reduce(struct reduce_arguments *job, enum nonfinite_mode mode, struct
     job->nonfinite = &counted;
     qobs_kernel_dtype_of(plan->dtype, &job->dtype);
     fill_identities(job, job->min, job->max);
-    const int status = plan->order ? qobs_reduce_indexed(job->runtime, job->kernels, plan, job->data, job->min,
-                                                         job->max, &counted, error)
-                                   : reduce_tiles(job, error);
-    if (status != QOBS_OK)
-        return status;
+    RETURN_IF_FAILED(plan->order ? qobs_reduce_indexed(job->runtime, job->kernels, plan, job->data, job->min, job->max,
+                                                       &counted, error)
+                                 : reduce_tiles(job, error));
     if (job->absmax)
         make_symmetric(job, true);
     else if (plan->padded)

@@ -87,7 +87,7 @@ int qobs_reduce_indexed(const struct runtime *runtime, const struct qobs_kernels
                  size = index + (size_t)split.parts * (d.scratch + d.copied);
     d.group = qobs_allocate(runtime, size);
     if (!d.group)
-        return qobs_fail(error, QOBS_ERROR_OUT_OF_MEMORY, "g_idx: no memory for %zu bytes", size);
+        return qobs_no_memory(error, "g_idx: no memory for %zu bytes", size);
     d.workspace = (unsigned char *)d.group + index;
     qobs_g_idx_groups(plan, d.group);
     qobs_split_run(runtime, &split, reduce_part, &d);
