@@ -49,13 +49,11 @@ static int flatten_weight_of(qobs_plan *plan, const struct granularity_params *p
     switch (params->strategy) {
     case STRATEGY_TENSOR: /* (1, 1, elements) */
         qobs_plan_add_axis(plan, AXIS_QPARAM, 1, 0);
-        for (int i = 0; i <= last; i++)
-            qobs_plan_add_dimension(plan, AXIS_GROUP, i);
+        qobs_plan_add_dimensions(plan, AXIS_GROUP, 0, v->ndim);
         return QOBS_OK;
     case STRATEGY_CHANNEL: /* (1, ...experts, rows, 1, columns) */
         RETURN_IF_FAILED(need_dimensions(plan, params, 1, QOBS_MAX_NDIM - 1, error));
-        for (int i = 0; i < last; i++)
-            qobs_plan_add_dimension(plan, AXIS_QPARAM, i);
+        qobs_plan_add_dimensions(plan, AXIS_QPARAM, 0, last);
         qobs_plan_add_axis(plan, AXIS_QPARAM, 1, 0);
         qobs_plan_add_dimension(plan, AXIS_GROUP, last);
         return QOBS_OK;
@@ -63,22 +61,16 @@ static int flatten_weight_of(qobs_plan *plan, const struct granularity_params *p
     case STRATEGY_TENSOR_GROUP: /* (1, ...experts, rows, groups, group_size) */
         RETURN_IF_FAILED(need_dimensions(plan, params, 1, QOBS_MAX_NDIM - 1, error));
         RETURN_IF_FAILED(check_divides(plan, params, error));
-        for (int i = 0; i < last; i++)
-            qobs_plan_add_dimension(plan, AXIS_QPARAM, i);
+        qobs_plan_add_dimensions(plan, AXIS_QPARAM, 0, last);
         qobs_plan_add_groups(plan, last, params->group_size);
         return QOBS_OK;
-    case STRATEGY_BLOCK: { /* (1, block rows, block columns, height * width) */
+    case STRATEGY_BLOCK: /* (1, block rows, block columns, height * width) */
         RETURN_IF_FAILED(need_dimensions(plan, params, 2, 2, error));
         if (!pads_blocks)
             RETURN_IF_FAILED(check_blocks_divide(plan, params, error));
-        int outer[2];
-        for (int i = 0; i < 2; i++)
-            outer[i] = qobs_plan_add_outer(plan, i, params->block[i]);
-        for (int i = 0; i < 2; i++)
-            qobs_plan_add_inner(plan, outer[i], i, params->block[i]);
+        qobs_plan_add_blocks(plan, params->block);
         plan->padded = v->shape[0] % params->block[0] != 0 || v->shape[1] % params->block[1] != 0;
         return QOBS_OK;
-    }
     default:
         return fail_strategy(params, error);
     }
@@ -100,16 +92,14 @@ static int flatten_activation(qobs_plan *plan, const struct granularity_params *
     switch (params->strategy) {
     case STRATEGY_TENSOR: /* (tokens, 1, hidden) */
         RETURN_IF_FAILED(need_dimensions(plan, params, 1, QOBS_MAX_NDIM, error));
-        for (int i = 0; i < last; i++)
-            qobs_plan_add_dimension(plan, AXIS_OBSERVATION, i);
+        qobs_plan_add_dimensions(plan, AXIS_OBSERVATION, 0, last);
         qobs_plan_add_axis(plan, AXIS_QPARAM, 1, 0);
         qobs_plan_add_dimension(plan, AXIS_GROUP, last);
         return QOBS_OK;
     case STRATEGY_TOKEN: /* (batch, seq, hidden) */
         RETURN_IF_FAILED(need_dimensions(plan, params, 2, QOBS_MAX_NDIM, error));
         qobs_plan_add_dimension(plan, AXIS_OBSERVATION, 0);
-        for (int i = 1; i < last; i++)
-            qobs_plan_add_dimension(plan, AXIS_QPARAM, i);
+        qobs_plan_add_dimensions(plan, AXIS_QPARAM, 1, last);
         qobs_plan_add_dimension(plan, AXIS_GROUP, last);
         return QOBS_OK;
     case STRATEGY_GROUP:

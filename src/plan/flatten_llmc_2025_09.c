@@ -32,11 +32,7 @@ static int flatten_leading(qobs_plan *plan, const struct granularity_params *par
 static int flatten_block(qobs_plan *plan, const struct granularity_params *params, qobs_error *error)
 {
     RETURN_IF_FAILED(need_dimensions(plan, params, 2, 2, error));
-    int outer[2];
-    for (int i = 0; i < 2; i++)
-        outer[i] = qobs_plan_add_outer(plan, i, params->block[i]);
-    for (int i = 0; i < 2; i++)
-        qobs_plan_add_inner(plan, outer[i], i, params->block[i]);
+    qobs_plan_add_blocks(plan, params->block);
     plan->keying = KEYING_BLOCKS;
     return QOBS_OK;
 }

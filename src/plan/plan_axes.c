@@ -21,7 +21,14 @@ int qobs_plan_add_dimension(qobs_plan *plan, enum axis_role role, int dimension)
     return qobs_plan_add_axis(plan, role, plan->value.shape[dimension], plan->value.strides[dimension]);
 }
 
-int qobs_plan_add_outer(qobs_plan *plan, int dimension, int64_t size)
+void qobs_plan_add_dimensions(qobs_plan *plan, enum axis_role role, int first, int end)
+{
+    for (int i = first; i < end; i++)
+        qobs_plan_add_dimension(plan, role, i);
+}
+
+/* The qparam axis of a split dimension. */
+static int add_outer(qobs_plan *plan, int dimension, int64_t size)
 {
     const int64_t length = plan->value.shape[dimension], stride = plan->value.strides[dimension];
     /* A single group never uses the stride; size * stride might overflow. */
@@ -29,7 +36,8 @@ int qobs_plan_add_outer(qobs_plan *plan, int dimension, int64_t size)
                               size < length ? size * stride : 0);
 }
 
-void qobs_plan_add_inner(qobs_plan *plan, int outer, int dimension, int64_t size)
+/* Its group axis, which comes later. */
+static void add_inner(qobs_plan *plan, int outer, int dimension, int64_t size)
 {
     const int inner = qobs_plan_add_axis(plan, AXIS_GROUP, size, plan->value.strides[dimension]);
     plan->axis[inner].outer = outer;
@@ -38,8 +46,15 @@ void qobs_plan_add_inner(qobs_plan *plan, int outer, int dimension, int64_t size
 
 void qobs_plan_add_groups(qobs_plan *plan, int dimension, int64_t size)
 {
-    const int outer = qobs_plan_add_outer(plan, dimension, size);
-    qobs_plan_add_inner(plan, outer, dimension, size);
+    const int outer = add_outer(plan, dimension, size);
+    add_inner(plan, outer, dimension, size);
+}
+
+void qobs_plan_add_blocks(qobs_plan *plan, const int64_t block[2])
+{
+    const int rows = add_outer(plan, 0, block[0]), columns = add_outer(plan, 1, block[1]);
+    add_inner(plan, rows, 0, block[0]);
+    add_inner(plan, columns, 1, block[1]);
 }
 
 int qobs_plan_find_ch_axis(const qobs_plan *plan, int ch_axis, qobs_error *error)
@@ -86,8 +101,7 @@ void qobs_plan_add_global(qobs_plan *plan)
 {
     plan->range = (struct shape){.ndim = 0};
     qobs_plan_add_axis(plan, AXIS_QPARAM, 1, 0);
-    for (int i = 0; i < plan->value.ndim; i++)
-        qobs_plan_add_dimension(plan, AXIS_GROUP, i);
+    qobs_plan_add_dimensions(plan, AXIS_GROUP, 0, plan->value.ndim);
 }
 
 static void copy_shape(struct shape *to, const struct shape *from)
