@@ -81,19 +81,6 @@
 #define SEARCH_MAX_LINES 16 /* cache lines prefetched a step of the search */
 #define SEARCH_UNROLLED 2   /* candidates whose sums fit the registers beside what they need */
 
-#define TUNING_LIMITS(LIMIT)                                                                                           \
-    LIMIT(QOBS_LIMITS_ROWS, CONTIGUOUS, 2 * BLOCK_BYTES)                                                               \
-    LIMIT(QOBS_LIMITS_ROWS, CONTIGUOUS, TWO_STREAMS_BYTES)                                                             \
-    LIMIT(QOBS_LIMITS_ROWS, RUN, REDUCE_RUN_BYTES)                                                                     \
-    LIMIT(QOBS_LIMITS_ROWS, RUN, REDUCE_CACHED_RUN_BYTES)                                                              \
-    LIMIT(QOBS_LIMITS_ROWS, CALL, REDUCE_CACHED_CALL_BYTES)                                                            \
-    LIMIT(QOBS_LIMITS_ROWS, RUN, KEYS_RUN_BYTES)                                                                       \
-    LIMIT(QOBS_LIMITS_MINMAX_COLUMNS, CALL, TILED_COLUMN_BYTES)                                                        \
-    LIMIT(QOBS_LIMITS_MINMAX_COLUMNS, CALL, TILED_F64_COLUMN_BYTES)                                                    \
-    LIMIT(QOBS_LIMITS_MINMAX_COLUMNS, RUN, PANEL_BYTES)                                                                \
-    LIMIT(QOBS_LIMITS_MINMAX_COLUMNS, CALL, STREAMING_COLUMN_BYTES)                                                    \
-    LIMIT(QOBS_LIMITS_MINMAX_COLUMNS, RUN, STREAMING_PANEL_BYTES)                                                      \
-    LIMIT(QOBS_LIMITS_HISTOGRAM, LENGTH, HISTOGRAM_CHUNK)                                                              \
-    LIMIT(QOBS_LIMITS_ABSMAX_COLUMNS, CALL, ABSMAX_STREAMING_BYTES)
+#define TUNING_LIMITS(LIMIT) VECTOR_LIMITS(LIMIT)
 
 #endif
