@@ -74,7 +74,7 @@ int qobs_observer_read(const qobs_observer *o, const char *name, void *out, size
     if (size == 0) /* out may be NULL */
         return qobs_succeed(error);
     const fp_mode mode = fp_enter();
-    status = item.row->read(o, item.part, out, error);
+    status = item.row->read(o, &(struct reading){item.part, out, size, error});
     fp_leave(mode);
     return status == QOBS_OK ? qobs_succeed(error) : status;
 }
