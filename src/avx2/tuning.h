@@ -3,8 +3,7 @@
 
 /* Sizes at which the avx2 kernels change their methods. Measured on an AMD EPYC (Zen 4, L1 32 KB,
  * L2 1 MB, L3 32 MB) in November 2026. */
-#ifndef QOBS_AVX2_TUNING_H
-#define QOBS_AVX2_TUNING_H
+#pragma once
 
 #include <stddef.h>
 
@@ -88,5 +87,3 @@
     LIMIT(QOBS_LIMITS_ROWS, CONTIGUOUS, TWO_PAGES_END_BYTES)                                                           \
     LIMIT(QOBS_LIMITS_ROW_PANELS, CALL, ROW_PANEL_PREFETCH_BYTES)                                                      \
     LIMIT(QOBS_LIMITS_ROW_PANELS, CALL, ROW_PANEL_PREFETCH_END_BYTES)
-
-#endif

@@ -3,8 +3,7 @@
 
 /* Sizes at which the avx512 kernels change their methods. Measured on an AMD EPYC (Zen 4, L1 32 KB,
  * L2 1 MB, L3 32 MB) in November 2026. */
-#ifndef QOBS_AVX512_TUNING_H
-#define QOBS_AVX512_TUNING_H
+#pragma once
 
 #include <stddef.h>
 
@@ -122,5 +121,3 @@
     LIMIT(QOBS_LIMITS_QUANTIZE, DISTANCE, ALIASED_ABOVE_BYTES)                                                         \
     LIMIT(QOBS_LIMITS_QUANTIZE, DISTANCE, ALIASED_BELOW_BYTES)                                                         \
     LIMIT(QOBS_LIMITS_COLUMNS, CALL, DELEGATED_COLUMNS_BYTES)
-
-#endif

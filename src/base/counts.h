@@ -2,8 +2,7 @@
 /* SPDX-FileCopyrightText: The qobs authors */
 
 /* qobs_counts in a caller's memory. An earlier version of the header has fewer fields. */
-#ifndef QOBS_COUNTS_H
-#define QOBS_COUNTS_H
+#pragma once
 
 #include <string.h>
 
@@ -26,5 +25,3 @@ static inline void counts_copy(const qobs_counts *from, qobs_counts *to)
     memcpy(to, from, size < sizeof *from ? size : sizeof *from);
     to->struct_size = size;
 }
-
-#endif

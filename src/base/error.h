@@ -2,8 +2,7 @@
 /* SPDX-FileCopyrightText: The qobs authors */
 
 /* Messages and status of a failure. */
-#ifndef QOBS_ERROR_H
-#define QOBS_ERROR_H
+#pragma once
 
 #include "qobs/qobs.h"
 
@@ -33,5 +32,3 @@ int qobs_fail(qobs_error *error, int status, const char *format, ...);
 
 /* Clears the message and returns QOBS_OK. */
 int qobs_succeed(qobs_error *error);
-
-#endif

@@ -6,8 +6,7 @@
  * Structures only grow, behind their end and never into their padding, which is not 0. An older one is at least as
  * large as the first version; the fields it lacks count as 0. In a newer one everything that this library does not know
  * must be 0. */
-#ifndef QOBS_STRUCT_SIZE_H
-#define QOBS_STRUCT_SIZE_H
+#pragma once
 
 #include "base/error.h"
 
@@ -30,5 +29,3 @@ static inline int struct_size_check(const char *name, const void *structure, siz
                              name, i);
     return QOBS_OK;
 }
-
-#endif

@@ -2,8 +2,7 @@
 /* SPDX-FileCopyrightText: The qobs authors */
 
 /* Fake-quantize: quantizes every element of a tensor with its qparam and dequantizes it again. */
-#ifndef QOBS_FAKE_QUANTIZE_H
-#define QOBS_FAKE_QUANTIZE_H
+#pragma once
 
 #include "kernels/kernels.h"
 #include "number/format.h"
@@ -29,5 +28,3 @@ struct fake_quantize {
  * needs. */
 int qobs_fake_quantize_plan(const struct fake_quantize *f, const qobs_plan *plan, const void *x,
                             const qobs_plan *out_plan, void *out, qobs_error *error);
-
-#endif

@@ -6,8 +6,7 @@
  * A formula is an upstream's way of computing them: functions (struct formula_ops) with parameters (struct
  * formula_params). It knows no setting and no preset; config/resolve_formula.c makes it from a configuration. A new
  * formula is a const ops in its own file and a line there. */
-#ifndef QOBS_FORMULA_H
-#define QOBS_FORMULA_H
+#pragma once
 
 #include "base/shape.h"
 
@@ -120,5 +119,3 @@ static inline int qobs_formula_qparams(const struct formula *formula, const stru
 {
     return formula->ops->qparams(&formula->params, ranges, scale, zero_point, error);
 }
-
-#endif

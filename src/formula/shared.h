@@ -2,8 +2,7 @@
 /* SPDX-FileCopyrightText: The qobs authors */
 
 /* Steps that several formulas have. */
-#ifndef QOBS_FORMULA_SHARED_H
-#define QOBS_FORMULA_SHARED_H
+#pragma once
 
 #include <math.h>
 #include <stdbool.h>
@@ -22,5 +21,3 @@ static inline int32_t affine_zero_point(double steps, int64_t quant_min, int64_t
     const int32_t z = subtract_int32(quant_min, int32_of_double(rint(steps)));
     return z < quant_min ? (int32_t)quant_min : z > quant_max ? (int32_t)quant_max : z;
 }
-
-#endif

@@ -4,8 +4,7 @@
 /* The histogram stage: the mass of all batches for every qparam, and the rules by which it accepts batches and grows.
  * Which range of a histogram is best to quantize is decided by the range rules (range/range.h), which read bins and
  * edges only. */
-#ifndef QOBS_MEASURE_HISTOGRAM_H
-#define QOBS_MEASURE_HISTOGRAM_H
+#pragma once
 
 #include "base/runtime.h"
 #include "histogram/binning.h"
@@ -110,5 +109,3 @@ static inline double add_mass(double a, double b, bool float32)
     const double sum = a + b;
     return float32 || sum < 0x1p24 ? (float)sum : sum;
 }
-
-#endif

@@ -3,8 +3,7 @@
 
 /* The sizes at which kernels change their methods, for the tests. They decide about speed only: results are the same
  * bits on every side of every limit. */
-#ifndef QOBS_TUNING_H
-#define QOBS_TUNING_H
+#pragma once
 
 #include <stddef.h>
 
@@ -51,5 +50,3 @@ struct qobs_limit {
     LIMIT(QOBS_LIMITS_MINMAX_COLUMNS, RUN, STREAMING_PANEL_BYTES)                                                      \
     LIMIT(QOBS_LIMITS_HISTOGRAM, LENGTH, HISTOGRAM_CHUNK)                                                              \
     LIMIT(QOBS_LIMITS_ABSMAX_COLUMNS, CALL, ABSMAX_STREAMING_BYTES)
-
-#endif

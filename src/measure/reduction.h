@@ -2,8 +2,7 @@
 /* SPDX-FileCopyrightText: The qobs authors */
 
 /* The reduction stage: what is measured of one batch for every qparam. */
-#ifndef QOBS_REDUCTION_H
-#define QOBS_REDUCTION_H
+#pragma once
 
 #include "histogram/histogram.h"
 #include "qobs/plan.h"
@@ -33,5 +32,3 @@ extern const struct reduction_ops qobs_reduction_absmax; /* (-m, m) for the larg
 /* A histogram, and the range of its elements. */
 extern const struct reduction_ops qobs_reduction_histogram_torch, qobs_reduction_histogram_quark,
     qobs_reduction_histogram_modelopt;
-
-#endif

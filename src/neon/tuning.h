@@ -3,8 +3,7 @@
 
 /* Sizes at which the neon kernels change their methods. Not measured: these are the values of
  * the AVX2 kernels on a Zen 4, without its prefetching. */
-#ifndef QOBS_NEON_TUNING_H
-#define QOBS_NEON_TUNING_H
+#pragma once
 
 #include <stddef.h>
 
@@ -82,5 +81,3 @@
 #define SEARCH_UNROLLED 2   /* candidates whose sums fit the registers beside what they need */
 
 #define TUNING_LIMITS(LIMIT) VECTOR_LIMITS(LIMIT)
-
-#endif

@@ -2,8 +2,7 @@
 /* SPDX-FileCopyrightText: The qobs authors */
 
 /* Single numbers between the four observable dtypes, double and int32. An element may lie at any address. */
-#ifndef QOBS_NUMBER_CONVERT_H
-#define QOBS_NUMBER_CONVERT_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -25,5 +24,3 @@ double qobs_round_to(qobs_dtype dtype, double value);
 /* x as an int32. NaN and values that do not fit become the smallest integer, as in the conversion of x86, which
  * upstream's results depend on. */
 static inline int32_t int32_of_double(double x) { return x > -0x1p31 - 1 && x < 0x1p31 ? (int32_t)x : INT32_MIN; }
-
-#endif

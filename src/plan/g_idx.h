@@ -2,8 +2,7 @@
 /* SPDX-FileCopyrightText: The qobs authors */
 
 /* g_idx: the columns of a weight sorted by the group each belongs to (llm-compressor's activation ordering). */
-#ifndef QOBS_PLAN_G_IDX_H
-#define QOBS_PLAN_G_IDX_H
+#pragma once
 
 #include "plan/plan.h"
 
@@ -12,5 +11,3 @@
 int qobs_plan_order_columns(qobs_plan *plan, const struct granularity *granularity, const struct view *g_idx,
                             qobs_error *error);
 void qobs_plan_release_order(qobs_plan *plan);
-
-#endif

@@ -4,8 +4,7 @@
 /* The elements of one qparam after the other, as blocks of floats for range search, in the order of the flattened
  * value. There are two implementations: memory order (gather.c) and the order of g_idx (gather_g_idx.c);
  * qobs_elements_at chooses. */
-#ifndef QOBS_GATHER_H
-#define QOBS_GATHER_H
+#pragma once
 
 #include "kernels/kernels.h"
 #include "plan/plan.h"
@@ -82,5 +81,3 @@ static inline void pad_lanes(float *out, size_t n)
     for (; n % QOBS_SEARCH_LANES != 0; n++)
         out[n] = 0;
 }
-
-#endif

@@ -3,8 +3,7 @@
 
 /* A plan is a granularity applied to one shape and its strides: the flattened value (num_observations, *qparam_shape,
  * group_size) described by axes over the caller's memory. */
-#ifndef QOBS_PLAN_H
-#define QOBS_PLAN_H
+#pragma once
 
 #include "base/runtime.h"
 #include "base/tensor.h"
@@ -48,5 +47,3 @@ struct qobs_plan {
     int axes;
     struct axis axis[MAX_AXES]; /* observations, then qparams, then group */
 };
-
-#endif

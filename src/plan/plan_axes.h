@@ -2,8 +2,7 @@
 /* SPDX-FileCopyrightText: The qobs authors */
 
 /* The building blocks of granularity rules: they append axes to a plan that has a value but no axes yet. */
-#ifndef QOBS_PLAN_AXES_H
-#define QOBS_PLAN_AXES_H
+#pragma once
 
 #include "plan/plan.h"
 #include "qobs/plan.h"
@@ -35,5 +34,3 @@ void qobs_plan_add_global(qobs_plan *plan);
 
 /* Computes the flattened shape, and the shapes of results that the rule has not set. */
 int qobs_plan_set_shapes(qobs_plan *plan, qobs_error *error);
-
-#endif

@@ -3,8 +3,7 @@
 
 /* Squared errors of candidate scales for every qparam of a plan. Quark's and Model-Optimizer's searches are callbacks
  * of it. Each batch is searched while it is in memory; no element is stored. */
-#ifndef QOBS_CANDIDATE_ERRORS_H
-#define QOBS_CANDIDATE_ERRORS_H
+#pragma once
 
 #include "kernels/kernels.h"
 #include "plan/plan.h"
@@ -33,5 +32,3 @@ size_t qobs_candidates_workspace(const qobs_plan *plan, size_t count);
 /* Runs on the runtime's executor. Errors do not depend on the number of threads or on strides. */
 void qobs_candidates_search(const struct runtime *runtime, const struct qobs_kernels *kernels, const qobs_plan *plan,
                             const unsigned char *data, const struct candidates *candidates, double *workspace);
-
-#endif

@@ -5,8 +5,7 @@
  * functions of one histogram. Arguments of the methods are checked by their callers unless stated otherwise. Upstream:
  * quark/torch/quantization/observer/observer.py, modelopt/torch/quantization/calib/histogram.py and
  * torch/ao/quantization/observer.py. */
-#ifndef QOBS_FROM_HISTOGRAM_H
-#define QOBS_FROM_HISTOGRAM_H
+#pragma once
 
 #include "range/range_rule.h"
 
@@ -123,5 +122,3 @@ size_t qobs_range_workspace(size_t bins);
 typedef int qobs_amax_finder(const struct bins_params *params, const struct formula *formula,
                              const struct histogram_view *h, double *workspace, float *amax, qobs_error *error);
 qobs_amax_finder qobs_amax_by_entropy, qobs_amax_by_mse;
-
-#endif

@@ -2,8 +2,7 @@
 /* SPDX-FileCopyrightText: The qobs authors */
 
 /* Minimum and maximum, or the largest magnitude, of one batch for every qparam of a plan. */
-#ifndef QOBS_REDUCE_H
-#define QOBS_REDUCE_H
+#pragma once
 
 #include "kernels/kernels.h"
 #include "plan/plan.h"
@@ -26,5 +25,3 @@ int qobs_reduce_absmax(const struct runtime *runtime, const struct qobs_kernels 
  */
 int qobs_fail_nonfinite(const qobs_plan *plan, const unsigned char *data, const struct qobs_nonfinite *counted,
                         bool infinities, qobs_error *error);
-
-#endif
