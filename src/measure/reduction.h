@@ -5,7 +5,6 @@
 #pragma once
 
 #include "histogram/histogram.h"
-#include "qobs/plan.h"
 
 struct reduction;
 
@@ -13,9 +12,8 @@ struct reduction;
  * accepts the batch as well. After a failure the histogram is as it was, min and max are undefined. NULL: nothing is
  * measured. */
 struct reduction_ops {
-    int (*measure)(const struct reduction *reduction, const struct runtime *runtime, const struct qobs_kernels *kernels,
-                   const qobs_plan *plan, const unsigned char *data, struct histogram *histogram, void *min, void *max,
-                   struct qobs_nonfinite *nonfinite, qobs_error *error);
+    int (*measure)(const struct reduction *reduction, const struct batch *batch, struct histogram *histogram, void *min,
+                   void *max, struct qobs_nonfinite *nonfinite, qobs_error *error);
     const struct histogram_ops *histogram; /* NULL: none */
 };
 

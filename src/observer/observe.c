@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/fpenv.h"
+#include "histogram/counting.h"
 #include "measure/tokens.h"
 #include "number/convert.h"
 #include "observer/observe_search.h"
@@ -129,8 +130,8 @@ static int measure(const qobs_observer *o, const qobs_plan *plan, const struct o
 {
     const struct reduction *r = &o->stages.reduction;
     struct state *s = p->state;
-    RETURN_IF_FAILED(r->ops->measure(r, &o->runtime, o->kernels, plan, b->value->data, &s->histogram, s->batch.min,
-                                     s->batch.max, &p->nonfinite, error));
+    const struct batch batch = {&o->runtime, o->kernels, plan, b->value->data};
+    RETURN_IF_FAILED(r->ops->measure(r, &batch, &s->histogram, s->batch.min, s->batch.max, &p->nonfinite, error));
     p->empty = has_no_finite_element(s, &p->layout);
     if (p->empty && p->first && b->request)
         return qobs_fail(error, QOBS_ERROR_NO_DATA, "value: has no finite element, and there is nothing from before");
