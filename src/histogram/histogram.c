@@ -172,6 +172,20 @@ static int collect_growing(struct batch_histogram *b, const struct batch *batch,
 
 /* ---- Accept a batch ---------------------------------------------------------------------------------------------- */
 
+/* Writes the masses of qparam q to the bins of another range, which are 0. */
+static void transfer(const struct histogram_rule *rule, rebin_fn *rebin, const struct histogram *from, size_t q,
+                     const struct bin_range *next, size_t bins, double *to)
+{
+    const struct bin_range *now = &from->range[q];
+    const double *mass = from->mass + q * from->bins;
+    if (bin_range_is_empty(now))
+        return;
+    if (now->lo == next->lo && now->hi == next->hi && from->bins == bins)
+        memcpy(to, mass, bins * sizeof *to);
+    else
+        rebin(&rule->params, now, from->bins, mass, next, bins, to);
+}
+
 /* Moves the mass to the new ranges, in new memory. */
 static int move(const struct batch_histogram *b, struct histogram *h, size_t bins, qobs_error *error)
 {
@@ -179,15 +193,8 @@ static int move(const struct batch_histogram *b, struct histogram *h, size_t bin
     struct histogram moved;
     RETURN_IF_FAILED(qobs_histogram_allocate(b->runtime, rule->ops, &moved, h->qparams, bins, error));
     for (size_t q = 0; q < h->qparams; q++) {
-        const struct bin_range *now = &h->range[q], *next = &b->next[q];
-        double *to = moved.mass + q * bins;
-        moved.range[q] = *next;
-        if (bin_range_is_empty(now))
-            continue;
-        if (now->lo == next->lo && now->hi == next->hi && bins == h->bins)
-            memcpy(to, h->mass + q * bins, bins * sizeof *to);
-        else
-            rule->ops->move(&rule->params, now, h->bins, h->mass + q * h->bins, next, bins, to);
+        moved.range[q] = b->next[q];
+        transfer(rule, rule->ops->move, h, q, &b->next[q], bins, moved.mass + q * bins);
     }
     qobs_histogram_release(b->runtime, h);
     *h = moved;
@@ -278,16 +285,9 @@ int qobs_histogram_merge(const struct histogram_rule *rule, const struct runtime
     if (status == QOBS_OK)
         status = move(&b, h, bins, error);
     for (size_t q = 0; q < n && status == QOBS_OK; q++) {
-        const struct bin_range *now = &from->range[q], *next = &b.next[q];
-        const double *mass = from->mass + q * from->bins;
         double *to = rebinned.mass + q * bins;
-        if (bin_range_is_empty(now))
-            continue;
-        if (now->lo == next->lo && now->hi == next->hi && from->bins == bins)
-            memcpy(to, mass, bins * sizeof *mass);
-        else
-            rule->ops->rebin(&rule->params, now, from->bins, mass, next, bins, to);
-        for (size_t k = 0; k < bins; k++)
+        transfer(rule, rule->ops->rebin, from, q, &b.next[q], bins, to);
+        for (size_t k = 0; k < bins && !bin_range_is_empty(&from->range[q]); k++)
             h->mass[q * bins + k] = add_mass(h->mass[q * bins + k], to[k], rule->params.float32_counts);
     }
     qobs_histogram_release(runtime, &rebinned);

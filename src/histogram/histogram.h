@@ -36,6 +36,10 @@ struct histogram_params {
     enum nonfinite_mode nonfinite;
 };
 
+/* Adds mass over the range `now` to mass over the range `next`. */
+typedef void rebin_fn(const struct histogram_params *params, const struct bin_range *now, size_t bins,
+                      const double *mass, const struct bin_range *next, size_t next_bins, double *next_mass);
+
 struct histogram_ops {
     /* Adds a batch to *h, which may be empty (bins 0), and writes its extrema; a qparam without elements has infinity
      * and -infinity. After a failure *h is as it was. */
@@ -60,10 +64,7 @@ struct histogram_ops {
     bool same_bins; /* grow never changes the number of bins */
     /* Adds mass over `now` to mass over `next`, which is 0: `move` for a histogram that has grown, `rebin` for that of
      * another observer. */
-    void (*move)(const struct histogram_params *params, const struct bin_range *now, size_t bins, const double *mass,
-                 const struct bin_range *next, size_t next_bins, double *next_mass);
-    void (*rebin)(const struct histogram_params *params, const struct bin_range *now, size_t bins, const double *mass,
-                  const struct bin_range *next, size_t next_bins, double *next_mass);
+    rebin_fn *move, *rebin;
 };
 
 struct histogram_rule {
@@ -98,10 +99,7 @@ int qobs_histogram_merge(const struct histogram_rule *rule, const struct runtime
                          const struct histogram *from, qobs_error *error);
 
 /* torch.ao's re-binning: the definition, and the fast form with the same bits (test_histogram compares both). */
-void qobs_rebin_by_parts(const struct histogram_params *params, const struct bin_range *now, size_t bins,
-                         const double *mass, const struct bin_range *next, size_t next_bins, double *to);
-void qobs_rebin(const struct histogram_params *params, const struct bin_range *now, size_t bins, const double *mass,
-                const struct bin_range *next, size_t next_bins, double *to);
+rebin_fn qobs_rebin_by_parts, qobs_rebin;
 
 /* a + b, rounded as mass is. */
 static inline double add_mass(double a, double b, bool float32)
