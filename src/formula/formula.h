@@ -73,10 +73,13 @@ struct formula_params {
     };
 };
 
+/* The dtypes of the results. Reads dtype, rank and global_scale (only if it is NULL) of the ranges. */
+typedef void formula_dtypes_fn(const struct formula_params *params, const struct range_view *ranges, qobs_dtype *scale,
+                               qobs_dtype *zero_point);
+formula_dtypes_fn qobs_fixed_dtypes; /* F32 and I32 */
+
 struct formula_ops {
-    /* The dtypes of the results. Reads dtype, rank and global_scale (only if it is NULL) of the ranges. */
-    void (*dtypes)(const struct formula_params *params, const struct range_view *ranges, qobs_dtype *scale,
-                   qobs_dtype *zero_point);
+    formula_dtypes_fn *dtypes;
     /* scale and zero_point have these dtypes and may each be NULL. QOBS_ERROR_NO_RESULT: upstream raises.
      * QOBS_ERROR_NO_DATA: upstream has no answer without data. */
     int (*qparams)(const struct formula_params *params, const struct range_view *ranges, void *scale, void *zero_point,
