@@ -9,7 +9,6 @@
 #include "number/convert.h"
 #include "number/grid.h"
 #include "range/candidate_errors.h"
-#include "range/range_rule.h"
 
 enum { E4M3_SCALES = 126 /* positive numbers of e4m3 */ };
 
@@ -200,12 +199,8 @@ static void search_multipliers(const struct search_batch *b, const struct search
 {
     const struct multiplier_params *p = &s->params->multiplier;
     struct multiplier_search m = {.state = s, .count = p->count};
-    const struct candidates c = {.count = m.count,
-                                 .ignore_nonfinite = s->params->nonfinite == NONFINITE_IGNORE,
-                                 .weight = s->reference->weight,
-                                 .argument = &m,
-                                 .prepare_factors = prepare_factors,
-                                 .store = add_errors};
+    const struct candidates c = {
+        .count = m.count, .argument = &m, .prepare_factors = prepare_factors, .store = add_errors};
     if (b->batches == 0)
         set_amax(b, s);
     if (p->format)
@@ -214,7 +209,7 @@ static void search_multipliers(const struct search_batch *b, const struct search
         qobs_quantizer_for_integers(&m.quantizer, p->quant_min, p->quant_max, false);
     for (size_t i = 0; i < m.count; i++)
         m.multiplier[i] = qobs_multiplier(p, i);
-    qobs_candidates_search(b->runtime, b->kernels, b->plan, b->data, &c, b->workspace);
+    qobs_candidates_search(b, s, &c, b->workspace);
     choose_multipliers(s);
 }
 
@@ -242,12 +237,7 @@ static void search_e4m3(const struct search_batch *b, const struct search_state 
 {
     float *min = (float *)(void *)s->min, *max = (float *)(void *)s->max;
     struct multiplier_search m = {.state = s, .count = E4M3_SCALES};
-    const struct candidates c = {.count = m.count,
-                                 .ignore_nonfinite = s->params->nonfinite == NONFINITE_IGNORE,
-                                 .weight = s->reference->weight,
-                                 .argument = &m,
-                                 .prepare = prepare_scales,
-                                 .store = choose_scale};
+    const struct candidates c = {.count = m.count, .argument = &m, .prepare = prepare_scales, .store = choose_scale};
     for (size_t q = 0; q < s->record->qparams; q++)
         m.global_amax = max[q] > m.global_amax || max[q] != max[q] ? max[q] : m.global_amax;
     if (s->reference->amax)
@@ -255,7 +245,7 @@ static void search_e4m3(const struct search_batch *b, const struct search_state 
     qobs_quantizer_for_format(&m.quantizer, qobs_format_find("fp4_e2m1"));
     for (size_t i = 0; i < m.count; i++)
         m.multiplier[i] = qobs_e4m3_multiplier(i);
-    qobs_candidates_search(b->runtime, b->kernels, b->plan, b->data, &c, b->workspace);
+    qobs_candidates_search(b, s, &c, b->workspace);
     for (size_t q = 0; q < s->record->qparams; q++) {
         max[q] = m.global_amax * qobs_e4m3_multiplier((size_t)s->record->best_step[q]);
         min[q] = -max[q];
