@@ -34,19 +34,3 @@ struct qobs_limit {
     } of;
     size_t size;
 };
-
-/* The limits of all instruction sets with vectors. */
-#define VECTOR_LIMITS(LIMIT)                                                                                           \
-    LIMIT(QOBS_LIMITS_ROWS, CONTIGUOUS, 2 * BLOCK_BYTES)                                                               \
-    LIMIT(QOBS_LIMITS_ROWS, CONTIGUOUS, TWO_STREAMS_BYTES)                                                             \
-    LIMIT(QOBS_LIMITS_ROWS, RUN, REDUCE_RUN_BYTES)                                                                     \
-    LIMIT(QOBS_LIMITS_ROWS, RUN, REDUCE_CACHED_RUN_BYTES)                                                              \
-    LIMIT(QOBS_LIMITS_ROWS, CALL, REDUCE_CACHED_CALL_BYTES)                                                            \
-    LIMIT(QOBS_LIMITS_ROWS, RUN, KEYS_RUN_BYTES)                                                                       \
-    LIMIT(QOBS_LIMITS_MINMAX_COLUMNS, CALL, TILED_COLUMN_BYTES)                                                        \
-    LIMIT(QOBS_LIMITS_MINMAX_COLUMNS, CALL, TILED_F64_COLUMN_BYTES)                                                    \
-    LIMIT(QOBS_LIMITS_MINMAX_COLUMNS, RUN, PANEL_BYTES)                                                                \
-    LIMIT(QOBS_LIMITS_MINMAX_COLUMNS, CALL, STREAMING_COLUMN_BYTES)                                                    \
-    LIMIT(QOBS_LIMITS_MINMAX_COLUMNS, RUN, STREAMING_PANEL_BYTES)                                                      \
-    LIMIT(QOBS_LIMITS_HISTOGRAM, LENGTH, HISTOGRAM_CHUNK)                                                              \
-    LIMIT(QOBS_LIMITS_ABSMAX_COLUMNS, CALL, ABSMAX_STREAMING_BYTES)
