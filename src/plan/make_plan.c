@@ -33,15 +33,12 @@ int qobs_plan_make(qobs_plan *plan, const struct granularity *granularity, const
                    const qobs_tensor *g_idx, const struct runtime *runtime, qobs_error *error)
 {
     struct view index;
-    int status = begin(plan, value, runtime, error);
-    if (status == QOBS_OK && g_idx)
-        status = qobs_view_of_tensor(&index, g_idx, "g_idx", error);
-    if (status == QOBS_OK)
-        status = granularity->ops->flatten(plan, &granularity->params, error);
-    if (status == QOBS_OK)
-        status = qobs_plan_set_shapes(plan, error);
-    if (status == QOBS_OK && g_idx)
-        status = qobs_plan_order_columns(plan, granularity, &index, error);
+    RETURN_IF_FAILED(begin(plan, value, runtime, error));
+    if (g_idx)
+        RETURN_IF_FAILED(qobs_view_of_tensor(&index, g_idx, "g_idx", error));
+    RETURN_IF_FAILED(granularity->ops->flatten(plan, &granularity->params, error));
+    RETURN_IF_FAILED(qobs_plan_set_shapes(plan, error));
+    const int status = g_idx ? qobs_plan_order_columns(plan, granularity, &index, error) : QOBS_OK;
     if (status == QOBS_OK)
         return qobs_succeed(error);
     qobs_plan_unmake(plan);

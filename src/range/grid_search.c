@@ -95,7 +95,7 @@ static void search_part(void *argument, int64_t part, int64_t from, int64_t to)
         if (i == found)
             found = find_ranges(s, i, end);
         if (i > first)
-            qobs_elements_next(&s->q.source, &e);
+            e.gather->next(&s->q.source, &e);
         n = found - i < QOBS_SEARCH_LANES ? found - i : QOBS_SEARCH_LANES;
         w.prefetch = qobs_range_tile_prefetch(&s->tiles, s->q.source.data, i, n, end);
         qobs_search_qparams(&s->q, &w, &e, i, n, s->improved + (size_t)part * s->words);
@@ -142,7 +142,7 @@ static void sum_blocks_of_part(void *argument, int64_t part, int64_t from, int64
         struct elements e;
         qobs_elements_at(&s->q.source, qparam, &e);
         const int64_t end = first + BLOCK < e.count ? first + BLOCK : e.count;
-        w.prefetch = qobs_elements_memory(&s->q.source, &e, first + BLOCK_PREFETCH, end + BLOCK_PREFETCH);
+        w.prefetch = e.gather->memory(&s->q.source, &e, first + BLOCK_PREFETCH, end + BLOCK_PREFETCH);
         if (qobs_sum_block(&s->q, &w, &e, (size_t)qparam, first, end))
             memcpy(sums, w.total, size);
         else
