@@ -58,22 +58,21 @@ static float last_share(const struct histogram_view *h)
     return last;
 }
 
-static void symmetric_range(const struct histogram_view *h, double percent, float *min, float *max)
+/* The range from 0: without counts up to 0, if symmetric up to the percentile. False: the range is neither. */
+static bool is_from_0(const struct histogram_view *h, bool symmetric, double percent, float *min, float *max)
 {
-    const double share = percent / 100, last = (double)last_share(h);
-    *min = 0;
-    *max = h->edges[first_bin(h, (float)(share < last ? share : last), false)];
+    const bool counts = total(h) > 0;
+    const double share = percent / 100, last = symmetric && counts ? (double)last_share(h) : 0;
+    *min = *max = 0;
+    if (symmetric && counts)
+        *max = h->edges[first_bin(h, (float)(share < last ? share : last), false)];
+    return symmetric || !counts;
 }
 
 void qobs_percentile_quark(const struct histogram_view *h, bool symmetric, double percent, float *min, float *max)
 {
-    *min = *max = 0;
-    if (!(total(h) > 0))
+    if (is_from_0(h, symmetric, percent, min, max))
         return;
-    if (symmetric) {
-        symmetric_range(h, percent, min, max);
-        return;
-    }
     /* Upstream's maximum is the first bin that reaches the lower share. Its minimum is the first bin whose share is not
      * above the upper one: always bin 0. */
     const double outside = (100 - percent) / 200;
@@ -83,13 +82,8 @@ void qobs_percentile_quark(const struct histogram_view *h, bool symmetric, doubl
 
 void qobs_percentile(const struct histogram_view *h, bool symmetric, double percent, float *min, float *max)
 {
-    *min = *max = 0;
-    if (!(total(h) > 0))
+    if (is_from_0(h, symmetric, percent, min, max))
         return;
-    if (symmetric) {
-        symmetric_range(h, percent, min, max);
-        return;
-    }
     const double outside = (100 - percent) / 200, inside = 1 - outside, last = (double)last_share(h);
     const size_t low = first_bin(h, (float)outside, true);
     const size_t high = first_bin(h, (float)(inside < last ? inside : last), false);
