@@ -221,24 +221,20 @@ static int count(struct batch_histogram *b, const struct batch *batch, struct hi
     const int outside = h->outside;
     bool one_pass = false, grown = false;
     size_t bins = h->bins;
-    int status = collect_growing(b, batch, h, &one_pass, error);
+    RETURN_IF_FAILED(collect_growing(b, batch, h, &one_pass, error));
     bool uncounted = !one_pass && outside == MAX_OUTSIDE;
-    if (status == QOBS_OK && !one_pass)
-        status = uncounted ? qobs_scan_extrema(batch, p->magnitude, p->skip_zeros, b->extrema, error)
-                           : collect(b, batch, h->range, bins, &uncounted, error);
-    if (status == QOBS_OK)
-        status = qobs_check_extrema(batch, p->nonfinite, b->extrema, nonfinite, error);
-    if (status == QOBS_OK)
-        status = grow(b, h, &bins, &grown, error);
-    if (status == QOBS_OK && !one_pass && (grown || uncounted)) {
-        status = collect(b, batch, b->next, bins, NULL, error);
-        if (status == QOBS_OK)
-            require_ranges(b, h->bins);
+    if (uncounted)
+        RETURN_IF_FAILED(qobs_scan_extrema(batch, p->magnitude, p->skip_zeros, b->extrema, error));
+    else if (!one_pass)
+        RETURN_IF_FAILED(collect(b, batch, h->range, bins, &uncounted, error));
+    RETURN_IF_FAILED(qobs_check_extrema(batch, p->nonfinite, b->extrema, nonfinite, error));
+    RETURN_IF_FAILED(grow(b, h, &bins, &grown, error));
+    if (!one_pass && (grown || uncounted)) {
+        RETURN_IF_FAILED(collect(b, batch, b->next, bins, NULL, error));
+        require_ranges(b, h->bins);
     }
-    if (status == QOBS_OK && grown)
-        status = move(b, h, bins, error);
-    if (status != QOBS_OK)
-        return status;
+    if (grown)
+        RETURN_IF_FAILED(move(b, h, bins, error));
     add_counts(b, h);
     h->outside = !grown ? 0 : outside < MAX_OUTSIDE ? outside + 1 : outside;
     return QOBS_OK;

@@ -98,13 +98,10 @@ static int accept(const struct histogram_rule *rule, const struct batch *batch, 
     const struct histogram_params *params = &rule->params;
     struct qobs_extrema extrema;
     const bool first = h->bins == 0;
-    int status = qobs_scan_extrema(batch, params->magnitude, params->skip_zeros, &extrema, error);
-    if (status == QOBS_OK)
-        status = qobs_check_extrema(batch, params->nonfinite, &extrema, nonfinite, error);
-    if (status == QOBS_OK && first)
-        status = qobs_histogram_allocate(batch->runtime, rule->ops, h, 1, params->bins, error);
-    if (status != QOBS_OK)
-        return status;
+    RETURN_IF_FAILED(qobs_scan_extrema(batch, params->magnitude, params->skip_zeros, &extrema, error));
+    RETURN_IF_FAILED(qobs_check_extrema(batch, params->nonfinite, &extrema, nonfinite, error));
+    if (first)
+        RETURN_IF_FAILED(qobs_histogram_allocate(batch->runtime, rule->ops, h, 1, params->bins, error));
     *min = extrema.min;
     *max = extrema.max;
     if (extrema.min > extrema.max)
@@ -112,9 +109,7 @@ static int accept(const struct histogram_rule *rule, const struct batch *batch, 
     if (first)
         first_edges(h, extrema.min, extrema.max);
     else if ((double)extrema.max > h->edges[h->bins])
-        status = extend(params, batch->runtime, h, (double)extrema.max, error);
-    if (status != QOBS_OK)
-        return status;
+        RETURN_IF_FAILED(extend(params, batch->runtime, h, (double)extrema.max, error));
     set_range(h);
     count(params, batch, h);
     return QOBS_OK;

@@ -274,13 +274,12 @@ static void make_symmetric(const struct reduce_arguments *job, bool from_max)
 
 static int reduce_tiles(const struct reduce_arguments *job, qobs_error *error)
 {
-    int status = QOBS_OK;
-    for (unsigned tails = 0, n = qobs_plan_tiles(job->plan); tails < n && status == QOBS_OK; tails++) {
+    for (unsigned tails = 0, n = qobs_plan_tiles(job->plan); tails < n; tails++) {
         struct loops loops;
         if (qobs_loops_of_tile(job->plan, tails, job->data, NULL, NULL, &loops))
-            status = reduce_tile(job, &loops, error);
+            RETURN_IF_FAILED(reduce_tile(job, &loops, error));
     }
-    return status;
+    return QOBS_OK;
 }
 
 static int reduce(struct reduce_arguments *job, enum nonfinite_mode mode, struct qobs_nonfinite *nonfinite,
