@@ -59,13 +59,12 @@ static int check_layout(const struct layout *a, const struct layout *b, size_t i
 
 static int check_others(const struct merge *m, qobs_error *error)
 {
-    int status = QOBS_OK;
-    for (size_t i = 0; status == QOBS_OK && i < m->count; i++) {
-        status = check_settings(m->o, m->others[i], i, error);
-        if (status == QOBS_OK && !qobs_state_is_empty(&m->others[i]->state))
-            status = check_layout(&m->model->state.layout, &m->others[i]->state.layout, i, error);
+    for (size_t i = 0; i < m->count; i++) {
+        RETURN_IF_FAILED(check_settings(m->o, m->others[i], i, error));
+        if (!qobs_state_is_empty(&m->others[i]->state))
+            RETURN_IF_FAILED(check_layout(&m->model->state.layout, &m->others[i]->state.layout, i, error));
     }
-    return status;
+    return QOBS_OK;
 }
 
 /* ---- Prepare
@@ -209,16 +208,10 @@ static void merge_extremes(const struct merge *m, bool global)
 
 static void merge_ranges(const struct merge *m, bool global, bool own)
 {
-    switch (m->o->stages.accumulator.merge) {
-    case MERGE_EXTREMES:
+    if (m->o->stages.accumulator.merge == MERGE_EXTREMES)
         merge_extremes(m, global);
-        break;
-    case MERGE_MEANS:
+    else if (m->o->stages.accumulator.merge == MERGE_MEANS)
         merge_means(m, global, own);
-        break;
-    case MERGE_LAST:
-        break;
-    }
 }
 
 static void add_mode(struct mode_count *mode, const struct mode_count *other)

@@ -23,7 +23,6 @@ int qobs_merge_search_prepare(const qobs_observer *o, struct state *state, const
 {
     const struct range_ops *ops = o->stages.range.ops;
     const struct state *m = &model->state;
-    int status = QOBS_OK;
     for (size_t i = 0; ops->sums && i < count; i++)
         if (!qobs_state_is_empty(&others[i]->state) &&
             memcmp(others[i]->state.ranges.max, m->ranges.max, m->layout.qparams * sizeof(float)) != 0)
@@ -31,10 +30,10 @@ int qobs_merge_search_prepare(const qobs_observer *o, struct state *state, const
                 error, "others[%zu]: its errors are of multiples of another amax; set the same amax in all observers",
                 i);
     if (ops->stage == SEARCH_STATE && state->record.qparams == 0)
-        status = copy_record(&o->runtime, &state->record, &m->record, error);
-    if (status == QOBS_OK && ops->sums && !state->sums.sum)
-        status = qobs_error_sums_reserve(&o->runtime, &state->sums, m->sums.count, error);
-    return status;
+        RETURN_IF_FAILED(copy_record(&o->runtime, &state->record, &m->record, error));
+    if (ops->sums && !state->sums.sum)
+        return qobs_error_sums_reserve(&o->runtime, &state->sums, m->sums.count, error);
+    return QOBS_OK;
 }
 
 void qobs_merge_search_before(qobs_observer *o)

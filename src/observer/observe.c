@@ -92,14 +92,14 @@ struct pending {
 static int reserve(const qobs_observer *o, const qobs_plan *plan, struct pending *p, qobs_error *error)
 {
     const struct view *v = &plan->value;
-    int status = QOBS_OK;
     if (!p->state->batch.min)
-        status = qobs_allocate_ranges(&o->runtime, &p->state->batch, p->layout.dtype, p->layout.qparams, error);
-    if (status == QOBS_OK && o->stages.accumulator.ops->counts_mode)
-        status = qobs_mode_reserve(&o->runtime, &p->state->mode, p->layout.qparams, 1, error);
-    if (status == QOBS_OK && o->stages.range.params.grid.importance && v->ndim > 0 && o->importance.columns == 0)
-        status = qobs_importance_reserve(&o->runtime, &p->importance, v->shape[v->ndim - 1], error);
-    return status;
+        RETURN_IF_FAILED(
+            qobs_allocate_ranges(&o->runtime, &p->state->batch, p->layout.dtype, p->layout.qparams, error));
+    if (o->stages.accumulator.ops->counts_mode)
+        RETURN_IF_FAILED(qobs_mode_reserve(&o->runtime, &p->state->mode, p->layout.qparams, 1, error));
+    if (o->stages.range.params.grid.importance && v->ndim > 0 && o->importance.columns == 0)
+        return qobs_importance_reserve(&o->runtime, &p->importance, v->shape[v->ndim - 1], error);
+    return QOBS_OK;
 }
 
 /* One range for all those of a batch. */
@@ -160,14 +160,11 @@ static int prepare(qobs_observer *o, const qobs_plan *plan, const struct observe
     *p = (struct pending){.layout = qobs_layout_of(&o->stages, plan)};
     p->first = starts_state(o, &p->layout);
     p->state = p->first ? &p->fresh : &o->state;
-    int status = check_layout(o, &p->layout, p->first, error);
-    if (status == QOBS_OK)
-        status = check_request(o, &p->layout, true, b->request, error);
-    if (status == QOBS_OK)
-        status = reserve(o, plan, p, error);
-    if (status == QOBS_OK)
-        status = measure(o, plan, b, p, error);
-    return status == QOBS_OK ? search(o, plan, b, p, error) : status;
+    RETURN_IF_FAILED(check_layout(o, &p->layout, p->first, error));
+    RETURN_IF_FAILED(check_request(o, &p->layout, true, b->request, error));
+    RETURN_IF_FAILED(reserve(o, plan, p, error));
+    RETURN_IF_FAILED(measure(o, plan, b, p, error));
+    return search(o, plan, b, p, error);
 }
 
 static void discard(const qobs_observer *o, struct pending *p)

@@ -157,12 +157,6 @@ static int code_record(struct codec *codec, qobs_observer *o, qobs_error *error)
     return QOBS_OK;
 }
 
-static int code_search(struct codec *codec, qobs_observer *o, qobs_error *error)
-{
-    const int status = code_importance(codec, o, error);
-    return status == QOBS_OK ? code_record(codec, o, error) : status;
-}
-
 /* ---- Histograms
  * ------------------------------------------------------------------------------------------------------- */
 
@@ -256,20 +250,12 @@ static int code_reference(struct codec *codec, qobs_observer *o, qobs_error *err
         return qobs_damaged(error, "the dtype of its reference amax is impossible");
     if (n > 0 && qobs_code_shape(codec, &r->shape) != n)
         return qobs_damaged(error, "the shape of its reference amax is impossible");
-    int status = code_floats(codec, o, n, &r->amax, &r->count, error);
-    if (status == QOBS_OK)
-        status = code_floats(codec, o, qobs_code_u64(codec, r->weights), &r->weight, &r->weights, error);
-    return status == QOBS_OK ? code_sums(codec, o, error) : status;
+    RETURN_IF_FAILED(code_floats(codec, o, n, &r->amax, &r->count, error));
+    return code_floats(codec, o, qobs_code_u64(codec, r->weights), &r->weight, &r->weights, error);
 }
 
 /* ---- All parts
  * -------------------------------------------------------------------------------------------------------- */
-
-static bool always(const qobs_observer *o)
-{
-    (void)o;
-    return true;
-}
 
 static bool has_ranges(const qobs_observer *o) { return !qobs_state_is_empty(&o->state); }
 
@@ -280,22 +266,26 @@ static bool has_histogram(const qobs_observer *o) { return has_ranges(o) && o->s
 static bool has_reference(const qobs_observer *o) { return o->stages.range.ops->reference; }
 
 static const struct part {
-    bool (*exists)(const qobs_observer *observer);
+    bool (*exists)(const qobs_observer *observer); /* NULL: always */
     int (*code)(struct codec *codec, qobs_observer *observer, qobs_error *error);
 } parts[] = {
-    {always, code_counts},           {always, code_global_range}, {always, code_ranges},
-    {has_ranges, code_mode},         {has_search, code_search},   {has_histogram, code_histogram},
+    {NULL, code_counts},
+    {NULL, code_global_range},
+    {NULL, code_ranges},
+    {has_ranges, code_mode},
+    {has_search, code_importance},
+    {has_search, code_record},
+    {has_histogram, code_histogram},
     {has_reference, code_reference},
+    {has_reference, code_sums},
 };
 
 int qobs_code_state(struct codec *codec, qobs_observer *o, qobs_error *error)
 {
-    int status = QOBS_OK;
-    for (size_t i = 0; status == QOBS_OK && i < sizeof parts / sizeof *parts; i++)
-        if (parts[i].exists(o))
-            status = parts[i].code(codec, o, error);
-    if (status == QOBS_OK && codec->loading && has_ranges(o) && o->state.record.qparams == 0 &&
-        o->stages.range.ops->stage == SEARCH_STATE)
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
+        if (!parts[i].exists || parts[i].exists(o))
+            RETURN_IF_FAILED(parts[i].code(codec, o, error));
+    if (codec->loading && has_ranges(o) && o->state.record.qparams == 0 && o->stages.range.ops->stage == SEARCH_STATE)
         return qobs_damaged(error, "its ranges have not been searched");
-    return status;
+    return QOBS_OK;
 }
