@@ -30,7 +30,7 @@ import time
 import numpy as np
 
 import rules
-from qobs_library import BF16, F32, I8, Library, view
+from qobs_library import BF16, F32, I8, FakeQuantizeArgs, Library, MinmaxArgs, QparamBuffers, SearchArgs, view
 
 COLUMNS, BATCHES = 4096, 4
 TURN = 3e-3  # seconds
@@ -85,8 +85,10 @@ class Data:
 
 def search(preset, settings):
     def make(library, data):
-        config, value, low, high = library.config(preset, settings), c.byref(data.value), pointer(data.low), pointer(data.high)
-        return library.bound("qobs_search", config, value, None, None, None, low, high, None, None, None, None)
+        config = library.config(preset, settings)
+        size = library.count(config, data.value) * data.x.itemsize
+        arguments = SearchArgs(config=config, value=c.addressof(data.value), min=pointer(data.low), max=pointer(data.high), size=size)
+        return library.bound("qobs_search", c.byref(arguments))
     return make
 
 
@@ -94,8 +96,10 @@ def minmax(settings, preset="llmc.memoryless_minmax"):
     def make(library, data):
         # A block is at most as high as the tensor.
         given = {key: setting.format(height=min(data.rows, 128)) for key, setting in settings.items()}
-        config, value, low, high = library.config(preset, given), c.byref(data.value), pointer(data.low), pointer(data.high)
-        return library.bound("qobs_minmax", config, value, None, low, high, None, None)
+        config = library.config(preset, given)
+        size = library.count(config, data.value) * data.x.itemsize
+        arguments = MinmaxArgs(config=config, value=c.addressof(data.value), min=pointer(data.low), max=pointer(data.high), size=size)
+        return library.bound("qobs_minmax", c.byref(arguments))
     return make
 
 
@@ -118,8 +122,10 @@ def observer(preset, settings, batches=False, importance=False):
             raise RuntimeError(f"{preset}: has not taken all that it was given")
         sizes = [library.size(handle, name) for name in ("scale", "zero_point")]
         destroy()
-        results = [result for size in sizes for result in (c.create_string_buffer(size), c.c_size_t(size))]
-        steps.append(library.bound("qobs_observer_qparams", handle, *results))
+        scale, zero_point = (c.create_string_buffer(size) for size in sizes)
+        data.kept += [scale, zero_point]
+        out = QparamBuffers(scale=c.addressof(scale), scale_size=sizes[0], zero_point=c.addressof(zero_point), zero_point_size=sizes[1])
+        steps.append(library.bound("qobs_observer_qparams", handle, c.byref(out)))
 
         def call():
             failed = 0
@@ -133,15 +139,17 @@ def observer(preset, settings, batches=False, importance=False):
 
 def fake_quantize(settings, qparams, zero_points=False):
     def make(library, data):
-        config, value, out = library.config("llmc.memoryless_minmax", settings), c.byref(data.value), pointer(data.out)
+        config = library.config("llmc.memoryless_minmax", settings)
         count = qparams(data)
         scale, zero_point = room(count, data.kind), room(count, np.int8)
         scale[:] = 2**-5 if data.dtype == F32 else 0x3d00
         zero_point[:] = 1
         scales, zeros = view(scale.ctypes.data, data.dtype, (count,)), view(zero_point.ctypes.data, I8, (count,))
-        data.kept += [scale, zero_point]
-        zeros = c.byref(zeros) if zero_points else None
-        return library.bound("qobs_fake_quantize", config, None, value, None, c.byref(scales), zeros, None, out, None, None)
+        data.kept += [scale, zero_point, scales, zeros]
+        arguments = FakeQuantizeArgs(config=config, value=c.addressof(data.value), scale=c.addressof(scales),
+                                     zero_point=c.addressof(zeros) if zero_points else None, out=pointer(data.out),
+                                     out_size=data.out.nbytes)
+        return library.bound("qobs_fake_quantize", c.byref(arguments))
     return make
 
 

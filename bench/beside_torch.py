@@ -19,7 +19,7 @@ import numpy as np
 import torch
 from torch.ao.quantization import observer as ao
 
-from qobs_library import BF16, F32, Bins, Library, view
+from qobs_library import BF16, F32, Bins, HistogramArgs, Library, MinmaxArgs, QparamBuffers, SearchArgs, view
 
 BINS, GROUP, STEPS, GRID, PATIENCE = 2048, 128, 20, 100.0, 5
 
@@ -76,9 +76,10 @@ def minmax():
             config = qobs.config("llmc.memoryless_minmax", settings)
             count = {"tensor": 1, "channel": arguments.rows, "group-128": x.numel() // GROUP}[name]
             low, high = np.zeros(count, kind), np.zeros(count, kind)
+            call = MinmaxArgs(config=config, value=c.addressof(value), min=low.ctypes.data, max=high.ctypes.data, size=low.nbytes)
 
             def ours():
-                qobs("qobs_minmax", config, c.byref(value), None, c.c_void_p(low.ctypes.data), c.c_void_p(high.ctypes.data), None, None)
+                qobs("qobs_minmax", c.byref(call))
 
             pair(f"minmax/{dtype}/{name}", lambda: theirs(x), ours, x.numel())
             if dtype == "f32" and re.search(arguments.only, f"minmax/{dtype}/{name}"):
@@ -111,7 +112,8 @@ def observers():
 
 def histogram(value, lo, hi, counts):
     bins = Bins(c.sizeof(Bins), BINS, lo, hi, False, False)
-    qobs("qobs_histogram", None, c.byref(value), None, c.byref(bins), c.c_void_p(counts.ctypes.data), None, None, None, None)
+    call = HistogramArgs(value=c.addressof(value), options=c.addressof(bins), counts=counts.ctypes.data, counts_size=counts.nbytes)
+    qobs("qobs_histogram", c.byref(call))
 
 
 def histc():
@@ -157,8 +159,8 @@ def histogram_observer():
     torch_forward(batches[:2], upstream)
     forward(views[:2], own)
     scale, zero_point = c.c_float(), c.c_int32()
-    pair("HistogramObserver/calculate_qparams", upstream.calculate_qparams,
-         lambda: qobs("qobs_observer_qparams", own, c.byref(scale), c.c_size_t(4), c.byref(zero_point), c.c_size_t(4)), 1)
+    out = QparamBuffers(scale=c.addressof(scale), scale_size=4, zero_point=c.addressof(zero_point), zero_point_size=4)
+    pair("HistogramObserver/calculate_qparams", upstream.calculate_qparams, lambda: qobs("qobs_observer_qparams", own, c.byref(out)), 1)
 
 
 # ---- The search ----
@@ -204,9 +206,10 @@ def searches():
             value, groups = view(part.data_ptr(), F32, part.shape), part.reshape(1, rows, -1, GROUP)
             low, high = np.zeros(part.numel() // GROUP, np.float32), np.zeros(part.numel() // GROUP, np.float32)
 
+            call = SearchArgs(config=config, value=c.addressof(value), min=low.ctypes.data, max=high.ctypes.data, size=low.nbytes)
+
             def ours():
-                qobs("qobs_search", config, c.byref(value), None, None, None, c.c_void_p(low.ctypes.data), c.c_void_p(high.ctypes.data),
-                     None, None, None, None)
+                qobs("qobs_search", c.byref(call))
                 return high
 
             return lambda: search(groups, norm), ours

@@ -308,6 +308,16 @@ void UseIsa(const char *isa)
     Check(qobs_isa_select(isa, &error), error);
 }
 
+size_t RangeCount(const qobs_config *config, const Dtype &dtype, const std::vector<int64_t> &shape)
+{
+    qobs_error error;
+    qobs_qparam_layout layout = {};
+    layout.struct_size = sizeof layout;
+    const qobs_tensor value = {sizeof value, nullptr, dtype.tensor, static_cast<int>(shape.size()), shape.data(), nullptr};
+    Check(qobs_config_layout(config, &value, nullptr, &layout, &error), error);
+    return layout.count;
+}
+
 std::shared_ptr<qobs_config> Config(const std::string &preset, const std::string &settings)
 {
     qobs_error error;

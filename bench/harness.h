@@ -139,6 +139,9 @@ Case GranularityCase(const char *isa, const Dtype &dtype, const std::string &set
 
 // A configuration with "key=value;key=value"; ends the program where it is wrong.
 std::shared_ptr<qobs_config> Config(const std::string &preset, const std::string &settings);
+
+// The number of ranges of a tensor of that shape.
+size_t RangeCount(const qobs_config *config, const Dtype &dtype, const std::vector<int64_t> &shape);
 void Check(int status, const qobs_error &error);
 void UseIsa(const char *isa); // from now on; next to nothing if it is so already
 // On `threads` threads, started for each call: some tens of microseconds.

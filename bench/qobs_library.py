@@ -27,6 +27,31 @@ class Counts(c.Structure):
                                                 ("batches", "elements", "nan", "inf", "tokens", "nonzero_tokens")]
 
 
+def arguments(name, *fields):
+    """Returns the class of a structure that begins with struct_size. Arguments by keyword; pointers are c_void_p."""
+    def make(self, **values):
+        c.Structure.__init__(self, struct_size=c.sizeof(type(self)), **values)
+        self.values = values  # what pointers refer to lives as long
+    kinds = [(field[0], field[1] if len(field) > 1 else c.c_void_p) for field in fields]
+    return type(name, (c.Structure,), {"_fields_": [("struct_size", c.c_size_t)] + kinds, "__init__": make})
+
+
+SIZE = c.c_size_t
+MinmaxArgs = arguments("MinmaxArgs", ("config",), ("value",), ("g_idx",), ("axes",), ("axis_count", SIZE), ("min",), ("max",),
+                       ("size", SIZE), ("counts",), ("runtime",))
+HistogramArgs = arguments("HistogramArgs", ("config",), ("value",), ("g_idx",), ("options",), ("counts",), ("counts_size", SIZE),
+                          ("first_edge",), ("last_edge",), ("edges_size", SIZE), ("totals",), ("runtime",))
+SearchArgs = arguments("SearchArgs", ("config",), ("value",), ("g_idx",), ("importance",), ("importance_size", SIZE),
+                       ("global_scale",), ("min",), ("max",), ("size", SIZE), ("best_step",), ("best_step_size", SIZE), ("errors",),
+                       ("errors_size", SIZE), ("report",), ("runtime",))
+FakeQuantizeArgs = arguments("FakeQuantizeArgs", ("config",), ("format",), ("value",), ("g_idx",), ("scale",), ("zero_point",),
+                             ("global_scale",), ("out",), ("out_strides",), ("out_size", SIZE), ("runtime",))
+QparamBuffers = arguments("QparamBuffers", ("scale",), ("scale_size", SIZE), ("zero_point",), ("zero_point_size", SIZE),
+                          ("global_scale",))
+Layout = arguments("Layout", ("count", SIZE), ("scale_dtype", c.c_int), ("zero_point_dtype", c.c_int), ("scale_size", SIZE),
+                   ("zero_point_size", SIZE), ("shape", c.c_int64 * 8), ("ndim", c.c_int), ("has_global_scale", c.c_bool))
+
+
 class Error(c.Structure):
     _fields_ = [("status", c.c_int), ("message", c.c_char * 252)]
 
@@ -65,6 +90,12 @@ class Library:
         result = Result(c.sizeof(Result))
         self("qobs_observer_result_find", observer, name.encode(), c.byref(result))
         return result.size
+
+    def count(self, config, value):
+        """Returns the number of qparams of a tensor."""
+        layout = Layout()
+        self("qobs_config_layout", config, c.byref(value), None, c.byref(layout))
+        return layout.count
 
     def elements(self, observer):
         """Returns the counts of an observer."""

@@ -137,14 +137,21 @@ Case SearchCase(const char *isa, const Dtype &dtype, const std::string &preset, 
                 const auto runtime = Threads(threads);
                 const unsigned char *data = Gaussian(dtype, static_cast<size_t>(n) * dtype.size);
                 const Room min(static_cast<size_t>(n) / 16 * dtype.size), max(static_cast<size_t>(n) / 16 * dtype.size);
+                const size_t ranges = RangeCount(config.get(), dtype, {rows, 4096});
                 return [=, &dtype] {
                     qobs_error error;
                     const int64_t shape[] = {rows, 4096};
                     const qobs_tensor value = {sizeof value, data, dtype.tensor, 2, shape, nullptr};
                     UseIsa(isa);
-                    Check(qobs_search(config.get(), &value, nullptr, nullptr, nullptr, min.Bytes(), max.Bytes(), nullptr, nullptr,
-                                      nullptr, runtime.get(), &error),
-                          error);
+                    qobs_search_args args = {};
+                    args.struct_size = sizeof args;
+                    args.config = config.get();
+                    args.value = &value;
+                    args.min = min.Bytes();
+                    args.max = max.Bytes();
+                    args.size = ranges * dtype.size;
+                    args.runtime = runtime.get();
+                    Check(qobs_search(&args, &error), error);
                 };
             }, threads};
 }

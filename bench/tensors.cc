@@ -58,15 +58,23 @@ Case Minmax(const char *isa, const Dtype &dtype, const std::string &settings, co
                 const auto runtime = Threads(threads);
                 const unsigned char *data = Gaussian(dtype, bytes);
                 const Room min(bytes / 16), max(bytes / 16);
+                const size_t ranges = RangeCount(config.get(), dtype, shape);
                 return [=, &dtype] {
                     qobs_error error;
                     const qobs_tensor value = {sizeof value, data, dtype.tensor, static_cast<int>(shape.size()), shape.data(), nullptr};
                     const int64_t columns = static_cast<int64_t>(g_idx.size());
                     const qobs_tensor index = {sizeof index, g_idx.data(), QOBS_I32, 1, &columns, nullptr};
                     UseIsa(isa);
-                    Check(qobs_minmax(config.get(), &value, columns ? &index : nullptr, min.Bytes(), max.Bytes(), nullptr,
-                                      runtime.get(), &error),
-                          error);
+                    qobs_minmax_args args = {};
+                    args.struct_size = sizeof args;
+                    args.config = config.get();
+                    args.value = &value;
+                    args.g_idx = columns ? &index : nullptr;
+                    args.min = min.Bytes();
+                    args.max = max.Bytes();
+                    args.size = ranges * dtype.size;
+                    args.runtime = runtime.get();
+                    Check(qobs_minmax(&args, &error), error);
                 };
             }, threads};
 }
@@ -174,10 +182,17 @@ void RegisterObservers()
                        const int64_t bins = 2048, all = 2049;
                        const qobs_tensor histogram = {sizeof histogram, counts.Bytes(), QOBS_F32, 1, &bins, nullptr};
                        const qobs_tensor bin_edges = {sizeof bin_edges, edges.Bytes(), QOBS_F32, 1, &all, nullptr};
-                       float min, max;
-                       Check(qobs_range_by_entropy(config.get(), &histogram, &bin_edges, 1, 128, &min, &max, nullptr, &error),
-                             error);
-                       benchmark::DoNotOptimize(max);
+                       qobs_range_args args = {};
+                       args.struct_size = sizeof args;
+                       args.config = config.get();
+                       args.histogram = &histogram;
+                       args.bin_edges = &bin_edges;
+                       args.stride = 1;
+                       args.start_bin = 128;
+                       qobs_range range = {};
+                       range.struct_size = sizeof range;
+                       Check(qobs_range_by_entropy(&args, &range, &error), error);
+                       benchmark::DoNotOptimize(range.max);
                    };
                }});
 }
@@ -195,8 +210,15 @@ void RegisterSmall()
                 const qobs_tensor value = {sizeof value, Gaussian(*dtype, 64 * dtype->size), dtype->tensor, 1, shape, nullptr};
                 float min, max;
                 qobs_error error;
+                qobs_minmax_args args = {};
+                args.struct_size = sizeof args;
+                args.config = config.get();
+                args.value = &value;
+                args.min = &min;
+                args.max = &max;
+                args.size = dtype->size;
                 for (auto _ : state) {
-                    if (qobs_minmax(config.get(), &value, nullptr, &min, &max, nullptr, nullptr, &error) != QOBS_OK)
+                    if (qobs_minmax(&args, &error) != QOBS_OK)
                         state.SkipWithError(error.message);
                     benchmark::ClobberMemory();
                 }

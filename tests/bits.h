@@ -25,7 +25,9 @@ static inline void put_bits(void *to, uint64_t bits, size_t size)
 {
     const uint16_t half = (uint16_t)bits;
     const uint32_t word = (uint32_t)bits;
-    const void *const from = size == sizeof half ? (const void *)&half : size == sizeof word ? (const void *)&word : &bits;
+    const void *const from = size == sizeof half   ? (const void *)&half
+                             : size == sizeof word ? (const void *)&word
+                                                   : &bits;
     memcpy(to, from, size);
 }
 

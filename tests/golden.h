@@ -75,17 +75,17 @@ static inline int64_t integer_at(const qobs_tensor *t, size_t i)
 }
 
 /* A configuration of `preset` with every setting of the case that `is_setting` lets pass. */
-static inline int configure(qobs_config **config, const char *preset, const cJSON *settings, bool (*is_setting)(const cJSON *),
-                            qobs_error *error)
+static inline int configure(qobs_config **config, const char *preset, const cJSON *settings,
+                            bool (*is_setting)(const cJSON *), qobs_error *error)
 {
     int status = qobs_config_create(config, preset, NULL, error);
     const cJSON *item;
-    cJSON_ArrayForEach(item, settings)
-        if (status == QOBS_OK && is_setting(item)) {
-            char *value = cJSON_PrintUnformatted(item);
-            status = qobs_config_set(*config, item->string, value, error);
-            cJSON_free(value);
-        }
+    cJSON_ArrayForEach(item, settings) if (status == QOBS_OK && is_setting(item))
+    {
+        char *value = cJSON_PrintUnformatted(item);
+        status = qobs_config_set(*config, item->string, value, error);
+        cJSON_free(value);
+    }
     return status;
 }
 
@@ -104,8 +104,9 @@ static inline cJSON *read_cases(const char *path)
     return cases;
 }
 
-/* Runs `test` on every case of a suite whose name begins with `prefix` (after "SUITE/"); there must be `count` of them. The suite's
- * directory is the environment variable QOBS_GOLDEN_DIR, or else the macro of that name. Returns how many failed. */
+/* Runs `test` on every case of a suite whose name begins with `prefix` (after "SUITE/"); there must be `count` of them.
+ * The suite's directory is the environment variable QOBS_GOLDEN_DIR, or else the macro of that name. Returns how many
+ * failed. */
 static inline int run_suite(const char *suite, const char *prefix, size_t count, void (*test)(void **))
 {
     enum { MOST = 400 };
@@ -126,9 +127,8 @@ static inline int run_suite(const char *suite, const char *prefix, size_t count,
     }
     size_t n = 0;
     cJSON *c;
-    cJSON_ArrayForEach(c, cases)
-        if (strncmp(text_of(c, "name"), start, strlen(start)) == 0 && n++ < MOST)
-            tests[n - 1] = (struct CMUnitTest){.name = text_of(c, "name"), .test_func = test, .initial_state = c};
+    cJSON_ArrayForEach(c, cases) if (strncmp(text_of(c, "name"), start, strlen(start)) == 0 && n++ < MOST)
+        tests[n - 1] = (struct CMUnitTest){.name = text_of(c, "name"), .test_func = test, .initial_state = c};
     int failed = 1;
     if (n == count)
         failed = _cmocka_run_group_tests(suite, tests, n, NULL, NULL);

@@ -7,7 +7,4 @@
 
 int header_compiles(void);
 
-int header_compiles(void)
-{
-    return QOBS_OK;
-}
+int header_compiles(void) { return QOBS_OK; }

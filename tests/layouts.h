@@ -14,7 +14,8 @@
 #include "bits.h"
 #include "qobs/qobs.h"
 
-/* ---- Random things -------------------------------------------------------------------------------------------------------- */
+/* ---- Random things
+ * -------------------------------------------------------------------------------------------------------- */
 
 struct rng {
     uint64_t state;
@@ -33,12 +34,10 @@ static int64_t between(struct rng *r, int64_t quant_min, int64_t quant_max)
     return quant_min + (int64_t)(next(r) % (uint64_t)(quant_max - quant_min + 1));
 }
 
-static bool chance(struct rng *r, int percent)
-{
-    return between(r, 1, 100) <= percent;
-}
+static bool chance(struct rng *r, int percent) { return between(r, 1, 100) <= percent; }
 
-/* ---- Elements ------------------------------------------------------------------------------------------------------------- */
+/* ---- Elements
+ * ------------------------------------------------------------------------------------------------------------- */
 
 static const struct dtype {
     qobs_dtype dtype;
@@ -102,7 +101,8 @@ static uint64_t draw_nonfinite(struct rng *r, const struct dtype *d, int nan_per
     return sign | infinity | (chance(r, nan_percent) ? payload : 0);
 }
 
-/* ---- Tensors in memory ---------------------------------------------------------------------------------------------------- */
+/* ---- Tensors in memory
+ * ---------------------------------------------------------------------------------------------------- */
 
 enum { DIMS = 5 };
 
@@ -132,8 +132,8 @@ static inline unsigned char *address(const struct tensor *t, const int64_t *inde
     return p;
 }
 
-/* Strides for t->shape: any order of the dimensions, gaps, both directions, repetition, garbage where there is one index only.
- * What lies between the elements is NaN, so that reading it does not go unnoticed. */
+/* Strides for t->shape: any order of the dimensions, gaps, both directions, repetition, garbage where there is one
+ * index only. What lies between the elements is NaN, so that reading it does not go unnoticed. */
 static inline void lay_out(struct rng *r, struct tensor *t)
 {
     const bool permute = chance(r, 40), gaps = chance(r, 40), flip = chance(r, 40), repeat = chance(r, 20);

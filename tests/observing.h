@@ -20,12 +20,12 @@
 /* Of the last call. */
 static qobs_error error;
 
-#define assert_ok(call)                                                                                              \
-    do {                                                                                                             \
-        if ((call) != QOBS_OK)                                                                                       \
-            fail_msg("%s: %s", #call, error.message);                                                                \
-        assert_int_equal(error.status, QOBS_OK);                                                                     \
-        assert_string_equal(error.message, "");                                                                      \
+#define assert_ok(call)                                                                                                \
+    do {                                                                                                               \
+        if ((call) != QOBS_OK)                                                                                         \
+            fail_msg("%s: %s", #call, error.message);                                                                  \
+        assert_int_equal(error.status, QOBS_OK);                                                                       \
+        assert_string_equal(error.message, "");                                                                        \
     } while (0)
 
 /* The call fails with that status, and its message has every one of the words between the bars. */
@@ -64,7 +64,8 @@ static inline qobs_config *make_config(const char *preset, const char *settings,
     qobs_config *config = NULL;
     assert_ok(qobs_config_create(&config, preset, runtime, &error));
 #ifndef QOBS_SLEEF
-    /* llm-compressor's default norm needs SLEEF. Where nothing else is asked for, its presets are tested with one that does not. */
+    /* llm-compressor's default norm needs SLEEF. Where nothing else is asked for, its presets are tested with one that
+     * does not. */
     qobs_config_set(config, "norm", "2", NULL);
 #endif
     assert_ok(configure(config, settings));
@@ -82,9 +83,10 @@ static inline qobs_observer *make(const char *preset, const char *settings)
 
 static inline qobs_tensor tensor_of(qobs_dtype dtype, int ndim, const int64_t *shape, const void *data)
 {
-    return (qobs_tensor){.struct_size = sizeof(qobs_tensor), .data = data, .dtype = dtype, .ndim = ndim, .shape = shape};
+    return (qobs_tensor){
+        .struct_size = sizeof(qobs_tensor), .data = data, .dtype = dtype, .ndim = ndim, .shape = shape};
 }
-#define tensor(dtype, data, ...)                                                                                     \
+#define tensor(dtype, data, ...)                                                                                       \
     tensor_of(dtype, sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t), (const int64_t[]){__VA_ARGS__}, data)
 
 #define F32(...) ((const float[]){__VA_ARGS__})
@@ -96,17 +98,19 @@ static inline int observe(qobs_observer *o, int64_t rows, int64_t columns, const
     return qobs_observer_observe(o, &value, NULL, &error);
 }
 
-static inline void expect_result(const qobs_observer *o, const char *name, size_t n, const float *expected, const char *file, int line)
+static inline void expect_result(const qobs_observer *o, const char *name, size_t n, const float *expected,
+                                 const char *file, int line)
 {
     float got[8];
-    if (qobs_observer_read(o, name, got, n * sizeof *got, &error) != QOBS_OK || memcmp(got, expected, n * sizeof *got) != 0) {
+    if (qobs_observer_read(o, name, got, n * sizeof *got, &error) != QOBS_OK ||
+        memcmp(got, expected, n * sizeof *got) != 0) {
         print_error("%s: %s\n", name, error.message);
         for (size_t i = 0; error.status == QOBS_OK && i < n; i++)
             print_error("[%zu] is %.9g, expected %.9g\n", i, (double)got[i], (double)expected[i]);
         _fail(file, line);
     }
 }
-#define assert_result(o, name, ...)                                                                                  \
+#define assert_result(o, name, ...)                                                                                    \
     expect_result(o, name, sizeof(F32(__VA_ARGS__)) / sizeof(float), F32(__VA_ARGS__), __FILE__, __LINE__)
 
 static inline qobs_counts counts_of(const qobs_observer *o)

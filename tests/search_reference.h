@@ -18,6 +18,7 @@
 #include "qobs/plan.h"
 #include "qobs/qobs.h"
 #include "qobs/stateless.h"
+#include "calls.h"
 
 /* The target of quantization in upstream's terms. */
 struct reference_format {
@@ -105,7 +106,7 @@ static inline void reference_step(struct reference *r, int step)
     qobs_config_qparam_dtypes(r->config, r->dtype, &scale_dtype, &zero_point_dtype, &error);
     scale_dtype = r->global_scale ? QOBS_F32 : scale_dtype;
     void *scale = malloc(r->qparams * 8 + 8), *zero_point = malloc(r->qparams * 8 + 8);
-    if (qobs_calculate_qparams(r->config, r->dtype, r->qparams, r->lo + at * size, r->hi + at * size, r->global_scale,
+    if (call_calculate_qparams(r->config, r->dtype, r->qparams, r->lo + at * size, r->hi + at * size, r->global_scale,
                                scale, zero_point, &error) != QOBS_OK) {
         fprintf(stderr, "%s\n", error.message);
         abort();

@@ -4,9 +4,8 @@
 /* States go from machine to machine:
  *
  *   test_exchange write DIRECTORY   saves a state of every preset there
- *   test_exchange read DIRECTORY    loads those that another build has saved; each is byte for byte what this build would
- *                                   have saved, and goes on as if it had never left
- *   test_exchange                   the same in memory */
+ *   test_exchange read DIRECTORY    loads those that another build has saved; each is byte for byte what this build
+ * would have saved, and goes on as if it had never left test_exchange                   the same in memory */
 #include "every_preset.h"
 
 enum { ROWS = 6, COLUMNS = 96, BATCHES = 3 };
@@ -72,7 +71,8 @@ static unsigned char *read_state(size_t index, size_t expected)
     return bytes;
 }
 
-static void expect_same_state(const qobs_observer *o, const unsigned char *bytes, size_t size, const struct every_preset *p)
+static void expect_same_state(const qobs_observer *o, const unsigned char *bytes, size_t size,
+                              const struct every_preset *p)
 {
     size_t own_size;
     unsigned char *own = saved_state(o, &own_size);

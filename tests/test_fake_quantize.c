@@ -22,6 +22,7 @@
 #include "qobs/plan.h"
 #include "qobs/stateless.h"
 #include "quantize.h"
+#include "calls.h"
 
 struct extents {
     int ndim;
@@ -414,7 +415,7 @@ static void check_tensor(const struct layout *s, qobs_dtype dtype, const qobs_fo
     const qobs_tensor read = {sizeof read,     in_place ? out_data + origin : x + origin,
                               dtype,           s->shape.ndim,
                               s->shape.extent, plain ? NULL : strides};
-    const int status = qobs_fake_quantize(
+    const int status = call_fake_quantize(
         config, format, &read, s->g_idx ? &g : NULL, &scale, with_zero_point ? &zero_point : NULL,
         with_global ? &global : NULL, out_data + out_origin, plain && !in_place ? NULL : out_strides, runtime, &error);
     if (status != QOBS_OK)
@@ -463,18 +464,18 @@ static void test_format_of_configuration(void **state)
                       scale = {sizeof scale, &one, QOBS_F32, 1, &single, NULL};
     qobs_config_create(&config, "llmc.minmax", NULL, NULL);
     qobs_config_set(config, "num_bits", "4", NULL);
-    assert_int_equal(qobs_fake_quantize(config, NULL, &value, NULL, &scale, NULL, NULL, out, NULL, NULL, NULL),
+    assert_int_equal(call_fake_quantize(config, NULL, &value, NULL, &scale, NULL, NULL, out, NULL, NULL, NULL),
                      QOBS_OK);
     assert_memory_equal(out, ((float[]){-4, 0.5f, 3.5f, 3.5f}), sizeof out);
     assert_int_equal(
-        qobs_fake_quantize(config, qobs_format_find("fp4"), &value, NULL, &scale, NULL, NULL, out, NULL, NULL, NULL),
+        call_fake_quantize(config, qobs_format_find("fp4"), &value, NULL, &scale, NULL, NULL, out, NULL, NULL, NULL),
         QOBS_OK);
     assert_memory_equal(out, ((float[]){-3, 0.25f, 3, 3}), sizeof out);
     qobs_config_destroy(config);
     qobs_config_create(&config, "torch.MinMaxObserver", NULL, NULL);
     qobs_config_set(config, "dtype", "qint8", NULL);
     qobs_config_set(config, "reduce_range", "true", NULL);
-    assert_int_equal(qobs_fake_quantize(config, NULL, &value, NULL, &scale, NULL, NULL, out, NULL, NULL, NULL),
+    assert_int_equal(call_fake_quantize(config, NULL, &value, NULL, &scale, NULL, NULL, out, NULL, NULL, NULL),
                      QOBS_OK);
     assert_memory_equal(out, ((float[]){-32, 0.5f, 3.5f, 31.5f}), sizeof out);
     qobs_config_destroy(config);
@@ -486,7 +487,7 @@ static void refuse(const qobs_config *config, const qobs_format *format, const q
 {
     qobs_error error;
     const int status =
-        qobs_fake_quantize(config, format, value, NULL, scale, zero_point, NULL, out, out_strides, NULL, &error);
+        call_fake_quantize(config, format, value, NULL, scale, zero_point, NULL, out, out_strides, NULL, &error);
     assert_int_equal(status, QOBS_ERROR_INVALID_ARGUMENT);
     if (!strstr(error.message, word))
         fail_msg("'%s' is not in: %s", word, error.message);
@@ -570,7 +571,7 @@ static void test_no_memory(void **state)
     for (; status == QOBS_ERROR_OUT_OF_MEMORY && most < 20; most++) {
         float out[4] = {7, 7, 7, 7};
         left = most;
-        status = qobs_fake_quantize(config, NULL, &value, &g_idx, &scale, NULL, NULL, out, NULL, &runtime, NULL);
+        status = call_fake_quantize(config, NULL, &value, &g_idx, &scale, NULL, NULL, out, NULL, &runtime, NULL);
         assert_true(out[0] == (status == QOBS_OK ? 1 : 7));
     }
     assert_int_equal(status, QOBS_OK);
@@ -595,11 +596,11 @@ static void test_modes(void **state)
     qobs_config_create(&config, "llmc.minmax", NULL, NULL);
     for (int with = 0; with < 2; with++) {
         const float *g = with ? &global : NULL;
-        assert_int_equal(qobs_fake_quantize(config, NULL, &value, NULL, &s, NULL, g, expected, NULL, NULL, NULL),
+        assert_int_equal(call_fake_quantize(config, NULL, &value, NULL, &s, NULL, g, expected, NULL, NULL, NULL),
                          QOBS_OK);
         const unsigned before = _mm_getcsr();
         _mm_setcsr(0xffc0);
-        const int status = qobs_fake_quantize(config, NULL, &value, NULL, &s, NULL, g, got, NULL, NULL, NULL);
+        const int status = call_fake_quantize(config, NULL, &value, NULL, &s, NULL, g, got, NULL, NULL, NULL);
         const unsigned after = _mm_getcsr();
         _mm_setcsr(before);
         assert_int_equal(status, QOBS_OK);
@@ -617,7 +618,7 @@ static void test_empty(void **state)
     const qobs_tensor value = {sizeof value, NULL, QOBS_F32, 2, shape, NULL};
     qobs_config *config;
     qobs_config_create(&config, "llmc.minmax", NULL, NULL);
-    assert_int_equal(qobs_fake_quantize(config, NULL, &value, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL), QOBS_OK);
+    assert_int_equal(call_fake_quantize(config, NULL, &value, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL), QOBS_OK);
     qobs_config_destroy(config);
 }
 

@@ -6,6 +6,7 @@
 #include "observing.h"
 #include "qobs/plan.h"
 #include "qobs/stateless.h"
+#include "calls.h"
 
 #include <math.h>
 
@@ -22,7 +23,7 @@ static void test_get_current_min_max(void **state)
     const qobs_tensor value = tensor(QOBS_F32, two_rows, 2, 4);
     float min[4], max[4];
     for (int again = 0; again < 2; again++) { /* nothing is kept */
-        assert_ok(qobs_minmax(config, &value, NULL, min, max, NULL, NULL, &error));
+        assert_ok(call_minmax(config, &value, NULL, min, max, NULL, NULL, &error));
         assert_memory_equal(min, F32(-1, -3, -6, -8), sizeof min);
         assert_memory_equal(max, F32(2, 4, 5, 7), sizeof max);
     }
@@ -36,10 +37,10 @@ static void test_get_current_global_min_max(void **state)
     const qobs_tensor value = tensor(QOBS_F32, two_rows, 2, 4), none = tensor(QOBS_F32, two_rows, 0, 4);
     float min, max;
     qobs_counts counts = {.struct_size = sizeof counts};
-    assert_ok(qobs_global_minmax(config, &value, &min, &max, &counts, NULL, &error));
+    assert_ok(call_global_minmax(config, &value, &min, &max, &counts, NULL, &error));
     assert_true(min == -8 && max == 7 && counts.tokens == 2 && counts.elements == 8);
-    assert_refused(qobs_global_minmax(config, &none, &min, &max, NULL, NULL, &error), QOBS_ERROR_NO_DATA, "value");
-    assert_refused(qobs_global_minmax(config, &value, &min, NULL, NULL, NULL, &error), QOBS_ERROR_INVALID_ARGUMENT,
+    assert_refused(call_global_minmax(config, &none, &min, &max, NULL, NULL, &error), QOBS_ERROR_NO_DATA, "value");
+    assert_refused(call_global_minmax(config, &value, &min, NULL, NULL, NULL, &error), QOBS_ERROR_INVALID_ARGUMENT,
                    "max|NULL");
     qobs_config_destroy(config);
 }
@@ -52,16 +53,15 @@ static void test_get_min_max(void **state)
     qobs_observer *o = make("llmc.minmax", settings);
     const qobs_tensor a = tensor(QOBS_F32, two_rows, 2, 4), b = tensor(QOBS_F32, more, 2, 4);
     float min[2], max[2];
-    assert_ok(qobs_observer_update_min_max(o, &a, NULL, min, max, sizeof min, &error));
+    assert_ok(call_update_min_max(o, &a, NULL, min, max, sizeof min, &error));
     assert_memory_equal(min, F32(-3, -8), sizeof min);
-    assert_ok(qobs_observer_update_min_max(o, &b, NULL, min, max, sizeof min, &error));
+    assert_ok(call_update_min_max(o, &b, NULL, min, max, sizeof min, &error));
     assert_memory_equal(min, F32(-4, -8), sizeof min);
     assert_memory_equal(max, F32(4, 8), sizeof max);
     assert_result(o, "max_vals", 4, 8);
     assert_true(counts_of(o).tokens == 0); /* that is record_observed_tokens' */
-    assert_refused(qobs_observer_update_min_max(o, &b, NULL, min, max, 4, &error), QOBS_ERROR_INVALID_ARGUMENT,
-                   "size|4|8");
-    assert_refused(qobs_observer_update_min_max(NULL, &b, NULL, min, max, 8, &error), QOBS_ERROR_INVALID_ARGUMENT,
+    assert_refused(call_update_min_max(o, &b, NULL, min, max, 4, &error), QOBS_ERROR_INVALID_ARGUMENT, "size|4|8");
+    assert_refused(call_update_min_max(NULL, &b, NULL, min, max, 8, &error), QOBS_ERROR_INVALID_ARGUMENT,
                    "observer|NULL");
     assert_result(o, "min_vals", -4, -8);
     qobs_observer_destroy(o);
@@ -75,13 +75,13 @@ static void test_get_global_min_max(void **state)
              "version=2025-10;averaging_constant=0.5;group_size=2;strategy=tensor_group;type=float;num_bits=4");
     const qobs_tensor a = tensor(QOBS_F32, two_rows, 2, 4), b = tensor(QOBS_F32, more, 2, 4);
     float min, max, groups_min[4], groups_max[4];
-    assert_ok(qobs_observer_update_min_max(o, &a, NULL, groups_min, groups_max, sizeof groups_min, &error));
+    assert_ok(call_update_min_max(o, &a, NULL, groups_min, groups_max, sizeof groups_min, &error));
     /* As upstream: no scale before there is a global one. */
     qobs_result result = {.struct_size = sizeof result};
     assert_refused(qobs_observer_result_find(o, "scale", &result, &error), QOBS_ERROR_NO_DATA, "global scale");
-    assert_ok(qobs_observer_update_global_min_max(o, &a, &min, &max, sizeof min, &error));
+    assert_ok(call_update_global_min_max(o, &a, &min, &max, sizeof min, &error));
     assert_true(min == -8 && max == 7);
-    assert_ok(qobs_observer_update_global_min_max(o, &b, &min, &max, sizeof min, &error));
+    assert_ok(call_update_global_min_max(o, &b, &min, &max, sizeof min, &error));
     assert_true(min == -8 && max == 8);
     assert_result(o, "global_max", 8);
     assert_result(o, "global_scale", 336); /* 2688 / 8 */
@@ -89,7 +89,7 @@ static void test_get_global_min_max(void **state)
     assert_ok(qobs_observer_result_find(o, "scale", &result, &error));
     qobs_observer_destroy(o);
     o = make("llmc.minmax", "");
-    assert_refused(qobs_observer_update_global_min_max(o, &a, &min, &max, 4, &error), QOBS_ERROR_INVALID_ARGUMENT,
+    assert_refused(call_update_global_min_max(o, &a, &min, &max, 4, &error), QOBS_ERROR_INVALID_ARGUMENT,
                    "version|2025-10");
     qobs_observer_destroy(o);
 }
@@ -104,19 +104,19 @@ static void test_get_qparams(void **state)
     const qobs_tensor a = tensor(QOBS_F32, two_rows, 2, 4), b = tensor(QOBS_F32, more, 2, 4);
     float scale[2];
     int8_t zero_point[2];
-    assert_refused(qobs_observer_update_qparams(o, NULL, NULL, scale, sizeof scale, NULL, 0, &error),
-                   QOBS_ERROR_NO_DATA, "observed");
-    assert_ok(qobs_observer_update_qparams(o, &a, NULL, scale, sizeof scale, zero_point, sizeof zero_point, &error));
+    assert_refused(call_update_qparams(o, NULL, NULL, scale, sizeof scale, NULL, 0, &error), QOBS_ERROR_NO_DATA,
+                   "observed");
+    assert_ok(call_update_qparams(o, &a, NULL, scale, sizeof scale, zero_point, sizeof zero_point, &error));
     assert_memory_equal(scale, F32(4 / 7.5f, 8 / 7.5f), sizeof scale);
-    assert_ok(qobs_observer_update_qparams(o, &b, NULL, NULL, 0, zero_point, sizeof zero_point, &error));
+    assert_ok(call_update_qparams(o, &b, NULL, NULL, 0, zero_point, sizeof zero_point, &error));
     scale[0] = 0;
-    assert_ok(qobs_observer_update_qparams(o, NULL, NULL, scale, sizeof scale, NULL, 0, &error)); /* the latest */
+    assert_ok(call_update_qparams(o, NULL, NULL, scale, sizeof scale, NULL, 0, &error)); /* the latest */
     assert_memory_equal(scale, F32(5 / 7.5f, 9 / 7.5f), sizeof scale);
     /* A size that is wrong is found before anything changes. */
-    assert_refused(qobs_observer_update_qparams(o, &a, NULL, scale, 4, NULL, 0, &error), QOBS_ERROR_INVALID_ARGUMENT,
+    assert_refused(call_update_qparams(o, &a, NULL, scale, 4, NULL, 0, &error), QOBS_ERROR_INVALID_ARGUMENT,
                    "scale|4|8");
-    assert_refused(qobs_observer_update_qparams(o, &a, NULL, scale, 8, zero_point, 1, &error),
-                   QOBS_ERROR_INVALID_ARGUMENT, "zero_point|1|2");
+    assert_refused(call_update_qparams(o, &a, NULL, scale, 8, zero_point, 1, &error), QOBS_ERROR_INVALID_ARGUMENT,
+                   "zero_point|1|2");
     assert_result(o, "scale", 5 / 7.5f, 9 / 7.5f);
     assert_true(counts_of(o).tokens == 0 && counts_of(o).batches == 2);
     /* forward counts tokens, too */
@@ -154,7 +154,7 @@ static void test_get_qparams_along_dim(void **state)
         }
         for (size_t q = 0; q < n; q++)
             want[q] = amax[q] / 127.5f;
-        assert_ok(qobs_observer_update_qparams_along_dim(o, &value, dim, count, scale, n * 4, NULL, 0, &error));
+        assert_ok(call_update_qparams_along_dim(o, &value, dim, count, scale, n * 4, NULL, 0, &error));
         assert_memory_equal(scale, want, n * 4);
         qobs_result result = {.struct_size = sizeof result};
         assert_ok(qobs_observer_result_find(o, "min_val[default]", &result, &error));
@@ -164,11 +164,11 @@ static void test_get_qparams_along_dim(void **state)
         qobs_observer_destroy(o);
     }
     qobs_observer *o = make("llmc.minmax", "version=2025-09"), *now = make("llmc.minmax", "");
-    assert_refused(qobs_observer_update_qparams_along_dim(o, &value, (const int[]){3}, 1, NULL, 0, NULL, 0, &error),
+    assert_refused(call_update_qparams_along_dim(o, &value, (const int[]){3}, 1, NULL, 0, NULL, 0, &error),
                    QOBS_ERROR_INVALID_ARGUMENT, "dim|3|3 dimensions");
-    assert_refused(qobs_observer_update_qparams_along_dim(o, &value, NULL, 1, NULL, 0, NULL, 0, &error),
+    assert_refused(call_update_qparams_along_dim(o, &value, NULL, 1, NULL, 0, NULL, 0, &error),
                    QOBS_ERROR_INVALID_ARGUMENT, "dim|NULL");
-    assert_refused(qobs_observer_update_qparams_along_dim(now, &value, NULL, 0, NULL, 0, NULL, 0, &error),
+    assert_refused(call_update_qparams_along_dim(now, &value, NULL, 0, NULL, 0, NULL, 0, &error),
                    QOBS_ERROR_INVALID_ARGUMENT, "2025-09");
     qobs_observer_destroy(o);
     qobs_observer_destroy(now);
@@ -180,7 +180,7 @@ static void test_calculate_qparams(void **state)
     qobs_config *config = make_config("llmc.minmax", "num_bits=4;symmetric=false", NULL);
     float scale[2];
     int8_t zero_point[2];
-    assert_ok(qobs_calculate_qparams(config, QOBS_F32, 2, F32(-1, 1), F32(2, 3), NULL, scale, zero_point, &error));
+    assert_ok(call_calculate_qparams(config, QOBS_F32, 2, F32(-1, 1), F32(2, 3), NULL, scale, zero_point, &error));
     assert_memory_equal(scale, F32(0.2f, 0.2f), sizeof scale);
     assert_true(zero_point[0] == -3 && zero_point[1] == -8);
     qobs_config_destroy(config);
@@ -348,8 +348,8 @@ static void test_nothing(void **state)
     assert_refused(qobs_observer_result_info(NULL, 0, &result, &error), wrong, "observer|NULL");
     assert_refused(qobs_observer_result_find(NULL, "scale", &result, &error), wrong, "observer|NULL");
     assert_refused(qobs_observer_read(NULL, "scale", out, 4, &error), wrong, "observer|NULL");
-    assert_refused(qobs_observer_qparams(NULL, out, 4, NULL, 0, &error), wrong, "observer|NULL");
-    assert_refused(qobs_observer_update_qparams(NULL, NULL, NULL, out, 4, NULL, 0, &error), wrong, "observer|NULL");
+    assert_refused(call_qparams(NULL, out, 4, NULL, 0, &error), wrong, "observer|NULL");
+    assert_refused(call_update_qparams(NULL, NULL, NULL, out, 4, NULL, 0, &error), wrong, "observer|NULL");
     assert_refused(qobs_observer_record_tokens(NULL, &value, &error), wrong, "observer|NULL");
     assert_refused(qobs_observer_search_report(NULL, &report, &error), wrong, "observer|NULL");
     assert_refused(qobs_observer_save(NULL, out, 4, &error), wrong, "observer|NULL");

@@ -12,6 +12,7 @@
 #include "qobs/plan.h"
 #include "qobs/stateless.h"
 #include "search_reference.h"
+#include "calls.h"
 
 /* How many qparams took another candidate than upstream. */
 static size_t others, searched;
@@ -198,7 +199,7 @@ static struct reference reference_of(const cJSON *c, const qobs_config *config, 
         r.qparams *= (size_t)shape[d];
     void *min = malloc(r.qparams * 8), *max = malloc(r.qparams * 8);
     qobs_error error;
-    assert_int_equal(qobs_minmax(config, value, NULL, min, max, NULL, NULL, &error), QOBS_OK);
+    assert_int_equal(call_minmax(config, value, NULL, min, max, NULL, NULL, &error), QOBS_OK);
     reference_search(&r, min, max);
     free(min);
     free(max);

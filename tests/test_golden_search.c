@@ -14,6 +14,7 @@
 #include "qobs/format.h"
 #include "qobs/plan.h"
 #include "range/multiplier_search.h"
+#include "calls.h"
 
 static size_t compared, others;
 
@@ -221,7 +222,7 @@ static void run_quark(const cJSON *c)
         batch++;
     }
     if (refused) /* as late as the scale is asked for */
-        assert_int_equal(qobs_observer_qparams(o, NULL, 0, NULL, 0, &error), QOBS_ERROR_NO_RESULT);
+        assert_int_equal(call_qparams(o, NULL, 0, NULL, 0, &error), QOBS_ERROR_NO_RESULT);
     else if (blocks)
         expect_blocks(c, config, o, &value);
     else {

@@ -12,6 +12,7 @@
 #include "number/number.h"
 #include "qobs/plan.h"
 #include "qobs/stateless.h"
+#include "calls.h"
 
 static uint32_t random_bits(void)
 {
@@ -73,7 +74,7 @@ static void expect_counts(const qobs_config *config, const qobs_tensor *value, c
     uint64_t *expected = calloc(all, sizeof *expected), *got = malloc(all * sizeof *got);
     float *first = malloc(n * sizeof *first), *last = malloc(n * sizeof *last);
     assert_true(expected && got && first && last);
-    assert_ok(qobs_histogram(config, value, NULL, bins, got, first, last, NULL, runtime, &error));
+    assert_ok(call_histogram(config, value, NULL, bins, got, first, last, NULL, runtime, &error));
     for (int64_t i = 0; i < qobs_plan_run_count(plan); i++) {
         qobs_run run;
         assert_ok(qobs_plan_run(plan, i, &run, &error));
@@ -162,7 +163,7 @@ static void try_huge(void)
     uint64_t counts[4];
     const uint64_t expected[4] = {2, 1, 2, 3};
     float first, last;
-    assert_ok(qobs_histogram(NULL, &value, NULL, &bins, counts, &first, &last, NULL, NULL, &error));
+    assert_ok(call_histogram(NULL, &value, NULL, &bins, counts, &first, &last, NULL, NULL, &error));
     assert_int_equal(counts[0] + counts[1] + counts[2] + counts[3], 8);
     assert_int_equal(counts[0], expected[0]);
     assert_int_equal(counts[3], expected[3]);
@@ -170,7 +171,7 @@ static void try_huge(void)
     const float points[] = {0x1p-140f, -1e30f, FLT_MAX, 0};
     for (int i = 0; i < 4; i++) { /* one value: [c - 1, c + 1], or the next floats if those are c */
         const qobs_tensor point = tensor(QOBS_F32, &points[i], 1);
-        assert_ok(qobs_histogram(NULL, &point, NULL, &bins, counts, &first, &last, NULL, NULL, &error));
+        assert_ok(call_histogram(NULL, &point, NULL, &bins, counts, &first, &last, NULL, NULL, &error));
         assert_true(first <= points[i] && points[i] <= last && first < last && isfinite(first) && isfinite(last));
         assert_int_equal(counts[0] + counts[1] + counts[2] + counts[3], 1);
     }
@@ -190,26 +191,26 @@ static void test_choices(void **state)
     qobs_histogram_options bins = bins_of(2, 0, 2);
     uint64_t counts[2];
     qobs_counts seen = {.struct_size = sizeof seen};
-    assert_ok(qobs_histogram(NULL, &value, NULL, &bins, counts, NULL, NULL, &seen, NULL, &error));
+    assert_ok(call_histogram(NULL, &value, NULL, &bins, counts, NULL, NULL, &seen, NULL, &error));
     assert_true(counts[0] == 4 && counts[1] == 1 && seen.nan == 1 && seen.inf == 1 && seen.elements == 9);
     bins.magnitude = true;
-    assert_ok(qobs_histogram(NULL, &value, NULL, &bins, counts, NULL, NULL, NULL, NULL, &error));
+    assert_ok(call_histogram(NULL, &value, NULL, &bins, counts, NULL, NULL, NULL, NULL, &error));
     assert_true(counts[0] == 4 && counts[1] == 3);
     bins.skip_zeros = true;
-    assert_ok(qobs_histogram(NULL, &value, NULL, &bins, counts, NULL, NULL, NULL, NULL, &error));
+    assert_ok(call_histogram(NULL, &value, NULL, &bins, counts, NULL, NULL, NULL, NULL, &error));
     assert_true(counts[0] == 1 && counts[1] == 3);
     bins.min = bins.max = 0;
-    assert_refused(qobs_histogram(NULL, &value, NULL, &bins, counts, NULL, NULL, NULL, NULL, &error),
+    assert_refused(call_histogram(NULL, &value, NULL, &bins, counts, NULL, NULL, NULL, NULL, &error),
                    QOBS_ERROR_NONFINITE, "value|1 NaN|1 infinite");
     bins.count = 0;
-    assert_refused(qobs_histogram(NULL, &value, NULL, &bins, counts, NULL, NULL, NULL, NULL, &error),
-                   QOBS_ERROR_INVALID_ARGUMENT, "bins.count|0|16777216");
+    assert_refused(call_histogram(NULL, &value, NULL, &bins, counts, NULL, NULL, NULL, NULL, &error),
+                   QOBS_ERROR_INVALID_ARGUMENT, "options.count|0|16777216");
     bins = bins_of(2, 1, -1);
-    assert_refused(qobs_histogram(NULL, &value, NULL, &bins, counts, NULL, NULL, NULL, NULL, &error),
-                   QOBS_ERROR_INVALID_ARGUMENT, "bins.min|bins.max");
+    assert_refused(call_histogram(NULL, &value, NULL, &bins, counts, NULL, NULL, NULL, NULL, &error),
+                   QOBS_ERROR_INVALID_ARGUMENT, "options.min|options.max");
     const uint64_t large[] = {16777215, 16777216, 16777217, UINT64_C(1) << 40};
     float floats[4];
-    qobs_histogram_to_float(4, large, floats);
+    assert_ok(qobs_histogram_to_float(4, large, sizeof large, floats, sizeof floats, &error));
     assert_true(floats[0] == 16777215 && floats[1] == 16777216 && floats[2] == 16777216 && floats[3] == 16777216);
 }
 
@@ -451,7 +452,7 @@ static void test_nonfinite(void **state)
     const qobs_tensor value = tensor(QOBS_F64, wide, 4);
     const qobs_histogram_options bins = {.struct_size = sizeof bins, .count = 4};
     uint64_t counts[4];
-    assert_refused(qobs_histogram(NULL, &value, NULL, &bins, counts, NULL, NULL, NULL, NULL, &error),
+    assert_refused(call_histogram(NULL, &value, NULL, &bins, counts, NULL, NULL, NULL, NULL, &error),
                    QOBS_ERROR_NONFINITE, "1 infinite");
     o = make("torch.HistogramObserver", "bins=8");
     assert_ok(qobs_observer_observe(o, &value, NULL, &error));
@@ -562,7 +563,7 @@ static void test_range(void **state)
 {
     (void)state;
     qobs_observer *o = make("torch.HistogramObserver", "bins=512");
-    float *x = gaussian(5000, 1), edges[513], min, max;
+    float *x = gaussian(5000, 1), edges[513], min = NAN, max = NAN;
     x[0] = 30;
     assert_ok(observe(o, 1, 5000, x));
     size_t n, one;
@@ -573,7 +574,7 @@ static void test_range(void **state)
         edges[i] = i == 512 ? *hi : *lo + (*hi - *lo) * (float)i / 512;
     const qobs_tensor histogram = tensor(QOBS_F32, counts, 512), bin_edges = tensor(QOBS_F32, edges, 513);
     qobs_config *config = make_config("torch.HistogramObserver", "", NULL);
-    assert_ok(qobs_range_by_l2_norm(config, &histogram, &bin_edges, &min, &max, NULL, &error));
+    assert_ok(call_range_by_l2_norm(config, &histogram, &bin_edges, &min, &max, NULL, &error));
     assert_result(o, "new_min", min);
     assert_result(o, "new_max", max);
     assert_true(max < 30 && min >= *lo);

@@ -12,6 +12,7 @@
 #include "bits.h"
 #include "observing.h"
 #include "qobs/stateless.h"
+#include "calls.h"
 
 /* ---- Configurations
  * ------------------------------------------------------------------------------------------------------- */
@@ -234,7 +235,7 @@ static size_t compute_all(const char *preset, const char *settings, qobs_dtype d
     }
     const float ranges[][2] = {{-0.1f, 0.7f}, {-0x1.8p-140f, 0x1p-126f}, {-3, 1e30f}};
     for (size_t i = 0; dtype == QOBS_F32 && i < 3; i++, used += 16)
-        assert_ok(qobs_calculate_qparams(config, dtype, 1, &ranges[i][0], &ranges[i][1], NULL, out + used,
+        assert_ok(call_calculate_qparams(config, dtype, 1, &ranges[i][0], &ranges[i][1], NULL, out + used,
                                          out + used + 8, &error));
     qobs_observer_destroy(o);
     qobs_config_destroy(config);

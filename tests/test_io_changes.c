@@ -21,12 +21,12 @@
 static struct fail f;
 
 /* Ends the child process if a condition does not hold. */
-#define expect(what)                                                                                                 \
-    do {                                                                                                             \
-        if (!(what)) {                                                                                               \
-            fprintf(stderr, "line %d: %s (%s)\n", __LINE__, #what, f.message);                                       \
-            _exit(1);                                                                                                \
-        }                                                                                                            \
+#define expect(what)                                                                                                   \
+    do {                                                                                                               \
+        if (!(what)) {                                                                                                 \
+            fprintf(stderr, "line %d: %s (%s)\n", __LINE__, #what, f.message);                                         \
+            _exit(1);                                                                                                  \
+        }                                                                                                              \
     } while (0)
 
 static int status_of(void (*body)(void))

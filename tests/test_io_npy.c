@@ -52,8 +52,8 @@ static void test_types(void **state)
 {
     (void)state;
     static const char *const types[][2] = {
-        {"<f4", "F32"}, {"<f8", "F64"}, {"<f2", "F16"}, {"<i8", "I64"}, {"<i4", "I32"}, {"<i2", "I16"}, {"|i1", "I8"},
-        {"|u1", "U8"},  {"|b1", "BOOL"}, {"=f4", "F32"}, {"=i1", "I8"}, {"<u2", "U16"}, {"<u4", "U32"}, {"<u8", "U64"},
+        {"<f4", "F32"}, {"<f8", "F64"},  {"<f2", "F16"}, {"<i8", "I64"}, {"<i4", "I32"}, {"<i2", "I16"}, {"|i1", "I8"},
+        {"|u1", "U8"},  {"|b1", "BOOL"}, {"=f4", "F32"}, {"=i1", "I8"},  {"<u2", "U16"}, {"<u4", "U32"}, {"<u8", "U64"},
     };
     for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
         struct fail f;
@@ -158,7 +158,8 @@ static void test_refuses_headers(void **state)
         {"{'descr': '<f4', 'shape': (1,)}", 4, {"'fortran_order' is missing", ""}},
         {"{'descr': '<f4', 'fortran_order': False}", 4, {"'shape' is missing", ""}},
         {"{'descr': '<f4', 'descr': '<f4', 'fortran_order': False, 'shape': (1,)}", 4, {"'descr' occurs twice", ""}},
-        {"{'extra': 1, 'descr': '<f4', 'fortran_order': False, 'shape': (1,)}", 4,
+        {"{'extra': 1, 'descr': '<f4', 'fortran_order': False, 'shape': (1,)}",
+         4,
          {"'extra' is unknown", "fortran_order"}},
         {"{'descr': '<f4' 'fortran_order': False, 'shape': (1,)}", 4, {"',' or '}' expected", ""}},
         {"{'descr' '<f4', 'fortran_order': False, 'shape': (1,)}", 4, {"':' expected", ""}},

@@ -11,13 +11,17 @@ static void test_reads(void **state)
     (void)state;
     struct fail f;
     struct st_file file;
-    const char *path = io_st("good.safetensors",
-                             "{\"__metadata__\":{\"format\":\"pt\",\"b\":\"\\u00e4\"},"
-                             "\"z\":" T("F32", "[2,3]", "[2,26]") ", \"a\":" T("BF16", "[]", "[0,2]") ",\n"
-                             "\"m\":" T("I8", "[5,0]", "[26,26]") ",\"\\u20ac \\\"q\\\"\":"
-                             "{\"data_offsets\":[26,27],\"more\":[[1]],\"shape\":[1,1,1,1,1,1,1,1],"
-                             "\"dtype\":\"BOOL\"}}   ",
-                             27);
+    const char *path =
+        io_st("good.safetensors",
+              "{\"__metadata__\":{\"format\":\"pt\",\"b\":\"\\u00e4\"},"
+              "\"z\":" T("F32", "[2,3]", "[2,26]") ", \"a\":" T(
+                  "BF16", "[]",
+                  "[0,2]") ",\n"
+                           "\"m\":" T("I8", "[5,0]",
+                                      "[26,26]") ",\"\\u20ac \\\"q\\\"\":"
+                                                 "{\"data_offsets\":[26,27],\"more\":[[1]],\"shape\":[1,1,1,1,1,1,1,1],"
+                                                 "\"dtype\":\"BOOL\"}}   ",
+              27);
     assert_int_equal(st_open(&file, path, &f), 0);
     assert_int_equal(file.count, 4);
     for (size_t i = 1; i < file.count; i++)
@@ -114,7 +118,8 @@ static const struct {
     {"{\"w\":{\"dtype\":\"F32\",\"data_offsets\":[0,4]}}", 4, {"tensor 'w'", "has no shape"}},
     {"{\"w\":{\"dtype\":\"F32\",\"shape\":[1]}}", 4, {"tensor 'w'", "has no data_offsets"}},
     {"{\"w\":{\"DTYPE\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]}}", 4, {"tensor 'w'", "has no dtype"}},
-    {"{\"w\":{\"dtype\":\"F32\",\"shape\":[1],\"shape\":[1],\"data_offsets\":[0,4]}}", 4,
+    {"{\"w\":{\"dtype\":\"F32\",\"shape\":[1],\"shape\":[1],\"data_offsets\":[0,4]}}",
+     4,
      {"'w'", "two values for shape"}},
     {"{\"w\":{\"dtype\":5,\"shape\":[1],\"data_offsets\":[0,4]}}", 4, {"tensor 'w'", "dtype 5 is unknown"}},
     {W("F99", "[1]", "[0,4]"), 4, {"dtype \"F99\" is unknown", "F32, BF16, F16"}},
@@ -126,10 +131,12 @@ static const struct {
     {W("F32", "[9007199254740992]", "[0,4]"), 4, {"shape[0] is 9007199254740992", "2^53"}},
     {W("F32", "[9007199254740993]", "[0,4]"), 4, {"shape[0] is", "2^53"}},
     {W("F32", "[1e400]", "[0,4]"), 4, {"shape[0] is inf", "2^53"}},
-    {W("U8", "[4294967296,4294967296]", "[0,0]"), 0,
+    {W("U8", "[4294967296,4294967296]", "[0,0]"),
+     0,
      {"tensor 'w'", "shape [4294967296,4294967296] of U8 is more than 2^63 - 1"}},
     {W("F32", "[2305843009213693952]", "[0,0]"), 0, {"shape[0] is", "2^53"}},
-    {W("F32", "[9007199254740991,1024]", "[0,0]"), 0,
+    {W("F32", "[9007199254740991,1024]", "[0,0]"),
+     0,
      {"tensor 'w'", "shape [9007199254740991,1024] of F32 is more than 2^63 - 1"}},
     {W("F32", "[1,1,1,1,1,1,1,1,1]", "[0,4]"), 4, {"has 9 dimensions", "at most 8"}},
     {W("F32", "[1]", "4"), 4, {"tensor 'w'", "data_offsets must be an array, not 4"}},
@@ -147,7 +154,8 @@ static const struct {
     {W("F32", "[1]", "[0,4]"), 5, {"end at byte 4", "has 5 bytes"}},
     {"{}", 1, {"end at byte 0", "has 1 bytes"}},
     {W("F32", "[1]", "[4,8]"), 8, {"tensor 'w'", "no holes"}},
-    {"{\"a\":" T("U8", "[2]", "[0,2]") ",\"b\":" T("U8", "[2]", "[3,5]") "}", 5,
+    {"{\"a\":" T("U8", "[2]", "[0,2]") ",\"b\":" T("U8", "[2]", "[3,5]") "}",
+     5,
      {"tensor 'b': begins at byte 3", "no holes"}},
     {"{\"a\":" T("U8", "[2]", "[0,2]") ",\"b\":" T("U8", "[2]", "[1,3]") "}", 3, {"tensor 'b'", "inside 'a'"}},
     {"{\"a\":" T("U8", "[2]", "[0,2]") ",\"b\":" T("U8", "[2]", "[0,2]") "}", 2, {"begins at byte 0", "inside"}},

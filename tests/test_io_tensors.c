@@ -8,10 +8,7 @@
 #define U8(name, n, offsets) "\"" name "\":{\"dtype\":\"U8\",\"shape\":[" n "],\"data_offsets\":" offsets "}"
 #define NPY "{'descr': '<f4', 'fortran_order': True, 'shape': (2, 3)}"
 
-static const char *text(const char *name, const char *content)
-{
-    return io_bytes(name, content, strlen(content));
-}
+static const char *text(const char *name, const char *content) { return io_bytes(name, content, strlen(content)); }
 
 static void test_safetensors(void **state)
 {
@@ -19,9 +16,9 @@ static void test_safetensors(void **state)
     struct fail f;
     struct tensor_set set;
     const char *path = io_st("m.safetensors",
-                             "{\"a\":{\"dtype\":\"BF16\",\"shape\":[2,3,4],\"data_offsets\":[3,51]},"
-                             U8("z", "2", "[0,2]") ","
-                             U8("m", "1", "[2,3]") "," U8("s", "0", "[2,2]") "}", 51);
+                             "{\"a\":{\"dtype\":\"BF16\",\"shape\":[2,3,4],\"data_offsets\":[3,51]}," U8(
+                                 "z", "2", "[0,2]") "," U8("m", "1", "[2,3]") "," U8("s", "0", "[2,2]") "}",
+                             51);
     assert_int_equal(tensors_open(&set, path, &f), 0);
     assert_int_equal(tensors_count(&set), 4);
     const char *const order[] = {"z", "s", "m", "a"}; /* order of the data, not of the names or the header */
@@ -50,8 +47,8 @@ static void test_npy(void **state)
     (void)state;
     struct fail f;
     struct tensor_set set;
-    const char *const names[][2] = {{"layer.1.npy", "layer.1"}, {"array", "array"}, {".npy", ".npy"},
-                                    {"x.safetensors", "x.safetensors"}};
+    const char *const names[][2] = {
+        {"layer.1.npy", "layer.1"}, {"array", "array"}, {".npy", ".npy"}, {"x.safetensors", "x.safetensors"}};
     for (size_t i = 0; i < 4; i++) { /* the content decides, not the name */
         assert_int_equal(tensors_open(&set, io_npy(names[i][0], NPY, 24), &f), 0);
         assert_int_equal(tensors_count(&set), 1);
@@ -203,8 +200,10 @@ static void test_spec(void **state)
     io_directory("spec");
     io_st("spec/one", "{" U8("w:0", "1", "[0,1]") "}", 1);
     io_st("spec/none", "{}", 0);
-    io_st("spec/model.safetensors", "{" U8("f", "1", "[5,6]") "," U8("e", "1", "[4,5]") "," U8("d", "1", "[3,4]") ","
-          U8("c", "1", "[2,3]") "," U8("b", "1", "[1,2]") "," U8("a", "1", "[0,1]") "}", 6);
+    io_st("spec/model.safetensors",
+          "{" U8("f", "1", "[5,6]") "," U8("e", "1", "[4,5]") "," U8("d", "1", "[3,4]") "," U8(
+              "c", "1", "[2,3]") "," U8("b", "1", "[1,2]") "," U8("a", "1", "[0,1]") "}",
+          6);
 
     assert_int_equal(tensors_spec(&files, SPEC("spec/one"), &ref, &f), 0);
     assert_string_equal(ref->name, "w:0");
@@ -267,9 +266,10 @@ static void test_spec_long_names(void **state)
 int io_test_tensors(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_safetensors), cmocka_unit_test(test_npy),         cmocka_unit_test(test_kinds),
-        cmocka_unit_test(test_shards),      cmocka_unit_test(test_refuses_shards), cmocka_unit_test(test_directories),
-        cmocka_unit_test(test_spec),        cmocka_unit_test(test_spec_long_names),
+        cmocka_unit_test(test_safetensors),    cmocka_unit_test(test_npy),
+        cmocka_unit_test(test_kinds),          cmocka_unit_test(test_shards),
+        cmocka_unit_test(test_refuses_shards), cmocka_unit_test(test_directories),
+        cmocka_unit_test(test_spec),           cmocka_unit_test(test_spec_long_names),
     };
     return cmocka_run_group_tests_name("tensors", tests, io_setup, io_teardown);
 }

@@ -102,10 +102,8 @@ static void test_refuses_puts(void **state)
         uint64_t offset;
         const char *words;
     } bad[] = {
-        {1, 1, 0, "tensor 1 of 1"},
-        {0, 5, 0, "tensor 'w': 5 bytes at 0 do not fit into its 4"},
-        {0, 1, 4, "1 bytes at 4"},
-        {0, 1, UINT64_MAX, "18446744073709551615"},
+        {1, 1, 0, "tensor 1 of 1"},          {0, 5, 0, "tensor 'w': 5 bytes at 0 do not fit into its 4"},
+        {0, 1, 4, "1 bytes at 4"},           {0, 1, UINT64_MAX, "18446744073709551615"},
         {0, SIZE_MAX, 1, "at 1 do not fit"},
     };
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {

@@ -6,6 +6,7 @@
 #include "every_preset.h"
 #include "qobs/plan.h"
 #include "qobs/stateless.h"
+#include "calls.h"
 
 static bool in_task;
 
@@ -117,7 +118,7 @@ static int minmax_on_threads(const qobs_runtime *runtime, qobs_observer *unused)
     qobs_config *config = make_config("llmc.minmax", "base_name=input;strategy=group;group_size=32", NULL);
     float min[4], max[4];
     (void)unused;
-    const int status = qobs_minmax(config, &value, NULL, min, max, NULL, runtime, &error);
+    const int status = call_minmax(config, &value, NULL, min, max, NULL, runtime, &error);
     for (int i = 0; status == QOBS_OK && i < 4; i++)
         assert_true(min[i] == -400 && max[i] == 599);
     qobs_config_destroy(config);
@@ -147,9 +148,9 @@ static int search_for_global_scale(const qobs_runtime *runtime, qobs_observer *u
         make_config("llmc.mse", "strategy=tensor_group;group_size=16;type=float;num_bits=4;version=2025-10", NULL);
     float min[32], max[32];
     (void)unused;
-    int status = qobs_global_search(config, &value, min, max, runtime, &error);
+    int status = call_global_search(config, &value, min, max, runtime, &error);
     if (status == QOBS_OK)
-        status = qobs_search(config, &value, NULL, matrix() + 500, NULL, min, max, NULL, NULL, NULL, runtime, &error);
+        status = call_search(config, &value, NULL, matrix() + 500, NULL, min, max, NULL, NULL, NULL, runtime, &error);
     qobs_config_destroy(config);
     return status;
 }
@@ -161,9 +162,9 @@ static int histograms(const qobs_runtime *runtime, qobs_observer *unused)
     const qobs_histogram_options bins = {.struct_size = sizeof bins, .count = 50};
     qobs_config *config = make_config("llmc.minmax", "base_name=input;strategy=group;group_size=32", NULL);
     (void)unused;
-    int status = qobs_histogram(config, &value, NULL, &bins, counts, NULL, NULL, NULL, runtime, &error);
+    int status = call_histogram(config, &value, NULL, &bins, counts, NULL, NULL, NULL, runtime, &error);
     if (status == QOBS_OK)
-        status = qobs_histogram(NULL, &value, NULL, &bins, counts, NULL, NULL, NULL, runtime, &error);
+        status = call_histogram(NULL, &value, NULL, &bins, counts, NULL, NULL, NULL, runtime, &error);
     qobs_config_destroy(config);
     return status;
 }
@@ -180,13 +181,13 @@ static int ranges_in_histograms(const qobs_runtime *runtime, qobs_observer *unus
                 *modelopt = make_config("modelopt.HistogramCalibrator", "", NULL),
                 *torch = make_config("torch.HistogramObserver", "", NULL);
     (void)unused;
-    int status = qobs_range_by_percentile(quark, &histogram, &bin_edges, 99, &min, &max, runtime, &error);
+    int status = call_range_by_percentile(quark, &histogram, &bin_edges, 99, &min, &max, runtime, &error);
     if (status == QOBS_OK)
-        status = qobs_range_by_mse(modelopt, &histogram, &bin_edges, 1, 128, &min, &max, runtime, &error);
+        status = call_range_by_mse(modelopt, &histogram, &bin_edges, 1, 128, &min, &max, runtime, &error);
     if (status == QOBS_OK)
-        status = qobs_range_by_entropy(modelopt, &histogram, &bin_edges, 1, 128, &min, &max, runtime, &error);
+        status = call_range_by_entropy(modelopt, &histogram, &bin_edges, 1, 128, &min, &max, runtime, &error);
     if (status == QOBS_OK)
-        status = qobs_range_by_l2_norm(torch, &histogram, &bin_edges, &min, &max, runtime, &error);
+        status = call_range_by_l2_norm(torch, &histogram, &bin_edges, &min, &max, runtime, &error);
     qobs_config_destroy(quark);
     qobs_config_destroy(modelopt);
     qobs_config_destroy(torch);
@@ -205,7 +206,7 @@ static int fake_quantize_with_g_idx(const qobs_runtime *runtime, qobs_observer *
     const qobs_tensor scale = tensor(QOBS_F32, scales, ROWS, 2);
     qobs_config *config = make_config("llmc.minmax", "group_size=64", NULL);
     (void)unused;
-    const int status = qobs_fake_quantize(config, NULL, &value, &g_idx, &scale, NULL, NULL, out, NULL, runtime, &error);
+    const int status = call_fake_quantize(config, NULL, &value, &g_idx, &scale, NULL, NULL, out, NULL, runtime, &error);
     qobs_config_destroy(config);
     return status;
 }

@@ -23,6 +23,7 @@
 #include "qobs/plan.h"
 #include "qobs/stateless.h"
 #include "threads.h"
+#include "calls.h"
 
 enum { SMALL_CASES = 2000, BIG_CASES = 40, COPY_CASES = 1000 };
 
@@ -399,7 +400,7 @@ static bool check_refused(const qobs_config *config, const qobs_tensor *value, c
     char want[192];
     snprintf(want, sizeof want, "%llu NaN and %llu infinite of %llu elements", (unsigned long long)e->counts.nan,
              (unsigned long long)e->counts.inf, (unsigned long long)e->counts.elements);
-    if (qobs_minmax(config, value, g_idx, min, max, NULL, runtime, &error) == QOBS_ERROR_NONFINITE &&
+    if (call_minmax(config, value, g_idx, min, max, NULL, runtime, &error) == QOBS_ERROR_NONFINITE &&
         strstr(error.message, want) && strstr(error.message, e->place))
         return true;
     print_error("refused with '%s', expected %s at %s\n", error.message, want, e->place);
@@ -428,7 +429,7 @@ static bool check_all(const struct granularity *g, const struct tensor *t, const
             qobs_counts counts = {.struct_size = sizeof counts};
             if (refused)
                 good = check_refused(config, &value, g_idx, &e, &runtime, min, max);
-            else if (qobs_minmax(config, &value, g_idx, min, max, &counts, &runtime, &error) != QOBS_OK)
+            else if (call_minmax(config, &value, g_idx, min, max, &counts, &runtime, &error) != QOBS_OK)
                 good = (print_error("%s\n", error.message), false);
             else
                 good = same_counts(&counts, &e.counts) && same_bits(t->dtype, &e, min, max) &&

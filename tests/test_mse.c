@@ -12,6 +12,7 @@
 #include "qobs/stateless.h"
 #include "search_reference.h"
 #include "threads.h"
+#include "calls.h"
 
 static uint64_t seed = 20261120;
 
@@ -465,7 +466,7 @@ static void run_trial(const struct trial *t, const struct subject *s, size_t thr
     qobs_config *config = make_config("llmc.memoryless_mse", t->settings, NULL);
     memset(out, 0, sizeof *out);
     out->report.struct_size = sizeof out->report;
-    assert_ok(qobs_search(config, &value, s->g_idx ? &g_idx : NULL, s->importance, NULL, out->min, out->max, out->step,
+    assert_ok(call_search(config, &value, s->g_idx ? &g_idx : NULL, s->importance, NULL, out->min, out->max, out->step,
                           out->error, &out->report, &runtime, &error));
     qobs_config_destroy(config);
 }
@@ -507,7 +508,7 @@ static void expect_outcome(const struct trial *t, const struct subject *s, const
     assert_true(r.qparams <= 600);
     unsigned char min[8 * 600], max[8 * 600];
     const size_t size = s->t.dtype->size;
-    assert_ok(qobs_minmax(config, &value, s->g_idx ? &g_idx : NULL, min, max, NULL, NULL, &error));
+    assert_ok(call_minmax(config, &value, s->g_idx ? &g_idx : NULL, min, max, NULL, NULL, &error));
     reference_search(&r, min, max);
     double *rounded = malloc((size_t)r.steps * r.qparams * sizeof *rounded + 1);
     memcpy(rounded, r.error, (size_t)r.steps * r.qparams * sizeof *rounded);
@@ -680,16 +681,16 @@ static void test_global_scale(void **state)
     qobs_observer *once = make("llmc.memoryless_mse", old_nvfp4), *stepwise = make("llmc.memoryless_mse", old_nvfp4);
     float lo, hi, min, max, g, mins[16], maxs[16], got[16];
     assert_ok(qobs_observer_observe(once, &value[0], NULL, &error));
-    assert_ok(qobs_global_search(config, &value[0], &lo, &hi, NULL, &error));
-    assert_ok(qobs_observer_update_global_min_max(stepwise, &value[0], &min, &max, sizeof min, &error));
+    assert_ok(call_global_search(config, &value[0], &lo, &hi, NULL, &error));
+    assert_ok(call_update_global_min_max(stepwise, &value[0], &min, &max, sizeof min, &error));
     assert_result(once, "global_min", lo);
     assert_result(once, "global_max", hi);
     assert_true(min == lo && max == hi);
     assert_ok(qobs_observer_read(once, "global_scale", &g, sizeof g, &error));
-    assert_ok(qobs_search(config, &value[0], NULL, NULL, &g, mins, maxs, NULL, NULL, NULL, NULL, &error));
+    assert_ok(call_search(config, &value[0], NULL, NULL, &g, mins, maxs, NULL, NULL, NULL, NULL, &error));
     assert_ok(qobs_observer_read(once, "min_vals", got, sizeof got, &error));
     assert_memory_equal(got, mins, sizeof got);
-    assert_ok(qobs_observer_update_min_max(stepwise, &value[0], NULL, got, maxs, sizeof got, &error));
+    assert_ok(call_update_min_max(stepwise, &value[0], NULL, got, maxs, sizeof got, &error));
     assert_memory_equal(got, mins, sizeof got);
 
     /* fused: the layer with the larger range decides, and the groups are searched under its scale */
@@ -698,25 +699,25 @@ static void test_global_scale(void **state)
     for (int i = 0; i < 2; i++) {
         for (int j = 0; j < 64; j++)
             x[i][j] *= i ? 40 : 1;
-        assert_ok(qobs_observer_update_global_min_max(pair[i], &value[i], &min, &max, sizeof min, &error));
+        assert_ok(call_update_global_min_max(pair[i], &value[i], &min, &max, sizeof min, &error));
         amax = fmaxf(amax, fmaxf(-min, max));
     }
     assert_ok(qobs_observers_fuse(pair, 2, &error));
     assert_ok(qobs_global_scale(config, QOBS_F32, -(double)amax, (double)amax, &g, &error));
     for (int i = 0; i < 2; i++) {
         float own, scale[16], direct[16];
-        assert_ok(qobs_observer_update_min_max(pair[i], &value[i], NULL, got, maxs, sizeof got, &error));
-        assert_ok(qobs_search(config, &value[i], NULL, NULL, &g, mins, maxs, NULL, NULL, NULL, NULL, &error));
+        assert_ok(call_update_min_max(pair[i], &value[i], NULL, got, maxs, sizeof got, &error));
+        assert_ok(call_search(config, &value[i], NULL, NULL, &g, mins, maxs, NULL, NULL, NULL, NULL, &error));
         assert_memory_equal(got, mins, sizeof got);
         assert_ok(qobs_observer_read(pair[i], "global_scale", &own, sizeof own, &error));
         assert_true(own == g);
-        assert_ok(qobs_observer_qparams(pair[i], scale, sizeof scale, NULL, 0, &error));
-        assert_ok(qobs_calculate_qparams(config, QOBS_F32, 16, mins, maxs, &g, direct, NULL, &error));
+        assert_ok(call_qparams(pair[i], scale, sizeof scale, NULL, 0, &error));
+        assert_ok(call_calculate_qparams(config, QOBS_F32, 16, mins, maxs, &g, direct, NULL, &error));
         assert_memory_equal(scale, direct, sizeof scale);
     }
-    assert_refused(qobs_search(now, &value[0], NULL, NULL, &g, mins, maxs, NULL, NULL, NULL, NULL, &error),
+    assert_refused(call_search(now, &value[0], NULL, NULL, &g, mins, maxs, NULL, NULL, NULL, NULL, &error),
                    QOBS_ERROR_INVALID_ARGUMENT, "global_scale|current");
-    assert_refused(qobs_global_search(now, &value[0], &lo, &hi, NULL, &error), QOBS_ERROR_INVALID_ARGUMENT,
+    assert_refused(call_global_search(now, &value[0], &lo, &hi, NULL, &error), QOBS_ERROR_INVALID_ARGUMENT,
                    "2025|tensor_group");
     for (int i = 0; i < 2; i++)
         qobs_observer_destroy(pair[i]);
@@ -740,26 +741,26 @@ static void test_search_refused(void **state)
     qobs_search_report report = {.struct_size = 1};
     const float bad[][4] = {{1, -1, 1, 1}, {1, INFINITY, 1, 1}, {0, 0, 0, 0}};
     const char *const words[] = {"importance|negative", "importance|finite", "importance|0"};
-    assert_refused(qobs_search(NULL, &value, NULL, NULL, NULL, min, max, NULL, NULL, NULL, NULL, &error),
+    assert_refused(call_search(NULL, &value, NULL, NULL, NULL, min, max, NULL, NULL, NULL, NULL, &error),
                    QOBS_ERROR_INVALID_ARGUMENT, "config|NULL");
-    assert_refused(qobs_search(config, &value, NULL, NULL, NULL, NULL, max, NULL, NULL, NULL, NULL, &error),
+    assert_refused(call_search(config, &value, NULL, NULL, NULL, NULL, max, NULL, NULL, NULL, NULL, &error),
                    QOBS_ERROR_INVALID_ARGUMENT, "min|NULL");
-    assert_refused(qobs_search(minmax, &value, NULL, NULL, NULL, min, max, NULL, NULL, NULL, NULL, &error),
+    assert_refused(call_search(minmax, &value, NULL, NULL, NULL, min, max, NULL, NULL, NULL, NULL, &error),
                    QOBS_ERROR_INVALID_ARGUMENT, "llmc.minmax|search");
     for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
         qobs_config *other = make_config(others[i], "", NULL);
-        assert_refused(qobs_search(other, &scalar, NULL, weight, NULL, min, max, NULL, NULL, NULL, NULL, &error),
+        assert_refused(call_search(other, &scalar, NULL, weight, NULL, min, max, NULL, NULL, NULL, NULL, &error),
                        QOBS_ERROR_INVALID_ARGUMENT, "config|search|llmc presets");
         qobs_config_destroy(other);
     }
-    assert_refused(qobs_search(config, &none, NULL, NULL, NULL, min, max, NULL, NULL, NULL, NULL, &error),
+    assert_refused(call_search(config, &none, NULL, NULL, NULL, min, max, NULL, NULL, NULL, NULL, &error),
                    QOBS_ERROR_NO_DATA, "value|no elements");
-    assert_refused(qobs_search(config, &value, NULL, NULL, NULL, min, max, NULL, NULL, &report, NULL, &error),
+    assert_refused(call_search(config, &value, NULL, NULL, NULL, min, max, NULL, NULL, &report, NULL, &error),
                    QOBS_ERROR_INVALID_ARGUMENT, "report|struct_size");
     for (size_t i = 0; i < 3; i++)
-        assert_refused(qobs_search(config, &value, NULL, bad[i], NULL, min, max, NULL, NULL, NULL, NULL, &error),
+        assert_refused(call_search(config, &value, NULL, bad[i], NULL, min, max, NULL, NULL, NULL, NULL, &error),
                        QOBS_ERROR_INVALID_ARGUMENT, words[i]);
-    assert_refused(qobs_search(tensor_config, &value, NULL, weight, NULL, min, max, NULL, NULL, NULL, NULL, &error),
+    assert_refused(call_search(tensor_config, &value, NULL, weight, NULL, min, max, NULL, NULL, NULL, NULL, &error),
                    QOBS_ERROR_INVALID_ARGUMENT, "importance|channel, group or tensor_group|tensor");
     assert_true(min[0] == 77 && max[1] == 77);
     qobs_config_destroy(config);
@@ -780,7 +781,7 @@ static void test_without_sleef(void **state)
     assert_ok(qobs_observer_create(&o, config, NULL, &error));
     assert_refused(observe(o, 2, 4, weight), QOBS_ERROR_UNSUPPORTED, "norm|2.4|SLEEF|1, 2 and 3");
     assert_int_equal(counts_of(o).batches, 0);
-    assert_refused(qobs_search(config, &value, NULL, NULL, NULL, min, max, NULL, NULL, NULL, NULL, &error),
+    assert_refused(call_search(config, &value, NULL, NULL, NULL, min, max, NULL, NULL, NULL, NULL, &error),
                    QOBS_ERROR_UNSUPPORTED, "norm|2.4|SLEEF");
     qobs_observer_destroy(o);
     qobs_config_destroy(config);

@@ -8,6 +8,7 @@
 #include "observing.h"
 #include "qobs/plan.h"
 #include "qobs/stateless.h"
+#include "calls.h"
 
 /* ---- Numbers, written without the library's help
  * -------------------------------------------------------------------------- */
@@ -269,7 +270,7 @@ static void test_empty(void **state)
     float min, max;
     const qobs_tensor empty = tensor(QOBS_F32, NULL, 4, 0);
     qobs_config *config = make_config("llmc.minmax", "base_name=input", NULL);
-    assert_refused(qobs_minmax(config, &empty, NULL, &min, &max, NULL, NULL, &error), QOBS_ERROR_NO_DATA,
+    assert_refused(call_minmax(config, &empty, NULL, &min, &max, NULL, NULL, &error), QOBS_ERROR_NO_DATA,
                    "value|no elements");
     qobs_config_destroy(config);
     static const char *const presets[] = {"llmc.minmax", "torch.MovingAverageMinMaxObserver"};
@@ -333,8 +334,8 @@ static void test_results(void **state)
     assert_int_equal(qobs_observer_result_count(o), 0);
     assert_refused(qobs_observer_read(o, "scale", scale, 4, &error), QOBS_ERROR_NO_DATA, "observed");
     assert_refused(qobs_observer_result_find(o, "min_vals", &r, &error), QOBS_ERROR_NO_DATA, "min_vals");
-    assert_refused(qobs_observer_qparams(o, scale, 4, zero_point, 1, &error), QOBS_ERROR_NO_DATA, "observed");
-    assert_refused(qobs_observer_qparams(o, scale, sizeof scale, NULL, 0, &error), QOBS_ERROR_NO_DATA, "observed");
+    assert_refused(call_qparams(o, scale, 4, zero_point, 1, &error), QOBS_ERROR_NO_DATA, "observed");
+    assert_refused(call_qparams(o, scale, sizeof scale, NULL, 0, &error), QOBS_ERROR_NO_DATA, "observed");
     assert_refused(qobs_observer_result_info(o, 0, &r, &error), QOBS_ERROR_INVALID_ARGUMENT, "index|0");
 
     assert_ok(observe(o, 3, 2, F32(-1, 2, 0, 0, 3, 255))); /* scales 3/255, eps and 1 */
@@ -348,9 +349,9 @@ static void test_results(void **state)
     assert_result(o, "min_vals", -1, 0, 3);
     assert_result(o, "max_vals", 2, 0, 255);
     assert_result(o, "scale", 3.0f / 255, 0x1p-23f, 1);
-    assert_ok(qobs_observer_qparams(o, NULL, 0, zero_point, sizeof zero_point, &error));
+    assert_ok(call_qparams(o, NULL, 0, zero_point, sizeof zero_point, &error));
     assert_memory_equal(zero_point, ((int8_t[]){-43, 0, -128}), 3);
-    assert_ok(qobs_observer_qparams(o, scale, sizeof scale, zero_point, sizeof zero_point, &error));
+    assert_ok(call_qparams(o, scale, sizeof scale, zero_point, sizeof zero_point, &error));
     assert_true(scale[0] == 3.0f / 255);
 
     assert_refused(qobs_observer_result_info(o, 4, &r, &error), QOBS_ERROR_INVALID_ARGUMENT, "index|4");
@@ -358,8 +359,7 @@ static void test_results(void **state)
                    "min_val'|min_vals, max_vals, scale");
     assert_refused(qobs_observer_result_find(o, NULL, &r, &error), QOBS_ERROR_INVALID_ARGUMENT, "name");
     assert_refused(qobs_observer_read(o, "scale", scale, 11, &error), QOBS_ERROR_INVALID_ARGUMENT, "size|11|12|scale");
-    assert_refused(qobs_observer_qparams(o, scale, 12, zero_point, 4, &error), QOBS_ERROR_INVALID_ARGUMENT,
-                   "zero_point|4|3");
+    assert_refused(call_qparams(o, scale, 12, zero_point, 4, &error), QOBS_ERROR_INVALID_ARGUMENT, "zero_point|4|3");
     qobs_observer_destroy(o);
 }
 
@@ -376,7 +376,7 @@ static void test_no_data(void **state)
         assert_ok(qobs_observer_result_find(o, "zero_point", &r, &error));
         assert_true(r.dtype == QOBS_I64 && r.size == 8);
         assert_result(o, "scale", 1);
-        assert_ok(qobs_observer_qparams(o, &scale, sizeof scale, &zero_point, sizeof zero_point, &error));
+        assert_ok(call_qparams(o, &scale, sizeof scale, &zero_point, sizeof zero_point, &error));
         assert_true(scale == 1 && zero_point == 0);
         assert_refused(qobs_observer_result_find(o, "min_val", &r, &error), QOBS_ERROR_NO_DATA, "min_val");
         qobs_observer_destroy(o);
@@ -425,7 +425,7 @@ static void test_compressed_tensors(void **state)
         qobs_config *config = make_config("llmc.minmax", settings, NULL);
         assert_ok(qobs_config_qparam_dtypes(config, f->dtype, &scale_dtype, &zero_point_dtype, &error));
         assert_true(scale_dtype == f->dtype && zero_point_dtype == (bits > 8 ? QOBS_I16 : QOBS_I8));
-        assert_ok(qobs_calculate_qparams(config, f->dtype, RANGES, min, max, NULL, scale, zero_points, &error));
+        assert_ok(call_calculate_qparams(config, f->dtype, RANGES, min, max, NULL, scale, zero_points, &error));
         for (size_t i = 0; i < RANGES; i++) {
             double want;
             int zero_point;
@@ -437,10 +437,10 @@ static void test_compressed_tensors(void **state)
                          qobs_dtype_name(f->dtype), bits, symmetric, ranges[i][0], ranges[i][1],
                          decode(f, scale + i * f->size), got, want, zero_point);
         }
-        assert_ok(qobs_calculate_qparams(config, f->dtype, RANGES, min, max, NULL, NULL, NULL, &error));
-        assert_refused(qobs_calculate_qparams(config, f->dtype, 1, NULL, max, NULL, scale, NULL, &error),
+        assert_ok(call_calculate_qparams(config, f->dtype, RANGES, min, max, NULL, NULL, NULL, &error));
+        assert_refused(call_calculate_qparams(config, f->dtype, 1, NULL, max, NULL, scale, NULL, &error),
                        QOBS_ERROR_INVALID_ARGUMENT, "min");
-        assert_refused(qobs_calculate_qparams(config, QOBS_I8, 1, min, max, NULL, scale, NULL, &error),
+        assert_refused(call_calculate_qparams(config, QOBS_I8, 1, min, max, NULL, scale, NULL, &error),
                        QOBS_ERROR_INVALID_ARGUMENT, "dtype|I8|F64");
         qobs_config_destroy(config);
     }
@@ -477,16 +477,16 @@ static void test_torch(void **state)
         int64_t zero_point = 0;
         float scale;
         assert_ok(qobs_config_qparam_dtypes(config, QOBS_F32, &dtypes[0], &dtypes[1], &error));
-        assert_ok(qobs_calculate_qparams(config, QOBS_F32, 1, &cases[i].min, &cases[i].max, NULL, &scale, &zero_point,
+        assert_ok(call_calculate_qparams(config, QOBS_F32, 1, &cases[i].min, &cases[i].max, NULL, &scale, &zero_point,
                                          &error));
         if (dtypes[1] == QOBS_I32)
             zero_point = (int32_t)get_bits(&zero_point, sizeof(int32_t));
         if (scale != cases[i].scale || zero_point != cases[i].zero_point)
             fail_msg("'%s': scale %.9g and zero point %lld, expected %.9g and %lld", cases[i].settings, (double)scale,
                      (long long)zero_point, (double)cases[i].scale, (long long)cases[i].zero_point);
-        assert_refused(qobs_calculate_qparams(config, QOBS_F32, 1, F32(2), F32(1), NULL, &scale, NULL, &error),
+        assert_refused(call_calculate_qparams(config, QOBS_F32, 1, F32(2), F32(1), NULL, &scale, NULL, &error),
                        QOBS_ERROR_NO_RESULT, "2|1");
-        assert_refused(qobs_calculate_qparams(config, QOBS_BF16, 1, F32(1), F32(2), NULL, &scale, NULL, &error),
+        assert_refused(call_calculate_qparams(config, QOBS_BF16, 1, F32(1), F32(2), NULL, &scale, NULL, &error),
                        QOBS_ERROR_INVALID_ARGUMENT, "dtype|BF16|F32");
         qobs_config_destroy(config);
     }

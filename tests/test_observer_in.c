@@ -54,8 +54,9 @@ static void check_and_free(struct place *p)
 /* State that is not bounded by the shape of the batches. */
 static bool grows(const struct every_preset *p)
 {
-    return strstr(p->preset, "PowOf2") || strstr(p->preset, "PerTensorHistogramObserver") || strstr(p->preset, "Percentile") ||
-           strstr(p->preset, "PerTensorMSE") || strstr(p->preset, "HistogramCalibrator");
+    return strstr(p->preset, "PowOf2") || strstr(p->preset, "PerTensorHistogramObserver") ||
+           strstr(p->preset, "Percentile") || strstr(p->preset, "PerTensorMSE") ||
+           strstr(p->preset, "HistogramCalibrator");
 }
 
 static void expect_same_state(const struct every_preset *p, const qobs_observer *a, const qobs_observer *b)
@@ -73,7 +74,8 @@ static void observe_both(const struct every_preset *p, qobs_observer *a, qobs_ob
     static double wide[ROWS * COLUMNS];
     for (size_t i = 0; i < ROWS * COLUMNS; i++)
         wide[i] = (double)batches[batch][i];
-    const qobs_tensor value = dtype == QOBS_F64 ? tensor(QOBS_F64, wide, ROWS, COLUMNS) : tensor(QOBS_F32, batches[batch], ROWS, COLUMNS);
+    const qobs_tensor value =
+        dtype == QOBS_F64 ? tensor(QOBS_F64, wide, ROWS, COLUMNS) : tensor(QOBS_F32, batches[batch], ROWS, COLUMNS);
     if (weighs_columns(p))
         for (int i = 0; i < 2; i++)
             assert_ok(qobs_observer_observe_importance(i ? a : b, &value, &error));
@@ -100,7 +102,8 @@ static void check_preset(const struct every_preset *p, qobs_dtype dtype)
             observe_both(p, o, elsewhere, dtype, batch);
             expect_same_state(p, o, elsewhere);
             if (rank > 0 && !(grows(p) && batch > 0))
-                fail_msg("%s, %s, %s: %zu blocks outside after batch %d", p->preset, p->settings, qobs_dtype_name(dtype), rank, batch);
+                fail_msg("%s, %s, %s: %zu blocks outside after batch %d", p->preset, p->settings,
+                         qobs_dtype_name(dtype), rank, batch);
         }
         qobs_observer_reset(o);
         qobs_observer_reset(elsewhere);
@@ -157,8 +160,10 @@ static void test_less(void **state)
         check_and_free(&place);
     }
     qobs_observer *o = NULL;
-    assert_refused(qobs_observer_create_in(&o, NULL, 10000, config, NULL, &error), QOBS_ERROR_INVALID_ARGUMENT, "memory: is NULL");
-    assert_refused(qobs_observer_create_in(NULL, &o, 10000, config, NULL, &error), QOBS_ERROR_INVALID_ARGUMENT, "observer: is NULL");
+    assert_refused(qobs_observer_create_in(&o, NULL, 10000, config, NULL, &error), QOBS_ERROR_INVALID_ARGUMENT,
+                   "memory: is NULL");
+    assert_refused(qobs_observer_create_in(NULL, &o, 10000, config, NULL, &error), QOBS_ERROR_INVALID_ARGUMENT,
+                   "observer: is NULL");
     assert_refused(qobs_observer_size(config, &value, NULL, &error), QOBS_ERROR_INVALID_ARGUMENT, "size: is NULL");
     assert_refused(qobs_observer_size(NULL, &value, &size, &error), QOBS_ERROR_INVALID_ARGUMENT, "config: is NULL");
     const qobs_tensor huge = tensor(QOBS_F32, NULL, INT64_MAX, 4);
@@ -193,7 +198,8 @@ static void test_region(void **state)
         failures += !blocks[i];
         if (!blocks[i])
             continue;
-        assert_true(blocks[i] >= memory && blocks[i] + sizes[i] <= memory + SIZE && (uintptr_t)blocks[i] % REGION_ALIGNMENT == 0);
+        assert_true(blocks[i] >= memory && blocks[i] + sizes[i] <= memory + SIZE &&
+                    (uintptr_t)blocks[i] % REGION_ALIGNMENT == 0);
         memset(blocks[i], (int)i, sizes[i]);
     }
     assert_in_range(failures, 1000, 60000);

@@ -9,6 +9,7 @@
 
 #include "number/number.h"
 #include "qobs/stateless.h"
+#include "calls.h"
 
 static double number_at(const void *data, const char *dtype, size_t i)
 {
@@ -113,7 +114,7 @@ static void test_ranges(void **state)
         expect_numbers("global_scale", global_scale, &got, QOBS_F32);
     } else {
         if (status == QOBS_OK)
-            status = qobs_calculate_qparams(config, min.dtype, n, lows, highs, has_global ? &shared : NULL, scale,
+            status = call_calculate_qparams(config, min.dtype, n, lows, highs, has_global ? &shared : NULL, scale,
                                             zero_point, &error);
         if (cJSON_HasObjectItem(c, "error")) {
             assert_int_equal(status, QOBS_ERROR_INVALID_ARGUMENT);

@@ -5,6 +5,7 @@
  * ballots, merging and bytes. */
 #include "observing.h"
 #include "qobs/plan.h"
+#include "calls.h"
 
 #include <math.h>
 
@@ -144,7 +145,7 @@ static void test_without_data(void **state)
     assert_int_equal(qobs_observer_result_count(o), 0);
     assert_refused(qobs_observer_result_find(o, "amax", &result, &error), QOBS_ERROR_NO_DATA, "amax");
     assert_refused(qobs_observer_result_find(o, "scale", &result, &error), QOBS_ERROR_INVALID_ARGUMENT, "scale|amax");
-    assert_refused(qobs_observer_qparams(o, scale, 4, NULL, 0, &error), QOBS_ERROR_INVALID_ARGUMENT, "no scale");
+    assert_refused(call_qparams(o, scale, 4, NULL, 0, &error), QOBS_ERROR_INVALID_ARGUMENT, "no scale");
     qobs_observer_destroy(o);
 }
 

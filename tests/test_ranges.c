@@ -12,6 +12,7 @@
 #include "observer/observer.h"
 #include "qobs/stateless.h"
 #include "range/from_histogram.h"
+#include "calls.h"
 
 static size_t compared;
 
@@ -252,17 +253,17 @@ static void test_case(void **state)
     qobs_tensor t;
     if (strcmp(method, "percentile") == 0) {
         const bool exact = strcmp(text_of(cJSON_GetObjectItemCaseSensitive(c, "compare"), "amax"), "exact") == 0;
-        status = qobs_range_by_percentile(config, &histogram, &bin_edges, number(settings, "percentile"), &min, &max,
+        status = call_range_by_percentile(config, &histogram, &bin_edges, number(settings, "percentile"), &min, &max,
                                           NULL, &error);
         const double e = qobs_element(expected(c, "amax", &t)->data, QOBS_F32);
         assert_true(fabs((double)max - e) <= (exact ? 0 : 1e-6) * e);
     } else if (strcmp(method, "entropy") == 0) {
-        status = qobs_range_by_entropy(config, &histogram, &bin_edges, (int64_t)stride, (int64_t)start_bin, &min, &max,
+        status = call_range_by_entropy(config, &histogram, &bin_edges, (int64_t)stride, (int64_t)start_bin, &min, &max,
                                        NULL, &error);
         if (!refused)
             expect_entropy(c, config, &view, start_bin, stride, max);
     } else {
-        status = qobs_range_by_mse(config, &histogram, &bin_edges, (int64_t)stride, (int64_t)start_bin, &min, &max,
+        status = call_range_by_mse(config, &histogram, &bin_edges, (int64_t)stride, (int64_t)start_bin, &min, &max,
                                    NULL, &error);
         if (!refused)
             expect_squared_error(c, config, &view, start_bin, stride, max);
@@ -314,7 +315,7 @@ static void test_percentile(void **state)
         qobs_config *config = config_of("quark.PerTensorMinMaxObserver", "symmetric", cases[i].symmetric);
         float min = 9, max = 9;
         assert_int_equal(
-            qobs_range_by_percentile(config, &histogram_8, &edges_9, cases[i].percentile, &min, &max, NULL, NULL),
+            call_range_by_percentile(config, &histogram_8, &edges_9, cases[i].percentile, &min, &max, NULL, NULL),
             QOBS_OK);
         if (min != cases[i].min || max != cases[i].max)
             print_error("symmetric %s, %g: %g to %g\n", cases[i].symmetric, cases[i].percentile, (double)min,
@@ -331,16 +332,16 @@ static void test_quark_mse(void **state)
     float min = 9, max = 9;
     qobs_error error;
     /* A start_bin beyond the end is the last bin. */
-    assert_int_equal(qobs_range_by_mse(config, &histogram_8, &edges_9, 1, 2045, &min, &max, NULL, NULL), QOBS_OK);
+    assert_int_equal(call_range_by_mse(config, &histogram_8, &edges_9, 1, 2045, &min, &max, NULL, NULL), QOBS_OK);
     assert_true(min == 0 && max == 3.5f);
-    assert_int_equal(qobs_range_by_mse(config, &histogram_8, &edges_9, 1, 4, &min, &max, NULL, NULL), QOBS_OK);
+    assert_int_equal(call_range_by_mse(config, &histogram_8, &edges_9, 1, 4, &min, &max, NULL, NULL), QOBS_OK);
     assert_true(min == 0 && max > 0.5f && max <= 3.5f);
     /* Upstream asserts that 0 is not above amax. */
-    assert_int_equal(qobs_range_by_mse(config, &histogram_8, &edges_9, 1, 0, &min, &max, NULL, &error),
+    assert_int_equal(call_range_by_mse(config, &histogram_8, &edges_9, 1, 0, &min, &max, NULL, &error),
                      QOBS_ERROR_NO_RESULT);
     qobs_config_destroy(config);
     config = config_of("quark.PerTensorMinMaxObserver", "dtype", "int2");
-    assert_int_equal(qobs_range_by_mse(config, &histogram_8, &edges_9, 1, 4, &min, &max, NULL, &error),
+    assert_int_equal(call_range_by_mse(config, &histogram_8, &edges_9, 1, 4, &min, &max, NULL, &error),
                      QOBS_ERROR_INVALID_ARGUMENT);
     assert_has(error.message, "int2");
     qobs_config_destroy(config);
@@ -427,34 +428,34 @@ static void test_refusals(void **state)
     broken.data = gap;
     below.data = negative;
     below.dtype = QOBS_F32;
-    expect_refused(qobs_range_by_percentile(llmc, &histogram_8, &edges_9, 50, &min, &max, NULL, &error), &error,
+    expect_refused(call_range_by_percentile(llmc, &histogram_8, &edges_9, 50, &min, &max, NULL, &error), &error,
                    "llmc.memoryless_minmax");
-    expect_refused(qobs_range_by_entropy(quark, &histogram_8, &edges_9, 1, 1, &min, &max, NULL, &error), &error,
+    expect_refused(call_range_by_entropy(quark, &histogram_8, &edges_9, 1, 1, &min, &max, NULL, &error), &error,
                    "modelopt");
-    expect_refused(qobs_range_by_entropy(e4m3, &histogram_8, &edges_9, 1, 1, &min, &max, NULL, &error), &error,
+    expect_refused(call_range_by_entropy(e4m3, &histogram_8, &edges_9, 1, 1, &min, &max, NULL, &error), &error,
                    "[4, 3]");
-    expect_refused(qobs_range_by_entropy(modelopt, &histogram_8, &edges_9, 0, 1, &min, &max, NULL, &error), &error,
+    expect_refused(call_range_by_entropy(modelopt, &histogram_8, &edges_9, 0, 1, &min, &max, NULL, &error), &error,
                    "stride");
-    expect_refused(qobs_range_by_entropy(modelopt, &histogram_8, &edges_9, 1, 0, &min, &max, NULL, &error), &error,
+    expect_refused(call_range_by_entropy(modelopt, &histogram_8, &edges_9, 1, 0, &min, &max, NULL, &error), &error,
                    "start_bin");
-    expect_refused(qobs_range_by_entropy(modelopt, &histogram_8, &edges_9, 1, 9, &min, &max, NULL, &error), &error,
+    expect_refused(call_range_by_entropy(modelopt, &histogram_8, &edges_9, 1, 9, &min, &max, NULL, &error), &error,
                    "start_bin");
-    expect_refused(qobs_range_by_mse(modelopt, &histogram_8, &edges_9, 1, 8, &min, &max, NULL, &error), &error,
+    expect_refused(call_range_by_mse(modelopt, &histogram_8, &edges_9, 1, 8, &min, &max, NULL, &error), &error,
                    "start_bin");
-    expect_refused(qobs_range_by_mse(modelopt, &histogram_8, &edges_9, -1, 0, &min, &max, NULL, &error), &error,
+    expect_refused(call_range_by_mse(modelopt, &histogram_8, &edges_9, -1, 0, &min, &max, NULL, &error), &error,
                    "stride");
-    expect_refused(qobs_range_by_percentile(modelopt, &histogram_8, &edges_9, NAN, &min, &max, NULL, &error), &error,
+    expect_refused(call_range_by_percentile(modelopt, &histogram_8, &edges_9, NAN, &min, &max, NULL, &error), &error,
                    "percentile");
-    expect_refused(qobs_range_by_percentile(modelopt, &edges_9, &edges_9, 50, &min, &max, NULL, &error), &error,
+    expect_refused(call_range_by_percentile(modelopt, &edges_9, &edges_9, 50, &min, &max, NULL, &error), &error,
                    "bin_edges");
-    expect_refused(qobs_range_by_percentile(modelopt, &histogram_8, &histogram_8, 50, &min, &max, NULL, &error), &error,
+    expect_refused(call_range_by_percentile(modelopt, &histogram_8, &histogram_8, 50, &min, &max, NULL, &error), &error,
                    "I32");
-    expect_refused(qobs_range_by_percentile(modelopt, &histogram_8, &broken, 50, &min, &max, NULL, &error), &error,
+    expect_refused(call_range_by_percentile(modelopt, &histogram_8, &broken, 50, &min, &max, NULL, &error), &error,
                    "[7] is 7");
-    expect_refused(qobs_range_by_percentile(modelopt, &below, &edges_9, 50, &min, &max, NULL, &error), &error,
+    expect_refused(call_range_by_percentile(modelopt, &below, &edges_9, 50, &min, &max, NULL, &error), &error,
                    "[3] is -1");
-    expect_refused(qobs_range_by_percentile(modelopt, &histogram_8, &edges_9, 50, NULL, &max, NULL, &error), &error,
-                   "min");
+    expect_refused(call_range_by_percentile(modelopt, &histogram_8, &edges_9, 50, NULL, &max, NULL, &error), &error,
+                   "range");
     assert_true(min == 1 && max == 2);
     qobs_config_destroy(modelopt);
     qobs_config_destroy(llmc);

@@ -32,6 +32,7 @@
 #include "range/search_errors.h"
 #include "range/shrink.h"
 #include "threads.h"
+#include "calls.h"
 
 enum { MOST = 1024, CANDIDATES = 112 };
 
@@ -603,7 +604,7 @@ static void search(const qobs_config *config, const float *x, const char *isa, s
     memset(o, 0, sizeof *o);
     o->report.struct_size = sizeof o->report;
     assert_int_equal(qobs_isa_select(isa, &error), QOBS_OK);
-    if (qobs_search(config, &value, NULL, NULL, NULL, o->min, o->max, o->step, o->error, &o->report, &runtime,
+    if (call_search(config, &value, NULL, NULL, NULL, o->min, o->max, o->step, o->error, &o->report, &runtime,
                     &error) != QOBS_OK) {
         fprintf(stderr, "%s\n", error.message);
         fail();
@@ -615,7 +616,7 @@ static void search_ranges_only(const qobs_config *config, const float *x, struct
     const int64_t shape[] = {ROWS, COLUMNS};
     const qobs_tensor value = {.struct_size = sizeof value, .data = x, .dtype = QOBS_F32, .ndim = 2, .shape = shape};
     assert_int_equal(qobs_isa_select(NULL, NULL), QOBS_OK);
-    assert_int_equal(qobs_search(config, &value, NULL, NULL, NULL, o->min, o->max, NULL, NULL, NULL, NULL, NULL),
+    assert_int_equal(call_search(config, &value, NULL, NULL, NULL, o->min, o->max, NULL, NULL, NULL, NULL, NULL),
                      QOBS_OK);
 }
 

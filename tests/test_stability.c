@@ -3,6 +3,7 @@
 
 /* What programs that are linked once and keep running rely on: the version, and structures that older and newer headers
  * made. */
+#include "calls.h"
 #include "base/struct_size.h"
 #include "observing.h"
 #include "qobs/stateless.h"
@@ -94,7 +95,7 @@ static void test_structures(void **state)
 
 #define assert_tensor_refused(words)                                                                                   \
     assert_refused(qobs_observer_observe(o, &t, NULL, &error), QOBS_ERROR_INVALID_ARGUMENT, "value|" words);           \
-    assert_refused(qobs_minmax(config, &t, NULL, min, max, NULL, NULL, &error), QOBS_ERROR_INVALID_ARGUMENT,           \
+    assert_refused(call_minmax(config, &t, NULL, min, max, NULL, NULL, &error), QOBS_ERROR_INVALID_ARGUMENT,           \
                    "value|" words);                                                                                    \
     t = right
     t.struct_size--;
@@ -115,17 +116,17 @@ static void test_structures(void **state)
     assert_tensor_refused("2^48 elements");
     assert_refused(qobs_observer_observe(o, NULL, NULL, &error), QOBS_ERROR_INVALID_ARGUMENT, "value|NULL");
     assert_refused(qobs_observer_observe(NULL, &t, NULL, &error), QOBS_ERROR_INVALID_ARGUMENT, "observer|NULL");
-    assert_refused(qobs_minmax(config, &t, NULL, NULL, max, NULL, NULL, &error), QOBS_ERROR_INVALID_ARGUMENT,
+    assert_refused(call_minmax(config, &t, NULL, NULL, max, NULL, NULL, &error), QOBS_ERROR_INVALID_ARGUMENT,
                    "min|NULL");
 
     const int32_t columns[] = {1, 0, 2};
     const qobs_tensor floats = tensor(QOBS_F32, data, 2), many = tensor(QOBS_I32, columns, 3),
                       beyond = tensor(QOBS_I32, columns + 1, 2);
-    assert_refused(qobs_minmax(config, &t, &floats, min, max, NULL, NULL, &error), QOBS_ERROR_INVALID_ARGUMENT,
+    assert_refused(call_minmax(config, &t, &floats, min, max, NULL, NULL, &error), QOBS_ERROR_INVALID_ARGUMENT,
                    "g_idx|F32|I32");
-    assert_refused(qobs_minmax(config, &t, &many, min, max, NULL, NULL, &error), QOBS_ERROR_INVALID_ARGUMENT,
+    assert_refused(call_minmax(config, &t, &many, min, max, NULL, NULL, &error), QOBS_ERROR_INVALID_ARGUMENT,
                    "g_idx|3|2");
-    assert_refused(qobs_minmax(config, &t, &beyond, min, max, NULL, NULL, &error), QOBS_ERROR_INVALID_ARGUMENT,
+    assert_refused(call_minmax(config, &t, &beyond, min, max, NULL, NULL, &error), QOBS_ERROR_INVALID_ARGUMENT,
                    "g_idx|entry 1|2");
     assert_refused(qobs_observer_observe(o, &t, &beyond, &error), QOBS_ERROR_INVALID_ARGUMENT, "g_idx|tensor");
 
@@ -133,11 +134,11 @@ static void test_structures(void **state)
     qobs_result result = {.struct_size = 0};
     assert_ok(qobs_observer_observe(o, &t, NULL, &error));
     assert_refused(qobs_observer_counts(o, &counts, &error), QOBS_ERROR_INVALID_ARGUMENT, "counts|struct_size");
-    assert_refused(qobs_minmax(config, &t, NULL, min, max, &counts, NULL, &error), QOBS_ERROR_INVALID_ARGUMENT,
+    assert_refused(call_minmax(config, &t, NULL, min, max, &counts, NULL, &error), QOBS_ERROR_INVALID_ARGUMENT,
                    "counts|struct_size");
     assert_refused(qobs_observer_result_info(o, 0, &result, &error), QOBS_ERROR_INVALID_ARGUMENT, "result|struct_size");
     assert_refused(qobs_observer_result_find(o, "scale", NULL, &error), QOBS_ERROR_INVALID_ARGUMENT,
-                   "result|struct_size");
+                   "result|is NULL");
 
     qobs_allocator allocator = {sizeof allocator - 1, allocate_nothing, release_nothing, NULL};
     qobs_executor executor = {sizeof executor - 1, 2, serial, NULL};
@@ -191,7 +192,7 @@ static void test_newer(void **state)
     unsigned char *const last[] = {&value.bytes[sizeof value - 1], &executor.bytes[sizeof executor - 1],
                                    &runtime.bytes[sizeof runtime - 1], &bins.bytes[sizeof bins - 1],
                                    &allocator.bytes[sizeof allocator - 1]};
-    static const char *const names[] = {"value", "runtime.executor", "runtime", "bins", "runtime.allocator"};
+    static const char *const names[] = {"value", "runtime.executor", "runtime", "options", "runtime.allocator"};
     for (size_t i = 0; i <= 5; i++) {
         if (i > 0)
             *last[i - 1] = 1;
@@ -199,16 +200,16 @@ static void test_newer(void **state)
             runtime.known.allocator = &allocator.known;
         char words[64];
         snprintf(words, sizeof words, "%s: has a field|must be 0", i > 0 ? names[i - 1] : "");
-#define call_minmax() qobs_minmax(config, &value.known, NULL, &min, &max, NULL, &runtime.known, &error)
-#define call_histogram()                                                                                               \
-    qobs_histogram(config, &value.known, NULL, &bins.known, counts, NULL, NULL, NULL, &runtime.known, &error)
+#define minmax_now() call_minmax(config, &value.known, NULL, &min, &max, NULL, &runtime.known, &error)
+#define histogram_now()                                                                                                \
+    call_histogram(config, &value.known, NULL, &bins.known, counts, NULL, NULL, NULL, &runtime.known, &error)
         if (i == 0) {
-            assert_ok(call_minmax());
-            assert_ok(call_histogram());
+            assert_ok(minmax_now());
+            assert_ok(histogram_now());
         } else {
             if (i != 4)
-                assert_refused(call_minmax(), QOBS_ERROR_UNSUPPORTED, words);
-            assert_refused(call_histogram(), QOBS_ERROR_UNSUPPORTED, words);
+                assert_refused(minmax_now(), QOBS_ERROR_UNSUPPORTED, words);
+            assert_refused(histogram_now(), QOBS_ERROR_UNSUPPORTED, words);
             *last[i - 1] = 0;
         }
     }
@@ -240,9 +241,9 @@ static void test_filled(void **state)
             if (which == 0)
                 assert_ok(qobs_observer_counts(o, &counts.known, &error));
             else if (which == 1)
-                assert_ok(qobs_minmax(config, &value, NULL, &min, &max, &counts.known, NULL, &error));
+                assert_ok(call_minmax(config, &value, NULL, &min, &max, &counts.known, NULL, &error));
             else
-                assert_ok(qobs_histogram(config, &value, NULL, &bins, bin, NULL, NULL, &counts.known, NULL, &error));
+                assert_ok(call_histogram(config, &value, NULL, &bins, bin, NULL, NULL, &counts.known, NULL, &error));
             assert_int_equal(counts.known.struct_size, sizes[i]);
             assert_int_equal(counts.known.elements, 4);
             assert_int_equal(counts.known.nan + counts.known.inf, 0);

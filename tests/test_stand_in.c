@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* Each assertion of the tests' framework, once where it must hold and once where it must not, so that no other test can pass
- * because an assertion says nothing. Built with whichever framework the tests use. */
+/* Each assertion of the tests' framework, once where it must hold and once where it must not, so that no other test can
+ * pass because an assertion says nothing. Built with whichever framework the tests use. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -31,11 +31,11 @@ static void holds(void **state)
     assert_string_equal("ab", "ab");
 }
 
-#define REFUSES(name, assertion)                                                                                     \
-    static void refuses_##name(void **state)                                                                         \
-    {                                                                                                                \
-        (void)state;                                                                                                 \
-        assertion;                                                                                                   \
+#define REFUSES(name, assertion)                                                                                       \
+    static void refuses_##name(void **state)                                                                           \
+    {                                                                                                                  \
+        (void)state;                                                                                                   \
+        assertion;                                                                                                     \
     }
 REFUSES(true, assert_true(2 < 1))
 REFUSES(false, assert_false(1 < 2))
@@ -56,11 +56,11 @@ int main(void)
 {
     const struct CMUnitTest good[] = {cmocka_unit_test(holds)};
     const struct CMUnitTest bad[] = {
-        cmocka_unit_test(refuses_true),    cmocka_unit_test(refuses_false),    cmocka_unit_test(refuses_null),
-        cmocka_unit_test(refuses_non_null), cmocka_unit_test(refuses_pointers), cmocka_unit_test(refuses_integers),
-        cmocka_unit_test(refuses_same_integers), cmocka_unit_test(refuses_range), cmocka_unit_test(refuses_memory),
-        cmocka_unit_test(refuses_same_memory), cmocka_unit_test(refuses_string), cmocka_unit_test(refuses_always),
-        cmocka_unit_test(refuses_message), cmocka_unit_test(refuses_call),
+        cmocka_unit_test(refuses_true),          cmocka_unit_test(refuses_false),    cmocka_unit_test(refuses_null),
+        cmocka_unit_test(refuses_non_null),      cmocka_unit_test(refuses_pointers), cmocka_unit_test(refuses_integers),
+        cmocka_unit_test(refuses_same_integers), cmocka_unit_test(refuses_range),    cmocka_unit_test(refuses_memory),
+        cmocka_unit_test(refuses_same_memory),   cmocka_unit_test(refuses_string),   cmocka_unit_test(refuses_always),
+        cmocka_unit_test(refuses_message),       cmocka_unit_test(refuses_call),
     };
     const int failed = cmocka_run_group_tests(good, NULL, NULL), refused = cmocka_run_group_tests(bad, NULL, NULL);
     const int expected = (int)(sizeof bad / sizeof *bad);

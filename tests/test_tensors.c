@@ -5,6 +5,7 @@
 #include "every_preset.h"
 #include "qobs/plan.h"
 #include "qobs/stateless.h"
+#include "calls.h"
 
 enum { ROWS = 24, COLUMNS = 96 };
 
@@ -27,24 +28,24 @@ static void expect_all_refuse(const qobs_tensor *t, const char *words)
     assert_refused(qobs_observer_observe(o, t, NULL, &error), status, words);
     assert_refused(qobs_observer_observe_importance(o, t, &error), status, words);
     assert_refused(qobs_observer_record_tokens(o, t, &error), status, words);
-    assert_refused(qobs_observer_update_min_max(o, t, NULL, scratch, scratch, 4, &error), status, words);
-    assert_refused(qobs_observer_update_qparams(o, t, NULL, scratch, 4, NULL, 0, &error), status, words);
+    assert_refused(call_update_min_max(o, t, NULL, scratch, scratch, 4, &error), status, words);
+    assert_refused(call_update_qparams(o, t, NULL, scratch, 4, NULL, 0, &error), status, words);
     assert_refused(qobs_observer_set_reference_amax(modelopt, t, &error), status, words);
     assert_refused(qobs_observer_set_error_weights(modelopt, t, &error), status, words);
     assert_refused(qobs_plan_create(&plan, llmc, t, NULL, NULL, &error), status, words);
-    assert_refused(qobs_minmax(llmc, t, NULL, scratch, scratch, NULL, NULL, &error), status, words);
-    assert_refused(qobs_global_minmax(llmc, t, scratch, scratch, NULL, NULL, &error), status, words);
+    assert_refused(call_minmax(llmc, t, NULL, scratch, scratch, NULL, NULL, &error), status, words);
+    assert_refused(call_global_minmax(llmc, t, scratch, scratch, NULL, NULL, &error), status, words);
     assert_refused(qobs_count_tokens(t, counts, counts, &error), status, words);
-    assert_refused(qobs_histogram(llmc, t, NULL, &bins, counts, NULL, NULL, NULL, NULL, &error), status, words);
-    assert_refused(qobs_search(llmc, t, NULL, NULL, NULL, scratch, scratch, NULL, NULL, NULL, NULL, &error), status,
+    assert_refused(call_histogram(llmc, t, NULL, &bins, counts, NULL, NULL, NULL, NULL, &error), status, words);
+    assert_refused(call_search(llmc, t, NULL, NULL, NULL, scratch, scratch, NULL, NULL, NULL, NULL, &error), status,
                    words);
-    assert_refused(qobs_range_by_mse(quark, t, &one, 1, 0, scratch, scratch, NULL, &error), status, words);
-    assert_refused(qobs_range_by_mse(quark, &one, t, 1, 0, scratch, scratch, NULL, &error), status, words);
-    assert_refused(qobs_fake_quantize(llmc, NULL, t, NULL, &one, NULL, NULL, scratch, NULL, NULL, &error), status,
+    assert_refused(call_range_by_mse(quark, t, &one, 1, 0, scratch, scratch, NULL, &error), status, words);
+    assert_refused(call_range_by_mse(quark, &one, t, 1, 0, scratch, scratch, NULL, &error), status, words);
+    assert_refused(call_fake_quantize(llmc, NULL, t, NULL, &one, NULL, NULL, scratch, NULL, NULL, &error), status,
                    words);
-    assert_refused(qobs_fake_quantize(llmc, NULL, &four, NULL, t, NULL, NULL, scratch, NULL, NULL, &error), status,
+    assert_refused(call_fake_quantize(llmc, NULL, &four, NULL, t, NULL, NULL, scratch, NULL, NULL, &error), status,
                    words);
-    assert_refused(qobs_fake_quantize(llmc, NULL, &four, NULL, &one, t, NULL, scratch, NULL, NULL, &error), status,
+    assert_refused(call_fake_quantize(llmc, NULL, &four, NULL, &one, t, NULL, scratch, NULL, NULL, &error), status,
                    words);
     assert_int_equal(counts_of(o).batches, 0);
     assert_null(plan);
@@ -94,9 +95,9 @@ static void test_too_large(void **state)
     qobs_config *config = make_config("llmc.mse", "strategy=channel", NULL);
     assert_refused(qobs_plan_create(&plan, config, &empty, NULL, NULL, &error), QOBS_ERROR_INVALID_ARGUMENT,
                    "qparams|2^48");
-    assert_refused(qobs_minmax(config, &empty, NULL, &min, &max, NULL, NULL, &error), QOBS_ERROR_INVALID_ARGUMENT,
+    assert_refused(call_minmax(config, &empty, NULL, &min, &max, NULL, NULL, &error), QOBS_ERROR_INVALID_ARGUMENT,
                    "qparams|2^48");
-    assert_refused(qobs_histogram(config, &empty, NULL, &bins, counts, NULL, NULL, NULL, NULL, &error),
+    assert_refused(call_histogram(config, &empty, NULL, &bins, counts, NULL, NULL, NULL, NULL, &error),
                    QOBS_ERROR_INVALID_ARGUMENT, "qparams|2^48");
     qobs_config_destroy(config);
 }
@@ -184,12 +185,12 @@ static void test_empty(void **state)
     uint64_t counts[2] = {7, 7};
     float min = 5, max = 6;
     qobs_config *config = make_config("llmc.minmax", "base_name=input", NULL);
-    assert_refused(qobs_minmax(config, &empty[0], NULL, &min, &max, NULL, NULL, &error), QOBS_ERROR_NO_DATA,
+    assert_refused(call_minmax(config, &empty[0], NULL, &min, &max, NULL, NULL, &error), QOBS_ERROR_NO_DATA,
                    "no elements");
     assert_true(min == 5 && max == 6);
-    assert_ok(qobs_histogram(config, &empty[0], NULL, &bins, counts, NULL, NULL, NULL, NULL, &error));
+    assert_ok(call_histogram(config, &empty[0], NULL, &bins, counts, NULL, NULL, NULL, NULL, &error));
     assert_true(counts[0] == 0 && counts[1] == 0);
-    assert_ok(qobs_fake_quantize(config, NULL, &empty[0], NULL, &one, NULL, NULL, NULL, NULL, NULL, &error));
+    assert_ok(call_fake_quantize(config, NULL, &empty[0], NULL, &one, NULL, NULL, NULL, NULL, NULL, &error));
     qobs_config_destroy(config);
 }
 
@@ -255,9 +256,9 @@ static void test_unused_strides(void **state)
         qobs_tensor t = tensor_of(QOBS_F32, 2, shapes[i], data);
         qobs_observer *o = make("quark.PerTensorMinMaxObserver", "");
         float min, max, plain_min, plain_max;
-        assert_ok(qobs_minmax(config, &t, NULL, &plain_min, &plain_max, NULL, NULL, &error));
+        assert_ok(call_minmax(config, &t, NULL, &plain_min, &plain_max, NULL, NULL, &error));
         t.strides = strides[i];
-        assert_ok(qobs_minmax(config, &t, NULL, &min, &max, NULL, NULL, &error));
+        assert_ok(call_minmax(config, &t, NULL, &min, &max, NULL, NULL, &error));
         assert_true(min == plain_min && max == plain_max);
         assert_ok(qobs_observer_observe(o, &t, NULL, &error));
         assert_int_equal(counts_of(o).elements, shapes[i][0] * shapes[i][1]);

@@ -63,8 +63,8 @@ static int add_layers(struct activations *a, const struct layers *layers, enum b
     int code = EXIT_OK;
     for (size_t i = 0; code == EXIT_OK && i < layers->count; i++) {
         const struct layer *l = &layers->items[i];
-        code = add_target(a, (struct target){.module = l->ref->name, .length = l->module, .base = base,
-                                             .group = l->group});
+        code = add_target(
+            a, (struct target){.module = l->ref->name, .length = l->module, .base = base, .group = l->group});
         const size_t stream = code == EXIT_OK ? a->targets[a->target_count - 1].stream : NOT_RECORDED;
         if (stream == NOT_RECORDED)
             continue;
@@ -137,8 +137,10 @@ int activations_find(struct activations *a, const struct bases *bases, const str
         if (b >= BASE_K && !o->requested) /* the default applies only if something is recorded */
             a->target_count = before;
         else
-            code = print_error(EXIT_USAGE, "--activations: nothing is recorded as <module>%s for any of %zu modules "
-                            "(--preset %s=none leaves it out)", suffixes[b], a->target_count - before, base_names[b]);
+            code = print_error(EXIT_USAGE,
+                               "--activations: nothing is recorded as <module>%s for any of %zu modules "
+                               "(--preset %s=none leaves it out)",
+                               suffixes[b], a->target_count - before, base_names[b]);
     }
     return code;
 }

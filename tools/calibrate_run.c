@@ -42,8 +42,14 @@ void run_record_error(struct run *run, size_t layer, qobs_error error)
     const struct layer *l = &run->c->layers.items[layer];
     double min, max; /* large enough for any dtype */
     struct fail f;
+    const qobs_minmax_args args = {.struct_size = sizeof args,
+                                   .config = run->minmax_config,
+                                   .value = &l->tensor,
+                                   .min = &min,
+                                   .max = &max,
+                                   .size = qobs_dtype_size(l->tensor.dtype)};
     if (error.status == QOBS_ERROR_NONFINITE) /* fails, too, with the position in the complete tensor */
-        qobs_minmax(run->minmax_config, &l->tensor, NULL, &min, &max, NULL, NULL, &error);
+        qobs_minmax(&args, &error);
     fail(&f, "%s: tensor '%s': %s", l->ref->file, l->ref->name, error.message);
     run_record_failure(run, layer, error.status == QOBS_ERROR_OUT_OF_MEMORY ? EXIT_SYSTEM : EXIT_USAGE, f.message);
 }
@@ -54,7 +60,13 @@ static void record_scales(struct run *run, struct layer *l, const void *scale, s
     const qobs_tensor view = {
         .struct_size = sizeof view, .data = scale, .dtype = l->scale_dtype, .ndim = 1, .shape = &n};
     double min, max; /* large enough for any dtype */
-    if (qobs_minmax(run->minmax_config, &view, NULL, &min, &max, NULL, NULL, NULL) != QOBS_OK)
+    const qobs_minmax_args args = {.struct_size = sizeof args,
+                                   .config = run->minmax_config,
+                                   .value = &view,
+                                   .min = &min,
+                                   .max = &max,
+                                   .size = qobs_dtype_size(view.dtype)};
+    if (qobs_minmax(&args, NULL) != QOBS_OK)
         return;
     const double min_scale = result_value(&(struct result){.dtype = l->scale_dtype, .data = &min}, 0);
     const double max_scale = result_value(&(struct result){.dtype = l->scale_dtype, .data = &max}, 0);
@@ -101,10 +113,15 @@ void run_write_qparams(struct run *run, size_t layer, const qobs_observer *obser
     }
     unsigned char *scales = malloc(scale.size);
     unsigned char *zero_points = run->weights->zero_points ? malloc(zero_point.size) : NULL;
+    const qobs_qparam_buffers out = {.struct_size = sizeof out,
+                                     .scale = scales,
+                                     .scale_size = scale.size,
+                                     .zero_point = zero_points,
+                                     .zero_point_size = zero_points ? zero_point.size : 0};
     struct fail f;
     if (!scales || (run->weights->zero_points && !zero_points))
         run_record_failure(run, layer, EXIT_SYSTEM, "no memory for a layer's scales");
-    else if (qobs_observer_qparams(observer, scales, scale.size, zero_points, zero_point.size, &error) != QOBS_OK)
+    else if (qobs_observer_qparams(observer, &out, &error) != QOBS_OK)
         run_record_error(run, layer, error);
     else {
         record_scales(run, l, scales, scale.size);

@@ -48,7 +48,14 @@ static void measure_rows(struct run *run, const struct slice *s, const qobs_runt
     qobs_error error;
     double min, max; /* large enough for any dtype */
     const qobs_tensor *rows = slice_tensor(&slice_view, l, s);
-    if (qobs_minmax(run->minmax_config, rows, NULL, &min, &max, NULL, runtime, &error) != QOBS_OK) {
+    const qobs_minmax_args args = {.struct_size = sizeof args,
+                                   .config = run->minmax_config,
+                                   .value = rows,
+                                   .min = &min,
+                                   .max = &max,
+                                   .size = qobs_dtype_size(rows->dtype),
+                                   .runtime = runtime};
+    if (qobs_minmax(&args, &error) != QOBS_OK) {
         run_record_error(run, s->layer, error);
         return;
     }

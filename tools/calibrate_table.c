@@ -85,10 +85,7 @@ static int median_candidate(const struct layer *l)
     return step;
 }
 
-static double change(double before, double after)
-{
-    return before > 0 ? 100 * (after - before) / before : 0;
-}
+static double change(double before, double after) { return before > 0 ? 100 * (after - before) / before : 0; }
 
 /* Prints the errors before and after the search. */
 static void print_searches(const struct calibration *c)
@@ -98,8 +95,8 @@ static void print_searches(const struct calibration *c)
     double before = 0, after = 0;
     for (size_t i = 0; i < layers->count; i++)
         width = wider(width, layers->items[i].module);
-    printf("\n%-*s  %12s %12s %8s %10s %6s %6s\n", width, "module", "error before", "after", "change",
-           "candidate", "of", "tried");
+    printf("\n%-*s  %12s %12s %8s %10s %6s %6s\n", width, "module", "error before", "after", "change", "candidate",
+           "of", "tried");
     for (size_t i = 0; i < layers->count; i++) {
         const struct layer *l = &layers->items[i];
         char module[MAX_NAME + 1];
@@ -198,11 +195,9 @@ void calibration_warn(const struct calibration *c)
         const struct base_counts t = activations_count(&c->activations, b);
         char name[MAX_NAME + 1];
         if (t.missing > 0)
-            fprintf(stderr,
-                    "qobs: warning: %s: not recorded for %zu of %zu modules, whose scales are missing: '%s'%s\n",
-                    base_names[b], t.missing, t.modules,
-                    clean_name(t.first_missing->module, t.first_missing->length, name),
-                    t.missing > 1 ? " and others" : "");
+            fprintf(
+                stderr, "qobs: warning: %s: not recorded for %zu of %zu modules, whose scales are missing: '%s'%s\n",
+                base_names[b], t.missing, t.modules, clean_name(t.first_missing->module, t.first_missing->length, name),
+                t.missing > 1 ? " and others" : "");
     }
 }
-

@@ -236,7 +236,14 @@ static int measure_extrema(struct chart *c, const qobs_config *minmax_config, st
         double min, max; /* large enough for any dtype */
         if (parts[i].length == 0)
             continue;
-        if (qobs_minmax(minmax_config, view(&parts[i]), NULL, &min, &max, &counts, NULL, &error) != QOBS_OK)
+        const qobs_minmax_args args = {.struct_size = sizeof args,
+                                       .config = minmax_config,
+                                       .value = view(&parts[i]),
+                                       .min = &min,
+                                       .max = &max,
+                                       .size = qobs_dtype_size(parts[i].tensor.dtype),
+                                       .counts = &counts};
+        if (qobs_minmax(&args, &error) != QOBS_OK)
             return print_status_error(&error, NULL);
         c->elements += counts.elements - counts.nan - counts.inf;
         c->nan += counts.nan;
@@ -266,7 +273,13 @@ static int count_elements(struct chart *c, struct subset *parts, size_t count, c
         qobs_error error;
         if (parts[i].length == 0)
             continue;
-        if (qobs_histogram(NULL, view(&parts[i]), NULL, &bins, partial, NULL, NULL, NULL, runtime, &error) != QOBS_OK)
+        const qobs_histogram_args args = {.struct_size = sizeof args,
+                                          .value = view(&parts[i]),
+                                          .options = &bins,
+                                          .counts = partial,
+                                          .counts_size = c->bins * sizeof *partial,
+                                          .runtime = runtime};
+        if (qobs_histogram(&args, &error) != QOBS_OK)
             code = print_status_error(&error, NULL);
         for (size_t k = 0; code == EXIT_OK && k < c->bins; k++)
             c->counts[k] += partial[k];

@@ -50,10 +50,7 @@ static double x_of(const struct chart *c, double value)
     return LEFT + (WIDTH - LEFT - RIGHT) * (value - c->first) / (c->last - c->first);
 }
 
-static double y_of(double share)
-{
-    return HEIGHT - BOTTOM - (HEIGHT - TOP - BOTTOM) * share;
-}
+static double y_of(double share) { return HEIGHT - BOTTOM - (HEIGHT - TOP - BOTTOM) * share; }
 
 /* across: -1 starts the text at x, 0 centres it on x, 1 ends it at x. */
 static void write_text(cairo_t *cr, double x, double y, int across, const char *text)
@@ -203,9 +200,9 @@ int chart_draw(const struct chart *c, const char *path)
     errno = 0;
     const cairo_status_t status = draw(c, ends_with(path, ".svg"), &s);
     if (status != CAIRO_STATUS_SUCCESS)
-        code = print_error(EXIT_SYSTEM, "%s: cannot draw: %s", path,
-                           status == CAIRO_STATUS_WRITE_ERROR && errno ? strerror(errno)
-                                                                       : cairo_status_to_string(status));
+        code =
+            print_error(EXIT_SYSTEM, "%s: cannot draw: %s", path,
+                        status == CAIRO_STATUS_WRITE_ERROR && errno ? strerror(errno) : cairo_status_to_string(status));
     else if (output_commit(&s.output, &f) != 0)
         code = print_error(EXIT_SYSTEM, "%s", f.message);
     output_abort(&s.output);

@@ -24,7 +24,7 @@ void make_printable(char *text)
     }
 }
 
-int (fail)(struct fail *f, const char *format, ...)
+int(fail)(struct fail *f, const char *format, ...)
 {
     if (!f)
         return -1;

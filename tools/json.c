@@ -20,10 +20,7 @@ struct scan {
     size_t values; /* upper bound of the number of values so far */
 };
 
-static int is_space(unsigned char c)
-{
-    return c == ' ' || c == '\t' || c == '\n' || c == '\r';
-}
+static int is_space(unsigned char c) { return c == ' ' || c == '\t' || c == '\n' || c == '\r'; }
 
 /* Skips a string whose opening quote is at s->at. Returns a description of the error, or NULL. */
 static const char *scan_string(struct scan *s)
@@ -137,11 +134,11 @@ const char *json_describe(const cJSON *item, struct json_words *words)
         snprintf(words->text, sizeof words->text, "\"%.80s\"", item->valuestring);
     else
         snprintf(words->text, sizeof words->text, "%s",
-                 !item                   ? "missing"
-                 : cJSON_IsNull(item)    ? "null"
-                 : cJSON_IsBool(item)    ? (cJSON_IsTrue(item) ? "true" : "false")
-                 : cJSON_IsArray(item)   ? "an array"
-                 : cJSON_IsObject(item)  ? "an object"
-                                         : "no value");
+                 !item                  ? "missing"
+                 : cJSON_IsNull(item)   ? "null"
+                 : cJSON_IsBool(item)   ? (cJSON_IsTrue(item) ? "true" : "false")
+                 : cJSON_IsArray(item)  ? "an array"
+                 : cJSON_IsObject(item) ? "an object"
+                                        : "no value");
     return words->text;
 }

@@ -19,7 +19,7 @@
 #include "qobs/pthreadpool.h"
 #endif
 
-int (print_error)(int code, const char *format, ...)
+int(print_error)(int code, const char *format, ...)
 {
     struct fail changed;
     va_list arguments;
@@ -36,12 +36,9 @@ int (print_error)(int code, const char *format, ...)
     return code;
 }
 
-int check_inputs(void)
-{
-    return mapped_check(NULL) == 0 ? EXIT_OK : print_error(EXIT_SYSTEM, "input has changed");
-}
+int check_inputs(void) { return mapped_check(NULL) == 0 ? EXIT_OK : print_error(EXIT_SYSTEM, "input has changed"); }
 
-int (print_status_error)(const qobs_error *error, const char *about)
+int(print_status_error)(const qobs_error *error, const char *about)
 {
     const int code = error->status == QOBS_ERROR_OUT_OF_MEMORY ? EXIT_SYSTEM : EXIT_USAGE;
     return about ? print_error(code, "%s: %s", about, error->message) : print_error(code, "%s", error->message);
@@ -57,10 +54,7 @@ static size_t default_threads(void)
     return n > 0 ? (size_t)n : 1;
 }
 #else
-static size_t default_threads(void)
-{
-    return 1;
-}
+static size_t default_threads(void) { return 1; }
 #endif
 
 enum { MAX_THREADS = 1024 };

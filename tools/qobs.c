@@ -27,11 +27,8 @@ static const struct {
     const char *name;
     int (*run)(int, char **);
 } commands[] = {
-    {"calibrate", command_calibrate},
-    {"info", command_info},
-    {"merge", command_merge},
-    {"observe", command_observe},
-    {"show", command_show},
+    {"calibrate", command_calibrate}, {"info", command_info}, {"merge", command_merge},
+    {"observe", command_observe},     {"show", command_show},
 };
 
 /* Reports a failed write to standard output, which may show only when its buffer is flushed. */
@@ -58,9 +55,8 @@ int main(int argc, char **argv)
         return finish(EXIT_OK);
     }
     if (*name)
-        return print_error(EXIT_USAGE,
-                           "'%s' is no command; known are calibrate, observe, merge, show, info (see qobs --help)",
-                           name);
+        return print_error(
+            EXIT_USAGE, "'%s' is no command; known are calibrate, observe, merge, show, info (see qobs --help)", name);
     fputs(help, stderr);
     return EXIT_USAGE;
 }

@@ -25,7 +25,8 @@ static int read_entry(const cJSON *item, struct entry *e, const char *path, stru
     if (!cJSON_IsObject(item))
         return fail(f, TENSOR "must be an object, not %s", path, item->string, json_describe(item, &words));
     const cJSON *field;
-    cJSON_ArrayForEach(field, item) {
+    cJSON_ArrayForEach(field, item)
+    {
         const cJSON **slot = strcmp(field->string, "dtype") == 0          ? &e->dtype
                              : strcmp(field->string, "shape") == 0        ? &e->shape
                              : strcmp(field->string, "data_offsets") == 0 ? &e->offsets
@@ -47,7 +48,8 @@ static int read_shape(const cJSON *list, struct st_tensor *t, const char *path, 
     if (!cJSON_IsArray(list))
         return fail(f, TENSOR "shape must be an array, not %s", path, t->name, json_describe(list, &words));
     const cJSON *dim;
-    cJSON_ArrayForEach(dim, list) {
+    cJSON_ArrayForEach(dim, list)
+    {
         uint64_t value;
         if (t->ndim == TENSOR_MAX_DIMS)
             return fail(f, TENSOR "has %d dimensions; at most %d are supported", path, t->name,
@@ -138,8 +140,9 @@ static int check_layout(const struct st_file *file, const char *path, uint64_t s
             result = fail(f, TENSOR "begins at byte %" PRIu64 " of the data, inside '%.200s', which ends at %" PRIu64,
                           path, t->name, t->begin, sorted[i - 1]->name, at);
         else if (t->begin > at)
-            result = fail(f, TENSOR "begins at byte %" PRIu64 " of the data, but what is before it ends at %" PRIu64
-                             "; the format allows no holes",
+            result = fail(f,
+                          TENSOR "begins at byte %" PRIu64 " of the data, but what is before it ends at %" PRIu64
+                                 "; the format allows no holes",
                           path, t->name, t->begin, at);
         at = t->end;
     }
@@ -162,7 +165,8 @@ static int read_metadata(struct st_file *file, const cJSON *item, const char *pa
     if (!file->metadata)
         return fail(f, "%s: out of memory for __metadata__", path);
     const cJSON *field;
-    cJSON_ArrayForEach(field, item) {
+    cJSON_ArrayForEach(field, item)
+    {
         if (!cJSON_IsString(field))
             return fail(f, "%s: __metadata__ '%.200s' must be a string, not %s", path, field->string,
                         json_describe(field, &words));
@@ -183,7 +187,8 @@ static int read_header(struct st_file *file, const cJSON *root, uint64_t section
         return fail(f, "%s: out of memory for %d tensors", path, cJSON_GetArraySize(root));
     const unsigned char *data = file->map.data + (file->map.size - section);
     const cJSON *item;
-    cJSON_ArrayForEach(item, root) {
+    cJSON_ArrayForEach(item, root)
+    {
         if (strcmp(item->string, "__metadata__") == 0) {
             if (read_metadata(file, item, path, f) != 0)
                 return -1;

@@ -82,10 +82,7 @@ int st_writer_metadata(struct st_writer *w, const char *name, const char *value,
     return 0;
 }
 
-static int by_name(const void *a, const void *b)
-{
-    return strcmp(*(const char *const *)a, *(const char *const *)b);
-}
+static int by_name(const void *a, const void *b) { return strcmp(*(const char *const *)a, *(const char *const *)b); }
 
 static int check_names(const struct st_writer *w, const char *path, struct fail *f)
 {

@@ -40,10 +40,7 @@ static const struct scheme schemes[] = {
 
 enum { COUNT = sizeof schemes / sizeof *schemes };
 
-const struct scheme *scheme_at(int index)
-{
-    return index >= 0 && index < COUNT ? &schemes[index] : NULL;
-}
+const struct scheme *scheme_at(int index) { return index >= 0 && index < COUNT ? &schemes[index] : NULL; }
 
 const struct scheme *scheme_find(const char *name)
 {
@@ -57,8 +54,8 @@ const struct scheme *scheme_find(const char *name)
 static const struct {
     const char *name;
     int set;
-} members[] = {{"gate_proj", 0}, {"up_proj", 0},           {"q_proj", 1}, {"k_proj", 1}, {"v_proj", 1},
-               {"q_a_proj", 2},  {"kv_a_proj_with_mqa", 2}, {"w1", 3},     {"w3", 3}};
+} members[] = {{"gate_proj", 0},          {"up_proj", 0}, {"q_proj", 1}, {"k_proj", 1}, {"v_proj", 1}, {"q_a_proj", 2},
+               {"kv_a_proj_with_mqa", 2}, {"w1", 3},      {"w3", 3}};
 
 enum { MEMBERS = sizeof members / sizeof *members };
 

@@ -40,7 +40,8 @@ static int read_map(struct shard_index *index, const cJSON *root, const char *pa
 {
     struct json_words words;
     const cJSON *item, *weights = NULL;
-    cJSON_ArrayForEach(item, root) {
+    cJSON_ArrayForEach(item, root)
+    {
         if (strcmp(item->string, "weight_map") != 0)
             continue;
         if (weights)
@@ -53,7 +54,8 @@ static int read_map(struct shard_index *index, const cJSON *root, const char *pa
     index->entries = calloc((size_t)cJSON_GetArraySize(weights) + 1, sizeof *index->entries);
     if (!index->entries)
         return fail(f, "%s: out of memory for weight_map", path);
-    cJSON_ArrayForEach(item, weights) {
+    cJSON_ArrayForEach(item, weights)
+    {
         if (!cJSON_IsString(item))
             return fail(f, "%s: tensor '%.200s': the file must be a string; it is %s", path, item->string,
                         json_describe(item, &words));

@@ -39,7 +39,13 @@ size_t stored_encode(const char *stored, qobs_dtype observed, void *scales, size
             const size_t m = n - k < BLOCK ? n - k : BLOCK;
             for (size_t j = 0; j < m; j++)
                 block[j] = (float)result_value(&numbers, k + j);
-            qobs_format_encode_array(format, m, block, (unsigned char *)scales + k, false);
+            const qobs_format_array_args args = {.struct_size = sizeof args,
+                                                 .format = format,
+                                                 .x = block,
+                                                 .x_size = m * sizeof *block,
+                                                 .out = (unsigned char *)scales + k,
+                                                 .out_size = m};
+            qobs_format_encode_array(&args, NULL);
         }
         return n;
     }

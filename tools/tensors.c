@@ -46,8 +46,8 @@ static enum kind kind_of(const struct mapped *map)
 
 static void ref_safetensors(struct tensor_ref *ref, const struct st_file *file, const struct st_tensor *t)
 {
-    *ref = (struct tensor_ref){.name = t->name, .file = file->map.path, .ndim = t->ndim, .data = t->data,
-                               .bytes = t->end - t->begin};
+    *ref = (struct tensor_ref){
+        .name = t->name, .file = file->map.path, .ndim = t->ndim, .data = t->data, .bytes = t->end - t->begin};
     memcpy(ref->dtype, t->dtype, sizeof ref->dtype);
     memcpy(ref->shape, t->shape, sizeof ref->shape);
     tensor_strides(dtype_size(t->dtype), t->ndim, t->shape, 0, ref->strides);
@@ -95,8 +95,8 @@ static int add_npy(struct tensor_set *set, struct mapped *map, struct fail *f)
     if (ends_with(base, ".npy") && strlen(base) > 4)
         file->name[strlen(base) - 4] = '\0';
     struct tensor_ref *ref = &set->refs[set->count++];
-    *ref = (struct tensor_ref){.name = file->name, .file = npy->map.path, .ndim = npy->ndim, .data = npy->data,
-                               .bytes = npy->bytes};
+    *ref = (struct tensor_ref){
+        .name = file->name, .file = npy->map.path, .ndim = npy->ndim, .data = npy->data, .bytes = npy->bytes};
     memcpy(ref->dtype, npy->dtype, sizeof ref->dtype);
     memcpy(ref->shape, npy->shape, sizeof ref->shape);
     memcpy(ref->strides, npy->strides, sizeof ref->strides);
@@ -220,8 +220,8 @@ static int open_resolved(struct tensor_set *set, char *path, struct fail *f)
             result = add_index(set, &map, f);
             break;
         case UNKNOWN:
-            result = fail(f, "%s: is of an unknown kind; .safetensors, *.index.json, .npy and directories are known",
-                          path);
+            result =
+                fail(f, "%s: is of an unknown kind; .safetensors, *.index.json, .npy and directories are known", path);
             mapped_close(&map);
         }
     if (result == 0)
@@ -238,15 +238,9 @@ int tensors_open(struct tensor_set *set, const char *path, struct fail *f)
     return resolved ? open_resolved(set, resolved, f) : -1;
 }
 
-size_t tensors_count(const struct tensor_set *set)
-{
-    return set->count;
-}
+size_t tensors_count(const struct tensor_set *set) { return set->count; }
 
-const struct tensor_ref *tensors_at(const struct tensor_set *set, size_t i)
-{
-    return &set->refs[i];
-}
+const struct tensor_ref *tensors_at(const struct tensor_set *set, size_t i) { return &set->refs[i]; }
 
 static int name_against(const void *key, const void *element)
 {

@@ -13,6 +13,7 @@ extern "C" {
 #endif
 
 /** @defgroup format Number formats
+ * If `format` is NULL, texts are NULL, counts and codes 0, and numbers NaN.
  * @{ */
 
 /** A number format. Names: int2 to int8, int16, int32, uint4, uint8, uint16, fp4_e2m1, fp6_e2m3, fp6_e3m2, fp8_e4m3,
@@ -47,11 +48,23 @@ QOBS_API uint32_t qobs_format_encode(const qobs_format *format, float x, bool sa
 /** Returns the number of the code that qobs_format_encode returns. */
 QOBS_API float qobs_format_round(const qobs_format *format, float x, bool saturate);
 
-/** qobs_format_round for n numbers. out may be x. */
-QOBS_API void qobs_format_round_array(const qobs_format *format, size_t n, const float *x, float *out, bool saturate);
-/** qobs_format_encode for n numbers. Codes have qobs_format_size bytes; signed integers are sign-extended. out may be
- * x. */
-QOBS_API void qobs_format_encode_array(const qobs_format *format, size_t n, const float *x, void *out, bool saturate);
+/** Arguments of the functions for arrays. */
+typedef struct qobs_format_array_args {
+    size_t struct_size;        /**< sizeof(qobs_format_array_args) */
+    const qobs_format *format; /**< number format */
+    const float *x;            /**< numbers */
+    size_t x_size;             /**< bytes of x */
+    void *out;                 /**< receives numbers or codes; may be x */
+    size_t out_size;           /**< bytes of out */
+    bool saturate;             /**< as in qobs_format_encode */
+} qobs_format_array_args;
+
+/** qobs_format_round for an array; out has floats.
+ * @since 0.2.0 */
+QOBS_API int qobs_format_round_array(const qobs_format_array_args *args, qobs_error *error);
+/** qobs_format_encode for an array. Codes have qobs_format_size bytes; signed integers are sign-extended.
+ * @since 0.2.0 */
+QOBS_API int qobs_format_encode_array(const qobs_format_array_args *args, qobs_error *error);
 
 /** @} */
 

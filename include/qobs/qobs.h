@@ -14,10 +14,15 @@
  *    objects may run at the same time on the same object.
  *  - qobs starts no thread, reads no environment variable, writes no file and never aborts.
  *  - A structure that begins with struct_size can grow in later versions. The caller sets struct_size to sizeof the
- *    structure.
- *  - In a structure that the caller fills, members that an older header lacks count as 0. Members that a newer
- *    header has added must be 0; otherwise the call fails with UNSUPPORTED.
- *  - In a structure that qobs fills, members that this version does not know stay unchanged.
+ *    structure. There are two kinds:
+ *     - In structures (qobs_tensor, qobs_runtime, qobs_*_args, qobs_*_buffers, ...) are filled by the caller. Members
+ * that an older header lacks count as 0. Members that a newer header has added must be 0; otherwise the call fails with
+ * UNSUPPORTED.
+ *     - Out structures (qobs_counts, qobs_result, qobs_search_report, qobs_qparam_layout, ...) are filled by qobs as
+ * far as struct_size goes. Members that this version does not know stay unchanged.
+ *  - NULL for a pointer argument fails with INVALID_ARGUMENT unless the function says what NULL means.
+ *  - Arrays have their size in bytes beside them. It must be that of the result.
+ *  - docs/versions.md says what a new version may change.
  *  - Shapes count elements, strides count bytes.
  *  - Observed tensors may lie at any address. Arrays of ranges and results are aligned for their dtype.
  *  - Results do not depend on the instruction set, the number of threads, or the caller's rounding and flush modes. */
@@ -32,13 +37,20 @@
  * @{ */
 
 /** Version of this header. qobs_version returns that of the library. */
-#define QOBS_VERSION "0.1.0"
+#define QOBS_VERSION "0.2.0"
 #define QOBS_VERSION_MAJOR 0 /**< major number */
-#define QOBS_VERSION_MINOR 1 /**< minor number */
+#define QOBS_VERSION_MINOR 2 /**< minor number */
 #define QOBS_VERSION_PATCH 0 /**< patch number */
 
+/** Version of this header as one number, for comparisons: major * 10000 + minor * 100 + patch. */
+#define QOBS_VERSION_NUMBER (QOBS_VERSION_MAJOR * 10000 + QOBS_VERSION_MINOR * 100 + QOBS_VERSION_PATCH)
+
 /** @cond internal */
-#if defined(__GNUC__) || defined(__clang__)
+#if defined(_WIN32) && defined(QOBS_BUILD_SHARED) /* the library's own build */
+#define QOBS_API __declspec(dllexport)
+#elif defined(_WIN32) && defined(QOBS_USE_SHARED) /* a program that uses the DLL */
+#define QOBS_API __declspec(dllimport)
+#elif !defined(_WIN32) && (defined(__GNUC__) || defined(__clang__))
 #define QOBS_API __attribute__((visibility("default")))
 #else
 #define QOBS_API
@@ -49,8 +61,12 @@
 extern "C" {
 #endif
 
-/** Returns the version of the running library, e.g. "0.1.0". */
+/** Returns the version of the running library, e.g. "0.2.0". */
 QOBS_API const char *qobs_version(void);
+
+/** Returns the version of the running library as QOBS_VERSION_NUMBER has it, e.g. 200.
+ * @since 0.2.0 */
+QOBS_API int qobs_version_number(void);
 
 /** @} */
 
@@ -276,33 +292,50 @@ QOBS_API int qobs_observer_create_in(qobs_observer **observer, void *memory, siz
 QOBS_API int qobs_observer_observe(qobs_observer *observer, const qobs_tensor *value, const qobs_tensor *g_idx,
                                    qobs_error *error);
 
+/** Arrays for a range. */
+typedef struct qobs_range_buffers {
+    size_t struct_size; /**< sizeof(qobs_range_buffers) */
+    void *min;          /**< receives the minima */
+    void *max;          /**< receives the maxima */
+    size_t size;        /**< bytes of min, and of max */
+} qobs_range_buffers;
+
+/** Arrays for qparams. Those that are NULL are not wanted; their size is 0. */
+typedef struct qobs_qparam_buffers {
+    size_t struct_size;     /**< sizeof(qobs_qparam_buffers) */
+    void *scale;            /**< receives the scales */
+    size_t scale_size;      /**< bytes of scale */
+    void *zero_point;       /**< receives the zero points */
+    size_t zero_point_size; /**< bytes of zero_point */
+    float *global_scale;    /**< receives the global scale, one float; 1 if the preset has none */
+} qobs_qparam_buffers;
+
 /** Observes `value` and returns the ranges.
  * This and the next three functions are the steps of qobs_observer_observe. Array sizes are in bytes, for the
  * complete array, and are checked before anything changes. If the new ranges give no scale (NO_RESULT), the batch
  * has been observed nevertheless. Empty tensors change nothing; the functions then return the existing results.
- * min and max receive `size` bytes each, in value's dtype (torch presets: F32). Reproduces get_min_max of
- * llm-compressor. */
+ * min and max have value's dtype (torch presets: F32). Reproduces get_min_max of llm-compressor.
+ * @since 0.2.0 */
 QOBS_API int qobs_observer_update_min_max(qobs_observer *observer, const qobs_tensor *value, const qobs_tensor *g_idx,
-                                          void *min, void *max, size_t size, qobs_error *error);
+                                          const qobs_range_buffers *out, qobs_error *error);
 
 /** The same for the range of the complete tensor (llmc versions 2025-09 and 2025-10). That range has its own average
- * and gives the global scale. qobs_observer_observe does both. Reproduces get_global_min_max of llm-compressor. */
-QOBS_API int qobs_observer_update_global_min_max(qobs_observer *observer, const qobs_tensor *value, void *min,
-                                                 void *max, size_t size, qobs_error *error);
+ * and gives the global scale. qobs_observer_observe does both. Reproduces get_global_min_max of llm-compressor.
+ * @since 0.2.0 */
+QOBS_API int qobs_observer_update_global_min_max(qobs_observer *observer, const qobs_tensor *value,
+                                                 const qobs_range_buffers *out, qobs_error *error);
 
-/** Observes `value` and returns scale and zero point. If value is NULL, returns the latest ones, like
- * qobs_observer_qparams. scale and zero_point may be NULL. Reproduces get_qparams of llm-compressor's version
- * 2025-09. */
+/** Observes `value` and returns scale and zero point. Reproduces get_qparams of llm-compressor's version 2025-09.
+ * @since 0.2.0 */
 QOBS_API int qobs_observer_update_qparams(qobs_observer *observer, const qobs_tensor *value, const qobs_tensor *g_idx,
-                                          void *scale, size_t scale_size, void *zero_point, size_t zero_point_size,
-                                          qobs_error *error);
+                                          const qobs_qparam_buffers *out, qobs_error *error);
 
 /** The same with another granularity: the `count` dimensions in `dim` are kept and all others reduced, for every
  * strategy (llmc version 2025-09). Negative dimensions count from the end. If no dimension or every dimension is
- * kept, there is one range. Reproduces get_qparams_along_dim. */
+ * kept, there is one range. Reproduces get_qparams_along_dim.
+ * @since 0.2.0 */
 QOBS_API int qobs_observer_update_qparams_along_dim(qobs_observer *observer, const qobs_tensor *value, const int *dim,
-                                                    size_t count, void *scale, size_t scale_size, void *zero_point,
-                                                    size_t zero_point_size, qobs_error *error);
+                                                    size_t count, const qobs_qparam_buffers *out, qobs_error *error);
 
 /** Counts the tokens of `value` without observing it. Reproduces record_observed_tokens. */
 QOBS_API int qobs_observer_record_tokens(qobs_observer *observer, const qobs_tensor *value, qobs_error *error);
@@ -331,6 +364,25 @@ QOBS_API int qobs_observer_set_reference_amax(qobs_observer *observer, const qob
  * last dimension (for NVFP4MSECalibrator, within a block), finite and not negative. Replaces upstream's error_func
  * if that is a weight. */
 QOBS_API int qobs_observer_set_error_weights(qobs_observer *observer, const qobs_tensor *weight, qobs_error *error);
+
+/** A histogram from outside. */
+typedef struct qobs_histogram_state {
+    size_t struct_size;           /**< sizeof(qobs_histogram_state) */
+    const qobs_tensor *counts;    /**< 1-dimensional; F32, F64, I32 or I64 */
+    const qobs_tensor *bin_edges; /**< F32 or F64, one element more; NULL: bins of equal width from min to max */
+    float min;                    /**< first edge, if bin_edges is NULL */
+    float max;                    /**< last edge, if bin_edges is NULL */
+    uint64_t batches;             /**< number of batches that were counted; 0: 1 */
+} qobs_histogram_state;
+
+/** Replaces everything observed by a histogram that another program has collected, for example one of a state_dict:
+ * histogram, min_val and max_val of torch.HistogramObserver; calib_hist and calib_bin_edges of Quark's and
+ * Model-Optimizer's. The range is that of the edges. Edges must be those of a linspace or arange in float32, except for
+ * modelopt.HistogramCalibrator with torch_hist=false. Counts of tokens become 0.
+ * Later batches add to the histogram as to an own one.
+ * @since 0.2.0 */
+QOBS_API int qobs_observer_set_histogram(qobs_observer *observer, const qobs_histogram_state *histogram,
+                                         qobs_error *error);
 
 /** Returns the report of the last batch, summed over all qparams. NO_DATA if no batch has been searched. The results
  * best_step, errors and errors_before have the values of each qparam. */
@@ -363,6 +415,36 @@ QOBS_API int qobs_observer_load(qobs_observer **observer, const void *buffer, si
 /** Returns the counts of all batches. */
 QOBS_API int qobs_observer_counts(const qobs_observer *observer, qobs_counts *counts, qobs_error *error);
 
+/** Dtypes, shape and sizes of scale and zero point. qobs fills the structure as far as struct_size goes. */
+typedef struct qobs_qparam_layout {
+    size_t struct_size;           /**< sizeof(qobs_qparam_layout) */
+    size_t count;                 /**< number of scales */
+    qobs_dtype scale_dtype;       /**< dtype of scale */
+    qobs_dtype zero_point_dtype;  /**< dtype of zero_point */
+    size_t scale_size;            /**< bytes of scale */
+    size_t zero_point_size;       /**< bytes of zero_point */
+    int64_t shape[QOBS_MAX_NDIM]; /**< the first ndim entries are valid */
+    int ndim;                     /**< number of dimensions of scale and zero_point */
+    bool has_global_scale;        /**< the scales are divided by a global scale */
+} qobs_qparam_layout;
+
+/** Describes the qparams of an observer with `config` after it has observed a tensor like `value`, whose data is not
+ * read. g_idx: as in qobs_plan_create; NULL: none.
+ * @since 0.2.0 */
+QOBS_API int qobs_config_layout(const qobs_config *config, const qobs_tensor *value, const qobs_tensor *g_idx,
+                                qobs_qparam_layout *layout, qobs_error *error);
+
+/** The same for a configuration as text, as in qobs_config_parse: "llmc.minmax num_bits=4 group_size=128".
+ * @since 0.2.0 */
+QOBS_API int qobs_describe_qparams(const char *config, const qobs_tensor *value, qobs_qparam_layout *layout,
+                                   qobs_error *error);
+
+/** Computes the qparams of one tensor: creates an observer from `config`, a text as in qobs_config_parse, observes
+ * `value`, and writes what `out` asks for. Sizes are those of qobs_describe_qparams. runtime may be NULL.
+ * @since 0.2.0 */
+QOBS_API int qobs_compute_qparams(const char *config, const qobs_tensor *value, const qobs_qparam_buffers *out,
+                                  const qobs_runtime *runtime, qobs_error *error);
+
 #define QOBS_RESULT_NAME 72 /**< bytes of a result name, including the final NUL */
 
 /** Description of a result. The preset, its settings and the state determine which results exist; docs/presets lists
@@ -390,9 +472,16 @@ QOBS_API int qobs_observer_result_find(const qobs_observer *observer, const char
 QOBS_API int qobs_observer_read(const qobs_observer *observer, const char *name, void *out, size_t size,
                                 qobs_error *error);
 
-/** Writes scale and zero point. The sizes are those of their descriptions. scale and zero_point may be NULL. */
-QOBS_API int qobs_observer_qparams(const qobs_observer *observer, void *scale, size_t scale_size, void *zero_point,
-                                   size_t zero_point_size, qobs_error *error);
+/** Writes result `name` in C order to `out`, converted to `dtype`: F32, F64, I32 or I64. `size` is the number of its
+ * elements times the size of `dtype`, in bytes. F64 to F32 rounds to nearest. Fails with INVALID_ARGUMENT if an integer
+ * is asked for and an element is none, or beyond its limits.
+ * @since 0.2.0 */
+QOBS_API int qobs_observer_read_as(const qobs_observer *observer, const char *name, qobs_dtype dtype, void *out,
+                                   size_t size, qobs_error *error);
+
+/** Writes scale, zero point and global scale. The sizes are those of the results of these names.
+ * @since 0.2.0 */
+QOBS_API int qobs_observer_qparams(const qobs_observer *observer, const qobs_qparam_buffers *out, qobs_error *error);
 
 /** Gives observers of fused layers (gate_proj and up_proj; q_proj, k_proj and v_proj) one global scale: that of the
  * largest magnitude that any of them has observed. All must have data and strategy tensor_group.

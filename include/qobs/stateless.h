@@ -2,7 +2,8 @@
 /* SPDX-FileCopyrightText: The qobs authors */
 
 /** @file
- * Functions on one tensor or histogram that need no observer. */
+ * Functions on one tensor or histogram that need no observer. Most take a structure of arguments: the caller sets
+ * struct_size and the members it needs, and leaves the others 0. Sizes are in bytes and must match exactly. */
 #ifndef QOBS_QOBS_STATELESS_H
 #define QOBS_QOBS_STATELESS_H
 
@@ -16,20 +17,35 @@ extern "C" {
  * Functions on one tensor that need no observer.
  * @{ */
 
-/** Computes the minimum and maximum of `value` for every qparam. min and max receive one element of value's dtype for
- * each qparam of the plan.
- * The setting nonfinite decides about NaN and infinity. After NONFINITE and OUT_OF_MEMORY, min and max are
- * undefined. counts may be NULL; it is overwritten. Reproduces get_current_min_max (llm-compressor) and
- * torch.aminmax. */
-QOBS_API int qobs_minmax(const qobs_config *config, const qobs_tensor *value, const qobs_tensor *g_idx, void *min,
-                         void *max, qobs_counts *counts, const qobs_runtime *runtime, qobs_error *error);
+/** Arguments of qobs_minmax and qobs_global_minmax. Members that are not listed as optional must be set. */
+typedef struct qobs_minmax_args {
+    size_t struct_size;          /**< sizeof(qobs_minmax_args) */
+    const qobs_config *config;   /**< granularity and nonfinite; NULL: axes, and NaN and infinity are refused */
+    const qobs_tensor *value;    /**< F32, BF16, F16 or F64 */
+    const qobs_tensor *g_idx;    /**< as in qobs_plan_create; NULL: none */
+    const int *axes;             /**< dimensions to keep, in place of config's granularity; NULL: config's, or none */
+    size_t axis_count;           /**< number of axes; negative axes count from the end */
+    void *min;                   /**< receives one element of value's dtype for each qparam */
+    void *max;                   /**< as min */
+    size_t size;                 /**< bytes of min, and of max */
+    qobs_counts *counts;         /**< receives the counts of the tensor; NULL: not wanted */
+    const qobs_runtime *runtime; /**< NULL: the defaults */
+} qobs_minmax_args;
 
-/** Computes the minimum and maximum of the complete tensor, one element each. Otherwise like qobs_minmax. Reproduces
- * get_current_global_min_max (llm-compressor). */
-QOBS_API int qobs_global_minmax(const qobs_config *config, const qobs_tensor *value, void *min, void *max,
-                                qobs_counts *counts, const qobs_runtime *runtime, qobs_error *error);
+/** Computes the minimum and maximum of a tensor for every qparam: of the granularity of `config`, or for every index of
+ * the kept `axes`. Without both there is one range. The setting nonfinite decides about NaN and infinity. After
+ * NONFINITE and OUT_OF_MEMORY, min and max are undefined.
+ * Reproduces get_current_min_max (llm-compressor), torch.aminmax and reduce_amax (Model-Optimizer).
+ * @since 0.2.0 */
+QOBS_API int qobs_minmax(const qobs_minmax_args *args, qobs_error *error);
 
-/** Counts the tokens of a tensor of any observable dtype, as in qobs_counts. tokens and nonzero_tokens may be NULL. */
+/** Computes the minimum and maximum of the complete tensor, one element each. config is needed; g_idx and axes are
+ * NULL. Otherwise like qobs_minmax. Reproduces get_current_global_min_max (llm-compressor).
+ * @since 0.2.0 */
+QOBS_API int qobs_global_minmax(const qobs_minmax_args *args, qobs_error *error);
+
+/** Counts the tokens of a tensor of any observable dtype, as in qobs_counts. tokens and nonzero_tokens may be NULL.
+ * @since 0.1.0 */
 QOBS_API int qobs_count_tokens(const qobs_tensor *value, uint64_t *tokens, uint64_t *nonzero_tokens, qobs_error *error);
 
 /** Parameters of a histogram. */
@@ -42,120 +58,187 @@ typedef struct qobs_histogram_options {
     bool skip_zeros;    /**< zeros count neither in bins nor for the extrema */
 } qobs_histogram_options;
 
-/** Computes the histogram of `value` for every qparam of config's granularity, or of all elements if config is NULL.
- * counts receives bins->count counts for each qparam; they are exact. first_edge and last_edge receive one number
- * for each qparam and may be NULL. counts_seen may be NULL; it is overwritten with the counts of the complete
- * tensor. The call uses 16 bytes of memory for each bin and thread.
+/** Arguments of qobs_histogram. */
+typedef struct qobs_histogram_args {
+    size_t struct_size;                    /**< sizeof(qobs_histogram_args) */
+    const qobs_config *config;             /**< its granularity; NULL: one histogram of all elements */
+    const qobs_tensor *value;              /**< F32, BF16, F16 or F64 */
+    const qobs_tensor *g_idx;              /**< as in qobs_plan_create; NULL: none */
+    const qobs_histogram_options *options; /**< bins */
+    uint64_t *counts;                      /**< receives options->count counts for each qparam */
+    size_t counts_size;                    /**< bytes of counts */
+    float *first_edge;                     /**< receives one number for each qparam; NULL: not wanted */
+    float *last_edge;                      /**< as first_edge */
+    size_t edges_size;                     /**< bytes of first_edge, and of last_edge */
+    qobs_counts *totals;                   /**< receives the counts of the complete tensor; NULL: not wanted */
+    const qobs_runtime *runtime;           /**< NULL: the defaults */
+} qobs_histogram_args;
+
+/** Computes the histogram of a tensor for every qparam. Counts are exact. The call uses 16 bytes of memory for each bin
+ * and thread.
  * Reproduces torch.histc (torch 2 and later) for F32, BF16 and F16; F64 is rounded to F32 first. A range of one
  * point c becomes [c - 1, c + 1]. NaN and infinities are not counted. If min == max and a qparam has NaN or
  * infinity, the call fails with NONFINITE.
  * Differences: torch divides by infinity if (max - min) * count overflows F32. It divides by zero if c - 1 and c + 1
- * round to c. Here both cases are computed correctly. torch counts in F32; see qobs_histogram_to_float. */
-QOBS_API int qobs_histogram(const qobs_config *config, const qobs_tensor *value, const qobs_tensor *g_idx,
-                            const qobs_histogram_options *bins, uint64_t *counts, float *first_edge, float *last_edge,
-                            qobs_counts *counts_seen, const qobs_runtime *runtime, qobs_error *error);
+ * round to c. Here both cases are computed correctly. torch counts in F32; see qobs_histogram_to_float.
+ * @since 0.2.0 */
+QOBS_API int qobs_histogram(const qobs_histogram_args *args, qobs_error *error);
 
-/** Converts n counts to those of torch.histc on one thread. It counts in F32, so no count exceeds 2^24. */
-QOBS_API void qobs_histogram_to_float(size_t n, const uint64_t *counts, float *out);
+/** Converts `n` counts to those of torch.histc on one thread. It counts in F32, so no count exceeds 2^24.
+ * `counts` has n elements in counts_size bytes, `out` has n floats in out_size bytes.
+ * @since 0.2.0 */
+QOBS_API int qobs_histogram_to_float(size_t n, const uint64_t *counts, size_t counts_size, float *out, size_t out_size,
+                                     qobs_error *error);
 
-/** Searches the range with the smallest quantization error for every qparam of `value`, as an observer with an llmc
- * preset *mse does.
- *  - min, max: receive one element of value's dtype for each qparam.
- *  - importance: a weight for each column of a weight tensor (strategies channel, group and tensor_group), finite
- *    and not negative. NULL: equal weights. Every *mse preset accepts it.
- *  - global_scale: the global scale of the later scales. Only version 2025-10 uses it in the search. NULL: none.
- *  - best_step, errors, report: may be NULL; best_step and errors receive one element for each qparam.
+/** Arguments of qobs_search and qobs_global_search. */
+typedef struct qobs_search_args {
+    size_t struct_size;          /**< sizeof(qobs_search_args) */
+    const qobs_config *config;   /**< an llmc preset with mse in its name */
+    const qobs_tensor *value;    /**< F32, BF16, F16 or F64 */
+    const qobs_tensor *g_idx;    /**< as in qobs_plan_create; NULL: none */
+    const float *importance;     /**< weight of each column of a weight tensor, finite, not negative; NULL: equal */
+    size_t importance_size;      /**< bytes of importance */
+    const float *global_scale;   /**< global scale of the later scales (version 2025-10 only); NULL: none */
+    void *min;                   /**< receives one element of value's dtype for each qparam */
+    void *max;                   /**< as min */
+    size_t size;                 /**< bytes of min, and of max */
+    int32_t *best_step;          /**< receives the chosen step of each qparam; NULL: not wanted */
+    size_t best_step_size;       /**< bytes of best_step */
+    double *errors;              /**< receives the error of each qparam; NULL: not wanted */
+    size_t errors_size;          /**< bytes of errors */
+    qobs_search_report *report;  /**< receives sums over all qparams; NULL: not wanted */
+    const qobs_runtime *runtime; /**< NULL: the defaults */
+} qobs_search_args;
+
+/** Searches the range with the smallest quantization error for every qparam of a tensor, as an observer with an llmc
+ * preset *mse does. Every *mse preset accepts importance, with strategies channel, group and tensor_group.
  * After NONFINITE and OUT_OF_MEMORY, min and max are undefined and the other outputs unchanged. Reproduces
- * _grid_search_mse and _grid_search of llm-compressor. */
-QOBS_API int qobs_search(const qobs_config *config, const qobs_tensor *value, const qobs_tensor *g_idx,
-                         const float *importance, const float *global_scale, void *min, void *max, int32_t *best_step,
-                         double *errors, qobs_search_report *report, const qobs_runtime *runtime, qobs_error *error);
+ * _grid_search_mse and _grid_search of llm-compressor.
+ * @since 0.2.0 */
+QOBS_API int qobs_search(const qobs_search_args *args, qobs_error *error);
 
 /** Searches the range of the complete tensor, one element each. Every candidate has its own global scale (version
- * 2025-10, strategy tensor_group). Reproduces get_current_global_min_max with optimize_global_scale of the mse
- * observers of llm-compressor. */
-QOBS_API int qobs_global_search(const qobs_config *config, const qobs_tensor *value, void *min, void *max,
-                                const qobs_runtime *runtime, qobs_error *error);
+ * 2025-10, strategy tensor_group). Only config, value, min, max, size and runtime are used; the others are NULL or 0.
+ * Reproduces get_current_global_min_max with optimize_global_scale of the mse observers of llm-compressor.
+ * @since 0.2.0 */
+QOBS_API int qobs_global_search(const qobs_search_args *args, qobs_error *error);
 
-/** Computes scale and zero point for `count` ranges of dtype `dtype` (torch presets: F32).
- * scale and zero_point receive `count` elements of the dtypes of qobs_config_qparam_dtypes and may be NULL.
- * global_scale (llmc presets) multiplies the scales and makes them F32; NULL: none. Fails with NO_RESULT if upstream
- * raises an exception.
+/** Arguments of qobs_calculate_qparams. */
+typedef struct qobs_calculate_args {
+    size_t struct_size;        /**< sizeof(qobs_calculate_args) */
+    const qobs_config *config; /**< its formula */
+    qobs_dtype dtype;          /**< of min and max; torch presets: F32 */
+    size_t count;              /**< number of ranges */
+    const void *min;           /**< `count` elements of dtype */
+    const void *max;           /**< as min */
+    size_t size;               /**< bytes of min, and of max */
+    const float *global_scale; /**< multiplies the scales and makes them F32 (llmc presets); NULL: none */
+    void *scale;               /**< receives `count` scales; NULL: not wanted */
+    size_t scale_size;         /**< bytes of scale */
+    void *zero_point;          /**< receives `count` zero points; NULL: not wanted */
+    size_t zero_point_size;    /**< bytes of zero_point */
+} qobs_calculate_args;
+
+/** Computes scale and zero point for ranges. They have the dtypes of qobs_config_qparam_dtypes. Fails with NO_RESULT if
+ * upstream raises an exception.
  * Reproduces calculate_qparams of compressed-tensors, of torch.ao's UniformQuantizationObserverBase and of Quark's
  * observers. For Quark's observers per tensor, each range is that of one tensor. For its powers of two, each range
- * is that of one batch. */
-QOBS_API int qobs_calculate_qparams(const qobs_config *config, qobs_dtype dtype, size_t count, const void *min,
-                                    const void *max, const float *global_scale, void *scale, void *zero_point,
-                                    qobs_error *error);
+ * is that of one batch.
+ * @since 0.2.0 */
+QOBS_API int qobs_calculate_qparams(const qobs_calculate_args *args, qobs_error *error);
 
 /** Computes the global scale for a range (strategy tensor_group): a range that fills e2m1 then gives scales that fill
- * e4m3. min, max and the computation have dtype `dtype`. Reproduces generate_gparam of compressed-tensors. */
+ * e4m3. min, max and the computation have dtype `dtype`. Reproduces generate_gparam of compressed-tensors.
+ * @since 0.1.0 */
 QOBS_API int qobs_global_scale(const qobs_config *config, qobs_dtype dtype, double min, double max, float *global_scale,
                                qobs_error *error);
 
-/** Quantizes and dequantizes every element of `value` with its qparam.
- *  - format: NULL for the format of the configuration; torch presets: NULL.
- *  - scale: one element for each qparam in C order, F32 or value's dtype (torch presets: F32).
- *  - zero_point: as many elements of any dtype; NULL: none.
- *  - global_scale: divides every scale; NULL: none.
- *  - out: receives value's dtype and shape; may be value's data with the same strides, and must not overlap it
- *    otherwise.
- *  - out_strides: bytes; NULL: C order. A stride may be 0 only if there is one element.
+/** Arguments of qobs_fake_quantize. */
+typedef struct qobs_fake_quantize_args {
+    size_t struct_size;            /**< sizeof(qobs_fake_quantize_args) */
+    const qobs_config *config;     /**< granularity and format */
+    const qobs_format *format;     /**< NULL: the format of config; torch presets: NULL */
+    const qobs_tensor *value;      /**< F32, BF16, F16 or F64 */
+    const qobs_tensor *g_idx;      /**< as in qobs_plan_create; NULL: none */
+    const qobs_tensor *scale;      /**< one element for each qparam in C order, F32 or value's dtype (torch: F32) */
+    const qobs_tensor *zero_point; /**< as many elements of any dtype; NULL: none */
+    const float *global_scale;     /**< divides every scale; NULL: none */
+    void *out;                     /**< receives value's dtype and shape; may be value's data with the same strides */
+    const int64_t *out_strides;    /**< bytes, 0 only for one element; NULL: C order */
+    size_t out_size;               /**< bytes of out, at least those its elements span */
+    const qobs_runtime *runtime;   /**< NULL: the defaults */
+} qobs_fake_quantize_args;
+
+/** Quantizes and dequantizes every element of a tensor with its qparam. `out` must not overlap value's data in another
+ * way than being it.
  * llmc presets reproduce fake_quantize of compressed-tensors. The computation is in value's dtype, but in float for
  * BF16 and F16 if scale is F32 or there is a global scale. The result is rounded to value's dtype; upstream returns
  * F32 then, except for strategy group.
  * torch presets reproduce torch.fake_quantize_per_tensor_affine, which maps NaN to the smallest integer. In other
- * presets NaN stays NaN. */
-QOBS_API int qobs_fake_quantize(const qobs_config *config, const qobs_format *format, const qobs_tensor *value,
-                                const qobs_tensor *g_idx, const qobs_tensor *scale, const qobs_tensor *zero_point,
-                                const float *global_scale, void *out, const int64_t *out_strides,
-                                const qobs_runtime *runtime, qobs_error *error);
+ * presets NaN stays NaN.
+ * @since 0.2.0 */
+QOBS_API int qobs_fake_quantize(const qobs_fake_quantize_args *args, qobs_error *error);
 
 /** @} */
 
 /** @defgroup range Range finders
  * Functions that find the range to quantize in a histogram, which may come from any source.
- *  - histogram: 1-dimensional counts, F32, F64, I32 or I64. bin_edges: F32, one more element.
- *  - config: a quark.* preset (settings symmetric and dtype) or a modelopt.* preset (num_bits and unsigned). The range
- * of modelopt.* is -amax to amax, or 0 to amax if unsigned.
- *  - runtime may be NULL. Its executor is not used.
  * @{ */
 
-/** Finds the range that holds `percentile` percent, 0 to 100.
+/** Arguments of the range finders. */
+typedef struct qobs_range_args {
+    size_t struct_size;           /**< sizeof(qobs_range_args) */
+    const qobs_config *config;    /**< a preset of the family that has the method, and its number format */
+    const qobs_tensor *histogram; /**< 1-dimensional counts, F32, F64, I32 or I64 */
+    const qobs_tensor *bin_edges; /**< F32, one element more than histogram */
+    double percentile;            /**< qobs_range_by_percentile: 0 to 100 */
+    int64_t stride;               /**< qobs_range_by_mse and _entropy: bins between candidates */
+    int64_t start_bin;            /**< qobs_range_by_mse and _entropy: the first candidate */
+    const qobs_runtime *runtime;  /**< NULL: the defaults; the executor is not used */
+} qobs_range_args;
+
+/** What a range finder has found. qobs fills the structure as far as struct_size goes. */
+typedef struct qobs_range {
+    size_t struct_size; /**< sizeof(qobs_range) */
+    float min;          /**< the range */
+    float max;          /**< the range */
+    int64_t first_bin;  /**< first bin of the range */
+    int64_t last_bin;   /**< last bin of the range, included */
+    double score;       /**< percent of the counts within the range; mean squared error; squared error; divergence */
+} qobs_range;
+
+/** Finds the range that holds `percentile` percent. score is the share of the counts in the bins of the range, in
+ * percent. The range of modelopt.* is -amax to amax, or 0 to amax if unsigned.
  * quark.* reproduces get_min_max_by_percentile. If symmetric, the range is 0 to the left edge of the first bin whose
  * cumulative share reaches the percentile. If asymmetric, it is the smallest range of bins with at most half of the
  * remaining share on each side. Upstream documents that rule but computes another range;
  * quark.PerTensorPercentileObserver reproduces what it computes.
- * modelopt.* reproduces compute_amax(percentile) of Model-Optimizer. */
-QOBS_API int qobs_range_by_percentile(const qobs_config *config, const qobs_tensor *histogram,
-                                      const qobs_tensor *bin_edges, double percentile, float *min, float *max,
-                                      const qobs_runtime *runtime, qobs_error *error);
+ * modelopt.* reproduces compute_amax(percentile) of Model-Optimizer.
+ * @since 0.2.0 */
+QOBS_API int qobs_range_by_percentile(const qobs_range_args *args, qobs_range *range, qobs_error *error);
 
-/** Finds the range with the smallest mean squared error of the quantized bin centres. Candidates end at the centres
- * of bins start_bin, start_bin + stride, ...
+/** Finds the range with the smallest mean squared error of the quantized bin centres, which is score. Candidates end at
+ * the centres of bins start_bin, start_bin + stride, ...
  * quark.* reproduces get_min_max_by_mse; a start_bin beyond the last bin means the last bin. modelopt.* reproduces the
  * documented compute_amax(mse) of Model-Optimizer; upstream passes its arguments in the wrong order and returns
- * start_bin. */
-QOBS_API int qobs_range_by_mse(const qobs_config *config, const qobs_tensor *histogram, const qobs_tensor *bin_edges,
-                               int64_t stride, int64_t start_bin, float *min, float *max, const qobs_runtime *runtime,
-                               qobs_error *error);
+ * start_bin.
+ * @since 0.2.0 */
+QOBS_API int qobs_range_by_mse(const qobs_range_args *args, qobs_range *range, qobs_error *error);
 
-/** Finds the range with the smallest squared error if elements are spread evenly over their bins. It clips from
- * either side, 1e-5 of the elements at a time, until the error increases. Only for torch.* presets (setting dtype).
- * Reproduces _non_linear_param_search of HistogramObserver, which computes in float32 and double. Only the first and
- * the last edge are used; counts are rounded to float32. Sums have the order of torch.sum for vectors of 8. If max -
- * min overflows float32, the result is the full range; upstream has no result. */
-QOBS_API int qobs_range_by_l2_norm(const qobs_config *config, const qobs_tensor *histogram,
-                                   const qobs_tensor *bin_edges, float *min, float *max, const qobs_runtime *runtime,
-                                   qobs_error *error);
+/** Finds the range with the smallest squared error if elements are spread evenly over their bins; score is that error.
+ * It clips from either side, 1e-5 of the elements at a time, until the error increases. Only for torch.* presets
+ * (setting dtype). Reproduces _non_linear_param_search of HistogramObserver, which computes in float32 and double.
+ * Only the first and the last edge are used; counts are rounded to float32. Sums have the order of torch.sum for
+ * vectors of 8. If max - min overflows float32, the result is the full range; upstream has no result.
+ * @since 0.2.0 */
+QOBS_API int qobs_range_by_l2_norm(const qobs_range_args *args, qobs_range *range, qobs_error *error);
 
-/** Finds the range with the smallest Kullback-Leibler divergence. Candidates hold the first start_bin, start_bin +
- * stride, ... bins. Only for modelopt.* presets with integers of 2 to 16 bits.
+/** Finds the range with the smallest Kullback-Leibler divergence, which is score. Candidates hold the first start_bin,
+ * start_bin + stride, ... bins. Only for modelopt.* presets with integers of 2 to 16 bits.
  * Reproduces compute_amax(entropy) of Model-Optimizer. Upstream changes bin 0 of a numpy histogram; here the
- * histogram is not modified. */
-QOBS_API int qobs_range_by_entropy(const qobs_config *config, const qobs_tensor *histogram,
-                                   const qobs_tensor *bin_edges, int64_t stride, int64_t start_bin, float *min,
-                                   float *max, const qobs_runtime *runtime, qobs_error *error);
+ * histogram is not modified.
+ * @since 0.2.0 */
+QOBS_API int qobs_range_by_entropy(const qobs_range_args *args, qobs_range *range, qobs_error *error);
 
 /** @} */
 

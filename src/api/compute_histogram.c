@@ -16,16 +16,17 @@
 static int check_bins(const qobs_histogram_options *bins, qobs_error *error)
 {
     if (!bins)
-        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "bins: is NULL");
-    const int status = struct_size_check("bins", bins, sizeof *bins, sizeof *bins, error);
+        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "options: is NULL");
+    const int status =
+        struct_size_check("options", bins, SIZE_THROUGH(qobs_histogram_options, skip_zeros), sizeof *bins, error);
     if (status != QOBS_OK)
         return status;
     if (bins->count < 1 || bins->count > QOBS_MOST_BINS)
-        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "bins.count: is %lld, allowed are 1 to %d",
+        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "options.count: is %lld, allowed are 1 to %d",
                          (long long)bins->count, QOBS_MOST_BINS);
     if (!isfinite(bins->min) || !isfinite(bins->max) || bins->min > bins->max)
         return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT,
-                         "bins.min, bins.max: %g to %g is no range of finite numbers", (double)bins->min,
+                         "options.min, options.max: %g to %g is no range of finite numbers", (double)bins->min,
                          (double)bins->max);
     return QOBS_OK;
 }
@@ -48,66 +49,84 @@ static int bin_by_own_range(const struct batch *batch, const qobs_histogram_opti
     return status;
 }
 
-static int count(const struct batch *batch, const qobs_histogram_options *bins, uint64_t *counts, float *first_edge,
-                 float *last_edge, qobs_counts *totals, qobs_error *error)
+static int check_sizes(const qobs_histogram_args *a, size_t qparams, qobs_error *error)
 {
+    const size_t edges = qparams * sizeof(float);
+    int status = array_check("counts", a->counts, a->counts_size,
+                             qparams * (size_t)a->options->count * sizeof *a->counts, error);
+    if (status == QOBS_OK && (a->first_edge || a->last_edge || a->edges_size > 0))
+        status = array_check("edges_size", a->first_edge ? a->first_edge : a->last_edge, a->edges_size, edges, error);
+    return status;
+}
+
+static int count(const struct batch *batch, const qobs_histogram_args *a, qobs_error *error)
+{
+    const qobs_histogram_options *bins = a->options;
     const size_t n = (size_t)batch->plan->qparams,
                  size = n * (sizeof(struct qobs_binning) + sizeof(struct qobs_extrema));
+    int status = check_sizes(a, n, error);
+    if (status != QOBS_OK)
+        return status;
     struct qobs_extrema *extrema = qobs_allocate(batch->runtime, size);
     if (!extrema)
         return qobs_fail(error, QOBS_ERROR_OUT_OF_MEMORY, "histogram: no memory for %zu bytes of ranges", size);
     struct qobs_binning *binning = (struct qobs_binning *)(void *)(extrema + n);
-    int status = QOBS_OK;
     if (bins->min == bins->max)
         status = bin_by_own_range(batch, bins, binning, extrema, error);
     for (size_t q = 0; q < n && bins->min < bins->max; q++)
         binning[q] = qobs_binning_of(bins->min, bins->max, (size_t)bins->count, bins->magnitude, bins->skip_zeros);
     if (status == QOBS_OK)
-        status = qobs_collect(batch, binning, counts, extrema, NULL, error);
+        status = qobs_collect(batch, binning, a->counts, extrema, NULL, error);
     qobs_counts all = {.batches = 1, .elements = (uint64_t)batch->plan->value.elements};
     for (size_t q = 0; status == QOBS_OK && q < n; q++) {
-        if (first_edge)
-            first_edge[q] = binning[q].lo;
-        if (last_edge)
-            last_edge[q] = binning[q].hi;
+        if (a->first_edge)
+            a->first_edge[q] = binning[q].lo;
+        if (a->last_edge)
+            a->last_edge[q] = binning[q].hi;
         all.nan += extrema[q].nonfinite.nan;
         all.inf += extrema[q].nonfinite.inf;
     }
-    if (status == QOBS_OK && totals)
-        counts_copy(&all, totals);
+    if (status == QOBS_OK && a->totals)
+        counts_copy(&all, a->totals);
     qobs_release(batch->runtime, extrema, size);
     return status;
 }
 
-int qobs_histogram(const qobs_config *config, const qobs_tensor *value, const qobs_tensor *g_idx,
-                   const qobs_histogram_options *bins, uint64_t *counts, float *first_edge, float *last_edge,
-                   qobs_counts *totals, const qobs_runtime *given, qobs_error *error)
+int qobs_histogram(const qobs_histogram_args *args, qobs_error *error)
 {
     static const struct granularity tensor = {.ops = &qobs_granularity_tensor, .params = {.strategy = STRATEGY_TENSOR}};
     struct runtime runtime;
+    qobs_histogram_args a;
     qobs_plan *plan;
-    if (!counts)
-        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "counts: is NULL");
     const fp_mode mode = fp_enter(); /* limits may be subnormal */
-    int status = totals ? counts_check(totals, error) : QOBS_OK;
+    int status = ARGS_READ(qobs_histogram_args, &a, args, runtime, error);
+    if (status == QOBS_OK && a.totals)
+        status = counts_check(a.totals, error);
     if (status == QOBS_OK)
-        status = check_bins(bins, error);
+        status = check_bins(a.options, error);
     if (status == QOBS_OK)
-        status = qobs_runtime_resolve(&runtime, given, error);
+        status = qobs_runtime_resolve(&runtime, a.runtime, error);
     if (status == QOBS_OK)
-        status = config ? qobs_plan_create(&plan, config, value, g_idx, given, error)
-                        : qobs_plan_new(&plan, &tensor, value, g_idx, &runtime, error);
+        status = a.config ? qobs_plan_create(&plan, a.config, a.value, a.g_idx, a.runtime, error)
+                          : qobs_plan_new(&plan, &tensor, a.value, a.g_idx, &runtime, error);
     if (status == QOBS_OK) {
-        const struct batch batch = {&runtime, qobs_kernels_active(), plan, value->data};
-        status = count(&batch, bins, counts, first_edge, last_edge, totals, error);
+        const struct batch batch = {&runtime, qobs_kernels_active(), plan, a.value->data};
+        status = count(&batch, &a, error);
         qobs_plan_destroy(plan);
     }
     fp_leave(mode);
     return status == QOBS_OK ? qobs_succeed(error) : status;
 }
 
-void qobs_histogram_to_float(size_t n, const uint64_t *counts, float *out)
+int qobs_histogram_to_float(size_t n, const uint64_t *counts, size_t counts_size, float *out, size_t out_size,
+                            qobs_error *error)
 {
-    for (size_t i = 0; i < n; i++)
+    if (n > SIZE_MAX / sizeof *counts)
+        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "n: is %zu, which no memory holds", n);
+    int status = array_check("counts", counts, counts_size, n * sizeof *counts, error);
+    if (status == QOBS_OK)
+        status = array_check("out", out, out_size, n * sizeof *out, error);
+    for (size_t i = 0; status == QOBS_OK && i < n; i++)
         out[i] = counts[i] < (UINT64_C(1) << 24) ? (float)counts[i] : 0x1p24f;
+    return status == QOBS_OK ? qobs_succeed(error) : status;
 }

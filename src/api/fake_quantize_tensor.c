@@ -3,8 +3,10 @@
 
 /* qobs_fake_quantize: checks its arguments and chooses the quantizer. */
 #include <math.h>
+#include <stdlib.h>
 
-#include "base/error.h"
+#include "base/struct_size.h"
+#include "base/tensor.h"
 #include "config/stages.h"
 #include "formula/fake_quantize.h"
 #include "formula/qparam_view.h"
@@ -83,59 +85,81 @@ static int choose_quantizer(struct qobs_quantizer *q, const qobs_config *config,
     return QOBS_OK;
 }
 
-static int check_out(const qobs_tensor *value, void *out, const int64_t *strides, qobs_error *error)
+/* The bytes from the first to the last element of out must be those of the caller. */
+static int check_out(const qobs_fake_quantize_args *a, const struct view *value, qobs_error *error)
 {
-    if (!out)
+    const int64_t *strides = a->out_strides;
+    const int64_t element = (int64_t)qobs_dtype_size(value->dtype);
+    int64_t span = strides ? element : value->elements * element;
+    if (!a->out)
         return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "out: is NULL");
-    for (int i = 0; strides && i < value->ndim; i++)
-        if (strides[i] == 0 && value->shape[i] > 1)
+    for (int i = 0; strides && i < value->ndim; i++) {
+        if (value->shape[i] == 1)
+            continue;
+        int64_t reach;
+        if (strides[i] == 0)
             return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT,
                              "out_strides: entry %d is 0, elements would share memory", i);
+        if (!qobs_multiply(strides[i] == INT64_MIN ? INT64_MAX : llabs(strides[i]), value->shape[i] - 1, &reach) ||
+            __builtin_add_overflow(span, reach, &span))
+            return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "out_strides: they reach further than 2^61 bytes");
+    }
+    if (a->out_size < (uint64_t)span)
+        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "out: has %zu bytes, its elements span %lld", a->out_size,
+                         (long long)span);
     return QOBS_OK;
 }
 
-int qobs_fake_quantize(const qobs_config *config, const qobs_format *format, const qobs_tensor *value,
-                       const qobs_tensor *g_idx, const qobs_tensor *scale, const qobs_tensor *zero_point,
-                       const float *global_scale, void *out, const int64_t *out_strides, const qobs_runtime *hooks,
-                       qobs_error *error)
+/* Views of scale and zero point, each with an element for each qparam. */
+static int open_qparams(struct fake_quantize *f, const qobs_fake_quantize_args *a, const qobs_plan *plan,
+                        qobs_error *error)
 {
-    struct runtime runtime;
     struct view scales, zero_points = {0};
-    qobs_plan *plan = NULL, *out_plan = NULL;
-    struct fake_quantize f = {.runtime = &runtime, .kernels = qobs_kernels_active(), .global_scale = global_scale};
-    int status = qobs_runtime_resolve(&runtime, hooks, error);
-    if (status == QOBS_OK)
-        status = qobs_plan_create(&plan, config, value, g_idx, hooks, error);
-    if (status != QOBS_OK)
-        return status;
-    status = choose_quantizer(&f.quantizer, config, format, error);
-    if (status != QOBS_OK || plan->value.elements == 0)
-        goto done;
-    status = check_out(value, out, out_strides, error);
-    if (status == QOBS_OK)
-        status = qobs_view_of_tensor(&scales, scale, "scale", error);
+    int status = qobs_view_of_tensor(&scales, a->scale, "scale", error);
     if (status == QOBS_OK)
         status = check_qparams(&scales, "scale", plan->qparams, error);
     if (status == QOBS_OK)
-        status = check_scale(&scales, value->dtype, f.quantizer.torch, error);
-    if (status == QOBS_OK && zero_point) {
-        status = qobs_view_of_tensor(&zero_points, zero_point, "zero_point", error);
+        status = check_scale(&scales, plan->value.dtype, f->quantizer.torch, error);
+    if (status == QOBS_OK && a->zero_point) {
+        status = qobs_view_of_tensor(&zero_points, a->zero_point, "zero_point", error);
         if (status == QOBS_OK)
             status = check_qparams(&zero_points, "zero_point", plan->qparams, error);
-        if (status == QOBS_OK && f.quantizer.torch)
-            status = check_zero_points(&zero_points, &f.quantizer, error);
+        if (status == QOBS_OK && f->quantizer.torch)
+            status = check_zero_points(&zero_points, &f->quantizer, error);
     }
     if (status != QOBS_OK)
-        goto done;
-    f.scale = scales.data;
-    f.scale_dtype = scales.dtype;
-    f.zero_point = zero_points.data;
-    f.zero_point_dtype = zero_points.dtype;
-    const qobs_tensor written = {sizeof written, out, value->dtype, value->ndim, value->shape, out_strides};
-    status = qobs_plan_create(&out_plan, config, &written, NULL, hooks, error);
+        return status;
+    f->scale = scales.data;
+    f->scale_dtype = scales.dtype;
+    f->zero_point = zero_points.data;
+    f->zero_point_dtype = zero_points.dtype;
+    return QOBS_OK;
+}
+
+int qobs_fake_quantize(const qobs_fake_quantize_args *args, qobs_error *error)
+{
+    struct runtime runtime;
+    qobs_fake_quantize_args a;
+    qobs_plan *plan = NULL, *out_plan = NULL;
+    int status = ARGS_READ(qobs_fake_quantize_args, &a, args, runtime, error);
     if (status == QOBS_OK)
-        status = qobs_fake_quantize_plan(&f, plan, value->data, out_plan, out, error);
-done:
+        status = qobs_runtime_resolve(&runtime, a.runtime, error);
+    if (status == QOBS_OK)
+        status = qobs_plan_create(&plan, a.config, a.value, a.g_idx, a.runtime, error);
+    if (status != QOBS_OK)
+        return status;
+    struct fake_quantize f = {.runtime = &runtime, .kernels = qobs_kernels_active(), .global_scale = a.global_scale};
+    status = choose_quantizer(&f.quantizer, a.config, a.format, error);
+    if (status == QOBS_OK && plan->value.elements > 0) {
+        const qobs_tensor out = {sizeof out, a.out, a.value->dtype, a.value->ndim, a.value->shape, a.out_strides};
+        status = check_out(&a, &plan->value, error);
+        if (status == QOBS_OK)
+            status = open_qparams(&f, &a, plan, error);
+        if (status == QOBS_OK)
+            status = qobs_plan_create(&out_plan, a.config, &out, NULL, a.runtime, error);
+        if (status == QOBS_OK)
+            status = qobs_fake_quantize_plan(&f, plan, a.value->data, out_plan, a.out, error);
+    }
     qobs_plan_destroy(plan);
     qobs_plan_destroy(out_plan);
     return status == QOBS_OK ? qobs_succeed(error) : status;

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/fpenv.h"
+#include "base/struct_size.h"
 #include "base/tensor.h"
 #include "config/stages.h"
 #include "number/convert.h"
@@ -15,55 +16,45 @@
 
 /* ---- The caller's histogram -------------------------------------------------------------------------------------- */
 
-/* Element i of a 1-dimensional view, as a double. */
-static double number_at(const struct view *v, int64_t i)
-{
-    const unsigned char *at = v->data + i * v->strides[0];
-    int32_t word;
-    int64_t wide;
-    switch (v->dtype) {
-    case QOBS_I32:
-        memcpy(&word, at, sizeof word);
-        return word;
-    case QOBS_I64:
-        memcpy(&wide, at, sizeof wide);
-        return (double)wide;
-    default:
-        return qobs_element(at, v->dtype);
-    }
-}
-
-/* The arguments of a call. */
+/* A call: its arguments, and what the method needs. */
 struct finder_call {
-    const qobs_config *config;
     const char *method;
-    int families; /* that have the method */
-    const qobs_tensor *histogram, *bin_edges;
-    float *min, *max;
+    int families;        /* that have the method */
+    bool uses_all_edges; /* otherwise the first and the last one */
+    qobs_range_args args;
 };
 
-static int check_call(const struct finder_call *r, qobs_error *error)
+static int check_call(struct finder_call *r, const qobs_range_args *args, const qobs_range *range, qobs_error *error)
 {
-    const int status = qobs_config_check(r->config, error);
-    if (status != QOBS_OK)
+    int status = ARGS_READ(qobs_range_args, &r->args, args, runtime, error);
+    if (status == QOBS_OK)
+        status = out_check("range", range, SIZE_THROUGH(qobs_range, score), error);
+    if (status == QOBS_OK)
+        status = qobs_config_check(r->args.config, error);
+    if (status != QOBS_OK || r->args.config->preset->family & r->families)
         return status;
-    if (!(r->config->preset->family & r->families))
-        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "config: %s is not for %s, allowed are presets of %s",
-                         r->method, r->config->preset->name,
-                         r->families == FAMILY_MODELOPT ? "modelopt"
-                         : r->families == FAMILY_TORCH  ? "torch"
-                                                        : "quark and modelopt");
-    if (!r->min || !r->max)
-        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "%s: is NULL", r->min ? "max" : "min");
-    return QOBS_OK;
+    return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "config: %s is not for %s, allowed are presets of %s",
+                     r->method, r->args.config->preset->name,
+                     r->families == FAMILY_MODELOPT ? "modelopt"
+                     : r->families == FAMILY_TORCH  ? "torch"
+                                                    : "quark and modelopt");
 }
 
-static int check_histogram(struct view *counts, struct view *edges, const qobs_tensor *histogram,
-                           const qobs_tensor *bin_edges, qobs_error *error)
+static int check_edge(const struct view *edges, int64_t i, int64_t next, qobs_error *error)
 {
-    int status = qobs_view_of_tensor(counts, histogram, "histogram", error);
+    const double edge = qobs_number_at(edges, i), other = qobs_number_at(edges, next);
+    if (edge <= other && !isinf(edge) && !isinf(other))
+        return QOBS_OK;
+    return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT,
+                     "bin_edges: [%lld] is %g and [%lld] is %g, they must be finite and ascend", (long long)i, edge,
+                     (long long)next, other);
+}
+
+static int check_histogram(struct view *counts, struct view *edges, const struct finder_call *call, qobs_error *error)
+{
+    int status = qobs_view_of_tensor(counts, call->args.histogram, "histogram", error);
     if (status == QOBS_OK)
-        status = qobs_view_of_tensor(edges, bin_edges, "bin_edges", error);
+        status = qobs_view_of_tensor(edges, call->args.bin_edges, "bin_edges", error);
     if (status != QOBS_OK)
         return status;
     if (counts->ndim != 1 || counts->elements < 1)
@@ -83,16 +74,14 @@ static int check_histogram(struct view *counts, struct view *edges, const qobs_t
                          edges->ndim, (long long)edges->elements, (long long)counts->elements,
                          (long long)counts->elements + 1);
     for (int64_t i = 0; i < counts->elements; i++) {
-        const double count = number_at(counts, i), edge = number_at(edges, i), next = number_at(edges, i + 1);
+        const double count = qobs_number_at(counts, i);
         if (!(count >= 0) || isinf(count))
             return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT,
                              "histogram: [%lld] is %g, allowed are finite numbers from 0", (long long)i, count);
-        if (!(edge <= next) || isinf(edge) || isinf(next))
-            return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT,
-                             "bin_edges: [%lld] is %g and the next one %g, they must be finite and ascend",
-                             (long long)i, edge, next);
     }
-    return QOBS_OK;
+    for (int64_t i = 0; call->uses_all_edges && status == QOBS_OK && i < counts->elements; i++)
+        status = check_edge(edges, i, i + 1, error);
+    return status == QOBS_OK ? check_edge(edges, 0, counts->elements, error) : status;
 }
 
 /* The resolved call. */
@@ -106,18 +95,19 @@ struct finder {
     size_t size;
 };
 
-static int open_finder(struct finder *f, const struct finder_call *call, const qobs_runtime *runtime, qobs_error *error)
+static int open_finder(struct finder *f, struct finder_call *call, const qobs_range_args *args, const qobs_range *range,
+                       qobs_error *error)
 {
     struct view counts, edges;
-    int status = check_call(call, error);
+    int status = check_call(call, args, range, error);
     if (status == QOBS_OK)
-        status = check_histogram(&counts, &edges, call->histogram, call->bin_edges, error);
+        status = check_histogram(&counts, &edges, call, error);
     if (status == QOBS_OK)
-        status = qobs_runtime_resolve(&f->runtime, runtime, error);
+        status = qobs_runtime_resolve(&f->runtime, call->args.runtime, error);
     if (status != QOBS_OK)
         return status;
-    qobs_resolve_range(call->config, &f->rule);
-    qobs_resolve_formula(call->config, &f->formula);
+    qobs_resolve_range(call->args.config, &f->rule);
+    qobs_resolve_formula(call->args.config, &f->formula);
     const size_t bins = (size_t)counts.elements, doubles = bins + qobs_range_workspace(bins);
     f->size = doubles * sizeof(double) + (bins + 1) * sizeof(float);
     double *numbers = f->memory = qobs_allocate(&f->runtime, f->size);
@@ -126,14 +116,29 @@ static int open_finder(struct finder *f, const struct finder_call *call, const q
     f->workspace = numbers + bins;
     float *copy = (float *)(void *)(numbers + doubles);
     for (size_t i = 0; i < bins; i++)
-        numbers[i] = number_at(&counts, (int64_t)i);
+        numbers[i] = qobs_number_at(&counts, (int64_t)i);
     for (size_t i = 0; i <= bins; i++)
-        copy[i] = (float)number_at(&edges, (int64_t)i);
+        copy[i] = (float)qobs_number_at(&edges, (int64_t)i);
     f->histogram = (struct histogram_view){.bins = bins, .counts = numbers, .edges = copy};
     return QOBS_OK;
 }
 
-static void close_finder(struct finder *f) { qobs_release(&f->runtime, f->memory, f->size); }
+/* Writes the result, with the bins that hold the ends of the range, and releases the memory of the call. */
+static int close_finder(struct finder *f, int status, qobs_range found, qobs_range *range, qobs_error *error)
+{
+    const float *edges = f->histogram.edges;
+    const int64_t bins = (int64_t)f->histogram.bins;
+    while (found.first_bin + 1 < bins && edges[found.first_bin + 1] <= found.min)
+        found.first_bin++;
+    found.last_bin = found.first_bin;
+    while (found.last_bin + 1 < bins && edges[found.last_bin + 1] < found.max)
+        found.last_bin++;
+    qobs_release(&f->runtime, f->memory, f->size);
+    if (status != QOBS_OK)
+        return status;
+    out_copy(range, &found, sizeof found);
+    return qobs_succeed(error);
+}
 
 /* The minimum of a range whose maximum is amax. */
 static float min_of(const qobs_config *config, float amax)
@@ -142,57 +147,68 @@ static float min_of(const qobs_config *config, float amax)
 }
 
 /* Calls a method that finds an amax. */
-static int find_amax(const struct finder_call *call, int64_t stride, int64_t start_bin, qobs_amax_finder *find,
-                     const qobs_runtime *runtime, qobs_error *error)
+static int find_amax(struct finder_call *call, qobs_amax_finder *find, const qobs_range_args *args, qobs_range *range,
+                     qobs_error *error)
 {
     struct finder f;
-    int status = open_finder(&f, call, runtime, error);
+    struct found_amax found = {0};
+    int status = open_finder(&f, call, args, range, error);
     if (status != QOBS_OK)
         return status;
-    f.rule.params.bins.stride = stride;
-    f.rule.params.bins.start_bin = start_bin;
+    f.rule.params.bins.stride = call->args.stride;
+    f.rule.params.bins.start_bin = call->args.start_bin;
     const fp_mode mode = fp_enter();
-    status = find(&f.rule.params.bins, &f.formula, &f.histogram, f.workspace, call->max, error);
+    status = find(&f.rule.params.bins, &f.formula, &f.histogram, f.workspace, &found, error);
     fp_leave(mode);
-    close_finder(&f);
-    if (status != QOBS_OK)
-        return status;
-    *call->min = min_of(call->config, *call->max);
-    return qobs_succeed(error);
+    const qobs_range result = {.min = min_of(call->args.config, found.amax), .max = found.amax, .score = found.score};
+    return close_finder(&f, status, result, range, error);
+}
+
+/* The share of the counts in the bins from the one that holds min to the one that ends at max, in percent. */
+static double share_within(const struct histogram_view *h, float min, float max)
+{
+    double all = 0, within = 0;
+    for (size_t i = 0; i < h->bins; i++) {
+        all += h->counts[i];
+        within += h->edges[i + 1] > min && h->edges[i] < max ? h->counts[i] : 0;
+    }
+    return all > 0 ? 100 * within / all : 0;
 }
 
 /* ---- Public ------------------------------------------------------------------------------------------------------ */
 
-int qobs_range_by_percentile(const qobs_config *config, const qobs_tensor *histogram, const qobs_tensor *bin_edges,
-                             double percentile, float *min, float *max, const qobs_runtime *runtime, qobs_error *error)
+int qobs_range_by_percentile(const qobs_range_args *args, qobs_range *range, qobs_error *error)
 {
-    const struct finder_call call = {config, "percentile", FAMILY_QUARK | FAMILY_MODELOPT, histogram, bin_edges,
-                                     min,    max};
+    struct finder_call call = {"percentile", FAMILY_QUARK | FAMILY_MODELOPT, true, {0}};
     struct finder f;
-    if (!(percentile >= 0 && percentile <= 100))
-        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "percentile: is %g, allowed are numbers from 0 to 100",
-                         percentile);
-    const int status = open_finder(&f, &call, runtime, error);
+    qobs_range found = {0};
+    const int status = open_finder(&f, &call, args, range, error);
     if (status != QOBS_OK)
         return status;
+    const double percentile = call.args.percentile;
+    if (!(percentile >= 0 && percentile <= 100))
+        return close_finder(&f,
+                            qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT,
+                                      "percentile: is %g, allowed are numbers from 0 to 100", percentile),
+                            found, range, error);
     const fp_mode mode = fp_enter();
-    if (config->preset->family == FAMILY_MODELOPT) {
-        *max = qobs_percentile_modelopt(&f.histogram, percentile);
-        *min = min_of(config, *max);
+    if (call.args.config->preset->family == FAMILY_MODELOPT) {
+        found.max = qobs_percentile_modelopt(&f.histogram, percentile);
+        found.min = min_of(call.args.config, found.max);
     } else {
-        qobs_percentile(&f.histogram, config->symmetric, percentile, min, max);
+        qobs_percentile(&f.histogram, call.args.config->symmetric, percentile, &found.min, &found.max);
     }
+    found.score = share_within(&f.histogram, found.min, found.max);
     fp_leave(mode);
-    close_finder(&f);
-    return qobs_succeed(error);
+    return close_finder(&f, QOBS_OK, found, range, error);
 }
 
-int qobs_range_by_l2_norm(const qobs_config *config, const qobs_tensor *histogram, const qobs_tensor *bin_edges,
-                          float *min, float *max, const qobs_runtime *runtime, qobs_error *error)
+int qobs_range_by_l2_norm(const qobs_range_args *args, qobs_range *range, qobs_error *error)
 {
-    const struct finder_call call = {config, "l2_norm", FAMILY_TORCH, histogram, bin_edges, min, max};
+    struct finder_call call = {"l2_norm", FAMILY_TORCH, false, {0}};
     struct finder f;
-    const int status = open_finder(&f, &call, runtime, error);
+    qobs_range found = {0};
+    const int status = open_finder(&f, &call, args, range, error);
     if (status != QOBS_OK)
         return status;
     const size_t bins = f.histogram.bins;
@@ -200,25 +216,20 @@ int qobs_range_by_l2_norm(const qobs_config *config, const qobs_tensor *histogra
     const fp_mode mode = fp_enter();
     for (size_t i = 0; i < bins; i++)
         counts[i] = (float)f.histogram.counts[i];
-    qobs_non_linear_search(counts, bins, f.histogram.edges[0], f.histogram.edges[bins], f.rule.params.bins.numbers,
-                           counts + bins, min, max);
+    found.score = qobs_non_linear_search(counts, bins, f.histogram.edges[0], f.histogram.edges[bins],
+                                         f.rule.params.bins.numbers, counts + bins, &found.min, &found.max);
     fp_leave(mode);
-    close_finder(&f);
-    return qobs_succeed(error);
+    return close_finder(&f, QOBS_OK, found, range, error);
 }
 
-int qobs_range_by_entropy(const qobs_config *config, const qobs_tensor *histogram, const qobs_tensor *bin_edges,
-                          int64_t stride, int64_t start_bin, float *min, float *max, const qobs_runtime *runtime,
-                          qobs_error *error)
+int qobs_range_by_entropy(const qobs_range_args *args, qobs_range *range, qobs_error *error)
 {
-    const struct finder_call call = {config, "entropy", FAMILY_MODELOPT, histogram, bin_edges, min, max};
-    return find_amax(&call, stride, start_bin, qobs_amax_by_entropy, runtime, error);
+    struct finder_call call = {"entropy", FAMILY_MODELOPT, true, {0}};
+    return find_amax(&call, qobs_amax_by_entropy, args, range, error);
 }
 
-int qobs_range_by_mse(const qobs_config *config, const qobs_tensor *histogram, const qobs_tensor *bin_edges,
-                      int64_t stride, int64_t start_bin, float *min, float *max, const qobs_runtime *runtime,
-                      qobs_error *error)
+int qobs_range_by_mse(const qobs_range_args *args, qobs_range *range, qobs_error *error)
 {
-    const struct finder_call call = {config, "mse", FAMILY_QUARK | FAMILY_MODELOPT, histogram, bin_edges, min, max};
-    return find_amax(&call, stride, start_bin, qobs_amax_by_mse, runtime, error);
+    struct finder_call call = {"mse", FAMILY_QUARK | FAMILY_MODELOPT, true, {0}};
+    return find_amax(&call, qobs_amax_by_mse, args, range, error);
 }

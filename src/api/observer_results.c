@@ -2,8 +2,14 @@
 /* SPDX-FileCopyrightText: The qobs authors */
 
 /* Reading an observer: results by index and by name, and the report of a search. */
+#include <math.h>
+#include <string.h>
+
 #include "base/error.h"
 #include "base/fpenv.h"
+#include "base/struct_size.h"
+#include "base/tensor.h"
+#include "formula/qparam_view.h"
 #include "observer/qparams.h"
 #include "observer/results.h"
 
@@ -11,10 +17,14 @@ static int check_result(const qobs_observer *o, const qobs_result *result, qobs_
 {
     if (!o)
         return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "observer: is NULL");
-    if (!result || result->struct_size < sizeof *result)
-        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "result: struct_size is %zu, expected %zu",
-                         result ? result->struct_size : 0, sizeof *result);
-    return QOBS_OK;
+    return out_check("result", result, SIZE_THROUGH(qobs_result, size), error);
+}
+
+static void write_result(const qobs_observer *o, struct result_item item, qobs_result *result)
+{
+    qobs_result own = {.struct_size = sizeof own};
+    qobs_result_describe(o, item, &own);
+    out_copy(result, &own, sizeof own);
 }
 
 size_t qobs_observer_result_count(const qobs_observer *o)
@@ -35,7 +45,7 @@ int qobs_observer_result_info(const qobs_observer *o, size_t index, qobs_result 
         item.row = &qobs_result_rows[i];
         const size_t parts = qobs_result_parts(o, item.row);
         if (item.part < parts) {
-            qobs_result_describe(o, item, result);
+            write_result(o, item, result);
             return qobs_succeed(error);
         }
         item.part -= parts;
@@ -52,20 +62,29 @@ int qobs_observer_result_find(const qobs_observer *o, const char *name, qobs_res
         status = qobs_result_find(o, name, &item, error);
     if (status != QOBS_OK)
         return status;
-    qobs_result_describe(o, item, result);
+    write_result(o, item, result);
     return qobs_succeed(error);
+}
+
+/* Finds a result that can be read now, and describes it. */
+static int open_result(const qobs_observer *o, const char *name, struct result_item *item, qobs_result *result,
+                       qobs_error *error)
+{
+    if (!o)
+        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "observer: is NULL");
+    const int status = qobs_result_find(o, name, item, error);
+    if (status == QOBS_OK)
+        qobs_result_describe(o, *item, result);
+    return status;
 }
 
 int qobs_observer_read(const qobs_observer *o, const char *name, void *out, size_t size, qobs_error *error)
 {
     struct result_item item;
     qobs_result result = {.struct_size = sizeof result};
-    int status = check_result(o, &result, error);
-    if (status == QOBS_OK)
-        status = qobs_result_find(o, name, &item, error);
+    int status = open_result(o, name, &item, &result, error);
     if (status != QOBS_OK)
         return status;
-    qobs_result_describe(o, item, &result);
     status = qobs_check_size(size, result.name, result.size, error);
     if (status == QOBS_OK && !out && size > 0)
         status = qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "out: is NULL");
@@ -76,6 +95,80 @@ int qobs_observer_read(const qobs_observer *o, const char *name, void *out, size
     const fp_mode mode = fp_enter();
     status = item.row->read(o, &(struct reading){item.part, out, size, error});
     fp_leave(mode);
+    return status == QOBS_OK ? qobs_succeed(error) : status;
+}
+
+/* Element i of an array of any dtype. 64-bit integers have their own function. */
+static double real_at(const unsigned char *array, qobs_dtype dtype, size_t i)
+{
+    return qobs_qparam_at(array, dtype, (int64_t)i);
+}
+
+static int64_t integer_at(const unsigned char *array, qobs_dtype dtype, size_t i)
+{
+    int64_t integer;
+    if (dtype != QOBS_I64)
+        return (int64_t)real_at(array, dtype, i);
+    memcpy(&integer, array + i * sizeof integer, sizeof integer);
+    return integer;
+}
+
+/* True if element i is an integer within the limits of I32 or I64. */
+static bool is_integer(const unsigned char *array, qobs_dtype dtype, size_t i, qobs_dtype integer)
+{
+    if (dtype == QOBS_I64)
+        return integer == QOBS_I64 || integer_at(array, dtype, i) == (int32_t)integer_at(array, dtype, i);
+    const double x = real_at(array, dtype, i), limit = integer == QOBS_I64 ? 0x1p63 : 0x1p31;
+    return x >= -limit && x < limit && x == floor(x);
+}
+
+/* Converts n elements. Fails before it writes. */
+static int convert(const unsigned char *from, qobs_dtype dtype, size_t n, qobs_dtype to, unsigned char *out,
+                   const char *name, qobs_error *error)
+{
+    for (size_t i = 0; (to == QOBS_I32 || to == QOBS_I64) && i < n; i++)
+        if (!is_integer(from, dtype, i, to))
+            return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "dtype: is %s, but element %zu of %s is %.9g",
+                             qobs_dtype_name(to), i, name, real_at(from, dtype, i));
+    for (size_t i = 0; i < n; i++) {
+        const double x = dtype == QOBS_I64 ? (double)integer_at(from, dtype, i) : real_at(from, dtype, i);
+        const float f32 = (float)x;
+        const bool integer = to == QOBS_I32 || to == QOBS_I64;
+        const int64_t i64 = integer ? integer_at(from, dtype, i) : 0;
+        const int32_t i32 = (int32_t)i64;
+        const void *element = to == QOBS_F32   ? (const void *)&f32
+                              : to == QOBS_F64 ? (const void *)&x
+                              : to == QOBS_I32 ? (const void *)&i32
+                                               : (const void *)&i64;
+        memcpy(out + i * qobs_dtype_size(to), element, qobs_dtype_size(to));
+    }
+    return QOBS_OK;
+}
+
+int qobs_observer_read_as(const qobs_observer *o, const char *name, qobs_dtype dtype, void *out, size_t size,
+                          qobs_error *error)
+{
+    struct result_item item;
+    qobs_result result = {.struct_size = sizeof result};
+    if (dtype != QOBS_F32 && dtype != QOBS_F64 && dtype != QOBS_I32 && dtype != QOBS_I64)
+        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "dtype: is %s (%d), allowed are F32, F64, I32, I64",
+                         qobs_dtype_name(dtype) ? qobs_dtype_name(dtype) : "unknown", (int)dtype);
+    int status = open_result(o, name, &item, &result, error);
+    if (status != QOBS_OK)
+        return status;
+    const size_t n = result.size / qobs_dtype_size(result.dtype);
+    status = array_check("out", out, size, n * qobs_dtype_size(dtype), error);
+    if (status != QOBS_OK || n == 0)
+        return status == QOBS_OK ? qobs_succeed(error) : status;
+    unsigned char *own = qobs_allocate(&o->runtime, result.size);
+    if (!own)
+        return qobs_fail(error, QOBS_ERROR_OUT_OF_MEMORY, "out: no memory for %zu bytes", result.size);
+    const fp_mode mode = fp_enter();
+    status = item.row->read(o, &(struct reading){item.part, own, result.size, error});
+    if (status == QOBS_OK)
+        status = convert(own, result.dtype, n, dtype, out, result.name, error);
+    fp_leave(mode);
+    qobs_release(&o->runtime, own, result.size);
     return status == QOBS_OK ? qobs_succeed(error) : status;
 }
 

@@ -6,8 +6,10 @@
 
 #include "base/error.h"
 #include "base/fpenv.h"
+#include "base/struct_size.h"
 #include "observer/observe.h"
 #include "observer/observe_search.h"
+#include "observer/qparams.h"
 #include "plan/make_plan.h"
 #include "qobs/plan.h"
 #include "reduce/reduce.h"
@@ -53,40 +55,52 @@ int qobs_observer_record_tokens(qobs_observer *o, const qobs_tensor *value, qobs
     return qobs_succeed(error);
 }
 
-int qobs_observer_update_min_max(qobs_observer *o, const qobs_tensor *value, const qobs_tensor *g_idx, void *min,
-                                 void *max, size_t size, qobs_error *error)
+static int read_range_buffers(qobs_range_buffers *out, const qobs_range_buffers *given, qobs_error *error)
 {
+    if (!given)
+        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "out: is NULL");
+    const int status = ARGS_READ(qobs_range_buffers, out, given, size, error);
+    if (status == QOBS_OK && (!out->min || !out->max))
+        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "%s: is NULL", out->min ? "max" : "min");
+    return status;
+}
+
+int qobs_observer_update_min_max(qobs_observer *o, const qobs_tensor *value, const qobs_tensor *g_idx,
+                                 const qobs_range_buffers *given, qobs_error *error)
+{
+    qobs_range_buffers out;
     if (!o)
         return no_observer(error);
-    if (!min || !max)
-        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "%s: is NULL", min ? "max" : "min");
+    const int status = read_range_buffers(&out, given, error);
+    if (status != QOBS_OK)
+        return status;
     if (!qobs_has_min_max(&o->stages))
         return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "observer: %s has no minimum and maximum",
                          o->config.preset->name);
-    const struct request request = {.ranges = true, .min = min, .max = max, .range_size = size};
+    const struct request request = {.ranges = true, .min = out.min, .max = out.max, .range_size = out.size};
     const struct observed_batch batch = {.value = value, .g_idx = g_idx, .request = &request};
     return qobs_accept_batch(o, &batch, error);
 }
 
-int qobs_observer_update_qparams(qobs_observer *o, const qobs_tensor *value, const qobs_tensor *g_idx, void *scale,
-                                 size_t scale_size, void *zero_point, size_t zero_point_size, qobs_error *error)
+static int update_qparams(qobs_observer *o, struct observed_batch *batch, const qobs_qparam_buffers *given,
+                          qobs_error *error)
 {
-    if (!o)
-        return no_observer(error);
-    if (!value)
-        return qobs_observer_qparams(o, scale, scale_size, zero_point, zero_point_size, error);
-    const struct request request = {.qparams = true,
-                                    .scale = scale,
-                                    .zero_point = zero_point,
-                                    .scale_size = scale_size,
-                                    .zero_point_size = zero_point_size};
-    const struct observed_batch batch = {.value = value, .g_idx = g_idx, .request = &request};
-    return qobs_accept_batch(o, &batch, error);
+    qobs_qparam_buffers out;
+    const int status = qobs_qparam_buffers_read(&out, given, error);
+    const struct request request = {.qparams = &out};
+    batch->request = &request;
+    return status == QOBS_OK ? qobs_accept_batch(o, batch, error) : status;
+}
+
+int qobs_observer_update_qparams(qobs_observer *o, const qobs_tensor *value, const qobs_tensor *g_idx,
+                                 const qobs_qparam_buffers *out, qobs_error *error)
+{
+    struct observed_batch batch = {.value = value, .g_idx = g_idx};
+    return o ? update_qparams(o, &batch, out, error) : no_observer(error);
 }
 
 int qobs_observer_update_qparams_along_dim(qobs_observer *o, const qobs_tensor *value, const int *dim, size_t count,
-                                           void *scale, size_t scale_size, void *zero_point, size_t zero_point_size,
-                                           qobs_error *error)
+                                           const qobs_qparam_buffers *out, qobs_error *error)
 {
     if (!o)
         return no_observer(error);
@@ -99,23 +113,17 @@ int qobs_observer_update_qparams_along_dim(qobs_observer *o, const qobs_tensor *
     struct axes axes = {.count = (int)count};
     for (size_t i = 0; i < count; i++)
         axes.axis[i] = dim[i];
-    const struct request request = {.qparams = true,
-                                    .scale = scale,
-                                    .zero_point = zero_point,
-                                    .scale_size = scale_size,
-                                    .zero_point_size = zero_point_size};
-    const struct observed_batch batch = {.value = value, .axes = &axes, .request = &request};
-    return qobs_accept_batch(o, &batch, error);
+    struct observed_batch batch = {.value = value, .axes = &axes};
+    return update_qparams(o, &batch, out, error);
 }
 
 /* ---- The global range
  * ------------------------------------------------------------------------------------------------- */
 
-static int check_global(const qobs_observer *o, const qobs_plan *plan, const void *min, const void *max, size_t size,
-                        qobs_error *error)
+static int check_global(const qobs_observer *o, const qobs_plan *plan, size_t size, qobs_error *error)
 {
     const size_t element = qobs_dtype_size(plan->dtype);
-    if (size != element || !min || !max)
+    if (size != element)
         return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "size: is %zu bytes for min and for max, expected %zu",
                          size, element);
     if (plan->value.elements == 0 && o->global_range.dtype == 0)
@@ -136,9 +144,10 @@ static int measure_global(const qobs_observer *o, const qobs_plan *plan, const q
     return qobs_search_global(o, plan, value->data, batch->min, batch->max, error);
 }
 
-int qobs_observer_update_global_min_max(qobs_observer *o, const qobs_tensor *value, void *min, void *max, size_t size,
+int qobs_observer_update_global_min_max(qobs_observer *o, const qobs_tensor *value, const qobs_range_buffers *given,
                                         qobs_error *error)
 {
+    qobs_range_buffers out;
     static const struct axes none = {0};
     struct global_range batch = {0};
     qobs_plan *plan;
@@ -147,10 +156,12 @@ int qobs_observer_update_global_min_max(qobs_observer *o, const qobs_tensor *val
     if (!o->stages.traits.has_global_range)
         return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT,
                          "observer: only those of llmc with version 2025-09 or 2025-10 have a global range");
-    int status = qobs_plan_new_along(&plan, o->stages.granularity.params.keying, value, &none, &o->runtime, error);
+    int status = read_range_buffers(&out, given, error);
+    if (status == QOBS_OK)
+        status = qobs_plan_new_along(&plan, o->stages.granularity.params.keying, value, &none, &o->runtime, error);
     if (status != QOBS_OK)
         return status;
-    status = check_global(o, plan, min, max, size, error);
+    status = check_global(o, plan, out.size, error);
     const fp_mode mode = fp_enter();
     if (status == QOBS_OK && plan->value.elements > 0) {
         status = measure_global(o, plan, value, &batch, error);
@@ -163,7 +174,7 @@ int qobs_observer_update_global_min_max(qobs_observer *o, const qobs_tensor *val
     qobs_plan_destroy(plan);
     if (status != QOBS_OK)
         return status;
-    memcpy(min, o->global_range.min, size);
-    memcpy(max, o->global_range.max, size);
+    memcpy(out.min, o->global_range.min, out.size);
+    memcpy(out.max, o->global_range.max, out.size);
     return qobs_succeed(error);
 }

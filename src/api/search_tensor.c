@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/fpenv.h"
+#include "base/struct_size.h"
 #include "config/stages.h"
 #include "kernels/dispatch.h"
 #include "plan/make_plan.h"
@@ -34,17 +35,41 @@ static void release(struct search_call *d)
     qobs_plan_destroy(d->plan);
 }
 
-static int check(const qobs_config *config, const void *min, const void *max, qobs_error *error)
+/* Reads the arguments and checks those that do not need the tensor. */
+static int open_search(qobs_search_args *a, const qobs_search_args *args, qobs_error *error)
 {
-    const int status = qobs_config_check(config, error);
-    if (status != QOBS_OK)
-        return status;
-    if (!min || !max)
-        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "%s: is NULL", min ? "max" : "min");
-    if (!config->preset->search)
-        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT,
-                         "config: %s does not search, allowed are the llmc presets *mse", config->preset->name);
-    return QOBS_OK;
+    int status = ARGS_READ(qobs_search_args, a, args, runtime, error);
+    if (status == QOBS_OK)
+        status = qobs_config_check(a->config, error);
+    if (status == QOBS_OK && !a->config->preset->search)
+        status = qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT,
+                           "config: %s does not search, allowed are the llmc presets *mse", a->config->preset->name);
+    if (status == QOBS_OK && a->report)
+        status = qobs_search_report_check(a->report, error);
+    return status;
+}
+
+static int check_ranges(const qobs_search_args *a, const qobs_plan *plan, qobs_error *error)
+{
+    const size_t size = (size_t)plan->qparams * qobs_dtype_size(plan->dtype);
+    const int status = array_check("min", a->min, a->size, size, error);
+    return status == QOBS_OK ? array_check("max", a->max, a->size, size, error) : status;
+}
+
+static int check_sizes(const qobs_search_args *a, const qobs_plan *plan, qobs_error *error)
+{
+    const size_t n = (size_t)plan->qparams;
+    int status = check_ranges(a, plan, error);
+    if (status == QOBS_OK && (a->best_step || a->best_step_size > 0))
+        status = array_check("best_step", a->best_step, a->best_step_size, n * sizeof *a->best_step, error);
+    if (status == QOBS_OK && (a->errors || a->errors_size > 0))
+        status = array_check("errors", a->errors, a->errors_size, n * sizeof *a->errors, error);
+    if (status == QOBS_OK && (a->importance || a->importance_size > 0)) {
+        const int ndim = plan->value.ndim;
+        const size_t columns = ndim > 0 ? (size_t)plan->value.shape[ndim - 1] : 1;
+        status = array_check("importance", a->importance, a->importance_size, columns * sizeof *a->importance, error);
+    }
+    return status;
 }
 
 /* Makes column weights of the caller's importance. */
@@ -95,13 +120,16 @@ static int search_plan(const struct search_call *d, struct grid_search search, q
     return qobs_grid_search(&search, error);
 }
 
-static int search(struct search_call *d, struct grid_search search, const qobs_runtime *runtime, qobs_error *error)
+static int search(struct search_call *d, const qobs_search_args *a, qobs_error *error)
 {
+    struct grid_search search = {.global_scale = a->global_scale, .find_ranges = true, .min = a->min, .max = a->max};
     if (search.global_scale && d->config->version == VERSION_CURRENT)
         return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "global_scale: version current searches without one");
-    int status = qobs_runtime_resolve(&d->runtime, runtime, error);
+    int status = qobs_runtime_resolve(&d->runtime, a->runtime, error);
     if (status == QOBS_OK)
-        status = qobs_plan_create(&d->plan, d->config, d->value, d->g_idx, runtime, error);
+        status = qobs_plan_create(&d->plan, d->config, d->value, d->g_idx, a->runtime, error);
+    if (status == QOBS_OK)
+        status = check_sizes(a, d->plan, error);
     if (status == QOBS_OK)
         status = check_data(d, error);
     if (status == QOBS_OK && d->importance)
@@ -116,61 +144,74 @@ static int search(struct search_call *d, struct grid_search search, const qobs_r
     return status;
 }
 
-int qobs_search(const qobs_config *config, const qobs_tensor *value, const qobs_tensor *g_idx, const float *importance,
-                const float *global_scale, void *min, void *max, int32_t *best_step, double *errors,
-                qobs_search_report *report, const qobs_runtime *runtime, qobs_error *error)
+int qobs_search(const qobs_search_args *args, qobs_error *error)
 {
-    struct search_call d = {.config = config,
-                            .value = value,
-                            .g_idx = g_idx,
-                            .importance = importance,
-                            .recorded = best_step || errors || report};
-    const struct grid_search arguments = {.global_scale = global_scale, .find_ranges = true, .min = min, .max = max};
-    int status = check(config, min, max, error);
-    if (status == QOBS_OK && report)
-        status = qobs_search_report_check(report, error);
+    qobs_search_args a;
+    int status = open_search(&a, args, error);
     if (status != QOBS_OK)
         return status;
+    struct search_call d = {.config = a.config,
+                            .value = a.value,
+                            .g_idx = a.g_idx,
+                            .importance = a.importance,
+                            .recorded = a.best_step || a.errors || a.report};
     const fp_mode mode = fp_enter();
-    status = search(&d, arguments, runtime, error);
+    status = search(&d, &a, error);
     if (status == QOBS_OK) {
-        if (best_step)
-            memcpy(best_step, d.record.best_step, d.record.qparams * sizeof *best_step);
-        if (errors)
-            memcpy(errors, d.record.error, d.record.qparams * sizeof *errors);
-        if (report)
-            qobs_search_report_of(&d.record, report);
+        if (a.best_step)
+            memcpy(a.best_step, d.record.best_step, a.best_step_size);
+        if (a.errors)
+            memcpy(a.errors, d.record.error, a.errors_size);
+        if (a.report)
+            qobs_search_report_of(&d.record, a.report);
     }
     release(&d);
     fp_leave(mode);
     return status == QOBS_OK ? qobs_succeed(error) : status;
 }
 
-int qobs_global_search(const qobs_config *config, const qobs_tensor *value, void *min, void *max,
-                       const qobs_runtime *runtime, qobs_error *error)
+/* The name of an argument that a search of the complete tensor does not have, or NULL. */
+static const char *superfluous(const qobs_search_args *a)
 {
-    struct search_call d = {.config = config, .value = value};
-    int status = check(config, min, max, error);
+    return a->g_idx                                  ? "g_idx"
+           : a->importance || a->importance_size > 0 ? "importance"
+           : a->global_scale                         ? "global_scale"
+           : a->best_step || a->best_step_size > 0   ? "best_step"
+           : a->errors || a->errors_size > 0         ? "errors"
+           : a->report                               ? "report"
+                                                     : NULL;
+}
+
+int qobs_global_search(const qobs_search_args *args, qobs_error *error)
+{
+    qobs_search_args a;
+    int status = open_search(&a, args, error);
+    if (status == QOBS_OK && superfluous(&a))
+        status = qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "%s: has no meaning for the complete tensor",
+                           superfluous(&a));
     if (status == QOBS_OK &&
-        (config->version == VERSION_CURRENT || qobs_config_strategy(config) != STRATEGY_TENSOR_GROUP))
+        (a.config->version == VERSION_CURRENT || qobs_config_strategy(a.config) != STRATEGY_TENSOR_GROUP))
         status = qobs_fail(
             error, QOBS_ERROR_INVALID_ARGUMENT,
             "config: only versions 2025-09 and 2025-10 with strategy tensor_group searches for a global scale");
     if (status != QOBS_OK)
         return status;
     static const struct axes none = {0};
+    struct search_call d = {.config = a.config, .value = a.value};
     struct qobs_nonfinite nonfinite = {0};
     const fp_mode mode = fp_enter();
-    status = qobs_runtime_resolve(&d.runtime, runtime, error);
+    status = qobs_runtime_resolve(&d.runtime, a.runtime, error);
     if (status == QOBS_OK)
-        status = qobs_plan_new_along(&d.plan, KEYING_NONE, value, &none, &d.runtime, error);
+        status = qobs_plan_new_along(&d.plan, KEYING_NONE, a.value, &none, &d.runtime, error);
+    if (status == QOBS_OK)
+        status = check_ranges(&a, d.plan, error);
     if (status == QOBS_OK)
         status = check_data(&d, error);
     if (status == QOBS_OK)
         status = qobs_reduce_minmax(&d.runtime, qobs_kernels_active(), d.plan, d.plan->value.data,
-                                    (enum nonfinite_mode)config->nonfinite, min, max, &nonfinite, error);
+                                    (enum nonfinite_mode)a.config->nonfinite, a.min, a.max, &nonfinite, error);
     if (status == QOBS_OK)
-        status = search_plan(&d, (struct grid_search){.each_global_scale = true, .min = min, .max = max}, error);
+        status = search_plan(&d, (struct grid_search){.each_global_scale = true, .min = a.min, .max = a.max}, error);
     release(&d);
     fp_leave(mode);
     return status == QOBS_OK ? qobs_succeed(error) : status;

@@ -13,74 +13,101 @@
 #include "qobs/plan.h"
 #include "reduce/reduce.h"
 
-/* Finds the ranges and unmakes the plan. */
-static int minmax(qobs_plan *plan, const qobs_config *config, const struct runtime *runtime, const qobs_tensor *value,
-                  void *min, void *max, qobs_counts *counts, qobs_error *error)
+/* Checks the sizes, finds the ranges and unmakes the plan. */
+static int minmax(qobs_plan *plan, const qobs_minmax_args *a, const struct runtime *runtime, qobs_error *error)
 {
     struct qobs_nonfinite nonfinite = {0};
-    int status = QOBS_OK;
-    if (plan->value.elements == 0)
+    const size_t size = (size_t)plan->qparams * qobs_dtype_size(plan->dtype);
+    int status = array_check("min", a->min, a->size, size, error);
+    if (status == QOBS_OK)
+        status = array_check("max", a->max, a->size, size, error);
+    if (status == QOBS_OK && plan->value.elements == 0)
         status = qobs_fail(error, QOBS_ERROR_NO_DATA, "value: has no elements");
+    const enum nonfinite_mode treatment = a->config ? (enum nonfinite_mode)a->config->nonfinite : NONFINITE_REFUSE;
     const fp_mode mode = fp_enter();
     if (status == QOBS_OK)
-        status = qobs_reduce_minmax(runtime, qobs_kernels_active(), plan, value->data,
-                                    (enum nonfinite_mode)config->nonfinite, min, max, &nonfinite, error);
+        status = qobs_reduce_minmax(runtime, qobs_kernels_active(), plan, a->value->data, treatment, a->min, a->max,
+                                    &nonfinite, error);
     fp_leave(mode);
-    if (status == QOBS_OK && counts) {
-        const bool quark = config->preset->family == FAMILY_QUARK;
+    if (status == QOBS_OK && a->counts) {
+        const bool quark = a->config && a->config->preset->family == FAMILY_QUARK;
         const qobs_counts all = {.batches = 1,
                                  .elements = (uint64_t)plan->value.elements,
                                  .nan = nonfinite.nan,
                                  .inf = nonfinite.inf,
                                  .tokens = qobs_tokens(&plan->value),
                                  .nonzero_tokens = quark ? qobs_nonzero_tokens(&plan->value) : 0};
-        counts_copy(&all, counts);
+        counts_copy(&all, a->counts);
     }
     qobs_plan_unmake(plan);
     return status == QOBS_OK ? qobs_succeed(error) : status;
 }
 
-int qobs_minmax(const qobs_config *config, const qobs_tensor *value, const qobs_tensor *g_idx, void *min, void *max,
-                qobs_counts *counts, const qobs_runtime *hooks, qobs_error *error)
+/* Reads the arguments and checks what does not need the tensor. */
+static int open_minmax(qobs_minmax_args *a, const qobs_minmax_args *args, struct runtime *runtime, qobs_error *error)
+{
+    int status = ARGS_READ(qobs_minmax_args, a, args, runtime, error);
+    if (status == QOBS_OK && a->counts)
+        status = counts_check(a->counts, error);
+    if (status == QOBS_OK)
+        status = qobs_runtime_resolve(runtime, a->runtime, error);
+    if (status == QOBS_OK && a->config)
+        status = qobs_config_check(a->config, error);
+    return status;
+}
+
+/* The granularity that keeps the axes of the arguments. */
+static int keep_axes(const qobs_minmax_args *a, struct granularity *granularity, qobs_error *error)
+{
+    if (a->axis_count > QOBS_MAX_NDIM)
+        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "axis_count: is %zu, allowed are 0 to %d", a->axis_count,
+                         QOBS_MAX_NDIM);
+    if (!a->axes && a->axis_count > 0)
+        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "axes: is NULL, but axis_count is %zu", a->axis_count);
+    *granularity =
+        (struct granularity){.ops = &qobs_granularity_modelopt_axes, .params = {.axes = {.count = (int)a->axis_count}}};
+    for (size_t i = 0; i < a->axis_count; i++)
+        granularity->params.axes.axis[i] = a->axes[i];
+    return QOBS_OK;
+}
+
+int qobs_minmax(const qobs_minmax_args *args, qobs_error *error)
 {
     struct granularity granularity;
     struct runtime runtime;
+    qobs_minmax_args a;
     qobs_plan plan;
-    if (!min || !max)
-        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "%s: is NULL", min ? "max" : "min");
-    int status = counts ? counts_check(counts, error) : QOBS_OK;
+    int status = open_minmax(&a, args, &runtime, error);
+    if (status == QOBS_OK && (a.axes || a.axis_count > 0 || !a.config))
+        status = keep_axes(&a, &granularity, error);
+    else if (status == QOBS_OK)
+        qobs_resolve_granularity(a.config, &granularity);
     if (status == QOBS_OK)
-        status = qobs_runtime_resolve(&runtime, hooks, error);
-    if (status == QOBS_OK)
-        status = qobs_config_check(config, error);
-    if (status == QOBS_OK) {
-        qobs_resolve_granularity(config, &granularity);
-        status = qobs_plan_make(&plan, &granularity, value, g_idx, &runtime, error);
-    }
-    return status == QOBS_OK ? minmax(&plan, config, &runtime, value, min, max, counts, error) : status;
+        status = qobs_plan_make(&plan, &granularity, a.value, a.g_idx, &runtime, error);
+    return status == QOBS_OK ? minmax(&plan, &a, &runtime, error) : status;
 }
 
-int qobs_global_minmax(const qobs_config *config, const qobs_tensor *value, void *min, void *max, qobs_counts *counts,
-                       const qobs_runtime *hooks, qobs_error *error)
+int qobs_global_minmax(const qobs_minmax_args *args, qobs_error *error)
 {
     static const struct axes none = {0};
     struct runtime runtime;
+    qobs_minmax_args a;
     qobs_plan plan;
-    if (!min || !max)
-        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "%s: is NULL", min ? "max" : "min");
-    int status = counts ? counts_check(counts, error) : QOBS_OK;
+    int status = open_minmax(&a, args, &runtime, error);
+    if (status == QOBS_OK && (a.g_idx || a.axes || a.axis_count > 0))
+        status = qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "%s: has no meaning for the complete tensor",
+                           a.g_idx  ? "g_idx"
+                           : a.axes ? "axes"
+                                    : "axis_count");
+    if (status == QOBS_OK && !a.config)
+        status = qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "config: is NULL");
     if (status == QOBS_OK)
-        status = qobs_runtime_resolve(&runtime, hooks, error);
-    if (status == QOBS_OK)
-        status = qobs_config_check(config, error);
-    if (status == QOBS_OK)
-        status = qobs_plan_make_along(&plan, KEYING_NONE, value, &none, &runtime, error);
-    return status == QOBS_OK ? minmax(&plan, config, &runtime, value, min, max, counts, error) : status;
+        status = qobs_plan_make_along(&plan, KEYING_NONE, a.value, &none, &runtime, error);
+    return status == QOBS_OK ? minmax(&plan, &a, &runtime, error) : status;
 }
 
-/* Checks a configuration and ranges for it, and resolves its formula. */
-static int check_ranges(const qobs_config *config, qobs_dtype dtype, size_t count, const void *min, const void *max,
-                        struct formula *formula, qobs_error *error)
+/* Checks a configuration and the dtype of ranges for it, and resolves its formula. */
+static int check_formula(const qobs_config *config, qobs_dtype dtype, struct formula *formula, qobs_error *error)
 {
     enum qobs_kernel_dtype unused;
     const int status = qobs_config_check(config, error);
@@ -88,28 +115,54 @@ static int check_ranges(const qobs_config *config, qobs_dtype dtype, size_t coun
         return status;
     qobs_resolve_formula(config, formula);
     const bool torch = formula->ops == &qobs_formula_torch;
-    if (!qobs_kernel_dtype_of(dtype, &unused) || (torch && dtype != QOBS_F32))
-        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "dtype: is %s, allowed are %s",
-                         qobs_dtype_name(dtype) ? qobs_dtype_name(dtype) : "unknown",
-                         torch ? "F32" : "F32, BF16, F16, F64");
-    if (count > 0 && (!min || !max))
-        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "%s: is NULL", min ? "max" : "min");
-    return QOBS_OK;
+    if (qobs_kernel_dtype_of(dtype, &unused) && (!torch || dtype == QOBS_F32))
+        return QOBS_OK;
+    return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "dtype: is %s (%d), allowed are %s",
+                     qobs_dtype_name(dtype) ? qobs_dtype_name(dtype) : "unknown", (int)dtype,
+                     torch ? "F32" : "F32, BF16, F16, F64");
 }
 
-int qobs_calculate_qparams(const qobs_config *config, qobs_dtype dtype, size_t count, const void *min, const void *max,
-                           const float *global_scale, void *scale, void *zero_point, qobs_error *error)
+static int check_calculation(const qobs_calculate_args *a, const struct formula *formula,
+                             const struct range_view *ranges, qobs_error *error)
+{
+    qobs_dtype scale, zero_point;
+    if (a->count > (size_t)1 << 48)
+        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "count: is %zu, allowed are 0 to 2^48", a->count);
+    if (a->global_scale && !formula->ops->global_scale)
+        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "global_scale: %s has none", a->config->preset->name);
+    qobs_formula_dtypes(formula, ranges, &scale, &zero_point);
+    const size_t size = a->count * qobs_dtype_size(a->dtype);
+    int status = array_check("min", a->min, a->size, size, error);
+    if (status == QOBS_OK)
+        status = array_check("max", a->max, a->size, size, error);
+    if (status == QOBS_OK && (a->scale || a->scale_size > 0))
+        status = array_check("scale", a->scale, a->scale_size, a->count * qobs_dtype_size(scale), error);
+    if (status == QOBS_OK && (a->zero_point || a->zero_point_size > 0))
+        status =
+            array_check("zero_point", a->zero_point, a->zero_point_size, a->count * qobs_dtype_size(zero_point), error);
+    return status;
+}
+
+int qobs_calculate_qparams(const qobs_calculate_args *args, qobs_error *error)
 {
     struct formula formula;
-    int status = check_ranges(config, dtype, count, min, max, &formula, error);
-    if (status == QOBS_OK && global_scale && !formula.ops->global_scale)
-        status = qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "global_scale: %s has none", config->preset->name);
+    qobs_calculate_args a;
+    int status = ARGS_READ(qobs_calculate_args, &a, args, zero_point_size, error);
+    if (status == QOBS_OK)
+        status = check_formula(a.config, a.dtype, &formula, error);
     if (status != QOBS_OK)
         return status;
-    const struct range_view ranges = {
-        .dtype = dtype, .n = count, .rank = formula.params.rank, .min = min, .max = max, .global_scale = global_scale};
+    const struct range_view ranges = {.dtype = a.dtype,
+                                      .n = a.count,
+                                      .rank = formula.params.rank,
+                                      .min = a.min,
+                                      .max = a.max,
+                                      .global_scale = a.global_scale};
+    status = check_calculation(&a, &formula, &ranges, error);
+    if (status != QOBS_OK)
+        return status;
     const fp_mode mode = fp_enter();
-    status = qobs_formula_qparams(&formula, &ranges, scale, zero_point, error);
+    status = qobs_formula_qparams(&formula, &ranges, a.scale, a.zero_point, error);
     fp_leave(mode);
     return status;
 }
@@ -118,7 +171,7 @@ int qobs_global_scale(const qobs_config *config, qobs_dtype dtype, double min, d
                       qobs_error *error)
 {
     struct formula formula;
-    int status = check_ranges(config, dtype, 1, &min, &max, &formula, error);
+    int status = check_formula(config, dtype, &formula, error);
     if (status == QOBS_OK && !global_scale)
         return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "global_scale: is NULL");
     if (status == QOBS_OK && !formula.ops->global_scale)
@@ -135,16 +188,20 @@ int qobs_global_scale(const qobs_config *config, qobs_dtype dtype, double min, d
 int qobs_config_qparam_dtypes(const qobs_config *config, qobs_dtype dtype, qobs_dtype *scale, qobs_dtype *zero_point,
                               qobs_error *error)
 {
+    struct formula formula;
+    enum qobs_kernel_dtype unused;
     const int status = qobs_config_check(config, error);
     if (status != QOBS_OK)
         return status;
     if (!scale || !zero_point)
         return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "%s: is NULL", scale ? "zero_point" : "scale");
-    struct formula formula;
+    if (!qobs_kernel_dtype_of(dtype, &unused))
+        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "dtype: is %s (%d), allowed are F32, BF16, F16, F64",
+                         qobs_dtype_name(dtype) ? qobs_dtype_name(dtype) : "unknown", (int)dtype);
     qobs_resolve_formula(config, &formula);
     const struct range_view ranges = {.dtype = dtype, .rank = formula.params.rank};
     qobs_formula_dtypes(&formula, &ranges, scale, zero_point);
-    return QOBS_OK;
+    return qobs_succeed(error);
 }
 
 int qobs_count_tokens(const qobs_tensor *value, uint64_t *tokens, uint64_t *nonzero_tokens, qobs_error *error)

@@ -47,3 +47,5 @@ const char *qobs_status_string(int status)
 }
 
 const char *qobs_version(void) { return QOBS_VERSION; }
+
+int qobs_version_number(void) { return QOBS_VERSION_NUMBER; }

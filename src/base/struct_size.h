@@ -1,14 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* Structures that a caller fills. Its header may be older or newer than this library.
+/* Structures of the public headers that can grow. A caller's header may be older or newer than this library.
  *
  * Structures only grow, behind their end and never into their padding, which is not 0. An older one is at least as
- * large as the first version; the fields it lacks count as 0. In a newer one everything that this library does not know
- * must be 0. */
+ * large as the first version.
+ *  - An in structure is filled by the caller. Members that an older one lacks count as 0. In a newer one everything
+ * that this library does not know must be 0.
+ *  - An out structure is filled by the library, as far as its struct_size goes. */
 #pragma once
 
+#include <string.h>
+
 #include "base/error.h"
+
+/* Bytes of a structure whose last member is `member`: the size of the version that ended with it. */
+#define SIZE_THROUGH(type, member) (offsetof(type, member) + sizeof(((type *)0)->member))
 
 /* A larger structure is not newer but uninitialised, and its end may not be readable. */
 enum { MAX_ADDED = 256 };
@@ -27,5 +34,48 @@ static inline int struct_size_check(const char *name, const void *structure, siz
                              "%s: has a field at byte %zu that this library, version " QOBS_VERSION
                              ", does not know; it must be 0",
                              name, i);
+    return QOBS_OK;
+}
+
+/* Copies a caller's argument structure to `copy` of `known` bytes; members that it lacks become 0. */
+static inline int args_read(void *copy, const void *args, size_t first, size_t known, qobs_error *error)
+{
+    if (!args)
+        return qobs_invalid(error, "args: is NULL");
+    RETURN_IF_FAILED(struct_size_check("args", args, first, known, error));
+    const size_t size = *(const size_t *)args;
+    memset(copy, 0, known);
+    memcpy(copy, args, size < known ? size : known);
+    return QOBS_OK;
+}
+
+/* Reads the `args` of a function into `copy`, of type `type`. `member` is the last one of the type's first version. */
+#define ARGS_READ(type, copy, args, member, error)                                                                     \
+    args_read(copy, args, SIZE_THROUGH(type, member), sizeof(type), error)
+
+static inline int out_check(const char *name, const void *structure, size_t first, qobs_error *error)
+{
+    if (!structure)
+        return qobs_invalid(error, "%s: is NULL", name);
+    if (*(const size_t *)structure >= first)
+        return QOBS_OK;
+    return qobs_invalid(error, "%s: struct_size is %zu, allowed are %zu and more", name, *(const size_t *)structure,
+                        first);
+}
+
+/* Fills an out structure from `from` of `known` bytes. struct_size stays. */
+static inline void out_copy(void *to, const void *from, size_t known)
+{
+    const size_t size = *(const size_t *)to, header = sizeof size;
+    memcpy((unsigned char *)to + header, (const unsigned char *)from + header, (size < known ? size : known) - header);
+}
+
+/* Checks the size of a caller's array, and that it is there if it has bytes. */
+static inline int array_check(const char *name, const void *array, size_t size, size_t expected, qobs_error *error)
+{
+    if (size != expected)
+        return qobs_invalid(error, "%s: has %zu bytes, expected %zu", name, size, expected);
+    if (!array && size > 0)
+        return qobs_invalid(error, "%s: is NULL", name);
     return QOBS_OK;
 }

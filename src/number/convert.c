@@ -55,3 +55,20 @@ void qobs_store_doubles(void *array, qobs_dtype dtype, size_t first, size_t n, c
 {
     FOR_NATIVE(dtype, store_doubles, array, first, n, values)
 }
+
+double qobs_number_at(const struct view *v, int64_t i)
+{
+    const unsigned char *at = v->data + i * v->strides[0];
+    int32_t word;
+    int64_t wide;
+    switch (v->dtype) {
+    case QOBS_I32:
+        memcpy(&word, at, sizeof word);
+        return word;
+    case QOBS_I64:
+        memcpy(&wide, at, sizeof wide);
+        return (double)wide;
+    default:
+        return qobs_element(at, v->dtype);
+    }
+}

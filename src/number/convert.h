@@ -7,7 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "qobs/qobs.h"
+#include "base/tensor.h"
 
 /* One element of an observable dtype as a double (exact). */
 double qobs_element(const void *element, qobs_dtype dtype);
@@ -24,3 +24,6 @@ double qobs_round_to(qobs_dtype dtype, double value);
 /* x as an int32. NaN and values that do not fit become the smallest integer, as in the conversion of x86, which
  * upstream's results depend on. */
 static inline int32_t int32_of_double(double x) { return x > -0x1p31 - 1 && x < 0x1p31 ? (int32_t)x : INT32_MIN; }
+
+/* Element i of a 1-dimensional view, as a double. An integer of 64 bits is rounded. */
+double qobs_number_at(const struct view *view, int64_t i);

@@ -88,6 +88,8 @@ static int smallest_exponent(const qobs_format *f) { return f->kind == FORMAT_SC
 
 double qobs_format_max(const qobs_format *f)
 {
+    if (!f)
+        return (double)NAN;
     if (f->kind == FORMAT_INTEGER)
         return power_of_two(f->bits - f->has_sign) - 1;
     if (f->kind == FORMAT_SCALE)
@@ -96,12 +98,14 @@ double qobs_format_max(const qobs_format *f)
     return steps * power_of_two(largest_exponent(f) - f->mantissa);
 }
 
-const char *qobs_format_name(const qobs_format *format) { return format->name; }
+const char *qobs_format_name(const qobs_format *format) { return format ? format->name : NULL; }
 
-int qobs_format_bits(const qobs_format *format) { return format->bits; }
+int qobs_format_bits(const qobs_format *format) { return format ? format->bits : 0; }
 
 double qobs_format_min(const qobs_format *f)
 {
+    if (!f)
+        return (double)NAN;
     if (f->kind == FORMAT_SCALE)
         return power_of_two(smallest_exponent(f));
     if (!f->has_sign)
@@ -118,7 +122,7 @@ double qobs_format_smallest(const qobs_format *f)
     return f->kind == FORMAT_INTEGER ? 1 : power_of_two(smallest_exponent(f) - f->mantissa);
 }
 
-size_t qobs_format_size(const qobs_format *f) { return f->bits <= 8 ? 1 : f->bits <= 16 ? 2 : 4; }
+size_t qobs_format_size(const qobs_format *f) { return !f ? 0 : f->bits <= 8 ? 1 : f->bits <= 16 ? 2 : 4; }
 
 /* ---- Rounding ---------------------------------------------------------------------------------------------------- */
 
@@ -242,8 +246,8 @@ static inline uint32_t encode_double(const struct rule *r, float x)
 }
 
 /* Not inlined: in a caller, arithmetic could move out of the floating-point mode that is set here. */
-__attribute__((noinline)) void qobs_format_round_array(const qobs_format *f, size_t n, const float *x, float *out,
-                                                       bool saturate)
+__attribute__((noinline)) void qobs_round_floats(const qobs_format *f, size_t n, const float *x, float *out,
+                                                 bool saturate)
 {
     const struct rule r = make_rule(f, saturate);
     const fp_mode mode = fp_enter();
@@ -259,8 +263,8 @@ __attribute__((noinline)) void qobs_format_round_array(const qobs_format *f, siz
     fp_leave(mode);
 }
 
-__attribute__((noinline)) void qobs_format_encode_array(const qobs_format *f, size_t n, const float *x, void *out,
-                                                        bool saturate)
+__attribute__((noinline)) void qobs_encode_floats(const qobs_format *f, size_t n, const float *x, void *out,
+                                                  bool saturate)
 {
     const struct rule r = make_rule(f, saturate);
     const fp_mode mode = fp_enter();
@@ -287,25 +291,30 @@ __attribute__((noinline)) void qobs_format_encode_array(const qobs_format *f, si
 
 float qobs_format_round(const qobs_format *f, float x, bool saturate)
 {
-    float rounded;
-    qobs_format_round_array(f, 1, &x, &rounded, saturate);
+    float rounded = NAN;
+    if (f)
+        qobs_round_floats(f, 1, &x, &rounded, saturate);
     return rounded;
 }
 
 uint32_t qobs_format_encode(const qobs_format *f, float x, bool saturate)
 {
+    if (!f)
+        return 0;
     const uint32_t all = f->bits == 32 ? UINT32_MAX : (UINT32_C(1) << f->bits) - 1;
     union {
         uint8_t byte;
         uint16_t half;
         uint32_t word;
     } code;
-    qobs_format_encode_array(f, 1, &x, &code, saturate);
+    qobs_encode_floats(f, 1, &x, &code, saturate);
     return (f->bits <= 8 ? code.byte : f->bits <= 16 ? code.half : code.word) & all;
 }
 
 float qobs_format_decode(const qobs_format *f, uint32_t code)
 {
+    if (!f)
+        return NAN;
     if (f->kind == FORMAT_INTEGER) {
         const uint32_t top = UINT32_C(1) << (f->bits - 1), all = top + (top - 1);
         code &= all;

@@ -73,6 +73,10 @@ int qobs_format_max_exponent(const qobs_format *format);
 double qobs_format_epsilon(const qobs_format *format);
 double qobs_format_smallest(const qobs_format *format);
 
+/* qobs_format_round and qobs_format_encode for n numbers; the public functions of arrays check their arguments. */
+void qobs_round_floats(const qobs_format *format, size_t n, const float *x, float *out, bool saturate);
+void qobs_encode_floats(const qobs_format *format, size_t n, const float *x, void *out, bool saturate);
+
 /* ---- Fake-quantize ----------------------------------------------------------------------------------------------- */
 
 /* The quantizer of a format, in compressed-tensors' arithmetic. */

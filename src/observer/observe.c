@@ -55,8 +55,8 @@ static int check_request(const qobs_observer *o, const struct layout *layout, bo
     if (r && r->ranges && r->range_size != size)
         return qobs_invalid(error, "size: is %zu bytes for min and for max, expected %zu", r->range_size, size);
     if (r && r->qparams)
-        return qobs_check_qparam_sizes(o, layout, observed, r->scale ? &r->scale_size : NULL,
-                                       r->zero_point ? &r->zero_point_size : NULL, error);
+        return qobs_check_qparam_sizes(o, layout, observed, r->qparams->scale ? &r->qparams->scale_size : NULL,
+                                       r->qparams->zero_point ? &r->qparams->zero_point_size : NULL, error);
     return QOBS_OK;
 }
 
@@ -67,7 +67,7 @@ static int read_request(const qobs_observer *o, const struct request *r, qobs_er
         memcpy(r->max, o->state.ranges.max, r->range_size);
     }
     if (r && r->qparams)
-        return qobs_observer_qparams(o, r->scale, r->scale_size, r->zero_point, r->zero_point_size, error);
+        return qobs_observer_qparams(o, r->qparams, error);
     return qobs_succeed(error);
 }
 

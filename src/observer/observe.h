@@ -9,9 +9,10 @@
 
 /* Results the caller reads after the batch. Sizes that do not fit are an error before anything changes. */
 struct request {
-    bool ranges, qparams;
-    void *min, *max, *scale, *zero_point;
-    size_t range_size, scale_size, zero_point_size; /* bytes */
+    bool ranges;
+    void *min, *max;
+    size_t range_size;                  /* bytes of min, and of max */
+    const qobs_qparam_buffers *qparams; /* of this version; NULL: not wanted */
 };
 
 struct observed_batch {

@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/fpenv.h"
+#include "base/struct_size.h"
 #include "observer/post_search.h"
 #include "range/from_histogram.h"
 
@@ -96,7 +97,7 @@ float qobs_compute_global_scale(const qobs_observer *o)
     return o->stages.formula.ops->global_scale(o->state.layout.dtype, amax);
 }
 
-int qobs_compute_qparams(const qobs_observer *o, void *scale, void *zero_point, qobs_error *error)
+int qobs_write_qparams(const qobs_observer *o, void *scale, void *zero_point, qobs_error *error)
 {
     if (o->state.histogram.bins > 0 && (scale || zero_point))
         return qobs_find_ranges(o, NULL, NULL, scale, zero_point, error);
@@ -119,15 +120,49 @@ int qobs_compute_qparams(const qobs_observer *o, void *scale, void *zero_point, 
     return status;
 }
 
-int qobs_observer_qparams(const qobs_observer *o, void *scale, size_t scale_size, void *zero_point,
-                          size_t zero_point_size, qobs_error *error)
+/* 1 without a global scale: scales are divided by it. */
+static int read_global_scale(const qobs_observer *o, float *global_scale, qobs_error *error)
 {
+    const bool global = o->stages.traits.global != GLOBAL_NONE;
+    if (global && !qobs_global_scale_is_known(o))
+        return qobs_fail(error, QOBS_ERROR_NO_DATA, "global_scale: nothing has been observed for it");
+    const fp_mode mode = fp_enter();
+    *global_scale = global ? qobs_compute_global_scale(o) : 1;
+    fp_leave(mode);
+    return QOBS_OK;
+}
+
+int qobs_qparam_buffers_read(qobs_qparam_buffers *out, const qobs_qparam_buffers *given, qobs_error *error)
+{
+    if (!given)
+        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "out: is NULL");
+    int status = ARGS_READ(qobs_qparam_buffers, out, given, global_scale, error);
+    out->struct_size = sizeof *out;
+    if (status == QOBS_OK && !out->scale && out->scale_size > 0)
+        status = qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "scale: is NULL");
+    if (status == QOBS_OK && !out->zero_point && out->zero_point_size > 0)
+        status = qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "zero_point: is NULL");
+    return status;
+}
+
+int qobs_observer_qparams(const qobs_observer *o, const qobs_qparam_buffers *given, qobs_error *error)
+{
+    qobs_qparam_buffers out;
     if (!o)
         return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "observer: is NULL");
     const bool observed = !qobs_state_is_empty(&o->state);
-    int status = observed ? QOBS_OK : qobs_compute_qparams(o, NULL, NULL, error);
+    int status = qobs_qparam_buffers_read(&out, given, error);
+    if (status == QOBS_OK && !observed)
+        status = qobs_write_qparams(o, NULL, NULL, error);
     if (status == QOBS_OK)
-        status = qobs_check_qparam_sizes(o, &o->state.layout, observed, scale ? &scale_size : NULL,
-                                         zero_point ? &zero_point_size : NULL, error);
-    return status == QOBS_OK ? qobs_compute_qparams(o, scale, zero_point, error) : status;
+        status = qobs_check_qparam_sizes(o, &o->state.layout, observed, out.scale ? &out.scale_size : NULL,
+                                         out.zero_point ? &out.zero_point_size : NULL, error);
+    float global_scale = 1;
+    if (status == QOBS_OK && out.global_scale)
+        status = read_global_scale(o, &global_scale, error);
+    if (status == QOBS_OK)
+        status = qobs_write_qparams(o, out.scale, out.zero_point, error);
+    if (status == QOBS_OK && out.global_scale)
+        *out.global_scale = global_scale;
+    return status;
 }

@@ -19,7 +19,7 @@ int qobs_check_qparam_sizes(const qobs_observer *observer, const struct layout *
 int qobs_check_size(size_t size, const char *name, size_t expected, qobs_error *error);
 
 /* Writes scale and zero point. Either may be NULL; with both the result says whether they exist. */
-int qobs_compute_qparams(const qobs_observer *observer, void *scale, void *zero_point, qobs_error *error);
+int qobs_write_qparams(const qobs_observer *observer, void *scale, void *zero_point, qobs_error *error);
 
 /* The global scale, and whether its amax is known. */
 float qobs_compute_global_scale(const qobs_observer *observer);
@@ -29,6 +29,9 @@ bool qobs_global_scale_is_known(const qobs_observer *observer);
  */
 int qobs_find_ranges(const qobs_observer *observer, float *min, float *max, void *scale, void *zero_point,
                      qobs_error *error);
+
+/* Copies a caller's structure, with the members it lacks as 0. */
+int qobs_qparam_buffers_read(qobs_qparam_buffers *out, const qobs_qparam_buffers *given, qobs_error *error);
 
 /* Upstream's percentile of an empty histogram is a list of one range. */
 bool qobs_found_is_list(const qobs_observer *observer);

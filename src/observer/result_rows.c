@@ -177,7 +177,7 @@ static bool has_qparams(const qobs_observer *o) { return o->stages.formula.ops !
 static int check_qparams(const qobs_observer *o, const char *name, qobs_error *error)
 {
     (void)name;
-    return qobs_compute_qparams(o, NULL, NULL, error);
+    return qobs_write_qparams(o, NULL, NULL, error);
 }
 
 static struct result_type scale_type(const qobs_observer *o)
@@ -200,12 +200,12 @@ static struct result_type global_scale_type(const qobs_observer *o) { return lis
 
 static int read_scale(const qobs_observer *o, const struct reading *r)
 {
-    return qobs_compute_qparams(o, r->out, NULL, r->error);
+    return qobs_write_qparams(o, r->out, NULL, r->error);
 }
 
 static int read_zero_point(const qobs_observer *o, const struct reading *r)
 {
-    return qobs_compute_qparams(o, NULL, r->out, r->error);
+    return qobs_write_qparams(o, NULL, r->out, r->error);
 }
 
 static bool has_init_scale(const qobs_observer *o) { return o->stages.range.ops->init_scale != NULL; }

@@ -91,7 +91,7 @@ size_t qobs_entropy_find(const struct entropy *e, size_t first, size_t stride)
 }
 
 int qobs_amax_by_entropy(const struct bins_params *params, const struct formula *formula,
-                         const struct histogram_view *h, double *workspace, float *amax, qobs_error *error)
+                         const struct histogram_view *h, double *workspace, struct found_amax *found, qobs_error *error)
 {
     const int64_t stride = params->stride, first = params->start_bin;
     (void)formula;
@@ -105,6 +105,7 @@ int qobs_amax_by_entropy(const struct bins_params *params, const struct formula 
         return qobs_invalid(error, "start_bin: is %lld, allowed are 1 to the number of bins, %zu", (long long)first,
                             h->bins);
     const struct entropy e = qobs_entropy_prepare(h, params->levels, workspace);
-    *amax = h->edges[qobs_entropy_find(&e, (size_t)first, (uint64_t)stride > h->bins ? h->bins : (size_t)stride)];
+    const size_t best = qobs_entropy_find(&e, (size_t)first, (uint64_t)stride > h->bins ? h->bins : (size_t)stride);
+    *found = (struct found_amax){.amax = h->edges[best], .score = qobs_entropy_divergence(&e, best)};
     return QOBS_OK;
 }

@@ -85,10 +85,11 @@ static int find_percentile(const struct runtime *runtime, const struct range_par
 
 static int amax_by_percentile(const struct bins_params *params, const struct formula *formula,
                               /* NOLINTNEXTLINE(readability-non-const-parameter): that of every qobs_amax_finder */
-                              const struct histogram_view *h, double *workspace, float *amax, qobs_error *error)
+                              const struct histogram_view *h, double *workspace, struct found_amax *found,
+                              qobs_error *error)
 {
     (void)formula, (void)workspace, (void)error;
-    *amax = qobs_percentile_modelopt(h, params->percentile);
+    found->amax = qobs_percentile_modelopt(h, params->percentile);
     return QOBS_OK;
 }
 
@@ -100,7 +101,9 @@ static int find_amax(const struct runtime *runtime, const struct range_params *p
     struct bins_memory m;
     RETURN_IF_FAILED(open_bins(runtime, h, &m, error));
     *min = 0;
-    const int status = methods[params->bins.method](&params->bins, formula, &m.view, m.workspace, max, error);
+    struct found_amax found = {0};
+    const int status = methods[params->bins.method](&params->bins, formula, &m.view, m.workspace, &found, error);
+    *max = found.amax;
     qobs_release(runtime, m.workspace, m.size);
     return status;
 }

@@ -101,7 +101,7 @@ int qobs_squared_error(const struct squared_error *e, const struct bins_params *
  * counts as the smallest. */
 int qobs_squared_error_find(const struct squared_error *e, const struct histogram_view *h,
                             const struct bins_params *params, const struct formula *formula, size_t first, size_t *bin,
-                            qobs_error *error);
+                            double *score, qobs_error *error);
 
 /* (edges[bin + 1] + edges[bin]) / 2 in float. */
 float qobs_bin_centre(const struct histogram_view *h, size_t bin);
@@ -109,16 +109,22 @@ float qobs_bin_centre(const struct histogram_view *h, size_t bin);
 /* ---- Non-linear search ------------------------------------------------------------------------------------------- */
 
 /* torch.ao's HistogramObserver: clips 1e-5 of the elements at a time from either side, as long as the squared error
- * falls. Elements are taken to be spread evenly over their bins and quantized to `numbers` numbers. The workspace is in
- * floats. */
+ * falls. Elements are taken to be spread evenly over their bins and quantized to `numbers` numbers. Returns the error
+ * of the range; NaN if max - min overflows float. The workspace is in floats. */
 size_t qobs_non_linear_workspace(size_t bins);
-void qobs_non_linear_search(const float *counts, size_t bins, float min, float max, double numbers, float *workspace,
-                            float *new_min, float *new_max);
+double qobs_non_linear_search(const float *counts, size_t bins, float min, float max, double numbers, float *workspace,
+                              float *new_min, float *new_max);
 
 /* ---- Methods with checked parameters ----------------------------------------------------------------------------- */
+
+struct found_amax {
+    float amax;
+    double score; /* that of the candidate: the mean squared error, or the divergence */
+};
 
 /* These check params->stride and start_bin. The workspace is in doubles. */
 size_t qobs_range_workspace(size_t bins);
 typedef int qobs_amax_finder(const struct bins_params *params, const struct formula *formula,
-                             const struct histogram_view *h, double *workspace, float *amax, qobs_error *error);
+                             const struct histogram_view *h, double *workspace, struct found_amax *found,
+                             qobs_error *error);
 qobs_amax_finder qobs_amax_by_entropy, qobs_amax_by_mse;

@@ -49,7 +49,7 @@ static void modelopt_e4m3(const struct bins_params *q, float amax, size_t n, con
     const float scale = 1 / (amax <= 0x1p-24f ? 1 : amax) * 448, inverse = 1 / scale;
     for (size_t i = 0; i < n; i++)
         out[i] = clamp(c[i] * scale, -448, 448);
-    qobs_format_round_array(q->format, n, out, out, true);
+    qobs_round_floats(q->format, n, out, out, true);
     for (size_t i = 0; i < n; i++)
         out[i] *= inverse;
 }
@@ -59,7 +59,7 @@ static void quark_float(const struct bins_params *q, float amax, size_t n, const
     const float quant_max = (float)q->quant_max, scale = amax / quant_max;
     for (size_t i = 0; i < n; i++)
         out[i] = clamp(c[i] / scale, -quant_max, quant_max);
-    qobs_format_round_array(q->format, n, out, out, true);
+    qobs_round_floats(q->format, n, out, out, true);
     for (size_t i = 0; i < n; i++)
         out[i] *= scale;
 }
@@ -132,17 +132,18 @@ int qobs_squared_error(const struct squared_error *e, const struct bins_params *
 
 int qobs_squared_error_find(const struct squared_error *e, const struct histogram_view *h,
                             const struct bins_params *params, const struct formula *formula, size_t first, size_t *bin,
-                            qobs_error *error)
+                            double *score, qobs_error *error)
 {
     const size_t stride = (uint64_t)params->stride > h->bins ? h->bins : (size_t)params->stride;
     double min = INFINITY;
     *bin = first;
+    *score = min;
     for (size_t i = first; i < h->bins; i += stride) {
         double mean = 0;
         RETURN_IF_FAILED(qobs_squared_error(e, params, formula, qobs_bin_centre(h, i), &mean, error));
         if (mean < min || isnan(mean)) {
             *bin = i;
-            min = mean;
+            min = *score = mean;
         }
         if (isnan(mean))
             break;
@@ -157,7 +158,7 @@ size_t qobs_range_workspace(size_t bins)
 }
 
 int qobs_amax_by_mse(const struct bins_params *params, const struct formula *formula, const struct histogram_view *h,
-                     double *workspace, float *amax, qobs_error *error)
+                     double *workspace, struct found_amax *found, qobs_error *error)
 {
     const int64_t start_bin = params->start_bin;
     size_t bin;
@@ -170,8 +171,8 @@ int qobs_amax_by_mse(const struct bins_params *params, const struct formula *for
                             params->dtype);
     const struct squared_error e = qobs_squared_error_prepare(h, (float *)(void *)workspace);
     const size_t first = (uint64_t)start_bin < h->bins ? (size_t)start_bin : h->bins - 1;
-    const int status = qobs_squared_error_find(&e, h, params, formula, first, &bin, error);
+    const int status = qobs_squared_error_find(&e, h, params, formula, first, &bin, &found->score, error);
     if (status == QOBS_OK)
-        *amax = qobs_bin_centre(h, bin);
+        found->amax = qobs_bin_centre(h, bin);
     return status;
 }

@@ -110,14 +110,14 @@ static double quantization_error(const struct clip_search *s, size_t first, size
 
 size_t qobs_non_linear_workspace(size_t bins) { return 3 * bins; }
 
-void qobs_non_linear_search(const float *counts, size_t bins, float min, float max, double numbers, float *workspace,
-                            float *new_min, float *new_max)
+double qobs_non_linear_search(const float *counts, size_t bins, float min, float max, double numbers, float *workspace,
+                              float *new_min, float *new_max)
 {
     float *sums = workspace, *density = workspace + bins;
     *new_min = min;
     *new_max = max;
     if (!isfinite(max - min))
-        return;
+        return NAN;
     const struct clip_search s = {.bins = bins,
                                   .bin_width = ((double)max - (double)min) / (double)bins,
                                   .numbers = numbers,
@@ -155,4 +155,5 @@ void qobs_non_linear_search(const float *counts, size_t bins, float min, float m
     const float width = (max - min) / (float)bins;
     *new_min = min + width * (float)first;
     *new_max = min + width * (float)(last + 1);
+    return isinf(smallest) ? quantization_error(&s, first, last) : smallest;
 }

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* The public functions with configurations and tensors out of an input. Everything they answer goes into a record; the same input run
- * on another instruction set, for another number of threads and in other rounding modes must make the same record. */
+/* The public functions with configurations and tensors out of an input. Everything they answer goes into a record; the
+ * same input run on another instruction set, for another number of threads and in other rounding modes must make the
+ * same record. */
 #ifndef QOBS_FUZZ_API_H
 #define QOBS_FUZZ_API_H
 

@@ -6,6 +6,7 @@
 #include "qobs/format.h"
 #include "qobs/plan.h"
 #include "qobs/stateless.h"
+#include "calls.h"
 
 /* What a call writes: exact in size, and of known contents where it writes nothing. */
 static void *results(size_t size) { return memset(workspace(size), 0x5a, size); }
@@ -31,9 +32,9 @@ static void run_minmax(struct run *run, const qobs_config *config, const qobs_te
     qobs_error error;
     const float global_scale = take_float(&run->b);
     const bool has_global = take_below(&run->b, 4) == 0;
-    if (record_status(&run->record, qobs_minmax(config, value, g_idx, min, max, &counts, run->runtime, &error), &error))
+    if (record_status(&run->record, call_minmax(config, value, g_idx, min, max, &counts, run->runtime, &error), &error))
         record_status(&run->record,
-                      qobs_calculate_qparams(config, value->dtype, n, min, max, has_global ? &global_scale : NULL,
+                      call_calculate_qparams(config, value->dtype, n, min, max, has_global ? &global_scale : NULL,
                                              scale, zero_point, &error),
                       &error);
     record(&run->record, min, size);
@@ -42,7 +43,7 @@ static void run_minmax(struct run *run, const qobs_config *config, const qobs_te
     record(&run->record, zero_point, n * 8);
     record_counts(&run->record, &counts);
     unsigned char whole[2][8] = {{0}};
-    record_status(&run->record, qobs_global_minmax(config, value, whole[0], whole[1], &counts, run->runtime, &error),
+    record_status(&run->record, call_global_minmax(config, value, whole[0], whole[1], &counts, run->runtime, &error),
                   &error);
     record(&run->record, whole, sizeof whole);
     free(min);
@@ -68,7 +69,7 @@ static void run_histogram(struct run *run, const qobs_config *config, const qobs
     uint64_t *counts = results(size);
     float *first = results(qparams * sizeof *first), *last = results(qparams * sizeof *last);
     record_status(&run->record,
-                  qobs_histogram(whole ? NULL : config, value, whole ? NULL : g_idx, &bins, counts, first, last, &seen,
+                  call_histogram(whole ? NULL : config, value, whole ? NULL : g_idx, &bins, counts, first, last, &seen,
                                  run->runtime, &error),
                   &error);
     if (error.status == QOBS_OK) { /* otherwise what was begun may lie there */
@@ -98,7 +99,7 @@ static void run_search(struct run *run, const qobs_config *config, const qobs_te
     const float global_scale = take_float(&run->b);
     const bool weighted = take_below(&run->b, 2), has_global = take_below(&run->b, 4) == 0;
     if (record_status(&run->record,
-                      qobs_search(config, value, g_idx, weighted ? importance : NULL, has_global ? &global_scale : NULL,
+                      call_search(config, value, g_idx, weighted ? importance : NULL, has_global ? &global_scale : NULL,
                                   min, max, best, errors, &report, run->runtime, &error),
                       &error)) {
         record(&run->record, min, size);
@@ -111,7 +112,7 @@ static void run_search(struct run *run, const qobs_config *config, const qobs_te
         record(&run->record, &report.error_before, sizeof report.error_before);
     }
     unsigned char whole[2][8] = {{0}};
-    if (record_status(&run->record, qobs_global_search(config, value, whole[0], whole[1], run->runtime, &error),
+    if (record_status(&run->record, call_global_search(config, value, whole[0], whole[1], run->runtime, &error),
                       &error))
         record(&run->record, whole, sizeof whole);
     free(min);
@@ -159,7 +160,7 @@ static void run_fake_quantize(struct run *run, const qobs_config *config, const 
     void *out = results(size);
     qobs_error error;
     record_status(&run->record,
-                  qobs_fake_quantize(config, format, value, g_idx, &scales, with_zero ? &zero_points : NULL,
+                  call_fake_quantize(config, format, value, g_idx, &scales, with_zero ? &zero_points : NULL,
                                      has_global ? &global_scale : NULL, out, NULL, run->runtime, &error),
                   &error);
     record(&run->record, out, size);

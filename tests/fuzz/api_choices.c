@@ -4,8 +4,8 @@
 /* Configurations and tensors out of an input. */
 #include "api.h"
 
-/* Values of the settings, so that most configurations are good ones, without those that make a run take seconds. Other settings get a
- * number. */
+/* Values of the settings, so that most configurations are good ones, without those that make a run take seconds. Other
+ * settings get a number. */
 static const struct {
     const char *key, *values;
 } choices[] = {
@@ -32,10 +32,12 @@ static const struct {
     {"patience", "0|1|5|1000"},
     {"norm", "1|2|3|2.4|0.4|4|6.5|24|100"},
     {"expand", "1|1.5|1.8|100"},
-    {"dtype", "int8|uint8|int4|uint4|int2|int16|int32|qint8|quint8|quint4x2|qint32|uint16|float32|float16|bfloat16|fp8_e4m3|fp8_e5m2|"
+    {"dtype", "int8|uint8|int4|uint4|int2|int16|int32|qint8|quint8|quint4x2|qint32|uint16|float32|float16|bfloat16|fp8_"
+              "e4m3|fp8_e5m2|"
               "fp8_e5m3|fp6_e2m3|fp6_e3m2|fp4|bfp16|mx|mx6|mx9|uint32|int3"},
-    {"qscheme", "per_tensor_affine|per_tensor_symmetric|per_channel_affine|per_channel_symmetric|per_channel_affine_float_qparams|"
-                "per_tensor|per_channel|per_group"},
+    {"qscheme",
+     "per_tensor_affine|per_tensor_symmetric|per_channel_affine|per_channel_symmetric|per_channel_affine_float_qparams|"
+     "per_tensor|per_channel|per_group"},
     {"quant_min", "-128|0|-8|1|-2147483648"},
     {"quant_max", "127|255|7|15|4294967295"},
     {"eps", "0|1e-6|1e-12|1|1e38"},
@@ -81,7 +83,8 @@ qobs_config *take_config(struct run *run)
     qobs_config *config;
     qobs_error error;
     char value[64];
-    must(qobs_config_create(&config, qobs_preset_name(take_below(&run->b, qobs_preset_count())), run->runtime, &error) == QOBS_OK);
+    must(qobs_config_create(&config, qobs_preset_name(take_below(&run->b, qobs_preset_count())), run->runtime,
+                            &error) == QOBS_OK);
     for (size_t n = take_below(&run->b, 8); n > 0; n--) {
         const char *key = qobs_config_key(config, take_below(&run->b, qobs_config_key_count(config)));
         take_value(&run->b, key, value);
@@ -150,7 +153,10 @@ const qobs_tensor *take_indices(struct bytes *b, const struct tensor *t, struct 
     if (bad < 2)
         indices->narrow[take_below(b, (size_t)columns)] = bad ? -1 : 1 << 30;
     indices->shape[0] = columns;
-    indices->tensor =
-        (qobs_tensor){.struct_size = sizeof(qobs_tensor), .data = indices->narrow, .dtype = QOBS_I32, .ndim = 1, .shape = indices->shape};
+    indices->tensor = (qobs_tensor){.struct_size = sizeof(qobs_tensor),
+                                    .data = indices->narrow,
+                                    .dtype = QOBS_I32,
+                                    .ndim = 1,
+                                    .shape = indices->shape};
     return &indices->tensor;
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* What the fuzz targets share: reading choices from libFuzzer's bytes, and ending the process where something does not hold. */
+/* What the fuzz targets share: reading choices from libFuzzer's bytes, and ending the process where something does not
+ * hold. */
 #ifndef QOBS_FUZZ_H
 #define QOBS_FUZZ_H
 
@@ -62,10 +63,10 @@ static inline void __attribute__((noreturn, format(printf, 1, 2))) finding(const
     abort();
 }
 
-#define must(condition)                                                                                              \
-    do {                                                                                                             \
-        if (!(condition))                                                                                            \
-            finding("%s:%d: %s does not hold", __FILE__, __LINE__, #condition);                                      \
+#define must(condition)                                                                                                \
+    do {                                                                                                               \
+        if (!(condition))                                                                                              \
+            finding("%s:%d: %s does not hold", __FILE__, __LINE__, #condition);                                        \
     } while (0)
 
 /* malloc that cannot fail; room for 1 byte at least. */

@@ -10,7 +10,8 @@
 
 struct arena elements, first_output, second_output;
 
-/* ---- Calls ----------------------------------------------------------------------------------------------------------------- */
+/* ---- Calls
+ * ----------------------------------------------------------------------------------------------------------------- */
 
 /* The input's bytes as elements, over and over, or what the kernel checker draws. */
 static void fill(struct bytes *b, const struct matrix *m, unsigned char *p, size_t n)
@@ -62,7 +63,8 @@ const struct qobs_kernels *next_table(size_t *i)
     return NULL;
 }
 
-static void same_bytes(const struct qobs_kernels *table, const char *what, const void *got, const void *expected, size_t n)
+static void same_bytes(const struct qobs_kernels *table, const char *what, const void *got, const void *expected,
+                       size_t n)
 {
     if (memcmp(got, expected, n) == 0)
         return;
@@ -76,10 +78,12 @@ void same_floats(const struct qobs_kernels *table, const char *what, const float
 {
     for (size_t i = 0; i < n; i++)
         if (bits_of_float(got[i]) != bits_of_float(expected[i]) && !(isnan(got[i]) && isnan(expected[i])))
-            finding("%s: %s[%zu] of %zu is %a, scalar's %a", table->isa, what, i, n, (double)got[i], (double)expected[i]);
+            finding("%s: %s[%zu] of %zu is %a, scalar's %a", table->isa, what, i, n, (double)got[i],
+                    (double)expected[i]);
 }
 
-/* ---- Ranges ---------------------------------------------------------------------------------------------------------------- */
+/* ---- Ranges
+ * ---------------------------------------------------------------------------------------------------------------- */
 
 enum { MOST_RESULTS = 8192 };
 
@@ -104,19 +108,21 @@ struct minmax_call {
     size_t groups, results;
 };
 
-static void minmax(const struct qobs_kernels *table, const struct minmax_call *c, unsigned char *min, unsigned char *max,
-                   struct qobs_nonfinite *nonfinite)
+static void minmax(const struct qobs_kernels *table, const struct minmax_call *c, unsigned char *min,
+                   unsigned char *max, struct qobs_nonfinite *nonfinite)
 {
     static unsigned char scratch[QOBS_INDEXED_SCRATCH(64) + 1];
     const struct matrix *m = &c->m;
     if (c->form == 0)
         table->minmax_rows[m->index](m->x, m->stride, m->count, m->length, min, max, c->out_stride, nonfinite);
     else if (c->form == 3)
-        table->minmax_row_panels[m->index](m->x, m->stride, c->panels, m->count / c->panels, c->runs, m->length / c->runs, min, max, nonfinite);
+        table->minmax_row_panels[m->index](m->x, m->stride, c->panels, m->count / c->panels, c->runs,
+                                           m->length / c->runs, min, max, nonfinite);
     else if (c->form == 1)
         table->minmax_columns[m->index](m->x, m->stride, m->count, m->length, min, max, nonfinite);
     else
-        table->minmax_indexed[m->index](m->x, m->stride, m->count, m->length, c->group, c->groups, min, max, scratch + 1, nonfinite);
+        table->minmax_indexed[m->index](m->x, m->stride, m->count, m->length, c->group, c->groups, min, max,
+                                        scratch + 1, nonfinite);
 }
 
 static void minmax_on_all(struct bytes *b, const struct minmax_call *c)
@@ -132,7 +138,8 @@ static void minmax_on_all(struct bytes *b, const struct minmax_call *c)
     const struct qobs_kernels *table;
     for (size_t i = 0; (table = next_table(&i));) {
         struct qobs_nonfinite nonfinite = {5, 7};
-        unsigned char *got_min = arena_place(&first_output, bytes, i % 2, 0), *got_max = arena_place(&second_output, bytes, i % 2, 0);
+        unsigned char *got_min = arena_place(&first_output, bytes, i % 2, 0),
+                      *got_max = arena_place(&second_output, bytes, i % 2, 0);
         memcpy(got_min, min, bytes);
         memcpy(got_max, max, bytes);
         minmax(table, c, got_min, got_max, &nonfinite);
@@ -181,7 +188,10 @@ void fuzz_absmax(struct bytes *b)
     const ptrdiff_t out_stride = (ptrdiff_t)take_below(b, 4);
     struct rng rng = {take(b, 2)};
     take_matrix(b, &m, SIZE_MAX);
-    const size_t n = columns ? m.length : m.count == 0 ? 0 : (m.count - 1) * (size_t)out_stride + 1, bytes = n * m.dtype->size;
+    const size_t n = columns        ? m.length
+                     : m.count == 0 ? 0
+                                    : (m.count - 1) * (size_t)out_stride + 1,
+                 bytes = n * m.dtype->size;
     unsigned char *before = arena_place(&second_output, bytes, true, 0);
     const bool identities = take_below(b, 2);
     for (size_t i = 0; i < bytes; i += m.dtype->size)
@@ -203,7 +213,8 @@ void fuzz_absmax(struct bytes *b)
     } while ((table = next_table(&next)));
 }
 
-/* ---- Histograms and squares ------------------------------------------------------------------------------------------------ */
+/* ---- Histograms and squares
+ * ------------------------------------------------------------------------------------------------ */
 
 static size_t count_all(const struct qobs_kernels *table, const struct matrix *m, const struct qobs_binning *binning,
                         uint32_t *counters, uint32_t *total, struct qobs_extrema *seen)
@@ -226,7 +237,8 @@ void fuzz_histogram(struct bytes *b)
     static const float limits[] = {0, 1, -1, 0x1p-149f, 0x1.fffffep127f, -0x1.fffffep127f, 255, 0x1p-126f};
     struct matrix m;
     const size_t bins = 1 + take_below(b, take_below(b, 2) ? 16 : MOST);
-    float lo = take_below(b, 2) ? limits[take_below(b, 8)] : take_float(b), hi = take_below(b, 2) ? limits[take_below(b, 8)] : take_float(b);
+    float lo = take_below(b, 2) ? limits[take_below(b, 8)] : take_float(b),
+          hi = take_below(b, 2) ? limits[take_below(b, 8)] : take_float(b);
     lo = isfinite(lo) ? lo : -1;
     hi = isfinite(hi) ? hi : 1;
     const struct qobs_binning binning =
@@ -238,7 +250,8 @@ void fuzz_histogram(struct bytes *b)
     const struct qobs_kernels *table;
     for (size_t i = 0; (table = next_table(&i));) {
         struct qobs_extrema got_seen = qobs_extrema_of_nothing();
-        count_all(table, &m, &binning, (uint32_t *)(void *)arena_place(&first_output, n * sizeof *counters, true, 0), got, &got_seen);
+        count_all(table, &m, &binning, (uint32_t *)(void *)arena_place(&first_output, n * sizeof *counters, true, 0),
+                  got, &got_seen);
         same_bytes(table, "counts", got, expected, bins * sizeof *got);
         same_bytes(table, "seen", &got_seen, &seen, sizeof seen);
     }
@@ -262,14 +275,15 @@ void fuzz_squares(struct bytes *b)
     }
 }
 
-/* ---- All ------------------------------------------------------------------------------------------------------------------- */
+/* ---- All
+ * -------------------------------------------------------------------------------------------------------------------
+ */
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     static void (*const kinds[])(struct bytes *) = {
-        fuzz_minmax,  fuzz_row_panels,         fuzz_indexed,       fuzz_absmax,          fuzz_histogram,
-        fuzz_squares, fuzz_fake_quantize, fuzz_search_errors, fuzz_search_improved, fuzz_search_load,
-        fuzz_search_shrink};
+        fuzz_minmax,        fuzz_row_panels,    fuzz_indexed,         fuzz_absmax,      fuzz_histogram,    fuzz_squares,
+        fuzz_fake_quantize, fuzz_search_errors, fuzz_search_improved, fuzz_search_load, fuzz_search_shrink};
     struct bytes b = {data, size};
     if (!elements.begin) {
         elements = arena_new(MOST_BYTES + 64);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* Kernels of every usable instruction set against the scalar ones, bit for bit: one function for each kind of kernel, which reads a
- * call out of an input and makes it on every table. Elements end or begin at memory without access. */
+/* Kernels of every usable instruction set against the scalar ones, bit for bit: one function for each kind of kernel,
+ * which reads a call out of an input and makes it on every table. Elements end or begin at memory without access. */
 #ifndef QOBS_FUZZ_KERNELS_CALLS_H
 #define QOBS_FUZZ_KERNELS_CALLS_H
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* Any bytes as a safetensors file: refused with a message, or every tensor lies inside the file and is found by its name. */
+/* Any bytes as a safetensors file: refused with a message, or every tensor lies inside the file and is found by its
+ * name. */
 #include "file.h"
 #include "safetensors.h"
 
@@ -14,7 +15,8 @@ static void check(const struct st_file *file)
         const struct st_tensor *t = &file->tensors[i];
         const unsigned char *first = t->data;
         uint64_t needed;
-        must(t->begin <= t->end && first >= file->map.data && first + (t->end - t->begin) <= file->map.data + file->map.size);
+        must(t->begin <= t->end && first >= file->map.data &&
+             first + (t->end - t->begin) <= file->map.data + file->map.size);
         must(t->ndim >= 0 && t->ndim <= TENSOR_MAX_DIMS);
         must(dtype_size(t->dtype) > 0 && tensor_bytes(dtype_size(t->dtype), t->ndim, t->shape, &needed) == 0);
         must(needed == t->end - t->begin);

@@ -45,11 +45,12 @@ static void check(int status, const qobs_error *error)
     }
 }
 
-/* ---- Files ----------------------------------------------------------------------------------------------------------------- */
+/* ---- Files
+ * ----------------------------------------------------------------------------------------------------------------- */
 
 /* `length` is the 8 or 2 bytes before the header. */
-static void write_with_header(const char *target, const char *name, const char *magic, size_t magic_size, size_t length_size,
-                              const char *header, size_t data)
+static void write_with_header(const char *target, const char *name, const char *magic, size_t magic_size,
+                              size_t length_size, const char *header, size_t data)
 {
     unsigned char file[1024] = {0};
     const size_t n = strlen(header);
@@ -74,23 +75,30 @@ static void npy(const char *name, int major, const char *header, size_t data)
 static void files(void)
 {
     safetensors("empty", "{}", 0);
-    safetensors("two", "{\"__metadata__\":{\"format\":\"pt\"},\"w\":{\"dtype\":\"F32\",\"shape\":[2,3],\"data_offsets\":[0,24]},"
-                       "\"b\":{\"dtype\":\"BF16\",\"shape\":[],\"data_offsets\":[24,26]}}", 26);
+    safetensors(
+        "two",
+        "{\"__metadata__\":{\"format\":\"pt\"},\"w\":{\"dtype\":\"F32\",\"shape\":[2,3],\"data_offsets\":[0,24]},"
+        "\"b\":{\"dtype\":\"BF16\",\"shape\":[],\"data_offsets\":[24,26]}}",
+        26);
     safetensors("escapes", "{\"a\\u00e9\\n\":{\"dtype\":\"I64\",\"shape\":[0,5],\"data_offsets\":[0,0]}} ", 0);
-    safetensors("types", "{\"a\":{\"dtype\":\"F8_E4M3\",\"shape\":[1,1,1,1,1,1,1,1],\"data_offsets\":[0,1]},"
-                         "\"c\":{\"dtype\":\"BOOL\",\"shape\":[3],\"data_offsets\":[1,4],\"more\":[1e3,null,true]}}", 4);
+    safetensors("types",
+                "{\"a\":{\"dtype\":\"F8_E4M3\",\"shape\":[1,1,1,1,1,1,1,1],\"data_offsets\":[0,1]},"
+                "\"c\":{\"dtype\":\"BOOL\",\"shape\":[3],\"data_offsets\":[1,4],\"more\":[1e3,null,true]}}",
+                4);
     npy("matrix", 1, "{'descr': '<f4', 'fortran_order': False, 'shape': (3, 4), }\n", 48);
     npy("fortran", 1, "{'descr': '<f2', 'fortran_order': True, 'shape': (2, 3, 4), }\n", 48);
     npy("scalar", 2, "{\"shape\": (), \"descr\": \"|u1\", \"fortran_order\": False}", 1);
     npy("vector", 3, "{'descr': '<i8', 'fortran_order': False, 'shape': (2,), }", 16);
     static const char *const indices[] = {
         "{\"metadata\":{\"total_size\":17},\"weight_map\":{\"a\":\"101\",\"b\":\"101\",\"c\":\"102\"}}",
-        "{\"weight_map\":{}}", "{\"weight_map\":{\"a\":\"./101\"}}", "{\"weight_map\":{\"a\":\"x/../101\",\"\\u0061\":\"/etc\"}}"};
+        "{\"weight_map\":{}}", "{\"weight_map\":{\"a\":\"./101\"}}",
+        "{\"weight_map\":{\"a\":\"x/../101\",\"\\u0061\":\"/etc\"}}"};
     for (size_t i = 0; i < sizeof indices / sizeof *indices; i++)
         write_seed("shards", (char[]){(char)('0' + i), '\0'}, indices[i], strlen(indices[i]));
 }
 
-/* ---- Settings and states --------------------------------------------------------------------------------------------------- */
+/* ---- Settings and states
+ * --------------------------------------------------------------------------------------------------- */
 
 /* The preset's name and every setting it has, a line each. */
 static size_t describe(const qobs_config *config, const char *preset, char *text, size_t size)
@@ -151,7 +159,8 @@ static void set_if_known(qobs_config *config, const char *key, const char *value
 
 static void settings(void)
 {
-    static const char *const llmc[][3] = {{"-channel", "strategy", "channel"}, {"-token", "dynamic", "true"}, {"-old", "version", "2025-09"}};
+    static const char *const llmc[][3] = {
+        {"-channel", "strategy", "channel"}, {"-token", "dynamic", "true"}, {"-old", "version", "2025-09"}};
     for (size_t p = 0; p < qobs_preset_count(); p++) {
         const char *preset = qobs_preset_name(p);
         qobs_config *config;
@@ -186,7 +195,8 @@ static void settings(void)
     }
 }
 
-/* ---- Calls ----------------------------------------------------------------------------------------------------------------- */
+/* ---- Calls
+ * ----------------------------------------------------------------------------------------------------------------- */
 
 /* Bytes that choose: any will do. */
 static void choices(const char *target, size_t count)

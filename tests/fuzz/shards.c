@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* Any bytes as the index of a sharded checkpoint: refused, or no file is named outside the index's directory; and then opened as
- * the program does, beside two good shards, 101 with a and b and 102 with c, and whatever else the process has open. */
+/* Any bytes as the index of a sharded checkpoint: refused, or no file is named outside the index's directory; and then
+ * opened as the program does, beside two good shards, 101 with a and b and 102 with c, and whatever else the process
+ * has open. */
 #include "file.h"
 #include "shards.h"
 #include "tensors.h"
@@ -53,8 +54,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct shard_index index;
     struct fail f = {.message = ""};
     if (fcntl(101, F_GETFD) < 0) {
-        fill_shard(101, "{\"a\":{\"dtype\":\"F32\",\"shape\":[1,2],\"data_offsets\":[0,8]},"
-                        "\"b\":{\"dtype\":\"I8\",\"shape\":[],\"data_offsets\":[8,9]}}", 9);
+        fill_shard(101,
+                   "{\"a\":{\"dtype\":\"F32\",\"shape\":[1,2],\"data_offsets\":[0,8]},"
+                   "\"b\":{\"dtype\":\"I8\",\"shape\":[],\"data_offsets\":[8,9]}}",
+                   9);
         fill_shard(102, "{\"c\":{\"dtype\":\"BF16\",\"shape\":[3],\"data_offsets\":[0,6]}}", 6);
     }
     file_fill(100, data, size);

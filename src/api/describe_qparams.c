@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-FileCopyrightText: The qobs authors */
+
+/* The layout of qparams before any data is observed, and the call that does everything for one tensor. */
+#include <string.h>
+
+#include "base/struct_size.h"
+#include "observer/qparams.h"
+#include "plan/make_plan.h"
+#include "qobs/plan.h"
+
+/* Asks an observer without state. */
+static void describe(const qobs_config *config, const qobs_plan *plan, const struct runtime *runtime,
+                     qobs_qparam_layout *layout)
+{
+    qobs_observer o;
+    qobs_observer_init(&o, config, runtime);
+    o.state.layout = qobs_layout_of(&o.stages, plan);
+    qobs_dtype scale, zero_point;
+    qobs_qparam_dtypes(&o, &o.state.layout, true, &scale, &zero_point);
+    const struct shape shape = qobs_scale_shape(&o);
+    *layout = (qobs_qparam_layout){.struct_size = sizeof *layout,
+                                   .count = 1,
+                                   .scale_dtype = scale,
+                                   .zero_point_dtype = zero_point,
+                                   .ndim = shape.ndim,
+                                   .has_global_scale = o.stages.traits.global != GLOBAL_NONE};
+    for (int i = 0; i < shape.ndim; i++) {
+        layout->shape[i] = shape.extent[i];
+        layout->count *= (size_t)shape.extent[i];
+    }
+    layout->scale_size = layout->count * qobs_dtype_size(scale);
+    layout->zero_point_size = layout->count * qobs_dtype_size(zero_point);
+}
+
+int qobs_config_layout(const qobs_config *config, const qobs_tensor *value, const qobs_tensor *g_idx,
+                       qobs_qparam_layout *layout, qobs_error *error)
+{
+    struct runtime runtime;
+    qobs_plan *plan;
+    qobs_qparam_layout own;
+    qobs_tensor shaped;
+    int status = out_check("layout", layout, SIZE_THROUGH(qobs_qparam_layout, has_global_scale), error);
+    if (status == QOBS_OK)
+        status = qobs_runtime_resolve(&runtime, NULL, error);
+    if (status == QOBS_OK && !value)
+        status = qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "value: is NULL, expected a tensor");
+    if (status == QOBS_OK)
+        status = struct_size_check("value", value, SIZE_THROUGH(qobs_tensor, strides), sizeof shaped, error);
+    if (status != QOBS_OK)
+        return status;
+    memcpy(&shaped, value, sizeof shaped);
+    shaped.struct_size = sizeof shaped;
+    shaped.data = &shaped; /* not read; a caller need not have data yet */
+    status = qobs_plan_create(&plan, config, &shaped, g_idx, NULL, error);
+    if (status != QOBS_OK)
+        return status;
+    describe(config, plan, &runtime, &own);
+    qobs_plan_destroy(plan);
+    out_copy(layout, &own, sizeof own);
+    return qobs_succeed(error);
+}
