@@ -2,8 +2,7 @@
 /* SPDX-FileCopyrightText: The qobs authors */
 
 /* 16 floats as one vector for templates/search_errors.inl.h, in two registers. Everything is static, as in vec.h. */
-#ifndef QOBS_AVX2_F32X16_H
-#define QOBS_AVX2_F32X16_H
+#pragma once
 
 #if !defined(__AVX2__) || !defined(__FMA__) || !defined(__F16C__)
 #error "this file needs -mavx2 -mfma -mf16c"
@@ -182,5 +181,3 @@ static inline bool f32x16_improve(f32x16 a, float step, f32x16 *best, f32x16 *at
     const __m256 steps = _mm256_set1_ps(step);
     return (half_improve(a.l, steps, &best->l, &at->l) | half_improve(a.h, steps, &best->h, &at->h)) != 0;
 }
-
-#endif

@@ -21,20 +21,12 @@ typedef struct {
     __m256i last;
 } hist_rule;
 
-static inline hist_rule hist_rule_of(const struct qobs_binning *b)
+/* The members beside those that hist_rule_of sets. */
+static inline void hist_set_special(hist_rule *r, const struct qobs_binning *b)
 {
-    return (hist_rule){
-        .lo = _mm256_set1_ps(b->lo),
-        .hi = _mm256_set1_ps(b->hi),
-        .scale = _mm256_set1_ps(b->scale),
-        .from = _mm256_set1_ps(b->from),
-        .bins = _mm256_set1_ps((float)b->bins),
-        .width = _mm256_set1_ps(b->width),
-        .skipped = _mm256_set1_ps(b->skip_zeros ? 0 : __builtin_nanf("")),
-        .uncountable = _mm256_set1_ps(b->skip_zeros ? 0 : __builtin_inff()),
-        .magnitude = _mm256_castsi256_ps(_mm256_set1_epi32(b->magnitude ? INT32_MAX : -1)),
-        .last = _mm256_set1_epi32((int32_t)b->bins - 1),
-    };
+    r->uncountable = _mm256_set1_ps(b->skip_zeros ? 0 : __builtin_inff());
+    r->magnitude = _mm256_castsi256_ps(_mm256_set1_epi32(b->magnitude ? INT32_MAX : -1));
+    r->last = _mm256_set1_epi32((int32_t)b->bins - 1);
 }
 
 static inline hist_vec hist_load_f32(const unsigned char *x) { return _mm256_loadu_ps((const void *)x); }

@@ -3,8 +3,7 @@
 
 /* 256-bit integer vectors for templates/minmax.inl.h and templates/absmax.inl.h. Everything is static: the linker
  * could replace a shared helper by one that was built with flags for another CPU. */
-#ifndef QOBS_AVX2_VEC_H
-#define QOBS_AVX2_VEC_H
+#pragma once
 
 #if !defined(__AVX2__) || !defined(__FMA__) || !defined(__F16C__)
 #error "this file needs -mavx2 -mfma -mf16c"
@@ -220,5 +219,3 @@ static inline vec vec_order64(int first, vec v)
     (void)first;
     return v;
 }
-
-#endif

@@ -2,8 +2,7 @@
 /* SPDX-FileCopyrightText: The qobs authors */
 
 /* 16 floats as one vector for templates/search_errors.inl.h, in one register. Everything is static, as in vec.h. */
-#ifndef QOBS_AVX512_F32X16_H
-#define QOBS_AVX512_F32X16_H
+#pragma once
 
 #if !defined(__AVX512F__) || !defined(__AVX512BW__) || !defined(__AVX512DQ__) || !defined(__AVX512VL__)
 #error "this file needs -mavx512f -mavx512bw -mavx512dq -mavx512vl"
@@ -120,5 +119,3 @@ static inline bool f32x16_improve(f32x16 a, float step, f32x16 *best, f32x16 *at
     *at = _mm512_mask_mov_ps(*at, less, f32x16_splat(step));
     return less != 0;
 }
-
-#endif

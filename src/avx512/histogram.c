@@ -20,20 +20,12 @@ typedef struct {
     __m512i last;
 } hist_rule;
 
-static inline hist_rule hist_rule_of(const struct qobs_binning *b)
+/* The members beside those that hist_rule_of sets. */
+static inline void hist_set_special(hist_rule *r, const struct qobs_binning *b)
 {
-    return (hist_rule){
-        .lo = _mm512_set1_ps(b->lo),
-        .hi = _mm512_set1_ps(b->hi),
-        .scale = _mm512_set1_ps(b->scale),
-        .from = _mm512_set1_ps(b->from),
-        .bins = _mm512_set1_ps((float)b->bins),
-        .width = _mm512_set1_ps(b->width),
-        .skipped = _mm512_set1_ps(b->skip_zeros ? 0 : __builtin_nanf("")),
-        .uncountable = _mm512_set1_ps(b->skip_zeros ? 0 : __builtin_inff()),
-        .magnitude = _mm512_castsi512_ps(_mm512_set1_epi32(b->magnitude ? INT32_MAX : -1)),
-        .last = _mm512_set1_epi32((int32_t)b->bins - 1),
-    };
+    r->uncountable = _mm512_set1_ps(b->skip_zeros ? 0 : __builtin_inff());
+    r->magnitude = _mm512_castsi512_ps(_mm512_set1_epi32(b->magnitude ? INT32_MAX : -1));
+    r->last = _mm512_set1_epi32((int32_t)b->bins - 1);
 }
 
 static inline hist_vec hist_load_f32(const unsigned char *x) { return _mm512_loadu_ps(x); }

@@ -4,7 +4,6 @@
 /* AVX-512 minimum and maximum; contract and limits in templates/minmax.inl.h. */
 #include "avx512/prefer_avx2.h"
 #include "avx512/vec.h"
-#include "avx512/tuning.h"
 
 #include "kernels/kernel_minmax.h"
 

@@ -6,8 +6,7 @@
  * out of the third-level cache and memory than a load of a whole line, if the kernel waits for nothing else there.
  *
  * element: bytes of one element. */
-#ifndef QOBS_AVX512_PREFER_AVX2_H
-#define QOBS_AVX512_PREFER_AVX2_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -67,5 +66,3 @@ static inline bool prefer_avx2_for_aliased(bool light, const void *x, const void
     const uintptr_t behind = ((uintptr_t)out - (uintptr_t)x) % 4096;
     return light && behind > ALIASED_ABOVE_BYTES && behind < ALIASED_BELOW_BYTES;
 }
-
-#endif

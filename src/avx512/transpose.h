@@ -4,8 +4,7 @@
 /* Transposition of tiles in registers, for templates/indexed.inl.h: r[i] has in part p the row p * TILE + i, and
  * afterwards r[c] the column c of all rows in their order. Elements are interleaved within 128 bits first, then the
  * 128-bit lanes change places. */
-#ifndef QOBS_AVX512_TRANSPOSE_H
-#define QOBS_AVX512_TRANSPOSE_H
+#pragma once
 
 #include "avx512/vec.h"
 
@@ -87,5 +86,3 @@ static inline __attribute__((always_inline)) void vec_transpose64(vec *r)
     vec_interleave(64, 1, 8, r);
     vec_lanes4(2, r);
 }
-
-#endif

@@ -3,8 +3,7 @@
 
 /* 512-bit integer vectors for templates/minmax.inl.h and templates/absmax.inl.h. Everything is static: the linker
  * could replace a shared helper by one that was built with flags for another CPU. */
-#ifndef QOBS_AVX512_VEC_H
-#define QOBS_AVX512_VEC_H
+#pragma once
 
 #if !defined(__AVX512F__) || !defined(__AVX512BW__) || !defined(__AVX512DQ__) || !defined(__AVX512VL__)
 #error "this file needs -mavx512f -mavx512bw -mavx512dq -mavx512vl"
@@ -225,5 +224,3 @@ static inline vec vec_order64(int first, vec v)
 {
     return first == 0 ? v : _mm512_permutexvar_epi64(_mm512_set_epi64(7, 3, 6, 2, 5, 1, 4, 0), v);
 }
-
-#endif

@@ -2,8 +2,7 @@
 /* SPDX-FileCopyrightText: The qobs authors */
 
 /* qobs_counts in a caller's memory. An earlier version of the header has fewer fields. */
-#ifndef QOBS_COUNTS_H
-#define QOBS_COUNTS_H
+#pragma once
 
 #include "base/struct_size.h"
 
@@ -13,5 +12,3 @@ static inline int counts_check(const qobs_counts *counts, qobs_error *error)
 }
 
 static inline void counts_copy(const qobs_counts *from, qobs_counts *to) { out_copy(to, from, sizeof *from); }
-
-#endif

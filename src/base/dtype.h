@@ -2,10 +2,7 @@
 /* SPDX-FileCopyrightText: The qobs authors */
 
 /* Dtypes of elements that can be observed. */
-#ifndef QOBS_BASE_DTYPE_H
-#define QOBS_BASE_DTYPE_H
+#pragma once
 
 /* The element types that kernels read. The order is the index into the slots of a kernel table. */
 enum qobs_kernel_dtype { QOBS_KERNEL_F32, QOBS_KERNEL_BF16, QOBS_KERNEL_F16, QOBS_KERNEL_F64, QOBS_KERNEL_DTYPES };
-
-#endif

@@ -33,24 +33,17 @@ int qobs_succeed(qobs_error *error)
 
 const char *qobs_status_string(int status)
 {
-    switch (status) {
-    case QOBS_OK:
-        return "success";
-    case QOBS_ERROR_INVALID_ARGUMENT:
-        return "invalid argument";
-    case QOBS_ERROR_UNSUPPORTED:
-        return "not supported on this machine or in this build";
-    case QOBS_ERROR_OUT_OF_MEMORY:
-        return "out of memory";
-    case QOBS_ERROR_NONFINITE:
-        return "NaN or infinity in an observed tensor";
-    case QOBS_ERROR_NO_DATA:
-        return "nothing observed yet";
-    case QOBS_ERROR_NO_RESULT:
-        return "the observed ranges leave no valid result";
-    default:
-        return "unknown status";
-    }
+    static const char *const text[] = {
+        [QOBS_OK] = "success",
+        [-QOBS_ERROR_INVALID_ARGUMENT] = "invalid argument",
+        [-QOBS_ERROR_UNSUPPORTED] = "not supported on this machine or in this build",
+        [-QOBS_ERROR_OUT_OF_MEMORY] = "out of memory",
+        [-QOBS_ERROR_NONFINITE] = "NaN or infinity in an observed tensor",
+        [-QOBS_ERROR_NO_DATA] = "nothing observed yet",
+        [-QOBS_ERROR_NO_RESULT] = "the observed ranges leave no valid result",
+    };
+    const bool known = status <= QOBS_OK && status >= QOBS_ERROR_NO_RESULT;
+    return known ? text[-status] : "unknown status";
 }
 
 const char *qobs_version(void) { return QOBS_VERSION; }

@@ -2,8 +2,7 @@
 /* SPDX-FileCopyrightText: The qobs authors */
 
 /* Messages and status of a failure. */
-#ifndef QOBS_ERROR_H
-#define QOBS_ERROR_H
+#pragma once
 
 #include "qobs/qobs.h"
 
@@ -19,7 +18,17 @@ int qobs_fail(qobs_error *error, int status, const char *format, ...);
 #define qobs_fail(error, status, ...) (qobs_fail(error, status, __VA_ARGS__), (status))
 #endif
 
+/* An argument that the message names is not allowed; or memory is short. */
+#define qobs_invalid(error, ...) qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, __VA_ARGS__)
+#define qobs_no_memory(error, ...) qobs_fail(error, QOBS_ERROR_OUT_OF_MEMORY, __VA_ARGS__)
+
+/* Returns the status of the call from the function around it, unless the call succeeds. */
+#define RETURN_IF_FAILED(call)                                                                                         \
+    do {                                                                                                               \
+        const int status_of_call = (call);                                                                             \
+        if (status_of_call != QOBS_OK)                                                                                 \
+            return status_of_call;                                                                                     \
+    } while (0)
+
 /* Clears the message and returns QOBS_OK. */
 int qobs_succeed(qobs_error *error);
-
-#endif

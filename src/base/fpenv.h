@@ -3,8 +3,7 @@
 
 /* The floating-point mode that results are defined in: round to nearest even, no flushing of subnormals, no traps. A
  * caller may have another mode (flush-to-zero is common), so every public function and every task brackets its work. */
-#ifndef QOBS_FPENV_H
-#define QOBS_FPENV_H
+#pragma once
 
 #include <assert.h>
 #include <fenv.h>
@@ -68,5 +67,3 @@ static inline void fp_leave_text(struct fp_text_mode before)
     fesetround(before.rounding);
     fp_leave(before.mode);
 }
-
-#endif

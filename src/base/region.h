@@ -2,8 +2,7 @@
 /* SPDX-FileCopyrightText: The qobs authors */
 
 /* Memory of the caller, handed out in blocks. One thread at a time. */
-#ifndef QOBS_REGION_H
-#define QOBS_REGION_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -24,5 +23,3 @@ struct region qobs_region_make(unsigned char *begin, const unsigned char *end);
 void *qobs_region_allocate(struct region *region, size_t size);
 bool qobs_region_holds(const struct region *region, const void *memory);
 void qobs_region_release(struct region *region, void *memory);
-
-#endif

@@ -31,8 +31,7 @@ static int check_allocator(const qobs_allocator *a, qobs_error *error)
     const int status = struct_size_check("runtime.allocator", a, sizeof *a, sizeof *a, error);
     if (status != QOBS_OK || (a->allocate && a->release))
         return status;
-    return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "runtime.allocator: %s is NULL",
-                     a->allocate ? "release" : "allocate");
+    return qobs_invalid(error, "runtime.allocator: %s is NULL", a->allocate ? "release" : "allocate");
 }
 
 static int check_executor(const qobs_executor *e, qobs_error *error)
@@ -40,8 +39,8 @@ static int check_executor(const qobs_executor *e, qobs_error *error)
     const int status = struct_size_check("runtime.executor", e, sizeof *e, sizeof *e, error);
     if (status != QOBS_OK || (e->parallel_for && e->threads > 0))
         return status;
-    return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "runtime.executor: %s",
-                     e->parallel_for ? "threads is 0, allowed are 1 and more" : "parallel_for is NULL");
+    return qobs_invalid(error, "runtime.executor: %s",
+                        e->parallel_for ? "threads is 0, allowed are 1 and more" : "parallel_for is NULL");
 }
 
 int qobs_runtime_resolve(struct runtime *resolved, const qobs_runtime *runtime, qobs_error *error)
@@ -49,13 +48,11 @@ int qobs_runtime_resolve(struct runtime *resolved, const qobs_runtime *runtime, 
     *resolved = (struct runtime){.allocator = &default_allocator};
     if (!runtime)
         return QOBS_OK;
-    int status = struct_size_check("runtime", runtime, sizeof *runtime, sizeof *runtime, error);
-    if (status == QOBS_OK && runtime->allocator)
-        status = check_allocator(runtime->allocator, error);
-    if (status == QOBS_OK && runtime->executor)
-        status = check_executor(runtime->executor, error);
-    if (status != QOBS_OK)
-        return status;
+    RETURN_IF_FAILED(struct_size_check("runtime", runtime, sizeof *runtime, sizeof *runtime, error));
+    if (runtime->allocator)
+        RETURN_IF_FAILED(check_allocator(runtime->allocator, error));
+    if (runtime->executor)
+        RETURN_IF_FAILED(check_executor(runtime->executor, error));
     if (runtime->allocator)
         resolved->allocator = runtime->allocator;
     resolved->executor = runtime->executor;

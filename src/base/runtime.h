@@ -2,8 +2,7 @@
 /* SPDX-FileCopyrightText: The qobs authors */
 
 /* The caller's hooks, with the defaults filled in. */
-#ifndef QOBS_RUNTIME_H
-#define QOBS_RUNTIME_H
+#pragma once
 
 #include "base/region.h"
 #include "qobs/qobs.h"
@@ -26,5 +25,3 @@ void qobs_parallel_for(const struct runtime *runtime, void (*task)(void *, size_
 
 /* The number of tasks that run at the same time. */
 size_t qobs_threads(const struct runtime *runtime);
-
-#endif

@@ -3,8 +3,7 @@
 
 /* SANITIZED is defined if a sanitizer adds checks to every step. A compiler would then need minutes to inline
  * everything. */
-#ifndef QOBS_SANITIZED_H
-#define QOBS_SANITIZED_H
+#pragma once
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define SANITIZED
@@ -12,6 +11,4 @@
 #if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer) || __has_feature(memory_sanitizer)
 #define SANITIZED
 #endif
-#endif
-
 #endif

@@ -2,8 +2,7 @@
 /* SPDX-FileCopyrightText: The qobs authors */
 
 /* Shapes of results and lists of axes. */
-#ifndef QOBS_SHAPE_H
-#define QOBS_SHAPE_H
+#pragma once
 
 #include "qobs/qobs.h"
 
@@ -23,5 +22,3 @@ static inline bool qobs_same_shape(const struct shape *a, const struct shape *b)
         same = a->extent[i] == b->extent[i];
     return same;
 }
-
-#endif

@@ -9,8 +9,7 @@
  * no other part writes to, or to private outputs. The caller merges private outputs afterwards, in the order of the
  * parts. The number of parts depends on the number of threads. A result that depends on the order of its operations,
  * such as a sum of floats, needs parts of a fixed size instead (qobs_split_size). */
-#ifndef QOBS_PLAN_SPLIT_H
-#define QOBS_PLAN_SPLIT_H
+#pragma once
 
 #include "base/runtime.h"
 
@@ -49,5 +48,3 @@ void qobs_split_run(const struct runtime *runtime, const struct split *split, sp
 /* The units of each of at most max_parts parts of equal size but the last, whatever the number of threads: at least
  * min_size and a multiple of `multiple`. */
 int64_t qobs_split_size(int64_t units, int64_t max_parts, int64_t min_size, int64_t multiple);
-
-#endif

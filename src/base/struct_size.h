@@ -8,8 +8,7 @@
  *  - An in structure is filled by the caller. Members that an older one lacks count as 0. In a newer one everything
  * that this library does not know must be 0.
  *  - An out structure is filled by the library, as far as its struct_size goes. */
-#ifndef QOBS_STRUCT_SIZE_H
-#define QOBS_STRUCT_SIZE_H
+#pragma once
 
 #include <string.h>
 
@@ -28,7 +27,7 @@ static inline int struct_size_check(const char *name, const void *structure, siz
     const unsigned char *bytes = structure;
     const size_t size = *(const size_t *)structure;
     if (size < first || size > known + MAX_ADDED)
-        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "%s: struct_size is %zu, expected %zu", name, size, known);
+        return qobs_invalid(error, "%s: struct_size is %zu, expected %zu", name, size, known);
     for (size_t i = known; i < size; i++)
         if (bytes[i] != 0)
             return qobs_fail(error, QOBS_ERROR_UNSUPPORTED,
@@ -42,10 +41,8 @@ static inline int struct_size_check(const char *name, const void *structure, siz
 static inline int args_read(void *copy, const void *args, size_t first, size_t known, qobs_error *error)
 {
     if (!args)
-        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "args: is NULL");
-    const int status = struct_size_check("args", args, first, known, error);
-    if (status != QOBS_OK)
-        return status;
+        return qobs_invalid(error, "args: is NULL");
+    RETURN_IF_FAILED(struct_size_check("args", args, first, known, error));
     const size_t size = *(const size_t *)args;
     memset(copy, 0, known);
     memcpy(copy, args, size < known ? size : known);
@@ -59,11 +56,11 @@ static inline int args_read(void *copy, const void *args, size_t first, size_t k
 static inline int out_check(const char *name, const void *structure, size_t first, qobs_error *error)
 {
     if (!structure)
-        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "%s: is NULL", name);
+        return qobs_invalid(error, "%s: is NULL", name);
     if (*(const size_t *)structure >= first)
         return QOBS_OK;
-    return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "%s: struct_size is %zu, allowed are %zu and more", name,
-                     *(const size_t *)structure, first);
+    return qobs_invalid(error, "%s: struct_size is %zu, allowed are %zu and more", name, *(const size_t *)structure,
+                        first);
 }
 
 /* Fills an out structure from `from` of `known` bytes. struct_size stays. */
@@ -77,10 +74,8 @@ static inline void out_copy(void *to, const void *from, size_t known)
 static inline int array_check(const char *name, const void *array, size_t size, size_t expected, qobs_error *error)
 {
     if (size != expected)
-        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "%s: has %zu bytes, expected %zu", name, size, expected);
+        return qobs_invalid(error, "%s: has %zu bytes, expected %zu", name, size, expected);
     if (!array && size > 0)
-        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "%s: is NULL", name);
+        return qobs_invalid(error, "%s: is NULL", name);
     return QOBS_OK;
 }
-
-#endif

@@ -27,22 +27,11 @@ const char *qobs_dtype_name(qobs_dtype dtype) { return known(dtype) ? dtypes[dty
 
 bool qobs_kernel_dtype_of(qobs_dtype dtype, enum qobs_kernel_dtype *index)
 {
-    switch (dtype) {
-    case QOBS_F32:
-        *index = QOBS_KERNEL_F32;
-        return true;
-    case QOBS_BF16:
-        *index = QOBS_KERNEL_BF16;
-        return true;
-    case QOBS_F16:
-        *index = QOBS_KERNEL_F16;
-        return true;
-    case QOBS_F64:
-        *index = QOBS_KERNEL_F64;
-        return true;
-    default:
+    _Static_assert(QOBS_F64 - QOBS_F32 == QOBS_KERNEL_F64, "the dtypes of kernels are the first ones");
+    if (dtype < QOBS_F32 || dtype > QOBS_F64)
         return false;
-    }
+    *index = (enum qobs_kernel_dtype)(dtype - QOBS_F32);
+    return true;
 }
 
 /* True if every element is within 2^61 bytes of the first. No product or sum of strides overflows then. */
@@ -65,17 +54,14 @@ static bool is_addressable(const struct view *view)
 int qobs_view_of_tensor(struct view *view, const qobs_tensor *tensor, const char *name, qobs_error *error)
 {
     if (!tensor)
-        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "%s: is NULL, expected a tensor", name);
-    const int status = struct_size_check(name, tensor, sizeof *tensor, sizeof *tensor, error);
-    if (status != QOBS_OK)
-        return status;
+        return qobs_invalid(error, "%s: is NULL, expected a tensor", name);
+    RETURN_IF_FAILED(struct_size_check(name, tensor, sizeof *tensor, sizeof *tensor, error));
     if (!known(tensor->dtype))
-        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "%s: dtype %d is unknown", name, (int)tensor->dtype);
+        return qobs_invalid(error, "%s: dtype %d is unknown", name, (int)tensor->dtype);
     if (tensor->ndim < 0 || tensor->ndim > QOBS_MAX_NDIM)
-        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "%s: ndim is %d, allowed are 0 to %d", name, tensor->ndim,
-                         QOBS_MAX_NDIM);
+        return qobs_invalid(error, "%s: ndim is %d, allowed are 0 to %d", name, tensor->ndim, QOBS_MAX_NDIM);
     if (tensor->ndim > 0 && !tensor->shape)
-        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "%s: shape is NULL", name);
+        return qobs_invalid(error, "%s: shape is NULL", name);
     view->data = tensor->data; /* field by field: clearing unused sizes and strides would cost more than the rest */
     view->dtype = tensor->dtype;
     view->ndim = tensor->ndim;
@@ -83,8 +69,8 @@ int qobs_view_of_tensor(struct view *view, const qobs_tensor *tensor, const char
     bool empty = false;
     for (int i = 0; i < tensor->ndim; i++) {
         if (tensor->shape[i] < 0)
-            return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "%s: shape[%d] is %lld, must not be negative", name, i,
-                             (long long)tensor->shape[i]);
+            return qobs_invalid(error, "%s: shape[%d] is %lld, must not be negative", name, i,
+                                (long long)tensor->shape[i]);
         empty |= tensor->shape[i] == 0;
         view->shape[i] = tensor->shape[i];
         view->strides[i] = 0;
@@ -95,13 +81,12 @@ int qobs_view_of_tensor(struct view *view, const qobs_tensor *tensor, const char
         /* the stride of a dimension of size 1 has no meaning */
         view->strides[i] = tensor->strides && view->shape[i] > 1 ? tensor->strides[i] : elements * size;
         if (!qobs_multiply(elements, view->shape[i], &elements) || elements > MAX_ELEMENTS)
-            return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "%s: its shape holds more than 2^48 elements", name);
+            return qobs_invalid(error, "%s: its shape holds more than 2^48 elements", name);
     }
     view->elements = empty ? 0 : elements;
     if (!empty && !is_addressable(view))
-        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "%s: its strides reach further than 2^61 bytes", name);
+        return qobs_invalid(error, "%s: its strides reach further than 2^61 bytes", name);
     if (!tensor->data && view->elements > 0)
-        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "%s: data is NULL, but there are %lld elements", name,
-                         (long long)view->elements);
+        return qobs_invalid(error, "%s: data is NULL, but there are %lld elements", name, (long long)view->elements);
     return QOBS_OK;
 }

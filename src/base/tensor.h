@@ -2,8 +2,7 @@
 /* SPDX-FileCopyrightText: The qobs authors */
 
 /* A caller's tensor, checked once, and facts about dtypes. */
-#ifndef QOBS_TENSOR_H
-#define QOBS_TENSOR_H
+#pragma once
 
 #include "base/dtype.h"
 #include "qobs/qobs.h"
@@ -42,5 +41,3 @@ static inline bool qobs_view_next(const struct view *view, int dimensions, int64
     }
     return false;
 }
-
-#endif

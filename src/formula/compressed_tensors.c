@@ -81,7 +81,6 @@ static inline double round_scale(enum scale_dtype dtype, double s)
 
 #define NATIVE_BODY "formula/compressed_tensors.inl.h"
 #include "number/native_each.inl.h"
-#include "qobs/format.h"
 
 static void dtypes(const struct formula_params *params, const struct range_view *r, qobs_dtype *scale,
                    qobs_dtype *zero_point)

@@ -11,9 +11,7 @@
 #include "base/fpenv.h"
 #include "base/split.h"
 #include "formula/qparam_view.h"
-#include "kernels/kernels.h"
 #include "plan/g_idx_walk.h"
-#include "qobs/plan.h"
 
 struct quantization {
     const struct fake_quantize *f;
@@ -235,7 +233,7 @@ static int quantize_ordered(const struct quantization *job, const qobs_plan *pla
     const size_t size = workspace + (size_t)r->columns * sizeof(uint32_t);
     o.of_row = qobs_allocate(job->f->runtime, size);
     if (!o.of_row)
-        return qobs_fail(error, QOBS_ERROR_OUT_OF_MEMORY, "g_idx: no memory for %zu bytes", size);
+        return qobs_no_memory(error, "g_idx: no memory for %zu bytes", size);
     o.group_of = (uint32_t *)((unsigned char *)o.of_row + workspace);
     qobs_g_idx_groups(plan, o.group_of);
     qobs_split_run(job->f->runtime, &split, quantize_rows, &o);

@@ -2,13 +2,11 @@
 /* SPDX-FileCopyrightText: The qobs authors */
 
 /* Fake-quantize: quantizes every element of a tensor with its qparam and dequantizes it again. */
-#ifndef QOBS_FAKE_QUANTIZE_H
-#define QOBS_FAKE_QUANTIZE_H
+#pragma once
 
 #include "kernels/kernels.h"
 #include "number/format.h"
 #include "plan/plan.h"
-#include "qobs/plan.h"
 
 /* Scale and zero point of every qparam of a plan, in the order of the flattened qparam_shape. The arithmetic is
  * upstream's: that of the dtypes of x and scale together. If x is BF16 or F16 and scale, or scale / global_scale, is
@@ -30,5 +28,3 @@ struct fake_quantize {
  * needs. */
 int qobs_fake_quantize_plan(const struct fake_quantize *f, const qobs_plan *plan, const void *x,
                             const qobs_plan *out_plan, void *out, qobs_error *error);
-
-#endif

@@ -9,8 +9,8 @@
 #include "base/error.h"
 #include "number/native.h"
 
-static void fixed_dtypes(const struct formula_params *params, const struct range_view *ranges, qobs_dtype *scale,
-                         qobs_dtype *zero_point)
+void qobs_fixed_dtypes(const struct formula_params *params, const struct range_view *ranges, qobs_dtype *scale,
+                       qobs_dtype *zero_point)
 {
     (void)params, (void)ranges;
     *scale = QOBS_F32;
@@ -32,11 +32,11 @@ static int none(const struct formula_params *params, const struct range_view *ra
                 qobs_error *error)
 {
     (void)ranges, (void)scale, (void)zero_point;
-    return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "%s has no scale and zero point", params->name);
+    return qobs_invalid(error, "%s has no scale and zero point", params->name);
 }
 
-const struct formula_ops qobs_formula_fixed = {.dtypes = fixed_dtypes, .qparams = fixed};
-const struct formula_ops qobs_formula_none = {.dtypes = fixed_dtypes, .qparams = none};
+const struct formula_ops qobs_formula_fixed = {.dtypes = qobs_fixed_dtypes, .qparams = fixed};
+const struct formula_ops qobs_formula_none = {.dtypes = qobs_fixed_dtypes, .qparams = none};
 
 struct range_view qobs_no_ranges(void)
 {

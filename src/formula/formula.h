@@ -6,11 +6,9 @@
  * A formula is an upstream's way of computing them: functions (struct formula_ops) with parameters (struct
  * formula_params). It knows no setting and no preset; config/resolve_formula.c makes it from a configuration. A new
  * formula is a const ops in its own file and a line there. */
-#ifndef QOBS_FORMULA_H
-#define QOBS_FORMULA_H
+#pragma once
 
 #include "base/shape.h"
-#include "qobs/qobs.h"
 
 /* The tensors that hold the ranges in upstream. They decide the types its arithmetic promotes to. */
 enum rank {
@@ -75,10 +73,13 @@ struct formula_params {
     };
 };
 
+/* The dtypes of the results. Reads dtype, rank and global_scale (only if it is NULL) of the ranges. */
+typedef void formula_dtypes_fn(const struct formula_params *params, const struct range_view *ranges, qobs_dtype *scale,
+                               qobs_dtype *zero_point);
+formula_dtypes_fn qobs_fixed_dtypes; /* F32 and I32 */
+
 struct formula_ops {
-    /* The dtypes of the results. Reads dtype, rank and global_scale (only if it is NULL) of the ranges. */
-    void (*dtypes)(const struct formula_params *params, const struct range_view *ranges, qobs_dtype *scale,
-                   qobs_dtype *zero_point);
+    formula_dtypes_fn *dtypes;
     /* scale and zero_point have these dtypes and may each be NULL. QOBS_ERROR_NO_RESULT: upstream raises.
      * QOBS_ERROR_NO_DATA: upstream has no answer without data. */
     int (*qparams)(const struct formula_params *params, const struct range_view *ranges, void *scale, void *zero_point,
@@ -121,5 +122,3 @@ static inline int qobs_formula_qparams(const struct formula *formula, const stru
 {
     return formula->ops->qparams(&formula->params, ranges, scale, zero_point, error);
 }
-
-#endif

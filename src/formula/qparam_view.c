@@ -10,7 +10,6 @@
 #include "number/convert.h"
 #include "number/format.h"
 #include "number/native.h"
-#include "qobs/format.h"
 
 double qobs_qparam_at(const void *array, qobs_dtype dtype, int64_t i)
 {

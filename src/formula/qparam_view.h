@@ -2,8 +2,7 @@
 /* SPDX-FileCopyrightText: The qobs authors */
 
 /* Converts scales and zero points of the caller to the types of the fake-quantize kernels. */
-#ifndef QOBS_QPARAM_VIEW_H
-#define QOBS_QPARAM_VIEW_H
+#pragma once
 
 #include "qobs/qobs.h"
 
@@ -42,5 +41,3 @@ void qobs_no_zero_points(const struct qparam_source *q, int64_t n, struct qparam
 
 /* Element i of an array of scales or zero points of any dtype and alignment. */
 double qobs_qparam_at(const void *array, qobs_dtype dtype, int64_t i);
-
-#endif

@@ -6,7 +6,6 @@
 
 #include "base/error.h"
 #include "formula/shared.h"
-#include "number/convert.h"
 #include "number/native.h"
 
 /* The parameters of one call. */
@@ -38,13 +37,8 @@ static void dtypes(const struct formula_params *params, const struct range_view 
 static int qparams(const struct formula_params *params, const struct range_view *r, void *scale, void *zero_point,
                    qobs_error *error)
 {
-    if (r->rank == RANK_EMPTY) {
-        if (scale)
-            *(float *)scale = 1;
-        if (zero_point)
-            *(int64_t *)zero_point = 0;
-        return qobs_succeed(error);
-    }
+    if (r->rank == RANK_EMPTY)
+        return put_no_data(scale, zero_point, error);
     const struct integers q = {.mapping = params->mapping,
                                .scalars = r->rank == RANK_SCALAR,
                                .quant_min = (int64_t)params->quant_min,

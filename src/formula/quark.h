@@ -2,8 +2,7 @@
 /* SPDX-FileCopyrightText: The qobs authors */
 
 /* A step that AMD Quark's formulas share (quark/torch/quantization/observer/observer.py and utils.py, 2026). */
-#ifndef QOBS_FORMULA_QUARK_H
-#define QOBS_FORMULA_QUARK_H
+#pragma once
 
 #include "formula/formula.h"
 
@@ -12,5 +11,3 @@ static inline qobs_dtype qobs_quark_scale_dtype(const struct formula_params *par
 {
     return params->quark.scale_dtype ? params->quark.scale_dtype : otherwise;
 }
-
-#endif

@@ -11,7 +11,6 @@
 
 #include "base/error.h"
 #include "formula/shared.h"
-#include "number/convert.h"
 #include "number/native.h"
 
 /* The parameters of one call. */
@@ -90,14 +89,6 @@ static int tensor_qparams(const struct formula_params *params, const struct rang
     return qparams(params, true, ranges, scale, zero_point, error);
 }
 
-static void channel_dtypes(const struct formula_params *params, const struct range_view *ranges, qobs_dtype *scale,
-                           qobs_dtype *zero_point)
-{
-    (void)params, (void)ranges;
-    *scale = QOBS_F32;
-    *zero_point = QOBS_I32;
-}
-
 static int channel_qparams(const struct formula_params *params, const struct range_view *ranges, void *scale,
                            void *zero_point, qobs_error *error)
 {
@@ -105,4 +96,5 @@ static int channel_qparams(const struct formula_params *params, const struct ran
 }
 
 const struct formula_ops qobs_formula_quark_power_of_2_tensor = {.dtypes = tensor_dtypes, .qparams = tensor_qparams};
-const struct formula_ops qobs_formula_quark_power_of_2_channel = {.dtypes = channel_dtypes, .qparams = channel_qparams};
+const struct formula_ops qobs_formula_quark_power_of_2_channel = {.dtypes = qobs_fixed_dtypes,
+                                                                  .qparams = channel_qparams};

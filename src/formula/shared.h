@@ -2,16 +2,26 @@
 /* SPDX-FileCopyrightText: The qobs authors */
 
 /* Steps that several formulas have. */
-#ifndef QOBS_FORMULA_SHARED_H
-#define QOBS_FORMULA_SHARED_H
+#pragma once
 
 #include <math.h>
 #include <stdbool.h>
 
+#include "base/error.h"
 #include "number/convert.h"
 
 /* True for the range of an observer without data: from infinity to -infinity. */
 static inline bool is_no_data(double min, double max) { return min == (double)INFINITY && max == -(double)INFINITY; }
+
+/* The qparams of an observer without data in torch and Quark: 1 and 0. */
+static inline int put_no_data(void *scale, void *zero_point, qobs_error *error)
+{
+    if (scale)
+        *(float *)scale = 1;
+    if (zero_point)
+        *(int64_t *)zero_point = 0;
+    return qobs_succeed(error);
+}
 
 /* a - b in int32, which wraps. */
 static inline int32_t subtract_int32(int64_t a, int32_t b) { return (int32_t)((uint32_t)a - (uint32_t)b); }
@@ -22,5 +32,3 @@ static inline int32_t affine_zero_point(double steps, int64_t quant_min, int64_t
     const int32_t z = subtract_int32(quant_min, int32_of_double(rint(steps)));
     return z < quant_min ? (int32_t)quant_min : z > quant_max ? (int32_t)quant_max : z;
 }
-
-#endif

@@ -19,13 +19,8 @@ static void dtypes(const struct formula_params *params, const struct range_view 
 static int qparams(const struct formula_params *params, const struct range_view *ranges, void *scale, void *zero_point,
                    qobs_error *error)
 {
-    if (ranges->rank == RANK_EMPTY) {
-        if (scale)
-            *(float *)scale = 1;
-        if (zero_point)
-            *(int64_t *)zero_point = 0;
-        return qobs_succeed(error);
-    }
+    if (ranges->rank == RANK_EMPTY)
+        return put_no_data(scale, zero_point, error);
     const float *min = ranges->min, *max = ranges->max;
     const int64_t quant_min = (int64_t)params->quant_min, quant_max = (int64_t)params->quant_max;
     const float eps = (float)params->torch.eps;

@@ -3,8 +3,7 @@
 
 /* Bins: the rule that kernels count by, the edges between bins, and the extrema of binned elements. The bin of one
  * element is kernels/bin_index.h. */
-#ifndef QOBS_MEASURE_BINNING_H
-#define QOBS_MEASURE_BINNING_H
+#pragma once
 
 #include <math.h>
 #include <string.h>
@@ -77,5 +76,3 @@ static inline float linspace_at(const struct linspace *l, size_t i)
     return i < l->n / 2 ? multiply_add(l->step, (float)i, l->start)
                         : multiply_add(-l->step, (float)(l->n - i - 1), l->end);
 }
-
-#endif

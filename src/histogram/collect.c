@@ -4,13 +4,9 @@
 /* Splits a batch over threads and gives each thread memory to count in. */
 #include "histogram/collect.h"
 
-#include <math.h>
-#include <string.h>
-
 #include "base/error.h"
 #include "base/split.h"
 #include "number/convert.h"
-#include "qobs/plan.h"
 #include "reduce/reduce.h"
 
 /* ---- Work for several threads ------------------------------------------------------------------------------------ */
@@ -42,7 +38,7 @@ static int dimension_to_split(const struct loops *loops, size_t threads)
 
 static int out_of_memory(size_t size, qobs_error *error)
 {
-    return qobs_fail(error, QOBS_ERROR_OUT_OF_MEMORY, "histogram: no memory for %zu bytes of counters", size);
+    return qobs_no_memory(error, "histogram: no memory for %zu bytes of counters", size);
 }
 
 struct count_parts {
@@ -191,10 +187,8 @@ int qobs_collect_growing(const struct batch *batch, struct growing_range *range,
     *counted = is_one_run(&job, &loops);
     if (!*counted)
         return QOBS_OK;
-    int status = start(&counting, &job, counts, extrema, error);
-    if (status != QOBS_OK)
-        return status;
-    status = qobs_count_growing(&counting, range, loops.in, loops.loop->extent, error);
+    RETURN_IF_FAILED(start(&counting, &job, counts, extrema, error));
+    const int status = qobs_count_growing(&counting, range, loops.in, loops.loop->extent, error);
     qobs_release(batch->runtime, counting.counters, counters_size(job.bins));
     return status;
 }

@@ -3,8 +3,7 @@
 
 /* The histogram, or the extrema, of one batch for every qparam of its plan. Work runs on the runtime's executor;
  * results do not depend on it. Memory is a few arrays of `bins` counters for each thread. */
-#ifndef QOBS_MEASURE_COLLECT_H
-#define QOBS_MEASURE_COLLECT_H
+#pragma once
 
 #include "histogram/counting.h"
 #include "reduce/nonfinite.h"
@@ -30,5 +29,3 @@ int qobs_scan_extrema(const struct batch *batch, bool magnitude, bool skip_zeros
  * does not allow. */
 int qobs_check_extrema(const struct batch *batch, enum nonfinite_mode mode, const struct qobs_extrema *extrema,
                        struct qobs_nonfinite *nonfinite, qobs_error *error);
-
-#endif

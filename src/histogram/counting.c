@@ -3,12 +3,9 @@
 
 /* From strided elements to calls of the histogram kernel. Its 32-bit counters are emptied into 64-bit counts before
  * they overflow. */
-#include <math.h>
-#include <string.h>
 
 #include "histogram/counting.h"
 #include "number/convert.h"
-#include "qobs/plan.h"
 
 /* Elements that may be counted before the 32-bit counters are emptied. */
 #define MAX_PENDING ((uint64_t)1 << 31)

@@ -2,12 +2,10 @@
 /* SPDX-FileCopyrightText: The qobs authors */
 
 /* Counting by one thread. collect.c says which part of a batch that is. */
-#ifndef QOBS_MEASURE_COUNTING_H
-#define QOBS_MEASURE_COUNTING_H
+#pragma once
 
 #include "histogram/binning.h"
 #include "plan/loops.h"
-#include "qobs/plan.h"
 
 /* A batch and what reads it. */
 struct batch {
@@ -61,5 +59,3 @@ void qobs_count_each_run(struct counting *c);
  * counts are those under the last binning. Fails if growing does. */
 int qobs_count_growing(struct counting *c, struct growing_range *range, const unsigned char *x, int64_t n,
                        qobs_error *error);
-
-#endif

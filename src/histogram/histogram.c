@@ -5,15 +5,12 @@
  * and where old mass goes. */
 #include "histogram/histogram.h"
 
-#include <string.h>
-
 #include "base/error.h"
 #include "histogram/collect.h"
 
 static int out_of_memory(size_t qparams, size_t bins, qobs_error *error)
 {
-    return qobs_fail(error, QOBS_ERROR_OUT_OF_MEMORY, "observer: no memory for %zu histograms of %zu bins", qparams,
-                     bins);
+    return qobs_no_memory(error, "observer: no memory for %zu histograms of %zu bins", qparams, bins);
 }
 
 int qobs_histogram_allocate(const struct runtime *runtime, const struct histogram_ops *ops, struct histogram *h,
@@ -75,7 +72,7 @@ static int begin(struct batch_histogram *b, const struct histogram_rule *rule, c
     b->size = qparams * (sizeof *b->extrema + sizeof *b->binning + sizeof *b->next);
     b->extrema = qobs_allocate(runtime, b->size);
     if (!b->extrema)
-        return qobs_fail(error, QOBS_ERROR_OUT_OF_MEMORY, "observer: no memory for %zu bytes of ranges", b->size);
+        return qobs_no_memory(error, "observer: no memory for %zu bytes of ranges", b->size);
     b->binning = (struct qobs_binning *)(void *)(b->extrema + qparams);
     b->next = (struct bin_range *)(void *)(b->binning + qparams);
     return QOBS_OK;
@@ -175,24 +172,29 @@ static int collect_growing(struct batch_histogram *b, const struct batch *batch,
 
 /* ---- Accept a batch ---------------------------------------------------------------------------------------------- */
 
+/* Writes the masses of qparam q to the bins of another range, which are 0. */
+static void transfer(const struct histogram_rule *rule, rebin_fn *rebin, const struct histogram *from, size_t q,
+                     const struct bin_range *next, size_t bins, double *to)
+{
+    const struct bin_range *now = &from->range[q];
+    const double *mass = from->mass + q * from->bins;
+    if (bin_range_is_empty(now))
+        return;
+    if (now->lo == next->lo && now->hi == next->hi && from->bins == bins)
+        memcpy(to, mass, bins * sizeof *to);
+    else
+        rebin(&rule->params, now, from->bins, mass, next, bins, to);
+}
+
 /* Moves the mass to the new ranges, in new memory. */
 static int move(const struct batch_histogram *b, struct histogram *h, size_t bins, qobs_error *error)
 {
     const struct histogram_rule *rule = b->rule;
     struct histogram moved;
-    const int status = qobs_histogram_allocate(b->runtime, rule->ops, &moved, h->qparams, bins, error);
-    if (status != QOBS_OK)
-        return status;
+    RETURN_IF_FAILED(qobs_histogram_allocate(b->runtime, rule->ops, &moved, h->qparams, bins, error));
     for (size_t q = 0; q < h->qparams; q++) {
-        const struct bin_range *now = &h->range[q], *next = &b->next[q];
-        double *to = moved.mass + q * bins;
-        moved.range[q] = *next;
-        if (bin_range_is_empty(now))
-            continue;
-        if (now->lo == next->lo && now->hi == next->hi && bins == h->bins)
-            memcpy(to, h->mass + q * bins, bins * sizeof *to);
-        else
-            rule->ops->move(&rule->params, now, h->bins, h->mass + q * h->bins, next, bins, to);
+        moved.range[q] = b->next[q];
+        transfer(rule, rule->ops->move, h, q, &b->next[q], bins, moved.mass + q * bins);
     }
     qobs_histogram_release(b->runtime, h);
     *h = moved;
@@ -219,24 +221,20 @@ static int count(struct batch_histogram *b, const struct batch *batch, struct hi
     const int outside = h->outside;
     bool one_pass = false, grown = false;
     size_t bins = h->bins;
-    int status = collect_growing(b, batch, h, &one_pass, error);
+    RETURN_IF_FAILED(collect_growing(b, batch, h, &one_pass, error));
     bool uncounted = !one_pass && outside == MAX_OUTSIDE;
-    if (status == QOBS_OK && !one_pass)
-        status = uncounted ? qobs_scan_extrema(batch, p->magnitude, p->skip_zeros, b->extrema, error)
-                           : collect(b, batch, h->range, bins, &uncounted, error);
-    if (status == QOBS_OK)
-        status = qobs_check_extrema(batch, p->nonfinite, b->extrema, nonfinite, error);
-    if (status == QOBS_OK)
-        status = grow(b, h, &bins, &grown, error);
-    if (status == QOBS_OK && !one_pass && (grown || uncounted)) {
-        status = collect(b, batch, b->next, bins, NULL, error);
-        if (status == QOBS_OK)
-            require_ranges(b, h->bins);
+    if (uncounted)
+        RETURN_IF_FAILED(qobs_scan_extrema(batch, p->magnitude, p->skip_zeros, b->extrema, error));
+    else if (!one_pass)
+        RETURN_IF_FAILED(collect(b, batch, h->range, bins, &uncounted, error));
+    RETURN_IF_FAILED(qobs_check_extrema(batch, p->nonfinite, b->extrema, nonfinite, error));
+    RETURN_IF_FAILED(grow(b, h, &bins, &grown, error));
+    if (!one_pass && (grown || uncounted)) {
+        RETURN_IF_FAILED(collect(b, batch, b->next, bins, NULL, error));
+        require_ranges(b, h->bins);
     }
-    if (status == QOBS_OK && grown)
-        status = move(b, h, bins, error);
-    if (status != QOBS_OK)
-        return status;
+    if (grown)
+        RETURN_IF_FAILED(move(b, h, bins, error));
     add_counts(b, h);
     h->outside = !grown ? 0 : outside < MAX_OUTSIDE ? outside + 1 : outside;
     return QOBS_OK;
@@ -283,16 +281,9 @@ int qobs_histogram_merge(const struct histogram_rule *rule, const struct runtime
     if (status == QOBS_OK)
         status = move(&b, h, bins, error);
     for (size_t q = 0; q < n && status == QOBS_OK; q++) {
-        const struct bin_range *now = &from->range[q], *next = &b.next[q];
-        const double *mass = from->mass + q * from->bins;
         double *to = rebinned.mass + q * bins;
-        if (bin_range_is_empty(now))
-            continue;
-        if (now->lo == next->lo && now->hi == next->hi && from->bins == bins)
-            memcpy(to, mass, bins * sizeof *mass);
-        else
-            rule->ops->rebin(&rule->params, now, from->bins, mass, next, bins, to);
-        for (size_t k = 0; k < bins; k++)
+        transfer(rule, rule->ops->rebin, from, q, &b.next[q], bins, to);
+        for (size_t k = 0; k < bins && !bin_range_is_empty(&from->range[q]); k++)
             h->mass[q * bins + k] = add_mass(h->mass[q * bins + k], to[k], rule->params.float32_counts);
     }
     qobs_histogram_release(runtime, &rebinned);

@@ -4,8 +4,7 @@
 /* The histogram stage: the mass of all batches for every qparam, and the rules by which it accepts batches and grows.
  * Which range of a histogram is best to quantize is decided by the range rules (range/range.h), which read bins and
  * edges only. */
-#ifndef QOBS_MEASURE_HISTOGRAM_H
-#define QOBS_MEASURE_HISTOGRAM_H
+#pragma once
 
 #include "base/runtime.h"
 #include "histogram/binning.h"
@@ -37,6 +36,10 @@ struct histogram_params {
     enum nonfinite_mode nonfinite;
 };
 
+/* Adds mass over the range `now` to mass over the range `next`. */
+typedef void rebin_fn(const struct histogram_params *params, const struct bin_range *now, size_t bins,
+                      const double *mass, const struct bin_range *next, size_t next_bins, double *next_mass);
+
 struct histogram_ops {
     /* Adds a batch to *h, which may be empty (bins 0), and writes its extrema; a qparam without elements has infinity
      * and -infinity. After a failure *h is as it was. */
@@ -61,10 +64,7 @@ struct histogram_ops {
     bool same_bins; /* grow never changes the number of bins */
     /* Adds mass over `now` to mass over `next`, which is 0: `move` for a histogram that has grown, `rebin` for that of
      * another observer. */
-    void (*move)(const struct histogram_params *params, const struct bin_range *now, size_t bins, const double *mass,
-                 const struct bin_range *next, size_t next_bins, double *next_mass);
-    void (*rebin)(const struct histogram_params *params, const struct bin_range *now, size_t bins, const double *mass,
-                  const struct bin_range *next, size_t next_bins, double *next_mass);
+    rebin_fn *move, *rebin;
 };
 
 struct histogram_rule {
@@ -99,10 +99,7 @@ int qobs_histogram_merge(const struct histogram_rule *rule, const struct runtime
                          const struct histogram *from, qobs_error *error);
 
 /* torch.ao's re-binning: the definition, and the fast form with the same bits (test_histogram compares both). */
-void qobs_rebin_by_parts(const struct histogram_params *params, const struct bin_range *now, size_t bins,
-                         const double *mass, const struct bin_range *next, size_t next_bins, double *to);
-void qobs_rebin(const struct histogram_params *params, const struct bin_range *now, size_t bins, const double *mass,
-                const struct bin_range *next, size_t next_bins, double *to);
+rebin_fn qobs_rebin_by_parts, qobs_rebin;
 
 /* a + b, rounded as mass is. */
 static inline double add_mass(double a, double b, bool float32)
@@ -110,5 +107,3 @@ static inline double add_mass(double a, double b, bool float32)
     const double sum = a + b;
     return float32 || sum < 0x1p24 ? (float)sum : sum;
 }
-
-#endif

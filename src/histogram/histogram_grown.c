@@ -17,8 +17,8 @@ static double arange_size(double start, double end, double step) { return ceil((
 
 static int too_many(double bins, float lo, float hi, float width, qobs_error *error)
 {
-    return qobs_fail(
-        error, QOBS_ERROR_INVALID_ARGUMENT,
+    return qobs_invalid(
+        error,
         "value: reaches from %g to %g, which are %.9g bins as wide as those of the first batch, %g; allowed are %d",
         (double)lo, (double)hi, bins, (double)width, MAX_GROWN);
 }
@@ -84,8 +84,8 @@ static int quark_grow(const struct histogram_params *params, const struct bin_ra
         *next_bins = bins;
         return isfinite(extrema->max - extrema->min)
                    ? QOBS_OK
-                   : qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "value: its range from %g to %g does not fit F32",
-                               (double)extrema->min, (double)extrema->max);
+                   : qobs_invalid(error, "value: its range from %g to %g does not fit F32", (double)extrema->min,
+                                  (double)extrema->max);
     }
     *next = *now;
     *next_bins = bins;
@@ -132,8 +132,8 @@ static int modelopt_grow(const struct histogram_params *params, const struct bin
     }
     const float width = width_of(now, bins);
     if (!(width > 0))
-        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT,
-                         "value: the first batch was all 0, bins of no width cannot grow to %g", (double)extrema->max);
+        return qobs_invalid(error, "value: the first batch was all 0, bins of no width cannot grow to %g",
+                            (double)extrema->max);
     return grow_to(0, arange_size(0, (double)(extrema->max + width), (double)width), width, extrema->max, next,
                    next_bins, error);
 }

@@ -40,13 +40,10 @@ static int extend(const struct histogram_params *params, const struct runtime *r
     const double bins = (double)h->bins + ceil(steps);
     struct histogram extended;
     if (!(bins <= MAX_BINS))
-        return qobs_fail(
-            error, QOBS_ERROR_INVALID_ARGUMENT,
-            "value: reaches %g, which takes %g bins as wide as those of the first batch, %g; allowed are %d", max, bins,
-            width, MAX_BINS);
-    const int status = qobs_histogram_allocate(runtime, &qobs_histogram_numpy, &extended, 1, (size_t)bins, error);
-    if (status != QOBS_OK)
-        return status;
+        return qobs_invalid(
+            error, "value: reaches %g, which takes %g bins as wide as those of the first batch, %g; allowed are %d",
+            max, bins, width, MAX_BINS);
+    RETURN_IF_FAILED(qobs_histogram_allocate(runtime, &qobs_histogram_numpy, &extended, 1, (size_t)bins, error));
     memcpy(extended.mass, h->mass, h->bins * sizeof *h->mass);
     memcpy(extended.edges, h->edges, (h->bins + 1) * sizeof *h->edges);
     for (size_t i = h->bins + 1; i <= extended.bins; i++)
@@ -101,13 +98,10 @@ static int accept(const struct histogram_rule *rule, const struct batch *batch, 
     const struct histogram_params *params = &rule->params;
     struct qobs_extrema extrema;
     const bool first = h->bins == 0;
-    int status = qobs_scan_extrema(batch, params->magnitude, params->skip_zeros, &extrema, error);
-    if (status == QOBS_OK)
-        status = qobs_check_extrema(batch, params->nonfinite, &extrema, nonfinite, error);
-    if (status == QOBS_OK && first)
-        status = qobs_histogram_allocate(batch->runtime, rule->ops, h, 1, params->bins, error);
-    if (status != QOBS_OK)
-        return status;
+    RETURN_IF_FAILED(qobs_scan_extrema(batch, params->magnitude, params->skip_zeros, &extrema, error));
+    RETURN_IF_FAILED(qobs_check_extrema(batch, params->nonfinite, &extrema, nonfinite, error));
+    if (first)
+        RETURN_IF_FAILED(qobs_histogram_allocate(batch->runtime, rule->ops, h, 1, params->bins, error));
     *min = extrema.min;
     *max = extrema.max;
     if (extrema.min > extrema.max)
@@ -115,9 +109,7 @@ static int accept(const struct histogram_rule *rule, const struct batch *batch, 
     if (first)
         first_edges(h, extrema.min, extrema.max);
     else if ((double)extrema.max > h->edges[h->bins])
-        status = extend(params, batch->runtime, h, (double)extrema.max, error);
-    if (status != QOBS_OK)
-        return status;
+        RETURN_IF_FAILED(extend(params, batch->runtime, h, (double)extrema.max, error));
     set_range(h);
     count(params, batch, h);
     return QOBS_OK;
@@ -127,9 +119,7 @@ static int merge(const struct histogram_rule *rule, const struct runtime *runtim
                  const struct histogram *from, qobs_error *error)
 {
     const double last = from->edges[from->bins];
-    const int status = last > h->edges[h->bins] ? extend(&rule->params, runtime, h, last, error) : QOBS_OK;
-    if (status != QOBS_OK)
-        return status;
+    RETURN_IF_FAILED(last > h->edges[h->bins] ? extend(&rule->params, runtime, h, last, error) : QOBS_OK);
     set_range(h);
     for (size_t i = 0; i < from->bins; i++) {
         const double centre = from->edges[i] + (from->edges[i + 1] - from->edges[i]) / 2;

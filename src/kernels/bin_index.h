@@ -2,8 +2,7 @@
 /* SPDX-FileCopyrightText: The qobs authors */
 
 /* The bin of an element, as every kernel finds it. */
-#ifndef QOBS_BIN_INDEX_H
-#define QOBS_BIN_INDEX_H
+#pragma once
 
 #include "kernels/kernels.h"
 
@@ -13,5 +12,3 @@ static inline uint32_t qobs_bin_index(const struct qobs_binning *b, float x)
     const uint32_t k = (uint32_t)((x * b->scale - b->from) * (float)b->bins / b->width);
     return k < b->bins ? k : b->bins - 1;
 }
-
-#endif

@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "qobs/qobs.h"
 
 #define TABLE(isa) &qobs_kernels_##isa,
 const struct qobs_kernels *const qobs_kernel_tables[] = {QOBS_ISAS(TABLE) NULL};
@@ -74,5 +73,5 @@ int qobs_isa_select(const char *name, qobs_error *error)
             strncat(known, table->isa, sizeof known - strlen(known) - 1);
         }
     }
-    return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "isa: '%s' is unknown; usable here: %s", name, known);
+    return qobs_invalid(error, "isa: '%s' is unknown; usable here: %s", name, known);
 }

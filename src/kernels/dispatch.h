@@ -4,8 +4,7 @@
 /* The table in use. An observer binds the active table when it is created, so a later choice never races with
  * running work. A table's kernels may hand calls to another table's (kernels/slot.h): the active table names the
  * instruction set, not every loop. */
-#ifndef QOBS_DISPATCH_H
-#define QOBS_DISPATCH_H
+#pragma once
 
 #include "kernels/kernels.h"
 
@@ -14,5 +13,3 @@ extern const struct qobs_kernels *const qobs_kernel_tables[];
 
 /* The best usable table, or the one the choice was limited to. */
 const struct qobs_kernels *qobs_kernels_active(void);
-
-#endif

@@ -2,8 +2,7 @@
 /* SPDX-FileCopyrightText: The qobs authors */
 
 /* Kernels that count elements in bins by torch.histc's rule in f32. */
-#ifndef QOBS_KERNEL_HISTOGRAM_H
-#define QOBS_KERNEL_HISTOGRAM_H
+#pragma once
 
 #include "kernels/slot.h"
 
@@ -49,5 +48,3 @@ struct qobs_extrema {
 QOBS_HISTOGRAM_SLOTS(QOBS_SLOT_TYPE, )
 #define QOBS_DECLARE_HISTOGRAM(isa) QOBS_HISTOGRAM_SLOTS(QOBS_DECLARE_SLOT, isa)
 QOBS_ISAS(QOBS_DECLARE_HISTOGRAM)
-
-#endif

@@ -4,8 +4,7 @@
 /* Kernels of minimum, maximum and the largest magnitude. Outputs have the dtype of x. Identities are +infinity for a
  * minimum, -infinity for a maximum and +0 for a magnitude. NaN is skipped and counted; infinities take part and are
  * counted. A result that is zero is +0. Strides of x count bytes, those of outputs elements. */
-#ifndef QOBS_KERNEL_MINMAX_H
-#define QOBS_KERNEL_MINMAX_H
+#pragma once
 
 #include "kernels/slot.h"
 
@@ -56,5 +55,3 @@
 QOBS_MINMAX_SLOTS(QOBS_SLOT_TYPE, )
 #define QOBS_DECLARE_MINMAX(isa) QOBS_MINMAX_SLOTS(QOBS_DECLARE_SLOT, isa)
 QOBS_ISAS(QOBS_DECLARE_MINMAX)
-
-#endif

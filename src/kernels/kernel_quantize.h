@@ -3,8 +3,7 @@
 
 /* Kernels of fake-quantize. They write every element. out may be x; otherwise the two must not overlap. NaN becomes
  * the quiet NaN without sign and payload; in torch's arithmetic it becomes quant_min. */
-#ifndef QOBS_KERNEL_QUANTIZE_H
-#define QOBS_KERNEL_QUANTIZE_H
+#pragma once
 
 #include "kernels/slot.h"
 #include "number/quantizer.h"
@@ -37,5 +36,3 @@ struct qobs_qparams {
 QOBS_QUANTIZE_SLOTS(QOBS_SLOT_TYPE, )
 #define QOBS_DECLARE_QUANTIZE(isa) QOBS_QUANTIZE_SLOTS(QOBS_DECLARE_SLOT, isa)
 QOBS_ISAS(QOBS_DECLARE_QUANTIZE)
-
-#endif

@@ -4,8 +4,7 @@
 /* Kernels of range search. Elements are floats of magnitudes below 0.5, aligned to 64 bytes and padded with zeros to
  * a multiple of QOBS_SEARCH_LANES. A batch is QOBS_SEARCH_LANES qparams; its arrays of candidates are
  * [candidate][QOBS_SEARCH_LANES]. */
-#ifndef QOBS_KERNEL_SEARCH_H
-#define QOBS_KERNEL_SEARCH_H
+#pragma once
 
 #include "kernels/slot.h"
 #include "number/quantizer.h"
@@ -103,5 +102,3 @@ struct qobs_shrinking {
 QOBS_SEARCH_SLOTS(QOBS_SLOT_TYPE, )
 #define QOBS_DECLARE_SEARCH(isa) QOBS_SEARCH_SLOTS(QOBS_DECLARE_SLOT, isa)
 QOBS_ISAS(QOBS_DECLARE_SEARCH)
-
-#endif

@@ -2,8 +2,7 @@
 /* SPDX-FileCopyrightText: The qobs authors */
 
 /* Kernels that sum the squares of columns. */
-#ifndef QOBS_KERNEL_SQUARES_H
-#define QOBS_KERNEL_SQUARES_H
+#pragma once
 
 #include "kernels/slot.h"
 
@@ -17,5 +16,3 @@
 QOBS_SQUARES_SLOTS(QOBS_SLOT_TYPE, )
 #define QOBS_DECLARE_SQUARES(isa) QOBS_SQUARES_SLOTS(QOBS_DECLARE_SLOT, isa)
 QOBS_ISAS(QOBS_DECLARE_SQUARES)
-
-#endif

@@ -3,8 +3,7 @@
 
 /* The table of kernels that each instruction set fills, and its construction. Contracts are in kernel_FAMILY.h, what
  * all kernels promise is in slot.h. Files that implement or describe one family include that family's header only. */
-#ifndef QOBS_KERNELS_H
-#define QOBS_KERNELS_H
+#pragma once
 
 #include "kernels/kernel_histogram.h"
 #include "kernels/kernel_minmax.h"
@@ -53,5 +52,3 @@ struct qobs_kernels {
 
 #define QOBS_DECLARE_TABLE(isa) extern const struct qobs_kernels qobs_kernels_##isa;
 QOBS_ISAS(QOBS_DECLARE_TABLE)
-
-#endif

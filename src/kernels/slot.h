@@ -12,8 +12,7 @@
  *  - the same bits on every instruction set;
  *  - a kernel may hand a call to another table's kernel of the same slot if that one is faster
  *    (avx512/prefer_avx2.h). */
-#ifndef QOBS_SLOT_H
-#define QOBS_SLOT_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -56,5 +55,3 @@ struct qobs_nonfinite {
     uint64_t nan;
     uint64_t inf;
 };
-
-#endif

@@ -3,8 +3,7 @@
 
 /* The accumulator stage: how the ranges of a batch are combined with those of the batches before. The arithmetic on
  * single elements is in accumulate.h. */
-#ifndef QOBS_ACCUMULATORS_H
-#define QOBS_ACCUMULATORS_H
+#pragma once
 
 #include "qobs/qobs.h"
 
@@ -59,5 +58,3 @@ extern const struct accumulator_ops qobs_accumulate_absmax;         /* the large
 extern const struct accumulator_ops qobs_accumulate_absmax_last;    /* that of the last batch */
 extern const struct accumulator_ops qobs_accumulate_absmax_first;   /* that of the first batch */
 extern const struct accumulator_ops qobs_accumulate_bfp; /* the largest magnitude, doubled if an element does not fit */
-
-#endif

@@ -34,7 +34,7 @@ int qobs_importance_reserve(const struct runtime *runtime, struct importance *im
     const size_t size = (size_t)columns * sizeof *importance->sum;
     double *sum = qobs_allocate_state(runtime, size);
     if (!sum)
-        return qobs_fail(error, QOBS_ERROR_OUT_OF_MEMORY, "importance: no memory for %zu bytes", size);
+        return qobs_no_memory(error, "importance: no memory for %zu bytes", size);
     for (int64_t j = 0; j < columns; j++)
         sum[j] = 0;
     *importance = (struct importance){.columns = columns, .sum = sum};
@@ -102,20 +102,17 @@ int qobs_importance_add(const struct runtime *runtime, const struct qobs_kernels
 {
     struct addition a = {.kernels = kernels, .element = qobs_dtype_size(v->dtype), .x = v};
     if (!qobs_kernel_dtype_of(v->dtype, &a.dtype))
-        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT,
-                         "activations: dtype is %s, allowed are F32, BF16, F16 and F64", qobs_dtype_name(v->dtype));
+        return qobs_invalid(error, "activations: dtype is %s, allowed are F32, BF16, F16 and F64",
+                            qobs_dtype_name(v->dtype));
     if (v->ndim == 0)
-        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT,
-                         "activations: have no dimensions, the last must be the columns");
+        return qobs_invalid(error, "activations: have no dimensions, the last must be the columns");
     const int64_t columns = v->shape[v->ndim - 1];
     if (importance->columns > 0 && v->elements > 0 && columns != importance->columns)
-        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "activations: have %lld columns, those before had %lld",
-                         (long long)columns, (long long)importance->columns);
+        return qobs_invalid(error, "activations: have %lld columns, those before had %lld", (long long)columns,
+                            (long long)importance->columns);
     if (v->elements == 0)
         return QOBS_OK;
-    const int status = qobs_importance_reserve(runtime, importance, columns, error);
-    if (status != QOBS_OK)
-        return status;
+    RETURN_IF_FAILED(qobs_importance_reserve(runtime, importance, columns, error));
     a.sum = importance->sum;
     const struct split split = qobs_split(runtime, &rule, (columns + PANEL - 1) / PANEL, v->elements, 0);
     qobs_split_run(runtime, &split, add_panels, &a);

@@ -3,8 +3,7 @@
 
 /* Importance of the columns of a weight: the mean square of the activations each column is multiplied with, as
  * llm-compressor's imatrix_mse observer collects it. */
-#ifndef QOBS_IMPORTANCE_H
-#define QOBS_IMPORTANCE_H
+#pragma once
 
 #include "kernels/kernels.h"
 #include "base/runtime.h"
@@ -52,5 +51,3 @@ void qobs_importance_means(const struct importance *importance, float *mean);
 enum importance_fault qobs_importance_normalise(float *mean, int64_t columns);
 
 void qobs_importance_release(const struct runtime *runtime, struct importance *importance);
-
-#endif

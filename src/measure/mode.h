@@ -4,8 +4,7 @@
 /* The mode, or most frequent value, of the scales and zero points of all batches: the result of Quark's power-of-two
  * observers. Of equally frequent candidates the earliest is the mode. All channels of a batch together are one
  * candidate. */
-#ifndef QOBS_MEASURE_MODE_H
-#define QOBS_MEASURE_MODE_H
+#pragma once
 
 #include "base/runtime.h"
 
@@ -32,5 +31,3 @@ void qobs_mode_add(struct mode_count *mode_count, uint64_t count);
 void qobs_mode_read(const struct mode_count *mode_count, void *scale, void *zero_point);
 
 void qobs_mode_release(const struct runtime *runtime, struct mode_count *mode_count);
-
-#endif

@@ -5,57 +5,48 @@
 
 #include "base/error.h"
 #include "histogram/counting.h"
-#include "qobs/plan.h"
 #include "reduce/accumulate.h"
 #include "reduce/reduce.h"
 
-typedef int reduce_fn(const struct runtime *runtime, const struct qobs_kernels *kernels, const qobs_plan *plan,
-                      const unsigned char *data, enum nonfinite_mode mode, void *min, void *max,
-                      struct qobs_nonfinite *nonfinite, qobs_error *error);
-
 /* Ranges in the plan's dtype, converted to F32 if the reduction wants that. */
-static int measure(reduce_fn *reduce, const struct reduction *r, const struct runtime *runtime,
-                   const struct qobs_kernels *kernels, const qobs_plan *plan, const unsigned char *data, void *min,
-                   void *max, struct qobs_nonfinite *nonfinite, qobs_error *error)
+static int measure(reduce_fn *reduce, const struct reduction *r, const struct batch *b, void *min, void *max,
+                   struct qobs_nonfinite *nonfinite, qobs_error *error)
 {
+    const qobs_plan *plan = b->plan;
     if (!r->in_f32 || plan->dtype == QOBS_F32)
-        return reduce(runtime, kernels, plan, data, r->nonfinite, min, max, nonfinite, error);
+        return reduce(b->runtime, b->kernels, plan, b->data, r->nonfinite, min, max, nonfinite, error);
     const size_t n = (size_t)plan->qparams, half = (n * qobs_dtype_size(plan->dtype) + 63) / 64 * 64;
-    unsigned char *native = qobs_allocate(runtime, 2 * half);
+    unsigned char *native = qobs_allocate(b->runtime, 2 * half);
     if (!native)
-        return qobs_fail(error, QOBS_ERROR_OUT_OF_MEMORY, "observer: no memory for %zu bytes of ranges", 2 * half);
-    const int status = reduce(runtime, kernels, plan, data, r->nonfinite, native, native + half, nonfinite, error);
+        return qobs_no_memory(error, "observer: no memory for %zu bytes of ranges", 2 * half);
+    const int status =
+        reduce(b->runtime, b->kernels, plan, b->data, r->nonfinite, native, native + half, nonfinite, error);
     if (status == QOBS_OK) {
         qobs_convert_to_f32(plan->dtype, n, native, min);
         qobs_convert_to_f32(plan->dtype, n, native + half, max);
     }
-    qobs_release(runtime, native, 2 * half);
+    qobs_release(b->runtime, native, 2 * half);
     return status;
 }
 
-static int measure_minmax(const struct reduction *r, const struct runtime *runtime, const struct qobs_kernels *kernels,
-                          const qobs_plan *plan, const unsigned char *data, struct histogram *histogram, void *min,
+static int measure_minmax(const struct reduction *r, const struct batch *b, struct histogram *histogram, void *min,
                           void *max, struct qobs_nonfinite *nonfinite, qobs_error *error)
 {
     (void)histogram;
-    return measure(qobs_reduce_minmax, r, runtime, kernels, plan, data, min, max, nonfinite, error);
+    return measure(qobs_reduce_minmax, r, b, min, max, nonfinite, error);
 }
 
-static int measure_absmax(const struct reduction *r, const struct runtime *runtime, const struct qobs_kernels *kernels,
-                          const qobs_plan *plan, const unsigned char *data, struct histogram *histogram, void *min,
+static int measure_absmax(const struct reduction *r, const struct batch *b, struct histogram *histogram, void *min,
                           void *max, struct qobs_nonfinite *nonfinite, qobs_error *error)
 {
     (void)histogram;
-    return measure(qobs_reduce_absmax, r, runtime, kernels, plan, data, min, max, nonfinite, error);
+    return measure(qobs_reduce_absmax, r, b, min, max, nonfinite, error);
 }
 
-static int measure_histogram(const struct reduction *r, const struct runtime *runtime,
-                             const struct qobs_kernels *kernels, const qobs_plan *plan, const unsigned char *data,
-                             struct histogram *histogram, void *min, void *max, struct qobs_nonfinite *nonfinite,
-                             qobs_error *error)
+static int measure_histogram(const struct reduction *r, const struct batch *b, struct histogram *histogram, void *min,
+                             void *max, struct qobs_nonfinite *nonfinite, qobs_error *error)
 {
-    const struct batch batch = {.runtime = runtime, .kernels = kernels, .plan = plan, .data = data};
-    return r->histogram.ops->accept(&r->histogram, &batch, histogram, min, max, nonfinite, error);
+    return r->histogram.ops->accept(&r->histogram, b, histogram, min, max, nonfinite, error);
 }
 
 const struct reduction_ops qobs_reduction_none = {NULL, NULL};

@@ -2,11 +2,9 @@
 /* SPDX-FileCopyrightText: The qobs authors */
 
 /* The reduction stage: what is measured of one batch for every qparam. */
-#ifndef QOBS_REDUCTION_H
-#define QOBS_REDUCTION_H
+#pragma once
 
 #include "histogram/histogram.h"
-#include "qobs/plan.h"
 
 struct reduction;
 
@@ -14,9 +12,8 @@ struct reduction;
  * accepts the batch as well. After a failure the histogram is as it was, min and max are undefined. NULL: nothing is
  * measured. */
 struct reduction_ops {
-    int (*measure)(const struct reduction *reduction, const struct runtime *runtime, const struct qobs_kernels *kernels,
-                   const qobs_plan *plan, const unsigned char *data, struct histogram *histogram, void *min, void *max,
-                   struct qobs_nonfinite *nonfinite, qobs_error *error);
+    int (*measure)(const struct reduction *reduction, const struct batch *batch, struct histogram *histogram, void *min,
+                   void *max, struct qobs_nonfinite *nonfinite, qobs_error *error);
     const struct histogram_ops *histogram; /* NULL: none */
 };
 
@@ -33,5 +30,3 @@ extern const struct reduction_ops qobs_reduction_absmax; /* (-m, m) for the larg
 /* A histogram, and the range of its elements. */
 extern const struct reduction_ops qobs_reduction_histogram_torch, qobs_reduction_histogram_quark,
     qobs_reduction_histogram_modelopt;
-
-#endif

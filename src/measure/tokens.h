@@ -2,8 +2,7 @@
 /* SPDX-FileCopyrightText: The qobs authors */
 
 /* How many tokens a value has. */
-#ifndef QOBS_TOKENS_H
-#define QOBS_TOKENS_H
+#pragma once
 
 #include "base/tensor.h"
 
@@ -12,5 +11,3 @@ uint64_t qobs_tokens(const struct view *value);
 
 /* AMD Quark's count: rows along the last dimension with an element other than 0. */
 uint64_t qobs_nonzero_tokens(const struct view *value);
-
-#endif

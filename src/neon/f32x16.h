@@ -2,8 +2,7 @@
 /* SPDX-FileCopyrightText: The qobs authors */
 
 /* 16 floats as one vector for templates/search_errors.inl.h, in four registers. Everything is static, as in vec.h. */
-#ifndef QOBS_NEON_F32X16_H
-#define QOBS_NEON_F32X16_H
+#pragma once
 
 #if !defined(__ARM_NEON) || !defined(__aarch64__)
 #error "this file needs aarch64 with Advanced SIMD"
@@ -156,4 +155,3 @@ static inline bool f32x16_improve(f32x16 a, float step, f32x16 *best, f32x16 *at
 }
 
 #undef F32X16_EACH
-#endif

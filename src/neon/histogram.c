@@ -17,20 +17,12 @@ typedef struct {
     uint32x4_t magnitude, last;
 } hist_rule;
 
-static inline hist_rule hist_rule_of(const struct qobs_binning *b)
+/* The members beside those that hist_rule_of sets. */
+static inline void hist_set_special(hist_rule *r, const struct qobs_binning *b)
 {
-    return (hist_rule){
-        .lo = vdupq_n_f32(b->lo),
-        .hi = vdupq_n_f32(b->hi),
-        .scale = vdupq_n_f32(b->scale),
-        .from = vdupq_n_f32(b->from),
-        .bins = vdupq_n_f32((float)b->bins),
-        .width = vdupq_n_f32(b->width),
-        .skipped = vdupq_n_f32(b->skip_zeros ? 0 : __builtin_nanf("")),
-        .quant_min = vdupq_n_f32(b->skip_zeros ? 0x1p-149f : 0),
-        .magnitude = vdupq_n_u32(b->magnitude ? INT32_MAX : UINT32_MAX),
-        .last = vdupq_n_u32(b->bins - 1),
-    };
+    r->quant_min = vdupq_n_f32(b->skip_zeros ? 0x1p-149f : 0);
+    r->magnitude = vdupq_n_u32(b->magnitude ? INT32_MAX : UINT32_MAX);
+    r->last = vdupq_n_u32(b->bins - 1);
 }
 
 static inline hist_vec hist_load_f32(const unsigned char *x) { return vreinterpretq_f32_u8(vld1q_u8(x)); }

@@ -3,8 +3,7 @@
 
 /* Transposition of tiles in registers, for templates/indexed.inl.h: r[i] has row i, and afterwards r[c] column c of
  * all rows. */
-#ifndef QOBS_NEON_TRANSPOSE_H
-#define QOBS_NEON_TRANSPOSE_H
+#pragma once
 
 #include "neon/vec.h"
 
@@ -61,5 +60,3 @@ static inline __attribute__((always_inline)) void vec_transpose32(vec *r)
 }
 
 static inline __attribute__((always_inline)) void vec_transpose64(vec *r) { vec_interleave(64, 1, 2, r); }
-
-#endif

@@ -3,8 +3,7 @@
 
 /* 128-bit integer vectors for templates/minmax.inl.h and templates/absmax.inl.h. Everything is static: the linker
  * could replace a shared helper by one that was built with flags for another CPU. */
-#ifndef QOBS_NEON_VEC_H
-#define QOBS_NEON_VEC_H
+#pragma once
 
 #if !defined(__ARM_NEON) || !defined(__aarch64__)
 #error "this file needs aarch64 with Advanced SIMD"
@@ -198,5 +197,3 @@ static inline vec vec_order32(int first, vec v)
     (void)first;
     return v;
 }
-
-#endif

@@ -2,8 +2,7 @@
 /* SPDX-FileCopyrightText: The qobs authors */
 
 /* Block floating point as AMD Quark has it: 8-bit integers under one power of two for each block. */
-#ifndef QOBS_NUMBER_BLOCK_FLOAT_H
-#define QOBS_NUMBER_BLOCK_FLOAT_H
+#pragma once
 
 #include "qobs/qobs.h"
 
@@ -14,5 +13,3 @@ enum { BFP_EMAX = 6 }; /* exponent of the largest element under a scale of 1 */
  * scale_dtype. `first`: max holds nothing yet. */
 void qobs_update_absmax_bfp(qobs_dtype dtype, qobs_dtype scale_dtype, size_t n, void *min, void *max, const void *lo,
                             const void *hi, bool first);
-
-#endif

@@ -2,8 +2,7 @@
 /* SPDX-FileCopyrightText: The qobs authors */
 
 /* Single numbers between the four observable dtypes, double and int32. An element may lie at any address. */
-#ifndef QOBS_NUMBER_CONVERT_H
-#define QOBS_NUMBER_CONVERT_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -28,5 +27,3 @@ static inline int32_t int32_of_double(double x) { return x > -0x1p31 - 1 && x < 
 
 /* Element i of a 1-dimensional view, as a double. An integer of 64 bits is rounded. */
 double qobs_number_at(const struct view *view, int64_t i);
-
-#endif

@@ -2,8 +2,7 @@
 /* SPDX-FileCopyrightText: The qobs authors */
 
 /* Types of elements in memory, at any address. */
-#ifndef QOBS_ELEMENT_H
-#define QOBS_ELEMENT_H
+#pragma once
 
 #include <stdint.h>
 
@@ -11,5 +10,3 @@ typedef float __attribute__((aligned(1), may_alias)) element_f32;
 typedef double __attribute__((aligned(1), may_alias)) element_f64;
 typedef uint16_t __attribute__((aligned(1), may_alias)) element_bf16;
 typedef uint16_t __attribute__((aligned(1), may_alias)) element_f16;
-
-#endif

@@ -2,8 +2,7 @@
 /* SPDX-FileCopyrightText: The qobs authors */
 
 /* Powers of two and logarithms for scales that are powers of two; number/exponent.inl.h has the parts of one dtype. */
-#ifndef QOBS_NUMBER_EXPONENT_H
-#define QOBS_NUMBER_EXPONENT_H
+#pragma once
 
 #include <math.h>
 #include <stdbool.h>
@@ -30,5 +29,3 @@ static inline bool log2_has_fraction(double amax, int *exponent)
     *exponent = (int)biased - 1023;
     return biased > 0 && biased < 2047 && first_digits != 0 && first_digits != 0xffff;
 }
-
-#endif

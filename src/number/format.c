@@ -9,7 +9,6 @@
 
 #include "base/fpenv.h"
 #include "number/grid.h"
-#include "qobs/format.h"
 
 #define INTEGER(name, aliases, bits, has_sign) {name, aliases, FORMAT_INTEGER, bits, has_sign, 0, 0, 0, SPECIALS_NONE}
 
@@ -303,20 +302,13 @@ uint32_t qobs_format_encode(const qobs_format *f, float x, bool saturate)
     if (!f)
         return 0;
     const uint32_t all = f->bits == 32 ? UINT32_MAX : (UINT32_C(1) << f->bits) - 1;
-    uint8_t byte;
-    uint16_t half;
-    uint32_t word;
-    switch (qobs_format_size(f)) {
-    case 1:
-        qobs_encode_floats(f, 1, &x, &byte, saturate);
-        return byte & all;
-    case 2:
-        qobs_encode_floats(f, 1, &x, &half, saturate);
-        return half & all;
-    default:
-        qobs_encode_floats(f, 1, &x, &word, saturate);
-        return word & all;
-    }
+    union {
+        uint8_t byte;
+        uint16_t half;
+        uint32_t word;
+    } code;
+    qobs_encode_floats(f, 1, &x, &code, saturate);
+    return (f->bits <= 8 ? code.byte : f->bits <= 16 ? code.half : code.word) & all;
 }
 
 float qobs_format_decode(const qobs_format *f, uint32_t code)

@@ -12,8 +12,7 @@
  *
  * Formats without a sign round everything below their smallest number to it, also -0. Results do not depend on the
  * caller's rounding and flush modes. */
-#ifndef QOBS_NUMBER_FORMAT_H
-#define QOBS_NUMBER_FORMAT_H
+#pragma once
 
 #include "number/quantizer.h"
 #include "qobs/format.h"
@@ -86,5 +85,3 @@ void qobs_quantizer_for_format(struct qobs_quantizer *quantizer, const qobs_form
 /* The quantizer of the integers from quant_min to quant_max, at most 2^32 apart. torch: in the arithmetic of
  * torch.fake_quantize_per_tensor_affine. */
 void qobs_quantizer_for_integers(struct qobs_quantizer *quantizer, int64_t quant_min, int64_t quant_max, bool torch);
-
-#endif

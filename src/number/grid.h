@@ -11,8 +11,7 @@
  * wanted digits. The addition rounds to nearest, ties to even; the last bit of the sum is the last bit in the format.
  * The step follows from the exponent of x alone, so subnormal x need no special case, and flushing them to zero changes
  * nothing: half a step is a normal number in every format that is rounded in float. */
-#ifndef QOBS_NUMBER_GRID_H
-#define QOBS_NUMBER_GRID_H
+#pragma once
 
 #include <math.h>
 
@@ -102,5 +101,3 @@ static inline double grid_round_integer_double(double x)
 
 /* The nearest e4m3 number for |x| <= 448: 3 digits, subnormals below 2^-6. */
 static inline float grid_round_e4m3(float x) { return grid_round_float(grid_float_make(3, 0x1p-6), x); }
-
-#endif

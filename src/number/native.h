@@ -14,8 +14,7 @@
  *   load(stored)        as a real
  *   store(real)         as an element, rounded
  *   round_native(real)  the nearest number of the dtype, as a real */
-#ifndef QOBS_NATIVE_H
-#define QOBS_NATIVE_H
+#pragma once
 
 #include <math.h>
 #include <string.h>
@@ -47,5 +46,3 @@ static inline float load_bf16(uint16_t x) { return float_of_bf16(x); }
 static inline uint16_t store_bf16(float x) { return bf16_of_float(x); }
 static inline float load_f16(uint16_t x) { return float_of_f16(x); }
 static inline uint16_t store_f16(float x) { return f16_of_float(x); }
-
-#endif

@@ -2,8 +2,7 @@
 /* SPDX-FileCopyrightText: The qobs authors */
 
 /* Bits of floats and doubles, and bf16 and f16 as floats. Rounding is to nearest, ties to even; NaN stays NaN. */
-#ifndef QOBS_NUMBER_H
-#define QOBS_NUMBER_H
+#pragma once
 
 #include <stdint.h>
 #include <string.h>
@@ -68,5 +67,3 @@ static inline uint16_t f16_of_float(float f)
     const uint32_t r = (magnitude + 0xfff + ((magnitude >> 13) & 1) - 0x38000000) >> 13;
     return (uint16_t)(sign | r);
 }
-
-#endif

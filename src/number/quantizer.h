@@ -3,8 +3,7 @@
 
 /* The numbers that fake-quantize and the searches round to, as their kernels read them. Made by qobs_quantizer_for_...
  * (number/format.h); see number/grid.h for the grids. */
-#ifndef QOBS_NUMBER_QUANTIZER_H
-#define QOBS_NUMBER_QUANTIZER_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -21,5 +20,3 @@ struct qobs_quantizer {
     bool in_float;      /* The scale is float. BF16 and F16 are then computed in float and rounded once, at the end, not
                          * after every operation. F64 is float after rounding to the grid. */
 };
-
-#endif

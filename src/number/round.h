@@ -5,8 +5,7 @@
  *
  * round_DTYPE() gives the nearest number of the dtype; a NaN must come from numbers of the dtype. store_quiet_DTYPE()
  * rounds and encodes; NaN becomes the quiet NaN without sign and payload. load_DTYPE() is in number/native.h. */
-#ifndef QOBS_NUMBER_ROUND_H
-#define QOBS_NUMBER_ROUND_H
+#pragma once
 
 #include <math.h>
 
@@ -54,5 +53,3 @@ static inline uint16_t store_quiet_f16(float x)
                    limited = code < 0x7c00 ? code : 0x7c00;
     return (uint16_t)((0x7e00 & nan) | ((limited | sign >> 16) & ~nan));
 }
-
-#endif

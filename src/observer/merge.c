@@ -44,8 +44,7 @@ static int check_settings(const qobs_observer *o, const qobs_observer *other, si
     }
     if (same)
         return QOBS_OK;
-    return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "others[%zu]: its settings are not those of the observer",
-                     index);
+    return qobs_invalid(error, "others[%zu]: its settings are not those of the observer", index);
 }
 
 static int check_layout(const struct layout *a, const struct layout *b, size_t index, qobs_error *error)
@@ -53,21 +52,19 @@ static int check_layout(const struct layout *a, const struct layout *b, size_t i
     if (a->dtype == b->dtype && a->keying == b->keying && qobs_same_shape(&a->range, &b->range) &&
         qobs_same_shape(&a->scale, &b->scale))
         return QOBS_OK;
-    return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT,
-                     "others[%zu]: has %zu qparams of %s in %d dimensions, the observer %zu of %s in %d", index,
-                     b->qparams, qobs_dtype_name(b->dtype), b->range.ndim, a->qparams, qobs_dtype_name(a->dtype),
-                     a->range.ndim);
+    return qobs_invalid(error, "others[%zu]: has %zu qparams of %s in %d dimensions, the observer %zu of %s in %d",
+                        index, b->qparams, qobs_dtype_name(b->dtype), b->range.ndim, a->qparams,
+                        qobs_dtype_name(a->dtype), a->range.ndim);
 }
 
 static int check_others(const struct merge *m, qobs_error *error)
 {
-    int status = QOBS_OK;
-    for (size_t i = 0; status == QOBS_OK && i < m->count; i++) {
-        status = check_settings(m->o, m->others[i], i, error);
-        if (status == QOBS_OK && !qobs_state_is_empty(&m->others[i]->state))
-            status = check_layout(&m->model->state.layout, &m->others[i]->state.layout, i, error);
+    for (size_t i = 0; i < m->count; i++) {
+        RETURN_IF_FAILED(check_settings(m->o, m->others[i], i, error));
+        if (!qobs_state_is_empty(&m->others[i]->state))
+            RETURN_IF_FAILED(check_layout(&m->model->state.layout, &m->others[i]->state.layout, i, error));
     }
-    return status;
+    return QOBS_OK;
 }
 
 /* ---- Prepare
@@ -80,9 +77,8 @@ static int prepare_importance(struct merge *m, qobs_error *error)
     for (size_t i = 0; i < m->count; i++) {
         const int64_t theirs = m->others[i]->importance.columns;
         if (columns > 0 && theirs > 0 && theirs != columns)
-            return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT,
-                             "others[%zu]: has importance of %lld columns, not of %lld", i, (long long)theirs,
-                             (long long)columns);
+            return qobs_invalid(error, "others[%zu]: has importance of %lld columns, not of %lld", i, (long long)theirs,
+                                (long long)columns);
         columns = theirs > 0 ? theirs : columns;
     }
     if (columns == 0 || m->o->importance.columns > 0)
@@ -99,9 +95,8 @@ static int prepare_global(struct merge *m, qobs_error *error)
         if (m->global.dtype == 0)
             m->global = *theirs;
         if (theirs->dtype != 0 && theirs->dtype != m->global.dtype)
-            return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT,
-                             "others[%zu]: has a global range of %s, the observer of %s", i,
-                             qobs_dtype_name(theirs->dtype), qobs_dtype_name(m->global.dtype));
+            return qobs_invalid(error, "others[%zu]: has a global range of %s, the observer of %s", i,
+                                qobs_dtype_name(theirs->dtype), qobs_dtype_name(m->global.dtype));
     }
     return QOBS_OK;
 }
@@ -147,20 +142,13 @@ static int prepare_histogram(struct merge *m, qobs_error *error)
 
 static int prepare(struct merge *m, qobs_error *error)
 {
-    int status = check_others(m, error);
-    if (status == QOBS_OK)
-        status = prepare_importance(m, error);
-    if (status == QOBS_OK)
-        status = prepare_global(m, error);
-    if (status == QOBS_OK)
-        status = prepare_ranges(m, error);
-    if (status == QOBS_OK)
-        status = prepare_mode(m, error);
-    if (status == QOBS_OK)
-        status = prepare_histogram(m, error);
-    if (status == QOBS_OK && m->model)
-        status = qobs_merge_search_prepare(m->o, m->state, m->model, m->others, m->count, error);
-    return status;
+    RETURN_IF_FAILED(check_others(m, error));
+    RETURN_IF_FAILED(prepare_importance(m, error));
+    RETURN_IF_FAILED(prepare_global(m, error));
+    RETURN_IF_FAILED(prepare_ranges(m, error));
+    RETURN_IF_FAILED(prepare_mode(m, error));
+    RETURN_IF_FAILED(prepare_histogram(m, error));
+    return m->model ? qobs_merge_search_prepare(m->o, m->state, m->model, m->others, m->count, error) : QOBS_OK;
 }
 
 static void discard(struct merge *m)
@@ -220,16 +208,10 @@ static void merge_extremes(const struct merge *m, bool global)
 
 static void merge_ranges(const struct merge *m, bool global, bool own)
 {
-    switch (m->o->stages.accumulator.merge) {
-    case MERGE_EXTREMES:
+    if (m->o->stages.accumulator.merge == MERGE_EXTREMES)
         merge_extremes(m, global);
-        break;
-    case MERGE_MEANS:
+    else if (m->o->stages.accumulator.merge == MERGE_MEANS)
         merge_means(m, global, own);
-        break;
-    case MERGE_LAST:
-        break;
-    }
 }
 
 static void add_mode(struct mode_count *mode, const struct mode_count *other)
@@ -306,13 +288,12 @@ static void commit(struct merge *m)
 int qobs_observer_merge(qobs_observer *o, const qobs_observer *const *others, size_t count, qobs_error *error)
 {
     if (!o || (count > 0 && !others))
-        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "%s: is NULL", o ? "others" : "observer");
+        return qobs_invalid(error, "%s: is NULL", o ? "others" : "observer");
     struct merge m = {.o = o, .others = others, .count = count, .own = !qobs_state_is_empty(&o->state)};
     m.model = m.own ? o : NULL;
     for (size_t i = 0; i < count; i++) {
         if (!others[i] || others[i] == o)
-            return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "others[%zu]: is %s", i,
-                             others[i] ? "the observer itself" : "NULL");
+            return qobs_invalid(error, "others[%zu]: is %s", i, others[i] ? "the observer itself" : "NULL");
         if (!m.model && !qobs_state_is_empty(&others[i]->state))
             m.model = others[i];
     }
@@ -331,8 +312,7 @@ static int check_global_scale(const qobs_observer *o, const char *name, qobs_err
 {
     if (o && o->stages.traits.global != GLOBAL_NONE)
         return QOBS_OK;
-    return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "%s: %s", name,
-                     o ? "has no global scale: its strategy is not tensor_group" : "is NULL");
+    return qobs_invalid(error, "%s: %s", name, o ? "has no global scale: its strategy is not tensor_group" : "is NULL");
 }
 
 static void share_amax(qobs_observer *o, double amax)
@@ -344,15 +324,13 @@ static void share_amax(qobs_observer *o, double amax)
 int qobs_observers_fuse(qobs_observer *const *observers, size_t count, qobs_error *error)
 {
     if (count > 0 && !observers)
-        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "observers: is NULL");
+        return qobs_invalid(error, "observers: is NULL");
     double amax = 0;
     for (size_t i = 0; i < count; i++) {
         const qobs_observer *o = observers[i];
         char name[40];
         snprintf(name, sizeof name, "observers[%zu]", i);
-        const int status = check_global_scale(o, name, error);
-        if (status != QOBS_OK)
-            return status;
+        RETURN_IF_FAILED(check_global_scale(o, name, error));
         const bool tensors = o->stages.traits.global == GLOBAL_FROM_TENSORS;
         if (tensors ? o->global_range.dtype == 0 : qobs_state_is_empty(&o->state))
             return qobs_fail(error, QOBS_ERROR_NO_DATA, "%s: nothing has been observed yet", name);
@@ -368,15 +346,12 @@ int qobs_observers_fuse(qobs_observer *const *observers, size_t count, qobs_erro
 
 int qobs_observer_set_global_amax(qobs_observer *o, double amax, qobs_error *error)
 {
-    const int status = check_global_scale(o, "observer", error);
-    if (status != QOBS_OK)
-        return status;
+    RETURN_IF_FAILED(check_global_scale(o, "observer", error));
     const fp_mode mode = fp_enter();
     const bool magnitude = amax >= 0 && !isinf(amax);
     fp_leave(mode);
     if (!magnitude)
-        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "amax: is %g, must be a finite number, and not negative",
-                         amax);
+        return qobs_invalid(error, "amax: is %g, must be a finite number, and not negative", amax);
     share_amax(o, amax);
     return qobs_succeed(error);
 }

@@ -3,17 +3,13 @@
 
 #include "observer/merge_search.h"
 
-#include <string.h>
-
 #include "base/error.h"
 #include "observer/post_search.h"
 
 static int copy_record(const struct runtime *runtime, struct search_record *to, const struct search_record *from,
                        qobs_error *error)
 {
-    const int status = qobs_search_record_reserve(runtime, to, from->qparams, error);
-    if (status != QOBS_OK)
-        return status;
+    RETURN_IF_FAILED(qobs_search_record_reserve(runtime, to, from->qparams, error));
     to->steps = from->steps;
     to->stop_step = from->stop_step;
     memcpy(to->best_step, from->best_step, from->qparams * sizeof *from->best_step);
@@ -27,18 +23,17 @@ int qobs_merge_search_prepare(const qobs_observer *o, struct state *state, const
 {
     const struct range_ops *ops = o->stages.range.ops;
     const struct state *m = &model->state;
-    int status = QOBS_OK;
     for (size_t i = 0; ops->sums && i < count; i++)
         if (!qobs_state_is_empty(&others[i]->state) &&
             memcmp(others[i]->state.ranges.max, m->ranges.max, m->layout.qparams * sizeof(float)) != 0)
-            return qobs_fail(
-                error, QOBS_ERROR_INVALID_ARGUMENT,
-                "others[%zu]: its errors are of multiples of another amax; set the same amax in all observers", i);
+            return qobs_invalid(
+                error, "others[%zu]: its errors are of multiples of another amax; set the same amax in all observers",
+                i);
     if (ops->stage == SEARCH_STATE && state->record.qparams == 0)
-        status = copy_record(&o->runtime, &state->record, &m->record, error);
-    if (status == QOBS_OK && ops->sums && !state->sums.sum)
-        status = qobs_error_sums_reserve(&o->runtime, &state->sums, m->sums.count, error);
-    return status;
+        RETURN_IF_FAILED(copy_record(&o->runtime, &state->record, &m->record, error));
+    if (ops->sums && !state->sums.sum)
+        return qobs_error_sums_reserve(&o->runtime, &state->sums, m->sums.count, error);
+    return QOBS_OK;
 }
 
 void qobs_merge_search_before(qobs_observer *o)

@@ -6,17 +6,15 @@
  * place as the last step that can fail, and leaves them as they were if it does. */
 #include "observer/observe.h"
 
-#include <string.h>
-
 #include "base/error.h"
 #include "base/fpenv.h"
+#include "histogram/counting.h"
 #include "measure/tokens.h"
 #include "number/convert.h"
 #include "observer/observe_search.h"
 #include "observer/post_search.h"
 #include "observer/qparams.h"
 #include "plan/make_plan.h"
-#include "qobs/plan.h"
 #include "reduce/accumulate.h"
 
 /* ---- Checks
@@ -37,17 +35,16 @@ int qobs_check_batch_dtype(const qobs_observer *o, qobs_dtype dtype, bool first,
     const qobs_dtype before = first ? global : o->state.layout.dtype;
     if (before == 0 || dtype == before)
         return QOBS_OK;
-    return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "value: dtype is %s, the batches before were %s",
-                     qobs_dtype_name(dtype), qobs_dtype_name(before));
+    return qobs_invalid(error, "value: dtype is %s, the batches before were %s", qobs_dtype_name(dtype),
+                        qobs_dtype_name(before));
 }
 
 static int check_layout(const qobs_observer *o, const struct layout *layout, bool first, qobs_error *error)
 {
     const struct layout *old = &o->state.layout;
     if (!first && !(qobs_same_shape(&old->range, &layout->range) && old->keying == layout->keying))
-        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT,
-                         "value: gives %zu qparams in %d dimensions, the batches before gave %zu in %d",
-                         layout->qparams, layout->range.ndim, old->qparams, old->range.ndim);
+        return qobs_invalid(error, "value: gives %zu qparams in %d dimensions, the batches before gave %zu in %d",
+                            layout->qparams, layout->range.ndim, old->qparams, old->range.ndim);
     return qobs_check_batch_dtype(o, layout->dtype, first, error);
 }
 
@@ -56,8 +53,7 @@ static int check_request(const qobs_observer *o, const struct layout *layout, bo
 {
     const size_t size = layout->qparams * qobs_dtype_size(layout->dtype);
     if (r && r->ranges && r->range_size != size)
-        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "size: is %zu bytes for min and for max, expected %zu",
-                         r->range_size, size);
+        return qobs_invalid(error, "size: is %zu bytes for min and for max, expected %zu", r->range_size, size);
     if (r && r->qparams)
         return qobs_check_qparam_sizes(o, layout, observed, r->qparams->scale ? &r->qparams->scale_size : NULL,
                                        r->qparams->zero_point ? &r->qparams->zero_point_size : NULL, error);
@@ -96,14 +92,14 @@ struct pending {
 static int reserve(const qobs_observer *o, const qobs_plan *plan, struct pending *p, qobs_error *error)
 {
     const struct view *v = &plan->value;
-    int status = QOBS_OK;
     if (!p->state->batch.min)
-        status = qobs_allocate_ranges(&o->runtime, &p->state->batch, p->layout.dtype, p->layout.qparams, error);
-    if (status == QOBS_OK && o->stages.accumulator.ops->counts_mode)
-        status = qobs_mode_reserve(&o->runtime, &p->state->mode, p->layout.qparams, 1, error);
-    if (status == QOBS_OK && o->stages.range.params.grid.importance && v->ndim > 0 && o->importance.columns == 0)
-        status = qobs_importance_reserve(&o->runtime, &p->importance, v->shape[v->ndim - 1], error);
-    return status;
+        RETURN_IF_FAILED(
+            qobs_allocate_ranges(&o->runtime, &p->state->batch, p->layout.dtype, p->layout.qparams, error));
+    if (o->stages.accumulator.ops->counts_mode)
+        RETURN_IF_FAILED(qobs_mode_reserve(&o->runtime, &p->state->mode, p->layout.qparams, 1, error));
+    if (o->stages.range.params.grid.importance && v->ndim > 0 && o->importance.columns == 0)
+        return qobs_importance_reserve(&o->runtime, &p->importance, v->shape[v->ndim - 1], error);
+    return QOBS_OK;
 }
 
 /* One range for all those of a batch. */
@@ -134,10 +130,8 @@ static int measure(const qobs_observer *o, const qobs_plan *plan, const struct o
 {
     const struct reduction *r = &o->stages.reduction;
     struct state *s = p->state;
-    const int status = r->ops->measure(r, &o->runtime, o->kernels, plan, b->value->data, &s->histogram, s->batch.min,
-                                       s->batch.max, &p->nonfinite, error);
-    if (status != QOBS_OK)
-        return status;
+    const struct batch batch = {&o->runtime, o->kernels, plan, b->value->data};
+    RETURN_IF_FAILED(r->ops->measure(r, &batch, &s->histogram, s->batch.min, s->batch.max, &p->nonfinite, error));
     p->empty = has_no_finite_element(s, &p->layout);
     if (p->empty && p->first && b->request)
         return qobs_fail(error, QOBS_ERROR_NO_DATA, "value: has no finite element, and there is nothing from before");
@@ -166,14 +160,11 @@ static int prepare(qobs_observer *o, const qobs_plan *plan, const struct observe
     *p = (struct pending){.layout = qobs_layout_of(&o->stages, plan)};
     p->first = starts_state(o, &p->layout);
     p->state = p->first ? &p->fresh : &o->state;
-    int status = check_layout(o, &p->layout, p->first, error);
-    if (status == QOBS_OK)
-        status = check_request(o, &p->layout, true, b->request, error);
-    if (status == QOBS_OK)
-        status = reserve(o, plan, p, error);
-    if (status == QOBS_OK)
-        status = measure(o, plan, b, p, error);
-    return status == QOBS_OK ? search(o, plan, b, p, error) : status;
+    RETURN_IF_FAILED(check_layout(o, &p->layout, p->first, error));
+    RETURN_IF_FAILED(check_request(o, &p->layout, true, b->request, error));
+    RETURN_IF_FAILED(reserve(o, plan, p, error));
+    RETURN_IF_FAILED(measure(o, plan, b, p, error));
+    return search(o, plan, b, p, error);
 }
 
 static void discard(const qobs_observer *o, struct pending *p)
@@ -293,12 +284,10 @@ static int pass_over(qobs_observer *o, const struct view *view, bool ignored, co
                      qobs_error *error)
 {
     const bool empty = qobs_state_is_empty(&o->state), measures = o->stages.reduction.ops->measure;
-    const int status =
+    RETURN_IF_FAILED(
         request && empty && measures
             ? qobs_fail(error, QOBS_ERROR_NO_DATA, "value: has no elements, and there is nothing from before")
-            : check_request(o, &o->state.layout, !empty, request, error);
-    if (status != QOBS_OK)
-        return status;
+            : check_request(o, &o->state.layout, !empty, request, error));
     o->counts.ignored += ignored;
     if (!measures && view->elements > 0) {
         o->counts.batches++;
@@ -313,21 +302,18 @@ int qobs_accept_batch(qobs_observer *o, const struct observed_batch *b, qobs_err
     const struct granularity *granularity = &o->stages.granularity;
     struct view view;
     qobs_plan *plan;
-    int status = qobs_view_of_tensor(&view, b->value, "value", error);
-    if (status != QOBS_OK)
-        return status;
+    RETURN_IF_FAILED(qobs_view_of_tensor(&view, b->value, "value", error));
     const bool ignored = view.elements > 0 && o->stages.traits.first_batch_only && o->counts.batches > 0;
     if (view.elements == 0 || !o->stages.reduction.ops->measure || ignored)
         return pass_over(o, &view, ignored, b->request, error);
     const struct runtime runtime = {.allocator = o->runtime.allocator};
-    status = b->axes ? qobs_plan_new_along(&plan, granularity->params.keying, b->value, b->axes, &runtime, error)
-                     : qobs_plan_new(&plan, granularity, b->value, b->g_idx, &runtime, error);
-    if (status != QOBS_OK)
-        return status;
+    RETURN_IF_FAILED(b->axes
+                         ? qobs_plan_new_along(&plan, granularity->params.keying, b->value, b->axes, &runtime, error)
+                         : qobs_plan_new(&plan, granularity, b->value, b->g_idx, &runtime, error));
     plan->as_f32 = o->stages.reduction.in_f32 && plan->dtype != QOBS_F32;
     struct pending pending;
     const fp_mode mode = fp_enter();
-    status = prepare(o, plan, b, &pending, error);
+    const int status = prepare(o, plan, b, &pending, error);
     if (status == QOBS_OK)
         commit(o, plan, b, &pending);
     discard(o, &pending);

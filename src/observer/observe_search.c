@@ -3,10 +3,8 @@
 
 #include "observer/observe_search.h"
 
-#include "formula/formula.h"
-#include "measure/accumulators.h"
+#include "base/error.h"
 #include "plan/make_plan.h"
-#include "qobs/plan.h"
 #include "range/grid_search.h"
 
 /* The global scale of the tensor's range after the batch is accumulated; without a batch the one so far. */
@@ -26,10 +24,8 @@ static int search_tensor(const qobs_observer *o, const qobs_tensor *value, struc
 {
     static const struct axes none = {0};
     qobs_plan *plan;
-    int status = qobs_plan_new_along(&plan, o->stages.granularity.params.keying, value, &none, &o->runtime, error);
-    if (status != QOBS_OK)
-        return status;
-    status = qobs_search_global(o, plan, plan->value.data, global->min, global->max, error);
+    RETURN_IF_FAILED(qobs_plan_new_along(&plan, o->stages.granularity.params.keying, value, &none, &o->runtime, error));
+    const int status = qobs_search_global(o, plan, plan->value.data, global->min, global->max, error);
     qobs_plan_destroy(plan);
     return status;
 }

@@ -4,7 +4,6 @@
 #include "observer/post_search.h"
 
 #include "base/error.h"
-#include "qobs/plan.h"
 
 static struct search_state state_of(const qobs_observer *o, const struct layout *layout, const struct state *state,
                                     struct search_record *record)
@@ -47,17 +46,14 @@ int qobs_prepare_search(const qobs_observer *o, const qobs_plan *plan, const str
     const struct range_rule *rule = &o->stages.range;
     const struct search_batch batch = batch_of(o, plan, NULL, NULL);
     const struct search_state searched = state_of(o, layout, state, record);
-    int status = rule->ops->check ? rule->ops->check(&batch, &searched, state->batch.min, o->config.preset->name, error)
-                                  : QOBS_OK;
-    if (status == QOBS_OK)
-        status = qobs_search_record_reserve(&o->runtime, record, layout->qparams, error);
-    if (status != QOBS_OK)
-        return status;
+    RETURN_IF_FAILED(rule->ops->check
+                         ? rule->ops->check(&batch, &searched, state->batch.min, o->config.preset->name, error)
+                         : QOBS_OK);
+    RETURN_IF_FAILED(qobs_search_record_reserve(&o->runtime, record, layout->qparams, error));
     workspace->size = rule->ops->workspace(&rule->params, plan) * sizeof *workspace->doubles;
     workspace->doubles = qobs_allocate(&o->runtime, workspace->size);
     if (!workspace->doubles)
-        return qobs_fail(error, QOBS_ERROR_OUT_OF_MEMORY, "observer: no memory for %zu bytes of errors",
-                         workspace->size);
+        return qobs_no_memory(error, "observer: no memory for %zu bytes of errors", workspace->size);
     if (rule->ops->sums && first)
         return qobs_error_sums_reserve(&o->runtime, &state->sums, layout->qparams * qobs_range_steps(rule), error);
     return QOBS_OK;

@@ -22,16 +22,24 @@ static int check_ranges(const qobs_observer *o, const char *name, qobs_error *er
     return require(!qobs_state_is_empty(&o->state), name, error);
 }
 
-static int copy(void *out, const void *from, size_t size)
+static int copy(const struct reading *r, const void *from)
 {
-    memcpy(out, from, size);
+    memcpy(r->out, from, r->size);
     return QOBS_OK;
 }
 
-static struct result_type ranges_type(const qobs_observer *o)
+/* One number for each range. */
+static struct result_type per_range(const qobs_observer *o, qobs_dtype dtype)
 {
-    return (struct result_type){o->state.layout.dtype, o->state.layout.range};
+    return (struct result_type){dtype, o->state.layout.range};
 }
+
+static struct result_type list_of(qobs_dtype dtype, int64_t count)
+{
+    return (struct result_type){dtype, {.ndim = 1, .extent = {count}}};
+}
+
+static struct result_type ranges_type(const qobs_observer *o) { return per_range(o, o->state.layout.dtype); }
 
 /* ---- min_val, max_val, amax
  * ------------------------------------------------------------------------------------------- */
@@ -84,34 +92,32 @@ static struct result_type min_type(const qobs_observer *o)
 }
 
 /* A column of groups, one block, or all ranges. */
-static int read_part(const qobs_observer *o, const unsigned char *from, size_t part, void *out)
+static int read_part(const qobs_observer *o, const unsigned char *from, const struct reading *r)
 {
     const struct layout *layout = &o->state.layout;
     const size_t element = qobs_dtype_size(layout->dtype);
     const size_t step = layout->keying == KEYING_GROUPS   ? qobs_groups_per_row(layout)
                         : layout->keying == KEYING_BLOCKS ? layout->qparams
                                                           : 1;
-    for (size_t i = part, n = 0; i < layout->qparams; i += step, n++)
-        memcpy((unsigned char *)out + n * element, from + i * element, element);
+    for (size_t i = r->part, n = 0; i < layout->qparams; i += step, n++)
+        memcpy((unsigned char *)r->out + n * element, from + i * element, element);
     return QOBS_OK;
 }
 
-static int read_min(const qobs_observer *o, size_t part, void *out, qobs_error *error)
+static int read_min(const qobs_observer *o, const struct reading *r)
 {
     float min;
     if (!finds_min_max(o))
-        return read_part(o, o->state.ranges.min, part, out);
-    const int status = qobs_find_ranges(o, &min, NULL, NULL, NULL, error);
-    if (status != QOBS_OK)
-        return status;
+        return read_part(o, o->state.ranges.min, r);
+    RETURN_IF_FAILED(qobs_find_ranges(o, &min, NULL, NULL, NULL, r->error));
     const int64_t integer = min_is_integer(o) ? (int64_t)min : 0;
-    return min_is_integer(o) ? copy(out, &integer, sizeof integer) : copy(out, &min, sizeof min);
+    return min_is_integer(o) ? copy(r, &integer) : copy(r, &min);
 }
 
-static int read_max(const qobs_observer *o, size_t part, void *out, qobs_error *error)
+static int read_max(const qobs_observer *o, const struct reading *r)
 {
-    return finds_min_max(o) ? qobs_find_ranges(o, NULL, out, NULL, NULL, error)
-                            : read_part(o, o->state.ranges.max, part, out);
+    return finds_min_max(o) ? qobs_find_ranges(o, NULL, r->out, NULL, NULL, r->error)
+                            : read_part(o, o->state.ranges.max, r);
 }
 
 static int check_amax(const qobs_observer *o, const char *name, qobs_error *error)
@@ -120,14 +126,14 @@ static int check_amax(const qobs_observer *o, const char *name, qobs_error *erro
     return status == QOBS_OK && finds_amax(o) ? qobs_find_ranges(o, NULL, NULL, NULL, NULL, error) : status;
 }
 
-static int read_amax(const qobs_observer *o, size_t part, void *out, qobs_error *error)
+static int read_amax(const qobs_observer *o, const struct reading *r)
 {
     if (finds_amax(o))
-        return qobs_find_ranges(o, NULL, out, NULL, NULL, error);
+        return qobs_find_ranges(o, NULL, r->out, NULL, NULL, r->error);
     if (!o->stages.range.ops->amax)
-        return read_part(o, o->state.ranges.max, part, out);
+        return read_part(o, o->state.ranges.max, r);
     const struct search_state state = qobs_search_state(o);
-    o->stages.range.ops->amax(&state, out);
+    o->stages.range.ops->amax(&state, r->out);
     return QOBS_OK;
 }
 
@@ -144,22 +150,11 @@ static int check_global_range(const qobs_observer *o, const char *name, qobs_err
     return require(o->global_range.dtype != 0, name, error);
 }
 
-static struct result_type global_range_type(const qobs_observer *o)
-{
-    return (struct result_type){o->global_range.dtype, one};
-}
+static struct result_type global_range_type(const qobs_observer *o) { return list_of(o->global_range.dtype, 1); }
 
-static int read_global_min(const qobs_observer *o, size_t part, void *out, qobs_error *error)
-{
-    (void)part, (void)error;
-    return copy(out, o->global_range.min, qobs_dtype_size(o->global_range.dtype));
-}
+static int read_global_min(const qobs_observer *o, const struct reading *r) { return copy(r, o->global_range.min); }
 
-static int read_global_max(const qobs_observer *o, size_t part, void *out, qobs_error *error)
-{
-    (void)part, (void)error;
-    return copy(out, o->global_range.max, qobs_dtype_size(o->global_range.dtype));
-}
+static int read_global_max(const qobs_observer *o, const struct reading *r) { return copy(r, o->global_range.max); }
 
 static bool has_global_scale(const qobs_observer *o) { return o->stages.traits.global != GLOBAL_NONE; }
 
@@ -168,11 +163,10 @@ static int check_global_scale(const qobs_observer *o, const char *name, qobs_err
     return require(!qobs_state_is_empty(&o->state) && qobs_global_scale_is_known(o), name, error);
 }
 
-static int read_global_scale(const qobs_observer *o, size_t part, void *out, qobs_error *error)
+static int read_global_scale(const qobs_observer *o, const struct reading *r)
 {
-    (void)part, (void)error;
     const float scale = qobs_compute_global_scale(o);
-    return copy(out, &scale, sizeof scale);
+    return copy(r, &scale);
 }
 
 /* ---- scale, zero_point, init_scale
@@ -202,35 +196,26 @@ static struct result_type zero_point_type(const qobs_observer *o)
     return type;
 }
 
-static struct result_type global_scale_type(const qobs_observer *o)
+static struct result_type global_scale_type(const qobs_observer *o) { return list_of(scale_type(o).dtype, 1); }
+
+static int read_scale(const qobs_observer *o, const struct reading *r)
 {
-    return (struct result_type){scale_type(o).dtype, one};
+    return qobs_write_qparams(o, r->out, NULL, r->error);
 }
 
-static int read_scale(const qobs_observer *o, size_t part, void *out, qobs_error *error)
+static int read_zero_point(const qobs_observer *o, const struct reading *r)
 {
-    (void)part;
-    return qobs_write_qparams(o, out, NULL, error);
-}
-
-static int read_zero_point(const qobs_observer *o, size_t part, void *out, qobs_error *error)
-{
-    (void)part;
-    return qobs_write_qparams(o, NULL, out, error);
+    return qobs_write_qparams(o, NULL, r->out, r->error);
 }
 
 static bool has_init_scale(const qobs_observer *o) { return o->stages.range.ops->init_scale != NULL; }
 
-static struct result_type f32_ranges_type(const qobs_observer *o)
-{
-    return (struct result_type){QOBS_F32, o->state.layout.range};
-}
+static struct result_type f32_ranges_type(const qobs_observer *o) { return per_range(o, QOBS_F32); }
 
-static int read_init_scale(const qobs_observer *o, size_t part, void *out, qobs_error *error)
+static int read_init_scale(const qobs_observer *o, const struct reading *r)
 {
-    (void)part, (void)error;
     const struct search_state state = qobs_search_state(o);
-    o->stages.range.ops->init_scale(&state, out);
+    o->stages.range.ops->init_scale(&state, r->out);
     return QOBS_OK;
 }
 
@@ -244,44 +229,31 @@ static int check_search(const qobs_observer *o, const char *name, qobs_error *er
     return require(!qobs_state_is_empty(&o->state) && o->state.record.qparams > 0, name, error);
 }
 
-static struct result_type best_step_type(const qobs_observer *o)
-{
-    return (struct result_type){QOBS_I32, o->state.layout.range};
-}
+static struct result_type best_step_type(const qobs_observer *o) { return per_range(o, QOBS_I32); }
 
-static struct result_type errors_type(const qobs_observer *o)
-{
-    return (struct result_type){QOBS_F64, o->state.layout.range};
-}
+static struct result_type errors_type(const qobs_observer *o) { return per_range(o, QOBS_F64); }
 
 static struct result_type stop_step_type(const qobs_observer *o)
 {
     (void)o;
-    return (struct result_type){QOBS_I32, one};
+    return list_of(QOBS_I32, 1);
 }
 
-static int read_best_step(const qobs_observer *o, size_t part, void *out, qobs_error *error)
+static int read_best_step(const qobs_observer *o, const struct reading *r)
 {
-    (void)part, (void)error;
-    return copy(out, o->state.record.best_step, o->state.record.qparams * sizeof *o->state.record.best_step);
+    return copy(r, o->state.record.best_step);
 }
 
-static int read_errors(const qobs_observer *o, size_t part, void *out, qobs_error *error)
+static int read_errors(const qobs_observer *o, const struct reading *r) { return copy(r, o->state.record.error); }
+
+static int read_errors_before(const qobs_observer *o, const struct reading *r)
 {
-    (void)part, (void)error;
-    return copy(out, o->state.record.error, o->state.record.qparams * sizeof *o->state.record.error);
+    return copy(r, o->state.record.error_before);
 }
 
-static int read_errors_before(const qobs_observer *o, size_t part, void *out, qobs_error *error)
+static int read_stop_step(const qobs_observer *o, const struct reading *r)
 {
-    (void)part, (void)error;
-    return copy(out, o->state.record.error_before, o->state.record.qparams * sizeof *o->state.record.error_before);
-}
-
-static int read_stop_step(const qobs_observer *o, size_t part, void *out, qobs_error *error)
-{
-    (void)part, (void)error;
-    return copy(out, &o->state.record.stop_step, sizeof o->state.record.stop_step);
+    return copy(r, &o->state.record.stop_step);
 }
 
 static bool has_importance(const qobs_observer *o) { return o->stages.range.params.grid.importance; }
@@ -291,28 +263,23 @@ static int check_importance(const qobs_observer *o, const char *name, qobs_error
     return require(o->importance.columns > 0, name, error);
 }
 
-static struct result_type imatrix_sum_type(const qobs_observer *o)
-{
-    return (struct result_type){QOBS_F32, {.ndim = 1, .extent = {o->importance.columns}}};
-}
+static struct result_type imatrix_sum_type(const qobs_observer *o) { return list_of(QOBS_F32, o->importance.columns); }
 
 static struct result_type integer_type(const qobs_observer *o)
 {
     (void)o;
-    return (struct result_type){QOBS_I64, one};
+    return list_of(QOBS_I64, 1);
 }
 
-static int read_imatrix_sum(const qobs_observer *o, size_t part, void *out, qobs_error *error)
+static int read_imatrix_sum(const qobs_observer *o, const struct reading *r)
 {
-    (void)part, (void)error;
-    qobs_importance_sums(&o->importance, out);
+    qobs_importance_sums(&o->importance, r->out);
     return QOBS_OK;
 }
 
-static int read_imatrix_count(const qobs_observer *o, size_t part, void *out, qobs_error *error)
+static int read_imatrix_count(const qobs_observer *o, const struct reading *r)
 {
-    (void)part, (void)error;
-    return copy(out, &o->importance.tokens, sizeof o->importance.tokens);
+    return copy(r, &o->importance.tokens);
 }
 
 /* ---- Histograms
@@ -333,40 +300,36 @@ static struct result_type histogram_type(const qobs_observer *o)
 
 static struct result_type calib_hist_type(const qobs_observer *o)
 {
-    return (struct result_type){o->state.layout.dtype, {.ndim = 1, .extent = {(int64_t)o->state.histogram.bins}}};
+    return list_of(o->state.layout.dtype, (int64_t)o->state.histogram.bins);
 }
 
 static struct result_type bin_edges_type(const qobs_observer *o)
 {
-    return (struct result_type){o->state.layout.dtype, {.ndim = 1, .extent = {(int64_t)o->state.histogram.bins + 1}}};
+    return list_of(o->state.layout.dtype, (int64_t)o->state.histogram.bins + 1);
 }
 
-static int read_histogram(const qobs_observer *o, size_t part, void *out, qobs_error *error)
+static int read_histogram(const qobs_observer *o, const struct reading *r)
 {
     const struct histogram *h = &o->state.histogram;
-    (void)part, (void)error;
     for (size_t k = 0; k < h->qparams * h->bins; k++)
-        ((float *)out)[k] = (float)h->mass[k];
+        ((float *)r->out)[k] = (float)h->mass[k];
     return QOBS_OK;
 }
 
-static int read_bin_edges(const qobs_observer *o, size_t part, void *out, qobs_error *error)
+static int read_bin_edges(const qobs_observer *o, const struct reading *r)
 {
-    (void)part, (void)error;
-    qobs_read_edges(&o->state.histogram, out);
+    qobs_read_edges(&o->state.histogram, r->out);
     return QOBS_OK;
 }
 
-static int read_new_min(const qobs_observer *o, size_t part, void *out, qobs_error *error)
+static int read_new_min(const qobs_observer *o, const struct reading *r)
 {
-    (void)part;
-    return qobs_find_ranges(o, out, NULL, NULL, NULL, error);
+    return qobs_find_ranges(o, r->out, NULL, NULL, NULL, r->error);
 }
 
-static int read_new_max(const qobs_observer *o, size_t part, void *out, qobs_error *error)
+static int read_new_max(const qobs_observer *o, const struct reading *r)
 {
-    (void)part;
-    return qobs_find_ranges(o, NULL, out, NULL, NULL, error);
+    return qobs_find_ranges(o, NULL, r->out, NULL, NULL, r->error);
 }
 
 /* ---- Tokens
@@ -381,12 +344,11 @@ static int check_tokens(const qobs_observer *o, const char *name, qobs_error *er
                    error);
 }
 
-static int read_tokens(const qobs_observer *o, size_t part, void *out, qobs_error *error)
+static int read_tokens(const qobs_observer *o, const struct reading *r)
 {
-    (void)part, (void)error;
     const bool all = o->stages.traits.token_result == TOKENS_ALL;
     const int64_t tokens = (int64_t)(all ? o->counts.tokens : o->counts.nonzero_tokens);
-    return copy(out, &tokens, sizeof tokens);
+    return copy(r, &tokens);
 }
 
 /* The order is that of qobs_observer_result_info. */

@@ -13,6 +13,14 @@ struct result_type {
     struct shape shape;
 };
 
+/* Where a part of a result is read to. */
+struct reading {
+    size_t part;
+    void *out;
+    size_t size; /* of out, in bytes: the type's */
+    qobs_error *error;
+};
+
 struct result_row {
     const char *name;
     bool is_range;                                 /* upstream may keep it in parts: one for each block or group */
@@ -20,7 +28,7 @@ struct result_row {
     /* QOBS_OK: there is a value now. `name` is for the message. */
     int (*check)(const qobs_observer *observer, const char *name, qobs_error *error);
     struct result_type (*type)(const qobs_observer *observer);
-    int (*read)(const qobs_observer *observer, size_t part, void *out, qobs_error *error); /* out has the type's size */
+    int (*read)(const qobs_observer *observer, const struct reading *reading);
 };
 
 extern const struct result_row qobs_result_rows[];

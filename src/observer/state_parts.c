@@ -12,7 +12,7 @@
 
 int qobs_damaged(qobs_error *error, const char *what)
 {
-    return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "buffer: is no saved state: %s", what);
+    return qobs_invalid(error, "buffer: is no saved state: %s", what);
 }
 
 static bool is_observable(qobs_dtype dtype)
@@ -72,9 +72,7 @@ static int code_ranges(struct codec *codec, qobs_observer *o, qobs_error *error)
             return qobs_damaged(error, "the names of its ranges are impossible");
         if (!qobs_codec_holds(codec, qparams, 2 * element))
             return qobs_damaged(error, "its ranges are incomplete");
-        const int status = qobs_allocate_ranges(&o->runtime, &s->ranges, dtype, qparams, error);
-        if (status != QOBS_OK)
-            return status;
+        RETURN_IF_FAILED(qobs_allocate_ranges(&o->runtime, &s->ranges, dtype, qparams, error));
         s->layout = layout;
     }
     qobs_code_elements(codec, s->ranges.min, s->layout.qparams, element);
@@ -93,9 +91,7 @@ static int code_mode(struct codec *codec, qobs_observer *o, qobs_error *error)
     if (codec->loading && candidates > 0) {
         if (!o->stages.accumulator.ops->counts_mode || !qobs_codec_holds(codec, candidates, 8 * (1 + n)))
             return qobs_damaged(error, "its counted scales are impossible");
-        const int status = qobs_mode_reserve(&o->runtime, mode, n, candidates, error);
-        if (status != QOBS_OK)
-            return status;
+        RETURN_IF_FAILED(qobs_mode_reserve(&o->runtime, mode, n, candidates, error));
         mode->candidates = candidates;
     }
     for (size_t i = 0; i < candidates; i++) {
@@ -121,9 +117,7 @@ static int code_importance(struct codec *codec, qobs_observer *o, qobs_error *er
         if (!o->stages.range.params.grid.importance || !qobs_codec_holds(codec, columns, sizeof *importance->sum))
             return qobs_damaged(error, "its importance is impossible");
         const uint64_t tokens = importance->tokens;
-        const int status = qobs_importance_reserve(&o->runtime, importance, (int64_t)columns, error);
-        if (status != QOBS_OK)
-            return status;
+        RETURN_IF_FAILED(qobs_importance_reserve(&o->runtime, importance, (int64_t)columns, error));
         importance->tokens = tokens;
     }
     qobs_code_elements(codec, importance->sum, (size_t)columns, sizeof *importance->sum);
@@ -145,9 +139,7 @@ static int code_record(struct codec *codec, qobs_observer *o, qobs_error *error)
     if (codec->loading) {
         if (qobs_state_is_empty(&o->state) || qparams != o->state.layout.qparams)
             return qobs_damaged(error, "its search is not of its ranges");
-        const int status = qobs_search_record_reserve(&o->runtime, r, (size_t)qparams, error);
-        if (status != QOBS_OK)
-            return status;
+        RETURN_IF_FAILED(qobs_search_record_reserve(&o->runtime, r, (size_t)qparams, error));
     }
     r->steps = (int32_t)qobs_code_u32(codec, (uint32_t)r->steps);
     r->stop_step = (int32_t)qobs_code_u32(codec, (uint32_t)r->stop_step);
@@ -165,12 +157,6 @@ static int code_record(struct codec *codec, qobs_observer *o, qobs_error *error)
         if (r->best_step[q] < o->stages.range.ops->min_step || r->best_step[q] >= r->stop_step)
             return qobs_damaged(error, "a step it chose is impossible");
     return QOBS_OK;
-}
-
-static int code_search(struct codec *codec, qobs_observer *o, qobs_error *error)
-{
-    const int status = code_importance(codec, o, error);
-    return status == QOBS_OK ? code_record(codec, o, error) : status;
 }
 
 /* ---- Histograms
@@ -205,10 +191,8 @@ static int code_histogram(struct codec *codec, qobs_observer *o, qobs_error *err
         if (o->state.layout.dtype != QOBS_F32 || bins < 1 || bins > QOBS_MOST_BINS ||
             !qobs_codec_holds(codec, qparams, 3 * sizeof(float) + bins * sizeof(double)))
             return qobs_damaged(error, "its histograms are incomplete");
-        const int status =
-            qobs_histogram_allocate(&o->runtime, o->stages.reduction.histogram.ops, h, qparams, (size_t)bins, error);
-        if (status != QOBS_OK)
-            return status;
+        RETURN_IF_FAILED(
+            qobs_histogram_allocate(&o->runtime, o->stages.reduction.histogram.ops, h, qparams, (size_t)bins, error));
     }
     for (size_t q = 0; q < h->qparams; q++) {
         qobs_code_elements(codec, &h->range[q].lo, 1, sizeof(float));
@@ -236,8 +220,7 @@ static int code_floats(struct codec *codec, qobs_observer *o, uint64_t n, float 
             return qobs_damaged(error, "its reference amax or error weights are incomplete");
         *floats = qobs_allocate_state(&o->runtime, (size_t)n * sizeof **floats);
         if (!*floats)
-            return qobs_fail(error, QOBS_ERROR_OUT_OF_MEMORY, "observer: no memory for %zu bytes",
-                             (size_t)n * sizeof **floats);
+            return qobs_no_memory(error, "observer: no memory for %zu bytes", (size_t)n * sizeof **floats);
         *count = (size_t)n;
     }
     qobs_code_elements(codec, *floats, (size_t)n, sizeof **floats);
@@ -254,9 +237,7 @@ static int code_sums(struct codec *codec, qobs_observer *o, qobs_error *error)
         const size_t count = o->state.layout.qparams * (size_t)qobs_range_steps(&o->stages.range);
         if (!qobs_codec_holds(codec, count, sizeof *sums->sum))
             return qobs_damaged(error, "its errors are incomplete");
-        const int status = qobs_error_sums_reserve(&o->runtime, sums, count, error);
-        if (status != QOBS_OK)
-            return status;
+        RETURN_IF_FAILED(qobs_error_sums_reserve(&o->runtime, sums, count, error));
     }
     qobs_code_elements(codec, sums->sum, sums->count, sizeof *sums->sum);
     return QOBS_OK;
@@ -271,20 +252,12 @@ static int code_reference(struct codec *codec, qobs_observer *o, qobs_error *err
         return qobs_damaged(error, "the dtype of its reference amax is impossible");
     if (n > 0 && qobs_code_shape(codec, &r->shape) != n)
         return qobs_damaged(error, "the shape of its reference amax is impossible");
-    int status = code_floats(codec, o, n, &r->amax, &r->count, error);
-    if (status == QOBS_OK)
-        status = code_floats(codec, o, qobs_code_u64(codec, r->weights), &r->weight, &r->weights, error);
-    return status == QOBS_OK ? code_sums(codec, o, error) : status;
+    RETURN_IF_FAILED(code_floats(codec, o, n, &r->amax, &r->count, error));
+    return code_floats(codec, o, qobs_code_u64(codec, r->weights), &r->weight, &r->weights, error);
 }
 
 /* ---- All parts
  * -------------------------------------------------------------------------------------------------------- */
-
-static bool always(const qobs_observer *o)
-{
-    (void)o;
-    return true;
-}
 
 static bool has_ranges(const qobs_observer *o) { return !qobs_state_is_empty(&o->state); }
 
@@ -295,22 +268,26 @@ static bool has_histogram(const qobs_observer *o) { return has_ranges(o) && o->s
 static bool has_reference(const qobs_observer *o) { return o->stages.range.ops->reference; }
 
 static const struct part {
-    bool (*exists)(const qobs_observer *observer);
+    bool (*exists)(const qobs_observer *observer); /* NULL: always */
     int (*code)(struct codec *codec, qobs_observer *observer, qobs_error *error);
 } parts[] = {
-    {always, code_counts},           {always, code_global_range}, {always, code_ranges},
-    {has_ranges, code_mode},         {has_search, code_search},   {has_histogram, code_histogram},
+    {NULL, code_counts},
+    {NULL, code_global_range},
+    {NULL, code_ranges},
+    {has_ranges, code_mode},
+    {has_search, code_importance},
+    {has_search, code_record},
+    {has_histogram, code_histogram},
     {has_reference, code_reference},
+    {has_reference, code_sums},
 };
 
 int qobs_code_state(struct codec *codec, qobs_observer *o, qobs_error *error)
 {
-    int status = QOBS_OK;
-    for (size_t i = 0; status == QOBS_OK && i < sizeof parts / sizeof *parts; i++)
-        if (parts[i].exists(o))
-            status = parts[i].code(codec, o, error);
-    if (status == QOBS_OK && codec->loading && has_ranges(o) && o->state.record.qparams == 0 &&
-        o->stages.range.ops->stage == SEARCH_STATE)
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
+        if (!parts[i].exists || parts[i].exists(o))
+            RETURN_IF_FAILED(parts[i].code(codec, o, error));
+    if (codec->loading && has_ranges(o) && o->state.record.qparams == 0 && o->stages.range.ops->stage == SEARCH_STATE)
         return qobs_damaged(error, "its ranges have not been searched");
-    return status;
+    return QOBS_OK;
 }

@@ -4,12 +4,11 @@
 /* llm-compressor's flatten_for_calibration (observers/helpers.py), present form and the one of October 2025. */
 #include "base/error.h"
 #include "plan/plan_axes.h"
-#include "qobs/plan.h"
 
 static int fail_strategy(const struct granularity_params *params, qobs_error *error)
 {
-    return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "strategy: %s cannot be applied to base name %s",
-                     qobs_strategy_text((int)params->strategy), qobs_base_name_text((int)params->base_name));
+    return qobs_invalid(error, "strategy: %s cannot be applied to base name %s",
+                        qobs_strategy_text((int)params->strategy), qobs_base_name_text((int)params->base_name));
 }
 
 static int need_dimensions(const qobs_plan *plan, const struct granularity_params *params, int min, int max,
@@ -17,9 +16,9 @@ static int need_dimensions(const qobs_plan *plan, const struct granularity_param
 {
     if (plan->value.ndim >= min && plan->value.ndim <= max)
         return QOBS_OK;
-    return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT,
-                     "value: has %d dimensions, strategy %s of base name %s needs %d to %d", plan->value.ndim,
-                     qobs_strategy_text((int)params->strategy), qobs_base_name_text((int)params->base_name), min, max);
+    return qobs_invalid(error, "value: has %d dimensions, strategy %s of base name %s needs %d to %d", plan->value.ndim,
+                        qobs_strategy_text((int)params->strategy), qobs_base_name_text((int)params->base_name), min,
+                        max);
 }
 
 static int check_divides(const qobs_plan *plan, const struct granularity_params *params, qobs_error *error)
@@ -27,9 +26,8 @@ static int check_divides(const qobs_plan *plan, const struct granularity_params 
     const int64_t columns = plan->value.shape[plan->value.ndim - 1];
     if (columns % params->group_size == 0 || params->ragged)
         return QOBS_OK;
-    return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT,
-                     "group_size: %lld does not divide the last dimension of value, %lld",
-                     (long long)params->group_size, (long long)columns);
+    return qobs_invalid(error, "group_size: %lld does not divide the last dimension of value, %lld",
+                        (long long)params->group_size, (long long)columns);
 }
 
 /* October 2025 does not pad blocks. */
@@ -37,9 +35,9 @@ static int check_blocks_divide(const qobs_plan *plan, const struct granularity_p
 {
     for (int i = 0; i < 2; i++)
         if (plan->value.shape[i] % params->block[i] != 0)
-            return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT,
-                             "block_structure: %lld does not divide dimension %d of value, %lld (version 2025-10)",
-                             (long long)params->block[i], i, (long long)plan->value.shape[i]);
+            return qobs_invalid(error,
+                                "block_structure: %lld does not divide dimension %d of value, %lld (version 2025-10)",
+                                (long long)params->block[i], i, (long long)plan->value.shape[i]);
     return QOBS_OK;
 }
 
@@ -48,47 +46,31 @@ static int flatten_weight_of(qobs_plan *plan, const struct granularity_params *p
 {
     const struct view *v = &plan->value;
     const int last = v->ndim - 1;
-    int status;
     switch (params->strategy) {
     case STRATEGY_TENSOR: /* (1, 1, elements) */
         qobs_plan_add_axis(plan, AXIS_QPARAM, 1, 0);
-        for (int i = 0; i <= last; i++)
-            qobs_plan_add_dimension(plan, AXIS_GROUP, i);
+        qobs_plan_add_dimensions(plan, AXIS_GROUP, 0, v->ndim);
         return QOBS_OK;
     case STRATEGY_CHANNEL: /* (1, ...experts, rows, 1, columns) */
-        status = need_dimensions(plan, params, 1, QOBS_MAX_NDIM - 1, error);
-        if (status != QOBS_OK)
-            return status;
-        for (int i = 0; i < last; i++)
-            qobs_plan_add_dimension(plan, AXIS_QPARAM, i);
+        RETURN_IF_FAILED(need_dimensions(plan, params, 1, QOBS_MAX_NDIM - 1, error));
+        qobs_plan_add_dimensions(plan, AXIS_QPARAM, 0, last);
         qobs_plan_add_axis(plan, AXIS_QPARAM, 1, 0);
         qobs_plan_add_dimension(plan, AXIS_GROUP, last);
         return QOBS_OK;
     case STRATEGY_GROUP:
     case STRATEGY_TENSOR_GROUP: /* (1, ...experts, rows, groups, group_size) */
-        status = need_dimensions(plan, params, 1, QOBS_MAX_NDIM - 1, error);
-        if (status == QOBS_OK)
-            status = check_divides(plan, params, error);
-        if (status != QOBS_OK)
-            return status;
-        for (int i = 0; i < last; i++)
-            qobs_plan_add_dimension(plan, AXIS_QPARAM, i);
+        RETURN_IF_FAILED(need_dimensions(plan, params, 1, QOBS_MAX_NDIM - 1, error));
+        RETURN_IF_FAILED(check_divides(plan, params, error));
+        qobs_plan_add_dimensions(plan, AXIS_QPARAM, 0, last);
         qobs_plan_add_groups(plan, last, params->group_size);
         return QOBS_OK;
-    case STRATEGY_BLOCK: { /* (1, block rows, block columns, height * width) */
-        status = need_dimensions(plan, params, 2, 2, error);
-        if (status == QOBS_OK && !pads_blocks)
-            status = check_blocks_divide(plan, params, error);
-        if (status != QOBS_OK)
-            return status;
-        int outer[2];
-        for (int i = 0; i < 2; i++)
-            outer[i] = qobs_plan_add_outer(plan, i, params->block[i]);
-        for (int i = 0; i < 2; i++)
-            qobs_plan_add_inner(plan, outer[i], i, params->block[i]);
+    case STRATEGY_BLOCK: /* (1, block rows, block columns, height * width) */
+        RETURN_IF_FAILED(need_dimensions(plan, params, 2, 2, error));
+        if (!pads_blocks)
+            RETURN_IF_FAILED(check_blocks_divide(plan, params, error));
+        qobs_plan_add_blocks(plan, params->block);
         plan->padded = v->shape[0] % params->block[0] != 0 || v->shape[1] % params->block[1] != 0;
         return QOBS_OK;
-    }
     default:
         return fail_strategy(params, error);
     }
@@ -107,34 +89,24 @@ static int flatten_weight_2025_10(qobs_plan *plan, const struct granularity_para
 static int flatten_activation(qobs_plan *plan, const struct granularity_params *params, qobs_error *error)
 {
     const int last = plan->value.ndim - 1;
-    int status;
     switch (params->strategy) {
     case STRATEGY_TENSOR: /* (tokens, 1, hidden) */
-        status = need_dimensions(plan, params, 1, QOBS_MAX_NDIM, error);
-        if (status != QOBS_OK)
-            return status;
-        for (int i = 0; i < last; i++)
-            qobs_plan_add_dimension(plan, AXIS_OBSERVATION, i);
+        RETURN_IF_FAILED(need_dimensions(plan, params, 1, QOBS_MAX_NDIM, error));
+        qobs_plan_add_dimensions(plan, AXIS_OBSERVATION, 0, last);
         qobs_plan_add_axis(plan, AXIS_QPARAM, 1, 0);
         qobs_plan_add_dimension(plan, AXIS_GROUP, last);
         return QOBS_OK;
     case STRATEGY_TOKEN: /* (batch, seq, hidden) */
-        status = need_dimensions(plan, params, 2, QOBS_MAX_NDIM, error);
-        if (status != QOBS_OK)
-            return status;
+        RETURN_IF_FAILED(need_dimensions(plan, params, 2, QOBS_MAX_NDIM, error));
         qobs_plan_add_dimension(plan, AXIS_OBSERVATION, 0);
-        for (int i = 1; i < last; i++)
-            qobs_plan_add_dimension(plan, AXIS_QPARAM, i);
+        qobs_plan_add_dimensions(plan, AXIS_QPARAM, 1, last);
         qobs_plan_add_dimension(plan, AXIS_GROUP, last);
         return QOBS_OK;
     case STRATEGY_GROUP:
     case STRATEGY_TENSOR_GROUP: /* (batch * seq, groups, group_size); 2-D values are (tokens, hidden), unlike upstream
                                  */
-        status = need_dimensions(plan, params, 2, QOBS_MAX_NDIM, error);
-        if (status == QOBS_OK)
-            status = check_divides(plan, params, error);
-        if (status != QOBS_OK)
-            return status;
+        RETURN_IF_FAILED(need_dimensions(plan, params, 2, QOBS_MAX_NDIM, error));
+        RETURN_IF_FAILED(check_divides(plan, params, error));
         for (int i = 0; i < last; i++)
             qobs_plan_add_dimension(plan, i < 2 ? AXIS_OBSERVATION : AXIS_QPARAM, i);
         qobs_plan_add_groups(plan, last, params->group_size);
@@ -147,9 +119,7 @@ static int flatten_activation(qobs_plan *plan, const struct granularity_params *
 /* Dimension `heads` is 1 of (batch, heads, seq, head_dim), or 2 of (batch, seq, heads, head_dim). */
 static int flatten_heads(qobs_plan *plan, const struct granularity_params *params, int heads, qobs_error *error)
 {
-    const int status = need_dimensions(plan, params, 4, 4, error);
-    if (status != QOBS_OK)
-        return status;
+    RETURN_IF_FAILED(need_dimensions(plan, params, 4, 4, error));
     qobs_plan_add_dimension(plan, AXIS_OBSERVATION, 0);
     qobs_plan_add_dimension(plan, AXIS_OBSERVATION, 3 - heads);
     if (params->strategy == STRATEGY_TENSOR) { /* (batch * seq, 1, heads * head_dim) */

@@ -7,25 +7,21 @@
  * everything there). */
 #include "base/error.h"
 #include "plan/plan_axes.h"
-#include "qobs/plan.h"
 
 static int need_dimensions(const qobs_plan *plan, const struct granularity_params *params, int min, int max,
                            qobs_error *error)
 {
     if (plan->value.ndim >= min && plan->value.ndim <= max)
         return QOBS_OK;
-    return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT,
-                     "value: has %d dimensions, strategy %s of version 2025-09 needs %d to %d", plan->value.ndim,
-                     qobs_strategy_text((int)params->strategy), min, max);
+    return qobs_invalid(error, "value: has %d dimensions, strategy %s of version 2025-09 needs %d to %d",
+                        plan->value.ndim, qobs_strategy_text((int)params->strategy), min, max);
 }
 
 /* One range for each index of the first `kept` dimensions. */
 static int flatten_leading(qobs_plan *plan, const struct granularity_params *params, int kept, qobs_error *error)
 {
     const bool keeps[QOBS_MAX_NDIM] = {true, kept > 1};
-    const int status = need_dimensions(plan, params, kept, QOBS_MAX_NDIM, error);
-    if (status != QOBS_OK)
-        return status;
+    RETURN_IF_FAILED(need_dimensions(plan, params, kept, QOBS_MAX_NDIM, error));
     if (plan->value.ndim > kept)
         qobs_plan_add_kept(plan, keeps);
     else /* torch reduces everything if no dimension is left to reduce */
@@ -35,23 +31,15 @@ static int flatten_leading(qobs_plan *plan, const struct granularity_params *par
 
 static int flatten_block(qobs_plan *plan, const struct granularity_params *params, qobs_error *error)
 {
-    const int status = need_dimensions(plan, params, 2, 2, error);
-    if (status != QOBS_OK)
-        return status;
-    int outer[2];
-    for (int i = 0; i < 2; i++)
-        outer[i] = qobs_plan_add_outer(plan, i, params->block[i]);
-    for (int i = 0; i < 2; i++)
-        qobs_plan_add_inner(plan, outer[i], i, params->block[i]);
+    RETURN_IF_FAILED(need_dimensions(plan, params, 2, 2, error));
+    qobs_plan_add_blocks(plan, params->block);
     plan->keying = KEYING_BLOCKS;
     return QOBS_OK;
 }
 
 static int flatten_group(qobs_plan *plan, const struct granularity_params *params, qobs_error *error)
 {
-    const int status = need_dimensions(plan, params, 2, 2, error);
-    if (status != QOBS_OK)
-        return status;
+    RETURN_IF_FAILED(need_dimensions(plan, params, 2, 2, error));
     qobs_plan_add_dimension(plan, AXIS_QPARAM, 0);
     qobs_plan_add_groups(plan, 1, params->group_size);
     plan->keying = KEYING_GROUPS;
@@ -75,8 +63,8 @@ static int flatten(qobs_plan *plan, const struct granularity_params *params, qob
     case STRATEGY_BLOCK:
         return flatten_block(plan, params, error);
     default:
-        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "strategy: %s is none of version 2025-09",
-                         qobs_strategy_text((int)params->strategy));
+        return qobs_invalid(error, "strategy: %s is none of version 2025-09",
+                            qobs_strategy_text((int)params->strategy));
     }
 }
 

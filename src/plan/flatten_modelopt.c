@@ -6,15 +6,12 @@
  * of them. */
 #include "base/error.h"
 #include "plan/plan_axes.h"
-#include "qobs/plan.h"
 
 static int flatten_axes(qobs_plan *plan, const struct granularity_params *params, qobs_error *error)
 {
     bool kept[QOBS_MAX_NDIM] = {false};
     int count = 0;
-    const int status = qobs_plan_find_kept(plan, &params->axes, "axis", kept, &count, error);
-    if (status != QOBS_OK)
-        return status;
+    RETURN_IF_FAILED(qobs_plan_find_kept(plan, &params->axes, "axis", kept, &count, error));
     if (count == 0 || count == plan->value.ndim) {
         qobs_plan_add_global(plan);
         return QOBS_OK;
@@ -34,14 +31,13 @@ static int flatten_block(qobs_plan *plan, const struct granularity_params *param
     const struct view *v = &plan->value;
     const int last = v->ndim - 1;
     if (v->ndim == 0 || v->shape[last] % params->block_size != 0)
-        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT,
-                         "block_size: %lld does not divide the last dimension of value, %lld",
-                         (long long)params->block_size, v->ndim == 0 ? 1 : (long long)v->shape[last]);
+        return qobs_invalid(error, "block_size: %lld does not divide the last dimension of value, %lld",
+                            (long long)params->block_size, v->ndim == 0 ? 1 : (long long)v->shape[last]);
     int64_t blocks = v->shape[last] / params->block_size;
     for (int i = 0; i < last; i++) {
         qobs_plan_add_dimension(plan, AXIS_QPARAM, i);
         if (!qobs_multiply(blocks, v->shape[i], &blocks))
-            return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "value: has more than 2^63 blocks");
+            return qobs_invalid(error, "value: has more than 2^63 blocks");
     }
     qobs_plan_add_groups(plan, last, params->block_size);
     plan->range = (struct shape){.ndim = 1, .extent = {blocks}};

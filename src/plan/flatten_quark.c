@@ -5,7 +5,6 @@
  * the others stays. */
 #include "base/error.h"
 #include "plan/plan_axes.h"
-#include "qobs/plan.h"
 
 /* The dimensions of value in the order they have after ch_axis and dimension `place` are swapped. */
 static int swap_axis(const qobs_plan *plan, const struct granularity_params *params, int place,
@@ -13,8 +12,7 @@ static int swap_axis(const qobs_plan *plan, const struct granularity_params *par
 {
     const struct view *v = &plan->value;
     if (v->ndim < 1)
-        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "value: has no dimensions, %s needs at least 1",
-                         params->name);
+        return qobs_invalid(error, "value: has no dimensions, %s needs at least 1", params->name);
     const int axis = qobs_plan_find_ch_axis(plan, params->ch_axis, error);
     if (axis < 0)
         return QOBS_ERROR_INVALID_ARGUMENT;
@@ -29,9 +27,7 @@ static int swap_axis(const qobs_plan *plan, const struct granularity_params *par
 static int flatten_channel(qobs_plan *plan, const struct granularity_params *params, qobs_error *error)
 {
     int order[QOBS_MAX_NDIM];
-    const int status = swap_axis(plan, params, 0, order, error);
-    if (status != QOBS_OK)
-        return status;
+    RETURN_IF_FAILED(swap_axis(plan, params, 0, order, error));
     qobs_plan_add_dimension(plan, AXIS_QPARAM, order[0]);
     for (int i = 1; i < plan->value.ndim; i++)
         qobs_plan_add_dimension(plan, AXIS_GROUP, order[i]);
@@ -44,8 +40,7 @@ static int flatten_row_groups(qobs_plan *plan, const struct granularity_params *
                               qobs_error *error)
 {
     if (plan->value.ndim < 2)
-        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT,
-                         "value: has 1 dimension, %s with group_size -1 needs at least 2", params->name);
+        return qobs_invalid(error, "value: has 1 dimension, %s with group_size -1 needs at least 2", params->name);
     int64_t rows = 1;
     for (int i = 0; i < plan->value.ndim; i++)
         if (i != 1) {
@@ -75,16 +70,13 @@ static int flatten_group(qobs_plan *plan, const struct granularity_params *param
 {
     int order[QOBS_MAX_NDIM];
     const int last = plan->value.ndim - 1;
-    const int status = swap_axis(plan, params, last < 0 ? 0 : last, order, error);
-    if (status != QOBS_OK)
-        return status;
+    RETURN_IF_FAILED(swap_axis(plan, params, last < 0 ? 0 : last, order, error));
     if (params->group_size == -1)
         return flatten_row_groups(plan, params, order, error);
     const int64_t length = plan->value.shape[order[last]], groups = length / params->group_size;
     if (length % params->group_size != 0)
-        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT,
-                         "group_size: %lld does not divide dimension %d (ch_axis) of value, %lld",
-                         (long long)params->group_size, order[last], (long long)length);
+        return qobs_invalid(error, "group_size: %lld does not divide dimension %d (ch_axis) of value, %lld",
+                            (long long)params->group_size, order[last], (long long)length);
     const int64_t rows = add_rows_of_groups(plan, params, order);
     plan->range = (struct shape){.ndim = 1, .extent = {rows * groups}};
     plan->scale = (struct shape){.ndim = 2, .extent = {rows, groups}};
@@ -96,9 +88,7 @@ static int flatten_block(qobs_plan *plan, const struct granularity_params *param
 {
     int order[QOBS_MAX_NDIM];
     const int last = plan->value.ndim - 1;
-    const int status = swap_axis(plan, params, last < 0 ? 0 : last, order, error);
-    if (status != QOBS_OK)
-        return status;
+    RETURN_IF_FAILED(swap_axis(plan, params, last < 0 ? 0 : last, order, error));
     const int64_t length = plan->value.shape[order[last]];
     const int64_t rows = add_rows_of_groups(plan, params, order);
     plan->padded = length % params->group_size != 0;

@@ -5,7 +5,6 @@
  * ch_axis. */
 #include "base/error.h"
 #include "plan/plan_axes.h"
-#include "qobs/plan.h"
 
 static int flatten_tensor(qobs_plan *plan, const struct granularity_params *params, qobs_error *error)
 {
@@ -19,8 +18,7 @@ static int flatten_tensor(qobs_plan *plan, const struct granularity_params *para
 static int flatten_channel(qobs_plan *plan, const struct granularity_params *params, qobs_error *error)
 {
     if (plan->value.ndim < 2)
-        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "value: has %d dimensions, %s needs at least 2",
-                         plan->value.ndim, params->name);
+        return qobs_invalid(error, "value: has %d dimensions, %s needs at least 2", plan->value.ndim, params->name);
     const int axis = qobs_plan_find_ch_axis(plan, params->ch_axis, error);
     if (axis < 0)
         return QOBS_ERROR_INVALID_ARGUMENT;

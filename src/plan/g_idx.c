@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "qobs/plan.h"
 
 static int64_t columns_of(const qobs_plan *plan) { return plan->value.shape[plan->value.ndim - 1]; }
 
@@ -28,8 +27,8 @@ static int read_g_idx(const qobs_plan *plan, const struct granularity_params *pa
             memcpy(&group[i], p, sizeof group[i]);
         }
         if (group[i] < -1 || group[i] >= columns)
-            return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "g_idx: entry %lld is %lld, allowed are 0 to %lld",
-                             (long long)i, (long long)group[i], (long long)columns - 1);
+            return qobs_invalid(error, "g_idx: entry %lld is %lld, allowed are 0 to %lld", (long long)i,
+                                (long long)group[i], (long long)columns - 1);
         *none |= group[i] == -1 && params->minus_one_is_none;
     }
     return QOBS_OK;
@@ -57,9 +56,8 @@ static int start_groups(qobs_plan *plan, const struct granularity_params *params
     plan->start[groups] = columns;
     if (named == groups)
         return QOBS_OK;
-    return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT,
-                     "g_idx: names %lld groups, group_size %lld makes %lld of %lld columns", (long long)named,
-                     (long long)params->group_size, (long long)groups, (long long)columns);
+    return qobs_invalid(error, "g_idx: names %lld groups, group_size %lld makes %lld of %lld columns", (long long)named,
+                        (long long)params->group_size, (long long)groups, (long long)columns);
 }
 
 /* A stable ascending counting sort of the columns by g_idx. */
@@ -106,20 +104,18 @@ static int check_g_idx(const qobs_plan *plan, const struct granularity *granular
 {
     const enum strategy strategy = granularity->params.strategy;
     if (!granularity->ops->g_idx || (strategy != STRATEGY_GROUP && strategy != STRATEGY_TENSOR_GROUP))
-        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT,
-                         "g_idx: goes with base name weight and strategy group or tensor_group, not with %s and %s",
-                         qobs_base_name_text(granularity->params.base_name), qobs_strategy_text((int)strategy));
+        return qobs_invalid(error,
+                            "g_idx: goes with base name weight and strategy group or tensor_group, not with %s and %s",
+                            qobs_base_name_text(granularity->params.base_name), qobs_strategy_text((int)strategy));
     if (g_idx->dtype != QOBS_I32 && g_idx->dtype != QOBS_I64)
-        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "g_idx: dtype is %s, allowed are I32 and I64",
-                         qobs_dtype_name(g_idx->dtype));
+        return qobs_invalid(error, "g_idx: dtype is %s, allowed are I32 and I64", qobs_dtype_name(g_idx->dtype));
     const int64_t columns = plan->value.ndim > 0 ? plan->value.shape[plan->value.ndim - 1] : 0;
     if (columns > UINT32_MAX)
-        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "g_idx: value has %lld columns, allowed are %lld",
-                         (long long)columns, (long long)UINT32_MAX);
+        return qobs_invalid(error, "g_idx: value has %lld columns, allowed are %lld", (long long)columns,
+                            (long long)UINT32_MAX);
     if (g_idx->ndim != 1 || g_idx->shape[0] != columns)
-        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT,
-                         "g_idx: has %d dimensions and %lld entries, expected 1 and %lld", g_idx->ndim,
-                         (long long)g_idx->elements, (long long)columns);
+        return qobs_invalid(error, "g_idx: has %d dimensions and %lld entries, expected 1 and %lld", g_idx->ndim,
+                            (long long)g_idx->elements, (long long)columns);
     return QOBS_OK;
 }
 

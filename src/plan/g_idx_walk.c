@@ -3,7 +3,6 @@
 
 /* Rows, runs and elements of a plan whose columns g_idx orders. Elements are gathered one by one. */
 #include "plan/g_idx_walk.h"
-#include "qobs/plan.h"
 
 #include <string.h>
 

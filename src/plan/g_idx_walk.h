@@ -3,11 +3,9 @@
 
 /* Walking a plan whose columns g_idx orders: rows of columns, each of which belongs to a group. It is the counterpart
  * of loops.h. */
-#ifndef QOBS_PLAN_G_IDX_WALK_H
-#define QOBS_PLAN_G_IDX_WALK_H
+#pragma once
 
 #include "plan/loops.h"
-#include "qobs/plan.h"
 
 struct g_idx_rows {
     struct loops loops; /* over the rows; the qparam is that of the row's first group */
@@ -27,5 +25,3 @@ int64_t qobs_g_idx_longest_group(const qobs_plan *plan);
 /* The public runs: each column of each row is one, in the order of the groups. */
 int64_t qobs_g_idx_run_count(const qobs_plan *plan);
 void qobs_g_idx_run(const qobs_plan *plan, int64_t index, qobs_run *run);
-
-#endif

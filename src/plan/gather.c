@@ -8,7 +8,6 @@
 #include <string.h>
 
 #include "plan/g_idx_walk.h"
-#include "qobs/plan.h"
 
 int64_t qobs_elements_most(const qobs_plan *plan)
 {

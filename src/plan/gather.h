@@ -4,13 +4,10 @@
 /* The elements of one qparam after the other, as blocks of floats for range search, in the order of the flattened
  * value. There are two implementations: memory order (gather.c) and the order of g_idx (gather_g_idx.c);
  * qobs_elements_at chooses. */
-#ifndef QOBS_GATHER_H
-#define QOBS_GATHER_H
+#pragma once
 
-#include "kernels/kernel_search.h"
 #include "kernels/kernels.h"
 #include "plan/plan.h"
-#include "qobs/plan.h"
 
 struct element_source {
     const qobs_plan *plan;
@@ -35,11 +32,15 @@ struct elements {
 
 struct gather {
     void (*place)(const struct element_source *source, struct elements *e); /* at e->position */
-    void (*next)(const struct element_source *source, struct elements *e);
+    void (*next)(const struct element_source *source, struct elements *e);  /* the elements of the qparam after that */
+    /* The memory of elements first to end, as far as there are any, if they are contiguous; else nothing. */
     struct qobs_prefetch (*memory)(const struct element_source *source, const struct elements *e, int64_t first,
                                    int64_t end);
+    /* n <= QOBS_SEARCH_MOST elements from `first` on, times factor, padded with zeros to a multiple of
+     * QOBS_SEARCH_LANES. */
     void (*load)(const struct element_source *source, const struct elements *e, int64_t first, size_t n, double factor,
                  float *out);
+    /* Their weights, padded in the same way; all 1 without column_weight. */
     void (*weights)(const struct element_source *source, const struct elements *e, int64_t first, size_t n, float *out);
 };
 
@@ -50,39 +51,9 @@ int64_t qobs_elements_most(const qobs_plan *plan);
 
 void qobs_elements_at(const struct element_source *source, int64_t qparam, struct elements *elements);
 
-/* The elements of the qparam after that. */
-static inline void qobs_elements_next(const struct element_source *source, struct elements *elements)
-{
-    elements->gather->next(source, elements);
-}
-
-/* The memory of elements first to end, as far as there are any, if they are contiguous; else nothing. */
-static inline struct qobs_prefetch qobs_elements_memory(const struct element_source *source,
-                                                        const struct elements *elements, int64_t first, int64_t end)
-{
-    return elements->gather->memory(source, elements, first, end);
-}
-
-/* n <= QOBS_SEARCH_MOST elements from `first` on, times factor, padded with zeros to a multiple of QOBS_SEARCH_LANES.
- */
-static inline void qobs_elements_load(const struct element_source *source, const struct elements *elements,
-                                      int64_t first, size_t n, double factor, float *out)
-{
-    elements->gather->load(source, elements, first, n, factor, out);
-}
-
-/* Their weights, padded in the same way; all 1 without column_weight. */
-static inline void qobs_elements_weights(const struct element_source *source, const struct elements *elements,
-                                         int64_t first, size_t n, float *out)
-{
-    elements->gather->weights(source, elements, first, n, out);
-}
-
 /* Zeros up to a multiple of QOBS_SEARCH_LANES. */
 static inline void pad_lanes(float *out, size_t n)
 {
     for (; n % QOBS_SEARCH_LANES != 0; n++)
         out[n] = 0;
 }
-
-#endif

@@ -79,7 +79,6 @@ void qobs_gather_block_at(const struct gather_blocks *s, size_t index, struct ga
 
 #define NATIVE_BODY "plan/gather_block.inl.h"
 #include "number/native_each.inl.h"
-#include "qobs/plan.h"
 
 void qobs_gather_block_read(const struct gather_block *s, qobs_dtype dtype, const unsigned char *data, int64_t first,
                             size_t n, float out[][BLOCK_ELEMENTS])

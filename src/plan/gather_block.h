@@ -3,11 +3,9 @@
 
 /* Blocks of adjacent qparams, whose elements are read together as floats. Memory is then read in order whether the
  * elements of a qparam or the qparams themselves (channels along the last dimension) are adjacent in it. */
-#ifndef QOBS_GATHER_BLOCK_H
-#define QOBS_GATHER_BLOCK_H
+#pragma once
 
 #include "plan/plan.h"
-#include "qobs/plan.h"
 
 enum {
     BLOCK_QPARAMS = 16,  /* at most; more is no faster */
@@ -41,5 +39,3 @@ void qobs_gather_block_at(const struct gather_blocks *blocks, size_t index, stru
 /* Reads elements first to first + n <= BLOCK_ELEMENTS of qparam i of block s into out[i]. F64 is rounded once. */
 void qobs_gather_block_read(const struct gather_block *s, qobs_dtype dtype, const unsigned char *data, int64_t first,
                             size_t n, float out[][BLOCK_ELEMENTS]);
-
-#endif

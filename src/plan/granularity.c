@@ -5,7 +5,6 @@
 #include "plan/granularity.h"
 
 #include "base/error.h"
-#include "qobs/plan.h"
 
 const char *qobs_base_name_text(int base_name)
 {
@@ -26,7 +25,7 @@ const char *qobs_strategy_text(int strategy)
 static int fail_without_ranges(qobs_plan *plan, const struct granularity_params *params, qobs_error *error)
 {
     (void)plan;
-    return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "config: %s looks at no tensor", params->name);
+    return qobs_invalid(error, "config: %s looks at no tensor", params->name);
 }
 
 const struct granularity_ops qobs_granularity_none = {fail_without_ranges, false};

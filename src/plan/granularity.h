@@ -4,8 +4,7 @@
 /* Granularity: the rule that says which elements of a tensor share a scale. Each rule is one `struct granularity_ops`;
  * its settings are plain values in `struct granularity_params`. A rule that differs by version of its upstream is a
  * second one. */
-#ifndef QOBS_GRANULARITY_H
-#define QOBS_GRANULARITY_H
+#pragma once
 
 #include "base/shape.h"
 #include "qobs/plan.h"
@@ -72,5 +71,3 @@ extern const struct granularity_ops qobs_granularity_modelopt_axes, qobs_granula
 /* The words of settings and messages. */
 const char *qobs_base_name_text(int base_name);
 const char *qobs_strategy_text(int strategy);
-
-#endif

@@ -4,7 +4,6 @@
 /* Loops over tiles. A plan's axes become loops one to one; normalising then sorts them by stride with an insertion
  * sort, because there are few of them. */
 #include "plan/loops.h"
-#include "qobs/plan.h"
 
 const struct loop qobs_single_loop = {1, 0, 0, 0};
 

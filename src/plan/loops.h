@@ -7,11 +7,9 @@
  *
  * A plan has 1, 2 or 4 tiles: for each split dimension (at most 2) one of its full groups and one of its short last
  * group. */
-#ifndef QOBS_PLAN_LOOPS_H
-#define QOBS_PLAN_LOOPS_H
+#pragma once
 
 #include "plan/plan.h"
-#include "qobs/plan.h"
 
 struct loop {
     int64_t extent;
@@ -57,5 +55,3 @@ int64_t qobs_loops_elements(const struct loops *loops);
 
 /* Leaves entries [from, to) of one loop. */
 void qobs_loops_cut(struct loops *loops, int loop, int64_t from, int64_t to);
-
-#endif

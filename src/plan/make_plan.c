@@ -9,7 +9,6 @@
 #include "base/error.h"
 #include "plan/g_idx.h"
 #include "plan/plan_axes.h"
-#include "qobs/plan.h"
 
 /* A plan for value without axes yet. */
 static int begin(qobs_plan *plan, const qobs_tensor *value, const struct runtime *runtime, qobs_error *error)
@@ -22,29 +21,24 @@ static int begin(qobs_plan *plan, const qobs_tensor *value, const struct runtime
     plan->as_f32 = plan->padded = false;
     plan->ndim = plan->axes = 0;
     plan->order = plan->start = NULL;
-    const int status = qobs_view_of_tensor(&plan->value, value, "value", error);
-    if (status != QOBS_OK)
-        return status;
+    RETURN_IF_FAILED(qobs_view_of_tensor(&plan->value, value, "value", error));
     plan->dtype = plan->value.dtype;
     return qobs_kernel_dtype_of(plan->dtype, &unused)
                ? QOBS_OK
-               : qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "value: dtype is %s, allowed are F32, BF16, F16 and F64",
-                           qobs_dtype_name(plan->dtype));
+               : qobs_invalid(error, "value: dtype is %s, allowed are F32, BF16, F16 and F64",
+                              qobs_dtype_name(plan->dtype));
 }
 
 int qobs_plan_make(qobs_plan *plan, const struct granularity *granularity, const qobs_tensor *value,
                    const qobs_tensor *g_idx, const struct runtime *runtime, qobs_error *error)
 {
     struct view index;
-    int status = begin(plan, value, runtime, error);
-    if (status == QOBS_OK && g_idx)
-        status = qobs_view_of_tensor(&index, g_idx, "g_idx", error);
-    if (status == QOBS_OK)
-        status = granularity->ops->flatten(plan, &granularity->params, error);
-    if (status == QOBS_OK)
-        status = qobs_plan_set_shapes(plan, error);
-    if (status == QOBS_OK && g_idx)
-        status = qobs_plan_order_columns(plan, granularity, &index, error);
+    RETURN_IF_FAILED(begin(plan, value, runtime, error));
+    if (g_idx)
+        RETURN_IF_FAILED(qobs_view_of_tensor(&index, g_idx, "g_idx", error));
+    RETURN_IF_FAILED(granularity->ops->flatten(plan, &granularity->params, error));
+    RETURN_IF_FAILED(qobs_plan_set_shapes(plan, error));
+    const int status = g_idx ? qobs_plan_order_columns(plan, granularity, &index, error) : QOBS_OK;
     if (status == QOBS_OK)
         return qobs_succeed(error);
     qobs_plan_unmake(plan);
@@ -58,11 +52,8 @@ int qobs_plan_make_along(qobs_plan *plan, enum keying keying, const qobs_tensor 
 {
     bool kept[QOBS_MAX_NDIM];
     int count = 0;
-    int status = begin(plan, value, runtime, error);
-    if (status == QOBS_OK)
-        status = qobs_plan_find_kept(plan, axes, "dim", kept, &count, error);
-    if (status != QOBS_OK)
-        return status;
+    RETURN_IF_FAILED(begin(plan, value, runtime, error));
+    RETURN_IF_FAILED(qobs_plan_find_kept(plan, axes, "dim", kept, &count, error));
     plan->keying = keying;
     if (count > 0 && count < plan->value.ndim)
         qobs_plan_add_kept(plan, kept);
@@ -75,7 +66,7 @@ static qobs_plan *allocate(const struct runtime *runtime, qobs_error *error)
 {
     qobs_plan *plan = qobs_allocate(runtime, sizeof *plan);
     if (!plan)
-        qobs_fail(error, QOBS_ERROR_OUT_OF_MEMORY, "plan: no memory for %zu bytes", sizeof *plan);
+        qobs_no_memory(error, "plan: no memory for %zu bytes", sizeof *plan);
     return plan;
 }
 

@@ -2,11 +2,9 @@
 /* SPDX-FileCopyrightText: The qobs authors */
 
 /* Making plans: a granularity applied to a tensor. */
-#ifndef QOBS_MAKE_PLAN_H
-#define QOBS_MAKE_PLAN_H
+#pragma once
 
 #include "plan/plan.h"
-#include "qobs/plan.h"
 
 /* Makes a plan in memory of the caller. g_idx may be NULL. After success the caller calls qobs_plan_unmake; after a
  * failure nothing is left to release. */
@@ -24,5 +22,3 @@ int qobs_plan_make_along(qobs_plan *plan, enum keying keying, const qobs_tensor 
                          const struct runtime *runtime, qobs_error *error);
 int qobs_plan_new_along(qobs_plan **result, enum keying keying, const qobs_tensor *value, const struct axes *axes,
                         const struct runtime *runtime, qobs_error *error);
-
-#endif

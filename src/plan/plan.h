@@ -3,13 +3,11 @@
 
 /* A plan is a granularity applied to one shape and its strides: the flattened value (num_observations, *qparam_shape,
  * group_size) described by axes over the caller's memory. */
-#ifndef QOBS_PLAN_H
-#define QOBS_PLAN_H
+#pragma once
 
 #include "base/runtime.h"
 #include "base/tensor.h"
 #include "plan/granularity.h"
-#include "qobs/plan.h"
 
 enum axis_role {
     AXIS_OBSERVATION, /* part of the first flattened axis */
@@ -49,5 +47,3 @@ struct qobs_plan {
     int axes;
     struct axis axis[MAX_AXES]; /* observations, then qparams, then group */
 };
-
-#endif

@@ -5,7 +5,6 @@
 #include "plan/plan_axes.h"
 
 #include "base/error.h"
-#include "qobs/plan.h"
 
 /* An empty tensor may have a long dimension, too. */
 #define MOST_QPARAMS (INT64_C(1) << 48)
@@ -22,7 +21,14 @@ int qobs_plan_add_dimension(qobs_plan *plan, enum axis_role role, int dimension)
     return qobs_plan_add_axis(plan, role, plan->value.shape[dimension], plan->value.strides[dimension]);
 }
 
-int qobs_plan_add_outer(qobs_plan *plan, int dimension, int64_t size)
+void qobs_plan_add_dimensions(qobs_plan *plan, enum axis_role role, int first, int end)
+{
+    for (int i = first; i < end; i++)
+        qobs_plan_add_dimension(plan, role, i);
+}
+
+/* The qparam axis of a split dimension. */
+static int add_outer(qobs_plan *plan, int dimension, int64_t size)
 {
     const int64_t length = plan->value.shape[dimension], stride = plan->value.strides[dimension];
     /* A single group never uses the stride; size * stride might overflow. */
@@ -30,7 +36,8 @@ int qobs_plan_add_outer(qobs_plan *plan, int dimension, int64_t size)
                               size < length ? size * stride : 0);
 }
 
-void qobs_plan_add_inner(qobs_plan *plan, int outer, int dimension, int64_t size)
+/* Its group axis, which comes later. */
+static void add_inner(qobs_plan *plan, int outer, int dimension, int64_t size)
 {
     const int inner = qobs_plan_add_axis(plan, AXIS_GROUP, size, plan->value.strides[dimension]);
     plan->axis[inner].outer = outer;
@@ -39,8 +46,15 @@ void qobs_plan_add_inner(qobs_plan *plan, int outer, int dimension, int64_t size
 
 void qobs_plan_add_groups(qobs_plan *plan, int dimension, int64_t size)
 {
-    const int outer = qobs_plan_add_outer(plan, dimension, size);
-    qobs_plan_add_inner(plan, outer, dimension, size);
+    const int outer = add_outer(plan, dimension, size);
+    add_inner(plan, outer, dimension, size);
+}
+
+void qobs_plan_add_blocks(qobs_plan *plan, const int64_t block[2])
+{
+    const int rows = add_outer(plan, 0, block[0]), columns = add_outer(plan, 1, block[1]);
+    add_inner(plan, rows, 0, block[0]);
+    add_inner(plan, columns, 1, block[1]);
 }
 
 int qobs_plan_find_ch_axis(const qobs_plan *plan, int ch_axis, qobs_error *error)
@@ -48,8 +62,7 @@ int qobs_plan_find_ch_axis(const qobs_plan *plan, int ch_axis, qobs_error *error
     const int ndim = plan->value.ndim, axis = ch_axis < 0 ? ch_axis + ndim : ch_axis;
     if (axis >= 0 && axis < ndim)
         return axis;
-    qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "ch_axis: is %d, value has dimensions %d to %d", ch_axis, -ndim,
-              ndim - 1);
+    qobs_invalid(error, "ch_axis: is %d, value has dimensions %d to %d", ch_axis, -ndim, ndim - 1);
     return -1;
 }
 
@@ -63,8 +76,7 @@ int qobs_plan_find_kept(const qobs_plan *plan, const struct axes *axes, const ch
     for (int i = 0; i < axes->count; i++) {
         const int given = axes->axis[i], axis = given < 0 ? given + ndim : given;
         if (axis < 0 || axis >= ndim)
-            return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "%s: is %d, value has %d dimensions", name, given,
-                             ndim);
+            return qobs_invalid(error, "%s: is %d, value has %d dimensions", name, given, ndim);
         *count += !kept[axis];
         kept[axis] = true;
     }
@@ -89,8 +101,7 @@ void qobs_plan_add_global(qobs_plan *plan)
 {
     plan->range = (struct shape){.ndim = 0};
     qobs_plan_add_axis(plan, AXIS_QPARAM, 1, 0);
-    for (int i = 0; i < plan->value.ndim; i++)
-        qobs_plan_add_dimension(plan, AXIS_GROUP, i);
+    qobs_plan_add_dimensions(plan, AXIS_GROUP, 0, plan->value.ndim);
 }
 
 static void copy_shape(struct shape *to, const struct shape *from)
@@ -118,8 +129,7 @@ int qobs_plan_set_shapes(qobs_plan *plan, qobs_error *error)
         case AXIS_QPARAM:
             fits &= qobs_multiply(plan->qparams, a->extent, &plan->qparams);
             if (qparams.ndim == QOBS_MAX_NDIM)
-                return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT,
-                                 "value: its scale would have more than %d dimensions", QOBS_MAX_NDIM);
+                return qobs_invalid(error, "value: its scale would have more than %d dimensions", QOBS_MAX_NDIM);
             qparams.extent[qparams.ndim++] = a->extent;
             break;
         case AXIS_GROUP:
@@ -129,10 +139,9 @@ int qobs_plan_set_shapes(qobs_plan *plan, qobs_error *error)
     }
     if (!fits || !qobs_multiply(observations, plan->qparams, &all) || !qobs_multiply(all, group, &all) ||
         !qobs_multiply(all, 8, &all))
-        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "value: its padded size exceeds 2^63 bytes");
+        return qobs_invalid(error, "value: its padded size exceeds 2^63 bytes");
     if (plan->qparams > MOST_QPARAMS)
-        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "value: gives %lld qparams, allowed are 2^48",
-                         (long long)plan->qparams);
+        return qobs_invalid(error, "value: gives %lld qparams, allowed are 2^48", (long long)plan->qparams);
     const struct shape *middle = plan->scale.ndim < 0 ? &qparams : &plan->scale;
     plan->shape[plan->ndim++] = observations;
     for (int i = 0; i < middle->ndim; i++)

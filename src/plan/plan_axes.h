@@ -2,8 +2,7 @@
 /* SPDX-FileCopyrightText: The qobs authors */
 
 /* The building blocks of granularity rules: they append axes to a plan that has a value but no axes yet. */
-#ifndef QOBS_PLAN_AXES_H
-#define QOBS_PLAN_AXES_H
+#pragma once
 
 #include "plan/plan.h"
 #include "qobs/plan.h"
@@ -12,11 +11,14 @@
 int qobs_plan_add_axis(qobs_plan *plan, enum axis_role role, int64_t extent, int64_t stride);
 int qobs_plan_add_dimension(qobs_plan *plan, enum axis_role role, int dimension);
 
-/* Splits a dimension into groups of `size` elements: a qparam axis of ceil(length / size), whose index the first
- * function returns, and later the group axis. The third function does both. */
-int qobs_plan_add_outer(qobs_plan *plan, int dimension, int64_t size);
-void qobs_plan_add_inner(qobs_plan *plan, int outer, int dimension, int64_t size);
+/* Appends the dimensions from `first` up to before `end`. */
+void qobs_plan_add_dimensions(qobs_plan *plan, enum axis_role role, int first, int end);
+
+/* Splits a dimension into groups of `size` elements: a qparam axis of ceil(length / size) and a group axis. */
 void qobs_plan_add_groups(qobs_plan *plan, int dimension, int64_t size);
+
+/* Splits the first two dimensions into blocks: two qparam axes, then two group axes. */
+void qobs_plan_add_blocks(qobs_plan *plan, const int64_t block[2]);
 
 /* ch_axis as an index of a dimension, or -1 with a message. */
 int qobs_plan_find_ch_axis(const qobs_plan *plan, int ch_axis, qobs_error *error);
@@ -32,5 +34,3 @@ void qobs_plan_add_global(qobs_plan *plan);
 
 /* Computes the flattened shape, and the shapes of results that the rule has not set. */
 int qobs_plan_set_shapes(qobs_plan *plan, qobs_error *error);
-
-#endif

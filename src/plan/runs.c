@@ -26,10 +26,10 @@ int64_t qobs_plan_run_count(const qobs_plan *plan)
 int qobs_plan_run(const qobs_plan *plan, int64_t index, qobs_run *run, qobs_error *error)
 {
     if (!plan || !run)
-        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "%s: is NULL", plan ? "run" : "plan");
+        return qobs_invalid(error, "%s: is NULL", plan ? "run" : "plan");
     if (index < 0 || index >= qobs_plan_run_count(plan))
-        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "index: is %lld, allowed are 0 to %lld", (long long)index,
-                         (long long)qobs_plan_run_count(plan) - 1);
+        return qobs_invalid(error, "index: is %lld, allowed are 0 to %lld", (long long)index,
+                            (long long)qobs_plan_run_count(plan) - 1);
     if (plan->order) {
         qobs_g_idx_run(plan, index, run);
         return qobs_succeed(error);
@@ -76,14 +76,11 @@ static bool same_layout(const struct view *a, const struct view *b)
 int qobs_plan_copy(const qobs_plan *plan, const qobs_tensor *value, void *out, size_t size, qobs_error *error)
 {
     if (!plan || !out)
-        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "%s: is NULL", plan ? "out" : "plan");
+        return qobs_invalid(error, "%s: is NULL", plan ? "out" : "plan");
     struct view view;
-    int status = qobs_view_of_tensor(&view, value, "value", error);
-    if (status != QOBS_OK)
-        return status;
+    RETURN_IF_FAILED(qobs_view_of_tensor(&view, value, "value", error));
     if (!same_layout(&view, &plan->value))
-        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT,
-                         "value: its dtype, shape or strides are not those of the plan");
+        return qobs_invalid(error, "value: its dtype, shape or strides are not those of the plan");
     const size_t element = qobs_dtype_size(plan->dtype);
     const int64_t runs = qobs_plan_run_count(plan);
     size_t needed = 0;
@@ -93,7 +90,7 @@ int qobs_plan_copy(const qobs_plan *plan, const qobs_tensor *value, void *out, s
         needed += (size_t)run.length * element;
     }
     if (size != needed)
-        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "size: is %zu bytes, expected %zu", size, needed);
+        return qobs_invalid(error, "size: is %zu bytes, expected %zu", size, needed);
     unsigned char *to = out;
     for (int64_t i = 0; i < runs; i++) {
         qobs_plan_run(plan, i, &run, NULL);

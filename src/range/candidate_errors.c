@@ -10,7 +10,6 @@
 #include "base/split.h"
 #include "number/grid.h"
 #include "plan/gather_block.h"
-#include "qobs/plan.h"
 #include "range/search_errors.h"
 
 /* Candidates of all qparams of a block. Limits the stack of a task, because some executors have small stacks. */
@@ -21,9 +20,10 @@ enum { BLOCK_CANDIDATES = 1024 };
 enum { MIN_BLOCKS = 64, MAX_PARTS = 64, MIN_PART = 64 * BLOCK_ELEMENTS };
 
 struct candidate_run {
-    const struct qobs_kernels *kernels;
-    const unsigned char *data;
+    const struct search_batch *batch;
     const struct candidates *candidates;
+    bool ignore_nonfinite;
+    const float *weight; /* of the errors of elements; NULL: all 1 */
     struct gather_blocks blocks;
     struct search_norm norm;
     size_t parts;    /* of a block */
@@ -160,7 +160,7 @@ static void add_errors(const struct candidate_run *s, struct block_candidates *b
     else if (quantizer->in_double)
         wide_errors(quantizer, x, n, c->count, scale, error);
     else
-        qobs_search_errors(s->kernels, quantizer, &s->norm, x, weight, n, c->count, scale, NULL, error);
+        qobs_search_errors(s->batch->kernels, quantizer, &s->norm, x, weight, n, c->count, scale, NULL, error);
 }
 
 static void search_part(void *argument, size_t index)
@@ -177,13 +177,13 @@ static void search_part(void *argument, size_t index)
     const int64_t end = to < b.block.elements ? to : b.block.elements;
     for (int64_t first = from; first < end; first += BLOCK_ELEMENTS) {
         const size_t n = (size_t)(end - first < BLOCK_ELEMENTS ? end - first : BLOCK_ELEMENTS);
-        qobs_gather_block_read(&b.block, s->blocks.plan->dtype, s->data, first, n, values);
-        if (c->weight)
-            load_weights(&b.block, c->weight, first, n, weight);
+        qobs_gather_block_read(&b.block, s->blocks.plan->dtype, s->batch->data, first, n, values);
+        if (s->weight)
+            load_weights(&b.block, s->weight, first, n, weight);
         for (int i = 0; i < b.block.qparams; i++) {
-            if (c->ignore_nonfinite)
+            if (s->ignore_nonfinite)
                 drop_nonfinite(n, values[i]);
-            add_errors(s, &b, i, values[i], c->weight ? weight : NULL, n);
+            add_errors(s, &b, i, values[i], s->weight ? weight : NULL, n);
         }
     }
     for (int i = 0; i < b.block.qparams; i++) {
@@ -198,14 +198,16 @@ static void search_part(void *argument, size_t index)
     fp_leave(mode);
 }
 
-void qobs_candidates_search(const struct runtime *runtime, const struct qobs_kernels *kernels, const qobs_plan *plan,
-                            const unsigned char *data, const struct candidates *candidates, double *workspace)
+void qobs_candidates_search(const struct search_batch *batch, const struct search_state *state,
+                            const struct candidates *candidates, double *workspace)
 {
-    struct candidate_run s = {.kernels = kernels, .data = data, .candidates = candidates, .partial = workspace};
-    const size_t count = candidates->count, qparams = (size_t)plan->qparams;
+    struct candidate_run s = {.batch = batch, .candidates = candidates, .partial = workspace};
+    const size_t count = candidates->count, qparams = (size_t)batch->plan->qparams;
+    s.ignore_nonfinite = state->params->nonfinite == NONFINITE_IGNORE;
+    s.weight = state->reference->weight;
     qobs_search_norm(&s.norm, 2, NULL);
-    choose_parts(plan, count, &s.blocks, &s.parts, &s.part);
-    qobs_parallel_for(runtime, search_part, &s, s.blocks.count * s.parts);
+    choose_parts(batch->plan, count, &s.blocks, &s.parts, &s.part);
+    qobs_parallel_for(batch->runtime, search_part, &s, s.blocks.count * s.parts);
     for (size_t q = 0; s.parts > 1 && q < qparams; q++) {
         double *sum = workspace + q * count;
         for (size_t part = 1; part < s.parts; part++)

@@ -3,20 +3,15 @@
 
 /* Squared errors of candidate scales for every qparam of a plan. Quark's and Model-Optimizer's searches are callbacks
  * of it. Each batch is searched while it is in memory; no element is stored. */
-#ifndef QOBS_CANDIDATE_ERRORS_H
-#define QOBS_CANDIDATE_ERRORS_H
+#pragma once
 
-#include "kernels/kernels.h"
-#include "plan/plan.h"
-#include "qobs/plan.h"
+#include "range/range_rule.h"
 
 enum { MAX_CANDIDATES = 512 };
 
 /* Callbacks run on any thread, each once for a qparam. */
 struct candidates {
-    size_t count;          /* 1 to MAX_CANDIDATES, the same for all qparams */
-    bool ignore_nonfinite; /* elements that are not finite count as 0; else they make the errors of their qparam NaN */
-    const float *weight;   /* of an element's error, one for each index of the elements' last axis; NULL: all 1 */
+    size_t count; /* 1 to MAX_CANDIDATES, the same for all qparams */
     void *argument;
     /* Writes the numbers that a qparam is quantized to and its candidate scales, in compressed-tensors' arithmetic
      * without zero points. Used if prepare_factors is NULL. */
@@ -30,8 +25,7 @@ struct candidates {
 /* The workspace in doubles: partial sums, if there are few qparams. */
 size_t qobs_candidates_workspace(const qobs_plan *plan, size_t count);
 
-/* Runs on the runtime's executor. Errors do not depend on the number of threads or on strides. */
-void qobs_candidates_search(const struct runtime *runtime, const struct qobs_kernels *kernels, const qobs_plan *plan,
-                            const unsigned char *data, const struct candidates *candidates, double *workspace);
-
-#endif
+/* Runs on the batch's executor. Errors do not depend on the number of threads or on strides. With NONFINITE_IGNORE
+ * elements that are not finite count as 0; else they make the errors of their qparam NaN. */
+void qobs_candidates_search(const struct search_batch *batch, const struct search_state *state,
+                            const struct candidates *candidates, double *workspace);

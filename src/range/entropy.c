@@ -96,14 +96,14 @@ int qobs_amax_by_entropy(const struct bins_params *params, const struct formula 
     const int64_t stride = params->stride, first = params->start_bin;
     (void)formula;
     if (stride < 1)
-        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "stride: is %lld, must be above 0", (long long)stride);
+        return qobs_invalid(error, "stride: is %lld, must be above 0", (long long)stride);
     if (params->levels == 0)
-        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "num_bits: is [4, 3], entropy takes integers");
+        return qobs_invalid(error, "num_bits: is [4, 3], entropy takes integers");
     if (h->bins < 2)
-        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "histogram: has 1 bin, entropy needs 2");
+        return qobs_invalid(error, "histogram: has 1 bin, entropy needs 2");
     if (first < 1 || (uint64_t)first > h->bins)
-        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT,
-                         "start_bin: is %lld, allowed are 1 to the number of bins, %zu", (long long)first, h->bins);
+        return qobs_invalid(error, "start_bin: is %lld, allowed are 1 to the number of bins, %zu", (long long)first,
+                            h->bins);
     const struct entropy e = qobs_entropy_prepare(h, params->levels, workspace);
     const size_t best = qobs_entropy_find(&e, (size_t)first, (uint64_t)stride > h->bins ? h->bins : (size_t)stride);
     *found = (struct found_amax){.amax = h->edges[best], .score = qobs_entropy_divergence(&e, best)};

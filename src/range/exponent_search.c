@@ -10,9 +10,7 @@
 #include "base/tensor.h"
 #include "number/convert.h"
 #include "number/exponent.h"
-#include "qobs/plan.h"
 #include "range/candidate_errors.h"
-#include "range/range_rule.h"
 
 static size_t steps(const struct range_params *params) { return (size_t)params->exponent.scope + 1; }
 
@@ -67,13 +65,9 @@ static void store(void *argument, size_t qparam, const double *error)
 static void search(const struct search_batch *b, const struct search_state *s)
 {
     struct exponent_search e = {.state = s};
-    const struct candidates c = {.count = steps(s->params),
-                                 .ignore_nonfinite = s->params->nonfinite == NONFINITE_IGNORE,
-                                 .argument = &e,
-                                 .prepare = prepare,
-                                 .store = store};
+    const struct candidates c = {.count = steps(s->params), .argument = &e, .prepare = prepare, .store = store};
     qobs_quantizer_for_format(&e.quantizer, s->params->exponent.format);
-    qobs_candidates_search(b->runtime, b->kernels, b->plan, b->data, &c, b->workspace);
+    qobs_candidates_search(b, s, &c, b->workspace);
 }
 
 /* ---- Merging ----------------------------------------------------------------------------------------------------- */

@@ -5,8 +5,6 @@
  * the header. */
 #include "range/from_histogram.h"
 
-#include <string.h>
-
 #include "base/error.h"
 #include "base/fpenv.h"
 
@@ -34,7 +32,7 @@ static int find_non_linear(const struct runtime *runtime, const struct range_par
     float *counts = qobs_allocate(runtime, size);
     (void)formula;
     if (!counts)
-        return qobs_fail(error, QOBS_ERROR_OUT_OF_MEMORY, "observer: no memory for %zu bytes", size);
+        return qobs_no_memory(error, "observer: no memory for %zu bytes", size);
     for (size_t q = 0; q < h->qparams; q++) {
         const struct bin_range *range = &h->range[q];
         min[q] = range->lo;
@@ -64,7 +62,7 @@ static int open_bins(const struct runtime *runtime, const struct histogram *h, s
     m->size = workspace * sizeof(double) + (h->bins + 1) * sizeof(float);
     m->workspace = qobs_allocate(runtime, m->size);
     if (!m->workspace)
-        return qobs_fail(error, QOBS_ERROR_OUT_OF_MEMORY, "observer: no memory for %zu bytes", m->size);
+        return qobs_no_memory(error, "observer: no memory for %zu bytes", m->size);
     float *edges = (float *)(void *)(m->workspace + workspace);
     qobs_read_edges(h, edges);
     m->view = (struct histogram_view){.bins = h->bins, .counts = h->mass, .edges = edges};
@@ -101,12 +99,10 @@ static int find_amax(const struct runtime *runtime, const struct range_params *p
     static qobs_amax_finder *const methods[] = {
         [AMAX_ENTROPY] = qobs_amax_by_entropy, [AMAX_MSE] = qobs_amax_by_mse, [AMAX_PERCENTILE] = amax_by_percentile};
     struct bins_memory m;
-    int status = open_bins(runtime, h, &m, error);
-    if (status != QOBS_OK)
-        return status;
+    RETURN_IF_FAILED(open_bins(runtime, h, &m, error));
     *min = 0;
     struct found_amax found = {0};
-    status = methods[params->bins.method](&params->bins, formula, &m.view, m.workspace, &found, error);
+    const int status = methods[params->bins.method](&params->bins, formula, &m.view, m.workspace, &found, error);
     *max = found.amax;
     qobs_release(runtime, m.workspace, m.size);
     return status;
@@ -127,7 +123,7 @@ int qobs_find_range(const struct range_request *r, qobs_error *error)
     const size_t n = r->histogram->qparams, size = n * sizeof(float);
     float *found = qobs_allocate(r->runtime, 2 * size);
     if (!found)
-        return qobs_fail(error, QOBS_ERROR_OUT_OF_MEMORY, "observer: no memory for %zu bytes of ranges", 2 * size);
+        return qobs_no_memory(error, "observer: no memory for %zu bytes of ranges", 2 * size);
     struct range_view ranges = {.dtype = QOBS_F32, .n = n, .rank = r->rank, .min = found, .max = found + n};
     const fp_mode mode = fp_enter();
     int status = QOBS_OK;

@@ -5,8 +5,7 @@
  * functions of one histogram. Arguments of the methods are checked by their callers unless stated otherwise. Upstream:
  * quark/torch/quantization/observer/observer.py, modelopt/torch/quantization/calib/histogram.py and
  * torch/ao/quantization/observer.py. */
-#ifndef QOBS_FROM_HISTOGRAM_H
-#define QOBS_FROM_HISTOGRAM_H
+#pragma once
 
 #include "range/range_rule.h"
 
@@ -129,5 +128,3 @@ typedef int qobs_amax_finder(const struct bins_params *params, const struct form
                              const struct histogram_view *h, double *workspace, struct found_amax *found,
                              qobs_error *error);
 qobs_amax_finder qobs_amax_by_entropy, qobs_amax_by_mse;
-
-#endif

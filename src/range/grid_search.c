@@ -7,7 +7,6 @@
 #include "range/grid_search.h"
 
 #include <stdatomic.h>
-#include <string.h>
 
 #include "base/error.h"
 #include "reduce/range_tiles.h"
@@ -96,7 +95,7 @@ static void search_part(void *argument, int64_t part, int64_t from, int64_t to)
         if (i == found)
             found = find_ranges(s, i, end);
         if (i > first)
-            qobs_elements_next(&s->q.source, &e);
+            e.gather->next(&s->q.source, &e);
         n = found - i < QOBS_SEARCH_LANES ? found - i : QOBS_SEARCH_LANES;
         w.prefetch = qobs_range_tile_prefetch(&s->tiles, s->q.source.data, i, n, end);
         qobs_search_qparams(&s->q, &w, &e, i, n, s->improved + (size_t)part * s->words);
@@ -143,7 +142,7 @@ static void sum_blocks_of_part(void *argument, int64_t part, int64_t from, int64
         struct elements e;
         qobs_elements_at(&s->q.source, qparam, &e);
         const int64_t end = first + BLOCK < e.count ? first + BLOCK : e.count;
-        w.prefetch = qobs_elements_memory(&s->q.source, &e, first + BLOCK_PREFETCH, end + BLOCK_PREFETCH);
+        w.prefetch = e.gather->memory(&s->q.source, &e, first + BLOCK_PREFETCH, end + BLOCK_PREFETCH);
         if (qobs_sum_block(&s->q, &w, &e, (size_t)qparam, first, end))
             memcpy(sums, w.total, size);
         else
@@ -274,7 +273,7 @@ static unsigned char *allocate(struct grid_run *s, size_t *bytes, qobs_error *er
     *bytes = wide * 8 + 2 * ends + steps * sizeof(int32_t) + parts * (s->workspace_size + sizeof *s->taken);
     unsigned char *memory = qobs_allocate(s->runtime, *bytes);
     if (!memory) {
-        qobs_fail(error, QOBS_ERROR_OUT_OF_MEMORY, "search: no memory for %zu bytes", *bytes);
+        qobs_no_memory(error, "search: no memory for %zu bytes", *bytes);
         return NULL;
     }
     s->sums = (double *)(void *)memory;
@@ -334,20 +333,15 @@ int qobs_grid_search(const struct grid_search *g, qobs_error *error)
 {
     struct grid_run s;
     if (g->params->steps < 0 || g->params->steps > MAX_STEPS)
-        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "grid: makes %d candidates, allowed are 0 to %d",
-                         g->params->steps, MAX_STEPS);
+        return qobs_invalid(error, "grid: makes %d candidates, allowed are 0 to %d", g->params->steps, MAX_STEPS);
     init(&s, g);
     const int64_t parts_per_thread = choose_sizes(&s, g);
-    int status = g->find_ranges && !s.find ? find_all(&s, g->min, g->max, error) : QOBS_OK;
-    if (status == QOBS_OK)
-        status = qobs_search_norm(&s.q.norm, g->params->norm, error);
-    if (status == QOBS_OK)
-        status = qobs_shrink_begin(&s.q.shrink, g, error);
-    if (status != QOBS_OK)
-        return status;
+    RETURN_IF_FAILED(g->find_ranges && !s.find ? find_all(&s, g->min, g->max, error) : QOBS_OK);
+    RETURN_IF_FAILED(qobs_search_norm(&s.q.norm, g->params->norm, error));
+    RETURN_IF_FAILED(qobs_shrink_begin(&s.q.shrink, g, error));
     s.q.shrink.without_before = !s.q.error_before;
     split(&s, parts_per_thread);
-    status = execute(&s, g, error);
+    const int status = execute(&s, g, error);
     qobs_shrink_release(&s.q.shrink);
     return status;
 }

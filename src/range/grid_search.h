@@ -6,8 +6,7 @@
  * fake-quantize with the scale and zero point of the step's range, in float. There are two differences to
  * fake-quantize: x * (1 / scale) stands for x / scale, and q is not rounded to the dtype of x. Between candidates whose
  * errors differ by less than about 2e-7, the choice may therefore differ from upstream. */
-#ifndef QOBS_GRID_SEARCH_H
-#define QOBS_GRID_SEARCH_H
+#pragma once
 
 #include "range/range_rule.h"
 
@@ -16,5 +15,3 @@
  * qparams never improve. With find_ranges and NONFINITE_REFUSE such elements make the search fail.
  * QOBS_ERROR_UNSUPPORTED: the norm is not 1, 2 or 3 and this build is without SLEEF. */
 int qobs_grid_search(const struct grid_search *g, qobs_error *error);
-
-#endif

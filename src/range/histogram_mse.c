@@ -8,7 +8,6 @@
 #include "base/tensor.h"
 #include "number/convert.h"
 #include "number/format.h"
-#include "qobs/format.h"
 #include "range/from_histogram.h"
 
 enum { CHUNK = 256, LANES = 16 };
@@ -83,9 +82,7 @@ static int torch_qparams(const struct formula *formula, float amax, float *scale
     unsigned char s[8], z[8];
     qobs_dtype scale_dtype, zero_point_dtype;
     qobs_formula_dtypes(formula, &range, &scale_dtype, &zero_point_dtype);
-    const int status = qobs_formula_qparams(formula, &range, s, z, error);
-    if (status != QOBS_OK)
-        return status;
+    RETURN_IF_FAILED(qobs_formula_qparams(formula, &range, s, z, error));
     int32_t integer;
     memcpy(&integer, z, sizeof integer);
     *scale = (float)qobs_element(s, scale_dtype);
@@ -101,9 +98,7 @@ int qobs_squared_error(const struct squared_error *e, const struct bins_params *
     float scale = 0, zero_point = 0, quantized[CHUNK];
     double lane[LANES] = {0}, sum = 0;
     if (q->centres == CENTRES_TORCH) {
-        const int status = torch_qparams(formula, amax, &scale, &zero_point, error);
-        if (status != QOBS_OK)
-            return status;
+        RETURN_IF_FAILED(torch_qparams(formula, amax, &scale, &zero_point, error));
     }
     for (size_t first = 0; first < e->used; first += CHUNK) {
         const size_t n = e->used - first < CHUNK ? e->used - first : CHUNK;
@@ -145,9 +140,7 @@ int qobs_squared_error_find(const struct squared_error *e, const struct histogra
     *score = min;
     for (size_t i = first; i < h->bins; i += stride) {
         double mean = 0;
-        const int status = qobs_squared_error(e, params, formula, qobs_bin_centre(h, i), &mean, error);
-        if (status != QOBS_OK)
-            return status;
+        RETURN_IF_FAILED(qobs_squared_error(e, params, formula, qobs_bin_centre(h, i), &mean, error));
         if (mean < min || isnan(mean)) {
             *bin = i;
             min = *score = mean;
@@ -170,15 +163,12 @@ int qobs_amax_by_mse(const struct bins_params *params, const struct formula *for
     const int64_t start_bin = params->start_bin;
     size_t bin;
     if (params->stride < 1)
-        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "stride: is %lld, must be above 0",
-                         (long long)params->stride);
+        return qobs_invalid(error, "stride: is %lld, must be above 0", (long long)params->stride);
     if (start_bin < 0 || (!params->clamp_start && (uint64_t)start_bin >= h->bins))
-        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "start_bin: is %lld, allowed are 0 to %zu",
-                         (long long)start_bin, h->bins - 1);
+        return qobs_invalid(error, "start_bin: is %lld, allowed are 0 to %zu", (long long)start_bin, h->bins - 1);
     if (params->centres == CENTRES_NONE)
-        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT,
-                         "dtype: is %s, squared errors take int4, uint4, int8, uint8, fp8_e4m3, fp8_e5m2",
-                         params->dtype);
+        return qobs_invalid(error, "dtype: is %s, squared errors take int4, uint4, int8, uint8, fp8_e4m3, fp8_e5m2",
+                            params->dtype);
     const struct squared_error e = qobs_squared_error_prepare(h, (float *)(void *)workspace);
     const size_t first = (uint64_t)start_bin < h->bins ? (size_t)start_bin : h->bins - 1;
     const int status = qobs_squared_error_find(&e, h, params, formula, first, &bin, &found->score, error);

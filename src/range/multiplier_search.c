@@ -8,10 +8,7 @@
 #include "base/error.h"
 #include "number/convert.h"
 #include "number/grid.h"
-#include "qobs/format.h"
-#include "qobs/plan.h"
 #include "range/candidate_errors.h"
-#include "range/range_rule.h"
 
 enum { E4M3_SCALES = 126 /* positive numbers of e4m3 */ };
 
@@ -62,8 +59,8 @@ static int check_weights(const struct search_batch *b, const struct search_refer
     const struct view *v = &b->plan->value;
     const struct axis *last = &b->plan->axis[b->plan->axes - 1];
     if (r->weight && (v->ndim == 0 || v->strides[v->ndim - 1] != last->stride || (int64_t)r->weights != last->extent))
-        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT,
-                         "value: its groups are not %zu long, as the error weights that were given", r->weights);
+        return qobs_invalid(error, "value: its groups are not %zu long, as the error weights that were given",
+                            r->weights);
     return QOBS_OK;
 }
 
@@ -77,12 +74,11 @@ static int check_multipliers(const struct search_batch *b, const struct search_s
     (void)name;
     for (size_t q = 0; is_unsigned && q < s->qparams; q++)
         if (((const float *)min)[q] < 0)
-            return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT,
-                             "value: has negative elements, which unsigned=true does not take");
+            return qobs_invalid(error, "value: has negative elements, which unsigned=true does not take");
     if (r->amax && !qobs_same_shape(&r->shape, shape))
-        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT,
-                         "value: gives %zu magnitudes in %d dimensions, the amax that was given has %zu in %d",
-                         s->qparams, shape->ndim, r->count, r->shape.ndim);
+        return qobs_invalid(error,
+                            "value: gives %zu magnitudes in %d dimensions, the amax that was given has %zu in %d",
+                            s->qparams, shape->ndim, r->count, r->shape.ndim);
     return check_weights(b, r, error);
 }
 
@@ -91,8 +87,7 @@ static int check_e4m3(const struct search_batch *b, const struct search_state *s
 {
     (void)min;
     if (b->batches > 0)
-        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "value: %s takes one tensor, reset it before another",
-                         name);
+        return qobs_invalid(error, "value: %s takes one tensor, reset it before another", name);
     return check_weights(b, s->reference, error);
 }
 
@@ -204,12 +199,8 @@ static void search_multipliers(const struct search_batch *b, const struct search
 {
     const struct multiplier_params *p = &s->params->multiplier;
     struct multiplier_search m = {.state = s, .count = p->count};
-    const struct candidates c = {.count = m.count,
-                                 .ignore_nonfinite = s->params->nonfinite == NONFINITE_IGNORE,
-                                 .weight = s->reference->weight,
-                                 .argument = &m,
-                                 .prepare_factors = prepare_factors,
-                                 .store = add_errors};
+    const struct candidates c = {
+        .count = m.count, .argument = &m, .prepare_factors = prepare_factors, .store = add_errors};
     if (b->batches == 0)
         set_amax(b, s);
     if (p->format)
@@ -218,7 +209,7 @@ static void search_multipliers(const struct search_batch *b, const struct search
         qobs_quantizer_for_integers(&m.quantizer, p->quant_min, p->quant_max, false);
     for (size_t i = 0; i < m.count; i++)
         m.multiplier[i] = qobs_multiplier(p, i);
-    qobs_candidates_search(b->runtime, b->kernels, b->plan, b->data, &c, b->workspace);
+    qobs_candidates_search(b, s, &c, b->workspace);
     choose_multipliers(s);
 }
 
@@ -246,12 +237,7 @@ static void search_e4m3(const struct search_batch *b, const struct search_state 
 {
     float *min = (float *)(void *)s->min, *max = (float *)(void *)s->max;
     struct multiplier_search m = {.state = s, .count = E4M3_SCALES};
-    const struct candidates c = {.count = m.count,
-                                 .ignore_nonfinite = s->params->nonfinite == NONFINITE_IGNORE,
-                                 .weight = s->reference->weight,
-                                 .argument = &m,
-                                 .prepare = prepare_scales,
-                                 .store = choose_scale};
+    const struct candidates c = {.count = m.count, .argument = &m, .prepare = prepare_scales, .store = choose_scale};
     for (size_t q = 0; q < s->record->qparams; q++)
         m.global_amax = max[q] > m.global_amax || max[q] != max[q] ? max[q] : m.global_amax;
     if (s->reference->amax)
@@ -259,7 +245,7 @@ static void search_e4m3(const struct search_batch *b, const struct search_state 
     qobs_quantizer_for_format(&m.quantizer, qobs_format_find("fp4_e2m1"));
     for (size_t i = 0; i < m.count; i++)
         m.multiplier[i] = qobs_e4m3_multiplier(i);
-    qobs_candidates_search(b->runtime, b->kernels, b->plan, b->data, &c, b->workspace);
+    qobs_candidates_search(b, s, &c, b->workspace);
     for (size_t q = 0; q < s->record->qparams; q++) {
         max[q] = m.global_amax * qobs_e4m3_multiplier((size_t)s->record->best_step[q]);
         min[q] = -max[q];

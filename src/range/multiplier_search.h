@@ -3,8 +3,7 @@
 
 /* The candidates of NVIDIA Model-Optimizer's MseCalibrator and NVFP4MSECalibrator
  * (modelopt/torch/quantization/calib/mse.py): one list of multipliers of an amax for all qparams. */
-#ifndef QOBS_MULTIPLIER_SEARCH_H
-#define QOBS_MULTIPLIER_SEARCH_H
+#pragma once
 
 #include "range/range_params.h"
 
@@ -16,5 +15,3 @@ float qobs_multiplier(const struct multiplier_params *params, size_t i);
 
 /* Multiplier i of NVFP4MSECalibrator, of the tensor's amax: positive number i of e4m3, relative to the largest one. */
 float qobs_e4m3_multiplier(size_t i);
-
-#endif

@@ -36,23 +36,15 @@ static float next(struct cumulative_share *s, size_t bin)
     return (float)s->sum;
 }
 
-/* The first bin whose cumulative share reaches `share`; the last one if none does. */
-static size_t first_to_reach(const struct histogram_view *h, float share)
+/* The first bin whose cumulative share reaches `share`, or exceeds it; the last one if none does. */
+static size_t first_bin(const struct histogram_view *h, float share, bool exceeds)
 {
     struct cumulative_share s = {h, (float)total(h), 0};
-    for (size_t i = 0; i < h->bins; i++)
-        if (next(&s, i) >= share)
+    for (size_t i = 0; i < h->bins; i++) {
+        const float cumulative = next(&s, i);
+        if (exceeds ? cumulative > share : cumulative >= share)
             return i;
-    return h->bins - 1;
-}
-
-/* The first bin whose cumulative share is above `share`; the last one if none is. */
-static size_t first_to_exceed(const struct histogram_view *h, float share)
-{
-    struct cumulative_share s = {h, (float)total(h), 0};
-    for (size_t i = 0; i < h->bins; i++)
-        if (next(&s, i) > share)
-            return i;
+    }
     return h->bins - 1;
 }
 
@@ -66,41 +58,35 @@ static float last_share(const struct histogram_view *h)
     return last;
 }
 
-static void symmetric_range(const struct histogram_view *h, double percent, float *min, float *max)
+/* The range from 0: without counts up to 0, if symmetric up to the percentile. False: the range is neither. */
+static bool is_from_0(const struct histogram_view *h, bool symmetric, double percent, float *min, float *max)
 {
-    const double share = percent / 100, last = (double)last_share(h);
-    *min = 0;
-    *max = h->edges[first_to_reach(h, (float)(share < last ? share : last))];
+    const bool counts = total(h) > 0;
+    const double share = percent / 100, last = symmetric && counts ? (double)last_share(h) : 0;
+    *min = *max = 0;
+    if (symmetric && counts)
+        *max = h->edges[first_bin(h, (float)(share < last ? share : last), false)];
+    return symmetric || !counts;
 }
 
 void qobs_percentile_quark(const struct histogram_view *h, bool symmetric, double percent, float *min, float *max)
 {
-    *min = *max = 0;
-    if (!(total(h) > 0))
+    if (is_from_0(h, symmetric, percent, min, max))
         return;
-    if (symmetric) {
-        symmetric_range(h, percent, min, max);
-        return;
-    }
     /* Upstream's maximum is the first bin that reaches the lower share. Its minimum is the first bin whose share is not
      * above the upper one: always bin 0. */
     const double outside = (100 - percent) / 200;
-    *max = h->edges[first_to_reach(h, (float)outside)];
+    *max = h->edges[first_bin(h, (float)outside, false)];
     *min = h->edges[0];
 }
 
 void qobs_percentile(const struct histogram_view *h, bool symmetric, double percent, float *min, float *max)
 {
-    *min = *max = 0;
-    if (!(total(h) > 0))
+    if (is_from_0(h, symmetric, percent, min, max))
         return;
-    if (symmetric) {
-        symmetric_range(h, percent, min, max);
-        return;
-    }
     const double outside = (100 - percent) / 200, inside = 1 - outside, last = (double)last_share(h);
-    const size_t low = first_to_exceed(h, (float)outside);
-    const size_t high = first_to_reach(h, (float)(inside < last ? inside : last));
+    const size_t low = first_bin(h, (float)outside, true);
+    const size_t high = first_bin(h, (float)(inside < last ? inside : last), false);
     *min = h->edges[low];
     *max = h->edges[high < low ? low + 1 : high + 1];
 }

@@ -7,9 +7,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "qobs/plan.h"
 #include "range/candidate_errors.h"
-#include "range/range_rule.h"
 
 enum { SCALES = 5, UNCHANGED = 2 };
 
@@ -89,12 +87,8 @@ static void search(const struct search_batch *b, const struct search_state *s)
     if (counted) {
         struct power_search p = {
             .params = &s->params->exponent, .scale = scale, .zero_point = zero_point, .error = b->workspace};
-        const struct candidates c = {.count = SCALES,
-                                     .ignore_nonfinite = s->params->nonfinite == NONFINITE_IGNORE,
-                                     .argument = &p,
-                                     .prepare = prepare,
-                                     .store = store};
-        qobs_candidates_search(b->runtime, b->kernels, b->plan, b->data, &c, b->workspace + qparams * SCALES);
+        const struct candidates c = {.count = SCALES, .argument = &p, .prepare = prepare, .store = store};
+        qobs_candidates_search(b, s, &c, b->workspace + qparams * SCALES);
         best = choose(qparams, p.error, scale);
         qobs_mode_add(s->mode_count, 1);
     }

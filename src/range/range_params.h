@@ -3,13 +3,10 @@
 
 /* Parameters of the range rules: plain values that a configuration is resolved to once (config/resolve_range.c). A rule
  * reads the members of its own structure only. */
-#ifndef QOBS_RANGE_PARAMS_H
-#define QOBS_RANGE_PARAMS_H
+#pragma once
 
-#include "kernels/kernels.h"
 #include "measure/importance.h"
 #include "number/format.h"
-#include "qobs/format.h"
 #include "reduce/nonfinite.h"
 
 /* llm-compressor's grid search: the range shrinks step by step, and the step with the smallest error wins. */
@@ -85,5 +82,3 @@ struct range_params {
     struct multiplier_params multiplier;
     struct bins_params bins;
 };
-
-#endif

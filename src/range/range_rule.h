@@ -9,8 +9,7 @@
  * A member of struct range_ops that is NULL or false does not apply to the rule. An observer calls check and allocates
  * the workspace before it changes its state, because both may fail. It calls search after it has accumulated the batch.
  */
-#ifndef QOBS_RANGE_RULE_H
-#define QOBS_RANGE_RULE_H
+#pragma once
 
 #include "formula/formula.h"
 #include "histogram/histogram.h"
@@ -131,5 +130,3 @@ static inline size_t qobs_range_steps(const struct range_rule *rule)
 {
     return rule->ops->steps ? rule->ops->steps(&rule->params) : 0;
 }
-
-#endif

@@ -3,8 +3,7 @@
 
 /* Errors |q - x|^norm for the search kernels. Kernels take elements of magnitude below 0.5, so elements and scales are
  * multiplied by 2^prescale_exp first. A kernel's sum is then an error in units of qobs_search_error_unit(). */
-#ifndef QOBS_SEARCH_ERRORS_H
-#define QOBS_SEARCH_ERRORS_H
+#pragma once
 
 #include <string.h>
 
@@ -45,5 +44,3 @@ void qobs_search_candidate(bool integers, float scale, float zero_point, float *
 void qobs_search_errors(const struct qobs_kernels *kernels, const struct qobs_quantizer *quantizer,
                         const struct search_norm *norm, const float *x, const float *weight, size_t n,
                         size_t candidates, const float *scale, const float *zero_point, double *error);
-
-#endif

@@ -124,14 +124,12 @@ static int make_norm(struct search_norm *norm, double value, qobs_error *error)
 int qobs_search_norm(struct search_norm *norm, double value, qobs_error *error)
 {
     if (!isfinite(value) || value <= 0)
-        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "norm: is %g, allowed are finite numbers above 0", value);
+        return qobs_invalid(error, "norm: is %g, allowed are finite numbers above 0", value);
     *norm = (struct search_norm){.errors = {.value = (float)value}};
     if (value == 1 || value == 2 || value == 3) {
         norm->errors.kind = value == 1 ? QOBS_NORM_1 : value == 2 ? QOBS_NORM_2 : QOBS_NORM_3;
     } else {
-        const int status = make_norm(norm, value, error);
-        if (status != QOBS_OK)
-            return status;
+        RETURN_IF_FAILED(make_norm(norm, value, error));
     }
     for (int i = 0; i < FINE_UNITS; i++)
         norm->fine_unit[i] = exp2_of(-i * value);

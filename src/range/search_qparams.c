@@ -7,8 +7,6 @@
 #include "range/search_qparams.h"
 
 #include <float.h>
-#include <math.h>
-#include <string.h>
 
 #include "number/convert.h"
 
@@ -96,9 +94,9 @@ static void sum_blocks(const struct qparam_search *s, struct qparam_workspace *w
         w->total[c] = 0;
     for (; first < end; first += QOBS_SEARCH_MOST) {
         const size_t n = end - first < QOBS_SEARCH_MOST ? (size_t)(end - first) : QOBS_SEARCH_MOST;
-        qobs_elements_load(&s->source, e, first, n, factor, w->x);
+        e->gather->load(&s->source, e, first, n, factor, w->x);
         if (s->weighted)
-            qobs_elements_weights(&s->source, e, first, n, w->weight);
+            e->gather->weights(&s->source, e, first, n, w->weight);
         s->kernels->search_errors(&s->quantizer, &s->norm.errors, s->shifted, w->x, s->weighted ? w->weight : NULL, n,
                                   &candidates, s->shrink.padded, next_prefetch(w, n * s->size), w->sum);
         drop_nonfinite(s, w, i, w->sum, 1);
@@ -146,11 +144,11 @@ static void fill_zeros(float *x, size_t from, size_t to)
 static void load(const struct qparam_search *s, struct qparam_workspace *w, size_t i, const struct elements *e)
 {
     const size_t n = (size_t)e->count, padded = (n + QOBS_SEARCH_LANES - 1) / QOBS_SEARCH_LANES * QOBS_SEARCH_LANES;
-    qobs_elements_load(&s->source, e, 0, n, qobs_search_prescale(w->ranges.prescale_exp[i]), w->x + i * s->row);
+    e->gather->load(&s->source, e, 0, n, qobs_search_prescale(w->ranges.prescale_exp[i]), w->x + i * s->row);
     fill_zeros(w->x + i * s->row, padded, s->row);
     w->most = n > w->most ? n : w->most;
     if (s->weighted) {
-        qobs_elements_weights(&s->source, e, 0, n, w->weight + i * s->row);
+        e->gather->weights(&s->source, e, 0, n, w->weight + i * s->row);
         fill_zeros(w->weight + i * s->row, padded, s->row);
     }
 }
@@ -206,7 +204,7 @@ void qobs_search_qparams(struct qparam_search *s, struct qparam_workspace *w, st
     w->most = 0;
     for (size_t i = 0; i < n; i++) {
         if (i > 0)
-            qobs_elements_next(&s->source, e);
+            e->gather->next(&s->source, e);
         if (s->row > 0) {
             load(s, w, i, e);
         } else if (w->ranges.finite[i]) {

@@ -2,8 +2,7 @@
 /* SPDX-FileCopyrightText: The qobs authors */
 
 /* The grid search of some qparams by one thread: the errors of all their candidates, and the best step of each. */
-#ifndef QOBS_SEARCH_QPARAMS_H
-#define QOBS_SEARCH_QPARAMS_H
+#pragma once
 
 #include "plan/gather.h"
 #include "qobs/plan.h"
@@ -58,5 +57,3 @@ bool qobs_sum_block(struct qparam_search *search, struct qparam_workspace *works
 
 /* Chooses the best step by sums over all elements, and writes what qobs_search_qparams writes. */
 void qobs_choose_step(struct qparam_search *search, size_t qparam, const double *total, uint64_t *improved);
-
-#endif

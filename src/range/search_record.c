@@ -12,8 +12,7 @@ int qobs_search_record_reserve(const struct runtime *runtime, struct search_reco
 {
     double *workspace = qobs_allocate_state(runtime, record_size(qparams));
     if (!workspace)
-        return qobs_fail(error, QOBS_ERROR_OUT_OF_MEMORY, "search: no memory for %zu bytes of errors",
-                         record_size(qparams));
+        return qobs_no_memory(error, "search: no memory for %zu bytes of errors", record_size(qparams));
     *record = (struct search_record){.qparams = qparams,
                                      .error = workspace,
                                      .error_before = workspace + qparams,
@@ -31,8 +30,8 @@ int qobs_search_report_check(const qobs_search_report *report, qobs_error *error
 {
     if (report && report->struct_size >= sizeof *report)
         return QOBS_OK;
-    return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "report: struct_size is %zu, expected %zu",
-                     report ? report->struct_size : 0, sizeof *report);
+    return qobs_invalid(error, "report: struct_size is %zu, expected %zu", report ? report->struct_size : 0,
+                        sizeof *report);
 }
 
 void qobs_search_report_of(const struct search_record *record, qobs_search_report *report)
@@ -80,7 +79,7 @@ int qobs_search_weights(const struct runtime *runtime, const struct grid_params 
         const size_t size = (size_t)importance->columns * sizeof **weights;
         *weights = qobs_allocate(runtime, size);
         if (!*weights)
-            return qobs_fail(error, QOBS_ERROR_OUT_OF_MEMORY, "importance: no memory for %zu bytes", size);
+            return qobs_no_memory(error, "importance: no memory for %zu bytes", size);
         qobs_importance_means(importance, *weights);
         record->fault = qobs_importance_normalise(*weights, importance->columns);
         if (record->fault == IMPORTANCE_USABLE)

@@ -2,8 +2,7 @@
 /* SPDX-FileCopyrightText: The qobs authors */
 
 /* The result of a search of one batch: the chosen candidate of every qparam and its error. */
-#ifndef QOBS_SEARCH_RECORD_H
-#define QOBS_SEARCH_RECORD_H
+#pragma once
 
 #include "base/runtime.h"
 #include "base/tensor.h"
@@ -34,5 +33,3 @@ void qobs_search_report_of(const struct search_record *record, qobs_search_repor
 int qobs_search_weights(const struct runtime *runtime, const struct grid_params *params, const struct view *value,
                         const struct importance *importance, struct search_record *record, float **weights,
                         int64_t *columns, qobs_error *error);
-
-#endif

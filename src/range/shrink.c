@@ -4,14 +4,11 @@
 #include "range/shrink.h"
 
 #include <float.h>
-#include <math.h>
-#include <string.h>
 
 #include "base/error.h"
 #include "formula/qparam_view.h"
 #include "number/convert.h"
 #include "number/number.h"
-#include "qobs/plan.h"
 #include "range/search_errors.h"
 
 /* x * factor as torch multiplies a tensor by a Python number: in float, rounded to the tensor's dtype. */
@@ -140,7 +137,7 @@ int qobs_shrink_begin(struct shrink *s, const struct grid_search *g, qobs_error 
     s->kernel = kernel_applies(s, g->each_global_scale, &s->how) ? g->kernels->search_shrink[dtype] : NULL;
     s->p = qobs_allocate(runtime, p_size(s));
     if (!s->p)
-        return qobs_fail(error, QOBS_ERROR_OUT_OF_MEMORY, "search: no memory for %zu bytes", p_size(s));
+        return qobs_no_memory(error, "search: no memory for %zu bytes", p_size(s));
     s->how.min_p = 1;
     for (size_t c = 0; c < s->padded; c++) {
         s->p[c] = c < (size_t)params->steps ? (float)(1 - (double)c / params->grid) : 1;
@@ -153,8 +150,7 @@ int qobs_shrink_begin(struct shrink *s, const struct grid_search *g, qobs_error 
     s->global_scales = qobs_allocate(runtime, s->candidates * sizeof *s->global_scales);
     if (!s->global_scales) {
         qobs_release(runtime, s->p, p_size(s));
-        return qobs_fail(error, QOBS_ERROR_OUT_OF_MEMORY, "search: no memory for %zu bytes",
-                         s->candidates * sizeof *s->global_scales);
+        return qobs_no_memory(error, "search: no memory for %zu bytes", s->candidates * sizeof *s->global_scales);
     }
     for (size_t c = 0; c < s->candidates; c++)
         s->global_scales[c] = s->formula.ops->global_scale(s->dtype, candidate_bound(s, c, amax));

@@ -3,8 +3,7 @@
 
 /* Candidates of the grid search: a range shrunk step by step, and its scale and zero point. They come from a SIMD
  * kernel if one implements the formula, else from the formula itself; both give the same numbers. */
-#ifndef QOBS_SHRINK_H
-#define QOBS_SHRINK_H
+#pragma once
 
 #include "range/range_rule.h"
 
@@ -57,5 +56,3 @@ double qobs_shrink_bound(const struct shrink *shrink, int step, double bound);
 /* The same for n bounds of shrink's dtype, each at its own step. */
 void qobs_shrink_bounds(const struct shrink *shrink, const int32_t *step, size_t n, const unsigned char *from,
                         unsigned char *to);
-
-#endif

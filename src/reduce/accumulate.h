@@ -3,8 +3,7 @@
 
 /* The arithmetic of accumulators: a batch's ranges (lo, hi) update the accumulated ranges (min, max), n of each, all of
  * one dtype. */
-#ifndef QOBS_MEASURE_ACCUMULATE_H
-#define QOBS_MEASURE_ACCUMULATE_H
+#pragma once
 
 #include "qobs/qobs.h"
 
@@ -24,5 +23,3 @@ void qobs_update_moving_average(qobs_dtype dtype, size_t n, void *min, void *max
 
 /* Converts n elements to f32, rounded once if they are wider. */
 void qobs_convert_to_f32(qobs_dtype from, size_t n, const void *x, float *out);
-
-#endif

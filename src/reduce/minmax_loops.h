@@ -2,8 +2,7 @@
 /* SPDX-FileCopyrightText: The qobs authors */
 
 /* Minimum and maximum of nested loops over memory: chooses the kernel for the innermost loops and walks the others. */
-#ifndef QOBS_MINMAX_LOOPS_H
-#define QOBS_MINMAX_LOOPS_H
+#pragma once
 
 #include "kernels/kernels.h"
 #include "plan/loops.h"
@@ -15,5 +14,3 @@ size_t qobs_minmax_scratch(const struct loops *loops, size_t element, bool magni
 void qobs_minmax_loops(const struct loops *loops, const struct qobs_kernels *kernels, enum qobs_kernel_dtype dtype,
                        size_t element, void *scratch, unsigned char *min, unsigned char *max,
                        struct qobs_nonfinite *nonfinite);
-
-#endif

@@ -2,8 +2,7 @@
 /* SPDX-FileCopyrightText: The qobs authors */
 
 /* The treatment of NaN and infinite elements in a batch. */
-#ifndef QOBS_NONFINITE_H
-#define QOBS_NONFINITE_H
+#pragma once
 
 enum nonfinite_mode {
     NONFINITE_REFUSE,
@@ -11,5 +10,3 @@ enum nonfinite_mode {
     NONFINITE_PROPAGATE,
     NONFINITE_REFUSE_NAN /* histograms leave infinities out as upstream does, so PROPAGATE is the same for them */
 };
-
-#endif

@@ -4,7 +4,6 @@
 /* Tiles of about 64 KB: the ranges of their qparams are found right before these are searched. */
 #include "reduce/range_tiles.h"
 
-#include "qobs/plan.h"
 #include "reduce/reduce.h"
 
 enum { TILE_BYTES = 1 << 16 }; /* fits L2 of every machine */

@@ -3,8 +3,7 @@
 
 /* Ranges of a few qparams at a time, so that their elements are still in a near cache when they are searched: memory is
  * read once. */
-#ifndef QOBS_RANGE_TILES_H
-#define QOBS_RANGE_TILES_H
+#pragma once
 
 #include "kernels/kernels.h"
 #include "plan/plan.h"
@@ -34,5 +33,3 @@ bool qobs_range_tile_reduce(const struct range_tiles *tiles, const struct qobs_k
  * they are before `end`. Nothing if entries are not contiguous and small. */
 struct qobs_prefetch qobs_range_tile_prefetch(const struct range_tiles *tiles, const unsigned char *data, size_t first,
                                               size_t count, size_t end);
-
-#endif

@@ -12,7 +12,6 @@
 #include "base/error.h"
 #include "base/split.h"
 #include "number/convert.h"
-#include "qobs/plan.h"
 #include "reduce/accumulate.h"
 #include "reduce/minmax_loops.h"
 #include "reduce/reduce_indexed.h"
@@ -101,7 +100,7 @@ static int reduce_parts(const struct reduce_arguments *job, const struct loops *
     const size_t size = (size_t)split->parts * (p.outputs + p.scratch);
     p.workspace = size > 0 ? qobs_allocate(job->runtime, size) : NULL;
     if (size > 0 && !p.workspace)
-        return qobs_fail(error, QOBS_ERROR_OUT_OF_MEMORY, "observe: no memory for %zu bytes", size);
+        return qobs_no_memory(error, "observe: no memory for %zu bytes", size);
     qobs_split_run(job->runtime, split, reduce_part, &p);
     for (int64_t i = 0; i < split->parts; i++) {
         const size_t at = (size_t)i * (p.outputs + p.scratch);
@@ -134,7 +133,7 @@ static int reduce_tile(const struct reduce_arguments *job, struct loops *loops, 
     const bool wanted = size > 0 && job->runtime->allocator; /* range_tiles.c has none */
     void *scratch = wanted ? qobs_allocate(job->runtime, size) : NULL;
     if (wanted && !scratch)
-        return qobs_fail(error, QOBS_ERROR_OUT_OF_MEMORY, "observe: no memory for %zu bytes", size);
+        return qobs_no_memory(error, "observe: no memory for %zu bytes", size);
     reduce_loops(job, loops, scratch, job->min, job->max, job->nonfinite);
     qobs_release(job->runtime, scratch, size);
     return QOBS_OK;
@@ -275,13 +274,12 @@ static void make_symmetric(const struct reduce_arguments *job, bool from_max)
 
 static int reduce_tiles(const struct reduce_arguments *job, qobs_error *error)
 {
-    int status = QOBS_OK;
-    for (unsigned tails = 0, n = qobs_plan_tiles(job->plan); tails < n && status == QOBS_OK; tails++) {
+    for (unsigned tails = 0, n = qobs_plan_tiles(job->plan); tails < n; tails++) {
         struct loops loops;
         if (qobs_loops_of_tile(job->plan, tails, job->data, NULL, NULL, &loops))
-            status = reduce_tile(job, &loops, error);
+            RETURN_IF_FAILED(reduce_tile(job, &loops, error));
     }
-    return status;
+    return QOBS_OK;
 }
 
 static int reduce(struct reduce_arguments *job, enum nonfinite_mode mode, struct qobs_nonfinite *nonfinite,
@@ -293,11 +291,9 @@ static int reduce(struct reduce_arguments *job, enum nonfinite_mode mode, struct
     job->nonfinite = &counted;
     qobs_kernel_dtype_of(plan->dtype, &job->dtype);
     fill_identities(job, job->min, job->max);
-    const int status = plan->order ? qobs_reduce_indexed(job->runtime, job->kernels, plan, job->data, job->min,
-                                                         job->max, &counted, error)
-                                   : reduce_tiles(job, error);
-    if (status != QOBS_OK)
-        return status;
+    RETURN_IF_FAILED(plan->order ? qobs_reduce_indexed(job->runtime, job->kernels, plan, job->data, job->min, job->max,
+                                                       &counted, error)
+                                 : reduce_tiles(job, error));
     if (job->absmax)
         make_symmetric(job, true);
     else if (plan->padded)

@@ -2,8 +2,7 @@
 /* SPDX-FileCopyrightText: The qobs authors */
 
 /* Minimum and maximum, or the largest magnitude, of one batch for every qparam of a plan. */
-#ifndef QOBS_REDUCE_H
-#define QOBS_REDUCE_H
+#pragma once
 
 #include "kernels/kernels.h"
 #include "plan/plan.h"
@@ -13,18 +12,15 @@
 /* Writes plan->qparams elements of the plan's dtype to min and to max; data is laid out as the plan's value. NaN and
  * infinities are counted. `mode` says if they fail with a message (min and max are then undefined), are left out, or
  * propagate as in torch.amin and torch.amax. A qparam without elements gets [0, 0]. Runs on the runtime's executor. */
-int qobs_reduce_minmax(const struct runtime *runtime, const struct qobs_kernels *kernels, const qobs_plan *plan,
-                       const unsigned char *data, enum nonfinite_mode mode, void *min, void *max,
-                       struct qobs_nonfinite *nonfinite, qobs_error *error);
+typedef int reduce_fn(const struct runtime *runtime, const struct qobs_kernels *kernels, const qobs_plan *plan,
+                      const unsigned char *data, enum nonfinite_mode mode, void *min, void *max,
+                      struct qobs_nonfinite *nonfinite, qobs_error *error);
+reduce_fn qobs_reduce_minmax;
 
 /* Does the same with (-m, m) for the largest magnitude m; faster. The plan has no g_idx. */
-int qobs_reduce_absmax(const struct runtime *runtime, const struct qobs_kernels *kernels, const qobs_plan *plan,
-                       const unsigned char *data, enum nonfinite_mode mode, void *min, void *max,
-                       struct qobs_nonfinite *nonfinite, qobs_error *error);
+reduce_fn qobs_reduce_absmax;
 
 /* Fails with the counts and the position of the first NaN or, if `infinities`, of the first element that is not finite.
  */
 int qobs_fail_nonfinite(const qobs_plan *plan, const unsigned char *data, const struct qobs_nonfinite *counted,
                         bool infinities, qobs_error *error);
-
-#endif

@@ -9,7 +9,6 @@
 #include "base/error.h"
 #include "base/split.h"
 #include "plan/g_idx_walk.h"
-#include "qobs/plan.h"
 
 /* Rows with gaps between their elements are copied, this many at a time: a multiple of every kernel's lanes. */
 enum { COPIED_ROWS = 64 };
@@ -88,7 +87,7 @@ int qobs_reduce_indexed(const struct runtime *runtime, const struct qobs_kernels
                  size = index + (size_t)split.parts * (d.scratch + d.copied);
     d.group = qobs_allocate(runtime, size);
     if (!d.group)
-        return qobs_fail(error, QOBS_ERROR_OUT_OF_MEMORY, "g_idx: no memory for %zu bytes", size);
+        return qobs_no_memory(error, "g_idx: no memory for %zu bytes", size);
     d.workspace = (unsigned char *)d.group + index;
     qobs_g_idx_groups(plan, d.group);
     qobs_split_run(runtime, &split, reduce_part, &d);

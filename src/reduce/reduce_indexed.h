@@ -2,8 +2,7 @@
 /* SPDX-FileCopyrightText: The qobs authors */
 
 /* Minimum and maximum of a batch whose columns g_idx spreads over groups. */
-#ifndef QOBS_REDUCE_INDEXED_H
-#define QOBS_REDUCE_INDEXED_H
+#pragma once
 
 #include "kernels/kernels.h"
 #include "plan/plan.h"
@@ -13,5 +12,3 @@
 int qobs_reduce_indexed(const struct runtime *runtime, const struct qobs_kernels *kernels, const qobs_plan *plan,
                         const unsigned char *data, unsigned char *min, unsigned char *max,
                         struct qobs_nonfinite *nonfinite, qobs_error *error);
-
-#endif

@@ -2,8 +2,7 @@
 /* SPDX-FileCopyrightText: The qobs authors */
 
 /* 16 floats as one vector for templates/search_errors.inl.h, as an array. */
-#ifndef QOBS_SCALAR_F32X16_H
-#define QOBS_SCALAR_F32X16_H
+#pragma once
 
 #include <math.h>
 
@@ -123,4 +122,3 @@ static inline bool f32x16_improve(f32x16 a, float step, f32x16 *best, f32x16 *at
 }
 
 #undef F32X16_EACH
-#endif

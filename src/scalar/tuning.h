@@ -3,13 +3,10 @@
 
 /* The scalar kernels have one method for all sizes, so there is no limit. These sizes shape code that all
  * instruction sets share. */
-#ifndef QOBS_SCALAR_TUNING_H
-#define QOBS_SCALAR_TUNING_H
+#pragma once
 
 #define SQUARES_UNROLLED_ROWS 8
 #define SEARCH_MAX_LINES 16 /* cache lines prefetched a step of the search */
 #define SEARCH_UNROLLED 1   /* candidates at a time */
 
 #define TUNING_LIMITS(LIMIT)
-
-#endif

@@ -7,8 +7,7 @@
  * A table that does so defines DELEGATE_TO_AVX2(prefer, function, ...) before it includes the entries: if `prefer`
  * holds, the entry calls function_avx2(...) and returns. Only avx512 does, in avx512/prefer_avx2.h, with the
  * reasons. Results are the same, because all tables give the same bits. */
-#ifndef QOBS_ENTRIES_H
-#define QOBS_ENTRIES_H
+#pragma once
 
 #ifndef DELEGATE_TO_AVX2
 #define DELEGATE_TO_AVX2(prefer, function, ...)
@@ -20,5 +19,3 @@
     ENTRY(bf16, 16, UINT16_C(0x7f80))                                                                                  \
     ENTRY(f16, 16, UINT16_C(0x7c00))                                                                                   \
     ENTRY(f64, 64, UINT64_C(0x7ff0000000000000))
-
-#endif

@@ -3,19 +3,17 @@
 
 /* The histogram over vectors. Included by src/ISA/histogram.c after tuning.h of that folder and after these building
  * blocks: LANES, ALL_LANES           floats in a vector; the mask of all lanes, bit i for lane i hist_vec, hist_index
- * floats; their bins hist_rule, hist_rule_of    the binning as vectors hist_load_<dtype>(x)       LANES elements as
- * floats with their signs hist_abs(rule, v)          |v| if magnitudes are counted, otherwise v hist_place(rule, v) the
- * position of v in bins; any value if v is out of range hist_bins(rule, place)     the bins; any bin in lanes out of
- * range hist_lanes, hist_all(), hist_is_all(lanes)   sets of lanes; all of them; the test for that
- *   hist_all_countable(rule, lanes, v)   the lanes that are neither NaN nor skipped
- *   hist_between(rule, min, max)  whether all of min are at least lo and all of max at most hi
- *   hist_inside, hist_in_extrema, hist_special(v), hist_unlike(bins, bin)   masks: counted; part of the extrema; NaN
- * and infinite; of another bin hist_min, hist_max(v, w)   w if v is NaN hist_unequal(v, w)         mask; NaN is unequal
- *   hist_where(mask, v, w)     v in the lanes of the mask, w in the others
- *   hist_splat(x), hist_store_floats(p, v), hist_store_wide(p, bins)
- *   hist_store(p, bins)        in 16 bits each
- *   hist_left_pack(p, v, mask) stores the lanes of the mask, packed; may write LANES
- *   hist_left_pack_bins(p, bins, mask)   the same in 16 bits each
+ * floats; their bins hist_rule, hist_set_special(rule, binning)    the binning as vectors, and the members beside the
+ * common ones hist_load_<dtype>(x)       LANES elements as floats with their signs hist_abs(rule, v)          |v| if
+ * magnitudes are counted, otherwise v hist_place(rule, v) the position of v in bins; any value if v is out of range
+ * hist_bins(rule, place)     the bins; any bin in lanes out of range hist_lanes, hist_all(), hist_is_all(lanes)   sets
+ * of lanes; all of them; the test for that hist_all_countable(rule, lanes, v)   the lanes that are neither NaN nor
+ * skipped hist_between(rule, min, max)  whether all of min are at least lo and all of max at most hi hist_inside,
+ * hist_in_extrema, hist_special(v), hist_unlike(bins, bin)   masks: counted; part of the extrema; NaN and infinite; of
+ * another bin hist_min, hist_max(v, w)   w if v is NaN hist_unequal(v, w)         mask; NaN is unequal hist_where(mask,
+ * v, w)     v in the lanes of the mask, w in the others hist_splat(x), hist_store_floats(p, v), hist_store_wide(p,
+ * bins) hist_store(p, bins)        in 16 bits each hist_left_pack(p, v, mask) stores the lanes of the mask, packed; may
+ * write LANES hist_left_pack_bins(p, bins, mask)   the same in 16 bits each
  *
  *   elements -> [filter] -> floats that remain -> binning -> pending bins -> counters
  *                  |                                 |
@@ -35,6 +33,17 @@
 #include "templates/inline.h"
 
 enum { LINE = 64 };
+
+static inline hist_rule hist_rule_of(const struct qobs_binning *b)
+{
+    hist_rule r = {.lo = hist_splat(b->lo), .hi = hist_splat(b->hi), .scale = hist_splat(b->scale)};
+    r.from = hist_splat(b->from);
+    r.bins = hist_splat((float)b->bins);
+    r.width = hist_splat(b->width);
+    r.skipped = hist_splat(b->skip_zeros ? 0 : __builtin_nanf(""));
+    hist_set_special(&r, b);
+    return r;
+}
 
 /* Bins that are not yet counted. Aligned, because vector stores across two cache lines are slow. */
 struct pending {

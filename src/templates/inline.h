@@ -2,8 +2,7 @@
 /* SPDX-FileCopyrightText: The qobs authors */
 
 /* Functions that must be inlined: their parameters are constants that choose code. */
-#ifndef QOBS_INLINE_H
-#define QOBS_INLINE_H
+#pragma once
 
 #include "base/sanitized.h"
 
@@ -15,6 +14,4 @@
 #define DEEP_INLINE static inline
 #else
 #define DEEP_INLINE ALWAYS_INLINE
-#endif
-
 #endif

@@ -3,8 +3,7 @@
 
 /* Byte shuffles that left-pack four 32-bit lanes, or the low halves of these lanes: the lanes of a mask come first,
  * in order. For instruction sets that can shuffle bytes but not compress. */
-#ifndef QOBS_LEFT_PACK_H
-#define QOBS_LEFT_PACK_H
+#pragma once
 
 #include <stdint.h>
 
@@ -25,5 +24,3 @@ static const uint8_t left_pack_halves[16][8] = MASKS;
 #undef LANE
 #undef PACK
 #undef MASKS
-
-#endif

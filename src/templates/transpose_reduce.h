@@ -2,8 +2,7 @@
 /* SPDX-FileCopyrightText: The qobs authors */
 
 /* Cases of transpose_reduce.inl.h and short_runs.inl.h. They do not depend on the element width. */
-#ifndef QOBS_TRANSPOSE_REDUCE_H
-#define QOBS_TRANSPOSE_REDUCE_H
+#pragma once
 
 /* The length of short runs in vectors. */
 enum run_layout {
@@ -19,5 +18,3 @@ enum run_layout {
  * signs: then the largest bits as signed integers are the maximum, and the largest as unsigned integers are the
  * minimum. Magnitudes have no minimum. */
 enum bounds_form { AS_KEYS, AS_RAW_BITS, AS_MAGNITUDES };
-
-#endif
