@@ -15,17 +15,14 @@ enum { KEY = 64, VALUE = 128, NAME = 64 };
 int qobs_config_set(qobs_config *config, const char *key, const char *given, qobs_error *error)
 {
     if (!config || !key || !given)
-        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "%s: is NULL",
-                         !config ? "config"
-                         : !key  ? "key"
-                                 : "value");
+        return qobs_invalid(error, "%s: is NULL", !config ? "config" : !key ? "key" : "value");
     /* A JSON string and a bare word are the same. */
     char value[VALUE];
     const size_t length = strlen(given);
     const size_t quote = length >= 2 && given[0] == '"' && given[length - 1] == '"' ? 1 : 0;
     if (length >= sizeof value)
-        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "%s: its value is %zu characters long, allowed are %zu",
-                         key, length, sizeof value - 1);
+        return qobs_invalid(error, "%s: its value is %zu characters long, allowed are %zu", key, length,
+                            sizeof value - 1);
     memcpy(value, given + quote, length - 2 * quote);
     value[length - 2 * quote] = '\0';
 
@@ -43,7 +40,7 @@ int qobs_config_set(qobs_config *config, const char *key, const char *given, qob
 static int require(const qobs_config *config, const char *key, const struct setting **setting, qobs_error *error)
 {
     if (!config || !key)
-        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "%s: is NULL", config ? "key" : "config");
+        return qobs_invalid(error, "%s: is NULL", config ? "key" : "config");
     return qobs_setting_require(config->preset, key, setting, error);
 }
 
@@ -109,15 +106,14 @@ static int assign(qobs_config *config, const char *text, size_t length, bool clo
 {
     const char *equals = memchr(text, '=', length);
     if (!equals)
-        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "settings: '%.*s' is not KEY=VALUE without blanks",
-                         shown(length), text);
+        return qobs_invalid(error, "settings: '%.*s' is not KEY=VALUE without blanks", shown(length), text);
     const size_t key_length = (size_t)(equals - text), value_length = length - key_length - 1;
     if (!closed)
-        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "%.*s: is '%.*s', which has an unmatched bracket or quote",
-                         shown(key_length), text, shown(value_length), equals + 1);
+        return qobs_invalid(error, "%.*s: is '%.*s', which has an unmatched bracket or quote", shown(key_length), text,
+                            shown(value_length), equals + 1);
     if (value_length >= VALUE)
-        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "%.*s: its value is %zu characters long, allowed are %d",
-                         shown(key_length), text, value_length, VALUE - 1);
+        return qobs_invalid(error, "%.*s: its value is %zu characters long, allowed are %d", shown(key_length), text,
+                            value_length, VALUE - 1);
     char key[KEY], value[VALUE];
     const size_t kept = key_length < KEY ? key_length : KEY - 1; /* a longer one is unknown as well */
     memcpy(key, text, kept);
@@ -130,15 +126,13 @@ static int assign(qobs_config *config, const char *text, size_t length, bool clo
 int qobs_config_set_all(qobs_config *config, const char *settings, qobs_error *error)
 {
     if (!config || !settings)
-        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "%s: is NULL", config ? "settings" : "config");
+        return qobs_invalid(error, "%s: is NULL", config ? "settings" : "config");
     qobs_config changed = *config;
     bool closed;
     size_t length;
     for (const char *word = settings; *(word = skip_separators(word)); word += length) {
         length = word_length(word, &closed);
-        const int status = assign(&changed, word, length, closed, error);
-        if (status != QOBS_OK)
-            return status;
+        RETURN_IF_FAILED(assign(&changed, word, length, closed, error));
     }
     *config = changed;
     return qobs_succeed(error);
@@ -147,7 +141,7 @@ int qobs_config_set_all(qobs_config *config, const char *settings, qobs_error *e
 int qobs_config_parse(qobs_config **config, const char *text, const qobs_runtime *runtime, qobs_error *error)
 {
     if (!config || !text)
-        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "%s: is NULL", config ? "text" : "config");
+        return qobs_invalid(error, "%s: is NULL", config ? "text" : "config");
     const char *preset = skip_separators(text);
     size_t length = 0;
     while (preset[length] && !is_separator(preset[length]))
@@ -157,10 +151,8 @@ int qobs_config_parse(qobs_config **config, const char *text, const qobs_runtime
     memcpy(name, preset, kept);
     name[kept] = '\0';
     qobs_config *made;
-    int status = qobs_config_create(&made, name, runtime, error);
-    if (status != QOBS_OK)
-        return status;
-    status = qobs_config_set_all(made, preset + length, error);
+    RETURN_IF_FAILED(qobs_config_create(&made, name, runtime, error));
+    const int status = qobs_config_set_all(made, preset + length, error);
     if (status != QOBS_OK) {
         qobs_config_destroy(made);
         return status;

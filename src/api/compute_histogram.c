@@ -16,18 +16,15 @@
 static int check_bins(const qobs_histogram_options *bins, qobs_error *error)
 {
     if (!bins)
-        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "options: is NULL");
-    const int status =
-        struct_size_check("options", bins, SIZE_THROUGH(qobs_histogram_options, skip_zeros), sizeof *bins, error);
-    if (status != QOBS_OK)
-        return status;
+        return qobs_invalid(error, "options: is NULL");
+    RETURN_IF_FAILED(
+        struct_size_check("options", bins, SIZE_THROUGH(qobs_histogram_options, skip_zeros), sizeof *bins, error));
     if (bins->count < 1 || bins->count > QOBS_MOST_BINS)
-        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "options.count: is %lld, allowed are 1 to %d",
-                         (long long)bins->count, QOBS_MOST_BINS);
+        return qobs_invalid(error, "options.count: is %lld, allowed are 1 to %d", (long long)bins->count,
+                            QOBS_MOST_BINS);
     if (!isfinite(bins->min) || !isfinite(bins->max) || bins->min > bins->max)
-        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT,
-                         "options.min, options.max: %g to %g is no range of finite numbers", (double)bins->min,
-                         (double)bins->max);
+        return qobs_invalid(error, "options.min, options.max: %g to %g is no range of finite numbers",
+                            (double)bins->min, (double)bins->max);
     return QOBS_OK;
 }
 
@@ -69,7 +66,7 @@ static int count(const struct batch *batch, const qobs_histogram_args *a, qobs_e
         return status;
     struct qobs_extrema *extrema = qobs_allocate(batch->runtime, size);
     if (!extrema)
-        return qobs_fail(error, QOBS_ERROR_OUT_OF_MEMORY, "histogram: no memory for %zu bytes of ranges", size);
+        return qobs_no_memory(error, "histogram: no memory for %zu bytes of ranges", size);
     struct qobs_binning *binning = (struct qobs_binning *)(void *)(extrema + n);
     if (bins->min == bins->max)
         status = bin_by_own_range(batch, bins, binning, extrema, error);
@@ -122,7 +119,7 @@ int qobs_histogram_to_float(size_t n, const uint64_t *counts, size_t counts_size
                             qobs_error *error)
 {
     if (n > SIZE_MAX / sizeof *counts)
-        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "n: is %zu, which no memory holds", n);
+        return qobs_invalid(error, "n: is %zu, which no memory holds", n);
     int status = array_check("counts", counts, counts_size, n * sizeof *counts, error);
     if (status == QOBS_OK)
         status = array_check("out", out, out_size, n * sizeof *out, error);

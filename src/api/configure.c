@@ -34,12 +34,10 @@ static void list_presets(const char *name, char *text, size_t size)
 static int make(qobs_config **result, const struct qobs_config *settings, const qobs_runtime *given, qobs_error *error)
 {
     struct runtime runtime;
-    const int status = qobs_runtime_resolve(&runtime, given, error);
-    if (status != QOBS_OK)
-        return status;
+    RETURN_IF_FAILED(qobs_runtime_resolve(&runtime, given, error));
     qobs_config *config = qobs_allocate(&runtime, sizeof *config);
     if (!config)
-        return qobs_fail(error, QOBS_ERROR_OUT_OF_MEMORY, "config: no memory for %zu bytes", sizeof *config);
+        return qobs_no_memory(error, "config: no memory for %zu bytes", sizeof *config);
     *config = *settings;
     config->runtime = runtime;
     *result = config;
@@ -49,13 +47,12 @@ static int make(qobs_config **result, const struct qobs_config *settings, const 
 int qobs_config_create(qobs_config **result, const char *name, const qobs_runtime *given, qobs_error *error)
 {
     if (!result)
-        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "config: is NULL");
+        return qobs_invalid(error, "config: is NULL");
     const struct preset *preset = name ? qobs_preset_find(name) : NULL;
     if (!preset) {
         char known[200];
         list_presets(name, known, sizeof known);
-        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "preset: '%s' is unknown; known are %s",
-                         name ? name : "(null)", known);
+        return qobs_invalid(error, "preset: '%s' is unknown; known are %s", name ? name : "(null)", known);
     }
     const struct qobs_config defaults = qobs_config_defaults(preset);
     return make(result, &defaults, given, error);
@@ -64,7 +61,7 @@ int qobs_config_create(qobs_config **result, const char *name, const qobs_runtim
 int qobs_config_clone(qobs_config **clone, const qobs_config *config, const qobs_runtime *given, qobs_error *error)
 {
     if (!clone || !config)
-        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "%s: is NULL", clone ? "config" : "clone");
+        return qobs_invalid(error, "%s: is NULL", clone ? "config" : "clone");
     return make(clone, config, given, error);
 }
 
@@ -79,7 +76,7 @@ void qobs_config_destroy(qobs_config *config)
 int qobs_config_check(const qobs_config *config, qobs_error *error)
 {
     if (!config)
-        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "config: is NULL");
+        return qobs_invalid(error, "config: is NULL");
     const fp_mode mode = fp_enter();
     int status = QOBS_OK;
     switch (config->preset->family) {
@@ -98,9 +95,8 @@ int qobs_config_check(const qobs_config *config, qobs_error *error)
     }
     if (status == QOBS_OK && config->is_dynamic && config->preset->accumulator->averages &&
         config->averaging_constant != 1)
-        status = qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT,
-                           "is_dynamic: %s allows it only with averaging_constant 1, not %g", config->preset->name,
-                           config->averaging_constant);
+        status = qobs_invalid(error, "is_dynamic: %s allows it only with averaging_constant 1, not %g",
+                              config->preset->name, config->averaging_constant);
     fp_leave(mode);
     return status == QOBS_OK ? qobs_succeed(error) : status;
 }

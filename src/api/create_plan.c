@@ -13,12 +13,9 @@ int qobs_plan_create(qobs_plan **result, const qobs_config *config, const qobs_t
     struct runtime runtime;
     struct granularity granularity;
     if (!result)
-        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "plan: is NULL");
-    int status = qobs_config_check(config, error);
-    if (status == QOBS_OK)
-        status = qobs_runtime_resolve(&runtime, given, error);
-    if (status != QOBS_OK)
-        return status;
+        return qobs_invalid(error, "plan: is NULL");
+    RETURN_IF_FAILED(qobs_config_check(config, error));
+    RETURN_IF_FAILED(qobs_runtime_resolve(&runtime, given, error));
     qobs_resolve_granularity(config, &granularity);
     return qobs_plan_new(result, &granularity, value, g_idx, &runtime, error);
 }

@@ -40,21 +40,15 @@ int qobs_config_layout(const qobs_config *config, const qobs_tensor *value, cons
     qobs_plan *plan;
     qobs_qparam_layout own;
     qobs_tensor shaped;
-    int status = out_check("layout", layout, SIZE_THROUGH(qobs_qparam_layout, has_global_scale), error);
-    if (status == QOBS_OK)
-        status = qobs_runtime_resolve(&runtime, NULL, error);
-    if (status == QOBS_OK && !value)
-        status = qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "value: is NULL, expected a tensor");
-    if (status == QOBS_OK)
-        status = struct_size_check("value", value, SIZE_THROUGH(qobs_tensor, strides), sizeof shaped, error);
-    if (status != QOBS_OK)
-        return status;
+    RETURN_IF_FAILED(out_check("layout", layout, SIZE_THROUGH(qobs_qparam_layout, has_global_scale), error));
+    RETURN_IF_FAILED(qobs_runtime_resolve(&runtime, NULL, error));
+    if (!value)
+        RETURN_IF_FAILED(qobs_invalid(error, "value: is NULL, expected a tensor"));
+    RETURN_IF_FAILED(struct_size_check("value", value, SIZE_THROUGH(qobs_tensor, strides), sizeof shaped, error));
     memcpy(&shaped, value, sizeof shaped);
     shaped.struct_size = sizeof shaped;
     shaped.data = &shaped; /* not read; a caller need not have data yet */
-    status = qobs_plan_create(&plan, config, &shaped, g_idx, NULL, error);
-    if (status != QOBS_OK)
-        return status;
+    RETURN_IF_FAILED(qobs_plan_create(&plan, config, &shaped, g_idx, NULL, error));
     describe(config, plan, &runtime, &own);
     qobs_plan_destroy(plan);
     out_copy(layout, &own, sizeof own);

@@ -15,19 +15,13 @@ const char *qobs_config_preset(const qobs_config *config) { return config ? conf
 int qobs_config_get(const qobs_config *config, const char *key, char *value, size_t size, qobs_error *error)
 {
     if (!config || !key || (!value && size > 0))
-        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "%s: is NULL",
-                         !config ? "config"
-                         : !key  ? "key"
-                                 : "value");
+        return qobs_invalid(error, "%s: is NULL", !config ? "config" : !key ? "key" : "value");
     const struct setting *setting;
-    const int status = qobs_setting_require(config->preset, key, &setting, error);
-    if (status != QOBS_OK)
-        return status;
+    RETURN_IF_FAILED(qobs_setting_require(config->preset, key, &setting, error));
     char text[QOBS_SETTING_VALUE];
     const size_t length = qobs_setting_print(setting, config, text);
     if (length >= size)
-        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "size: is %zu, the value of %s needs %zu", size, key,
-                         length + 1);
+        return qobs_invalid(error, "size: is %zu, the value of %s needs %zu", size, key, length + 1);
     memcpy(value, text, length + 1);
     return qobs_succeed(error);
 }
@@ -67,15 +61,11 @@ int qobs_config_text(const qobs_config *config, char *text, size_t size, size_t 
 {
     const bool asks = !text && size == 0;
     if (!config || (!text && size > 0) || (asks && !needed))
-        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "%s: is NULL",
-                         !config ? "config"
-                         : asks  ? "needed"
-                                 : "text");
+        return qobs_invalid(error, "%s: is NULL", !config ? "config" : asks ? "needed" : "text");
     struct text count = {0}, out = {.to = text, .size = size};
     put_config(&count, config);
     if (!asks && count.length >= size)
-        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "size: is %zu, the text needs %zu", size,
-                         count.length + 1);
+        return qobs_invalid(error, "size: is %zu, the text needs %zu", size, count.length + 1);
     if (!asks) {
         put_config(&out, config);
         text[out.length] = '\0';
@@ -124,13 +114,10 @@ int qobs_config_key_info(const qobs_config *config, const char *key, qobs_settin
         [KIND_REAL] = QOBS_SETTING_REAL,       [KIND_AXES] = QOBS_SETTING_AXES,
         [KIND_PAIR] = QOBS_SETTING_PAIR,       [KIND_OWN_NAME] = QOBS_SETTING_OWN_NAME};
     if (!config || !key)
-        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "%s: is NULL", config ? "key" : "config");
+        return qobs_invalid(error, "%s: is NULL", config ? "key" : "config");
     const struct setting *setting;
-    int status = out_check("info", info, SIZE_THROUGH(qobs_setting_info, default_value), error);
-    if (status == QOBS_OK)
-        status = qobs_setting_require(config->preset, key, &setting, error);
-    if (status != QOBS_OK)
-        return status;
+    RETURN_IF_FAILED(out_check("info", info, SIZE_THROUGH(qobs_setting_info, default_value), error));
+    RETURN_IF_FAILED(qobs_setting_require(config->preset, key, &setting, error));
     const struct qobs_config defaults = qobs_config_defaults(config->preset);
     qobs_setting_info made = {.struct_size = sizeof made,
                               .key = setting->key,

@@ -19,14 +19,13 @@
 static int check_qparams(const struct view *v, const char *name, int64_t qparams, qobs_error *error)
 {
     if (v->elements != qparams)
-        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "%s: has %lld elements, the granularity gives %lld", name,
-                         (long long)v->elements, (long long)qparams);
+        return qobs_invalid(error, "%s: has %lld elements, the granularity gives %lld", name, (long long)v->elements,
+                            (long long)qparams);
     int64_t expected = (int64_t)qobs_dtype_size(v->dtype);
     for (int i = v->ndim - 1; i >= 0 && v->elements > 0; i--) {
         if (v->shape[i] > 1 && v->strides[i] != expected)
-            return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT,
-                             "%s: strides[%d] is %lld, C order without gaps needs %lld", name, i,
-                             (long long)v->strides[i], (long long)expected);
+            return qobs_invalid(error, "%s: strides[%d] is %lld, C order without gaps needs %lld", name, i,
+                                (long long)v->strides[i], (long long)expected);
         expected *= v->shape[i];
     }
     return QOBS_OK;
@@ -36,9 +35,9 @@ static int check_scale(const struct view *v, qobs_dtype value, bool torch, qobs_
 {
     if (v->dtype == QOBS_F32 || (v->dtype == value && !torch))
         return QOBS_OK;
-    return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "scale: dtype is %s, allowed are F32%s%s",
-                     qobs_dtype_name(v->dtype), torch || value == QOBS_F32 ? "" : " and that of value, ",
-                     torch || value == QOBS_F32 ? "" : qobs_dtype_name(value));
+    return qobs_invalid(error, "scale: dtype is %s, allowed are F32%s%s", qobs_dtype_name(v->dtype),
+                        torch || value == QOBS_F32 ? "" : " and that of value, ",
+                        torch || value == QOBS_F32 ? "" : qobs_dtype_name(value));
 }
 
 /* torch requires zero points to be among the quantized integers. */
@@ -47,9 +46,8 @@ static int check_zero_points(const struct view *v, const struct qobs_quantizer *
     for (int64_t i = 0; i < v->elements; i++) {
         const double z = qobs_qparam_at(v->data, v->dtype, i);
         if (!(z >= q->quant_min && z <= q->quant_max) || z != floor(z))
-            return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT,
-                             "zero_point: element %lld is %g, allowed are the integers %.0f to %.0f", (long long)i, z,
-                             q->quant_min, q->quant_max);
+            return qobs_invalid(error, "zero_point: element %lld is %g, allowed are the integers %.0f to %.0f",
+                                (long long)i, z, q->quant_min, q->quant_max);
     }
     return QOBS_OK;
 }
@@ -65,8 +63,8 @@ static int choose_quantizer(struct qobs_quantizer *q, const qobs_config *config,
     switch (config->preset->family) {
     case FAMILY_TORCH:
         if (format)
-            return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT,
-                             "format: is %s, but %s quantizes to the integers of its dtype", format->name, preset);
+            return qobs_invalid(error, "format: is %s, but %s quantizes to the integers of its dtype", format->name,
+                                preset);
         qobs_quantizer_for_integers(q, quant_min, quant_max, true);
         return QOBS_OK;
     case FAMILY_LLMC:
@@ -80,7 +78,7 @@ static int choose_quantizer(struct qobs_quantizer *q, const qobs_config *config,
         break;
     }
     if (!format)
-        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "format: is NULL, which %s leaves open", preset);
+        return qobs_invalid(error, "format: is NULL, which %s leaves open", preset);
     qobs_quantizer_for_format(q, format);
     return QOBS_OK;
 }
@@ -92,21 +90,19 @@ static int check_out(const qobs_fake_quantize_args *a, const struct view *value,
     const int64_t element = (int64_t)qobs_dtype_size(value->dtype);
     int64_t span = strides ? element : value->elements * element;
     if (!a->out)
-        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "out: is NULL");
+        return qobs_invalid(error, "out: is NULL");
     for (int i = 0; strides && i < value->ndim; i++) {
         if (value->shape[i] == 1)
             continue;
         int64_t reach;
         if (strides[i] == 0)
-            return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT,
-                             "out_strides: entry %d is 0, elements would share memory", i);
+            return qobs_invalid(error, "out_strides: entry %d is 0, elements would share memory", i);
         if (!qobs_multiply(strides[i] == INT64_MIN ? INT64_MAX : llabs(strides[i]), value->shape[i] - 1, &reach) ||
             __builtin_add_overflow(span, reach, &span))
-            return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "out_strides: they reach further than 2^61 bytes");
+            return qobs_invalid(error, "out_strides: they reach further than 2^61 bytes");
     }
     if (a->out_size < (uint64_t)span)
-        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "out: has %zu bytes, its elements span %lld", a->out_size,
-                         (long long)span);
+        return qobs_invalid(error, "out: has %zu bytes, its elements span %lld", a->out_size, (long long)span);
     return QOBS_OK;
 }
 
@@ -141,15 +137,11 @@ int qobs_fake_quantize(const qobs_fake_quantize_args *args, qobs_error *error)
     struct runtime runtime;
     qobs_fake_quantize_args a;
     qobs_plan *plan = NULL, *out_plan = NULL;
-    int status = ARGS_READ(qobs_fake_quantize_args, &a, args, runtime, error);
-    if (status == QOBS_OK)
-        status = qobs_runtime_resolve(&runtime, a.runtime, error);
-    if (status == QOBS_OK)
-        status = qobs_plan_create(&plan, a.config, a.value, a.g_idx, a.runtime, error);
-    if (status != QOBS_OK)
-        return status;
+    RETURN_IF_FAILED(ARGS_READ(qobs_fake_quantize_args, &a, args, runtime, error));
+    RETURN_IF_FAILED(qobs_runtime_resolve(&runtime, a.runtime, error));
+    RETURN_IF_FAILED(qobs_plan_create(&plan, a.config, a.value, a.g_idx, a.runtime, error));
     struct fake_quantize f = {.runtime = &runtime, .kernels = qobs_kernels_active(), .global_scale = a.global_scale};
-    status = choose_quantizer(&f.quantizer, a.config, a.format, error);
+    int status = choose_quantizer(&f.quantizer, a.config, a.format, error);
     if (status == QOBS_OK && plan->value.elements > 0) {
         const qobs_tensor out = {sizeof out, a.out, a.value->dtype, a.value->ndim, a.value->shape, a.out_strides};
         status = check_out(&a, &plan->value, error);

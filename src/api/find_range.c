@@ -33,11 +33,11 @@ static int check_call(struct finder_call *r, const qobs_range_args *args, const 
         status = qobs_config_check(r->args.config, error);
     if (status != QOBS_OK || r->args.config->preset->family & r->families)
         return status;
-    return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "config: %s is not for %s, allowed are presets of %s",
-                     r->method, r->args.config->preset->name,
-                     r->families == FAMILY_MODELOPT ? "modelopt"
-                     : r->families == FAMILY_TORCH  ? "torch"
-                                                    : "quark and modelopt");
+    return qobs_invalid(error, "config: %s is not for %s, allowed are presets of %s", r->method,
+                        r->args.config->preset->name,
+                        r->families == FAMILY_MODELOPT ? "modelopt"
+                        : r->families == FAMILY_TORCH  ? "torch"
+                                                       : "quark and modelopt");
 }
 
 static int check_edge(const struct view *edges, int64_t i, int64_t next, qobs_error *error)
@@ -45,9 +45,8 @@ static int check_edge(const struct view *edges, int64_t i, int64_t next, qobs_er
     const double edge = qobs_number_at(edges, i), other = qobs_number_at(edges, next);
     if (edge <= other && !isinf(edge) && !isinf(other))
         return QOBS_OK;
-    return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT,
-                     "bin_edges: [%lld] is %g and [%lld] is %g, they must be finite and ascend", (long long)i, edge,
-                     (long long)next, other);
+    return qobs_invalid(error, "bin_edges: [%lld] is %g and [%lld] is %g, they must be finite and ascend", (long long)i,
+                        edge, (long long)next, other);
 }
 
 static int check_histogram(struct view *counts, struct view *edges, const struct finder_call *call, qobs_error *error)
@@ -58,26 +57,23 @@ static int check_histogram(struct view *counts, struct view *edges, const struct
     if (status != QOBS_OK)
         return status;
     if (counts->ndim != 1 || counts->elements < 1)
-        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT,
-                         "histogram: has %d dimensions and %lld elements, allowed are 1 and above 0", counts->ndim,
-                         (long long)counts->elements);
+        return qobs_invalid(error, "histogram: has %d dimensions and %lld elements, allowed are 1 and above 0",
+                            counts->ndim, (long long)counts->elements);
     if (counts->dtype != QOBS_F32 && counts->dtype != QOBS_F64 && counts->dtype != QOBS_I32 &&
         counts->dtype != QOBS_I64)
-        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "histogram: dtype is %s, allowed are F32, F64, I32, I64",
-                         qobs_dtype_name(counts->dtype));
+        return qobs_invalid(error, "histogram: dtype is %s, allowed are F32, F64, I32, I64",
+                            qobs_dtype_name(counts->dtype));
     if (edges->dtype != QOBS_F32)
-        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "bin_edges: dtype is %s, allowed is F32",
-                         qobs_dtype_name(edges->dtype));
+        return qobs_invalid(error, "bin_edges: dtype is %s, allowed is F32", qobs_dtype_name(edges->dtype));
     if (edges->ndim != 1 || edges->elements != counts->elements + 1)
-        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT,
-                         "bin_edges: has %d dimensions and %lld elements, a histogram of %lld bins needs 1 and %lld",
-                         edges->ndim, (long long)edges->elements, (long long)counts->elements,
-                         (long long)counts->elements + 1);
+        return qobs_invalid(
+            error, "bin_edges: has %d dimensions and %lld elements, a histogram of %lld bins needs 1 and %lld",
+            edges->ndim, (long long)edges->elements, (long long)counts->elements, (long long)counts->elements + 1);
     for (int64_t i = 0; i < counts->elements; i++) {
         const double count = qobs_number_at(counts, i);
         if (!(count >= 0) || isinf(count))
-            return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT,
-                             "histogram: [%lld] is %g, allowed are finite numbers from 0", (long long)i, count);
+            return qobs_invalid(error, "histogram: [%lld] is %g, allowed are finite numbers from 0", (long long)i,
+                                count);
     }
     for (int64_t i = 0; call->uses_all_edges && status == QOBS_OK && i < counts->elements; i++)
         status = check_edge(edges, i, i + 1, error);
@@ -99,20 +95,16 @@ static int open_finder(struct finder *f, struct finder_call *call, const qobs_ra
                        qobs_error *error)
 {
     struct view counts, edges;
-    int status = check_call(call, args, range, error);
-    if (status == QOBS_OK)
-        status = check_histogram(&counts, &edges, call, error);
-    if (status == QOBS_OK)
-        status = qobs_runtime_resolve(&f->runtime, call->args.runtime, error);
-    if (status != QOBS_OK)
-        return status;
+    RETURN_IF_FAILED(check_call(call, args, range, error));
+    RETURN_IF_FAILED(check_histogram(&counts, &edges, call, error));
+    RETURN_IF_FAILED(qobs_runtime_resolve(&f->runtime, call->args.runtime, error));
     qobs_resolve_range(call->args.config, &f->rule);
     qobs_resolve_formula(call->args.config, &f->formula);
     const size_t bins = (size_t)counts.elements, doubles = bins + qobs_range_workspace(bins);
     f->size = doubles * sizeof(double) + (bins + 1) * sizeof(float);
     double *numbers = f->memory = qobs_allocate(&f->runtime, f->size);
     if (!numbers)
-        return qobs_fail(error, QOBS_ERROR_OUT_OF_MEMORY, "histogram: no memory for %zu bytes", f->size);
+        return qobs_no_memory(error, "histogram: no memory for %zu bytes", f->size);
     f->workspace = numbers + bins;
     float *copy = (float *)(void *)(numbers + doubles);
     for (size_t i = 0; i < bins; i++)
@@ -160,13 +152,11 @@ static int find_amax(struct finder_call *call, qobs_amax_finder *find, const qob
 {
     struct finder f;
     struct found_amax found = {0};
-    int status = open_finder(&f, call, args, range, error);
-    if (status != QOBS_OK)
-        return status;
+    RETURN_IF_FAILED(open_finder(&f, call, args, range, error));
     f.rule.params.bins.stride = call->args.stride;
     f.rule.params.bins.start_bin = call->args.start_bin;
     const fp_mode mode = fp_enter();
-    status = find(&f.rule.params.bins, &f.formula, &f.histogram, f.workspace, &found, error);
+    const int status = find(&f.rule.params.bins, &f.formula, &f.histogram, f.workspace, &found, error);
     fp_leave(mode);
     const qobs_range result = {.min = min_of(call->args.config, found.amax), .max = found.amax, .score = found.score};
     return close_finder(&f, call, status, result, range, error);
@@ -190,14 +180,11 @@ int qobs_range_by_percentile(const qobs_range_args *args, qobs_range *range, qob
     struct finder_call call = {"percentile", FAMILY_QUARK | FAMILY_MODELOPT, true, {0}};
     struct finder f;
     qobs_range found = {0};
-    const int status = open_finder(&f, &call, args, range, error);
-    if (status != QOBS_OK)
-        return status;
+    RETURN_IF_FAILED(open_finder(&f, &call, args, range, error));
     const double percentile = call.args.percentile;
     if (!(percentile >= 0 && percentile <= 100))
         return close_finder(&f, &call,
-                            qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT,
-                                      "percentile: is %g, allowed are numbers from 0 to 100", percentile),
+                            qobs_invalid(error, "percentile: is %g, allowed are numbers from 0 to 100", percentile),
                             found, range, error);
     const fp_mode mode = fp_enter();
     if (call.args.config->preset->family == FAMILY_MODELOPT) {
@@ -216,9 +203,7 @@ int qobs_range_by_l2_norm(const qobs_range_args *args, qobs_range *range, qobs_e
     struct finder_call call = {"l2_norm", FAMILY_TORCH, false, {0}};
     struct finder f;
     qobs_range found = {0};
-    const int status = open_finder(&f, &call, args, range, error);
-    if (status != QOBS_OK)
-        return status;
+    RETURN_IF_FAILED(open_finder(&f, &call, args, range, error));
     const size_t bins = f.histogram.bins;
     float *counts = (float *)(void *)f.workspace;
     const fp_mode mode = fp_enter();

@@ -8,16 +8,13 @@
 static int open_arrays(qobs_format_array_args *a, const qobs_format_array_args *args, bool codes, size_t *n,
                        qobs_error *error)
 {
-    int status = ARGS_READ(qobs_format_array_args, a, args, saturate, error);
-    if (status == QOBS_OK && !a->format)
-        status = qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "format: is NULL");
-    if (status == QOBS_OK && a->x_size % sizeof *a->x != 0)
-        status = qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "x: has %zu bytes, allowed are multiples of %zu",
-                           a->x_size, sizeof *a->x);
-    if (status == QOBS_OK)
-        status = array_check("x", a->x, a->x_size, a->x_size, error);
-    if (status != QOBS_OK)
-        return status;
+    RETURN_IF_FAILED(ARGS_READ(qobs_format_array_args, a, args, saturate, error));
+    if (!a->format)
+        RETURN_IF_FAILED(qobs_invalid(error, "format: is NULL"));
+    if (a->x_size % sizeof *a->x != 0)
+        RETURN_IF_FAILED(
+            qobs_invalid(error, "x: has %zu bytes, allowed are multiples of %zu", a->x_size, sizeof *a->x));
+    RETURN_IF_FAILED(array_check("x", a->x, a->x_size, a->x_size, error));
     *n = a->x_size / sizeof *a->x;
     return array_check("out", a->out, a->out_size, *n * (codes ? qobs_format_size(a->format) : sizeof(float)), error);
 }
@@ -26,9 +23,7 @@ int qobs_format_round_array(const qobs_format_array_args *args, qobs_error *erro
 {
     qobs_format_array_args a;
     size_t n;
-    const int status = open_arrays(&a, args, false, &n, error);
-    if (status != QOBS_OK)
-        return status;
+    RETURN_IF_FAILED(open_arrays(&a, args, false, &n, error));
     qobs_round_floats(a.format, n, a.x, a.out, a.saturate);
     return qobs_succeed(error);
 }
@@ -37,9 +32,7 @@ int qobs_format_encode_array(const qobs_format_array_args *args, qobs_error *err
 {
     qobs_format_array_args a;
     size_t n;
-    const int status = open_arrays(&a, args, true, &n, error);
-    if (status != QOBS_OK)
-        return status;
+    RETURN_IF_FAILED(open_arrays(&a, args, true, &n, error));
     qobs_encode_floats(a.format, n, a.x, a.out, a.saturate);
     return qobs_succeed(error);
 }

@@ -16,7 +16,7 @@
 static int check_result(const qobs_observer *o, const qobs_result *result, qobs_error *error)
 {
     if (!o)
-        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "observer: is NULL");
+        return qobs_invalid(error, "observer: is NULL");
     return out_check("result", result, SIZE_THROUGH(qobs_result, size), error);
 }
 
@@ -37,9 +37,7 @@ size_t qobs_observer_result_count(const qobs_observer *o)
 
 int qobs_observer_result_info(const qobs_observer *o, size_t index, qobs_result *result, qobs_error *error)
 {
-    const int status = check_result(o, result, error);
-    if (status != QOBS_OK)
-        return status;
+    RETURN_IF_FAILED(check_result(o, result, error));
     struct result_item item = {.part = index};
     for (size_t i = 0; i < qobs_result_row_count; i++) {
         item.row = &qobs_result_rows[i];
@@ -50,18 +48,14 @@ int qobs_observer_result_info(const qobs_observer *o, size_t index, qobs_result 
         }
         item.part -= parts;
     }
-    return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "index: is %zu, there are %zu results", index,
-                     qobs_observer_result_count(o));
+    return qobs_invalid(error, "index: is %zu, there are %zu results", index, qobs_observer_result_count(o));
 }
 
 int qobs_observer_result_find(const qobs_observer *o, const char *name, qobs_result *result, qobs_error *error)
 {
     struct result_item item;
-    int status = check_result(o, result, error);
-    if (status == QOBS_OK)
-        status = qobs_result_find(o, name, &item, error);
-    if (status != QOBS_OK)
-        return status;
+    RETURN_IF_FAILED(check_result(o, result, error));
+    RETURN_IF_FAILED(qobs_result_find(o, name, &item, error));
     write_result(o, item, result);
     return qobs_succeed(error);
 }
@@ -71,7 +65,7 @@ static int open_result(const qobs_observer *o, const char *name, struct result_i
                        qobs_error *error)
 {
     if (!o)
-        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "observer: is NULL");
+        return qobs_invalid(error, "observer: is NULL");
     const int status = qobs_result_find(o, name, item, error);
     if (status == QOBS_OK)
         qobs_result_describe(o, *item, result);
@@ -87,7 +81,7 @@ int qobs_observer_read(const qobs_observer *o, const char *name, void *out, size
         return status;
     status = qobs_check_size(size, result.name, result.size, error);
     if (status == QOBS_OK && !out && size > 0)
-        status = qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "out: is NULL");
+        status = qobs_invalid(error, "out: is NULL");
     if (status != QOBS_OK)
         return status;
     if (size == 0) /* out may be NULL */
@@ -128,8 +122,8 @@ static int convert(const unsigned char *from, qobs_dtype dtype, size_t n, qobs_d
 {
     for (size_t i = 0; (to == QOBS_I32 || to == QOBS_I64) && i < n; i++)
         if (!is_integer(from, dtype, i, to))
-            return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "dtype: is %s, but element %zu of %s is %.9g",
-                             qobs_dtype_name(to), i, name, real_at(from, dtype, i));
+            return qobs_invalid(error, "dtype: is %s, but element %zu of %s is %.9g", qobs_dtype_name(to), i, name,
+                                real_at(from, dtype, i));
     for (size_t i = 0; i < n; i++) {
         const double x = dtype == QOBS_I64 ? (double)integer_at(from, dtype, i) : real_at(from, dtype, i);
         const float f32 = (float)x;
@@ -151,18 +145,16 @@ int qobs_observer_read_as(const qobs_observer *o, const char *name, qobs_dtype d
     struct result_item item;
     qobs_result result = {.struct_size = sizeof result};
     if (dtype != QOBS_F32 && dtype != QOBS_F64 && dtype != QOBS_I32 && dtype != QOBS_I64)
-        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "dtype: is %s (%d), allowed are F32, F64, I32, I64",
-                         qobs_dtype_name(dtype) ? qobs_dtype_name(dtype) : "unknown", (int)dtype);
-    int status = open_result(o, name, &item, &result, error);
-    if (status != QOBS_OK)
-        return status;
+        return qobs_invalid(error, "dtype: is %s (%d), allowed are F32, F64, I32, I64",
+                            qobs_dtype_name(dtype) ? qobs_dtype_name(dtype) : "unknown", (int)dtype);
+    RETURN_IF_FAILED(open_result(o, name, &item, &result, error));
     const size_t n = result.size / qobs_dtype_size(result.dtype);
-    status = array_check("out", out, size, n * qobs_dtype_size(dtype), error);
+    int status = array_check("out", out, size, n * qobs_dtype_size(dtype), error);
     if (status != QOBS_OK || n == 0)
         return status == QOBS_OK ? qobs_succeed(error) : status;
     unsigned char *own = qobs_allocate(&o->runtime, result.size);
     if (!own)
-        return qobs_fail(error, QOBS_ERROR_OUT_OF_MEMORY, "out: no memory for %zu bytes", result.size);
+        return qobs_no_memory(error, "out: no memory for %zu bytes", result.size);
     const fp_mode mode = fp_enter();
     status = item.row->read(o, &(struct reading){item.part, own, result.size, error});
     if (status == QOBS_OK)
@@ -175,12 +167,10 @@ int qobs_observer_read_as(const qobs_observer *o, const char *name, qobs_dtype d
 int qobs_observer_search_report(const qobs_observer *o, qobs_search_report *report, qobs_error *error)
 {
     if (!o)
-        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "observer: is NULL");
-    const int status = qobs_search_report_check(report, error);
-    if (status != QOBS_OK)
-        return status;
+        return qobs_invalid(error, "observer: is NULL");
+    RETURN_IF_FAILED(qobs_search_report_check(report, error));
     if (o->stages.range.ops->stage == SEARCH_NONE)
-        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "observer: %s does not search", o->config.preset->name);
+        return qobs_invalid(error, "observer: %s does not search", o->config.preset->name);
     if (o->state.record.qparams == 0)
         return qobs_fail(error, QOBS_ERROR_NO_DATA, "observer: nothing has been searched yet");
     const fp_mode mode = fp_enter();

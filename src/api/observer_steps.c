@@ -14,7 +14,7 @@
 #include "qobs/plan.h"
 #include "reduce/reduce.h"
 
-static int no_observer(qobs_error *error) { return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "observer: is NULL"); }
+static int no_observer(qobs_error *error) { return qobs_invalid(error, "observer: is NULL"); }
 
 int qobs_observer_observe(qobs_observer *o, const qobs_tensor *value, const qobs_tensor *g_idx, qobs_error *error)
 {
@@ -28,13 +28,10 @@ int qobs_observer_observe_importance(qobs_observer *o, const qobs_tensor *activa
     if (!o)
         return no_observer(error);
     if (!o->stages.range.params.grid.importance)
-        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "observer: %s does not weigh columns",
-                         o->config.preset->name);
-    int status = qobs_view_of_tensor(&view, activations, "activations", error);
-    if (status != QOBS_OK)
-        return status;
+        return qobs_invalid(error, "observer: %s does not weigh columns", o->config.preset->name);
+    RETURN_IF_FAILED(qobs_view_of_tensor(&view, activations, "activations", error));
     const fp_mode mode = fp_enter();
-    status = qobs_importance_add(&o->runtime, o->kernels, &o->importance, &view, error);
+    const int status = qobs_importance_add(&o->runtime, o->kernels, &o->importance, &view, error);
     fp_leave(mode);
     return status == QOBS_OK ? qobs_succeed(error) : status;
 }
@@ -49,8 +46,8 @@ int qobs_observer_record_tokens(qobs_observer *o, const qobs_tensor *value, qobs
     if (status != QOBS_OK)
         return status;
     if (!qobs_kernel_dtype_of(view.dtype, &unused))
-        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "value: dtype is %s, allowed are F32, BF16, F16 and F64",
-                         qobs_dtype_name(view.dtype));
+        return qobs_invalid(error, "value: dtype is %s, allowed are F32, BF16, F16 and F64",
+                            qobs_dtype_name(view.dtype));
     qobs_add_tokens(o, &view);
     return qobs_succeed(error);
 }
@@ -58,10 +55,10 @@ int qobs_observer_record_tokens(qobs_observer *o, const qobs_tensor *value, qobs
 static int read_range_buffers(qobs_range_buffers *out, const qobs_range_buffers *given, qobs_error *error)
 {
     if (!given)
-        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "out: is NULL");
+        return qobs_invalid(error, "out: is NULL");
     const int status = ARGS_READ(qobs_range_buffers, out, given, size, error);
     if (status == QOBS_OK && (!out->min || !out->max))
-        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "%s: is NULL", out->min ? "max" : "min");
+        return qobs_invalid(error, "%s: is NULL", out->min ? "max" : "min");
     return status;
 }
 
@@ -71,12 +68,9 @@ int qobs_observer_update_min_max(qobs_observer *o, const qobs_tensor *value, con
     qobs_range_buffers out;
     if (!o)
         return no_observer(error);
-    const int status = read_range_buffers(&out, given, error);
-    if (status != QOBS_OK)
-        return status;
+    RETURN_IF_FAILED(read_range_buffers(&out, given, error));
     if (!qobs_has_min_max(&o->stages))
-        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "observer: %s has no minimum and maximum",
-                         o->config.preset->name);
+        return qobs_invalid(error, "observer: %s has no minimum and maximum", o->config.preset->name);
     const struct request request = {.ranges = true, .min = out.min, .max = out.max, .range_size = out.size};
     const struct observed_batch batch = {.value = value, .g_idx = g_idx, .request = &request};
     return qobs_accept_batch(o, &batch, error);
@@ -105,11 +99,9 @@ int qobs_observer_update_qparams_along_dim(qobs_observer *o, const qobs_tensor *
     if (!o)
         return no_observer(error);
     if (!o->stages.traits.qparams_along_dim)
-        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT,
-                         "observer: only those of llmc with version 2025-09 have this");
+        return qobs_invalid(error, "observer: only those of llmc with version 2025-09 have this");
     if ((!dim && count > 0) || count > QOBS_MAX_NDIM)
-        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "dim: %s",
-                         dim ? "has more entries than dimensions" : "is NULL");
+        return qobs_invalid(error, "dim: %s", dim ? "has more entries than dimensions" : "is NULL");
     struct axes axes = {.count = (int)count};
     for (size_t i = 0; i < count; i++)
         axes.axis[i] = dim[i];
@@ -124,8 +116,7 @@ static int check_global(const qobs_observer *o, const qobs_plan *plan, size_t si
 {
     const size_t element = qobs_dtype_size(plan->dtype);
     if (size != element)
-        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "size: is %zu bytes for min and for max, expected %zu",
-                         size, element);
+        return qobs_invalid(error, "size: is %zu bytes for min and for max, expected %zu", size, element);
     if (plan->value.elements == 0 && o->global_range.dtype == 0)
         return qobs_fail(error, QOBS_ERROR_NO_DATA, "value: has no elements, and there is nothing from before");
     return qobs_check_batch_dtype(o, plan->dtype, qobs_state_is_empty(&o->state), error);
@@ -154,14 +145,10 @@ int qobs_observer_update_global_min_max(qobs_observer *o, const qobs_tensor *val
     if (!o)
         return no_observer(error);
     if (!o->stages.traits.has_global_range)
-        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT,
-                         "observer: only those of llmc with version 2025-09 or 2025-10 have a global range");
-    int status = read_range_buffers(&out, given, error);
-    if (status == QOBS_OK)
-        status = qobs_plan_new_along(&plan, o->stages.granularity.params.keying, value, &none, &o->runtime, error);
-    if (status != QOBS_OK)
-        return status;
-    status = check_global(o, plan, out.size, error);
+        return qobs_invalid(error, "observer: only those of llmc with version 2025-09 or 2025-10 have a global range");
+    RETURN_IF_FAILED(read_range_buffers(&out, given, error));
+    RETURN_IF_FAILED(qobs_plan_new_along(&plan, o->stages.granularity.params.keying, value, &none, &o->runtime, error));
+    int status = check_global(o, plan, out.size, error);
     const fp_mode mode = fp_enter();
     if (status == QOBS_OK && plan->value.elements > 0) {
         status = measure_global(o, plan, value, &batch, error);

@@ -38,15 +38,12 @@ static void release(struct search_call *d)
 /* Reads the arguments and checks those that do not need the tensor. */
 static int open_search(qobs_search_args *a, const qobs_search_args *args, qobs_error *error)
 {
-    int status = ARGS_READ(qobs_search_args, a, args, runtime, error);
-    if (status == QOBS_OK)
-        status = qobs_config_check(a->config, error);
-    if (status == QOBS_OK && !a->config->preset->search)
-        status = qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT,
-                           "config: %s does not search, allowed are the llmc presets *mse", a->config->preset->name);
-    if (status == QOBS_OK && a->report)
-        status = qobs_search_report_check(a->report, error);
-    return status;
+    RETURN_IF_FAILED(ARGS_READ(qobs_search_args, a, args, runtime, error));
+    RETURN_IF_FAILED(qobs_config_check(a->config, error));
+    if (!a->config->preset->search)
+        RETURN_IF_FAILED(qobs_invalid(error, "config: %s does not search, allowed are the llmc presets *mse",
+                                      a->config->preset->name));
+    return a->report ? qobs_search_report_check(a->report, error) : QOBS_OK;
 }
 
 static int check_ranges(const qobs_search_args *a, const qobs_plan *plan, qobs_error *error)
@@ -79,23 +76,23 @@ static int set_weights(struct search_call *d, qobs_error *error)
     const enum strategy strategy = qobs_config_strategy(config);
     if (config->base_name != BASE_WEIGHT ||
         (strategy != STRATEGY_CHANNEL && strategy != STRATEGY_GROUP && strategy != STRATEGY_TENSOR_GROUP))
-        return qobs_fail(
-            error, QOBS_ERROR_INVALID_ARGUMENT,
+        return qobs_invalid(
+            error,
             "importance: goes with base name weight and strategy channel, group or tensor_group, not with %s and %s",
             qobs_base_name_text(config->base_name), qobs_strategy_text((int)strategy));
     const int64_t columns = d->plan->value.shape[d->plan->value.ndim - 1];
     d->weights_size = (size_t)columns * sizeof *d->importance;
     d->weights = qobs_allocate(&d->runtime, d->weights_size);
     if (!d->weights)
-        return qobs_fail(error, QOBS_ERROR_OUT_OF_MEMORY, "importance: no memory for %zu bytes", d->weights_size);
+        return qobs_no_memory(error, "importance: no memory for %zu bytes", d->weights_size);
     memcpy(d->weights, d->importance, d->weights_size);
     const enum importance_fault fault = qobs_importance_normalise(d->weights, columns);
     if (fault == IMPORTANCE_USABLE)
         return QOBS_OK;
-    return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "importance: is %s",
-                     fault == IMPORTANCE_NOT_FINITE ? "not finite somewhere"
-                     : fault == IMPORTANCE_NEGATIVE ? "negative somewhere"
-                                                    : "0 everywhere");
+    return qobs_invalid(error, "importance: is %s",
+                        fault == IMPORTANCE_NOT_FINITE ? "not finite somewhere"
+                        : fault == IMPORTANCE_NEGATIVE ? "negative somewhere"
+                                                       : "0 everywhere");
 }
 
 static int check_data(const struct search_call *d, qobs_error *error)
@@ -124,7 +121,7 @@ static int search(struct search_call *d, const qobs_search_args *a, qobs_error *
 {
     struct grid_search search = {.global_scale = a->global_scale, .find_ranges = true, .min = a->min, .max = a->max};
     if (search.global_scale && d->config->version == VERSION_CURRENT)
-        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "global_scale: version current searches without one");
+        return qobs_invalid(error, "global_scale: version current searches without one");
     int status = qobs_runtime_resolve(&d->runtime, a->runtime, error);
     if (status == QOBS_OK)
         status = qobs_plan_create(&d->plan, d->config, d->value, d->g_idx, a->runtime, error);
@@ -147,16 +144,14 @@ static int search(struct search_call *d, const qobs_search_args *a, qobs_error *
 int qobs_search(const qobs_search_args *args, qobs_error *error)
 {
     qobs_search_args a;
-    int status = open_search(&a, args, error);
-    if (status != QOBS_OK)
-        return status;
+    RETURN_IF_FAILED(open_search(&a, args, error));
     struct search_call d = {.config = a.config,
                             .value = a.value,
                             .g_idx = a.g_idx,
                             .importance = a.importance,
                             .recorded = a.best_step || a.errors || a.report};
     const fp_mode mode = fp_enter();
-    status = search(&d, &a, error);
+    const int status = search(&d, &a, error);
     if (status == QOBS_OK) {
         if (a.best_step)
             memcpy(a.best_step, d.record.best_step, a.best_step_size);
@@ -187,13 +182,11 @@ int qobs_global_search(const qobs_search_args *args, qobs_error *error)
     qobs_search_args a;
     int status = open_search(&a, args, error);
     if (status == QOBS_OK && superfluous(&a))
-        status = qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "%s: has no meaning for the complete tensor",
-                           superfluous(&a));
+        status = qobs_invalid(error, "%s: has no meaning for the complete tensor", superfluous(&a));
     if (status == QOBS_OK &&
         (a.config->version == VERSION_CURRENT || qobs_config_strategy(a.config) != STRATEGY_TENSOR_GROUP))
-        status = qobs_fail(
-            error, QOBS_ERROR_INVALID_ARGUMENT,
-            "config: only versions 2025-09 and 2025-10 with strategy tensor_group searches for a global scale");
+        status = qobs_invalid(
+            error, "config: only versions 2025-09 and 2025-10 with strategy tensor_group searches for a global scale");
     if (status != QOBS_OK)
         return status;
     static const struct axes none = {0};

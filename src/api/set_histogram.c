@@ -16,46 +16,38 @@ enum { MAX_SUM_BITS = 53 }; /* a mass is a double */
 static int check_counts(const qobs_observer *o, const qobs_tensor *counts, struct view *view, qobs_error *error)
 {
     const struct histogram_rule *rule = &o->stages.reduction.histogram;
-    const int status = qobs_view_of_tensor(view, counts, "counts", error);
-    if (status != QOBS_OK)
-        return status;
+    RETURN_IF_FAILED(qobs_view_of_tensor(view, counts, "counts", error));
     if (view->ndim != 1 || view->elements < 1 || view->elements > QOBS_MOST_BINS)
-        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT,
-                         "counts: has %d dimensions and %lld elements, allowed are 1 and 1 to %d", view->ndim,
-                         (long long)view->elements, QOBS_MOST_BINS);
+        return qobs_invalid(error, "counts: has %d dimensions and %lld elements, allowed are 1 and 1 to %d", view->ndim,
+                            (long long)view->elements, QOBS_MOST_BINS);
     if (view->dtype != QOBS_F32 && view->dtype != QOBS_F64 && view->dtype != QOBS_I32 && view->dtype != QOBS_I64)
-        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "counts: dtype is %s, allowed are F32, F64, I32, I64",
-                         qobs_dtype_name(view->dtype));
+        return qobs_invalid(error, "counts: dtype is %s, allowed are F32, F64, I32, I64", qobs_dtype_name(view->dtype));
     if (rule->ops->same_bins && (size_t)view->elements != rule->params.bins)
-        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "counts: has %lld elements, the setting bins is %zu",
-                         (long long)view->elements, rule->params.bins);
+        return qobs_invalid(error, "counts: has %lld elements, the setting bins is %zu", (long long)view->elements,
+                            rule->params.bins);
     double sum = 0;
     for (int64_t i = 0; i < view->elements; i++) {
         const double count = qobs_number_at(view, i);
         sum += count;
         if (!(count >= 0) || sum > ldexp(1, MAX_SUM_BITS))
-            return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT,
-                             "counts: [%lld] is %g, allowed are numbers from 0, at most 2^53 in total", (long long)i,
-                             count);
+            return qobs_invalid(error, "counts: [%lld] is %g, allowed are numbers from 0, at most 2^53 in total",
+                                (long long)i, count);
     }
     return QOBS_OK;
 }
 
 static int check_edges(const qobs_tensor *bin_edges, int64_t bins, struct view *view, qobs_error *error)
 {
-    const int status = qobs_view_of_tensor(view, bin_edges, "bin_edges", error);
-    if (status != QOBS_OK)
-        return status;
+    RETURN_IF_FAILED(qobs_view_of_tensor(view, bin_edges, "bin_edges", error));
     if (view->ndim != 1 || view->elements != bins + 1 || (view->dtype != QOBS_F32 && view->dtype != QOBS_F64))
-        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT,
-                         "bin_edges: has %d dimensions, %lld elements and dtype %s, allowed are 1, %lld, F32 or F64",
-                         view->ndim, (long long)view->elements, qobs_dtype_name(view->dtype), (long long)bins + 1);
+        return qobs_invalid(error,
+                            "bin_edges: has %d dimensions, %lld elements and dtype %s, allowed are 1, %lld, F32 or F64",
+                            view->ndim, (long long)view->elements, qobs_dtype_name(view->dtype), (long long)bins + 1);
     for (int64_t i = 0; i < bins; i++) {
         const double edge = qobs_number_at(view, i), next = qobs_number_at(view, i + 1);
         if (!(edge <= next) || isinf(edge) || isinf(next))
-            return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT,
-                             "bin_edges: [%lld] is %g and the next one %g, they must be finite and ascend",
-                             (long long)i, edge, next);
+            return qobs_invalid(error, "bin_edges: [%lld] is %g and the next one %g, they must be finite and ascend",
+                                (long long)i, edge, next);
     }
     return QOBS_OK;
 }
@@ -79,8 +71,7 @@ static int range_of_edges(const struct view *edges, bool stored, struct bin_rang
     range->step = (float)qobs_number_at(edges, 1) - range->lo;
     if (has_edges(range, edges))
         return QOBS_OK;
-    return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT,
-                     "bin_edges: are neither those of linspace nor those of arange in float32");
+    return qobs_invalid(error, "bin_edges: are neither those of linspace nor those of arange in float32");
 }
 
 static int find_range(const qobs_observer *o, const qobs_histogram_state *h, const struct view *counts,
@@ -92,11 +83,9 @@ static int find_range(const qobs_observer *o, const qobs_histogram_state *h, con
         return status == QOBS_OK ? range_of_edges(edges, stored, range, error) : status;
     }
     if (stored)
-        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "bin_edges: is NULL, %s stores them",
-                         o->config.preset->name);
+        return qobs_invalid(error, "bin_edges: is NULL, %s stores them", o->config.preset->name);
     if (!(h->min <= h->max) || isinf(h->min) || isinf(h->max))
-        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "min, max: %g to %g is no range of finite numbers",
-                         (double)h->min, (double)h->max);
+        return qobs_invalid(error, "min, max: %g to %g is no range of finite numbers", (double)h->min, (double)h->max);
     *range = (struct bin_range){.lo = h->min, .hi = h->max};
     return QOBS_OK;
 }
@@ -108,9 +97,7 @@ static int find_layout(const qobs_observer *o, struct layout *layout, qobs_error
     static const int64_t shape[] = {1};
     const qobs_tensor value = {sizeof value, &element, QOBS_F32, 1, shape, NULL};
     qobs_plan plan;
-    const int status = qobs_plan_make(&plan, &o->stages.granularity, &value, NULL, &o->runtime, error);
-    if (status != QOBS_OK)
-        return status;
+    RETURN_IF_FAILED(qobs_plan_make(&plan, &o->stages.granularity, &value, NULL, &o->runtime, error));
     *layout = qobs_layout_of(&o->stages, &plan);
     qobs_plan_unmake(&plan);
     return QOBS_OK;
@@ -120,13 +107,9 @@ static int make_state(const qobs_observer *o, const struct view *counts, const s
                       const struct bin_range *range, struct state *state, qobs_error *error)
 {
     const struct histogram_ops *ops = o->stages.reduction.histogram.ops;
-    int status = find_layout(o, &state->layout, error);
-    if (status == QOBS_OK)
-        status = qobs_allocate_ranges(&o->runtime, &state->ranges, QOBS_F32, 1, error);
-    if (status == QOBS_OK)
-        status = qobs_histogram_allocate(&o->runtime, ops, &state->histogram, 1, (size_t)counts->elements, error);
-    if (status != QOBS_OK)
-        return status;
+    RETURN_IF_FAILED(find_layout(o, &state->layout, error));
+    RETURN_IF_FAILED(qobs_allocate_ranges(&o->runtime, &state->ranges, QOBS_F32, 1, error));
+    RETURN_IF_FAILED(qobs_histogram_allocate(&o->runtime, ops, &state->histogram, 1, (size_t)counts->elements, error));
     for (int64_t i = 0; i < counts->elements; i++)
         state->histogram.mass[i] = qobs_number_at(counts, i);
     for (int64_t i = 0; state->histogram.edges && i <= counts->elements; i++)
@@ -144,9 +127,9 @@ int qobs_observer_set_histogram(qobs_observer *o, const qobs_histogram_state *gi
     struct bin_range range;
     struct state state = {0};
     if (!o)
-        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "observer: is NULL");
+        return qobs_invalid(error, "observer: is NULL");
     if (!o->stages.reduction.histogram.ops)
-        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "observer: %s has no histogram", o->config.preset->name);
+        return qobs_invalid(error, "observer: %s has no histogram", o->config.preset->name);
     int status = ARGS_READ(qobs_histogram_state, &h, given, batches, error);
     if (status == QOBS_OK)
         status = check_counts(o, h.counts, &counts, error);

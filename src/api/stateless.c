@@ -49,24 +49,20 @@ static int minmax(qobs_plan *plan, const qobs_minmax_args *a, const struct runti
 /* Reads the arguments and checks what does not need the tensor. */
 static int open_minmax(qobs_minmax_args *a, const qobs_minmax_args *args, struct runtime *runtime, qobs_error *error)
 {
-    int status = ARGS_READ(qobs_minmax_args, a, args, runtime, error);
-    if (status == QOBS_OK && a->counts)
-        status = counts_check(a->counts, error);
-    if (status == QOBS_OK)
-        status = qobs_runtime_resolve(runtime, a->runtime, error);
-    if (status == QOBS_OK && a->config)
-        status = qobs_config_check(a->config, error);
-    return status;
+    RETURN_IF_FAILED(ARGS_READ(qobs_minmax_args, a, args, runtime, error));
+    if (a->counts)
+        RETURN_IF_FAILED(counts_check(a->counts, error));
+    RETURN_IF_FAILED(qobs_runtime_resolve(runtime, a->runtime, error));
+    return a->config ? qobs_config_check(a->config, error) : QOBS_OK;
 }
 
 /* The granularity that keeps the axes of the arguments. */
 static int keep_axes(const qobs_minmax_args *a, struct granularity *granularity, qobs_error *error)
 {
     if (a->axis_count > QOBS_MAX_NDIM)
-        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "axis_count: is %zu, allowed are 0 to %d", a->axis_count,
-                         QOBS_MAX_NDIM);
+        return qobs_invalid(error, "axis_count: is %zu, allowed are 0 to %d", a->axis_count, QOBS_MAX_NDIM);
     if (!a->axes && a->axis_count > 0)
-        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "axes: is NULL, but axis_count is %zu", a->axis_count);
+        return qobs_invalid(error, "axes: is NULL, but axis_count is %zu", a->axis_count);
     *granularity =
         (struct granularity){.ops = &qobs_granularity_modelopt_axes, .params = {.axes = {.count = (int)a->axis_count}}};
     for (size_t i = 0; i < a->axis_count; i++)
@@ -98,12 +94,12 @@ int qobs_global_minmax(const qobs_minmax_args *args, qobs_error *error)
     qobs_plan plan;
     int status = open_minmax(&a, args, &runtime, error);
     if (status == QOBS_OK && (a.g_idx || a.axes || a.axis_count > 0))
-        status = qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "%s: has no meaning for the complete tensor",
-                           a.g_idx  ? "g_idx"
-                           : a.axes ? "axes"
-                                    : "axis_count");
+        status = qobs_invalid(error, "%s: has no meaning for the complete tensor",
+                              a.g_idx  ? "g_idx"
+                              : a.axes ? "axes"
+                                       : "axis_count");
     if (status == QOBS_OK && !a.config)
-        status = qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "config: is NULL");
+        status = qobs_invalid(error, "config: is NULL");
     if (status == QOBS_OK)
         status = qobs_plan_make_along(&plan, KEYING_NONE, a.value, &none, &runtime, error);
     return status == QOBS_OK ? minmax(&plan, &a, &runtime, error) : status;
@@ -113,16 +109,14 @@ int qobs_global_minmax(const qobs_minmax_args *args, qobs_error *error)
 static int check_formula(const qobs_config *config, qobs_dtype dtype, struct formula *formula, qobs_error *error)
 {
     enum qobs_kernel_dtype unused;
-    const int status = qobs_config_check(config, error);
-    if (status != QOBS_OK)
-        return status;
+    RETURN_IF_FAILED(qobs_config_check(config, error));
     qobs_resolve_formula(config, formula);
     const bool torch = formula->ops == &qobs_formula_torch;
     if (qobs_kernel_dtype_of(dtype, &unused) && (!torch || dtype == QOBS_F32))
         return QOBS_OK;
-    return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "dtype: is %s (%d), allowed are %s",
-                     qobs_dtype_name(dtype) ? qobs_dtype_name(dtype) : "unknown", (int)dtype,
-                     torch ? "F32" : "F32, BF16, F16, F64");
+    return qobs_invalid(error, "dtype: is %s (%d), allowed are %s",
+                        qobs_dtype_name(dtype) ? qobs_dtype_name(dtype) : "unknown", (int)dtype,
+                        torch ? "F32" : "F32, BF16, F16, F64");
 }
 
 static int check_calculation(const qobs_calculate_args *a, const struct formula *formula,
@@ -130,42 +124,35 @@ static int check_calculation(const qobs_calculate_args *a, const struct formula 
 {
     qobs_dtype scale, zero_point;
     if (a->count > (size_t)1 << 48)
-        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "count: is %zu, allowed are 0 to 2^48", a->count);
+        return qobs_invalid(error, "count: is %zu, allowed are 0 to 2^48", a->count);
     if (a->global_scale && !formula->ops->global_scale)
-        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "global_scale: %s has none", a->config->preset->name);
+        return qobs_invalid(error, "global_scale: %s has none", a->config->preset->name);
     qobs_formula_dtypes(formula, ranges, &scale, &zero_point);
     const size_t size = a->count * qobs_dtype_size(a->dtype);
-    int status = array_check("min", a->min, a->size, size, error);
-    if (status == QOBS_OK)
-        status = array_check("max", a->max, a->size, size, error);
-    if (status == QOBS_OK && (a->scale || a->scale_size > 0))
-        status = array_check("scale", a->scale, a->scale_size, a->count * qobs_dtype_size(scale), error);
-    if (status == QOBS_OK && (a->zero_point || a->zero_point_size > 0))
-        status =
-            array_check("zero_point", a->zero_point, a->zero_point_size, a->count * qobs_dtype_size(zero_point), error);
-    return status;
+    RETURN_IF_FAILED(array_check("min", a->min, a->size, size, error));
+    RETURN_IF_FAILED(array_check("max", a->max, a->size, size, error));
+    if (a->scale || a->scale_size > 0)
+        RETURN_IF_FAILED(array_check("scale", a->scale, a->scale_size, a->count * qobs_dtype_size(scale), error));
+    return (a->zero_point || a->zero_point_size > 0) ? array_check("zero_point", a->zero_point, a->zero_point_size,
+                                                                   a->count * qobs_dtype_size(zero_point), error)
+                                                     : QOBS_OK;
 }
 
 int qobs_calculate_qparams(const qobs_calculate_args *args, qobs_error *error)
 {
     struct formula formula;
     qobs_calculate_args a;
-    int status = ARGS_READ(qobs_calculate_args, &a, args, zero_point_size, error);
-    if (status == QOBS_OK)
-        status = check_formula(a.config, a.dtype, &formula, error);
-    if (status != QOBS_OK)
-        return status;
+    RETURN_IF_FAILED(ARGS_READ(qobs_calculate_args, &a, args, zero_point_size, error));
+    RETURN_IF_FAILED(check_formula(a.config, a.dtype, &formula, error));
     const struct range_view ranges = {.dtype = a.dtype,
                                       .n = a.count,
                                       .rank = formula.params.rank,
                                       .min = a.min,
                                       .max = a.max,
                                       .global_scale = a.global_scale};
-    status = check_calculation(&a, &formula, &ranges, error);
-    if (status != QOBS_OK)
-        return status;
+    RETURN_IF_FAILED(check_calculation(&a, &formula, &ranges, error));
     const fp_mode mode = fp_enter();
-    status = qobs_formula_qparams(&formula, &ranges, a.scale, a.zero_point, error);
+    const int status = qobs_formula_qparams(&formula, &ranges, a.scale, a.zero_point, error);
     fp_leave(mode);
     return status;
 }
@@ -176,14 +163,14 @@ int qobs_global_scale(const qobs_config *config, qobs_dtype dtype, double min, d
     struct formula formula;
     int status = check_formula(config, dtype, &formula, error);
     if (status == QOBS_OK && !global_scale)
-        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "global_scale: is NULL");
+        return qobs_invalid(error, "global_scale: is NULL");
     if (status == QOBS_OK && !formula.ops->global_scale)
-        status = qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "config: %s has no global scale", config->preset->name);
+        status = qobs_invalid(error, "config: %s has no global scale", config->preset->name);
     if (status != QOBS_OK)
         return status;
     if (!isfinite(min) || !isfinite(max))
-        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "%s: is %g, must be finite", isfinite(min) ? "max" : "min",
-                         isfinite(min) ? max : min);
+        return qobs_invalid(error, "%s: is %g, must be finite", isfinite(min) ? "max" : "min",
+                            isfinite(min) ? max : min);
     const struct range_view range = {.dtype = QOBS_F64, .n = 1, .min = &min, .max = &max};
     const fp_mode mode = fp_enter();
     const double amax = qobs_amax_of_ranges(&range);
@@ -201,14 +188,12 @@ int qobs_config_qparam_dtypes(const qobs_config *config, qobs_dtype dtype, qobs_
 {
     struct formula formula;
     enum qobs_kernel_dtype unused;
-    const int status = qobs_config_check(config, error);
-    if (status != QOBS_OK)
-        return status;
+    RETURN_IF_FAILED(qobs_config_check(config, error));
     if (!scale || !zero_point)
-        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "%s: is NULL", scale ? "zero_point" : "scale");
+        return qobs_invalid(error, "%s: is NULL", scale ? "zero_point" : "scale");
     if (!qobs_kernel_dtype_of(dtype, &unused))
-        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "dtype: is %s (%d), allowed are F32, BF16, F16, F64",
-                         qobs_dtype_name(dtype) ? qobs_dtype_name(dtype) : "unknown", (int)dtype);
+        return qobs_invalid(error, "dtype: is %s (%d), allowed are F32, BF16, F16, F64",
+                            qobs_dtype_name(dtype) ? qobs_dtype_name(dtype) : "unknown", (int)dtype);
     qobs_resolve_formula(config, &formula);
     const struct range_view ranges = {.dtype = dtype, .rank = formula.params.rank};
     qobs_formula_dtypes(&formula, &ranges, scale, zero_point);
@@ -219,12 +204,10 @@ int qobs_count_tokens(const qobs_tensor *value, uint64_t *tokens, uint64_t *nonz
 {
     enum qobs_kernel_dtype unused;
     struct view view;
-    const int status = qobs_view_of_tensor(&view, value, "value", error);
-    if (status != QOBS_OK)
-        return status;
+    RETURN_IF_FAILED(qobs_view_of_tensor(&view, value, "value", error));
     if (!qobs_kernel_dtype_of(view.dtype, &unused))
-        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "value: dtype is %s, allowed are F32, BF16, F16 and F64",
-                         qobs_dtype_name(view.dtype));
+        return qobs_invalid(error, "value: dtype is %s, allowed are F32, BF16, F16 and F64",
+                            qobs_dtype_name(view.dtype));
     if (tokens)
         *tokens = qobs_tokens(&view);
     if (nonzero_tokens)

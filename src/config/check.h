@@ -2,8 +2,7 @@
 /* SPDX-FileCopyrightText: The qobs authors */
 
 /* The checks of a family's settings together; config.c calls the one of the preset's family. */
-#ifndef QOBS_CONFIG_CHECK_H
-#define QOBS_CONFIG_CHECK_H
+#pragma once
 
 #include "config/config.h"
 
@@ -11,5 +10,3 @@ int qobs_check_llmc(const qobs_config *config, qobs_error *error);
 int qobs_check_torch(const qobs_config *config, qobs_error *error);
 int qobs_check_quark(const qobs_config *config, qobs_error *error);
 int qobs_check_modelopt(const qobs_config *config, qobs_error *error);
-
-#endif

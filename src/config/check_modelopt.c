@@ -15,11 +15,10 @@ int qobs_check_modelopt(const qobs_config *config, qobs_error *error)
         return QOBS_OK;
     const double steps = ceil((config->stop_multiplier - config->start_multiplier) / config->step_size) + 1;
     if (config->stop_multiplier < config->start_multiplier)
-        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT,
-                         "stop_multiplier: is %g, must not be below start_multiplier, %g", config->stop_multiplier,
-                         config->start_multiplier);
+        return qobs_invalid(error, "stop_multiplier: is %g, must not be below start_multiplier, %g",
+                            config->stop_multiplier, config->start_multiplier);
     if (steps > QOBS_MAX_MULTIPLIERS)
-        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "step_size: %g makes %.0f candidates, allowed are %d",
-                         config->step_size, steps, QOBS_MAX_MULTIPLIERS);
+        return qobs_invalid(error, "step_size: %g makes %.0f candidates, allowed are %d", config->step_size, steps,
+                            QOBS_MAX_MULTIPLIERS);
     return QOBS_OK;
 }

@@ -71,8 +71,8 @@ static int check_dtype(const qobs_config *config, qobs_error *error)
         if (accepted_by[i] & wanted)
             used +=
                 (size_t)snprintf(known + used, sizeof known - used, "%s%s", used ? ", " : "", qobs_quark_dtype_text(i));
-    return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "dtype: is %s, %s takes %s",
-                     qobs_quark_dtype_text(config->quark_dtype), config->preset->name, known);
+    return qobs_invalid(error, "dtype: is %s, %s takes %s", qobs_quark_dtype_text(config->quark_dtype),
+                        config->preset->name, known);
 }
 
 static int check_qscheme(const qobs_config *config, qobs_error *error)
@@ -86,9 +86,8 @@ static int check_qscheme(const qobs_config *config, qobs_error *error)
     if (config->quark_qscheme == QUARK_QSCHEME_NONE || expected == QUARK_QSCHEME_NONE ||
         config->quark_qscheme == expected)
         return QOBS_OK;
-    return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "qscheme: is %s, %s takes %s",
-                     qobs_quark_qscheme_text(config->quark_qscheme), config->preset->name,
-                     qobs_quark_qscheme_text(expected));
+    return qobs_invalid(error, "qscheme: is %s, %s takes %s", qobs_quark_qscheme_text(config->quark_qscheme),
+                        config->preset->name, qobs_quark_qscheme_text(expected));
 }
 
 static int check_axis(const qobs_config *config, qobs_error *error)
@@ -98,15 +97,14 @@ static int check_axis(const qobs_config *config, qobs_error *error)
     if (granularity == GRANULARITY_NONE || granularity == GRANULARITY_TENSOR)
         return QOBS_OK;
     if (!config->has_ch_axis)
-        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "ch_axis: is not set, %s needs it", name);
+        return qobs_invalid(error, "ch_axis: is not set, %s needs it", name);
     if (granularity == GRANULARITY_QUARK_CHANNEL)
         return QOBS_OK;
     if (!config->has_group_size)
-        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "group_size: is not set, %s needs it", name);
+        return qobs_invalid(error, "group_size: is not set, %s needs it", name);
     if (config->group_size == 0 || (config->group_size < 0 && granularity == GRANULARITY_QUARK_BLOCK))
-        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "group_size: is %lld, %s takes %sabove 0",
-                         (long long)config->group_size, name,
-                         granularity == GRANULARITY_QUARK_BLOCK ? "" : "-1 (one group) and ");
+        return qobs_invalid(error, "group_size: is %lld, %s takes %sabove 0", (long long)config->group_size, name,
+                            granularity == GRANULARITY_QUARK_BLOCK ? "" : "-1 (one group) and ");
     return QOBS_OK;
 }
 
@@ -117,23 +115,18 @@ static int check_format(const qobs_config *config, qobs_error *error)
     const bool formatted = (formula == FORMULA_QUARK_MX && config->preset->range != &qobs_range_exponent) ||
                            (formula == FORMULA_QUARK && config->quark_dtype == QUARK_FP4);
     if (formatted && config->scale_format == SCALE_FORMAT_NONE)
-        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT,
-                         "scale_format: is not set, %s with dtype %s takes float32, e4m3, e5m3, e8m0",
-                         config->preset->name, qobs_quark_dtype_text(config->quark_dtype));
+        return qobs_invalid(error, "scale_format: is not set, %s with dtype %s takes float32, e4m3, e5m3, e8m0",
+                            config->preset->name, qobs_quark_dtype_text(config->quark_dtype));
     if (config->mx_element_dtype && qobs_quark_number(config->mx_element_dtype).mantissa_bits == 0)
-        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "mx_element_dtype: %s is no element of an e8m0 scale",
-                         qobs_quark_dtype_text(config->mx_element_dtype));
+        return qobs_invalid(error, "mx_element_dtype: %s is no element of an e8m0 scale",
+                            qobs_quark_dtype_text(config->mx_element_dtype));
     return QOBS_OK;
 }
 
 int qobs_check_quark(const qobs_config *config, qobs_error *error)
 {
-    int status = check_dtype(config, error);
-    if (status == QOBS_OK)
-        status = check_qscheme(config, error);
-    if (status == QOBS_OK)
-        status = check_axis(config, error);
-    if (status == QOBS_OK)
-        status = check_format(config, error);
-    return status;
+    RETURN_IF_FAILED(check_dtype(config, error));
+    RETURN_IF_FAILED(check_qscheme(config, error));
+    RETURN_IF_FAILED(check_axis(config, error));
+    return check_format(config, error);
 }

@@ -2,8 +2,7 @@
 /* SPDX-FileCopyrightText: The qobs authors */
 
 /* Settings, parsed and checked in one place. */
-#ifndef QOBS_CONFIG_H
-#define QOBS_CONFIG_H
+#pragma once
 
 #include "base/runtime.h"
 #include "base/shape.h"
@@ -174,5 +173,3 @@ const char *qobs_torch_dtype_text(int dtype);
 const char *qobs_qscheme_text(int qscheme);
 const char *qobs_quark_dtype_text(int dtype);
 const char *qobs_quark_qscheme_text(int qscheme);
-
-#endif

@@ -2,8 +2,7 @@
 /* SPDX-FileCopyrightText: The qobs authors */
 
 /* The numbers of the dtypes that torch's and Quark's settings name. Limits come from the table of formats. */
-#ifndef QOBS_CONFIG_DTYPES_H
-#define QOBS_CONFIG_DTYPES_H
+#pragma once
 
 #include "config/config.h"
 #include "number/format.h"
@@ -27,5 +26,3 @@ struct quark_number qobs_quark_element(const qobs_config *config);
 
 /* The dtype that scale_type names; 0: none. */
 qobs_dtype qobs_quark_scale_type(const qobs_config *config);
-
-#endif

@@ -2,8 +2,7 @@
 /* SPDX-FileCopyrightText: The qobs authors */
 
 /* A preset: a name, five stages and default settings. The rows are in preset_rows.h. */
-#ifndef QOBS_PRESET_H
-#define QOBS_PRESET_H
+#pragma once
 
 #include "measure/accumulators.h"
 #include "measure/reduction.h"
@@ -84,5 +83,3 @@ static inline bool qobs_preset_grows_bins(const struct preset *preset)
 {
     return preset->reduction->histogram && !qobs_preset_has_torch_histogram(preset);
 }
-
-#endif

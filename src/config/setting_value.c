@@ -126,7 +126,7 @@ static int refuse(const struct setting *s, const char *type, const char *value, 
 {
     char allowed[ALLOWED];
     describe_allowed(s, config, allowed);
-    return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "%s: is %s'%s', allowed are %s", s->key, type, value, allowed);
+    return qobs_invalid(error, "%s: is %s'%s', allowed are %s", s->key, type, value, allowed);
 }
 
 /* ---- From text --------------------------------------------------------------------------------------------------- */

@@ -207,8 +207,7 @@ int qobs_setting_require(const struct preset *preset, const char *key, const str
     const struct setting *s;
     for (size_t i = 0; (s = qobs_setting_at(preset, i)) && used < sizeof known; i++)
         used += (size_t)snprintf(known + used, sizeof known - used, "%s%s", used ? ", " : "", s->key);
-    return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "%s: '%s' is no setting; known are %s", preset->name, key,
-                     known);
+    return qobs_invalid(error, "%s: '%s' is no setting; known are %s", preset->name, key, known);
 }
 
 struct qobs_config qobs_config_defaults(const struct preset *preset)

@@ -3,8 +3,7 @@
 
 /* The table of settings (settings.c), and their values from text and numbers (setting_value.c) and to text
  * (setting_print.c). A new setting is a row in settings.c and a field in struct qobs_config. */
-#ifndef QOBS_SETTINGS_H
-#define QOBS_SETTINGS_H
+#pragma once
 
 #include "config/config.h"
 
@@ -76,5 +75,3 @@ const char *qobs_preset_own_name(const struct preset *preset);
 
 const char *qobs_word_text(const struct word *words, int value); /* or NULL */
 bool qobs_equal_ignoring_case(const char *a, const char *b);
-
-#endif

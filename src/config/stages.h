@@ -3,8 +3,7 @@
 
 /* The stages of an observer with their parameters, resolved once from a configuration. Everything below config/ sees
  * these and no setting. */
-#ifndef QOBS_STAGES_H
-#define QOBS_STAGES_H
+#pragma once
 
 #include "config/config.h"
 #include "formula/formula.h"
@@ -67,5 +66,3 @@ static inline bool qobs_has_min_max(const struct stages *stages)
 {
     return qobs_has_ranges(stages) && !stages->accumulator.ops->symmetric;
 }
-
-#endif

@@ -4,8 +4,7 @@
 /* Numbers and arrays as bytes, in both directions with the same calls: a codec writes, counts bytes, or reads. Bytes
  * are the same on every machine: little-endian, integers in as many bytes as the call says, elements in their own size.
  * Reading past the end gives 0 and sets `ends_early`. */
-#ifndef QOBS_CODEC_H
-#define QOBS_CODEC_H
+#pragma once
 
 #include "base/shape.h"
 
@@ -39,5 +38,3 @@ void qobs_code_elements(struct codec *codec, void *elements, size_t n, size_t si
 
 /* u32 ndim and u64 extents. Returns the number of elements, or 0 if the shape is impossible. */
 size_t qobs_code_shape(struct codec *codec, struct shape *shape);
-
-#endif

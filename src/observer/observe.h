@@ -2,8 +2,7 @@
 /* SPDX-FileCopyrightText: The qobs authors */
 
 /* One batch through the stages of an observer. */
-#ifndef QOBS_OBSERVE_H
-#define QOBS_OBSERVE_H
+#pragma once
 
 #include "observer/observer.h"
 
@@ -30,5 +29,3 @@ int qobs_accept_batch(qobs_observer *observer, const struct observed_batch *batc
 int qobs_check_batch_dtype(const qobs_observer *observer, qobs_dtype dtype, bool first, qobs_error *error);
 
 void qobs_add_tokens(qobs_observer *observer, const struct view *value);
-
-#endif

@@ -2,8 +2,7 @@
 /* SPDX-FileCopyrightText: The qobs authors */
 
 /* The grid search as a step of accepting a batch: after its ranges are measured and before they are accumulated. */
-#ifndef QOBS_OBSERVE_SEARCH_H
-#define QOBS_OBSERVE_SEARCH_H
+#pragma once
 
 #include "observer/observer.h"
 #include "qobs/plan.h"
@@ -19,5 +18,3 @@ int qobs_search_batch(const qobs_observer *observer, const qobs_plan *plan, cons
  * range. */
 int qobs_search_global(const qobs_observer *observer, const qobs_plan *plan, const unsigned char *data, void *min,
                        void *max, qobs_error *error);
-
-#endif

@@ -32,15 +32,12 @@ int qobs_observer_create(qobs_observer **result, const qobs_config *config, cons
 {
     struct runtime runtime;
     if (!result)
-        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "observer: is NULL");
-    int status = qobs_config_check(config, error);
-    if (status == QOBS_OK)
-        status = qobs_runtime_resolve(&runtime, given, error);
-    if (status != QOBS_OK)
-        return status;
+        return qobs_invalid(error, "observer: is NULL");
+    RETURN_IF_FAILED(qobs_config_check(config, error));
+    RETURN_IF_FAILED(qobs_runtime_resolve(&runtime, given, error));
     qobs_observer *o = qobs_allocate(&runtime, sizeof *o);
     if (!o)
-        return qobs_fail(error, QOBS_ERROR_OUT_OF_MEMORY, "observer: no memory for %zu bytes", sizeof *o);
+        return qobs_no_memory(error, "observer: no memory for %zu bytes", sizeof *o);
     qobs_observer_init(o, config, &runtime);
     *result = o;
     return qobs_succeed(error);
@@ -49,12 +46,10 @@ int qobs_observer_create(qobs_observer **result, const qobs_config *config, cons
 int qobs_observer_open(qobs_observer **observer, const char *text, const qobs_runtime *runtime, qobs_error *error)
 {
     if (!observer)
-        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "observer: is NULL");
+        return qobs_invalid(error, "observer: is NULL");
     qobs_config *config;
-    int status = qobs_config_parse(&config, text, runtime, error);
-    if (status != QOBS_OK)
-        return status;
-    status = qobs_observer_create(observer, config, runtime, error);
+    RETURN_IF_FAILED(qobs_config_parse(&config, text, runtime, error));
+    const int status = qobs_observer_create(observer, config, runtime, error);
     qobs_config_destroy(config);
     return status;
 }
@@ -90,7 +85,7 @@ void qobs_observer_destroy(qobs_observer *o)
 int qobs_observer_counts(const qobs_observer *o, qobs_counts *counts, qobs_error *error)
 {
     if (!o)
-        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "observer: is NULL");
+        return qobs_invalid(error, "observer: is NULL");
     const int status = counts_check(counts, error);
     if (status == QOBS_OK)
         counts_copy(&o->counts, counts);

@@ -2,8 +2,7 @@
 /* SPDX-FileCopyrightText: The qobs authors */
 
 /* An observer: its stages, what it has accumulated, and what the caller has set. */
-#ifndef QOBS_OBSERVER_H
-#define QOBS_OBSERVER_H
+#pragma once
 
 #include "config/stages.h"
 #include "measure/importance.h"
@@ -38,5 +37,3 @@ struct range_view qobs_view_ranges(const qobs_observer *observer);
 /* The global range accumulates that of a batch. */
 void qobs_accumulate_global(const struct accumulator *accumulator, struct global_range *global,
                             const struct global_range *batch);
-
-#endif

@@ -20,15 +20,11 @@ int qobs_observer_create_in(qobs_observer **result, void *memory, size_t size, c
     struct runtime runtime;
     const size_t skipped = (REGION_ALIGNMENT - (uintptr_t)memory % REGION_ALIGNMENT) % REGION_ALIGNMENT;
     if (!result || !memory)
-        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "%s: is NULL", result ? "memory" : "observer");
+        return qobs_invalid(error, "%s: is NULL", result ? "memory" : "observer");
     if (size < skipped + HEADER)
-        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "size: is %zu bytes, an observer needs %d", size,
-                         HEADER + REGION_ALIGNMENT - 1);
-    int status = qobs_config_check(config, error);
-    if (status == QOBS_OK)
-        status = qobs_runtime_resolve(&runtime, given, error);
-    if (status != QOBS_OK)
-        return status;
+        return qobs_invalid(error, "size: is %zu bytes, an observer needs %d", size, HEADER + REGION_ALIGNMENT - 1);
+    RETURN_IF_FAILED(qobs_config_check(config, error));
+    RETURN_IF_FAILED(qobs_runtime_resolve(&runtime, given, error));
     struct in_place *place = (struct in_place *)(void *)((unsigned char *)memory + skipped);
     place->region = qobs_region_make((unsigned char *)place + HEADER, (unsigned char *)memory + size);
     runtime.region = &place->region;
@@ -115,7 +111,7 @@ static int reserve_all(const struct runtime *runtime, const struct stages *stage
 int qobs_observer_size(const qobs_config *config, const qobs_tensor *value, size_t *size, qobs_error *error)
 {
     if (!size)
-        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "size: is NULL");
+        return qobs_invalid(error, "size: is NULL");
     int status = qobs_config_check(config, error);
     if (status != QOBS_OK)
         return status;

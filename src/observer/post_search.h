@@ -3,8 +3,7 @@
 
 /* Searches of the state (SEARCH_STATE in range/range_rule.h) as a step of observing: they run after a batch has been
  * accumulated, and their errors are those of that batch. */
-#ifndef QOBS_POST_SEARCH_H
-#define QOBS_POST_SEARCH_H
+#pragma once
 
 #include "observer/observer.h"
 #include "qobs/plan.h"
@@ -27,5 +26,3 @@ void qobs_search_accumulated(qobs_observer *observer, const qobs_plan *plan, con
 
 /* The state as the members of struct range_ops take it. Those that return a result only read it. */
 struct search_state qobs_search_state(const qobs_observer *observer);
-
-#endif

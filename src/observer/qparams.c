@@ -43,8 +43,7 @@ int qobs_check_size(size_t size, const char *name, size_t expected, qobs_error *
 {
     if (size == expected)
         return QOBS_OK;
-    return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "size: is %zu bytes for %s, expected %zu", size, name,
-                     expected);
+    return qobs_invalid(error, "size: is %zu bytes for %s, expected %zu", size, name, expected);
 }
 
 int qobs_check_qparam_sizes(const qobs_observer *o, const struct layout *layout, bool observed,
@@ -135,13 +134,13 @@ static int read_global_scale(const qobs_observer *o, float *global_scale, qobs_e
 int qobs_qparam_buffers_read(qobs_qparam_buffers *out, const qobs_qparam_buffers *given, qobs_error *error)
 {
     if (!given)
-        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "out: is NULL");
+        return qobs_invalid(error, "out: is NULL");
     int status = ARGS_READ(qobs_qparam_buffers, out, given, global_scale, error);
     out->struct_size = sizeof *out;
     if (status == QOBS_OK && !out->scale && out->scale_size > 0)
-        status = qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "scale: is NULL");
+        status = qobs_invalid(error, "scale: is NULL");
     if (status == QOBS_OK && !out->zero_point && out->zero_point_size > 0)
-        status = qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "zero_point: is NULL");
+        status = qobs_invalid(error, "zero_point: is NULL");
     return status;
 }
 
@@ -149,7 +148,7 @@ int qobs_observer_qparams(const qobs_observer *o, const qobs_qparam_buffers *giv
 {
     qobs_qparam_buffers out;
     if (!o)
-        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "observer: is NULL");
+        return qobs_invalid(error, "observer: is NULL");
     const bool observed = !qobs_state_is_empty(&o->state);
     int status = qobs_qparam_buffers_read(&out, given, error);
     if (status == QOBS_OK && !observed)

@@ -2,8 +2,7 @@
 /* SPDX-FileCopyrightText: The qobs authors */
 
 /* Scale, zero point and global scale of an observer, and the ranges its rule finds in a histogram. */
-#ifndef QOBS_QPARAMS_H
-#define QOBS_QPARAMS_H
+#pragma once
 
 #include "observer/observer.h"
 
@@ -35,5 +34,3 @@ int qobs_qparam_buffers_read(qobs_qparam_buffers *out, const qobs_qparam_buffers
 
 /* Upstream's percentile of an empty histogram is a list of one range. */
 bool qobs_found_is_list(const qobs_observer *observer);
-
-#endif

@@ -16,21 +16,17 @@ static int check(const qobs_observer *o, const qobs_tensor *tensor, const char *
                  qobs_error *error)
 {
     if (!o)
-        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "observer: is NULL");
+        return qobs_invalid(error, "observer: is NULL");
     if (!o->stages.range.ops->reference)
-        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "observer: %s takes no %s", o->config.preset->name, name);
+        return qobs_invalid(error, "observer: %s takes no %s", o->config.preset->name, name);
     if (o->counts.batches > 0)
-        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT,
-                         "observer: has observed %llu batches, %s comes before the first",
-                         (unsigned long long)o->counts.batches, name);
-    const int status = qobs_view_of_tensor(view, tensor, name, error);
-    if (status != QOBS_OK)
-        return status;
+        return qobs_invalid(error, "observer: has observed %llu batches, %s comes before the first",
+                            (unsigned long long)o->counts.batches, name);
+    RETURN_IF_FAILED(qobs_view_of_tensor(view, tensor, name, error));
     enum qobs_kernel_dtype unused;
     if (!qobs_kernel_dtype_of(view->dtype, &unused) || view->elements == 0)
-        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT,
-                         "%s: has %lld elements of %s, allowed are F32, BF16, F16, F64 and at least 1", name,
-                         (long long)view->elements, qobs_dtype_name(view->dtype));
+        return qobs_invalid(error, "%s: has %lld elements of %s, allowed are F32, BF16, F16, F64 and at least 1", name,
+                            (long long)view->elements, qobs_dtype_name(view->dtype));
     return QOBS_OK;
 }
 
@@ -44,9 +40,8 @@ static int convert(const struct view *view, const char *name, float *numbers, qo
             at += index[d] * view->strides[d];
         numbers[i] = (float)qobs_element(at, view->dtype);
         if (!(numbers[i] >= 0) || isinf(numbers[i]))
-            return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT,
-                             "%s: element %lld is %g, allowed are finite numbers from 0", name, (long long)i,
-                             (double)numbers[i]);
+            return qobs_invalid(error, "%s: element %lld is %g, allowed are finite numbers from 0", name, (long long)i,
+                                (double)numbers[i]);
         for (int d = view->ndim - 1; d >= 0 && ++index[d] == view->shape[d]; d--)
             index[d] = 0;
     }
@@ -60,7 +55,7 @@ static int replace(qobs_observer *o, const struct view *view, const char *name, 
     const size_t size = (size_t)view->elements * sizeof(float);
     float *numbers = qobs_allocate_state(&o->runtime, size);
     if (!numbers)
-        return qobs_fail(error, QOBS_ERROR_OUT_OF_MEMORY, "%s: no memory for %zu bytes", name, size);
+        return qobs_no_memory(error, "%s: no memory for %zu bytes", name, size);
     const fp_mode mode = fp_enter();
     const int status = convert(view, name, numbers, error);
     fp_leave(mode);
@@ -77,15 +72,11 @@ static int replace(qobs_observer *o, const struct view *view, const char *name, 
 int qobs_observer_set_reference_amax(qobs_observer *o, const qobs_tensor *amax, qobs_error *error)
 {
     struct view view;
-    int status = check(o, amax, "amax", &view, error);
-    if (status != QOBS_OK)
-        return status;
+    RETURN_IF_FAILED(check(o, amax, "amax", &view, error));
     if (o->stages.range.ops->one_amax && view.elements != 1)
-        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "amax: has %lld elements, %s takes one",
-                         (long long)view.elements, o->config.preset->name);
-    status = replace(o, &view, "amax", &o->reference.amax, &o->reference.count, error);
-    if (status != QOBS_OK)
-        return status;
+        return qobs_invalid(error, "amax: has %lld elements, %s takes one", (long long)view.elements,
+                            o->config.preset->name);
+    RETURN_IF_FAILED(replace(o, &view, "amax", &o->reference.amax, &o->reference.count, error));
     o->reference.dtype = view.dtype;
     o->reference.shape = (struct shape){.ndim = view.ndim};
     memcpy(o->reference.shape.extent, view.shape, sizeof o->reference.shape.extent);
@@ -95,11 +86,9 @@ int qobs_observer_set_reference_amax(qobs_observer *o, const qobs_tensor *amax, 
 int qobs_observer_set_error_weights(qobs_observer *o, const qobs_tensor *weight, qobs_error *error)
 {
     struct view view;
-    int status = check(o, weight, "weight", &view, error);
-    if (status != QOBS_OK)
-        return status;
+    RETURN_IF_FAILED(check(o, weight, "weight", &view, error));
     if (view.ndim != 1)
-        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "weight: has %d dimensions, must have 1", view.ndim);
-    status = replace(o, &view, "weight", &o->reference.weight, &o->reference.weights, error);
+        return qobs_invalid(error, "weight: has %d dimensions, must have 1", view.ndim);
+    const int status = replace(o, &view, "weight", &o->reference.weight, &o->reference.weights, error);
     return status == QOBS_OK ? qobs_succeed(error) : status;
 }

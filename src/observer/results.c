@@ -70,8 +70,8 @@ int qobs_result_find(const qobs_observer *o, const char *name, struct result_ite
         if (exists && name && strcmp(name, own) == 0)
             return row->check(o, name, error);
     }
-    return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "name: '%s' is no result of %s; known are %s",
-                     name ? name : "(null)", o->config.preset->name, *known ? known : "none");
+    return qobs_invalid(error, "name: '%s' is no result of %s; known are %s", name ? name : "(null)",
+                        o->config.preset->name, *known ? known : "none");
 }
 
 void qobs_result_describe(const qobs_observer *o, struct result_item item, qobs_result *result)

@@ -3,8 +3,7 @@
 
 /* Results of an observer under upstream's names. Each result is a row of the table in result_rows.c; results.c looks
  * rows up and names them. */
-#ifndef QOBS_RESULTS_H
-#define QOBS_RESULTS_H
+#pragma once
 
 #include "observer/observer.h"
 
@@ -54,5 +53,3 @@ static inline size_t qobs_groups_per_row(const struct layout *layout)
 {
     return (size_t)layout->range.extent[layout->range.ndim - 1];
 }
-
-#endif

@@ -47,10 +47,10 @@ size_t qobs_observer_save_size(const qobs_observer *o) { return o ? save(o, NULL
 int qobs_observer_save(const qobs_observer *o, void *buffer, size_t size, qobs_error *error)
 {
     if (!o || !buffer)
-        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "%s: is NULL", o ? "buffer" : "observer");
+        return qobs_invalid(error, "%s: is NULL", o ? "buffer" : "observer");
     const size_t expected = qobs_observer_save_size(o);
     if (size != expected)
-        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "size: is %zu bytes, expected %zu", size, expected);
+        return qobs_invalid(error, "size: is %zu bytes, expected %zu", size, expected);
     save(o, buffer, size);
     return qobs_succeed(error);
 }
@@ -76,9 +76,7 @@ static bool is_as_saved(const qobs_config *config, uint32_t format, const char *
 static int load_setting(qobs_config *config, uint32_t format, const char *key, const char *value, size_t *index,
                         qobs_error *error)
 {
-    const int status = qobs_config_set(config, key, value, error);
-    if (status != QOBS_OK)
-        return status;
+    RETURN_IF_FAILED(qobs_config_set(config, key, value, error));
     const char *known;
     while ((known = qobs_config_key(config, *index)) && strcmp(known, key) != 0)
         ++*index;
@@ -133,7 +131,7 @@ int qobs_observer_load(qobs_observer **result, const void *buffer, size_t size, 
 {
     const unsigned char *begin = buffer;
     if (!result)
-        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "observer: is NULL");
+        return qobs_invalid(error, "observer: is NULL");
     if (!buffer || size < 4 + 4 + 8 + 4 + HASH || memcmp(begin, "qobs", 4) != 0)
         return qobs_damaged(error, "it does not begin as one");
     struct codec codec = {.loading = true, .from = begin + 4, .end = begin + size - HASH};
@@ -178,7 +176,7 @@ static int copy_state(qobs_observer *to, const qobs_observer *from, qobs_error *
     qobs_code_state(&count, source, NULL);
     unsigned char *bytes = qobs_allocate(&to->runtime, count.size);
     if (!bytes)
-        return qobs_fail(error, QOBS_ERROR_OUT_OF_MEMORY, "clone: no memory for %zu bytes", count.size);
+        return qobs_no_memory(error, "clone: no memory for %zu bytes", count.size);
     struct codec writer = {.format = FORMAT, .to = bytes};
     struct codec reader = {.loading = true, .format = FORMAT, .from = bytes, .end = bytes + count.size};
     qobs_code_state(&writer, source, NULL);
@@ -192,12 +190,10 @@ static int copy_state(qobs_observer *to, const qobs_observer *from, qobs_error *
 int qobs_observer_clone(qobs_observer **clone, const qobs_observer *o, const qobs_runtime *runtime, qobs_error *error)
 {
     if (!clone || !o)
-        return qobs_fail(error, QOBS_ERROR_INVALID_ARGUMENT, "%s: is NULL", clone ? "observer" : "clone");
+        return qobs_invalid(error, "%s: is NULL", clone ? "observer" : "clone");
     qobs_observer *made;
-    int status = qobs_observer_create(&made, &o->config, runtime, error);
-    if (status != QOBS_OK)
-        return status;
-    status = copy_state(made, o, error);
+    RETURN_IF_FAILED(qobs_observer_create(&made, &o->config, runtime, error));
+    const int status = copy_state(made, o, error);
     if (status != QOBS_OK) {
         qobs_observer_destroy(made);
         return status;

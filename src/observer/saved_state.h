@@ -16,8 +16,7 @@
  *   - if the preset takes a reference amax: u32 dtype, u64 elements, if any their shape and f32 amax
  *     u64 error weights, f32 weights; f64 error sums
  *   - u64 FNV-1a hash of all that */
-#ifndef QOBS_SAVED_STATE_H
-#define QOBS_SAVED_STATE_H
+#pragma once
 
 #include "observer/codec.h"
 #include "observer/observer.h"
@@ -32,5 +31,3 @@ int qobs_code_state(struct codec *codec, qobs_observer *observer, qobs_error *er
 
 /* Fails with what is wrong with the bytes. */
 int qobs_damaged(qobs_error *error, const char *what);
-
-#endif

@@ -13,7 +13,7 @@ int qobs_allocate_ranges(const struct runtime *runtime, struct ranges *ranges, q
     const size_t half = (n * qobs_dtype_size(dtype) + 63) / 64 * 64;
     ranges->min = qobs_allocate_state(runtime, 2 * half);
     if (!ranges->min)
-        return qobs_fail(error, QOBS_ERROR_OUT_OF_MEMORY, "observer: no memory for %zu bytes of ranges", 2 * half);
+        return qobs_no_memory(error, "observer: no memory for %zu bytes of ranges", 2 * half);
     ranges->max = ranges->min + half;
     ranges->size = 2 * half;
     return QOBS_OK;
@@ -29,8 +29,7 @@ int qobs_error_sums_reserve(const struct runtime *runtime, struct error_sums *su
 {
     double *sum = qobs_allocate_state(runtime, count * sizeof *sum);
     if (!sum)
-        return qobs_fail(error, QOBS_ERROR_OUT_OF_MEMORY, "observer: no memory for %zu bytes of errors",
-                         count * sizeof *sum);
+        return qobs_no_memory(error, "observer: no memory for %zu bytes of errors", count * sizeof *sum);
     memset(sum, 0, count * sizeof *sum);
     *sums = (struct error_sums){.sum = sum, .count = count};
     return QOBS_OK;

@@ -2,8 +2,7 @@
 /* SPDX-FileCopyrightText: The qobs authors */
 
 /* The accumulated state of an observer, and how its parts are allocated. A state without ranges has seen no batch. */
-#ifndef QOBS_STATE_H
-#define QOBS_STATE_H
+#pragma once
 
 #include "histogram/histogram.h"
 #include "measure/mode.h"
@@ -55,5 +54,3 @@ int qobs_error_sums_reserve(const struct runtime *runtime, struct error_sums *su
                             qobs_error *error); /* of 0 */
 void qobs_release_ranges(const struct runtime *runtime, struct ranges *ranges);
 void qobs_state_release(const struct runtime *runtime, struct state *state); /* all but the layout */
-
-#endif
