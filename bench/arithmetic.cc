@@ -17,7 +17,7 @@ constexpr size_t kRun = 128, kColumns = 4096;
 
 // int8 by compressed-tensors' arithmetic, a scale a group of 128, or scale and zero point a column. "aliased": of an element's address
 // the low 12 bits are those of a result a cache line before it.
-Call Quantize(const qobs_kernels &table, const Dtype &dtype, const std::string &layout, size_t bytes)
+Call Quantize(const kernel_table &table, const Dtype &dtype, const std::string &layout, size_t bytes)
 {
     const bool columns = layout == "columns";
     const size_t n = bytes / dtype.size, width = columns ? std::min(kColumns, n / 16) : kRun, rows = n / width;
@@ -30,13 +30,13 @@ Call Quantize(const qobs_kernels &table, const Dtype &dtype, const std::string &
             scale.As<double>()[i] = 0x1p-10;
         else
             scale.As<float>()[i] = 0x1p-10f;
-    qobs_quantizer quantizer;
+    quantizer quantizer;
     qobs_quantizer_for_integers(&quantizer, -128, 127, false);
     const auto stride = static_cast<ptrdiff_t>(width * dtype.size);
     const auto by_rows = table.fake_quantize_rows[dtype.kernel];
     const auto by_columns = table.fake_quantize_columns[dtype.kernel];
     return [=] {
-        const qobs_qparams qparams = {scale.Bytes(), columns ? zero.Bytes() : nullptr, columns ? zero.Bytes() : nullptr};
+        const qparam_pair qparams = {scale.Bytes(), columns ? zero.Bytes() : nullptr, columns ? zero.Bytes() : nullptr};
         if (columns)
             by_columns(&quantizer, data, stride, out, stride, rows, width, &qparams);
         else
@@ -44,7 +44,7 @@ Call Quantize(const qobs_kernels &table, const Dtype &dtype, const std::string &
     };
 }
 
-Call Squares(const qobs_kernels &table, const Dtype &dtype, size_t bytes)
+Call Squares(const kernel_table &table, const Dtype &dtype, size_t bytes)
 {
     const size_t n = bytes / dtype.size, columns = std::min(kColumns, n / 16);
     const unsigned char *data = Gaussian(dtype, bytes);
@@ -58,15 +58,15 @@ Call Squares(const qobs_kernels &table, const Dtype &dtype, size_t bytes)
 KernelCase QuantizeCase(const std::string &layout, const Dtype &dtype, const std::string &level, size_t bytes)
 {
     return {"fake-quantize", layout, &dtype, level, static_cast<double>(2 * bytes),
-            static_cast<double>(bytes / dtype.size), [](const qobs_kernels &) { return true; },
-            [&dtype, layout, bytes](const qobs_kernels &table) { return Quantize(table, dtype, layout, bytes); }};
+            static_cast<double>(bytes / dtype.size), [](const kernel_table &) { return true; },
+            [&dtype, layout, bytes](const kernel_table &table) { return Quantize(table, dtype, layout, bytes); }};
 }
 
 KernelCase SquaresCase(const Dtype &dtype, const std::string &level, size_t bytes)
 {
     return {"squares", "columns", &dtype, level, static_cast<double>(bytes), static_cast<double>(bytes / dtype.size),
-            [](const qobs_kernels &) { return true; },
-            [&dtype, bytes](const qobs_kernels &table) { return Squares(table, dtype, bytes); }};
+            [](const kernel_table &) { return true; },
+            [&dtype, bytes](const kernel_table &table) { return Squares(table, dtype, bytes); }};
 }
 
 std::vector<KernelCase> QuantizeCases()

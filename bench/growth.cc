@@ -23,11 +23,11 @@ constexpr size_t kMebi = size_t{1} << 20;
 
 void RegisterGrowth()
 {
-    const qobs_kernels *best = Isas().back();
+    const kernel_table *best = Isas().back();
     for (size_t n = size_t{1} << 10; n <= size_t{1} << 28; n *= 2) {
         const size_t bytes = n * sizeof(float);
         Register("elements", "limit-read", n, ReadLoop(kF32, bytes));
-        for (const qobs_kernels *table : Isas()) {
+        for (const kernel_table *table : Isas()) {
             if (table != best && n > size_t{1} << 26)
                 continue;
             const auto work = [table](const std::string &name) { return name + "/" + table->isa; };

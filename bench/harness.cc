@@ -52,31 +52,31 @@ const Level &LevelNamed(const std::string &name)
     std::abort();
 }
 
-static std::vector<const qobs_kernels *> Usable(const qobs_kernels *const *tables)
+static std::vector<const kernel_table *> Usable(const kernel_table *const *tables)
 {
-    std::vector<const qobs_kernels *> usable;
+    std::vector<const kernel_table *> usable;
     for (size_t i = 0; tables[i]; i++)
         if (tables[i]->usable())
             usable.push_back(tables[i]);
     return usable;
 }
 
-const std::vector<const qobs_kernels *> &Isas()
+const std::vector<const kernel_table *> &Isas()
 {
     static const auto usable = Usable(qobs_kernel_tables);
     return usable;
 }
 
-const std::vector<const qobs_kernels *> &PlainTables()
+const std::vector<const kernel_table *> &PlainTables()
 {
     static const auto usable = Usable(plain_tables);
     return usable;
 }
 
-const qobs_kernels *TableNamed(const std::string &isa)
+const kernel_table *TableNamed(const std::string &isa)
 {
     for (const auto &tables : {Isas(), PlainTables()})
-        for (const qobs_kernels *table : tables)
+        for (const kernel_table *table : tables)
             if (isa == table->isa)
                 return table;
     return nullptr;
@@ -284,7 +284,7 @@ Case ReadLoop(const Dtype &dtype, size_t bytes)
             }};
 }
 
-Case KernelCase::Of(const qobs_kernels *table) const
+Case KernelCase::Of(const kernel_table *table) const
 {
     const auto make_one = make;
     return {family + "/" + table->isa + "/" + Rest(), bytes, items, [make_one, table] { return make_one(*table); }};

@@ -25,7 +25,7 @@ extern "C" {
 
 struct Dtype {
     const char *name;
-    qobs_kernel_dtype kernel;
+    kernel_dtype kernel;
     qobs_dtype tensor;
     size_t size;
 };
@@ -41,9 +41,9 @@ const std::vector<Level> &Levels();
 const Level &LevelNamed(const std::string &name);
 
 // The tables that run here: instruction sets, slowest first; plain C by the compiler's own vectors.
-const std::vector<const qobs_kernels *> &Isas();
-const std::vector<const qobs_kernels *> &PlainTables();
-const qobs_kernels *TableNamed(const std::string &isa); // NULL: not here
+const std::vector<const kernel_table *> &Isas();
+const std::vector<const kernel_table *> &PlainTables();
+const kernel_table *TableNamed(const std::string &isa); // NULL: not here
 const limits &Limits();                                 // of the widest
 
 // Data lie in pages of 2 MB. Set before any are made.
@@ -100,10 +100,10 @@ struct KernelCase {
     const Dtype *dtype;
     std::string level;
     double bytes, items;
-    std::function<bool(const qobs_kernels &)> has;
-    std::function<std::function<void()>(const qobs_kernels &)> make;
+    std::function<bool(const kernel_table &)> has;
+    std::function<std::function<void()>(const kernel_table &)> make;
 
-    Case Of(const qobs_kernels *table) const; // "<family>/<isa>/<dtype>/<variant>/<level>"
+    Case Of(const kernel_table *table) const; // "<family>/<isa>/<dtype>/<variant>/<level>"
     std::string Rest() const { return std::string(dtype->name) + "/" + variant + "/" + level; }
 };
 

@@ -71,16 +71,16 @@ const Data &Drawn(const Distribution &distribution, const Dtype &dtype, size_t b
     return data;
 }
 
-std::function<void()> Make(const qobs_kernels &table, const Distribution &distribution, const Dtype &dtype, size_t bytes, size_t bins)
+std::function<void()> Make(const kernel_table &table, const Distribution &distribution, const Dtype &dtype, size_t bytes, size_t bins)
 {
     const Data &data = Drawn(distribution, dtype, bytes);
-    const qobs_binning binning = qobs_binning_of(data.min, data.max, bins, false, false);
+    const binning binning = qobs_binning_of(data.min, data.max, bins, false, false);
     const Room counters(QOBS_COUNTER_COPIES * qobs_counter_stride(bins) * sizeof(uint32_t));
     const auto kernel = table.histogram_rows[dtype.kernel];
     const size_t n = bytes / dtype.size;
     auto counted = std::make_shared<uint64_t>(0);
     return [=, &data] {
-        qobs_extrema seen = qobs_extrema_of_nothing();
+        extrema seen = qobs_extrema_of_nothing();
         // Counters are 32 bits: they start anew before they overflow.
         if ((*counted += n) >= uint64_t{1} << 31) {
             std::memset(counters.Bytes(), 0, QOBS_COUNTER_COPIES * qobs_counter_stride(bins) * sizeof(uint32_t));
@@ -100,8 +100,8 @@ KernelCase HistogramCase(const std::string &distribution, const Dtype &dtype, co
     if (found == std::end(kDistributions))
         std::abort();
     return {"histogram", distribution, &dtype, level, static_cast<double>(bytes), static_cast<double>(bytes / dtype.size),
-            [](const qobs_kernels &) { return true; },
-            [&dtype, found, bytes, bins](const qobs_kernels &table) { return Make(table, *found, dtype, bytes, bins); }};
+            [](const kernel_table &) { return true; },
+            [&dtype, found, bytes, bins](const kernel_table &table) { return Make(table, *found, dtype, bytes, bins); }};
 }
 
 std::vector<KernelCase> HistogramCases()

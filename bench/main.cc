@@ -42,11 +42,11 @@ void RegisterLimits()
 // Kernels of all families on all tables, and the pairs the targets are about.
 void RegisterKernels()
 {
-    const qobs_kernels *avx2 = TableNamed("avx2"), *avx512 = TableNamed("avx512"), *haswell = TableNamed("plain-haswell");
+    const kernel_table *avx2 = TableNamed("avx2"), *avx512 = TableNamed("avx512"), *haswell = TableNamed("plain-haswell");
     for (const auto &cases : {MinmaxCases(), AbsmaxCases(), HistogramCases(), QuantizeCases(), SquaresCases(), SearchCases()})
         for (const KernelCase &c : cases) {
             for (const auto &tables : {Isas(), PlainTables()})
-                for (const qobs_kernels *table : tables)
+                for (const kernel_table *table : tables)
                     if (c.has(*table) && c.level != "4096x4096")  // that is for the pairs
                         Benchmark(c.Of(table));
             if (avx2 && avx512)
@@ -60,7 +60,7 @@ void RegisterKernels()
                      ReadLoop(*c.dtype, bytes), Unit::kBytes);
             }
         }
-    const qobs_kernels *best = Isas().back();
+    const kernel_table *best = Isas().back();
     for (const char *distribution : {"gaussian", "99-percent-zeros"}) {
         const KernelCase f32 = HistogramCase(distribution, kF32, "16M", size_t{64} << 20),
                          bf16 = HistogramCase(distribution, kBf16, "16M", size_t{32} << 20);

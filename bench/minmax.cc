@@ -29,7 +29,7 @@ constexpr Layout kLayouts[] = {
 using Call = std::function<void()>;
 
 // 128 x 128: what plans make of them.
-Call Blocks(const qobs_kernels &table, const Dtype &dtype, const unsigned char *data, size_t n)
+Call Blocks(const kernel_table &table, const Dtype &dtype, const unsigned char *data, size_t n)
 {
     const auto side = int64_t{128}, all = static_cast<int64_t>(n), columns = std::min<int64_t>(4096, all / side), across = columns / side;
     const auto size = static_cast<int64_t>(dtype.size);
@@ -38,13 +38,13 @@ Call Blocks(const qobs_kernels &table, const Dtype &dtype, const unsigned char *
                                  {across, side * size, 0, 1}, {side, size, 0, 0}}};
     const Room min(n / side / side * dtype.size), max(n / side / side * dtype.size), scratch(qobs_minmax_scratch(&loops, dtype.size, false));
     return [=, &table, &dtype] {
-        qobs_nonfinite nonfinite = {};
+        nonfinite_count nonfinite = {};
         qobs_minmax_loops(&loops, &table, dtype.kernel, dtype.size, scratch.Bytes(), min.Bytes(), max.Bytes(), &nonfinite);
         benchmark::DoNotOptimize(nonfinite);
     };
 }
 
-Call Indexed(const qobs_kernels &table, const Dtype &dtype, const unsigned char *data, size_t n)
+Call Indexed(const kernel_table &table, const Dtype &dtype, const unsigned char *data, size_t n)
 {
     const size_t columns = std::min<size_t>(4096, n / 4), groups = columns / 128 ? columns / 128 : 1, rows = n / columns;
     auto group = std::make_shared<std::vector<uint32_t>>(columns);
@@ -54,7 +54,7 @@ Call Indexed(const qobs_kernels &table, const Dtype &dtype, const unsigned char 
     const Room min(rows * groups * dtype.size), max(rows * groups * dtype.size), scratch(QOBS_INDEXED_SCRATCH(groups));
     const auto kernel = table.minmax_indexed[dtype.kernel];
     return [=, size = dtype.size] {
-        qobs_nonfinite nonfinite = {};
+        nonfinite_count nonfinite = {};
         kernel(data, static_cast<ptrdiff_t>(columns * size), rows, columns, group->data(), groups, min.Bytes(), max.Bytes(),
                scratch.Bytes(), &nonfinite);
         benchmark::DoNotOptimize(nonfinite);
@@ -67,7 +67,7 @@ size_t LengthOf(const Layout &layout, size_t n)
     return layout.length == 0 ? n : layout.kind == Layout::kColumns ? std::min(layout.length, n / 16) : std::min(layout.length, n);
 }
 
-Call Make(const qobs_kernels &table, const Dtype &dtype, const Layout &layout, size_t bytes)
+Call Make(const kernel_table &table, const Dtype &dtype, const Layout &layout, size_t bytes)
 {
     const size_t n = bytes / dtype.size;
     const unsigned char *data = Gaussian(dtype, bytes);
@@ -82,7 +82,7 @@ Call Make(const qobs_kernels &table, const Dtype &dtype, const Layout &layout, s
     const auto by_rows = table.minmax_rows[dtype.kernel];
     const auto by_columns = table.minmax_columns[dtype.kernel];
     return [=] {
-        qobs_nonfinite nonfinite = {};
+        nonfinite_count nonfinite = {};
         if (columns)
             by_columns(data, stride, runs, length, min.Bytes(), max.Bytes(), &nonfinite);
         else
@@ -91,7 +91,7 @@ Call Make(const qobs_kernels &table, const Dtype &dtype, const Layout &layout, s
     };
 }
 
-Call MakeAbsmax(const qobs_kernels &table, const Dtype &dtype, const Layout &layout, size_t bytes)
+Call MakeAbsmax(const kernel_table &table, const Dtype &dtype, const Layout &layout, size_t bytes)
 {
     const size_t n = bytes / dtype.size, length = LengthOf(layout, n), runs = n / length;
     const bool columns = layout.kind == Layout::kColumns;
@@ -101,7 +101,7 @@ Call MakeAbsmax(const qobs_kernels &table, const Dtype &dtype, const Layout &lay
     const auto by_rows = table.absmax_rows[dtype.kernel];
     const auto by_columns = table.absmax_columns[dtype.kernel];
     return [=] {
-        qobs_nonfinite nonfinite = {};
+        nonfinite_count nonfinite = {};
         if (columns)
             by_columns(data, stride, runs, length, absmax.Bytes(), &nonfinite);
         else
@@ -118,8 +118,8 @@ KernelCase MinmaxCase(const std::string &layout, const Dtype &dtype, const std::
     if (found == std::end(kLayouts))
         std::abort();
     return {"minmax", layout, &dtype, level, static_cast<double>(bytes), static_cast<double>(bytes / dtype.size),
-            [](const qobs_kernels &) { return true; },
-            [&dtype, found, bytes](const qobs_kernels &table) { return Make(table, dtype, *found, bytes); }};
+            [](const kernel_table &) { return true; },
+            [&dtype, found, bytes](const kernel_table &table) { return Make(table, dtype, *found, bytes); }};
 }
 
 std::vector<KernelCase> MinmaxCases()
@@ -143,7 +143,7 @@ std::vector<KernelCase> AbsmaxCases()
             for (const Level &level : Levels())
                 if (layout.kind == Layout::kRuns || layout.kind == Layout::kColumns)
                     cases.push_back({"absmax", layout.name, &dtype, level.name, static_cast<double>(level.bytes),
-                                     static_cast<double>(level.bytes / dtype.size), [](const qobs_kernels &) { return true; },
-                                     [&](const qobs_kernels &table) { return MakeAbsmax(table, dtype, layout, level.bytes); }});
+                                     static_cast<double>(level.bytes / dtype.size), [](const kernel_table &) { return true; },
+                                     [&](const kernel_table &table) { return MakeAbsmax(table, dtype, layout, level.bytes); }});
     return cases;
 }

@@ -32,17 +32,20 @@
 #define NATIVE_BODY "plain_native.inl.h"
 #include "number/native_each.inl.h"
 
-/* Integers without a zero point and norms by powf, as the benchmarks ask for. 16 sums side by side: gcc does not reorder floats. */
-static void search_errors(const struct qobs_quantizer *quantizer, const struct qobs_error_norm *norm, bool with_shift, const float *x,
-                          const float *weight, size_t n, const struct qobs_search_candidates *candidates, size_t count,
-                          struct qobs_prefetch prefetch, float *sum)
+/* Integers without a zero point and norms by powf, as the benchmarks ask for. 16 sums side by side: gcc does not
+ * reorder floats. */
+static void search_errors(const struct quantizer *quantizer, const struct error_norm *norm, bool with_shift,
+                          const float *x, const float *weight, size_t n, const struct search_candidates *candidates,
+                          size_t count, struct prefetch_ahead prefetch, float *sum)
 {
     (void)with_shift, (void)weight, (void)prefetch;
-    const float quant_min = (float)quantizer->quant_min, quant_max = (float)quantizer->quant_max, exponent = norm->value;
+    const float quant_min = (float)quantizer->quant_min, quant_max = (float)quantizer->quant_max,
+                exponent = norm->value;
     enum { LANES = 16 };
     const bool squared = norm->kind == QOBS_NORM_2;
     for (size_t c = 0; c < count; c++) {
-        const float scale = candidates->scale[c * candidates->step], inverse = candidates->inverse[c * candidates->step];
+        const float scale = candidates->scale[c * candidates->step],
+                    inverse = candidates->inverse[c * candidates->step];
         float sums[LANES] = {0}, total = 0;
         for (size_t i = 0; i < n; i += LANES) /* filled up with zeros */
             for (size_t k = 0; k < LANES; k++) {
@@ -59,14 +62,16 @@ static void search_errors(const struct qobs_quantizer *quantizer, const struct q
 }
 
 /* One qparam after the other. */
-static void search_batch(const struct qobs_quantizer *quantizer, const struct qobs_error_norm *norm, bool with_shift, const float *x,
-                         const float *weight, size_t row, size_t n, const struct qobs_search_candidates *candidates, size_t count,
-                         struct qobs_prefetch prefetch, float *sum)
+static void search_batch(const struct quantizer *quantizer, const struct error_norm *norm, bool with_shift,
+                         const float *x, const float *weight, size_t row, size_t n,
+                         const struct search_candidates *candidates, size_t count, struct prefetch_ahead prefetch,
+                         float *sum)
 {
     enum { MOST = 256 };
     float of_one[MOST];
     for (size_t i = 0; i < QOBS_SEARCH_LANES; i++) {
-        const struct qobs_search_candidates own = {candidates->scale + i, candidates->inverse + i, candidates->shift + i, candidates->step};
+        const struct search_candidates own = {candidates->scale + i, candidates->inverse + i, candidates->shift + i,
+                                              candidates->step};
         search_errors(quantizer, norm, with_shift, x + i * row, weight, n, &own, count, prefetch, of_one);
         for (size_t c = 0; c < count; c++)
             sum[c * QOBS_SEARCH_LANES + i] = of_one[c];
@@ -76,8 +81,8 @@ static void search_batch(const struct qobs_quantizer *quantizer, const struct qo
 bool CAT(MARCHED(plain), usable)(void);
 
 #define EACH_DTYPE(name) {name##_f32, name##_bf16, name##_f16, name##_f64}
-#define DECLARE(dtype)                                                                                               \
-    QOBS_ABSMAX_ROWS(ENTRY(qobs_absmax_rows_##dtype));                                                               \
+#define DECLARE(dtype)                                                                                                 \
+    QOBS_ABSMAX_ROWS(ENTRY(qobs_absmax_rows_##dtype));                                                                 \
     QOBS_ABSMAX_COLUMNS(ENTRY(qobs_absmax_columns_##dtype))
 DECLARE(f32);
 DECLARE(bf16);
@@ -86,7 +91,7 @@ DECLARE(f64);
 
 #define EACH_ENTRY(name) {ENTRY(name##_f32), ENTRY(name##_bf16), ENTRY(name##_f16), ENTRY(name##_f64)}
 
-const struct qobs_kernels MARCHED(plain) = {
+const struct kernel_table MARCHED(plain) = {
     .isa = "plain-" TEXT(MARCH),
     .summary = "gcc -O3 -march=" TEXT(MARCH),
     .usable = CAT(MARCHED(plain), usable),

@@ -9,13 +9,13 @@
 
 typedef BITS __attribute__((aligned(1), may_alias)) K(any);
 
-static void K(rows)(const unsigned char *x, ptrdiff_t run_stride, size_t runs, size_t length, BITS inf, unsigned char *absmax,
-                    ptrdiff_t out_step, struct qobs_nonfinite *nonfinite)
+static void K(rows)(const unsigned char *x, ptrdiff_t run_stride, size_t runs, size_t length, BITS inf,
+                    unsigned char *absmax, ptrdiff_t out_step, struct nonfinite_count *nonfinite)
 {
     for (; runs > 0; runs--, x += run_stride, absmax += out_step) {
         KEY largest = 0;
         for (size_t i = 0; i < length; i++) {
-            const KEY magnitude = (KEY)(((const K(any) *)x)[i] & ((BITS)~(BITS)0 >> 1));
+            const KEY magnitude = (KEY)(((const K(any) *)x)[i] & ((BITS) ~(BITS)0 >> 1));
             largest = magnitude > largest ? magnitude : largest;
         }
         if ((BITS)largest >= inf) { /* not all are finite */
@@ -30,19 +30,19 @@ static void K(rows)(const unsigned char *x, ptrdiff_t run_stride, size_t runs, s
 static void K(row_of_columns)(const K(any) *restrict x, size_t columns, K(any) *restrict absmax)
 {
     for (size_t j = 0; j < columns; j++) {
-        const BITS magnitude = x[j] & ((BITS)~(BITS)0 >> 1);
+        const BITS magnitude = x[j] & ((BITS) ~(BITS)0 >> 1);
         absmax[j] = magnitude > absmax[j] ? magnitude : absmax[j];
     }
 }
 
-static void K(columns)(const unsigned char *x, ptrdiff_t row_stride, size_t rows, size_t columns, BITS inf, unsigned char *absmax,
-                       struct qobs_nonfinite *nonfinite)
+static void K(columns)(const unsigned char *x, ptrdiff_t row_stride, size_t rows, size_t columns, BITS inf,
+                       unsigned char *absmax, struct nonfinite_count *nonfinite)
 {
     for (; rows > 0; rows--, x += row_stride) {
         const K(any) *const v = (const K(any) *)x;
         BITS largest = 0;
         for (size_t j = 0; j < columns; j++) {
-            const BITS magnitude = v[j] & ((BITS)~(BITS)0 >> 1);
+            const BITS magnitude = v[j] & ((BITS) ~(BITS)0 >> 1);
             largest = magnitude > largest ? magnitude : largest;
         }
         if (largest < inf)

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* One element width of plain.c's minimum and maximum: on integers in the order of the floats, as gcc makes no vectors of a minimum
- * of floats that has to skip NaN. */
+/* One element width of plain.c's minimum and maximum: on integers in the order of the floats, as gcc makes no vectors
+ * of a minimum of floats that has to skip NaN. */
 #include "templates/width_begin.h"
 
 #include "templates/minmax_key.inl.h"
 
 typedef BITS __attribute__((aligned(1), may_alias)) K(any);
 
-static void K(rows)(const unsigned char *x, ptrdiff_t run_stride, size_t runs, size_t length, BITS inf, unsigned char *min,
-                    unsigned char *max, ptrdiff_t out_step, struct qobs_nonfinite *nonfinite)
+static void K(rows)(const unsigned char *x, ptrdiff_t run_stride, size_t runs, size_t length, BITS inf,
+                    unsigned char *min, unsigned char *max, ptrdiff_t out_step, struct nonfinite_count *nonfinite)
 {
     const KEY highest = (KEY)inf, lowest = K(key_of_bits)((BITS)(inf | (BITS)((BITS)1 << (WIDTH - 1))));
     for (; runs > 0; runs--, x += run_stride, min += out_step, max += out_step) {
@@ -28,8 +28,9 @@ static void K(rows)(const unsigned char *x, ptrdiff_t run_stride, size_t runs, s
     }
 }
 
-static void K(row_panels)(const unsigned char *x, ptrdiff_t row_stride, size_t panels, size_t rows, size_t runs, size_t length, BITS inf,
-                     unsigned char *min, unsigned char *max, struct qobs_nonfinite *nonfinite)
+static void K(row_panels)(const unsigned char *x, ptrdiff_t row_stride, size_t panels, size_t rows, size_t runs,
+                          size_t length, BITS inf, unsigned char *min, unsigned char *max,
+                          struct nonfinite_count *nonfinite)
 {
     for (size_t b = 0; b < panels; b++, min += runs * sizeof(BITS), max += runs * sizeof(BITS))
         for (size_t r = 0; r < rows; r++, x += row_stride)
@@ -47,14 +48,14 @@ static void K(row_of_columns)(const K(any) *restrict x, size_t columns, K(any) *
     }
 }
 
-static void K(columns)(const unsigned char *x, ptrdiff_t row_stride, size_t rows, size_t columns, BITS inf, unsigned char *min,
-                       unsigned char *max, struct qobs_nonfinite *nonfinite)
+static void K(columns)(const unsigned char *x, ptrdiff_t row_stride, size_t rows, size_t columns, BITS inf,
+                       unsigned char *min, unsigned char *max, struct nonfinite_count *nonfinite)
 {
     for (; rows > 0; rows--, x += row_stride) {
         const K(any) *const v = (const K(any) *)x;
         BITS largest = 0;
         for (size_t j = 0; j < columns; j++) {
-            const BITS magnitude = v[j] & ((BITS)~(BITS)0 >> 1);
+            const BITS magnitude = v[j] & ((BITS) ~(BITS)0 >> 1);
             largest = magnitude > largest ? magnitude : largest;
         }
         if (largest < inf)
@@ -66,7 +67,7 @@ static void K(columns)(const unsigned char *x, ptrdiff_t row_stride, size_t rows
 
 static void K(indexed)(const unsigned char *x, ptrdiff_t row_stride, size_t rows, size_t columns, const uint32_t *group,
                        size_t groups, BITS inf, unsigned char *min, unsigned char *max, unsigned char *scratch,
-                       struct qobs_nonfinite *nonfinite)
+                       struct nonfinite_count *nonfinite)
 {
     (void)scratch;
     for (; rows > 0; rows--, x += row_stride, min += groups * sizeof(BITS), max += groups * sizeof(BITS))

@@ -6,9 +6,9 @@
 #define element NATIVE(element)
 
 /* compressed-tensors' arithmetic to integers, without zero points. */
-static void NATIVE(fake_quantize_rows)(const struct qobs_quantizer *quantizer, const void *x, ptrdiff_t x_stride, void *out,
-                                       ptrdiff_t out_stride, size_t runs, size_t length, const struct qobs_qparams *qparams,
-                                       ptrdiff_t qparam_stride)
+static void NATIVE(fake_quantize_rows)(const struct quantizer *quantizer, const void *x, ptrdiff_t x_stride, void *out,
+                                       ptrdiff_t out_stride, size_t runs, size_t length,
+                                       const struct qparam_pair *qparams, ptrdiff_t qparam_stride)
 {
     const real quant_min = (real)quantizer->quant_min, quant_max = (real)quantizer->quant_max;
     for (ptrdiff_t r = 0; r < (ptrdiff_t)runs; r++) {
@@ -26,11 +26,13 @@ static void NATIVE(fake_quantize_rows)(const struct qobs_quantizer *quantizer, c
     }
 }
 
-static void NATIVE(fake_quantize_columns)(const struct qobs_quantizer *quantizer, const void *x, ptrdiff_t x_stride, void *out,
-                                          ptrdiff_t out_stride, size_t rows, size_t columns, const struct qobs_qparams *qparams)
+static void NATIVE(fake_quantize_columns)(const struct quantizer *quantizer, const void *x, ptrdiff_t x_stride,
+                                          void *out, ptrdiff_t out_stride, size_t rows, size_t columns,
+                                          const struct qparam_pair *qparams)
 {
     const real quant_min = (real)quantizer->quant_min, quant_max = (real)quantizer->quant_max;
-    const real *scale = qparams->scale, *zero_point_add = qparams->zero_point_add, *zero_point_sub = qparams->zero_point_sub;
+    const real *scale = qparams->scale, *zero_point_add = qparams->zero_point_add,
+               *zero_point_sub = qparams->zero_point_sub;
     for (ptrdiff_t r = 0; r < (ptrdiff_t)rows; r++) {
         const element *v = (const element *)((const unsigned char *)x + r * x_stride);
         element *to = (element *)((unsigned char *)out + r * out_stride);
@@ -45,10 +47,10 @@ static void NATIVE(fake_quantize_columns)(const struct qobs_quantizer *quantizer
     }
 }
 
-static void NATIVE(histogram_rows)(const struct qobs_binning *binning, const void *x, ptrdiff_t run_stride, size_t runs,
-                                   size_t length, uint32_t *counters, struct qobs_extrema *seen)
+static void NATIVE(histogram_rows)(const struct binning *binning, const void *x, ptrdiff_t run_stride, size_t runs,
+                                   size_t length, uint32_t *counters, struct extrema *seen)
 {
-    const struct qobs_binning b = *binning;
+    const struct binning b = *binning;
     for (ptrdiff_t r = 0; r < (ptrdiff_t)runs; r++) {
         const element *v = (const element *)((const unsigned char *)x + r * run_stride);
         for (size_t i = 0; i < length; i++) {

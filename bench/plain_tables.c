@@ -6,11 +6,11 @@
 #include <stddef.h>
 
 #if defined(__x86_64__)
-extern const struct qobs_kernels plain_haswell;
+extern const struct kernel_table plain_haswell;
 #endif
-extern const struct qobs_kernels plain_native;
+extern const struct kernel_table plain_native;
 
-const struct qobs_kernels *const plain_tables[] = {
+const struct kernel_table *const plain_tables[] = {
 #if defined(__x86_64__)
     &plain_haswell,
 #endif
@@ -28,7 +28,4 @@ bool plain_haswell_usable(void)
 #endif
 }
 
-bool plain_native_usable(void)
-{
-    return true;
-}
+bool plain_native_usable(void) { return true; }

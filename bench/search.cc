@@ -36,12 +36,12 @@ constexpr KernelKind kKinds[] = {
 
 size_t Qparams(const KernelKind &kind) { return kind.n <= QOBS_SEARCH_FEW ? QOBS_SEARCH_LANES : 1; }
 
-std::function<void()> Make(const qobs_kernels &table, const KernelKind &kind)
+std::function<void()> Make(const kernel_table &table, const KernelKind &kind)
 {
     const size_t qparams = Qparams(kind), elements = kind.n * qparams, count = kind.candidates * qparams;
     const Room x(elements * sizeof(float)), scale(count * sizeof(float)), inverse(count * sizeof(float)), shift(count * sizeof(float)),
         sum(count * sizeof(float));
-    qobs_quantizer quantizer;
+    quantizer quantizer;
     if (kind.format)
         qobs_quantizer_for_format(&quantizer, qobs_format_find(kind.format));
     else
@@ -59,8 +59,8 @@ std::function<void()> Make(const qobs_kernels &table, const KernelKind &kind)
         qobs_search_candidate(kind.format == nullptr, scale.As<float>()[i], 0, &inverse.As<float>()[i], &shift.As<float>()[i]);
     }
     return [=, errors = table.search_errors, batch = table.search_batch, n = kind.n, candidates = kind.candidates] {
-        const qobs_prefetch nothing = {nullptr, nullptr};
-        const qobs_search_candidates all = {scale.As<float>(), inverse.As<float>(), shift.As<float>(), qparams};
+        const prefetch_ahead nothing = {nullptr, nullptr};
+        const search_candidates all = {scale.As<float>(), inverse.As<float>(), shift.As<float>(), qparams};
         if (qparams > 1)
             batch(&quantizer, &norm->errors, false, x.As<float>(), nullptr, n, n, &all, candidates, nothing, sum.As<float>());
         else
@@ -163,8 +163,8 @@ std::vector<KernelCase> SearchCases()
         const bool plain = !kind.format && kind.norm != 1 && kind.norm != 3;
         cases.push_back({"search", kind.name, &kF32, "L1", static_cast<double>(kind.n * Qparams(kind) * sizeof(float)),
                          static_cast<double>(kind.n * Qparams(kind) * kind.candidates),
-                         [plain](const qobs_kernels &table) { return plain || std::strncmp(table.isa, "plain", 5) != 0; },
-                         [&kind](const qobs_kernels &table) { return Make(table, kind); }});
+                         [plain](const kernel_table &table) { return plain || std::strncmp(table.isa, "plain", 5) != 0; },
+                         [&kind](const kernel_table &table) { return Make(table, kind); }});
     }
     return cases;
 }
@@ -172,7 +172,7 @@ std::vector<KernelCase> SearchCases()
 void RegisterSearches()
 {
     const char *best = Isas().back()->isa;
-    for (const qobs_kernels *table : Isas())
+    for (const kernel_table *table : Isas())
         for (const SearchKind &kind : kSearches)
             for (const Dtype *dtype : {&kF32, &kBf16})
                 Benchmark(Search(table->isa, *dtype, kind, 1, 128));

@@ -152,7 +152,7 @@ void RegisterGranularities()
         return Minmax(isa, dtype, g.settings, g.shape, g.g_idx == Granularity::kNone ? std::vector<int32_t>() : Index(g), 1,
                       std::string("granularity/") + isa + "/" + dtype.name + "/" + g.name);
     };
-    for (const qobs_kernels *table : Isas())
+    for (const kernel_table *table : Isas())
         for (const Dtype *dtype : {&kF32, &kBf16})
             for (const Granularity &g : kGranularities)
                 Benchmark(of(table->isa, *dtype, g));
@@ -199,7 +199,7 @@ void RegisterObservers()
 
 void RegisterSmall()
 {
-    for (const qobs_kernels *table : Isas())
+    for (const kernel_table *table : Isas())
         for (const Dtype *dtype : {&kF32, &kBf16}) {
             const std::string rest = std::string("/") + table->isa + "/" + dtype->name;
             // Written out: a Case costs some tens of nanoseconds itself.
@@ -227,7 +227,7 @@ void RegisterSmall()
             benchmark::RegisterBenchmark(("small/kernel-64" + rest).c_str(), [table, dtype](benchmark::State &state) {
                 const unsigned char *data = Gaussian(*dtype, 64 * dtype->size);
                 unsigned char min[8] = {0}, max[8] = {0};
-                qobs_nonfinite nonfinite = {};
+                nonfinite_count nonfinite = {};
                 for (auto _ : state) {
                     table->minmax_rows[dtype->kernel](data, 0, 1, 64, min, max, 0, &nonfinite);
                     benchmark::ClobberMemory();

@@ -19,9 +19,9 @@
 #include "qobs/format.h"
 #include "quantize.h"
 
-static struct qobs_quantizer quantizer_of(const struct way *way)
+static struct quantizer quantizer_of(const struct way *way)
 {
-    struct qobs_quantizer q;
+    struct quantizer q;
     if (way->format)
         qobs_quantizer_for_format(&q, way->format);
     else
@@ -112,7 +112,7 @@ static size_t draw_distance(void)
 {
     size_t distance = random_bits() % 4096;
     for (size_t t = 0; qobs_kernel_tables[t]; t++)
-        for (const struct qobs_limit *l = qobs_kernel_tables[t]->limits; l->name; l++)
+        for (const struct kernel_limit *l = qobs_kernel_tables[t]->limits; l->name; l++)
             if (l->of == QOBS_LIMIT_OF_DISTANCE && random_bits() % 4 == 0)
                 distance = l->size + random_bits() % 3 - 1;
     return distance;
@@ -138,7 +138,7 @@ static void check_call(const struct call *c)
         put_real(c->dtype, wide[2], i, zero_point_sub);
     }
     const bool given = c->zero_points || c->columns;
-    const struct qobs_qparams p = {wide[0], given ? wide[1] : NULL, given ? wide[2] : NULL};
+    const struct qparam_pair p = {wide[0], given ? wide[1] : NULL, given ? wide[2] : NULL};
     memset(expected, 0x5a, sizeof expected);
     for (size_t row = 0; row < ROWS; row++)
         for (size_t j = 0; j < c->length; j++) {
@@ -152,11 +152,11 @@ static void check_call(const struct call *c)
             put(c->dtype, number, 0, slow(c->way, c->dtype, value, scales[q], c->zero_points ? &zero_points[q] : NULL));
             memcpy(expected + c->offset + row * (size_t)stride + j * element, number, element);
         }
-    const struct qobs_quantizer quantizer = quantizer_of(c->way);
-    enum qobs_kernel_dtype index;
+    const struct quantizer quantizer = quantizer_of(c->way);
+    enum kernel_dtype index;
     qobs_kernel_dtype_of(c->dtype, &index);
     for (size_t t = 0; qobs_kernel_tables[t]; t++) {
-        const struct qobs_kernels *table = qobs_kernel_tables[t];
+        const struct kernel_table *table = qobs_kernel_tables[t];
         if (!table->usable())
             continue;
         memset(out, 0x5a, sizeof x);
@@ -218,7 +218,7 @@ static void test_every_half(void **state)
     static uint16_t x[65536], out[65536];
     struct way ways[WAYS];
     const size_t n = make_ways(ways);
-    enum qobs_kernel_dtype index;
+    enum kernel_dtype index;
     qobs_kernel_dtype_of(dtype, &index);
     for (size_t i = 0; i < 65536; i++)
         x[i] = (uint16_t)i;
@@ -229,8 +229,8 @@ static void test_every_half(void **state)
         const double z = with ? floor(random_zero_point(way)) : 0, z_x = round_dtype(dtype, z);
         const float s = (float)scale, zero_point_add = (float)z_x,
                     zero_point_sub = way->in_float || !way->format ? (float)z : (float)z_x;
-        const struct qobs_qparams p = {&s, with ? &zero_point_add : NULL, with ? &zero_point_sub : NULL};
-        const struct qobs_quantizer quantizer = quantizer_of(way);
+        const struct qparam_pair p = {&s, with ? &zero_point_add : NULL, with ? &zero_point_sub : NULL};
+        const struct quantizer quantizer = quantizer_of(way);
         qobs_kernels_active()->fake_quantize_rows[index](&quantizer, x, 0, out, 0, 1, 65536, &p, 0);
         for (size_t i = 0; i < 65536; i++) {
             uint16_t expected;
@@ -258,9 +258,9 @@ static void test_idempotent(void **state)
             const bool half = qobs_dtype_size(dtype) == 2;
             double scale = half ? 0.25 : round_dtype(dtype, exp2(uniform(-8, 0)));
             const float single = (float)scale;
-            const struct qobs_qparams p = {dtype == QOBS_F64 ? (void *)&scale : (void *)&single, NULL, NULL};
-            const struct qobs_quantizer quantizer = quantizer_of(&way);
-            enum qobs_kernel_dtype index;
+            const struct qparam_pair p = {dtype == QOBS_F64 ? (void *)&scale : (void *)&single, NULL, NULL};
+            const struct quantizer quantizer = quantizer_of(&way);
+            enum kernel_dtype index;
             qobs_kernel_dtype_of(dtype, &index);
             for (int64_t i = 0; i < N; i++)
                 put(dtype, x, i, round_dtype(dtype, uniform(-20, 20)));

@@ -86,9 +86,9 @@ static const double norms[] = {2, 2.4, 1, 3, 2.7, 0.4, 4, 4.2, 6.5, 1.5};
 static const double norms[] = {2, 1, 3};
 #endif
 
-static struct qobs_quantizer quantizer_of(const struct target *t)
+static struct quantizer quantizer_of(const struct target *t)
 {
-    struct qobs_quantizer q;
+    struct quantizer q;
     if (t->bits)
         qobs_quantizer_for_integers(&q, -(INT64_C(1) << (t->bits - 1)), (INT64_C(1) << (t->bits - 1)) - 1, false);
     else
@@ -114,7 +114,7 @@ static float *place(int which, size_t n)
 
 static void make_group(struct group *g, const struct target *t, size_t n, size_t candidates)
 {
-    const struct qobs_quantizer q = quantizer_of(t);
+    const struct quantizer q = quantizer_of(t);
     const bool integers = t->bits != 0;
     const int kind = (int)(draw() % 8);
     g->n = n;
@@ -149,15 +149,15 @@ static void make_group(struct group *g, const struct target *t, size_t n, size_t
                 rintf(fmaxf((float)q.quant_min, fminf((float)q.quant_max, g->x[i] * g->inverse[0]))) * g->scale[0];
 }
 
-static void run_kernel(const struct qobs_kernels *k, const struct target *t, const struct group *g,
+static void run_kernel(const struct kernel_table *k, const struct target *t, const struct group *g,
                        const struct search_norm *norm, float *sum)
 {
-    const struct qobs_quantizer q = quantizer_of(t);
-    const struct qobs_search_candidates candidates = {g->scale, g->inverse, g->shift, 1};
+    const struct quantizer q = quantizer_of(t);
+    const struct search_candidates candidates = {g->scale, g->inverse, g->shift, 1};
     const unsigned char *const x = (const unsigned char *)g->x;
     CALL(k, search_errors)
     (&q, &norm->errors, g->shifted, g->x, g->weighted ? g->weight : NULL, g->n, &candidates,
-     (g->candidates + 3) / 4 * 4, (struct qobs_prefetch){x, x + g->n * sizeof *g->x}, sum);
+     (g->candidates + 3) / 4 * 4, (struct prefetch_ahead){x, x + g->n * sizeof *g->x}, sum);
     check_upper_halves(k->isa, "search_errors");
 }
 
@@ -178,7 +178,7 @@ static struct search_norm *norm_of(int i, double *value)
 /* The same in double, from the same scale and zero point. */
 static double slow_error(const struct target *t, const struct group *g, double norm, size_t c)
 {
-    const struct qobs_quantizer q = quantizer_of(t);
+    const struct quantizer q = quantizer_of(t);
     const double zero_point = (double)(t->bits ? g->shift[c] - 0x1.8p23f : g->shift[c]);
     double sum = 0;
     for (size_t i = 0; i < g->n; i++) {
@@ -283,15 +283,15 @@ static void make_batch(struct batch *b, const struct target *t, size_t n, size_t
     }
 }
 
-static void run_batch(const struct qobs_kernels *k, const struct target *t, const struct batch *b,
+static void run_batch(const struct kernel_table *k, const struct target *t, const struct batch *b,
                       const struct search_norm *norm, float *sum)
 {
-    const struct qobs_quantizer q = quantizer_of(t);
-    const struct qobs_search_candidates candidates = {b->scale, b->inverse, b->shift, LANES};
+    const struct quantizer q = quantizer_of(t);
+    const struct search_candidates candidates = {b->scale, b->inverse, b->shift, LANES};
     const unsigned char *const x = (const unsigned char *)b->x;
     CALL(k, search_batch)
     (&q, &norm->errors, b->shifted, b->x, b->weighted ? b->weight : NULL, b->row, b->n, &candidates,
-     (b->candidates + 3) / 4 * 4, (struct qobs_prefetch){x, x + b->row * sizeof *b->x}, sum);
+     (b->candidates + 3) / 4 * 4, (struct prefetch_ahead){x, x + b->row * sizeof *b->x}, sum);
 }
 
 /* One qparam of a batch. */
@@ -483,7 +483,7 @@ static void check_candidate(const struct formula *formula, const struct shrink *
 }
 
 static void check_candidates(const struct formula *formula, const qobs_plan *plan, const struct grid_params *params,
-                             const struct qobs_kernels *kernels, const struct range_batch *ranges)
+                             const struct kernel_table *kernels, const struct range_batch *ranges)
 {
     struct runtime runtime;
     struct shrink shrink;
@@ -500,7 +500,7 @@ static void check_candidates(const struct formula *formula, const qobs_plan *pla
                                        .min = &bounds[0],
                                        .max = &bounds[1]};
     assert_int_equal(qobs_shrink_begin(&shrink, &search, NULL), QOBS_OK);
-    enum qobs_kernel_dtype index;
+    enum kernel_dtype index;
     assert_true(qobs_kernel_dtype_of(plan->dtype, &index));
     assert_true(shrink.kernel == CALL(kernels, search_shrink[index]));
     unsigned char *memory = aligned_alloc(64, (2 * qobs_shrunk_size(&shrink) + 63) / 64 * 64);

@@ -29,12 +29,12 @@ static int check_bins(const qobs_histogram_options *bins, qobs_error *error)
 }
 
 /* Each qparam is binned over its own range, [0, 0] if it has no elements. Fails if an element is not finite. */
-static int bin_by_own_range(const struct batch *batch, const qobs_histogram_options *bins, struct qobs_binning *binning,
-                            struct qobs_extrema *extrema, qobs_error *error)
+static int bin_by_own_range(const struct batch *batch, const qobs_histogram_options *bins, struct binning *binning,
+                            struct extrema *extrema, qobs_error *error)
 {
     const int status = qobs_scan_extrema(batch, bins->magnitude, bins->skip_zeros, extrema, error);
     for (int64_t q = 0; status == QOBS_OK && q < batch->plan->qparams; q++) {
-        const struct qobs_extrema *e = &extrema[q];
+        const struct extrema *e = &extrema[q];
         if (e->nonfinite.nan + e->nonfinite.inf > 0)
             return qobs_fail(error, QOBS_ERROR_NONFINITE,
                              "value: qparam %lld has %llu NaN and %llu infinite elements, so no range of its own",
@@ -59,15 +59,14 @@ static int check_sizes(const qobs_histogram_args *a, size_t qparams, qobs_error 
 static int count(const struct batch *batch, const qobs_histogram_args *a, qobs_error *error)
 {
     const qobs_histogram_options *bins = a->options;
-    const size_t n = (size_t)batch->plan->qparams,
-                 size = n * (sizeof(struct qobs_binning) + sizeof(struct qobs_extrema));
+    const size_t n = (size_t)batch->plan->qparams, size = n * (sizeof(struct binning) + sizeof(struct extrema));
     int status = check_sizes(a, n, error);
     if (status != QOBS_OK)
         return status;
-    struct qobs_extrema *extrema = qobs_allocate(batch->runtime, size);
+    struct extrema *extrema = qobs_allocate(batch->runtime, size);
     if (!extrema)
         return qobs_no_memory(error, "histogram: no memory for %zu bytes of ranges", size);
-    struct qobs_binning *binning = (struct qobs_binning *)(void *)(extrema + n);
+    struct binning *binning = (struct binning *)(void *)(extrema + n);
     if (bins->min == bins->max)
         status = bin_by_own_range(batch, bins, binning, extrema, error);
     for (size_t q = 0; q < n && bins->min < bins->max; q++)

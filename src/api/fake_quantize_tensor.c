@@ -41,7 +41,7 @@ static int check_scale(const struct view *v, qobs_dtype value, bool torch, qobs_
 }
 
 /* torch requires zero points to be among the quantized integers. */
-static int check_zero_points(const struct view *v, const struct qobs_quantizer *q, qobs_error *error)
+static int check_zero_points(const struct view *v, const struct quantizer *q, qobs_error *error)
 {
     for (int64_t i = 0; i < v->elements; i++) {
         const double z = qobs_qparam_at(v->data, v->dtype, i);
@@ -53,7 +53,7 @@ static int check_zero_points(const struct view *v, const struct qobs_quantizer *
 }
 
 /* The quantizer of the format, or of the configuration if the format is NULL. */
-static int choose_quantizer(struct qobs_quantizer *q, const qobs_config *config, const qobs_format *format,
+static int choose_quantizer(struct quantizer *q, const qobs_config *config, const qobs_format *format,
                             qobs_error *error)
 {
     const char *preset = config->preset->name;

@@ -147,7 +147,7 @@ static float min_of(const qobs_config *config, float amax)
 }
 
 /* Calls a method that finds an amax. */
-static int find_amax(struct finder_call *call, qobs_amax_finder *find, const qobs_range_args *args, qobs_range *range,
+static int find_amax(struct finder_call *call, amax_finder *find, const qobs_range_args *args, qobs_range *range,
                      qobs_error *error)
 {
     struct finder f;

@@ -42,7 +42,7 @@ int qobs_observer_record_tokens(qobs_observer *o, const qobs_tensor *value, qobs
     if (!o)
         return no_observer(error);
     const int status = qobs_view_of_tensor(&view, value, "value", error);
-    enum qobs_kernel_dtype unused;
+    enum kernel_dtype unused;
     if (status != QOBS_OK)
         return status;
     if (!qobs_kernel_dtype_of(view.dtype, &unused))
@@ -126,7 +126,7 @@ static int check_global(const qobs_observer *o, const qobs_plan *plan, size_t si
 static int measure_global(const qobs_observer *o, const qobs_plan *plan, const qobs_tensor *value,
                           struct global_range *batch, qobs_error *error)
 {
-    struct qobs_nonfinite nonfinite = {0};
+    struct nonfinite_count nonfinite = {0};
     batch->dtype = plan->dtype;
     const int status = qobs_reduce_minmax(&o->runtime, o->kernels, plan, value->data, o->stages.reduction.nonfinite,
                                           batch->min, batch->max, &nonfinite, error);

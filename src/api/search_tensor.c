@@ -191,7 +191,7 @@ int qobs_global_search(const qobs_search_args *args, qobs_error *error)
         return status;
     static const struct axes none = {0};
     struct search_call d = {.config = a.config, .value = a.value};
-    struct qobs_nonfinite nonfinite = {0};
+    struct nonfinite_count nonfinite = {0};
     const fp_mode mode = fp_enter();
     status = qobs_runtime_resolve(&d.runtime, a.runtime, error);
     if (status == QOBS_OK)

@@ -19,7 +19,7 @@
 /* Checks the sizes, finds the ranges and unmakes the plan. */
 static int minmax(qobs_plan *plan, const qobs_minmax_args *a, const struct runtime *runtime, qobs_error *error)
 {
-    struct qobs_nonfinite nonfinite = {0};
+    struct nonfinite_count nonfinite = {0};
     const size_t size = (size_t)plan->qparams * qobs_dtype_size(plan->dtype);
     int status = array_check("min", a->min, a->size, size, error);
     if (status == QOBS_OK)
@@ -108,7 +108,7 @@ int qobs_global_minmax(const qobs_minmax_args *args, qobs_error *error)
 /* Checks a configuration and the dtype of ranges for it, and resolves its formula. */
 static int check_formula(const qobs_config *config, qobs_dtype dtype, struct formula *formula, qobs_error *error)
 {
-    enum qobs_kernel_dtype unused;
+    enum kernel_dtype unused;
     RETURN_IF_FAILED(qobs_config_check(config, error));
     qobs_resolve_formula(config, formula);
     const bool torch = formula->ops == &qobs_formula_torch;
@@ -187,7 +187,7 @@ int qobs_config_qparam_dtypes(const qobs_config *config, qobs_dtype dtype, qobs_
                               qobs_error *error)
 {
     struct formula formula;
-    enum qobs_kernel_dtype unused;
+    enum kernel_dtype unused;
     RETURN_IF_FAILED(qobs_config_check(config, error));
     if (!scale || !zero_point)
         return qobs_invalid(error, "%s: is NULL", scale ? "zero_point" : "scale");
@@ -202,7 +202,7 @@ int qobs_config_qparam_dtypes(const qobs_config *config, qobs_dtype dtype, qobs_
 
 int qobs_count_tokens(const qobs_tensor *value, uint64_t *tokens, uint64_t *nonzero_tokens, qobs_error *error)
 {
-    enum qobs_kernel_dtype unused;
+    enum kernel_dtype unused;
     struct view view;
     RETURN_IF_FAILED(qobs_view_of_tensor(&view, value, "value", error));
     if (!qobs_kernel_dtype_of(view.dtype, &unused))

@@ -22,7 +22,7 @@ typedef struct {
 } hist_rule;
 
 /* The members beside those that hist_rule_of sets. */
-static inline void hist_set_special(hist_rule *r, const struct qobs_binning *b)
+static inline void hist_set_special(hist_rule *r, const struct binning *b)
 {
     r->uncountable = _mm256_set1_ps(b->skip_zeros ? 0 : __builtin_inff());
     r->magnitude = _mm256_castsi256_ps(_mm256_set1_epi32(b->magnitude ? INT32_MAX : -1));

@@ -116,7 +116,7 @@ static bool permuted_rows(const struct permuted *p, const unsigned char *x, ptrd
 /* Returns the number of columns done: all, or those before some that need too many permutations. */
 static size_t indexed_permuted(const unsigned char *x, ptrdiff_t row_stride, size_t rows, size_t columns,
                                const uint32_t *group, size_t groups, bits16 inf, unsigned char *min, unsigned char *max,
-                               struct qobs_nonfinite *nonfinite)
+                               struct nonfinite_count *nonfinite)
 {
     const size_t row_bytes = groups * sizeof(bits16);
     struct permuted p;

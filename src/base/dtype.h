@@ -5,4 +5,4 @@
 #pragma once
 
 /* The element types that kernels read. The order is the index into the slots of a kernel table. */
-enum qobs_kernel_dtype { QOBS_KERNEL_F32, QOBS_KERNEL_BF16, QOBS_KERNEL_F16, QOBS_KERNEL_F64, QOBS_KERNEL_DTYPES };
+enum kernel_dtype { QOBS_KERNEL_F32, QOBS_KERNEL_BF16, QOBS_KERNEL_F16, QOBS_KERNEL_F64, QOBS_KERNEL_DTYPES };

@@ -25,12 +25,12 @@ size_t qobs_dtype_size(qobs_dtype dtype) { return known(dtype) ? dtypes[dtype].s
 
 const char *qobs_dtype_name(qobs_dtype dtype) { return known(dtype) ? dtypes[dtype].name : NULL; }
 
-bool qobs_kernel_dtype_of(qobs_dtype dtype, enum qobs_kernel_dtype *index)
+bool qobs_kernel_dtype_of(qobs_dtype dtype, enum kernel_dtype *index)
 {
     _Static_assert(QOBS_F64 - QOBS_F32 == QOBS_KERNEL_F64, "the dtypes of kernels are the first ones");
     if (dtype < QOBS_F32 || dtype > QOBS_F64)
         return false;
-    *index = (enum qobs_kernel_dtype)(dtype - QOBS_F32);
+    *index = (enum kernel_dtype)(dtype - QOBS_F32);
     return true;
 }
 

@@ -20,7 +20,7 @@ struct view {
 int qobs_view_of_tensor(struct view *view, const qobs_tensor *tensor, const char *name, qobs_error *error);
 
 /* True if the dtype can be observed; *index is then its index in kernel tables. */
-bool qobs_kernel_dtype_of(qobs_dtype dtype, enum qobs_kernel_dtype *index);
+bool qobs_kernel_dtype_of(qobs_dtype dtype, enum kernel_dtype *index);
 
 /* *product = a * b; false if a or b is negative or the product overflows. */
 static inline bool qobs_multiply(int64_t a, int64_t b, int64_t *product)

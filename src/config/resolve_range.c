@@ -41,13 +41,13 @@ static void resolve_shrinking(const qobs_config *config, struct grid_params *g)
         config->version == VERSION_2025_09 && qobs_config_strategy(config) == STRATEGY_TENSOR; /* zero points in f32 */
     const bool integers = !g->format, small = !(config->zp_dtype == QOBS_I8 && config->num_bits > 8);
     const double max = integers ? (double)g->quant_max : config->num_bits == 4 ? 6 : 448;
-    g->shrinking = (struct qobs_shrinking){.integers = integers,
-                                           .symmetric = config->symmetric,
-                                           .mx = mx,
-                                           .quant_min = (float)(integers ? (double)g->quant_min : -max),
-                                           .quant_max = (float)max,
-                                           .mx_offset = config->num_bits == 4 ? 2 : 8,
-                                           .floor = old ? 0x1p-23f : 0};
+    g->shrinking = (struct shrink_rule){.integers = integers,
+                                        .symmetric = config->symmetric,
+                                        .mx = mx,
+                                        .quant_min = (float)(integers ? (double)g->quant_min : -max),
+                                        .quant_max = (float)max,
+                                        .mx_offset = config->num_bits == 4 ? 2 : 8,
+                                        .floor = old ? 0x1p-23f : 0};
     const bool affine = integers && qobs_config_has_whole_zero_points(config) && small && !wide;
     g->simd = (mx ? config->symmetric : old || native) && (config->symmetric || affine);
 }

@@ -16,7 +16,7 @@
 struct quantization {
     const struct fake_quantize *f;
     struct qparam_source qparams;
-    struct qobs_quantizer quantizer;
+    struct quantizer quantizer;
     qobs_fake_quantize_rows_fn *rows;
     qobs_fake_quantize_columns_fn *columns;
     int64_t element; /* bytes */
@@ -47,7 +47,7 @@ static void copy_elements(int64_t element, int64_t n, const unsigned char *from,
 static void quantize_panel(const struct quantization *job, const struct qparam_panel *panel, const unsigned char *x,
                            int64_t in, unsigned char *out, int64_t out_step, int64_t columns, const struct loop *rows)
 {
-    const struct qobs_qparams qparams = {&panel->scale, &panel->zero_point_add, &panel->zero_point_sub};
+    const struct qparam_pair qparams = {&panel->scale, &panel->zero_point_add, &panel->zero_point_sub};
     if (in == job->element && out_step == job->element) {
         job->columns(&job->quantizer, x, rows->in, out, rows->out, (size_t)rows->extent, (size_t)columns, &qparams);
         return;
@@ -80,8 +80,8 @@ static void quantize_runs(const struct quantization *job, const struct loop *inn
     struct qparam_panel panel;
     const struct qparam_arrays to = {&panel.scale, &panel.zero_point_add, &panel.zero_point_sub};
     const bool zero_points = job->f->zero_point != NULL;
-    const struct qobs_qparams qparams = {&panel.scale, zero_points ? &panel.zero_point_add : NULL,
-                                         zero_points ? &panel.zero_point_sub : NULL};
+    const struct qparam_pair qparams = {&panel.scale, zero_points ? &panel.zero_point_add : NULL,
+                                        zero_points ? &panel.zero_point_sub : NULL};
     const int64_t most = runs->qparam ? PANEL : runs->extent;
     for (int64_t first = 0; first < runs->extent; first += most) {
         const int64_t n = runs->extent - first < most ? runs->extent - first : most;
@@ -245,7 +245,7 @@ int qobs_fake_quantize_plan(const struct fake_quantize *f, const qobs_plan *plan
                             const qobs_plan *out_plan, void *out, qobs_error *error)
 {
     struct quantization job = {.f = f, .quantizer = f->quantizer};
-    enum qobs_kernel_dtype dtype;
+    enum kernel_dtype dtype;
     qobs_kernel_dtype_of(plan->dtype, &dtype);
     job.element = (int64_t)qobs_dtype_size(plan->dtype);
     job.quantizer.in_float = f->scale_dtype == QOBS_F32 || (job.element == 2 && f->global_scale);

@@ -13,8 +13,8 @@
  * float, it is float. If x is F64 and scale is float, it is double up to the rounding and float afterwards. */
 struct fake_quantize {
     const struct runtime *runtime;
-    const struct qobs_kernels *kernels;
-    struct qobs_quantizer quantizer; /* all but in_float */
+    const struct kernel_table *kernels;
+    struct quantizer quantizer; /* all but in_float */
     const void *scale;
     qobs_dtype scale_dtype; /* of x, or F32 */
     const void *zero_point; /* NULL: none; a zero point of 0 would make +0 of -0 */

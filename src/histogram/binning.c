@@ -5,9 +5,9 @@
 
 #include <float.h>
 
-struct qobs_binning qobs_binning_of(float lo, float hi, size_t bins, bool magnitude, bool skip_zeros)
+struct binning qobs_binning_of(float lo, float hi, size_t bins, bool magnitude, bool skip_zeros)
 {
-    struct qobs_binning b = {
+    struct binning b = {
         .lo = lo, .hi = hi, .scale = 1, .bins = (uint32_t)bins, .magnitude = magnitude, .skip_zeros = skip_zeros};
     if (lo == hi) {
         b.lo = lo - 1;
@@ -24,15 +24,15 @@ struct qobs_binning qobs_binning_of(float lo, float hi, size_t bins, bool magnit
     return b;
 }
 
-struct qobs_binning qobs_binning_of_nothing(size_t bins, bool magnitude, bool skip_zeros)
+struct binning qobs_binning_of_nothing(size_t bins, bool magnitude, bool skip_zeros)
 {
-    struct qobs_binning b = qobs_binning_of(-1, 1, bins, magnitude, skip_zeros);
+    struct binning b = qobs_binning_of(-1, 1, bins, magnitude, skip_zeros);
     b.lo = INFINITY;
     b.hi = -INFINITY;
     return b;
 }
 
-struct qobs_extrema qobs_extrema_of_nothing(void) { return (struct qobs_extrema){.min = INFINITY, .max = -INFINITY}; }
+struct extrema qobs_extrema_of_nothing(void) { return (struct extrema){.min = INFINITY, .max = -INFINITY}; }
 
 float qobs_bin_edge(const struct bin_range *range, size_t bins, size_t i)
 {

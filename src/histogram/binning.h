@@ -13,16 +13,16 @@
 /* The rule for `bins` bins from lo to hi, which are finite, lo <= hi. `magnitude`: elements are binned by their
  * magnitude. `skip_zeros`: zeros are not counted. A range of one point c becomes [c - 1, c + 1], as in torch.histc. If
  * rounding makes that c again, upstream divides 0 by 0; here the range then ends at the neighbours of c. */
-struct qobs_binning qobs_binning_of(float lo, float hi, size_t bins, bool magnitude, bool skip_zeros);
+struct binning qobs_binning_of(float lo, float hi, size_t bins, bool magnitude, bool skip_zeros);
 
 /* The rule by which nothing is counted. The extrema of the elements are still found. */
-struct qobs_binning qobs_binning_of_nothing(size_t bins, bool magnitude, bool skip_zeros);
+struct binning qobs_binning_of_nothing(size_t bins, bool magnitude, bool skip_zeros);
 
 /* The extrema of no elements. */
-struct qobs_extrema qobs_extrema_of_nothing(void);
+struct extrema qobs_extrema_of_nothing(void);
 
 /* Makes *to the extrema of the elements of both. */
-static inline void extrema_merge(struct qobs_extrema *to, const struct qobs_extrema *from)
+static inline void extrema_merge(struct extrema *to, const struct extrema *from)
 {
     to->min = from->min < to->min ? from->min : to->min;
     to->max = from->max > to->max ? from->max : to->max;

@@ -64,8 +64,7 @@ static int count_parts(struct counting *total, const struct loops *loops, int ax
     const size_t bins = job->bins, qparams = (size_t)job->batch.plan->qparams, parts = (size_t)split->parts;
     const bool private = loops->loop[axis].qparam == 0;
     const size_t counters = counters_size(bins), counts = private ? qparams * bins * sizeof(uint64_t) : 0;
-    const size_t each = counts + counters + (private ? qparams * sizeof(struct qobs_extrema) : 0),
-                 size = (parts - 1) * each;
+    const size_t each = counts + counters + (private ? qparams * sizeof(struct extrema) : 0), size = (parts - 1) * each;
     struct count_parts p = {.loops = loops, .axis = axis, .counting = {*total}};
     unsigned char *memory = qobs_allocate(job->batch.runtime, size);
     if (!memory)
@@ -79,7 +78,7 @@ static int count_parts(struct counting *total, const struct loops *loops, int ax
         if (!private)
             continue;
         c->counts = (uint64_t *)(void *)own;
-        c->extrema = (struct qobs_extrema *)(void *)(own + counts + counters);
+        c->extrema = (struct extrema *)(void *)(own + counts + counters);
         for (size_t q = 0; q < qparams; q++)
             c->extrema[q] = qobs_extrema_of_nothing();
     }
@@ -113,9 +112,9 @@ static int count_tile(struct counting *total, struct loops *loops, qobs_error *e
     return QOBS_OK;
 }
 
-static struct counting_job job_of(const struct batch *batch, const struct qobs_binning *binning, bool stops)
+static struct counting_job job_of(const struct batch *batch, const struct binning *binning, bool stops)
 {
-    enum qobs_kernel_dtype dtype;
+    enum kernel_dtype dtype;
     qobs_kernel_dtype_of(batch->plan->dtype, &dtype);
     return (struct counting_job){.batch = *batch,
                                  .binning = binning,
@@ -127,7 +126,7 @@ static struct counting_job job_of(const struct batch *batch, const struct qobs_b
 }
 
 /* Memory for one thread's counters, and all results empty. */
-static int start(struct counting *c, const struct counting_job *job, uint64_t *counts, struct qobs_extrema *extrema,
+static int start(struct counting *c, const struct counting_job *job, uint64_t *counts, struct extrema *extrema,
                  qobs_error *error)
 {
     const size_t size = counters_size(job->bins), qparams = (size_t)job->batch.plan->qparams;
@@ -142,8 +141,8 @@ static int start(struct counting *c, const struct counting_job *job, uint64_t *c
     return QOBS_OK;
 }
 
-int qobs_collect(const struct batch *batch, const struct qobs_binning *binning, uint64_t *counts,
-                 struct qobs_extrema *extrema, bool *stopped, qobs_error *error)
+int qobs_collect(const struct batch *batch, const struct binning *binning, uint64_t *counts, struct extrema *extrema,
+                 bool *stopped, qobs_error *error)
 {
     const struct counting_job job = job_of(batch, binning, stopped != NULL);
     const qobs_plan *plan = batch->plan;
@@ -178,8 +177,8 @@ static bool is_one_run(const struct counting_job *job, struct loops *loops)
     return !split && loops->count == 1 && loops->loop->in == (int64_t)job->element && loops->loop->qparam == 0;
 }
 
-int qobs_collect_growing(const struct batch *batch, struct growing_range *range, const struct qobs_binning *binning,
-                         uint64_t *counts, struct qobs_extrema *extrema, bool *counted, qobs_error *error)
+int qobs_collect_growing(const struct batch *batch, struct growing_range *range, const struct binning *binning,
+                         uint64_t *counts, struct extrema *extrema, bool *counted, qobs_error *error)
 {
     const struct counting_job job = job_of(batch, binning, true);
     struct counting counting;
@@ -196,30 +195,30 @@ int qobs_collect_growing(const struct batch *batch, struct growing_range *range,
 /* ---- Extrema alone ----------------------------------------------------------------------------------------------- */
 
 /* By the min/max kernels. *finite is false, and the extrema are invalid, if an element is NaN or infinite. */
-static int scan_minmax(const struct batch *batch, struct qobs_extrema *extrema, bool *finite, qobs_error *error)
+static int scan_minmax(const struct batch *batch, struct extrema *extrema, bool *finite, qobs_error *error)
 {
     const qobs_plan *plan = batch->plan;
     const size_t n = (size_t)plan->qparams, element = qobs_dtype_size(plan->dtype), size = 2 * n * element;
     unsigned char *min = qobs_allocate(batch->runtime, size), *max = min ? min + n * element : NULL;
-    struct qobs_nonfinite nonfinite = {0};
+    struct nonfinite_count nonfinite = {0};
     if (!min)
         return out_of_memory(size, error);
     const int status = qobs_reduce_minmax(batch->runtime, batch->kernels, plan, batch->data, NONFINITE_PROPAGATE, min,
                                           max, &nonfinite, error);
     *finite = nonfinite.nan == 0 && nonfinite.inf == 0;
     for (size_t q = 0; q < n && status == QOBS_OK; q++) {
-        extrema[q] = (struct qobs_extrema){.min = (float)qobs_element(min + q * element, plan->dtype),
-                                           .max = (float)qobs_element(max + q * element, plan->dtype)};
+        extrema[q] = (struct extrema){.min = (float)qobs_element(min + q * element, plan->dtype),
+                                      .max = (float)qobs_element(max + q * element, plan->dtype)};
         *finite &= isfinite(extrema[q].min) && isfinite(extrema[q].max); /* F64 exceeds float */
     }
     qobs_release(batch->runtime, min, size);
     return status;
 }
 
-int qobs_scan_extrema(const struct batch *batch, bool magnitude, bool skip_zeros, struct qobs_extrema *extrema,
+int qobs_scan_extrema(const struct batch *batch, bool magnitude, bool skip_zeros, struct extrema *extrema,
                       qobs_error *error)
 {
-    const size_t n = (size_t)batch->plan->qparams, size = n * (sizeof(uint64_t) + sizeof(struct qobs_binning));
+    const size_t n = (size_t)batch->plan->qparams, size = n * (sizeof(uint64_t) + sizeof(struct binning));
     bool finite = false;
     if (!magnitude && !skip_zeros && batch->plan->value.elements > 0) {
         const int status = scan_minmax(batch, extrema, &finite, error);
@@ -229,7 +228,7 @@ int qobs_scan_extrema(const struct batch *batch, bool magnitude, bool skip_zeros
     uint64_t *counts = qobs_allocate(batch->runtime, size);
     if (!counts)
         return out_of_memory(size, error);
-    struct qobs_binning *nothing = (struct qobs_binning *)(void *)(counts + n);
+    struct binning *nothing = (struct binning *)(void *)(counts + n);
     for (size_t q = 0; q < n; q++)
         nothing[q] = qobs_binning_of_nothing(1, magnitude, skip_zeros);
     const int status = qobs_collect(batch, nothing, counts, extrema, NULL, error);
@@ -237,10 +236,10 @@ int qobs_scan_extrema(const struct batch *batch, bool magnitude, bool skip_zeros
     return status;
 }
 
-int qobs_check_extrema(const struct batch *batch, enum nonfinite_mode mode, const struct qobs_extrema *extrema,
-                       struct qobs_nonfinite *nonfinite, qobs_error *error)
+int qobs_check_extrema(const struct batch *batch, enum nonfinite_mode mode, const struct extrema *extrema,
+                       struct nonfinite_count *nonfinite, qobs_error *error)
 {
-    *nonfinite = (struct qobs_nonfinite){0};
+    *nonfinite = (struct nonfinite_count){0};
     for (int64_t q = 0; q < batch->plan->qparams; q++) {
         nonfinite->nan += extrema[q].nonfinite.nan;
         nonfinite->inf += extrema[q].nonfinite.inf;

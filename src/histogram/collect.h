@@ -12,20 +12,20 @@
  * binnings have the same number of bins. Zeros that pad a block count. `stopped` may be NULL. Otherwise counting stops
  * once an element is outside its binning; *stopped is then true and the counts are invalid, but the extrema are those
  * of all elements. */
-int qobs_collect(const struct batch *batch, const struct qobs_binning *binning, uint64_t *counts,
-                 struct qobs_extrema *extrema, bool *stopped, qobs_error *error);
+int qobs_collect(const struct batch *batch, const struct binning *binning, uint64_t *counts, struct extrema *extrema,
+                 bool *stopped, qobs_error *error);
 
 /* The same for a batch of one qparam under the range that holds all of it, found in the same pass. `binning` is what
  * range->grow changes, except for the number of bins. *counted is false, and nothing is done, if the batch is not one
  * run of contiguous elements or is to be split over threads. */
-int qobs_collect_growing(const struct batch *batch, struct growing_range *range, const struct qobs_binning *binning,
-                         uint64_t *counts, struct qobs_extrema *extrema, bool *counted, qobs_error *error);
+int qobs_collect_growing(const struct batch *batch, struct growing_range *range, const struct binning *binning,
+                         uint64_t *counts, struct extrema *extrema, bool *counted, qobs_error *error);
 
 /* The extrema without counts, which is faster. */
-int qobs_scan_extrema(const struct batch *batch, bool magnitude, bool skip_zeros, struct qobs_extrema *extrema,
+int qobs_scan_extrema(const struct batch *batch, bool magnitude, bool skip_zeros, struct extrema *extrema,
                       qobs_error *error);
 
 /* Sums up the NaN and infinities of all qparams. Fails, and names the place of the first, if there are any that `mode`
  * does not allow. */
-int qobs_check_extrema(const struct batch *batch, enum nonfinite_mode mode, const struct qobs_extrema *extrema,
-                       struct qobs_nonfinite *nonfinite, qobs_error *error);
+int qobs_check_extrema(const struct batch *batch, enum nonfinite_mode mode, const struct extrema *extrema,
+                       struct nonfinite_count *nonfinite, qobs_error *error);

@@ -33,8 +33,8 @@ static void empty_counters(struct counting *c, int64_t qparam)
 static void add_runs(struct counting *c, int64_t qparam, const unsigned char *x, int64_t stride, int64_t runs,
                      int64_t length)
 {
-    const struct qobs_binning *binning = &c->job->binning[qparam];
-    struct qobs_extrema *extrema = &c->extrema[qparam];
+    const struct binning *binning = &c->job->binning[qparam];
+    struct extrema *extrema = &c->extrema[qparam];
     c->job->rows(binning, x, stride, (size_t)runs, (size_t)length, c->counters, extrema);
     c->pending += (uint64_t)(runs * length);
     c->stopped = c->job->stops && (extrema->min < binning->lo || extrema->max > binning->hi);
@@ -55,22 +55,22 @@ static void scan_runs(struct counting *c, int64_t qparam, const unsigned char *x
                       int64_t length)
 {
     const struct counting_job *job = c->job;
-    const struct qobs_binning *binning = &job->binning[qparam];
+    const struct binning *binning = &job->binning[qparam];
     const qobs_dtype dtype = job->batch.plan->dtype;
     unsigned char min[sizeof(double)], max[sizeof(double)];
-    struct qobs_nonfinite nonfinite = {0};
+    struct nonfinite_count nonfinite = {0};
     if (!binning->magnitude && !binning->skip_zeros) {
         qobs_put_element(min, dtype, INFINITY);
         qobs_put_element(max, dtype, -INFINITY);
         job->batch.kernels->minmax_rows[job->dtype](x, stride, (size_t)runs, (size_t)length, min, max, 0, &nonfinite);
-        const struct qobs_extrema extrema = {.min = (float)qobs_element(min, dtype) + 0.0f,
-                                             .max = (float)qobs_element(max, dtype) + 0.0f};
+        const struct extrema extrema = {.min = (float)qobs_element(min, dtype) + 0.0f,
+                                        .max = (float)qobs_element(max, dtype) + 0.0f};
         if (nonfinite.nan == 0 && nonfinite.inf == 0 && isfinite(extrema.min) && isfinite(extrema.max)) {
             extrema_merge(&c->extrema[qparam], &extrema);
             return;
         }
     }
-    const struct qobs_binning nothing = qobs_binning_of_nothing(1, binning->magnitude, binning->skip_zeros);
+    const struct binning nothing = qobs_binning_of_nothing(1, binning->magnitude, binning->skip_zeros);
     job->rows(&nothing, x, stride, (size_t)runs, (size_t)length, c->counters, &c->extrema[qparam]);
 }
 
@@ -184,7 +184,7 @@ void qobs_count_each_run(struct counting *c)
 /* Longer runs, in bytes, exceed L2. Scanning one then waits for memory and takes about half as long as counting it. */
 #define FAR ((int64_t)2 << 20)
 
-static bool holds(const struct growing_range *range, const struct qobs_extrema *extrema)
+static bool holds(const struct growing_range *range, const struct extrema *extrema)
 {
     return extrema->min >= range->min && extrema->max <= range->max;
 }
@@ -221,7 +221,7 @@ static int count_until_growth(struct counting *c, struct growing_range *range, c
 /* Counts the first n elements of a run, under a range that holds all of them. */
 static void count_prefix(struct counting *c, const unsigned char *x, int64_t n)
 {
-    struct qobs_extrema unused = qobs_extrema_of_nothing();
+    struct extrema unused = qobs_extrema_of_nothing();
     struct counting_job job = *c->job;
     struct counting prefix = *c;
     job.stops = false;

@@ -10,7 +10,7 @@
 /* A batch and what reads it. */
 struct batch {
     const struct runtime *runtime;
-    const struct qobs_kernels *kernels;
+    const struct kernel_table *kernels;
     const qobs_plan *plan;
     const unsigned char *data; /* of the plan's value */
 };
@@ -26,8 +26,8 @@ struct growing_range {
 /* A batch and its binnings, the same for all threads. */
 struct counting_job {
     struct batch batch;
-    const struct qobs_binning *binning; /* [qparams] */
-    enum qobs_kernel_dtype dtype;
+    const struct binning *binning; /* [qparams] */
+    enum kernel_dtype dtype;
     qobs_histogram_rows_fn *rows;
     size_t element; /* bytes */
     size_t bins;
@@ -37,10 +37,10 @@ struct counting_job {
 /* The counters of one thread. */
 struct counting {
     const struct counting_job *job;
-    uint64_t *counts;             /* [qparams * bins] */
-    struct qobs_extrema *extrema; /* [qparams] */
-    uint32_t *counters;           /* counters_size(bins) bytes, all 0 between qparams */
-    uint64_t pending;             /* elements in the counters */
+    uint64_t *counts;        /* [qparams * bins] */
+    struct extrema *extrema; /* [qparams] */
+    uint32_t *counters;      /* counters_size(bins) bytes, all 0 between qparams */
+    uint64_t pending;        /* elements in the counters */
     bool stopped;
 };
 

@@ -58,11 +58,11 @@ struct batch_histogram {
     const struct histogram_rule *rule;
     const struct runtime *runtime;
     size_t qparams;
-    struct qobs_extrema *extrema; /* [qparams] */
-    struct qobs_binning *binning; /* [qparams] */
-    struct bin_range *next;       /* [qparams] the ranges that hold the batch, too */
-    uint64_t *counts;             /* [qparams * bins] */
-    size_t size, counts_size;     /* bytes of the first three arrays together, and of counts */
+    struct extrema *extrema;  /* [qparams] */
+    struct binning *binning;  /* [qparams] */
+    struct bin_range *next;   /* [qparams] the ranges that hold the batch, too */
+    uint64_t *counts;         /* [qparams * bins] */
+    size_t size, counts_size; /* bytes of the first three arrays together, and of counts */
 };
 
 static int begin(struct batch_histogram *b, const struct histogram_rule *rule, const struct runtime *runtime,
@@ -73,7 +73,7 @@ static int begin(struct batch_histogram *b, const struct histogram_rule *rule, c
     b->extrema = qobs_allocate(runtime, b->size);
     if (!b->extrema)
         return qobs_no_memory(error, "observer: no memory for %zu bytes of ranges", b->size);
-    b->binning = (struct qobs_binning *)(void *)(b->extrema + qparams);
+    b->binning = (struct binning *)(void *)(b->extrema + qparams);
     b->next = (struct bin_range *)(void *)(b->binning + qparams);
     return QOBS_OK;
 }
@@ -119,7 +119,7 @@ static int grow(struct batch_histogram *b, const struct histogram *h, size_t *bi
     require_ranges(b, h->bins);
     for (size_t q = 0; q < h->qparams && status == QOBS_OK; q++) {
         const struct bin_range *now = &h->range[q];
-        const struct qobs_extrema *extrema = &b->extrema[q];
+        const struct extrema *extrema = &b->extrema[q];
         b->next[q] = *now;
         if (extrema->min > extrema->max || (extrema->min >= now->lo && extrema->max <= now->hi))
             continue;
@@ -215,7 +215,7 @@ static void add_counts(const struct batch_histogram *b, struct histogram *h)
  * found the extrema and a second pass counts. A single run is counted in one pass while its range grows, if the rule
  * never changes the number of bins. */
 static int count(struct batch_histogram *b, const struct batch *batch, struct histogram *h,
-                 struct qobs_nonfinite *nonfinite, qobs_error *error)
+                 struct nonfinite_count *nonfinite, qobs_error *error)
 {
     const struct histogram_params *p = &b->rule->params;
     const int outside = h->outside;
@@ -241,7 +241,7 @@ static int count(struct batch_histogram *b, const struct batch *batch, struct hi
 }
 
 int qobs_histogram_accept(const struct histogram_rule *rule, const struct batch *batch, struct histogram *h, float *min,
-                          float *max, struct qobs_nonfinite *nonfinite, qobs_error *error)
+                          float *max, struct nonfinite_count *nonfinite, qobs_error *error)
 {
     const size_t n = (size_t)batch->plan->qparams;
     const bool first = h->bins == 0;
@@ -273,7 +273,7 @@ int qobs_histogram_merge(const struct histogram_rule *rule, const struct runtime
     bool grown = false;
     int status = begin(&b, rule, runtime, n, error);
     for (size_t q = 0; q < n && status == QOBS_OK; q++)
-        b.extrema[q] = (struct qobs_extrema){.min = from->range[q].lo, .max = from->range[q].hi};
+        b.extrema[q] = (struct extrema){.min = from->range[q].lo, .max = from->range[q].hi};
     if (status == QOBS_OK)
         status = grow(&b, h, &bins, &grown, error);
     if (status == QOBS_OK)

@@ -44,7 +44,7 @@ struct histogram_ops {
     /* Adds a batch to *h, which may be empty (bins 0), and writes its extrema; a qparam without elements has infinity
      * and -infinity. After a failure *h is as it was. */
     int (*accept)(const struct histogram_rule *rule, const struct batch *batch, struct histogram *h, float *min,
-                  float *max, struct qobs_nonfinite *nonfinite, qobs_error *error);
+                  float *max, struct nonfinite_count *nonfinite, qobs_error *error);
     /* Adds `from`, of as many qparams, to *h, over the ranges that hold both. After a failure *h is valid but of no
      * use. */
     int (*merge)(const struct histogram_rule *rule, const struct runtime *runtime, struct histogram *h,
@@ -55,12 +55,11 @@ struct histogram_ops {
     /* The rest is for qobs_histogram_accept and qobs_histogram_merge. */
 
     /* The extrema that the histogram has to hold because of a batch with these extrema; NULL: the same. */
-    struct qobs_extrema (*required_range)(const struct histogram_params *params, size_t bins,
-                                          const struct qobs_extrema *extrema);
+    struct extrema (*required_range)(const struct histogram_params *params, size_t bins, const struct extrema *extrema);
     /* The range and number of bins that hold `now`, which may be empty, and `extrema`, which are not inside. Fails if
      * there would be too many bins. Only a histogram of one qparam may change its number of bins. */
     int (*grow)(const struct histogram_params *params, const struct bin_range *now, size_t bins,
-                const struct qobs_extrema *extrema, struct bin_range *next, size_t *next_bins, qobs_error *error);
+                const struct extrema *extrema, struct bin_range *next, size_t *next_bins, qobs_error *error);
     bool same_bins; /* grow never changes the number of bins */
     /* Adds mass over `now` to mass over `next`, which is 0: `move` for a histogram that has grown, `rebin` for that of
      * another observer. */
@@ -94,7 +93,7 @@ void qobs_histogram_release(const struct runtime *runtime, struct histogram *h);
 
 /* `accept` and `merge` of rules whose bins are all of the same width. */
 int qobs_histogram_accept(const struct histogram_rule *rule, const struct batch *batch, struct histogram *h, float *min,
-                          float *max, struct qobs_nonfinite *nonfinite, qobs_error *error);
+                          float *max, struct nonfinite_count *nonfinite, qobs_error *error);
 int qobs_histogram_merge(const struct histogram_rule *rule, const struct runtime *runtime, struct histogram *h,
                          const struct histogram *from, qobs_error *error);
 

@@ -58,10 +58,10 @@ static void append(const struct histogram_params *params, const struct bin_range
 /* ---- Quark ------------------------------------------------------------------------------------------------------- */
 
 /* A histogram of magnitudes begins at 0. A range of one point, or of none, is widened until its bins differ in f32. */
-static struct qobs_extrema quark_required_range(const struct histogram_params *params, size_t bins,
-                                                const struct qobs_extrema *extrema)
+static struct extrema quark_required_range(const struct histogram_params *params, size_t bins,
+                                           const struct extrema *extrema)
 {
-    struct qobs_extrema required = *extrema;
+    struct extrema required = *extrema;
     const bool nothing = extrema->min > extrema->max;
     if (nothing || params->magnitude)
         required.min = 0;
@@ -75,7 +75,7 @@ static struct qobs_extrema quark_required_range(const struct histogram_params *p
 }
 
 static int quark_grow(const struct histogram_params *params, const struct bin_range *now, size_t bins,
-                      const struct qobs_extrema *extrema, struct bin_range *next, size_t *next_bins, qobs_error *error)
+                      const struct extrema *extrema, struct bin_range *next, size_t *next_bins, qobs_error *error)
 {
     int status = QOBS_OK;
     (void)params;
@@ -111,18 +111,17 @@ const struct histogram_ops qobs_histogram_quark = {.accept = qobs_histogram_acce
 
 /* ---- Model-Optimizer --------------------------------------------------------------------------------------------- */
 
-static struct qobs_extrema modelopt_required_range(const struct histogram_params *params, size_t bins,
-                                                   const struct qobs_extrema *extrema)
+static struct extrema modelopt_required_range(const struct histogram_params *params, size_t bins,
+                                              const struct extrema *extrema)
 {
     (void)params, (void)bins;
-    struct qobs_extrema required = *extrema;
+    struct extrema required = *extrema;
     required.min = extrema->min > extrema->max ? extrema->min : 0;
     return required;
 }
 
 static int modelopt_grow(const struct histogram_params *params, const struct bin_range *now, size_t bins,
-                         const struct qobs_extrema *extrema, struct bin_range *next, size_t *next_bins,
-                         qobs_error *error)
+                         const struct extrema *extrema, struct bin_range *next, size_t *next_bins, qobs_error *error)
 {
     (void)params;
     *next_bins = bins;

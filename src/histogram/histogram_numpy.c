@@ -93,10 +93,10 @@ static void count(const struct histogram_params *params, const struct batch *bat
 }
 
 static int accept(const struct histogram_rule *rule, const struct batch *batch, struct histogram *h, float *min,
-                  float *max, struct qobs_nonfinite *nonfinite, qobs_error *error)
+                  float *max, struct nonfinite_count *nonfinite, qobs_error *error)
 {
     const struct histogram_params *params = &rule->params;
-    struct qobs_extrema extrema;
+    struct extrema extrema;
     const bool first = h->bins == 0;
     RETURN_IF_FAILED(qobs_scan_extrema(batch, params->magnitude, params->skip_zeros, &extrema, error));
     RETURN_IF_FAILED(qobs_check_extrema(batch, params->nonfinite, &extrema, nonfinite, error));

@@ -13,7 +13,7 @@
 enum { PARTS = 16 };
 
 static int unite(const struct histogram_params *params, const struct bin_range *now, size_t bins,
-                 const struct qobs_extrema *extrema, struct bin_range *next, size_t *next_bins, qobs_error *error)
+                 const struct extrema *extrema, struct bin_range *next, size_t *next_bins, qobs_error *error)
 {
     (void)params, (void)error;
     next->lo = extrema->min < now->lo ? extrema->min : now->lo;
@@ -26,7 +26,7 @@ static int unite(const struct histogram_params *params, const struct bin_range *
 static void move_point(float point, size_t bins, const double *mass, const struct bin_range *next, size_t next_bins,
                        double *to, bool float32)
 {
-    const struct qobs_binning b = qobs_binning_of(next->lo, next->hi, next_bins, false, false);
+    const struct binning b = qobs_binning_of(next->lo, next->hi, next_bins, false, false);
     double sum = 0;
     for (size_t i = 0; i < bins; i++)
         sum = add_mass(sum, mass[i], float32);

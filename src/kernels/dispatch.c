@@ -9,23 +9,23 @@
 #include "base/error.h"
 
 #define TABLE(isa) &qobs_kernels_##isa,
-const struct qobs_kernels *const qobs_kernel_tables[] = {QOBS_ISAS(TABLE) NULL};
+const struct kernel_table *const qobs_kernel_tables[] = {QOBS_ISAS(TABLE) NULL};
 
 /* NULL until the first use; every thread that finds NULL stores the same value. */
-static _Atomic(const struct qobs_kernels *) active;
+static _Atomic(const struct kernel_table *) active;
 
-static const struct qobs_kernels *best(void)
+static const struct kernel_table *best(void)
 {
-    const struct qobs_kernels *found = qobs_kernel_tables[0];
+    const struct kernel_table *found = qobs_kernel_tables[0];
     for (size_t i = 1; qobs_kernel_tables[i]; i++)
         if (qobs_kernel_tables[i]->usable())
             found = qobs_kernel_tables[i];
     return found;
 }
 
-const struct qobs_kernels *qobs_kernels_active(void)
+const struct kernel_table *qobs_kernels_active(void)
 {
-    const struct qobs_kernels *table = atomic_load_explicit(&active, memory_order_acquire);
+    const struct kernel_table *table = atomic_load_explicit(&active, memory_order_acquire);
     if (!table) {
         table = best();
         atomic_store_explicit(&active, table, memory_order_release);
@@ -60,7 +60,7 @@ int qobs_isa_select(const char *name, qobs_error *error)
     }
     char known[96] = "";
     for (size_t i = 0; qobs_kernel_tables[i]; i++) {
-        const struct qobs_kernels *table = qobs_kernel_tables[i];
+        const struct kernel_table *table = qobs_kernel_tables[i];
         if (strcmp(table->isa, name) == 0) {
             if (!table->usable())
                 return qobs_fail(error, QOBS_ERROR_UNSUPPORTED, "isa: %s needs %s, which this machine does not offer",

@@ -9,7 +9,7 @@
 #include "kernels/kernels.h"
 
 /* The tables built into this library in the order of QOBS_ISAS, slowest first; ends with NULL. */
-extern const struct qobs_kernels *const qobs_kernel_tables[];
+extern const struct kernel_table *const qobs_kernel_tables[];
 
 /* The best usable table, or the one the choice was limited to. */
-const struct qobs_kernels *qobs_kernels_active(void);
+const struct kernel_table *qobs_kernels_active(void);

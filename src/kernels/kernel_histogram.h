@@ -9,7 +9,7 @@
 /* The bins; made by qobs_binning_set (histogram/histogram.h). An element x from lo to hi belongs to bin
  * floor((x * scale - from) * bins / width), one rounding an operation; the result `bins` means the last bin. F64 is
  * rounded to float first. */
-struct qobs_binning {
+struct binning {
     float lo, hi;    /* finite; elements outside [lo, hi] are not counted */
     float scale;     /* 1, or a smaller power of two with which (hi - lo) * bins does not overflow */
     float from;      /* lo * scale */
@@ -30,9 +30,9 @@ static inline size_t qobs_counter_stride(size_t bins) { return (bins + 1023) / 1
 
 /* Extrema of the finite elements, in or out of range, or of their magnitudes if those are counted; counts of the
  * others. A zero is +0; the identities are +infinity and -infinity. */
-struct qobs_extrema {
+struct extrema {
     float min, max;
-    struct qobs_nonfinite nonfinite;
+    struct nonfinite_count nonfinite;
 };
 
 /* Row form: `runs` runs of `length` contiguous elements, run_stride bytes apart, are added to `counters` and `extrema`.
@@ -40,8 +40,8 @@ struct qobs_extrema {
  * its counters; the spread is not defined. The caller prevents overflow. NaN and infinities appear in `extrema` only.
  */
 #define QOBS_HISTOGRAM_ROWS(name)                                                                                      \
-    void name(const struct qobs_binning *binning, const void *x, ptrdiff_t run_stride, size_t runs, size_t length,     \
-              uint32_t *counters, struct qobs_extrema *extrema)
+    void name(const struct binning *binning, const void *x, ptrdiff_t run_stride, size_t runs, size_t length,          \
+              uint32_t *counters, struct extrema *extrema)
 
 #define QOBS_HISTOGRAM_SLOTS(EACH, with) EACH(EACH_DTYPE, histogram_rows, QOBS_HISTOGRAM_ROWS, with)
 

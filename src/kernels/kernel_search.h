@@ -12,7 +12,7 @@
 /* FEW: most elements of a qparam in a batch. MOST: most elements of one call. */
 enum { QOBS_SEARCH_LANES = 16, QOBS_SEARCH_FEW = 128, QOBS_SEARCH_MOST = 1024 };
 
-enum qobs_norm_kind {
+enum norm_kind {
     QOBS_NORM_1,
     QOBS_NORM_2,
     QOBS_NORM_3,
@@ -24,8 +24,8 @@ enum qobs_norm_kind {
  * biased exponent is below 64, and a polynomial in minus the mantissa, because setting bits yields that from any
  * sign and exponent. */
 #define QOBS_NORM_UNIT 0x1p-63f
-struct qobs_error_norm {
-    enum qobs_norm_kind kind;
+struct error_norm {
+    enum norm_kind kind;
     float value;
     float polynomial[5];   /* coefficients of (-m)^0 to (-m)^4; that of (-m)^5 is 1, its factor is in the table */
     float low[8], high[8]; /* a biased exponent e below 64 has low[e % 8] * high[e / 8]; below 32 that is 0 */
@@ -34,14 +34,14 @@ struct qobs_error_norm {
 
 /* Candidates: q = round(x * inverse + shift), limited; the result is (q - shift) * scale. For integers shift is the
  * zero point plus 1.5 * 2^23. Candidate c is at index c * step; arrays are aligned to 64 bytes. */
-struct qobs_search_candidates {
+struct search_candidates {
     const float *scale, *inverse, *shift;
     size_t step;
 };
 
 /* Memory that the caller needs next; none if from == end. Kernels prefetch as much of it as does not delay their own
  * loads. */
-struct qobs_prefetch {
+struct prefetch_ahead {
     const unsigned char *from, *end;
 };
 
@@ -52,18 +52,17 @@ struct qobs_prefetch {
  *  - with_shift: zero points may be other than 0. If a zero point is not itself representable (float formats, or beyond
  *    the integer range), padding has an error, so weight is required, with 0 for padding. */
 #define QOBS_SEARCH_ERRORS(name)                                                                                       \
-    void name(const struct qobs_quantizer *quantizer, const struct qobs_error_norm *norm, bool with_shift,             \
-              const float *x, const float *weight, size_t n, const struct qobs_search_candidates *candidates,          \
-              size_t count, struct qobs_prefetch prefetch, float *sum)
+    void name(const struct quantizer *quantizer, const struct error_norm *norm, bool with_shift, const float *x,       \
+              const float *weight, size_t n, const struct search_candidates *candidates, size_t count,                 \
+              struct prefetch_ahead prefetch, float *sum)
 
 /* The same for a batch of qparams with n <= QOBS_SEARCH_FEW elements each, or zeros; elements of a qparam start
  * `row` floats after those of the one before. Candidates' step is QOBS_SEARCH_LANES. Sums differ from
  * QOBS_SEARCH_ERRORS by rounding; the sum of a qparam does not depend on the other qparams. */
 #define QOBS_SEARCH_BATCH(name)                                                                                        \
-    void name(const struct qobs_quantizer *quantizer, const struct qobs_error_norm *norm, bool with_shift,             \
-              const float *x, const float *weight, size_t row, size_t n,                                               \
-              const struct qobs_search_candidates *candidates, size_t count, struct qobs_prefetch prefetch,            \
-              float *sum)
+    void name(const struct quantizer *quantizer, const struct error_norm *norm, bool with_shift, const float *x,       \
+              const float *weight, size_t row, size_t n, const struct search_candidates *candidates, size_t count,     \
+              struct prefetch_ahead prefetch, float *sum)
 
 /* For each qparam of a batch: the first of n steps with the smallest sum and that sum, if it is below `bound`;
  * otherwise -1 and `bound`. NaN is not below. `improved` gets a bit for each step whose sum is below `bound` and
@@ -72,7 +71,7 @@ struct qobs_prefetch {
     void name(const float *sum, size_t n, const float *bound, int32_t *step, float *best, uint64_t *improved)
 
 /* How a range becomes scale and zero point: compressed-tensors' formula in the dtype of the range. */
-struct qobs_shrinking {
+struct shrink_rule {
     bool integers, symmetric, mx;
     float quant_min, quant_max; /* limits of quantized numbers */
     int mx_offset;              /* MX: exponent of the largest number */
@@ -85,8 +84,8 @@ struct qobs_shrinking {
  * two that multiply the elements. Writes scale, inverse and shift. inverse_p: 1 / p, or NULL; it saves divisions. MX
  * is not for F16. */
 #define QOBS_SEARCH_SHRINK(name)                                                                                       \
-    void name(const struct qobs_shrinking *how, const float *min, const float *max, const float *factor,               \
-              const float *p, const float *inverse_p, size_t n, float *scale, float *inverse, float *shift)
+    void name(const struct shrink_rule *how, const float *min, const float *max, const float *factor, const float *p,  \
+              const float *inverse_p, size_t n, float *scale, float *inverse, float *shift)
 
 /* n contiguous elements times `factor`, a power of two, as floats. finite_only: an element that is not finite
  * becomes 0. */

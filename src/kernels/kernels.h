@@ -19,17 +19,17 @@
     QOBS_SQUARES_SLOTS(EACH, with)                                                                                     \
     QOBS_SEARCH_SLOTS(EACH, with)
 
-/* One member a slot: a function, or an array of them by enum qobs_kernel_dtype. */
+/* One member a slot: a function, or an array of them by enum kernel_dtype. */
 #define QOBS_EXTENT_ONE
 #define QOBS_EXTENT_EACH_DTYPE [QOBS_KERNEL_DTYPES]
 #define QOBS_EXTENT_EACH_NARROW [QOBS_KERNEL_F64]
 #define QOBS_SLOT_MEMBER(variants, slot, SIGNATURE, unused) qobs_##slot##_fn *slot QOBS_EXTENT_##variants;
 
-struct qobs_kernels {
-    const char *isa;                 /* "scalar", "avx2", "avx512", "neon" */
-    const char *summary;             /* the extensions it needs, for people */
-    bool (*usable)(void);            /* does this CPU have them, and does the operating system save their registers? */
-    const struct qobs_limit *limits; /* sizes at which kernels change their methods */
+struct kernel_table {
+    const char *isa;      /* "scalar", "avx2", "avx512", "neon" */
+    const char *summary;  /* the extensions it needs, for people */
+    bool (*usable)(void); /* does this CPU have them, and does the operating system save their registers? */
+    const struct kernel_limit *limits; /* sizes at which kernels change their methods */
     QOBS_SLOTS(QOBS_SLOT_MEMBER, )
 };
 
@@ -43,12 +43,12 @@ struct qobs_kernels {
     .slot = {QOBS_EACH_NARROW(QOBS_SLOT_FUNCTION, slot, SIGNATURE, isa)},
 #define QOBS_SLOT_INITIAL(variants, slot, SIGNATURE, isa) QOBS_INITIAL_##variants(slot, SIGNATURE, isa)
 #define QOBS_KERNEL_TABLE(name, extensions, is_usable)                                                                 \
-    static const struct qobs_limit limits[] = {TUNING_LIMITS(QOBS_LIMIT){0}};                                          \
-    const struct qobs_kernels qobs_kernels_##name = {.isa = #name,                                                     \
+    static const struct kernel_limit limits[] = {TUNING_LIMITS(QOBS_LIMIT){0}};                                        \
+    const struct kernel_table qobs_kernels_##name = {.isa = #name,                                                     \
                                                      .summary = (extensions),                                          \
                                                      .usable = (is_usable),                                            \
                                                      .limits = limits,                                                 \
                                                      QOBS_SLOTS(QOBS_SLOT_INITIAL, name)}
 
-#define QOBS_DECLARE_TABLE(isa) extern const struct qobs_kernels qobs_kernels_##isa;
+#define QOBS_DECLARE_TABLE(isa) extern const struct kernel_table qobs_kernels_##isa;
 QOBS_ISAS(QOBS_DECLARE_TABLE)

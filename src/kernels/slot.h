@@ -2,7 +2,7 @@
 /* SPDX-FileCopyrightText: The qobs authors */
 
 /* Common part of the kernel headers: the list of instruction sets, the dtype variants of a slot, and the macro that
- * declares a family's functions. A slot is a member of struct qobs_kernels. Each kernel_FAMILY.h lists its slots as
+ * declares a family's functions. A slot is a member of struct kernel_table. Each kernel_FAMILY.h lists its slots as
  * EACH(variants, slot, SIGNATURE, with); declarations, tables, checker and benchmarks expand these lists.
  *
  * Contract of every kernel
@@ -35,7 +35,7 @@
 #define QOBS_ISAS(EACH) EACH(scalar)
 #endif
 
-/* The variants of a slot: one function per dtype in the order of enum qobs_kernel_dtype, the same without F64, or one
+/* The variants of a slot: one function per dtype in the order of enum kernel_dtype, the same without F64, or one
  * function. A function is called qobs_SLOT_DTYPE_ISA or qobs_SLOT_ISA. */
 #define QOBS_EACH_DTYPE(F, slot, SIGNATURE, isa)                                                                       \
     QOBS_EACH_NARROW(F, slot, SIGNATURE, isa) F(SIGNATURE, qobs_##slot##_f64_##isa)
@@ -51,7 +51,7 @@
 #define QOBS_DECLARE_SLOT(variants, slot, SIGNATURE, isa) QOBS_##variants(QOBS_DECLARE_FUNCTION, slot, SIGNATURE, isa)
 
 /* Counts of elements that are not finite. Kernels add to them. */
-struct qobs_nonfinite {
+struct nonfinite_count {
     uint64_t nan;
     uint64_t inf;
 };

@@ -21,10 +21,10 @@ enum {
 
 /* A size at which a kernel changes its method. Every src/ISA/tuning.h lists its limits as TUNING_LIMITS(LIMIT) with
  * entries LIMIT(kernels, of, size); tests call kernels on both sides of each. */
-struct qobs_limit {
+struct kernel_limit {
     const char *name; /* NULL: end of a list */
     unsigned kernels;
-    enum qobs_limit_of {
+    enum kernel_limit_of {
         QOBS_LIMIT_OF_CALL,       /* bytes of all elements */
         QOBS_LIMIT_OF_CONTIGUOUS, /* bytes of all elements, if the runs have no gaps */
         QOBS_LIMIT_OF_RUN,        /* bytes of a run or row */

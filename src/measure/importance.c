@@ -55,8 +55,8 @@ static const struct split_rule rule = {
     .min_total = 1 << 17, .parts_per_thread = 1, .max_parts = INT64_MAX}; /* elements */
 
 struct addition {
-    const struct qobs_kernels *kernels;
-    enum qobs_kernel_dtype dtype;
+    const struct kernel_table *kernels;
+    enum kernel_dtype dtype;
     size_t element;
     const struct view *x;
     double *sum;
@@ -97,7 +97,7 @@ static void add_panels(void *argument, int64_t part, int64_t first, int64_t end)
     while (qobs_view_next(v, row, index, &offset));
 }
 
-int qobs_importance_add(const struct runtime *runtime, const struct qobs_kernels *kernels,
+int qobs_importance_add(const struct runtime *runtime, const struct kernel_table *kernels,
                         struct importance *importance, const struct view *v, qobs_error *error)
 {
     struct addition a = {.kernels = kernels, .element = qobs_dtype_size(v->dtype), .x = v};

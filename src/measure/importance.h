@@ -33,7 +33,7 @@ const char *qobs_importance_fault_text(enum importance_fault fault); /* NULL for
 
 /* Adds activations v (..., columns). The first ones set the number of columns; another number fails. Runs on the
  * executor; each column is summed in the order of the tokens. */
-int qobs_importance_add(const struct runtime *runtime, const struct qobs_kernels *kernels,
+int qobs_importance_add(const struct runtime *runtime, const struct kernel_table *kernels,
                         struct importance *importance, const struct view *v, qobs_error *error);
 
 /* Allocates that many columns with sums of 0, unless there are columns. */

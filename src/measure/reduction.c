@@ -10,7 +10,7 @@
 
 /* Ranges in the plan's dtype, converted to F32 if the reduction wants that. */
 static int measure(reduce_fn *reduce, const struct reduction *r, const struct batch *b, void *min, void *max,
-                   struct qobs_nonfinite *nonfinite, qobs_error *error)
+                   struct nonfinite_count *nonfinite, qobs_error *error)
 {
     const qobs_plan *plan = b->plan;
     if (!r->in_f32 || plan->dtype == QOBS_F32)
@@ -30,21 +30,21 @@ static int measure(reduce_fn *reduce, const struct reduction *r, const struct ba
 }
 
 static int measure_minmax(const struct reduction *r, const struct batch *b, struct histogram *histogram, void *min,
-                          void *max, struct qobs_nonfinite *nonfinite, qobs_error *error)
+                          void *max, struct nonfinite_count *nonfinite, qobs_error *error)
 {
     (void)histogram;
     return measure(qobs_reduce_minmax, r, b, min, max, nonfinite, error);
 }
 
 static int measure_absmax(const struct reduction *r, const struct batch *b, struct histogram *histogram, void *min,
-                          void *max, struct qobs_nonfinite *nonfinite, qobs_error *error)
+                          void *max, struct nonfinite_count *nonfinite, qobs_error *error)
 {
     (void)histogram;
     return measure(qobs_reduce_absmax, r, b, min, max, nonfinite, error);
 }
 
 static int measure_histogram(const struct reduction *r, const struct batch *b, struct histogram *histogram, void *min,
-                             void *max, struct qobs_nonfinite *nonfinite, qobs_error *error)
+                             void *max, struct nonfinite_count *nonfinite, qobs_error *error)
 {
     return r->histogram.ops->accept(&r->histogram, b, histogram, min, max, nonfinite, error);
 }

@@ -13,7 +13,7 @@ struct reduction;
  * measured. */
 struct reduction_ops {
     int (*measure)(const struct reduction *reduction, const struct batch *batch, struct histogram *histogram, void *min,
-                   void *max, struct qobs_nonfinite *nonfinite, qobs_error *error);
+                   void *max, struct nonfinite_count *nonfinite, qobs_error *error);
     const struct histogram_ops *histogram; /* NULL: none */
 };
 

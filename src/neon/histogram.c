@@ -18,7 +18,7 @@ typedef struct {
 } hist_rule;
 
 /* The members beside those that hist_rule_of sets. */
-static inline void hist_set_special(hist_rule *r, const struct qobs_binning *b)
+static inline void hist_set_special(hist_rule *r, const struct binning *b)
 {
     r->quant_min = vdupq_n_f32(b->skip_zeros ? 0x1p-149f : 0);
     r->magnitude = vdupq_n_u32(b->magnitude ? INT32_MAX : UINT32_MAX);

@@ -340,11 +340,11 @@ float qobs_format_decode(const qobs_format *f, uint32_t code)
 
 /* ---- Fake-quantize ----------------------------------------------------------------------------------------------- */
 
-void qobs_quantizer_for_format(struct qobs_quantizer *q, const qobs_format *f)
+void qobs_quantizer_for_format(struct quantizer *q, const qobs_format *f)
 {
     const struct grid_float grid = float_grid(f);
     const struct grid_double wide = double_grid(f);
-    *q = (struct qobs_quantizer){
+    *q = (struct quantizer){
         .quant_min = qobs_format_min(f),
         .quant_max = qobs_format_max(f),
         .in_double = !fits_float(f),
@@ -356,7 +356,7 @@ void qobs_quantizer_for_format(struct qobs_quantizer *q, const qobs_format *f)
         .wide_shifter = wide.shifter};
 }
 
-void qobs_quantizer_for_integers(struct qobs_quantizer *q, int64_t quant_min, int64_t quant_max, bool torch)
+void qobs_quantizer_for_integers(struct quantizer *q, int64_t quant_min, int64_t quant_max, bool torch)
 {
     const qobs_format shape = INTEGER("", "", 32, true);
     qobs_quantizer_for_format(q, &shape);

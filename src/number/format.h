@@ -80,8 +80,8 @@ void qobs_encode_floats(const qobs_format *format, size_t n, const float *x, voi
 /* ---- Fake-quantize ----------------------------------------------------------------------------------------------- */
 
 /* The quantizer of a format, in compressed-tensors' arithmetic. */
-void qobs_quantizer_for_format(struct qobs_quantizer *quantizer, const qobs_format *format);
+void qobs_quantizer_for_format(struct quantizer *quantizer, const qobs_format *format);
 
 /* The quantizer of the integers from quant_min to quant_max, at most 2^32 apart. torch: in the arithmetic of
  * torch.fake_quantize_per_tensor_affine. */
-void qobs_quantizer_for_integers(struct qobs_quantizer *quantizer, int64_t quant_min, int64_t quant_max, bool torch);
+void qobs_quantizer_for_integers(struct quantizer *quantizer, int64_t quant_min, int64_t quant_max, bool torch);

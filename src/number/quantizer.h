@@ -8,7 +8,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-struct qobs_quantizer {
+struct quantizer {
     double quant_min, quant_max; /* limits of quantized numbers */
     float min_normal;            /* grid_float of the numbers between the limits */
     uint32_t shifter;

@@ -84,7 +84,7 @@ struct pending {
     struct importance importance;
     struct search_record record;
     struct search_workspace workspace;
-    struct qobs_nonfinite nonfinite;
+    struct nonfinite_count nonfinite;
     bool empty; /* a histogram's batch without a finite element */
 };
 

@@ -13,7 +13,7 @@ struct qobs_observer {
     qobs_config config;
     struct stages stages;
     struct runtime runtime;
-    const struct qobs_kernels *kernels;
+    const struct kernel_table *kernels;
     qobs_counts counts;
 
     /* Before the first batch the layout is that of upstream's answer without data; the rest is empty. */

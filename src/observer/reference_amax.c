@@ -23,7 +23,7 @@ static int check(const qobs_observer *o, const qobs_tensor *tensor, const char *
         return qobs_invalid(error, "observer: has observed %llu batches, %s comes before the first",
                             (unsigned long long)o->counts.batches, name);
     RETURN_IF_FAILED(qobs_view_of_tensor(view, tensor, name, error));
-    enum qobs_kernel_dtype unused;
+    enum kernel_dtype unused;
     if (!qobs_kernel_dtype_of(view->dtype, &unused) || view->elements == 0)
         return qobs_invalid(error, "%s: has %lld elements of %s, allowed are F32, BF16, F16, F64 and at least 1", name,
                             (long long)view->elements, qobs_dtype_name(view->dtype));

@@ -17,7 +17,7 @@ int qobs_damaged(qobs_error *error, const char *what)
 
 static bool is_observable(qobs_dtype dtype)
 {
-    enum qobs_kernel_dtype unused;
+    enum kernel_dtype unused;
     return qobs_kernel_dtype_of(dtype, &unused);
 }
 

@@ -122,14 +122,14 @@ static size_t run_at(const struct elements *e, int64_t first, size_t n, int64_t 
     return left < (int64_t)n ? (size_t)left : n;
 }
 
-static struct qobs_prefetch memory_of(const struct element_source *source, const struct elements *e, int64_t first,
-                                      int64_t end)
+static struct prefetch_ahead memory_of(const struct element_source *source, const struct elements *e, int64_t first,
+                                       int64_t end)
 {
     const int64_t size = (int64_t)qobs_dtype_size(source->plan->dtype);
     const unsigned char *const x = source->data + e->offset;
     if (e->axes != 1 || e->stride[0] != size || first >= e->count)
-        return (struct qobs_prefetch){NULL, NULL};
-    return (struct qobs_prefetch){x + first * size, x + (end < e->count ? end : e->count) * size};
+        return (struct prefetch_ahead){NULL, NULL};
+    return (struct prefetch_ahead){x + first * size, x + (end < e->count ? end : e->count) * size};
 }
 
 static void load(const struct element_source *source, const struct elements *e, int64_t first, size_t n, double factor,

@@ -34,8 +34,8 @@ struct gather {
     void (*place)(const struct element_source *source, struct elements *e); /* at e->position */
     void (*next)(const struct element_source *source, struct elements *e);  /* the elements of the qparam after that */
     /* The memory of elements first to end, as far as there are any, if they are contiguous; else nothing. */
-    struct qobs_prefetch (*memory)(const struct element_source *source, const struct elements *e, int64_t first,
-                                   int64_t end);
+    struct prefetch_ahead (*memory)(const struct element_source *source, const struct elements *e, int64_t first,
+                                    int64_t end);
     /* n <= QOBS_SEARCH_MOST elements from `first` on, times factor, padded with zeros to a multiple of
      * QOBS_SEARCH_LANES. */
     void (*load)(const struct element_source *source, const struct elements *e, int64_t first, size_t n, double factor,

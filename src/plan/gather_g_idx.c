@@ -30,11 +30,11 @@ static void next(const struct element_source *source, struct elements *e)
     place(source, e);
 }
 
-static struct qobs_prefetch memory_of(const struct element_source *source, const struct elements *e, int64_t first,
-                                      int64_t end)
+static struct prefetch_ahead memory_of(const struct element_source *source, const struct elements *e, int64_t first,
+                                       int64_t end)
 {
     (void)source, (void)e, (void)first, (void)end;
-    return (struct qobs_prefetch){NULL, NULL};
+    return (struct prefetch_ahead){NULL, NULL};
 }
 
 static void load(const struct element_source *source, const struct elements *e, int64_t first, size_t n, double factor,

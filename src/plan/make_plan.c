@@ -13,7 +13,7 @@
 /* A plan for value without axes yet. */
 static int begin(qobs_plan *plan, const qobs_tensor *value, const struct runtime *runtime, qobs_error *error)
 {
-    enum qobs_kernel_dtype unused;
+    enum kernel_dtype unused;
     /* Axes and shapes are not cleared here, because that would cost a small tensor much of its time. */
     plan->runtime = *runtime;
     plan->range.ndim = plan->scale.ndim = -1;

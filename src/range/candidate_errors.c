@@ -60,7 +60,7 @@ static void drop_nonfinite(size_t n, float *x)
 }
 
 /* Does the same as qobs_search_errors for integers that need double. */
-static void wide_errors(const struct qobs_quantizer *q, const float *x, size_t n, size_t count, const float *scale,
+static void wide_errors(const struct quantizer *q, const float *x, size_t n, size_t count, const float *scale,
                         double *error)
 {
     const struct grid_double grid = {q->wide_min_normal, q->wide_shifter};
@@ -91,7 +91,7 @@ static inline void add_lanes(struct grid_float grid, float quant_min, float quan
     }
 }
 
-static void factor_errors(const struct qobs_quantizer *q, const float *x, const float *weight, size_t n, size_t count,
+static void factor_errors(const struct quantizer *q, const float *x, const float *weight, size_t n, size_t count,
                           const float *up, const double *down, double *error)
 {
     const struct grid_float grid = {q->min_normal, q->shifter};
@@ -127,7 +127,7 @@ static void load_weights(const struct gather_block *block, const float *weight, 
 /* The candidates of a block of qparams and their errors. Index i * count is the first one of qparam i. */
 struct block_candidates {
     struct gather_block block;
-    struct qobs_quantizer quantizer[BLOCK_QPARAMS];
+    struct quantizer quantizer[BLOCK_QPARAMS];
     float scale[BLOCK_CANDIDATES]; /* or factors before rounding */
     double down[BLOCK_CANDIDATES]; /* factors after rounding */
     double error[BLOCK_CANDIDATES];
@@ -152,7 +152,7 @@ static void add_errors(const struct candidate_run *s, struct block_candidates *b
                        const float *weight, size_t n)
 {
     const struct candidates *c = s->candidates;
-    const struct qobs_quantizer *quantizer = &b->quantizer[i];
+    const struct quantizer *quantizer = &b->quantizer[i];
     const float *const scale = b->scale + (size_t)i * c->count;
     double *const error = b->error + (size_t)i * c->count;
     if (c->prepare_factors)

@@ -15,9 +15,9 @@ struct candidates {
     void *argument;
     /* Writes the numbers that a qparam is quantized to and its candidate scales, in compressed-tensors' arithmetic
      * without zero points. Used if prepare_factors is NULL. */
-    void (*prepare)(void *argument, size_t qparam, struct qobs_quantizer *quantizer, float *scale);
+    void (*prepare)(void *argument, size_t qparam, struct quantizer *quantizer, float *scale);
     /* Writes factors instead of scales: x is multiplied by `up` before rounding and by `down` after it. */
-    void (*prepare_factors)(void *argument, size_t qparam, struct qobs_quantizer *quantizer, float *up, double *down);
+    void (*prepare_factors)(void *argument, size_t qparam, struct quantizer *quantizer, float *up, double *down);
     /* Receives sum weight * (quantized x - x)^2 over the qparam's elements for each candidate. */
     void (*store)(void *argument, size_t qparam, const double *error);
 };

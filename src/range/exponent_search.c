@@ -21,7 +21,7 @@ static size_t workspace(const struct range_params *params, const qobs_plan *plan
 
 struct exponent_search {
     const struct search_state *state;
-    struct qobs_quantizer quantizer;
+    struct quantizer quantizer;
 };
 
 static double amax_of(const struct search_state *s, size_t qparam)
@@ -35,7 +35,7 @@ static double first_exponent(const struct search_state *s, size_t qparam)
     return qobs_ceil_log2(s->dtype, amax_of(s, qparam)) - s->params->exponent.emax;
 }
 
-static void prepare(void *argument, size_t qparam, struct qobs_quantizer *quantizer, float *scale)
+static void prepare(void *argument, size_t qparam, struct quantizer *quantizer, float *scale)
 {
     const struct exponent_search *e = argument;
     const double exponent = first_exponent(e->state, qparam);

@@ -84,7 +84,7 @@ static int find_percentile(const struct runtime *runtime, const struct range_par
 }
 
 static int amax_by_percentile(const struct bins_params *params, const struct formula *formula,
-                              /* NOLINTNEXTLINE(readability-non-const-parameter): that of every qobs_amax_finder */
+                              /* NOLINTNEXTLINE(readability-non-const-parameter): that of every amax_finder */
                               const struct histogram_view *h, double *workspace, struct found_amax *found,
                               qobs_error *error)
 {
@@ -96,7 +96,7 @@ static int amax_by_percentile(const struct bins_params *params, const struct for
 static int find_amax(const struct runtime *runtime, const struct range_params *params, const struct formula *formula,
                      const struct histogram *h, float *min, float *max, qobs_error *error)
 {
-    static qobs_amax_finder *const methods[] = {
+    static amax_finder *const methods[] = {
         [AMAX_ENTROPY] = qobs_amax_by_entropy, [AMAX_MSE] = qobs_amax_by_mse, [AMAX_PERCENTILE] = amax_by_percentile};
     struct bins_memory m;
     RETURN_IF_FAILED(open_bins(runtime, h, &m, error));

@@ -124,7 +124,6 @@ struct found_amax {
 
 /* These check params->stride and start_bin. The workspace is in doubles. */
 size_t qobs_range_workspace(size_t bins);
-typedef int qobs_amax_finder(const struct bins_params *params, const struct formula *formula,
-                             const struct histogram_view *h, double *workspace, struct found_amax *found,
-                             qobs_error *error);
-qobs_amax_finder qobs_amax_by_entropy, qobs_amax_by_mse;
+typedef int amax_finder(const struct bins_params *params, const struct formula *formula, const struct histogram_view *h,
+                        double *workspace, struct found_amax *found, qobs_error *error);
+amax_finder qobs_amax_by_entropy, qobs_amax_by_mse;

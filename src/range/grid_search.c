@@ -198,7 +198,7 @@ static bool improved_after_stop(const struct grid_run *s)
 /* Finds all ranges before the search. */
 static int find_all(const struct grid_run *s, void *min, void *max, qobs_error *error)
 {
-    struct qobs_nonfinite nonfinite;
+    struct nonfinite_count nonfinite;
     return qobs_reduce_minmax(s->runtime, s->q.kernels, s->q.plan, s->q.source.data, s->nonfinite, min, max, &nonfinite,
                               error);
 }
@@ -206,7 +206,7 @@ static int find_all(const struct grid_run *s, void *min, void *max, qobs_error *
 /* Sets members that follow from the arguments alone. */
 static void init(struct grid_run *s, const struct grid_search *g)
 {
-    enum qobs_kernel_dtype dtype;
+    enum kernel_dtype dtype;
     qobs_kernel_dtype_of(g->plan->dtype, &dtype);
     *s = (struct grid_run){.runtime = g->runtime,
                            .params = g->params,

@@ -122,7 +122,7 @@ static float nvfp4_scale(float global_amax, float amax)
 
 struct multiplier_search {
     const struct search_state *state;
-    struct qobs_quantizer quantizer;
+    struct quantizer quantizer;
     size_t count;
     float global_amax; /* of e4m3 scales */
     float multiplier[QOBS_MAX_MULTIPLIERS];
@@ -134,7 +134,7 @@ static float product(qobs_dtype dtype, float amax, float multiplier)
     return (float)qobs_round_to(dtype, (double)(amax * (float)qobs_round_to(dtype, (double)multiplier)));
 }
 
-static void prepare_factors(void *argument, size_t qparam, struct qobs_quantizer *quantizer, float *up, double *down)
+static void prepare_factors(void *argument, size_t qparam, struct quantizer *quantizer, float *up, double *down)
 {
     const struct multiplier_search *m = argument;
     const float amax = ((const float *)(const void *)m->state->max)[qparam];
@@ -151,7 +151,7 @@ static void add_errors(void *argument, size_t qparam, const double *error)
         m->state->sums[qparam * m->count + i] += error[i];
 }
 
-static void prepare_scales(void *argument, size_t qparam, struct qobs_quantizer *quantizer, float *scale)
+static void prepare_scales(void *argument, size_t qparam, struct quantizer *quantizer, float *scale)
 {
     const struct multiplier_search *m = argument;
     (void)qparam;

@@ -38,7 +38,7 @@ static float scale_at(float scale, int i)
 }
 
 /* Upstream rounds, adds the zero point and clamps. Clamping to limits less the zero point is the same. */
-static void prepare(void *argument, size_t qparam, struct qobs_quantizer *quantizer, float *scale)
+static void prepare(void *argument, size_t qparam, struct quantizer *quantizer, float *scale)
 {
     const struct power_search *p = argument;
     const double zero_point = p->params->float_zero_points ? (double)((const float *)p->zero_point)[qparam]

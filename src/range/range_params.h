@@ -20,10 +20,10 @@ struct grid_params {
     bool off_grid;      /* zero points may lie between quantized numbers, so padding has an error */
     bool native_scales; /* candidates ignore the dtype of scales, because a global scale follows */
 
-    int64_t quant_min, quant_max;    /* the integers to quantize to */
-    const qobs_format *format;       /* the floats instead, or NULL */
-    bool simd;                       /* search_shrink kernels implement the formula */
-    struct qobs_shrinking shrinking; /* their parameters, without eps and least_p */
+    int64_t quant_min, quant_max; /* the integers to quantize to */
+    const qobs_format *format;    /* the floats instead, or NULL */
+    bool simd;                    /* search_shrink kernels implement the formula */
+    struct shrink_rule shrinking; /* their parameters, without eps and least_p */
 
     bool importance;                  /* errors are weighted by column importance */
     bool strict;                      /* unusable importance is an error */

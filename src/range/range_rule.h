@@ -44,7 +44,7 @@ struct search_state {
 /* The batch that is searched. */
 struct search_batch {
     const struct runtime *runtime;
-    const struct qobs_kernels *kernels;
+    const struct kernel_table *kernels;
     const struct formula *formula;
     const qobs_plan *plan;
     const unsigned char *data;
@@ -55,7 +55,7 @@ struct search_batch {
 /* The arguments of a grid search; see grid_search.h. */
 struct grid_search {
     const struct runtime *runtime; /* its executor runs the search */
-    const struct qobs_kernels *kernels;
+    const struct kernel_table *kernels;
     const struct grid_params *params;
     const struct formula *formula;
     enum nonfinite_mode nonfinite;

@@ -15,10 +15,10 @@ struct error_block {
 };
 
 /* NaN if an element is not finite. */
-static float magnitude_of(const struct qobs_kernels *kernels, const float *x, size_t n)
+static float magnitude_of(const struct kernel_table *kernels, const float *x, size_t n)
 {
     float magnitude = 0;
-    struct qobs_nonfinite nonfinite = {0};
+    struct nonfinite_count nonfinite = {0};
     kernels->absmax_rows[QOBS_KERNEL_F32](x, 0, 1, n, &magnitude, 0, &nonfinite);
     return nonfinite.nan || nonfinite.inf ? NAN : magnitude;
 }
@@ -30,14 +30,14 @@ void qobs_search_candidate(bool integers, float scale, float zero_point, float *
     *offset = integers ? 0x1.8p23f + zero_point : zero_point;
 }
 
-void qobs_search_errors(const struct qobs_kernels *kernels, const struct qobs_quantizer *quantizer,
+void qobs_search_errors(const struct kernel_table *kernels, const struct quantizer *quantizer,
                         const struct search_norm *norm, const float *x, const float *weight, size_t n,
                         size_t candidates, const float *scale, const float *zero_point, double *error)
 {
     const bool integers = (double)quantizer->min_normal >= quantizer->quant_max, shifted = zero_point;
     const bool weighted = weight || (shifted && !integers); /* padding has an error otherwise */
     struct error_block r;
-    const struct qobs_search_candidates arrays = {r.scale, r.inverse, r.offset, 1};
+    const struct search_candidates arrays = {r.scale, r.inverse, r.offset, 1};
     for (size_t first = 0; first < n; first += QOBS_SEARCH_MOST) {
         const size_t length = n - first < QOBS_SEARCH_MOST ? n - first : QOBS_SEARCH_MOST;
         const float magnitude = magnitude_of(kernels, x + first, length);
@@ -58,7 +58,7 @@ void qobs_search_errors(const struct qobs_kernels *kernels, const struct qobs_qu
                                       &r.offset[i]);
             }
             kernels->search_errors(quantizer, &norm->errors, shifted, r.x, weighted ? r.weight : NULL, length, &arrays,
-                                   (some + 3) / 4 * 4, (struct qobs_prefetch){NULL, NULL}, r.sum);
+                                   (some + 3) / 4 * 4, (struct prefetch_ahead){NULL, NULL}, r.sum);
             for (size_t i = 0; i < some; i++) {
                 const float z = zero_point ? zero_point[c + i] : 0, s = scale[c + i];
                 error[c + i] += s - s == 0 && z - z == 0 ? (double)r.sum[i] * unit : (double)NAN;

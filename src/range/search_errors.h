@@ -14,8 +14,8 @@
 enum { MAX_PRESCALE_EXP = 1024, FINE_UNITS = 32, COARSE_UNITS = 2 * MAX_PRESCALE_EXP / FINE_UNITS };
 
 struct search_norm {
-    struct qobs_error_norm errors; /* for kernels */
-    double sum_exp;                /* kernels enlarge their sums by 2^sum_exp, to use all exponents of float */
+    struct error_norm errors; /* for kernels */
+    double sum_exp;           /* kernels enlarge their sums by 2^sum_exp, to use all exponents of float */
     double fine_unit[FINE_UNITS], coarse_unit[COARSE_UNITS];
 };
 
@@ -41,6 +41,6 @@ void qobs_search_candidate(bool integers, float scale, float zero_point, float *
 
 /* Adds to error[i] the error of candidate i over n floats at any address. weight: n floats; NULL: all 1. zero_point:
  * one for each candidate; NULL: all 0. quantizer: integers or a signed float format; not in_double. */
-void qobs_search_errors(const struct qobs_kernels *kernels, const struct qobs_quantizer *quantizer,
+void qobs_search_errors(const struct kernel_table *kernels, const struct quantizer *quantizer,
                         const struct search_norm *norm, const float *x, const float *weight, size_t n,
                         size_t candidates, const float *scale, const float *zero_point, double *error);

@@ -78,7 +78,7 @@ static double fit(double norm, double c[COEFFICIENTS])
     return worst;
 }
 
-static void make_table(struct qobs_error_norm *norm, double value, const double c[COEFFICIENTS])
+static void make_table(struct error_norm *norm, double value, const double c[COEFFICIENTS])
 {
     /* The kernel's polynomial is monic in (-m)^5. Norm 4 has no such term and gets a negligible one. */
     const double leading = -c[5], tiny = 0x1p-40, first = fabs(leading) < tiny ? copysign(tiny, leading) : leading;

@@ -27,7 +27,7 @@ void qobs_qparam_workspace_place(const struct qparam_search *s, unsigned char *m
     unsigned char *const behind = (unsigned char *)(w->sum + s->shrink.padded * QOBS_SEARCH_LANES);
     qobs_shrunk_place(&s->shrink, behind, &w->shrunk);
     w->total = (double *)(void *)(behind + qobs_shrunk_size(&s->shrink));
-    w->prefetch = (struct qobs_prefetch){NULL, NULL};
+    w->prefetch = (struct prefetch_ahead){NULL, NULL};
 }
 
 static void load_range(const struct qparam_search *s, size_t qparam, double *min, double *max)
@@ -66,18 +66,18 @@ static void drop_nonfinite(const struct qparam_search *s, const struct qparam_wo
             sum[c * step] = NAN;
 }
 
-static struct qobs_search_candidates candidates_of(const struct qparam_workspace *w, size_t i)
+static struct search_candidates candidates_of(const struct qparam_workspace *w, size_t i)
 {
-    return (struct qobs_search_candidates){w->shrunk.scale + i, w->shrunk.inverse + i, w->shrunk.offset + i,
-                                           QOBS_SEARCH_LANES};
+    return (struct search_candidates){w->shrunk.scale + i, w->shrunk.inverse + i, w->shrunk.offset + i,
+                                      QOBS_SEARCH_LANES};
 }
 
 /* ---- Errors of all candidates of a qparam ------------------------------------------------------------------------ */
 
 /* Removes up to `bytes` bytes from the start of w->prefetch. */
-static struct qobs_prefetch next_prefetch(struct qparam_workspace *w, size_t bytes)
+static struct prefetch_ahead next_prefetch(struct qparam_workspace *w, size_t bytes)
 {
-    struct qobs_prefetch some = w->prefetch;
+    struct prefetch_ahead some = w->prefetch;
     if (bytes < (size_t)(some.end - some.from))
         some.end = some.from + bytes;
     w->prefetch.from = some.end;
@@ -89,7 +89,7 @@ static void sum_blocks(const struct qparam_search *s, struct qparam_workspace *w
                        int64_t first, int64_t end)
 {
     const double factor = qobs_search_prescale(w->ranges.prescale_exp[i]);
-    const struct qobs_search_candidates candidates = candidates_of(w, i);
+    const struct search_candidates candidates = candidates_of(w, i);
     for (size_t c = 0; c < s->shrink.candidates; c++)
         w->total[c] = 0;
     for (; first < end; first += QOBS_SEARCH_MOST) {
@@ -167,7 +167,7 @@ static void choose_of_batch(struct qparam_search *s, struct qparam_workspace *w,
     double unit[QOBS_SEARCH_LANES];
     int32_t step[QOBS_SEARCH_LANES];
     const struct range_batch *r = &w->ranges;
-    const struct qobs_search_candidates candidates = candidates_of(w, 0);
+    const struct search_candidates candidates = candidates_of(w, 0);
     fill_zeros(w->x, r->n * s->row, QOBS_SEARCH_LANES * s->row);
     fill_zeros(w->weight, s->weighted ? r->n * s->row : 0, s->weighted ? QOBS_SEARCH_LANES * s->row : 0);
     s->kernels->search_batch(&s->quantizer, &s->norm.errors, s->shifted, w->x, s->weighted ? w->weight : NULL, s->row,

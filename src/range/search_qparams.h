@@ -11,10 +11,10 @@
 
 /* Shared by all threads. */
 struct qparam_search {
-    const struct qobs_kernels *kernels;
+    const struct kernel_table *kernels;
     const qobs_plan *plan;
     struct element_source source;
-    struct qobs_quantizer quantizer;
+    struct quantizer quantizer;
     struct search_norm norm;
     struct shrink shrink;
     bool shifted;  /* zero points may be other than 0 */
@@ -30,11 +30,11 @@ struct qparam_search {
 
 /* Private to a thread. */
 struct qparam_workspace {
-    float *x, *weight;             /* elements of a batch, or of a block */
-    float *sum;                    /* [candidate][QOBS_SEARCH_LANES], or [candidate] */
-    size_t most;                   /* the largest number of elements of a qparam in the batch */
-    double *total;                 /* [candidate], of one qparam */
-    struct qobs_prefetch prefetch; /* memory to prefetch during the search */
+    float *x, *weight;              /* elements of a batch, or of a block */
+    float *sum;                     /* [candidate][QOBS_SEARCH_LANES], or [candidate] */
+    size_t most;                    /* the largest number of elements of a qparam in the batch */
+    double *total;                  /* [candidate], of one qparam */
+    struct prefetch_ahead prefetch; /* memory to prefetch during the search */
     struct range_batch ranges;
     struct shrunk shrunk;
 };

@@ -103,7 +103,7 @@ static double amax_of(const struct shrink *s, const qobs_plan *plan, const unsig
 }
 
 /* Parameters of the kernel; returns whether it implements the formula for these ranges. */
-static bool kernel_applies(const struct shrink *s, bool each_global_scale, struct qobs_shrinking *how)
+static bool kernel_applies(const struct shrink *s, bool each_global_scale, struct shrink_rule *how)
 {
     *how = s->params->shrinking;
     how->eps = how->mx ? 1 : s->dtype == QOBS_F32 ? 0x1p-23f : s->dtype == QOBS_BF16 ? 0x1p-7f : 0x1p-10f;
@@ -132,7 +132,7 @@ int qobs_shrink_begin(struct shrink *s, const struct grid_search *g, qobs_error 
         s->formula.params.compressed_tensors.scale_dtype = SCALE_NATIVE;
         s->formula.params.compressed_tensors.mx = false;
     }
-    enum qobs_kernel_dtype dtype;
+    enum kernel_dtype dtype;
     qobs_kernel_dtype_of(s->dtype, &dtype);
     s->kernel = kernel_applies(s, g->each_global_scale, &s->how) ? g->kernels->search_shrink[dtype] : NULL;
     s->p = qobs_allocate(runtime, p_size(s));

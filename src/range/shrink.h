@@ -19,7 +19,7 @@ struct shrink {
     size_t padded;                 /* candidates rounded up to a multiple of 4 */
     const float *global_scale;     /* NULL: there is none */
     qobs_search_shrink_fn *kernel; /* NULL: none implements the formula */
-    struct qobs_shrinking how;
+    struct shrink_rule how;
     float *p;             /* [padded] factor of each step, 1 for other candidates; then [padded] 1 / p */
     float *global_scales; /* [candidates] with each_global_scale, else NULL */
 };

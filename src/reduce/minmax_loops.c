@@ -11,11 +11,11 @@
 #include "number/number.h"
 
 struct minmax_call {
-    const struct qobs_kernels *kernels;
-    enum qobs_kernel_dtype dtype;
+    const struct kernel_table *kernels;
+    enum kernel_dtype dtype;
     size_t element;
     unsigned char *min, *max; /* min NULL: magnitudes */
-    struct qobs_nonfinite *nonfinite;
+    struct nonfinite_count *nonfinite;
     bool by_columns;
     const struct loop *outer; /* the loops that are walked, but for `skipped` */
     int outers, skipped;
@@ -33,7 +33,7 @@ struct minmax_call {
 
 /* The kernels: minimum and maximum, or the largest magnitude alone. */
 static void rows(const struct minmax_call *c, const unsigned char *x, int64_t stride, int64_t n, int64_t length,
-                 unsigned char *min, unsigned char *max, int64_t out_stride, struct qobs_nonfinite *nonfinite)
+                 unsigned char *min, unsigned char *max, int64_t out_stride, struct nonfinite_count *nonfinite)
 {
     if (c->min)
         c->kernels->minmax_rows[c->dtype](x, (ptrdiff_t)stride, (size_t)n, (size_t)length, min, max,
@@ -44,7 +44,7 @@ static void rows(const struct minmax_call *c, const unsigned char *x, int64_t st
 }
 
 static void columns(const struct minmax_call *c, const unsigned char *x, int64_t stride, int64_t n, int64_t width,
-                    unsigned char *min, unsigned char *max, struct qobs_nonfinite *nonfinite)
+                    unsigned char *min, unsigned char *max, struct nonfinite_count *nonfinite)
 {
     if (c->min)
         c->kernels->minmax_columns[c->dtype](x, (ptrdiff_t)stride, (size_t)n, (size_t)width, min, max, nonfinite);
@@ -95,7 +95,7 @@ enum { COLUMNS = 256 }; /* of a panel whose outputs are scattered */
 static void scatter_outputs(const struct minmax_call *c, const unsigned char *min, const unsigned char *max, int64_t n,
                             int64_t out, bool identities_possible)
 {
-    struct qobs_nonfinite counted = {0}; /* by the kernel before */
+    struct nonfinite_count counted = {0}; /* by the kernel before */
     const int64_t element = (int64_t)c->element, step = c->inner->qparam * element;
     unsigned char *to_min = min_at(c, out), *to_max = max_at(c, out);
     if (!c->min || !identities_possible) {
@@ -153,7 +153,7 @@ enum {
 static void merge_both(const struct minmax_call *c, const unsigned char *lo, const unsigned char *hi, int64_t n,
                        int64_t width, unsigned char *min, unsigned char *max)
 {
-    struct qobs_nonfinite counted = {0}; /* with the runs */
+    struct nonfinite_count counted = {0}; /* with the runs */
     const int64_t stride = width * (int64_t)c->element;
     if (c->min)
         columns(c, lo, stride, n, width, min, max, &counted);
@@ -188,7 +188,7 @@ static void reduce_panels(const struct minmax_call *c, const unsigned char *x, i
     unsigned char *const lo = c->scratch, *const hi = lo + c->panel * across * element;
     for (int64_t first = 0, n; first < height; first += n) {
         n = height - first < c->panel ? height - first : c->panel;
-        const struct qobs_nonfinite before = *c->nonfinite;
+        const struct nonfinite_count before = *c->nonfinite;
         fill_identities(c, lo, hi, n * across);
         rows(c, x + first * c->row->in, c->second->in, n * across, c->inner->extent, lo, hi, 1, c->nonfinite);
         const bool nan = c->nonfinite->nan != before.nan; /* the bounds of a run may be identities */
@@ -300,9 +300,9 @@ size_t qobs_minmax_scratch(const struct loops *loops, size_t element, bool magni
     return 2 * (size_t)(c.panel * c.second->extent) * element;
 }
 
-void qobs_minmax_loops(const struct loops *loops, const struct qobs_kernels *kernels, enum qobs_kernel_dtype dtype,
+void qobs_minmax_loops(const struct loops *loops, const struct kernel_table *kernels, enum kernel_dtype dtype,
                        size_t element, void *scratch, unsigned char *min, unsigned char *max,
-                       struct qobs_nonfinite *nonfinite)
+                       struct nonfinite_count *nonfinite)
 {
     struct minmax_call c = {.kernels = kernels,
                             .dtype = dtype,

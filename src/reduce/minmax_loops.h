@@ -11,6 +11,6 @@
  * If min is NULL, the magnitudes are merged into max, which holds no sign. scratch: qobs_minmax_scratch bytes, where
  * `magnitudes` says that min is NULL; without scratch (NULL) some loops take longer. */
 size_t qobs_minmax_scratch(const struct loops *loops, size_t element, bool magnitudes);
-void qobs_minmax_loops(const struct loops *loops, const struct qobs_kernels *kernels, enum qobs_kernel_dtype dtype,
+void qobs_minmax_loops(const struct loops *loops, const struct kernel_table *kernels, enum kernel_dtype dtype,
                        size_t element, void *scratch, unsigned char *min, unsigned char *max,
-                       struct qobs_nonfinite *nonfinite);
+                       struct nonfinite_count *nonfinite);

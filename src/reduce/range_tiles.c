@@ -40,22 +40,22 @@ static const unsigned char *share_of(const struct range_tiles *t, const unsigned
     return data + qparam / t->qparams * t->bytes + qparam % t->qparams * t->bytes / t->qparams;
 }
 
-struct qobs_prefetch qobs_range_tile_prefetch(const struct range_tiles *t, const unsigned char *data, size_t first,
-                                              size_t count, size_t end)
+struct prefetch_ahead qobs_range_tile_prefetch(const struct range_tiles *t, const unsigned char *data, size_t first,
+                                               size_t count, size_t end)
 {
     const int64_t from = (int64_t)first + t->most * t->qparams, after = from + (int64_t)count, last = (int64_t)end;
     if (t->bytes == 0 || from >= last)
-        return (struct qobs_prefetch){NULL, NULL};
-    return (struct qobs_prefetch){share_of(t, data, from), share_of(t, data, after < last ? after : last)};
+        return (struct prefetch_ahead){NULL, NULL};
+    return (struct prefetch_ahead){share_of(t, data, from), share_of(t, data, after < last ? after : last)};
 }
 
-bool qobs_range_tile_reduce(const struct range_tiles *t, const struct qobs_kernels *kernels, const unsigned char *data,
+bool qobs_range_tile_reduce(const struct range_tiles *t, const struct kernel_table *kernels, const unsigned char *data,
                             enum nonfinite_mode mode, int64_t first, int64_t count, unsigned char *min,
                             unsigned char *max)
 {
     const struct runtime alone = {0}; /* one thread and no allocator: the reduction does without scratch */
     const int64_t at = first * t->qparams * (int64_t)qobs_dtype_size(t->plan->dtype);
-    struct qobs_nonfinite nonfinite = {0};
+    struct nonfinite_count nonfinite = {0};
     qobs_plan tile = *t->plan;
     tile.axis[t->axis].extent = count;
     tile.qparams = count * t->qparams;

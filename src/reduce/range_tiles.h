@@ -25,11 +25,11 @@ void qobs_range_tiles_of(struct range_tiles *tiles, const qobs_plan *plan, int64
 
 /* Writes the ranges of `count` entries from `first` on to their places in min and max. Returns true if all elements
  * were finite; NONFINITE_IGNORE leaves out the others. Allocates nothing. */
-bool qobs_range_tile_reduce(const struct range_tiles *tiles, const struct qobs_kernels *kernels,
+bool qobs_range_tile_reduce(const struct range_tiles *tiles, const struct kernel_table *kernels,
                             const unsigned char *data, enum nonfinite_mode mode, int64_t first, int64_t count,
                             unsigned char *min, unsigned char *max);
 
 /* The memory to prefetch beside `count` qparams from `first` on: that of the qparams one tile further on, as far as
  * they are before `end`. Nothing if entries are not contiguous and small. */
-struct qobs_prefetch qobs_range_tile_prefetch(const struct range_tiles *tiles, const unsigned char *data, size_t first,
-                                              size_t count, size_t end);
+struct prefetch_ahead qobs_range_tile_prefetch(const struct range_tiles *tiles, const unsigned char *data, size_t first,
+                                               size_t count, size_t end);

@@ -18,14 +18,14 @@
 
 struct reduce_arguments {
     const struct runtime *runtime;
-    const struct qobs_kernels *kernels;
+    const struct kernel_table *kernels;
     const qobs_plan *plan;
     const unsigned char *data;
-    enum qobs_kernel_dtype dtype;
+    enum kernel_dtype dtype;
     size_t element;
     bool absmax; /* the result is (-m, m) of the largest magnitude m */
     unsigned char *min, *max;
-    struct qobs_nonfinite *nonfinite;
+    struct nonfinite_count *nonfinite;
 };
 
 static void fill(unsigned char *to, size_t element, size_t n, qobs_dtype dtype, double value)
@@ -46,7 +46,7 @@ static void fill_identities(const struct reduce_arguments *job, unsigned char *m
 }
 
 static void reduce_loops(const struct reduce_arguments *job, const struct loops *loops, void *scratch,
-                         unsigned char *min, unsigned char *max, struct qobs_nonfinite *nonfinite)
+                         unsigned char *min, unsigned char *max, struct nonfinite_count *nonfinite)
 {
     qobs_minmax_loops(loops, job->kernels, job->dtype, job->element, scratch, job->absmax ? NULL : min, max, nonfinite);
 }
@@ -72,7 +72,7 @@ struct reduction_parts {
     bool private;             /* the split loop is reduced: each part has private outputs */
     unsigned char *workspace; /* of each part: private outputs, then the scratch of the loops */
     size_t outputs, scratch;  /* their bytes */
-    struct qobs_nonfinite nonfinite[SPLIT_MAX_PARTS];
+    struct nonfinite_count nonfinite[SPLIT_MAX_PARTS];
 };
 
 static void reduce_part(void *argument, int64_t part, int64_t from, int64_t to)
@@ -144,7 +144,7 @@ static void add_padding(const struct reduce_arguments *job)
 {
     const qobs_plan *plan = job->plan;
     static const unsigned char zero[8];
-    struct qobs_nonfinite none = {0};
+    struct nonfinite_count none = {0};
     for (int axis = 0; axis < plan->axes; axis++) {
         const struct axis *inner = &plan->axis[axis];
         if (inner->outer < 0 || inner->unpadded % inner->extent == 0)
@@ -210,7 +210,7 @@ static void find_first(const qobs_plan *plan, const unsigned char *data, bool in
     } while (qobs_view_next(v, v->ndim, index, &offset));
 }
 
-int qobs_fail_nonfinite(const qobs_plan *plan, const unsigned char *data, const struct qobs_nonfinite *counted,
+int qobs_fail_nonfinite(const qobs_plan *plan, const unsigned char *data, const struct nonfinite_count *counted,
                         bool infinities, qobs_error *error)
 {
     char where[QOBS_MAX_NDIM * 22] = "";
@@ -282,11 +282,11 @@ static int reduce_tiles(const struct reduce_arguments *job, qobs_error *error)
     return QOBS_OK;
 }
 
-static int reduce(struct reduce_arguments *job, enum nonfinite_mode mode, struct qobs_nonfinite *nonfinite,
+static int reduce(struct reduce_arguments *job, enum nonfinite_mode mode, struct nonfinite_count *nonfinite,
                   qobs_error *error)
 {
     const qobs_plan *plan = job->plan;
-    struct qobs_nonfinite counted = {0};
+    struct nonfinite_count counted = {0};
     job->element = qobs_dtype_size(plan->dtype);
     job->nonfinite = &counted;
     qobs_kernel_dtype_of(plan->dtype, &job->dtype);
@@ -314,18 +314,18 @@ static int reduce(struct reduce_arguments *job, enum nonfinite_mode mode, struct
     return QOBS_OK;
 }
 
-int qobs_reduce_minmax(const struct runtime *runtime, const struct qobs_kernels *kernels, const qobs_plan *plan,
+int qobs_reduce_minmax(const struct runtime *runtime, const struct kernel_table *kernels, const qobs_plan *plan,
                        const unsigned char *data, enum nonfinite_mode mode, void *min, void *max,
-                       struct qobs_nonfinite *nonfinite, qobs_error *error)
+                       struct nonfinite_count *nonfinite, qobs_error *error)
 {
     struct reduce_arguments job = {
         .runtime = runtime, .kernels = kernels, .plan = plan, .data = data, .min = min, .max = max};
     return reduce(&job, mode, nonfinite, error);
 }
 
-int qobs_reduce_absmax(const struct runtime *runtime, const struct qobs_kernels *kernels, const qobs_plan *plan,
+int qobs_reduce_absmax(const struct runtime *runtime, const struct kernel_table *kernels, const qobs_plan *plan,
                        const unsigned char *data, enum nonfinite_mode mode, void *min, void *max,
-                       struct qobs_nonfinite *nonfinite, qobs_error *error)
+                       struct nonfinite_count *nonfinite, qobs_error *error)
 {
     struct reduce_arguments job = {
         .runtime = runtime, .kernels = kernels, .plan = plan, .data = data, .absmax = true, .min = min, .max = max};

@@ -12,9 +12,9 @@
 /* Writes plan->qparams elements of the plan's dtype to min and to max; data is laid out as the plan's value. NaN and
  * infinities are counted. `mode` says if they fail with a message (min and max are then undefined), are left out, or
  * propagate as in torch.amin and torch.amax. A qparam without elements gets [0, 0]. Runs on the runtime's executor. */
-typedef int reduce_fn(const struct runtime *runtime, const struct qobs_kernels *kernels, const qobs_plan *plan,
+typedef int reduce_fn(const struct runtime *runtime, const struct kernel_table *kernels, const qobs_plan *plan,
                       const unsigned char *data, enum nonfinite_mode mode, void *min, void *max,
-                      struct qobs_nonfinite *nonfinite, qobs_error *error);
+                      struct nonfinite_count *nonfinite, qobs_error *error);
 reduce_fn qobs_reduce_minmax;
 
 /* Does the same with (-m, m) for the largest magnitude m; faster. The plan has no g_idx. */
@@ -22,5 +22,5 @@ reduce_fn qobs_reduce_absmax;
 
 /* Fails with the counts and the position of the first NaN or, if `infinities`, of the first element that is not finite.
  */
-int qobs_fail_nonfinite(const qobs_plan *plan, const unsigned char *data, const struct qobs_nonfinite *counted,
+int qobs_fail_nonfinite(const qobs_plan *plan, const unsigned char *data, const struct nonfinite_count *counted,
                         bool infinities, qobs_error *error);

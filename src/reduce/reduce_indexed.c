@@ -14,8 +14,8 @@
 enum { COPIED_ROWS = 64 };
 
 struct indexed {
-    const struct qobs_kernels *kernels;
-    enum qobs_kernel_dtype dtype;
+    const struct kernel_table *kernels;
+    enum kernel_dtype dtype;
     size_t element;
     unsigned char *min, *max;
     struct g_idx_rows rows;
@@ -23,7 +23,7 @@ struct indexed {
     uint32_t *group;          /* of each column */
     unsigned char *workspace; /* of each part: the kernel's scratch, then copied rows if there are gaps */
     size_t scratch, copied;   /* bytes */
-    struct qobs_nonfinite nonfinite[SPLIT_MAX_PARTS];
+    struct nonfinite_count nonfinite[SPLIT_MAX_PARTS];
 };
 
 static void copy_row(const struct indexed *d, const unsigned char *x, unsigned char *to)
@@ -34,7 +34,7 @@ static void copy_row(const struct indexed *d, const unsigned char *x, unsigned c
 
 /* n rows from `row` on, `stride` bytes apart. */
 static void reduce_rows(const struct indexed *d, int64_t row, int64_t n, int64_t stride, unsigned char *workspace,
-                        struct qobs_nonfinite *nonfinite)
+                        struct nonfinite_count *nonfinite)
 {
     const int64_t columns = d->rows.columns, groups = d->rows.groups, step = d->gaps ? COPIED_ROWS : n;
     for (int64_t first = 0; first < n; first += step) {
@@ -72,9 +72,9 @@ static struct split split_rows(const struct runtime *runtime, const struct index
     return qobs_split(runtime, &rule, rows, rows * d->rows.columns * (int64_t)d->element, 0); /* bytes */
 }
 
-int qobs_reduce_indexed(const struct runtime *runtime, const struct qobs_kernels *kernels, const qobs_plan *plan,
+int qobs_reduce_indexed(const struct runtime *runtime, const struct kernel_table *kernels, const qobs_plan *plan,
                         const unsigned char *data, unsigned char *min, unsigned char *max,
-                        struct qobs_nonfinite *nonfinite, qobs_error *error)
+                        struct nonfinite_count *nonfinite, qobs_error *error)
 {
     struct indexed d = {.kernels = kernels, .element = qobs_dtype_size(plan->dtype), .min = min, .max = max};
     qobs_kernel_dtype_of(plan->dtype, &d.dtype);

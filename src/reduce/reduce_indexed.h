@@ -9,6 +9,6 @@
 #include "qobs/plan.h"
 
 /* Merges the batch into min and max. The plan has an order (g_idx). Runs on the runtime's executor. */
-int qobs_reduce_indexed(const struct runtime *runtime, const struct qobs_kernels *kernels, const qobs_plan *plan,
+int qobs_reduce_indexed(const struct runtime *runtime, const struct kernel_table *kernels, const qobs_plan *plan,
                         const unsigned char *data, unsigned char *min, unsigned char *max,
-                        struct qobs_nonfinite *nonfinite, qobs_error *error);
+                        struct nonfinite_count *nonfinite, qobs_error *error);

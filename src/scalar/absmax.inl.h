@@ -9,7 +9,7 @@
 #include "templates/absmax_elements.inl.h"
 
 static void K(rows)(const unsigned char *x, ptrdiff_t run_stride, size_t runs, size_t length, BITS inf,
-                    unsigned char *absmax, ptrdiff_t out_step, struct qobs_nonfinite *nonfinite)
+                    unsigned char *absmax, ptrdiff_t out_step, struct nonfinite_count *nonfinite)
 {
     for (size_t i = 0; i < runs; i++) {
         KEY magnitude = 0;
@@ -21,7 +21,7 @@ static void K(rows)(const unsigned char *x, ptrdiff_t run_stride, size_t runs, s
 }
 
 static void K(columns)(const unsigned char *x, ptrdiff_t row_stride, size_t rows, size_t columns, BITS inf,
-                       unsigned char *absmax, struct qobs_nonfinite *nonfinite)
+                       unsigned char *absmax, struct nonfinite_count *nonfinite)
 {
     for (size_t r = 0; r < rows; r++)
         K(rows)(x + (ptrdiff_t)r * row_stride, sizeof(BITS), columns, 1, inf, absmax, sizeof(BITS), nonfinite);

@@ -11,7 +11,7 @@ static void K(indexed)(const unsigned char *x, ptrdiff_t row_stride, size_t rows
                        size_t groups,
                        /* NOLINTNEXTLINE(readability-non-const-parameter): other instruction sets work in scratch */
                        BITS inf, unsigned char *min, unsigned char *max, unsigned char *scratch,
-                       struct qobs_nonfinite *nonfinite)
+                       struct nonfinite_count *nonfinite)
 {
     (void)scratch;
     for (; rows > 0; rows--, x += row_stride, min += groups * sizeof(BITS), max += groups * sizeof(BITS))

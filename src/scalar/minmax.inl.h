@@ -8,7 +8,7 @@
 #include "templates/minmax_key.inl.h"
 
 static void K(rows)(const unsigned char *x, ptrdiff_t run_stride, size_t runs, size_t length, BITS inf,
-                    unsigned char *min, unsigned char *max, ptrdiff_t out_step, struct qobs_nonfinite *nonfinite)
+                    unsigned char *min, unsigned char *max, ptrdiff_t out_step, struct nonfinite_count *nonfinite)
 {
     for (size_t i = 0; i < runs; i++) {
         KEY lo = K(key_of_bits)(K(load_bits)(min)), hi = K(key_of_bits)(K(load_bits)(max));
@@ -22,7 +22,7 @@ static void K(rows)(const unsigned char *x, ptrdiff_t run_stride, size_t runs, s
 
 static void K(row_panels)(const unsigned char *x, ptrdiff_t row_stride, size_t panels, size_t rows, size_t runs,
                           size_t length, BITS inf, unsigned char *min, unsigned char *max,
-                          struct qobs_nonfinite *nonfinite)
+                          struct nonfinite_count *nonfinite)
 {
     for (size_t b = 0; b < panels; b++, min += runs * sizeof(BITS), max += runs * sizeof(BITS))
         for (size_t r = 0; r < rows; r++, x += row_stride)
@@ -30,7 +30,7 @@ static void K(row_panels)(const unsigned char *x, ptrdiff_t row_stride, size_t p
 }
 
 static void K(columns)(const unsigned char *x, ptrdiff_t row_stride, size_t rows, size_t columns, BITS inf,
-                       unsigned char *min, unsigned char *max, struct qobs_nonfinite *nonfinite)
+                       unsigned char *min, unsigned char *max, struct nonfinite_count *nonfinite)
 {
     for (size_t r = 0; r < rows; r++)
         K(rows)(x + (ptrdiff_t)r * row_stride, sizeof(BITS), columns, 1, inf, min, max, sizeof(BITS), nonfinite);

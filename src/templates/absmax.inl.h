@@ -42,7 +42,7 @@ static inline KEY K(block_absmax)(const unsigned char *x, size_t n)
 
 /* One run of any length, block by block. */
 static void K(one_run)(const unsigned char *x, size_t n, BITS inf, unsigned char *absmax,
-                       struct qobs_nonfinite *nonfinite)
+                       struct nonfinite_count *nonfinite)
 {
     KEY max = 0;
     while (n > 0) {
@@ -70,7 +70,7 @@ struct K(runs) {
     BITS inf;
     unsigned char *absmax;
     ptrdiff_t out_step;
-    struct qobs_nonfinite *nonfinite;
+    struct nonfinite_count *nonfinite;
 };
 
 #define FORM AS_MAGNITUDES
@@ -94,14 +94,14 @@ static void K(one_by_one)(const struct K(runs) * r, size_t run)
 {
     for (size_t i = run; i < run + LANES; i++)
         K(one_run)
-        (r->x + (ptrdiff_t)i * r->run_stride, r->length, r->inf, r->absmax + (ptrdiff_t)i * r->out_step, r->nonfinite);
+    (r->x + (ptrdiff_t)i * r->run_stride, r->length, r->inf, r->absmax + (ptrdiff_t)i * r->out_step, r->nonfinite);
 }
 
 #include "templates/short_runs.inl.h"
 #endif
 
 static void K(rows)(const unsigned char *x, ptrdiff_t run_stride, size_t runs, size_t length, BITS inf,
-                    unsigned char *absmax, ptrdiff_t out_step, struct qobs_nonfinite *nonfinite)
+                    unsigned char *absmax, ptrdiff_t out_step, struct nonfinite_count *nonfinite)
 {
     size_t done = 0;
 #if LANES >= 4
@@ -116,7 +116,7 @@ static void K(rows)(const unsigned char *x, ptrdiff_t run_stride, size_t runs, s
  * because the hardware does not foresee that the streams continue there. If an element is not finite, the columns go
  * element by element, except the first `counted` ones, which another vector has counted. */
 ALWAYS_INLINE void K(column_tile)(int vectors, bool prefetch, const unsigned char *x, ptrdiff_t row_stride, size_t rows,
-                                  size_t counted, BITS inf, unsigned char *absmax, struct qobs_nonfinite *nonfinite)
+                                  size_t counted, BITS inf, unsigned char *absmax, struct nonfinite_count *nonfinite)
 {
     vec max[LINE_VECTORS];
     for (int i = 0; i < vectors; i++)
@@ -145,7 +145,7 @@ ALWAYS_INLINE void K(column_tile)(int vectors, bool prefetch, const unsigned cha
 
 /* At max ABSMAX_UNROLLED_ROWS rows over all columns. The last vector may overlap the one before. */
 ALWAYS_INLINE void K(column_rows)(bool prefetch, const unsigned char *x, ptrdiff_t row_stride, size_t rows,
-                                  size_t columns, BITS inf, unsigned char *absmax, struct qobs_nonfinite *nonfinite)
+                                  size_t columns, BITS inf, unsigned char *absmax, struct nonfinite_count *nonfinite)
 {
     const size_t end = columns * sizeof(BITS), last = end - VEC_BYTES;
     size_t j = 0;
@@ -155,13 +155,13 @@ ALWAYS_INLINE void K(column_rows)(bool prefetch, const unsigned char *x, ptrdiff
         K(column_tile)(1, prefetch, x + j, row_stride, rows, 0, inf, absmax + j, nonfinite);
     if (j < end)
         K(column_tile)
-        (1, prefetch, x + last, row_stride, rows, (j - last) / sizeof(BITS), inf, absmax + last, nonfinite);
+    (1, prefetch, x + last, row_stride, rows, (j - last) / sizeof(BITS), inf, absmax + last, nonfinite);
 }
 
 /* Memory is read in the order of rows, some rows at a time, so that outputs are loaded once for that many elements
  * and few streams are open. */
 static void K(columns)(const unsigned char *x, ptrdiff_t row_stride, size_t rows, size_t columns, BITS inf,
-                       unsigned char *absmax, struct qobs_nonfinite *nonfinite)
+                       unsigned char *absmax, struct nonfinite_count *nonfinite)
 {
     if (columns < LANES) {
         for (size_t j = 0; j < columns * sizeof(BITS); j += sizeof(BITS)) {
@@ -179,8 +179,7 @@ static void K(columns)(const unsigned char *x, ptrdiff_t row_stride, size_t rows
     for (; rows > 0;
          rows -= rows < ABSMAX_UNROLLED_ROWS ? rows : ABSMAX_UNROLLED_ROWS, x += ABSMAX_UNROLLED_ROWS * row_stride)
         K(column_rows)
-        (false, x, row_stride, rows < ABSMAX_UNROLLED_ROWS ? rows : ABSMAX_UNROLLED_ROWS, columns, inf, absmax,
-         nonfinite);
+    (false, x, row_stride, rows < ABSMAX_UNROLLED_ROWS ? rows : ABSMAX_UNROLLED_ROWS, columns, inf, absmax, nonfinite);
 }
 
 #undef FORM

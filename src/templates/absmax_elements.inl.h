@@ -7,7 +7,7 @@
 /* The element-by-element form: the definition of the result, the tail of the vector forms, and their fallback for a
  * block with an element that is not finite. */
 static inline void K(scan_magnitudes)(const unsigned char *x, size_t n, BITS inf, KEY *absmax,
-                                      struct qobs_nonfinite *nonfinite)
+                                      struct nonfinite_count *nonfinite)
 {
     BITS max = (BITS)*absmax;
     uint64_t nan = 0, infinite = 0;

@@ -34,7 +34,7 @@
 
 enum { LINE = 64 };
 
-static inline hist_rule hist_rule_of(const struct qobs_binning *b)
+static inline hist_rule hist_rule_of(const struct binning *b)
 {
     hist_rule r = {.lo = hist_splat(b->lo), .hi = hist_splat(b->hi), .scale = hist_splat(b->scale)};
     r.from = hist_splat(b->from);
@@ -52,10 +52,10 @@ struct pending {
 };
 
 struct state {
-    const struct qobs_binning *binning;
+    const struct binning *binning;
     hist_rule rule;
     uint32_t *even, *odd; /* counters of every other bin */
-    struct qobs_extrema *extrema;
+    struct extrema *extrema;
     hist_vec min, max;
     struct pending *current, *previous;
     bool left_packing;
@@ -294,9 +294,9 @@ ALWAYS_INLINE void add_wide(struct state *s, const struct reader *reader, const 
     add_elements(reader->load_one, reader->size, s->binning, x + i * reader->size, n - i, s->even, s->extrema);
 }
 
-ALWAYS_INLINE void add_runs(const struct reader reader, const struct qobs_binning *binning, const unsigned char *x,
+ALWAYS_INLINE void add_runs(const struct reader reader, const struct binning *binning, const unsigned char *x,
                             ptrdiff_t run_stride, size_t runs, size_t length, uint32_t *counters,
-                            struct qobs_extrema *extrema)
+                            struct extrema *extrema)
 {
     struct pending one, other;
     float remainder[2 * HISTOGRAM_CHUNK + LANES];

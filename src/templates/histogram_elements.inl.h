@@ -37,13 +37,13 @@ static inline float load_f64(const unsigned char *x)
 }
 
 /* Adds a minimum and a maximum; zeros become +0. */
-static inline void add_extrema(struct qobs_extrema *extrema, float min, float max)
+static inline void add_extrema(struct extrema *extrema, float min, float max)
 {
     extrema->min = min < extrema->min ? min + 0.0f : extrema->min;
     extrema->max = max > extrema->max ? max + 0.0f : extrema->max;
 }
 
-static inline void add_element(const struct qobs_binning *b, float x, uint32_t *counters, struct qobs_extrema *extrema)
+static inline void add_element(const struct binning *b, float x, uint32_t *counters, struct extrema *extrema)
 {
     x = b->magnitude ? fabsf(x) : x;
     if (x >= b->lo && x <= b->hi && !(b->skip_zeros && x == 0))
@@ -58,9 +58,8 @@ static inline void add_element(const struct qobs_binning *b, float x, uint32_t *
 
 /* n elements of `size` bytes each. */
 static inline __attribute__((always_inline)) void add_elements(float (*load)(const unsigned char *), size_t size,
-                                                               const struct qobs_binning *b, const unsigned char *x,
-                                                               size_t n, uint32_t *counters,
-                                                               struct qobs_extrema *extrema)
+                                                               const struct binning *b, const unsigned char *x,
+                                                               size_t n, uint32_t *counters, struct extrema *extrema)
 {
     for (size_t i = 0; i < n; i++)
         add_element(b, load(x + i * size), counters, extrema);

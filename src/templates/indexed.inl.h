@@ -28,7 +28,7 @@
 /* Rows element by element. */
 static void K(indexed_plain)(const unsigned char *x, ptrdiff_t row_stride, size_t rows, size_t columns,
                              const uint32_t *group, size_t groups, BITS inf, unsigned char *min, unsigned char *max,
-                             struct qobs_nonfinite *nonfinite)
+                             struct nonfinite_count *nonfinite)
 {
     const size_t row_bytes = groups * sizeof(BITS);
     for (; rows > 0; rows--, x += row_stride, min += row_bytes, max += row_bytes)
@@ -127,7 +127,7 @@ static void K(indexed_merge)(const unsigned char *accumulators, int part, size_t
 
 static void K(indexed_transposed)(const unsigned char *x, ptrdiff_t row_stride, size_t rows, size_t columns,
                                   const uint32_t *group, size_t groups, BITS inf, unsigned char *min,
-                                  unsigned char *max, unsigned char *accumulators, struct qobs_nonfinite *nonfinite)
+                                  unsigned char *max, unsigned char *accumulators, struct nonfinite_count *nonfinite)
 {
     const size_t row_bytes = groups * sizeof(BITS), together = rows < LANES ? rows : LANES;
     for (size_t done = 0; done < rows; done += LANES) {
@@ -140,7 +140,7 @@ static void K(indexed_transposed)(const unsigned char *x, ptrdiff_t row_stride, 
             K(indexed_rows)(true, x, row_stride, together, columns, group, accumulators);
         else
             K(indexed_rows)
-            (false, x + (ptrdiff_t)first * row_stride, row_stride, together, columns, group, accumulators);
+        (false, x + (ptrdiff_t)first * row_stride, row_stride, together, columns, group, accumulators);
         if (K(indexed_nonfinite)(accumulators, groups, inf)) {
             K(indexed_plain)
             (x + (ptrdiff_t)done * row_stride, row_stride, first + together - done, columns, group, groups, inf,
@@ -164,7 +164,7 @@ static void K(indexed_transposed)(const unsigned char *x, ptrdiff_t row_stride, 
 
 static void K(indexed)(const unsigned char *x, ptrdiff_t row_stride, size_t rows, size_t columns, const uint32_t *group,
                        size_t groups, BITS inf, unsigned char *min, unsigned char *max, unsigned char *scratch,
-                       struct qobs_nonfinite *nonfinite)
+                       struct nonfinite_count *nonfinite)
 {
     size_t done = 0;
 #ifdef PERMUTED
@@ -173,11 +173,9 @@ static void K(indexed)(const unsigned char *x, ptrdiff_t row_stride, size_t rows
 #endif
     if (columns - done < LINE_COLUMNS)
         K(indexed_plain)
-        (x + done * sizeof(BITS), row_stride, rows, columns - done, group + done, groups, inf, min, max, nonfinite);
-    else
-        K(indexed_transposed)
-        (x + done * sizeof(BITS), row_stride, rows, columns - done, group + done, groups, inf, min, max,
-         scratch + (-(uintptr_t)scratch & (VEC_BYTES - 1)), nonfinite);
+    (x + done * sizeof(BITS), row_stride, rows, columns - done, group + done, groups, inf, min, max, nonfinite);
+    else K(indexed_transposed)(x + done * sizeof(BITS), row_stride, rows, columns - done, group + done, groups, inf,
+                               min, max, scratch + (-(uintptr_t)scratch & (VEC_BYTES - 1)), nonfinite);
 }
 
 #undef PARTS

@@ -182,7 +182,7 @@ static inline void K(block_keys)(bool two_pages, const unsigned char *x, size_t 
         for (; x < middle; x += step, y += step) {
             for (int i = 0; i < UNROLLED; i += 2)
                 K(add_two)
-                (&b[i % SETS], &b[(i + 1) % SETS], vec_load(x + i / 2 * VEC_BYTES), vec_load(y + i / 2 * VEC_BYTES));
+            (&b[i % SETS], &b[(i + 1) % SETS], vec_load(x + i / 2 * VEC_BYTES), vec_load(y + i / 2 * VEC_BYTES));
             for (int i = 0; i < SETS; i++)
                 K(in_registers)(&b[i]);
         }
@@ -191,7 +191,7 @@ static inline void K(block_keys)(bool two_pages, const unsigned char *x, size_t 
     for (; x + (UNROLLED - 1) * VEC_BYTES < last; x += UNROLLED * VEC_BYTES) {
         for (int i = 0; i < UNROLLED; i += 2)
             K(add_two)
-            (&b[i % SETS], &b[(i + 1) % SETS], vec_load(x + i * VEC_BYTES), vec_load(x + (i + 1) * VEC_BYTES));
+        (&b[i % SETS], &b[(i + 1) % SETS], vec_load(x + i * VEC_BYTES), vec_load(x + (i + 1) * VEC_BYTES));
         for (int i = 0; i < SETS; i++)
             K(in_registers)(&b[i]);
     }
@@ -208,7 +208,7 @@ static inline bool K(has_nonfinite)(KEY lo, KEY hi, BITS inf) { return hi >= (KE
 
 /* One run of any length, block by block. */
 static void K(one_run)(bool two_pages, const unsigned char *x, size_t n, BITS inf, unsigned char *min,
-                       unsigned char *max, struct qobs_nonfinite *nonfinite)
+                       unsigned char *max, struct nonfinite_count *nonfinite)
 {
     KEY lo = MOST_POSITIVE, hi = MOST_NEGATIVE;
     while (n > 0) {
@@ -242,7 +242,7 @@ struct K(runs) {
     BITS inf;
     unsigned char *min, *max;
     ptrdiff_t out_step;
-    struct qobs_nonfinite *nonfinite;
+    struct nonfinite_count *nonfinite;
 };
 
 #define FORM (HAS_RAW ? AS_RAW_BITS : AS_KEYS)
@@ -275,15 +275,15 @@ static void K(one_by_one)(const struct K(runs) * r, size_t run)
 {
     for (size_t i = run; i < run + LANES; i++)
         K(one_run)
-        (false, r->x + (ptrdiff_t)i * r->run_stride, r->length, r->inf, r->min + (ptrdiff_t)i * r->out_step,
-         r->max + (ptrdiff_t)i * r->out_step, r->nonfinite);
+    (false, r->x + (ptrdiff_t)i * r->run_stride, r->length, r->inf, r->min + (ptrdiff_t)i * r->out_step,
+     r->max + (ptrdiff_t)i * r->out_step, r->nonfinite);
 }
 
 #include "templates/short_runs.inl.h"
 #endif
 
 static void K(rows)(const unsigned char *x, ptrdiff_t run_stride, size_t runs, size_t length, BITS inf,
-                    unsigned char *min, unsigned char *max, ptrdiff_t out_step, struct qobs_nonfinite *nonfinite)
+                    unsigned char *min, unsigned char *max, ptrdiff_t out_step, struct nonfinite_count *nonfinite)
 {
     const size_t bytes = length * sizeof(BITS);
     const bool two_pages = runs * bytes >= TWO_PAGES_BYTES && runs * bytes < TWO_PAGES_END_BYTES &&
@@ -295,8 +295,8 @@ static void K(rows)(const unsigned char *x, ptrdiff_t run_stride, size_t runs, s
 #endif
     for (; done < runs; done++)
         K(one_run)
-        (two_pages, x + (ptrdiff_t)done * run_stride, length, inf, min + (ptrdiff_t)done * out_step,
-         max + (ptrdiff_t)done * out_step, nonfinite);
+    (two_pages, x + (ptrdiff_t)done * run_stride, length, inf, min + (ptrdiff_t)done * out_step,
+     max + (ptrdiff_t)done * out_step, nonfinite);
 }
 
 #include "templates/minmax_row_panels.inl.h"

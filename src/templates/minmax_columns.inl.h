@@ -19,7 +19,7 @@
  * element by element, except the first `counted` ones, which another vector has counted. */
 static inline void K(merge_columns)(const unsigned char *x, ptrdiff_t row_stride, size_t rows, size_t counted, vec lo,
                                     vec hi, BITS inf, unsigned char *min, unsigned char *max,
-                                    struct qobs_nonfinite *nonfinite)
+                                    struct nonfinite_count *nonfinite)
 {
     const vec limit = K(vec_splat)((KEY)inf);
     if (!K(vec_any_ge)(hi, limit) && !K(vec_any_ge)(vec_not(lo), limit)) {
@@ -38,7 +38,7 @@ static inline void K(merge_columns)(const unsigned char *x, ptrdiff_t row_stride
 /* `vectors` adjacent vectors of columns, down some rows, with bounds in registers; `counted` as above. */
 ALWAYS_INLINE void K(column_tile)(int vectors, const unsigned char *x, ptrdiff_t row_stride, size_t rows,
                                   size_t counted, BITS inf, unsigned char *min, unsigned char *max,
-                                  struct qobs_nonfinite *nonfinite)
+                                  struct nonfinite_count *nonfinite)
 {
     struct K(bounds) b[TILE_VECTORS];
     const unsigned char *row = x;
@@ -49,7 +49,7 @@ ALWAYS_INLINE void K(column_tile)(int vectors, const unsigned char *x, ptrdiff_t
     for (; !HAS_RAW && r + 1 < rows; r += 2, row += 2 * row_stride) /* one comparison for two */
         for (int i = 0; i < vectors; i++)
             K(add_two)
-            (&b[i], &b[i], vec_load(row + row_stride + i * VEC_BYTES), vec_load(row + 2 * row_stride + i * VEC_BYTES));
+    (&b[i], &b[i], vec_load(row + row_stride + i * VEC_BYTES), vec_load(row + 2 * row_stride + i * VEC_BYTES));
 #pragma GCC unroll 1
     for (; r < rows; r++) {
         row += row_stride;
@@ -71,7 +71,7 @@ ALWAYS_INLINE void K(column_tile)(int vectors, const unsigned char *x, ptrdiff_t
 
 /* Some rows over all columns, tile by tile. The last tile may overlap the one before. */
 static void K(column_tiles)(const unsigned char *x, ptrdiff_t row_stride, size_t rows, size_t columns, BITS inf,
-                            unsigned char *min, unsigned char *max, struct qobs_nonfinite *nonfinite)
+                            unsigned char *min, unsigned char *max, struct nonfinite_count *nonfinite)
 {
     const size_t end = columns * sizeof(BITS);
     const size_t tile = end >= FEW_COLUMNS_BYTES                 ? TILE_VECTORS * VEC_BYTES
@@ -133,7 +133,7 @@ ALWAYS_INLINE void K(panel_keys)(bool streaming, const unsigned char *x, ptrdiff
  * apart in a row belong to one column. */
 static void K(column_panel)(bool streaming, const unsigned char *x, ptrdiff_t row_stride, size_t rows, size_t from,
                             size_t bytes, size_t period, size_t counted, BITS inf, unsigned char *min,
-                            unsigned char *max, struct qobs_nonfinite *nonfinite)
+                            unsigned char *max, struct nonfinite_count *nonfinite)
 {
     vec keys[2 * PANEL_BYTES / VEC_BYTES];
     x += from;
@@ -157,7 +157,7 @@ static void K(column_panel)(bool streaming, const unsigned char *x, ptrdiff_t ro
 
 /* Fewer columns than a vector has lanes. */
 static void K(few_columns)(const unsigned char *x, ptrdiff_t row_stride, size_t rows, size_t columns, BITS inf,
-                           unsigned char *min, unsigned char *max, struct qobs_nonfinite *nonfinite)
+                           unsigned char *min, unsigned char *max, struct nonfinite_count *nonfinite)
 {
     for (size_t j = 0; j < columns * sizeof(BITS); j += sizeof(BITS)) {
         KEY lo = MOST_POSITIVE, hi = MOST_NEGATIVE;
@@ -170,7 +170,7 @@ static void K(few_columns)(const unsigned char *x, ptrdiff_t row_stride, size_t 
 /* At least PANEL_UNROLLED_ROWS rows, panel by panel. */
 static void K(column_panels)(bool streaming, const unsigned char *x, ptrdiff_t row_stride, size_t rows, size_t width,
                              size_t period, BITS inf, unsigned char *min, unsigned char *max,
-                             struct qobs_nonfinite *nonfinite)
+                             struct nonfinite_count *nonfinite)
 {
     for (size_t some; rows > 0; rows -= some, x += (ptrdiff_t)some * row_stride) {
         some = rows < PANEL_ROWS + PANEL_UNROLLED_ROWS ? rows : PANEL_ROWS;
@@ -184,7 +184,7 @@ static void K(column_panels)(bool streaming, const unsigned char *x, ptrdiff_t r
 }
 
 static void K(columns)(const unsigned char *x, ptrdiff_t row_stride, size_t rows, size_t columns, BITS inf,
-                       unsigned char *min, unsigned char *max, struct qobs_nonfinite *nonfinite)
+                       unsigned char *min, unsigned char *max, struct nonfinite_count *nonfinite)
 {
     const size_t end = columns * sizeof(BITS), size = rows * end;
     if (columns < LANES) {

@@ -57,7 +57,7 @@ static inline void K(merge_keys)(KEY lo, KEY hi, unsigned char *min, unsigned ch
 /* The element-by-element form: the definition of the result, the tail of the vector forms, and their fallback for a
  * block with an element that is not finite. */
 static inline void K(scan_elements)(const unsigned char *x, size_t n, BITS inf, KEY *lo, KEY *hi,
-                                    struct qobs_nonfinite *nonfinite)
+                                    struct nonfinite_count *nonfinite)
 {
     KEY l = *lo, h = *hi;
     uint64_t nan = 0, infinite = 0;

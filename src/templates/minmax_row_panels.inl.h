@@ -110,7 +110,7 @@ static void K(panel_bounds)(bool prefetch, const struct K(row_panel) * panel, st
 
 /* A panel of at most ROW_PANEL_RUNS runs a row. A run with an element that is not finite is read again, row by row. */
 static void K(one_panel)(bool prefetch, const struct K(row_panel) * panel, BITS inf, unsigned char *min,
-                         unsigned char *max, struct qobs_nonfinite *nonfinite)
+                         unsigned char *max, struct nonfinite_count *nonfinite)
 {
     struct K(bounds) bounds[ROW_PANEL_RUNS];
     K(panel_bounds)(prefetch, panel, bounds);
@@ -123,21 +123,21 @@ static void K(one_panel)(bool prefetch, const struct K(row_panel) * panel, BITS 
         }
         for (size_t r = 0; r < panel->rows; r++)
             K(one_run)
-            (false, panel->x + i * panel->bytes + (ptrdiff_t)r * panel->row_stride, panel->bytes / sizeof(BITS), inf,
-             min, max, nonfinite);
+        (false, panel->x + i * panel->bytes + (ptrdiff_t)r * panel->row_stride, panel->bytes / sizeof(BITS), inf, min,
+         max, nonfinite);
     }
 }
 
 static void K(row_panels)(const unsigned char *x, ptrdiff_t row_stride, size_t panels, size_t rows, size_t runs,
                           size_t length, BITS inf, unsigned char *min, unsigned char *max,
-                          struct qobs_nonfinite *nonfinite)
+                          struct nonfinite_count *nonfinite)
 {
     const size_t bytes = length * sizeof(BITS), all = panels * rows * runs * bytes;
     const bool prefetch = all >= ROW_PANEL_PREFETCH_BYTES && all < ROW_PANEL_PREFETCH_END_BYTES;
     for (size_t b = 0; b < panels && rows > 0; b++, x += (ptrdiff_t)rows * row_stride) {
         for (size_t r = 0; bytes < ROW_PANEL_MIN_VECTORS * VEC_BYTES && r < rows; r++)
             K(rows)
-            (x + (ptrdiff_t)r * row_stride, (ptrdiff_t)bytes, runs, length, inf, min, max, sizeof(BITS), nonfinite);
+        (x + (ptrdiff_t)r * row_stride, (ptrdiff_t)bytes, runs, length, inf, min, max, sizeof(BITS), nonfinite);
         for (size_t done = 0, n; bytes >= ROW_PANEL_MIN_VECTORS * VEC_BYTES && done < runs; done += n) {
             n = runs - done < ROW_PANEL_RUNS ? runs - done : ROW_PANEL_RUNS;
             const struct K(row_panel) panel = {x + done * bytes, row_stride, rows, n, bytes};

@@ -86,7 +86,7 @@ ALWAYS_INLINE stored NATIVE(one)(const struct NATIVE(quantizer) * q, int how, st
 
 ALWAYS_INLINE void NATIVE(rows)(const struct NATIVE(quantizer) * q, int how, const unsigned char *x, ptrdiff_t x_stride,
                                 unsigned char *out, ptrdiff_t out_stride, size_t runs, size_t length,
-                                const struct qobs_qparams *qparams, ptrdiff_t qparam_stride)
+                                const struct qparam_pair *qparams, ptrdiff_t qparam_stride)
 {
     const real *scale = qparams->scale, *zero_point_add = qparams->zero_point_add,
                *zero_point_sub = qparams->zero_point_sub;
@@ -104,7 +104,7 @@ ALWAYS_INLINE void NATIVE(rows)(const struct NATIVE(quantizer) * q, int how, con
 
 ALWAYS_INLINE void NATIVE(columns)(const struct NATIVE(quantizer) * q, int how, const unsigned char *x,
                                    ptrdiff_t x_stride, unsigned char *out, ptrdiff_t out_stride, size_t rows,
-                                   size_t columns, const struct qobs_qparams *qparams)
+                                   size_t columns, const struct qparam_pair *qparams)
 {
     const real *scale = qparams->scale, *zero_point_add = qparams->zero_point_add,
                *zero_point_sub = qparams->zero_point_sub;
@@ -118,7 +118,7 @@ ALWAYS_INLINE void NATIVE(columns)(const struct NATIVE(quantizer) * q, int how, 
 }
 
 /* Fills q and returns the variant for this dtype: F32 is computed in float in any case, F64 in double. */
-static int NATIVE(prepare)(struct NATIVE(quantizer) * q, const struct qobs_quantizer *quantizer, bool has_zero_point)
+static int NATIVE(prepare)(struct NATIVE(quantizer) * q, const struct quantizer *quantizer, bool has_zero_point)
 {
     const bool native = !quantizer->in_float && !quantizer->torch;
     *q = (struct NATIVE(quantizer)){

@@ -35,8 +35,8 @@ struct constants {
     float exponent, prescale;
 };
 
-DEEP_INLINE struct constants constants_of(enum target target, enum qobs_norm_kind kind,
-                                          const struct qobs_quantizer *quantizer, const struct qobs_error_norm *norm)
+DEEP_INLINE struct constants constants_of(enum target target, enum norm_kind kind, const struct quantizer *quantizer,
+                                          const struct error_norm *norm)
 {
     struct constants k;
     if (target == INTEGERS || target == INTEGERS_SHIFTED) {
@@ -89,7 +89,7 @@ DEEP_INLINE f32x16 difference(enum target target, const struct constants *k, f32
 }
 
 /* Converts to the unit that the norm takes. */
-DEEP_INLINE f32x16 to_unit(enum qobs_norm_kind kind, f32x16 a)
+DEEP_INLINE f32x16 to_unit(enum norm_kind kind, f32x16 a)
 {
     return kind == QOBS_NORM_TABLE ? f32x16_mul(a, f32x16_splat(QOBS_NORM_UNIT)) : a;
 }
@@ -97,8 +97,8 @@ DEEP_INLINE f32x16 to_unit(enum qobs_norm_kind kind, f32x16 a)
 enum { UNROLLED = SEARCH_UNROLLED, LINE = 64 };
 
 /* |e|^norm = a * b, each step for all vectors, so that none waits for the one before. */
-DEEP_INLINE void abs_pow(enum qobs_norm_kind kind, const struct constants *k, const f32x16 e[UNROLLED],
-                         f32x16 a[UNROLLED], f32x16 b[UNROLLED])
+DEEP_INLINE void abs_pow(enum norm_kind kind, const struct constants *k, const f32x16 e[UNROLLED], f32x16 a[UNROLLED],
+                         f32x16 b[UNROLLED])
 {
     f32x16 m[UNROLLED];
     for (int j = 0; j < UNROLLED; j++)
@@ -121,7 +121,7 @@ DEEP_INLINE void abs_pow(enum qobs_norm_kind kind, const struct constants *k, co
 }
 
 /* sum + a * b * weight; norms 1 and POW have no a. */
-DEEP_INLINE f32x16 add_error(enum qobs_norm_kind kind, bool weighted, f32x16 sum, f32x16 a, f32x16 b, f32x16 weight)
+DEEP_INLINE f32x16 add_error(enum norm_kind kind, bool weighted, f32x16 sum, f32x16 a, f32x16 b, f32x16 weight)
 {
     if (kind == QOBS_NORM_1 || kind == QOBS_NORM_POW)
         return weighted ? f32x16_fma(b, weight, sum) : f32x16_add(sum, b);
@@ -134,8 +134,8 @@ struct unrolled {
 };
 
 /* Adds the errors of a vector of elements; limit and weight are unused in some cases. */
-DEEP_INLINE void add_errors(enum target target, enum qobs_norm_kind kind, bool weighted, const struct constants *k,
-                            f32x16 x, f32x16 limit, f32x16 weight, struct unrolled *c)
+DEEP_INLINE void add_errors(enum target target, enum norm_kind kind, bool weighted, const struct constants *k, f32x16 x,
+                            f32x16 limit, f32x16 weight, struct unrolled *c)
 {
     const f32x16 in_unit = to_unit(kind, x);
     f32x16 e[UNROLLED], a[UNROLLED], b[UNROLLED];
@@ -148,13 +148,13 @@ DEEP_INLINE void add_errors(enum target target, enum qobs_norm_kind kind, bool w
 
 /* The arguments of a kernel. */
 struct arguments {
-    const struct qobs_quantizer *quantizer;
-    const struct qobs_error_norm *norm;
+    const struct quantizer *quantizer;
+    const struct error_norm *norm;
     const float *x, *weight;
     size_t row, n;
-    const struct qobs_search_candidates *candidates;
+    const struct search_candidates *candidates;
     size_t count;
-    struct qobs_prefetch prefetch;
+    struct prefetch_ahead prefetch;
     float *sum;
 };
 
@@ -166,7 +166,7 @@ struct prefetching {
 
 /* Spreads the lines evenly, so that misses do not delay the loads of the work. With too few steps nothing is
  * prefetched, because the hardware prefetcher needs lines in order. */
-DEEP_INLINE struct prefetching prefetching_of(size_t steps, struct qobs_prefetch prefetch)
+DEEP_INLINE struct prefetching prefetching_of(size_t steps, struct prefetch_ahead prefetch)
 {
     const size_t lines = ((size_t)(prefetch.end - prefetch.from) + LINE - 1) / LINE;
     const bool can = lines > 0 && lines <= steps * SEARCH_MAX_LINES;
@@ -183,7 +183,7 @@ DEEP_INLINE void prefetch_some(struct prefetching *f)
 }
 
 /* Lanes are elements. INTEGERS: a magnitude has one limit, by the sign of x, which is found once for all candidates. */
-DEEP_INLINE void by_elements(enum target target, enum qobs_norm_kind kind, bool weighted, const struct arguments *a)
+DEEP_INLINE void by_elements(enum target target, enum norm_kind kind, bool weighted, const struct arguments *a)
 {
     const struct constants k = constants_of(target, kind, a->quantizer, a->norm);
     const float *const x = a->x, *const weight = a->weight;
@@ -224,7 +224,7 @@ DEEP_INLINE void by_elements(enum target target, enum qobs_norm_kind kind, bool 
 }
 
 /* Lanes are qparams: there is no horizontal sum, and a vector has one element of each qparam. */
-DEEP_INLINE void by_qparams(enum target target, enum qobs_norm_kind kind, bool weighted, const struct arguments *a)
+DEEP_INLINE void by_qparams(enum target target, enum norm_kind kind, bool weighted, const struct arguments *a)
 {
     enum { L = QOBS_SEARCH_LANES, BETWEEN_TOTALS = 32 };
     const struct constants k = constants_of(target, kind, a->quantizer, a->norm);
@@ -297,22 +297,22 @@ typedef void errors_fn(const struct arguments *a);
     {way##_##target##_QOBS_NORM_1, way##_##target##_QOBS_NORM_2, way##_##target##_QOBS_NORM_3,                         \
      way##_##target##_QOBS_NORM_TABLE, way##_##target##_QOBS_NORM_POW}
 
-DEEP_INLINE void elements(enum target target, enum qobs_norm_kind kind, const struct arguments *a)
+DEEP_INLINE void elements(enum target target, enum norm_kind kind, const struct arguments *a)
 {
     by_elements(target, kind, false, a);
 }
 
-DEEP_INLINE void weighted_elements(enum target target, enum qobs_norm_kind kind, const struct arguments *a)
+DEEP_INLINE void weighted_elements(enum target target, enum norm_kind kind, const struct arguments *a)
 {
     by_elements(target, kind, true, a);
 }
 
-DEEP_INLINE void qparams(enum target target, enum qobs_norm_kind kind, const struct arguments *a)
+DEEP_INLINE void qparams(enum target target, enum norm_kind kind, const struct arguments *a)
 {
     by_qparams(target, kind, false, a);
 }
 
-DEEP_INLINE void weighted_qparams(enum target target, enum qobs_norm_kind kind, const struct arguments *a)
+DEEP_INLINE void weighted_qparams(enum target target, enum norm_kind kind, const struct arguments *a)
 {
     by_qparams(target, kind, true, a);
 }
@@ -332,7 +332,7 @@ EACH_NORM(weighted_qparams, INTEGERS_SHIFTED)
 EACH_NORM(weighted_qparams, FLOATS)
 EACH_NORM(weighted_qparams, FLOATS_SHIFTED)
 
-static enum target target_of(const struct qobs_quantizer *quantizer, bool with_shift)
+static enum target target_of(const struct quantizer *quantizer, bool with_shift)
 {
     if ((double)quantizer->min_normal >= quantizer->quant_max)
         return with_shift ? INTEGERS_SHIFTED : INTEGERS;

@@ -13,7 +13,7 @@ struct NATIVE(ranges) {
 
 /* Returns the number of ranges all of whose candidates are normal: above the dtype's subnormals and within float's
  * limits. */
-DEEP_INLINE int NATIVE(begin)(const struct qobs_shrinking *how, bool symmetric, const float *min, const float *max,
+DEEP_INLINE int NATIVE(begin)(const struct shrink_rule *how, bool symmetric, const float *min, const float *max,
                               const float *factor, struct NATIVE(ranges) * r)
 {
     const float steps = how->quant_max - how->quant_min, quant_min = how->min_p / steps;
@@ -43,7 +43,7 @@ DEEP_INLINE int NATIVE(begin)(const struct qobs_shrinking *how, bool symmetric, 
     return normal;
 }
 
-DEEP_INLINE void NATIVE(shrink)(const struct qobs_shrinking *how, enum shrinking kind, bool integers,
+DEEP_INLINE void NATIVE(shrink)(const struct shrink_rule *how, enum shrinking kind, bool integers,
                                 enum normality normality, const struct NATIVE(ranges) * batch, const float *p,
                                 const float *inverse_p, size_t n, float *scale, float *inverse, float *shift)
 {
@@ -87,7 +87,7 @@ DEEP_INLINE void NATIVE(shrink)(const struct qobs_shrinking *how, enum shrinking
 }
 
 /* Every normality of a kind. */
-DEEP_INLINE void NATIVE(shrink_all)(const struct qobs_shrinking *how, enum shrinking kind, bool integers, int normal,
+DEEP_INLINE void NATIVE(shrink_all)(const struct shrink_rule *how, enum shrinking kind, bool integers, int normal,
                                     const struct NATIVE(ranges) * r, const float *p, const float *inverse_p, size_t n,
                                     float *scale, float *inverse, float *shift)
 {

@@ -135,7 +135,8 @@ static void try_call(struct check *check, struct call *call)
 {
     size_t below;
     /* The indexed form's reference takes its time; 70 rows and a row of 3000 columns are enough of it. */
-    while (check->form == INDEXED && call->count > 70 && call->count != TALL && call->count * call->length > INDEXED_ELEMENTS)
+    while (check->form == INDEXED && call->count > 70 && call->count != TALL &&
+           call->count * call->length > INDEXED_ELEMENTS)
         call->count /= 2;
     while (call_extent(check, call, &below) + call->offset > DATA_BYTES)
         call->count /= 2;
@@ -158,7 +159,8 @@ static void lengths(struct check *check, unsigned rounds)
 {
     const size_t longest = 4 * lanes_of(check) + 3;
     for (size_t length = 0; length <= longest; length++)
-        for (unsigned i = 0; i < (check->form == ROWS || check->form == COLUMNS ? 128 : 32) * rounds && !check->failed; i++) {
+        for (unsigned i = 0; i < (check->form == ROWS || check->form == COLUMNS ? 128 : 32) * rounds && !check->failed;
+             i++) {
             struct call call = {.length = length, .at_end = i & 1, .offset = i / 2 % 64, .data = any_data(check)};
             call.count = is_rows(check->form) && rng_below(&check->rng, 4) ? 1 : 1 + rng_below(&check->rng, 6);
             call.stride = stride_of(check, (enum stride_kind)rng_below(&check->rng, STRIDES), length);
@@ -192,7 +194,8 @@ static void strides(struct check *check, unsigned rounds)
         for (size_t l = 0; l < all_lengths.n; l++)
             for (size_t c = 0; c < all_counts.n; c++)
                 for (int kind = 0; kind < STRIDES && !check->failed; kind++) {
-                    struct call call = {.length = all_lengths.at[l], .count = all_counts.at[c], .data = any_data(check)};
+                    struct call call = {
+                        .length = all_lengths.at[l], .count = all_counts.at[c], .data = any_data(check)};
                     call.at_end = rng_below(&check->rng, 2);
                     call.stride = stride_of(check, (enum stride_kind)kind, call.length);
                     call.out_stride = out_strides[turn++ % 4];
@@ -207,9 +210,18 @@ static void long_ones(struct check *check, unsigned rounds)
     const struct {
         size_t count, length;
     } shapes[] = {
-        {1, 2 * block - 1}, {1, 2 * block},    {1, 2 * block + 1}, {1, 3 * block + lanes / 2 + 1},
-        {2, block + 7},     {3000, lanes + 1}, {20000, 3},         {40, 80 * lanes + 5},
-        {TALL, 67 * lanes + 9}, {10 * lanes + 5, 35 * lanes + 9}, {500, lanes}, {600, lanes},
+        {1, 2 * block - 1},
+        {1, 2 * block},
+        {1, 2 * block + 1},
+        {1, 3 * block + lanes / 2 + 1},
+        {2, block + 7},
+        {3000, lanes + 1},
+        {20000, 3},
+        {40, 80 * lanes + 5},
+        {TALL, 67 * lanes + 9},
+        {10 * lanes + 5, 35 * lanes + 9},
+        {500, lanes},
+        {600, lanes},
     };
     for (unsigned round = 0; round < rounds; round++)
         for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++)
@@ -225,11 +237,15 @@ static void long_ones(struct check *check, unsigned rounds)
 
 /* ---- Both sides of every limit of the table ---- */
 
-static bool is_of_form(const struct check *check, const struct qobs_limit *limit)
+static bool is_of_form(const struct check *check, const struct kernel_limit *limit)
 {
     static const unsigned kernels[FORMS] = {
-        [ROWS] = QOBS_LIMITS_ROWS,        [ROW_PANELS] = QOBS_LIMITS_ROW_PANELS, [COLUMNS] = QOBS_LIMITS_MINMAX_COLUMNS,
-        [INDEXED] = QOBS_LIMITS_INDEXED,  [ABSMAX_ROWS] = QOBS_LIMITS_ROWS,      [ABSMAX_COLUMNS] = QOBS_LIMITS_ABSMAX_COLUMNS,
+        [ROWS] = QOBS_LIMITS_ROWS,
+        [ROW_PANELS] = QOBS_LIMITS_ROW_PANELS,
+        [COLUMNS] = QOBS_LIMITS_MINMAX_COLUMNS,
+        [INDEXED] = QOBS_LIMITS_INDEXED,
+        [ABSMAX_ROWS] = QOBS_LIMITS_ROWS,
+        [ABSMAX_COLUMNS] = QOBS_LIMITS_ABSMAX_COLUMNS,
     };
     return limit->kernels & kernels[check->form];
 }
@@ -239,7 +255,7 @@ static struct list limit_lengths(struct check *check)
 {
     const size_t size = check->dtype->size, lanes = lanes_of(check);
     struct list list = {0};
-    for (const struct qobs_limit *l = check->subject->table->limits; l->name; l++)
+    for (const struct kernel_limit *l = check->subject->table->limits; l->name; l++)
         if (is_of_form(check, l) && (l->of == QOBS_LIMIT_OF_RUN || l->of == QOBS_LIMIT_OF_LENGTH)) {
             const size_t length = l->of == QOBS_LIMIT_OF_RUN ? l->size / size : l->size;
             add(&list, length - 1);
@@ -259,7 +275,8 @@ static struct list limit_lengths(struct check *check)
 /* A call of count x length, rows overlapping as far as their memory would not suffice, or without gaps. */
 static void try_large(struct check *check, size_t count, size_t length, bool contiguous)
 {
-    const size_t size = check->dtype->size, most = (DATA_BYTES / 2 / size - length) / (count + 1), step = 1 + rng_below(&check->rng, lanes_of(check));
+    const size_t size = check->dtype->size, most = (DATA_BYTES / 2 / size - length) / (count + 1),
+                 step = 1 + rng_below(&check->rng, lanes_of(check));
     struct call call = {.count = count, .length = length, .at_end = rng_below(&check->rng, 2)};
     call.data = rng_below(&check->rng, 2) ? FINITE_RUNS : contiguous ? any_data(check) : SPARSE;
     call.stride = contiguous ? stride_of(check, CONTIGUOUS, length) : (ptrdiff_t)((step < most ? step : most) * size);
@@ -271,7 +288,8 @@ static void try_large(struct check *check, size_t count, size_t length, bool con
 static void around_call(struct check *check, size_t limit, size_t length, bool contiguous)
 {
     const size_t elements = limit / check->dtype->size, multiple = check->form == ROW_PANELS ? 8 : 1;
-    const size_t below = (elements - 1) / length / multiple * multiple, above = (elements / length / multiple + 1) * multiple;
+    const size_t below = (elements - 1) / length / multiple * multiple,
+                 above = (elements / length / multiple + 1) * multiple;
     if (below > 0)
         try_large(check, below, length, contiguous);
     if (elements % length == 0 && elements / length % multiple == 0)
@@ -293,7 +311,7 @@ static void limits(struct check *check, unsigned rounds)
     const size_t lanes = lanes_of(check);
     for (unsigned round = 0; round < rounds; round++) {
         const struct list lengths = limit_lengths(check);
-        for (const struct qobs_limit *l = check->subject->table->limits; l->name && !check->failed; l++) {
+        for (const struct kernel_limit *l = check->subject->table->limits; l->name && !check->failed; l++) {
             if (!is_of_form(check, l))
                 continue;
             if (l->of == QOBS_LIMIT_OF_CONTIGUOUS)
@@ -305,14 +323,16 @@ static void limits(struct check *check, unsigned rounds)
                 around_call(check, l->size, runs[rng_below(&check->rng, sizeof runs / sizeof *runs)] * run, false);
             }
             for (size_t more = 0; more < 3 && l->of == QOBS_LIMIT_OF_COUNT; more++)
-                try_large(check, l->size + more - 1, check->form == INDEXED ? 67 * lanes + 9 : lanes, check->form != INDEXED);
+                try_large(check, l->size + more - 1, check->form == INDEXED ? 67 * lanes + 9 : lanes,
+                          check->form != INDEXED);
         }
         for (size_t i = 0; i < lengths.n && is_rows(check->form); i++)
             try_large(check, 3 * lanes + 5, lengths.at[i], false);
         for (size_t bytes = 1 << 15; bytes <= 1 << 20 && is_columns(check->form); bytes *= 2)
             around_call(check, bytes, (1 + rng_below(&check->rng, 20)) * lanes / 2, true);
         for (unsigned i = 0; i < 20 && check->form == ROW_PANELS; i++)
-            try_large(check, 8 * (1 + rng_below(&check->rng, 9)), runs[i % 9] * (lanes * (1 + i / 2) + rng_below(&check->rng, 3)), false);
+            try_large(check, 8 * (1 + rng_below(&check->rng, 9)),
+                      runs[i % 9] * (lanes * (1 + i / 2) + rng_below(&check->rng, 3)), false);
     }
 }
 
@@ -377,10 +397,12 @@ static void gaps_without_access(struct check *check, unsigned rounds)
                 const size_t count = all_counts.at[c], bytes = all_lengths.at[l] * check->dtype->size;
                 if (count == 0 || count > islands.count || bytes > islands.bytes)
                     continue;
-                struct call call = {.length = all_lengths.at[l], .count = count, .data = any_data(check), .at_end = i & 1};
+                struct call call = {
+                    .length = all_lengths.at[l], .count = count, .data = any_data(check), .at_end = i & 1};
                 unsigned char *lowest = islands.begin + (call.at_end ? islands.bytes - bytes : 0);
                 for (size_t r = 0; r < count; r++)
-                    fill_data(&check->rng, check->dtype, call.data, lowest + (ptrdiff_t)r * islands.stride, call.length);
+                    fill_data(&check->rng, check->dtype, call.data, lowest + (ptrdiff_t)r * islands.stride,
+                              call.length);
                 const bool backwards = rng_below(&check->rng, 2);
                 call.stride = backwards ? -islands.stride : islands.stride;
                 call.x = backwards ? lowest + (ptrdiff_t)(count - 1) * islands.stride : lowest;
@@ -410,7 +432,13 @@ static void anything(struct check *check, unsigned rounds)
 }
 
 const struct aspect aspects[] = {
-    {"lengths", lengths},   {"offsets", offsets},   {"strides", strides},
-    {"long", long_ones},    {"limits", limits},     {"outliers", outliers},
-    {"gaps without access", gaps_without_access},   {"anything", anything}, {NULL, NULL},
+    {"lengths", lengths},
+    {"offsets", offsets},
+    {"strides", strides},
+    {"long", long_ones},
+    {"limits", limits},
+    {"outliers", outliers},
+    {"gaps without access", gaps_without_access},
+    {"anything", anything},
+    {NULL, NULL},
 };

@@ -19,7 +19,7 @@
 #define OUTPUT_BYTES ((size_t)1 << 20)
 
 const char *const form_names[FORMS] = {"minmax_rows",    "minmax_row_panels", "minmax_columns",
-                                       "minmax_indexed", "absmax_rows",  "absmax_columns"};
+                                       "minmax_indexed", "absmax_rows",       "absmax_columns"};
 
 static const char *const fill_names[FILLS] = {"identities", "earlier results", "zeros"};
 
@@ -54,7 +54,7 @@ void call_init(void)
     fault_init();
 }
 
-bool form_is_there(const struct qobs_kernels *table, enum form form, int dtype)
+bool form_is_there(const struct kernel_table *table, enum form form, int dtype)
 {
     return form == ROWS             ? table->minmax_rows[dtype] != NULL
            : form == ROW_PANELS     ? table->minmax_row_panels[dtype] != NULL
@@ -110,7 +110,8 @@ static uint64_t initial(struct check *check, enum fill fill, bool is_max)
 }
 
 /* Lays out `n` outputs, `apart` elements from one to the next, and fills them. */
-static void prepare(struct check *check, const struct call *call, struct output *out, size_t n, size_t apart, bool is_max)
+static void prepare(struct check *check, const struct call *call, struct output *out, size_t n, size_t apart,
+                    bool is_max)
 {
     const size_t size = check->dtype->size;
     const size_t bytes = n == 0 ? 0 : ((n - 1) * apart + 1) * size;
@@ -127,7 +128,7 @@ static void prepare(struct check *check, const struct call *call, struct output 
 /* The counters, with fences. */
 struct counters {
     uint64_t before[4];
-    struct qobs_nonfinite nonfinite;
+    struct nonfinite_count nonfinite;
     uint64_t behind[4];
 };
 
@@ -142,39 +143,43 @@ struct job {
     struct counters got, expected;
 };
 
-static void call_table(const struct job *job, const struct qobs_kernels *table, unsigned char *min, unsigned char *max,
-                       struct qobs_nonfinite *nonfinite)
+static void call_table(const struct job *job, const struct kernel_table *table, unsigned char *min, unsigned char *max,
+                       struct nonfinite_count *nonfinite)
 {
     const struct check *check = job->check;
     const struct call *call = job->call;
     if (check->form == ROWS)
-        CALL(table, minmax_rows[check->index])(call->x, call->stride, call->count, call->length, min, max, call->out_stride,
-                                         nonfinite);
+        CALL(table, minmax_rows[check->index])
+        (call->x, call->stride, call->count, call->length, min, max, call->out_stride, nonfinite);
     else if (check->form == ROW_PANELS)
-        CALL(table, minmax_row_panels[check->index])(call->x, call->stride, job->panels, call->count / job->panels, job->runs, call->length / job->runs,
-                                          min, max, nonfinite);
+        CALL(table, minmax_row_panels[check->index])
+        (call->x, call->stride, job->panels, call->count / job->panels, job->runs, call->length / job->runs, min, max,
+         nonfinite);
     else if (check->form == COLUMNS)
-        CALL(table, minmax_columns[check->index])(call->x, call->stride, call->count, call->length, min, max, nonfinite);
+        CALL(table, minmax_columns[check->index])
+        (call->x, call->stride, call->count, call->length, min, max, nonfinite);
     else if (check->form == INDEXED)
-        CALL(table, minmax_indexed[check->index])(call->x, call->stride, call->count, call->length, job->group, job->groups, min, max,
-                                            scratch + call->offset % 64, nonfinite);
+        CALL(table, minmax_indexed[check->index])
+        (call->x, call->stride, call->count, call->length, job->group, job->groups, min, max,
+         scratch + call->offset % 64, nonfinite);
     else if (check->form == ABSMAX_ROWS)
-        CALL(table, absmax_rows[check->index])(call->x, call->stride, call->count, call->length, max, call->out_stride, nonfinite);
+        CALL(table, absmax_rows[check->index])
+        (call->x, call->stride, call->count, call->length, max, call->out_stride, nonfinite);
     else
         CALL(table, absmax_columns[check->index])(call->x, call->stride, call->count, call->length, max, nonfinite);
     check_upper_halves(table->isa, form_names[check->form]);
 }
 
-static void call_reference(const struct job *job, struct qobs_nonfinite *nonfinite)
+static void call_reference(const struct job *job, struct nonfinite_count *nonfinite)
 {
     const struct check *check = job->check;
     const struct call *call = job->call;
     if (check->form == ROWS)
-        reference_rows(check->dtype, call->x, call->stride, call->count, call->length, job->expected_min, job->expected_max,
-                       call->out_stride, nonfinite);
+        reference_rows(check->dtype, call->x, call->stride, call->count, call->length, job->expected_min,
+                       job->expected_max, call->out_stride, nonfinite);
     else if (check->form == ROW_PANELS)
         reference_row_panels(check->dtype, call->x, call->stride, job->panels, call->count / job->panels, job->runs,
-                        call->length / job->runs, job->expected_min, job->expected_max, nonfinite);
+                             call->length / job->runs, job->expected_min, job->expected_max, nonfinite);
     else if (check->form == COLUMNS)
         reference_columns(check->dtype, call->x, call->stride, call->count, call->length, job->expected_min,
                           job->expected_max, nonfinite);
@@ -185,13 +190,14 @@ static void call_reference(const struct job *job, struct qobs_nonfinite *nonfini
         reference_absmax_rows(check->dtype, call->x, call->stride, call->count, call->length, job->expected_max,
                               call->out_stride, nonfinite);
     else
-        reference_absmax_columns(check->dtype, call->x, call->stride, call->count, call->length, job->expected_max, nonfinite);
+        reference_absmax_columns(check->dtype, call->x, call->stride, call->count, call->length, job->expected_max,
+                                 nonfinite);
 }
 
 static void call_both(void *argument)
 {
     struct job *job = argument;
-    const struct qobs_kernels *reference = job->check->subject->reference;
+    const struct kernel_table *reference = job->check->subject->reference;
     if (reference)
         call_table(job, reference, job->expected_min, job->expected_max, &job->expected.nonfinite);
     else
@@ -203,13 +209,15 @@ static void call_both(void *argument)
 static void draw_groups(struct check *check, struct job *job)
 {
     const struct call *call = job->call;
-    const size_t workspace = OUTPUT_BYTES / 4 / check->dtype->size / (call->count + 1), most = workspace < MOST_GROUPS ? workspace : MOST_GROUPS;
+    const size_t workspace = OUTPUT_BYTES / 4 / check->dtype->size / (call->count + 1),
+                 most = workspace < MOST_GROUPS ? workspace : MOST_GROUPS;
     const size_t fitting = most < call->length ? most : call->length;
     job->groups = call->length == 0 ? 1 : 1 + rng_below(&check->rng, fitting);
     uint32_t *group = (uint32_t *)(void *)arena_place(&index_arena, call->length * sizeof *group, true, 0);
     const size_t turn = rng_below(&check->rng, job->groups);
     for (size_t j = 0; j < call->length; j++)
-        group[j] = (uint32_t)(call->fill == ZEROS && j < job->groups ? (j + turn) % job->groups : rng_below(&check->rng, job->groups));
+        group[j] = (uint32_t)(call->fill == ZEROS && j < job->groups ? (j + turn) % job->groups
+                                                                     : rng_below(&check->rng, job->groups));
     job->group = group;
 }
 
@@ -242,10 +250,10 @@ static void compare(struct check *check, const struct call *call, const struct o
     else {
         const unsigned char *got = out->first + element * size;
         report(check, call, "%s of %s %zu is 0x%" PRIx64 ", expected 0x%" PRIx64, name,
-               is_rows(check->form)      ? "run"
-               : is_columns(check->form) ? "column"
-               : check->form == ROW_PANELS    ? "panel times runs plus run"
-                                         : "row times groups plus group",
+               is_rows(check->form)        ? "run"
+               : is_columns(check->form)   ? "column"
+               : check->form == ROW_PANELS ? "panel times runs plus run"
+                                           : "row times groups plus group",
                call->out_stride < 0 ? n - 1 - (size_t)element / apart : (size_t)element / apart,
                load_bits(check->dtype, got), load_bits(check->dtype, out->expected + (got - out->begin)));
     }
@@ -277,7 +285,8 @@ static void report_fault(struct check *check, const struct call *call)
             what = i == 0 ? "the lowest min" : "the lowest max";
             from = outputs[i].first;
         }
-    report(check, call, "touched memory %td bytes from %s", (ptrdiff_t)((uintptr_t)fault_address() - (uintptr_t)from), what);
+    report(check, call, "touched memory %td bytes from %s", (ptrdiff_t)((uintptr_t)fault_address() - (uintptr_t)from),
+           what);
 }
 
 void call_run(struct check *check, const struct call *call)

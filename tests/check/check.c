@@ -82,7 +82,7 @@ static struct options parse(int argc, char **argv)
     return options;
 }
 
-static const struct qobs_kernels *find_table(const char *isa)
+static const struct kernel_table *find_table(const char *isa)
 {
     for (size_t i = 0; qobs_kernel_tables[i]; i++)
         if (strcmp(qobs_kernel_tables[i]->isa, isa) == 0)
@@ -91,7 +91,7 @@ static const struct qobs_kernels *find_table(const char *isa)
 }
 
 /* The library uses the table that it is asked to use. */
-static bool becomes_active(const struct qobs_kernels *table)
+static bool becomes_active(const struct kernel_table *table)
 {
     if (qobs_isa_select(table->isa, NULL) == QOBS_OK && qobs_kernels_active() == table &&
         strcmp(qobs_isa_active(), table->isa) == 0)
@@ -100,7 +100,7 @@ static bool becomes_active(const struct qobs_kernels *table)
     return false;
 }
 
-static struct tally check_table(const struct qobs_kernels *table, const struct options *options)
+static struct tally check_table(const struct kernel_table *table, const struct options *options)
 {
     struct subject subject = {.table = table, .reference = table == &qobs_kernels_scalar ? NULL : &qobs_kernels_scalar};
     struct tally tally = {0, 0};
@@ -119,7 +119,7 @@ static struct tally check_table(const struct qobs_kernels *table, const struct o
             for (size_t a = 0; aspects[a].run && form_is_there(table, form, dtype); a++) {
                 struct check check = {&subject,
                                       form,
-                                      (enum qobs_kernel_dtype)dtype,
+                                      (enum kernel_dtype)dtype,
                                       &dtypes[dtype],
                                       aspects[a].name,
                                       {options->seed + (a * FORMS + form) * QOBS_KERNEL_DTYPES + (unsigned)dtype},
@@ -148,7 +148,7 @@ int main(int argc, char **argv)
 {
     const struct options options = parse(argc, argv);
     if (options.isa) {
-        const struct qobs_kernels *table = find_table(options.isa);
+        const struct kernel_table *table = find_table(options.isa);
         if (!table) {
             usage(stderr);
             return 2;
@@ -163,7 +163,7 @@ int main(int argc, char **argv)
     aspects_init();
     struct tally total = {0, 0};
     for (size_t i = 0; qobs_kernel_tables[i]; i++) {
-        const struct qobs_kernels *table = qobs_kernel_tables[i];
+        const struct kernel_table *table = qobs_kernel_tables[i];
         if (options.isa && strcmp(options.isa, table->isa) != 0)
             continue;
         if (!table->usable()) {

@@ -23,15 +23,15 @@ static inline bool is_absmax(enum form form) { return form == ABSMAX_ROWS || for
 
 /* A table, and how often its functions have been called. */
 struct subject {
-    const struct qobs_kernels *table;
-    const struct qobs_kernels *reference; /* NULL: the decoded elements (reference.h) */
+    const struct kernel_table *table;
+    const struct kernel_table *reference; /* NULL: the decoded elements (reference.h) */
     uint64_t calls;
 };
 
 struct check {
     struct subject *subject;
     enum form form;
-    enum qobs_kernel_dtype index;
+    enum kernel_dtype index;
     const struct dtype *dtype; /* &dtypes[index] */
     const char *aspect;
     struct rng rng;
@@ -62,7 +62,7 @@ struct call {
 void call_init(void);
 
 /* True if the table has the kernel. */
-bool form_is_there(const struct qobs_kernels *table, enum form form, int dtype);
+bool form_is_there(const struct kernel_table *table, enum form form, int dtype);
 
 /* Calls the function under test and its reference and compares everything they wrote. Reports a difference or a
  * fault. */

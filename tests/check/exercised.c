@@ -9,20 +9,20 @@
 
 typedef void function(void);
 
-enum { MOST_ISAS = 8, MOST_FUNCTIONS = sizeof(struct qobs_kernels) / sizeof(function *) };
+enum { MOST_ISAS = 8, MOST_FUNCTIONS = sizeof(struct kernel_table) / sizeof(function *) };
 
 static const struct slot {
     const char *name;
-    size_t offset, functions; /* bytes into struct qobs_kernels; one, or one a dtype */
+    size_t offset, functions; /* bytes into struct kernel_table; one, or one a dtype */
     enum caller caller;
 } slots[] = {
-#define SLOT(variants, slot, SIGNATURE, caller)                                                                       \
-    {#slot, offsetof(struct qobs_kernels, slot), sizeof(((struct qobs_kernels *)0)->slot) / sizeof(function *), caller},
+#define SLOT(variants, slot, SIGNATURE, caller)                                                                        \
+    {#slot, offsetof(struct kernel_table, slot), sizeof(((struct kernel_table *)0)->slot) / sizeof(function *), caller},
     QOBS_QUANTIZE_SLOTS(SLOT, CALLER_QUANTIZE) QOBS_SEARCH_SLOTS(SLOT, CALLER_SEARCH) QOBS_SLOTS(SLOT, CALLER_CHECK)};
 
 static uint64_t calls[MOST_ISAS][MOST_FUNCTIONS];
 
-static size_t index_of(const struct qobs_kernels *table)
+static size_t index_of(const struct kernel_table *table)
 {
     size_t i = 0;
     while (qobs_kernel_tables[i] && qobs_kernel_tables[i] != table)
@@ -30,7 +30,7 @@ static size_t index_of(const struct qobs_kernels *table)
     return i < MOST_ISAS ? i : MOST_ISAS - 1;
 }
 
-void count_call(const struct qobs_kernels *table, ptrdiff_t offset)
+void count_call(const struct kernel_table *table, ptrdiff_t offset)
 {
     calls[index_of(table)][(size_t)offset / sizeof(function *)]++;
 }
@@ -44,14 +44,14 @@ static enum caller caller_of(const struct slot *slot)
     return first->caller;
 }
 
-static bool same_function(const struct qobs_kernels *a, const struct qobs_kernels *b, size_t offset)
+static bool same_function(const struct kernel_table *a, const struct kernel_table *b, size_t offset)
 {
     return memcmp((const char *)a + offset, (const char *)b + offset, sizeof(function *)) == 0;
 }
 
-static const char *problem_of(const struct qobs_kernels *table, size_t offset, bool must_be_called)
+static const char *problem_of(const struct kernel_table *table, size_t offset, bool must_be_called)
 {
-    static const struct qobs_kernels empty = {0};
+    static const struct kernel_table empty = {0};
     if (same_function(table, &empty, offset))
         return "the slot is empty";
     if (table != &qobs_kernels_scalar && same_function(table, &qobs_kernels_scalar, offset))
@@ -59,7 +59,7 @@ static const char *problem_of(const struct qobs_kernels *table, size_t offset, b
     return must_be_called && calls[index_of(table)][offset / sizeof(function *)] == 0 ? "it was never called" : NULL;
 }
 
-unsigned slots_failed(const struct qobs_kernels *table, enum caller caller, unsigned *functions)
+unsigned slots_failed(const struct kernel_table *table, enum caller caller, unsigned *functions)
 {
     unsigned failed = 0;
     *functions = 0;

@@ -14,13 +14,13 @@
 /* The function in a slot; its call is counted: CALL(table, minmax_rows[i])(...). */
 #define CALL(table, slot) (count_call(table, (const char *)&(table)->slot - (const char *)(table)), (table)->slot)
 
-void count_call(const struct qobs_kernels *table, ptrdiff_t offset);
+void count_call(const struct kernel_table *table, ptrdiff_t offset);
 
 /* Who calls a slot. A new family belongs to the checker until a program of its own is named in exercised.c. */
 enum caller { CALLER_CHECK, CALLER_QUANTIZE, CALLER_SEARCH };
 
 /* Prints a line for each function of the table that fails; the checker looks at all slots, the others at their own.
  * Returns how many fail, and in *functions how many it looked at. */
-unsigned slots_failed(const struct qobs_kernels *table, enum caller caller, unsigned *functions);
+unsigned slots_failed(const struct kernel_table *table, enum caller caller, unsigned *functions);
 
 #endif

@@ -16,7 +16,7 @@
 #include "values.h"
 
 #define DATA_BYTES ((size_t)1 << 18)
-#define LONGEST_VECTOR 16 /* lanes */
+#define LONGEST_VECTOR 16          /* lanes */
 #define MOST_BINS (UINT16_MAX + 2) /* more than 16 bits tell */
 #define UNTOUCHED 0xa5a5a5a5
 
@@ -24,22 +24,23 @@ static struct arena elements, counters;
 static struct islands islands;
 
 struct trial {
-    const struct qobs_kernels *table;
-    enum qobs_kernel_dtype index;
+    const struct kernel_table *table;
+    enum kernel_dtype index;
     const struct dtype *dtype;
     const char *aspect;
     struct rng rng;
-    struct qobs_binning binning;
+    struct binning binning;
     const unsigned char *x;
     ptrdiff_t stride;
     size_t runs, length;
     uint32_t *counters;
-    struct qobs_extrema seen;
+    struct extrema seen;
     uint64_t calls;
     bool failed;
 };
 
-/* ---- What is right -------------------------------------------------------------------------------------------------------- */
+/* ---- What is right
+ * -------------------------------------------------------------------------------------------------------- */
 
 static float element(const struct trial *t, size_t run, size_t i)
 {
@@ -49,14 +50,14 @@ static float element(const struct trial *t, size_t run, size_t i)
 }
 
 /* One rounding to float an operation. */
-static size_t bin_of(const struct qobs_binning *b, float x)
+static size_t bin_of(const struct binning *b, float x)
 {
     const float scaled = (float)((double)x * b->scale), distance = (float)((double)scaled - b->from);
     const float bin = (float)((double)(float)((double)distance * b->bins) / b->width);
     return bin >= (float)b->bins ? b->bins - 1 : (size_t)bin;
 }
 
-static void expect(const struct trial *t, uint64_t *counts, struct qobs_extrema *seen)
+static void expect(const struct trial *t, uint64_t *counts, struct extrema *seen)
 {
     for (size_t r = 0; r < t->runs; r++)
         for (size_t i = 0; i < t->length; i++) {
@@ -74,16 +75,18 @@ static void expect(const struct trial *t, uint64_t *counts, struct qobs_extrema 
         }
 }
 
-/* ---- One call ------------------------------------------------------------------------------------------------------------- */
+/* ---- One call
+ * ------------------------------------------------------------------------------------------------------------- */
 
 static void fail(struct trial *t, const char *what, double got, double expected)
 {
     t->failed = true;
-    printf("FAIL %s histogram_rows_%s, %s: %s is %.9g, expected %.9g\n", t->table->isa, t->dtype->name, t->aspect, what, got,
-           expected);
-    printf("     %zu runs of %zu elements, stride %td bytes, x at 64k+%d, %u bins from %.9g to %.9g%s%s\n", t->runs, t->length,
-           t->stride, (int)((uintptr_t)t->x % 64), t->binning.bins, (double)t->binning.lo, (double)t->binning.hi,
-           t->binning.magnitude ? ", magnitude" : "", t->binning.skip_zeros ? ", skip_zeros" : "");
+    printf("FAIL %s histogram_rows_%s, %s: %s is %.9g, expected %.9g\n", t->table->isa, t->dtype->name, t->aspect, what,
+           got, expected);
+    printf("     %zu runs of %zu elements, stride %td bytes, x at 64k+%d, %u bins from %.9g to %.9g%s%s\n", t->runs,
+           t->length, t->stride, (int)((uintptr_t)t->x % 64), t->binning.bins, (double)t->binning.lo,
+           (double)t->binning.hi, t->binning.magnitude ? ", magnitude" : "",
+           t->binning.skip_zeros ? ", skip_zeros" : "");
 }
 
 static void call(void *argument)
@@ -93,7 +96,7 @@ static void call(void *argument)
     check_upper_halves(t->table->isa, "histogram_rows");
 }
 
-static void compare(struct trial *t, const uint64_t *counts, const struct qobs_extrema *seen, uint32_t before)
+static void compare(struct trial *t, const uint64_t *counts, const struct extrema *seen, uint32_t before)
 {
     const size_t bins = t->binning.bins, stride = qobs_counter_stride(bins);
     for (size_t k = 0; k < bins && !t->failed; k++) {
@@ -128,10 +131,10 @@ static void run(struct trial *t)
     for (size_t i = 0; i < n; i++)
         t->counters[i] = i % stride < bins ? before : UNTOUCHED;
     memset(counts, 0, bins * sizeof *counts);
-    t->seen = (struct qobs_extrema){.min = INFINITY, .max = -INFINITY};
+    t->seen = (struct extrema){.min = INFINITY, .max = -INFINITY};
     if (rng_below(&t->rng, 2))
-        t->seen = (struct qobs_extrema){.min = -1, .max = 2, .nonfinite = {3, 4}};
-    struct qobs_extrema seen = t->seen;
+        t->seen = (struct extrema){.min = -1, .max = 2, .nonfinite = {3, 4}};
+    struct extrema seen = t->seen;
     expect(t, counts, &seen);
     t->calls++;
     if (survives(call, t))
@@ -140,7 +143,8 @@ static void run(struct trial *t)
         fail(t, "memory touched that may not be, first at", (double)(uintptr_t)fault_address(), 0);
 }
 
-/* ---- What is tried -------------------------------------------------------------------------------------------------------- */
+/* ---- What is tried
+ * -------------------------------------------------------------------------------------------------------- */
 
 /* A range: of two of the elements, of all numbers, a point, a narrow one, one of round numbers. */
 static void choose_binning(struct trial *t)
@@ -172,7 +176,7 @@ static void choose_binning(struct trial *t)
     }
     lo = isfinite(lo) ? lo : 0;
     hi = isfinite(hi) ? hi : 1;
-    struct qobs_binning b = {.lo = lo < hi ? lo : hi, .hi = lo < hi ? hi : lo, .scale = 1, .bins = (uint32_t)bins};
+    struct binning b = {.lo = lo < hi ? lo : hi, .hi = lo < hi ? hi : lo, .scale = 1, .bins = (uint32_t)bins};
     if (!(b.lo < b.hi)) {
         b.lo -= 1;
         b.hi += 1;
@@ -198,7 +202,8 @@ static void fill_few(struct trial *t, unsigned char *p, size_t n)
         if (i % 700 == 0)
             share = rng_below(&t->rng, 12);
         const double value = rng_below(&t->rng, 10) < share ? 1 : (double)rng_below(&t->rng, 6) - 1;
-        const uint64_t bias = t->dtype->infinity >> (t->dtype->mantissa + 1), hidden = UINT64_C(1) << t->dtype->mantissa;
+        const uint64_t bias = t->dtype->infinity >> (t->dtype->mantissa + 1), hidden = UINT64_C(1)
+                                                                                       << t->dtype->mantissa;
         const double size = fabs(value);
         const uint64_t exponent = size == 0 ? 0 : size < 2 ? bias : size < 4 ? bias + 1 : bias + 2;
         const uint64_t bits = size == 0 ? 0 : exponent * hidden + (size == 3 ? hidden / 2 : 0);
@@ -243,9 +248,9 @@ static void lengths(struct trial *t, unsigned rounds)
 }
 
 /* The elements that the table's kernel bins together. */
-static size_t chunk_of(const struct qobs_kernels *table)
+static size_t chunk_of(const struct kernel_table *table)
 {
-    const struct qobs_limit *l = table->limits;
+    const struct kernel_limit *l = table->limits;
     while (l->name && l->kernels != QOBS_LIMITS_HISTOGRAM)
         l++;
     return l->name ? l->size : LONGEST_VECTOR;
@@ -255,7 +260,8 @@ static size_t chunk_of(const struct qobs_kernels *table)
 static void chunks(struct trial *t, unsigned rounds)
 {
     for (unsigned i = 0; i < 600 * rounds && !t->failed; i++) {
-        const size_t length = chunk_of(t->table) * (1 + rng_below(&t->rng, 8)) + rng_below(&t->rng, 2 * LONGEST_VECTOR) - LONGEST_VECTOR;
+        const size_t length =
+            chunk_of(t->table) * (1 + rng_below(&t->rng, 8)) + rng_below(&t->rng, 2 * LONGEST_VECTOR) - LONGEST_VECTOR;
         try_rows(t, rng_below(&t->rng, 2) ? 1 : rng_below(&t->rng, 5), length, i & 1, rng_below(&t->rng, 64));
     }
 }
@@ -302,7 +308,8 @@ static void patterns(struct trial *t, unsigned rounds)
     }
 }
 
-uint64_t check_histograms(const struct qobs_kernels *table, uint64_t seed, unsigned rounds, unsigned *passed, unsigned *failed)
+uint64_t check_histograms(const struct kernel_table *table, uint64_t seed, unsigned rounds, unsigned *passed,
+                          unsigned *failed)
 {
     static const struct {
         const char *name;
@@ -321,7 +328,7 @@ uint64_t check_histograms(const struct qobs_kernels *table, uint64_t seed, unsig
     for (int d = 0; d < QOBS_KERNEL_DTYPES; d++)
         for (size_t a = 0; a < sizeof aspects / sizeof *aspects; a++) {
             struct trial t = {.table = table,
-                              .index = (enum qobs_kernel_dtype)d,
+                              .index = (enum kernel_dtype)d,
                               .dtype = &dtypes[d],
                               .aspect = aspects[a].name,
                               .rng = {seed + 1000 * a + (unsigned)d}};

@@ -10,6 +10,7 @@
 #include "kernels/kernels.h"
 
 /* Adds what passed and failed, an aspect of an element type each. Returns the number of calls. */
-uint64_t check_histograms(const struct qobs_kernels *table, uint64_t seed, unsigned rounds, unsigned *passed, unsigned *failed);
+uint64_t check_histograms(const struct kernel_table *table, uint64_t seed, unsigned rounds, unsigned *passed,
+                          unsigned *failed);
 
 #endif

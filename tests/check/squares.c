@@ -21,8 +21,8 @@ static struct arena elements, sums;
 static struct islands islands;
 
 struct trial {
-    const struct qobs_kernels *table;
-    enum qobs_kernel_dtype index;
+    const struct kernel_table *table;
+    enum kernel_dtype index;
     const struct dtype *dtype;
     const char *aspect;
     struct rng rng;
@@ -37,8 +37,8 @@ struct trial {
 static void report(struct trial *t, const char *what, size_t column, double got, double expected)
 {
     t->failed = true;
-    printf("FAIL %s squares_columns_%s, %s: %s %zu is %.17g, expected %.17g\n", t->table->isa, t->dtype->name, t->aspect,
-           what, column, got, expected);
+    printf("FAIL %s squares_columns_%s, %s: %s %zu is %.17g, expected %.17g\n", t->table->isa, t->dtype->name,
+           t->aspect, what, column, got, expected);
     printf("     %zu rows of %zu elements, stride %td bytes, x at 64k+%d\n", t->rows, t->columns, t->stride,
            (int)((uintptr_t)t->x % 64));
 }
@@ -101,7 +101,8 @@ static void lengths(struct trial *t, unsigned rounds)
 static void long_ones(struct trial *t, unsigned rounds)
 {
     for (unsigned i = 0; i < 100 * rounds && !t->failed; i++)
-        try_rows(t, rng_below(&t->rng, MOST_ROWS + 1), rng_below(&t->rng, MOST_COLUMNS + 1), i & 1, rng_below(&t->rng, 64));
+        try_rows(t, rng_below(&t->rng, MOST_ROWS + 1), rng_below(&t->rng, MOST_COLUMNS + 1), i & 1,
+                 rng_below(&t->rng, 64));
 }
 
 /* Every row against no-access memory of its own. */
@@ -122,7 +123,8 @@ static void gaps_without_access(struct trial *t, unsigned rounds)
     }
 }
 
-uint64_t check_squares(const struct qobs_kernels *table, uint64_t seed, unsigned rounds, unsigned *passed, unsigned *failed)
+uint64_t check_squares(const struct kernel_table *table, uint64_t seed, unsigned rounds, unsigned *passed,
+                       unsigned *failed)
 {
     static const struct {
         const char *name;
@@ -137,7 +139,7 @@ uint64_t check_squares(const struct qobs_kernels *table, uint64_t seed, unsigned
     for (int d = 0; d < QOBS_KERNEL_DTYPES; d++)
         for (size_t a = 0; a < sizeof aspects / sizeof *aspects; a++) {
             struct trial t = {.table = table,
-                              .index = (enum qobs_kernel_dtype)d,
+                              .index = (enum kernel_dtype)d,
                               .dtype = &dtypes[d],
                               .aspect = aspects[a].name,
                               .rng = {seed + 1000 * a + (unsigned)d}};

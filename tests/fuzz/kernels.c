@@ -34,7 +34,7 @@ static void fill(struct bytes *b, const struct matrix *m, unsigned char *p, size
 void take_matrix(struct bytes *b, struct matrix *m, size_t most_length)
 {
     static const size_t lengths[] = {70, 70, 300, 3000};
-    m->index = (enum qobs_kernel_dtype)take_below(b, QOBS_KERNEL_DTYPES);
+    m->index = (enum kernel_dtype)take_below(b, QOBS_KERNEL_DTYPES);
     m->dtype = &dtypes[m->index];
     m->length = take_below(b, lengths[take_below(b, 4)]);
     m->length = m->length < most_length ? m->length : most_length;
@@ -52,9 +52,9 @@ void take_matrix(struct bytes *b, struct matrix *m, size_t most_length)
     m->x = backwards ? lowest + (m->count - 1) * step : lowest;
 }
 
-const struct qobs_kernels *next_table(size_t *i)
+const struct kernel_table *next_table(size_t *i)
 {
-    const struct qobs_kernels *table;
+    const struct kernel_table *table;
     while ((table = qobs_kernel_tables[*i])) {
         ++*i;
         if (table != &qobs_kernels_scalar && table->usable())
@@ -63,7 +63,7 @@ const struct qobs_kernels *next_table(size_t *i)
     return NULL;
 }
 
-static void same_bytes(const struct qobs_kernels *table, const char *what, const void *got, const void *expected,
+static void same_bytes(const struct kernel_table *table, const char *what, const void *got, const void *expected,
                        size_t n)
 {
     if (memcmp(got, expected, n) == 0)
@@ -74,7 +74,7 @@ static void same_bytes(const struct qobs_kernels *table, const char *what, const
     finding("%s: %s: byte %zu of %zu is not that of scalar", table->isa, what, i, n);
 }
 
-void same_floats(const struct qobs_kernels *table, const char *what, const float *got, const float *expected, size_t n)
+void same_floats(const struct kernel_table *table, const char *what, const float *got, const float *expected, size_t n)
 {
     for (size_t i = 0; i < n; i++)
         if (bits_of_float(got[i]) != bits_of_float(expected[i]) && !(isnan(got[i]) && isnan(expected[i])))
@@ -108,8 +108,8 @@ struct minmax_call {
     size_t groups, results;
 };
 
-static void minmax(const struct qobs_kernels *table, const struct minmax_call *c, unsigned char *min,
-                   unsigned char *max, struct qobs_nonfinite *nonfinite)
+static void minmax(const struct kernel_table *table, const struct minmax_call *c, unsigned char *min,
+                   unsigned char *max, struct nonfinite_count *nonfinite)
 {
     static unsigned char scratch[QOBS_INDEXED_SCRATCH(64) + 1];
     const struct matrix *m = &c->m;
@@ -129,15 +129,15 @@ static void minmax_on_all(struct bytes *b, const struct minmax_call *c)
 {
     static unsigned char min[MOST_RESULTS * 8], max[sizeof min], expected_min[sizeof min], expected_max[sizeof min];
     const size_t bytes = c->results * c->m.dtype->size;
-    struct qobs_nonfinite expected = {5, 7};
+    struct nonfinite_count expected = {5, 7};
     must(bytes <= sizeof min);
     fill_results(b, &c->m, min, max, c->results);
     memcpy(expected_min, min, bytes);
     memcpy(expected_max, max, bytes);
     minmax(&qobs_kernels_scalar, c, expected_min, expected_max, &expected);
-    const struct qobs_kernels *table;
+    const struct kernel_table *table;
     for (size_t i = 0; (table = next_table(&i));) {
-        struct qobs_nonfinite nonfinite = {5, 7};
+        struct nonfinite_count nonfinite = {5, 7};
         unsigned char *got_min = arena_place(&first_output, bytes, i % 2, 0),
                       *got_max = arena_place(&second_output, bytes, i % 2, 0);
         memcpy(got_min, min, bytes);
@@ -196,14 +196,14 @@ void fuzz_absmax(struct bytes *b)
     const bool identities = take_below(b, 2);
     for (size_t i = 0; i < bytes; i += m.dtype->size)
         store_bits(m.dtype, before + i, identities ? 0 : draw(&rng, m.dtype, FINITE) & ~m.dtype->sign);
-    struct qobs_nonfinite seen[2];
-    const struct qobs_kernels *table = &qobs_kernels_scalar;
+    struct nonfinite_count seen[2];
+    const struct kernel_table *table = &qobs_kernels_scalar;
     size_t next = 0;
     do {
         const bool first = table == &qobs_kernels_scalar;
         unsigned char *out = first ? expected : arena_place(&first_output, bytes, next % 2, 0);
         memcpy(out, before, bytes);
-        seen[!first] = (struct qobs_nonfinite){5, 7};
+        seen[!first] = (struct nonfinite_count){5, 7};
         if (columns)
             table->absmax_columns[m.index](m.x, m.stride, m.count, m.length, out, &seen[!first]);
         else
@@ -216,8 +216,8 @@ void fuzz_absmax(struct bytes *b)
 /* ---- Histograms and squares
  * ------------------------------------------------------------------------------------------------ */
 
-static size_t count_all(const struct qobs_kernels *table, const struct matrix *m, const struct qobs_binning *binning,
-                        uint32_t *counters, uint32_t *total, struct qobs_extrema *seen)
+static size_t count_all(const struct kernel_table *table, const struct matrix *m, const struct binning *binning,
+                        uint32_t *counters, uint32_t *total, struct extrema *seen)
 {
     const size_t stride = qobs_counter_stride(binning->bins), n = (QOBS_COUNTER_COPIES - 1) * stride + binning->bins;
     memset(counters, 0, n * sizeof *counters);
@@ -241,15 +241,15 @@ void fuzz_histogram(struct bytes *b)
           hi = take_below(b, 2) ? limits[take_below(b, 8)] : take_float(b);
     lo = isfinite(lo) ? lo : -1;
     hi = isfinite(hi) ? hi : 1;
-    const struct qobs_binning binning =
+    const struct binning binning =
         qobs_binning_of(lo < hi ? lo : hi, lo < hi ? hi : lo, bins, take_below(b, 2), take_below(b, 2));
     take_matrix(b, &m, SIZE_MAX);
-    struct qobs_extrema seen = qobs_extrema_of_nothing();
+    struct extrema seen = qobs_extrema_of_nothing();
     uint32_t *counters = (uint32_t *)(void *)arena_place(&first_output, WORKSPACE * sizeof *counters, false, 0);
     const size_t n = count_all(&qobs_kernels_scalar, &m, &binning, counters, expected, &seen);
-    const struct qobs_kernels *table;
+    const struct kernel_table *table;
     for (size_t i = 0; (table = next_table(&i));) {
-        struct qobs_extrema got_seen = qobs_extrema_of_nothing();
+        struct extrema got_seen = qobs_extrema_of_nothing();
         count_all(table, &m, &binning, (uint32_t *)(void *)arena_place(&first_output, n * sizeof *counters, true, 0),
                   got, &got_seen);
         same_bytes(table, "counts", got, expected, bins * sizeof *got);
@@ -264,7 +264,7 @@ void fuzz_squares(struct bytes *b)
     take_matrix(b, &m, SIZE_MAX);
     memset(expected, 0, sizeof expected);
     qobs_kernels_scalar.squares_columns[m.index](m.x, m.stride, m.count, m.length, expected);
-    const struct qobs_kernels *table;
+    const struct kernel_table *table;
     for (size_t i = 0; (table = next_table(&i));) {
         double *got = (double *)(void *)arena_place(&first_output, m.length * sizeof *got, true, 0);
         memset(got, 0, m.length * sizeof *got);

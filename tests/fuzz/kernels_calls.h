@@ -17,7 +17,7 @@ extern struct arena elements, first_output, second_output; /* of MOST_BYTES and 
 
 /* Runs or rows of elements. */
 struct matrix {
-    enum qobs_kernel_dtype index;
+    enum kernel_dtype index;
     const struct dtype *dtype; /* &dtypes[index] */
     const unsigned char *x;    /* the first run */
     ptrdiff_t stride;          /* bytes */
@@ -27,10 +27,10 @@ struct matrix {
 void take_matrix(struct bytes *b, struct matrix *m, size_t most_length);
 
 /* Usable tables but the scalar one, in turn; NULL: no more. */
-const struct qobs_kernels *next_table(size_t *i);
+const struct kernel_table *next_table(size_t *i);
 
 /* Compares bits; any NaN equals any other. */
-void same_floats(const struct qobs_kernels *table, const char *what, const float *got, const float *expected, size_t n);
+void same_floats(const struct kernel_table *table, const char *what, const float *got, const float *expected, size_t n);
 
 void fuzz_minmax(struct bytes *b);
 void fuzz_absmax(struct bytes *b);

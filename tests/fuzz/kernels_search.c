@@ -15,9 +15,9 @@
  * --------------------------------------------------------------------------------------------------------- */
 
 /* format: NULL: integers. */
-static struct qobs_quantizer take_quantizer(struct bytes *b, const qobs_format **format)
+static struct quantizer take_quantizer(struct bytes *b, const qobs_format **format)
 {
-    struct qobs_quantizer q;
+    struct quantizer q;
     *format = take_below(b, 2) ? qobs_format_at(take_below(b, qobs_format_count())) : NULL;
     if (!*format) {
         const int bits = 1 + (int)take_below(b, 32);
@@ -46,7 +46,7 @@ void fuzz_fake_quantize(struct bytes *b)
     static unsigned char expected[MOST_BYTES], arrays[3][MOST * 8];
     struct matrix m;
     const qobs_format *format;
-    struct qobs_quantizer q = take_quantizer(b, &format);
+    struct quantizer q = take_quantizer(b, &format);
     const bool columns = take_below(b, 2), zero_points = take_below(b, 2), in_place = take_below(b, 4) == 0;
     const size_t qparam_stride = take_below(b, 2);
     q.in_float = take_below(b, 2);
@@ -70,10 +70,10 @@ void fuzz_fake_quantize(struct bytes *b)
         }
     }
     const bool needed = columns || zero_points;
-    const struct qobs_qparams qparams = {arrays[0], needed ? arrays[1] : NULL, needed ? arrays[2] : NULL};
+    const struct qparam_pair qparams = {arrays[0], needed ? arrays[1] : NULL, needed ? arrays[2] : NULL};
     const ptrdiff_t step = (ptrdiff_t)(m.length * m.dtype->size);
     const size_t bytes = m.count * (size_t)step;
-    const struct qobs_kernels *table = &qobs_kernels_scalar;
+    const struct kernel_table *table = &qobs_kernels_scalar;
     size_t next = 0;
     do {
         unsigned char *out = table == &qobs_kernels_scalar ? expected : arena_place(&first_output, bytes, next % 2, 0);
@@ -139,7 +139,7 @@ void fuzz_search_errors(struct bytes *b)
     const bool batch = take_below(b, 2);
     const size_t bits = 2 + take_below(b, 15), most = batch ? QOBS_SEARCH_FEW : QOBS_SEARCH_MOST,
                  n = 1 + take_below(b, take_below(b, 4) ? 40 : most);
-    struct qobs_quantizer q = take_quantizer(b, &format);
+    struct quantizer q = take_quantizer(b, &format);
     const bool integers = !format;
     if (integers) {
         qobs_quantizer_for_integers(&q, -(INT64_C(1) << (bits - 1)), (INT64_C(1) << (bits - 1)) - 1, false);
@@ -169,11 +169,11 @@ void fuzz_search_errors(struct bytes *b)
         weight[i] = i % row < n ? (float)rng_below(&rng, 1000) / 100 : 0;
     for (size_t i = 0; i < qparams; i++)
         take_elements(b, x + i * row, n);
-    const struct qobs_search_candidates candidates = {scale, inverse, shift, qparams};
+    const struct search_candidates candidates = {scale, inverse, shift, qparams};
     const float *const weights = weighted ? weight : NULL;
     const unsigned char *const wanted = (const unsigned char *)x;
-    const struct qobs_prefetch prefetch = {wanted, wanted + (weighted ? 0 : elements_in_all * sizeof *x)};
-    const struct qobs_kernels *table = &qobs_kernels_scalar;
+    const struct prefetch_ahead prefetch = {wanted, wanted + (weighted ? 0 : elements_in_all * sizeof *x)};
+    const struct kernel_table *table = &qobs_kernels_scalar;
     size_t next = 0;
     do {
         float *const sum = table == &qobs_kernels_scalar ? expected : got;
@@ -201,7 +201,7 @@ void fuzz_search_improved(struct bytes *b)
         sum[i] = b->left >= 4 ? small ? (float)take(b, 1) : take_float(b) : (float)rng_below(&rng, 1000);
     uint64_t improved[2][MOST / 64 + 1] = {{0}};
     qobs_kernels_scalar.search_improved(sum, n, bound, step[0], best[0], improved[0]);
-    const struct qobs_kernels *table;
+    const struct kernel_table *table;
     for (size_t i = 0; (table = next_table(&i));) {
         memset(improved[1], 0, sizeof improved[1]);
         table->search_improved(sum, n, bound, step[1], best[1], improved[1]);
@@ -221,7 +221,7 @@ void fuzz_search_load(struct bytes *b)
     if (m.count == 0)
         return;
     qobs_kernels_scalar.search_load[m.index](m.x, m.length, factor, finite_only, expected);
-    const struct qobs_kernels *table;
+    const struct kernel_table *table;
     for (size_t i = 0; (table = next_table(&i));) {
         float *got = (float *)(void *)arena_place(&first_output, m.length * sizeof *got, true, 0);
         table->search_load[m.index](m.x, m.length, factor, finite_only, got);
@@ -248,18 +248,18 @@ void fuzz_search_shrink(struct bytes *b)
     const bool integers = take_below(b, 2), mx = !integers && dtype != QOBS_KERNEL_F16 && take_below(b, 2),
                e4m3 = take_below(b, 2);
     const float half = ldexpf(1, bits - 1), most = integers ? half - 1 : (float)greatest_of_floats[e4m3];
-    struct qobs_shrinking how = {.integers = integers,
-                                 .symmetric = !integers || take_below(b, 2),
-                                 .mx = mx,
-                                 .quant_min = integers ? -half : -most,
-                                 .quant_max = most,
-                                 .mx_offset = e4m3 ? 8 : 2,
-                                 .eps = mx                          ? 1
-                                        : dtype == QOBS_KERNEL_F32  ? 0x1p-23f
-                                        : dtype == QOBS_KERNEL_BF16 ? 0x1p-7f
-                                                                    : 0x1p-10f,
-                                 .floor = take_below(b, 4) ? 0 : 0x1p-23f,
-                                 .min_p = 1};
+    struct shrink_rule how = {.integers = integers,
+                              .symmetric = !integers || take_below(b, 2),
+                              .mx = mx,
+                              .quant_min = integers ? -half : -most,
+                              .quant_max = most,
+                              .mx_offset = e4m3 ? 8 : 2,
+                              .eps = mx                          ? 1
+                                     : dtype == QOBS_KERNEL_F32  ? 0x1p-23f
+                                     : dtype == QOBS_KERNEL_BF16 ? 0x1p-7f
+                                                                 : 0x1p-10f,
+                              .floor = take_below(b, 4) ? 0 : 0x1p-23f,
+                              .min_p = 1};
     const double grid = 1 + (double)take_below(b, 300);
     for (size_t c = 0; c < n; c++) {
         p[c] = (double)c < grid ? (float)(1 - (double)c / grid) : 1;
@@ -273,7 +273,7 @@ void fuzz_search_shrink(struct bytes *b)
         max[i] = alike ? 1 : u < v ? v : u;
         factor[i] = ldexpf(1, (int)take_below(b, 250) - 125);
     }
-    const struct qobs_kernels *table = &qobs_kernels_scalar;
+    const struct kernel_table *table = &qobs_kernels_scalar;
     size_t next = 0;
     do {
         float(*const to)[MOST_CANDIDATES * LANES] = out[table != &qobs_kernels_scalar];
