@@ -21,31 +21,47 @@ extern "C" {
  * without a sign. */
 typedef struct qobs_format qobs_format;
 
-/** The number of formats. From index qobs_format_count() on, formats are NULL. */
+/** The number of formats. From index qobs_format_count() on, formats are NULL.
+ * @since 0.1.0 */
 QOBS_API size_t qobs_format_count(void);
-QOBS_API const qobs_format *qobs_format_at(size_t index); /**< owned by the library, like that of qobs_format_find */
+/** Owned by the library, like that of qobs_format_find.
+ * @since 0.1.0 */
+QOBS_API const qobs_format *qobs_format_at(size_t index);
 
 /** Finds a format by its name, or by its name in torch, compressed-tensors or Quark (float8_e4m3fn, fp4). Upper and
- * lower case are equal. NULL: unknown. */
+ * lower case are equal. NULL: unknown.
+ * @since 0.1.0 */
 QOBS_API const qobs_format *qobs_format_find(const char *name);
-QOBS_API const char *qobs_format_name(const qobs_format *format); /**< the name listed above */
-QOBS_API int qobs_format_bits(const qobs_format *format);         /**< bits of a packed number */
-QOBS_API double qobs_format_min(const qobs_format *format);       /**< smallest finite number */
-QOBS_API double qobs_format_max(const qobs_format *format);       /**< largest finite number */
+/** The name listed above.
+ * @since 0.1.0 */
+QOBS_API const char *qobs_format_name(const qobs_format *format);
+/** Bits of a packed number.
+ * @since 0.1.0 */
+QOBS_API int qobs_format_bits(const qobs_format *format);
+/** Smallest finite number.
+ * @since 0.2.0 */
+QOBS_API double qobs_format_min(const qobs_format *format);
+/** Largest finite number.
+ * @since 0.2.0 */
+QOBS_API double qobs_format_max(const qobs_format *format);
 
-/** Returns the bytes of an unpacked number: 1, 2 or 4. */
+/** Returns the bytes of an unpacked number: 1, 2 or 4.
+ * @since 0.1.0 */
 QOBS_API size_t qobs_format_size(const qobs_format *format);
 
 /** Returns the number of a code. Only the low bits of the code count; integers are two's complement. A 32-bit integer
- * is rounded to float. */
+ * is rounded to float.
+ * @since 0.1.0 */
 QOBS_API float qobs_format_decode(const qobs_format *format, uint32_t code);
 
 /** Returns the code of the number nearest to x. Ties go to the even code, in e8m0 to the larger number. Numbers
  * beyond the limits become the limit if `saturate` is true. Otherwise they become what torch's cast gives: infinity
  * if the format has it, else NaN (e4m3: above 464), else the limit. NaN stays NaN; its code is 0 if the format has
- * none. */
+ * none.
+ * @since 0.1.0 */
 QOBS_API uint32_t qobs_format_encode(const qobs_format *format, float x, bool saturate);
-/** Returns the number of the code that qobs_format_encode returns. */
+/** Returns the number of the code that qobs_format_encode returns.
+ * @since 0.1.0 */
 QOBS_API float qobs_format_round(const qobs_format *format, float x, bool saturate);
 
 /** Arguments of the functions for arrays. */

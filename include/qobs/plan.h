@@ -35,10 +35,13 @@ typedef struct qobs_run {
  * g_idx: I32 or I64, one entry for each column; only for weights with strategy group or tensor_group, otherwise
  * NULL. A g_idx that contains -1 is ignored, except in version 2025-10.
  * Fails if the settings are invalid, if a size is not divisible, or if upstream rejects the combination of base name
- * and strategy. modelopt.* presets also reject an axis that value does not have; upstream does not. */
+ * and strategy. modelopt.* presets also reject an axis that value does not have; upstream does not.
+ * @since 0.1.0 */
 QOBS_API int qobs_plan_create(qobs_plan **plan, const qobs_config *config, const qobs_tensor *value,
                               const qobs_tensor *g_idx, const qobs_runtime *runtime, qobs_error *error);
-QOBS_API void qobs_plan_destroy(qobs_plan *plan); /**< does nothing if plan is NULL */
+/** Does nothing if plan is NULL.
+ * @since 0.1.0 */
+QOBS_API void qobs_plan_destroy(qobs_plan *plan);
 
 #define QOBS_PLAN_MAX_NDIM (QOBS_MAX_NDIM + 3) /**< largest number of dimensions of a flattened shape */
 
@@ -48,13 +51,16 @@ QOBS_API void qobs_plan_destroy(qobs_plan *plan); /**< does nothing if plan is N
  * @since 0.2.0 */
 QOBS_API int qobs_plan_shape(const qobs_plan *plan, int64_t *shape, size_t size);
 
-/** Returns the number of runs. */
+/** Returns the number of runs.
+ * @since 0.1.0 */
 QOBS_API int64_t qobs_plan_run_count(const qobs_plan *plan);
-/** Describes run `index`, in the order of the flattened value. */
+/** Describes run `index`, in the order of the flattened value.
+ * @since 0.1.0 */
 QOBS_API int qobs_plan_run(const qobs_plan *plan, int64_t index, qobs_run *run, qobs_error *error);
 
 /** Writes the flattened value in C order to `out`, for checks. `size` is the product of the flattened shape times the
- * element size, in bytes. Ragged groups, which have different sizes, follow each other without gaps. */
+ * element size, in bytes. Ragged groups, which have different sizes, follow each other without gaps.
+ * @since 0.1.0 */
 QOBS_API int qobs_plan_copy(const qobs_plan *plan, const qobs_tensor *value, void *out, size_t size, qobs_error *error);
 
 /** @} */

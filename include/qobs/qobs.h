@@ -61,7 +61,8 @@
 extern "C" {
 #endif
 
-/** Returns the version of the running library, e.g. "0.2.0". */
+/** Returns the version of the running library, e.g. "0.2.0".
+ * @since 0.1.0 */
 QOBS_API const char *qobs_version(void);
 
 /** Returns the version of the running library as QOBS_VERSION_NUMBER has it, e.g. 200.
@@ -90,7 +91,8 @@ typedef struct qobs_error {
     char message[252]; /**< one English line, always terminated; empty after success */
 } qobs_error;
 
-/** Returns a short constant text for a status, e.g. "invalid argument". Never NULL. */
+/** Returns a short constant text for a status, e.g. "invalid argument". Never NULL.
+ * @since 0.1.0 */
 QOBS_API const char *qobs_status_string(int status);
 
 /** @} */
@@ -124,9 +126,11 @@ typedef struct qobs_tensor {
     const int64_t *strides; /**< ndim entries in bytes, may be negative or 0; NULL: C order without gaps */
 } qobs_tensor;
 
-/** Returns the bytes of one element; 0 for a value outside qobs_dtype. */
+/** Returns the bytes of one element; 0 for a value outside qobs_dtype.
+ * @since 0.1.0 */
 QOBS_API size_t qobs_dtype_size(qobs_dtype dtype);
-/** Returns the safetensors name of the dtype, "F32", "BF16", ...; NULL for a value outside qobs_dtype. */
+/** Returns the safetensors name of the dtype, "F32", "BF16", ...; NULL for a value outside qobs_dtype.
+ * @since 0.1.0 */
 QOBS_API const char *qobs_dtype_name(qobs_dtype dtype);
 
 /** @} */
@@ -135,20 +139,29 @@ QOBS_API const char *qobs_dtype_name(qobs_dtype dtype);
  * @{ */
 
 /** The number of instruction sets of this build. They are sorted from slowest to fastest: "scalar", then "avx2" and
- * "avx512", or "neon". From index qobs_isa_count() on, names are NULL and usable is false. */
+ * "avx512", or "neon". From index qobs_isa_count() on, names are NULL and usable is false.
+ * @since 0.1.0 */
 QOBS_API size_t qobs_isa_count(void);
-QOBS_API const char *qobs_isa_name(size_t index);    /**< name, as qobs_isa_select expects it */
-QOBS_API const char *qobs_isa_summary(size_t index); /**< required extensions */
-QOBS_API bool qobs_isa_usable(size_t index);         /**< true if the CPU and the operating system support it */
+/** Name, as qobs_isa_select expects it.
+ * @since 0.1.0 */
+QOBS_API const char *qobs_isa_name(size_t index);
+/** Required extensions.
+ * @since 0.1.0 */
+QOBS_API const char *qobs_isa_summary(size_t index);
+/** True if the CPU and the operating system support it.
+ * @since 0.1.0 */
+QOBS_API bool qobs_isa_usable(size_t index);
 
-/** Returns the instruction set that observers created from now on use. */
+/** Returns the instruction set that observers created from now on use.
+ * @since 0.1.0 */
 QOBS_API const char *qobs_isa_active(void);
 
 /** Selects an instruction set for the process; NULL selects the best usable one. Fails if the name is unknown
  * (INVALID_ARGUMENT) or the instruction set is not usable here (UNSUPPORTED). Existing observers do not change. Any
  * thread may call it at any time. It is meant for tests and measurements.
  * With "avx512", some calls run AVX2 kernels, because these are faster there: for example minima of large tensors
- * that come from memory. The results have the same bits. */
+ * that come from memory. The results have the same bits.
+ * @since 0.2.0 */
 QOBS_API int qobs_isa_select(const char *name, qobs_error *error);
 
 /** @} */
@@ -194,22 +207,32 @@ typedef struct qobs_runtime {
 typedef struct qobs_config qobs_config;
 
 /** The number of presets. A name is "<family>.<upstream class or registry name>". From index qobs_preset_count() on,
- * names and summaries are NULL. */
+ * names and summaries are NULL.
+ * @since 0.1.0 */
 QOBS_API size_t qobs_preset_count(void);
-QOBS_API const char *qobs_preset_name(size_t index);    /**< name, as qobs_config_create expects it */
-QOBS_API const char *qobs_preset_summary(size_t index); /**< one line for people */
+/** Name, as qobs_config_create expects it.
+ * @since 0.1.0 */
+QOBS_API const char *qobs_preset_name(size_t index);
+/** One line for people.
+ * @since 0.1.0 */
+QOBS_API const char *qobs_preset_summary(size_t index);
 
-/** Creates a configuration with the defaults of `preset`. The caller destroys it. runtime may be NULL. */
+/** Creates a configuration with the defaults of `preset`. The caller destroys it. runtime may be NULL.
+ * @since 0.1.0 */
 QOBS_API int qobs_config_create(qobs_config **config, const char *preset, const qobs_runtime *runtime,
                                 qobs_error *error);
-QOBS_API void qobs_config_destroy(qobs_config *config); /**< does nothing if config is NULL */
+/** Does nothing if config is NULL.
+ * @since 0.1.0 */
+QOBS_API void qobs_config_destroy(qobs_config *config);
 
 /** Creates a configuration from the name of a preset and settings, "PRESET key=value key=value ...", as
  * qobs_config_set_all reads them: "llmc.minmax num_bits=4 group_size=128". The caller destroys it. runtime may be
- * NULL. Contradictions between settings are found later, as with qobs_config_set. */
+ * NULL. Contradictions between settings are found later, as with qobs_config_set.
+ * @since 0.2.0 */
 QOBS_API int qobs_config_parse(qobs_config **config, const char *text, const qobs_runtime *runtime, qobs_error *error);
 
-/** Creates a copy of `config`, which the caller destroys. runtime is that of the copy and may be NULL. */
+/** Creates a copy of `config`, which the caller destroys. runtime is that of the copy and may be NULL.
+ * @since 0.2.0 */
 QOBS_API int qobs_config_clone(qobs_config **clone, const qobs_config *config, const qobs_runtime *runtime,
                                qobs_error *error);
 
@@ -222,45 +245,57 @@ QOBS_API int qobs_config_clone(qobs_config **clone, const qobs_config *config, c
  *  - base_name: the kind of the tensor (weight, input, output, q, k, v). llmc presets with weight observe only the
  *    first tensor; qobs_counts counts the others.
  *  - nonfinite: NaN and infinity make the call fail (refuse), are skipped (ignore), or enter the result (propagate).
- *    Presets with histograms also have refuse_nan, which skips infinities. */
+ *    Presets with histograms also have refuse_nan, which skips infinities.
+ * @since 0.1.0 */
 QOBS_API int qobs_config_set(qobs_config *config, const char *key, const char *value, qobs_error *error);
 
 /** Sets all settings of "key=value key=value ..." in their order, or none if one of them fails. White space or ';'
  * separates them; inside of brackets and quotes it is part of the value: "axis=[0, -1];num_bits=8". There is no white
- * space around '='. Empty text changes nothing. */
+ * space around '='. Empty text changes nothing.
+ * @since 0.2.0 */
 QOBS_API int qobs_config_set_all(qobs_config *config, const char *settings, qobs_error *error);
 
 /** Sets `key` to an integer. It has kind INTEGER or AXES (a list of one axis), or kind WORD and one of its words is
- * that integer. Any other kind fails with INVALID_ARGUMENT, as do values that qobs_config_set refuses. */
+ * that integer. Any other kind fails with INVALID_ARGUMENT, as do values that qobs_config_set refuses.
+ * @since 0.2.0 */
 QOBS_API int qobs_config_set_int(qobs_config *config, const char *key, int64_t value, qobs_error *error);
 
-/** Sets `key`, which has kind REAL, to exactly this number. NaN and infinity are refused. */
+/** Sets `key`, which has kind REAL, to exactly this number. NaN and infinity are refused.
+ * @since 0.2.0 */
 QOBS_API int qobs_config_set_real(qobs_config *config, const char *key, double value, qobs_error *error);
 
-/** Sets `key`, which has kind BOOL, or kind WORD and the words true and false. */
+/** Sets `key`, which has kind BOOL, or kind WORD and the words true and false.
+ * @since 0.2.0 */
 QOBS_API int qobs_config_set_bool(qobs_config *config, const char *key, bool value, qobs_error *error);
 
-/** Checks all settings together, as every function with a configuration does. */
+/** Checks all settings together, as every function with a configuration does.
+ * @since 0.1.0 */
 QOBS_API int qobs_config_check(const qobs_config *config, qobs_error *error);
 
-/** Returns the name of the preset, as constant text; NULL if config is NULL. */
+/** Returns the name of the preset, as constant text; NULL if config is NULL.
+ * @since 0.2.0 */
 QOBS_API const char *qobs_config_preset(const qobs_config *config);
 
 #define QOBS_SETTING_VALUE 64 /**< bytes that are sufficient for the value of every setting, with the final NUL */
 
 /** Writes the value of `key` to value[size], in the form qobs_config_set expects; "null" if it has none. A real number
  * is the shortest text that reads back as the same double. Fails with INVALID_ARGUMENT if `size` is too small;
- * QOBS_SETTING_VALUE bytes are sufficient. */
+ * QOBS_SETTING_VALUE bytes are sufficient.
+ * @since 0.1.0 */
 QOBS_API int qobs_config_get(const qobs_config *config, const char *key, char *value, size_t size, qobs_error *error);
 
 /** Writes the preset and the settings that differ from its defaults to text[size], as qobs_config_parse reads them.
  * Fails with INVALID_ARGUMENT if `size` is too small. *needed receives the bytes of the text with its final NUL; it
- * may be NULL. If text is NULL and size is 0, nothing else is written. */
+ * may be NULL. If text is NULL and size is 0, nothing else is written.
+ * @since 0.2.0 */
 QOBS_API int qobs_config_text(const qobs_config *config, char *text, size_t size, size_t *needed, qobs_error *error);
 
-/** The number of settings of the preset. From index qobs_config_key_count() on, keys are NULL. */
+/** The number of settings of the preset. From index qobs_config_key_count() on, keys are NULL.
+ * @since 0.1.0 */
 QOBS_API size_t qobs_config_key_count(const qobs_config *config);
-QOBS_API const char *qobs_config_key(const qobs_config *config, size_t index); /**< as in qobs_config_set */
+/** As in qobs_config_set.
+ * @since 0.1.0 */
+QOBS_API const char *qobs_config_key(const qobs_config *config, size_t index);
 
 /** What a setting accepts. Each accepts null, too, which restores the default. */
 typedef enum qobs_setting_kind {
@@ -286,15 +321,18 @@ typedef struct qobs_setting_info {
     char default_value[QOBS_SETTING_VALUE]; /**< as qobs_config_get writes it; "null": no value until it is set */
 } qobs_setting_info;
 
-/** Describes the setting `key`. Fails with INVALID_ARGUMENT if the preset has no such setting. */
+/** Describes the setting `key`. Fails with INVALID_ARGUMENT if the preset has no such setting.
+ * @since 0.2.0 */
 QOBS_API int qobs_config_key_info(const qobs_config *config, const char *key, qobs_setting_info *info,
                                   qobs_error *error);
 
 /** Returns word `index` of the setting, as constant text. NULL from index word_count on, for an unknown key, and if
- * config or key is NULL. */
+ * config or key is NULL.
+ * @since 0.2.0 */
 QOBS_API const char *qobs_config_key_word(const qobs_config *config, const char *key, size_t index);
 
-/** Returns the dtypes of scale and zero_point for observed tensors of `dtype`. */
+/** Returns the dtypes of scale and zero_point for observed tensors of `dtype`.
+ * @since 0.1.0 */
 QOBS_API int qobs_config_qparam_dtypes(const qobs_config *config, qobs_dtype dtype, qobs_dtype *scale,
                                        qobs_dtype *zero_point, qobs_error *error);
 
@@ -314,7 +352,7 @@ typedef struct qobs_counts {
     uint64_t tokens;         /**< rows of 2-dimensional tensors (record_observed_tokens of llm-compressor) */
     uint64_t nonzero_tokens; /**< quark presets: rows of the last dimension with an element other than 0 */
     uint64_t ignored;        /**< llmc presets, base_name=weight: tensors after the first, which upstream ignores.
-                              * @since 0.2 */
+                              * @since 0.2.0 */
 } qobs_counts;
 
 /** Report of a range search (llmc presets with mse in their name). */
@@ -333,28 +371,35 @@ typedef struct qobs_search_report {
 typedef struct qobs_observer qobs_observer;
 
 /** Creates an observer for `config`, which is copied. The observer uses the instruction set that is active now. Its
- * memory is proportional to the number of qparams. The caller destroys it. runtime may be NULL. */
+ * memory is proportional to the number of qparams. The caller destroys it. runtime may be NULL.
+ * @since 0.1.0 */
 QOBS_API int qobs_observer_create(qobs_observer **observer, const qobs_config *config, const qobs_runtime *runtime,
                                   qobs_error *error);
-QOBS_API void qobs_observer_destroy(qobs_observer *observer); /**< does nothing if observer is NULL */
+/** Does nothing if observer is NULL.
+ * @since 0.1.0 */
+QOBS_API void qobs_observer_destroy(qobs_observer *observer);
 
 /** Creates an observer from the text of qobs_config_parse: "llmc.minmax num_bits=4 group_size=128". Checks the settings
- * as qobs_config_check does. The caller destroys the observer. runtime may be NULL. */
+ * as qobs_config_check does. The caller destroys the observer. runtime may be NULL.
+ * @since 0.2.0 */
 QOBS_API int qobs_observer_open(qobs_observer **observer, const char *text, const qobs_runtime *runtime,
                                 qobs_error *error);
 
 /** Creates a copy of an observer and of all its state, which the caller destroys. Both give the same results for the
  * same batches from then on, bit for bit. runtime is that of the copy and may be NULL. While it copies, it needs
- * temporary memory of the size of a saved state. */
+ * temporary memory of the size of a saved state.
+ * @since 0.2.0 */
 QOBS_API int qobs_observer_clone(qobs_observer **clone, const qobs_observer *observer, const qobs_runtime *runtime,
                                  qobs_error *error);
 
 /** Returns the configuration of the observer, which owns it: it is valid until the observer is destroyed. NULL if
- * observer is NULL. */
+ * observer is NULL.
+ * @since 0.2.0 */
 QOBS_API const qobs_config *qobs_observer_config(const qobs_observer *observer);
 
 /** Returns the bytes that qobs_observer_create_in needs for batches of the shape and dtype of `value`, whose data is
- * not read. NULL: for the observer without state. The call allocates as much memory temporarily. */
+ * not read. NULL: for the observer without state. The call allocates as much memory temporarily.
+ * @since 0.1.0 */
 QOBS_API int qobs_observer_size(const qobs_config *config, const qobs_tensor *value, size_t *size, qobs_error *error);
 
 /** Creates an observer in `memory`, at any address, of `size` bytes. The memory must not move until the observer is
@@ -364,7 +409,8 @@ QOBS_API int qobs_observer_size(const qobs_config *config, const qobs_tensor *va
  *  - added bins of a histogram;
  *  - counters of PowOf2 observers for a fourth scale;
  *  - batches of another shape or dtype;
- *  - merging. */
+ *  - merging.
+ * @since 0.1.0 */
 QOBS_API int qobs_observer_create_in(qobs_observer **observer, void *memory, size_t size, const qobs_config *config,
                                      const qobs_runtime *runtime, qobs_error *error);
 
@@ -373,7 +419,8 @@ QOBS_API int qobs_observer_create_in(qobs_observer **observer, void *memory, siz
  * nonfinite allows it; the message states their number and the first position. Later batches must give the same
  * qparam shape and have the same dtype, unless docs/presets states otherwise. It also describes how each preset
  * combines batches, its memory and its limits.
- * Reproduces forward (torch.ao, Quark), Observer.forward (llm-compressor) and collect (Model-Optimizer). */
+ * Reproduces forward (torch.ao, Quark), Observer.forward (llm-compressor) and collect (Model-Optimizer).
+ * @since 0.1.0 */
 QOBS_API int qobs_observer_observe(qobs_observer *observer, const qobs_tensor *value, const qobs_tensor *g_idx,
                                    qobs_error *error);
 
@@ -422,7 +469,8 @@ QOBS_API int qobs_observer_update_qparams(qobs_observer *observer, const qobs_te
 QOBS_API int qobs_observer_update_qparams_along_dim(qobs_observer *observer, const qobs_tensor *value, const int *dim,
                                                     size_t count, const qobs_qparam_buffers *out, qobs_error *error);
 
-/** Counts the tokens of `value` without observing it. Reproduces record_observed_tokens. */
+/** Counts the tokens of `value` without observing it. Reproduces record_observed_tokens.
+ * @since 0.1.0 */
 QOBS_API int qobs_observer_record_tokens(qobs_observer *observer, const qobs_tensor *value, qobs_error *error);
 
 /** Observes activations that weight the columns of a weight tensor (llmc.imatrix_mse). Call it before the weight is
@@ -433,7 +481,8 @@ QOBS_API int qobs_observer_record_tokens(qobs_observer *observer, const qobs_ten
  * Importance cannot be used in these cases: activations are missing, all 0, NaN or infinite; the number of columns
  * differs; the strategy is not channel, group or tensor_group. The search is then unweighted and
  * qobs_observer_search_report states the reason; with strict=true, qobs_observer_observe fails. Reproduces the hook
- * of IMatrixMSEObserver.attach. */
+ * of IMatrixMSEObserver.attach.
+ * @since 0.1.0 */
 QOBS_API int qobs_observer_observe_importance(qobs_observer *observer, const qobs_tensor *activations,
                                               qobs_error *error);
 
@@ -442,12 +491,14 @@ QOBS_API int qobs_observer_observe_importance(qobs_observer *observer, const qob
  *  - modelopt.MseCalibrator: the magnitudes whose multiples are tried, with the shape of result amax (upstream's
  * `amax`).
  *  - modelopt.NVFP4MSECalibrator: the magnitude of the complete tensor, 1 element (upstream's `global_amax`).
- * Values must be finite and not negative; they are converted to F32. */
+ * Values must be finite and not negative; they are converted to F32.
+ * @since 0.2.0 */
 QOBS_API int qobs_observer_set_reference_amax(qobs_observer *observer, const qobs_tensor *amax, qobs_error *error);
 
 /** Sets weights of the squared error before the first batch, for the same observers. One number for each index of the
  * last dimension (for NVFP4MSECalibrator, within a block), finite and not negative. Replaces upstream's error_func
- * if that is a weight. */
+ * if that is a weight.
+ * @since 0.2.0 */
 QOBS_API int qobs_observer_set_error_weights(qobs_observer *observer, const qobs_tensor *weight, qobs_error *error);
 
 /** A histogram from outside. */
@@ -470,11 +521,13 @@ QOBS_API int qobs_observer_set_histogram(qobs_observer *observer, const qobs_his
                                          qobs_error *error);
 
 /** Returns the report of the last batch, summed over all qparams. NO_DATA if no batch has been searched. The results
- * best_step, errors and errors_before have the values of each qparam. */
+ * best_step, errors and errors_before have the values of each qparam.
+ * @since 0.1.0 */
 QOBS_API int qobs_observer_search_report(const qobs_observer *observer, qobs_search_report *report, qobs_error *error);
 
 /** Removes everything observed, including state that Quark's reset_state leaves (mode counters, the magnitudes of
- * BFP). */
+ * BFP).
+ * @since 0.1.0 */
 QOBS_API void qobs_observer_reset(qobs_observer *observer);
 
 /** Adds the state of `count` other observers to `observer`, as if their batches came from other machines. They must
@@ -482,22 +535,27 @@ QOBS_API void qobs_observer_reset(qobs_observer *observer);
  * Running ranges take the extrema, moving averages the mean, and a memoryless range stays unless there was none.
  * Importance, histograms and mode counters are added; histograms are first extended to the union of their ranges.
  * Results of a search stay, or come from the first observer that has them. docs/presets describes the exceptions.
- * Reproduces Observer.sync_activation_stats of llm-compressor. */
+ * Reproduces Observer.sync_activation_stats of llm-compressor.
+ * @since 0.1.0 */
 QOBS_API int qobs_observer_merge(qobs_observer *observer, const qobs_observer *const *others, size_t count,
                                  qobs_error *error);
 
-/** Returns the number of bytes that qobs_observer_save writes. */
+/** Returns the number of bytes that qobs_observer_save writes.
+ * @since 0.1.0 */
 QOBS_API size_t qobs_observer_save_size(const qobs_observer *observer);
 /** Writes settings and state of the observer to `buffer` of `size` bytes. qobs of the same or a later version can
- * load it on any machine. */
+ * load it on any machine.
+ * @since 0.1.0 */
 QOBS_API int qobs_observer_save(const qobs_observer *observer, void *buffer, size_t size, qobs_error *error);
 
 /** Creates an observer from saved bytes. The caller destroys it. Fails if the bytes differ in any way from those of
- * qobs_observer_save. */
+ * qobs_observer_save.
+ * @since 0.1.0 */
 QOBS_API int qobs_observer_load(qobs_observer **observer, const void *buffer, size_t size, const qobs_runtime *runtime,
                                 qobs_error *error);
 
-/** Returns the counts of all batches. */
+/** Returns the counts of all batches.
+ * @since 0.1.0 */
 QOBS_API int qobs_observer_counts(const qobs_observer *observer, qobs_counts *counts, qobs_error *error);
 
 /** Dtypes, shape and sizes of scale and zero point. qobs fills the structure as far as struct_size goes. */
@@ -543,17 +601,21 @@ typedef struct qobs_result {
     size_t size;                  /**< bytes of all elements */
 } qobs_result;
 
-/** Returns the number of results that exist now. */
+/** Returns the number of results that exist now.
+ * @since 0.1.0 */
 QOBS_API size_t qobs_observer_result_count(const qobs_observer *observer);
-/** Describes result `index`. */
+/** Describes result `index`.
+ * @since 0.2.0 */
 QOBS_API int qobs_observer_result_info(const qobs_observer *observer, size_t index, qobs_result *result,
                                        qobs_error *error);
-/** Describes result `name`. */
+/** Describes result `name`.
+ * @since 0.2.0 */
 QOBS_API int qobs_observer_result_find(const qobs_observer *observer, const char *name, qobs_result *result,
                                        qobs_error *error);
 
 /** Writes result `name` in C order to `out`. `size` must be the size in its description. Reading does not change the
- * state. */
+ * state.
+ * @since 0.1.0 */
 QOBS_API int qobs_observer_read(const qobs_observer *observer, const char *name, void *out, size_t size,
                                 qobs_error *error);
 
@@ -573,12 +635,14 @@ QOBS_API int qobs_observer_qparams(const qobs_observer *observer, const qobs_qpa
  * An observer uses it until it observes another batch. In the 2025 versions, only qobs_observer_observe and
  * qobs_observer_update_global_min_max end it, so the steps in between are computed and searched under it. Reproduces
  * FusionHandler and get_global_scale of llm-compressor. Their rules about dropping statistics have no counterpart
- * here, because reading does not change the state. */
+ * here, because reading does not change the state.
+ * @since 0.1.0 */
 QOBS_API int qobs_observers_fuse(qobs_observer *const *observers, size_t count, qobs_error *error);
 
 /** Sets the magnitude that gives the global scale, like qobs_observers_fuse. For an observer of a slice it is that of
  * the complete tensor; for layers on several machines it is their largest. It must be finite
- * and not negative. */
+ * and not negative.
+ * @since 0.2.0 */
 QOBS_API int qobs_observer_set_global_amax(qobs_observer *observer, double amax, qobs_error *error);
 
 /** @} */
