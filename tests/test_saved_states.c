@@ -3,7 +3,7 @@
 
 /* States that a released version has saved load for ever and give its results bit for bit.
  *
- *   test_saved_states [DIRECTORY]        checks the fixtures of DIRECTORY, by default those of version 0.1.0
+ *   test_saved_states [DIRECTORY]        checks the fixtures of DIRECTORY, by default those of version 0.2.0
  *   test_saved_states write DIRECTORY    makes the fixtures of the library it is linked with
  *
  * A fixture is NAME.state, the bytes of qobs_observer_save, and a section of expected.txt: the results before and after
@@ -11,7 +11,7 @@
 #include "saved_cases.h"
 
 #ifndef QOBS_FIXTURES_DIR
-#define QOBS_FIXTURES_DIR "tests/fixtures/states-0.1.0"
+#define QOBS_FIXTURES_DIR "tests/fixtures/states-0.2.0"
 #endif
 
 static const char *directory = QOBS_FIXTURES_DIR;

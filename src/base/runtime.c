@@ -28,7 +28,8 @@ static const qobs_allocator default_allocator = {
 
 static int check_allocator(const qobs_allocator *a, qobs_error *error)
 {
-    const int status = struct_size_check("runtime.allocator", a, sizeof *a, sizeof *a, error);
+    const int status =
+        struct_size_check("runtime.allocator", a, SIZE_THROUGH(qobs_allocator, context), sizeof *a, error);
     if (status != QOBS_OK || (a->allocate && a->release))
         return status;
     return qobs_invalid(error, "runtime.allocator: %s is NULL", a->allocate ? "release" : "allocate");
@@ -36,7 +37,7 @@ static int check_allocator(const qobs_allocator *a, qobs_error *error)
 
 static int check_executor(const qobs_executor *e, qobs_error *error)
 {
-    const int status = struct_size_check("runtime.executor", e, sizeof *e, sizeof *e, error);
+    const int status = struct_size_check("runtime.executor", e, SIZE_THROUGH(qobs_executor, context), sizeof *e, error);
     if (status != QOBS_OK || (e->parallel_for && e->threads > 0))
         return status;
     return qobs_invalid(error, "runtime.executor: %s",
@@ -48,7 +49,8 @@ int qobs_runtime_resolve(struct runtime *resolved, const qobs_runtime *runtime, 
     *resolved = (struct runtime){.allocator = &default_allocator};
     if (!runtime)
         return QOBS_OK;
-    RETURN_IF_FAILED(struct_size_check("runtime", runtime, sizeof *runtime, sizeof *runtime, error));
+    RETURN_IF_FAILED(
+        struct_size_check("runtime", runtime, SIZE_THROUGH(qobs_runtime, executor), sizeof *runtime, error));
     if (runtime->allocator)
         RETURN_IF_FAILED(check_allocator(runtime->allocator, error));
     if (runtime->executor)

@@ -55,7 +55,7 @@ int qobs_view_of_tensor(struct view *view, const qobs_tensor *tensor, const char
 {
     if (!tensor)
         return qobs_invalid(error, "%s: is NULL, expected a tensor", name);
-    RETURN_IF_FAILED(struct_size_check(name, tensor, sizeof *tensor, sizeof *tensor, error));
+    RETURN_IF_FAILED(struct_size_check(name, tensor, SIZE_THROUGH(qobs_tensor, strides), sizeof *tensor, error));
     if (!known(tensor->dtype))
         return qobs_invalid(error, "%s: dtype %d is unknown", name, (int)tensor->dtype);
     if (tensor->ndim < 0 || tensor->ndim > QOBS_MAX_NDIM)

@@ -3,7 +3,7 @@
 
 #include "range/search_record.h"
 
-#include "base/error.h"
+#include "base/struct_size.h"
 
 static size_t record_size(size_t qparams) { return qparams * (2 * sizeof(double) + sizeof(int32_t)); }
 
@@ -28,23 +28,21 @@ void qobs_search_record_release(const struct runtime *runtime, struct search_rec
 
 int qobs_search_report_check(const qobs_search_report *report, qobs_error *error)
 {
-    if (report && report->struct_size >= sizeof *report)
-        return QOBS_OK;
-    return qobs_invalid(error, "report: struct_size is %zu, expected %zu", report ? report->struct_size : 0,
-                        sizeof *report);
+    return out_check("report", report, SIZE_THROUGH(qobs_search_report, fallback), error);
 }
 
 void qobs_search_report_of(const struct search_record *record, qobs_search_report *report)
 {
-    *report = (qobs_search_report){.struct_size = report->struct_size,
-                                   .steps = record->steps,
-                                   .stop_step = record->stop_step,
-                                   .weighted = record->weighted,
-                                   .fallback = qobs_importance_fault_text(record->fault)};
+    qobs_search_report own = {.struct_size = sizeof own,
+                              .steps = record->steps,
+                              .stop_step = record->stop_step,
+                              .weighted = record->weighted,
+                              .fallback = qobs_importance_fault_text(record->fault)};
     for (size_t i = 0; i < record->qparams; i++) {
-        report->error_before += record->error_before[i];
-        report->error += record->error[i];
+        own.error_before += record->error_before[i];
+        own.error += record->error[i];
     }
+    out_copy(report, &own, sizeof own);
 }
 
 /* ---- Column weights ---------------------------------------------------------------------------------------------- */
