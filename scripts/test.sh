@@ -63,7 +63,7 @@ left_out=(
     "fused observers and cases without a batch: C tests (qparams, golden_observers)"
 )
 # What of the tests runs under an emulator in seconds, and those that read golden suites.
-quick=(exchange format functions hooks observer quark saved_states stability stand-in state versions)
+quick=(arguments exchange format functions hooks observer quark saved_states settings stability stand-in state versions)
 golden_tests=(flatten golden_histogram golden_mse golden_observers golden_search qparams ranges)
 # What of them calls kernels, and is run with emulated ones.
 emulated=(absmax candidates concurrency fake_quantize format functions grown histogram memory minmax_layouts mse observer observer_in

@@ -9,8 +9,8 @@
 #include "plan/make_plan.h"
 #include "qobs/plan.h"
 
-/* Asks an observer without state. */
-static void describe(const qobs_config *config, const qobs_plan *plan, const struct runtime *runtime,
+/* Asks an observer without state; false if it has no qparams. */
+static bool describe(const qobs_config *config, const qobs_plan *plan, const struct runtime *runtime,
                      qobs_qparam_layout *layout)
 {
     qobs_observer o;
@@ -31,6 +31,7 @@ static void describe(const qobs_config *config, const qobs_plan *plan, const str
     }
     layout->scale_size = layout->count * qobs_dtype_size(scale);
     layout->zero_point_size = layout->count * qobs_dtype_size(zero_point);
+    return o.stages.formula.ops != &qobs_formula_none;
 }
 
 int qobs_config_layout(const qobs_config *config, const qobs_tensor *value, const qobs_tensor *g_idx,
@@ -49,8 +50,10 @@ int qobs_config_layout(const qobs_config *config, const qobs_tensor *value, cons
     shaped.struct_size = sizeof shaped;
     shaped.data = &shaped; /* not read; a caller need not have data yet */
     RETURN_IF_FAILED(qobs_plan_create(&plan, config, &shaped, g_idx, NULL, error));
-    describe(config, plan, &runtime, &own);
+    const bool has_qparams = describe(config, plan, &runtime, &own);
     qobs_plan_destroy(plan);
+    if (!has_qparams)
+        return qobs_invalid(error, "config: %s has no scale and zero point", qobs_config_preset(config));
     out_copy(layout, &own, sizeof own);
     return qobs_succeed(error);
 }
