@@ -14,8 +14,7 @@
 #include "bits.h"
 #include "qobs/qobs.h"
 
-/* ---- Random things
- * -------------------------------------------------------------------------------------------------------- */
+/* ---- Random things ----------------------------------------------------------------------------------------------- */
 
 struct rng {
     uint64_t state;
@@ -36,8 +35,7 @@ static int64_t between(struct rng *r, int64_t quant_min, int64_t quant_max)
 
 static bool chance(struct rng *r, int percent) { return between(r, 1, 100) <= percent; }
 
-/* ---- Elements
- * ------------------------------------------------------------------------------------------------------------- */
+/* ---- Elements ---------------------------------------------------------------------------------------------------- */
 
 static const struct dtype {
     qobs_dtype dtype;
@@ -101,8 +99,7 @@ static uint64_t draw_nonfinite(struct rng *r, const struct dtype *d, int nan_per
     return sign | infinity | (chance(r, nan_percent) ? payload : 0);
 }
 
-/* ---- Tensors in memory
- * ---------------------------------------------------------------------------------------------------- */
+/* ---- Tensors in memory ------------------------------------------------------------------------------------------- */
 
 enum { DIMS = 5 };
 

@@ -31,8 +31,7 @@ static uint32_t random_bits(void)
 
 static double uniform(double lo, double hi) { return lo + (hi - lo) * ldexp((double)random_bits(), -32); }
 
-/* ---- The slow computation
- * --------------------------------------------------------------------------------------------- */
+/* ---- The slow computation ---------------------------------------------------------------------------------------- */
 
 /* To `digits` binary digits, none of them below 2^smallest; ties to even. */
 static double round_digits(double x, int digits, int smallest)

@@ -40,8 +40,7 @@ static void make_values(void)
             transposed[j * ROWS + i] = values[0][i * COLUMNS + j];
 }
 
-/* ---- Threads and strides
- * -------------------------------------------------------------------------------------------------- */
+/* ---- Threads and strides ----------------------------------------------------------------------------------------- */
 
 struct crew {
     void (*run)(void *, size_t);
@@ -162,8 +161,7 @@ static void test_same_nan(void **state)
     memcpy(values[0], kept, sizeof kept);
 }
 
-/* ---- Saved and loaded
- * ----------------------------------------------------------------------------------------------------- */
+/* ---- Saved and loaded -------------------------------------------------------------------------------------------- */
 
 static void observe_batch(qobs_observer *o, int batch) { assert_ok(observe(o, ROWS, COLUMNS, values[batch])); }
 
@@ -247,8 +245,7 @@ static void test_given(void **state)
     qobs_observer_destroy(plain);
 }
 
-/* ---- Merged
- * --------------------------------------------------------------------------------------------------------------- */
+/* ---- Merged ------------------------------------------------------------------------------------------------------ */
 
 /* Batches of different observers count as if one had seen them all, where there is a sum; and an empty observer becomes
  * like another. */
@@ -302,8 +299,7 @@ static void test_merged_steps(void **state)
     qobs_observer_destroy(b);
 }
 
-/* ---- Refused
- * -------------------------------------------------------------------------------------------------------------- */
+/* ---- Refused ----------------------------------------------------------------------------------------------------- */
 
 static void test_refused(void **state)
 {

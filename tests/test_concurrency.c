@@ -104,8 +104,7 @@ static void run(void *(*what)(void *), void *arguments[THREADS])
         fail_msg("%s", complaint);
 }
 
-/* ---- Different observers
- * ----------------------------------------------------------------------------------------------------- */
+/* ---- Different observers ----------------------------------------------------------------------------------------- */
 
 /* Every preset, in an order of each thread's own, saved, loaded and merged. */
 static void *observe_all(void *argument)
@@ -189,8 +188,7 @@ static void test_different_observers(void **state)
     assert_true(atomic_load(&loops) >= THREADS); /* work was cut */
 }
 
-/* ---- One observer that all read
- * ---------------------------------------------------------------------------------------------- */
+/* ---- One observer that all read ---------------------------------------------------------------------------------- */
 
 /* Everything that takes a const observer. */
 static void *read_all(void *argument)

@@ -21,8 +21,7 @@
 #include "qobs/format.h"
 #include "calls.h"
 
-/* ---- Definitions
- * ------------------------------------------------------------------------------------------------------ */
+/* ---- Definitions ------------------------------------------------------------------------------------------------- */
 
 enum specials { NONE, ONE_NAN, IEEE };
 
@@ -80,8 +79,7 @@ static double value_of(const struct definition *d, uint32_t code)
     return sign * ldexp(1 + fraction, field - d->bias);
 }
 
-/* ---- The nearest number, found by looking
- * ----------------------------------------------------------------------------- */
+/* ---- The nearest number, found by looking ------------------------------------------------------------------------ */
 
 /* The finite numbers of a format that are not negative or -0, ascending with their codes; at the end what would follow
  * if there were one more exponent. */
@@ -247,8 +245,7 @@ static uint32_t random_bits(void)
     return (uint32_t)(random_state >> 32);
 }
 
-/* ---- Tests
- * ------------------------------------------------------------------------------------------------------------ */
+/* ---- Tests ------------------------------------------------------------------------------------------------------- */
 
 static void test_table_is_complete(void **state)
 {

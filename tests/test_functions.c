@@ -13,8 +13,7 @@
 static const float two_rows[] = {-1, 2, -3, 4, 5, -6, 7, -8}; /* 2 x 4 */
 static const float more[] = {-2, 2, -5, 4, 9, -6, 7, -8};
 
-/* ---- Ranges
- * ----------------------------------------------------------------------------------------------------------------- */
+/* ---- Ranges ------------------------------------------------------------------------------------------------------ */
 
 static void test_get_current_min_max(void **state)
 {
@@ -114,8 +113,7 @@ static void test_global_scale(void **state)
     qobs_config_destroy(config);
 }
 
-/* ---- Scales
- * ----------------------------------------------------------------------------------------------------------------- */
+/* ---- Scales ------------------------------------------------------------------------------------------------------ */
 
 static void test_get_qparams(void **state)
 {
@@ -206,8 +204,7 @@ static void test_calculate_qparams(void **state)
     qobs_config_destroy(config);
 }
 
-/* ---- Tokens and reset
- * ------------------------------------------------------------------------------------------------------- */
+/* ---- Tokens and reset -------------------------------------------------------------------------------------------- */
 
 static void test_record_observed_tokens(void **state)
 {
@@ -306,8 +303,7 @@ static void test_is_dynamic(void **state)
     qobs_observer_destroy(o);
 }
 
-/* ---- What is new in states and merging
- * ---------------------------------------------------------------------------------------- */
+/* ---- What is new in states and merging --------------------------------------------------------------------------- */
 
 static void test_save_and_merge(void **state)
 {
@@ -349,8 +345,7 @@ static void test_save_and_merge(void **state)
     qobs_observer_destroy(loaded);
 }
 
-/* ---- Bad input
- * ---------------------------------------------------------------------------------------------------------------- */
+/* ---- Bad input --------------------------------------------------------------------------------------------------- */
 
 /* No observer, no configuration, no plan: an error, not a crash. */
 static void test_nothing(void **state)

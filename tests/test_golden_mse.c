@@ -129,8 +129,7 @@ static qobs_config *configuration(const cJSON *c)
     return config;
 }
 
-/* ---- Importance
- * ------------------------------------------------------------------------------------------------------- */
+/* ---- Importance -------------------------------------------------------------------------------------------------- */
 
 /* The weights of the columns as upstream makes them of the activations; NULL: they cannot be used. */
 static float *weights_of(const cJSON *c, int64_t columns)
@@ -171,8 +170,7 @@ static void observe_importance(const cJSON *c, qobs_observer *o)
     }
 }
 
-/* ---- One batch
- * -------------------------------------------------------------------------------------------------------- */
+/* ---- One batch --------------------------------------------------------------------------------------------------- */
 
 /* All candidates' errors, in double. */
 static struct reference reference_of(const cJSON *c, const qobs_config *config, const qobs_plan *plan,
@@ -334,8 +332,7 @@ static void expect_batch(const cJSON *c, const qobs_config *config, const qobs_c
     qobs_plan_destroy(plan);
 }
 
-/* ---- Cases
- * ------------------------------------------------------------------------------------------------------------ */
+/* ---- Cases ------------------------------------------------------------------------------------------------------- */
 
 static void run_case(const cJSON *c)
 {

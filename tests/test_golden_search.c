@@ -87,8 +87,7 @@ static void expect_best(const void *errors, size_t steps, size_t qparams, size_t
                   double_at(errors, chosen * qparams + q), quant_min);
 }
 
-/* ---- Quark
- * ---------------------------------------------------------------------------------------------------------------- */
+/* ---- Quark ------------------------------------------------------------------------------------------------------- */
 
 static bool is_setting(const cJSON *item)
 {
@@ -233,8 +232,7 @@ static void run_quark(const cJSON *c)
     qobs_config_destroy(config);
 }
 
-/* ---- Model-Optimizer
- * ------------------------------------------------------------------------------------------------------ */
+/* ---- Model-Optimizer --------------------------------------------------------------------------------------------- */
 
 static bool is_modelopt_setting(const cJSON *item)
 {
@@ -421,8 +419,7 @@ static void run_modelopt(const cJSON *c)
     qobs_observer_destroy(o);
 }
 
-/* ---- Cases
- * ---------------------------------------------------------------------------------------------------------------- */
+/* ---- Cases ------------------------------------------------------------------------------------------------------- */
 
 static void on_every_isa(const cJSON *c, void (*run)(const cJSON *))
 {

@@ -30,8 +30,7 @@ enum { SMALL_CASES = 2000, BIG_CASES = 40, COPY_CASES = 1000 };
 static uint64_t seed = 1;
 static int64_t only = -1;
 
-/* ---- Granularities
- * -------------------------------------------------------------------------------------------------------- */
+/* ---- Granularities ----------------------------------------------------------------------------------------------- */
 
 enum side { WEIGHT, ACTIVATION, ATTENTION };
 enum strategy { TENSOR, CHANNEL, GROUP, TENSOR_GROUP, BLOCK, TOKEN, ATTN_HEAD };
@@ -243,8 +242,7 @@ static qobs_config *make_config(const struct granularity *g)
     return config;
 }
 
-/* ---- What is expected
- * ----------------------------------------------------------------------------------------------------- */
+/* ---- What is expected -------------------------------------------------------------------------------------------- */
 
 struct expected {
     int ndim;
@@ -314,8 +312,7 @@ static struct expected expect(const struct granularity *g, const struct tensor *
     return e;
 }
 
-/* ---- Comparison
- * ----------------------------------------------------------------------------------------------------------- */
+/* ---- Comparison -------------------------------------------------------------------------------------------------- */
 
 static void describe(const char *test, int64_t number, const struct granularity *g, const struct tensor *t)
 {
@@ -449,8 +446,7 @@ static bool check_all(const struct granularity *g, const struct tensor *t, const
     return good;
 }
 
-/* ---- Tests
- * ---------------------------------------------------------------------------------------------------------------- */
+/* ---- Tests ------------------------------------------------------------------------------------------------------- */
 
 static struct rng rng_of(int64_t number, uint64_t stream)
 {

@@ -16,8 +16,7 @@
 
 static uint64_t seed = 20261120;
 
-/* ---- Settings
- * --------------------------------------------------------------------------------------------------------- */
+/* ---- Settings ---------------------------------------------------------------------------------------------------- */
 
 static void test_settings(void **state)
 {
@@ -73,8 +72,7 @@ static void test_settings(void **state)
     }
 }
 
-/* ---- Importance
- * ------------------------------------------------------------------------------------------------------- */
+/* ---- Importance -------------------------------------------------------------------------------------------------- */
 
 /* Column j's sum of squares, tokens in C order. */
 static double slow_sum(const struct tensor *t, int64_t j)
@@ -307,8 +305,7 @@ static void test_importance_merge(void **state)
     qobs_observer_destroy(wider);
 }
 
-/* ---- The search
- * ------------------------------------------------------------------------------------------------------- */
+/* ---- The search -------------------------------------------------------------------------------------------------- */
 
 /* A random tensor, and the same elements in C order. */
 struct subject {
@@ -573,8 +570,7 @@ static void test_random(void **state)
     assert_ok(qobs_isa_select(NULL, &error));
 }
 
-/* ---- Corners
- * ---------------------------------------------------------------------------------------------------------- */
+/* ---- Corners ----------------------------------------------------------------------------------------------------- */
 
 /* No candidates, or none that is better than nothing. */
 static void test_no_candidate(void **state)
@@ -662,8 +658,7 @@ static void test_ignore(void **state)
     qobs_observer_destroy(b);
 }
 
-/* ---- Global scales (2025)
- * --------------------------------------------------------------------------------------------- */
+/* ---- Global scales (2025) ---------------------------------------------------------------------------------------- */
 
 static const char old_nvfp4[] = "strategy=tensor_group;group_size=4;type=float;num_bits=4;version=2025-10";
 

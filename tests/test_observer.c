@@ -10,8 +10,7 @@
 #include "qobs/stateless.h"
 #include "calls.h"
 
-/* ---- Numbers, written without the library's help
- * -------------------------------------------------------------------------- */
+/* ---- Numbers, written without the library's help ----------------------------------------------------------------- */
 
 static const struct format {
     qobs_dtype dtype;
@@ -95,8 +94,7 @@ static double add(const struct format *f, double a, double b)
     return f->dtype == QOBS_F64 ? a + b : nearest(f, (double)((float)a + (float)b));
 }
 
-/* ---- Statistics
- * ----------------------------------------------------------------------------------------------------------- */
+/* ---- Statistics -------------------------------------------------------------------------------------------------- */
 
 static void test_updates(void **state)
 {
@@ -238,8 +236,7 @@ static void test_nonfinite(void **state)
     qobs_observer_destroy(o);
 }
 
-/* ---- What a batch may be
- * -------------------------------------------------------------------------------------------------- */
+/* ---- What a batch may be ----------------------------------------------------------------------------------------- */
 
 static void test_weights(void **state)
 {
@@ -325,8 +322,7 @@ static void test_changes(void **state)
     qobs_observer_destroy(o);
 }
 
-/* ---- Results
- * -------------------------------------------------------------------------------------------------------------- */
+/* ---- Results ----------------------------------------------------------------------------------------------------- */
 
 static void test_results(void **state)
 {
@@ -388,8 +384,7 @@ static void test_no_data(void **state)
     }
 }
 
-/* ---- Conventions
- * ---------------------------------------------------------------------------------------------------------- */
+/* ---- Conventions ------------------------------------------------------------------------------------------------- */
 
 static void expect_qparams(const struct format *f, int bits, bool symmetric, double min, double max, double *scale,
                            int *zero_point)

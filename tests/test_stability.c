@@ -57,8 +57,7 @@ static void test_rules(void **state)
 #undef check
 }
 
-/* ---- Structures of the header
- * ----------------------------------------------------------------------------------------------- */
+/* ---- Structures of the header ------------------------------------------------------------------------------------ */
 
 /* A structure as a later header might have it, with whatever is called in between. */
 #define later_than(type)                                                                                               \

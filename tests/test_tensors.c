@@ -11,8 +11,7 @@ enum { ROWS = 24, COLUMNS = 96 };
 
 static float data[ROWS * COLUMNS];
 
-/* ---- Too large
- * ---------------------------------------------------------------------------------------------------------------- */
+/* ---- Too large --------------------------------------------------------------------------------------------------- */
 
 /* Every function that takes a tensor refuses `t`, with those words. */
 static void expect_all_refuse(const qobs_tensor *t, const char *words)
@@ -194,8 +193,7 @@ static void test_empty(void **state)
     qobs_config_destroy(config);
 }
 
-/* ---- Strides
- * ------------------------------------------------------------------------------------------------------------------ */
+/* ---- Strides ----------------------------------------------------------------------------------------------------- */
 
 /* A view of `data` with such strides gives the state and the results of a copy without gaps. */
 static void expect_as_copy(const struct every_preset *p, const int64_t *strides, size_t first)

@@ -16,8 +16,7 @@ enum { CASES = 1500, BATCHES = 4 };
 static uint64_t seed = 1;
 static int64_t only = -1, current; /* the case that runs, or has failed */
 
-/* ---- Numbers
- * ---------------------------------------------------------------------------------------------------------------- */
+/* ---- Numbers ----------------------------------------------------------------------------------------------------- */
 
 /* The number of the dtype nearest to x, ties to even. */
 static double rounded(const struct dtype *d, double x)
@@ -54,8 +53,7 @@ static double e4m3(double x)
     return x < 0 ? -best : best;
 }
 
-/* ---- A case
- * ----------------------------------------------------------------------------------------------------------------- */
+/* ---- A case ------------------------------------------------------------------------------------------------------ */
 
 struct form {
     bool september, symmetric, fp4, with_g_idx;
@@ -143,8 +141,7 @@ static int64_t count_qparams(const struct form *f)
     return is(f, "channel") ? f->shape[0] : is(f, "token") ? f->shape[0] * f->shape[1] : 1;
 }
 
-/* ---- The slow way
- * ----------------------------------------------------------------------------------------------------------- */
+/* ---- The slow way ------------------------------------------------------------------------------------------------ */
 
 enum { MOST_QPARAMS = 400 };
 
@@ -207,8 +204,7 @@ static void qparams_slowly(const struct slow *s, const struct form *f, int64_t q
     *zero_point = rint(fmin(fmax(z, quant_min), quant_min + range));
 }
 
-/* ---- Against the library
- * ---------------------------------------------------------------------------------------------------- */
+/* ---- Against the library ----------------------------------------------------------------------------------------- */
 
 static double as_double(qobs_dtype dtype, const void *p)
 {

@@ -109,8 +109,7 @@ int qobs_observer_update_qparams_along_dim(qobs_observer *o, const qobs_tensor *
     return update_qparams(o, &batch, out, error);
 }
 
-/* ---- The global range
- * ------------------------------------------------------------------------------------------------- */
+/* ---- The global range -------------------------------------------------------------------------------------------- */
 
 static int check_global(const qobs_observer *o, const qobs_plan *plan, size_t size, qobs_error *error)
 {

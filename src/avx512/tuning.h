@@ -21,8 +21,7 @@
 #define SEARCH_UNROLLED 4    /* candidates whose sums fit the registers beside what they need */
 #define PERMUTED_MIN_ROWS 64 /* rows from which on making permutations pays */
 
-/* ---- Calls that go to the AVX2 kernels (prefer_avx2.h)
- * --------------------------------------------------------------------- */
+/* ---- Calls that go to the AVX2 kernels (prefer_avx2.h) ----------------------------------------------------------- */
 
 /* Rows from this size on, if runs have at least DELEGATED_LENGTH elements; from DELEGATED_L3_BYTES on shorter ones
  * do. */

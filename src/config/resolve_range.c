@@ -9,8 +9,7 @@
 #include "qobs/format.h"
 #include "range/multiplier_search.h"
 
-/* ---- Grid search
- * -------------------------------------------------------------------------------------------------------- */
+/* ---- Grid search ------------------------------------------------------------------------------------------------- */
 
 static const qobs_format *float_format(const qobs_config *config)
 {
@@ -78,8 +77,7 @@ static void resolve_grid(const qobs_config *config, struct grid_params *g)
     resolve_shrinking(config, g);
 }
 
-/* ---- Quark and Model-Optimizer
- * ------------------------------------------------------------------------------------------ */
+/* ---- Quark and Model-Optimizer ----------------------------------------------------------------------------------- */
 
 static void resolve_exponent(const qobs_config *config, struct exponent_params *e)
 {
@@ -116,8 +114,7 @@ static void resolve_multiplier(const qobs_config *config, struct multiplier_para
     };
 }
 
-/* ---- Histograms
- * --------------------------------------------------------------------------------------------------------- */
+/* ---- Histograms -------------------------------------------------------------------------------------------------- */
 
 static void resolve_modelopt_bins(const qobs_config *config, struct bins_params *b)
 {
@@ -189,8 +186,7 @@ static void resolve_bins(const qobs_config *config, struct bins_params *b)
         resolve_quark_bins(config, b);
 }
 
-/* ---- All
- * ---------------------------------------------------------------------------------------------------------------- */
+/* ---- All --------------------------------------------------------------------------------------------------------- */
 
 void qobs_resolve_range(const qobs_config *config, struct range_rule *rule)
 {

@@ -8,8 +8,7 @@
 
 #include <stddef.h>
 
-/* ---- Runs of minimum, maximum and magnitude
- * --------------------------------------------------------------------------- */
+/* ---- Runs of minimum, maximum and magnitude ---------------------------------------------------------------------- */
 
 /* A block of a long run: fits L2, because a block that holds NaN is read twice. */
 #define BLOCK_BYTES ((size_t)256 << 10)
@@ -28,8 +27,7 @@
 #define KEYED_GROUPS 64
 #define SINGLE_GROUPS 8
 
-/* ---- Columns of minimum and maximum
- * ----------------------------------------------------------------------------------- */
+/* ---- Columns of minimum and maximum ------------------------------------------------------------------------------ */
 
 #define TILED_F64_COLUMN_BYTES ((size_t)1024 << 10) /* up to this size F64 goes in tiles of 4 vectors */
 /* Few columns go in tiles of this many vectors. */
@@ -48,22 +46,19 @@
 #define STREAMING_UNROLLED_ROWS 4
 #define STREAMING_ROWS_AHEAD 8
 
-/* ---- Columns of magnitudes
- * --------------------------------------------------------------------------------------------- */
+/* ---- Columns of magnitudes --------------------------------------------------------------------------------------- */
 
 #define ABSMAX_UNROLLED_BYTES 256
 #define ABSMAX_UNROLLED_ROWS 8
 #define ABSMAX_STREAMING_BYTES ((size_t)16 << 20) /* from here on the next rows are prefetched */
 
-/* ---- Row panels
- * -------------------------------------------------------------------------------------------------------- */
+/* ---- Row panels -------------------------------------------------------------------------------------------------- */
 
 #define ROW_PANEL_RUNS 64       /* runs whose bounds stay in L1 */
 #define ROW_PANEL_MIN_VECTORS 4 /* shorter runs go row by row */
 #define ROW_PANEL_ROWS_AHEAD 4
 
-/* ---- Others
- * ------------------------------------------------------------------------------------------------------------- */
+/* ---- Others ------------------------------------------------------------------------------------------------------ */
 
 #define HISTOGRAM_CHUNK 512        /* elements that are binned while the chunk before is counted */
 #define HISTOGRAM_BYTES_AHEAD 3072 /* prefetched; the hardware stops at the end of a page */

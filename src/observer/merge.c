@@ -29,8 +29,7 @@ struct merge {
     struct global_range global;
 };
 
-/* ---- Checks
- * ----------------------------------------------------------------------------------------------------------- */
+/* ---- Checks ------------------------------------------------------------------------------------------------------ */
 
 static int check_settings(const qobs_observer *o, const qobs_observer *other, size_t index, qobs_error *error)
 {
@@ -67,8 +66,7 @@ static int check_others(const struct merge *m, qobs_error *error)
     return QOBS_OK;
 }
 
-/* ---- Prepare
- * ---------------------------------------------------------------------------------------------------------- */
+/* ---- Prepare ----------------------------------------------------------------------------------------------------- */
 
 /* Importance has one number of columns in all observers that have any. */
 static int prepare_importance(struct merge *m, qobs_error *error)
@@ -158,8 +156,7 @@ static void discard(struct merge *m)
     qobs_importance_release(&m->o->runtime, &m->importance);
 }
 
-/* ---- Commit
- * ----------------------------------------------------------------------------------------------------------- */
+/* ---- Commit ------------------------------------------------------------------------------------------------------ */
 
 /* Minima and maxima of the qparams, or of whole tensors; min NULL: there are none. */
 struct bounds {
@@ -305,8 +302,7 @@ int qobs_observer_merge(qobs_observer *o, const qobs_observer *const *others, si
     return status == QOBS_OK ? qobs_succeed(error) : status;
 }
 
-/* ---- One global scale for several observers
- * ----------------------------------------------------------------------------- */
+/* ---- One global scale for several observers ---------------------------------------------------------------------- */
 
 static int check_global_scale(const qobs_observer *o, const char *name, qobs_error *error)
 {

@@ -17,8 +17,7 @@
 #include "plan/make_plan.h"
 #include "reduce/accumulate.h"
 
-/* ---- Checks
- * ----------------------------------------------------------------------------------------------------------- */
+/* ---- Checks ------------------------------------------------------------------------------------------------------ */
 
 /* True if the batch starts a new state: the first batch does, and one of another shape if the preset restarts. */
 static bool starts_state(const qobs_observer *o, const struct layout *layout)
@@ -71,8 +70,7 @@ static int read_request(const qobs_observer *o, const struct request *r, qobs_er
     return qobs_succeed(error);
 }
 
-/* ---- Prepare
- * ---------------------------------------------------------------------------------------------------------- */
+/* ---- Prepare ----------------------------------------------------------------------------------------------------- */
 
 /* The changes that a batch makes. */
 struct pending {
@@ -175,8 +173,7 @@ static void discard(const qobs_observer *o, struct pending *p)
     qobs_search_workspace_release(&o->runtime, &p->workspace);
 }
 
-/* ---- Commit
- * ----------------------------------------------------------------------------------------------------------- */
+/* ---- Commit ------------------------------------------------------------------------------------------------------ */
 
 /* f64 ranges keep what f32 holds of them. */
 static void round_to_f32(struct ranges *ranges, size_t n)
@@ -276,8 +273,7 @@ static void commit(qobs_observer *o, const qobs_plan *plan, const struct observe
     o->counts.elements += (uint64_t)plan->value.elements;
 }
 
-/* ---- One batch
- * -------------------------------------------------------------------------------------------------------- */
+/* ---- One batch --------------------------------------------------------------------------------------------------- */
 
 /* A batch without elements, one that the preset ignores, or a preset that measures nothing. */
 static int pass_over(qobs_observer *o, const struct view *view, bool ignored, const struct request *request,

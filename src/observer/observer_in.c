@@ -33,8 +33,7 @@ int qobs_observer_create_in(qobs_observer **result, void *memory, size_t size, c
     return qobs_succeed(error);
 }
 
-/* ---- Size
- * ------------------------------------------------------------------------------------------------------------- */
+/* ---- Size -------------------------------------------------------------------------------------------------------- */
 
 /* Counts the bytes that blocks would take in a region, and allocates them from the runtime. */
 struct counter {

@@ -11,8 +11,7 @@
 
 static const struct shape one = {.ndim = 1, .extent = {1}};
 
-/* ---- Dtypes and shapes
- * ------------------------------------------------------------------------------------------------ */
+/* ---- Dtypes and shapes ------------------------------------------------------------------------------------------- */
 
 bool qobs_found_is_list(const qobs_observer *o)
 {
@@ -73,8 +72,7 @@ int qobs_find_ranges(const qobs_observer *o, float *min, float *max, void *scale
     return qobs_find_range(&request, error);
 }
 
-/* ---- Values
- * ----------------------------------------------------------------------------------------------------------- */
+/* ---- Values ------------------------------------------------------------------------------------------------------ */
 
 bool qobs_global_scale_is_known(const qobs_observer *o)
 {

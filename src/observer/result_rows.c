@@ -41,8 +41,7 @@ static struct result_type list_of(qobs_dtype dtype, int64_t count)
 
 static struct result_type ranges_type(const qobs_observer *o) { return per_range(o, o->state.layout.dtype); }
 
-/* ---- min_val, max_val, amax
- * ------------------------------------------------------------------------------------------- */
+/* ---- min_val, max_val, amax -------------------------------------------------------------------------------------- */
 
 static bool ranges_are_results(const qobs_observer *o)
 {
@@ -137,8 +136,7 @@ static int read_amax(const qobs_observer *o, const struct reading *r)
     return QOBS_OK;
 }
 
-/* ---- Global range and scale
- * ------------------------------------------------------------------------------------------- */
+/* ---- Global range and scale -------------------------------------------------------------------------------------- */
 
 static bool has_global_range(const qobs_observer *o)
 {
@@ -169,8 +167,7 @@ static int read_global_scale(const qobs_observer *o, const struct reading *r)
     return copy(r, &scale);
 }
 
-/* ---- scale, zero_point, init_scale
- * ------------------------------------------------------------------------------------ */
+/* ---- scale, zero_point, init_scale ------------------------------------------------------------------------------- */
 
 static bool has_qparams(const qobs_observer *o) { return o->stages.formula.ops != &qobs_formula_none; }
 
@@ -219,8 +216,7 @@ static int read_init_scale(const qobs_observer *o, const struct reading *r)
     return QOBS_OK;
 }
 
-/* ---- Searches and importance
- * ------------------------------------------------------------------------------------------ */
+/* ---- Searches and importance ------------------------------------------------------------------------------------- */
 
 static bool has_search(const qobs_observer *o) { return o->stages.range.ops->stage != SEARCH_NONE; }
 
@@ -282,8 +278,7 @@ static int read_imatrix_count(const qobs_observer *o, const struct reading *r)
     return copy(r, &o->importance.tokens);
 }
 
-/* ---- Histograms
- * ------------------------------------------------------------------------------------------------------- */
+/* ---- Histograms -------------------------------------------------------------------------------------------------- */
 
 /* torch.ao's HistogramObserver and its subclasses. */
 static bool has_histogram(const qobs_observer *o) { return o->stages.range.ops == &qobs_range_non_linear; }
@@ -332,8 +327,7 @@ static int read_new_max(const qobs_observer *o, const struct reading *r)
     return qobs_find_ranges(o, NULL, r->out, NULL, NULL, r->error);
 }
 
-/* ---- Tokens
- * ----------------------------------------------------------------------------------------------------------- */
+/* ---- Tokens ------------------------------------------------------------------------------------------------------ */
 
 static bool has_tokens(const qobs_observer *o) { return o->stages.traits.token_result != TOKENS_NONE; }
 

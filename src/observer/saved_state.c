@@ -10,8 +10,7 @@
 #include "base/error.h"
 #include "config/settings.h"
 
-/* ---- Save
- * ------------------------------------------------------------------------------------------------------------- */
+/* ---- Save -------------------------------------------------------------------------------------------------------- */
 
 /* The preset and its settings. Returns the length. */
 static size_t print_settings(const qobs_config *config, char text[MOST_TEXT])
@@ -55,8 +54,7 @@ int qobs_observer_save(const qobs_observer *o, void *buffer, size_t size, qobs_e
     return qobs_succeed(error);
 }
 
-/* ---- Load
- * ------------------------------------------------------------------------------------------------------------- */
+/* ---- Load -------------------------------------------------------------------------------------------------------- */
 
 enum { SHORT_NUMBERS = 3 }; /* the first format in which real numbers cannot have 17 digits */
 
@@ -156,8 +154,7 @@ int qobs_observer_load(qobs_observer **result, const void *buffer, size_t size, 
     return qobs_succeed(error);
 }
 
-/* ---- Clone
- * ------------------------------------------------------------------------------------------------------------ */
+/* ---- Clone ------------------------------------------------------------------------------------------------------- */
 
 /* The parts of a state that are not saved. */
 static void copy_unsaved(qobs_observer *to, const qobs_observer *from)

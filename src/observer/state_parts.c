@@ -21,8 +21,7 @@ static bool is_observable(qobs_dtype dtype)
     return qobs_kernel_dtype_of(dtype, &unused);
 }
 
-/* ---- Counts, global range, ranges
- * ------------------------------------------------------------------------------------- */
+/* ---- Counts, global range, ranges -------------------------------------------------------------------------------- */
 
 static int code_counts(struct codec *codec, qobs_observer *o, qobs_error *error)
 {
@@ -80,8 +79,7 @@ static int code_ranges(struct codec *codec, qobs_observer *o, qobs_error *error)
     return QOBS_OK;
 }
 
-/* ---- Mode
- * ------------------------------------------------------------------------------------------------------------- */
+/* ---- Mode -------------------------------------------------------------------------------------------------------- */
 
 static int code_mode(struct codec *codec, qobs_observer *o, qobs_error *error)
 {
@@ -103,8 +101,7 @@ static int code_mode(struct codec *codec, qobs_observer *o, qobs_error *error)
     return count > o->counts.batches ? qobs_damaged(error, "it counts more scales than batches") : QOBS_OK;
 }
 
-/* ---- Searches
- * --------------------------------------------------------------------------------------------------------- */
+/* ---- Searches ---------------------------------------------------------------------------------------------------- */
 
 static int code_importance(struct codec *codec, qobs_observer *o, qobs_error *error)
 {
@@ -159,8 +156,7 @@ static int code_record(struct codec *codec, qobs_observer *o, qobs_error *error)
     return QOBS_OK;
 }
 
-/* ---- Histograms
- * ------------------------------------------------------------------------------------------------------- */
+/* ---- Histograms -------------------------------------------------------------------------------------------------- */
 
 static bool bin_range_is_possible(const struct bin_range *range)
 {
@@ -207,8 +203,7 @@ static int code_histogram(struct codec *codec, qobs_observer *o, qobs_error *err
     return codec->loading ? check_histogram(h, error) : QOBS_OK;
 }
 
-/* ---- Reference amax, error weights, error sums
- * ------------------------------------------------------------------------ */
+/* ---- Reference amax, error weights, error sums ------------------------------------------------------------------- */
 
 static int code_floats(struct codec *codec, qobs_observer *o, uint64_t n, float **floats, size_t *count,
                        qobs_error *error)
@@ -256,8 +251,7 @@ static int code_reference(struct codec *codec, qobs_observer *o, qobs_error *err
     return code_floats(codec, o, qobs_code_u64(codec, r->weights), &r->weight, &r->weights, error);
 }
 
-/* ---- All parts
- * -------------------------------------------------------------------------------------------------------- */
+/* ---- All parts --------------------------------------------------------------------------------------------------- */
 
 static bool has_ranges(const qobs_observer *o) { return !qobs_state_is_empty(&o->state); }
 

@@ -280,8 +280,7 @@ DEEP_INLINE void by_qparams(enum target target, enum norm_kind kind, bool weight
     }
 }
 
-/* ---- One function for each combination
- * -------------------------------------------------------------------------------- */
+/* ---- One function for each combination --------------------------------------------------------------------------- */
 
 typedef void errors_fn(const struct arguments *a);
 
@@ -363,8 +362,7 @@ QOBS_SEARCH_BATCH(ENTRY(qobs_search_batch))
     functions[target_of(quantizer, with_shift)][weight != NULL][norm->kind](&a);
 }
 
-/* ---- Steps that improve
- * ----------------------------------------------------------------------------------------------- */
+/* ---- Steps that improve ------------------------------------------------------------------------------------------ */
 
 QOBS_SEARCH_IMPROVED(ENTRY(qobs_search_improved))
 {

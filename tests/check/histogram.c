@@ -39,8 +39,7 @@ struct trial {
     bool failed;
 };
 
-/* ---- What is right
- * -------------------------------------------------------------------------------------------------------- */
+/* ---- What is right ----------------------------------------------------------------------------------------------- */
 
 static float element(const struct trial *t, size_t run, size_t i)
 {
@@ -75,8 +74,7 @@ static void expect(const struct trial *t, uint64_t *counts, struct extrema *seen
         }
 }
 
-/* ---- One call
- * ------------------------------------------------------------------------------------------------------------- */
+/* ---- One call ---------------------------------------------------------------------------------------------------- */
 
 static void fail(struct trial *t, const char *what, double got, double expected)
 {
@@ -143,8 +141,7 @@ static void run(struct trial *t)
         fail(t, "memory touched that may not be, first at", (double)(uintptr_t)fault_address(), 0);
 }
 
-/* ---- What is tried
- * -------------------------------------------------------------------------------------------------------- */
+/* ---- What is tried ----------------------------------------------------------------------------------------------- */
 
 /* A range: of two of the elements, of all numbers, a point, a narrow one, one of round numbers. */
 static void choose_binning(struct trial *t)

@@ -8,8 +8,7 @@
 #include <xmmintrin.h>
 #endif
 
-/* ---- Records
- * --------------------------------------------------------------------------------------------------------------- */
+/* ---- Records ----------------------------------------------------------------------------------------------------- */
 
 void record(struct record *r, const void *bytes, size_t size)
 {
@@ -42,8 +41,7 @@ static void show(const char *name, const struct record *r, size_t at)
     fprintf(stderr, "\n");
 }
 
-/* ---- Ways to run
- * ----------------------------------------------------------------------------------------------------------- */
+/* ---- Ways to run ------------------------------------------------------------------------------------------------- */
 
 /* Tasks one after the other, in an order that depends on the number of threads there would be. */
 static void parallel_for(void *context, void (*task)(void *, size_t), void *argument, size_t count)

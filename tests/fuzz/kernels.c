@@ -10,8 +10,7 @@
 
 struct arena elements, first_output, second_output;
 
-/* ---- Calls
- * ----------------------------------------------------------------------------------------------------------------- */
+/* ---- Calls ------------------------------------------------------------------------------------------------------- */
 
 /* The input's bytes as elements, over and over, or what the kernel checker draws. */
 static void fill(struct bytes *b, const struct matrix *m, unsigned char *p, size_t n)
@@ -82,8 +81,7 @@ void same_floats(const struct kernel_table *table, const char *what, const float
                     (double)expected[i]);
 }
 
-/* ---- Ranges
- * ---------------------------------------------------------------------------------------------------------------- */
+/* ---- Ranges ------------------------------------------------------------------------------------------------------ */
 
 enum { MOST_RESULTS = 8192 };
 
@@ -213,8 +211,7 @@ void fuzz_absmax(struct bytes *b)
     } while ((table = next_table(&next)));
 }
 
-/* ---- Histograms and squares
- * ------------------------------------------------------------------------------------------------ */
+/* ---- Histograms and squares -------------------------------------------------------------------------------------- */
 
 static size_t count_all(const struct kernel_table *table, const struct matrix *m, const struct binning *binning,
                         uint32_t *counters, uint32_t *total, struct extrema *seen)

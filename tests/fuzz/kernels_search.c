@@ -11,8 +11,7 @@
 #include "qobs/format.h"
 #include "range/search_errors.h"
 
-/* ---- Fake-quantize
- * --------------------------------------------------------------------------------------------------------- */
+/* ---- Fake-quantize ----------------------------------------------------------------------------------------------- */
 
 /* format: NULL: integers. */
 static struct quantizer take_quantizer(struct bytes *b, const qobs_format **format)
@@ -99,8 +98,7 @@ void fuzz_fake_quantize(struct bytes *b)
     } while ((table = next_table(&next)));
 }
 
-/* ---- Search
- * ---------------------------------------------------------------------------------------------------------------- */
+/* ---- Search ------------------------------------------------------------------------------------------------------ */
 
 enum { MOST_CANDIDATES = 128 };
 

@@ -45,8 +45,7 @@ static void check(int status, const qobs_error *error)
     }
 }
 
-/* ---- Files
- * ----------------------------------------------------------------------------------------------------------------- */
+/* ---- Files ------------------------------------------------------------------------------------------------------- */
 
 /* `length` is the 8 or 2 bytes before the header. */
 static void write_with_header(const char *target, const char *name, const char *magic, size_t magic_size,
@@ -97,8 +96,7 @@ static void files(void)
         write_seed("shards", (char[]){(char)('0' + i), '\0'}, indices[i], strlen(indices[i]));
 }
 
-/* ---- Settings and states
- * --------------------------------------------------------------------------------------------------- */
+/* ---- Settings and states ----------------------------------------------------------------------------------------- */
 
 /* The preset's name and every setting it has, a line each. */
 static size_t describe(const qobs_config *config, const char *preset, char *text, size_t size)
@@ -195,8 +193,7 @@ static void settings(void)
     }
 }
 
-/* ---- Calls
- * ----------------------------------------------------------------------------------------------------------------- */
+/* ---- Calls ------------------------------------------------------------------------------------------------------- */
 
 /* Bytes that choose: any will do. */
 static void choices(const char *target, size_t count)
