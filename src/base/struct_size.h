@@ -44,8 +44,9 @@ static inline int args_read(void *copy, const void *args, size_t first, size_t k
         return qobs_invalid(error, "args: is NULL");
     RETURN_IF_FAILED(struct_size_check("args", args, first, known, error));
     const size_t size = *(const size_t *)args;
-    memset(copy, 0, known);
     memcpy(copy, args, size < known ? size : known);
+    if (size < known)
+        memset((unsigned char *)copy + size, 0, known - size);
     return QOBS_OK;
 }
 
