@@ -59,9 +59,9 @@ def folder(path):
 
 
 def unit(path):
-    """A header and its sources of one stem."""
+    """A header and its sources of one stem. A header of C++ stands beside the one of C with its stem."""
     head, name = os.path.split(path)
-    return head + "/" + name.split(".")[0]
+    return head + "/" + (name if name.endswith(".hpp") else name.split(".")[0])
 
 
 def without_comments(text):
@@ -165,7 +165,7 @@ def check_names(tree):
 def check_tags(tree):
     places = defaultdict(list)
     for path, code in tree.code.items():
-        if folder(path) not in [*ISAS, "templates"]:
+        if folder(path) not in [*ISAS, "templates"] and not path.endswith(".hpp"):  # its names are in a namespace
             for m in TAG.finditer(code):
                 places[m[2]].append(f"{path}:{line_of(code, m.start())}")
     for tag, where in places.items():
