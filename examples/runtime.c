@@ -107,10 +107,7 @@ struct arena {
     size_t size, used, peak;
 };
 
-static size_t rounded(size_t size)
-{
-    return (size + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
-}
+static size_t rounded(size_t size) { return (size + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT; }
 
 /* Returns NULL if the arena is full. qobs then fails with QOBS_ERROR_OUT_OF_MEMORY, and nothing has changed. */
 static void *arena_allocate(void *context, size_t size)
@@ -143,17 +140,8 @@ static int layer_scales(const qobs_runtime *runtime, float *scales, qobs_error *
 {
     const int64_t shape[] = {ROWS, COLUMNS};
     const qobs_tensor tensor = {sizeof tensor, weight, QOBS_F32, 2, shape, NULL};
-    qobs_config *config = NULL;
-    qobs_observer *observer = NULL;
-    if (qobs_config_create(&config, "llmc.memoryless_mse", runtime, error) == QOBS_OK &&
-        qobs_config_set(config, "num_bits", "4", error) == QOBS_OK &&
-        qobs_config_set(config, "group_size", "32", error) == QOBS_OK &&
-        qobs_observer_create(&observer, config, runtime, error) == QOBS_OK &&
-        qobs_observer_observe(observer, &tensor, NULL, error) == QOBS_OK)
-        qobs_observer_read(observer, "scale", scales, SCALES * sizeof *scales, error);
-    qobs_observer_destroy(observer);
-    qobs_config_destroy(config);
-    return error->status;
+    const qobs_qparam_buffers out = {.struct_size = sizeof out, .scale = scales, .scale_size = SCALES * sizeof *scales};
+    return qobs_compute_qparams("llmc.memoryless_mse num_bits=4 group_size=32", &tensor, &out, runtime, error);
 }
 
 int main(void)

@@ -50,22 +50,19 @@ int main(int argc, char **argv)
         fprintf(stderr, "usage: stream_activations COLUMNS [STATE]\n");
         return 2;
     }
-    qobs_config *config = NULL;
     qobs_observer *observer = NULL;
     qobs_counts counts = {.struct_size = sizeof counts};
     qobs_error error;
     float scale;
     int32_t zero_point;
+    const qobs_qparam_buffers out = {sizeof out, &scale, sizeof scale, &zero_point, sizeof zero_point, NULL};
     float *batch = malloc(ROWS * (size_t)columns * sizeof *batch);
     int bad = !batch;
 
-    if (!bad && (qobs_config_create(&config, "torch.HistogramObserver", NULL, &error) != QOBS_OK ||
-                 qobs_config_set(config, "dtype", "quint8", &error) != QOBS_OK ||
-                 qobs_observer_create(&observer, config, NULL, &error) != QOBS_OK ||
+    if (!bad && (qobs_observer_open(&observer, "torch.HistogramObserver dtype=quint8", NULL, &error) != QOBS_OK ||
                  observe_all(observer, stdin, batch, columns, &error) != QOBS_OK ||
                  qobs_observer_counts(observer, &counts, &error) != QOBS_OK ||
-                 qobs_observer_qparams(observer, &scale, sizeof scale, &zero_point, sizeof zero_point, &error) !=
-                     QOBS_OK)) {
+                 qobs_observer_qparams(observer, &out, &error) != QOBS_OK)) {
         fprintf(stderr, "%s: %s\n", qobs_status_string(error.status), error.message);
         bad = 1;
     }
@@ -78,7 +75,6 @@ int main(int argc, char **argv)
         bad = save(observer, argv[2], &error);
 
     qobs_observer_destroy(observer);
-    qobs_config_destroy(config);
     free(batch);
     return bad;
 }

@@ -11,35 +11,32 @@ enum { TOKENS = 4, FEATURES = 512 };
 
 int main(void)
 {
-    static float input[TOKENS][FEATURES], output[TOKENS][FEATURES];
-    float min[TOKENS], max[TOKENS], scale[TOKENS];
+    static float input[TOKENS * FEATURES], output[TOKENS * FEATURES];
+    float min[TOKENS], max[TOKENS], scale[TOKENS], worst = 0;
     const int64_t shape[] = {TOKENS, FEATURES}, scales[] = {TOKENS, 1};
     const qobs_tensor tensor = {sizeof tensor, input, QOBS_F32, 2, shape, NULL};
     const qobs_tensor scale_tensor = {sizeof scale_tensor, scale, QOBS_F32, 2, scales, NULL};
+    qobs_minmax_args range = {
+        .struct_size = sizeof range, .value = &tensor, .min = min, .max = max, .size = sizeof min};
+    qobs_calculate_args formula = {.struct_size = sizeof formula, .dtype = QOBS_F32, .count = TOKENS};
+    qobs_fake_quantize_args quantize = {.struct_size = sizeof quantize, .value = &tensor, .scale = &scale_tensor};
     qobs_config *config = NULL;
     qobs_error error;
-    for (int t = 0; t < TOKENS; t++)
-        for (int f = 0; f < FEATURES; f++)
-            input[t][f] = (float)((f * 37 + t * 11) % 255 - 127) * (float)(t + 1) / 16;
+    for (int i = 0; i < TOKENS * FEATURES; i++)
+        input[i] = (float)(i * 37 % 255 - 127) * (float)(i / FEATURES + 1) / 16;
 
-    if (qobs_config_create(&config, "llmc.memoryless_minmax", NULL, &error) != QOBS_OK ||
-        qobs_config_set(config, "strategy", "channel", &error) != QOBS_OK || /* one scale for each row */
-        qobs_minmax(config, &tensor, NULL, min, max, NULL, NULL, &error) != QOBS_OK ||
-        qobs_calculate_qparams(config, QOBS_F32, TOKENS, min, max, NULL, scale, NULL, &error) != QOBS_OK ||
-        qobs_fake_quantize(config, NULL, &tensor, NULL, &scale_tensor, NULL, NULL, output, NULL, NULL, &error) !=
-            QOBS_OK)
-        fprintf(stderr, "%s\n", error.message);
-
-    int bad = error.status != QOBS_OK;
-    for (int t = 0; t < TOKENS && !bad; t++) {
-        float worst = 0;
-        for (int f = 0; f < FEATURES; f++) {
-            const float difference = output[t][f] - input[t][f], magnitude = difference < 0 ? -difference : difference;
-            worst = magnitude > worst ? magnitude : worst;
-        }
-        printf("token %d: %g to %g, scale %g, worst error %g\n", t, min[t], max[t], scale[t], worst);
-        bad = !(worst > 0 && worst <= scale[t] * 0.5f * 1.001f);
+    int bad = qobs_config_parse(&config, "llmc.memoryless_minmax strategy=channel", NULL, &error); /* a scale a row */
+    range.config = formula.config = quantize.config = config;
+    formula.min = min, formula.max = max, formula.size = sizeof min;
+    formula.scale = scale, formula.scale_size = sizeof scale;
+    quantize.out = output, quantize.out_size = sizeof output;
+    bad = bad || qobs_minmax(&range, &error) || qobs_calculate_qparams(&formula, &error) ||
+          qobs_fake_quantize(&quantize, &error);
+    for (int i = 0; !bad && i < TOKENS * FEATURES; i++) {
+        const float steps = (output[i] - input[i]) / scale[i / FEATURES];
+        worst = steps > worst ? steps : -steps > worst ? -steps : worst;
     }
+    printf("%s: worst error %g scales\n", bad ? error.message : "every token", worst);
     qobs_config_destroy(config);
-    return bad;
+    return !(worst > 0 && worst < 0.5001f);
 }
