@@ -62,11 +62,11 @@ def needs_library(program):
 
 def test_files():
     for header in os.listdir(SOURCE + "/include/qobs"):
-        sh(f"cc {WARNINGS} -fsyntax-only -xc - $(pkg-config --cflags qobs)",
-           data=f"#include <qobs/{header}>\n".encode())
+        compiler = f"c++ {WARNINGS} -std=c++17 -xc++" if header.endswith(".hpp") else f"cc {WARNINGS} -xc"
+        sh(f"{compiler} -fsyntax-only - $(pkg-config --cflags qobs)", data=f"#include <qobs/{header}>\n".encode())
     lib = libdir(PREFIX)
     soname = re.search(r"SONAME.*\[(.*)\]", sh(f"readelf -d {lib}/libqobs.so"))[1]
-    equal(soname, "libqobs.so." + VERSION.split(".")[0], "soname")
+    equal(soname, "libqobs.so." + ".".join(VERSION.split(".")[:2]), "soname")
     share = PREFIX + "/share"
     for path in [f"{lib}/{soname}", f"{lib}/libqobs.a", f"{share}/man/man1/qobs.1",
                  f"{share}/doc/qobs/html/index.html"]:
@@ -82,7 +82,8 @@ def test_versions():
     package = libdir(PREFIX) + "/cmake/qobs"
     major, minor, patch = map(int, VERSION.split("."))
     for wanted, good in [("", True), (VERSION, True), (f"{VERSION} EXACT", True), (f"{major}.{minor}", True),
-                         (f"{major}.{minor + 1}", False), (f"{major + 1}", False),
+                         (f"{major}.{minor + 1}", False), (f"{major + 1}", False), (f"{major}", True),
+                         (f"{major}.{minor - 1}", major > 0), (f"{major}.{minor - 1}...<{major + 1}", True),
                          (f"{major}.{minor}.{patch + 1}", False),
                          (f"{major}...<{major + 1}", True), (f"{major}...<{VERSION}", False),
                          (f"{major}...{VERSION}", True)]:
@@ -90,6 +91,28 @@ def test_versions():
               f"cmake_minimum_required(VERSION 3.19)\nproject(p NONE)\nfind_package(qobs {wanted} REQUIRED)\n")
         status, output = attempt(f"rm -rf b && cmake -S . -B b -Dqobs_DIR={package}")
         check((status == 0) == good, f"find_package(qobs {wanted}): {'found' if good else 'refused'}", output)
+
+
+def test_soname():
+    """A program that was linked with the library of 0.1 does not start with this one alone."""
+    lib = libdir(PREFIX)
+    os.mkdir("old")
+    write("old.c", "int qobs_isa_limit(const char *name, void *error);\n"
+                   "int qobs_isa_limit(const char *name, void *error) { return !name + !error; }\n")
+    write("program.c", "int qobs_isa_limit(const char *name, void *error);\n"
+                       "int main(void) { return qobs_isa_limit(0, 0) - 2; }\n")
+    sh("cc -shared -fPIC -Wl,-soname,libqobs.so.0 old.c -o old/libqobs.so.0 && "
+       "cc program.c old/libqobs.so.0 -o program")
+    env = dict(HERE, LC_ALL="C")
+    status, output = attempt("./program", dict(env, LD_LIBRARY_PATH=os.path.abspath("old")))
+    equal((status, output), (0, ""), "it starts with that library")
+    status, output = attempt("./program", dict(env, LD_LIBRARY_PATH=lib))
+    check(status == 127 and "libqobs.so.0: cannot open shared object file" in output, "it does not with this one",
+          output)
+    equal(sh("./program", dict(env, LD_LIBRARY_PATH=f"{lib}:{os.path.abspath('old')}")), "", "both side by side")
+    # Nor does it find the new one at link time.
+    status, output = attempt(f"cc program.c -L{lib} -lqobs -o other")
+    check(status != 0 and "qobs_isa_limit" in output, "an old name is missed by the linker", output)
 
 
 # ---- README ----------------------------------------------------------------------------------------------------------
@@ -114,6 +137,23 @@ def test_readme():
           "the README's CMakeLists.txt")
     write("meson.build", meson)
     equal(sh("{ meson setup m && meson compile -C m; } >/dev/null && m/weight_scales"), ROW, "the README's meson.build")
+
+
+def test_cpp():
+    (snippet,) = blocks("cpp")
+    include, body = snippet.split("\n", 1)
+    write("snippet.cc", f"""{include}
+int main()
+{{
+    const int64_t rows = 2, columns = 3;
+    const std::vector<std::vector<float>> batches(2, {{0, 1, 2, 3, 4, 255}});
+    const std::vector<float> weight(64 * 256, 1.0f);
+    {body}
+    return !(scale > 0.5f && scale < 1.5f && scales.size() == 128 && scales[0] > 0);
+}}
+""")
+    for standard in ["c++17", "c++20"]:
+        sh(f"c++ -std={standard} {WARNINGS} snippet.cc $(pkg-config --cflags --libs qobs) -o snippet && ./snippet")
 
 
 def test_readme_in_usr_local():
