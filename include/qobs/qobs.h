@@ -226,8 +226,8 @@ QOBS_API int qobs_config_create(qobs_config **config, const char *preset, const 
 QOBS_API void qobs_config_destroy(qobs_config *config);
 
 /** Creates a configuration from the name of a preset and settings, "PRESET key=value key=value ...", as
- * qobs_config_set_all reads them: "llmc.minmax num_bits=4 group_size=128". The caller destroys it. runtime may be
- * NULL. Contradictions between settings are found later, as with qobs_config_set.
+ * qobs_config_set_all reads them: "llmc.memoryless_minmax num_bits=4 group_size=128". The caller destroys it. runtime
+ * may be NULL. Contradictions between settings are found later, as with qobs_config_set.
  * @since 0.2.0 */
 QOBS_API int qobs_config_parse(qobs_config **config, const char *text, const qobs_runtime *runtime, qobs_error *error);
 
@@ -379,8 +379,8 @@ QOBS_API int qobs_observer_create(qobs_observer **observer, const qobs_config *c
  * @since 0.1.0 */
 QOBS_API void qobs_observer_destroy(qobs_observer *observer);
 
-/** Creates an observer from the text of qobs_config_parse: "llmc.minmax num_bits=4 group_size=128". Checks the settings
- * as qobs_config_check does. The caller destroys the observer. runtime may be NULL.
+/** Creates an observer from the text of qobs_config_parse: "llmc.memoryless_minmax num_bits=4 group_size=128". Checks
+ * the settings as qobs_config_check does. The caller destroys the observer. runtime may be NULL.
  * @since 0.2.0 */
 QOBS_API int qobs_observer_open(qobs_observer **observer, const char *text, const qobs_runtime *runtime,
                                 qobs_error *error);
@@ -577,7 +577,7 @@ typedef struct qobs_qparam_layout {
 QOBS_API int qobs_config_layout(const qobs_config *config, const qobs_tensor *value, const qobs_tensor *g_idx,
                                 qobs_qparam_layout *layout, qobs_error *error);
 
-/** The same for a configuration as text, as in qobs_config_parse: "llmc.minmax num_bits=4 group_size=128".
+/** The same for a configuration as text, as in qobs_config_parse: "llmc.memoryless_minmax num_bits=4 group_size=128".
  * @since 0.2.0 */
 QOBS_API int qobs_describe_qparams(const char *config, const qobs_tensor *value, qobs_qparam_layout *layout,
                                    qobs_error *error);
