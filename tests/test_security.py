@@ -129,5 +129,57 @@ def test_outputs():
     equal(read("victim"), b"victim", "links where temporary files go: not followed")
 
 
+def test_index_is_input():
+    """The index of a checkpoint is a part of it, and so is that of recordings."""
+    os.mkdir("model")
+    row = st_bytes({"m.q_proj.weight": ("F32", [1, 2], pack("F32", [1.0, -2.0]))})
+    write("model/a.safetensors", row)
+    index = json.dumps({"weight_map": {"m.q_proj.weight": "a.safetensors"}}).encode()
+    path = "model/model.safetensors.index.json"
+    write(path, index)
+    for option in ("-o", "--json"):
+        rest = () if option == "-o" else ("-o", "out.safetensors")
+        refused(f"the index as {option}", [path, "part of the model"], "calibrate", "--scheme", "W8A8", "model", option,
+                path, *rest)
+        equal(read(path), index, f"the index as {option}: unchanged")
+
+
+def test_one_output_twice():
+    """The report never replaces the scales, whatever their paths look like."""
+    write("model.safetensors", st_bytes(model()[0]))
+    os.mkdir("x")
+    for first, second in (("o", "./o"), ("x/../o", "o"), (os.path.abspath("o"), "o")):
+        refused(f"{first} and {second}", ["--json", "also the output"], "calibrate", "--scheme", "W8A8",
+                "model.safetensors", "-o", first, "--json", second)
+        check(not os.path.exists("o"), f"{first} and {second}: nothing is written")
+
+
+def test_closed_descriptors():
+    """With standard output or error closed, messages go nowhere: not into the report or the scales."""
+    write("model.safetensors", st_bytes(model()[0]))
+    for closed in (">&-", "2>&-", "<&- >&- 2>&-"):
+        command = " ".join(QOBS) + " calibrate --quiet --scheme W4A16 --set group_size=2 -o o model.safetensors --json r.json "
+        status = subprocess.call(["sh", "-c", command + closed])
+        equal(status, 0, closed)
+        json.loads(read("r.json"))
+        check(st_read("o")[0], f"{closed}: scales")
+        os.remove("r.json")
+        os.remove("o")
+
+
+def test_escape_sequences():
+    """Error messages with names out of files have no control characters and a limited length."""
+    row = pack("F32", [1.0, -2.0])
+    names = ["\x1b[2J", "a\nqobs: forged", "n" * 60000]
+    tensors = {n + f".{p}_proj.weight": ("F32", [1, 2], row) for n in names for p in "qk"}
+    write("model.safetensors", st_bytes(tensors))
+    write("seen.safetensors", st_bytes({n + ".q_proj.input": ("F32", [3, 2], row * 3) for n in names}))
+    p = run("calibrate", "model.safetensors", "--scheme", "FP8", "--activations", "seen.safetensors", "-o", "o")
+    check(not any(c < " " and c != "\n" or "\x7f" <= c <= "\x9f" for c in p.stderr), "no control characters",
+          repr(p.stderr)[:300])
+    check(len(p.stderr) < 20000, "no endless message", str(len(p.stderr)))
+    check(not any(line.startswith("qobs: forged") for line in p.stderr.split("\n")), "no forged line", p.stderr[:300])
+
+
 if __name__ == "__main__":
     sys.exit(main(globals()))

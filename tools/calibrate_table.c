@@ -195,9 +195,8 @@ void calibration_warn(const struct calibration *c)
         const struct base_counts t = activations_count(&c->activations, b);
         char name[MAX_NAME + 1];
         if (t.missing > 0)
-            fprintf(
-                stderr, "qobs: warning: %s: not recorded for %zu of %zu modules, whose scales are missing: '%s'%s\n",
-                base_names[b], t.missing, t.modules, clean_name(t.first_missing->module, t.first_missing->length, name),
-                t.missing > 1 ? " and others" : "");
+            print_warning("%s: not recorded for %zu of %zu modules, whose scales are missing: '%s'%s", base_names[b],
+                          t.missing, t.modules, clean_name(t.first_missing->module, t.first_missing->length, name),
+                          t.missing > 1 ? " and others" : "");
     }
 }

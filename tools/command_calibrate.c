@@ -73,10 +73,11 @@ static int check_not_input(const char *option, const char *path, const struct te
     if (stat(path, &output) != 0)
         return EXIT_OK;
     const char *file = "";
-    for (size_t i = 0; i < tensors_count(set); i++) {
-        if (strcmp(tensors_at(set, i)->file, file) == 0)
+    for (size_t i = 0; i <= tensors_count(set); i++) { /* the last one is the index */
+        const char *next = i < tensors_count(set) ? tensors_at(set, i)->file : set->path;
+        if (strcmp(next, file) == 0)
             continue;
-        file = tensors_at(set, i)->file;
+        file = next;
         if (stat(file, &input) == 0 && input.st_dev == output.st_dev && input.st_ino == output.st_ino)
             return print_error(EXIT_USAGE, "%s: %s is part of the %s", option, path, input_name);
     }
@@ -92,6 +93,25 @@ static int check_not_any_input(const char *option, const char *path, const struc
         for (size_t i = 0; code == EXIT_OK && i < all[k]->count; i++)
             code = check_not_input(option, path, all[k]->items[i].set, "activations");
     return code;
+}
+
+/* True if two output paths name one file, which need not exist: the same name in the same directory, or links to one
+ * file. */
+static bool is_same_output(const char *a, const char *b)
+{
+    struct stat of_a, of_b;
+    if (stat(a, &of_a) == 0 && stat(b, &of_b) == 0)
+        return of_a.st_dev == of_b.st_dev && of_a.st_ino == of_b.st_ino;
+    const char *slash_a = strrchr(a, '/'), *slash_b = strrchr(b, '/');
+    if (strcmp(slash_a ? slash_a + 1 : a, slash_b ? slash_b + 1 : b) != 0)
+        return false;
+    char *directory_a = slash_a ? strndup(a, (size_t)(slash_a - a) + 1) : strdup(".");
+    char *directory_b = slash_b ? strndup(b, (size_t)(slash_b - b) + 1) : strdup(".");
+    const bool same = directory_a && directory_b && stat(directory_a, &of_a) == 0 && stat(directory_b, &of_b) == 0 &&
+                      of_a.st_dev == of_b.st_dev && of_a.st_ino == of_b.st_ino;
+    free(directory_a);
+    free(directory_b);
+    return same;
 }
 
 /* ---- Report ------------------------------------------------------------------------------------------------------ */
@@ -249,7 +269,7 @@ static int check_requested(const struct calibration *c)
     if (c->importance.count > 0 && !c->bases.observers[BASE_WEIGHT].uses_importance)
         return print_error(EXIT_USAGE, "--importance: %s does not weigh columns",
                            c->bases.observers[BASE_WEIGHT].preset);
-    if (c->report && strcmp(c->report, c->out) == 0)
+    if (c->report && is_same_output(c->report, c->out))
         return print_error(EXIT_USAGE, "--json: %s is also the output", c->report);
     return EXIT_OK;
 }

@@ -155,7 +155,7 @@ static void warn_if_unweighted(const qobs_observer *observer)
 {
     qobs_search_report report = {.struct_size = sizeof report};
     if (qobs_observer_search_report(observer, &report, NULL) == QOBS_OK && report.fallback)
-        fprintf(stderr, "qobs: warning: importance is not used: %s\n", report.fallback);
+        print_warning("importance is not used: %s", report.fallback);
 }
 
 /* Warns if there are ranges but no scale, and says why. */
@@ -168,14 +168,14 @@ static void warn_if_no_scale(const qobs_observer *observer)
     /* INVALID_ARGUMENT means that the preset has no such result. */
     if (counts.batches > 0 && qobs_observer_result_find(observer, "scale", &result, &error) != QOBS_OK &&
         error.status != QOBS_ERROR_INVALID_ARGUMENT)
-        fprintf(stderr, "qobs: warning: scale and zero_point are left out: %s\n", error.message);
+        print_warning("scale and zero_point are left out: %s", error.message);
 }
 
 static int write_outputs(const qobs_observer *observer, const struct results *results,
                          const struct observe_options *options)
 {
     if (results->count == 0)
-        fprintf(stderr, "qobs: warning: %s has no results\n", options->preset);
+        print_warning("%s has no results", options->preset);
     warn_if_no_scale(observer);
     warn_if_ignored(observer);
     warn_if_unweighted(observer);

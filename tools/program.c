@@ -5,6 +5,8 @@
 #define _GNU_SOURCE /* sched_getaffinity */
 #include "program.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -12,12 +14,29 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "mapped.h"
 
 #ifdef HAVE_PTHREADPOOL
 #include "qobs/pthreadpool.h"
 #endif
+
+void open_standard_descriptors(void)
+{
+    for (int fd = 0; fd <= 2; fd++)
+        if (fcntl(fd, F_GETFD) == -1 && errno == EBADF && open("/dev/null", O_RDWR) != fd)
+            _exit(EXIT_SYSTEM); /* the lowest free descriptor is fd, or nothing is as it should be */
+}
+
+/* Names out of files may have any bytes and any length. */
+static void print_message(const char *format, va_list arguments)
+{
+    char text[4096];
+    const int length = vsnprintf(text, sizeof text, format, arguments);
+    make_printable(text);
+    fprintf(stderr, "%s%s\n", text, length >= (int)sizeof text ? "..." : "");
+}
 
 int(print_error)(int code, const char *format, ...)
 {
@@ -26,14 +45,22 @@ int(print_error)(int code, const char *format, ...)
     va_start(arguments, format);
     fputs("qobs: ", stderr);
     if (mapped_check(&changed) != 0) { /* this failure may follow from that change */
-        fputs(changed.message, stderr);
+        fprintf(stderr, "%s\n", changed.message);
         code = EXIT_SYSTEM;
     } else {
-        vfprintf(stderr, format, arguments);
+        print_message(format, arguments);
     }
-    fputc('\n', stderr);
     va_end(arguments);
     return code;
+}
+
+void print_warning(const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    fputs("qobs: warning: ", stderr);
+    print_message(format, arguments);
+    va_end(arguments);
 }
 
 int check_inputs(void) { return mapped_check(NULL) == 0 ? EXIT_OK : print_error(EXIT_SYSTEM, "input has changed"); }

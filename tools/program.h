@@ -19,6 +19,13 @@ enum exit_code {
     EXIT_USAGE = 2   /* wrong options, settings or input */
 };
 
+/* Opens /dev/null as each of standard input, output and error that is closed: else a file of ours gets its number, and
+ * messages go into it. The first thing of main. */
+void open_standard_descriptors(void);
+
+/* Prints a warning to standard error, safe for a terminal. */
+void print_warning(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
 /* Prints "qobs: <message>" to standard error and returns `code`. If an input file has changed while it was read,
  * prints that instead and returns EXIT_SYSTEM, because the other failure may follow from it. */
 int print_error(int code, const char *format, ...) __attribute__((format(printf, 2, 3)));

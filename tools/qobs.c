@@ -42,6 +42,7 @@ static int finish(int code)
 int main(int argc, char **argv)
 {
     const char *name = argc > 1 ? argv[1] : "";
+    open_standard_descriptors();
     output_clean_on_signals();
     for (size_t i = 0; i < sizeof commands / sizeof *commands; i++)
         if (strcmp(commands[i].name, name) == 0)

@@ -274,8 +274,7 @@ void warn_if_ignored(const qobs_observer *observer)
     qobs_counts counts = {.struct_size = sizeof counts};
     if (qobs_observer_counts(observer, &counts, NULL) != QOBS_OK || counts.ignored == 0)
         return;
-    fprintf(stderr,
-            "qobs: warning: %llu of %llu tensors are ignored: base_name=weight observes the first one only "
-            "(--base-name input observes all)\n",
-            (unsigned long long)counts.ignored, (unsigned long long)(counts.ignored + counts.batches));
+    print_warning("%llu of %llu tensors are ignored: base_name=weight observes the first one only "
+                  "(--base-name input observes all)",
+                  (unsigned long long)counts.ignored, (unsigned long long)(counts.ignored + counts.batches));
 }
