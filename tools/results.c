@@ -276,5 +276,6 @@ void warn_if_ignored(const qobs_observer *observer)
         return;
     print_warning("%llu of %llu tensors are ignored: base_name=weight observes the first one only "
                   "(--base-name input observes all)",
-                  (unsigned long long)counts.ignored, (unsigned long long)(counts.ignored + counts.batches));
+                  (unsigned long long)counts.ignored,
+                  (unsigned long long)counts.ignored + (unsigned long long)counts.batches);
 }

@@ -33,8 +33,9 @@ typedef struct qobs_minmax_args {
 } qobs_minmax_args;
 
 /** Computes the minimum and maximum of a tensor for every qparam: of the granularity of `config`, or for every index of
- * the kept `axes`. Without both there is one range. The setting nonfinite decides about NaN and infinity. After
- * NONFINITE and OUT_OF_MEMORY, min and max are undefined.
+ * the kept `axes`. Without both there is one range, and so there is if all axes are kept, as in Model-Optimizer. The
+ * setting nonfinite decides about NaN and infinity. Fails with NO_DATA if there are no elements. After NONFINITE and
+ * OUT_OF_MEMORY, min and max are undefined.
  * Reproduces get_current_min_max (llm-compressor), torch.aminmax and reduce_amax (Model-Optimizer).
  * @since 0.2.0 */
 QOBS_API int qobs_minmax(const qobs_minmax_args *args, qobs_error *error);

@@ -26,15 +26,15 @@ struct finder_call {
 
 static int check_call(struct finder_call *r, const qobs_range_args *args, const qobs_range *range, qobs_error *error)
 {
-    int status = ARGS_READ(qobs_range_args, &r->args, args, runtime, error);
-    if (status == QOBS_OK)
-        status = out_check("range", range, SIZE_THROUGH(qobs_range, score), error);
-    if (status == QOBS_OK)
-        status = qobs_config_check(r->args.config, error);
-    if (status != QOBS_OK || r->args.config->preset->family & r->families)
-        return status;
-    return qobs_invalid(error, "config: %s is not for %s, allowed are presets of %s", r->method,
-                        r->args.config->preset->name,
+    RETURN_IF_FAILED(ARGS_READ(qobs_range_args, &r->args, args, runtime, error));
+    RETURN_IF_FAILED(out_check("range", range, SIZE_THROUGH(qobs_range, score), error));
+    const qobs_config *config = r->args.config;
+    if (!config)
+        return qobs_invalid(error, "config: is NULL");
+    RETURN_IF_FAILED(qobs_config_check(config, error));
+    if (config->preset->family & r->families)
+        return QOBS_OK;
+    return qobs_invalid(error, "config: %s is not for %s, allowed are presets of %s", r->method, config->preset->name,
                         r->families == FAMILY_MODELOPT ? "modelopt"
                         : r->families == FAMILY_TORCH  ? "torch"
                                                        : "quark and modelopt");

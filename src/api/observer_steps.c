@@ -76,20 +76,21 @@ int qobs_observer_update_min_max(qobs_observer *o, const qobs_tensor *value, con
     return qobs_accept_batch(o, &batch, error);
 }
 
-static int update_qparams(qobs_observer *o, struct observed_batch *batch, const qobs_qparam_buffers *given,
+static int update_qparams(qobs_observer *o, const struct observed_batch *observed, const qobs_qparam_buffers *given,
                           qobs_error *error)
 {
     qobs_qparam_buffers out;
-    const int status = qobs_qparam_buffers_read(&out, given, error);
+    RETURN_IF_FAILED(qobs_qparam_buffers_read(&out, given, error));
     const struct request request = {.qparams = &out};
-    batch->request = &request;
-    return status == QOBS_OK ? qobs_accept_batch(o, batch, error) : status;
+    struct observed_batch batch = *observed;
+    batch.request = &request;
+    return qobs_accept_batch(o, &batch, error);
 }
 
 int qobs_observer_update_qparams(qobs_observer *o, const qobs_tensor *value, const qobs_tensor *g_idx,
                                  const qobs_qparam_buffers *out, qobs_error *error)
 {
-    struct observed_batch batch = {.value = value, .g_idx = g_idx};
+    const struct observed_batch batch = {.value = value, .g_idx = g_idx};
     return o ? update_qparams(o, &batch, out, error) : no_observer(error);
 }
 
@@ -105,7 +106,7 @@ int qobs_observer_update_qparams_along_dim(qobs_observer *o, const qobs_tensor *
     struct axes axes = {.count = (int)count};
     for (size_t i = 0; i < count; i++)
         axes.axis[i] = dim[i];
-    struct observed_batch batch = {.value = value, .axes = &axes};
+    const struct observed_batch batch = {.value = value, .axes = &axes};
     return update_qparams(o, &batch, out, error);
 }
 

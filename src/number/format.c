@@ -306,7 +306,7 @@ uint32_t qobs_format_encode(const qobs_format *f, float x, bool saturate)
         uint8_t byte;
         uint16_t half;
         uint32_t word;
-    } code;
+    } code = {0};
     qobs_encode_floats(f, 1, &x, &code, saturate);
     return (f->bits <= 8 ? code.byte : f->bits <= 16 ? code.half : code.word) & all;
 }

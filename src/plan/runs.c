@@ -84,7 +84,7 @@ int qobs_plan_copy(const qobs_plan *plan, const qobs_tensor *value, void *out, s
     const size_t element = qobs_dtype_size(plan->dtype);
     const int64_t runs = qobs_plan_run_count(plan);
     size_t needed = 0;
-    qobs_run run;
+    qobs_run run = {0};
     for (int64_t i = 0; i < runs; i++) {
         qobs_plan_run(plan, i, &run, NULL);
         needed += (size_t)run.length * element;
