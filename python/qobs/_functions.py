@@ -168,10 +168,11 @@ def _one(x, name: str):
     """A global scale: a number or a tensor of one element."""
     if x is None:
         return None
-    try:
-        return ctypes.pointer(c_float(float(x)))
-    except (TypeError, ValueError) as e:
-        raise TypeError(f"qobs: {name} is {type(x).__name__}; a number or a tensor of one element is expected") from e
+    if not isinstance(x, (int, float)):
+        if view(x).count != 1:
+            raise TypeError(f"qobs: {name} has shape {list(view(x).shape)}; a number or one element is expected")
+        x = x.item() if hasattr(x, "item") else memoryview(x).cast("B").cast(memoryview(x).format)[0]
+    return ctypes.pointer(c_float(x))
 
 
 def minmax(x: Any, axes: int | tuple[int, ...] | list[int] | None = None, *, config: str | None = None,
@@ -198,12 +199,15 @@ def minmax(x: Any, axes: int | tuple[int, ...] | list[int] | None = None, *, con
             raise TypeError(f"qobs: settings {', '.join(settings)} need config")
         if nonfinite != "refuse":
             setup = Config("llmc.memoryless_minmax strategy=tensor", {"nonfinite": nonfinite})
-        if axes is None:
-            axes, shape = (), ()
-        else:
-            axes = (axes,) if isinstance(axes, int) else tuple(axes)
-            n = len(value.shape)
-            shape = tuple(value.shape[i] for i in sorted({a % n for a in axes if -n <= a < n})) if n else ()
+        axes = () if axes is None else (axes,) if isinstance(axes, int) else tuple(axes)
+        n = len(value.shape)
+        for a in axes:
+            if not -n <= a < n:
+                raise c.InvalidArgumentError(f"axes: has {a}, value has {n} dimensions")
+        axes = sorted({a % n for a in axes})
+        shape = tuple(value.shape[a] for a in axes)
+        if len(axes) == n > 0:
+            value = value.extended()  # upstream's axes, which the library has, give one range if every dimension is kept
         kept = (c_int * max(len(axes), 1))(*axes)
     low, done_low = value.library.empty(shape, value.dtype)
     high, done_high = value.library.empty(shape, value.dtype)

@@ -43,6 +43,12 @@ class View:
     def count(self) -> int:
         return math.prod(self.shape)
 
+    def extended(self) -> View:
+        """The same elements with a last dimension of length 1."""
+        strides = self.tensor.strides
+        return View(self.owner, self.tensor.data, self.dtype, (*self.shape, 1),
+                    (*strides[:len(self.shape)], 0) if strides else None, self.library)
+
     def contiguous(self) -> bool:
         return not self.tensor.strides
 
