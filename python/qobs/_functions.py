@@ -3,10 +3,9 @@
 """Functions on one tensor or histogram, presets and their settings."""
 from __future__ import annotations
 
-import ctypes
 import json
 import math
-from ctypes import byref, c_float, c_int, c_int64, sizeof
+from ctypes import addressof, byref, c_float, c_int, sizeof
 from typing import Any, NamedTuple
 
 from . import _library as c
@@ -152,7 +151,7 @@ def settings(preset: str) -> dict[str, Setting]:
 
 def _layout(config, value, g_idx) -> c.QparamLayout:
     layout = c.QparamLayout(sizeof(c.QparamLayout))
-    call(lib.config_layout, config.handle, byref(value.tensor), g_idx and byref(g_idx.tensor), byref(layout))
+    call(lib.config_layout, config.handle, value.address, _pointer(g_idx), byref(layout))
     return layout
 
 
@@ -161,7 +160,7 @@ def _optional(x):
 
 
 def _pointer(v):
-    return ctypes.pointer(v.tensor) if v is not None else None
+    return v.address if v is not None else None
 
 
 def _one(x, name: str):
@@ -172,7 +171,11 @@ def _one(x, name: str):
         if view(x).count != 1:
             raise TypeError(f"qobs: {name} has shape {list(view(x).shape)}; a number or one element is expected")
         x = x.item() if hasattr(x, "item") else memoryview(x).cast("B").cast(memoryview(x).format)[0]
-    return ctypes.pointer(c_float(x))
+    return c_float(x)
+
+
+_NO_AXES = (c_int * 1)()
+_MINMAX_SIZE = sizeof(c.MinmaxArgs)
 
 
 def minmax(x: Any, axes: int | tuple[int, ...] | list[int] | None = None, *, config: str | None = None,
@@ -182,10 +185,10 @@ def minmax(x: Any, axes: int | tuple[int, ...] | list[int] | None = None, *, con
     x: float32, bfloat16, float16 or float64 of any shape and strides. axes: dimensions to keep, negative ones count
     from the end; None: one range of shape (). config: a preset and settings, for its granularity; g_idx: its column
     groups, int32 or int64. nonfinite: refuse, ignore or propagate NaN and infinity.
-    Returns MinMax with the dtype of x and the shape of the kept axes in the order of x, or that of the scales of config.
-    Errors: NonfiniteError, InvalidArgumentError. Reproduces torch.aminmax, reduce_amax (Model-Optimizer) and
+    Returns MinMax with the dtype of x and the shape of the kept axes in the order of x, or that of the scales of
+    config. Errors: NonfiniteError, InvalidArgumentError. Reproduces torch.aminmax, reduce_amax (Model-Optimizer) and
     get_current_min_max (llm-compressor)."""
-    value, groups, kept, setup = view(x), _optional(g_idx), None, None
+    value, groups, kept, kept_count, setup = view(x), _optional(g_idx), None, 0, None
     if config is not None:
         if axes is not None:
             raise c.InvalidArgumentError("axes and config: only one of them may be given")
@@ -199,20 +202,23 @@ def minmax(x: Any, axes: int | tuple[int, ...] | list[int] | None = None, *, con
             raise TypeError(f"qobs: settings {', '.join(settings)} need config")
         if nonfinite != "refuse":
             setup = Config("llmc.memoryless_minmax strategy=tensor", {"nonfinite": nonfinite})
-        axes = () if axes is None else (axes,) if isinstance(axes, int) else tuple(axes)
-        n = len(value.shape)
-        for a in axes:
-            if not -n <= a < n:
-                raise c.InvalidArgumentError(f"axes: has {a}, value has {n} dimensions")
-        axes = sorted({a % n for a in axes})
-        shape = tuple(value.shape[a] for a in axes)
-        if len(axes) == n > 0:
-            value = value.extended()  # upstream's axes, which the library has, give one range if every dimension is kept
-        kept = (c_int * max(len(axes), 1))(*axes)
+        shape = ()
+        if axes is not None:
+            n = len(value.shape)
+            axes = (axes,) if isinstance(axes, int) else axes
+            for a in axes:
+                if not -n <= a < n:
+                    raise c.InvalidArgumentError(f"axes: has {a}, value has {n} dimensions")
+            axes = sorted({a % n for a in axes})
+            shape, kept_count = tuple(value.shape[a] for a in axes), len(axes)
+            if kept_count == n > 0:
+                value = value.extended()  # the library gives one range if every dimension is kept
+        kept = (c_int * kept_count)(*axes) if kept_count else _NO_AXES
     low, done_low = value.library.empty(shape, value.dtype)
     high, done_high = value.library.empty(shape, value.dtype)
-    args = c.MinmaxArgs(sizeof(c.MinmaxArgs), setup and setup.handle, ctypes.pointer(value.tensor), _pointer(groups),
-                        kept, len(axes) if kept else 0, low, high, math.prod(shape) * SIZES[value.dtype])
+    args = c.MinmaxArgs(_MINMAX_SIZE, setup and setup.handle, value.address, groups and groups.address,
+                        kept and addressof(kept), kept_count, low, high,
+                        (math.prod(shape) if shape else 1) * SIZES[value.dtype])
     call(lib.minmax, byref(args))
     return MinMax(done_low(), done_high())
 
@@ -240,8 +246,8 @@ def histogram(x: Any, bins: int = 2048, range: tuple[float, float] | None = None
     first, done_first = value.library.empty(shape, c.F32)
     last, done_last = value.library.empty(shape, c.F32)
     n = math.prod(shape)
-    args = c.HistogramArgs(sizeof(c.HistogramArgs), setup and setup.handle, ctypes.pointer(value.tensor),
-                           _pointer(groups), ctypes.pointer(options), counts, 8 * n * bins, first, last, 4 * n)
+    args = c.HistogramArgs(sizeof(c.HistogramArgs), setup and setup.handle, value.address,
+                           _pointer(groups), addressof(options), counts, 8 * n * bins, first, last, 4 * n)
     call(lib.histogram, byref(args))
     if config is None:
         return Histogram(done(), c_float.from_address(first).value, c_float.from_address(last).value)
@@ -259,11 +265,13 @@ def search(x: Any, config: str = "llmc.memoryless_mse", *, importance: Any = Non
 
     x: as in minmax. config: an llmc preset with mse in its name, and settings. importance: weight of each column of a
     weight tensor, float32 without gaps. global_scale: version 2025-10 only.
-    Returns ranges with the dtype of x. Errors: NonfiniteError, InvalidArgumentError; UnsupportedError if the library was
-    built without SLEEF and norm is not 1, 2 or 3. Reproduces _grid_search_mse and _grid_search of llm-compressor."""
+    Returns ranges with the dtype of x. Errors: NonfiniteError, InvalidArgumentError; UnsupportedError if the library
+    was built without SLEEF and norm is not 1, 2 or 3. Reproduces _grid_search_mse and _grid_search of
+    llm-compressor."""
     value, groups, weights = view(x), _optional(g_idx), _optional(importance)
     if weights is not None and (weights.dtype != c.F32 or not weights.contiguous()):
         raise TypeError("qobs: importance has gaps or another dtype than float32")
+    factor = _one(global_scale, "global_scale")
     setup = Config(config, settings)
     layout = _layout(setup, value, groups)
     shape, n, size = tuple(layout.shape[:layout.ndim]), layout.count, layout.count * SIZES[value.dtype]
@@ -273,10 +281,10 @@ def search(x: Any, config: str = "llmc.memoryless_mse", *, importance: Any = Non
     high, done_high = empty(shape, value.dtype)
     steps, done_steps = empty(shape, c.I32)
     errors, done_errors = empty(shape, c.F64)
-    args = c.SearchArgs(sizeof(c.SearchArgs), setup.handle, ctypes.pointer(value.tensor), _pointer(groups),
+    args = c.SearchArgs(sizeof(c.SearchArgs), setup.handle, value.address, _pointer(groups),
                         weights and weights.tensor.data, 4 * weights.count if weights else 0,
-                        _one(global_scale, "global_scale"), low, high, size, steps, 4 * n, errors, 8 * n,
-                        ctypes.pointer(report))
+                        factor and addressof(factor), low, high, size, steps, 4 * n, errors, 8 * n,
+                        addressof(report))
     call(lib.search, byref(args))
     return Search(done_low(), done_high(), done_steps(), done_errors(), report_of(report))
 
@@ -291,15 +299,15 @@ def fake_quantize(x: Any, config: str, scale: Any, zero_point: Any = None, *, fo
     Errors: InvalidArgumentError. Reproduces fake_quantize of compressed-tensors and
     torch.fake_quantize_per_tensor_affine."""
     value, groups, scales, zeros = view(x), _optional(g_idx), view(scale), _optional(zero_point)
-    setup, number = Config(config, settings), None
+    setup, number, factor = Config(config, settings), None, _one(global_scale, "global_scale")
     if format is not None:
         number = lib.format_find(format.encode())
         if not number:
             raise c.InvalidArgumentError(f"format: {format} is unknown")
     out, done = value.library.empty(value.shape, value.dtype)
-    args = c.FakeQuantizeArgs(sizeof(c.FakeQuantizeArgs), setup.handle, number, ctypes.pointer(value.tensor),
-                              _pointer(groups), ctypes.pointer(scales.tensor), _pointer(zeros),
-                              _one(global_scale, "global_scale"), out, None, value.count * SIZES[value.dtype])
+    args = c.FakeQuantizeArgs(sizeof(c.FakeQuantizeArgs), setup.handle, number, value.address,
+                              _pointer(groups), scales.address, _pointer(zeros),
+                              factor and addressof(factor), out, None, value.count * SIZES[value.dtype])
     call(lib.fake_quantize, byref(args))
     return done()
 
@@ -311,14 +319,15 @@ def _find(function, counts, bin_edges, config, settings, percentile=0.0, stride=
     elif bin_edges is None:
         raise TypeError("qobs: bin_edges are missing")
     heights, edges, setup = view(counts), view(bin_edges), Config(config, settings)
-    args = c.RangeArgs(sizeof(c.RangeArgs), setup.handle, ctypes.pointer(heights.tensor), ctypes.pointer(edges.tensor),
+    args = c.RangeArgs(sizeof(c.RangeArgs), setup.handle, heights.address, edges.address,
                        percentile, stride, start_bin)
     out = c.Range(sizeof(c.Range))
     call(function, byref(args), byref(out))
     return Range(out.min, out.max, out.first_bin, out.last_bin, out.score)
 
 
-def range_by_percentile(counts: Any, bin_edges: Any = None, *, config: str, percentile: float, **settings: Any) -> Range:
+def range_by_percentile(counts: Any, bin_edges: Any = None, *, config: str, percentile: float,
+                        **settings: Any) -> Range:
     """The range that holds `percentile` (0 to 100) percent; score is the share of the counts in its bins, in percent.
 
     counts: a Histogram, or float32, float64, int32 or int64 of shape (bins,). bin_edges: float32 of shape (bins + 1,).

@@ -3,6 +3,8 @@
 """The C library: its structures, functions and errors. No other file knows the ABI.
 
 Names are those of the headers in include/qobs without the prefix `qobs_`. ctypes releases the GIL in every call.
+Pointers within structures are addresses: ctypes takes several times as long to make typed ones. Whoever fills them
+keeps what they point to.
 """
 from __future__ import annotations
 
@@ -75,7 +77,7 @@ class ErrorText(Structure):
 
 class Tensor(Structure):
     _fields_ = [("struct_size", c_size_t), ("data", c_void_p), ("dtype", c_int), ("ndim", c_int),
-                ("shape", POINTER(c_int64)), ("strides", POINTER(c_int64))]
+                ("shape", c_void_p), ("strides", c_void_p)]
 
 
 Allocate = CFUNCTYPE(c_void_p, c_void_p, c_size_t)
@@ -94,7 +96,7 @@ class Executor(Structure):
 
 
 class Runtime(Structure):
-    _fields_ = [("struct_size", c_size_t), ("allocator", POINTER(Allocator)), ("executor", POINTER(Executor))]
+    _fields_ = [("struct_size", c_size_t), ("allocator", c_void_p), ("executor", c_void_p)]
 
 
 class SettingInfo(Structure):
@@ -122,7 +124,7 @@ class QparamBuffers(Structure):
 
 
 class HistogramState(Structure):
-    _fields_ = [("struct_size", c_size_t), ("counts", POINTER(Tensor)), ("bin_edges", POINTER(Tensor)),
+    _fields_ = [("struct_size", c_size_t), ("counts", c_void_p), ("bin_edges", c_void_p),
                 ("min", c_float), ("max", c_float), ("batches", c_uint64)]
 
 
@@ -138,9 +140,9 @@ class Result(Structure):
 
 
 class MinmaxArgs(Structure):
-    _fields_ = [("struct_size", c_size_t), ("config", c_void_p), ("value", POINTER(Tensor)),
-                ("g_idx", POINTER(Tensor)), ("axes", POINTER(c_int)), ("axis_count", c_size_t), ("min", c_void_p),
-                ("max", c_void_p), ("size", c_size_t), ("counts", POINTER(Counts)), ("runtime", POINTER(Runtime))]
+    _fields_ = [("struct_size", c_size_t), ("config", c_void_p), ("value", c_void_p),
+                ("g_idx", c_void_p), ("axes", c_void_p), ("axis_count", c_size_t), ("min", c_void_p),
+                ("max", c_void_p), ("size", c_size_t), ("counts", c_void_p), ("runtime", c_void_p)]
 
 
 class HistogramOptions(Structure):
@@ -149,38 +151,38 @@ class HistogramOptions(Structure):
 
 
 class HistogramArgs(Structure):
-    _fields_ = [("struct_size", c_size_t), ("config", c_void_p), ("value", POINTER(Tensor)),
-                ("g_idx", POINTER(Tensor)), ("options", POINTER(HistogramOptions)), ("counts", c_void_p),
+    _fields_ = [("struct_size", c_size_t), ("config", c_void_p), ("value", c_void_p),
+                ("g_idx", c_void_p), ("options", c_void_p), ("counts", c_void_p),
                 ("counts_size", c_size_t), ("first_edge", c_void_p), ("last_edge", c_void_p),
-                ("edges_size", c_size_t), ("totals", POINTER(Counts)), ("runtime", POINTER(Runtime))]
+                ("edges_size", c_size_t), ("totals", c_void_p), ("runtime", c_void_p)]
 
 
 class SearchArgs(Structure):
-    _fields_ = [("struct_size", c_size_t), ("config", c_void_p), ("value", POINTER(Tensor)),
-                ("g_idx", POINTER(Tensor)), ("importance", c_void_p), ("importance_size", c_size_t),
-                ("global_scale", POINTER(c_float)), ("min", c_void_p), ("max", c_void_p), ("size", c_size_t),
+    _fields_ = [("struct_size", c_size_t), ("config", c_void_p), ("value", c_void_p),
+                ("g_idx", c_void_p), ("importance", c_void_p), ("importance_size", c_size_t),
+                ("global_scale", c_void_p), ("min", c_void_p), ("max", c_void_p), ("size", c_size_t),
                 ("best_step", c_void_p), ("best_step_size", c_size_t), ("errors", c_void_p),
-                ("errors_size", c_size_t), ("report", POINTER(SearchReport)), ("runtime", POINTER(Runtime))]
+                ("errors_size", c_size_t), ("report", c_void_p), ("runtime", c_void_p)]
 
 
 class CalculateArgs(Structure):
     _fields_ = [("struct_size", c_size_t), ("config", c_void_p), ("dtype", c_int), ("count", c_size_t),
-                ("min", c_void_p), ("max", c_void_p), ("size", c_size_t), ("global_scale", POINTER(c_float)),
+                ("min", c_void_p), ("max", c_void_p), ("size", c_size_t), ("global_scale", c_void_p),
                 ("scale", c_void_p), ("scale_size", c_size_t), ("zero_point", c_void_p),
                 ("zero_point_size", c_size_t)]
 
 
 class FakeQuantizeArgs(Structure):
-    _fields_ = [("struct_size", c_size_t), ("config", c_void_p), ("format", c_void_p), ("value", POINTER(Tensor)),
-                ("g_idx", POINTER(Tensor)), ("scale", POINTER(Tensor)), ("zero_point", POINTER(Tensor)),
-                ("global_scale", POINTER(c_float)), ("out", c_void_p), ("out_strides", POINTER(c_int64)),
-                ("out_size", c_size_t), ("runtime", POINTER(Runtime))]
+    _fields_ = [("struct_size", c_size_t), ("config", c_void_p), ("format", c_void_p), ("value", c_void_p),
+                ("g_idx", c_void_p), ("scale", c_void_p), ("zero_point", c_void_p),
+                ("global_scale", c_void_p), ("out", c_void_p), ("out_strides", c_void_p),
+                ("out_size", c_size_t), ("runtime", c_void_p)]
 
 
 class RangeArgs(Structure):
-    _fields_ = [("struct_size", c_size_t), ("config", c_void_p), ("histogram", POINTER(Tensor)),
-                ("bin_edges", POINTER(Tensor)), ("percentile", c_double), ("stride", c_int64),
-                ("start_bin", c_int64), ("runtime", POINTER(Runtime))]
+    _fields_ = [("struct_size", c_size_t), ("config", c_void_p), ("histogram", c_void_p),
+                ("bin_edges", c_void_p), ("percentile", c_double), ("stride", c_int64),
+                ("start_bin", c_int64), ("runtime", c_void_p)]
 
 
 class Range(Structure):
@@ -209,7 +211,7 @@ STRUCTURES = {
 }
 
 _E = POINTER(ErrorText)
-_T = POINTER(Tensor)
+_T = c_void_p  # address of a Tensor
 _R = POINTER(Runtime)
 _size_p = POINTER(c_size_t)
 _handle_p = POINTER(c_void_p)

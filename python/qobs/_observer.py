@@ -18,8 +18,8 @@ from ._tensor import default_library, library_named, view
 
 
 class Counts(NamedTuple):
-    """Counts of all batches: `batches` tensors that entered the state, `elements` of them, `nan`, `inf`, `tokens` rows of
-    2-dimensional tensors, `nonzero_tokens` (quark), `ignored` tensors after the first (llmc, base_name=weight)."""
+    """Counts of all batches: `batches` tensors that entered the state, `elements` of them, `nan`, `inf`, `tokens` rows
+    of 2-dimensional tensors, `nonzero_tokens` (quark), `ignored` tensors after the first (llmc, base_name=weight)."""
 
     batches: int
     elements: int
@@ -59,17 +59,17 @@ class Results(Mapping):
 class Observer:
     """Is fed batches of tensors and computes their scales and zero points.
 
-    preset: the name of a preset, or "PRESET key=value ..."; settings: upstream's names, on top. presets() and settings()
-    list both. Errors: InvalidArgumentError names the setting, its value and what is allowed.
+    preset: the name of a preset, or "PRESET key=value ..."; settings: upstream's names, on top. presets() and
+    settings() list both. Errors: InvalidArgumentError names the setting, its value and what is allowed.
 
         observer = qobs.Observer("llmc.minmax", num_bits=8, base_name="input")
         for batch in batches:
             observer.observe(batch)
         scale, zero_point, _ = observer.qparams()
 
-    Results are arrays in the library of the last observed tensor: torch, numpy, or for DLPack and buffers numpy if it is
-    installed, else memoryview. Observers can be copied, pickled and merged. Threads: calls on one observer wait for each
-    other; different observers run at the same time, the GIL is released meanwhile. One call uses one thread."""
+    Results are arrays in the library of the last observed tensor: torch, numpy, or for DLPack and buffers numpy if it
+    is installed, else memoryview. Observers can be copied, pickled and merged. Threads: calls on one observer wait for
+    each other; different observers run at the same time, the GIL is released meanwhile. One call uses one thread."""
 
     __slots__ = ("__weakref__", "_handle", "_library", "_lock")
 
@@ -94,15 +94,15 @@ class Observer:
     def observe(self, x: Any, g_idx: Any = None) -> Observer:
         """Observes one batch and returns the observer. Empty tensors are ignored.
 
-        x: float32, bfloat16, float16 or float64 of at most 8 dimensions and any strides, read in place. Later batches have
-        the same dtype and give the same shape of scales, unless docs/presets states otherwise. g_idx: group of each
-        column, int32 or int64 (GPTQ's order of activations).
+        x: float32, bfloat16, float16 or float64 of at most 8 dimensions and any strides, read in place. Later batches
+        have the same dtype and give the same shape of scales, unless docs/presets states otherwise. g_idx: group of
+        each column, int32 or int64 (GPTQ's order of activations).
         Errors: NonfiniteError; InvalidArgumentError. After an error nothing has changed. Reproduces forward (torch.ao,
         Quark), Observer.forward (llm-compressor) and collect (Model-Optimizer)."""
         value = view(x)
         groups = None if g_idx is None else view(g_idx)
         with self._lock:
-            call(lib.observer_observe, self._handle, byref(value.tensor), groups and byref(groups.tensor))
+            call(lib.observer_observe, self._handle, value.address, groups and groups.address)
             self._library = value.library
         return self
 
@@ -118,8 +118,8 @@ class Observer:
         return self
 
     def set_reference_amax(self, amax: Any) -> None:
-        """Sets the magnitudes whose multiples are tried, before the first batch (modelopt.MseCalibrator: shape of result
-        amax; modelopt.NVFP4MSECalibrator: 1 element)."""
+        """Sets the magnitudes whose multiples are tried, before the first batch (modelopt.MseCalibrator: shape of
+        result amax; modelopt.NVFP4MSECalibrator: 1 element)."""
         self._give(lib.observer_set_reference_amax, amax)
 
     def set_error_weights(self, weight: Any) -> None:
@@ -136,14 +136,14 @@ class Observer:
                       batches: int = 1) -> None:
         """Replaces everything observed by a histogram from outside, such as one of a state_dict.
 
-        counts: a Histogram, or float32, float64, int32 or int64 of shape (bins,). bin_edges: float32 or float64 of shape
-        (bins + 1,); None: bins of equal width from min to max. batches: how many were counted."""
+        counts: a Histogram, or float32, float64, int32 or int64 of shape (bins,). bin_edges: float32 or float64 of
+        shape (bins + 1,); None: bins of equal width from min to max. batches: how many were counted."""
         if isinstance(counts, Histogram):
             min, max, counts = counts.first_edge, counts.last_edge, counts.counts
         heights = view(counts)
         edges = None if bin_edges is None else view(bin_edges)
-        state = c.HistogramState(sizeof(c.HistogramState), ctypes.pointer(heights.tensor),
-                                 edges and ctypes.pointer(edges.tensor), min, max, batches)
+        state = c.HistogramState(sizeof(c.HistogramState), heights.address,
+                                 edges and edges.address, min, max, batches)
         with self._lock:
             call(lib.observer_set_histogram, self._handle, byref(state))
             self._library = heights.library
@@ -151,7 +151,7 @@ class Observer:
     def _give(self, function: Any, x: Any) -> None:
         value = view(x)
         with self._lock:
-            call(function, self._handle, byref(value.tensor))
+            call(function, self._handle, value.address)
 
     # Results
 
@@ -171,14 +171,16 @@ class Observer:
         return self.read("zero_point")
 
     def qparams(self) -> QParams:
-        """Scale, zero point and global scale; None for those the preset does not have. Errors: NoDataError, NoResultError."""
+        """Scale, zero point and global scale; None for those the preset does not have. Errors: NoDataError,
+        NoResultError."""
         with self._lock:
             names = self._names()
             return QParams(self.read("scale"), self.read("zero_point") if "zero_point" in names else None,
                            self.read("global_scale") if "global_scale" in names else None)
 
     def read(self, name: str) -> Any:
-        """One result, with its dtype and shape. bfloat16 and float8_e4m3fn become float32 where numpy has no ml_dtypes."""
+        """One result, with its dtype and shape. bfloat16 and float8_e4m3fn become float32 where numpy has no
+        ml_dtypes."""
         result = c.Result(sizeof(c.Result))
         with self._lock:
             call(lib.observer_result_find, self._handle, name.encode(), byref(result))
@@ -296,8 +298,8 @@ def _locked(observers: list[Observer]) -> Iterator[None]:
 
 
 def fuse(observers: Iterable[Observer]) -> None:
-    """Gives observers of fused layers (q_proj, k_proj, v_proj; gate_proj, up_proj) one global scale, that of the largest
-    magnitude. All have data and strategy tensor_group. Reproduces FusionHandler of llm-compressor."""
+    """Gives observers of fused layers (q_proj, k_proj, v_proj; gate_proj, up_proj) one global scale, that of the
+    largest magnitude. All have data and strategy tensor_group. Reproduces FusionHandler of llm-compressor."""
     observers = list(observers)
     with _locked(observers):
         call(lib.observers_fuse, _handles(observers), len(observers))
@@ -306,8 +308,8 @@ def fuse(observers: Iterable[Observer]) -> None:
 def compute_qparams(x: Any, config: str, *, g_idx: Any = None, **settings: Any) -> QParams:
     """Scale, zero point and global scale of one tensor: an observer for it alone.
 
-    x: as in Observer.observe. config: "PRESET" or "PRESET key=value ..."; settings come on top. Errors: those of Observer
-    and observe.
+    x: as in Observer.observe. config: "PRESET" or "PRESET key=value ..."; settings come on top. Errors: those of
+    Observer and observe.
 
         scale, zero_point, _ = qobs.compute_qparams(weight, "llmc.memoryless_minmax num_bits=4 group_size=128")"""
     return Observer(config, **settings).observe(x, g_idx).qparams()

@@ -15,27 +15,46 @@ import sys
 from ctypes import POINTER, Structure, c_char_p, c_int, c_int32, c_int64, c_ssize_t, c_uint8, c_uint16, \
     c_uint64, c_void_p, py_object
 
-from ._library import BF16, F8_E4M3, F16, F32, F64, I8, I16, I32, I64, MAX_NDIM, Tensor, lib
+from ._library import BF16, F8_E4M3, F16, F32, F64, I8, I16, I32, I64, Tensor, lib
 
 SIZES = {code: lib.dtype_size(code) for code in range(F32, F8_E4M3 + 1)}
 NAMES = {F32: "float32", BF16: "bfloat16", F16: "float16", F64: "float64", I8: "int8", I16: "int16", I32: "int32",
          I64: "int64", F8_E4M3: "float8_e4m3fn"}
 _CODES = {name: code for code, name in NAMES.items()}
 _SIZE = ctypes.sizeof(Tensor)
-_INDICES = [c_int64 * n for n in range(MAX_NDIM + 1)]
+_addressof = ctypes.addressof
+_char_of = ctypes.c_char.from_buffer
+_indices: dict[tuple, tuple] = {}  # shape or strides -> their address, and the array that is there; never changed
+
+
+def _index_array(numbers: tuple) -> tuple:
+    found = _indices.get(numbers)
+    if found is None:
+        if len(_indices) >= 4096:  # views hold theirs
+            _indices.clear()
+        there = (c_int64 * max(len(numbers), 1))(*numbers)
+        found = _indices[tuple(numbers)] = ctypes.addressof(there), there
+    return found
 
 
 class View:
     """A qobs_tensor over somebody's memory, with what keeps that memory alive."""
 
-    __slots__ = ("tensor", "dtype", "shape", "library", "owner")
+    __slots__ = ("tensor", "address", "dtype", "shape", "strides", "library", "owner", "held")
 
-    def __init__(self, owner, address, dtype, shape, strides, library):
-        n = len(shape)
-        indices = _INDICES[n] if n <= MAX_NDIM else c_int64 * n
-        self.tensor = Tensor(_SIZE, address, dtype, n, indices(*shape), indices(*strides) if strides else None)
+    def __init__(self, owner, data, dtype, shape, strides, library):
+        indices = _indices.get(shape) or _index_array(shape)
+        if strides is None:
+            self.held = indices
+            self.tensor = tensor = Tensor(_SIZE, data, dtype, len(shape), indices[0], None)
+        else:
+            steps = _index_array(strides)
+            self.held = indices, steps
+            self.tensor = tensor = Tensor(_SIZE, data, dtype, len(shape), indices[0], steps[0])
+        self.address = _addressof(tensor)
         self.dtype = dtype
         self.shape = shape
+        self.strides = strides
         self.library = library
         self.owner = owner
 
@@ -45,12 +64,11 @@ class View:
 
     def extended(self) -> View:
         """The same elements with a last dimension of length 1."""
-        strides = self.tensor.strides
         return View(self.owner, self.tensor.data, self.dtype, (*self.shape, 1),
-                    (*strides[:len(self.shape)], 0) if strides else None, self.library)
+                    None if self.strides is None else (*self.strides, 0), self.library)
 
     def contiguous(self) -> bool:
-        return not self.tensor.strides
+        return self.strides is None
 
 
 def _widen(raw: bytes, code: int) -> bytes:
@@ -74,6 +92,7 @@ class Torch:
     def __init__(self, module):
         self.module = module
         self.tensor = module.Tensor
+        self._empty = module.empty
         names = {name: getattr(module, name, None) for name in _CODES}
         self.codes = {dtype: _CODES[name] for name, dtype in names.items() if dtype is not None}
         self.dtypes = {code: dtype for dtype, code in self.codes.items()}
@@ -82,7 +101,7 @@ class Torch:
         code = self.codes.get(x.dtype)
         if code is None:
             raise TypeError(f"qobs: torch tensor of dtype {x.dtype}; the dtypes are {', '.join(_CODES)}")
-        if x.device.type != "cpu":
+        if not x.is_cpu:
             raise TypeError(f"qobs: torch tensor on device {x.device}; only memory of the CPU can be observed")
         if x.layout is not self.module.strided:
             raise TypeError(f"qobs: torch tensor of layout {x.layout}; only torch.strided can be observed")
@@ -91,14 +110,14 @@ class Torch:
         strides = None
         if not x.is_contiguous():
             size = SIZES[code]
-            strides = [s * size for s in x.stride()]
+            strides = tuple([s * size for s in x.stride()])
         return View(x, x.data_ptr(), code, x.shape, strides, self)
 
     def empty(self, shape, code):
         dtype = self.dtypes.get(code)
         if dtype is None:  # a torch without this dtype
             return _widened(self, shape, code)
-        out = self.module.empty(shape, dtype=dtype)
+        out = self._empty(shape, dtype=dtype)
         return out.data_ptr(), lambda: out
 
     def wrap(self, raw: bytes, shape):
@@ -116,6 +135,7 @@ class Numpy:
     def __init__(self, module):
         self.module = module
         self.array = module.ndarray
+        self._empty = module.empty
         self.codes = {}
         self.dtypes = {_CODES[name]: module.dtype(name) for name in _CODES if name not in ("bfloat16", "float8_e4m3fn")}
 
@@ -147,8 +167,11 @@ class Numpy:
         dtype = self.dtypes.get(code) or self._dtype(code)
         if dtype is None:
             return _widened(self, shape, code)
-        out = self.module.empty(shape, dtype)
-        return out.__array_interface__["data"][0], lambda: out
+        if code == BF16 or code == F8_E4M3 or 0 in shape:
+            out = self.module.empty(shape, dtype)
+            return out.__array_interface__["data"][0], lambda: out
+        out = self._empty(shape, dtype)
+        return _addressof(_char_of(out)), lambda: out  # a third of the time
 
     def wrap(self, raw: bytes, shape):
         return self.module.frombuffer(bytearray(raw), self.module.float32).reshape(shape)
@@ -220,7 +243,7 @@ def _dlpack(x) -> View:
         raise TypeError(f"qobs: DLPack tensor of type code {t.code} with {t.bits} bits; the dtypes are "
                         f"{', '.join(_CODES)}")
     shape = tuple(t.shape[:t.ndim])
-    strides = [s * SIZES[code] for s in t.strides[:t.ndim]] if t.strides else None
+    strides = tuple(s * SIZES[code] for s in t.strides[:t.ndim]) if t.strides else None
     return View((x, capsule), (t.data or 0) + t.byte_offset, code, shape, strides, default_library())
 
 

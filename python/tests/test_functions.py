@@ -43,7 +43,8 @@ def test_most_presets_have_complete_defaults():
 
 
 def test_settings_of_every_type():
-    s = qobs.Observer("llmc.memoryless_minmax num_bits=4", group_size=np.int64(64), symmetric=False, strategy="group").settings
+    s = qobs.Observer("llmc.memoryless_minmax num_bits=4", group_size=np.int64(64), symmetric=False,
+                      strategy="group").settings
     assert (s["num_bits"], s["group_size"], s["symmetric"], s["strategy"]) == (4, 64, False, "group")
     s = qobs.Observer("llmc.memoryless_minmax", strategy="block", block_structure=[16, 32]).settings
     assert s["block_structure"] == [16, 32]

@@ -80,7 +80,8 @@ def ids():
     return [case["name"] for _, case in CASES]
 
 
-@pytest.mark.parametrize("library", ["numpy", pytest.param("torch", marks=pytest.mark.skipif(not torch, reason="no torch"))])
+@pytest.mark.parametrize("library", [
+    "numpy", pytest.param("torch", marks=pytest.mark.skipif(not torch, reason="no torch"))])
 @pytest.mark.parametrize(("suite", "case"), CASES, ids=ids())
 def test_case(suite, case, library):
     tensor = numpy_array if library == "numpy" else torch_tensor

@@ -71,7 +71,8 @@ def test_results():
 
 
 def test_counts():
-    c = observed("torch.MinMaxObserver", {"nonfinite": "ignore"}).observe(np.array([np.nan, 1, np.inf], np.float32)).counts()
+    o = observed("torch.MinMaxObserver", {"nonfinite": "ignore"})
+    c = o.observe(np.array([np.nan, 1, np.inf], np.float32)).counts()
     assert (c.batches, c.elements, c.nan, c.inf) == (5, 4 * 8 * 96 + 3, 1, 1)
     o = observed("llmc.memoryless_minmax", {"base_name": "weight"})
     assert o.counts().ignored == 3
