@@ -170,7 +170,9 @@ def _one(x, name: str):
     if not isinstance(x, (int, float)):
         if view(x).count != 1:
             raise TypeError(f"qobs: {name} has shape {list(view(x).shape)}; a number or one element is expected")
-        x = x.item() if hasattr(x, "item") else memoryview(x).cast("B").cast(memoryview(x).format)[0]
+        x = x.item() if hasattr(x, "item") else memoryview(x).tolist()
+        while isinstance(x, list):
+            x = x[0]
     return c_float(x)
 
 
@@ -202,7 +204,7 @@ def minmax(x: Any, axes: int | tuple[int, ...] | list[int] | None = None, *, con
             raise TypeError(f"qobs: settings {', '.join(settings)} need config")
         if nonfinite != "refuse":
             setup = Config("llmc.memoryless_minmax strategy=tensor", {"nonfinite": nonfinite})
-        shape = ()
+        shape, kept = (), _NO_AXES
         if axes is not None:
             n = len(value.shape)
             axes = (axes,) if isinstance(axes, int) else axes
@@ -213,7 +215,7 @@ def minmax(x: Any, axes: int | tuple[int, ...] | list[int] | None = None, *, con
             shape, kept_count = tuple(value.shape[a] for a in axes), len(axes)
             if kept_count == n > 0:
                 value = value.extended()  # the library gives one range if every dimension is kept
-        kept = (c_int * kept_count)(*axes) if kept_count else _NO_AXES
+            kept = (c_int * max(kept_count, 1))(*axes)
     low, done_low = value.library.empty(shape, value.dtype)
     high, done_high = value.library.empty(shape, value.dtype)
     args = c.MinmaxArgs(_MINMAX_SIZE, setup and setup.handle, value.address, groups and groups.address,
@@ -227,11 +229,11 @@ def histogram(x: Any, bins: int = 2048, range: tuple[float, float] | None = None
               skip_zeros: bool = False, config: str | None = None, g_idx: Any = None, **settings: Any) -> Histogram:
     """Exact counts of the elements of a tensor in bins of equal width.
 
-    x: as in minmax. range: elements from its first to its second number are counted; None: from the minimum to the
-    maximum. magnitude: of |x|. skip_zeros: zeros count nowhere. config, g_idx, settings: one histogram for each qparam
-    of that granularity; None: one.
-    Errors: NonfiniteError if range is None and x has NaN or infinity. Reproduces torch.histc on float32, bfloat16 and
-    float16, but for its counts, which end at 2^24 and less."""
+    x: as in minmax. range: elements from its first to its second number are counted; None or equal numbers: from the
+    minimum to the maximum. magnitude: of |x|. skip_zeros: zeros count nowhere. config, g_idx, settings: one histogram
+    for each qparam of that granularity; None: one.
+    Errors: NonfiniteError if the extrema are wanted and x has NaN or infinity. Reproduces torch.histc on float32,
+    bfloat16 and float16, but for its counts, which end at 2^24 and less."""
     value, groups, shape, setup = view(x), _optional(g_idx), (), None
     if config is not None:
         setup = Config(config, settings)

@@ -12,6 +12,7 @@ import ctypes
 import os
 from ctypes import (CFUNCTYPE, POINTER, Structure, c_bool, c_char, c_char_p, c_double, c_float, c_int, c_int32, c_int64,
                     c_size_t, c_uint32, c_uint64, c_void_p)
+from typing import TYPE_CHECKING, Any
 
 ABI = (0, 2)  # each 0.MINOR may change structures: docs/versions.md
 MAX_NDIM = 8
@@ -337,6 +338,9 @@ class Library:
     """Every function of the library as an attribute. Those that end with an error return a status and do not raise:
     `call` does."""
 
+    if TYPE_CHECKING:
+        def __getattr__(self, name: str) -> Any: ...
+
 
 def _load() -> Library:
     library = ctypes.CDLL(_path())
@@ -368,4 +372,4 @@ def create(function, *arguments) -> int:
     """Calls a function whose first parameter receives a new object, and returns its address."""
     handle = c_void_p()
     call(function, _byref(handle), *arguments)
-    return handle.value
+    return handle.value or 0

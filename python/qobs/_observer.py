@@ -271,7 +271,7 @@ class Observer:
         return _restored, (type(self), self.save(), self._library and self._library.name)
 
     def __repr__(self) -> str:
-        size, text = ctypes.c_size_t(), b""
+        size = ctypes.c_size_t()
         config = lib.observer_config(self._handle)
         call(lib.config_text, config, None, 0, byref(size))
         buffer = ctypes.create_string_buffer(size.value)

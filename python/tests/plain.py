@@ -16,5 +16,8 @@ h = qobs.histogram(a, 4)
 assert h.counts.tolist() == [1, 0, 1, 2] and list(h.bin_edges) == [-2, -.5, 1, 2.5, 4], h
 assert qobs.Observer.load(o.save()).scale == o.scale
 q = qobs.compute_qparams(a, "llmc.memoryless_minmax strategy=tensor_group group_size=1 num_bits=4 type=float")
+r = qobs.fake_quantize(a, "llmc.memoryless_minmax strategy=tensor_group group_size=1 num_bits=4 type=float", q.scale,
+                       global_scale=q.global_scale)
+assert r == a, r.tolist()
 assert q.scale.format == "f" and len(q.scale.tolist()) == 2, q
 print(sorted(m for m in sys.modules if m.startswith(("numpy", "torch", "ml_dtypes")) and sys.modules[m]))
