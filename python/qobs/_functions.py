@@ -1,0 +1,366 @@
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: The qobs authors
+"""Functions on one tensor or histogram, presets and their settings."""
+from __future__ import annotations
+
+import json
+import math
+from ctypes import addressof, byref, c_float, c_int, sizeof
+from typing import Any, NamedTuple
+
+from . import _library as c
+from ._library import call, create, lib
+from ._tensor import SIZES, view
+
+KINDS = {c.WORD: "word", c.BOOL: "bool", c.INTEGER: "integer", c.REAL: "real", c.AXES: "axes", c.PAIR: "pair",
+         c.OWN_NAME: "own_name"}
+
+
+class Setting(NamedTuple):
+    """What a setting accepts. `min` and `max` are None if it has words; None restores the default."""
+
+    key: str
+    kind: str  #: word, bool, integer, real, axes (list of integers), pair (height and width) or own_name
+    min: float | None
+    max: float | None
+    words: tuple[str, ...]
+    default: Any  #: None: no value until it is set
+    help: str
+
+
+class QParams(NamedTuple):
+    """Scale and zero point, in the library of the input. Members are None if the preset has no such result."""
+
+    scale: Any
+    zero_point: Any
+    global_scale: Any
+
+
+class MinMax(NamedTuple):
+    """Minima and maxima with the dtype of the tensor."""
+
+    min: Any
+    max: Any
+
+
+class Histogram(NamedTuple):
+    """Counts (int64) of shape (*qparams, bins), first and last edges of shape (*qparams): floats if there is one."""
+
+    counts: Any
+    first_edge: Any
+    last_edge: Any
+
+    @property
+    def bin_edges(self):
+        """bins + 1 edges (float32) of equal width. One histogram only."""
+        if not isinstance(self.first_edge, float):
+            raise ValueError("qobs: bin_edges is for one histogram; these are several")
+        count = view(self.counts)
+        return count.library.edges(self.first_edge, self.last_edge, count.shape[0] + 1)
+
+
+class SearchReport(NamedTuple):
+    """Report of a range search, summed over all qparams."""
+
+    steps: int
+    stop_step: int
+    error_before: float
+    error: float
+    weighted: bool
+    fallback: str | None  #: why importance was not used
+
+
+class Search(NamedTuple):
+    """Ranges with the smallest error: `best_step` int32, `errors` float64, each of the shape of min."""
+
+    min: Any
+    max: Any
+    best_step: Any
+    errors: Any
+    report: SearchReport
+
+
+class Range(NamedTuple):
+    """What a range finder has found; the bins are included."""
+
+    min: float
+    max: float
+    first_bin: int
+    last_bin: int
+    score: float
+
+
+def text(value: Any) -> str:
+    """A setting's value as qobs_config_set reads it."""
+    if isinstance(value, str):
+        return value
+    if type(value).__module__ == "torch":
+        return str(value).rpartition(".")[2]  # torch.quint8, torch.per_tensor_affine
+    if hasattr(value, "item"):
+        value = value.item()
+    if isinstance(value, (list, tuple)):
+        return "[" + ", ".join(text(v) for v in value) + "]"
+    return json.dumps(value)
+
+
+def parsed(value: bytes) -> Any:
+    """The value of qobs_config_get."""
+    try:
+        return json.loads(value)
+    except ValueError:
+        return value.decode()
+
+
+class Config:
+    """A qobs_config: `preset` is "PRESET" or "PRESET key=value ...", `settings` come on top."""
+
+    __slots__ = ("handle",)
+
+    def __init__(self, preset: str, settings: dict[str, Any]):
+        self.handle = None
+        if not isinstance(preset, str):
+            raise TypeError(f"qobs: preset is {type(preset).__name__}; the name of a preset with settings is expected")
+        self.handle = create(lib.config_parse, preset.encode(), None)
+        for key, value in settings.items():
+            call(lib.config_set, self.handle, key.encode(), text(value).encode())
+
+    def __del__(self, destroy=lib.config_destroy):
+        destroy(self.handle)
+
+
+def presets() -> dict[str, str]:
+    """The presets: name -> one line of description.
+
+    A name is "FAMILY.CLASS" with the upstream class or registry name: llmc (llm-compressor), torch (torch.ao), quark
+    (AMD Quark), modelopt (NVIDIA Model-Optimizer)."""
+    return {lib.preset_name(i).decode(): lib.preset_summary(i).decode() for i in range(lib.preset_count())}
+
+
+def settings(preset: str) -> dict[str, Setting]:
+    """The settings of a preset: key -> Setting. Errors: InvalidArgumentError if there is no such preset."""
+    config, info, out = Config(preset, {}), c.SettingInfo(), {}
+    for i in range(lib.config_key_count(config.handle)):
+        key = lib.config_key(config.handle, i)
+        info.struct_size = sizeof(info)
+        call(lib.config_key_info, config.handle, key, byref(info))
+        words = tuple(lib.config_key_word(config.handle, key, w).decode() for w in range(info.word_count))
+        out[key.decode()] = Setting(key.decode(), KINDS[info.kind], None if words else info.min,
+                                    None if words else info.max, words, parsed(info.default_value), info.help.decode())
+    return out
+
+
+def _layout(config, value, g_idx) -> c.QparamLayout:
+    layout = c.QparamLayout(sizeof(c.QparamLayout))
+    call(lib.config_layout, config.handle, value.address, _pointer(g_idx), byref(layout))
+    return layout
+
+
+def _optional(x):
+    return None if x is None else view(x)
+
+
+def _pointer(v):
+    return v.address if v is not None else None
+
+
+def _one(x, name: str):
+    """A global scale: a number or a tensor of one element."""
+    if x is None:
+        return None
+    if not isinstance(x, (int, float)):
+        if view(x).count != 1:
+            raise TypeError(f"qobs: {name} has shape {list(view(x).shape)}; a number or one element is expected")
+        x = x.item() if hasattr(x, "item") else memoryview(x).tolist()
+        while isinstance(x, list):
+            x = x[0]
+    return c_float(x)
+
+
+_NO_AXES = (c_int * 1)()
+_MINMAX_SIZE = sizeof(c.MinmaxArgs)
+
+
+def minmax(x: Any, axes: int | tuple[int, ...] | list[int] | None = None, *, config: str | None = None,
+           nonfinite: str = "refuse", g_idx: Any = None, **settings: Any) -> MinMax:
+    """Minimum and maximum of a tensor, for every index of the kept `axes` or every qparam of `config`.
+
+    x: float32, bfloat16, float16 or float64 of any shape and strides. axes: dimensions to keep, negative ones count
+    from the end; None: one range of shape (). config: a preset and settings, for its granularity; g_idx: its column
+    groups, int32 or int64. nonfinite: refuse, ignore or propagate NaN and infinity.
+    Returns MinMax with the dtype of x and the shape of the kept axes in the order of x, or that of the scales of
+    config. Errors: NonfiniteError, InvalidArgumentError. Reproduces torch.aminmax, reduce_amax (Model-Optimizer) and
+    get_current_min_max (llm-compressor)."""
+    value, groups, kept, kept_count, setup = view(x), _optional(g_idx), None, 0, None
+    if config is not None:
+        if axes is not None:
+            raise c.InvalidArgumentError("axes and config: only one of them may be given")
+        if nonfinite != "refuse":
+            settings["nonfinite"] = nonfinite
+        setup = Config(config, settings)
+        layout = _layout(setup, value, groups)
+        shape = tuple(layout.shape[:layout.ndim])
+    else:
+        if settings:
+            raise TypeError(f"qobs: settings {', '.join(settings)} need config")
+        if nonfinite != "refuse":
+            setup = Config("llmc.memoryless_minmax strategy=tensor", {"nonfinite": nonfinite})
+        shape, kept = (), _NO_AXES
+        if axes is not None:
+            n = len(value.shape)
+            axes = (axes,) if isinstance(axes, int) else axes
+            for a in axes:
+                if not -n <= a < n:
+                    raise c.InvalidArgumentError(f"axes: has {a}, value has {n} dimensions")
+            axes = sorted({a % n for a in axes})
+            shape, kept_count = tuple(value.shape[a] for a in axes), len(axes)
+            if kept_count == n > 0:
+                value = value.extended()  # the library gives one range if every dimension is kept
+            kept = (c_int * max(kept_count, 1))(*axes)
+    low, done_low = value.library.empty(shape, value.dtype)
+    high, done_high = value.library.empty(shape, value.dtype)
+    args = c.MinmaxArgs(_MINMAX_SIZE, setup and setup.handle, value.address, groups and groups.address,
+                        kept and addressof(kept), kept_count, low, high,
+                        (math.prod(shape) if shape else 1) * SIZES[value.dtype])
+    call(lib.minmax, byref(args))
+    return MinMax(done_low(), done_high())
+
+
+def histogram(x: Any, bins: int = 2048, range: tuple[float, float] | None = None, *, magnitude: bool = False,
+              skip_zeros: bool = False, config: str | None = None, g_idx: Any = None, **settings: Any) -> Histogram:
+    """Exact counts of the elements of a tensor in bins of equal width.
+
+    x: as in minmax. range: elements from its first to its second number are counted; None or equal numbers: from the
+    minimum to the maximum. magnitude: of |x|. skip_zeros: zeros count nowhere. config, g_idx, settings: one histogram
+    for each qparam of that granularity; None: one.
+    Errors: NonfiniteError if the extrema are wanted and x has NaN or infinity. Reproduces torch.histc on float32,
+    bfloat16 and float16, but for its counts, which end at 2^24 and less."""
+    value, groups, shape, setup = view(x), _optional(g_idx), (), None
+    if config is not None:
+        setup = Config(config, settings)
+        layout = _layout(setup, value, groups)
+        shape = tuple(layout.shape[:layout.ndim])
+    elif settings:
+        raise TypeError(f"qobs: settings {', '.join(settings)} need config")
+    options = c.HistogramOptions(sizeof(c.HistogramOptions), bins, *(range or (0, 0)), magnitude, skip_zeros)
+    if not 1 <= bins <= 1 << 24:
+        raise c.InvalidArgumentError(f"bins: {bins}; allowed are 1 to 16777216")
+    counts, done = value.library.empty((*shape, bins), c.I64)
+    first, done_first = value.library.empty(shape, c.F32)
+    last, done_last = value.library.empty(shape, c.F32)
+    n = math.prod(shape)
+    args = c.HistogramArgs(sizeof(c.HistogramArgs), setup and setup.handle, value.address,
+                           _pointer(groups), addressof(options), counts, 8 * n * bins, first, last, 4 * n)
+    call(lib.histogram, byref(args))
+    if config is None:
+        return Histogram(done(), c_float.from_address(first).value, c_float.from_address(last).value)
+    return Histogram(done(), done_first(), done_last())
+
+
+def report_of(report: c.SearchReport) -> SearchReport:
+    fallback = report.fallback.decode() if report.fallback else None
+    return SearchReport(report.steps, report.stop_step, report.error_before, report.error, report.weighted, fallback)
+
+
+def search(x: Any, config: str = "llmc.memoryless_mse", *, importance: Any = None, global_scale: Any = None,
+           g_idx: Any = None, **settings: Any) -> Search:
+    """Searches the range with the smallest quantization error for every qparam.
+
+    x: as in minmax. config: an llmc preset with mse in its name, and settings. importance: weight of each column of a
+    weight tensor, float32 without gaps. global_scale: version 2025-10 only.
+    Returns ranges with the dtype of x. Errors: NonfiniteError, InvalidArgumentError; UnsupportedError if the library
+    was built without SLEEF and norm is not 1, 2 or 3. Reproduces _grid_search_mse and _grid_search of
+    llm-compressor."""
+    value, groups, weights = view(x), _optional(g_idx), _optional(importance)
+    if weights is not None and (weights.dtype != c.F32 or not weights.contiguous()):
+        raise TypeError("qobs: importance has gaps or another dtype than float32")
+    factor = _one(global_scale, "global_scale")
+    setup = Config(config, settings)
+    layout = _layout(setup, value, groups)
+    shape, n, size = tuple(layout.shape[:layout.ndim]), layout.count, layout.count * SIZES[value.dtype]
+    report = c.SearchReport(sizeof(c.SearchReport))
+    empty = value.library.empty
+    low, done_low = empty(shape, value.dtype)
+    high, done_high = empty(shape, value.dtype)
+    steps, done_steps = empty(shape, c.I32)
+    errors, done_errors = empty(shape, c.F64)
+    args = c.SearchArgs(sizeof(c.SearchArgs), setup.handle, value.address, _pointer(groups),
+                        weights and weights.tensor.data, 4 * weights.count if weights else 0,
+                        factor and addressof(factor), low, high, size, steps, 4 * n, errors, 8 * n,
+                        addressof(report))
+    call(lib.search, byref(args))
+    return Search(done_low(), done_high(), done_steps(), done_errors(), report_of(report))
+
+
+def fake_quantize(x: Any, config: str, scale: Any, zero_point: Any = None, *, format: str | None = None,
+                  global_scale: Any = None, g_idx: Any = None, **settings: Any) -> Any:
+    """Quantizes and dequantizes every element with its qparam. Returns dtype, shape and library of x, in C order.
+
+    x: as in minmax. config: a preset and settings: granularity and number format. scale: one element for each qparam in
+    C order, float32 or the dtype of x. zero_point: as many, of any dtype. format: the name of another number format,
+    such as fp8_e4m3. global_scale: divides every scale.
+    Errors: InvalidArgumentError. Reproduces fake_quantize of compressed-tensors and
+    torch.fake_quantize_per_tensor_affine."""
+    value, groups, scales, zeros = view(x), _optional(g_idx), view(scale), _optional(zero_point)
+    setup, number, factor = Config(config, settings), None, _one(global_scale, "global_scale")
+    if format is not None:
+        number = lib.format_find(format.encode())
+        if not number:
+            raise c.InvalidArgumentError(f"format: {format} is unknown")
+    out, done = value.library.empty(value.shape, value.dtype)
+    args = c.FakeQuantizeArgs(sizeof(c.FakeQuantizeArgs), setup.handle, number, value.address,
+                              _pointer(groups), scales.address, _pointer(zeros),
+                              factor and addressof(factor), out, None, value.count * SIZES[value.dtype])
+    call(lib.fake_quantize, byref(args))
+    return done()
+
+
+def _find(function, counts, bin_edges, config, settings, percentile=0.0, stride=0, start_bin=0) -> Range:
+    if isinstance(counts, Histogram):
+        bin_edges = counts.bin_edges if bin_edges is None else bin_edges
+        counts = counts.counts
+    elif bin_edges is None:
+        raise TypeError("qobs: bin_edges are missing")
+    heights, edges, setup = view(counts), view(bin_edges), Config(config, settings)
+    args = c.RangeArgs(sizeof(c.RangeArgs), setup.handle, heights.address, edges.address,
+                       percentile, stride, start_bin)
+    out = c.Range(sizeof(c.Range))
+    call(function, byref(args), byref(out))
+    return Range(out.min, out.max, out.first_bin, out.last_bin, out.score)
+
+
+def range_by_percentile(counts: Any, bin_edges: Any = None, *, config: str, percentile: float,
+                        **settings: Any) -> Range:
+    """The range that holds `percentile` (0 to 100) percent; score is the share of the counts in its bins, in percent.
+
+    counts: a Histogram, or float32, float64, int32 or int64 of shape (bins,). bin_edges: float32 of shape (bins + 1,).
+    config: a quark or modelopt preset. Reproduces get_min_max_by_percentile (Quark), compute_amax("percentile")
+    (Model-Optimizer)."""
+    return _find(lib.range_by_percentile, counts, bin_edges, config, settings, percentile=percentile)
+
+
+def range_by_mse(counts: Any, bin_edges: Any = None, *, config: str, stride: int = 1, start_bin: int = 128,
+                 **settings: Any) -> Range:
+    """The range with the smallest mean squared error of the quantized bin centres, which is score.
+
+    counts, bin_edges: as in range_by_percentile. config: a quark or modelopt preset. Candidates end at the centres of
+    bins start_bin, start_bin + stride, ... Reproduces get_min_max_by_mse (Quark) and the documented
+    compute_amax("mse") (Model-Optimizer)."""
+    return _find(lib.range_by_mse, counts, bin_edges, config, settings, stride=stride, start_bin=start_bin)
+
+
+def range_by_l2_norm(counts: Any, bin_edges: Any = None, *, config: str = "torch.HistogramObserver",
+                     **settings: Any) -> Range:
+    """The range with the smallest squared error if elements are spread evenly over their bins; score is that error.
+
+    counts, bin_edges: as in range_by_percentile; only the first and the last edge are read. config: a torch preset.
+    Reproduces _non_linear_param_search of HistogramObserver (torch.ao)."""
+    return _find(lib.range_by_l2_norm, counts, bin_edges, config, settings)
+
+
+def range_by_entropy(counts: Any, bin_edges: Any = None, *, config: str = "modelopt.HistogramCalibrator",
+                     stride: int = 1, start_bin: int = 128, **settings: Any) -> Range:
+    """The range with the smallest Kullback-Leibler divergence, which is score.
+
+    counts, bin_edges: as in range_by_percentile. config: a modelopt preset with integers of 2 to 16 bits. Candidates
+    hold the first start_bin, start_bin + stride, ... bins. Reproduces compute_amax("entropy") (Model-Optimizer)."""
+    return _find(lib.range_by_entropy, counts, bin_edges, config, settings, stride=stride, start_bin=start_bin)

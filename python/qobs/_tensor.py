@@ -1,0 +1,340 @@
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: The qobs authors
+"""Views of tensors of other libraries, and results in the library of the input.
+
+No import of torch or numpy: an input is theirs only if they have been imported. A view holds its tensor: memory of a
+temporary must live as long as the call.
+"""
+from __future__ import annotations
+
+import array
+import ctypes
+import math
+import struct
+import sys
+from ctypes import POINTER, Structure, c_char_p, c_int, c_int32, c_int64, c_ssize_t, c_uint8, c_uint16, \
+    c_uint64, c_void_p, py_object
+
+from ._library import BF16, F8_E4M3, F16, F32, F64, I8, I16, I32, I64, Tensor, lib
+
+SIZES = {code: lib.dtype_size(code) for code in range(F32, F8_E4M3 + 1)}
+NAMES = {F32: "float32", BF16: "bfloat16", F16: "float16", F64: "float64", I8: "int8", I16: "int16", I32: "int32",
+         I64: "int64", F8_E4M3: "float8_e4m3fn"}
+_CODES = {name: code for code, name in NAMES.items()}
+_SIZE = ctypes.sizeof(Tensor)
+_addressof = ctypes.addressof
+_char_of = ctypes.c_char.from_buffer
+_indices: dict[tuple, tuple] = {}  # shape or strides -> their address, and the array that is there; never changed
+
+
+def _index_array(numbers: tuple) -> tuple:
+    found = _indices.get(numbers)
+    if found is None:
+        if len(_indices) >= 4096:  # views hold theirs
+            _indices.clear()
+        there = (c_int64 * max(len(numbers), 1))(*numbers)
+        found = _indices[tuple(numbers)] = ctypes.addressof(there), there
+    return found
+
+
+class View:
+    """A qobs_tensor over somebody's memory, with what keeps that memory alive."""
+
+    __slots__ = ("tensor", "address", "dtype", "shape", "strides", "library", "owner", "held")
+
+    def __init__(self, owner, data, dtype, shape, strides, library):
+        indices = _indices.get(shape) or _index_array(shape)
+        if strides is None:
+            self.held = indices
+            self.tensor = tensor = Tensor(_SIZE, data, dtype, len(shape), indices[0], None)
+        else:
+            steps = _index_array(strides)
+            self.held = indices, steps
+            self.tensor = tensor = Tensor(_SIZE, data, dtype, len(shape), indices[0], steps[0])
+        self.address = _addressof(tensor)
+        self.dtype = dtype
+        self.shape = shape
+        self.strides = strides
+        self.library = library
+        self.owner = owner
+
+    @property
+    def count(self) -> int:
+        return math.prod(self.shape)
+
+    def extended(self) -> View:
+        """The same elements with a last dimension of length 1."""
+        return View(self.owner, self.tensor.data, self.dtype, (*self.shape, 1),
+                    None if self.strides is None else (*self.strides, 0), self.library)
+
+    def contiguous(self) -> bool:
+        return self.strides is None
+
+
+def _widen(raw: bytes, code: int) -> bytes:
+    """Bytes of bfloat16, float16 or float8_e4m3fn as those of float32."""
+    if code == BF16:
+        wide = bytearray(2 * len(raw))
+        high = 2 if sys.byteorder == "little" else 0
+        wide[high::4], wide[high + 1::4] = raw[0::2], raw[1::2]
+        return bytes(wide)
+    if code == F16:
+        return array.array("f", struct.unpack(f"={len(raw) // 2}e", raw)).tobytes()
+    e4m3 = lib.format_find(b"fp8_e4m3")
+    return array.array("f", [lib.format_decode(e4m3, c) for c in raw]).tobytes()
+
+
+class Torch:
+    """Tensors of torch."""
+
+    name = "torch"
+
+    def __init__(self, module):
+        self.module = module
+        self.tensor = module.Tensor
+        self._empty = module.empty
+        names = {name: getattr(module, name, None) for name in _CODES}
+        self.codes = {dtype: _CODES[name] for name, dtype in names.items() if dtype is not None}
+        self.dtypes = {code: dtype for dtype, code in self.codes.items()}
+
+    def view(self, x) -> View:
+        code = self.codes.get(x.dtype)
+        if code is None:
+            raise TypeError(f"qobs: torch tensor of dtype {x.dtype}; the dtypes are {', '.join(_CODES)}")
+        if not x.is_cpu:
+            raise TypeError(f"qobs: torch tensor on device {x.device}; only memory of the CPU can be observed")
+        if x.layout is not self.module.strided:
+            raise TypeError(f"qobs: torch tensor of layout {x.layout}; only torch.strided can be observed")
+        if x.is_neg():
+            x = x.resolve_neg()
+        strides = None
+        if not x.is_contiguous():
+            size = SIZES[code]
+            strides = tuple([s * size for s in x.stride()])
+        return View(x, x.data_ptr(), code, x.shape, strides, self)
+
+    def empty(self, shape, code):
+        dtype = self.dtypes.get(code)
+        if dtype is None:  # a torch without this dtype
+            return _widened(self, shape, code)
+        out = self._empty(shape, dtype=dtype)
+        return out.data_ptr(), lambda: out
+
+    def wrap(self, raw: bytes, shape):
+        return self.module.frombuffer(bytearray(raw), dtype=self.module.float32).reshape(shape)
+
+    def edges(self, first: float, last: float, count: int):
+        return self.module.linspace(first, last, count, dtype=self.module.float64).float()
+
+
+class Numpy:
+    """Arrays of numpy, with the dtypes of ml_dtypes if that is installed."""
+
+    name = "numpy"
+
+    def __init__(self, module):
+        self.module = module
+        self.array = module.ndarray
+        self._empty = module.empty
+        self.codes = {}
+        self.dtypes = {_CODES[name]: module.dtype(name) for name in _CODES if name not in ("bfloat16", "float8_e4m3fn")}
+
+    def _code(self, dtype):
+        code = _CODES.get(dtype.name) if dtype.isnative else None
+        if code is None:
+            raise TypeError(f"qobs: numpy array of dtype {dtype.str if not dtype.isnative else dtype.name}; the dtypes "
+                            f"are {', '.join(_CODES)} in the byte order of the machine")
+        self.codes[dtype] = code
+        self.dtypes.setdefault(code, dtype)
+        return code
+
+    def view(self, x) -> View:
+        code = self.codes.get(x.dtype)
+        if code is None:
+            code = self._code(x.dtype)
+        about = x.__array_interface__
+        return View(x, about["data"][0], code, x.shape, about["strides"], self)
+
+    def _dtype(self, code):
+        try:
+            import ml_dtypes
+        except ImportError:
+            return None
+        dtype = self.dtypes[code] = self.module.dtype(getattr(ml_dtypes, NAMES[code]))
+        return dtype
+
+    def empty(self, shape, code):
+        dtype = self.dtypes.get(code) or self._dtype(code)
+        if dtype is None:
+            return _widened(self, shape, code)
+        if code == BF16 or code == F8_E4M3 or 0 in shape:
+            out = self.module.empty(shape, dtype)
+            return out.__array_interface__["data"][0], lambda: out
+        out = self._empty(shape, dtype)
+        return _addressof(_char_of(out)), lambda: out  # a third of the time
+
+    def wrap(self, raw: bytes, shape):
+        return self.module.frombuffer(bytearray(raw), self.module.float32).reshape(shape)
+
+    def edges(self, first: float, last: float, count: int):
+        return self.module.linspace(first, last, count).astype(self.module.float32)
+
+
+class Buffer:
+    """Memoryviews, for inputs that are neither torch's nor numpy's on a machine without numpy. Numbers of 16 and 8
+    bits that are not integers become float32."""
+
+    name = "buffer"
+    _formats = {F32: "f", F64: "d", I8: "b", I16: "h", I32: "i", I64: "q"}
+
+    def empty(self, shape, code):
+        if code not in self._formats:
+            return _widened(self, shape, code)
+        raw = bytearray(math.prod(shape) * SIZES[code])
+        return _address(raw), lambda: self._shaped(raw, shape, self._formats[code])
+
+    @staticmethod
+    def _shaped(raw, shape, letter):
+        view = memoryview(raw)
+        return view.cast(letter, list(shape)) if len(raw) > 0 else view.cast(letter)
+
+    def wrap(self, raw: bytes, shape):
+        return self._shaped(bytearray(raw), shape, "f")
+
+    def edges(self, first: float, last: float, count: int):
+        width = (last - first) / (count - 1)
+        edges = array.array("f", [first + i * width for i in range(count)])
+        edges[count - 1] = last
+        return memoryview(edges)
+
+
+def _address(raw: bytearray) -> int:
+    return ctypes.addressof(ctypes.c_char.from_buffer(raw)) if raw else 0
+
+
+def _widened(library, shape, code):
+    """Memory for a result whose dtype `library` lacks, which becomes float32."""
+    raw = bytearray(math.prod(shape) * SIZES[code])
+    return _address(raw), lambda: library.wrap(_widen(bytes(raw), code), shape)
+
+
+class _DlTensor(Structure):
+    _fields_ = [("data", c_void_p), ("device_type", c_int), ("device_id", c_int), ("ndim", c_int32),
+                ("code", c_uint8), ("bits", c_uint8), ("lanes", c_uint16), ("shape", POINTER(c_int64)),
+                ("strides", POINTER(c_int64)), ("byte_offset", c_uint64)]
+
+
+_DL_CPU = (1, 3)  # kDLCPU, kDLCUDAHost
+_DL_CODES = {(2, 32): F32, (2, 64): F64, (2, 16): F16, (4, 16): BF16, (0, 8): I8, (0, 16): I16, (0, 32): I32,
+             (0, 64): I64, (10, 8): F8_E4M3}
+_capsule_pointer = ctypes.pythonapi.PyCapsule_GetPointer
+_capsule_pointer.restype = c_void_p
+_capsule_pointer.argtypes = [py_object, c_char_p]
+
+
+def _dlpack(x) -> View:
+    device = x.__dlpack_device__()
+    if int(device[0]) not in _DL_CPU:
+        raise TypeError(f"qobs: DLPack tensor on device {tuple(device)}; only memory of the CPU can be observed")
+    capsule = x.__dlpack__()  # never consumed: its destructor releases the tensor
+    t = _DlTensor.from_address(_capsule_pointer(capsule, b"dltensor"))
+    code = _DL_CODES.get((t.code, t.bits)) if t.lanes == 1 else None
+    if code is None:
+        raise TypeError(f"qobs: DLPack tensor of type code {t.code} with {t.bits} bits; the dtypes are "
+                        f"{', '.join(_CODES)}")
+    shape = tuple(t.shape[:t.ndim])
+    strides = tuple(s * SIZES[code] for s in t.strides[:t.ndim]) if t.strides else None
+    return View((x, capsule), (t.data or 0) + t.byte_offset, code, shape, strides, default_library())
+
+
+class _PyBuffer(Structure):
+    _fields_ = [("buf", c_void_p), ("obj", c_void_p), ("len", c_ssize_t), ("itemsize", c_ssize_t), ("readonly", c_int),
+                ("ndim", c_int), ("format", c_char_p), ("shape", POINTER(c_ssize_t)), ("strides", POINTER(c_ssize_t)),
+                ("suboffsets", POINTER(c_ssize_t)), ("internal", c_void_p)]
+
+
+_FULL_RO = 0x011C  # PyBUF_FULL_RO: indirect buffers, strides, format, read-only ones too
+_get_buffer = ctypes.pythonapi.PyObject_GetBuffer
+_get_buffer.argtypes = [py_object, POINTER(_PyBuffer), c_int]
+_release_buffer = ctypes.pythonapi.PyBuffer_Release
+_release_buffer.argtypes = [POINTER(_PyBuffer)]
+_release_buffer.restype = None
+
+
+def _buffer(x) -> View:
+    with memoryview(x) as m:
+        letter, itemsize, shape, strides = m.format.lstrip("@="), m.itemsize, m.shape, m.strides
+        if m.suboffsets:
+            raise TypeError("qobs: buffer with suboffsets; its elements do not lie in one piece of memory")
+    code = {("f", 4): F32, ("d", 8): F64, ("e", 2): F16, ("b", 1): I8, ("h", 2): I16, ("i", 4): I32, ("l", 4): I32,
+            ("l", 8): I64, ("q", 8): I64}.get((letter, itemsize))
+    if code is None:
+        raise TypeError(f"qobs: buffer of format {letter!r}; the formats are f, d, e, b, h, i, l and q")
+    held = _PyBuffer()
+    _get_buffer(x, ctypes.byref(held), _FULL_RO)  # raises BufferError
+    address = held.buf
+    _release_buffer(ctypes.byref(held))
+    return View((x, memoryview(x)), address, code, shape, strides, default_library())
+
+
+_torch = _numpy = None
+_buffers = Buffer()
+
+
+def _find_torch():
+    """Torch, if it has been imported completely."""
+    global _torch
+    module = sys.modules.get("torch")
+    if _torch is None and hasattr(module, "Tensor") and hasattr(module, "strided"):
+        _torch = Torch(module)
+    return _torch
+
+
+def _find_numpy():
+    global _numpy
+    module = sys.modules.get("numpy")
+    if _numpy is None and hasattr(module, "ndarray") and hasattr(module, "linspace"):
+        _numpy = Numpy(module)
+    return _numpy
+
+
+def default_library():
+    """The library of results if the input's has no arrays: numpy if it is installed, else memoryviews."""
+    try:
+        import numpy  # noqa: F401
+    except ImportError:
+        return _buffers
+    return _find_numpy()
+
+
+def library_named(name):
+    """The library of results of this name; the default one if it is not there or name is None."""
+    if name == "torch":
+        try:
+            import torch  # noqa: F401
+        except ImportError:
+            return default_library()
+        return _find_torch()
+    return _buffers if name == "buffer" else default_library()
+
+
+def view(x) -> View:
+    """A view of a tensor: torch (CPU, strided), numpy, DLPack (CPU) or a buffer. TypeError for anything else."""
+    torch = _torch or _find_torch()
+    if torch is not None and isinstance(x, torch.tensor):
+        return torch.view(x)
+    numpy = _numpy or _find_numpy()
+    if numpy is not None:
+        if isinstance(x, numpy.array):
+            return numpy.view(x)
+        if isinstance(x, numpy.module.generic):
+            return numpy.view(numpy.module.asarray(x))
+    if hasattr(x, "__dlpack__"):
+        return _dlpack(x)
+    try:
+        return _buffer(x)
+    except (TypeError, BufferError) as e:
+        if isinstance(e, TypeError) and str(e).startswith("qobs: "):
+            raise
+    raise TypeError(f"qobs: {type(x).__name__} is no tensor: torch.Tensor, numpy.ndarray, an object with __dlpack__ or "
+                    "a buffer is expected")

@@ -1,0 +1,195 @@
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: The qobs authors
+import numpy as np
+import pytest
+import qobs
+
+RNG = np.random.default_rng(24)
+X = RNG.standard_normal((32, 256)).astype(np.float32)
+INT4 = "llmc.memoryless_minmax num_bits=4 group_size=128"
+
+
+def test_presets():
+    presets = qobs.presets()
+    assert len(presets) == 33 and "torch.HistogramObserver" in presets
+    assert all(presets.values())
+
+
+@pytest.mark.parametrize("preset", qobs.presets())
+def test_settings(preset):
+    """The defaults are what a new configuration has, and can be given back."""
+    described = qobs.settings(preset)
+    if preset in observable():
+        assert {k: s.default for k, s in described.items()} == qobs.Observer(preset).settings
+    for s in described.values():
+        assert s.help and (s.words or s.min <= s.max)
+        assert s.kind in ("word", "bool", "integer", "real", "axes", "pair", "own_name")
+
+
+def observable():
+    """Presets whose defaults need no further setting."""
+    out = []
+    for preset in qobs.presets():
+        try:
+            qobs.Observer(preset)
+        except qobs.InvalidArgumentError:
+            continue
+        out.append(preset)
+    return out
+
+
+def test_most_presets_have_complete_defaults():
+    assert len(observable()) > 20
+
+
+def test_settings_of_every_type():
+    s = qobs.Observer("llmc.memoryless_minmax num_bits=4", group_size=np.int64(64), symmetric=False,
+                      strategy="group").settings
+    assert (s["num_bits"], s["group_size"], s["symmetric"], s["strategy"]) == (4, 64, False, "group")
+    s = qobs.Observer("llmc.memoryless_minmax", strategy="block", block_structure=[16, 32]).settings
+    assert s["block_structure"] == [16, 32]
+    assert qobs.Observer("llmc.memoryless_minmax num_bits=4", num_bits=None).settings["num_bits"] == 8
+
+
+def test_minmax():
+    for axes in (None, 0, -1, (0, 1), [1, 0], ()):
+        kept = {a % 2 for a in ([] if axes is None else np.atleast_1d(axes).astype(int))}
+        others = tuple({0, 1} - kept)
+        low, high = qobs.minmax(X, axes)
+        assert np.array_equal(low, X.min(axis=others)) and np.array_equal(high, X.max(axis=others)), axes
+    assert np.array_equal(qobs.minmax(X[0, ::2], 0).min, X[0, ::2])
+    low, high = qobs.minmax(X, config=INT4)
+    assert np.array_equal(low, X.reshape(32, 2, 128).min(axis=2))
+    assert np.array_equal(high, X.reshape(32, 2, 128).max(axis=2))
+
+
+def test_minmax_g_idx():
+    g_idx = np.arange(256, dtype=np.int32) % 2
+    low, _ = qobs.minmax(X, config=INT4, g_idx=g_idx)
+    assert np.array_equal(low, np.stack([X[:, 0::2].min(axis=1), X[:, 1::2].min(axis=1)], axis=1))
+
+
+def test_minmax_nonfinite():
+    x = np.array([[1, np.nan], [np.inf, 2]], np.float32)
+    with pytest.raises(qobs.NonfiniteError, match="1 NaN and 1 infinite") as e:
+        qobs.minmax(x)
+    assert e.value.status == -4 and isinstance(e.value, ValueError)
+    assert qobs.minmax(x, nonfinite="ignore") == (1, 2)
+    assert qobs.minmax(x, 0, nonfinite="ignore").max.tolist() == [1, 2]
+    assert np.isnan(qobs.minmax(x, nonfinite="propagate").min)
+
+
+def test_minmax_errors():
+    with pytest.raises(qobs.InvalidArgumentError, match="axes"):
+        qobs.minmax(X, 2)
+    with pytest.raises(qobs.InvalidArgumentError, match="axes"):
+        qobs.minmax(X, -3)
+    with pytest.raises(qobs.InvalidArgumentError, match="axes"):
+        qobs.minmax(X, 0, config=INT4)
+    with pytest.raises(TypeError, match="config"):
+        qobs.minmax(X, num_bits=4)
+    with pytest.raises(qobs.InvalidArgumentError, match="nonfinite"):
+        qobs.minmax(X, nonfinite="perhaps")
+
+
+def test_histogram():
+    h = qobs.histogram(X, 64, (-4, 4))
+    counts, _ = np.histogram(X, 64, (-4, 4))  # widths are a power of two: no element lies between two rules
+    assert np.array_equal(h.counts, counts) and h.counts.dtype == np.int64
+    assert np.array_equal(h.bin_edges, np.linspace(-4, 4, 65, dtype=np.float32))
+    h = qobs.histogram(X, 100)
+    assert h.counts.sum() == X.size and (h.first_edge, h.last_edge) == (X.min(), X.max())
+    h = qobs.histogram(np.array([0, 0, -2, 1], np.float32), 2, magnitude=True, skip_zeros=True)
+    assert h.counts.tolist() == [1, 1] and (h.first_edge, h.last_edge) == (1, 2)
+
+
+def test_histogram_of_groups():
+    h = qobs.histogram(X, 8, config=INT4)
+    assert h.counts.shape == (32, 2, 8) and (h.counts.sum(axis=2) == 128).all()
+    assert np.array_equal(h.first_edge, X.reshape(32, 2, 128).min(axis=2))
+    with pytest.raises(ValueError, match="several"):
+        h.bin_edges
+
+
+@pytest.mark.parametrize("bins", [0, -1, (1 << 24) + 1])
+def test_histogram_errors(bins):
+    with pytest.raises(qobs.InvalidArgumentError, match="bins"):
+        qobs.histogram(X, bins)
+
+
+def test_search_is_the_observer():
+    config = "llmc.memoryless_mse num_bits=4 group_size=128"
+    s = qobs.search(X, config)
+    o = qobs.Observer(config, base_name="weight").observe(X)
+    assert np.array_equal(s.min, o.results["min_vals"]) and np.array_equal(s.max, o.results["max_vals"])
+    assert s.report == o.search_report() and s.report.error < s.report.error_before
+    assert s.best_step.dtype == np.int32 and s.errors.shape == s.min.shape
+    assert s.errors.sum() == pytest.approx(s.report.error)
+
+
+def test_search_importance():
+    weights = np.ones(256, np.float32)
+    weights[:128] = 0
+    weights[3] = 100
+    s = qobs.search(X, "llmc.memoryless_mse num_bits=4 group_size=128", importance=weights)
+    assert s.report.weighted
+    with pytest.raises(TypeError, match="importance"):
+        qobs.search(X, importance=weights[::2])
+    with pytest.raises(qobs.InvalidArgumentError, match="importance"):
+        qobs.search(X, "llmc.memoryless_mse num_bits=4 group_size=128", importance=weights[:5])
+
+
+def test_fake_quantize():
+    scale, zero_point, global_scale = qobs.compute_qparams(X, INT4)
+    assert global_scale is None
+    out = qobs.fake_quantize(X, INT4, scale, zero_point)
+    s = np.repeat(scale, 128, axis=1)
+    assert np.array_equal(out, np.clip(np.round(X / s), -8, 7).astype(np.float32) * s)
+    assert np.array_equal(qobs.fake_quantize(X.T.copy().T, INT4, scale, zero_point), out)
+    with pytest.raises(qobs.InvalidArgumentError, match="format"):
+        qobs.fake_quantize(X, INT4, scale, format="fp99")
+    with pytest.raises(qobs.InvalidArgumentError, match="scale"):
+        qobs.fake_quantize(X, INT4, scale[:3])
+
+
+def test_global_scale():
+    config = "llmc.memoryless_minmax num_bits=4 type=float strategy=tensor_group group_size=16"
+    scale, _, global_scale = qobs.compute_qparams(X, config)
+    assert global_scale.size == 1 and scale.shape == (32, 16)
+    out = qobs.fake_quantize(X, config, scale, global_scale=global_scale)
+    assert np.abs(out - X).max() < np.abs(X).max() / 4
+    assert np.array_equal(out, qobs.fake_quantize(X, config, scale, global_scale=float(global_scale.item())))
+
+
+def test_range_finders():
+    h = qobs.histogram(X, 2048, magnitude=True, range=(0, float(np.abs(X).max())))
+    modelopt = "modelopt.HistogramCalibrator"
+    p = qobs.range_by_percentile(h, config=modelopt, percentile=99)
+    assert p.min == -p.max and np.quantile(np.abs(X), 0.99) == pytest.approx(p.max, rel=0.01)
+    wider = qobs.range_by_percentile(h.counts, h.bin_edges, config=modelopt, percentile=99.9)
+    assert wider.max > p.max
+    for r in (qobs.range_by_mse(h, config=modelopt, stride=8), qobs.range_by_entropy(h, stride=8)):
+        assert 0 < r.max <= h.last_edge * (1 + 1e-6) and r.score >= 0
+    r = qobs.range_by_l2_norm(qobs.histogram(X, 2048))
+    assert X.min() <= r.min < 0 < r.max <= X.max()
+    with pytest.raises(qobs.InvalidArgumentError, match="percentile"):
+        qobs.range_by_percentile(h, config=modelopt, percentile=101)
+    with pytest.raises(TypeError, match="bin_edges"):
+        qobs.range_by_mse(h.counts, config=modelopt)
+
+
+def test_compute_qparams_is_an_observer():
+    o = qobs.Observer(INT4, base_name="weight").observe(X)
+    q = qobs.compute_qparams(X, "llmc.memoryless_minmax", num_bits=4, group_size=128)
+    assert np.array_equal(q.scale, o.scale) and np.array_equal(q.zero_point, o.zero_point)
+
+
+def test_settings_text_round_trip():
+    """What a preset describes can be set: words one by one, numbers at their limits."""
+    for preset in observable():
+        for s in qobs.settings(preset).values():
+            for value in [*s.words, None] if s.words else [s.default, None]:
+                try:
+                    qobs.Observer(preset, **{s.key: value})
+                except qobs.InvalidArgumentError as e:  # another setting contradicts, as the message says
+                    assert s.key in str(e) or any(k in str(e) for k in qobs.settings(preset))
