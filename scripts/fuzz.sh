@@ -45,7 +45,7 @@ if [[ ! -e $top/build/build.ninja ]]; then
         -Db_sanitize=address,undefined -Db_lundef=false -Ddefault_library=static \
         -Dprogram=enabled -Dpictures=disabled -Dtests=disabled -Dbench=disabled
 fi
-ninja -C "$top/build"
+ninja --quiet -C "$top/build"
 mkdir -p "$top/findings"
 rm -rf "$top/seeds"
 "$top/build/tests/fuzz/fuzz_seeds" "$top/seeds"

@@ -184,6 +184,7 @@ static void settings(void)
         for (size_t i = 0; i < 3 && strncmp(preset, "llmc.", 5) == 0; i++) {
             qobs_config *other;
             check(qobs_config_create(&other, preset, NULL, &error), &error);
+            check(qobs_config_set(other, "base_name", "weight", &error), &error);
             check(qobs_config_set(other, llmc[i][1], llmc[i][2], &error), &error);
             if (qobs_config_check(other, &error) == QOBS_OK)
                 states(other, preset, llmc[i][0]);
