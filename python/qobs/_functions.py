@@ -17,7 +17,7 @@ KINDS = {c.WORD: "word", c.BOOL: "bool", c.INTEGER: "integer", c.REAL: "real", c
 
 
 class Setting(NamedTuple):
-    """What a setting accepts. `min` and `max` are None if it has words; None restores the default."""
+    """A setting and its limits. `min` and `max` are None if it has words; None restores the default."""
 
     key: str
     kind: str  #: word, bool, integer, real, axes (list of integers), pair (height and width) or own_name
@@ -29,7 +29,7 @@ class Setting(NamedTuple):
 
 
 class QParams(NamedTuple):
-    """Scale and zero point, in the library of the input. Members are None if the preset has no such result."""
+    """Scale and zero point, in the framework of the input. Members are None if the preset has no such result."""
 
     scale: Any
     zero_point: Any
@@ -56,7 +56,7 @@ class Histogram(NamedTuple):
         if not isinstance(self.first_edge, float):
             raise ValueError("qobs: bin_edges is for one histogram; these are several")
         count = view(self.counts)
-        return count.library.edges(self.first_edge, self.last_edge, count.shape[0] + 1)
+        return count.framework.edges(self.first_edge, self.last_edge, count.shape[0] + 1)
 
 
 class SearchReport(NamedTuple):
@@ -81,7 +81,7 @@ class Search(NamedTuple):
 
 
 class Range(NamedTuple):
-    """What a range finder has found; the bins are included."""
+    """The result of a range finder; the bins are included."""
 
     min: float
     max: float
@@ -216,8 +216,8 @@ def minmax(x: Any, axes: int | tuple[int, ...] | list[int] | None = None, *, con
             if kept_count == n > 0:
                 value = value.extended()  # the library gives one range if every dimension is kept
             kept = (c_int * max(kept_count, 1))(*axes)
-    low, done_low = value.library.empty(shape, value.dtype)
-    high, done_high = value.library.empty(shape, value.dtype)
+    low, done_low = value.framework.empty(shape, value.dtype)
+    high, done_high = value.framework.empty(shape, value.dtype)
     args = c.MinmaxArgs(_MINMAX_SIZE, setup and setup.handle, value.address, groups and groups.address,
                         kept and addressof(kept), kept_count, low, high,
                         (math.prod(shape) if shape else 1) * SIZES[value.dtype])
@@ -244,9 +244,9 @@ def histogram(x: Any, bins: int = 2048, range: tuple[float, float] | None = None
     options = c.HistogramOptions(sizeof(c.HistogramOptions), bins, *(range or (0, 0)), magnitude, skip_zeros)
     if not 1 <= bins <= 1 << 24:
         raise c.InvalidArgumentError(f"bins: {bins}; allowed are 1 to 16777216")
-    counts, done = value.library.empty((*shape, bins), c.I64)
-    first, done_first = value.library.empty(shape, c.F32)
-    last, done_last = value.library.empty(shape, c.F32)
+    counts, done = value.framework.empty((*shape, bins), c.I64)
+    first, done_first = value.framework.empty(shape, c.F32)
+    last, done_last = value.framework.empty(shape, c.F32)
     n = math.prod(shape)
     args = c.HistogramArgs(sizeof(c.HistogramArgs), setup and setup.handle, value.address,
                            _pointer(groups), addressof(options), counts, 8 * n * bins, first, last, 4 * n)
@@ -278,7 +278,7 @@ def search(x: Any, config: str = "llmc.memoryless_mse", *, importance: Any = Non
     layout = _layout(setup, value, groups)
     shape, n, size = tuple(layout.shape[:layout.ndim]), layout.count, layout.count * SIZES[value.dtype]
     report = c.SearchReport(sizeof(c.SearchReport))
-    empty = value.library.empty
+    empty = value.framework.empty
     low, done_low = empty(shape, value.dtype)
     high, done_high = empty(shape, value.dtype)
     steps, done_steps = empty(shape, c.I32)
@@ -293,7 +293,7 @@ def search(x: Any, config: str = "llmc.memoryless_mse", *, importance: Any = Non
 
 def fake_quantize(x: Any, config: str, scale: Any, zero_point: Any = None, *, format: str | None = None,
                   global_scale: Any = None, g_idx: Any = None, **settings: Any) -> Any:
-    """Quantizes and dequantizes every element with its qparam. Returns dtype, shape and library of x, in C order.
+    """Quantizes and dequantizes every element with its qparam. Returns dtype, shape and framework of x, in C order.
 
     x: as in minmax. config: a preset and settings: granularity and number format. scale: one element for each qparam in
     C order, float32 or the dtype of x. zero_point: as many, of any dtype. format: the name of another number format,
@@ -306,7 +306,7 @@ def fake_quantize(x: Any, config: str, scale: Any, zero_point: Any = None, *, fo
         number = lib.format_find(format.encode())
         if not number:
             raise c.InvalidArgumentError(f"format: {format} is unknown")
-    out, done = value.library.empty(value.shape, value.dtype)
+    out, done = value.framework.empty(value.shape, value.dtype)
     args = c.FakeQuantizeArgs(sizeof(c.FakeQuantizeArgs), setup.handle, number, value.address,
                               _pointer(groups), scales.address, _pointer(zeros),
                               factor and addressof(factor), out, None, value.count * SIZES[value.dtype])

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from . import _library as c
 from ._functions import Config, Histogram, QParams, SearchReport, parsed, report_of
 from ._library import call, create, lib
-from ._tensor import default_library, library_named, view
+from ._tensor import default_framework, framework_named, view
 
 
 class Counts(NamedTuple):
@@ -67,26 +67,26 @@ class Observer:
             observer.observe(batch)
         scale, zero_point, _ = observer.qparams()
 
-    Results are arrays in the library of the last observed tensor: torch, numpy, or for DLPack and buffers numpy if it
+    Results are arrays in the framework of the last observed tensor: torch, numpy, or for DLPack and buffers numpy if it
     is installed, else memoryview. Observers can be copied, pickled and merged. Threads: calls on one observer wait for
     each other; different observers run at the same time, the GIL is released meanwhile. One call uses one thread."""
 
-    __slots__ = ("__weakref__", "_handle", "_library", "_lock")
+    __slots__ = ("__weakref__", "_handle", "_framework", "_lock")
 
     def __init__(self, preset: str, **settings: Any):
         config = Config(preset, settings)
         self._own(create(lib.observer_create, config.handle, None), None)
 
-    def _own(self, handle: int, library: Any) -> None:
+    def _own(self, handle: int, framework: Any) -> None:
         self._handle = handle
-        self._library = library
+        self._framework = framework
         self._lock = threading.RLock()
         weakref.finalize(self, lib.observer_destroy, handle)
 
     @classmethod
-    def _of(cls, handle: int, library: Any) -> Observer:
+    def _of(cls, handle: int, framework: Any) -> Observer:
         observer = cls.__new__(cls)
-        observer._own(handle, library)
+        observer._own(handle, framework)
         return observer
 
     # Batches
@@ -103,7 +103,7 @@ class Observer:
         groups = None if g_idx is None else view(g_idx)
         with self._lock:
             call(lib.observer_observe, self._handle, value.address, groups and groups.address)
-            self._library = value.library
+            self._framework = value.framework
         return self
 
     def observe_importance(self, activations: Any) -> Observer:
@@ -128,7 +128,7 @@ class Observer:
         self._give(lib.observer_set_error_weights, weight)
 
     def set_global_amax(self, amax: float) -> None:
-        """Sets the magnitude that gives the global scale: that of the whole tensor or of fused layers."""
+        """Sets the magnitude that gives the global scale: that of the complete tensor or of fused layers."""
         with self._lock:
             call(lib.observer_set_global_amax, self._handle, amax)
 
@@ -146,7 +146,7 @@ class Observer:
                                  edges and edges.address, min, max, batches)
         with self._lock:
             call(lib.observer_set_histogram, self._handle, byref(state))
-            self._library = heights.library
+            self._framework = heights.framework
 
     def _give(self, function: Any, x: Any) -> None:
         value = view(x)
@@ -184,8 +184,8 @@ class Observer:
         result = c.Result(sizeof(c.Result))
         with self._lock:
             call(lib.observer_result_find, self._handle, name.encode(), byref(result))
-            library = self._library or default_library()
-            address, done = library.empty(tuple(result.shape[:result.ndim]), result.dtype)
+            framework = self._framework or default_framework()
+            address, done = framework.empty(tuple(result.shape[:result.ndim]), result.dtype)
             call(lib.observer_read, self._handle, result.name, address, result.size)
         return done()
 
@@ -243,8 +243,8 @@ class Observer:
         others = [others] if isinstance(others, Observer) else list(others)
         with _locked([self, *others]):
             call(lib.observer_merge, self._handle, _handles(others), len(others))
-            if self._library is None:
-                self._library = next((o._library for o in others if o._library), None)
+            if self._framework is None:
+                self._framework = next((o._framework for o in others if o._framework), None)
 
     def save(self) -> bytes:
         """Settings and state, for load on any machine by this or a later version."""
@@ -254,21 +254,21 @@ class Observer:
         return buffer.raw
 
     @classmethod
-    def load(cls, state: bytes | bytearray | memoryview, *, library: str | None = None) -> Observer:
-        """An observer from the bytes of save. Results come in `library`, torch or numpy, until a tensor is observed.
+    def load(cls, state: bytes | bytearray | memoryview, *, framework: str | None = None) -> Observer:
+        """An observer from the bytes of save. Results come in `framework`, torch or numpy, until a tensor is observed.
         Errors: InvalidArgumentError if the bytes differ in any way from saved ones."""
         raw = bytes(state)
-        return cls._of(create(lib.observer_load, raw, len(raw), None), library and library_named(library))
+        return cls._of(create(lib.observer_load, raw, len(raw), None), framework and framework_named(framework))
 
     def __copy__(self) -> Observer:
         with self._lock:
-            return type(self)._of(create(lib.observer_clone, self._handle, None), self._library)
+            return type(self)._of(create(lib.observer_clone, self._handle, None), self._framework)
 
     def __deepcopy__(self, memo: dict) -> Observer:
         return self.__copy__()
 
     def __reduce__(self) -> tuple:
-        return _restored, (type(self), self.save(), self._library and self._library.name)
+        return _restored, (type(self), self.save(), self._framework and self._framework.name)
 
     def __repr__(self) -> str:
         size = ctypes.c_size_t()
@@ -280,8 +280,8 @@ class Observer:
         return f"Observer({text!r}, batches={self.counts().batches})"
 
 
-def _restored(cls: type[Observer], state: bytes, library: str | None) -> Observer:
-    return cls.load(state, library=library)
+def _restored(cls: type[Observer], state: bytes, framework: str | None) -> Observer:
+    return cls.load(state, framework=framework)
 
 
 def _handles(observers: list[Observer]) -> Any:

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The qobs authors
-"""Views of tensors of other libraries, and results in the library of the input.
+"""Views of tensors of other frameworks, and results in the framework of the input.
 
 No import of torch or numpy: an input is theirs only if they have been imported. A view holds its tensor: memory of a
 temporary must live as long as the call.
@@ -40,9 +40,9 @@ def _index_array(numbers: tuple) -> tuple:
 class View:
     """A qobs_tensor over somebody's memory, with what keeps that memory alive."""
 
-    __slots__ = ("tensor", "address", "dtype", "shape", "strides", "library", "owner", "held")
+    __slots__ = ("tensor", "address", "dtype", "shape", "strides", "framework", "owner", "held")
 
-    def __init__(self, owner, data, dtype, shape, strides, library):
+    def __init__(self, owner, data, dtype, shape, strides, framework):
         indices = _indices.get(shape) or _index_array(shape)
         if strides is None:
             self.held = indices
@@ -55,7 +55,7 @@ class View:
         self.dtype = dtype
         self.shape = shape
         self.strides = strides
-        self.library = library
+        self.framework = framework
         self.owner = owner
 
     @property
@@ -65,7 +65,7 @@ class View:
     def extended(self) -> View:
         """The same elements with a last dimension of length 1."""
         return View(self.owner, self.tensor.data, self.dtype, (*self.shape, 1),
-                    None if self.strides is None else (*self.strides, 0), self.library)
+                    None if self.strides is None else (*self.strides, 0), self.framework)
 
     def contiguous(self) -> bool:
         return self.strides is None
@@ -212,10 +212,10 @@ def _address(raw: bytearray) -> int:
     return ctypes.addressof(ctypes.c_char.from_buffer(raw)) if raw else 0
 
 
-def _widened(library, shape, code):
-    """Memory for a result whose dtype `library` lacks, which becomes float32."""
+def _widened(framework, shape, code):
+    """Memory for a result whose dtype `framework` lacks, which becomes float32."""
     raw = bytearray(math.prod(shape) * SIZES[code])
-    return _address(raw), lambda: library.wrap(_widen(bytes(raw), code), shape)
+    return _address(raw), lambda: framework.wrap(_widen(bytes(raw), code), shape)
 
 
 class _DlTensor(Structure):
@@ -244,7 +244,7 @@ def _dlpack(x) -> View:
                         f"{', '.join(_CODES)}")
     shape = tuple(t.shape[:t.ndim])
     strides = tuple(s * SIZES[code] for s in t.strides[:t.ndim]) if t.strides else None
-    return View((x, capsule), (t.data or 0) + t.byte_offset, code, shape, strides, default_library())
+    return View((x, capsule), (t.data or 0) + t.byte_offset, code, shape, strides, default_framework())
 
 
 class _PyBuffer(Structure):
@@ -274,7 +274,7 @@ def _buffer(x) -> View:
     _get_buffer(x, ctypes.byref(held), _FULL_RO)  # raises BufferError
     address = held.buf
     _release_buffer(ctypes.byref(held))
-    return View((x, memoryview(x)), address, code, shape, strides, default_library())
+    return View((x, memoryview(x)), address, code, shape, strides, default_framework())
 
 
 _torch = _numpy = None
@@ -298,8 +298,8 @@ def _find_numpy():
     return _numpy
 
 
-def default_library():
-    """The library of results if the input's has no arrays: numpy if it is installed, else memoryviews."""
+def default_framework():
+    """The framework of results if the input's has no arrays: numpy if it is installed, else memoryviews."""
     try:
         import numpy  # noqa: F401
     except ImportError:
@@ -307,15 +307,15 @@ def default_library():
     return _find_numpy()
 
 
-def library_named(name):
-    """The library of results of this name; the default one if it is not there or name is None."""
+def framework_named(name):
+    """The framework of results of this name; the default one if it is not there or name is None."""
     if name == "torch":
         try:
             import torch  # noqa: F401
         except ImportError:
-            return default_library()
+            return default_framework()
         return _find_torch()
-    return _buffers if name == "buffer" else default_library()
+    return _buffers if name == "buffer" else default_framework()
 
 
 def view(x) -> View:

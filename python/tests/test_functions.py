@@ -185,7 +185,7 @@ def test_compute_qparams_is_an_observer():
 
 
 def test_settings_text_round_trip():
-    """What a preset describes can be set: words one by one, numbers at their limits."""
+    """A described setting can be set: words one by one, numbers at their limits."""
     for preset in observable():
         for s in qobs.settings(preset).values():
             for value in [*s.words, None] if s.words else [s.default, None]:

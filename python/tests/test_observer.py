@@ -211,4 +211,4 @@ def test_torch_results_after_pickling():
     o = qobs.Observer("torch.MinMaxObserver").observe(torch.ones(3))
     assert isinstance(pickle.loads(pickle.dumps(o)).scale, torch.Tensor)
     assert isinstance(qobs.Observer.load(o.save()).scale, np.ndarray)
-    assert isinstance(qobs.Observer.load(o.save(), library="torch").scale, torch.Tensor)
+    assert isinstance(qobs.Observer.load(o.save(), framework="torch").scale, torch.Tensor)

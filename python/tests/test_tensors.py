@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The qobs authors
-"""Inputs of every library, in place, and results in the library of the input."""
+"""Inputs of every library, in place, and results in the framework of the input."""
 import array
 import gc
 import subprocess
@@ -146,7 +146,7 @@ def test_import_is_light():
 @pytest.mark.parametrize(("code", "dtype"), [(_tensor.BF16, ml_dtypes.bfloat16), (_tensor.F16, np.float16),
                                              (_tensor.F8_E4M3, ml_dtypes.float8_e4m3fn)])
 def test_widened(code, dtype):
-    """What a library without the dtype gets: the numbers of every code as float32."""
+    """A framework without the dtype gets the numbers of every code as float32."""
     size = np.dtype(dtype).itemsize
     codes = np.arange(1 << 8 * size, dtype=f"u{size}")
     want = codes.view(dtype).astype(np.float32)
@@ -169,7 +169,7 @@ class Packed:
         return self.x.__dlpack_device__()
 
 
-class Elsewhere(Packed):
+class OnOtherDevice(Packed):
     def __dlpack_device__(self):
         return (2, 0)
 
@@ -180,7 +180,7 @@ def test_dlpack():
         got = qobs.minmax(Packed(v), 0)
         assert same(got.min, v.min(axis=1)) and isinstance(got.min, np.ndarray)
     with pytest.raises(TypeError, match="device"):
-        qobs.minmax(Elsewhere(x))
+        qobs.minmax(OnOtherDevice(x))
     with pytest.raises(TypeError, match="DLPack"):
         qobs.minmax(Packed(np.zeros(3, np.uint8)))
 
