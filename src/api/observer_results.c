@@ -92,17 +92,11 @@ int qobs_observer_read(const qobs_observer *o, const char *name, void *out, size
     return status == QOBS_OK ? qobs_succeed(error) : status;
 }
 
-/* Element i of an array of any dtype. 64-bit integers have their own function. */
-static double real_at(const unsigned char *array, qobs_dtype dtype, size_t i)
-{
-    return qobs_qparam_at(array, dtype, (int64_t)i);
-}
-
 static int64_t integer_at(const unsigned char *array, qobs_dtype dtype, size_t i)
 {
     int64_t integer;
     if (dtype != QOBS_I64)
-        return (int64_t)real_at(array, dtype, i);
+        return (int64_t)qobs_qparam_at(array, dtype, (int64_t)i);
     memcpy(&integer, array + i * sizeof integer, sizeof integer);
     return integer;
 }
@@ -112,7 +106,7 @@ static bool is_integer(const unsigned char *array, qobs_dtype dtype, size_t i, q
 {
     if (dtype == QOBS_I64)
         return integer == QOBS_I64 || integer_at(array, dtype, i) == (int32_t)integer_at(array, dtype, i);
-    const double x = real_at(array, dtype, i), limit = integer == QOBS_I64 ? 0x1p63 : 0x1p31;
+    const double x = qobs_qparam_at(array, dtype, (int64_t)i), limit = integer == QOBS_I64 ? 0x1p63 : 0x1p31;
     return x >= -limit && x < limit && x == floor(x);
 }
 
@@ -123,9 +117,9 @@ static int convert(const unsigned char *from, qobs_dtype dtype, size_t n, qobs_d
     for (size_t i = 0; (to == QOBS_I32 || to == QOBS_I64) && i < n; i++)
         if (!is_integer(from, dtype, i, to))
             return qobs_invalid(error, "dtype: is %s, but element %zu of %s is %.9g", qobs_dtype_name(to), i, name,
-                                real_at(from, dtype, i));
+                                qobs_qparam_at(from, dtype, (int64_t)i));
     for (size_t i = 0; i < n; i++) {
-        const double x = dtype == QOBS_I64 ? (double)integer_at(from, dtype, i) : real_at(from, dtype, i);
+        const double x = qobs_qparam_at(from, dtype, (int64_t)i);
         const float f32 = (float)x;
         const bool integer = to == QOBS_I32 || to == QOBS_I64;
         const int64_t i64 = integer ? integer_at(from, dtype, i) : 0;

@@ -7,36 +7,8 @@
 #include <string.h>
 
 #include "base/tensor.h"
-#include "number/convert.h"
 #include "number/format.h"
 #include "number/native.h"
-
-double qobs_qparam_at(const void *array, qobs_dtype dtype, int64_t i)
-{
-    const unsigned char *p = (const unsigned char *)array + (size_t)i * qobs_dtype_size(dtype);
-    int8_t byte;
-    int16_t half;
-    int32_t word;
-    int64_t wide;
-    switch (dtype) {
-    case QOBS_I8:
-        memcpy(&byte, p, sizeof byte);
-        return byte;
-    case QOBS_I16:
-        memcpy(&half, p, sizeof half);
-        return half;
-    case QOBS_I32:
-        memcpy(&word, p, sizeof word);
-        return word;
-    case QOBS_I64:
-        memcpy(&wide, p, sizeof wide);
-        return (double)wide;
-    case QOBS_F8_E4M3:
-        return (double)qobs_format_decode(qobs_format_find("fp8_e4m3"), *p);
-    default:
-        return qobs_element(p, dtype);
-    }
-}
 
 /* n numbers of any dtype from `first` on, `stride` elements apart, as floats. Likely dtypes have their own loop. */
 static void read_floats(const void *array, qobs_dtype dtype, int64_t first, int64_t stride, int64_t n, float *out)

@@ -4,7 +4,7 @@
 /* Converts scales and zero points of the caller to the types of the fake-quantize kernels. */
 #pragma once
 
-#include "qobs/qobs.h"
+#include "number/convert.h"
 
 struct qparam_source {
     qobs_dtype x_dtype;
@@ -40,4 +40,7 @@ void qobs_read_qparams(const struct qparam_source *q, int64_t first, int64_t str
 void qobs_no_zero_points(const struct qparam_source *q, int64_t n, struct qparam_panel *panel);
 
 /* Element i of an array of scales or zero points of any dtype and alignment. */
-double qobs_qparam_at(const void *array, qobs_dtype dtype, int64_t i);
+static inline double qobs_qparam_at(const void *array, qobs_dtype dtype, int64_t i)
+{
+    return qobs_number_of((const unsigned char *)array + (size_t)i * qobs_dtype_size(dtype), dtype);
+}

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "number/native.h"
+#include "qobs/format.h"
 
 double qobs_element(const void *element, qobs_dtype dtype)
 {
@@ -56,19 +57,28 @@ void qobs_store_doubles(void *array, qobs_dtype dtype, size_t first, size_t n, c
     FOR_NATIVE(dtype, store_doubles, array, first, n, values)
 }
 
-double qobs_number_at(const struct view *v, int64_t i)
+double qobs_number_of(const void *number, qobs_dtype dtype)
 {
-    const unsigned char *at = v->data + i * v->strides[0];
+    int8_t byte;
+    int16_t half;
     int32_t word;
     int64_t wide;
-    switch (v->dtype) {
+    switch (dtype) {
+    case QOBS_I8:
+        memcpy(&byte, number, sizeof byte);
+        return byte;
+    case QOBS_I16:
+        memcpy(&half, number, sizeof half);
+        return half;
     case QOBS_I32:
-        memcpy(&word, at, sizeof word);
+        memcpy(&word, number, sizeof word);
         return word;
     case QOBS_I64:
-        memcpy(&wide, at, sizeof wide);
+        memcpy(&wide, number, sizeof wide);
         return (double)wide;
+    case QOBS_F8_E4M3:
+        return (double)qobs_format_decode(qobs_format_find("fp8_e4m3"), *(const unsigned char *)number);
     default:
-        return qobs_element(at, v->dtype);
+        return qobs_element(number, dtype);
     }
 }

@@ -25,5 +25,11 @@ double qobs_round_to(qobs_dtype dtype, double value);
  * upstream's results depend on. */
 static inline int32_t int32_of_double(double x) { return x > -0x1p31 - 1 && x < 0x1p31 ? (int32_t)x : INT32_MIN; }
 
-/* Element i of a 1-dimensional view, as a double. An integer of 64 bits is rounded. */
-double qobs_number_at(const struct view *view, int64_t i);
+/* A number of any dtype as a double. An integer of 64 bits is rounded. */
+double qobs_number_of(const void *number, qobs_dtype dtype);
+
+/* Element i of a 1-dimensional view, as a double. */
+static inline double qobs_number_at(const struct view *view, int64_t i)
+{
+    return qobs_number_of(view->data + i * view->strides[0], view->dtype);
+}
