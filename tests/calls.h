@@ -248,25 +248,26 @@ static inline int call_range_by_entropy(const qobs_config *config, const qobs_te
 
 /* ---- Observers --------------------------------------------------------------------------------------------------- */
 
+static inline qobs_qparam_buffers call_buffers(void *scale, size_t scale_size, void *zero_point, size_t zero_point_size)
+{
+    return (qobs_qparam_buffers){.struct_size = sizeof(qobs_qparam_buffers),
+                                 .scale = scale,
+                                 .scale_size = scale ? scale_size : 0,
+                                 .zero_point = zero_point,
+                                 .zero_point_size = zero_point ? zero_point_size : 0};
+}
+
 static inline int call_qparams(const qobs_observer *o, void *scale, size_t scale_size, void *zero_point,
                                size_t zero_point_size, qobs_error *error)
 {
-    const qobs_qparam_buffers out = {.struct_size = sizeof out,
-                                     .scale = scale,
-                                     .scale_size = scale ? scale_size : 0,
-                                     .zero_point = zero_point,
-                                     .zero_point_size = zero_point ? zero_point_size : 0};
+    const qobs_qparam_buffers out = call_buffers(scale, scale_size, zero_point, zero_point_size);
     return qobs_observer_qparams(o, &out, error);
 }
 
 static inline int call_update_qparams(qobs_observer *o, const qobs_tensor *value, const qobs_tensor *g_idx, void *scale,
                                       size_t scale_size, void *zero_point, size_t zero_point_size, qobs_error *error)
 {
-    const qobs_qparam_buffers out = {.struct_size = sizeof out,
-                                     .scale = scale,
-                                     .scale_size = scale ? scale_size : 0,
-                                     .zero_point = zero_point,
-                                     .zero_point_size = zero_point ? zero_point_size : 0};
+    const qobs_qparam_buffers out = call_buffers(scale, scale_size, zero_point, zero_point_size);
     return value ? qobs_observer_update_qparams(o, value, g_idx, &out, error) : qobs_observer_qparams(o, &out, error);
 }
 
@@ -274,11 +275,7 @@ static inline int call_update_qparams_along_dim(qobs_observer *o, const qobs_ten
                                                 size_t count, void *scale, size_t scale_size, void *zero_point,
                                                 size_t zero_point_size, qobs_error *error)
 {
-    const qobs_qparam_buffers out = {.struct_size = sizeof out,
-                                     .scale = scale,
-                                     .scale_size = scale ? scale_size : 0,
-                                     .zero_point = zero_point,
-                                     .zero_point_size = zero_point ? zero_point_size : 0};
+    const qobs_qparam_buffers out = call_buffers(scale, scale_size, zero_point, zero_point_size);
     return qobs_observer_update_qparams_along_dim(o, value, dim, count, &out, error);
 }
 
