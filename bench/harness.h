@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // SPDX-FileCopyrightText: The qobs authors
 
-// What all benchmarks are made of: data, sizes, instruction sets, and two ways to measure. A *benchmark* measures one
+// The parts of all benchmarks: data, sizes, instruction sets, and two ways to measure. A *benchmark* measures one
 // thing; bytes_per_second, items_per_second and the counter `bytes` (what a call reads) describe it. A *pair* measures
 // two in turns, so that whatever else the machine does disturbs both, and gives the counter `ratio` of their speeds, a
 // median of rounds.
@@ -32,7 +32,7 @@ struct Dtype {
 extern const Dtype kDtypes[QOBS_KERNEL_DTYPES];
 extern const Dtype &kF32, &kBf16;
 
-// Where data of half a cache's size lie, by this CPU's caches; memory: four times the last one.
+// A level of memory and the bytes of data that stay in it: half of a cache of this CPU, or four times the last one.
 struct Level {
     std::string name;
     size_t bytes;
@@ -49,15 +49,14 @@ const limits &Limits();                                 // of the widest
 // Data lie in pages of 2 MB. Set before any are made.
 extern bool huge_pages;
 
-// That many bytes in pages of their own, for good; they take memory as they are written.
+// Returns bytes in pages of their own, which are never released. They use memory once they are written.
 unsigned char *Pages(size_t bytes);
 
 // At least that many bytes of gaussian weights, 4096-aligned, written once. A short stretch is drawn and repeated.
 const unsigned char *Gaussian(const Dtype &dtype, size_t bytes);
 
-// That many bytes, 4096-aligned, for results that are as large as the data; the same for all, as the data are: what
-// takes turns shares the cache, and pages and the distance between elements and results, which decide about tens of per
-// cent, are not another thing to differ in.
+// Returns bytes, 4096-aligned, for results that are as large as the data. All cases get the same memory, so that cases
+// measured in turns share cache and pages. The distance between elements and results alone is worth tens of per cent.
 unsigned char *Results(size_t bytes);
 
 // Room for results, zeroed, 64-aligned.
@@ -107,7 +106,7 @@ struct KernelCase {
     std::string Rest() const { return std::string(dtype->name) + "/" + variant + "/" + level; }
 };
 
-// Of any size; level is but the last part of the name.
+// Cases of any size; level is only the last part of the name.
 KernelCase MinmaxCase(const std::string &layout, const Dtype &dtype, const std::string &level, size_t bytes);
 KernelCase HistogramCase(const std::string &distribution, const Dtype &dtype, const std::string &level, size_t bytes,
                          size_t bins = 2048);

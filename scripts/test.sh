@@ -38,7 +38,8 @@ stages=()
 for argument; do
     case $argument in
     --full) full=1 ;;
-    gcc | golden | clang | sanitize | emulate | aarch64 | cpus | bench | scripts | exercises | install | portable | fuzz | analyse | races | memory | python) stages+=("$argument") ;;
+    gcc | golden | clang | sanitize | emulate | aarch64 | cpus | bench | scripts | exercises | install | portable | fuzz | analyse | \
+        races | memory | python) stages+=("$argument") ;;
     *)
         sed -n '/^#   /s/^#   //p' "$0" >&2
         exit 2

@@ -44,7 +44,7 @@ def run(*command, **options):
 
 
 def files():
-    """What git tracks; without git everything that is no build."""
+    """Returns the files that git tracks; without git, all that are no build."""
     if os.path.exists(os.path.join(ROOT, ".git")):
         return run("git", "ls-files", "-z", cwd=ROOT).rstrip("\0").split("\0")
     found = []

@@ -163,8 +163,8 @@ static inline void reference_free(struct reference *r)
 /* Two errors as good as equal. */
 static inline bool reference_tie(double a, double b) { return fabs(a - b) <= 2e-6 * fmax(fabs(a), fabs(b)); }
 
-/* Where upstream's rule stops: the number of candidates looked at. *tie: a comparison on the way was as good as equal,
- * so that another number may be right, too. patience < 0: never. */
+/* Returns the number of candidates after which upstream's rule stops. *tie: a comparison on the way was nearly equal,
+ * so another number may be right, too. patience < 0: it never stops. */
 static inline int reference_stop(const double *error, int steps, size_t qparams, int64_t patience, bool *tie)
 {
     double *best = malloc(qparams * sizeof *best + 1);

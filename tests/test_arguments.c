@@ -86,7 +86,7 @@ static qobs_config *made_config;
 static qobs_observer *made_observer;
 static qobs_plan *made_plan;
 
-/* What calls take; a case changes one of these. */
+/* The arguments of all calls; a case changes one of them. */
 static struct {
     const qobs_config *config;
     qobs_config *own_config;

@@ -33,8 +33,8 @@ struct setting {
     const char *key, *value;
 };
 
-/* Which qparam the element with these indices has; the test's own idea of each strategy. `place` is the group that
- * g_idx puts a column in. */
+/* Returns the qparam of the element with these indices, by the test's own rule for each strategy. `place` is the group
+ * that g_idx puts a column in. */
 typedef int64_t qparam_fn(const struct extents *shape, const int64_t *i, const int64_t *place);
 
 static int64_t group_5(const struct extents *s, const int64_t *i, const int64_t *place)
@@ -594,7 +594,7 @@ static void test_no_memory(void **state)
     qobs_config_destroy(config);
 }
 
-/* Whatever rounding and flush modes the caller has; they are left as they were. */
+/* Results do not depend on the caller's rounding and flush modes, which stay as they were. */
 static void test_modes(void **state)
 {
     (void)state;

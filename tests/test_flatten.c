@@ -6,7 +6,7 @@
 #include "golden.h"
 #include "qobs/plan.h"
 
-/* What of a case's configuration is no setting of a plan: notes about the case, and the number format, on which
+/* False for the parts of a case's configuration that no plan has: notes about the case, and the number format, on which
  * flattening does not depend. */
 static bool is_setting(const cJSON *item)
 {

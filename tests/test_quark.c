@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* What golden vectors do not say of Quark's observers and those without ranges: refusals, batches of another shape,
- * ballots, merging and bytes. */
+/* Quark's observers and those without ranges, beyond the golden vectors: refusals, batches of another shape, counted
+ * scales, merging and saved bytes. */
 #include "observing.h"
 #include "qobs/plan.h"
 #include "calls.h"
@@ -270,7 +270,7 @@ static void release(void *context, void *memory, size_t size)
     free(memory);
 }
 
-/* Wherever memory runs out, the observer is as it was, and nothing is lost in the end. */
+/* The observer is as it was if memory runs out at any place, and no memory leaks. */
 static void test_no_memory(void **state)
 {
     (void)state;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* What programs that are linked once and keep running rely on: the version, and structures that older and newer headers
- * made. */
+/* Programs that are linked once and keep running rely on this: the version, and structures of older and newer
+ * headers. */
 #include "calls.h"
 #include "base/struct_size.h"
 #include "observing.h"
@@ -215,7 +215,7 @@ static void test_newer(void **state)
     qobs_config_destroy(config);
 }
 
-/* What is filled for the caller is filled as far as the caller knows it. */
+/* Out structures are filled as far as the caller knows them. */
 static void test_filled(void **state)
 {
     (void)state;

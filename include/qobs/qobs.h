@@ -297,7 +297,7 @@ QOBS_API size_t qobs_config_key_count(const qobs_config *config);
  * @since 0.1.0 */
 QOBS_API const char *qobs_config_key(const qobs_config *config, size_t index);
 
-/** What a setting accepts. Each accepts null, too, which restores the default. */
+/** Kinds of values that a setting accepts. Each accepts null, too, which restores the default. */
 typedef enum qobs_setting_kind {
     QOBS_SETTING_WORD = 1, /**< one of its words */
     QOBS_SETTING_BOOL,     /**< true or false, which are its words */

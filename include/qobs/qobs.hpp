@@ -736,7 +736,7 @@ inline ranges minmax(const tensor &value, const std::vector<int> &axes = {}, con
     return out;
 }
 
-/** What search() has found. */
+/** The result of search(). */
 struct search_result {
     ranges range;                        /**< chosen ranges */
     std::vector<std::int32_t> best_step; /**< chosen step of each qparam */

@@ -202,7 +202,7 @@ typedef struct qobs_range_args {
     const qobs_runtime *runtime;  /**< NULL: the defaults; the executor is not used */
 } qobs_range_args;
 
-/** What a range finder has found. qobs fills the structure as far as struct_size goes. */
+/** The result of a range finder. qobs fills the structure as far as struct_size goes. */
 typedef struct qobs_range {
     size_t struct_size; /**< sizeof(qobs_range) */
     float min;          /**< the range */

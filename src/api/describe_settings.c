@@ -26,7 +26,7 @@ int qobs_config_get(const qobs_config *config, const char *key, char *value, siz
     return qobs_succeed(error);
 }
 
-/* Text that is counted, and written as far as there is room. */
+/* Text that is counted, and written as far as the buffer goes. */
 struct text {
     char *to;
     size_t size, length;

@@ -188,7 +188,7 @@ static bool parse_field(const struct setting *s, const char *value, struct qobs_
 }
 
 /* The setting has a value from now on. */
-static int give(const struct setting *s, struct qobs_config *config)
+static int mark_set(const struct setting *s, struct qobs_config *config)
 {
     if (s->set != NO_FIELD)
         *(bool *)((unsigned char *)config + s->set) = true;
@@ -197,7 +197,7 @@ static int give(const struct setting *s, struct qobs_config *config)
 
 int qobs_setting_parse(const struct setting *s, const char *value, struct qobs_config *config, qobs_error *error)
 {
-    return parse_field(s, value, config) ? give(s, config) : refuse(s, "", value, config, error);
+    return parse_field(s, value, config) ? mark_set(s, config) : refuse(s, "", value, config, error);
 }
 
 /* ---- From numbers and booleans ----------------------------------------------------------------------------------- */
@@ -215,7 +215,7 @@ int qobs_setting_put_int(const struct setting *s, int64_t value, struct qobs_con
     snprintf(text, sizeof text, "%" PRId64, value);
     switch (s->kind) {
     case KIND_WORD:
-        return parse_word(s, text, field) ? give(s, config) : refuse(s, "the integer ", text, config, error);
+        return parse_word(s, text, field) ? mark_set(s, config) : refuse(s, "the integer ", text, config, error);
     case KIND_INTEGER:
     case KIND_LONG:
     case KIND_AXES:
@@ -231,14 +231,14 @@ int qobs_setting_put_int(const struct setting *s, int64_t value, struct qobs_con
         *(int64_t *)field = value;
     else
         *(struct axes *)field = (struct axes){.count = 1, .axis = {(int)value}};
-    return give(s, config);
+    return mark_set(s, config);
 }
 
 int qobs_setting_put_real(const struct setting *s, double value, struct qobs_config *config, qobs_error *error)
 {
     if (s->kind == KIND_REAL && value >= s->min && value <= s->max) { /* not NaN */
         *(double *)((unsigned char *)config + s->field) = value;
-        return give(s, config);
+        return mark_set(s, config);
     }
     char text[QOBS_SETTING_VALUE];
     qobs_print_real(value, text);
@@ -249,7 +249,7 @@ int qobs_setting_put_bool(const struct setting *s, bool value, struct qobs_confi
 {
     const char *text = value ? "true" : "false";
     const bool can = s->kind == KIND_BOOL || s->kind == KIND_WORD;
-    return can && parse_field(s, text, config) ? give(s, config) : refuse(s, "the boolean ", text, config, error);
+    return can && parse_field(s, text, config) ? mark_set(s, config) : refuse(s, "the boolean ", text, config, error);
 }
 
 /* ---- Back to the default ----------------------------------------------------------------------------------------- */

@@ -19,7 +19,7 @@ enum global_source {
     GLOBAL_FROM_TENSORS /* a range of whole tensors, accumulated apart from those of the qparams */
 };
 
-/* Which count of tokens is a result. */
+/* The count of tokens that is a result. */
 enum token_count { TOKENS_NONE, TOKENS_ALL, TOKENS_NONZERO };
 
 /* Behaviour of upstream's class besides its stages. */

@@ -17,19 +17,20 @@ int qobs_histogram_allocate(const struct runtime *runtime, const struct histogra
                             size_t qparams, size_t bins, qobs_error *error)
 {
     const size_t edges = ops->stores_edges ? bins + 1 : 0;
-    int64_t masses, limit;
-    const bool fits = qobs_multiply((int64_t)qparams, (int64_t)bins, &masses) && qobs_multiply(masses, 32, &limit);
+    int64_t total_bins, limit;
+    const bool fits =
+        qobs_multiply((int64_t)qparams, (int64_t)bins, &total_bins) && qobs_multiply(total_bins, 32, &limit);
     *h = (struct histogram){0};
-    const size_t size = fits ? ((size_t)masses + edges) * sizeof *h->mass + qparams * sizeof *h->range : 0;
+    const size_t size = fits ? ((size_t)total_bins + edges) * sizeof *h->mass + qparams * sizeof *h->range : 0;
     double *mass = fits ? qobs_allocate_state(runtime, size) : NULL;
     if (!mass)
         return out_of_memory(qparams, bins, error);
-    memset(mass, 0, ((size_t)masses + edges) * sizeof *mass);
+    memset(mass, 0, ((size_t)total_bins + edges) * sizeof *mass);
     *h = (struct histogram){.qparams = qparams,
                             .bins = bins,
                             .mass = mass,
-                            .edges = edges > 0 ? mass + masses : NULL,
-                            .range = (struct bin_range *)(void *)(mass + masses + edges),
+                            .edges = edges > 0 ? mass + total_bins : NULL,
+                            .range = (struct bin_range *)(void *)(mass + total_bins + edges),
                             .size = size,
                             .outside = MAX_OUTSIDE};
     for (size_t q = 0; q < qparams; q++)
@@ -172,7 +173,7 @@ static int collect_growing(struct batch_histogram *b, const struct batch *batch,
 
 /* ---- Accept a batch ---------------------------------------------------------------------------------------------- */
 
-/* Writes the masses of qparam q to the bins of another range, which are 0. */
+/* Writes the counts of qparam q to the bins of another range, which are 0. */
 static void transfer(const struct histogram_rule *rule, rebin_fn *rebin, const struct histogram *from, size_t q,
                      const struct bin_range *next, size_t bins, double *to)
 {

@@ -12,7 +12,7 @@ struct result_type {
     struct shape shape;
 };
 
-/* Where a part of a result is read to. */
+/* The destination of a part of a result. */
 struct reading {
     size_t part;
     void *out;

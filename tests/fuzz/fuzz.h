@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* What the fuzz targets share: reading choices from libFuzzer's bytes, and ending the process where something does not
+/* Shared by the fuzz targets: reading choices from libFuzzer's bytes, and ending the process where something does not
  * hold. */
 #ifndef QOBS_FUZZ_H
 #define QOBS_FUZZ_H
