@@ -71,16 +71,12 @@ int qobs_describe_qparams(const char *text, const qobs_tensor *value, qobs_qpara
 int qobs_compute_qparams(const char *text, const qobs_tensor *value, const qobs_qparam_buffers *out,
                          const qobs_runtime *runtime, qobs_error *error)
 {
-    qobs_config *config = NULL;
     qobs_observer *observer = NULL;
-    int status = qobs_config_parse(&config, text, runtime, error);
-    if (status == QOBS_OK)
-        status = qobs_observer_create(&observer, config, runtime, error);
+    int status = qobs_observer_open(&observer, text, runtime, error);
     if (status == QOBS_OK)
         status = qobs_observer_observe(observer, value, NULL, error);
     if (status == QOBS_OK)
         status = qobs_observer_qparams(observer, out, error);
     qobs_observer_destroy(observer);
-    qobs_config_destroy(config);
     return status;
 }
