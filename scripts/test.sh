@@ -204,7 +204,7 @@ no_stray_instructions() {
     for name in any avx2 avx512; do
         objdump -d --no-show-raw-insn "$src"/libkernels_${name/any/scalar}.a.p/*.o >$top/$name.disassembled || return
     done
-    objdump -d --no-show-raw-insn "$src"/libqobs_inside.a.p/*.o "$1"/tools/*.p/*.o >>$top/any.disassembled || return
+    objdump -d --no-show-raw-insn "$src"/libqobs_inside.a.p/*.o "$1"/{checkpoint,tools}/*.p/*.o >>$top/any.disassembled || return
     ! grep -E "$avx|$avx512" $top/any.disassembled && ! grep -E "$avx512" $top/avx2.disassembled &&
         grep -qE "$avx" $top/avx2.disassembled && grep -qE "$avx512" $top/avx512.disassembled
 }
@@ -406,7 +406,7 @@ stage_fuzz() {
 
 # tidy DIRECTORY OPTION...: with the compile commands of a build.
 tidy() {
-    find src tools -name '*.c' -not -path 'src/neon/*' -print0 | xargs -0 -P "$(nproc)" -n 4 clang-tidy-19 --quiet -p "$@"
+    find src checkpoint tools -name '*.c' -not -path 'src/neon/*' -print0 | xargs -0 -P "$(nproc)" -n 4 clang-tidy-19 --quiet -p "$@"
 }
 
 stage_analyse() {
@@ -419,8 +419,8 @@ stage_analyse() {
         counted single tidy $top/tidy '--checks=-clang-analyzer-*'
     fi
     counted single cppcheck -j "$(nproc)" --quiet --std=c11 --enable=warning,performance,portability --error-exitcode=1 \
-        --suppressions-list=scripts/cppcheck-suppressions.txt -DQOBS_SLEEF -D__x86_64__ -Iinclude -Isrc -Itools \
-        src/{base,number,kernels,scalar,plan,reduce,histogram,measure,formula,range,config,observer,api} tools
+        --suppressions-list=scripts/cppcheck-suppressions.txt -DQOBS_SLEEF -D__x86_64__ -Iinclude -Isrc -Icheckpoint -Itools \
+        src/{base,number,kernels,scalar,plan,reduce,histogram,measure,formula,range,config,observer,api} checkpoint tools
 }
 
 stage_scripts() {

@@ -20,7 +20,7 @@
 #include <cjson/cJSON.h>
 
 #include "qobs/qobs.h"
-#include "safetensors.h"
+#include "files/safetensors.h"
 
 /* The suite that is open, and its directory. */
 static struct st_file tensors;

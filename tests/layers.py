@@ -5,7 +5,7 @@
 
     layers.py [--report] [ROOT]
 
-Reads src/, include/, tools/ and, if there is one, checkpoint/. Prints each violation with its file and line, and ends with
+Reads src/, include/, checkpoint/ and tools/. Prints each violation with its file and line, and ends with
 "N passed, N failed", one for each rule. With --report it prints the violations by rule and always succeeds. The rules:
 
   order     a file includes from its own folder, a folder below it in LAYERS, the public headers and the system only
@@ -15,7 +15,7 @@ Reads src/, include/, tools/ and, if there is one, checkpoint/. Prints each viol
   tags      no two structures, unions or enumerations have one tag, but for instruction sets and templates
   cycles    files, a header and its sources of one stem taken as one, form no cycle of includes
   columns   lines have at most 120 columns
-  tools     tools/ and checkpoint/ include their own files, the public headers and the system only
+  tools     checkpoint/ includes its own files, the public headers and the system only; tools/ those and its own
   words     the words of WORDS appear only as layers_allowed.txt says, and every line there is needed
   settings  nothing below config/ compares a statistic, family or version, or knows a configuration
 """
@@ -35,6 +35,7 @@ LAYERS = ["base", "number", "kernels", "templates", *ISAS, "plan", "reduce", "hi
           "config", "observer", "api"]
 BELOW_CONFIG = LAYERS[:LAYERS.index("config")]
 CLIENTS = ["checkpoint", "tools"]
+KNOWN = {"checkpoint": "the public headers", "tools": "the public headers and checkpoint/"}
 MIN_FILES, MAX_FILES = 3, 25
 MAX_TEMPLATES = 30  # a template is one file for each kernel family and width or dtype
 MAX_COLUMNS = 120
@@ -90,7 +91,8 @@ class Tree:
     def resolve(self, path, name):
         """The file of the tree that an include means, or None."""
         top = path.split("/")[0]
-        for candidate in [os.path.dirname(path) + "/" + name, f"{top}/{name}", f"include/{name}", f"src/{name}"]:
+        for candidate in [os.path.dirname(path) + "/" + name, f"{top}/{name}", f"include/{name}", f"src/{name}",
+                          f"checkpoint/{name}"]:
             candidate = os.path.normpath(candidate).replace(os.sep, "/")
             if candidate in self.text:
                 return candidate
@@ -234,8 +236,8 @@ def check_tools(tree):
         for line, name, target, quoted in tree.includes[path]:
             if target is None and quoted:
                 yield f"{path}:{line}: includes {name}, which is not in the tree"
-            elif target and not is_public(target) and not target.startswith(top + "/"):
-                yield f"{path}:{line}: includes {name}: {top} knows the public headers only"
+            elif target and not is_public(target) and target.split("/")[0] not in CLIENTS[:CLIENTS.index(top) + 1]:
+                yield f"{path}:{line}: includes {name}: {top} knows {KNOWN[top]} only"
 
 
 def read_allowed(tree):

@@ -17,13 +17,13 @@
 #undef fail /* cmocka has a macro of that name, the program a function. fail_msg of cmocka needs a replacement: */
 #define io_stop(...) (print_error(__VA_ARGS__), _fail(__FILE__, __LINE__))
 
-#include "dtype.h"
-#include "fail.h"
-#include "mapped.h"
-#include "npy.h"
-#include "safetensors.h"
-#include "tensor_files.h"
-#include "tensors.h"
+#include "files/file_dtype.h"
+#include "files/fail.h"
+#include "files/mapped.h"
+#include "files/npy.h"
+#include "files/safetensors.h"
+#include "files/tensor_files.h"
+#include "files/tensors.h"
 
 /* Group fixtures: a temporary directory, removed with its contents. */
 int io_setup(void **state);

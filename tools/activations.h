@@ -10,20 +10,20 @@
 #include "progress.h"
 #include "recordings.h"
 #include "results.h"
-#include "safetensors.h"
+#include "files/safetensors.h"
 #include "select.h"
 
 /* All batches recorded under one name, and their results. */
 struct stream {
     const struct tensor_ref *found;
     enum base base;
-    int64_t features;      /* required size of the last dimension; -1: any */
+    int64_t features;        /* required size of the last dimension; -1: any */
     const char *features_of; /* name of the weight that requires it */
     qobs_observer *observer;
     qobs_counts counts;
     struct results results; /* those of scale, zero_point and global_scale that the checkpoint needs */
-    int code;                /* exit code of the observation */
-    struct fail failure;     /* its message */
+    int code;               /* exit code of the observation */
+    struct fail failure;    /* its message */
 };
 
 /* A module that needs scales for a base name. */
@@ -31,12 +31,12 @@ struct target {
     const char *module;
     size_t length;
     enum base base;
-    size_t stream; /* index; NOT_RECORDED: no tensor was recorded for the module */
-    size_t group;  /* layers with the same number share a global scale (layers.h) */
-    size_t first_output;  /* index of its first tensor in the output file */
+    size_t stream;       /* index; NOT_RECORDED: no tensor was recorded for the module */
+    size_t group;        /* layers with the same number share a global scale (layers.h) */
+    size_t first_output; /* index of its first tensor in the output file */
 };
 
-#define NOT_RECORDED ((size_t)-1)
+#define NOT_RECORDED ((size_t) - 1)
 
 /* Zero-initialize it. */
 struct activations {

@@ -8,8 +8,8 @@
 #include "activations.h"
 #include "bases.h"
 #include "layers.h"
-#include "output.h"
-#include "safetensors.h"
+#include "files/output.h"
+#include "files/safetensors.h"
 
 struct calibration {
     const char *model, *out, *report;

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "calibrate.h"
-#include "json.h"
+#include "files/json.h"
 
 static const char *const needs_names[] = {"none", "dynamic", "global_scale", "static"};
 

@@ -9,9 +9,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "fail.h"
+#include "files/fail.h"
 #include "results.h"
-#include "tensor_files.h"
+#include "files/tensor_files.h"
 
 struct span {
     double low, high;
@@ -21,9 +21,9 @@ struct chart {
     const char *title, *preset;
     size_t bins;
     uint64_t *counts;
-    double first, last; /* outermost edges; all bins have the same width */
-    uint64_t elements;  /* finite elements; the histogram counts all of them */
-    uint64_t below, above;  /* finite elements outside the range of their qparam, which are clipped */
+    double first, last;    /* outermost edges; all bins have the same width */
+    uint64_t elements;     /* finite elements; the histogram counts all of them */
+    uint64_t below, above; /* finite elements outside the range of their qparam, which are clipped */
     uint64_t nan, inf;
     size_t qparams;
     struct span narrowest, widest; /* of the ranges; equal if there is one range */

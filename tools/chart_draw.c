@@ -28,7 +28,7 @@ int chart_draw(const struct chart *c, const char *path)
 #include <string.h>
 #include <strings.h>
 
-#include "output.h"
+#include "files/output.h"
 
 static bool ends_with(const char *path, const char *ending)
 {

@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "chart.h"
-#include "json.h"
+#include "files/json.h"
 #include "program.h"
 
 enum { MAX_LINES = 40, MIN_COLUMNS = 80, MAX_COLUMNS = 200, LEFT = 14, RIGHT = 14 };

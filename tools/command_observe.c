@@ -11,7 +11,7 @@
 #include "program.h"
 #include "results.h"
 #include "state_file.h"
-#include "tensor_files.h"
+#include "files/tensor_files.h"
 
 static const char help[] =
     "usage: qobs observe --preset NAME [OPTION]... FILE[:TENSOR]...\n"

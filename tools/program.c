@@ -16,7 +16,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "mapped.h"
+#include "files/mapped.h"
 
 #ifdef HAVE_PTHREADPOOL
 #include "qobs/pthreadpool.h"

@@ -11,7 +11,7 @@
 #include <stdbool.h>
 
 #include "qobs/qobs.h"
-#include "tensors.h"
+#include "files/tensors.h"
 
 enum exit_code {
     EXIT_OK = 0,

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "output.h"
+#include "files/output.h"
 #include "program.h"
 
 static const char help[] =

@@ -7,16 +7,16 @@
 
 #include <stdbool.h>
 
-#include "tensor_files.h"
+#include "files/tensor_files.h"
 
 /* Zero-initialize it. */
 struct recordings {
     struct tensor_files files;
     struct recording {
         const struct tensor_set *set;
-        bool *used;    /* for each tensor: recordings_batch has returned it */
+        bool *used;          /* for each tensor: recordings_batch has returned it */
         size_t *user_values; /* for each tensor: a number of the caller, initially 0 */
-    } *items;          /* one for each file, in the order of the options; a file is a batch of all its tensors */
+    } *items;                /* one for each file, in the order of the options; a file is a batch of all its tensors */
     size_t count;
 };
 

@@ -9,9 +9,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "json.h"
+#include "files/json.h"
 #include "qobs/stateless.h"
-#include "safetensors.h"
+#include "files/safetensors.h"
 
 static struct result *add(struct results *results, size_t size)
 {

@@ -8,7 +8,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "tensors.h"
+#include "files/tensors.h"
 
 struct patterns; /* compiled regular expressions */
 

@@ -8,8 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "mapped.h"
-#include "output.h"
+#include "files/mapped.h"
+#include "files/output.h"
 
 int state_write(const qobs_observer *observer, const char *path)
 {

@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "fuzz.h"
-#include "mapped.h"
+#include "files/mapped.h"
 
 /* Puts data into the file that path names from now on: /proc/self/fd/NUMBER, of that file descriptor. */
 static inline void file_fill(int number, const uint8_t *data, size_t size)

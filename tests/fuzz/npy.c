@@ -3,7 +3,7 @@
 
 /* Any bytes as a .npy file: refused with a message, or every element, found by the strides, lies inside the file. */
 #include "file.h"
-#include "npy.h"
+#include "files/npy.h"
 
 volatile unsigned touched;
 

@@ -4,7 +4,7 @@
 /* Any bytes as a safetensors file: refused with a message, or every tensor lies inside the file and is found by its
  * name. */
 #include "file.h"
-#include "safetensors.h"
+#include "files/safetensors.h"
 
 volatile unsigned touched;
 

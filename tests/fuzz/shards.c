@@ -5,8 +5,8 @@
  * opened as the program does, beside two good shards, 101 with a and b and 102 with c, and whatever else the process
  * has open. */
 #include "file.h"
-#include "shards.h"
-#include "tensors.h"
+#include "files/shards.h"
+#include "files/tensors.h"
 
 volatile unsigned touched;
 

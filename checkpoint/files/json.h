@@ -3,18 +3,17 @@
 
 /* Parses JSON from untrusted files. cJSON builds the tree; this module first rejects the invalid input that cJSON
  * accepts. */
-#ifndef QOBS_TOOLS_JSON_H
-#define QOBS_TOOLS_JSON_H
+#pragma once
 
 #include <cjson/cJSON.h>
 #include <stddef.h>
 #include <stdint.h>
 
-#include "fail.h"
+#include "files/fail.h"
 
-#define JSON_MAX_BYTES 100000000    /* limit of the safetensors format for a header */
+#define JSON_MAX_BYTES 100000000 /* limit of the safetensors format for a header */
 #define JSON_MAX_DEPTH 32
-#define JSON_MAX_VALUES (1 << 22)   /* cJSON needs up to 40 times the size of a value's text */
+#define JSON_MAX_VALUES (1 << 22)                  /* cJSON needs up to 40 times the size of a value's text */
 #define JSON_MAX_INTEGER ((UINT64_C(1) << 53) - 1) /* cJSON stores numbers as double */
 
 /* Parses a text that must be one JSON object; only white space may surround it. `path` and `part` ("header") are
@@ -36,5 +35,3 @@ struct json_words {
     char text[96];
 };
 const char *json_describe(const cJSON *item, struct json_words *words);
-
-#endif

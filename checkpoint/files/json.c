@@ -2,7 +2,7 @@
 /* SPDX-FileCopyrightText: The qobs authors */
 
 /* Scans the text for what cJSON would accept wrongly, then lets cJSON parse a copy of it. */
-#include "json.h"
+#include "files/json.h"
 
 #include <errno.h>
 #include <math.h>
@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "utf8.h"
+#include "files/utf8.h"
 
 struct scan {
     const unsigned char *text;

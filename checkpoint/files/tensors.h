@@ -2,14 +2,13 @@
 /* SPDX-FileCopyrightText: The qobs authors */
 
 /* Reads the tensors of a path of any supported kind: safetensors, sharded checkpoint, model directory, .npy. */
-#ifndef QOBS_TOOLS_TENSORS_H
-#define QOBS_TOOLS_TENSORS_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
 
-#include "dtype.h"
-#include "fail.h"
+#include "files/file_dtype.h"
+#include "files/fail.h"
 
 /* A tensor in a mapped file. Everything belongs to its tensor_set and lives as long as that. */
 struct tensor_ref {
@@ -57,5 +56,3 @@ void tensors_close(struct tensor_set *set);
 /* Returns the path that tensors_open opens for `path`: `path` itself, or the index or model in a directory. The
  * caller frees it. NULL: failure. */
 char *tensors_resolve(const char *path, struct fail *f);
-
-#endif

@@ -2,7 +2,7 @@
 /* SPDX-FileCopyrightText: The qobs authors */
 
 /* Parses the header with a small recursive-descent parser that accepts only its literal. */
-#include "npy.h"
+#include "files/npy.h"
 
 #include <inttypes.h>
 #include <string.h>

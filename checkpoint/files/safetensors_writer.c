@@ -9,9 +9,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "json.h"
-#include "safetensors.h"
-#include "utf8.h"
+#include "files/json.h"
+#include "files/safetensors.h"
+#include "files/utf8.h"
 
 static int is_utf8(const char *text)
 {

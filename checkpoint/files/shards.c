@@ -2,12 +2,12 @@
 /* SPDX-FileCopyrightText: The qobs authors */
 
 /* Reads "weight_map" with cJSON and rejects paths that leave the directory of the index. */
-#include "shards.h"
+#include "files/shards.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#include "json.h"
+#include "files/json.h"
 
 /* Returns 1 if `path` is relative and has no ".." in it. Symbolic links may lead outside the directory: download caches
  * consist of them, and a user who can create a link there can also create a file. */

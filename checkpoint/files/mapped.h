@@ -8,12 +8,11 @@
  * results are then invalid, and mapped_check reports the change before they are used. Threads that read maps must
  * not block SIGBUS. A SIGBUS from any other address goes to the previous action, and that action is restored when
  * the last map is closed. */
-#ifndef QOBS_TOOLS_MAPPED_H
-#define QOBS_TOOLS_MAPPED_H
+#pragma once
 
 #include <stddef.h>
 
-#include "fail.h"
+#include "files/fail.h"
 
 /* Tests on big-endian machines map files with swapped bytes. */
 #if __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__ && !defined(FILES_ARE_BIG_ENDIAN)
@@ -40,5 +39,3 @@ int mapped_check(struct fail *f);
 
 /* Unmaps the file and zeroes *map. Does nothing if *map is zeroed. */
 void mapped_close(struct mapped *map);
-
-#endif

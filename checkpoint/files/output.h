@@ -3,13 +3,12 @@
 
 /* Output files that appear only when they are complete. The data goes to a temporary file in the same directory, and
  * that file is renamed to the output path at the end. */
-#ifndef QOBS_TOOLS_OUTPUT_H
-#define QOBS_TOOLS_OUTPUT_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
 
-#include "fail.h"
+#include "files/fail.h"
 
 /* Zero-initialize it. */
 struct output {
@@ -36,5 +35,3 @@ void output_abort(struct output *output);
  * were ignored stay ignored. All threads but the first must block these signals. SIGXFSZ is ignored from now on, so
  * that a write beyond the file-size limit fails with an error. */
 void output_clean_on_signals(void);
-
-#endif

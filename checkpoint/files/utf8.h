@@ -2,8 +2,7 @@
 /* SPDX-FileCopyrightText: The qobs authors */
 
 /* Validation of UTF-8, one sequence at a time. */
-#ifndef QOBS_TOOLS_UTF8_H
-#define QOBS_TOOLS_UTF8_H
+#pragma once
 
 #include <stddef.h>
 
@@ -24,5 +23,3 @@ static inline size_t utf8_sequence(const unsigned char *p, size_t left)
         return 0;
     return length;
 }
-
-#endif

@@ -3,17 +3,16 @@
 
 /* Reads and writes safetensors files: the header length in 8 bytes, a JSON header, and the data of the tensors
  * without gaps. */
-#ifndef QOBS_TOOLS_SAFETENSORS_H
-#define QOBS_TOOLS_SAFETENSORS_H
+#pragma once
 
 #include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
 
-#include "dtype.h"
-#include "fail.h"
-#include "mapped.h"
-#include "output.h"
+#include "files/file_dtype.h"
+#include "files/fail.h"
+#include "files/mapped.h"
+#include "files/output.h"
 
 struct st_tensor {
     char *name;
@@ -99,5 +98,3 @@ int st_writer_finish(struct st_writer *w, struct fail *f);
 
 /* Removes the temporary file and releases the writer. Does nothing if the writer is zeroed, finished or aborted. */
 void st_writer_abort(struct st_writer *w);
-
-#endif

@@ -2,17 +2,17 @@
 /* SPDX-FileCopyrightText: The qobs authors */
 
 /* Detects the kind of a path and makes one sorted list of tensor references. */
-#include "tensors.h"
+#include "files/tensors.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
-#include "mapped.h"
-#include "npy.h"
-#include "safetensors.h"
-#include "shards.h"
+#include "files/mapped.h"
+#include "files/npy.h"
+#include "files/safetensors.h"
+#include "files/shards.h"
 
 enum kind { SAFETENSORS, NPY, INDEX, UNKNOWN };
 

@@ -2,14 +2,13 @@
 /* SPDX-FileCopyrightText: The qobs authors */
 
 /* Reads NumPy's .npy files, versions 1.0, 2.0 and 3.0. A file holds one array. */
-#ifndef QOBS_TOOLS_NPY_H
-#define QOBS_TOOLS_NPY_H
+#pragma once
 
 #include <stdint.h>
 
-#include "dtype.h"
-#include "fail.h"
-#include "mapped.h"
+#include "files/file_dtype.h"
+#include "files/fail.h"
+#include "files/mapped.h"
 
 struct npy_file {
     struct mapped map;
@@ -34,5 +33,3 @@ int npy_open_mapped(struct npy_file *file, struct mapped *map, struct fail *f);
 
 /* Unmaps the file and zeroes *file. Does nothing if *file is zeroed. */
 void npy_close(struct npy_file *file);
-
-#endif

@@ -2,8 +2,7 @@
 /* SPDX-FileCopyrightText: The qobs authors */
 
 /* Failure reports of the program's file functions: they return -1 and leave one line of text for a person. */
-#ifndef QOBS_TOOLS_FAIL_H
-#define QOBS_TOOLS_FAIL_H
+#pragma once
 
 struct fail {
     char message[512]; /* no newline at the end; truncated if it is longer */
@@ -17,6 +16,4 @@ void make_printable(char *text);
 int fail(struct fail *f, const char *format, ...) __attribute__((format(printf, 2, 3)));
 #ifdef __clang_analyzer__ /* the analyzer sees one file at a time: tell it the return value */
 #define fail(...) (fail(__VA_ARGS__), -1)
-#endif
-
 #endif

@@ -6,7 +6,7 @@
 #define _XOPEN_SOURCE 700 /* realpath */
 #endif
 
-#include "output.h"
+#include "files/output.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -18,7 +18,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "mapped.h"
+#include "files/mapped.h"
 
 /* ---- Signals ----------------------------------------------------------------------------------------------------- */
 

@@ -2,13 +2,12 @@
 /* SPDX-FileCopyrightText: The qobs authors */
 
 /* Reads the index of a sharded checkpoint, which maps each tensor to its safetensors file. */
-#ifndef QOBS_TOOLS_SHARDS_H
-#define QOBS_TOOLS_SHARDS_H
+#pragma once
 
 #include <stddef.h>
 
-#include "fail.h"
-#include "mapped.h"
+#include "files/fail.h"
+#include "files/mapped.h"
 
 struct shard_entry {
     char *tensor;
@@ -29,5 +28,3 @@ char *shard_path(const char *index_path, const char *shard);
 
 /* Frees everything and zeroes *index. Does nothing if *index is zeroed. */
 void shard_index_free(struct shard_index *index);
-
-#endif

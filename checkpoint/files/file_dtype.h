@@ -2,8 +2,7 @@
 /* SPDX-FileCopyrightText: The qobs authors */
 
 /* Element types and shapes as files state them. An element type is its safetensors name. */
-#ifndef QOBS_TOOLS_DTYPE_H
-#define QOBS_TOOLS_DTYPE_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -31,5 +30,3 @@ struct shape_words {
     char text[TENSOR_MAX_DIMS * 21 + 3]; /* 8 numbers of at most 20 characters with separators, brackets and '\0' */
 };
 const char *shape_describe(int ndim, const int64_t *shape, struct shape_words *words);
-
-#endif

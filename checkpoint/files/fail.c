@@ -2,13 +2,13 @@
 /* SPDX-FileCopyrightText: The qobs authors */
 
 /* Formats failure messages and makes them safe for a terminal. */
-#include "fail.h"
+#include "files/fail.h"
 
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "utf8.h"
+#include "files/utf8.h"
 
 void make_printable(char *text)
 {

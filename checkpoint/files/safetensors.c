@@ -2,13 +2,13 @@
 /* SPDX-FileCopyrightText: The qobs authors */
 
 /* Parses the JSON header and checks that the tensors fill the data section without gaps or overlaps. */
-#include "safetensors.h"
+#include "files/safetensors.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "json.h"
+#include "files/json.h"
 
 /* Names from a file may have any length; messages show the first 200 bytes. */
 #define TENSOR "%s: tensor '%.200s': "

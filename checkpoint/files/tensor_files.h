@@ -2,14 +2,13 @@
 /* SPDX-FileCopyrightText: The qobs authors */
 
 /* Opens the tensors that a command line names as FILE or FILE:TENSOR. */
-#ifndef QOBS_TOOLS_TENSOR_FILES_H
-#define QOBS_TOOLS_TENSOR_FILES_H
+#pragma once
 
 #include <stddef.h>
 #include <sys/types.h>
 
-#include "fail.h"
-#include "tensors.h"
+#include "files/fail.h"
+#include "files/tensors.h"
 
 /* The open files, each opened once. Zero-initialize it. For one thread at a time. */
 struct tensor_files {
@@ -32,5 +31,3 @@ int tensors_spec(struct tensor_files *files, const char *spec, const struct tens
 
 /* Closes all files and zeroes *files. Does nothing if *files is zeroed. */
 void tensor_files_close(struct tensor_files *files);
-
-#endif

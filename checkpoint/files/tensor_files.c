@@ -2,7 +2,7 @@
 /* SPDX-FileCopyrightText: The qobs authors */
 
 /* Open files are identified by device and inode, so that two names of a file share one map. */
-#include "tensor_files.h"
+#include "files/tensor_files.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -6,7 +6,7 @@
 #define _DEFAULT_SOURCE /* MAP_ANONYMOUS, SA_ONSTACK */
 #endif
 
-#include "mapped.h"
+#include "files/mapped.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -2,7 +2,7 @@
 /* SPDX-FileCopyrightText: The qobs authors */
 
 /* A table of the element types, and size and stride arithmetic that cannot overflow. */
-#include "dtype.h"
+#include "files/file_dtype.h"
 
 #include <inttypes.h>
 #include <stdio.h>
