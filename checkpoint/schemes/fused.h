@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-FileCopyrightText: The qobs authors */
+
+/* Sets of weights that share one global scale because vLLM runs them as one matrix, and the partners that
+ * model_free_ptq moves into one shard. */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "files/fail.h"
+
+/* Which sets are fused. */
+enum fused_rules {
+    FUSED_VLLM,          /* all that vLLM fuses, experts and multi-head latent attention included, by parent */
+    FUSED_LLM_COMPRESSOR /* those of model_free_ptq in llm-compressor 0.14, by name in natural order */
+};
+
+/* Writes to set[i] the index of the first tensor of the set that tensor i belongs to, or i if it belongs to none.
+ * names: `count` full names of tensors ("....weight"), in any order. An incomplete set (gate_proj without up_proj)
+ * is as many sets of one. Fails if there is no memory. */
+int fused_sets(const char *const *names, size_t count, enum fused_rules rules, size_t *set, struct fail *f);
+
+/* Writes to home[i] the index of the tensor in whose shard tensor i is written: the owner of its set by the dependency
+ * patterns of model_free_ptq (q_proj for k_proj and v_proj, wq_a, gate_proj, w1), or i. Only for tensor_group. */
+int fused_homes(const char *const *names, size_t count, size_t *home, struct fail *f);

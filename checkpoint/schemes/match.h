@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-FileCopyrightText: The qobs authors */
+
+/* Matches names of modules with targets and ignore entries as compressed-tensors does: an exact name, or "re:" and a
+ * Perl-compatible pattern that matches from the start and need not reach the end (Python's re.match). */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "files/fail.h"
+
+struct matcher; /* compiled entries; immutable, usable from several threads */
+
+/* Compiles `count` entries. `what` ("--ignore") begins the message about a bad pattern. The caller frees *matcher. */
+int matcher_create(struct matcher **matcher, const char *const *entries, size_t count, const char *what,
+                   struct fail *f);
+void matcher_free(struct matcher *matcher);
+
+/* Returns the index of the first entry that matches the name of `length` bytes, or -1. Fails never: a pattern that
+ * exceeds its limit of steps does not match. */
+ptrdiff_t matcher_find(const struct matcher *matcher, const char *name, size_t length);
+
+/* Returns true if an entry is exactly `text`, such as "Linear". */
+bool matcher_has(const struct matcher *matcher, const char *text);

@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-FileCopyrightText: The qobs authors */
+
+/* How one tensor is quantized: the members of compressed-tensors' QuantizationArgs, their JSON, and the settings of a
+ * qobs preset that they mean. */
+#pragma once
+
+#include <cjson/cJSON.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "files/fail.h"
+
+enum quant_type { QUANT_INT, QUANT_FLOAT };
+
+enum quant_strategy {
+    QUANT_TENSOR,
+    QUANT_CHANNEL,
+    QUANT_GROUP,
+    QUANT_BLOCK,
+    QUANT_TOKEN,
+    QUANT_TENSOR_GROUP,
+    QUANT_ATTN_HEAD
+};
+
+enum quant_dynamic { QUANT_STATIC, QUANT_DYNAMIC, QUANT_LOCAL };
+
+/* Dtypes of stored scales and zero points. NONE: null in JSON, which means the dtype of the weight. */
+enum quant_dtype { QUANT_DTYPE_NONE, QUANT_DTYPE_INT8, QUANT_DTYPE_UINT8, QUANT_DTYPE_E4M3 };
+
+struct quant_args {
+    int num_bits;
+    enum quant_type type;
+    bool symmetric;
+    int64_t group_size; /* 0: null */
+    enum quant_strategy strategy;
+    int64_t block_structure[2]; /* rows, columns; 0, 0: null */
+    enum quant_dynamic dynamic;
+    char *actorder; /* NULL: null */
+    enum quant_dtype scale_dtype, zp_dtype;
+    char *observer;         /* such as "memoryless_mse"; NULL: null, which means memoryless_minmax for weights */
+    cJSON *observer_kwargs; /* an object, or NULL: {} */
+};
+
+/* Reads an object of JSON. Absent members have the defaults of QuantizationArgs (num_bits 8, type int, symmetric true,
+ * strategy by group_size and block_structure as its validators do). `where` begins the message of a failure. Fails for
+ * unknown members, values of wrong kinds and combinations that QuantizationArgs refuses. */
+int quant_args_read(struct quant_args *args, const cJSON *json, const char *where, struct fail *f);
+
+/* Returns the object with every member, as compressed-tensors writes it. NULL: no memory. */
+cJSON *quant_args_json(const struct quant_args *args);
+
+/* Copies deeply. Returns -1 if there is no memory. */
+int quant_args_copy(struct quant_args *to, const struct quant_args *from, struct fail *f);
+void quant_args_free(struct quant_args *args);
+
+/* Sets one member from the text of --set KEY=VALUE: a member of the structure, else a member of observer_kwargs. */
+int quant_args_set(struct quant_args *args, const char *key, const char *value, struct fail *f);
+
+/* Writes the settings "num_bits=4 type=int ..." of the llmc presets to `text`, observer_kwargs included. */
+int quant_args_settings(const struct quant_args *args, char *text, size_t size, struct fail *f);

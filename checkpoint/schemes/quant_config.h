@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-FileCopyrightText: The qobs authors */
+
+/* The quantization of a whole model: groups of targets with their schemes, what is ignored, and the JSON of
+ * quantization_config in config.json (compressed_tensors/quantization/quant_config.py). */
+#pragma once
+
+#include "schemes/quant_args.h"
+
+enum quant_format {
+    QUANT_FORMAT_NONE,
+    QUANT_MXFP4_PACK,
+    QUANT_MXFP8,
+    QUANT_NVFP4_PACK,
+    QUANT_INT_QUANTIZED,
+    QUANT_PACK,
+    QUANT_FLOAT_QUANTIZED,
+    QUANT_NAIVE
+};
+
+/* Returns the name in config.json, such as "pack-quantized". */
+const char *quant_format_name(enum quant_format format);
+
+struct quant_group {
+    char *name;     /* key in config_groups */
+    char **targets; /* names, "re:" patterns, class names */
+    size_t target_count;
+    bool has_weights, has_inputs, has_outputs;
+    struct quant_args weights, inputs, outputs;
+    enum quant_format format; /* by the table of formats */
+    bool used;                /* a tensor was quantized with it; set by the caller, else its format is null */
+};
+
+struct quant_config {
+    struct quant_group *groups; /* the first that matches a tensor has it */
+    size_t group_count;
+    char **ignore; /* as given */
+    size_t ignore_count;
+    bool has_kv_cache;
+    struct quant_args kv_cache;
+};
+
+/* Adds a group with a preset scheme of compressed-tensors 0.19, in any case. With no targets it targets "Linear".
+ * Fails for unknown names with the list of known ones, nearest first. */
+int quant_config_add_scheme(struct quant_config *config, const char *scheme, const char *const *targets,
+                            size_t target_count, struct fail *f);
+
+/* Returns the name of a preset scheme by index, and what it does in one line; NULL after the last one. */
+const char *quant_scheme_name(size_t index, const char **summary);
+
+/* Reads a whole quantization_config (a JSON text) from a file: "config_groups" of schemes, or of lists of targets under
+ * the name of a preset; "ignore"; "kv_cache_scheme". Messages name the file. */
+int quant_config_read(struct quant_config *config, const char *path, struct fail *f);
+
+/* Reads it from parsed JSON, as in the config.json of a quantized model. */
+int quant_config_parse(struct quant_config *config, const cJSON *json, const char *where, struct fail *f);
+
+/* Reads a recipe of llm-compressor in YAML or JSON: stages with a QuantizationModifier (scheme or config_groups,
+ * targets, ignore, kv_cache_scheme, observer overrides). Modifiers of other kinds are refused by name. */
+int quant_config_read_recipe(struct quant_config *config, const char *path, struct fail *f);
+
+/* Completes and checks the groups after --preset and --set were applied: formats, zp_dtype of asymmetric schemes,
+ * names of observers ("minmax" becomes "static_minmax", "mse" "static_mse" as model_free_ptq does), combinations that
+ * no format stores (fp4 asymmetric). */
+int quant_config_finish(struct quant_config *config, struct fail *f);
+
+/* Returns quantization_config. `earlier`, if not NULL, is the quantization_config that config.json had: if it is one of
+ * compressed-tensors, it is merged as upstream merges it. NULL: no memory. */
+cJSON *quant_config_json(const struct quant_config *config, const cJSON *earlier);
+
+void quant_config_free(struct quant_config *config);
