@@ -82,7 +82,9 @@ typedef enum qobs_status {
     QOBS_ERROR_OUT_OF_MEMORY = -3,    /**< the allocator returned NULL */
     QOBS_ERROR_NONFINITE = -4,        /**< an observed tensor has NaN or infinity, and nonfinite is refuse */
     QOBS_ERROR_NO_DATA = -5,          /**< no data has been observed for the result */
-    QOBS_ERROR_NO_RESULT = -6         /**< the observed ranges give no valid result (upstream raises an exception) */
+    QOBS_ERROR_NO_RESULT = -6,        /**< the observed ranges give no valid result (upstream raises an exception) */
+    QOBS_ERROR_SYSTEM = -7,           /**< a file cannot be read or written (qobs/checkpoint.h) */
+    QOBS_ERROR_CANCELLED = -8         /**< the caller stopped the call (qobs/checkpoint.h) */
 } qobs_status;
 
 /** A status with a message for people. The caller provides the structure. */

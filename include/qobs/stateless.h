@@ -158,6 +158,55 @@ QOBS_API int qobs_calculate_qparams(const qobs_calculate_args *args, qobs_error 
 QOBS_API int qobs_global_scale(const qobs_config *config, qobs_dtype dtype, double min, double max, float *global_scale,
                                qobs_error *error);
 
+/** Arguments of qobs_quantize. */
+typedef struct qobs_quantize_args {
+    size_t struct_size;            /**< sizeof(qobs_quantize_args) */
+    const qobs_config *config;     /**< an llmc preset: granularity and format */
+    const qobs_format *format;     /**< fp4 or fp8_e4m3; NULL: the format of config */
+    const qobs_tensor *value;      /**< F32, BF16, F16 or F64 */
+    const qobs_tensor *g_idx;      /**< as in qobs_plan_create; NULL: none */
+    const qobs_tensor *scale;      /**< one element for each qparam in C order, F32 or value's dtype */
+    const qobs_tensor *zero_point; /**< as many elements of any dtype; NULL: none */
+    const float *global_scale;     /**< divides every scale; NULL: none */
+    void *codes;                   /**< receives one byte for each element, in C order; must not overlap value */
+    size_t codes_size;             /**< bytes of codes, at least one for each element */
+    const qobs_runtime *runtime;   /**< NULL: the defaults */
+} qobs_quantize_args;
+
+/** Quantizes every element of a tensor with its qparam to a code: a signed integer of 8 bits, the byte of fp8_e4m3, or
+ * sign and magnitude of fp4 in the low 4 bits. Codes of NaN are 0, in fp8_e4m3 0x7F. qobs_pack packs codes.
+ * The computation has one rounding to value's dtype for each operation, or to float if scale is F32 or there is a
+ * global scale. Several threads may call it at the same time. Reproduces quantize and the compressors of
+ * compressed-tensors.
+ * @since 0.2.0 */
+QOBS_API int qobs_quantize(const qobs_quantize_args *args, qobs_error *error);
+
+/** Arguments of qobs_pack and qobs_unpack. */
+typedef struct qobs_pack_args {
+    size_t struct_size; /**< sizeof(qobs_pack_args) */
+    int bits;           /**< of a code, 1 to 8 */
+    int dim;            /**< 1: each row is one stream of bits; 0: each column */
+    int64_t rows;       /**< of the codes */
+    int64_t columns;    /**< of the codes */
+    int word_bits;      /**< streams end at a multiple of 32 bits, in words, or of 8 bits, in bytes (dim 1 only) */
+    int offset;         /**< added to a code before it is packed: 2^(bits - 1) for signed integers, else 0 */
+    void *codes;        /**< rows x columns bytes in C order; qobs_pack only reads them */
+    size_t codes_size;  /**< bytes of codes */
+    void *packed;       /**< the streams; qobs_unpack only reads them */
+    size_t packed_size; /**< bytes of packed: dim 1: rows streams, dim 0: words x columns in C order */
+} qobs_pack_args;
+
+/** Packs codes of one byte. Element k of a stream is at its bits [k * bits, (k + 1) * bits), low bits first, in
+ * little-endian words; the last word is filled with zero bits. Two fp4 codes a byte have bits 4 and word_bits 8.
+ * Reproduces pack_to_int32 and pack_fp4_to_uint8 of compressed-tensors.
+ * @since 0.2.0 */
+QOBS_API int qobs_pack(const qobs_pack_args *args, qobs_error *error);
+
+/** Unpacks codes. The inverse of qobs_pack: with an offset codes are signed.
+ * Reproduces unpack_from_int32 and unpack_fp4_from_uint8 of compressed-tensors.
+ * @since 0.2.0 */
+QOBS_API int qobs_unpack(const qobs_pack_args *args, qobs_error *error);
+
 /** Arguments of qobs_fake_quantize. */
 typedef struct qobs_fake_quantize_args {
     size_t struct_size;            /**< sizeof(qobs_fake_quantize_args) */

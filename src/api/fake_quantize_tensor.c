@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* qobs_fake_quantize: checks its arguments and chooses the quantizer. */
+/* qobs_quantize and qobs_fake_quantize: check their arguments and choose the quantizer. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -131,6 +131,75 @@ static int open_qparams(struct fake_quantize *f, const qobs_fake_quantize_args *
     f->zero_point_dtype = zero_points.dtype;
     return QOBS_OK;
 }
+
+/* ---- Codes ------------------------------------------------------------------------------------------------------- */
+
+static int choose_kind(struct fake_quantize *f, const qobs_config *config, const qobs_format *format, qobs_error *error)
+{
+    if (config->preset->family != FAMILY_LLMC)
+        return qobs_invalid(error, "config: is %s, codes are those of llmc presets", config->preset->name);
+    if (!format && config->type == TYPE_INT) {
+        f->kind = QOBS_CODE_INTEGER;
+        if (config->num_bits <= 8)
+            return QOBS_OK;
+        return qobs_invalid(error, "config: num_bits is %d, codes have 2 to 8", (int)config->num_bits);
+    }
+    format = format ? format : qobs_format_at(config->num_bits == 4 ? FORMAT_E2M1 : FORMAT_E4M3);
+    f->kind = format == qobs_format_at(FORMAT_E2M1) ? QOBS_CODE_E2M1 : QOBS_CODE_E4M3;
+    if (f->kind == QOBS_CODE_E2M1 || format == qobs_format_at(FORMAT_E4M3))
+        return QOBS_OK;
+    return qobs_invalid(error, "format: is %s, codes are those of %s and %s", format->name,
+                        qobs_format_at(FORMAT_E2M1)->name, qobs_format_at(FORMAT_E4M3)->name);
+}
+
+/* Fills strides of bytes in C order. */
+static void byte_strides(const qobs_tensor *value, int64_t *strides)
+{
+    int64_t next = 1;
+    for (int i = value->ndim - 1; i >= 0; i--) {
+        strides[i] = next;
+        next *= value->shape[i];
+    }
+}
+
+/* Quantizes the elements of `plan`, of which there are some. */
+static int quantize(struct fake_quantize *f, const qobs_quantize_args *a, const qobs_plan *plan, qobs_error *error)
+{
+    const qobs_fake_quantize_args qparams = {.scale = a->scale, .zero_point = a->zero_point};
+    int64_t strides[QOBS_PLAN_MAX_NDIM];
+    qobs_plan *code_plan;
+    if (!a->codes || a->codes_size < (uint64_t)plan->value.elements)
+        return qobs_invalid(error, "codes: has %zu bytes%s, value has %lld elements", a->codes ? a->codes_size : 0,
+                            a->codes ? "" : " (NULL)", (long long)plan->value.elements);
+    RETURN_IF_FAILED(open_qparams(f, &qparams, plan, error));
+    byte_strides(a->value, strides);
+    const qobs_tensor codes = {sizeof codes, a->codes, a->value->dtype, a->value->ndim, a->value->shape, strides};
+    RETURN_IF_FAILED(qobs_plan_create(&code_plan, a->config, &codes, NULL, a->runtime, error));
+    const int status = qobs_fake_quantize_plan(f, plan, a->value->data, code_plan, a->codes, error);
+    qobs_plan_destroy(code_plan);
+    return status;
+}
+
+int qobs_quantize(const qobs_quantize_args *args, qobs_error *error)
+{
+    struct runtime runtime;
+    qobs_quantize_args a;
+    qobs_plan *plan;
+    RETURN_IF_FAILED(ARGS_READ(qobs_quantize_args, &a, args, runtime, error));
+    RETURN_IF_FAILED(qobs_runtime_resolve(&runtime, a.runtime, error));
+    RETURN_IF_FAILED(qobs_plan_create(&plan, a.config, a.value, a.g_idx, a.runtime, error));
+    struct fake_quantize f = {
+        .runtime = &runtime, .kernels = qobs_kernels_active(), .global_scale = a.global_scale, .to_codes = true};
+    int status = choose_kind(&f, a.config, a.format, error);
+    if (status == QOBS_OK)
+        status = choose_quantizer(&f.quantizer, a.config, a.format, error);
+    if (status == QOBS_OK && plan->value.elements > 0)
+        status = quantize(&f, &a, plan, error);
+    qobs_plan_destroy(plan);
+    return status == QOBS_OK ? qobs_succeed(error) : status;
+}
+
+/* ---- Fake-quantize ----------------------------------------------------------------------------------------------- */
 
 int qobs_fake_quantize(const qobs_fake_quantize_args *args, qobs_error *error)
 {

@@ -41,8 +41,10 @@ const char *qobs_status_string(int status)
         [-QOBS_ERROR_NONFINITE] = "NaN or infinity in an observed tensor",
         [-QOBS_ERROR_NO_DATA] = "nothing observed yet",
         [-QOBS_ERROR_NO_RESULT] = "the observed ranges leave no valid result",
+        [-QOBS_ERROR_SYSTEM] = "a file cannot be read or written",
+        [-QOBS_ERROR_CANCELLED] = "the caller stopped the call",
     };
-    const bool known = status <= QOBS_OK && status >= QOBS_ERROR_NO_RESULT;
+    const bool known = status <= QOBS_OK && status >= QOBS_ERROR_CANCELLED;
     return known ? text[-status] : "unknown status";
 }
 

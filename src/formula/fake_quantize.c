@@ -19,7 +19,10 @@ struct quantization {
     struct quantizer quantizer;
     qobs_fake_quantize_rows_fn *rows;
     qobs_fake_quantize_columns_fn *columns;
-    int64_t element; /* bytes */
+    qobs_quantize_rows_fn *code_rows;
+    qobs_quantize_columns_fn *code_columns;
+    int64_t element;     /* bytes */
+    int64_t out_element; /* bytes; 1 for codes */
 };
 
 /* ---- Kernel calls ---------------------------------------------------------------------------------------------- */
@@ -28,6 +31,10 @@ static void copy_elements(int64_t element, int64_t n, const unsigned char *from,
                           int64_t to_stride)
 {
     switch (element) {
+    case 1:
+        for (int64_t i = 0; i < n; i++)
+            to[i * to_stride] = from[i * from_stride];
+        break;
     case 2:
         for (int64_t i = 0; i < n; i++)
             memcpy(to + i * to_stride, from + i * from_stride, 2);
@@ -43,20 +50,30 @@ static void copy_elements(int64_t element, int64_t n, const unsigned char *from,
     }
 }
 
+static void call_columns(const struct quantization *job, const unsigned char *x, int64_t x_stride, unsigned char *out,
+                         int64_t out_stride, int64_t rows, int64_t columns, const struct qparam_pair *qparams)
+{
+    if (job->f->to_codes)
+        job->code_columns(&job->quantizer, job->f->kind, x, x_stride, out, out_stride, (size_t)rows, (size_t)columns,
+                          qparams);
+    else
+        job->columns(&job->quantizer, x, x_stride, out, out_stride, (size_t)rows, (size_t)columns, qparams);
+}
+
 /* Rows of at most PANEL elements with a qparam for each column. */
 static void quantize_panel(const struct quantization *job, const struct qparam_panel *panel, const unsigned char *x,
                            int64_t in, unsigned char *out, int64_t out_step, int64_t columns, const struct loop *rows)
 {
     const struct qparam_pair qparams = {&panel->scale, &panel->zero_point_add, &panel->zero_point_sub};
-    if (in == job->element && out_step == job->element) {
-        job->columns(&job->quantizer, x, rows->in, out, rows->out, (size_t)rows->extent, (size_t)columns, &qparams);
+    if (in == job->element && out_step == job->out_element) {
+        call_columns(job, x, rows->in, out, rows->out, rows->extent, columns, &qparams);
         return;
     }
-    unsigned char buffer[PANEL * sizeof(double)];
+    unsigned char buffer[PANEL * sizeof(double)], results[PANEL * sizeof(double)];
     for (int64_t i = 0; i < rows->extent; i++) {
         copy_elements(job->element, columns, x + i * rows->in, in, buffer, job->element);
-        job->columns(&job->quantizer, buffer, 0, buffer, 0, 1, (size_t)columns, &qparams);
-        copy_elements(job->element, columns, buffer, job->element, out + i * rows->out, out_step);
+        call_columns(job, buffer, 0, results, 0, 1, columns, &qparams);
+        copy_elements(job->out_element, columns, results, job->out_element, out + i * rows->out, out_step);
     }
 }
 
@@ -86,8 +103,14 @@ static void quantize_runs(const struct quantization *job, const struct loop *inn
     for (int64_t first = 0; first < runs->extent; first += most) {
         const int64_t n = runs->extent - first < most ? runs->extent - first : most;
         qobs_read_qparams(&job->qparams, qparam + first * runs->qparam, runs->qparam, runs->qparam ? n : 1, &to);
-        job->rows(&job->quantizer, x + first * runs->in, runs->in, out + first * runs->out, runs->out, (size_t)n,
-                  (size_t)inner->extent, &qparams, runs->qparam != 0);
+        const unsigned char *from = x + first * runs->in;
+        unsigned char *to_run = out + first * runs->out;
+        if (job->f->to_codes)
+            job->code_rows(&job->quantizer, job->f->kind, from, runs->in, to_run, runs->out, (size_t)n,
+                           (size_t)inner->extent, &qparams, runs->qparam != 0);
+        else
+            job->rows(&job->quantizer, from, runs->in, to_run, runs->out, (size_t)n, (size_t)inner->extent, &qparams,
+                      runs->qparam != 0);
     }
 }
 
@@ -115,11 +138,11 @@ static void quantize_loops(const struct quantization *job, const struct loops *l
     struct loop outer[MAX_AXES];
     int n = loops->count;
     memcpy(outer, loops->loop, (size_t)n * sizeof *outer);
-    struct innermost innermost = {.inner = {1, job->element, job->element, 0}, .second = qobs_single_loop};
+    struct innermost innermost = {.inner = {1, job->element, job->out_element, 0}, .second = qobs_single_loop};
     if (n > 0)
         innermost.inner = outer[--n];
     innermost.by_columns =
-        innermost.inner.qparam != 0 || innermost.inner.in != job->element || innermost.inner.out != job->element;
+        innermost.inner.qparam != 0 || innermost.inner.in != job->element || innermost.inner.out != job->out_element;
     for (int i = n - 1; i >= 0; i--)
         if (!innermost.by_columns || outer[i].qparam == 0) {
             innermost.second = outer[i];
@@ -248,6 +271,7 @@ int qobs_fake_quantize_plan(const struct fake_quantize *f, const qobs_plan *plan
     enum kernel_dtype dtype;
     qobs_kernel_dtype_of(plan->dtype, &dtype);
     job.element = (int64_t)qobs_dtype_size(plan->dtype);
+    job.out_element = f->to_codes ? 1 : job.element;
     job.quantizer.in_float = f->scale_dtype == QOBS_F32 || (job.element == 2 && f->global_scale);
     job.qparams =
         (struct qparam_source){.x_dtype = plan->dtype,
@@ -259,6 +283,8 @@ int qobs_fake_quantize_plan(const struct fake_quantize *f, const qobs_plan *plan
                                .in_float = job.quantizer.torch ? plan->dtype != QOBS_F64 : job.quantizer.in_float};
     job.rows = f->kernels->fake_quantize_rows[dtype];
     job.columns = f->kernels->fake_quantize_columns[dtype];
+    job.code_rows = f->kernels->quantize_rows[dtype];
+    job.code_columns = f->kernels->quantize_columns[dtype];
     if (plan->order)
         return quantize_ordered(&job, plan, x, out_plan, out, error);
     for (unsigned tails = 0, n = qobs_plan_tiles(plan); tails < n; tails++) {

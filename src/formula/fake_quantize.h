@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* Fake-quantize: quantizes every element of a tensor with its qparam and dequantizes it again. */
+/* Quantize and fake-quantize: quantizes every element of a tensor with its qparam, to a code or to the number that the
+ * code stands for. */
 #pragma once
 
 #include "kernels/kernels.h"
@@ -20,6 +21,8 @@ struct fake_quantize {
     const void *zero_point; /* NULL: none; a zero point of 0 would make +0 of -0 */
     qobs_dtype zero_point_dtype;
     const float *global_scale; /* every scale is divided by it; NULL: there is none */
+    bool to_codes;             /* write a code of one byte for each element instead of the number it stands for */
+    enum code_kind kind;       /* of the codes */
 };
 
 /* Reads x, laid out as the value of plan, and writes out, laid out as the value of out_plan. The plans have one shape

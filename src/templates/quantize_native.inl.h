@@ -35,17 +35,23 @@ ALWAYS_INLINE real NATIVE(grid)(const struct NATIVE(quantizer) * q, int how, rea
     return (real)grid_round_float(q->grid, (float)v);
 }
 
-/* compressed-tensors: (round(clamp(x / scale + zero point)) - zero point) * scale. What is on the grid is a number
- * of the dtype, so it needs no rounding to it. F64 with a scale in float comes back in float. */
-ALWAYS_INLINE stored NATIVE(quantize)(const struct NATIVE(quantizer) * q, int how, stored x, real scale,
-                                      real zero_point_add, real zero_point_sub)
+/* x / scale + zero point, clamped to the limits of quantized numbers; compressed-tensors. */
+ALWAYS_INLINE real NATIVE(scaled)(const struct NATIVE(quantizer) * q, int how, stored x, real scale,
+                                  real zero_point_add)
 {
     real v = NATIVE(round_if_native)(how, load(x) / scale);
     if (how & ZERO_POINT)
         v = NATIVE(round_if_native)(how, v + zero_point_add);
     v = v < q->quant_min ? q->quant_min : v;
-    v = v > q->quant_max ? q->quant_max : v;
-    v = NATIVE(grid)(q, how, v);
+    return v > q->quant_max ? q->quant_max : v;
+}
+
+/* compressed-tensors: (round(clamp(x / scale + zero point)) - zero point) * scale. What is on the grid is a number
+ * of the dtype, so it needs no rounding to it. F64 with a scale in float comes back in float. */
+ALWAYS_INLINE stored NATIVE(quantize)(const struct NATIVE(quantizer) * q, int how, stored x, real scale,
+                                      real zero_point_add, real zero_point_sub)
+{
+    real v = NATIVE(grid)(q, how, NATIVE(scaled)(q, how, x, scale, zero_point_add));
     if (IS_DOUBLE && how & IN_FLOAT)
         return store_quiet((real)(((float)v - (float)zero_point_sub) * (float)scale));
     if (how & ZERO_POINT)
@@ -184,6 +190,8 @@ QOBS_FAKE_QUANTIZE_COLUMNS(ENTRY(NATIVE(qobs_fake_quantize_columns)))
     EACH_VARIANT(VARIANT) NO_VARIANT;
 #undef VARIANT
 }
+
+#include "templates/codes_native.inl.h"
 
 #undef IS_LIGHT
 #undef EACH_VARIANT

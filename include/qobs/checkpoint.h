@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-FileCopyrightText: The qobs authors */
+
+/** @file
+ * Whole checkpoints: a directory with safetensors files and config.json becomes a quantized one in the format of
+ * compressed-tensors, which vLLM loads. Link libqobs-checkpoint. The functions read and write files; they use no
+ * threads but those of the executor. Paths are UTF-8 or whatever the file system has; text in files is UTF-8. */
+#ifndef QOBS_CHECKPOINT_H
+#define QOBS_CHECKPOINT_H
+
+#include "qobs.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/** @defgroup checkpoint Whole checkpoints
+ * @{ */
+
+/** Progress of a function on a whole checkpoint. */
+typedef struct qobs_progress {
+    size_t struct_size;   /**< sizeof(qobs_progress) */
+    const char *stage;    /**< "check", "quantize" or "finish" */
+    uint64_t bytes_done;  /**< bytes of the input that are done */
+    uint64_t bytes_total; /**< bytes of the input */
+} qobs_progress;
+
+/** Which tensors are quantized, and which share a global scale. */
+typedef enum qobs_compat {
+    QOBS_COMPAT_VLLM = 0, /**< weights of linear layers; every set that vLLM fuses; experts as their model has them */
+    QOBS_COMPAT_LLM_COMPRESSOR = 1 /**< byte for byte model_free_ptq of llm-compressor 0.14 */
+} qobs_compat;
+
+/** Arguments of qobs_checkpoint_quantize. One of scheme, config and recipe is needed. Members that are not described
+ * as needed may be 0 or NULL. */
+typedef struct qobs_checkpoint_quantize_args {
+    size_t struct_size;             /**< sizeof(qobs_checkpoint_quantize_args) */
+    const char *model;              /**< needed: directory of the model; it is only read */
+    const char *out;                /**< needed: directory to create; it appears when it is complete */
+    const char *scheme;             /**< a preset scheme of compressed-tensors, in any case: "W4A16" */
+    const char *config;             /**< path of a JSON file with a whole quantization_config */
+    const char *recipe;             /**< path of a recipe of llm-compressor, YAML or JSON */
+    const char *const *targets;     /**< names or "re:" patterns of modules; with scheme only */
+    size_t target_count;            /**< number of targets */
+    const char *const *ignore;      /**< names or "re:" patterns of modules to leave as they are */
+    size_t ignore_count;            /**< number of entries */
+    const char *preset;             /**< observer of the weights: "llmc.memoryless_mse" */
+    const char *const *settings;    /**< "key=value": members of the scheme's weights, or settings of the observer */
+    size_t setting_count;           /**< number of settings */
+    const char *const *activations; /**< safetensors files or directories with recorded activations, in order */
+    size_t activation_count;        /**< number of paths */
+    qobs_compat compat;             /**< see qobs_compat */
+    bool replace;                   /**< if out holds files, replace the whole directory at the end */
+    const qobs_runtime *runtime;    /**< NULL: the calling thread */
+    /** Called by one thread at a time, often. A value other than 0 stops the run, which fails with CANCELLED. */
+    int (*progress)(void *context, const qobs_progress *progress);
+    void *context; /**< first argument of progress */
+    char **report; /**< receives a JSON text with sizes, errors and warnings; the caller frees it with free() */
+} qobs_checkpoint_quantize_args;
+
+/** Quantizes a whole model: reads the safetensors files and the index of `model`, quantizes the weights that the scheme
+ * targets, and writes shards, index, config.json and every other file to `out`. `out` is complete or absent. Memory
+ * beyond the mapped files does not grow with the model.
+ * Fails with INVALID_ARGUMENT for wrong arguments and inputs, with NONFINITE if a weight has NaN or infinity, with
+ * SYSTEM if a file cannot be read or written.
+ * Only one call may run in a process at a time.
+ * Reproduces model_free_ptq of llm-compressor 0.14 with compressed-tensors 0.19.
+ * @since 0.2.0 */
+QOBS_API int qobs_checkpoint_quantize(const qobs_checkpoint_quantize_args *args, qobs_error *error);
+
+/** @} */
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-FileCopyrightText: The qobs authors */
+
+/* qobs_pack and qobs_unpack: check their arguments. */
+#include "base/struct_size.h"
+#include "base/tensor.h"
+#include "number/pack.h"
+#include "qobs/stateless.h"
+
+static int range(const char *name, int64_t value, int64_t least, int64_t most, qobs_error *error)
+{
+    if (value >= least && value <= most)
+        return QOBS_OK;
+    return qobs_invalid(error, "%s: is %lld, allowed are %lld to %lld", name, (long long)value, (long long)least,
+                        (long long)most);
+}
+
+/* Checks the arguments and returns the bytes of a stream in `stream`. */
+static int read_args(qobs_pack_args *a, const qobs_pack_args *args, int64_t *stream, qobs_error *error)
+{
+    int64_t codes, packed;
+    RETURN_IF_FAILED(ARGS_READ(qobs_pack_args, a, args, packed_size, error));
+    RETURN_IF_FAILED(range("bits", a->bits, 1, 8, error));
+    RETURN_IF_FAILED(range("dim", a->dim, 0, 1, error));
+    RETURN_IF_FAILED(range("rows", a->rows, 0, INT64_C(1) << 48, error));
+    RETURN_IF_FAILED(range("columns", a->columns, 0, INT64_C(1) << 48, error));
+    RETURN_IF_FAILED(range("offset", a->offset, 0, 128, error));
+    if (a->word_bits != 32 && !(a->word_bits == 8 && a->dim == 1))
+        return qobs_invalid(error, "word_bits: is %d, allowed are 32, and 8 if dim is 1", a->word_bits);
+    const int64_t length = a->dim == 1 ? a->columns : a->rows, streams = a->dim == 1 ? a->rows : a->columns;
+    *stream = (length * a->bits + a->word_bits - 1) / a->word_bits * (a->word_bits / 8);
+    if (!qobs_multiply(a->rows, a->columns, &codes) || !qobs_multiply(*stream, streams, &packed))
+        return qobs_invalid(error, "rows: is %lld, with %lld columns there are too many codes", (long long)a->rows,
+                            (long long)a->columns);
+    if ((!a->codes && codes > 0) || a->codes_size != (uint64_t)codes)
+        return qobs_invalid(error, "codes: has %zu bytes%s, needed are %lld", a->codes_size, a->codes ? "" : " (NULL)",
+                            (long long)codes);
+    if ((!a->packed && packed > 0) || a->packed_size != (uint64_t)packed)
+        return qobs_invalid(error, "packed: has %zu bytes%s, needed are %lld", a->packed_size,
+                            a->packed ? "" : " (NULL)", (long long)packed);
+    return QOBS_OK;
+}
+
+int qobs_pack(const qobs_pack_args *args, qobs_error *error)
+{
+    qobs_pack_args a;
+    int64_t stream;
+    RETURN_IF_FAILED(read_args(&a, args, &stream, error));
+    if (a.dim == 1)
+        for (int64_t r = 0; r < a.rows; r++)
+            qobs_pack_row((unsigned char *)a.codes + r * a.columns, (size_t)a.columns, a.bits, a.offset,
+                          (unsigned char *)a.packed + r * stream, (size_t)stream);
+    else
+        qobs_pack_columns(a.codes, (size_t)a.rows, (size_t)a.columns, a.bits, a.offset, a.packed);
+    return qobs_succeed(error);
+}
+
+int qobs_unpack(const qobs_pack_args *args, qobs_error *error)
+{
+    qobs_pack_args a;
+    int64_t stream;
+    RETURN_IF_FAILED(read_args(&a, args, &stream, error));
+    if (a.dim == 1)
+        for (int64_t r = 0; r < a.rows; r++)
+            qobs_unpack_row((const unsigned char *)a.packed + r * stream, (size_t)a.columns, a.bits, a.offset,
+                            (unsigned char *)a.codes + r * a.columns);
+    else
+        qobs_unpack_columns(a.packed, (size_t)a.rows, (size_t)a.columns, a.bits, a.offset, a.codes);
+    return qobs_succeed(error);
+}

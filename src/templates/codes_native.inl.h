@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-FileCopyrightText: The qobs authors */
+
+/* One dtype of the kernels that quantize to codes; included by quantize_native.inl.h, whose contract holds. The numbers
+ * on the grid are exact in float. */
+
+/* The code of a number v on the grid; y is the number before rounding. Selections instead of branches, so that loops
+ * become vectors. */
+ALWAYS_INLINE unsigned char NATIVE(code)(int kind, float v, float y)
+{
+    const uint32_t bits = bits_of_float(v), magnitude = bits & 0x7fffffff;
+    const bool is_nan = magnitude > 0x7f800000;
+    if (kind == QOBS_CODE_INTEGER) /* 1.5 * 2^23 moves the integer to the low bits */
+        return is_nan ? 0 : (unsigned char)bits_of_float(v + 0x1.8p23f);
+    if (kind == QOBS_CODE_E4M3) {
+        const uint32_t subnormal = bits_of_float(float_of_bits(magnitude) + 0x1p14f) & 7; /* steps of 2^-9 */
+        const uint32_t normal = (magnitude >> 20) - (120 << 3);
+        const uint32_t code = magnitude < 0x3c800000 ? subnormal : normal;
+        return (unsigned char)((is_nan ? 0x7f : code) | (bits >> 24 & 0x80));
+    }
+    const uint32_t subnormal = bits_of_float(float_of_bits(magnitude) + 0x1p22f) & 1; /* steps of 0.5 */
+    const uint32_t code = magnitude < 0x3f800000 ? subnormal : (magnitude >> 22) - 252;
+    return (unsigned char)(is_nan ? 0 : code | (y < 0 ? 8 : 0));
+}
+
+ALWAYS_INLINE unsigned char NATIVE(code_of)(const struct NATIVE(quantizer) * q, int how, int kind, stored x, real scale,
+                                            real zero_point)
+{
+    const real y = NATIVE(scaled)(q, how, x, scale, zero_point);
+    return NATIVE(code)(kind, (float)NATIVE(grid)(q, how, y), (float)y);
+}
+
+ALWAYS_INLINE void NATIVE(code_rows)(const struct NATIVE(quantizer) * q, int how, int kind, const unsigned char *x,
+                                     ptrdiff_t x_stride, unsigned char *codes, ptrdiff_t code_stride, size_t runs,
+                                     size_t length, const struct qparam_pair *qparams, ptrdiff_t qparam_stride)
+{
+    const real *scale = qparams->scale, *zero_point = qparams->zero_point_add;
+    for (ptrdiff_t i = 0; i < (ptrdiff_t)runs; i++) {
+        const element *from = (const element *)(x + i * x_stride);
+        unsigned char *to = codes + i * code_stride;
+        const real s = scale[i * qparam_stride], z = zero_point ? zero_point[i * qparam_stride] : (real)-0.0;
+        NO_DEPENDENCE
+        for (size_t j = 0; j < length; j++)
+            to[j] = NATIVE(code_of)(q, how, kind, from[j], s, z);
+    }
+}
+
+ALWAYS_INLINE void NATIVE(code_columns)(const struct NATIVE(quantizer) * q, int how, int kind, const unsigned char *x,
+                                        ptrdiff_t x_stride, unsigned char *codes, ptrdiff_t code_stride, size_t rows,
+                                        size_t columns, const struct qparam_pair *qparams)
+{
+    const real *scale = qparams->scale, *zero_point = qparams->zero_point_add;
+    for (ptrdiff_t i = 0; i < (ptrdiff_t)rows; i++) {
+        const element *from = (const element *)(x + i * x_stride);
+        unsigned char *to = codes + i * code_stride;
+        NO_DEPENDENCE
+        for (size_t j = 0; j < columns; j++)
+            to[j] = NATIVE(code_of)(q, how, kind, from[j], scale[j], zero_point[j]);
+    }
+}
+
+/* Kind and arithmetic. Integers have the grid of integers, the other kinds that of their format. */
+#define EACH_CODE(CODE)                                                                                                \
+    CODE(true, QOBS_CODE_INTEGER, INTEGER_GRID)                                                                        \
+    CODE(true, QOBS_CODE_INTEGER, INTEGER_GRID | ZERO_POINT)                                                           \
+    CODE(!IS_SINGLE, QOBS_CODE_INTEGER, INTEGER_GRID | IN_FLOAT)                                                       \
+    CODE(!IS_SINGLE, QOBS_CODE_INTEGER, INTEGER_GRID | IN_FLOAT | ZERO_POINT)                                          \
+    CODE(true, QOBS_CODE_E4M3, 0)                                                                                      \
+    CODE(true, QOBS_CODE_E4M3, ZERO_POINT)                                                                             \
+    CODE(!IS_SINGLE, QOBS_CODE_E4M3, IN_FLOAT)                                                                         \
+    CODE(!IS_SINGLE, QOBS_CODE_E4M3, IN_FLOAT | ZERO_POINT)                                                            \
+    CODE(true, QOBS_CODE_E2M1, 0)                                                                                      \
+    CODE(true, QOBS_CODE_E2M1, ZERO_POINT)                                                                             \
+    CODE(!IS_SINGLE, QOBS_CODE_E2M1, IN_FLOAT)                                                                         \
+    CODE(!IS_SINGLE, QOBS_CODE_E2M1, IN_FLOAT | ZERO_POINT)
+
+QOBS_QUANTIZE_ROWS(ENTRY(NATIVE(qobs_quantize_rows)))
+{
+    struct NATIVE(quantizer) q;
+    const int how = NATIVE(prepare)(&q, quantizer, qparams->zero_point_add != NULL);
+#define CODE(exists, wanted, variant)                                                                                  \
+    if ((exists) && kind == (wanted) && how == (variant))                                                              \
+        NATIVE(code_rows)(&q, variant, wanted, x, x_stride, codes, code_stride, runs, length, qparams, qparam_stride); \
+    else
+    EACH_CODE(CODE) NO_VARIANT;
+#undef CODE
+}
+
+QOBS_QUANTIZE_COLUMNS(ENTRY(NATIVE(qobs_quantize_columns)))
+{
+    struct NATIVE(quantizer) q;
+    const int how = NATIVE(prepare)(&q, quantizer, true);
+/* Columns always have a zero point. */
+#define CODE(exists, wanted, variant)                                                                                  \
+    if ((exists) && (variant) & ZERO_POINT && kind == (wanted) && how == (variant))                                    \
+        NATIVE(code_columns)(&q, variant, wanted, x, x_stride, codes, code_stride, rows, columns, qparams);            \
+    else
+    EACH_CODE(CODE) NO_VARIANT;
+#undef CODE
+}
+
+#undef EACH_CODE
