@@ -5,6 +5,7 @@
 #include "files/json.h"
 
 #include <errno.h>
+#include <stdbool.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -106,6 +107,92 @@ int json_parse(cJSON **root, const char *path, const char *part, const void *tex
     }
     free(copy);
     return problem ? fail(f, "%s: the %s cannot be read as JSON: %s at its byte %zu", path, part, problem, s.at) : 0;
+}
+
+/* ---- Exact numbers ----------------------------------------------------------------------------------------------- */
+
+/* Returns the next number of a valid text from *at on, and its length; NULL: none. */
+static const char *next_number(const char *text, size_t size, size_t *at, size_t *length)
+{
+    bool in_string = false;
+    for (size_t i = *at; i < size; i++) {
+        if (in_string && text[i] == '\\') {
+            i++;
+        } else if (text[i] == '"') {
+            in_string = !in_string;
+        } else if (!in_string && (text[i] == '-' || (text[i] >= '0' && text[i] <= '9'))) {
+            *length = 0;
+            while (i + *length < size && strchr("+-.eE0123456789", text[i + *length]) && text[i + *length])
+                ++*length;
+            *at = i + *length;
+            return text + i;
+        }
+    }
+    return NULL;
+}
+
+static int compare_strings(const void *a, const void *b)
+{
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+/* Returns a key that occurs twice in the object; NULL: none. *failed is set if there is no memory. */
+static const char *repeated_key(const cJSON *object, bool *failed)
+{
+    const size_t count = (size_t)cJSON_GetArraySize(object);
+    const char **keys = malloc((count + 1) * sizeof *keys), *found = NULL;
+    const cJSON *item;
+    size_t n = 0;
+    if (!keys) {
+        *failed = true;
+        return NULL;
+    }
+    cJSON_ArrayForEach(item, object) keys[n++] = item->string;
+    qsort(keys, n, sizeof *keys, compare_strings);
+    for (size_t i = 1; i < n && !found; i++)
+        found = strcmp(keys[i - 1], keys[i]) == 0 ? keys[i] : NULL;
+    free(keys);
+    return found;
+}
+
+struct exact {
+    const char *text, *path, *part;
+    size_t size, at;
+};
+
+/* Gives every number its text, in the order of the document. */
+static int make_exact(cJSON *item, struct exact *e, struct fail *f)
+{
+    size_t length;
+    bool failed = false;
+    if (cJSON_IsNumber(item)) {
+        const char *number = next_number(e->text, e->size, &e->at, &length);
+        item->valuestring = number ? cJSON_malloc(length + 1) : NULL;
+        if (!item->valuestring)
+            return fail(f, "%s: out of memory for the %s", e->path, e->part);
+        memcpy(item->valuestring, number, length);
+        item->valuestring[length] = '\0';
+    }
+    const char *repeated = cJSON_IsObject(item) ? repeated_key(item, &failed) : NULL;
+    if (repeated || failed)
+        return failed ? fail(f, "%s: out of memory for the %s", e->path, e->part)
+                      : fail(f, "%s: the %s has the key '%.200s' twice", e->path, e->part, repeated);
+    for (cJSON *child = item->child; child; child = child->next)
+        if (make_exact(child, e, f) != 0)
+            return -1;
+    return 0;
+}
+
+int json_parse_exact(cJSON **root, const char *path, const char *part, const void *text, size_t length, struct fail *f)
+{
+    struct exact e = {.text = text, .path = path, .part = part, .size = length};
+    if (json_parse(root, path, part, text, length, f) != 0)
+        return -1;
+    if (make_exact(*root, &e, f) == 0)
+        return 0;
+    cJSON_Delete(*root);
+    *root = NULL;
+    return -1;
 }
 
 int json_integer(const cJSON *item, uint64_t *value)

@@ -21,6 +21,10 @@
  * can occur twice. */
 int json_parse(cJSON **root, const char *path, const char *part, const void *text, size_t length, struct fail *f);
 
+/* The same, but every number keeps its text (json_print.h), because integers may be beyond 2^53, and a key that occurs
+ * twice in an object is refused. */
+int json_parse_exact(cJSON **root, const char *path, const char *part, const void *text, size_t length, struct fail *f);
+
 /* Stores the value of `item` and returns 0 if it is an integer from 0 to JSON_MAX_INTEGER. Otherwise returns -1.
  * item may be NULL. */
 int json_integer(const cJSON *item, uint64_t *value);

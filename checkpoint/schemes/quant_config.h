@@ -45,6 +45,9 @@ struct quant_config {
 int quant_config_add_scheme(struct quant_config *config, const char *scheme, const char *const *targets,
                             size_t target_count, struct fail *f);
 
+/* Adds an entry to the ignore list. */
+int quant_config_add_ignore(struct quant_config *config, const char *entry, struct fail *f);
+
 /* Returns the name of a preset scheme by index, and what it does in one line; NULL after the last one. */
 const char *quant_scheme_name(size_t index, const char **summary);
 

@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-FileCopyrightText: The qobs authors */
+
+/* Output directories that appear only when they are complete. Files are written to a staging directory beside the final
+ * one, named ".NAME.unfinished-XXXXXX" and locked. It is renamed at the end. A process that is killed leaves it there;
+ * the next run for the same directory removes it. */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "files/fail.h"
+
+/* Zero-initialize it. */
+struct output_directory {
+    char *path;    /* final path, links resolved; NULL while nothing is open */
+    char *staging; /* path of the staging directory */
+    int lock;      /* descriptor of the staging directory */
+    bool replace;
+};
+
+/* Checks `path` and creates the staging directory. Fails if `path` is the directory `source`, lies below it or holds
+ * it, by name or by inode; if it is a file; and if it holds files, unless `replace` is true. On failure *d is zeroed.
+ */
+int output_directory_open(struct output_directory *d, const char *path, const char *source, bool replace,
+                          struct fail *f);
+
+/* Creates a file of `bytes` bytes, and the directories of its path. *fd receives its descriptor, which
+ * output_directory_close closes. */
+int output_directory_create(struct output_directory *d, const char *relative, uint64_t bytes, int *fd, struct fail *f);
+
+/* Writes all `bytes` at `offset`. Any thread may call it. */
+int output_directory_put(const struct output_directory *d, int fd, const void *data, size_t bytes, uint64_t offset,
+                         struct fail *f);
+
+/* Flushes the file to the disk and closes it. Any thread may call it. */
+int output_directory_close(const struct output_directory *d, int fd, struct fail *f);
+
+/* Writes a file with these contents. */
+int output_directory_write(struct output_directory *d, const char *relative, const void *data, size_t bytes,
+                           struct fail *f);
+
+/* Copies the contents of a file in bounded memory. */
+int output_directory_copy(struct output_directory *d, const char *relative, const char *source, struct fail *f);
+
+/* Flushes the directories and renames the staging directory to the final path, and zeroes *d. Fails, and removes the
+ * staging directory, if an input file has changed (mapped_check) or if somebody else has created the final path. */
+int output_directory_commit(struct output_directory *d, struct fail *f);
+
+/* Removes the staging directory and zeroes *d. Does nothing if *d is zeroed. */
+void output_directory_abort(struct output_directory *d);

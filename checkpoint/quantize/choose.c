@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-FileCopyrightText: The qobs authors */
+
+/* Names decide, because files do not say the classes of modules. */
+#include "quantize/choose.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "quantize/names.h"
+#include "schemes/match.h"
+
+struct choice {
+    const struct quant_config *config;
+    qobs_compat compat;
+    struct matcher *ignore;
+    struct matcher **targets; /* one for each group */
+};
+
+static int compile(struct choice *c, struct fail *f)
+{
+    c->targets = calloc(c->config->group_count + 1, sizeof *c->targets);
+    if (!c->targets)
+        return NO_MEMORY(f, "the targets");
+    if (matcher_create(&c->ignore, (const char *const *)c->config->ignore, c->config->ignore_count, "ignore", f) != 0)
+        return QOBS_ERROR_INVALID_ARGUMENT;
+    for (size_t g = 0; g < c->config->group_count; g++) {
+        const struct quant_group *group = &c->config->groups[g];
+        if (matcher_create(&c->targets[g], (const char *const *)group->targets, group->target_count, "targets", f) != 0)
+            return QOBS_ERROR_INVALID_ARGUMENT;
+    }
+    return QOBS_OK;
+}
+
+static void release(struct choice *c)
+{
+    matcher_free(c->ignore);
+    for (size_t g = 0; c->targets && g < c->config->group_count; g++)
+        matcher_free(c->targets[g]);
+    free(c->targets);
+}
+
+static bool is_float(const struct weight *w)
+{
+    return strcmp(w->dtype, "BF16") == 0 || strcmp(w->dtype, "F16") == 0 || strcmp(w->dtype, "F32") == 0;
+}
+
+/* Returns the first group with a target that matches; group_count: none. *by_class: only "Linear" matches. */
+static size_t find_group(const struct choice *c, const struct weight *w, bool *by_class)
+{
+    for (size_t g = 0; g < c->config->group_count; g++) {
+        *by_class = matcher_find(c->targets[g], w->name, w->module) < 0;
+        if (!*by_class || matcher_has(c->targets[g], "Linear"))
+            return g;
+    }
+    return c->config->group_count;
+}
+
+static enum weight_reason choose_one(const struct choice *c, struct weight *w)
+{
+    bool by_class = false;
+    if (w->module == strlen(w->name))
+        return WEIGHT_NOT_A_WEIGHT;
+    if (w->module >= 4 && memcmp(w->name + w->module - 4, "norm", 4) == 0)
+        return WEIGHT_NORM;
+    w->group = find_group(c, w, &by_class);
+    if (w->group == c->config->group_count)
+        return WEIGHT_NOT_TARGETED;
+    if (matcher_find(c->ignore, w->name, w->module) >= 0)
+        return WEIGHT_IGNORED;
+    if (c->compat == QOBS_COMPAT_LLM_COMPRESSOR || !by_class)
+        return WEIGHT_TAKEN;
+    if (w->ndim != 2 || !is_linear_name(w->name, w->module))
+        return WEIGHT_NOT_LINEAR;
+    return is_float(w) ? WEIGHT_TAKEN : WEIGHT_NO_FLOAT;
+}
+
+static int check(const struct weight *w, struct fail *f)
+{
+    struct shape_words words;
+    if (w->ndim != 2)
+        return INVALID(f, "tensor '%.200s': has shape %s; a matrix is needed. --ignore leaves it out", w->name,
+                       shape_describe(w->ndim, w->shape, &words));
+    if (!is_float(w))
+        return INVALID(f, "tensor '%.200s': is %s; BF16, F16 and F32 can be quantized. --ignore leaves it out", w->name,
+                       w->dtype);
+    return QOBS_OK;
+}
+
+int choose_weights(struct weights *weights, const struct quant_config *config, qobs_compat compat, struct fail *f)
+{
+    struct choice c = {.config = config, .compat = compat};
+    int status = compile(&c, f);
+    for (size_t i = 0; status == QOBS_OK && i < weights->count; i++) {
+        struct weight *w = &weights->items[i];
+        w->reason = choose_one(&c, w);
+        if (w->reason == WEIGHT_TAKEN)
+            status = check(w, f);
+    }
+    release(&c);
+    return status;
+}
+
+const char *weight_reason_name(enum weight_reason reason)
+{
+    static const char *const names[WEIGHT_REASONS] = {[WEIGHT_TAKEN] = "quantized",
+                                                      [WEIGHT_NOT_A_WEIGHT] = "not a weight",
+                                                      [WEIGHT_NORM] = "norm",
+                                                      [WEIGHT_IGNORED] = "ignored",
+                                                      [WEIGHT_NOT_TARGETED] = "not targeted",
+                                                      [WEIGHT_NOT_LINEAR] = "not linear",
+                                                      [WEIGHT_NO_FLOAT] = "not floating point"};
+    return reason < WEIGHT_REASONS ? names[reason] : "unknown";
+}

@@ -1,0 +1,237 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-FileCopyrightText: The qobs authors */
+
+/* Lists the tensors of the output. shard_headers.c orders them and makes the headers. */
+#include "quantize/layout.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "quantize/shard_headers.h"
+#include "quantize/names.h"
+#include "schemes/fused.h"
+
+struct group_storage group_storage(const struct quant_group *group)
+{
+    const struct quant_args *w = &group->weights;
+    const bool asymmetric = !w->symmetric, packed = group->format == QUANT_PACK;
+    struct group_storage s = {.codes = "weight", .codes_dtype = "F8_E4M3"};
+    switch (group->format) {
+    case QUANT_PACK:
+        s.codes = "weight_packed";
+        s.codes_dtype = "I32";
+        break;
+    case QUANT_MXFP4_PACK:
+    case QUANT_NVFP4_PACK:
+        s.codes = "weight_packed";
+        s.codes_dtype = "U8";
+        s.scale_dtype = group->format == QUANT_MXFP4_PACK ? "U8" : "F8_E4M3";
+        break;
+    case QUANT_MXFP8:
+        s.scale_dtype = "U8";
+        break;
+    case QUANT_INT_QUANTIZED:
+        s.codes_dtype = "I8";
+        break;
+    default:
+        break;
+    }
+    s.packed_zero_points = asymmetric && packed && (w->strategy == QUANT_GROUP || w->strategy == QUANT_CHANNEL);
+    s.zero_point_dtype = !asymmetric ? NULL : s.packed_zero_points ? "I32" : w->type == QUANT_INT ? "I8" : "F8_E4M3";
+    return s;
+}
+
+int scale_shape(const struct quant_args *args, const int64_t *matrix, int64_t *shape)
+{
+    shape[0] = matrix[0];
+    shape[1] = 1;
+    if (args->strategy == QUANT_TENSOR) {
+        shape[0] = 1;
+        return 1;
+    }
+    if (args->strategy == QUANT_BLOCK) {
+        shape[0] = (matrix[0] + args->block_structure[0] - 1) / args->block_structure[0];
+        shape[1] = (matrix[1] + args->block_structure[1] - 1) / args->block_structure[1];
+    } else if (args->strategy != QUANT_CHANNEL) {
+        shape[1] = matrix[1] / args->group_size;
+    }
+    return 2;
+}
+
+/* ---- Tensors ----------------------------------------------------------------------------------------------------- */
+
+struct builder {
+    struct layout *layout;
+    const struct weights *weights;
+    const struct quant_config *config;
+    size_t capacity;
+};
+
+static int add(struct builder *b, size_t weight, enum output_part part, const char *suffix, const char *dtype, int ndim,
+               const int64_t *shape, size_t shard, struct fail *f)
+{
+    struct layout *l = b->layout;
+    const struct weight *w = &b->weights->items[weight];
+    if (l->count == b->capacity) {
+        const size_t capacity = 2 * b->capacity + 64;
+        struct output_tensor *grown = realloc(l->tensors, capacity * sizeof *grown);
+        if (!grown)
+            return NO_MEMORY(f, "the list of tensors");
+        l->tensors = grown;
+        b->capacity = capacity;
+    }
+    struct output_tensor t = {.dtype = dtype, .ndim = ndim, .shard = shard, .weight = weight, .part = part};
+    const size_t size = w->module + strlen(w->name) + strlen(suffix) + 2;
+    t.name = malloc(size);
+    if (!t.name)
+        return NO_MEMORY(f, "the list of tensors");
+    if (part == PART_SAME)
+        snprintf(t.name, size, "%s", w->name);
+    else
+        snprintf(t.name, size, "%.*s.%s", (int)w->module, w->name, suffix);
+    memcpy(t.shape, shape, (size_t)ndim * sizeof *shape);
+    tensor_bytes(dtype_size(dtype), ndim, t.shape, &t.bytes); /* not larger than a few times the input */
+    l->tensors[l->count++] = t;
+    l->shards[shard].tensors++;
+    return QOBS_OK;
+}
+
+static int check_shape(const struct weight *w, const struct quant_group *group, struct fail *f)
+{
+    const struct quant_args *a = &group->weights;
+    const bool grouped = a->strategy == QUANT_GROUP || a->strategy == QUANT_TENSOR_GROUP;
+    if (w->shape[0] == 0 || w->shape[1] == 0)
+        return INVALID(f, "tensor '%.200s': has no elements. --ignore leaves it out", w->name);
+    if (grouped && w->shape[1] % a->group_size != 0)
+        return INVALID(f,
+                       "tensor '%.200s': has %" PRId64 " columns; a multiple of the group size %" PRId64
+                       " is needed. --ignore leaves it out",
+                       w->name, w->shape[1], a->group_size);
+    if (a->type == QUANT_FLOAT && a->num_bits == 4 && w->shape[1] % 2 != 0)
+        return INVALID(f, "tensor '%.200s': has %" PRId64 " columns; an even number is needed. --ignore leaves it out",
+                       w->name, w->shape[1]);
+    return QOBS_OK;
+}
+
+/* Adds the tensors of a quantized weight. */
+static int add_quantized(struct builder *b, size_t index, size_t shard, struct fail *f)
+{
+    const struct weight *w = &b->weights->items[index];
+    const struct quant_group *group = &b->config->groups[w->group];
+    const struct quant_args *a = &group->weights;
+    const struct group_storage s = group_storage(group);
+    static const int64_t one[1] = {1}, two[1] = {2};
+    int64_t codes[2] = {w->shape[0], w->shape[1]}, scale[2];
+    RETURN_IF_NOT_OK(check_shape(w, group, f));
+    if (group->format == QUANT_PACK)
+        codes[1] = (codes[1] * a->num_bits + 31) / 32;
+    else if (strcmp(s.codes, "weight_packed") == 0)
+        codes[1] /= 2;
+    const int ndim = scale_shape(a, w->shape, scale);
+    RETURN_IF_NOT_OK(add(b, index, PART_CODES, s.codes, s.codes_dtype, 2, codes, shard, f));
+    RETURN_IF_NOT_OK(
+        add(b, index, PART_SCALE, "weight_scale", s.scale_dtype ? s.scale_dtype : w->dtype, ndim, scale, shard, f));
+    if (s.packed_zero_points)
+        scale[0] = (scale[0] * a->num_bits + 31) / 32;
+    if (s.zero_point_dtype)
+        RETURN_IF_NOT_OK(
+            add(b, index, PART_ZERO_POINT, "weight_zero_point", s.zero_point_dtype, ndim, scale, shard, f));
+    if (group->format == QUANT_PACK)
+        RETURN_IF_NOT_OK(add(b, index, PART_SHAPE, "weight_shape", "I64", 1, two, shard, f));
+    if (a->strategy == QUANT_TENSOR_GROUP)
+        RETURN_IF_NOT_OK(add(b, index, PART_GLOBAL_SCALE, "weight_global_scale", "F32", 1, one, shard, f));
+    return QOBS_OK;
+}
+
+/* Returns true if the tensor is the scale of an encoded weight, which is dequantized. */
+static bool is_consumed(const struct weights *weights, const struct weight *w)
+{
+    char name[512];
+    const size_t tail = strlen("_scale_inv"), length = strlen(w->name);
+    if (!ends_with(w->name, "_scale_inv") || length - tail >= sizeof name)
+        return false;
+    snprintf(name, sizeof name, "%.*s", (int)(length - tail), w->name);
+    const struct weight *owner = weights_find(weights, name);
+    return owner && owner->encoding == WEIGHT_FP8_BLOCK;
+}
+
+/* ---- Sets and shards --------------------------------------------------------------------------------------------- */
+
+static bool any_global_scale(const struct quant_config *config)
+{
+    for (size_t i = 0; i < config->group_count; i++)
+        if (config->groups[i].weights.strategy == QUANT_TENSOR_GROUP)
+            return true;
+    return false;
+}
+
+/* Finds the sets that share a global scale, and the weight in whose shard each weight is written. */
+static int find_sets(struct layout *l, const struct weights *weights, const struct quant_config *config,
+                     qobs_compat compat, size_t *home, struct fail *f)
+{
+    for (size_t i = 0; i < weights->count; i++)
+        l->set[i] = home[i] = i;
+    if (!any_global_scale(config))
+        return QOBS_OK;
+    const char **names = malloc((weights->count + 1) * sizeof *names);
+    if (!names)
+        return NO_MEMORY(f, "the names");
+    for (size_t i = 0; i < weights->count; i++)
+        names[i] = weights->items[i].name;
+    const bool compatible = compat == QOBS_COMPAT_LLM_COMPRESSOR;
+    int result = fused_sets(names, weights->count, compatible ? FUSED_LLM_COMPRESSOR : FUSED_VLLM, l->set, f);
+    if (result == 0 && compatible)
+        result = fused_homes(names, weights->count, home, f);
+    free(names);
+    return result == 0 ? QOBS_OK : QOBS_ERROR_OUT_OF_MEMORY;
+}
+
+static int add_all(struct builder *b, const size_t *home, struct fail *f)
+{
+    for (size_t i = 0; i < b->weights->count; i++) {
+        const struct weight *w = &b->weights->items[i];
+        const size_t shard = b->weights->items[home[i]].source->shard;
+        if (w->reason == WEIGHT_TAKEN)
+            RETURN_IF_NOT_OK(add_quantized(b, i, shard, f));
+        else if (!is_consumed(b->weights, w))
+            RETURN_IF_NOT_OK(add(b, i, PART_SAME, "", w->dtype, w->ndim, w->shape, shard, f));
+    }
+    return QOBS_OK;
+}
+
+int layout_make(struct layout *layout, const struct model *model, const struct weights *weights,
+                const struct quant_config *config, qobs_compat compat, struct fail *f)
+{
+    struct builder b = {.layout = layout, .weights = weights, .config = config};
+    *layout = (struct layout){.shard_count = model->shard_count,
+                              .shards = calloc(model->shard_count + 1, sizeof *layout->shards),
+                              .parts = malloc((weights->count + 1) * sizeof *layout->parts),
+                              .set = malloc((weights->count + 1) * sizeof *layout->set)};
+    size_t *home = malloc((weights->count + 1) * sizeof *home);
+    int status = layout->shards && layout->parts && layout->set && home ? QOBS_OK : NO_MEMORY(f, "the layout");
+    for (size_t i = 0; status == QOBS_OK && i < model->shard_count; i++)
+        layout->shards[i].path = model->shards[i].path;
+    if (status == QOBS_OK)
+        status = find_sets(layout, weights, config, compat, home, f);
+    if (status == QOBS_OK)
+        status = add_all(&b, home, f);
+    if (status == QOBS_OK)
+        status = shard_headers_make(layout, weights->count, f);
+    free(home);
+    return status;
+}
+
+void layout_free(struct layout *layout)
+{
+    for (size_t i = 0; i < layout->count; i++)
+        free(layout->tensors[i].name);
+    for (size_t i = 0; layout->shards && i < layout->shard_count; i++)
+        free(layout->shards[i].header);
+    free(layout->tensors);
+    free(layout->shards);
+    free(layout->parts);
+    free(layout->set);
+    *layout = (struct layout){0};
+}

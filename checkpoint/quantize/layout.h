@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-FileCopyrightText: The qobs authors */
+
+/* What the output holds: which tensors, of which dtypes and shapes, in which shard and at which offset, as safetensors
+ * and compressed-tensors write them (compressed_tensors/compressors, safetensors' serialize_file). */
+#pragma once
+
+#include <stdatomic.h>
+
+#include "quantize/choose.h"
+
+/* What a tensor of the output holds. PART_SAME: the tensor of the input as it is, or dequantized. */
+enum output_part { PART_SAME, PART_CODES, PART_SCALE, PART_ZERO_POINT, PART_SHAPE, PART_GLOBAL_SCALE, OUTPUT_PARTS };
+
+struct output_tensor {
+    char *name;
+    const char *dtype;
+    int ndim;
+    int64_t shape[TENSOR_MAX_DIMS];
+    size_t shard;
+    uint64_t offset; /* bytes from the start of the file */
+    uint64_t bytes;
+    size_t weight; /* index of its weight */
+    enum output_part part;
+};
+
+struct output_shard {
+    const char *path; /* relative; belongs to the model */
+    char *header;     /* length in 8 bytes, JSON, padding */
+    size_t header_bytes;
+    uint64_t bytes; /* of the file */
+    size_t tensors;
+};
+
+/* How the weights of a group are stored. */
+struct group_storage {
+    const char *codes; /* "weight" or "weight_packed" */
+    const char *codes_dtype;
+    const char *scale_dtype;      /* NULL: that of the weight */
+    bool packed_zero_points;      /* in words along the rows */
+    const char *zero_point_dtype; /* NULL: none */
+};
+
+struct layout {
+    struct output_tensor *tensors; /* sorted by shard, then in the order of the file */
+    size_t count;
+    struct output_shard *shards; /* indices as in the model; tensors == 0: the file is not written */
+    size_t shard_count;
+    size_t (*parts)[OUTPUT_PARTS]; /* for each weight, the indices of its tensors; SIZE_MAX: none */
+    size_t *set;                   /* for each weight, the first of those that share its global scale */
+    uint64_t data_bytes;           /* of all tensors */
+};
+
+/* Lays out the output. Fails if a weight does not fit its scheme (columns that the group does not divide), and if two
+ * tensors would have one name. */
+int layout_make(struct layout *layout, const struct model *model, const struct weights *weights,
+                const struct quant_config *config, qobs_compat compat, struct fail *f);
+void layout_free(struct layout *layout);
+
+/* Says how a group stores its weights. */
+struct group_storage group_storage(const struct quant_group *group);
+
+/* Writes the shape of the scales of a matrix and returns the number of dimensions. */
+int scale_shape(const struct quant_args *args, const int64_t *matrix, int64_t *shape);

@@ -1,0 +1,265 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-FileCopyrightText: The qobs authors */
+
+/* Finds the index, opens the shards and joins their tensors. */
+#include "quantize/model.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "files/json.h"
+#include "files/shards.h"
+
+/* ---- Names ------------------------------------------------------------------------------------------------------- */
+
+static bool has_ending(const char *text, const char *ending)
+{
+    const size_t length = strlen(text), tail = strlen(ending);
+    return length >= tail && strcmp(text + length - tail, ending) == 0;
+}
+
+static char *path_below(const char *root, const char *relative)
+{
+    const size_t size = strlen(root) + strlen(relative) + 2;
+    char *path = malloc(size);
+    if (path)
+        snprintf(path, size, "%s/%s", root, relative);
+    return path;
+}
+
+/* Returns the index of the model: "...model.safetensors.index.json", else any other index; the root comes first. */
+static const char *find_index(const struct source_tree *tree)
+{
+    static const char *const endings[] = {"model.safetensors.index.json", ".safetensors.index.json"};
+    for (int nested = 0; nested < 2; nested++)
+        for (int e = 0; e < 2; e++)
+            for (size_t i = 0; i < tree->count; i++) {
+                const char *path = tree->files[i].path;
+                if ((strchr(path, '/') != NULL) == (nested == 1) && has_ending(path, endings[e]))
+                    return path;
+            }
+    return NULL;
+}
+
+/* ---- Shards ------------------------------------------------------------------------------------------------------ */
+
+static int open_shard(struct model *m, const char *path, struct fail *f)
+{
+    char *full = path_below(m->tree.root, path);
+    if (!full)
+        return NO_MEMORY(f, "a path");
+    m->shards[m->shard_count].path = path;
+    const int result = st_open(&m->shards[m->shard_count].file, full, f);
+    free(full);
+    if (result != 0)
+        return QOBS_ERROR_INVALID_ARGUMENT;
+    m->shard_count++;
+    return QOBS_OK;
+}
+
+static int add_tensor(struct model *m, const struct st_tensor *stored, size_t shard)
+{
+    m->tensors[m->count++] = (struct model_tensor){.stored = stored, .shard = shard};
+    m->bytes += stored->end - stored->begin;
+    return QOBS_OK;
+}
+
+static size_t safetensors_count(const struct source_tree *tree)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < tree->count; i++)
+        n += has_ending(tree->files[i].path, ".safetensors");
+    return n;
+}
+
+/* Returns the shard of the path that the index gives, relative to the index; m->shard_count: not open. */
+static size_t shard_of(const struct model *m, const char *path)
+{
+    size_t i = 0;
+    while (i < m->shard_count && strcmp(m->shards[i].path, path) != 0)
+        i++;
+    return i;
+}
+
+/* Opens the files that the index names, in the order of the tree, which is sorted. */
+static int open_named(struct model *m, const struct shard_index *index, struct fail *f)
+{
+    size_t prefix = 0;
+    const char *slash = strrchr(m->index, '/');
+    prefix = slash ? (size_t)(slash + 1 - m->index) : 0;
+    for (size_t i = 0; i < index->count; i++) { /* entries are sorted by shard */
+        if (i > 0 && strcmp(index->entries[i].shard, index->entries[i - 1].shard) == 0)
+            continue;
+        char *joined = shard_path(m->index, index->entries[i].shard);
+        if (!joined)
+            return NO_MEMORY(f, "a path");
+        const struct source_file *file = source_tree_find(&m->tree, joined);
+        free(joined);
+        if (!file)
+            return INVALID(f, "%s: names the file '%.150s', which is not there", m->index, index->entries[i].shard);
+        if (!has_ending(file->path, ".safetensors"))
+            return INVALID(f, "%s: names the file '%.150s'; files *.safetensors are allowed", m->index, file->path);
+        RETURN_IF_NOT_OK(open_shard(m, file->path, f));
+    }
+    for (size_t i = 0, shard = 0; i < index->count; i++) {
+        while (strcmp(m->shards[shard].path + prefix, index->entries[i].shard) != 0)
+            shard++;
+        const struct st_tensor *stored = st_find(&m->shards[shard].file, index->entries[i].tensor);
+        if (!stored)
+            return INVALID(f, "%s: tensor '%.150s' is not in %s", m->index, index->entries[i].tensor,
+                           m->shards[shard].path);
+        add_tensor(m, stored, shard);
+    }
+    return QOBS_OK;
+}
+
+static int read_index(struct model *m, struct shard_index *index, struct fail *f)
+{
+    struct mapped map;
+    char *path = path_below(m->tree.root, m->index);
+    if (!path)
+        return NO_MEMORY(f, "a path");
+    int result = mapped_open(&map, path, f);
+    free(path);
+    if (result != 0)
+        return QOBS_ERROR_SYSTEM;
+    result = shard_index_read(index, &map, f);
+    mapped_close(&map);
+    return result == 0 ? QOBS_OK : QOBS_ERROR_INVALID_ARGUMENT;
+}
+
+static int open_by_index(struct model *m, struct fail *f)
+{
+    struct shard_index index;
+    RETURN_IF_NOT_OK(read_index(m, &index, f));
+    m->tensors = calloc(index.count + 1, sizeof *m->tensors);
+    const int status = m->tensors ? open_named(m, &index, f) : NO_MEMORY(f, "the list of tensors");
+    shard_index_free(&index);
+    return status;
+}
+
+static int open_every_file(struct model *m, struct fail *f)
+{
+    for (size_t i = 0; i < m->tree.count; i++)
+        if (has_ending(m->tree.files[i].path, ".safetensors"))
+            RETURN_IF_NOT_OK(open_shard(m, m->tree.files[i].path, f));
+    size_t count = 0;
+    for (size_t i = 0; i < m->shard_count; i++)
+        count += m->shards[i].file.count;
+    m->tensors = calloc(count + 1, sizeof *m->tensors);
+    if (!m->tensors)
+        return NO_MEMORY(f, "the list of tensors");
+    for (size_t i = 0; i < m->shard_count; i++)
+        for (size_t k = 0; k < m->shards[i].file.count; k++)
+            add_tensor(m, &m->shards[i].file.tensors[k], i);
+    return QOBS_OK;
+}
+
+static int compare_tensors(const void *a, const void *b)
+{
+    return strcmp(((const struct model_tensor *)a)->stored->name, ((const struct model_tensor *)b)->stored->name);
+}
+
+static int sort_tensors(struct model *m, struct fail *f)
+{
+    qsort(m->tensors, m->count, sizeof *m->tensors, compare_tensors);
+    for (size_t i = 1; i < m->count; i++)
+        if (compare_tensors(&m->tensors[i - 1], &m->tensors[i]) == 0)
+            return INVALID(f, "tensor '%.150s' is in %s and in %s, and no index says which one counts",
+                           m->tensors[i].stored->name, m->shards[m->tensors[i - 1].shard].path,
+                           m->shards[m->tensors[i].shard].path);
+    return QOBS_OK;
+}
+
+/* Lists the safetensors files that belong to nothing. */
+static int list_unnamed(struct model *m, struct fail *f)
+{
+    m->unnamed = calloc(m->tree.count + 1, sizeof *m->unnamed);
+    if (!m->unnamed)
+        return NO_MEMORY(f, "the list of files");
+    for (size_t i = 0; i < m->tree.count; i++)
+        if (has_ending(m->tree.files[i].path, ".safetensors") && shard_of(m, m->tree.files[i].path) == m->shard_count)
+            m->unnamed[m->unnamed_count++] = m->tree.files[i].path;
+    return QOBS_OK;
+}
+
+/* ---- config.json ------------------------------------------------------------------------------------------------- */
+
+static int read_config(struct model *m, struct fail *f)
+{
+    struct mapped map;
+    m->config_path = source_tree_find(&m->tree, "config.json")   ? "config.json"
+                     : source_tree_find(&m->tree, "params.json") ? "params.json"
+                                                                 : NULL;
+    if (!m->config_path)
+        return QOBS_OK;
+    char *path = path_below(m->tree.root, m->config_path);
+    if (!path)
+        return NO_MEMORY(f, "a path");
+    int result = mapped_open(&map, path, f);
+    free(path);
+    if (result != 0)
+        return QOBS_ERROR_SYSTEM;
+    result = json_parse_exact(&m->config, map.path, "configuration", map.data, map.size, f);
+    mapped_close(&map);
+    return result == 0 ? QOBS_OK : QOBS_ERROR_INVALID_ARGUMENT;
+}
+
+/* ---- The model --------------------------------------------------------------------------------------------------- */
+
+static int open_parts(struct model *m, struct fail *f)
+{
+    const size_t files = safetensors_count(&m->tree);
+    if (files == 0)
+        return INVALID(f, "%s: holds no safetensors file", m->tree.root);
+    m->shards = calloc(files, sizeof *m->shards);
+    if (!m->shards)
+        return NO_MEMORY(f, "the list of files");
+    m->index = find_index(&m->tree);
+    RETURN_IF_NOT_OK(m->index ? open_by_index(m, f) : open_every_file(m, f));
+    RETURN_IF_NOT_OK(sort_tensors(m, f));
+    RETURN_IF_NOT_OK(list_unnamed(m, f));
+    return read_config(m, f);
+}
+
+int model_open(struct model *model, const char *directory, struct fail *f)
+{
+    struct stat status;
+    *model = (struct model){0};
+    if (stat(directory, &status) == 0 && !S_ISDIR(status.st_mode))
+        return INVALID(f, "%s: is a file; the directory of a model is needed", directory);
+    if (source_tree_read(&model->tree, directory, f) != 0)
+        return QOBS_ERROR_INVALID_ARGUMENT;
+    const int status_of_parts = open_parts(model, f);
+    if (status_of_parts != QOBS_OK)
+        model_close(model);
+    return status_of_parts;
+}
+
+void model_close(struct model *model)
+{
+    for (size_t i = 0; i < model->shard_count; i++)
+        st_close(&model->shards[i].file);
+    free(model->shards);
+    free(model->tensors);
+    free(model->unnamed);
+    cJSON_Delete(model->config);
+    source_tree_free(&model->tree);
+    *model = (struct model){0};
+}
+
+const struct model_tensor *model_find(const struct model *model, const char *name)
+{
+    const struct st_tensor wanted = {.name = (char *)(uintptr_t)name};
+    const struct model_tensor key = {.stored = &wanted};
+    return bsearch(&key, model->tensors, model->count, sizeof key, compare_tensors);
+}
+
+const cJSON *model_config_item(const struct model *model, const char *key)
+{
+    const cJSON *item = cJSON_GetObjectItemCaseSensitive(model->config, key);
+    const cJSON *text = cJSON_GetObjectItemCaseSensitive(model->config, "text_config");
+    return item ? item : cJSON_GetObjectItemCaseSensitive(text, key);
+}

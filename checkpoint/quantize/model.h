@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-FileCopyrightText: The qobs authors */
+
+/* A model directory as it is: its files, the tensors of its safetensors files, and config.json. Nothing is written. */
+#pragma once
+
+#include <cjson/cJSON.h>
+
+#include "files/safetensors.h"
+#include "files/source_tree.h"
+#include "quantize/status.h"
+
+struct model_shard {
+    const char *path; /* relative to the root; belongs to the tree */
+    struct st_file file;
+};
+
+struct model_tensor {
+    const struct st_tensor *stored;
+    size_t shard; /* index in model.shards */
+};
+
+/* Everything belongs to the model until model_close. */
+struct model {
+    struct source_tree tree;
+    struct model_shard *shards; /* sorted by path */
+    size_t shard_count;
+    struct model_tensor *tensors; /* sorted by name with strcmp */
+    size_t count;
+    const char *index;       /* path of the index, relative to the root; NULL: none */
+    const char *config_path; /* "config.json" or "params.json"; NULL: none */
+    cJSON *config;           /* contents of that file, numbers with their text; NULL: none */
+    const char **unnamed;    /* safetensors files that the index does not name: they are left out */
+    size_t unnamed_count;
+    uint64_t bytes; /* of all tensors */
+};
+
+/* Opens every file that the index names and checks all headers. Without an index every safetensors file belongs to the
+ * model. Fails if `directory` is no directory, if a tensor is missing or in two files, and if config.json is damaged.
+ */
+int model_open(struct model *model, const char *directory, struct fail *f);
+void model_close(struct model *model);
+
+/* Returns the tensor with that name, or NULL. */
+const struct model_tensor *model_find(const struct model *model, const char *name);
+
+/* Returns the value of `key` in config.json, or in its text_config; NULL: none. */
+const cJSON *model_config_item(const struct model *model, const char *key);

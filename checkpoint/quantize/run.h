@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-FileCopyrightText: The qobs authors */
+
+/* The state of one run of qobs_checkpoint_quantize. Weights are processed in batches of a few hundred MB, a batch in
+ * slices of rows that threads take in any order: first the ranges that need complete tensors or sets, then the codes. */
+#pragma once
+
+#include <pthread.h>
+
+#include "files/output_directory.h"
+#include "quantize/layout.h"
+
+/* How the weights of one group are quantized. */
+struct group_plan {
+    const struct quant_group *group;
+    struct group_storage storage;
+    qobs_config *config;
+    bool searches; /* its observer searches the range with the smallest error */
+};
+
+/* A weight in work. Ranges have the dtype of the weight. */
+struct weight_job {
+    const struct weight *weight;
+    size_t index; /* of the weight */
+    const struct group_plan *plan; /* NULL: it is copied */
+    int64_t unit_rows;             /* rows that cannot be separated */
+    int64_t unit_qparams;          /* qparams of a unit */
+    double min, max;               /* of the complete weight, if strategy and set need it */
+    float global_scale;
+    void *search_min, *search_max; /* ranges found by search, one for each qparam */
+    double error, energy;          /* sums of the squares of x - dequantized x, and of x */
+};
+
+/* Rows [first, first + count) of a weight, or bytes of a tensor that is copied. */
+struct slice {
+    struct weight_job *job;
+    int64_t first, count;
+    double min, max, error, energy;
+};
+
+/* An output file. */
+struct output_file {
+    int fd; /* -1: not open */
+    bool done;
+    _Atomic uint64_t left; /* bytes that are not written yet */
+};
+
+/* Memory of one thread; grows to what its slices need. */
+enum workspace_part { WORK_ROWS, WORK_MIN, WORK_MAX, WORK_SCALE, WORK_ZERO_POINT, WORK_CODES, WORK_PACKED, WORK_PARTS };
+struct workspace {
+    void *data[WORK_PARTS];
+    size_t size[WORK_PARTS];
+    struct workspace *next;
+};
+
+struct run {
+    const qobs_checkpoint_quantize_args *args;
+    struct model model;
+    struct quant_config config;
+    struct weights weights;
+    struct layout layout;
+    struct output_directory out;
+    struct group_plan *plans; /* one for each group */
+    struct weight_job *jobs;  /* in the order of work */
+    size_t job_count;
+    struct output_file *files; /* one for each shard */
+    struct slice *slices;      /* of the pass at hand */
+    size_t slice_count, slice_capacity;
+    int (*pass)(struct run *run, struct slice *slice, struct workspace *workspace, struct fail *f);
+
+    pthread_mutex_t lock; /* protects the members below */
+    struct workspace *free_workspaces;
+    uint64_t done, total; /* bytes of the input, for progress */
+    bool stopped;
+    size_t failed; /* index of the first slice that failed; SIZE_MAX: none */
+    int status;
+    struct fail failure;
+};
+
+/* Makes the plans and the jobs. */
+int run_prepare(struct run *run, struct fail *f);
+
+/* Quantizes and copies every tensor to the files of run->out. */
+int run_tensors(struct run *run, struct fail *f);
+
+void run_free(struct run *run);
+
+/* ---- Between the files of this folder ---- */
+
+/* Returns `size` bytes of the workspace, aligned for any type. NULL: no memory. */
+void *workspace_reserve(struct workspace *w, enum workspace_part part, size_t size);
+
+/* The passes over slices: the range of rows, their codes, bytes as they are. */
+int slice_range(struct run *run, struct slice *slice, struct workspace *workspace, struct fail *f);
+int slice_quantize(struct run *run, struct slice *slice, struct workspace *workspace, struct fail *f);
+int slice_copy(struct run *run, struct slice *slice, struct workspace *workspace, struct fail *f);
+
+/* Searches the ranges of a complete weight with all threads. */
+int job_search(struct run *run, struct weight_job *job, struct fail *f);
+
+/* Writes a part of a tensor of the output. */
+int run_put(struct run *run, const struct weight_job *job, enum output_part part, uint64_t offset, const void *data,
+            size_t bytes, struct fail *f);
+
+/* Returns the status of a library error, with the name of the weight before its message. */
+int weight_failure(const struct weight_job *job, const qobs_error *error, struct fail *f);

@@ -1,0 +1,364 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-FileCopyrightText: The qobs authors */
+
+/* One slice of a weight: range, qparams, codes, packed codes, and what is written of them. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "qobs/stateless.h"
+#include "quantize/run.h"
+#include "quantize/stored_qparams.h"
+
+void *workspace_reserve(struct workspace *w, enum workspace_part part, size_t size)
+{
+    if (w->size[part] < size || !w->data[part]) {
+        free(w->data[part]);
+        w->data[part] = malloc(size + 64);
+        w->size[part] = w->data[part] ? size : 0;
+    }
+    return w->data[part];
+}
+
+int weight_failure(const struct weight_job *job, const qobs_error *error, struct fail *f)
+{
+    return report_failure(f, error->status, "tensor '%.150s': %.300s", job->weight->name, error->message);
+}
+
+static qobs_dtype dtype_of(const struct weight *w)
+{
+    return strcmp(w->dtype, "BF16") == 0 ? QOBS_BF16 : strcmp(w->dtype, "F16") == 0 ? QOBS_F16 : QOBS_F32;
+}
+
+/* A slice as the library sees it. */
+struct rows {
+    qobs_tensor tensor;
+    int64_t shape[2], strides[2];
+};
+
+static int open_rows(struct rows *r, const struct run *run, const struct slice *s, struct workspace *work,
+                     struct fail *f)
+{
+    const struct weight *w = s->job->weight;
+    const qobs_dtype dtype = dtype_of(w);
+    const int64_t element = (int64_t)qobs_dtype_size(dtype);
+    const void *data = w->data + s->first * w->row_bytes;
+    *r = (struct rows){.shape = {s->count, w->shape[1]}, .strides = {w->row_bytes, element}};
+    if (!weight_is_in_place(w)) {
+        void *copy = workspace_reserve(work, WORK_ROWS, (size_t)(s->count * w->shape[1] * element));
+        if (!copy)
+            return NO_MEMORY(f, "rows");
+        weight_read_rows(w, &run->weights, s->first, s->count, copy);
+        data = copy;
+        r->strides[0] = w->shape[1] * element;
+    }
+    r->tensor = (qobs_tensor){.struct_size = sizeof r->tensor,
+                              .data = (void *)(uintptr_t)data,
+                              .dtype = dtype,
+                              .ndim = 2,
+                              .shape = r->shape,
+                              .strides = r->strides};
+    return QOBS_OK;
+}
+
+/* ---- Ranges ------------------------------------------------------------------------------------------------------ */
+
+static double number_at(const void *array, qobs_dtype dtype, size_t i)
+{
+    float value;
+    if (dtype == QOBS_F32) {
+        memcpy(&value, (const float *)array + i, sizeof value);
+        return (double)value;
+    }
+    uint16_t bits;
+    memcpy(&bits, (const uint16_t *)array + i, sizeof bits);
+    return float_of_half(bits, dtype == QOBS_BF16);
+}
+
+int slice_range(struct run *run, struct slice *s, struct workspace *work, struct fail *f)
+{
+    struct rows r;
+    qobs_error error = {0};
+    float min[1], max[1];
+    RETURN_IF_NOT_OK(open_rows(&r, run, s, work, f));
+    const qobs_minmax_args args = {.struct_size = sizeof args,
+                                   .config = s->job->plan->config,
+                                   .value = &r.tensor,
+                                   .min = min,
+                                   .max = max,
+                                   .size = qobs_dtype_size(r.tensor.dtype)};
+    if (qobs_global_minmax(&args, &error) != QOBS_OK)
+        return weight_failure(s->job, &error, f);
+    s->min = number_at(min, r.tensor.dtype, 0);
+    s->max = number_at(max, r.tensor.dtype, 0);
+    return QOBS_OK;
+}
+
+static int search_count(const struct weight_job *job)
+{
+    return (int)((job->weight->shape[0] + job->unit_rows - 1) / job->unit_rows * job->unit_qparams);
+}
+
+int job_search(struct run *run, struct weight_job *job, struct fail *f)
+{
+    struct workspace work = {0};
+    struct slice all = {.job = job, .count = job->weight->shape[0]};
+    struct rows r;
+    qobs_error error = {0};
+    const size_t count = (size_t)search_count(job), size = count * qobs_dtype_size(dtype_of(job->weight));
+    job->search_min = malloc(size + 1);
+    job->search_max = malloc(size + 1);
+    int status = job->search_min && job->search_max ? open_rows(&r, run, &all, &work, f) : NO_MEMORY(f, "ranges");
+    if (status == QOBS_OK) {
+        const qobs_search_args args = {.struct_size = sizeof args,
+                                       .config = job->plan->config,
+                                       .value = &r.tensor,
+                                       .min = job->search_min,
+                                       .max = job->search_max,
+                                       .size = size,
+                                       .runtime = run->args->runtime};
+        if (qobs_search(&args, &error) != QOBS_OK)
+            status = weight_failure(job, &error, f);
+    }
+    free(work.data[WORK_ROWS]);
+    job->min = INFINITY;
+    job->max = -INFINITY;
+    for (size_t i = 0; status == QOBS_OK && i < count; i++) {
+        job->min = fmin(job->min, number_at(job->search_min, r.tensor.dtype, i));
+        job->max = fmax(job->max, number_at(job->search_max, r.tensor.dtype, i));
+    }
+    return status;
+}
+
+/* ---- Qparams ----------------------------------------------------------------------------------------------------- */
+
+/* The qparams of a slice. Scales have the dtype of the weight, or F32 under a global scale. */
+struct slice_qparams {
+    int64_t first, count;
+    void *min, *max, *scale, *zero_point;
+    qobs_dtype scale_dtype, zero_point_dtype;
+    bool has_zero_point;
+};
+
+/* Finds the ranges of the slice: of the complete weight, from the search, or of its rows. */
+static int find_ranges(struct slice_qparams *q, const struct rows *r, const struct slice *s, struct workspace *work,
+                       struct fail *f)
+{
+    const struct weight_job *job = s->job;
+    qobs_error error = {0};
+    const size_t element = qobs_dtype_size(r->tensor.dtype), size = (size_t)q->count * element;
+    if (job->search_min) {
+        q->min = (unsigned char *)job->search_min + (size_t)q->first * element;
+        q->max = (unsigned char *)job->search_max + (size_t)q->first * element;
+        return QOBS_OK;
+    }
+    q->min = workspace_reserve(work, WORK_MIN, size);
+    q->max = workspace_reserve(work, WORK_MAX, size);
+    if (!q->min || !q->max)
+        return NO_MEMORY(f, "ranges");
+    if (job->plan->group->weights.strategy == QUANT_TENSOR) {
+        stored_put_number(q->min, r->tensor.dtype, job->min);
+        stored_put_number(q->max, r->tensor.dtype, job->max);
+        return QOBS_OK;
+    }
+    const qobs_minmax_args args = {.struct_size = sizeof args,
+                                   .config = job->plan->config,
+                                   .value = &r->tensor,
+                                   .min = q->min,
+                                   .max = q->max,
+                                   .size = size};
+    return qobs_minmax(&args, &error) == QOBS_OK ? QOBS_OK : weight_failure(job, &error, f);
+}
+
+static int find_qparams(struct slice_qparams *q, const struct rows *r, const struct slice *s, struct workspace *work,
+                        struct fail *f)
+{
+    const struct weight_job *job = s->job;
+    const struct quant_args *a = &job->plan->group->weights;
+    const bool global = a->strategy == QUANT_TENSOR_GROUP;
+    qobs_error error = {0};
+    *q = (struct slice_qparams){.first = s->first / job->unit_rows * job->unit_qparams,
+                                .count = (s->count + job->unit_rows - 1) / job->unit_rows * job->unit_qparams,
+                                .has_zero_point = !a->symmetric};
+    RETURN_IF_NOT_OK(find_ranges(q, r, s, work, f));
+    if (qobs_config_qparam_dtypes(job->plan->config, r->tensor.dtype, &q->scale_dtype, &q->zero_point_dtype, &error) !=
+        QOBS_OK)
+        return weight_failure(job, &error, f);
+    if (global)
+        q->scale_dtype = QOBS_F32;
+    const size_t scale_size = (size_t)q->count * qobs_dtype_size(q->scale_dtype);
+    const size_t zero_point_size = (size_t)q->count * qobs_dtype_size(q->zero_point_dtype);
+    q->scale = workspace_reserve(work, WORK_SCALE, scale_size);
+    q->zero_point = workspace_reserve(work, WORK_ZERO_POINT, zero_point_size);
+    if (!q->scale || !q->zero_point)
+        return NO_MEMORY(f, "qparams");
+    const qobs_calculate_args args = {.struct_size = sizeof args,
+                                      .config = job->plan->config,
+                                      .dtype = r->tensor.dtype,
+                                      .count = (size_t)q->count,
+                                      .min = q->min,
+                                      .max = q->max,
+                                      .size = (size_t)q->count * qobs_dtype_size(r->tensor.dtype),
+                                      .global_scale = global ? &job->global_scale : NULL,
+                                      .scale = q->scale,
+                                      .scale_size = scale_size,
+                                      .zero_point = q->has_zero_point ? q->zero_point : NULL,
+                                      .zero_point_size = q->has_zero_point ? zero_point_size : 0};
+    return qobs_calculate_qparams(&args, &error) == QOBS_OK ? QOBS_OK : weight_failure(job, &error, f);
+}
+
+/* ---- Codes ------------------------------------------------------------------------------------------------------- */
+
+static qobs_tensor flat_tensor(void *data, qobs_dtype dtype, const int64_t *count)
+{
+    return (qobs_tensor){.struct_size = sizeof(qobs_tensor), .data = data, .dtype = dtype, .ndim = 1, .shape = count};
+}
+
+/* Writes the codes of the slice, packed as the format has them. */
+static int write_codes(struct run *run, const struct rows *r, const struct slice *s, const struct slice_qparams *q,
+                       struct workspace *work, struct fail *f)
+{
+    const struct weight_job *job = s->job;
+    const struct quant_args *a = &job->plan->group->weights;
+    const qobs_tensor scale = flat_tensor(q->scale, q->scale_dtype, &q->count);
+    const qobs_tensor zero_point = flat_tensor(q->zero_point, q->zero_point_dtype, &q->count);
+    const size_t count = (size_t)(s->count * job->weight->shape[1]);
+    qobs_error error = {0};
+    void *codes = workspace_reserve(work, WORK_CODES, count);
+    if (!codes)
+        return NO_MEMORY(f, "codes");
+    const qobs_quantize_args args = {.struct_size = sizeof args,
+                                     .config = job->plan->config,
+                                     .value = &r->tensor,
+                                     .scale = &scale,
+                                     .zero_point = q->has_zero_point ? &zero_point : NULL,
+                                     .global_scale = a->strategy == QUANT_TENSOR_GROUP ? &job->global_scale : NULL,
+                                     .codes = codes,
+                                     .codes_size = count};
+    if (qobs_quantize(&args, &error) != QOBS_OK)
+        return weight_failure(job, &error, f);
+    const struct output_tensor *t = &run->layout.tensors[run->layout.parts[job->index][PART_CODES]];
+    const size_t row = (size_t)(t->bytes / (uint64_t)job->weight->shape[0]), size = row * (size_t)s->count;
+    if (strcmp(job->plan->storage.codes, "weight_packed") == 0) {
+        void *packed = workspace_reserve(work, WORK_PACKED, size);
+        if (!packed)
+            return NO_MEMORY(f, "codes");
+        const qobs_pack_args pack = {.struct_size = sizeof pack,
+                                     .bits = a->num_bits,
+                                     .dim = 1,
+                                     .rows = s->count,
+                                     .columns = job->weight->shape[1],
+                                     .word_bits = a->type == QUANT_INT ? 32 : 8,
+                                     .offset = a->type == QUANT_INT ? 1 << (a->num_bits - 1) : 0,
+                                     .codes = codes,
+                                     .codes_size = count,
+                                     .packed = packed,
+                                     .packed_size = size};
+        if (qobs_pack(&pack, &error) != QOBS_OK)
+            return weight_failure(job, &error, f);
+        codes = packed;
+    }
+    return run_put(run, job, PART_CODES, row * (uint64_t)s->first, codes, size, f);
+}
+
+/* ---- Error ------------------------------------------------------------------------------------------------------- */
+
+/* Adds up the squares of x - dequantized x, and of x, of the slice. */
+static int measure_error(struct slice *s, const struct rows *r, const struct slice_qparams *q, struct workspace *work,
+                         struct fail *f)
+{
+    const struct weight_job *job = s->job;
+    const qobs_tensor scale = flat_tensor(q->scale, q->scale_dtype, &q->count);
+    const qobs_tensor zero_point = flat_tensor(q->zero_point, q->zero_point_dtype, &q->count);
+    const size_t columns = (size_t)r->shape[1];
+    const size_t size = (size_t)r->shape[0] * columns * qobs_dtype_size(r->tensor.dtype);
+    qobs_error error = {0};
+    void *numbers = workspace_reserve(work, WORK_PACKED, size);
+    if (!numbers)
+        return NO_MEMORY(f, "numbers");
+    const qobs_fake_quantize_args args = {
+        .struct_size = sizeof args,
+        .config = job->plan->config,
+        .value = &r->tensor,
+        .scale = &scale,
+        .zero_point = q->has_zero_point ? &zero_point : NULL,
+        .global_scale = job->plan->group->weights.strategy == QUANT_TENSOR_GROUP ? &job->global_scale : NULL,
+        .out = numbers,
+        .out_size = size};
+    if (qobs_fake_quantize(&args, &error) != QOBS_OK)
+        return weight_failure(job, &error, f);
+    for (int64_t i = 0; i < r->shape[0]; i++)
+        stored_add_errors((const unsigned char *)r->tensor.data + i * r->strides[0],
+                          (const unsigned char *)numbers + (size_t)i * columns * qobs_dtype_size(r->tensor.dtype),
+                          columns, r->tensor.dtype, &s->error, &s->energy);
+    return QOBS_OK;
+}
+
+/* ---- Passes ------------------------------------------------------------------------------------------------------ */
+
+/* Writes scales and zero points in the dtypes of the checkpoint. A scale of the complete weight is written once. */
+static int write_qparams(struct run *run, const struct slice *s, struct slice_qparams *q, struct workspace *work,
+                         struct fail *f)
+{
+    const struct weight_job *job = s->job;
+    const struct group_storage *storage = &job->plan->storage;
+    if (s->first > 0 && job->unit_rows == job->weight->shape[0])
+        return QOBS_OK;
+    void *stored = workspace_reserve(work, WORK_CODES, 4 * (size_t)q->count);
+    if (!stored)
+        return NO_MEMORY(f, "qparams");
+    if (storage->packed_zero_points) {
+        const int bits = job->plan->group->weights.num_bits;
+        const int64_t columns = q->count / s->count;
+        const size_t size = (size_t)((s->count * bits + 31) / 32 * columns * 4);
+        void *packed = workspace_reserve(work, WORK_PACKED, size);
+        if (!packed)
+            return NO_MEMORY(f, "qparams");
+        const qobs_pack_args pack = {.struct_size = sizeof pack,
+                                     .bits = bits,
+                                     .rows = s->count,
+                                     .columns = columns,
+                                     .word_bits = 32,
+                                     .offset = 1 << (bits - 1),
+                                     .codes = q->zero_point,
+                                     .codes_size = (size_t)q->count,
+                                     .packed = packed,
+                                     .packed_size = size};
+        qobs_error error = {0};
+        if (qobs_pack(&pack, &error) != QOBS_OK)
+            return weight_failure(job, &error, f);
+        const uint64_t offset = (uint64_t)(s->first * bits / 32 * columns * 4);
+        RETURN_IF_NOT_OK(run_put(run, job, PART_ZERO_POINT, offset, packed, size, f));
+    } else if (q->has_zero_point) {
+        const size_t size = stored_zero_points(q->zero_point, q->zero_point_dtype, (size_t)q->count,
+                                               storage->zero_point_dtype, stored);
+        RETURN_IF_NOT_OK(
+            run_put(run, job, PART_ZERO_POINT, (uint64_t)q->first * (size / (size_t)q->count), stored, size, f));
+    }
+    const size_t size = stored_scales(q->scale, q->scale_dtype, (size_t)q->count, storage->scale_dtype, stored);
+    return run_put(run, job, PART_SCALE, (uint64_t)q->first * (size / (size_t)q->count), stored, size, f);
+}
+
+int slice_quantize(struct run *run, struct slice *s, struct workspace *work, struct fail *f)
+{
+    struct slice_qparams q;
+    struct rows r;
+    RETURN_IF_NOT_OK(open_rows(&r, run, s, work, f));
+    RETURN_IF_NOT_OK(find_qparams(&q, &r, s, work, f));
+    RETURN_IF_NOT_OK(write_codes(run, &r, s, &q, work, f));
+    RETURN_IF_NOT_OK(measure_error(s, &r, &q, work, f));
+    return write_qparams(run, s, &q, work, f);
+}
+
+int slice_copy(struct run *run, struct slice *s, struct workspace *work, struct fail *f)
+{
+    const struct weight *w = s->job->weight;
+    if (w->encoding == WEIGHT_PLAIN && (w->ndim != 2 || weight_is_in_place(w)))
+        return run_put(run, s->job, PART_SAME, (uint64_t)s->first, w->data + s->first, (size_t)s->count, f);
+    const size_t row = (size_t)w->shape[1] * dtype_size(w->dtype), size = row * (size_t)s->count;
+    void *numbers = workspace_reserve(work, WORK_ROWS, size);
+    if (!numbers)
+        return NO_MEMORY(f, "rows");
+    weight_read_rows(w, &run->weights, s->first, s->count, numbers);
+    return run_put(run, s->job, PART_SAME, (uint64_t)s->first * row, numbers, size, f);
+}

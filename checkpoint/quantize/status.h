@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-FileCopyrightText: The qobs authors */
+
+/* How functions of checkpoint/quantize/ fail: they return a status of qobs/qobs.h and leave a message. */
+#pragma once
+
+#include "files/fail.h"
+#include "qobs/checkpoint.h"
+
+/* Formats the message, makes it printable and returns `status`. */
+int report_failure(struct fail *f, int status, const char *format, ...) __attribute__((format(printf, 3, 4)));
+
+/* Wrong input, a failure of the system, no memory for `what`. */
+#define INVALID(f, ...) report_failure(f, QOBS_ERROR_INVALID_ARGUMENT, __VA_ARGS__)
+#define SYSTEM_FAILURE(f, ...) report_failure(f, QOBS_ERROR_SYSTEM, __VA_ARGS__)
+#define NO_MEMORY(f, what) report_failure(f, QOBS_ERROR_OUT_OF_MEMORY, "no memory for %s", what)
+
+#define RETURN_IF_NOT_OK(call)                                                                                         \
+    do {                                                                                                               \
+        const int status_of_call = (call);                                                                             \
+        if (status_of_call != QOBS_OK)                                                                                 \
+            return status_of_call;                                                                                     \
+    } while (0)

@@ -1,0 +1,153 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-FileCopyrightText: The qobs authors */
+
+/* Conversions of single numbers; sums over rows. */
+#include "quantize/stored_qparams.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "qobs/format.h"
+
+static float float_of_bits(uint32_t bits)
+{
+    float value;
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
+/* The product moves the exponent from F16's to float's range; it is exact, also for subnormals. */
+static float float_of_f16(uint16_t bits)
+{
+    const uint32_t sign = (uint32_t)(bits & 0x8000) << 16, magnitude = (uint32_t)(bits & 0x7fff) << 13;
+    const float value = (bits & 0x7c00) == 0x7c00 ? float_of_bits(magnitude | 0x7f800000)
+                                                  : float_of_bits(magnitude) * 0x1p112f;
+    return sign ? -value : value;
+}
+
+double float_of_half(uint16_t bits, bool is_bf16)
+{
+    return (double)(is_bf16 ? float_of_bits((uint32_t)bits << 16) : float_of_f16(bits));
+}
+
+static double number_of(const void *array, qobs_dtype dtype, size_t i)
+{
+    const unsigned char *at = (const unsigned char *)array + i * qobs_dtype_size(dtype);
+    uint16_t half;
+    float single;
+    if (dtype == QOBS_I8)
+        return (double)(signed char)*at;
+    if (dtype == QOBS_F32) {
+        memcpy(&single, at, sizeof single);
+        return (double)single;
+    }
+    memcpy(&half, at, sizeof half);
+    return float_of_half(half, dtype == QOBS_BF16);
+}
+
+void stored_put_number(void *to, qobs_dtype dtype, double value)
+{
+    const float single = (float)value;
+    uint32_t bits;
+    memcpy(&bits, &single, sizeof bits);
+    if (dtype == QOBS_F32) {
+        memcpy(to, &single, sizeof single);
+        return;
+    }
+    uint16_t half = (uint16_t)(bits >> 16);
+    if (dtype == QOBS_F16) {
+        int exponent;
+        const double fraction = frexp(fabs(value), &exponent);
+        const int unit = exponent - 11 > -24 ? exponent - 11 : -24; /* of the last bit */
+        const uint32_t digits = (uint32_t)ldexp(fraction, exponent - unit);
+        half = value == 0          ? 0
+               : isinf(value)      ? 0x7c00
+               : digits < 1u << 10 ? (uint16_t)digits
+                                   : (uint16_t)(((uint32_t)(unit + 25) << 10) + (digits - (1u << 10)));
+        half |= signbit(value) ? 0x8000 : 0;
+    }
+    memcpy(to, &half, sizeof half);
+}
+
+static size_t encode_e4m3(const void *numbers, qobs_dtype dtype, size_t n, unsigned char *out)
+{
+    enum { BLOCK = 256 };
+    const qobs_format *format = qobs_format_find("fp8_e4m3");
+    for (size_t k = 0; k < n; k += BLOCK) {
+        float block[BLOCK];
+        const size_t m = n - k < BLOCK ? n - k : BLOCK;
+        for (size_t j = 0; j < m; j++)
+            block[j] = (float)number_of(numbers, dtype, k + j);
+        const qobs_format_array_args args = {.struct_size = sizeof args,
+                                             .format = format,
+                                             .x = block,
+                                             .x_size = m * sizeof *block,
+                                             .out = out + k,
+                                             .out_size = m};
+        qobs_format_encode_array(&args, NULL);
+    }
+    return n;
+}
+
+size_t stored_scales(const void *scale, qobs_dtype dtype, size_t n, const char *stored, void *out)
+{
+    if (!stored) {
+        memcpy(out, scale, n * qobs_dtype_size(dtype));
+        return n * qobs_dtype_size(dtype);
+    }
+    if (strcmp(stored, "F8_E4M3") == 0)
+        return encode_e4m3(scale, dtype, n, out);
+    for (size_t i = 0; i < n; i++) {
+        const double value = number_of(scale, dtype, i);
+        int exponent = 1;
+        if (isfinite(value) && value > 0)
+            frexp(value, &exponent);
+        else
+            exponent = 1;
+        ((unsigned char *)out)[i] = (unsigned char)(126 + exponent);
+    }
+    return n;
+}
+
+size_t stored_zero_points(const void *zero_point, qobs_dtype dtype, size_t n, const char *stored, void *out)
+{
+    if (strcmp(stored, "F8_E4M3") == 0)
+        return encode_e4m3(zero_point, dtype, n, out);
+    for (size_t i = 0; i < n; i++)
+        ((signed char *)out)[i] = (signed char)number_of(zero_point, dtype, i);
+    return n;
+}
+
+/* ---- Errors ------------------------------------------------------------------------------------------------------ */
+
+/* Eight sums, so that a compiler can use vectors and the order of the additions is fixed. */
+enum { SUMS = 8 };
+
+#define ADD_ERRORS(name, element, load)                                                                                \
+    static void name(const unsigned char *x, const unsigned char *y, size_t n, double *error, double *energy)          \
+    {                                                                                                                  \
+        double errors[SUMS] = {0}, energies[SUMS] = {0};                                                               \
+        for (size_t i = 0; i < n; i++) {                                                                               \
+            element a, b;                                                                                              \
+            memcpy(&a, x + i * sizeof a, sizeof a);                                                                    \
+            memcpy(&b, y + i * sizeof b, sizeof b);                                                                    \
+            const double from = (double)load(a), to = (double)load(b);                                                 \
+            errors[i % SUMS] += (from - to) * (from - to);                                                             \
+            energies[i % SUMS] += from * from;                                                                         \
+        }                                                                                                              \
+        for (int k = 0; k < SUMS; k++) {                                                                               \
+            *error += errors[k];                                                                                       \
+            *energy += energies[k];                                                                                    \
+        }                                                                                                              \
+    }
+
+#define LOAD_SINGLE(value) (value)
+#define LOAD_BF16(value) float_of_bits((uint32_t)(value) << 16)
+ADD_ERRORS(add_f32, float, LOAD_SINGLE)
+ADD_ERRORS(add_bf16, uint16_t, LOAD_BF16)
+ADD_ERRORS(add_f16, uint16_t, float_of_f16)
+
+void stored_add_errors(const void *x, const void *y, size_t n, qobs_dtype dtype, double *error, double *energy)
+{
+    (dtype == QOBS_F32 ? add_f32 : dtype == QOBS_BF16 ? add_bf16 : add_f16)(x, y, n, error, energy);
+}

@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-FileCopyrightText: The qobs authors */
+
+/* Scales and zero points in the dtypes that a checkpoint stores, and sums of errors. */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "qobs/checkpoint.h"
+
+/* Returns the number that 16 bits mean as BF16 or F16. */
+double float_of_half(uint16_t bits, bool is_bf16);
+
+/* Stores a number that is one of the dtype. */
+void stored_put_number(void *to, qobs_dtype dtype, double value);
+
+/* Encodes n scales: "U8" as exponents of powers of two, "F8_E4M3" as codes, NULL as they are. A scale that is not finite
+ * has exponent 127, as the conversion to integers of x86 gives it. Returns the bytes written. */
+size_t stored_scales(const void *scale, qobs_dtype dtype, size_t n, const char *stored, void *out);
+
+/* Encodes n zero points as "I8" or "F8_E4M3". Returns the bytes written. */
+size_t stored_zero_points(const void *zero_point, qobs_dtype dtype, size_t n, const char *stored, void *out);
+
+/* Adds the squares of x - y and of x over n elements, in double. */
+void stored_add_errors(const void *x, const void *y, size_t n, qobs_dtype dtype, double *error, double *energy);

@@ -1,0 +1,319 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-FileCopyrightText: The qobs authors */
+
+/* Reads and completes quantization_config. quant_config_json.c writes it. */
+#include "schemes/quant_config.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "files/json.h"
+#include "files/mapped.h"
+#include "schemes/scheme_presets.h"
+
+const char *quant_scheme_name(size_t index, const char **summary)
+{
+    const struct scheme_preset *preset = scheme_preset_at(index);
+    if (summary)
+        *summary = preset ? preset->summary : NULL;
+    return preset ? preset->name : NULL;
+}
+
+/* ---- Groups ------------------------------------------------------------------------------------------------------ */
+
+static struct quant_group *add_group(struct quant_config *config, const char *name, struct fail *f)
+{
+    struct quant_group *grown = realloc(config->groups, (config->group_count + 1) * sizeof *grown);
+    if (!grown) {
+        fail(f, "no memory for the groups");
+        return NULL;
+    }
+    config->groups = grown;
+    struct quant_group *group = &grown[config->group_count];
+    *group = (struct quant_group){.name = strdup(name)};
+    if (!group->name) {
+        fail(f, "no memory for the groups");
+        return NULL;
+    }
+    config->group_count++;
+    return group;
+}
+
+static int add_text(char ***list, size_t *count, const char *text, struct fail *f)
+{
+    char **grown = realloc(*list, (*count + 1) * sizeof *grown);
+    if (!grown)
+        return fail(f, "no memory for a list of names");
+    *list = grown;
+    grown[*count] = strdup(text);
+    if (!grown[*count])
+        return fail(f, "no memory for a list of names");
+    ++*count;
+    return 0;
+}
+
+int quant_config_add_ignore(struct quant_config *config, const char *entry, struct fail *f)
+{
+    return add_text(&config->ignore, &config->ignore_count, entry, f);
+}
+
+static int unknown_scheme(const char *scheme, struct fail *f)
+{
+    char known[400] = "";
+    for (size_t i = 0; scheme_preset_at(i); i++) {
+        strncat(known, i ? ", " : "", sizeof known - strlen(known) - 1);
+        strncat(known, scheme_preset_at(i)->name, sizeof known - strlen(known) - 1);
+    }
+    return fail(f, "scheme: '%.40s' is unknown; known are %s", scheme, known);
+}
+
+/* Copies a preset into a group. */
+static int use_preset(struct quant_group *group, const char *scheme, struct fail *f)
+{
+    const struct scheme_preset *preset = scheme_preset_find(scheme);
+    if (!preset)
+        return unknown_scheme(scheme, f);
+    group->has_weights = true;
+    if (quant_args_copy(&group->weights, preset->weights, f) != 0)
+        return -1;
+    group->has_inputs = preset->inputs != NULL;
+    return preset->inputs ? quant_args_copy(&group->inputs, preset->inputs, f) : 0;
+}
+
+int quant_config_add_scheme(struct quant_config *config, const char *scheme, const char *const *targets,
+                            size_t target_count, struct fail *f)
+{
+    struct quant_group *group = add_group(config, scheme, f);
+    if (!group || use_preset(group, scheme, f) != 0)
+        return -1;
+    for (size_t i = 0; i < target_count; i++)
+        if (add_text(&group->targets, &group->target_count, targets[i], f) != 0)
+            return -1;
+    return target_count > 0 ? 0 : add_text(&group->targets, &group->target_count, "Linear", f);
+}
+
+/* ---- JSON -------------------------------------------------------------------------------------------------------- */
+
+static int read_names(char ***list, size_t *count, const cJSON *json, const char *where, const char *key,
+                      struct fail *f)
+{
+    struct json_words words;
+    const cJSON *item;
+    if (!json || cJSON_IsNull(json))
+        return 0;
+    if (cJSON_IsString(json))
+        return add_text(list, count, json->valuestring, f);
+    if (!cJSON_IsArray(json))
+        return fail(f, "%s: %s is %s; a list of strings is needed", where, key, json_describe(json, &words));
+    cJSON_ArrayForEach(item, json)
+    {
+        if (!cJSON_IsString(item))
+            return fail(f, "%s: %s holds %s; strings are needed", where, key, json_describe(item, &words));
+        if (add_text(list, count, item->valuestring, f) != 0)
+            return -1;
+    }
+    return 0;
+}
+
+static int read_args(struct quant_args *args, bool *has, const cJSON *json, const char *where, const char *key,
+                     struct fail *f)
+{
+    char path[256];
+    if (!json || cJSON_IsNull(json))
+        return 0;
+    snprintf(path, sizeof path, "%.150s: %.60s", where, key);
+    *has = true;
+    return quant_args_read(args, json, path, f);
+}
+
+/* Reads one entry of config_groups: a scheme, or a list of targets under the name of a preset. */
+static int read_group(struct quant_config *config, const cJSON *json, const char *where, struct fail *f)
+{
+    static const char *const keys[] = {"targets", "weights", "input_activations", "output_activations", "format"};
+    char path[256];
+    const cJSON *item;
+    struct quant_group *group = add_group(config, json->string, f);
+    if (!group)
+        return -1;
+    snprintf(path, sizeof path, "%.150s: %.80s", where, json->string);
+    if (cJSON_IsArray(json))
+        return use_preset(group, json->string, f) != 0 ||
+                       read_names(&group->targets, &group->target_count, json, path, "targets", f) != 0
+                   ? -1
+                   : 0;
+    cJSON_ArrayForEach(item, json)
+    {
+        size_t k = 0;
+        while (k < sizeof keys / sizeof *keys && strcmp(keys[k], item->string) != 0)
+            k++;
+        if (k == sizeof keys / sizeof *keys)
+            return fail(f,
+                        "%s: has the member '%.80s'; known are targets, weights, input_activations, "
+                        "output_activations and format",
+                        path, item->string);
+    }
+    const cJSON *targets = cJSON_GetObjectItemCaseSensitive(json, "targets");
+    const cJSON *weights = cJSON_GetObjectItemCaseSensitive(json, "weights");
+    const cJSON *inputs = cJSON_GetObjectItemCaseSensitive(json, "input_activations");
+    const cJSON *outputs = cJSON_GetObjectItemCaseSensitive(json, "output_activations");
+    if (read_names(&group->targets, &group->target_count, targets, path, "targets", f) != 0 ||
+        read_args(&group->weights, &group->has_weights, weights, path, "weights", f) != 0 ||
+        read_args(&group->inputs, &group->has_inputs, inputs, path, "input_activations", f) != 0 ||
+        read_args(&group->outputs, &group->has_outputs, outputs, path, "output_activations", f) != 0)
+        return -1;
+    return 0;
+}
+
+int quant_config_parse(struct quant_config *config, const cJSON *json, const char *where, struct fail *f)
+{
+    const cJSON *groups = cJSON_GetObjectItemCaseSensitive(json, "config_groups"), *item;
+    const cJSON *ignore = cJSON_GetObjectItemCaseSensitive(json, "ignore");
+    const cJSON *kv_cache = cJSON_GetObjectItemCaseSensitive(json, "kv_cache_scheme");
+    if (!cJSON_IsObject(groups) || !groups->child)
+        return fail(f, "%s: has no config_groups; an object with a group at least is needed", where);
+    cJSON_ArrayForEach(item, groups) if (read_group(config, item, where, f) != 0) return -1;
+    if (read_names(&config->ignore, &config->ignore_count, ignore, where, "ignore", f) != 0)
+        return -1;
+    return read_args(&config->kv_cache, &config->has_kv_cache, kv_cache, where, "kv_cache_scheme", f);
+}
+
+int quant_config_read(struct quant_config *config, const char *path, struct fail *f)
+{
+    struct mapped map;
+    cJSON *json;
+    if (mapped_open(&map, path, f) != 0)
+        return -1;
+    int result = json_parse_exact(&json, path, "quantization_config", map.data, map.size, f);
+    mapped_close(&map);
+    if (result != 0)
+        return -1;
+    const cJSON *inner = cJSON_GetObjectItemCaseSensitive(json, "quantization_config");
+    result = quant_config_parse(config, inner ? inner : json, path, f);
+    cJSON_Delete(json);
+    return result;
+}
+
+/* ---- Completion -------------------------------------------------------------------------------------------------- */
+
+static enum quant_format choose_format(const struct quant_group *g)
+{
+    const struct quant_args *w = &g->weights;
+    const bool is_float = w->type == QUANT_FLOAT;
+    if (is_float && w->num_bits == 4 && w->group_size == 32)
+        return QUANT_MXFP4_PACK;
+    if (is_float && w->num_bits == 8 && w->group_size == 32 && w->scale_dtype == QUANT_DTYPE_UINT8)
+        return QUANT_MXFP8;
+    if (is_float && w->num_bits == 4 && w->group_size == 16)
+        return QUANT_NVFP4_PACK;
+    if (!is_float)
+        return g->has_inputs ? QUANT_INT_QUANTIZED : QUANT_PACK;
+    return g->has_inputs ? QUANT_FLOAT_QUANTIZED : QUANT_NAIVE;
+}
+
+/* Drops members that the strategy does not use, and asks for those it does. */
+static int fit_strategy(struct quant_args *a, const char *where, struct fail *f)
+{
+    const bool grouped = a->strategy == QUANT_GROUP || a->strategy == QUANT_TENSOR_GROUP;
+    if (grouped && a->group_size == 0)
+        return fail(f, "%s: strategy group needs a group_size above 0", where);
+    if (a->strategy == QUANT_BLOCK && a->block_structure[0] == 0)
+        return fail(f, "%s: strategy block needs a block_structure such as [128,128]", where);
+    if (!grouped)
+        a->group_size = 0;
+    if (a->strategy != QUANT_BLOCK)
+        a->block_structure[0] = a->block_structure[1] = 0;
+    return 0;
+}
+
+static int check_weights(const struct quant_group *g, struct fail *f)
+{
+    const struct quant_args *w = &g->weights;
+    if (w->dynamic != QUANT_STATIC)
+        return fail(f, "%s: weights: dynamic is not false; weights are quantized once", g->name);
+    if (w->strategy == QUANT_TOKEN || w->strategy == QUANT_ATTN_HEAD)
+        return fail(f,
+                    "%s: weights: the strategy is of activations; tensor, channel, group, block and tensor_group "
+                    "are allowed",
+                    g->name);
+    if (w->type == QUANT_INT && (w->num_bits < 2 || w->num_bits > 8))
+        return fail(f, "%s: weights: num_bits is %d; integers of 2 to 8 bits are allowed", g->name, w->num_bits);
+    if (w->type == QUANT_FLOAT && w->num_bits != 4 && w->num_bits != 8)
+        return fail(f, "%s: weights: num_bits is %d; floats of 4 and 8 bits are allowed", g->name, w->num_bits);
+    if (w->type == QUANT_FLOAT && w->num_bits == 4 && !w->symmetric)
+        return fail(f, "%s: weights: symmetric is false; no format stores zero points of e2m1", g->name);
+    if (w->type == QUANT_FLOAT && w->num_bits == 4 && g->format != QUANT_MXFP4_PACK && g->format != QUANT_NVFP4_PACK)
+        return fail(f, "%s: weights: group_size is %lld; e2m1 has groups of 16 (NVFP4) or 32 (MXFP4)", g->name,
+                    (long long)w->group_size);
+    const bool nvfp4 = g->format == QUANT_NVFP4_PACK, mx = g->format == QUANT_MXFP4_PACK || g->format == QUANT_MXFP8;
+    if ((w->strategy == QUANT_TENSOR_GROUP) != nvfp4 || (nvfp4 && w->scale_dtype != QUANT_DTYPE_E4M3) ||
+        (mx && w->scale_dtype != QUANT_DTYPE_UINT8) || (!nvfp4 && !mx && w->scale_dtype != QUANT_DTYPE_NONE))
+        return fail(f,
+                    "%s: weights: strategy, group_size and scale_dtype are of no format; NVFP4 has tensor_group, 16, "
+                    "float8_e4m3fn, MX has group, 32, uint8",
+                    g->name);
+    return 0;
+}
+
+static int rename_observer(struct quant_args *a, struct fail *f)
+{
+    if (!a->observer || (strcmp(a->observer, "minmax") != 0 && strcmp(a->observer, "mse") != 0))
+        return 0;
+    char name[32];
+    snprintf(name, sizeof name, "static_%s", a->observer);
+    free(a->observer);
+    a->observer = strdup(name);
+    return a->observer ? 0 : fail(f, "no memory for a scheme");
+}
+
+static enum quant_dtype zero_point_dtype(const struct quant_args *a)
+{
+    return a->symmetric ? QUANT_DTYPE_NONE : a->type == QUANT_INT ? QUANT_DTYPE_INT8 : QUANT_DTYPE_E4M3;
+}
+
+int quant_config_finish(struct quant_config *config, struct fail *f)
+{
+    if (config->group_count == 0)
+        return fail(f, "no group of targets: a scheme, a configuration or a recipe is needed");
+    for (size_t i = 0; i < config->group_count; i++) {
+        struct quant_group *g = &config->groups[i];
+        if (!g->has_weights)
+            return fail(f, "%s: has no scheme for weights", g->name);
+        if (g->target_count == 0 && add_text(&g->targets, &g->target_count, "Linear", f) != 0)
+            return -1;
+        if (fit_strategy(&g->weights, g->name, f) != 0 || rename_observer(&g->weights, f) != 0)
+            return -1;
+        g->format = choose_format(g);
+        if (check_weights(g, f) != 0)
+            return -1;
+        g->weights.zp_dtype = zero_point_dtype(&g->weights);
+        if (g->has_inputs)
+            g->inputs.zp_dtype = zero_point_dtype(&g->inputs);
+    }
+    return 0;
+}
+
+/* ---- Release ----------------------------------------------------------------------------------------------------- */
+
+static void free_texts(char **list, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        free(list[i]);
+    free(list);
+}
+
+void quant_config_free(struct quant_config *config)
+{
+    for (size_t i = 0; i < config->group_count; i++) {
+        struct quant_group *g = &config->groups[i];
+        free(g->name);
+        free_texts(g->targets, g->target_count);
+        quant_args_free(&g->weights);
+        quant_args_free(&g->inputs);
+        quant_args_free(&g->outputs);
+    }
+    free(config->groups);
+    free_texts(config->ignore, config->ignore_count);
+    quant_args_free(&config->kv_cache);
+    *config = (struct quant_config){0};
+}

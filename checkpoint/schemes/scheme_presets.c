@@ -1,0 +1,129 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-FileCopyrightText: The qobs authors */
+
+/* The preset schemes of compressed-tensors 0.19 (compressed_tensors/quantization/quant_scheme.py). */
+#include "schemes/scheme_presets.h"
+
+#include <ctype.h>
+#include <string.h>
+
+#define STATIC_MINMAX ((char *)(uintptr_t) "static_minmax")
+
+static const struct quant_args w2 = {.num_bits = 2, .symmetric = true, .strategy = QUANT_GROUP, .group_size = 128};
+static const struct quant_args w3 = {.num_bits = 3, .symmetric = true, .strategy = QUANT_GROUP, .group_size = 128};
+static const struct quant_args w4 = {.num_bits = 4, .symmetric = true, .strategy = QUANT_GROUP, .group_size = 128};
+static const struct quant_args w4_asym = {.num_bits = 4, .strategy = QUANT_GROUP, .group_size = 128};
+static const struct quant_args w5 = {.num_bits = 5, .symmetric = true, .strategy = QUANT_GROUP, .group_size = 128};
+static const struct quant_args w6 = {.num_bits = 6, .symmetric = true, .strategy = QUANT_GROUP, .group_size = 128};
+static const struct quant_args w7 = {.num_bits = 7, .symmetric = true, .strategy = QUANT_GROUP, .group_size = 128};
+static const struct quant_args w8 = {.num_bits = 8, .symmetric = true, .strategy = QUANT_GROUP, .group_size = 128};
+static const struct quant_args int8 = {.num_bits = 8, .symmetric = true, .strategy = QUANT_CHANNEL};
+static const struct quant_args a4 = {
+    .num_bits = 4, .symmetric = true, .strategy = QUANT_TOKEN, .dynamic = QUANT_DYNAMIC};
+static const struct quant_args a8 = {
+    .num_bits = 8, .symmetric = true, .strategy = QUANT_TOKEN, .dynamic = QUANT_DYNAMIC};
+static const struct quant_args fp8_tensor = {
+    .num_bits = 8, .type = QUANT_FLOAT, .symmetric = true, .strategy = QUANT_TENSOR};
+static const struct quant_args fp8_static = {
+    .num_bits = 8, .type = QUANT_FLOAT, .symmetric = true, .strategy = QUANT_TENSOR, .observer = STATIC_MINMAX};
+static const struct quant_args fp8_channel = {
+    .num_bits = 8, .type = QUANT_FLOAT, .symmetric = true, .strategy = QUANT_CHANNEL};
+static const struct quant_args fp8_token = {
+    .num_bits = 8, .type = QUANT_FLOAT, .symmetric = true, .strategy = QUANT_TOKEN, .dynamic = QUANT_DYNAMIC};
+static const struct quant_args fp8_block = {
+    .num_bits = 8, .type = QUANT_FLOAT, .symmetric = true, .strategy = QUANT_BLOCK, .block_structure = {128, 128}};
+static const struct quant_args fp8_group = {.num_bits = 8,
+                                            .type = QUANT_FLOAT,
+                                            .symmetric = true,
+                                            .strategy = QUANT_GROUP,
+                                            .group_size = 128,
+                                            .dynamic = QUANT_DYNAMIC};
+static const struct quant_args nvfp4 = {.num_bits = 4,
+                                        .type = QUANT_FLOAT,
+                                        .symmetric = true,
+                                        .strategy = QUANT_TENSOR_GROUP,
+                                        .group_size = 16,
+                                        .scale_dtype = QUANT_DTYPE_E4M3};
+static const struct quant_args nvfp4_local = {.num_bits = 4,
+                                              .type = QUANT_FLOAT,
+                                              .symmetric = true,
+                                              .strategy = QUANT_TENSOR_GROUP,
+                                              .group_size = 16,
+                                              .scale_dtype = QUANT_DTYPE_E4M3,
+                                              .dynamic = QUANT_LOCAL,
+                                              .observer = STATIC_MINMAX};
+static const struct quant_args mxfp4 = {.num_bits = 4,
+                                        .type = QUANT_FLOAT,
+                                        .symmetric = true,
+                                        .strategy = QUANT_GROUP,
+                                        .group_size = 32,
+                                        .scale_dtype = QUANT_DTYPE_UINT8};
+static const struct quant_args mxfp4_dynamic = {.num_bits = 4,
+                                                .type = QUANT_FLOAT,
+                                                .symmetric = true,
+                                                .strategy = QUANT_GROUP,
+                                                .group_size = 32,
+                                                .scale_dtype = QUANT_DTYPE_UINT8,
+                                                .dynamic = QUANT_DYNAMIC};
+static const struct quant_args mxfp8 = {.num_bits = 8,
+                                        .type = QUANT_FLOAT,
+                                        .symmetric = true,
+                                        .strategy = QUANT_GROUP,
+                                        .group_size = 32,
+                                        .scale_dtype = QUANT_DTYPE_UINT8};
+static const struct quant_args mxfp8_dynamic = {.num_bits = 8,
+                                                .type = QUANT_FLOAT,
+                                                .symmetric = true,
+                                                .strategy = QUANT_GROUP,
+                                                .group_size = 32,
+                                                .scale_dtype = QUANT_DTYPE_UINT8,
+                                                .dynamic = QUANT_DYNAMIC};
+
+static const struct scheme_preset presets[] = {
+    {"W4A16", &w4, NULL, "int4, groups of 128"},
+    {"W4A16_ASYM", &w4_asym, NULL, "int4 with zero points, groups of 128"},
+    {"W8A16", &w8, NULL, "int8, groups of 128"},
+    {"W8A8", &int8, &a8, "int8, one scale for each channel; activations int8, dynamic"},
+    {"INT8", &int8, &a8, "the same as W8A8"},
+    {"FP8", &fp8_tensor, &fp8_static, "e4m3, one scale for each tensor; activations the same, static"},
+    {"FP8_DYNAMIC", &fp8_channel, &fp8_token, "e4m3, one scale for each channel; activations e4m3, dynamic"},
+    {"FP8_BLOCK", &fp8_block, &fp8_group, "e4m3, blocks of 128 x 128; activations e4m3, dynamic"},
+    {"NVFP4A16", &nvfp4, NULL, "e2m1, groups of 16 with e4m3 scales under a global scale"},
+    {"NVFP4", &nvfp4, &nvfp4_local, "the same; activations e2m1 under a static global scale"},
+    {"MXFP4A16", &mxfp4, NULL, "e2m1, groups of 32 with power-of-two scales"},
+    {"MXFP4", &mxfp4, &mxfp4_dynamic, "the same; activations too, dynamic"},
+    {"MXFP8A16", &mxfp8, NULL, "e4m3, groups of 32 with power-of-two scales"},
+    {"MXFP8", &mxfp8, &mxfp8_dynamic, "the same; activations too, dynamic"},
+    {"W4AFP8", &w4, &fp8_token, "int4, groups of 128; activations e4m3, dynamic"},
+    {"W2A16", &w2, NULL, "int2, groups of 128"},
+    {"W2A8", &w2, &a8, "int2, groups of 128; activations int8, dynamic"},
+    {"W2A4", &w2, &a4, "int2, groups of 128; activations int4, dynamic"},
+    {"W3A16", &w3, NULL, "int3, groups of 128"},
+    {"W3A8", &w3, &a8, "int3, groups of 128; activations int8, dynamic"},
+    {"W3A4", &w3, &a4, "int3, groups of 128; activations int4, dynamic"},
+    {"W4A8", &w4, &a8, "int4, groups of 128; activations int8, dynamic"},
+    {"W4A4", &w4, &a4, "int4, groups of 128; activations int4, dynamic"},
+    {"W5A16", &w5, NULL, "int5, groups of 128"},
+    {"W5A8", &w5, &a8, "int5, groups of 128; activations int8, dynamic"},
+    {"W6A16", &w6, NULL, "int6, groups of 128"},
+    {"W6A8", &w6, &a8, "int6, groups of 128; activations int8, dynamic"},
+    {"W7A16", &w7, NULL, "int7, groups of 128"},
+    {"W7A8", &w7, &a8, "int7, groups of 128; activations int8, dynamic"},
+};
+
+const struct scheme_preset *scheme_preset_at(size_t index)
+{
+    return index < sizeof presets / sizeof *presets ? &presets[index] : NULL;
+}
+
+const struct scheme_preset *scheme_preset_find(const char *name)
+{
+    for (size_t i = 0; i < sizeof presets / sizeof *presets; i++) {
+        size_t k = 0;
+        while (name[k] && toupper((unsigned char)name[k]) == presets[i].name[k])
+            k++;
+        if (!name[k] && !presets[i].name[k])
+            return &presets[i];
+    }
+    return NULL;
+}
