@@ -79,6 +79,7 @@ int command_calibrate(int argc, char **argv);
 int command_info(int argc, char **argv);
 int command_merge(int argc, char **argv);
 int command_observe(int argc, char **argv);
+int command_quantize(int argc, char **argv);
 int command_show(int argc, char **argv);
 
 #endif

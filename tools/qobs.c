@@ -11,8 +11,9 @@
 static const char help[] =
     "usage: qobs COMMAND [OPTION]... [FILE]...\n"
     "\n"
-    "Computes scales and zero points for quantization as the observers of llm-compressor and torch.ao do.\n"
+    "Quantizes models, and computes scales and zero points as the observers of llm-compressor and torch.ao do.\n"
     "\n"
+    "  quantize    a quantized copy of a model, which vLLM loads\n"
     "  calibrate   scales and zero points for the weights of a checkpoint\n"
     "  observe     run one observer over tensors and write every result\n"
     "  merge       merge the states of several runs of observe\n"
@@ -27,8 +28,8 @@ static const struct {
     const char *name;
     int (*run)(int, char **);
 } commands[] = {
-    {"calibrate", command_calibrate}, {"info", command_info}, {"merge", command_merge},
-    {"observe", command_observe},     {"show", command_show},
+    {"calibrate", command_calibrate}, {"info", command_info},         {"merge", command_merge},
+    {"observe", command_observe},     {"quantize", command_quantize}, {"show", command_show},
 };
 
 /* Reports a failed write to standard output, which may show only when its buffer is flushed. */
@@ -57,7 +58,8 @@ int main(int argc, char **argv)
     }
     if (*name)
         return print_error(
-            EXIT_USAGE, "'%s' is no command; known are calibrate, observe, merge, show, info (see qobs --help)", name);
+            EXIT_USAGE,
+            "'%s' is no command; known are quantize, calibrate, observe, merge, show, info (see qobs --help)", name);
     fputs(help, stderr);
     return EXIT_USAGE;
 }

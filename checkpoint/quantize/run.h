@@ -2,7 +2,8 @@
 /* SPDX-FileCopyrightText: The qobs authors */
 
 /* The state of one run of qobs_checkpoint_quantize. Weights are processed in batches of a few hundred MB, a batch in
- * slices of rows that threads take in any order: first the ranges that need complete tensors or sets, then the codes. */
+ * slices of rows that threads take in any order: first the ranges that need complete tensors or sets, then the codes.
+ */
 #pragma once
 
 #include <pthread.h>
@@ -21,7 +22,7 @@ struct group_plan {
 /* A weight in work. Ranges have the dtype of the weight. */
 struct weight_job {
     const struct weight *weight;
-    size_t index; /* of the weight */
+    size_t index;                  /* of the weight */
     const struct group_plan *plan; /* NULL: it is copied */
     int64_t unit_rows;             /* rows that cannot be separated */
     int64_t unit_qparams;          /* qparams of a unit */

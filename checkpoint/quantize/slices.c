@@ -330,8 +330,8 @@ static int write_qparams(struct run *run, const struct slice *s, struct slice_qp
         const uint64_t offset = (uint64_t)(s->first * bits / 32 * columns * 4);
         RETURN_IF_NOT_OK(run_put(run, job, PART_ZERO_POINT, offset, packed, size, f));
     } else if (q->has_zero_point) {
-        const size_t size = stored_zero_points(q->zero_point, q->zero_point_dtype, (size_t)q->count,
-                                               storage->zero_point_dtype, stored);
+        const size_t size =
+            stored_zero_points(q->zero_point, q->zero_point_dtype, (size_t)q->count, storage->zero_point_dtype, stored);
         RETURN_IF_NOT_OK(
             run_put(run, job, PART_ZERO_POINT, (uint64_t)q->first * (size / (size_t)q->count), stored, size, f));
     }

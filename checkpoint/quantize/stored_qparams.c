@@ -20,8 +20,8 @@ static float float_of_bits(uint32_t bits)
 static float float_of_f16(uint16_t bits)
 {
     const uint32_t sign = (uint32_t)(bits & 0x8000) << 16, magnitude = (uint32_t)(bits & 0x7fff) << 13;
-    const float value = (bits & 0x7c00) == 0x7c00 ? float_of_bits(magnitude | 0x7f800000)
-                                                  : float_of_bits(magnitude) * 0x1p112f;
+    const float value =
+        (bits & 0x7c00) == 0x7c00 ? float_of_bits(magnitude | 0x7f800000) : float_of_bits(magnitude) * 0x1p112f;
     return sign ? -value : value;
 }
 

@@ -16,8 +16,8 @@ double float_of_half(uint16_t bits, bool is_bf16);
 /* Stores a number that is one of the dtype. */
 void stored_put_number(void *to, qobs_dtype dtype, double value);
 
-/* Encodes n scales: "U8" as exponents of powers of two, "F8_E4M3" as codes, NULL as they are. A scale that is not finite
- * has exponent 127, as the conversion to integers of x86 gives it. Returns the bytes written. */
+/* Encodes n scales: "U8" as exponents of powers of two, "F8_E4M3" as codes, NULL as they are. A scale that is not
+ * finite has exponent 127, as the conversion to integers of x86 gives it. Returns the bytes written. */
 size_t stored_scales(const void *scale, qobs_dtype dtype, size_t n, const char *stored, void *out);
 
 /* Encodes n zero points as "I8" or "F8_E4M3". Returns the bytes written. */

@@ -1,0 +1,216 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-FileCopyrightText: The qobs authors */
+
+/* qobs_checkpoint_quantize: reads the arguments and runs the steps in order. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "files/json.h"
+#include "quantize/report.h"
+#include "quantize/run.h"
+#include "quantize/side_files.h"
+
+/* ---- Configuration ----------------------------------------------------------------------------------------------- */
+
+/* Gives the weights of a group another observer: "llmc.NAME". */
+static int set_observer(struct quant_args *weights, const char *preset, struct fail *f)
+{
+    qobs_config *known;
+    qobs_error error = {0};
+    if (strncmp(preset, "llmc.", 5) != 0)
+        return INVALID(f, "preset: is '%.100s'; a checkpoint of compressed-tensors has observers llmc.*", preset);
+    const bool alias = strcmp(preset, "llmc.fouroversix") == 0;
+    if (qobs_config_create(&known, alias ? "llmc.nvfp4_expanded_mse" : preset, NULL, &error) != QOBS_OK)
+        return INVALID(f, "preset: %s", error.message);
+    qobs_config_destroy(known);
+    free(weights->observer);
+    weights->observer = strdup(preset + 5);
+    return weights->observer ? QOBS_OK : NO_MEMORY(f, "the scheme");
+}
+
+static int apply_setting(struct quant_args *weights, const char *setting, struct fail *f)
+{
+    const char *equals = strchr(setting, '=');
+    char key[64];
+    if (!equals || equals == setting || (size_t)(equals - setting) >= sizeof key)
+        return INVALID(f, "setting: is '%.100s'; KEY=VALUE is needed", setting);
+    snprintf(key, sizeof key, "%.*s", (int)(equals - setting), setting);
+    return quant_args_set(weights, key, equals + 1, f) == 0 ? QOBS_OK : QOBS_ERROR_INVALID_ARGUMENT;
+}
+
+static int read_source(struct quant_config *config, const qobs_checkpoint_quantize_args *a, struct fail *f)
+{
+    const int given = (a->scheme != NULL) + (a->config != NULL) + (a->recipe != NULL);
+    if (given != 1)
+        return INVALID(f, "%s of scheme, config and recipe is set; exactly one is needed",
+                       given == 0 ? "none" : "more than one");
+    if (a->target_count > 0 && !a->scheme)
+        return INVALID(f, "targets: belong to a scheme; a configuration and a recipe have their own");
+    int result = 0;
+    if (a->scheme && strcmp(a->scheme, "UNQUANTIZED") == 0)
+        return INVALID(f, "scheme: UNQUANTIZED has no scheme for weights");
+    if (a->scheme)
+        result = quant_config_add_scheme(config, a->scheme, a->targets, a->target_count, f);
+    else if (a->config)
+        result = quant_config_read(config, a->config, f);
+    else
+        result = quant_config_read_recipe(config, a->recipe, f);
+    return result == 0 ? QOBS_OK : QOBS_ERROR_INVALID_ARGUMENT;
+}
+
+static int rename_group(struct quant_group *group, const char *name, struct fail *f)
+{
+    char *copy = strdup(name);
+    if (!copy)
+        return NO_MEMORY(f, "the scheme");
+    free(group->name);
+    group->name = copy;
+    return QOBS_OK;
+}
+
+/* Activations that are quantized with stored scales need recorded values. */
+static int check_static(const struct quant_config *config, struct fail *f)
+{
+    for (size_t i = 0; i < config->group_count; i++) {
+        const struct quant_group *g = &config->groups[i];
+        const bool is_static = (g->has_inputs && g->inputs.dynamic != QUANT_DYNAMIC) ||
+                               (g->has_outputs && g->outputs.dynamic != QUANT_DYNAMIC);
+        if (is_static)
+            return INVALID(f,
+                           "%s: its activations have stored scales, which need recorded activations; schemes without "
+                           "them are FP8_DYNAMIC for FP8 and NVFP4A16 for NVFP4",
+                           g->name);
+    }
+    return QOBS_OK;
+}
+
+static int read_config(struct run *run, struct fail *f)
+{
+    const qobs_checkpoint_quantize_args *a = run->args;
+    struct quant_config *config = &run->config;
+    RETURN_IF_NOT_OK(read_source(config, a, f));
+    for (size_t i = 0; i < a->ignore_count; i++)
+        if (quant_config_add_ignore(config, a->ignore[i], f) != 0)
+            return QOBS_ERROR_OUT_OF_MEMORY;
+    for (size_t g = 0; g < config->group_count; g++) {
+        if (a->preset)
+            RETURN_IF_NOT_OK(set_observer(&config->groups[g].weights, a->preset, f));
+        for (size_t i = 0; i < a->setting_count; i++)
+            RETURN_IF_NOT_OK(apply_setting(&config->groups[g].weights, a->settings[i], f));
+    }
+    if (a->scheme && (a->preset || a->setting_count > 0 || a->target_count > 0))
+        RETURN_IF_NOT_OK(rename_group(&config->groups[0], "config_group_0", f));
+    if (quant_config_finish(config, f) != 0)
+        return QOBS_ERROR_INVALID_ARGUMENT;
+    return check_static(config, f);
+}
+
+/* ---- Checks of the model ----------------------------------------------------------------------------------------- */
+
+/* Fails if config.json is missing, or says that the model is quantized in a way that is not understood. */
+static int check_model(const struct run *run, struct fail *f)
+{
+    const bool compatible = run->args->compat == QOBS_COMPAT_LLM_COMPRESSOR;
+    const struct model *m = &run->model;
+    if (!m->config_path && !compatible)
+        return INVALID(f, "%s: has no config.json, so that no loader would know that the output is quantized",
+                       m->tree.root);
+    const cJSON *earlier = cJSON_GetObjectItemCaseSensitive(m->config, "quantization_config");
+    const cJSON *method = cJSON_GetObjectItemCaseSensitive(earlier, "quant_method");
+    if (!earlier || cJSON_IsNull(earlier) || compatible)
+        return QOBS_OK;
+    static const char *const understood[] = {"compressed-tensors", "fp8"};
+    for (size_t i = 0; i < 2 && cJSON_IsString(method); i++)
+        if (strcmp(method->valuestring, understood[i]) == 0)
+            return QOBS_OK;
+    struct json_words words;
+    return INVALID(f,
+                   "%s/%s: quantization_config: quant_method is %s; compressed-tensors and fp8 can be quantized again",
+                   m->tree.root, m->config_path, json_describe(method, &words));
+}
+
+static void mark_used_groups(struct run *run)
+{
+    for (size_t i = 0; i < run->weights.count; i++)
+        if (run->weights.items[i].reason == WEIGHT_TAKEN)
+            run->config.groups[run->weights.items[i].group].used = true;
+}
+
+/* In the compatible mode a block-FP8 weight that is not quantized stays as it is, with its scale. */
+static void keep_encoded(struct run *run)
+{
+    for (size_t i = 0; i < run->weights.count; i++) {
+        struct weight *w = &run->weights.items[i];
+        if (run->args->compat != QOBS_COMPAT_LLM_COMPRESSOR || w->encoding != WEIGHT_FP8_BLOCK ||
+            w->reason == WEIGHT_TAKEN)
+            continue;
+        w->encoding = WEIGHT_PLAIN;
+        w->dtype = w->source->stored->dtype;
+        w->bytes /= 2;
+    }
+}
+
+/* ---- Steps ------------------------------------------------------------------------------------------------------- */
+
+static int run_steps(struct run *run, struct fail *f)
+{
+    const qobs_checkpoint_quantize_args *a = run->args;
+    RETURN_IF_NOT_OK(read_config(run, f));
+    RETURN_IF_NOT_OK(model_open(&run->model, a->model, f));
+    RETURN_IF_NOT_OK(check_model(run, f));
+    RETURN_IF_NOT_OK(weights_list(&run->weights, &run->model, a->compat, f));
+    RETURN_IF_NOT_OK(choose_weights(&run->weights, &run->config, a->compat, f));
+    keep_encoded(run);
+    mark_used_groups(run);
+    RETURN_IF_NOT_OK(layout_make(&run->layout, &run->model, &run->weights, &run->config, a->compat, f));
+    RETURN_IF_NOT_OK(run_prepare(run, f));
+    if (output_directory_open(&run->out, a->out, a->model, a->replace, f) != 0)
+        return QOBS_ERROR_INVALID_ARGUMENT;
+    RETURN_IF_NOT_OK(run_tensors(run, f));
+    RETURN_IF_NOT_OK(side_files_copy(run, f));
+    RETURN_IF_NOT_OK(side_files_write_index(run, f));
+    RETURN_IF_NOT_OK(side_files_write_config(run, f));
+    return output_directory_commit(&run->out, f) == 0 ? QOBS_OK : QOBS_ERROR_SYSTEM;
+}
+
+static int check_args(const qobs_checkpoint_quantize_args *a, struct fail *f)
+{
+    if (!a)
+        return INVALID(f, "args: is NULL");
+    if (a->struct_size != sizeof *a)
+        return INVALID(f, "args: struct_size is %zu, allowed is %zu", a->struct_size, sizeof *a);
+    if (!a->model || !a->out)
+        return INVALID(f, "%s: is NULL", a->model ? "out" : "model");
+    if ((!a->targets && a->target_count > 0) || (!a->ignore && a->ignore_count > 0) ||
+        (!a->settings && a->setting_count > 0))
+        return INVALID(f, "targets, ignore, settings: is NULL, but its count is not 0");
+    if (a->compat != QOBS_COMPAT_VLLM && a->compat != QOBS_COMPAT_LLM_COMPRESSOR)
+        return INVALID(f, "compat: is %d, allowed are 0 and 1", (int)a->compat);
+    return QOBS_OK;
+}
+
+int qobs_checkpoint_quantize(const qobs_checkpoint_quantize_args *args, qobs_error *error)
+{
+    struct fail f = {{0}};
+    int status = check_args(args, &f);
+    struct run *run = status == QOBS_OK ? calloc(1, sizeof *run) : NULL;
+    if (status == QOBS_OK && !run)
+        status = NO_MEMORY(&f, "a run");
+    if (status == QOBS_OK) {
+        run->args = args;
+        pthread_mutex_init(&run->lock, NULL);
+        status = run_steps(run, &f);
+        if (status == QOBS_OK && args->report)
+            *args->report = report_make(run);
+        pthread_mutex_destroy(&run->lock);
+        run_free(run);
+        free(run);
+    }
+    if (error) {
+        error->status = status;
+        snprintf(error->message, sizeof error->message, "%.*s", (int)sizeof error->message - 1,
+                 status == QOBS_OK ? "" : f.message);
+    }
+    return status;
+}

@@ -1,0 +1,437 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-FileCopyrightText: The qobs authors */
+
+/* Orders the work, cuts it into slices and runs the passes of each batch. */
+#include "quantize/run.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "qobs/stateless.h"
+
+/* Bytes of a slice, which with its codes fits L2, and of a batch, which the page cache holds between its passes. */
+enum { SLICE_BYTES = 1 << 18, COPY_BYTES = 1 << 22 };
+#define BATCH_BYTES (UINT64_C(1) << 28)
+
+/* ---- Plans and jobs ---------------------------------------------------------------------------------------------- */
+
+/* Returns the preset of an observer: NULL and the variants for activations are min/max of the weight. */
+static void preset_name(const char *observer, char *name, size_t size)
+{
+    const bool minmax = !observer || strcmp(observer, "static_minmax") == 0;
+    const char *bare = minmax                                 ? "memoryless_minmax"
+                       : strcmp(observer, "fouroversix") == 0 ? "nvfp4_expanded_mse"
+                                                              : observer;
+    snprintf(name, size, "llmc.%s", bare);
+}
+
+static int make_plan(struct group_plan *plan, const struct quant_group *group, struct fail *f)
+{
+    char text[1024], settings[900], preset[100];
+    qobs_error error = {0};
+    plan->group = group;
+    plan->storage = group_storage(group);
+    preset_name(group->weights.observer, preset, sizeof preset);
+    if (quant_args_settings(&group->weights, settings, sizeof settings, f) != 0)
+        return QOBS_ERROR_INVALID_ARGUMENT;
+    snprintf(text, sizeof text, "%s base_name=weight %s", preset, settings);
+    if (qobs_config_parse(&plan->config, text, NULL, &error) != QOBS_OK)
+        return report_failure(f, error.status, "%s: weights: %s", group->name, error.message);
+    if (qobs_config_check(plan->config, &error) != QOBS_OK)
+        return report_failure(f, error.status, "%s: weights: %s", group->name, error.message);
+    qobs_setting_info info = {.struct_size = sizeof info};
+    plan->searches = qobs_config_key_info(plan->config, "patience", &info, NULL) == QOBS_OK;
+    return QOBS_OK;
+}
+
+static void fill_job(struct weight_job *job, struct run *run, size_t index)
+{
+    const struct weight *w = &run->weights.items[index];
+    *job = (struct weight_job){.weight = w, .index = index, .unit_rows = 1, .min = INFINITY, .max = -INFINITY};
+    if (w->reason != WEIGHT_TAKEN)
+        return;
+    int64_t shape[2];
+    job->plan = &run->plans[w->group];
+    const struct quant_args *a = &job->plan->group->weights;
+    const int ndim = scale_shape(a, w->shape, shape);
+    job->unit_rows = ndim == 1 ? w->shape[0] : a->strategy == QUANT_BLOCK ? a->block_structure[0] : 1;
+    job->unit_qparams = ndim == 1 ? 1 : shape[1];
+}
+
+/* Place of a weight in the input, to read it in order; a set stays together at its first member. */
+struct place {
+    size_t set_shard, set, shard, index;
+    const unsigned char *set_data, *data;
+};
+
+static int compare_places(const void *a, const void *b)
+{
+    const struct place *s = a, *t = b;
+    if (s->set_shard != t->set_shard)
+        return s->set_shard < t->set_shard ? -1 : 1;
+    if (s->set_data != t->set_data)
+        return s->set_data < t->set_data ? -1 : 1;
+    if (s->set != t->set)
+        return s->set < t->set ? -1 : 1;
+    if (s->shard != t->shard)
+        return s->shard < t->shard ? -1 : 1;
+    return s->data != t->data ? (s->data < t->data ? -1 : 1) : (s->index > t->index) - (s->index < t->index);
+}
+
+static int make_jobs(struct run *run, struct fail *f)
+{
+    const struct weights *all = &run->weights;
+    struct place *places = malloc((all->count + 1) * sizeof *places);
+    run->jobs = calloc(all->count + 1, sizeof *run->jobs);
+    if (!places || !run->jobs) {
+        free(places);
+        return NO_MEMORY(f, "the list of tensors");
+    }
+    for (size_t i = 0; i < all->count; i++) {
+        const struct weight *w = &all->items[i], *leader = &all->items[run->layout.set[i]];
+        places[i] = (struct place){.set_shard = leader->source->shard,
+                                   .set_data = leader->data,
+                                   .set = run->layout.set[i],
+                                   .shard = w->source->shard,
+                                   .data = w->data,
+                                   .index = i};
+    }
+    qsort(places, all->count, sizeof *places, compare_places);
+    for (size_t i = 0; i < all->count; i++) {
+        fill_job(&run->jobs[run->job_count], run, places[i].index);
+        run->job_count +=
+            run->jobs[run->job_count].plan != NULL || run->layout.parts[places[i].index][PART_SAME] != SIZE_MAX;
+    }
+    free(places);
+    return QOBS_OK;
+}
+
+int run_prepare(struct run *run, struct fail *f)
+{
+    run->plans = calloc(run->config.group_count + 1, sizeof *run->plans);
+    run->files = calloc(run->layout.shard_count + 1, sizeof *run->files);
+    if (!run->plans || !run->files)
+        return NO_MEMORY(f, "the plans");
+    for (size_t i = 0; i < run->config.group_count; i++)
+        RETURN_IF_NOT_OK(make_plan(&run->plans[i], &run->config.groups[i], f));
+    for (size_t i = 0; i < run->layout.shard_count; i++) {
+        run->files[i].fd = -1;
+        run->files[i].left = run->layout.shards[i].bytes;
+    }
+    run->total = run->model.bytes;
+    return make_jobs(run, f);
+}
+
+void run_free(struct run *run)
+{
+    for (size_t i = 0; run->plans && i < run->config.group_count; i++)
+        qobs_config_destroy(run->plans[i].config);
+    for (size_t i = 0; i < run->job_count; i++) {
+        free(run->jobs[i].search_min);
+        free(run->jobs[i].search_max);
+    }
+    for (struct workspace *w = run->free_workspaces, *next; w; w = next) {
+        next = w->next;
+        for (int k = 0; k < WORK_PARTS; k++)
+            free(w->data[k]);
+        free(w);
+    }
+    struct fail ignored;
+    for (size_t i = 0; run->files && i < run->layout.shard_count; i++)
+        if (run->files[i].fd >= 0)
+            output_directory_close(&run->out, run->files[i].fd, &ignored);
+    output_directory_abort(&run->out);
+    free(run->plans);
+    free(run->jobs);
+    free(run->files);
+    free(run->slices);
+    layout_free(&run->layout);
+    weights_free(&run->weights);
+    quant_config_free(&run->config);
+    model_close(&run->model);
+}
+
+/* ---- Slices ------------------------------------------------------------------------------------------------------ */
+
+static int add_slice(struct run *run, struct weight_job *job, int64_t first, int64_t count, struct fail *f)
+{
+    if (run->slice_count == run->slice_capacity) {
+        const size_t capacity = 2 * run->slice_capacity + 256;
+        struct slice *grown = realloc(run->slices, capacity * sizeof *grown);
+        if (!grown)
+            return NO_MEMORY(f, "the slices");
+        run->slices = grown;
+        run->slice_capacity = capacity;
+    }
+    run->slices[run->slice_count++] =
+        (struct slice){.job = job, .first = first, .count = count, .min = INFINITY, .max = -INFINITY};
+    return QOBS_OK;
+}
+
+/* Cuts a matrix into slices of whole units, and of 32 rows because packed zero points of 32 rows fill words. */
+static int cut_rows(struct run *run, struct weight_job *job, struct fail *f)
+{
+    const int64_t rows = job->weight->shape[0];
+    const bool global = job->unit_rows == rows && job->unit_qparams == 1;
+    const int64_t row_bytes = job->weight->shape[1] * (int64_t)dtype_size(job->weight->dtype);
+    const int64_t unit = global ? 1 : job->plan && job->plan->storage.packed_zero_points ? 32 : job->unit_rows;
+    int64_t count = SLICE_BYTES / (row_bytes > 0 ? row_bytes : 1) / unit * unit;
+    count = count > 0 ? count : unit;
+    for (int64_t first = 0; first < rows; first += count)
+        RETURN_IF_NOT_OK(add_slice(run, job, first, rows - first < count ? rows - first : count, f));
+    return QOBS_OK;
+}
+
+static int cut_bytes(struct run *run, struct weight_job *job, struct fail *f)
+{
+    const struct weight *w = job->weight;
+    if (w->encoding != WEIGHT_PLAIN || (w->ndim == 2 && !weight_is_in_place(w)))
+        return cut_rows(run, job, f);
+    for (uint64_t first = 0; first < w->bytes; first += COPY_BYTES) {
+        const uint64_t left = w->bytes - first;
+        RETURN_IF_NOT_OK(add_slice(run, job, (int64_t)first, (int64_t)(left < COPY_BYTES ? left : COPY_BYTES), f));
+    }
+    return QOBS_OK;
+}
+
+/* ---- Passes ------------------------------------------------------------------------------------------------------ */
+
+static void record_failure(struct run *run, size_t slice, int status, const struct fail *f)
+{
+    if (slice < run->failed) {
+        run->failed = slice;
+        run->status = status;
+        run->failure = *f;
+    }
+}
+
+/* Reports progress; the lock is held. */
+static void report_progress(struct run *run, uint64_t bytes)
+{
+    const qobs_progress progress = {.struct_size = sizeof progress,
+                                    .stage = "quantize",
+                                    .bytes_done = run->done += bytes,
+                                    .bytes_total = run->total};
+    if (run->args->progress && !run->stopped && run->args->progress(run->args->context, &progress) != 0)
+        run->stopped = true;
+}
+
+static uint64_t input_bytes(const struct run *run, const struct slice *s)
+{
+    const struct weight *w = s->job->weight;
+    const uint64_t source = w->source->stored->end - w->source->stored->begin;
+    const bool bytes = !s->job->plan && w->encoding == WEIGHT_PLAIN && (w->ndim != 2 || weight_is_in_place(w));
+    const uint64_t whole = bytes ? w->bytes : (uint64_t)w->shape[0];
+    (void)run;
+    return whole ? (uint64_t)((double)(w->bytes < source ? w->bytes : source) * (double)s->count / (double)whole) : 0;
+}
+
+static void run_slice(void *argument, size_t index)
+{
+    struct run *run = argument;
+    struct fail f = {{0}};
+    pthread_mutex_lock(&run->lock);
+    const bool skipped = run->stopped || run->failed < index;
+    struct workspace *work = run->free_workspaces;
+    if (work)
+        run->free_workspaces = work->next;
+    pthread_mutex_unlock(&run->lock);
+    if (!work)
+        work = calloc(1, sizeof *work);
+    const int status = skipped ? QOBS_OK
+                       : work  ? run->pass(run, &run->slices[index], work, &f)
+                               : NO_MEMORY(&f, "a slice");
+    pthread_mutex_lock(&run->lock);
+    if (status != QOBS_OK)
+        record_failure(run, index, status, &f);
+    else if (run->pass != slice_range)
+        report_progress(run, input_bytes(run, &run->slices[index]));
+    if (work) {
+        work->next = run->free_workspaces;
+        run->free_workspaces = work;
+    }
+    pthread_mutex_unlock(&run->lock);
+}
+
+/* Runs the pass over all slices on the caller's threads. */
+static int run_pass(struct run *run,
+                    int (*pass)(struct run *run, struct slice *slice, struct workspace *workspace, struct fail *f),
+                    struct fail *f)
+{
+    const qobs_executor *executor = run->args->runtime ? run->args->runtime->executor : NULL;
+    run->pass = pass;
+    run->failed = SIZE_MAX;
+    if (executor && run->slice_count > 1)
+        executor->parallel_for(executor->context, run_slice, run, run->slice_count);
+    else
+        for (size_t i = 0; i < run->slice_count; i++)
+            run_slice(run, i);
+    if (run->failed != SIZE_MAX) {
+        *f = run->failure;
+        return run->status;
+    }
+    return run->stopped ? report_failure(f, QOBS_ERROR_CANCELLED, "stopped by the caller") : QOBS_OK;
+}
+
+/* ---- Output ------------------------------------------------------------------------------------------------------ */
+
+int run_put(struct run *run, const struct weight_job *job, enum output_part part, uint64_t offset, const void *data,
+            size_t bytes, struct fail *f)
+{
+    const struct output_tensor *t = &run->layout.tensors[run->layout.parts[job->index][part]];
+    struct output_file *file = &run->files[t->shard];
+    if (output_directory_put(&run->out, file->fd, data, bytes, t->offset + offset, f) != 0)
+        return QOBS_ERROR_SYSTEM;
+    atomic_fetch_sub(&file->left, bytes);
+    return QOBS_OK;
+}
+
+/* Opens the files of a job's tensors and writes their headers. */
+static int open_files(struct run *run, const struct weight_job *job, struct fail *f)
+{
+    for (int part = 0; part < OUTPUT_PARTS; part++) {
+        const size_t index = run->layout.parts[job->index][part];
+        if (index == SIZE_MAX)
+            continue;
+        const size_t shard = run->layout.tensors[index].shard;
+        struct output_file *file = &run->files[shard];
+        const struct output_shard *s = &run->layout.shards[shard];
+        if (file->fd >= 0 || file->done)
+            continue;
+        if (output_directory_create(&run->out, s->path, s->bytes, &file->fd, f) != 0 ||
+            output_directory_put(&run->out, file->fd, s->header, s->header_bytes, 0, f) != 0)
+            return QOBS_ERROR_SYSTEM;
+        atomic_fetch_sub(&file->left, s->header_bytes);
+    }
+    return QOBS_OK;
+}
+
+static int close_files(struct run *run, struct fail *f)
+{
+    for (size_t i = 0; i < run->layout.shard_count; i++) {
+        struct output_file *file = &run->files[i];
+        if (file->fd < 0 || atomic_load(&file->left) > 0)
+            continue;
+        const int fd = file->fd;
+        file->fd = -1;
+        file->done = true;
+        if (output_directory_close(&run->out, fd, f) != 0)
+            return QOBS_ERROR_SYSTEM;
+    }
+    return QOBS_OK;
+}
+
+/* Writes the tensors that are one number or two. */
+static int write_small(struct run *run, const struct weight_job *job, struct fail *f)
+{
+    const int64_t *shape = job->weight->shape;
+    unsigned char numbers[16], global[4];
+    for (int i = 0; i < 16; i++)
+        numbers[i] = (unsigned char)((uint64_t)shape[i / 8] >> 8 * (i % 8));
+    memcpy(global, &job->global_scale, sizeof global);
+    if (run->layout.parts[job->index][PART_SHAPE] != SIZE_MAX)
+        RETURN_IF_NOT_OK(run_put(run, job, PART_SHAPE, 0, numbers, sizeof numbers, f));
+    if (run->layout.parts[job->index][PART_GLOBAL_SCALE] != SIZE_MAX)
+        RETURN_IF_NOT_OK(run_put(run, job, PART_GLOBAL_SCALE, 0, global, sizeof global, f));
+    return QOBS_OK;
+}
+
+/* ---- Batches ----------------------------------------------------------------------------------------------------- */
+
+static bool needs_range(const struct weight_job *job)
+{
+    const enum quant_strategy strategy = job->plan ? job->plan->group->weights.strategy : QUANT_CHANNEL;
+    return strategy == QUANT_TENSOR || strategy == QUANT_TENSOR_GROUP;
+}
+
+/* Finds the ranges of complete weights. */
+static int find_job_ranges(struct run *run, struct weight_job *jobs, size_t count, struct fail *f)
+{
+    run->slice_count = 0;
+    for (size_t i = 0; i < count; i++)
+        if (jobs[i].plan && jobs[i].plan->searches)
+            RETURN_IF_NOT_OK(job_search(run, &jobs[i], f));
+        else if (needs_range(&jobs[i]))
+            RETURN_IF_NOT_OK(cut_rows(run, &jobs[i], f));
+    RETURN_IF_NOT_OK(run_pass(run, slice_range, f));
+    for (size_t i = 0; i < run->slice_count; i++) {
+        struct weight_job *job = run->slices[i].job;
+        job->min = fmin(job->min, run->slices[i].min);
+        job->max = fmax(job->max, run->slices[i].max);
+    }
+    return QOBS_OK;
+}
+
+/* Gives the members of a set one global scale. The jobs of a set lie side by side. */
+static int set_global_scale(struct run *run, struct weight_job *jobs, size_t count, struct fail *f)
+{
+    double min = INFINITY, max = -INFINITY;
+    const struct weight_job *first = NULL;
+    qobs_error error = {0};
+    float scale;
+    for (size_t i = 0; i < count; i++)
+        if (jobs[i].plan && jobs[i].plan->group->weights.strategy == QUANT_TENSOR_GROUP) {
+            first = first ? first : &jobs[i];
+            min = fmin(min, jobs[i].min);
+            max = fmax(max, jobs[i].max);
+        }
+    (void)run;
+    if (!first)
+        return QOBS_OK;
+    const char *name = first->weight->dtype;
+    const qobs_dtype dtype = strcmp(name, "BF16") == 0 ? QOBS_BF16 : strcmp(name, "F16") == 0 ? QOBS_F16 : QOBS_F32;
+    if (qobs_global_scale(first->plan->config, dtype, min, max, &scale, &error) != QOBS_OK)
+        return weight_failure(first, &error, f);
+    for (size_t i = 0; i < count; i++)
+        jobs[i].global_scale = scale;
+    return QOBS_OK;
+}
+
+static int run_batch(struct run *run, struct weight_job *jobs, size_t count, struct fail *f)
+{
+    RETURN_IF_NOT_OK(find_job_ranges(run, jobs, count, f));
+    for (size_t first = 0, end; first < count; first = end) {
+        for (end = first + 1; end < count && run->layout.set[jobs[end].index] == run->layout.set[jobs[first].index];)
+            end++;
+        RETURN_IF_NOT_OK(set_global_scale(run, jobs + first, end - first, f));
+    }
+    for (size_t i = 0; i < count; i++)
+        RETURN_IF_NOT_OK(open_files(run, &jobs[i], f));
+    for (int quantized = 1; quantized >= 0; quantized--) {
+        run->slice_count = 0;
+        for (size_t i = 0; i < count; i++)
+            if ((jobs[i].plan != NULL) == (quantized == 1))
+                RETURN_IF_NOT_OK(quantized ? cut_rows(run, &jobs[i], f) : cut_bytes(run, &jobs[i], f));
+        RETURN_IF_NOT_OK(run_pass(run, quantized ? slice_quantize : slice_copy, f));
+        for (size_t i = 0; quantized && i < run->slice_count; i++) {
+            run->slices[i].job->error += run->slices[i].error;
+            run->slices[i].job->energy += run->slices[i].energy;
+        }
+    }
+    for (size_t i = 0; i < count; i++) {
+        RETURN_IF_NOT_OK(write_small(run, &jobs[i], f));
+        free(jobs[i].search_min);
+        free(jobs[i].search_max);
+        jobs[i].search_min = jobs[i].search_max = NULL;
+    }
+    return close_files(run, f);
+}
+
+int run_tensors(struct run *run, struct fail *f)
+{
+    for (size_t first = 0, end; first < run->job_count; first = end) {
+        uint64_t bytes = 0;
+        size_t set = SIZE_MAX;
+        for (end = first; end < run->job_count; end++) {
+            const size_t next = run->layout.set[run->jobs[end].index];
+            if (bytes >= BATCH_BYTES && next != set)
+                break;
+            bytes += run->jobs[end].weight->bytes;
+            set = next;
+        }
+        RETURN_IF_NOT_OK(run_batch(run, run->jobs + first, end - first, f));
+    }
+    return QOBS_OK;
+}

@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-FileCopyrightText: The qobs authors */
+
+/* Writes JSON as Python does, so that the files are those of upstream. */
+#include "quantize/side_files.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "files/json_print.h"
+#include "quantize/names.h"
+
+int side_files_copy(struct run *run, struct fail *f)
+{
+    const struct source_tree *tree = &run->model.tree;
+    for (size_t i = 0; i < tree->count; i++) {
+        const char *path = tree->files[i].path;
+        const bool rewritten = ends_with(path, ".safetensors") ||
+                               (run->model.index && strcmp(path, run->model.index) == 0) ||
+                               (run->model.config_path && strcmp(path, run->model.config_path) == 0);
+        if (rewritten)
+            continue;
+        const size_t size = strlen(tree->root) + strlen(path) + 2;
+        char *source = malloc(size);
+        if (!source)
+            return NO_MEMORY(f, "a path");
+        snprintf(source, size, "%s/%s", tree->root, path);
+        const int result = output_directory_copy(&run->out, path, source, f);
+        free(source);
+        if (result != 0)
+            return QOBS_ERROR_SYSTEM;
+    }
+    return QOBS_OK;
+}
+
+static int write_json(struct run *run, const char *path, const cJSON *json, struct fail *f)
+{
+    char *text = json ? json_print_sorted(json) : NULL;
+    if (!text)
+        return NO_MEMORY(f, path);
+    const int result = output_directory_write(&run->out, path, text, strlen(text), f);
+    free(text);
+    return result == 0 ? QOBS_OK : QOBS_ERROR_SYSTEM;
+}
+
+int side_files_write_index(struct run *run, struct fail *f)
+{
+    char size[32];
+    cJSON *index = cJSON_CreateObject(), *metadata = cJSON_AddObjectToObject(index, "metadata");
+    cJSON *map = cJSON_AddObjectToObject(index, "weight_map");
+    snprintf(size, sizeof size, "%" PRIu64, run->layout.data_bytes);
+    bool complete = metadata && map && cJSON_AddItemToObject(metadata, "total_size", json_exact_number(size));
+    cJSON *last = NULL;
+    for (size_t i = 0; complete && i < run->layout.count; i++) {
+        const char *path = run->layout.shards[run->layout.tensors[i].shard].path, *slash = strrchr(path, '/');
+        cJSON *item = cJSON_CreateString(slash ? slash + 1 : path);
+        /* cJSON finds the end of a list by its head; keeping the last item saves the walk over 100,000 names. */
+        complete = item && (item->string = strdup(run->layout.tensors[i].name));
+        if (!complete) {
+            cJSON_Delete(item);
+            break;
+        }
+        item->prev = last;
+        *(last ? &last->next : &map->child) = item;
+        map->child->prev = item;
+        last = item;
+    }
+    const int status =
+        complete ? write_json(run, run->model.index ? run->model.index : "model.safetensors.index.json", index, f)
+                 : NO_MEMORY(f, "the index");
+    cJSON_Delete(index);
+    return status;
+}
+
+int side_files_write_config(struct run *run, struct fail *f)
+{
+    static const char key[] = "quantization_config";
+    if (!run->model.config)
+        return QOBS_OK;
+    const cJSON *earlier = cJSON_GetObjectItemCaseSensitive(run->model.config, key);
+    bool encoded = false;
+    for (size_t i = 0; i < run->weights.count; i++)
+        encoded |= run->weights.items[i].encoding != WEIGHT_PLAIN;
+    cJSON *quantization = quant_config_json(&run->config, encoded ? NULL : earlier);
+    if (!quantization)
+        return NO_MEMORY(f, key);
+    cJSON_DeleteItemFromObjectCaseSensitive(run->model.config, key);
+    if (!cJSON_AddItemToObject(run->model.config, key, quantization)) {
+        cJSON_Delete(quantization);
+        return NO_MEMORY(f, key);
+    }
+    return write_json(run, run->model.config_path, run->model.config, f);
+}

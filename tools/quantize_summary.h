@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-FileCopyrightText: The qobs authors */
+
+/* What qobs quantize prints at the end. */
+#ifndef QOBS_TOOLS_QUANTIZE_SUMMARY_H
+#define QOBS_TOOLS_QUANTIZE_SUMMARY_H
+
+#include <stdbool.h>
+
+/* Prints warnings to standard error, and to standard output the sizes, the tensors that were left out and the layers
+ * with the largest errors: ten, or all of them. `report` is the JSON of qobs_checkpoint_quantize. Returns an exit code.
+ */
+int quantize_summary(const char *report, double seconds, bool all_layers, bool quiet);
+
+#endif
