@@ -36,9 +36,10 @@ static void add(struct tree *t, cJSON *object, const char *key, cJSON *item)
     t->failed = true;
 }
 
+/* cJSON takes no list that is NULL. */
 static cJSON *texts(char *const *list, size_t count)
 {
-    return cJSON_CreateStringArray((const char *const *)list, (int)count);
+    return count > 0 ? cJSON_CreateStringArray((const char *const *)list, (int)count) : cJSON_CreateArray();
 }
 
 static cJSON *args_or_null(bool has, const struct quant_args *args)
