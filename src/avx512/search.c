@@ -11,4 +11,6 @@
 
 #include "templates/search_load.inl.h"
 
+#include "templates/search_native.inl.h"
+
 #include "templates/search_shrink.inl.h"

@@ -15,6 +15,9 @@ enum type { TYPE_INT, TYPE_FLOAT };
 
 enum { NUM_BITS_E4M3 = 0 }; /* Model-Optimizer's (4, 3) */
 
+/* Arithmetic of searches on BF16 and F16. */
+enum search_dtype { SEARCH_NATIVE, SEARCH_FLOAT32 };
+
 enum version { VERSION_CURRENT, VERSION_2025_10, VERSION_2025_09 };
 
 enum torch_dtype {
@@ -108,6 +111,7 @@ struct qobs_config {
     int version;
     bool ragged;
     double maxshrink, grid, norm, expand; /* of the search for the least error */
+    int search_dtype;                     /* enum search_dtype */
     int64_t patience;
     int64_t chunk_size; /* changes nothing: upstream's candidates at a time */
     bool strict;        /* no importance, no range */

@@ -63,6 +63,7 @@ static void resolve_grid(const qobs_config *config, struct grid_params *g)
         .norm = config->norm,
         .expand = config->expand,
         .symmetric = config->symmetric,
+        .native = config->search_dtype == SEARCH_NATIVE,
         .off_grid = config->type == TYPE_FLOAT || !qobs_config_has_whole_zero_points(config),
         /* Upstream leaves the dtype of scales out of the search if a global scale follows. */
         .native_scales = qobs_config_strategy(config) == STRATEGY_TENSOR_GROUP,

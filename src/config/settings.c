@@ -124,6 +124,8 @@ static const struct setting settings[] = {
            "failed candidates in a row that end the search; 0: never"),
     NUMBER("grid", ANY, searches, KIND_REAL, grid, 0x1p-10, 0x1p16, "number of steps from the complete range to 0"),
     NUMBER("norm", ANY, searches, KIND_REAL, norm, 0x1p-10, 0x1p10, "exponent of the error"),
+    WORD("search_dtype", FAMILY_LLMC, searches, search_dtype, search_dtypes,
+         "arithmetic of the search on BF16 and F16: upstream's in that dtype, or float"),
     NUMBER("expand", ANY, searches, KIND_REAL, expand, 1, 0x1p10, "factor of the range before the search"),
     NUMBER("chunk_size", ANY, has_chunks, KIND_LONG, chunk_size, 1, 0x1p31, "accepted, without effect"),
     SWITCH("strict", ANY, has_importance, strict, "fail if importance cannot be used"),

@@ -91,10 +91,26 @@ struct shrink_rule {
  * becomes 0. */
 #define QOBS_SEARCH_LOAD(name) void name(const void *x, size_t n, double factor, bool finite_only, float *out)
 
+/* |e|^norm in upstream's arithmetic: table[bits of |e|] is the power rounded to the dtype, for errors rounded to it.
+ * Without a table the exponent is 1, 2 or 3 and errors and powers are float. */
+struct native_norm {
+    const float *table; /* 2^15 entries, or NULL */
+    int exponent;
+};
+
+/* Adds to sum[c] the sum over i of weight[i] * |fake_quantize_c(x[i]) - x[i]|^norm, with one rounding to BF16 or F16 for
+ * each operation up to the error. x and scales are numbers of the dtype, not prescaled; otherwise arguments are those
+ * of QOBS_SEARCH_ERRORS. A weight multiplies a power in float. */
+#define QOBS_SEARCH_NATIVE(name)                                                                                       \
+    void name(const struct quantizer *quantizer, const struct native_norm *norm, bool is_bf16, bool with_shift,        \
+              const float *x, const float *weight, size_t n, const struct search_candidates *candidates, size_t count, \
+              double *sum)
+
 #define QOBS_SEARCH_SLOTS(EACH, with)                                                                                  \
     EACH(ONE, search_errors, QOBS_SEARCH_ERRORS, with)                                                                 \
     EACH(ONE, search_batch, QOBS_SEARCH_BATCH, with)                                                                   \
     EACH(ONE, search_improved, QOBS_SEARCH_IMPROVED, with)                                                             \
+    EACH(ONE, search_native, QOBS_SEARCH_NATIVE, with)                                                                 \
     EACH(EACH_DTYPE, search_load, QOBS_SEARCH_LOAD, with)                                                              \
     EACH(EACH_NARROW, search_shrink, QOBS_SEARCH_SHRINK, with)
 

@@ -245,7 +245,7 @@ static int64_t choose_sizes(struct grid_run *s, const struct grid_search *g)
     qobs_range_tiles_of(&s->tiles, g->plan, s->blocks > 1 ? INT64_MAX : threads > 1 ? threads * parts_per_thread : 1);
     s->find = g->find_ranges && s->tiles.axis >= 0 && !g->each_global_scale;
     const size_t row = ((size_t)most + QOBS_SEARCH_LANES - 1) / QOBS_SEARCH_LANES * QOBS_SEARCH_LANES;
-    s->q.row = most > QOBS_SEARCH_FEW ? 0 : row;
+    s->q.row = most > QOBS_SEARCH_FEW || s->q.native.active ? 0 : row;
     return parts_per_thread;
 }
 
@@ -329,20 +329,28 @@ static int execute(struct grid_run *s, const struct grid_search *g, qobs_error *
     return qobs_succeed(error);
 }
 
+static int search(struct grid_run *s, const struct grid_search *g, qobs_error *error)
+{
+    const int64_t parts_per_thread = choose_sizes(s, g);
+    RETURN_IF_FAILED(g->find_ranges && !s->find ? find_all(s, g->min, g->max, error) : QOBS_OK);
+    RETURN_IF_FAILED(qobs_search_norm(&s->q.norm, g->params->norm, error));
+    RETURN_IF_FAILED(qobs_shrink_begin(&s->q.shrink, g, error));
+    s->q.shrink.without_before = !s->q.error_before;
+    split(s, parts_per_thread);
+    const int status = execute(s, g, error);
+    qobs_shrink_release(&s->q.shrink);
+    return status;
+}
+
 int qobs_grid_search(const struct grid_search *g, qobs_error *error)
 {
     struct grid_run s;
     if (g->params->steps < 0 || g->params->steps > MAX_STEPS)
         return qobs_invalid(error, "grid: makes %d candidates, allowed are 0 to %d", g->params->steps, MAX_STEPS);
     init(&s, g);
-    const int64_t parts_per_thread = choose_sizes(&s, g);
-    RETURN_IF_FAILED(g->find_ranges && !s.find ? find_all(&s, g->min, g->max, error) : QOBS_OK);
-    RETURN_IF_FAILED(qobs_search_norm(&s.q.norm, g->params->norm, error));
-    RETURN_IF_FAILED(qobs_shrink_begin(&s.q.shrink, g, error));
-    s.q.shrink.without_before = !s.q.error_before;
-    split(&s, parts_per_thread);
-    const int status = execute(&s, g, error);
-    qobs_shrink_release(&s.q.shrink);
+    RETURN_IF_FAILED(qobs_native_search_begin(&s.q.native, g->params, g->plan->dtype, g->runtime, error));
+    const int status = search(&s, g, error);
+    qobs_native_search_release(&s.q.native, g->runtime);
     return status;
 }
 

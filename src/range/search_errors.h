@@ -7,8 +7,10 @@
 
 #include <string.h>
 
+#include "base/runtime.h"
 #include "kernels/kernels.h"
 #include "qobs/qobs.h"
+#include "range/range_params.h"
 
 /* The unit 2^(-prescale_exp * norm - sum_exp) is a product of two table entries. */
 enum { MAX_PRESCALE_EXP = 1024, FINE_UNITS = 32, COARSE_UNITS = 2 * MAX_PRESCALE_EXP / FINE_UNITS };
@@ -44,3 +46,25 @@ void qobs_search_candidate(bool integers, float scale, float zero_point, float *
 void qobs_search_errors(const struct kernel_table *kernels, const struct quantizer *quantizer,
                         const struct search_norm *norm, const float *x, const float *weight, size_t n,
                         size_t candidates, const float *scale, const float *zero_point, double *error);
+
+/* ---- Upstream's own arithmetic ----------------------------------------------------------------------------------- */
+
+/* On BF16 and F16 llm-compressor fake-quantizes in the dtype, one rounding for each operation. The mse observers also
+ * round the error, its power and the sum of a qparam to the dtype, and the exponent itself: 2.4 is 2.40625 in BF16.
+ * imatrix_mse computes these in float. */
+struct native_search {
+    bool active; /* false: the search is in float */
+    bool is_bf16;
+    struct native_norm norm;
+    double largest; /* the error that the first candidate has to be below */
+    float *table;   /* owned; NULL: none */
+};
+
+/* Decides whether ranges of that dtype are searched in upstream's arithmetic, and makes the table of powers.
+ * imatrix_mse with a norm other than 1, 2 and 3 is searched in float. */
+int qobs_native_search_begin(struct native_search *n, const struct grid_params *params, qobs_dtype dtype,
+                             const struct runtime *runtime, qobs_error *error);
+void qobs_native_search_release(struct native_search *n, const struct runtime *runtime);
+
+/* Rounds the sum of a qparam as upstream does. */
+double qobs_native_error(const struct native_search *n, double sum);

@@ -3,10 +3,12 @@
 
 /* Tables of |e|^norm for kernels. With e = m * 2^x and 1 <= m < 2 it is m^norm * 2^(norm * x): a polynomial in -m times
  * a table entry. */
+#include <float.h>
 #include <math.h>
 #include <string.h>
 
 #include "base/error.h"
+#include "number/number.h"
 #include "range/search_errors.h"
 #ifdef QOBS_SLEEF
 #include <sleef.h>
@@ -156,4 +158,59 @@ int qobs_search_prescale_exp(double magnitude, qobs_dtype dtype)
         frexp(magnitude, &exponent);
     const int prescale_exp = -exponent - 1;
     return prescale_exp > max ? max : prescale_exp < -max ? -max : prescale_exp;
+}
+
+/* ---- Upstream's own arithmetic ----------------------------------------------------------------------------------- */
+
+enum { POWERS = 1 << 15 };
+
+static float round_to_half(bool bf16, float v)
+{
+    return bf16 ? float_of_bf16(bf16_of_float(v)) : float_of_f16(f16_of_float(v));
+}
+
+/* torch computes pow of a half in float and rounds the result; 2 and 3 are products. */
+static float power(bool bf16, float e, double exponent)
+{
+    const float value = exponent == 1   ? e
+                        : exponent == 2 ? e * e
+                        : exponent == 3 ? e * e * e
+                                        : (float)pow((double)e, exponent);
+    return round_to_half(bf16, value);
+}
+
+int qobs_native_search_begin(struct native_search *n, const struct grid_params *params, qobs_dtype dtype,
+                             const struct runtime *runtime, qobs_error *error)
+{
+    const bool product = params->norm == 1 || params->norm == 2 || params->norm == 3;
+    *n = (struct native_search){.is_bf16 = dtype == QOBS_BF16};
+    n->active = params->native && (dtype == QOBS_BF16 || dtype == QOBS_F16) && (product || !params->importance);
+    if (!n->active)
+        return QOBS_OK;
+    n->norm.exponent = product ? (int)params->norm : 0;
+    n->largest = params->importance ? (double)FLT_MAX : n->is_bf16 ? 0x1.fep127 : 65504;
+    if (params->importance)
+        return QOBS_OK;
+    n->table = qobs_allocate(runtime, POWERS * sizeof *n->table);
+    if (!n->table)
+        return qobs_no_memory(error, "search: no memory for %zu bytes", POWERS * sizeof *n->table);
+    n->norm.table = n->table;
+    const double exponent = (double)round_to_half(n->is_bf16, (float)params->norm);
+    for (unsigned i = 0; i < POWERS; i++) {
+        const uint16_t bits = (uint16_t)i;
+        n->table[i] = power(n->is_bf16, n->is_bf16 ? float_of_bf16(bits) : float_of_f16(bits), exponent);
+    }
+    return QOBS_OK;
+}
+
+void qobs_native_search_release(struct native_search *n, const struct runtime *runtime)
+{
+    if (n->table)
+        qobs_release(runtime, n->table, POWERS * sizeof *n->table);
+    n->table = NULL;
+}
+
+double qobs_native_error(const struct native_search *n, double sum)
+{
+    return (double)(n->table ? round_to_half(n->is_bf16, (float)sum) : (float)sum);
 }

@@ -36,8 +36,11 @@ static void load_range(const struct qparam_search *s, size_t qparam, double *min
     *max = qobs_element(s->max + qparam * s->size, s->plan->dtype);
 }
 
+/* Upstream's arithmetic leaves elements as they are. */
 static int prescale_exp_of(const struct qparam_search *s, double min, double max)
 {
+    if (s->native.active)
+        return 0;
     const double a = fabs(min), b = fabs(max);
     return qobs_search_prescale_exp(a > b ? a : b, s->plan->dtype);
 }
@@ -90,13 +93,18 @@ static void sum_blocks(const struct qparam_search *s, struct qparam_workspace *w
 {
     const double factor = qobs_search_prescale(w->ranges.prescale_exp[i]);
     const struct search_candidates candidates = candidates_of(w, i);
-    for (size_t c = 0; c < s->shrink.candidates; c++)
+    for (size_t c = 0; c < s->shrink.padded; c++)
         w->total[c] = 0;
     for (; first < end; first += QOBS_SEARCH_MOST) {
         const size_t n = end - first < QOBS_SEARCH_MOST ? (size_t)(end - first) : QOBS_SEARCH_MOST;
         e->gather->load(&s->source, e, first, n, factor, w->x);
         if (s->weighted)
             e->gather->weights(&s->source, e, first, n, w->weight);
+        if (s->native.active) {
+            s->kernels->search_native(&s->quantizer, &s->native.norm, s->native.is_bf16, s->shifted, w->x,
+                                      s->weighted ? w->weight : NULL, n, &candidates, s->shrink.padded, w->total);
+            continue;
+        }
         s->kernels->search_errors(&s->quantizer, &s->norm.errors, s->shifted, w->x, s->weighted ? w->weight : NULL, n,
                                   &candidates, s->shrink.padded, next_prefetch(w, n * s->size), w->sum);
         drop_nonfinite(s, w, i, w->sum, 1);
@@ -114,11 +122,15 @@ static void record(struct qparam_search *s, size_t qparam, int32_t step, double 
         s->error_before[qparam] = before * unit;
 }
 
-/* The first step with the smallest error below the largest finite float. */
-static void choose(struct qparam_search *s, size_t qparam, const double *total, double unit, uint64_t *improved)
+/* The first step with the smallest error below the largest finite float, or number of the dtype in native arithmetic.
+ */
+static void choose(struct qparam_search *s, size_t qparam, double *total, double unit, uint64_t *improved)
 {
-    double best = (double)FLT_MAX / unit;
+    double best = s->native.active ? s->native.largest : (double)FLT_MAX / unit;
+    for (size_t c = 0; c < s->shrink.candidates && s->native.active; c++)
+        total[c] = qobs_native_error(&s->native, total[c]);
     int32_t step = -1;
+    unit = s->native.active ? 1 : unit;
     for (int32_t i = 0; i < s->stop; i++)
         if (total[i] < best) {
             best = total[i];
@@ -230,7 +242,7 @@ bool qobs_sum_block(struct qparam_search *s, struct qparam_workspace *w, struct 
     return w->ranges.finite[0];
 }
 
-void qobs_choose_step(struct qparam_search *s, size_t qparam, const double *total, uint64_t *improved)
+void qobs_choose_step(struct qparam_search *s, size_t qparam, double *total, uint64_t *improved)
 {
     double min, max;
     load_range(s, qparam, &min, &max);

@@ -17,6 +17,7 @@ struct qparam_search {
     struct quantizer quantizer;
     struct search_norm norm;
     struct shrink shrink;
+    struct native_search native;
     bool shifted;  /* zero points may be other than 0 */
     bool weighted; /* kernels need weights */
     size_t row;    /* elements of a qparam in a batch, rounded up to QOBS_SEARCH_LANES; 0: too many for a batch */
@@ -56,4 +57,4 @@ bool qobs_sum_block(struct qparam_search *search, struct qparam_workspace *works
                     int64_t first, int64_t end);
 
 /* Chooses the best step by sums over all elements, and writes what qobs_search_qparams writes. */
-void qobs_choose_step(struct qparam_search *search, size_t qparam, const double *total, uint64_t *improved);
+void qobs_choose_step(struct qparam_search *search, size_t qparam, double *total, uint64_t *improved);

@@ -1,0 +1,124 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-FileCopyrightText: The qobs authors */
+
+/* Errors of candidates in upstream's own arithmetic for BF16 and F16, plain C for every instruction set; included by
+ * src/ISA/search.c with its ENTRY. Its flags decide how wide the compiler makes the loops.
+ *
+ * Accumulators: 16 lanes of double, one for each residue of the element's index, folded as a tree at the end. Powers
+ * are numbers of the dtype, so that the sum is exact to 2^-45 and its one rounding to the dtype is upstream's.
+ * Overflow: a product beyond the dtype is infinite, and so is its power; the candidate then improves nothing.
+ * Tails: elements are padded with zeros to a multiple of 16, whose errors are 0 or have the weight 0.
+ * In flight: 16 elements; loads of powers hit L1, because errors span few exponents.
+ * Caller's duty: round to nearest, no flushing of subnormals; x and scales are numbers of the dtype. */
+#include "kernels/kernel_search.h"
+#include "number/grid.h"
+#include "number/number.h"
+#include "templates/inline.h"
+
+struct native_how {
+    bool bf16, integers, shifted, weighted, rounded;
+};
+
+ALWAYS_INLINE float round_half(bool bf16, float v)
+{
+    return bf16 ? float_of_bf16(bf16_of_float(v)) : float_of_f16(f16_of_float(v));
+}
+
+/* |e|^norm: from the table for errors that are numbers of the dtype, else a product. */
+ALWAYS_INLINE float power_of(struct native_how how, const struct native_norm *norm, float error)
+{
+    const float e = fabsf(error);
+    if (how.rounded)
+        return norm->table[how.bf16 ? bits_of_float(e) >> 16 : f16_of_float(e)];
+    return norm->exponent == 1 ? e : norm->exponent == 2 ? e * e : e * e * e;
+}
+
+ALWAYS_INLINE float native_error(struct native_how how, struct grid_float grid, float quant_min, float quant_max,
+                                 const struct native_norm *norm, float x, float scale, float zero_point)
+{
+    float v = round_half(how.bf16, x / scale);
+    if (how.shifted)
+        v = round_half(how.bf16, v + zero_point);
+    v = v < quant_min ? quant_min : v;
+    v = v > quant_max ? quant_max : v;
+    v = how.integers ? grid_round_integer_float(v) : grid_round_float(grid, v);
+    if (how.shifted)
+        v = round_half(how.bf16, v - zero_point);
+    const float error = round_half(how.bf16, v * scale) - x;
+    return power_of(how, norm, how.rounded ? round_half(how.bf16, error) : error);
+}
+
+ALWAYS_INLINE double native_sum(struct native_how how, const struct quantizer *quantizer,
+                                const struct native_norm *norm, const float *x, const float *weight, size_t n,
+                                float scale, float zero_point)
+{
+    const struct grid_float grid = {quantizer->min_normal, quantizer->shifter};
+    const float quant_min = (float)quantizer->quant_min, quant_max = (float)quantizer->quant_max;
+    double lane[QOBS_SEARCH_LANES] = {0};
+    for (size_t i = 0; i < n; i += QOBS_SEARCH_LANES) {
+        float power[QOBS_SEARCH_LANES];
+        for (int j = 0; j < QOBS_SEARCH_LANES; j++)
+            power[j] = native_error(how, grid, quant_min, quant_max, norm, x[i + (size_t)j], scale, zero_point);
+        for (int j = 0; j < QOBS_SEARCH_LANES; j++)
+            lane[j] += (double)(how.weighted ? power[j] * weight[i + (size_t)j] : power[j]);
+    }
+    for (int half = QOBS_SEARCH_LANES / 2; half > 0; half /= 2)
+        for (int j = 0; j < half; j++)
+            lane[j] += lane[j + half];
+    return lane[0];
+}
+
+ALWAYS_INLINE void native_sums(struct native_how how, const struct quantizer *quantizer, const struct native_norm *norm,
+                               const float *x, const float *weight, size_t n,
+                               const struct search_candidates *candidates, size_t count, double *sum)
+{
+    for (size_t c = 0; c < count; c++) {
+        const float shift = candidates->shift[c * candidates->step];
+        sum[c] += native_sum(how, quantizer, norm, x, weight, n, candidates->scale[c * candidates->step],
+                             how.integers ? shift - 0x1.8p23f : shift);
+    }
+}
+
+/* Every combination is a loop of its own. */
+#define EACH_FLAG(CALL, ...)                                                                                           \
+    do {                                                                                                               \
+        if (with_shift)                                                                                                \
+            CALL(__VA_ARGS__, true);                                                                                   \
+        else                                                                                                           \
+            CALL(__VA_ARGS__, false);                                                                                  \
+    } while (0)
+#define NATIVE_SUMS(bf16, integers, weighted, rounded, shifted)                                                        \
+    native_sums((struct native_how){bf16, integers, shifted, weighted, rounded}, quantizer, norm, x, weight, n,        \
+                candidates, count, sum)
+#define NATIVE_ROUNDED(bf16, integers, weighted)                                                                       \
+    do {                                                                                                               \
+        if (norm->table)                                                                                               \
+            EACH_FLAG(NATIVE_SUMS, bf16, integers, weighted, true);                                                    \
+        else                                                                                                           \
+            EACH_FLAG(NATIVE_SUMS, bf16, integers, weighted, false);                                                   \
+    } while (0)
+#define NATIVE_WEIGHTED(bf16, integers)                                                                                \
+    do {                                                                                                               \
+        if (weight)                                                                                                    \
+            NATIVE_ROUNDED(bf16, integers, true);                                                                      \
+        else                                                                                                           \
+            NATIVE_ROUNDED(bf16, integers, false);                                                                     \
+    } while (0)
+
+QOBS_SEARCH_NATIVE(ENTRY(qobs_search_native))
+{
+    const bool integers = (double)quantizer->min_normal >= quantizer->quant_max;
+    if (is_bf16 && integers)
+        NATIVE_WEIGHTED(true, true);
+    else if (is_bf16)
+        NATIVE_WEIGHTED(true, false);
+    else if (integers)
+        NATIVE_WEIGHTED(false, true);
+    else
+        NATIVE_WEIGHTED(false, false);
+}
+
+#undef EACH_FLAG
+#undef NATIVE_SUMS
+#undef NATIVE_ROUNDED
+#undef NATIVE_WEIGHTED
