@@ -111,6 +111,10 @@ size_t stored_scales(const void *scale, qobs_dtype dtype, size_t n, const char *
 
 size_t stored_zero_points(const void *zero_point, qobs_dtype dtype, size_t n, const char *stored, void *out)
 {
+    if (dtype == QOBS_F8_E4M3) {
+        memcpy(out, zero_point, n);
+        return n;
+    }
     if (strcmp(stored, "F8_E4M3") == 0)
         return encode_e4m3(zero_point, dtype, n, out);
     for (size_t i = 0; i < n; i++)
