@@ -4,27 +4,29 @@
 /* One dtype of the kernels that quantize to codes; included by quantize_native.inl.h, whose contract holds. The numbers
  * on the grid are exact in float. */
 
-/* The code of a number v on the grid; y is the number before rounding. Selections instead of branches, so that loops
- * become vectors. */
-ALWAYS_INLINE unsigned char NATIVE(code)(int kind, float v, float y)
+/* The code of a number v on the grid; y is the number before rounding. Masks instead of conditions, so that loops
+ * become vectors: a comparison of floats may trap, and compilers keep it where it is. */
+ALWAYS_INLINE uint32_t NATIVE(code)(int kind, float v, float y)
 {
     const uint32_t bits = bits_of_float(v), magnitude = bits & 0x7fffffff;
-    const bool is_nan = magnitude > 0x7f800000;
+    const uint32_t number = -(uint32_t)(magnitude <= 0x7f800000);
     if (kind == QOBS_CODE_INTEGER) /* 1.5 * 2^23 moves the integer to the low bits */
-        return is_nan ? 0 : (unsigned char)bits_of_float(v + 0x1.8p23f);
+        return bits_of_float(v + 0x1.8p23f) & number & 0xff;
     if (kind == QOBS_CODE_E4M3) {
+        const uint32_t small = -(uint32_t)(magnitude < 0x3c800000);
         const uint32_t subnormal = bits_of_float(float_of_bits(magnitude) + 0x1p14f) & 7; /* steps of 2^-9 */
-        const uint32_t normal = (magnitude >> 20) - (120 << 3);
-        const uint32_t code = magnitude < 0x3c800000 ? subnormal : normal;
-        return (unsigned char)((is_nan ? 0x7f : code) | (bits >> 24 & 0x80));
+        const uint32_t code = (subnormal & small) | (((magnitude >> 20) - (120 << 3)) & ~small);
+        return (code & number) | (0x7f & ~number) | (bits >> 24 & 0x80);
     }
+    const uint32_t small = -(uint32_t)(magnitude < 0x3f800000), before = bits_of_float(y);
     const uint32_t subnormal = bits_of_float(float_of_bits(magnitude) + 0x1p22f) & 1; /* steps of 0.5 */
-    const uint32_t code = magnitude < 0x3f800000 ? subnormal : (magnitude >> 22) - 252;
-    return (unsigned char)(is_nan ? 0 : code | (y < 0 ? 8 : 0));
+    const uint32_t code = (subnormal & small) | (((magnitude >> 22) - 252) & ~small);
+    const uint32_t negative = before >> 28 & 8 & -(uint32_t)(before << 1 != 0);
+    return (code | negative) & number;
 }
 
-ALWAYS_INLINE unsigned char NATIVE(code_of)(const struct NATIVE(quantizer) * q, int how, int kind, stored x, real scale,
-                                            real zero_point)
+ALWAYS_INLINE uint32_t NATIVE(code_of)(const struct NATIVE(quantizer) * q, int how, int kind, stored x, real scale,
+                                       real zero_point)
 {
     const real y = NATIVE(scaled)(q, how, x, scale, zero_point);
     return NATIVE(code)(kind, (float)NATIVE(grid)(q, how, y), (float)y);
@@ -39,9 +41,17 @@ ALWAYS_INLINE void NATIVE(code_rows)(const struct NATIVE(quantizer) * q, int how
         const element *from = (const element *)(x + i * x_stride);
         unsigned char *to = codes + i * code_stride;
         const real s = scale[i * qparam_stride], z = zero_point ? zero_point[i * qparam_stride] : (real)-0.0;
-        NO_DEPENDENCE
-        for (size_t j = 0; j < length; j++)
-            to[j] = NATIVE(code_of)(q, how, kind, from[j], s, z);
+        size_t j = 0;
+        /* Blocks of a constant length become vectors also in groups of 16; a loop over bytes would have 64 lanes. */
+        for (; j + CODE_BLOCK <= length; j += CODE_BLOCK) {
+            uint32_t wide[CODE_BLOCK];
+            for (size_t k = 0; k < CODE_BLOCK; k++)
+                wide[k] = NATIVE(code_of)(q, how, kind, from[j + k], s, z);
+            for (size_t k = 0; k < CODE_BLOCK; k++)
+                to[j + k] = (unsigned char)wide[k];
+        }
+        for (; j < length; j++)
+            to[j] = (unsigned char)NATIVE(code_of)(q, how, kind, from[j], s, z);
     }
 }
 
@@ -55,7 +65,7 @@ ALWAYS_INLINE void NATIVE(code_columns)(const struct NATIVE(quantizer) * q, int 
         unsigned char *to = codes + i * code_stride;
         NO_DEPENDENCE
         for (size_t j = 0; j < columns; j++)
-            to[j] = NATIVE(code_of)(q, how, kind, from[j], scale[j], zero_point[j]);
+            to[j] = (unsigned char)NATIVE(code_of)(q, how, kind, from[j], scale[j], zero_point[j]);
     }
 }
 

@@ -31,6 +31,8 @@ enum {
     INTEGER_GRID = 16
 };
 
+enum { CODE_BLOCK = 16 }; /* codes of one store */
+
 /* A variant that is missing from the list stops the program: otherwise it would silently leave the output as it was. */
 #define NO_VARIANT __builtin_trap()
 
