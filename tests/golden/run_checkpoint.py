@@ -1,0 +1,124 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: The qobs authors
+"""Runs qobs quantize over the cases of checkpoint.json and compares what it writes with what model_free_ptq wrote.
+
+    run_checkpoint.py QOBS [--isa NAME] [--threads N] [--only REGEX] [-v]
+
+QOBS may be a command with arguments, such as an emulator and the program. checkpoint_models.tar.xz holds the models. Every
+file of an output is compared by its SHA-256; config.json and the index by that of their JSON with sorted keys, without
+the version. The policy of a case says what else is right:
+
+  exact      status 0 and every file equal
+  refuse     status 2 and no output
+  either     one of these, or any success if upstream fails
+  nonfinite  refused, because NaN and infinity are refused
+
+Ends with `N passed, N failed`.
+"""
+import argparse
+import hashlib
+import json
+import os
+import re
+import shlex
+import subprocess
+import sys
+import tarfile
+import tempfile
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+
+
+def digest(data):
+    return hashlib.sha256(data).hexdigest()[:32]
+
+
+def without_nulls(value):
+    if isinstance(value, dict):
+        return {k: without_nulls(v) for k, v in value.items() if v is not None and not (k == "observer_kwargs" and v == {})}
+    return [without_nulls(v) for v in value] if isinstance(value, list) else value
+
+
+def canonical(path):
+    """The JSON of a file as bytes that do not depend on the version and on the names of groups."""
+    data = json.loads(path.read_text())
+    quantization = data.get("quantization_config")
+    if isinstance(quantization, dict):
+        quantization.pop("version", None)
+        groups = quantization.get("config_groups")
+        if isinstance(groups, dict):
+            quantization["config_groups"] = sorted(json.dumps(without_nulls(g), sort_keys=True) for g in groups.values())
+        data["quantization_config"] = without_nulls(quantization)
+    return json.dumps(data, sort_keys=True).encode()
+
+
+def files_of(root):
+    return {os.path.relpath(os.path.join(d, name), root) for d, _, names in os.walk(root) for name in names}
+
+
+def differences(case, out):
+    expected = case["files"]
+    found = files_of(out)
+    if found != set(expected):
+        return f"files missing: {sorted(set(expected) - found)}, more: {sorted(found - set(expected))}"
+    for name, wanted in sorted(expected.items()):
+        path = out / name
+        as_json = name in ("config.json", "params.json") or name.endswith("index.json")
+        if digest(canonical(path) if as_json else path.read_bytes()) != wanted:
+            return f"{name} differs"
+    return None
+
+
+def problem_of(case, qobs, extra, models, scratch):
+    out = scratch / "out"
+    options = list(case["options"])
+    if "config" in case:
+        (scratch / "config.json").write_text(json.dumps(case["config"]))
+        options += ["--config", str(scratch / "config.json")]
+    command = [*qobs, "quantize", str(models / case["model"]), "--compat", "llm-compressor", "--quiet", *extra, *options,
+               "-o", str(out)]
+    run = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=600)
+    said = run.stderr.strip()[:200]
+    if run.returncode not in (0, 2):
+        return f"status {run.returncode}: {said}"
+    if run.returncode == 2 and (out.exists() or len(os.listdir(scratch)) > ("config" in case)):
+        return "refused, but something is left behind"
+    if case["policy"] in ("refuse", "nonfinite"):
+        return None if run.returncode == 2 else "went through"
+    if run.returncode == 2:
+        return None if case["policy"] == "either" else f"refused: {said}"
+    return differences(case, out) if "files" in case else None
+
+
+def main():
+    parser = argparse.ArgumentParser(description="compares qobs quantize with model_free_ptq")
+    parser.add_argument("qobs", type=shlex.split)
+    parser.add_argument("--isa")
+    parser.add_argument("--threads", default="2")
+    parser.add_argument("--only", default="")
+    parser.add_argument("-v", action="store_true")
+    options = parser.parse_args()
+    extra = ["--threads", options.threads] + (["--isa", options.isa] if options.isa else [])
+    cases = [c for c in json.loads((HERE / "checkpoint.json").read_text())["cases"] if re.search(options.only, c["name"])]
+    passed = failed = 0
+    with tempfile.TemporaryDirectory() as directory:
+        with tarfile.open(HERE / "checkpoint_models.tar.xz") as archive:
+            archive.extractall(directory)
+        for case in cases:
+            with tempfile.TemporaryDirectory() as scratch:
+                problem = problem_of(case, options.qobs, extra, Path(directory), Path(scratch))
+            if problem:
+                failed += 1
+                print(f"FAILED {case['name']}: {problem}")
+            else:
+                passed += 1
+                if options.v:
+                    print(f"passed {case['name']}")
+    print(f"{passed} passed, {failed} failed")
+    return 1 if failed or not passed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
