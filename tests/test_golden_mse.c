@@ -204,6 +204,13 @@ static struct reference reference_of(const cJSON *c, const qobs_config *config, 
     return r;
 }
 
+static bool is_half(const cJSON *c)
+{
+    const cJSON *inputs = cJSON_GetObjectItemCaseSensitive(c, "inputs");
+    const qobs_tensor value = tensor_named(cJSON_GetArrayItem(inputs, 0)->valuestring);
+    return value.dtype == QOBS_BF16 || value.dtype == QOBS_F16;
+}
+
 struct progress {
     bool differs;      /* another candidate than upstream's has been taken */
     double *min, *max; /* the ranges there should be */
@@ -242,7 +249,7 @@ static void expect_report(const cJSON *c, const struct reference *r, const qobs_
 static void expect_choice(const cJSON *c, const struct reference *r, const qobs_observer *o, int batch,
                           struct progress *p)
 {
-    const bool optional = cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(c, "optional"));
+    const bool half = is_half(c); /* upstream's errors are rounded; run_native_case compares its choice */
     const qobs_tensor e = expected(c, "errors", batch), best = expected(c, "best_step", batch),
                       stop = expected(c, "stop_step", batch);
     double *theirs = copy_of(&e);
@@ -251,7 +258,7 @@ static void expect_choice(const cJSON *c, const struct reference *r, const qobs_
     int32_t *step = read_result(o, "best_step", &result), *stopped = read_result(o, "stop_step", &result);
     bool tie;
     assert_int_equal(elements_of(&e), (int64_t)r->qparams * r->steps);
-    if (!optional)
+    if (!half)
         for (int64_t i = 0; i < elements_of(&e); i++)
             if (fabs(r->error[i] - theirs[i]) > 1e-5 * theirs[i])
                 fail_case("the reference is wrong: error %d is %.9g, upstream has %.9g", (int)i, r->error[i],
@@ -261,7 +268,7 @@ static void expect_choice(const cJSON *c, const struct reference *r, const qobs_
                                       strstr(text_of(c, "name"), "/imx") && patience == 0 ? -1 : patience, &tie);
     if (*stopped != should && !tie)
         fail_case("stopped after %d steps, expected %d", (int)*stopped, should);
-    if (!optional && *stopped != *their_stop && !tie)
+    if (!half && *stopped != *their_stop && !tie)
         fail_case("stopped after %d steps, upstream after %d", (int)*stopped, (int)*their_stop);
     for (size_t q = 0; q < r->qparams; q++) {
         const double own = r->error[(size_t)step[q] * r->qparams + q],
@@ -334,9 +341,50 @@ static void expect_batch(const cJSON *c, const qobs_config *config, const qobs_c
 
 /* ---- Cases ------------------------------------------------------------------------------------------------------- */
 
+/* In upstream's own arithmetic every result is upstream's, best_step and stop_step included. */
+static void run_native_case(const cJSON *c)
+{
+    static const char *const each[] = {"best_step", "stop_step"};
+    qobs_config *config = configuration(c);
+    qobs_observer *o;
+    qobs_error error;
+    const cJSON *key, *expect = cJSON_GetObjectItemCaseSensitive(c, "expect");
+    int batch = 0;
+    assert_int_equal(qobs_observer_create(&o, config, NULL, &error), QOBS_OK);
+    observe_importance(c, o);
+    cJSON_ArrayForEach(key, cJSON_GetObjectItemCaseSensitive(c, "inputs"))
+    {
+        const qobs_tensor value = tensor_named(key->valuestring);
+        if (qobs_observer_observe(o, &value, NULL, &error) != QOBS_OK)
+            fail_case("%s", error.message);
+        for (int i = 0; i < 2; i++) {
+            qobs_result result;
+            const qobs_tensor wanted = expected(c, each[i], batch);
+            int32_t *theirs = copy_of(&wanted), *ours = read_result(o, each[i], &result);
+            for (int64_t k = 0; k < elements_of(&wanted); k++)
+                if (ours[k] != theirs[k])
+                    fail_case("%s %d is %d, upstream has %d", each[i], (int)k, (int)ours[k], (int)theirs[k]);
+            free(theirs);
+            free(ours);
+        }
+        batch++;
+    }
+    static const char *const names[] = {"min_vals", "max_vals", "scale", "zero_point", "global_scale"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (cJSON_GetObjectItemCaseSensitive(expect, names[i]))
+            expect_result(c, o, names[i], batch, 0);
+    qobs_observer_destroy(o);
+    qobs_config_destroy(config);
+}
+
 static void run_case(const cJSON *c)
 {
     qobs_config *config = configuration(c), *candidates = configuration(c);
+    const bool half = is_half(c);
+    if (half) {
+        run_native_case(c);
+        set(config, "search_dtype", "float32");
+    }
     const cJSON *settings = cJSON_GetObjectItemCaseSensitive(c, "config"), *key;
     if (strcmp(text_of(settings, "strategy"), "tensor_group") == 0)
         set(candidates, "scale_dtype", "null");
@@ -355,7 +403,7 @@ static void run_case(const cJSON *c)
     }
     assert_int_equal(batch, (int)number_of(settings, "n_batches"));
     static const char *const names[] = {"min_vals", "max_vals", "scale", "zero_point", "global_scale"};
-    for (size_t i = 0; i < sizeof names / sizeof *names && !p.differs; i++)
+    for (size_t i = 0; i < sizeof names / sizeof *names && !p.differs && !half; i++)
         if (cJSON_GetObjectItemCaseSensitive(cJSON_GetObjectItemCaseSensitive(c, "expect"), names[i]))
             expect_result(c, o, names[i], batch, 0);
     if (strstr(text_of(c, "name"), "/imx")) {

@@ -223,13 +223,24 @@ static qobs_observer *load(const unsigned char *bytes, size_t size)
     return o;
 }
 
+/* An observer without data and with the settings of the state. Searches of version 0.1 are in float, which states of
+ * today say with search_dtype. */
+static qobs_observer *without_data(const struct saved_case *c, const unsigned char *bytes, size_t size)
+{
+    if (!is_old() || !strstr(c->preset, "mse"))
+        return make_case(c);
+    qobs_observer *o = load(bytes, size);
+    qobs_observer_reset(o);
+    return o;
+}
+
 /* The section of a case: the state as it is loaded, after one more batch, after a merge, and merged into an observer
  * without data. */
 static struct text section_of(const struct saved_case *c, const unsigned char *bytes, size_t size)
 {
     struct text text = {0};
     qobs_observer *continued = load(bytes, size), *merged = load(bytes, size);
-    qobs_observer *empty = make_case(c), *other = make_case(c);
+    qobs_observer *empty = without_data(c, bytes, size), *other = without_data(c, bytes, size);
     describe(&text, continued, "loaded", QOBS_OK);
     int status = observe_batch(c, continued, BATCHES);
     describe(&text, continued, "observed", status);

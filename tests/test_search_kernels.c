@@ -649,6 +649,8 @@ static void test_without_sleef(void **unused)
 }
 #endif
 
+#include "native_search.h"
+
 /* Comes last. */
 static void test_every_slot(void **unused)
 {
@@ -668,6 +670,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_errors),        cmocka_unit_test(test_batches),    cmocka_unit_test(test_improved),
         cmocka_unit_test(test_load),          cmocka_unit_test(test_candidates), cmocka_unit_test(test_threads),
+        cmocka_unit_test(test_native),
 #ifndef QOBS_SLEEF
         cmocka_unit_test(test_without_sleef),
 #endif

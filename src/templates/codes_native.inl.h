@@ -16,7 +16,7 @@ ALWAYS_INLINE uint32_t NATIVE(code)(int kind, float v, float y)
         const uint32_t small = -(uint32_t)(magnitude < 0x3c800000);
         const uint32_t subnormal = bits_of_float(float_of_bits(magnitude) + 0x1p14f) & 7; /* steps of 2^-9 */
         const uint32_t code = (subnormal & small) | (((magnitude >> 20) - (120 << 3)) & ~small);
-        return (code & number) | (0x7f & ~number) | (bits >> 24 & 0x80);
+        return ((code | (bits >> 24 & 0x80)) & number) | (0x7f & ~number);
     }
     const uint32_t small = -(uint32_t)(magnitude < 0x3f800000), before = bits_of_float(y);
     const uint32_t subnormal = bits_of_float(float_of_bits(magnitude) + 0x1p22f) & 1; /* steps of 0.5 */
@@ -29,7 +29,8 @@ ALWAYS_INLINE uint32_t NATIVE(code_of)(const struct NATIVE(quantizer) * q, int h
                                        real zero_point)
 {
     const real y = NATIVE(scaled)(q, how, x, scale, zero_point);
-    return NATIVE(code)(kind, (float)NATIVE(grid)(q, how, y), (float)y);
+    const float sign = IS_DOUBLE ? -(float)(y < 0) : (float)y; /* a double may round to zero in float */
+    return NATIVE(code)(kind, (float)NATIVE(grid)(q, how, y), sign);
 }
 
 ALWAYS_INLINE void NATIVE(code_rows)(const struct NATIVE(quantizer) * q, int how, int kind, const unsigned char *x,
