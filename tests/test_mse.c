@@ -442,8 +442,8 @@ static struct trial draw_trial(struct rng *r, struct subject *s)
             s->importance[j] = chance(r, 10) && j > 0 ? 0 : (float)between(r, 1, 1000) / 64;
     }
     snprintf(t.settings, sizeof t.settings,
-             "%s;%s;num_bits=%d;maxshrink=%.17g;grid=%.17g;norm=%.17g;expand=%.17g;patience=%d", granularity,
-             formats[format], t.format.bits, t.maxshrink, t.grid, t.norm, t.expand, (int)t.patience);
+             "%s;%s;num_bits=%d;maxshrink=%.17g;grid=%.17g;norm=%.17g;expand=%.17g;patience=%d;search_dtype=float32",
+             granularity, formats[format], t.format.bits, t.maxshrink, t.grid, t.norm, t.expand, (int)t.patience);
     return t;
 }
 

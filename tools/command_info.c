@@ -37,13 +37,13 @@ static void print_isas(bool limited)
     const char *active = qobs_isa_active();
     for (size_t i = 0; i < qobs_isa_count(); i++) {
         const bool is_active = strcmp(qobs_isa_name(i), active) == 0;
-        printf("%-14s %-8s %-22s %s\n", i == 0 ? "instructions" : "", qobs_isa_name(i), qobs_isa_summary(i),
+        const bool delegates = is_active && strcmp(active, "avx512") == 0;
+        printf("%-14s %-8s %-22s %s%s\n", i == 0 ? "instructions" : "", qobs_isa_name(i), qobs_isa_summary(i),
                !qobs_isa_usable(i) ? "not usable: this CPU lacks them or the system does not save their registers"
                : !is_active        ? "usable"
                : limited           ? "active: asked for with --isa"
-                                   : "active: the fastest that is usable");
-        if (is_active && strcmp(active, "avx512") == 0)
-            printf("%-14s %-8s %-22s %s\n", "", "", "", "hands calls to avx2 if its kernels are faster");
+                                   : "active: the fastest that is usable",
+               delegates ? "; calls avx2 if that is faster" : "");
     }
 }
 
