@@ -72,6 +72,8 @@ static qobs_histogram_args histogram_;
 static qobs_search_args search_, global_search_;
 static qobs_calculate_args calculate_;
 static qobs_fake_quantize_args fake_;
+static qobs_quantize_args quantize_;
+static qobs_pack_args pack_, unpack_;
 static qobs_range_args finder_, l2_finder_;
 static qobs_format_array_args array_, codes_;
 static qobs_range_buffers ranges_, global_ranges_;
@@ -110,6 +112,8 @@ static struct {
     const qobs_search_args *search, *global_search;
     const qobs_calculate_args *calculate;
     const qobs_fake_quantize_args *fake;
+    const qobs_quantize_args *quantize;
+    const qobs_pack_args *pack, *unpack;
     const qobs_range_args *finder, *l2_finder;
     const qobs_format_array_args *array, *codes;
     const qobs_range_buffers *ranges, *global_ranges;
@@ -223,6 +227,25 @@ static void renew_structures(void)
                                       .out = out,
                                       .out_size = sizeof out,
                                       .runtime = &runtime_};
+    quantize_ = (qobs_quantize_args){.struct_size = sizeof quantize_,
+                                     .config = minmax_config,
+                                     .value = &tensor_,
+                                     .scale = &scale_tensor,
+                                     .codes = out,
+                                     .codes_size = ROWS * COLUMNS,
+                                     .runtime = &runtime_};
+    static unsigned char codes[ROWS * COLUMNS], packed[ROWS * COLUMNS];
+    pack_ = (qobs_pack_args){.struct_size = sizeof pack_,
+                             .bits = 8,
+                             .dim = 1,
+                             .rows = ROWS,
+                             .columns = COLUMNS,
+                             .word_bits = 8,
+                             .codes = codes,
+                             .codes_size = sizeof codes,
+                             .packed = packed,
+                             .packed_size = sizeof packed};
+    unpack_ = pack_;
     finder_ = (qobs_range_args){.struct_size = sizeof finder_,
                                 .config = modelopt_config,
                                 .histogram = &histogram_tensor,
@@ -275,6 +298,7 @@ static void renew(void)
     v.weight = &columns_tensor, v.runtime = &runtime_, v.counts = &counts_, v.result = &result_, v.report = &report_;
     v.layout = &layout_, v.range = &range_, v.run = &run_, v.minmax = &minmax_, v.histogram = &histogram_;
     v.search = &search_, v.global_search = &global_search_, v.calculate = &calculate_, v.fake = &fake_;
+    v.quantize = &quantize_, v.pack = &pack_, v.unpack = &unpack_;
     v.finder = &finder_, v.l2_finder = &l2_finder_, v.array = &array_, v.codes = &codes_, v.ranges = &ranges_;
     v.global_ranges = &global_ranges_, v.qparams = &qparams_, v.histogram_state = &histogram_state_;
     v.format = qobs_format_at(3), v.key = "num_bits", v.setting = "4", v.name = "scale";

@@ -72,21 +72,21 @@ static void end_by_signal(void)
 
 /* ---- Options ----------------------------------------------------------------------------------------------------- */
 
-struct list {
+struct option_list {
     const char **items;
     size_t count;
 };
 
 struct quantize_options {
     qobs_checkpoint_quantize_args args;
-    struct list targets, ignore, settings;
+    struct option_list targets, ignore, settings;
     const char *report, *isa, *threads;
     bool quiet, table, help;
     struct progress progress;
-    uint64_t shown; /* bytes that the progress bar has been told */
+    uint64_t shown; /* bytes that the progress bar shows */
 };
 
-enum option_code {
+enum quantize_option {
     SCHEME = 256,
     CONFIG,
     RECIPE,
@@ -121,7 +121,7 @@ static const struct option long_options[] = {{"scheme", required_argument, NULL,
                                              {"help", no_argument, NULL, 'h'},
                                              {0}};
 
-static int add(struct list *list, const char *text)
+static int add(struct option_list *list, const char *text)
 {
     const char **grown = realloc(list->items, (list->count + 1) * sizeof *grown);
     if (!grown)

@@ -25,20 +25,20 @@ static char *join_path(const char *directory, const char *name)
 }
 
 /* The names of one directory. */
-struct names {
+struct entry_names {
     char **items;
     size_t count;
 };
 
-static void free_names(struct names *names)
+static void free_names(struct entry_names *names)
 {
     for (size_t i = 0; i < names->count; i++)
         free(names->items[i]);
     free(names->items);
-    *names = (struct names){0};
+    *names = (struct entry_names){0};
 }
 
-static int list_directory(struct names *names, const char *path, struct fail *f)
+static int list_directory(struct entry_names *names, const char *path, struct fail *f)
 {
     DIR *directory = opendir(path);
     if (!directory)
@@ -110,7 +110,7 @@ static int visit(struct source_tree *tree, const char *relative, int depth, stru
 
 static int walk(struct source_tree *tree, const char *relative, int depth, struct fail *f)
 {
-    struct names names = {0};
+    struct entry_names names = {0};
     if (depth > MAX_DEPTH)
         return fail(f, "%s/%s: is more than %d directories deep; links may form a circle", tree->root, relative,
                     MAX_DEPTH);

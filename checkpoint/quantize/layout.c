@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* Lists the tensors of the output. shard_headers.c orders them and makes the headers. */
+/* Lists the tensors of the output. layout_headers.c orders them and makes the headers. */
 #include "quantize/layout.h"
 
 #include <inttypes.h>
@@ -9,7 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "quantize/shard_headers.h"
 #include "quantize/names.h"
 #include "schemes/fused.h"
 
@@ -63,7 +62,7 @@ int scale_shape(const struct quant_args *args, const int64_t *matrix, int64_t *s
 /* ---- Tensors ----------------------------------------------------------------------------------------------------- */
 
 struct builder {
-    struct layout *layout;
+    struct output_layout *layout;
     const struct weights *weights;
     const struct quant_config *config;
     size_t capacity;
@@ -72,7 +71,7 @@ struct builder {
 static int add(struct builder *b, size_t weight, enum output_part part, const char *suffix, const char *dtype, int ndim,
                const int64_t *shape, size_t shard, struct fail *f)
 {
-    struct layout *l = b->layout;
+    struct output_layout *l = b->layout;
     const struct weight *w = &b->weights->items[weight];
     if (l->count == b->capacity) {
         const size_t capacity = 2 * b->capacity + 64;
@@ -168,7 +167,7 @@ static bool any_global_scale(const struct quant_config *config)
 }
 
 /* Finds the sets that share a global scale, and the weight in whose shard each weight is written. */
-static int find_sets(struct layout *l, const struct weights *weights, const struct quant_config *config,
+static int find_sets(struct output_layout *l, const struct weights *weights, const struct quant_config *config,
                      qobs_compat compat, size_t *home, struct fail *f)
 {
     for (size_t i = 0; i < weights->count; i++)
@@ -201,14 +200,14 @@ static int add_all(struct builder *b, const size_t *home, struct fail *f)
     return QOBS_OK;
 }
 
-int layout_make(struct layout *layout, const struct model *model, const struct weights *weights,
+int layout_make(struct output_layout *layout, const struct model *model, const struct weights *weights,
                 const struct quant_config *config, qobs_compat compat, struct fail *f)
 {
     struct builder b = {.layout = layout, .weights = weights, .config = config};
-    *layout = (struct layout){.shard_count = model->shard_count,
-                              .shards = calloc(model->shard_count + 1, sizeof *layout->shards),
-                              .parts = malloc((weights->count + 1) * sizeof *layout->parts),
-                              .set = malloc((weights->count + 1) * sizeof *layout->set)};
+    *layout = (struct output_layout){.shard_count = model->shard_count,
+                                     .shards = calloc(model->shard_count + 1, sizeof *layout->shards),
+                                     .parts = malloc((weights->count + 1) * sizeof *layout->parts),
+                                     .set = malloc((weights->count + 1) * sizeof *layout->set)};
     size_t *home = malloc((weights->count + 1) * sizeof *home);
     int status = layout->shards && layout->parts && layout->set && home ? QOBS_OK : NO_MEMORY(f, "the layout");
     for (size_t i = 0; status == QOBS_OK && i < model->shard_count; i++)
@@ -218,12 +217,12 @@ int layout_make(struct layout *layout, const struct model *model, const struct w
     if (status == QOBS_OK)
         status = add_all(&b, home, f);
     if (status == QOBS_OK)
-        status = shard_headers_make(layout, weights->count, f);
+        status = layout_make_headers(layout, weights->count, f);
     free(home);
     return status;
 }
 
-void layout_free(struct layout *layout)
+void layout_free(struct output_layout *layout)
 {
     for (size_t i = 0; i < layout->count; i++)
         free(layout->tensors[i].name);
@@ -233,5 +232,5 @@ void layout_free(struct layout *layout)
     free(layout->shards);
     free(layout->parts);
     free(layout->set);
-    *layout = (struct layout){0};
+    *layout = (struct output_layout){0};
 }

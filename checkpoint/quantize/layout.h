@@ -41,7 +41,7 @@ struct group_storage {
     const char *zero_point_dtype; /* NULL: none */
 };
 
-struct layout {
+struct output_layout {
     struct output_tensor *tensors; /* sorted by shard, then in the order of the file */
     size_t count;
     struct output_shard *shards; /* indices as in the model; tensors == 0: the file is not written */
@@ -53,12 +53,16 @@ struct layout {
 
 /* Lays out the output. Fails if a weight does not fit its scheme (columns that the group does not divide), and if two
  * tensors would have one name. */
-int layout_make(struct layout *layout, const struct model *model, const struct weights *weights,
+int layout_make(struct output_layout *layout, const struct model *model, const struct weights *weights,
                 const struct quant_config *config, qobs_compat compat, struct fail *f);
-void layout_free(struct layout *layout);
+void layout_free(struct output_layout *layout);
 
 /* Says how a group stores its weights. */
 struct group_storage group_storage(const struct quant_group *group);
 
 /* Writes the shape of the scales of a matrix and returns the number of dimensions. */
 int scale_shape(const struct quant_args *args, const int64_t *matrix, int64_t *shape);
+
+/* Sorts layout->tensors as safetensors does, fills their offsets, the shards' headers and sizes, and the parts of
+ * `weight_count` weights (layout_headers.c). Fails if two tensors have one name. */
+int layout_make_headers(struct output_layout *layout, size_t weight_count, struct fail *f);

@@ -85,7 +85,7 @@ static int check_static(const struct quant_config *config, struct fail *f)
     return QOBS_OK;
 }
 
-static int read_config(struct run *run, struct fail *f)
+static int read_config(struct quantize_run *run, struct fail *f)
 {
     const qobs_checkpoint_quantize_args *a = run->args;
     struct quant_config *config = &run->config;
@@ -109,7 +109,7 @@ static int read_config(struct run *run, struct fail *f)
 /* ---- Checks of the model ----------------------------------------------------------------------------------------- */
 
 /* Fails if config.json is missing, or says that the model is quantized in a way that is not understood. */
-static int check_model(const struct run *run, struct fail *f)
+static int check_model(const struct quantize_run *run, struct fail *f)
 {
     const bool compatible = run->args->compat == QOBS_COMPAT_LLM_COMPRESSOR;
     const struct model *m = &run->model;
@@ -130,7 +130,7 @@ static int check_model(const struct run *run, struct fail *f)
                    m->tree.root, m->config_path, json_describe(method, &words));
 }
 
-static void mark_used_groups(struct run *run)
+static void mark_used_groups(struct quantize_run *run)
 {
     for (size_t i = 0; i < run->weights.count; i++)
         if (run->weights.items[i].reason == WEIGHT_TAKEN)
@@ -138,7 +138,7 @@ static void mark_used_groups(struct run *run)
 }
 
 /* In the compatible mode a block-FP8 weight that is not quantized stays as it is, with its scale. */
-static void keep_encoded(struct run *run)
+static void keep_encoded(struct quantize_run *run)
 {
     for (size_t i = 0; i < run->weights.count; i++) {
         struct weight *w = &run->weights.items[i];
@@ -153,7 +153,7 @@ static void keep_encoded(struct run *run)
 
 /* ---- Steps ------------------------------------------------------------------------------------------------------- */
 
-static int run_steps(struct run *run, struct fail *f)
+static int run_steps(struct quantize_run *run, struct fail *f)
 {
     const qobs_checkpoint_quantize_args *a = run->args;
     RETURN_IF_NOT_OK(read_config(run, f));
@@ -194,7 +194,7 @@ int qobs_checkpoint_quantize(const qobs_checkpoint_quantize_args *args, qobs_err
 {
     struct fail f = {{0}};
     int status = check_args(args, &f);
-    struct run *run = status == QOBS_OK ? calloc(1, sizeof *run) : NULL;
+    struct quantize_run *run = status == QOBS_OK ? calloc(1, sizeof *run) : NULL;
     if (status == QOBS_OK && !run)
         status = NO_MEMORY(&f, "a run");
     if (status == QOBS_OK) {

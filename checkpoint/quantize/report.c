@@ -20,7 +20,7 @@ static cJSON *text_of(const char *text, size_t length)
     return item;
 }
 
-static void add_layers(cJSON *layers, const struct run *run)
+static void add_layers(cJSON *layers, const struct quantize_run *run)
 {
     for (size_t i = 0; i < run->job_count; i++) {
         const struct weight_job *job = &run->jobs[i];
@@ -44,7 +44,7 @@ static void add_layers(cJSON *layers, const struct run *run)
     }
 }
 
-static void add_left_out(cJSON *left_out, const struct run *run)
+static void add_left_out(cJSON *left_out, const struct quantize_run *run)
 {
     for (size_t i = 0; i < run->weights.count; i++) {
         const struct weight *w = &run->weights.items[i];
@@ -57,7 +57,7 @@ static void add_left_out(cJSON *left_out, const struct run *run)
     }
 }
 
-static void add_warnings(cJSON *warnings, const struct run *run)
+static void add_warnings(cJSON *warnings, const struct quantize_run *run)
 {
     static const char *const endings[] = {".bin", ".pt", ".pth", ".gguf", ".onnx", ".h5", ".msgpack"};
     char text[512];
@@ -79,7 +79,7 @@ static void add_warnings(cJSON *warnings, const struct run *run)
                                                           "the output is quantized"));
 }
 
-char *report_make(const struct run *run)
+char *report_make(const struct quantize_run *run)
 {
     cJSON *report = cJSON_CreateObject();
     cJSON_AddStringToObject(report, "model", run->args->model);

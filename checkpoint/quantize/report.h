@@ -8,4 +8,4 @@
 
 /* Returns the report, to be freed with free(): sizes, layers with their errors, tensors that were left out, warnings.
  * NULL: no memory. */
-char *report_make(const struct run *run);
+char *report_make(const struct quantize_run *run);

@@ -46,7 +46,7 @@ static int make_plan(struct group_plan *plan, const struct quant_group *group, s
     return QOBS_OK;
 }
 
-static void fill_job(struct weight_job *job, struct run *run, size_t index)
+static void fill_job(struct weight_job *job, struct quantize_run *run, size_t index)
 {
     const struct weight *w = &run->weights.items[index];
     *job = (struct weight_job){.weight = w, .index = index, .unit_rows = 1, .min = INFINITY, .max = -INFINITY};
@@ -80,7 +80,7 @@ static int compare_places(const void *a, const void *b)
     return s->data != t->data ? (s->data < t->data ? -1 : 1) : (s->index > t->index) - (s->index < t->index);
 }
 
-static int make_jobs(struct run *run, struct fail *f)
+static int make_jobs(struct quantize_run *run, struct fail *f)
 {
     const struct weights *all = &run->weights;
     struct place *places = malloc((all->count + 1) * sizeof *places);
@@ -108,7 +108,7 @@ static int make_jobs(struct run *run, struct fail *f)
     return QOBS_OK;
 }
 
-int run_prepare(struct run *run, struct fail *f)
+int run_prepare(struct quantize_run *run, struct fail *f)
 {
     run->plans = calloc(run->config.group_count + 1, sizeof *run->plans);
     run->files = calloc(run->layout.shard_count + 1, sizeof *run->files);
@@ -124,7 +124,7 @@ int run_prepare(struct run *run, struct fail *f)
     return make_jobs(run, f);
 }
 
-void run_free(struct run *run)
+void run_free(struct quantize_run *run)
 {
     for (size_t i = 0; run->plans && i < run->config.group_count; i++)
         qobs_config_destroy(run->plans[i].config);
@@ -155,23 +155,23 @@ void run_free(struct run *run)
 
 /* ---- Slices ------------------------------------------------------------------------------------------------------ */
 
-static int add_slice(struct run *run, struct weight_job *job, int64_t first, int64_t count, struct fail *f)
+static int add_slice(struct quantize_run *run, struct weight_job *job, int64_t first, int64_t count, struct fail *f)
 {
     if (run->slice_count == run->slice_capacity) {
         const size_t capacity = 2 * run->slice_capacity + 256;
-        struct slice *grown = realloc(run->slices, capacity * sizeof *grown);
+        struct row_slice *grown = realloc(run->slices, capacity * sizeof *grown);
         if (!grown)
             return NO_MEMORY(f, "the slices");
         run->slices = grown;
         run->slice_capacity = capacity;
     }
     run->slices[run->slice_count++] =
-        (struct slice){.job = job, .first = first, .count = count, .min = INFINITY, .max = -INFINITY};
+        (struct row_slice){.job = job, .first = first, .count = count, .min = INFINITY, .max = -INFINITY};
     return QOBS_OK;
 }
 
 /* Cuts a matrix into slices of whole units, and of 32 rows because packed zero points of 32 rows fill words. */
-static int cut_rows(struct run *run, struct weight_job *job, struct fail *f)
+static int cut_rows(struct quantize_run *run, struct weight_job *job, struct fail *f)
 {
     const int64_t rows = job->weight->shape[0];
     const bool global = job->unit_rows == rows && job->unit_qparams == 1;
@@ -184,7 +184,7 @@ static int cut_rows(struct run *run, struct weight_job *job, struct fail *f)
     return QOBS_OK;
 }
 
-static int cut_bytes(struct run *run, struct weight_job *job, struct fail *f)
+static int cut_bytes(struct quantize_run *run, struct weight_job *job, struct fail *f)
 {
     const struct weight *w = job->weight;
     if (w->encoding != WEIGHT_PLAIN || (w->ndim == 2 && !weight_is_in_place(w)))
@@ -198,7 +198,7 @@ static int cut_bytes(struct run *run, struct weight_job *job, struct fail *f)
 
 /* ---- Passes ------------------------------------------------------------------------------------------------------ */
 
-static void record_failure(struct run *run, size_t slice, int status, const struct fail *f)
+static void record_failure(struct quantize_run *run, size_t slice, int status, const struct fail *f)
 {
     if (slice < run->failed) {
         run->failed = slice;
@@ -208,7 +208,7 @@ static void record_failure(struct run *run, size_t slice, int status, const stru
 }
 
 /* Reports progress; the lock is held. */
-static void report_progress(struct run *run, uint64_t bytes)
+static void report_progress(struct quantize_run *run, uint64_t bytes)
 {
     const qobs_progress progress = {.struct_size = sizeof progress,
                                     .stage = "quantize",
@@ -218,7 +218,7 @@ static void report_progress(struct run *run, uint64_t bytes)
         run->stopped = true;
 }
 
-static uint64_t input_bytes(const struct run *run, const struct slice *s)
+static uint64_t input_bytes(const struct quantize_run *run, const struct row_slice *s)
 {
     const struct weight *w = s->job->weight;
     const uint64_t source = w->source->stored->end - w->source->stored->begin;
@@ -230,7 +230,7 @@ static uint64_t input_bytes(const struct run *run, const struct slice *s)
 
 static void run_slice(void *argument, size_t index)
 {
-    struct run *run = argument;
+    struct quantize_run *run = argument;
     struct fail f = {{0}};
     pthread_mutex_lock(&run->lock);
     const bool skipped = run->stopped || run->failed < index;
@@ -256,8 +256,9 @@ static void run_slice(void *argument, size_t index)
 }
 
 /* Runs the pass over all slices on the caller's threads. */
-static int run_pass(struct run *run,
-                    int (*pass)(struct run *run, struct slice *slice, struct workspace *workspace, struct fail *f),
+static int run_pass(struct quantize_run *run,
+                    int (*pass)(struct quantize_run *run, struct row_slice *slice, struct workspace *workspace,
+                                struct fail *f),
                     struct fail *f)
 {
     const qobs_executor *executor = run->args->runtime ? run->args->runtime->executor : NULL;
@@ -277,8 +278,8 @@ static int run_pass(struct run *run,
 
 /* ---- Output ------------------------------------------------------------------------------------------------------ */
 
-int run_put(struct run *run, const struct weight_job *job, enum output_part part, uint64_t offset, const void *data,
-            size_t bytes, struct fail *f)
+int run_put(struct quantize_run *run, const struct weight_job *job, enum output_part part, uint64_t offset,
+            const void *data, size_t bytes, struct fail *f)
 {
     const struct output_tensor *t = &run->layout.tensors[run->layout.parts[job->index][part]];
     struct output_file *file = &run->files[t->shard];
@@ -289,7 +290,7 @@ int run_put(struct run *run, const struct weight_job *job, enum output_part part
 }
 
 /* Opens the files of a job's tensors and writes their headers. */
-static int open_files(struct run *run, const struct weight_job *job, struct fail *f)
+static int open_files(struct quantize_run *run, const struct weight_job *job, struct fail *f)
 {
     for (int part = 0; part < OUTPUT_PARTS; part++) {
         const size_t index = run->layout.parts[job->index][part];
@@ -308,7 +309,7 @@ static int open_files(struct run *run, const struct weight_job *job, struct fail
     return QOBS_OK;
 }
 
-static int close_files(struct run *run, struct fail *f)
+static int close_files(struct quantize_run *run, struct fail *f)
 {
     for (size_t i = 0; i < run->layout.shard_count; i++) {
         struct output_file *file = &run->files[i];
@@ -324,7 +325,7 @@ static int close_files(struct run *run, struct fail *f)
 }
 
 /* Writes the tensors that are one number or two. */
-static int write_small(struct run *run, const struct weight_job *job, struct fail *f)
+static int write_small(struct quantize_run *run, const struct weight_job *job, struct fail *f)
 {
     const int64_t *shape = job->weight->shape;
     unsigned char numbers[16], global[4];
@@ -347,7 +348,7 @@ static bool needs_range(const struct weight_job *job)
 }
 
 /* Finds the ranges of complete weights. */
-static int find_job_ranges(struct run *run, struct weight_job *jobs, size_t count, struct fail *f)
+static int find_job_ranges(struct quantize_run *run, struct weight_job *jobs, size_t count, struct fail *f)
 {
     run->slice_count = 0;
     for (size_t i = 0; i < count; i++)
@@ -365,7 +366,7 @@ static int find_job_ranges(struct run *run, struct weight_job *jobs, size_t coun
 }
 
 /* Gives the members of a set one global scale. The jobs of a set lie side by side. */
-static int set_global_scale(struct run *run, struct weight_job *jobs, size_t count, struct fail *f)
+static int set_global_scale(struct quantize_run *run, struct weight_job *jobs, size_t count, struct fail *f)
 {
     double min = INFINITY, max = -INFINITY;
     const struct weight_job *first = NULL;
@@ -389,7 +390,7 @@ static int set_global_scale(struct run *run, struct weight_job *jobs, size_t cou
     return QOBS_OK;
 }
 
-static int run_batch(struct run *run, struct weight_job *jobs, size_t count, struct fail *f)
+static int run_batch(struct quantize_run *run, struct weight_job *jobs, size_t count, struct fail *f)
 {
     RETURN_IF_NOT_OK(find_job_ranges(run, jobs, count, f));
     for (size_t first = 0, end; first < count; first = end) {
@@ -419,7 +420,7 @@ static int run_batch(struct run *run, struct weight_job *jobs, size_t count, str
     return close_files(run, f);
 }
 
-int run_tensors(struct run *run, struct fail *f)
+int run_tensors(struct quantize_run *run, struct fail *f)
 {
     for (size_t first = 0, end; first < run->job_count; first = end) {
         uint64_t bytes = 0;

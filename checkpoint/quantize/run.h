@@ -33,7 +33,7 @@ struct weight_job {
 };
 
 /* Rows [first, first + count) of a weight, or bytes of a tensor that is copied. */
-struct slice {
+struct row_slice {
     struct weight_job *job;
     int64_t first, count;
     double min, max, error, energy;
@@ -54,20 +54,20 @@ struct workspace {
     struct workspace *next;
 };
 
-struct run {
+struct quantize_run {
     const qobs_checkpoint_quantize_args *args;
     struct model model;
     struct quant_config config;
     struct weights weights;
-    struct layout layout;
+    struct output_layout layout;
     struct output_directory out;
     struct group_plan *plans; /* one for each group */
     struct weight_job *jobs;  /* in the order of work */
     size_t job_count;
     struct output_file *files; /* one for each shard */
-    struct slice *slices;      /* of the pass at hand */
+    struct row_slice *slices;  /* of the pass at hand */
     size_t slice_count, slice_capacity;
-    int (*pass)(struct run *run, struct slice *slice, struct workspace *workspace, struct fail *f);
+    int (*pass)(struct quantize_run *run, struct row_slice *slice, struct workspace *workspace, struct fail *f);
 
     pthread_mutex_t lock; /* protects the members below */
     struct workspace *free_workspaces;
@@ -79,12 +79,12 @@ struct run {
 };
 
 /* Makes the plans and the jobs. */
-int run_prepare(struct run *run, struct fail *f);
+int run_prepare(struct quantize_run *run, struct fail *f);
 
 /* Quantizes and copies every tensor to the files of run->out. */
-int run_tensors(struct run *run, struct fail *f);
+int run_tensors(struct quantize_run *run, struct fail *f);
 
-void run_free(struct run *run);
+void run_free(struct quantize_run *run);
 
 /* ---- Between the files of this folder ---- */
 
@@ -92,16 +92,16 @@ void run_free(struct run *run);
 void *workspace_reserve(struct workspace *w, enum workspace_part part, size_t size);
 
 /* The passes over slices: the range of rows, their codes, bytes as they are. */
-int slice_range(struct run *run, struct slice *slice, struct workspace *workspace, struct fail *f);
-int slice_quantize(struct run *run, struct slice *slice, struct workspace *workspace, struct fail *f);
-int slice_copy(struct run *run, struct slice *slice, struct workspace *workspace, struct fail *f);
+int slice_range(struct quantize_run *run, struct row_slice *slice, struct workspace *workspace, struct fail *f);
+int slice_quantize(struct quantize_run *run, struct row_slice *slice, struct workspace *workspace, struct fail *f);
+int slice_copy(struct quantize_run *run, struct row_slice *slice, struct workspace *workspace, struct fail *f);
 
 /* Searches the ranges of a complete weight with all threads. */
-int job_search(struct run *run, struct weight_job *job, struct fail *f);
+int job_search(struct quantize_run *run, struct weight_job *job, struct fail *f);
 
 /* Writes a part of a tensor of the output. */
-int run_put(struct run *run, const struct weight_job *job, enum output_part part, uint64_t offset, const void *data,
-            size_t bytes, struct fail *f);
+int run_put(struct quantize_run *run, const struct weight_job *job, enum output_part part, uint64_t offset,
+            const void *data, size_t bytes, struct fail *f);
 
 /* Returns the status of a library error, with the name of the weight before its message. */
 int weight_failure(const struct weight_job *job, const qobs_error *error, struct fail *f);

@@ -12,7 +12,7 @@
 #include "files/json_print.h"
 #include "quantize/names.h"
 
-int side_files_copy(struct run *run, struct fail *f)
+int side_files_copy(struct quantize_run *run, struct fail *f)
 {
     const struct source_tree *tree = &run->model.tree;
     for (size_t i = 0; i < tree->count; i++) {
@@ -35,7 +35,7 @@ int side_files_copy(struct run *run, struct fail *f)
     return QOBS_OK;
 }
 
-static int write_json(struct run *run, const char *path, const cJSON *json, struct fail *f)
+static int write_json(struct quantize_run *run, const char *path, const cJSON *json, struct fail *f)
 {
     char *text = json ? json_print_sorted(json) : NULL;
     if (!text)
@@ -45,7 +45,7 @@ static int write_json(struct run *run, const char *path, const cJSON *json, stru
     return result == 0 ? QOBS_OK : QOBS_ERROR_SYSTEM;
 }
 
-int side_files_write_index(struct run *run, struct fail *f)
+int side_files_write_index(struct quantize_run *run, struct fail *f)
 {
     char size[32];
     cJSON *index = cJSON_CreateObject(), *metadata = cJSON_AddObjectToObject(index, "metadata");
@@ -74,7 +74,7 @@ int side_files_write_index(struct run *run, struct fail *f)
     return status;
 }
 
-int side_files_write_config(struct run *run, struct fail *f)
+int side_files_write_config(struct quantize_run *run, struct fail *f)
 {
     static const char key[] = "quantization_config";
     if (!run->model.config)

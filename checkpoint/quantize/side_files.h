@@ -7,10 +7,10 @@
 #include "quantize/run.h"
 
 /* Copies every file of the model that is no shard, index or configuration. */
-int side_files_copy(struct run *run, struct fail *f);
+int side_files_copy(struct quantize_run *run, struct fail *f);
 
 /* Writes the index of the tensors. */
-int side_files_write_index(struct run *run, struct fail *f);
+int side_files_write_index(struct quantize_run *run, struct fail *f);
 
 /* Writes config.json with quantization_config; the last file of an output. */
-int side_files_write_config(struct run *run, struct fail *f);
+int side_files_write_config(struct quantize_run *run, struct fail *f);

@@ -36,7 +36,7 @@ struct rows {
     int64_t shape[2], strides[2];
 };
 
-static int open_rows(struct rows *r, const struct run *run, const struct slice *s, struct workspace *work,
+static int open_rows(struct rows *r, const struct quantize_run *run, const struct row_slice *s, struct workspace *work,
                      struct fail *f)
 {
     const struct weight *w = s->job->weight;
@@ -75,7 +75,7 @@ static double number_at(const void *array, qobs_dtype dtype, size_t i)
     return float_of_half(bits, dtype == QOBS_BF16);
 }
 
-int slice_range(struct run *run, struct slice *s, struct workspace *work, struct fail *f)
+int slice_range(struct quantize_run *run, struct row_slice *s, struct workspace *work, struct fail *f)
 {
     struct rows r;
     qobs_error error = {0};
@@ -99,10 +99,10 @@ static int search_count(const struct weight_job *job)
     return (int)((job->weight->shape[0] + job->unit_rows - 1) / job->unit_rows * job->unit_qparams);
 }
 
-int job_search(struct run *run, struct weight_job *job, struct fail *f)
+int job_search(struct quantize_run *run, struct weight_job *job, struct fail *f)
 {
     struct workspace work = {0};
-    struct slice all = {.job = job, .count = job->weight->shape[0]};
+    struct row_slice all = {.job = job, .count = job->weight->shape[0]};
     struct rows r;
     qobs_error error = {0};
     const size_t count = (size_t)search_count(job), size = count * qobs_dtype_size(dtype_of(job->weight));
@@ -141,7 +141,7 @@ struct slice_qparams {
 };
 
 /* Finds the ranges of the slice: of the complete weight, from the search, or of its rows. */
-static int find_ranges(struct slice_qparams *q, const struct rows *r, const struct slice *s, struct workspace *work,
+static int find_ranges(struct slice_qparams *q, const struct rows *r, const struct row_slice *s, struct workspace *work,
                        struct fail *f)
 {
     const struct weight_job *job = s->job;
@@ -170,8 +170,8 @@ static int find_ranges(struct slice_qparams *q, const struct rows *r, const stru
     return qobs_minmax(&args, &error) == QOBS_OK ? QOBS_OK : weight_failure(job, &error, f);
 }
 
-static int find_qparams(struct slice_qparams *q, const struct rows *r, const struct slice *s, struct workspace *work,
-                        struct fail *f)
+static int find_qparams(struct slice_qparams *q, const struct rows *r, const struct row_slice *s,
+                        struct workspace *work, struct fail *f)
 {
     const struct weight_job *job = s->job;
     const struct quant_args *a = &job->plan->group->weights;
@@ -215,8 +215,8 @@ static qobs_tensor flat_tensor(void *data, qobs_dtype dtype, const int64_t *coun
 }
 
 /* Writes the codes of the slice, packed as the format has them. */
-static int write_codes(struct run *run, const struct rows *r, const struct slice *s, const struct slice_qparams *q,
-                       struct workspace *work, struct fail *f)
+static int write_codes(struct quantize_run *run, const struct rows *r, const struct row_slice *s,
+                       const struct slice_qparams *q, struct workspace *work, struct fail *f)
 {
     const struct weight_job *job = s->job;
     const struct quant_args *a = &job->plan->group->weights;
@@ -264,8 +264,8 @@ static int write_codes(struct run *run, const struct rows *r, const struct slice
 /* ---- Error ------------------------------------------------------------------------------------------------------- */
 
 /* Adds up the squares of x - dequantized x, and of x, of the slice. */
-static int measure_error(struct slice *s, const struct rows *r, const struct slice_qparams *q, struct workspace *work,
-                         struct fail *f)
+static int measure_error(struct row_slice *s, const struct rows *r, const struct slice_qparams *q,
+                         struct workspace *work, struct fail *f)
 {
     const struct weight_job *job = s->job;
     const qobs_tensor scale = flat_tensor(q->scale, q->scale_dtype, &q->count);
@@ -297,8 +297,8 @@ static int measure_error(struct slice *s, const struct rows *r, const struct sli
 /* ---- Passes ------------------------------------------------------------------------------------------------------ */
 
 /* Writes scales and zero points in the dtypes of the checkpoint. A scale of the complete weight is written once. */
-static int write_qparams(struct run *run, const struct slice *s, struct slice_qparams *q, struct workspace *work,
-                         struct fail *f)
+static int write_qparams(struct quantize_run *run, const struct row_slice *s, struct slice_qparams *q,
+                         struct workspace *work, struct fail *f)
 {
     const struct weight_job *job = s->job;
     const struct group_storage *storage = &job->plan->storage;
@@ -339,7 +339,7 @@ static int write_qparams(struct run *run, const struct slice *s, struct slice_qp
     return run_put(run, job, PART_SCALE, (uint64_t)q->first * (size / (size_t)q->count), stored, size, f);
 }
 
-int slice_quantize(struct run *run, struct slice *s, struct workspace *work, struct fail *f)
+int slice_quantize(struct quantize_run *run, struct row_slice *s, struct workspace *work, struct fail *f)
 {
     struct slice_qparams q;
     struct rows r;
@@ -350,7 +350,7 @@ int slice_quantize(struct run *run, struct slice *s, struct workspace *work, str
     return write_qparams(run, s, &q, work, f);
 }
 
-int slice_copy(struct run *run, struct slice *s, struct workspace *work, struct fail *f)
+int slice_copy(struct quantize_run *run, struct row_slice *s, struct workspace *work, struct fail *f)
 {
     const struct weight *w = s->job->weight;
     if (w->encoding == WEIGHT_PLAIN && (w->ndim != 2 || weight_is_in_place(w)))

@@ -13,13 +13,13 @@
 
 /* ---- List -------------------------------------------------------------------------------------------------------- */
 
-struct list {
+struct weight_list {
     struct weights *weights;
     size_t capacity;
 };
 
 /* Appends a weight. `name` moves into the list, or is freed on failure. */
-static int append(struct list *list, struct weight w, char *name, struct fail *f)
+static int append(struct weight_list *list, struct weight w, char *name, struct fail *f)
 {
     struct weights *all = list->weights;
     if (all->count == list->capacity) {
@@ -94,7 +94,7 @@ static struct weight of_expert(const struct model_tensor *source, int64_t expert
     return w;
 }
 
-static int split_experts(struct list *list, const struct model_tensor *source, const char *word,
+static int split_experts(struct weight_list *list, const struct model_tensor *source, const char *word,
                          enum expert_layout layout, struct fail *f)
 {
     static const char *const gate_up[] = {"gate_proj", "up_proj"}, *const down[] = {"down_proj"};
@@ -173,7 +173,7 @@ static void read_block_size(struct weights *weights, const struct model *model)
 
 /* ---- All tensors ------------------------------------------------------------------------------------------------- */
 
-static int list_tensor(struct list *list, const struct model *model, const struct model_tensor *source,
+static int list_tensor(struct weight_list *list, const struct model *model, const struct model_tensor *source,
                        qobs_compat compat, struct fail *f)
 {
     const struct st_tensor *s = source->stored;
@@ -200,7 +200,7 @@ static int compare_names(const void *a, const void *b)
 
 int weights_list(struct weights *weights, const struct model *model, qobs_compat compat, struct fail *f)
 {
-    struct list list = {.weights = weights};
+    struct weight_list list = {.weights = weights};
     *weights = (struct weights){0};
     read_block_size(weights, model);
     for (size_t i = 0; i < model->count; i++)

@@ -47,8 +47,6 @@ typedef struct qobs_checkpoint_quantize_args {
     const char *preset;             /**< observer of the weights: "llmc.memoryless_mse" */
     const char *const *settings;    /**< "key=value": members of the scheme's weights, or settings of the observer */
     size_t setting_count;           /**< number of settings */
-    const char *const *activations; /**< safetensors files or directories with recorded activations, in order */
-    size_t activation_count;        /**< number of paths */
     qobs_compat compat;             /**< see qobs_compat */
     bool replace;                   /**< if out holds files, replace the whole directory at the end */
     const qobs_runtime *runtime;    /**< NULL: the calling thread */

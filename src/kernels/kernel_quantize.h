@@ -28,13 +28,13 @@ struct qparam_pair {
     void name(const struct quantizer *quantizer, const void *x, ptrdiff_t x_stride, void *out, ptrdiff_t out_stride,   \
               size_t rows, size_t columns, const struct qparam_pair *qparams)
 
-/* What a code is. INTEGER: a signed integer of 8 bits. E4M3: the byte of the format. E2M1: sign and magnitude in the low
- * 4 bits; the sign bit is set for numbers below 0, also if they round to 0, and not for -0. NaN becomes 0, as e4m3
+/* What a code is. INTEGER: a signed integer of 8 bits. E4M3: the byte of the format. E2M1: sign and magnitude in the
+ * low 4 bits; the sign bit is set for numbers below 0, also if they round to 0, and not for -0. NaN becomes 0, as e4m3
  * 0x7f. */
 enum code_kind { QOBS_CODE_INTEGER, QOBS_CODE_E4M3, QOBS_CODE_E2M1 };
 
-/* As QOBS_FAKE_QUANTIZE_ROWS without the way back: each element becomes a code of one byte. The quantizer is not torch's
- * and its numbers are those of `kind`. Only zero_point_add is used. codes must not overlap x. */
+/* As QOBS_FAKE_QUANTIZE_ROWS without the way back: each element becomes a code of one byte. The quantizer is not
+ * torch's and its numbers are those of `kind`. Only zero_point_add is used. codes must not overlap x. */
 #define QOBS_QUANTIZE_ROWS(name)                                                                                       \
     void name(const struct quantizer *quantizer, enum code_kind kind, const void *x, ptrdiff_t x_stride,               \
               unsigned char *codes, ptrdiff_t code_stride, size_t runs, size_t length,                                 \

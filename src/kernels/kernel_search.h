@@ -98,9 +98,9 @@ struct native_norm {
     int exponent;
 };
 
-/* Adds to sum[c] the sum over i of weight[i] * |fake_quantize_c(x[i]) - x[i]|^norm, with one rounding to BF16 or F16 for
- * each operation up to the error. x and scales are numbers of the dtype, not prescaled; otherwise arguments are those
- * of QOBS_SEARCH_ERRORS. A weight multiplies a power in float. */
+/* Adds to sum[c] the sum over i of weight[i] * |fake_quantize_c(x[i]) - x[i]|^norm, with one rounding to BF16 or F16
+ * for each operation up to the error. x and scales are numbers of the dtype, not prescaled; otherwise arguments are
+ * those of QOBS_SEARCH_ERRORS. A weight multiplies a power in float. */
 #define QOBS_SEARCH_NATIVE(name)                                                                                       \
     void name(const struct quantizer *quantizer, const struct native_norm *norm, bool is_bf16, bool with_shift,        \
               const float *x, const float *weight, size_t n, const struct search_candidates *candidates, size_t count, \

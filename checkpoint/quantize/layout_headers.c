@@ -2,7 +2,7 @@
 /* SPDX-FileCopyrightText: The qobs authors */
 
 /* The order is that of safetensors 0.8: dtypes by falling alignment, then names by bytes. */
-#include "quantize/shard_headers.h"
+#include "quantize/layout.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -33,7 +33,7 @@ static int compare_output_names(const void *a, const void *b)
     return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-static int check_unique(const struct layout *l, struct fail *f)
+static int check_unique(const struct output_layout *l, struct fail *f)
 {
     const char **names = malloc((l->count + 1) * sizeof *names);
     if (!names)
@@ -51,13 +51,13 @@ static int check_unique(const struct layout *l, struct fail *f)
 
 /* ---- Headers ----------------------------------------------------------------------------------------------------- */
 
-struct text {
+struct header_text {
     char *data;
     size_t length, capacity;
     bool failed;
 };
 
-static void put(struct text *t, const char *data, size_t length)
+static void put(struct header_text *t, const char *data, size_t length)
 {
     if (t->length + length > t->capacity && !t->failed) {
         const size_t capacity = 2 * t->capacity + length + 256;
@@ -72,16 +72,16 @@ static void put(struct text *t, const char *data, size_t length)
     t->length += length;
 }
 
-static void put_text(struct text *t, const char *text) { put(t, text, strlen(text)); }
+static void put_text(struct header_text *t, const char *text) { put(t, text, strlen(text)); }
 
-static void put_number(struct text *t, uint64_t number)
+static void put_number(struct header_text *t, uint64_t number)
 {
     char digits[24];
     put(t, digits, (size_t)snprintf(digits, sizeof digits, "%" PRIu64, number));
 }
 
 /* Writes a string as serde_json does: bytes beyond ASCII stay. */
-static void put_string(struct text *t, const char *string)
+static void put_string(struct header_text *t, const char *string)
 {
     put_text(t, "\"");
     for (const char *p = string; *p; p++) {
@@ -101,7 +101,7 @@ static void put_string(struct text *t, const char *string)
     put_text(t, "\"");
 }
 
-static void put_tensor(struct text *t, const struct output_tensor *o, uint64_t begin)
+static void put_tensor(struct header_text *t, const struct output_tensor *o, uint64_t begin)
 {
     put_string(t, o->name);
     put_text(t, ":{\"dtype\":\"");
@@ -119,9 +119,9 @@ static void put_tensor(struct text *t, const struct output_tensor *o, uint64_t b
 }
 
 /* Makes the header of a shard whose tensors are [first, end), and their offsets in the file. */
-static int make_header(struct layout *l, size_t shard, size_t first, size_t end, struct fail *f)
+static int make_header(struct output_layout *l, size_t shard, size_t first, size_t end, struct fail *f)
 {
-    struct text t = {0};
+    struct header_text t = {0};
     uint64_t at = 0;
     put(&t, "\0\0\0\0\0\0\0", 8);
     put_text(&t, "{");
@@ -149,7 +149,7 @@ static int make_header(struct layout *l, size_t shard, size_t first, size_t end,
     return QOBS_OK;
 }
 
-int shard_headers_make(struct layout *layout, size_t weight_count, struct fail *f)
+int layout_make_headers(struct output_layout *layout, size_t weight_count, struct fail *f)
 {
     RETURN_IF_NOT_OK(check_unique(layout, f));
     qsort(layout->tensors, layout->count, sizeof *layout->tensors, compare_places);
