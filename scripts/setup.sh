@@ -16,7 +16,7 @@ set -euo pipefail
 
 # Recommended packages are not installed, so the C library's headers are named. python3-numpy compares golden cases; it
 # takes the slow reference BLAS unless another one comes along with it.
-packages=(gcc libc6-dev meson ninja-build pkg-config libsleef-dev libcjson-dev libpthreadpool-dev libcmocka-dev libcairo2-dev
+packages=(gcc libc6-dev meson ninja-build pkg-config libsleef-dev libcjson-dev libpcre2-dev libyaml-dev libpthreadpool-dev libcmocka-dev libcairo2-dev
           python3 python3-numpy libopenblas0-pthread)
 foreign=()
 for option; do
@@ -26,7 +26,7 @@ for option; do
         foreign+=(arm64)
         # Not libpthreadpool-dev:arm64: it cannot stand beside the native one. The cross build goes without.
         packages+=(gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user
-                   libsleef-dev:arm64 libcjson-dev:arm64 libcmocka-dev:arm64 libgomp1:arm64)
+                   libsleef-dev:arm64 libcjson-dev:arm64 libpcre2-dev:arm64 libyaml-dev:arm64 libcmocka-dev:arm64 libgomp1:arm64)
         ;;
     --bench) packages+=(g++ libbenchmark-dev gnuplot-nox) ;;
     --install) packages+=(g++ cmake make doxygen mandoc zsh) ;;

@@ -169,6 +169,7 @@ golden_cases() {
             # shellcheck disable=SC2086 # several options
             counted /usr/bin/python3 tests/golden/run_cli.py "$1" --isa "$isa" $options
         done
+        counted /usr/bin/python3 tests/golden/run_checkpoint.py "$1" --isa "$isa"
     done
 }
 

@@ -1,9 +1,245 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
+
+/* Recipes of llm-compressor: YAML, of which JSON is a part, becomes a tree of cJSON. Modifiers stand in stages, in
+ * groups named "..._modifiers", or alone. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <yaml.h>
+
+#include "files/json_print.h"
+#include "files/mapped.h"
 #include "schemes/quant_config.h"
+
+/* Aliases let a small file mean a large tree, so that the tree is limited. */
+enum { MAX_BYTES = 1 << 20, MAX_VALUES = 1 << 16, MAX_DEPTH = 32 };
+
+/* ---- YAML -------------------------------------------------------------------------------------------------------- */
+
+struct yaml_tree {
+    yaml_document_t document;
+    int values;
+    const char *problem; /* NULL: none */
+};
+
+/* The value of a plain scalar; quoted ones are strings. */
+static cJSON *scalar_of(const yaml_node_t *node)
+{
+    const char *text = (const char *)node->data.scalar.value;
+    char *end;
+    if (node->data.scalar.style != YAML_PLAIN_SCALAR_STYLE)
+        return cJSON_CreateString(text);
+    if (!*text || strcmp(text, "~") == 0 || strcmp(text, "null") == 0 || strcmp(text, "None") == 0)
+        return cJSON_CreateNull();
+    if (strcmp(text, "true") == 0 || strcmp(text, "True") == 0)
+        return cJSON_CreateTrue();
+    if (strcmp(text, "false") == 0 || strcmp(text, "False") == 0)
+        return cJSON_CreateFalse();
+    const bool digits = strspn(text, "+-.0123456789eE") == strlen(text) && strpbrk(text, "0123456789");
+    if (digits && (strtod(text, &end), *end == '\0'))
+        return json_exact_number(text);
+    return cJSON_CreateString(text);
+}
+
+static cJSON *value_of(struct yaml_tree *tree, int index, int depth);
+
+static cJSON *sequence_of(struct yaml_tree *tree, const yaml_node_t *node, int depth)
+{
+    cJSON *array = cJSON_CreateArray();
+    for (yaml_node_item_t *i = node->data.sequence.items.start; i < node->data.sequence.items.top && !tree->problem;
+         i++) {
+        cJSON *item = value_of(tree, *i, depth + 1);
+        if (!item || !cJSON_AddItemToArray(array, item))
+            tree->problem = tree->problem ? tree->problem : "no memory";
+    }
+    return array;
+}
+
+static cJSON *mapping_of(struct yaml_tree *tree, const yaml_node_t *node, int depth)
+{
+    cJSON *object = cJSON_CreateObject();
+    for (yaml_node_pair_t *p = node->data.mapping.pairs.start; p < node->data.mapping.pairs.top && !tree->problem;
+         p++) {
+        const yaml_node_t *key = yaml_document_get_node(&tree->document, p->key);
+        if (!key || key->type != YAML_SCALAR_NODE) {
+            tree->problem = "a key is no text";
+            break;
+        }
+        const char *name = (const char *)key->data.scalar.value;
+        if (cJSON_GetObjectItemCaseSensitive(object, name)) {
+            tree->problem = "a key occurs twice";
+            break;
+        }
+        cJSON *item = value_of(tree, p->value, depth + 1);
+        if (!item || !cJSON_AddItemToObject(object, name, item))
+            tree->problem = tree->problem ? tree->problem : "no memory";
+    }
+    return object;
+}
+
+static cJSON *value_of(struct yaml_tree *tree, int index, int depth)
+{
+    const yaml_node_t *node = yaml_document_get_node(&tree->document, index);
+    if (depth > MAX_DEPTH || ++tree->values > MAX_VALUES)
+        tree->problem = depth > MAX_DEPTH ? "more than 32 levels deep" : "more than 65536 values";
+    if (!node || tree->problem)
+        return NULL;
+    return node->type == YAML_SCALAR_NODE     ? scalar_of(node)
+           : node->type == YAML_SEQUENCE_NODE ? sequence_of(tree, node, depth)
+                                              : mapping_of(tree, node, depth);
+}
+
+static int parse_yaml(cJSON **json, const struct mapped *map, struct fail *f)
+{
+    yaml_parser_t parser;
+    struct yaml_tree tree = {0};
+    *json = NULL;
+    if (map->size > MAX_BYTES)
+        return fail(f, "%s: has %zu bytes; a recipe has at most %d", map->path, map->size, MAX_BYTES);
+    if (!yaml_parser_initialize(&parser))
+        return fail(f, "%s: no memory for its contents", map->path);
+    yaml_parser_set_input_string(&parser, map->data, map->size);
+    const int loaded = yaml_parser_load(&parser, &tree.document);
+    if (!loaded) {
+        fail(f, "%s: cannot be read as YAML: %s in line %zu", map->path, parser.problem ? parser.problem : "no memory",
+             parser.problem_mark.line + 1);
+        yaml_parser_delete(&parser);
+        return -1;
+    }
+    *json = yaml_document_get_root_node(&tree.document) ? value_of(&tree, 1, 0) : NULL;
+    yaml_document_delete(&tree.document);
+    yaml_parser_delete(&parser);
+    if (*json && !tree.problem)
+        return 0;
+    cJSON_Delete(*json);
+    *json = NULL;
+    return fail(f, "%s: cannot be read as a recipe: %s", map->path, tree.problem ? tree.problem : "it is empty");
+}
+
+/* ---- Modifiers --------------------------------------------------------------------------------------------------- */
+
+static bool ends_in(const char *text, const char *ending)
+{
+    const size_t length = strlen(text), tail = strlen(ending);
+    return length >= tail && strcmp(text + length - tail, ending) == 0;
+}
+
+/* Collects a text or a list of texts. The strings belong to the tree. Returns the count, or -1. */
+static int texts_of(const cJSON *item, const char ***texts)
+{
+    const int count = cJSON_IsArray(item) ? cJSON_GetArraySize(item) : cJSON_IsString(item) ? 1 : 0;
+    int n = 0;
+    const cJSON *each;
+    *texts = calloc((size_t)count + 1, sizeof **texts);
+    if (!*texts || (item && !cJSON_IsNull(item) && !cJSON_IsArray(item) && !cJSON_IsString(item)))
+        return -1;
+    if (cJSON_IsString(item))
+        (*texts)[n++] = item->valuestring;
+    const cJSON *list = cJSON_IsArray(item) ? item : NULL;
+    cJSON_ArrayForEach(each, list)
+    {
+        if (!cJSON_IsString(each))
+            return -1;
+        (*texts)[n++] = each->valuestring;
+    }
+    return n;
+}
+
+/* Adds the groups of "scheme": the name of a preset, or presets with their targets. */
+static int add_schemes(struct quant_config *config, const cJSON *modifier, const char *path, struct fail *f)
+{
+    const cJSON *scheme = cJSON_GetObjectItemCaseSensitive(modifier, "scheme"), *item;
+    const char **texts;
+    int result = 0;
+    if (!scheme || cJSON_IsNull(scheme))
+        return 0;
+    if (cJSON_IsString(scheme)) {
+        const int count = texts_of(cJSON_GetObjectItemCaseSensitive(modifier, "targets"), &texts);
+        result = count < 0 ? fail(f, "%s: targets must be texts", path)
+                           : quant_config_add_scheme(config, scheme->valuestring, texts, (size_t)count, f);
+        free(texts);
+        return result;
+    }
+    if (!cJSON_IsObject(scheme))
+        return fail(f, "%s: scheme must be a name, or names with lists of targets", path);
+    cJSON_ArrayForEach(item, scheme)
+    {
+        const int count = texts_of(item, &texts);
+        if (result == 0)
+            result = count < 0 ? fail(f, "%s: targets of %.80s must be texts", path, item->string)
+                               : quant_config_add_scheme(config, item->string, texts, (size_t)count, f);
+        free(texts);
+    }
+    return result;
+}
+
+static int add_ignore(struct quant_config *config, const cJSON *modifier, const char *path, struct fail *f)
+{
+    const char **texts;
+    const int count = texts_of(cJSON_GetObjectItemCaseSensitive(modifier, "ignore"), &texts);
+    int result = count < 0 ? fail(f, "%s: ignore must be texts", path) : 0;
+    for (int i = 0; result == 0 && i < count; i++)
+        result = quant_config_add_ignore(config, texts[i], f);
+    free(texts);
+    return result;
+}
+
+static int add_quantization(struct quant_config *config, const cJSON *modifier, const char *path, struct fail *f)
+{
+    static const char *const known[] = {"scheme", "targets", "ignore", "config_groups", "kv_cache_scheme"};
+    const cJSON *item;
+    cJSON_ArrayForEach(item, modifier)
+    {
+        size_t k = 0;
+        while (k < sizeof known / sizeof *known && strcmp(known[k], item->string) != 0)
+            k++;
+        if (k == sizeof known / sizeof *known && !cJSON_IsNull(item))
+            return fail(f,
+                        "%s: QuantizationModifier has '%.80s'; scheme, targets, ignore, config_groups and "
+                        "kv_cache_scheme are read",
+                        path, item->string);
+    }
+    if (add_schemes(config, modifier, path, f) != 0)
+        return -1;
+    const cJSON *groups = cJSON_GetObjectItemCaseSensitive(modifier, "config_groups");
+    if (groups && !cJSON_IsNull(groups)) /* reads ignore, too */
+        return quant_config_parse(config, modifier, path, f);
+    return add_ignore(config, modifier, path, f);
+}
+
+/* Finds the modifiers at any level. */
+static int add_modifiers(struct quant_config *config, const cJSON *json, const char *path, struct fail *f)
+{
+    const cJSON *item;
+    cJSON_ArrayForEach(item, json)
+    {
+        const bool modifier = item->string && ends_in(item->string, "Modifier");
+        if (modifier && strcmp(item->string, "QuantizationModifier") != 0)
+            return fail(f, "%s: has %.80s, which needs data that runs through the model; QuantizationModifier is read",
+                        path, item->string);
+        const int result = modifier                                      ? add_quantization(config, item, path, f)
+                           : cJSON_IsObject(item) || cJSON_IsArray(item) ? add_modifiers(config, item, path, f)
+                                                                         : 0;
+        if (result != 0)
+            return -1;
+    }
+    return 0;
+}
 
 int quant_config_read_recipe(struct quant_config *config, const char *path, struct fail *f)
 {
-    (void)config;
-    return fail(f, "%s: recipes are not read yet", path);
+    struct mapped map;
+    cJSON *json;
+    if (mapped_open(&map, path, f) != 0)
+        return -1;
+    int result = parse_yaml(&json, &map, f);
+    mapped_close(&map);
+    if (result != 0)
+        return -1;
+    result = add_modifiers(config, json, path, f);
+    if (result == 0 && config->group_count == 0)
+        result = fail(f, "%s: has no QuantizationModifier with a scheme or config_groups", path);
+    cJSON_Delete(json);
+    return result;
 }
