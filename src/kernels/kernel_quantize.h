@@ -45,11 +45,13 @@ enum code_kind { QOBS_CODE_INTEGER, QOBS_CODE_E4M3, QOBS_CODE_E2M1 };
               unsigned char *codes, ptrdiff_t code_stride, size_t rows, size_t columns,                                \
               const struct qparam_pair *qparams)
 
-#define QOBS_QUANTIZE_SLOTS(EACH, with)                                                                                \
+#define QOBS_FAKE_QUANTIZE_SLOTS(EACH, with)                                                                           \
     EACH(EACH_DTYPE, fake_quantize_rows, QOBS_FAKE_QUANTIZE_ROWS, with)                                                \
-    EACH(EACH_DTYPE, fake_quantize_columns, QOBS_FAKE_QUANTIZE_COLUMNS, with)                                          \
+    EACH(EACH_DTYPE, fake_quantize_columns, QOBS_FAKE_QUANTIZE_COLUMNS, with)
+#define QOBS_CODE_SLOTS(EACH, with)                                                                                    \
     EACH(EACH_DTYPE, quantize_rows, QOBS_QUANTIZE_ROWS, with)                                                          \
     EACH(EACH_DTYPE, quantize_columns, QOBS_QUANTIZE_COLUMNS, with)
+#define QOBS_QUANTIZE_SLOTS(EACH, with) QOBS_FAKE_QUANTIZE_SLOTS(EACH, with) QOBS_CODE_SLOTS(EACH, with)
 
 QOBS_QUANTIZE_SLOTS(QOBS_SLOT_TYPE, )
 #define QOBS_DECLARE_QUANTIZE(isa) QOBS_QUANTIZE_SLOTS(QOBS_DECLARE_SLOT, isa)

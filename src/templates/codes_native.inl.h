@@ -4,9 +4,20 @@
 /* One dtype of the kernels that quantize to codes; included by quantize_native.inl.h, whose contract holds. The numbers
  * on the grid are exact in float. */
 
+/* 1 for numbers below 0. A double that is 0 as a float counts. */
+ALWAYS_INLINE uint32_t NATIVE(is_negative)(real y)
+{
+    if (IS_DOUBLE) {
+        const uint64_t wide = bits_of_double((double)y);
+        return (uint32_t)(wide >> 63) & (uint32_t)(wide << 1 != 0);
+    }
+    const uint32_t bits = bits_of_float((float)y);
+    return bits >> 31 & (uint32_t)(bits << 1 != 0);
+}
+
 /* The code of a number v on the grid; y is the number before rounding. Masks instead of conditions, so that loops
  * become vectors: a comparison of floats may trap, and compilers keep it where it is. */
-ALWAYS_INLINE uint32_t NATIVE(code)(int kind, float v, float y)
+ALWAYS_INLINE uint32_t NATIVE(code)(int kind, float v, real y)
 {
     const uint32_t bits = bits_of_float(v), magnitude = bits & 0x7fffffff;
     const uint32_t number = -(uint32_t)(magnitude <= 0x7f800000);
@@ -16,20 +27,19 @@ ALWAYS_INLINE uint32_t NATIVE(code)(int kind, float v, float y)
         const uint32_t small = -(uint32_t)(magnitude < 0x3c800000);
         const uint32_t subnormal = bits_of_float(float_of_bits(magnitude) + 0x1p14f) & 7; /* steps of 2^-9 */
         const uint32_t code = (subnormal & small) | (((magnitude >> 20) - (120 << 3)) & ~small);
-        return (code & number) | (0x7f & ~number) | (bits >> 24 & 0x80);
+        return ((code | (bits >> 24 & 0x80)) & number) | (0x7f & ~number);
     }
-    const uint32_t small = -(uint32_t)(magnitude < 0x3f800000), before = bits_of_float(y);
+    const uint32_t small = -(uint32_t)(magnitude < 0x3f800000);
     const uint32_t subnormal = bits_of_float(float_of_bits(magnitude) + 0x1p22f) & 1; /* steps of 0.5 */
     const uint32_t code = (subnormal & small) | (((magnitude >> 22) - 252) & ~small);
-    const uint32_t negative = before >> 28 & 8 & -(uint32_t)(before << 1 != 0);
-    return (code | negative) & number;
+    return (code | NATIVE(is_negative)(y) << 3) & number;
 }
 
 ALWAYS_INLINE uint32_t NATIVE(code_of)(const struct NATIVE(quantizer) * q, int how, int kind, stored x, real scale,
                                        real zero_point)
 {
     const real y = NATIVE(scaled)(q, how, x, scale, zero_point);
-    return NATIVE(code)(kind, (float)NATIVE(grid)(q, how, y), (float)y);
+    return NATIVE(code)(kind, (float)NATIVE(grid)(q, how, y), y);
 }
 
 ALWAYS_INLINE void NATIVE(code_rows)(const struct NATIVE(quantizer) * q, int how, int kind, const unsigned char *x,
