@@ -78,4 +78,24 @@ static inline unsigned char slow_code(const struct code_way *way, qobs_dtype dty
     }
 }
 
+/* The number that a code stands for. */
+static inline double slow_number(enum code_kind kind, unsigned char code)
+{
+    if (kind == QOBS_CODE_INTEGER)
+        return (int8_t)code;
+    if (kind == QOBS_CODE_E4M3)
+        return (code & 0x7f) == 0x7f ? (double)NAN : copysign(number_of_code(code & 0x7f, 3, -6), code & 0x80 ? -1 : 1);
+    return copysign(number_of_code(code & 7, 1, 0), code & 8 ? -1 : 1);
+}
+
+static inline double slow_dequantize(const struct code_way *way, qobs_dtype dtype, unsigned char code, double scale,
+                                     const double *zero_point)
+{
+    const qobs_dtype back = way->in_float ? QOBS_F32 : dtype;
+    double v = slow_number(way->kind, code);
+    if (zero_point)
+        v = round_dtype(back, v - round_dtype(back, *zero_point));
+    return round_dtype(dtype, round_dtype(back, v * scale));
+}
+
 #endif

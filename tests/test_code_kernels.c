@@ -150,6 +150,66 @@ static void test_kernels(void **state)
         }
 }
 
+/* Every code in each run, with junk around and, for e2m1, in the high bits. */
+static void check_back(const struct code_way *way, qobs_dtype dtype, bool columns, bool with, size_t length)
+{
+    static unsigned char codes[ROWS * (256 + FENCE)], out[ROWS * (256 * 8 + FENCE) + FENCE], expected[sizeof out];
+    static double scales[256], zero_points[256], reals[2][256];
+    const size_t element = qobs_dtype_size(dtype), offset = random_bits() % FENCE;
+    const ptrdiff_t stride = (ptrdiff_t)(length * element + FENCE - 1), code_stride = (ptrdiff_t)length + 3;
+    for (size_t i = 0; i < 256; i++) {
+        scales[i] = random_scale(way->in_float ? QOBS_F32 : dtype);
+        zero_points[i] = nearbyint(uniform(-most_of_codes(way), most_of_codes(way)));
+        put_real(dtype, reals[0], i, scales[i]);
+        put_real(dtype, reals[1], i, round_dtype(way->in_float ? QOBS_F32 : dtype, zero_points[i]));
+    }
+    for (size_t i = 0; i < sizeof codes; i++)
+        codes[i] = (unsigned char)(i % 256 * 167 + i / 256);
+    memset(expected, 0x5a, sizeof expected);
+    for (size_t row = 0; row < ROWS; row++)
+        for (size_t j = 0; j < length; j++) {
+            const size_t q = columns ? j : row;
+            const double value = slow_dequantize(way, dtype, codes[row * (size_t)code_stride + j], scales[q],
+                                                 with ? &zero_points[q] : NULL);
+            unsigned char number[8];
+            put(dtype, number, 0, value);
+            memcpy(expected + offset + row * (size_t)stride + j * element, number, element);
+        }
+    const struct qparam_pair p = {reals[0], NULL, with ? reals[1] : NULL};
+    const struct quantizer quantizer = quantizer_of_codes(way);
+    enum kernel_dtype index;
+    qobs_kernel_dtype_of(dtype, &index);
+    for (size_t t = 0; qobs_kernel_tables[t]; t++) {
+        const struct kernel_table *table = qobs_kernel_tables[t];
+        if (!table->usable())
+            continue;
+        memset(out, 0x5a, sizeof out);
+        unsigned char *to = out + offset;
+        if (columns)
+            CALL(table, dequantize_columns[index])
+        (&quantizer, way->kind, codes, code_stride, to, stride, ROWS, length, &p);
+        else CALL(table, dequantize_rows[index])(&quantizer, way->kind, codes, code_stride, to, stride, ROWS, length,
+                                                 &p, 1);
+        check_upper_halves(table->isa, columns ? "dequantize_columns" : "dequantize_rows");
+        for (size_t i = 0; i < sizeof out; i++)
+            if (out[i] != expected[i])
+                fail_msg("%s %s kind %d%s, %s of %zu, zero points %d: byte %zu is %#x, expected %#x", table->isa,
+                         qobs_dtype_name(dtype), way->kind, way->in_float ? " in float" : "",
+                         columns ? "columns" : "rows", length, with, i, out[i], expected[i]);
+    }
+}
+
+static void test_back(void **state)
+{
+    (void)state;
+    struct code_way ways[WAYS];
+    make_ways(ways);
+    for (size_t d = 0; d < sizeof dtypes / sizeof *dtypes; d++)
+        for (size_t w = 0; w < WAYS; w++)
+            for (unsigned i = 0; i < 4 * 40; i++)
+                check_back(&ways[w], dtypes[d], i & 1, i >> 1 & 1, i < 4 ? 256 : i / 4);
+}
+
 /* A run of every 16-bit number, for every way and many scales. */
 static void test_every_half(void **state)
 {
@@ -201,10 +261,10 @@ int main(void)
 {
 #define WITH(name, test, i) {name, test, NULL, NULL, (void *)(uintptr_t) & dtypes[i]}
     const struct CMUnitTest tests[] = {
-        WITH("kernels, F32", test_kernels, 0),  WITH("kernels, BF16", test_kernels, 1),
-        WITH("kernels, F16", test_kernels, 2),  WITH("kernels, F64", test_kernels, 3),
-        WITH("every BF16", test_every_half, 1), WITH("every F16", test_every_half, 2),
-        cmocka_unit_test(test_every_slot),
+        WITH("kernels, F32", test_kernels, 0), WITH("kernels, BF16", test_kernels, 1),
+        WITH("kernels, F16", test_kernels, 2), WITH("kernels, F64", test_kernels, 3),
+        cmocka_unit_test(test_back),           WITH("every BF16", test_every_half, 1),
+        WITH("every F16", test_every_half, 2), cmocka_unit_test(test_every_slot),
     };
     return cmocka_run_group_tests_name("kernels of codes", tests, NULL, NULL) != 0;
 }
