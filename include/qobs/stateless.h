@@ -199,8 +199,8 @@ typedef struct qobs_dequantize_args {
 } qobs_dequantize_args;
 
 /** Computes the numbers that codes stand for: (number of the code - zero point) * scale. The arithmetic is that of
- * qobs_quantize, and its result is what qobs_fake_quantize gives, but for the sign of zeros and for NaN. The high 4 bits
- * of fp4 codes are ignored. Packed codes go through qobs_unpack first. Several threads may call it at the same time.
+ * qobs_quantize, and its result is that of qobs_fake_quantize but for the sign of zeros and for NaN. The high 4 bits of
+ * fp4 codes are ignored. Packed codes go through qobs_unpack first. Several threads may call it at the same time.
  * Reproduces dequantize of compressed-tensors.
  * @since 0.2.0 */
 QOBS_API int qobs_dequantize(const qobs_dequantize_args *args, qobs_error *error);

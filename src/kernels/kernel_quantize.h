@@ -45,8 +45,8 @@ enum code_kind { QOBS_CODE_INTEGER, QOBS_CODE_E4M3, QOBS_CODE_E2M1 };
               unsigned char *codes, ptrdiff_t code_stride, size_t rows, size_t columns,                                \
               const struct qparam_pair *qparams)
 
-/* The way back: each code of one byte becomes an element. Only zero_point_sub is used, and it may be NULL in both forms.
- * The high 4 bits of E2M1 are ignored. codes must not overlap out. */
+/* The way back: each code of one byte becomes an element. Only zero_point_sub is used; it may be NULL in both forms. The
+ * high 4 bits of E2M1 are ignored. codes must not overlap out. */
 #define QOBS_DEQUANTIZE_ROWS(name)                                                                                     \
     void name(const struct quantizer *quantizer, enum code_kind kind, const unsigned char *codes,                      \
               ptrdiff_t code_stride, void *out, ptrdiff_t out_stride, size_t runs, size_t length,                      \
