@@ -137,13 +137,13 @@ static double slow_torch(const struct way *way, qobs_dtype dtype, double x, doub
     return round_dtype(dtype, (double)out);
 }
 
-static double slow(const struct way *way, qobs_dtype dtype, double x, double scale, const double *zero_point)
+static inline double slow(const struct way *way, qobs_dtype dtype, double x, double scale, const double *zero_point)
 {
     return way->format ? slow_compressed_tensors(way, dtype, x, scale, zero_point)
                        : slow_torch(way, dtype, x, scale, zero_point ? *zero_point : 0);
 }
 
-static const char *name_of(const struct way *way)
+static inline const char *name_of(const struct way *way)
 {
     static char text[64];
     if (way->format)

@@ -48,7 +48,8 @@ struct function {
 enum { ROWS = 2, COLUMNS = 32, GROUPS = 1, BINS = 8 };
 
 static float data[ROWS][COLUMNS], ones[COLUMNS], scales[ROWS], minima[64], maxima[64], out[ROWS][COLUMNS];
-static int64_t shape[2], scale_shape[1], column_shape[1], bin_shape[1], edge_shape[1], strides[2];
+static int8_t codes[ROWS][COLUMNS];
+static int64_t shape[2], code_shape[2], scale_shape[1], column_shape[1], bin_shape[1], edge_shape[1], strides[2];
 static int32_t steps[64];
 static double numbers[64];
 static uint64_t counts_of_bins[64];
@@ -57,7 +58,7 @@ static int8_t zeros[ROWS];
 static _Alignas(64) unsigned char memory[1 << 16], saved[1 << 14];
 static char text[4096];
 
-static qobs_tensor tensor_, scale_tensor, histogram_tensor, edge_tensor, columns_tensor;
+static qobs_tensor tensor_, code_tensor, scale_tensor, histogram_tensor, edge_tensor, columns_tensor;
 static qobs_runtime runtime_;
 static qobs_counts counts_;
 static qobs_result result_;
@@ -71,9 +72,10 @@ static qobs_setting_info info_;
 static qobs_histogram_args histogram_;
 static qobs_search_args search_, global_search_;
 static qobs_calculate_args calculate_;
-static qobs_fake_quantize_args fake_;
 static qobs_quantize_args quantize_;
+static qobs_dequantize_args dequantize_;
 static qobs_pack_args pack_, unpack_;
+static qobs_fake_quantize_args fake_;
 static qobs_range_args finder_, l2_finder_;
 static qobs_format_array_args array_, codes_;
 static qobs_range_buffers ranges_, global_ranges_;
@@ -111,9 +113,10 @@ static struct {
     const qobs_histogram_args *histogram;
     const qobs_search_args *search, *global_search;
     const qobs_calculate_args *calculate;
-    const qobs_fake_quantize_args *fake;
     const qobs_quantize_args *quantize;
+    const qobs_dequantize_args *dequantize;
     const qobs_pack_args *pack, *unpack;
+    const qobs_fake_quantize_args *fake;
     const qobs_range_args *finder, *l2_finder;
     const qobs_format_array_args *array, *codes;
     const qobs_range_buffers *ranges, *global_ranges;
@@ -220,13 +223,7 @@ static void renew_structures(void)
                                        .scale_size = ROWS * 4,
                                        .zero_point = zeros,
                                        .zero_point_size = ROWS};
-    fake_ = (qobs_fake_quantize_args){.struct_size = sizeof fake_,
-                                      .config = minmax_config,
-                                      .value = &tensor_,
-                                      .scale = &scale_tensor,
-                                      .out = out,
-                                      .out_size = sizeof out,
-                                      .runtime = &runtime_};
+    TENSOR_OF(code_tensor, QOBS_I8, code_shape, codes, ROWS, COLUMNS);
     quantize_ = (qobs_quantize_args){.struct_size = sizeof quantize_,
                                      .config = minmax_config,
                                      .value = &tensor_,
@@ -234,7 +231,14 @@ static void renew_structures(void)
                                      .codes = out,
                                      .codes_size = ROWS * COLUMNS,
                                      .runtime = &runtime_};
-    static unsigned char codes[ROWS * COLUMNS], packed[ROWS * COLUMNS];
+    dequantize_ = (qobs_dequantize_args){.struct_size = sizeof dequantize_,
+                                         .config = minmax_config,
+                                         .codes = &code_tensor,
+                                         .scale = &scale_tensor,
+                                         .out = out,
+                                         .out_size = sizeof out,
+                                         .dtype = QOBS_F32,
+                                         .runtime = &runtime_};
     pack_ = (qobs_pack_args){.struct_size = sizeof pack_,
                              .bits = 8,
                              .dim = 1,
@@ -242,10 +246,17 @@ static void renew_structures(void)
                              .columns = COLUMNS,
                              .word_bits = 8,
                              .codes = codes,
-                             .codes_size = sizeof codes,
-                             .packed = packed,
-                             .packed_size = sizeof packed};
+                             .codes_size = ROWS * COLUMNS,
+                             .packed = out,
+                             .packed_size = ROWS * COLUMNS};
     unpack_ = pack_;
+    fake_ = (qobs_fake_quantize_args){.struct_size = sizeof fake_,
+                                      .config = minmax_config,
+                                      .value = &tensor_,
+                                      .scale = &scale_tensor,
+                                      .out = out,
+                                      .out_size = sizeof out,
+                                      .runtime = &runtime_};
     finder_ = (qobs_range_args){.struct_size = sizeof finder_,
                                 .config = modelopt_config,
                                 .histogram = &histogram_tensor,
@@ -298,7 +309,7 @@ static void renew(void)
     v.weight = &columns_tensor, v.runtime = &runtime_, v.counts = &counts_, v.result = &result_, v.report = &report_;
     v.layout = &layout_, v.range = &range_, v.run = &run_, v.minmax = &minmax_, v.histogram = &histogram_;
     v.search = &search_, v.global_search = &global_search_, v.calculate = &calculate_, v.fake = &fake_;
-    v.quantize = &quantize_, v.pack = &pack_, v.unpack = &unpack_;
+    v.quantize = &quantize_, v.dequantize = &dequantize_, v.pack = &pack_, v.unpack = &unpack_;
     v.finder = &finder_, v.l2_finder = &l2_finder_, v.array = &array_, v.codes = &codes_, v.ranges = &ranges_;
     v.global_ranges = &global_ranges_, v.qparams = &qparams_, v.histogram_state = &histogram_state_;
     v.format = qobs_format_at(3), v.key = "num_bits", v.setting = "4", v.name = "scale";

@@ -109,6 +109,7 @@ CALL(qobs_global_search, qobs_global_search(v.global_search, e))
 CALL(qobs_calculate_qparams, qobs_calculate_qparams(v.calculate, e))
 CALL(qobs_global_scale, qobs_global_scale(v.config, v.dtype, -1, 1, v.global_scale, e))
 CALL(qobs_quantize, qobs_quantize(v.quantize, e))
+CALL(qobs_dequantize, qobs_dequantize(v.dequantize, e))
 CALL(qobs_pack, qobs_pack(v.pack, e))
 CALL(qobs_unpack, qobs_unpack(v.unpack, e))
 CALL(qobs_fake_quantize, qobs_fake_quantize(v.fake, e))
@@ -277,6 +278,13 @@ static const struct function functions[] = {
                      A("scale", TENSOR, quantize_.scale) A("zero_point", MAY_TENSOR, quantize_.zero_point)
                      PLAIN("global_scale") A("codes", REQUIRED, quantize_.codes)
                      W("codes_size", ROOM, quantize_.codes_size, "codes") A("runtime", MAY_IN, quantize_.runtime))
+    F(qobs_dequantize, ARGS(v.dequantize) A("config", REQUIRED, dequantize_.config)
+                       A("format", OPTIONAL, dequantize_.format) A("codes", TENSOR, dequantize_.codes)
+                       A("g_idx", MAY_TENSOR, dequantize_.g_idx) A("scale", TENSOR, dequantize_.scale)
+                       A("zero_point", MAY_TENSOR, dequantize_.zero_point) PLAIN("global_scale")
+                       A("out", REQUIRED, dequantize_.out) A("out_strides", OPTIONAL, dequantize_.out_strides)
+                       W("out_size", ROOM, dequantize_.out_size, "out") A("dtype", DTYPE, dequantize_.dtype)
+                       A("runtime", MAY_IN, dequantize_.runtime))
     F(qobs_pack, ARGS(v.pack) PLAIN("bits") PLAIN("dim") PLAIN("rows") PLAIN("columns") PLAIN("word_bits")
                  PLAIN("offset") A("codes", REQUIRED, pack_.codes) W("codes_size", BYTES, pack_.codes_size, "codes")
                  A("packed", REQUIRED, pack_.packed) W("packed_size", BYTES, pack_.packed_size, "packed"))
@@ -321,9 +329,10 @@ static const struct {
     {"qobs_histogram_args", "qobs_histogram"},
     {"qobs_search_args", "qobs_search"},
     {"qobs_calculate_args", "qobs_calculate_qparams"},
-    {"qobs_fake_quantize_args", "qobs_fake_quantize"},
     {"qobs_quantize_args", "qobs_quantize"},
+    {"qobs_dequantize_args", "qobs_dequantize"},
     {"qobs_pack_args", "qobs_pack"},
+    {"qobs_fake_quantize_args", "qobs_fake_quantize"},
     {"qobs_range_args", "qobs_range_by_percentile"},
     {"qobs_format_array_args", "qobs_format_round_array"},
     {"qobs_range_buffers", "qobs_observer_update_min_max"},

@@ -271,8 +271,6 @@ static void test_idempotent(void **state)
         }
 }
 
-#include "codes.h"
-
 /* Comes last. */
 static void test_every_slot(void **state)
 {
@@ -286,7 +284,7 @@ static void test_every_slot(void **state)
 int main(void)
 {
     enum { EACH = 2 * sizeof dtypes / sizeof *dtypes };
-    static struct CMUnitTest tests[EACH + 4];
+    static struct CMUnitTest tests[EACH + 2];
     static char names[EACH][32];
     size_t n = 0;
     for (size_t d = 0; d < sizeof dtypes / sizeof *dtypes; d++) {
@@ -302,8 +300,6 @@ int main(void)
         n++;
     }
     tests[n++] = (struct CMUnitTest){.name = "idempotent", .test_func = test_idempotent};
-    tests[n++] = (struct CMUnitTest){.name = "codes", .test_func = test_codes};
-    tests[n++] = (struct CMUnitTest){.name = "codes of every half", .test_func = test_codes_of_halves};
     tests[n++] = (struct CMUnitTest){.name = "every slot", .test_func = test_every_slot};
     return _cmocka_run_group_tests("fake-quantize kernels", tests, n, NULL, NULL);
 }

@@ -181,6 +181,30 @@ typedef struct qobs_quantize_args {
  * @since 0.2.0 */
 QOBS_API int qobs_quantize(const qobs_quantize_args *args, qobs_error *error);
 
+/** Arguments of qobs_dequantize. */
+typedef struct qobs_dequantize_args {
+    size_t struct_size;            /**< sizeof(qobs_dequantize_args) */
+    const qobs_config *config;     /**< an llmc preset: granularity and format */
+    const qobs_format *format;     /**< fp4 or fp8_e4m3; NULL: the format of config */
+    const qobs_tensor *codes;      /**< as of qobs_quantize, in a dtype of one byte, with any strides */
+    const qobs_tensor *g_idx;      /**< as in qobs_plan_create; NULL: none */
+    const qobs_tensor *scale;      /**< one element for each qparam in C order, F32 or dtype */
+    const qobs_tensor *zero_point; /**< as many elements of any dtype; NULL: none */
+    const float *global_scale;     /**< divides every scale; NULL: none */
+    void *out;                     /**< receives dtype and the shape of codes; must not overlap codes */
+    const int64_t *out_strides;    /**< bytes, 0 only for one element; NULL: C order */
+    size_t out_size;               /**< bytes of out, at least those its elements span */
+    qobs_dtype dtype;              /**< of out: F32, BF16, F16 or F64 */
+    const qobs_runtime *runtime;   /**< NULL: the defaults */
+} qobs_dequantize_args;
+
+/** Computes the numbers that codes stand for: (number of the code - zero point) * scale. The arithmetic is that of
+ * qobs_quantize, and its result is that of qobs_fake_quantize but for the sign of zeros and for NaN. The high 4 bits of
+ * fp4 codes are ignored. Packed codes go through qobs_unpack first. Several threads may call it at the same time.
+ * Reproduces dequantize of compressed-tensors.
+ * @since 0.2.0 */
+QOBS_API int qobs_dequantize(const qobs_dequantize_args *args, qobs_error *error);
+
 /** Arguments of qobs_pack and qobs_unpack. */
 typedef struct qobs_pack_args {
     size_t struct_size; /**< sizeof(qobs_pack_args) */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* qobs_quantize and qobs_fake_quantize: check their arguments and choose the quantizer. */
+/* qobs_quantize, qobs_dequantize and qobs_fake_quantize: check their arguments and choose the quantizer. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -189,12 +189,64 @@ int qobs_quantize(const qobs_quantize_args *args, qobs_error *error)
     RETURN_IF_FAILED(qobs_runtime_resolve(&runtime, a.runtime, error));
     RETURN_IF_FAILED(qobs_plan_create(&plan, a.config, a.value, a.g_idx, a.runtime, error));
     struct fake_quantize f = {
-        .runtime = &runtime, .kernels = qobs_kernels_active(), .global_scale = a.global_scale, .to_codes = true};
+        .runtime = &runtime, .kernels = qobs_kernels_active(), .global_scale = a.global_scale, .direction = TO_CODES};
     int status = choose_kind(&f, a.config, a.format, error);
     if (status == QOBS_OK)
         status = choose_quantizer(&f.quantizer, a.config, a.format, error);
     if (status == QOBS_OK && plan->value.elements > 0)
         status = quantize(&f, &a, plan, error);
+    qobs_plan_destroy(plan);
+    return status == QOBS_OK ? qobs_succeed(error) : status;
+}
+
+static int check_code_dtypes(const struct view *codes, qobs_dtype dtype, qobs_error *error)
+{
+    enum kernel_dtype index;
+    if (qobs_dtype_size(codes->dtype) != 1)
+        return qobs_invalid(error, "codes: dtype is %s, allowed are those of one byte", qobs_dtype_name(codes->dtype));
+    if (!qobs_kernel_dtype_of(dtype, &index))
+        return qobs_invalid(error, "dtype: is %s, allowed are F32, BF16, F16 and F64", qobs_dtype_name(dtype));
+    return QOBS_OK;
+}
+
+/* Dequantizes the codes of `plan`, of which there are some. `out` has what is common with fake-quantize. */
+static int dequantize(struct fake_quantize *f, const qobs_fake_quantize_args *out, const qobs_plan *plan,
+                      const struct view *codes, qobs_error *error)
+{
+    const qobs_tensor numbers = {sizeof numbers, out->out, plan->dtype, codes->ndim, codes->shape, out->out_strides};
+    qobs_plan *out_plan;
+    RETURN_IF_FAILED(check_out(out, &plan->value, error));
+    RETURN_IF_FAILED(open_qparams(f, out, plan, error));
+    RETURN_IF_FAILED(qobs_plan_create(&out_plan, out->config, &numbers, NULL, out->runtime, error));
+    const int status = qobs_fake_quantize_plan(f, plan, codes->data, out_plan, out->out, error);
+    qobs_plan_destroy(out_plan);
+    return status;
+}
+
+int qobs_dequantize(const qobs_dequantize_args *args, qobs_error *error)
+{
+    struct runtime runtime;
+    struct view codes;
+    qobs_dequantize_args a;
+    qobs_plan *plan;
+    RETURN_IF_FAILED(ARGS_READ(qobs_dequantize_args, &a, args, runtime, error));
+    RETURN_IF_FAILED(qobs_runtime_resolve(&runtime, a.runtime, error));
+    RETURN_IF_FAILED(qobs_view_of_tensor(&codes, a.codes, "codes", error));
+    RETURN_IF_FAILED(check_code_dtypes(&codes, a.dtype, error));
+    const qobs_tensor bytes = {sizeof bytes, codes.data, a.dtype, codes.ndim, codes.shape, codes.strides};
+    RETURN_IF_FAILED(qobs_plan_create(&plan, a.config, &bytes, a.g_idx, a.runtime, error));
+    const qobs_fake_quantize_args out = {.config = a.config,
+                                         .scale = a.scale,
+                                         .zero_point = a.zero_point,
+                                         .out = a.out,
+                                         .out_strides = a.out_strides,
+                                         .out_size = a.out_size,
+                                         .runtime = a.runtime};
+    struct fake_quantize f = {
+        .runtime = &runtime, .kernels = qobs_kernels_active(), .global_scale = a.global_scale, .direction = FROM_CODES};
+    int status = choose_kind(&f, a.config, a.format, error);
+    if (status == QOBS_OK && plan->value.elements > 0)
+        status = dequantize(&f, &out, plan, &codes, error);
     qobs_plan_destroy(plan);
     return status == QOBS_OK ? qobs_succeed(error) : status;
 }

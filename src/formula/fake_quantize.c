@@ -21,8 +21,9 @@ struct quantization {
     qobs_fake_quantize_columns_fn *columns;
     qobs_quantize_rows_fn *code_rows;
     qobs_quantize_columns_fn *code_columns;
-    int64_t element;     /* bytes */
-    int64_t out_element; /* bytes; 1 for codes */
+    qobs_dequantize_rows_fn *number_rows;
+    qobs_dequantize_columns_fn *number_columns;
+    int64_t element, out_element; /* bytes; 1 for codes */
 };
 
 /* ---- Kernel calls ---------------------------------------------------------------------------------------------- */
@@ -53,9 +54,12 @@ static void copy_elements(int64_t element, int64_t n, const unsigned char *from,
 static void call_columns(const struct quantization *job, const unsigned char *x, int64_t x_stride, unsigned char *out,
                          int64_t out_stride, int64_t rows, int64_t columns, const struct qparam_pair *qparams)
 {
-    if (job->f->to_codes)
+    if (job->f->direction == TO_CODES)
         job->code_columns(&job->quantizer, job->f->kind, x, x_stride, out, out_stride, (size_t)rows, (size_t)columns,
                           qparams);
+    else if (job->f->direction == FROM_CODES)
+        job->number_columns(&job->quantizer, job->f->kind, x, x_stride, out, out_stride, (size_t)rows, (size_t)columns,
+                            qparams);
     else
         job->columns(&job->quantizer, x, x_stride, out, out_stride, (size_t)rows, (size_t)columns, qparams);
 }
@@ -105,9 +109,12 @@ static void quantize_runs(const struct quantization *job, const struct loop *inn
         qobs_read_qparams(&job->qparams, qparam + first * runs->qparam, runs->qparam, runs->qparam ? n : 1, &to);
         const unsigned char *from = x + first * runs->in;
         unsigned char *to_run = out + first * runs->out;
-        if (job->f->to_codes)
+        if (job->f->direction == TO_CODES)
             job->code_rows(&job->quantizer, job->f->kind, from, runs->in, to_run, runs->out, (size_t)n,
                            (size_t)inner->extent, &qparams, runs->qparam != 0);
+        else if (job->f->direction == FROM_CODES)
+            job->number_rows(&job->quantizer, job->f->kind, from, runs->in, to_run, runs->out, (size_t)n,
+                             (size_t)inner->extent, &qparams, runs->qparam != 0);
         else
             job->rows(&job->quantizer, from, runs->in, to_run, runs->out, (size_t)n, (size_t)inner->extent, &qparams,
                       runs->qparam != 0);
@@ -270,9 +277,10 @@ int qobs_fake_quantize_plan(const struct fake_quantize *f, const qobs_plan *plan
     struct quantization job = {.f = f, .quantizer = f->quantizer};
     enum kernel_dtype dtype;
     qobs_kernel_dtype_of(plan->dtype, &dtype);
-    job.element = (int64_t)qobs_dtype_size(plan->dtype);
-    job.out_element = f->to_codes ? 1 : job.element;
-    job.quantizer.in_float = f->scale_dtype == QOBS_F32 || (job.element == 2 && f->global_scale);
+    const int64_t number = (int64_t)qobs_dtype_size(plan->dtype);
+    job.element = f->direction == FROM_CODES ? 1 : number;
+    job.out_element = f->direction == TO_CODES ? 1 : number;
+    job.quantizer.in_float = f->scale_dtype == QOBS_F32 || (number == 2 && f->global_scale);
     job.qparams =
         (struct qparam_source){.x_dtype = plan->dtype,
                                .scale = f->scale,
@@ -285,6 +293,8 @@ int qobs_fake_quantize_plan(const struct fake_quantize *f, const qobs_plan *plan
     job.columns = f->kernels->fake_quantize_columns[dtype];
     job.code_rows = f->kernels->quantize_rows[dtype];
     job.code_columns = f->kernels->quantize_columns[dtype];
+    job.number_rows = f->kernels->dequantize_rows[dtype];
+    job.number_columns = f->kernels->dequantize_columns[dtype];
     if (plan->order)
         return quantize_ordered(&job, plan, x, out_plan, out, error);
     for (unsigned tails = 0, n = qobs_plan_tiles(plan); tails < n; tails++) {

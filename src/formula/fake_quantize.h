@@ -1,13 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* Quantize and fake-quantize: quantizes every element of a tensor with its qparam, to a code or to the number that the
- * code stands for. */
+/* Quantize, dequantize and fake-quantize: quantizes every element of a tensor with its qparam to a code, a code to the
+ * number that it stands for, or does both. */
 #pragma once
 
 #include "kernels/kernels.h"
 #include "number/format.h"
 #include "plan/plan.h"
+
+/* Codes have one byte. */
+enum quantize_direction { FAKE_QUANTIZE, TO_CODES, FROM_CODES };
 
 /* Scale and zero point of every qparam of a plan, in the order of the flattened qparam_shape. The arithmetic is
  * upstream's: that of the dtypes of x and scale together. If x is BF16 or F16 and scale, or scale / global_scale, is
@@ -21,13 +24,13 @@ struct fake_quantize {
     const void *zero_point; /* NULL: none; a zero point of 0 would make +0 of -0 */
     qobs_dtype zero_point_dtype;
     const float *global_scale; /* every scale is divided by it; NULL: there is none */
-    bool to_codes;             /* write a code of one byte for each element instead of the number it stands for */
-    enum code_kind kind;       /* of the codes */
+    enum quantize_direction direction;
+    enum code_kind kind; /* of the codes */
 };
 
 /* Reads x, laid out as the value of plan, and writes out, laid out as the value of out_plan. The plans have one shape
  * and granularity and differ in strides at most. If the strides are equal, out may be x; otherwise the memory must not
  * overlap. g_idx is that of `plan`. Runs on the runtime's executor. Fails only if memory runs out, which only g_idx
- * needs. */
+ * needs. Codes are laid out as numbers of one byte; both plans have the dtype of the numbers. */
 int qobs_fake_quantize_plan(const struct fake_quantize *f, const qobs_plan *plan, const void *x,
                             const qobs_plan *out_plan, void *out, qobs_error *error);

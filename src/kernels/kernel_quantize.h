@@ -28,9 +28,9 @@ struct qparam_pair {
     void name(const struct quantizer *quantizer, const void *x, ptrdiff_t x_stride, void *out, ptrdiff_t out_stride,   \
               size_t rows, size_t columns, const struct qparam_pair *qparams)
 
-/* What a code is. INTEGER: a signed integer of 8 bits. E4M3: the byte of the format. E2M1: sign and magnitude in the
- * low 4 bits; the sign bit is set for numbers below 0, also if they round to 0, and not for -0. NaN becomes 0, as e4m3
- * 0x7f. */
+/* The contents of a code. INTEGER: a signed integer of 8 bits. E4M3: the byte of the format. E2M1: sign and magnitude
+ * in the low 4 bits; the sign bit is set for numbers below 0, also if they round to 0, and not for -0. NaN becomes 0,
+ * as e4m3 0x7f. */
 enum code_kind { QOBS_CODE_INTEGER, QOBS_CODE_E4M3, QOBS_CODE_E2M1 };
 
 /* As QOBS_FAKE_QUANTIZE_ROWS without the way back: each element becomes a code of one byte. The quantizer is not
@@ -45,11 +45,27 @@ enum code_kind { QOBS_CODE_INTEGER, QOBS_CODE_E4M3, QOBS_CODE_E2M1 };
               unsigned char *codes, ptrdiff_t code_stride, size_t rows, size_t columns,                                \
               const struct qparam_pair *qparams)
 
-#define QOBS_QUANTIZE_SLOTS(EACH, with)                                                                                \
+/* The way back: each code of one byte becomes an element. Only zero_point_sub is used; it may be NULL in both forms.
+ * The high 4 bits of E2M1 are ignored. codes must not overlap out. */
+#define QOBS_DEQUANTIZE_ROWS(name)                                                                                     \
+    void name(const struct quantizer *quantizer, enum code_kind kind, const unsigned char *codes,                      \
+              ptrdiff_t code_stride, void *out, ptrdiff_t out_stride, size_t runs, size_t length,                      \
+              const struct qparam_pair *qparams, ptrdiff_t qparam_stride)
+
+#define QOBS_DEQUANTIZE_COLUMNS(name)                                                                                  \
+    void name(const struct quantizer *quantizer, enum code_kind kind, const unsigned char *codes,                      \
+              ptrdiff_t code_stride, void *out, ptrdiff_t out_stride, size_t rows, size_t columns,                     \
+              const struct qparam_pair *qparams)
+
+#define QOBS_FAKE_QUANTIZE_SLOTS(EACH, with)                                                                           \
     EACH(EACH_DTYPE, fake_quantize_rows, QOBS_FAKE_QUANTIZE_ROWS, with)                                                \
-    EACH(EACH_DTYPE, fake_quantize_columns, QOBS_FAKE_QUANTIZE_COLUMNS, with)                                          \
+    EACH(EACH_DTYPE, fake_quantize_columns, QOBS_FAKE_QUANTIZE_COLUMNS, with)
+#define QOBS_CODE_SLOTS(EACH, with)                                                                                    \
     EACH(EACH_DTYPE, quantize_rows, QOBS_QUANTIZE_ROWS, with)                                                          \
-    EACH(EACH_DTYPE, quantize_columns, QOBS_QUANTIZE_COLUMNS, with)
+    EACH(EACH_DTYPE, quantize_columns, QOBS_QUANTIZE_COLUMNS, with)                                                    \
+    EACH(EACH_DTYPE, dequantize_rows, QOBS_DEQUANTIZE_ROWS, with)                                                      \
+    EACH(EACH_DTYPE, dequantize_columns, QOBS_DEQUANTIZE_COLUMNS, with)
+#define QOBS_QUANTIZE_SLOTS(EACH, with) QOBS_FAKE_QUANTIZE_SLOTS(EACH, with) QOBS_CODE_SLOTS(EACH, with)
 
 QOBS_QUANTIZE_SLOTS(QOBS_SLOT_TYPE, )
 #define QOBS_DECLARE_QUANTIZE(isa) QOBS_QUANTIZE_SLOTS(QOBS_DECLARE_SLOT, isa)

@@ -1,12 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* One dtype of the kernels that quantize to codes; included by quantize_native.inl.h, whose contract holds. The numbers
- * on the grid are exact in float. */
+/* One dtype of the kernels that quantize to codes, and back; included by quantize_native.inl.h, whose contract holds.
+ * The numbers on the grid are exact in float. */
+
+/* 1 for numbers below 0. A double that is 0 as a float counts. */
+ALWAYS_INLINE uint32_t NATIVE(is_negative)(real y)
+{
+    if (IS_DOUBLE) {
+        const uint64_t wide = bits_of_double((double)y);
+        return (uint32_t)(wide >> 63) & (uint32_t)(wide << 1 != 0);
+    }
+    const uint32_t bits = bits_of_float((float)y);
+    return bits >> 31 & (uint32_t)(bits << 1 != 0);
+}
 
 /* The code of a number v on the grid; y is the number before rounding. Masks instead of conditions, so that loops
  * become vectors: a comparison of floats may trap, and compilers keep it where it is. */
-ALWAYS_INLINE uint32_t NATIVE(code)(int kind, float v, float y)
+ALWAYS_INLINE uint32_t NATIVE(code)(int kind, float v, real y)
 {
     const uint32_t bits = bits_of_float(v), magnitude = bits & 0x7fffffff;
     const uint32_t number = -(uint32_t)(magnitude <= 0x7f800000);
@@ -18,19 +29,17 @@ ALWAYS_INLINE uint32_t NATIVE(code)(int kind, float v, float y)
         const uint32_t code = (subnormal & small) | (((magnitude >> 20) - (120 << 3)) & ~small);
         return ((code | (bits >> 24 & 0x80)) & number) | (0x7f & ~number);
     }
-    const uint32_t small = -(uint32_t)(magnitude < 0x3f800000), before = bits_of_float(y);
+    const uint32_t small = -(uint32_t)(magnitude < 0x3f800000);
     const uint32_t subnormal = bits_of_float(float_of_bits(magnitude) + 0x1p22f) & 1; /* steps of 0.5 */
     const uint32_t code = (subnormal & small) | (((magnitude >> 22) - 252) & ~small);
-    const uint32_t negative = before >> 28 & 8 & -(uint32_t)(before << 1 != 0);
-    return (code | negative) & number;
+    return (code | NATIVE(is_negative)(y) << 3) & number;
 }
 
 ALWAYS_INLINE uint32_t NATIVE(code_of)(const struct NATIVE(quantizer) * q, int how, int kind, stored x, real scale,
                                        real zero_point)
 {
     const real y = NATIVE(scaled)(q, how, x, scale, zero_point);
-    const float sign = IS_DOUBLE ? -(float)(y < 0) : (float)y; /* a double may round to zero in float */
-    return NATIVE(code)(kind, (float)NATIVE(grid)(q, how, y), sign);
+    return NATIVE(code)(kind, (float)NATIVE(grid)(q, how, y), y);
 }
 
 ALWAYS_INLINE void NATIVE(code_rows)(const struct NATIVE(quantizer) * q, int how, int kind, const unsigned char *x,
@@ -111,3 +120,92 @@ QOBS_QUANTIZE_COLUMNS(ENTRY(NATIVE(qobs_quantize_columns)))
 }
 
 #undef EACH_CODE
+
+/* ---- Dequantize -------------------------------------------------------------------------------------------------- */
+
+/* The number of a code. The bits of magnitude become the highest of a float, whose exponent is then corrected. */
+ALWAYS_INLINE float NATIVE(number)(int kind, uint32_t code)
+{
+    if (kind == QOBS_CODE_INTEGER)
+        return (float)(int8_t)code;
+    const bool is_e4m3 = kind == QOBS_CODE_E4M3;
+    const uint32_t magnitude = code & (is_e4m3 ? 0x7f : 7), sign = code << (is_e4m3 ? 24 : 28) & 0x80000000;
+    const uint32_t nan = is_e4m3 ? -(uint32_t)(magnitude == 0x7f) & 0x7fc00000 : 0;
+    const float number = float_of_bits(magnitude << (is_e4m3 ? 20 : 22)) * (is_e4m3 ? 0x1p120f : 0x1p126f);
+    return float_of_bits(bits_of_float(number) | sign | nan);
+}
+
+ALWAYS_INLINE void NATIVE(number_rows)(int how, int kind, const unsigned char *codes, ptrdiff_t code_stride,
+                                       unsigned char *out, ptrdiff_t out_stride, size_t runs, size_t length,
+                                       const struct qparam_pair *qparams, ptrdiff_t qparam_stride)
+{
+    const real *scale = qparams->scale, *zero_point = qparams->zero_point_sub;
+    for (ptrdiff_t i = 0; i < (ptrdiff_t)runs; i++) {
+        const unsigned char *from = codes + i * code_stride;
+        element *to = (element *)(out + i * out_stride);
+        const real s = scale[i * qparam_stride], z = how & ZERO_POINT ? zero_point[i * qparam_stride] : 0;
+        NO_DEPENDENCE
+        for (size_t j = 0; j < length; j++)
+            to[j] = NATIVE(dequantize)(how, NATIVE(number)(kind, from[j]), s, z);
+    }
+}
+
+ALWAYS_INLINE void NATIVE(number_columns)(int how, int kind, const unsigned char *codes, ptrdiff_t code_stride,
+                                          unsigned char *out, ptrdiff_t out_stride, size_t rows, size_t columns,
+                                          const struct qparam_pair *qparams)
+{
+    const real *scale = qparams->scale, *zero_point = qparams->zero_point_sub;
+    for (ptrdiff_t i = 0; i < (ptrdiff_t)rows; i++) {
+        const unsigned char *from = codes + i * code_stride;
+        element *to = (element *)(out + i * out_stride);
+        NO_DEPENDENCE
+        for (size_t j = 0; j < columns; j++)
+            to[j] =
+                NATIVE(dequantize)(how, NATIVE(number)(kind, from[j]), scale[j], how & ZERO_POINT ? zero_point[j] : 0);
+    }
+}
+
+/* Kind and arithmetic; F32 is computed in float in any case. */
+#define EACH_NUMBER(NUMBER)                                                                                            \
+    NUMBER(QOBS_CODE_INTEGER, 0)                                                                                       \
+    NUMBER(QOBS_CODE_INTEGER, ZERO_POINT)                                                                              \
+    NUMBER(QOBS_CODE_INTEGER, IN_FLOAT)                                                                                \
+    NUMBER(QOBS_CODE_INTEGER, IN_FLOAT | ZERO_POINT)                                                                   \
+    NUMBER(QOBS_CODE_E4M3, 0)                                                                                          \
+    NUMBER(QOBS_CODE_E4M3, ZERO_POINT)                                                                                 \
+    NUMBER(QOBS_CODE_E4M3, IN_FLOAT)                                                                                   \
+    NUMBER(QOBS_CODE_E4M3, IN_FLOAT | ZERO_POINT)                                                                      \
+    NUMBER(QOBS_CODE_E2M1, 0)                                                                                          \
+    NUMBER(QOBS_CODE_E2M1, ZERO_POINT)                                                                                 \
+    NUMBER(QOBS_CODE_E2M1, IN_FLOAT)                                                                                   \
+    NUMBER(QOBS_CODE_E2M1, IN_FLOAT | ZERO_POINT)
+
+static int NATIVE(how_back)(const struct quantizer *quantizer, const struct qparam_pair *qparams)
+{
+    return (quantizer->in_float && !IS_SINGLE ? IN_FLOAT : 0) | (qparams->zero_point_sub ? ZERO_POINT : 0);
+}
+
+QOBS_DEQUANTIZE_ROWS(ENTRY(NATIVE(qobs_dequantize_rows)))
+{
+    const int how = NATIVE(how_back)(quantizer, qparams);
+#define NUMBER(wanted, variant)                                                                                        \
+    if (!(IS_SINGLE && (variant) & IN_FLOAT) && kind == (wanted) && how == (variant))                                  \
+        NATIVE(number_rows)                                                                                            \
+        (variant, wanted, codes, code_stride, out, out_stride, runs, length, qparams, qparam_stride);                  \
+    else
+    EACH_NUMBER(NUMBER) NO_VARIANT;
+#undef NUMBER
+}
+
+QOBS_DEQUANTIZE_COLUMNS(ENTRY(NATIVE(qobs_dequantize_columns)))
+{
+    const int how = NATIVE(how_back)(quantizer, qparams);
+#define NUMBER(wanted, variant)                                                                                        \
+    if (!(IS_SINGLE && (variant) & IN_FLOAT) && kind == (wanted) && how == (variant))                                  \
+        NATIVE(number_columns)(variant, wanted, codes, code_stride, out, out_stride, rows, columns, qparams);          \
+    else
+    EACH_NUMBER(NUMBER) NO_VARIANT;
+#undef NUMBER
+}
+
+#undef EACH_NUMBER

@@ -46,17 +46,23 @@ ALWAYS_INLINE real NATIVE(scaled)(const struct NATIVE(quantizer) * q, int how, s
     return v > q->quant_max ? q->quant_max : v;
 }
 
-/* compressed-tensors: (round(clamp(x / scale + zero point)) - zero point) * scale. What is on the grid is a number
- * of the dtype, so it needs no rounding to it. F64 with a scale in float comes back in float. */
-ALWAYS_INLINE stored NATIVE(quantize)(const struct NATIVE(quantizer) * q, int how, stored x, real scale,
-                                      real zero_point_add, real zero_point_sub)
+/* (v - zero point) * scale, v on the grid. F64 with a scale in float comes back in float. */
+ALWAYS_INLINE stored NATIVE(dequantize)(int how, real v, real scale, real zero_point_sub)
 {
-    real v = NATIVE(grid)(q, how, NATIVE(scaled)(q, how, x, scale, zero_point_add));
     if (IS_DOUBLE && how & IN_FLOAT)
         return store_quiet((real)(((float)v - (float)zero_point_sub) * (float)scale));
     if (how & ZERO_POINT)
         v = NATIVE(round_if_native)(how, v - zero_point_sub);
     return store_quiet(v * scale);
+}
+
+/* compressed-tensors: (round(clamp(x / scale + zero point)) - zero point) * scale. What is on the grid is a number
+ * of the dtype, so it needs no rounding to it. */
+ALWAYS_INLINE stored NATIVE(quantize)(const struct NATIVE(quantizer) * q, int how, stored x, real scale,
+                                      real zero_point_add, real zero_point_sub)
+{
+    const real v = NATIVE(grid)(q, how, NATIVE(scaled)(q, how, x, scale, zero_point_add));
+    return NATIVE(dequantize)(how, v, scale, zero_point_sub);
 }
 
 /* torch: (clamp(zero point + rint(x * (1 / scale))) - zero point) * scale in float, as F64 in double but for 1 /

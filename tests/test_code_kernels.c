@@ -1,0 +1,270 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-FileCopyrightText: The qobs authors */
+
+/* Kernels that quantize to codes: every dtype, kind of code and arithmetic on every usable instruction set against a
+ * slow computation; every 16-bit number with many scales. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "check/exercised.h"
+#include "check/upper_halves.h"
+#include "codes.h"
+#include "qobs/format.h"
+
+enum { WAYS = 18 };
+
+static void make_ways(struct code_way *ways)
+{
+    size_t n = 0;
+    for (int in_float = 0; in_float < 2; in_float++) {
+        for (int bits = 2; bits <= 8; bits++)
+            ways[n++] = (struct code_way){QOBS_CODE_INTEGER, bits, in_float};
+        ways[n++] = (struct code_way){QOBS_CODE_E4M3, 8, in_float};
+        ways[n++] = (struct code_way){QOBS_CODE_E2M1, 4, in_float};
+    }
+    assert_int_equal(n, WAYS);
+}
+
+static double random_scale(qobs_dtype dtype)
+{
+    static const double special[] = {0, -0.0, INFINITY, NAN, -0.5, 0x1p-126, 0x1p-133, 0x1.8p-149, 0x1p100, 0x1p-24};
+    if (random_bits() % 8 == 0)
+        return round_dtype(dtype, special[random_bits() % (sizeof special / sizeof *special)]);
+    if (random_bits() % 4 == 0)
+        return ldexp(1, (int)(random_bits() % 20) - 14);
+    return round_dtype(dtype, exp2(uniform(-12, 3)));
+}
+
+/* One in three is a tie of the grid, if the scale is short enough; one in eight has any bits. */
+static double random_x(const struct code_way *way, qobs_dtype dtype, double scale)
+{
+    const double most = 1.2 * most_of_codes(way);
+    switch (random_bits() % 8) {
+    case 0:
+        return dtype == QOBS_F16    ? (double)float_of_f16((uint16_t)random_bits())
+               : dtype == QOBS_BF16 ? (double)float_of_bf16((uint16_t)random_bits())
+                                    : (double)float_of_bits(random_bits());
+    case 1:
+        return random_bits() & 1 ? 0 : -0.0;
+    case 2:
+    case 3:
+        return round_dtype(dtype, nearbyint(2 * uniform(-most, most)) / 2 * scale);
+    default:
+        return round_dtype(dtype, uniform(-most, most) * scale);
+    }
+}
+
+static void put_real(qobs_dtype dtype, void *array, size_t i, double value)
+{
+    if (dtype == QOBS_F64)
+        ((double *)array)[i] = value;
+    else
+        ((float *)array)[i] = (float)value;
+}
+
+enum { ROWS = 5, MOST = 150, FENCE = 64 };
+
+struct call {
+    const struct code_way *way;
+    qobs_dtype dtype;
+    bool columns, zero_points;
+    size_t length, offset;
+};
+
+static void check_call(const struct call *c)
+{
+    static unsigned char x[ROWS * (MOST * 8 + FENCE)], codes[ROWS * (MOST + FENCE)], expected[sizeof codes];
+    static double scales[MOST], zero_points[MOST], reals[2][MOST];
+    const size_t element = qobs_dtype_size(c->dtype), qparams = c->columns ? c->length : ROWS;
+    const ptrdiff_t stride = (ptrdiff_t)(c->length * element + FENCE), code_stride = (ptrdiff_t)(c->length + FENCE);
+    for (size_t i = 0; i < qparams; i++) {
+        scales[i] = random_scale(c->way->in_float ? QOBS_F32 : c->dtype);
+        zero_points[i] = nearbyint(uniform(-most_of_codes(c->way), most_of_codes(c->way)));
+        put_real(c->dtype, reals[0], i, scales[i]);
+        put_real(c->dtype, reals[1], i, c->zero_points ? round_dtype(c->dtype, zero_points[i]) : -0.0);
+    }
+    const struct qparam_pair p = {reals[0], c->zero_points || c->columns ? reals[1] : NULL, NULL};
+    memset(expected, 0x5a, sizeof expected);
+    for (size_t row = 0; row < ROWS; row++)
+        for (size_t j = 0; j < c->length; j++) {
+            const size_t q = c->columns ? j : row;
+            const double value = random_x(c->way, c->dtype, scales[q]);
+            unsigned char number[8];
+            put(c->dtype, number, 0, value);
+            memcpy(x + c->offset + row * (size_t)stride + j * element, number, element);
+            expected[c->offset + row * (size_t)code_stride + j] =
+                slow_code(c->way, c->dtype, value, scales[q], c->zero_points ? &zero_points[q] : NULL);
+        }
+    const struct quantizer quantizer = quantizer_of_codes(c->way);
+    enum kernel_dtype index;
+    qobs_kernel_dtype_of(c->dtype, &index);
+    for (size_t t = 0; qobs_kernel_tables[t]; t++) {
+        const struct kernel_table *table = qobs_kernel_tables[t];
+        if (!table->usable())
+            continue;
+        memset(codes, 0x5a, sizeof codes);
+        if (c->columns)
+            CALL(table, quantize_columns[index])
+        (&quantizer, c->way->kind, x + c->offset, stride, codes + c->offset, code_stride, ROWS, c->length, &p);
+        else CALL(table, quantize_rows[index])(&quantizer, c->way->kind, x + c->offset, stride, codes + c->offset,
+                                               code_stride, ROWS, c->length, &p, 1);
+        check_upper_halves(table->isa, c->columns ? "quantize_columns" : "quantize_rows");
+        for (size_t i = 0; i < sizeof codes; i++)
+            if (codes[i] != expected[i]) {
+                const size_t at = i - c->offset, row = at / (size_t)code_stride, j = at % (size_t)code_stride;
+                const size_t q = c->columns ? j : row;
+                unsigned char number[8] = {0};
+                if (row < ROWS && j < c->length)
+                    memcpy(number, x + c->offset + row * (size_t)stride + j * element, element);
+                fail_msg("%s %s kind %d bits %d%s, %s: row %zu element %zu, x %a, scale %a, zero point %g (%d): %#x, "
+                         "expected %#x",
+                         table->isa, qobs_dtype_name(c->dtype), c->way->kind, c->way->bits,
+                         c->way->in_float ? " in float" : "", c->columns ? "columns" : "rows", row, j,
+                         get(c->dtype, number, 0), scales[q % MOST], zero_points[q % MOST], c->zero_points, codes[i],
+                         expected[i]);
+            }
+    }
+}
+
+static void test_kernels(void **state)
+{
+    const qobs_dtype dtype = *(const qobs_dtype *)*state;
+    struct code_way ways[WAYS];
+    make_ways(ways);
+    for (size_t w = 0; w < WAYS; w++)
+        for (int i = 0; i < 300; i++) {
+            const struct call c = {.way = &ways[w],
+                                   .dtype = dtype,
+                                   .columns = random_bits() & 1,
+                                   .zero_points = random_bits() & 1,
+                                   .length = i < 2 * 70 ? (size_t)i / 2 : random_bits() % MOST,
+                                   .offset = random_bits() % FENCE};
+            check_call(&c);
+        }
+}
+
+/* Every code in each run, with junk around and, for e2m1, in the high bits. */
+static void check_back(const struct code_way *way, qobs_dtype dtype, bool columns, bool with, size_t length)
+{
+    static unsigned char codes[ROWS * (256 + FENCE)], out[ROWS * (256 * 8 + FENCE) + FENCE], expected[sizeof out];
+    static double scales[256], zero_points[256], reals[2][256];
+    const size_t element = qobs_dtype_size(dtype), offset = random_bits() % FENCE;
+    const ptrdiff_t stride = (ptrdiff_t)(length * element + FENCE - 1), code_stride = (ptrdiff_t)length + 3;
+    for (size_t i = 0; i < 256; i++) {
+        scales[i] = random_scale(way->in_float ? QOBS_F32 : dtype);
+        zero_points[i] = nearbyint(uniform(-most_of_codes(way), most_of_codes(way)));
+        put_real(dtype, reals[0], i, scales[i]);
+        put_real(dtype, reals[1], i, round_dtype(way->in_float ? QOBS_F32 : dtype, zero_points[i]));
+    }
+    for (size_t i = 0; i < sizeof codes; i++)
+        codes[i] = (unsigned char)(i % 256 * 167 + i / 256);
+    memset(expected, 0x5a, sizeof expected);
+    for (size_t row = 0; row < ROWS; row++)
+        for (size_t j = 0; j < length; j++) {
+            const size_t q = columns ? j : row;
+            const double value = slow_dequantize(way, dtype, codes[row * (size_t)code_stride + j], scales[q],
+                                                 with ? &zero_points[q] : NULL);
+            unsigned char number[8];
+            put(dtype, number, 0, value);
+            memcpy(expected + offset + row * (size_t)stride + j * element, number, element);
+        }
+    const struct qparam_pair p = {reals[0], NULL, with ? reals[1] : NULL};
+    const struct quantizer quantizer = quantizer_of_codes(way);
+    enum kernel_dtype index;
+    qobs_kernel_dtype_of(dtype, &index);
+    for (size_t t = 0; qobs_kernel_tables[t]; t++) {
+        const struct kernel_table *table = qobs_kernel_tables[t];
+        if (!table->usable())
+            continue;
+        memset(out, 0x5a, sizeof out);
+        unsigned char *to = out + offset;
+        if (columns)
+            CALL(table, dequantize_columns[index])
+        (&quantizer, way->kind, codes, code_stride, to, stride, ROWS, length, &p);
+        else CALL(table, dequantize_rows[index])(&quantizer, way->kind, codes, code_stride, to, stride, ROWS, length,
+                                                 &p, 1);
+        check_upper_halves(table->isa, columns ? "dequantize_columns" : "dequantize_rows");
+        for (size_t i = 0; i < sizeof out; i++)
+            if (out[i] != expected[i])
+                fail_msg("%s %s kind %d%s, %s of %zu, zero points %d: byte %zu is %#x, expected %#x", table->isa,
+                         qobs_dtype_name(dtype), way->kind, way->in_float ? " in float" : "",
+                         columns ? "columns" : "rows", length, with, i, out[i], expected[i]);
+    }
+}
+
+static void test_back(void **state)
+{
+    (void)state;
+    struct code_way ways[WAYS];
+    make_ways(ways);
+    for (size_t d = 0; d < sizeof dtypes / sizeof *dtypes; d++)
+        for (size_t w = 0; w < WAYS; w++)
+            for (unsigned i = 0; i < 4 * 40; i++)
+                check_back(&ways[w], dtypes[d], i & 1, i >> 1 & 1, i < 4 ? 256 : i / 4);
+}
+
+/* A run of every 16-bit number, for every way and many scales. */
+static void test_every_half(void **state)
+{
+    const qobs_dtype dtype = *(const qobs_dtype *)*state;
+    enum { NUMBERS = 65536, SCALES = 12 };
+    static uint16_t x[NUMBERS];
+    static unsigned char codes[NUMBERS], expected[NUMBERS];
+    struct code_way ways[WAYS];
+    enum kernel_dtype index;
+    make_ways(ways);
+    qobs_kernel_dtype_of(dtype, &index);
+    for (size_t i = 0; i < NUMBERS; i++)
+        x[i] = (uint16_t)i;
+    for (size_t w = 0; w < WAYS; w++)
+        for (int k = 0; k < SCALES; k++) {
+            const struct code_way *way = &ways[w];
+            const bool with = k % 3 == 2;
+            const double scale = random_scale(way->in_float ? QOBS_F32 : dtype);
+            const double zero_point = nearbyint(uniform(-most_of_codes(way), most_of_codes(way)));
+            const float s = (float)scale, z = (float)round_dtype(dtype, zero_point);
+            const struct qparam_pair p = {&s, with ? &z : NULL, NULL};
+            const struct quantizer quantizer = quantizer_of_codes(way);
+            for (size_t i = 0; i < NUMBERS; i++)
+                expected[i] = slow_code(way, dtype, get(dtype, x, (int64_t)i), scale, with ? &zero_point : NULL);
+            for (size_t t = 0; qobs_kernel_tables[t]; t++) {
+                if (!qobs_kernel_tables[t]->usable())
+                    continue;
+                qobs_kernel_tables[t]->quantize_rows[index](&quantizer, way->kind, x, 0, codes, 0, 1, NUMBERS, &p, 0);
+                for (size_t i = 0; i < NUMBERS; i++)
+                    if (codes[i] != expected[i])
+                        fail_msg("%s %s kind %d bits %d%s: %#zx, scale %a, zero point %g (%d): %#x, expected %#x",
+                                 qobs_kernel_tables[t]->isa, qobs_dtype_name(dtype), way->kind, way->bits,
+                                 way->in_float ? " in float" : "", i, scale, zero_point, with, codes[i], expected[i]);
+            }
+        }
+}
+
+/* Comes last. */
+static void test_every_slot(void **state)
+{
+    (void)state;
+    unsigned functions;
+    for (size_t t = 0; qobs_kernel_tables[t]; t++)
+        assert_true(!qobs_kernel_tables[t]->usable() ||
+                    slots_failed(qobs_kernel_tables[t], CALLER_CODES, &functions) == 0);
+}
+
+int main(void)
+{
+#define WITH(name, test, i) {name, test, NULL, NULL, (void *)(uintptr_t) & dtypes[i]}
+    const struct CMUnitTest tests[] = {
+        WITH("kernels, F32", test_kernels, 0), WITH("kernels, BF16", test_kernels, 1),
+        WITH("kernels, F16", test_kernels, 2), WITH("kernels, F64", test_kernels, 3),
+        cmocka_unit_test(test_back),           WITH("every BF16", test_every_half, 1),
+        WITH("every F16", test_every_half, 2), cmocka_unit_test(test_every_slot),
+    };
+    return cmocka_run_group_tests_name("kernels of codes", tests, NULL, NULL) != 0;
+}

@@ -1,0 +1,277 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-FileCopyrightText: The qobs authors */
+
+/* qobs_quantize and qobs_dequantize: every granularity, rows of larger tensors, threads, wrong arguments. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "codes.h"
+#include "qobs/stateless.h"
+#include "threads.h"
+
+static size_t threads = 3;
+static const qobs_executor executor = {
+    .struct_size = sizeof executor, .threads = 3, .parallel_for = parallel_for, .context = &threads};
+static const qobs_runtime with_threads = {.struct_size = sizeof with_threads, .executor = &executor};
+
+/* ---- Tensors ----------------------------------------------------------------------------------------------------- */
+
+struct granularity {
+    const char *name, *settings;
+    int64_t rows, columns;
+    int64_t height, width; /* of the blocks that share a qparam; 0: all */
+    struct code_way way;
+    bool zero_points, global_scale;
+};
+
+static const struct granularity granularities[] = {
+    {"int4 group", "num_bits=4 group_size=128", 24, 512, 1, 128, {QOBS_CODE_INTEGER, 4, false}, false, false},
+    {"int4 group asymmetric",
+     "num_bits=4 group_size=32 symmetric=false",
+     9,
+     96,
+     1,
+     32,
+     {QOBS_CODE_INTEGER, 4, 0},
+     true,
+     false},
+    {"int3 channel", "num_bits=3 strategy=channel", 7, 33, 1, 0, {QOBS_CODE_INTEGER, 3, false}, false, false},
+    {"int8 tensor", "num_bits=8 strategy=tensor", 600, 701, 0, 0, {QOBS_CODE_INTEGER, 8, false}, false, false},
+    {"fp8 channel", "type=float num_bits=8 strategy=channel", 513, 1024, 1, 0, {QOBS_CODE_E4M3, 8, 0}, false, false},
+    {"fp8 block",
+     "type=float num_bits=8 strategy=block block_structure=[4,8]",
+     11,
+     21,
+     4,
+     8,
+     {QOBS_CODE_E4M3, 8, false},
+     false,
+     false},
+    {"nvfp4",
+     "type=float num_bits=4 strategy=tensor_group group_size=16",
+     40,
+     256,
+     1,
+     16,
+     {QOBS_CODE_E2M1, 4, true},
+     false,
+     true},
+    {"fp4 group", "type=float num_bits=4 group_size=32", 5, 64, 1, 32, {QOBS_CODE_E2M1, 4, false}, false, false},
+};
+
+static int64_t qparams_along(int64_t extent, int64_t size) { return size == 0 ? 1 : (extent + size - 1) / size; }
+
+/* A tensor in a larger one, its qparams, and what must come out. */
+struct sample {
+    const struct granularity *g;
+    qobs_dtype dtype;
+    unsigned char *memory, *codes, *numbers;
+    void *scale;
+    int8_t *zero_point;
+    int64_t shape[2], strides[2], qparams;
+    float global_scale;
+};
+
+static double global_of(const struct sample *s, double scale)
+{
+    return s->g->global_scale ? round_dtype(QOBS_F32, scale / (double)s->global_scale) : scale;
+}
+
+static void make_sample(struct sample *s, const struct granularity *g, qobs_dtype dtype)
+{
+    const size_t element = qobs_dtype_size(dtype), n = (size_t)(g->rows * g->columns);
+    const int64_t across = qparams_along(g->columns, g->width);
+    *s = (struct sample){.g = g, .dtype = dtype, .shape = {g->rows, g->columns}, .global_scale = 11.5f};
+    s->qparams = qparams_along(g->rows, g->height) * across;
+    s->strides[1] = (int64_t)element;
+    s->strides[0] = (g->columns + 5) * (int64_t)element;
+    s->memory = calloc((size_t)g->rows, (size_t)s->strides[0]);
+    s->codes = malloc(n);
+    s->numbers = malloc(n * element);
+    s->scale = malloc((size_t)s->qparams * element);
+    s->zero_point = malloc((size_t)s->qparams);
+    assert_true(s->memory && s->codes && s->numbers && s->scale && s->zero_point);
+    struct code_way way = g->way;
+    way.in_float = way.in_float || dtype == QOBS_F32;
+    for (int64_t q = 0; q < s->qparams; q++) {
+        put(dtype, s->scale, q, round_dtype(dtype, exp2(uniform(-7, 0))));
+        s->zero_point[q] = (int8_t)(random_bits() % 8);
+    }
+    for (int64_t i = 0; i < g->rows; i++)
+        for (int64_t j = 0; j < g->columns; j++) {
+            const int64_t q = (g->height ? i / g->height : 0) * across + (g->width ? j / g->width : 0);
+            const double scale = global_of(s, get(dtype, s->scale, q));
+            const double x = round_dtype(dtype, uniform(-1.2, 1.2) * most_of_codes(&way) * scale);
+            const double zero_point = s->zero_point[q], *z = g->zero_points ? &zero_point : NULL;
+            const unsigned char code = slow_code(&way, dtype, x, scale, z);
+            put(dtype, s->memory + i * s->strides[0], j, x);
+            s->codes[i * g->columns + j] = code;
+            put(dtype, s->numbers, i * g->columns + j, slow_dequantize(&way, dtype, code, scale, z));
+        }
+}
+
+static void free_sample(struct sample *s)
+{
+    free(s->memory);
+    free(s->codes);
+    free(s->numbers);
+    free(s->scale);
+    free(s->zero_point);
+}
+
+/* Numbers as bits, but every zero +0: fake-quantize keeps the sign of numbers that an integer has not. */
+static void compare_numbers(const struct sample *s, const unsigned char *a, const unsigned char *b)
+{
+    for (int64_t i = 0; i < s->g->rows * s->g->columns; i++)
+        if (get(s->dtype, a, i) != get(s->dtype, b, i))
+            fail_msg("%s: element %lld is %a, expected %a", s->g->name, (long long)i, get(s->dtype, a, i),
+                     get(s->dtype, b, i));
+}
+
+static void check_sample(const struct sample *s, const qobs_config *config, const qobs_runtime *runtime)
+{
+    const size_t n = (size_t)(s->shape[0] * s->shape[1]), size = n * qobs_dtype_size(s->dtype);
+    unsigned char *codes = malloc(n), *numbers = malloc(size);
+    const float *global = s->g->global_scale ? &s->global_scale : NULL;
+    const qobs_tensor value = {sizeof value, s->memory, s->dtype, 2, s->shape, s->strides};
+    const qobs_tensor scale = {sizeof scale, s->scale, s->dtype, 1, &s->qparams, NULL};
+    const qobs_tensor zeros = {sizeof zeros, s->zero_point, QOBS_I8, 1, &s->qparams, NULL};
+    const qobs_tensor *zero_point = s->g->zero_points ? &zeros : NULL;
+    const qobs_tensor of_codes = {sizeof of_codes, codes, QOBS_I8, 2, s->shape, NULL};
+    const qobs_quantize_args to = {sizeof to,  config, NULL,  &value, NULL,   &scale,
+                                   zero_point, global, codes, n,      runtime};
+    const qobs_dequantize_args from = {sizeof from, config,  NULL, &of_codes, NULL,     &scale, zero_point,
+                                       global,      numbers, NULL, size,      s->dtype, runtime};
+    const qobs_fake_quantize_args both = {sizeof both, config, NULL,    &value, NULL, &scale,
+                                          zero_point,  global, numbers, NULL,   size, runtime};
+    qobs_error error = {0};
+    assert_non_null(codes);
+    assert_non_null(numbers);
+    if (qobs_quantize(&to, &error) != QOBS_OK)
+        fail_msg("%s: %s", s->g->name, error.message);
+    for (size_t i = 0; i < n; i++)
+        if (codes[i] != s->codes[i])
+            fail_msg("%s %s %s: code %zu is %#x, expected %#x", qobs_isa_active(), s->g->name,
+                     qobs_dtype_name(s->dtype), i, codes[i], s->codes[i]);
+    if (qobs_dequantize(&from, &error) != QOBS_OK)
+        fail_msg("%s: %s", s->g->name, error.message);
+    assert_memory_equal(numbers, s->numbers, size);
+    assert_int_equal(qobs_fake_quantize(&both, &error), QOBS_OK);
+    compare_numbers(s, numbers, s->numbers);
+    free(codes);
+    free(numbers);
+}
+
+static void test_tensors(void **state)
+{
+    const struct granularity *g = *state;
+    char text[200];
+    qobs_config *config;
+    qobs_error error;
+    snprintf(text, sizeof text, "llmc.memoryless_minmax %s", g->settings);
+    if (qobs_config_parse(&config, text, NULL, &error) != QOBS_OK)
+        fail_msg("%s", error.message);
+    for (size_t d = 0; d < sizeof dtypes / sizeof *dtypes; d++) {
+        struct sample s;
+        if (dtypes[d] == QOBS_F64 && g->global_scale)
+            continue; /* a scale in F64 divided by one in F32 is none of compressed-tensors' arithmetics */
+        make_sample(&s, g, dtypes[d]);
+        for (size_t i = 0; i < qobs_isa_count(); i++) {
+            if (!qobs_isa_usable(i))
+                continue;
+            assert_int_equal(qobs_isa_select(qobs_isa_name(i), NULL), QOBS_OK);
+            check_sample(&s, config, NULL);
+        }
+        check_sample(&s, config, &with_threads);
+        free_sample(&s);
+    }
+    qobs_isa_select(NULL, NULL);
+    qobs_config_destroy(config);
+}
+
+/* ---- Wrong arguments --------------------------------------------------------------------------------------------- */
+
+#define REFUSED(call, words)                                                                                           \
+    do {                                                                                                               \
+        qobs_error refusal = {0};                                                                                      \
+        assert_int_equal((call), QOBS_ERROR_INVALID_ARGUMENT);                                                         \
+        if (!strstr(refusal.message, words))                                                                           \
+            fail_msg("'%s' is not in: %s", words, refusal.message);                                                    \
+    } while (0)
+
+static void test_refusals(void **state)
+{
+    (void)state;
+    qobs_config *llmc, *wide, *torch;
+    float x[6] = {0}, scales[2] = {1, 1}, out[6] = {7};
+    unsigned char codes[6] = {7};
+    int16_t pairs[6] = {0};
+    const int64_t shape[2] = {2, 3}, two = 2, gap[2] = {0, 4};
+    const qobs_tensor value = {sizeof value, x, QOBS_F32, 2, shape, NULL};
+    const qobs_tensor scale = {sizeof scale, scales, QOBS_F32, 1, &two, NULL};
+    const qobs_tensor bytes = {sizeof bytes, codes, QOBS_I8, 2, shape, NULL};
+    const qobs_tensor words = {sizeof words, pairs, QOBS_I16, 2, shape, NULL};
+    assert_int_equal(qobs_config_parse(&llmc, "llmc.memoryless_minmax strategy=channel", NULL, NULL), QOBS_OK);
+    assert_int_equal(qobs_config_parse(&wide, "llmc.memoryless_minmax strategy=channel num_bits=16", NULL, NULL), 0);
+    assert_int_equal(qobs_config_create(&torch, "torch.MinMaxObserver", NULL, NULL), QOBS_OK);
+    const qobs_quantize_args to = {
+        .struct_size = sizeof to, .config = llmc, .value = &value, .scale = &scale, .codes = codes, .codes_size = 6};
+    const qobs_dequantize_args from = {.struct_size = sizeof from,
+                                       .config = llmc,
+                                       .codes = &bytes,
+                                       .scale = &scale,
+                                       .out = out,
+                                       .out_size = sizeof out,
+                                       .dtype = QOBS_F32};
+    qobs_quantize_args q = to;
+    q.codes_size = 5;
+    REFUSED(qobs_quantize(&q, &refusal), "codes: has 5 bytes, value has 6 elements");
+    q = to;
+    q.config = torch;
+    REFUSED(qobs_quantize(&q, &refusal), "config: is torch.MinMaxObserver, codes are those of llmc presets");
+    q.config = wide;
+    REFUSED(qobs_quantize(&q, &refusal), "config: num_bits is 16, codes have 2 to 8");
+    q = to;
+    q.format = qobs_format_find("fp8_e5m2");
+    REFUSED(qobs_quantize(&q, &refusal), "format: is ");
+    assert_int_equal(codes[0], 7);
+    qobs_dequantize_args d = from;
+    d.codes = &words;
+    REFUSED(qobs_dequantize(&d, &refusal), "codes: dtype is I16, allowed are those of one byte");
+    d = from;
+    d.dtype = QOBS_I8;
+    REFUSED(qobs_dequantize(&d, &refusal), "dtype: is I8, allowed are F32, BF16, F16 and F64");
+    d = from;
+    d.out_size = 23;
+    REFUSED(qobs_dequantize(&d, &refusal), "out: has 23 bytes, its elements span 24");
+    d = from;
+    d.out_strides = gap;
+    REFUSED(qobs_dequantize(&d, &refusal), "out_strides: entry 0 is 0");
+    d = from;
+    d.config = torch;
+    REFUSED(qobs_dequantize(&d, &refusal), "config: is torch.MinMaxObserver");
+    assert_true(out[0] == 7);
+    qobs_config_destroy(llmc);
+    qobs_config_destroy(wide);
+    qobs_config_destroy(torch);
+}
+
+int main(void)
+{
+    enum { GRANULARITIES = sizeof granularities / sizeof *granularities };
+    const struct CMUnitTest others[] = {cmocka_unit_test(test_refusals)};
+    static struct CMUnitTest tests[GRANULARITIES + sizeof others / sizeof *others];
+    for (size_t i = 0; i < GRANULARITIES; i++)
+        tests[i] = (struct CMUnitTest){.name = granularities[i].name,
+                                       .test_func = test_tensors,
+                                       .initial_state = (void *)(uintptr_t)&granularities[i]};
+    memcpy(tests + GRANULARITIES, others, sizeof others);
+    return _cmocka_run_group_tests("codes", tests, sizeof tests / sizeof *tests, NULL, NULL);
+}

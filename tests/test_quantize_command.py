@@ -1,0 +1,296 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: The qobs authors
+"""Tests of qobs quantize: what it must survive, and what it says. The numbers are in golden/run_checkpoint.py.
+
+    test_quantize_command.py QOBS [ROUNDS]
+
+ROUNDS is the number of random moments at which runs are killed (default 40).
+"""
+import json
+import os
+import random
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+import cli
+from cli import check, equal
+
+QOBS = os.path.abspath(sys.argv[1])
+ROUNDS = int(sys.argv[2]) if len(sys.argv) > 2 else 40
+
+
+def tensor(shape, seed):
+    generator = random.Random(seed)
+    count = 1
+    for n in shape:
+        count *= n
+    return ("BF16", shape, b"".join(generator.choice((0x3C00, 0x3D20, 0xBC80, 0xBD91, 0x3E01)).to_bytes(2, "little")
+                                    for _ in range(count)))
+
+
+def make_model(path, layers=2, width=128, shards=1, config=True):
+    """A small model; the weights of a layer are one q_proj, k_proj, v_proj and norm."""
+    os.makedirs(path)
+    files, where = {}, {}
+    for layer in range(layers):
+        name = "model.safetensors" if shards == 1 else f"model-{layer * shards // layers + 1:05}-of-{shards:05}.safetensors"
+        for module in ("q_proj", "k_proj", "v_proj"):
+            key = f"model.layers.{layer}.self_attn.{module}.weight"
+            files.setdefault(name, {})[key] = tensor([width, width], layer)
+            where[key] = name
+        key = f"model.layers.{layer}.input_layernorm.weight"
+        files[name][key] = tensor([width], layer)
+        where[key] = name
+    for name, tensors in files.items():
+        write(f"{path}/{name}", cli.st_bytes(tensors))
+    if shards > 1:
+        write(f"{path}/model.safetensors.index.json", json.dumps({"weight_map": where}).encode())
+    if config:
+        write(f"{path}/config.json", b'{"model_type": "llama", "big": 12345678901234567890, "pi": 3.14}')
+    write(f"{path}/tokenizer.json", b"{}")
+
+
+def write(path, data):
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    with open(path, "wb") as file:
+        file.write(data)
+
+
+def read(path):
+    with open(path, "rb") as file:
+        return file.read()
+
+
+def tree(root):
+    return {os.path.relpath(os.path.join(d, n), root): read(os.path.join(d, n)) for d, _, names in os.walk(root) for n in names}
+
+
+def quantize(*options, scheme="W4A16", **keywords):
+    command = [QOBS, "quantize", "--scheme", scheme, "--quiet", *options]
+    return subprocess.run(command, capture_output=True, text=True, timeout=300, check=False, **keywords)
+
+
+def refused(what, run, status, *words):
+    lines = run.stderr.splitlines()
+    equal(run.returncode, status, f"{what}: exit status")
+    check(len(lines) == 1 and all(word in run.stderr for word in words), f"{what}: one line with {', '.join(words)}", run.stderr)
+
+
+def is_clean(what, out):
+    left = [n for n in os.listdir(os.path.dirname(os.path.abspath(out))) if "unfinished" in n]
+    check(not os.path.exists(out) and not left, f"{what}: nothing is left", str(left))
+
+
+# ---- Output ----------------------------------------------------------------------------------------------------------
+
+def test_output():
+    """A1: complete, numbers of config.json kept, side files as they were, the same bytes for any number of threads."""
+    make_model("in", shards=2)
+    outputs = []
+    for threads in ("1", "2", "7"):
+        run = quantize("in", "-o", f"out{threads}", "--threads", threads)
+        equal(run.returncode, 0, f"{threads} threads: exit status {run.stderr}")
+        outputs.append(tree(f"out{threads}"))
+    check(outputs[0] == outputs[1] == outputs[2], "the same bytes for 1, 2 and 7 threads")
+    config = outputs[0]["config.json"].decode()
+    check("12345678901234567890" in config and '"pi": 3.14' in config, "numbers of config.json keep their digits", config)
+    check(config.index('"big"') < config.index('"model_type"') < config.index('"quantization_config"'), "keys are sorted")
+    equal(outputs[0]["tokenizer.json"], b"{}", "a side file is copied")
+    index = json.loads(outputs[0]["model.safetensors.index.json"])
+    for name, shard in index["weight_map"].items():
+        check(f'"{name}"'.encode() in outputs[0][shard], f"{name} is in its shard")
+
+
+def test_places():
+    """A2, A3: the output is new or empty and has nothing to do with the input."""
+    make_model("in")
+    before = tree("in")
+    os.symlink("in", "link")
+    for out in ("in", "./in", "in/", "in/.", "x/../in", "link", "in/out", "in/tokenizer.json", "."):
+        run = quantize("in", "-o", out)
+        equal(run.returncode, 2, f"-o {out}: exit status {run.stderr}")
+        check(tree("in") == before, f"-o {out}: the input is as it was")
+    write("file", b"x")
+    refused("a file", quantize("in", "-o", "file"), 2, "file")
+    os.makedirs("full")
+    write("full/x", b"x")
+    refused("a directory with a file", quantize("in", "-o", "full"), 2, "full", "--replace")
+    equal(read("full/x"), b"x", "the directory is as it was")
+    refused("no parent", quantize("in", "-o", "none/out"), 2, "none/out")
+    os.makedirs("empty")
+    os.symlink("empty", "to_empty")
+    equal(quantize("in", "-o", "to_empty").returncode, 0, "a link to an empty directory")
+    check(os.path.exists("empty/config.json"), "the output is where the link points")
+    equal(quantize("in", "-o", "full", "--replace").returncode, 0, "--replace")
+    check(not os.path.exists("full/x") and os.path.exists("full/config.json"), "the directory is replaced as a whole")
+    old = os.umask(0o027)
+    quantize("in", "-o", "masked")
+    os.umask(old)
+    equal((os.stat("masked").st_mode & 0o777, os.stat("masked/config.json").st_mode & 0o777), (0o750, 0o640), "the umask")
+
+
+def test_inputs():
+    """A4 to A6: what is wrong with the input is said before anything is written."""
+    cases = {
+        "broken link": (lambda: os.symlink("nowhere", "in/broken"), "broken"),
+        "pipe": (lambda: os.mkfifo("in/pipe"), "pipe"),
+        "no config.json": (lambda: os.remove("in/config.json"), "config.json"),
+        "damaged config.json": (lambda: write("in/config.json", b"{"), "config.json"),
+        "a key twice": (lambda: write("in/config.json", b'{"a": 1, "a": 2}'), "config.json"),
+        "quantized already": (lambda: write("in/config.json", b'{"quantization_config": {"quant_method": "awq"}}'), "awq"),
+        "a shard is missing": (lambda: os.remove("in/model-00002-of-00002.safetensors"), "model-00002-of-00002"),
+        "a shard is cut off": (lambda: os.truncate("in/model-00002-of-00002.safetensors", 3000), "model-00002-of-00002"),
+        "NaN in the last layer": (make_nan, "layers.1"),
+        "no model": (lambda: shutil.rmtree("in"), "in"),
+    }
+    for what, (damage, word) in cases.items():
+        shutil.rmtree("in", ignore_errors=True)
+        make_model("in", shards=2)
+        damage()
+        refused(what, quantize("in", "-o", "out"), 2, word)
+        is_clean(what, "out")
+    shutil.rmtree("in", ignore_errors=True)
+    make_model("in")
+    os.rename("in/tokenizer.json", "elsewhere.json")
+    os.symlink("../elsewhere.json", "in/tokenizer.json")
+    equal(quantize("in", "-o", "out").returncode, 0, "a link to a file")
+    check(not os.path.islink("out/tokenizer.json") and read("out/tokenizer.json") == b"{}", "a link arrives as contents")
+    equal(oct(os.stat("out/tokenizer.json").st_mode & 0o7000), "0o0", "no set-uid bits")
+
+
+def make_nan():
+    path = "in/model-00002-of-00002.safetensors"
+    data = bytearray(read(path))
+    data[-2:] = (0x7FC0).to_bytes(2, "little")
+    write(path, bytes(data))
+    tensors = data  # the last tensor of the file is v_proj, whose last element is now NaN
+    check(len(tensors) > 0, "the shard has data")
+
+
+def test_options():
+    """A15: one line with the option, its value and what is allowed."""
+    make_model("in")
+    refused("unknown scheme", quantize("in", "-o", "out", scheme="W9A16"), 2, "W9A16", "W4A16")
+    refused("static activations", quantize("in", "-o", "out", scheme="FP8"), 2, "FP8_DYNAMIC")
+    refused("static NVFP4", quantize("in", "-o", "out", scheme="NVFP4"), 2, "NVFP4A16")
+    refused("bad pattern", quantize("in", "-o", "out", "--ignore", "re:("), 2, "re:(")
+    refused("unknown preset", quantize("in", "-o", "out", "--preset", "llmc.none"), 2, "llmc.none")
+    refused("preset of another family", quantize("in", "-o", "out", "--preset", "torch.MinMaxObserver"), 2, "torch")
+    refused("no setting", quantize("in", "-o", "out", "--set", "nonsense=3"), 2, "nonsense")
+    refused("groups that do not divide", quantize("in", "-o", "out", "--set", "group_size=96"), 2, "128", "96")
+    refused("report in the output", quantize("in", "-o", "in2", "--json", "in/config.json/x"), 2, "--json")
+    equal(quantize("in", "-o", "out", scheme="w4a16").returncode, 0, "a scheme in small letters")
+    report = subprocess.run([QOBS, "quantize", "in", "--scheme", "W4A16", "-o", "out2", "--json", "-"], capture_output=True,
+                            text=True, check=False)
+    layers = json.loads(report.stdout)["layers"]
+    equal(len(layers), 6, "--json - prints the report alone")
+    check(all(0 < layer["relative_error"] < 0.5 for layer in layers), "errors of layers", str(layers[:2]))
+    summary = subprocess.run([QOBS, "quantize", "in", "--scheme", "W4A16", "-o", "out3"], capture_output=True, text=True, check=False)
+    check(all(len(line) <= 80 for line in summary.stdout.splitlines()), "the summary fits 80 columns", summary.stdout)
+
+
+def test_names():
+    """A16: names never reach the terminal as control characters."""
+    make_model("in")
+    write("in/model.safetensors", cli.st_bytes({"\x1b[31mevil.weight": tensor([8, 100], 1)}))
+    run = subprocess.run([QOBS, "quantize", "in", "--scheme", "W4A16", "-o", "out"], capture_output=True, check=False)
+    equal(run.returncode, 2, "groups do not divide")
+    check(b"\x1b" not in run.stderr + run.stdout, "no escape sequence", str(run.stderr))
+
+
+# ---- Accidents -------------------------------------------------------------------------------------------------------
+
+def is_complete(out):
+    """True if the output is there and whole."""
+    if not os.path.exists(f"{out}/config.json"):
+        return False
+    index = json.load(open(f"{out}/model.safetensors.index.json", encoding="utf-8"))
+    return "quantization_config" in json.load(open(f"{out}/config.json", encoding="utf-8")) and all(
+        os.path.exists(f"{out}/{shard}") for shard in index["weight_map"].values())
+
+
+def test_signals():
+    """A7, A8: killed at random moments, the output is complete or absent; the next run makes it."""
+    make_model("in", layers=12, width=512, shards=3)
+    quantize("in", "-o", "whole")
+    start = time.monotonic()
+    quantize("in", "-o", "timed")
+    duration = time.monotonic() - start
+    expected, generator = tree("whole"), random.Random(1)
+    complete = 0
+    for i in range(ROUNDS):
+        kill = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGKILL)[i % 4]
+        process = subprocess.Popen([QOBS, "quantize", "in", "--scheme", "W4A16", "--quiet", "-o", "out"], stderr=subprocess.DEVNULL)
+        time.sleep(generator.random() * duration * 1.1)
+        process.send_signal(kill)
+        process.wait()
+        if os.path.exists("out"):
+            complete += 1
+            check(is_complete("out") and tree("out") == expected, f"{kill.name}: the output is complete")
+            shutil.rmtree("out")
+        left = [name for name in os.listdir(".") if "unfinished" in name]
+        check(not left or kill == signal.SIGKILL, f"{kill.name}: nothing is left", str(left))
+        for name in left:
+            check(not os.path.exists(f"{name}/config.json") or is_complete(name), f"{kill.name}: what is left cannot be loaded")
+    equal(quantize("in", "-o", "out").returncode, 0, "the run after the kills")
+    check(tree("out") == expected and not [n for n in os.listdir(".") if "unfinished" in n],
+          "the run after the kills makes the output and removes what was left")
+    check(complete < ROUNDS, "some runs were killed before their end", str(complete))
+
+
+def test_limits():
+    """A9: a file size limit, a full disk and few descriptors end with status 1 and nothing left."""
+    make_model("in", layers=40, width=128, shards=20)
+
+    def limit(kind, value):
+        return lambda: resource.setrlimit(kind, (value, value))
+    run = quantize("in", "-o", "out", preexec_fn=limit(resource.RLIMIT_FSIZE, 4096))
+    refused("a file size limit", run, 1, "out")
+    is_clean("a file size limit", "out")
+    run = quantize("in", "-o", "out", preexec_fn=limit(resource.RLIMIT_NOFILE, 16))
+    equal(run.returncode, 0, f"16 descriptors and 20 shards {run.stderr}")
+    shutil.rmtree("out")
+    if os.geteuid() == 0:
+        os.mkdir("small")
+        mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=300k", "tmpfs", "small"], capture_output=True, check=False)
+        if mounted.returncode == 0:
+            refused("a full disk", quantize("in", "-o", "small/out"), 1, "small/out")
+            equal(os.listdir("small"), [], "a full disk: nothing is left")
+            subprocess.run(["umount", "small"], check=False)
+
+
+def test_closed_streams():
+    """A13: with closed streams no message gets into a file."""
+    make_model("in")
+    for closed in ("<&-", ">&-", "2>&-", "<&- >&- 2>&-"):
+        shutil.rmtree("out", ignore_errors=True)
+        run = subprocess.run(["bash", "-c", f'"$0" quantize in --scheme W4A16 -o out {closed}', QOBS], capture_output=True, check=False)
+        check(run.returncode in (0, 1), f"{closed}: status {run.returncode}", str(run.stderr))
+        if os.path.exists("out"):
+            check(is_complete("out") and tree("out").keys() == {"config.json", "tokenizer.json", "model.safetensors",
+                                                               "model.safetensors.index.json"}, f"{closed}: complete")
+            check(b"qobs" not in read("out/config.json"), f"{closed}: no message in a file")
+
+
+def test_two_runs():
+    """A11: two runs into one output: one wins."""
+    make_model("in", layers=8, width=512)
+    quantize("in", "-o", "whole")
+    command = [QOBS, "quantize", "in", "--scheme", "W4A16", "--quiet", "-o", "out"]
+    runs = [subprocess.Popen(command, stderr=subprocess.PIPE) for _ in range(2)]
+    for run in runs:
+        run.communicate()
+    codes = sorted(run.returncode for run in runs)
+    check(0 in codes and set(codes) <= {0, 1, 2}, "one of two runs wins", str(codes))
+    check(tree("out") == tree("whole"), "the output is that of one run")
+
+
+if __name__ == "__main__":
+    cli.main([test_output, test_places, test_inputs, test_options, test_names, test_signals, test_limits,
+              test_closed_streams, test_two_runs])
