@@ -40,13 +40,10 @@ def make_model(path, layers=2, width=128, shards=1, config=True):
     files, where = {}, {}
     for layer in range(layers):
         name = "model.safetensors" if shards == 1 else f"model-{layer * shards // layers + 1:05}-of-{shards:05}.safetensors"
-        for module in ("q_proj", "k_proj", "v_proj"):
-            key = f"model.layers.{layer}.self_attn.{module}.weight"
-            files.setdefault(name, {})[key] = tensor([width, width], layer)
+        for module in ("input_layernorm", "self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"):
+            key = f"model.layers.{layer}.{module}.weight"
+            files.setdefault(name, {})[key] = tensor([width] if "norm" in module else [width, width], layer)
             where[key] = name
-        key = f"model.layers.{layer}.input_layernorm.weight"
-        files[name][key] = tensor([width], layer)
-        where[key] = name
     for name, tensors in files.items():
         write(f"{path}/{name}", cli.st_bytes(tensors))
     if shards > 1:
@@ -57,7 +54,7 @@ def make_model(path, layers=2, width=128, shards=1, config=True):
 
 
 def write(path, data):
-    os.makedirs(os.path.dirname(path), exist_ok=True)
+    os.makedirs(os.path.dirname(os.path.abspath(path)), exist_ok=True)
     with open(path, "wb") as file:
         file.write(data)
 
@@ -165,12 +162,11 @@ def test_inputs():
 
 
 def make_nan():
+    """Makes the last element of the last v_proj NaN."""
     path = "in/model-00002-of-00002.safetensors"
     data = bytearray(read(path))
     data[-2:] = (0x7FC0).to_bytes(2, "little")
     write(path, bytes(data))
-    tensors = data  # the last tensor of the file is v_proj, whose last element is now NaN
-    check(len(tensors) > 0, "the shard has data")
 
 
 def test_options():
@@ -226,6 +222,7 @@ def test_signals():
     complete = 0
     for i in range(ROUNDS):
         kill = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGKILL)[i % 4]
+        before = set(os.listdir("."))
         process = subprocess.Popen([QOBS, "quantize", "in", "--scheme", "W4A16", "--quiet", "-o", "out"], stderr=subprocess.DEVNULL)
         time.sleep(generator.random() * duration * 1.1)
         process.send_signal(kill)
@@ -234,7 +231,7 @@ def test_signals():
             complete += 1
             check(is_complete("out") and tree("out") == expected, f"{kill.name}: the output is complete")
             shutil.rmtree("out")
-        left = [name for name in os.listdir(".") if "unfinished" in name]
+        left = [name for name in set(os.listdir(".")) - before if "unfinished" in name]
         check(not left or kill == signal.SIGKILL, f"{kill.name}: nothing is left", str(left))
         for name in left:
             check(not os.path.exists(f"{name}/config.json") or is_complete(name), f"{kill.name}: what is left cannot be loaded")
@@ -292,5 +289,4 @@ def test_two_runs():
 
 
 if __name__ == "__main__":
-    cli.main([test_output, test_places, test_inputs, test_options, test_names, test_signals, test_limits,
-              test_closed_streams, test_two_runs])
+    sys.exit(cli.main(globals()))

@@ -13,6 +13,10 @@
 
 /* Bytes of a slice, which with its codes fits L2, and of a batch, which the page cache holds between its passes. */
 enum { SLICE_BYTES = 1 << 18, COPY_BYTES = 1 << 22 };
+
+/* Output files that are open at a time, if sets do not need more. */
+enum { MAX_FILES = 4 };
+
 #define BATCH_BYTES (UINT64_C(1) << 28)
 
 /* ---- Plans and jobs ---------------------------------------------------------------------------------------------- */
@@ -420,18 +424,48 @@ static int run_batch(struct quantize_run *run, struct weight_job *jobs, size_t c
     return close_files(run, f);
 }
 
+/* Counts the files that a job writes and the batch does not have open yet. With `mark` they belong to the batch. */
+static size_t new_files(struct quantize_run *run, const struct weight_job *job, size_t batch, bool mark)
+{
+    size_t count = 0;
+    for (int part = 0; part < OUTPUT_PARTS; part++) {
+        const size_t index = run->layout.parts[job->index][part];
+        struct output_file *file = index == SIZE_MAX ? NULL : &run->files[run->layout.tensors[index].shard];
+        if (!file || file->fd >= 0 || file->batch == batch)
+            continue;
+        count++;
+        file->batch = mark ? batch : file->batch;
+    }
+    return count;
+}
+
+/* Returns the end of the batch that begins with job `first`: whole sets, limited in bytes and in open files. */
+static size_t end_of_batch(struct quantize_run *run, size_t first)
+{
+    uint64_t bytes = 0;
+    size_t end = first, next, files = 0;
+    for (size_t i = 0; i < run->layout.shard_count; i++)
+        files += run->files[i].fd >= 0;
+    while (end < run->job_count && bytes < BATCH_BYTES) {
+        const size_t set = run->layout.set[run->jobs[end].index];
+        size_t more = 0;
+        for (next = end; next < run->job_count && run->layout.set[run->jobs[next].index] == set; next++) {
+            bytes += run->jobs[next].weight->bytes;
+            more += new_files(run, &run->jobs[next], first + 1, false) > 0;
+        }
+        if (end > first && more > 0 && files + more > MAX_FILES)
+            break;
+        for (size_t i = end; i < next; i++)
+            files += new_files(run, &run->jobs[i], first + 1, true) > 0;
+        end = next;
+    }
+    return end;
+}
+
 int run_tensors(struct quantize_run *run, struct fail *f)
 {
     for (size_t first = 0, end; first < run->job_count; first = end) {
-        uint64_t bytes = 0;
-        size_t set = SIZE_MAX;
-        for (end = first; end < run->job_count; end++) {
-            const size_t next = run->layout.set[run->jobs[end].index];
-            if (bytes >= BATCH_BYTES && next != set)
-                break;
-            bytes += run->jobs[end].weight->bytes;
-            set = next;
-        }
+        end = end_of_batch(run, first);
         RETURN_IF_NOT_OK(run_batch(run, run->jobs + first, end - first, f));
     }
     return QOBS_OK;

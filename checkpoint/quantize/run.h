@@ -43,6 +43,7 @@ struct row_slice {
 struct output_file {
     int fd; /* -1: not open */
     bool done;
+    size_t batch;          /* the last batch that writes to it; 0: none */
     _Atomic uint64_t left; /* bytes that are not written yet */
 };
 
