@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The qobs authors
 #
-# From nothing to scales: installs what is missing, builds the program in build-demo and runs it on the example model.
+# From nothing to a quantized checkpoint: installs what is missing, builds the program in build-demo and runs it on the example model.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -25,8 +25,8 @@ scripts/setup.sh
 quietly ninja -C build-demo tools/qobs
 
 qobs=build-demo/tools/qobs
-# Weights: 4-bit integers, a scale for every 128 of a row.
-show $qobs calibrate examples/tinylm --scheme W4A16 --preset llmc.memoryless_minmax -o build-demo/tinylm-w4a16.safetensors
+# A checkpoint for vLLM: 4-bit integers, a scale for every 128 columns of a row.
+show $qobs quantize examples/tinylm --scheme W4A16 --preset llmc.memoryless_mse --replace -o build-demo/tinylm-W4A16
 # Activations: the input of one layer, as 8-bit integers with one scale.
 show $qobs observe --preset llmc.minmax --base-name input --set num_bits=8 --set strategy=tensor \
     examples/tinylm/activations.safetensors:model.layers.0.mlp.down_proj.input

@@ -140,10 +140,12 @@ static int open_by_index(struct model *m, struct fail *f)
     return status;
 }
 
-static int open_every_file(struct model *m, struct fail *f)
+/* Opens model.safetensors, or every file if there is none of that name. */
+static int open_without_index(struct model *m, struct fail *f)
 {
+    const struct source_file *only = source_tree_find(&m->tree, "model.safetensors");
     for (size_t i = 0; i < m->tree.count; i++)
-        if (has_ending(m->tree.files[i].path, ".safetensors"))
+        if (only ? &m->tree.files[i] == only : has_ending(m->tree.files[i].path, ".safetensors"))
             RETURN_IF_NOT_OK(open_shard(m, m->tree.files[i].path, f));
     size_t count = 0;
     for (size_t i = 0; i < m->shard_count; i++)
@@ -218,7 +220,7 @@ static int open_parts(struct model *m, struct fail *f)
     if (!m->shards)
         return NO_MEMORY(f, "the list of files");
     m->index = find_index(&m->tree);
-    RETURN_IF_NOT_OK(m->index ? open_by_index(m, f) : open_every_file(m, f));
+    RETURN_IF_NOT_OK(m->index ? open_by_index(m, f) : open_without_index(m, f));
     RETURN_IF_NOT_OK(sort_tensors(m, f));
     RETURN_IF_NOT_OK(list_unnamed(m, f));
     return read_config(m, f);

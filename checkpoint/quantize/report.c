@@ -62,7 +62,7 @@ static void add_warnings(cJSON *warnings, const struct quantize_run *run)
     static const char *const endings[] = {".bin", ".pt", ".pth", ".gguf", ".onnx", ".h5", ".msgpack"};
     char text[512];
     for (size_t i = 0; i < run->model.unnamed_count; i++) {
-        snprintf(text, sizeof text, "%.400s: the index does not name it; left out", run->model.unnamed[i]);
+        snprintf(text, sizeof text, "%.400s: is no part of the model; left out", run->model.unnamed[i]);
         make_printable(text);
         cJSON_AddItemToArray(warnings, cJSON_CreateString(text));
     }
