@@ -15,31 +15,62 @@ ALWAYS_INLINE uint32_t NATIVE(is_negative)(real y)
     return bits >> 31 & (uint32_t)(bits << 1 != 0);
 }
 
-/* The code of a number v on the grid; y is the number before rounding. Masks instead of conditions, so that loops
- * become vectors: a comparison of floats may trap, and compilers keep it where it is. */
+/* The code of v, y rounded to float. Sums with a power of two round to the steps that its last bit has; sums of bits
+ * round normal numbers. Masks instead of conditions, so that loops become vectors: a comparison of floats may trap, and
+ * compilers keep it where it is. */
 ALWAYS_INLINE uint32_t NATIVE(code)(int kind, float v, real y)
 {
     const uint32_t bits = bits_of_float(v), magnitude = bits & 0x7fffffff;
     const uint32_t number = -(uint32_t)(magnitude <= 0x7f800000);
-    if (kind == QOBS_CODE_INTEGER) /* 1.5 * 2^23 moves the integer to the low bits */
+    if (kind == QOBS_CODE_INTEGER)
         return bits_of_float(v + 0x1.8p23f) & number & 0xff;
     if (kind == QOBS_CODE_E4M3) {
-        const uint32_t small = -(uint32_t)(magnitude < 0x3c800000);
-        const uint32_t subnormal = bits_of_float(float_of_bits(magnitude) + 0x1p14f) & 7; /* steps of 2^-9 */
-        const uint32_t code = (subnormal & small) | (((magnitude >> 20) - (120 << 3)) & ~small);
+        const uint32_t small = -(uint32_t)(magnitude < 0x3c800000); /* below 2^-6 steps are 2^-9 */
+        const uint32_t subnormal = bits_of_float(float_of_bits(magnitude) + 0x1p14f) & 15;
+        const uint32_t normal = ((magnitude + 0x7ffff + (magnitude >> 20 & 1)) >> 20) - (120 << 3);
+        const uint32_t code = (subnormal & small) | (normal & ~small);
         return ((code | (bits >> 24 & 0x80)) & number) | (0x7f & ~number);
     }
-    const uint32_t small = -(uint32_t)(magnitude < 0x3f800000);
-    const uint32_t subnormal = bits_of_float(float_of_bits(magnitude) + 0x1p22f) & 1; /* steps of 0.5 */
-    const uint32_t code = (subnormal & small) | (((magnitude >> 22) - 252) & ~small);
-    return (code | NATIVE(is_negative)(y) << 3) & number;
+    const uint32_t small = -(uint32_t)(magnitude < 0x3f800000); /* below 1 steps are 0.5 */
+    const uint32_t subnormal = bits_of_float(float_of_bits(magnitude) + 0x1p22f) & 3;
+    const uint32_t normal = ((magnitude + 0x1fffff + (magnitude >> 22 & 1)) >> 22) - 252;
+    return ((subnormal & small) | (normal & ~small) | NATIVE(is_negative)(y) << 3) & number;
 }
 
 ALWAYS_INLINE uint32_t NATIVE(code_of)(const struct NATIVE(quantizer) * q, int how, int kind, stored x, real scale,
                                        real zero_point)
 {
     const real y = NATIVE(scaled)(q, how, x, scale, zero_point);
-    return NATIVE(code)(kind, (float)NATIVE(grid)(q, how, y), y);
+    return NATIVE(code)(kind, (float)(IS_DOUBLE ? NATIVE(grid)(q, how, y) : y), y);
+}
+
+/* A bf16 quotient x / scale may be computed as x * (1 / scale) in float. Both have the same rounding to bf16: a
+ * quotient of numbers of 8 digits is never in the middle of two numbers of 8 digits, because the middle has 9 digits
+ * and so has its product with scale; it is at least 2^-17 away from it, and the error of the product is below 2^-22.
+ * Quotients that are subnormal are exempt; their codes depend on the sign alone, which must not become that of 0. */
+ALWAYS_INLINE bool NATIVE(may_multiply)(int how, int kind, real scale)
+{
+    const uint32_t magnitude = bits_of_float((float)scale) & 0x7fffffff;
+    const uint32_t most = kind == QOBS_CODE_INTEGER ? (127 + 100) << 23 : 127 << 23;
+    return MANTISSA_BITS == 7 && !(how & IN_FLOAT) && magnitude >= (127 - 100) << 23 && magnitude <= most;
+}
+
+ALWAYS_INLINE void NATIVE(code_run)(const struct NATIVE(quantizer) * q, int how, int kind, const element *from,
+                                    unsigned char *to, size_t length, real scale, real zero_point)
+{
+    size_t j = 0;
+    /* Blocks of a constant length become vectors also in groups of 16; a loop over bytes would have 64 lanes. */
+    for (; j + CODE_BLOCK <= length; j += CODE_BLOCK) {
+        uint32_t wide[CODE_BLOCK];
+        KEEP_LOOP
+        for (size_t k = 0; k < CODE_BLOCK; k++)
+            wide[k] = NATIVE(code_of)(q, how, kind, from[j + k], scale, zero_point);
+        KEEP_LOOP
+        for (size_t k = 0; k < CODE_BLOCK; k++)
+            to[j + k] = (unsigned char)wide[k];
+    }
+    for (; j < length; j++)
+        to[j] = (unsigned char)NATIVE(code_of)(q, how, kind, from[j], scale, zero_point);
 }
 
 ALWAYS_INLINE void NATIVE(code_rows)(const struct NATIVE(quantizer) * q, int how, int kind, const unsigned char *x,
@@ -51,17 +82,10 @@ ALWAYS_INLINE void NATIVE(code_rows)(const struct NATIVE(quantizer) * q, int how
         const element *from = (const element *)(x + i * x_stride);
         unsigned char *to = codes + i * code_stride;
         const real s = scale[i * qparam_stride], z = zero_point ? zero_point[i * qparam_stride] : (real)-0.0;
-        size_t j = 0;
-        /* Blocks of a constant length become vectors also in groups of 16; a loop over bytes would have 64 lanes. */
-        for (; j + CODE_BLOCK <= length; j += CODE_BLOCK) {
-            uint32_t wide[CODE_BLOCK];
-            for (size_t k = 0; k < CODE_BLOCK; k++)
-                wide[k] = NATIVE(code_of)(q, how, kind, from[j + k], s, z);
-            for (size_t k = 0; k < CODE_BLOCK; k++)
-                to[j + k] = (unsigned char)wide[k];
-        }
-        for (; j < length; j++)
-            to[j] = (unsigned char)NATIVE(code_of)(q, how, kind, from[j], s, z);
+        if (NATIVE(may_multiply)(how, kind, s))
+            NATIVE(code_run)(q, how | BY_RECIPROCAL, kind, from, to, length, 1 / s, z);
+        else
+            NATIVE(code_run)(q, how, kind, from, to, length, s, z);
     }
 }
 
@@ -191,7 +215,7 @@ QOBS_DEQUANTIZE_ROWS(ENTRY(NATIVE(qobs_dequantize_rows)))
 #define NUMBER(wanted, variant)                                                                                        \
     if (!(IS_SINGLE && (variant) & IN_FLOAT) && kind == (wanted) && how == (variant))                                  \
         NATIVE(number_rows)                                                                                            \
-        (variant, wanted, codes, code_stride, out, out_stride, runs, length, qparams, qparam_stride);                  \
+    (variant, wanted, codes, code_stride, out, out_stride, runs, length, qparams, qparam_stride);                      \
     else
     EACH_NUMBER(NUMBER) NO_VARIANT;
 #undef NUMBER

@@ -28,10 +28,18 @@ enum {
     IN_DOUBLE = 2, /* the grid does not fit float; with ZERO_POINT always */
     IN_FLOAT = 4,
     TORCH = 8,
-    INTEGER_GRID = 16
+    INTEGER_GRID = 16,
+    BY_RECIPROCAL = 32 /* `scale` is 1 / scale */
 };
 
 enum { CODE_BLOCK = 16 }; /* codes of one store */
+
+/* Before a loop of few iterations that is to become vectors: gcc would unroll it first and then find few of them. */
+#if defined(__clang__)
+#define KEEP_LOOP
+#else
+#define KEEP_LOOP _Pragma("GCC unroll 1")
+#endif
 
 /* A variant that is missing from the list stops the program: otherwise it would silently leave the output as it was. */
 #define NO_VARIANT __builtin_trap()
