@@ -7,7 +7,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 
-int report_failure(struct fail *f, int status, const char *format, ...)
+int(report_failure)(struct fail *f, int status, const char *format, ...)
 {
     va_list args;
     va_start(args, format);
