@@ -124,6 +124,7 @@ std::vector<KernelCase> SearchCases();
 // The public functions on tensors.
 void RegisterGranularities();
 void RegisterSearches();
+void RegisterCodes();
 void RegisterObservers();
 void RegisterSmall();
 // How cost grows: "growth/<variable>/<work>/<value>".

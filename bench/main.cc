@@ -77,6 +77,7 @@ int main(int argc, char **argv)
     RegisterKernels();
     RegisterGranularities();
     RegisterSearches();
+    RegisterCodes();
     RegisterObservers();
     RegisterSmall();
     RegisterGrowth();

@@ -116,6 +116,9 @@ def targets(isa):
     for kind in ("int4-group-128-norm-2", "int4-group-128-norm-2.4", "int8-channel", "fp8-tensor"):
         row(f"search, {kind}, 2 threads: times one", "at least", 1.9, of_threads(f"pair/search-2-threads/{kind}"))
     row("search, nvfp4_expanded: of int4's rate", "at least", 0.8, "pair/search-nvfp4-expanded-int4")
+    for kind in ("int4-group-128", "fp8-channel", "nvfp4-group-16"):
+        row(f"quantize and pack, bf16, {kind}, memory: of a loop that reads and writes the same bytes", "at least", 0.9,
+            f"pair/codes-copy/{kind}")
     for data in ("gaussian", "99-percent-zeros"):
         row(f"histogram, f32, {data}: times torch.histc", "at least", 12, f"pair/torch/histc/f32/{data}")
         row(f"histogram, f32, {data}: of the read loop (2 Gelem/s where that does 30 GB/s)", "at least", 8 / 30,

@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+// SPDX-FileCopyrightText: The qobs authors
+
+// Weights to packed codes as a checkpoint has them: qobs_quantize and qobs_pack on slices of rows. The limit reads and
+// writes the same bytes, slice by slice.
+#include <algorithm>
+#include <cstring>
+
+#include "harness.h"
+
+namespace {
+
+constexpr int64_t kColumns = 4096, kSliceRows = 64;  // 512 KB of bf16
+
+struct CodeKind {
+    const char *name, *settings;
+    int64_t group;  // columns that share a scale
+    int bits;       // of a packed code
+    bool is_integer, global_scale;
+};
+
+const CodeKind kKinds[] = {
+    {"int4-group-128", "num_bits=4;group_size=128", 128, 4, true, false},
+    {"fp8-channel", "type=float;num_bits=8;strategy=channel", kColumns, 8, false, false},
+    {"nvfp4-group-16", "type=float;num_bits=4;strategy=tensor_group;group_size=16", 16, 4, false, true},
+};
+
+// The slice of `kSliceRows` rows at `data`; its codes go to `packed`, through `codes` if they have fewer than 8 bits.
+void QuantizeSlice(const CodeKind &kind, const qobs_config *config, const unsigned char *data, const Room &scale,
+                   unsigned char *codes, unsigned char *packed)
+{
+    static const float global = 10;
+    const int64_t shape[] = {kSliceRows, kColumns}, scales = kSliceRows * kColumns / kind.group;
+    const size_t count = static_cast<size_t>(kSliceRows * kColumns);
+    const qobs_tensor value = {sizeof value, data, QOBS_BF16, 2, shape, nullptr};
+    const qobs_tensor of_scale = {sizeof of_scale, scale.Bytes(), QOBS_BF16, 1, &scales, nullptr};
+    qobs_error error;
+    qobs_quantize_args args = {};
+    args.struct_size = sizeof args;
+    args.config = config;
+    args.value = &value;
+    args.scale = &of_scale;
+    args.global_scale = kind.global_scale ? &global : nullptr;
+    args.codes = kind.bits == 8 ? packed : codes;
+    args.codes_size = count;
+    Check(qobs_quantize(&args, &error), error);
+    if (kind.bits == 8)
+        return;
+    qobs_pack_args pack = {};
+    pack.struct_size = sizeof pack;
+    pack.bits = kind.bits;
+    pack.dim = 1;
+    pack.rows = kSliceRows;
+    pack.columns = kColumns;
+    pack.word_bits = kind.is_integer ? 32 : 8;
+    pack.offset = kind.is_integer ? 1 << (kind.bits - 1) : 0;
+    pack.codes = codes;
+    pack.codes_size = count;
+    pack.packed = packed;
+    pack.packed_size = count * static_cast<size_t>(kind.bits) / 8;
+    Check(qobs_pack(&pack, &error), error);
+}
+
+// `bytes` of weights; read and written bytes count.
+Case Codes(const char *isa, const CodeKind &kind, size_t bytes)
+{
+    const size_t slice = static_cast<size_t>(kSliceRows * kColumns) * kBf16.size, slices = std::max<size_t>(bytes / slice, 1);
+    const size_t written = slice / 2 * static_cast<size_t>(kind.bits) / 8;
+    return {std::string("codes/") + isa + "/bf16/" + kind.name, static_cast<double>(slices * (slice + written)),
+            static_cast<double>(slices * slice / 2), [=, &kind] {
+                const auto config = Config("llmc.memoryless_minmax", kind.settings);
+                const unsigned char *data = Gaussian(kBf16, slices * slice);
+                unsigned char *packed = Results(slices * written);
+                const Room codes(slice / 2), scale(slice / 2 / static_cast<size_t>(kind.group) * 2);
+                const uint16_t small = 0x3c00;  // 2^-7
+                for (size_t i = 0; i < slice / 2 / static_cast<size_t>(kind.group); i++)
+                    scale.As<uint16_t>()[i] = small;
+                return [=, &kind] {
+                    UseIsa(isa);
+                    for (size_t i = 0; i < slices; i++)
+                        QuantizeSlice(kind, config.get(), data + i * slice, scale, codes.Bytes(), packed + i * written);
+                };
+            }};
+}
+
+// Reads and writes as many bytes.
+Case Copy(const CodeKind &kind, size_t bytes)
+{
+    const size_t slice = static_cast<size_t>(kSliceRows * kColumns) * kBf16.size, slices = std::max<size_t>(bytes / slice, 1);
+    const size_t written = slice / 2 * static_cast<size_t>(kind.bits) / 8;
+    return {"", static_cast<double>(slices * (slice + written)), static_cast<double>(slices * slice / 2), [=] {
+                const unsigned char *data = Gaussian(kBf16, slices * slice);
+                unsigned char *packed = Results(slices * written);
+                return [=] {
+                    for (size_t i = 0; i < slices; i++) {
+                        benchmark::DoNotOptimize(Limits().read(data + i * slice, slice));
+                        std::memset(packed + i * written, 1, written);
+                        benchmark::ClobberMemory();
+                    }
+                };
+            }};
+}
+
+}  // namespace
+
+void RegisterCodes()
+{
+    const size_t bytes = LevelNamed("memory").bytes;
+    for (const CodeKind &kind : kKinds) {
+        for (const kernel_table *table : Isas())
+            Benchmark(Codes(table->isa, kind, bytes));
+        Pair(std::string("codes-copy/") + kind.name, Codes(Isas().back()->isa, kind, bytes), Copy(kind, bytes), Unit::kBytes);
+    }
+}
