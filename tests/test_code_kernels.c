@@ -247,6 +247,52 @@ static void test_every_half(void **state)
         }
 }
 
+/* Kernels may multiply by the reciprocal of a bf16 scale: every pair of significands, with exponents that give all
+ * codes and quotients around the smallest normal number, and scales around the limits of that way. */
+static void check_quotients(const struct code_way *way, double scale, size_t step)
+{
+    static uint16_t x[65536];
+    static unsigned char codes[65536], expected[65536];
+    const float s = (float)scale;
+    const struct qparam_pair p = {&s, NULL, NULL};
+    const struct quantizer quantizer = quantizer_of_codes(way);
+    size_t n = 0;
+    for (size_t i = 0; i < 65536; i++) {
+        const double quotient = fabs(get(QOBS_BF16, &(uint16_t){(uint16_t)i}, 0) / scale);
+        if (i % step == 0 || (quotient > 0x1p-11 && quotient < 512)) {
+            x[n] = (uint16_t)i;
+            expected[n] = slow_code(way, QOBS_BF16, get(QOBS_BF16, x, (int64_t)n), scale, NULL);
+            n++;
+        }
+    }
+    for (size_t t = 0; qobs_kernel_tables[t]; t++) {
+        if (!qobs_kernel_tables[t]->usable())
+            continue;
+        qobs_kernel_tables[t]->quantize_rows[QOBS_KERNEL_BF16](&quantizer, way->kind, x, 0, codes, 0, 1, n, &p, 0);
+        for (size_t i = 0; i < n; i++)
+            if (codes[i] != expected[i])
+                fail_msg("%s kind %d bits %d: %#x, scale %a: %#x, expected %#x", qobs_kernel_tables[t]->isa, way->kind,
+                         way->bits, x[i], scale, codes[i], expected[i]);
+    }
+}
+
+static void test_every_quotient(void **state)
+{
+    (void)state;
+    static const struct code_way ways[] = {{QOBS_CODE_INTEGER, 8, false},
+                                           {QOBS_CODE_INTEGER, 4, false},
+                                           {QOBS_CODE_E4M3, 8, false},
+                                           {QOBS_CODE_E2M1, 4, 0}};
+    static const int exponents[] = {-127, -126, -101, -100, -99, -1, 0, 1, 99, 100, 101, 126};
+    for (size_t w = 0; w < sizeof ways / sizeof *ways; w++) {
+        for (int significand = 128; significand < 256; significand++)
+            check_quotients(&ways[w], ldexp(significand, -14), 97);
+        for (size_t e = 0; e < sizeof exponents / sizeof *exponents; e++)
+            for (int significand = 128; significand < 256; significand += 42)
+                check_quotients(&ways[w], ldexp(significand, exponents[e] - 7), 1);
+    }
+}
+
 /* Comes last. */
 static void test_every_slot(void **state)
 {
