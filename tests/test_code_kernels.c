@@ -310,7 +310,8 @@ int main(void)
         WITH("kernels, F32", test_kernels, 0), WITH("kernels, BF16", test_kernels, 1),
         WITH("kernels, F16", test_kernels, 2), WITH("kernels, F64", test_kernels, 3),
         cmocka_unit_test(test_back),           WITH("every BF16", test_every_half, 1),
-        WITH("every F16", test_every_half, 2), cmocka_unit_test(test_every_slot),
+        WITH("every F16", test_every_half, 2), cmocka_unit_test(test_every_quotient),
+        cmocka_unit_test(test_every_slot),
     };
     return cmocka_run_group_tests_name("kernels of codes", tests, NULL, NULL) != 0;
 }

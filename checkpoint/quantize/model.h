@@ -35,8 +35,9 @@ struct model {
     uint64_t bytes; /* of all tensors */
 };
 
-/* Opens every file that the index names and checks all headers. Without an index the model is model.safetensors, or every
- * safetensors file if there is none of that name. Fails if `directory` is no directory, if a tensor is missing or in two files, and if config.json is damaged.
+/* Opens every file that the index names and checks all headers. Without an index the model is model.safetensors, or
+ * every safetensors file if there is none of that name. Fails if `directory` is no directory, if a tensor is missing or
+ * in two files, and if config.json is damaged.
  */
 int model_open(struct model *model, const char *directory, struct fail *f);
 void model_close(struct model *model);
