@@ -75,6 +75,7 @@ int tensor_of_ref(const struct tensor_ref *ref, qobs_tensor *tensor, struct fail
 char *join(const char *start, size_t length, const char *end);
 
 /* The commands. argv[0] is the command's name. They return the exit code of the program. */
+int command_audit(int argc, char **argv);
 int command_calibrate(int argc, char **argv);
 int command_info(int argc, char **argv);
 int command_merge(int argc, char **argv);

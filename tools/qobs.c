@@ -14,6 +14,7 @@ static const char help[] =
     "Quantizes models, and computes scales and zero points as the observers of llm-compressor and torch.ao do.\n"
     "\n"
     "  quantize    a quantized copy of a model, which vLLM loads\n"
+    "  audit       what is wrong with a quantized model, and the error of its layers\n"
     "  calibrate   scales and zero points for the weights of a checkpoint\n"
     "  observe     run one observer over tensors and write every result\n"
     "  merge       merge the states of several runs of observe\n"
@@ -22,14 +23,14 @@ static const char help[] =
     "\n"
     "  qobs COMMAND --help explains a command, qobs --version prints the version.\n"
     "\n"
-    "Exit status: 0 success, 1 system failure (memory, disk), 2 wrong options or input.\n";
+    "Exit status: 0 success, 1 system failure (memory, disk), 2 wrong options or input, 3 audit has found something.\n";
 
 static const struct {
     const char *name;
     int (*run)(int, char **);
 } commands[] = {
-    {"calibrate", command_calibrate}, {"info", command_info},         {"merge", command_merge},
-    {"observe", command_observe},     {"quantize", command_quantize}, {"show", command_show},
+    {"audit", command_audit},     {"calibrate", command_calibrate}, {"info", command_info}, {"merge", command_merge},
+    {"observe", command_observe}, {"quantize", command_quantize},   {"show", command_show},
 };
 
 /* Reports a failed write to standard output, which may show only when its buffer is flushed. */
@@ -59,7 +60,8 @@ int main(int argc, char **argv)
     if (*name)
         return print_error(
             EXIT_USAGE,
-            "'%s' is no command; known are quantize, calibrate, observe, merge, show, info (see qobs --help)", name);
+            "'%s' is no command; known are quantize, audit, calibrate, observe, merge, show, info (see qobs --help)",
+            name);
     fputs(help, stderr);
     return EXIT_USAGE;
 }

@@ -34,22 +34,22 @@ typedef enum qobs_compat {
 /** Arguments of qobs_checkpoint_quantize. One of scheme, config and recipe is needed. Members that are not described
  * as needed may be 0 or NULL. */
 typedef struct qobs_checkpoint_quantize_args {
-    size_t struct_size;             /**< sizeof(qobs_checkpoint_quantize_args) */
-    const char *model;              /**< needed: directory of the model; it is only read */
-    const char *out;                /**< needed: directory to create; it appears when it is complete */
-    const char *scheme;             /**< a preset scheme of compressed-tensors, in any case: "W4A16" */
-    const char *config;             /**< path of a JSON file with a whole quantization_config */
-    const char *recipe;             /**< path of a recipe of llm-compressor, YAML or JSON */
-    const char *const *targets;     /**< names or "re:" patterns of modules; with scheme only */
-    size_t target_count;            /**< number of targets */
-    const char *const *ignore;      /**< names or "re:" patterns of modules to leave as they are */
-    size_t ignore_count;            /**< number of entries */
-    const char *preset;             /**< observer of the weights: "llmc.memoryless_mse" */
-    const char *const *settings;    /**< "key=value": members of the scheme's weights, or settings of the observer */
-    size_t setting_count;           /**< number of settings */
-    qobs_compat compat;             /**< see qobs_compat */
-    bool replace;                   /**< if out holds files, replace the whole directory at the end */
-    const qobs_runtime *runtime;    /**< NULL: the calling thread */
+    size_t struct_size;          /**< sizeof(qobs_checkpoint_quantize_args) */
+    const char *model;           /**< needed: directory of the model; it is only read */
+    const char *out;             /**< needed: directory to create; it appears when it is complete */
+    const char *scheme;          /**< a preset scheme of compressed-tensors, in any case: "W4A16" */
+    const char *config;          /**< path of a JSON file with a whole quantization_config */
+    const char *recipe;          /**< path of a recipe of llm-compressor, YAML or JSON */
+    const char *const *targets;  /**< names or "re:" patterns of modules; with scheme only */
+    size_t target_count;         /**< number of targets */
+    const char *const *ignore;   /**< names or "re:" patterns of modules to leave as they are */
+    size_t ignore_count;         /**< number of entries */
+    const char *preset;          /**< observer of the weights: "llmc.memoryless_mse" */
+    const char *const *settings; /**< "key=value": members of the scheme's weights, or settings of the observer */
+    size_t setting_count;        /**< number of settings */
+    qobs_compat compat;          /**< see qobs_compat */
+    bool replace;                /**< if out holds files, replace the whole directory at the end */
+    const qobs_runtime *runtime; /**< NULL: the calling thread */
     /** Called by one thread at a time, often. A value other than 0 stops the run, which fails with CANCELLED. */
     int (*progress)(void *context, const qobs_progress *progress);
     void *context; /**< first argument of progress */
@@ -65,6 +65,24 @@ typedef struct qobs_checkpoint_quantize_args {
  * Reproduces model_free_ptq of llm-compressor 0.14 with compressed-tensors 0.19.
  * @since 0.2.0 */
 QOBS_API int qobs_checkpoint_quantize(const qobs_checkpoint_quantize_args *args, qobs_error *error);
+
+/** Arguments of qobs_checkpoint_audit. Members that are not described as needed may be 0 or NULL. */
+typedef struct qobs_checkpoint_audit_args {
+    size_t struct_size;          /**< sizeof(qobs_checkpoint_audit_args) */
+    const char *checkpoint;      /**< needed: directory of a quantized model in the format of compressed-tensors */
+    const char *against;         /**< directory of the model before it was quantized, for the error of each layer */
+    const qobs_runtime *runtime; /**< NULL: the calling thread */
+    size_t *findings;            /**< receives the number of findings */
+    char **report;               /**< receives a JSON text with layers and findings; the caller frees it with free() */
+} qobs_checkpoint_audit_args;
+
+/** Checks a quantized checkpoint of anybody: tensors that are missing or have other dtypes and shapes than
+ * quantization_config says, scales that are 0, negative, infinite or NaN, global scales that differ between layers that
+ * vLLM runs as one matrix, modules that the configuration claims and that are not quantized, and codes that use less
+ * than half of their range. Reads every quantized weight once. Returns OK with the number of findings.
+ * Fails with INVALID_ARGUMENT if the directory cannot be read as a checkpoint of compressed-tensors.
+ * @since 0.2.0 */
+QOBS_API int qobs_checkpoint_audit(const qobs_checkpoint_audit_args *args, qobs_error *error);
 
 /** @} */
 

@@ -1,0 +1,147 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-FileCopyrightText: The qobs authors */
+
+/* qobs_checkpoint_audit: opens the checkpoint, runs the checks and makes the report. */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "audit/audit.h"
+#include "files/json.h"
+
+char *audit_report(const struct audit *audit)
+{
+    cJSON *report = cJSON_CreateObject();
+    cJSON_AddStringToObject(report, "checkpoint", audit->args->checkpoint);
+    cJSON *layers = cJSON_AddArrayToObject(report, "layers"), *findings = cJSON_AddArrayToObject(report, "findings");
+    for (size_t i = 0; i < audit->module_count; i++) {
+        const struct audit_module *m = &audit->modules[i];
+        cJSON *layer = cJSON_CreateObject();
+        cJSON_AddStringToObject(layer, "name", m->name);
+        cJSON_AddStringToObject(layer, "format", quant_format_name(m->group->format));
+        cJSON_AddItemToObject(layer, "codes_used", json_number(m->range > 0 ? (double)m->used / m->range : 0));
+        if (m->energy > 0)
+            cJSON_AddItemToObject(layer, "relative_error", json_number(sqrt(m->error / m->energy)));
+        cJSON_AddItemToArray(layers, layer);
+    }
+    for (size_t i = 0; i < audit->finding_count; i++) {
+        cJSON *finding = cJSON_CreateObject();
+        cJSON_AddStringToObject(finding, "module", audit->findings[i].module);
+        cJSON_AddStringToObject(finding, "finding", audit->findings[i].text);
+        cJSON_AddItemToArray(findings, finding);
+    }
+    char *text = layers && findings ? cJSON_Print(report) : NULL;
+    cJSON_Delete(report);
+    return text;
+}
+
+static int compare_findings(const void *a, const void *b)
+{
+    const struct audit_finding *s = a, *t = b;
+    const int order = strcmp(s->module, t->module);
+    return order ? order : strcmp(s->text, t->text);
+}
+
+static int read_configuration(struct audit *audit, struct fail *f)
+{
+    const struct model *m = &audit->model;
+    if (!m->config_path)
+        return INVALID(f, "%s: has no config.json", m->tree.root);
+    const cJSON *config = cJSON_GetObjectItemCaseSensitive(m->config, "quantization_config");
+    const cJSON *method = cJSON_GetObjectItemCaseSensitive(config, "quant_method");
+    if (!cJSON_IsString(method) || strcmp(method->valuestring, "compressed-tensors") != 0) {
+        struct json_words words;
+        return INVALID(f, "%s/%s: quantization_config: quant_method is %s; compressed-tensors is read", m->tree.root,
+                       m->config_path, json_describe(method, &words));
+    }
+    if (quant_config_parse(&audit->config, config, m->config_path, f) != 0 ||
+        quant_config_finish(&audit->config, f) != 0)
+        return QOBS_ERROR_INVALID_ARGUMENT;
+    return QOBS_OK;
+}
+
+/* The index names every tensor of its shards. */
+static void check_index(struct audit *audit)
+{
+    for (size_t i = 0; i < audit->model.unnamed_count; i++)
+        audit_find(audit, NULL, "%s: is no part of the model", audit->model.unnamed[i]);
+    for (size_t i = 0; audit->model.index && i < audit->model.shard_count; i++) {
+        size_t named = 0;
+        for (size_t k = 0; k < audit->model.count; k++)
+            named += audit->model.tensors[k].shard == i;
+        if (named != audit->model.shards[i].file.count)
+            audit_find(audit, NULL, "%s: has %zu tensors, but the index names %zu of them", audit->model.shards[i].path,
+                       audit->model.shards[i].file.count, named);
+    }
+}
+
+static int run_checks(struct audit *audit, struct fail *f)
+{
+    const qobs_checkpoint_audit_args *a = audit->args;
+    const qobs_executor *executor = a->runtime ? a->runtime->executor : NULL;
+    RETURN_IF_NOT_OK(model_open(&audit->model, a->checkpoint, f));
+    RETURN_IF_NOT_OK(read_configuration(audit, f));
+    if (a->against) {
+        RETURN_IF_NOT_OK(model_open(&audit->original, a->against, f));
+        RETURN_IF_NOT_OK(weights_list(&audit->originals[0], &audit->original, QOBS_COMPAT_VLLM, f));
+        RETURN_IF_NOT_OK(weights_list(&audit->originals[1], &audit->original, QOBS_COMPAT_LLM_COMPRESSOR, f));
+    }
+    check_index(audit);
+    RETURN_IF_NOT_OK(audit_list_modules(audit, f));
+    if (executor && audit->module_count > 1)
+        executor->parallel_for(executor->context, audit_check_module, audit, audit->module_count);
+    else
+        for (size_t i = 0; i < audit->module_count; i++)
+            audit_check_module(audit, i);
+    RETURN_IF_NOT_OK(audit_check_sets(audit, f));
+    if (mapped_check(f) != 0)
+        return QOBS_ERROR_SYSTEM;
+    if (audit->finding_count > 0)
+        qsort(audit->findings, audit->finding_count, sizeof *audit->findings, compare_findings);
+    return audit->failed ? NO_MEMORY(f, "the audit") : QOBS_OK;
+}
+
+static void free_audit(struct audit *audit)
+{
+    for (size_t i = 0; i < audit->module_count; i++)
+        free(audit->modules[i].name);
+    for (size_t i = 0; i < audit->finding_count; i++) {
+        free(audit->findings[i].module);
+        free(audit->findings[i].text);
+    }
+    free(audit->modules);
+    free(audit->findings);
+    weights_free(&audit->originals[0]);
+    weights_free(&audit->originals[1]);
+    quant_config_free(&audit->config);
+    model_close(&audit->original);
+    model_close(&audit->model);
+}
+
+int qobs_checkpoint_audit(const qobs_checkpoint_audit_args *args, qobs_error *error)
+{
+    struct audit audit = {.args = args};
+    struct fail f = {{0}};
+    int status = !args ? INVALID(&f, "args: is NULL")
+                 : args->struct_size != sizeof *args
+                     ? INVALID(&f, "args: struct_size is %zu, allowed is %zu", args->struct_size, sizeof *args)
+                 : !args->checkpoint ? INVALID(&f, "checkpoint: is NULL")
+                                     : QOBS_OK;
+    if (status == QOBS_OK) {
+        pthread_mutex_init(&audit.lock, NULL);
+        status = run_checks(&audit, &f);
+        if (status == QOBS_OK && args->findings)
+            *args->findings = audit.finding_count;
+        if (status == QOBS_OK && args->report)
+            *args->report = audit_report(&audit);
+        pthread_mutex_destroy(&audit.lock);
+        free_audit(&audit);
+    }
+    if (error) {
+        error->status = status;
+        snprintf(error->message, sizeof error->message, "%.*s", (int)sizeof error->message - 1,
+                 status == QOBS_OK ? "" : f.message);
+    }
+    return status;
+}

@@ -1,0 +1,347 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-FileCopyrightText: The qobs authors */
+
+/* One module: dtypes and shapes, values of its scales, use of its codes, and its error against the original. */
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "audit/audit.h"
+#include "qobs/stateless.h"
+#include "quantize/stored_qparams.h"
+
+/* ---- Dtypes and shapes ------------------------------------------------------------------------------------------- */
+
+static bool has_shape(const struct st_tensor *t, int ndim, const int64_t *shape)
+{
+    bool same = t->ndim == ndim;
+    for (int d = 0; same && d < ndim; d++)
+        same = t->shape[d] == shape[d];
+    return same;
+}
+
+/* Returns true if `dtype` is one of several names, separated by spaces. */
+static bool is_one_of(const char *dtype, const char *names)
+{
+    for (const char *p = names; *p;) {
+        const size_t length = strcspn(p, " ");
+        if (strlen(dtype) == length && memcmp(dtype, p, length) == 0)
+            return true;
+        p += length + (p[length] == ' ');
+    }
+    return false;
+}
+
+/* Checks one tensor of the module; `dtype` may have several names, separated by spaces. */
+static bool check_part(struct audit *audit, const struct audit_module *m, const char *part, const struct st_tensor *t,
+                       const char *dtype, int ndim, const int64_t *shape)
+{
+    struct shape_words is, should;
+    if (!t) {
+        audit_find(audit, m, "has no %s", part);
+        return false;
+    }
+    if (is_one_of(t->dtype, dtype) && has_shape(t, ndim, shape))
+        return true;
+    audit_find(audit, m, "%s is %s %s, expected %s %s", part, t->dtype, shape_describe(t->ndim, t->shape, &is), dtype,
+               shape_describe(ndim, shape, &should));
+    return false;
+}
+
+/* Finds the shape of the weight: from weight_shape, or from the codes. */
+static bool find_shape(struct audit *audit, struct audit_module *m, const struct group_storage *s)
+{
+    const struct quant_args *a = &m->group->weights;
+    static const int64_t two[1] = {2};
+    if (m->codes->ndim != 2) {
+        audit_find(audit, m, "%s has %d dimensions, expected 2", s->codes, m->codes->ndim);
+        return false;
+    }
+    m->rows = m->codes->shape[0];
+    m->columns = m->codes->shape[1];
+    if (m->group->format == QUANT_PACK) {
+        int64_t shape[2];
+        if (!check_part(audit, m, "weight_shape", m->shape, "I64 I32", 1, two))
+            return false;
+        if (strcmp(m->shape->dtype, "I64") == 0) {
+            memcpy(shape, m->shape->data, sizeof shape);
+        } else {
+            int32_t narrow[2];
+            memcpy(narrow, m->shape->data, sizeof narrow);
+            shape[0] = narrow[0];
+            shape[1] = narrow[1];
+        }
+        if (shape[0] != m->rows || shape[1] < 1 || (shape[1] * a->num_bits + 31) / 32 != m->columns) {
+            audit_find(audit, m, "weight_shape is [%" PRId64 ",%" PRId64 "], which does not fit weight_packed",
+                       shape[0], shape[1]);
+            return false;
+        }
+        m->columns = shape[1];
+    } else if (strcmp(s->codes, "weight_packed") == 0) {
+        m->columns *= 2;
+    }
+    return true;
+}
+
+static bool check_parts(struct audit *audit, struct audit_module *m)
+{
+    const struct quant_args *a = &m->group->weights;
+    const struct group_storage s = group_storage(m->group);
+    static const int64_t one[1] = {1};
+    int64_t shape[2];
+    if (!find_shape(audit, m, &s))
+        return false;
+    const bool grouped = a->strategy == QUANT_GROUP || a->strategy == QUANT_TENSOR_GROUP;
+    if (grouped && m->columns % a->group_size != 0) {
+        audit_find(audit, m, "has %" PRId64 " columns, which groups of %" PRId64 " do not divide", m->columns,
+                   a->group_size);
+        return false;
+    }
+    const int64_t matrix[2] = {m->rows, m->columns};
+    const int ndim = scale_shape(a, matrix, shape);
+    bool sound = check_part(audit, m, s.codes, m->codes, s.codes_dtype, 2, m->codes->shape);
+    sound &=
+        check_part(audit, m, "weight_scale", m->scale, s.scale_dtype ? s.scale_dtype : "BF16 F16 F32", ndim, shape);
+    if (s.packed_zero_points)
+        shape[0] = (shape[0] * a->num_bits + 31) / 32;
+    if (s.zero_point_dtype)
+        sound &= check_part(audit, m, "weight_zero_point", m->zero_point, s.zero_point_dtype, ndim, shape);
+    if (a->strategy == QUANT_TENSOR_GROUP)
+        sound &= check_part(audit, m, "weight_global_scale", m->global_scale, "F32", 1, one);
+    return sound;
+}
+
+/* ---- Scales ------------------------------------------------------------------------------------------------------ */
+
+static float scale_number(const struct st_tensor *t, size_t i)
+{
+    const unsigned char *data = t->data;
+    uint16_t half;
+    float single;
+    if (strcmp(t->dtype, "U8") == 0)
+        return data[i] == 255 ? NAN : ldexpf(1, data[i] - 127);
+    if (strcmp(t->dtype, "F8_E4M3") == 0)
+        return (float)qobs_format_decode(qobs_format_find("fp8_e4m3"), data[i]);
+    if (strcmp(t->dtype, "F32") == 0) {
+        memcpy(&single, data + 4 * i, sizeof single);
+        return single;
+    }
+    memcpy(&half, data + 2 * i, sizeof half);
+    return (float)float_of_half(half, strcmp(t->dtype, "BF16") == 0);
+}
+
+/* Returns the scales as floats, to be freed, and reports those that are no scales. */
+static float *read_scales(struct audit *audit, const struct audit_module *m, size_t *count)
+{
+    *count = 1;
+    for (int d = 0; d < m->scale->ndim; d++)
+        *count *= (size_t)m->scale->shape[d];
+    float *scales = malloc((*count + 1) * sizeof *scales);
+    size_t wrong = 0, first = 0;
+    for (size_t i = 0; scales && i < *count; i++) {
+        scales[i] = scale_number(m->scale, i);
+        if (!(scales[i] > 0 && isfinite(scales[i])) && wrong++ == 0)
+            first = i;
+    }
+    if (wrong > 0)
+        audit_find(audit, m, "%zu of %zu scales are not above 0 and finite; the first, %zu, is %g", wrong, *count,
+                   first, (double)scales[first]);
+    return scales;
+}
+
+/* ---- Codes ------------------------------------------------------------------------------------------------------- */
+
+struct audit_values {
+    float *scales;
+    signed char *zero_points; /* NULL: none */
+    float global_scale;
+    qobs_config *config;
+    unsigned char *codes; /* of some rows */
+    void *numbers, *rows; /* dequantized and original, in the dtype of the original */
+    int64_t unit, count;  /* rows that cannot be separated; rows at a time */
+    int64_t unit_qparams;
+    const struct weight *original; /* NULL: none */
+};
+
+static int unpack(const struct audit_module *m, int64_t first, int64_t rows, unsigned char *codes)
+{
+    const struct quant_args *a = &m->group->weights;
+    const size_t row = (size_t)((m->codes->end - m->codes->begin) / (uint64_t)m->rows);
+    const unsigned char *from = (const unsigned char *)m->codes->data + row * (size_t)first;
+    if (m->group->format != QUANT_PACK && m->group->format != QUANT_MXFP4_PACK &&
+        m->group->format != QUANT_NVFP4_PACK) {
+        memcpy(codes, from, row * (size_t)rows);
+        return QOBS_OK;
+    }
+    const bool integers = a->type == QUANT_INT;
+    const qobs_pack_args args = {.struct_size = sizeof args,
+                                 .bits = a->num_bits,
+                                 .dim = 1,
+                                 .rows = rows,
+                                 .columns = m->columns,
+                                 .word_bits = integers ? 32 : 8,
+                                 .offset = integers ? 1 << (a->num_bits - 1) : 0,
+                                 .codes = codes,
+                                 .codes_size = (size_t)(rows * m->columns),
+                                 .packed = (void *)(uintptr_t)from,
+                                 .packed_size = row * (size_t)rows};
+    return qobs_unpack(&args, NULL);
+}
+
+/* Raises m->used to the largest magnitude of the codes. */
+static void measure_codes(struct audit_module *m, const unsigned char *codes, size_t n)
+{
+    const struct quant_args *a = &m->group->weights;
+    const int mask = a->num_bits == 8 ? 0x7f : 7;
+    m->range = a->type == QUANT_INT ? (1 << (a->num_bits - 1)) - 1 : a->num_bits == 8 ? 126 : 7;
+    for (size_t i = 0; i < n; i++) {
+        const int value = a->type == QUANT_INT ? abs((signed char)codes[i]) : codes[i] & mask;
+        m->used = value > m->used && value <= m->range + 1 ? value : m->used;
+    }
+}
+
+static int compare_rows(struct audit *audit, struct audit_module *m, const struct audit_values *v, int64_t first,
+                        int64_t rows)
+{
+    const int64_t shape[2] = {rows, m->columns}, qparams = (rows + v->unit - 1) / v->unit * v->unit_qparams;
+    const int64_t at = v->unit == m->rows ? 0 : first / v->unit * v->unit_qparams;
+    const qobs_dtype dtype = strcmp(v->original->dtype, "BF16") == 0  ? QOBS_BF16
+                             : strcmp(v->original->dtype, "F16") == 0 ? QOBS_F16
+                                                                      : QOBS_F32;
+    const qobs_tensor codes = {
+        .struct_size = sizeof codes, .data = v->codes, .dtype = QOBS_I8, .ndim = 2, .shape = shape};
+    const qobs_tensor scale = {
+        .struct_size = sizeof scale, .data = v->scales + at, .dtype = QOBS_F32, .ndim = 1, .shape = &qparams};
+    const qobs_tensor zero_point = {.struct_size = sizeof zero_point,
+                                    .data = v->zero_points ? v->zero_points + at : NULL,
+                                    .dtype = QOBS_I8,
+                                    .ndim = 1,
+                                    .shape = &qparams};
+    const size_t count = (size_t)(rows * m->columns);
+    const qobs_dequantize_args args = {.struct_size = sizeof args,
+                                       .config = v->config,
+                                       .codes = &codes,
+                                       .scale = &scale,
+                                       .zero_point = v->zero_points ? &zero_point : NULL,
+                                       .global_scale = m->global_scale ? &v->global_scale : NULL,
+                                       .out = v->numbers,
+                                       .out_size = count * qobs_dtype_size(dtype),
+                                       .dtype = dtype};
+    qobs_error error = {0};
+    if (qobs_dequantize(&args, &error) != QOBS_OK) {
+        audit_find(audit, m, "cannot be dequantized: %s", error.message);
+        return -1;
+    }
+    weight_read_rows(v->original, &audit->originals[0], first, rows, v->rows);
+    stored_add_errors(v->rows, v->numbers, count, dtype, &m->error, &m->energy);
+    return 0;
+}
+
+static const struct weight *original_of(struct audit *audit, const struct audit_module *m)
+{
+    char name[1024];
+    if (!audit->args->against || (size_t)snprintf(name, sizeof name, "%s.weight", m->name) >= sizeof name)
+        return NULL;
+    const struct weight *w = NULL;
+    for (int layout = 0; layout < 2; layout++) {
+        const struct weight *found = weights_find(&audit->originals[layout], name);
+        w = found ? found : w;
+        if (found && found->ndim == 2 && found->shape[0] == m->rows && found->shape[1] == m->columns)
+            return found;
+    }
+    audit_find(audit, m, "%s", w ? "has another shape than the original" : "is not in the original");
+    return NULL;
+}
+
+/* Reads the zero points as signed bytes. e4m3 zero points are not compared. */
+static bool read_zero_points(const struct audit_module *m, size_t count, struct audit_values *v)
+{
+    const struct group_storage s = group_storage(m->group);
+    if (!s.zero_point_dtype)
+        return true;
+    if (strcmp(s.zero_point_dtype, "F8_E4M3") == 0 || !(v->zero_points = malloc(count + 1)))
+        return false;
+    if (!s.packed_zero_points) {
+        memcpy(v->zero_points, m->zero_point->data, count);
+        return true;
+    }
+    const int bits = m->group->weights.num_bits;
+    const qobs_pack_args args = {.struct_size = sizeof args,
+                                 .bits = bits,
+                                 .rows = m->rows,
+                                 .columns = (int64_t)count / m->rows,
+                                 .word_bits = 32,
+                                 .offset = 1 << (bits - 1),
+                                 .codes = v->zero_points,
+                                 .codes_size = count,
+                                 .packed = (void *)(uintptr_t)m->zero_point->data,
+                                 .packed_size = m->zero_point->end - m->zero_point->begin};
+    return qobs_unpack(&args, NULL) == QOBS_OK;
+}
+
+static bool open_values(struct audit *audit, const struct audit_module *m, struct audit_values *v)
+{
+    enum { ELEMENTS = 1 << 18 };
+    const struct quant_args *a = &m->group->weights;
+    char settings[900], text[1000];
+    int64_t shape[2];
+    size_t count;
+    struct fail f;
+    const int64_t matrix[2] = {m->rows, m->columns};
+    const int ndim = scale_shape(a, matrix, shape);
+    v->unit = ndim == 1 ? m->rows : a->strategy == QUANT_BLOCK ? a->block_structure[0] : 1;
+    v->unit_qparams = ndim == 1 ? 1 : shape[1];
+    const int64_t unit = ndim == 1 ? 1 : v->unit, rows = ELEMENTS / m->columns / unit * unit;
+    v->count = rows > 0 ? rows : unit;
+    v->scales = read_scales(audit, m, &count);
+    v->original = original_of(audit, m);
+    if (m->global_scale)
+        memcpy(&v->global_scale, m->global_scale->data, sizeof v->global_scale);
+    if (v->original && !read_zero_points(m, count, v))
+        v->original = NULL;
+    v->codes = malloc((size_t)(v->count * m->columns) + 1);
+    v->numbers = malloc((size_t)(v->count * m->columns) * 4 + 1);
+    v->rows = malloc((size_t)(v->count * m->columns) * 4 + 1);
+    struct quant_args plain = *a;
+    plain.observer_kwargs = NULL;
+    if (!v->scales || !v->codes || !v->numbers || !v->rows ||
+        quant_args_settings(&plain, settings, sizeof settings, &f) != 0)
+        return false;
+    snprintf(text, sizeof text, "llmc.memoryless_minmax %s", settings);
+    return qobs_config_parse(&v->config, text, NULL, NULL) == QOBS_OK;
+}
+
+void audit_check_module(void *argument, size_t index)
+{
+    struct audit *audit = argument;
+    struct audit_module *m = &audit->modules[index];
+    struct audit_values v = {0};
+    m->sound = check_parts(audit, m);
+    if (!m->sound)
+        return;
+    if (m->global_scale) {
+        memcpy(&v.global_scale, m->global_scale->data, sizeof v.global_scale);
+        if (!(v.global_scale > 0 && isfinite(v.global_scale)))
+            audit_find(audit, m, "the global scale is %g", (double)v.global_scale);
+    }
+    bool good = open_values(audit, m, &v);
+    audit->failed |= !good;
+    for (int64_t first = 0; good && first < m->rows; first += v.count) {
+        const int64_t rows = m->rows - first < v.count ? m->rows - first : v.count;
+        good = unpack(m, first, rows, v.codes) == QOBS_OK;
+        if (good)
+            measure_codes(m, v.codes, (size_t)(rows * m->columns));
+        if (good && v.original)
+            good = compare_rows(audit, m, &v, first, rows) == 0;
+    }
+    if (good && 2 * m->used < m->range)
+        audit_find(audit, m, "the largest magnitude of its codes is %d of %d", m->used, m->range);
+    qobs_config_destroy(v.config);
+    free(v.scales);
+    free(v.zero_points);
+    free(v.codes);
+    free(v.numbers);
+    free(v.rows);
+}

@@ -1,0 +1,229 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-FileCopyrightText: The qobs authors */
+
+/* A module is quantized if it has a scale. The configuration claims the linear layers that its targets match. */
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "audit/audit.h"
+#include "quantize/names.h"
+#include "schemes/fused.h"
+#include "schemes/match.h"
+
+void audit_find(struct audit *audit, const struct audit_module *module, const char *format, ...)
+{
+    char text[512];
+    va_list list;
+    va_start(list, format);
+    vsnprintf(text, sizeof text, format, list);
+    va_end(list);
+    make_printable(text);
+    pthread_mutex_lock(&audit->lock);
+    struct audit_finding *grown = realloc(audit->findings, (audit->finding_count + 1) * sizeof *grown);
+    audit->findings = grown ? grown : audit->findings;
+    const struct audit_finding finding = {.module = strdup(module ? module->name : ""), .text = strdup(text)};
+    if (grown && finding.module && finding.text) {
+        grown[audit->finding_count++] = finding;
+    } else {
+        free(finding.module);
+        free(finding.text);
+        audit->failed = true;
+    }
+    pthread_mutex_unlock(&audit->lock);
+}
+
+/* ---- Tensors of a module ----------------------------------------------------------------------------------------- */
+
+static const struct st_tensor *part_of(const struct model *model, const char *module, const char *part)
+{
+    const size_t size = strlen(module) + strlen(part) + 2;
+    char *name = malloc(size);
+    if (!name)
+        return NULL;
+    snprintf(name, size, "%s.%s", module, part);
+    const struct model_tensor *found = model_find(model, name);
+    free(name);
+    return found ? found->stored : NULL;
+}
+
+static void find_parts(const struct model *model, struct audit_module *m)
+{
+    const struct st_tensor *weight = part_of(model, m->name, "weight");
+    const bool is_float = weight && (strcmp(weight->dtype, "BF16") == 0 || strcmp(weight->dtype, "F16") == 0 ||
+                                     strcmp(weight->dtype, "F32") == 0);
+    m->codes = part_of(model, m->name, "weight_packed");
+    m->plain = !m->codes && is_float ? weight : NULL;
+    m->codes = m->codes ? m->codes : is_float ? NULL : weight;
+    m->scale = part_of(model, m->name, "weight_scale");
+    m->zero_point = part_of(model, m->name, "weight_zero_point");
+    m->global_scale = part_of(model, m->name, "weight_global_scale");
+    m->shape = part_of(model, m->name, "weight_shape");
+}
+
+/* ---- Groups ------------------------------------------------------------------------------------------------------ */
+
+struct audit_targets {
+    struct matcher *ignore, **groups;
+    size_t count;
+};
+
+static void free_targets(struct audit_targets *t)
+{
+    matcher_free(t->ignore);
+    for (size_t i = 0; t->groups && i < t->count; i++)
+        matcher_free(t->groups[i]);
+    free(t->groups);
+}
+
+static int compile_targets(struct audit_targets *t, const struct quant_config *config, struct fail *f)
+{
+    t->groups = calloc(config->group_count + 1, sizeof *t->groups);
+    if (!t->groups)
+        return NO_MEMORY(f, "the targets");
+    if (matcher_create(&t->ignore, (const char *const *)config->ignore, config->ignore_count, "ignore", f) != 0)
+        return QOBS_ERROR_INVALID_ARGUMENT;
+    for (; t->count < config->group_count; t->count++) {
+        const struct quant_group *g = &config->groups[t->count];
+        if (matcher_create(&t->groups[t->count], (const char *const *)g->targets, g->target_count, "targets", f) != 0)
+            return QOBS_ERROR_INVALID_ARGUMENT;
+    }
+    return QOBS_OK;
+}
+
+/* Returns the group of a module, by name before class as compressed-tensors resolves it. *by_class: a class matches. */
+static const struct quant_group *group_of(const struct audit_targets *t, const struct quant_config *config,
+                                          const char *name, size_t length, bool *by_class)
+{
+    *by_class = false;
+    for (size_t i = 0; i < t->count; i++)
+        if (matcher_find(t->groups[i], name, length) >= 0)
+            return &config->groups[i];
+    *by_class = true;
+    for (size_t i = 0; i < t->count; i++)
+        if (matcher_has(t->groups[i], "Linear"))
+            return &config->groups[i];
+    return NULL;
+}
+
+/* ---- List -------------------------------------------------------------------------------------------------------- */
+
+/* Returns the length of the module if the tensor is a scale or a weight; 0: neither. */
+static size_t module_of(const char *name)
+{
+    static const char *const endings[] = {".weight_scale", ".weight_packed", ".weight"};
+    for (size_t i = 0; i < sizeof endings / sizeof *endings; i++)
+        if (ends_with(name, endings[i]))
+            return strlen(name) - strlen(endings[i]);
+    return 0;
+}
+
+static int compare_modules(const void *a, const void *b)
+{
+    return strcmp(((const struct audit_module *)a)->name, ((const struct audit_module *)b)->name);
+}
+
+/* Adds every module that has a weight, a packed weight or a scale, once. */
+static int collect(struct audit *audit, struct fail *f)
+{
+    audit->modules = calloc(audit->model.count + 1, sizeof *audit->modules);
+    if (!audit->modules)
+        return NO_MEMORY(f, "the modules");
+    size_t n = 0;
+    for (size_t i = 0; i < audit->model.count; i++) {
+        const char *name = audit->model.tensors[i].stored->name;
+        const size_t length = module_of(name);
+        if (length == 0)
+            continue;
+        audit->modules[n].name = strndup(name, length);
+        audit->modules[n].length = length;
+        audit->module_count = n + 1;
+        if (!audit->modules[n++].name)
+            return NO_MEMORY(f, "the modules");
+    }
+    qsort(audit->modules, n, sizeof *audit->modules, compare_modules);
+    size_t kept = 0;
+    for (size_t i = 0; i < n; i++)
+        if (kept > 0 && strcmp(audit->modules[kept - 1].name, audit->modules[i].name) == 0)
+            free(audit->modules[i].name);
+        else
+            audit->modules[kept++] = audit->modules[i];
+    audit->module_count = kept;
+    return QOBS_OK;
+}
+
+/* Keeps the modules that are quantized or should be. Returns false for the others. */
+static bool belongs(struct audit *audit, const struct audit_targets *t, struct audit_module *m)
+{
+    bool by_class;
+    find_parts(&audit->model, m);
+    const bool ignored = matcher_find(t->ignore, m->name, m->length) >= 0;
+    m->group = group_of(t, &audit->config, m->name, m->length, &by_class);
+    const bool norm = m->length >= 4 && strcmp(m->name + m->length - 4, "norm") == 0;
+    const bool claimed = m->group && !ignored && !norm && (!by_class || is_linear_name(m->name, m->length));
+    if (m->codes && (m->scale || claimed)) {
+        if (ignored || !m->group)
+            audit_find(audit, m, "is quantized, but the configuration %s",
+                       ignored ? "ignores it" : "does not target it");
+        return m->group != NULL;
+    }
+    if (claimed && m->plain && m->plain->ndim == 2)
+        audit_find(audit, m, "is not quantized (%s), but the configuration claims it", m->plain->dtype);
+    return false;
+}
+
+int audit_list_modules(struct audit *audit, struct fail *f)
+{
+    struct audit_targets targets = {0};
+    int status = compile_targets(&targets, &audit->config, f);
+    if (status == QOBS_OK)
+        status = collect(audit, f);
+    size_t kept = 0;
+    for (size_t i = 0; status == QOBS_OK && i < audit->module_count; i++) {
+        if (belongs(audit, &targets, &audit->modules[i]))
+            audit->modules[kept++] = audit->modules[i];
+        else
+            free(audit->modules[i].name);
+    }
+    if (status == QOBS_OK)
+        audit->module_count = kept;
+    free_targets(&targets);
+    return status;
+}
+
+/* ---- Sets -------------------------------------------------------------------------------------------------------- */
+
+int audit_check_sets(struct audit *audit, struct fail *f)
+{
+    const size_t count = audit->module_count;
+    char **names = calloc(count + 1, sizeof *names);
+    size_t *set = malloc((count + 1) * sizeof *set);
+    int status = names && set ? QOBS_OK : NO_MEMORY(f, "the fused sets");
+    for (size_t i = 0; status == QOBS_OK && i < count; i++) {
+        const size_t size = audit->modules[i].length + sizeof ".weight";
+        names[i] = malloc(size);
+        if (names[i])
+            snprintf(names[i], size, "%s.weight", audit->modules[i].name);
+        else
+            status = NO_MEMORY(f, "the fused sets");
+    }
+    if (status == QOBS_OK && fused_sets((const char *const *)names, count, FUSED_VLLM, set, f) != 0)
+        status = QOBS_ERROR_OUT_OF_MEMORY;
+    for (size_t i = 0; status == QOBS_OK && i < count; i++) {
+        const struct audit_module *m = &audit->modules[i], *first = &audit->modules[set[i]];
+        if (set[i] == i || !m->global_scale || !first->global_scale || !m->sound || !first->sound)
+            continue;
+        float own, other;
+        memcpy(&own, m->global_scale->data, sizeof own);
+        memcpy(&other, first->global_scale->data, sizeof other);
+        if (memcmp(&own, &other, sizeof own) != 0)
+            audit_find(audit, m, "has the global scale %g, but %s, with which it runs as one matrix, has %g",
+                       (double)own, first->name, (double)other);
+    }
+    for (size_t i = 0; names && i < count; i++)
+        free(names[i]);
+    free(names);
+    free(set);
+    return status;
+}

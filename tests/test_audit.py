@@ -1,0 +1,117 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: The qobs authors
+"""Tests of qobs audit: nothing is found in what qobs quantize writes, and every kind of damage is found.
+
+    test_audit.py QOBS
+"""
+import json
+import os
+import shutil
+import struct
+import subprocess
+import sys
+
+import cli
+from cli import check, equal
+from test_quantize_command import make_model, read, write
+
+QOBS = os.path.abspath(sys.argv[1])
+
+
+def quantize(scheme, *options):
+    shutil.rmtree("out", ignore_errors=True)
+    subprocess.run([QOBS, "quantize", "in", "--scheme", scheme, "--quiet", "-o", "out", *options], check=True)
+
+
+def audit(*options):
+    run = subprocess.run([QOBS, "audit", "out", "--json", *options], capture_output=True, text=True, check=False)
+    return run.returncode, json.loads(run.stdout) if run.stdout else run.stderr
+
+
+def edit(change):
+    """Lets a function change the tensors {name: [dtype, shape, bytes]} of the output."""
+    data = read("out/model.safetensors")
+    (length,) = struct.unpack("<Q", data[:8])
+    header, body = json.loads(data[8:8 + length]), data[8 + length:]
+    tensors = {k: [v["dtype"], v["shape"], body[v["data_offsets"][0]:v["data_offsets"][1]]] for k, v in header.items()}
+    change(tensors)
+    write("out/model.safetensors", cli.st_bytes({k: tuple(v) for k, v in tensors.items()}))
+    index = json.loads(read("out/model.safetensors.index.json"))
+    index["weight_map"] = {k: "model.safetensors" for k in tensors}
+    write("out/model.safetensors.index.json", json.dumps(index).encode())
+
+
+def test_sound():
+    make_model("in")
+    for scheme in ("W4A16", "W4A16_ASYM", "W8A8", "W3A16", "FP8_DYNAMIC", "FP8_BLOCK", "NVFP4A16", "MXFP4", "MXFP8"):
+        quantize(scheme)
+        status, report = audit("--against", "in")
+        equal(status, 0, f"{scheme}: nothing is found {report if status else ''}")
+        equal(len(report["layers"]), 6, f"{scheme}: layers")
+        written = json.loads(subprocess.run([QOBS, "quantize", "in", "--scheme", scheme, "-o", "again", "--json", "-"],
+                                            capture_output=True, text=True, check=True).stdout)["layers"]
+        errors = {layer["name"]: layer["relative_error"] for layer in report["layers"]}
+        check(all(abs(errors[w["name"]] - w["relative_error"]) <= 1e-3 * w["relative_error"] + 1e-6 for w in written),
+              f"{scheme}: the errors are those that quantize reports", f"{errors} {written}")
+        shutil.rmtree("again")
+
+
+def damaged(what, scheme, change, word):
+    quantize(scheme)
+    edit(change)
+    status, report = audit()
+    equal(status, 3, f"{what}: exit status")
+    check(any(word in f["finding"] for f in report["findings"]), f"{what}: {word}", str(report))
+
+
+def test_damage():
+    make_model("in")
+    layer = "model.layers.1.self_attn.k_proj."
+
+    def half(bits):
+        return lambda t: t[layer + "weight_scale"].__setitem__(2, struct.pack("<H", bits) + t[layer + "weight_scale"][2][2:])
+    damaged("a scale of zero", "W4A16", half(0), "not above 0")
+    damaged("a scale of infinity", "W4A16", half(0x7F80), "not above 0")
+    damaged("a scale of NaN", "W4A16", half(0x7FC0), "not above 0")
+    damaged("a negative scale", "W4A16", half(0xBF80), "not above 0")
+    damaged("no scale", "W4A16", lambda t: t.pop(layer + "weight_scale"), "has no weight_scale")
+    damaged("another dtype", "W8A8", lambda t: t[layer + "weight"].__setitem__(0, "U8"), "weight is U8")
+    damaged("another shape", "W8A8", lambda t: t[layer + "weight_scale"].__setitem__(1, [1, 128]), "weight_scale is BF16 [1,128]")
+    damaged("another weight_shape", "W4A16",
+            lambda t: t[layer + "weight_shape"].__setitem__(2, struct.pack("<qq", 128, 12800)), "weight_shape")
+    damaged("other global scales", "NVFP4A16",
+            lambda t: t[layer + "weight_global_scale"].__setitem__(2, struct.pack("<f", 3)), "runs as one matrix")
+    damaged("a global scale of zero", "NVFP4A16",
+            lambda t: t[layer + "weight_global_scale"].__setitem__(2, struct.pack("<f", 0)), "the global scale is 0")
+    damaged("codes in a small range", "W8A8",
+            lambda t: t[layer + "weight"].__setitem__(2, bytes(b % 8 for b in t[layer + "weight"][2])), "largest magnitude")
+
+    def unquantize(tensors):
+        for name in [n for n in tensors if n.startswith(layer)]:
+            del tensors[name]
+        tensors[layer + "weight"] = ["BF16", [128, 128], bytes(2 * 128 * 128)]
+    damaged("a weight that is not quantized", "W4A16", unquantize, "is not quantized")
+
+    quantize("W4A16")
+    config = json.loads(read("out/config.json"))
+    config["quantization_config"]["ignore"] = [layer[:-1]]
+    write("out/config.json", json.dumps(config).encode())
+    status, report = audit()
+    check(status == 3 and "ignores it" in str(report), "an ignored module that is quantized", str(report))
+
+
+def test_refused():
+    make_model("in")
+    run = subprocess.run([QOBS, "audit", "in"], capture_output=True, text=True, check=False)
+    check(run.returncode == 2 and "quantization_config" in run.stderr, "a model that is not quantized", run.stderr)
+    run = subprocess.run([QOBS, "audit", "none"], capture_output=True, text=True, check=False)
+    check(run.returncode == 2 and "none" in run.stderr, "no directory", run.stderr)
+    quantize("W4A16")
+    os.truncate("out/model.safetensors", 2000)
+    run = subprocess.run([QOBS, "audit", "out"], capture_output=True, text=True, check=False)
+    check(run.returncode == 2 and "model.safetensors" in run.stderr, "a shard that is cut off", run.stderr)
+
+
+if __name__ == "__main__":
+    sys.exit(cli.main({k: v for k, v in globals().items() if k != "test_quantize_command"}))

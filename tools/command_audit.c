@@ -1,0 +1,174 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-FileCopyrightText: The qobs authors */
+
+/* qobs audit: parses the options and prints the findings. The work is in checkpoint/. */
+#include <cjson/cJSON.h>
+#include <getopt.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "files/fail.h"
+#include "program.h"
+#include "qobs/checkpoint.h"
+
+static const char help[] =
+    "usage: qobs audit DIR [OPTION]...\n"
+    "\n"
+    "Checks a quantized checkpoint of anybody in the format of compressed-tensors: tensors that are missing or do not "
+    "fit\n"
+    "quantization_config, scales that are no scales, global scales that differ within what vLLM runs as one matrix,\n"
+    "modules that are claimed but not quantized, and codes that use less than half of their range.\n"
+    "\n"
+    "  --against MODEL_DIR  the model before it was quantized: prints the error of each layer, the largest first\n"
+    "  --json               print the report as JSON\n"
+    "  --table              list all layers, not the ten with the largest errors\n"
+    "  --isa NAME           use this instruction set (qobs info lists them)\n"
+    "  --threads N          number of threads (default: one for each processor)\n"
+    "  --help               print this and exit\n"
+    "\n"
+    "Exit status: 0 nothing found, 3 something found, 1 system failure, 2 wrong options or input.\n";
+
+enum { EXIT_FOUND = 3, AUDIT_WORST = 10 };
+
+struct audit_options {
+    qobs_checkpoint_audit_args args;
+    const char *isa, *threads;
+    bool json, table, help;
+};
+
+enum audit_option { AGAINST = 256, JSON, TABLE, ISA, THREADS };
+
+static const struct option long_options[] = {{"against", required_argument, NULL, AGAINST},
+                                             {"json", no_argument, NULL, JSON},
+                                             {"table", no_argument, NULL, TABLE},
+                                             {"isa", required_argument, NULL, ISA},
+                                             {"threads", required_argument, NULL, THREADS},
+                                             {"help", no_argument, NULL, 'h'},
+                                             {0}};
+
+static int parse(struct audit_options *o, int argc, char **argv)
+{
+    o->args.struct_size = sizeof o->args;
+    for (int c; (c = getopt_long(argc, argv, "h", long_options, NULL)) != -1;) {
+        if (c == AGAINST)
+            o->args.against = optarg;
+        else if (c == ISA)
+            o->isa = optarg;
+        else if (c == THREADS)
+            o->threads = optarg;
+        else if (c == JSON)
+            o->json = true;
+        else if (c == TABLE)
+            o->table = true;
+        else if (c != 'h')
+            return EXIT_USAGE;
+        else
+            o->help = true;
+    }
+    if (!o->help && optind + 1 != argc)
+        return print_error(EXIT_USAGE, "audit: expected one directory, got %d (see qobs audit --help)", argc - optind);
+    o->args.checkpoint = o->help ? NULL : argv[optind];
+    return EXIT_OK;
+}
+
+/* ---- Tables ------------------------------------------------------------------------------------------------------ */
+
+static const char *text_of(const cJSON *object, const char *key)
+{
+    const cJSON *item = cJSON_GetObjectItemCaseSensitive(object, key);
+    return cJSON_IsString(item) ? item->valuestring : "";
+}
+
+static double error_of(const cJSON *layer)
+{
+    const cJSON *item = cJSON_GetObjectItemCaseSensitive(layer, "relative_error");
+    return cJSON_IsNumber(item) ? item->valuedouble : -1;
+}
+
+static int compare_layers(const void *a, const void *b)
+{
+    const double x = error_of(*(const cJSON *const *)a), y = error_of(*(const cJSON *const *)b);
+    return (x < y) - (x > y);
+}
+
+static int print_layers(const cJSON *layers, bool all)
+{
+    const cJSON **sorted = malloc(((size_t)cJSON_GetArraySize(layers) + 1) * sizeof *sorted), *item;
+    size_t n = 0;
+    if (!sorted)
+        return print_error(EXIT_SYSTEM, "no memory for the table");
+    cJSON_ArrayForEach(item, layers) if (error_of(item) >= 0) sorted[n++] = item;
+    qsort(sorted, n, sizeof *sorted, compare_layers);
+    for (size_t i = 0; i < n && (all || i < AUDIT_WORST); i++) {
+        char name[1024];
+        snprintf(name, sizeof name, "%s", text_of(sorted[i], "name"));
+        make_printable(name);
+        printf("%7.3f %%  %s\n", 100 * error_of(sorted[i]), name);
+    }
+    free(sorted);
+    return EXIT_OK;
+}
+
+static int print_report(const char *report, bool all)
+{
+    cJSON *json = cJSON_Parse(report);
+    const cJSON *item, *layers = cJSON_GetObjectItemCaseSensitive(json, "layers");
+    const cJSON *findings = cJSON_GetObjectItemCaseSensitive(json, "findings");
+    if (!json)
+        return print_error(EXIT_SYSTEM, "no memory for the table");
+    printf("%d quantized layers, %d findings\n", cJSON_GetArraySize(layers), cJSON_GetArraySize(findings));
+    cJSON_ArrayForEach(item, findings)
+    {
+        char line[2048];
+        const char *module = text_of(item, "module");
+        snprintf(line, sizeof line, "%s%s%s", module, *module ? ": " : "", text_of(item, "finding"));
+        make_printable(line);
+        printf("%s\n", line);
+    }
+    const int code = print_layers(layers, all);
+    cJSON_Delete(json);
+    return code;
+}
+
+/* ---- Run --------------------------------------------------------------------------------------------------------- */
+
+static int run(struct audit_options *o, struct threads *threads)
+{
+    qobs_error error;
+    char *report = NULL;
+    size_t findings = 0;
+    if (o->isa && qobs_isa_select(o->isa, &error) != QOBS_OK)
+        return print_status_error(&error, "--isa");
+    o->args.runtime = &threads->runtime;
+    o->args.report = &report;
+    o->args.findings = &findings;
+    const int status = qobs_checkpoint_audit(&o->args, &error);
+    const bool system = status == QOBS_ERROR_SYSTEM || status == QOBS_ERROR_OUT_OF_MEMORY;
+    int code = status == QOBS_OK ? EXIT_OK : print_error(system ? EXIT_SYSTEM : EXIT_USAGE, "%s", error.message);
+    if (code == EXIT_OK && !report)
+        code = print_error(EXIT_SYSTEM, "no memory for the report");
+    if (code == EXIT_OK && o->json)
+        puts(report);
+    else if (code == EXIT_OK)
+        code = print_report(report, o->table);
+    free(report);
+    return code == EXIT_OK && findings > 0 ? EXIT_FOUND : code;
+}
+
+int command_audit(int argc, char **argv)
+{
+    struct audit_options o = {0};
+    struct threads threads = {0};
+    int code = parse(&o, argc, argv);
+    if (code == EXIT_OK && o.help) {
+        fputs(help, stdout);
+        return EXIT_OK;
+    }
+    if (code == EXIT_OK)
+        code = threads_start(&threads, o.threads);
+    if (code == EXIT_OK)
+        code = run(&o, &threads);
+    threads_stop(&threads);
+    return code;
+}
