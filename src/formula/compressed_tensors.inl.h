@@ -17,6 +17,40 @@ static void NATIVE(symmetric)(const struct numbers *q, size_t n, const stored *m
     }
 }
 
+/* The same under a global scale with scales in e4m3 (NVFP4): float from the product on. */
+static void NATIVE(under_global_scale)(const struct numbers *q, size_t n, const stored *min, const stored *max,
+                                       float *scale)
+{
+    const real half = (real)((q->quant_max - q->quant_min) / 2);
+    const float global_scale = *q->global_scale, eps = (float)q->eps;
+    for (size_t i = 0; i < n; i++) {
+        float s = (float)round_native(NATIVE(amax)(load(min[i]), load(max[i])) / half) * global_scale;
+        s = s > 448 ? 448 : s;
+        s = grid_round_e4m3(s);
+        scale[i] = s == 0 ? eps : s;
+    }
+}
+
+#if MANTISSA_BITS == 7 || MANTISSA_BITS == 23
+/* MX scales of dtypes with an exponent of 8 bits: the exponent field of amax after rounding, less mx_offset. A field of
+ * 255 gives infinity, and so does NaN; the smallest scale is 2^-127. */
+static void NATIVE(powers_of_2)(const struct numbers *q, size_t n, const stored *min, const stored *max, stored *scale)
+{
+    const int32_t offset = (int32_t)q->mx_offset;
+    for (size_t i = 0; i < n; i++) {
+        const stored element = store(NATIVE(amax)(load(min[i]), load(max[i])));
+        stored_bits bits;
+        memcpy(&bits, &element, sizeof bits);
+        const int32_t rounded = (int32_t)(((uint32_t)bits + ((uint32_t)1 << (MANTISSA_BITS - 2))) >> MANTISSA_BITS);
+        const int32_t field = rounded > 255 ? 255 : rounded;
+        const int32_t lowered = field - offset < 0 ? 0 : field - offset;
+        const int32_t exponent = field == 255 ? 255 : lowered;
+        bits = (stored_bits)(exponent == 0 ? (uint32_t)1 << (MANTISSA_BITS - 1) : (uint32_t)exponent << MANTISSA_BITS);
+        memcpy(&scale[i], &bits, sizeof bits);
+    }
+}
+#endif
+
 /* The exponent of an MX scale, biased by 127. It is that of amax rounded to a power of two in its own bits, less
  * mx_offset. */
 static inline real NATIVE(mx_exponent)(const struct numbers *q, real amax)
@@ -88,8 +122,21 @@ static void NATIVE(qparams)(const struct numbers *q, size_t n, const stored *min
                             void *zero_point)
 {
     const bool plain = q->symmetric && !q->mx && q->scale_dtype == SCALE_NATIVE && !q->global_scale && !q->e4m3_scales;
+    const bool nvfp4 = q->symmetric && !q->mx && q->scale_dtype == SCALE_E4M3 && q->global_scale && !q->e4m3_scales &&
+                       q->min_scale == 0 && sizeof(stored) < 8;
     if (plain && scale)
         NATIVE(symmetric)(q, n, min, max, scale);
+    if (nvfp4 && scale && !zero_point) {
+        NATIVE(under_global_scale)(q, n, min, max, scale);
+        return;
+    }
+#if MANTISSA_BITS == 7 || MANTISSA_BITS == 23
+    if (q->mx && q->symmetric && q->scale_dtype == SCALE_U8 && !q->global_scale && q->min_scale == 0 && scale &&
+        !zero_point) {
+        NATIVE(powers_of_2)(q, n, min, max, scale);
+        return;
+    }
+#endif
     if (!plain || zero_point)
         NATIVE(any)(q, n, min, max, plain ? NULL : scale, zero_point);
 }
