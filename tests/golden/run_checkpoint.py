@@ -96,11 +96,11 @@ def main():
     parser = argparse.ArgumentParser(description="compares qobs quantize with model_free_ptq")
     parser.add_argument("qobs", type=shlex.split)
     parser.add_argument("--isa")
-    parser.add_argument("--threads", default="2")
+    parser.add_argument("--threads", help="default: one for each processor, if the program has threads")
     parser.add_argument("--only", default="")
     parser.add_argument("-v", action="store_true")
     options = parser.parse_args()
-    extra = ["--threads", options.threads] + (["--isa", options.isa] if options.isa else [])
+    extra = (["--threads", options.threads] if options.threads else []) + (["--isa", options.isa] if options.isa else [])
     cases = [c for c in json.loads((HERE / "checkpoint.json").read_text())["cases"] if re.search(options.only, c["name"])]
     passed = failed = 0
     with tempfile.TemporaryDirectory() as directory:
