@@ -28,7 +28,8 @@
 #   memory     values that were never set: C tests, without SLEEF, under the memory sanitizer; others under valgrind (only if named or
 #              with --full)
 #   python     the Python package: its wheel, built in isolation, installed and tested with numpy and torch from PyPI (only if named)
-#   (golden, clang, aarch64, cpus, bench, install, portable, analyse and memory use what gcc has built, which is built before)
+#   live       qobs quantize beside llm-compressor of PyPI, whole directories; left out if it cannot be installed
+#   (golden, clang, aarch64, cpus, bench, install, portable, analyse, live and memory use what gcc has built, which is built before)
 #   --full     all kernel checks at length, golden cases on more builds
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -39,7 +40,7 @@ for argument; do
     case $argument in
     --full) full=1 ;;
     gcc | golden | clang | sanitize | emulate | aarch64 | cpus | bench | scripts | exercises | install | portable | fuzz | analyse | \
-        races | memory | python) stages+=("$argument") ;;
+        races | memory | python | live) stages+=("$argument") ;;
     *)
         sed -n '/^#   /s/^#   //p' "$0" >&2
         exit 2
@@ -47,7 +48,7 @@ for argument; do
     esac
 done
 named=${stages[*]}
-[[ $named ]] || stages=(gcc golden clang sanitize emulate aarch64 cpus bench scripts exercises install portable fuzz analyse ${full:+races memory})
+[[ $named ]] || stages=(gcc golden clang sanitize emulate aarch64 cpus bench scripts exercises install portable fuzz analyse live ${full:+races memory})
 
 # What the program has of the golden suites, as options of run_cli.py.
 golden=(
@@ -472,6 +473,19 @@ stage_python() {
         counted single plain_python python3.$minor $directory/plain
     done
     counted $directory/venv/bin/python -B -m pytest -q -p no:cacheprovider python/tests
+}
+
+# llm-compressor of PyPI, which takes minutes to install, in an environment of its own.
+stage_live() {
+    local directory=$top/live
+    if [[ ! -x $directory/bin/python ]] || ! $directory/bin/python -c 'import llmcompressor' 2>>"$log"; then
+        if ! { python3 -m venv $directory && $directory/bin/pip install torch==2.13.0 &&
+            $directory/bin/pip install llmcompressor==0.14.0; } >>"$log" 2>&1; then
+            echo "    left out: llmcompressor 0.14.0 and torch 2.13.0 cannot be installed here"
+            return
+        fi
+    fi
+    counted $directory/bin/python -B tests/live_checkpoint.py $top/gcc/tools/qobs examples/tinylm
 }
 
 setup=(--clang --bench --install --fuzz)

@@ -19,9 +19,12 @@ struct native_how {
     bool bf16, integers, shifted, weighted, rounded;
 };
 
+/* Rounds to the dtype. BF16 stays in 32 bits: a NaN of arithmetic is quiet, so that the addition does not carry out of
+ * its mantissa. */
 ALWAYS_INLINE float round_half(bool bf16, float v)
 {
-    return bf16 ? float_of_bf16(bf16_of_float(v)) : float_of_f16(f16_of_float(v));
+    const uint32_t bits = bits_of_float(v);
+    return bf16 ? float_of_bits((bits + 0x7fff + (bits >> 16 & 1)) & 0xffff0000) : float_of_f16(f16_of_float(v));
 }
 
 /* |e|^norm: from the table for errors that are numbers of the dtype, else a product. */
@@ -34,7 +37,7 @@ ALWAYS_INLINE float power_of(struct native_how how, const struct native_norm *no
 }
 
 ALWAYS_INLINE float native_error(struct native_how how, struct grid_float grid, float quant_min, float quant_max,
-                                 const struct native_norm *norm, float x, float scale, float zero_point)
+                                 float x, float scale, float zero_point)
 {
     float v = round_half(how.bf16, x / scale);
     if (how.shifted)
@@ -45,7 +48,7 @@ ALWAYS_INLINE float native_error(struct native_how how, struct grid_float grid, 
     if (how.shifted)
         v = round_half(how.bf16, v - zero_point);
     const float error = round_half(how.bf16, v * scale) - x;
-    return power_of(how, norm, how.rounded ? round_half(how.bf16, error) : error);
+    return how.rounded ? round_half(how.bf16, error) : error;
 }
 
 ALWAYS_INLINE double native_sum(struct native_how how, const struct quantizer *quantizer,
@@ -56,9 +59,11 @@ ALWAYS_INLINE double native_sum(struct native_how how, const struct quantizer *q
     const float quant_min = (float)quantizer->quant_min, quant_max = (float)quantizer->quant_max;
     double lane[QOBS_SEARCH_LANES] = {0};
     for (size_t i = 0; i < n; i += QOBS_SEARCH_LANES) {
-        float power[QOBS_SEARCH_LANES];
+        float error[QOBS_SEARCH_LANES], power[QOBS_SEARCH_LANES];
         for (int j = 0; j < QOBS_SEARCH_LANES; j++)
-            power[j] = native_error(how, grid, quant_min, quant_max, norm, x[i + (size_t)j], scale, zero_point);
+            error[j] = native_error(how, grid, quant_min, quant_max, x[i + (size_t)j], scale, zero_point);
+        for (int j = 0; j < QOBS_SEARCH_LANES; j++)
+            power[j] = power_of(how, norm, error[j]);
         for (int j = 0; j < QOBS_SEARCH_LANES; j++)
             lane[j] += (double)(how.weighted ? power[j] * weight[i + (size_t)j] : power[j]);
     }
