@@ -98,7 +98,11 @@ static int print_layers(const cJSON *layers, bool all)
     size_t n = 0;
     if (!sorted)
         return print_error(EXIT_SYSTEM, "no memory for the table");
-    cJSON_ArrayForEach(item, layers) if (error_of(item) >= 0) sorted[n++] = item;
+    cJSON_ArrayForEach(item, layers)
+    {
+        if (error_of(item) >= 0)
+            sorted[n++] = item;
+    }
     qsort(sorted, n, sizeof *sorted, compare_layers);
     for (size_t i = 0; i < n && (all || i < AUDIT_WORST); i++) {
         char name[1024];
@@ -153,6 +157,8 @@ static int run(struct audit_options *o, struct threads *threads)
     else if (code == EXIT_OK)
         code = print_report(report, o->table);
     free(report);
+    o->args.report = NULL;
+    o->args.findings = NULL;
     return code == EXIT_OK && findings > 0 ? EXIT_FOUND : code;
 }
 

@@ -267,6 +267,7 @@ static int run(struct quantize_options *o, struct threads *threads)
     if (code == EXIT_OK && o->report)
         code = write_report(&report, o->report, text);
     output_abort(&report);
+    o->args.report = NULL;
     free(text);
     return code;
 }

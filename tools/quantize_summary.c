@@ -51,7 +51,7 @@ static int print_layers(const cJSON *layers, bool all)
     size_t n = 0;
     if (!sorted)
         return print_error(EXIT_SYSTEM, "no memory for the summary");
-    cJSON_ArrayForEach(item, layers) sorted[n++] = item;
+    cJSON_ArrayForEach(item, layers) { sorted[n++] = item; }
     qsort(sorted, n, sizeof *sorted, compare_errors);
     const size_t shown = all || n < WORST ? n : WORST;
     if (shown > 0)
@@ -93,8 +93,8 @@ int quantize_summary(const char *report, double seconds, bool all_layers, bool q
     const cJSON *item, *layers = cJSON_GetObjectItemCaseSensitive(json, "layers");
     if (!json)
         return print_error(EXIT_SYSTEM, "no memory for the summary");
-    cJSON_ArrayForEach(item, cJSON_GetObjectItemCaseSensitive(json, "warnings"))
-        print_warning("%s", cJSON_IsString(item) ? item->valuestring : "");
+    const cJSON *warnings = cJSON_GetObjectItemCaseSensitive(json, "warnings");
+    cJSON_ArrayForEach(item, warnings) { print_warning("%s", cJSON_IsString(item) ? item->valuestring : ""); }
     int code = EXIT_OK;
     if (!quiet) {
         const double before = number_of(json, "bytes_before"), after = number_of(json, "bytes_after");

@@ -42,8 +42,8 @@ struct audit {
 /* Lists the modules and finds their tensors, and what is missing. */
 int audit_list_modules(struct audit *audit, struct fail *f);
 
-/* Checks dtypes, shapes and values of module `index`. Any thread may call it, for an executor. */
-void audit_check_module(void *audit, size_t index);
+/* Checks dtypes, shapes and values of module `index`. `argument` is the audit. Any thread may call it. */
+void audit_check_module(void *argument, size_t index);
 
 /* Compares the global scales of modules that vLLM runs as one matrix. */
 int audit_check_sets(struct audit *audit, struct fail *f);

@@ -217,7 +217,7 @@ int audit_check_sets(struct audit *audit, struct fail *f)
         float own, other;
         memcpy(&own, m->global_scale->data, sizeof own);
         memcpy(&other, first->global_scale->data, sizeof other);
-        if (memcmp(&own, &other, sizeof own) != 0)
+        if (!(own == other))
             audit_find(audit, m, "has the global scale %g, but %s, with which it runs as one matrix, has %g",
                        (double)own, first->name, (double)other);
     }

@@ -147,7 +147,7 @@ static const char *repeated_key(const cJSON *object, bool *failed)
         *failed = true;
         return NULL;
     }
-    cJSON_ArrayForEach(item, object) keys[n++] = item->string;
+    cJSON_ArrayForEach(item, object) { keys[n++] = item->string; }
     qsort(keys, n, sizeof *keys, compare_strings);
     for (size_t i = 1; i < n && !found; i++)
         found = strcmp(keys[i - 1], keys[i]) == 0 ? keys[i] : NULL;

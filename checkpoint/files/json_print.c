@@ -23,9 +23,12 @@ static void put(struct buffer *b, const char *text, size_t length)
     if (!b->failed && b->length + length + 1 > b->capacity) {
         const size_t capacity = 2 * b->capacity + length + 256;
         char *grown = realloc(b->data, capacity);
-        b->failed = !grown;
-        b->data = grown ? grown : b->data;
-        b->capacity = grown ? capacity : b->capacity;
+        if (grown) {
+            b->data = grown;
+            b->capacity = capacity;
+        } else {
+            b->failed = true;
+        }
     }
     if (b->failed)
         return;
@@ -125,7 +128,7 @@ static void put_object(struct buffer *b, const cJSON *object, int depth)
         b->failed = true;
         return;
     }
-    cJSON_ArrayForEach(item, object) sorted[n++] = item;
+    cJSON_ArrayForEach(item, object) { sorted[n++] = item; }
     qsort(sorted, n, sizeof *sorted, compare_keys); /* bytes of UTF-8 order as code points do */
     put_text(b, "{");
     for (size_t i = 0; i < n; i++) {

@@ -329,10 +329,11 @@ static void flush_directories(const char *path)
             flush_directories(below);
         free(below);
     }
-    if (directory) {
-        fsync(dirfd(directory));
+    const int fd = directory ? dirfd(directory) : -1;
+    if (fd >= 0)
+        fsync(fd);
+    if (directory)
         closedir(directory);
-    }
 }
 
 /* Replaces a directory that holds files. Both names exist at every moment. */

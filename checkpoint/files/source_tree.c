@@ -94,16 +94,15 @@ static int visit(struct source_tree *tree, const char *relative, int depth, stru
     struct stat status;
     char *path = join_path(tree->root, relative);
     int result = path ? 0 : fail(f, "%s: no memory for its names", tree->root);
-    if (result == 0 && stat(path, &status) != 0)
+    const bool known = path && stat(path, &status) == 0;
+    if (result == 0 && (!known || (S_ISREG(status.st_mode) && access(path, R_OK) != 0)))
         result = fail(f, "%s: cannot be read: %s", path, strerror(errno));
     else if (result == 0 && S_ISDIR(status.st_mode))
         result = walk(tree, relative, depth + 1, f);
-    else if (result == 0 && !S_ISREG(status.st_mode))
-        result = fail(f, "%s: is neither a regular file nor a directory", path);
-    else if (result == 0 && access(path, R_OK) != 0)
-        result = fail(f, "%s: cannot be read: %s", path, strerror(errno));
-    else if (result == 0)
+    else if (result == 0 && S_ISREG(status.st_mode))
         result = add_file(tree, relative, (uint64_t)status.st_size, f);
+    else if (result == 0)
+        result = fail(f, "%s: is neither a regular file nor a directory", path);
     free(path);
     return result;
 }
@@ -143,7 +142,8 @@ int source_tree_read(struct source_tree *tree, const char *root, struct fail *f)
         source_tree_free(tree);
         return -1;
     }
-    qsort(tree->files, tree->count, sizeof *tree->files, compare_files);
+    if (tree->count > 0)
+        qsort(tree->files, tree->count, sizeof *tree->files, compare_files);
     return 0;
 }
 

@@ -207,8 +207,8 @@ int layout_make(struct output_layout *layout, const struct model *model, const s
     *layout = (struct output_layout){.shard_count = model->shard_count,
                                      .shards = calloc(model->shard_count + 1, sizeof *layout->shards),
                                      .parts = malloc((weights->count + 1) * sizeof *layout->parts),
-                                     .set = malloc((weights->count + 1) * sizeof *layout->set)};
-    size_t *home = malloc((weights->count + 1) * sizeof *home);
+                                     .set = calloc(weights->count + 1, sizeof *layout->set)};
+    size_t *home = calloc(weights->count + 1, sizeof *home);
     int status = layout->shards && layout->parts && layout->set && home ? QOBS_OK : NO_MEMORY(f, "the layout");
     for (size_t i = 0; status == QOBS_OK && i < model->shard_count; i++)
         layout->shards[i].path = model->shards[i].path;

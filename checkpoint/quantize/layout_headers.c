@@ -62,9 +62,12 @@ static void put(struct header_text *t, const char *data, size_t length)
     if (t->length + length > t->capacity && !t->failed) {
         const size_t capacity = 2 * t->capacity + length + 256;
         char *grown = realloc(t->data, capacity);
-        t->failed = !grown;
-        t->data = grown ? grown : t->data;
-        t->capacity = grown ? capacity : t->capacity;
+        if (grown) {
+            t->data = grown;
+            t->capacity = capacity;
+        } else {
+            t->failed = true;
+        }
     }
     if (t->failed)
         return;

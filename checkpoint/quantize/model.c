@@ -78,7 +78,7 @@ static size_t safetensors_count(const struct source_tree *tree)
 static size_t shard_of(const struct model *m, const char *path)
 {
     size_t i = 0;
-    while (i < m->shard_count && strcmp(m->shards[i].path, path) != 0)
+    while (i < m->shard_count && m->shards[i].path && strcmp(m->shards[i].path, path) != 0)
         i++;
     return i;
 }

@@ -58,7 +58,7 @@ static void fill_job(struct weight_job *job, struct quantize_run *run, size_t in
         return;
     int64_t shape[2];
     job->plan = &run->plans[w->group];
-    const struct quant_args *a = &job->plan->group->weights;
+    const struct quant_args *a = &run->config.groups[w->group].weights;
     const int ndim = scale_shape(a, w->shape, shape);
     job->unit_rows = ndim == 1 ? w->shape[0] : a->strategy == QUANT_BLOCK ? a->block_structure[0] : 1;
     job->unit_qparams = ndim == 1 ? 1 : shape[1];

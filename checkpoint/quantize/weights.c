@@ -205,7 +205,8 @@ int weights_list(struct weights *weights, const struct model *model, qobs_compat
     read_block_size(weights, model);
     for (size_t i = 0; i < model->count; i++)
         RETURN_IF_NOT_OK(list_tensor(&list, model, &model->tensors[i], compat, f));
-    qsort(weights->items, weights->count, sizeof *weights->items, compare_names);
+    if (weights->count > 0)
+        qsort(weights->items, weights->count, sizeof *weights->items, compare_names);
     for (size_t i = 1; i < weights->count; i++)
         if (compare_names(&weights->items[i - 1], &weights->items[i]) == 0)
             return INVALID(f, "tensor '%.200s' would be there twice after the experts are split",

@@ -172,7 +172,11 @@ int quant_config_parse(struct quant_config *config, const cJSON *json, const cha
     const cJSON *kv_cache = cJSON_GetObjectItemCaseSensitive(json, "kv_cache_scheme");
     if (!cJSON_IsObject(groups) || !groups->child)
         return fail(f, "%s: has no config_groups; an object with a group at least is needed", where);
-    cJSON_ArrayForEach(item, groups) if (read_group(config, item, where, f) != 0) return -1;
+    cJSON_ArrayForEach(item, groups)
+    {
+        if (read_group(config, item, where, f) != 0)
+            return -1;
+    }
     if (read_names(&config->ignore, &config->ignore_count, ignore, where, "ignore", f) != 0)
         return -1;
     return read_args(&config->kv_cache, &config->has_kv_cache, kv_cache, where, "kv_cache_scheme", f);

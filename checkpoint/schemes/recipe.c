@@ -134,7 +134,7 @@ static int texts_of(const cJSON *item, const char ***texts)
     *texts = calloc((size_t)count + 1, sizeof **texts);
     if (!*texts || (item && !cJSON_IsNull(item) && !cJSON_IsArray(item) && !cJSON_IsString(item)))
         return -1;
-    if (count == 1 && cJSON_IsString(item))
+    if (item && cJSON_IsString(item))
         (*texts)[n++] = item->valuestring;
     const cJSON *list = cJSON_IsArray(item) ? item : NULL;
     cJSON_ArrayForEach(each, list)

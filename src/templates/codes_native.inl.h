@@ -52,7 +52,8 @@ ALWAYS_INLINE bool NATIVE(may_multiply)(int how, int kind, real scale)
 {
     const uint32_t magnitude = bits_of_float((float)scale) & 0x7fffffff;
     const uint32_t most = kind == QOBS_CODE_INTEGER ? (127 + 100) << 23 : 127 << 23;
-    return MANTISSA_BITS == 7 && !(how & IN_FLOAT) && magnitude >= (127 - 100) << 23 && magnitude <= most;
+    const bool in_range = magnitude >= (127 - 100) << 23 && magnitude <= most;
+    return in_range && MANTISSA_BITS == 7 && !(how & IN_FLOAT);
 }
 
 ALWAYS_INLINE void NATIVE(code_run)(const struct NATIVE(quantizer) * q, int how, int kind, const element *from,
