@@ -479,8 +479,8 @@ stage_python() {
 stage_live() {
     local directory=$top/live
     if [[ ! -x $directory/bin/python ]] || ! $directory/bin/python -c 'import llmcompressor' 2>>"$log"; then
-        if ! { python3 -m venv $directory && $directory/bin/pip install torch==2.13.0 &&
-            $directory/bin/pip install llmcompressor==0.14.0; } >>"$log" 2>&1; then
+        if ! { python3 -m venv $directory && timeout 900 $directory/bin/pip install torch==2.13.0 &&
+            timeout 900 $directory/bin/pip install llmcompressor==0.14.0; } >>"$log" 2>&1; then
             echo "    left out: llmcompressor 0.14.0 and torch 2.13.0 cannot be installed here"
             return
         fi
