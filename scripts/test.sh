@@ -486,6 +486,7 @@ stage_live() {
         fi
     fi
     counted $directory/bin/python -B tests/live_checkpoint.py $top/gcc/tools/qobs examples/tinylm
+    counted env HF_HUB_OFFLINE=1 $directory/bin/python -B tests/live_static.py $top/gcc/tools/qobs examples/tinylm
 }
 
 setup=(--clang --bench --install --fuzz)

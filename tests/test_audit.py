@@ -57,8 +57,8 @@ def test_sound():
         shutil.rmtree("again")
 
 
-def damaged(what, scheme, change, word):
-    quantize(scheme)
+def damaged(what, scheme, change, word, *options):
+    quantize(scheme, *options)
     edit(change)
     status, report = audit()
     equal(status, 3, f"{what}: exit status")
@@ -86,6 +86,23 @@ def test_damage():
             lambda t: t[layer + "weight_global_scale"].__setitem__(2, struct.pack("<f", 0)), "the global scale is 0")
     damaged("codes in a small range", "W8A8",
             lambda t: t[layer + "weight"].__setitem__(2, bytes(b % 8 for b in t[layer + "weight"][2])), "largest magnitude")
+
+    attention = "model.layers.1.self_attn"
+    names = [f"model.layers.{i}.self_attn.{n}" for i in range(2) for n in ("q_proj.input", "k_states", "v_states")]
+    write("acts", cli.st_bytes({n: ("BF16", [1, 128] if "input" in n else [1, 2, 1, 64], struct.pack("<H", 0x3F80) * 128)
+                                for n in names}))
+    activations = ("--activations", "acts")
+    damaged("no input scale", "FP8", lambda t: t.pop(layer + "input_scale"), "has no input_scale", *activations)
+    damaged("an input scale of zero", "FP8", lambda t: t[layer + "input_scale"].__setitem__(2, b"\0\0"),
+            "input_scale: 1 of 1", *activations)
+    damaged("an input scale of bytes", "FP8", lambda t: t.__setitem__(layer + "input_scale", ["I8", [1], b"\1"]),
+            "input_scale is I8", *activations)
+    damaged("no scale of values", "FP8", lambda t: t.pop(f"{attention}.v_scale"), "has no v_scale", *activations)
+    damaged("an infinite global scale", "NVFP4",
+            lambda t: t[layer + "input_global_scale"].__setitem__(2, struct.pack("<f", float("inf"))),
+            "input_global_scale: 1 of 1", *activations)
+    quantize("FP8", *activations)
+    equal(audit()[0], 0, "static scales are sound")
 
     def unquantize(tensors):
         for name in [n for n in tensors if n.startswith(layer)]:

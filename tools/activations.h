@@ -7,8 +7,8 @@
 
 #include "bases.h"
 #include "layers.h"
+#include "activations/recordings.h"
 #include "progress.h"
-#include "recordings.h"
 #include "results.h"
 #include "files/safetensors.h"
 #include "select.h"
@@ -52,6 +52,11 @@ struct activations {
  * nothing was recorded for it. This and the following functions return an exit code. */
 int activations_find(struct activations *activations, const struct bases *bases, const struct layers *layers,
                      const struct tensor_set *model, const struct selection *selection);
+
+/* Finds the recording "<module>.input" and returns its first batch, which stands for all batches. If it was not
+ * recorded, finds the input of a module that is fused with this one (scheme.h). NULL: there is none. */
+int find_recorded_input(const struct recordings *recordings, const char *module, size_t length,
+                        const struct tensor_ref **found, struct fail *f);
 
 /* Observes all recordings and reads their results. */
 int activations_observe(struct activations *activations, const struct bases *bases, size_t layers,

@@ -2,10 +2,12 @@
 /* SPDX-FileCopyrightText: The qobs authors */
 
 /* Matches recorded tensors to the modules of a model. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "activations.h"
+#include "scheme.h"
 
 static const char *const suffixes[BASES] = {NULL, ".input", ".output", ".q_states", ".k_states", ".v_states"};
 
@@ -13,6 +15,23 @@ static const char *const suffixes[BASES] = {NULL, ".input", ".output", ".q_state
 static void *grow(void *items, size_t count, size_t size)
 {
     return count & (count - 1) ? items : realloc(items, (count ? 2 * count : 1) * size);
+}
+
+int find_recorded_input(const struct recordings *r, const char *module, size_t length, const struct tensor_ref **found,
+                        struct fail *f)
+{
+    int result = recordings_find(r, module, length, ".input", found, f);
+    size_t parent = length;
+    while (parent > 0 && module[parent - 1] != '.')
+        parent--;
+    const int set = scheme_fused_set(module + parent, length - parent);
+    const char *sibling;
+    for (int i = 0; result == 0 && !*found && (sibling = scheme_fused_member(set, i)); i++) {
+        char suffix[64];
+        snprintf(suffix, sizeof suffix, "%s.input", sibling);
+        result = recordings_find(r, module, parent, suffix, found, f);
+    }
+    return result;
 }
 
 /* Sets t->stream to the stream of `found`. Adds the stream if `found` has none yet. */
@@ -40,7 +59,7 @@ static int add_target(struct activations *a, struct target t)
     const struct tensor_ref *found;
     struct fail f;
     const int result = t.base == BASE_INPUT
-                           ? recordings_find_input(&a->recordings, t.module, t.length, &found, &f)
+                           ? find_recorded_input(&a->recordings, t.module, t.length, &found, &f)
                            : recordings_find(&a->recordings, t.module, t.length, suffixes[t.base], &found, &f);
     if (result != 0)
         return print_error(EXIT_SYSTEM, "%s", f.message);

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "activations/recordings.h"
 #include "program.h"
 #include "results.h"
 #include "state_file.h"

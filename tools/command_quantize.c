@@ -32,6 +32,9 @@ static const char help[] =
     "  --preset NAME     observer of the weights (default llmc.memoryless_minmax; llmc.memoryless_mse searches)\n"
     "  --set KEY=VALUE   a member of the scheme's weights or a setting of the observer: group_size=64; may be "
     "repeated\n"
+    "  --activations FILE  recorded activations for FP8, NVFP4 and the key/value cache: safetensors with tensors\n"
+    "                    <module>.input, <attention>.k_states, <attention>.v_states; may be repeated, a batch each\n"
+    "  --states DIR      saved observers of activations in place of recordings; several directories are merged\n"
     "  --compat NAME     vllm (default), or llm-compressor: byte for byte what model_free_ptq writes\n"
     "  -o, --out DIR     the output: a directory that is new or empty\n"
     "  --replace         if OUT_DIR holds files, replace it as a whole at the end\n"
@@ -79,7 +82,7 @@ struct option_list {
 
 struct quantize_options {
     qobs_checkpoint_quantize_args args;
-    struct option_list targets, ignore, settings;
+    struct option_list targets, ignore, settings, activations, states;
     const char *report, *isa, *threads;
     bool quiet, table, help;
     struct progress progress;
@@ -94,6 +97,8 @@ enum quantize_option {
     IGNORE,
     PRESET,
     SET,
+    ACTIVATIONS,
+    STATES,
     COMPAT,
     REPLACE,
     JSON,
@@ -110,6 +115,8 @@ static const struct option long_options[] = {{"scheme", required_argument, NULL,
                                              {"ignore", required_argument, NULL, IGNORE},
                                              {"preset", required_argument, NULL, PRESET},
                                              {"set", required_argument, NULL, SET},
+                                             {"activations", required_argument, NULL, ACTIVATIONS},
+                                             {"states", required_argument, NULL, STATES},
                                              {"compat", required_argument, NULL, COMPAT},
                                              {"out", required_argument, NULL, 'o'},
                                              {"replace", no_argument, NULL, REPLACE},
@@ -167,11 +174,13 @@ static int store_option(struct quantize_options *o, int code)
             *flags[i].value = true;
             return EXIT_OK;
         }
-    return code == TARGETS  ? add(&o->targets, optarg)
-           : code == IGNORE ? add(&o->ignore, optarg)
-           : code == SET    ? add(&o->settings, optarg)
-           : code == COMPAT ? set_compat(&o->args, optarg)
-                            : EXIT_USAGE;
+    return code == TARGETS       ? add(&o->targets, optarg)
+           : code == IGNORE      ? add(&o->ignore, optarg)
+           : code == SET         ? add(&o->settings, optarg)
+           : code == ACTIVATIONS ? add(&o->activations, optarg)
+           : code == STATES      ? add(&o->states, optarg)
+           : code == COMPAT      ? set_compat(&o->args, optarg)
+                                 : EXIT_USAGE;
 }
 
 static int parse(struct quantize_options *o, int argc, char **argv)
@@ -194,6 +203,10 @@ static int parse(struct quantize_options *o, int argc, char **argv)
     o->args.ignore_count = o->ignore.count;
     o->args.settings = o->settings.items;
     o->args.setting_count = o->settings.count;
+    o->args.activations = o->activations.items;
+    o->args.activation_count = o->activations.count;
+    o->args.states = o->states.items;
+    o->args.state_count = o->states.count;
     return EXIT_OK;
 }
 
@@ -289,6 +302,8 @@ int command_quantize(int argc, char **argv)
     free(o.targets.items);
     free(o.ignore.items);
     free(o.settings.items);
+    free(o.activations.items);
+    free(o.states.items);
     if (stop_signal)
         end_by_signal();
     return code;

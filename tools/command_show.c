@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "activations/recordings.h"
 #include "chart.h"
 #include "program.h"
 

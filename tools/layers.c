@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "activations/recordings.h"
 #include "qobs/plan.h"
 #include "scheme.h"
 #include "stored_scale.h"

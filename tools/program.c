@@ -175,21 +175,6 @@ bool config_has(const qobs_config *config, const char *key)
     return false;
 }
 
-int tensor_of_ref(const struct tensor_ref *ref, qobs_tensor *tensor, struct fail *f)
-{
-    for (int dtype = QOBS_F32; qobs_dtype_name((qobs_dtype)dtype); dtype++)
-        if (strcmp(qobs_dtype_name((qobs_dtype)dtype), ref->dtype) == 0) {
-            *tensor = (qobs_tensor){.struct_size = sizeof *tensor,
-                                    .data = ref->data,
-                                    .dtype = (qobs_dtype)dtype,
-                                    .ndim = ref->ndim,
-                                    .shape = ref->shape,
-                                    .strides = ref->strides};
-            return 0;
-        }
-    return fail(f, "%s: tensor '%s' has dtype %s, which cannot be observed", ref->file, ref->name, ref->dtype);
-}
-
 char *join(const char *start, size_t length, const char *end)
 {
     const size_t rest = strlen(end) + 1;

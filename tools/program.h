@@ -68,9 +68,6 @@ int set_option(qobs_config *config, const char *assignment);
 bool config_is(const qobs_config *config, const char *key, const char *value);
 bool config_has(const qobs_config *config, const char *key);
 
-/* Makes the library's view of a tensor in a file. Fails for dtypes the library does not have. */
-int tensor_of_ref(const struct tensor_ref *ref, qobs_tensor *tensor, struct fail *f);
-
 /* Returns `length` bytes of `start` followed by `end`, to be freed by the caller. NULL: no memory. */
 char *join(const char *start, size_t length, const char *end);
 

@@ -45,12 +45,24 @@ int audit_list_modules(struct audit *audit, struct fail *f);
 /* Checks dtypes, shapes and values of module `index`. `argument` is the audit. Any thread may call it. */
 void audit_check_module(void *argument, size_t index);
 
+/* Checks the stored scales of activations of all modules, and those of attention under a kv_cache_scheme. */
+void audit_check_activations(struct audit *audit);
+
 /* Compares the global scales of modules that vLLM runs as one matrix. */
 int audit_check_sets(struct audit *audit, struct fail *f);
 
 /* Records a finding. Any thread may call it. */
 void audit_find(struct audit *audit, const struct audit_module *module, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
+
+/* Returns the tensor <module>.<part>, or NULL. */
+const struct st_tensor *audit_part(const struct model *model, const char *module, size_t length, const char *part);
+
+/* Returns true if `dtype` is one of several names, separated by spaces. */
+bool audit_is_one_of(const char *dtype, const char *names);
+
+/* Returns scale i of a tensor with scales: BF16, F16, F32, F8_E4M3, or U8 as exponents of powers of two. */
+float audit_scale_number(const struct st_tensor *t, size_t i);
 
 /* Returns the JSON report, to be freed with free(). NULL: no memory. */
 char *audit_report(const struct audit *audit);

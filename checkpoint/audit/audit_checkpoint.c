@@ -94,6 +94,7 @@ static int run_checks(struct audit *audit, struct fail *f)
     else
         for (size_t i = 0; i < audit->module_count; i++)
             audit_check_module(audit, i);
+    audit_check_activations(audit);
     RETURN_IF_NOT_OK(audit_check_sets(audit, f));
     if (mapped_check(f) != 0)
         return QOBS_ERROR_SYSTEM;

@@ -22,8 +22,7 @@ static bool has_shape(const struct st_tensor *t, int ndim, const int64_t *shape)
     return same;
 }
 
-/* Returns true if `dtype` is one of several names, separated by spaces. */
-static bool is_one_of(const char *dtype, const char *names)
+bool audit_is_one_of(const char *dtype, const char *names)
 {
     for (const char *p = names; *p;) {
         const size_t length = strcspn(p, " ");
@@ -43,7 +42,7 @@ static bool check_part(struct audit *audit, const struct audit_module *m, const 
         audit_find(audit, m, "has no %s", part);
         return false;
     }
-    if (is_one_of(t->dtype, dtype) && has_shape(t, ndim, shape))
+    if (audit_is_one_of(t->dtype, dtype) && has_shape(t, ndim, shape))
         return true;
     audit_find(audit, m, "%s is %s %s, expected %s %s", part, t->dtype, shape_describe(t->ndim, t->shape, &is), dtype,
                shape_describe(ndim, shape, &should));
@@ -115,7 +114,7 @@ static bool check_parts(struct audit *audit, struct audit_module *m)
 
 /* ---- Scales ------------------------------------------------------------------------------------------------------ */
 
-static float scale_number(const struct st_tensor *t, size_t i)
+float audit_scale_number(const struct st_tensor *t, size_t i)
 {
     const unsigned char *data = t->data;
     uint16_t half;
@@ -141,7 +140,7 @@ static float *read_scales(struct audit *audit, const struct audit_module *m, siz
     float *scales = malloc((*count + 1) * sizeof *scales);
     size_t wrong = 0, first = 0;
     for (size_t i = 0; scales && i < *count; i++) {
-        scales[i] = scale_number(m->scale, i);
+        scales[i] = audit_scale_number(m->scale, i);
         if (!(scales[i] > 0 && isfinite(scales[i])) && wrong++ == 0)
             first = i;
     }

@@ -36,13 +36,13 @@ void audit_find(struct audit *audit, const struct audit_module *module, const ch
 
 /* ---- Tensors of a module ----------------------------------------------------------------------------------------- */
 
-static const struct st_tensor *part_of(const struct model *model, const char *module, const char *part)
+const struct st_tensor *audit_part(const struct model *model, const char *module, size_t length, const char *part)
 {
-    const size_t size = strlen(module) + strlen(part) + 2;
+    const size_t size = length + strlen(part) + 2;
     char *name = malloc(size);
     if (!name)
         return NULL;
-    snprintf(name, size, "%s.%s", module, part);
+    snprintf(name, size, "%.*s.%s", (int)length, module, part);
     const struct model_tensor *found = model_find(model, name);
     free(name);
     return found ? found->stored : NULL;
@@ -50,16 +50,16 @@ static const struct st_tensor *part_of(const struct model *model, const char *mo
 
 static void find_parts(const struct model *model, struct audit_module *m)
 {
-    const struct st_tensor *weight = part_of(model, m->name, "weight");
+    const struct st_tensor *weight = audit_part(model, m->name, m->length, "weight");
     const bool is_float = weight && (strcmp(weight->dtype, "BF16") == 0 || strcmp(weight->dtype, "F16") == 0 ||
                                      strcmp(weight->dtype, "F32") == 0);
-    m->codes = part_of(model, m->name, "weight_packed");
+    m->codes = audit_part(model, m->name, m->length, "weight_packed");
     m->plain = !m->codes && is_float ? weight : NULL;
     m->codes = m->codes ? m->codes : is_float ? NULL : weight;
-    m->scale = part_of(model, m->name, "weight_scale");
-    m->zero_point = part_of(model, m->name, "weight_zero_point");
-    m->global_scale = part_of(model, m->name, "weight_global_scale");
-    m->shape = part_of(model, m->name, "weight_shape");
+    m->scale = audit_part(model, m->name, m->length, "weight_scale");
+    m->zero_point = audit_part(model, m->name, m->length, "weight_zero_point");
+    m->global_scale = audit_part(model, m->name, m->length, "weight_global_scale");
+    m->shape = audit_part(model, m->name, m->length, "weight_shape");
 }
 
 /* ---- Groups ------------------------------------------------------------------------------------------------------ */

@@ -200,22 +200,46 @@ static int add_all(struct builder *b, const size_t *home, struct fail *f)
     return QOBS_OK;
 }
 
+/* Adds the scales of activations to the shards of their weights. */
+static int add_activations(struct builder *b, const struct activation_scales *activations, const size_t *home,
+                           struct fail *f)
+{
+    for (size_t i = 0; i < activations->count; i++) {
+        const struct activation_scale *a = &activations->items[i];
+        const size_t shard = b->weights->items[home[a->weight]].source->shard;
+        RETURN_IF_NOT_OK(add(b, a->weight, PART_ACTIVATION, "", a->dtype, a->ndim, a->shape, shard, f));
+        struct output_tensor *t = &b->layout->tensors[b->layout->count - 1];
+        t->activation = i;
+        free(t->name);
+        t->name = strdup(a->name);
+        if (!t->name)
+            return NO_MEMORY(f, "the list of tensors");
+    }
+    return QOBS_OK;
+}
+
 int layout_make(struct output_layout *layout, const struct model *model, const struct weights *weights,
-                const struct quant_config *config, qobs_compat compat, struct fail *f)
+                const struct quant_config *config, const struct activation_scales *activations, qobs_compat compat,
+                struct fail *f)
 {
     struct builder b = {.layout = layout, .weights = weights, .config = config};
     *layout = (struct output_layout){.shard_count = model->shard_count,
                                      .shards = calloc(model->shard_count + 1, sizeof *layout->shards),
                                      .parts = malloc((weights->count + 1) * sizeof *layout->parts),
+                                     .activations = malloc((activations->count + 1) * sizeof *layout->activations),
                                      .set = calloc(weights->count + 1, sizeof *layout->set)};
     size_t *home = calloc(weights->count + 1, sizeof *home);
-    int status = layout->shards && layout->parts && layout->set && home ? QOBS_OK : NO_MEMORY(f, "the layout");
+    int status = layout->shards && layout->parts && layout->activations && layout->set && home
+                     ? QOBS_OK
+                     : NO_MEMORY(f, "the layout");
     for (size_t i = 0; status == QOBS_OK && i < model->shard_count; i++)
         layout->shards[i].path = model->shards[i].path;
     if (status == QOBS_OK)
         status = find_sets(layout, weights, config, compat, home, f);
     if (status == QOBS_OK)
         status = add_all(&b, home, f);
+    if (status == QOBS_OK)
+        status = add_activations(&b, activations, home, f);
     if (status == QOBS_OK)
         status = layout_make_headers(layout, weights->count, f);
     free(home);
@@ -231,6 +255,7 @@ void layout_free(struct output_layout *layout)
     free(layout->tensors);
     free(layout->shards);
     free(layout->parts);
+    free(layout->activations);
     free(layout->set);
     *layout = (struct output_layout){0};
 }

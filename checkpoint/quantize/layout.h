@@ -7,10 +7,20 @@
 
 #include <stdatomic.h>
 
+#include "activations/activation_scales.h"
 #include "quantize/choose.h"
 
 /* What a tensor of the output holds. PART_SAME: the tensor of the input as it is, or dequantized. */
-enum output_part { PART_SAME, PART_CODES, PART_SCALE, PART_ZERO_POINT, PART_SHAPE, PART_GLOBAL_SCALE, OUTPUT_PARTS };
+enum output_part {
+    PART_SAME,
+    PART_CODES,
+    PART_SCALE,
+    PART_ZERO_POINT,
+    PART_SHAPE,
+    PART_GLOBAL_SCALE,
+    OUTPUT_PARTS,
+    PART_ACTIVATION = OUTPUT_PARTS /* a scale of activations, of which a weight may have several */
+};
 
 struct output_tensor {
     char *name;
@@ -22,6 +32,7 @@ struct output_tensor {
     uint64_t bytes;
     size_t weight; /* index of its weight */
     enum output_part part;
+    size_t activation; /* index of its scale, if part is PART_ACTIVATION */
 };
 
 struct output_shard {
@@ -47,6 +58,7 @@ struct output_layout {
     struct output_shard *shards; /* indices as in the model; tensors == 0: the file is not written */
     size_t shard_count;
     size_t (*parts)[OUTPUT_PARTS]; /* for each weight, the indices of its tensors; SIZE_MAX: none */
+    size_t *activations;           /* for each scale of activations, the index of its tensor */
     size_t *set;                   /* for each weight, the first of those that share its global scale */
     uint64_t data_bytes;           /* of all tensors */
 };
@@ -54,7 +66,8 @@ struct output_layout {
 /* Lays out the output. Fails if a weight does not fit its scheme (columns that the group does not divide), and if two
  * tensors would have one name. */
 int layout_make(struct output_layout *layout, const struct model *model, const struct weights *weights,
-                const struct quant_config *config, qobs_compat compat, struct fail *f);
+                const struct quant_config *config, const struct activation_scales *activations, qobs_compat compat,
+                struct fail *f);
 void layout_free(struct output_layout *layout);
 
 /* Says how a group stores its weights. */

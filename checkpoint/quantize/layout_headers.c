@@ -161,8 +161,11 @@ int layout_make_headers(struct output_layout *layout, size_t weight_count, struc
             layout->parts[i][p] = SIZE_MAX;
     for (size_t first = 0, end; first < layout->count; first = end) {
         const size_t shard = layout->tensors[first].shard;
-        for (end = first; end < layout->count && layout->tensors[end].shard == shard; end++)
-            layout->parts[layout->tensors[end].weight][layout->tensors[end].part] = end;
+        for (end = first; end < layout->count && layout->tensors[end].shard == shard; end++) {
+            const struct output_tensor *t = &layout->tensors[end];
+            *(t->part == PART_ACTIVATION ? &layout->activations[t->activation] : &layout->parts[t->weight][t->part]) =
+                end;
+        }
         RETURN_IF_NOT_OK(make_header(layout, shard, first, end, f));
     }
     return QOBS_OK;

@@ -69,22 +69,6 @@ static int rename_group(struct quant_group *group, const char *name, struct fail
     return QOBS_OK;
 }
 
-/* Activations that are quantized with stored scales need recorded values. */
-static int check_static(const struct quant_config *config, struct fail *f)
-{
-    for (size_t i = 0; i < config->group_count; i++) {
-        const struct quant_group *g = &config->groups[i];
-        const bool is_static = (g->has_inputs && g->inputs.dynamic != QUANT_DYNAMIC) ||
-                               (g->has_outputs && g->outputs.dynamic != QUANT_DYNAMIC);
-        if (is_static)
-            return INVALID(f,
-                           "%s: its activations have stored scales, which need recorded activations; schemes without "
-                           "them are FP8_DYNAMIC for FP8 and NVFP4A16 for NVFP4",
-                           g->name);
-    }
-    return QOBS_OK;
-}
-
 static int read_config(struct quantize_run *run, struct fail *f)
 {
     const qobs_checkpoint_quantize_args *a = run->args;
@@ -101,9 +85,7 @@ static int read_config(struct quantize_run *run, struct fail *f)
     }
     if (a->scheme && (a->preset || a->setting_count > 0 || a->target_count > 0))
         RETURN_IF_NOT_OK(rename_group(&config->groups[0], "config_group_0", f));
-    if (quant_config_finish(config, f) != 0)
-        return QOBS_ERROR_INVALID_ARGUMENT;
-    return check_static(config, f);
+    return quant_config_finish(config, f) == 0 ? QOBS_OK : QOBS_ERROR_INVALID_ARGUMENT;
 }
 
 /* ---- Checks of the model ----------------------------------------------------------------------------------------- */
@@ -151,19 +133,33 @@ static void keep_encoded(struct quantize_run *run)
     }
 }
 
+/* ---- Activations ------------------------------------------------------------------------------------------------- */
+
+static int report_observed(void *context, uint64_t bytes) { return run_progress(context, bytes); }
+
+static int find_activations(struct quantize_run *run, struct fail *f)
+{
+    const struct activation_progress progress = {report_observed, run};
+    activation_scales_add_kv_cache(&run->activations, &run->weights, &run->config);
+    return activation_scales_find(&run->activations, &run->weights, &run->config, run->args, &progress, f);
+}
+
 /* ---- Steps ------------------------------------------------------------------------------------------------------- */
 
 static int run_steps(struct quantize_run *run, struct fail *f)
 {
     const qobs_checkpoint_quantize_args *a = run->args;
     RETURN_IF_NOT_OK(read_config(run, f));
+    RETURN_IF_NOT_OK(activation_scales_open(&run->activations, a, f));
     RETURN_IF_NOT_OK(model_open(&run->model, a->model, f));
     RETURN_IF_NOT_OK(check_model(run, f));
     RETURN_IF_NOT_OK(weights_list(&run->weights, &run->model, a->compat, f));
     RETURN_IF_NOT_OK(choose_weights(&run->weights, &run->config, a->compat, f));
     keep_encoded(run);
     mark_used_groups(run);
-    RETURN_IF_NOT_OK(layout_make(&run->layout, &run->model, &run->weights, &run->config, a->compat, f));
+    RETURN_IF_NOT_OK(find_activations(run, f));
+    RETURN_IF_NOT_OK(
+        layout_make(&run->layout, &run->model, &run->weights, &run->config, &run->activations, a->compat, f));
     RETURN_IF_NOT_OK(run_prepare(run, f));
     if (output_directory_open(&run->out, a->out, a->model, a->replace, f) != 0)
         return QOBS_ERROR_INVALID_ARGUMENT;
@@ -183,8 +179,9 @@ static int check_args(const qobs_checkpoint_quantize_args *a, struct fail *f)
     if (!a->model || !a->out)
         return INVALID(f, "%s: is NULL", a->model ? "out" : "model");
     if ((!a->targets && a->target_count > 0) || (!a->ignore && a->ignore_count > 0) ||
-        (!a->settings && a->setting_count > 0))
-        return INVALID(f, "targets, ignore, settings: is NULL, but its count is not 0");
+        (!a->settings && a->setting_count > 0) || (!a->activations && a->activation_count > 0) ||
+        (!a->states && a->state_count > 0))
+        return INVALID(f, "targets, ignore, settings, activations, states: one is NULL, but its count is not 0");
     if (a->compat != QOBS_COMPAT_VLLM && a->compat != QOBS_COMPAT_LLM_COMPRESSOR)
         return INVALID(f, "compat: is %d, allowed are 0 and 1", (int)a->compat);
     return QOBS_OK;

@@ -74,6 +74,13 @@ static void add_warnings(cJSON *warnings, const struct quantize_run *run)
                 make_printable(text);
                 cJSON_AddItemToArray(warnings, cJSON_CreateString(text));
             }
+    const struct tensor_ref *first;
+    const size_t unused = recordings_unused(&run->activations.sources.recordings, &first);
+    if (unused > 0) {
+        snprintf(text, sizeof text, "%zu recorded tensors are not used, such as '%.300s'", unused, first->name);
+        make_printable(text);
+        cJSON_AddItemToArray(warnings, cJSON_CreateString(text));
+    }
     if (!run->model.config_path)
         cJSON_AddItemToArray(warnings, cJSON_CreateString("the model has no config.json, so that no loader knows that "
                                                           "the output is quantized"));

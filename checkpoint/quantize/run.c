@@ -124,7 +124,7 @@ int run_prepare(struct quantize_run *run, struct fail *f)
         run->files[i].fd = -1;
         run->files[i].left = run->layout.shards[i].bytes;
     }
-    run->total = run->model.bytes;
+    run->total = run->model.bytes + run->activations.bytes;
     return make_jobs(run, f);
 }
 
@@ -152,6 +152,7 @@ void run_free(struct quantize_run *run)
     free(run->files);
     free(run->slices);
     layout_free(&run->layout);
+    activation_scales_free(&run->activations);
     weights_free(&run->weights);
     quant_config_free(&run->config);
     model_close(&run->model);
@@ -222,6 +223,16 @@ static void report_progress(struct quantize_run *run, uint64_t bytes)
         run->stopped = true;
 }
 
+bool run_progress(struct quantize_run *run, uint64_t bytes)
+{
+    pthread_mutex_lock(&run->lock);
+    run->total = run->model.bytes + run->activations.bytes;
+    report_progress(run, bytes);
+    const bool stopped = run->stopped;
+    pthread_mutex_unlock(&run->lock);
+    return stopped;
+}
+
 static uint64_t input_bytes(const struct quantize_run *run, const struct row_slice *s)
 {
     const struct weight *w = s->job->weight;
@@ -282,15 +293,20 @@ static int run_pass(struct quantize_run *run,
 
 /* ---- Output ------------------------------------------------------------------------------------------------------ */
 
-int run_put(struct quantize_run *run, const struct weight_job *job, enum output_part part, uint64_t offset,
-            const void *data, size_t bytes, struct fail *f)
+static int put(struct quantize_run *run, const struct output_tensor *t, uint64_t offset, const void *data, size_t bytes,
+               struct fail *f)
 {
-    const struct output_tensor *t = &run->layout.tensors[run->layout.parts[job->index][part]];
     struct output_file *file = &run->files[t->shard];
     if (output_directory_put(&run->out, file->fd, data, bytes, t->offset + offset, f) != 0)
         return QOBS_ERROR_SYSTEM;
     atomic_fetch_sub(&file->left, bytes);
     return QOBS_OK;
+}
+
+int run_put(struct quantize_run *run, const struct weight_job *job, enum output_part part, uint64_t offset,
+            const void *data, size_t bytes, struct fail *f)
+{
+    return put(run, &run->layout.tensors[run->layout.parts[job->index][part]], offset, data, bytes, f);
 }
 
 /* Opens the files of a job's tensors and writes their headers. */
@@ -324,6 +340,25 @@ static int close_files(struct quantize_run *run, struct fail *f)
         file->done = true;
         if (output_directory_close(&run->out, fd, f) != 0)
             return QOBS_ERROR_SYSTEM;
+    }
+    return QOBS_OK;
+}
+
+/* Writes the scales of activations that lie in the shard of the weight. */
+static int write_activations(struct quantize_run *run, const struct weight_job *job, struct fail *f)
+{
+    const struct activation_scales *all = &run->activations;
+    size_t low = 0, high = all->count;
+    while (low < high) {
+        const size_t middle = low + (high - low) / 2;
+        if (all->items[middle].weight < job->index)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    for (; low < all->count && all->items[low].weight == job->index; low++) {
+        const struct output_tensor *t = &run->layout.tensors[run->layout.activations[low]];
+        RETURN_IF_NOT_OK(put(run, t, 0, all->items[low].data, all->items[low].bytes, f));
     }
     return QOBS_OK;
 }
@@ -417,6 +452,7 @@ static int run_batch(struct quantize_run *run, struct weight_job *jobs, size_t c
     }
     for (size_t i = 0; i < count; i++) {
         RETURN_IF_NOT_OK(write_small(run, &jobs[i], f));
+        RETURN_IF_NOT_OK(write_activations(run, &jobs[i], f));
         free(jobs[i].search_min);
         free(jobs[i].search_max);
         jobs[i].search_min = jobs[i].search_max = NULL;

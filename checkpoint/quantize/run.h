@@ -60,6 +60,7 @@ struct quantize_run {
     struct model model;
     struct quant_config config;
     struct weights weights;
+    struct activation_scales activations;
     struct output_layout layout;
     struct output_directory out;
     struct group_plan *plans; /* one for each group */
@@ -81,6 +82,9 @@ struct quantize_run {
 
 /* Makes the plans and the jobs. */
 int run_prepare(struct quantize_run *run, struct fail *f);
+
+/* Reports bytes that are done to the caller, from any thread. Returns true if the caller wants to stop. */
+bool run_progress(struct quantize_run *run, uint64_t bytes);
 
 /* Quantizes and copies every tensor to the files of run->out. */
 int run_tensors(struct quantize_run *run, struct fail *f);

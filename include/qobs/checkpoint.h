@@ -20,7 +20,7 @@ extern "C" {
 /** Progress of a function on a whole checkpoint. */
 typedef struct qobs_progress {
     size_t struct_size;   /**< sizeof(qobs_progress) */
-    const char *stage;    /**< "check", "quantize" or "finish" */
+    const char *stage;    /**< "quantize" */
     uint64_t bytes_done;  /**< bytes of the input that are done */
     uint64_t bytes_total; /**< bytes of the input */
 } qobs_progress;
@@ -47,6 +47,15 @@ typedef struct qobs_checkpoint_quantize_args {
     const char *preset;          /**< observer of the weights: "llmc.memoryless_mse" */
     const char *const *settings; /**< "key=value": members of the scheme's weights, or settings of the observer */
     size_t setting_count;        /**< number of settings */
+    /** Files with recorded activations, each a batch: safetensors with tensors "<module>.input", "<module>.output",
+     * "<attention>.k_states" and "<attention>.v_states". Needed for schemes that store scales of activations. */
+    const char *const *activations;
+    size_t activation_count; /**< number of files */
+    /** Directories with saved observers of such activations, in place of files: "<module>.input.qobs", or the files
+     * that states.json names: {"states": {"<module>.input": "FILE"}}. States of one name in several directories merge.
+     */
+    const char *const *states;
+    size_t state_count;          /**< number of directories */
     qobs_compat compat;          /**< see qobs_compat */
     bool replace;                /**< if out holds files, replace the whole directory at the end */
     const qobs_runtime *runtime; /**< NULL: the calling thread */

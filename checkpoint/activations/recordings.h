@@ -2,12 +2,12 @@
 /* SPDX-FileCopyrightText: The qobs authors */
 
 /* Recorded activations: files that hold the inputs and outputs of modules under names such as "<module>.input". */
-#ifndef QOBS_TOOLS_RECORDINGS_H
-#define QOBS_TOOLS_RECORDINGS_H
+#pragma once
 
 #include <stdbool.h>
 
 #include "files/tensor_files.h"
+#include "qobs/qobs.h"
 
 /* Zero-initialize it. */
 struct recordings {
@@ -28,11 +28,6 @@ int recordings_add(struct recordings *recordings, const char *path, struct fail 
 int recordings_find(const struct recordings *recordings, const char *module, size_t length, const char *suffix,
                     const struct tensor_ref **found, struct fail *f);
 
-/* The same for "<module>.input". If it was not recorded, finds the input of a module that is fused with this one
- * (scheme.h). */
-int recordings_find_input(const struct recordings *recordings, const char *module, size_t length,
-                          const struct tensor_ref **found, struct fail *f);
-
 /* Returns the place of the caller's number for a recording. */
 size_t *recordings_user_value(const struct recordings *recordings, const struct tensor_ref *found);
 
@@ -45,4 +40,5 @@ size_t recordings_unused(const struct recordings *recordings, const struct tenso
 
 void recordings_free(struct recordings *recordings);
 
-#endif
+/* Makes the library's view of a tensor in a file. Fails for dtypes the library does not have. */
+int tensor_of_ref(const struct tensor_ref *ref, qobs_tensor *tensor, struct fail *f);

@@ -2,12 +2,10 @@
 /* SPDX-FileCopyrightText: The qobs authors */
 
 /* Finds recorded tensors by name and remembers which were used. */
-#include "recordings.h"
+#include "activations/recordings.h"
 
 #include <stdlib.h>
 #include <string.h>
-
-#include "scheme.h"
 
 int recordings_add(struct recordings *r, const char *path, struct fail *f)
 {
@@ -28,42 +26,20 @@ int recordings_add(struct recordings *r, const char *path, struct fail *f)
     return 0;
 }
 
-/* Finds the tensor named <before><middle><after>. */
-static int find(const struct recordings *r, const char *before, size_t length, const char *middle, const char *after,
-                const struct tensor_ref **found, struct fail *f)
+int recordings_find(const struct recordings *r, const char *module, size_t length, const char *suffix,
+                    const struct tensor_ref **found, struct fail *f)
 {
-    const size_t inner = strlen(middle), ending = strlen(after);
-    char *name = malloc(length + inner + ending + 1);
+    const size_t ending = strlen(suffix);
+    char *name = malloc(length + ending + 1);
     *found = NULL;
     if (!name)
-        return fail(f, "out of memory for a name of %zu bytes", length + inner + ending);
-    memcpy(name, before, length);
-    memcpy(name + length, middle, inner); /* NOLINT(bugprone-not-null-terminated-result): the next call ends it */
-    memcpy(name + length + inner, after, ending + 1);
+        return fail(f, "out of memory for a name of %zu bytes", length + ending);
+    memcpy(name, module, length);
+    memcpy(name + length, suffix, ending + 1);
     for (size_t i = 0; i < r->count && !*found; i++)
         *found = tensors_find(r->items[i].set, name);
     free(name);
     return 0;
-}
-
-int recordings_find(const struct recordings *r, const char *module, size_t length, const char *suffix,
-                    const struct tensor_ref **found, struct fail *f)
-{
-    return find(r, module, length, "", suffix, found, f);
-}
-
-int recordings_find_input(const struct recordings *r, const char *module, size_t length,
-                          const struct tensor_ref **found, struct fail *f)
-{
-    int result = find(r, module, length, "", ".input", found, f);
-    size_t parent = length;
-    while (parent > 0 && module[parent - 1] != '.')
-        parent--;
-    const int set = scheme_fused_set(module + parent, length - parent);
-    const char *sibling;
-    for (int i = 0; result == 0 && !*found && (sibling = scheme_fused_member(set, i)); i++)
-        result = find(r, module, parent, sibling, ".input", found, f);
-    return result;
 }
 
 size_t *recordings_user_value(const struct recordings *r, const struct tensor_ref *found)
@@ -103,4 +79,19 @@ void recordings_free(struct recordings *r)
     free(r->items);
     tensor_files_close(&r->files);
     *r = (struct recordings){0};
+}
+
+int tensor_of_ref(const struct tensor_ref *ref, qobs_tensor *tensor, struct fail *f)
+{
+    for (int dtype = QOBS_F32; qobs_dtype_name((qobs_dtype)dtype); dtype++)
+        if (strcmp(qobs_dtype_name((qobs_dtype)dtype), ref->dtype) == 0) {
+            *tensor = (qobs_tensor){.struct_size = sizeof *tensor,
+                                    .data = ref->data,
+                                    .dtype = (qobs_dtype)dtype,
+                                    .ndim = ref->ndim,
+                                    .shape = ref->shape,
+                                    .strides = ref->strides};
+            return 0;
+        }
+    return fail(f, "%s: tensor '%s' has dtype %s, which cannot be observed", ref->file, ref->name, ref->dtype);
 }

@@ -1,0 +1,224 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-FileCopyrightText: The qobs authors */
+
+/* Reads the results of the observers in the dtypes that a checkpoint stores. */
+#include "activations/activation_scales.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "qobs/format.h"
+#include "quantize/stored_qparams.h"
+
+/* ---- Sources ----------------------------------------------------------------------------------------------------- */
+
+int activation_scales_open(struct activation_scales *scales, const qobs_checkpoint_quantize_args *args, struct fail *f)
+{
+    *scales = (struct activation_scales){0};
+    for (size_t i = 0; i < args->state_count; i++)
+        RETURN_IF_NOT_OK(saved_states_add(&scales->sources.states, args->states[i], f));
+    for (size_t i = 0; i < args->activation_count; i++)
+        if (recordings_add(&scales->sources.recordings, args->activations[i], f) != 0)
+            return QOBS_ERROR_INVALID_ARGUMENT;
+    return QOBS_OK;
+}
+
+void activation_scales_free(struct activation_scales *s)
+{
+    for (size_t i = 0; i < s->count; i++) {
+        free(s->items[i].name);
+        free(s->items[i].data);
+    }
+    free(s->items);
+    recordings_free(&s->sources.recordings);
+    saved_states_free(&s->sources.states);
+    *s = (struct activation_scales){0};
+}
+
+static bool has_sources(const struct activation_scales *s)
+{
+    return s->sources.states.count > 0 || s->sources.recordings.count > 0;
+}
+
+void activation_scales_add_kv_cache(const struct activation_scales *scales, const struct weights *weights,
+                                    struct quant_config *config)
+{
+    for (size_t i = 0; i < weights->count && !config->has_kv_cache; i++) {
+        size_t length, count;
+        if (!marks_attention(weights, &weights->items[i], &length))
+            continue;
+        for (enum activation_kind k = ACTIVATION_K; k <= ACTIVATION_V; k++) {
+            const struct tensor_ref *recorded = NULL;
+            struct fail ignored;
+            const char *module = weights->items[i].name, *suffix = activation_suffixes[k];
+            if (!saved_states_find(&scales->sources.states, module, length, suffix, &count) &&
+                (recordings_find(&scales->sources.recordings, module, length, suffix, &recorded, &ignored) != 0 ||
+                 !recorded))
+                continue;
+            config->has_kv_cache = true;
+            config->kv_cache = (struct quant_args){.num_bits = 8,
+                                                   .type = QUANT_FLOAT,
+                                                   .symmetric = true,
+                                                   .strategy = QUANT_TENSOR,
+                                                   .observer = strdup("static_minmax")};
+        }
+    }
+}
+
+/* ---- Results ----------------------------------------------------------------------------------------------------- */
+
+static qobs_dtype dtype_of_name(const char *name)
+{
+    return strcmp(name, "BF16") == 0 ? QOBS_BF16 : strcmp(name, "F16") == 0 ? QOBS_F16 : QOBS_F32;
+}
+
+/* Converts numbers to the dtype of the weight; to nearest, ties to even. */
+static int store_numbers(struct activation_scale *t, const float *numbers, size_t n, const char *dtype, struct fail *f)
+{
+    const size_t size = dtype_size(dtype);
+    const qobs_format *half = qobs_format_find(strcmp(dtype, "BF16") == 0 ? "bf16" : "f16");
+    t->dtype = dtype;
+    t->bytes = n * size;
+    t->data = malloc(t->bytes + 1);
+    if (!t->data)
+        return NO_MEMORY(f, "a scale");
+    for (size_t i = 0; i < n; i++) {
+        const uint16_t bits = (uint16_t)qobs_format_encode(half, numbers[i], false);
+        memcpy((char *)t->data + i * size, size == 2 ? (const void *)&bits : (const void *)&numbers[i], size);
+    }
+    return QOBS_OK;
+}
+
+/* Stores a result as the checkpoint has it: scales in the dtype of the weight or of the scheme, zero points as int8,
+ * global scales as float. */
+static int store(struct activation_scale *t, const struct activation_need *n, const char *result, const float *numbers,
+                 size_t count, const char *weight_dtype, struct fail *f)
+{
+    const char *scale_dtype = n->args->scale_dtype == QUANT_DTYPE_UINT8  ? "U8"
+                              : n->args->scale_dtype == QUANT_DTYPE_E4M3 ? "F8_E4M3"
+                                                                         : NULL;
+    const bool scale = strcmp(result, "scale") == 0;
+    if (strcmp(result, "global_scale") == 0)
+        return store_numbers(t, numbers, count, "F32", f);
+    if (scale && !scale_dtype)
+        return store_numbers(t, numbers, count, weight_dtype, f);
+    t->dtype = scale ? scale_dtype : n->args->type == QUANT_INT ? "I8" : "F8_E4M3";
+    t->bytes = count;
+    t->data = malloc(count + 1);
+    if (!t->data)
+        return NO_MEMORY(f, "a scale");
+    if (scale)
+        stored_scales(numbers, QOBS_F32, count, t->dtype, t->data);
+    else
+        stored_zero_points(numbers, QOBS_F32, count, t->dtype, t->data);
+    return QOBS_OK;
+}
+
+/* Reads one result of a need's observer and adds its tensor. */
+static int add_result(struct activation_scales *s, const struct activation_need *n, const qobs_observer *observer,
+                      const char *result, const struct weight *w, struct fail *f)
+{
+    qobs_result info = {.struct_size = sizeof info};
+    qobs_error error = {0};
+    struct activation_scale *grown = realloc(s->items, (s->count + 1) * sizeof *grown);
+    if (!grown)
+        return NO_MEMORY(f, "the scales");
+    s->items = grown;
+    struct activation_scale *t = &grown[s->count];
+    *t = (struct activation_scale){.weight = n->weight};
+    s->count++;
+    const size_t size = n->length + 64;
+    t->name = malloc(size);
+    if (!t->name)
+        return NO_MEMORY(f, "the scales");
+    snprintf(t->name, size, "%.*s.%s_%s", (int)n->length, n->module, activation_bases[n->kind], result);
+    if (qobs_observer_result_find(observer, result, &info, &error) != QOBS_OK)
+        return report_failure(f, error.status, "%.200s: %s", t->name, error.message);
+    const size_t count = info.size / qobs_dtype_size(info.dtype);
+    t->ndim = info.ndim > 0 ? info.ndim : 1;
+    t->shape[0] = 1;
+    memcpy(t->shape, info.shape, (size_t)info.ndim * sizeof *t->shape);
+    float *numbers = malloc(count * sizeof *numbers + 1);
+    if (!numbers)
+        return NO_MEMORY(f, "the scales");
+    int status = qobs_observer_read_as(observer, result, QOBS_F32, numbers, count * sizeof *numbers, &error) == QOBS_OK
+                     ? QOBS_OK
+                     : report_failure(f, error.status, "%.200s: %s", t->name, error.message);
+    for (size_t i = 0; status == QOBS_OK && i < count && strcmp(result, "global_scale") == 0; i++)
+        if (!(numbers[i] > 0))
+            status = INVALID(f, "%.200s: is %g; the activations are too large for it", t->name, (double)numbers[i]);
+    if (status == QOBS_OK)
+        status = store(t, n, result, numbers, count, dtype_of_name(w->dtype) == QOBS_F32 ? "F32" : w->dtype, f);
+    free(numbers);
+    return status;
+}
+
+/* Adds the tensors of one need: under dynamic "local" the global scale alone. */
+static int add_results(struct activation_scales *s, const struct activation_need *n, const qobs_observer *observer,
+                       const struct weight *w, struct fail *f)
+{
+    if (n->args->dynamic == QUANT_STATIC) {
+        RETURN_IF_NOT_OK(add_result(s, n, observer, "scale", w, f));
+        if (!n->args->symmetric)
+            RETURN_IF_NOT_OK(add_result(s, n, observer, "zero_point", w, f));
+    }
+    return n->args->strategy == QUANT_TENSOR_GROUP ? add_result(s, n, observer, "global_scale", w, f) : QOBS_OK;
+}
+
+/* ---- Steps ------------------------------------------------------------------------------------------------------- */
+
+/* Decides whether there is anything to do: *needed. */
+static int check_sources(const struct activation_scales *s, const struct activation_needs *needs, qobs_compat compat,
+                         bool *needed, struct fail *f)
+{
+    bool layers = false;
+    for (size_t i = 0; i < needs->count; i++)
+        layers |= needs->items[i].kind <= ACTIVATION_OUTPUT;
+    *needed = has_sources(s);
+    if (has_sources(s))
+        return needs->count > 0 ? QOBS_OK
+                                : INVALID(f, "activations: no scheme of this run stores scales of activations; FP8, "
+                                             "NVFP4 and a kv_cache_scheme do");
+    if (needs->count == 0 || (!layers && compat == QOBS_COMPAT_LLM_COMPRESSOR))
+        return QOBS_OK;
+    if (!layers)
+        return INVALID(f, "kv_cache_scheme: has stored scales, which need recorded activations or states "
+                          "(<attention>.k_states, .v_states)");
+    return INVALID(f, "scheme: its activations have stored scales, which need recorded activations or states; schemes "
+                      "without them are FP8_DYNAMIC for FP8 and NVFP4A16 for NVFP4");
+}
+
+static int find_all(struct activation_scales *s, const struct activation_needs *needs, const struct weights *weights,
+                    const qobs_checkpoint_quantize_args *args, const struct activation_progress *progress,
+                    struct activation_streams *streams, struct fail *f)
+{
+    RETURN_IF_NOT_OK(activation_streams_find(streams, &s->sources, needs, weights, f));
+    s->bytes = streams->bytes;
+    RETURN_IF_NOT_OK(activation_streams_observe(streams, &s->sources, args->runtime, progress, f));
+    if (args->compat == QOBS_COMPAT_VLLM)
+        RETURN_IF_NOT_OK(activation_streams_fuse(streams, needs, weights, f));
+    for (size_t i = 0; i < needs->count; i++) {
+        const struct activation_need *n = &needs->items[i];
+        RETURN_IF_NOT_OK(
+            add_results(s, n, streams->items[streams->of_need[i]].observer, &weights->items[n->weight], f));
+    }
+    return QOBS_OK;
+}
+
+int activation_scales_find(struct activation_scales *s, const struct weights *weights,
+                           const struct quant_config *config, const qobs_checkpoint_quantize_args *args,
+                           const struct activation_progress *progress, struct fail *f)
+{
+    struct activation_needs needs;
+    struct activation_streams streams = {0};
+    bool needed = false;
+    int status = activation_needs_list(&needs, weights, config, f);
+    if (status == QOBS_OK)
+        status = check_sources(s, &needs, args->compat, &needed, f);
+    if (status == QOBS_OK && needed)
+        status = find_all(s, &needs, weights, args, progress, &streams, f);
+    activation_streams_free(&streams);
+    activation_needs_free(&needs);
+    return status;
+}

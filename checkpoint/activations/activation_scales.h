@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-FileCopyrightText: The qobs authors */
+
+/* Scales of activations that a checkpoint stores: <module>.input_scale, .input_global_scale, <attention>.k_scale and
+ * similar, as llm-compressor's oneshot writes them. They come from saved states or from recorded activations. */
+#pragma once
+
+#include "activations/streams.h"
+
+/* A tensor of the output. */
+struct activation_scale {
+    char *name;
+    const char *dtype;
+    int ndim;
+    int64_t shape[QOBS_MAX_NDIM];
+    void *data;
+    uint64_t bytes;
+    size_t weight; /* in whose shard it is stored */
+};
+
+/* Zero-initialize it. */
+struct activation_scales {
+    struct activation_sources sources;
+    struct activation_scale *items; /* sorted by weight */
+    size_t count;
+    uint64_t bytes; /* of the recordings */
+};
+
+/* Opens the files with recorded activations and the directories with states. This and the following functions return a
+ * status of qobs/qobs.h. */
+int activation_scales_open(struct activation_scales *scales, const qobs_checkpoint_quantize_args *args, struct fail *f);
+
+/* Gives the configuration a kv_cache_scheme (e4m3, one scale for each tensor) if it has none and keys or values of an
+ * attention module of the model are there. */
+void activation_scales_add_kv_cache(const struct activation_scales *scales, const struct weights *weights,
+                                    struct quant_config *config);
+
+/* Finds all scales. Fails if nothing was recorded for a module, and if something was recorded and no scheme stores
+ * scales of it. */
+int activation_scales_find(struct activation_scales *scales, const struct weights *weights,
+                           const struct quant_config *config, const qobs_checkpoint_quantize_args *args,
+                           const struct activation_progress *progress, struct fail *f);
+
+void activation_scales_free(struct activation_scales *scales);

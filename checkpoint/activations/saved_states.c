@@ -1,0 +1,177 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-FileCopyrightText: The qobs authors */
+
+/* Lists directories; files are mapped only while they are loaded. */
+#include "activations/saved_states.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "files/json.h"
+#include "files/mapped.h"
+#include "quantize/status.h"
+
+static const char extension[] = ".qobs";
+
+/* ---- Lists ------------------------------------------------------------------------------------------------------- */
+
+static char *path_of(const char *directory, const char *file)
+{
+    const size_t size = strlen(directory) + strlen(file) + 2;
+    char *path = malloc(size);
+    if (path)
+        snprintf(path, size, "%s/%s", directory, file);
+    return path;
+}
+
+static int add(struct saved_states *s, const char *name, size_t length, const char *directory, const char *file,
+               struct fail *f)
+{
+    struct saved_state *grown = realloc(s->items, (s->count + 1) * sizeof *grown);
+    if (!grown)
+        return NO_MEMORY(f, "the states");
+    s->items = grown;
+    struct saved_state *item = &grown[s->count];
+    *item = (struct saved_state){strndup(name, length), path_of(directory, file), s->directories};
+    s->count++;
+    return item->name && item->path ? QOBS_OK : NO_MEMORY(f, "the states");
+}
+
+/* Adds the states of an index {"states": {"NAME": "FILE"}}. */
+static int add_index(struct saved_states *s, const char *directory, const char *index, struct fail *f)
+{
+    struct mapped map;
+    cJSON *json;
+    const cJSON *item;
+    if (mapped_open(&map, index, f) != 0)
+        return QOBS_ERROR_INVALID_ARGUMENT;
+    const int parsed = json_parse(&json, index, "list of states", map.data, map.size, f);
+    mapped_close(&map);
+    if (parsed != 0)
+        return QOBS_ERROR_INVALID_ARGUMENT;
+    const cJSON *list = cJSON_GetObjectItemCaseSensitive(json, "states");
+    int status = cJSON_IsObject(list) ? QOBS_OK : INVALID(f, "%s: has no object 'states'", index);
+    cJSON_ArrayForEach(item, list)
+    {
+        if (status != QOBS_OK)
+            break;
+        if (!cJSON_IsString(item) || !*item->valuestring || strchr(item->valuestring, '/'))
+            status = INVALID(f, "%s: '%.100s' must name a file of the directory", index, item->string);
+        else
+            status = add(s, item->string, strlen(item->string), directory, item->valuestring, f);
+    }
+    cJSON_Delete(json);
+    return status;
+}
+
+/* Adds every file NAME.qobs. */
+static int add_files(struct saved_states *s, const char *directory, struct fail *f)
+{
+    DIR *d = opendir(directory);
+    if (!d)
+        return INVALID(f, "%s: cannot be opened as a directory: %s", directory, strerror(errno));
+    int status = QOBS_OK;
+    for (const struct dirent *entry; status == QOBS_OK && (entry = readdir(d));) {
+        const size_t length = strlen(entry->d_name), tail = sizeof extension - 1;
+        if (length > tail && strcmp(entry->d_name + length - tail, extension) == 0)
+            status = add(s, entry->d_name, length - tail, directory, entry->d_name, f);
+    }
+    closedir(d);
+    return status;
+}
+
+static int compare_states(const void *a, const void *b)
+{
+    const struct saved_state *s = a, *t = b;
+    const int names = strcmp(s->name, t->name);
+    return names != 0 ? names : (s->directory > t->directory) - (s->directory < t->directory);
+}
+
+int saved_states_add(struct saved_states *s, const char *directory, struct fail *f)
+{
+    const size_t before = s->count;
+    char *index = path_of(directory, "states.json");
+    if (!index)
+        return NO_MEMORY(f, "the states");
+    const bool indexed = access(index, F_OK) == 0;
+    int status = indexed ? add_index(s, directory, index, f) : add_files(s, directory, f);
+    free(index);
+    if (status == QOBS_OK && s->count == before)
+        status = INVALID(f, "%s: holds no states; files NAME%s or states.json are needed", directory, extension);
+    s->directories++;
+    if (s->count > 0)
+        qsort(s->items, s->count, sizeof *s->items, compare_states);
+    for (size_t i = 1; status == QOBS_OK && i < s->count; i++)
+        if (compare_states(&s->items[i - 1], &s->items[i]) == 0)
+            status = INVALID(f, "%s: '%.200s' is there twice", directory, s->items[i].name);
+    return status;
+}
+
+/* ---- States ------------------------------------------------------------------------------------------------------ */
+
+/* Compares a name with <module><suffix>. */
+static int compare_name(const char *name, const char *module, size_t length, const char *suffix)
+{
+    const int head = strncmp(name, module, length);
+    return head != 0 ? head : strcmp(name + length, suffix);
+}
+
+const struct saved_state *saved_states_find(const struct saved_states *s, const char *module, size_t length,
+                                            const char *suffix, size_t *count)
+{
+    size_t low = 0, high = s->count;
+    while (low < high) {
+        const size_t middle = low + (high - low) / 2;
+        if (compare_name(s->items[middle].name, module, length, suffix) < 0)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    for (*count = 0; low + *count < s->count;)
+        if (compare_name(s->items[low + *count].name, module, length, suffix) == 0)
+            ++*count;
+        else
+            break;
+    return *count > 0 ? &s->items[low] : NULL;
+}
+
+static int load(const struct saved_state *state, qobs_observer **observer, struct fail *f)
+{
+    struct mapped map;
+    qobs_error error = {0};
+    if (mapped_open(&map, state->path, f) != 0)
+        return QOBS_ERROR_INVALID_ARGUMENT;
+    int status = qobs_observer_load(observer, map.data, map.size, NULL, &error);
+    mapped_close(&map);
+    return status == QOBS_OK ? QOBS_OK : report_failure(f, status, "%s: %s", state->path, error.message);
+}
+
+int saved_states_load(const struct saved_state *first, size_t count, qobs_observer **observer, struct fail *f)
+{
+    qobs_observer *other = NULL;
+    qobs_error error = {0};
+    RETURN_IF_NOT_OK(load(first, observer, f));
+    for (size_t i = 1; i < count; i++) {
+        RETURN_IF_NOT_OK(load(&first[i], &other, f));
+        const int status = qobs_observer_merge(*observer, (const qobs_observer *const *)&other, 1, &error);
+        qobs_observer_destroy(other);
+        if (status != QOBS_OK)
+            return report_failure(f, status, "%s: does not merge with %s: %s", first[i].path, first->path,
+                                  error.message);
+    }
+    return QOBS_OK;
+}
+
+void saved_states_free(struct saved_states *s)
+{
+    for (size_t i = 0; i < s->count; i++) {
+        free(s->items[i].name);
+        free(s->items[i].path);
+    }
+    free(s->items);
+    *s = (struct saved_states){0};
+}

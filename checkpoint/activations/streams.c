@@ -1,0 +1,344 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-FileCopyrightText: The qobs authors */
+
+/* Needs are matched to sources by name; a need without a source looks at the other members of its fused set. */
+#include "activations/streams.h"
+
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "schemes/fused.h"
+
+/* ---- Sources ----------------------------------------------------------------------------------------------------- */
+
+struct source {
+    const struct tensor_ref *recorded;
+    const struct saved_state *states;
+    size_t state_count;
+};
+
+static bool is_found(const struct source *s) { return s->recorded || s->states; }
+
+static int find_source(struct source *source, const struct activation_sources *from, const struct activation_need *n,
+                       struct fail *f)
+{
+    const char *suffix = activation_suffixes[n->kind];
+    *source = (struct source){0};
+    source->states = saved_states_find(&from->states, n->module, n->length, suffix, &source->state_count);
+    if (!source->states && recordings_find(&from->recordings, n->module, n->length, suffix, &source->recorded, f) != 0)
+        return QOBS_ERROR_OUT_OF_MEMORY;
+    return QOBS_OK;
+}
+
+/* Writes the fused set of every weight. */
+static int find_sets(size_t *set, const struct weights *weights, struct fail *f)
+{
+    const char **names = malloc((weights->count + 1) * sizeof *names);
+    if (!names)
+        return NO_MEMORY(f, "the names");
+    for (size_t i = 0; i < weights->count; i++)
+        names[i] = weights->items[i].name;
+    const int result = fused_sets(names, weights->count, FUSED_VLLM, set, f);
+    free(names);
+    return result == 0 ? QOBS_OK : QOBS_ERROR_OUT_OF_MEMORY;
+}
+
+/* Gives inputs without a source that of another member of their set. */
+static void share_sources(struct source *sources, const struct activation_needs *needs, const size_t *set,
+                          size_t *member)
+{
+    for (size_t i = 0; i < needs->count; i++)
+        member[set[needs->items[i].weight]] = SIZE_MAX;
+    for (size_t i = 0; i < needs->count; i++)
+        if (needs->items[i].kind == ACTIVATION_INPUT && is_found(&sources[i]))
+            member[set[needs->items[i].weight]] = i;
+    for (size_t i = 0; i < needs->count; i++) {
+        const size_t other = member[set[needs->items[i].weight]];
+        if (needs->items[i].kind == ACTIVATION_INPUT && !is_found(&sources[i]) && other != SIZE_MAX)
+            sources[i] = sources[other];
+    }
+}
+
+static int report_missing(const struct source *sources, const struct activation_needs *needs, struct fail *f)
+{
+    const struct activation_need *first = NULL;
+    size_t missing = 0;
+    for (size_t i = 0; i < needs->count; i++)
+        if (!is_found(&sources[i]) && missing++ == 0)
+            first = &needs->items[i];
+    if (!first)
+        return QOBS_OK;
+    return INVALID(f,
+                   "activations: nothing is recorded as '%.*s%s', and for %zu of %zu scales in all; "
+                   "ignore leaves modules out",
+                   first->length > 200 ? 200 : (int)first->length, first->module, activation_suffixes[first->kind],
+                   missing, needs->count);
+}
+
+/* ---- Streams ----------------------------------------------------------------------------------------------------- */
+
+struct stream_entry {
+    const void *source;
+    const struct activation_need *need;
+    size_t index;
+};
+
+static int compare_entries(const void *a, const void *b)
+{
+    const struct stream_entry *s = a, *t = b;
+    if (s->source != t->source)
+        return s->source < t->source ? -1 : 1;
+    if (s->need->args != t->need->args)
+        return s->need->args < t->need->args ? -1 : 1;
+    if (s->need->kind != t->need->kind)
+        return s->need->kind < t->need->kind ? -1 : 1;
+    return (s->index > t->index) - (s->index < t->index);
+}
+
+/* Needs with one source and one scheme share a stream. */
+static void make_streams(struct activation_streams *s, struct stream_entry *entries, const struct source *sources,
+                         const struct activation_needs *needs)
+{
+    for (size_t i = 0; i < needs->count; i++)
+        entries[i] = (struct stream_entry){sources[i].states ? (const void *)sources[i].states
+                                                             : (const void *)sources[i].recorded,
+                                           &needs->items[i], i};
+    qsort(entries, needs->count, sizeof *entries, compare_entries);
+    for (size_t i = 0; i < needs->count; i++) {
+        const struct stream_entry *e = &entries[i];
+        const bool same = i > 0 && e->source == e[-1].source && e->need->args == e[-1].need->args &&
+                          e->need->kind == e[-1].need->kind;
+        if (!same) {
+            const struct source *from = &sources[e->index];
+            s->items[s->count++] = (struct activation_stream){
+                .need = e->need, .recorded = from->recorded, .states = from->states, .state_count = from->state_count};
+        }
+        s->of_need[e->index] = s->count - 1;
+    }
+}
+
+static void add_bytes(struct activation_streams *s, const struct activation_sources *from)
+{
+    for (size_t i = 0; i < s->count; i++)
+        for (size_t k = 0; k < from->recordings.count && s->items[i].recorded; k++) {
+            const struct tensor_ref *batch = recordings_batch(&from->recordings, k, s->items[i].recorded);
+            s->bytes += batch ? batch->bytes : 0;
+        }
+}
+
+int activation_streams_find(struct activation_streams *s, const struct activation_sources *from,
+                            const struct activation_needs *needs, const struct weights *weights, struct fail *f)
+{
+    struct source *sources = malloc((needs->count + 1) * sizeof *sources);
+    struct stream_entry *entries = malloc((needs->count + 1) * sizeof *entries);
+    size_t *set = malloc((weights->count + 1) * sizeof *set), *member = malloc((weights->count + 1) * sizeof *member);
+    *s = (struct activation_streams){.items = calloc(needs->count + 1, sizeof *s->items),
+                                     .of_need = malloc((needs->count + 1) * sizeof *s->of_need)};
+    int status =
+        sources && entries && set && member && s->items && s->of_need ? QOBS_OK : NO_MEMORY(f, "the activations");
+    for (size_t i = 0; status == QOBS_OK && i < needs->count; i++)
+        status = find_source(&sources[i], from, &needs->items[i], f);
+    if (status == QOBS_OK)
+        status = find_sets(set, weights, f);
+    if (status == QOBS_OK) {
+        share_sources(sources, needs, set, member);
+        status = report_missing(sources, needs, f);
+    }
+    if (status == QOBS_OK) {
+        make_streams(s, entries, sources, needs);
+        add_bytes(s, from);
+    }
+    free(sources);
+    free(entries);
+    free(set);
+    free(member);
+    return status;
+}
+
+void activation_streams_free(struct activation_streams *s)
+{
+    for (size_t i = 0; i < s->count; i++)
+        qobs_observer_destroy(s->items[i].observer);
+    free(s->items);
+    free(s->of_need);
+    *s = (struct activation_streams){0};
+}
+
+/* ---- Observation ------------------------------------------------------------------------------------------------- */
+
+static int make_config(qobs_config **config, const struct activation_need *n, struct fail *f)
+{
+    char settings[900], text[1100];
+    qobs_error error = {0};
+    const char *observer = n->args->observer ? n->args->observer : "minmax";
+    if (quant_args_settings(n->args, settings, sizeof settings, f) != 0)
+        return QOBS_ERROR_INVALID_ARGUMENT;
+    snprintf(text, sizeof text, "llmc.%.80s base_name=%s %s%s", observer, activation_bases[n->kind], settings,
+             n->args->dynamic == QUANT_LOCAL ? " dynamic=local" : "");
+    if (qobs_config_parse(config, text, NULL, &error) != QOBS_OK)
+        return report_failure(f, error.status, "%s activations: %s", activation_bases[n->kind], error.message);
+    return QOBS_OK;
+}
+
+/* A state serves if it was observed under the scheme's own settings. */
+static int check_state(const struct activation_stream *s, const qobs_config *needed, struct fail *f)
+{
+    static const char *const keys[] = {"num_bits", "type", "symmetric", "strategy", "group_size", "scale_dtype"};
+    const qobs_config *config = qobs_observer_config(s->observer);
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
+        char has[128], needs[128];
+        if (qobs_config_get(needed, keys[i], needs, sizeof needs, NULL) != QOBS_OK)
+            continue;
+        if (qobs_config_get(config, keys[i], has, sizeof has, NULL) != QOBS_OK)
+            snprintf(has, sizeof has, "absent");
+        if (strcmp(has, needs) != 0)
+            return INVALID(f, "%.300s: was observed with %s %s; the scheme needs %s", s->states->path, keys[i], has,
+                           needs);
+    }
+    return QOBS_OK;
+}
+
+static int observe_batch(struct activation_stream *s, const struct tensor_ref *batch, struct fail *f)
+{
+    const int64_t features = s->need->features, last = batch->ndim > 0 ? batch->shape[batch->ndim - 1] : 0;
+    qobs_error error = {0};
+    qobs_tensor tensor;
+    if (tensor_of_ref(batch, &tensor, f) != 0)
+        return QOBS_ERROR_INVALID_ARGUMENT;
+    if (features >= 0 && (batch->ndim < 2 || last != features))
+        return INVALID(f, "%.200s: tensor '%.200s' has a last dimension of %lld; '%.*s' needs %lld", batch->file,
+                       batch->name, (long long)last, s->need->length > 200 ? 200 : (int)s->need->length,
+                       s->need->module, (long long)features);
+    const int status = qobs_observer_observe(s->observer, &tensor, NULL, &error);
+    return status == QOBS_OK
+               ? QOBS_OK
+               : report_failure(f, status, "%.200s: tensor '%.200s': %s", batch->file, batch->name, error.message);
+}
+
+struct stream_observation {
+    struct activation_streams *streams;
+    const struct activation_sources *from;
+    const struct activation_progress *progress;
+    atomic_bool stopped;
+};
+
+static int observe_recorded(struct stream_observation *o, struct activation_stream *s)
+{
+    qobs_config *config;
+    qobs_error error = {0};
+    RETURN_IF_NOT_OK(make_config(&config, s->need, &s->failure));
+    int status = qobs_observer_create(&s->observer, config, NULL, &error);
+    qobs_config_destroy(config);
+    if (status != QOBS_OK)
+        return report_failure(&s->failure, status, "%s activations: %s", activation_bases[s->need->kind],
+                              error.message);
+    for (size_t i = 0; status == QOBS_OK && i < o->from->recordings.count; i++) {
+        const struct tensor_ref *batch = recordings_batch(&o->from->recordings, i, s->recorded);
+        if (!batch || o->stopped)
+            continue;
+        status = observe_batch(s, batch, &s->failure);
+        if (o->progress->add(o->progress->context, batch->bytes) != 0)
+            o->stopped = true;
+    }
+    return status;
+}
+
+static void observe_stream(void *argument, size_t index)
+{
+    struct stream_observation *o = argument;
+    struct activation_stream *s = &o->streams->items[index];
+    if (s->recorded && !o->stopped)
+        s->status = observe_recorded(o, s);
+}
+
+static int load_state(struct activation_stream *s, struct fail *f)
+{
+    qobs_config *needed;
+    RETURN_IF_NOT_OK(saved_states_load(s->states, s->state_count, &s->observer, f));
+    RETURN_IF_NOT_OK(make_config(&needed, s->need, f));
+    const int status = check_state(s, needed, f);
+    qobs_config_destroy(needed);
+    return status;
+}
+
+int activation_streams_observe(struct activation_streams *s, const struct activation_sources *from,
+                               const qobs_runtime *runtime, const struct activation_progress *progress, struct fail *f)
+{
+    struct stream_observation o = {.streams = s, .from = from, .progress = progress};
+    const qobs_executor *executor = runtime ? runtime->executor : NULL;
+    for (size_t i = 0; i < s->count; i++)
+        if (s->items[i].states)
+            RETURN_IF_NOT_OK(load_state(&s->items[i], f));
+    if (executor && s->count > 1)
+        executor->parallel_for(executor->context, observe_stream, &o, s->count);
+    else
+        for (size_t i = 0; i < s->count; i++)
+            observe_stream(&o, i);
+    for (size_t i = 0; i < s->count; i++)
+        if (s->items[i].status != QOBS_OK) {
+            *f = s->items[i].failure;
+            return s->items[i].status;
+        }
+    return o.stopped ? report_failure(f, QOBS_ERROR_CANCELLED, "stopped by the caller") : QOBS_OK;
+}
+
+/* ---- Fused layers ------------------------------------------------------------------------------------------------ */
+
+/* Fuses the streams of needs [first, first + count), which lie in one set. */
+static int fuse_set(struct activation_streams *s, const size_t *order, size_t count, struct fail *f)
+{
+    enum { MAX_FUSED = 8 };
+    qobs_observer *observers[MAX_FUSED];
+    qobs_error error = {0};
+    size_t n = 0;
+    for (size_t i = 0; i < count && n < MAX_FUSED; i++) {
+        qobs_observer *observer = s->items[s->of_need[order[i]]].observer;
+        size_t k = 0;
+        while (k < n && observers[k] != observer)
+            k++;
+        if (k == n)
+            observers[n++] = observer;
+    }
+    if (n < 2 || qobs_observers_fuse(observers, n, &error) == QOBS_OK)
+        return QOBS_OK;
+    return report_failure(f, error.status, "input activations: %s", error.message);
+}
+
+struct set_member {
+    size_t set, need;
+};
+
+static int compare_members(const void *a, const void *b)
+{
+    const struct set_member *s = a, *t = b;
+    if (s->set != t->set)
+        return s->set < t->set ? -1 : 1;
+    return (s->need > t->need) - (s->need < t->need);
+}
+
+int activation_streams_fuse(struct activation_streams *s, const struct activation_needs *needs,
+                            const struct weights *weights, struct fail *f)
+{
+    struct set_member *members = malloc((needs->count + 1) * sizeof *members);
+    size_t *set = malloc((weights->count + 1) * sizeof *set), *order = malloc((needs->count + 1) * sizeof *order);
+    size_t count = 0;
+    int status = members && set && order ? find_sets(set, weights, f) : NO_MEMORY(f, "the activations");
+    for (size_t i = 0; status == QOBS_OK && i < needs->count; i++) {
+        const struct activation_need *n = &needs->items[i];
+        if (n->kind == ACTIVATION_INPUT && n->args->strategy == QUANT_TENSOR_GROUP)
+            members[count++] = (struct set_member){set[n->weight], i};
+    }
+    if (count > 0 && status == QOBS_OK)
+        qsort(members, count, sizeof *members, compare_members);
+    for (size_t first = 0, end; status == QOBS_OK && first < count; first = end) {
+        for (end = first; end < count && members[end].set == members[first].set; end++)
+            order[end - first] = members[end].need;
+        status = fuse_set(s, order, end - first, f);
+    }
+    free(members);
+    free(set);
+    free(order);
+    return status;
+}

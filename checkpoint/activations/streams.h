@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-FileCopyrightText: The qobs authors */
+
+/* Observers of activations: one for each recording or saved state that modules need, however many share it. */
+#pragma once
+
+#include "activations/needs.h"
+#include "activations/recordings.h"
+#include "activations/saved_states.h"
+
+struct activation_sources {
+    struct recordings recordings;
+    struct saved_states states; /* they count before recordings */
+};
+
+/* Receives the bytes that are done, from any thread. A result other than 0 stops the work. */
+struct activation_progress {
+    int (*add)(void *context, uint64_t bytes);
+    void *context;
+};
+
+struct activation_stream {
+    const struct activation_need *need; /* the first that uses it */
+    const struct tensor_ref *recorded;  /* first batch; NULL: a state */
+    const struct saved_state *states;
+    size_t state_count;
+    qobs_observer *observer;
+    int status; /* of the observation, with its message */
+    struct fail failure;
+};
+
+struct activation_streams {
+    struct activation_stream *items;
+    size_t count;
+    uint64_t bytes;  /* of the recordings that are used */
+    size_t *of_need; /* for each need, the index of its stream */
+};
+
+/* Finds a stream for every need. A layer without a recording uses the input of one that vLLM fuses with it. Fails and
+ * names the first module without any. */
+int activation_streams_find(struct activation_streams *streams, const struct activation_sources *sources,
+                            const struct activation_needs *needs, const struct weights *weights, struct fail *f);
+
+/* Loads the states and observes the recordings, with the executor's threads. */
+int activation_streams_observe(struct activation_streams *streams, const struct activation_sources *sources,
+                               const qobs_runtime *runtime, const struct activation_progress *progress, struct fail *f);
+
+/* Gives the inputs of layers that vLLM fuses one global scale. */
+int activation_streams_fuse(struct activation_streams *streams, const struct activation_needs *needs,
+                            const struct weights *weights, struct fail *f);
+
+void activation_streams_free(struct activation_streams *streams);

@@ -1,0 +1,149 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: The qobs authors
+"""Compares the static schemes of qobs quantize with oneshot of llm-compressor on a running model.
+
+    live_static.py QOBS MODEL
+
+Needs llmcompressor 0.14.0 and torch. MODEL is a directory that transformers loads. oneshot calibrates the model on four
+samples; the same samples run through the unquantized model, whose activations are recorded. qobs quantize gets the
+recordings as files, then as saved states of two directories. Every tensor and the configuration must be the same. Ends
+with `N passed, N failed`.
+"""
+import json
+import os
+import subprocess
+import sys
+import tempfile
+
+import torch
+from datasets import Dataset
+from llmcompressor import oneshot
+from llmcompressor.modifiers.quantization import QuantizationModifier
+from safetensors import safe_open
+from safetensors.torch import load_file, save_file
+from tokenizers import Tokenizer, models
+from transformers import AttentionInterface, AutoModelForCausalLM, PreTrainedTokenizerFast
+from transformers.integrations.sdpa_attention import sdpa_attention_forward
+from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS, AttentionMaskInterface
+
+SAMPLES = 4
+KV_CACHE = {"num_bits": 8, "type": "float", "strategy": "tensor", "dynamic": False, "symmetric": True,
+            "observer": "static_minmax"}
+SCHEMES = [("FP8", KV_CACHE), ("FP8", None), ("NVFP4", None), ("NVFP4", KV_CACHE)]
+E4M3 = "type=float num_bits=8 strategy=tensor"
+INPUTS = {"FP8": E4M3,
+          "NVFP4": "type=float num_bits=4 strategy=tensor_group group_size=16 scale_dtype=float8_e4m3fn dynamic=local"}
+passed = failed = 0
+
+
+def check(good, what, details=""):
+    global passed, failed
+    passed, failed = passed + bool(good), failed + (not good)
+    if not good:
+        print(f"FAILED {what}: {details}")
+
+
+def load(model):
+    return AutoModelForCausalLM.from_pretrained(model, dtype=torch.bfloat16)
+
+
+def record(model, samples, folder):
+    """Writes one file of activations for each sample and returns the paths."""
+    network = load(model)
+    names = {module: name for name, module in network.named_modules()}
+    batch = {}
+
+    def attention(module, query, key, value, *args, **kwargs):
+        batch[names[module] + ".k_states"], batch[names[module] + ".v_states"] = key.contiguous(), value.contiguous()
+        return sdpa_attention_forward(module, query, key, value, *args, **kwargs)
+
+    def linear(module, inputs):
+        batch[names[module] + ".input"] = inputs[0].contiguous().clone()
+
+    AttentionInterface.register("recording", attention)
+    AttentionMaskInterface.register("recording", ALL_MASK_ATTENTION_FUNCTIONS["sdpa"])
+    network.set_attn_implementation("recording")
+    for name, module in network.named_modules():
+        if isinstance(module, torch.nn.Linear) and name != "lm_head":
+            module.register_forward_pre_hook(linear)
+    paths = []
+    for i, sample in enumerate(samples):
+        batch.clear()
+        with torch.no_grad():
+            network(torch.tensor([sample]))
+        paths.append(f"{folder}/activations-{i}.safetensors")
+        save_file(batch, paths[-1])
+    return paths
+
+
+def save_states(qobs, paths, settings, folder):
+    """Observes the recordings of every name; half of the files go to each of two directories, as of two machines."""
+    directories = [f"{folder}/rank-{i}" for i in range(2)]
+    with safe_open(paths[0], "pt") as file:
+        names = list(file.keys())
+    for i, directory in enumerate(directories):
+        os.mkdir(directory)
+        for k, name in enumerate(names):
+            base = name.rsplit(".", 1)[1].removesuffix("_states")
+            words = [f"base_name={base}", *(settings if base == "input" else E4M3).split()]
+            state = f"{directory}/{k}.qobs" if i == 0 else f"{directory}/{name}.qobs"
+            subprocess.run([qobs, "observe", "--preset", "llmc.static_minmax", *(a for w in words for a in ("--set", w)),
+                            "--state", state, *(f"{path}:{name}" for path in paths[2 * i:2 * i + 2])],
+                           check=True, stdout=subprocess.DEVNULL)
+    with open(f"{directories[0]}/states.json", "w", encoding="utf-8") as file:
+        json.dump({"states": {name: f"{k}.qobs" for k, name in enumerate(names)}}, file)
+    return directories
+
+
+def compare(what, ours, theirs):
+    a, b = load_file(f"{ours}/model.safetensors"), load_file(f"{theirs}/model.safetensors")
+    check(a.keys() == b.keys(), f"{what}: names", a.keys() ^ b.keys())
+    for name in a.keys() & b.keys():
+        x, y = a[name], b[name]
+        same = x.dtype == y.dtype and x.shape == y.shape and torch.equal(x.view(torch.uint8), y.view(torch.uint8))
+        check(same, f"{what}: {name}", f"{x.dtype} {tuple(x.shape)} {x.flatten()[:3]}, {y.dtype} {y.flatten()[:3]}")
+    configs = []
+    for folder in (ours, theirs):
+        with open(f"{folder}/config.json", encoding="utf-8") as file:
+            config = json.load(file)["quantization_config"]
+        (group,) = config["config_groups"].values()
+        configs.append([group["input_activations"], group["format"], config["format"], config["kv_cache_scheme"]])
+    check(configs[0] == configs[1], f"{what}: config.json", configs)
+
+
+def main(qobs, model):
+    torch.set_num_threads(1)
+    torch.manual_seed(0)
+    samples = torch.randint(0, 256, (SAMPLES, 24)).tolist()
+    dataset = Dataset.from_dict({"input_ids": samples, "attention_mask": [[1] * 24] * SAMPLES})
+    tokenizer = PreTrainedTokenizerFast(
+        tokenizer_object=Tokenizer(models.WordLevel({"a": 0, "?": 1}, unk_token="?")), unk_token="?", pad_token="a")
+    with tempfile.TemporaryDirectory() as scratch:
+        paths = record(model, samples, scratch)
+        for i, (scheme, kv_cache) in enumerate(SCHEMES):
+            what, folder = f"{scheme}{' and keys' if kv_cache else ''}", f"{scratch}/{i}"
+            os.mkdir(folder)
+            recipe = QuantizationModifier(targets="Linear", scheme=scheme, ignore=["lm_head"], kv_cache_scheme=kv_cache)
+            oneshot(model=load(model), processor=tokenizer, dataset=dataset, recipe=recipe, pipeline="basic",
+                    num_calibration_samples=SAMPLES, max_seq_length=24, output_dir=f"{folder}/theirs")
+            given = paths
+            if not kv_cache:
+                given = []
+                for path in paths:
+                    given.append(f"{folder}/{os.path.basename(path)}")
+                    save_file({k: v for k, v in load_file(path).items() if k.endswith(".input")}, given[-1])
+            sources = {"files": [a for path in given for a in ("--activations", path)],
+                       "states": [a for d in save_states(qobs, given, INPUTS[scheme], folder) for a in ("--states", d)]}
+            for source, options in sources.items():
+                subprocess.run([qobs, "quantize", model, "--scheme", scheme, "--ignore", "lm_head", "--quiet", *options,
+                                "-o", f"{folder}/{source}"], check=True)
+                compare(f"{what} from {source}", f"{folder}/{source}", f"{folder}/theirs")
+                audit = subprocess.run([qobs, "audit", f"{folder}/{source}"], capture_output=True, text=True, check=False)
+                check(audit.returncode == 0, f"{what} from {source}: audit", audit.stdout + audit.stderr)
+    print(f"{passed} passed, {failed} failed")
+    return 1 if failed or not passed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))
