@@ -98,9 +98,17 @@ int quantize_summary(const char *report, double seconds, bool all_layers, bool q
     int code = EXIT_OK;
     if (!quiet) {
         const double before = number_of(json, "bytes_before"), after = number_of(json, "bytes_after");
-        printf("%d layers quantized in %.1f s: %.1f MB became %.1f MB (%.1f %%), %.0f MB/s\n",
-               cJSON_GetArraySize(layers), seconds, before * 1e-6, after * 1e-6, before > 0 ? 100 * after / before : 0,
-               seconds > 0 ? before * 1e-6 / seconds : 0);
+        if (cJSON_HasObjectItem(json, "part"))
+            printf("part %.0f of %.0f: ", number_of(json, "part"), number_of(json, "parts"));
+        printf("%d layers", cJSON_GetArraySize(layers));
+        if (seconds > 0)
+            printf(" quantized in %.1f s", seconds);
+        if (!cJSON_HasObjectItem(json, "part"))
+            printf(": %.1f MB became %.1f MB (%.1f %%)", before * 1e-6, after * 1e-6,
+                   before > 0 ? 100 * after / before : 0);
+        if (seconds > 0 && !cJSON_HasObjectItem(json, "part"))
+            printf(", %.0f MB/s", before * 1e-6 / seconds);
+        putchar('\n');
         print_left_out(cJSON_GetObjectItemCaseSensitive(json, "left_out"));
         code = print_layers(layers, all_layers);
         printf("\nerror: root of the squared error of the weights over the root of their squares\n");

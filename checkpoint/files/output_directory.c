@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* Creates, locks, fills and renames staging directories. */
+/* Creates, locks and renames staging directories. output_directory_files.c fills them. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE /* renameat2, realpath */
 #endif
@@ -31,8 +31,7 @@ static char *joined(const char *directory, const char *name)
 
 /* ---- Removal ----------------------------------------------------------------------------------------------------- */
 
-/* Removes a directory and everything below it. Links are removed, not followed. Goes on after failures. */
-static void remove_tree(const char *path)
+void output_directory_remove(const char *path)
 {
     DIR *directory = opendir(path);
     for (struct dirent *entry; directory && (entry = readdir(directory));) {
@@ -41,7 +40,7 @@ static void remove_tree(const char *path)
             continue;
         char *below = joined(path, entry->d_name);
         if (below && lstat(below, &status) == 0 && S_ISDIR(status.st_mode))
-            remove_tree(below);
+            output_directory_remove(below);
         else if (below)
             unlink(below);
         free(below);
@@ -154,7 +153,7 @@ static void remove_stale(const char *parent, const char *name)
         char *path = joined(parent, n);
         const int fd = path ? open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC) : -1;
         if (fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) == 0)
-            remove_tree(path);
+            output_directory_remove(path);
         if (fd >= 0)
             close(fd);
         free(path);
@@ -198,6 +197,14 @@ static int make_staging(struct output_directory *d, const char *path, struct fai
     return 0;
 }
 
+int output_directory_check(const char *path, const char *source, bool replace, struct fail *f)
+{
+    char *resolved = resolve(path, f);
+    const int result = resolved ? check_place(path, resolved, source, replace, f) : -1;
+    free(resolved);
+    return result;
+}
+
 int output_directory_open(struct output_directory *d, const char *path, const char *source, bool replace,
                           struct fail *f)
 {
@@ -206,112 +213,6 @@ int output_directory_open(struct output_directory *d, const char *path, const ch
         return 0;
     output_directory_abort(d);
     return -1;
-}
-
-/* ---- Files ------------------------------------------------------------------------------------------------------- */
-
-static int make_directories(const struct output_directory *d, const char *relative, struct fail *f)
-{
-    char *path = joined(d->staging, relative);
-    if (!path)
-        return fail(f, "%s: no memory for a path", d->path);
-    int result = 0;
-    for (char *p = path + strlen(d->staging) + 1; result == 0 && (p = strchr(p, '/')); *p++ = '/') {
-        *p = '\0';
-        if (mkdir(path, 0777) != 0 && errno != EEXIST)
-            result = fail(f, "%s: cannot create the directory of %s: %s", d->path, relative, strerror(errno));
-    }
-    free(path);
-    return result;
-}
-
-int output_directory_create(struct output_directory *d, const char *relative, uint64_t bytes, int *fd, struct fail *f)
-{
-    if (make_directories(d, relative, f) != 0)
-        return -1;
-    char *path = joined(d->staging, relative);
-    if (!path)
-        return fail(f, "%s: no memory for a path", d->path);
-    *fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0666);
-    free(path);
-    if (*fd < 0)
-        return fail(f, "%s: cannot create %s: %s", d->path, relative, strerror(errno));
-    if (ftruncate(*fd, (off_t)bytes) == 0)
-        return 0;
-    const int reason = errno;
-    close(*fd);
-    return fail(f, "%s: cannot write %s: %s", d->path, relative, strerror(reason));
-}
-
-int output_directory_put(const struct output_directory *d, int fd, const void *data, size_t bytes, uint64_t offset,
-                         struct fail *f)
-{
-    for (const char *p = data; bytes > 0;) {
-        const ssize_t done = pwrite(fd, p, bytes, (off_t)offset);
-        if (done < 0 && errno == EINTR)
-            continue;
-        if (done <= 0)
-            return fail(f, "%s: cannot write: %s", d->path, strerror(done < 0 ? errno : EIO));
-        p += done;
-        bytes -= (size_t)done;
-        offset += (uint64_t)done;
-    }
-    return 0;
-}
-
-int output_directory_close(const struct output_directory *d, int fd, struct fail *f)
-{
-    const int flushed = fsync(fd), reason = errno;
-    /* Some file systems cannot flush; they report EINVAL. */
-    const bool failed = flushed != 0 && reason != EINVAL;
-    if (close(fd) != 0 && !failed)
-        return fail(f, "%s: cannot write: %s", d->path, strerror(errno));
-    return failed ? fail(f, "%s: cannot write: %s", d->path, strerror(reason)) : 0;
-}
-
-int output_directory_write(struct output_directory *d, const char *relative, const void *data, size_t bytes,
-                           struct fail *f)
-{
-    int fd;
-    if (output_directory_create(d, relative, 0, &fd, f) != 0)
-        return -1;
-    const int result = output_directory_put(d, fd, data, bytes, 0, f);
-    struct fail ignored;
-    const int closed = output_directory_close(d, fd, result == 0 ? f : &ignored);
-    return result == 0 ? closed : result;
-}
-
-int output_directory_copy(struct output_directory *d, const char *relative, const char *source, struct fail *f)
-{
-    enum { CHUNK = 1 << 20 };
-    int to, result = 0;
-    const int from = open(source, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (from < 0)
-        return fail(f, "%s: cannot be read: %s", source, strerror(errno));
-    char *chunk = malloc(CHUNK);
-    if (!chunk || output_directory_create(d, relative, 0, &to, f) != 0) {
-        close(from);
-        if (!chunk)
-            return fail(f, "%s: no memory for a copy of %s", d->path, relative);
-        free(chunk);
-        return -1;
-    }
-    for (uint64_t at = 0; result == 0;) {
-        const ssize_t done = read(from, chunk, CHUNK);
-        if (done < 0 && errno == EINTR)
-            continue;
-        if (done < 0)
-            result = fail(f, "%s: cannot be read: %s", source, strerror(errno));
-        if (done <= 0)
-            break;
-        result = output_directory_put(d, to, chunk, (size_t)done, at, f);
-        at += (uint64_t)done;
-    }
-    struct fail ignored;
-    const int closed = output_directory_close(d, to, result == 0 ? f : &ignored);
-    free(chunk);
-    close(from);
-    return result == 0 ? closed : result;
 }
 
 /* ---- Completion -------------------------------------------------------------------------------------------------- */
@@ -341,7 +242,7 @@ static int swap(const struct output_directory *d, struct fail *f)
 {
 #ifdef RENAME_EXCHANGE
     if (renameat2(AT_FDCWD, d->staging, AT_FDCWD, d->path, RENAME_EXCHANGE) == 0) {
-        remove_tree(d->staging);
+        output_directory_remove(d->staging);
         return 0;
     }
 #endif
@@ -357,7 +258,7 @@ static int swap(const struct output_directory *d, struct fail *f)
         result = -1;
     }
     if (result == 0)
-        remove_tree(aside);
+        output_directory_remove(aside);
     else
         fail(f, "%s: cannot be replaced: %s", d->path, strerror(errno));
     free(aside);
@@ -405,6 +306,6 @@ int output_directory_commit(struct output_directory *d, struct fail *f)
 void output_directory_abort(struct output_directory *d)
 {
     if (d->staging)
-        remove_tree(d->staging);
+        output_directory_remove(d->staging);
     release(d);
 }

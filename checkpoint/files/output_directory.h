@@ -18,6 +18,7 @@ struct output_directory {
     char *staging; /* path of the staging directory */
     int lock;      /* descriptor of the staging directory */
     bool replace;
+    const char *below; /* folder of the staging directory that gets the files; NULL: the directory itself */
 };
 
 /* Checks `path` and creates the staging directory. Fails if `path` is the directory `source`, lies below it or holds
@@ -25,6 +26,9 @@ struct output_directory {
  */
 int output_directory_open(struct output_directory *d, const char *path, const char *source, bool replace,
                           struct fail *f);
+
+/* Makes the checks of output_directory_open and creates nothing. */
+int output_directory_check(const char *path, const char *source, bool replace, struct fail *f);
 
 /* Creates a file of `bytes` bytes, and the directories of its path. *fd receives its descriptor, which
  * output_directory_close closes. */
@@ -44,9 +48,15 @@ int output_directory_write(struct output_directory *d, const char *relative, con
 /* Copies the contents of a file in bounded memory. */
 int output_directory_copy(struct output_directory *d, const char *relative, const char *source, struct fail *f);
 
+/* Adds a file that is complete: by a hard link if the file system has them, else as a copy. */
+int output_directory_link(struct output_directory *d, const char *relative, const char *source, struct fail *f);
+
 /* Flushes the directories and renames the staging directory to the final path, and zeroes *d. Fails, and removes the
  * staging directory, if an input file has changed (mapped_check) or if somebody else has created the final path. */
 int output_directory_commit(struct output_directory *d, struct fail *f);
 
 /* Removes the staging directory and zeroes *d. Does nothing if *d is zeroed. */
 void output_directory_abort(struct output_directory *d);
+
+/* Removes a directory and everything below it. Links are removed, not followed. Goes on after failures. */
+void output_directory_remove(const char *path);

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "files/json.h"
+#include "parts/parts.h"
 #include "quantize/report.h"
 #include "quantize/run.h"
 #include "quantize/side_files.h"
@@ -146,6 +147,35 @@ static int find_activations(struct quantize_run *run, struct fail *f)
 
 /* ---- Steps ------------------------------------------------------------------------------------------------------- */
 
+/* Decides which shards this part writes. */
+static int choose_part(struct quantize_run *run, struct fail *f)
+{
+    const size_t count = run->args->part_count;
+    if (count == 0)
+        return QOBS_OK;
+    run->part_of_shard = calloc(run->layout.shard_count + 1, sizeof *run->part_of_shard);
+    return run->part_of_shard ? parts_assign(&run->layout, count, run->part_of_shard, f) : NO_MEMORY(f, "the parts");
+}
+
+static int open_output(struct quantize_run *run, struct fail *f)
+{
+    const qobs_checkpoint_quantize_args *a = run->args;
+    if (a->part_count > 0)
+        return part_open(run, f);
+    return output_directory_open(&run->out, a->out, a->model, a->replace, f) == 0 ? QOBS_OK
+                                                                                  : QOBS_ERROR_INVALID_ARGUMENT;
+}
+
+/* Writes all but the shards. Among parts the first does so. */
+static int write_side_files(struct quantize_run *run, struct fail *f)
+{
+    if (run->args->part > 1)
+        return QOBS_OK;
+    RETURN_IF_NOT_OK(side_files_copy(run, f));
+    RETURN_IF_NOT_OK(side_files_write_index(run, f));
+    return side_files_write_config(run, f);
+}
+
 static int run_steps(struct quantize_run *run, struct fail *f)
 {
     const qobs_checkpoint_quantize_args *a = run->args;
@@ -160,13 +190,13 @@ static int run_steps(struct quantize_run *run, struct fail *f)
     RETURN_IF_NOT_OK(find_activations(run, f));
     RETURN_IF_NOT_OK(
         layout_make(&run->layout, &run->model, &run->weights, &run->config, &run->activations, a->compat, f));
+    RETURN_IF_NOT_OK(choose_part(run, f));
     RETURN_IF_NOT_OK(run_prepare(run, f));
-    if (output_directory_open(&run->out, a->out, a->model, a->replace, f) != 0)
-        return QOBS_ERROR_INVALID_ARGUMENT;
+    RETURN_IF_NOT_OK(open_output(run, f));
     RETURN_IF_NOT_OK(run_tensors(run, f));
-    RETURN_IF_NOT_OK(side_files_copy(run, f));
-    RETURN_IF_NOT_OK(side_files_write_index(run, f));
-    RETURN_IF_NOT_OK(side_files_write_config(run, f));
+    RETURN_IF_NOT_OK(write_side_files(run, f));
+    if (a->part_count > 0)
+        RETURN_IF_NOT_OK(part_write_manifest(run, f));
     return output_directory_commit(&run->out, f) == 0 ? QOBS_OK : QOBS_ERROR_SYSTEM;
 }
 
@@ -182,6 +212,8 @@ static int check_args(const qobs_checkpoint_quantize_args *a, struct fail *f)
         (!a->settings && a->setting_count > 0) || (!a->activations && a->activation_count > 0) ||
         (!a->states && a->state_count > 0))
         return INVALID(f, "targets, ignore, settings, activations, states: one is NULL, but its count is not 0");
+    if (a->part_count > 0 ? a->part < 1 || a->part > a->part_count : a->part != 0)
+        return INVALID(f, "part: is %zu of %zu; a number from 1 to part_count is needed", a->part, a->part_count);
     if (a->compat != QOBS_COMPAT_VLLM && a->compat != QOBS_COMPAT_LLM_COMPRESSOR)
         return INVALID(f, "compat: is %d, allowed are 0 and 1", (int)a->compat);
     return QOBS_OK;

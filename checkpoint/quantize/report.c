@@ -24,7 +24,7 @@ static void add_layers(cJSON *layers, const struct quantize_run *run)
 {
     for (size_t i = 0; i < run->job_count; i++) {
         const struct weight_job *job = &run->jobs[i];
-        if (!job->plan)
+        if (!job->plan || job->range_only)
             continue;
         cJSON *layer = cJSON_CreateObject();
         uint64_t bytes = 0;
@@ -91,6 +91,10 @@ char *report_make(const struct quantize_run *run)
     cJSON *report = cJSON_CreateObject();
     cJSON_AddStringToObject(report, "model", run->args->model);
     cJSON_AddStringToObject(report, "out", run->args->out);
+    if (run->args->part_count > 0) {
+        cJSON_AddNumberToObject(report, "part", (double)run->args->part);
+        cJSON_AddNumberToObject(report, "parts", (double)run->args->part_count);
+    }
     cJSON_AddItemToObject(report, "bytes_before", cJSON_CreateNumber((double)run->model.bytes));
     cJSON_AddItemToObject(report, "bytes_after", cJSON_CreateNumber((double)run->layout.data_bytes));
     cJSON *layers = cJSON_AddArrayToObject(report, "layers");

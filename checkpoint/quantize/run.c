@@ -84,13 +84,37 @@ static int compare_places(const void *a, const void *b)
     return s->data != t->data ? (s->data < t->data ? -1 : 1) : (s->index > t->index) - (s->index < t->index);
 }
 
+/* Returns true if this part writes the tensors of a weight. They lie in one shard. */
+static bool is_written(const struct quantize_run *run, size_t weight)
+{
+    for (int part = 0; part < OUTPUT_PARTS && run->part_of_shard; part++) {
+        const size_t index = run->layout.parts[weight][part];
+        if (index != SIZE_MAX)
+            return run->part_of_shard[run->layout.tensors[index].shard] == run->args->part;
+    }
+    return true;
+}
+
+/* Adds a job if this part writes the weight, or a member of the set that needs its range. */
+static void add_job(struct quantize_run *run, size_t weight, const bool *written_set)
+{
+    struct weight_job *job = &run->jobs[run->job_count];
+    fill_job(job, run, weight);
+    job->range_only = !is_written(run, weight);
+    const bool exists = job->plan || run->layout.parts[weight][PART_SAME] != SIZE_MAX;
+    const bool shares = job->plan && job->plan->group->weights.strategy == QUANT_TENSOR_GROUP;
+    run->job_count += exists && (!job->range_only || (shares && written_set[run->layout.set[weight]]));
+}
+
 static int make_jobs(struct quantize_run *run, struct fail *f)
 {
     const struct weights *all = &run->weights;
     struct place *places = malloc((all->count + 1) * sizeof *places);
+    bool *written_set = calloc(all->count + 1, sizeof *written_set);
     run->jobs = calloc(all->count + 1, sizeof *run->jobs);
-    if (!places || !run->jobs) {
+    if (!places || !run->jobs || !written_set) {
         free(places);
+        free(written_set);
         return NO_MEMORY(f, "the list of tensors");
     }
     for (size_t i = 0; i < all->count; i++) {
@@ -103,13 +127,20 @@ static int make_jobs(struct quantize_run *run, struct fail *f)
                                    .index = i};
     }
     qsort(places, all->count, sizeof *places, compare_places);
-    for (size_t i = 0; i < all->count; i++) {
-        fill_job(&run->jobs[run->job_count], run, places[i].index);
-        run->job_count +=
-            run->jobs[run->job_count].plan != NULL || run->layout.parts[places[i].index][PART_SAME] != SIZE_MAX;
-    }
+    for (size_t i = 0; i < all->count; i++)
+        written_set[run->layout.set[i]] |= is_written(run, i);
+    for (size_t i = 0; i < all->count; i++)
+        add_job(run, places[i].index, written_set);
     free(places);
+    free(written_set);
     return QOBS_OK;
+}
+
+/* Returns the bytes of the input that a job reads and writes. */
+static uint64_t job_bytes(const struct weight_job *job)
+{
+    const uint64_t source = job->weight->source->stored->end - job->weight->source->stored->begin;
+    return job->range_only ? 0 : job->weight->bytes < source ? job->weight->bytes : source;
 }
 
 int run_prepare(struct quantize_run *run, struct fail *f)
@@ -124,8 +155,11 @@ int run_prepare(struct quantize_run *run, struct fail *f)
         run->files[i].fd = -1;
         run->files[i].left = run->layout.shards[i].bytes;
     }
-    run->total = run->model.bytes + run->activations.bytes;
-    return make_jobs(run, f);
+    RETURN_IF_NOT_OK(make_jobs(run, f));
+    run->total = run->activations.bytes;
+    for (size_t i = 0; i < run->job_count; i++)
+        run->total += job_bytes(&run->jobs[i]);
+    return QOBS_OK;
 }
 
 void run_free(struct quantize_run *run)
@@ -150,6 +184,7 @@ void run_free(struct quantize_run *run)
     free(run->plans);
     free(run->jobs);
     free(run->files);
+    free(run->part_of_shard);
     free(run->slices);
     layout_free(&run->layout);
     activation_scales_free(&run->activations);
@@ -233,14 +268,12 @@ bool run_progress(struct quantize_run *run, uint64_t bytes)
     return stopped;
 }
 
-static uint64_t input_bytes(const struct quantize_run *run, const struct row_slice *s)
+static uint64_t input_bytes(const struct row_slice *s)
 {
     const struct weight *w = s->job->weight;
-    const uint64_t source = w->source->stored->end - w->source->stored->begin;
     const bool bytes = !s->job->plan && w->encoding == WEIGHT_PLAIN && (w->ndim != 2 || weight_is_in_place(w));
     const uint64_t whole = bytes ? w->bytes : (uint64_t)w->shape[0];
-    (void)run;
-    return whole ? (uint64_t)((double)(w->bytes < source ? w->bytes : source) * (double)s->count / (double)whole) : 0;
+    return whole ? (uint64_t)((double)job_bytes(s->job) * (double)s->count / (double)whole) : 0;
 }
 
 static void run_slice(void *argument, size_t index)
@@ -262,7 +295,7 @@ static void run_slice(void *argument, size_t index)
     if (status != QOBS_OK)
         record_failure(run, index, status, &f);
     else if (run->pass != slice_range)
-        report_progress(run, input_bytes(run, &run->slices[index]));
+        report_progress(run, input_bytes(&run->slices[index]));
     if (work) {
         work->next = run->free_workspaces;
         run->free_workspaces = work;
@@ -319,7 +352,7 @@ static int open_files(struct quantize_run *run, const struct weight_job *job, st
         const size_t shard = run->layout.tensors[index].shard;
         struct output_file *file = &run->files[shard];
         const struct output_shard *s = &run->layout.shards[shard];
-        if (file->fd >= 0 || file->done)
+        if (file->fd >= 0 || file->done || job->range_only)
             continue;
         if (output_directory_create(&run->out, s->path, s->bytes, &file->fd, f) != 0 ||
             output_directory_put(&run->out, file->fd, s->header, s->header_bytes, 0, f) != 0)
@@ -442,7 +475,7 @@ static int run_batch(struct quantize_run *run, struct weight_job *jobs, size_t c
     for (int quantized = 1; quantized >= 0; quantized--) {
         run->slice_count = 0;
         for (size_t i = 0; i < count; i++)
-            if ((jobs[i].plan != NULL) == (quantized == 1))
+            if ((jobs[i].plan != NULL) == (quantized == 1) && !jobs[i].range_only)
                 RETURN_IF_NOT_OK(quantized ? cut_rows(run, &jobs[i], f) : cut_bytes(run, &jobs[i], f));
         RETURN_IF_NOT_OK(run_pass(run, quantized ? slice_quantize : slice_copy, f));
         for (size_t i = 0; quantized && i < run->slice_count; i++) {
@@ -451,8 +484,10 @@ static int run_batch(struct quantize_run *run, struct weight_job *jobs, size_t c
         }
     }
     for (size_t i = 0; i < count; i++) {
-        RETURN_IF_NOT_OK(write_small(run, &jobs[i], f));
-        RETURN_IF_NOT_OK(write_activations(run, &jobs[i], f));
+        if (!jobs[i].range_only) {
+            RETURN_IF_NOT_OK(write_small(run, &jobs[i], f));
+            RETURN_IF_NOT_OK(write_activations(run, &jobs[i], f));
+        }
         free(jobs[i].search_min);
         free(jobs[i].search_max);
         jobs[i].search_min = jobs[i].search_max = NULL;
@@ -467,7 +502,7 @@ static size_t new_files(struct quantize_run *run, const struct weight_job *job, 
     for (int part = 0; part < OUTPUT_PARTS; part++) {
         const size_t index = run->layout.parts[job->index][part];
         struct output_file *file = index == SIZE_MAX ? NULL : &run->files[run->layout.tensors[index].shard];
-        if (!file || file->fd >= 0 || file->batch == batch)
+        if (!file || job->range_only || file->fd >= 0 || file->batch == batch)
             continue;
         count++;
         file->batch = mark ? batch : file->batch;

@@ -24,6 +24,7 @@ struct weight_job {
     const struct weight *weight;
     size_t index;                  /* of the weight */
     const struct group_plan *plan; /* NULL: it is copied */
+    bool range_only;               /* another part writes it; its set needs its range */
     int64_t unit_rows;             /* rows that cannot be separated */
     int64_t unit_qparams;          /* qparams of a unit */
     double min, max;               /* of the complete weight, if strategy and set need it */
@@ -67,6 +68,7 @@ struct quantize_run {
     struct weight_job *jobs;  /* in the order of work */
     size_t job_count;
     struct output_file *files; /* one for each shard */
+    size_t *part_of_shard;     /* which part writes it, from 1; NULL: there are no parts */
     struct row_slice *slices;  /* of the pass at hand */
     size_t slice_count, slice_capacity;
     int (*pass)(struct quantize_run *run, struct row_slice *slice, struct workspace *workspace, struct fail *f);

@@ -55,8 +55,12 @@ typedef struct qobs_checkpoint_quantize_args {
      * that states.json names: {"states": {"<module>.input": "FILE"}}. States of one name in several directories merge.
      */
     const char *const *states;
-    size_t state_count;          /**< number of directories */
-    qobs_compat compat;          /**< see qobs_compat */
+    size_t state_count; /**< number of directories */
+    qobs_compat compat; /**< see qobs_compat */
+    /** Several processes or machines may share a model: each writes the shards of part `part` of `part_count`, from 1,
+     * to a directory in "<out>.parts". qobs_checkpoint_finish joins them. part_count 0: the whole model. */
+    size_t part;
+    size_t part_count;           /**< number of parts; the same for all */
     bool replace;                /**< if out holds files, replace the whole directory at the end */
     const qobs_runtime *runtime; /**< NULL: the calling thread */
     /** Called by one thread at a time, often. A value other than 0 stops the run, which fails with CANCELLED. */
@@ -74,6 +78,22 @@ typedef struct qobs_checkpoint_quantize_args {
  * Reproduces model_free_ptq of llm-compressor 0.14 with compressed-tensors 0.19.
  * @since 0.2.0 */
 QOBS_API int qobs_checkpoint_quantize(const qobs_checkpoint_quantize_args *args, qobs_error *error);
+
+/** Arguments of qobs_checkpoint_finish. Members that are not described as needed may be 0 or NULL. */
+typedef struct qobs_checkpoint_finish_args {
+    size_t struct_size; /**< sizeof(qobs_checkpoint_finish_args) */
+    const char *out;    /**< needed: directory to create, as it was given to all parts */
+    bool replace;       /**< if out holds files, replace the whole directory at the end */
+    char **report;      /**< receives a JSON text as of one run; the caller frees it with free() */
+} qobs_checkpoint_finish_args;
+
+/** Joins the parts of qobs_checkpoint_quantize to the bytes of one run, and removes "<out>.parts". Checks first that
+ * all parts are there, that they were made of one model with the same options, and that shards, index and configuration
+ * agree. On failure the parts stay. Shards become hard links if the file system has them, else copies.
+ * Fails with INVALID_ARGUMENT for parts that are missing or do not fit, with SYSTEM if a file cannot be read or
+ * written. Only one call may run in a process at a time.
+ * @since 0.2.0 */
+QOBS_API int qobs_checkpoint_finish(const qobs_checkpoint_finish_args *args, qobs_error *error);
 
 /** Arguments of qobs_checkpoint_audit. Members that are not described as needed may be 0 or NULL. */
 typedef struct qobs_checkpoint_audit_args {

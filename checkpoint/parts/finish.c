@@ -1,0 +1,244 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-FileCopyrightText: The qobs authors */
+
+/* qobs_checkpoint_finish: joins the parts. They stay as they are until the output is complete. */
+#include <dirent.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "files/json.h"
+#include "files/json_print.h"
+#include "files/mapped.h"
+#include "parts/parts.h"
+
+enum { MAX_PARTS = 100000 };
+
+struct finish {
+    const qobs_checkpoint_finish_args *args;
+    char *parts;       /* OUT.parts */
+    cJSON **manifests; /* of part i + 1; NULL: missing */
+    size_t count;      /* of parts; 0: none found yet */
+    struct output_directory out;
+};
+
+static const char *text_of(const cJSON *object, const char *key)
+{
+    const cJSON *item = cJSON_GetObjectItemCaseSensitive(object, key);
+    return cJSON_IsString(item) ? item->valuestring : "";
+}
+
+static char *path_in_part(const struct finish *run, size_t part, const char *folder, const char *name)
+{
+    const size_t size = strlen(run->parts) + strlen(folder) + strlen(name) + 80;
+    char *path = malloc(size);
+    if (path)
+        snprintf(path, size, "%s/part-%zu-of-%zu/%s%s%s", run->parts, part, run->count, folder, *folder ? "/" : "",
+                 name);
+    return path;
+}
+
+/* ---- Manifests --------------------------------------------------------------------------------------------------- */
+
+static int read_manifest(struct finish *run, size_t part, struct fail *f)
+{
+    struct mapped map;
+    char *path = path_in_part(run, part, "", PART_MANIFEST);
+    if (!path)
+        return NO_MEMORY(f, "the parts");
+    int result = mapped_open(&map, path, f);
+    if (result == 0) {
+        result = json_parse_exact(&run->manifests[part - 1], path, "description of a part", map.data, map.size, f);
+        mapped_close(&map);
+    }
+    free(path);
+    return result == 0 ? QOBS_OK : QOBS_ERROR_INVALID_ARGUMENT;
+}
+
+/* Reads "part-I-of-N". Returns false for other names. */
+static bool parse_name(const char *name, size_t *part, size_t *count)
+{
+    char again[80];
+    unsigned i, n;
+    if (sscanf(name, "part-%u-of-%u", &i, &n) != 2 || i < 1 || i > n || n > MAX_PARTS)
+        return false;
+    snprintf(again, sizeof again, "part-%u-of-%u", i, n);
+    *part = i;
+    *count = n;
+    return strcmp(name, again) == 0;
+}
+
+static int read_directory(struct finish *run, DIR *directory, struct fail *f)
+{
+    for (const struct dirent *entry; (entry = readdir(directory));) {
+        size_t part, count;
+        if (!parse_name(entry->d_name, &part, &count))
+            continue;
+        if (run->count == 0) {
+            run->manifests = calloc(count, sizeof(cJSON *));
+            if (!run->manifests)
+                return NO_MEMORY(f, "the parts");
+            run->count = count;
+        }
+        if (count != run->count)
+            return INVALID(f, "%s: holds parts of %zu and of %zu; remove those of the other run", run->parts,
+                           run->count, count);
+        RETURN_IF_NOT_OK(read_manifest(run, part, f));
+    }
+    return QOBS_OK;
+}
+
+static int check_manifests(const struct finish *run, struct fail *f)
+{
+    char missing[200] = "";
+    size_t lost = 0;
+    for (size_t i = 0; i < run->count; i++) {
+        const size_t used = strlen(missing);
+        if (!run->manifests[i] && ++lost && used + 24 < sizeof missing)
+            snprintf(missing + used, sizeof missing - used, "%s%zu", used ? ", " : "", i + 1);
+    }
+    if (run->count == 0)
+        return INVALID(f, "%s: holds no parts; --part I/N makes them", run->parts);
+    if (lost > 0)
+        return INVALID(f, "%s: %zu of %zu parts are missing: %s%s", run->parts, lost, run->count, missing,
+                       lost > 1 && strlen(missing) + 24 >= sizeof missing ? ", ..." : "");
+    const char *first = text_of(run->manifests[0], "fingerprint");
+    for (size_t i = 0; i < run->count; i++)
+        if (!*first || strcmp(text_of(run->manifests[i], "fingerprint"), first) != 0)
+            return INVALID(f,
+                           "%s: part %zu was made of another model, with other options or another version than part 1",
+                           run->parts, i + 1);
+    return QOBS_OK;
+}
+
+static int read_manifests(struct finish *run, struct fail *f)
+{
+    DIR *directory = opendir(run->parts);
+    if (!directory)
+        return INVALID(f, "%s: cannot be read: %s; --part I/N makes it", run->parts, strerror(errno));
+    const int status = read_directory(run, directory, f);
+    closedir(directory);
+    return status == QOBS_OK ? check_manifests(run, f) : status;
+}
+
+/* ---- Files ------------------------------------------------------------------------------------------------------- */
+
+/* Checks that the shards of a part have the sizes of its description. */
+static int check_sizes(const struct finish *run, size_t part, struct fail *f)
+{
+    const cJSON *files = cJSON_GetObjectItemCaseSensitive(run->manifests[part - 1], "files"), *file;
+    cJSON_ArrayForEach(file, files)
+    {
+        struct stat status;
+        uint64_t bytes;
+        char *path = path_in_part(run, part, PART_FILES, file->string);
+        if (!path)
+            return NO_MEMORY(f, "the parts");
+        const bool good =
+            json_integer(file, &bytes) == 0 && stat(path, &status) == 0 && (uint64_t)status.st_size == bytes;
+        const int result = good ? QOBS_OK : INVALID(f, "%s: is not as its part wrote it; make the part again", path);
+        free(path);
+        RETURN_IF_NOT_OK(result);
+    }
+    return QOBS_OK;
+}
+
+static int add_files(struct finish *run, size_t part, struct fail *f)
+{
+    struct source_tree tree;
+    struct stat status;
+    char *root = path_in_part(run, part, "", PART_FILES);
+    if (!root)
+        return NO_MEMORY(f, "the parts");
+    const bool empty = stat(root, &status) != 0; /* more parts than shards */
+    int result = empty ? 0 : source_tree_read(&tree, root, f);
+    for (size_t i = 0; !empty && result == 0 && i < tree.count; i++) {
+        char *path = path_in_part(run, part, PART_FILES, tree.files[i].path);
+        result = path ? output_directory_link(&run->out, tree.files[i].path, path, f) : fail(f, "no memory");
+        free(path);
+    }
+    if (!empty && result == 0)
+        source_tree_free(&tree);
+    free(root);
+    return result == 0 ? QOBS_OK : QOBS_ERROR_SYSTEM;
+}
+
+/* Opens what has been joined as a model: every shard that the index names is there with the tensors it should have. */
+static int check_joined(const struct finish *run, struct fail *f)
+{
+    struct model model;
+    RETURN_IF_NOT_OK(model_open(&model, run->out.staging, f));
+    const bool complete = cJSON_GetObjectItemCaseSensitive(model.config, "quantization_config") || !model.config_path;
+    model_close(&model);
+    return complete ? QOBS_OK : INVALID(f, "%s: part 1 has no quantization_config", run->parts);
+}
+
+/* The report of part 1 with the layers of all parts. */
+static char *join_reports(const struct finish *run)
+{
+    cJSON *report = cJSON_Duplicate(cJSON_GetObjectItemCaseSensitive(run->manifests[0], "report"), 1);
+    cJSON *layers = cJSON_GetObjectItemCaseSensitive(report, "layers");
+    for (size_t i = 1; i < run->count; i++) {
+        const cJSON *other = cJSON_GetObjectItemCaseSensitive(run->manifests[i], "report"), *layer;
+        cJSON_ArrayForEach(layer, cJSON_GetObjectItemCaseSensitive(other, "layers"))
+        {
+            cJSON_AddItemToArray(layers, cJSON_Duplicate(layer, 1));
+        }
+    }
+    cJSON_DeleteItemFromObjectCaseSensitive(report, "part");
+    cJSON_DeleteItemFromObjectCaseSensitive(report, "parts");
+    cJSON_ReplaceItemInObjectCaseSensitive(report, "out", cJSON_CreateString(run->args->out));
+    char *text = json_print_sorted(report);
+    cJSON_Delete(report);
+    return text;
+}
+
+/* ---- Steps ------------------------------------------------------------------------------------------------------- */
+
+static int finish(struct finish *run, struct fail *f)
+{
+    const qobs_checkpoint_finish_args *a = run->args;
+    run->parts = parts_directory(a->out);
+    if (!run->parts)
+        return NO_MEMORY(f, "the parts");
+    RETURN_IF_NOT_OK(read_manifests(run, f));
+    for (size_t i = 1; i <= run->count; i++)
+        RETURN_IF_NOT_OK(check_sizes(run, i, f));
+    const char *model = text_of(run->manifests[0], "model");
+    if (output_directory_open(&run->out, a->out, access(model, F_OK) == 0 ? model : run->parts, a->replace, f) != 0)
+        return QOBS_ERROR_INVALID_ARGUMENT;
+    for (size_t i = 1; i <= run->count; i++)
+        RETURN_IF_NOT_OK(add_files(run, i, f));
+    RETURN_IF_NOT_OK(check_joined(run, f));
+    if (output_directory_commit(&run->out, f) != 0)
+        return QOBS_ERROR_SYSTEM;
+    output_directory_remove(run->parts);
+    if (a->report)
+        *a->report = join_reports(run);
+    return QOBS_OK;
+}
+
+int qobs_checkpoint_finish(const qobs_checkpoint_finish_args *args, qobs_error *error)
+{
+    struct finish run = {.args = args, .out = {.lock = -1}};
+    struct fail f = {{0}};
+    int status = !args ? INVALID(&f, "args: is NULL")
+                 : args->struct_size != sizeof *args
+                     ? INVALID(&f, "args: struct_size is %zu, allowed is %zu", args->struct_size, sizeof *args)
+                 : !args->out || !*args->out ? INVALID(&f, "out: is NULL or empty")
+                                             : finish(&run, &f);
+    output_directory_abort(&run.out);
+    for (size_t i = 0; i < run.count; i++)
+        cJSON_Delete(run.manifests[i]);
+    free(run.manifests);
+    free(run.parts);
+    if (error) {
+        error->status = status;
+        snprintf(error->message, sizeof error->message, "%.*s", (int)sizeof error->message - 1,
+                 status == QOBS_OK ? "" : f.message);
+    }
+    return status;
+}

@@ -1,0 +1,165 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-FileCopyrightText: The qobs authors */
+
+/* A fingerprint of everything that decides the bytes of the output ties parts together. */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE /* realpath */
+#endif
+
+#include "parts/parts.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "files/json.h"
+#include "files/json_print.h"
+#include "quantize/report.h"
+
+char *parts_directory(const char *out)
+{
+    static const char ending[] = ".parts";
+    size_t length = strlen(out);
+    while (length > 1 && out[length - 1] == '/')
+        length--;
+    char *path = malloc(length + sizeof ending);
+    if (path)
+        snprintf(path, length + sizeof ending, "%.*s%s", (int)length, out, ending);
+    return path;
+}
+
+/* ---- Assignment -------------------------------------------------------------------------------------------------- */
+
+struct sized {
+    uint64_t bytes;
+    size_t shard;
+};
+
+static int compare_sizes(const void *a, const void *b)
+{
+    const struct sized *s = a, *t = b;
+    if (s->bytes != t->bytes)
+        return s->bytes > t->bytes ? -1 : 1;
+    return (s->shard > t->shard) - (s->shard < t->shard);
+}
+
+int parts_assign(const struct output_layout *layout, size_t count, size_t *part, struct fail *f)
+{
+    struct sized *sorted = malloc((layout->shard_count + 1) * sizeof *sorted);
+    uint64_t *load = calloc(count, sizeof *load);
+    const int status = sorted && load ? QOBS_OK : NO_MEMORY(f, "the parts");
+    for (size_t i = 0; status == QOBS_OK && i < layout->shard_count; i++)
+        sorted[i] = (struct sized){layout->shards[i].bytes, i};
+    if (status == QOBS_OK)
+        qsort(sorted, layout->shard_count, sizeof *sorted, compare_sizes);
+    for (size_t i = 0; status == QOBS_OK && i < layout->shard_count; i++) {
+        size_t least = 0;
+        for (size_t k = 1; k < count; k++)
+            least = load[k] < load[least] ? k : least;
+        load[least] += sorted[i].bytes;
+        part[sorted[i].shard] = least + 1;
+    }
+    free(sorted);
+    free(load);
+    return status;
+}
+
+/* ---- Fingerprint ------------------------------------------------------------------------------------------------- */
+
+/* FNV-1a of 64 bits: it finds mistakes, not attacks. */
+static uint64_t add_bytes(uint64_t hash, const void *data, size_t bytes)
+{
+    const unsigned char *p = data;
+    for (size_t i = 0; i < bytes; i++)
+        hash = (hash ^ p[i]) * UINT64_C(0x100000001b3);
+    return hash;
+}
+
+static uint64_t add_text(uint64_t hash, const char *text) { return add_bytes(hash, text, strlen(text) + 1); }
+
+/* Covers the input's files by name and size, the output's headers, the configuration and the scales of activations. */
+static int make_fingerprint(const struct quantize_run *run, char *text, size_t size, struct fail *f)
+{
+    uint64_t hash = add_text(UINT64_C(0xcbf29ce484222325), qobs_version());
+    for (size_t i = 0; i < run->model.tree.count; i++) {
+        hash = add_text(hash, run->model.tree.files[i].path);
+        hash = add_bytes(hash, &run->model.tree.files[i].bytes, sizeof run->model.tree.files[i].bytes);
+    }
+    for (size_t i = 0; i < run->layout.shard_count; i++)
+        hash = add_bytes(hash, run->layout.shards[i].header, run->layout.shards[i].header_bytes);
+    for (size_t i = 0; i < run->activations.count; i++)
+        hash = add_bytes(hash, run->activations.items[i].data, run->activations.items[i].bytes);
+    cJSON *config = quant_config_json(&run->config, NULL);
+    char *printed = config ? json_print_sorted(config) : NULL;
+    cJSON_Delete(config);
+    if (!printed)
+        return NO_MEMORY(f, "the part");
+    hash = add_text(hash, printed);
+    free(printed);
+    snprintf(text, size, "%016" PRIx64, hash);
+    return QOBS_OK;
+}
+
+/* ---- Directory --------------------------------------------------------------------------------------------------- */
+
+int part_open(struct quantize_run *run, struct fail *f)
+{
+    const qobs_checkpoint_quantize_args *a = run->args;
+    if (output_directory_check(a->out, a->model, true, f) != 0)
+        return QOBS_ERROR_INVALID_ARGUMENT;
+    char *parts = parts_directory(a->out), *path = parts ? malloc(strlen(parts) + 80) : NULL;
+    int status = path ? QOBS_OK : NO_MEMORY(f, "the part");
+    if (status == QOBS_OK && mkdir(parts, 0777) != 0 && errno != EEXIST)
+        status = SYSTEM_FAILURE(f, "%s: cannot be created: %s", parts, strerror(errno));
+    if (status == QOBS_OK) {
+        snprintf(path, strlen(parts) + 80, "%s/part-%zu-of-%zu", parts, a->part, a->part_count);
+        if (output_directory_open(&run->out, path, a->model, a->replace, f) != 0)
+            status = QOBS_ERROR_INVALID_ARGUMENT;
+        run->out.below = PART_FILES;
+    }
+    free(parts);
+    free(path);
+    return status;
+}
+
+/* Lists the files of this part with their sizes. */
+static cJSON *list_files(const struct quantize_run *run)
+{
+    cJSON *files = cJSON_CreateObject();
+    for (size_t i = 0; i < run->layout.shard_count; i++)
+        if (run->part_of_shard[i] == run->args->part && run->layout.shards[i].tensors > 0)
+            cJSON_AddItemToObject(files, run->layout.shards[i].path,
+                                  cJSON_CreateNumber((double)run->layout.shards[i].bytes));
+    return files;
+}
+
+int part_write_manifest(struct quantize_run *run, struct fail *f)
+{
+    char fingerprint[24];
+    RETURN_IF_NOT_OK(make_fingerprint(run, fingerprint, sizeof fingerprint, f));
+    char *model = realpath(run->args->model, NULL), *report = report_make(run), *text = NULL;
+    cJSON *json = cJSON_CreateObject();
+    cJSON_AddStringToObject(json, "qobs_version", qobs_version());
+    cJSON_AddNumberToObject(json, "part", (double)run->args->part);
+    cJSON_AddNumberToObject(json, "parts", (double)run->args->part_count);
+    cJSON_AddStringToObject(json, "fingerprint", fingerprint);
+    cJSON_AddStringToObject(json, "model", model ? model : run->args->model);
+    cJSON_AddItemToObject(json, "files", list_files(run));
+    cJSON *parsed = NULL;
+    if (report && json_parse_exact(&parsed, run->out.path, "report", report, strlen(report), f) == 0 &&
+        cJSON_AddItemToObject(json, "report", parsed))
+        text = json_print_sorted(json);
+    run->out.below = NULL;
+    int status = text ? QOBS_OK : NO_MEMORY(f, "the part");
+    if (text && output_directory_write(&run->out, PART_MANIFEST, text, strlen(text), f) != 0)
+        status = QOBS_ERROR_SYSTEM;
+    cJSON_Delete(json);
+    free(model);
+    free(report);
+    free(text);
+    return status;
+}
