@@ -103,14 +103,14 @@ static int check_model(const struct quantize_run *run, struct fail *f)
     const cJSON *method = cJSON_GetObjectItemCaseSensitive(earlier, "quant_method");
     if (!earlier || cJSON_IsNull(earlier) || compatible)
         return QOBS_OK;
-    static const char *const understood[] = {"compressed-tensors", "fp8"};
-    for (size_t i = 0; i < 2 && cJSON_IsString(method); i++)
+    static const char *const understood[] = {"compressed-tensors", "fp8", "mxfp4"};
+    for (size_t i = 0; i < 3 && cJSON_IsString(method); i++)
         if (strcmp(method->valuestring, understood[i]) == 0)
             return QOBS_OK;
     struct json_words words;
-    return INVALID(f,
-                   "%s/%s: quantization_config: quant_method is %s; compressed-tensors and fp8 can be quantized again",
-                   m->tree.root, m->config_path, json_describe(method, &words));
+    return INVALID(
+        f, "%s/%s: quantization_config: quant_method is %s; compressed-tensors, fp8 and mxfp4 can be quantized again",
+        m->tree.root, m->config_path, json_describe(method, &words));
 }
 
 static void mark_used_groups(struct quantize_run *run)

@@ -11,6 +11,13 @@ bool weight_is_in_place(const struct weight *w)
     return w->encoding == WEIGHT_PLAIN && w->column_bytes == (int64_t)dtype_size(w->dtype);
 }
 
+bool weight_is_contiguous(const struct weight *w)
+{
+    const int64_t element = (int64_t)dtype_size(w->dtype);
+    return w->encoding == WEIGHT_PLAIN && w->column_bytes == element &&
+           (w->ndim != 2 || w->row_bytes == w->shape[1] * element);
+}
+
 static void gather(const struct weight *w, int64_t first, int64_t count, unsigned char *out)
 {
     const size_t element = dtype_size(w->dtype);

@@ -227,7 +227,7 @@ static int cut_rows(struct quantize_run *run, struct weight_job *job, struct fai
 static int cut_bytes(struct quantize_run *run, struct weight_job *job, struct fail *f)
 {
     const struct weight *w = job->weight;
-    if (w->encoding != WEIGHT_PLAIN || (w->ndim == 2 && !weight_is_in_place(w)))
+    if (!weight_is_contiguous(w))
         return cut_rows(run, job, f);
     for (uint64_t first = 0; first < w->bytes; first += COPY_BYTES) {
         const uint64_t left = w->bytes - first;
@@ -271,7 +271,7 @@ bool run_progress(struct quantize_run *run, uint64_t bytes)
 static uint64_t input_bytes(const struct row_slice *s)
 {
     const struct weight *w = s->job->weight;
-    const bool bytes = !s->job->plan && w->encoding == WEIGHT_PLAIN && (w->ndim != 2 || weight_is_in_place(w));
+    const bool bytes = !s->job->plan && weight_is_contiguous(w);
     const uint64_t whole = bytes ? w->bytes : (uint64_t)w->shape[0];
     return whole ? (uint64_t)((double)job_bytes(s->job) * (double)s->count / (double)whole) : 0;
 }

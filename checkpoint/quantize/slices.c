@@ -353,7 +353,7 @@ int slice_quantize(struct quantize_run *run, struct row_slice *s, struct workspa
 int slice_copy(struct quantize_run *run, struct row_slice *s, struct workspace *work, struct fail *f)
 {
     const struct weight *w = s->job->weight;
-    if (w->encoding == WEIGHT_PLAIN && (w->ndim != 2 || weight_is_in_place(w)))
+    if (weight_is_contiguous(w))
         return run_put(run, s->job, PART_SAME, (uint64_t)s->first, w->data + s->first, (size_t)s->count, f);
     const size_t row = (size_t)w->shape[1] * dtype_size(w->dtype), size = row * (size_t)s->count;
     void *numbers = workspace_reserve(work, WORK_ROWS, size);

@@ -35,9 +35,10 @@ struct weight {
     int ndim;
     int64_t shape[TENSOR_MAX_DIMS];
     const unsigned char *data;
-    int64_t row_bytes, column_bytes; /* distance of rows and of columns of a matrix; C order otherwise */
-    int64_t first_row;               /* row of the source, counted over all its matrices; for encoded experts */
-    uint64_t bytes;                  /* of the numbers */
+    int64_t row_bytes,
+        column_bytes;  /* distance of rows and of columns; in C order for plain tensors of other dimensions */
+    int64_t first_row; /* row of the source, counted over all its matrices; for encoded experts */
+    uint64_t bytes;    /* of the numbers */
     enum weight_reason reason;
     size_t group; /* index of its group in the configuration, if reason is WEIGHT_TAKEN */
 };
@@ -46,13 +47,6 @@ struct weights {
     struct weight *items; /* sorted by name with strcmp */
     size_t count;
     int64_t block[2]; /* rows and columns of a block of WEIGHT_FP8_BLOCK */
-};
-
-/* How experts in one tensor are laid out. */
-enum expert_layout {
-    EXPERTS_BY_ROWS,    /* [E, 2I, H]: gate_proj, then up_proj; the rule of llm-compressor */
-    EXPERTS_TRANSPOSED, /* [E, H, 2I]: columns of gate_proj, then those of up_proj (Llama 4) */
-    EXPERTS_INTERLEAVED /* rows of gate_proj and up_proj alternate (gpt-oss, encoded as MXFP4) */
 };
 
 /* Lists the tensors of a model. compat decides the layout of experts: by the model's configuration, or by rows. */
@@ -64,6 +58,17 @@ const struct weight *weights_find(const struct weights *weights, const char *nam
 
 /* Returns true if rows of the weight can be used in place: plain, with contiguous rows. */
 bool weight_is_in_place(const struct weight *w);
+
+/* Returns true if all its bytes lie together as they are stored. */
+bool weight_is_contiguous(const struct weight *w);
+
+/* A list of weights that grows. weight_list_append adds a weight; `name` moves into the list, or is freed on failure.
+ */
+struct weight_list {
+    struct weights *weights;
+    size_t capacity;
+};
+int weight_list_append(struct weight_list *list, struct weight w, char *name, struct fail *f);
 
 /* Writes rows [first, first + count) of a matrix to `out` in C order, as numbers of its dtype. */
 void weight_read_rows(const struct weight *w, const struct weights *weights, int64_t first, int64_t count, void *out);
