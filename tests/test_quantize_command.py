@@ -132,6 +132,42 @@ def test_places():
     equal((os.stat("masked").st_mode & 0o777, os.stat("masked/config.json").st_mode & 0o777), (0o750, 0o640), "the umask")
 
 
+def test_mounted():
+    """An output that cannot be renamed to, because it is a mount point, is filled; config.json comes last."""
+    make_model("in")
+    quantize("in", "-o", "wanted")
+    os.mkdir("out")
+    if subprocess.run(["mount", "-t", "tmpfs", "none", "out"], capture_output=True, check=False).returncode != 0:
+        print("left out: mount is not permitted here")
+        return
+    try:
+        equal(quantize("in", "-o", "out").returncode, 0, "a mount point as output")
+        equal(tree("out"), tree("wanted"), "a mount point gets the same files")
+        refused("a full mount point", quantize("in", "-o", "out"), 2, "out", "--replace")
+        write("out/sub/old", b"")
+        equal(quantize("in", "-o", "out", "--replace").returncode, 0, "--replace on a mount point")
+        equal(tree("out"), tree("wanted"), "--replace removes what was there")
+        for name in os.listdir("out"):
+            os.unlink(f"out/{name}")
+        generator, failures = random.Random(2), 0
+        for _ in range(10):
+            run = subprocess.Popen([QOBS, "quantize", "in", "--scheme", "W4A16", "--quiet", "-o", "out"],
+                                   stderr=subprocess.DEVNULL)
+            time.sleep(generator.random() * 0.03)
+            run.kill()
+            failures += run.wait() != 0
+            check(not os.path.exists("out/config.json") or is_complete("out"), "killed, the mount point is no model or complete")
+            for name in os.listdir("out"):
+                if not name.startswith("."):
+                    os.unlink(f"out/{name}")
+        check(failures > 0, "some runs were killed", str(failures))
+        equal(quantize("in", "-o", "out").returncode, 0, "a run after those that were killed")
+        equal(tree("out"), tree("wanted"), "it removes what they left")
+    finally:
+        subprocess.run(["umount", "out"], check=True)
+    check(len([n for n in os.listdir(".") if "unfinished" in n]) == 0, "nothing is left beside it", os.listdir("."))
+
+
 def test_inputs():
     """A4 to A6: what is wrong with the input is said before anything is written."""
     cases = {

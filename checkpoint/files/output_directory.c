@@ -19,15 +19,7 @@
 #include <unistd.h>
 
 #include "files/mapped.h"
-
-static char *joined(const char *directory, const char *name)
-{
-    const size_t size = strlen(directory) + strlen(name) + 2;
-    char *path = malloc(size);
-    if (path)
-        snprintf(path, size, "%s/%s", directory, name);
-    return path;
-}
+#include "files/output_place.h"
 
 /* ---- Removal ----------------------------------------------------------------------------------------------------- */
 
@@ -38,7 +30,7 @@ void output_directory_remove(const char *path)
         struct stat status;
         if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0)
             continue;
-        char *below = joined(path, entry->d_name);
+        char *below = output_place_join(path, entry->d_name);
         if (below && lstat(below, &status) == 0 && S_ISDIR(status.st_mode))
             output_directory_remove(below);
         else if (below)
@@ -50,95 +42,7 @@ void output_directory_remove(const char *path)
     rmdir(path);
 }
 
-/* ---- Checks ------------------------------------------------------------------------------------------------------ */
-
-/* Returns true if `upper` is `path` or a directory above it, by device and inode. */
-static bool is_at_or_above(const struct stat *upper, const char *path)
-{
-    char *at = strdup(path);
-    bool found = false;
-    while (at && !found) {
-        struct stat status;
-        found = stat(at, &status) == 0 && status.st_dev == upper->st_dev && status.st_ino == upper->st_ino;
-        char *slash = strrchr(at, '/');
-        if (strcmp(at, "/") == 0 || !slash)
-            break;
-        slash[slash == at] = '\0';
-    }
-    free(at);
-    return found;
-}
-
-static bool is_empty(const char *path, int *problem)
-{
-    DIR *directory = opendir(path);
-    bool empty = true;
-    *problem = directory ? 0 : errno;
-    for (struct dirent *entry; directory && empty && (entry = readdir(directory));)
-        empty = strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0;
-    if (directory)
-        closedir(directory);
-    return empty;
-}
-
-/* Returns the path without links and without "." and "..": of what is there, or of what will be. NULL: failure. */
-static char *resolve(const char *path, struct fail *f)
-{
-    char *trimmed = strdup(path), *resolved = NULL;
-    size_t length = trimmed ? strlen(trimmed) : 0;
-    while (length > 1 && trimmed[length - 1] == '/')
-        trimmed[--length] = '\0';
-    struct stat status;
-    if (length == 0) {
-        fail(f, "the output directory has no name");
-    } else if (lstat(trimmed, &status) == 0) {
-        resolved = realpath(trimmed, NULL);
-        if (!resolved)
-            fail(f, "%s: cannot be used: %s", path, strerror(errno));
-    } else {
-        char *slash = strrchr(trimmed, '/');
-        const char *name = slash ? slash + 1 : trimmed;
-        if (slash && slash != trimmed)
-            *slash = '\0';
-        char *parent = realpath(!slash ? "." : slash == trimmed ? "/" : trimmed, NULL);
-        if (!parent)
-            fail(f, "%s: its directory cannot be used: %s", path, strerror(errno));
-        else if (!(resolved = joined(strcmp(parent, "/") == 0 ? "" : parent, name)))
-            fail(f, "%s: no memory for its name", path);
-        free(parent);
-    }
-    free(trimmed);
-    return resolved;
-}
-
-static int check_place(const char *path, const char *resolved, const char *source, bool replace, struct fail *f)
-{
-    struct stat of_source, of_output;
-    int problem;
-    char *real_source = realpath(source, NULL);
-    if (!real_source || stat(real_source, &of_source) != 0) {
-        free(real_source);
-        return fail(f, "%s: cannot be read: %s", source, strerror(errno));
-    }
-    const bool exists = stat(resolved, &of_output) == 0;
-    const bool below = is_at_or_above(&of_source, resolved) || strcmp(resolved, real_source) == 0;
-    const bool above = exists && is_at_or_above(&of_output, real_source);
-    free(real_source);
-    if (below || above)
-        return fail(f, "%s: is the model %s, lies in it or holds it; another directory is needed", path, source);
-    if (!exists)
-        return 0;
-    if (!S_ISDIR(of_output.st_mode))
-        return fail(f, "%s: is a file; a directory that is new or empty is needed", path);
-    const bool empty = is_empty(resolved, &problem);
-    if (problem)
-        return fail(f, "%s: cannot be read: %s", path, strerror(problem));
-    return empty || replace ? 0 : fail(f, "%s: holds files already; --replace replaces the whole directory", path);
-}
-
 /* ---- Staging ----------------------------------------------------------------------------------------------------- */
-
-static const char unfinished[] = ".unfinished-";
 
 /* Removes staging directories that dead processes have left for the same output. */
 static void remove_stale(const char *parent, const char *name)
@@ -148,9 +52,9 @@ static void remove_stale(const char *parent, const char *name)
     for (struct dirent *entry; directory && (entry = readdir(directory));) {
         const char *n = entry->d_name;
         if (n[0] != '.' || strncmp(n + 1, name, length) != 0 ||
-            strncmp(n + 1 + length, unfinished, strlen(unfinished)) != 0)
+            strncmp(n + 1 + length, OUTPUT_UNFINISHED, strlen(OUTPUT_UNFINISHED)) != 0)
             continue;
-        char *path = joined(parent, n);
+        char *path = output_place_join(parent, n);
         const int fd = path ? open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC) : -1;
         if (fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) == 0)
             output_directory_remove(path);
@@ -170,9 +74,18 @@ static const char *split_name(char *path)
     return slash + 1;
 }
 
+/* Returns true if the directory cannot be renamed to: a mount point, or one in a directory that may not be written. */
+static bool is_fixed(const char *path, const char *parent)
+{
+    struct stat of_path, of_parent;
+    if (stat(path, &of_path) != 0 || stat(parent, &of_parent) != 0)
+        return false;
+    return of_path.st_dev != of_parent.st_dev || access(parent, W_OK | X_OK) != 0;
+}
+
 static int make_staging(struct output_directory *d, const char *path, struct fail *f)
 {
-    const size_t size = strlen(d->path) + 64;
+    const size_t size = 2 * strlen(d->path) + 64;
     char *copy = strdup(d->path);
     d->staging = malloc(size);
     if (!copy || !d->staging) {
@@ -180,8 +93,9 @@ static int make_staging(struct output_directory *d, const char *path, struct fai
         return fail(f, "%s: no memory for its name", path);
     }
     const char *name = split_name(copy), *parent = *copy ? copy : "/";
-    remove_stale(parent, name);
-    snprintf(d->staging, size, "%s/.%.200s%sXXXXXX", *copy ? copy : "", name, unfinished);
+    d->inside = is_fixed(d->path, parent);
+    remove_stale(d->inside ? d->path : parent, name);
+    snprintf(d->staging, size, "%s/.%.200s%sXXXXXX", d->inside ? d->path : copy, name, OUTPUT_UNFINISHED);
     free(copy);
     const mode_t mask = umask(0);
     umask(mask);
@@ -199,8 +113,8 @@ static int make_staging(struct output_directory *d, const char *path, struct fai
 
 int output_directory_check(const char *path, const char *source, bool replace, struct fail *f)
 {
-    char *resolved = resolve(path, f);
-    const int result = resolved ? check_place(path, resolved, source, replace, f) : -1;
+    char *resolved = output_place_resolve(path, f);
+    const int result = resolved ? output_place_check(path, resolved, source, replace, f) : -1;
     free(resolved);
     return result;
 }
@@ -208,8 +122,8 @@ int output_directory_check(const char *path, const char *source, bool replace, s
 int output_directory_open(struct output_directory *d, const char *path, const char *source, bool replace,
                           struct fail *f)
 {
-    *d = (struct output_directory){.path = resolve(path, f), .lock = -1, .replace = replace};
-    if (d->path && check_place(path, d->path, source, replace, f) == 0 && make_staging(d, path, f) == 0)
+    *d = (struct output_directory){.path = output_place_resolve(path, f), .lock = -1, .replace = replace};
+    if (d->path && output_place_check(path, d->path, source, replace, f) == 0 && make_staging(d, path, f) == 0)
         return 0;
     output_directory_abort(d);
     return -1;
@@ -225,7 +139,7 @@ static void flush_directories(const char *path)
         struct stat status;
         if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0)
             continue;
-        char *below = joined(path, entry->d_name);
+        char *below = output_place_join(path, entry->d_name);
         if (below && lstat(below, &status) == 0 && S_ISDIR(status.st_mode))
             flush_directories(below);
         free(below);
@@ -246,7 +160,7 @@ static int swap(const struct output_directory *d, struct fail *f)
         return 0;
     }
 #endif
-    char *aside = joined(d->staging, "../.replaced");
+    char *aside = output_place_join(d->staging, "../.replaced");
     if (!aside)
         return fail(f, "%s: no memory for a path", d->path);
     snprintf(aside, strlen(aside) + 1, "%s.old", d->staging); /* shorter than the path above */
@@ -265,6 +179,65 @@ static int swap(const struct output_directory *d, struct fail *f)
     return result == 0 ? 0 : -1;
 }
 
+/* Moves one entry of the staging directory up. */
+static int move_up(const struct output_directory *d, const char *name, struct fail *f)
+{
+    char *from = output_place_join(d->staging, name), *to = output_place_join(d->path, name);
+    int result = from && to ? rename(from, to) : (errno = ENOMEM, -1);
+    if (result != 0)
+        result = fail(f, "%s: cannot move %s into it: %s", d->path, name, strerror(errno));
+    free(from);
+    free(to);
+    return result;
+}
+
+/* Moves or removes the entries of a directory: config.json first if it is removed, last if it is moved. */
+static int move_entries(const struct output_directory *d, bool remove_old, struct fail *f)
+{
+    static const char config[] = "config.json";
+    const char *path = remove_old ? d->path : d->staging, *own = strrchr(d->staging, '/') + 1;
+    DIR *directory = opendir(path);
+    int result = directory ? 0 : fail(f, "%s: cannot be read: %s", path, strerror(errno));
+    char *first = remove_old ? output_place_join(path, config) : NULL;
+    if (first)
+        unlink(first);
+    free(first);
+    for (struct dirent *entry; result == 0 && (entry = readdir(directory));) {
+        const char *name = entry->d_name;
+        if (strcmp(name, ".") == 0 || strcmp(name, "..") == 0 || strcmp(name, own) == 0 || strcmp(name, config) == 0)
+            continue;
+        char *old = remove_old ? output_place_join(path, name) : NULL;
+        if (old && unlink(old) != 0)
+            output_directory_remove(old);
+        free(old);
+        if (!remove_old)
+            result = move_up(d, name, f);
+    }
+    if (directory)
+        closedir(directory);
+    char *last = output_place_join(d->staging, config);
+    if (result == 0 && !remove_old && last && access(last, F_OK) == 0)
+        result = move_up(d, config, f);
+    free(last);
+    return result;
+}
+
+/* Fills a directory that cannot be renamed to. */
+static int fill(const struct output_directory *d, struct fail *f)
+{
+    int problem;
+    if (!output_place_is_empty(d->path, &problem)) {
+        if (!d->replace)
+            return fail(f, "%s: somebody else has written to it meanwhile", d->path);
+        if (move_entries(d, true, f) != 0)
+            return -1;
+    }
+    if (move_entries(d, false, f) != 0)
+        return -1;
+    rmdir(d->staging);
+    return 0;
+}
+
 static void release(struct output_directory *d)
 {
     if (d->staging && d->lock >= 0)
@@ -279,7 +252,9 @@ int output_directory_commit(struct output_directory *d, struct fail *f)
     int problem = 0, result = mapped_check(f);
     flush_directories(d->staging);
     const bool there = result == 0 && access(d->path, F_OK) == 0;
-    if (there && d->replace && !is_empty(d->path, &problem) && !problem)
+    if (result == 0 && d->inside)
+        result = fill(d, f);
+    else if (there && d->replace && !output_place_is_empty(d->path, &problem) && !problem)
         result = swap(d, f);
     else if (result == 0 && rename(d->staging, d->path) != 0)
         result = errno == ENOTEMPTY || errno == EEXIST

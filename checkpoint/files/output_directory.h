@@ -3,7 +3,9 @@
 
 /* Output directories that appear only when they are complete. Files are written to a staging directory beside the final
  * one, named ".NAME.unfinished-XXXXXX" and locked. It is renamed at the end. A process that is killed leaves it there;
- * the next run for the same directory removes it. */
+ * the next run for the same directory removes it.
+ * If the final directory is a mount point, or nothing can be created beside it, the staging directory lies in it. Its
+ * entries then move up one by one, config.json last, so that no loader takes what is not complete. */
 #pragma once
 
 #include <stdbool.h>
@@ -18,6 +20,7 @@ struct output_directory {
     char *staging; /* path of the staging directory */
     int lock;      /* descriptor of the staging directory */
     bool replace;
+    bool inside;       /* the staging directory lies in the final one */
     const char *below; /* folder of the staging directory that gets the files; NULL: the directory itself */
 };
 

@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-FileCopyrightText: The qobs authors */
+
+/* Resolves paths and compares them by device and inode. */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE /* realpath */
+#endif
+
+#include "files/output_place.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+char *output_place_join(const char *directory, const char *name)
+{
+    const size_t size = strlen(directory) + strlen(name) + 2;
+    char *path = malloc(size);
+    if (path)
+        snprintf(path, size, "%s/%s", directory, name);
+    return path;
+}
+
+/* Returns true if `upper` is `path` or a directory above it, by device and inode. */
+static bool is_at_or_above(const struct stat *upper, const char *path)
+{
+    char *at = strdup(path);
+    bool found = false;
+    while (at && !found) {
+        struct stat status;
+        found = stat(at, &status) == 0 && status.st_dev == upper->st_dev && status.st_ino == upper->st_ino;
+        char *slash = strrchr(at, '/');
+        if (strcmp(at, "/") == 0 || !slash)
+            break;
+        slash[slash == at] = '\0';
+    }
+    free(at);
+    return found;
+}
+
+bool output_place_is_empty(const char *path, int *problem)
+{
+    DIR *directory = opendir(path);
+    bool empty = true;
+    *problem = directory ? 0 : errno;
+    for (struct dirent *entry; directory && empty && (entry = readdir(directory));)
+        empty = strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0 ||
+                (entry->d_name[0] == '.' && strstr(entry->d_name, OUTPUT_UNFINISHED));
+    if (directory)
+        closedir(directory);
+    return empty;
+}
+
+char *output_place_resolve(const char *path, struct fail *f)
+{
+    char *trimmed = strdup(path), *resolved = NULL;
+    size_t length = trimmed ? strlen(trimmed) : 0;
+    while (length > 1 && trimmed[length - 1] == '/')
+        trimmed[--length] = '\0';
+    struct stat status;
+    if (length == 0) {
+        fail(f, "the output directory has no name");
+    } else if (lstat(trimmed, &status) == 0) {
+        resolved = realpath(trimmed, NULL);
+        if (!resolved)
+            fail(f, "%s: cannot be used: %s", path, strerror(errno));
+    } else {
+        char *slash = strrchr(trimmed, '/');
+        const char *name = slash ? slash + 1 : trimmed;
+        if (slash && slash != trimmed)
+            *slash = '\0';
+        char *parent = realpath(!slash ? "." : slash == trimmed ? "/" : trimmed, NULL);
+        if (!parent)
+            fail(f, "%s: its directory cannot be used: %s", path, strerror(errno));
+        else if (!(resolved = output_place_join(strcmp(parent, "/") == 0 ? "" : parent, name)))
+            fail(f, "%s: no memory for its name", path);
+        free(parent);
+    }
+    free(trimmed);
+    return resolved;
+}
+
+int output_place_check(const char *path, const char *resolved, const char *source, bool replace, struct fail *f)
+{
+    struct stat of_source, of_output;
+    int problem;
+    char *real_source = realpath(source, NULL);
+    if (!real_source || stat(real_source, &of_source) != 0) {
+        free(real_source);
+        return fail(f, "%s: cannot be read: %s", source, strerror(errno));
+    }
+    const bool exists = stat(resolved, &of_output) == 0;
+    const bool below = is_at_or_above(&of_source, resolved) || strcmp(resolved, real_source) == 0;
+    const bool above = exists && is_at_or_above(&of_output, real_source);
+    free(real_source);
+    if (below || above)
+        return fail(f, "%s: is the model %s, lies in it or holds it; another directory is needed", path, source);
+    if (!exists)
+        return 0;
+    if (!S_ISDIR(of_output.st_mode))
+        return fail(f, "%s: is a file; a directory that is new or empty is needed", path);
+    const bool empty = output_place_is_empty(resolved, &problem);
+    if (problem)
+        return fail(f, "%s: cannot be read: %s", path, strerror(problem));
+    return empty || replace ? 0 : fail(f, "%s: holds files already; --replace replaces the whole directory", path);
+}
