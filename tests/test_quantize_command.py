@@ -227,6 +227,22 @@ def test_options():
     check(all(len(line) <= 80 for line in summary.stdout.splitlines()), "the summary fits 80 columns", summary.stdout)
 
 
+def test_ignore_list():
+    """Modules that are left out though a loader takes them for linear layers are in the ignore list."""
+    names = ["lm_head", "model.embed_tokens", "model.layers.0.mlp.gate", "model.layers.0.mlp.down_proj", "model.norm"]
+    write("in/model.safetensors", cli.st_bytes({f"{n}.weight": tensor([128] if "norm" in n else [128, 128], 1) for n in names}))
+    write("in/config.json", b'{"model_type": "llama"}')
+
+    def ignore(out):
+        return json.loads(read(f"{out}/config.json"))["quantization_config"]["ignore"]
+    equal(quantize("in", "-o", "out", "--ignore", "re:vision").returncode, 0, "quantize")
+    equal(ignore("out"), ["re:vision", "lm_head", "model.layers.0.mlp.gate"], "what was given, then what was found")
+    quantize("in", "-o", "compatible", "--ignore", "lm_head", "--compat", "llm-compressor")
+    equal(ignore("compatible"), ["lm_head"], "model_free_ptq writes what was given")
+    equal(quantize("out", "-o", "twice", "--targets", "lm_head", "--ignore", "re:audio", scheme="W8A8").returncode, 0, "a second run")
+    equal(ignore("twice"), ["re:vision", "model.layers.0.mlp.gate", "re:audio"], "both lists, without what is quantized now")
+
+
 def test_names():
     """A16: names never reach the terminal as control characters."""
     make_model("in")

@@ -4,6 +4,7 @@
 /* Names decide, because files do not say the classes of modules. */
 #include "quantize/choose.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -99,6 +100,21 @@ int choose_weights(struct weights *weights, const struct quant_config *config, q
     }
     release(&c);
     return status;
+}
+
+int choose_list_ignored(const struct weights *weights, struct quant_config *config, struct fail *f)
+{
+    for (size_t i = 0; i < weights->count; i++) {
+        const struct weight *w = &weights->items[i];
+        char name[1024];
+        if (w->reason != WEIGHT_NOT_LINEAR || w->ndim != 2 || is_embedding_name(w->name, w->module) ||
+            w->module >= sizeof name)
+            continue;
+        snprintf(name, sizeof name, "%.*s", (int)w->module, w->name);
+        if (quant_config_add_ignore(config, name, f) != 0)
+            return QOBS_ERROR_OUT_OF_MEMORY;
+    }
+    return QOBS_OK;
 }
 
 const char *weight_reason_name(enum weight_reason reason)

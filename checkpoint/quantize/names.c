@@ -44,11 +44,25 @@ static const char *const unquantized[] = {"lm_head", "output", "score", "classif
                                           "router",  "wg",     "wte",   "wpe",        "shared_expert_gate"};
 static const char *const unquantized_words[] = {"embed", "norm", "conv", "rotary", "router"};
 
-bool is_linear_name(const char *module, size_t length)
+/* Returns the start of the last component of the name. */
+static size_t last_component(const char *module, size_t length)
 {
     size_t begin = length;
     while (begin > 0 && module[begin - 1] != '.')
         begin--;
+    return begin;
+}
+
+bool is_embedding_name(const char *module, size_t length)
+{
+    const size_t begin = last_component(module, length), size = length - begin;
+    const char *last = module + begin;
+    return holds(last, size, "embed") || is(last, size, "wte") || is(last, size, "wpe");
+}
+
+bool is_linear_name(const char *module, size_t length)
+{
+    const size_t begin = last_component(module, length);
     const char *last = module + begin;
     const size_t size = length - begin;
     /* "output" is the last layer of models in Meta's format; other modules of that name are deeper. */

@@ -34,8 +34,9 @@ struct quant_group {
 struct quant_config {
     struct quant_group *groups; /* the first that matches a tensor has it */
     size_t group_count;
-    char **ignore; /* as given */
+    char **ignore; /* as given, then what was found (choose_list_ignored) */
     size_t ignore_count;
+    bool joins_ignore; /* a second run keeps both lists; upstream loses the new one */
     bool has_kv_cache;
     struct quant_args kv_cache;
 };

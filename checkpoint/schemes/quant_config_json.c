@@ -91,7 +91,7 @@ static cJSON *groups_json(struct tree *t, const struct quant_config *config, con
     return groups;
 }
 
-/* Returns the earlier ignore list without the names that the new targets name. Upstream loses the new list. */
+/* Returns the earlier ignore list without the names that the new targets name, and the new one if both are joined. */
 static cJSON *merged_ignore(struct tree *t, const struct quant_config *config, const cJSON *earlier)
 {
     const cJSON *before = cJSON_GetObjectItemCaseSensitive(earlier, "ignore"), *item;
@@ -113,6 +113,12 @@ static cJSON *merged_ignore(struct tree *t, const struct quant_config *config, c
             matcher_free(m);
         }
         if (!targeted && !cJSON_AddItemToArray(kept, cJSON_Duplicate(item, 1)))
+            t->failed = true;
+    }
+    for (size_t i = 0; config->joins_ignore && i < config->ignore_count; i++) {
+        bool there = false;
+        cJSON_ArrayForEach(item, kept) { there |= strcmp(item->valuestring, config->ignore[i]) == 0; }
+        if (!there && !cJSON_AddItemToArray(kept, cJSON_CreateString(config->ignore[i])))
             t->failed = true;
     }
     return kept;
