@@ -189,6 +189,8 @@ static int add_quantization(struct quant_config *config, const cJSON *modifier, 
 {
     static const char *const known[] = {"scheme", "targets", "ignore", "config_groups", "kv_cache_scheme"};
     const cJSON *item;
+    if (!cJSON_IsObject(modifier))
+        return fail(f, "%s: QuantizationModifier is no mapping; members such as scheme and targets are needed", path);
     cJSON_ArrayForEach(item, modifier)
     {
         size_t k = 0;

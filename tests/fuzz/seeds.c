@@ -213,6 +213,28 @@ static void choices(const char *target, size_t count)
     }
 }
 
+/* ---- Schemes ----------------------------------------------------------------------------------------------------- */
+
+/* The first byte says what the rest is. */
+static void scheme_seeds(void)
+{
+    static const char config[] = "0{\"config_groups\":{\"g\":{\"targets\":[\"Linear\",\"re:.*q_proj\"],\"weights\":"
+                                 "{\"num_bits\":4,\"type\":\"int\",\"strategy\":\"group\",\"group_size\":128,"
+                                 "\"symmetric\":false,\"observer\":\"mse\",\"observer_kwargs\":{\"grid\":20}}},"
+                                 "\"NVFP4\":[\"re:.*v_proj\"]},\"ignore\":[\"lm_head\"],\"kv_cache_scheme\":"
+                                 "{\"num_bits\":8,\"type\":\"float\",\"strategy\":\"tensor\"}}";
+    static const char recipe[] =
+        "1default_stage:\n  default_modifiers:\n    QuantizationModifier:\n      targets: Linear\n"
+        "      ignore: [lm_head, 're:.*gate']\n      scheme: W4A16\n";
+    static const char groups[] =
+        "1QuantizationModifier:\n  config_groups:\n    a:\n      targets: ['re:.*mlp.*']\n"
+        "      weights: &w {num_bits: 8, type: float, strategy: block, block_structure: [128, 128]}\n"
+        "      input_activations: {num_bits: 8, type: float, strategy: token, dynamic: true}\n";
+    write_seed("schemes", "config", config, sizeof config - 1);
+    write_seed("schemes", "recipe", recipe, sizeof recipe - 1);
+    write_seed("schemes", "groups", groups, sizeof groups - 1);
+}
+
 int main(int argc, char **argv)
 {
     if (argc != 2) {
@@ -223,6 +245,7 @@ int main(int argc, char **argv)
     make_directory(top);
     files();
     settings();
+    scheme_seeds();
     choices("api", 300);
     choices("kernels", 200);
     return 0;
