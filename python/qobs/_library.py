@@ -20,7 +20,7 @@ PLAN_MAX_NDIM = MAX_NDIM + 3
 SETTING_VALUE = 64
 RESULT_NAME = 72
 
-OK, INVALID_ARGUMENT, UNSUPPORTED, OUT_OF_MEMORY, NONFINITE, NO_DATA, NO_RESULT = range(0, -7, -1)
+OK, INVALID_ARGUMENT, UNSUPPORTED, OUT_OF_MEMORY, NONFINITE, NO_DATA, NO_RESULT, SYSTEM, CANCELLED = range(0, -9, -1)
 F32, BF16, F16, F64, I8, I16, I32, I64, F8_E4M3 = range(1, 10)
 WORD, BOOL, INTEGER, REAL, AXES, PAIR, OWN_NAME = range(1, 8)
 
@@ -68,8 +68,20 @@ class NoResultError(Error, ArithmeticError):
     status = NO_RESULT
 
 
+class SystemFailure(Error, OSError):
+    """A file cannot be read or written."""
+
+    status = SYSTEM
+
+
+class Cancelled(Error):
+    """The caller has stopped the call."""
+
+    status = CANCELLED
+
+
 ERRORS = {e.status: e for e in (InvalidArgumentError, UnsupportedError, OutOfMemoryError, NonfiniteError, NoDataError,
-                                NoResultError)}
+                                NoResultError, SystemFailure, Cancelled)}
 
 
 class ErrorText(Structure):
@@ -323,15 +335,15 @@ FUNCTIONS = {
 }
 
 
-def _path() -> str:
-    """The library that the wheel has beside the package."""
+def path_of(library: str) -> str:
+    """A library that the wheel has beside the package: "libqobs.so"."""
     root = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
     folder = os.path.join(root, ".libqobs.mesonpy.libs")
     names = sorted(os.listdir(folder)) if os.path.isdir(folder) else []
     for name in names:
-        if name.startswith("libqobs.so"):
+        if name.startswith(library):
             return os.path.join(folder, name)
-    raise ImportError(f"qobs: the C library is missing: no libqobs.so in {folder}")
+    raise ImportError(f"qobs: the C library is missing: no {library} in {folder}")
 
 
 class Library:
@@ -343,7 +355,7 @@ class Library:
 
 
 def _load() -> Library:
-    library = ctypes.CDLL(_path())
+    library = ctypes.CDLL(path_of("libqobs.so"))
     functions = Library()
     for name, (result, *arguments) in FUNCTIONS.items():
         function = getattr(library, "qobs_" + name)

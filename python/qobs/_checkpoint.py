@@ -1,0 +1,252 @@
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: The qobs authors
+"""Whole checkpoints: quantize, finish and audit, by libqobs-checkpoint."""
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from ctypes import (CFUNCTYPE, POINTER, Structure, byref, c_bool, c_char_p, c_int, c_size_t, c_uint64, c_void_p, sizeof)
+from typing import Any, NamedTuple
+
+from . import _library as c
+from ._library import call
+
+_COMPAT = {"vllm": 0, "llm-compressor": 1}
+
+
+class _Progress(Structure):
+    _fields_ = [("struct_size", c_size_t), ("stage", c_char_p), ("bytes_done", c_uint64), ("bytes_total", c_uint64)]
+
+
+_Report = CFUNCTYPE(c_int, c_void_p, POINTER(_Progress))
+
+
+class _QuantizeArgs(Structure):
+    _fields_ = [("struct_size", c_size_t), ("model", c_char_p), ("out", c_char_p), ("scheme", c_char_p),
+                ("config", c_char_p), ("recipe", c_char_p), ("targets", c_void_p), ("target_count", c_size_t),
+                ("ignore", c_void_p), ("ignore_count", c_size_t), ("preset", c_char_p), ("settings", c_void_p),
+                ("setting_count", c_size_t), ("activations", c_void_p), ("activation_count", c_size_t),
+                ("states", c_void_p), ("state_count", c_size_t), ("compat", c_int), ("part", c_size_t),
+                ("part_count", c_size_t), ("replace", c_bool), ("runtime", c_void_p), ("progress", _Report),
+                ("context", c_void_p), ("report", c_void_p)]
+
+
+class _FinishArgs(Structure):
+    _fields_ = [("struct_size", c_size_t), ("out", c_char_p), ("replace", c_bool), ("report", c_void_p)]
+
+
+class _AuditArgs(Structure):
+    _fields_ = [("struct_size", c_size_t), ("checkpoint", c_char_p), ("against", c_char_p), ("runtime", c_void_p),
+                ("findings", c_void_p), ("report", c_void_p)]
+
+
+# C name without prefix -> class, for the comparison with the header in python/tests.
+STRUCTURES = {"progress": _Progress, "checkpoint_quantize_args": _QuantizeArgs, "checkpoint_finish_args": _FinishArgs,
+              "checkpoint_audit_args": _AuditArgs}
+
+
+class Progress(NamedTuple):
+    """How far a run is. stage: "quantize"; bytes of the input."""
+
+    stage: str
+    bytes_done: int
+    bytes_total: int
+
+
+_library = None
+_one_run = threading.Lock()  # the C library allows one run at a time in a process
+
+
+def _lib() -> Any:
+    """libqobs-checkpoint, loaded when it is first needed."""
+    global _library
+    if _library is None:
+        library = ctypes.CDLL(c.path_of("libqobs-checkpoint.so"))
+        for name, structure in (("quantize", _QuantizeArgs), ("finish", _FinishArgs), ("audit", _AuditArgs)):
+            function = getattr(library, f"qobs_checkpoint_{name}")
+            function.restype, function.argtypes = c_int, [POINTER(structure), POINTER(c.ErrorText)]
+        _library = library
+    return _library
+
+
+# ---- Threads ---------------------------------------------------------------------------------------------------------
+
+class _Threads:
+    """An executor of Python threads: they take tasks in turn and run them in C, without the GIL."""
+
+    def __init__(self, count: int | None):
+        self.count = count if count is not None else len(os.sched_getaffinity(0))
+        if self.count < 1:
+            raise c.InvalidArgumentError(f"threads: is {count}, allowed are numbers from 1")
+        self.failure: BaseException | None = None
+        self._function = c.ParallelFor(self._parallel_for)
+        self._executor = c.Executor(sizeof(c.Executor), self.count, self._function, None)
+        self._runtime = c.Runtime(sizeof(c.Runtime), None, ctypes.addressof(self._executor))
+        self.address = ctypes.addressof(self._runtime) if self.count > 1 else None
+
+    def _parallel_for(self, context: Any, task: Any, argument: Any, count: int) -> None:
+        numbers, lock = iter(range(count)), threading.Lock()
+
+        def work() -> None:
+            while True:
+                with lock:
+                    i = next(numbers, None)
+                if i is None:
+                    return
+                task(argument, i)
+
+        threads = [threading.Thread(target=work) for _ in range(min(self.count, count) - 1)]
+        for thread in threads:
+            thread.start()
+        try:
+            work()
+        except BaseException as failure:  # Ctrl-C between two tasks; the others take what is left
+            self.failure = failure
+            work()
+        for thread in threads:
+            self._join(thread)
+
+    def _join(self, thread: threading.Thread) -> None:
+        """Waits, also after Ctrl-C: C goes on only when every task has run. The next progress stops the run."""
+        while thread.is_alive():
+            try:
+                thread.join()
+            except BaseException as failure:
+                self.failure = failure
+
+
+# ---- Arguments -------------------------------------------------------------------------------------------------------
+
+def _encoded(path: Any) -> bytes | None:
+    return None if path is None else os.fsencode(path)
+
+
+class _Texts:
+    """An array of C strings; None: none."""
+
+    def __init__(self, items: Iterable[Any] | Any | None):
+        if items is None:
+            items = []
+        elif isinstance(items, (str, bytes, os.PathLike)):
+            items = [items]
+        texts = [os.fsencode(item) for item in items]
+        self._array = (c_char_p * max(len(texts), 1))(*texts)
+        self.count = len(texts)
+        self.address = ctypes.addressof(self._array) if texts else None
+
+
+def _setting(key: str, value: Any) -> str:
+    if isinstance(value, bool):
+        return f"{key}={'true' if value else 'false'}"
+    if isinstance(value, (list, tuple)):
+        return f"{key}=[{','.join(map(str, value))}]"
+    return f"{key}={'null' if value is None else value}"
+
+
+class _Text:
+    """A text that C allocates."""
+
+    def __init__(self) -> None:
+        self._pointer = c_void_p()
+        self.address = ctypes.addressof(self._pointer)
+
+    def take(self) -> Any:
+        """The JSON in it, which is freed."""
+        if not self._pointer.value:
+            return {}
+        try:
+            return json.loads(ctypes.string_at(self._pointer.value))
+        finally:
+            _free(self._pointer)
+
+
+_free = ctypes.CDLL(None).free
+_free.argtypes, _free.restype = [c_void_p], None
+
+
+class _ProgressCall:
+    """Calls the user's function from whatever thread; its exception stops the run and is raised at the end."""
+
+    def __init__(self, function: Callable[[Progress], Any] | None, threads: _Threads):
+        self._function, self._threads = function, threads
+        self.address = _Report(self._report)
+
+    def _report(self, context: Any, progress: Any) -> int:
+        if self._threads.failure is None and self._function is not None:
+            p = progress.contents
+            try:
+                self._function(Progress(p.stage.decode(), p.bytes_done, p.bytes_total))
+            except BaseException as failure:
+                self._threads.failure = failure
+        return self._threads.failure is not None
+
+
+# ---- Functions -------------------------------------------------------------------------------------------------------
+
+def quantize(model_dir: Any, out_dir: Any, scheme: str | None = None, *, config: Any = None, recipe: Any = None,
+             targets: Iterable[str] | None = None, ignore: Iterable[str] | None = None, preset: str | None = None,
+             settings: Mapping[str, Any] | None = None, activations: Iterable[Any] | None = None,
+             states: Iterable[Any] | None = None, compat: str = "vllm", part: tuple[int, int] | None = None,
+             replace: bool = False, threads: int | None = None,
+             progress: Callable[[Progress], Any] | None = None) -> dict[str, Any]:
+    """Quantizes a model directory into one in the format of compressed-tensors, which vLLM and transformers load.
+
+    model_dir: safetensors files with their index and config.json; only read. out_dir: new or empty; it appears when it
+    is complete. One of scheme ("W4A16", "NVFP4", ... in any case), config (path of a quantization_config in JSON) and
+    recipe (path of a recipe of llm-compressor, YAML or JSON) is needed. targets, ignore: names of modules or "re:"
+    patterns. preset: observer of the weights, "llmc.memoryless_mse". settings: members of the scheme's weights or
+    settings of the observer, {"group_size": 64}. activations: files with recorded activations; states: directories with
+    saved observers (calibration); FP8 and NVFP4 need one of them. compat: "llm-compressor" gives the bytes of
+    model_free_ptq. part: (i, n) writes part i of n, and finish joins them. replace: a directory that holds files is
+    replaced at the end. threads: None is one for each processor. progress: called with Progress, by one thread at a
+    time; an exception in it stops the run.
+
+    Returns the report: bytes_before, bytes_after, layers with relative_error, left_out, warnings. Errors:
+    InvalidArgumentError, NonfiniteError, SystemFailure (a file cannot be read or written); after an error there is no
+    out_dir. Reproduces model_free_ptq and, for activations, oneshot of llm-compressor 0.14."""
+    if compat not in _COMPAT:
+        raise c.InvalidArgumentError(f"compat: is {compat!r}, allowed are {', '.join(_COMPAT)}")
+    pool, report = _Threads(threads), _Text()
+    lists = [_Texts(x) for x in (targets, ignore, [_setting(*s) for s in (settings or {}).items()], activations, states)]
+    call_back = _ProgressCall(progress, pool)
+    numbers = part if part is not None else (0, 0)
+    args = _QuantizeArgs(sizeof(_QuantizeArgs), _encoded(model_dir), _encoded(out_dir), _encoded(scheme), _encoded(config),
+                         _encoded(recipe), lists[0].address, lists[0].count, lists[1].address, lists[1].count,
+                         _encoded(preset), lists[2].address, lists[2].count, lists[3].address, lists[3].count,
+                         lists[4].address, lists[4].count, _COMPAT[compat], *numbers, replace, pool.address,
+                         call_back.address, None, report.address)
+    with _one_run:
+        try:
+            call(_lib().qobs_checkpoint_quantize, byref(args))
+        except c.Cancelled:
+            if pool.failure is not None:
+                raise pool.failure from None
+            raise
+    return report.take()
+
+
+def finish(out_dir: Any, *, replace: bool = False) -> dict[str, Any]:
+    """Joins the parts of quantize(..., part=(i, n)) to the bytes of one run. Returns the report of all parts. Errors:
+    InvalidArgumentError if parts are missing or do not fit together; they stay then."""
+    report = _Text()
+    args = _FinishArgs(sizeof(_FinishArgs), _encoded(out_dir), replace, report.address)
+    with _one_run:
+        call(_lib().qobs_checkpoint_finish, byref(args))
+    return report.take()
+
+
+def audit(checkpoint_dir: Any, against: Any = None, *, threads: int | None = None) -> dict[str, Any]:
+    """Checks a quantized checkpoint of anybody in the format of compressed-tensors.
+
+    against: the model before it was quantized, for the error of each layer. Returns {"findings": [{"module",
+    "finding"}], "layers": [...]}; no finding means that nothing is wrong. Errors: InvalidArgumentError if the directory
+    is no such checkpoint."""
+    pool, report, findings = _Threads(threads), _Text(), c_size_t()
+    args = _AuditArgs(sizeof(_AuditArgs), _encoded(checkpoint_dir), _encoded(against), pool.address,
+                      ctypes.addressof(findings), report.address)
+    with _one_run:
+        call(_lib().qobs_checkpoint_audit, byref(args))
+    return report.take()

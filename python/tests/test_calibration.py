@@ -1,0 +1,134 @@
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: The qobs authors
+"""Calibration of running models against observers that see the recorded activations."""
+import json
+import struct
+
+import pytest
+import qobs
+
+torch = pytest.importorskip("torch")
+
+
+class Block(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.q_proj, self.k_proj, self.v_proj = (torch.nn.Linear(64, 64, bias=False) for _ in range(3))
+        self.o_proj = torch.nn.Linear(64, 64, bias=False)
+
+    def forward(self, x):
+        return self.o_proj(torch.tanh(self.q_proj(x) * self.k_proj(x)) + self.v_proj(input=2 * x))
+
+
+class Model(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = torch.nn.ModuleList(Block() for _ in range(2))
+        self.lm_head = torch.nn.Linear(64, 8, bias=False)
+
+    def forward(self, x):
+        for layer in self.layers:
+            x = layer(x)
+        return self.lm_head(x)
+
+
+@pytest.fixture
+def model():
+    torch.manual_seed(0)
+    return Model().to(torch.bfloat16)
+
+
+@pytest.fixture
+def batches():
+    torch.manual_seed(1)
+    return [torch.randn(3, 5, 64, dtype=torch.bfloat16) for _ in range(4)]
+
+
+def run(calibration, model, batches):
+    with calibration as c, torch.no_grad():
+        outputs = [model(batch) for batch in batches]
+    return c, outputs
+
+
+def test_scales_are_those_of_the_inputs(model, batches):
+    inputs = {}
+    hooks = [m.register_forward_pre_hook(lambda m, a, k, n=n: inputs.setdefault(n, []).append(a[0] if a else k["input"]),
+                                         with_kwargs=True)
+             for n, m in model.named_modules() if isinstance(m, torch.nn.Linear)]
+    plain = [model(batch) for batch in batches]
+    for hook in hooks:
+        hook.remove()
+    c, outputs = run(qobs.calibration(model, "fp8"), model, batches)
+    assert all(torch.equal(a, b) for a, b in zip(plain, outputs)), "the model computes what it computed"
+    scales = c.scales()
+    assert set(scales) == {f"{n}.input_scale" for n in inputs if n != "lm_head"}
+    for name, scale in scales.items():
+        amax = torch.stack([x.abs().max() for x in inputs[name.removesuffix(".input_scale")]]).max()
+        assert torch.equal(scale.flatten(), (amax / 448).reshape(1)), name
+    assert not any(m._forward_pre_hooks for m in model.modules()), "no hook is left"
+
+
+def test_global_scales_of_fused_layers(model, batches):
+    scales = run(qobs.calibration(model, "NVFP4"), model, batches)[0].scales()
+    for i in range(2):
+        assert len({scales[f"layers.{i}.{m}_proj.input_global_scale"].item() for m in "qkv"}) == 1
+    assert all(s.dtype == torch.float32 for s in scales.values())
+
+
+def test_targets_and_ignore(model, batches):
+    c = run(qobs.calibration(model, targets=["re:.*q_proj", "lm_head"], ignore=["re:layers.1"]), model, batches)[0]
+    assert set(c.scales()) == {"layers.0.q_proj.input_scale", "lm_head.input_scale"}
+
+
+def test_states_quantize_the_model(model, batches, tmp_path):
+    tensors = {n: p.data for n, p in model.named_parameters()}
+    folder = tmp_path / "model"
+    folder.mkdir()
+    header, data = {}, b""
+    for name, tensor in tensors.items():
+        raw = tensor.contiguous().view(torch.uint8).numpy().tobytes()
+        header[name] = {"dtype": "BF16", "shape": list(tensor.shape), "data_offsets": [len(data), len(data) + len(raw)]}
+        data += raw
+    text = json.dumps(header).encode()
+    (folder / "model.safetensors").write_bytes(struct.pack("<Q", len(text)) + text + data)
+    (folder / "config.json").write_text("{}")
+    c = run(qobs.calibration(model, "FP8"), model, batches)[0]
+    c.quantize(folder, tmp_path / "out")
+    c.save(tmp_path / "states")
+    qobs.quantize(folder, tmp_path / "again", "FP8", states=[tmp_path / "states"])
+    out = (tmp_path / "out" / "model.safetensors").read_bytes()
+    assert out == (tmp_path / "again" / "model.safetensors").read_bytes()
+    c.write_scales(tmp_path / "scales.safetensors")
+    for path in (tmp_path / "scales.safetensors", tmp_path / "out" / "model.safetensors"):
+        raw = path.read_bytes()
+        (size,) = struct.unpack("<Q", raw[:8])
+        entries = json.loads(raw[8:8 + size])
+        for name, scale in c.scales().items():
+            begin, end = entries[name]["data_offsets"]
+            assert entries[name]["dtype"] == "BF16" and entries[name]["shape"] == [1]
+            assert raw[8 + size + begin:8 + size + end] == scale.view(torch.uint8).numpy().tobytes(), name
+
+
+def test_memory_does_not_grow(model, batches):
+    c = qobs.calibration(model, "FP8")
+    with c, torch.no_grad():
+        model(batches[0])
+        sizes = [len(o.save()) for o in c.observers.values()]
+        for _ in range(20):
+            model(batches[1])
+    assert [len(o.save()) for o in c.observers.values()] == sizes
+
+
+def test_hooks_go_when_the_model_fails(model, batches):
+    with pytest.raises(RuntimeError), qobs.calibration(model) as c:
+        model(torch.ones(2, 3, dtype=torch.bfloat16))
+    assert not any(m._forward_pre_hooks for m in model.modules())
+    with pytest.raises(qobs.NoDataError):
+        c.save("nowhere")
+
+
+@pytest.mark.parametrize("words, options", [("W4A16", {"scheme": "W4A16"}), ("targets", {"targets": ["nothing"]}),
+                                            ("kv_cache", {"kv_cache": True})])
+def test_refusals(words, options):
+    with pytest.raises(qobs.InvalidArgumentError, match=words):
+        qobs.calibration(torch.nn.Sequential(torch.nn.Linear(4, 4)), **options)

@@ -1,0 +1,129 @@
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: The qobs authors
+"""quantize, finish and audit on a small model."""
+import json
+import os
+import struct
+import threading
+
+import numpy as np
+import pytest
+import qobs
+
+MODULES = [f"model.layers.{i}.self_attn.{m}_proj" for i in range(3) for m in "qkv"]
+
+
+def write_tensors(path, tensors):
+    header, data = {}, b""
+    for name, array in tensors.items():
+        raw = array.tobytes()
+        dtype = {"float32": "F32", "uint16": "BF16"}[array.dtype.name]
+        header[name] = {"dtype": dtype, "shape": list(array.shape), "data_offsets": [len(data), len(data) + len(raw)]}
+        data += raw
+    text = json.dumps(header).encode()
+    path.write_bytes(struct.pack("<Q", len(text)) + text + data)
+
+
+@pytest.fixture
+def model(tmp_path):
+    folder = tmp_path / "model"
+    folder.mkdir()
+    generator = np.random.default_rng(0)
+    tensors = {f"{m}.weight": generator.standard_normal((64, 128), dtype=np.float32) for m in MODULES}
+    write_tensors(folder / "model.safetensors", tensors | {"lm_head.weight": np.ones((8, 128), np.float32)})
+    (folder / "config.json").write_text('{"model_type": "llama"}')
+    return folder
+
+
+def files(folder):
+    return {str(p.relative_to(folder)): p.read_bytes() for p in sorted(folder.rglob("*")) if p.is_file()}
+
+
+def test_quantize_and_audit(model, tmp_path):
+    seen = []
+    report = qobs.quantize(model, tmp_path / "out", "W4A16", progress=seen.append, threads=2)
+    assert sorted(layer["name"] for layer in report["layers"]) == sorted(MODULES)
+    assert all(0 < layer["relative_error"] < 0.2 for layer in report["layers"])
+    assert seen[-1].bytes_done == seen[-1].bytes_total > 0 and seen[-1].stage == "quantize"
+    found = qobs.audit(tmp_path / "out", model)
+    assert found["findings"] == [] and len(found["layers"]) == len(MODULES)
+    config = json.loads((tmp_path / "out" / "config.json").read_text())["quantization_config"]
+    assert config["format"] == "pack-quantized" and config["ignore"] == ["lm_head"]
+
+
+def test_threads_and_parts_give_the_same_bytes(model, tmp_path):
+    options = {"preset": "llmc.memoryless_mse", "settings": {"group_size": 64, "symmetric": False}}
+    qobs.quantize(model, str(tmp_path / "one"), "w4a16", threads=1, **options)
+    qobs.quantize(model, tmp_path / "three", "W4A16", threads=3, **options)
+    for i in (2, 1):
+        qobs.quantize(model, tmp_path / "parts", "W4A16", part=(i, 2), **options)
+    report = qobs.finish(tmp_path / "parts")
+    assert len(report["layers"]) == len(MODULES)
+    # the name of a group is the scheme as it was typed, unless settings change it
+    assert files(tmp_path / "one") == files(tmp_path / "three") == files(tmp_path / "parts")
+
+
+def test_targets_and_ignore(model, tmp_path):
+    report = qobs.quantize(model, tmp_path / "out", "W8A8", targets=["re:.*q_proj", "re:.*k_proj"], ignore="re:.*1.*k_proj")
+    assert {layer["name"] for layer in report["layers"]} == {m for m in MODULES if "v_proj" not in m} - {MODULES[4]}
+
+
+def test_activations_and_states(model, tmp_path):
+    inputs = {f"{m}.input": np.random.default_rng(1).standard_normal((5, 128), dtype=np.float32) for m in MODULES}
+    write_tensors(tmp_path / "inputs.safetensors", inputs)
+    (tmp_path / "states").mkdir()
+    for name, array in inputs.items():
+        observer = qobs.Observer("llmc.static_minmax base_name=input type=float num_bits=8 strategy=tensor").observe(array)
+        (tmp_path / "states" / f"{name}.qobs").write_bytes(observer.save())
+    qobs.quantize(model, tmp_path / "a", "FP8", activations=[tmp_path / "inputs.safetensors"])
+    qobs.quantize(model, tmp_path / "b", "FP8", states=[tmp_path / "states"])
+    assert files(tmp_path / "a") == files(tmp_path / "b")
+    assert qobs.audit(tmp_path / "a")["findings"] == []
+
+
+@pytest.mark.parametrize("error, words, options", [
+    (qobs.InvalidArgumentError, "W4A17", {"scheme": "W4A17"}),
+    (qobs.InvalidArgumentError, "exactly one", {}),
+    (qobs.InvalidArgumentError, "compat", {"scheme": "W4A16", "compat": "other"}),
+    (qobs.InvalidArgumentError, "FP8_DYNAMIC", {"scheme": "FP8"}),
+    (qobs.InvalidArgumentError, "threads", {"scheme": "W4A16", "threads": 0}),
+    (qobs.InvalidArgumentError, "part", {"scheme": "W4A16", "part": (3, 2)}),
+    (qobs.InvalidArgumentError, "nothing", {"recipe": "nothing"}),
+])
+def test_refusals(model, tmp_path, error, words, options):
+    with pytest.raises(error, match=words):
+        qobs.quantize(model, tmp_path / "out", **options)
+    assert os.listdir(tmp_path) == ["model"]
+
+
+def test_refusals_of_finish_and_audit(model, tmp_path):
+    with pytest.raises(qobs.InvalidArgumentError, match="out.parts"):
+        qobs.finish(tmp_path / "out")
+    with pytest.raises(qobs.InvalidArgumentError, match="quantization_config"):
+        qobs.audit(model)
+
+
+def test_an_exception_in_progress_stops_the_run(model, tmp_path):
+    for threads in (1, 3):
+        with pytest.raises(ZeroDivisionError):
+            qobs.quantize(model, tmp_path / "out", "W4A16", threads=threads, progress=lambda p: 1 // 0)
+        assert os.listdir(tmp_path) == ["model"]
+
+
+def test_runs_wait_for_each_other(model, tmp_path):
+    runs = [threading.Thread(target=qobs.quantize, args=(model, tmp_path / f"out-{i}", "W4A16")) for i in range(3)]
+    for run in runs:
+        run.start()
+    for run in runs:
+        run.join()
+    assert files(tmp_path / "out-0") == files(tmp_path / "out-1") == files(tmp_path / "out-2") != {}
+
+
+def test_structures_are_those_of_the_header(root):
+    import re
+
+    from qobs import _checkpoint
+    text = re.sub(r"/\*.*?\*/", "", (root / "include" / "qobs" / "checkpoint.h").read_text(), flags=re.S)
+    found = {name: re.findall(r"(\w+)(?:\)\([^;]*\))?;", body) for body, name in
+             re.findall(r"typedef struct qobs_\w+ \{(.*?)\} qobs_(\w+);", text, flags=re.S)}
+    assert found == {name: [f[0] for f in s._fields_] for name, s in _checkpoint.STRUCTURES.items()}
