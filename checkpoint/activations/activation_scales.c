@@ -48,7 +48,7 @@ void activation_scales_add_kv_cache(const struct activation_scales *scales, cons
         size_t length, count;
         if (!marks_attention(weights, &weights->items[i], &length))
             continue;
-        for (enum activation_kind k = ACTIVATION_K; k <= ACTIVATION_V; k++) {
+        for (enum activation_kind k = ACTIVATION_K; k <= ACTIVATION_V && !config->has_kv_cache; k++) {
             const struct tensor_ref *recorded = NULL;
             struct fail ignored;
             const char *module = weights->items[i].name, *suffix = activation_suffixes[k];
