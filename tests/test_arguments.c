@@ -127,6 +127,7 @@ static struct {
     qobs_setting_info *info;
     const qobs_observer *saved_observer;
     void *out_bytes, *copy;
+    double *squared_error, *energy;
     size_t get_size, copy_size;
     const qobs_minmax_args *global_minmax;
     char *buffer;
@@ -325,7 +326,7 @@ static void renew(void)
     static size_t needed;
     v.needed = &needed, v.key_of_real = "norm", v.key_of_bool = "symmetric", v.settings = "num_bits=4", v.info = &info_;
     v.saved_observer = saved_observer, v.out_bytes = memory, v.copy = out, v.copy_size = sizeof out, v.get_size = 2;
-    v.global_minmax = &global_minmax_;
+    v.global_minmax = &global_minmax_, v.squared_error = &numbers[0], v.energy = &numbers[1];
 }
 
 static void destroy_made(void)

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* qobs_quantize and qobs_dequantize: every granularity, rows of larger tensors, threads, wrong arguments. */
+/* qobs_quantize, qobs_dequantize and qobs_measure_error: every granularity, rows of larger tensors, threads, wrong
+ * arguments. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -263,10 +264,61 @@ static void test_refusals(void **state)
     qobs_config_destroy(torch);
 }
 
+/* Small integers have exact sums in any order: every dtype, contiguous, transposed, broadcast and in other steps. */
+static void test_measure_error(void **state)
+{
+    enum { ROWS = 37, COLUMNS = 53, STEP = 2 };
+    static const qobs_dtype dtypes[] = {QOBS_F32, QOBS_BF16, QOBS_F16, QOBS_F64};
+    static double memory[2][ROWS * COLUMNS * STEP];
+    (void)state;
+    for (size_t d = 0; d < sizeof dtypes / sizeof *dtypes; d++)
+        for (int layout = 0; layout < 4; layout++) {
+            const int64_t size = (int64_t)qobs_dtype_size(dtypes[d]), shape[] = {ROWS, 1, COLUMNS};
+            const int64_t strides[][3] = {{COLUMNS * size, 0, size},
+                                          {size, 7, ROWS * size},
+                                          {0, 0, size},
+                                          {STEP * COLUMNS * size, 0, STEP * size}};
+            double error_sum = 0, energy_sum = 0, got_error = -1, got_energy = -1;
+            qobs_error error;
+            for (size_t i = 0; i < ROWS * COLUMNS * STEP; i++) {
+                put(dtypes[d], memory[0], i, (double)(random_bits() % 9) - 4);
+                put(dtypes[d], memory[1], i, (double)(random_bits() % 9) - 4);
+            }
+            for (int64_t i = 0; i < ROWS; i++)
+                for (int64_t j = 0; j < COLUMNS; j++) {
+                    const int64_t at = (i * strides[layout][0] + j * strides[layout][2]) / size;
+                    const double a = get(dtypes[d], memory[0], (size_t)at);
+                    const double b = get(dtypes[d], memory[1], (size_t)(i * COLUMNS + j));
+                    error_sum += (a - b) * (a - b);
+                    energy_sum += a * a;
+                }
+            const qobs_tensor value = {sizeof value, memory[0], dtypes[d], 3, shape, strides[layout]};
+            const qobs_tensor other = {sizeof other, memory[1], dtypes[d], 3, shape, NULL};
+            assert_int_equal(qobs_measure_error(&value, &other, &got_error, &got_energy, &error), QOBS_OK);
+            assert_true(got_error == error_sum && got_energy == energy_sum);
+        }
+    const int64_t shape[] = {2, 3}, shorter[] = {2, 2}, none[] = {2, 0};
+    const qobs_tensor value = {sizeof value, memory[0], QOBS_F32, 2, shape, NULL};
+    const qobs_tensor half = {sizeof half, memory[0], QOBS_F16, 2, shape, NULL};
+    const qobs_tensor smaller = {sizeof smaller, memory[0], QOBS_F32, 2, shorter, NULL};
+    const qobs_tensor flat = {sizeof flat, memory[0], QOBS_F32, 1, shape, NULL};
+    const qobs_tensor codes = {sizeof codes, memory[0], QOBS_I8, 2, shape, NULL};
+    const qobs_tensor empty = {sizeof empty, memory[0], QOBS_F32, 2, none, NULL};
+    double sums[2] = {7, 7};
+    qobs_error refusal;
+    REFUSED(qobs_measure_error(&value, &half, &sums[0], &sums[1], &refusal), "other: dtype is F16, value has F32");
+    REFUSED(qobs_measure_error(&value, &smaller, &sums[0], &sums[1], &refusal), "other: shape[1] is 2, value has 3");
+    REFUSED(qobs_measure_error(&value, &flat, &sums[0], &sums[1], &refusal), "other: ndim is 1, value has 2");
+    REFUSED(qobs_measure_error(&codes, &codes, &sums[0], &sums[1], &refusal), "value: dtype is I8, allowed are F32");
+    assert_true(sums[0] == 7 && sums[1] == 7);
+    assert_int_equal(qobs_measure_error(&empty, &empty, &sums[0], &sums[1], &refusal), QOBS_OK);
+    assert_true(sums[0] == 0 && sums[1] == 0);
+}
+
 int main(void)
 {
     enum { GRANULARITIES = sizeof granularities / sizeof *granularities };
-    const struct CMUnitTest others[] = {cmocka_unit_test(test_refusals)};
+    const struct CMUnitTest others[] = {cmocka_unit_test(test_refusals), cmocka_unit_test(test_measure_error)};
     static struct CMUnitTest tests[GRANULARITIES + sizeof others / sizeof *others];
     for (size_t i = 0; i < GRANULARITIES; i++)
         tests[i] = (struct CMUnitTest){.name = granularities[i].name,

@@ -234,7 +234,15 @@ static int compare_rows(struct audit *audit, struct audit_module *m, const struc
         return -1;
     }
     weight_read_rows(v->original, &audit->originals[0], first, rows, v->rows);
-    stored_add_errors(v->rows, v->numbers, count, dtype, &m->error, &m->energy);
+    const qobs_tensor original = {sizeof original, v->rows, dtype, 2, shape, NULL};
+    const qobs_tensor dequantized = {sizeof dequantized, v->numbers, dtype, 2, shape, NULL};
+    double squared_error, energy;
+    if (qobs_measure_error(&original, &dequantized, &squared_error, &energy, &error) != QOBS_OK) {
+        audit_find(audit, m, "cannot be compared: %s", error.message);
+        return -1;
+    }
+    m->error += squared_error;
+    m->energy += energy;
     return 0;
 }
 

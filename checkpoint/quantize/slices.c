@@ -270,12 +270,12 @@ static int measure_error(struct row_slice *s, const struct rows *r, const struct
     const struct weight_job *job = s->job;
     const qobs_tensor scale = flat_tensor(q->scale, q->scale_dtype, &q->count);
     const qobs_tensor zero_point = flat_tensor(q->zero_point, q->zero_point_dtype, &q->count);
-    const size_t columns = (size_t)r->shape[1];
-    const size_t size = (size_t)r->shape[0] * columns * qobs_dtype_size(r->tensor.dtype);
+    const size_t size = (size_t)(r->shape[0] * r->shape[1]) * qobs_dtype_size(r->tensor.dtype);
     qobs_error error = {0};
     void *numbers = workspace_reserve(work, WORK_PACKED, size);
     if (!numbers)
         return NO_MEMORY(f, "numbers");
+    const qobs_tensor dequantized = {sizeof dequantized, numbers, r->tensor.dtype, 2, r->shape, NULL};
     const qobs_fake_quantize_args args = {
         .struct_size = sizeof args,
         .config = job->plan->config,
@@ -285,12 +285,9 @@ static int measure_error(struct row_slice *s, const struct rows *r, const struct
         .global_scale = job->plan->group->weights.strategy == QUANT_TENSOR_GROUP ? &job->global_scale : NULL,
         .out = numbers,
         .out_size = size};
-    if (qobs_fake_quantize(&args, &error) != QOBS_OK)
+    if (qobs_fake_quantize(&args, &error) != QOBS_OK ||
+        qobs_measure_error(&r->tensor, &dequantized, &s->error, &s->energy, &error) != QOBS_OK)
         return weight_failure(job, &error, f);
-    for (int64_t i = 0; i < r->shape[0]; i++)
-        stored_add_errors((const unsigned char *)r->tensor.data + i * r->strides[0],
-                          (const unsigned char *)numbers + (size_t)i * columns * qobs_dtype_size(r->tensor.dtype),
-                          columns, r->tensor.dtype, &s->error, &s->energy);
     return QOBS_OK;
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* Conversions of single numbers; sums over rows. */
+/* Conversions of single numbers. */
 #include "quantize/stored_qparams.h"
 
 #include <math.h>
@@ -120,67 +120,4 @@ size_t stored_zero_points(const void *zero_point, qobs_dtype dtype, size_t n, co
     for (size_t i = 0; i < n; i++)
         ((signed char *)out)[i] = (signed char)number_of(zero_point, dtype, i);
     return n;
-}
-
-/* ---- Errors ------------------------------------------------------------------------------------------------------ */
-
-/* Sums of a block are float in 16 lanes, two vectors of 8, and the order of the additions is fixed. */
-enum { LANES = 8, ERROR_BLOCK = 1024 };
-
-typedef float lanes_f32 __attribute__((vector_size(4 * LANES)));
-typedef uint32_t lanes_u32 __attribute__((vector_size(4 * LANES)));
-typedef uint16_t lanes_u16 __attribute__((vector_size(2 * LANES)));
-
-#define LOAD_F32(to, from) memcpy(&(to), from, sizeof(to))
-#define LOAD_BF16(to, from)                                                                                            \
-    do {                                                                                                               \
-        lanes_u16 halves;                                                                                              \
-        memcpy(&halves, from, sizeof halves);                                                                          \
-        (to) = (lanes_f32)(__builtin_convertvector(halves, lanes_u32) << 16);                                          \
-    } while (0)
-#define LOAD_F16(to, from)                                                                                             \
-    do {                                                                                                               \
-        uint16_t halves[LANES];                                                                                        \
-        memcpy(halves, from, sizeof halves);                                                                           \
-        for (int lane = 0; lane < LANES; lane++)                                                                       \
-            (to)[lane] = float_of_f16(halves[lane]);                                                                   \
-    } while (0)
-
-/* Adds the sums of n elements, a multiple of 16, of `size` bytes each. */
-#define ADD_BLOCK(name, size, LOAD)                                                                                    \
-    static void name(const unsigned char *x, const unsigned char *y, size_t n, double *error, double *energy)          \
-    {                                                                                                                  \
-        lanes_f32 errors[2] = {{0}}, energies[2] = {{0}}, a = {0}, b = {0};                                            \
-        for (size_t i = 0; i < n; i += 2 * LANES)                                                                      \
-            for (size_t half = 0; half < 2; half++) {                                                                  \
-                LOAD(a, x + (i + half * LANES) * (size));                                                              \
-                LOAD(b, y + (i + half * LANES) * (size));                                                              \
-                errors[half] += (a - b) * (a - b);                                                                     \
-                energies[half] += a * a;                                                                               \
-            }                                                                                                          \
-        for (int lane = 0; lane < LANES; lane++) {                                                                     \
-            *error += (double)errors[0][lane] + (double)errors[1][lane];                                               \
-            *energy += (double)energies[0][lane] + (double)energies[1][lane];                                          \
-        }                                                                                                              \
-    }
-
-ADD_BLOCK(add_f32, 4, LOAD_F32)
-ADD_BLOCK(add_bf16, 2, LOAD_BF16)
-ADD_BLOCK(add_f16, 2, LOAD_F16)
-
-void stored_add_errors(const void *x, const void *y, size_t n, qobs_dtype dtype, double *error, double *energy)
-{
-    const size_t size = qobs_dtype_size(dtype);
-    const unsigned char *a = x, *b = y;
-    for (size_t i = 0; i < n; i += ERROR_BLOCK) {
-        const size_t left = n - i < ERROR_BLOCK ? n - i : ERROR_BLOCK, whole = left - left % (2 * LANES);
-        (dtype == QOBS_F32    ? add_f32
-         : dtype == QOBS_BF16 ? add_bf16
-                              : add_f16)(a + i * size, b + i * size, whole, error, energy);
-        for (size_t k = i + whole; k < i + left; k++) {
-            const double from = number_of(a, dtype, k), difference = from - number_of(b, dtype, k);
-            *error += difference * difference;
-            *energy += from * from;
-        }
-    }
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* Scales and zero points in the dtypes that a checkpoint stores, and sums of errors. */
+/* Scales and zero points in the dtypes that a checkpoint stores. */
 #pragma once
 
 #include <stdbool.h>
@@ -22,6 +22,3 @@ size_t stored_scales(const void *scale, qobs_dtype dtype, size_t n, const char *
 
 /* Encodes n zero points as "I8" or "F8_E4M3". Returns the bytes written. */
 size_t stored_zero_points(const void *zero_point, qobs_dtype dtype, size_t n, const char *stored, void *out);
-
-/* Adds the squares of x - y and of x over n elements, in double. */
-void stored_add_errors(const void *x, const void *y, size_t n, qobs_dtype dtype, double *error, double *energy);

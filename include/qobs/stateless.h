@@ -257,6 +257,14 @@ typedef struct qobs_fake_quantize_args {
  * @since 0.2.0 */
 QOBS_API int qobs_fake_quantize(const qobs_fake_quantize_args *args, qobs_error *error);
 
+/** Adds up the squares of value - other, and of value. Both tensors are F32, BF16, F16 or F64, have the same dtype and
+ * the same shape; strides may differ. Sums are in float (F64: double) over at most 1,024 elements, then in double. NaN
+ * and infinity spread into the sums, and so do squares above the largest float. The result has the same bits on every
+ * instruction set. Several threads may call it at the same time.
+ * @since 0.2.0 */
+QOBS_API int qobs_measure_error(const qobs_tensor *value, const qobs_tensor *other, double *squared_error,
+                                double *energy, qobs_error *error);
+
 /** @} */
 
 /** @defgroup range Range finders

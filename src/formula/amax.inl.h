@@ -6,8 +6,17 @@
 /* max(|min(lo, 0)|, |max(hi, 0)|); NaN stays NaN, as in torch.min and torch.max. */
 static inline real NATIVE(amax)(real lo, real hi)
 {
+#if MANTISSA_BITS == 52
     const real a = lo < 0 || lo != lo ? -lo : 0, b = hi > 0 || hi != hi ? hi : 0;
     return a > b || a != a ? a : b;
+#else
+    /* By bits: a comparison of floats may trap, which keeps compilers from making vectors. NaN is above infinity. */
+    const uint32_t low = bits_of_float(lo), high = bits_of_float(hi), infinity = 0x7f800000;
+    const uint32_t a = low & 0x7fffffff, b = high & 0x7fffffff;
+    const uint32_t below = a & (-(low >> 31) | -(uint32_t)(a > infinity));
+    const uint32_t above = b & (((high >> 31) - 1) | -(uint32_t)(b > infinity));
+    return float_of_bits((int32_t)below > (int32_t)above ? below : above);
+#endif
 }
 
 /* The largest of n ranges; NaN if there is one. */

@@ -5,15 +5,23 @@
 
 #include "formula/amax.inl.h"
 
-/* The common case, with millions of scales for the weights of a model. The loop is simple so that a compiler vectorizes
- * it. */
+/* The common case, with millions of scales for the weights of a model. The loops of this file that have few conditions
+ * become vectors. They compare bits and choose by masks: comparisons of floats and conditions around arithmetic may
+ * trap, and compilers leave them where they are. */
 static void NATIVE(symmetric)(const struct numbers *q, size_t n, const stored *min, const stored *max, stored *scale)
 {
     const real half = (real)((q->quant_max - q->quant_min) / 2), eps = (real)q->eps, min_scale = (real)q->min_scale;
+    if (min_scale > 0) {
+        for (size_t i = 0; i < n; i++) {
+            const real s = round_native(NATIVE(amax)(load(min[i]), load(max[i])) / half);
+            scale[i] = store(s < min_scale ? min_scale : s);
+        }
+        return;
+    }
+    const stored zero = store(0), replacement = store(eps);
     for (size_t i = 0; i < n; i++) {
-        const real s = round_native(NATIVE(amax)(load(min[i]), load(max[i])) / half);
-        const real raised = s < min_scale ? min_scale : s;
-        scale[i] = store(raised == 0 ? eps : raised);
+        const stored s = store(NATIVE(amax)(load(min[i]), load(max[i])) / half);
+        scale[i] = s == zero ? replacement : s;
     }
 }
 
@@ -22,12 +30,16 @@ static void NATIVE(under_global_scale)(const struct numbers *q, size_t n, const 
                                        float *scale)
 {
     const real half = (real)((q->quant_max - q->quant_min) / 2);
-    const float global_scale = *q->global_scale, eps = (float)q->eps;
+    const float global_scale = *q->global_scale;
+    const uint32_t eps = bits_of_float((float)q->eps);
+    const int32_t largest = 0x43e00000, infinity = 0x7f800000; /* 448 */
     for (size_t i = 0; i < n; i++) {
-        float s = (float)round_native(NATIVE(amax)(load(min[i]), load(max[i])) / half) * global_scale;
-        s = s > 448 ? 448 : s;
-        s = grid_round_e4m3(s);
-        scale[i] = s == 0 ? eps : s;
+        const float s = (float)round_native(NATIVE(amax)(load(min[i]), load(max[i])) / half) * global_scale;
+        const int32_t bits = (int32_t)bits_of_float(s);
+        const uint32_t above = -(uint32_t)(bits > largest) & -(uint32_t)(bits <= infinity);
+        const uint32_t limited = ((uint32_t)largest & above) | ((uint32_t)bits & ~above);
+        const uint32_t rounded = bits_of_float(grid_round_e4m3(float_of_bits(limited)));
+        scale[i] = float_of_bits(rounded | (eps & -(uint32_t)(rounded == 0)));
     }
 }
 

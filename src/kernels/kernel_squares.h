@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* Kernels that sum the squares of columns. */
+/* Kernels that sum squares: of columns, and of the differences of two arrays. */
 #pragma once
 
 #include "kernels/slot.h"
@@ -11,7 +11,15 @@
 #define QOBS_SQUARES_COLUMNS(name)                                                                                     \
     void name(const void *x, ptrdiff_t row_stride, size_t rows, size_t columns, double *sum)
 
-#define QOBS_SQUARES_SLOTS(EACH, with) EACH(EACH_DTYPE, squares_columns, QOBS_SQUARES_COLUMNS, with)
+/* Error form: adds the squares of x - y to sum[0] and those of x to sum[1], n contiguous elements of each. Blocks of
+ * SQUARED_ERRORS_BLOCK elements from the first on have 16 sums in float (F64: double), element j of a block in sum
+ * j % 16. These are then added to sum in their order. */
+#define QOBS_SQUARED_ERRORS(name) void name(const void *x, const void *y, size_t n, double *sum)
+enum { SQUARED_ERRORS_BLOCK = 1024 };
+
+#define QOBS_SQUARES_SLOTS(EACH, with)                                                                                 \
+    EACH(EACH_DTYPE, squares_columns, QOBS_SQUARES_COLUMNS, with)                                                      \
+    EACH(EACH_DTYPE, squared_errors, QOBS_SQUARED_ERRORS, with)
 
 QOBS_SQUARES_SLOTS(QOBS_SLOT_TYPE, )
 #define QOBS_DECLARE_SQUARES(isa) QOBS_SQUARES_SLOTS(QOBS_DECLARE_SLOT, isa)

@@ -41,7 +41,8 @@ static inline uint16_t bf16_of_float(float f)
 {
     const uint32_t b = bits_of_float(f);
     const uint32_t rounded = (b + 0x7fff + ((b >> 16) & 1)) >> 16;
-    return (uint16_t)(f != f ? (b >> 16) | 0x40 : rounded);
+    /* NaN by its bits: a comparison of floats may trap, which keeps compilers from making vectors. */
+    return (uint16_t)((b & 0x7fffffff) > 0x7f800000 ? (b >> 16) | 0x40 : rounded);
 }
 
 /* Multiplying by a power of two changes the exponent and is exact, also for subnormals. There is no branch, so that a

@@ -148,7 +148,8 @@ QOBS_QUANTIZE_COLUMNS(ENTRY(NATIVE(qobs_quantize_columns)))
 
 /* ---- Dequantize -------------------------------------------------------------------------------------------------- */
 
-/* The number of a code. The bits of magnitude become the highest of a float, whose exponent is then corrected. */
+/* The number of a code. The bits of magnitude become those of a float with another exponent. The exponent 0 means
+ * subnormal numbers, whose first digit is 0; as floats they are normal, because subnormal floats cost many cycles. */
 ALWAYS_INLINE float NATIVE(number)(int kind, uint32_t code)
 {
     if (kind == QOBS_CODE_INTEGER)
@@ -156,8 +157,11 @@ ALWAYS_INLINE float NATIVE(number)(int kind, uint32_t code)
     const bool is_e4m3 = kind == QOBS_CODE_E4M3;
     const uint32_t magnitude = code & (is_e4m3 ? 0x7f : 7), sign = code << (is_e4m3 ? 24 : 28) & 0x80000000;
     const uint32_t nan = is_e4m3 ? -(uint32_t)(magnitude == 0x7f) & 0x7fc00000 : 0;
-    const float number = float_of_bits(magnitude << (is_e4m3 ? 20 : 22)) * (is_e4m3 ? 0x1p120f : 0x1p126f);
-    return float_of_bits(bits_of_float(number) | sign | nan);
+    const float normal = is_e4m3 ? float_of_bits((magnitude << 20) + (120u << 23))
+                                 : float_of_bits((magnitude << 22) + (126u << 23));
+    const float subnormal = normal + normal - (is_e4m3 ? 0x1p-6f : 1);
+    const uint32_t small = -(uint32_t)(magnitude < (is_e4m3 ? 8 : 2));
+    return float_of_bits((bits_of_float(subnormal) & small) | (bits_of_float(normal) & ~small) | sign | nan);
 }
 
 ALWAYS_INLINE void NATIVE(number_rows)(int how, int kind, const unsigned char *codes, ptrdiff_t code_stride,

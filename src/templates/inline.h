@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* Functions that must be inlined: their parameters are constants that choose code. */
+/* Functions that must be inlined, because their parameters are constants that choose code, and loops that must not be
+ * unrolled. */
 #pragma once
 
 #include "base/sanitized.h"
@@ -14,4 +15,11 @@
 #define DEEP_INLINE static inline
 #else
 #define DEEP_INLINE ALWAYS_INLINE
+#endif
+
+/* Before a loop of few iterations that is to become vectors: gcc would unroll it first and then find few of them. */
+#if defined(__clang__)
+#define KEEP_LOOP
+#else
+#define KEEP_LOOP _Pragma("GCC unroll 1")
 #endif

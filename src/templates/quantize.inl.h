@@ -34,13 +34,6 @@ enum {
 
 enum { CODE_BLOCK = 16 }; /* codes of one store */
 
-/* Before a loop of few iterations that is to become vectors: gcc would unroll it first and then find few of them. */
-#if defined(__clang__)
-#define KEEP_LOOP
-#else
-#define KEEP_LOOP _Pragma("GCC unroll 1")
-#endif
-
 /* A variant that is missing from the list stops the program: otherwise it would silently leave the output as it was. */
 #define NO_VARIANT __builtin_trap()
 

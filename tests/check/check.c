@@ -22,6 +22,7 @@
 #include "kernels/dispatch.h"
 #include "histogram.h"
 #include "qobs/qobs.h"
+#include "squared_errors.h"
 #include "squares.h"
 
 #define SKIPPED 77
@@ -133,6 +134,7 @@ static struct tally check_table(const struct kernel_table *table, const struct o
     calls += subject.calls;
     calls += check_histograms(table, options->seed, options->rounds, &tally.passed, &tally.failed);
     calls += check_squares(table, options->seed, options->rounds, &tally.passed, &tally.failed);
+    calls += check_squared_errors(table, options->seed, options->rounds, &tally.passed, &tally.failed);
     unsigned functions;
     const unsigned failed = slots_failed(table, CALLER_CHECK, &functions);
     tally.passed += functions - failed;
