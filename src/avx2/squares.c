@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* AVX2 sums of squares; contracts and limits in templates/squares.inl.h and templates/squared_errors.inl.h. */
+/* AVX2 sums of squares; contract and limits in templates/squares.inl.h. */
 #if !defined(__AVX2__) || !defined(__FMA__) || !defined(__F16C__)
 #error "this file needs -mavx2 -mfma -mf16c"
 #endif
@@ -10,5 +10,4 @@
 
 #define ENTRY_(name) name##_avx2
 #define ENTRY(name) ENTRY_(name)
-#include "templates/squared_errors.inl.h"
 #include "templates/squares.inl.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* AVX-512 sums of squares; contracts and limits in templates/squares.inl.h and templates/squared_errors.inl.h. */
+/* AVX-512 sums of squares; contract and limits in templates/squares.inl.h. */
 #if !defined(__AVX512F__) || !defined(__AVX512BW__) || !defined(__AVX512DQ__) || !defined(__AVX512VL__)
 #error "this file needs -mavx512f -mavx512bw -mavx512dq -mavx512vl"
 #endif
@@ -10,5 +10,4 @@
 
 #define ENTRY_(name) name##_avx512
 #define ENTRY(name) ENTRY_(name)
-#include "templates/squared_errors.inl.h"
 #include "templates/squares.inl.h"

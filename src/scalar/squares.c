@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* Portable sums of squares; contracts and limits in templates/squares.inl.h and templates/squared_errors.inl.h. */
+/* Portable sums of squares; contract and limits in templates/squares.inl.h. */
 #include "scalar/tuning.h"
 
 #define ENTRY_(name) name##_scalar
 #define ENTRY(name) ENTRY_(name)
-#include "templates/squared_errors.inl.h"
 #include "templates/squares.inl.h"
