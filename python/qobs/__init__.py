@@ -11,6 +11,7 @@ from ._functions import (Histogram, MinMax, QParams, Range, Search, SearchReport
 from ._library import (Cancelled, Error, InvalidArgumentError, NoDataError, NonfiniteError, NoResultError,
                        OutOfMemoryError, SystemFailure, UnsupportedError, lib as _lib)
 from ._observer import Counts, Observer, Results, compute_qparams, fuse
+from ._threads import set_threads
 
 __version__: str = _lib.version().decode()
 
@@ -19,7 +20,7 @@ __all__ = [
     "NonfiniteError", "Observer", "OutOfMemoryError", "Progress", "QParams", "Range", "Results", "Search",
     "SearchReport", "Setting", "SystemFailure", "UnsupportedError", "audit", "calibration", "compute_qparams", "dropin_calls", "fake_quantize",
     "finish", "fuse", "histogram", "minmax", "presets", "quantize", "range_by_entropy", "range_by_l2_norm",
-    "range_by_mse", "range_by_percentile", "search", "settings",
+    "range_by_mse", "range_by_percentile", "search", "set_threads", "settings",
 ]
 for _name in __all__:
     globals()[_name].__module__ = "qobs"

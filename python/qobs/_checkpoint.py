@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from . import _library as c
 from ._library import call
+from ._threads import Threads
 
 _COMPAT = {"vllm": 0, "llm-compressor": 1}
 
@@ -72,52 +73,6 @@ def _lib() -> Any:
     return _library
 
 
-# ---- Threads ---------------------------------------------------------------------------------------------------------
-
-class _Threads:
-    """An executor of Python threads: they take tasks in turn and run them in C, without the GIL."""
-
-    def __init__(self, count: int | None):
-        self.count = count if count is not None else len(os.sched_getaffinity(0))
-        if self.count < 1:
-            raise c.InvalidArgumentError(f"threads: is {count}, allowed are numbers from 1")
-        self.failure: BaseException | None = None
-        self._function = c.ParallelFor(self._parallel_for)
-        self._executor = c.Executor(sizeof(c.Executor), self.count, self._function, None)
-        self._runtime = c.Runtime(sizeof(c.Runtime), None, ctypes.addressof(self._executor))
-        self.address = ctypes.addressof(self._runtime) if self.count > 1 else None
-
-    def _parallel_for(self, context: Any, task: Any, argument: Any, count: int) -> None:
-        numbers, lock = iter(range(count)), threading.Lock()
-
-        def work() -> None:
-            while True:
-                with lock:
-                    i = next(numbers, None)
-                if i is None:
-                    return
-                task(argument, i)
-
-        threads = [threading.Thread(target=work) for _ in range(min(self.count, count) - 1)]
-        for thread in threads:
-            thread.start()
-        try:
-            work()
-        except BaseException as failure:  # Ctrl-C between two tasks; the others take what is left
-            self.failure = failure
-            work()
-        for thread in threads:
-            self._join(thread)
-
-    def _join(self, thread: threading.Thread) -> None:
-        """Waits, also after Ctrl-C: C goes on only when every task has run. The next progress stops the run."""
-        while thread.is_alive():
-            try:
-                thread.join()
-            except BaseException as failure:
-                self.failure = failure
-
-
 # ---- Arguments -------------------------------------------------------------------------------------------------------
 
 def _encoded(path: Any) -> bytes | None:
@@ -170,7 +125,7 @@ _free.argtypes, _free.restype = [c_void_p], None
 class _ProgressCall:
     """Calls the user's function from whatever thread; its exception stops the run and is raised at the end."""
 
-    def __init__(self, function: Callable[[Progress], Any] | None, threads: _Threads):
+    def __init__(self, function: Callable[[Progress], Any] | None, threads: Threads):
         self._function, self._threads = function, threads
         self.address = _Report(self._report)
 
@@ -209,7 +164,7 @@ def quantize(model_dir: Any, out_dir: Any, scheme: str | None = None, *, config:
     out_dir. Reproduces model_free_ptq and, for activations, oneshot of llm-compressor 0.14."""
     if compat not in _COMPAT:
         raise c.InvalidArgumentError(f"compat: is {compat!r}, allowed are {', '.join(_COMPAT)}")
-    pool, report = _Threads(threads), _Text()
+    pool, report = Threads(threads), _Text()
     lists = [_Texts(x) for x in (targets, ignore, [_setting(*s) for s in (settings or {}).items()], activations, states)]
     call_back = _ProgressCall(progress, pool)
     numbers = part if part is not None else (0, 0)
@@ -244,7 +199,7 @@ def audit(checkpoint_dir: Any, against: Any = None, *, threads: int | None = Non
     against: the model before it was quantized, for the error of each layer. Returns {"findings": [{"module",
     "finding"}], "layers": [...]}; no finding means that nothing is wrong. Errors: InvalidArgumentError if the directory
     is no such checkpoint."""
-    pool, report, findings = _Threads(threads), _Text(), c_size_t()
+    pool, report, findings = Threads(threads), _Text(), c_size_t()
     args = _AuditArgs(sizeof(_AuditArgs), _encoded(checkpoint_dir), _encoded(against), pool.address,
                       ctypes.addressof(findings), report.address)
     with _one_run:

@@ -245,7 +245,7 @@ STRUCTURES = {
 
 _E = POINTER(ErrorText)
 _T = c_void_p  # address of a Tensor
-_R = POINTER(Runtime)
+_R = c_void_p  # address of a Runtime
 _size_p = POINTER(c_size_t)
 _handle_p = POINTER(c_void_p)
 _handle = c_void_p  # config, observer, format, plan
@@ -395,6 +395,8 @@ def _load() -> Library:
 
 lib = _load()
 _byref = ctypes.byref
+runtime: int | None = None  # address of the Runtime of set_threads, for every call that takes one
+failures: list[BaseException] = []  # raised while C called Python; raised again by `call`
 
 
 def call(function, *arguments) -> None:
@@ -402,6 +404,8 @@ def call(function, *arguments) -> None:
     error = ErrorText()
     if function(*arguments, _byref(error)) != OK:
         raise ERRORS.get(error.status, Error)(error.message.decode("utf-8", "replace"))
+    if failures:
+        raise failures.pop()
 
 
 def create(function, *arguments) -> int:
