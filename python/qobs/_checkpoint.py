@@ -30,7 +30,8 @@ class _QuantizeArgs(Structure):
                 ("config", c_char_p), ("recipe", c_char_p), ("targets", c_void_p), ("target_count", c_size_t),
                 ("ignore", c_void_p), ("ignore_count", c_size_t), ("preset", c_char_p), ("settings", c_void_p),
                 ("setting_count", c_size_t), ("activations", c_void_p), ("activation_count", c_size_t),
-                ("states", c_void_p), ("state_count", c_size_t), ("compat", c_int), ("part", c_size_t),
+                ("states", c_void_p), ("state_count", c_size_t), ("importance", c_void_p),
+                ("importance_count", c_size_t), ("compat", c_int), ("part", c_size_t),
                 ("part_count", c_size_t), ("replace", c_bool), ("runtime", c_void_p), ("progress", _Report),
                 ("context", c_void_p), ("report", c_void_p)]
 
@@ -144,7 +145,7 @@ class _ProgressCall:
 def quantize(model_dir: Any, out_dir: Any, scheme: str | None = None, *, config: Any = None, recipe: Any = None,
              targets: Iterable[str] | None = None, ignore: Iterable[str] | None = None, preset: str | None = None,
              settings: Mapping[str, Any] | None = None, activations: Iterable[Any] | None = None,
-             states: Iterable[Any] | None = None, compat: str = "vllm", part: tuple[int, int] | None = None,
+             states: Iterable[Any] | None = None, importance: Iterable[Any] | None = None, compat: str = "vllm", part: tuple[int, int] | None = None,
              replace: bool = False, threads: int | None = None,
              progress: Callable[[Progress], Any] | None = None) -> dict[str, Any]:
     """Quantizes a model directory into one in the format of compressed-tensors, which vLLM and transformers load.
@@ -154,7 +155,8 @@ def quantize(model_dir: Any, out_dir: Any, scheme: str | None = None, *, config:
     recipe (path of a recipe of llm-compressor, YAML or JSON) is needed. targets, ignore: names of modules or "re:"
     patterns. preset: observer of the weights, "llmc.memoryless_mse". settings: members of the scheme's weights or
     settings of the observer, {"group_size": 64}. activations: files with recorded activations; states: directories with
-    saved observers (calibration); FP8 and NVFP4 need one of them. compat: "llm-compressor" gives the bytes of
+    saved observers (calibration); FP8 and NVFP4 need one of them. importance: files that weigh the columns of weights in
+    searches (preset="llmc.imatrix_mse"): imatrix files of llama.cpp, GGUF or the older .dat, or recorded activations. compat: "llm-compressor" gives the bytes of
     model_free_ptq. part: (i, n) writes part i of n, and finish joins them. replace: a directory that holds files is
     replaced at the end. threads: None is one for each processor. progress: called with Progress, by one thread at a
     time; an exception in it stops the run.
@@ -165,13 +167,14 @@ def quantize(model_dir: Any, out_dir: Any, scheme: str | None = None, *, config:
     if compat not in _COMPAT:
         raise c.InvalidArgumentError(f"compat: is {compat!r}, allowed are {', '.join(_COMPAT)}")
     pool, report = Threads(threads), _Text()
-    lists = [_Texts(x) for x in (targets, ignore, [_setting(*s) for s in (settings or {}).items()], activations, states)]
+    lists = [_Texts(x) for x in (targets, ignore, [_setting(*s) for s in (settings or {}).items()], activations, states,
+                                 importance)]
     call_back = _ProgressCall(progress, pool)
     numbers = part if part is not None else (0, 0)
     args = _QuantizeArgs(sizeof(_QuantizeArgs), _encoded(model_dir), _encoded(out_dir), _encoded(scheme), _encoded(config),
                          _encoded(recipe), lists[0].address, lists[0].count, lists[1].address, lists[1].count,
                          _encoded(preset), lists[2].address, lists[2].count, lists[3].address, lists[3].count,
-                         lists[4].address, lists[4].count, _COMPAT[compat], *numbers, replace, pool.address,
+                         lists[4].address, lists[4].count, lists[5].address, lists[5].count, _COMPAT[compat], *numbers, replace, pool.address,
                          call_back.address, None, report.address)
     with _one_run:
         try:

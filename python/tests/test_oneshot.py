@@ -144,12 +144,13 @@ def test_recording(folder, samples, tmp_path):
 
 def test_recorder_command(folder, samples, tmp_path, capsys):
     from tokenizers import Tokenizer, models, pre_tokenizers
-    words = Tokenizer(models.WordLevel({str(i): i for i in range(256)}, unk_token="0"))
+    names = [chr(97 + i // 16) + chr(97 + i % 16) for i in range(256)]
+    words = Tokenizer(models.WordLevel({name: i for i, name in enumerate(names)}, unk_token="aa"))
     words.pre_tokenizer = pre_tokenizers.Whitespace()
-    transformers.PreTrainedTokenizerFast(tokenizer_object=words, unk_token="0").save_pretrained(tmp_path / "model")
+    transformers.PreTrainedTokenizerFast(tokenizer_object=words, unk_token="aa").save_pretrained(tmp_path / "model")
     load(folder).save_pretrained(tmp_path / "model")
     text = tmp_path / "text"
-    text.write_text(" ".join(str(token) for sample in samples[:3] for token in sample))
+    text.write_text(" ".join(names[token] for sample in samples[:3] for token in sample))
     record.main([str(tmp_path / "model"), "--text", str(text), "-o", str(tmp_path / "out"), "--length", str(LENGTH)])
     assert "3 files" in capsys.readouterr().out
     model = transformers.AutoModelForCausalLM.from_pretrained(tmp_path / "model", dtype="auto")
