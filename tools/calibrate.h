@@ -6,7 +6,7 @@
 #define QOBS_TOOLS_CALIBRATE_H
 
 #include "activations.h"
-#include "activations/importance.h"
+#include "activations/column_importance.h"
 #include "bases.h"
 #include "layers.h"
 #include "files/output.h"

@@ -20,7 +20,8 @@ static int observe_mean_squares(qobs_observer *observer, const struct importance
     float *mean = malloc(((size_t)columns + 1) * sizeof *mean);
     double *token = malloc(((size_t)columns + 1) * sizeof *token);
     qobs_error error;
-    int result = mean && token ? importance_read(sources, found, columns, mean, f) : fail(f, "no memory for importance");
+    int result =
+        mean && token ? importance_read(sources, found, columns, mean, f) : fail(f, "no memory for importance");
     for (int64_t j = 0; result == 0 && j < columns; j++)
         token[j] = sqrt((double)mean[j]);
     const qobs_tensor tensor = {

@@ -267,7 +267,8 @@ static int check_requested(const struct calibration *c)
     for (enum base b = BASE_INPUT; c->activations.recordings.count == 0 && b < BASES; b++)
         if (c->bases.observers[b].requested && c->bases.observers[b].config)
             return print_error(EXIT_USAGE, "--preset or --set for %s, but there are no --activations", base_names[b]);
-    if (c->importance.recordings.count + c->importance.file_count > 0 && !c->bases.observers[BASE_WEIGHT].uses_importance)
+    if (c->importance.recordings.count + c->importance.file_count > 0 &&
+        !c->bases.observers[BASE_WEIGHT].uses_importance)
         return print_error(EXIT_USAGE, "--importance: %s does not weigh columns",
                            c->bases.observers[BASE_WEIGHT].preset);
     if (c->report && is_same_output(c->report, c->out))

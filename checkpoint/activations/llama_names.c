@@ -8,8 +8,12 @@
 #include <string.h>
 
 /* Layers of the language model; those of a vision tower have names of their own in llama.cpp. */
-static const char *const prefixes[] = {"model.layers.", "layers.", "transformer.h.", "gpt_neox.layers.",
-                                       "model.language_model.layers.", "language_model.model.layers.",
+static const char *const prefixes[] = {"model.layers.",
+                                       "layers.",
+                                       "transformer.h.",
+                                       "gpt_neox.layers.",
+                                       "model.language_model.layers.",
+                                       "language_model.model.layers.",
                                        "transformer.encoder.layers."};
 
 static const struct {
@@ -68,10 +72,7 @@ static bool skip_number(const char **at, const char *end, unsigned *number)
     return true;
 }
 
-static bool is_rest(const char *at, const char *end, const char *text)
-{
-    return skip(&at, end, text) && at == end;
-}
+static bool is_rest(const char *at, const char *end, const char *text) { return skip(&at, end, text) && at == end; }
 
 static bool name_of_expert(const char *at, const char *end, unsigned layer, struct llama_name *name)
 {

@@ -16,9 +16,8 @@ enum { MAX_NAME = 4096 };
 struct imatrix_entry *imatrix_add(struct imatrix *m, const unsigned char *name, size_t length, struct fail *f)
 {
     /* The capacity doubles whenever the count is a power of two. */
-    struct imatrix_entry *grown = m->count & (m->count - 1)
-                                      ? m->entries
-                                      : realloc(m->entries, (m->count ? 2 * m->count : 1) * sizeof *grown);
+    struct imatrix_entry *grown =
+        m->count & (m->count - 1) ? m->entries : realloc(m->entries, (m->count ? 2 * m->count : 1) * sizeof *grown);
     if (grown)
         m->entries = grown;
     char *copy = grown ? malloc(length + 1) : NULL;
@@ -50,13 +49,13 @@ const struct imatrix_entry *imatrix_find(const struct imatrix *m, const char *na
 
 /* ---- The older form ---------------------------------------------------------------------------------------------- */
 
-struct cursor {
+struct imatrix_cursor {
     const unsigned char *at;
     size_t left;
 };
 
 /* Returns the next bytes, or NULL if fewer are left. */
-static const unsigned char *take(struct cursor *c, uint64_t bytes)
+static const unsigned char *take(struct imatrix_cursor *c, uint64_t bytes)
 {
     if (bytes > c->left)
         return NULL;
@@ -67,7 +66,7 @@ static const unsigned char *take(struct cursor *c, uint64_t bytes)
 }
 
 /* Reads a number that is not negative. */
-static bool take_number(struct cursor *c, int32_t *number)
+static bool take_number(struct imatrix_cursor *c, int32_t *number)
 {
     const unsigned char *at = take(c, 4);
     if (at)
@@ -75,7 +74,7 @@ static bool take_number(struct cursor *c, int32_t *number)
     return at && *number >= 0;
 }
 
-static int read_entry(struct imatrix *m, struct cursor *c, struct fail *f)
+static int read_entry(struct imatrix *m, struct imatrix_cursor *c, struct fail *f)
 {
     int32_t length, calls, count;
     const unsigned char *name, *values;
@@ -94,7 +93,7 @@ static int read_entry(struct imatrix *m, struct cursor *c, struct fail *f)
 
 static int read_old_form(struct imatrix *m, struct fail *f)
 {
-    struct cursor c = {m->map.data, m->map.size};
+    struct imatrix_cursor c = {m->map.data, m->map.size};
     int32_t entries;
     if (!take_number(&c, &entries) || entries == 0)
         return fail(f, "%s: is no importance matrix of llama.cpp: it has no entries", m->map.path);

@@ -218,8 +218,8 @@ static int check_args(const qobs_checkpoint_quantize_args *a, struct fail *f)
     if ((!a->targets && a->target_count > 0) || (!a->ignore && a->ignore_count > 0) ||
         (!a->settings && a->setting_count > 0) || (!a->activations && a->activation_count > 0) ||
         (!a->states && a->state_count > 0) || (!a->importance && a->importance_count > 0))
-        return INVALID(f,
-                       "targets, ignore, settings, activations, states, importance: one is NULL, but its count is not 0");
+        return INVALID(
+            f, "targets, ignore, settings, activations, states, importance: one is NULL, but its count is not 0");
     if (a->part_count > 0 ? a->part < 1 || a->part > a->part_count : a->part != 0)
         return INVALID(f, "part: is %zu of %zu; a number from 1 to part_count is needed", a->part, a->part_count);
     if (a->compat != QOBS_COMPAT_VLLM && a->compat != QOBS_COMPAT_LLM_COMPRESSOR)

@@ -8,7 +8,7 @@
 
 #include <pthread.h>
 
-#include "activations/importance.h"
+#include "activations/column_importance.h"
 #include "files/output_directory.h"
 #include "quantize/layout.h"
 
@@ -33,7 +33,7 @@ struct weight_job {
     void *search_min, *search_max; /* ranges found by search, one for each qparam */
     bool weighted;                 /* the search weighs columns by importance */
     struct importance_found importance;
-    double error, energy;          /* sums of the squares of x - dequantized x, and of x */
+    double error, energy; /* sums of the squares of x - dequantized x, and of x */
 };
 
 /* Rows [first, first + count) of a weight, or bytes of a tensor that is copied. */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* Finds the importance of every weight that is searched, whichever part writes it. The vectors are read when a weight is
- * in work. */
+/* Finds the importance of every weight that is searched, whichever part writes it. The vectors are read when a weight
+ * is in work. */
 #include <stdlib.h>
 
 #include "activations/streams.h"
@@ -64,10 +64,12 @@ static int check_given(const struct quantize_run *run, size_t searched, size_t w
     if (run->args->importance_count == 0 || weighted > 0)
         return QOBS_OK;
     if (searched == 0)
-        return INVALID(f, "importance: no weight of this run is searched with columns that can be weighed; presets with "
-                          "mse in their name search (llmc.imatrix_mse), strategies are channel, group and tensor_group");
-    return INVALID(f, "importance: there is none for any of %zu weights; they are named <module>.input, or in files of "
-                      "llama.cpp blk.0.attn_q.weight and so on",
+        return INVALID(f,
+                       "importance: no weight of this run is searched with columns that can be weighed; presets with "
+                       "mse in their name search (llmc.imatrix_mse), strategies are channel, group and tensor_group");
+    return INVALID(f,
+                   "importance: there is none for any of %zu weights; they are named <module>.input, or in files of "
+                   "llama.cpp blk.0.attn_q.weight and so on",
                    searched);
 }
 

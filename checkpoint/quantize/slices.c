@@ -106,7 +106,8 @@ int job_search(struct quantize_run *run, struct weight_job *job, struct fail *f)
     struct rows r;
     qobs_error error = {0};
     float *importance = NULL;
-    const size_t count = (size_t)search_count(job), columns = (size_t)job->weight->shape[1], size = count * qobs_dtype_size(dtype_of(job->weight));
+    const size_t count = (size_t)search_count(job), columns = (size_t)job->weight->shape[1],
+                 size = count * qobs_dtype_size(dtype_of(job->weight));
     job->search_min = malloc(size + 1);
     job->search_max = malloc(size + 1);
     int status = job->search_min && job->search_max ? open_rows(&r, run, &all, &work, f) : NO_MEMORY(f, "ranges");

@@ -63,7 +63,7 @@ typedef struct qobs_checkpoint_quantize_args {
      * is searched without. */
     const char *const *importance;
     size_t importance_count; /**< number of files */
-    qobs_compat compat; /**< see qobs_compat */
+    qobs_compat compat;      /**< see qobs_compat */
     /** Several processes or machines may share a model: each writes the shards of part `part` of `part_count`, from 1,
      * to a directory in "<out>.parts". qobs_checkpoint_finish joins them. part_count 0: the whole model. */
     size_t part;

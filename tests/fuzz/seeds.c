@@ -73,9 +73,12 @@ static void npy(const char *name, int major, const char *header, size_t data)
 
 static void imatrix_seeds(void)
 {
-    static const char old[] = "\2\0\0\0" "\1\0\0\0a\1\0\0\0\2\0\0\0\0\0\200\77\0\0\0\100"
+    static const char old[] = "\2\0\0\0"
+                              "\1\0\0\0a\1\0\0\0\2\0\0\0\0\0\200\77\0\0\0\100"
                               "\1\0\0\0b\2\0\0\0\1\0\0\0\0\0\200\77";
-    static const char gguf[] = "GGUF\3\0\0\0" "\2\0\0\0\0\0\0\0" "\3\0\0\0\0\0\0\0"
+    static const char gguf[] = "GGUF\3\0\0\0"
+                               "\2\0\0\0\0\0\0\0"
+                               "\3\0\0\0\0\0\0\0"
                                "\1\0\0\0\0\0\0\0t\10\0\0\0\1\0\0\0\0\0\0\0i"
                                "\21\0\0\0\0\0\0\0general.alignment\4\0\0\0\4\0\0\0"
                                "\1\0\0\0\0\0\0\0l\11\0\0\0\4\0\0\0\1\0\0\0\0\0\0\0\0\0\0\0"

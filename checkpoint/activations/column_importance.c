@@ -2,7 +2,7 @@
 /* SPDX-FileCopyrightText: The qobs authors */
 
 /* Recordings and states go through an observer of llmc.imatrix_mse, whose sums are upstream's. */
-#include "activations/importance.h"
+#include "activations/column_importance.h"
 
 #include <stdlib.h>
 #include <string.h>
