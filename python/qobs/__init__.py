@@ -2,6 +2,7 @@
 # SPDX-FileCopyrightText: The qobs authors
 """Quantization scales and zero points on CPUs, bit for bit those of llm-compressor, torch.ao, AMD Quark and NVIDIA
 Model-Optimizer. docs/python.md starts with three runs to paste."""
+from . import distributed
 from ._calibration import Calibration, calibration
 from ._checkpoint import Progress, audit, finish, quantize
 from ._dropin import dropin_calls

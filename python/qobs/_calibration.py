@@ -16,6 +16,7 @@ from . import _safetensors
 from ._checkpoint import quantize
 from ._hooks import Hooks, attention_modules, linear_modules
 from ._observer import Observer, fuse
+from ._tensor import framework_named
 
 # What compressed-tensors' presets store of activations (quantization/quant_scheme.py).
 _INPUTS = {
@@ -75,6 +76,8 @@ class Calibration:
         for name in attention:
             for k in "kv":
                 self.observers[f"{name}.{k}_states"] = Observer(f"{_KV_CACHE} base_name={k}")
+        for observer in self.observers.values():
+            observer._framework = framework_named("torch")  # also of those that are only merged into
         self._hooks = Hooks(model, modules, attention, self._receive)
 
     def __enter__(self) -> Calibration:
