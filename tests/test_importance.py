@@ -32,8 +32,10 @@ def numbers(seed, count, choices):
 
 def names():
     """Module of transformers, weight of llama.cpp, number of the expert."""
-    out = [(f"model.layers.{i}.{ours}", f"blk.{i}.{theirs}.weight", 0) for i in range(2) for ours, theirs in MODULES.items()]
-    return out + [(f"model.layers.0.block_sparse_moe.experts.{e}.w1", "blk.0.ffn_gate_exps.weight", e) for e in range(EXPERTS)]
+    out = [(f"model.layers.{i}.{ours}", f"blk.{i}.{theirs}.weight", 0)
+            for i in range(2) for ours, theirs in MODULES.items()]
+    return out + [(f"model.layers.0.block_sparse_moe.experts.{e}.w1",
+                   "blk.0.ffn_gate_exps.weight", e) for e in range(EXPERTS)]
 
 
 def squares(module):
@@ -113,7 +115,8 @@ def quantize(out, *options, preset="llmc.imatrix_mse", group="32"):
                "-", "-o", out, *options]
     run = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
     if run.returncode == 0:
-        return b"".join(read(f"{out}/{n}") for n in sorted(os.listdir(out)) if n.endswith(".safetensors")), json.loads(run.stdout)
+        return b"".join(read(f"{out}/{n}") for n in sorted(os.listdir(out))
+                        if n.endswith(".safetensors")), json.loads(run.stdout)
     return run
 
 
@@ -124,7 +127,8 @@ def refused(what, words, *options, **keywords):
         return
     lines = run.stderr.splitlines()
     equal(run.returncode, 2, f"{what}: exit status")
-    check(len(lines) == 1 and all(word in run.stderr for word in words), f"{what}: one line with {', '.join(words)}", run.stderr)
+    check(len(lines) == 1 and all(word in run.stderr for word in words),
+          f"{what}: one line with {', '.join(words)}", run.stderr)
     check(not os.path.exists("refused"), f"{what}: no output")
 
 
@@ -134,7 +138,8 @@ def test_sources_agree():
     check(not any("importance" in layer for layer in report["layers"]), "the report without importance")
     wanted, report = quantize("out", "--importance", "recorded.safetensors")
     check(wanted != plain, "importance changes the scales")
-    check(all(layer["importance"] for layer in report["layers"]) and len(report["layers"]) == len(names()), "the report")
+    check(all(layer["importance"] for layer in report["layers"])
+          and len(report["layers"]) == len(names()), "the report")
     shutil.copy("matrix.dat", "matrix.imatrix")
     for source in ("matrix.gguf", "matrix.dat", "matrix.imatrix"):
         equal(quantize("out", "--importance", source)[0], wanted, source)
@@ -179,7 +184,8 @@ def test_missing():
 def test_refusals():
     make_model()
     gguf_option, nan, wide = ("--importance", "matrix.gguf"), entries(), entries()
-    refused("an observer that does not search", ["importance", "mse", "llmc.imatrix_mse"], *gguf_option, preset="llmc.memoryless_minmax")
+    refused("an observer that does not search", ["importance", "mse",
+            "llmc.imatrix_mse"], *gguf_option, preset="llmc.memoryless_minmax")
     refused("no such file", ["nothing.dat"], "--importance", "nothing.dat")
     for bad in (float("nan"), float("inf"), -1.0):
         nan["blk.1.ffn_down.weight"][0][5] = bad
@@ -188,7 +194,8 @@ def test_refusals():
             refused(f"{bad} in {name}", [name, "blk.1.ffn_down.weight", "value 5"], "--importance", name)
     wide["blk.1.attn_q.weight"] = [[1.0] * (WIDTH // 2)]
     write("bad.dat", old_form(wide))
-    refused("another number of columns", ["bad.dat", "blk.1.attn_q.weight", "32 values", "64 columns"], "--importance", "bad.dat")
+    refused("another number of columns", ["bad.dat", "blk.1.attn_q.weight",
+            "32 values", "64 columns"], "--importance", "bad.dat")
     few = entries()
     few["blk.0.ffn_gate_exps.weight"].pop()
     write("bad.gguf", gguf(few))
@@ -217,7 +224,8 @@ def test_damaged_files():
         for cut in cuts:
             write("cut" + name[-5:], whole[:cut])
             run = quantize("out", "--importance", "cut" + name[-5:])
-            check(not isinstance(run, tuple) and run.returncode == 2 and run.stderr.count("\n") == 1, f"{name}: {cut} bytes", str(run))
+            check(not isinstance(run, tuple) and run.returncode ==
+                  2 and run.stderr.count("\n") == 1, f"{name}: {cut} bytes", str(run))
         for _ in range(80):
             data = bytearray(whole)
             for _ in range(generator.choice((1, 4))):

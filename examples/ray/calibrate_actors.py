@@ -5,9 +5,9 @@
 
     calibrate_actors.py MODEL_DIR TOKENS.json OUT_DIR [--scheme FP8] [--actors 2]
 
-TOKENS.json: a list of samples, each a list of token numbers. Every actor holds the model and sees a share of the samples; it returns a
-few kB for each layer. The driver holds no weights. The result is that of one process that sees all samples, for observers whose
-merge is exact: minima and maxima. Needs ray, torch and transformers."""
+TOKENS.json: a list of samples, each a list of token numbers. Every actor holds the model and sees a share of the
+samples; it returns some 300 bytes for each layer. The driver holds no weights. The result is that of one process that
+sees all samples, for observers whose merge is exact: minima and maxima. Needs ray, torch and transformers."""
 import argparse
 import json
 

@@ -5,7 +5,7 @@
 
     quantize_parts.py MODEL_DIR OUT_DIR [--scheme W4A16] [--preset llmc.memoryless_mse] [--parts 2]
 
-All machines see both directories under these names. A part that fails is run again, by Ray; parts that are complete stay.
+All machines see both directories under these names. Ray runs a part that fails again; parts that are complete stay.
 Needs ray."""
 import argparse
 

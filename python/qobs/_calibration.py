@@ -7,8 +7,9 @@ import copy
 import json
 import os
 import shutil
+import sys
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from . import _library as c
@@ -53,6 +54,34 @@ def calibration(model: Any, scheme: str = "FP8", *, preset: str = "llmc.static_m
     return Calibration(model, scheme, preset, targets, ignore, kv_cache, importance, settings)
 
 
+def calibrate(model: Any, batches: Iterable[Any], scheme: str = "FP8", **options: Any) -> Calibration:
+    """Runs batches through a torch model and returns what was observed: calibration() with the loop.
+
+        qobs.calibrate(model, batches, "FP8").quantize("model", "model-FP8")
+
+    batches: mappings of keyword arguments, tuples or lists of arguments, or one argument each; nothing of them is kept.
+    options: those of calibration. The model runs in evaluation mode without gradients and is left in its own mode.
+    Errors: those of calibration and of the model; NoDataError without a batch. Reproduces the basic pipeline of oneshot
+    of llm-compressor, but for eager attention, which the model must have itself."""
+    observed = calibration(model, scheme, **options)
+    modes = {module: module.training for module in model.modules()}
+    model.eval()
+    try:
+        with observed, sys.modules["torch"].no_grad():
+            for batch in batches:
+                if isinstance(batch, Mapping):
+                    model(**batch)
+                elif isinstance(batch, (tuple, list)):
+                    model(*batch)
+                else:
+                    model(batch)
+    finally:
+        for module, training in modes.items():
+            module.training = training
+    observed.observed()
+    return observed
+
+
 class Calibration:
     """Observers of the activations of a model, by name: "<module>.input", "<module>.importance",
     "<attention>.k_states", "<attention>.v_states". See calibration. It can be entered several times; batches add up."""
@@ -70,7 +99,8 @@ class Calibration:
         self._dtypes |= {name: m.k_proj.weight.dtype for name, m in attention.items()}
         for name in modules:
             if self.scheme in _INPUTS:
-                self.observers[f"{name}.input"] = Observer(f"{preset} base_name=input {_INPUTS[self.scheme]} {settings}")
+                config = f"{preset} base_name=input {_INPUTS[self.scheme]} {settings}"
+                self.observers[f"{name}.input"] = Observer(config)
             if importance:
                 self.observers[f"{name}.importance"] = Observer(_IMPORTANCE)
         for name in attention:

@@ -145,8 +145,8 @@ class _ProgressCall:
 def quantize(model_dir: Any, out_dir: Any, scheme: str | None = None, *, config: Any = None, recipe: Any = None,
              targets: Iterable[str] | None = None, ignore: Iterable[str] | None = None, preset: str | None = None,
              settings: Mapping[str, Any] | None = None, activations: Iterable[Any] | None = None,
-             states: Iterable[Any] | None = None, importance: Iterable[Any] | None = None, compat: str = "vllm", part: tuple[int, int] | None = None,
-             replace: bool = False, threads: int | None = None,
+             states: Iterable[Any] | None = None, importance: Iterable[Any] | None = None, compat: str = "vllm",
+             part: tuple[int, int] | None = None, replace: bool = False, threads: int | None = None,
              progress: Callable[[Progress], Any] | None = None) -> dict[str, Any]:
     """Quantizes a model directory into one in the format of compressed-tensors, which vLLM and transformers load.
 
@@ -155,11 +155,11 @@ def quantize(model_dir: Any, out_dir: Any, scheme: str | None = None, *, config:
     recipe (path of a recipe of llm-compressor, YAML or JSON) is needed. targets, ignore: names of modules or "re:"
     patterns. preset: observer of the weights, "llmc.memoryless_mse". settings: members of the scheme's weights or
     settings of the observer, {"group_size": 64}. activations: files with recorded activations; states: directories with
-    saved observers (calibration); FP8 and NVFP4 need one of them. importance: files that weigh the columns of weights in
-    searches (preset="llmc.imatrix_mse"): imatrix files of llama.cpp, GGUF or the older .dat, or recorded activations. compat: "llm-compressor" gives the bytes of
-    model_free_ptq. part: (i, n) writes part i of n, and finish joins them. replace: a directory that holds files is
-    replaced at the end. threads: None is one for each processor. progress: called with Progress, by one thread at a
-    time; an exception in it stops the run.
+    saved observers (calibration); FP8 and NVFP4 need one of them. importance: files that weigh columns of weights in
+    searches (preset="llmc.imatrix_mse"): imatrix files of llama.cpp, GGUF or the older .dat, or recorded activations.
+    compat: "llm-compressor" gives the bytes of model_free_ptq. part: (i, n) writes part i of n, and finish joins them.
+    replace: a directory that holds files is replaced at the end. threads: None is one for each processor. progress:
+    called with Progress, by one thread at a time; an exception in it stops the run.
 
     Returns the report: bytes_before, bytes_after, layers with relative_error, left_out, warnings. Errors:
     InvalidArgumentError, NonfiniteError, SystemFailure (a file cannot be read or written); after an error there is no
@@ -167,15 +167,18 @@ def quantize(model_dir: Any, out_dir: Any, scheme: str | None = None, *, config:
     if compat not in _COMPAT:
         raise c.InvalidArgumentError(f"compat: is {compat!r}, allowed are {', '.join(_COMPAT)}")
     pool, report = Threads(threads), _Text()
-    lists = [_Texts(x) for x in (targets, ignore, [_setting(*s) for s in (settings or {}).items()], activations, states,
-                                 importance)]
-    call_back = _ProgressCall(progress, pool)
-    numbers = part if part is not None else (0, 0)
-    args = _QuantizeArgs(sizeof(_QuantizeArgs), _encoded(model_dir), _encoded(out_dir), _encoded(scheme), _encoded(config),
-                         _encoded(recipe), lists[0].address, lists[0].count, lists[1].address, lists[1].count,
-                         _encoded(preset), lists[2].address, lists[2].count, lists[3].address, lists[3].count,
-                         lists[4].address, lists[4].count, lists[5].address, lists[5].count, _COMPAT[compat], *numbers, replace, pool.address,
-                         call_back.address, None, report.address)
+    targets_, ignore_, activations_, states_ = map(_Texts, (targets, ignore, activations, states))
+    importance_ = _Texts(importance)
+    settings_ = _Texts([_setting(*s) for s in (settings or {}).items()])
+    number, count = part if part is not None else (0, 0)
+    args = _QuantizeArgs(
+        struct_size=sizeof(_QuantizeArgs), model=_encoded(model_dir), out=_encoded(out_dir), scheme=_encoded(scheme),
+        config=_encoded(config), recipe=_encoded(recipe), targets=targets_.address, target_count=targets_.count,
+        ignore=ignore_.address, ignore_count=ignore_.count, preset=_encoded(preset), settings=settings_.address,
+        setting_count=settings_.count, activations=activations_.address, activation_count=activations_.count,
+        states=states_.address, state_count=states_.count, importance=importance_.address,
+        importance_count=importance_.count, compat=_COMPAT[compat], part=number, part_count=count, replace=replace,
+        runtime=pool.address, progress=_ProgressCall(progress, pool).address, report=report.address)
     with _one_run:
         try:
             call(_lib().qobs_checkpoint_quantize, byref(args))

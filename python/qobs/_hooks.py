@@ -19,8 +19,9 @@ def linear_modules(model: Any, targets: Iterable[str], ignore: Iterable[str]) ->
     torch = sys.modules["torch"]
     found, targets, ignore = {}, list(targets), list(ignore)
     for name, module in model.named_modules():
-        if isinstance(module, torch.nn.Linear) and _matches(name, module, targets) and not _matches(name, module, ignore):
-            found[name] = module
+        if isinstance(module, torch.nn.Linear) and _matches(name, module, targets):
+            if not _matches(name, module, ignore):
+                found[name] = module
     if not found:
         raise c.InvalidArgumentError(f"targets: none of {targets} is a linear layer of the model")
     return found

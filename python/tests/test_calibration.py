@@ -161,6 +161,22 @@ def test_importance_is_the_mean_square(model, batches):
     assert c.scales() == {}
 
 
+def test_calibrate_runs_the_batches(model, batches):
+    c, _ = run(qobs.calibration(model), model, batches)
+    model.train()
+    calls = qobs.calibrate(
+    model, [
+        batches[0], (batches[1],), [
+            batches[2]], {
+                "x": batches[3]}], "fp8", ignore=["lm_head"])
+    assert calls.scales() == c.scales() and model.training
+    with pytest.raises(qobs.NoDataError):
+        qobs.calibrate(model, [])
+    with pytest.raises(TypeError):
+        qobs.calibrate(model, [{"y": batches[0]}])
+    assert not any(m._forward_hooks for m in model.modules()) and model.training
+
+
 def test_a_calibration_goes_on(model, batches):
     """Entered twice it sees what one sees; entered within itself it refuses."""
     c, _ = run(qobs.calibration(model), model, batches[:2])

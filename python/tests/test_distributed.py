@@ -53,7 +53,8 @@ def test_importance_merges():
             observer.observe_importance(np.random.default_rng(seed).standard_normal((7, 32)).astype(np.float32))
         return observer
     merged = [qobs.Observer("llmc.imatrix_mse base_name=weight")]
-    distributed.merge_packed(merged, [distributed.pack([seen([0])]), distributed.pack([seen([])]), distributed.pack([seen([1, 2])])])
+    distributed.merge_packed(merged, [distributed.pack([seen([0])]),
+                             distributed.pack([seen([])]), distributed.pack([seen([1, 2])])])
     assert merged[0].read("imatrix_count").item() == 21
     np.testing.assert_allclose(merged[0].read("imatrix_sum"), seen([0, 1, 2]).read("imatrix_sum"), rtol=1e-6)
 

@@ -204,10 +204,17 @@ def test_threads_give_the_same_bits(monkeypatch):
     def results():
         found = qobs.search(weight, num_bits=4, group_size=64)
         observer = qobs.Observer("torch.HistogramObserver").observe(weight).observe(3 * weight)
-        return [found.min, found.max, *qobs.minmax(weight, 0), qobs.histogram(weight).counts, observer.results["histogram"]]
+        return [found.min, found.max, *qobs.minmax(weight, 0),
+                                                   qobs.histogram(weight).counts, observer.results["histogram"]]
     one = results()
     started = []
-    monkeypatch.setattr(threading.Thread, "start", lambda t, start=threading.Thread.start: (started.append(t), start(t)))
+    monkeypatch.setattr(
+    threading.Thread,
+    "start",
+    lambda t,
+    start=threading.Thread.start: (
+        started.append(t),
+         start(t)))
     assert qobs.set_threads(3) == 1
     try:
         three = results()

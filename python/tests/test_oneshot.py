@@ -57,7 +57,8 @@ def oneshot(folder, samples, out, **options):
 
 def tensors(path):
     from safetensors.torch import load_file
-    return {n: (t.dtype, tuple(t.shape), bytes(t.reshape(-1).view(torch.uint8).numpy())) for n, t in load_file(path).items()}
+    return {n: (t.dtype, tuple(t.shape), bytes(t.reshape(-1).view(torch.uint8).numpy()))
+                for n, t in load_file(path).items()}
 
 
 KV_CACHE = {"num_bits": 8, "type": "float", "strategy": "tensor", "dynamic": False, "symmetric": True,
@@ -137,7 +138,13 @@ def test_recording(folder, samples, tmp_path):
     assert r.files == [str(tmp_path / "activations" / f"0000{i}.safetensors") for i in range(3)]
     qobs.quantize(folder, tmp_path / "recorded", "FP8", activations=r.files)
     c.quantize(folder, tmp_path / "calibrated")
-    assert tensors(tmp_path / "recorded" / "model.safetensors") == tensors(tmp_path / "calibrated" / "model.safetensors")
+    assert tensors(
+    tmp_path /
+    "recorded" /
+    "model.safetensors") == tensors(
+        tmp_path /
+        "calibrated" /
+         "model.safetensors")
     with pytest.raises(FileExistsError), record.recording(model, tmp_path / "activations"):
         pass
 
