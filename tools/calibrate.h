@@ -6,6 +6,7 @@
 #define QOBS_TOOLS_CALIBRATE_H
 
 #include "activations.h"
+#include "activations/column_importance.h"
 #include "bases.h"
 #include "layers.h"
 #include "files/output.h"
@@ -17,7 +18,7 @@ struct calibration {
     struct bases bases;
     struct layers layers;
     struct activations activations;
-    struct recordings importance; /* activations whose columns weight the errors */
+    struct importance_sources importance; /* weighs the errors of columns */
     struct st_writer writer;
     double seconds; /* time for the weights, in seconds */
 };

@@ -4,17 +4,41 @@
 /* Processes weights whose observer searches the range with the smallest error. All scales of a tensor are searched
  * together, because the search stops only when no scale improves any more. The library splits the work among
  * threads. Memory use is proportional to the number of scales of one group of fused layers. */
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "calibrate_run.h"
 #include "results.h"
 
-/* Observes the activations that weight the columns of a layer. Returns false after a recorded failure. */
+/* Gives the observer the importance of a file of llama.cpp, as one token: its squares are the mean squares, for those
+ * are floats and a rounding of double is lost in them. */
+static int observe_mean_squares(qobs_observer *observer, const struct importance_sources *sources,
+                                const struct importance_found *found, const struct layer *l, struct fail *f)
+{
+    const int64_t columns = l->ref->shape[l->ref->ndim - 1];
+    float *mean = malloc(((size_t)columns + 1) * sizeof *mean);
+    double *token = malloc(((size_t)columns + 1) * sizeof *token);
+    qobs_error error;
+    int result =
+        mean && token ? importance_read(sources, found, columns, mean, f) : fail(f, "no memory for importance");
+    for (int64_t j = 0; result == 0 && j < columns; j++)
+        token[j] = sqrt((double)mean[j]);
+    const qobs_tensor tensor = {
+        .struct_size = sizeof tensor, .data = token, .dtype = QOBS_F64, .ndim = 1, .shape = &columns};
+    if (result == 0 && qobs_observer_observe_importance(observer, &tensor, &error) != QOBS_OK)
+        result = fail(f, "--importance: %s: '%s': %s", found->file->map.path, found->entry->name, error.message);
+    free(mean);
+    free(token);
+    return result;
+}
+
+/* Observes the activations that weigh the columns of a layer. Returns false after a recorded failure. */
 static bool observe_importance(struct run *run, size_t index, qobs_observer *observer)
 {
     const struct layer *l = &run->c->layers.items[index];
-    const struct recordings *recordings = &run->c->importance;
+    const struct recordings *recordings = &run->c->importance.recordings;
+    struct importance_found in_file;
     const struct tensor_ref *found = NULL;
     struct fail f;
     if (recordings->count > 0 && find_recorded_input(recordings, l->ref->name, l->module, &found, &f) != 0) {
@@ -34,6 +58,13 @@ static bool observe_importance(struct run *run, size_t index, qobs_observer *obs
         }
     }
     run->c->layers.items[index].importance = found ? found->name : NULL;
+    if (!found && importance_find(&run->c->importance, NULL, l->ref->name, l->module, &in_file) && in_file.entry) {
+        run->c->layers.items[index].importance = in_file.entry->name;
+        if (observe_mean_squares(observer, &run->c->importance, &in_file, l, &f) != 0) {
+            run_record_failure(run, index, EXIT_USAGE, f.message);
+            return false;
+        }
+    }
     return true;
 }
 

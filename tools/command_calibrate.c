@@ -26,8 +26,9 @@ static const char help[] =
     "                       Tensors: <module>.input, <module>.output, <attention>.k_states, .v_states, .q_states. If\n"
     "                       a module's input is missing, that of a fused module is used (q_proj, k_proj, v_proj;\n"
     "                       gate_proj, up_proj). Recorded k and v get e4m3 scales, one for each tensor\n"
-    "  --importance FILE    recorded activations that weigh the columns of weights, for presets that support it\n"
-    "                       (llmc.imatrix_mse); <module>.input is found in the same way. May be repeated\n"
+    "  --importance FILE    importance of the columns of weights, for presets that support it (llmc.imatrix_mse): an\n"
+    "                       imatrix file of llama.cpp (GGUF, .dat, .imatrix), or recorded activations, where\n"
+    "                       <module>.input is found in the same way. May be repeated\n"
     "  --preset [BASE=]NAME the observer (qobs info lists them) for the weights (default llmc.memoryless_minmax) or\n"
     "                       for one of the bases input, output, q, k, v, kv (default llmc.static_minmax); BASE=none:\n"
     "                       no observer\n"
@@ -87,7 +88,7 @@ static int check_not_input(const char *option, const char *path, const struct te
 static int check_not_any_input(const char *option, const char *path, const struct tensor_set *model,
                                const struct calibration *c)
 {
-    const struct recordings *const all[] = {&c->activations.recordings, &c->importance};
+    const struct recordings *const all[] = {&c->activations.recordings, &c->importance.recordings};
     int code = check_not_input(option, path, model, "model");
     for (size_t k = 0; k < 2; k++)
         for (size_t i = 0; code == EXIT_OK && i < all[k]->count; i++)
@@ -208,7 +209,7 @@ static int store_option(struct calibrate_options *o, int code)
     case ACTIVATIONS:
         return option_result(recordings_add(&o->c.activations.recordings, optarg, &f), "--activations: ", &f);
     case IMPORTANCE:
-        return option_result(recordings_add(&o->c.importance, optarg, &f), "--importance: ", &f);
+        return option_result(importance_add(&o->c.importance, optarg, &f), "--importance: ", &f);
     case PRESET:
         return bases_preset(&o->c.bases, optarg);
     case SET:
@@ -266,7 +267,8 @@ static int check_requested(const struct calibration *c)
     for (enum base b = BASE_INPUT; c->activations.recordings.count == 0 && b < BASES; b++)
         if (c->bases.observers[b].requested && c->bases.observers[b].config)
             return print_error(EXIT_USAGE, "--preset or --set for %s, but there are no --activations", base_names[b]);
-    if (c->importance.count > 0 && !c->bases.observers[BASE_WEIGHT].uses_importance)
+    if (c->importance.recordings.count + c->importance.file_count > 0 &&
+        !c->bases.observers[BASE_WEIGHT].uses_importance)
         return print_error(EXIT_USAGE, "--importance: %s does not weigh columns",
                            c->bases.observers[BASE_WEIGHT].preset);
     if (c->report && is_same_output(c->report, c->out))
@@ -345,7 +347,7 @@ int command_calibrate(int argc, char **argv)
         code = calibrate(&a, &threads);
     threads_stop(&threads);
     activations_free(&a.c.activations);
-    recordings_free(&a.c.importance);
+    importance_free(&a.c.importance);
     layers_free(&a.c.layers);
     bases_free(&a.c.bases);
     selection_free(&a.selection);

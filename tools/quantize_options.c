@@ -33,6 +33,9 @@ static const char help[] =
     "  --activations FILE  recorded activations for FP8, NVFP4 and the key/value cache: safetensors with tensors\n"
     "                    <module>.input, <attention>.k_states, <attention>.v_states; may be repeated, a batch each\n"
     "  --states DIR      saved observers of activations in place of recordings; several directories are merged\n"
+    "  --importance FILE  importance of the columns of weights, for searches (--preset llmc.imatrix_mse): imatrix "
+    "files of\n"
+    "                    llama.cpp (GGUF, .dat, .imatrix) or recorded activations; may be repeated\n"
     "  --compat NAME     vllm (default), or llm-compressor: byte for byte what model_free_ptq writes\n"
     "  -o, --out DIR     the output: a directory that is new or empty\n"
     "  --part I/N        write part I of N to OUT_DIR.parts; N processes or machines share the model\n"
@@ -57,6 +60,7 @@ enum quantize_option {
     SET,
     ACTIVATIONS,
     STATES,
+    IMPORTANCE,
     COMPAT,
     PART,
     FINISH,
@@ -77,6 +81,7 @@ static const struct option long_options[] = {{"scheme", required_argument, NULL,
                                              {"set", required_argument, NULL, SET},
                                              {"activations", required_argument, NULL, ACTIVATIONS},
                                              {"states", required_argument, NULL, STATES},
+                                             {"importance", required_argument, NULL, IMPORTANCE},
                                              {"compat", required_argument, NULL, COMPAT},
                                              {"out", required_argument, NULL, 'o'},
                                              {"part", required_argument, NULL, PART},
@@ -152,6 +157,7 @@ static int store_option(struct quantize_options *o, int code)
            : code == SET         ? add(&o->settings, optarg)
            : code == ACTIVATIONS ? add(&o->activations, optarg)
            : code == STATES      ? add(&o->states, optarg)
+           : code == IMPORTANCE  ? add(&o->importance, optarg)
            : code == COMPAT      ? set_compat(&o->args, optarg)
            : code == PART        ? set_part(&o->args, optarg)
                                  : EXIT_USAGE;
@@ -185,6 +191,8 @@ int quantize_options_parse(struct quantize_options *o, int argc, char **argv)
     o->args.activation_count = o->activations.count;
     o->args.states = o->states.items;
     o->args.state_count = o->states.count;
+    o->args.importance = o->importance.items;
+    o->args.importance_count = o->importance.count;
     return EXIT_OK;
 }
 
@@ -203,4 +211,5 @@ void quantize_options_free(struct quantize_options *o)
     free(o->settings.items);
     free(o->activations.items);
     free(o->states.items);
+    free(o->importance.items);
 }

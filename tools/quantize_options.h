@@ -15,7 +15,7 @@ struct option_list {
 
 struct quantize_options {
     qobs_checkpoint_quantize_args args;
-    struct option_list targets, ignore, settings, activations, states;
+    struct option_list targets, ignore, settings, activations, states, importance;
     const char *report, *isa, *threads;
     bool quiet, table, help;
     const char *finish;

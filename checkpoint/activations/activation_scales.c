@@ -38,7 +38,7 @@ void activation_scales_free(struct activation_scales *s)
 
 static bool has_sources(const struct activation_scales *s)
 {
-    return s->sources.states.count > 0 || s->sources.recordings.count > 0;
+    return saved_states_of_activations(&s->sources.states) || s->sources.recordings.count > 0;
 }
 
 void activation_scales_add_kv_cache(const struct activation_scales *scales, const struct weights *weights,

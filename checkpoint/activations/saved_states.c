@@ -166,6 +166,17 @@ int saved_states_load(const struct saved_state *first, size_t count, qobs_observ
     return QOBS_OK;
 }
 
+bool saved_states_of_activations(const struct saved_states *s)
+{
+    static const char ending[] = ".importance";
+    for (size_t i = 0; i < s->count; i++) {
+        const size_t length = strlen(s->items[i].name), tail = sizeof ending - 1;
+        if (length < tail || strcmp(s->items[i].name + length - tail, ending) != 0)
+            return true;
+    }
+    return false;
+}
+
 void saved_states_free(struct saved_states *s)
 {
     for (size_t i = 0; i < s->count; i++) {

@@ -4,6 +4,7 @@
 /* Directories of saved observers, each for the activations of one name such as "<module>.input". */
 #pragma once
 
+#include <stdbool.h>
 #include <stddef.h>
 
 #include "files/fail.h"
@@ -31,5 +32,8 @@ const struct saved_state *saved_states_find(const struct saved_states *states, c
 
 /* Loads `count` states of one name and merges them in order. Returns a status of qobs/qobs.h. One thread at a time. */
 int saved_states_load(const struct saved_state *first, size_t count, qobs_observer **observer, struct fail *f);
+
+/* Returns true if a state is of activations, not of importance. */
+bool saved_states_of_activations(const struct saved_states *states);
 
 void saved_states_free(struct saved_states *states);

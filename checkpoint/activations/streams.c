@@ -32,8 +32,7 @@ static int find_source(struct source *source, const struct activation_sources *f
     return QOBS_OK;
 }
 
-/* Writes the fused set of every weight. */
-static int find_sets(size_t *set, const struct weights *weights, struct fail *f)
+int weights_with_one_input(size_t *set, const struct weights *weights, struct fail *f)
 {
     const char **names = malloc((weights->count + 1) * sizeof *names);
     if (!names)
@@ -141,7 +140,7 @@ int activation_streams_find(struct activation_streams *s, const struct activatio
     for (size_t i = 0; status == QOBS_OK && i < needs->count; i++)
         status = find_source(&sources[i], from, &needs->items[i], f);
     if (status == QOBS_OK)
-        status = find_sets(set, weights, f);
+        status = weights_with_one_input(set, weights, f);
     if (status == QOBS_OK) {
         share_sources(sources, needs, set, member);
         status = report_missing(sources, needs, f);
@@ -324,7 +323,7 @@ int activation_streams_fuse(struct activation_streams *s, const struct activatio
     struct set_member *members = malloc((needs->count + 1) * sizeof *members);
     size_t *set = malloc((weights->count + 1) * sizeof *set), *order = malloc((needs->count + 1) * sizeof *order);
     size_t count = 0;
-    int status = members && set && order ? find_sets(set, weights, f) : NO_MEMORY(f, "the activations");
+    int status = members && set && order ? weights_with_one_input(set, weights, f) : NO_MEMORY(f, "the activations");
     for (size_t i = 0; status == QOBS_OK && i < needs->count; i++) {
         const struct activation_need *n = &needs->items[i];
         if (n->kind == ACTIVATION_INPUT && n->args->strategy == QUANT_TENSOR_GROUP)

@@ -81,7 +81,24 @@ static uint64_t add_bytes(uint64_t hash, const void *data, size_t bytes)
 
 static uint64_t add_text(uint64_t hash, const char *text) { return add_bytes(hash, text, strlen(text) + 1); }
 
-/* Covers the input's files by name and size, the output's headers, the configuration and the scales of activations. */
+/* Covers importance matrices of llama.cpp by their bytes, recordings by the number of their tensors, states by name. */
+static uint64_t add_importance(uint64_t hash, const struct quantize_run *run)
+{
+    const struct importance_sources *s = &run->importance;
+    const struct saved_states *states = &run->activations.sources.states;
+    for (size_t i = 0; i < s->file_count; i++)
+        hash = add_bytes(hash, s->files[i].map.data, s->files[i].map.size);
+    for (size_t i = 0; i < s->recordings.count; i++) {
+        const uint64_t tensors = tensors_count(s->recordings.items[i].set);
+        hash = add_bytes(hash, &tensors, sizeof tensors);
+    }
+    for (size_t i = 0; i < states->count; i++)
+        hash = add_text(hash, states->items[i].name);
+    return hash;
+}
+
+/* Covers the input's files by name and size, the output's headers, the configuration, the scales of activations and
+ * importance. */
 static int make_fingerprint(const struct quantize_run *run, char *text, size_t size, struct fail *f)
 {
     uint64_t hash = add_text(UINT64_C(0xcbf29ce484222325), qobs_version());
@@ -93,6 +110,7 @@ static int make_fingerprint(const struct quantize_run *run, char *text, size_t s
         hash = add_bytes(hash, run->layout.shards[i].header, run->layout.shards[i].header_bytes);
     for (size_t i = 0; i < run->activations.count; i++)
         hash = add_bytes(hash, run->activations.items[i].data, run->activations.items[i].bytes);
+    hash = add_importance(hash, run);
     cJSON *config = quant_config_json(&run->config, NULL);
     char *printed = config ? json_print_sorted(config) : NULL;
     cJSON_Delete(config);

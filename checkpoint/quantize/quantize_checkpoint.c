@@ -181,6 +181,9 @@ static int run_steps(struct quantize_run *run, struct fail *f)
     const qobs_checkpoint_quantize_args *a = run->args;
     RETURN_IF_NOT_OK(read_config(run, f));
     RETURN_IF_NOT_OK(activation_scales_open(&run->activations, a, f));
+    for (size_t i = 0; i < a->importance_count; i++)
+        if (importance_add(&run->importance, a->importance[i], f) != 0)
+            return QOBS_ERROR_INVALID_ARGUMENT;
     RETURN_IF_NOT_OK(model_open(&run->model, a->model, f));
     RETURN_IF_NOT_OK(check_model(run, f));
     RETURN_IF_NOT_OK(weights_list(&run->weights, &run->model, a->compat, f));
@@ -214,8 +217,9 @@ static int check_args(const qobs_checkpoint_quantize_args *a, struct fail *f)
         return INVALID(f, "%s: is NULL", a->model ? "out" : "model");
     if ((!a->targets && a->target_count > 0) || (!a->ignore && a->ignore_count > 0) ||
         (!a->settings && a->setting_count > 0) || (!a->activations && a->activation_count > 0) ||
-        (!a->states && a->state_count > 0))
-        return INVALID(f, "targets, ignore, settings, activations, states: one is NULL, but its count is not 0");
+        (!a->states && a->state_count > 0) || (!a->importance && a->importance_count > 0))
+        return INVALID(
+            f, "targets, ignore, settings, activations, states, importance: one is NULL, but its count is not 0");
     if (a->part_count > 0 ? a->part < 1 || a->part > a->part_count : a->part != 0)
         return INVALID(f, "part: is %zu of %zu; a number from 1 to part_count is needed", a->part, a->part_count);
     if (a->compat != QOBS_COMPAT_VLLM && a->compat != QOBS_COMPAT_LLM_COMPRESSOR)

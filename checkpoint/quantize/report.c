@@ -34,6 +34,8 @@ static void add_layers(cJSON *layers, const struct quantize_run *run)
         cJSON_AddItemToObject(layer, "name", text_of(job->weight->name, job->weight->module));
         cJSON_AddStringToObject(layer, "group", job->plan->group->name);
         cJSON_AddStringToObject(layer, "format", quant_format_name(job->plan->group->format));
+        if (job->weighted)
+            cJSON_AddItemToObject(layer, "importance", cJSON_CreateBool(true));
         cJSON_AddItemToObject(layer, "bytes_before", cJSON_CreateNumber((double)job->weight->bytes));
         cJSON_AddItemToObject(layer, "bytes_after", cJSON_CreateNumber((double)bytes));
         cJSON_AddItemToObject(layer, "relative_error",
@@ -55,6 +57,28 @@ static void add_left_out(cJSON *left_out, const struct quantize_run *run)
         cJSON_AddStringToObject(item, "reason", weight_reason_name(w->reason));
         cJSON_AddItemToArray(left_out, item);
     }
+}
+
+/* Names searched weights whose columns all count alike although others have importance. */
+static void add_importance_warning(cJSON *warnings, const struct quantize_run *run)
+{
+    const struct weight_job *first = NULL;
+    size_t searched = 0, unweighted = 0;
+    for (size_t i = 0; i < run->job_count; i++) {
+        const struct weight_job *job = &run->jobs[i];
+        if (!job->plan || !job->plan->searches)
+            continue;
+        searched++;
+        if (!job->weighted && unweighted++ == 0)
+            first = job;
+    }
+    char text[512];
+    if (unweighted == 0 || unweighted == searched)
+        return;
+    snprintf(text, sizeof text, "importance: %zu of %zu searched weights have none, such as '%.300s'", unweighted,
+             searched, first->weight->name);
+    make_printable(text);
+    cJSON_AddItemToArray(warnings, cJSON_CreateString(text));
 }
 
 static void add_warnings(cJSON *warnings, const struct quantize_run *run)
@@ -81,6 +105,7 @@ static void add_warnings(cJSON *warnings, const struct quantize_run *run)
         make_printable(text);
         cJSON_AddItemToArray(warnings, cJSON_CreateString(text));
     }
+    add_importance_warning(warnings, run);
     if (!run->model.config_path)
         cJSON_AddItemToArray(warnings, cJSON_CreateString("the model has no config.json, so that no loader knows that "
                                                           "the output is quantized"));

@@ -156,6 +156,7 @@ int run_prepare(struct quantize_run *run, struct fail *f)
         run->files[i].left = run->layout.shards[i].bytes;
     }
     RETURN_IF_NOT_OK(make_jobs(run, f));
+    RETURN_IF_NOT_OK(run_find_importance(run, f));
     run->total = run->activations.bytes;
     for (size_t i = 0; i < run->job_count; i++)
         run->total += job_bytes(&run->jobs[i]);
@@ -188,6 +189,7 @@ void run_free(struct quantize_run *run)
     free(run->slices);
     layout_free(&run->layout);
     activation_scales_free(&run->activations);
+    importance_free(&run->importance);
     weights_free(&run->weights);
     quant_config_free(&run->config);
     model_close(&run->model);

@@ -8,6 +8,7 @@
 
 #include <pthread.h>
 
+#include "activations/column_importance.h"
 #include "files/output_directory.h"
 #include "quantize/layout.h"
 
@@ -30,7 +31,9 @@ struct weight_job {
     double min, max;               /* of the complete weight, if strategy and set need it */
     float global_scale;
     void *search_min, *search_max; /* ranges found by search, one for each qparam */
-    double error, energy;          /* sums of the squares of x - dequantized x, and of x */
+    bool weighted;                 /* the search weighs columns by importance */
+    struct importance_found importance;
+    double error, energy; /* sums of the squares of x - dequantized x, and of x */
 };
 
 /* Rows [first, first + count) of a weight, or bytes of a tensor that is copied. */
@@ -62,6 +65,7 @@ struct quantize_run {
     struct quant_config config;
     struct weights weights;
     struct activation_scales activations;
+    struct importance_sources importance;
     struct output_layout layout;
     struct output_directory out;
     struct group_plan *plans; /* one for each group */
@@ -81,6 +85,9 @@ struct quantize_run {
     int status;
     struct fail failure;
 };
+
+/* Finds the importance of the weights whose range is searched. Fails if importance was given and none has any. */
+int run_find_importance(struct quantize_run *run, struct fail *f);
 
 /* Makes the plans and the jobs. */
 int run_prepare(struct quantize_run *run, struct fail *f);

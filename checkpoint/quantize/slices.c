@@ -105,14 +105,23 @@ int job_search(struct quantize_run *run, struct weight_job *job, struct fail *f)
     struct row_slice all = {.job = job, .count = job->weight->shape[0]};
     struct rows r;
     qobs_error error = {0};
-    const size_t count = (size_t)search_count(job), size = count * qobs_dtype_size(dtype_of(job->weight));
+    float *importance = NULL;
+    const size_t count = (size_t)search_count(job), columns = (size_t)job->weight->shape[1],
+                 size = count * qobs_dtype_size(dtype_of(job->weight));
     job->search_min = malloc(size + 1);
     job->search_max = malloc(size + 1);
     int status = job->search_min && job->search_max ? open_rows(&r, run, &all, &work, f) : NO_MEMORY(f, "ranges");
+    if (status == QOBS_OK && job->weighted) {
+        importance = malloc((columns + 1) * sizeof *importance);
+        status = importance ? importance_read(&run->importance, &job->importance, (int64_t)columns, importance, f)
+                            : NO_MEMORY(f, "importance");
+    }
     if (status == QOBS_OK) {
         const qobs_search_args args = {.struct_size = sizeof args,
                                        .config = job->plan->config,
                                        .value = &r.tensor,
+                                       .importance = importance,
+                                       .importance_size = importance ? columns * sizeof *importance : 0,
                                        .min = job->search_min,
                                        .max = job->search_max,
                                        .size = size,
@@ -121,6 +130,7 @@ int job_search(struct quantize_run *run, struct weight_job *job, struct fail *f)
             status = weight_failure(job, &error, f);
     }
     free(work.data[WORK_ROWS]);
+    free(importance);
     job->min = INFINITY;
     job->max = -INFINITY;
     for (size_t i = 0; status == QOBS_OK && i < count; i++) {

@@ -56,7 +56,14 @@ typedef struct qobs_checkpoint_quantize_args {
      */
     const char *const *states;
     size_t state_count; /**< number of directories */
-    qobs_compat compat; /**< see qobs_compat */
+    /** Files that say how much each column of a weight counts in searches (a preset with mse in its name, strategies
+     * channel, group and tensor_group): importance matrices of llama.cpp, GGUF or the older form, whose file names end
+     * in .dat or .imatrix; or recorded activations with "<module>.input". Directories of `states` may have it, too:
+     * observers "<module>.importance" of llmc.imatrix_mse. A layer without it uses that of a layer fused with it, or
+     * is searched without. */
+    const char *const *importance;
+    size_t importance_count; /**< number of files */
+    qobs_compat compat;      /**< see qobs_compat */
     /** Several processes or machines may share a model: each writes the shards of part `part` of `part_count`, from 1,
      * to a directory in "<out>.parts". qobs_checkpoint_finish joins them. part_count 0: the whole model. */
     size_t part;

@@ -2,7 +2,8 @@
 # SPDX-FileCopyrightText: The qobs authors
 """Quantization scales and zero points on CPUs, bit for bit those of llm-compressor, torch.ao, AMD Quark and NVIDIA
 Model-Optimizer. docs/python.md starts with three runs to paste."""
-from ._calibration import Calibration, calibration
+from . import distributed
+from ._calibration import Calibration, calibrate, calibration
 from ._checkpoint import Progress, audit, finish, quantize
 from ._dropin import dropin_calls
 from ._functions import (Histogram, MinMax, QParams, Range, Search, SearchReport, Setting, fake_quantize, histogram,
@@ -11,15 +12,16 @@ from ._functions import (Histogram, MinMax, QParams, Range, Search, SearchReport
 from ._library import (Cancelled, Error, InvalidArgumentError, NoDataError, NonfiniteError, NoResultError,
                        OutOfMemoryError, SystemFailure, UnsupportedError, lib as _lib)
 from ._observer import Counts, Observer, Results, compute_qparams, fuse
+from ._threads import set_threads
 
 __version__: str = _lib.version().decode()
 
 __all__ = [
-    "Calibration", "Cancelled", "Counts", "Error", "Histogram", "InvalidArgumentError", "MinMax", "NoDataError", "NoResultError",
-    "NonfiniteError", "Observer", "OutOfMemoryError", "Progress", "QParams", "Range", "Results", "Search",
-    "SearchReport", "Setting", "SystemFailure", "UnsupportedError", "audit", "calibration", "compute_qparams", "dropin_calls", "fake_quantize",
-    "finish", "fuse", "histogram", "minmax", "presets", "quantize", "range_by_entropy", "range_by_l2_norm",
-    "range_by_mse", "range_by_percentile", "search", "settings",
+    "Calibration", "Cancelled", "Counts", "Error", "Histogram", "InvalidArgumentError", "MinMax", "NoDataError",
+    "NoResultError", "NonfiniteError", "Observer", "OutOfMemoryError", "Progress", "QParams", "Range", "Results",
+    "Search", "SearchReport", "Setting", "SystemFailure", "UnsupportedError", "audit", "calibrate", "calibration",
+    "compute_qparams", "dropin_calls", "fake_quantize", "finish", "fuse", "histogram", "minmax", "presets", "quantize",
+    "range_by_entropy", "range_by_l2_norm", "range_by_mse", "range_by_percentile", "search", "set_threads", "settings",
 ]
 for _name in __all__:
     globals()[_name].__module__ = "qobs"

@@ -3,34 +3,36 @@
 """Calibration of a running torch model: hooks feed observers, and nothing is stored."""
 from __future__ import annotations
 
-import ctypes
+import copy
 import json
 import os
-import re
-import struct
+import shutil
 import sys
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from . import _library as c
+from . import _safetensors
 from ._checkpoint import quantize
+from ._hooks import Hooks, attention_modules, linear_modules
 from ._observer import Observer, fuse
+from ._tensor import framework_named
 
 # What compressed-tensors' presets store of activations (quantization/quant_scheme.py).
 _INPUTS = {
     "FP8": "type=float num_bits=8 strategy=tensor",
     "NVFP4": "type=float num_bits=4 strategy=tensor_group group_size=16 scale_dtype=float8_e4m3fn dynamic=local",
 }
-_KV_CACHE = "type=float num_bits=8 strategy=tensor"
+_KV_CACHE = "llmc.static_minmax type=float num_bits=8 strategy=tensor"
+_IMPORTANCE = "llmc.imatrix_mse base_name=weight"
+# Layers with one input that vLLM runs as one matrix, and which therefore share a global scale.
 _FUSED = (("q_proj", "k_proj", "v_proj"), ("gate_proj", "up_proj"), ("q_a_proj", "kv_a_proj_with_mqa"), ("w1", "w3"))
-_ATTENTION = "qobs_calibration"  # name of the attention function that observes keys and values
-_DTYPES = {"bfloat16": "BF16", "float16": "F16", "float32": "F32", "float8_e4m3fn": "F8_E4M3", "int8": "I8"}
 
 
 def calibration(model: Any, scheme: str = "FP8", *, preset: str = "llmc.static_minmax",
                 targets: Iterable[str] = ("Linear",), ignore: Iterable[str] = ("lm_head",), kv_cache: bool = False,
-                settings: str = "") -> Calibration:
+                importance: bool = False, settings: str = "") -> Calibration:
     """Observes the activations of a torch model while it runs:
 
         with qobs.calibration(model, scheme="FP8") as c:
@@ -38,171 +40,174 @@ def calibration(model: Any, scheme: str = "FP8", *, preset: str = "llmc.static_m
                 model(**batch)
         c.quantize("model", "model-FP8")
 
-    model: any torch module. scheme: FP8 or NVFP4, in any case; others store no scales of activations. preset: observer
-    of the inputs. targets, ignore: names of modules, "re:" patterns that match from the start, or names of classes;
-    torch.nn.Linear and its subclasses are "Linear". kv_cache: also observes keys and values of attention; the model must
-    be one of transformers. settings: more of the preset, "averaging_constant=0.05". Memory: the state of each
-    observer, a few hundred bytes for min/max. Threads: the model runs in one at a time.
-    Errors: InvalidArgumentError. Reproduces the calibration of oneshot of llm-compressor."""
-    return Calibration(model, scheme, preset, targets, ignore, kv_cache, settings)
+    model: any torch module, on any device. scheme: FP8 and NVFP4, in any case, store scales of the inputs of linear
+    layers; other schemes need kv_cache or importance. preset: observer of the inputs; settings: more of it,
+    "averaging_constant=0.05". targets, ignore: names of modules, "re:" patterns that match from the start, or names of
+    classes: "Linear" means torch.nn.Linear and its subclasses. kv_cache: also observes keys and values of attention for
+    an e4m3 cache; the model must be one of transformers. importance: also collects the mean square of each column of
+    the inputs, which weighs the columns of weights in searches (llmc.imatrix_mse and other presets with mse).
+
+    Memory: one state for each observer: some 200 bytes for min/max, 8 bytes a column for importance. The model computes
+    what it computes without. Tensors on a GPU are copied to the CPU one by one. One thread at a time may run the model.
+    Errors: InvalidArgumentError. Reproduces the calibration of oneshot of llm-compressor and, for importance, the hook
+    of IMatrixMSEObserver.attach."""
+    return Calibration(model, scheme, preset, targets, ignore, kv_cache, importance, settings)
+
+
+def calibrate(model: Any, batches: Iterable[Any], scheme: str = "FP8", **options: Any) -> Calibration:
+    """Runs batches through a torch model and returns what was observed: calibration() with the loop.
+
+        qobs.calibrate(model, batches, "FP8").quantize("model", "model-FP8")
+
+    batches: mappings of keyword arguments, tuples or lists of arguments, or one argument each; nothing of them is kept.
+    options: those of calibration. The model runs in evaluation mode without gradients and is left in its own mode.
+    Errors: those of calibration and of the model; NoDataError without a batch. Reproduces the basic pipeline of oneshot
+    of llm-compressor, but for eager attention, which the model must have itself."""
+    observed = calibration(model, scheme, **options)
+    modes = {module: module.training for module in model.modules()}
+    model.eval()
+    try:
+        with observed, sys.modules["torch"].no_grad():
+            for batch in batches:
+                if isinstance(batch, Mapping):
+                    model(**batch)
+                elif isinstance(batch, (tuple, list)):
+                    model(*batch)
+                else:
+                    model(batch)
+    finally:
+        for module, training in modes.items():
+            module.training = training
+    observed.observed()
+    return observed
 
 
 class Calibration:
-    """Observers of the activations of a model, by name: "<module>.input", "<attention>.k_states". See calibration."""
+    """Observers of the activations of a model, by name: "<module>.input", "<module>.importance",
+    "<attention>.k_states", "<attention>.v_states". See calibration. It can be entered several times; batches add up."""
 
     def __init__(self, model: Any, scheme: str, preset: str, targets: Iterable[str], ignore: Iterable[str],
-                 kv_cache: bool, settings: str):
-        name = scheme.upper()
-        if name not in _INPUTS:
-            raise c.InvalidArgumentError(f"scheme: is {scheme!r}; schemes with stored scales of activations are "
-                                         f"{', '.join(_INPUTS)}")
-        self.scheme = name
+                 kv_cache: bool, importance: bool, settings: str):
+        self.scheme = scheme.upper()
         self.observers: dict[str, Observer] = {}
-        self._model, self._kv_cache, self._hooks = model, kv_cache, []
-        self._implementation = None
-        self._modules = _linear_modules(model, list(targets), list(ignore))
-        if not self._modules:
-            raise c.InvalidArgumentError("targets: no module of the model matches")
-        self._dtypes = {module: _dtype_of(m) for module, m in self._modules.items()}
-        for module in self._modules:
-            self.observers[f"{module}.input"] = Observer(f"{preset} base_name=input {_INPUTS[name]} {settings}")
-        self._attention = _attention_modules(model) if kv_cache else {}
-        if kv_cache and not self._attention:
-            raise c.InvalidArgumentError("kv_cache: the model has no attention with k_proj and v_proj")
-        for module in self._attention.values():
+        if self.scheme not in _INPUTS and not kv_cache and not importance:
+            raise c.InvalidArgumentError(f"scheme: is {scheme!r}; those with stored scales of activations are "
+                                         f"{', '.join(_INPUTS)}. Others need kv_cache or importance")
+        modules = linear_modules(model, targets, ignore)
+        attention = attention_modules(model) if kv_cache else {}
+        self._dtypes = {name: m.weight.dtype for name, m in modules.items()}
+        self._dtypes |= {name: m.k_proj.weight.dtype for name, m in attention.items()}
+        for name in modules:
+            if self.scheme in _INPUTS:
+                config = f"{preset} base_name=input {_INPUTS[self.scheme]} {settings}"
+                self.observers[f"{name}.input"] = Observer(config)
+            if importance:
+                self.observers[f"{name}.importance"] = Observer(_IMPORTANCE)
+        for name in attention:
             for k in "kv":
-                self.observers[f"{module}.{k}_states"] = Observer(f"llmc.static_minmax base_name={k} {_KV_CACHE}")
-
-    # Hooks
+                self.observers[f"{name}.{k}_states"] = Observer(f"{_KV_CACHE} base_name={k}")
+        for observer in self.observers.values():
+            observer._framework = framework_named("torch")  # also of those that are only merged into
+        self._hooks = Hooks(model, modules, attention, self._receive)
 
     def __enter__(self) -> Calibration:
-        for name, module in self._modules.items():
-            self._hooks.append(module.register_forward_pre_hook(self._hook_of(f"{name}.input"), with_kwargs=True))
-        if self._attention:
-            self._enter_attention()
+        self._hooks.enter()
         return self
 
     def __exit__(self, *failure: Any) -> None:
-        for hook in self._hooks:
-            hook.remove()
-        self._hooks.clear()
-        if self._implementation is not None:
-            self._model.set_attn_implementation(self._implementation)
-            self._implementation = None
+        self._hooks.leave()
 
-    def _hook_of(self, name: str) -> Any:
-        observer = self.observers[name]
-
-        def hook(module: Any, args: tuple, kwargs: dict) -> None:
-            observer.observe((args[0] if args else kwargs["input"]).detach())
-        return hook
-
-    def _enter_attention(self) -> None:
-        """Puts a function that observes before the model's own attention function."""
-        from transformers import AttentionInterface
-        from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS, AttentionMaskInterface
-        from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
-        own = self._model.config._attn_implementation
-        calibration = self
-
-        def attention(module: Any, query: Any, key: Any, value: Any, *args: Any, **kwargs: Any) -> Any:
-            name = calibration._attention.get(module)
-            if name is not None:
-                calibration.observers[f"{name}.k_states"].observe(key.detach())
-                calibration.observers[f"{name}.v_states"].observe(value.detach())
-            eager = getattr(sys.modules[type(module).__module__], "eager_attention_forward", None)
-            function = eager if own == "eager" else ALL_ATTENTION_FUNCTIONS[own]
-            return function(module, query, key, value, *args, **kwargs)
-
-        AttentionInterface.register(_ATTENTION, attention)
-        AttentionMaskInterface.register(_ATTENTION, ALL_MASK_ATTENTION_FUNCTIONS[own])
-        self._implementation = own
-        self._model.set_attn_implementation(_ATTENTION)
+    def _receive(self, name: str, x: Any) -> None:
+        observer = self.observers.get(name)
+        if observer is not None:
+            observer.observe(x)
+        if name.endswith(".input"):
+            observer = self.observers.get(f"{name.removesuffix('.input')}.importance")
+            if observer is not None:
+                observer.observe_importance(x)
 
     # Results
 
+    def observed(self) -> dict[str, Observer]:
+        """The observers that have data. Modules that have not run are missing, such as experts without tokens. Errors:
+        NoDataError if there is none."""
+        found = {name: o for name, o in self.observers.items()
+                 if (o.results["imatrix_count"].item() if name.endswith(".importance") and "imatrix_count" in o.results
+                     else o.counts().batches) > 0}
+        if not found:
+            raise c.NoDataError("calibration: no layer has run")
+        return found
+
     def save(self, directory: Any) -> None:
-        """Writes every observer that has data to a directory: states.json and a file each. quantize(states=[...]) and
-        qobs quantize --states read it; directories of several machines merge."""
-        os.makedirs(directory, exist_ok=True)
-        files = {}
-        for name, observer in self.observers.items():
-            if observer.counts().batches > 0:
-                files[name] = f"{len(files)}.qobs"
-                with open(os.path.join(directory, files[name]), "wb") as file:
-                    file.write(observer.save())
-        if not files:
-            raise c.NoDataError("calibration: the model has not run")
-        with open(os.path.join(directory, "states.json"), "w", encoding="utf-8") as file:
-            json.dump({"states": files}, file, indent=1)
+        """Writes the observers that have data to a directory: states.json, which names them, and a file each.
+        quantize(states=[...]) and qobs quantize --states read it; states of several machines merge.
+
+        directory: a new or empty one; it appears when it is complete. Errors: NoDataError, FileExistsError, OSError;
+        nothing is left then."""
+        observers = self.observed()
+        path = os.path.abspath(os.fspath(directory))
+        if os.path.isdir(path) and os.listdir(path):
+            raise FileExistsError(f"qobs: directory {path} is not empty")
+        part = f"{path}.{os.getpid()}.part"
+        os.mkdir(part)
+        try:
+            files = {name: f"{i}.qobs" for i, name in enumerate(observers)}
+            for name, file in files.items():
+                with open(os.path.join(part, file), "wb") as out:
+                    out.write(observers[name].save())
+            with open(os.path.join(part, "states.json"), "w", encoding="utf-8") as out:
+                json.dump({"states": files}, out, indent=1)
+            os.rename(part, path)
+        except BaseException:
+            shutil.rmtree(part, ignore_errors=True)
+            raise
 
     def scales(self) -> dict[str, Any]:
-        """Tensors as a checkpoint stores them, by name: input_scale, input_global_scale, k_scale, v_scale. Layers that
-        vLLM fuses share a global scale. Modules that have not run are left out."""
-        with_data = {name: o for name, o in self.observers.items() if o.counts().batches > 0}
+        """Tensors as a checkpoint stores them, shape (1,), by name: input_scale (FP8), input_global_scale (NVFP4),
+        k_scale, v_scale. Scales have the dtype of the weight, global scales float32. Layers that vLLM fuses share a
+        global scale. Errors: NoDataError."""
+        observers = {name: copy.copy(o) for name, o in self.observed().items() if not name.endswith(".importance")}
         if self.scheme == "NVFP4":
-            for members in _fused_inputs(with_data):
+            for members in _fused_inputs(observers):
                 fuse(members)
         out = {}
-        for name, observer in with_data.items():
+        for name, observer in observers.items():
             module, kind = name.rsplit(".", 1)
-            base = kind.removesuffix("_states")
             if kind == "input" and self.scheme == "NVFP4":
-                out[f"{module}.input_global_scale"] = observer.read("global_scale")
+                out[f"{module}.input_global_scale"] = observer.read("global_scale").reshape(1)
             else:
-                scale = observer.read("scale")
-                out[f"{module}.{base}_scale"] = scale.to(self._dtypes.get(module, scale.dtype))
+                scale = observer.read("scale").reshape(1)
+                out[f"{module}.{kind.removesuffix('_states')}_scale"] = scale.to(self._dtypes[module])
         return out
 
+    def importance(self) -> dict[str, Any]:
+        """Mean square of each column of the inputs, float32 of shape (columns,), by name of the module: importance of
+        search. Errors: NoDataError."""
+        observers = {name: o for name, o in self.observed().items() if name.endswith(".importance")}
+        return {name.removesuffix(".importance"): o.read("imatrix_sum") / o.read("imatrix_count").item()
+                for name, o in observers.items()}
+
     def write_scales(self, path: Any) -> None:
-        """Writes scales() to a safetensors file."""
-        header, data = {}, b""
-        for name, tensor in sorted(self.scales().items()):
-            tensor = tensor.reshape(-1).contiguous()
-            raw = ctypes.string_at(tensor.data_ptr(), tensor.numel() * tensor.element_size())
-            dtype = _DTYPES[str(tensor.dtype).rsplit(".", 1)[1]]
-            header[name] = {"dtype": dtype, "shape": [tensor.numel()], "data_offsets": [len(data), len(data) + len(raw)]}
-            data += raw
-        text = json.dumps(header).encode()
-        text += b" " * (-len(text) % 8)
-        with open(path, "wb") as file:
-            file.write(struct.pack("<Q", len(text)) + text + data)
+        """Writes scales() to a safetensors file, which appears when it is complete. Errors: NoDataError, OSError."""
+        _safetensors.write(path, self.scales())
 
     def quantize(self, model_dir: Any, out_dir: Any, **options: Any) -> dict[str, Any]:
-        """Quantizes the model's directory with these scales: qobs.quantize with scheme and states."""
-        with tempfile.TemporaryDirectory() as directory:
-            self.save(directory)
-            return quantize(model_dir, out_dir, self.scheme, states=[directory], **options)
+        """Quantizes the directory of the model with what was observed: qobs.quantize with scheme and states.
 
-
-def _linear_modules(model: Any, targets: list[str], ignore: list[str]) -> dict[str, Any]:
-    torch = sys.modules["torch"]
-    found = {}
-    for name, module in model.named_modules():
-        classes = {k.__name__ for k in type(module).__mro__} if isinstance(module, torch.nn.Linear) else set()
-        if classes and _matches(name, classes, targets) and not _matches(name, set(), ignore):
-            found[name] = module
-    return found
-
-
-def _matches(name: str, classes: set[str], entries: list[str]) -> bool:
-    return any(re.match(e[3:], name) is not None if e.startswith("re:") else e == name or e in classes for e in entries)
-
-
-def _dtype_of(module: Any) -> Any:
-    return module.weight.dtype
-
-
-def _attention_modules(model: Any) -> dict[Any, str]:
-    return {m: name for name, m in model.named_modules() if hasattr(m, "k_proj") and hasattr(m, "v_proj")}
+        options: those of qobs.quantize. With importance the default of preset is "llmc.imatrix_mse". Returns its
+        report. Errors: those of qobs.quantize, NoDataError."""
+        if any(name.endswith(".importance") for name in self.observers):
+            options.setdefault("preset", "llmc.imatrix_mse")
+        with tempfile.TemporaryDirectory() as folder:
+            states = os.path.join(folder, "states")
+            self.save(states)
+            return quantize(model_dir, out_dir, self.scheme, states=[states], **options)
 
 
 def _fused_inputs(observers: dict[str, Observer]) -> Iterable[list[Observer]]:
-    """Observers of the inputs of layers that vLLM runs as one matrix."""
     for name in observers:
         module, _, last = name.removesuffix(".input").rpartition(".")
         for members in _FUSED:
-            if name.endswith(".input") and last == members[0]:
-                inputs = [f"{module}.{m}.input" for m in members]
-                if all(i in observers for i in inputs):
-                    yield [observers[i] for i in inputs]
+            inputs = [f"{module}.{m}.input" if module else f"{m}.input" for m in members]
+            if name.endswith(".input") and last == members[0] and all(i in observers for i in inputs):
+                yield [observers[i] for i in inputs]

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from . import _library as c
 from ._library import call
+from ._threads import Threads
 
 _COMPAT = {"vllm": 0, "llm-compressor": 1}
 
@@ -29,7 +30,8 @@ class _QuantizeArgs(Structure):
                 ("config", c_char_p), ("recipe", c_char_p), ("targets", c_void_p), ("target_count", c_size_t),
                 ("ignore", c_void_p), ("ignore_count", c_size_t), ("preset", c_char_p), ("settings", c_void_p),
                 ("setting_count", c_size_t), ("activations", c_void_p), ("activation_count", c_size_t),
-                ("states", c_void_p), ("state_count", c_size_t), ("compat", c_int), ("part", c_size_t),
+                ("states", c_void_p), ("state_count", c_size_t), ("importance", c_void_p),
+                ("importance_count", c_size_t), ("compat", c_int), ("part", c_size_t),
                 ("part_count", c_size_t), ("replace", c_bool), ("runtime", c_void_p), ("progress", _Report),
                 ("context", c_void_p), ("report", c_void_p)]
 
@@ -70,52 +72,6 @@ def _lib() -> Any:
             function.restype, function.argtypes = c_int, [POINTER(structure), POINTER(c.ErrorText)]
         _library = library
     return _library
-
-
-# ---- Threads ---------------------------------------------------------------------------------------------------------
-
-class _Threads:
-    """An executor of Python threads: they take tasks in turn and run them in C, without the GIL."""
-
-    def __init__(self, count: int | None):
-        self.count = count if count is not None else len(os.sched_getaffinity(0))
-        if self.count < 1:
-            raise c.InvalidArgumentError(f"threads: is {count}, allowed are numbers from 1")
-        self.failure: BaseException | None = None
-        self._function = c.ParallelFor(self._parallel_for)
-        self._executor = c.Executor(sizeof(c.Executor), self.count, self._function, None)
-        self._runtime = c.Runtime(sizeof(c.Runtime), None, ctypes.addressof(self._executor))
-        self.address = ctypes.addressof(self._runtime) if self.count > 1 else None
-
-    def _parallel_for(self, context: Any, task: Any, argument: Any, count: int) -> None:
-        numbers, lock = iter(range(count)), threading.Lock()
-
-        def work() -> None:
-            while True:
-                with lock:
-                    i = next(numbers, None)
-                if i is None:
-                    return
-                task(argument, i)
-
-        threads = [threading.Thread(target=work) for _ in range(min(self.count, count) - 1)]
-        for thread in threads:
-            thread.start()
-        try:
-            work()
-        except BaseException as failure:  # Ctrl-C between two tasks; the others take what is left
-            self.failure = failure
-            work()
-        for thread in threads:
-            self._join(thread)
-
-    def _join(self, thread: threading.Thread) -> None:
-        """Waits, also after Ctrl-C: C goes on only when every task has run. The next progress stops the run."""
-        while thread.is_alive():
-            try:
-                thread.join()
-            except BaseException as failure:
-                self.failure = failure
 
 
 # ---- Arguments -------------------------------------------------------------------------------------------------------
@@ -170,7 +126,7 @@ _free.argtypes, _free.restype = [c_void_p], None
 class _ProgressCall:
     """Calls the user's function from whatever thread; its exception stops the run and is raised at the end."""
 
-    def __init__(self, function: Callable[[Progress], Any] | None, threads: _Threads):
+    def __init__(self, function: Callable[[Progress], Any] | None, threads: Threads):
         self._function, self._threads = function, threads
         self.address = _Report(self._report)
 
@@ -189,8 +145,8 @@ class _ProgressCall:
 def quantize(model_dir: Any, out_dir: Any, scheme: str | None = None, *, config: Any = None, recipe: Any = None,
              targets: Iterable[str] | None = None, ignore: Iterable[str] | None = None, preset: str | None = None,
              settings: Mapping[str, Any] | None = None, activations: Iterable[Any] | None = None,
-             states: Iterable[Any] | None = None, compat: str = "vllm", part: tuple[int, int] | None = None,
-             replace: bool = False, threads: int | None = None,
+             states: Iterable[Any] | None = None, importance: Iterable[Any] | None = None, compat: str = "vllm",
+             part: tuple[int, int] | None = None, replace: bool = False, threads: int | None = None,
              progress: Callable[[Progress], Any] | None = None) -> dict[str, Any]:
     """Quantizes a model directory into one in the format of compressed-tensors, which vLLM and transformers load.
 
@@ -199,25 +155,30 @@ def quantize(model_dir: Any, out_dir: Any, scheme: str | None = None, *, config:
     recipe (path of a recipe of llm-compressor, YAML or JSON) is needed. targets, ignore: names of modules or "re:"
     patterns. preset: observer of the weights, "llmc.memoryless_mse". settings: members of the scheme's weights or
     settings of the observer, {"group_size": 64}. activations: files with recorded activations; states: directories with
-    saved observers (calibration); FP8 and NVFP4 need one of them. compat: "llm-compressor" gives the bytes of
-    model_free_ptq. part: (i, n) writes part i of n, and finish joins them. replace: a directory that holds files is
-    replaced at the end. threads: None is one for each processor. progress: called with Progress, by one thread at a
-    time; an exception in it stops the run.
+    saved observers (calibration); FP8 and NVFP4 need one of them. importance: files that weigh columns of weights in
+    searches (preset="llmc.imatrix_mse"): imatrix files of llama.cpp, GGUF or the older .dat, or recorded activations.
+    compat: "llm-compressor" gives the bytes of model_free_ptq. part: (i, n) writes part i of n, and finish joins them.
+    replace: a directory that holds files is replaced at the end. threads: None is one for each processor. progress:
+    called with Progress, by one thread at a time; an exception in it stops the run.
 
     Returns the report: bytes_before, bytes_after, layers with relative_error, left_out, warnings. Errors:
     InvalidArgumentError, NonfiniteError, SystemFailure (a file cannot be read or written); after an error there is no
     out_dir. Reproduces model_free_ptq and, for activations, oneshot of llm-compressor 0.14."""
     if compat not in _COMPAT:
         raise c.InvalidArgumentError(f"compat: is {compat!r}, allowed are {', '.join(_COMPAT)}")
-    pool, report = _Threads(threads), _Text()
-    lists = [_Texts(x) for x in (targets, ignore, [_setting(*s) for s in (settings or {}).items()], activations, states)]
-    call_back = _ProgressCall(progress, pool)
-    numbers = part if part is not None else (0, 0)
-    args = _QuantizeArgs(sizeof(_QuantizeArgs), _encoded(model_dir), _encoded(out_dir), _encoded(scheme), _encoded(config),
-                         _encoded(recipe), lists[0].address, lists[0].count, lists[1].address, lists[1].count,
-                         _encoded(preset), lists[2].address, lists[2].count, lists[3].address, lists[3].count,
-                         lists[4].address, lists[4].count, _COMPAT[compat], *numbers, replace, pool.address,
-                         call_back.address, None, report.address)
+    pool, report = Threads(threads), _Text()
+    targets_, ignore_, activations_, states_ = map(_Texts, (targets, ignore, activations, states))
+    importance_ = _Texts(importance)
+    settings_ = _Texts([_setting(*s) for s in (settings or {}).items()])
+    number, count = part if part is not None else (0, 0)
+    args = _QuantizeArgs(
+        struct_size=sizeof(_QuantizeArgs), model=_encoded(model_dir), out=_encoded(out_dir), scheme=_encoded(scheme),
+        config=_encoded(config), recipe=_encoded(recipe), targets=targets_.address, target_count=targets_.count,
+        ignore=ignore_.address, ignore_count=ignore_.count, preset=_encoded(preset), settings=settings_.address,
+        setting_count=settings_.count, activations=activations_.address, activation_count=activations_.count,
+        states=states_.address, state_count=states_.count, importance=importance_.address,
+        importance_count=importance_.count, compat=_COMPAT[compat], part=number, part_count=count, replace=replace,
+        runtime=pool.address, progress=_ProgressCall(progress, pool).address, report=report.address)
     with _one_run:
         try:
             call(_lib().qobs_checkpoint_quantize, byref(args))
@@ -244,7 +205,7 @@ def audit(checkpoint_dir: Any, against: Any = None, *, threads: int | None = Non
     against: the model before it was quantized, for the error of each layer. Returns {"findings": [{"module",
     "finding"}], "layers": [...]}; no finding means that nothing is wrong. Errors: InvalidArgumentError if the directory
     is no such checkpoint."""
-    pool, report, findings = _Threads(threads), _Text(), c_size_t()
+    pool, report, findings = Threads(threads), _Text(), c_size_t()
     args = _AuditArgs(sizeof(_AuditArgs), _encoded(checkpoint_dir), _encoded(against), pool.address,
                       ctypes.addressof(findings), report.address)
     with _one_run:

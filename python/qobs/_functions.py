@@ -220,7 +220,7 @@ def minmax(x: Any, axes: int | tuple[int, ...] | list[int] | None = None, *, con
     high, done_high = value.framework.empty(shape, value.dtype)
     args = c.MinmaxArgs(_MINMAX_SIZE, setup and setup.handle, value.address, groups and groups.address,
                         kept and addressof(kept), kept_count, low, high,
-                        (math.prod(shape) if shape else 1) * SIZES[value.dtype])
+                        (math.prod(shape) if shape else 1) * SIZES[value.dtype], None, c.runtime)
     call(lib.minmax, byref(args))
     return MinMax(done_low(), done_high())
 
@@ -249,7 +249,8 @@ def histogram(x: Any, bins: int = 2048, range: tuple[float, float] | None = None
     last, done_last = value.framework.empty(shape, c.F32)
     n = math.prod(shape)
     args = c.HistogramArgs(sizeof(c.HistogramArgs), setup and setup.handle, value.address,
-                           _pointer(groups), addressof(options), counts, 8 * n * bins, first, last, 4 * n)
+                           _pointer(groups), addressof(options), counts, 8 * n * bins, first, last, 4 * n, None,
+                           c.runtime)
     call(lib.histogram, byref(args))
     if config is None:
         return Histogram(done(), c_float.from_address(first).value, c_float.from_address(last).value)
@@ -286,7 +287,7 @@ def search(x: Any, config: str = "llmc.memoryless_mse", *, importance: Any = Non
     args = c.SearchArgs(sizeof(c.SearchArgs), setup.handle, value.address, _pointer(groups),
                         weights and weights.tensor.data, 4 * weights.count if weights else 0,
                         factor and addressof(factor), low, high, size, steps, 4 * n, errors, 8 * n,
-                        addressof(report))
+                        addressof(report), c.runtime)
     call(lib.search, byref(args))
     return Search(done_low(), done_high(), done_steps(), done_errors(), report_of(report))
 
@@ -309,7 +310,7 @@ def fake_quantize(x: Any, config: str, scale: Any, zero_point: Any = None, *, fo
     out, done = value.framework.empty(value.shape, value.dtype)
     args = c.FakeQuantizeArgs(sizeof(c.FakeQuantizeArgs), setup.handle, number, value.address,
                               _pointer(groups), scales.address, _pointer(zeros),
-                              factor and addressof(factor), out, None, value.count * SIZES[value.dtype])
+                              factor and addressof(factor), out, None, value.count * SIZES[value.dtype], c.runtime)
     call(lib.fake_quantize, byref(args))
     return done()
 
@@ -322,7 +323,7 @@ def _find(function, counts, bin_edges, config, settings, percentile=0.0, stride=
         raise TypeError("qobs: bin_edges are missing")
     heights, edges, setup = view(counts), view(bin_edges), Config(config, settings)
     args = c.RangeArgs(sizeof(c.RangeArgs), setup.handle, heights.address, edges.address,
-                       percentile, stride, start_bin)
+                       percentile, stride, start_bin, c.runtime)
     out = c.Range(sizeof(c.Range))
     call(function, byref(args), byref(out))
     return Range(out.min, out.max, out.first_bin, out.last_bin, out.score)

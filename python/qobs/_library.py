@@ -185,6 +185,25 @@ class CalculateArgs(Structure):
                 ("zero_point_size", c_size_t)]
 
 
+class QuantizeArgs(Structure):
+    _fields_ = [("struct_size", c_size_t), ("config", c_void_p), ("format", c_void_p), ("value", c_void_p),
+                ("g_idx", c_void_p), ("scale", c_void_p), ("zero_point", c_void_p),
+                ("global_scale", c_void_p), ("codes", c_void_p), ("codes_size", c_size_t), ("runtime", c_void_p)]
+
+
+class DequantizeArgs(Structure):
+    _fields_ = [("struct_size", c_size_t), ("config", c_void_p), ("format", c_void_p), ("codes", c_void_p),
+                ("g_idx", c_void_p), ("scale", c_void_p), ("zero_point", c_void_p),
+                ("global_scale", c_void_p), ("out", c_void_p), ("out_strides", c_void_p),
+                ("out_size", c_size_t), ("dtype", c_int), ("runtime", c_void_p)]
+
+
+class PackArgs(Structure):
+    _fields_ = [("struct_size", c_size_t), ("bits", c_int), ("dim", c_int), ("rows", c_int64), ("columns", c_int64),
+                ("word_bits", c_int), ("offset", c_int), ("codes", c_void_p), ("codes_size", c_size_t),
+                ("packed", c_void_p), ("packed_size", c_size_t)]
+
+
 class FakeQuantizeArgs(Structure):
     _fields_ = [("struct_size", c_size_t), ("config", c_void_p), ("format", c_void_p), ("value", c_void_p),
                 ("g_idx", c_void_p), ("scale", c_void_p), ("zero_point", c_void_p),
@@ -219,13 +238,14 @@ STRUCTURES = {
     "qparam_buffers": QparamBuffers, "histogram_state": HistogramState, "qparam_layout": QparamLayout,
     "result": Result, "minmax_args": MinmaxArgs, "histogram_options": HistogramOptions,
     "histogram_args": HistogramArgs, "search_args": SearchArgs, "calculate_args": CalculateArgs,
+    "quantize_args": QuantizeArgs, "dequantize_args": DequantizeArgs, "pack_args": PackArgs,
     "fake_quantize_args": FakeQuantizeArgs, "range_args": RangeArgs, "range": Range,
     "format_array_args": FormatArrayArgs, "run": Run,
 }
 
 _E = POINTER(ErrorText)
 _T = c_void_p  # address of a Tensor
-_R = POINTER(Runtime)
+_R = c_void_p  # address of a Runtime
 _size_p = POINTER(c_size_t)
 _handle_p = POINTER(c_void_p)
 _handle = c_void_p  # config, observer, format, plan
@@ -308,6 +328,10 @@ FUNCTIONS = {
     "global_search": (c_int, POINTER(SearchArgs), _E),
     "calculate_qparams": (c_int, POINTER(CalculateArgs), _E),
     "global_scale": (c_int, _handle, c_int, c_double, c_double, POINTER(c_float), _E),
+    "quantize": (c_int, POINTER(QuantizeArgs), _E),
+    "dequantize": (c_int, POINTER(DequantizeArgs), _E),
+    "pack": (c_int, POINTER(PackArgs), _E),
+    "unpack": (c_int, POINTER(PackArgs), _E),
     "fake_quantize": (c_int, POINTER(FakeQuantizeArgs), _E),
     "range_by_percentile": (c_int, POINTER(RangeArgs), POINTER(Range), _E),
     "range_by_mse": (c_int, POINTER(RangeArgs), POINTER(Range), _E),
@@ -371,6 +395,8 @@ def _load() -> Library:
 
 lib = _load()
 _byref = ctypes.byref
+runtime: int | None = None  # address of the Runtime of set_threads, for every call that takes one
+failures: list[BaseException] = []  # raised while C called Python; raised again by `call`
 
 
 def call(function, *arguments) -> None:
@@ -378,6 +404,8 @@ def call(function, *arguments) -> None:
     error = ErrorText()
     if function(*arguments, _byref(error)) != OK:
         raise ERRORS.get(error.status, Error)(error.message.decode("utf-8", "replace"))
+    if failures:
+        raise failures.pop()
 
 
 def create(function, *arguments) -> int:

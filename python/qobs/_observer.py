@@ -69,13 +69,14 @@ class Observer:
 
     Results are arrays in the framework of the last observed tensor: torch, numpy, or for DLPack and buffers numpy if it
     is installed, else memoryview. Observers can be copied, pickled and merged. Threads: calls on one observer wait for
-    each other; different observers run at the same time, the GIL is released meanwhile. One call uses one thread."""
+    each other; different observers run at the same time, the GIL is released meanwhile. set_threads sets the threads of
+    one call."""
 
     __slots__ = ("__weakref__", "_handle", "_framework", "_lock")
 
     def __init__(self, preset: str, **settings: Any):
         config = Config(preset, settings)
-        self._own(create(lib.observer_create, config.handle, None), None)
+        self._own(create(lib.observer_create, config.handle, c.runtime), None)
 
     def _own(self, handle: int, framework: Any) -> None:
         self._handle = handle
@@ -152,6 +153,7 @@ class Observer:
         value = view(x)
         with self._lock:
             call(function, self._handle, value.address)
+            self._framework = self._framework or value.framework
 
     # Results
 
@@ -258,11 +260,11 @@ class Observer:
         """An observer from the bytes of save. Results come in `framework`, torch or numpy, until a tensor is observed.
         Errors: InvalidArgumentError if the bytes differ in any way from saved ones."""
         raw = bytes(state)
-        return cls._of(create(lib.observer_load, raw, len(raw), None), framework and framework_named(framework))
+        return cls._of(create(lib.observer_load, raw, len(raw), c.runtime), framework and framework_named(framework))
 
     def __copy__(self) -> Observer:
         with self._lock:
-            return type(self)._of(create(lib.observer_clone, self._handle, None), self._framework)
+            return type(self)._of(create(lib.observer_clone, self._handle, c.runtime), self._framework)
 
     def __deepcopy__(self, memo: dict) -> Observer:
         return self.__copy__()

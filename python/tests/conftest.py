@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The qobs authors
 import pathlib
+from collections import Counter
 
 import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 passed = failed = 0
+skipped: Counter = Counter()
 
 
 @pytest.fixture(scope="session")
@@ -17,6 +19,8 @@ def pytest_runtest_logreport(report):
     global passed, failed
     if report.failed:
         failed += 1
+    elif report.skipped:
+        skipped[report.longrepr[2].removeprefix("Skipped: ")] += 1
     elif report.when == "call" and report.passed:
         passed += 1
 
@@ -24,8 +28,12 @@ def pytest_runtest_logreport(report):
 def pytest_collectreport(report):
     global failed
     failed += report.failed
+    if report.skipped:
+        skipped[f"{report.nodeid}: {report.longrepr[2].removeprefix('Skipped: ')}"] += 1
 
 
 def pytest_unconfigure():
-    """The last line that scripts/test.sh reads."""
+    """What was skipped, and the last line that scripts/test.sh reads."""
+    for reason, times in skipped.items():
+        print(f"\nskipped: {times} times: {reason}", end="")
     print(f"\n{passed} passed, {failed} failed")

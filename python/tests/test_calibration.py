@@ -2,6 +2,7 @@
 # SPDX-FileCopyrightText: The qobs authors
 """Calibration of running models against observers that see the recorded activations."""
 import json
+import os
 import struct
 
 import pytest
@@ -65,7 +66,7 @@ def test_scales_are_those_of_the_inputs(model, batches):
     for name, scale in scales.items():
         amax = torch.stack([x.abs().max() for x in inputs[name.removesuffix(".input_scale")]]).max()
         assert torch.equal(scale.flatten(), (amax / 448).reshape(1)), name
-    assert not any(m._forward_pre_hooks for m in model.modules()), "no hook is left"
+    assert not any(m._forward_hooks for m in model.modules()), "no hook is left"
 
 
 def test_global_scales_of_fused_layers(model, batches):
@@ -119,12 +120,71 @@ def test_memory_does_not_grow(model, batches):
     assert [len(o.save()) for o in c.observers.values()] == sizes
 
 
-def test_hooks_go_when_the_model_fails(model, batches):
+def test_hooks_go_when_the_model_fails(model, tmp_path):
     with pytest.raises(RuntimeError), qobs.calibration(model) as c:
         model(torch.ones(2, 3, dtype=torch.bfloat16))
-    assert not any(m._forward_pre_hooks for m in model.modules())
+    assert not any(m._forward_hooks for m in model.modules())
+    for call in (lambda: c.save(tmp_path / "nowhere"), lambda: c.write_scales(tmp_path / "nowhere"), c.scales, c.importance,
+                 lambda: c.quantize(tmp_path, tmp_path / "nowhere")):
+        with pytest.raises(qobs.NoDataError):
+            call()
+    assert os.listdir(tmp_path) == []
+
+
+def test_a_save_that_fails_leaves_nothing(model, batches, tmp_path, monkeypatch):
+    c, _ = run(qobs.calibration(model), model, batches)
+    with pytest.raises(FileNotFoundError):
+        c.save(tmp_path / "not" / "there")
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "file").touch()
+    with pytest.raises(FileExistsError):
+        c.save(tmp_path / "full")
+    monkeypatch.setattr(json, "dump", lambda *a, **k: 1 // 0)
+    with pytest.raises(ZeroDivisionError):
+        c.save(tmp_path / "states")
+    assert os.listdir(tmp_path) == ["full"] and os.listdir(tmp_path / "full") == ["file"]
+    monkeypatch.undo()
+    (tmp_path / "empty").mkdir()
+    c.save(tmp_path / "empty")
+    assert len(os.listdir(tmp_path / "empty")) == 9
+
+
+def test_importance_is_the_mean_square(model, batches):
+    inputs = []
+    hook = model.layers[1].o_proj.register_forward_pre_hook(lambda m, a: inputs.append(a[0].double().reshape(-1, 64)))
+    c, _ = run(qobs.calibration(model, "W4A16", importance=True), model, batches)
+    hook.remove()
+    x = torch.cat(inputs)
+    found = c.importance()
+    assert len(found) == 8 and found["layers.1.o_proj"].dtype == torch.float32
+    assert torch.allclose(found["layers.1.o_proj"].double(), (x * x).mean(0), rtol=1e-6)
+    assert c.scales() == {}
+
+
+def test_calibrate_runs_the_batches(model, batches):
+    c, _ = run(qobs.calibration(model), model, batches)
+    model.train()
+    calls = qobs.calibrate(
+    model, [
+        batches[0], (batches[1],), [
+            batches[2]], {
+                "x": batches[3]}], "fp8", ignore=["lm_head"])
+    assert calls.scales() == c.scales() and model.training
     with pytest.raises(qobs.NoDataError):
-        c.save("nowhere")
+        qobs.calibrate(model, [])
+    with pytest.raises(TypeError):
+        qobs.calibrate(model, [{"y": batches[0]}])
+    assert not any(m._forward_hooks for m in model.modules()) and model.training
+
+
+def test_a_calibration_goes_on(model, batches):
+    """Entered twice it sees what one sees; entered within itself it refuses."""
+    c, _ = run(qobs.calibration(model), model, batches[:2])
+    run(c, model, batches[2:])
+    once, _ = run(qobs.calibration(model), model, batches)
+    assert c.scales() == once.scales() and len(c.scales()) == 8
+    with pytest.raises(qobs.InvalidArgumentError, match="running"), c, c:
+        pass
 
 
 @pytest.mark.parametrize("words, options", [("W4A16", {"scheme": "W4A16"}), ("targets", {"targets": ["nothing"]}),

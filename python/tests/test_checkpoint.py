@@ -64,7 +64,14 @@ def test_threads_and_parts_give_the_same_bytes(model, tmp_path):
 
 
 def test_targets_and_ignore(model, tmp_path):
-    report = qobs.quantize(model, tmp_path / "out", "W8A8", targets=["re:.*q_proj", "re:.*k_proj"], ignore="re:.*1.*k_proj")
+    report = qobs.quantize(
+    model,
+    tmp_path / "out",
+    "W8A8",
+    targets=[
+        "re:.*q_proj",
+        "re:.*k_proj"],
+         ignore="re:.*1.*k_proj")
     assert {layer["name"] for layer in report["layers"]} == {m for m in MODULES if "v_proj" not in m} - {MODULES[4]}
 
 
@@ -73,7 +80,8 @@ def test_activations_and_states(model, tmp_path):
     write_tensors(tmp_path / "inputs.safetensors", inputs)
     (tmp_path / "states").mkdir()
     for name, array in inputs.items():
-        observer = qobs.Observer("llmc.static_minmax base_name=input type=float num_bits=8 strategy=tensor").observe(array)
+        observer = qobs.Observer(
+            "llmc.static_minmax base_name=input type=float num_bits=8 strategy=tensor").observe(array)
         (tmp_path / "states" / f"{name}.qobs").write_bytes(observer.save())
     qobs.quantize(model, tmp_path / "a", "FP8", activations=[tmp_path / "inputs.safetensors"])
     qobs.quantize(model, tmp_path / "b", "FP8", states=[tmp_path / "states"])

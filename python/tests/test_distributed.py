@@ -45,6 +45,20 @@ def test_packed_states():
     assert merged[0].scale == observed([0, 1], PRESETS[0]).scale
 
 
+def test_importance_merges():
+    """Observers that have seen the inputs of a weight, but not the weight."""
+    def seen(seeds):
+        observer = qobs.Observer("llmc.imatrix_mse base_name=weight")
+        for seed in seeds:
+            observer.observe_importance(np.random.default_rng(seed).standard_normal((7, 32)).astype(np.float32))
+        return observer
+    merged = [qobs.Observer("llmc.imatrix_mse base_name=weight")]
+    distributed.merge_packed(merged, [distributed.pack([seen([0])]),
+                             distributed.pack([seen([])]), distributed.pack([seen([1, 2])])])
+    assert merged[0].read("imatrix_count").item() == 21
+    np.testing.assert_allclose(merged[0].read("imatrix_sum"), seen([0, 1, 2]).read("imatrix_sum"), rtol=1e-6)
+
+
 def test_other_numbers_of_observers():
     with pytest.raises(ValueError, match="2 observers"):
         distributed.merge_packed([qobs.Observer(PRESETS[0])], [distributed.pack([observed([0], PRESETS[0])] * 2)])

@@ -2,16 +2,36 @@
 # SPDX-FileCopyrightText: The qobs authors
 import doctest
 import inspect
+import json
+import re
 
 import pytest
 import qobs
 
 
-def test_page(root):
+@pytest.fixture
+def tree(root, tmp_path, monkeypatch):
+    """A working directory with the examples, as the page has it."""
+    (tmp_path / "examples").symlink_to(root / "examples")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_page(root, tree):
     """The runs of docs/python.md print what it says."""
+    pytest.importorskip("numpy")
     failed, tried = doctest.testfile(str(root / "docs" / "python.md"), module_relative=False,
                                      optionflags=doctest.NORMALIZE_WHITESPACE)
-    assert failed == 0 and tried >= 12
+    assert failed == 0 and tried >= 16
+
+
+def test_calibration_of_the_page(root, tree):
+    pytest.importorskip("torch")
+    pytest.importorskip("transformers")
+    (block,) = re.findall(r"```python\n(.*?)```", (root / "docs" / "python.md").read_text(), re.S)
+    exec(compile(block, "docs/python.md", "exec"), {})
+    config = json.loads((tree / "tinylm-FP8" / "config.json").read_text())["quantization_config"]
+    assert config["kv_cache_scheme"] and qobs.audit("tinylm-FP8")["findings"] == []
 
 
 @pytest.mark.parametrize("name", qobs.__all__)

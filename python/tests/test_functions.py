@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The qobs authors
+import pickle
+import threading
+
 import numpy as np
 import pytest
 import qobs
@@ -193,3 +196,37 @@ def test_settings_text_round_trip():
                     qobs.Observer(preset, **{s.key: value})
                 except qobs.InvalidArgumentError as e:  # another setting contradicts, as the message says
                     assert s.key in str(e) or any(k in str(e) for k in qobs.settings(preset))
+
+
+def test_threads_give_the_same_bits(monkeypatch):
+    weight = np.random.default_rng(0).standard_normal((256, 512), dtype=np.float32)
+
+    def results():
+        found = qobs.search(weight, num_bits=4, group_size=64)
+        observer = qobs.Observer("torch.HistogramObserver").observe(weight).observe(3 * weight)
+        return [found.min, found.max, *qobs.minmax(weight, 0),
+                                                   qobs.histogram(weight).counts, observer.results["histogram"]]
+    one = results()
+    started = []
+    monkeypatch.setattr(
+    threading.Thread,
+    "start",
+    lambda t,
+    start=threading.Thread.start: (
+        started.append(t),
+         start(t)))
+    assert qobs.set_threads(3) == 1
+    try:
+        three = results()
+        assert pickle.loads(pickle.dumps(qobs.Observer("llmc.minmax").observe(weight))).counts().batches == 1
+    finally:
+        assert qobs.set_threads(1) == 3
+    assert started and all(a.tobytes() == b.tobytes() for a, b in zip(one, three, strict=True))
+    assert not any(t.is_alive() for t in started)
+
+
+@pytest.mark.parametrize("count", [0, -1, 1.5, "2", 1 << 40])
+def test_numbers_of_threads(count):
+    with pytest.raises(qobs.InvalidArgumentError, match="threads"):
+        qobs.set_threads(count)
+    assert qobs.set_threads(1) == 1

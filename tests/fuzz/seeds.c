@@ -71,6 +71,25 @@ static void npy(const char *name, int major, const char *header, size_t data)
     write_with_header("npy", name, magic, sizeof magic, major == 1 ? 2 : 4, header, data);
 }
 
+static void imatrix_seeds(void)
+{
+    static const char old[] = "\2\0\0\0"
+                              "\1\0\0\0a\1\0\0\0\2\0\0\0\0\0\200\77\0\0\0\100"
+                              "\1\0\0\0b\2\0\0\0\1\0\0\0\0\0\200\77";
+    static const char gguf[] = "GGUF\3\0\0\0"
+                               "\2\0\0\0\0\0\0\0"
+                               "\3\0\0\0\0\0\0\0"
+                               "\1\0\0\0\0\0\0\0t\10\0\0\0\1\0\0\0\0\0\0\0i"
+                               "\21\0\0\0\0\0\0\0general.alignment\4\0\0\0\4\0\0\0"
+                               "\1\0\0\0\0\0\0\0l\11\0\0\0\4\0\0\0\1\0\0\0\0\0\0\0\0\0\0\0"
+                               "\11\0\0\0\0\0\0\0a.in_sum2\1\0\0\0\2\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0"
+                               "\10\0\0\0\0\0\0\0a.counts\1\0\0\0\1\0\0\0\0\0\0\0\0\0\0\0\10\0\0\0\0\0\0\0";
+    char file[sizeof gguf + 15] = "";
+    write_seed("imatrix", "old", old, sizeof old - 1);
+    memcpy(file, gguf, sizeof gguf - 1); /* the floats behind it are 0 */
+    write_seed("imatrix", "gguf", file, sizeof file);
+}
+
 static void files(void)
 {
     safetensors("empty", "{}", 0);
@@ -88,6 +107,7 @@ static void files(void)
     npy("fortran", 1, "{'descr': '<f2', 'fortran_order': True, 'shape': (2, 3, 4), }\n", 48);
     npy("scalar", 2, "{\"shape\": (), \"descr\": \"|u1\", \"fortran_order\": False}", 1);
     npy("vector", 3, "{'descr': '<i8', 'fortran_order': False, 'shape': (2,), }", 16);
+    imatrix_seeds();
     static const char *const indices[] = {
         "{\"metadata\":{\"total_size\":17},\"weight_map\":{\"a\":\"101\",\"b\":\"101\",\"c\":\"102\"}}",
         "{\"weight_map\":{}}", "{\"weight_map\":{\"a\":\"./101\"}}",

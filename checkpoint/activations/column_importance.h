@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-FileCopyrightText: The qobs authors */
+
+/* Importance of the columns of weights: the mean square of what each column is multiplied with. It comes from recorded
+ * inputs, from importance matrices of llama.cpp, or from saved observers <module>.importance. */
+#pragma once
+
+#include "activations/recordings.h"
+#include "activations/saved_states.h"
+#include "files/imatrix.h"
+
+/* Zero-initialize it. */
+struct importance_sources {
+    struct recordings recordings; /* "<module>.input" */
+    struct imatrix *files;        /* of llama.cpp */
+    size_t file_count;
+};
+
+/* Where the importance of a weight is. */
+struct importance_found {
+    const struct saved_state *states;
+    size_t state_count;
+    const struct tensor_ref *recorded;
+    const struct imatrix *file;
+    const struct imatrix_entry *entry;
+    uint64_t matrix; /* of the entry */
+};
+
+/* Opens a file: an importance matrix of llama.cpp, or recorded activations. Returns -1 on failure. */
+int importance_add(struct importance_sources *sources, const char *path, struct fail *f);
+
+/* Finds the importance of a module: saved states first, then recordings, then importance matrices, where the last one
+ * counts. states may be NULL. Returns false if there is none. */
+bool importance_find(const struct importance_sources *sources, const struct saved_states *states, const char *module,
+                     size_t length, struct importance_found *found);
+
+/* Writes the mean square of each column; recordings are observed now. Returns a status. */
+int importance_read(const struct importance_sources *sources, const struct importance_found *found, int64_t columns,
+                    float *mean, struct fail *f);
+
+void importance_free(struct importance_sources *sources);

@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-FileCopyrightText: The qobs authors */
+
+/* Finds the importance of every weight that is searched, whichever part writes it. The vectors are read when a weight
+ * is in work. */
+#include <stdlib.h>
+
+#include "activations/streams.h"
+#include "quantize/run.h"
+
+/* What is known of a weight. */
+struct weight_importance {
+    bool searched; /* its range is searched, and columns can be weighed */
+    bool weighted;
+    struct importance_found found;
+};
+
+/* Whether the columns of a weight can be weighed: its range is searched, and no qparam spans rows. */
+static bool is_weighable(const struct quantize_run *run, const struct weight *w)
+{
+    if (w->reason != WEIGHT_TAKEN || !run->plans[w->group].searches)
+        return false;
+    const enum quant_strategy strategy = run->config.groups[w->group].weights.strategy;
+    return strategy == QUANT_CHANNEL || strategy == QUANT_GROUP || strategy == QUANT_TENSOR_GROUP;
+}
+
+/* Returns the number of searched weights; *weighted receives how many of them have importance. */
+static size_t find_own(struct quantize_run *run, struct weight_importance *of_weight, size_t *weighted)
+{
+    size_t searched = 0;
+    *weighted = 0;
+    for (size_t i = 0; i < run->weights.count; i++) {
+        const struct weight *w = &run->weights.items[i];
+        struct weight_importance *here = &of_weight[i];
+        here->searched = is_weighable(run, w);
+        here->weighted = here->searched && importance_find(&run->importance, &run->activations.sources.states, w->name,
+                                                           w->module, &here->found);
+        searched += here->searched;
+        *weighted += here->weighted;
+    }
+    return searched;
+}
+
+/* Gives weights without importance that of another one with the same input. */
+static void share(const struct weights *weights, struct weight_importance *of_weight, const size_t *set, size_t *member)
+{
+    for (size_t i = 0; i < weights->count; i++)
+        member[i] = SIZE_MAX;
+    for (size_t i = 0; i < weights->count; i++)
+        if (of_weight[i].weighted)
+            member[set[i]] = i;
+    for (size_t i = 0; i < weights->count; i++) {
+        const size_t other = member[set[i]];
+        if (!of_weight[i].searched || of_weight[i].weighted || other == SIZE_MAX ||
+            weights->items[other].shape[1] != weights->items[i].shape[1])
+            continue;
+        of_weight[i].found = of_weight[other].found;
+        of_weight[i].weighted = true;
+    }
+}
+
+static int check_given(const struct quantize_run *run, size_t searched, size_t weighted, struct fail *f)
+{
+    if (run->args->importance_count == 0 || weighted > 0)
+        return QOBS_OK;
+    if (searched == 0)
+        return INVALID(f,
+                       "importance: no weight of this run is searched with columns that can be weighed; presets with "
+                       "mse in their name search (llmc.imatrix_mse), strategies are channel, group and tensor_group");
+    return INVALID(f,
+                   "importance: there is none for any of %zu weights; they are named <module>.input, or in files of "
+                   "llama.cpp blk.0.attn_q.weight and so on",
+                   searched);
+}
+
+int run_find_importance(struct quantize_run *run, struct fail *f)
+{
+    const size_t count = run->weights.count;
+    struct weight_importance *of_weight = calloc(count + 1, sizeof *of_weight);
+    size_t *set = malloc((count + 1) * sizeof *set), *member = malloc((count + 1) * sizeof *member), weighted = 0;
+    int status = of_weight && set && member ? QOBS_OK : NO_MEMORY(f, "importance");
+    if (status == QOBS_OK) {
+        const size_t searched = find_own(run, of_weight, &weighted);
+        status = check_given(run, searched, weighted, f);
+    }
+    if (status == QOBS_OK && weighted > 0)
+        status = weights_with_one_input(set, &run->weights, f);
+    if (status == QOBS_OK && weighted > 0) {
+        share(&run->weights, of_weight, set, member);
+        for (size_t i = 0; i < run->job_count; i++) {
+            run->jobs[i].weighted = of_weight[run->jobs[i].index].weighted;
+            run->jobs[i].importance = of_weight[run->jobs[i].index].found;
+        }
+    }
+    free(of_weight);
+    free(set);
+    free(member);
+    return status;
+}

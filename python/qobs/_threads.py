@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: The qobs authors
+"""Threads for calls into the C library. They are Python's and run C code without the GIL."""
+from __future__ import annotations
+
+import ctypes
+import os
+import threading
+from typing import Any
+
+from . import _library as c
+
+
+class Threads:
+    """An executor of the C library. Each call starts its threads, so nothing is left to inherit by a fork.
+
+    failure: what was raised in the calling thread meanwhile, such as KeyboardInterrupt. The call ends regularly then,
+    because C code goes on only when every task has run."""
+
+    def __init__(self, count: int | None):
+        self.count = len(os.sched_getaffinity(0)) if count is None else count
+        if not isinstance(self.count, int) or not 1 <= self.count <= 4096:
+            raise c.InvalidArgumentError(f"threads: is {count!r}, allowed are numbers from 1 to 4096 and None")
+        self.failure: BaseException | None = None
+        self._function = c.ParallelFor(self._parallel_for)
+        self._executor = c.Executor(ctypes.sizeof(c.Executor), self.count, self._function, None)
+        self._runtime = c.Runtime(ctypes.sizeof(c.Runtime), None, ctypes.addressof(self._executor))
+        self.address = ctypes.addressof(self._runtime) if self.count > 1 else None
+
+    def _parallel_for(self, context: Any, task: Any, argument: Any, count: int) -> None:
+        numbers, lock = iter(range(count)), threading.Lock()
+
+        def work() -> None:
+            while True:
+                with lock:
+                    i = next(numbers, None)
+                if i is None:
+                    return
+                task(argument, i)
+
+        threads = [threading.Thread(target=work, daemon=True) for _ in range(min(self.count, count) - 1)]
+        for thread in threads:
+            thread.start()
+        try:
+            work()
+        except BaseException as failure:  # between two tasks; work() takes those that are left
+            self.fail(failure)
+            work()
+        for thread in threads:
+            self._join(thread)
+
+    def _join(self, thread: threading.Thread) -> None:
+        while thread.is_alive():
+            try:
+                thread.join()
+            except BaseException as failure:
+                self.fail(failure)
+
+    def fail(self, failure: BaseException) -> None:
+        """Keeps an exception until the C function has returned."""
+        self.failure = failure
+
+
+class _Shared(Threads):
+    """The threads of set_threads: the next call of the library raises the exception."""
+
+    def fail(self, failure: BaseException) -> None:
+        c.failures.append(failure)
+
+
+_shared: dict[int, _Shared] = {1: _Shared(1)}  # never removed: observers keep their addresses
+_count = 1
+
+
+def set_threads(count: int | None) -> int:
+    """Sets the number of threads of each call from now on, and returns the number before; 1 at first. None: one for
+    each processor. Observers keep the number they were made with. Results do not depend on it.
+
+    Many calls at the same time, such as one a layer, use processors better than many threads in one call. quantize and
+    audit have threads of their own. Errors: InvalidArgumentError."""
+    global _count
+    before, threads = _count, _Shared(count)
+    _shared.setdefault(threads.count, threads)
+    _count = threads.count
+    c.runtime = _shared[_count].address
+    return before
