@@ -14,7 +14,7 @@ from __future__ import annotations
 from typing import Any
 
 from ._dropin import Dropin, eligible
-from ._functions import minmax
+from ._minmax import minmax
 from ._functions import search as _search
 
 _dropin = Dropin("llmcompressor", "0.14")
