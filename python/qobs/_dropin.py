@@ -136,24 +136,3 @@ def _scriptable(module: Any) -> Any:
     copy.__dict__ = module.__dict__.copy()
     copy.__class__ = type(cls.__name__, (cls,), {**own, "__module__": cls.__module__})
     return copy
-
-
-def eligible(x: Any) -> bool:
-    """Whether qobs may read a tensor: a plain one on the CPU, and nobody watches torch's operations."""
-    import torch
-    return ((type(x) is torch.Tensor or type(x) is torch.nn.Parameter) and x.is_cpu and x.layout is torch.strided and
-            x.dtype in _dtypes(torch) and 0 < x.dim() <= 8 and x.numel() > 0 and unwatched(torch) and
-            not x.is_neg() and not (x.requires_grad and torch.is_grad_enabled()))
-
-
-@functools.lru_cache(1)
-def _dtypes(torch: Any) -> frozenset[Any]:
-    return frozenset((torch.float32, torch.bfloat16, torch.float16, torch.float64))
-
-
-def unwatched(torch: Any) -> bool:
-    """Whether no mode, functional transformation or tracer sees torch's operations, and autocast changes none."""
-    c = torch._C
-    return (c._len_torch_function_stack() == 0 and c._len_torch_dispatch_stack() == 0 and
-            c._functorch.peek_interpreter_stack() is None and c._get_tracing_state() is None and
-            not torch.is_autocast_enabled("cpu"))

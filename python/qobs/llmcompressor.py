@@ -13,12 +13,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from ._dropin import Dropin, eligible
+from ._dropin import Dropin
+from ._dropin_torch import SMALL, eligible
 from ._minmax import minmax
 from ._functions import search as _search
 
 _dropin = Dropin("llmcompressor", "0.14")
-_SMALL = 1 << 16  # elements; with one range torch is as fast below
 
 
 def install(*, strict: bool = False) -> None:
@@ -43,7 +43,7 @@ def installed() -> bool:
 
 def _get_min_max(observed: Any) -> Any:
     """observed: (observations, *shape of qparams, group)."""
-    if observed.numel() < _SMALL or observed.dim() < 3 or not eligible(observed):
+    if observed.numel() < SMALL or observed.dim() < 3 or not eligible(observed):
         return NotImplemented
     found = minmax(observed, tuple(range(1, observed.dim() - 1)), nonfinite="propagate")
     return found.min, found.max

@@ -17,15 +17,13 @@ import importlib.util
 from collections.abc import Callable
 from typing import Any
 
-from ._dropin import Declined, Dropin, eligible, unwatched
-from ._functions import histogram, range_by_l2_norm
+from ._dropin import Declined, Dropin
+from ._dropin_torch import SMALL, SMALL_AXES, counts, eligible, plain, ranges, unwatched
+from ._functions import range_by_l2_norm
 from ._minmax import minmax
 
 _core = Dropin("torch.ao", "2.13")
 _torchao = Dropin("torchao", "0.18")
-_SMALL = 1 << 16  # elements; with one range torch is as fast below
-_SMALL_CHANNELS = 1 << 12  # the same with a range for every channel
-_EXACT = 1 << 24  # counts below are exact in float32
 
 
 def install(*, strict: bool = False) -> None:
@@ -75,21 +73,12 @@ def _replace_observers(dropin: Dropin, module: Any, package: str) -> None:
         _replace(dropin, getattr(module, name), method, package, attempt)
 
 
-def _plain(*buffers: Any) -> bool:
-    """Whether buffers of a state are ordinary tensors on the CPU."""
-    import torch
-    return all(type(b) is torch.Tensor and b.is_cpu for b in buffers)
-
-
 def _ranges(observer: Any, x: Any, axis: int | None) -> Any:
     """Minimum and maximum of a batch in the dtype of the state. Rounding keeps the order of numbers, so that it may
     come last."""
-    if x.numel() < (_SMALL if axis is None else _SMALL_CHANNELS):
+    if not plain(observer.min_val, observer.max_val) or (axis is not None and x.dim() < 2):
         raise Declined
-    x = x.detach()
-    if not _plain(observer.min_val, observer.max_val) or not eligible(x) or (axis is not None and x.dim() < 2):
-        raise Declined
-    low, high = minmax(x, axis, nonfinite="propagate")
+    low, high = ranges(x, axis)
     dtype = observer.min_val.dtype
     return (low, high) if low.dtype == dtype else (low.to(dtype), high.to(dtype))
 
@@ -149,7 +138,7 @@ def _float32(observer: Any) -> bool:
     """Whether the state of a HistogramObserver is one that qobs reads."""
     import torch
     state = observer.histogram, observer.min_val, observer.max_val
-    return _plain(*state) and all(b.dtype == torch.float32 for b in state) and \
+    return plain(*state) and all(b.dtype == torch.float32 for b in state) and \
         observer.min_val.numel() == observer.max_val.numel() == 1
 
 
@@ -164,21 +153,18 @@ def _histogram(self: Any, x_orig: Any) -> Any:
         raise Declined
     first = self.min_val == float("inf") or self.max_val == float("-inf")
     new_low, new_high = (low, high) if first else _widen(self, low, high)
-    counts = histogram(x, self.bins, (new_low.item(), new_high.item())).counts
-    if x.numel() >= _EXACT and counts.max() >= _EXACT:
-        raise Declined
-    counts = counts.float()
+    heights = counts(x, self.bins, new_low.item(), new_high.item())
     if first:
         self.min_val.resize_(low.shape)
         self.max_val.resize_(high.shape)
     elif new_low == self.min_val and new_high == self.max_val:
-        counts = self.histogram + counts
+        heights = self.histogram + heights
     else:
-        counts = self._combine_histograms(self.histogram, self.min_val, self.max_val, counts, new_low, new_high)
+        heights = self._combine_histograms(self.histogram, self.min_val, self.max_val, heights, new_low, new_high)
         self.min_val.detach_().resize_(new_low.shape)
         self.max_val.detach_().resize_(new_high.shape)
-    self.histogram.detach_().resize_(counts.shape)
-    self.histogram.copy_(counts)
+    self.histogram.detach_().resize_(heights.shape)
+    self.histogram.copy_(heights)
     _store(self, new_low, new_high)
     return x_orig
 
@@ -205,14 +191,14 @@ def _blocks(self: Any, x: Any, keepdim: bool) -> tuple[tuple[int, ...], Any, Any
     """The size of a block, and the minimum and maximum of each."""
     from torchao.quantization.quant_primitives import _get_reduction_params
     from torchao.quantization.utils import get_block_size
-    if x.numel() < _SMALL_CHANNELS:
+    if x.numel() < SMALL_AXES:
         raise Declined
     x = x.detach()
     if not eligible(x):
         raise Declined
     block = get_block_size(x.shape, self.granularity)
     shape, reduced = _get_reduction_params(block, x.size())
-    if not reduced or len(shape) > 8 or (len(reduced) == len(shape) and x.numel() < _SMALL):
+    if not reduced or len(shape) > 8 or (len(reduced) == len(shape) and x.numel() < SMALL):
         raise Declined
     low, high = minmax(x.view(shape), [d for d in range(len(shape)) if d not in reduced], nonfinite="propagate")
     if keepdim:
@@ -225,7 +211,7 @@ def _combine(self: Any, low: Any, high: Any, combine: Callable[..., Any]) -> Non
     if not (hasattr(self, "min_val") and hasattr(self, "max_val")):
         self.min_val, self.max_val = low, high
         return
-    if not _plain(self.min_val, self.max_val) or self.min_val.shape != low.shape or self.max_val.shape != high.shape:
+    if not plain(self.min_val, self.max_val) or self.min_val.shape != low.shape or self.max_val.shape != high.shape:
         raise Declined
     _store(self, *combine(self, low, high))
 
