@@ -29,12 +29,21 @@ _torchao = Dropin("torchao", "0.18")
 def install(*, strict: bool = False) -> None:
     """Replaces the methods, those of torchao if it is there. A second call changes strict only. strict: a call that
     fails in qobs raises."""
+    install_core(strict=strict)
+    if importlib.util.find_spec("torchao") is not None:
+        install_torchao(strict=strict)
+
+
+def install_core(*, strict: bool = False) -> None:
+    """The part of install for torch.ao."""
     import torch
     from torch.ao.quantization import observer
     if _core.begin(strict, torch.__version__):
         _replace_observers(_core, observer, "torch.ao")
-    if importlib.util.find_spec("torchao") is None:
-        return
+
+
+def install_torchao(*, strict: bool = False) -> None:
+    """The part of install for torchao."""
     import torchao
     from torchao.quantization import observer as affine
     from torchao.quantization.pt2e import _affine_quantization as affine_pt2e
