@@ -10,9 +10,20 @@ from ._dropin import Declined
 from ._functions import histogram
 from ._minmax import minmax
 
-SMALL = 1 << 16  #: elements; with one range torch is as fast below
-SMALL_AXES = 1 << 12  #: the same with several ranges
+_small = 1 << 16  # elements; with one range torch is as fast below
+_small_axes = 1 << 12  # the same with several ranges
 EXACT = 1 << 24  #: counts below are exact in float32
+
+
+def serve_small() -> None:
+    """Small tensors are served, too: for the tests of upstream, which have few others."""
+    global _small, _small_axes
+    _small = _small_axes = 1
+
+
+def small(x: Any, axes: Any = None) -> bool:
+    """Whether torch has the range of a tensor as soon as qobs, or its ranges for kept axes."""
+    return bool(x.numel() < (_small if axes is None else _small_axes))
 
 
 def eligible(x: Any) -> bool:
@@ -44,7 +55,7 @@ def plain(*buffers: Any) -> bool:
 
 def ranges(x: Any, axes: Any) -> Any:
     """torch.aminmax of a tensor without its gradient, for kept axes if there are any."""
-    if x.numel() < (SMALL if axes is None else SMALL_AXES):
+    if small(x, axes):
         raise Declined
     x = x.detach()
     if not eligible(x):

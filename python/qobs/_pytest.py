@@ -18,8 +18,11 @@ def _on(config: Any) -> bool:
 
 
 def pytest_configure(config: Any) -> None:
-    """Installs the drop-ins of frameworks as they are imported."""
+    """Installs the drop-ins of frameworks as they are imported. Small tensors are served, too: suites have few
+    others."""
     if _on(config):
+        from ._dropin_torch import serve_small
+        serve_small()
         from ._install import install_when_imported
         install_when_imported(strict=config.getoption("--qobs-strict"))
 

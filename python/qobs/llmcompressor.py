@@ -14,7 +14,7 @@ from __future__ import annotations
 from typing import Any
 
 from ._dropin import Dropin
-from ._dropin_torch import SMALL, eligible
+from ._dropin_torch import eligible, small
 from ._minmax import minmax
 from ._functions import search as _search
 
@@ -43,7 +43,7 @@ def installed() -> bool:
 
 def _get_min_max(observed: Any) -> Any:
     """observed: (observations, *shape of qparams, group)."""
-    if observed.numel() < SMALL or observed.dim() < 3 or not eligible(observed):
+    if small(observed) or observed.dim() < 3 or not eligible(observed):
         return NotImplemented
     found = minmax(observed, tuple(range(1, observed.dim() - 1)), nonfinite="propagate")
     return found.min, found.max

@@ -14,16 +14,21 @@ torchao/quantization/pt2e/_affine_quantization.py."""
 from __future__ import annotations
 
 import importlib.util
+import math
+import weakref
 from collections.abc import Callable
 from typing import Any
 
 from ._dropin import Declined, Dropin
-from ._dropin_torch import SMALL, SMALL_AXES, counts, eligible, plain, ranges, unwatched
+from ._dropin_torch import EXACT, eligible, plain, ranges, small, unwatched
 from ._functions import range_by_l2_norm
+from ._library import NonfiniteError, call, lib
 from ._minmax import minmax
+from ._observer import Observer
 
 _core = Dropin("torch.ao", "2.13")
 _torchao = Dropin("torchao", "0.18")
+_combines: set[Any] = set()  # upstream's _combine_histograms, which qobs reproduces; subclasses may have another
 
 
 def install(*, strict: bool = False) -> None:
@@ -80,6 +85,7 @@ def _replace_observers(dropin: Dropin, module: Any, package: str) -> None:
             ("HistogramObserver", "forward", _histogram),
             ("HistogramObserver", "_non_linear_param_search", _non_linear_param_search)):
         _replace(dropin, getattr(module, name), method, package, attempt)
+    _combines.add(module.HistogramObserver._combine_histograms)
 
 
 def _ranges(observer: Any, x: Any, axis: int | None) -> Any:
@@ -143,38 +149,70 @@ def _moving_average_per_channel(self: Any, x_orig: Any) -> Any:
 
 # HistogramObserver
 
-def _float32(observer: Any) -> bool:
-    """Whether the state of a HistogramObserver is one that qobs reads."""
+def _buffers(module: Any) -> tuple[Any, Any, Any]:
+    """Minimum, maximum and counts of a HistogramObserver whose state qobs reads: float32, one range."""
     import torch
-    state = observer.histogram, observer.min_val, observer.max_val
-    return plain(*state) and all(b.dtype == torch.float32 for b in state) and \
-        observer.min_val.numel() == observer.max_val.numel() == 1
+    buffers = module._buffers
+    low, high, histogram = buffers["min_val"], buffers["max_val"], buffers["histogram"]
+    if not plain(low, high, histogram) or low.numel() != 1 or high.numel() != 1 or histogram.dim() != 1 or \
+            not low.dtype == high.dtype == histogram.dtype == torch.float32 or histogram.shape[0] != module.bins:
+        raise Declined
+    return low, high, histogram
+
+
+class _State:
+    """A qobs.Observer with the state of a HistogramObserver, and that state as it was written to its buffers."""
+
+    __slots__ = ("high", "histogram", "low", "most", "observer")
+
+    def __init__(self, low: Any, high: Any, histogram: Any):
+        self.observer = Observer("torch.HistogramObserver", bins=histogram.shape[0], qscheme="per_tensor_affine",
+                                 nonfinite="refuse")
+        self.low, self.high, self.histogram, self.most = low, high, histogram, 0
+        if low != math.inf and high != -math.inf:
+            self.observer.set_histogram(histogram, min=low.item(), max=high.item())
+            self.most = int(histogram.max())
+
+    def observe(self, x: Any) -> None:
+        """Adds a batch. most: no count is larger."""
+        self.observer.observe(x)
+        new = self.low.new_empty
+        self.low, self.high, self.histogram = new(()), new(()), new(self.histogram.shape)
+        for name, result in ((b"min_val", self.low), (b"max_val", self.high), (b"histogram", self.histogram)):
+            call(lib.observer_read, self.observer._handle, name, result.data_ptr(), 4 * result.numel())
+        self.most += x.numel()
+        if self.most >= EXACT:
+            self.most = int(self.histogram.max())
+            if self.most >= EXACT:
+                raise Declined
+
+
+_states: weakref.WeakKeyDictionary[Any, _State] = weakref.WeakKeyDictionary()
 
 
 def _histogram(self: Any, x_orig: Any) -> Any:
-    """The counts of torch.histc are served, and only for float32: with other dtypes they stop at 256 or 2048."""
+    """The state is in upstream's buffers after every batch. That of the observer is used as long as they are equal."""
     import torch
     x = x_orig.detach()
-    if x.dtype != torch.float32 or not eligible(x) or not _float32(self):
+    if x.dtype != torch.float32 or not eligible(x) or self.upsample_rate != 16 or \
+            type(self)._combine_histograms not in _combines:
         raise Declined
-    low, high = minmax(x, nonfinite="propagate")
-    if not (torch.isfinite(low) and torch.isfinite(high)):
-        raise Declined
-    first = self.min_val == float("inf") or self.max_val == float("-inf")
-    new_low, new_high = (low, high) if first else _widen(self, low, high)
-    heights = counts(x, self.bins, new_low.item(), new_high.item())
-    if first:
-        self.min_val.resize_(low.shape)
-        self.max_val.resize_(high.shape)
-    elif new_low == self.min_val and new_high == self.max_val:
-        heights = self.histogram + heights
-    else:
-        heights = self._combine_histograms(self.histogram, self.min_val, self.max_val, heights, new_low, new_high)
-        self.min_val.detach_().resize_(new_low.shape)
-        self.max_val.detach_().resize_(new_high.shape)
-    self.histogram.detach_().resize_(heights.shape)
-    self.histogram.copy_(heights)
-    _store(self, new_low, new_high)
+    low, high, histogram = _buffers(self)
+    state, equal = _states.pop(self, None), torch.equal
+    if state is None or not (equal(state.low, low) and equal(state.high, high) and equal(state.histogram, histogram)):
+        state = _State(low, high, histogram)
+    try:
+        state.observe(x)
+    except NonfiniteError:
+        raise Declined from None
+    if low.dim():
+        low.resize_(())
+    if high.dim():
+        high.resize_(())
+    low.copy_(state.low)
+    high.copy_(state.high)
+    histogram.copy_(state.histogram)
+    _states[self] = state
     return x_orig
 
 
@@ -184,13 +222,13 @@ _WORDS = ("quint8", "qint8", "uint8", "int8", "uint16", "int16")
 def _non_linear_param_search(self: Any) -> Any:
     import torch
     dtype = str(self.dtype).rpartition(".")[2]
-    low, high = self.min_val, self.max_val
-    if dtype not in _WORDS or self.dst_nbins != 1 << torch.iinfo(self.dtype).bits or not _float32(self) or \
-            not unwatched(torch) or self.histogram.shape != (self.bins,) or not torch.isfinite(high - low):
+    low, high, histogram = _buffers(self)
+    if dtype not in _WORDS or self.dst_nbins != 1 << torch.iinfo(self.dtype).bits or not unwatched(torch) or \
+            not torch.isfinite(high - low):
         raise Declined
-    edges = self.histogram.new_empty(self.bins + 1)
+    edges = histogram.new_empty(self.bins + 1)
     edges[0], edges[-1] = low.reshape(()), high.reshape(())
-    found = range_by_l2_norm(self.histogram, edges, dtype=dtype)
+    found = range_by_l2_norm(histogram, edges, dtype=dtype)
     return torch.full_like(low, found.min), torch.full_like(high, found.max)
 
 
@@ -200,14 +238,14 @@ def _blocks(self: Any, x: Any, keepdim: bool) -> tuple[tuple[int, ...], Any, Any
     """The size of a block, and the minimum and maximum of each."""
     from torchao.quantization.quant_primitives import _get_reduction_params
     from torchao.quantization.utils import get_block_size
-    if x.numel() < SMALL_AXES:
+    if small(x, ()):
         raise Declined
     x = x.detach()
     if not eligible(x):
         raise Declined
     block = get_block_size(x.shape, self.granularity)
     shape, reduced = _get_reduction_params(block, x.size())
-    if not reduced or len(shape) > 8 or (len(reduced) == len(shape) and x.numel() < SMALL):
+    if not reduced or len(shape) > 8 or (len(reduced) == len(shape) and small(x)):
         raise Declined
     low, high = minmax(x.view(shape), [d for d in range(len(shape)) if d not in reduced], nonfinite="propagate")
     if keepdim:

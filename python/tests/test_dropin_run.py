@@ -52,4 +52,4 @@ def test_plugin(tmp_path, option):
     enable = [] if "qobs._pytest" in plugin.stdout else ["-p", "qobs._pytest"]  # not installed: no entry point
     done = run("-m", "pytest", "-q", "-p", "no:cacheprovider", *enable, *([option] if option else []), folder=tmp_path)
     assert "1 passed" in done.stdout, done.stdout + done.stderr
-    assert ("1 torch.ao.MinMaxObserver\n" in done.stdout) == bool(option)
+    assert ("2 torch.ao.MinMaxObserver\n" in done.stdout) == bool(option)
