@@ -31,6 +31,10 @@ def _count(name: str) -> None:
         _calls[name] = _calls.get(name, 0) + 1
 
 
+def _never() -> bool:
+    return False
+
+
 class Declined(Exception):
     """Raised within a served call that turns out not to be served; nothing has changed."""
 
@@ -73,8 +77,8 @@ class Dropin:
         object with upstream's methods."""
         original = cls.__dict__[name]
         self._set(cls, name, original, self._function(original, label, attempt))
-        import torch
-        if issubclass(cls, torch.nn.Module) and "__prepare_scriptable__" not in cls.__dict__:
+        torch = sys.modules.get("torch")
+        if torch is not None and issubclass(cls, torch.nn.Module) and "__prepare_scriptable__" not in cls.__dict__:
             self._set(cls, "__prepare_scriptable__", None, _scriptable)
 
     def _set(self, place: Any, name: str, original: Any, value: Any) -> None:
@@ -82,13 +86,15 @@ class Dropin:
         setattr(place, name, value)
 
     def _function(self, original: Callable[..., Any], label: str, attempt: Callable[..., Any]) -> Callable[..., Any]:
-        import torch
-        is_compiling = torch.compiler.is_compiling
         declined = f"{label} declined"
 
-        @torch.compiler.assume_constant_result
         def trace_declined() -> None:
             _count(declined)
+        is_compiling = _never
+        torch = sys.modules.get("torch")
+        if torch is not None:
+            is_compiling = torch.compiler.is_compiling
+            trace_declined = torch.compiler.assume_constant_result(trace_declined)
 
         @functools.wraps(original)
         def function(*args: Any, **kwargs: Any) -> Any:

@@ -17,6 +17,7 @@ DROPINS = {
     "llmcompressor": {"llmcompressor": "install"},
     "torch_ao": {"torch": "install_core", "torchao": "install_torchao"},
     "modelopt": {"modelopt.torch.quantization": "install"},
+    "onnxruntime": {"onnxruntime.quantization": "install"},
     "quark": {"quark.torch.quantization": "install"},
 }
 
