@@ -6,11 +6,11 @@ from . import distributed
 from ._calibration import Calibration, calibrate, calibration
 from ._checkpoint import Progress, audit, finish, quantize
 from ._dropin import dropin_calls
-from ._functions import (Histogram, MinMax, QParams, Range, Search, SearchReport, Setting, fake_quantize, histogram,
-                         minmax, presets, range_by_entropy, range_by_l2_norm, range_by_mse, range_by_percentile, search,
-                         settings)
+from ._functions import (Histogram, QParams, Range, Search, SearchReport, Setting, fake_quantize, histogram, presets,
+                         range_by_entropy, range_by_l2_norm, range_by_mse, range_by_percentile, search, settings)
 from ._library import (Cancelled, Error, InvalidArgumentError, NoDataError, NonfiniteError, NoResultError,
                        OutOfMemoryError, SystemFailure, UnsupportedError, lib as _lib)
+from ._minmax import MinMax, minmax
 from ._observer import Counts, Observer, Results, compute_qparams, fuse
 from ._threads import set_threads
 

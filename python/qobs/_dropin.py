@@ -10,31 +10,39 @@ from __future__ import annotations
 import functools
 import sys
 import threading
+import types
 import warnings
-from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
 _lock = threading.Lock()
-_calls: Counter[str] = Counter()
+_calls: dict[str, int] = {}
 
 
 def dropin_calls() -> dict[str, int]:
     """How often each replaced function was called since the program began: "NAME" served by qobs, "NAME declined" and
-    "NAME failed" by upstream's own function."""
+    "NAME failed" by upstream's own function. A function that torch.compile traces counts once for each trace."""
     with _lock:
         return dict(_calls)
 
 
 def _count(name: str) -> None:
     with _lock:
-        _calls[name] += 1
+        _calls[name] = _calls.get(name, 0) + 1
+
+
+def _never() -> bool:
+    return False
+
+
+class Declined(Exception):
+    """Raised within a served call that turns out not to be served; nothing has changed."""
 
 
 class Dropin:
     """The replaced functions of one framework.
 
-    package: its name in sys.modules; tested: the version whose functions were read."""
+    package: its name in sys.modules; tested: the beginning of the version whose functions were read."""
 
     def __init__(self, package: str, tested: str):
         self._package, self._tested = package, tested
@@ -44,50 +52,93 @@ class Dropin:
     def begin(self, strict: bool, version: str) -> bool:
         """Returns False if the drop-in is installed already."""
         self.strict = strict
-        if not version.startswith(self._tested):
-            warnings.warn(f"qobs: the drop-in was made for {self._package} {self._tested}, not for {version}", stacklevel=3)
+        if not self._replaced and not version.startswith(self._tested):
+            warnings.warn(f"qobs: the drop-in was made for {self._package} {self._tested}, not for {version}",
+                          stacklevel=3)
         return not self._replaced
 
-    def replace(self, module: Any, name: str, label: str, attempt: Callable[..., Any]) -> None:
+    @property
+    def installed(self) -> bool:
+        """Whether functions are replaced."""
+        return bool(self._replaced)
+
+    def replace(self, module: types.ModuleType, name: str, label: str, attempt: Callable[..., Any]) -> None:
         """Replaces a function in its module and wherever the package has imported it by name. attempt returns
         NotImplemented for a call that it does not serve."""
         original = getattr(module, name)
+        function = self._function(original, label, attempt)
+        prefix = self._package + "."
+        for place in [module, *(m for key, m in list(sys.modules.items()) if key.startswith(prefix) and m is not module)]:
+            if place.__dict__.get(name) is original:
+                self._set(place, name, original, function)
+
+    def replace_method(self, cls: type, name: str, label: str, attempt: Callable[..., Any]) -> None:
+        """Replaces a method of a class; those of subclasses that override it stay. torch.jit.script gets a copy of the
+        object with upstream's methods."""
+        original = cls.__dict__[name]
+        self._set(cls, name, original, self._function(original, label, attempt))
+        torch = sys.modules.get("torch")
+        if torch is not None and issubclass(cls, torch.nn.Module) and "__prepare_scriptable__" not in cls.__dict__:
+            self._set(cls, "__prepare_scriptable__", None, _scriptable)
+
+    def _set(self, place: Any, name: str, original: Any, value: Any) -> None:
+        self._replaced.append((place, name, original))
+        setattr(place, name, value)
+
+    def _function(self, original: Callable[..., Any], label: str, attempt: Callable[..., Any]) -> Callable[..., Any]:
+        declined = f"{label} declined"
+
+        def trace_declined() -> None:
+            _count(declined)
+        is_compiling = _never
+        torch = sys.modules.get("torch")
+        if torch is not None:
+            is_compiling = torch.compiler.is_compiling
+            trace_declined = torch.compiler.assume_constant_result(trace_declined)
 
         @functools.wraps(original)
         def function(*args: Any, **kwargs: Any) -> Any:
+            if is_compiling():  # a compiler may be reading this very function: nothing but upstream's own
+                trace_declined()
+                return original(*args, **kwargs)
             try:
                 served = attempt(*args, **kwargs)
+            except Declined:
+                served = NotImplemented
             except Exception:
                 if self.strict:
                     raise
                 _count(f"{label} failed")
                 return original(*args, **kwargs)
             if served is NotImplemented:
-                _count(f"{label} declined")
+                _count(declined)
                 return original(*args, **kwargs)
             _count(label)
             return served
-        for place in self._places(module):
-            if getattr(place, name, None) is original:
-                self._replaced.append((place, name, original))
-                setattr(place, name, function)
-
-    def _places(self, module: Any) -> list[Any]:
-        prefix = self._package + "."
-        return [module] + [m for key, m in list(sys.modules.items()) if key.startswith(prefix) and m is not module]
+        function.__qobs_original__ = original  # type: ignore[attr-defined]
+        return function
 
     def uninstall(self) -> None:
         """Puts upstream's functions back."""
         while self._replaced:
             place, name, original = self._replaced.pop()
-            setattr(place, name, original)
+            if original is None:
+                delattr(place, name)
+            else:
+                setattr(place, name, original)
 
 
-def eligible(x: Any) -> bool:
-    """Whether qobs may read a tensor: a plain one on the CPU, and nobody watches torch's operations."""
-    import torch
-    return ((type(x) is torch.Tensor or type(x) is torch.nn.Parameter) and x.device.type == "cpu" and
-            x.layout is torch.strided and x.dtype in (torch.float32, torch.bfloat16, torch.float16, torch.float64) and
-            0 < x.dim() <= 8 and x.numel() > 0 and not x.is_conj() and not x.is_neg() and
-            torch._C._len_torch_function_stack() == 0 and torch._C._len_torch_dispatch_stack() == 0 and
-            not torch.compiler.is_compiling() and torch._C._functorch.peek_interpreter_stack() is None)
+def _scriptable(module: Any) -> Any:
+    """A copy of a module whose class has upstream's methods, which TorchScript can read."""
+    cls = type(module)
+    own = {}
+    for name in dir(cls):
+        original = getattr(getattr(cls, name, None), "__qobs_original__", None)
+        if original is not None:
+            own[name] = original
+    if not own:
+        return module
+    copy = cls.__new__(cls)
+    copy.__dict__ = module.__dict__.copy()
+    copy.__class__ = type(cls.__name__, (cls,), {**own, "__module__": cls.__module__})
+    return copy

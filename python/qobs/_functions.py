@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 import math
-from ctypes import addressof, byref, c_float, c_int, sizeof
+from ctypes import addressof, byref, c_float, sizeof
 from typing import Any, NamedTuple
 
 from . import _library as c
@@ -34,13 +34,6 @@ class QParams(NamedTuple):
     scale: Any
     zero_point: Any
     global_scale: Any
-
-
-class MinMax(NamedTuple):
-    """Minima and maxima with the dtype of the tensor."""
-
-    min: Any
-    max: Any
 
 
 class Histogram(NamedTuple):
@@ -149,13 +142,13 @@ def settings(preset: str) -> dict[str, Setting]:
     return out
 
 
-def _layout(config, value, g_idx) -> c.QparamLayout:
+def layout_of(config, value, g_idx) -> c.QparamLayout:
     layout = c.QparamLayout(sizeof(c.QparamLayout))
     call(lib.config_layout, config.handle, value.address, _pointer(g_idx), byref(layout))
     return layout
 
 
-def _optional(x):
+def optional(x):
     return None if x is None else view(x)
 
 
@@ -176,55 +169,6 @@ def _one(x, name: str):
     return c_float(x)
 
 
-_NO_AXES = (c_int * 1)()
-_MINMAX_SIZE = sizeof(c.MinmaxArgs)
-
-
-def minmax(x: Any, axes: int | tuple[int, ...] | list[int] | None = None, *, config: str | None = None,
-           nonfinite: str = "refuse", g_idx: Any = None, **settings: Any) -> MinMax:
-    """Minimum and maximum of a tensor, for every index of the kept `axes` or every qparam of `config`.
-
-    x: float32, bfloat16, float16 or float64 of any shape and strides. axes: dimensions to keep, negative ones count
-    from the end; None: one range of shape (). config: a preset and settings, for its granularity; g_idx: its column
-    groups, int32 or int64. nonfinite: refuse, ignore or propagate NaN and infinity.
-    Returns MinMax with the dtype of x and the shape of the kept axes in the order of x, or that of the scales of
-    config. Errors: NonfiniteError, InvalidArgumentError. Reproduces torch.aminmax, reduce_amax (Model-Optimizer) and
-    get_current_min_max (llm-compressor)."""
-    value, groups, kept, kept_count, setup = view(x), _optional(g_idx), None, 0, None
-    if config is not None:
-        if axes is not None:
-            raise c.InvalidArgumentError("axes and config: only one of them may be given")
-        if nonfinite != "refuse":
-            settings["nonfinite"] = nonfinite
-        setup = Config(config, settings)
-        layout = _layout(setup, value, groups)
-        shape = tuple(layout.shape[:layout.ndim])
-    else:
-        if settings:
-            raise TypeError(f"qobs: settings {', '.join(settings)} need config")
-        if nonfinite != "refuse":
-            setup = Config("llmc.memoryless_minmax strategy=tensor", {"nonfinite": nonfinite})
-        shape, kept = (), _NO_AXES
-        if axes is not None:
-            n = len(value.shape)
-            axes = (axes,) if isinstance(axes, int) else axes
-            for a in axes:
-                if not -n <= a < n:
-                    raise c.InvalidArgumentError(f"axes: has {a}, value has {n} dimensions")
-            axes = sorted({a % n for a in axes})
-            shape, kept_count = tuple(value.shape[a] for a in axes), len(axes)
-            if kept_count == n > 0:
-                value = value.extended()  # the library gives one range if every dimension is kept
-            kept = (c_int * max(kept_count, 1))(*axes)
-    low, done_low = value.framework.empty(shape, value.dtype)
-    high, done_high = value.framework.empty(shape, value.dtype)
-    args = c.MinmaxArgs(_MINMAX_SIZE, setup and setup.handle, value.address, groups and groups.address,
-                        kept and addressof(kept), kept_count, low, high,
-                        (math.prod(shape) if shape else 1) * SIZES[value.dtype], None, c.runtime)
-    call(lib.minmax, byref(args))
-    return MinMax(done_low(), done_high())
-
-
 def histogram(x: Any, bins: int = 2048, range: tuple[float, float] | None = None, *, magnitude: bool = False,
               skip_zeros: bool = False, config: str | None = None, g_idx: Any = None, **settings: Any) -> Histogram:
     """Exact counts of the elements of a tensor in bins of equal width.
@@ -234,10 +178,10 @@ def histogram(x: Any, bins: int = 2048, range: tuple[float, float] | None = None
     for each qparam of that granularity; None: one.
     Errors: NonfiniteError if the extrema are wanted and x has NaN or infinity. Reproduces torch.histc on float32,
     bfloat16 and float16, but for its counts, which end at 2^24 and less."""
-    value, groups, shape, setup = view(x), _optional(g_idx), (), None
+    value, groups, shape, setup = view(x), optional(g_idx), (), None
     if config is not None:
         setup = Config(config, settings)
-        layout = _layout(setup, value, groups)
+        layout = layout_of(setup, value, groups)
         shape = tuple(layout.shape[:layout.ndim])
     elif settings:
         raise TypeError(f"qobs: settings {', '.join(settings)} need config")
@@ -271,12 +215,12 @@ def search(x: Any, config: str = "llmc.memoryless_mse", *, importance: Any = Non
     Returns ranges with the dtype of x. Errors: NonfiniteError, InvalidArgumentError; UnsupportedError if the library
     was built without SLEEF and norm is not 1, 2 or 3. Reproduces _grid_search_mse and _grid_search of
     llm-compressor."""
-    value, groups, weights = view(x), _optional(g_idx), _optional(importance)
+    value, groups, weights = view(x), optional(g_idx), optional(importance)
     if weights is not None and (weights.dtype != c.F32 or not weights.contiguous()):
         raise TypeError("qobs: importance has gaps or another dtype than float32")
     factor = _one(global_scale, "global_scale")
     setup = Config(config, settings)
-    layout = _layout(setup, value, groups)
+    layout = layout_of(setup, value, groups)
     shape, n, size = tuple(layout.shape[:layout.ndim]), layout.count, layout.count * SIZES[value.dtype]
     report = c.SearchReport(sizeof(c.SearchReport))
     empty = value.framework.empty
@@ -301,7 +245,7 @@ def fake_quantize(x: Any, config: str, scale: Any, zero_point: Any = None, *, fo
     such as fp8_e4m3. global_scale: divides every scale.
     Errors: InvalidArgumentError. Reproduces fake_quantize of compressed-tensors and
     torch.fake_quantize_per_tensor_affine."""
-    value, groups, scales, zeros = view(x), _optional(g_idx), view(scale), _optional(zero_point)
+    value, groups, scales, zeros = view(x), optional(g_idx), view(scale), optional(zero_point)
     setup, number, factor = Config(config, settings), None, _one(global_scale, "global_scale")
     if format is not None:
         number = lib.format_find(format.encode())

@@ -96,8 +96,12 @@ class Torch:
         names = {name: getattr(module, name, None) for name in _CODES}
         self.codes = {dtype: _CODES[name] for name, dtype in names.items() if dtype is not None}
         self.dtypes = {code: dtype for dtype, code in self.codes.items()}
+        self.plain = (module.Tensor, module.nn.Parameter)
+        self.empty_like = module.empty_like
+        self._scalars = {}
 
-    def view(self, x) -> View:
+    def readable(self, x) -> tuple:
+        """The tensor, its dtype and its strides in bytes, None without gaps. TypeError if qobs cannot read it."""
         code = self.codes.get(x.dtype)
         if code is None:
             raise TypeError(f"qobs: torch tensor of dtype {x.dtype}; the dtypes are {', '.join(_CODES)}")
@@ -111,7 +115,21 @@ class Torch:
         if not x.is_contiguous():
             size = SIZES[code]
             strides = tuple([s * size for s in x.stride()])
+        return x, code, strides
+
+    def view(self, x) -> View:
+        x, code, strides = self.readable(x)
         return View(x, x.data_ptr(), code, x.shape, strides, self)
+
+    def scalar(self, code):
+        """A new tensor of shape (). empty_like takes half the time of empty."""
+        model = self._scalars.get(code)
+        if model is None:
+            model = self._empty((), dtype=self.dtypes[code])
+            if type(model) is not self.tensor or not model.is_cpu:
+                return model  # a mode makes other tensors, for now
+            self._scalars[code] = model
+        return self.empty_like(model)
 
     def empty(self, shape, code):
         dtype = self.dtypes.get(code)

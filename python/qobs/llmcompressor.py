@@ -7,20 +7,18 @@
     oneshot(...)                     # the same files, sooner
     print(qobs.dropin_calls())
 
-Served are plain tensors on the CPU. Declined are other devices, batches of several observations in a search, torch.compile
-and what qobs has no arithmetic for; upstream's own functions run then. Results are equal to the bit in float32 (but for
-exact ties of two candidates) and in bfloat16 and float16. Read in llmcompressor 0.14: observers/mse_quant.py,
-observers/min_max.py, observers/imatrix.py."""
+docs/dropins.md lists what is served, what is declined and what differs. Read in llmcompressor 0.14:
+observers/mse_quant.py, observers/min_max.py, observers/imatrix.py."""
 from __future__ import annotations
 
 from typing import Any
 
-from ._dropin import Dropin, eligible
-from ._functions import minmax
+from ._dropin import Dropin
+from ._dropin_torch import eligible, small
+from ._minmax import minmax
 from ._functions import search as _search
 
 _dropin = Dropin("llmcompressor", "0.14")
-_SMALL = 1 << 16  # below so many elements torch is as fast
 
 
 def install(*, strict: bool = False) -> None:
@@ -38,66 +36,71 @@ def uninstall() -> None:
     _dropin.uninstall()
 
 
+def installed() -> bool:
+    """Whether the functions are replaced."""
+    return _dropin.installed
+
+
 def _get_min_max(observed: Any) -> Any:
     """observed: (observations, *shape of qparams, group)."""
-    if not eligible(observed) or observed.numel() < _SMALL or observed.dim() < 3:
+    if small(observed) or observed.dim() < 3 or not eligible(observed):
         return NotImplemented
-    found = minmax(observed.detach(), tuple(range(1, observed.dim() - 1)), nonfinite="propagate")
+    found = minmax(observed, tuple(range(1, observed.dim() - 1)), nonfinite="propagate")
     return found.min, found.max
 
 
-def _format_of(args: Any) -> dict[str, Any] | None:
-    """The settings of a scheme's number format; None: qobs has no such search."""
-    kind = getattr(args.type, "value", args.type)
-    settings = {"num_bits": args.num_bits, "type": kind, "symmetric": args.symmetric}
-    strategy = getattr(args.strategy, "value", args.strategy)
-    if args.scale_dtype is not None and strategy != "tensor_group":  # a search under a global scale has none
-        if str(args.scale_dtype) != "torch.uint8":
+def _format_of(observed: Any, args: Any) -> dict[str, Any] | None:
+    """The number format of a scheme and the granularity of its rows, as settings; None: qobs has no such search.
+
+    A search under a global scale is made without it, in the dtype of the tensor."""
+    import torch
+    if not args.symmetric and args.zp_dtype != args.pytorch_dtype():
+        return None
+    settings = {"num_bits": args.num_bits, "type": getattr(args.type, "value", args.type),
+                "symmetric": args.symmetric, "strategy": "channel"}
+    if args.scale_dtype is not None and getattr(args.strategy, "value", args.strategy) != "tensor_group":
+        if args.scale_dtype != torch.uint8 or args.type != "float" or args.num_bits not in (4, 8) or \
+                args.group_size != 32 or observed.shape[-1] != 32:
             return None
-        settings["scale_dtype"] = "uint8"
+        settings |= {"scale_dtype": "uint8", "strategy": "group", "group_size": 32}
     return settings
+
+
+def _searchable(observed: Any) -> bool:
+    return eligible(observed) and observed.dim() >= 3 and observed.dtype.itemsize <= 4
 
 
 def _grid_search_mse(observed: Any, args: Any, token_args: Any, maxshrink: float, patience: int, grid: float,
                      norm: float, triton_error_buffer: float, expand: float = 1.0) -> Any:
-    """Every qparam of one observation is a row: (1, *shape, group) is a matrix of groups."""
-    settings = _format_of(args) if eligible(observed) and observed.dim() >= 3 else None
-    if settings is None or observed.shape[0] != 1 or observed.dtype.itemsize > 4:
+    """The elements of every qparam make a row of a matrix."""
+    settings = _format_of(observed, args) if _searchable(observed) else None
+    if settings is None or (observed.shape[0] != 1 and settings["strategy"] == "group"):
         return NotImplemented
-    rows = observed.detach().reshape(-1, observed.shape[-1])
-    preset = "llmc.memoryless_mse" if expand == 1 else "llmc.nvfp4_expanded_mse"
-    if expand != 1:
-        settings["expand"] = expand
-    found = _search(rows, preset, strategy="channel", base_name="weight", maxshrink=maxshrink, patience=patience,
-                    grid=grid, norm=norm, nonfinite="refuse", **settings)
     shape = observed.shape[1:-1]
+    rows = observed.detach().movedim(0, -2).reshape(shape.numel(), -1)
+    found = _search(rows, "llmc.memoryless_mse", base_name="weight", maxshrink=maxshrink, patience=patience, grid=grid,
+                    norm=norm, expand=expand, nonfinite="refuse", **settings)
     return found.min.reshape(shape), found.max.reshape(shape)
 
 
 def _grid_search(observed: Any, args: Any, maxshrink: float, patience: int, grid: int, norm: float,
                  expand: float = 1.0, importance_weights: Any = None) -> Any:
     """The search of imatrix_mse; importance belongs to columns, so that the groups of a row lie side by side."""
-    settings = _format_of(args) if eligible(observed) and observed.dim() >= 3 else None
-    native = str(observed.dtype) in ("torch.bfloat16", "torch.float16")
-    if settings is None or observed.shape[0] != 1 or expand != 1 or (native and norm not in (1, 2, 3)) or \
-            observed.dtype.itemsize > 4 or observed.dim() > 4:
+    settings = _format_of(observed, args) if _searchable(observed) else None
+    if settings is None or observed.shape[0] != 1 or expand != 1 or observed.dim() != 4 or \
+            (observed.dtype.itemsize == 2 and norm not in (1, 2, 3)):
         return NotImplemented
-    values = observed.detach()
-    rows, group = values.shape[1], values.shape[-1]
-    columns = values.shape[2] * group if values.dim() == 4 else group
+    values = observed.detach()[0]
+    rows, groups, group = values.shape
     importance = None
     if importance_weights is not None:
-        weights = importance_weights.detach().float()
-        if weights.dim() != values.dim() or weights.numel() not in (columns, values.numel()):
-            return NotImplemented
-        importance = weights.reshape(-1, columns)[0].contiguous()
-        if weights.numel() != columns and not (weights.reshape(-1, columns) == importance).all():
-            return NotImplemented
-    if values.dim() == 4:
+        weights = importance_weights.detach()
+        if weights.shape != observed.shape or weights.stride(1) != 0 or str(weights.dtype) != "torch.float32":
+            return NotImplemented  # not one weight for each column
+        importance = weights[0, 0].reshape(-1).contiguous()
+    if groups > 1:
         settings |= {"strategy": "group", "group_size": group}
-    else:
-        settings |= {"strategy": "channel"}
-    found = _search(values.reshape(rows, columns), "llmc.imatrix_mse", importance=importance, base_name="weight",
+    found = _search(values.reshape(rows, -1), "llmc.imatrix_mse", importance=importance, base_name="weight",
                     maxshrink=maxshrink, patience=patience, grid=grid, norm=norm, nonfinite="refuse", **settings)
-    shape = values.shape[1:-1]
+    shape = values.shape[:-1]
     return found.min.reshape(shape), found.max.reshape(shape)

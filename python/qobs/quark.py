@@ -1,0 +1,144 @@
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: The qobs authors
+"""Drop-in for the observers of AMD Quark: minima and maxima, magnitudes of MX blocks, histograms.
+
+    import qobs.quark
+    qobs.quark.install()
+    ModelQuantizer(config).quantize_model(model, loader)      # the same scales, sooner
+    print(qobs.dropin_calls())
+
+docs/dropins.md lists what is served, what is declined and what differs. Read in amd-quark 0.13:
+quark/torch/quantization/observer/observer.py."""
+from __future__ import annotations
+
+from typing import Any
+
+from ._dropin import Declined, Dropin
+from ._dropin_torch import counts, eligible, plain, ranges
+from ._minmax import minmax
+
+_dropin = Dropin("quark", "0.13")
+
+
+def install(*, strict: bool = False) -> None:
+    """Replaces the methods. A second call changes strict only. strict: a call that fails in qobs raises."""
+    import quark
+    from quark.torch.quantization.observer import observer
+    if _dropin.begin(strict, quark.__version__):
+        for name, method, attempt in (
+                ("PerTensorMinMaxObserver", "forward", _per_tensor), ("PerChannelMinMaxObserver", "_forward", _per_channel),
+                ("PerGroupMinMaxObserver", "_forward", _per_group), ("PerBlockMXObserver", "forward", _mx),
+                ("PerTensorHistogramObserver", "forward", _histogram)):
+            _dropin.replace_method(getattr(observer, name), method, f"quark.{name}", attempt)
+
+
+def uninstall() -> None:
+    """Puts upstream's methods back."""
+    _dropin.uninstall()
+
+
+def installed() -> bool:
+    """Whether the methods are replaced."""
+    return _dropin.installed
+
+
+def _store(self: Any, low: Any, high: Any, dtype: Any) -> None:
+    """A new range. The state is first written in its dtype, then gets that of the batch."""
+    self.min_val.resize_(low.shape)
+    self.max_val.resize_(high.shape)
+    self.min_val.copy_(low)
+    self.max_val.copy_(high)
+    self.min_val, self.max_val = self.min_val.to(dtype), self.max_val.to(dtype)
+
+
+def _per_tensor(self: Any, x_orig: Any) -> Any:
+    import torch
+    if not plain(self.min_val, self.max_val):
+        raise Declined
+    low, high = ranges(x_orig, None)
+    if not self.is_dynamic:
+        low, high = torch.min(low, self.min_val), torch.max(high, self.max_val)
+    if low.shape != self.min_val.shape or high.shape != self.max_val.shape:
+        raise Declined
+    _store(self, low, high, x_orig.dtype)
+    return x_orig
+
+
+def _per_channel(self: Any, x_orig: Any) -> Any:
+    import torch
+    if not plain(self.min_val, self.max_val) or self.ch_axis is None or x_orig.dim() < 2:
+        raise Declined
+    low, high = ranges(x_orig, self.ch_axis)
+    low, high = low.to(self.min_val.dtype), high.to(self.max_val.dtype)
+    if not self.is_dynamic and self.min_val.numel() == low.numel() == high.numel():
+        low, high = torch.minimum(self.min_val, low), torch.maximum(self.max_val, high)
+    _store(self, low, high, x_orig.dtype)
+    return x_orig
+
+
+def _per_group(self: Any, x_orig: Any) -> Any:
+    """Groups of the last dimension; upstream moves other axes there."""
+    size, axis, n = self.group_size, self.ch_axis, x_orig.dim()
+    if not plain(self.min_val, self.max_val) or size is None or axis is None or axis not in (-1, n - 1) or n < 2 or \
+            x_orig.numel() == 0 or (size == -1 and n != 2) or size < -1 or size == 0 or \
+            (size > 0 and x_orig.shape[-1] % size):
+        raise Declined
+    low, high = ranges(x_orig.detach().reshape(-1, x_orig.shape[-1] if size == -1 else size), 0)
+    self.group_count = 1 if size == -1 else x_orig.shape[-1] // size
+    _store(self, low, high, x_orig.dtype)
+    return x_orig
+
+
+def _mx(self: Any, x_orig: Any) -> Any:
+    """Largest magnitudes of blocks of the last dimension without padding."""
+    import torch
+    axis, size = self.axis, self.block_size
+    if axis not in (-1, x_orig.dim() - 1) or x_orig.numel() == 0 or x_orig.shape[-1] % size or not eligible(x_orig) or \
+            not plain(self.amax):
+        raise Declined
+    low, high = ranges(x_orig.reshape(-1, x_orig.shape[-1] // size, size), (0, 1))
+    amax = torch.maximum(high.abs_(), low.abs_())
+    if not self.is_dynamic:
+        if self.amax.shape != amax.shape and self.amax.dim() > 0:
+            self.amax = torch.tensor(0.0, dtype=torch.float32)
+        amax = torch.max(self.amax, amax)
+    self.amax = amax
+    return x_orig
+
+
+def _histogram(self: Any, x_orig: Any) -> Any:
+    """Counts by torch.histc: of magnitudes, or of the numbers if the range is asymmetric. A range that grows to the
+    left stays upstream's."""
+    import torch
+    x = x_orig.detach()
+    state = self.calib_bin_edges, self.calib_hist
+    if not eligible(x) or not plain(*state):
+        raise Declined
+    x = x.float()
+    low, high = minmax(x, nonfinite="propagate")
+    symmetric = self.symmetric is None or bool(self.symmetric)
+    if symmetric:
+        low, high = torch.zeros_like(low), torch.maximum(high.abs(), low.abs())
+    elif self._skip_zeros:
+        raise Declined
+    if not (torch.isfinite(low) and torch.isfinite(high)) or low == high:
+        raise Declined
+    bins, edges, first, last = self._num_bins, self.calib_bin_edges, low.item(), high.item()
+    empty = edges.nelement() == 0 and self.calib_hist.nelement() == 0
+    if empty:
+        edges = torch.linspace(first, last, bins + 1)
+    else:
+        if low < edges[0]:
+            raise Declined
+        if high > edges[-1]:
+            width = (edges[1] - edges[0]).item()
+            bins += int(((last - edges[-1]) / width).ceil().item())
+            edges = torch.arange(edges[0].item(), last + width, width, device=x.device)
+            if high > edges[-1]:
+                raise Declined
+        first, last = edges[0].item(), edges[-1].item()
+    heights = counts(x, bins, first, last, magnitude=symmetric, skip_zeros=self._skip_zeros)
+    if not empty:
+        heights[:self.calib_hist.numel()] += self.calib_hist
+    self.device, self._num_bins, self.calib_bin_edges, self.calib_hist = x_orig.device, bins, edges, heights
+    return x_orig

@@ -1,0 +1,237 @@
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: The qobs authors
+"""The drop-in for llm-compressor: the same scales, and the same files of oneshot."""
+import contextlib
+import functools
+
+import pytest
+import qobs
+from dropin_tools import bits, files, served
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("llmcompressor")
+import qobs.llmcompressor as dropin  # noqa: E402
+from compressed_tensors.quantization import QuantizationArgs  # noqa: E402
+from datasets import Dataset  # noqa: E402
+from llmcompressor import oneshot  # noqa: E402
+from llmcompressor.modifiers.quantization import QuantizationModifier  # noqa: E402
+from llmcompressor.observers import Observer  # noqa: E402
+from llmcompressor.observers import min_max as upstream_min_max  # noqa: E402
+from tokenizers import Tokenizer, models  # noqa: E402
+from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast  # noqa: E402
+
+INT4 = {"num_bits": 4, "strategy": "group", "group_size": 128}
+FORMATS = {
+    "int4": INT4, "int4 asymmetric": {**INT4, "symmetric": False}, "int8 channel": {"num_bits": 8, "strategy": "channel"},
+    "fp8 tensor": {"num_bits": 8, "type": "float", "strategy": "tensor"},
+    "fp8 block": {"num_bits": 8, "type": "float", "strategy": "block", "block_structure": [128, 128]},
+    "nvfp4": {"num_bits": 4, "type": "float", "strategy": "tensor_group", "group_size": 16,
+              "scale_dtype": torch.float8_e4m3fn},
+    "mxfp4": {"num_bits": 4, "type": "float", "strategy": "group", "group_size": 32, "scale_dtype": torch.uint8,
+              "zp_dtype": torch.uint8},
+}
+DTYPES = [torch.float32, torch.bfloat16, torch.float16]
+
+
+def weight(dtype, rows=128, columns=1024, seed=0):
+    generator = torch.Generator().manual_seed(seed)
+    return (torch.randn(rows, columns, generator=generator) * 0.02).to(dtype)
+
+
+def observe(name, values, base="weight", **args):
+    observer = Observer.load_from_registry(name, base_name=base, args=QuantizationArgs(observer=name, **args))
+    ranges = []
+    for value in values if isinstance(values, list) else [values]:
+        observer(value)
+        ranges.append((observer.min_vals.clone(), observer.max_vals.clone()))
+    return bits([ranges, observer.get_qparams()])
+
+
+def compare(label, *arguments, **keywords):
+    wanted = observe(*arguments, **keywords)
+    with served(dropin) as calls:
+        found = observe(*arguments, **keywords)
+    assert calls.get(f"llmcompressor.{label}") and not calls.declined(), calls
+    assert found == wanted
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("form", FORMATS)
+def test_memoryless_mse(form, dtype):
+    compare("search", "memoryless_mse", weight(dtype), **FORMATS[form])
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_nvfp4_expanded_mse(dtype):
+    compare("search", "nvfp4_expanded_mse", weight(dtype, 16), **FORMATS["nvfp4"])
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("base, strategy, shape", [("input", "tensor", (4, 16, 512)), ("k", "attn_head", (2, 8, 64, 32))])
+def test_mse_of_activations(base, strategy, shape, dtype):
+    """A moving average of searches over several observations each."""
+    batches = [weight(dtype, 1, torch.Size(shape).numel(), i).reshape(shape) * (i + 1) for i in range(3)]
+    compare("search", "mse", batches, base, num_bits=8, type="float", strategy=strategy)
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("form", FORMATS)
+def test_min_max(form, dtype):
+    compare("minmax", "memoryless_minmax", weight(dtype), **FORMATS[form])
+
+
+@pytest.mark.parametrize("dtype", [*DTYPES, torch.float64], ids=str)
+@pytest.mark.parametrize("name", ["static_minmax", "minmax"])
+def test_min_max_of_activations(name, dtype):
+    batches = [weight(dtype, 64, 2048, i).reshape(4, 16, 2048) * (i + 1) for i in range(3)]
+    compare("minmax", name, batches, "input", num_bits=8, type="float", strategy="tensor")
+    heads = [b.reshape(4, 16, 8, 256).transpose(1, 2) for b in batches]
+    compare("minmax", name, heads, "q", num_bits=8, type="float", strategy="attn_head")
+
+
+def imatrix(dtype, form, kwargs):
+    args = QuantizationArgs(observer="imatrix_mse", observer_kwargs=kwargs, **FORMATS[form])
+    observer = Observer.load_from_registry("imatrix_mse", base_name="weight", args=args)
+    linear = torch.nn.Linear(1024, 64, bias=False, dtype=dtype)
+    linear.weight.data = weight(dtype, 64)
+    observer.attach(linear)
+    with torch.no_grad():
+        linear(weight(torch.float32, 128, seed=1).mul(weight(torch.float32, 1, seed=2).exp()).to(dtype))
+    observer(linear.weight)
+    observer.detach(linear)
+    return bits([observer.min_vals, observer.max_vals])
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("form", ["int4", "int4 asymmetric", "int8 channel", "nvfp4"])
+def test_imatrix_mse(form, dtype):
+    wanted = imatrix(dtype, form, {"norm": 3.0})
+    with served(dropin) as calls:
+        found = imatrix(dtype, form, {"norm": 3.0})
+    assert calls.get("llmcompressor.imatrix_search") == 1 and not calls.declined(), calls
+    assert found == wanted
+
+
+@pytest.mark.parametrize("special", [float("nan"), float("inf")])
+def test_nonfinite(special):
+    """Minima and maxima are upstream's. A search fails in qobs and runs upstream's own function."""
+    value = weight(torch.float32)
+    value[3, 5] = special
+    compare("minmax", "memoryless_minmax", value, **INT4)
+    wanted = observe("memoryless_mse", value, **INT4)
+    with pytest.raises(qobs.NonfiniteError), served(dropin):
+        observe("memoryless_mse", value, **INT4)
+    with served(dropin) as calls:
+        dropin.install()
+        assert observe("memoryless_mse", value, **INT4) == wanted
+    assert calls["llmcompressor.search failed"] == 1, calls
+
+
+class Subclass(torch.Tensor):
+    pass
+
+
+def vmapped(value):
+    return torch.vmap(upstream_min_max._get_min_max)(torch.stack([value, value]))
+
+
+def compiled(value):
+    return torch.compile(lambda x: upstream_min_max._get_min_max(x), backend="eager", fullgraph=True)(value)
+
+
+def searched(value, **args):
+    return observe("memoryless_mse", value, **INT4, **args)
+
+
+@pytest.mark.parametrize("case", ["subclass", "meta", "small", "gradient", "double", "scale_dtype", "fake", "mode",
+                                  "vmap", "autocast", "compile"])
+def test_declined(case):
+    """What qobs does not serve runs upstream's own function and is counted."""
+    from torch._subclasses.fake_tensor import FakeTensorMode
+    value, name, block = weight(torch.float32).unsqueeze(1), "minmax", contextlib.nullcontext()
+    run = {"vmap": vmapped, "compile": compiled}.get(case, lambda x: upstream_min_max._get_min_max(x))
+    if case == "subclass":
+        value = value.as_subclass(Subclass)
+    elif case == "meta":
+        value = value.to("meta")
+    elif case == "small":
+        value = value[:4]
+    elif case == "gradient":
+        value = value.requires_grad_()
+    elif case == "fake":
+        value = FakeTensorMode().from_tensor(value)
+    elif case == "mode":
+        block = torch.device("cpu")
+    elif case == "autocast":
+        block = torch.autocast("cpu", torch.bfloat16)
+    elif case == "double":
+        name, run, value = "search", searched, weight(torch.float64, 8)
+    elif case == "scale_dtype":
+        name, run, value = "search", functools.partial(searched, scale_dtype=torch.float8_e4m3fn), value[:8, 0]
+    wanted = run(value)
+    with served(dropin) as calls, block:
+        found = run(value)
+    assert calls == {f"llmcompressor.{name} declined": 1}, calls
+    if case not in ("meta", "fake"):
+        assert bits(found) == bits(wanted)
+
+
+def test_install_and_uninstall():
+    from llmcompressor.observers import mse, mse_quant
+    before = [mse._grid_search_mse, mse_quant._grid_search_mse, upstream_min_max._get_min_max]
+    dropin.install()
+    dropin.install(strict=True)
+    after = [mse._grid_search_mse, mse_quant._grid_search_mse, upstream_min_max._get_min_max]
+    assert after[0] is after[1] and not set(before) & set(after)
+    dropin.uninstall()
+    dropin.uninstall()
+    assert [mse._grid_search_mse, mse_quant._grid_search_mse, upstream_min_max._get_min_max] == before
+
+
+# Whole runs
+
+RUNS = {
+    "W4A16 mse float32": (torch.float32, "W4A16", "memoryless_mse", "search"),
+    "W4A16 mse bfloat16": (torch.bfloat16, "W4A16", "memoryless_mse", "search"),
+    "NVFP4 mse float32": (torch.float32, "NVFP4", "memoryless_mse", "search"),
+    "NVFP4 mse bfloat16": (torch.bfloat16, "NVFP4", "memoryless_mse", "search"),
+    "FP8 float32": (torch.float32, "FP8", None, "minmax"),
+    "FP8 bfloat16": (torch.bfloat16, "FP8", None, "minmax"),
+}
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory):
+    """A model with random weights."""
+    torch.manual_seed(0)
+    config = LlamaConfig(hidden_size=256, intermediate_size=512, num_hidden_layers=2, num_attention_heads=4,
+                         num_key_value_heads=2, vocab_size=256, max_position_embeddings=512)
+    folder = tmp_path_factory.mktemp("model")
+    LlamaForCausalLM(config).save_pretrained(folder)
+    return folder
+
+
+def run(source, folder, dtype, scheme, observers):
+    generator = torch.Generator().manual_seed(1)
+    tokens = torch.randint(0, 256, (2, 256), generator=generator).tolist()
+    data = Dataset.from_dict({"input_ids": tokens, "attention_mask": [[1] * 256] * len(tokens)})
+    words = Tokenizer(models.WordLevel({"a": 0, "?": 1}, unk_token="?"))
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=words, unk_token="?", pad_token="a")
+    recipe = QuantizationModifier(targets="Linear", ignore=["lm_head"], scheme=scheme, weight_observer=observers)
+    model = LlamaForCausalLM.from_pretrained(source, dtype=dtype)
+    oneshot(model=model, processor=tokenizer, dataset=data, recipe=recipe, pipeline="basic",
+            num_calibration_samples=len(tokens), max_seq_length=256, output_dir=str(folder))
+    return bits(model.state_dict()), files(folder)
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_oneshot(name, source, tmp_path, monkeypatch):
+    """state_dict and every saved byte."""
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    monkeypatch.chdir(tmp_path)
+    *arguments, label = RUNS[name]
+    wanted = run(source, tmp_path / "without", *arguments)
+    with served(dropin) as calls:
+        found = run(source, tmp_path / "with", *arguments)
+    assert calls[f"llmcompressor.{label}"] > 10 and not calls.names(" failed"), calls
+    assert len(wanted[1]) >= 3 and found[0] == wanted[0] and found[1] == wanted[1]

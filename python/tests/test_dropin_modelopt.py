@@ -1,0 +1,147 @@
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: The qobs authors
+"""The drop-in for Model-Optimizer: the same amax, histograms and quantized models."""
+import copy
+
+import pytest
+from dropin_tools import bits, served
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("modelopt.torch.quantization")
+import modelopt.torch.quantization as mtq  # noqa: E402
+import qobs.modelopt as dropin  # noqa: E402
+from modelopt.torch.quantization import calib  # noqa: E402
+from modelopt.torch.quantization.utils import core_utils  # noqa: E402
+
+
+def batches(dtype=torch.float32, shape=(64, 2048), count=4):
+    generator = torch.Generator().manual_seed(5)
+    return [(torch.randn(shape, generator=generator) * (1 + i % 3)).to(dtype) for i in range(count)]
+
+
+def compare(run, *labels):
+    wanted = run()
+    with served(dropin) as calls:
+        found = run()
+    assert all(calls.get(label) for label in labels), calls
+    assert not calls.declined(), calls
+    assert found == wanted
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16], ids=str)
+@pytest.mark.parametrize("axis", [None, 0, -1, (0,), (0, 1)])
+def test_max(axis, dtype):
+    """Also the shape of an amax of one element."""
+    def run():
+        states = []
+        for shape in ((64, 2048), (1, 1 << 16), (1 << 16, 1)):
+            c = calib.MaxCalibrator(8, axis, False, track_amax=dtype != torch.bfloat16)
+            for x in batches(dtype, shape):
+                c.collect(x)
+                states.append(c.compute_amax())
+        return bits(states)
+    if axis == (0, 1):  # upstream reduces all dimensions if none is left
+        wanted = run()
+        with served(dropin) as calls:
+            assert run() == wanted
+        assert calls.names(" declined") and not calls.names(" failed")
+    else:
+        compare(run, "modelopt.reduce_amax")
+
+
+@pytest.mark.parametrize("options", [{}, {"keepdims": False}, {"squeeze_scalar": False}])
+def test_reduce_amax(options):
+    x = batches(shape=(8, 4, 64, 64))[0].transpose(0, 2)
+    compare(lambda: bits([core_utils.reduce_amax(x, a, **options) for a in (1, (0, 2), [0, 1, 2, -1], -1)]),
+            "modelopt.reduce_amax")
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("options", [{}, {"skip_zeros": True}, {"num_bins": 100}, {"unsigned": True}, {"num_bits": 4}])
+def test_histogram_and_entropy(options, dtype):
+    def run():
+        c, states = calib.HistogramCalibrator(**{"num_bits": 8, **options}), []
+        for x in batches(dtype):
+            c.collect(x.abs() if options.get("unsigned") else torch.where(x.abs() < 0.1, 0, x))
+            states.append([c._calib_hist, c._calib_bin_edges, c._num_bins])
+        amax = [c.compute_amax("entropy", stride=stride, start_bin=64) for stride in (40, 97)]
+        return bits([states, amax, c.compute_amax("percentile"), c.compute_amax("mse", stride=100), c._calib_hist])
+    compare(run, "modelopt.HistogramCalibrator", "modelopt.entropy")
+
+
+def test_entropy_of_numpy_histograms():
+    """Upstream's function changes bin 0 of the array."""
+    numpy = pytest.importorskip("numpy")
+    from modelopt.torch.quantization.calib import histogram
+
+    def run():
+        heights, edges = numpy.histogram(batches()[0].abs().numpy(), bins=512)
+        return bits([histogram._compute_amax_entropy(heights, edges, 8, False), heights, edges])
+    compare(run, "modelopt.entropy")
+
+
+@pytest.mark.parametrize("case", ["numpy", "zeros", "nan", "subclass", "meta"])
+def test_declined(case):
+    x = batches()[0]
+    if case == "zeros":
+        x = torch.zeros(100)
+    elif case == "nan":
+        x[3, 3] = float("nan")
+    elif case == "subclass":
+        x = x.as_subclass(type("Sub", (torch.Tensor,), {}))
+    elif case == "meta":
+        x = x.to("meta")
+
+    def run():
+        c = calib.HistogramCalibrator(torch_hist=case != "numpy")
+        if case == "meta":
+            return str(core_utils.reduce_amax(x, 0))
+        try:
+            c.collect(x)
+        except Exception as e:
+            return type(e), str(e)
+        return bits([c._calib_hist, c._calib_bin_edges])
+    wanted = run()
+    with served(dropin) as calls:
+        found = run()
+    label = "reduce_amax" if case == "meta" else "HistogramCalibrator"
+    assert calls == {f"modelopt.{label} declined": 1} and found == wanted, calls
+
+
+def calibrate(model, values):
+    """Weights by the largest magnitude, activations by entropy."""
+    from modelopt.torch.quantization.model_calib import enable_stats_collection, finish_stats_collection
+    enable_stats_collection(model)
+    for x in values:
+        model(x)
+    for module in model.modules():
+        if isinstance(getattr(module, "_calibrator", None), calib.HistogramCalibrator):
+            module.load_calib_amax("entropy", stride=64)
+            module._calibrator = None
+    finish_stats_collection(model)
+
+
+@pytest.mark.parametrize("config", ["INT8_DEFAULT_CFG", "FP8_DEFAULT_CFG", "INT4_BLOCKWISE_WEIGHT_ONLY_CFG", "histogram"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+def test_quantize(config, dtype):
+    """mtq.quantize of a network: state_dict and output."""
+    torch.manual_seed(0)
+    net = torch.nn.Sequential(torch.nn.Linear(512, 1024), torch.nn.ReLU(), torch.nn.Linear(1024, 256)).to(dtype)
+    values = batches(dtype, (256, 512), 3)
+    settings = copy.deepcopy(mtq.INT8_DEFAULT_CFG if config == "histogram" else getattr(mtq, config))
+    if config == "histogram":
+        settings["quant_cfg"][2]["cfg"]["calibrator"] = "histogram"
+        settings["algorithm"] = None
+
+    def run():
+        model = mtq.quantize(copy.deepcopy(net), copy.deepcopy(settings), lambda m: [m(x) for x in values])
+        if config == "histogram":
+            calibrate(model, values)
+        with torch.no_grad():
+            return bits([{k: v for k, v in model.state_dict().items() if isinstance(v, torch.Tensor)}, model(values[0])])
+    wanted = run()
+    with served(dropin) as calls:
+        found = run()
+    assert calls.get("modelopt.reduce_amax") and not calls.names(" failed"), calls
+    assert config != "histogram" or calls["modelopt.HistogramCalibrator"] == 6, calls
+    assert found == wanted
