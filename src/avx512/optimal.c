@@ -9,3 +9,7 @@
 #define ENTRY_(name) name##_avx512
 #define ENTRY(name) ENTRY_(name)
 #include "templates/optimal_error.inl.h"
+
+#include "templates/optimal_pack.h"
+
+#include "templates/optimal_curve.inl.h"

@@ -8,6 +8,7 @@
  * Overflow: |w / scale| may be infinite and is limited before it is rounded.
  * Caller's duty: round to nearest, no flushing of subnormals (base/fpenv.h); a scale other than 0. */
 #include "kernels/kernel_optimal.h"
+#include "number/number.h"
 #include "templates/inline.h"
 
 enum { LANES = 8 };
@@ -59,4 +60,58 @@ QOBS_OPTIMAL_ERROR(ENTRY(qobs_optimal_error))
 {
     return number->e2m1 ? error_sum(true, number, w, h, n, scale, 0)
                         : error_sum(false, number, w, h, n, scale, zero_point);
+}
+
+QOBS_OPTIMAL_MOMENTS(ENTRY(qobs_optimal_moments))
+{
+    double energy[LANES] = {0}, magnitude[LANES] = {0}, weight[LANES] = {0};
+    float lo[LANES] = {0}, hi[LANES] = {0};
+    for (size_t i = 0; i < n; i += LANES)
+        for (int l = 0; l < LANES; l++) {
+            const float x = w[i + (size_t)l];
+            const double wide = (double)x, a = wide < 0 ? -wide : wide, g = h[i + (size_t)l];
+            lo[l] = x < lo[l] ? x : lo[l];
+            hi[l] = x > hi[l] ? x : hi[l];
+            energy[l] += g * (wide * wide);
+            magnitude[l] += g * a;
+            weight[l] += g;
+        }
+    *moments = (struct optimal_moments){
+        .energy = sum_of_lanes(energy), .magnitude = sum_of_lanes(magnitude), .weight = sum_of_lanes(weight)};
+    for (int l = 0; l < LANES; l++) {
+        moments->lo = lo[l] < moments->lo ? lo[l] : moments->lo;
+        moments->hi = hi[l] > moments->hi ? hi[l] : moments->hi;
+    }
+}
+
+QOBS_OPTIMAL_BEYOND(ENTRY(qobs_optimal_beyond))
+{
+    double up[LANES] = {0}, down[LANES] = {0};
+    const double high = (double)above, low = (double)below;
+    for (size_t i = 0; i < n; i += LANES)
+        for (int l = 0; l < LANES; l++) {
+            const double x = (double)w[i + (size_t)l], g = h[i + (size_t)l];
+            const double a = x - high, b = -x - low, over = a > 0 ? a : 0, under = b > 0 ? b : 0;
+            up[l] += g * (over * over);
+            down[l] += g * (under * under);
+        }
+    beyond[0] = sum_of_lanes(up);
+    beyond[1] = sum_of_lanes(down);
+}
+
+QOBS_OPTIMAL_EXCESS(ENTRY(qobs_optimal_excess))
+{
+    const double inverse = 1 / scale, rounder = 0x1.8p52;
+    for (size_t c = 0; c < caps; c++) {
+        const double cap = lowest + (double)c;
+        double lane[LANES] = {0};
+        for (size_t i = 0; i < n; i += LANES)
+            for (int l = 0; l < LANES; l++) {
+                const double x = (double)w[i + (size_t)l], y = x * inverse, limited = y < highest ? y : highest;
+                const double q = limited + rounder - rounder, p = q < cap ? q : cap;
+                const double free = x - q * scale, kept = x - p * scale;
+                lane[l] += h[i + (size_t)l] * (kept * kept - free * free);
+            }
+        excess[c] = sum_of_lanes(lane);
+    }
 }

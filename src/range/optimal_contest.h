@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-FileCopyrightText: The qobs authors */
+
+/* Candidates of one group whose errors are known up to some slack. Those that may win are decided by their errors, which
+ * are then computed as the definition says. The winner does not depend on the order or the slack. */
+#pragma once
+
+#include "range/optimal_search.h"
+
+enum { CONTEST_PENDING = 64 };
+
+struct contest {
+    const struct kernel_table *kernels;
+    struct optimal_number number;
+    const struct optimal_group *group;
+    struct optimal_choice best; /* of those that have been decided */
+    double bound;               /* the least error is not above it */
+    size_t pending;
+    struct contender {
+        float scale;
+        int32_t zero_point;
+        double least; /* the error is not below it */
+    } contender[CONTEST_PENDING];
+};
+
+struct contest qobs_contest(const struct kernel_table *kernels, const struct optimal_params *params,
+                            const struct optimal_group *group);
+
+/* Computes the error of a candidate now, and returns it. */
+double qobs_contest_decide(struct contest *contest, float scale, int32_t zero_point);
+
+/* Enters a candidate whose error is from `nearly` - slack to `nearly` + slack. */
+void qobs_contest_enter(struct contest *contest, float scale, int32_t zero_point, double nearly, double slack);
+
+/* Decides what is pending. contest->best is then the winner. */
+void qobs_contest_finish(struct contest *contest);

@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-FileCopyrightText: The qobs authors */
+
+/* Errors of all candidates for a scale at once; included by src/ISA/optimal.c after
+ *   size_t pack_events(uint32_t *events, const float t[16], uint32_t first, uint32_t count, uint32_t tag,
+ *                      int32_t passed[16])
+ * which appends (k << 20 | tag + lane) for lanes with k = (bits of t >> 16) - first below count, in the order of lanes,
+ * returns how many it appended, and adds 1 to `passed` in lanes in which k is at least count. It may write 16 events.
+ *
+ * As the scale falls, every element only takes steps up. Each step is dropped into the bucket of the largest candidate
+ * that takes it. Sums from the largest candidate down are then those of each candidate.
+ *
+ * Accumulators: two doubles a bucket, of elements in chunks of QOBS_OPTIMAL_CHUNK, in these of 16 elements, step by
+ * step. Overflow: h * w * w must not. Caller's duty: round to nearest, no flushing of subnormals (base/fpenv.h). */
+
+enum { BLOCK = 16, STEP_BITS = 12 }; /* an event: bucket (12 bits), step (8 bits), element of the chunk (12 bits) */
+
+struct curve {
+    const struct optimal_steps *steps;
+    uint32_t first, count;
+    double (*bucket)[2];
+    uint32_t *events;
+    float *magnitude; /* of the elements of a chunk */
+    double (*pair)[2]; /* their h * |w| and h */
+};
+
+/* Finds the events of 16 elements from element `at` of the chunk on; passed: steps that all candidates take. */
+ALWAYS_INLINE size_t find_events(const struct curve *c, const float *w, uint32_t at, uint32_t *events, int32_t *passed)
+{
+    const struct optimal_steps *s = c->steps;
+    const size_t both = s->positive < s->negative ? s->positive : s->negative;
+    const size_t all = s->positive > s->negative ? s->positive : s->negative;
+    const float sign = s->negative > s->positive ? -1 : 1, smallest = float_of_bits(c->first << 16);
+    float one_side[BLOCK], largest = 0;
+    size_t n = 0;
+    for (int l = 0; l < BLOCK; l++) {
+        const float x = w[l], a = float_of_bits(bits_of_float(x) & 0x7fffffff); /* -0 is 0 */
+        c->magnitude[at + (uint32_t)l] = a;
+        one_side[l] = x * sign > 0 ? a : 0;
+        largest = a > largest ? a : largest;
+        passed[l] = 0;
+    }
+    for (size_t j = 0; j < all; j++) {
+        const float *const a = j < both ? c->magnitude + at : one_side;
+        const float factor = s->inverse_mid[j];
+        float t[BLOCK];
+        if (largest * factor < smallest)
+            break;
+        for (int l = 0; l < BLOCK; l++)
+            t[l] = a[l] * factor;
+        n += pack_events(events + n, t, c->first, c->count, (uint32_t)(j << STEP_BITS) + at, passed);
+    }
+    return n;
+}
+
+/* Adds the steps of a chunk of elements to the buckets; those that all candidates take to bucket `count`. */
+ALWAYS_INLINE void add_chunk(const struct curve *c, const float *w, const double *h, size_t n)
+{
+    int32_t passed[QOBS_OPTIMAL_CHUNK];
+    size_t events = 0;
+    for (size_t i = 0; i < n; i += BLOCK)
+        events += find_events(c, w + i, (uint32_t)i, c->events + events, passed + i);
+    for (size_t i = 0; i < n; i++) {
+        c->pair[i][0] = h[i] * (double)c->magnitude[i];
+        c->pair[i][1] = h[i];
+    }
+    for (size_t e = 0; e < events; e++) {
+        const uint32_t event = c->events[e], i = event & ((1 << STEP_BITS) - 1), j = event >> STEP_BITS & 255;
+        double *const bucket = c->bucket[event >> 20];
+        bucket[0] += c->pair[i][0] * c->steps->gain[j][0];
+        bucket[1] += c->pair[i][1] * c->steps->gain[j][1];
+    }
+    double first[2][2] = {{0}};
+    for (size_t i = 0; i < n; i++) {
+        const double *const taken = c->steps->taken[passed[i]];
+        first[i % 2][0] += c->pair[i][0] * taken[0];
+        first[i % 2][1] += c->pair[i][1] * taken[1];
+    }
+    c->bucket[c->count][0] += first[0][0] + first[1][0];
+    c->bucket[c->count][1] += first[0][1] + first[1][1];
+}
+
+QOBS_OPTIMAL_CURVE(ENTRY(qobs_optimal_curve))
+{
+    const size_t all = steps->positive > steps->negative ? steps->positive : steps->negative;
+    unsigned char *memory = scratch;
+    struct curve c = {.steps = steps, .first = first, .count = (uint32_t)count};
+    c.pair = (double(*)[2])(void *)memory;
+    memory += QOBS_OPTIMAL_CHUNK * sizeof *c.pair;
+    c.magnitude = (float *)(void *)memory;
+    memory += QOBS_OPTIMAL_CHUNK * sizeof *c.magnitude;
+    c.bucket = (double(*)[2])(void *)memory;
+    memory += (count + 1) * sizeof *c.bucket;
+    c.events = (uint32_t *)(void *)memory;
+    (void)all;
+    for (size_t k = 0; k <= count; k++)
+        c.bucket[k][0] = c.bucket[k][1] = 0;
+    for (size_t i = 0; i < n; i += QOBS_OPTIMAL_CHUNK) {
+        const size_t left = (n - i + BLOCK - 1) / BLOCK * BLOCK;
+        add_chunk(&c, w + i, h + i, left < QOBS_OPTIMAL_CHUNK ? left : QOBS_OPTIMAL_CHUNK);
+    }
+    double b = c.bucket[count][0], q = c.bucket[count][1];
+    for (size_t k = count; k-- > 0;) {
+        c.bucket[k][0] = b += c.bucket[k][0];
+        c.bucket[k][1] = q += c.bucket[k][1];
+    }
+    for (size_t k = 0; k < count; k++) {
+        const double s = (double)float_of_bits((first + (uint32_t)k) << 16);
+        error[k] = (energy - (2 * s) * c.bucket[k][0]) + (s * s) * c.bucket[k][1];
+    }
+}
