@@ -228,10 +228,11 @@ static bool clips_too_much(const struct search *s, float scale)
     const struct optimal_params *p = s->params;
     if (!p->symmetric || p->signed_scale)
         return (double)scale < least_scale(s);
+    const float above = scale * (1 + 0x1p-20f); /* the limits are rounded */
     double beyond[2];
-    s->kernels->optimal_beyond(s->group->w, s->group->h, s->group->n, scale * (float)limit_of(p, 0),
-                               scale * (float)limit_of(p, 1), beyond);
-    return (beyond[0] + beyond[1]) * (1 - 0x1p-20) > s->contest.bound;
+    s->kernels->optimal_beyond(s->group->w, s->group->h, s->group->n, above * (float)limit_of(p, 0),
+                               above * (float)limit_of(p, 1), beyond);
+    return beyond[0] + beyond[1] > s->contest.bound;
 }
 
 static void try_scale(struct search *s, float scale)
