@@ -199,13 +199,14 @@ static void compare(const struct kind *kind, unsigned number, void *scratch)
     const struct optimal_params *p = &kind->params;
     state = number * UINT64_C(2654435761) + 12345;
     const size_t n = fill(p, number, w, h);
-    const float amax = 0.05f * (0.5f + (float)uniform() * 4), global = 1 / amax * 2688;
-    const struct optimal_group g = {w, h, n, p->scales == OPTIMAL_E4M3 ? global : 1};
+    const float amax = 0.05f * (0.5f + (float)uniform() * 4), global = p->scales == OPTIMAL_E4M3 ? 1 / amax * 2688 : 1;
+    const struct optimal_group g = {w, h, n, global};
     const struct optimal_range range = qobs_optimal_range(p, &g);
     struct optimal_choice choice;
     if (!qobs_optimal_is_searched(p, &range, &g, &choice))
         return;
     const struct optimal_choice slow = slow_search(p, &g);
+    qobs_optimal_prepare(p, global, MOST, scratch);
     for (size_t i = 0; qobs_kernel_tables[i]; i++) {
         if (!qobs_kernel_tables[i]->usable())
             continue;
@@ -228,7 +229,6 @@ static void test_kind(void **argument)
     void *scratch = NULL;
     assert_int_equal(posix_memalign(&scratch, 64, size), 0);
     const fp_mode mode = fp_enter();
-    qobs_optimal_prepare(&kind->params, MOST, scratch);
     for (unsigned i = 0; i < groups + 1; i++)
         compare(kind, i, scratch);
     fp_leave(mode);

@@ -22,9 +22,8 @@ struct optimal_number {
     double name(const struct optimal_number *number, const float *w, const double *h, size_t n, float scale,           \
                 float zero_point)
 
-/* lo = min(0, w), hi = max(0, w); sums of h * w * w, h * |w| and h. */
+/* Sums of h * w * w, h * |w| and h. */
 struct optimal_moments {
-    float lo, hi;
     double energy, magnitude, weight;
 };
 

@@ -5,14 +5,15 @@
 
 #include <math.h>
 
-struct contest qobs_contest(const struct kernel_table *kernels, const struct optimal_params *params,
-                            const struct optimal_group *group)
+void qobs_contest_begin(struct contest *c, const struct kernel_table *kernels, const struct optimal_params *params,
+                        const struct optimal_group *group)
 {
-    return (struct contest){.kernels = kernels,
-                            .number = qobs_optimal_number(params),
-                            .group = group,
-                            .best = {.error = HUGE_VAL},
-                            .bound = HUGE_VAL};
+    c->kernels = kernels;
+    c->number = qobs_optimal_number(params);
+    c->group = group;
+    c->best = (struct optimal_choice){.error = HUGE_VAL};
+    c->bound = HUGE_VAL;
+    c->pending = 0;
 }
 
 /* True if a goes before b on equal errors. */

@@ -23,8 +23,8 @@ struct contest {
     } contender[CONTEST_PENDING];
 };
 
-struct contest qobs_contest(const struct kernel_table *kernels, const struct optimal_params *params,
-                            const struct optimal_group *group);
+void qobs_contest_begin(struct contest *contest, const struct kernel_table *kernels,
+                        const struct optimal_params *params, const struct optimal_group *group);
 
 /* Computes the error of a candidate now, and returns it. */
 double qobs_contest_decide(struct contest *contest, float scale, int32_t zero_point);

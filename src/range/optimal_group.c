@@ -16,6 +16,12 @@
 
 static size_t padded(size_t n) { return (n + QOBS_OPTIMAL_LANES - 1) / QOBS_OPTIMAL_LANES * QOBS_OPTIMAL_LANES; }
 
+/* True if each group has its own candidates. */
+static bool around_range(const struct optimal_params *p)
+{
+    return p->scales == OPTIMAL_BF16 || p->scales == OPTIMAL_F16;
+}
+
 static size_t most_steps(const struct optimal_params *p)
 {
     return p->e2m1 ? 7 : ((size_t)1 << p->num_bits) - (p->symmetric ? (size_t)1 << (p->num_bits - 1) : 1);
@@ -23,6 +29,7 @@ static size_t most_steps(const struct optimal_params *p)
 
 /* The arrays of the scratch. */
 struct arrays {
+    size_t *count;             /* of candidates, if they are the same for all groups */
     float *scale;              /* candidates */
     double *error;             /* on the curve */
     struct optimal_steps *steps;
@@ -48,6 +55,7 @@ static size_t lay_out(const struct optimal_params *p, size_t n, void *scratch, s
 {
     struct blocks b = {scratch, 0};
     const size_t room = padded(n);
+    a->count = take(&b, sizeof *a->count);
     a->scale = take(&b, OPTIMAL_MOST_SCALES * sizeof *a->scale);
     a->error = take(&b, (OPTIMAL_MOST_SCALES + 8) * sizeof *a->error);
     a->steps = take(&b, sizeof *a->steps);
@@ -84,11 +92,13 @@ static void make_steps(const struct optimal_params *p, struct optimal_steps *s)
     }
 }
 
-void qobs_optimal_prepare(const struct optimal_params *p, size_t n, void *scratch)
+void qobs_optimal_prepare(const struct optimal_params *p, float global_scale, size_t n, void *scratch)
 {
     struct arrays a;
     lay_out(p, n, scratch, &a);
     make_steps(p, a.steps);
+    if (!around_range(p))
+        *a.count = qobs_optimal_scales(p, 1, global_scale, a.scale);
 }
 
 /* ---- One group --------------------------------------------------------------------------------------------------- */
@@ -104,7 +114,7 @@ struct search {
     size_t large[2];           /* elements above the thresholds */
     double threshold[2];       /* a scale whose limit is below this magnitude of one side costs more than the bound */
     double steps;              /* from the smallest to the largest integer */
-    struct contest contest;
+    struct contest *contest;
 };
 
 static double limit_of(const struct optimal_params *p, int side)
@@ -136,7 +146,7 @@ static void decide_guess(struct search *s)
     const double middle = ((double)s->range.lo + (double)s->range.hi) / 2;
     double z = p->symmetric ? 0 : rint((p->quant_min + p->quant_max) / 2.0 - middle / (double)scale);
     z = z < p->quant_min ? p->quant_min : z > p->quant_max ? p->quant_max : z;
-    qobs_contest_decide(&s->contest, scale, (int32_t)z);
+    qobs_contest_decide(s->contest, scale, (int32_t)z);
 }
 
 /* ---- Thresholds -------------------------------------------------------------------------------------------------- */
@@ -167,14 +177,14 @@ static void find_threshold(struct search *s, int side)
     s->threshold[side] = 0;
     s->large[side] = gather_large(s->group, side, low, w, h);
     s->kernels->optimal_beyond(w, h, s->large[side], low, 0, beyond);
-    if (!(beyond[0] > s->contest.bound)) {
+    if (!(beyond[0] > s->contest->bound)) {
         s->large[side] = gather_large(s->group, side, 0, w, h);
         return;
     }
     for (int i = 0; i < HALVINGS; i++) {
         const float middle = (low + high) / 2;
         s->kernels->optimal_beyond(w, h, s->large[side], middle, 0, beyond);
-        if (beyond[0] > s->contest.bound)
+        if (beyond[0] > s->contest->bound)
             low = middle;
         else
             high = middle;
@@ -232,25 +242,25 @@ static bool clips_too_much(const struct search *s, float scale)
     double beyond[2];
     s->kernels->optimal_beyond(s->group->w, s->group->h, s->group->n, above * (float)limit_of(p, 0),
                                above * (float)limit_of(p, 1), beyond);
-    return beyond[0] + beyond[1] > s->contest.bound;
+    return beyond[0] + beyond[1] > s->contest->bound;
 }
 
 static void try_scale(struct search *s, float scale)
 {
     const struct optimal_params *p = s->params;
     if (p->symmetric) {
-        qobs_contest_decide(&s->contest, scale, 0);
+        qobs_contest_decide(s->contest, scale, 0);
         if (p->signed_scale)
-            qobs_contest_decide(&s->contest, -scale, 0);
+            qobs_contest_decide(s->contest, -scale, 0);
         return;
     }
     for (int32_t z = p->quant_min; z <= p->quant_max; z++)
-        qobs_contest_decide(&s->contest, scale, z);
+        qobs_contest_decide(s->contest, scale, z);
 }
 
 static void search_directly(struct search *s)
 {
-    const size_t start = candidate_below(s, (double)s->contest.best.scale), end = direct_end(s);
+    const size_t start = candidate_below(s, (double)s->contest->best.scale), end = direct_end(s);
     if (!s->params->symmetric || s->params->signed_scale)
         for (int side = 0; side < 2; side++)
             find_threshold(s, side);
@@ -292,13 +302,13 @@ static void enter_limited(struct search *s, float scale, double free, double sla
     if (p->symmetric) {
         const double *t = s->threshold, up = limit_of(p, 0) * wide, down = limit_of(p, 1) * wide;
         if (up >= t[0] && down >= t[1])
-            qobs_contest_enter(&s->contest, scale, 0, free + excess[0][0] + excess[1][1], slack);
+            qobs_contest_enter(s->contest, scale, 0, free + excess[0][0] + excess[1][1], slack);
         if (down >= t[0] && up >= t[1])
-            qobs_contest_enter(&s->contest, -scale, 0, free + excess[0][1] + excess[1][0], slack);
+            qobs_contest_enter(s->contest, -scale, 0, free + excess[0][1] + excess[1][0], slack);
         return;
     }
     for (size_t c = 0; c < caps; c++)
-        qobs_contest_enter(&s->contest, scale, first + (int32_t)c, free + excess[0][caps - 1 - c] + excess[1][c], slack);
+        qobs_contest_enter(s->contest, scale, first + (int32_t)c, free + excess[0][caps - 1 - c] + excess[1][c], slack);
 }
 
 static void search_curve(struct search *s)
@@ -313,14 +323,14 @@ static void search_curve(struct search *s)
                               s->moments.energy, s->arrays.error, s->arrays.curve);
     for (size_t k = 0; k < count; k++) {
         const double slack = slack_of(s, (double)scale[k]);
-        if (s->arrays.error[k] - slack > s->contest.bound)
+        if (s->arrays.error[k] - slack > s->contest->bound)
             continue;
         if (limited)
             enter_limited(s, scale[k], s->arrays.error[k], slack);
         else
-            qobs_contest_enter(&s->contest, scale[k], 0, s->arrays.error[k], slack);
+            qobs_contest_enter(s->contest, scale[k], 0, s->arrays.error[k], slack);
     }
-    qobs_contest_finish(&s->contest);
+    qobs_contest_finish(s->contest);
 }
 
 /* True if candidates are numbers with 8 significant bits without a gap. */
@@ -329,9 +339,8 @@ static bool is_without_gaps(const struct search *s)
     const struct optimal_params *p = s->params;
     const uint32_t first = bits_of_float(s->arrays.scale[0]) >> 16,
                    last = bits_of_float(s->arrays.scale[s->count - 1]) >> 16;
-    const bool around_range = p->scales == OPTIMAL_BF16 || p->scales == OPTIMAL_F16;
     const bool narrow = p->scales == OPTIMAL_F16 || p->f16_results; /* normal numbers of f16 */
-    return around_range && s->count < 4096 && last - first + 1 == s->count && (!narrow || first >= 0x3880);
+    return around_range(p) && s->count < 4096 && last - first + 1 == s->count && (!narrow || first >= 0x3880);
 }
 
 void qobs_optimal_group(const struct kernel_table *kernels, const struct optimal_params *p,
@@ -343,8 +352,12 @@ void qobs_optimal_group(const struct kernel_table *kernels, const struct optimal
     lay_out(p, g->n, scratch, &s.arrays);
     kernels->optimal_moments(g->w, g->h, g->n, &s.moments);
     s.steps = (double)((1 << p->num_bits) - 1);
-    s.count = qobs_optimal_scales(p, s.range.scale, g->global_scale, s.arrays.scale);
-    s.contest = qobs_contest(kernels, p, g);
+    s.count = *s.arrays.count;
+    if (around_range(p))
+        s.count = qobs_optimal_scales(p, s.range.scale, g->global_scale, s.arrays.scale);
+    struct contest contest;
+    qobs_contest_begin(&contest, kernels, p, g);
+    s.contest = &contest;
     if (s.count == 0) /* f16 has no number there */
         s.arrays.scale[s.count++] = s.range.scale < 1 ? 0x1p-24f : 65504;
     decide_guess(&s);
@@ -352,8 +365,8 @@ void qobs_optimal_group(const struct kernel_table *kernels, const struct optimal
         search_curve(&s);
     else
         search_directly(&s);
-    *choice = s.contest.best;
-    choice->minmax_error = kernels->optimal_error(&s.contest.number, g->w, g->h, g->n, s.range.scale,
+    *choice = contest.best;
+    choice->minmax_error = kernels->optimal_error(&contest.number, g->w, g->h, g->n, s.range.scale,
                                                   (float)qobs_optimal_zero_point(p, &s.range));
     choice->energy = s.moments.energy;
 }

@@ -7,4 +7,4 @@
 #include "range/optimal_search.h"
 
 /* Writes what all groups of at most n elements share into a scratch of theirs. */
-void qobs_optimal_prepare(const struct optimal_params *params, size_t n, void *scratch);
+void qobs_optimal_prepare(const struct optimal_params *params, float global_scale, size_t n, void *scratch);

@@ -163,7 +163,7 @@ static void search_part(void *argument, int64_t part, int64_t from, int64_t to)
     const struct run *r = argument;
     const struct workspace w = workspace_at(r, part);
     struct elements e;
-    qobs_optimal_prepare(&r->params, r->longest, w.scratch);
+    qobs_optimal_prepare(&r->params, r->search->global_scale ? *r->search->global_scale : 1, r->longest, w.scratch);
     qobs_elements_at(&r->source, from, &e);
     for (int64_t q = from; q < to; q++) {
         search_one(r, &e, &w, (size_t)q);

@@ -1,59 +1,74 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* Errors of optimal scales, plain C for every instruction set; included by src/ISA/optimal.c with its ENTRY. Loops have
- * a fixed number of lanes, which the compiler puts into vectors.
+/* Errors of optimal scales for every instruction set; included by src/ISA/optimal.c with its ENTRY. Doubles are vectors
+ * of four, an extension of both compilers: an instruction set without them gets several instructions.
  *
  * Accumulators: eight doubles. q - zero_point has 9 bits and the scale 24, so their product is exact.
  * Overflow: |w / scale| may be infinite and is limited before it is rounded.
  * Caller's duty: round to nearest, no flushing of subnormals (base/fpenv.h); a scale other than 0. */
 #include "kernels/kernel_optimal.h"
-#include "number/number.h"
+#include "number/grid.h"
 #include "templates/inline.h"
 
 enum { LANES = 8 };
 
-/* Adding and subtracting it rounds a float of magnitude below 2^22 to an integer. */
-#define ROUNDER 0x1.8p23f
+typedef double f64x4 __attribute__((vector_size(32), may_alias));
+typedef int64_t mask64x4 __attribute__((vector_size(32), may_alias));
+typedef float f32x4 __attribute__((vector_size(16), may_alias));
 
-ALWAYS_INLINE double sum_of_lanes(const double lane[LANES])
-{
-    return ((lane[0] + lane[1]) + (lane[2] + lane[3])) + ((lane[4] + lane[5]) + (lane[6] + lane[7]));
-}
+/* Four of eight lanes of aligned arrays: part 0 or 1. */
+#define WIDE(p, part) __builtin_convertvector(((const f32x4 *)(const void *)(p))[part], f64x4)
+#define FOUR(p, part) (((const f64x4 *)(const void *)(p))[part])
+#define POSITIVE(x) ((f64x4)((mask64x4)(x) & ((x) > 0)))
+#define LESSER(x, y) ((f64x4)(((mask64x4)(x) & ((x) < (y))) | ((mask64x4)(y) & ((x) >= (y)))))
+#define MAGNITUDE(x) ((f64x4)((mask64x4)(x) & INT64_MAX))
 
-ALWAYS_INLINE float rounded_integer(float x, float zero_point, float quant_min, float quant_max)
-{
-    const float y = x + zero_point, low = y < quant_min ? quant_min : y, q = low > quant_max ? quant_max : low;
-    return q + ROUNDER - ROUNDER - zero_point;
-}
+/* Lanes 0 to 3 and 4 to 7. */
+#define SUM_OF(sum)                                                                                                    \
+    (((sum)[0][0] + (sum)[0][1]) + ((sum)[0][2] + (sum)[0][3])) +                                                      \
+        (((sum)[1][0] + (sum)[1][1]) + ((sum)[1][2] + (sum)[1][3]))
 
-/* Numbers of e2m1 are 0.5, 1 or 2 apart: below 2, below 4, and from there to 6. */
-ALWAYS_INLINE float rounded_e2m1(float x)
+/* Quantized numbers of a chunk less the zero point. Numbers of e2m1 are 0.5, 1 or 2 apart: one digit after the first. */
+ALWAYS_INLINE void quantize(bool e2m1, const struct optimal_number *number, const float *w, size_t n, float scale,
+                            float zero_point, float *q)
 {
-    const float a = x < 0 ? -x : x, limited = a > 6 ? 6 : a;
-    const float rounder = limited < 2 ? ROUNDER / 2 : limited < 4 ? ROUNDER : ROUNDER * 2;
-    const float q = limited + rounder - rounder;
-    return x < 0 ? -q : q;
+    const float quant_min = number->quant_min, quant_max = number->quant_max;
+    const struct grid_float grid = grid_float_make(1, 1);
+    if (e2m1) {
+        NO_DEPENDENCE
+        for (size_t i = 0; i < n; i++) {
+            const uint32_t x = bits_of_float(w[i] / scale), sign = x & 0x80000000;
+            const int32_t a = (int32_t)(x & 0x7fffffff), most = 0x40c00000; /* 6 */
+            q[i] = grid_round_float(grid, float_of_bits((uint32_t)(a < most ? a : most) | sign));
+        }
+        return;
+    }
+    NO_DEPENDENCE
+    for (size_t i = 0; i < n; i++) {
+        const float y = w[i] / scale + zero_point, low = y < quant_min ? quant_min : y;
+        q[i] = grid_round_integer_float(low > quant_max ? quant_max : low) - zero_point;
+    }
 }
 
 ALWAYS_INLINE double error_sum(bool e2m1, const struct optimal_number *number, const float *w, const double *h,
                                size_t n, float scale, float zero_point)
 {
-    const float quant_min = number->quant_min, quant_max = number->quant_max;
+    enum { CHUNK = 128 };
     const double wide = (double)scale;
-    double lane[LANES] = {0};
-    for (size_t i = 0; i < n; i += LANES) {
-        float q[LANES];
-        for (int l = 0; l < LANES; l++) {
-            const float x = w[i + (size_t)l] / scale;
-            q[l] = e2m1 ? rounded_e2m1(x) : rounded_integer(x, zero_point, quant_min, quant_max);
-        }
-        for (int l = 0; l < LANES; l++) {
-            const double e = (double)q[l] * wide - (double)w[i + (size_t)l];
-            lane[l] += h[i + (size_t)l] * e * e;
-        }
+    f64x4 sum[2] = {{0}};
+    for (size_t from = 0; from < n; from += CHUNK) {
+        const size_t left = (n - from + QOBS_OPTIMAL_LANES - 1) / QOBS_OPTIMAL_LANES * QOBS_OPTIMAL_LANES;
+        const size_t length = left < CHUNK ? left : CHUNK;
+        _Alignas(64) float q[CHUNK];
+        quantize(e2m1, number, w + from, length, scale, zero_point, q);
+        for (size_t i = 0; i < length; i += LANES)
+            for (int part = 0; part < 2; part++) {
+                const f64x4 e = WIDE(q + i, part) * wide - WIDE(w + from + i, part);
+                sum[part] += FOUR(h + from + i, part) * e * e;
+            }
     }
-    return sum_of_lanes(lane);
+    return SUM_OF(sum);
 }
 
 QOBS_OPTIMAL_ERROR(ENTRY(qobs_optimal_error))
@@ -64,54 +79,48 @@ QOBS_OPTIMAL_ERROR(ENTRY(qobs_optimal_error))
 
 QOBS_OPTIMAL_MOMENTS(ENTRY(qobs_optimal_moments))
 {
-    double energy[LANES] = {0}, magnitude[LANES] = {0}, weight[LANES] = {0};
-    float lo[LANES] = {0}, hi[LANES] = {0};
+    f64x4 energy[2] = {{0}}, magnitude[2] = {{0}}, weight[2] = {{0}};
     for (size_t i = 0; i < n; i += LANES)
-        for (int l = 0; l < LANES; l++) {
-            const float x = w[i + (size_t)l];
-            const double wide = (double)x, a = wide < 0 ? -wide : wide, g = h[i + (size_t)l];
-            lo[l] = x < lo[l] ? x : lo[l];
-            hi[l] = x > hi[l] ? x : hi[l];
-            energy[l] += g * (wide * wide);
-            magnitude[l] += g * a;
-            weight[l] += g;
+        for (int part = 0; part < 2; part++) {
+            const f64x4 x = WIDE(w + i, part), g = FOUR(h + i, part);
+            energy[part] += g * (x * x);
+            magnitude[part] += g * MAGNITUDE(x);
+            weight[part] += g;
         }
     *moments = (struct optimal_moments){
-        .energy = sum_of_lanes(energy), .magnitude = sum_of_lanes(magnitude), .weight = sum_of_lanes(weight)};
-    for (int l = 0; l < LANES; l++) {
-        moments->lo = lo[l] < moments->lo ? lo[l] : moments->lo;
-        moments->hi = hi[l] > moments->hi ? hi[l] : moments->hi;
-    }
+        .energy = SUM_OF(energy), .magnitude = SUM_OF(magnitude), .weight = SUM_OF(weight)};
 }
 
 QOBS_OPTIMAL_BEYOND(ENTRY(qobs_optimal_beyond))
 {
-    double up[LANES] = {0}, down[LANES] = {0};
+    f64x4 up[2] = {{0}}, down[2] = {{0}};
     const double high = (double)above, low = (double)below;
     for (size_t i = 0; i < n; i += LANES)
-        for (int l = 0; l < LANES; l++) {
-            const double x = (double)w[i + (size_t)l], g = h[i + (size_t)l];
-            const double a = x - high, b = -x - low, over = a > 0 ? a : 0, under = b > 0 ? b : 0;
-            up[l] += g * (over * over);
-            down[l] += g * (under * under);
+        for (int part = 0; part < 2; part++) {
+            const f64x4 x = WIDE(w + i, part), g = FOUR(h + i, part), a = x - high, b = -x - low;
+            const f64x4 over = POSITIVE(a), under = POSITIVE(b);
+            up[part] += g * (over * over);
+            down[part] += g * (under * under);
         }
-    beyond[0] = sum_of_lanes(up);
-    beyond[1] = sum_of_lanes(down);
+    beyond[0] = SUM_OF(up);
+    beyond[1] = SUM_OF(down);
 }
 
 QOBS_OPTIMAL_EXCESS(ENTRY(qobs_optimal_excess))
 {
     const double inverse = 1 / scale, rounder = 0x1.8p52;
+    const f64x4 most = {highest, highest, highest, highest};
     for (size_t c = 0; c < caps; c++) {
-        const double cap = lowest + (double)c;
-        double lane[LANES] = {0};
+        const double limit = lowest + (double)c;
+        const f64x4 cap = {limit, limit, limit, limit};
+        f64x4 sum[2] = {{0}};
         for (size_t i = 0; i < n; i += LANES)
-            for (int l = 0; l < LANES; l++) {
-                const double x = (double)w[i + (size_t)l], y = x * inverse, limited = y < highest ? y : highest;
-                const double q = limited + rounder - rounder, p = q < cap ? q : cap;
-                const double free = x - q * scale, kept = x - p * scale;
-                lane[l] += h[i + (size_t)l] * (kept * kept - free * free);
+            for (int part = 0; part < 2; part++) {
+                const f64x4 x = WIDE(w + i, part), y = x * inverse, limited = LESSER(y, most);
+                const f64x4 q = limited + rounder - rounder, p = LESSER(q, cap);
+                const f64x4 at_q = x - q * scale, at_p = x - p * scale;
+                sum[part] += FOUR(h + i, part) * (at_p * at_p - at_q * at_q);
             }
-        excess[c] = sum_of_lanes(lane);
+        excess[c] = SUM_OF(sum);
     }
 }
