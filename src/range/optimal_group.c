@@ -166,6 +166,20 @@ static size_t gather_large(const struct optimal_group *g, bool negative, float a
     return n;
 }
 
+/* Puts the two largest first. */
+static void put_largest_first(float *w, double *h, size_t n)
+{
+    for (size_t to = 0; to < 2 && to < n; to++) {
+        size_t largest = to;
+        for (size_t i = to + 1; i < n; i++)
+            largest = w[i] > w[largest] ? i : largest;
+        const float x = w[to];
+        const double weight = h[to];
+        w[to] = w[largest], h[to] = h[largest];
+        w[largest] = x, h[largest] = weight;
+    }
+}
+
 /* Finds a threshold from below: beyond it the elements of the side cost more than the bound. */
 static void find_threshold(struct search *s, int side)
 {
@@ -179,6 +193,7 @@ static void find_threshold(struct search *s, int side)
     s->kernels->optimal_beyond(w, h, s->large[side], low, 0, beyond);
     if (!(beyond[0] > s->contest->bound)) {
         s->large[side] = gather_large(s->group, side, 0, w, h);
+        put_largest_first(w, h, s->large[side]);
         return;
     }
     for (int i = 0; i < HALVINGS; i++) {
@@ -200,6 +215,7 @@ static void find_threshold(struct search *s, int side)
     for (size_t i = n; i < padded(n); i++)
         w[i] = 0, h[i] = 0;
     s->large[side] = n;
+    put_largest_first(w, h, n);
     s->threshold[side] = (double)low * (1 - 0x1p-20);
 }
 
@@ -275,46 +291,78 @@ static void search_directly(struct search *s)
 /* How far an error of the curve may be off: elements that round differently, and rounding of the sums. */
 static double slack_of(const struct search *s, double scale)
 {
-    const double shifted = s->params->symmetric ? 0 : ldexp(1, s->params->num_bits - 22);
+    const double shifted = s->params->symmetric ? 0 : 0x1p-22 * (1 << s->params->num_bits);
     return 0x1p-19 * scale * s->moments.magnitude + shifted * scale * scale * s->moments.weight +
            1e-13 * s->moments.energy;
 }
 
-/* Enters all zero points, or both signs, of a scale whose error without limits is `free`. */
-static void enter_limited(struct search *s, float scale, double free, double slack)
+/* The least limit from `cap` to `most` with which the two largest elements of a side cost no more than `budget`, or
+ * most + 1. An element beyond its limit would have an error of at most half a scale without. */
+static int32_t least_cap(const struct search *s, int side, double scale, double budget, int32_t cap, int32_t most)
+{
+    enum { LARGEST = 2 };
+    const float *const w = s->arrays.large[side];
+    const double *const h = s->arrays.large_weight[side];
+    const size_t n = s->large[side] < LARGEST ? s->large[side] : LARGEST;
+    for (; cap <= most; cap++) {
+        double cost = 0;
+        for (size_t i = 0; i < n; i++) {
+            const double beyond = (double)w[i] - cap * scale, added = beyond * beyond - scale * scale / 4;
+            cost += beyond > 0 && added > 0 ? h[i] * added : 0;
+        }
+        if (cost <= budget)
+            break;
+    }
+    return cap;
+}
+
+static void add_excess(const struct search *s, double scale, const int32_t lowest[2], size_t caps,
+                       double excess[2][QOBS_OPTIMAL_STEPS])
+{
+    for (int side = 0; side < 2; side++)
+        s->kernels->optimal_excess(s->arrays.large[side], s->arrays.large_weight[side], s->large[side], scale,
+                                   (double)s->arrays.steps->negative, (double)lowest[side], caps, excess[side]);
+}
+
+/* Enters both signs of a scale whose error without limits is `free`. */
+static void enter_signs(struct search *s, float scale, double free, double slack)
 {
     const struct optimal_params *p = s->params;
-    const double wide = (double)scale, highest = (double)s->arrays.steps->negative;
+    const double wide = (double)scale, *t = s->threshold, up = limit_of(p, 0) * wide, down = limit_of(p, 1) * wide;
+    const int32_t lowest[2] = {p->quant_max, p->quant_max};
     double excess[2][QOBS_OPTIMAL_STEPS];
-    const double up = floor(p->quant_max - s->threshold[0] / wide),
-                 down = ceil(p->quant_min + s->threshold[1] / wide);
-    const int32_t last = p->symmetric || up > p->quant_max ? p->quant_max : (int32_t)up;
-    const int32_t first = p->symmetric || down < p->quant_min ? p->quant_min : (int32_t)down;
-    if (!p->symmetric && first > last)
-        return;
-    /* the limits of positive elements are quant_max - z, those of negative ones z - quant_min */
-    const int32_t lowest[2] = {p->symmetric ? p->quant_max : p->quant_max - last,
-                               p->symmetric ? p->quant_max : first - p->quant_min};
-    const size_t caps = p->symmetric ? 2 : (size_t)(last - first + 1);
-    for (int side = 0; side < 2; side++)
-        s->kernels->optimal_excess(s->arrays.large[side], s->arrays.large_weight[side], s->large[side], wide, highest,
-                                   (double)lowest[side], caps, excess[side]);
-    if (p->symmetric) {
-        const double *t = s->threshold, up = limit_of(p, 0) * wide, down = limit_of(p, 1) * wide;
-        if (up >= t[0] && down >= t[1])
-            qobs_contest_enter(s->contest, scale, 0, free + excess[0][0] + excess[1][1], slack);
-        if (down >= t[0] && up >= t[1])
-            qobs_contest_enter(s->contest, -scale, 0, free + excess[0][1] + excess[1][0], slack);
-        return;
+    add_excess(s, wide, lowest, 2, excess);
+    if (up >= t[0] && down >= t[1])
+        qobs_contest_enter(s->contest, scale, 0, free + excess[0][0] + excess[1][1], slack);
+    if (down >= t[0] && up >= t[1])
+        qobs_contest_enter(s->contest, -scale, 0, free + excess[0][1] + excess[1][0], slack);
+}
+
+/* Enters zero points in the same way. The limits of positive elements are quant_max - z, those of negative ones
+ * z - quant_min. */
+static void enter_zero_points(struct search *s, float scale, double free, double slack)
+{
+    const struct optimal_params *p = s->params;
+    const int32_t all = p->quant_max - p->quant_min;
+    const double wide = (double)scale, budget = s->contest->bound - free + slack;
+    int32_t lowest[2];
+    double excess[2][QOBS_OPTIMAL_STEPS];
+    for (int side = 0; side < 2; side++) {
+        const double least = ceil(s->threshold[side] / wide); /* smaller elements are not in the lists */
+        lowest[side] = least > all ? all + 1 : least_cap(s, side, wide, budget, (int32_t)least, all);
     }
+    if (lowest[0] + lowest[1] > all)
+        return;
+    const size_t caps = (size_t)(all - lowest[0] - lowest[1] + 1);
+    add_excess(s, wide, lowest, caps, excess);
     for (size_t c = 0; c < caps; c++)
-        qobs_contest_enter(s->contest, scale, first + (int32_t)c, free + excess[0][caps - 1 - c] + excess[1][c], slack);
+        qobs_contest_enter(s->contest, scale, p->quant_min + lowest[1] + (int32_t)c,
+                           free + excess[0][caps - 1 - c] + excess[1][c], slack);
 }
 
 static void search_curve(struct search *s)
 {
     const struct optimal_params *p = s->params;
-    const bool limited = !p->symmetric || p->signed_scale;
     for (int side = 0; side < 2; side++)
         find_threshold(s, side);
     const size_t from = candidate_below(s, least_scale(s)), count = s->count - from;
@@ -325,8 +373,10 @@ static void search_curve(struct search *s)
         const double slack = slack_of(s, (double)scale[k]);
         if (s->arrays.error[k] - slack > s->contest->bound)
             continue;
-        if (limited)
-            enter_limited(s, scale[k], s->arrays.error[k], slack);
+        if (!p->symmetric)
+            enter_zero_points(s, scale[k], s->arrays.error[k], slack);
+        else if (p->signed_scale)
+            enter_signs(s, scale[k], s->arrays.error[k], slack);
         else
             qobs_contest_enter(s->contest, scale[k], 0, s->arrays.error[k], slack);
     }

@@ -109,18 +109,17 @@ QOBS_OPTIMAL_BEYOND(ENTRY(qobs_optimal_beyond))
 QOBS_OPTIMAL_EXCESS(ENTRY(qobs_optimal_excess))
 {
     const double inverse = 1 / scale, rounder = 0x1.8p52;
-    const f64x4 most = {highest, highest, highest, highest};
-    for (size_t c = 0; c < caps; c++) {
-        const double limit = lowest + (double)c;
-        const f64x4 cap = {limit, limit, limit, limit};
-        f64x4 sum[2] = {{0}};
-        for (size_t i = 0; i < n; i += LANES)
-            for (int part = 0; part < 2; part++) {
-                const f64x4 x = WIDE(w + i, part), y = x * inverse, limited = LESSER(y, most);
-                const f64x4 q = limited + rounder - rounder, p = LESSER(q, cap);
-                const f64x4 at_q = x - q * scale, at_p = x - p * scale;
-                sum[part] += FOUR(h + i, part) * (at_p * at_p - at_q * at_q);
-            }
-        excess[c] = SUM_OF(sum);
+    for (size_t c = 0; c < caps; c += 4) {
+        const double least = lowest + (double)c;
+        const f64x4 cap = {least, least + 1, least + 2, least + 3};
+        f64x4 sum = {0};
+        for (size_t i = 0; i < n; i++) {
+            const double x = (double)w[i], y = x * inverse, limited = y < highest ? y : highest;
+            const double one = limited + rounder - rounder, free = x - one * scale, square = free * free;
+            const f64x4 q = {one, one, one, one}, p = LESSER(q, cap), kept = x - p * scale;
+            sum += h[i] * (kept * kept - square);
+        }
+        for (size_t l = 0; l < 4; l++)
+            excess[c + l] = sum[l];
     }
 }
