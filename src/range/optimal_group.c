@@ -297,7 +297,7 @@ static double slack_of(const struct search *s, double scale)
 }
 
 /* The least limit from `cap` to `most` with which the two largest elements of a side cost no more than `budget`, or
- * most + 1. An element beyond its limit would have an error of at most half a scale without. */
+ * most + 1. Without it an element has an error of at most half a scale, or that beyond the limit `most`. */
 static int32_t least_cap(const struct search *s, int side, double scale, double budget, int32_t cap, int32_t most)
 {
     enum { LARGEST = 2 };
@@ -307,8 +307,9 @@ static int32_t least_cap(const struct search *s, int side, double scale, double 
     for (; cap <= most; cap++) {
         double cost = 0;
         for (size_t i = 0; i < n; i++) {
-            const double beyond = (double)w[i] - cap * scale, added = beyond * beyond - scale * scale / 4;
-            cost += beyond > 0 && added > 0 ? h[i] * added : 0;
+            const double beyond = (double)w[i] - cap * scale, least = (double)w[i] - most * scale;
+            const double free = least > scale / 2 ? least : scale / 2;
+            cost += beyond > free ? h[i] * (beyond * beyond - free * free) : 0;
         }
         if (cost <= budget)
             break;
