@@ -370,7 +370,10 @@ static void search_curve(struct search *s)
     const float *const scale = s->arrays.scale + from;
     s->kernels->optimal_curve(s->arrays.steps, s->group->w, s->group->h, s->group->n, bits_of_float(*scale) >> 16, count,
                               s->moments.energy, s->arrays.error, s->arrays.curve);
+    const double limit = s->contest->bound + slack_of(s, (double)scale[count - 1]); /* no slack is larger */
     for (size_t k = 0; k < count; k++) {
+        if (s->arrays.error[k] > limit)
+            continue;
         const double slack = slack_of(s, (double)scale[k]);
         if (s->arrays.error[k] - slack > s->contest->bound)
             continue;

@@ -19,7 +19,8 @@ const struct range_ops qobs_range_local_hessian = {.stage = SEARCH_OPTIMAL, .imp
 
 /* The mean square of each column, and the index of each column, which the elements of a group are read with. */
 struct columns {
-    double *importance; /* NULL: it is not used */
+    void *memory;       /* of the importance */
+    double *importance; /* aligned to 64 bytes */
     float *index;       /* exact: the plan has fewer columns than 2^24 */
     int64_t count;
 };
@@ -36,9 +37,21 @@ static enum importance_fault means_of(const struct importance *importance, doubl
     return !finite ? IMPORTANCE_NOT_FINITE : negative ? IMPORTANCE_NEGATIVE : zero ? IMPORTANCE_ZERO : IMPORTANCE_USABLE;
 }
 
+enum { ALIGNMENT = 64 };
+
+static void *aligned(void *memory)
+{
+    return (unsigned char *)memory + (ALIGNMENT - (uintptr_t)memory % ALIGNMENT) % ALIGNMENT;
+}
+
+static size_t importance_size(const struct columns *columns)
+{
+    return (size_t)columns->count * sizeof *columns->importance + ALIGNMENT;
+}
+
 static void release_columns(const struct optimal_search *s, struct columns *columns)
 {
-    qobs_release(s->runtime, columns->importance, (size_t)columns->count * sizeof *columns->importance);
+    qobs_release(s->runtime, columns->memory, importance_size(columns));
     qobs_release(s->runtime, columns->index, (size_t)columns->count * sizeof *columns->index);
 }
 
@@ -56,10 +69,11 @@ static int make_columns(const struct optimal_search *s, struct columns *columns,
         *fault = IMPORTANCE_COLUMNS;
     } else {
         columns->count = s->importance->columns;
-        columns->importance = qobs_allocate(s->runtime, (size_t)columns->count * sizeof *columns->importance);
+        columns->memory = qobs_allocate(s->runtime, importance_size(columns));
         columns->index = qobs_allocate(s->runtime, (size_t)columns->count * sizeof *columns->index);
-        if (!columns->importance || !columns->index)
+        if (!columns->memory || !columns->index)
             return qobs_no_memory(error, "importance: no memory for %lld columns", (long long)columns->count);
+        columns->importance = aligned(columns->memory);
         for (int64_t j = 0; j < columns->count; j++)
             columns->index[j] = (float)j;
         *fault = means_of(s->importance, columns->importance);
@@ -97,12 +111,19 @@ static struct workspace workspace_at(const struct run *r, int64_t part)
                               (double *)(void *)(memory + 2 * floats), memory + 2 * floats + doubles};
 }
 
+/* True if the importance of the columns lies in memory as kernels want the weights of a group. */
+static bool shares_importance(const struct run *r, const struct elements *e)
+{
+    return r->source.column_weight && !r->source.plan->order && e->axes == 1 && r->params.dampening == 0 &&
+           e->count % OPTIMAL_PADDING == 0 && (uintptr_t)(r->columns->importance + e->column) % ALIGNMENT == 0;
+}
+
 static void load(const struct run *r, const struct elements *e, const struct workspace *w)
 {
     for (int64_t first = 0; first < e->count; first += QOBS_SEARCH_MOST) {
         const size_t n = (size_t)(e->count - first < QOBS_SEARCH_MOST ? e->count - first : QOBS_SEARCH_MOST);
         e->gather->load(&r->source, e, first, n, 1, w->w + first);
-        if (r->source.column_weight)
+        if (r->source.column_weight && !shares_importance(r, e))
             e->gather->weights(&r->source, e, first, n, w->index + first);
     }
 }
@@ -118,10 +139,17 @@ static bool is_finite(const float *w, size_t n)
 static size_t padded(size_t n) { return (n + OPTIMAL_PADDING - 1) / OPTIMAL_PADDING * OPTIMAL_PADDING; }
 
 /* The weights of a group's errors; all 1 if the importance says nothing about the elements. */
-static void weigh(const struct run *r, const struct workspace *w, size_t n)
+static const double *weigh(const struct run *r, const struct elements *e, const struct workspace *w, size_t n)
 {
-    const double *const importance = r->source.column_weight ? r->columns->importance : NULL;
+    const double *importance = r->source.column_weight ? r->columns->importance : NULL;
     double sum = 0, seen = 0;
+    if (shares_importance(r, e)) {
+        const double *const h = importance + e->column;
+        for (size_t i = 0; i < n; i++)
+            if (w->w[i] != 0 && h[i] > 0)
+                return h;
+        importance = NULL;
+    }
     for (size_t i = 0; importance && i < n; i++) {
         w->h[i] = importance[(size_t)w->index[i]];
         sum += w->h[i];
@@ -135,6 +163,7 @@ static void weigh(const struct run *r, const struct workspace *w, size_t n)
         w->h[i] = 1;
     for (size_t i = n; i < padded(n); i++)
         w->h[i] = 0;
+    return w->h;
 }
 
 static void search_one(const struct run *r, const struct elements *e, const struct workspace *w, size_t qparam)
@@ -144,9 +173,8 @@ static void search_one(const struct run *r, const struct elements *e, const stru
     const float global_scale = s->global_scale ? *s->global_scale : 1;
     struct optimal_choice choice = {.scale = NAN, .error = NAN, .minmax_error = NAN, .energy = NAN};
     load(r, e, w);
-    if (r->source.finite_only || is_finite(w->w, n)) {
-        const struct optimal_group group = {w->w, w->h, n, global_scale};
-        weigh(r, w, n);
+    if (s->params->nonfinite != NONFINITE_PROPAGATE || is_finite(w->w, n)) {
+        const struct optimal_group group = {w->w, weigh(r, e, w, n), n, global_scale};
         qobs_optimal_group(s->kernels, &r->params, &group, w->scratch, &choice);
     }
     r->result->scale[qparam] = qobs_optimal_stored(&r->params, choice.scale, global_scale);
@@ -181,11 +209,11 @@ static int search_groups(struct run *r, qobs_error *error)
     r->longest = padded((size_t)qobs_elements_most(s->plan));
     r->each = r->longest * (2 * sizeof(float) + sizeof(double)) +
               (qobs_optimal_scratch(&r->params, r->longest) + 63) / 64 * 64;
-    const size_t size = r->each * (size_t)split.parts + 64;
+    const size_t size = r->each * (size_t)split.parts + ALIGNMENT;
     unsigned char *const memory = qobs_allocate(s->runtime, size);
     if (!memory)
         return qobs_no_memory(error, "search: no memory for %zu bytes", size);
-    r->memory = memory + (64 - (uintptr_t)memory % 64) % 64;
+    r->memory = aligned(memory);
     qobs_split_run(s->runtime, &split, search_part, r);
     qobs_release(s->runtime, memory, size);
     return QOBS_OK;

@@ -15,13 +15,15 @@
 
 enum { BLOCK = 16, STEP_BITS = 12 }; /* an event: bucket (12 bits), step (8 bits), element of the chunk (12 bits) */
 
+typedef double f64x2 __attribute__((vector_size(16), may_alias));
+
 struct curve {
     const struct optimal_steps *steps;
     uint32_t first, count;
-    double (*bucket)[2];
+    f64x2 *bucket;
     uint32_t *events;
     float *magnitude; /* of the elements of a chunk */
-    double (*pair)[2]; /* their h * |w| and h */
+    f64x2 *pair;      /* their h * |w| and h */
 };
 
 /* Finds the events of 16 elements from element `at` of the chunk on; passed: steps that all candidates take. */
@@ -61,49 +63,40 @@ ALWAYS_INLINE void add_chunk(const struct curve *c, const float *w, const double
     for (size_t i = 0; i < n; i += BLOCK)
         events += find_events(c, w + i, (uint32_t)i, c->events + events, passed + i);
     for (size_t i = 0; i < n; i++) {
-        c->pair[i][0] = h[i] * (double)c->magnitude[i];
-        c->pair[i][1] = h[i];
+        ((double *)(void *)c->pair)[2 * i] = h[i] * (double)c->magnitude[i];
+        ((double *)(void *)c->pair)[2 * i + 1] = h[i];
     }
     for (size_t e = 0; e < events; e++) {
         const uint32_t event = c->events[e], i = event & ((1 << STEP_BITS) - 1), j = event >> STEP_BITS & 255;
-        double *const bucket = c->bucket[event >> 20];
-        bucket[0] += c->pair[i][0] * c->steps->gain[j][0];
-        bucket[1] += c->pair[i][1] * c->steps->gain[j][1];
+        c->bucket[event >> 20] += c->pair[i] * *(const f64x2 *)(const void *)c->steps->gain[j];
     }
-    double first[2][2] = {{0}};
-    for (size_t i = 0; i < n; i++) {
-        const double *const taken = c->steps->taken[passed[i]];
-        first[i % 2][0] += c->pair[i][0] * taken[0];
-        first[i % 2][1] += c->pair[i][1] * taken[1];
-    }
-    c->bucket[c->count][0] += first[0][0] + first[1][0];
-    c->bucket[c->count][1] += first[0][1] + first[1][1];
+    f64x2 first[4] = {{0}};
+    for (size_t i = 0; i < n; i += 4)
+        for (size_t l = 0; l < 4; l++)
+            first[l] += c->pair[i + l] * *(const f64x2 *)(const void *)c->steps->taken[passed[i + l]];
+    c->bucket[c->count] += (first[0] + first[1]) + (first[2] + first[3]);
 }
 
 QOBS_OPTIMAL_CURVE(ENTRY(qobs_optimal_curve))
 {
-    const size_t all = steps->positive > steps->negative ? steps->positive : steps->negative;
     unsigned char *memory = scratch;
     struct curve c = {.steps = steps, .first = first, .count = (uint32_t)count};
-    c.pair = (double(*)[2])(void *)memory;
+    c.pair = (f64x2 *)(void *)memory;
     memory += QOBS_OPTIMAL_CHUNK * sizeof *c.pair;
     c.magnitude = (float *)(void *)memory;
     memory += QOBS_OPTIMAL_CHUNK * sizeof *c.magnitude;
-    c.bucket = (double(*)[2])(void *)memory;
+    c.bucket = (f64x2 *)(void *)memory;
     memory += (count + 1) * sizeof *c.bucket;
     c.events = (uint32_t *)(void *)memory;
-    (void)all;
     for (size_t k = 0; k <= count; k++)
-        c.bucket[k][0] = c.bucket[k][1] = 0;
+        c.bucket[k] = (f64x2){0, 0};
     for (size_t i = 0; i < n; i += QOBS_OPTIMAL_CHUNK) {
         const size_t left = (n - i + BLOCK - 1) / BLOCK * BLOCK;
         add_chunk(&c, w + i, h + i, left < QOBS_OPTIMAL_CHUNK ? left : QOBS_OPTIMAL_CHUNK);
     }
-    double b = c.bucket[count][0], q = c.bucket[count][1];
-    for (size_t k = count; k-- > 0;) {
-        c.bucket[k][0] = b += c.bucket[k][0];
-        c.bucket[k][1] = q += c.bucket[k][1];
-    }
+    f64x2 sum = c.bucket[count];
+    for (size_t k = count; k-- > 0;)
+        c.bucket[k] = sum += c.bucket[k];
     for (size_t k = 0; k < count; k++) {
         const double s = (double)float_of_bits((first + (uint32_t)k) << 16);
         error[k] = (energy - (2 * s) * c.bucket[k][0]) + (s * s) * c.bucket[k][1];
