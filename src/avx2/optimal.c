@@ -6,11 +6,14 @@
 #error "this file needs -mavx2 -mfma -mf16c"
 #endif
 
+#include <immintrin.h>
+
+#define LEAST_OF(a, b) ((mask32x8)_mm256_min_epi32((__m256i)(a), (__m256i)(b)))
+#define MOST_OF(a, b) ((mask32x8)_mm256_max_epi32((__m256i)(a), (__m256i)(b)))
+
 #define ENTRY_(name) name##_avx2
 #define ENTRY(name) ENTRY_(name)
 #include "templates/optimal_error.inl.h"
-
-#include <immintrin.h>
 
 #include "templates/left_pack.h"
 

@@ -6,11 +6,14 @@
 #error "this file needs -mavx512f -mavx512bw -mavx512dq -mavx512vl"
 #endif
 
+#include <immintrin.h>
+
+#define LEAST_OF(a, b) ((mask32x8)_mm256_min_epi32((__m256i)(a), (__m256i)(b)))
+#define MOST_OF(a, b) ((mask32x8)_mm256_max_epi32((__m256i)(a), (__m256i)(b)))
+
 #define ENTRY_(name) name##_avx512
 #define ENTRY(name) ENTRY_(name)
 #include "templates/optimal_error.inl.h"
-
-#include <immintrin.h>
 
 /* See templates/optimal_curve.inl.h. */
 ALWAYS_INLINE size_t pack_events(uint32_t *events, const float t[16], uint32_t first, uint32_t count, uint32_t tag,

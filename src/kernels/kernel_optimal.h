@@ -22,6 +22,13 @@ struct optimal_number {
     double name(const struct optimal_number *number, const float *w, const double *h, size_t n, float scale,           \
                 float zero_point)
 
+/* The same of e2m1 for 8 scales at once, in float: w * (1 / scale) is rounded, and w are magnitudes. h are floats,
+ * padded as w. */
+enum { QOBS_OPTIMAL_SCALES = 8 };
+#define QOBS_OPTIMAL_NEARLY(name)                                                                                      \
+    void name(const float *w, const float *h, size_t n, const float scale[QOBS_OPTIMAL_SCALES],                        \
+              float error[QOBS_OPTIMAL_SCALES])
+
 /* Sums of h * w * w, h * |w| and h. */
 struct optimal_moments {
     double energy, magnitude, weight;
@@ -33,6 +40,10 @@ struct optimal_moments {
 /* beyond[0] = sum h * max(0, w - above)^2 and beyond[1] = sum h * max(0, -w - below)^2, with above, below >= 0. */
 #define QOBS_OPTIMAL_BEYOND(name)                                                                                      \
     void name(const float *w, const double *h, size_t n, float above, float below, double beyond[2])
+
+/* Writes the indices of elements of one sign, in ascending order, whose magnitudes are at least those of a positive
+ * number without its low 16 bits, and returns how many. n: at most 4096. index has room for QOBS_OPTIMAL_LANES more. */
+#define QOBS_OPTIMAL_LARGE(name) size_t name(const float *w, size_t n, bool negative, float least, uint32_t *index)
 
 /* The magnitudes that an element is quantized to, from 0 on. Step j leads to magnitude j + 1: from the scale
  * |w| * inverse_mid[j] downwards an element takes it. What it adds to sum h * |w| * q is h * |w| * gain[j][0], and to
@@ -65,6 +76,8 @@ struct optimal_steps {
 
 #define QOBS_OPTIMAL_SLOTS(EACH, with)                                                                                 \
     EACH(ONE, optimal_error, QOBS_OPTIMAL_ERROR, with)                                                                 \
+    EACH(ONE, optimal_nearly, QOBS_OPTIMAL_NEARLY, with)                                                               \
+    EACH(ONE, optimal_large, QOBS_OPTIMAL_LARGE, with)                                                                 \
     EACH(ONE, optimal_moments, QOBS_OPTIMAL_MOMENTS, with)                                                             \
     EACH(ONE, optimal_beyond, QOBS_OPTIMAL_BEYOND, with)                                                               \
     EACH(ONE, optimal_curve, QOBS_OPTIMAL_CURVE, with)                                                                 \

@@ -25,11 +25,9 @@ static bool goes_before(float a, int32_t zero_a, float b, int32_t zero_b)
     return a != b ? a > 0 : zero_a < zero_b;
 }
 
-double qobs_contest_decide(struct contest *c, float scale, int32_t zero_point)
+void qobs_contest_decided(struct contest *c, float scale, int32_t zero_point, double error)
 {
-    const struct optimal_group *g = c->group;
     struct optimal_choice *best = &c->best;
-    const double error = c->kernels->optimal_error(&c->number, g->w, g->h, g->n, scale, (float)zero_point);
     if (error < best->error ||
         (error == best->error && goes_before(scale, zero_point, best->scale, best->zero_point))) {
         best->error = error;
@@ -37,6 +35,13 @@ double qobs_contest_decide(struct contest *c, float scale, int32_t zero_point)
         best->zero_point = zero_point;
     }
     c->bound = error < c->bound ? error : c->bound;
+}
+
+double qobs_contest_decide(struct contest *c, float scale, int32_t zero_point)
+{
+    const struct optimal_group *g = c->group;
+    const double error = c->kernels->optimal_error(&c->number, g->w, g->h, g->n, scale, (float)zero_point);
+    qobs_contest_decided(c, scale, zero_point, error);
     return error;
 }
 

@@ -29,6 +29,9 @@ void qobs_contest_begin(struct contest *contest, const struct kernel_table *kern
 /* Computes the error of a candidate now, and returns it. */
 double qobs_contest_decide(struct contest *contest, float scale, int32_t zero_point);
 
+/* The same for a candidate whose error is known. */
+void qobs_contest_decided(struct contest *contest, float scale, int32_t zero_point, double error);
+
 /* Enters a candidate whose error is from `nearly` - slack to `nearly` + slack. */
 void qobs_contest_enter(struct contest *contest, float scale, int32_t zero_point, double nearly, double slack);
 

@@ -151,15 +151,20 @@ static void decide_guess(struct search *s)
 
 /* ---- Thresholds -------------------------------------------------------------------------------------------------- */
 
-/* Copies the elements of a side whose magnitude is above `above`; returns how many. */
-static size_t gather_large(const struct optimal_group *g, bool negative, float above, float *w, double *h)
+/* Copies the elements of a side whose magnitude is nearly `least` or above; returns how many. */
+static size_t gather_large(const struct search *s, bool negative, float least, float *w, double *h)
 {
+    enum { PART = 1024 };
+    const struct optimal_group *g = s->group;
     size_t n = 0;
-    for (size_t i = 0; i < g->n; i++) {
-        const float x = negative ? -g->w[i] : g->w[i];
-        w[n] = x;
-        h[n] = g->h[i];
-        n += x > above;
+    for (size_t from = 0; from < g->n; from += PART) {
+        uint32_t index[PART + QOBS_OPTIMAL_LANES];
+        const size_t left = g->n - from < PART ? g->n - from : PART;
+        const size_t found = s->kernels->optimal_large(g->w + from, left, negative, least, index);
+        for (size_t i = 0; i < found; i++, n++) {
+            w[n] = fabsf(g->w[from + index[i]]);
+            h[n] = g->h[from + index[i]];
+        }
     }
     for (size_t i = n; i < padded(n); i++)
         w[i] = 0, h[i] = 0;
@@ -189,10 +194,10 @@ static void find_threshold(struct search *s, int side)
     float *const w = s->arrays.large[side], low = top * share, high = top;
     double *const h = s->arrays.large_weight[side], beyond[2];
     s->threshold[side] = 0;
-    s->large[side] = gather_large(s->group, side, low, w, h);
+    s->large[side] = gather_large(s, side, low, w, h);
     s->kernels->optimal_beyond(w, h, s->large[side], low, 0, beyond);
     if (!(beyond[0] > s->contest->bound)) {
-        s->large[side] = gather_large(s->group, side, 0, w, h);
+        s->large[side] = gather_large(s, side, 0, w, h);
         put_largest_first(w, h, s->large[side]);
         return;
     }
@@ -227,6 +232,14 @@ static double least_scale(const struct search *s)
         return (t[0] + t[1]) / s->steps;
     const double one = fmax(t[0] / up, t[1] / down), other = fmax(t[0] / down, t[1] / up);
     return s->params->signed_scale && other < one ? other : one;
+}
+
+/* How far an error of the curve may be off: elements that round differently, and rounding of the sums. */
+static double slack_of(const struct search *s, double scale)
+{
+    const double shifted = s->params->symmetric ? 0 : 0x1p-22 * (1 << s->params->num_bits);
+    return 0x1p-19 * scale * s->moments.magnitude + shifted * scale * scale * s->moments.weight +
+           1e-13 * s->moments.energy;
 }
 
 /* ---- One scale after the other ----------------------------------------------------------------------------------- */
@@ -274,6 +287,55 @@ static void try_scale(struct search *s, float scale)
         qobs_contest_decide(s->contest, scale, z);
 }
 
+/* Magnitudes and weights in float, of which weight * magnitude sums up to the largest magnitude: a weight is then
+ * neither too large nor too small for float where it matters. Returns the factor. */
+static double narrow(const struct search *s, float *w, float *h)
+{
+    const struct optimal_group *g = s->group;
+    const double amax = fmax((double)s->range.hi, -(double)s->range.lo), factor = amax / s->moments.magnitude;
+    for (size_t i = 0; i < padded(g->n); i++) {
+        const double weight = g->h[i] * factor;
+        w[i] = fabsf(g->w[i]);
+        h[i] = (float)(weight < 1e30 ? weight : 1e30);
+    }
+    return factor;
+}
+
+/* Enters QOBS_OPTIMAL_SCALES scales from number k on, with their errors in float. */
+static void enter_scales(struct search *s, size_t k, const float *w, const float *h, double factor)
+{
+    float scale[QOBS_OPTIMAL_SCALES], error[QOBS_OPTIMAL_SCALES];
+    for (size_t i = 0; i < QOBS_OPTIMAL_SCALES; i++)
+        scale[i] = s->arrays.scale[k + i < s->count ? k + i : s->count - 1];
+    s->kernels->optimal_nearly(w, h, s->group->n, scale, error);
+    for (size_t i = 0; i < QOBS_OPTIMAL_SCALES && k + i < s->count; i++) {
+        const double nearly = (double)error[i] / factor, rounding = sqrt(nearly * s->moments.energy);
+        qobs_contest_enter(s->contest, scale[i], 0, nearly,
+                           slack_of(s, (double)scale[i]) + 0x1p-19 * (nearly + rounding));
+    }
+}
+
+/* e2m1 has one zero point and, under e4m3, few scales. */
+static void search_e2m1(struct search *s)
+{
+    const size_t end = direct_end(s), n = s->group->n;
+    const float amax = fmaxf(s->range.hi, -s->range.lo);
+    float *const w = s->arrays.large[0], *const h = s->arrays.large[1];
+    const bool fits = n <= 32 && amax > 1e-12f && amax < 1e12f && s->moments.magnitude > 0;
+    const double factor = fits ? narrow(s, w, h) : 1;
+    size_t k = end;
+    do {
+        const size_t last = k;
+        k = k > QOBS_OPTIMAL_SCALES ? k - QOBS_OPTIMAL_SCALES : 0;
+        if (fits && s->arrays.scale[k] > amax * 0x1p-20f)
+            enter_scales(s, k, w, h, factor);
+        else
+            for (size_t i = k; i < last; i++)
+                qobs_contest_decide(s->contest, s->arrays.scale[i], 0);
+    } while (k > 0 && !clips_too_much(s, s->arrays.scale[k - 1]));
+    qobs_contest_finish(s->contest);
+}
+
 static void search_directly(struct search *s)
 {
     const size_t start = candidate_below(s, (double)s->contest->best.scale), end = direct_end(s);
@@ -287,14 +349,6 @@ static void search_directly(struct search *s)
 }
 
 /* ---- All scales at once ------------------------------------------------------------------------------------------ */
-
-/* How far an error of the curve may be off: elements that round differently, and rounding of the sums. */
-static double slack_of(const struct search *s, double scale)
-{
-    const double shifted = s->params->symmetric ? 0 : 0x1p-22 * (1 << s->params->num_bits);
-    return 0x1p-19 * scale * s->moments.magnitude + shifted * scale * scale * s->moments.weight +
-           1e-13 * s->moments.energy;
-}
 
 /* The least limit from `cap` to `most` with which the two largest elements of a side cost no more than `budget`, or
  * most + 1. Without it an element has an error of at most half a scale, or that beyond the limit `most`. */
@@ -371,7 +425,8 @@ static void search_curve(struct search *s)
     s->kernels->optimal_curve(s->arrays.steps, s->group->w, s->group->h, s->group->n, bits_of_float(*scale) >> 16, count,
                               s->moments.energy, s->arrays.error, s->arrays.curve);
     const double limit = s->contest->bound + slack_of(s, (double)scale[count - 1]); /* no slack is larger */
-    for (size_t k = 0; k < count; k++) {
+    const size_t stride = p->symmetric ? 1 : 4; /* the first scales lower the bound for the others */
+    for (size_t first = 0, k = 0; first < stride && k < count; k = k + stride < count ? k + stride : ++first) {
         if (s->arrays.error[k] > limit)
             continue;
         const double slack = slack_of(s, (double)scale[k]);
@@ -414,8 +469,12 @@ void qobs_optimal_group(const struct kernel_table *kernels, const struct optimal
     s.contest = &contest;
     if (s.count == 0) /* f16 has no number there */
         s.arrays.scale[s.count++] = s.range.scale < 1 ? 0x1p-24f : 65504;
-    decide_guess(&s);
-    if (is_without_gaps(&s))
+    const bool curve = is_without_gaps(&s);
+    if (!p->e2m1 || curve)
+        decide_guess(&s);
+    if (p->e2m1 && !curve)
+        search_e2m1(&s);
+    else if (curve)
         search_curve(&s);
     else
         search_directly(&s);

@@ -77,6 +77,32 @@ QOBS_OPTIMAL_ERROR(ENTRY(qobs_optimal_error))
                         : error_sum(false, number, w, h, n, scale, zero_point);
 }
 
+typedef float f32x8 __attribute__((vector_size(32), may_alias));
+typedef int32_t mask32x8 __attribute__((vector_size(32), may_alias));
+
+/* Minimum and maximum of lanes, for instruction sets whose file does not define them. */
+#ifndef LEAST_OF
+#define LEAST_OF(a, b) (((a) & ((a) < (b))) | ((b) & ((a) >= (b))))
+#define MOST_OF(a, b) (((a) & ((a) > (b))) | ((b) & ((a) <= (b))))
+#endif
+
+QOBS_OPTIMAL_NEARLY(ENTRY(qobs_optimal_nearly))
+{
+    f32x8 s, inverse, sum[2] = {{0}};
+    memcpy(&s, scale, sizeof s);
+    inverse = 1 / s;
+    const mask32x8 zero = {0}, six = zero + 0x40c00000, one = zero + 0x3f800000, exponent = zero + 0x7f800000;
+    for (size_t i = 0; i < n; i += 2)
+        for (size_t l = 0; l < 2; l++) {
+            const mask32x8 x = (mask32x8)(w[i + l] * inverse), limited = LEAST_OF(x, six), power = limited & exponent;
+            const f32x8 rounder = (f32x8)(MOST_OF(power, one) + (22 << 23));
+            const f32x8 e = ((f32x8)limited + rounder - rounder) * s - w[i + l];
+            sum[l] += h[i + l] * (e * e);
+        }
+    const f32x8 total = sum[0] + sum[1];
+    memcpy(error, &total, sizeof total);
+}
+
 QOBS_OPTIMAL_MOMENTS(ENTRY(qobs_optimal_moments))
 {
     f64x4 energy[2] = {{0}}, magnitude[2] = {{0}}, weight[2] = {{0}};
