@@ -171,18 +171,21 @@ static size_t gather_large(const struct search *s, bool negative, float least, f
     return n;
 }
 
-/* Puts the two largest first. */
-static void put_largest_first(float *w, double *h, size_t n)
+/* Sorts from the largest down. Lists are short but for groups without a threshold. */
+static void sort(float *w, double *h, size_t n)
 {
-    for (size_t to = 0; to < 2 && to < n; to++) {
-        size_t largest = to;
-        for (size_t i = to + 1; i < n; i++)
-            largest = w[i] > w[largest] ? i : largest;
-        const float x = w[to];
-        const double weight = h[to];
-        w[to] = w[largest], h[to] = h[largest];
-        w[largest] = x, h[largest] = weight;
-    }
+    for (size_t gap = n > 32 ? n / 2 : 1; gap > 0; gap /= 2)
+        for (size_t i = gap; i < n; i++) {
+            const float x = w[i];
+            const double weight = h[i];
+            size_t to = i;
+            for (; to >= gap && w[to - gap] < x; to -= gap) {
+                w[to] = w[to - gap];
+                h[to] = h[to - gap];
+            }
+            w[to] = x;
+            h[to] = weight;
+        }
 }
 
 /* Finds a threshold from below: beyond it the elements of the side cost more than the bound. */
@@ -198,7 +201,7 @@ static void find_threshold(struct search *s, int side)
     s->kernels->optimal_beyond(w, h, s->large[side], low, 0, beyond);
     if (!(beyond[0] > s->contest->bound)) {
         s->large[side] = gather_large(s, side, 0, w, h);
-        put_largest_first(w, h, s->large[side]);
+        sort(w, h, s->large[side]);
         return;
     }
     for (int i = 0; i < HALVINGS; i++) {
@@ -220,7 +223,7 @@ static void find_threshold(struct search *s, int side)
     for (size_t i = n; i < padded(n); i++)
         w[i] = 0, h[i] = 0;
     s->large[side] = n;
-    put_largest_first(w, h, n);
+    sort(w, h, n);
     s->threshold[side] = (double)low * (1 - 0x1p-20);
 }
 
@@ -350,25 +353,19 @@ static void search_directly(struct search *s)
 
 /* ---- All scales at once ------------------------------------------------------------------------------------------ */
 
-/* The least limit from `cap` to `most` with which the two largest elements of a side cost no more than `budget`, or
- * most + 1. Without it an element has an error of at most half a scale, or that beyond the limit `most`. */
-static int32_t least_cap(const struct search *s, int side, double scale, double budget, int32_t cap, int32_t most)
+/* A limit below which one of the two largest elements of a side costs more than `budget`: beyond it an element adds the
+ * square of the distance to that of at most half a scale. */
+static double least_cap(const struct search *s, int side, double scale, double budget)
 {
     enum { LARGEST = 2 };
     const float *const w = s->arrays.large[side];
-    const double *const h = s->arrays.large_weight[side];
-    const size_t n = s->large[side] < LARGEST ? s->large[side] : LARGEST;
-    for (; cap <= most; cap++) {
-        double cost = 0;
-        for (size_t i = 0; i < n; i++) {
-            const double beyond = (double)w[i] - cap * scale, least = (double)w[i] - most * scale;
-            const double free = least > scale / 2 ? least : scale / 2;
-            cost += beyond > free ? h[i] * (beyond * beyond - free * free) : 0;
-        }
-        if (cost <= budget)
-            break;
+    const double *const h = s->arrays.large_weight[side], free = scale / 2, end = s->steps * scale + free;
+    double least = s->threshold[side]; /* smaller elements are not in the lists */
+    for (size_t i = 0; i < s->large[side] && i < LARGEST; i++) {
+        const double limit = (double)w[i] - sqrt(budget / h[i] + free * free);
+        least = (double)w[i] <= end && limit > least ? limit : least;
     }
-    return cap;
+    return least / scale;
 }
 
 static void add_excess(const struct search *s, double scale, const int32_t lowest[2], size_t caps,
@@ -400,12 +397,11 @@ static void enter_zero_points(struct search *s, float scale, double free, double
     const struct optimal_params *p = s->params;
     const int32_t all = p->quant_max - p->quant_min;
     const double wide = (double)scale, budget = s->contest->bound - free + slack;
-    int32_t lowest[2];
     double excess[2][QOBS_OPTIMAL_STEPS];
-    for (int side = 0; side < 2; side++) {
-        const double least = ceil(s->threshold[side] / wide); /* smaller elements are not in the lists */
-        lowest[side] = least > all ? all + 1 : least_cap(s, side, wide, budget, (int32_t)least, all);
-    }
+    const double up = least_cap(s, 0, wide, budget), down = least_cap(s, 1, wide, budget), margin = 0x1p-20;
+    if (!(up + down <= all + margin))
+        return;
+    const int32_t lowest[2] = {(int32_t)ceil(up - margin * up), (int32_t)ceil(down - margin * down)};
     if (lowest[0] + lowest[1] > all)
         return;
     const size_t caps = (size_t)(all - lowest[0] - lowest[1] + 1);

@@ -141,6 +141,8 @@ QOBS_OPTIMAL_EXCESS(ENTRY(qobs_optimal_excess))
         f64x4 sum = {0};
         for (size_t i = 0; i < n; i++) {
             const double x = (double)w[i], y = x * inverse, limited = y < highest ? y : highest;
+            if (y < least)
+                break;
             const double one = limited + rounder - rounder, free = x - one * scale, square = free * free;
             const f64x4 q = {one, one, one, one}, p = LESSER(q, cap), kept = x - p * scale;
             sum += h[i] * (kept * kept - square);
