@@ -83,6 +83,9 @@ int qobs_config_check(const qobs_config *config, qobs_error *error)
     case FAMILY_LLMC:
         status = qobs_check_llmc(config, error);
         break;
+    case FAMILY_QOBS:
+        status = qobs_check_optimal(config, error);
+        break;
     case FAMILY_TORCH:
         status = qobs_check_torch(config, error);
         break;

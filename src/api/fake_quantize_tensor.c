@@ -68,6 +68,7 @@ static int choose_quantizer(struct quantizer *q, const qobs_config *config, cons
         qobs_quantizer_for_integers(q, quant_min, quant_max, true);
         return QOBS_OK;
     case FAMILY_LLMC:
+    case FAMILY_QOBS:
         if (!format && config->type == TYPE_INT) {
             qobs_quantizer_for_integers(q, quant_min, quant_max, false);
             return QOBS_OK;
@@ -136,8 +137,8 @@ static int open_qparams(struct fake_quantize *f, const qobs_fake_quantize_args *
 
 static int choose_kind(struct fake_quantize *f, const qobs_config *config, const qobs_format *format, qobs_error *error)
 {
-    if (config->preset->family != FAMILY_LLMC)
-        return qobs_invalid(error, "config: is %s, codes are those of llmc presets", config->preset->name);
+    if (!qobs_preset_has_scheme(config->preset))
+        return qobs_invalid(error, "config: is %s, codes are those of llmc and qobs presets", config->preset->name);
     if (!format && config->type == TYPE_INT) {
         f->kind = QOBS_CODE_INTEGER;
         if (config->num_bits <= 8)

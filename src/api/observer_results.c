@@ -158,6 +158,16 @@ int qobs_observer_read_as(const qobs_observer *o, const char *name, qobs_dtype d
     return status == QOBS_OK ? qobs_succeed(error) : status;
 }
 
+/* Optimal scales are not steps of a search. */
+static struct search_record record_of(const struct optimal_result *r)
+{
+    return (struct search_record){.qparams = r->qparams,
+                                  .error = r->error,
+                                  .error_before = r->minmax_error,
+                                  .weighted = r->weighted,
+                                  .fault = r->fault};
+}
+
 int qobs_observer_search_report(const qobs_observer *o, qobs_search_report *report, qobs_error *error)
 {
     if (!o)
@@ -165,10 +175,12 @@ int qobs_observer_search_report(const qobs_observer *o, qobs_search_report *repo
     RETURN_IF_FAILED(qobs_search_report_check(report, error));
     if (o->stages.range.ops->stage == SEARCH_NONE)
         return qobs_invalid(error, "observer: %s does not search", o->config.preset->name);
-    if (o->state.record.qparams == 0)
+    const bool optimal = o->stages.range.ops->stage == SEARCH_OPTIMAL;
+    if ((optimal ? o->state.optimal.qparams : o->state.record.qparams) == 0)
         return qobs_fail(error, QOBS_ERROR_NO_DATA, "observer: nothing has been searched yet");
     const fp_mode mode = fp_enter();
-    qobs_search_report_of(&o->state.record, report);
+    const struct search_record record = optimal ? record_of(&o->state.optimal) : o->state.record;
+    qobs_search_report_of(&record, report);
     fp_leave(mode);
     return qobs_succeed(error);
 }

@@ -27,7 +27,7 @@ int qobs_observer_observe_importance(qobs_observer *o, const qobs_tensor *activa
     struct view view;
     if (!o)
         return no_observer(error);
-    if (!o->stages.range.params.grid.importance)
+    if (!o->stages.range.params.importance)
         return qobs_invalid(error, "observer: %s does not weigh columns", o->config.preset->name);
     RETURN_IF_FAILED(qobs_view_of_tensor(&view, activations, "activations", error));
     const fp_mode mode = fp_enter();

@@ -8,7 +8,7 @@ enum strategy qobs_config_strategy(const qobs_config *config)
     if (config->strategy != STRATEGY_NONE)
         return (enum strategy)config->strategy;
     if (!config->has_group_size)
-        return STRATEGY_TENSOR;
+        return config->preset->family == FAMILY_QOBS ? STRATEGY_CHANNEL : STRATEGY_TENSOR;
     return config->group_size == -1 ? STRATEGY_CHANNEL : STRATEGY_GROUP;
 }
 

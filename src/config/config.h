@@ -116,6 +116,13 @@ struct qobs_config {
     int64_t chunk_size; /* changes nothing: upstream's candidates at a time */
     bool strict;        /* no importance, no range */
 
+    /* optimal scales; multipliers as TensorRT's */
+    bool signed_scale;
+    double dampening_frac;
+    int64_t hessian_block_size;
+    int passes;
+    int zero_point_radius;
+
     /* torch */
     int dtype;
     int qscheme;

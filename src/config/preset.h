@@ -9,7 +9,16 @@
 #include "range/range_rule.h"
 
 /* Whose settings a preset has. */
-enum family { FAMILY_LLMC = 1, FAMILY_TORCH = 2, FAMILY_QUARK = 4, FAMILY_MODELOPT = 8 };
+enum family {
+    FAMILY_LLMC = 1,
+    FAMILY_TORCH = 2,
+    FAMILY_QUARK = 4,
+    FAMILY_MODELOPT = 8,
+    FAMILY_QOBS = 16 /* our own */
+};
+
+/* With the quantization schemes of compressed-tensors. */
+enum { FAMILIES_OF_SCHEMES = FAMILY_LLMC | FAMILY_QOBS };
 
 /* The granularity; settings choose among its rules (resolve_granularity.c). */
 enum granularity_kind {
@@ -60,6 +69,12 @@ struct preset {
 
 /* The preset called `name`, or NULL. */
 const struct preset *qobs_preset_find(const char *name);
+
+/* True if the settings are those of a quantization scheme. */
+static inline bool qobs_preset_has_scheme(const struct preset *preset)
+{
+    return (preset->family & FAMILIES_OF_SCHEMES) != 0;
+}
 
 /* True if batches are measured; other presets only count them. */
 static inline bool qobs_preset_measures(const struct preset *preset)

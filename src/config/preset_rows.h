@@ -4,7 +4,7 @@
 /* The presets, one row each: name, family, granularity, reduction, accumulator, range rule, formula, defaults of the
  * grid search (NULL: none), summary. preset.c includes this list twice, first to declare the stages. Upstream:
  * llmcompressor/observers/min_max.py, mse.py and imatrix.py, torch/ao/quantization/observer.py,
- * quark/torch/quantization/observer/observer.py and modelopt/torch/quantization/calib/. */
+ * quark/torch/quantization/observer/observer.py and modelopt/torch/quantization/calib/. The presets qobs.* are our own. */
 PRESET("llmc.memoryless_minmax", LLMC, LLMC, minmax, last, measured, COMPRESSED_TENSORS, NULL,
        "range of the last tensor")
 PRESET("llmc.static_minmax", LLMC, LLMC, minmax, extremes, measured, COMPRESSED_TENSORS, NULL, "range of all tensors")
@@ -65,3 +65,9 @@ PRESET("modelopt.MseCalibrator", MODELOPT, MODELOPT_AXES, absmax, absmax_first, 
        "multiple of an amax with the smallest squared error on all tensors, along the axes that are not reduced")
 PRESET("modelopt.NVFP4MSECalibrator", MODELOPT, MODELOPT_BLOCK, absmax, absmax_last, e4m3, NONE, NULL,
        "e4m3 scale with the smallest squared error on one tensor, for each block")
+PRESET("qobs.mse_optimal", QOBS, LLMC, minmax, last, mse_optimal, COMPRESSED_TENSORS, NULL,
+       "scale and zero point with the smallest squared error of all, for weights")
+PRESET("qobs.imatrix_optimal", QOBS, LLMC, minmax, last, imatrix_optimal, COMPRESSED_TENSORS, NULL,
+       "scale and zero point with the smallest squared error of all, columns weighted by activations")
+PRESET("qobs.local_hessian", QOBS, LLMC, minmax, last, local_hessian, COMPRESSED_TENSORS, NULL,
+       "scale and zero point with the smallest squared error of the outputs on activations, for each group or block")

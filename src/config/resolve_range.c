@@ -78,6 +78,46 @@ static void resolve_grid(const qobs_config *config, struct grid_params *g)
     resolve_shrinking(config, g);
 }
 
+/* ---- Optimal scales ---------------------------------------------------------------------------------------------- */
+
+static enum optimal_scales scales_of(const qobs_config *config)
+{
+    switch (config->scale_dtype) {
+    case SCALE_F16:
+        return OPTIMAL_F16;
+    case SCALE_E4M3:
+        return OPTIMAL_E4M3;
+    case SCALE_U8:
+        return OPTIMAL_E8M0;
+    default:
+        return OPTIMAL_BF16;
+    }
+}
+
+static void resolve_optimal(const qobs_config *config, struct optimal_params *p)
+{
+    static const float eps[] = {[SCALE_F32] = 0x1p-23f, [SCALE_BF16] = 0x1p-7f, [SCALE_F16] = 0x1p-10f};
+    const int half = 1 << (config->num_bits - 1);
+    *p = (struct optimal_params){
+        .scales = scales_of(config),
+        .scale_dtype = (enum scale_dtype)config->scale_dtype,
+        .e2m1 = config->type == TYPE_FLOAT,
+        .symmetric = config->symmetric,
+        .signed_scale = config->signed_scale,
+        .num_bits = config->num_bits,
+        .quant_min = -half,
+        .quant_max = half - 1,
+        .start = (float)config->start_multiplier,
+        .stop = (float)config->stop_multiplier,
+        .eps = config->scale_dtype < SCALE_E4M3 ? eps[config->scale_dtype] : 0,
+        .dampening = config->dampening_frac,
+        .strict = config->strict,
+        .hessian_block = config->hessian_block_size,
+        .passes = config->passes,
+        .zero_point_radius = config->zero_point_radius,
+    };
+}
+
 /* ---- Quark and Model-Optimizer ----------------------------------------------------------------------------------- */
 
 static void resolve_exponent(const qobs_config *config, struct exponent_params *e)
@@ -195,8 +235,14 @@ void qobs_resolve_range(const qobs_config *config, struct range_rule *rule)
                                 .params = {.nonfinite = (enum nonfinite_mode)config->nonfinite}};
     switch (config->preset->family) {
     case FAMILY_LLMC:
-        if (rule->ops == &qobs_range_grid)
+        if (rule->ops == &qobs_range_grid) {
             resolve_grid(config, &rule->params.grid);
+            rule->params.importance = rule->params.grid.importance;
+        }
+        break;
+    case FAMILY_QOBS:
+        rule->params.importance = rule->ops->importance;
+        resolve_optimal(config, &rule->params.optimal);
         break;
     case FAMILY_TORCH:
         resolve_bins(config, &rule->params.bins);

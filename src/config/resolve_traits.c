@@ -28,6 +28,6 @@ void qobs_resolve_traits(const qobs_config *config, struct observer_traits *trai
         .counts_nonzero_tokens = quark,
         .scale_is_list = config->preset->formula == FORMULA_QUARK_TORCH,
     };
-    if (config->preset->family == FAMILY_LLMC)
+    if (qobs_preset_has_scheme(config->preset))
         *traits = traits_of_llmc(config);
 }

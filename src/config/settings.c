@@ -20,6 +20,15 @@ static bool searches(const struct preset *preset) { return preset->search != NUL
 
 static bool has_importance(const struct preset *preset) { return searches(preset) && preset->search->importance; }
 
+static bool weighs_columns(const struct preset *preset)
+{
+    return has_importance(preset) || preset->range->importance;
+}
+
+static bool is_optimal(const struct preset *preset) { return preset->range->stage == SEARCH_OPTIMAL; }
+
+static bool has_hessian(const struct preset *preset) { return preset->range->hessian; }
+
 static bool has_chunks(const struct preset *preset) { return searches(preset) && !has_importance(preset); }
 
 static bool has_percentile(const struct preset *preset)
@@ -54,7 +63,7 @@ static bool has_channels(const struct preset *preset)
 
 static bool has_no_histogram(const struct preset *preset) { return !qobs_preset_has_torch_histogram(preset); }
 
-enum { ANY = FAMILY_LLMC | FAMILY_TORCH | FAMILY_QUARK | FAMILY_MODELOPT };
+enum { ANY = FAMILIES_OF_SCHEMES | FAMILY_TORCH | FAMILY_QUARK | FAMILY_MODELOPT };
 #define EVERY NULL
 #define FIELD(name) offsetof(struct qobs_config, name)
 
@@ -96,12 +105,13 @@ static const struct setting settings[] = {
     NUMBER("averaging_constant", ANY, averages, KIND_REAL, averaging_constant, 0, 1,
            "weight of a new batch in the moving average"),
     NUMBER("num_bits", FAMILY_LLMC, EVERY, KIND_INTEGER, num_bits, 2, 16, "bits of the quantized numbers"),
+    NUMBER("num_bits", FAMILY_QOBS, EVERY, KIND_INTEGER, num_bits, 2, 8, "bits of the quantized numbers"),
     WORD("num_bits", FAMILY_MODELOPT, EVERY, num_bits, modelopt_num_bits, "bits of the integers; `[4, 3]` is e4m3"),
-    WORD("type", FAMILY_LLMC, EVERY, type, types, "integers or floating-point numbers"),
-    SWITCH("symmetric", FAMILY_LLMC | FAMILY_QUARK, EVERY, symmetric, "symmetric range, zero point 0"),
-    WORD("strategy", FAMILY_LLMC, EVERY, strategy, strategies,
+    WORD("type", FAMILIES_OF_SCHEMES, EVERY, type, types, "integers or floating-point numbers"),
+    SWITCH("symmetric", FAMILIES_OF_SCHEMES | FAMILY_QUARK, EVERY, symmetric, "symmetric range, zero point 0"),
+    WORD("strategy", FAMILIES_OF_SCHEMES, EVERY, strategy, strategies,
          "elements that share a scale; `null`: derived from `group_size`"),
-    OPTIONAL("group_size", FAMILY_LLMC, EVERY, KIND_LONG, group_size, has_group_size, -1, 0x1p53,
+    OPTIONAL("group_size", FAMILIES_OF_SCHEMES, EVERY, KIND_LONG, group_size, has_group_size, -1, 0x1p53,
              "columns of a group; -1: one group for each row"),
     OPTIONAL("group_size", FAMILY_QUARK, EVERY, KIND_LONG, group_size, has_group_size, -1, 0x1p53,
              "elements of a group or block along `ch_axis`; -1: all"),
@@ -109,11 +119,11 @@ static const struct setting settings[] = {
              "height and width of a block"),
     WORD("dynamic", FAMILY_LLMC, EVERY, dynamic, dynamics,
          "scales are computed at run time; `local`: under a stored global scale"),
-    WORD("scale_dtype", FAMILY_LLMC, EVERY, scale_dtype, scale_dtypes,
+    WORD("scale_dtype", FAMILIES_OF_SCHEMES, EVERY, scale_dtype, scale_dtypes,
          "dtype to which scales are rounded; `uint8`: powers of two"),
     WORD("zp_dtype", FAMILY_LLMC, EVERY, zp_dtype, zp_dtypes, "dtype of the zero point"),
     WORD("version", FAMILY_LLMC, EVERY, version, versions, "release of llm-compressor that is reproduced"),
-    {"observer", FAMILY_LLMC, EVERY, KIND_OWN_NAME, 0, NO_FIELD, NULL, 0, 0,
+    {"observer", FAMILIES_OF_SCHEMES, EVERY, KIND_OWN_NAME, 0, NO_FIELD, NULL, 0, 0,
      "accepted only with the preset's own name"},
     SWITCH("ragged", FAMILY_LLMC, EVERY, ragged, "a last group may be shorter"),
     NUMBER("maxshrink", ANY, searches, KIND_REAL, maxshrink, 0, 1,
@@ -128,7 +138,21 @@ static const struct setting settings[] = {
     WORD("search_dtype", FAMILY_LLMC, searches, search_dtype, search_dtypes,
          "arithmetic of the search on BF16 and F16: upstream's in that dtype, or float"),
     NUMBER("chunk_size", ANY, has_chunks, KIND_LONG, chunk_size, 1, 0x1p31, "accepted, without effect"),
-    SWITCH("strict", ANY, has_importance, strict, "fail if importance cannot be used"),
+    SWITCH("strict", ANY, weighs_columns, strict, "fail if importance cannot be used"),
+    NUMBER("start_multiplier", FAMILY_QOBS, is_optimal, KIND_REAL, start_multiplier, 0x1p-20, 4,
+           "smallest scale tried, in multiples of that of the range"),
+    NUMBER("stop_multiplier", FAMILY_QOBS, is_optimal, KIND_REAL, stop_multiplier, 0x1p-20, 4,
+           "largest scale tried, in multiples of that of the range"),
+    SWITCH("signed_scale", FAMILY_QOBS, is_optimal, signed_scale,
+           "negative scales, too; symmetric integers only"),
+    NUMBER("dampening_frac", FAMILY_QOBS, weighs_columns, KIND_REAL, dampening_frac, 0, 1,
+           "share of a group's mean importance that is added to each column"),
+    NUMBER("hessian_block_size", FAMILY_QOBS, has_hessian, KIND_LONG, hessian_block_size, 0, 0x1p31,
+           "columns of a block of the Hessian; 0: the group"),
+    NUMBER("passes", FAMILY_QOBS, has_hessian, KIND_INTEGER, passes, 1, 100,
+           "passes over the groups of a block, at most"),
+    NUMBER("zero_point_radius", FAMILY_QOBS, has_hessian, KIND_INTEGER, zero_point_radius, 0, 256,
+           "largest distance of zero points from the one without the Hessian"),
     WORD("dtype", FAMILY_TORCH, is_no_placeholder, dtype, torch_dtypes + FLOATING, "dtype of the quantized numbers"),
     WORD("dtype", FAMILY_TORCH, is_placeholder, dtype, torch_dtypes, "dtype of the quantized numbers"),
     WORD("qscheme", FAMILY_TORCH, EVERY, qscheme, qschemes, "granularity, and symmetric or affine"),
@@ -230,8 +254,11 @@ struct qobs_config qobs_config_defaults(const struct preset *preset)
         .symmetric = true,
         .scope = 1,
         .step_size = 0.1,
-        .start_multiplier = 0.25,
-        .stop_multiplier = 4,
+        .start_multiplier = is_optimal(preset) ? 0.2 : 0.25,
+        .stop_multiplier = is_optimal(preset) ? 2 : 4,
+        .passes = 2,
+        .zero_point_radius = 1,
+        .ragged = preset->family == FAMILY_QOBS,
         .block_size = 16,
         .dtype = is_placeholder(preset) ? TORCH_FLOAT32 : TORCH_QUINT8,
         .eps = 0x1p-23,

@@ -7,6 +7,7 @@
 
 #include "kernels/kernel_histogram.h"
 #include "kernels/kernel_minmax.h"
+#include "kernels/kernel_optimal.h"
 #include "kernels/kernel_quantize.h"
 #include "kernels/kernel_search.h"
 #include "kernels/kernel_squares.h"
@@ -17,7 +18,8 @@
     QOBS_QUANTIZE_SLOTS(EACH, with)                                                                                    \
     QOBS_HISTOGRAM_SLOTS(EACH, with)                                                                                   \
     QOBS_SQUARES_SLOTS(EACH, with)                                                                                     \
-    QOBS_SEARCH_SLOTS(EACH, with)
+    QOBS_SEARCH_SLOTS(EACH, with)                                                                                      \
+    QOBS_OPTIMAL_SLOTS(EACH, with)
 
 /* One member a slot: a function, or an array of them by enum kernel_dtype. */
 #define QOBS_EXTENT_ONE

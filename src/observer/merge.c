@@ -260,13 +260,22 @@ static void adopt(struct merge *m)
     }
 }
 
+/* Optimal scales go with the global scale under which they were searched. */
+static void adopt_fused(const struct merge *m)
+{
+    const bool keeps = m->o->stages.range.ops->stage == SEARCH_OPTIMAL;
+    if (keeps && !m->own && m->model)
+        m->o->fused_amax = m->model->fused_amax;
+    m->o->fused = keeps && (m->own || !m->model ? m->o : m->model)->fused;
+}
+
 static void commit(struct merge *m)
 {
     qobs_observer *o = m->o;
     const bool own_global = o->global_range.dtype != 0;
     const fp_mode mode = fp_enter();
     adopt(m);
-    o->fused = false;
+    adopt_fused(m);
     o->global_range = m->global;
     qobs_merge_search_before(o);
     if (m->model)

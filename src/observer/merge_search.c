@@ -31,6 +31,8 @@ int qobs_merge_search_prepare(const qobs_observer *o, struct state *state, const
                 i);
     if (ops->stage == SEARCH_STATE && state->record.qparams == 0)
         RETURN_IF_FAILED(copy_record(&o->runtime, &state->record, &m->record, error));
+    if (ops->stage == SEARCH_OPTIMAL && state->optimal.qparams == 0)
+        RETURN_IF_FAILED(qobs_optimal_result_copy(&o->runtime, &state->optimal, &m->optimal, error));
     if (ops->sums && !state->sums.sum)
         return qobs_error_sums_reserve(&o->runtime, &state->sums, m->sums.count, error);
     return QOBS_OK;

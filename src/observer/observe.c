@@ -11,6 +11,7 @@
 #include "histogram/counting.h"
 #include "measure/tokens.h"
 #include "number/convert.h"
+#include "observer/observe_optimal.h"
 #include "observer/observe_search.h"
 #include "observer/post_search.h"
 #include "observer/qparams.h"
@@ -81,6 +82,7 @@ struct pending {
     struct global_range global; /* dtype 0: none */
     struct importance importance;
     struct search_record record;
+    struct optimal_result optimal;
     struct search_workspace workspace;
     struct nonfinite_count nonfinite;
     bool empty; /* a histogram's batch without a finite element */
@@ -95,7 +97,7 @@ static int reserve(const qobs_observer *o, const qobs_plan *plan, struct pending
             qobs_allocate_ranges(&o->runtime, &p->state->batch, p->layout.dtype, p->layout.qparams, error));
     if (o->stages.accumulator.ops->counts_mode)
         RETURN_IF_FAILED(qobs_mode_reserve(&o->runtime, &p->state->mode, p->layout.qparams, 1, error));
-    if (o->stages.range.params.grid.importance && v->ndim > 0 && o->importance.columns == 0)
+    if (o->stages.range.params.importance && v->ndim > 0 && o->importance.columns == 0)
         return qobs_importance_reserve(&o->runtime, &p->importance, v->shape[v->ndim - 1], error);
     return QOBS_OK;
 }
@@ -147,6 +149,8 @@ static int search(const qobs_observer *o, const qobs_plan *plan, const struct ob
                                  error);
     case SEARCH_STATE:
         return qobs_prepare_search(o, plan, &p->layout, p->first, p->state, &p->record, &p->workspace, error);
+    case SEARCH_OPTIMAL:
+        return qobs_observe_optimal(o, plan, &p->layout, &p->state->batch, b->value->data, &p->optimal, error);
     default:
         return QOBS_OK;
     }
@@ -170,6 +174,7 @@ static void discard(const qobs_observer *o, struct pending *p)
     qobs_state_release(&o->runtime, &p->fresh);
     qobs_importance_release(&o->runtime, &p->importance);
     qobs_search_record_release(&o->runtime, &p->record);
+    qobs_optimal_result_release(&o->runtime, &p->optimal);
     qobs_search_workspace_release(&o->runtime, &p->workspace);
 }
 
@@ -237,15 +242,19 @@ void qobs_add_tokens(qobs_observer *o, const struct view *value)
 static void adopt(qobs_observer *o, struct pending *p)
 {
     const struct search_record record = o->state.record;
+    const struct optimal_result optimal = o->state.optimal;
     if (p->first) {
         const struct state old = o->state;
         o->state = p->fresh;
         p->fresh = old;
         p->fresh.record = (struct search_record){0};
+        p->fresh.optimal = (struct optimal_result){0};
     }
     o->state.layout = p->layout;
     o->state.record = p->record;
+    o->state.optimal = p->optimal;
     p->record = record;
+    p->optimal = optimal;
     if (p->importance.columns > 0) {
         o->importance = p->importance;
         p->importance = (struct importance){0};
@@ -259,7 +268,7 @@ static void commit(qobs_observer *o, const qobs_plan *plan, const struct observe
     if (p->empty)
         return;
     adopt(o, p);
-    o->fused = o->fused && o->stages.traits.global == GLOBAL_FROM_TENSORS && !b->forward;
+    o->fused = o->fused && (qobs_is_optimal(o) || (o->stages.traits.global == GLOBAL_FROM_TENSORS && !b->forward));
     accumulate(o, p->first);
     if (o->stages.range.ops->stage == SEARCH_STATE)
         qobs_search_accumulated(o, plan, b->value->data, &p->workspace);
@@ -299,7 +308,8 @@ int qobs_accept_batch(qobs_observer *o, const struct observed_batch *b, qobs_err
     struct view view;
     qobs_plan *plan;
     RETURN_IF_FAILED(qobs_view_of_tensor(&view, b->value, "value", error));
-    const bool ignored = view.elements > 0 && o->stages.traits.first_batch_only && o->counts.batches > 0;
+    const bool ignored = view.elements > 0 && o->stages.traits.first_batch_only && o->counts.batches > 0 &&
+                         !qobs_optimal_is_stale(o);
     if (view.elements == 0 || !o->stages.reduction.ops->measure || ignored)
         return pass_over(o, &view, ignored, b->request, error);
     const struct runtime runtime = {.allocator = o->runtime.allocator};

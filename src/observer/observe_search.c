@@ -55,7 +55,7 @@ int qobs_search_batch(const qobs_observer *o, const qobs_plan *plan, const qobs_
     int64_t columns = 0;
     int status = qobs_search_record_reserve(&o->runtime, record, (size_t)plan->qparams, error);
     if (status == QOBS_OK)
-        status = qobs_search_weights(&o->runtime, &params->grid, &plan->value, &o->importance, record, &weights,
+        status = qobs_search_weights(&o->runtime, params, &plan->value, &o->importance, record, &weights,
                                      &columns, error);
     if (status == QOBS_OK && global)
         status = search_tensor(o, value, global, error);

@@ -65,8 +65,10 @@ static int reserve_state(const struct runtime *runtime, const struct stages *sta
     if (status == QOBS_OK && rule->ops)
         status =
             qobs_histogram_allocate(runtime, rule->ops, &state.histogram, layout->qparams, rule->params.bins, error);
-    if (status == QOBS_OK && stages->range.ops->stage != SEARCH_NONE)
+    if (status == QOBS_OK && qobs_range_has_record(stages->range.ops))
         status = qobs_search_record_reserve(runtime, &state.record, layout->qparams, error);
+    if (status == QOBS_OK && stages->range.ops->stage == SEARCH_OPTIMAL) /* a row has at least one qparam */
+        status = qobs_optimal_result_reserve(runtime, &state.optimal, layout->qparams, layout->qparams, error);
     qobs_state_release(runtime, &state);
     return status;
 }
@@ -83,7 +85,7 @@ static int reserve_inputs(const struct runtime *runtime, const struct stages *st
             qobs_error_sums_reserve(runtime, &state.sums, layout->qparams * qobs_range_steps(&stages->range), error);
         qobs_state_release(runtime, &state);
     }
-    if (status == QOBS_OK && stages->range.params.grid.importance) {
+    if (status == QOBS_OK && stages->range.params.importance) {
         struct importance importance = {0};
         status = qobs_importance_reserve(runtime, &importance, columns, error);
         qobs_importance_release(runtime, &importance);

@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "base/fpenv.h"
 #include "base/struct_size.h"
+#include "observer/observe_optimal.h"
 #include "observer/post_search.h"
 #include "range/from_histogram.h"
 
@@ -94,10 +95,25 @@ float qobs_compute_global_scale(const qobs_observer *o)
     return o->stages.formula.ops->global_scale(o->state.layout.dtype, amax);
 }
 
+static int write_optimal(const qobs_observer *o, void *scale, void *zero_point, qobs_error *error)
+{
+    qobs_dtype dtype, unused;
+    if (qobs_optimal_is_stale(o))
+        return qobs_fail(error, QOBS_ERROR_NO_DATA,
+                         "scale: was searched under another global scale, observe the weight again");
+    qobs_qparam_dtypes(o, &o->state.layout, true, &dtype, &unused);
+    const fp_mode mode = fp_enter();
+    qobs_optimal_result_write(&o->state.optimal, dtype, scale, zero_point);
+    fp_leave(mode);
+    return qobs_succeed(error);
+}
+
 int qobs_write_qparams(const qobs_observer *o, void *scale, void *zero_point, qobs_error *error)
 {
     if (o->state.histogram.bins > 0 && (scale || zero_point))
         return qobs_find_ranges(o, NULL, NULL, scale, zero_point, error);
+    if (o->state.optimal.qparams > 0)
+        return write_optimal(o, scale, zero_point, error);
     struct range_view ranges = qobs_view_ranges(o);
     const bool global = !qobs_state_is_empty(&o->state) && o->stages.traits.global != GLOBAL_NONE;
     if (global && !qobs_global_scale_is_known(o))

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "observer/observe_optimal.h"
 #include "observer/post_search.h"
 #include "observer/qparams.h"
 #include "observer/results.h"
@@ -218,7 +219,7 @@ static int read_init_scale(const qobs_observer *o, const struct reading *r)
 
 /* ---- Searches and importance ------------------------------------------------------------------------------------- */
 
-static bool has_search(const qobs_observer *o) { return o->stages.range.ops->stage != SEARCH_NONE; }
+static bool has_search(const qobs_observer *o) { return qobs_range_has_record(o->stages.range.ops); }
 
 static int check_search(const qobs_observer *o, const char *name, qobs_error *error)
 {
@@ -252,7 +253,49 @@ static int read_stop_step(const qobs_observer *o, const struct reading *r)
     return copy(r, &o->state.record.stop_step);
 }
 
-static bool has_importance(const qobs_observer *o) { return o->stages.range.params.grid.importance; }
+static int check_optimal(const qobs_observer *o, const char *name, qobs_error *error)
+{
+    return require(o->state.optimal.qparams > 0, name, error);
+}
+
+static int read_error(const qobs_observer *o, const struct reading *r) { return copy(r, o->state.optimal.error); }
+
+static int read_minmax_error(const qobs_observer *o, const struct reading *r)
+{
+    return copy(r, o->state.optimal.minmax_error);
+}
+
+static int read_energy(const qobs_observer *o, const struct reading *r) { return copy(r, o->state.optimal.energy); }
+
+/* Blocks of several groups have errors of whole rows. */
+static bool has_row_errors(const qobs_observer *o)
+{
+    const struct optimal_params *p = &o->stages.range.params.optimal;
+    const int64_t group = o->stages.granularity.params.group_size;
+    return o->stages.range.ops->hessian && group > 0 && p->hessian_block > group;
+}
+
+static int check_row_errors(const qobs_observer *o, const char *name, qobs_error *error)
+{
+    return require(o->state.optimal.rows > 0, name, error);
+}
+
+static struct result_type row_errors_type(const qobs_observer *o)
+{
+    return list_of(QOBS_F64, (int64_t)o->state.optimal.rows);
+}
+
+static int read_row_error(const qobs_observer *o, const struct reading *r)
+{
+    return copy(r, o->state.optimal.row_error);
+}
+
+static int read_start_row_error(const qobs_observer *o, const struct reading *r)
+{
+    return copy(r, o->state.optimal.start_row_error);
+}
+
+static bool has_importance(const qobs_observer *o) { return o->stages.range.params.importance; }
 
 static int check_importance(const qobs_observer *o, const char *name, qobs_error *error)
 {
@@ -361,6 +404,11 @@ const struct result_row qobs_result_rows[] = {
     {"errors", false, has_search, check_search, errors_type, read_errors},
     {"errors_before", false, has_search, check_search, errors_type, read_errors_before},
     {"stop_step", false, has_search, check_search, stop_step_type, read_stop_step},
+    {"error", false, qobs_is_optimal, check_optimal, errors_type, read_error},
+    {"minmax_error", false, qobs_is_optimal, check_optimal, errors_type, read_minmax_error},
+    {"energy", false, qobs_is_optimal, check_optimal, errors_type, read_energy},
+    {"row_error", false, has_row_errors, check_row_errors, row_errors_type, read_row_error},
+    {"start_row_error", false, has_row_errors, check_row_errors, row_errors_type, read_start_row_error},
     {"imatrix_sum", false, has_importance, check_importance, imatrix_sum_type, read_imatrix_sum},
     {"imatrix_count", false, has_importance, check_importance, integer_type, read_imatrix_count},
     {"histogram", false, has_histogram, check_ranges, histogram_type, read_histogram},

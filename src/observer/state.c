@@ -44,4 +44,5 @@ void qobs_state_release(const struct runtime *runtime, struct state *state)
     qobs_release(runtime, state->sums.sum, state->sums.count * sizeof *state->sums.sum);
     state->sums = (struct error_sums){0};
     qobs_search_record_release(runtime, &state->record);
+    qobs_optimal_result_release(runtime, &state->optimal);
 }

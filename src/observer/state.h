@@ -7,6 +7,7 @@
 #include "histogram/histogram.h"
 #include "measure/mode.h"
 #include "plan/plan.h"
+#include "range/optimal_result.h"
 #include "range/search_record.h"
 
 /* Minimum and maximum of every qparam, in one block of memory. */
@@ -44,6 +45,7 @@ struct state {
     struct histogram histogram;  /* if there is one; the ranges are then those of its elements */
     struct error_sums sums;      /* of every candidate of every qparam, if they are summed over batches */
     struct search_record record; /* of the last batch's search */
+    struct optimal_result optimal; /* the same, if the scales are not those of the ranges */
 };
 
 static inline bool qobs_state_is_empty(const struct state *state) { return !state->ranges.min; }

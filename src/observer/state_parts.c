@@ -3,6 +3,7 @@
 
 /* The parts of a saved state, each in one function for both directions. What is read is checked before it is used: a
  * state may come from anywhere. */
+#include "observer/observe_optimal.h"
 #include "observer/saved_state.h"
 
 #include <math.h>
@@ -111,7 +112,7 @@ static int code_importance(struct codec *codec, qobs_observer *o, qobs_error *er
     if (columns == 0)
         return importance->tokens == 0 ? QOBS_OK : qobs_damaged(error, "it has tokens without columns");
     if (codec->loading) {
-        if (!o->stages.range.params.grid.importance || !qobs_codec_holds(codec, columns, sizeof *importance->sum))
+        if (!o->stages.range.params.importance || !qobs_codec_holds(codec, columns, sizeof *importance->sum))
             return qobs_damaged(error, "its importance is impossible");
         const uint64_t tokens = importance->tokens;
         RETURN_IF_FAILED(qobs_importance_reserve(&o->runtime, importance, (int64_t)columns, error));
@@ -271,6 +272,7 @@ static const struct part {
     {has_ranges, code_mode},
     {has_search, code_importance},
     {has_search, code_record},
+    {qobs_is_optimal, qobs_code_optimal},
     {has_histogram, code_histogram},
     {has_reference, code_reference},
     {has_reference, code_sums},

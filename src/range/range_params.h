@@ -5,6 +5,7 @@
  * reads the members of its own structure only. */
 #pragma once
 
+#include "formula/formula.h"
 #include "measure/importance.h"
 #include "number/format.h"
 #include "reduce/nonfinite.h"
@@ -26,7 +27,7 @@ struct grid_params {
     bool simd;                    /* search_shrink kernels implement the formula */
     struct shrink_rule shrinking; /* their parameters, without eps and least_p */
 
-    bool importance;                  /* errors are weighted by column importance */
+    bool importance;                  /* errors are weighted by column importance, in float */
     bool strict;                      /* unusable importance is an error */
     enum importance_fault fault;      /* IMPORTANCE_USABLE, or why these settings exclude weights */
     enum importance_fault late_fault; /* the same, reported only if the importance itself is usable */
@@ -76,8 +77,37 @@ struct bins_params {
     const char *dtype;           /* name for messages */
 };
 
+/* The candidates for the scale of a group. */
+enum optimal_scales {
+    OPTIMAL_BF16, /* numbers with 8 significant bits around the scale of the range */
+    OPTIMAL_F16,  /* these rounded to f16 */
+    OPTIMAL_E4M3, /* positive e4m3 numbers under a global scale */
+    OPTIMAL_E8M0  /* powers of two */
+};
+
+/* The scale and zero point with the smallest error of all (optimal_search.h). */
+struct optimal_params {
+    enum optimal_scales scales;
+    enum scale_dtype scale_dtype;
+    bool e2m1;                /* else integers of num_bits */
+    bool symmetric;           /* zero points are 0, else any of quant_min to quant_max */
+    bool signed_scale;        /* negative scales, too */
+    bool f16_results;         /* of the search of an F16 weight: BF16 and E8M0 are rounded to f16 */
+    int num_bits;
+    int quant_min, quant_max; /* of integers */
+    float start, stop;        /* limits of BF16 and F16 in multiples of the scale of the range */
+    float eps;                /* scale of a group of zeros; 0: see optimal_zero_scale() */
+    double dampening;         /* that share of a group's mean importance is added to each column */
+    bool strict;              /* unusable importance is an error */
+    int64_t hessian_block;    /* columns of a block of the Hessian; 0: the group */
+    int passes;               /* over the groups of a block of several groups */
+    int zero_point_radius;    /* with a Hessian: distance of zero points from the one that its diagonal chooses */
+};
+
 struct range_params {
     enum nonfinite_mode nonfinite; /* treatment of NaN and infinite elements */
+    bool importance;               /* errors are weighted by column importance */
+    struct optimal_params optimal;
     struct grid_params grid;
     struct exponent_params exponent;
     struct multiplier_params multiplier;

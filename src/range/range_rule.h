@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* A range rule turns what was measured into the range of every qparam. There are four kinds:
+/* A range rule turns what was measured into the range of every qparam. There are five kinds:
  *   as it is        neither search nor find: the range is the measured one
  *   SEARCH_BATCH    the grid search (grid_search.h) replaces the range of a batch before it is accumulated
  *   SEARCH_STATE    candidates around the ranges of all batches; their errors are those of the batch just accumulated
+ *   SEARCH_OPTIMAL  scale and zero point with the smallest error replace those of the formula (optimal_search.h)
  *   find            the range comes from a histogram (from_histogram.h)
  * A member of struct range_ops that is NULL or false does not apply to the rule. An observer calls check and allocates
  * the workspace before it changes its state, because both may fail. It calls search after it has accumulated the batch.
@@ -69,13 +70,17 @@ struct grid_search {
     struct search_record *record; /* output, with arrays that may be NULL; or NULL */
 };
 
-enum search_stage { SEARCH_NONE, SEARCH_BATCH, SEARCH_STATE };
+enum search_stage { SEARCH_NONE, SEARCH_BATCH, SEARCH_STATE, SEARCH_OPTIMAL };
 
 struct range_ops {
     /* ---- All searches */
     enum search_stage stage;
     size_t (*steps)(const struct range_params *params); /* candidates of each qparam */
     int32_t min_step;                                   /* the smallest best_step; -1: no candidate improved */
+
+    /* ---- SEARCH_OPTIMAL */
+    bool importance; /* columns are weighted by activations */
+    bool hessian;    /* errors of columns go together as the activations do; needs importance, too */
 
     /* ---- SEARCH_STATE */
     bool reference;   /* accepts a struct search_reference */
@@ -110,6 +115,9 @@ struct range_ops {
 
 extern const struct range_ops qobs_range_measured;   /* as it is */
 extern const struct range_ops qobs_range_grid;       /* llm-compressor */
+extern const struct range_ops qobs_range_mse_optimal;     /* the least error of all scales and zero points */
+extern const struct range_ops qobs_range_imatrix_optimal; /* the same, weighted by activations */
+extern const struct range_ops qobs_range_local_hessian;   /* the same for the outputs on activations */
 extern const struct range_ops qobs_range_power_of_2; /* Quark: scales around a power of two */
 extern const struct range_ops qobs_range_exponent;   /* Quark: exponents of a block's scale */
 extern const struct range_ops qobs_range_multiplier; /* Model-Optimizer: multipliers of an amax */
@@ -124,6 +132,12 @@ struct range_rule {
     const struct range_ops *ops;
     struct range_params params;
 };
+
+/* True if candidates are steps, of which a search record tells the best. */
+static inline bool qobs_range_has_record(const struct range_ops *ops)
+{
+    return ops->stage == SEARCH_BATCH || ops->stage == SEARCH_STATE;
+}
 
 /* Candidates of each qparam; 0: the rule does not search. */
 static inline size_t qobs_range_steps(const struct range_rule *rule)

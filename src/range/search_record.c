@@ -64,7 +64,7 @@ static enum importance_fault late_fault(const struct grid_params *params, const 
                                                                                     : IMPORTANCE_USABLE;
 }
 
-int qobs_search_weights(const struct runtime *runtime, const struct grid_params *params, const struct view *value,
+int qobs_search_weights(const struct runtime *runtime, const struct range_params *params, const struct view *value,
                         const struct importance *importance, struct search_record *record, float **weights,
                         int64_t *columns, qobs_error *error)
 {
@@ -72,7 +72,7 @@ int qobs_search_weights(const struct runtime *runtime, const struct grid_params 
     *columns = importance->columns;
     if (!params->importance)
         return QOBS_OK;
-    record->fault = early_fault(params, importance);
+    record->fault = early_fault(&params->grid, importance);
     if (record->fault == IMPORTANCE_USABLE) {
         const size_t size = (size_t)importance->columns * sizeof **weights;
         *weights = qobs_allocate(runtime, size);
@@ -81,14 +81,14 @@ int qobs_search_weights(const struct runtime *runtime, const struct grid_params 
         qobs_importance_means(importance, *weights);
         record->fault = qobs_importance_normalise(*weights, importance->columns);
         if (record->fault == IMPORTANCE_USABLE)
-            record->fault = late_fault(params, value, importance);
+            record->fault = late_fault(&params->grid, value, importance);
         if (record->fault != IMPORTANCE_USABLE) {
             qobs_release(runtime, *weights, size);
             *weights = NULL;
         }
     }
     record->weighted = *weights != NULL;
-    if (record->fault == IMPORTANCE_USABLE || !params->strict)
+    if (record->fault == IMPORTANCE_USABLE || !params->grid.strict)
         return QOBS_OK;
     return qobs_fail(error, record->fault == IMPORTANCE_NOT_OBSERVED ? QOBS_ERROR_NO_DATA : QOBS_ERROR_INVALID_ARGUMENT,
                      "importance: cannot be used, %s (strict=true)", qobs_importance_fault_text(record->fault));

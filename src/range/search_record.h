@@ -30,6 +30,6 @@ void qobs_search_report_of(const struct search_record *record, qobs_search_repor
 /* Allocates the column weights of the grid search, `columns` floats that the caller releases. *weights is NULL if the
  * rule does not weigh columns or the importance is unusable. In the second case record->fault is the reason, or, with
  * params->strict, the call fails. Reproduces the checks of llm-compressor's imatrix_mse observer. */
-int qobs_search_weights(const struct runtime *runtime, const struct grid_params *params, const struct view *value,
+int qobs_search_weights(const struct runtime *runtime, const struct range_params *params, const struct view *value,
                         const struct importance *importance, struct search_record *record, float **weights,
                         int64_t *columns, qobs_error *error);

@@ -1,0 +1,121 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: The qobs authors
+"""Compares the search for optimal scales with the searches of AutoRound and Model-Optimizer in one process, on one thread
+each, in turns. Each is measured if its package is installed: auto-round 0.16, nvidia-modelopt 0.47.
+
+    beside_optimal.py LIBQOBS.SO [--repetitions N] [--rows N] [--their-rows N]
+
+The weights are bf16 with 4096 columns. Theirs is measured on fewer rows and scaled. Model-Optimizer quantizes with Triton,
+which a CPU does not have: its place takes a rounding to e2m1 by torch. Prints processor time for 4096 rows and the ratio.
+"""
+import argparse
+import ctypes as c
+import statistics
+import time
+
+import torch
+
+from qobs_library import BF16, F32, Library, view
+
+COLUMNS, GROUP = 4096, 128
+
+parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+parser.add_argument("libqobs")
+parser.add_argument("--repetitions", type=int, default=3)
+parser.add_argument("--rows", type=int, default=1024, help="of ours")
+parser.add_argument("--their-rows", type=int, default=64)
+arguments = parser.parse_args()
+torch.set_num_threads(1)
+qobs = Library(arguments.libqobs)
+generator = torch.Generator().manual_seed(1)
+weight = (torch.randn(arguments.rows, COLUMNS, generator=generator) * 0.02).to(torch.bfloat16)
+activations = torch.randn(64, COLUMNS, generator=generator) * torch.exp(torch.randn(COLUMNS, generator=generator))
+importance = (activations.double() ** 2).mean(0).float()
+
+
+def seconds(function):
+    begin = time.process_time()
+    function()
+    return time.process_time() - begin
+
+
+def ours(preset, settings):
+    """Returns a function that observes the weight, which an observer does once."""
+    config = qobs.config(preset, settings)
+    value, seen = view(weight.data_ptr(), BF16, weight.shape), view(activations.data_ptr(), F32, activations.shape)
+
+    def run():
+        observer = c.c_void_p()
+        qobs("qobs_observer_create", c.byref(observer), config, None)
+        if preset != "qobs.mse_optimal":
+            qobs("qobs_observer_observe_importance", observer, c.byref(seen))
+        begin = time.process_time()
+        qobs("qobs_observer_observe", observer, c.byref(value), None)
+        run.seconds = time.process_time() - begin
+        qobs.functions.qobs_observer_destroy(observer)
+    return run
+
+
+def pair(name, theirs, mine):
+    mine()
+    theirs(8)
+    times = []
+    for _ in range(arguments.repetitions):
+        mine()
+        times.append((seconds(lambda: theirs(arguments.their_rows)) * 4096 / arguments.their_rows, mine.seconds * 4096 / arguments.rows))
+    their, our = (statistics.median(side) for side in zip(*times))
+    ratios = sorted(a / b for a, b in times)
+    print(f"{name:48} {their:9.2f} s {our:8.3f} s {statistics.median(ratios):8.0f}x ({ratios[0]:.0f} to {ratios[-1]:.0f})", flush=True)
+
+
+def groups(rows):
+    return weight[:rows].float().reshape(-1, GROUP)
+
+
+def weights(rows):
+    return importance.repeat(rows).reshape(-1, GROUP)
+
+
+def auto_round():
+    from auto_round.data_type.int import search_scales
+    from auto_round.data_type.neuqi import neuqi_search_scale_zero, neuqi_search_scale_sym
+    int4 = {"num_bits": "4", "group_size": str(GROUP)}
+    asymmetric = {**int4, "symmetric": "false"}
+    pair("int4 asymmetric: AutoRound NeUQI", lambda rows: neuqi_search_scale_zero(groups(rows), 4, weights(rows)),
+         ours("qobs.imatrix_optimal", asymmetric))
+    pair("int4 symmetric: AutoRound opt_rtn", lambda rows: search_scales(groups(rows), 4, weights(rows)),
+         ours("qobs.imatrix_optimal", int4))
+    pair("int4 symmetric, both signs: AutoRound opt_rtn", lambda rows: search_scales(groups(rows), 4, weights(rows)),
+         ours("qobs.imatrix_optimal", {**int4, "signed_scale": "true"}))
+    pair("int4 symmetric: AutoRound NeUQI", lambda rows: neuqi_search_scale_sym(groups(rows), 4, weights(rows)),
+         ours("qobs.imatrix_optimal", int4))
+
+
+def model_optimizer():
+    from modelopt.torch.quantization.calib.mse import NVFP4MSECalibrator
+    edges = torch.tensor([0.25, 0.75, 1.25, 1.75, 2.5, 3.5, 5.0])
+    numbers = torch.tensor([0, 0.5, 1, 1.5, 2, 3, 4, 6])
+
+    def sweep(rows):
+        x = weight[:rows].float().reshape(-1, 16)
+        amax, most = x.abs().amax(1), x.abs().amax()
+        calibrator = None
+
+        def quantize(value, of):
+            s = (of.reshape(-1, 1) / 6).clamp(min=1e-30)
+            return torch.sign(value) * numbers[torch.bucketize((value / s).abs(), edges)] * s
+        calibrator = NVFP4MSECalibrator(amax, most, axis=0, quant_func=quantize)
+        calibrator.collect(x)
+        return calibrator.compute_amax()
+    pair("NVFP4, all e4m3 scales: Model-Optimizer sweep", sweep,
+         ours("qobs.mse_optimal", {"num_bits": "4", "type": "float", "strategy": "tensor_group", "group_size": "16",
+                                   "scale_dtype": "float8_e4m3fn"}))
+
+
+print(f"{'':48} {'theirs':>11} {'ours':>10}     ratio (of one turn: least to most)")
+for suite in auto_round, model_optimizer:
+    try:
+        suite()
+    except ImportError as error:
+        print(f"{suite.__name__}: {error}")

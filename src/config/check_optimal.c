@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-FileCopyrightText: The qobs authors */
+
+/* What the presets with optimal scales take: weights, in formats whose scales they can try one by one. */
+#include "config/check.h"
+
+#include "base/error.h"
+#include "config/settings.h"
+#include "qobs/plan.h"
+
+static int check_granularity(const qobs_config *config, enum strategy strategy, qobs_error *error)
+{
+    const char *name = qobs_strategy_text((int)strategy), *preset = config->preset->name;
+    const bool grouped = strategy == STRATEGY_GROUP || strategy == STRATEGY_TENSOR_GROUP;
+    if (!grouped && strategy != STRATEGY_CHANNEL)
+        return qobs_invalid(error, "strategy: %s has channel, group and tensor_group, not %s", preset, name);
+    if (grouped && (!config->has_group_size || config->group_size <= 0))
+        return qobs_invalid(error, "group_size: strategy %s needs one above 0", name);
+    if (!grouped && config->has_group_size && config->group_size != -1)
+        return qobs_invalid(error, "group_size: %lld does not go with strategy %s", (long long)config->group_size,
+                            name);
+    return QOBS_OK;
+}
+
+static int check_number(const qobs_config *config, enum strategy strategy, qobs_error *error)
+{
+    const bool under_global = strategy == STRATEGY_TENSOR_GROUP;
+    if (config->type == TYPE_FLOAT && config->num_bits != 4)
+        return qobs_invalid(error, "num_bits: is %d, type float allows 4 (e2m1) with %s", config->num_bits,
+                            config->preset->name);
+    if (config->type == TYPE_FLOAT && !config->symmetric)
+        return qobs_invalid(error, "symmetric: type float allows true only");
+    if (config->signed_scale && (config->type == TYPE_FLOAT || !config->symmetric))
+        return qobs_invalid(error, "signed_scale: is for symmetric integers only");
+    if (under_global != (config->scale_dtype == SCALE_E4M3))
+        return qobs_invalid(error, "scale_dtype: %s",
+                            under_global ? "strategy tensor_group needs float8_e4m3fn"
+                                         : "float8_e4m3fn needs strategy tensor_group");
+    if (config->scale_dtype == SCALE_U8 && !qobs_config_is_mx(config))
+        return qobs_invalid(error, "scale_dtype: uint8 (powers of two) needs type float and group_size 32 (MXFP4)");
+    return QOBS_OK;
+}
+
+static int check_hessian(const qobs_config *config, enum strategy strategy, qobs_error *error)
+{
+    const int64_t block = config->hessian_block_size, group = config->group_size;
+    if (block == 1)
+        return qobs_invalid(error, "hessian_block_size: is 1, allowed are 0 and from 2 on");
+    if (strategy != STRATEGY_CHANNEL && block > group && block % group != 0)
+        return qobs_invalid(error, "hessian_block_size: is %lld, above group_size it must be a multiple of that, %lld",
+                            (long long)block, (long long)group);
+    return QOBS_OK;
+}
+
+int qobs_check_optimal(const qobs_config *config, qobs_error *error)
+{
+    const enum strategy strategy = qobs_config_strategy(config);
+    if (config->base_name != BASE_WEIGHT)
+        return qobs_invalid(error, "base_name: %s takes weights, not %s", config->preset->name,
+                            qobs_base_name_text(config->base_name));
+    if (config->stop_multiplier < config->start_multiplier)
+        return qobs_invalid(error, "stop_multiplier: is %g, must not be below start_multiplier, %g",
+                            config->stop_multiplier, config->start_multiplier);
+    RETURN_IF_FAILED(check_granularity(config, strategy, error));
+    RETURN_IF_FAILED(check_number(config, strategy, error));
+    return check_hessian(config, strategy, error);
+}

@@ -1,0 +1,247 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-FileCopyrightText: The qobs authors */
+
+#include "range/optimal_search.h"
+
+#include <math.h>
+
+#include "base/error.h"
+#include "base/split.h"
+#include "plan/gather.h"
+#include "range/optimal_group.h"
+#include "range/range_rule.h"
+
+const struct range_ops qobs_range_mse_optimal = {.stage = SEARCH_OPTIMAL};
+const struct range_ops qobs_range_imatrix_optimal = {.stage = SEARCH_OPTIMAL, .importance = true};
+const struct range_ops qobs_range_local_hessian = {.stage = SEARCH_OPTIMAL, .importance = true, .hessian = true};
+
+/* ---- Importance -------------------------------------------------------------------------------------------------- */
+
+/* The mean square of each column, and the index of each column, which the elements of a group are read with. */
+struct columns {
+    void *memory;       /* of the importance */
+    double *importance; /* aligned to 64 bytes */
+    float *index;       /* exact: the plan has fewer columns than 2^24 */
+    int64_t count;
+};
+
+static enum importance_fault means_of(const struct importance *importance, double *mean)
+{
+    bool finite = true, negative = false, zero = true;
+    for (int64_t j = 0; j < importance->columns; j++) {
+        mean[j] = importance->sum[j] / (double)importance->tokens;
+        finite &= isfinite(mean[j]) != 0;
+        negative |= mean[j] < 0;
+        zero &= mean[j] == 0;
+    }
+    return !finite ? IMPORTANCE_NOT_FINITE : negative ? IMPORTANCE_NEGATIVE : zero ? IMPORTANCE_ZERO : IMPORTANCE_USABLE;
+}
+
+enum { ALIGNMENT = 64 };
+
+static void *aligned(void *memory)
+{
+    return (unsigned char *)memory + (ALIGNMENT - (uintptr_t)memory % ALIGNMENT) % ALIGNMENT;
+}
+
+static size_t importance_size(const struct columns *columns)
+{
+    return (size_t)columns->count * sizeof *columns->importance + ALIGNMENT;
+}
+
+static void release_columns(const struct optimal_search *s, struct columns *columns)
+{
+    qobs_release(s->runtime, columns->memory, importance_size(columns));
+    qobs_release(s->runtime, columns->index, (size_t)columns->count * sizeof *columns->index);
+}
+
+static int make_columns(const struct optimal_search *s, struct columns *columns, enum importance_fault *fault,
+                        qobs_error *error)
+{
+    const struct view *v = &s->plan->value;
+    *fault = IMPORTANCE_USABLE;
+    if (!s->params->importance)
+        return QOBS_OK;
+    if (s->importance->tokens == 0) {
+        *fault = IMPORTANCE_NOT_OBSERVED;
+    } else if (v->ndim == 0 || v->shape[v->ndim - 1] != s->importance->columns ||
+               s->importance->columns > (1 << 24)) {
+        *fault = IMPORTANCE_COLUMNS;
+    } else {
+        columns->count = s->importance->columns;
+        columns->memory = qobs_allocate(s->runtime, importance_size(columns));
+        columns->index = qobs_allocate(s->runtime, (size_t)columns->count * sizeof *columns->index);
+        if (!columns->memory || !columns->index)
+            return qobs_no_memory(error, "importance: no memory for %lld columns", (long long)columns->count);
+        columns->importance = aligned(columns->memory);
+        for (int64_t j = 0; j < columns->count; j++)
+            columns->index[j] = (float)j;
+        *fault = means_of(s->importance, columns->importance);
+    }
+    if (*fault == IMPORTANCE_USABLE || !s->params->optimal.strict)
+        return QOBS_OK;
+    return qobs_fail(error, *fault == IMPORTANCE_NOT_OBSERVED ? QOBS_ERROR_NO_DATA : QOBS_ERROR_INVALID_ARGUMENT,
+                     "importance: cannot be used, %s (strict=true)", qobs_importance_fault_text(*fault));
+}
+
+/* ---- One group --------------------------------------------------------------------------------------------------- */
+
+/* Memory of one thread; arrays have room for the longest group. */
+struct workspace {
+    float *w, *index;
+    double *h;
+    void *scratch;
+};
+
+struct run {
+    const struct optimal_search *search;
+    const struct columns *columns;
+    struct optimal_params params;
+    struct element_source source;
+    struct optimal_result *result;
+    unsigned char *memory;
+    size_t longest, each; /* elements of a group, padded; bytes of a workspace */
+};
+
+static struct workspace workspace_at(const struct run *r, int64_t part)
+{
+    unsigned char *const memory = r->memory + (size_t)part * r->each;
+    const size_t floats = r->longest * sizeof(float), doubles = r->longest * sizeof(double);
+    return (struct workspace){(float *)(void *)memory, (float *)(void *)(memory + floats),
+                              (double *)(void *)(memory + 2 * floats), memory + 2 * floats + doubles};
+}
+
+/* True if the importance of the columns lies in memory as kernels want the weights of a group. */
+static bool shares_importance(const struct run *r, const struct elements *e)
+{
+    return r->source.column_weight && !r->source.plan->order && e->axes == 1 && r->params.dampening == 0 &&
+           e->count % OPTIMAL_PADDING == 0 && (uintptr_t)(r->columns->importance + e->column) % ALIGNMENT == 0;
+}
+
+static void load(const struct run *r, const struct elements *e, const struct workspace *w)
+{
+    for (int64_t first = 0; first < e->count; first += QOBS_SEARCH_MOST) {
+        const size_t n = (size_t)(e->count - first < QOBS_SEARCH_MOST ? e->count - first : QOBS_SEARCH_MOST);
+        e->gather->load(&r->source, e, first, n, 1, w->w + first);
+        if (r->source.column_weight && !shares_importance(r, e))
+            e->gather->weights(&r->source, e, first, n, w->index + first);
+    }
+}
+
+static bool is_finite(const float *w, size_t n)
+{
+    bool finite = true;
+    for (size_t i = 0; i < n; i++)
+        finite &= isfinite(w[i]) != 0;
+    return finite;
+}
+
+static size_t padded(size_t n) { return (n + OPTIMAL_PADDING - 1) / OPTIMAL_PADDING * OPTIMAL_PADDING; }
+
+/* The weights of a group's errors; all 1 if the importance says nothing about the elements. */
+static const double *weigh(const struct run *r, const struct elements *e, const struct workspace *w, size_t n)
+{
+    const double *importance = r->source.column_weight ? r->columns->importance : NULL;
+    double sum = 0, seen = 0;
+    if (shares_importance(r, e)) {
+        const double *const h = importance + e->column;
+        for (size_t i = 0; i < n; i++)
+            if (w->w[i] != 0 && h[i] > 0)
+                return h;
+        importance = NULL;
+    }
+    for (size_t i = 0; importance && i < n; i++) {
+        w->h[i] = importance[(size_t)w->index[i]];
+        sum += w->h[i];
+    }
+    const double added = r->params.dampening * (sum / (double)n);
+    for (size_t i = 0; sum > 0 && i < n; i++) {
+        w->h[i] += added;
+        seen = w->w[i] != 0 && w->h[i] > seen ? w->h[i] : seen;
+    }
+    for (size_t i = 0; !(seen > 0) && i < n; i++)
+        w->h[i] = 1;
+    for (size_t i = n; i < padded(n); i++)
+        w->h[i] = 0;
+    return w->h;
+}
+
+static void search_one(const struct run *r, const struct elements *e, const struct workspace *w, size_t qparam)
+{
+    const struct optimal_search *s = r->search;
+    const size_t n = (size_t)e->count;
+    const float global_scale = s->global_scale ? *s->global_scale : 1;
+    struct optimal_choice choice = {.scale = NAN, .error = NAN, .minmax_error = NAN, .energy = NAN};
+    load(r, e, w);
+    if (s->params->nonfinite != NONFINITE_PROPAGATE || is_finite(w->w, n)) {
+        const struct optimal_group group = {w->w, weigh(r, e, w, n), n, global_scale};
+        qobs_optimal_group(s->kernels, &r->params, &group, w->scratch, &choice);
+    }
+    r->result->scale[qparam] = qobs_optimal_stored(&r->params, choice.scale, global_scale);
+    r->result->zero_point[qparam] = choice.zero_point;
+    r->result->error[qparam] = choice.error;
+    r->result->minmax_error[qparam] = choice.minmax_error;
+    r->result->energy[qparam] = choice.energy;
+}
+
+/* ---- All groups -------------------------------------------------------------------------------------------------- */
+
+static void search_part(void *argument, int64_t part, int64_t from, int64_t to)
+{
+    const struct run *r = argument;
+    const struct workspace w = workspace_at(r, part);
+    struct elements e;
+    qobs_optimal_prepare(&r->params, r->search->global_scale ? *r->search->global_scale : 1, r->longest, w.scratch);
+    qobs_elements_at(&r->source, from, &e);
+    for (int64_t q = from; q < to; q++) {
+        search_one(r, &e, &w, (size_t)q);
+        if (q + 1 < to)
+            e.gather->next(&r->source, &e);
+    }
+}
+
+static int search_groups(struct run *r, qobs_error *error)
+{
+    static const struct split_rule rule = {
+        .min_total = 1 << 12, .parts_per_thread = 4, .max_parts = 1 << 12}; /* elements */
+    const struct optimal_search *s = r->search;
+    const struct split split = qobs_split(s->runtime, &rule, s->plan->qparams, s->plan->value.elements, 0);
+    r->longest = padded((size_t)qobs_elements_most(s->plan));
+    r->each = r->longest * (2 * sizeof(float) + sizeof(double)) +
+              (qobs_optimal_scratch(&r->params, r->longest) + 63) / 64 * 64;
+    const size_t size = r->each * (size_t)split.parts + ALIGNMENT;
+    unsigned char *const memory = qobs_allocate(s->runtime, size);
+    if (!memory)
+        return qobs_no_memory(error, "search: no memory for %zu bytes", size);
+    r->memory = aligned(memory);
+    qobs_split_run(s->runtime, &split, search_part, r);
+    qobs_release(s->runtime, memory, size);
+    return QOBS_OK;
+}
+
+int qobs_optimal_search(const struct optimal_search *s, struct optimal_result *result, qobs_error *error)
+{
+    struct columns columns = {0};
+    struct run run = {.search = s, .columns = &columns, .params = s->params->optimal, .result = result};
+    enum importance_fault fault = IMPORTANCE_USABLE;
+    int status = qobs_optimal_result_reserve(s->runtime, result, (size_t)s->plan->qparams, 0, error);
+    if (status == QOBS_OK)
+        status = make_columns(s, &columns, &fault, error);
+    if (status == QOBS_OK) {
+        enum kernel_dtype dtype = QOBS_KERNEL_F32;
+        qobs_kernel_dtype_of(s->plan->dtype, &dtype);
+        result->fault = fault;
+        result->weighted = fault == IMPORTANCE_USABLE && s->params->importance;
+        run.params.f16_results = s->plan->dtype == QOBS_F16 && !s->global_scale;
+        if (run.params.scale_dtype == SCALE_NATIVE)
+            run.params.eps = s->plan->dtype == QOBS_BF16 ? 0x1p-7f : s->plan->dtype == QOBS_F16 ? 0x1p-10f : 0x1p-23f;
+        run.source = (struct element_source){.plan = s->plan,
+                                             .data = s->data,
+                                             .column_weight = result->weighted ? columns.index : NULL,
+                                             .load = s->kernels->search_load[dtype],
+                                             .finite_only = s->params->nonfinite == NONFINITE_IGNORE};
+        status = search_groups(&run, error);
+    }
+    release_columns(s, &columns);
+    return status;
+}

@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-FileCopyrightText: The qobs authors */
+
+/* The search for the scale and zero point with the smallest error of all: every representable scale in a range, times
+ * every zero point and sign. The result is a property of the input. It does not depend on the kernels, on the number
+ * of threads, or on the order in which candidates are tried:
+ *   error            sum h * e * e, or e^T H e, with e = (q - zero_point) * scale - w
+ *   q                w / scale + zero_point, one f32 rounding each, limited and rounded to the nearest number
+ *   equal errors     the smaller magnitude of the scale, then + before -, then the smaller zero point
+ */
+#pragma once
+
+#include "kernels/kernels.h"
+#include "plan/plan.h"
+#include "range/optimal_result.h"
+#include "range/range_params.h"
+
+/* The arguments of a search of one weight. */
+struct optimal_search {
+    const struct runtime *runtime;
+    const struct kernel_table *kernels;
+    const struct range_params *params;
+    const qobs_plan *plan;
+    const unsigned char *data;
+    const float *global_scale;           /* NULL: there is none */
+    const struct importance *importance; /* of the last dimension; may have no columns */
+};
+
+/* Searches every qparam of the plan and allocates the result, which the caller releases, also after an error. Fails if
+ * importance cannot be used and params->optimal.strict is set. Runs on the executor. */
+int qobs_optimal_search(const struct optimal_search *search, struct optimal_result *result, qobs_error *error);
+
+/* ---- Parts of it ------------------------------------------------------------------------------------------------- */
+
+/* Most candidates for the magnitude of a scale: 22 octaves of 128. */
+enum { OPTIMAL_MOST_SCALES = 22 * 128 + 2, OPTIMAL_PADDING = 16 };
+
+/* The elements of a group and their weights. Arrays are aligned to 64 bytes and end with zeros up to a multiple of
+ * OPTIMAL_PADDING. */
+struct optimal_group {
+    const float *w;
+    const double *h;
+    size_t n;
+    float global_scale; /* e4m3 scales are divided by it; without one 1 */
+};
+
+struct optimal_choice {
+    float scale; /* as it multiplies the quantized numbers, divided by the global scale */
+    int32_t zero_point;
+    double error, minmax_error, energy;
+};
+
+/* min(0, w), max(0, w) and the scale of that range. */
+struct optimal_range {
+    float lo, hi, scale;
+};
+struct optimal_range qobs_optimal_range(const struct optimal_params *params, const struct optimal_group *group);
+
+/* False if the range alone decides: there is no element but 0, or the scale is too small to be searched. *choice is
+ * then the result. */
+bool qobs_optimal_is_searched(const struct optimal_params *params, const struct optimal_range *range,
+                              const struct optimal_group *group, struct optimal_choice *choice);
+
+/* Writes the magnitudes of all candidates in ascending order; returns how many. */
+size_t qobs_optimal_scales(const struct optimal_params *params, float range_scale, float global_scale,
+                           float scale[OPTIMAL_MOST_SCALES]);
+
+/* The zero point of the range in compressed-tensors' convention. */
+int32_t qobs_optimal_zero_point(const struct optimal_params *params, const struct optimal_range *range);
+
+/* A number of the kernels (kernel_optimal.h) for these parameters. */
+struct optimal_number qobs_optimal_number(const struct optimal_params *params);
+
+/* The best candidate for errors sum h * e * e. `scratch`: qobs_optimal_scratch() bytes, aligned to 64. */
+void qobs_optimal_group(const struct kernel_table *kernels, const struct optimal_params *params,
+                        const struct optimal_group *group, void *scratch, struct optimal_choice *choice);
+size_t qobs_optimal_scratch(const struct optimal_params *params, size_t n);
+
+/* The scale as results have it: e4m3 without the global scale. */
+static inline float qobs_optimal_stored(const struct optimal_params *params, float scale, float global_scale);
+
+#include "number/grid.h"
+
+static inline float qobs_optimal_stored(const struct optimal_params *params, float scale, float global_scale)
+{
+    return params->scales == OPTIMAL_E4M3 ? grid_round_e4m3(scale * global_scale) : scale;
+}

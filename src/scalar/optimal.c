@@ -1,0 +1,11 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-FileCopyrightText: The qobs authors */
+
+/* Scalar search for optimal scales; contract and limits in the templates. */
+#define ENTRY_(name) name##_scalar
+#define ENTRY(name) ENTRY_(name)
+#include "templates/optimal_error.inl.h"
+
+#include "templates/optimal_pack.h"
+
+#include "templates/optimal_curve.inl.h"

@@ -1,0 +1,133 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-FileCopyrightText: The qobs authors */
+
+/* Errors of all candidates for a scale at once; included by src/ISA/optimal.c after
+ *   size_t pack_events(uint32_t *events, const float t[16], uint32_t first, uint32_t count, uint32_t tag,
+ *                      int32_t passed[16])
+ * which appends (k << 20 | tag + lane) for lanes with k = (bits of t >> 16) - first below count, in the order of lanes,
+ * returns how many it appended, and adds 1 to `passed` in lanes in which k is at least count. It may write 16 events.
+ *
+ * As the scale falls, every element only takes steps up. Each step is dropped into the bucket of the largest candidate
+ * that takes it. Sums from the largest candidate down are then those of each candidate.
+ *
+ * Accumulators: two doubles a bucket, of elements in chunks of QOBS_OPTIMAL_CHUNK, in these of 16 elements, step by
+ * step. Overflow: h * w * w must not. Caller's duty: round to nearest, no flushing of subnormals (base/fpenv.h). */
+
+enum { BLOCK = 16, STEP_BITS = 12 }; /* an event: bucket (12 bits), step (8 bits), element of the chunk (12 bits) */
+
+typedef double f64x2 __attribute__((vector_size(16), may_alias));
+
+struct curve {
+    const struct optimal_steps *steps;
+    uint32_t first, count;
+    f64x2 *bucket;
+    uint32_t *events;
+    float *magnitude; /* of the elements of a chunk */
+    f64x2 *pair;      /* their h * |w| and h */
+};
+
+/* Finds the events of 16 elements from element `at` of the chunk on; passed: steps that all candidates take. */
+ALWAYS_INLINE size_t find_events(const struct curve *c, const float *w, uint32_t at, uint32_t *events, int32_t *passed)
+{
+    const struct optimal_steps *s = c->steps;
+    const size_t both = s->positive < s->negative ? s->positive : s->negative;
+    const size_t all = s->positive > s->negative ? s->positive : s->negative;
+    const float sign = s->negative > s->positive ? -1 : 1, smallest = float_of_bits(c->first << 16);
+    float one_side[BLOCK], largest = 0;
+    size_t n = 0;
+    for (int l = 0; l < BLOCK; l++) {
+        const float x = w[l], a = float_of_bits(bits_of_float(x) & 0x7fffffff); /* -0 is 0 */
+        c->magnitude[at + (uint32_t)l] = a;
+        one_side[l] = x * sign > 0 ? a : 0;
+        largest = a > largest ? a : largest;
+        passed[l] = 0;
+    }
+    for (size_t j = 0; j < all; j++) {
+        const float *const a = j < both ? c->magnitude + at : one_side;
+        const float factor = s->inverse_mid[j];
+        float t[BLOCK];
+        if (largest * factor < smallest)
+            break;
+        for (int l = 0; l < BLOCK; l++)
+            t[l] = a[l] * factor;
+        n += pack_events(events + n, t, c->first, c->count, (uint32_t)(j << STEP_BITS) + at, passed);
+    }
+    return n;
+}
+
+/* Adds the steps of a chunk of elements to the buckets; those that all candidates take to bucket `count`. */
+ALWAYS_INLINE void add_chunk(const struct curve *c, const float *w, const double *h, size_t n)
+{
+    int32_t passed[QOBS_OPTIMAL_CHUNK];
+    size_t events = 0;
+    for (size_t i = 0; i < n; i += BLOCK)
+        events += find_events(c, w + i, (uint32_t)i, c->events + events, passed + i);
+    for (size_t i = 0; i < n; i++) {
+        ((double *)(void *)c->pair)[2 * i] = h[i] * (double)c->magnitude[i];
+        ((double *)(void *)c->pair)[2 * i + 1] = h[i];
+    }
+    for (size_t e = 0; e < events; e++) {
+        const uint32_t event = c->events[e], i = event & ((1 << STEP_BITS) - 1), j = event >> STEP_BITS & 255;
+        c->bucket[event >> 20] += c->pair[i] * *(const f64x2 *)(const void *)c->steps->gain[j];
+    }
+    f64x2 first[4] = {{0}};
+    for (size_t i = 0; i < n; i += 4)
+        for (size_t l = 0; l < 4; l++)
+            first[l] += c->pair[i + l] * *(const f64x2 *)(const void *)c->steps->taken[passed[i + l]];
+    c->bucket[c->count] += (first[0] + first[1]) + (first[2] + first[3]);
+}
+
+/* above: sums of the buckets above, which are added to those of bucket k. */
+#define curve_error(bits, energy, bucket, above)                                                                       \
+    ((energy) - (2 * (double)float_of_bits((bits) << 16)) * ((bucket)[0] + (above)[0])) +                              \
+        ((double)float_of_bits((bits) << 16) * (double)float_of_bits((bits) << 16)) * ((bucket)[1] + (above)[1])
+
+QOBS_OPTIMAL_LARGE(ENTRY(qobs_optimal_large))
+{
+    const uint32_t first = bits_of_float(least) >> 16, count = 0x8000 - first;
+    size_t found = 0;
+    for (size_t i = 0; i < n; i += BLOCK) {
+        float t[BLOCK];
+        int32_t unused[BLOCK] = {0};
+        for (size_t l = 0; l < BLOCK; l++)
+            t[l] = negative ? -w[i + l] : w[i + l];
+        found += pack_events(index + found, t, first, count, (uint32_t)i, unused);
+    }
+    for (size_t i = 0; i < found; i++)
+        index[i] &= (1 << STEP_BITS) - 1;
+    return found;
+}
+
+QOBS_OPTIMAL_CURVE(ENTRY(qobs_optimal_curve))
+{
+    unsigned char *memory = scratch;
+    struct curve c = {.steps = steps, .first = first, .count = (uint32_t)count};
+    c.pair = (f64x2 *)(void *)memory;
+    memory += QOBS_OPTIMAL_CHUNK * sizeof *c.pair;
+    c.magnitude = (float *)(void *)memory;
+    memory += QOBS_OPTIMAL_CHUNK * sizeof *c.magnitude;
+    c.bucket = (f64x2 *)(void *)memory;
+    memory += (count + 1) * sizeof *c.bucket;
+    c.events = (uint32_t *)(void *)memory;
+    for (size_t k = 0; k <= count; k++)
+        c.bucket[k] = (f64x2){0, 0};
+    for (size_t i = 0; i < n; i += QOBS_OPTIMAL_CHUNK) {
+        const size_t left = (n - i + BLOCK - 1) / BLOCK * BLOCK;
+        add_chunk(&c, w + i, h + i, left < QOBS_OPTIMAL_CHUNK ? left : QOBS_OPTIMAL_CHUNK);
+    }
+    /* Four sums at a time, each of a quarter of the buckets, so that none waits for the one before. */
+    enum { QUARTERS = 4 };
+    const size_t quarter = count / QUARTERS;
+    f64x2 sum[QUARTERS] = {{0}};
+    for (size_t k = quarter; k-- > 0;)
+        for (size_t l = 0; l < QUARTERS; l++)
+            c.bucket[l * quarter + k] = sum[l] += c.bucket[l * quarter + k];
+    f64x2 above = c.bucket[count];
+    for (size_t k = count; k-- > QUARTERS * quarter;)
+        c.bucket[k] = above += c.bucket[k];
+    for (size_t k = QUARTERS * quarter; k < count; k++)
+        error[k] = curve_error(first + (uint32_t)k, energy, c.bucket[k], above - above);
+    for (size_t l = QUARTERS; l-- > 0; above += sum[l])
+        for (size_t k = l * quarter; k < (l + 1) * quarter; k++)
+            error[k] = curve_error(first + (uint32_t)k, energy, c.bucket[k], above);
+}

@@ -1,0 +1,162 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-FileCopyrightText: The qobs authors */
+
+/* The presets with optimal scales against a brute force over every candidate: golden suite search2, on every usable
+ * instruction set, which must give the same bits. Where several candidates are as good as equal, ours may be any of
+ * them. */
+#include "golden.h"
+
+#include "search_reference.h"
+
+enum { MOST = 64 };
+
+/* What an observer says of a case. */
+struct answer {
+    size_t n;
+    double scale[MOST], error[MOST], minmax_error[MOST], energy[MOST], global_scale;
+    int64_t zero_point[MOST];
+};
+
+static bool is_true(const cJSON *c, const char *key)
+{
+    return cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(cJSON_GetObjectItemCaseSensitive(c, "config"), key));
+}
+
+/* Settings that this preset has; the rest of the case's list has its default value. */
+static bool is_setting(const cJSON *item)
+{
+    return strcmp(item->string, "preset") != 0 && strcmp(item->string, "nan_policy") != 0;
+}
+
+static qobs_observer *observer_of(const cJSON *c)
+{
+    const cJSON *settings = cJSON_GetObjectItemCaseSensitive(c, "config"), *item;
+    qobs_config *config;
+    qobs_observer *o;
+    qobs_error error;
+    qobs_setting_info info = {.struct_size = sizeof info};
+    assert_int_equal(qobs_config_create(&config, text_of(settings, "preset"), NULL, &error), QOBS_OK);
+    cJSON_ArrayForEach(item, settings) if (is_setting(item) &&
+                                           qobs_config_key_info(config, item->string, &info, NULL) == QOBS_OK)
+    {
+        char *value = cJSON_PrintUnformatted(item);
+        const size_t length = strlen(value);
+        const bool quoted = cJSON_IsString(item);
+        value[length - quoted] = '\0';
+        if (qobs_config_set(config, item->string, value + quoted, &error) != QOBS_OK)
+            fail_case("%s", error.message);
+        cJSON_free(value);
+    }
+    if (strcmp(text_of(settings, "scale_dtype"), "float8_e4m3fn") == 0)
+        assert_int_equal(qobs_config_set(config, "strategy", "tensor_group", &error), QOBS_OK);
+    assert_int_equal(qobs_config_set(config, "nonfinite", text_of(settings, "nan_policy"), &error), QOBS_OK);
+    if (qobs_observer_create(&o, config, NULL, &error) != QOBS_OK)
+        fail_case("%s", error.message);
+    qobs_config_destroy(config);
+    return o;
+}
+
+static size_t read_doubles(const qobs_observer *o, const char *name, double *out)
+{
+    qobs_result result = {.struct_size = sizeof result};
+    qobs_error error;
+    if (qobs_observer_result_find(o, name, &result, &error) != QOBS_OK)
+        fail_case("%s: %s", name, error.message);
+    const size_t n = result.size / qobs_dtype_size(result.dtype);
+    unsigned char data[MOST * 8];
+    assert_true(n <= MOST);
+    assert_int_equal(qobs_observer_read(o, name, data, result.size, &error), QOBS_OK);
+    for (size_t i = 0; i < n; i++)
+        out[i] = result.dtype == QOBS_I8 ? (double)(int8_t)data[i] : reference_number(data, result.dtype, i);
+    return n;
+}
+
+/* Observes the case; false: the weight was refused. */
+static bool observe(const cJSON *c, struct answer *a)
+{
+    qobs_observer *o = observer_of(c);
+    qobs_error error;
+    const cJSON *key;
+    cJSON_ArrayForEach(key, cJSON_GetObjectItemCaseSensitive(c, "aux"))
+    {
+        const qobs_tensor activations = tensor_named(key->valuestring);
+        assert_int_equal(qobs_observer_observe_importance(o, &activations, &error), QOBS_OK);
+    }
+    const qobs_tensor weight =
+        tensor_named(cJSON_GetArrayItem(cJSON_GetObjectItemCaseSensitive(c, "inputs"), 0)->valuestring);
+    const bool accepted = qobs_observer_observe(o, &weight, NULL, &error) == QOBS_OK;
+    if (accepted) {
+        double zero_point[MOST];
+        a->n = read_doubles(o, "scale", a->scale);
+        assert_int_equal(read_doubles(o, "error", a->error), a->n);
+        assert_int_equal(read_doubles(o, "minmax_error", a->minmax_error), a->n);
+        assert_int_equal(read_doubles(o, "energy", a->energy), a->n);
+        assert_int_equal(read_doubles(o, "zero_point", zero_point), a->n);
+        for (size_t i = 0; i < a->n; i++)
+            a->zero_point[i] = (int64_t)zero_point[i];
+        if (qobs_observer_result_find(o, "global_scale", &(qobs_result){.struct_size = sizeof(qobs_result)}, NULL) == 0)
+            read_doubles(o, "global_scale", &a->global_scale);
+    }
+    qobs_observer_destroy(o);
+    return accepted;
+}
+
+static bool is_near(double a, double b) { return fabs(a - b) <= 1e-5 * fabs(b) || (isnan(a) && isnan(b)); }
+
+static void check(const cJSON *c, const struct answer *a)
+{
+    const cJSON *expect = cJSON_GetObjectItemCaseSensitive(c, "expect");
+    const qobs_tensor scale = tensor_named(text_of(expect, "scale")), error = tensor_named(text_of(expect, "error"));
+    const qobs_tensor minmax = tensor_named(text_of(expect, "minmax_error")),
+                      energy = tensor_named(text_of(expect, "energy"));
+    const struct st_tensor *unique = st_find(&tensors, text_of(expect, "unique"));
+    const struct st_tensor *zero_point =
+        is_true(c, "symmetric") ? NULL : st_find(&tensors, text_of(expect, "zero_point"));
+    const cJSON *global = cJSON_GetObjectItemCaseSensitive(expect, "global_scale");
+    if (global) {
+        const qobs_tensor g = tensor_named(global->valuestring);
+        assert_true(reference_number(g.data, g.dtype, 0) == a->global_scale);
+    }
+    assert_int_equal(scale.shape[0] * scale.shape[1], a->n);
+    for (size_t i = 0; i < a->n; i++) {
+        const double s = global ? (double)((float)a->scale[i] / (float)a->global_scale) : a->scale[i];
+        const double wanted = reference_number(scale.data, scale.dtype, i), best = double_at(error.data, i);
+        const int64_t z = zero_point ? ((const int8_t *)zero_point->data)[i] : 0;
+        const bool same = s == wanted && a->zero_point[i] == z;
+        if (!same && (((const uint8_t *)unique->data)[i] ||
+                      a->error[i] > best * (1 + 2e-6) + 1e-12 * double_at(energy.data, i)))
+            fail_case("[%zu]: scale %.9g, zero point %lld, error %.9g; expected %.9g, %lld, %.9g", i, s,
+                      (long long)a->zero_point[i], a->error[i], wanted, (long long)z, best);
+        if (same)
+            assert_true(is_near(a->error[i], best));
+        assert_true(is_near(a->minmax_error[i], double_at(minmax.data, i)));
+        assert_true(is_near(a->energy[i], double_at(energy.data, i)));
+    }
+}
+
+static void test_case(void **state)
+{
+    const cJSON *c = *state;
+    struct answer first = {0};
+    for (size_t i = 0; i < qobs_isa_count(); i++) {
+        struct answer a = {0};
+        if (!qobs_isa_usable(i))
+            continue;
+        assert_int_equal(qobs_isa_select(qobs_isa_name(i), NULL), QOBS_OK);
+        const bool accepted = observe(c, &a);
+        assert_int_equal(accepted, cJSON_GetObjectItemCaseSensitive(c, "error") == NULL);
+        if (accepted)
+            check(c, &a);
+        if (i == 0)
+            first = a;
+        assert_memory_equal(&a, &first, sizeof a);
+    }
+    qobs_isa_select(NULL, NULL);
+}
+
+int main(void)
+{
+    int failed = run_suite("search2", "mse_optimal", 25, test_case);
+    failed += run_suite("search2", "imatrix_optimal", 34, test_case);
+    return failed != 0;
+}
