@@ -6,12 +6,12 @@
 #include "measure/gram.h"
 
 #include <math.h>
-#include <string.h>
 
 #include "base/error.h"
 #include "base/split.h"
+#include "measure/row_list.h"
 
-enum { PANEL = 128, LANES = 16, CHUNK = QOBS_GRAM_CHUNK };
+enum { PANEL = 128, LANES = 16 /* a row is loaded with zeros up to a multiple of that */, CHUNK = QOBS_GRAM_CHUNK };
 
 /* ---- Blocks ------------------------------------------------------------------------------------------------------ */
 
@@ -67,53 +67,11 @@ void qobs_gram_release(const struct runtime *runtime, struct gram *g)
     *g = (struct gram){0};
 }
 
-/* ---- Tokens ------------------------------------------------------------------------------------------------------ */
-
-/* The rows of activations as one list. */
-struct token_list {
-    const struct view *view;
-    int64_t count;
-    bool even;
-    int64_t stride; /* bytes from one token to the next, if they are evenly spaced */
-};
-
-static struct token_list tokens_of(const struct view *v)
-{
-    struct token_list t = {
-        .view = v, .count = v->elements / v->shape[v->ndim - 1], .even = true, .stride = 0};
-    int64_t rows = 0; /* of the dimensions seen so far; 0: none */
-    for (int d = v->ndim - 2; d >= 0; d--) {
-        if (v->shape[d] == 1)
-            continue;
-        if (rows == 0)
-            t.stride = v->strides[d];
-        else
-            t.even = t.even && v->strides[d] == t.stride * rows;
-        rows = (rows == 0 ? 1 : rows) * v->shape[d];
-    }
-    return t;
-}
-
-static const unsigned char *token_at(const struct token_list *t, int64_t index)
-{
-    const struct view *v = t->view;
-    if (t->even)
-        return v->data + index * t->stride;
-    int64_t offset = 0;
-    for (int d = v->ndim - 2; d >= 0; d--) {
-        offset += index % v->shape[d] * v->strides[d];
-        index /= v->shape[d];
-    }
-    return v->data + offset;
-}
-
 /* ---- Units ------------------------------------------------------------------------------------------------------- */
 
 struct addition {
     const struct kernel_table *kernels;
-    enum kernel_dtype dtype;
-    size_t element;
-    struct token_list tokens;
+    struct row_list tokens;
     struct gram *gram;
     int64_t blocks, each; /* each: blocks of a unit; 0: units are pairs of panels */
     int64_t pairs;        /* of panels in a block */
@@ -122,27 +80,10 @@ struct addition {
 
 enum { WORKSPACE = 2 * CHUNK * PANEL }; /* floats */
 
-/* Columns of one token as floats, with zeros up to a multiple of LANES. */
-static void load_columns(const struct addition *a, const unsigned char *token, int64_t first, int64_t n, float *out)
-{
-    const struct view *v = a->tokens.view;
-    const int64_t stride = v->strides[v->ndim - 1];
-    const unsigned char *from = token + first * stride;
-    unsigned char buffer[8 * PANEL];
-    if (stride != (int64_t)a->element) {
-        for (int64_t j = 0; j < n; j++)
-            memcpy(buffer + (size_t)j * a->element, from + j * stride, a->element);
-        from = buffer;
-    }
-    a->kernels->search_load[a->dtype](from, (size_t)n, 1, false, out);
-    for (int64_t j = n; j < ceil_of(n, LANES) * LANES; j++)
-        out[j] = 0;
-}
-
 static void load_chunk(const struct addition *a, int64_t token, int64_t tokens, int64_t first, int64_t n, float *out)
 {
     for (int64_t t = 0; t < tokens; t++)
-        load_columns(a, token_at(&a->tokens, token + t), first, n, out + t * PANEL);
+        row_load(&a->tokens, row_at(&a->tokens, token + t), first, n, false, out + t * PANEL);
 }
 
 /* Blocks [first, end), one behind the other in the workspace, each aligned. */
@@ -244,8 +185,9 @@ static int run(const struct runtime *runtime, struct addition *a, qobs_error *er
 int qobs_gram_add(const struct runtime *runtime, const struct kernel_table *kernels, struct gram *g,
                   const struct view *v, qobs_error *error)
 {
-    struct addition a = {.kernels = kernels, .element = qobs_dtype_size(v->dtype), .gram = g};
-    if (!qobs_kernel_dtype_of(v->dtype, &a.dtype))
+    struct addition a = {.kernels = kernels, .gram = g};
+    enum kernel_dtype unused;
+    if (!qobs_kernel_dtype_of(v->dtype, &unused))
         return qobs_invalid(error, "activations: dtype is %s, allowed are F32, BF16, F16 and F64",
                             qobs_dtype_name(v->dtype));
     if (v->ndim == 0)
@@ -258,7 +200,7 @@ int qobs_gram_add(const struct runtime *runtime, const struct kernel_table *kern
                             (long long)g->columns);
     const bool first = !g->sum;
     RETURN_IF_FAILED(first ? qobs_gram_reserve(runtime, g, error) : QOBS_OK);
-    a.tokens = tokens_of(v);
+    a.tokens = row_list_of(v, kernels);
     const int status = run(runtime, &a, error);
     if (status == QOBS_OK)
         g->tokens += (uint64_t)a.tokens.count;

@@ -1,0 +1,232 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-FileCopyrightText: The qobs authors */
+
+#include "range/hessian_group.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "number/number.h"
+
+enum { E2M1_LEVELS = 8 };
+
+static const float e2m1_level[E2M1_LEVELS] = {0, 0.5f, 1, 1.5f, 2, 3, 4, 6};
+
+/* ---- Memory ------------------------------------------------------------------------------------------------------ */
+
+static size_t most_events(const struct optimal_params *p, size_t n)
+{
+    return n * (p->e2m1 ? E2M1_LEVELS - 1 : ((size_t)1 << p->num_bits) - 1);
+}
+
+static size_t in_lines(size_t bytes) { return (bytes + 63) / 64 * 64; }
+
+static size_t place(void *memory, struct hessian_workspace *w, size_t events, size_t n)
+{
+    const size_t sizes[] = {events * sizeof *w->event,
+                            events * sizeof *w->sorted,
+                            events * sizeof *w->bucket,
+                            (OPTIMAL_MOST_SCALES + 1) * sizeof *w->first,
+                            (events + 1) * sizeof *w->b,
+                            (events + 1) * sizeof *w->c,
+                            (n + 7) / 8 * 8 * sizeof *w->u};
+    void *at[sizeof sizes / sizeof *sizes];
+    size_t offset = 0;
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        at[i] = memory ? (unsigned char *)memory + offset : NULL;
+        offset += in_lines(sizes[i]);
+    }
+    *w = (struct hessian_workspace){at[0], at[1], at[2], at[3], at[4], at[5], at[6]};
+    return offset;
+}
+
+size_t qobs_hessian_workspace_size(const struct optimal_params *p, size_t n)
+{
+    struct hessian_workspace unused;
+    return place(NULL, &unused, most_events(p, n), n);
+}
+
+void qobs_hessian_workspace_place(const struct optimal_params *p, size_t n, void *memory, struct hessian_workspace *w)
+{
+    place(memory, w, most_events(p, n), n);
+}
+
+/* ---- Fake-quantize ----------------------------------------------------------------------------------------------- */
+
+/* Steps from 0 of a quantized element, in quanta and with its sign: q - zero_point. */
+static float quantized(const struct optimal_params *p, float w, float scale, int zero_point)
+{
+    const float x = w / scale;
+    if (p->e2m1) {
+        const float a = fabsf(x);
+        const float q = a < 2 ? rintf(a * 2) / 2 : a < 4 ? rintf(a) : rintf(a / 2) * 2;
+        return copysignf(q > 6 ? 6 : q, x);
+    }
+    float v = x + (float)zero_point;
+    v = v < (float)p->quant_min ? (float)p->quant_min : v;
+    v = v > (float)p->quant_max ? (float)p->quant_max : v;
+    return rintf(v) - (float)zero_point;
+}
+
+void qobs_hessian_residual(const struct optimal_params *p, const float *w, size_t n, float scale, int zero_point,
+                           double *e)
+{
+    for (size_t i = 0; i < n; i++)
+        e[i] = (double)quantized(p, w[i], scale, zero_point) * (double)scale - (double)w[i];
+}
+
+/* ---- Buckets ----------------------------------------------------------------------------------------------------- */
+
+struct hessian_scales qobs_hessian_scales(const struct optimal_params *p, const float *scale, size_t count,
+                                          float global_scale)
+{
+    struct hessian_scales s = {.scale = scale, .count = count, .kind = p->scales, .global_scale = global_scale};
+    s.lattice = p->scales == OPTIMAL_BF16 || (p->scales == OPTIMAL_F16 && count > 0 && scale[0] >= 0x1p-14f);
+    return s;
+}
+
+/* One sign and zero point of a group. */
+struct sweep {
+    const struct optimal_params *params;
+    const struct hessian_scales *scales;
+    const struct hessian_group *group;
+    bool negative;
+    int zero_point;
+    uint32_t lattice_first;
+};
+
+/* Near a candidate the roundings of fake-quantize decide, which differ from those of t by at most 64 units in its last
+ * place; twice that is taken as near. */
+#define NEAR 0x1p-16f
+
+/* True if w has reached `level` at candidate k. */
+static bool has_reached(const struct sweep *s, float w, size_t k, float level)
+{
+    const float scale = s->negative ? -s->scales->scale[k] : s->scales->scale[k];
+    return fabsf(quantized(s->params, w, scale, s->zero_point)) >= level;
+}
+
+/* An index near that of the largest candidate <= t. */
+static ptrdiff_t guess(const struct hessian_scales *s, float t)
+{
+    if (s->kind == OPTIMAL_E8M0)
+        return (ptrdiff_t)(bits_of_float(t) >> 23) - 1;
+    if (s->kind == OPTIMAL_E4M3) {
+        const float code = t * s->global_scale;
+        return code < 0x1p-6f ? (ptrdiff_t)(code * 0x1p9f) - 1
+                              : (ptrdiff_t)(bits_of_float(code) >> 20) - (ptrdiff_t)(120 << 3) - 1;
+    }
+    ptrdiff_t low = -1, high = (ptrdiff_t)s->count; /* scale[low] <= t < scale[high] */
+    while (high - low > 1) {
+        const ptrdiff_t middle = (low + high) / 2;
+        *(s->scale[middle] <= t ? &low : &high) = middle;
+    }
+    return low;
+}
+
+/* The largest candidate at which w has reached `level`, or -1; t is about the scale at which it does. */
+static ptrdiff_t bucket_of(const struct sweep *s, float w, float level, float t)
+{
+    const float *const scale = s->scales->scale;
+    const ptrdiff_t last = (ptrdiff_t)s->scales->count - 1;
+    ptrdiff_t k;
+    if (s->scales->lattice) {
+        const uint32_t bits = bits_of_float(t);
+        k = (ptrdiff_t)(bits >> 16) - (ptrdiff_t)s->lattice_first;
+        if (((bits + 128) & 0xffff) >= 256)
+            return k < last ? k : last;
+    } else {
+        k = guess(s->scales, t);
+    }
+    k = k < -1 ? -1 : k > last ? last : k;
+    while (k < last && scale[k + 1] <= t)
+        k++;
+    while (k >= 0 && scale[k] > t)
+        k--;
+    if (k < last && scale[k + 1] - t <= t * NEAR && has_reached(s, w, (size_t)(k + 1), level))
+        return k + 1;
+    if (k >= 0 && t - scale[k] <= t * NEAR && !has_reached(s, w, (size_t)k, level))
+        return k - 1;
+    return k;
+}
+
+/* ---- Events ------------------------------------------------------------------------------------------------------ */
+
+void qobs_hessian_levels(const struct optimal_params *p, struct hessian_levels *l)
+{
+    l->count = p->e2m1 ? E2M1_LEVELS - 1 : (1 << p->num_bits) - 1;
+    for (int j = 0; j < l->count; j++) {
+        const float from = p->e2m1 ? e2m1_level[j] : (float)j, to = p->e2m1 ? e2m1_level[j + 1] : (float)(j + 1);
+        l->level[j] = to;
+        l->step[j] = to - from;
+        l->inverse[j] = 1 / ((from + to) / 2);
+    }
+}
+
+/* Writes the events of all elements, levels ascending, and counts those of candidate k in first[k]. */
+static size_t collect_events(const struct sweep *s, const struct hessian_levels *l, const struct hessian_workspace *w)
+{
+    const struct optimal_params *p = s->params;
+    size_t events = 0;
+    memset(w->first, 0, (s->scales->count + 1) * sizeof *w->first);
+    for (size_t i = 0; i < s->group->n; i++) {
+        const float x = s->group->w[i], a = fabsf(x);
+        const bool up = (x < 0) == s->negative; /* q grows */
+        const int most = p->e2m1 ? l->count : up ? p->quant_max - s->zero_point : s->zero_point - p->quant_min;
+        const float sign = x < 0 ? -1.0f : 1.0f;
+        for (int j = 0; j < most && a > 0; j++) {
+            const ptrdiff_t k = bucket_of(s, x, l->level[j], a * l->inverse[j]);
+            if (k < 0)
+                break;
+            w->event[events] = (struct hessian_event){(uint32_t)i, sign * l->step[j]};
+            w->bucket[events++] = (uint16_t)k;
+            w->first[k]++;
+        }
+    }
+    return events;
+}
+
+/* Orders events from the largest candidate down, else as they are. first[k] becomes the end of the events at k. */
+static void sort_events(size_t candidates, size_t events, const struct hessian_workspace *w)
+{
+    uint32_t begin = 0;
+    for (size_t k = candidates; k-- > 0;) {
+        const uint32_t count = w->first[k];
+        w->first[k] = begin;
+        begin += count;
+    }
+    for (size_t e = 0; e < events; e++)
+        w->sorted[w->first[w->bucket[e]]++] = w->event[e];
+}
+
+/* The first of the least errors. */
+static void choose(const struct sweep *s, const struct hessian_workspace *w, struct hessian_choice *best)
+{
+    const double constant = s->group->constant;
+    for (size_t k = 0; k < s->scales->count; k++) {
+        const size_t at = w->first[k];
+        const double scale = (double)s->scales->scale[k];
+        const double error = (constant - (2 * scale) * w->b[at]) + (scale * scale) * w->c[at];
+        if (error < best->error || (error == best->error && k < best->index))
+            *best = (struct hessian_choice){k, s->negative, s->zero_point, error};
+    }
+}
+
+struct hessian_choice qobs_hessian_group(const struct kernel_table *kernels, const struct optimal_params *p,
+                                         const struct hessian_levels *levels, const struct hessian_scales *scales,
+                                         const struct hessian_group *group, const struct hessian_workspace *w)
+{
+    struct hessian_choice best = {.error = INFINITY};
+    for (int negative = 0; negative <= (p->signed_scale ? 1 : 0); negative++)
+        for (int z = group->first; z <= group->last; z++) {
+            const struct sweep s = {p, scales, group, negative == 1, z, bits_of_float(scales->scale[0]) >> 16};
+            const size_t events = collect_events(&s, levels, w);
+            sort_events(scales->count, events, w);
+            memset(w->u, 0, group->columns * sizeof *w->u);
+            w->b[0] = w->c[0] = 0;
+            kernels->hessian_steps(group->h, group->h_stride, group->columns, group->g, w->sorted, events, w->u, w->b,
+                                   w->c);
+            choose(&s, w, &best);
+        }
+    return best;
+}
