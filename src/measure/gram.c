@@ -218,3 +218,11 @@ void qobs_gram_merge(struct gram *g, const struct gram *other)
         g->sum[i] = isnan(g->sum[i]) ? (double)NAN : g->sum[i];
     }
 }
+
+bool qobs_gram_is_finite(const struct gram *g)
+{
+    bool finite = true;
+    for (size_t i = 0; i < qobs_gram_size(g) / sizeof *g->sum; i++)
+        finite &= isfinite(g->sum[i]) != 0;
+    return finite;
+}

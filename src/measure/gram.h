@@ -41,5 +41,8 @@ enum { QOBS_GRAM_CHUNK = 64 };
 int qobs_gram_add(const struct runtime *runtime, const struct kernel_table *kernels, struct gram *gram,
                   const struct view *v, qobs_error *error);
 
+/* True if no sum is infinite or NaN. */
+bool qobs_gram_is_finite(const struct gram *gram);
+
 /* Adds the sums of another gram of the same blocks. */
 void qobs_gram_merge(struct gram *gram, const struct gram *other);

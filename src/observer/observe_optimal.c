@@ -30,7 +30,8 @@ int qobs_observe_optimal(const qobs_observer *o, const qobs_plan *plan, const st
                                           .plan = plan,
                                           .data = data,
                                           .global_scale = global ? &global_scale : NULL,
-                                          .importance = &o->importance};
+                                          .importance = &o->importance,
+                                          .gram = &o->gram};
     RETURN_IF_FAILED(qobs_optimal_search(&search, result, error));
     result->amax = amax;
     result->fused = global && o->fused;

@@ -29,7 +29,7 @@ static size_t place(void *memory, struct hessian_workspace *w, size_t events, si
                             (OPTIMAL_MOST_SCALES + 1) * sizeof *w->first,
                             (events + 1) * sizeof *w->b,
                             (events + 1) * sizeof *w->c,
-                            (n + 7) / 8 * 8 * sizeof *w->u};
+                            (n + 15) / 16 * 16 * sizeof *w->u};
     void *at[sizeof sizes / sizeof *sizes];
     size_t offset = 0;
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
