@@ -6,6 +6,8 @@
 #error "this file needs -mavx2 -mfma -mf16c"
 #endif
 
+#include "avx2/tuning.h"
+
 #define ENTRY_(name) name##_avx2
 #define ENTRY(name) ENTRY_(name)
 #include "templates/hessian.inl.h"

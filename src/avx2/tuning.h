@@ -21,6 +21,9 @@
 #define SEARCH_UNROLLED 2 /* candidates whose sums fit the registers beside what they need */
 #define GRAM_ROWS 4       /* a tile of sums in registers: rows */
 #define GRAM_VECTORS 1    /* and vectors of 16 columns */
+#define HESSIAN_ROWS 3      /* a tile of doubles in registers: rows, */
+#define HESSIAN_COLUMNS 16   /* columns, */
+#define HESSIAN_LANES 4     /* and columns of a vector */
 
 #define TUNING_LIMITS(LIMIT)                                                                                           \
     VECTOR_LIMITS(LIMIT)                                                                                               \

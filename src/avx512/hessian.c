@@ -6,6 +6,8 @@
 #error "this file needs -mavx512f -mavx512bw -mavx512dq -mavx512vl"
 #endif
 
+#include "avx512/tuning.h"
+
 #define ENTRY_(name) name##_avx512
 #define ENTRY(name) ENTRY_(name)
 #include "templates/hessian.inl.h"

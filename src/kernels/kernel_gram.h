@@ -5,7 +5,7 @@
  * a sum of its own in a fixed order, so that vectors along a row keep the bits. No product and sum are fused. */
 #pragma once
 
-#include "kernels/slot.h"
+#include "kernels/kernel_optimal.h"
 
 /* The Gram of columns of floats: sum[j * sum_stride + k] += sum over tokens of a[j] * b[k], for j < rows and
  * k < columns. Token t starts at a + t * stride and b + t * stride. Products and their sums, in the order of the tokens
@@ -35,10 +35,16 @@ struct hessian_event {
     void name(const double *h, size_t h_stride, size_t columns, const double *g, const struct hessian_event *events,   \
               size_t count, double *u, double *b, double *c)
 
+/* e = (q - zero_point) * scale - w in double for n elements. q is w / scale + zero_point, one float rounding each, limited
+ * and rounded to the nearest number, ties to even. */
+#define QOBS_HESSIAN_RESIDUAL(name)                                                                                    \
+    void name(const struct optimal_number *number, const float *w, size_t n, float scale, float zero_point, double *e)
+
 #define QOBS_GRAM_SLOTS(EACH, with)                                                                                    \
     EACH(ONE, gram, QOBS_GRAM, with)                                                                                   \
     EACH(ONE, hessian_product, QOBS_HESSIAN_PRODUCT, with)                                                             \
-    EACH(ONE, hessian_steps, QOBS_HESSIAN_STEPS, with)
+    EACH(ONE, hessian_steps, QOBS_HESSIAN_STEPS, with)                                                                 \
+    EACH(ONE, hessian_residual, QOBS_HESSIAN_RESIDUAL, with)
 
 QOBS_GRAM_SLOTS(QOBS_SLOT_TYPE, )
 #define QOBS_DECLARE_GRAM(isa) QOBS_GRAM_SLOTS(QOBS_DECLARE_SLOT, isa)

@@ -54,66 +54,78 @@ struct proposal {
     int zero_point;
 };
 
-static struct proposal propose(struct hessian_tile *t, int64_t r, int64_t k, int64_t n)
+/* g is H w; it becomes g of the search. */
+static struct proposal propose(struct hessian_tile *t, int64_t r, int64_t k, int64_t n, double present_error)
 {
     const struct optimal_params *p = t->params;
     const size_t at = (size_t)(r * qobs_hessian_span(t->block) + k * t->block->padded);
     const int present = t->result->zero_point[t->qparam + r * t->stride + k];
+    const int first = p->symmetric ? 0 : limited(p, present - p->zero_point_radius);
+    const int last = p->symmetric ? 0 : limited(p, present + p->zero_point_radius);
     const struct hessian_scales scales = qobs_hessian_scales_of(t, t->w + at, (size_t)n);
-    const struct hessian_group group = {
-        .w = t->w + at,
-        .n = (size_t)n,
-        .h = inside(t->block, k),
-        .columns = (size_t)t->block->padded,
-        .h_stride = (size_t)t->block->padded,
-        .g = t->g + at,
-        .first = p->symmetric ? 0 : limited(p, present - p->zero_point_radius),
-        .last = p->symmetric ? 0 : limited(p, present + p->zero_point_radius),
-    };
+    const double energy = qobs_hessian_dot(t->x + at, t->g + at, n);
+    const double known = present_error - (energy - 2 * qobs_hessian_dot(t->x + at, t->linear + at, n));
+    const size_t lowest = qobs_hessian_lowest(p, &scales, t->w + at, (size_t)n, t->g + at, t->linear + at, t->largest,
+                                              energy, known, first, last);
+    for (int64_t i = 0; i < n; i++)
+        t->g[at + (size_t)i] -= t->linear[at + (size_t)i];
+    const struct hessian_group group = {.w = t->w + at,
+                                        .n = (size_t)n,
+                                        .h = inside(t->block, k),
+                                        .columns = (size_t)t->block->padded,
+                                        .h_stride = (size_t)t->block->padded,
+                                        .g = t->g + at,
+                                        .first = first,
+                                        .last = last,
+                                        .lowest = lowest};
     const struct hessian_choice best =
         qobs_hessian_group(t->search->kernels, p, t->levels, &scales, &group, &t->workspace);
     const float scale = best.negative ? -scales.scale[best.index] : scales.scale[best.index];
-    qobs_hessian_residual(p, t->w + at, (size_t)n, scale, best.zero_point, t->other + at);
+    t->search->kernels->hessian_residual(&t->number, t->w + at, (size_t)n, scale, (float)best.zero_point,
+                                         t->other + at);
     return (struct proposal){scale, best.zero_point};
 }
 
-/* Takes the proposal if that lessens the row's error. */
-static bool take(struct hessian_tile *t, int64_t r, int64_t k, int64_t n, const struct proposal *proposal)
+/* Takes the proposal. */
+static void take(struct hessian_tile *t, int64_t r, int64_t k, int64_t n, const struct proposal *proposal)
 {
     const int64_t at = r * qobs_hessian_span(t->block) + k * t->block->padded, q = t->qparam + r * t->stride + k;
-    double *const e = t->e + at, *const other = t->other + at, *const linear = t->linear + at;
-    const double before = qobs_hessian_dot(e, t->g + at, n) + 2 * qobs_hessian_dot(e, linear, n);
-    const double after = qobs_hessian_dot(other, t->product + at, n) + 2 * qobs_hessian_dot(other, linear, n);
-    if (!(after < before))
-        return false;
-    for (int64_t i = 0; i < n; i++)
-        e[i] = other[i];
+    for (int64_t i = at; i < at + n; i++)
+        t->e[i] = t->other[i];
     t->scale[r * t->block->groups + k] = proposal->scale;
     t->result->scale[q] = qobs_optimal_stored(t->params, proposal->scale, t->global_scale);
     t->result->zero_point[q] = proposal->zero_point;
-    return true;
+}
+
+/* What a row's error owes to the errors e of group k; product is H e of the group. */
+static double owed(const struct hessian_tile *t, const double *e, int64_t r, int64_t k, int64_t n)
+{
+    const int64_t at = r * qobs_hessian_span(t->block) + k * t->block->padded;
+    return qobs_hessian_dot(e + at, t->product + at, n) + 2 * qobs_hessian_dot(e + at, t->linear + at, n);
 }
 
 static bool descend_group(struct hessian_tile *t, int64_t k)
 {
     const struct hessian_block *b = t->block;
-    const int64_t span = qobs_hessian_span(b), n = qobs_hessian_group_width(b, k), first = k * b->padded;
+    const int64_t n = qobs_hessian_group_width(b, k), first = k * b->padded;
     struct proposal proposal[HESSIAN_TILE];
+    double present[HESSIAN_TILE];
     bool changed = false;
+    qobs_hessian_set_largest(t, inside(b, k), n);
     multiply_outside(t, t->e, k, true, t->linear);
     qobs_hessian_multiply(t, t->x, first, inside(b, k), n, k, false, t->g);
-    for (int64_t r = 0; r < t->rows; r++) {
-        if (!t->live[r * b->groups + k])
-            continue;
-        for (int64_t i = r * span + first; i < r * span + first + n; i++)
-            t->g[i] -= t->linear[i];
-        proposal[r] = propose(t, r, k, n);
-    }
-    qobs_hessian_multiply(t, t->e, first, inside(b, k), n, k, false, t->g);
+    qobs_hessian_multiply(t, t->e, first, inside(b, k), n, k, false, t->product);
+    for (int64_t r = 0; r < t->rows; r++)
+        if (t->live[r * b->groups + k]) {
+            present[r] = owed(t, t->e, r, k, n);
+            proposal[r] = propose(t, r, k, n, present[r]);
+        }
     qobs_hessian_multiply(t, t->other, first, inside(b, k), n, k, false, t->product);
     for (int64_t r = 0; r < t->rows; r++)
-        if (t->live[r * b->groups + k])
-            changed |= take(t, r, k, n, &proposal[r]);
+        if (t->live[r * b->groups + k] && owed(t, t->other, r, k, n) < present[r]) {
+            take(t, r, k, n, &proposal[r]);
+            changed = true;
+        }
     return changed;
 }
 

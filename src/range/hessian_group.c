@@ -68,21 +68,45 @@ static float quantized(const struct optimal_params *p, float w, float scale, int
     return rintf(v) - (float)zero_point;
 }
 
-void qobs_hessian_residual(const struct optimal_params *p, const float *w, size_t n, float scale, int zero_point,
-                           double *e)
-{
-    for (size_t i = 0; i < n; i++)
-        e[i] = (double)quantized(p, w[i], scale, zero_point) * (double)scale - (double)w[i];
-}
-
 /* ---- Buckets ----------------------------------------------------------------------------------------------------- */
 
-struct hessian_scales qobs_hessian_scales(const struct optimal_params *p, const float *scale, size_t count,
-                                          float global_scale)
+struct hessian_scales qobs_hessian_scales(const struct optimal_params *p, const float *scale, size_t count)
 {
-    struct hessian_scales s = {.scale = scale, .count = count, .kind = p->scales, .global_scale = global_scale};
-    s.lattice = p->scales == OPTIMAL_BF16 || (p->scales == OPTIMAL_F16 && count > 0 && scale[0] >= 0x1p-14f);
+    struct hessian_scales s = {.scale = scale, .count = count, .shift = 16, .regular = UINT32_MAX};
+    switch (p->scales) {
+    case OPTIMAL_E4M3: /* exponents have a bias of 7, codes begin with 1 */
+        s.shift = 20;
+        s.first = ((127 - 7) << 3) + 1;
+        s.regular = bits_of_float(0x1p-6f);
+        break;
+    case OPTIMAL_E8M0:
+        s.shift = 23;
+        s.first = 1;
+        s.regular = 0;
+        break;
+    default:
+        s.first = (int32_t)(bits_of_float(scale[0]) >> 16);
+        if (p->scales == OPTIMAL_BF16 || scale[0] >= 0x1p-14f) /* else f16 subnormals, which are other numbers */
+            s.regular = 0;
+    }
     return s;
+}
+
+/* By bisection: the index of the largest candidate <= t, or -1. */
+static ptrdiff_t find_below(const struct hessian_scales *s, double t)
+{
+    ptrdiff_t low = -1, high = (ptrdiff_t)s->count; /* scale[low] <= t < scale[high] */
+    while (high - low > 1) {
+        const ptrdiff_t middle = (low + high) / 2;
+        *((double)s->scale[middle] <= t ? &low : &high) = middle;
+    }
+    return low;
+}
+
+size_t qobs_hessian_scale_below(const struct hessian_scales *s, double t)
+{
+    const ptrdiff_t k = find_below(s, t);
+    return k < 0 ? 0 : (size_t)k;
 }
 
 /* One sign and zero point of a group. */
@@ -92,11 +116,11 @@ struct sweep {
     const struct hessian_group *group;
     bool negative;
     int zero_point;
-    uint32_t lattice_first;
 };
 
 /* Near a candidate the roundings of fake-quantize decide, which differ from those of t by at most 64 units in its last
  * place; twice that is taken as near. */
+enum { NEAR_UNITS = 128 };
 #define NEAR 0x1p-16f
 
 /* True if w has reached `level` at candidate k. */
@@ -106,43 +130,11 @@ static bool has_reached(const struct sweep *s, float w, size_t k, float level)
     return fabsf(quantized(s->params, w, scale, s->zero_point)) >= level;
 }
 
-/* An index near that of the largest candidate <= t. */
-static ptrdiff_t guess(const struct hessian_scales *s, float t)
-{
-    if (s->kind == OPTIMAL_E8M0)
-        return (ptrdiff_t)(bits_of_float(t) >> 23) - 1;
-    if (s->kind == OPTIMAL_E4M3) {
-        const float code = t * s->global_scale;
-        return code < 0x1p-6f ? (ptrdiff_t)(code * 0x1p9f) - 1
-                              : (ptrdiff_t)(bits_of_float(code) >> 20) - (ptrdiff_t)(120 << 3) - 1;
-    }
-    ptrdiff_t low = -1, high = (ptrdiff_t)s->count; /* scale[low] <= t < scale[high] */
-    while (high - low > 1) {
-        const ptrdiff_t middle = (low + high) / 2;
-        *(s->scale[middle] <= t ? &low : &high) = middle;
-    }
-    return low;
-}
-
 /* The largest candidate at which w has reached `level`, or -1; t is about the scale at which it does. */
-static ptrdiff_t bucket_of(const struct sweep *s, float w, float level, float t)
+static ptrdiff_t decide(const struct sweep *s, float w, float level, float t)
 {
     const float *const scale = s->scales->scale;
-    const ptrdiff_t last = (ptrdiff_t)s->scales->count - 1;
-    ptrdiff_t k;
-    if (s->scales->lattice) {
-        const uint32_t bits = bits_of_float(t);
-        k = (ptrdiff_t)(bits >> 16) - (ptrdiff_t)s->lattice_first;
-        if (((bits + 128) & 0xffff) >= 256)
-            return k < last ? k : last;
-    } else {
-        k = guess(s->scales, t);
-    }
-    k = k < -1 ? -1 : k > last ? last : k;
-    while (k < last && scale[k + 1] <= t)
-        k++;
-    while (k >= 0 && scale[k] > t)
-        k--;
+    const ptrdiff_t last = (ptrdiff_t)s->scales->count - 1, k = find_below(s->scales, (double)t);
     if (k < last && scale[k + 1] - t <= t * NEAR && has_reached(s, w, (size_t)(k + 1), level))
         return k + 1;
     if (k >= 0 && t - scale[k] <= t * NEAR && !has_reached(s, w, (size_t)k, level))
@@ -152,7 +144,7 @@ static ptrdiff_t bucket_of(const struct sweep *s, float w, float level, float t)
 
 /* ---- Events ------------------------------------------------------------------------------------------------------ */
 
-void qobs_hessian_levels(const struct optimal_params *p, struct hessian_levels *l)
+void qobs_hessian_levels(const struct optimal_params *p, float global_scale, struct hessian_levels *l)
 {
     l->count = p->e2m1 ? E2M1_LEVELS - 1 : (1 << p->num_bits) - 1;
     for (int j = 0; j < l->count; j++) {
@@ -160,25 +152,33 @@ void qobs_hessian_levels(const struct optimal_params *p, struct hessian_levels *
         l->level[j] = to;
         l->step[j] = to - from;
         l->inverse[j] = 1 / ((from + to) / 2);
+        l->scaled[j] = l->inverse[j] * (p->scales == OPTIMAL_E4M3 ? global_scale : 1);
     }
 }
 
-/* Writes the events of all elements, levels ascending, and counts those of candidate k in first[k]. */
+/* Writes the events of all elements, levels ascending, and counts those of candidate k in first[k]. Events below the
+ * lowest candidate are left out. */
 static size_t collect_events(const struct sweep *s, const struct hessian_levels *l, const struct hessian_workspace *w)
 {
     const struct optimal_params *p = s->params;
+    const int shift = s->scales->shift;
+    const int32_t first = s->scales->first, last = (int32_t)s->scales->count - 1, lowest = (int32_t)s->group->lowest;
+    const uint32_t regular = s->scales->regular, fraction = (UINT32_C(1) << shift) - 1;
     size_t events = 0;
-    memset(w->first, 0, (s->scales->count + 1) * sizeof *w->first);
+    memset(w->first + lowest, 0, (size_t)(last + 1 - lowest) * sizeof *w->first);
     for (size_t i = 0; i < s->group->n; i++) {
         const float x = s->group->w[i], a = fabsf(x);
         const bool up = (x < 0) == s->negative; /* q grows */
         const int most = p->e2m1 ? l->count : up ? p->quant_max - s->zero_point : s->zero_point - p->quant_min;
-        const float sign = x < 0 ? -1.0f : 1.0f;
         for (int j = 0; j < most && a > 0; j++) {
-            const ptrdiff_t k = bucket_of(s, x, l->level[j], a * l->inverse[j]);
-            if (k < 0)
+            const uint32_t bits = bits_of_float(a * l->scaled[j]);
+            int32_t k = (int32_t)(bits >> shift) - first;
+            if (bits < regular || ((bits + NEAR_UNITS) & fraction) < 2 * NEAR_UNITS)
+                k = (int32_t)decide(s, x, l->level[j], a * l->inverse[j]);
+            k = k < last ? k : last;
+            if (k < lowest)
                 break;
-            w->event[events] = (struct hessian_event){(uint32_t)i, sign * l->step[j]};
+            w->event[events] = (struct hessian_event){(uint32_t)i, x < 0 ? -l->step[j] : l->step[j]};
             w->bucket[events++] = (uint16_t)k;
             w->first[k]++;
         }
@@ -187,10 +187,10 @@ static size_t collect_events(const struct sweep *s, const struct hessian_levels 
 }
 
 /* Orders events from the largest candidate down, else as they are. first[k] becomes the end of the events at k. */
-static void sort_events(size_t candidates, size_t events, const struct hessian_workspace *w)
+static void sort_events(size_t lowest, size_t candidates, size_t events, const struct hessian_workspace *w)
 {
     uint32_t begin = 0;
-    for (size_t k = candidates; k-- > 0;) {
+    for (size_t k = candidates; k-- > lowest;) {
         const uint32_t count = w->first[k];
         w->first[k] = begin;
         begin += count;
@@ -199,17 +199,42 @@ static void sort_events(size_t candidates, size_t events, const struct hessian_w
         w->sorted[w->first[w->bucket[e]]++] = w->event[e];
 }
 
-/* The first of the least errors. */
+/* The first of the least errors. Above the first candidate without events all errors are equal. */
 static void choose(const struct sweep *s, const struct hessian_workspace *w, struct hessian_choice *best)
 {
     const double constant = s->group->constant;
-    for (size_t k = 0; k < s->scales->count; k++) {
+    for (size_t k = s->group->lowest; k < s->scales->count; k++) {
         const size_t at = w->first[k];
         const double scale = (double)s->scales->scale[k];
         const double error = (constant - (2 * scale) * w->b[at]) + (scale * scale) * w->c[at];
         if (error < best->error || (error == best->error && k < best->index))
             *best = (struct hessian_choice){k, s->negative, s->zero_point, error};
+        if (at == 0)
+            break;
     }
+}
+
+size_t qobs_hessian_lowest(const struct optimal_params *p, const struct hessian_scales *scales, const float *w,
+                           size_t n, const double *hw, const double *linear, double largest, double energy, double known,
+                           int first, int last)
+{
+    const int above = p->quant_max - first, below = last - p->quant_min;
+    const double step = p->e2m1 ? 6 : (double)(above > below ? above : below);
+    double along = 0, against = 0, plain = 0;
+    for (size_t i = 0; i < n; i++) {
+        const double a = w[i] < 0 ? -hw[i] : hw[i], b = !linear ? 0 : w[i] < 0 ? linear[i] : -linear[i];
+        along += a > 0 ? a : 0;
+        plain += (double)w[i] * (double)w[i];
+        against += b > 0 ? b : 0;
+    }
+    if (!(energy > 1e-6 * largest * plain))
+        return 0;
+    along *= step;
+    against *= step;
+    /* s^2 along^2 - 2 s energy (along + against) - energy known > 0 below the smaller root */
+    const double half = energy * (along + against), square = half * half + along * along * energy * known;
+    const double root = square > 0 && along > 0 ? (half - sqrt(square)) / (along * along) : 0;
+    return root > 0 ? qobs_hessian_scale_below(scales, root * (1 - 1e-6)) : 0;
 }
 
 struct hessian_choice qobs_hessian_group(const struct kernel_table *kernels, const struct optimal_params *p,
@@ -219,9 +244,9 @@ struct hessian_choice qobs_hessian_group(const struct kernel_table *kernels, con
     struct hessian_choice best = {.error = INFINITY};
     for (int negative = 0; negative <= (p->signed_scale ? 1 : 0); negative++)
         for (int z = group->first; z <= group->last; z++) {
-            const struct sweep s = {p, scales, group, negative == 1, z, bits_of_float(scales->scale[0]) >> 16};
+            const struct sweep s = {p, scales, group, negative == 1, z};
             const size_t events = collect_events(&s, levels, w);
-            sort_events(scales->count, events, w);
+            sort_events(group->lowest, scales->count, events, w);
             memset(w->u, 0, group->columns * sizeof *w->u);
             w->b[0] = w->c[0] = 0;
             kernels->hessian_steps(group->h, group->h_stride, group->columns, group->g, w->sorted, events, w->u, w->b,

@@ -17,20 +17,25 @@ struct hessian_levels {
     float level[HESSIAN_MOST_LEVELS];   /* after the step */
     float step[HESSIAN_MOST_LEVELS];    /* its length */
     float inverse[HESSIAN_MOST_LEVELS]; /* of the middle of the step */
+    float scaled[HESSIAN_MOST_LEVELS];  /* that times the global scale, if scales are e4m3 */
 };
-void qobs_hessian_levels(const struct optimal_params *params, struct hessian_levels *levels);
+void qobs_hessian_levels(const struct optimal_params *params, float global_scale, struct hessian_levels *levels);
 
 /* The candidates for the magnitude of a scale, ascending. */
 struct hessian_scales {
     const float *scale;
     size_t count;
-    enum optimal_scales kind;
-    bool lattice; /* the bits of scale[k] are those of scale[0] + (k << 16) */
-    float global_scale;
+    /* The bits of scale k, times the global scale if scales are e4m3, are (first + k) << shift, from the number with the
+     * bits `regular` on. */
+    int shift;
+    int32_t first;
+    uint32_t regular;
 };
 
-struct hessian_scales qobs_hessian_scales(const struct optimal_params *params, const float *scale, size_t count,
-                                          float global_scale);
+struct hessian_scales qobs_hessian_scales(const struct optimal_params *params, const float *scale, size_t count);
+
+/* The index of the largest candidate <= t; 0 without one. */
+size_t qobs_hessian_scale_below(const struct hessian_scales *scales, double t);
 
 struct hessian_group {
     const float *w;
@@ -41,7 +46,17 @@ struct hessian_group {
     const double *g;  /* [columns] H w, less what other groups of the block take off */
     double constant;  /* w^T H w, or 0 if only differences of errors matter */
     int first, last;  /* zero points */
+    size_t lowest;    /* the smallest candidate that can win */
 };
+
+/* That candidate: w is `energy` = w^T H w long, Hw and `linear` (NULL: 0) are what other groups leave, and some candidate
+ * has the error `known`, less w^T H w - 2 w.linear. By Cauchy's inequality (w^T H q)^2 <= energy * q^T H q, and
+ * w^T H q is at most the largest step times P, the sum of (H w)_i where it has the sign of w_i. So a candidate s with
+ * s^2 P'^2 / energy - 2 s (P' + L) > known for P' = P * largest step cannot win; L is such a sum of -linear. If
+ * w^T H w cancels, so that it may be nothing but rounding, no candidate is left out. largest: entry of H. */
+size_t qobs_hessian_lowest(const struct optimal_params *params, const struct hessian_scales *scales, const float *w,
+                           size_t n, const double *hw, const double *linear, double largest, double energy, double known,
+                           int first, int last);
 
 struct hessian_choice {
     size_t index; /* of the candidate */
@@ -67,6 +82,3 @@ struct hessian_choice qobs_hessian_group(const struct kernel_table *kernels, con
                                          const struct hessian_levels *levels, const struct hessian_scales *scales,
                                          const struct hessian_group *group, const struct hessian_workspace *workspace);
 
-/* e = q s - w for each element; the products of numbers with 8 and 24 bits are exact in double. */
-void qobs_hessian_residual(const struct optimal_params *params, const float *w, size_t n, float scale, int zero_point,
-                           double *e);

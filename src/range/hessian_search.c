@@ -171,6 +171,7 @@ static void search_tiles(void *argument, int64_t part, int64_t from, int64_t to)
     struct hessian_tile t = {.search = run->search,
                              .params = run->params,
                              .levels = &run->levels,
+                             .number = qobs_optimal_number(run->params),
                              .block = &run->block,
                              .importance = run->importance + run->block.start,
                              .fixed_scales = run->fixed_count > 0 ? run->fixed_scales : NULL,
@@ -257,6 +258,6 @@ int qobs_hessian_search(const struct optimal_search *s, const struct optimal_par
     run.block = (struct hessian_block){.group = run.group,
                                        .groups = joint ? (width + run.group - 1) / run.group : 1,
                                        .padded = (run.group + OPTIMAL_PADDING - 1) / OPTIMAL_PADDING * OPTIMAL_PADDING};
-    qobs_hessian_levels(params, &run.levels);
+    qobs_hessian_levels(params, run.global_scale, &run.levels);
     return allocate_and_search(&run, error);
 }

@@ -57,6 +57,8 @@ struct hessian_tile {
     const struct hessian_levels *levels;
     const struct hessian_block *block;
     const double *importance; /* of the block's columns */
+    struct optimal_number number;
+    double largest; /* entry of H of the group at hand */
     const float *fixed_scales; /* e4m3 and e8m0: the candidates of every group; else NULL */
     size_t fixed_count;
     float global_scale;
@@ -88,6 +90,14 @@ struct hessian_scales qobs_hessian_scales_of(const struct hessian_tile *tile, co
 /* out = x h for group k of every row: `n` rows of h, from the column `from` of x on. add: to what is there. */
 void qobs_hessian_multiply(const struct hessian_tile *tile, const double *x, int64_t from, const double *h, int64_t n,
                            int64_t k, bool add, double *out);
+
+/* Sets tile->largest; h is H of a group of n columns. */
+static inline void qobs_hessian_set_largest(struct hessian_tile *t, const double *h, int64_t n)
+{
+    t->largest = 0;
+    for (int64_t i = 0; i < n; i++)
+        t->largest = h[i * (t->block->padded + 1)] > t->largest ? h[i * (t->block->padded + 1)] : t->largest;
+}
 
 static inline double qobs_hessian_dot(const double *a, const double *b, int64_t n)
 {

@@ -7,8 +7,8 @@
  * Accumulators: the caller's doubles, one an entry; each operation is rounded, none is fused.
  * Overflow: none below 1e300; the caller's matrices are finite.
  * Tails: columns are a multiple of 8, padded by the caller with zeros.
- * In flight: HESSIAN_STEPS rows of H, so that a sum is loaded and stored once for that many of them. Four events are
- *   applied together: what the first three add to u at the elements of the later ones is added on the side, in the same
+ * In flight: of a product a tile of HESSIAN_ROWS x HESSIAN_COLUMNS sums in registers. HESSIAN_STEPS events are applied
+ *   together, so that u is loaded and stored once for that many rows of H: what the first three add to u at the elements of the later ones is added on the side, in the same
  *   order as in u itself.
  * Caller's duty: round to nearest, no flushing of subnormals (base/fpenv.h). */
 #include "kernels/kernel_gram.h"
@@ -16,6 +16,9 @@
 #include "templates/inline.h"
 
 enum { HESSIAN_STEPS = 4 };
+
+typedef double hessian_vector __attribute__((vector_size(HESSIAN_LANES * sizeof(double))));
+typedef hessian_vector hessian_vector_anywhere __attribute__((aligned(8), may_alias));
 
 /* u[j] = (((u[j] + d[0] * h0[j]) + d[1] * h1[j]) + d[2] * h2[j]) + d[3] * h3[j] */
 ALWAYS_INLINE void add_rows_4(double *restrict u, const double *restrict h0, const double *restrict h1,
@@ -38,43 +41,52 @@ ALWAYS_INLINE void add_row(double *restrict u, const double *restrict h, double 
         u[j] += d * h[j];
 }
 
-/* Two rows of x share the loads of four rows of H. */
-ALWAYS_INLINE void add_rows_4_twice(double *restrict u, double *restrict v, const double *restrict h0,
-                                    const double *restrict h1, const double *restrict h2, const double *restrict h3,
-                                    const double d[4], const double e[4], size_t columns)
+ALWAYS_INLINE hessian_vector hessian_load(const double *p)
 {
-    const double d0 = d[0], d1 = d[1], d2 = d[2], d3 = d[3], e0 = e[0], e1 = e[1], e2 = e[2], e3 = e[3];
-    for (size_t j = 0; j < columns; j++) {
-        double s = u[j], t = v[j];
-        s += d0 * h0[j];
-        t += e0 * h0[j];
-        s += d1 * h1[j];
-        t += e1 * h1[j];
-        s += d2 * h2[j];
-        t += e2 * h2[j];
-        s += d3 * h3[j];
-        t += e3 * h3[j];
-        u[j] = s;
-        v[j] = t;
+    return *(const hessian_vector_anywhere *)(const void *)p;
+}
+
+ALWAYS_INLINE void hessian_store(double *p, hessian_vector v) { *(hessian_vector_anywhere *)(void *)p = v; }
+
+enum { HESSIAN_VECTORS = HESSIAN_COLUMNS / HESSIAN_LANES };
+
+/* HESSIAN_ROWS rows of x and HESSIAN_COLUMNS columns of H: sums in registers. `rows` is a constant. */
+ALWAYS_INLINE void hessian_tile(int rows, const double *x, size_t x_stride, const double *h, size_t h_stride,
+                                size_t inner, double *sum, size_t sum_stride)
+{
+    hessian_vector s[HESSIAN_ROWS * HESSIAN_VECTORS];
+    for (int r = 0; r < rows; r++)
+        for (int v = 0; v < HESSIAN_VECTORS; v++)
+            s[r * HESSIAN_VECTORS + v] = hessian_load(sum + (size_t)r * sum_stride + v * HESSIAN_LANES);
+    for (size_t i = 0; i < inner; i++, h += h_stride) {
+        hessian_vector y[HESSIAN_VECTORS];
+        for (int v = 0; v < HESSIAN_VECTORS; v++)
+            y[v] = hessian_load(h + v * HESSIAN_LANES);
+        for (int r = 0; r < rows; r++) {
+            const double f = x[(size_t)r * x_stride + i];
+            for (int v = 0; v < HESSIAN_VECTORS; v++)
+                s[r * HESSIAN_VECTORS + v] += f * y[v];
+        }
     }
+    for (int r = 0; r < rows; r++)
+        for (int v = 0; v < HESSIAN_VECTORS; v++)
+            hessian_store(sum + (size_t)r * sum_stride + v * HESSIAN_LANES, s[r * HESSIAN_VECTORS + v]);
 }
 
 QOBS_HESSIAN_PRODUCT(ENTRY(qobs_hessian_product))
 {
-    size_t i = 0;
-    for (; i + HESSIAN_STEPS <= inner; i += HESSIAN_STEPS) {
-        const double *const h0 = h + i * h_stride, *const h1 = h0 + h_stride, *const h2 = h1 + h_stride,
-                            *const h3 = h2 + h_stride;
+    size_t j = 0;
+    for (; j + HESSIAN_COLUMNS <= columns; j += HESSIAN_COLUMNS) {
         size_t r = 0;
-        for (; r + 2 <= rows; r += 2)
-            add_rows_4_twice(sum + r * sum_stride, sum + (r + 1) * sum_stride, h0, h1, h2, h3, x + r * x_stride + i,
-                             x + (r + 1) * x_stride + i, columns);
-        if (r < rows)
-            add_rows_4(sum + r * sum_stride, h0, h1, h2, h3, x + r * x_stride + i, columns);
+        for (; r + HESSIAN_ROWS <= rows; r += HESSIAN_ROWS)
+            hessian_tile(HESSIAN_ROWS, x + r * x_stride, x_stride, h + j, h_stride, inner, sum + r * sum_stride + j,
+                         sum_stride);
+        for (; r < rows; r++)
+            hessian_tile(1, x + r * x_stride, x_stride, h + j, h_stride, inner, sum + r * sum_stride + j, sum_stride);
     }
-    for (; i < inner; i++)
-        for (size_t r = 0; r < rows; r++)
-            add_row(sum + r * sum_stride, h + i * h_stride, x[r * x_stride + i], columns);
+    for (size_t r = 0; r < rows && j < columns; r++)
+        for (size_t i = 0; i < inner; i++)
+            add_row(sum + r * sum_stride + j, h + i * h_stride + j, x[r * x_stride + i], columns - j);
 }
 
 /* `columns` may be a constant. */
@@ -117,4 +129,24 @@ QOBS_HESSIAN_STEPS(ENTRY(qobs_hessian_steps))
         hessian_steps(h, h_stride, 16, g, events, count, u, b, c);
     else
         hessian_steps(h, h_stride, columns, g, events, count, u, b, c);
+}
+
+QOBS_HESSIAN_RESIDUAL(ENTRY(qobs_hessian_residual))
+{
+    if (number->e2m1) {
+        const struct grid_float grid = grid_float_make(1, 1);
+        for (size_t i = 0; i < n; i++) {
+            float q = w[i] / scale;
+            q = q < -6 ? -6 : q;
+            q = q > 6 ? 6 : q;
+            e[i] = (double)grid_round_float(grid, q) * (double)scale - (double)w[i];
+        }
+        return;
+    }
+    for (size_t i = 0; i < n; i++) {
+        float q = w[i] / scale + zero_point;
+        q = q < number->quant_min ? number->quant_min : q;
+        q = q > number->quant_max ? number->quant_max : q;
+        e[i] = (double)(grid_round_integer_float(q) - zero_point) * (double)scale - (double)w[i];
+    }
 }
