@@ -6,6 +6,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "number/grid.h"
 #include "number/number.h"
 
 enum { E2M1_LEVELS = 8 };
@@ -16,7 +17,7 @@ static const float e2m1_level[E2M1_LEVELS] = {0, 0.5f, 1, 1.5f, 2, 3, 4, 6};
 
 static size_t most_events(const struct optimal_params *p, size_t n)
 {
-    return n * (p->e2m1 ? E2M1_LEVELS - 1 : ((size_t)1 << p->num_bits) - 1);
+    return n * (p->e2m1 ? E2M1_LEVELS - 1 : ((size_t)1 << p->num_bits) - 1) + 1; /* one is overwritten */
 }
 
 static size_t in_lines(size_t bytes) { return (bytes + 63) / 64 * 64; }
@@ -57,15 +58,12 @@ void qobs_hessian_workspace_place(const struct optimal_params *p, size_t n, void
 static float quantized(const struct optimal_params *p, float w, float scale, int zero_point)
 {
     const float x = w / scale;
-    if (p->e2m1) {
-        const float a = fabsf(x);
-        const float q = a < 2 ? rintf(a * 2) / 2 : a < 4 ? rintf(a) : rintf(a / 2) * 2;
-        return copysignf(q > 6 ? 6 : q, x);
-    }
+    if (p->e2m1)
+        return grid_round_float(grid_float_make(1, 1), x < -6 ? -6 : x > 6 ? 6 : x);
     float v = x + (float)zero_point;
     v = v < (float)p->quant_min ? (float)p->quant_min : v;
     v = v > (float)p->quant_max ? (float)p->quant_max : v;
-    return rintf(v) - (float)zero_point;
+    return grid_round_integer_float(v) - (float)zero_point;
 }
 
 /* ---- Buckets ----------------------------------------------------------------------------------------------------- */
@@ -120,7 +118,7 @@ struct sweep {
 
 /* Near a candidate the roundings of fake-quantize decide, which differ from those of t by at most 64 units in its last
  * place; twice that is taken as near. */
-enum { NEAR_UNITS = 128 };
+enum { NEAR_UNITS = 128, TOGETHER = 8 /* levels */ };
 #define NEAR 0x1p-16f
 
 /* True if w has reached `level` at candidate k. */
@@ -130,11 +128,13 @@ static bool has_reached(const struct sweep *s, float w, size_t k, float level)
     return fabsf(quantized(s->params, w, scale, s->zero_point)) >= level;
 }
 
-/* The largest candidate at which w has reached `level`, or -1; t is about the scale at which it does. */
-static ptrdiff_t decide(const struct sweep *s, float w, float level, float t)
+/* The largest candidate at which w has reached `level`, or -1; t is about the scale at which it does. k: the index of
+ * the largest candidate <= t, if all candidates are regular. */
+static ptrdiff_t decide(const struct sweep *s, float w, float level, float t, ptrdiff_t k)
 {
     const float *const scale = s->scales->scale;
-    const ptrdiff_t last = (ptrdiff_t)s->scales->count - 1, k = find_below(s->scales, (double)t);
+    const ptrdiff_t last = (ptrdiff_t)s->scales->count - 1;
+    k = s->scales->regular > 0 ? find_below(s->scales, (double)t) : k > last ? last : k < -1 ? -1 : k;
     if (k < last && scale[k + 1] - t <= t * NEAR && has_reached(s, w, (size_t)(k + 1), level))
         return k + 1;
     if (k >= 0 && t - scale[k] <= t * NEAR && !has_reached(s, w, (size_t)k, level))
@@ -151,7 +151,8 @@ void qobs_hessian_levels(const struct optimal_params *p, float global_scale, str
         const float from = p->e2m1 ? e2m1_level[j] : (float)j, to = p->e2m1 ? e2m1_level[j + 1] : (float)(j + 1);
         l->level[j] = to;
         l->step[j] = to - from;
-        l->inverse[j] = 1 / ((from + to) / 2);
+        l->middle[j] = (from + to) / 2;
+        l->inverse[j] = 1 / l->middle[j];
         l->scaled[j] = l->inverse[j] * (p->scales == OPTIMAL_E4M3 ? global_scale : 1);
     }
 }
@@ -164,23 +165,32 @@ static size_t collect_events(const struct sweep *s, const struct hessian_levels 
     const int shift = s->scales->shift;
     const int32_t first = s->scales->first, last = (int32_t)s->scales->count - 1, lowest = (int32_t)s->group->lowest;
     const uint32_t regular = s->scales->regular, fraction = (UINT32_C(1) << shift) - 1;
+    const uint32_t half = (fraction + 1) / 2; /* scales have at most 8 digits, middles 9: their products are exact */
     size_t events = 0;
     memset(w->first + lowest, 0, (size_t)(last + 1 - lowest) * sizeof *w->first);
     for (size_t i = 0; i < s->group->n; i++) {
         const float x = s->group->w[i], a = fabsf(x);
         const bool up = (x < 0) == s->negative; /* q grows */
         const int most = p->e2m1 ? l->count : up ? p->quant_max - s->zero_point : s->zero_point - p->quant_min;
-        for (int j = 0; j < most && a > 0; j++) {
-            const uint32_t bits = bits_of_float(a * l->scaled[j]);
-            int32_t k = (int32_t)(bits >> shift) - first;
-            if (bits < regular || ((bits + NEAR_UNITS) & fraction) < 2 * NEAR_UNITS)
-                k = (int32_t)decide(s, x, l->level[j], a * l->inverse[j]);
-            k = k < last ? k : last;
-            if (k < lowest)
-                break;
-            w->event[events] = (struct hessian_event){(uint32_t)i, x < 0 ? -l->step[j] : l->step[j]};
-            w->bucket[events++] = (uint16_t)k;
-            w->first[k]++;
+        const uint32_t sign = bits_of_float(x) & 0x80000000;
+        int32_t k = a > 0 ? lowest : -1;
+        for (int from = 0; from < most && k >= lowest; from += TOGETHER) { /* the last event is hard to predict */
+            const int to = from + TOGETHER < most ? from + TOGETHER : most;
+            for (int j = from; j < to; j++) {
+                const uint32_t bits = bits_of_float(a * l->scaled[j]);
+                const uint32_t nearest = (bits + half) >> shift;
+                const bool tie = float_of_bits(nearest << shift) * l->middle[j] == a && regular == 0;
+                const bool odd = ((j + 1 + s->zero_point) & 1) != 0; /* ties go to even numbers */
+                k = (int32_t)(tie ? nearest - odd : bits >> shift) - first;
+                if (!tie && (((bits + NEAR_UNITS) & fraction) < 2 * NEAR_UNITS || bits < regular))
+                    k = (int32_t)decide(s, x, l->level[j], a * l->inverse[j], k);
+                k = k < last ? k : last;
+                w->event[events].element = (uint32_t)i;
+                w->event[events].step = float_of_bits(bits_of_float(l->step[j]) | sign);
+                w->bucket[events] = (uint16_t)k;
+                w->first[k > lowest ? k : lowest] += k >= lowest;
+                events += k >= lowest;
+            }
         }
     }
     return events;

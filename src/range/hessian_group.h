@@ -16,8 +16,8 @@ struct hessian_levels {
     int count;
     float level[HESSIAN_MOST_LEVELS];   /* after the step */
     float step[HESSIAN_MOST_LEVELS];    /* its length */
-    float inverse[HESSIAN_MOST_LEVELS]; /* of the middle of the step */
-    float scaled[HESSIAN_MOST_LEVELS];  /* that times the global scale, if scales are e4m3 */
+    float middle[HESSIAN_MOST_LEVELS], inverse[HESSIAN_MOST_LEVELS]; /* of the step, and 1 / that */
+    float scaled[HESSIAN_MOST_LEVELS];  /* inverse times the global scale, if scales are e4m3 */
 };
 void qobs_hessian_levels(const struct optimal_params *params, float global_scale, struct hessian_levels *levels);
 

@@ -50,43 +50,49 @@ ALWAYS_INLINE void hessian_store(double *p, hessian_vector v) { *(hessian_vector
 
 enum { HESSIAN_VECTORS = HESSIAN_COLUMNS / HESSIAN_LANES };
 
-/* HESSIAN_ROWS rows of x and HESSIAN_COLUMNS columns of H: sums in registers. `rows` is a constant. */
-ALWAYS_INLINE void hessian_tile(int rows, const double *x, size_t x_stride, const double *h, size_t h_stride,
-                                size_t inner, double *sum, size_t sum_stride)
+/* Rows of x and vectors of columns of H, at most HESSIAN_ROWS and HESSIAN_VECTORS: sums in registers. Both are
+ * constants. */
+ALWAYS_INLINE void hessian_tile(int rows, int vectors, const double *x, size_t x_stride, const double *h,
+                                size_t h_stride, size_t inner, double *sum, size_t sum_stride)
 {
     hessian_vector s[HESSIAN_ROWS * HESSIAN_VECTORS];
     for (int r = 0; r < rows; r++)
-        for (int v = 0; v < HESSIAN_VECTORS; v++)
-            s[r * HESSIAN_VECTORS + v] = hessian_load(sum + (size_t)r * sum_stride + v * HESSIAN_LANES);
+        for (int v = 0; v < vectors; v++)
+            s[r * vectors + v] = hessian_load(sum + (size_t)r * sum_stride + v * HESSIAN_LANES);
     for (size_t i = 0; i < inner; i++, h += h_stride) {
         hessian_vector y[HESSIAN_VECTORS];
-        for (int v = 0; v < HESSIAN_VECTORS; v++)
+        for (int v = 0; v < vectors; v++)
             y[v] = hessian_load(h + v * HESSIAN_LANES);
         for (int r = 0; r < rows; r++) {
             const double f = x[(size_t)r * x_stride + i];
-            for (int v = 0; v < HESSIAN_VECTORS; v++)
-                s[r * HESSIAN_VECTORS + v] += f * y[v];
+            for (int v = 0; v < vectors; v++)
+                s[r * vectors + v] += f * y[v];
         }
     }
     for (int r = 0; r < rows; r++)
-        for (int v = 0; v < HESSIAN_VECTORS; v++)
-            hessian_store(sum + (size_t)r * sum_stride + v * HESSIAN_LANES, s[r * HESSIAN_VECTORS + v]);
+        for (int v = 0; v < vectors; v++)
+            hessian_store(sum + (size_t)r * sum_stride + v * HESSIAN_LANES, s[r * vectors + v]);
+}
+
+/* All rows of some vectors of columns. */
+ALWAYS_INLINE void hessian_columns(int vectors, const double *x, size_t x_stride, size_t rows, const double *h,
+                                   size_t h_stride, size_t inner, double *sum, size_t sum_stride)
+{
+    for (; rows >= HESSIAN_ROWS; rows -= HESSIAN_ROWS, x += HESSIAN_ROWS * x_stride, sum += HESSIAN_ROWS * sum_stride)
+        hessian_tile(HESSIAN_ROWS, vectors, x, x_stride, h, h_stride, inner, sum, sum_stride);
+    for (; rows > 0; rows--, x += x_stride, sum += sum_stride)
+        hessian_tile(1, vectors, x, x_stride, h, h_stride, inner, sum, sum_stride);
 }
 
 QOBS_HESSIAN_PRODUCT(ENTRY(qobs_hessian_product))
 {
     size_t j = 0;
-    for (; j + HESSIAN_COLUMNS <= columns; j += HESSIAN_COLUMNS) {
-        size_t r = 0;
-        for (; r + HESSIAN_ROWS <= rows; r += HESSIAN_ROWS)
-            hessian_tile(HESSIAN_ROWS, x + r * x_stride, x_stride, h + j, h_stride, inner, sum + r * sum_stride + j,
-                         sum_stride);
-        for (; r < rows; r++)
-            hessian_tile(1, x + r * x_stride, x_stride, h + j, h_stride, inner, sum + r * sum_stride + j, sum_stride);
-    }
-    for (size_t r = 0; r < rows && j < columns; r++)
-        for (size_t i = 0; i < inner; i++)
-            add_row(sum + r * sum_stride + j, h + i * h_stride + j, x[r * x_stride + i], columns - j);
+    for (; j + HESSIAN_COLUMNS <= columns; j += HESSIAN_COLUMNS)
+        hessian_columns(HESSIAN_VECTORS, x, x_stride, rows, h + j, h_stride, inner, sum + j, sum_stride);
+    for (; j + 16 <= columns; j += 16)
+        hessian_columns(16 / HESSIAN_LANES, x, x_stride, rows, h + j, h_stride, inner, sum + j, sum_stride);
+    if (j < columns)
+        hessian_columns(8 / HESSIAN_LANES, x, x_stride, rows, h + j, h_stride, inner, sum + j, sum_stride);
 }
 
 /* `columns` may be a constant. */
