@@ -35,6 +35,29 @@ struct hessian_event {
     void name(const double *h, size_t h_stride, size_t columns, const double *g, const struct hessian_event *events,   \
               size_t count, double *u, double *b, double *c)
 
+/* A step of quantized elements away from 0: its middle, 1 / middle, and that times the factor of the lattice. */
+struct hessian_step {
+    float middle, inverse, scaled;
+};
+
+/* Candidates whose bits, times a factor, are (first + k) << shift, from the number with the bits `regular` on. exact: the
+ * factor is 1, and middles times candidates are exact. */
+struct hessian_lattice {
+    int shift;
+    int32_t first, last; /* last: the largest k */
+    uint32_t regular;
+    bool exact;
+};
+
+/* bucket[i] = the largest k at which element i has taken the step, for n elements, a multiple of 16: w / candidate
+ * reaches the middle. `even`: a tie goes away from 0. At most last; any number below 0 for those that never take it.
+ * QOBS_HESSIAN_UNDECIDED: the middle is so near to a candidate that roundings decide. Returns the largest bucket, or
+ * last if there are undecided ones. */
+#define QOBS_HESSIAN_UNDECIDED INT32_MAX
+#define QOBS_HESSIAN_BUCKETS(name)                                                                                     \
+    int32_t name(const struct hessian_lattice *lattice, const struct hessian_step *step, bool even, const float *w,    \
+                 size_t n, int32_t *bucket)
+
 /* e = (q - zero_point) * scale - w in double for n elements. q is w / scale + zero_point, one float rounding each, limited
  * and rounded to the nearest number, ties to even. */
 #define QOBS_HESSIAN_RESIDUAL(name)                                                                                    \
@@ -44,7 +67,8 @@ struct hessian_event {
     EACH(ONE, gram, QOBS_GRAM, with)                                                                                   \
     EACH(ONE, hessian_product, QOBS_HESSIAN_PRODUCT, with)                                                             \
     EACH(ONE, hessian_steps, QOBS_HESSIAN_STEPS, with)                                                                 \
-    EACH(ONE, hessian_residual, QOBS_HESSIAN_RESIDUAL, with)
+    EACH(ONE, hessian_residual, QOBS_HESSIAN_RESIDUAL, with)                                                           \
+    EACH(ONE, hessian_buckets, QOBS_HESSIAN_BUCKETS, with)
 
 QOBS_GRAM_SLOTS(QOBS_SLOT_TYPE, )
 #define QOBS_DECLARE_GRAM(isa) QOBS_GRAM_SLOTS(QOBS_DECLARE_SLOT, isa)

@@ -17,7 +17,7 @@ static const float e2m1_level[E2M1_LEVELS] = {0, 0.5f, 1, 1.5f, 2, 3, 4, 6};
 
 static size_t most_events(const struct optimal_params *p, size_t n)
 {
-    return n * (p->e2m1 ? E2M1_LEVELS - 1 : ((size_t)1 << p->num_bits) - 1) + 1; /* one is overwritten */
+    return (n + 15) / 16 * 16 * (p->e2m1 ? E2M1_LEVELS - 1 : ((size_t)1 << p->num_bits) - 1) + 1; /* one is overwritten */
 }
 
 static size_t in_lines(size_t bytes) { return (bytes + 63) / 64 * 64; }
@@ -26,6 +26,7 @@ static size_t place(void *memory, struct hessian_workspace *w, size_t events, si
 {
     const size_t sizes[] = {events * sizeof *w->event,
                             events * sizeof *w->sorted,
+                            events * sizeof *w->buckets,
                             events * sizeof *w->bucket,
                             (OPTIMAL_MOST_SCALES + 1) * sizeof *w->first,
                             (events + 1) * sizeof *w->b,
@@ -37,7 +38,7 @@ static size_t place(void *memory, struct hessian_workspace *w, size_t events, si
         at[i] = memory ? (unsigned char *)memory + offset : NULL;
         offset += in_lines(sizes[i]);
     }
-    *w = (struct hessian_workspace){at[0], at[1], at[2], at[3], at[4], at[5], at[6]};
+    *w = (struct hessian_workspace){at[0], at[1], at[2], at[3], at[4], at[5], at[6], at[7]};
     return offset;
 }
 
@@ -70,23 +71,27 @@ static float quantized(const struct optimal_params *p, float w, float scale, int
 
 struct hessian_scales qobs_hessian_scales(const struct optimal_params *p, const float *scale, size_t count)
 {
-    struct hessian_scales s = {.scale = scale, .count = count, .shift = 16, .regular = UINT32_MAX};
+    struct hessian_scales s = {.scale = scale, .count = count};
+    struct hessian_lattice *const l = &s.lattice;
+    l->shift = 16;
+    l->last = (int32_t)count - 1;
+    l->regular = UINT32_MAX;
     switch (p->scales) {
     case OPTIMAL_E4M3: /* exponents have a bias of 7, codes begin with 1 */
-        s.shift = 20;
-        s.first = ((127 - 7) << 3) + 1;
-        s.regular = bits_of_float(0x1p-6f);
+        l->shift = 20;
+        l->first = ((127 - 7) << 3) + 1;
+        l->regular = bits_of_float(0x1p-6f);
         break;
     case OPTIMAL_E8M0:
-        s.shift = 23;
-        s.first = 1;
-        s.regular = 0;
+        l->shift = 23;
+        l->first = 1;
+        l->exact = true;
         break;
     default:
-        s.first = (int32_t)(bits_of_float(scale[0]) >> 16);
-        if (p->scales == OPTIMAL_BF16 || scale[0] >= 0x1p-14f) /* else f16 subnormals, which are other numbers */
-            s.regular = 0;
+        l->first = (int32_t)(bits_of_float(scale[0]) >> 16);
+        l->exact = p->scales == OPTIMAL_BF16 || scale[0] >= 0x1p-14f; /* else f16 subnormals, which are other numbers */
     }
+    l->regular = l->exact ? 0 : l->regular;
     return s;
 }
 
@@ -116,9 +121,10 @@ struct sweep {
     int zero_point;
 };
 
+enum { TOGETHER = 8 }; /* levels */
+
 /* Near a candidate the roundings of fake-quantize decide, which differ from those of t by at most 64 units in its last
  * place; twice that is taken as near. */
-enum { NEAR_UNITS = 128, TOGETHER = 8 /* levels */ };
 #define NEAR 0x1p-16f
 
 /* True if w has reached `level` at candidate k. */
@@ -128,18 +134,17 @@ static bool has_reached(const struct sweep *s, float w, size_t k, float level)
     return fabsf(quantized(s->params, w, scale, s->zero_point)) >= level;
 }
 
-/* The largest candidate at which w has reached `level`, or -1; t is about the scale at which it does. k: the index of
- * the largest candidate <= t, if all candidates are regular. */
-static ptrdiff_t decide(const struct sweep *s, float w, float level, float t, ptrdiff_t k)
+/* The largest candidate at which w has taken step j, or -1. */
+static int32_t decide(const struct sweep *s, float w, float level, float inverse)
 {
-    const float *const scale = s->scales->scale;
+    const float *const scale = s->scales->scale, t = fabsf(w) * inverse;
     const ptrdiff_t last = (ptrdiff_t)s->scales->count - 1;
-    k = s->scales->regular > 0 ? find_below(s->scales, (double)t) : k > last ? last : k < -1 ? -1 : k;
+    ptrdiff_t k = find_below(s->scales, (double)t);
     if (k < last && scale[k + 1] - t <= t * NEAR && has_reached(s, w, (size_t)(k + 1), level))
-        return k + 1;
-    if (k >= 0 && t - scale[k] <= t * NEAR && !has_reached(s, w, (size_t)k, level))
-        return k - 1;
-    return k;
+        k++;
+    else if (k >= 0 && t - scale[k] <= t * NEAR && !has_reached(s, w, (size_t)k, level))
+        k--;
+    return (int32_t)k;
 }
 
 /* ---- Events ------------------------------------------------------------------------------------------------------ */
@@ -150,43 +155,44 @@ void qobs_hessian_levels(const struct optimal_params *p, float global_scale, str
     for (int j = 0; j < l->count; j++) {
         const float from = p->e2m1 ? e2m1_level[j] : (float)j, to = p->e2m1 ? e2m1_level[j + 1] : (float)(j + 1);
         l->level[j] = to;
-        l->step[j] = to - from;
-        l->middle[j] = (from + to) / 2;
-        l->inverse[j] = 1 / l->middle[j];
-        l->scaled[j] = l->inverse[j] * (p->scales == OPTIMAL_E4M3 ? global_scale : 1);
+        l->length[j] = to - from;
+        struct hessian_step *const step = &l->step[j];
+        step->middle = (from + to) / 2;
+        step->inverse = 1 / step->middle;
+        step->scaled = step->inverse * (p->scales == OPTIMAL_E4M3 ? global_scale : 1);
     }
 }
 
 /* Writes the events of all elements, levels ascending, and counts those of candidate k in first[k]. Events below the
  * lowest candidate are left out. */
-static size_t collect_events(const struct sweep *s, const struct hessian_levels *l, const struct hessian_workspace *w)
+static size_t collect_events(const struct kernel_table *kernels, const struct sweep *s, const struct hessian_levels *l,
+                             const struct hessian_workspace *w)
 {
     const struct optimal_params *p = s->params;
-    const int shift = s->scales->shift;
-    const int32_t first = s->scales->first, last = (int32_t)s->scales->count - 1, lowest = (int32_t)s->group->lowest;
-    const uint32_t regular = s->scales->regular, fraction = (UINT32_C(1) << shift) - 1;
-    const uint32_t half = (fraction + 1) / 2; /* scales have at most 8 digits, middles 9: their products are exact */
+    const size_t padded = (s->group->n + 15) / 16 * 16;
+    const int32_t last = s->scales->lattice.last, lowest = (int32_t)s->group->lowest;
+    const int positive = p->e2m1 ? l->count : p->quant_max - s->zero_point;
+    const int negative = p->e2m1 ? l->count : s->zero_point - p->quant_min;
+    const int all = positive > negative ? positive : negative;
+    int taken = 0; /* levels that an element takes at a candidate */
+    for (int32_t most = last; taken < all && most >= lowest; taken++)
+        most = kernels->hessian_buckets(&s->scales->lattice, &l->step[taken], ((taken + 1 + s->zero_point) & 1) == 0,
+                                        s->group->w, padded, w->buckets + (size_t)taken * padded);
     size_t events = 0;
     memset(w->first + lowest, 0, (size_t)(last + 1 - lowest) * sizeof *w->first);
     for (size_t i = 0; i < s->group->n; i++) {
-        const float x = s->group->w[i], a = fabsf(x);
-        const bool up = (x < 0) == s->negative; /* q grows */
-        const int most = p->e2m1 ? l->count : up ? p->quant_max - s->zero_point : s->zero_point - p->quant_min;
+        const float x = s->group->w[i];
+        const int side = (x < 0) == s->negative ? positive : negative, most = side < taken ? side : taken;
         const uint32_t sign = bits_of_float(x) & 0x80000000;
-        int32_t k = a > 0 ? lowest : -1;
+        int32_t k = lowest;
         for (int from = 0; from < most && k >= lowest; from += TOGETHER) { /* the last event is hard to predict */
             const int to = from + TOGETHER < most ? from + TOGETHER : most;
             for (int j = from; j < to; j++) {
-                const uint32_t bits = bits_of_float(a * l->scaled[j]);
-                const uint32_t nearest = (bits + half) >> shift;
-                const bool tie = float_of_bits(nearest << shift) * l->middle[j] == a && regular == 0;
-                const bool odd = ((j + 1 + s->zero_point) & 1) != 0; /* ties go to even numbers */
-                k = (int32_t)(tie ? nearest - odd : bits >> shift) - first;
-                if (!tie && (((bits + NEAR_UNITS) & fraction) < 2 * NEAR_UNITS || bits < regular))
-                    k = (int32_t)decide(s, x, l->level[j], a * l->inverse[j], k);
-                k = k < last ? k : last;
+                k = w->buckets[(size_t)j * padded + i];
+                if (k == QOBS_HESSIAN_UNDECIDED)
+                    k = decide(s, x, l->level[j], l->step[j].inverse);
                 w->event[events].element = (uint32_t)i;
-                w->event[events].step = float_of_bits(bits_of_float(l->step[j]) | sign);
+                w->event[events].step = float_of_bits(bits_of_float(l->length[j]) | sign);
                 w->bucket[events] = (uint16_t)k;
                 w->first[k > lowest ? k : lowest] += k >= lowest;
                 events += k >= lowest;
@@ -255,7 +261,7 @@ struct hessian_choice qobs_hessian_group(const struct kernel_table *kernels, con
     for (int negative = 0; negative <= (p->signed_scale ? 1 : 0); negative++)
         for (int z = group->first; z <= group->last; z++) {
             const struct sweep s = {p, scales, group, negative == 1, z};
-            const size_t events = collect_events(&s, levels, w);
+            const size_t events = collect_events(kernels, &s, levels, w);
             sort_events(group->lowest, scales->count, events, w);
             memset(w->u, 0, group->columns * sizeof *w->u);
             w->b[0] = w->c[0] = 0;

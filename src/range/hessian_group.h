@@ -14,10 +14,9 @@
 enum { HESSIAN_MOST_LEVELS = 256 };
 struct hessian_levels {
     int count;
-    float level[HESSIAN_MOST_LEVELS];   /* after the step */
-    float step[HESSIAN_MOST_LEVELS];    /* its length */
-    float middle[HESSIAN_MOST_LEVELS], inverse[HESSIAN_MOST_LEVELS]; /* of the step, and 1 / that */
-    float scaled[HESSIAN_MOST_LEVELS];  /* inverse times the global scale, if scales are e4m3 */
+    float level[HESSIAN_MOST_LEVELS];  /* after the step */
+    float length[HESSIAN_MOST_LEVELS]; /* of the step */
+    struct hessian_step step[HESSIAN_MOST_LEVELS];
 };
 void qobs_hessian_levels(const struct optimal_params *params, float global_scale, struct hessian_levels *levels);
 
@@ -25,11 +24,7 @@ void qobs_hessian_levels(const struct optimal_params *params, float global_scale
 struct hessian_scales {
     const float *scale;
     size_t count;
-    /* The bits of scale k, times the global scale if scales are e4m3, are (first + k) << shift, from the number with the
-     * bits `regular` on. */
-    int shift;
-    int32_t first;
-    uint32_t regular;
+    struct hessian_lattice lattice;
 };
 
 struct hessian_scales qobs_hessian_scales(const struct optimal_params *params, const float *scale, size_t count);
@@ -68,6 +63,7 @@ struct hessian_choice {
 /* Memory of a search, for groups of up to that many elements. */
 struct hessian_workspace {
     struct hessian_event *event, *sorted;
+    int32_t *buckets; /* [levels][elements] */
     uint16_t *bucket; /* [events] */
     uint32_t *first;  /* [candidates + 1] */
     double *b, *c;    /* [events + 1] */

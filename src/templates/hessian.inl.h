@@ -140,12 +140,13 @@ QOBS_HESSIAN_STEPS(ENTRY(qobs_hessian_steps))
 QOBS_HESSIAN_RESIDUAL(ENTRY(qobs_hessian_residual))
 {
     if (number->e2m1) {
-        const struct grid_float grid = grid_float_make(1, 1);
-        for (size_t i = 0; i < n; i++) {
-            float q = w[i] / scale;
-            q = q < -6 ? -6 : q;
-            q = q > 6 ? 6 : q;
-            e[i] = (double)grid_round_float(grid, q) * (double)scale - (double)w[i];
+        for (size_t i = 0; i < n; i++) { /* as grid_round_float, in a form that compilers vectorize */
+            const float x = w[i] / scale, a = float_of_bits(bits_of_float(x) & 0x7fffffff), limited = a < 6 ? a : 6;
+            const int32_t power = (int32_t)(bits_of_float(limited) & 0x7f800000), one = 0x3f800000;
+            const float shifter = float_of_bits((uint32_t)(power > one ? power : one) + (22 << 23));
+            const float q = (limited + shifter) - shifter;
+            const double signed_q = (double)float_of_bits(bits_of_float(q) | (bits_of_float(x) & 0x80000000));
+            e[i] = signed_q * (double)scale - (double)w[i];
         }
         return;
     }
@@ -155,4 +156,30 @@ QOBS_HESSIAN_RESIDUAL(ENTRY(qobs_hessian_residual))
         q = q > number->quant_max ? number->quant_max : q;
         e[i] = (double)(grid_round_integer_float(q) - zero_point) * (double)scale - (double)w[i];
     }
+}
+
+/* Roundings of fake-quantize differ from those of a bucket by at most 64 units in the last place. */
+enum { HESSIAN_NEAR = 128 };
+
+QOBS_HESSIAN_BUCKETS(ENTRY(qobs_hessian_buckets))
+{
+    const int shift = lattice->shift;
+    const int32_t first = lattice->first, last = lattice->last, odd = even ? 0 : 1;
+    const uint32_t fraction = (UINT32_C(1) << shift) - 1, half = (fraction + 1) / 2;
+    const uint32_t regular = lattice->regular, exact = lattice->exact ? UINT32_MAX : 0;
+    int32_t most = INT32_MIN;
+    for (size_t i = 0; i < n; i++) {
+        const float a = float_of_bits(bits_of_float(w[i]) & 0x7fffffff);
+        const uint32_t bits = bits_of_float(a * step->scaled), nearest = (bits + half) >> shift;
+        const uint32_t tie = (float_of_bits(nearest << shift) * step->middle == a ? UINT32_MAX : 0) & exact;
+        const uint32_t near = ((bits + HESSIAN_NEAR) & fraction) < 2 * HESSIAN_NEAR ? UINT32_MAX : 0;
+        const uint32_t below = bits < regular ? UINT32_MAX : 0;
+        int32_t k = (int32_t)(tie ? nearest - (uint32_t)odd : bits >> shift) - first;
+        k = k < last ? k : last;
+        k = (near | below) & ~tie ? QOBS_HESSIAN_UNDECIDED : k;
+        k = a > 0 ? k : -1;
+        bucket[i] = k;
+        most = k > most ? k : most;
+    }
+    return most < last ? most : last;
 }
