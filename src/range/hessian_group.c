@@ -17,18 +17,16 @@ static const float e2m1_level[E2M1_LEVELS] = {0, 0.5f, 1, 1.5f, 2, 3, 4, 6};
 
 static size_t most_events(const struct optimal_params *p, size_t n)
 {
-    return (n + 15) / 16 * 16 * (p->e2m1 ? E2M1_LEVELS - 1 : ((size_t)1 << p->num_bits) - 1) + 1; /* one is overwritten */
+    return (n + 15) / 16 * 16 * (p->e2m1 ? E2M1_LEVELS - 1 : ((size_t)1 << p->num_bits) - 1);
 }
 
 static size_t in_lines(size_t bytes) { return (bytes + 63) / 64 * 64; }
 
 static size_t place(void *memory, struct hessian_workspace *w, size_t events, size_t n)
 {
-    const size_t sizes[] = {events * sizeof *w->event,
-                            events * sizeof *w->sorted,
+    const size_t sizes[] = {events * sizeof *w->sorted,
                             events * sizeof *w->buckets,
-                            events * sizeof *w->bucket,
-                            (OPTIMAL_MOST_SCALES + 1) * sizeof *w->first,
+                            (OPTIMAL_MOST_SCALES + 2) * sizeof *w->end,
                             (events + 1) * sizeof *w->b,
                             (events + 1) * sizeof *w->c,
                             (n + 15) / 16 * 16 * sizeof *w->u};
@@ -38,7 +36,7 @@ static size_t place(void *memory, struct hessian_workspace *w, size_t events, si
         at[i] = memory ? (unsigned char *)memory + offset : NULL;
         offset += in_lines(sizes[i]);
     }
-    *w = (struct hessian_workspace){at[0], at[1], at[2], at[3], at[4], at[5], at[6], at[7]};
+    *w = (struct hessian_workspace){at[0], at[1], at[2], at[3], at[4], at[5]};
     return offset;
 }
 
@@ -121,8 +119,6 @@ struct sweep {
     int zero_point;
 };
 
-enum { TOGETHER = 8 }; /* levels */
-
 /* Near a candidate the roundings of fake-quantize decide, which differ from those of t by at most 64 units in its last
  * place; twice that is taken as near. */
 #define NEAR 0x1p-16f
@@ -163,64 +159,76 @@ void qobs_hessian_levels(const struct optimal_params *p, float global_scale, str
     }
 }
 
-/* Writes the events of all elements, levels ascending, and counts those of candidate k in first[k]. Events below the
- * lowest candidate are left out. */
-static size_t collect_events(const struct kernel_table *kernels, const struct sweep *s, const struct hessian_levels *l,
-                             const struct hessian_workspace *w)
+/* Buckets of candidates are counted from 1 on for the lowest one; bucket 0 is of what is left out. */
+static int32_t bucket_index(int32_t k, int32_t lowest)
 {
-    const struct optimal_params *p = s->params;
-    const size_t padded = (s->group->n + 15) / 16 * 16;
-    const int32_t last = s->scales->lattice.last, lowest = (int32_t)s->group->lowest;
-    const int positive = p->e2m1 ? l->count : p->quant_max - s->zero_point;
-    const int negative = p->e2m1 ? l->count : s->zero_point - p->quant_min;
-    const int all = positive > negative ? positive : negative;
-    int taken = 0; /* levels that an element takes at a candidate */
-    for (int32_t most = last; taken < all && most >= lowest; taken++)
-        most = kernels->hessian_buckets(&s->scales->lattice, &l->step[taken], ((taken + 1 + s->zero_point) & 1) == 0,
-                                        s->group->w, padded, w->buckets + (size_t)taken * padded);
-    size_t events = 0;
-    memset(w->first + lowest, 0, (size_t)(last + 1 - lowest) * sizeof *w->first);
-    for (size_t i = 0; i < s->group->n; i++) {
-        const float x = s->group->w[i];
-        const int side = (x < 0) == s->negative ? positive : negative, most = side < taken ? side : taken;
-        const uint32_t sign = bits_of_float(x) & 0x80000000;
-        int32_t k = lowest;
-        for (int from = 0; from < most && k >= lowest; from += TOGETHER) { /* the last event is hard to predict */
-            const int to = from + TOGETHER < most ? from + TOGETHER : most;
-            for (int j = from; j < to; j++) {
-                k = w->buckets[(size_t)j * padded + i];
-                if (k == QOBS_HESSIAN_UNDECIDED)
-                    k = decide(s, x, l->level[j], l->step[j].inverse);
-                w->event[events].element = (uint32_t)i;
-                w->event[events].step = float_of_bits(bits_of_float(l->length[j]) | sign);
-                w->bucket[events] = (uint16_t)k;
-                w->first[k > lowest ? k : lowest] += k >= lowest;
-                events += k >= lowest;
-            }
-        }
-    }
-    return events;
+    const int32_t index = k - lowest + 1;
+    return index > 0 ? index : 0;
 }
 
-/* Orders events from the largest candidate down, else as they are. first[k] becomes the end of the events at k. */
-static void sort_events(size_t lowest, size_t candidates, size_t events, const struct hessian_workspace *w)
+/* Finds the bucket of every step of every element and counts them in w->end. Returns the number of steps that any element
+ * takes. */
+static int find_buckets(const struct kernel_table *kernels, const struct sweep *s, const struct hessian_levels *l,
+                        const struct hessian_workspace *w)
 {
+    const struct optimal_params *p = s->params;
+    const size_t n = s->group->n, padded = (n + 15) / 16 * 16;
+    const float *const x = s->group->w;
+    uint32_t *const count = w->end;
+    const int32_t last = s->scales->lattice.last, lowest = (int32_t)s->group->lowest;
+    const int up = p->e2m1 ? l->count : p->quant_max - s->zero_point; /* steps of elements whose q grows */
+    const int down = p->e2m1 ? l->count : s->zero_point - p->quant_min;
+    const int all = up > down ? up : down, both = up < down ? up : down;
+    const bool negative_goes_on = (up > down) == s->negative; /* beyond the steps that both have */
+    int32_t most = last;
+    int taken = 0;
+    memset(count, 0, (size_t)(last + 2 - lowest) * sizeof *count);
+    for (; taken < all && most >= lowest; taken++) {
+        int32_t *const bucket = w->buckets + (size_t)taken * padded;
+        most = kernels->hessian_buckets(&s->scales->lattice, &l->step[taken], ((taken + 1 + s->zero_point) & 1) == 0, x,
+                                        padded, bucket);
+        for (size_t i = 0; i < n; i++) {
+            int32_t k = bucket[i];
+            if (k == QOBS_HESSIAN_UNDECIDED)
+                k = decide(s, x[i], l->level[taken], l->step[taken].inverse);
+            k = taken < both || (x[i] < 0) == negative_goes_on ? k : -1;
+            bucket[i] = k = bucket_index(k, lowest);
+            count[k]++;
+        }
+    }
+    return taken;
+}
+
+/* Orders events from the largest candidate down, and those of a candidate by element and step. w->end becomes the end of
+ * each bucket. Returns the number of events. */
+static size_t sort_events(const struct sweep *s, const struct hessian_levels *l, int taken,
+                          const struct hessian_workspace *w)
+{
+    const size_t n = s->group->n, padded = (n + 15) / 16 * 16;
+    uint32_t *const end = w->end;
     uint32_t begin = 0;
-    for (size_t k = candidates; k-- > lowest;) {
-        const uint32_t count = w->first[k];
-        w->first[k] = begin;
+    for (size_t k = s->scales->count - s->group->lowest + 1; k-- > 0;) {
+        const uint32_t count = end[k];
+        end[k] = begin;
         begin += count;
     }
-    for (size_t e = 0; e < events; e++)
-        w->sorted[w->first[w->bucket[e]]++] = w->event[e];
+    const size_t events = end[0];
+    for (size_t i = 0; i < n; i++) {
+        const uint32_t sign = bits_of_float(s->group->w[i]) & 0x80000000;
+        for (int j = 0; j < taken; j++)
+            w->sorted[end[w->buckets[(size_t)j * padded + i]]++] =
+                (struct hessian_event){(uint32_t)i, float_of_bits(bits_of_float(l->length[j]) | sign)};
+    }
+    return events;
 }
 
 /* The first of the least errors. Above the first candidate without events all errors are equal. */
 static void choose(const struct sweep *s, const struct hessian_workspace *w, struct hessian_choice *best)
 {
     const double constant = s->group->constant;
-    for (size_t k = s->group->lowest; k < s->scales->count; k++) {
-        const size_t at = w->first[k];
+    const size_t lowest = s->group->lowest;
+    for (size_t k = lowest; k < s->scales->count; k++) {
+        const size_t at = w->end[k - lowest + 1];
         const double scale = (double)s->scales->scale[k];
         const double error = (constant - (2 * scale) * w->b[at]) + (scale * scale) * w->c[at];
         if (error < best->error || (error == best->error && k < best->index))
@@ -236,13 +244,16 @@ size_t qobs_hessian_lowest(const struct optimal_params *p, const struct hessian_
 {
     const int above = p->quant_max - first, below = last - p->quant_min;
     const double step = p->e2m1 ? 6 : (double)(above > below ? above : below);
-    double along = 0, against = 0, plain = 0;
+    double sum[3][4] = {{0}};
     for (size_t i = 0; i < n; i++) {
-        const double a = w[i] < 0 ? -hw[i] : hw[i], b = !linear ? 0 : w[i] < 0 ? linear[i] : -linear[i];
-        along += a > 0 ? a : 0;
-        plain += (double)w[i] * (double)w[i];
-        against += b > 0 ? b : 0;
+        const double side = w[i] < 0 ? -1 : 1, a = side * hw[i], b = linear ? -side * linear[i] : 0;
+        sum[0][i % 4] += a > 0 ? a : 0;
+        sum[1][i % 4] += b > 0 ? b : 0;
+        sum[2][i % 4] += (double)w[i] * (double)w[i];
     }
+    double along = (sum[0][0] + sum[0][1]) + (sum[0][2] + sum[0][3]);
+    double against = (sum[1][0] + sum[1][1]) + (sum[1][2] + sum[1][3]);
+    const double plain = (sum[2][0] + sum[2][1]) + (sum[2][2] + sum[2][3]);
     if (!(energy > 1e-6 * largest * plain))
         return 0;
     along *= step;
@@ -261,8 +272,7 @@ struct hessian_choice qobs_hessian_group(const struct kernel_table *kernels, con
     for (int negative = 0; negative <= (p->signed_scale ? 1 : 0); negative++)
         for (int z = group->first; z <= group->last; z++) {
             const struct sweep s = {p, scales, group, negative == 1, z};
-            const size_t events = collect_events(kernels, &s, levels, w);
-            sort_events(group->lowest, scales->count, events, w);
+            const size_t events = sort_events(&s, levels, find_buckets(kernels, &s, levels, w), w);
             memset(w->u, 0, group->columns * sizeof *w->u);
             w->b[0] = w->c[0] = 0;
             kernels->hessian_steps(group->h, group->h_stride, group->columns, group->g, w->sorted, events, w->u, w->b,

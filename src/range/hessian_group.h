@@ -62,10 +62,9 @@ struct hessian_choice {
 
 /* Memory of a search, for groups of up to that many elements. */
 struct hessian_workspace {
-    struct hessian_event *event, *sorted;
+    struct hessian_event *sorted;
     int32_t *buckets; /* [levels][elements] */
-    uint16_t *bucket; /* [events] */
-    uint32_t *first;  /* [candidates + 1] */
+    uint32_t *end;    /* [candidates + 1] */
     double *b, *c;    /* [events + 1] */
     double *u;        /* [columns] */
 };

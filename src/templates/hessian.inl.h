@@ -141,7 +141,7 @@ QOBS_HESSIAN_RESIDUAL(ENTRY(qobs_hessian_residual))
 {
     if (number->e2m1) {
         for (size_t i = 0; i < n; i++) { /* as grid_round_float, in a form that compilers vectorize */
-            const float x = w[i] / scale, a = float_of_bits(bits_of_float(x) & 0x7fffffff), limited = a < 6 ? a : 6;
+            const float x = w[i] / scale, a = float_of_bits(bits_of_float(x) & 0x7fffffff), limited = a > 6 ? 6 : a;
             const int32_t power = (int32_t)(bits_of_float(limited) & 0x7f800000), one = 0x3f800000;
             const float shifter = float_of_bits((uint32_t)(power > one ? power : one) + (22 << 23));
             const float q = (limited + shifter) - shifter;
