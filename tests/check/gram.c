@@ -29,6 +29,12 @@ struct trial {
     const float *a, *b;
     double *x, *h, *sum, *g, *u, *linear, *square;
     struct hessian_event *events;
+
+    struct optimal_number number;
+    float scale, zero_point;
+    struct hessian_lattice lattice;
+    struct hessian_step step;
+    int32_t *bucket, most;
 };
 
 static float random_float(struct rng *rng, bool wild)
@@ -194,6 +200,107 @@ static void try_steps(struct trial *t)
     compare(t, "u", t->u, u, t->columns);
 }
 
+/* ---- hessian_residual -------------------------------------------------------------------------------------------- */
+
+static void call_residual(void *argument)
+{
+    struct trial *t = argument;
+    CALL(t->table, hessian_residual)(&t->number, t->a, t->columns, t->scale, t->zero_point, t->sum);
+    check_upper_halves(t->table->isa, t->kernel);
+}
+
+static void try_residual(struct trial *t)
+{
+    static double expected[MOST];
+    const int half = 1 << (1 + rng_below(&t->rng, 7));
+    t->number = (struct optimal_number){rng_below(&t->rng, 2), (float)-half, (float)(half - 1)};
+    t->zero_point = t->number.e2m1 ? 0 : (float)((int)rng_below(&t->rng, (size_t)(2 * half)) - half);
+    t->scale = ldexpf(0.5f + (float)rng_below(&t->rng, 1000) / 2000, (int)rng_below(&t->rng, 10) - 8);
+    t->scale = rng_below(&t->rng, 4) == 0 ? -t->scale : t->scale;
+    t->columns = rng_below(&t->rng, MOST + 1);
+    float *w = (float *)(void *)arena_place(&floats[0], t->columns * sizeof *w, true, 0);
+    t->a = w;
+    t->sum = (double *)(void *)arena_place(&doubles[0], t->columns * sizeof *t->sum, true, 0);
+    for (size_t i = 0; i < t->columns; i++) {
+        w[i] = rng_below(&t->rng, 3) > 0 ? random_float(&t->rng, false) * 4
+                                         : t->scale * (float)((int)rng_below(&t->rng, 20) - 10) / 2; /* ties */
+        const float x = w[i] / t->scale;
+        const double a = fabs((double)x);
+        double q = a < 2 ? rint(a * 2) / 2 : a < 4 ? rint(a) : rint(a / 2) * 2;
+        q = copysign(q > 6 ? 6 : q, (double)x);
+        if (!t->number.e2m1)
+            q = rint(fmin(fmax((double)(x + t->zero_point), -half), half - 1)) - (double)t->zero_point;
+        const double product = q * (double)t->scale;
+        expected[i] = product - (double)w[i];
+    }
+    run(t, call_residual);
+    for (size_t i = 0; i < t->columns; i++)
+        t->sum[i] += 0, expected[i] += 0; /* zeros of either sign */
+    compare(t, "error", t->sum, expected, t->columns);
+}
+
+/* ---- hessian_buckets --------------------------------------------------------------------------------------------- */
+
+static void call_buckets(void *argument)
+{
+    struct trial *t = argument;
+    t->most = CALL(t->table, hessian_buckets)(&t->lattice, &t->step, t->upper, t->a, t->columns, t->bucket);
+    check_upper_halves(t->table->isa, t->kernel);
+}
+
+static float float_of(uint32_t bits)
+{
+    float f;
+    memcpy(&f, &bits, sizeof f);
+    return f;
+}
+
+/* Integers and powers of two: the largest candidate at which |w| / candidate reaches the middle. */
+static void try_buckets(struct trial *t)
+{
+    const bool powers = rng_below(&t->rng, 3) == 0;
+    const float middle = (float)rng_below(&t->rng, 8) + 0.5f;
+    t->lattice = (struct hessian_lattice){.shift = powers ? 23 : 16,
+                                          .first = powers ? 1 : 0x3d00 + (int32_t)rng_below(&t->rng, 256),
+                                          .last = powers ? 253 : (int32_t)rng_below(&t->rng, 500),
+                                          .exact = true};
+    t->step = (struct hessian_step){middle, 1 / middle, 1 / middle};
+    t->upper = rng_below(&t->rng, 2);
+    t->columns = 16 * (1 + rng_below(&t->rng, MOST / 16));
+    float *w = (float *)(void *)arena_place(&floats[0], t->columns * sizeof *w, true, 0);
+    t->a = w;
+    t->bucket = (int32_t *)(void *)arena_place(&moves, t->columns * sizeof *t->bucket, true, 0);
+    int32_t most = INT32_MIN;
+    for (size_t i = 0; i < t->columns; i++)
+        w[i] = rng_below(&t->rng, 3) > 0   ? random_float(&t->rng, false)
+               : rng_below(&t->rng, 2) > 0 ? middle * float_of((0x3d00 + (uint32_t)rng_below(&t->rng, 600)) << 16)
+                                           : 0;
+    run(t, call_buckets);
+    for (size_t i = 0; i < t->columns && !t->failed; i++) {
+        const double a = fabs((double)w[i]);
+        int32_t k = -1;
+        for (int32_t c = 0; c <= t->lattice.last && a > 0; c++) {
+            const double scale = (double)float_of((uint32_t)(t->lattice.first + c) << t->lattice.shift);
+            k = a > scale * (double)middle || (a == scale * (double)middle && t->upper) ? c : k;
+        }
+        const int32_t got = t->bucket[i] < -1 ? -1 : t->bucket[i];
+        most = t->bucket[i] > most ? t->bucket[i] : most;
+        if (got == QOBS_HESSIAN_UNDECIDED) { /* only next to a candidate */
+            const double scale = a / (double)middle, step = powers ? 1 : 0x1p-7;
+            const double below = fmod(scale / ldexp(1, ilogb(scale)) - 1, step), off = fmin(below, step - below);
+            t->failed = off > 0x1p-15;
+        } else {
+            t->failed = got != k;
+        }
+        if (t->failed)
+            printf("FAIL %s %s: bucket of %.9g is %d, expected %d\n", t->table->isa, t->kernel, a, got, k);
+    }
+    if (!t->failed && t->most != (most < t->lattice.last ? most : t->lattice.last)) {
+        t->failed = true;
+        printf("FAIL %s %s: the largest bucket is %d, expected %d\n", t->table->isa, t->kernel, t->most, most);
+    }
+}
+
 uint64_t check_gram(const struct kernel_table *table, uint64_t seed, unsigned rounds, unsigned *passed,
                     unsigned *failed)
 {
@@ -201,10 +308,11 @@ uint64_t check_gram(const struct kernel_table *table, uint64_t seed, unsigned ro
         const char *name;
         void (*run)(struct trial *t);
         unsigned calls;
-    } kernels[] = {{"gram", try_gram, 1500}, {"hessian_product", try_product, 3000}, {"hessian_steps", try_steps, 3000}};
+    } kernels[] = {{"gram", try_gram, 1500}, {"hessian_product", try_product, 3000}, {"hessian_steps", try_steps, 3000},
+                 {"hessian_residual", try_residual, 3000}, {"hessian_buckets", try_buckets, 3000}};
     uint64_t calls = 0;
     if (!moves.begin) {
-        moves = arena_new(MOST_EVENTS * sizeof(struct hessian_event));
+        moves = arena_new((MOST_EVENTS + MOST) * sizeof(struct hessian_event));
         for (int i = 0; i < 2; i++)
             floats[i] = arena_new(MOST_TOKENS * (MOST + 32) * sizeof(float));
         for (int i = 0; i < 5; i++)
