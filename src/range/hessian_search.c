@@ -9,6 +9,7 @@
 #include "base/split.h"
 #include "measure/row_list.h"
 #include "plan/gather.h"
+#include "range/optimal_group.h"
 
 /* ---- Blocks ------------------------------------------------------------------------------------------------------ */
 
@@ -150,6 +151,7 @@ static size_t place(const struct run *run, unsigned char *memory, struct hessian
         t->ones[i] = 1;
     memset(t->w, 0, numbers * sizeof *t->w);
     memset(t->x, 0, 6 * in_lines(doubles));
+    qobs_optimal_prepare(run->params, run->global_scale, padded, t->scratch);
     qobs_hessian_workspace_place(run->params, padded, at[12], &t->workspace);
     return offset;
 }
