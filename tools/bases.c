@@ -98,7 +98,8 @@ static int make(struct bases *bases, enum base base, const char *preset, const c
                                                           : NEEDS_SCALES;
     o->zero_points = config_is(o->config, "symmetric", "false");
     o->global_scales = config_is(o->config, "strategy", "tensor_group");
-    o->searches = config_has(o->config, "patience");
+    o->optimal = config_has(o->config, "signed_scale");
+    o->searches = o->optimal || config_has(o->config, "patience");
     o->uses_importance = config_has(o->config, "strict");
     return code;
 }

@@ -29,6 +29,7 @@ struct base_observer {
     enum needs needs;
     bool zero_points, global_scales; /* among the results */
     bool searches;                   /* the observer searches the range with the smallest error */
+    bool optimal;                    /* it tries every scale, under the final global scale */
     bool uses_importance;                     /* errors are weighted by the importance of columns */
 };
 

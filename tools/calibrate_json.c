@@ -36,17 +36,19 @@ static void add_search(cJSON *item, const struct layer *l)
     cJSON *search = cJSON_AddObjectToObject(item, "search");
     cJSON_AddItemToObject(search, "error_before", json_number(l->search.error_before));
     cJSON_AddItemToObject(search, "error", json_number(l->search.error));
+    cJSON_AddBoolToObject(search, "weighted", l->search.weighted);
+    if (l->importance)
+        cJSON_AddStringToObject(search, "importance", l->importance);
+    if (l->search.fallback)
+        cJSON_AddStringToObject(search, "fallback", l->search.fallback);
+    if (!l->candidates)
+        return;
     cJSON_AddNumberToObject(search, "steps", l->search.steps);
     cJSON_AddNumberToObject(search, "stop_step", l->search.stop_step);
     cJSON *candidates = cJSON_AddArrayToObject(search, "candidates");
     for (int i = 0; i < l->search.steps; i++)
         cJSON_AddItemToArray(candidates, cJSON_CreateNumber((double)l->candidates[i]));
     cJSON_AddNumberToObject(search, "none", (double)l->candidates[l->search.steps]);
-    cJSON_AddBoolToObject(search, "weighted", l->search.weighted);
-    if (l->importance)
-        cJSON_AddStringToObject(search, "importance", l->importance);
-    if (l->search.fallback)
-        cJSON_AddStringToObject(search, "fallback", l->search.fallback);
 }
 
 static void add_layer(cJSON *layers, const struct layer *l)

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "calibrate_run.h"
+#include "qobs/stateless.h"
 #include "results.h"
 
 /* Gives the observer the importance of a file of llama.cpp, as one token: its squares are the mean squares, for those
@@ -68,11 +69,13 @@ static bool observe_importance(struct run *run, size_t index, qobs_observer *obs
     return true;
 }
 
-/* Counts how often each candidate was chosen. */
+/* Counts how often each candidate was chosen, if they are a list that all scales share. */
 static bool count_candidates(struct run *run, size_t index, const qobs_observer *observer)
 {
     struct layer *l = &run->c->layers.items[index];
     struct results results = {0};
+    if (l->search.steps == 0)
+        return true;
     bool ok = results_read_one(&results, observer, "best_step", l->ref->name) == EXIT_OK;
     l->candidates = ok ? calloc((size_t)l->search.steps + 1, sizeof *l->candidates) : NULL;
     for (size_t i = 0; l->candidates && i < results.items[0].size / sizeof(int32_t); i++) {
@@ -85,8 +88,34 @@ static bool count_candidates(struct run *run, size_t index, const qobs_observer 
     return l->candidates != NULL;
 }
 
-/* Returns an observer that has searched the layer. NULL: a failure was recorded. */
-static qobs_observer *search_layer(struct run *run, size_t index, const qobs_runtime *runtime)
+/* The largest magnitude of the layers. Returns false after a recorded failure. */
+static bool measure_amax(struct run *run, const size_t *members, size_t count, const qobs_runtime *runtime, double *amax)
+{
+    *amax = 0;
+    for (size_t i = 0; i < count; i++) {
+        const struct layer *l = &run->c->layers.items[members[i]];
+        double min, max; /* large enough for any dtype */
+        qobs_error error;
+        const qobs_minmax_args args = {.struct_size = sizeof args,
+                                       .config = run->minmax_config,
+                                       .value = &l->tensor,
+                                       .min = &min,
+                                       .max = &max,
+                                       .size = qobs_dtype_size(l->tensor.dtype),
+                                       .runtime = runtime};
+        if (qobs_minmax(&args, &error) != QOBS_OK) {
+            run_record_error(run, members[i], error);
+            return false;
+        }
+        const double low = result_value(&(struct result){.dtype = l->tensor.dtype, .data = &min}, 0);
+        const double high = result_value(&(struct result){.dtype = l->tensor.dtype, .data = &max}, 0);
+        *amax = run_max_or_nan(*amax, run_max_or_nan(-low, high));
+    }
+    return true;
+}
+
+/* Returns an observer that has searched the layer. NULL: a failure was recorded. amax: of the global scale, or NULL. */
+static qobs_observer *search_layer(struct run *run, size_t index, const double *amax, const qobs_runtime *runtime)
 {
     struct layer *l = &run->c->layers.items[index];
     qobs_observer *observer = NULL;
@@ -95,6 +124,10 @@ static qobs_observer *search_layer(struct run *run, size_t index, const qobs_run
     if (!ok)
         run_record_error(run, index, error);
     ok = ok && observe_importance(run, index, observer);
+    if (ok && amax && qobs_observer_set_global_amax(observer, *amax, &error) != QOBS_OK) {
+        run_record_error(run, index, error);
+        ok = false;
+    }
     l->search.struct_size = sizeof l->search;
     if (ok && (qobs_observer_observe(observer, &l->tensor, NULL, &error) != QOBS_OK ||
                qobs_observer_search_report(observer, &l->search, &error) != QOBS_OK)) {
@@ -123,15 +156,21 @@ static void write_global_scale(struct run *run, size_t index, const qobs_observe
         run_record_failure(run, index, EXIT_SYSTEM, f.message);
 }
 
-/* Fused layers share the global scale of the largest range found. members: indices of the layers. */
+/* Fused layers share the global scale of the largest range found. Optimal scales are searched under that of the largest
+ * element. members: indices of the layers. */
 static void search_group(struct run *run, const size_t *members, size_t count, qobs_observer **observers,
                          const qobs_runtime *runtime)
 {
+    const bool early = run->weights->optimal && run->weights->global_scales;
     size_t searched = 0;
+    double amax;
     qobs_error error;
-    while (searched < count && (observers[searched] = search_layer(run, members[searched], runtime)))
+    if (early && !measure_amax(run, members, count, runtime, &amax))
+        return;
+    while (searched < count &&
+           (observers[searched] = search_layer(run, members[searched], early ? &amax : NULL, runtime)))
         searched++;
-    if (searched == count && count > 1 && qobs_observers_fuse(observers, count, &error) != QOBS_OK) {
+    if (searched == count && count > 1 && !early && qobs_observers_fuse(observers, count, &error) != QOBS_OK) {
         run_record_error(run, members[0], error);
         count = 0;
     }

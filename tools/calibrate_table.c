@@ -95,14 +95,16 @@ static void print_searches(const struct calibration *c)
     double before = 0, after = 0;
     for (size_t i = 0; i < layers->count; i++)
         width = wider(width, layers->items[i].module);
-    printf("\n%-*s  %12s %12s %8s %10s %6s %6s\n", width, "module", "error before", "after", "change", "candidate",
-           "of", "tried");
+    const bool optimal = c->bases.observers[BASE_WEIGHT].optimal;
+    printf("\n%-*s  %12s %12s %8s", width, "module", "error before", "after", "change");
+    printf(optimal ? "\n" : " %10s %6s %6s\n", "candidate", "of", "tried");
     for (size_t i = 0; i < layers->count; i++) {
         const struct layer *l = &layers->items[i];
         char module[MAX_NAME + 1];
-        printf("%-*s  %12.6g %12.6g %7.1f%% %10d %6d %6d", width, clean_name(l->ref->name, l->module, module),
-               l->search.error_before, l->search.error, change(l->search.error_before, l->search.error),
-               median_candidate(l), l->search.steps, l->search.stop_step);
+        printf("%-*s  %12.6g %12.6g %7.1f%%", width, clean_name(l->ref->name, l->module, module),
+               l->search.error_before, l->search.error, change(l->search.error_before, l->search.error));
+        if (!optimal)
+            printf(" %10d %6d %6d", median_candidate(l), l->search.steps, l->search.stop_step);
         if (l->search.fallback)
             printf("  unweighted: %s", l->search.fallback);
         printf("\n");
@@ -110,6 +112,9 @@ static void print_searches(const struct calibration *c)
         after += l->search.error;
     }
     printf("%-*s  %12.6g %12.6g %7.1f%%\n", width, "total", before, after, change(before, after));
+    if (optimal)
+        printf("error: what the search makes small, at the scales of the range and at those found; no measure of the "
+               "model's quality\n");
 }
 
 static void print_target(const struct target *t, const struct stream *s, int width, int sources)

@@ -8,6 +8,7 @@
 #include "base/fpenv.h"
 #include "base/struct_size.h"
 #include "observer/observe.h"
+#include "observer/observe_hessian.h"
 #include "observer/observe_search.h"
 #include "observer/qparams.h"
 #include "plan/make_plan.h"
@@ -31,7 +32,7 @@ int qobs_observer_observe_importance(qobs_observer *o, const qobs_tensor *activa
         return qobs_invalid(error, "observer: %s does not weigh columns", o->config.preset->name);
     RETURN_IF_FAILED(qobs_view_of_tensor(&view, activations, "activations", error));
     const fp_mode mode = fp_enter();
-    const int status = qobs_importance_add(&o->runtime, o->kernels, &o->importance, &view, error);
+    const int status = qobs_observe_activations(o, &view, error);
     fp_leave(mode);
     return status == QOBS_OK ? qobs_succeed(error) : status;
 }

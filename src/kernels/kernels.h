@@ -5,6 +5,7 @@
  * all kernels promise is in slot.h. Files that implement or describe one family include that family's header only. */
 #pragma once
 
+#include "kernels/kernel_gram.h"
 #include "kernels/kernel_histogram.h"
 #include "kernels/kernel_minmax.h"
 #include "kernels/kernel_optimal.h"
@@ -18,6 +19,7 @@
     QOBS_QUANTIZE_SLOTS(EACH, with)                                                                                    \
     QOBS_HISTOGRAM_SLOTS(EACH, with)                                                                                   \
     QOBS_SQUARES_SLOTS(EACH, with)                                                                                     \
+    QOBS_GRAM_SLOTS(EACH, with)                                                                                        \
     QOBS_SEARCH_SLOTS(EACH, with)                                                                                      \
     QOBS_OPTIMAL_SLOTS(EACH, with)
 

@@ -12,6 +12,7 @@
 #include "reduce/accumulate.h"
 #include "number/convert.h"
 #include "observer/merge_search.h"
+#include "observer/observe_hessian.h"
 #include "observer/qparams.h"
 
 struct merge {
@@ -26,6 +27,7 @@ struct merge {
     struct state *state;
     struct histogram histogram;
     struct importance importance;
+    struct gram gram;
     struct global_range global;
 };
 
@@ -79,9 +81,14 @@ static int prepare_importance(struct merge *m, qobs_error *error)
                                 (long long)columns);
         columns = theirs > 0 ? theirs : columns;
     }
-    if (columns == 0 || m->o->importance.columns > 0)
+    if (columns == 0)
         return QOBS_OK;
-    return qobs_importance_reserve(&m->o->runtime, &m->importance, columns, error);
+    if (m->o->importance.columns == 0)
+        RETURN_IF_FAILED(qobs_importance_reserve(&m->o->runtime, &m->importance, columns, error));
+    if (!qobs_needs_gram(&m->o->stages) || m->o->gram.sum)
+        return QOBS_OK;
+    m->gram = qobs_gram_for(&m->o->stages, columns);
+    return qobs_gram_reserve(&m->o->runtime, &m->gram, error);
 }
 
 /* All global ranges have one dtype. */
@@ -154,6 +161,7 @@ static void discard(struct merge *m)
     qobs_state_release(&m->o->runtime, &m->fresh);
     qobs_histogram_release(&m->o->runtime, &m->histogram);
     qobs_importance_release(&m->o->runtime, &m->importance);
+    qobs_gram_release(&m->o->runtime, &m->gram);
 }
 
 /* ---- Commit ------------------------------------------------------------------------------------------------------ */
@@ -258,6 +266,10 @@ static void adopt(struct merge *m)
         o->importance = m->importance;
         m->importance = (struct importance){0};
     }
+    if (m->gram.sum) {
+        o->gram = m->gram;
+        m->gram = (struct gram){0};
+    }
 }
 
 /* Optimal scales go with the global scale under which they were searched. */
@@ -285,6 +297,8 @@ static void commit(struct merge *m)
     qobs_merge_search_after(o, m->others, m->count);
     for (size_t i = 0; i < m->count; i++) {
         add_importance(&o->importance, &m->others[i]->importance);
+        if (o->gram.sum)
+            qobs_gram_merge(&o->gram, &m->others[i]->gram);
         add_mode(&o->state.mode, &m->others[i]->state.mode);
         add_counts(&o->counts, &m->others[i]->counts);
     }

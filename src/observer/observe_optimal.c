@@ -23,14 +23,15 @@ int qobs_observe_optimal(const qobs_observer *o, const qobs_plan *plan, const st
 {
     const bool global = has_global_scale(o);
     const double amax = global ? amax_of(o, layout, batch) : 0;
-    const float global_scale = global ? o->stages.formula.ops->global_scale(layout->dtype, amax) : 1;
+    const float global_scale = global ? o->stages.formula.ops->global_scale(QOBS_F32, amax) : 1;
     const struct optimal_search search = {.runtime = &o->runtime,
                                           .kernels = o->kernels,
                                           .params = &o->stages.range.params,
                                           .plan = plan,
                                           .data = data,
                                           .global_scale = global ? &global_scale : NULL,
-                                          .importance = &o->importance};
+                                          .importance = &o->importance,
+                                          .gram = &o->gram};
     RETURN_IF_FAILED(qobs_optimal_search(&search, result, error));
     result->amax = amax;
     result->fused = global && o->fused;

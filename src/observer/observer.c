@@ -60,6 +60,7 @@ static void release_all(qobs_observer *o)
 {
     qobs_state_release(&o->runtime, &o->state);
     qobs_importance_release(&o->runtime, &o->importance);
+    qobs_gram_release(&o->runtime, &o->gram);
     qobs_release(&o->runtime, o->reference.amax, o->reference.count * sizeof *o->reference.amax);
     qobs_release(&o->runtime, o->reference.weight, o->reference.weights * sizeof *o->reference.weight);
 }

@@ -5,6 +5,7 @@
 #pragma once
 
 #include "config/stages.h"
+#include "measure/gram.h"
 #include "measure/importance.h"
 #include "observer/state.h"
 #include "qobs/plan.h"
@@ -20,6 +21,7 @@ struct qobs_observer {
     struct state state;
     struct global_range global_range;
     struct importance importance; /* of the columns of the weight to come */
+    struct gram gram;             /* of the same activations, if there is need */
     struct search_reference reference;
     bool fused; /* the global scale is that of this amax instead of the observer's own */
     double fused_amax;

@@ -3,6 +3,7 @@
 
 /* Observers in memory of the caller: the observer, its region, and the state in that. */
 #include "base/error.h"
+#include "observer/observe_hessian.h"
 #include "observer/observer.h"
 #include "plan/make_plan.h"
 #include "qobs/plan.h"
@@ -89,6 +90,11 @@ static int reserve_inputs(const struct runtime *runtime, const struct stages *st
         struct importance importance = {0};
         status = qobs_importance_reserve(runtime, &importance, columns, error);
         qobs_importance_release(runtime, &importance);
+    }
+    if (status == QOBS_OK && qobs_needs_gram(stages)) {
+        struct gram gram = qobs_gram_for(stages, columns);
+        status = qobs_gram_reserve(runtime, &gram, error);
+        qobs_gram_release(runtime, &gram);
     }
     for (int i = 0; range->reference && i < 2; i++) { /* a reference replaces another that is still there */
         qobs_release(runtime, qobs_allocate(runtime, layout->qparams * sizeof(float)), layout->qparams * sizeof(float));

@@ -92,7 +92,7 @@ float qobs_compute_global_scale(const qobs_observer *o)
         ranges.n = 1;
     }
     const double amax = o->fused ? o->fused_amax : qobs_amax_of_ranges(&ranges);
-    return o->stages.formula.ops->global_scale(o->state.layout.dtype, amax);
+    return o->stages.formula.ops->global_scale(qobs_is_optimal(o) ? QOBS_F32 : o->state.layout.dtype, amax);
 }
 
 static int write_optimal(const qobs_observer *o, void *scale, void *zero_point, qobs_error *error)

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "observer/observe_hessian.h"
 #include "observer/observe_optimal.h"
 #include "observer/post_search.h"
 #include "observer/qparams.h"
@@ -321,6 +322,24 @@ static int read_imatrix_count(const qobs_observer *o, const struct reading *r)
     return copy(r, &o->importance.tokens);
 }
 
+static bool has_hessian(const qobs_observer *o) { return qobs_needs_gram(&o->stages); }
+
+static int check_hessian(const qobs_observer *o, const char *name, qobs_error *error)
+{
+    return require(o->gram.sum != NULL, name, error);
+}
+
+/* (blocks, n, n); blocks shorter than n end with zeros. */
+static struct result_type hessian_sum_type(const qobs_observer *o)
+{
+    const int64_t n = o->gram.block, blocks = o->gram.sum ? qobs_gram_blocks(&o->gram) : 0;
+    return (struct result_type){QOBS_F64, {.ndim = 3, .extent = {blocks, n, n}}};
+}
+
+static int read_hessian_sum(const qobs_observer *o, const struct reading *r) { return copy(r, o->gram.sum); }
+
+static int read_hessian_count(const qobs_observer *o, const struct reading *r) { return copy(r, &o->gram.tokens); }
+
 /* ---- Histograms -------------------------------------------------------------------------------------------------- */
 
 /* torch.ao's HistogramObserver and its subclasses. */
@@ -411,6 +430,8 @@ const struct result_row qobs_result_rows[] = {
     {"start_row_error", false, has_row_errors, check_row_errors, row_errors_type, read_start_row_error},
     {"imatrix_sum", false, has_importance, check_importance, imatrix_sum_type, read_imatrix_sum},
     {"imatrix_count", false, has_importance, check_importance, integer_type, read_imatrix_count},
+    {"hessian_sum", false, has_hessian, check_hessian, hessian_sum_type, read_hessian_sum},
+    {"hessian_count", false, has_hessian, check_hessian, integer_type, read_hessian_count},
     {"histogram", false, has_histogram, check_ranges, histogram_type, read_histogram},
     {"calib_hist", false, has_calib_hist, check_ranges, calib_hist_type, read_histogram},
     {"calib_bin_edges", false, has_calib_hist, check_ranges, bin_edges_type, read_bin_edges},

@@ -3,6 +3,7 @@
 
 /* The parts of a saved state, each in one function for both directions. What is read is checked before it is used: a
  * state may come from anywhere. */
+#include "observer/observe_hessian.h"
 #include "observer/observe_optimal.h"
 #include "observer/saved_state.h"
 
@@ -262,6 +263,8 @@ static bool has_histogram(const qobs_observer *o) { return has_ranges(o) && o->s
 
 static bool has_reference(const qobs_observer *o) { return o->stages.range.ops->reference; }
 
+static bool has_gram(const qobs_observer *o) { return qobs_needs_gram(&o->stages); }
+
 static const struct part {
     bool (*exists)(const qobs_observer *observer); /* NULL: always */
     int (*code)(struct codec *codec, qobs_observer *observer, qobs_error *error);
@@ -272,6 +275,7 @@ static const struct part {
     {has_ranges, code_mode},
     {has_search, code_importance},
     {has_search, code_record},
+    {has_gram, qobs_code_gram},
     {qobs_is_optimal, qobs_code_optimal},
     {has_histogram, code_histogram},
     {has_reference, code_reference},

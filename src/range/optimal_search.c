@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/split.h"
 #include "plan/gather.h"
+#include "range/hessian_search.h"
 #include "range/optimal_group.h"
 #include "range/range_rule.h"
 
@@ -24,6 +25,8 @@ struct columns {
     float *index;       /* exact: the plan has fewer columns than 2^24 */
     int64_t count;
 };
+
+static bool has_hessian(const struct optimal_search *s) { return s->gram && s->gram->sum; }
 
 static enum importance_fault means_of(const struct importance *importance, double *mean)
 {
@@ -77,6 +80,8 @@ static int make_columns(const struct optimal_search *s, struct columns *columns,
         for (int64_t j = 0; j < columns->count; j++)
             columns->index[j] = (float)j;
         *fault = means_of(s->importance, columns->importance);
+        if (*fault == IMPORTANCE_USABLE && has_hessian(s) && !qobs_gram_is_finite(s->gram))
+            *fault = IMPORTANCE_NOT_FINITE;
     }
     if (*fault == IMPORTANCE_USABLE || !s->params->optimal.strict)
         return QOBS_OK;
@@ -224,9 +229,12 @@ int qobs_optimal_search(const struct optimal_search *s, struct optimal_result *r
     struct columns columns = {0};
     struct run run = {.search = s, .columns = &columns, .params = s->params->optimal, .result = result};
     enum importance_fault fault = IMPORTANCE_USABLE;
-    int status = qobs_optimal_result_reserve(s->runtime, result, (size_t)s->plan->qparams, 0, error);
+    int status = make_columns(s, &columns, &fault, error);
+    const bool hessian = fault == IMPORTANCE_USABLE && has_hessian(s);
+    const bool rows = hessian && qobs_hessian_joins_groups(&run.params, qobs_elements_most(s->plan), columns.count);
     if (status == QOBS_OK)
-        status = make_columns(s, &columns, &fault, error);
+        status = qobs_optimal_result_reserve(s->runtime, result, (size_t)s->plan->qparams,
+                                             rows ? (size_t)(s->plan->value.elements / columns.count) : 0, error);
     if (status == QOBS_OK) {
         enum kernel_dtype dtype = QOBS_KERNEL_F32;
         qobs_kernel_dtype_of(s->plan->dtype, &dtype);
@@ -240,7 +248,8 @@ int qobs_optimal_search(const struct optimal_search *s, struct optimal_result *r
                                              .column_weight = result->weighted ? columns.index : NULL,
                                              .load = s->kernels->search_load[dtype],
                                              .finite_only = s->params->nonfinite == NONFINITE_IGNORE};
-        status = search_groups(&run, error);
+        status = hessian ? qobs_hessian_search(s, &run.params, columns.importance, result, error)
+                         : search_groups(&run, error);
     }
     release_columns(s, &columns);
     return status;

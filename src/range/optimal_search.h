@@ -11,6 +11,7 @@
 #pragma once
 
 #include "kernels/kernels.h"
+#include "measure/gram.h"
 #include "plan/plan.h"
 #include "range/optimal_result.h"
 #include "range/range_params.h"
@@ -24,6 +25,7 @@ struct optimal_search {
     const unsigned char *data;
     const float *global_scale;           /* NULL: there is none */
     const struct importance *importance; /* of the last dimension; may have no columns */
+    const struct gram *gram;             /* of the same activations, if the rule has a Hessian */
 };
 
 /* Searches every qparam of the plan and allocates the result, which the caller releases, also after an error. Fails if

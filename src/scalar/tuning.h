@@ -8,5 +8,10 @@
 #define SQUARES_UNROLLED_ROWS 8
 #define SEARCH_MAX_LINES 16 /* cache lines prefetched a step of the search */
 #define SEARCH_UNROLLED 1   /* candidates at a time */
+#define GRAM_ROWS 1         /* a tile of sums: rows */
+#define GRAM_VECTORS 1      /* and vectors of 16 columns */
+#define HESSIAN_ROWS 1      /* a tile of doubles in registers: rows, */
+#define HESSIAN_COLUMNS 16  /* columns, */
+#define HESSIAN_LANES 2     /* and columns of a vector */
 
 #define TUNING_LIMITS(LIMIT)

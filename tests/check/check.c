@@ -19,6 +19,7 @@
 
 #include "check.h"
 #include "exercised.h"
+#include "gram.h"
 #include "kernels/dispatch.h"
 #include "histogram.h"
 #include "qobs/qobs.h"
@@ -135,6 +136,7 @@ static struct tally check_table(const struct kernel_table *table, const struct o
     calls += check_histograms(table, options->seed, options->rounds, &tally.passed, &tally.failed);
     calls += check_squares(table, options->seed, options->rounds, &tally.passed, &tally.failed);
     calls += check_squared_errors(table, options->seed, options->rounds, &tally.passed, &tally.failed);
+    calls += check_gram(table, options->seed, options->rounds, &tally.passed, &tally.failed);
     unsigned functions;
     const unsigned failed = slots_failed(table, CALLER_CHECK, &functions);
     tally.passed += functions - failed;

@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-FileCopyrightText: The qobs authors */
+
+/* Kernels of the Gram statistic and of the search that minimises e^T H e. Matrices are row after row. Every entry has
+ * a sum of its own in a fixed order, so that vectors along a row keep the bits. No product and sum are fused. */
+#pragma once
+
+#include "kernels/kernel_optimal.h"
+
+/* The Gram of columns of floats: sum[j * sum_stride + k] += sum over tokens of a[j] * b[k], for j < rows and
+ * k < columns. Token t starts at a + t * stride and b + t * stride. Products and their sums, in the order of the tokens
+ * from +0, are float; the total is added to the double. upper: only entries with j <= k change; a is then b.
+ * b is aligned to 64 bytes, stride is a multiple of 16, and b has zeros up to a multiple of 16 columns. */
+#define QOBS_GRAM(name)                                                                                                \
+    void name(const float *a, const float *b, size_t stride, size_t tokens, size_t rows, size_t columns, bool upper,   \
+              double *sum, size_t sum_stride)
+
+/* sum[r * sum_stride + j] += sum over i < inner, in that order, of x[r * x_stride + i] * h[i * h_stride + j], for
+ * r < rows and j < columns, a multiple of 8. Each addition is to the sum itself. */
+#define QOBS_HESSIAN_PRODUCT(name)                                                                                     \
+    void name(const double *x, size_t x_stride, size_t rows, const double *h, size_t h_stride, size_t inner,           \
+              size_t columns, double *sum, size_t sum_stride)
+
+/* A quantized element moves by `step` quanta. */
+struct hessian_event {
+    uint32_t element;
+    float step;
+};
+
+/* Applies events in order to a vector q that is 0, with u = H q, and writes B = q.g and C = q^T H q after each:
+ *   b = b + step * g[i];  c = c + ((2 * step) * u[i] + (step * step) * h[i][i]);  u[j] = u[j] + step * h[i][j]
+ * b[0], c[0] are the values before the first event, b[e + 1], c[e + 1] those after event e. h: rows of `columns` entries,
+ * a multiple of 8, h_stride apart. u: `columns` numbers, input and output. */
+#define QOBS_HESSIAN_STEPS(name)                                                                                       \
+    void name(const double *h, size_t h_stride, size_t columns, const double *g, const struct hessian_event *events,   \
+              size_t count, double *u, double *b, double *c)
+
+/* A step of quantized elements away from 0: its middle, 1 / middle, and that times the factor of the lattice. */
+struct hessian_step {
+    float middle, inverse, scaled;
+};
+
+/* Candidates whose bits, times a factor, are (first + k) << shift, from the number with the bits `regular` on. exact: the
+ * factor is 1, and middles times candidates are exact. */
+struct hessian_lattice {
+    int shift;
+    int32_t first, last; /* last: the largest k */
+    uint32_t regular;
+    bool exact;
+};
+
+/* bucket[i] = the largest k at which element i has taken the step, for n elements, a multiple of 16: w / candidate
+ * reaches the middle. `even`: a tie goes away from 0. At most last; any number below 0 for those that never take it.
+ * QOBS_HESSIAN_UNDECIDED: the middle is so near to a candidate that roundings decide. Returns the largest bucket, or
+ * last if there are undecided ones. */
+#define QOBS_HESSIAN_UNDECIDED INT32_MAX
+#define QOBS_HESSIAN_BUCKETS(name)                                                                                     \
+    int32_t name(const struct hessian_lattice *lattice, const struct hessian_step *step, bool even, const float *w,    \
+                 size_t n, int32_t *bucket)
+
+/* e = (q - zero_point) * scale - w in double for n elements. q is w / scale + zero_point, one float rounding each, limited
+ * and rounded to the nearest number, ties to even. */
+#define QOBS_HESSIAN_RESIDUAL(name)                                                                                    \
+    void name(const struct optimal_number *number, const float *w, size_t n, float scale, float zero_point, double *e)
+
+#define QOBS_GRAM_SLOTS(EACH, with)                                                                                    \
+    EACH(ONE, gram, QOBS_GRAM, with)                                                                                   \
+    EACH(ONE, hessian_product, QOBS_HESSIAN_PRODUCT, with)                                                             \
+    EACH(ONE, hessian_steps, QOBS_HESSIAN_STEPS, with)                                                                 \
+    EACH(ONE, hessian_residual, QOBS_HESSIAN_RESIDUAL, with)                                                           \
+    EACH(ONE, hessian_buckets, QOBS_HESSIAN_BUCKETS, with)
+
+QOBS_GRAM_SLOTS(QOBS_SLOT_TYPE, )
+#define QOBS_DECLARE_GRAM(isa) QOBS_GRAM_SLOTS(QOBS_DECLARE_SLOT, isa)
+QOBS_ISAS(QOBS_DECLARE_GRAM)

@@ -1,0 +1,228 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-FileCopyrightText: The qobs authors */
+
+/* The work is split into units that own their entries: neighbouring blocks of together at most PANEL columns, or, in a
+ * larger block, a pair of panels. A unit takes all tokens, so that its sums stay in a near cache. */
+#include "measure/gram.h"
+
+#include <math.h>
+
+#include "base/error.h"
+#include "base/split.h"
+#include "measure/row_list.h"
+
+enum { PANEL = 128, LANES = 16 /* a row is loaded with zeros up to a multiple of that */, CHUNK = QOBS_GRAM_CHUNK };
+
+/* ---- Blocks ------------------------------------------------------------------------------------------------------ */
+
+static int64_t ceil_of(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+struct gram qobs_gram_of(int64_t columns, int64_t block, int64_t period)
+{
+    const int64_t b = block < columns ? block : columns, p = period < columns ? period : columns;
+    return (struct gram){.columns = columns, .block = b, .period = p < b ? b : p};
+}
+
+int64_t qobs_gram_blocks(const struct gram *g)
+{
+    const int64_t whole = g->columns / g->period, rest = g->columns % g->period;
+    return whole * ceil_of(g->period, g->block) + ceil_of(rest, g->block);
+}
+
+struct gram_block qobs_gram_block(const struct gram *g, int64_t index)
+{
+    const int64_t each = ceil_of(g->period, g->block), period = index / each * g->period;
+    const int64_t left = g->columns - period, end = period + (left < g->period ? left : g->period);
+    const int64_t start = period + index % each * g->block;
+    return (struct gram_block){.start = start,
+                               .width = end - start < g->block ? end - start : g->block,
+                               .sum = g->sum ? g->sum + index * g->block * g->block : NULL};
+}
+
+size_t qobs_gram_size(const struct gram *g)
+{
+    int64_t entries;
+    if (!qobs_multiply(qobs_gram_blocks(g), g->block, &entries) || !qobs_multiply(entries, g->block, &entries) ||
+        !qobs_multiply(entries, (int64_t)sizeof *g->sum, &entries) || (uint64_t)entries > SIZE_MAX / 2)
+        return 0;
+    return (size_t)entries;
+}
+
+int qobs_gram_reserve(const struct runtime *runtime, struct gram *g, qobs_error *error)
+{
+    const size_t size = qobs_gram_size(g);
+    g->sum = size > 0 ? qobs_allocate_state(runtime, size) : NULL;
+    if (!g->sum)
+        return qobs_no_memory(error, "hessian: no memory for blocks of %lld of %lld columns (%zu bytes)",
+                              (long long)g->block, (long long)g->columns, size);
+    for (size_t i = 0; i < size / sizeof *g->sum; i++)
+        g->sum[i] = 0;
+    return QOBS_OK;
+}
+
+void qobs_gram_release(const struct runtime *runtime, struct gram *g)
+{
+    if (g->sum)
+        qobs_release(runtime, g->sum, qobs_gram_size(g));
+    *g = (struct gram){0};
+}
+
+/* ---- Units ------------------------------------------------------------------------------------------------------- */
+
+struct addition {
+    const struct kernel_table *kernels;
+    struct row_list tokens;
+    struct gram *gram;
+    int64_t blocks, each; /* each: blocks of a unit; 0: units are pairs of panels */
+    int64_t pairs;        /* of panels in a block */
+    float *workspace;     /* two panels for each part */
+};
+
+enum { WORKSPACE = 2 * CHUNK * PANEL }; /* floats */
+
+static void load_chunk(const struct addition *a, int64_t token, int64_t tokens, int64_t first, int64_t n, float *out)
+{
+    for (int64_t t = 0; t < tokens; t++)
+        row_load(&a->tokens, row_at(&a->tokens, token + t), first, n, false, out + t * PANEL);
+}
+
+/* Blocks [first, end), one behind the other in the workspace, each aligned. */
+static void add_blocks(const struct addition *a, int64_t first, int64_t end, float *workspace)
+{
+    const struct gram *g = a->gram;
+    for (int64_t token = 0; token < a->tokens.count; token += CHUNK) {
+        const int64_t left = a->tokens.count - token, tokens = left < CHUNK ? left : CHUNK;
+        for (int64_t i = first, at = 0; i < end; i++) {
+            const struct gram_block block = qobs_gram_block(g, i);
+            float *const x = workspace + at;
+            load_chunk(a, token, tokens, block.start, block.width, x);
+            a->kernels->gram(x, x, PANEL, (size_t)tokens, (size_t)block.width, (size_t)block.width, true, block.sum,
+                             (size_t)g->block);
+            at += ceil_of(block.width, LANES) * LANES;
+        }
+    }
+}
+
+/* Rows of panel p, columns of panel q >= p. */
+static void add_pair(const struct addition *a, int64_t index, int64_t p, int64_t q, float *workspace)
+{
+    const struct gram *g = a->gram;
+    const struct gram_block block = qobs_gram_block(g, index);
+    float *const x = workspace, *const y = p == q ? x : workspace + CHUNK * PANEL;
+    const int64_t row = p * PANEL, column = q * PANEL;
+    if (column >= block.width) /* a short block */
+        return;
+    const int64_t rows = block.width - row < PANEL ? block.width - row : PANEL;
+    const int64_t columns = block.width - column < PANEL ? block.width - column : PANEL;
+    for (int64_t token = 0; token < a->tokens.count; token += CHUNK) {
+        const int64_t left = a->tokens.count - token, tokens = left < CHUNK ? left : CHUNK;
+        load_chunk(a, token, tokens, block.start + row, rows, x);
+        if (p != q)
+            load_chunk(a, token, tokens, block.start + column, columns, y);
+        a->kernels->gram(x, y, PANEL, (size_t)tokens, (size_t)rows, (size_t)columns, p == q,
+                         block.sum + row * g->block + column, (size_t)g->block);
+    }
+}
+
+static void add_units(void *argument, int64_t part, int64_t from, int64_t to)
+{
+    const struct addition *a = argument;
+    float *const workspace = a->workspace + part * WORKSPACE;
+    for (int64_t unit = from; unit < to; unit++) {
+        if (a->each > 0) {
+            const int64_t end = (unit + 1) * a->each;
+            add_blocks(a, unit * a->each, end < a->blocks ? end : a->blocks, workspace);
+            continue;
+        }
+        int64_t p = 0, q = unit % a->pairs; /* pairs (0, 0), (0, 1), ..., (1, 1), ... */
+        for (int64_t row = ceil_of(a->gram->block, PANEL); q >= row; row--, p++)
+            q -= row;
+        add_pair(a, unit / a->pairs, p, p + q, workspace);
+    }
+}
+
+/* The entries below the diagonal are those above it. The bits of a NaN depend on the kernel, and a saved state shows
+ * them. */
+static void mirror(const struct gram *g)
+{
+    for (int64_t i = 0; i < qobs_gram_blocks(g); i++) {
+        const struct gram_block block = qobs_gram_block(g, i);
+        for (int64_t j = 0; j < block.width; j++)
+            for (int64_t k = j; k < block.width; k++) {
+                double *const s = block.sum + j * g->block + k;
+                *s = isnan(*s) ? (double)NAN : *s;
+                block.sum[k * g->block + j] = *s;
+            }
+    }
+}
+
+/* ---- Adding ------------------------------------------------------------------------------------------------------ */
+
+static const struct split_rule rule = {
+    .min_total = 1 << 20, .parts_per_thread = 4, .max_parts = SPLIT_MAX_PARTS, .shrinking = true}; /* multiply-adds */
+
+static int run(const struct runtime *runtime, struct addition *a, qobs_error *error)
+{
+    const struct gram *g = a->gram;
+    const int64_t panels = ceil_of(g->block, PANEL), padded = ceil_of(g->block, LANES) * LANES;
+    a->blocks = qobs_gram_blocks(g);
+    a->pairs = panels * (panels + 1) / 2;
+    a->each = g->block <= PANEL ? PANEL / padded : 0;
+    const int64_t units = a->each > 0 ? ceil_of(a->blocks, a->each) : a->blocks * a->pairs;
+    const double work = (double)a->tokens.count * (double)g->columns * (double)g->block;
+    const struct split split = qobs_split(runtime, &rule, units, work < 1e18 ? (int64_t)work : INT64_MAX / 2, 0);
+    const size_t size = (size_t)split.parts * WORKSPACE * sizeof(float) + 64;
+    unsigned char *memory = qobs_allocate(runtime, size);
+    if (!memory)
+        return qobs_no_memory(error, "hessian: no memory for %zu bytes", size);
+    a->workspace = (float *)(void *)(memory + (64 - (uintptr_t)memory % 64) % 64);
+    qobs_split_run(runtime, &split, add_units, a);
+    mirror(g);
+    qobs_release(runtime, memory, size);
+    return QOBS_OK;
+}
+
+int qobs_gram_add(const struct runtime *runtime, const struct kernel_table *kernels, struct gram *g,
+                  const struct view *v, qobs_error *error)
+{
+    struct addition a = {.kernels = kernels, .gram = g};
+    enum kernel_dtype unused;
+    if (!qobs_kernel_dtype_of(v->dtype, &unused))
+        return qobs_invalid(error, "activations: dtype is %s, allowed are F32, BF16, F16 and F64",
+                            qobs_dtype_name(v->dtype));
+    if (v->ndim == 0)
+        return qobs_invalid(error, "activations: have no dimensions, the last must be the columns");
+    if (v->elements == 0)
+        return QOBS_OK;
+    const int64_t columns = v->shape[v->ndim - 1];
+    if (columns != g->columns)
+        return qobs_invalid(error, "activations: have %lld columns, those before had %lld", (long long)columns,
+                            (long long)g->columns);
+    const bool first = !g->sum;
+    RETURN_IF_FAILED(first ? qobs_gram_reserve(runtime, g, error) : QOBS_OK);
+    a.tokens = row_list_of(v, kernels);
+    const int status = run(runtime, &a, error);
+    if (status == QOBS_OK)
+        g->tokens += (uint64_t)a.tokens.count;
+    else if (first)
+        qobs_gram_release(runtime, g);
+    return status;
+}
+
+void qobs_gram_merge(struct gram *g, const struct gram *other)
+{
+    const size_t n = qobs_gram_size(g) / sizeof *g->sum;
+    g->tokens += other->tokens;
+    for (size_t i = 0; i < n && other->sum; i++) {
+        g->sum[i] += other->sum[i];
+        g->sum[i] = isnan(g->sum[i]) ? (double)NAN : g->sum[i];
+    }
+}
+
+bool qobs_gram_is_finite(const struct gram *g)
+{
+    bool finite = true;
+    for (size_t i = 0; i < qobs_gram_size(g) / sizeof *g->sum; i++)
+        finite &= isfinite(g->sum[i]) != 0;
+    return finite;
+}

@@ -1,0 +1,9 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-FileCopyrightText: The qobs authors */
+
+/* NEON search by a Hessian; contract and limits in templates/hessian.inl.h. */
+#include "neon/tuning.h"
+
+#define ENTRY_(name) name##_neon
+#define ENTRY(name) ENTRY_(name)
+#include "templates/hessian.inl.h"

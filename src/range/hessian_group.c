@@ -1,0 +1,283 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-FileCopyrightText: The qobs authors */
+
+#include "range/hessian_group.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "number/grid.h"
+#include "number/number.h"
+
+enum { E2M1_LEVELS = 8 };
+
+static const float e2m1_level[E2M1_LEVELS] = {0, 0.5f, 1, 1.5f, 2, 3, 4, 6};
+
+/* ---- Memory ------------------------------------------------------------------------------------------------------ */
+
+static size_t most_events(const struct optimal_params *p, size_t n)
+{
+    return (n + 15) / 16 * 16 * (p->e2m1 ? E2M1_LEVELS - 1 : ((size_t)1 << p->num_bits) - 1);
+}
+
+static size_t in_lines(size_t bytes) { return (bytes + 63) / 64 * 64; }
+
+static size_t place(void *memory, struct hessian_workspace *w, size_t events, size_t n)
+{
+    const size_t sizes[] = {events * sizeof *w->sorted,
+                            events * sizeof *w->buckets,
+                            (OPTIMAL_MOST_SCALES + 2) * sizeof *w->end,
+                            (events + 1) * sizeof *w->b,
+                            (events + 1) * sizeof *w->c,
+                            (n + 15) / 16 * 16 * sizeof *w->u};
+    void *at[sizeof sizes / sizeof *sizes];
+    size_t offset = 0;
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        at[i] = memory ? (unsigned char *)memory + offset : NULL;
+        offset += in_lines(sizes[i]);
+    }
+    *w = (struct hessian_workspace){at[0], at[1], at[2], at[3], at[4], at[5]};
+    return offset;
+}
+
+size_t qobs_hessian_workspace_size(const struct optimal_params *p, size_t n)
+{
+    struct hessian_workspace unused;
+    return place(NULL, &unused, most_events(p, n), n);
+}
+
+void qobs_hessian_workspace_place(const struct optimal_params *p, size_t n, void *memory, struct hessian_workspace *w)
+{
+    place(memory, w, most_events(p, n), n);
+}
+
+/* ---- Fake-quantize ----------------------------------------------------------------------------------------------- */
+
+/* Steps from 0 of a quantized element, in quanta and with its sign: q - zero_point. */
+static float quantized(const struct optimal_params *p, float w, float scale, int zero_point)
+{
+    const float x = w / scale;
+    if (p->e2m1)
+        return grid_round_float(grid_float_make(1, 1), x < -6 ? -6 : x > 6 ? 6 : x);
+    float v = x + (float)zero_point;
+    v = v < (float)p->quant_min ? (float)p->quant_min : v;
+    v = v > (float)p->quant_max ? (float)p->quant_max : v;
+    return grid_round_integer_float(v) - (float)zero_point;
+}
+
+/* ---- Buckets ----------------------------------------------------------------------------------------------------- */
+
+struct hessian_scales qobs_hessian_scales(const struct optimal_params *p, const float *scale, size_t count)
+{
+    struct hessian_scales s = {.scale = scale, .count = count};
+    struct hessian_lattice *const l = &s.lattice;
+    l->shift = 16;
+    l->last = (int32_t)count - 1;
+    l->regular = UINT32_MAX;
+    switch (p->scales) {
+    case OPTIMAL_E4M3: /* exponents have a bias of 7, codes begin with 1 */
+        l->shift = 20;
+        l->first = ((127 - 7) << 3) + 1;
+        l->regular = bits_of_float(0x1p-6f);
+        break;
+    case OPTIMAL_E8M0:
+        l->shift = 23;
+        l->first = 1;
+        l->exact = true;
+        break;
+    default:
+        l->first = (int32_t)(bits_of_float(scale[0]) >> 16);
+        l->exact = p->scales == OPTIMAL_BF16 || scale[0] >= 0x1p-14f; /* else f16 subnormals, which are other numbers */
+    }
+    l->regular = l->exact ? 0 : l->regular;
+    return s;
+}
+
+/* By bisection: the index of the largest candidate <= t, or -1. */
+static ptrdiff_t find_below(const struct hessian_scales *s, double t)
+{
+    ptrdiff_t low = -1, high = (ptrdiff_t)s->count; /* scale[low] <= t < scale[high] */
+    while (high - low > 1) {
+        const ptrdiff_t middle = (low + high) / 2;
+        *((double)s->scale[middle] <= t ? &low : &high) = middle;
+    }
+    return low;
+}
+
+size_t qobs_hessian_scale_below(const struct hessian_scales *s, double t)
+{
+    const ptrdiff_t k = find_below(s, t);
+    return k < 0 ? 0 : (size_t)k;
+}
+
+/* One sign and zero point of a group. */
+struct sweep {
+    const struct optimal_params *params;
+    const struct hessian_scales *scales;
+    const struct hessian_group *group;
+    bool negative;
+    int zero_point;
+};
+
+/* Near a candidate the roundings of fake-quantize decide, which differ from those of t by at most 64 units in its last
+ * place; twice that is taken as near. */
+#define NEAR 0x1p-16f
+
+/* True if w has reached `level` at candidate k. */
+static bool has_reached(const struct sweep *s, float w, size_t k, float level)
+{
+    const float scale = s->negative ? -s->scales->scale[k] : s->scales->scale[k];
+    return fabsf(quantized(s->params, w, scale, s->zero_point)) >= level;
+}
+
+/* The largest candidate at which w has taken step j, or -1. */
+static int32_t decide(const struct sweep *s, float w, float level, float inverse)
+{
+    const float *const scale = s->scales->scale, t = fabsf(w) * inverse;
+    const ptrdiff_t last = (ptrdiff_t)s->scales->count - 1;
+    ptrdiff_t k = find_below(s->scales, (double)t);
+    if (k < last && scale[k + 1] - t <= t * NEAR && has_reached(s, w, (size_t)(k + 1), level))
+        k++;
+    else if (k >= 0 && t - scale[k] <= t * NEAR && !has_reached(s, w, (size_t)k, level))
+        k--;
+    return (int32_t)k;
+}
+
+/* ---- Events ------------------------------------------------------------------------------------------------------ */
+
+void qobs_hessian_levels(const struct optimal_params *p, float global_scale, struct hessian_levels *l)
+{
+    l->count = p->e2m1 ? E2M1_LEVELS - 1 : (1 << p->num_bits) - 1;
+    for (int j = 0; j < l->count; j++) {
+        const float from = p->e2m1 ? e2m1_level[j] : (float)j, to = p->e2m1 ? e2m1_level[j + 1] : (float)(j + 1);
+        l->level[j] = to;
+        l->length[j] = to - from;
+        struct hessian_step *const step = &l->step[j];
+        step->middle = (from + to) / 2;
+        step->inverse = 1 / step->middle;
+        step->scaled = step->inverse * (p->scales == OPTIMAL_E4M3 ? global_scale : 1);
+    }
+}
+
+/* Buckets of candidates are counted from 1 on for the lowest one; bucket 0 is of what is left out. */
+static int32_t bucket_index(int32_t k, int32_t lowest)
+{
+    const int32_t index = k - lowest + 1;
+    return index > 0 ? index : 0;
+}
+
+/* Finds the bucket of every step of every element and counts them in w->end. Returns the number of steps that any element
+ * takes. */
+static int find_buckets(const struct kernel_table *kernels, const struct sweep *s, const struct hessian_levels *l,
+                        const struct hessian_workspace *w)
+{
+    const struct optimal_params *p = s->params;
+    const size_t n = s->group->n, padded = (n + 15) / 16 * 16;
+    const float *const x = s->group->w;
+    uint32_t *const count = w->end;
+    const int32_t last = s->scales->lattice.last, lowest = (int32_t)s->group->lowest;
+    const int up = p->e2m1 ? l->count : p->quant_max - s->zero_point; /* steps of elements whose q grows */
+    const int down = p->e2m1 ? l->count : s->zero_point - p->quant_min;
+    const int all = up > down ? up : down, both = up < down ? up : down;
+    const bool negative_goes_on = (up > down) == s->negative; /* beyond the steps that both have */
+    int32_t most = last;
+    int taken = 0;
+    memset(count, 0, (size_t)(last + 2 - lowest) * sizeof *count);
+    for (; taken < all && most >= lowest; taken++) {
+        int32_t *const bucket = w->buckets + (size_t)taken * padded;
+        most = kernels->hessian_buckets(&s->scales->lattice, &l->step[taken], ((taken + 1 + s->zero_point) & 1) == 0, x,
+                                        padded, bucket);
+        for (size_t i = 0; i < n; i++) {
+            int32_t k = bucket[i];
+            if (k == QOBS_HESSIAN_UNDECIDED)
+                k = decide(s, x[i], l->level[taken], l->step[taken].inverse);
+            k = taken < both || (x[i] < 0) == negative_goes_on ? k : -1;
+            bucket[i] = k = bucket_index(k, lowest);
+            count[k]++;
+        }
+    }
+    return taken;
+}
+
+/* Orders events from the largest candidate down, and those of a candidate by element and step. w->end becomes the end of
+ * each bucket. Returns the number of events. */
+static size_t sort_events(const struct sweep *s, const struct hessian_levels *l, int taken,
+                          const struct hessian_workspace *w)
+{
+    const size_t n = s->group->n, padded = (n + 15) / 16 * 16;
+    uint32_t *const end = w->end;
+    uint32_t begin = 0;
+    for (size_t k = s->scales->count - s->group->lowest + 1; k-- > 0;) {
+        const uint32_t count = end[k];
+        end[k] = begin;
+        begin += count;
+    }
+    const size_t events = end[0];
+    for (size_t i = 0; i < n; i++) {
+        const uint32_t sign = bits_of_float(s->group->w[i]) & 0x80000000;
+        for (int j = 0; j < taken; j++)
+            w->sorted[end[w->buckets[(size_t)j * padded + i]]++] =
+                (struct hessian_event){(uint32_t)i, float_of_bits(bits_of_float(l->length[j]) | sign)};
+    }
+    return events;
+}
+
+/* The first of the least errors. Above the first candidate without events all errors are equal. */
+static void choose(const struct sweep *s, const struct hessian_workspace *w, struct hessian_choice *best)
+{
+    const double constant = s->group->constant;
+    const size_t lowest = s->group->lowest;
+    for (size_t k = lowest; k < s->scales->count; k++) {
+        const size_t at = w->end[k - lowest + 1];
+        const double scale = (double)s->scales->scale[k];
+        const double error = (constant - (2 * scale) * w->b[at]) + (scale * scale) * w->c[at];
+        if (error < best->error || (error == best->error && k < best->index))
+            *best = (struct hessian_choice){k, s->negative, s->zero_point, error};
+        if (at == 0)
+            break;
+    }
+}
+
+size_t qobs_hessian_lowest(const struct optimal_params *p, const struct hessian_scales *scales, const float *w,
+                           size_t n, const double *hw, const double *linear, double largest, double energy, double known,
+                           int first, int last)
+{
+    const int above = p->quant_max - first, below = last - p->quant_min;
+    const double step = p->e2m1 ? 6 : (double)(above > below ? above : below);
+    double sum[3][4] = {{0}};
+    for (size_t i = 0; i < n; i++) {
+        const double side = w[i] < 0 ? -1 : 1, a = side * hw[i], b = linear ? -side * linear[i] : 0;
+        sum[0][i % 4] += a > 0 ? a : 0;
+        sum[1][i % 4] += b > 0 ? b : 0;
+        sum[2][i % 4] += (double)w[i] * (double)w[i];
+    }
+    double along = (sum[0][0] + sum[0][1]) + (sum[0][2] + sum[0][3]);
+    double against = (sum[1][0] + sum[1][1]) + (sum[1][2] + sum[1][3]);
+    const double plain = (sum[2][0] + sum[2][1]) + (sum[2][2] + sum[2][3]);
+    if (!(energy > 1e-6 * largest * plain))
+        return 0;
+    along *= step;
+    against *= step;
+    /* s^2 along^2 - 2 s energy (along + against) - energy known > 0 below the smaller root */
+    const double half = energy * (along + against), square = half * half + along * along * energy * known;
+    const double root = square > 0 && along > 0 ? (half - sqrt(square)) / (along * along) : 0;
+    return root > 0 ? qobs_hessian_scale_below(scales, root * (1 - 1e-6)) : 0;
+}
+
+struct hessian_choice qobs_hessian_group(const struct kernel_table *kernels, const struct optimal_params *p,
+                                         const struct hessian_levels *levels, const struct hessian_scales *scales,
+                                         const struct hessian_group *group, const struct hessian_workspace *w)
+{
+    struct hessian_choice best = {.error = INFINITY};
+    for (int negative = 0; negative <= (p->signed_scale ? 1 : 0); negative++)
+        for (int z = group->first; z <= group->last; z++) {
+            const struct sweep s = {p, scales, group, negative == 1, z};
+            const size_t events = sort_events(&s, levels, find_buckets(kernels, &s, levels, w), w);
+            memset(w->u, 0, group->columns * sizeof *w->u);
+            w->b[0] = w->c[0] = 0;
+            kernels->hessian_steps(group->h, group->h_stride, group->columns, group->g, w->sorted, events, w->u, w->b,
+                                   w->c);
+            choose(&s, w, &best);
+        }
+    return best;
+}

@@ -1,0 +1,185 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-FileCopyrightText: The qobs authors */
+
+/* The search that minimises e^T H e, plain C for every instruction set; included by src/ISA/hessian.c with its ENTRY.
+ * Its flags decide how wide the compiler makes the loops.
+ *
+ * Accumulators: the caller's doubles, one an entry; each operation is rounded, none is fused.
+ * Overflow: none below 1e300; the caller's matrices are finite.
+ * Tails: columns are a multiple of 8, padded by the caller with zeros.
+ * In flight: of a product a tile of HESSIAN_ROWS x HESSIAN_COLUMNS sums in registers. HESSIAN_STEPS events are applied
+ *   together, so that u is loaded and stored once for that many rows of H: what the first three add to u at the elements of the later ones is added on the side, in the same
+ *   order as in u itself.
+ * Caller's duty: round to nearest, no flushing of subnormals (base/fpenv.h). */
+#include "kernels/kernel_gram.h"
+#include "number/grid.h"
+#include "templates/inline.h"
+
+enum { HESSIAN_STEPS = 4 };
+
+typedef double hessian_vector __attribute__((vector_size(HESSIAN_LANES * sizeof(double))));
+typedef hessian_vector hessian_vector_anywhere __attribute__((aligned(8), may_alias));
+
+/* u[j] = (((u[j] + d[0] * h0[j]) + d[1] * h1[j]) + d[2] * h2[j]) + d[3] * h3[j] */
+ALWAYS_INLINE void add_rows_4(double *restrict u, const double *restrict h0, const double *restrict h1,
+                              const double *restrict h2, const double *restrict h3, const double d[4], size_t columns)
+{
+    const double d0 = d[0], d1 = d[1], d2 = d[2], d3 = d[3];
+    for (size_t j = 0; j < columns; j++) {
+        double s = u[j];
+        s += d0 * h0[j];
+        s += d1 * h1[j];
+        s += d2 * h2[j];
+        s += d3 * h3[j];
+        u[j] = s;
+    }
+}
+
+ALWAYS_INLINE void add_row(double *restrict u, const double *restrict h, double d, size_t columns)
+{
+    for (size_t j = 0; j < columns; j++)
+        u[j] += d * h[j];
+}
+
+ALWAYS_INLINE hessian_vector hessian_load(const double *p)
+{
+    return *(const hessian_vector_anywhere *)(const void *)p;
+}
+
+ALWAYS_INLINE void hessian_store(double *p, hessian_vector v) { *(hessian_vector_anywhere *)(void *)p = v; }
+
+enum { HESSIAN_VECTORS = HESSIAN_COLUMNS / HESSIAN_LANES };
+
+/* Rows of x and vectors of columns of H, at most HESSIAN_ROWS and HESSIAN_VECTORS: sums in registers. Both are
+ * constants. */
+ALWAYS_INLINE void hessian_tile(int rows, int vectors, const double *x, size_t x_stride, const double *h,
+                                size_t h_stride, size_t inner, double *sum, size_t sum_stride)
+{
+    hessian_vector s[HESSIAN_ROWS * HESSIAN_VECTORS];
+    for (int r = 0; r < rows; r++)
+        for (int v = 0; v < vectors; v++)
+            s[r * vectors + v] = hessian_load(sum + (size_t)r * sum_stride + v * HESSIAN_LANES);
+    for (size_t i = 0; i < inner; i++, h += h_stride) {
+        hessian_vector y[HESSIAN_VECTORS];
+        for (int v = 0; v < vectors; v++)
+            y[v] = hessian_load(h + v * HESSIAN_LANES);
+        for (int r = 0; r < rows; r++) {
+            const double f = x[(size_t)r * x_stride + i];
+            for (int v = 0; v < vectors; v++)
+                s[r * vectors + v] += f * y[v];
+        }
+    }
+    for (int r = 0; r < rows; r++)
+        for (int v = 0; v < vectors; v++)
+            hessian_store(sum + (size_t)r * sum_stride + v * HESSIAN_LANES, s[r * vectors + v]);
+}
+
+/* All rows of some vectors of columns. */
+ALWAYS_INLINE void hessian_columns(int vectors, const double *x, size_t x_stride, size_t rows, const double *h,
+                                   size_t h_stride, size_t inner, double *sum, size_t sum_stride)
+{
+    for (; rows >= HESSIAN_ROWS; rows -= HESSIAN_ROWS, x += HESSIAN_ROWS * x_stride, sum += HESSIAN_ROWS * sum_stride)
+        hessian_tile(HESSIAN_ROWS, vectors, x, x_stride, h, h_stride, inner, sum, sum_stride);
+    for (; rows > 0; rows--, x += x_stride, sum += sum_stride)
+        hessian_tile(1, vectors, x, x_stride, h, h_stride, inner, sum, sum_stride);
+}
+
+QOBS_HESSIAN_PRODUCT(ENTRY(qobs_hessian_product))
+{
+    size_t j = 0;
+    for (; j + HESSIAN_COLUMNS <= columns; j += HESSIAN_COLUMNS)
+        hessian_columns(HESSIAN_VECTORS, x, x_stride, rows, h + j, h_stride, inner, sum + j, sum_stride);
+    for (; j + 16 <= columns; j += 16)
+        hessian_columns(16 / HESSIAN_LANES, x, x_stride, rows, h + j, h_stride, inner, sum + j, sum_stride);
+    if (j < columns)
+        hessian_columns(8 / HESSIAN_LANES, x, x_stride, rows, h + j, h_stride, inner, sum + j, sum_stride);
+}
+
+/* `columns` may be a constant. */
+ALWAYS_INLINE void hessian_steps(const double *h, size_t h_stride, size_t columns, const double *g,
+                                 const struct hessian_event *events, size_t count, double *u, double *b, double *c)
+{
+    double linear = b[0], square = c[0];
+    size_t e = 0;
+    for (; e + HESSIAN_STEPS <= count; e += HESSIAN_STEPS) {
+        const double *row[HESSIAN_STEPS];
+        double d[HESSIAN_STEPS];
+        for (int m = 0; m < HESSIAN_STEPS; m++) {
+            const size_t at = events[e + (size_t)m].element;
+            row[m] = h + at * h_stride;
+            d[m] = (double)events[e + (size_t)m].step;
+            double own = u[at];
+            for (int p = 0; p < m; p++)
+                own += d[p] * row[p][at];
+            linear += d[m] * g[at];
+            square += (2 * d[m]) * own + (d[m] * d[m]) * row[m][at];
+            b[e + (size_t)m + 1] = linear;
+            c[e + (size_t)m + 1] = square;
+        }
+        add_rows_4(u, row[0], row[1], row[2], row[3], d, columns);
+    }
+    for (; e < count; e++) {
+        const size_t at = events[e].element;
+        const double d = (double)events[e].step, *const row = h + at * h_stride;
+        linear += d * g[at];
+        square += (2 * d) * u[at] + (d * d) * row[at];
+        b[e + 1] = linear;
+        c[e + 1] = square;
+        add_row(u, row, d, columns);
+    }
+}
+
+QOBS_HESSIAN_STEPS(ENTRY(qobs_hessian_steps))
+{
+    if (columns == 16)
+        hessian_steps(h, h_stride, 16, g, events, count, u, b, c);
+    else
+        hessian_steps(h, h_stride, columns, g, events, count, u, b, c);
+}
+
+QOBS_HESSIAN_RESIDUAL(ENTRY(qobs_hessian_residual))
+{
+    if (number->e2m1) {
+        for (size_t i = 0; i < n; i++) { /* as grid_round_float, in a form that compilers vectorize */
+            const float x = w[i] / scale, a = float_of_bits(bits_of_float(x) & 0x7fffffff), limited = a > 6 ? 6 : a;
+            const int32_t power = (int32_t)(bits_of_float(limited) & 0x7f800000), one = 0x3f800000;
+            const float shifter = float_of_bits((uint32_t)(power > one ? power : one) + (22 << 23));
+            const float q = (limited + shifter) - shifter;
+            const double signed_q = (double)float_of_bits(bits_of_float(q) | (bits_of_float(x) & 0x80000000));
+            e[i] = signed_q * (double)scale - (double)w[i];
+        }
+        return;
+    }
+    for (size_t i = 0; i < n; i++) {
+        float q = w[i] / scale + zero_point;
+        q = q < number->quant_min ? number->quant_min : q;
+        q = q > number->quant_max ? number->quant_max : q;
+        e[i] = (double)(grid_round_integer_float(q) - zero_point) * (double)scale - (double)w[i];
+    }
+}
+
+/* Roundings of fake-quantize differ from those of a bucket by at most 64 units in the last place. */
+enum { HESSIAN_NEAR = 128 };
+
+QOBS_HESSIAN_BUCKETS(ENTRY(qobs_hessian_buckets))
+{
+    const int shift = lattice->shift;
+    const int32_t first = lattice->first, last = lattice->last, odd = even ? 0 : 1;
+    const uint32_t fraction = (UINT32_C(1) << shift) - 1, half = (fraction + 1) / 2;
+    const uint32_t regular = lattice->regular, exact = lattice->exact ? UINT32_MAX : 0;
+    int32_t most = INT32_MIN;
+    for (size_t i = 0; i < n; i++) {
+        const float a = float_of_bits(bits_of_float(w[i]) & 0x7fffffff);
+        const uint32_t bits = bits_of_float(a * step->scaled), nearest = (bits + half) >> shift;
+        const uint32_t tie = (float_of_bits(nearest << shift) * step->middle == a ? UINT32_MAX : 0) & exact;
+        const uint32_t near = ((bits + HESSIAN_NEAR) & fraction) < 2 * HESSIAN_NEAR ? UINT32_MAX : 0;
+        const uint32_t below = bits < regular ? UINT32_MAX : 0;
+        int32_t k = (int32_t)(tie ? nearest - (uint32_t)odd : bits >> shift) - first;
+        k = k < last ? k : last;
+        k = (near | below) & ~tie ? QOBS_HESSIAN_UNDECIDED : k;
+        k = a > 0 ? k : -1;
+        bucket[i] = k;
+        most = k > most ? k : most;
+    }
+    return most < last ? most : last;
+}
