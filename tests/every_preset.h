@@ -20,6 +20,8 @@ static const struct every_preset {
     {"llmc.memoryless_mse", "base_name=input;strategy=tensor;grid=10"},
     {"llmc.mse", "base_name=input;strategy=tensor_group;group_size=16;type=float;num_bits=4;version=2025-10;grid=10"},
     {"llmc.nvfp4_expanded_mse", "strategy=tensor_group;group_size=16;type=float;num_bits=4;grid=10"},
+    {"llmc.nvfp4_expanded_imatrix", "strategy=tensor_group;group_size=16;type=float;num_bits=4;grid=10"},
+    {"llmc.fouroversix", "strategy=tensor_group;group_size=16;type=float;num_bits=4;grid=10"},
     {"llmc.imatrix_mse", "group_size=16;num_bits=4;grid=10"},
     {"torch.MinMaxObserver", ""},
     {"torch.MovingAverageMinMaxObserver", ""},
@@ -43,6 +45,7 @@ static const struct every_preset {
     {"quark.PerChannelPowOf2MinMSEObserver", "ch_axis=1"},
     {"quark.PerBlockMXObserver", "ch_axis=1;group_size=32;scale_format=e8m0;scale_calculation_mode=even"},
     {"quark.PerBlockMXDiffsObserver", "ch_axis=1;group_size=32;scale_format=e8m0;scale_calculation_mode=even"},
+    {"quark.PerBlockMXBufferReuseObserver", "ch_axis=1;group_size=32;scale_format=e8m0;scale_calculation_mode=even"},
     {"quark.PerBlockBFPObserver", "ch_axis=1;group_size=16"},
     {"modelopt.MaxCalibrator", "axis=1"},
     {"modelopt.HistogramCalibrator", "method=percentile"},
@@ -70,7 +73,10 @@ static inline const struct every_preset *preset_at(size_t i)
     return NULL;
 }
 
-static inline bool weighs_columns(const struct every_preset *p) { return strcmp(p->preset, "llmc.imatrix_mse") == 0; }
+static inline bool weighs_columns(const struct every_preset *p)
+{
+    return strstr(p->preset, "imatrix") != NULL;
+}
 
 /* A matrix of normal-like numbers, the same for the same seed; one seed's reach further than those before it. */
 static inline void fill_matrix(float *data, size_t n, uint32_t seed)

@@ -36,7 +36,7 @@ int qobs_check_llmc(const qobs_config *config, qobs_error *error)
     if (config->dynamic && strategy != STRATEGY_TOKEN && strategy != STRATEGY_TENSOR && !grouped)
         return qobs_invalid(error, "dynamic: strategy %s cannot be dynamic, only tensor, token, group and tensor_group",
                             name);
-    const struct search_defaults *search = config->version != VERSION_CURRENT ? config->preset->search : NULL;
+    const struct search_defaults *search = !qobs_config_is_current(config) ? config->preset->search : NULL;
     if (search && search->since_2026)
         return qobs_invalid(error, "version: 2025-10 and earlier have no %s", observer);
     if (config->dynamic == 2 && strategy != STRATEGY_TENSOR_GROUP)

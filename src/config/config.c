@@ -21,11 +21,11 @@ bool qobs_config_has_channels(const qobs_config *config)
 bool qobs_config_is_mx(const qobs_config *config)
 {
     return config->type == TYPE_FLOAT && (config->num_bits == 4 || config->num_bits == 8) && config->has_group_size &&
-           config->group_size == 32 && config->scale_dtype == SCALE_U8 && config->version == VERSION_CURRENT;
+           config->group_size == 32 && config->scale_dtype == SCALE_U8 && qobs_config_is_current(config);
 }
 
 bool qobs_config_has_whole_zero_points(const qobs_config *config)
 {
-    return config->zp_dtype == 0 || config->zp_dtype == QOBS_I8 || config->zp_dtype == QOBS_I16 ||
+    return config->zp_dtype == 0 || config->zp_dtype == QOBS_I8 || config->zp_dtype == QOBS_U8 || config->zp_dtype == QOBS_I16 ||
            config->zp_dtype == QOBS_I32;
 }

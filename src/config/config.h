@@ -18,7 +18,7 @@ enum { NUM_BITS_E4M3 = 0 }; /* Model-Optimizer's (4, 3) */
 /* Arithmetic of searches on BF16 and F16. */
 enum search_dtype { SEARCH_NATIVE, SEARCH_FLOAT32 };
 
-enum version { VERSION_CURRENT, VERSION_2025_10, VERSION_2025_09 };
+enum version { VERSION_CURRENT, VERSION_2025_10, VERSION_2025_09, VERSION_2026_10 };
 
 enum torch_dtype {
     TORCH_QUINT8,
@@ -68,6 +68,7 @@ enum quark_dtype {
     QUARK_MX9,
     QUARK_UINT16,
     QUARK_UINT32,
+    QUARK_UINT2,
     QUARK_DTYPES
 };
 
@@ -146,6 +147,8 @@ struct qobs_config {
     int scale_format;
     int scale_calculation_mode;
     int mx_element_dtype;
+    bool has_first_level;
+    double quant_max_first_level; /* of the numbers whose scales are quantized */
     int scope; /* exponents below the first that are tried */
 
     /* TensorRT (Model-Optimizer) */
@@ -162,6 +165,12 @@ struct qobs_config {
 
 /* The strategy given, or the one group_size implies. */
 enum strategy qobs_config_strategy(const qobs_config *config);
+
+/* The formulas and searches of 2026, not those of 2025. */
+static inline bool qobs_config_is_current(const struct qobs_config *config)
+{
+    return config->version == VERSION_CURRENT || config->version == VERSION_2026_10;
+}
 
 /* MXFP4 and MXFP8, as compressed-tensors tells them: 4 or 8-bit floats, groups of 32, scales stored as exponents. */
 bool qobs_config_is_mx(const qobs_config *config);

@@ -26,7 +26,7 @@ static const struct formula_ops *fixed(const qobs_config *config, struct formula
 
 static const struct formula_ops *compressed_tensors(const qobs_config *config, struct formula_params *p)
 {
-    const bool integer = config->type == TYPE_INT, current = config->version == VERSION_CURRENT;
+    const bool integer = config->type == TYPE_INT, current = qobs_config_is_current(config);
     const qobs_format *format = qobs_format_at(config->num_bits == 4 ? FORMAT_E2M1 : FORMAT_E4M3);
     const double half = (double)(INT64_C(1) << (config->num_bits - 1));
     p->mapping = config->symmetric ? MAPPING_SYMMETRIC : MAPPING_AFFINE;
@@ -128,6 +128,9 @@ static const struct formula_ops *quark(const qobs_config *config, struct formula
     set_quark(config, p);
     if (!qobs_quark_number(config->quark_dtype).is_float)
         return &qobs_formula_quark_integer;
+    /* The scale quantizer of a two-level scheme observes the magnitudes of blocks. */
+    if (!fp4 && config->has_first_level)
+        p->quant_max *= config->quant_max_first_level;
     p->quark.format = fp4 ? (enum scale_format)config->scale_format : SCALE_FORMAT_FLOAT32;
     p->quark.mode = mode_of(config);
     p->quark.zero_is_eps = fp4;

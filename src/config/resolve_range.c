@@ -16,11 +16,11 @@ static const qobs_format *float_format(const qobs_config *config)
     return config->type == TYPE_INT ? NULL : qobs_format_find(config->num_bits == 4 ? "fp4_e2m1" : "fp8_e4m3");
 }
 
-/* The observer with importance tries one candidate more, and at least two. */
+/* The observer with importance tries one candidate more, and at least two, up to llm-compressor 0.14.0. */
 static int steps_of(const qobs_config *config, bool importance)
 {
     const int steps = (int)(config->maxshrink * config->grid);
-    return importance ? (steps < 1 ? 1 : steps) + 1 : steps;
+    return importance && config->version != VERSION_2026_10 ? (steps < 1 ? 1 : steps) + 1 : steps;
 }
 
 static enum importance_fault early_fault(const qobs_config *config)
@@ -33,7 +33,7 @@ static enum importance_fault early_fault(const qobs_config *config)
 /* Parameters of the search_shrink kernels, and whether they implement the formula. */
 static void resolve_shrinking(const qobs_config *config, struct grid_params *g)
 {
-    const bool old = config->version != VERSION_CURRENT,
+    const bool old = !qobs_config_is_current(config),
                native = g->native_scales || config->scale_dtype == SCALE_NATIVE;
     const bool mx = !g->native_scales && qobs_config_is_mx(config);
     const bool wide =
@@ -64,6 +64,7 @@ static void resolve_grid(const qobs_config *config, struct grid_params *g)
         .expand = config->expand,
         .symmetric = config->symmetric,
         .native = config->search_dtype == SEARCH_NATIVE,
+        .rounded = !importance || config->version == VERSION_2026_10,
         .off_grid = config->type == TYPE_FLOAT || !qobs_config_has_whole_zero_points(config),
         /* Upstream leaves the dtype of scales out of the search if a global scale follows. */
         .native_scales = qobs_config_strategy(config) == STRATEGY_TENSOR_GROUP,

@@ -34,7 +34,8 @@ void qobs_resolve_reduction(const qobs_config *config, struct reduction *reducti
     const bool modelopt = preset->range == &qobs_range_multiplier || preset->range == &qobs_range_e4m3;
     *reduction = (struct reduction){.ops = preset->reduction, .nonfinite = (enum nonfinite_mode)config->nonfinite};
     resolve_histogram(config, &reduction->histogram);
-    reduction->in_f32 = preset->family == FAMILY_TORCH || reduction->histogram.ops || modelopt;
+    reduction->in_f32 = preset->family == FAMILY_TORCH || reduction->histogram.ops || modelopt ||
+                        preset->reduction == &qobs_reduction_absmax_f32;
     /* Block floating point counts what is not finite as 0, as upstream does; for a magnitude that is to leave it out.
      */
     if (preset->accumulator == &qobs_accumulate_bfp && config->nonfinite == NONFINITE_PROPAGATE)

@@ -6,7 +6,7 @@
 
 static struct observer_traits traits_of_llmc(const qobs_config *config)
 {
-    const bool current = config->version == VERSION_CURRENT, oldest = config->version == VERSION_2025_09;
+    const bool current = qobs_config_is_current(config), oldest = config->version == VERSION_2025_09;
     struct observer_traits traits = {
         .first_batch_only = current && config->base_name == BASE_WEIGHT,
         .has_global_range = !current,

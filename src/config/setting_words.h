@@ -22,7 +22,8 @@ static const struct word histogram_nonfinite_modes[] = {{"refuse", NONFINITE_REF
                                                         {"propagate", NONFINITE_PROPAGATE},
                                                         {0}};
 static const struct word versions[] = {
-    {"current", VERSION_CURRENT}, {"2025-10", VERSION_2025_10}, {"2025-09", VERSION_2025_09}, {0}};
+    {"current", VERSION_CURRENT}, {"2025-10", VERSION_2025_10}, {"2025-09", VERSION_2025_09},
+    {"2026-10", VERSION_2026_10}, {0}};
 static const struct word search_dtypes[] = {{"native", SEARCH_NATIVE}, {"float32", SEARCH_FLOAT32}, {0}};
 static const struct word types[] = {{"int", TYPE_INT}, {"float", TYPE_FLOAT}, {0}};
 static const struct word amax_methods[] = {
@@ -50,6 +51,7 @@ static const struct word scale_dtypes[] = {{"float32", SCALE_F32}, {"bfloat16", 
                                            {"uint8", SCALE_U8},    {0}};
 static const struct word dynamics[] = {{"false", 0}, {"true", 1}, {"local", 2}, {0}};
 static const struct word zp_dtypes[] = {{"int8", QOBS_I8},
+                                        {"uint8", QOBS_U8},
                                         {"int16", QOBS_I16},
                                         {"int32", QOBS_I32},
                                         {"bfloat16", QOBS_BF16},
@@ -100,6 +102,7 @@ static const struct word quark_dtypes[] = {{"int8", QUARK_INT8},
                                            {"mx9", QUARK_MX9},
                                            {"uint16", QUARK_UINT16},
                                            {"uint32", QUARK_UINT32},
+                                           {"uint2", QUARK_UINT2},
                                            {0}};
 static const struct word quark_qschemes[] = {
     {"per_tensor", QUARK_PER_TENSOR}, {"per_channel", QUARK_PER_CHANNEL}, {"per_group", QUARK_PER_GROUP}, {0}};

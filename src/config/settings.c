@@ -38,6 +38,12 @@ static bool has_multiples(const struct preset *preset) { return preset->range ==
 
 static bool has_blocks(const struct preset *preset) { return preset->granularity == GRANULARITY_MODELOPT_BLOCK; }
 
+static bool is_tensor_minmax(const struct preset *preset)
+{
+    return preset->granularity == GRANULARITY_TENSOR && preset->formula == FORMULA_QUARK &&
+           !preset->reduction->histogram;
+}
+
 static bool is_fixed(const struct preset *preset) { return preset->formula == FORMULA_FIXED; }
 
 static bool is_placeholder(const struct preset *preset)
@@ -58,15 +64,18 @@ enum { ANY = FAMILY_LLMC | FAMILY_TORCH | FAMILY_QUARK | FAMILY_MODELOPT };
 #define EVERY NULL
 #define FIELD(name) offsetof(struct qobs_config, name)
 
-/* Rows for words, for true and false, for numbers, and for settings that have no value until they are set. */
+/* Rows for words, for true and false, for numbers, and for settings that have no value until they are set; ADDED: and
+ * that a preset of saved states of format 3 got later. */
 #define WORD(key, families, only, field, words, help)                                                                  \
-    {key, families, only, KIND_WORD, FIELD(field), NO_FIELD, words, 0, 0, help}
+    {key, families, only, KIND_WORD, FIELD(field), NO_FIELD, words, 0, 0, help, false}
 #define SWITCH(key, families, only, field, help)                                                                       \
-    {key, families, only, KIND_BOOL, FIELD(field), NO_FIELD, switch_words, 0, 0, help}
+    {key, families, only, KIND_BOOL, FIELD(field), NO_FIELD, switch_words, 0, 0, help, false}
 #define NUMBER(key, families, only, kind, field, min, max, help)                                                       \
-    {key, families, only, kind, FIELD(field), NO_FIELD, NULL, min, max, help}
+    {key, families, only, kind, FIELD(field), NO_FIELD, NULL, min, max, help, false}
 #define OPTIONAL(key, families, only, kind, field, set, min, max, help)                                                \
-    {key, families, only, kind, FIELD(field), FIELD(set), NULL, min, max, help}
+    {key, families, only, kind, FIELD(field), FIELD(set), NULL, min, max, help, false}
+#define ADDED(key, families, only, kind, field, set, min, max, help)                                                   \
+    {key, families, only, kind, FIELD(field), FIELD(set), NULL, min, max, help, true}
 
 /* Key, families, presets, kind, field, the field that is true once the setting has a value, limits, help. */
 static const struct setting settings[] = {
@@ -114,7 +123,7 @@ static const struct setting settings[] = {
     WORD("zp_dtype", FAMILY_LLMC, EVERY, zp_dtype, zp_dtypes, "dtype of the zero point"),
     WORD("version", FAMILY_LLMC, EVERY, version, versions, "release of llm-compressor that is reproduced"),
     {"observer", FAMILY_LLMC, EVERY, KIND_OWN_NAME, 0, NO_FIELD, NULL, 0, 0,
-     "accepted only with the preset's own name"},
+     "accepted only with the preset's own name", false},
     SWITCH("ragged", FAMILY_LLMC, EVERY, ragged, "a last group may be shorter"),
     NUMBER("maxshrink", ANY, searches, KIND_REAL, maxshrink, 0, 1,
            "largest part of the range that a candidate removes"),
@@ -124,7 +133,8 @@ static const struct setting settings[] = {
            "failed candidates in a row that end the search; 0: never"),
     NUMBER("grid", ANY, searches, KIND_REAL, grid, 0x1p-10, 0x1p16, "number of steps from the complete range to 0"),
     NUMBER("norm", ANY, searches, KIND_REAL, norm, 0x1p-10, 0x1p10, "exponent of the error"),
-    NUMBER("expand", ANY, searches, KIND_REAL, expand, 1, 0x1p10, "factor of the range before the search"),
+    NUMBER("expand", ANY, has_chunks, KIND_REAL, expand, 1, 0x1p10, "factor of the range before the search"),
+    NUMBER("expand", ANY, has_importance, KIND_REAL, expand, 0x1p-10, 0x1p10, "factor of the range before the search"),
     WORD("search_dtype", FAMILY_LLMC, searches, search_dtype, search_dtypes,
          "arithmetic of the search on BF16 and F16: upstream's in that dtype, or float"),
     NUMBER("chunk_size", ANY, has_chunks, KIND_LONG, chunk_size, 1, 0x1p31, "accepted, without effect"),
@@ -158,6 +168,8 @@ static const struct setting settings[] = {
          "rounding of power-of-two scales"),
     WORD("mx_element_dtype", FAMILY_QUARK, EVERY, mx_element_dtype, quark_dtypes,
          "dtype of the elements of `mx` formats"),
+    ADDED("quant_max_first_level", FAMILY_QUARK, is_tensor_minmax, KIND_REAL, quant_max_first_level, has_first_level,
+          0x1p-20, 0x1p20, "largest number of the fp4 quantizer whose scales these fp8 numbers are"),
     NUMBER("scope", FAMILY_QUARK, has_steps, KIND_INTEGER, scope, 0, 127,
            "exponents tried below that of the magnitude"),
     OPTIONAL("axis", FAMILY_MODELOPT, EVERY, KIND_AXES, axes, has_axes, -QOBS_MAX_NDIM, QOBS_MAX_NDIM - 1,
@@ -179,6 +191,11 @@ enum { SETTINGS = sizeof settings / sizeof *settings };
 static bool applies(const struct setting *s, const struct preset *preset)
 {
     return (s->families & (int)preset->family) && (!s->only || s->only(preset));
+}
+
+bool qobs_setting_is_saved(const struct setting *s, const struct qobs_config *config)
+{
+    return !s->added || *(const bool *)((const unsigned char *)config + s->set);
 }
 
 const struct setting *qobs_setting_at(const struct preset *preset, size_t index)

@@ -39,6 +39,9 @@ static void put_zero_point(const struct numbers *q, void *out, size_t i, double 
     case QOBS_I8:
         ((int8_t *)out)[i] = (int8_t)clamp((double)k, INT8_MIN, INT8_MAX);
         break;
+    case QOBS_U8:
+        ((uint8_t *)out)[i] = (uint8_t)clamp((double)k, 0, UINT8_MAX);
+        break;
     case QOBS_I16:
         ((int16_t *)out)[i] = (int16_t)clamp((double)k, INT16_MIN, INT16_MAX);
         break;
