@@ -62,6 +62,7 @@ golden=(
     "--suite llmc_minmax_2026_11"
     "--suite llmc_mse_2026_11"
     "--suite llmc_2026_10"
+    "--suite torchao"
 )
 # What of them is not run through the program, and why.
 left_out=(

@@ -26,6 +26,7 @@ bool qobs_config_is_mx(const qobs_config *config)
 
 bool qobs_config_has_whole_zero_points(const qobs_config *config)
 {
-    return config->zp_dtype == 0 || config->zp_dtype == QOBS_I8 || config->zp_dtype == QOBS_U8 || config->zp_dtype == QOBS_I16 ||
+    return config->zp_dtype == 0 || config->zp_dtype == QOBS_I8 || config->zp_dtype == QOBS_U8 ||
+           config->zp_dtype == QOBS_I16 ||
            config->zp_dtype == QOBS_I32;
 }

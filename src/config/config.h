@@ -87,6 +87,37 @@ enum scale_type {
     SCALE_TYPE_E8M0
 };
 
+/* torchao */
+enum torchao_module { TORCHAO_QUANTIZATION, TORCHAO_PT2E };
+
+enum zero_point_domain { ZERO_POINT_DOMAIN_INT, ZERO_POINT_DOMAIN_FLOAT, ZERO_POINT_DOMAIN_NONE };
+
+enum torchao_dtype {
+    TORCHAO_INT8,
+    TORCHAO_UINT8,
+    TORCHAO_INT1,
+    TORCHAO_INT2,
+    TORCHAO_INT3,
+    TORCHAO_INT4,
+    TORCHAO_INT5,
+    TORCHAO_INT6,
+    TORCHAO_INT7,
+    TORCHAO_UINT1,
+    TORCHAO_UINT2,
+    TORCHAO_UINT3,
+    TORCHAO_UINT4,
+    TORCHAO_UINT5,
+    TORCHAO_UINT6,
+    TORCHAO_UINT7,
+    TORCHAO_INT16,
+    TORCHAO_INT32,
+    TORCHAO_E4M3,
+    TORCHAO_E5M2,
+    TORCHAO_E4M3_FNUZ,
+    TORCHAO_E5M2_FNUZ,
+    TORCHAO_DTYPES
+};
+
 /* Every setting of every preset; a preset's family says which of them it has. Enumerations are stored as int so that
  * one table can describe all fields. */
 struct qobs_config {
@@ -151,6 +182,20 @@ struct qobs_config {
     double quant_max_first_level; /* of the numbers whose scales are quantized */
     int scope; /* exponents below the first that are tried */
 
+    /* torchao */
+    int mapping_type; /* enum torchao_mapping */
+    int target_dtype; /* enum torchao_dtype */
+    int torchao_granularity;
+    int axis, dim;
+    struct axes block_sizes; /* of the last dimensions */
+    bool has_block_sizes;
+    bool has_eps;
+    int torchao_scale_dtype, torchao_zero_point_dtype; /* a qobs_dtype, or 0: as the arithmetic leaves them */
+    bool preserve_zero, keepdim, run_once;
+    int zero_point_domain;
+    int torchao_module;
+    int steps;
+
     /* TensorRT (Model-Optimizer) */
     bool has_axes;
     struct axes axes;                                    /* kept */
@@ -186,3 +231,4 @@ const char *qobs_torch_dtype_text(int dtype);
 const char *qobs_qscheme_text(int qscheme);
 const char *qobs_quark_dtype_text(int dtype);
 const char *qobs_quark_qscheme_text(int qscheme);
+const char *qobs_torchao_dtype_text(int dtype);

@@ -64,6 +64,14 @@ PRESET("quark.PerBlockMXDiffsObserver", QUARK, QUARK_BLOCK, absmax, absmax, expo
        "power of two with the smallest squared error on the last tensor, for each block")
 PRESET("quark.PerBlockBFPObserver", QUARK, QUARK_BLOCK, minmax, bfp, measured, QUARK_BFP, NULL,
        "largest magnitude of all tensors, for each block, for block floating point")
+PRESET("torchao.AffineQuantizedMinMaxObserver", TORCHAO, TORCHAO, minmax, extremes, measured, TORCHAO, NULL,
+       "range of all tensors")
+PRESET("torchao.AffineQuantizedMovingAverageMinMaxObserver", TORCHAO, TORCHAO, minmax, moving_average, measured,
+       TORCHAO, NULL, "moving average of the range")
+PRESET("torchao.AffineQuantizedMSEObserver", TORCHAO, TORCHAO, minmax, last, line, TORCHAO, NULL,
+       "symmetric range with the smallest squared error on the last tensor")
+PRESET("torchao.AffineQuantizedFixedQParamObserver", TORCHAO, NONE, none, last, measured, TORCHAO_FIXED, NULL,
+       "the scale and zero point that are set")
 PRESET("modelopt.MaxCalibrator", MODELOPT, MODELOPT_AXES, absmax, absmax, measured, NONE, NULL,
        "largest magnitude of all tensors along the axes that are not reduced")
 PRESET("modelopt.HistogramCalibrator", MODELOPT, TENSOR, histogram_modelopt, extremes, amax, NONE, NULL,

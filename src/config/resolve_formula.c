@@ -196,6 +196,8 @@ void qobs_resolve_formula(const qobs_config *config, struct formula *formula)
         [FORMULA_FIXED] = fixed,
         [FORMULA_COMPRESSED_TENSORS] = compressed_tensors,
         [FORMULA_TORCH] = torch,
+        [FORMULA_TORCHAO] = qobs_torchao_formula,
+        [FORMULA_TORCHAO_FIXED] = qobs_torchao_fixed,
         [FORMULA_QUARK] = quark,
         [FORMULA_QUARK_MX] = quark_mx,
         [FORMULA_QUARK_BFP] = quark_bfp,

@@ -116,6 +116,12 @@ static void resolve_multiplier(const qobs_config *config, struct multiplier_para
     };
 }
 
+static void resolve_line(const qobs_config *config, struct line_params *l)
+{
+    const struct torchao_number number = qobs_torchao_number(config);
+    *l = (struct line_params){.steps = config->steps, .quant_min = number.quant_min, .quant_max = number.quant_max};
+}
+
 /* ---- Histograms -------------------------------------------------------------------------------------------------- */
 
 static void resolve_modelopt_bins(const qobs_config *config, struct bins_params *b)
@@ -205,6 +211,9 @@ void qobs_resolve_range(const qobs_config *config, struct range_rule *rule)
     case FAMILY_QUARK:
         resolve_bins(config, &rule->params.bins);
         resolve_exponent(config, &rule->params.exponent);
+        break;
+    case FAMILY_TORCHAO:
+        resolve_line(config, &rule->params.line);
         break;
     case FAMILY_MODELOPT:
         resolve_bins(config, &rule->params.bins);

@@ -59,6 +59,52 @@ static const struct word zp_dtypes[] = {{"int8", QOBS_I8},
                                         {"float32", QOBS_F32},
                                         {"float8_e4m3fn", QOBS_F8_E4M3},
                                         {0}};
+static const struct word mapping_types[] = {{"SYMMETRIC", TORCHAO_SYMMETRIC},
+                                            {"SYMMETRIC_NO_CLIPPING_ERR", TORCHAO_NO_CLIPPING_ERR},
+                                            {"ASYMMETRIC", TORCHAO_ASYMMETRIC},
+                                            {0}};
+static const struct word torchao_dtypes[] = {{"int8", TORCHAO_INT8},
+                                             {"uint8", TORCHAO_UINT8},
+                                             {"int1", TORCHAO_INT1},
+                                             {"int2", TORCHAO_INT2},
+                                             {"int3", TORCHAO_INT3},
+                                             {"int4", TORCHAO_INT4},
+                                             {"int5", TORCHAO_INT5},
+                                             {"int6", TORCHAO_INT6},
+                                             {"int7", TORCHAO_INT7},
+                                             {"uint1", TORCHAO_UINT1},
+                                             {"uint2", TORCHAO_UINT2},
+                                             {"uint3", TORCHAO_UINT3},
+                                             {"uint4", TORCHAO_UINT4},
+                                             {"uint5", TORCHAO_UINT5},
+                                             {"uint6", TORCHAO_UINT6},
+                                             {"uint7", TORCHAO_UINT7},
+                                             {"int16", TORCHAO_INT16},
+                                             {"int32", TORCHAO_INT32},
+                                             {"float8_e4m3fn", TORCHAO_E4M3},
+                                             {"float8_e5m2", TORCHAO_E5M2},
+                                             {"float8_e4m3fnuz", TORCHAO_E4M3_FNUZ},
+                                             {"float8_e5m2fnuz", TORCHAO_E5M2_FNUZ},
+                                             {0}};
+static const struct word torchao_granularities[] = {
+    {"PerTensor", TORCHAO_PER_TENSOR}, {"PerAxis", TORCHAO_PER_AXIS},   {"PerGroup", TORCHAO_PER_GROUP},
+    {"PerRow", TORCHAO_PER_ROW},       {"PerToken", TORCHAO_PER_TOKEN}, {"PerBlock", TORCHAO_PER_BLOCK},
+    {0}};
+static const struct word torchao_qparam_dtypes[] = {{"float32", QOBS_F32}, {"bfloat16", QOBS_BF16},
+                                                    {"float16", QOBS_F16}, {"float64", QOBS_F64},
+                                                    {"int8", QOBS_I8},     {"uint8", QOBS_U8},
+                                                    {"int16", QOBS_I16},   {"int32", QOBS_I32},
+                                                    {"int64", QOBS_I64},   {0}};
+static const struct word torchao_scale_dtypes[] = {{"float32", QOBS_F32},
+                                                   {"bfloat16", QOBS_BF16},
+                                                   {"float16", QOBS_F16},
+                                                   {"float64", QOBS_F64},
+                                                   {0}};
+static const struct word zero_point_domains[] = {{"INT", ZERO_POINT_DOMAIN_INT},
+                                                 {"FLOAT", ZERO_POINT_DOMAIN_FLOAT},
+                                                 {"NONE", ZERO_POINT_DOMAIN_NONE},
+                                                 {0}};
+static const struct word torchao_modules[] = {{"quantization", TORCHAO_QUANTIZATION}, {"pt2e", TORCHAO_PT2E}, {0}};
 enum { FLOATING = 3 }; /* the first words, which observers of ranges do not accept */
 static const struct word torch_dtypes[] = {{"float32", TORCH_FLOAT32},
                                            {"float16", TORCH_FLOAT16},

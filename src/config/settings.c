@@ -44,7 +44,10 @@ static bool is_tensor_minmax(const struct preset *preset)
            !preset->reduction->histogram;
 }
 
-static bool is_fixed(const struct preset *preset) { return preset->formula == FORMULA_FIXED; }
+static bool is_fixed(const struct preset *preset)
+{
+    return preset->formula == FORMULA_FIXED || preset->formula == FORMULA_TORCHAO_FIXED;
+}
 
 static bool is_placeholder(const struct preset *preset)
 {
@@ -60,7 +63,16 @@ static bool has_channels(const struct preset *preset)
 
 static bool has_no_histogram(const struct preset *preset) { return !qobs_preset_has_torch_histogram(preset); }
 
-enum { ANY = FAMILY_LLMC | FAMILY_TORCH | FAMILY_QUARK | FAMILY_MODELOPT };
+static bool searches_line(const struct preset *preset) { return preset->range == &qobs_range_line; }
+
+static bool has_module(const struct preset *preset)
+{
+    return preset->family == FAMILY_TORCHAO && preset->accumulator == &qobs_accumulate_extremes;
+}
+
+static bool has_keepdim(const struct preset *preset) { return has_module(preset); }
+
+enum { ANY = FAMILY_LLMC | FAMILY_TORCH | FAMILY_QUARK | FAMILY_MODELOPT | FAMILY_TORCHAO };
 #define EVERY NULL
 #define FIELD(name) offsetof(struct qobs_config, name)
 
@@ -143,9 +155,9 @@ static const struct setting settings[] = {
     WORD("dtype", FAMILY_TORCH, is_placeholder, dtype, torch_dtypes, "dtype of the quantized numbers"),
     WORD("qscheme", FAMILY_TORCH, EVERY, qscheme, qschemes, "granularity, and symmetric or affine"),
     SWITCH("reduce_range", FAMILY_TORCH, has_ranges, reduce_range, "use one bit less"),
-    OPTIONAL("quant_min", FAMILY_TORCH, EVERY, KIND_LONG, quant_min, has_quant_min, -0x1p31, 0x1p32,
+    OPTIONAL("quant_min", FAMILY_TORCH | FAMILY_TORCHAO, EVERY, KIND_LONG, quant_min, has_quant_min, -0x1p31, 0x1p32,
              "smallest quantized number"),
-    OPTIONAL("quant_max", FAMILY_TORCH, EVERY, KIND_LONG, quant_max, has_quant_max, -0x1p31, 0x1p32,
+    OPTIONAL("quant_max", FAMILY_TORCH | FAMILY_TORCHAO, EVERY, KIND_LONG, quant_max, has_quant_max, -0x1p31, 0x1p32,
              "largest quantized number"),
     NUMBER("eps", FAMILY_TORCH, has_ranges, KIND_REAL, eps, 0, 1e38, "smallest scale"),
     NUMBER("ch_axis", FAMILY_TORCH, has_channels, KIND_INTEGER, ch_axis, -QOBS_MAX_NDIM, QOBS_MAX_NDIM - 1,
@@ -153,9 +165,10 @@ static const struct setting settings[] = {
     SWITCH("is_dynamic", FAMILY_TORCH, EVERY, is_dynamic,
            "accepted; moving averages need `averaging_constant` 1 with it"),
     SWITCH("is_dynamic", FAMILY_QUARK, EVERY, is_dynamic, "use only the last batch"),
-    OPTIONAL("scale", FAMILY_TORCH, is_fixed, KIND_REAL, scale, has_scale, -FLT_MAX, FLT_MAX, "the scale"),
-    OPTIONAL("zero_point", FAMILY_TORCH, is_fixed, KIND_LONG, zero_point, has_zero_point, INT32_MIN, INT32_MAX,
-             "the zero point"),
+    OPTIONAL("scale", FAMILY_TORCH | FAMILY_TORCHAO, is_fixed, KIND_REAL, scale, has_scale, -FLT_MAX, FLT_MAX,
+             "the scale"),
+    OPTIONAL("zero_point", FAMILY_TORCH | FAMILY_TORCHAO, is_fixed, KIND_LONG, zero_point, has_zero_point, INT32_MIN,
+             INT32_MAX, "the zero point"),
     WORD("dtype", FAMILY_QUARK, EVERY, quark_dtype, quark_dtypes, "dtype of the quantized numbers"),
     WORD("qscheme", FAMILY_QUARK, EVERY, quark_qscheme, quark_qschemes, "granularity, and symmetric or affine"),
     OPTIONAL("ch_axis", FAMILY_QUARK, EVERY, KIND_INTEGER, ch_axis, has_ch_axis, -QOBS_MAX_NDIM, QOBS_MAX_NDIM - 1,
@@ -172,6 +185,34 @@ static const struct setting settings[] = {
           0x1p-20, 0x1p20, "largest number of the fp4 quantizer whose scales these fp8 numbers are"),
     NUMBER("scope", FAMILY_QUARK, has_steps, KIND_INTEGER, scope, 0, 127,
            "exponents tried below that of the magnitude"),
+    WORD("mapping_type", FAMILY_TORCHAO, EVERY, mapping_type, mapping_types, "how real numbers map to integers"),
+    WORD("target_dtype", FAMILY_TORCHAO, EVERY, target_dtype, torchao_dtypes, "dtype of the quantized numbers"),
+    WORD("granularity", FAMILY_TORCHAO, EVERY, torchao_granularity, torchao_granularities,
+         "elements that share a scale"),
+    NUMBER("axis", FAMILY_TORCHAO, EVERY, KIND_INTEGER, axis, -QOBS_MAX_NDIM, QOBS_MAX_NDIM - 1,
+           "PerAxis: the axis that is kept; negative: from the end"),
+    NUMBER("dim", FAMILY_TORCHAO, EVERY, KIND_INTEGER, dim, -QOBS_MAX_NDIM, QOBS_MAX_NDIM - 1,
+           "PerRow: the axis that is reduced; negative: from the end"),
+    OPTIONAL("group_size", FAMILY_TORCHAO, EVERY, KIND_LONG, group_size, has_group_size, 1, 0x1p53,
+             "PerGroup: elements of a group along the last dimension"),
+    OPTIONAL("block_size", FAMILY_TORCHAO, EVERY, KIND_AXES, block_sizes, has_block_sizes, 1, 0x1p16,
+             "PerBlock: elements of a block along the last dimensions"),
+    OPTIONAL("eps", FAMILY_TORCHAO, EVERY, KIND_REAL, eps, has_eps, 0, 1e38,
+             "smallest scale; `null`: that of the module for the dtype"),
+    WORD("scale_dtype", FAMILY_TORCHAO, EVERY, torchao_scale_dtype, torchao_scale_dtypes,
+         "dtype of the scale; `null`: that of the tensor"),
+    WORD("zero_point_dtype", FAMILY_TORCHAO, EVERY, torchao_zero_point_dtype, torchao_qparam_dtypes,
+         "dtype of the zero point; `null`: that of the module"),
+    SWITCH("preserve_zero", FAMILY_TORCHAO, EVERY, preserve_zero, "0 has an exact quantized number"),
+    WORD("zero_point_domain", FAMILY_TORCHAO, EVERY, zero_point_domain, zero_point_domains,
+         "numbers that zero points are; `NONE`: there are no zero points"),
+    SWITCH("keepdim", FAMILY_TORCHAO, has_keepdim, keepdim, "reduced dimensions stay in the shape, as 1"),
+    WORD("module", FAMILY_TORCHAO, has_module, torchao_module, torchao_modules,
+         "whose observer: torchao.quantization's or torchao.quantization.pt2e's"),
+    SWITCH("is_dynamic", FAMILY_TORCHAO, averages, is_dynamic,
+           "accepted; moving averages need `averaging_constant` 1 with it"),
+    NUMBER("steps", FAMILY_TORCHAO, searches_line, KIND_INTEGER, steps, 1, 0x1p16, "number of thresholds"),
+    SWITCH("run_once", FAMILY_TORCHAO, searches_line, run_once, "later batches are ignored"),
     OPTIONAL("axis", FAMILY_MODELOPT, EVERY, KIND_AXES, axes, has_axes, -QOBS_MAX_NDIM, QOBS_MAX_NDIM - 1,
              "axes that are kept; `null`: one range for the tensor"),
     SWITCH("unsigned", FAMILY_MODELOPT, EVERY, is_unsigned, "quantized numbers are not negative"),
@@ -262,6 +303,9 @@ struct qobs_config qobs_config_defaults(const struct preset *preset)
         .num_bins = 2048,
         .torch_hist = true,
         .upsample_rate = 16,
+        .dim = -1,
+        .preserve_zero = true,
+        .steps = 100,
         .quark_dtype = preset->formula == FORMULA_QUARK_MX    ? QUARK_FP4
                        : preset->formula == FORMULA_QUARK_BFP ? QUARK_BFP16
                                                               : QUARK_INT8,
@@ -287,4 +331,5 @@ static const char *text_of(const struct word *words, int value)
 const char *qobs_torch_dtype_text(int dtype) { return text_of(torch_dtypes, dtype); }
 const char *qobs_qscheme_text(int qscheme) { return text_of(qschemes, qscheme); }
 const char *qobs_quark_dtype_text(int dtype) { return text_of(quark_dtypes, dtype); }
+const char *qobs_torchao_dtype_text(int dtype) { return text_of(torchao_dtypes, dtype); }
 const char *qobs_quark_qscheme_text(int qscheme) { return text_of(quark_qschemes, qscheme); }

@@ -54,6 +54,10 @@ void qobs_resolve_range(const qobs_config *config, struct range_rule *rule);
 void qobs_resolve_formula(const qobs_config *config, struct formula *formula);
 void qobs_resolve_traits(const qobs_config *config, struct observer_traits *traits);
 
+/* torchao's (resolve_torchao.c). */
+const struct formula_ops *qobs_torchao_formula(const qobs_config *config, struct formula_params *params);
+const struct formula_ops *qobs_torchao_fixed(const qobs_config *config, struct formula_params *params);
+
 /* True if the accumulated ranges are results; those of most histograms are not. They are minima and maxima, or (-amax,
  * amax). */
 static inline bool qobs_has_ranges(const struct stages *stages)

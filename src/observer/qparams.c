@@ -7,7 +7,7 @@
 #include "base/fpenv.h"
 #include "base/struct_size.h"
 #include "observer/post_search.h"
-#include "range/from_histogram.h"
+#include "find/from_histogram.h"
 
 static const struct shape one = {.ndim = 1, .extent = {1}};
 

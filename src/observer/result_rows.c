@@ -8,7 +8,7 @@
 #include "observer/post_search.h"
 #include "observer/qparams.h"
 #include "observer/results.h"
-#include "range/from_histogram.h"
+#include "find/from_histogram.h"
 
 static const struct shape one = {.ndim = 1, .extent = {1}};
 
@@ -170,6 +170,11 @@ static int read_global_scale(const qobs_observer *o, const struct reading *r)
 /* ---- scale, zero_point, init_scale ------------------------------------------------------------------------------- */
 
 static bool has_qparams(const qobs_observer *o) { return o->stages.formula.ops != &qobs_formula_none; }
+
+static bool has_zero_point(const qobs_observer *o)
+{
+    return has_qparams(o) && !o->stages.formula.params.no_zero_point;
+}
 
 static int check_qparams(const qobs_observer *o, const char *name, qobs_error *error)
 {
@@ -355,7 +360,7 @@ const struct result_row qobs_result_rows[] = {
     {"global_max", false, has_global_range, check_global_range, global_range_type, read_global_max},
     {"global_scale", false, has_global_scale, check_global_scale, global_scale_type, read_global_scale},
     {"scale", false, has_qparams, check_qparams, scale_type, read_scale},
-    {"zero_point", false, has_qparams, check_qparams, zero_point_type, read_zero_point},
+    {"zero_point", false, has_zero_point, check_qparams, zero_point_type, read_zero_point},
     {"num_observed_tokens", false, has_tokens, check_tokens, integer_type, read_tokens},
     {"best_step", false, has_search, check_search, best_step_type, read_best_step},
     {"errors", false, has_search, check_search, errors_type, read_errors},

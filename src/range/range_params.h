@@ -50,6 +50,12 @@ struct multiplier_params {
     const qobs_format *format; /* floats instead, or NULL */
 };
 
+/* torchao's search of thresholds. */
+struct line_params {
+    int steps;
+    double quant_min, quant_max; /* integers to quantize to */
+};
+
 /* How the centres of histogram bins are quantized. */
 enum centre_quantizer {
     CENTRES_NONE,             /* upstream has no such quantizer */
@@ -82,5 +88,6 @@ struct range_params {
     struct grid_params grid;
     struct exponent_params exponent;
     struct multiplier_params multiplier;
+    struct line_params line;
     struct bins_params bins;
 };

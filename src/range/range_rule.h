@@ -5,7 +5,7 @@
  *   as it is        neither search nor find: the range is the measured one
  *   SEARCH_BATCH    the grid search (grid_search.h) replaces the range of a batch before it is accumulated
  *   SEARCH_STATE    candidates around the ranges of all batches; their errors are those of the batch just accumulated
- *   find            the range comes from a histogram (from_histogram.h)
+ *   find            the range comes from a histogram (find/from_histogram.h)
  * A member of struct range_ops that is NULL or false does not apply to the rule. An observer calls check and allocates
  * the workspace before it changes its state, because both may fail. It calls search after it has accumulated the batch.
  */
@@ -114,6 +114,7 @@ extern const struct range_ops qobs_range_power_of_2; /* Quark: scales around a p
 extern const struct range_ops qobs_range_exponent;   /* Quark: exponents of a block's scale */
 extern const struct range_ops qobs_range_multiplier; /* Model-Optimizer: multipliers of an amax */
 extern const struct range_ops qobs_range_e4m3;       /* Model-Optimizer: e4m3 scales */
+extern const struct range_ops qobs_range_line;       /* torchao: thresholds in equal steps */
 extern const struct range_ops qobs_range_non_linear; /* torch */
 extern const struct range_ops qobs_range_percentile; /* Quark */
 extern const struct range_ops qobs_range_mse;        /* Quark */

@@ -2,7 +2,7 @@
 /* SPDX-FileCopyrightText: The qobs authors */
 
 /* The checks of Quark's observers: the dtypes that each of them accepts, and the settings that it needs. */
-#include "config/check.h"
+#include "check/check.h"
 
 #include <stdio.h>
 

@@ -2,7 +2,7 @@
 /* SPDX-FileCopyrightText: The qobs authors */
 
 /* compressed-tensors' QuantizationArgs.validate_model_after, and the observers that each version has. */
-#include "config/check.h"
+#include "check/check.h"
 
 #include <string.h>
 

@@ -3,7 +3,7 @@
 
 /* The rules that do not search elements. Each finds a range in the histogram of an observer by one of the methods of
  * the header. */
-#include "range/from_histogram.h"
+#include "find/from_histogram.h"
 
 #include "base/error.h"
 #include "base/fpenv.h"
