@@ -63,6 +63,8 @@ golden=(
     "--suite llmc_mse_2026_11"
     "--suite llmc_2026_10"
     "--suite torchao"
+    "--suite ort"
+    "--suite ort_static"
 )
 # What of them is not run through the program, and why.
 left_out=(

@@ -86,6 +86,9 @@ int qobs_config_check(const qobs_config *config, qobs_error *error)
     case FAMILY_TORCH:
         status = qobs_check_torch(config, error);
         break;
+    case FAMILY_ORT:
+        status = qobs_check_ort(config, error);
+        break;
     case FAMILY_TORCHAO:
         status = qobs_check_torchao(config, error);
         break;

@@ -87,6 +87,12 @@ enum scale_type {
     SCALE_TYPE_E8M0
 };
 
+/* ONNX Runtime's QuantType. */
+enum ort_type { ORT_QINT8, ORT_QUINT8, ORT_QINT16, ORT_QUINT16, ORT_QINT4, ORT_QUINT4, ORT_TYPES };
+
+/* ONNX Runtime's scenario: moments of values, or of their cube roots. */
+enum ort_scenario { ORT_SAME, ORT_P3 };
+
 /* torchao */
 enum torchao_module { TORCHAO_QUANTIZATION, TORCHAO_PT2E };
 
@@ -181,6 +187,14 @@ struct qobs_config {
     bool has_first_level;
     double quant_max_first_level; /* of the numbers whose scales are quantized */
     int scope; /* exponents below the first that are tried */
+
+    /* ONNX Runtime */
+    int activation_type; /* enum ort_type */
+    bool activation_symmetric, moving_average, per_channel;
+    bool has_min_real_range;
+    double min_real_range;
+    int64_t num_quantized_bins;
+    int scenario;
 
     /* torchao */
     int mapping_type; /* enum torchao_mapping */

@@ -64,6 +64,14 @@ PRESET("quark.PerBlockMXDiffsObserver", QUARK, QUARK_BLOCK, absmax, absmax, expo
        "power of two with the smallest squared error on the last tensor, for each block")
 PRESET("quark.PerBlockBFPObserver", QUARK, QUARK_BLOCK, minmax, bfp, measured, QUARK_BFP, NULL,
        "largest magnitude of all tensors, for each block, for block floating point")
+PRESET("ort.MinMaxCalibrater", ORT, ORT, minmax, extremes, measured, ORT, NULL,
+       "range of all tensors, or its moving average")
+PRESET("ort.EntropyCalibrater", ORT, TENSOR, histogram_ort, extremes, ort_entropy, ORT, NULL,
+       "range with the smallest divergence in a histogram of all tensors")
+PRESET("ort.PercentileCalibrater", ORT, TENSOR, histogram_ort, extremes, ort_percentile, ORT, NULL,
+       "range that holds nearly all elements of all tensors")
+PRESET("ort.DistributionCalibrater", ORT, TENSOR, histogram_ort, extremes, ort_distribution, ORT, NULL,
+       "mean and standard deviation of all tensors, for e4m3")
 PRESET("torchao.AffineQuantizedMinMaxObserver", TORCHAO, TORCHAO, minmax, extremes, measured, TORCHAO, NULL,
        "range of all tensors")
 PRESET("torchao.AffineQuantizedMovingAverageMinMaxObserver", TORCHAO, TORCHAO, minmax, moving_average, measured,

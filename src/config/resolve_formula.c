@@ -196,6 +196,7 @@ void qobs_resolve_formula(const qobs_config *config, struct formula *formula)
         [FORMULA_FIXED] = fixed,
         [FORMULA_COMPRESSED_TENSORS] = compressed_tensors,
         [FORMULA_TORCH] = torch,
+        [FORMULA_ORT] = qobs_ort_formula,
         [FORMULA_TORCHAO] = qobs_torchao_formula,
         [FORMULA_TORCHAO_FIXED] = qobs_torchao_fixed,
         [FORMULA_QUARK] = quark,

@@ -212,6 +212,11 @@ void qobs_resolve_range(const qobs_config *config, struct range_rule *rule)
         resolve_bins(config, &rule->params.bins);
         resolve_exponent(config, &rule->params.exponent);
         break;
+    case FAMILY_ORT:
+        resolve_bins(config, &rule->params.bins);
+        rule->params.bins.levels = (size_t)config->num_quantized_bins;
+        rule->params.bins.roots = config->scenario == ORT_P3;
+        break;
     case FAMILY_TORCHAO:
         resolve_line(config, &rule->params.line);
         break;

@@ -20,6 +20,9 @@ static void resolve_histogram(const qobs_config *config, struct histogram_rule *
         rule->params.bins = percentile ? QUARK_PERCENTILE_BINS : QUARK_BINS;
         rule->params.magnitude = config->symmetric;
         rule->params.skip_zeros = percentile;
+    } else if (ops == &qobs_histogram_ort) {
+        rule->params.bins = (size_t)config->num_bins;
+        rule->params.magnitude = config->preset->range == &qobs_range_ort_percentile && config->symmetric;
     } else if (ops == &qobs_histogram_modelopt) {
         rule->ops = config->torch_hist ? ops : &qobs_histogram_numpy;
         rule->params.bins = (size_t)config->num_bins;
@@ -40,6 +43,8 @@ void qobs_resolve_reduction(const qobs_config *config, struct reduction *reducti
      */
     if (preset->accumulator == &qobs_accumulate_bfp && config->nonfinite == NONFINITE_PROPAGATE)
         reduction->nonfinite = NONFINITE_IGNORE;
+    if (preset->family == FAMILY_ORT && preset->range == &qobs_range_measured && config->symmetric)
+        reduction->ops = &qobs_reduction_absmax;
     /* Unsigned numbers: the minimum shows negative elements, which are an error. */
     if (preset->range == &qobs_range_multiplier && config->is_unsigned)
         reduction->ops = &qobs_reduction_minmax;

@@ -26,6 +26,7 @@ void qobs_resolve_traits(const qobs_config *config, struct observer_traits *trai
     *traits = (struct observer_traits){
         .token_result = quark && observes ? TOKENS_NONZERO : TOKENS_NONE,
         .counts_nonzero_tokens = quark,
+        .range_is_lowest = config->preset->family == FAMILY_ORT,
         .first_batch_only = config->preset->range == &qobs_range_line && config->run_once,
         .scale_is_list = config->preset->formula == FORMULA_QUARK_TORCH,
     };

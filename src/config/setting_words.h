@@ -59,6 +59,10 @@ static const struct word zp_dtypes[] = {{"int8", QOBS_I8},
                                         {"float32", QOBS_F32},
                                         {"float8_e4m3fn", QOBS_F8_E4M3},
                                         {0}};
+static const struct word ort_types[] = {{"QInt8", ORT_QINT8},   {"QUInt8", ORT_QUINT8},   {"QInt16", ORT_QINT16},
+                                        {"QUInt16", ORT_QUINT16}, {"QInt4", ORT_QINT4}, {"QUInt4", ORT_QUINT4},
+                                        {0}};
+static const struct word ort_scenarios[] = {{"same", ORT_SAME}, {"p3", ORT_P3}, {0}};
 static const struct word mapping_types[] = {{"SYMMETRIC", TORCHAO_SYMMETRIC},
                                             {"SYMMETRIC_NO_CLIPPING_ERR", TORCHAO_NO_CLIPPING_ERR},
                                             {"ASYMMETRIC", TORCHAO_ASYMMETRIC},

@@ -24,7 +24,8 @@ static bool has_chunks(const struct preset *preset) { return searches(preset) &&
 
 static bool has_percentile(const struct preset *preset)
 {
-    return preset->range == &qobs_range_percentile || preset->range == &qobs_range_amax;
+    return preset->range == &qobs_range_percentile || preset->range == &qobs_range_amax ||
+           preset->range == &qobs_range_ort_percentile;
 }
 
 static bool has_start_bin(const struct preset *preset)
@@ -63,6 +64,21 @@ static bool has_channels(const struct preset *preset)
 
 static bool has_no_histogram(const struct preset *preset) { return !qobs_preset_has_torch_histogram(preset); }
 
+static bool has_ort_bins(const struct preset *preset) { return preset->reduction->histogram != NULL; }
+
+static bool has_ort_ranges(const struct preset *preset) { return preset->range == &qobs_range_measured; }
+
+static bool has_quantized_bins(const struct preset *preset) { return preset->range == &qobs_range_ort_entropy; }
+
+static bool has_moments(const struct preset *preset) { return preset->range->found_moments; }
+
+static bool has_no_moments(const struct preset *preset) { return !has_moments(preset); }
+
+static bool has_symmetric_data(const struct preset *preset)
+{
+    return !has_quantized_bins(preset) && !has_moments(preset);
+}
+
 static bool searches_line(const struct preset *preset) { return preset->range == &qobs_range_line; }
 
 static bool has_module(const struct preset *preset)
@@ -72,7 +88,7 @@ static bool has_module(const struct preset *preset)
 
 static bool has_keepdim(const struct preset *preset) { return has_module(preset); }
 
-enum { ANY = FAMILY_LLMC | FAMILY_TORCH | FAMILY_QUARK | FAMILY_MODELOPT | FAMILY_TORCHAO };
+enum { ANY = FAMILY_LLMC | FAMILY_TORCH | FAMILY_QUARK | FAMILY_MODELOPT | FAMILY_ORT | FAMILY_TORCHAO };
 #define EVERY NULL
 #define FIELD(name) offsetof(struct qobs_config, name)
 
@@ -185,6 +201,21 @@ static const struct setting settings[] = {
           0x1p-20, 0x1p20, "largest number of the fp4 quantizer whose scales these fp8 numbers are"),
     NUMBER("scope", FAMILY_QUARK, has_steps, KIND_INTEGER, scope, 0, 127,
            "exponents tried below that of the magnitude"),
+    SWITCH("symmetric", FAMILY_ORT, has_symmetric_data, symmetric, "the calibrated range is symmetric"),
+    NUMBER("num_bins", FAMILY_ORT, has_ort_bins, KIND_LONG, num_bins, 1, 0x1p20, "number of bins of the first batch"),
+    NUMBER("num_quantized_bins", FAMILY_ORT, has_quantized_bins, KIND_LONG, num_quantized_bins, 1, 0x1p20,
+           "number of bins that a candidate is quantized to"),
+    WORD("scenario", FAMILY_ORT, has_moments, scenario, ort_scenarios, "moments of values, or of their cube roots"),
+    SWITCH("moving_average", FAMILY_ORT, has_ort_ranges, moving_average, "moving average of the ranges of the batches"),
+    NUMBER("averaging_constant", FAMILY_ORT, has_ort_ranges, KIND_REAL, averaging_constant, 0, 1,
+           "weight of a new batch in the moving average"),
+    SWITCH("per_channel", FAMILY_ORT, has_ort_ranges, per_channel, "one range for each index of dimension 1"),
+    WORD("activation_type", FAMILY_ORT, has_no_moments, activation_type, ort_types, "type of the quantized numbers"),
+    SWITCH("activation_symmetric", FAMILY_ORT, has_no_moments, activation_symmetric,
+           "symmetric range of the quantized numbers"),
+    SWITCH("reduce_range", FAMILY_ORT, has_no_moments, reduce_range, "use one bit less"),
+    OPTIONAL("min_real_range", FAMILY_ORT, has_no_moments, KIND_REAL, min_real_range, has_min_real_range, 0, 1e38,
+             "least width of a range"),
     WORD("mapping_type", FAMILY_TORCHAO, EVERY, mapping_type, mapping_types, "how real numbers map to integers"),
     WORD("target_dtype", FAMILY_TORCHAO, EVERY, target_dtype, torchao_dtypes, "dtype of the quantized numbers"),
     WORD("granularity", FAMILY_TORCHAO, EVERY, torchao_granularity, torchao_granularities,
@@ -285,7 +316,7 @@ struct qobs_config qobs_config_defaults(const struct preset *preset)
         .chunk_size = 5,
         .averaging_constant = 0.01,
         .num_bits = 8,
-        .symmetric = true,
+        .symmetric = preset->family != FAMILY_ORT || preset->range == &qobs_range_ort_percentile,
         .scope = 1,
         .step_size = 0.1,
         .start_multiplier = 0.25,
@@ -297,10 +328,11 @@ struct qobs_config qobs_config_defaults(const struct preset *preset)
                      : qobs_preset_has_torch_histogram(preset) ? NONFINITE_REFUSE_NAN
                                                                : NONFINITE_REFUSE,
         .bins = preset->family == FAMILY_QUARK ? 256 : 2048,
-        .percentile = preset->family == FAMILY_QUARK ? 99.99999999 : 99.99,
+        .percentile = preset->family == FAMILY_QUARK ? 99.99999999 : preset->family == FAMILY_ORT ? 99.999 : 99.99,
         .stride = 1,
         .start_bin = preset->family == FAMILY_QUARK ? 2045 : 128,
-        .num_bins = 2048,
+        .num_bins = preset->range == &qobs_range_ort_entropy ? 128 : 2048,
+        .num_quantized_bins = 128,
         .torch_hist = true,
         .upsample_rate = 16,
         .dim = -1,

@@ -67,6 +67,11 @@ struct formula_params {
             int64_t symmetric_zero_point;
         } torch;
         struct {
+            qobs_dtype zero_point_dtype;
+            bool has_min_real_range;
+            double min_real_range; /* the least width of a range */
+        } ort;
+        struct {
             enum torchao_mapping mapping;
             bool pt2e;          /* the functions of torchao.quantization.pt2e */
             bool preserve_zero; /* the range includes 0 */
@@ -112,6 +117,8 @@ extern const struct formula_ops qobs_formula_fixed;
 extern const struct formula_ops qobs_formula_compressed_tensors;
 extern const struct formula_ops qobs_formula_compressed_tensors_2025; /* of the releases of 2025 */
 extern const struct formula_ops qobs_formula_torch;
+extern const struct formula_ops qobs_formula_ort;
+extern const struct formula_ops qobs_formula_ort_float8; /* of mean and standard deviation */
 extern const struct formula_ops qobs_formula_torchao;
 extern const struct formula_ops qobs_formula_torchao_fixed;
 extern const struct formula_ops qobs_formula_quark_integer;

@@ -55,4 +55,5 @@ const struct reduction_ops qobs_reduction_absmax = {measure_absmax, NULL};
 const struct reduction_ops qobs_reduction_absmax_f32 = {measure_absmax, NULL};
 const struct reduction_ops qobs_reduction_histogram_torch = {measure_histogram, &qobs_histogram_torch};
 const struct reduction_ops qobs_reduction_histogram_quark = {measure_histogram, &qobs_histogram_quark};
+const struct reduction_ops qobs_reduction_histogram_ort = {measure_histogram, &qobs_histogram_ort};
 const struct reduction_ops qobs_reduction_histogram_modelopt = {measure_histogram, &qobs_histogram_modelopt};

@@ -30,4 +30,4 @@ extern const struct reduction_ops qobs_reduction_absmax; /* (-m, m) for the larg
 extern const struct reduction_ops qobs_reduction_absmax_f32; /* the same in F32 for every dtype */
 /* A histogram, and the range of its elements. */
 extern const struct reduction_ops qobs_reduction_histogram_torch, qobs_reduction_histogram_quark,
-    qobs_reduction_histogram_modelopt;
+    qobs_reduction_histogram_modelopt, qobs_reduction_histogram_ort;

@@ -285,11 +285,21 @@ static int read_imatrix_count(const qobs_observer *o, const struct reading *r)
 
 /* ---- Histograms -------------------------------------------------------------------------------------------------- */
 
+/* ONNX Runtime's histograms. */
+static bool has_hist(const qobs_observer *o)
+{
+    const struct histogram_ops *ops = o->stages.reduction.histogram.ops;
+    return ops && ops->integer_counts;
+}
+
 /* torch.ao's HistogramObserver and its subclasses. */
 static bool has_histogram(const qobs_observer *o) { return o->stages.range.ops == &qobs_range_non_linear; }
 
 /* Quark's and Model-Optimizer's histograms, which grow by whole bins. */
-static bool has_calib_hist(const qobs_observer *o) { return o->stages.reduction.histogram.ops && !has_histogram(o); }
+static bool has_calib_hist(const qobs_observer *o)
+{
+    return o->stages.reduction.histogram.ops && !has_histogram(o) && !has_hist(o);
+}
 
 static struct result_type histogram_type(const qobs_observer *o)
 {
@@ -316,6 +326,19 @@ static int read_histogram(const qobs_observer *o, const struct reading *r)
     return QOBS_OK;
 }
 
+static struct result_type hist_type(const qobs_observer *o)
+{
+    return list_of(QOBS_I64, (int64_t)o->state.histogram.bins);
+}
+
+static int read_hist(const qobs_observer *o, const struct reading *r)
+{
+    const struct histogram *h = &o->state.histogram;
+    for (size_t k = 0; k < h->bins; k++)
+        ((int64_t *)r->out)[k] = (int64_t)h->mass[k];
+    return QOBS_OK;
+}
+
 static int read_bin_edges(const qobs_observer *o, const struct reading *r)
 {
     qobs_read_edges(&o->state.histogram, r->out);
@@ -330,6 +353,32 @@ static int read_new_min(const qobs_observer *o, const struct reading *r)
 static int read_new_max(const qobs_observer *o, const struct reading *r)
 {
     return qobs_find_ranges(o, NULL, r->out, NULL, NULL, r->error);
+}
+
+/* ---- lowest, highest, avg, std: ONNX Runtime's TensorData ------------------------------------------------------- */
+
+static bool has_lowest(const qobs_observer *o) { return o->stages.traits.range_is_lowest; }
+
+static bool has_moments(const qobs_observer *o) { return o->stages.range.ops->found_moments; }
+
+static int check_found(const qobs_observer *o, const char *name, qobs_error *error)
+{
+    const int status = check_ranges(o, name, error);
+    return status == QOBS_OK && o->stages.range.ops->find ? qobs_find_ranges(o, NULL, NULL, NULL, NULL, error) : status;
+}
+
+static int read_lowest(const qobs_observer *o, const struct reading *r)
+{
+    if (has_moments(o))
+        return copy(r, &o->state.histogram.range[0].lo);
+    return o->stages.range.ops->find ? read_new_min(o, r) : read_part(o, o->state.ranges.min, r);
+}
+
+static int read_highest(const qobs_observer *o, const struct reading *r)
+{
+    if (has_moments(o))
+        return copy(r, &o->state.histogram.range[0].hi);
+    return o->stages.range.ops->find ? read_new_max(o, r) : read_part(o, o->state.ranges.max, r);
 }
 
 /* ---- Tokens ------------------------------------------------------------------------------------------------------ */
@@ -371,6 +420,12 @@ const struct result_row qobs_result_rows[] = {
     {"histogram", false, has_histogram, check_ranges, histogram_type, read_histogram},
     {"calib_hist", false, has_calib_hist, check_ranges, calib_hist_type, read_histogram},
     {"calib_bin_edges", false, has_calib_hist, check_ranges, bin_edges_type, read_bin_edges},
+    {"hist", false, has_hist, check_ranges, hist_type, read_hist},
+    {"hist_edges", false, has_hist, check_ranges, bin_edges_type, read_bin_edges},
+    {"lowest", false, has_lowest, check_found, ranges_type, read_lowest},
+    {"highest", false, has_lowest, check_found, ranges_type, read_highest},
+    {"avg", false, has_moments, check_found, ranges_type, read_new_min},
+    {"std", false, has_moments, check_found, ranges_type, read_new_max},
     {"new_min", false, has_histogram, check_ranges, ranges_type, read_new_min},
     {"new_max", false, has_histogram, check_ranges, ranges_type, read_new_max},
 };

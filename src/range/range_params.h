@@ -76,6 +76,7 @@ struct bins_params {
     int64_t stride, start_bin;
     bool clamp_start; /* a start_bin beyond the last bin is the last bin; else it is an error */
     size_t levels;    /* entropy: quantized magnitudes; 0: the dtype has none */
+    bool roots;       /* ONNX Runtime's moments: those of cube roots */
     double numbers;   /* non-linear search: quantized numbers */
     enum centre_quantizer centres;
     double quant_min, quant_max; /* quantized numbers */

@@ -103,6 +103,9 @@ struct range_ops {
                 const struct histogram *histogram, float *min, float *max, qobs_error *error);
     bool found_min_max; /* the result is a minimum and a maximum */
     bool found_amax;    /* the result is an amax, which find writes to max */
+    bool found_threshold; /* the result is a range beside that of the data */
+    bool within_data;     /* it is cut to the range of the data */
+    bool found_moments;   /* the result is mean and standard deviation, which find writes to min and max */
     bool zero_min;      /* upstream's minimum is the integer 0 */
     bool never_found;   /* upstream has no range: the formula gets that of an observer without data */
     bool empty_is_list; /* the range of an empty histogram is a tensor with a dimension in upstream */
@@ -119,6 +122,8 @@ extern const struct range_ops qobs_range_non_linear; /* torch */
 extern const struct range_ops qobs_range_percentile; /* Quark */
 extern const struct range_ops qobs_range_mse;        /* Quark */
 extern const struct range_ops qobs_range_never;      /* Quark: a histogram without a range */
+extern const struct range_ops qobs_range_ort_percentile, qobs_range_ort_entropy; /* ONNX Runtime */
+extern const struct range_ops qobs_range_ort_distribution;
 extern const struct range_ops qobs_range_amax;       /* Model-Optimizer: by params->bins.method */
 
 struct range_rule {
