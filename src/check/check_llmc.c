@@ -16,10 +16,11 @@ int qobs_check_llmc(const qobs_config *config, qobs_error *error)
     const char *observer = config->preset->name + 5; /* after "llmc." */
     if (config->version == VERSION_2025_09 && strcmp(observer, "minmax") != 0 && strcmp(observer, "mse") != 0)
         return qobs_invalid(error, "version: 2025-09 has observers minmax and mse, not %s", observer);
-    if (config->type == TYPE_FLOAT && config->num_bits != 4 && config->num_bits != 8)
-        return qobs_invalid(error, "num_bits: is %d, type float allows 4 (e2m1) and 8 (e4m3)", config->num_bits);
-    if (config->type == TYPE_FLOAT && config->num_bits == 4 && !config->symmetric)
-        return qobs_invalid(error, "symmetric: type float with num_bits 4 allows true only");
+    if (config->type == TYPE_FLOAT && config->num_bits != 4 && config->num_bits != 8 &&
+        !(config->num_bits == 6 && qobs_config_is_current(config)))
+        return qobs_invalid(error, "num_bits: is %d, type float allows 4 (e2m1), 6 (e2m3) and 8 (e4m3)", config->num_bits);
+    if (config->type == TYPE_FLOAT && config->num_bits < 8 && !config->symmetric)
+        return qobs_invalid(error, "symmetric: type float with num_bits %d allows true only", config->num_bits);
     if (strategy == STRATEGY_TOKEN && !config->dynamic)
         return qobs_invalid(error, "strategy: token needs dynamic=true");
     if (grouped && (!config->has_group_size || config->group_size <= 0))

@@ -225,6 +225,9 @@ struct qobs_config {
 /* The strategy given, or the one group_size implies. */
 enum strategy qobs_config_strategy(const qobs_config *config);
 
+/* The format of compressed-tensors' floats: e2m1, e2m3 or e4m3. */
+const struct qobs_format *qobs_config_float_format(const struct qobs_config *config);
+
 /* The formulas and searches of 2026, not those of 2025. */
 static inline bool qobs_config_is_current(const struct qobs_config *config)
 {

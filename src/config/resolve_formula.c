@@ -27,13 +27,14 @@ static const struct formula_ops *fixed(const qobs_config *config, struct formula
 static const struct formula_ops *compressed_tensors(const qobs_config *config, struct formula_params *p)
 {
     const bool integer = config->type == TYPE_INT, current = qobs_config_is_current(config);
-    const qobs_format *format = qobs_format_at(config->num_bits == 4 ? FORMAT_E2M1 : FORMAT_E4M3);
+    const qobs_format *format = qobs_config_float_format(config);
     const double half = (double)(INT64_C(1) << (config->num_bits - 1));
     p->mapping = config->symmetric ? MAPPING_SYMMETRIC : MAPPING_AFFINE;
     p->quant_min = integer ? -half : qobs_format_min(format);
     p->quant_max = integer ? half - 1 : qobs_format_max(format);
     p->compressed_tensors.mx = qobs_config_is_mx(config);
     p->compressed_tensors.mx_offset = qobs_format_max_exponent(format);
+    p->compressed_tensors.mx_half_bits = config->num_bits == 6 ? 4 : 2;
     p->compressed_tensors.scale_dtype = current ? (enum scale_dtype)config->scale_dtype : SCALE_NATIVE;
     p->compressed_tensors.zero_point_dtype = config->zp_dtype        ? (qobs_dtype)config->zp_dtype
                                              : !integer              ? QOBS_F8_E4M3

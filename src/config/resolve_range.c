@@ -13,7 +13,7 @@
 
 static const qobs_format *float_format(const qobs_config *config)
 {
-    return config->type == TYPE_INT ? NULL : qobs_format_find(config->num_bits == 4 ? "fp4_e2m1" : "fp8_e4m3");
+    return config->type == TYPE_INT ? NULL : qobs_config_float_format(config);
 }
 
 /* The observer with importance tries one candidate more, and at least two, up to llm-compressor 0.14.0. */
@@ -39,7 +39,7 @@ static void resolve_shrinking(const qobs_config *config, struct grid_params *g)
     const bool wide =
         config->version == VERSION_2025_09 && qobs_config_strategy(config) == STRATEGY_TENSOR; /* zero points in f32 */
     const bool integers = !g->format, small = !(config->zp_dtype == QOBS_I8 && config->num_bits > 8);
-    const double max = integers ? (double)g->quant_max : config->num_bits == 4 ? 6 : 448;
+    const double max = integers ? (double)g->quant_max : qobs_format_max(g->format);
     g->shrinking = (struct shrink_rule){.integers = integers,
                                         .symmetric = config->symmetric,
                                         .mx = mx,
@@ -48,7 +48,8 @@ static void resolve_shrinking(const qobs_config *config, struct grid_params *g)
                                         .mx_offset = config->num_bits == 4 ? 2 : 8,
                                         .floor = old ? 0x1p-23f : 0};
     const bool affine = integers && qobs_config_has_whole_zero_points(config) && small && !wide;
-    g->simd = (mx ? config->symmetric : old || native) && (config->symmetric || affine);
+    g->simd = (mx ? config->symmetric : old || native) && (config->symmetric || affine) &&
+              !(mx && config->num_bits == 6);
 }
 
 static void resolve_grid(const qobs_config *config, struct grid_params *g)

@@ -57,6 +57,7 @@ struct formula_params {
         } fixed;
         struct {
             bool mx;                      /* MXFP4 or MXFP8: scales are powers of two */
+            int mx_half_bits;             /* what rounds amax up is 2^-that of a power of two */
             int mx_offset;                /* exponent of the largest quantized number */
             enum scale_dtype scale_dtype; /* scales are rounded to it */
             qobs_dtype zero_point_dtype;
