@@ -60,15 +60,21 @@ golden=(
     "--suite llmc_old"
     "--suite quark"
     "--suite quark_2026_11"
+    "--suite llmc_minmax_2026_11"
+    "--suite llmc_mse_2026_11"
+    "--suite llmc_2026_10"
+    "--suite torchao"
+    "--suite ort"
+    "--suite ort_static"
 )
 # What of them is not run through the program, and why.
 left_out=(
-    "llmc_flatten, ct_qparams, torch_histc, trt: functions and calibrators that C tests call (flatten, qparams, golden_*)"
+    "llmc_flatten, ct_qparams, ct_quantize, torch_histc, trt, fused_names: functions and calibrators that C tests call"
     "fused observers and cases without a batch: C tests (qparams, golden_observers)"
 )
 # What of the tests runs under an emulator in seconds, and those that read golden suites.
 quick=(arguments exchange format functions hooks observer quark saved_states settings stability stand-in state versions)
-golden_tests=(flatten golden_histogram golden_mse golden_observers golden_search qparams ranges)
+golden_tests=(flatten fused_names golden_histogram golden_mse golden_observers golden_quantize golden_search qparams ranges)
 # What of them calls kernels, and is run with emulated ones.
 emulated=(absmax candidates concurrency fake_quantize format functions grown histogram memory minmax_layouts mse observer observer_in
     quantize quark search_kernels untrusted 'emulated intrinsics' 'kernels avx512')

@@ -20,6 +20,8 @@ static const struct every_preset {
     {"llmc.memoryless_mse", "base_name=input;strategy=tensor;grid=10"},
     {"llmc.mse", "base_name=input;strategy=tensor_group;group_size=16;type=float;num_bits=4;version=2025-10;grid=10"},
     {"llmc.nvfp4_expanded_mse", "strategy=tensor_group;group_size=16;type=float;num_bits=4;grid=10"},
+    {"llmc.nvfp4_expanded_imatrix", "strategy=tensor_group;group_size=16;type=float;num_bits=4;grid=10"},
+    {"llmc.fouroversix", "strategy=tensor_group;group_size=16;type=float;num_bits=4;grid=10"},
     {"llmc.imatrix_mse", "group_size=16;num_bits=4;grid=10"},
     {"torch.MinMaxObserver", ""},
     {"torch.MovingAverageMinMaxObserver", ""},
@@ -43,7 +45,19 @@ static const struct every_preset {
     {"quark.PerChannelPowOf2MinMSEObserver", "ch_axis=1"},
     {"quark.PerBlockMXObserver", "ch_axis=1;group_size=32;scale_format=e8m0;scale_calculation_mode=even"},
     {"quark.PerBlockMXDiffsObserver", "ch_axis=1;group_size=32;scale_format=e8m0;scale_calculation_mode=even"},
+    {"quark.PerBlockMXBufferReuseObserver", "ch_axis=1;group_size=32;scale_format=e8m0;scale_calculation_mode=even"},
     {"quark.PerBlockBFPObserver", "ch_axis=1;group_size=16"},
+    {"ort.MinMaxCalibrater", "moving_average=true;per_channel=true"},
+    {"ort.MinMaxCalibrater", "symmetric=true;activation_type=QUInt8"},
+    {"ort.EntropyCalibrater", "num_bins=100;num_quantized_bins=20"},
+    {"ort.PercentileCalibrater", "num_bins=200;percentile=99"},
+    {"ort.PercentileCalibrater", "num_bins=200;percentile=99;symmetric=false"},
+    {"ort.DistributionCalibrater", "num_bins=512"},
+    {"torchao.AffineQuantizedMinMaxObserver", "granularity=PerBlock;block_size=[1,16];target_dtype=int4"},
+    {"torchao.AffineQuantizedMinMaxObserver", "module=pt2e;mapping_type=ASYMMETRIC;target_dtype=uint8"},
+    {"torchao.AffineQuantizedMovingAverageMinMaxObserver", "granularity=PerAxis;axis=1"},
+    {"torchao.AffineQuantizedMSEObserver", "granularity=PerGroup;group_size=16;steps=20"},
+    {"torchao.AffineQuantizedMSEObserver", "mapping_type=ASYMMETRIC;target_dtype=uint8;steps=10"},
     {"modelopt.MaxCalibrator", "axis=1"},
     {"modelopt.HistogramCalibrator", "method=percentile"},
     {"modelopt.HistogramCalibrator", "method=entropy;stride=50;torch_hist=false"},
@@ -70,7 +84,10 @@ static inline const struct every_preset *preset_at(size_t i)
     return NULL;
 }
 
-static inline bool weighs_columns(const struct every_preset *p) { return strcmp(p->preset, "llmc.imatrix_mse") == 0; }
+static inline bool weighs_columns(const struct every_preset *p)
+{
+    return strstr(p->preset, "imatrix") != NULL;
+}
 
 /* A matrix of normal-like numbers, the same for the same seed; one seed's reach further than those before it. */
 static inline void fill_matrix(float *data, size_t n, uint32_t seed)

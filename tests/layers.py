@@ -31,8 +31,8 @@ with open(SLOTS, encoding="utf-8") as slots:
     ISAS = list(dict.fromkeys(re.findall(r"EACH\((\w+)\)", slots.read())))
 
 # From the ground up. A file may include from every folder before its own.
-LAYERS = ["base", "number", "kernels", "templates", *ISAS, "plan", "reduce", "histogram", "measure", "formula", "range",
-          "config", "observer", "api"]
+LAYERS = ["base", "number", "kernels", "templates", *ISAS, "plan", "flatten", "reduce", "histogram", "measure", "formula",
+          "range", "find", "config", "check", "observer", "api"]
 BELOW_CONFIG = LAYERS[:LAYERS.index("config")]
 CLIENTS = ["checkpoint", "tools"]
 KNOWN = {"checkpoint": "the public headers", "tools": "the public headers and checkpoint/"}

@@ -43,6 +43,7 @@ static const struct definition definitions[] = {
     {"int8", 1, 0, 7, 0, NONE, -128, 127, false},
     {"int16", 1, 0, 15, 0, NONE, -32768, 32767, false},
     {"int32", 1, 0, 31, 0, NONE, -2147483648.0, 2147483647, false},
+    {"uint2", 0, 0, 2, 0, NONE, 0, 3, false},
     {"uint4", 0, 0, 4, 0, NONE, 0, 15, false},
     {"uint8", 0, 0, 8, 0, NONE, 0, 255, false},
     {"uint16", 0, 0, 16, 0, NONE, 0, 65535, false},

@@ -354,6 +354,8 @@ static const char *skip_reason(const struct saved_case *c)
 #else
     const bool signed_nan = true;
 #endif
+    if (c->options & LATER)
+        return "is later than the fixtures";
     if (c->options & SLEEF && !sleef)
         return "needs SLEEF";
     return c->options & NAN_SIGN && !signed_nan ? "has a NaN with a sign, which RISC-V does not make" : NULL;
@@ -375,10 +377,12 @@ static void test_case(void **state)
 static void test_sections(void **state)
 {
     (void)state;
-    size_t sections = 0;
+    size_t sections = 0, released = 0;
+    for (size_t i = 0; i < CASES; i++)
+        released += !(cases[i].options & LATER);
     for (const char *at = expected; (at = strstr(at, "\ncase ")); at++)
         sections++;
-    assert_int_equal(sections, CASES);
+    assert_int_equal(sections, released);
 }
 
 static void test_write(void **state)

@@ -173,14 +173,22 @@ static void check_real(qobs_config *config, const qobs_setting_info *info)
     assert_unchanged(config, qobs_config_set_real(config, info->key, -(double)INFINITY, &error), info->key);
 }
 
+/* A list of the smallest and the largest number in turn; the message names the key and both. */
 static void check_axes(qobs_config *config, const qobs_setting_info *info)
 {
-    assert_ok(qobs_config_set_int(config, info->key, (int64_t)info->min, &error));
-    assert_string_equal(value_of(config, info->key), "[-8]");
-    assert_ok(qobs_config_set(config, info->key, "[-8, 7,-8,7, -8, 7, -8, -8]", &error));
-    assert_string_equal(value_of(config, info->key), "[-8, 7, -8, 7, -8, 7, -8, -8]");
-    assert_unchanged(config, qobs_config_set_int(config, info->key, (int64_t)info->max + 1, &error), "axis|8|7");
-    assert_unchanged(config, qobs_config_set(config, info->key, "[0, 8]", &error), "axis|8|7");
+    const int min = (int)info->min, max = (int)info->max;
+    char text[96], one[32], wanted[64];
+    snprintf(one, sizeof one, "[%d]", min);
+    snprintf(wanted, sizeof wanted, "%s|%d|%d", info->key, abs(max), max);
+    assert_ok(qobs_config_set_int(config, info->key, min, &error));
+    assert_string_equal(value_of(config, info->key), one);
+    snprintf(text, sizeof text, "[%d, %d,%d,%d, %d, %d, %d, %d]", min, max, min, max, min, max, min, min);
+    assert_ok(qobs_config_set(config, info->key, text, &error));
+    snprintf(text, sizeof text, "[%d, %d, %d, %d, %d, %d, %d, %d]", min, max, min, max, min, max, min, min);
+    assert_string_equal(value_of(config, info->key), text);
+    assert_unchanged(config, qobs_config_set_int(config, info->key, (int64_t)max + 1, &error), wanted);
+    snprintf(text, sizeof text, "[%d, %d]", min, max + 1);
+    assert_unchanged(config, qobs_config_set(config, info->key, text, &error), wanted);
 }
 
 static void check_pair(qobs_config *config, const qobs_setting_info *info)

@@ -45,7 +45,9 @@ static const qobs_format *power_of_two_format(const qobs_config *config, const c
 {
     char name[64] = "null";
     if (config_is(config, "scale_dtype", "uint8"))
-        return qobs_format_find(config_is(config, "num_bits", "4") ? "fp4_e2m1" : "fp8_e4m3");
+        return qobs_format_find(config_is(config, "num_bits", "4")   ? "fp4_e2m1"
+                                : config_is(config, "num_bits", "6") ? "fp6_e2m3"
+                                                                     : "fp8_e4m3");
     if (!strstr(preset, "PowOf2") && !config_is(config, "scale_format", "e8m0"))
         return NULL;
     qobs_config_get(config, "mx_element_dtype", name, sizeof name, NULL);

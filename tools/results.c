@@ -197,6 +197,8 @@ double result_value(const struct result *r, size_t i)
     }
     case QOBS_I8:
         return v.i8;
+    case QOBS_U8:
+        return *p;
     case QOBS_I16:
         return v.i16;
     case QOBS_I32:

@@ -27,16 +27,18 @@ static const struct fused_rule rules_of_llm_compressor[] = {
     {{"w1", "w3"}, 2, NULL},
 };
 
-/* See fused_mappings of llm-compressor and packed_modules_mapping of vLLM's models. Longer sets come first. */
+/* The fused mappings of llm-compressor 0.14.1a20261020, which are those of vLLM's models: required names, then optional
+ * ones. */
 static const struct fused_rule rules_of_vllm[] = {
-    {{"q_proj", "k_proj", "v_proj", "b_proj", "f_a_proj", "g_proj"}, 5, NULL},
-    {{"q_proj", "k_proj", "v_proj"}, 2, NULL},
-    {{"q_a_proj", "kv_a_proj_with_mqa", "g_proj"}, 2, NULL},
-    {{"q_a_proj", "kv_proj"}, 2, NULL},
-    {{"wq_a", "wkv_a_with_mqa"}, 2, NULL},
-    {{"wq_a", "wkv"}, 2, NULL},
     {{"gate_proj", "up_proj"}, 2, NULL},
     {{"w1", "w3"}, 2, NULL},
+    {{"q_proj", "k_proj", "v_proj"}, 2, NULL},
+    {{"q_proj", "k_proj", "v_proj", "b_proj", "f_a_proj", "g_proj"}, 5, NULL},
+    {{"q_proj", "k_proj", "v_proj", "b_proj", "forget_gate.f_a_proj", "g_proj"}, 5, NULL},
+    {{"q_a_proj", "kv_a_proj_with_mqa", "g_proj"}, 2, NULL},
+    {{"wq_a", "wkv_a_with_mqa"}, 2, NULL},
+    {{"q_a_proj", "kv_proj"}, 2, NULL},
+    {{"wq_a", "wkv"}, 2, NULL},
     {{"kv_proj", "gate_proj"}, 2, NULL},
     {{"wkv", "wgate"}, 2, NULL},
     {{"wk", "weights_proj"}, 2, NULL},
@@ -100,20 +102,24 @@ static int compare_members(const void *a, const void *b)
     return order ? order : s->member - t->member;
 }
 
-/* Applies one rule to the names that are in no set yet. */
-static void apply(const struct fused_rule *rule, bool by_text, const char *const *names, size_t count, size_t *set,
-                  bool *taken, struct fused_member *members)
+/* Makes the sets of one rule that have `size` members, none of which is in a set yet. */
+static void apply(const struct fused_rule *rule, size_t size, bool by_text, const char *const *names, size_t count,
+                  size_t *set, bool *taken, struct fused_member *members)
 {
     size_t n = 0;
     for (size_t i = 0; i < count; i++)
-        if (!taken[i] && find_member(rule, names[i], by_text, &members[n]))
+        if (find_member(rule, names[i], by_text, &members[n]))
             members[n++].index = i;
     qsort(members, n, sizeof *members, compare_members);
     for (size_t first = 0, end; first < n; first = end) {
         unsigned present = 0;
-        for (end = first; end < n && compare_parents(&members[first], &members[end]) == 0; end++)
+        bool free_members = true;
+        for (end = first; end < n && compare_parents(&members[first], &members[end]) == 0; end++) {
             present |= 1u << members[end].member;
-        if ((present & ((1u << rule->needed) - 1)) != (1u << rule->needed) - 1)
+            free_members = free_members && !taken[members[end].index];
+        }
+        const unsigned needed = (1u << rule->needed) - 1;
+        if ((present & needed) != needed || end - first != size || !free_members)
             continue;
         for (size_t i = first; i < end; i++) {
             set[members[i].index] = members[first].index;
@@ -132,8 +138,9 @@ int fused_sets(const char *const *names, size_t count, enum fused_rules rules, s
     bool *taken = calloc(count + 1, sizeof *taken);
     for (size_t i = 0; i < count; i++)
         set[i] = i;
-    for (size_t r = 0; members && taken && r < rule_count; r++)
-        apply(&all[r], upstream, names, count, set, taken, members);
+    for (size_t size = MAX_MEMBERS; members && taken && size > 1; size--)
+        for (size_t r = 0; r < rule_count; r++)
+            apply(&all[r], size, upstream, names, count, set, taken, members);
     const bool failed = !members || !taken;
     free(members);
     free(taken);

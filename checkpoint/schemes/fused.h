@@ -12,7 +12,7 @@
 
 /* Which sets are fused. */
 enum fused_rules {
-    FUSED_VLLM,          /* all that vLLM fuses, experts and multi-head latent attention included, by parent */
+    FUSED_VLLM,          /* all that vLLM fuses, by parent: larger sets first, then in the order of the mappings */
     FUSED_LLM_COMPRESSOR /* those of model_free_ptq in llm-compressor 0.14, by name in natural order */
 };
 

@@ -16,9 +16,9 @@ extern "C" {
  * If `format` is NULL, texts are NULL, counts and codes 0, and numbers NaN.
  * @{ */
 
-/** A number format. Names: int2 to int8, int16, int32, uint4, uint8, uint16, fp4_e2m1, fp6_e2m3, fp6_e3m2, fp8_e4m3,
- * fp8_e5m2, fp8_e5m3, e8m0, bf16, f16. fp8_e4m3 has no infinity and a maximum of 448; fp8_e5m3 is that of AMD Quark,
- * without a sign. */
+/** A number format. Names: int2 to int8, int16, int32, uint2, uint4, uint8, uint16, fp4_e2m1, fp6_e2m3, fp6_e3m2,
+ * fp8_e4m3, fp8_e5m2, fp8_e5m3, e8m0, bf16, f16. fp8_e4m3 has no infinity and a maximum of 448; fp8_e5m3 is that of AMD
+ * Quark, without a sign. */
 typedef struct qobs_format qobs_format;
 
 /** The number of formats. From index qobs_format_count() on, formats are NULL.

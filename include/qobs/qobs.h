@@ -114,7 +114,8 @@ typedef enum qobs_dtype {
     QOBS_I16,
     QOBS_I32,
     QOBS_I64,
-    QOBS_F8_E4M3 /**< 8 bits without infinities: the largest number is 448, 0x7f is NaN */
+    QOBS_F8_E4M3, /**< 8 bits without infinities: the largest number is 448, 0x7f is NaN */
+    QOBS_U8       /**< only of zero points */
 } qobs_dtype;
 
 /** A view of memory that the caller owns. A tensor has at most 2^48 elements within 2^61 bytes. Observed tensors are

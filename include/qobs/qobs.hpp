@@ -241,6 +241,8 @@ struct any_array {
             return detail::numbers<T, std::int64_t>(bytes);
         case QOBS_F8_E4M3:
             return detail::decoded<T, std::uint8_t>(bytes, "fp8_e4m3");
+        case QOBS_U8:
+            return detail::numbers<T, std::uint8_t>(bytes);
         }
         throw error(QOBS_ERROR_INVALID_ARGUMENT, ("dtype: is " + std::to_string(dtype)).c_str());
     }

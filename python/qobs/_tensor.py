@@ -15,11 +15,11 @@ import sys
 from ctypes import POINTER, Structure, c_char_p, c_int, c_int32, c_int64, c_ssize_t, c_uint8, c_uint16, \
     c_uint64, c_void_p, py_object
 
-from ._library import BF16, F8_E4M3, F16, F32, F64, I8, I16, I32, I64, Tensor, lib
+from ._library import BF16, F8_E4M3, F16, F32, F64, I8, I16, I32, I64, U8, Tensor, lib
 
-SIZES = {code: lib.dtype_size(code) for code in range(F32, F8_E4M3 + 1)}
+SIZES = {code: lib.dtype_size(code) for code in range(F32, U8 + 1)}
 NAMES = {F32: "float32", BF16: "bfloat16", F16: "float16", F64: "float64", I8: "int8", I16: "int16", I32: "int32",
-         I64: "int64", F8_E4M3: "float8_e4m3fn"}
+         I64: "int64", F8_E4M3: "float8_e4m3fn", U8: "uint8"}
 _CODES = {name: code for code, name in NAMES.items()}
 _SIZE = ctypes.sizeof(Tensor)
 _addressof = ctypes.addressof

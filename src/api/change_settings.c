@@ -12,6 +12,15 @@ enum { KEY = 64, VALUE = 128, NAME = 64 };
 
 /* ---- One setting ------------------------------------------------------------------------------------------------- */
 
+/* "none" has no value, either, unless it is a word of the setting. */
+static bool is_unset(const struct setting *setting, const char *value)
+{
+    for (const struct word *w = setting->kind == KIND_WORD ? setting->words : NULL; w && w->text; w++)
+        if (qobs_equal_ignoring_case(value, w->text))
+            return false;
+    return qobs_equal_ignoring_case(value, "null") || qobs_equal_ignoring_case(value, "none");
+}
+
 int qobs_config_set(qobs_config *config, const char *key, const char *given, qobs_error *error)
 {
     if (!config || !key || !given)
@@ -30,7 +39,7 @@ int qobs_config_set(qobs_config *config, const char *key, const char *given, qob
     int status = qobs_setting_require(config->preset, key, &setting, error);
     if (status != QOBS_OK)
         return status;
-    if (!quote && (qobs_equal_ignoring_case(value, "null") || qobs_equal_ignoring_case(value, "none")))
+    if (!quote && is_unset(setting, value))
         qobs_setting_restore(setting, config);
     else
         status = qobs_setting_parse(setting, value, config, error);

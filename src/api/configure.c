@@ -7,7 +7,7 @@
 
 #include "base/error.h"
 #include "base/fpenv.h"
-#include "config/check.h"
+#include "check/check.h"
 #include "config/settings.h"
 
 /* Lists presets for a message: first those of the name's family. Ends with the number of presets that do not fit. */
@@ -88,6 +88,12 @@ int qobs_config_check(const qobs_config *config, qobs_error *error)
         break;
     case FAMILY_TORCH:
         status = qobs_check_torch(config, error);
+        break;
+    case FAMILY_ORT:
+        status = qobs_check_ort(config, error);
+        break;
+    case FAMILY_TORCHAO:
+        status = qobs_check_torchao(config, error);
         break;
     case FAMILY_QUARK:
         status = qobs_check_quark(config, error);

@@ -73,7 +73,7 @@ static int choose_quantizer(struct quantizer *q, const qobs_config *config, cons
             qobs_quantizer_for_integers(q, quant_min, quant_max, false);
             return QOBS_OK;
         }
-        format = format ? format : qobs_format_at(config->num_bits == 4 ? FORMAT_E2M1 : FORMAT_E4M3);
+        format = format ? format : qobs_config_float_format(config);
         break;
     default:
         break;
@@ -82,6 +82,14 @@ static int choose_quantizer(struct quantizer *q, const qobs_config *config, cons
         return qobs_invalid(error, "format: is NULL, which %s leaves open", preset);
     qobs_quantizer_for_format(q, format);
     return QOBS_OK;
+}
+
+/* The sign of e2m1 is that of the quotient, and upstream's sign of -0 is 0. */
+static bool makes_zeros_positive(const qobs_config *config, const qobs_format *format)
+{
+    if (config->preset->family != FAMILY_LLMC || (!format && config->type == TYPE_INT))
+        return false;
+    return (format ? format : qobs_config_float_format(config)) == qobs_format_at(FORMAT_E2M1);
 }
 
 /* The bytes from the first to the last element of out must be those of the caller. */
@@ -145,7 +153,7 @@ static int choose_kind(struct fake_quantize *f, const qobs_config *config, const
             return QOBS_OK;
         return qobs_invalid(error, "config: num_bits is %d, codes have 2 to 8", (int)config->num_bits);
     }
-    format = format ? format : qobs_format_at(config->num_bits == 4 ? FORMAT_E2M1 : FORMAT_E4M3);
+    format = format ? format : qobs_config_float_format(config);
     f->kind = format == qobs_format_at(FORMAT_E2M1) ? QOBS_CODE_E2M1 : QOBS_CODE_E4M3;
     if (f->kind == QOBS_CODE_E2M1 || format == qobs_format_at(FORMAT_E4M3))
         return QOBS_OK;
@@ -192,6 +200,7 @@ int qobs_quantize(const qobs_quantize_args *args, qobs_error *error)
     struct fake_quantize f = {
         .runtime = &runtime, .kernels = qobs_kernels_active(), .global_scale = a.global_scale, .direction = TO_CODES};
     int status = choose_kind(&f, a.config, a.format, error);
+    f.positive_zero = makes_zeros_positive(a.config, a.format);
     if (status == QOBS_OK)
         status = choose_quantizer(&f.quantizer, a.config, a.format, error);
     if (status == QOBS_OK && plan->value.elements > 0)
@@ -264,6 +273,7 @@ int qobs_fake_quantize(const qobs_fake_quantize_args *args, qobs_error *error)
     RETURN_IF_FAILED(qobs_plan_create(&plan, a.config, a.value, a.g_idx, a.runtime, error));
     struct fake_quantize f = {.runtime = &runtime, .kernels = qobs_kernels_active(), .global_scale = a.global_scale};
     int status = choose_quantizer(&f.quantizer, a.config, a.format, error);
+    f.positive_zero = makes_zeros_positive(a.config, a.format);
     if (status == QOBS_OK && plan->value.elements > 0) {
         const qobs_tensor out = {sizeof out, a.out, a.value->dtype, a.value->ndim, a.value->shape, a.out_strides};
         status = check_out(&a, &plan->value, error);

@@ -120,7 +120,7 @@ static int search_plan(const struct search_call *d, struct grid_search search, q
 static int search(struct search_call *d, const qobs_search_args *a, qobs_error *error)
 {
     struct grid_search search = {.global_scale = a->global_scale, .find_ranges = true, .min = a->min, .max = a->max};
-    if (search.global_scale && d->config->version == VERSION_CURRENT)
+    if (search.global_scale && qobs_config_is_current(d->config))
         return qobs_invalid(error, "global_scale: version current searches without one");
     int status = qobs_runtime_resolve(&d->runtime, a->runtime, error);
     if (status == QOBS_OK)
@@ -184,7 +184,7 @@ int qobs_global_search(const qobs_search_args *args, qobs_error *error)
     if (status == QOBS_OK && superfluous(&a))
         status = qobs_invalid(error, "%s: has no meaning for the complete tensor", superfluous(&a));
     if (status == QOBS_OK &&
-        (a.config->version == VERSION_CURRENT || qobs_config_strategy(a.config) != STRATEGY_TENSOR_GROUP))
+        (qobs_config_is_current(a.config) || qobs_config_strategy(a.config) != STRATEGY_TENSOR_GROUP))
         status = qobs_invalid(
             error, "config: only versions 2025-09 and 2025-10 with strategy tensor_group searches for a global scale");
     if (status != QOBS_OK)

@@ -13,13 +13,14 @@ static const struct {
     [QOBS_F32] = {"F32", 4}, [QOBS_BF16] = {"BF16", 2}, [QOBS_F16] = {"F16", 2},
     [QOBS_F64] = {"F64", 8}, [QOBS_I8] = {"I8", 1},     [QOBS_I16] = {"I16", 2},
     [QOBS_I32] = {"I32", 4}, [QOBS_I64] = {"I64", 8},   [QOBS_F8_E4M3] = {"F8_E4M3", 1},
+    [QOBS_U8] = {"U8", 1},
 };
 
 /* With this limit, bytes of arrays with several entries for each element or qparam fit 64 bits. A larger tensor could
  * not be addressed, except by strides of 0. */
 #define MAX_ELEMENTS (INT64_C(1) << 48)
 
-static bool known(qobs_dtype dtype) { return dtype >= QOBS_F32 && dtype <= QOBS_F8_E4M3; }
+static bool known(qobs_dtype dtype) { return dtype >= QOBS_F32 && dtype <= QOBS_U8; }
 
 size_t qobs_dtype_size(qobs_dtype dtype) { return known(dtype) ? dtypes[dtype].size : 0; }
 

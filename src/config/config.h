@@ -18,7 +18,7 @@ enum { NUM_BITS_E4M3 = 0 }; /* Model-Optimizer's (4, 3) */
 /* Arithmetic of searches on BF16 and F16. */
 enum search_dtype { SEARCH_NATIVE, SEARCH_FLOAT32 };
 
-enum version { VERSION_CURRENT, VERSION_2025_10, VERSION_2025_09 };
+enum version { VERSION_CURRENT, VERSION_2025_10, VERSION_2025_09, VERSION_2026_10 };
 
 enum torch_dtype {
     TORCH_QUINT8,
@@ -68,6 +68,7 @@ enum quark_dtype {
     QUARK_MX9,
     QUARK_UINT16,
     QUARK_UINT32,
+    QUARK_UINT2,
     QUARK_DTYPES
 };
 
@@ -84,6 +85,43 @@ enum scale_type {
     SCALE_TYPE_POF2,
     SCALE_TYPE_E5M3,
     SCALE_TYPE_E8M0
+};
+
+/* ONNX Runtime's QuantType. */
+enum ort_type { ORT_QINT8, ORT_QUINT8, ORT_QINT16, ORT_QUINT16, ORT_QINT4, ORT_QUINT4, ORT_TYPES };
+
+/* ONNX Runtime's scenario: moments of values, or of their cube roots. */
+enum ort_scenario { ORT_SAME, ORT_P3 };
+
+/* torchao */
+enum torchao_module { TORCHAO_QUANTIZATION, TORCHAO_PT2E };
+
+enum zero_point_domain { ZERO_POINT_DOMAIN_INT, ZERO_POINT_DOMAIN_FLOAT, ZERO_POINT_DOMAIN_NONE };
+
+enum torchao_dtype {
+    TORCHAO_INT8,
+    TORCHAO_UINT8,
+    TORCHAO_INT1,
+    TORCHAO_INT2,
+    TORCHAO_INT3,
+    TORCHAO_INT4,
+    TORCHAO_INT5,
+    TORCHAO_INT6,
+    TORCHAO_INT7,
+    TORCHAO_UINT1,
+    TORCHAO_UINT2,
+    TORCHAO_UINT3,
+    TORCHAO_UINT4,
+    TORCHAO_UINT5,
+    TORCHAO_UINT6,
+    TORCHAO_UINT7,
+    TORCHAO_INT16,
+    TORCHAO_INT32,
+    TORCHAO_E4M3,
+    TORCHAO_E5M2,
+    TORCHAO_E4M3_FNUZ,
+    TORCHAO_E5M2_FNUZ,
+    TORCHAO_DTYPES
 };
 
 /* Every setting of every preset; a preset's family says which of them it has. Enumerations are stored as int so that
@@ -153,7 +191,31 @@ struct qobs_config {
     int scale_format;
     int scale_calculation_mode;
     int mx_element_dtype;
+    bool has_first_level;
+    double quant_max_first_level; /* of the numbers whose scales are quantized */
     int scope; /* exponents below the first that are tried */
+
+    /* ONNX Runtime */
+    int activation_type; /* enum ort_type */
+    bool activation_symmetric, moving_average, per_channel;
+    bool has_min_real_range;
+    double min_real_range;
+    int64_t num_quantized_bins;
+    int scenario;
+
+    /* torchao */
+    int mapping_type; /* enum torchao_mapping */
+    int target_dtype; /* enum torchao_dtype */
+    int torchao_granularity;
+    int axis, dim;
+    struct axes block_sizes; /* of the last dimensions */
+    bool has_block_sizes;
+    bool has_eps;
+    int torchao_scale_dtype, torchao_zero_point_dtype; /* a qobs_dtype, or 0: as the arithmetic leaves them */
+    bool preserve_zero, keepdim, run_once;
+    int zero_point_domain;
+    int torchao_module;
+    int steps;
 
     /* TensorRT (Model-Optimizer) */
     bool has_axes;
@@ -170,6 +232,15 @@ struct qobs_config {
 /* The strategy given, or the one group_size implies. */
 enum strategy qobs_config_strategy(const qobs_config *config);
 
+/* The format of compressed-tensors' floats: e2m1, e2m3 or e4m3. */
+const struct qobs_format *qobs_config_float_format(const struct qobs_config *config);
+
+/* The formulas and searches of 2026, not those of 2025. */
+static inline bool qobs_config_is_current(const struct qobs_config *config)
+{
+    return config->version == VERSION_CURRENT || config->version == VERSION_2026_10;
+}
+
 /* MXFP4 and MXFP8, as compressed-tensors tells them: 4 or 8-bit floats, groups of 32, scales stored as exponents. */
 bool qobs_config_is_mx(const qobs_config *config);
 
@@ -184,3 +255,4 @@ const char *qobs_torch_dtype_text(int dtype);
 const char *qobs_qscheme_text(int qscheme);
 const char *qobs_quark_dtype_text(int dtype);
 const char *qobs_quark_qscheme_text(int qscheme);
+const char *qobs_torchao_dtype_text(int dtype);

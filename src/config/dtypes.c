@@ -47,7 +47,7 @@ static const struct {
     [QUARK_FLOAT16] = {FORMAT_F16, 10, true},   [QUARK_BFLOAT16] = {FORMAT_BF16, 7, true},
     [QUARK_MX] = {NO_FORMAT, 0, false},         [QUARK_MX6] = {NO_FORMAT, 0, false},
     [QUARK_MX9] = {NO_FORMAT, 0, false},        [QUARK_UINT16] = {NO_FORMAT, 0, false},
-    [QUARK_UINT32] = {NO_FORMAT, 0, false},
+    [QUARK_UINT32] = {NO_FORMAT, 0, false},     [QUARK_UINT2] = {FORMAT_UINT2, 0, false},
 };
 
 struct quark_number qobs_quark_number(int quark_dtype)

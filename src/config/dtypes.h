@@ -14,6 +14,15 @@ struct torch_number {
 };
 struct torch_number qobs_torch_number(int torch_dtype);
 
+struct torchao_number {
+    double quant_min, quant_max;
+    bool is_float;
+};
+struct torchao_number qobs_torchao_number(const qobs_config *config); /* with limits that are set */
+
+/* True if the functions of torchao.quantization.pt2e compute the qparams. */
+bool qobs_config_is_pt2e(const qobs_config *config);
+
 struct quark_number {
     double quant_min, quant_max; /* 0 and 0 for dtypes without a format of their own */
     int mantissa_bits, emax;     /* as elements of an e8m0 scale; mantissa_bits 0: Quark has no such scale */

@@ -20,6 +20,13 @@ static const struct search_defaults nvfp4_expanded_mse = {
     .maxshrink = 1 - 0.8 / 1.8, .grid = 200, .norm = 2.4, .expand = 1.8, .patience = 1000, .since_2026 = true};
 static const struct search_defaults imatrix_mse = {
     .maxshrink = 0.95, .grid = 20, .norm = 3, .expand = 1, .patience = 5, .importance = true, .since_2026 = true};
+static const struct search_defaults nvfp4_expanded_imatrix = {.maxshrink = 1 - 0.8 / 1.8,
+                                                              .grid = 200,
+                                                              .norm = 2.4,
+                                                              .expand = 1.8,
+                                                              .patience = 1000,
+                                                              .importance = true,
+                                                              .since_2026 = true};
 
 #define PRESET(name, family, granularity, reduction, accumulator, range, formula, search, summary)                     \
     {name,                                                                                                             \

@@ -14,7 +14,9 @@ enum family {
     FAMILY_TORCH = 2,
     FAMILY_QUARK = 4,
     FAMILY_MODELOPT = 8,
-    FAMILY_QOBS = 16 /* our own */
+    FAMILY_QOBS = 16, /* our own */
+    FAMILY_ORT = 32,
+    FAMILY_TORCHAO = 64
 };
 
 /* With the quantization schemes of compressed-tensors. */
@@ -31,6 +33,8 @@ enum granularity_kind {
     GRANULARITY_QUARK_GROUP,   /* runs of group_size along ch_axis */
     GRANULARITY_QUARK_BLOCK,   /* the same, the last run padded with zeros */
     GRANULARITY_MODELOPT_AXES, /* along every axis that is not reduced */
+    GRANULARITY_ORT,           /* all elements, or along axis 1 with per_channel */
+    GRANULARITY_TORCHAO,       /* by granularity */
     GRANULARITY_MODELOPT_BLOCK /* runs of block_size along the last dimension */
 };
 
@@ -44,6 +48,9 @@ enum formula_kind {
     FORMULA_QUARK_MX, /* by scale_format */
     FORMULA_QUARK_BFP,
     FORMULA_QUARK_POWER_OF_2,
+    FORMULA_ORT,           /* by activation_type */
+    FORMULA_TORCHAO,       /* by mapping_type */
+    FORMULA_TORCHAO_FIXED, /* those that are set, in torchao's dtypes */
     FORMULA_QUARK_TORCH /* torch's observer with Quark's limits */
 };
 
@@ -96,5 +103,5 @@ static inline bool qobs_preset_has_torch_histogram(const struct preset *preset)
 
 static inline bool qobs_preset_grows_bins(const struct preset *preset)
 {
-    return preset->reduction->histogram && !qobs_preset_has_torch_histogram(preset);
+    return preset->reduction->histogram && !qobs_preset_has_torch_histogram(preset) && preset->family != FAMILY_ORT;
 }

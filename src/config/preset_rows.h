@@ -17,6 +17,11 @@ PRESET("llmc.nvfp4_expanded_mse", LLMC, LLMC, minmax, last, grid, COMPRESSED_TEN
        "range with the smallest quantization error, also wider than that of the last tensor")
 PRESET("llmc.imatrix_mse", LLMC, LLMC, minmax, last, grid, COMPRESSED_TENSORS, &imatrix_mse,
        "range with the smallest quantization error, columns weighted by activations")
+PRESET("llmc.nvfp4_expanded_imatrix", LLMC, LLMC, minmax, last, grid, COMPRESSED_TENSORS, &nvfp4_expanded_imatrix,
+       "range with the smallest quantization error, also wider than that of the last tensor, columns weighted by "
+       "activations")
+PRESET("llmc.fouroversix", LLMC, LLMC, minmax, last, grid, COMPRESSED_TENSORS, &nvfp4_expanded_mse,
+       "another name of llmc.nvfp4_expanded_mse")
 PRESET("torch.MinMaxObserver", TORCH, TENSOR, minmax, extremes, measured, TORCH, NULL, "range of all tensors")
 PRESET("torch.MovingAverageMinMaxObserver", TORCH, TENSOR, minmax, moving_average, measured, TORCH, NULL,
        "moving average of the range")
@@ -53,10 +58,28 @@ PRESET("quark.PerChannelPowOf2MinMSEObserver", QUARK, QUARK_CHANNEL, minmax, mod
        "powers of two with the smallest squared error on most tensors, for each channel")
 PRESET("quark.PerBlockMXObserver", QUARK, QUARK_BLOCK, absmax, absmax, measured, QUARK_MX, NULL,
        "largest magnitude of all tensors, for each block")
+PRESET("quark.PerBlockMXBufferReuseObserver", QUARK, QUARK_BLOCK, absmax_f32, absmax, measured, QUARK_MX, NULL,
+       "largest magnitude of all tensors, for each block, in float")
 PRESET("quark.PerBlockMXDiffsObserver", QUARK, QUARK_BLOCK, absmax, absmax, exponent, QUARK_MX, NULL,
        "power of two with the smallest squared error on the last tensor, for each block")
 PRESET("quark.PerBlockBFPObserver", QUARK, QUARK_BLOCK, minmax, bfp, measured, QUARK_BFP, NULL,
        "largest magnitude of all tensors, for each block, for block floating point")
+PRESET("ort.MinMaxCalibrater", ORT, ORT, minmax, extremes, measured, ORT, NULL,
+       "range of all tensors, or its moving average")
+PRESET("ort.EntropyCalibrater", ORT, TENSOR, histogram_ort, extremes, ort_entropy, ORT, NULL,
+       "range with the smallest divergence in a histogram of all tensors")
+PRESET("ort.PercentileCalibrater", ORT, TENSOR, histogram_ort, extremes, ort_percentile, ORT, NULL,
+       "range that holds nearly all elements of all tensors")
+PRESET("ort.DistributionCalibrater", ORT, TENSOR, histogram_ort, extremes, ort_distribution, ORT, NULL,
+       "mean and standard deviation of all tensors, for e4m3")
+PRESET("torchao.AffineQuantizedMinMaxObserver", TORCHAO, TORCHAO, minmax, extremes, measured, TORCHAO, NULL,
+       "range of all tensors")
+PRESET("torchao.AffineQuantizedMovingAverageMinMaxObserver", TORCHAO, TORCHAO, minmax, moving_average, measured,
+       TORCHAO, NULL, "moving average of the range")
+PRESET("torchao.AffineQuantizedMSEObserver", TORCHAO, TORCHAO, minmax, last, line, TORCHAO, NULL,
+       "symmetric range with the smallest squared error on the last tensor")
+PRESET("torchao.AffineQuantizedFixedQParamObserver", TORCHAO, NONE, none, last, measured, TORCHAO_FIXED, NULL,
+       "the scale and zero point that are set")
 PRESET("modelopt.MaxCalibrator", MODELOPT, MODELOPT_AXES, absmax, absmax, measured, NONE, NULL,
        "largest magnitude of all tensors along the axes that are not reduced")
 PRESET("modelopt.HistogramCalibrator", MODELOPT, TENSOR, histogram_modelopt, extremes, amax, NONE, NULL,

@@ -26,14 +26,15 @@ static const struct formula_ops *fixed(const qobs_config *config, struct formula
 
 static const struct formula_ops *compressed_tensors(const qobs_config *config, struct formula_params *p)
 {
-    const bool integer = config->type == TYPE_INT, current = config->version == VERSION_CURRENT;
-    const qobs_format *format = qobs_format_at(config->num_bits == 4 ? FORMAT_E2M1 : FORMAT_E4M3);
+    const bool integer = config->type == TYPE_INT, current = qobs_config_is_current(config);
+    const qobs_format *format = qobs_config_float_format(config);
     const double half = (double)(INT64_C(1) << (config->num_bits - 1));
     p->mapping = config->symmetric ? MAPPING_SYMMETRIC : MAPPING_AFFINE;
     p->quant_min = integer ? -half : qobs_format_min(format);
     p->quant_max = integer ? half - 1 : qobs_format_max(format);
     p->compressed_tensors.mx = qobs_config_is_mx(config);
     p->compressed_tensors.mx_offset = qobs_format_max_exponent(format);
+    p->compressed_tensors.mx_half_bits = config->num_bits == 6 ? 4 : 2;
     p->compressed_tensors.scale_dtype = current ? (enum scale_dtype)config->scale_dtype : SCALE_NATIVE;
     p->compressed_tensors.zero_point_dtype = config->zp_dtype        ? (qobs_dtype)config->zp_dtype
                                              : !integer              ? QOBS_F8_E4M3
@@ -128,6 +129,9 @@ static const struct formula_ops *quark(const qobs_config *config, struct formula
     set_quark(config, p);
     if (!qobs_quark_number(config->quark_dtype).is_float)
         return &qobs_formula_quark_integer;
+    /* The scale quantizer of a two-level scheme observes the magnitudes of blocks. */
+    if (!fp4 && config->has_first_level)
+        p->quant_max *= config->quant_max_first_level;
     p->quark.format = fp4 ? (enum scale_format)config->scale_format : SCALE_FORMAT_FLOAT32;
     p->quark.mode = mode_of(config);
     p->quark.zero_is_eps = fp4;
@@ -193,6 +197,9 @@ void qobs_resolve_formula(const qobs_config *config, struct formula *formula)
         [FORMULA_FIXED] = fixed,
         [FORMULA_COMPRESSED_TENSORS] = compressed_tensors,
         [FORMULA_TORCH] = torch,
+        [FORMULA_ORT] = qobs_ort_formula,
+        [FORMULA_TORCHAO] = qobs_torchao_formula,
+        [FORMULA_TORCHAO_FIXED] = qobs_torchao_fixed,
         [FORMULA_QUARK] = quark,
         [FORMULA_QUARK_MX] = quark_mx,
         [FORMULA_QUARK_BFP] = quark_bfp,

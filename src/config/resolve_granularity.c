@@ -37,6 +37,10 @@ static const struct granularity_ops *resolve_ops(const qobs_config *config)
         return &qobs_granularity_quark_group;
     case GRANULARITY_QUARK_BLOCK:
         return &qobs_granularity_quark_block;
+    case GRANULARITY_ORT:
+        return config->per_channel ? &qobs_granularity_torch_channel : &qobs_granularity_tensor;
+    case GRANULARITY_TORCHAO:
+        return &qobs_granularity_torchao;
     case GRANULARITY_MODELOPT_AXES:
         return &qobs_granularity_modelopt_axes;
     case GRANULARITY_MODELOPT_BLOCK:
@@ -62,10 +66,16 @@ void qobs_resolve_granularity(const qobs_config *config, struct granularity *gra
                 .group_size = config->group_size,
                 .block = {config->block[0], config->block[1]},
                 .block_size = config->block_size,
-                .ch_axis = config->ch_axis,
+                .ch_axis = config->preset->family == FAMILY_TORCHAO ? config->axis
+                           : config->per_channel                    ? 1
+                                                                    : config->ch_axis,
+                .torchao = (enum torchao_granularity)config->torchao_granularity,
+                .dim = config->dim,
+                .block_sizes = config->block_sizes,
+                .keepdim = config->keepdim,
                 .axes = config->axes,
                 .ragged = ragged,
-                .scalar_scale = config->preset->family == FAMILY_QUARK,
+                .scalar_scale = config->preset->family == FAMILY_QUARK || config->preset->family == FAMILY_ORT,
                 .minus_one_is_none = config->version != VERSION_2025_10,
                 .named_groups = ragged || config->version == VERSION_2025_09,
                 .keying = config->version == VERSION_2025_09 ? KEYING_DEFAULT : KEYING_NONE,

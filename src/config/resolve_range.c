@@ -13,14 +13,14 @@
 
 static const qobs_format *float_format(const qobs_config *config)
 {
-    return config->type == TYPE_INT ? NULL : qobs_format_find(config->num_bits == 4 ? "fp4_e2m1" : "fp8_e4m3");
+    return config->type == TYPE_INT ? NULL : qobs_config_float_format(config);
 }
 
-/* The observer with importance tries one candidate more, and at least two. */
+/* The observer with importance tries one candidate more, and at least two, up to llm-compressor 0.14.0. */
 static int steps_of(const qobs_config *config, bool importance)
 {
     const int steps = (int)(config->maxshrink * config->grid);
-    return importance ? (steps < 1 ? 1 : steps) + 1 : steps;
+    return importance && config->version != VERSION_2026_10 ? (steps < 1 ? 1 : steps) + 1 : steps;
 }
 
 static enum importance_fault early_fault(const qobs_config *config)
@@ -33,13 +33,13 @@ static enum importance_fault early_fault(const qobs_config *config)
 /* Parameters of the search_shrink kernels, and whether they implement the formula. */
 static void resolve_shrinking(const qobs_config *config, struct grid_params *g)
 {
-    const bool old = config->version != VERSION_CURRENT,
+    const bool old = !qobs_config_is_current(config),
                native = g->native_scales || config->scale_dtype == SCALE_NATIVE;
     const bool mx = !g->native_scales && qobs_config_is_mx(config);
     const bool wide =
         config->version == VERSION_2025_09 && qobs_config_strategy(config) == STRATEGY_TENSOR; /* zero points in f32 */
     const bool integers = !g->format, small = !(config->zp_dtype == QOBS_I8 && config->num_bits > 8);
-    const double max = integers ? (double)g->quant_max : config->num_bits == 4 ? 6 : 448;
+    const double max = integers ? (double)g->quant_max : qobs_format_max(g->format);
     g->shrinking = (struct shrink_rule){.integers = integers,
                                         .symmetric = config->symmetric,
                                         .mx = mx,
@@ -48,7 +48,8 @@ static void resolve_shrinking(const qobs_config *config, struct grid_params *g)
                                         .mx_offset = config->num_bits == 4 ? 2 : 8,
                                         .floor = old ? 0x1p-23f : 0};
     const bool affine = integers && qobs_config_has_whole_zero_points(config) && small && !wide;
-    g->simd = (mx ? config->symmetric : old || native) && (config->symmetric || affine);
+    g->simd = (mx ? config->symmetric : old || native) && (config->symmetric || affine) &&
+              !(mx && config->num_bits == 6);
 }
 
 static void resolve_grid(const qobs_config *config, struct grid_params *g)
@@ -64,6 +65,7 @@ static void resolve_grid(const qobs_config *config, struct grid_params *g)
         .expand = config->expand,
         .symmetric = config->symmetric,
         .native = config->search_dtype == SEARCH_NATIVE,
+        .rounded = !importance || config->version == VERSION_2026_10,
         .off_grid = config->type == TYPE_FLOAT || !qobs_config_has_whole_zero_points(config),
         /* Upstream leaves the dtype of scales out of the search if a global scale follows. */
         .native_scales = qobs_config_strategy(config) == STRATEGY_TENSOR_GROUP,
@@ -153,6 +155,12 @@ static void resolve_multiplier(const qobs_config *config, struct multiplier_para
         .quant_max = bound,
         .format = e4m3 ? qobs_format_find("fp8_e4m3") : NULL,
     };
+}
+
+static void resolve_line(const qobs_config *config, struct line_params *l)
+{
+    const struct torchao_number number = qobs_torchao_number(config);
+    *l = (struct line_params){.steps = config->steps, .quant_min = number.quant_min, .quant_max = number.quant_max};
 }
 
 /* ---- Histograms -------------------------------------------------------------------------------------------------- */
@@ -250,6 +258,14 @@ void qobs_resolve_range(const qobs_config *config, struct range_rule *rule)
     case FAMILY_QUARK:
         resolve_bins(config, &rule->params.bins);
         resolve_exponent(config, &rule->params.exponent);
+        break;
+    case FAMILY_ORT:
+        resolve_bins(config, &rule->params.bins);
+        rule->params.bins.levels = (size_t)config->num_quantized_bins;
+        rule->params.bins.roots = config->scenario == ORT_P3;
+        break;
+    case FAMILY_TORCHAO:
+        resolve_line(config, &rule->params.line);
         break;
     case FAMILY_MODELOPT:
         resolve_bins(config, &rule->params.bins);

@@ -6,7 +6,7 @@
 
 static struct observer_traits traits_of_llmc(const qobs_config *config)
 {
-    const bool current = config->version == VERSION_CURRENT, oldest = config->version == VERSION_2025_09;
+    const bool current = qobs_config_is_current(config), oldest = config->version == VERSION_2025_09;
     struct observer_traits traits = {
         .first_batch_only = current && config->base_name == BASE_WEIGHT,
         .has_global_range = !current,
@@ -26,6 +26,8 @@ void qobs_resolve_traits(const qobs_config *config, struct observer_traits *trai
     *traits = (struct observer_traits){
         .token_result = quark && observes ? TOKENS_NONZERO : TOKENS_NONE,
         .counts_nonzero_tokens = quark,
+        .range_is_lowest = config->preset->family == FAMILY_ORT,
+        .first_batch_only = config->preset->range == &qobs_range_line && config->run_once,
         .scale_is_list = config->preset->formula == FORMULA_QUARK_TORCH,
     };
     if (qobs_preset_has_scheme(config->preset))

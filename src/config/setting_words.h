@@ -22,7 +22,8 @@ static const struct word histogram_nonfinite_modes[] = {{"refuse", NONFINITE_REF
                                                         {"propagate", NONFINITE_PROPAGATE},
                                                         {0}};
 static const struct word versions[] = {
-    {"current", VERSION_CURRENT}, {"2025-10", VERSION_2025_10}, {"2025-09", VERSION_2025_09}, {0}};
+    {"current", VERSION_CURRENT}, {"2025-10", VERSION_2025_10}, {"2025-09", VERSION_2025_09},
+    {"2026-10", VERSION_2026_10}, {0}};
 static const struct word search_dtypes[] = {{"native", SEARCH_NATIVE}, {"float32", SEARCH_FLOAT32}, {0}};
 static const struct word types[] = {{"int", TYPE_INT}, {"float", TYPE_FLOAT}, {0}};
 static const struct word amax_methods[] = {
@@ -50,6 +51,7 @@ static const struct word scale_dtypes[] = {{"float32", SCALE_F32}, {"bfloat16", 
                                            {"uint8", SCALE_U8},    {0}};
 static const struct word dynamics[] = {{"false", 0}, {"true", 1}, {"local", 2}, {0}};
 static const struct word zp_dtypes[] = {{"int8", QOBS_I8},
+                                        {"uint8", QOBS_U8},
                                         {"int16", QOBS_I16},
                                         {"int32", QOBS_I32},
                                         {"bfloat16", QOBS_BF16},
@@ -57,6 +59,56 @@ static const struct word zp_dtypes[] = {{"int8", QOBS_I8},
                                         {"float32", QOBS_F32},
                                         {"float8_e4m3fn", QOBS_F8_E4M3},
                                         {0}};
+static const struct word ort_types[] = {{"QInt8", ORT_QINT8},   {"QUInt8", ORT_QUINT8},   {"QInt16", ORT_QINT16},
+                                        {"QUInt16", ORT_QUINT16}, {"QInt4", ORT_QINT4}, {"QUInt4", ORT_QUINT4},
+                                        {0}};
+static const struct word ort_scenarios[] = {{"same", ORT_SAME}, {"p3", ORT_P3}, {0}};
+static const struct word mapping_types[] = {{"SYMMETRIC", TORCHAO_SYMMETRIC},
+                                            {"SYMMETRIC_NO_CLIPPING_ERR", TORCHAO_NO_CLIPPING_ERR},
+                                            {"ASYMMETRIC", TORCHAO_ASYMMETRIC},
+                                            {0}};
+static const struct word torchao_dtypes[] = {{"int8", TORCHAO_INT8},
+                                             {"uint8", TORCHAO_UINT8},
+                                             {"int1", TORCHAO_INT1},
+                                             {"int2", TORCHAO_INT2},
+                                             {"int3", TORCHAO_INT3},
+                                             {"int4", TORCHAO_INT4},
+                                             {"int5", TORCHAO_INT5},
+                                             {"int6", TORCHAO_INT6},
+                                             {"int7", TORCHAO_INT7},
+                                             {"uint1", TORCHAO_UINT1},
+                                             {"uint2", TORCHAO_UINT2},
+                                             {"uint3", TORCHAO_UINT3},
+                                             {"uint4", TORCHAO_UINT4},
+                                             {"uint5", TORCHAO_UINT5},
+                                             {"uint6", TORCHAO_UINT6},
+                                             {"uint7", TORCHAO_UINT7},
+                                             {"int16", TORCHAO_INT16},
+                                             {"int32", TORCHAO_INT32},
+                                             {"float8_e4m3fn", TORCHAO_E4M3},
+                                             {"float8_e5m2", TORCHAO_E5M2},
+                                             {"float8_e4m3fnuz", TORCHAO_E4M3_FNUZ},
+                                             {"float8_e5m2fnuz", TORCHAO_E5M2_FNUZ},
+                                             {0}};
+static const struct word torchao_granularities[] = {
+    {"PerTensor", TORCHAO_PER_TENSOR}, {"PerAxis", TORCHAO_PER_AXIS},   {"PerGroup", TORCHAO_PER_GROUP},
+    {"PerRow", TORCHAO_PER_ROW},       {"PerToken", TORCHAO_PER_TOKEN}, {"PerBlock", TORCHAO_PER_BLOCK},
+    {0}};
+static const struct word torchao_qparam_dtypes[] = {{"float32", QOBS_F32}, {"bfloat16", QOBS_BF16},
+                                                    {"float16", QOBS_F16}, {"float64", QOBS_F64},
+                                                    {"int8", QOBS_I8},     {"uint8", QOBS_U8},
+                                                    {"int16", QOBS_I16},   {"int32", QOBS_I32},
+                                                    {"int64", QOBS_I64},   {0}};
+static const struct word torchao_scale_dtypes[] = {{"float32", QOBS_F32},
+                                                   {"bfloat16", QOBS_BF16},
+                                                   {"float16", QOBS_F16},
+                                                   {"float64", QOBS_F64},
+                                                   {0}};
+static const struct word zero_point_domains[] = {{"INT", ZERO_POINT_DOMAIN_INT},
+                                                 {"FLOAT", ZERO_POINT_DOMAIN_FLOAT},
+                                                 {"NONE", ZERO_POINT_DOMAIN_NONE},
+                                                 {0}};
+static const struct word torchao_modules[] = {{"quantization", TORCHAO_QUANTIZATION}, {"pt2e", TORCHAO_PT2E}, {0}};
 enum { FLOATING = 3 }; /* the first words, which observers of ranges do not accept */
 static const struct word torch_dtypes[] = {{"float32", TORCH_FLOAT32},
                                            {"float16", TORCH_FLOAT16},
@@ -100,6 +152,7 @@ static const struct word quark_dtypes[] = {{"int8", QUARK_INT8},
                                            {"mx9", QUARK_MX9},
                                            {"uint16", QUARK_UINT16},
                                            {"uint32", QUARK_UINT32},
+                                           {"uint2", QUARK_UINT2},
                                            {0}};
 static const struct word quark_qschemes[] = {
     {"per_tensor", QUARK_PER_TENSOR}, {"per_channel", QUARK_PER_CHANNEL}, {"per_group", QUARK_PER_GROUP}, {0}};

@@ -33,7 +33,8 @@ static bool has_chunks(const struct preset *preset) { return searches(preset) &&
 
 static bool has_percentile(const struct preset *preset)
 {
-    return preset->range == &qobs_range_percentile || preset->range == &qobs_range_amax;
+    return preset->range == &qobs_range_percentile || preset->range == &qobs_range_amax ||
+           preset->range == &qobs_range_ort_percentile;
 }
 
 static bool has_start_bin(const struct preset *preset)
@@ -47,7 +48,16 @@ static bool has_multiples(const struct preset *preset) { return preset->range ==
 
 static bool has_blocks(const struct preset *preset) { return preset->granularity == GRANULARITY_MODELOPT_BLOCK; }
 
-static bool is_fixed(const struct preset *preset) { return preset->formula == FORMULA_FIXED; }
+static bool is_tensor_minmax(const struct preset *preset)
+{
+    return preset->granularity == GRANULARITY_TENSOR && preset->formula == FORMULA_QUARK &&
+           !preset->reduction->histogram;
+}
+
+static bool is_fixed(const struct preset *preset)
+{
+    return preset->formula == FORMULA_FIXED || preset->formula == FORMULA_TORCHAO_FIXED;
+}
 
 static bool is_placeholder(const struct preset *preset)
 {
@@ -63,19 +73,48 @@ static bool has_channels(const struct preset *preset)
 
 static bool has_no_histogram(const struct preset *preset) { return !qobs_preset_has_torch_histogram(preset); }
 
-enum { ANY = FAMILIES_OF_SCHEMES | FAMILY_TORCH | FAMILY_QUARK | FAMILY_MODELOPT };
+static bool has_ort_bins(const struct preset *preset) { return preset->reduction->histogram != NULL; }
+
+static bool has_ort_ranges(const struct preset *preset) { return preset->range == &qobs_range_measured; }
+
+static bool has_quantized_bins(const struct preset *preset) { return preset->range == &qobs_range_ort_entropy; }
+
+static bool has_moments(const struct preset *preset) { return preset->range->found_moments; }
+
+static bool has_no_moments(const struct preset *preset) { return !has_moments(preset); }
+
+static bool has_symmetric_data(const struct preset *preset)
+{
+    return !has_quantized_bins(preset) && !has_moments(preset);
+}
+
+static bool searches_line(const struct preset *preset) { return preset->range == &qobs_range_line; }
+
+static bool has_module(const struct preset *preset)
+{
+    return preset->family == FAMILY_TORCHAO && preset->accumulator == &qobs_accumulate_extremes;
+}
+
+static bool has_keepdim(const struct preset *preset) { return has_module(preset); }
+
+enum {
+    ANY = FAMILIES_OF_SCHEMES | FAMILY_TORCH | FAMILY_QUARK | FAMILY_MODELOPT | FAMILY_ORT | FAMILY_TORCHAO
+};
 #define EVERY NULL
 #define FIELD(name) offsetof(struct qobs_config, name)
 
-/* Rows for words, for true and false, for numbers, and for settings that have no value until they are set. */
+/* Rows for words, for true and false, for numbers, and for settings that have no value until they are set; ADDED: and
+ * that a preset of saved states of format 3 got later. */
 #define WORD(key, families, only, field, words, help)                                                                  \
-    {key, families, only, KIND_WORD, FIELD(field), NO_FIELD, words, 0, 0, help}
+    {key, families, only, KIND_WORD, FIELD(field), NO_FIELD, words, 0, 0, help, false}
 #define SWITCH(key, families, only, field, help)                                                                       \
-    {key, families, only, KIND_BOOL, FIELD(field), NO_FIELD, switch_words, 0, 0, help}
+    {key, families, only, KIND_BOOL, FIELD(field), NO_FIELD, switch_words, 0, 0, help, false}
 #define NUMBER(key, families, only, kind, field, min, max, help)                                                       \
-    {key, families, only, kind, FIELD(field), NO_FIELD, NULL, min, max, help}
+    {key, families, only, kind, FIELD(field), NO_FIELD, NULL, min, max, help, false}
 #define OPTIONAL(key, families, only, kind, field, set, min, max, help)                                                \
-    {key, families, only, kind, FIELD(field), FIELD(set), NULL, min, max, help}
+    {key, families, only, kind, FIELD(field), FIELD(set), NULL, min, max, help, false}
+#define ADDED(key, families, only, kind, field, set, min, max, help)                                                   \
+    {key, families, only, kind, FIELD(field), FIELD(set), NULL, min, max, help, true}
 
 /* Key, families, presets, kind, field, the field that is true once the setting has a value, limits, help. */
 static const struct setting settings[] = {
@@ -124,7 +163,7 @@ static const struct setting settings[] = {
     WORD("zp_dtype", FAMILY_LLMC, EVERY, zp_dtype, zp_dtypes, "dtype of the zero point"),
     WORD("version", FAMILY_LLMC, EVERY, version, versions, "release of llm-compressor that is reproduced"),
     {"observer", FAMILIES_OF_SCHEMES, EVERY, KIND_OWN_NAME, 0, NO_FIELD, NULL, 0, 0,
-     "accepted only with the preset's own name"},
+     "accepted only with the preset's own name", false},
     SWITCH("ragged", FAMILY_LLMC, EVERY, ragged, "a last group may be shorter"),
     NUMBER("maxshrink", ANY, searches, KIND_REAL, maxshrink, 0, 1,
            "largest part of the range that a candidate removes"),
@@ -134,7 +173,8 @@ static const struct setting settings[] = {
            "failed candidates in a row that end the search; 0: never"),
     NUMBER("grid", ANY, searches, KIND_REAL, grid, 0x1p-10, 0x1p16, "number of steps from the complete range to 0"),
     NUMBER("norm", ANY, searches, KIND_REAL, norm, 0x1p-10, 0x1p10, "exponent of the error"),
-    NUMBER("expand", ANY, searches, KIND_REAL, expand, 1, 0x1p10, "factor of the range before the search"),
+    NUMBER("expand", ANY, has_chunks, KIND_REAL, expand, 1, 0x1p10, "factor of the range before the search"),
+    NUMBER("expand", ANY, has_importance, KIND_REAL, expand, 0x1p-10, 0x1p10, "factor of the range before the search"),
     WORD("search_dtype", FAMILY_LLMC, searches, search_dtype, search_dtypes,
          "arithmetic of the search on BF16 and F16: upstream's in that dtype, or float"),
     NUMBER("chunk_size", ANY, has_chunks, KIND_LONG, chunk_size, 1, 0x1p31, "accepted, without effect"),
@@ -157,9 +197,9 @@ static const struct setting settings[] = {
     WORD("dtype", FAMILY_TORCH, is_placeholder, dtype, torch_dtypes, "dtype of the quantized numbers"),
     WORD("qscheme", FAMILY_TORCH, EVERY, qscheme, qschemes, "granularity, and symmetric or affine"),
     SWITCH("reduce_range", FAMILY_TORCH, has_ranges, reduce_range, "use one bit less"),
-    OPTIONAL("quant_min", FAMILY_TORCH, EVERY, KIND_LONG, quant_min, has_quant_min, -0x1p31, 0x1p32,
+    OPTIONAL("quant_min", FAMILY_TORCH | FAMILY_TORCHAO, EVERY, KIND_LONG, quant_min, has_quant_min, -0x1p31, 0x1p32,
              "smallest quantized number"),
-    OPTIONAL("quant_max", FAMILY_TORCH, EVERY, KIND_LONG, quant_max, has_quant_max, -0x1p31, 0x1p32,
+    OPTIONAL("quant_max", FAMILY_TORCH | FAMILY_TORCHAO, EVERY, KIND_LONG, quant_max, has_quant_max, -0x1p31, 0x1p32,
              "largest quantized number"),
     NUMBER("eps", FAMILY_TORCH, has_ranges, KIND_REAL, eps, 0, 1e38, "smallest scale"),
     NUMBER("ch_axis", FAMILY_TORCH, has_channels, KIND_INTEGER, ch_axis, -QOBS_MAX_NDIM, QOBS_MAX_NDIM - 1,
@@ -167,9 +207,10 @@ static const struct setting settings[] = {
     SWITCH("is_dynamic", FAMILY_TORCH, EVERY, is_dynamic,
            "accepted; moving averages need `averaging_constant` 1 with it"),
     SWITCH("is_dynamic", FAMILY_QUARK, EVERY, is_dynamic, "use only the last batch"),
-    OPTIONAL("scale", FAMILY_TORCH, is_fixed, KIND_REAL, scale, has_scale, -FLT_MAX, FLT_MAX, "the scale"),
-    OPTIONAL("zero_point", FAMILY_TORCH, is_fixed, KIND_LONG, zero_point, has_zero_point, INT32_MIN, INT32_MAX,
-             "the zero point"),
+    OPTIONAL("scale", FAMILY_TORCH | FAMILY_TORCHAO, is_fixed, KIND_REAL, scale, has_scale, -FLT_MAX, FLT_MAX,
+             "the scale"),
+    OPTIONAL("zero_point", FAMILY_TORCH | FAMILY_TORCHAO, is_fixed, KIND_LONG, zero_point, has_zero_point, INT32_MIN,
+             INT32_MAX, "the zero point"),
     WORD("dtype", FAMILY_QUARK, EVERY, quark_dtype, quark_dtypes, "dtype of the quantized numbers"),
     WORD("qscheme", FAMILY_QUARK, EVERY, quark_qscheme, quark_qschemes, "granularity, and symmetric or affine"),
     OPTIONAL("ch_axis", FAMILY_QUARK, EVERY, KIND_INTEGER, ch_axis, has_ch_axis, -QOBS_MAX_NDIM, QOBS_MAX_NDIM - 1,
@@ -182,8 +223,53 @@ static const struct setting settings[] = {
          "rounding of power-of-two scales"),
     WORD("mx_element_dtype", FAMILY_QUARK, EVERY, mx_element_dtype, quark_dtypes,
          "dtype of the elements of `mx` formats"),
+    ADDED("quant_max_first_level", FAMILY_QUARK, is_tensor_minmax, KIND_REAL, quant_max_first_level, has_first_level,
+          0x1p-20, 0x1p20, "largest number of the fp4 quantizer whose scales these fp8 numbers are"),
     NUMBER("scope", FAMILY_QUARK, has_steps, KIND_INTEGER, scope, 0, 127,
            "exponents tried below that of the magnitude"),
+    SWITCH("symmetric", FAMILY_ORT, has_symmetric_data, symmetric, "the calibrated range is symmetric"),
+    NUMBER("num_bins", FAMILY_ORT, has_ort_bins, KIND_LONG, num_bins, 1, 0x1p20, "number of bins of the first batch"),
+    NUMBER("num_quantized_bins", FAMILY_ORT, has_quantized_bins, KIND_LONG, num_quantized_bins, 1, 0x1p20,
+           "number of bins that a candidate is quantized to"),
+    WORD("scenario", FAMILY_ORT, has_moments, scenario, ort_scenarios, "moments of values, or of their cube roots"),
+    SWITCH("moving_average", FAMILY_ORT, has_ort_ranges, moving_average, "moving average of the ranges of the batches"),
+    NUMBER("averaging_constant", FAMILY_ORT, has_ort_ranges, KIND_REAL, averaging_constant, 0, 1,
+           "weight of a new batch in the moving average"),
+    SWITCH("per_channel", FAMILY_ORT, has_ort_ranges, per_channel, "one range for each index of dimension 1"),
+    WORD("activation_type", FAMILY_ORT, has_no_moments, activation_type, ort_types, "type of the quantized numbers"),
+    SWITCH("activation_symmetric", FAMILY_ORT, has_no_moments, activation_symmetric,
+           "symmetric range of the quantized numbers"),
+    SWITCH("reduce_range", FAMILY_ORT, has_no_moments, reduce_range, "use one bit less"),
+    OPTIONAL("min_real_range", FAMILY_ORT, has_no_moments, KIND_REAL, min_real_range, has_min_real_range, 0, 1e38,
+             "least width of a range"),
+    WORD("mapping_type", FAMILY_TORCHAO, EVERY, mapping_type, mapping_types, "how real numbers map to integers"),
+    WORD("target_dtype", FAMILY_TORCHAO, EVERY, target_dtype, torchao_dtypes, "dtype of the quantized numbers"),
+    WORD("granularity", FAMILY_TORCHAO, EVERY, torchao_granularity, torchao_granularities,
+         "elements that share a scale"),
+    NUMBER("axis", FAMILY_TORCHAO, EVERY, KIND_INTEGER, axis, -QOBS_MAX_NDIM, QOBS_MAX_NDIM - 1,
+           "PerAxis: the axis that is kept; negative: from the end"),
+    NUMBER("dim", FAMILY_TORCHAO, EVERY, KIND_INTEGER, dim, -QOBS_MAX_NDIM, QOBS_MAX_NDIM - 1,
+           "PerRow: the axis that is reduced; negative: from the end"),
+    OPTIONAL("group_size", FAMILY_TORCHAO, EVERY, KIND_LONG, group_size, has_group_size, 1, 0x1p53,
+             "PerGroup: elements of a group along the last dimension"),
+    OPTIONAL("block_size", FAMILY_TORCHAO, EVERY, KIND_AXES, block_sizes, has_block_sizes, 1, 0x1p16,
+             "PerBlock: elements of a block along the last dimensions"),
+    OPTIONAL("eps", FAMILY_TORCHAO, EVERY, KIND_REAL, eps, has_eps, 0, 1e38,
+             "smallest scale; `null`: that of the module for the dtype"),
+    WORD("scale_dtype", FAMILY_TORCHAO, EVERY, torchao_scale_dtype, torchao_scale_dtypes,
+         "dtype of the scale; `null`: that of the tensor"),
+    WORD("zero_point_dtype", FAMILY_TORCHAO, EVERY, torchao_zero_point_dtype, torchao_qparam_dtypes,
+         "dtype of the zero point; `null`: that of the module"),
+    SWITCH("preserve_zero", FAMILY_TORCHAO, EVERY, preserve_zero, "0 has an exact quantized number"),
+    WORD("zero_point_domain", FAMILY_TORCHAO, EVERY, zero_point_domain, zero_point_domains,
+         "numbers that zero points are; `NONE`: there are no zero points"),
+    SWITCH("keepdim", FAMILY_TORCHAO, has_keepdim, keepdim, "reduced dimensions stay in the shape, as 1"),
+    WORD("module", FAMILY_TORCHAO, has_module, torchao_module, torchao_modules,
+         "whose observer: torchao.quantization's or torchao.quantization.pt2e's"),
+    SWITCH("is_dynamic", FAMILY_TORCHAO, averages, is_dynamic,
+           "accepted; moving averages need `averaging_constant` 1 with it"),
+    NUMBER("steps", FAMILY_TORCHAO, searches_line, KIND_INTEGER, steps, 1, 0x1p16, "number of thresholds"),
+    SWITCH("run_once", FAMILY_TORCHAO, searches_line, run_once, "later batches are ignored"),
     OPTIONAL("axis", FAMILY_MODELOPT, EVERY, KIND_AXES, axes, has_axes, -QOBS_MAX_NDIM, QOBS_MAX_NDIM - 1,
              "axes that are kept; `null`: one range for the tensor"),
     SWITCH("unsigned", FAMILY_MODELOPT, EVERY, is_unsigned, "quantized numbers are not negative"),
@@ -203,6 +289,11 @@ enum { SETTINGS = sizeof settings / sizeof *settings };
 static bool applies(const struct setting *s, const struct preset *preset)
 {
     return (s->families & (int)preset->family) && (!s->only || s->only(preset));
+}
+
+bool qobs_setting_is_saved(const struct setting *s, const struct qobs_config *config)
+{
+    return !s->added || *(const bool *)((const unsigned char *)config + s->set);
 }
 
 const struct setting *qobs_setting_at(const struct preset *preset, size_t index)
@@ -251,7 +342,7 @@ struct qobs_config qobs_config_defaults(const struct preset *preset)
         .chunk_size = 5,
         .averaging_constant = 0.01,
         .num_bits = 8,
-        .symmetric = true,
+        .symmetric = preset->family != FAMILY_ORT || preset->range == &qobs_range_ort_percentile,
         .scope = 1,
         .step_size = 0.1,
         .start_multiplier = is_optimal(preset) ? 0.2 : 0.25,
@@ -266,12 +357,16 @@ struct qobs_config qobs_config_defaults(const struct preset *preset)
                      : qobs_preset_has_torch_histogram(preset) ? NONFINITE_REFUSE_NAN
                                                                : NONFINITE_REFUSE,
         .bins = preset->family == FAMILY_QUARK ? 256 : 2048,
-        .percentile = preset->family == FAMILY_QUARK ? 99.99999999 : 99.99,
+        .percentile = preset->family == FAMILY_QUARK ? 99.99999999 : preset->family == FAMILY_ORT ? 99.999 : 99.99,
         .stride = 1,
         .start_bin = preset->family == FAMILY_QUARK ? 2045 : 128,
-        .num_bins = 2048,
+        .num_bins = preset->range == &qobs_range_ort_entropy ? 128 : 2048,
+        .num_quantized_bins = 128,
         .torch_hist = true,
         .upsample_rate = 16,
+        .dim = -1,
+        .preserve_zero = true,
+        .steps = 100,
         .quark_dtype = preset->formula == FORMULA_QUARK_MX    ? QUARK_FP4
                        : preset->formula == FORMULA_QUARK_BFP ? QUARK_BFP16
                                                               : QUARK_INT8,
@@ -297,4 +392,5 @@ static const char *text_of(const struct word *words, int value)
 const char *qobs_torch_dtype_text(int dtype) { return text_of(torch_dtypes, dtype); }
 const char *qobs_qscheme_text(int qscheme) { return text_of(qschemes, qscheme); }
 const char *qobs_quark_dtype_text(int dtype) { return text_of(quark_dtypes, dtype); }
+const char *qobs_torchao_dtype_text(int dtype) { return text_of(torchao_dtypes, dtype); }
 const char *qobs_quark_qscheme_text(int qscheme) { return text_of(quark_qschemes, qscheme); }

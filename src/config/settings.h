@@ -35,7 +35,11 @@ struct setting {
     const struct word *words; /* of KIND_WORD and KIND_BOOL */
     double min, max;          /* of every number */
     const char *help;         /* one line for people */
+    bool added;               /* since saved states of format 3: a state has it only if it has a value */
 };
+
+/* True if a saved state has a line for the setting. */
+bool qobs_setting_is_saved(const struct setting *setting, const struct qobs_config *config);
 
 /* The setting of the preset with that index, in the order of the table, or NULL. */
 const struct setting *qobs_setting_at(const struct preset *preset, size_t index);

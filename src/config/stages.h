@@ -32,6 +32,7 @@ struct observer_traits {
     bool qparams_along_dim; /* has get_qparams_along_dim */
     bool scale_is_list;     /* the scale of a tensor has one dimension whatever the granularity says */
     bool plural_names;      /* min_vals instead of min_val */
+    bool range_is_lowest;   /* the range to quantize is lowest to highest */
     bool hides_ranges;      /* the accumulated ranges are no results */
 };
 
@@ -53,6 +54,13 @@ void qobs_resolve_accumulator(const qobs_config *config, struct accumulator *acc
 void qobs_resolve_range(const qobs_config *config, struct range_rule *rule);
 void qobs_resolve_formula(const qobs_config *config, struct formula *formula);
 void qobs_resolve_traits(const qobs_config *config, struct observer_traits *traits);
+
+/* ONNX Runtime's (resolve_ort.c). */
+const struct formula_ops *qobs_ort_formula(const qobs_config *config, struct formula_params *params);
+
+/* torchao's (resolve_torchao.c). */
+const struct formula_ops *qobs_torchao_formula(const qobs_config *config, struct formula_params *params);
+const struct formula_ops *qobs_torchao_fixed(const qobs_config *config, struct formula_params *params);
 
 /* True if the accumulated ranges are results; those of most histograms are not. They are minima and maxima, or (-amax,
  * amax). */

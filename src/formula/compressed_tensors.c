@@ -17,7 +17,7 @@ struct numbers {
     bool symmetric;
     double quant_min, quant_max;
     bool mx;
-    int mx_offset;
+    int mx_half_bits, mx_offset;
     enum scale_dtype scale_dtype;
     double eps;       /* replaces a scale of exactly 0 */
     double min_scale; /* 2025: scales below it are raised to it before the zero point is made; else 0 */
@@ -38,6 +38,9 @@ static void put_zero_point(const struct numbers *q, void *out, size_t i, double 
     switch (q->zero_point_dtype) {
     case QOBS_I8:
         ((int8_t *)out)[i] = (int8_t)clamp((double)k, INT8_MIN, INT8_MAX);
+        break;
+    case QOBS_U8:
+        ((uint8_t *)out)[i] = (uint8_t)clamp((double)k, 0, UINT8_MAX);
         break;
     case QOBS_I16:
         ((int16_t *)out)[i] = (int16_t)clamp((double)k, INT16_MIN, INT16_MAX);
@@ -117,6 +120,7 @@ static int qparams(const struct formula_params *params, const struct range_view 
         .quant_min = params->quant_min,
         .quant_max = params->quant_max,
         .mx = params->compressed_tensors.mx,
+        .mx_half_bits = params->compressed_tensors.mx_half_bits,
         .mx_offset = params->compressed_tensors.mx_offset,
         .scale_dtype = params->compressed_tensors.scale_dtype,
         .eps = epsilon(params->compressed_tensors.scale_dtype, r->global_scale ? QOBS_F32 : r->dtype),

@@ -53,7 +53,8 @@ static void NATIVE(powers_of_2)(const struct numbers *q, size_t n, const stored 
         const stored element = store(NATIVE(amax)(load(min[i]), load(max[i])));
         stored_bits bits;
         memcpy(&bits, &element, sizeof bits);
-        const int32_t rounded = (int32_t)(((uint32_t)bits + ((uint32_t)1 << (MANTISSA_BITS - 2))) >> MANTISSA_BITS);
+        const uint32_t half = (uint32_t)1 << (MANTISSA_BITS - q->mx_half_bits);
+        const int32_t rounded = (int32_t)(((uint32_t)bits + half) >> MANTISSA_BITS);
         const int32_t field = rounded > 255 ? 255 : rounded;
         const int32_t lowered = field - offset < 0 ? 0 : field - offset;
         const int32_t exponent = field == 255 ? 255 : lowered;
@@ -72,7 +73,8 @@ static inline real NATIVE(mx_exponent)(const struct numbers *q, real amax)
     const stored element = store(amax);
     stored_bits bits;
     memcpy(&bits, &element, sizeof bits);
-    bits = (stored_bits)((bits + ((stored_bits)1 << (MANTISSA_BITS - 2))) >> MANTISSA_BITS << MANTISSA_BITS);
+    const stored_bits half = (stored_bits)((stored_bits)1 << (MANTISSA_BITS - q->mx_half_bits));
+    bits = (stored_bits)((bits + half) >> MANTISSA_BITS << MANTISSA_BITS);
     stored power;
     memcpy(&power, &bits, sizeof power);
     const real p = load(power);

@@ -100,10 +100,12 @@ static void quantize_runs(const struct quantization *job, const struct loop *inn
 {
     struct qparam_panel panel;
     const struct qparam_arrays to = {&panel.scale, &panel.zero_point_add, &panel.zero_point_sub};
-    const bool zero_points = job->f->zero_point != NULL;
+    const bool zero_points = job->f->zero_point || job->f->positive_zero;
     const struct qparam_pair qparams = {&panel.scale, zero_points ? &panel.zero_point_add : NULL,
                                         zero_points ? &panel.zero_point_sub : NULL};
     const int64_t most = runs->qparam ? PANEL : runs->extent;
+    if (!job->f->zero_point && zero_points)
+        qobs_no_zero_points(&job->qparams, runs->qparam && runs->extent > 1 ? PANEL : 1, &panel);
     for (int64_t first = 0; first < runs->extent; first += most) {
         const int64_t n = runs->extent - first < most ? runs->extent - first : most;
         qobs_read_qparams(&job->qparams, qparam + first * runs->qparam, runs->qparam, runs->qparam ? n : 1, &to);
@@ -288,6 +290,7 @@ int qobs_fake_quantize_plan(const struct fake_quantize *f, const qobs_plan *plan
                                .zero_point = f->zero_point,
                                .zero_point_dtype = f->zero_point_dtype,
                                .global_scale = f->global_scale,
+                               .positive_zero = f->positive_zero,
                                .in_float = job.quantizer.torch ? plan->dtype != QOBS_F64 : job.quantizer.in_float};
     job.rows = f->kernels->fake_quantize_rows[dtype];
     job.columns = f->kernels->fake_quantize_columns[dtype];

@@ -23,6 +23,7 @@ struct fake_quantize {
     qobs_dtype scale_dtype; /* of x, or F32 */
     const void *zero_point; /* NULL: none; a zero point of 0 would make +0 of -0 */
     qobs_dtype zero_point_dtype;
+    bool positive_zero;        /* without zero points: -0 becomes +0, as in compressed-tensors' e2m1 */
     const float *global_scale; /* every scale is divided by it; NULL: there is none */
     enum quantize_direction direction;
     enum code_kind kind; /* of the codes */

@@ -40,12 +40,16 @@ enum scale_dtype { SCALE_NATIVE, SCALE_F32, SCALE_BF16, SCALE_F16, SCALE_E4M3, S
 enum scale_format { SCALE_FORMAT_NONE, SCALE_FORMAT_FLOAT32, SCALE_FORMAT_E4M3, SCALE_FORMAT_E5M3, SCALE_FORMAT_E8M0 };
 enum scale_mode { SCALE_MODE_NONE, SCALE_MODE_EVEN, SCALE_MODE_FLOOR, SCALE_MODE_CEIL };
 
+/* torchao's MappingType. */
+enum torchao_mapping { TORCHAO_SYMMETRIC, TORCHAO_NO_CLIPPING_ERR, TORCHAO_ASYMMETRIC };
+
 struct formula_params {
     const char *name;                /* of the observer, for messages */
     enum rank rank;                  /* of ranges that a caller passes without an observer */
     struct shape shape_without_data; /* of scale in upstream's answer without data */
     double quant_min, quant_max;     /* limits of quantized numbers */
     enum mapping mapping;
+    bool no_zero_point; /* zero points are 0, and no result */
     union {
         struct {
             double scale;
@@ -53,6 +57,7 @@ struct formula_params {
         } fixed;
         struct {
             bool mx;                      /* MXFP4 or MXFP8: scales are powers of two */
+            int mx_half_bits;             /* what rounds amax up is 2^-that of a power of two */
             int mx_offset;                /* exponent of the largest quantized number */
             enum scale_dtype scale_dtype; /* scales are rounded to it */
             qobs_dtype zero_point_dtype;
@@ -62,6 +67,21 @@ struct formula_params {
             double eps; /* the smallest scale; becomes float in the floating-point mode of the call */
             int64_t symmetric_zero_point;
         } torch;
+        struct {
+            qobs_dtype zero_point_dtype;
+            bool has_min_real_range;
+            double min_real_range; /* the least width of a range */
+        } ort;
+        struct {
+            enum torchao_mapping mapping;
+            bool pt2e;          /* the functions of torchao.quantization.pt2e */
+            bool preserve_zero; /* the range includes 0 */
+            bool has_eps;       /* else eps follows from the dtype */
+            double eps;         /* the smallest scale */
+            qobs_dtype scale_dtype, zero_point_dtype; /* 0: as the arithmetic leaves them */
+            bool has_fixed_zero_point;
+            double fixed_scale, fixed_zero_point; /* AffineQuantizedFixedQParamObserver */
+        } torchao;
         struct {
             qobs_dtype scale_dtype; /* scales are rounded to it; 0: they stay in the dtype of the arithmetic */
             enum scale_format format;
@@ -98,6 +118,10 @@ extern const struct formula_ops qobs_formula_fixed;
 extern const struct formula_ops qobs_formula_compressed_tensors;
 extern const struct formula_ops qobs_formula_compressed_tensors_2025; /* of the releases of 2025 */
 extern const struct formula_ops qobs_formula_torch;
+extern const struct formula_ops qobs_formula_ort;
+extern const struct formula_ops qobs_formula_ort_float8; /* of mean and standard deviation */
+extern const struct formula_ops qobs_formula_torchao;
+extern const struct formula_ops qobs_formula_torchao_fixed;
 extern const struct formula_ops qobs_formula_quark_integer;
 extern const struct formula_ops qobs_formula_quark_float; /* fp8 and fp4 ranges, MX blocks */
 extern const struct formula_ops qobs_formula_quark_bfp;

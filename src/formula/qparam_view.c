@@ -92,10 +92,10 @@ void qobs_no_zero_points(const struct qparam_source *q, int64_t n, struct qparam
 {
     for (int64_t i = 0; i < n; i++)
         if (q->x_dtype == QOBS_F64) {
-            panel->zero_point_add.wide[i] = -0.0;
+            panel->zero_point_add.wide[i] = q->positive_zero ? 0 : -0.0;
             panel->zero_point_sub.wide[i] = 0;
         } else {
-            panel->zero_point_add.single[i] = -0.0f;
+            panel->zero_point_add.single[i] = q->positive_zero ? 0 : -0.0f;
             panel->zero_point_sub.single[i] = 0;
         }
 }

@@ -13,6 +13,7 @@ struct qparam_source {
     const void *zero_point; /* NULL: there is none */
     qobs_dtype zero_point_dtype;
     const float *global_scale; /* NULL: there is none */
+    bool positive_zero;        /* without zero points: +0 is added */
     bool in_float;             /* arithmetic with scale is in float, not in the dtype of x */
 };
 
@@ -35,8 +36,8 @@ struct qparam_arrays {
 void qobs_read_qparams(const struct qparam_source *q, int64_t first, int64_t stride, int64_t n,
                        const struct qparam_arrays *to);
 
-/* Sets n <= PANEL zero points that change nothing, not even the sign of a zero: -0 is added and +0 subtracted. The
- * column kernels always have zero points. */
+/* Sets n <= PANEL zero points that change nothing, not even the sign of a zero: -0 is added and +0 subtracted; with
+ * positive_zero +0 is added, which changes -0. The column kernels always have zero points. */
 void qobs_no_zero_points(const struct qparam_source *q, int64_t n, struct qparam_panel *panel);
 
 /* Element i of an array of scales or zero points of any dtype and alignment. */

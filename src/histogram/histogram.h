@@ -50,6 +50,7 @@ struct histogram_ops {
     int (*merge)(const struct histogram_rule *rule, const struct runtime *runtime, struct histogram *h,
                  const struct histogram *from, qobs_error *error);
     bool ranges_are_results; /* the extremes of the elements are results, too */
+    bool integer_counts;     /* counts are a result as integers */
     bool stores_edges;       /* the edges do not follow from the range */
 
     /* The rest is for qobs_histogram_accept and qobs_histogram_merge. */
@@ -79,6 +80,9 @@ extern const struct histogram_ops qobs_histogram_quark, qobs_histogram_modelopt;
 
 /* Model-Optimizer's with numpy's bins and edges. */
 extern const struct histogram_ops qobs_histogram_numpy;
+
+/* ONNX Runtime's: values between -threshold and threshold, or with `magnitude` magnitudes. */
+extern const struct histogram_ops qobs_histogram_ort;
 
 /* ---- Memory ------------------------------------------------------------------------------------------------------ */
 

@@ -92,10 +92,14 @@ struct shrink_rule {
 #define QOBS_SEARCH_LOAD(name) void name(const void *x, size_t n, double factor, bool finite_only, float *out)
 
 /* |e|^norm in upstream's arithmetic: table[bits of |e|] is the power rounded to the dtype, for errors rounded to it.
- * Without a table the exponent is 1, 2 or 3 and errors and powers are float. */
+ * Without it errors and powers are float. The exponent is then 1, 2 or 3, or there is a fine table. With |e| = t * (1 +
+ * d), t the upper 16 bits of |e|, the power is fine[bits of t] times the first terms of the binomial series of d, which
+ * is below 2^-7: within 2^-32. */
 struct native_norm {
     const float *table; /* 2^15 entries, or NULL */
     int exponent;
+    const float *fine; /* 2^15 entries, or NULL */
+    float series[4];   /* factors of d to d^4 */
 };
 
 /* Adds to sum[c] the sum over i of weight[i] * |fake_quantize_c(x[i]) - x[i]|^norm, with one rounding to BF16 or F16

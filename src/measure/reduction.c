@@ -52,6 +52,8 @@ static int measure_histogram(const struct reduction *r, const struct batch *b, s
 const struct reduction_ops qobs_reduction_none = {NULL, NULL};
 const struct reduction_ops qobs_reduction_minmax = {measure_minmax, NULL};
 const struct reduction_ops qobs_reduction_absmax = {measure_absmax, NULL};
+const struct reduction_ops qobs_reduction_absmax_f32 = {measure_absmax, NULL};
 const struct reduction_ops qobs_reduction_histogram_torch = {measure_histogram, &qobs_histogram_torch};
 const struct reduction_ops qobs_reduction_histogram_quark = {measure_histogram, &qobs_histogram_quark};
+const struct reduction_ops qobs_reduction_histogram_ort = {measure_histogram, &qobs_histogram_ort};
 const struct reduction_ops qobs_reduction_histogram_modelopt = {measure_histogram, &qobs_histogram_modelopt};

@@ -27,6 +27,7 @@ struct reduction {
 extern const struct reduction_ops qobs_reduction_none;   /* batches are only counted */
 extern const struct reduction_ops qobs_reduction_minmax; /* minimum and maximum */
 extern const struct reduction_ops qobs_reduction_absmax; /* (-m, m) for the largest magnitude m */
+extern const struct reduction_ops qobs_reduction_absmax_f32; /* the same in F32 for every dtype */
 /* A histogram, and the range of its elements. */
 extern const struct reduction_ops qobs_reduction_histogram_torch, qobs_reduction_histogram_quark,
-    qobs_reduction_histogram_modelopt;
+    qobs_reduction_histogram_modelopt, qobs_reduction_histogram_ort;

@@ -67,6 +67,8 @@ double qobs_number_of(const void *number, qobs_dtype dtype)
     case QOBS_I8:
         memcpy(&byte, number, sizeof byte);
         return byte;
+    case QOBS_U8:
+        return *(const unsigned char *)number;
     case QOBS_I16:
         memcpy(&half, number, sizeof half);
         return half;

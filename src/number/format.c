@@ -26,6 +26,7 @@ static const qobs_format formats[] = {
     [FORMAT_INT8] = INTEGER("int8", "qint8", 8, true),
     [FORMAT_INT16] = INTEGER("int16", "", 16, true),
     [FORMAT_INT32] = INTEGER("int32", "qint32", 32, true),
+    [FORMAT_UINT2] = INTEGER("uint2", "", 2, false),
     [FORMAT_UINT4] = INTEGER("uint4", "quint4x2", 4, false),
     [FORMAT_UINT8] = INTEGER("uint8", "quint8", 8, false),
     [FORMAT_UINT16] = INTEGER("uint16", "", 16, false),

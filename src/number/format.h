@@ -29,6 +29,7 @@ enum format_id {
     FORMAT_INT8,
     FORMAT_INT16,
     FORMAT_INT32,
+    FORMAT_UINT2,
     FORMAT_UINT4,
     FORMAT_UINT8,
     FORMAT_UINT16,

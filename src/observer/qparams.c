@@ -8,7 +8,7 @@
 #include "base/struct_size.h"
 #include "observer/observe_optimal.h"
 #include "observer/post_search.h"
-#include "range/from_histogram.h"
+#include "find/from_histogram.h"
 
 static const struct shape one = {.ndim = 1, .extent = {1}};
 
@@ -66,6 +66,8 @@ int qobs_find_ranges(const qobs_observer *o, float *min, float *max, void *scale
                                           .formula = &o->stages.formula,
                                           .histogram = &o->state.histogram,
                                           .rank = o->state.layout.range.ndim == 0 ? RANK_SCALAR : RANK_TENSOR,
+                                          .data_min = (const float *)(const void *)o->state.ranges.min,
+                                          .data_max = (const float *)(const void *)o->state.ranges.max,
                                           .min = min,
                                           .max = max,
                                           .scale = scale,

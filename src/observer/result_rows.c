@@ -10,7 +10,7 @@
 #include "observer/post_search.h"
 #include "observer/qparams.h"
 #include "observer/results.h"
-#include "range/from_histogram.h"
+#include "find/from_histogram.h"
 
 static const struct shape one = {.ndim = 1, .extent = {1}};
 
@@ -172,6 +172,11 @@ static int read_global_scale(const qobs_observer *o, const struct reading *r)
 /* ---- scale, zero_point, init_scale ------------------------------------------------------------------------------- */
 
 static bool has_qparams(const qobs_observer *o) { return o->stages.formula.ops != &qobs_formula_none; }
+
+static bool has_zero_point(const qobs_observer *o)
+{
+    return has_qparams(o) && !o->stages.formula.params.no_zero_point;
+}
 
 static int check_qparams(const qobs_observer *o, const char *name, qobs_error *error)
 {
@@ -342,11 +347,21 @@ static int read_hessian_count(const qobs_observer *o, const struct reading *r) {
 
 /* ---- Histograms -------------------------------------------------------------------------------------------------- */
 
+/* ONNX Runtime's histograms. */
+static bool has_hist(const qobs_observer *o)
+{
+    const struct histogram_ops *ops = o->stages.reduction.histogram.ops;
+    return ops && ops->integer_counts;
+}
+
 /* torch.ao's HistogramObserver and its subclasses. */
 static bool has_histogram(const qobs_observer *o) { return o->stages.range.ops == &qobs_range_non_linear; }
 
 /* Quark's and Model-Optimizer's histograms, which grow by whole bins. */
-static bool has_calib_hist(const qobs_observer *o) { return o->stages.reduction.histogram.ops && !has_histogram(o); }
+static bool has_calib_hist(const qobs_observer *o)
+{
+    return o->stages.reduction.histogram.ops && !has_histogram(o) && !has_hist(o);
+}
 
 static struct result_type histogram_type(const qobs_observer *o)
 {
@@ -373,6 +388,19 @@ static int read_histogram(const qobs_observer *o, const struct reading *r)
     return QOBS_OK;
 }
 
+static struct result_type hist_type(const qobs_observer *o)
+{
+    return list_of(QOBS_I64, (int64_t)o->state.histogram.bins);
+}
+
+static int read_hist(const qobs_observer *o, const struct reading *r)
+{
+    const struct histogram *h = &o->state.histogram;
+    for (size_t k = 0; k < h->bins; k++)
+        ((int64_t *)r->out)[k] = (int64_t)h->mass[k];
+    return QOBS_OK;
+}
+
 static int read_bin_edges(const qobs_observer *o, const struct reading *r)
 {
     qobs_read_edges(&o->state.histogram, r->out);
@@ -387,6 +415,32 @@ static int read_new_min(const qobs_observer *o, const struct reading *r)
 static int read_new_max(const qobs_observer *o, const struct reading *r)
 {
     return qobs_find_ranges(o, NULL, r->out, NULL, NULL, r->error);
+}
+
+/* ---- lowest, highest, avg, std: ONNX Runtime's TensorData ------------------------------------------------------- */
+
+static bool has_lowest(const qobs_observer *o) { return o->stages.traits.range_is_lowest; }
+
+static bool has_moments(const qobs_observer *o) { return o->stages.range.ops->found_moments; }
+
+static int check_found(const qobs_observer *o, const char *name, qobs_error *error)
+{
+    const int status = check_ranges(o, name, error);
+    return status == QOBS_OK && o->stages.range.ops->find ? qobs_find_ranges(o, NULL, NULL, NULL, NULL, error) : status;
+}
+
+static int read_lowest(const qobs_observer *o, const struct reading *r)
+{
+    if (has_moments(o))
+        return copy(r, &o->state.histogram.range[0].lo);
+    return o->stages.range.ops->find ? read_new_min(o, r) : read_part(o, o->state.ranges.min, r);
+}
+
+static int read_highest(const qobs_observer *o, const struct reading *r)
+{
+    if (has_moments(o))
+        return copy(r, &o->state.histogram.range[0].hi);
+    return o->stages.range.ops->find ? read_new_max(o, r) : read_part(o, o->state.ranges.max, r);
 }
 
 /* ---- Tokens ------------------------------------------------------------------------------------------------------ */
@@ -417,7 +471,7 @@ const struct result_row qobs_result_rows[] = {
     {"global_max", false, has_global_range, check_global_range, global_range_type, read_global_max},
     {"global_scale", false, has_global_scale, check_global_scale, global_scale_type, read_global_scale},
     {"scale", false, has_qparams, check_qparams, scale_type, read_scale},
-    {"zero_point", false, has_qparams, check_qparams, zero_point_type, read_zero_point},
+    {"zero_point", false, has_zero_point, check_qparams, zero_point_type, read_zero_point},
     {"num_observed_tokens", false, has_tokens, check_tokens, integer_type, read_tokens},
     {"best_step", false, has_search, check_search, best_step_type, read_best_step},
     {"errors", false, has_search, check_search, errors_type, read_errors},
@@ -435,6 +489,12 @@ const struct result_row qobs_result_rows[] = {
     {"histogram", false, has_histogram, check_ranges, histogram_type, read_histogram},
     {"calib_hist", false, has_calib_hist, check_ranges, calib_hist_type, read_histogram},
     {"calib_bin_edges", false, has_calib_hist, check_ranges, bin_edges_type, read_bin_edges},
+    {"hist", false, has_hist, check_ranges, hist_type, read_hist},
+    {"hist_edges", false, has_hist, check_ranges, bin_edges_type, read_bin_edges},
+    {"lowest", false, has_lowest, check_found, ranges_type, read_lowest},
+    {"highest", false, has_lowest, check_found, ranges_type, read_highest},
+    {"avg", false, has_moments, check_found, ranges_type, read_new_min},
+    {"std", false, has_moments, check_found, ranges_type, read_new_max},
     {"new_min", false, has_histogram, check_ranges, ranges_type, read_new_min},
     {"new_max", false, has_histogram, check_ranges, ranges_type, read_new_max},
 };

@@ -19,6 +19,8 @@ static size_t print_settings(const qobs_config *config, char text[MOST_TEXT])
     const char *key;
     for (size_t i = 0; (key = qobs_config_key(config, i)); i++) {
         char value[QOBS_SETTING_VALUE] = "";
+        if (!qobs_setting_is_saved(qobs_setting_find(config->preset, key), config))
+            continue;
         qobs_config_get(config, key, value, sizeof value, NULL);
         n += (size_t)snprintf(text + n, MOST_TEXT - n, "%s=%s\n", key, value);
     }

@@ -30,6 +30,16 @@ enum keying {
     KEYING_BLOCKS   /* one block each: "block_0_0", ... */
 };
 
+/* The classes of torchao.quantization.granularity. */
+enum torchao_granularity {
+    TORCHAO_PER_TENSOR,
+    TORCHAO_PER_AXIS,  /* ch_axis is kept */
+    TORCHAO_PER_GROUP, /* runs of group_size along the last dimension */
+    TORCHAO_PER_ROW,   /* dim is reduced */
+    TORCHAO_PER_TOKEN, /* the last dimension is reduced */
+    TORCHAO_PER_BLOCK
+};
+
 struct granularity_params {
     const char *name; /* of the observer, for messages */
     enum base_name base_name;
@@ -39,6 +49,10 @@ struct granularity_params {
     int64_t block_size;     /* elements */
     int ch_axis;            /* negative: from the end */
     struct axes axes;       /* those that are not reduced */
+    enum torchao_granularity torchao;
+    int dim;                 /* negative: from the end */
+    struct axes block_sizes; /* of the last dimensions, in elements */
+    bool keepdim;            /* reduced dimensions stay, as 1 */
     bool ragged;            /* the last group may be shorter than group_size */
     bool scalar_scale;      /* one scale for the tensor has no dimensions */
     bool minus_one_is_none; /* -1 in g_idx: g_idx is not filled in; else it is a number like any other */
@@ -64,6 +78,7 @@ extern const struct granularity_ops qobs_granularity_llmc_activation;
 extern const struct granularity_ops qobs_granularity_llmc_attention, qobs_granularity_llmc_attention_2025_10;
 extern const struct granularity_ops qobs_granularity_llmc_2025_09;
 extern const struct granularity_ops qobs_granularity_torch_channel;
+extern const struct granularity_ops qobs_granularity_torchao;
 extern const struct granularity_ops qobs_granularity_quark_channel, qobs_granularity_quark_group,
     qobs_granularity_quark_block;
 extern const struct granularity_ops qobs_granularity_modelopt_axes, qobs_granularity_modelopt_block;

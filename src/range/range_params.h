@@ -20,6 +20,7 @@ struct grid_params {
     bool symmetric;     /* zero points are 0 */
     bool off_grid;      /* zero points may lie between quantized numbers, so padding has an error */
     bool native;        /* BF16 and F16 are searched in upstream's arithmetic, one rounding for each operation */
+    bool rounded;       /* errors of the native search and their sums are rounded to the dtype, weighted ones, too */
     bool native_scales; /* candidates ignore the dtype of scales, because a global scale follows */
 
     int64_t quant_min, quant_max; /* the integers to quantize to */
@@ -50,6 +51,12 @@ struct multiplier_params {
     const qobs_format *format; /* floats instead, or NULL */
 };
 
+/* torchao's search of thresholds. */
+struct line_params {
+    int steps;
+    double quant_min, quant_max; /* integers to quantize to */
+};
+
 /* How the centres of histogram bins are quantized. */
 enum centre_quantizer {
     CENTRES_NONE,             /* upstream has no such quantizer */
@@ -70,6 +77,7 @@ struct bins_params {
     int64_t stride, start_bin;
     bool clamp_start; /* a start_bin beyond the last bin is the last bin; else it is an error */
     size_t levels;    /* entropy: quantized magnitudes; 0: the dtype has none */
+    bool roots;       /* ONNX Runtime's moments: those of cube roots */
     double numbers;   /* non-linear search: quantized numbers */
     enum centre_quantizer centres;
     double quant_min, quant_max; /* quantized numbers */
@@ -111,5 +119,6 @@ struct range_params {
     struct grid_params grid;
     struct exponent_params exponent;
     struct multiplier_params multiplier;
+    struct line_params line;
     struct bins_params bins;
 };

@@ -6,7 +6,7 @@
  *   SEARCH_BATCH    the grid search (grid_search.h) replaces the range of a batch before it is accumulated
  *   SEARCH_STATE    candidates around the ranges of all batches; their errors are those of the batch just accumulated
  *   SEARCH_OPTIMAL  scale and zero point with the smallest error replace those of the formula (optimal_search.h)
- *   find            the range comes from a histogram (from_histogram.h)
+ *   find            the range comes from a histogram (find/from_histogram.h)
  * A member of struct range_ops that is NULL or false does not apply to the rule. An observer calls check and allocates
  * the workspace before it changes its state, because both may fail. It calls search after it has accumulated the batch.
  */
@@ -108,6 +108,9 @@ struct range_ops {
                 const struct histogram *histogram, float *min, float *max, qobs_error *error);
     bool found_min_max; /* the result is a minimum and a maximum */
     bool found_amax;    /* the result is an amax, which find writes to max */
+    bool found_threshold; /* the result is a range beside that of the data */
+    bool within_data;     /* it is cut to the range of the data */
+    bool found_moments;   /* the result is mean and standard deviation, which find writes to min and max */
     bool zero_min;      /* upstream's minimum is the integer 0 */
     bool never_found;   /* upstream has no range: the formula gets that of an observer without data */
     bool empty_is_list; /* the range of an empty histogram is a tensor with a dimension in upstream */
@@ -122,10 +125,13 @@ extern const struct range_ops qobs_range_power_of_2; /* Quark: scales around a p
 extern const struct range_ops qobs_range_exponent;   /* Quark: exponents of a block's scale */
 extern const struct range_ops qobs_range_multiplier; /* Model-Optimizer: multipliers of an amax */
 extern const struct range_ops qobs_range_e4m3;       /* Model-Optimizer: e4m3 scales */
+extern const struct range_ops qobs_range_line;       /* torchao: thresholds in equal steps */
 extern const struct range_ops qobs_range_non_linear; /* torch */
 extern const struct range_ops qobs_range_percentile; /* Quark */
 extern const struct range_ops qobs_range_mse;        /* Quark */
 extern const struct range_ops qobs_range_never;      /* Quark: a histogram without a range */
+extern const struct range_ops qobs_range_ort_percentile, qobs_range_ort_entropy; /* ONNX Runtime */
+extern const struct range_ops qobs_range_ort_distribution;
 extern const struct range_ops qobs_range_amax;       /* Model-Optimizer: by params->bins.method */
 
 struct range_rule {

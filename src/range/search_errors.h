@@ -51,7 +51,7 @@ void qobs_search_errors(const struct kernel_table *kernels, const struct quantiz
 
 /* On BF16 and F16 llm-compressor fake-quantizes in the dtype, one rounding for each operation. The mse observers also
  * round the error, its power and the sum of a qparam to the dtype, and the exponent itself: 2.4 is 2.40625 in BF16.
- * imatrix_mse computes these in float. */
+ * imatrix_mse computes these in float up to 0.14.0. */
 struct native_search {
     bool active; /* false: the search is in float */
     bool is_bf16;
@@ -60,8 +60,7 @@ struct native_search {
     float *table;   /* owned; NULL: none */
 };
 
-/* Decides whether ranges of that dtype are searched in upstream's arithmetic, and makes the table of powers.
- * imatrix_mse with a norm other than 1, 2 and 3 is searched in float. */
+/* Decides whether ranges of that dtype are searched in upstream's arithmetic, and makes the table of powers. */
 int qobs_native_search_begin(struct native_search *n, const struct grid_params *params, qobs_dtype dtype,
                              const struct runtime *runtime, qobs_error *error);
 void qobs_native_search_release(struct native_search *n, const struct runtime *runtime);

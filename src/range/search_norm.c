@@ -170,13 +170,30 @@ static float round_to_half(bool bf16, float v)
 }
 
 /* torch computes pow of a half in float and rounds the result; 2 and 3 are products. */
-static float power(bool bf16, float e, double exponent)
+static float power(float e, double exponent)
 {
-    const float value = exponent == 1   ? e
-                        : exponent == 2 ? e * e
-                        : exponent == 3 ? e * e * e
-                                        : (float)pow((double)e, exponent);
-    return round_to_half(bf16, value);
+    return exponent == 1 ? e : exponent == 2 ? e * e : exponent == 3 ? e * e * e : (float)pow((double)e, exponent);
+}
+
+static void make_series(double norm, float series[4])
+{
+    double binomial = 1;
+    for (int i = 0; i < 4; i++) {
+        binomial *= (norm - i) / (i + 1);
+        series[i] = (float)binomial;
+    }
+}
+
+/* The powers of all magnitudes: those of the dtype, rounded to it, or else those of BF16 in float. */
+static void fill_powers(struct native_search *n, bool rounded, double norm)
+{
+    const bool bf16 = n->is_bf16 || !rounded;
+    const double exponent = rounded ? (double)round_to_half(bf16, (float)norm) : norm;
+    for (unsigned i = 0; i < POWERS; i++) {
+        const uint16_t bits = (uint16_t)i;
+        const float value = power(bf16 ? float_of_bf16(bits) : float_of_f16(bits), exponent);
+        n->table[i] = rounded ? round_to_half(bf16, value) : value;
+    }
 }
 
 int qobs_native_search_begin(struct native_search *n, const struct grid_params *params, qobs_dtype dtype,
@@ -184,22 +201,20 @@ int qobs_native_search_begin(struct native_search *n, const struct grid_params *
 {
     const bool product = params->norm == 1 || params->norm == 2 || params->norm == 3;
     *n = (struct native_search){.is_bf16 = dtype == QOBS_BF16};
-    n->active = params->native && (dtype == QOBS_BF16 || dtype == QOBS_F16) && (product || !params->importance);
+    n->active = params->native && (dtype == QOBS_BF16 || dtype == QOBS_F16);
     if (!n->active)
         return QOBS_OK;
     n->norm.exponent = product ? (int)params->norm : 0;
-    n->largest = params->importance ? (double)FLT_MAX : n->is_bf16 ? 0x1.fep127 : 65504;
-    if (params->importance)
+    n->largest = !params->rounded ? (double)FLT_MAX : n->is_bf16 ? 0x1.fep127 : 65504;
+    if (product && !params->rounded)
         return QOBS_OK;
     n->table = qobs_allocate(runtime, POWERS * sizeof *n->table);
     if (!n->table)
         return qobs_no_memory(error, "search: no memory for %zu bytes", POWERS * sizeof *n->table);
-    n->norm.table = n->table;
-    const double exponent = (double)round_to_half(n->is_bf16, (float)params->norm);
-    for (unsigned i = 0; i < POWERS; i++) {
-        const uint16_t bits = (uint16_t)i;
-        n->table[i] = power(n->is_bf16, n->is_bf16 ? float_of_bf16(bits) : float_of_f16(bits), exponent);
-    }
+    fill_powers(n, params->rounded, params->norm);
+    make_series(params->norm, n->norm.series);
+    n->norm.table = params->rounded ? n->table : NULL;
+    n->norm.fine = params->rounded ? NULL : n->table;
     return QOBS_OK;
 }
 
@@ -212,5 +227,5 @@ void qobs_native_search_release(struct native_search *n, const struct runtime *r
 
 double qobs_native_error(const struct native_search *n, double sum)
 {
-    return (double)(n->table ? round_to_half(n->is_bf16, (float)sum) : (float)sum);
+    return (double)(n->norm.table ? round_to_half(n->is_bf16, (float)sum) : (float)sum);
 }

@@ -10,13 +10,15 @@
  * Tails: elements are padded with zeros to a multiple of 16, whose errors are 0 or have the weight 0.
  * In flight: 16 elements; loads of powers hit L1, because errors span few exponents.
  * Caller's duty: round to nearest, no flushing of subnormals; x and scales are numbers of the dtype. */
+#include <float.h>
+
 #include "kernels/kernel_search.h"
 #include "number/grid.h"
 #include "number/number.h"
 #include "templates/inline.h"
 
 struct native_how {
-    bool bf16, integers, shifted, weighted, rounded;
+    bool bf16, integers, shifted, weighted, rounded, fine;
 };
 
 /* Rounds to the dtype. BF16 stays in 32 bits: a NaN of arithmetic is quiet, so that the addition does not carry out of
@@ -27,10 +29,21 @@ ALWAYS_INLINE float round_half(bool bf16, float v)
     return bf16 ? float_of_bits((bits + 0x7fff + (bits >> 16 & 1)) & 0xffff0000) : float_of_f16(f16_of_float(v));
 }
 
-/* |e|^norm: from the table for errors that are numbers of the dtype, else a product. */
+/* From the fine table. Below 2^-126 the power is that of t. */
+ALWAYS_INLINE float fine_power(const struct native_norm *norm, float e)
+{
+    const uint32_t upper = bits_of_float(e) >> 16;
+    const float t = float_of_bits(upper << 16), d = e >= 0x1p-126f && e <= FLT_MAX ? (e - t) / t : 0;
+    const float *const c = norm->series;
+    return norm->fine[upper] * (1 + d * (c[0] + d * (c[1] + d * (c[2] + d * c[3]))));
+}
+
+/* |e|^norm: from the table for errors that are numbers of the dtype, else a product or the fine table. */
 ALWAYS_INLINE float power_of(struct native_how how, const struct native_norm *norm, float error)
 {
     const float e = fabsf(error);
+    if (how.fine)
+        return fine_power(norm, e);
     if (how.rounded)
         return norm->table[how.bf16 ? bits_of_float(e) >> 16 : f16_of_float(e)];
     return norm->exponent == 1 ? e : norm->exponent == 2 ? e * e : e * e * e;
@@ -92,15 +105,17 @@ ALWAYS_INLINE void native_sums(struct native_how how, const struct quantizer *qu
         else                                                                                                           \
             CALL(__VA_ARGS__, false);                                                                                  \
     } while (0)
-#define NATIVE_SUMS(bf16, integers, weighted, rounded, shifted)                                                        \
-    native_sums((struct native_how){bf16, integers, shifted, weighted, rounded}, quantizer, norm, x, weight, n,        \
+#define NATIVE_SUMS(bf16, integers, weighted, rounded, fine, shifted)                                                  \
+    native_sums((struct native_how){bf16, integers, shifted, weighted, rounded, fine}, quantizer, norm, x, weight, n,  \
                 candidates, count, sum)
 #define NATIVE_ROUNDED(bf16, integers, weighted)                                                                       \
     do {                                                                                                               \
         if (norm->table)                                                                                               \
-            EACH_FLAG(NATIVE_SUMS, bf16, integers, weighted, true);                                                    \
+            EACH_FLAG(NATIVE_SUMS, bf16, integers, weighted, true, false);                                             \
+        else if (norm->fine)                                                                                           \
+            EACH_FLAG(NATIVE_SUMS, bf16, integers, weighted, false, true);                                             \
         else                                                                                                           \
-            EACH_FLAG(NATIVE_SUMS, bf16, integers, weighted, false);                                                   \
+            EACH_FLAG(NATIVE_SUMS, bf16, integers, weighted, false, false);                                            \
     } while (0)
 #define NATIVE_WEIGHTED(bf16, integers)                                                                                \
     do {                                                                                                               \

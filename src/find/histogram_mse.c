@@ -8,7 +8,7 @@
 #include "base/tensor.h"
 #include "number/convert.h"
 #include "number/format.h"
-#include "range/from_histogram.h"
+#include "find/from_histogram.h"
 
 enum { CHUNK = 256, LANES = 16 };
 

@@ -6,7 +6,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "range/from_histogram.h"
+#include "find/from_histogram.h"
 
 enum { LANES = 8, ROWS = 4, LEVELS = 4 };
 

@@ -2,7 +2,7 @@
 /* SPDX-FileCopyrightText: The qobs authors */
 
 /* What the presets with optimal scales take: weights, in formats whose scales they can try one by one. */
-#include "config/check.h"
+#include "check/check.h"
 
 #include "base/error.h"
 #include "config/settings.h"

@@ -2,7 +2,7 @@
 /* SPDX-FileCopyrightText: The qobs authors */
 
 /* The multiples of a magnitude that Model-Optimizer's MseCalibrator searches. */
-#include "config/check.h"
+#include "check/check.h"
 
 #include <math.h>
 

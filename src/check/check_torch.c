@@ -2,7 +2,7 @@
 /* SPDX-FileCopyrightText: The qobs authors */
 
 /* The checks of torch.ao.quantization's observers (UniformQuantizationObserverBase and FixedQParamsObserver). */
-#include "config/check.h"
+#include "check/check.h"
 
 #include "base/error.h"
 

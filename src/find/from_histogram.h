@@ -17,6 +17,7 @@ struct range_request {
     const struct formula *formula;
     const struct histogram *histogram;
     enum rank rank;           /* of the ranges in upstream */
+    const float *data_min, *data_max; /* the range of the elements of each histogram */
     float *min, *max;         /* output: the range of each histogram */
     void *scale, *zero_point; /* output: what the formula makes of the ranges. Each of the four may be NULL. */
 };

@@ -2,7 +2,7 @@
 /* SPDX-FileCopyrightText: The qobs authors */
 
 /* The checks of Quark's observers: the dtypes that each of them accepts, and the settings that it needs. */
-#include "config/check.h"
+#include "check/check.h"
 
 #include <stdio.h>
 
@@ -29,6 +29,7 @@ static const int accepted_by[QUARK_DTYPES] = {
     [QUARK_UINT4] = UNIFORM | UNIFORM_GROUP | TORCH | SQUARED_ERROR,
     [QUARK_INT3] = UNIFORM | UNIFORM_GROUP,
     [QUARK_INT2] = UNIFORM | UNIFORM_GROUP,
+    [QUARK_UINT2] = UNIFORM | UNIFORM_GROUP,
     [QUARK_INT16] = UNIFORM | UNIFORM_GROUP,
     [QUARK_INT32] = UNIFORM | UNIFORM_GROUP | POWER_OF_2,
     [QUARK_FP8_E4M3] = UNIFORM | UNIFORM_GROUP | MX | SQUARED_ERROR,

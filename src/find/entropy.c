@@ -4,7 +4,7 @@
 #include <math.h>
 
 #include "base/error.h"
-#include "range/from_histogram.h"
+#include "find/from_histogram.h"
 
 /* Empty bins add nothing. They are left out because most bins of a histogram that has grown to an outlier are empty. */
 size_t qobs_entropy_workspace(size_t bins) { return 4 * bins + 1; }

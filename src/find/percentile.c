@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-#include "range/from_histogram.h"
+#include "find/from_histogram.h"
 
 static double total(const struct histogram_view *h)
 {

@@ -3,7 +3,7 @@
 
 /* The rules that do not search elements. Each finds a range in the histogram of an observer by one of the methods of
  * the header. */
-#include "range/from_histogram.h"
+#include "find/from_histogram.h"
 
 #include "base/error.h"
 #include "base/fpenv.h"
@@ -117,6 +117,14 @@ const struct range_ops qobs_range_mse = {.find = find_amax, .found_min_max = tru
 const struct range_ops qobs_range_amax = {.find = find_amax, .found_amax = true};
 const struct range_ops qobs_range_never = {.never_found = true};
 
+static void cut_to_data(const struct range_request *r, size_t n, float *min, float *max)
+{
+    for (size_t q = 0; q < n; q++) {
+        min[q] = min[q] < r->data_min[q] ? r->data_min[q] : min[q];
+        max[q] = max[q] > r->data_max[q] ? r->data_max[q] : max[q];
+    }
+}
+
 int qobs_find_range(const struct range_request *r, qobs_error *error)
 {
     const struct range_ops *ops = r->rule->ops;
@@ -131,6 +139,8 @@ int qobs_find_range(const struct range_request *r, qobs_error *error)
         ranges = qobs_no_ranges();
     else
         status = ops->find(r->runtime, &r->rule->params, r->formula, r->histogram, found, found + n, error);
+    if (status == QOBS_OK && ops->within_data && r->data_min)
+        cut_to_data(r, n, found, found + n);
     if (ops->empty_is_list && qobs_is_empty(r->histogram))
         ranges.rank = RANK_TENSOR;
     if (status == QOBS_OK && (r->scale || r->zero_point))

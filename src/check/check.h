@@ -9,5 +9,7 @@
 int qobs_check_llmc(const qobs_config *config, qobs_error *error);
 int qobs_check_optimal(const qobs_config *config, qobs_error *error);
 int qobs_check_torch(const qobs_config *config, qobs_error *error);
+int qobs_check_ort(const qobs_config *config, qobs_error *error);
+int qobs_check_torchao(const qobs_config *config, qobs_error *error);
 int qobs_check_quark(const qobs_config *config, qobs_error *error);
 int qobs_check_modelopt(const qobs_config *config, qobs_error *error);

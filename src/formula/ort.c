@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-FileCopyrightText: The qobs authors */
+
+/* ONNX Runtime's compute_scale_zp and compute_scale_zp_float8 (onnxruntime/quantization/quant_utils.py), as
+ * quantize_static calls them. Ranges are in their dtype, quotients in double; the scale is rounded to the dtype. */
+#include "formula/formula.h"
+
+#include <math.h>
+
+#include "base/error.h"
+#include "number/convert.h"
+
+/* numpy.std of all finite numbers of e4m3, in float. */
+#define E4M3_DEVIATION 100.057724f
+
+static void dtypes(const struct formula_params *params, const struct range_view *r, qobs_dtype *scale,
+                   qobs_dtype *zero_point)
+{
+    *scale = r->dtype;
+    *zero_point = params->ort.zero_point_dtype;
+}
+
+static void put_integer(void *array, size_t i, qobs_dtype dtype, double value)
+{
+    if (dtype == QOBS_I8)
+        ((int8_t *)array)[i] = (int8_t)value;
+    else if (dtype == QOBS_U8 || dtype == QOBS_F8_E4M3)
+        ((uint8_t *)array)[i] = (uint8_t)value; /* that of e4m3 is 0 */
+    else if (dtype == QOBS_I16)
+        ((int16_t *)array)[i] = (int16_t)value;
+    else
+        ((int32_t *)array)[i] = (int32_t)value;
+}
+
+/* The range with 0, with the least width, and symmetric. */
+static void adjust(const struct formula_params *p, qobs_dtype dtype, double *min, double *max)
+{
+    *min = *min < 0 ? *min : 0;
+    *max = *max > 0 ? *max : 0;
+    if (p->ort.has_min_real_range) {
+        const double least = qobs_round_to(dtype, *min + qobs_round_to(dtype, p->ort.min_real_range));
+        *max = *max > least ? *max : least;
+    }
+    if (p->mapping != MAPPING_SYMMETRIC)
+        return;
+    *max = -*min > *max ? -*min : *max;
+    *min = -*max;
+}
+
+/* The smallest scale: f16 has subnormal ones. */
+static bool is_too_small(qobs_dtype dtype, double scale)
+{
+    if (dtype == QOBS_F16)
+        return qobs_round_to(dtype, scale) < 0x1p-24;
+    return scale < (dtype == QOBS_F64 ? 0x1p-1022 : 0x1p-126);
+}
+
+static int qparams(const struct formula_params *p, const struct range_view *r, void *scale, void *zero_point,
+                   qobs_error *error)
+{
+    const size_t size = qobs_dtype_size(r->dtype);
+    const double numbers = p->quant_max - p->quant_min, middle = rint((p->quant_min + p->quant_max) / 2);
+    if (r->rank == RANK_EMPTY)
+        return qobs_fail(error, QOBS_ERROR_NO_DATA, "observer: nothing has been observed yet");
+    for (size_t i = 0; i < r->n; i++) {
+        double min = qobs_element((const unsigned char *)r->min + i * size, r->dtype),
+               max = qobs_element((const unsigned char *)r->max + i * size, r->dtype);
+        if (isnan(min) || isnan(max))
+            return qobs_fail(error, QOBS_ERROR_NO_RESULT, "scale: the range is NaN");
+        adjust(p, r->dtype, &min, &max);
+        const double quotient = (max - min) / numbers;
+        const bool none = is_too_small(r->dtype, quotient);
+        const double s = none ? 1 : quotient;
+        const double z = none ? 0 : p->mapping == MAPPING_SYMMETRIC ? middle : rint(p->quant_min - min / s);
+        if (scale)
+            qobs_store_doubles(scale, r->dtype, i, 1, &s);
+        if (zero_point)
+            put_integer(zero_point, i, p->ort.zero_point_dtype, z);
+    }
+    return qobs_succeed(error);
+}
+
+/* The range is mean and standard deviation. */
+static int float8(const struct formula_params *p, const struct range_view *r, void *scale, void *zero_point,
+                  qobs_error *error)
+{
+    if (r->rank == RANK_EMPTY)
+        return qobs_fail(error, QOBS_ERROR_NO_DATA, "observer: nothing has been observed yet");
+    for (size_t i = 0; i < r->n; i++) {
+        const double s = (double)(((const float *)r->max)[i] / E4M3_DEVIATION);
+        if (scale)
+            qobs_store_doubles(scale, r->dtype, i, 1, &s);
+        if (zero_point)
+            put_integer(zero_point, i, p->ort.zero_point_dtype, 0);
+    }
+    return qobs_succeed(error);
+}
+
+const struct formula_ops qobs_formula_ort = {.dtypes = dtypes, .qparams = qparams};
+const struct formula_ops qobs_formula_ort_float8 = {.dtypes = dtypes, .qparams = float8};
