@@ -236,7 +236,7 @@ static void test_refusals(void **state)
     REFUSED(qobs_quantize(&q, &refusal), "codes: has 5 bytes, value has 6 elements");
     q = to;
     q.config = torch;
-    REFUSED(qobs_quantize(&q, &refusal), "config: is torch.MinMaxObserver, codes are those of llmc presets");
+    REFUSED(qobs_quantize(&q, &refusal), "config: is torch.MinMaxObserver, codes are those of llmc and qobs presets");
     q.config = wide;
     REFUSED(qobs_quantize(&q, &refusal), "config: num_bits is 16, codes have 2 to 8");
     q = to;

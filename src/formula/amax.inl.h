@@ -13,9 +13,10 @@ static inline real NATIVE(amax)(real lo, real hi)
     /* By bits: a comparison of floats may trap, which keeps compilers from making vectors. NaN is above infinity. */
     const uint32_t low = bits_of_float(lo), high = bits_of_float(hi), infinity = 0x7f800000;
     const uint32_t a = low & 0x7fffffff, b = high & 0x7fffffff;
-    const uint32_t below = a & (-(low >> 31) | -(uint32_t)(a > infinity));
-    const uint32_t above = b & (((high >> 31) - 1) | -(uint32_t)(b > infinity));
-    return float_of_bits((int32_t)below > (int32_t)above ? below : above);
+    const uint32_t low_nan = -(uint32_t)(a > infinity), high_nan = -(uint32_t)(b > infinity);
+    const uint32_t below = a & (-(low >> 31) | low_nan), above = b & (((high >> 31) - 1) | high_nan);
+    const uint32_t sign = (~low & low_nan) | (high & high_nan & ~low_nan); /* of NaN: that of -lo or hi */
+    return float_of_bits(((int32_t)below > (int32_t)above ? below : above) | (sign & 0x80000000));
 #endif
 }
 

@@ -52,8 +52,8 @@ enum { QOBS_OPTIMAL_STEPS = 256, QOBS_OPTIMAL_CHUNK = 128 };
 struct optimal_steps {
     size_t positive, negative; /* at most QOBS_OPTIMAL_STEPS - 1 */
     float inverse_mid[QOBS_OPTIMAL_STEPS];
-    _Alignas(16) double gain[QOBS_OPTIMAL_STEPS][2];
-    _Alignas(16) double taken[QOBS_OPTIMAL_STEPS][2]; /* sums of gain[0] to gain[j - 1]: magnitude j and its square */
+    double gain[QOBS_OPTIMAL_STEPS][2] __attribute__((aligned(16)));
+    double taken[QOBS_OPTIMAL_STEPS][2] __attribute__((aligned(16))); /* sums of gain[0] to gain[j - 1]: magnitude j and its square */
 };
 
 /* Scratch of QOBS_OPTIMAL_CURVE in bytes, aligned to 64, for that many scales and steps. */
