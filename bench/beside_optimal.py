@@ -79,7 +79,7 @@ def weights(rows):
 
 def auto_round():
     from auto_round.data_type.int import search_scales
-    from auto_round.data_type.neuqi import neuqi_search_scale_zero, neuqi_search_scale_sym
+    from auto_round.data_type.neuqi import neuqi_search_scale_zero
     int4 = {"num_bits": "4", "group_size": str(GROUP)}
     asymmetric = {**int4, "symmetric": "false"}
     pair("int4 asymmetric: AutoRound NeUQI", lambda rows: neuqi_search_scale_zero(groups(rows), 4, weights(rows)),
@@ -88,8 +88,6 @@ def auto_round():
          ours("qobs.imatrix_optimal", int4))
     pair("int4 symmetric, both signs: AutoRound opt_rtn", lambda rows: search_scales(groups(rows), 4, weights(rows)),
          ours("qobs.imatrix_optimal", {**int4, "signed_scale": "true"}))
-    pair("int4 symmetric: AutoRound NeUQI", lambda rows: neuqi_search_scale_sym(groups(rows), 4, weights(rows)),
-         ours("qobs.imatrix_optimal", int4))
 
 
 def model_optimizer():

@@ -29,8 +29,9 @@ enum { QOBS_OPTIMAL_SCALES = 8 };
     void name(const float *w, const float *h, size_t n, const float scale[QOBS_OPTIMAL_SCALES],                        \
               float error[QOBS_OPTIMAL_SCALES])
 
-/* Sums of h * w * w, h * |w| and h. */
+/* lo = min(0, w), hi = max(0, w); sums of h * w * w, h * |w| and h. */
 struct optimal_moments {
+    float lo, hi;
     double energy, magnitude, weight;
 };
 
@@ -74,8 +75,13 @@ struct optimal_steps {
     void name(const float *w, const double *h, size_t n, double scale, double highest, double lowest, size_t caps,     \
               double *excess)
 
+/* Writes the magnitudes of w, and weights h * factor, at most 1e30, as floats; n elements with their padding. */
+#define QOBS_OPTIMAL_NARROW(name)                                                                                      \
+    void name(const float *w, const double *h, size_t n, double factor, float *magnitude, float *weight)
+
 #define QOBS_OPTIMAL_SLOTS(EACH, with)                                                                                 \
     EACH(ONE, optimal_error, QOBS_OPTIMAL_ERROR, with)                                                                 \
+    EACH(ONE, optimal_narrow, QOBS_OPTIMAL_NARROW, with)                                                               \
     EACH(ONE, optimal_nearly, QOBS_OPTIMAL_NEARLY, with)                                                               \
     EACH(ONE, optimal_large, QOBS_OPTIMAL_LARGE, with)                                                                 \
     EACH(ONE, optimal_moments, QOBS_OPTIMAL_MOMENTS, with)                                                             \

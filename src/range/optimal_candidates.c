@@ -27,6 +27,11 @@ struct optimal_range qobs_optimal_range(const struct optimal_params *p, const st
         lo = g->w[i] < lo ? g->w[i] : lo;
         hi = g->w[i] > hi ? g->w[i] : hi;
     }
+    return qobs_optimal_range_of(p, lo, hi);
+}
+
+struct optimal_range qobs_optimal_range_of(const struct optimal_params *p, float lo, float hi)
+{
     const float amax = -lo > hi ? -lo : hi, steps = (float)((1 << p->num_bits) - 1);
     const float scale = p->e2m1 ? amax / 6 : p->symmetric ? amax / (steps / 2) : (hi - lo) / steps;
     return (struct optimal_range){lo, hi, scale};

@@ -117,6 +117,13 @@ struct search {
     struct contest *contest;
 };
 
+/* fmax and ceil are calls on some machines. */
+static double larger(double a, double b) { return a > b ? a : b; }
+
+static int32_t ceiling(double x) { return (int32_t)x + ((double)(int32_t)x < x); }
+
+static double amax_of(const struct search *s) { return larger((double)s->range.hi, -(double)s->range.lo); }
+
 static double limit_of(const struct optimal_params *p, int side)
 {
     return p->e2m1 ? 6 : side ? (double)-p->quant_min : (double)p->quant_max;
@@ -233,7 +240,7 @@ static double least_scale(const struct search *s)
     const double *t = s->threshold, up = limit_of(s->params, 0), down = limit_of(s->params, 1);
     if (!s->params->symmetric)
         return (t[0] + t[1]) / s->steps;
-    const double one = fmax(t[0] / up, t[1] / down), other = fmax(t[0] / down, t[1] / up);
+    const double one = larger(t[0] / up, t[1] / down), other = larger(t[0] / down, t[1] / up);
     return s->params->signed_scale && other < one ? other : one;
 }
 
@@ -252,13 +259,14 @@ static double slack_of(const struct search *s, double scale)
 static size_t direct_end(const struct search *s)
 {
     const struct optimal_params *p = s->params;
-    const double amax = fmax((double)s->range.hi, -(double)s->range.lo);
+    const double amax = amax_of(s);
     const size_t zero = candidate_below(s, 4 * amax) + 2;
     size_t end = zero < s->count ? zero : s->count;
     if (p->scales != OPTIMAL_E4M3 && p->scales != OPTIMAL_E8M0)
         return end;
-    const double unclipped = p->symmetric ? fmax((double)s->range.hi / limit_of(p, 0), -(double)s->range.lo / limit_of(p, 1))
-                                          : fmax((double)s->range.hi, -(double)s->range.lo);
+    const double unclipped = !p->symmetric ? amax
+                                           : larger((double)s->range.hi / limit_of(p, 0),
+                                                    -(double)s->range.lo / limit_of(p, 1));
     const size_t k = candidate_below(s, unclipped) + 1, step = p->scales == OPTIMAL_E8M0 ? 1 : 8;
     const size_t doubled = k < step ? 2 * step : k + step;
     return doubled + 1 < end ? doubled + 1 : end;
@@ -295,12 +303,8 @@ static void try_scale(struct search *s, float scale)
 static double narrow(const struct search *s, float *w, float *h)
 {
     const struct optimal_group *g = s->group;
-    const double amax = fmax((double)s->range.hi, -(double)s->range.lo), factor = amax / s->moments.magnitude;
-    for (size_t i = 0; i < padded(g->n); i++) {
-        const double weight = g->h[i] * factor;
-        w[i] = fabsf(g->w[i]);
-        h[i] = (float)(weight < 1e30 ? weight : 1e30);
-    }
+    const double factor = amax_of(s) / s->moments.magnitude;
+    s->kernels->optimal_narrow(g->w, g->h, g->n, factor, w, h);
     return factor;
 }
 
@@ -322,7 +326,7 @@ static void enter_scales(struct search *s, size_t k, const float *w, const float
 static void search_e2m1(struct search *s)
 {
     const size_t end = direct_end(s), n = s->group->n;
-    const float amax = fmaxf(s->range.hi, -s->range.lo);
+    const float amax = (float)amax_of(s);
     float *const w = s->arrays.large[0], *const h = s->arrays.large[1];
     const bool fits = n <= 32 && amax > 1e-12f && amax < 1e12f && s->moments.magnitude > 0;
     const double factor = fits ? narrow(s, w, h) : 1;
@@ -401,7 +405,7 @@ static void enter_zero_points(struct search *s, float scale, double free, double
     const double up = least_cap(s, 0, wide, budget), down = least_cap(s, 1, wide, budget), margin = 0x1p-20;
     if (!(up + down <= all + margin))
         return;
-    const int32_t lowest[2] = {(int32_t)ceil(up - margin * up), (int32_t)ceil(down - margin * down)};
+    const int32_t lowest[2] = {ceiling(up - margin * up), ceiling(down - margin * down)};
     if (lowest[0] + lowest[1] > all)
         return;
     const size_t caps = (size_t)(all - lowest[0] - lowest[1] + 1);
@@ -451,11 +455,12 @@ static bool is_without_gaps(const struct search *s)
 void qobs_optimal_group(const struct kernel_table *kernels, const struct optimal_params *p,
                         const struct optimal_group *g, void *scratch, struct optimal_choice *choice)
 {
-    struct search s = {.kernels = kernels, .params = p, .group = g, .range = qobs_optimal_range(p, g)};
+    struct search s = {.kernels = kernels, .params = p, .group = g};
+    kernels->optimal_moments(g->w, g->h, g->n, &s.moments);
+    s.range = qobs_optimal_range_of(p, s.moments.lo, s.moments.hi);
     if (!qobs_optimal_is_searched(p, &s.range, g, choice))
         return;
     lay_out(p, g->n, scratch, &s.arrays);
-    kernels->optimal_moments(g->w, g->h, g->n, &s.moments);
     s.steps = (double)((1 << p->num_bits) - 1);
     s.count = *s.arrays.count;
     if (around_range(p))

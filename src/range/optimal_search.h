@@ -57,6 +57,7 @@ struct optimal_range {
     float lo, hi, scale;
 };
 struct optimal_range qobs_optimal_range(const struct optimal_params *params, const struct optimal_group *group);
+struct optimal_range qobs_optimal_range_of(const struct optimal_params *params, float lo, float hi);
 
 /* False if the range alone decides: there is no element but 0, or the scale is too small to be searched. *choice is
  * then the result. */

@@ -103,18 +103,44 @@ QOBS_OPTIMAL_NEARLY(ENTRY(qobs_optimal_nearly))
     memcpy(error, &total, sizeof total);
 }
 
+ALWAYS_INLINE float largest_of(const mask32x8 *bits)
+{
+    int32_t largest = 0;
+    for (int l = 0; l < LANES; l++)
+        largest = (*bits)[l] > largest ? (*bits)[l] : largest;
+    return float_of_bits((uint32_t)largest);
+}
+
+QOBS_OPTIMAL_NARROW(ENTRY(qobs_optimal_narrow))
+{
+    const f64x4 most = {1e30, 1e30, 1e30, 1e30};
+    for (size_t i = 0; i < n; i += LANES) {
+        *(mask32x8 *)(void *)(magnitude + i) = *(const mask32x8 *)(const void *)(w + i) & INT32_MAX;
+        for (int part = 0; part < 2; part++) {
+            const f64x4 h4 = FOUR(h + i, part) * factor;
+            ((f32x4 *)(void *)(weight + i))[part] = __builtin_convertvector(LESSER(h4, most), f32x4);
+        }
+    }
+}
+
 QOBS_OPTIMAL_MOMENTS(ENTRY(qobs_optimal_moments))
 {
     f64x4 energy[2] = {{0}}, magnitude[2] = {{0}}, weight[2] = {{0}};
-    for (size_t i = 0; i < n; i += LANES)
+    mask32x8 up = {0}, down = {0};
+    for (size_t i = 0; i < n; i += LANES) {
+        /* as integers: a negative float is below 0, and after a change of its sign a positive one is */
+        const mask32x8 x = *(const mask32x8 *)(const void *)(w + i), minus = x ^ INT32_MIN;
+        up = MOST_OF(x, up);
+        down = MOST_OF(minus, down);
         for (int part = 0; part < 2; part++) {
             const f64x4 x = WIDE(w + i, part), g = FOUR(h + i, part);
             energy[part] += g * (x * x);
             magnitude[part] += g * MAGNITUDE(x);
             weight[part] += g;
         }
+    }
     *moments = (struct optimal_moments){
-        .energy = SUM_OF(energy), .magnitude = SUM_OF(magnitude), .weight = SUM_OF(weight)};
+        .lo = -largest_of(&down), .hi = largest_of(&up), .energy = SUM_OF(energy), .magnitude = SUM_OF(magnitude), .weight = SUM_OF(weight)};
 }
 
 QOBS_OPTIMAL_BEYOND(ENTRY(qobs_optimal_beyond))
