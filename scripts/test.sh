@@ -66,6 +66,7 @@ golden=(
     "--suite torchao"
     "--suite ort"
     "--suite ort_static"
+    "--suite trt_2026_11"
 )
 # What of them is not run through the program, and why.
 left_out=(

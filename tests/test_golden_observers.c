@@ -18,6 +18,7 @@ static const char *const classes[] = {"quark.PerTensorMinMaxObserver",
                                       "quark.PerTensorPowOf2MinMaxObserver",
                                       "quark.PerChannelPowOf2MinMaxObserver",
                                       "quark.PerBlockMXObserver",
+                                      "quark.PerBlockMXBufferReuseObserver",
                                       "quark.PerBlockBFPObserver",
                                       "modelopt.MaxCalibrator"};
 enum { CLASSES = sizeof classes / sizeof *classes, CASES = 211 + 365 + 46 };
@@ -174,7 +175,7 @@ static void test_case(void **state)
 int main(void)
 {
     int failed = run_suite("quark", "", 323, test_case);
-    failed += run_suite("quark_2026_11", "", 380, test_case);
+    failed += run_suite("quark_2026_11", "", 471, test_case);
     failed += run_suite("trt", "max_", 46, test_case);
     if (compared != CASES)
         fprintf(stderr, "%zu cases were compared, expected %d\n", compared, CASES);
