@@ -48,7 +48,7 @@ static const struct every_preset {
     {"quark.PerBlockMXBufferReuseObserver", "ch_axis=1;group_size=32;scale_format=e8m0;scale_calculation_mode=even"},
     {"quark.PerBlockBFPObserver", "ch_axis=1;group_size=16"},
     {"quark.LSQObserver", "ch_axis=1"},
-    {"modelopt.BiasCalibrator", "axis=0"},
+    {"modelopt.BiasCalibrator", "axis=1"},
     {"modelopt.BiasCalibrator", "method=max_min"},
     {"modelopt.NVFP4ActHeadroomCalibrator", ""},
     {"ort.MinMaxCalibrater", "moving_average=true;per_channel=true"},
