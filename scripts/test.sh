@@ -27,6 +27,7 @@
 #   races      tests with threads under the thread sanitizer (only if named or with --full)
 #   memory     values that were never set: C tests, without SLEEF, under the memory sanitizer; others under valgrind (only if named or
 #              with --full)
+#   upstream   golden inputs through the newest packages of upstream; with --full, or by name
 #   live       qobs quantize beside llm-compressor of PyPI, whole directories; left out if it cannot be installed
 #   python     the Python package: its wheel, built in isolation, in an empty environment of every Python that is there; its tests with
 #              numpy alone, then with the frameworks of PyPI and their own tests; says what cannot be installed
@@ -41,7 +42,7 @@ for argument; do
     case $argument in
     --full) full=1 ;;
     gcc | golden | clang | sanitize | emulate | aarch64 | cpus | bench | scripts | exercises | install | portable | fuzz | analyse | \
-        races | memory | python | live) stages+=("$argument") ;;
+        races | memory | python | live | upstream) stages+=("$argument") ;;
     *)
         sed -n '/^#   /s/^#   //p' "$0" >&2
         exit 2
@@ -49,7 +50,7 @@ for argument; do
     esac
 done
 named=${stages[*]}
-[[ $named ]] || stages=(gcc golden clang sanitize emulate aarch64 cpus bench scripts exercises install portable fuzz analyse live python ${full:+races memory})
+[[ $named ]] || stages=(gcc golden clang sanitize emulate aarch64 cpus bench scripts exercises install portable fuzz analyse live python ${full:+upstream races memory})
 
 # What the program has of the golden suites, as options of run_cli.py.
 golden=(
@@ -66,6 +67,7 @@ golden=(
     "--suite torchao"
     "--suite ort"
     "--suite ort_static"
+    "--suite trt_2026_11"
 )
 # What of them is not run through the program, and why.
 left_out=(
@@ -529,6 +531,27 @@ stage_python() {
     if environment others "${others[@]}"; then
         python_tests others python/tests/test_dropin_*.py
     fi
+}
+
+# upstream_packages NAME PACKAGE...: a virtual environment with the newest packages; false if they cannot be installed.
+upstream_packages() {
+    local directory=$top/upstream/$1
+    [[ -f $directory/installed ]] && return
+    mkdir -p $top/upstream
+    { python3 -m venv $directory && timeout 1800 $directory/bin/pip install "${@:2}" && touch $directory/installed; } >>"$log" 2>&1
+}
+
+stage_upstream() {
+    local name
+    upstream_packages a torch torchao onnxruntime onnx llmcompressor ml_dtypes ||
+        echo "    left out: torchao, onnxruntime and llmcompressor cannot be installed here"
+    upstream_packages b torch amd-quark nvidia-modelopt transformers ||
+        echo "    left out: amd-quark and nvidia-modelopt cannot be installed here"
+    for name in a b; do
+        [[ -f $top/upstream/$name/installed ]] || continue
+        counted $top/upstream/$name/bin/python -B tests/upstream.py
+        counted $top/upstream/$name/bin/python -B tests/upstream.py --change-one
+    done
 }
 
 stage_live() {

@@ -132,7 +132,7 @@ static inline cJSON *read_cases(const char *path)
  * failed. */
 static inline int run_suite(const char *suite, const char *prefix, size_t count, void (*test)(void **))
 {
-    enum { MOST = 400 };
+    enum { MOST = 500 };
     static struct CMUnitTest tests[MOST];
     const char *directory = getenv("QOBS_GOLDEN_DIR");
 #ifdef QOBS_GOLDEN_DIR

@@ -9,13 +9,14 @@
 #include "plan/make_plan.h"
 #include "qobs/plan.h"
 
-/* Asks an observer without state; false if it has no qparams. */
+/* Asks an observer without state; false if it has no qparams. plan NULL: the preset looks at no tensor. */
 static bool describe(const qobs_config *config, const qobs_plan *plan, const struct runtime *runtime,
                      qobs_qparam_layout *layout)
 {
     qobs_observer o;
     qobs_observer_init(&o, config, runtime);
-    o.state.layout = qobs_layout_of(&o.stages, plan);
+    if (plan)
+        o.state.layout = qobs_layout_of(&o.stages, plan);
     qobs_dtype scale, zero_point;
     qobs_qparam_dtypes(&o, &o.state.layout, true, &scale, &zero_point);
     const struct shape shape = qobs_scale_shape(&o);
@@ -38,7 +39,7 @@ int qobs_config_layout(const qobs_config *config, const qobs_tensor *value, cons
                        qobs_qparam_layout *layout, qobs_error *error)
 {
     struct runtime runtime;
-    qobs_plan *plan;
+    qobs_plan *plan = NULL;
     qobs_qparam_layout own;
     qobs_tensor shaped;
     RETURN_IF_FAILED(out_check("layout", layout, SIZE_THROUGH(qobs_qparam_layout, has_global_scale), error));
@@ -49,7 +50,9 @@ int qobs_config_layout(const qobs_config *config, const qobs_tensor *value, cons
     memcpy(&shaped, value, sizeof shaped);
     shaped.struct_size = sizeof shaped;
     shaped.data = &shaped; /* not read; a caller need not have data yet */
-    RETURN_IF_FAILED(qobs_plan_create(&plan, config, &shaped, g_idx, NULL, error));
+    RETURN_IF_FAILED(qobs_config_check(config, error));
+    if (qobs_preset_measures(config->preset))
+        RETURN_IF_FAILED(qobs_plan_create(&plan, config, &shaped, g_idx, NULL, error));
     const bool has_qparams = describe(config, plan, &runtime, &own);
     qobs_plan_destroy(plan);
     if (!has_qparams)

@@ -18,7 +18,8 @@ int qobs_check_llmc(const qobs_config *config, qobs_error *error)
         return qobs_invalid(error, "version: 2025-09 has observers minmax and mse, not %s", observer);
     if (config->type == TYPE_FLOAT && config->num_bits != 4 && config->num_bits != 8 &&
         !(config->num_bits == 6 && qobs_config_is_current(config)))
-        return qobs_invalid(error, "num_bits: is %d, type float allows 4 (e2m1), 6 (e2m3) and 8 (e4m3)", config->num_bits);
+        return qobs_invalid(error, "num_bits: is %d, type float allows 4 (e2m1), 6 (e2m3) and 8 (e4m3)",
+                            config->num_bits);
     if (config->type == TYPE_FLOAT && config->num_bits < 8 && !config->symmetric)
         return qobs_invalid(error, "symmetric: type float with num_bits %d allows true only", config->num_bits);
     if (strategy == STRATEGY_TOKEN && !config->dynamic)

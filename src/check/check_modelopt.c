@@ -11,6 +11,8 @@
 
 int qobs_check_modelopt(const qobs_config *config, qobs_error *error)
 {
+    if (config->preset->range == &qobs_range_headroom && !(config->log2_min < config->log2_max))
+        return qobs_invalid(error, "log2_max: is %g, must be above log2_min, %g", config->log2_max, config->log2_min);
     if (config->preset->range != &qobs_range_multiplier)
         return QOBS_OK;
     const double steps = ceil((config->stop_multiplier - config->start_multiplier) / config->step_size) + 1;

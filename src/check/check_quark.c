@@ -18,19 +18,20 @@ enum observer_group {
     POWER_OF_2 = 16,
     TORCH = 32,         /* torch's histogram */
     SQUARED_ERROR = 64, /* errors of the bins of a histogram */
+    LEARNED = 128,      /* start values of training */
     PLACEHOLDER = 0     /* accepts all */
 };
 
 /* The observers that accept a dtype. */
 static const int accepted_by[QUARK_DTYPES] = {
-    [QUARK_INT8] = UNIFORM | UNIFORM_GROUP | POWER_OF_2 | TORCH | SQUARED_ERROR,
-    [QUARK_UINT8] = UNIFORM | UNIFORM_GROUP | POWER_OF_2 | TORCH | SQUARED_ERROR,
-    [QUARK_INT4] = UNIFORM | UNIFORM_GROUP | SQUARED_ERROR,
-    [QUARK_UINT4] = UNIFORM | UNIFORM_GROUP | TORCH | SQUARED_ERROR,
+    [QUARK_INT8] = UNIFORM | UNIFORM_GROUP | POWER_OF_2 | TORCH | SQUARED_ERROR | LEARNED,
+    [QUARK_UINT8] = UNIFORM | UNIFORM_GROUP | POWER_OF_2 | TORCH | SQUARED_ERROR | LEARNED,
+    [QUARK_INT4] = UNIFORM | UNIFORM_GROUP | SQUARED_ERROR | LEARNED,
+    [QUARK_UINT4] = UNIFORM | UNIFORM_GROUP | TORCH | SQUARED_ERROR | LEARNED,
     [QUARK_INT3] = UNIFORM | UNIFORM_GROUP,
     [QUARK_INT2] = UNIFORM | UNIFORM_GROUP,
     [QUARK_UINT2] = UNIFORM | UNIFORM_GROUP,
-    [QUARK_INT16] = UNIFORM | UNIFORM_GROUP,
+    [QUARK_INT16] = UNIFORM | UNIFORM_GROUP | LEARNED,
     [QUARK_INT32] = UNIFORM | UNIFORM_GROUP | POWER_OF_2,
     [QUARK_FP8_E4M3] = UNIFORM | UNIFORM_GROUP | MX | SQUARED_ERROR,
     [QUARK_FP8_E5M2] = UNIFORM | UNIFORM_GROUP | MX | SQUARED_ERROR,
@@ -46,6 +47,8 @@ static enum observer_group group_of(const struct preset *preset)
     switch (preset->formula) {
     case FORMULA_NONE:
         return PLACEHOLDER;
+    case FORMULA_QUARK_LSQ:
+        return LEARNED;
     case FORMULA_QUARK_MX:
         return MX;
     case FORMULA_QUARK_BFP:
@@ -83,6 +86,8 @@ static int check_qscheme(const qobs_config *config, qobs_error *error)
         [GRANULARITY_QUARK_CHANNEL] = QUARK_PER_CHANNEL, [GRANULARITY_QUARK_GROUP] = QUARK_PER_GROUP,
         [GRANULARITY_QUARK_BLOCK] = QUARK_PER_GROUP,
     };
+    if (config->preset->granularity == GRANULARITY_QUARK_LSQ)
+        return QOBS_OK; /* ch_axis decides */
     const int expected = own[config->preset->granularity];
     if (config->quark_qscheme == QUARK_QSCHEME_NONE || expected == QUARK_QSCHEME_NONE ||
         config->quark_qscheme == expected)
@@ -95,7 +100,7 @@ static int check_axis(const qobs_config *config, qobs_error *error)
 {
     const enum granularity_kind granularity = config->preset->granularity;
     const char *name = config->preset->name;
-    if (granularity == GRANULARITY_NONE || granularity == GRANULARITY_TENSOR)
+    if (granularity == GRANULARITY_NONE || granularity == GRANULARITY_TENSOR || granularity == GRANULARITY_QUARK_LSQ)
         return QOBS_OK;
     if (!config->has_ch_axis)
         return qobs_invalid(error, "ch_axis: is not set, %s needs it", name);

@@ -27,7 +27,8 @@ const struct qobs_format *qobs_config_float_format(const qobs_config *config)
 
 bool qobs_config_is_mx(const qobs_config *config)
 {
-    return config->type == TYPE_FLOAT && config->num_bits <= 8 && config->has_group_size && config->group_size == 32 && config->scale_dtype == SCALE_U8 && qobs_config_is_current(config);
+    return config->type == TYPE_FLOAT && config->num_bits <= 8 && config->has_group_size && config->group_size == 32 &&
+           config->scale_dtype == SCALE_U8 && qobs_config_is_current(config);
 }
 
 bool qobs_config_has_whole_zero_points(const qobs_config *config)

@@ -18,6 +18,9 @@ enum { NUM_BITS_E4M3 = 0 }; /* Model-Optimizer's (4, 3) */
 /* Arithmetic of searches on BF16 and F16. */
 enum search_dtype { SEARCH_NATIVE, SEARCH_FLOAT32 };
 
+/* What Model-Optimizer's BiasCalibrator computes. */
+enum bias_method { BIAS_MEAN, BIAS_MAX_MIN };
+
 enum version { VERSION_CURRENT, VERSION_2025_10, VERSION_2025_09, VERSION_2026_10 };
 
 enum torch_dtype {
@@ -226,7 +229,9 @@ struct qobs_config {
     int64_t block_size;
     int64_t num_bins;
     bool skip_zeros, torch_hist;
-    int method; /* an amax_method */
+    int method;      /* an amax_method */
+    int bias_method; /* enum bias_method */
+    double anchor_percentile, upper_percentile, rho, log2_min, log2_max; /* NVFP4ActHeadroomCalibrator */
 };
 
 /* The strategy given, or the one group_size implies. */
@@ -249,6 +254,12 @@ bool qobs_config_has_whole_zero_points(const qobs_config *config);
 
 /* Is there a scale for every channel of a torch observer? */
 bool qobs_config_has_channels(const qobs_config *config);
+
+/* LSQObserver has a scale for every channel. Upstream tests the truth of ch_axis, so that 0 is as none. */
+static inline bool qobs_config_has_lsq_channels(const struct qobs_config *config)
+{
+    return config->has_ch_axis && config->ch_axis != 0;
+}
 
 /* The names of an enumeration's values as messages and `set` use them. */
 const char *qobs_torch_dtype_text(int dtype);

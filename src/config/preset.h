@@ -33,6 +33,8 @@ enum granularity_kind {
     GRANULARITY_QUARK_GROUP,   /* runs of group_size along ch_axis */
     GRANULARITY_QUARK_BLOCK,   /* the same, the last run padded with zeros */
     GRANULARITY_MODELOPT_AXES, /* along every axis that is not reduced */
+    GRANULARITY_MODELOPT_REDUCED, /* along every axis that is not named */
+    GRANULARITY_QUARK_LSQ,     /* along ch_axis, unless it is 0 or not set */
     GRANULARITY_ORT,           /* all elements, or along axis 1 with per_channel */
     GRANULARITY_TORCHAO,       /* by granularity */
     GRANULARITY_MODELOPT_BLOCK /* runs of block_size along the last dimension */
@@ -48,6 +50,7 @@ enum formula_kind {
     FORMULA_QUARK_MX, /* by scale_format */
     FORMULA_QUARK_BFP,
     FORMULA_QUARK_POWER_OF_2,
+    FORMULA_QUARK_LSQ,
     FORMULA_ORT,           /* by activation_type */
     FORMULA_TORCHAO,       /* by mapping_type */
     FORMULA_TORCHAO_FIXED, /* those that are set, in torchao's dtypes */
@@ -103,5 +106,6 @@ static inline bool qobs_preset_has_torch_histogram(const struct preset *preset)
 
 static inline bool qobs_preset_grows_bins(const struct preset *preset)
 {
-    return preset->reduction->histogram && !qobs_preset_has_torch_histogram(preset) && preset->family != FAMILY_ORT;
+    return preset->reduction->histogram && !qobs_preset_has_torch_histogram(preset) && preset->family != FAMILY_ORT &&
+           preset->range != &qobs_range_headroom;
 }

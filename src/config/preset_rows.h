@@ -48,6 +48,8 @@ PRESET("quark.PerTensorPercentileObserver", QUARK, TENSOR, histogram_quark, extr
        "range that holds nearly all elements but zeros of all tensors")
 PRESET("quark.PerTensorMSEObserver", QUARK, TENSOR, histogram_quark, extremes, mse, QUARK, NULL,
        "range with the smallest squared error in a histogram of all tensors")
+PRESET("quark.LSQObserver", QUARK, QUARK_LSQ, mean_magnitude, last, measured, QUARK_LSQ, NULL,
+       "mean magnitude of the last tensor, the start of a learned step size")
 PRESET("quark.PerTensorPowOf2MinMaxObserver", QUARK, TENSOR, minmax, mode, measured, QUARK_POWER_OF_2, NULL,
        "most frequent power of two for the range of all tensors")
 PRESET("quark.PerChannelPowOf2MinMaxObserver", QUARK, QUARK_CHANNEL, minmax, mode, measured, QUARK_POWER_OF_2, NULL,
@@ -59,7 +61,7 @@ PRESET("quark.PerChannelPowOf2MinMSEObserver", QUARK, QUARK_CHANNEL, minmax, mod
 PRESET("quark.PerBlockMXObserver", QUARK, QUARK_BLOCK, absmax, absmax, measured, QUARK_MX, NULL,
        "largest magnitude of all tensors, for each block")
 PRESET("quark.PerBlockMXBufferReuseObserver", QUARK, QUARK_BLOCK, absmax_f32, absmax, measured, QUARK_MX, NULL,
-       "largest magnitude of all tensors, for each block, in float")
+       "largest magnitude of all tensors, for each block; F64 is rounded to F32")
 PRESET("quark.PerBlockMXDiffsObserver", QUARK, QUARK_BLOCK, absmax, absmax, exponent, QUARK_MX, NULL,
        "power of two with the smallest squared error on the last tensor, for each block")
 PRESET("quark.PerBlockBFPObserver", QUARK, QUARK_BLOCK, minmax, bfp, measured, QUARK_BFP, NULL,
@@ -88,6 +90,10 @@ PRESET("modelopt.MseCalibrator", MODELOPT, MODELOPT_AXES, absmax, absmax_first, 
        "multiple of an amax with the smallest squared error on all tensors, along the axes that are not reduced")
 PRESET("modelopt.NVFP4MSECalibrator", MODELOPT, MODELOPT_BLOCK, absmax, absmax_last, e4m3, NONE, NULL,
        "e4m3 scale with the smallest squared error on one tensor, for each block")
+PRESET("modelopt.BiasCalibrator", MODELOPT, MODELOPT_REDUCED, mean, running_mean, measured, NONE, NULL,
+       "mean, or middle of the range, of all tensors along the axes that are not reduced")
+PRESET("modelopt.NVFP4ActHeadroomCalibrator", MODELOPT, TENSOR, histogram_log2, absmax, headroom, NONE, NULL,
+       "amax with room above the magnitudes of most blocks of all tensors")
 PRESET("qobs.mse_optimal", QOBS, LLMC, minmax, last, mse_optimal, COMPRESSED_TENSORS, NULL,
        "scale and zero point with the smallest squared error of all, for weights")
 PRESET("qobs.imatrix_optimal", QOBS, LLMC, minmax, last, imatrix_optimal, COMPRESSED_TENSORS, NULL,

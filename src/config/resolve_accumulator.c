@@ -31,6 +31,10 @@ void qobs_resolve_accumulator(const qobs_config *config, struct accumulator *a)
         .starts_in_f32 = quark && !preset->accumulator->symmetric,
         .skips_first_groups = oldest && preset->range == &qobs_range_grid,
     };
+    if (config->preset->granularity == GRANULARITY_MODELOPT_REDUCED && config->bias_method == BIAS_MAX_MIN) {
+        a->ops = &qobs_accumulate_extremes;
+        a->merge = MERGE_EXTREMES;
+    }
     if (config->preset->family == FAMILY_ORT && config->moving_average) {
         a->ops = &qobs_accumulate_moving_average;
         a->merge = MERGE_MEANS;

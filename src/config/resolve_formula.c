@@ -153,6 +153,15 @@ static const struct formula_ops *quark_mx(const qobs_config *config, struct form
     return &qobs_formula_quark_float;
 }
 
+static const struct formula_ops *quark_lsq(const qobs_config *config, struct formula_params *p)
+{
+    const struct quark_number number = qobs_quark_number(config->quark_dtype);
+    const double numbers = number.quant_max - number.quant_min;
+    set_quark(config, p);
+    p->quant_max = config->symmetric ? (numbers - 1) / 2 : numbers;
+    return &qobs_formula_quark_lsq;
+}
+
 static const struct formula_ops *quark_bfp(const qobs_config *config, struct formula_params *p)
 {
     set_quark(config, p);
@@ -203,6 +212,7 @@ void qobs_resolve_formula(const qobs_config *config, struct formula *formula)
         [FORMULA_QUARK] = quark,
         [FORMULA_QUARK_MX] = quark_mx,
         [FORMULA_QUARK_BFP] = quark_bfp,
+        [FORMULA_QUARK_LSQ] = quark_lsq,
         [FORMULA_QUARK_POWER_OF_2] = quark_power_of_2,
         [FORMULA_QUARK_TORCH] = quark_torch,
     };

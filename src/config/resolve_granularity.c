@@ -37,6 +37,10 @@ static const struct granularity_ops *resolve_ops(const qobs_config *config)
         return &qobs_granularity_quark_group;
     case GRANULARITY_QUARK_BLOCK:
         return &qobs_granularity_quark_block;
+    case GRANULARITY_MODELOPT_REDUCED:
+        return &qobs_granularity_modelopt_reduced;
+    case GRANULARITY_QUARK_LSQ:
+        return qobs_config_has_lsq_channels(config) ? &qobs_granularity_torch_channel : &qobs_granularity_tensor;
     case GRANULARITY_ORT:
         return config->per_channel ? &qobs_granularity_torch_channel : &qobs_granularity_tensor;
     case GRANULARITY_TORCHAO:

@@ -268,6 +268,11 @@ void qobs_resolve_range(const qobs_config *config, struct range_rule *rule)
         resolve_line(config, &rule->params.line);
         break;
     case FAMILY_MODELOPT:
+        rule->params.headroom = (struct headroom_params){.anchor_percentile = config->anchor_percentile,
+                                                         .upper_percentile = config->upper_percentile,
+                                                         .rho = config->rho,
+                                                         .log2_min = config->log2_min,
+                                                         .log2_max = config->log2_max};
         resolve_bins(config, &rule->params.bins);
         resolve_multiplier(config, &rule->params.multiplier);
         break;

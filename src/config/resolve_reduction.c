@@ -20,6 +20,11 @@ static void resolve_histogram(const qobs_config *config, struct histogram_rule *
         rule->params.bins = percentile ? QUARK_PERCENTILE_BINS : QUARK_BINS;
         rule->params.magnitude = config->symmetric;
         rule->params.skip_zeros = percentile;
+    } else if (ops == &qobs_histogram_log2) {
+        rule->params.bins = (size_t)config->num_bins;
+        rule->params.block_size = config->block_size;
+        rule->params.log2_min = config->log2_min;
+        rule->params.log2_max = config->log2_max;
     } else if (ops == &qobs_histogram_ort) {
         rule->params.bins = (size_t)config->num_bins;
         rule->params.magnitude = config->preset->range == &qobs_range_ort_percentile && config->symmetric;
@@ -37,14 +42,16 @@ void qobs_resolve_reduction(const qobs_config *config, struct reduction *reducti
     const bool modelopt = preset->range == &qobs_range_multiplier || preset->range == &qobs_range_e4m3;
     *reduction = (struct reduction){.ops = preset->reduction, .nonfinite = (enum nonfinite_mode)config->nonfinite};
     resolve_histogram(config, &reduction->histogram);
-    reduction->in_f32 = preset->family == FAMILY_TORCH || reduction->histogram.ops || modelopt ||
-                        preset->reduction == &qobs_reduction_absmax_f32;
+    reduction->in_f32 = preset->family == FAMILY_TORCH || reduction->histogram.ops || modelopt;
+    reduction->f64_in_f32 = preset->reduction == &qobs_reduction_absmax_f32;
     /* Block floating point counts what is not finite as 0, as upstream does; for a magnitude that is to leave it out.
      */
     if (preset->accumulator == &qobs_accumulate_bfp && config->nonfinite == NONFINITE_PROPAGATE)
         reduction->nonfinite = NONFINITE_IGNORE;
     if (preset->family == FAMILY_ORT && preset->range == &qobs_range_measured && config->symmetric)
         reduction->ops = &qobs_reduction_absmax;
+    if (preset->granularity == GRANULARITY_MODELOPT_REDUCED && config->bias_method == BIAS_MAX_MIN)
+        reduction->ops = &qobs_reduction_minmax;
     /* Unsigned numbers: the minimum shows negative elements, which are an error. */
     if (preset->range == &qobs_range_multiplier && config->is_unsigned)
         reduction->ops = &qobs_reduction_minmax;

@@ -46,7 +46,21 @@ static bool has_steps(const struct preset *preset) { return preset->range == &qo
 
 static bool has_multiples(const struct preset *preset) { return preset->range == &qobs_range_multiplier; }
 
-static bool has_blocks(const struct preset *preset) { return preset->granularity == GRANULARITY_MODELOPT_BLOCK; }
+static bool is_bias(const struct preset *preset) { return preset->granularity == GRANULARITY_MODELOPT_REDUCED; }
+
+static bool is_no_bias(const struct preset *preset) { return !is_bias(preset); }
+
+static bool has_headroom(const struct preset *preset) { return preset->range == &qobs_range_headroom; }
+
+static bool has_blocks(const struct preset *preset)
+{
+    return preset->granularity == GRANULARITY_MODELOPT_BLOCK || has_headroom(preset);
+}
+
+static bool has_modelopt_bins(const struct preset *preset)
+{
+    return qobs_preset_grows_bins(preset) || has_headroom(preset);
+}
 
 static bool is_tensor_minmax(const struct preset *preset)
 {
@@ -134,7 +148,7 @@ static const struct setting settings[] = {
            "share of the elements in the range, in percent"),
     NUMBER("stride", ANY, has_start_bin, KIND_LONG, stride, 1, 0x1p31, "distance of the candidates in bins"),
     NUMBER("start_bin", ANY, has_start_bin, KIND_LONG, start_bin, 0, 0x1p31, "first candidate"),
-    NUMBER("num_bins", FAMILY_MODELOPT, qobs_preset_grows_bins, KIND_LONG, num_bins, 1, 0x1p20,
+    NUMBER("num_bins", FAMILY_MODELOPT, has_modelopt_bins, KIND_LONG, num_bins, 1, 0x1p20,
            "number of bins of the first batch"),
     SWITCH("skip_zeros", FAMILY_MODELOPT, qobs_preset_grows_bins, skip_zeros, "zeros are not counted"),
     SWITCH("torch_hist", FAMILY_MODELOPT, qobs_preset_grows_bins, torch_hist,
@@ -270,7 +284,18 @@ static const struct setting settings[] = {
            "accepted; moving averages need `averaging_constant` 1 with it"),
     NUMBER("steps", FAMILY_TORCHAO, searches_line, KIND_INTEGER, steps, 1, 0x1p16, "number of thresholds"),
     SWITCH("run_once", FAMILY_TORCHAO, searches_line, run_once, "later batches are ignored"),
-    OPTIONAL("axis", FAMILY_MODELOPT, EVERY, KIND_AXES, axes, has_axes, -QOBS_MAX_NDIM, QOBS_MAX_NDIM - 1,
+    OPTIONAL("axis", FAMILY_MODELOPT, is_bias, KIND_AXES, axes, has_axes, -QOBS_MAX_NDIM, QOBS_MAX_NDIM - 1,
+             "axes that are reduced; `null`: all"),
+    WORD("method", FAMILY_MODELOPT, is_bias, bias_method, bias_methods, "mean, or middle of minimum and maximum"),
+    NUMBER("anchor_percentile", FAMILY_MODELOPT, has_headroom, KIND_REAL, anchor_percentile, 0x1p-30, 100,
+           "share of the blocks below the anchor, in percent"),
+    NUMBER("upper_percentile", FAMILY_MODELOPT, has_headroom, KIND_REAL, upper_percentile, 0x1p-30, 100,
+           "share of the blocks that the amax must hold, in percent"),
+    NUMBER("rho", FAMILY_MODELOPT, has_headroom, KIND_REAL, rho, 0x1p-30, 28671.999,
+           "amax as a multiple of the anchor"),
+    NUMBER("log2_min", FAMILY_MODELOPT, has_headroom, KIND_REAL, log2_min, -1000, 1000, "first edge of the bins"),
+    NUMBER("log2_max", FAMILY_MODELOPT, has_headroom, KIND_REAL, log2_max, -1000, 1000, "last edge of the bins"),
+    OPTIONAL("axis", FAMILY_MODELOPT, is_no_bias, KIND_AXES, axes, has_axes, -QOBS_MAX_NDIM, QOBS_MAX_NDIM - 1,
              "axes that are kept; `null`: one range for the tensor"),
     SWITCH("unsigned", FAMILY_MODELOPT, EVERY, is_unsigned, "quantized numbers are not negative"),
     SWITCH("narrow_range", FAMILY_MODELOPT, has_multiples, narrow_range, "leave out the smallest integer"),
@@ -360,7 +385,12 @@ struct qobs_config qobs_config_defaults(const struct preset *preset)
         .percentile = preset->family == FAMILY_QUARK ? 99.99999999 : preset->family == FAMILY_ORT ? 99.999 : 99.99,
         .stride = 1,
         .start_bin = preset->family == FAMILY_QUARK ? 2045 : 128,
-        .num_bins = preset->range == &qobs_range_ort_entropy ? 128 : 2048,
+        .num_bins = preset->range == &qobs_range_ort_entropy ? 128 : has_headroom(preset) ? 512 : 2048,
+        .anchor_percentile = 1,
+        .upper_percentile = 99.99,
+        .rho = 16384,
+        .log2_min = -40,
+        .log2_max = 40,
         .num_quantized_bins = 128,
         .torch_hist = true,
         .upsample_rate = 16,

@@ -32,6 +32,7 @@ struct observer_traits {
     bool qparams_along_dim; /* has get_qparams_along_dim */
     bool scale_is_list;     /* the scale of a tensor has one dimension whatever the granularity says */
     bool plural_names;      /* min_vals instead of min_val */
+    bool bias;              /* the middle of the range is the result */
     bool range_is_lowest;   /* the range to quantize is lowest to highest */
     bool hides_ranges;      /* the accumulated ranges are no results */
 };

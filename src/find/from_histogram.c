@@ -135,6 +135,10 @@ int qobs_find_range(const struct range_request *r, qobs_error *error)
     struct range_view ranges = {.dtype = QOBS_F32, .n = n, .rank = r->rank, .min = found, .max = found + n};
     const fp_mode mode = fp_enter();
     int status = QOBS_OK;
+    if (r->data_min && r->data_max) { /* some rules read the range of the elements there */
+        memcpy(found, r->data_min, size);
+        memcpy(found + n, r->data_max, size);
+    }
     if (ops->never_found)
         ranges = qobs_no_ranges();
     else

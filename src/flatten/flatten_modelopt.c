@@ -46,3 +46,25 @@ static int flatten_block(qobs_plan *plan, const struct granularity_params *param
 
 const struct granularity_ops qobs_granularity_modelopt_axes = {flatten_axes, false};
 const struct granularity_ops qobs_granularity_modelopt_block = {flatten_block, false};
+
+/* BiasCalibrator: the axes that are named are reduced, though its text says that they are kept. */
+static int flatten_reduced(qobs_plan *plan, const struct granularity_params *params, qobs_error *error)
+{
+    bool reduced[QOBS_MAX_NDIM] = {false}, kept[QOBS_MAX_NDIM];
+    int count = 0;
+    RETURN_IF_FAILED(qobs_plan_find_kept(plan, &params->axes, "axis", reduced, &count, error));
+    for (int i = 0; i < plan->value.ndim; i++)
+        kept[i] = !reduced[i];
+    if (count > 0 && count < plan->value.ndim)
+        qobs_plan_add_kept(plan, kept);
+    else
+        qobs_plan_add_global(plan);
+    if (params->axes.count > 0 && count == plan->value.ndim) { /* dimensions stay, as 1 */
+        plan->range.ndim = plan->value.ndim;
+        for (int i = 0; i < plan->value.ndim; i++)
+            plan->range.extent[i] = 1;
+    }
+    return QOBS_OK;
+}
+
+const struct granularity_ops qobs_granularity_modelopt_reduced = {flatten_reduced, false};

@@ -33,6 +33,8 @@ struct histogram_params {
     bool skip_zeros;     /* zeros are not counted */
     bool float32_counts; /* sums of counts are rounded to float32, as upstream's; counts of a batch end at 2^24 */
     bool shifted_counts; /* old counts move with their bins if bins are added below them; upstream's do not */
+    int64_t block_size;         /* elements along the last dimension whose magnitudes are binned by their logarithm */
+    double log2_min, log2_max;  /* the range of these logarithms */
     enum nonfinite_mode nonfinite;
 };
 
@@ -83,6 +85,10 @@ extern const struct histogram_ops qobs_histogram_numpy;
 
 /* ONNX Runtime's: values between -threshold and threshold, or with `magnitude` magnitudes. */
 extern const struct histogram_ops qobs_histogram_ort;
+
+/* Model-Optimizer's of magnitudes of blocks, and its bin of a magnitude. */
+extern const struct histogram_ops qobs_histogram_log2;
+size_t qobs_log2_bin(const struct histogram_params *params, float magnitude);
 
 /* ---- Memory ------------------------------------------------------------------------------------------------------ */
 

@@ -15,6 +15,7 @@ struct range_update {
     void *min, *max;
     const void *batch_min, *batch_max;
     bool first;
+    uint64_t batches; /* before this one */
 };
 
 /* How the ranges of several observers become one. */
@@ -53,6 +54,7 @@ extern const struct accumulator_ops qobs_accumulate_last;           /* the last 
 extern const struct accumulator_ops qobs_accumulate_extremes;       /* the extremes of all batches */
 extern const struct accumulator_ops qobs_accumulate_lerp;           /* min * (1 - c) + batch * c, llm-compressor */
 extern const struct accumulator_ops qobs_accumulate_moving_average; /* min + c * (batch - min), torch.ao */
+extern const struct accumulator_ops qobs_accumulate_running_mean;   /* the mean of all batches */
 extern const struct accumulator_ops qobs_accumulate_mode;           /* the extremes, and the most frequent scale */
 extern const struct accumulator_ops qobs_accumulate_absmax;         /* the largest magnitude of all batches */
 extern const struct accumulator_ops qobs_accumulate_absmax_last;    /* that of the last batch */

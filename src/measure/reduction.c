@@ -13,7 +13,7 @@ static int measure(reduce_fn *reduce, const struct reduction *r, const struct ba
                    struct nonfinite_count *nonfinite, qobs_error *error)
 {
     const qobs_plan *plan = b->plan;
-    if (!r->in_f32 || plan->dtype == QOBS_F32)
+    if (!qobs_reduces_in_f32(r, plan->dtype) || plan->dtype == QOBS_F32)
         return reduce(b->runtime, b->kernels, plan, b->data, r->nonfinite, min, max, nonfinite, error);
     const size_t n = (size_t)plan->qparams, half = (n * qobs_dtype_size(plan->dtype) + 63) / 64 * 64;
     unsigned char *native = qobs_allocate(b->runtime, 2 * half);
@@ -55,5 +55,6 @@ const struct reduction_ops qobs_reduction_absmax = {measure_absmax, NULL};
 const struct reduction_ops qobs_reduction_absmax_f32 = {measure_absmax, NULL};
 const struct reduction_ops qobs_reduction_histogram_torch = {measure_histogram, &qobs_histogram_torch};
 const struct reduction_ops qobs_reduction_histogram_quark = {measure_histogram, &qobs_histogram_quark};
+const struct reduction_ops qobs_reduction_histogram_log2 = {measure_histogram, &qobs_histogram_log2};
 const struct reduction_ops qobs_reduction_histogram_ort = {measure_histogram, &qobs_histogram_ort};
 const struct reduction_ops qobs_reduction_histogram_modelopt = {measure_histogram, &qobs_histogram_modelopt};

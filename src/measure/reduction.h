@@ -21,13 +21,22 @@ struct reduction {
     const struct reduction_ops *ops;
     enum nonfinite_mode nonfinite;
     bool in_f32;                     /* ranges are F32 whatever the dtype of the batch */
+    bool f64_in_f32;                 /* those of F64 are */
     struct histogram_rule histogram; /* ops NULL: there is no histogram */
 };
+
+/* True if ranges of batches of that dtype are F32. */
+static inline bool qobs_reduces_in_f32(const struct reduction *reduction, qobs_dtype dtype)
+{
+    return reduction->in_f32 || (reduction->f64_in_f32 && dtype == QOBS_F64);
+}
 
 extern const struct reduction_ops qobs_reduction_none;   /* batches are only counted */
 extern const struct reduction_ops qobs_reduction_minmax; /* minimum and maximum */
 extern const struct reduction_ops qobs_reduction_absmax; /* (-m, m) for the largest magnitude m */
-extern const struct reduction_ops qobs_reduction_absmax_f32; /* the same in F32 for every dtype */
+extern const struct reduction_ops qobs_reduction_absmax_f32; /* the same; F64 is rounded to F32 */
 /* A histogram, and the range of its elements. */
 extern const struct reduction_ops qobs_reduction_histogram_torch, qobs_reduction_histogram_quark,
-    qobs_reduction_histogram_modelopt, qobs_reduction_histogram_ort;
+    qobs_reduction_histogram_modelopt, qobs_reduction_histogram_ort, qobs_reduction_histogram_log2;
+extern const struct reduction_ops qobs_reduction_mean;           /* (mean, mean) */
+extern const struct reduction_ops qobs_reduction_mean_magnitude; /* (-mean, mean) of magnitudes */

@@ -96,7 +96,7 @@ int qobs_observer_counts(const qobs_observer *o, qobs_counts *counts, qobs_error
 struct layout qobs_layout_of(const struct stages *stages, const qobs_plan *plan)
 {
     return (struct layout){
-        .dtype = stages->reduction.in_f32 ? QOBS_F32 : plan->dtype,
+        .dtype = qobs_reduces_in_f32(&stages->reduction, plan->dtype) ? QOBS_F32 : plan->dtype,
         .qparams = (size_t)plan->qparams,
         .range = plan->range,
         .scale = plan->scale,
@@ -124,6 +124,12 @@ void qobs_accumulate_global(const struct accumulator *a, struct global_range *gl
     if (first)
         *global = *batch;
     batch = first ? global : batch;
-    const struct range_update update = {global->dtype, 1, global->min, global->max, batch->min, batch->max, first};
+    const struct range_update update = {.dtype = global->dtype,
+                                        .n = 1,
+                                        .min = global->min,
+                                        .max = global->max,
+                                        .batch_min = batch->min,
+                                        .batch_max = batch->max,
+                                        .first = first};
     a->ops->update(&a->params, &update);
 }

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "number/convert.h"
 #include "observer/observe_hessian.h"
 #include "observer/observe_optimal.h"
 #include "observer/post_search.h"
@@ -47,7 +48,7 @@ static struct result_type ranges_type(const qobs_observer *o) { return per_range
 
 static bool ranges_are_results(const qobs_observer *o)
 {
-    return qobs_has_ranges(&o->stages) && !o->stages.traits.hides_ranges;
+    return qobs_has_ranges(&o->stages) && !o->stages.traits.hides_ranges && !o->stages.traits.bias;
 }
 
 static bool finds_min_max(const qobs_observer *o) { return o->stages.range.ops->found_min_max; }
@@ -443,6 +444,24 @@ static int read_highest(const qobs_observer *o, const struct reading *r)
     return o->stages.range.ops->find ? read_new_max(o, r) : read_part(o, o->state.ranges.max, r);
 }
 
+/* ---- bias -------------------------------------------------------------------------------------------------------- */
+
+static bool has_bias(const qobs_observer *o) { return o->stages.traits.bias; }
+
+/* (max + min) / 2 with a rounding to the dtype for each; of a mean both are the mean. */
+static int read_bias(const qobs_observer *o, const struct reading *r)
+{
+    const struct layout *layout = &o->state.layout;
+    const size_t element = qobs_dtype_size(layout->dtype);
+    for (size_t i = 0; i < layout->qparams; i++) {
+        const double min = qobs_element(o->state.ranges.min + i * element, layout->dtype),
+                     max = qobs_element(o->state.ranges.max + i * element, layout->dtype);
+        qobs_put_element((unsigned char *)r->out + i * element, layout->dtype,
+                         min == max ? max : qobs_round_to(layout->dtype, max + min) / 2);
+    }
+    return QOBS_OK;
+}
+
 /* ---- Tokens ------------------------------------------------------------------------------------------------------ */
 
 static bool has_tokens(const qobs_observer *o) { return o->stages.traits.token_result != TOKENS_NONE; }
@@ -489,6 +508,7 @@ const struct result_row qobs_result_rows[] = {
     {"histogram", false, has_histogram, check_ranges, histogram_type, read_histogram},
     {"calib_hist", false, has_calib_hist, check_ranges, calib_hist_type, read_histogram},
     {"calib_bin_edges", false, has_calib_hist, check_ranges, bin_edges_type, read_bin_edges},
+    {"bias", false, has_bias, check_ranges, ranges_type, read_bias},
     {"hist", false, has_hist, check_ranges, hist_type, read_hist},
     {"hist_edges", false, has_hist, check_ranges, bin_edges_type, read_bin_edges},
     {"lowest", false, has_lowest, check_found, ranges_type, read_lowest},

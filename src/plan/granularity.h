@@ -81,7 +81,8 @@ extern const struct granularity_ops qobs_granularity_torch_channel;
 extern const struct granularity_ops qobs_granularity_torchao;
 extern const struct granularity_ops qobs_granularity_quark_channel, qobs_granularity_quark_group,
     qobs_granularity_quark_block;
-extern const struct granularity_ops qobs_granularity_modelopt_axes, qobs_granularity_modelopt_block;
+extern const struct granularity_ops qobs_granularity_modelopt_axes, qobs_granularity_modelopt_block,
+    qobs_granularity_modelopt_reduced;
 
 /* The words of settings and messages. */
 const char *qobs_base_name_text(int base_name);

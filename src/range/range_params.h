@@ -57,6 +57,12 @@ struct line_params {
     double quant_min, quant_max; /* integers to quantize to */
 };
 
+/* Model-Optimizer's headroom for NVFP4 activations. */
+struct headroom_params {
+    double anchor_percentile, upper_percentile, rho;
+    double log2_min, log2_max;
+};
+
 /* How the centres of histogram bins are quantized. */
 enum centre_quantizer {
     CENTRES_NONE,             /* upstream has no such quantizer */
@@ -120,5 +126,6 @@ struct range_params {
     struct exponent_params exponent;
     struct multiplier_params multiplier;
     struct line_params line;
+    struct headroom_params headroom;
     struct bins_params bins;
 };

@@ -132,6 +132,7 @@ extern const struct range_ops qobs_range_mse;        /* Quark */
 extern const struct range_ops qobs_range_never;      /* Quark: a histogram without a range */
 extern const struct range_ops qobs_range_ort_percentile, qobs_range_ort_entropy; /* ONNX Runtime */
 extern const struct range_ops qobs_range_ort_distribution;
+extern const struct range_ops qobs_range_headroom; /* Model-Optimizer: room above the magnitudes of blocks */
 extern const struct range_ops qobs_range_amax;       /* Model-Optimizer: by params->bins.method */
 
 struct range_rule {

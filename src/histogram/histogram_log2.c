@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-FileCopyrightText: The qobs authors */
+
+/* Model-Optimizer's NVFP4ActHeadroomCalibrator: a histogram of the logarithms of the magnitudes of blocks along the
+ * last dimension. Zeros pad a last block; blocks of zeros are not counted. The range of the batch is (-amax, amax). */
+#include <math.h>
+
+#include "base/error.h"
+#include "histogram/collect.h"
+#include "histogram/histogram.h"
+#include "plan/gather_block.h"
+
+/* In float, as torch; frac is limited to the bins. */
+size_t qobs_log2_bin(const struct histogram_params *params, float magnitude)
+{
+    const float low = (float)params->log2_min, width = (float)(params->log2_max - params->log2_min);
+    const float share = ((float)log2((double)magnitude) - low) / width * (float)params->bins;
+    return share >= (float)params->bins ? params->bins - 1 : share > 0 ? (size_t)share : 0;
+}
+
+/* Counts the blocks of the tensor, which the plan reads in C order. */
+static void count(const struct histogram_params *params, const struct batch *batch, double *mass)
+{
+    const struct view *v = &batch->plan->value;
+    const int64_t row = v->ndim > 0 ? v->shape[v->ndim - 1] : 1;
+    struct gather_blocks blocks;
+    struct gather_block block;
+    float x[1][BLOCK_ELEMENTS], amax = 0;
+    int64_t column = 0;
+    qobs_gather_blocks_of(&blocks, batch->plan, 1);
+    qobs_gather_block_at(&blocks, 0, &block);
+    for (int64_t first = 0; first < block.elements; first += BLOCK_ELEMENTS) {
+        const size_t n = (size_t)(block.elements - first < BLOCK_ELEMENTS ? block.elements - first : BLOCK_ELEMENTS);
+        qobs_gather_block_read(&block, batch->plan->dtype, batch->data, first, n, x);
+        for (size_t i = 0; i < n; i++) {
+            const float magnitude = fabsf(x[0][i]);
+            if (isfinite(magnitude) && magnitude > amax)
+                amax = magnitude;
+            column++;
+            if (column % params->block_size != 0 && column != row)
+                continue;
+            if (amax > 0)
+                mass[qobs_log2_bin(params, amax)] += 1;
+            amax = 0;
+            column = column == row ? 0 : column;
+        }
+    }
+}
+
+static int accept(const struct histogram_rule *rule, const struct batch *batch, struct histogram *h, float *min,
+                  float *max, struct nonfinite_count *nonfinite, qobs_error *error)
+{
+    const struct histogram_params *params = &rule->params;
+    struct extrema extrema;
+    RETURN_IF_FAILED(qobs_scan_extrema(batch, true, false, &extrema, error));
+    RETURN_IF_FAILED(qobs_check_extrema(batch, params->nonfinite, &extrema, nonfinite, error));
+    if (h->bins == 0)
+        RETURN_IF_FAILED(qobs_histogram_allocate(batch->runtime, rule->ops, h, 1, params->bins, error));
+    h->range[0] = (struct bin_range){.lo = (float)params->log2_min, .hi = (float)params->log2_max};
+    *min = extrema.min > extrema.max ? extrema.min : -extrema.max;
+    *max = extrema.max;
+    count(params, batch, h->mass);
+    return QOBS_OK;
+}
+
+static int merge(const struct histogram_rule *rule, const struct runtime *runtime, struct histogram *h,
+                 const struct histogram *from, qobs_error *error)
+{
+    (void)rule, (void)runtime, (void)error;
+    for (size_t i = 0; i < h->bins && i < from->bins; i++)
+        h->mass[i] += from->mass[i];
+    return QOBS_OK;
+}
+
+const struct histogram_ops qobs_histogram_log2 = {.accept = accept, .merge = merge};
