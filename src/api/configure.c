@@ -10,24 +10,29 @@
 #include "check/check.h"
 #include "config/settings.h"
 
-/* Lists presets for a message: first those of the name's family. Ends with the number of presets that do not fit. */
+static size_t family_length(const char *preset) { return preset && strchr(preset, '.') ? strcspn(preset, ".") : 0; }
+
+static bool same_family(const char *a, const char *b)
+{
+    const size_t length = family_length(a);
+    return length > 0 && length == family_length(b) && strncmp(a, b, length) == 0;
+}
+
+/* Lists presets for a message: the other families, then those of the name's family, as far as there is room. */
 static void list_presets(const char *name, char *text, size_t size)
 {
-    const size_t prefix = name && strchr(name, '.') ? (size_t)(strchr(name, '.') - name) + 1 : 0, workspace = size - 16;
-    size_t used = 0, more = 0;
-    for (int others = 0; others < 2; others++)
-        for (size_t i = 0; i < qobs_preset_count(); i++) {
-            const char *preset = qobs_preset_name(i);
-            const bool other = prefix == 0 || strncmp(preset, name, prefix) != 0;
-            if (other != (others == 1))
+    size_t used = 0;
+    text[0] = '\0';
+    for (int own = 0; own < 2; own++)
+        for (size_t i = 0; i < qobs_preset_count() && used < size; i++) {
+            const char *preset = qobs_preset_name(i), *comma = used ? ", " : "";
+            if (same_family(name, preset) != (own == 1))
                 continue;
-            if (more > 0 || used + strlen(preset) + 2 > workspace)
-                more++;
-            else
-                used += (size_t)snprintf(text + used, size - used, "%s%s", used ? ", " : "", preset);
+            if (own)
+                used += (size_t)snprintf(text + used, size - used, "%s%s", comma, preset);
+            else if (i == 0 || !same_family(qobs_preset_name(i - 1), preset))
+                used += (size_t)snprintf(text + used, size - used, "%s%.*s.*", comma, (int)family_length(preset), preset);
         }
-    if (more > 0)
-        snprintf(text + used, size - used, ", %zu more", more);
 }
 
 /* A configuration with these settings and its own runtime. */
@@ -50,7 +55,7 @@ int qobs_config_create(qobs_config **result, const char *name, const qobs_runtim
         return qobs_invalid(error, "config: is NULL");
     const struct preset *preset = name ? qobs_preset_find(name) : NULL;
     if (!preset) {
-        char known[200];
+        char known[400];
         list_presets(name, known, sizeof known);
         return qobs_invalid(error, "preset: '%s' is unknown; known are %s", name ? name : "(null)", known);
     }
