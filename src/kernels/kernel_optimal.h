@@ -75,7 +75,8 @@ struct optimal_steps {
     void name(const float *w, const double *h, size_t n, double scale, double highest, double lowest, size_t caps,     \
               double *excess)
 
-/* Writes the magnitudes of w, and weights h * factor, at most 1e30, as floats; n elements with their padding. */
+/* Writes the magnitudes of w, and weights h * factor, at most 1e30, as floats; n elements with their padding. Both
+ * arrays are aligned to 64 bytes. */
 #define QOBS_OPTIMAL_NARROW(name)                                                                                      \
     void name(const float *w, const double *h, size_t n, double factor, float *magnitude, float *weight)
 

@@ -7,7 +7,7 @@
 #include "number/element.h"
 #include "number/grid.h"
 #include "number/number.h"
-#include "range/optimal_search.h"
+#include "optimal/optimal.h"
 
 /* Below this scale of the range there is no search. */
 #define OPTIMAL_MIN_SCALE 0x1p-120f
