@@ -34,7 +34,8 @@ static void add_excess(const struct group_search *s, double scale, const int32_t
 static void enter_signs(struct group_search *s, float scale, double free, double slack)
 {
     const struct optimal_params *p = s->params;
-    const double wide = (double)scale, *t = s->threshold, up = optimal_limit_of(p, 0) * wide, down = optimal_limit_of(p, 1) * wide;
+    const double wide = (double)scale, *t = s->threshold;
+    const double up = optimal_limit_of(p, 0) * wide, down = optimal_limit_of(p, 1) * wide;
     const int32_t lowest[2] = {p->quant_max, p->quant_max};
     double excess[2][QOBS_OPTIMAL_STEPS];
     add_excess(s, wide, lowest, 2, excess);
@@ -72,8 +73,8 @@ void qobs_search_curve(struct group_search *s)
         qobs_find_threshold(s, side);
     const size_t from = qobs_candidate_below(s, qobs_least_scale(s)), count = s->count - from;
     const float *const scale = s->arrays.scale + from;
-    s->kernels->optimal_curve(s->arrays.steps, s->group->w, s->group->h, s->group->n, bits_of_float(*scale) >> 16, count,
-                              s->moments.energy, s->arrays.error, s->arrays.curve);
+    s->kernels->optimal_curve(s->arrays.steps, s->group->w, s->group->h, s->group->n, bits_of_float(*scale) >> 16,
+                              count, s->moments.energy, s->arrays.error, s->arrays.curve);
     const double limit = s->contest->bound + qobs_curve_slack(s, (double)scale[count - 1]); /* no slack is larger */
     const size_t stride = p->symmetric ? 1 : 4; /* the first scales lower the bound for the others */
     for (size_t first = 0, k = 0; first < stride && k < count; k = k + stride < count ? k + stride : ++first) {

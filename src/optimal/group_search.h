@@ -42,7 +42,10 @@ static inline double optimal_larger(double a, double b) { return a > b ? a : b; 
 
 static inline int32_t optimal_ceiling(double x) { return (int32_t)x + ((double)(int32_t)x < x); }
 
-static inline double optimal_amax_of(const struct group_search *s) { return optimal_larger((double)s->range.hi, -(double)s->range.lo); }
+static inline double optimal_amax_of(const struct group_search *s)
+{
+    return optimal_larger((double)s->range.hi, -(double)s->range.lo);
+}
 
 static inline double optimal_limit_of(const struct optimal_params *p, int side)
 {
@@ -52,8 +55,8 @@ static inline double optimal_limit_of(const struct optimal_params *p, int side)
 /* The index of the largest candidate that is not above `scale`, or 0. */
 size_t qobs_candidate_below(const struct group_search *s, double scale);
 
-/* Finds the threshold of a side, from below: beyond it the elements of the side cost more than the bound. Their list has
- * the elements above it, or all, from the largest down. */
+/* Finds the threshold of a side, from below: beyond it the elements of the side cost more than the bound. Their list
+ * has the elements above it, or all, from the largest down. */
 void qobs_find_threshold(struct group_search *s, int side);
 
 /* No scale below it can win. Needs the thresholds. */

@@ -37,7 +37,10 @@ static enum importance_fault means_of(const struct importance *importance, doubl
         negative |= mean[j] < 0;
         zero &= mean[j] == 0;
     }
-    return !finite ? IMPORTANCE_NOT_FINITE : negative ? IMPORTANCE_NEGATIVE : zero ? IMPORTANCE_ZERO : IMPORTANCE_USABLE;
+    return !finite    ? IMPORTANCE_NOT_FINITE
+           : negative ? IMPORTANCE_NEGATIVE
+           : zero     ? IMPORTANCE_ZERO
+                      : IMPORTANCE_USABLE;
 }
 
 enum { ALIGNMENT = 64 };
