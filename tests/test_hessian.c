@@ -18,7 +18,7 @@
 
 #include "kernels/dispatch.h"
 #include "number/number.h"
-#include "range/hessian_group.h"
+#include "optimal/hessian_group.h"
 
 enum { MOST = 32, ISAS = 8 };
 

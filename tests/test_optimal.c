@@ -19,10 +19,10 @@
 #include <cmocka.h>
 
 #include "base/fpenv.h"
-#include "bits.h"
+#include "check/exercised.h"
 #include "kernels/dispatch.h"
 #include "number/number.h"
-#include "range/optimal_group.h"
+#include "optimal/optimal_group.h"
 
 enum { MOST = 144, QUICK = 1500 };
 
@@ -191,6 +191,148 @@ static const struct kind {
     {"e2m1 e8m0", {.e2m1 = true, .symmetric = true, .num_bits = 4, .scales = OPTIMAL_E8M0}, 1},
 };
 
+/* ---- Kernels ----------------------------------------------------------------------------------------------------- */
+
+/* Elements of a group; NaN follows where kernels must not read. */
+struct sample {
+    _Alignas(64) float w[MOST + 16];
+    _Alignas(64) double h[MOST + 16];
+    size_t n, padded;
+};
+
+/* What all kernels say of a sample. */
+struct answers {
+    double error, beyond[2], excess[8], curve[512];
+    float nearly[QOBS_OPTIMAL_SCALES];
+    _Alignas(64) float magnitude[MOST + 16];
+    _Alignas(64) float weight[MOST + 16];
+    struct optimal_moments moments;
+    uint32_t large[MOST + QOBS_OPTIMAL_LANES];
+    size_t found;
+};
+
+static void fill_sample(struct sample *s, unsigned number)
+{
+    s->n = 1 + number % MOST;
+    s->padded = (s->n + 15) / 16 * 16;
+    for (size_t i = 0; i < MOST + 16; i++) {
+        const double size = fabs(normal()) + 0.01;
+        s->w[i] = i < s->n ? (float)(uniform() < 0.5 ? -size : size) : i < s->padded ? 0 : NAN;
+        s->h[i] = i < s->n ? uniform() : i < s->padded ? 0 : (double)NAN;
+    }
+    if (number % 5 == 0)
+        s->w[0] = -0.0f;
+}
+
+/* int4: 7 steps up and 8 down. */
+static void make_int4_steps(struct optimal_steps *steps)
+{
+    *steps = (struct optimal_steps){.positive = 7, .negative = 8};
+    for (size_t j = 0; j < 8; j++) {
+        steps->inverse_mid[j] = 1 / ((float)j + 0.5f);
+        steps->gain[j][0] = 1;
+        steps->gain[j][1] = (double)(2 * j + 1);
+        steps->taken[j + 1][0] = (double)(j + 1);
+        steps->taken[j + 1][1] = (double)((j + 1) * (j + 1));
+    }
+}
+
+enum { CURVE_FIRST = 0x3d80, CURVE = 400, LOWEST = 3 }; /* scales from 2^-4 on */
+
+static void ask(const struct kernel_table *table, const struct sample *s, unsigned char *scratch, struct answers *a)
+{
+    static const float scale[QOBS_OPTIMAL_SCALES] = {0.01f, 0.05f, 0.1f, 0.2f, 0.3f, 0.5f, 1, 4};
+    struct optimal_number number = {.quant_min = -8, .quant_max = 7};
+    struct optimal_steps steps;
+    float sorted[MOST + 16];
+    memset(a, 0, sizeof *a);
+    make_int4_steps(&steps);
+    a->error = CALL(table, optimal_error)(&number, s->w, s->h, s->n, 0.25f, 0);
+    CALL(table, optimal_beyond)(s->w, s->h, s->n, 0.5f, 0.75f, a->beyond);
+    CALL(table, optimal_moments)(s->w, s->h, s->n, &a->moments);
+    CALL(table, optimal_narrow)(s->w, s->h, s->n, 3, a->magnitude, a->weight);
+    CALL(table, optimal_nearly)(a->magnitude, a->weight, s->n, scale, a->nearly);
+    a->found = CALL(table, optimal_large)(s->w, s->n, true, 0.75f, a->large);
+    memset(a->large + a->found, 0, sizeof a->large - a->found * sizeof *a->large);
+    CALL(table, optimal_curve)(&steps, s->w, s->h, s->n, CURVE_FIRST, CURVE, a->moments.energy, a->curve, scratch);
+    memset(a->curve + CURVE, 0, sizeof a->curve - CURVE * sizeof *a->curve);
+    for (size_t i = 0; i < s->n; i++) /* in descending order */
+        sorted[i] = 3 - (float)i * 0.02f;
+    CALL(table, optimal_excess)(sorted, s->h, s->n, 0.3, 15, LOWEST, 6, a->excess);
+    a->excess[6] = a->excess[7] = 0; /* its room, not its result */
+}
+
+static void check_nearly(double got, double wanted, double tolerance)
+{
+    if (!(fabs(got - wanted) <= tolerance)) {
+        print_error("got %.17g, expected %.17g\n", got, wanted);
+        fail();
+    }
+}
+
+/* The same by plain loops, with the rounding of another order. */
+static void check_answers(const struct sample *s, const struct answers *a)
+{
+    static const struct optimal_params int4 = {.symmetric = true, .num_bits = 4, .quant_min = -8, .quant_max = 7};
+    const struct optimal_group g = {s->w, s->h, s->n, 1};
+    double energy = 0, magnitude = 0, weight = 0, above = 0, below = 0, excess[6] = {0};
+    size_t found = 0;
+    for (size_t i = 0; i < s->n; i++) {
+        const double w = (double)s->w[i], h = s->h[i], x = 3 - (double)((float)i * 0.02f), q = rint(x / 0.3);
+        energy += h * w * w;
+        magnitude += h * fabs(w);
+        weight += h;
+        above += w > 0.5 ? h * (w - 0.5) * (w - 0.5) : 0;
+        below += -w > 0.75 ? h * (-w - 0.75) * (-w - 0.75) : 0;
+        if (-w >= 0.75)
+            assert_true(a->large[found++] == i);
+        for (int c = 0; c < 6; c++)
+            excess[c] += q > LOWEST + c ? h * (pow(x - (LOWEST + c) * 0.3, 2) - pow(x - q * 0.3, 2)) : 0;
+        assert_true((double)a->magnitude[i] == fabs(w) && a->weight[i] == (float)(h * 3));
+    }
+    assert_int_equal(a->found, found);
+    check_nearly(a->moments.energy, energy, 1e-12 * energy);
+    check_nearly(a->moments.magnitude, magnitude, 1e-12 * magnitude);
+    check_nearly(a->moments.weight, weight, 1e-12 * weight);
+    check_nearly(a->beyond[0], above, 1e-12 * energy);
+    check_nearly(a->beyond[1], below, 1e-12 * energy);
+    for (int c = 0; c < 6; c++)
+        check_nearly(a->excess[c], excess[c], 1e-5 * weight);
+    assert_true(a->error == slow_error(&int4, &g, 0.25f, 0));
+    for (uint32_t k = 0; k < CURVE; k++) {
+        const float scale = float_of_bits((CURVE_FIRST + k) << 16);
+        check_nearly(a->curve[k], slow_error(&int4, &g, scale, 0), 1e-5 * (double)scale * magnitude + 1e-12 * energy);
+    }
+}
+
+static void test_kernels(void **unused)
+{
+    static struct sample sample;
+    static struct answers first, other;
+    static _Alignas(64) unsigned char scratch[QOBS_OPTIMAL_CURVE_SCRATCH(512, 8) + 4096];
+    (void)unused;
+    const fp_mode mode = fp_enter();
+    for (unsigned number = 0; number < 3 * MOST; number++) {
+        state = number;
+        fill_sample(&sample, number);
+        ask(qobs_kernel_tables[0], &sample, scratch, &first);
+        check_answers(&sample, &first);
+        for (size_t i = 1; qobs_kernel_tables[i]; i++)
+            if (qobs_kernel_tables[i]->usable()) {
+                ask(qobs_kernel_tables[i], &sample, scratch, &other);
+                assert_memory_equal(&other, &first, sizeof other);
+            }
+    }
+    fp_leave(mode);
+    for (size_t i = 0; qobs_kernel_tables[i]; i++) {
+        unsigned functions;
+        assert_true(!qobs_kernel_tables[i]->usable() ||
+                    slots_failed(qobs_kernel_tables[i], CALLER_OPTIMAL, &functions) == 0);
+    }
+}
+
+/* ---- Searches ---------------------------------------------------------------------------------------------------- */
+
 /* A number for the seed and for reproducing a failure. */
 static void compare(const struct kind *kind, unsigned number, void *scratch)
 {
@@ -238,10 +380,11 @@ static void test_kind(void **argument)
 int main(int argc, char **argv)
 {
     enum { KINDS = sizeof kinds / sizeof *kinds };
-    struct CMUnitTest tests[KINDS];
+    struct CMUnitTest tests[KINDS + 1];
     if (argc > 1)
         groups_of_a_kind = strtoull(argv[1], NULL, 10);
     for (size_t i = 0; i < KINDS; i++)
         tests[i] = (struct CMUnitTest){.name = kinds[i].name, .test_func = test_kind, .initial_state = (void *)&kinds[i]};
-    return _cmocka_run_group_tests("optimal", tests, KINDS, NULL, NULL) != 0;
+    tests[KINDS] = (struct CMUnitTest){.name = "kernels", .test_func = test_kernels};
+    return _cmocka_run_group_tests("optimal", tests, KINDS + 1, NULL, NULL) != 0;
 }

@@ -26,6 +26,7 @@ ALWAYS_INLINE size_t pack_four(uint32_t *events, __m128i event, int mask)
 }
 
 /* See templates/optimal_curve.inl.h. */
+#define PACKED_EVENTS
 ALWAYS_INLINE size_t pack_events(uint32_t *events, const float t[16], uint32_t first, uint32_t count, uint32_t tag,
                                  int32_t passed[16])
 {

@@ -16,6 +16,7 @@
 #include "templates/optimal_error.inl.h"
 
 /* See templates/optimal_curve.inl.h. */
+#define PACKED_EVENTS
 ALWAYS_INLINE size_t pack_events(uint32_t *events, const float t[16], uint32_t first, uint32_t count, uint32_t tag,
                                  int32_t passed[16])
 {

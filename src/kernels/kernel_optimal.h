@@ -54,7 +54,8 @@ struct optimal_steps {
     size_t positive, negative; /* at most QOBS_OPTIMAL_STEPS - 1 */
     float inverse_mid[QOBS_OPTIMAL_STEPS];
     double gain[QOBS_OPTIMAL_STEPS][2] __attribute__((aligned(16)));
-    double taken[QOBS_OPTIMAL_STEPS][2] __attribute__((aligned(16))); /* sums of gain[0] to gain[j - 1]: magnitude j and its square */
+    /* sums of gain[0] to gain[j - 1]: magnitude j and its square */
+    double taken[QOBS_OPTIMAL_STEPS][2] __attribute__((aligned(16)));
 };
 
 /* Scratch of QOBS_OPTIMAL_CURVE in bytes, aligned to 64, for that many scales and steps. */
@@ -70,12 +71,14 @@ struct optimal_steps {
 
 /* What limits cost: excess[c] = sum h * ((w - p * scale)^2 - (w - q * scale)^2) with p = lowest + c for c < caps, over
  * elements whose rounded magnitude q, w / scale limited to `highest`, is above p. w is not negative, scale positive.
- * w is in descending order. Rounding of w / scale is that of double. w and h are not padded; excess has room for a multiple of 4 caps. */
+ * w is in descending order. Rounding of w / scale is that of double. w and h are not padded; excess has room for a
+ * multiple of 4 caps. */
 #define QOBS_OPTIMAL_EXCESS(name)                                                                                      \
     void name(const float *w, const double *h, size_t n, double scale, double highest, double lowest, size_t caps,     \
               double *excess)
 
-/* Writes the magnitudes of w, and weights h * factor, at most 1e30, as floats; n elements with their padding. */
+/* Writes the magnitudes of w, and weights h * factor, at most 1e30, as floats; n elements with their padding. Both
+ * arrays are aligned to 64 bytes. */
 #define QOBS_OPTIMAL_NARROW(name)                                                                                      \
     void name(const float *w, const double *h, size_t n, double factor, float *magnitude, float *weight)
 

@@ -6,6 +6,4 @@
 #define ENTRY(name) ENTRY_(name)
 #include "templates/optimal_error.inl.h"
 
-#include "templates/optimal_pack.h"
-
 #include "templates/optimal_curve.inl.h"

@@ -6,7 +6,7 @@
 #include <math.h>
 
 #include "base/error.h"
-#include "range/optimal_search.h"
+#include "optimal/optimal_search.h"
 
 static bool has_global_scale(const qobs_observer *o) { return o->stages.traits.global != GLOBAL_NONE; }
 

@@ -7,7 +7,7 @@
 #include "histogram/histogram.h"
 #include "measure/mode.h"
 #include "plan/plan.h"
-#include "range/optimal_result.h"
+#include "optimal/optimal_result.h"
 #include "range/search_record.h"
 
 /* Minimum and maximum of every qparam, in one block of memory. */

@@ -99,7 +99,7 @@ enum optimal_scales {
     OPTIMAL_E8M0  /* powers of two */
 };
 
-/* The scale and zero point with the smallest error of all (optimal_search.h). */
+/* The scale and zero point with the smallest error of all (optimal/optimal.h). */
 struct optimal_params {
     enum optimal_scales scales;
     enum scale_dtype scale_dtype;
@@ -110,7 +110,7 @@ struct optimal_params {
     int num_bits;
     int quant_min, quant_max; /* of integers */
     float start, stop;        /* limits of BF16 and F16 in multiples of the scale of the range */
-    float eps;                /* scale of a group of zeros; 0: see optimal_zero_scale() */
+    float eps;                /* scale of a group of zeros; 0: see optimal/optimal_candidates.c */
     double dampening;         /* that share of a group's mean importance is added to each column */
     bool strict;              /* unusable importance is an error */
     int64_t hessian_block;    /* columns of a block of the Hessian; 0: the group */

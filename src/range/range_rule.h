@@ -5,7 +5,7 @@
  *   as it is        neither search nor find: the range is the measured one
  *   SEARCH_BATCH    the grid search (grid_search.h) replaces the range of a batch before it is accumulated
  *   SEARCH_STATE    candidates around the ranges of all batches; their errors are those of the batch just accumulated
- *   SEARCH_OPTIMAL  scale and zero point with the smallest error replace those of the formula (optimal_search.h)
+ *   SEARCH_OPTIMAL  scale and zero point with the smallest error replace those of the formula (optimal/optimal.h)
  *   find            the range comes from a histogram (find/from_histogram.h)
  * A member of struct range_ops that is NULL or false does not apply to the rule. An observer calls check and allocates
  * the workspace before it changes its state, because both may fail. It calls search after it has accumulated the batch.

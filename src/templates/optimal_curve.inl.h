@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* Errors of all candidates for a scale at once; included by src/ISA/optimal.c after
+/* Errors of all candidates for a scale at once; included by src/ISA/optimal.c after PACKED_EVENTS and
  *   size_t pack_events(uint32_t *events, const float t[16], uint32_t first, uint32_t count, uint32_t tag,
  *                      int32_t passed[16])
  * which appends (k << 20 | tag + lane) for lanes with k = (bits of t >> 16) - first below count, in the order of lanes,
@@ -12,6 +12,22 @@
  *
  * Accumulators: two doubles a bucket, of elements in chunks of QOBS_OPTIMAL_CHUNK, in these of 16 elements, step by
  * step. Overflow: h * w * w must not. Caller's duty: round to nearest, no flushing of subnormals (base/fpenv.h). */
+
+#ifndef PACKED_EVENTS
+/* For instruction sets that cannot compress vectors. There is no branch, because events are not predictable. */
+ALWAYS_INLINE size_t pack_events(uint32_t *events, const float t[16], uint32_t first, uint32_t count, uint32_t tag,
+                                 int32_t passed[16])
+{
+    size_t n = 0;
+    for (uint32_t l = 0; l < 16; l++) {
+        const int32_t k = (int32_t)(bits_of_float(t[l]) >> 16) - (int32_t)first;
+        events[n] = (uint32_t)k << 20 | (tag + l);
+        n += (uint32_t)k < count;
+        passed[l] += k >= (int32_t)count;
+    }
+    return n;
+}
+#endif
 
 enum { BLOCK = 16, STEP_BITS = 12 }; /* an event: bucket (12 bits), step (8 bits), element of the chunk (12 bits) */
 

@@ -29,7 +29,8 @@ typedef float f32x4 __attribute__((vector_size(16), may_alias));
     (((sum)[0][0] + (sum)[0][1]) + ((sum)[0][2] + (sum)[0][3])) +                                                      \
         (((sum)[1][0] + (sum)[1][1]) + ((sum)[1][2] + (sum)[1][3]))
 
-/* Quantized numbers of a chunk less the zero point. Numbers of e2m1 are 0.5, 1 or 2 apart: one digit after the first. */
+/* Quantized numbers of a chunk less the zero point. Numbers of e2m1 are 0.5, 1 or 2 apart: one digit after the first.
+ */
 ALWAYS_INLINE void quantize(bool e2m1, const struct optimal_number *number, const float *w, size_t n, float scale,
                             float zero_point, float *q)
 {
@@ -140,7 +141,11 @@ QOBS_OPTIMAL_MOMENTS(ENTRY(qobs_optimal_moments))
         }
     }
     *moments = (struct optimal_moments){
-        .lo = -largest_of(&down), .hi = largest_of(&up), .energy = SUM_OF(energy), .magnitude = SUM_OF(magnitude), .weight = SUM_OF(weight)};
+        .lo = -largest_of(&down),
+        .hi = largest_of(&up),
+        .energy = SUM_OF(energy),
+        .magnitude = SUM_OF(magnitude),
+        .weight = SUM_OF(weight)};
 }
 
 QOBS_OPTIMAL_BEYOND(ENTRY(qobs_optimal_beyond))

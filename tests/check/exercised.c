@@ -19,7 +19,8 @@ static const struct slot {
 #define SLOT(variants, slot, SIGNATURE, caller)                                                                        \
     {#slot, offsetof(struct kernel_table, slot), sizeof(((struct kernel_table *)0)->slot) / sizeof(function *), caller},
     QOBS_FAKE_QUANTIZE_SLOTS(SLOT, CALLER_QUANTIZE) QOBS_CODE_SLOTS(SLOT, CALLER_CODES)
-        QOBS_SEARCH_SLOTS(SLOT, CALLER_SEARCH) QOBS_SLOTS(SLOT, CALLER_CHECK)};
+        QOBS_SEARCH_SLOTS(SLOT, CALLER_SEARCH) QOBS_OPTIMAL_SLOTS(SLOT, CALLER_OPTIMAL)
+            QOBS_SLOTS(SLOT, CALLER_CHECK)};
 
 static uint64_t calls[MOST_ISAS][MOST_FUNCTIONS];
 

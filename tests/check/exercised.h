@@ -17,7 +17,7 @@
 void count_call(const struct kernel_table *table, ptrdiff_t offset);
 
 /* Who calls a slot. A new family belongs to the checker until a program of its own is named in exercised.c. */
-enum caller { CALLER_CHECK, CALLER_QUANTIZE, CALLER_CODES, CALLER_SEARCH };
+enum caller { CALLER_CHECK, CALLER_QUANTIZE, CALLER_CODES, CALLER_SEARCH, CALLER_OPTIMAL };
 
 /* Prints a line for each function of the table that fails; the checker looks at all slots, the others at their own.
  * Returns how many fail, and in *functions how many it looked at. */

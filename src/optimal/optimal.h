@@ -11,9 +11,11 @@
 #pragma once
 
 #include "kernels/kernels.h"
+#include "kernels/kernels.h"
 #include "measure/gram.h"
+#include "number/grid.h"
+#include "optimal/optimal_result.h"
 #include "plan/plan.h"
-#include "range/optimal_result.h"
 #include "range/range_params.h"
 
 /* The arguments of a search of one weight. */
@@ -27,10 +29,6 @@ struct optimal_search {
     const struct importance *importance; /* of the last dimension; may have no columns */
     const struct gram *gram;             /* of the same activations, if the rule has a Hessian */
 };
-
-/* Searches every qparam of the plan and allocates the result, which the caller releases, also after an error. Fails if
- * importance cannot be used and params->optimal.strict is set. Runs on the executor. */
-int qobs_optimal_search(const struct optimal_search *search, struct optimal_result *result, qobs_error *error);
 
 /* ---- Parts of it ------------------------------------------------------------------------------------------------- */
 
@@ -74,16 +72,7 @@ int32_t qobs_optimal_zero_point(const struct optimal_params *params, const struc
 /* A number of the kernels (kernel_optimal.h) for these parameters. */
 struct optimal_number qobs_optimal_number(const struct optimal_params *params);
 
-/* The best candidate for errors sum h * e * e. `scratch`: qobs_optimal_scratch() bytes, aligned to 64. */
-void qobs_optimal_group(const struct kernel_table *kernels, const struct optimal_params *params,
-                        const struct optimal_group *group, void *scratch, struct optimal_choice *choice);
-size_t qobs_optimal_scratch(const struct optimal_params *params, size_t n);
-
 /* The scale as results have it: e4m3 without the global scale. */
-static inline float qobs_optimal_stored(const struct optimal_params *params, float scale, float global_scale);
-
-#include "number/grid.h"
-
 static inline float qobs_optimal_stored(const struct optimal_params *params, float scale, float global_scale)
 {
     return params->scales == OPTIMAL_E4M3 ? grid_round_e4m3(scale * global_scale) : scale;

@@ -5,7 +5,8 @@
 #include <math.h>
 #include <string.h>
 
-#include "range/hessian_search.h"
+#include "optimal/hessian_search.h"
+#include "optimal/optimal_group.h"
 
 struct hessian_scales qobs_hessian_scales_of(const struct hessian_tile *t, const float *w, size_t n)
 {

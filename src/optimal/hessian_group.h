@@ -8,7 +8,7 @@
  * One event costs a row of H, and one candidate costs nothing. */
 #pragma once
 
-#include "range/optimal_search.h"
+#include "optimal/optimal.h"
 
 /* The numbers that elements are quantized to, as steps away from 0. */
 enum { HESSIAN_MOST_LEVELS = 256 };

@@ -3,7 +3,7 @@
 
 /* Blocks of several groups: coordinate descent over the scales of a row. Errors of different groups may cancel, as in
  * GPTQ, but weights stay rounded to nearest. */
-#include "range/hessian_search.h"
+#include "optimal/hessian_search.h"
 
 /* H e of group k from the columns outside it, in ascending order; or only from those before it. */
 static void multiply_outside(struct hessian_tile *t, const double *e, int64_t k, bool after, double *out)

@@ -6,7 +6,7 @@
 #pragma once
 
 #include "measure/gram.h"
-#include "range/hessian_group.h"
+#include "optimal/hessian_group.h"
 
 /* Searches every qparam of a plan of groups along the last dimension. `params` are those of the search with what
  * depends on the dtype resolved, importance[j] is E[x_j^2], usable. `result` has its arrays, with rows if blocks have

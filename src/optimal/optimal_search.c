@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-#include "range/optimal_search.h"
+#include "optimal/optimal_search.h"
 
 #include <math.h>
 
 #include "base/error.h"
 #include "base/split.h"
 #include "plan/gather.h"
-#include "range/hessian_search.h"
-#include "range/optimal_group.h"
+#include "optimal/hessian_search.h"
+#include "optimal/optimal_group.h"
 #include "range/range_rule.h"
 
 const struct range_ops qobs_range_mse_optimal = {.stage = SEARCH_OPTIMAL};
@@ -37,7 +37,10 @@ static enum importance_fault means_of(const struct importance *importance, doubl
         negative |= mean[j] < 0;
         zero &= mean[j] == 0;
     }
-    return !finite ? IMPORTANCE_NOT_FINITE : negative ? IMPORTANCE_NEGATIVE : zero ? IMPORTANCE_ZERO : IMPORTANCE_USABLE;
+    return !finite    ? IMPORTANCE_NOT_FINITE
+           : negative ? IMPORTANCE_NEGATIVE
+           : zero     ? IMPORTANCE_ZERO
+                      : IMPORTANCE_USABLE;
 }
 
 enum { ALIGNMENT = 64 };
@@ -92,13 +95,13 @@ static int make_columns(const struct optimal_search *s, struct columns *columns,
 /* ---- One group --------------------------------------------------------------------------------------------------- */
 
 /* Memory of one thread; arrays have room for the longest group. */
-struct workspace {
+struct group_memory {
     float *w, *index;
     double *h;
     void *scratch;
 };
 
-struct run {
+struct group_run {
     const struct optimal_search *search;
     const struct columns *columns;
     struct optimal_params params;
@@ -108,22 +111,22 @@ struct run {
     size_t longest, each; /* elements of a group, padded; bytes of a workspace */
 };
 
-static struct workspace workspace_at(const struct run *r, int64_t part)
+static struct group_memory memory_at(const struct group_run *r, int64_t part)
 {
     unsigned char *const memory = r->memory + (size_t)part * r->each;
     const size_t floats = r->longest * sizeof(float), doubles = r->longest * sizeof(double);
-    return (struct workspace){(float *)(void *)memory, (float *)(void *)(memory + floats),
+    return (struct group_memory){(float *)(void *)memory, (float *)(void *)(memory + floats),
                               (double *)(void *)(memory + 2 * floats), memory + 2 * floats + doubles};
 }
 
 /* True if the importance of the columns lies in memory as kernels want the weights of a group. */
-static bool shares_importance(const struct run *r, const struct elements *e)
+static bool shares_importance(const struct group_run *r, const struct elements *e)
 {
     return r->source.column_weight && !r->source.plan->order && e->axes == 1 && r->params.dampening == 0 &&
            e->count % OPTIMAL_PADDING == 0 && (uintptr_t)(r->columns->importance + e->column) % ALIGNMENT == 0;
 }
 
-static void load(const struct run *r, const struct elements *e, const struct workspace *w)
+static void load(const struct group_run *r, const struct elements *e, const struct group_memory *w)
 {
     for (int64_t first = 0; first < e->count; first += QOBS_SEARCH_MOST) {
         const size_t n = (size_t)(e->count - first < QOBS_SEARCH_MOST ? e->count - first : QOBS_SEARCH_MOST);
@@ -144,7 +147,7 @@ static bool is_finite(const float *w, size_t n)
 static size_t padded(size_t n) { return (n + OPTIMAL_PADDING - 1) / OPTIMAL_PADDING * OPTIMAL_PADDING; }
 
 /* The weights of a group's errors; all 1 if the importance says nothing about the elements. */
-static const double *weigh(const struct run *r, const struct elements *e, const struct workspace *w, size_t n)
+static const double *weigh(const struct group_run *r, const struct elements *e, const struct group_memory *w, size_t n)
 {
     const double *importance = r->source.column_weight ? r->columns->importance : NULL;
     double sum = 0, seen = 0;
@@ -171,7 +174,7 @@ static const double *weigh(const struct run *r, const struct elements *e, const 
     return w->h;
 }
 
-static void search_one(const struct run *r, const struct elements *e, const struct workspace *w, size_t qparam)
+static void search_one(const struct group_run *r, const struct elements *e, const struct group_memory *w, size_t qparam)
 {
     const struct optimal_search *s = r->search;
     const size_t n = (size_t)e->count;
@@ -193,8 +196,8 @@ static void search_one(const struct run *r, const struct elements *e, const stru
 
 static void search_part(void *argument, int64_t part, int64_t from, int64_t to)
 {
-    const struct run *r = argument;
-    const struct workspace w = workspace_at(r, part);
+    const struct group_run *r = argument;
+    const struct group_memory w = memory_at(r, part);
     struct elements e;
     qobs_optimal_prepare(&r->params, r->search->global_scale ? *r->search->global_scale : 1, r->longest, w.scratch);
     qobs_elements_at(&r->source, from, &e);
@@ -205,7 +208,7 @@ static void search_part(void *argument, int64_t part, int64_t from, int64_t to)
     }
 }
 
-static int search_groups(struct run *r, qobs_error *error)
+static int search_groups(struct group_run *r, qobs_error *error)
 {
     static const struct split_rule rule = {
         .min_total = 1 << 12, .parts_per_thread = 4, .max_parts = 1 << 12}; /* elements */
@@ -227,7 +230,7 @@ static int search_groups(struct run *r, qobs_error *error)
 int qobs_optimal_search(const struct optimal_search *s, struct optimal_result *result, qobs_error *error)
 {
     struct columns columns = {0};
-    struct run run = {.search = s, .columns = &columns, .params = s->params->optimal, .result = result};
+    struct group_run run = {.search = s, .columns = &columns, .params = s->params->optimal, .result = result};
     enum importance_fault fault = IMPORTANCE_USABLE;
     int status = make_columns(s, &columns, &fault, error);
     const bool hessian = fault == IMPORTANCE_USABLE && has_hessian(s);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-#include "range/optimal_result.h"
+#include "optimal/optimal_result.h"
 
 #include <string.h>
 

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* Candidates of one group whose errors are known up to some slack. Those that may win are decided by their errors, which
- * are then computed as the definition says. The winner does not depend on the order or the slack. */
+/* Candidates of one group whose errors are known up to some slack. Those that may win are decided by their
+ * errors, which are then computed as the definition says. The winner does not depend on the order or the slack. */
 #pragma once
 
-#include "range/optimal_search.h"
+#include "optimal/optimal.h"
 
 enum { CONTEST_PENDING = 64 };
 

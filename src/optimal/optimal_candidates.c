@@ -7,7 +7,7 @@
 #include "number/element.h"
 #include "number/grid.h"
 #include "number/number.h"
-#include "range/optimal_search.h"
+#include "optimal/optimal.h"
 
 /* Below this scale of the range there is no search. */
 #define OPTIMAL_MIN_SCALE 0x1p-120f
@@ -114,7 +114,8 @@ size_t qobs_optimal_scales(const struct optimal_params *p, float range_scale, fl
         return e4m3_scales(global_scale, scale);
     if (p->scales == OPTIMAL_E8M0)
         return e8m0_scales(p->f16_results, scale);
-    const uint32_t start = bits_of_float(range_scale * p->start) >> 16, stop = bits_of_float(range_scale * p->stop) >> 16;
+    const uint32_t start = bits_of_float(range_scale * p->start) >> 16;
+    const uint32_t stop = bits_of_float(range_scale * p->stop) >> 16;
     const uint32_t first = start < 0x80 ? 0x80 : start, last = stop > 0x7f7f ? 0x7f7f : stop;
     if (p->scales == OPTIMAL_F16 || p->f16_results)
         return f16_scales(first, last, scale);

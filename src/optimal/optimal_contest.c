@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-#include "range/optimal_contest.h"
+#include "optimal/optimal_contest.h"
 
 #include <math.h>
 
@@ -46,7 +46,7 @@ double qobs_contest_decide(struct contest *c, float scale, int32_t zero_point)
 }
 
 /* Drops those that cannot win. */
-static void sift(struct contest *c)
+static void drop_losers(struct contest *c)
 {
     size_t n = 0;
     for (size_t i = 0; i < c->pending; i++)
@@ -70,7 +70,7 @@ void qobs_contest_enter(struct contest *c, float scale, int32_t zero_point, doub
         return;
     c->bound = most < c->bound ? most : c->bound;
     if (c->pending == CONTEST_PENDING)
-        sift(c);
+        drop_losers(c);
     if (c->pending == CONTEST_PENDING)
         qobs_contest_finish(c);
     c->contender[c->pending++] = (struct contender){scale, zero_point, least};

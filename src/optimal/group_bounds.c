@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-FileCopyrightText: The qobs authors */
+
+#include "optimal/group_search.h"
+
+#include <math.h>
+
+/* The index of the largest candidate that is not above s, or 0. */
+size_t qobs_candidate_below(const struct group_search *s, double scale)
+{
+    size_t low = 0, high = s->count;
+    while (high - low > 1) {
+        const size_t middle = (low + high) / 2;
+        if ((double)s->arrays.scale[middle] <= scale)
+            low = middle;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+/* Copies the elements of a side whose magnitude is nearly `least` or above; returns how many. */
+static size_t gather_large(const struct group_search *s, bool negative, float least, float *w, double *h)
+{
+    enum { PART = 1024 };
+    const struct optimal_group *g = s->group;
+    size_t n = 0;
+    for (size_t from = 0; from < g->n; from += PART) {
+        uint32_t index[PART + QOBS_OPTIMAL_LANES];
+        const size_t left = g->n - from < PART ? g->n - from : PART;
+        const size_t found = s->kernels->optimal_large(g->w + from, left, negative, least, index);
+        for (size_t i = 0; i < found; i++, n++) {
+            w[n] = fabsf(g->w[from + index[i]]);
+            h[n] = g->h[from + index[i]];
+        }
+    }
+    for (size_t i = n; i < optimal_padded(n); i++)
+        w[i] = 0, h[i] = 0;
+    return n;
+}
+
+/* Sorts from the largest down. Lists are short but for groups without a threshold. */
+static void sort(float *w, double *h, size_t n)
+{
+    for (size_t gap = n > 32 ? n / 2 : 1; gap > 0; gap /= 2)
+        for (size_t i = gap; i < n; i++) {
+            const float x = w[i];
+            const double weight = h[i];
+            size_t to = i;
+            for (; to >= gap && w[to - gap] < x; to -= gap) {
+                w[to] = w[to - gap];
+                h[to] = h[to - gap];
+            }
+            w[to] = x;
+            h[to] = weight;
+        }
+}
+
+/* Finds a threshold from below: beyond it the elements of the side cost more than the bound. */
+void qobs_find_threshold(struct group_search *s, int side)
+{
+    enum { HALVINGS = 5 };
+    const float top = side ? -s->range.lo : s->range.hi;
+    const float share = s->params->num_bits > 3 || s->params->e2m1 ? 0.5f : s->params->num_bits > 2 ? 0.35f : 0.2f;
+    float *const w = s->arrays.large[side], low = top * share, high = top;
+    double *const h = s->arrays.large_weight[side], beyond[2];
+    s->threshold[side] = 0;
+    s->large[side] = gather_large(s, side, low, w, h);
+    s->kernels->optimal_beyond(w, h, s->large[side], low, 0, beyond);
+    if (!(beyond[0] > s->contest->bound)) {
+        s->large[side] = gather_large(s, side, 0, w, h);
+        sort(w, h, s->large[side]);
+        return;
+    }
+    for (int i = 0; i < HALVINGS; i++) {
+        const float middle = (low + high) / 2;
+        s->kernels->optimal_beyond(w, h, s->large[side], middle, 0, beyond);
+        if (beyond[0] > s->contest->bound)
+            low = middle;
+        else
+            high = middle;
+    }
+    size_t n = 0; /* smaller ones are not clipped by any scale that is left */
+    for (size_t i = 0; i < s->large[side]; i++) {
+        const float x = w[i];
+        const double weight = h[i];
+        w[n] = x;
+        h[n] = weight;
+        n += x > low;
+    }
+    for (size_t i = n; i < optimal_padded(n); i++)
+        w[i] = 0, h[i] = 0;
+    s->large[side] = n;
+    sort(w, h, n);
+    s->threshold[side] = (double)low * (1 - 0x1p-20);
+}
+
+/* No scale below it can win. */
+double qobs_least_scale(const struct group_search *s)
+{
+    const double *t = s->threshold, up = optimal_limit_of(s->params, 0), down = optimal_limit_of(s->params, 1);
+    if (!s->params->symmetric)
+        return (t[0] + t[1]) / s->steps;
+    const double one = optimal_larger(t[0] / up, t[1] / down), other = optimal_larger(t[0] / down, t[1] / up);
+    return s->params->signed_scale && other < one ? other : one;
+}
+
+/* How far an error of the curve may be off: elements that round differently, and rounding of the sums. */
+double qobs_curve_slack(const struct group_search *s, double scale)
+{
+    const double shifted = s->params->symmetric ? 0 : 0x1p-22 * (1 << s->params->num_bits);
+    return 0x1p-19 * scale * s->moments.magnitude + shifted * scale * scale * s->moments.weight +
+           1e-13 * s->moments.energy;
+}

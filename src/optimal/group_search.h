@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-FileCopyrightText: The qobs authors */
+
+/* The search of one group: what its parts share, and bounds that leave out scales that cannot win. */
+#pragma once
+
+#include "optimal/optimal_contest.h"
+
+/* The arrays of the scratch. */
+struct group_arrays {
+    size_t *count;             /* of candidates, if they are the same for all groups */
+    float *scale;              /* candidates */
+    double *error;             /* on the curve */
+    struct optimal_steps *steps;
+    float *large[2];           /* magnitudes above the thresholds, of positive and of negative elements */
+    double *large_weight[2];
+    void *curve;
+};
+
+struct group_search {
+    const struct kernel_table *kernels;
+    const struct optimal_params *params;
+    const struct optimal_group *group;
+    struct optimal_moments moments;
+    struct optimal_range range;
+    struct group_arrays arrays;
+    size_t count;              /* of candidates */
+    size_t large[2];           /* elements above the thresholds */
+    double threshold[2];       /* a scale whose limit is below this magnitude of one side costs more than the bound */
+    double steps;              /* from the smallest to the largest integer */
+    struct contest *contest;
+};
+
+/* The elements and their padding. */
+static inline size_t optimal_padded(size_t n)
+{
+    return (n + QOBS_OPTIMAL_LANES - 1) / QOBS_OPTIMAL_LANES * QOBS_OPTIMAL_LANES;
+}
+
+/* fmax and ceil are calls on some machines. */
+static inline double optimal_larger(double a, double b) { return a > b ? a : b; }
+
+static inline int32_t optimal_ceiling(double x) { return (int32_t)x + ((double)(int32_t)x < x); }
+
+static inline double optimal_amax_of(const struct group_search *s)
+{
+    return optimal_larger((double)s->range.hi, -(double)s->range.lo);
+}
+
+static inline double optimal_limit_of(const struct optimal_params *p, int side)
+{
+    return p->e2m1 ? 6 : side ? (double)-p->quant_min : (double)p->quant_max;
+}
+
+/* The index of the largest candidate that is not above `scale`, or 0. */
+size_t qobs_candidate_below(const struct group_search *s, double scale);
+
+/* Finds the threshold of a side, from below: beyond it the elements of the side cost more than the bound. Their list
+ * has the elements above it, or all, from the largest down. */
+void qobs_find_threshold(struct group_search *s, int side);
+
+/* No scale below it can win. Needs the thresholds. */
+double qobs_least_scale(const struct group_search *s);
+
+/* How far an error of the curve may be off: elements that round differently, and rounding of the sums. */
+double qobs_curve_slack(const struct group_search *s, double scale);
+
+/* Three ways through the candidates: of e2m1 in float, one by one, and all at once. */
+void qobs_search_e2m1(struct group_search *s);
+void qobs_search_scales(struct group_search *s);
+void qobs_search_curve(struct group_search *s);

@@ -1,0 +1,146 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-FileCopyrightText: The qobs authors */
+
+/* The best candidate of one group. Bounds leave out scales that cannot win:
+ *   clipping   the error is at least sum h * max(0, |w| - limit * scale)^2, which grows as the scale falls
+ *   free       limits only add to the error: that of quantized numbers without limits is a bound, of every zero point
+ *   doubling   twice a scale that clips nothing is not better, because its numbers are a part of the others
+ * Errors without limits are those of a curve over all scales (optimal_curve of the kernels). */
+#include "optimal/optimal_group.h"
+
+#include <math.h>
+
+#include "number/number.h"
+#include "optimal/group_search.h"
+
+/* True if each group has its own candidates. */
+static bool around_range(const struct optimal_params *p)
+{
+    return p->scales == OPTIMAL_BF16 || p->scales == OPTIMAL_F16;
+}
+
+static size_t most_steps(const struct optimal_params *p)
+{
+    return p->e2m1 ? 7 : ((size_t)1 << p->num_bits) - (p->symmetric ? (size_t)1 << (p->num_bits - 1) : 1);
+}
+
+/* Block after block of a scratch; without one (NULL) only their size is counted. */
+struct blocks {
+    unsigned char *start;
+    size_t used;
+};
+
+static void *take(struct blocks *b, size_t size)
+{
+    void *const block = b->start ? b->start + b->used : NULL;
+    b->used += (size + 63) / 64 * 64;
+    return block;
+}
+
+static size_t lay_out(const struct optimal_params *p, size_t n, void *scratch, struct group_arrays *a)
+{
+    struct blocks b = {scratch, 0};
+    const size_t room = optimal_padded(n);
+    a->count = take(&b, sizeof *a->count);
+    a->scale = take(&b, OPTIMAL_MOST_SCALES * sizeof *a->scale);
+    a->error = take(&b, (OPTIMAL_MOST_SCALES + 8) * sizeof *a->error);
+    a->steps = take(&b, sizeof *a->steps);
+    for (int side = 0; side < 2; side++) {
+        a->large[side] = take(&b, room * sizeof(float));
+        a->large_weight[side] = take(&b, room * sizeof(double));
+    }
+    a->curve = take(&b, QOBS_OPTIMAL_CURVE_SCRATCH(OPTIMAL_MOST_SCALES, most_steps(p)));
+    return b.used;
+}
+
+size_t qobs_optimal_scratch(const struct optimal_params *p, size_t n)
+{
+    struct group_arrays unused;
+    return lay_out(p, n, NULL, &unused);
+}
+
+/* The magnitudes of integers, or of e2m1. */
+static void make_steps(const struct optimal_params *p, struct optimal_steps *s)
+{
+    static const double e2m1[] = {0, 0.5, 1, 1.5, 2, 3, 4, 6};
+    const size_t count = most_steps(p);
+    const bool one_lane = p->symmetric && !p->signed_scale && !p->e2m1;
+    s->negative = count;
+    s->positive = one_lane ? count - 1 : count;
+    s->taken[0][0] = s->taken[0][1] = 0;
+    for (size_t j = 0; j < count; j++) {
+        const double from = p->e2m1 ? e2m1[j] : (double)j, to = p->e2m1 ? e2m1[j + 1] : (double)(j + 1);
+        s->inverse_mid[j] = (float)(2 / (from + to));
+        s->gain[j][0] = to - from;
+        s->gain[j][1] = (to - from) * (from + to);
+        s->taken[j + 1][0] = to;
+        s->taken[j + 1][1] = to * to;
+    }
+}
+
+void qobs_optimal_prepare(const struct optimal_params *p, float global_scale, size_t n, void *scratch)
+{
+    struct group_arrays a;
+    lay_out(p, n, scratch, &a);
+    make_steps(p, a.steps);
+    if (!around_range(p))
+        *a.count = qobs_optimal_scales(p, 1, global_scale, a.scale);
+}
+
+/* ---- One group ----------------------------------------------------------------------------------- */
+
+/* A candidate that is nearly as good as the best, for the bounds: the more bits, the less is clipped. */
+static void decide_guess(struct group_search *s)
+{
+    static const float share[] = {1, 1, 0.62f, 0.76f, 0.88f, 0.94f, 0.97f, 0.99f, 1};
+    const struct optimal_params *p = s->params;
+    const double wanted = (double)(s->range.scale * (p->e2m1 ? 0.94f : share[p->num_bits]));
+    const float scale = s->arrays.scale[qobs_candidate_below(s, wanted)];
+    const double middle = ((double)s->range.lo + (double)s->range.hi) / 2;
+    double z = p->symmetric ? 0 : rint((p->quant_min + p->quant_max) / 2.0 - middle / (double)scale);
+    z = z < p->quant_min ? p->quant_min : z > p->quant_max ? p->quant_max : z;
+    qobs_contest_decide(s->contest, scale, (int32_t)z);
+}
+
+/* True if candidates are numbers with 8 significant bits without a gap. */
+static bool is_without_gaps(const struct group_search *s)
+{
+    const struct optimal_params *p = s->params;
+    const uint32_t first = bits_of_float(s->arrays.scale[0]) >> 16,
+                   last = bits_of_float(s->arrays.scale[s->count - 1]) >> 16;
+    const bool narrow = p->scales == OPTIMAL_F16 || p->f16_results; /* normal numbers of f16 */
+    return around_range(p) && s->count < 4096 && last - first + 1 == s->count && (!narrow || first >= 0x3880);
+}
+
+void qobs_optimal_group(const struct kernel_table *kernels, const struct optimal_params *p,
+                        const struct optimal_group *g, void *scratch, struct optimal_choice *choice)
+{
+    struct group_search s = {.kernels = kernels, .params = p, .group = g};
+    kernels->optimal_moments(g->w, g->h, g->n, &s.moments);
+    s.range = qobs_optimal_range_of(p, s.moments.lo, s.moments.hi);
+    if (!qobs_optimal_is_searched(p, &s.range, g, choice))
+        return;
+    lay_out(p, g->n, scratch, &s.arrays);
+    s.steps = (double)((1 << p->num_bits) - 1);
+    s.count = *s.arrays.count;
+    if (around_range(p))
+        s.count = qobs_optimal_scales(p, s.range.scale, g->global_scale, s.arrays.scale);
+    struct contest contest;
+    qobs_contest_begin(&contest, kernels, p, g);
+    s.contest = &contest;
+    if (s.count == 0) /* f16 has no number there */
+        s.arrays.scale[s.count++] = s.range.scale < 1 ? 0x1p-24f : 65504;
+    const bool curve = is_without_gaps(&s);
+    if (!p->e2m1 || curve)
+        decide_guess(&s);
+    if (p->e2m1 && !curve)
+        qobs_search_e2m1(&s);
+    else if (curve)
+        qobs_search_curve(&s);
+    else
+        qobs_search_scales(&s);
+    *choice = contest.best;
+    choice->minmax_error = kernels->optimal_error(&contest.number, g->w, g->h, g->n, s.range.scale,
+                                                  (float)qobs_optimal_zero_point(p, &s.range));
+    choice->energy = s.moments.energy;
+}
