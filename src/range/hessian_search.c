@@ -90,7 +90,7 @@ void qobs_hessian_block_fill(const struct gram *g, const struct optimal_params *
 
 /* ---- Tiles ------------------------------------------------------------------------------------------------------- */
 
-struct run {
+struct hessian_run {
     const struct optimal_search *search;
     const struct optimal_params *params;
     const double *importance;
@@ -110,7 +110,7 @@ struct run {
 static size_t in_lines(size_t bytes) { return (bytes + 63) / 64 * 64; }
 
 /* Places the arrays of a tile; returns the bytes. */
-static size_t place(const struct run *run, unsigned char *memory, struct hessian_tile *t)
+static size_t place(const struct hessian_run *run, unsigned char *memory, struct hessian_tile *t)
 {
     const size_t padded = (size_t)run->block.padded, groups = (size_t)run->block.groups, cells = HESSIAN_TILE * groups;
     const size_t numbers = cells * padded, doubles = numbers * sizeof(double);
@@ -156,7 +156,7 @@ static size_t place(const struct run *run, unsigned char *memory, struct hessian
     return offset;
 }
 
-static void load(const struct run *run, struct hessian_tile *t)
+static void load(const struct hessian_run *run, struct hessian_tile *t)
 {
     const bool finite_only = run->search->params->nonfinite == NONFINITE_IGNORE;
     for (int64_t r = 0; r < t->rows; r++) {
@@ -169,7 +169,7 @@ static void load(const struct run *run, struct hessian_tile *t)
 
 static void search_tiles(void *argument, int64_t part, int64_t from, int64_t to)
 {
-    const struct run *run = argument;
+    const struct hessian_run *run = argument;
     struct hessian_tile t = {.search = run->search,
                              .params = run->params,
                              .levels = &run->levels,
@@ -196,7 +196,7 @@ static void search_tiles(void *argument, int64_t part, int64_t from, int64_t to)
 /* ---- The search -------------------------------------------------------------------------------------------------- */
 
 /* Blocks follow each other; all but the last of a row are alike. */
-static void search_blocks(struct run *run, const struct split *split)
+static void search_blocks(struct hessian_run *run, const struct split *split)
 {
     const int64_t columns = run->rows.columns, width = run->block.groups * run->group;
     const int64_t groups = run->block.groups;
@@ -211,7 +211,7 @@ static void search_blocks(struct run *run, const struct split *split)
     run->block.groups = groups;
 }
 
-static int allocate_and_search(struct run *run, qobs_error *error)
+static int allocate_and_search(struct hessian_run *run, qobs_error *error)
 {
     static const struct split_rule rule = {
         .min_total = 1 << 12, .parts_per_thread = 4, .max_parts = 1 << 10}; /* elements */
@@ -243,7 +243,7 @@ static int allocate_and_search(struct run *run, qobs_error *error)
 int qobs_hessian_search(const struct optimal_search *s, const struct optimal_params *params, const double *importance,
                         struct optimal_result *result, qobs_error *error)
 {
-    struct run run = {.search = s,
+    struct hessian_run run = {.search = s,
                       .params = params,
                       .importance = importance,
                       .result = result,
