@@ -124,8 +124,8 @@ int quantize_summary(const char *report, double seconds, bool all_layers, bool q
         code = print_layers(layers, all_layers);
         printf("\nerror: root of the squared error of the weights over the root of their squares\n");
         if (cJSON_HasObjectItem(cJSON_GetArrayItem(layers, 0), "search"))
-            printf("searched: the error that the observer makes small, at the scales of the range and at those found; no "
-                   "measure of\nthe model's quality\n");
+            printf("searched: the error that the observer makes small, at the scales of the range and at those found;\n"
+                   "no measure of the model's quality\n");
     }
     cJSON_Delete(json);
     return code;

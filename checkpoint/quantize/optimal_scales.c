@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* Presets that find scales and zero points instead of ranges (qobs.*). A weight is observed as a whole, under the global
- * scale of its set, after the activations that weigh its columns. */
+/* Presets that find scales and zero points instead of ranges (qobs.*). A weight is observed as a whole, under the
+ * global scale of its set, after the activations that weigh its columns. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -44,10 +44,11 @@ static int merge_states(const struct weight_job *job, qobs_observer *o, struct f
     const int status = qobs_observer_merge(o, others, 1, &error);
     qobs_observer_destroy(states);
     return status == QOBS_OK ? QOBS_OK
-                             : report_failure(f, error.status, "%.300s: %s", job->importance.states->path, error.message);
+                             : report_failure(f, error.status, "%.300s: %s", job->importance.states->path,
+                                              error.message);
 }
 
-/* Mean squares from elsewhere, as one token that has them. */
+/* Mean squares of another source, as one token that has them. */
 static int observe_means(const struct quantize_run *run, const struct weight_job *job, qobs_observer *o, struct fail *f)
 {
     const int64_t columns = job->weight->shape[1];
