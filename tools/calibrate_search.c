@@ -89,7 +89,8 @@ static bool count_candidates(struct run *run, size_t index, const qobs_observer 
 }
 
 /* The largest magnitude of the layers. Returns false after a recorded failure. */
-static bool measure_amax(struct run *run, const size_t *members, size_t count, const qobs_runtime *runtime, double *amax)
+static bool measure_amax(struct run *run, const size_t *members, size_t count, const qobs_runtime *runtime,
+                         double *amax)
 {
     *amax = 0;
     for (size_t i = 0; i < count; i++) {

@@ -44,6 +44,15 @@ static int compare_errors(const void *a, const void *b)
     return (x < y) - (x > y);
 }
 
+/* What the search of scales made of the error that it makes small. */
+static void print_search(const cJSON *search)
+{
+    const double before = number_of(search, "error_before"), after = number_of(search, "error");
+    if (search && before > 0)
+        printf("  %+.1f %%: %.4g to %.4g", 100 * (after - before) / before, before, after);
+    putchar('\n');
+}
+
 static int print_layers(const cJSON *layers, bool all)
 {
     const size_t count = (size_t)cJSON_GetArraySize(layers);
@@ -54,14 +63,16 @@ static int print_layers(const cJSON *layers, bool all)
     cJSON_ArrayForEach(item, layers) { sorted[n++] = item; }
     qsort(sorted, n, sizeof *sorted, compare_errors);
     const size_t shown = all || n < WORST ? n : WORST;
+    const bool searched = n > 0 && cJSON_HasObjectItem(sorted[0], "search");
     if (shown > 0)
-        printf("\n%-*s %-20s %s\n", NAME_WIDTH, shown < n ? "layers with the largest errors" : "layer", "format",
-               "error");
+        printf("\n%-*s %-20s %8s%s\n", NAME_WIDTH, shown < n ? "layers with the largest errors" : "layer", "format",
+               "error", searched ? "  searched" : "");
     for (size_t i = 0; i < shown; i++) {
         char name[NAME_WIDTH + 1];
         shorten(text_of(sorted[i], "name"), name);
-        printf("%-*s %-20s %6.3f %%\n", NAME_WIDTH, name, text_of(sorted[i], "format"),
+        printf("%-*s %-20s %6.3f %%", NAME_WIDTH, name, text_of(sorted[i], "format"),
                100 * number_of(sorted[i], "relative_error"));
+        print_search(cJSON_GetObjectItemCaseSensitive(sorted[i], "search"));
     }
     free(sorted);
     return EXIT_OK;
@@ -112,6 +123,9 @@ int quantize_summary(const char *report, double seconds, bool all_layers, bool q
         print_left_out(cJSON_GetObjectItemCaseSensitive(json, "left_out"));
         code = print_layers(layers, all_layers);
         printf("\nerror: root of the squared error of the weights over the root of their squares\n");
+        if (cJSON_HasObjectItem(cJSON_GetArrayItem(layers, 0), "search"))
+            printf("searched: the error that the observer makes small, at the scales of the range and at those found;\n"
+                   "no measure of the model's quality\n");
     }
     cJSON_Delete(json);
     return code;

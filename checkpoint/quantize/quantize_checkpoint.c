@@ -14,19 +14,21 @@
 
 /* ---- Configuration ----------------------------------------------------------------------------------------------- */
 
-/* Gives the weights of a group another observer: "llmc.NAME". */
+/* Gives the weights of a group another observer: "llmc.NAME", which configurations call NAME, or "qobs.NAME". */
 static int set_observer(struct quant_args *weights, const char *preset, struct fail *f)
 {
     qobs_config *known;
     qobs_error error = {0};
-    if (strncmp(preset, "llmc.", 5) != 0)
-        return INVALID(f, "preset: is '%.100s'; a checkpoint of compressed-tensors has observers llmc.*", preset);
+    const bool own = strncmp(preset, "qobs.", 5) == 0;
+    if (strncmp(preset, "llmc.", 5) != 0 && !own)
+        return INVALID(f, "preset: is '%.100s'; a checkpoint of compressed-tensors has observers llmc.* and qobs.*",
+                       preset);
     const bool alias = strcmp(preset, "llmc.fouroversix") == 0;
     if (qobs_config_create(&known, alias ? "llmc.nvfp4_expanded_mse" : preset, NULL, &error) != QOBS_OK)
         return INVALID(f, "preset: %s", error.message);
     qobs_config_destroy(known);
     free(weights->observer);
-    weights->observer = strdup(preset + 5);
+    weights->observer = strdup(own ? preset : preset + 5);
     return weights->observer ? QOBS_OK : NO_MEMORY(f, "the scheme");
 }
 

@@ -40,6 +40,12 @@ static void add_layers(cJSON *layers, const struct quantize_run *run)
         cJSON_AddItemToObject(layer, "bytes_after", cJSON_CreateNumber((double)bytes));
         cJSON_AddItemToObject(layer, "relative_error",
                               json_number(job->energy > 0 ? sqrt(job->error / job->energy) : 0));
+        if (job->plan->optimal) {
+            cJSON *search = cJSON_AddObjectToObject(layer, "search");
+            cJSON_AddItemToObject(search, "error_before", json_number(job->search_error_before));
+            cJSON_AddItemToObject(search, "error", json_number(job->search_error));
+            cJSON_AddItemToObject(search, "weighted", cJSON_CreateBool(job->weighted));
+        }
         if (job->plan->group->weights.strategy == QUANT_TENSOR_GROUP)
             cJSON_AddItemToObject(layer, "global_scale", json_number((double)job->global_scale));
         cJSON_AddItemToArray(layers, layer);
@@ -66,7 +72,7 @@ static void add_importance_warning(cJSON *warnings, const struct quantize_run *r
     size_t searched = 0, unweighted = 0;
     for (size_t i = 0; i < run->job_count; i++) {
         const struct weight_job *job = &run->jobs[i];
-        if (!job->plan || !job->plan->searches)
+        if (!job->plan || !(job->plan->searches || job->plan->optimal))
             continue;
         searched++;
         if (!job->weighted && unweighted++ == 0)

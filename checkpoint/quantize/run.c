@@ -24,6 +24,10 @@ enum { MAX_FILES = 4 };
 /* Returns the preset of an observer: NULL and the variants for activations are min/max of the weight. */
 static void preset_name(const char *observer, char *name, size_t size)
 {
+    if (observer && strncmp(observer, "qobs.", 5) == 0) {
+        snprintf(name, size, "%s", observer);
+        return;
+    }
     const bool minmax = !observer || strcmp(observer, "static_minmax") == 0;
     const char *bare = minmax                                 ? "memoryless_minmax"
                        : strcmp(observer, "fouroversix") == 0 ? "nvfp4_expanded_mse"
@@ -47,6 +51,7 @@ static int make_plan(struct group_plan *plan, const struct quant_group *group, s
         return report_failure(f, error.status, "%s: weights: %s", group->name, error.message);
     qobs_setting_info info = {.struct_size = sizeof info};
     plan->searches = qobs_config_key_info(plan->config, "patience", &info, NULL) == QOBS_OK;
+    plan->optimal = qobs_config_key_info(plan->config, "signed_scale", &info, NULL) == QOBS_OK;
     return QOBS_OK;
 }
 
@@ -170,6 +175,8 @@ void run_free(struct quantize_run *run)
     for (size_t i = 0; i < run->job_count; i++) {
         free(run->jobs[i].search_min);
         free(run->jobs[i].search_max);
+        free(run->jobs[i].optimal_scale);
+        free(run->jobs[i].optimal_zero_point);
     }
     for (struct workspace *w = run->free_workspaces, *next; w; w = next) {
         next = w->next;
@@ -455,12 +462,14 @@ static int set_global_scale(struct quantize_run *run, struct weight_job *jobs, s
     (void)run;
     if (!first)
         return QOBS_OK;
-    const char *name = first->weight->dtype;
+    const char *name = first->plan->optimal ? "F32" : first->weight->dtype; /* optimal scales are found in F32 */
     const qobs_dtype dtype = strcmp(name, "BF16") == 0 ? QOBS_BF16 : strcmp(name, "F16") == 0 ? QOBS_F16 : QOBS_F32;
     if (qobs_global_scale(first->plan->config, dtype, min, max, &scale, &error) != QOBS_OK)
         return weight_failure(first, &error, f);
-    for (size_t i = 0; i < count; i++)
+    for (size_t i = 0; i < count; i++) {
         jobs[i].global_scale = scale;
+        jobs[i].set_amax = fmax(-min, max);
+    }
     return QOBS_OK;
 }
 
@@ -472,6 +481,9 @@ static int run_batch(struct quantize_run *run, struct weight_job *jobs, size_t c
             end++;
         RETURN_IF_NOT_OK(set_global_scale(run, jobs + first, end - first, f));
     }
+    for (size_t i = 0; i < count; i++)
+        if (jobs[i].plan && jobs[i].plan->optimal && !jobs[i].range_only)
+            RETURN_IF_NOT_OK(job_optimal(run, &jobs[i], f));
     for (size_t i = 0; i < count; i++)
         RETURN_IF_NOT_OK(open_files(run, &jobs[i], f));
     for (int quantized = 1; quantized >= 0; quantized--) {
@@ -492,7 +504,9 @@ static int run_batch(struct quantize_run *run, struct weight_job *jobs, size_t c
         }
         free(jobs[i].search_min);
         free(jobs[i].search_max);
-        jobs[i].search_min = jobs[i].search_max = NULL;
+        free(jobs[i].optimal_scale);
+        free(jobs[i].optimal_zero_point);
+        jobs[i].search_min = jobs[i].search_max = jobs[i].optimal_scale = jobs[i].optimal_zero_point = NULL;
     }
     return close_files(run, f);
 }

@@ -18,6 +18,7 @@ struct group_plan {
     struct group_storage storage;
     qobs_config *config;
     bool searches; /* its observer searches the range with the smallest error */
+    bool optimal;  /* its observer finds scales and zero points (qobs.*) */
 };
 
 /* A weight in work. Ranges have the dtype of the weight. */
@@ -31,7 +32,11 @@ struct weight_job {
     double min, max;               /* of the complete weight, if strategy and set need it */
     float global_scale;
     void *search_min, *search_max; /* ranges found by search, one for each qparam */
-    bool weighted;                 /* the search weighs columns by importance */
+    double set_amax;               /* the largest magnitude of its set, if there is a global scale */
+    void *optimal_scale, *optimal_zero_point; /* found by an optimal observer, one for each qparam */
+    qobs_dtype optimal_scale_dtype, optimal_zero_point_dtype;
+    double search_error_before, search_error; /* that the optimal observer makes small, before and after */
+    bool weighted;                            /* the search weighs columns by importance */
     struct importance_found importance;
     double error, energy; /* sums of the squares of x - dequantized x, and of x */
 };
@@ -112,6 +117,11 @@ int slice_copy(struct quantize_run *run, struct row_slice *slice, struct workspa
 
 /* Searches the ranges of a complete weight with all threads. */
 int job_search(struct quantize_run *run, struct weight_job *job, struct fail *f);
+
+/* Finds scales and zero points of a complete weight with all threads, once its set has a global scale. The second is
+ * its part for a weight as the library sees it. */
+int job_optimal(struct quantize_run *run, struct weight_job *job, struct fail *f);
+int job_find_scales(struct quantize_run *run, struct weight_job *job, const qobs_tensor *weight, struct fail *f);
 
 /* Writes a part of a tensor of the output. */
 int run_put(struct quantize_run *run, const struct weight_job *job, enum output_part part, uint64_t offset,

@@ -18,7 +18,7 @@ struct weight_importance {
 /* Whether the columns of a weight can be weighed: its range is searched, and no qparam spans rows. */
 static bool is_weighable(const struct quantize_run *run, const struct weight *w)
 {
-    if (w->reason != WEIGHT_TAKEN || !run->plans[w->group].searches)
+    if (w->reason != WEIGHT_TAKEN || !(run->plans[w->group].searches || run->plans[w->group].optimal))
         return false;
     const enum quant_strategy strategy = run->config.groups[w->group].weights.strategy;
     return strategy == QUANT_CHANNEL || strategy == QUANT_GROUP || strategy == QUANT_TENSOR_GROUP;
@@ -66,7 +66,7 @@ static int check_given(const struct quantize_run *run, size_t searched, size_t w
     if (searched == 0)
         return INVALID(f,
                        "importance: no weight of this run is searched with columns that can be weighed; presets with "
-                       "mse in their name search (llmc.imatrix_mse), strategies are channel, group and tensor_group");
+                       "mse in their name and qobs.* search, strategies are channel, group and tensor_group");
     return INVALID(f,
                    "importance: there is none for any of %zu weights; they are named <module>.input, or in files of "
                    "llama.cpp blk.0.attn_q.weight and so on",

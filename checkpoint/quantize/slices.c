@@ -94,6 +94,18 @@ int slice_range(struct quantize_run *run, struct row_slice *s, struct workspace 
     return QOBS_OK;
 }
 
+int job_optimal(struct quantize_run *run, struct weight_job *job, struct fail *f)
+{
+    struct workspace work = {0};
+    const struct row_slice all = {.job = job, .count = job->weight->shape[0]};
+    struct rows r;
+    int status = open_rows(&r, run, &all, &work, f);
+    if (status == QOBS_OK)
+        status = job_find_scales(run, job, &r.tensor, f);
+    free(work.data[WORK_ROWS]);
+    return status;
+}
+
 static int search_count(const struct weight_job *job)
 {
     return (int)((job->weight->shape[0] + job->unit_rows - 1) / job->unit_rows * job->unit_qparams);
@@ -190,6 +202,14 @@ static int find_qparams(struct slice_qparams *q, const struct rows *r, const str
     *q = (struct slice_qparams){.first = s->first / job->unit_rows * job->unit_qparams,
                                 .count = (s->count + job->unit_rows - 1) / job->unit_rows * job->unit_qparams,
                                 .has_zero_point = !a->symmetric};
+    if (job->optimal_scale) {
+        q->scale_dtype = job->optimal_scale_dtype;
+        q->zero_point_dtype = job->optimal_zero_point_dtype;
+        q->scale = (unsigned char *)job->optimal_scale + (size_t)q->first * qobs_dtype_size(q->scale_dtype);
+        q->zero_point =
+            (unsigned char *)job->optimal_zero_point + (size_t)q->first * qobs_dtype_size(q->zero_point_dtype);
+        return QOBS_OK;
+    }
     RETURN_IF_NOT_OK(find_ranges(q, r, s, work, f));
     if (qobs_config_qparam_dtypes(job->plan->config, r->tensor.dtype, &q->scale_dtype, &q->zero_point_dtype, &error) !=
         QOBS_OK)

@@ -29,8 +29,8 @@ struct hessian_event {
 
 /* Applies events in order to a vector q that is 0, with u = H q, and writes B = q.g and C = q^T H q after each:
  *   b = b + step * g[i];  c = c + ((2 * step) * u[i] + (step * step) * h[i][i]);  u[j] = u[j] + step * h[i][j]
- * b[0], c[0] are the values before the first event, b[e + 1], c[e + 1] those after event e. h: rows of `columns` entries,
- * a multiple of 8, h_stride apart. u: `columns` numbers, input and output. */
+ * b[0], c[0] are the values before the first event, b[e + 1], c[e + 1] those after event e. h: rows of `columns`
+ * entries, a multiple of 8, h_stride apart. u: `columns` numbers, input and output. */
 #define QOBS_HESSIAN_STEPS(name)                                                                                       \
     void name(const double *h, size_t h_stride, size_t columns, const double *g, const struct hessian_event *events,   \
               size_t count, double *u, double *b, double *c)
@@ -40,8 +40,8 @@ struct hessian_step {
     float middle, inverse, scaled;
 };
 
-/* Candidates whose bits, times a factor, are (first + k) << shift, from the number with the bits `regular` on. exact: the
- * factor is 1, and middles times candidates are exact. */
+/* Candidates whose bits, times a factor, are (first + k) << shift, from the number with the bits `regular` on. exact:
+ * the factor is 1, and middles times candidates are exact. */
 struct hessian_lattice {
     int shift;
     int32_t first, last; /* last: the largest k */
@@ -58,8 +58,8 @@ struct hessian_lattice {
     int32_t name(const struct hessian_lattice *lattice, const struct hessian_step *step, bool even, const float *w,    \
                  size_t n, int32_t *bucket)
 
-/* e = (q - zero_point) * scale - w in double for n elements. q is w / scale + zero_point, one float rounding each, limited
- * and rounded to the nearest number, ties to even. */
+/* e = (q - zero_point) * scale - w in double for n elements. q is w / scale + zero_point, one float rounding each,
+ * limited and rounded to the nearest number, ties to even. */
 #define QOBS_HESSIAN_RESIDUAL(name)                                                                                    \
     void name(const struct optimal_number *number, const float *w, size_t n, float scale, float zero_point, double *e)
 

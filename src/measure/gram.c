@@ -69,7 +69,7 @@ void qobs_gram_release(const struct runtime *runtime, struct gram *g)
 
 /* ---- Units ------------------------------------------------------------------------------------------------------- */
 
-struct addition {
+struct gram_addition {
     const struct kernel_table *kernels;
     struct row_list tokens;
     struct gram *gram;
@@ -80,14 +80,15 @@ struct addition {
 
 enum { WORKSPACE = 2 * CHUNK * PANEL }; /* floats */
 
-static void load_chunk(const struct addition *a, int64_t token, int64_t tokens, int64_t first, int64_t n, float *out)
+static void load_chunk(const struct gram_addition *a, int64_t token, int64_t tokens, int64_t first, int64_t n,
+                       float *out)
 {
     for (int64_t t = 0; t < tokens; t++)
         row_load(&a->tokens, row_at(&a->tokens, token + t), first, n, false, out + t * PANEL);
 }
 
 /* Blocks [first, end), one behind the other in the workspace, each aligned. */
-static void add_blocks(const struct addition *a, int64_t first, int64_t end, float *workspace)
+static void add_blocks(const struct gram_addition *a, int64_t first, int64_t end, float *workspace)
 {
     const struct gram *g = a->gram;
     for (int64_t token = 0; token < a->tokens.count; token += CHUNK) {
@@ -104,7 +105,7 @@ static void add_blocks(const struct addition *a, int64_t first, int64_t end, flo
 }
 
 /* Rows of panel p, columns of panel q >= p. */
-static void add_pair(const struct addition *a, int64_t index, int64_t p, int64_t q, float *workspace)
+static void add_pair(const struct gram_addition *a, int64_t index, int64_t p, int64_t q, float *workspace)
 {
     const struct gram *g = a->gram;
     const struct gram_block block = qobs_gram_block(g, index);
@@ -126,7 +127,7 @@ static void add_pair(const struct addition *a, int64_t index, int64_t p, int64_t
 
 static void add_units(void *argument, int64_t part, int64_t from, int64_t to)
 {
-    const struct addition *a = argument;
+    const struct gram_addition *a = argument;
     float *const workspace = a->workspace + part * WORKSPACE;
     for (int64_t unit = from; unit < to; unit++) {
         if (a->each > 0) {
@@ -161,7 +162,7 @@ static void mirror(const struct gram *g)
 static const struct split_rule rule = {
     .min_total = 1 << 20, .parts_per_thread = 4, .max_parts = SPLIT_MAX_PARTS, .shrinking = true}; /* multiply-adds */
 
-static int run(const struct runtime *runtime, struct addition *a, qobs_error *error)
+static int run(const struct runtime *runtime, struct gram_addition *a, qobs_error *error)
 {
     const struct gram *g = a->gram;
     const int64_t panels = ceil_of(g->block, PANEL), padded = ceil_of(g->block, LANES) * LANES;
@@ -185,7 +186,7 @@ static int run(const struct runtime *runtime, struct addition *a, qobs_error *er
 int qobs_gram_add(const struct runtime *runtime, const struct kernel_table *kernels, struct gram *g,
                   const struct view *v, qobs_error *error)
 {
-    struct addition a = {.kernels = kernels, .gram = g};
+    struct gram_addition a = {.kernels = kernels, .gram = g};
     enum kernel_dtype unused;
     if (!qobs_kernel_dtype_of(v->dtype, &unused))
         return qobs_invalid(error, "activations: dtype is %s, allowed are F32, BF16, F16 and F64",

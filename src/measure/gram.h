@@ -33,10 +33,10 @@ size_t qobs_gram_size(const struct gram *gram); /* bytes of all sums; 0 if that 
 int qobs_gram_reserve(const struct runtime *runtime, struct gram *gram, qobs_error *error);
 void qobs_gram_release(const struct runtime *runtime, struct gram *gram);
 
-/* Adds activations v (..., columns). The first ones need `fresh`, a gram of their number of columns without sums; others
- * must have that number. Tokens are taken in chunks of QOBS_GRAM_CHUNK from the start of v: products and sums in a chunk
- * are float, in the order of the tokens, and the chunk's sum is added to the double. Runs on the executor; an entry's
- * bits depend neither on the instruction set nor on the number of threads. A failure changes nothing. */
+/* Adds activations v (..., columns) to a gram of that number of columns, which gets its sums from the first ones.
+ * Tokens are taken in chunks of QOBS_GRAM_CHUNK from the start of v: products and sums in a chunk are float, in the
+ * order of the tokens, and the chunk's sum is added to the double. Runs on the executor; an entry's bits depend neither
+ * on the instruction set nor on the number of threads. After a failure the sums are as before. */
 enum { QOBS_GRAM_CHUNK = 64 };
 int qobs_gram_add(const struct runtime *runtime, const struct kernel_table *kernels, struct gram *gram,
                   const struct view *v, qobs_error *error);

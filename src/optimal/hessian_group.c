@@ -166,8 +166,8 @@ static int32_t bucket_index(int32_t k, int32_t lowest)
     return index > 0 ? index : 0;
 }
 
-/* Finds the bucket of every step of every element and counts them in w->end. Returns the number of steps that any element
- * takes. */
+/* Finds the bucket of every step of every element and counts them in w->end. Returns the number of steps that any
+ * element takes. */
 static int find_buckets(const struct kernel_table *kernels, const struct sweep *s, const struct hessian_levels *l,
                         const struct hessian_workspace *w)
 {
@@ -199,8 +199,8 @@ static int find_buckets(const struct kernel_table *kernels, const struct sweep *
     return taken;
 }
 
-/* Orders events from the largest candidate down, and those of a candidate by element and step. w->end becomes the end of
- * each bucket. Returns the number of events. */
+/* Orders events from the largest candidate down, and those of a candidate by element and step. w->end becomes the end
+ * of each bucket. Returns the number of events. */
 static size_t sort_events(const struct sweep *s, const struct hessian_levels *l, int taken,
                           const struct hessian_workspace *w)
 {
@@ -239,8 +239,8 @@ static void choose(const struct sweep *s, const struct hessian_workspace *w, str
 }
 
 size_t qobs_hessian_lowest(const struct optimal_params *p, const struct hessian_scales *scales, const float *w,
-                           size_t n, const double *hw, const double *linear, double largest, double energy, double known,
-                           int first, int last)
+                           size_t n, const double *hw, const double *linear, double largest, double energy,
+                           double known, int first, int last)
 {
     const int above = p->quant_max - first, below = last - p->quant_min;
     const double step = p->e2m1 ? 6 : (double)(above > below ? above : below);

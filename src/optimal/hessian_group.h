@@ -44,14 +44,14 @@ struct hessian_group {
     size_t lowest;    /* the smallest candidate that can win */
 };
 
-/* That candidate: w is `energy` = w^T H w long, Hw and `linear` (NULL: 0) are what other groups leave, and some candidate
- * has the error `known`, less w^T H w - 2 w.linear. By Cauchy's inequality (w^T H q)^2 <= energy * q^T H q, and
+/* That candidate. energy: w^T H w; linear: H e of the other groups of the block (NULL: 0); known: the error of some
+ * candidate, less w^T H w - 2 w.linear. By Cauchy's inequality (w^T H q)^2 <= energy * q^T H q, and
  * w^T H q is at most the largest step times P, the sum of (H w)_i where it has the sign of w_i. So a candidate s with
  * s^2 P'^2 / energy - 2 s (P' + L) > known for P' = P * largest step cannot win; L is such a sum of -linear. If
  * w^T H w cancels, so that it may be nothing but rounding, no candidate is left out. largest: entry of H. */
 size_t qobs_hessian_lowest(const struct optimal_params *params, const struct hessian_scales *scales, const float *w,
-                           size_t n, const double *hw, const double *linear, double largest, double energy, double known,
-                           int first, int last);
+                           size_t n, const double *hw, const double *linear, double largest, double energy,
+                           double known, int first, int last);
 
 struct hessian_choice {
     size_t index; /* of the candidate */

@@ -8,8 +8,8 @@
  * Overflow: none below 1e300; the caller's matrices are finite.
  * Tails: columns are a multiple of 8, padded by the caller with zeros.
  * In flight: of a product a tile of HESSIAN_ROWS x HESSIAN_COLUMNS sums in registers. HESSIAN_STEPS events are applied
- *   together, so that u is loaded and stored once for that many rows of H: what the first three add to u at the elements of the later ones is added on the side, in the same
- *   order as in u itself.
+ *   together, so that u is loaded and stored once for that many rows of H. What the first three add to u at the
+ *   elements of the later ones is added on the side, in the same order as in u itself.
  * Caller's duty: round to nearest, no flushing of subnormals (base/fpenv.h). */
 #include "kernels/kernel_gram.h"
 #include "number/grid.h"

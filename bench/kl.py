@@ -1,0 +1,241 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+# SPDX-FileCopyrightText: The qobs authors
+"""What scales do to a language model: KL divergence of the unquantized model's next-token distribution to that of the
+model with quantized linear layers, mean over held-out tokens. Weights are rounded to nearest with the scales that
+`qobs calibrate` writes; nothing else changes.
+
+    kl.py QOBS MODEL [OPTION]...
+
+MODEL is a directory with config.json and model.safetensors of a Llama model: examples/tinylm, or what kl_smollm2.py makes.
+Its text is tokens.safetensors (I32 matrices
+`calibration` and `held_out`), or, if the vocabulary is bytes, the licence texts that examples/tinylm was trained on
+(/usr/share/common-licenses, of which the last 5 % are held out).
+
+    --tokens N         calibration tokens (default 16384)
+    --sequences N      held-out sequences (default all)
+    --every N          quantize only every N-th layer, from the middle of the first N on (default 1)
+    --group N          columns of a group of integers (default 128)
+    --only WORD        measure rows whose name contains WORD; may be repeated
+    --json FILE        write the figures there, too
+
+Needs torch and safetensors.
+"""
+import argparse
+import glob
+import json
+import math
+import os
+import re
+import subprocess
+import sys
+import tempfile
+
+BYTES = 256
+HELD_OUT = 0.05  # of the licence texts
+SEED = 100       # of the calibration sequences
+E2M1 = (0, .5, 1, 1.5, 2, 3, 4, 6)
+
+# Name, scheme, number of bits (0: e2m1), settings
+FORMATS = [("int4", "W4A16", 4, ["num_bits=4"]), ("int3 asym", "W4A16_ASYM", 3, ["num_bits=3"]),
+           ("int2 asym", "W4A16_ASYM", 2, ["num_bits=2"]), ("NVFP4", "NVFP4A16", 0, []), ("MXFP4", "MXFP4A16", 0, [])]
+ROW = 1 << 20
+METHODS = [("min/max", "llmc.memoryless_minmax", []), ("mse", "llmc.memoryless_mse", []),
+           ("imatrix_mse", "llmc.imatrix_mse", []), ("mse_optimal", "qobs.mse_optimal", []),
+           ("imatrix_optimal", "qobs.imatrix_optimal", []), ("local_hessian", "qobs.local_hessian", []),
+           ("local_hessian, signed", "qobs.local_hessian", ["signed_scale=true"]),
+           ("local_hessian, row", "qobs.local_hessian", [f"hessian_block_size={ROW}"]),
+           ("local_hessian, row, signed", "qobs.local_hessian", [f"hessian_block_size={ROW}", "signed_scale=true"])]
+
+
+# ---- Models -----------------------------------------------------------------------------------------------------------
+class Llama:
+    """The forward pass in float32, with a hook that sees the input of every linear layer."""
+
+    def __init__(self, directory):
+        with open(os.path.join(directory, "config.json")) as file:
+            c = json.load(file)
+        self.layers, self.hidden = c["num_hidden_layers"], c["hidden_size"]
+        self.heads = c["num_attention_heads"]
+        self.kv_heads = c.get("num_key_value_heads", self.heads)
+        self.eps, self.theta = c["rms_norm_eps"], c.get("rope_theta", 10000.0)
+        self.vocabulary = c["vocab_size"]
+        self.weights = {k: v.float() for k, v in load_file(os.path.join(directory, "model.safetensors")).items()}
+
+    def norm(self, x, weight):
+        return x * torch.rsqrt((x * x).mean(-1, keepdim=True) + self.eps) * weight
+
+    def attention(self, weights, prefix, x, see):
+        batch, length, _ = x.shape
+        size = self.hidden // self.heads
+        see(prefix + "q_proj", x)
+        q, k, v = ((x @ weights[f"{prefix}{n}_proj.weight"].T).view(batch, length, -1, size).transpose(1, 2)
+                   for n in "qkv")
+        angles = torch.arange(length)[:, None] * self.theta ** (-torch.arange(size // 2) / (size // 2))
+        cos, sin = angles.cos(), angles.sin()
+
+        def rotate(z):
+            a, b = z.chunk(2, -1)
+            return torch.cat([a * cos - b * sin, b * cos + a * sin], -1)
+
+        repeat = self.heads // self.kv_heads
+        out = torch.nn.functional.scaled_dot_product_attention(
+            rotate(q), rotate(k).repeat_interleave(repeat, 1), v.repeat_interleave(repeat, 1), is_causal=True)
+        out = out.transpose(1, 2).reshape(batch, length, -1)
+        see(prefix + "o_proj", out)
+        return out @ weights[prefix + "o_proj.weight"].T
+
+    def mlp(self, weights, prefix, x, see):
+        see(prefix + "gate_proj", x)
+        gate = torch.nn.functional.silu(x @ weights[prefix + "gate_proj.weight"].T)
+        inner = gate * (x @ weights[prefix + "up_proj.weight"].T)
+        see(prefix + "down_proj", inner)
+        return inner @ weights[prefix + "down_proj.weight"].T
+
+    def logits(self, weights, tokens, see=lambda name, x: None):
+        h = weights["model.embed_tokens.weight"][tokens]
+        for i in range(self.layers):
+            p = f"model.layers.{i}."
+            h = h + self.attention(weights, p + "self_attn.", self.norm(h, weights[p + "input_layernorm.weight"]), see)
+            h = h + self.mlp(weights, p + "mlp.", self.norm(h, weights[p + "post_attention_layernorm.weight"]), see)
+        head = weights.get("lm_head.weight", weights["model.embed_tokens.weight"])
+        return self.norm(h, weights["model.norm.weight"]) @ head.T
+
+
+# ---- Text -------------------------------------------------------------------------------------------------------------
+def texts(directory, model, length=128):
+    """Returns calibration sequences and held-out sequences, the latter with one token more."""
+    path = os.path.join(directory, "tokens.safetensors")
+    if os.path.exists(path):
+        tensors = load_file(path)
+        return tensors["calibration"].long(), tensors["held_out"].long()
+    if model.vocabulary != BYTES:
+        sys.exit(f"kl.py: {directory}: has no tokens.safetensors, and its vocabulary is not bytes")
+    files = sorted({os.path.realpath(f) for f in glob.glob("/usr/share/common-licenses/*")})
+    text = b"\n".join(open(f, "rb").read() for f in files)
+    data = torch.frombuffer(bytearray(text), dtype=torch.uint8).long()
+    cut = int(len(data) * (1 - HELD_OUT))
+    starts = torch.randint(0, cut - length, (128,), generator=torch.Generator().manual_seed(SEED))
+    held_out = data[cut:]
+    count = (len(held_out) - 1) // length
+    return (torch.stack([data[i:i + length] for i in starts]),
+            torch.stack([held_out[i * length:(i + 1) * length + 1] for i in range(count)]))
+
+
+# ---- Measuring --------------------------------------------------------------------------------------------------------
+def record(model, sequences, path):
+    """Writes the inputs of the linear layers in bfloat16."""
+    seen = {}
+    for batch in sequences.split(4):
+        model.logits(model.weights, batch, lambda name, x: seen.setdefault(name + ".input", []).append(x.bfloat16()))
+    save_file({name: torch.cat(parts).contiguous() for name, parts in seen.items()}, path)
+
+
+def quantized(weight, tensors, name, bits):
+    """Rounds a weight to nearest with the scales of a calibration."""
+    scale = tensors[name + "_scale"]
+    scale = torch.exp2(scale.float() - 127) if scale.dtype == torch.uint8 else scale.float()
+    scale = scale.reshape(weight.shape[0], -1)
+    group = -(-weight.shape[1] // scale.shape[1])
+    if name + "_global_scale" in tensors:
+        scale = scale / tensors[name + "_global_scale"].float()
+
+    def wide(t):
+        return t.repeat_interleave(group, 1)[:, :weight.shape[1]]
+
+    x = weight / wide(scale)
+    if bits == 0:
+        a = x.abs()
+        q = torch.where(a < 2, (a * 2).round() / 2, torch.where(a < 4, a.round(), (a / 2).round() * 2))
+        return torch.copysign(q.clamp(max=E2M1[-1]), x) * wide(scale)
+    zero = wide(tensors[name + "_zero_point"].float().reshape(scale.shape)) if name + "_zero_point" in tensors else 0
+    return ((x + zero).clamp(-(1 << bits - 1), (1 << bits - 1) - 1).round() - zero) * wide(scale)
+
+
+def is_chosen(name, every):
+    match = re.fullmatch(r"model\.layers\.(\d+)\..*_proj\.weight", name)
+    return match is not None and int(match[1]) % every == every // 2
+
+
+def compare(model, weights, held_out, batch=8):
+    """Returns the KL divergence per token, and the perplexity with these weights."""
+    kl = nll = 0.0
+    for part in held_out.split(batch):
+        x, y = part[:, :-1], part[:, 1:]
+        before = model.logits(model.weights, x).log_softmax(-1)
+        after = model.logits(weights, x).log_softmax(-1)
+        kl += (before.exp() * (before - after)).sum().item()
+        nll -= after.gather(-1, y[..., None]).sum().item()
+    tokens = held_out[:, 1:].numel()
+    return kl / tokens, math.exp(nll / tokens)
+
+
+def measure(args, model, held_out, folder, method, form):
+    _, preset, settings = method
+    _, scheme, bits, scheme_settings = form
+    output = os.path.join(folder, "scales.safetensors")
+    settings = scheme_settings + settings + ([f"group_size={args.group}"] if bits else [])
+    command = [args.qobs, "calibrate", args.model, "--scheme", scheme, "--preset", preset, "-o", output, "--quiet"]
+    for setting in settings:
+        command += ["--set", setting]
+    if "imatrix" in preset or "hessian" in preset:
+        command += ["--importance", os.path.join(folder, "activations.safetensors")]
+    subprocess.run(command, check=True)
+    tensors = load_file(output)
+    weights = {k: quantized(w, tensors, k, bits) if is_chosen(k, args.every) else w for k, w in model.weights.items()}
+    return compare(model, weights, held_out)
+
+
+def is_possible(method, form):
+    signed = any("signed" in s for s in method[2])
+    return not (signed and (form[2] == 0 or "asym" in form[0])) and not (method[0] == "mse" and form[2] == 0)
+
+
+def table(args):
+    model = Llama(args.model)
+    calibration, held_out = texts(args.model, model)
+    calibration = calibration[:max(1, args.tokens // calibration.shape[1])]
+    held_out = held_out[:args.sequences]
+    figures = {}
+    with tempfile.TemporaryDirectory() as folder:
+        record(model, calibration, os.path.join(folder, "activations.safetensors"))
+        _, reference = compare(model, model.weights, held_out)
+        print(f"{held_out[:, 1:].numel()} held-out tokens, {calibration.numel()} calibration tokens, "
+              f"perplexity unquantized {reference:.3f}; KL (perplexity)", flush=True)
+        print("| |" + "|".join(f" {form[0]} " for form in FORMATS) + "|")
+        print("|---|" + "---|" * len(FORMATS))
+        for method in METHODS:
+            cells = []
+            for form in FORMATS:
+                wanted = not args.only or any(word in f"{method[0]} {form[0]}" for word in args.only)
+                if not wanted or not is_possible(method, form):
+                    cells.append(" ")
+                    continue
+                kl, perplexity = measure(args, model, held_out, folder, method, form)
+                figures[f"{method[0]} / {form[0]}"] = {"kl": kl, "perplexity": perplexity}
+                cells.append(f" {kl:.4f} ({perplexity:.3f}) ")
+            if any(cell.strip() for cell in cells):
+                print(f"| {method[0]} |" + "|".join(cells) + "|", flush=True)
+    if args.json:
+        with open(args.json, "w") as file:
+            json.dump({"perplexity": reference, "figures": figures}, file, indent=1)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("qobs")
+    parser.add_argument("model")
+    parser.add_argument("--tokens", type=int, default=16384)
+    parser.add_argument("--sequences", type=int)
+    parser.add_argument("--every", type=int, default=1)
+    parser.add_argument("--group", type=int, default=128)
+    parser.add_argument("--only", action="append")
+    parser.add_argument("--json")
+    table(parser.parse_args())
+
+
+if __name__ == "__main__":
+    import torch
+    from safetensors.torch import load_file, save_file
+    torch.set_grad_enabled(False)
+    main()

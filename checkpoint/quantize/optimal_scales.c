@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-FileCopyrightText: The qobs authors */
+
+/* Presets that find scales and zero points instead of ranges (qobs.*). A weight is observed as a whole, under the
+ * global scale of its set, after the activations that weigh its columns. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "quantize/run.h"
+
+static int failed(const struct weight_job *job, const qobs_error *error, struct fail *f)
+{
+    return weight_failure(job, error, f);
+}
+
+/* Adds every batch of a recording. */
+static int observe_recordings(const struct quantize_run *run, const struct weight_job *job, qobs_observer *o,
+                              struct fail *f)
+{
+    const struct recordings *recordings = &run->importance.recordings;
+    qobs_error error = {0};
+    for (size_t i = 0; i < recordings->count; i++) {
+        const struct tensor_ref *batch = recordings_batch(recordings, i, job->importance.recorded);
+        qobs_tensor tensor;
+        if (!batch)
+            continue;
+        if (tensor_of_ref(batch, &tensor, f) != 0)
+            return QOBS_ERROR_INVALID_ARGUMENT;
+        if (qobs_observer_observe_importance(o, &tensor, &error) != QOBS_OK)
+            return report_failure(f, error.status, "%.200s: tensor '%.200s': %s", batch->file, batch->name,
+                                  error.message);
+    }
+    return QOBS_OK;
+}
+
+/* Adds saved observers of the same preset and settings. */
+static int merge_states(const struct weight_job *job, qobs_observer *o, struct fail *f)
+{
+    qobs_error error = {0};
+    qobs_observer *states;
+    RETURN_IF_NOT_OK(saved_states_load(job->importance.states, job->importance.state_count, &states, f));
+    const qobs_observer *const others[] = {states};
+    const int status = qobs_observer_merge(o, others, 1, &error);
+    qobs_observer_destroy(states);
+    return status == QOBS_OK ? QOBS_OK
+                             : report_failure(f, error.status, "%.300s: %s", job->importance.states->path,
+                                              error.message);
+}
+
+/* Mean squares of another source, as one token that has them. */
+static int observe_means(const struct quantize_run *run, const struct weight_job *job, qobs_observer *o, struct fail *f)
+{
+    const int64_t columns = job->weight->shape[1];
+    qobs_error error = {0};
+    float *token = malloc(((size_t)columns + 1) * sizeof *token);
+    int status = token ? importance_read(&run->importance, &job->importance, columns, token, f)
+                       : NO_MEMORY(f, "importance");
+    for (int64_t j = 0; status == QOBS_OK && j < columns; j++)
+        token[j] = sqrtf(token[j]);
+    const qobs_tensor tensor = {
+        .struct_size = sizeof tensor, .data = token, .dtype = QOBS_F32, .ndim = 1, .shape = &columns};
+    if (status == QOBS_OK && qobs_observer_observe_importance(o, &tensor, &error) != QOBS_OK)
+        status = failed(job, &error, f);
+    free(token);
+    return status;
+}
+
+static bool has_setting(const qobs_config *config, const char *key)
+{
+    qobs_setting_info info = {.struct_size = sizeof info};
+    return qobs_config_key_info(config, key, &info, NULL) == QOBS_OK;
+}
+
+static int observe_importance(const struct quantize_run *run, const struct weight_job *job, qobs_observer *o,
+                              struct fail *f)
+{
+    const bool hessian = has_setting(job->plan->config, "hessian_block_size");
+    if (!job->weighted || !has_setting(job->plan->config, "strict"))
+        return QOBS_OK;
+    if (job->importance.recorded)
+        return observe_recordings(run, job, o, f);
+    if (hessian && job->importance.states)
+        return merge_states(job, o, f);
+    if (hessian)
+        return INVALID(f, "importance: qobs.local_hessian needs recorded activations or its own states for '%.200s'",
+                       job->weight->name);
+    return observe_means(run, job, o, f);
+}
+
+static int read_qparams(struct weight_job *job, const qobs_observer *o, struct fail *f)
+{
+    qobs_result scale = {.struct_size = sizeof scale}, zero_point = scale;
+    qobs_search_report report = {.struct_size = sizeof report};
+    qobs_error error = {0};
+    if (qobs_observer_result_find(o, "scale", &scale, &error) != QOBS_OK ||
+        qobs_observer_result_find(o, "zero_point", &zero_point, &error) != QOBS_OK ||
+        qobs_observer_search_report(o, &report, &error) != QOBS_OK)
+        return failed(job, &error, f);
+    job->optimal_scale = malloc(scale.size + 1);
+    job->optimal_zero_point = malloc(zero_point.size + 1);
+    if (!job->optimal_scale || !job->optimal_zero_point)
+        return NO_MEMORY(f, "scales");
+    const qobs_qparam_buffers out = {.struct_size = sizeof out,
+                                     .scale = job->optimal_scale,
+                                     .scale_size = scale.size,
+                                     .zero_point = job->optimal_zero_point,
+                                     .zero_point_size = zero_point.size};
+    job->optimal_scale_dtype = scale.dtype;
+    job->optimal_zero_point_dtype = zero_point.dtype;
+    job->search_error_before = report.error_before;
+    job->search_error = report.error;
+    job->weighted = report.weighted;
+    return qobs_observer_qparams(o, &out, &error) == QOBS_OK ? QOBS_OK : failed(job, &error, f);
+}
+
+int job_find_scales(struct quantize_run *run, struct weight_job *job, const qobs_tensor *weight, struct fail *f)
+{
+    const bool global = job->plan->group->weights.strategy == QUANT_TENSOR_GROUP;
+    qobs_observer *o = NULL;
+    qobs_error error = {0};
+    if (qobs_observer_create(&o, job->plan->config, run->args->runtime, &error) != QOBS_OK)
+        return failed(job, &error, f);
+    int status = observe_importance(run, job, o, f);
+    if (status == QOBS_OK && ((global && qobs_observer_set_global_amax(o, job->set_amax, &error) != QOBS_OK) ||
+                              qobs_observer_observe(o, weight, NULL, &error) != QOBS_OK))
+        status = failed(job, &error, f);
+    if (status == QOBS_OK)
+        status = read_qparams(job, o, f);
+    qobs_observer_destroy(o);
+    return status;
+}
