@@ -248,10 +248,13 @@ static bool is_modelopt_setting(const cJSON *item)
 /* "RuntimeError: Quantization function not set." has no counterpart: there always is one. */
 static bool has_counterpart(const cJSON *c) { return strcmp(text_of(c, "name"), "trt/mse_noquant") != 0; }
 
+static bool is_nvfp4(const cJSON *c) { return strstr(text_of(c, "upstream"), "NVFP4") != NULL; }
+
 static qobs_observer *modelopt_observer(const cJSON *c)
 {
     const cJSON *settings = cJSON_GetObjectItemCaseSensitive(c, "config"), *format = entry(c, "config", "quant_format");
-    const bool nvfp4 = strstr(text_of(c, "name"), "nvfp4") != NULL;
+    const bool nvfp4 = is_nvfp4(c);
+    const cJSON *norm = entry(c, "config", "scale_norm_max");
     qobs_config *config;
     qobs_observer *o;
     qobs_error error;
@@ -260,6 +263,8 @@ static qobs_observer *modelopt_observer(const cJSON *c)
         fail_case("%s", error.message);
     if (format && strcmp(format->valuestring, "fp8") == 0)
         assert_int_equal(qobs_config_set(config, "num_bits", "[4, 3]", &error), QOBS_OK);
+    if (norm && norm->valuedouble == 256)
+        assert_int_equal(qobs_config_set(config, "four_over_six", "true", &error), QOBS_OK);
     assert_int_equal(qobs_observer_create(&o, config, NULL, &error), QOBS_OK);
     qobs_config_destroy(config);
     const cJSON *amax = entry(c, "aux", nvfp4 ? "global_amax" : "initial_amax"),
@@ -281,6 +286,7 @@ static qobs_observer *modelopt_observer(const cJSON *c)
  * scale. In float as upstream, or unrounded from where x is multiplied. */
 static double quantized(const qobs_config *config, bool nvfp4, bool unrounded, float whole, float amax, double x)
 {
+    whole *= config->four_over_six ? 1.75f : 1;
     const qobs_format *e4m3 = qobs_format_find("fp8_e4m3");
     if (nvfp4) {
         const float up = 1 / (whole / 6) * 448, local = amax / 6 * up;
@@ -295,7 +301,7 @@ static double quantized(const qobs_config *config, bool nvfp4, bool unrounded, f
     const float bound = (float)((1 << (config->num_bits - 1 + config->is_unsigned)) - 1), up = bound / amax;
     const float quant_min = config->is_unsigned ? 0 : config->narrow_range ? -bound : -bound - 1;
     const float number = fminf(fmaxf(rintf((float)x * up), quant_min), bound);
-    return amax < 0x1p-24f ? 0 : unrounded ? (double)number / (double)up : (double)(number / up);
+    return amax <= 0x1p-24f ? 0 : unrounded ? (double)number / (double)up : (double)(number / up);
 }
 
 /* Adds the batch's errors to errors[step * qparams + qparam]. */
@@ -314,9 +320,8 @@ static void add_errors(const qobs_observer *o, const qobs_tensor *value, const f
                 qobs_element((const unsigned char *)value->data + run.offset + j * run.stride, value->dtype);
             for (size_t k = 0; k < steps; k++) {
                 const float multiple = multiple_of(o, k), first = amax[nvfp4 ? 0 : run.qparam];
-                const float product =
-                    first * (nvfp4 ? multiple : (float)qobs_round_to(o->reference.dtype, (double)multiple));
-                const float a = nvfp4 ? product : (float)qobs_round_to(o->reference.dtype, (double)product);
+                const float product = first * multiple;
+                const float a = nvfp4 || o->state.layout.range.ndim == 0 ? product : (float)qobs_round_to(o->reference.dtype, (double)product);
                 const double q = quantized(&o->config, nvfp4, unrounded, amax[0], a, x),
                              w = weight ? (double)weight[j] : 1;
                 const float off = (float)q - (float)x;
@@ -339,6 +344,12 @@ static float *floats_of(const cJSON *item)
     return copy;
 }
 
+/* Errors of a case that torch 1.13 made, which rounds multipliers to the dtype. Its choice is that of torch 2. */
+static bool is_of_torch_1(const cJSON *c) { return strcmp(text_of(c, "name"), "trt/mse_bf16") == 0; }
+
+/* Errors of the suite of 2026 are double sums of upstream's float errors. */
+static bool is_new(const cJSON *c) { return strncmp(text_of(c, "name"), "trt_2026", 8) == 0; }
+
 static void expect_multiples(const cJSON *c, const qobs_observer *o)
 {
     const qobs_tensor errors = tensor_named(text_of(cJSON_GetObjectItemCaseSensitive(c, "expect"), "errors"));
@@ -349,7 +360,7 @@ static void expect_multiples(const cJSON *c, const qobs_observer *o)
     const size_t n = result.size / sizeof *error, steps = (size_t)errors.shape[0];
     bool differs = false;
     assert_int_equal(steps, qobs_range_steps(&o->stages.range));
-    const bool nvfp4 = strstr(text_of(c, "name"), "nvfp4") != NULL;
+    const bool nvfp4 = is_nvfp4(c);
     float *amax = floats_of(entry(c, "aux", nvfp4 ? "global_amax" : "initial_amax"));
     float *weight = floats_of(entry(c, "aux", "error_weight"));
     double *rounded = calloc(steps * n, sizeof *rounded), *own = calloc(steps * n, sizeof *own);
@@ -366,7 +377,9 @@ static void expect_multiples(const cJSON *c, const qobs_observer *o)
         assert_true(own[at] <= own[upstreams * n + q] * (1 + 2e-6));
         expect_close(error[q], own[at], nvfp4 ? 1e-6 : 1e-12, "error");
         for (size_t i = 0; i < steps; i++) {
-            expect_close(rounded[i * n + q], double_at(errors.data, i * n + q), 1e-12, "the reference");
+            if (!is_of_torch_1(c))
+                expect_close(rounded[i * n + q], double_at(errors.data, i * n + q), is_new(c) ? 1e-5 : 1e-12,
+                             "the reference");
             if (o->state.sums.sum)
                 expect_close(o->state.sums.sum[q * steps + i], own[i * n + q], 1e-12, "sum of errors");
         }
@@ -442,6 +455,8 @@ int main(void)
     failed += run_suite("quark", "mxdiffs", 35, test_quark);
     failed += run_suite("trt", "mse_", 33, test_modelopt);
     failed += run_suite("trt", "nvfp4_", 9, test_modelopt);
+    failed += run_suite("trt_2026_11", "now_sweep", 16, test_modelopt);
+    failed += run_suite("trt_2026_11", "now_mse_", 4, test_modelopt);
     printf("%zu of %zu qparams took another candidate than upstream\n", others, compared);
     return failed != 0 || compared == 0;
 }

@@ -230,6 +230,7 @@ struct qobs_config {
     int64_t num_bins;
     bool skip_zeros, torch_hist;
     int method;      /* an amax_method */
+    bool has_four_over_six, four_over_six;
     int bias_method; /* enum bias_method */
     double anchor_percentile, upper_percentile, rho, log2_min, log2_max; /* NVFP4ActHeadroomCalibrator */
 };

@@ -153,6 +153,7 @@ static void resolve_multiplier(const qobs_config *config, struct multiplier_para
                      : config->narrow_range ? -bound
                                             : -bound - 1,
         .quant_max = bound,
+        .four_over_six = config->has_four_over_six && config->four_over_six,
         .format = e4m3 ? qobs_format_find("fp8_e4m3") : NULL,
     };
 }

@@ -50,6 +50,8 @@ static bool is_bias(const struct preset *preset) { return preset->granularity ==
 
 static bool is_no_bias(const struct preset *preset) { return !is_bias(preset); }
 
+static bool sweeps_scales(const struct preset *preset) { return preset->range == &qobs_range_e4m3; }
+
 static bool has_headroom(const struct preset *preset) { return preset->range == &qobs_range_headroom; }
 
 static bool has_blocks(const struct preset *preset)
@@ -284,6 +286,8 @@ static const struct setting settings[] = {
            "accepted; moving averages need `averaging_constant` 1 with it"),
     NUMBER("steps", FAMILY_TORCHAO, searches_line, KIND_INTEGER, steps, 1, 0x1p16, "number of thresholds"),
     SWITCH("run_once", FAMILY_TORCHAO, searches_line, run_once, "later batches are ignored"),
+    {"four_over_six", FAMILY_MODELOPT, sweeps_scales, KIND_BOOL, FIELD(four_over_six), FIELD(has_four_over_six),
+     switch_words, 0, 0, "scales are normalised to 256 instead of 448; `null`: false", true},
     OPTIONAL("axis", FAMILY_MODELOPT, is_bias, KIND_AXES, axes, has_axes, -QOBS_MAX_NDIM, QOBS_MAX_NDIM - 1,
              "axes that are reduced; `null`: all"),
     WORD("method", FAMILY_MODELOPT, is_bias, bias_method, bias_methods, "mean, or middle of minimum and maximum"),

@@ -38,7 +38,7 @@ static inline float clamp(float x, float min, float max) { return x < min ? min 
 static void modelopt_integer(const struct bins_params *q, float amax, size_t n, const float *c, float *out)
 {
     const float quant_min = (float)q->quant_min, quant_max = (float)q->quant_max;
-    const bool nothing = amax < 0x1p-24f;
+    const bool nothing = amax <= 0x1p-24f;
     const float scale = nothing ? 1 : quant_max / amax;
     for (size_t i = 0; i < n; i++)
         out[i] = nothing ? 0 : round_to_integer(clamp(c[i] * scale, quant_min, quant_max)) / scale;

@@ -59,7 +59,7 @@ static void put_zero_point(void *array, size_t i, qobs_dtype dtype, double value
         ((int32_t *)array)[i] = integer;
         break;
     case QOBS_I64:
-        ((int64_t *)array)[i] = value > -0x1p63 && value < 0x1p63 ? (int64_t)value : INT64_MIN;
+        ((int64_t *)array)[i] = fabs(value) < 9223372036854775808.0 ? (int64_t)value : INT64_MIN;
         break;
     default:
         qobs_store_doubles(array, dtype, i, 1, &value);

@@ -97,7 +97,7 @@ static int check_e4m3(const struct search_batch *b, const struct search_state *s
 static float over(float number, float amax) { return 1 / (amax <= 0x1p-24f ? 1 : amax) * number; }
 
 /* Upstream multiplies by bound / amax and divides by it; for e4m3 it multiplies by the reciprocal in float. An amax
- * below 2^-24 makes all numbers 0. */
+ * of at most 2^-24 makes all numbers 0. */
 static void factors_of(const struct multiplier_params *params, float amax, float *up, double *down)
 {
     if (params->format) {
@@ -106,14 +106,15 @@ static void factors_of(const struct multiplier_params *params, float amax, float
         return;
     }
     const float bound = (float)params->quant_max;
-    *up = amax < 0x1p-24f ? 0 : bound / amax;
-    *down = amax < 0x1p-24f ? 0 : 1 / (double)*up;
+    *up = amax <= 0x1p-24f ? 0 : bound / amax;
+    *down = amax <= 0x1p-24f ? 0 : 1 / (double)*up;
 }
 
-/* amax / 6 in e4m3, under the scale that takes global_amax / 6 to 448. */
-static float nvfp4_scale(float global_amax, float amax)
+/* amax / 6 in e4m3, under the scale that takes global_amax / 6 to 448, or with four over six to 256. */
+static float nvfp4_scale(float global_amax, float amax, bool four_over_six)
 {
-    const float up = over(448, global_amax / 6), down = 1 / up;
+    const float widest = four_over_six ? global_amax * (448.0f / 256) : global_amax;
+    const float up = over(448, widest / 6), down = 1 / up;
     const float scaled = amax / 6 * up, limited = scaled > 448 ? 448 : scaled;
     const float scale = grid_round_e4m3(limited) * down;
     /* A scale of 0 makes all numbers 0 in upstream; so does a very large one. */
@@ -128,10 +129,12 @@ struct multiplier_search {
     float multiplier[QOBS_MAX_MULTIPLIERS];
 };
 
-/* A number times a tensor is computed in the dtype of the tensor. */
-static float product(qobs_dtype dtype, float amax, float multiplier)
+/* A number times a tensor is computed in float and rounded to the dtype of the tensor. Upstream's multipliers are
+ * 0-dimensional F32, so that the product with a 0-dimensional amax is F32. */
+static float product(const struct search_state *s, float amax, float multiplier)
 {
-    return (float)qobs_round_to(dtype, (double)(amax * (float)qobs_round_to(dtype, (double)multiplier)));
+    const qobs_dtype dtype = s->rank == RANK_SCALAR ? QOBS_F32 : s->reference->dtype;
+    return (float)qobs_round_to(dtype, (double)(amax * multiplier));
 }
 
 static void prepare_factors(void *argument, size_t qparam, struct quantizer *quantizer, float *up, double *down)
@@ -140,7 +143,7 @@ static void prepare_factors(void *argument, size_t qparam, struct quantizer *qua
     const float amax = ((const float *)(const void *)m->state->max)[qparam];
     *quantizer = m->quantizer;
     for (size_t i = 0; i < m->count; i++)
-        factors_of(&m->state->params->multiplier, product(m->state->reference->dtype, amax, m->multiplier[i]), &up[i],
+        factors_of(&m->state->params->multiplier, product(m->state, amax, m->multiplier[i]), &up[i],
                    &down[i]);
 }
 
@@ -157,7 +160,8 @@ static void prepare_scales(void *argument, size_t qparam, struct quantizer *quan
     (void)qparam;
     *quantizer = m->quantizer;
     for (size_t i = 0; i < m->count; i++)
-        scale[i] = nvfp4_scale(m->global_amax, m->global_amax * m->multiplier[i]);
+        scale[i] = nvfp4_scale(m->global_amax, m->global_amax * m->multiplier[i],
+                               m->state->params->multiplier.four_over_six);
 }
 
 static void record(struct search_record *r, size_t qparam, const double *error, size_t n)

@@ -48,6 +48,7 @@ struct multiplier_params {
     size_t count; /* at most QOBS_MAX_MULTIPLIERS */
     double start, stop;
     int64_t quant_min, quant_max;
+    bool four_over_six;        /* NVFP4: scales are normalised to 256 instead of 448 */
     const qobs_format *format; /* floats instead, or NULL */
 };
 
@@ -66,7 +67,7 @@ struct headroom_params {
 /* How the centres of histogram bins are quantized. */
 enum centre_quantizer {
     CENTRES_NONE,             /* upstream has no such quantizer */
-    CENTRES_MODELOPT_INTEGER, /* clamp(rint(c * s), limits) / s with s = quant_max / amax; 0 if amax < 2^-24 */
+    CENTRES_MODELOPT_INTEGER, /* clamp(rint(c * s), limits) / s with s = quant_max / amax; 0 if amax <= 2^-24 */
     CENTRES_MODELOPT_E4M3,    /* e4m3(clamp(c * s)) * (1 / s) with s = (1 / amax) * 448 */
     CENTRES_QUARK_FLOAT,      /* format(clamp(c / s)) * s with s = amax / quant_max */
     CENTRES_TORCH             /* torch.fake_quantize_per_tensor_affine, scale and zero point of the range (0, amax) */
