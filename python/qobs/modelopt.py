@@ -64,7 +64,7 @@ def _collect(self: Any, x: Any) -> None:
     """Counts of magnitudes by torch.histc. The state is a pair of tensors."""
     import torch
     state = self._calib_bin_edges, self._calib_hist
-    empty = state == (None, None)
+    empty = state[0] is None and state[1] is None
     if not self._torch_hist or not eligible(x.detach()) or (not empty and not plain(*state)):
         raise Declined
     x = x.detach().float()

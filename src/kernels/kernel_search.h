@@ -96,7 +96,7 @@ struct shrink_rule {
  * d), t the upper 16 bits of |e|, the power is fine[bits of t] times the first terms of the binomial series of d, which
  * is below 2^-7: within 2^-32. */
 struct native_norm {
-    const float *table; /* 2^15 entries, or NULL */
+    const double *table; /* 2^15 numbers of the dtype, as doubles to be added; or NULL */
     int exponent;
     const float *fine; /* 2^15 entries, or NULL */
     float series[4];   /* factors of d to d^4 */

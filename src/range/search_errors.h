@@ -57,7 +57,7 @@ struct native_search {
     bool is_bf16;
     struct native_norm norm;
     double largest; /* the error that the first candidate has to be below */
-    float *table;   /* owned; NULL: none */
+    double *table;  /* owned; NULL: none */
 };
 
 /* Decides whether ranges of that dtype are searched in upstream's arithmetic, and makes the table of powers. */

@@ -8,7 +8,7 @@
  * are numbers of the dtype, so that the sum is exact to 2^-45 and its one rounding to the dtype is upstream's.
  * Overflow: a product beyond the dtype is infinite, and so is its power; the candidate then improves nothing.
  * Tails: elements are padded with zeros to a multiple of 16, whose errors are 0 or have the weight 0.
- * In flight: 16 elements; loads of powers hit L1, because errors span few exponents.
+ * In flight: 16 elements; then the powers of up to 256, one by one. Their loads hit L1: errors span few exponents.
  * Caller's duty: round to nearest, no flushing of subnormals; x and scales are numbers of the dtype. */
 #include <float.h>
 
@@ -38,21 +38,44 @@ ALWAYS_INLINE float fine_power(const struct native_norm *norm, float e)
     return norm->fine[upper] * (1 + d * (c[0] + d * (c[1] + d * (c[2] + d * c[3]))));
 }
 
-/* |e|^norm: from the table for errors that are numbers of the dtype, else a product or the fine table. */
+/* |e|^norm for errors that are not rounded to the dtype: a product, or from the fine table. */
 ALWAYS_INLINE float power_of(struct native_how how, const struct native_norm *norm, float error)
 {
     const float e = fabsf(error);
     if (how.fine)
         return fine_power(norm, e);
-    if (how.rounded)
-        return norm->table[how.bf16 ? bits_of_float(e) >> 16 : f16_of_float(e)];
     return norm->exponent == 1 ? e : norm->exponent == 2 ? e * e : e * e * e;
 }
 
-ALWAYS_INLINE float native_error(struct native_how how, struct grid_float grid, float quant_min, float quant_max,
-                                 float x, float scale, float zero_point)
+/* Adds powers from the table. Compilers make a vector of 16 loads, which takes twice as long as 16 scalar additions;
+ * their vector gathers take longer still on CPUs with the mitigation of gather data sampling. */
+ALWAYS_INLINE void add_powers(const double *table, const uint16_t *index, const float *weight, size_t n, double *lane)
 {
-    float v = round_half(how.bf16, x / scale);
+    double sum[QOBS_SEARCH_LANES];
+    for (int j = 0; j < QOBS_SEARCH_LANES; j++)
+        sum[j] = lane[j];
+    for (size_t i = 0; i < n; i += QOBS_SEARCH_LANES)
+        for (int j = 0; j < QOBS_SEARCH_LANES; j++) {
+            const double power = table[index[i + (size_t)j]];
+            sum[j] += weight ? (double)((float)power * weight[i + (size_t)j]) : power;
+        }
+    for (int j = 0; j < QOBS_SEARCH_LANES; j++)
+        lane[j] = sum[j];
+}
+
+/* A quotient of BF16 numbers is no midpoint of two BF16 numbers, and at least 2^-17 of it away from one: its
+ * significand is a fraction of 8-bit integers. So a product with the inverse, wrong by less than 2^-22, is rounded to
+ * the same number. The limits keep the inverse normal; what underflows rounds to 0 in every grid. */
+ALWAYS_INLINE bool inverse_is_exact(struct native_how how, float scale)
+{
+    return how.bf16 && scale >= 0x1p-96f && scale <= 0x1p96f;
+}
+
+/* `inverse`: 0, or 1 / scale if inverse_is_exact. */
+ALWAYS_INLINE float native_error(struct native_how how, struct grid_float grid, float quant_min, float quant_max,
+                                 float x, float scale, float inverse, float zero_point)
+{
+    float v = round_half(how.bf16, inverse != 0 ? x * inverse : x / scale);
     if (how.shifted)
         v = round_half(how.bf16, v + zero_point);
     v = v < quant_min ? quant_min : v;
@@ -66,19 +89,33 @@ ALWAYS_INLINE float native_error(struct native_how how, struct grid_float grid, 
 
 ALWAYS_INLINE double native_sum(struct native_how how, const struct quantizer *quantizer,
                                 const struct native_norm *norm, const float *x, const float *weight, size_t n,
-                                float scale, float zero_point)
+                                float scale, float inverse, float zero_point)
 {
     const struct grid_float grid = {quantizer->min_normal, quantizer->shifter};
     const float quant_min = (float)quantizer->quant_min, quant_max = (float)quantizer->quant_max;
     double lane[QOBS_SEARCH_LANES] = {0};
-    for (size_t i = 0; i < n; i += QOBS_SEARCH_LANES) {
-        float error[QOBS_SEARCH_LANES], power[QOBS_SEARCH_LANES];
-        for (int j = 0; j < QOBS_SEARCH_LANES; j++)
-            error[j] = native_error(how, grid, quant_min, quant_max, x[i + (size_t)j], scale, zero_point);
-        for (int j = 0; j < QOBS_SEARCH_LANES; j++)
-            power[j] = power_of(how, norm, error[j]);
-        for (int j = 0; j < QOBS_SEARCH_LANES; j++)
-            lane[j] += (double)(how.weighted ? power[j] * weight[i + (size_t)j] : power[j]);
+    enum { CHUNK = 256 };
+    for (size_t first = 0; first < n; first += CHUNK) {
+        const size_t count = n - first < CHUNK ? n - first : CHUNK;
+        uint16_t index[CHUNK];
+        for (size_t i = 0; i < count; i += QOBS_SEARCH_LANES) {
+            float error[QOBS_SEARCH_LANES];
+            for (int j = 0; j < QOBS_SEARCH_LANES; j++)
+                error[j] = native_error(how, grid, quant_min, quant_max, x[first + i + (size_t)j], scale, inverse,
+                                        zero_point);
+            if (how.rounded)
+                for (int j = 0; j < QOBS_SEARCH_LANES; j++) {
+                    const float e = fabsf(error[j]);
+                    index[i + (size_t)j] = (uint16_t)(how.bf16 ? bits_of_float(e) >> 16 : f16_of_float(e));
+                }
+            else
+                for (int j = 0; j < QOBS_SEARCH_LANES; j++) {
+                    const float power = power_of(how, norm, error[j]);
+                    lane[j] += (double)(how.weighted ? power * weight[first + i + (size_t)j] : power);
+                }
+        }
+        if (how.rounded)
+            add_powers(norm->table, index, how.weighted ? weight + first : NULL, count, lane);
     }
     for (int half = QOBS_SEARCH_LANES / 2; half > 0; half /= 2)
         for (int j = 0; j < half; j++)
@@ -91,9 +128,12 @@ ALWAYS_INLINE void native_sums(struct native_how how, const struct quantizer *qu
                                const struct search_candidates *candidates, size_t count, double *sum)
 {
     for (size_t c = 0; c < count; c++) {
-        const float shift = candidates->shift[c * candidates->step];
-        sum[c] += native_sum(how, quantizer, norm, x, weight, n, candidates->scale[c * candidates->step],
-                             how.integers ? shift - 0x1.8p23f : shift);
+        const float shift = candidates->shift[c * candidates->step], scale = candidates->scale[c * candidates->step],
+                    zero_point = how.integers ? shift - 0x1.8p23f : shift;
+        if (inverse_is_exact(how, scale))
+            sum[c] += native_sum(how, quantizer, norm, x, weight, n, scale, 1 / scale, zero_point);
+        else
+            sum[c] += native_sum(how, quantizer, norm, x, weight, n, scale, 0, zero_point);
     }
 }
 
