@@ -527,6 +527,10 @@ stage_python() {
     python_tests python python/tests
     if environment live "${live[@]}"; then
         python_tests live python/tests
+        # Upstream's suites without and with the drop-ins; only llm-compressor's distribution on PyPI brings its tests.
+        counted $top/live/bin/python -B python/tests/upstream_suites.py llmcompressor ${full:+llmcompressor-modifiers}
+        [[ $full ]] || echo "    left out: upstream's tests of llm-compressor's modifiers, without --full"
+        echo "    left out: upstream's tests of torch, torchao, Model-Optimizer, ONNX Runtime and Quark, which PyPI does not have"
     fi
     if environment others "${others[@]}"; then
         python_tests others python/tests/test_dropin_*.py

@@ -13,27 +13,28 @@ enum { MAX_NAME = 4096 };
 
 /* ---- Entries ----------------------------------------------------------------------------------------------------- */
 
-struct imatrix_entry *imatrix_add(struct imatrix *m, const unsigned char *name, size_t length, struct fail *f)
+struct imatrix_entry *imatrix_add(struct imatrix *im, const unsigned char *name, size_t length, struct fail *f)
 {
     /* The capacity doubles whenever the count is a power of two. */
-    struct imatrix_entry *grown =
-        m->count & (m->count - 1) ? m->entries : realloc(m->entries, (m->count ? 2 * m->count : 1) * sizeof *grown);
+    struct imatrix_entry *grown = im->count & (im->count - 1)
+                                      ? im->entries
+                                      : realloc(im->entries, (im->count ? 2 * im->count : 1) * sizeof *grown);
     if (grown)
-        m->entries = grown;
+        im->entries = grown;
     char *copy = grown ? malloc(length + 1) : NULL;
     if (!copy) {
-        fail(f, "%s: no memory for its entries", m->map.path);
+        fail(f, "%s: no memory for its entries", im->map.path);
         return NULL;
     }
     memcpy(copy, name, length);
     copy[length] = 0;
-    m->entries[m->count] = (struct imatrix_entry){.name = copy};
+    im->entries[im->count] = (struct imatrix_entry){.name = copy};
     if (length == 0 || strlen(copy) != length) {
-        fail(f, "%s: the name of entry %zu is empty or has a zero byte", m->map.path, m->count);
+        fail(f, "%s: the name of entry %zu is empty or has a zero byte", im->map.path, im->count);
         free(copy);
         return NULL;
     }
-    return &m->entries[m->count++];
+    return &im->entries[im->count++];
 }
 
 static int compare_entries(const void *a, const void *b)
@@ -41,10 +42,10 @@ static int compare_entries(const void *a, const void *b)
     return strcmp(((const struct imatrix_entry *)a)->name, ((const struct imatrix_entry *)b)->name);
 }
 
-const struct imatrix_entry *imatrix_find(const struct imatrix *m, const char *name)
+const struct imatrix_entry *imatrix_find(const struct imatrix *im, const char *name)
 {
     const struct imatrix_entry key = {.name = (char *)(uintptr_t)name};
-    return m->count > 0 ? bsearch(&key, m->entries, m->count, sizeof key, compare_entries) : NULL;
+    return im->count > 0 ? bsearch(&key, im->entries, im->count, sizeof key, compare_entries) : NULL;
 }
 
 /* ---- The older form ---------------------------------------------------------------------------------------------- */
@@ -74,15 +75,15 @@ static bool take_number(struct imatrix_cursor *c, int32_t *number)
     return at && *number >= 0;
 }
 
-static int read_entry(struct imatrix *m, struct imatrix_cursor *c, struct fail *f)
+static int read_entry(struct imatrix *im, struct imatrix_cursor *c, struct fail *f)
 {
     int32_t length, calls, count;
     const unsigned char *name, *values;
     if (!take_number(c, &length) || length > MAX_NAME || !(name = take(c, (uint64_t)length)) ||
         !take_number(c, &calls) || !take_number(c, &count) || !(values = take(c, (uint64_t)count * 4)))
-        return fail(f, "%s: is no importance matrix of llama.cpp: entry %zu is damaged or cut off", m->map.path,
-                    m->count);
-    struct imatrix_entry *entry = imatrix_add(m, name, (size_t)length, f);
+        return fail(f, "%s: is no importance matrix of llama.cpp: entry %zu is damaged or cut off", im->map.path,
+                    im->count);
+    struct imatrix_entry *entry = imatrix_add(im, name, (size_t)length, f);
     if (!entry)
         return -1;
     entry->values = values;
@@ -91,14 +92,14 @@ static int read_entry(struct imatrix *m, struct imatrix_cursor *c, struct fail *
     return 0;
 }
 
-static int read_old_form(struct imatrix *m, struct fail *f)
+static int read_old_form(struct imatrix *im, struct fail *f)
 {
-    struct imatrix_cursor c = {m->map.data, m->map.size};
+    struct imatrix_cursor c = {im->map.data, im->map.size};
     int32_t entries;
     if (!take_number(&c, &entries) || entries == 0)
-        return fail(f, "%s: is no importance matrix of llama.cpp: it has no entries", m->map.path);
+        return fail(f, "%s: is no importance matrix of llama.cpp: it has no entries", im->map.path);
     for (int32_t i = 0; i < entries; i++)
-        if (read_entry(m, &c, f) != 0)
+        if (read_entry(im, &c, f) != 0)
             return -1;
     return 0;
 }
@@ -129,35 +130,35 @@ bool imatrix_is(const char *path)
     return gguf;
 }
 
-int imatrix_open_mapped(struct imatrix *m, struct mapped *map, struct fail *f)
+int imatrix_open_mapped(struct imatrix *im, struct mapped *map, struct fail *f)
 {
-    *m = (struct imatrix){.map = *map};
+    *im = (struct imatrix){.map = *map};
     *map = (struct mapped){0};
-    int result = is_gguf(&m->map) ? imatrix_read_gguf(m, f) : read_old_form(m, f);
-    if (m->count > 0)
-        qsort(m->entries, m->count, sizeof *m->entries, compare_entries);
-    for (size_t i = 1; result == 0 && i < m->count; i++)
-        if (compare_entries(&m->entries[i - 1], &m->entries[i]) == 0)
-            result = fail(f, "%s: '%.200s' is there twice", m->map.path, m->entries[i].name);
+    int result = is_gguf(&im->map) ? imatrix_read_gguf(im, f) : read_old_form(im, f);
+    if (im->count > 0)
+        qsort(im->entries, im->count, sizeof *im->entries, compare_entries);
+    for (size_t i = 1; result == 0 && i < im->count; i++)
+        if (compare_entries(&im->entries[i - 1], &im->entries[i]) == 0)
+            result = fail(f, "%s: '%.200s' is there twice", im->map.path, im->entries[i].name);
     if (result != 0)
-        imatrix_close(m);
+        imatrix_close(im);
     return result;
 }
 
-int imatrix_open(struct imatrix *m, const char *path, struct fail *f)
+int imatrix_open(struct imatrix *im, const char *path, struct fail *f)
 {
     struct mapped map;
-    *m = (struct imatrix){0};
-    return mapped_open(&map, path, f) == 0 ? imatrix_open_mapped(m, &map, f) : -1;
+    *im = (struct imatrix){0};
+    return mapped_open(&map, path, f) == 0 ? imatrix_open_mapped(im, &map, f) : -1;
 }
 
-void imatrix_close(struct imatrix *m)
+void imatrix_close(struct imatrix *im)
 {
-    for (size_t i = 0; i < m->count; i++)
-        free(m->entries[i].name);
-    free(m->entries);
-    mapped_close(&m->map);
-    *m = (struct imatrix){0};
+    for (size_t i = 0; i < im->count; i++)
+        free(im->entries[i].name);
+    free(im->entries);
+    mapped_close(&im->map);
+    *im = (struct imatrix){0};
 }
 
 /* ---- Values ------------------------------------------------------------------------------------------------------ */
@@ -169,15 +170,15 @@ static float float_at(const unsigned char *data, uint64_t index)
     return value;
 }
 
-int imatrix_read(const struct imatrix *m, const struct imatrix_entry *e, uint64_t matrix, int64_t columns, float *mean,
+int imatrix_read(const struct imatrix *im, const struct imatrix_entry *e, uint64_t matrix, int64_t columns, float *mean,
                  struct fail *f)
 {
     const uint64_t n = (uint64_t)columns, matrices = e->matrices > 0 ? e->matrices : n > 0 ? e->value_count / n : 0;
     if (n == 0 || matrices == 0 || e->value_count / matrices != n || e->value_count % matrices != 0)
-        return fail(f, "%s: '%.200s' has %llu values for %llu matrices; the weight has %lld columns", m->map.path,
+        return fail(f, "%s: '%.200s' has %llu values for %llu matrices; the weight has %lld columns", im->map.path,
                     e->name, (unsigned long long)e->value_count, (unsigned long long)matrices, (long long)columns);
     if (matrix >= matrices)
-        return fail(f, "%s: '%.200s' has %llu matrices; number %llu is needed", m->map.path, e->name,
+        return fail(f, "%s: '%.200s' has %llu matrices; number %llu is needed", im->map.path, e->name,
                     (unsigned long long)matrices, (unsigned long long)matrix);
     const float divisor = e->counts ? float_at(e->counts, matrix) : e->calls > 0 ? (float)e->calls : 1;
     bool all_zero = true;
@@ -187,10 +188,10 @@ int imatrix_read(const struct imatrix *m, const struct imatrix_entry *e, uint64_
         all_zero = all_zero && value == 0;
         if (divisor > 0 && (!isfinite(mean[j]) || value < 0))
             return fail(f, "%s: '%.200s': value %llu is %g with count %g; a mean square is finite and not negative",
-                        m->map.path, e->name, (unsigned long long)(matrix * n + j), (double)value, (double)divisor);
+                        im->map.path, e->name, (unsigned long long)(matrix * n + j), (double)value, (double)divisor);
     }
     if (!(divisor >= 0))
-        return fail(f, "%s: '%.200s': count %llu is %g", m->map.path, e->name, (unsigned long long)matrix,
+        return fail(f, "%s: '%.200s': count %llu is %g", im->map.path, e->name, (unsigned long long)matrix,
                     (double)divisor);
     for (uint64_t j = 0; (divisor == 0 || all_zero) && j < n; j++)
         mean[j] = 1;

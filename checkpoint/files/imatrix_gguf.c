@@ -128,14 +128,15 @@ static int compare_tensors(const void *a, const void *b)
 static const struct gguf_tensor *find_counts(const struct gguf_tensor *tensors, size_t count,
                                              const struct gguf_tensor *sums, size_t name)
 {
-    unsigned char text[MAX_TENSOR_NAME + 8];
+    static const unsigned char ending[] = {'.', 'c', 'o', 'u', 'n', 't', 's'};
+    unsigned char text[MAX_TENSOR_NAME + sizeof ending];
     memcpy(text, sums->name, name);
-    memcpy(text + name, ".counts", 7);
-    const struct gguf_tensor key = {.name = text, .length = name + 7};
+    memcpy(text + name, ending, sizeof ending);
+    const struct gguf_tensor key = {.name = text, .length = name + sizeof ending};
     return bsearch(&key, tensors, count, sizeof key, compare_tensors);
 }
 
-static int add_entries(struct imatrix *m, const struct gguf *g, struct gguf_tensor *tensors, size_t count,
+static int add_entries(struct imatrix *im, const struct gguf *g, struct gguf_tensor *tensors, size_t count,
                        struct fail *f)
 {
     static const char ending[] = ".in_sum2";
@@ -146,7 +147,7 @@ static int add_entries(struct imatrix *m, const struct gguf *g, struct gguf_tens
         if (t->length <= tail || memcmp(t->name + t->length - tail, ending, tail) != 0)
             continue;
         const struct gguf_tensor *counts = find_counts(tensors, count, t, t->length - tail);
-        struct imatrix_entry *entry = imatrix_add(m, t->name, t->length - tail, f);
+        struct imatrix_entry *entry = imatrix_add(im, t->name, t->length - tail, f);
         if (!entry)
             return -1;
         entry->values = values_of(g, t);
@@ -154,32 +155,32 @@ static int add_entries(struct imatrix *m, const struct gguf *g, struct gguf_tens
         entry->value_count = t->elements;
         entry->matrices = t->dim_count > 0 && t->dims[0] > 0 ? t->elements / t->dims[0] : 0;
         if (!entry->values || !entry->counts || entry->matrices == 0 || counts->elements != entry->matrices)
-            return fail(f, "%s: '%.200s' has no F32 tensors in_sum2 and counts that fit together", m->map.path,
+            return fail(f, "%s: '%.200s' has no F32 tensors in_sum2 and counts that fit together", im->map.path,
                         entry->name);
     }
-    return m->count > 0 ? 0 : fail(f, "%s: is no importance matrix: it has no tensor *.in_sum2", m->map.path);
+    return im->count > 0 ? 0 : fail(f, "%s: is no importance matrix: it has no tensor *.in_sum2", im->map.path);
 }
 
-int imatrix_read_gguf(struct imatrix *m, struct fail *f)
+int imatrix_read_gguf(struct imatrix *im, struct fail *f)
 {
     enum { LEAST_TENSOR_BYTES = 24 };
-    struct gguf g = {.map = &m->map, .at = 4};
+    struct gguf g = {.map = &im->map, .at = 4};
     uint64_t alignment = 32;
     const uint64_t version = take_number(&g, 4), count = take_number(&g, 8), metadata = take_number(&g, 8);
     if (!g.failed && version != 2 && version != 3)
-        return fail(f, "%s: has version %llu of GGUF; 2 and 3 can be read", m->map.path, (unsigned long long)version);
+        return fail(f, "%s: has version %llu of GGUF; 2 and 3 can be read", im->map.path, (unsigned long long)version);
     read_metadata(&g, metadata, &alignment);
-    if (g.failed || count > m->map.size / LEAST_TENSOR_BYTES || alignment == 0)
-        return fail(f, "%s: is damaged or cut off in its metadata", m->map.path);
+    if (g.failed || count > im->map.size / LEAST_TENSOR_BYTES || alignment == 0)
+        return fail(f, "%s: is damaged or cut off in its metadata", im->map.path);
     struct gguf_tensor *tensors = calloc((size_t)count + 1, sizeof *tensors);
     if (!tensors)
-        return fail(f, "%s: no memory for %llu tensors", m->map.path, (unsigned long long)count);
+        return fail(f, "%s: no memory for %llu tensors", im->map.path, (unsigned long long)count);
     for (uint64_t i = 0; i < count && !g.failed; i++)
         read_tensor(&g, &tensors[i]);
     if (!g.failed)
         take(&g, (alignment - g.at % alignment) % alignment);
-    const int result = g.failed ? fail(f, "%s: is damaged or cut off in its list of tensors", m->map.path)
-                                : add_entries(m, &g, tensors, (size_t)count, f);
+    const int result = g.failed ? fail(f, "%s: is damaged or cut off in its list of tensors", im->map.path)
+                                : add_entries(im, &g, tensors, (size_t)count, f);
     free(tensors);
     return result;
 }

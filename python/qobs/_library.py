@@ -333,6 +333,7 @@ FUNCTIONS = {
     "pack": (c_int, POINTER(PackArgs), _E),
     "unpack": (c_int, POINTER(PackArgs), _E),
     "fake_quantize": (c_int, POINTER(FakeQuantizeArgs), _E),
+    "measure_error": (c_int, _T, _T, POINTER(c_double), POINTER(c_double), _E),
     "range_by_percentile": (c_int, POINTER(RangeArgs), POINTER(Range), _E),
     "range_by_mse": (c_int, POINTER(RangeArgs), POINTER(Range), _E),
     "range_by_l2_norm": (c_int, POINTER(RangeArgs), POINTER(Range), _E),

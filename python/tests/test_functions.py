@@ -14,7 +14,7 @@ INT4 = "llmc.memoryless_minmax num_bits=4 group_size=128"
 
 def test_presets():
     presets = qobs.presets()
-    assert len(presets) == 33 and "torch.HistogramObserver" in presets
+    assert len(presets) >= 50 and "torch.HistogramObserver" in presets
     assert all(presets.values())
 
 
