@@ -31,7 +31,8 @@ static void list_presets(const char *name, char *text, size_t size)
             if (own)
                 used += (size_t)snprintf(text + used, size - used, "%s%s", comma, preset);
             else if (i == 0 || !same_family(qobs_preset_name(i - 1), preset))
-                used += (size_t)snprintf(text + used, size - used, "%s%.*s.*", comma, (int)family_length(preset), preset);
+                used += (size_t)snprintf(text + used, size - used, "%s%.*s.*", comma, (int)family_length(preset),
+                                         preset);
         }
 }
 

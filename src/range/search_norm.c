@@ -184,16 +184,22 @@ static void make_series(double norm, float series[4])
     }
 }
 
-/* The powers of all magnitudes: those of the dtype, rounded to it, or else those of BF16 in float. */
-static void fill_powers(struct native_search *n, bool rounded, double norm)
+/* The powers of all magnitudes of the dtype, rounded to it. */
+static void fill_rounded(const struct native_search *n, double norm)
 {
-    const bool bf16 = n->is_bf16 || !rounded;
-    const double exponent = rounded ? (double)round_to_half(bf16, (float)norm) : norm;
+    const double exponent = (double)round_to_half(n->is_bf16, (float)norm);
     for (unsigned i = 0; i < POWERS; i++) {
         const uint16_t bits = (uint16_t)i;
-        const float value = power(bf16 ? float_of_bf16(bits) : float_of_f16(bits), exponent);
-        n->table[i] = rounded ? round_to_half(bf16, value) : value;
+        const float magnitude = n->is_bf16 ? float_of_bf16(bits) : float_of_f16(bits);
+        n->table[i] = (double)round_to_half(n->is_bf16, power(magnitude, exponent));
     }
+}
+
+/* The powers of all magnitudes of BF16, in float. */
+static void fill_fine(const struct native_search *n, double norm)
+{
+    for (unsigned i = 0; i < POWERS; i++)
+        n->fine[i] = power(float_of_bf16((uint16_t)i), norm);
 }
 
 int qobs_native_search_begin(struct native_search *n, const struct grid_params *params, qobs_dtype dtype,
@@ -208,13 +214,17 @@ int qobs_native_search_begin(struct native_search *n, const struct grid_params *
     n->largest = !params->rounded ? (double)FLT_MAX : n->is_bf16 ? 0x1.fep127 : 65504;
     if (product && !params->rounded)
         return QOBS_OK;
-    n->table = qobs_allocate(runtime, POWERS * sizeof *n->table);
-    if (!n->table)
-        return qobs_no_memory(error, "search: no memory for %zu bytes", POWERS * sizeof *n->table);
-    fill_powers(n, params->rounded, params->norm);
     make_series(params->norm, n->norm.series);
-    n->norm.table = params->rounded ? n->table : NULL;
-    n->norm.fine = params->rounded ? NULL : n->table;
+    if (params->rounded)
+        n->norm.table = n->table = qobs_allocate(runtime, POWERS * sizeof *n->table);
+    else
+        n->norm.fine = n->fine = qobs_allocate(runtime, POWERS * sizeof *n->fine);
+    if (!n->table && !n->fine)
+        return qobs_no_memory(error, "search: no memory for %zu bytes", POWERS * sizeof *n->table);
+    if (params->rounded)
+        fill_rounded(n, params->norm);
+    else
+        fill_fine(n, params->norm);
     return QOBS_OK;
 }
 
@@ -222,7 +232,10 @@ void qobs_native_search_release(struct native_search *n, const struct runtime *r
 {
     if (n->table)
         qobs_release(runtime, n->table, POWERS * sizeof *n->table);
+    if (n->fine)
+        qobs_release(runtime, n->fine, POWERS * sizeof *n->fine);
     n->table = NULL;
+    n->fine = NULL;
 }
 
 double qobs_native_error(const struct native_search *n, double sum)
