@@ -184,16 +184,26 @@ static void make_series(double norm, float series[4])
     }
 }
 
-/* The powers of all magnitudes: those of the dtype, rounded to it, or else those of BF16 in float. */
-static void fill_powers(struct native_search *n, bool rounded, double norm)
+/* The powers of all magnitudes of the dtype, rounded to it. */
+static void fill_powers(struct native_search *n, double norm)
 {
-    const bool bf16 = n->is_bf16 || !rounded;
-    const double exponent = rounded ? (double)round_to_half(bf16, (float)norm) : norm;
+    const double exponent = (double)round_to_half(n->is_bf16, (float)norm);
     for (unsigned i = 0; i < POWERS; i++) {
         const uint16_t bits = (uint16_t)i;
-        const float value = power(bf16 ? float_of_bf16(bits) : float_of_f16(bits), exponent);
-        n->table[i] = rounded ? round_to_half(bf16, value) : value;
+        const float value = power(n->is_bf16 ? float_of_bf16(bits) : float_of_f16(bits), exponent);
+        n->table[i] = (double)round_to_half(n->is_bf16, value);
     }
+    n->norm.table = n->table;
+}
+
+/* The powers of all magnitudes of BF16 in float, in the same memory. */
+static void fill_fine_powers(struct native_search *n, double norm)
+{
+    float *fine = (float *)(void *)n->table;
+    for (unsigned i = 0; i < POWERS; i++)
+        fine[i] = power(float_of_bf16((uint16_t)i), norm);
+    make_series(norm, n->norm.series);
+    n->norm.fine = fine;
 }
 
 int qobs_native_search_begin(struct native_search *n, const struct grid_params *params, qobs_dtype dtype,
@@ -211,10 +221,7 @@ int qobs_native_search_begin(struct native_search *n, const struct grid_params *
     n->table = qobs_allocate(runtime, POWERS * sizeof *n->table);
     if (!n->table)
         return qobs_no_memory(error, "search: no memory for %zu bytes", POWERS * sizeof *n->table);
-    fill_powers(n, params->rounded, params->norm);
-    make_series(params->norm, n->norm.series);
-    n->norm.table = params->rounded ? n->table : NULL;
-    n->norm.fine = params->rounded ? NULL : n->table;
+    (params->rounded ? fill_powers : fill_fine_powers)(n, params->norm);
     return QOBS_OK;
 }
 
