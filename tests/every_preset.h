@@ -47,6 +47,8 @@ static const struct every_preset {
     {"quark.PerBlockMXDiffsObserver", "ch_axis=1;group_size=32;scale_format=e8m0;scale_calculation_mode=even"},
     {"quark.PerBlockMXBufferReuseObserver", "ch_axis=1;group_size=32;scale_format=e8m0;scale_calculation_mode=even"},
     {"quark.PerBlockBFPObserver", "ch_axis=1;group_size=16"},
+    {"quark.TQTObserver", "dtype=int4"},
+    {"quark.TQTObserver", "dtype=int4;threshold_init_meth=_KL_J"},
     {"quark.LSQObserver", "ch_axis=1"},
     {"modelopt.BiasCalibrator", "axis=1"},
     {"modelopt.BiasCalibrator", "method=max_min"},

@@ -144,6 +144,7 @@ static const struct saved_case {
      QOBS_F64, LATER},
     {"quark.PerBlockBFPObserver", "", "ch_axis=1;group_size=16", 0, 0},
     {"quark.PerBlockBFPObserver", "nonfinite", "ch_axis=1;group_size=8", QOBS_BF16, NONFINITE},
+    {"quark.TQTObserver", "", "dtype=int4", 0, LATER},
     {"quark.LSQObserver", "", "ch_axis=1", 0, LATER},
     {"modelopt.BiasCalibrator", "", "axis=0", QOBS_BF16, LATER},
     {"modelopt.NVFP4ActHeadroomCalibrator", "", "upper_percentile=90", 0, LATER},

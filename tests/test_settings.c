@@ -452,7 +452,7 @@ static void test_parse(void **state)
 {
     (void)state;
     static const char *const refused[][2] = {
-        {"", "preset|''|llmc.minmax"},
+        {"", "preset|''|llmc.*"},
         {" ; ", "preset|''"},
         {"num_bits=4", "preset|'num_bits=4'"},
         {"llmc.percentile num_bits=4", "preset|'llmc.percentile'|llmc.minmax"},

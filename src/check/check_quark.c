@@ -19,19 +19,20 @@ enum observer_group {
     TORCH = 32,         /* torch's histogram */
     SQUARED_ERROR = 64, /* errors of the bins of a histogram */
     LEARNED = 128,      /* start values of training */
+    THRESHOLD = 256,    /* the same, signed */
     PLACEHOLDER = 0     /* accepts all */
 };
 
 /* The observers that accept a dtype. */
 static const int accepted_by[QUARK_DTYPES] = {
-    [QUARK_INT8] = UNIFORM | UNIFORM_GROUP | POWER_OF_2 | TORCH | SQUARED_ERROR | LEARNED,
+    [QUARK_INT8] = UNIFORM | UNIFORM_GROUP | POWER_OF_2 | TORCH | SQUARED_ERROR | LEARNED | THRESHOLD,
     [QUARK_UINT8] = UNIFORM | UNIFORM_GROUP | POWER_OF_2 | TORCH | SQUARED_ERROR | LEARNED,
-    [QUARK_INT4] = UNIFORM | UNIFORM_GROUP | SQUARED_ERROR | LEARNED,
+    [QUARK_INT4] = UNIFORM | UNIFORM_GROUP | SQUARED_ERROR | LEARNED | THRESHOLD,
     [QUARK_UINT4] = UNIFORM | UNIFORM_GROUP | TORCH | SQUARED_ERROR | LEARNED,
     [QUARK_INT3] = UNIFORM | UNIFORM_GROUP,
     [QUARK_INT2] = UNIFORM | UNIFORM_GROUP,
     [QUARK_UINT2] = UNIFORM | UNIFORM_GROUP,
-    [QUARK_INT16] = UNIFORM | UNIFORM_GROUP | LEARNED,
+    [QUARK_INT16] = UNIFORM | UNIFORM_GROUP | LEARNED | THRESHOLD,
     [QUARK_INT32] = UNIFORM | UNIFORM_GROUP | POWER_OF_2,
     [QUARK_FP8_E4M3] = UNIFORM | UNIFORM_GROUP | MX | SQUARED_ERROR,
     [QUARK_FP8_E5M2] = UNIFORM | UNIFORM_GROUP | MX | SQUARED_ERROR,
@@ -49,6 +50,8 @@ static enum observer_group group_of(const struct preset *preset)
         return PLACEHOLDER;
     case FORMULA_QUARK_LSQ:
         return LEARNED;
+    case FORMULA_QUARK_TQT:
+        return THRESHOLD;
     case FORMULA_QUARK_MX:
         return MX;
     case FORMULA_QUARK_BFP:

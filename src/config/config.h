@@ -21,6 +21,9 @@ enum search_dtype { SEARCH_NATIVE, SEARCH_FLOAT32 };
 /* What Model-Optimizer's BiasCalibrator computes. */
 enum bias_method { BIAS_MEAN, BIAS_MAX_MIN };
 
+/* How Quark's TQTObserver finds its first threshold. */
+enum threshold_method { THRESHOLD_3SD, THRESHOLD_KL_J };
+
 enum version { VERSION_CURRENT, VERSION_2025_10, VERSION_2025_09, VERSION_2026_10 };
 
 enum torch_dtype {
@@ -196,6 +199,7 @@ struct qobs_config {
     int mx_element_dtype;
     bool has_first_level;
     double quant_max_first_level; /* of the numbers whose scales are quantized */
+    int threshold_init_meth; /* enum threshold_method */
     int scope; /* exponents below the first that are tried */
 
     /* ONNX Runtime */

@@ -51,6 +51,7 @@ enum formula_kind {
     FORMULA_QUARK_BFP,
     FORMULA_QUARK_POWER_OF_2,
     FORMULA_QUARK_LSQ,
+    FORMULA_QUARK_TQT,
     FORMULA_ORT,           /* by activation_type */
     FORMULA_TORCHAO,       /* by mapping_type */
     FORMULA_TORCHAO_FIXED, /* those that are set, in torchao's dtypes */

@@ -48,6 +48,8 @@ PRESET("quark.PerTensorPercentileObserver", QUARK, TENSOR, histogram_quark, extr
        "range that holds nearly all elements but zeros of all tensors")
 PRESET("quark.PerTensorMSEObserver", QUARK, TENSOR, histogram_quark, extremes, mse, QUARK, NULL,
        "range with the smallest squared error in a histogram of all tensors")
+PRESET("quark.TQTObserver", QUARK, TENSOR, tqt, last, measured, QUARK_TQT, NULL,
+       "threshold of the first tensor, the start of a learned one")
 PRESET("quark.LSQObserver", QUARK, QUARK_LSQ, mean_magnitude, last, measured, QUARK_LSQ, NULL,
        "mean magnitude of the last tensor, the start of a learned step size")
 PRESET("quark.PerTensorPowOf2MinMaxObserver", QUARK, TENSOR, minmax, mode, measured, QUARK_POWER_OF_2, NULL,

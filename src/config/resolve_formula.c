@@ -162,6 +162,12 @@ static const struct formula_ops *quark_lsq(const qobs_config *config, struct for
     return &qobs_formula_quark_lsq;
 }
 
+static const struct formula_ops *quark_tqt(const qobs_config *config, struct formula_params *p)
+{
+    set_quark(config, p);
+    return &qobs_formula_quark_tqt;
+}
+
 static const struct formula_ops *quark_bfp(const qobs_config *config, struct formula_params *p)
 {
     set_quark(config, p);
@@ -213,6 +219,7 @@ void qobs_resolve_formula(const qobs_config *config, struct formula *formula)
         [FORMULA_QUARK_MX] = quark_mx,
         [FORMULA_QUARK_BFP] = quark_bfp,
         [FORMULA_QUARK_LSQ] = quark_lsq,
+        [FORMULA_QUARK_TQT] = quark_tqt,
         [FORMULA_QUARK_POWER_OF_2] = quark_power_of_2,
         [FORMULA_QUARK_TORCH] = quark_torch,
     };

@@ -2,6 +2,7 @@
 /* SPDX-FileCopyrightText: The qobs authors */
 
 /* From a configuration to the reduction and its histogram. */
+#include "config/dtypes.h"
 #include "config/stages.h"
 
 /* Bins of the first batch of Quark's histograms. */
@@ -44,6 +45,11 @@ void qobs_resolve_reduction(const qobs_config *config, struct reduction *reducti
     resolve_histogram(config, &reduction->histogram);
     reduction->in_f32 = preset->family == FAMILY_TORCH || reduction->histogram.ops || modelopt;
     reduction->f64_in_f32 = preset->reduction == &qobs_reduction_absmax_f32;
+    if (preset->reduction == &qobs_reduction_tqt) {
+        reduction->in_f32 = true;
+        if (config->threshold_init_meth == THRESHOLD_KL_J)
+            reduction->numbers = (size_t)qobs_quark_number(config->quark_dtype).quant_max + 1;
+    }
     /* Block floating point counts what is not finite as 0, as upstream does; for a magnitude that is to leave it out.
      */
     if (preset->accumulator == &qobs_accumulate_bfp && config->nonfinite == NONFINITE_PROPAGATE)

@@ -27,11 +27,13 @@ void qobs_resolve_traits(const qobs_config *config, struct observer_traits *trai
         .token_result = quark && observes ? TOKENS_NONZERO : TOKENS_NONE,
         .counts_nonzero_tokens = quark,
         .range_is_lowest = config->preset->family == FAMILY_ORT,
-        .first_batch_only = config->preset->range == &qobs_range_line && config->run_once,
+        .first_batch_only = config->preset->formula == FORMULA_QUARK_TQT ||
+                            (config->preset->range == &qobs_range_line && config->run_once),
         .scale_is_list =
-            config->preset->formula == FORMULA_QUARK_TORCH ||
+            config->preset->formula == FORMULA_QUARK_TORCH || config->preset->formula == FORMULA_QUARK_TQT ||
             (config->preset->granularity == GRANULARITY_QUARK_LSQ && !qobs_config_has_lsq_channels(config)),
-        .hides_ranges = config->preset->granularity == GRANULARITY_QUARK_LSQ,
+        .hides_ranges = config->preset->granularity == GRANULARITY_QUARK_LSQ ||
+                        config->preset->formula == FORMULA_QUARK_TQT,
         .bias = config->preset->granularity == GRANULARITY_MODELOPT_REDUCED,
     };
     if (qobs_preset_has_scheme(config->preset))

@@ -64,6 +64,8 @@ static bool has_modelopt_bins(const struct preset *preset)
     return qobs_preset_grows_bins(preset) || has_headroom(preset);
 }
 
+static bool has_threshold(const struct preset *preset) { return preset->formula == FORMULA_QUARK_TQT; }
+
 static bool is_tensor_minmax(const struct preset *preset)
 {
     return preset->granularity == GRANULARITY_TENSOR && preset->formula == FORMULA_QUARK &&
@@ -241,6 +243,8 @@ static const struct setting settings[] = {
          "dtype of the elements of `mx` formats"),
     ADDED("quant_max_first_level", FAMILY_QUARK, is_tensor_minmax, KIND_REAL, quant_max_first_level, has_first_level,
           0x1p-20, 0x1p20, "largest number of the fp4 quantizer whose scales these fp8 numbers are"),
+    WORD("threshold_init_meth", FAMILY_QUARK, has_threshold, threshold_init_meth, threshold_methods,
+         "first threshold: three standard deviations, or least divergence"),
     NUMBER("scope", FAMILY_QUARK, has_steps, KIND_INTEGER, scope, 0, 127,
            "exponents tried below that of the magnitude"),
     SWITCH("symmetric", FAMILY_ORT, has_symmetric_data, symmetric, "the calibrated range is symmetric"),

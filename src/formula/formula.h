@@ -125,7 +125,7 @@ extern const struct formula_ops qobs_formula_torchao_fixed;
 extern const struct formula_ops qobs_formula_quark_integer;
 extern const struct formula_ops qobs_formula_quark_float; /* fp8 and fp4 ranges, MX blocks */
 extern const struct formula_ops qobs_formula_quark_bfp;
-extern const struct formula_ops qobs_formula_quark_lsq;
+extern const struct formula_ops qobs_formula_quark_lsq, qobs_formula_quark_tqt;
 extern const struct formula_ops qobs_formula_quark_power_of_2_tensor;
 extern const struct formula_ops qobs_formula_quark_power_of_2_channel;
 

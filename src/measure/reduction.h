@@ -22,6 +22,7 @@ struct reduction {
     enum nonfinite_mode nonfinite;
     bool in_f32;                     /* ranges are F32 whatever the dtype of the batch */
     bool f64_in_f32;                 /* those of F64 are */
+    size_t numbers;                  /* thresholds by divergence: quantized magnitudes; 0: by deviation */
     struct histogram_rule histogram; /* ops NULL: there is no histogram */
 };
 
@@ -38,5 +39,6 @@ extern const struct reduction_ops qobs_reduction_absmax_f32; /* the same; F64 is
 /* A histogram, and the range of its elements. */
 extern const struct reduction_ops qobs_reduction_histogram_torch, qobs_reduction_histogram_quark,
     qobs_reduction_histogram_modelopt, qobs_reduction_histogram_ort, qobs_reduction_histogram_log2;
+extern const struct reduction_ops qobs_reduction_tqt;            /* (-threshold, threshold) */
 extern const struct reduction_ops qobs_reduction_mean;           /* (mean, mean) */
 extern const struct reduction_ops qobs_reduction_mean_magnitude; /* (-mean, mean) of magnitudes */

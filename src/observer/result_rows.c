@@ -2,6 +2,7 @@
 /* SPDX-FileCopyrightText: The qobs authors */
 
 /* The table of results: one row for each name upstream has. */
+#include <math.h>
 #include <string.h>
 
 #include "base/error.h"
@@ -462,6 +463,22 @@ static int read_bias(const qobs_observer *o, const struct reading *r)
     return QOBS_OK;
 }
 
+/* ---- log_threshold ----------------------------------------------------------------------------------------------- */
+
+static bool has_log_threshold(const qobs_observer *o) { return o->stages.formula.ops == &qobs_formula_quark_tqt; }
+
+static struct result_type log_threshold_type(const qobs_observer *o)
+{
+    (void)o;
+    return list_of(QOBS_F32, 1);
+}
+
+static int read_log_threshold(const qobs_observer *o, const struct reading *r)
+{
+    const float threshold = *(const float *)(const void *)o->state.ranges.max, result = (float)log2((double)threshold);
+    return copy(r, &result);
+}
+
 /* ---- Tokens ------------------------------------------------------------------------------------------------------ */
 
 static bool has_tokens(const qobs_observer *o) { return o->stages.traits.token_result != TOKENS_NONE; }
@@ -508,6 +525,7 @@ const struct result_row qobs_result_rows[] = {
     {"histogram", false, has_histogram, check_ranges, histogram_type, read_histogram},
     {"calib_hist", false, has_calib_hist, check_ranges, calib_hist_type, read_histogram},
     {"calib_bin_edges", false, has_calib_hist, check_ranges, bin_edges_type, read_bin_edges},
+    {"log_threshold", false, has_log_threshold, check_ranges, log_threshold_type, read_log_threshold},
     {"bias", false, has_bias, check_ranges, ranges_type, read_bias},
     {"hist", false, has_hist, check_ranges, hist_type, read_hist},
     {"hist_edges", false, has_hist, check_ranges, bin_edges_type, read_bin_edges},
