@@ -87,8 +87,7 @@ def _grid_search(observed: Any, args: Any, maxshrink: float, patience: int, grid
                  expand: float = 1.0, importance_weights: Any = None) -> Any:
     """The search of imatrix_mse; importance belongs to columns, so that the groups of a row lie side by side."""
     settings = _format_of(observed, args) if _searchable(observed) else None
-    if settings is None or observed.shape[0] != 1 or expand != 1 or observed.dim() != 4 or \
-            (observed.dtype.itemsize == 2 and norm not in (1, 2, 3)):
+    if settings is None or observed.shape[0] != 1 or expand != 1 or observed.dim() != 4:
         return NotImplemented
     values = observed.detach()[0]
     rows, groups, group = values.shape

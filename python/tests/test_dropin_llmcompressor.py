@@ -104,10 +104,11 @@ def imatrix(dtype, form, kwargs):
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize("form", ["int4", "int4 asymmetric", "int8 channel", "nvfp4"])
-def test_imatrix_mse(form, dtype):
-    wanted = imatrix(dtype, form, {"norm": 3.0})
+@pytest.mark.parametrize("norm", [2.4, 3.0])
+def test_imatrix_mse(form, dtype, norm):
+    wanted = imatrix(dtype, form, {"norm": norm})
     with served(dropin) as calls:
-        found = imatrix(dtype, form, {"norm": 3.0})
+        found = imatrix(dtype, form, {"norm": norm})
     assert calls.get("llmcompressor.imatrix_search") == 1 and not calls.declined(), calls
     assert found == wanted
 

@@ -98,8 +98,8 @@ struct shrink_rule {
 struct native_norm {
     const double *table; /* 2^15 numbers of the dtype, as doubles to be added; or NULL */
     int exponent;
-    const float *fine; /* 2^15 entries, or NULL */
-    float series[4];   /* factors of d to d^4 */
+    const double *fine; /* 2^15 floats, or NULL */
+    float series[4];    /* factors of d to d^4 */
 };
 
 /* Adds to sum[c] the sum over i of weight[i] * |fake_quantize_c(x[i]) - x[i]|^norm, with one rounding to BF16 or F16
