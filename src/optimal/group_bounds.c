@@ -59,17 +59,24 @@ static void sort(float *w, double *h, size_t n)
 /* Finds a threshold from below: beyond it the elements of the side cost more than the bound. */
 void qobs_find_threshold(struct group_search *s, int side)
 {
-    enum { HALVINGS = 5 };
+    enum { HALVINGS = 6 };
     const float top = side ? -s->range.lo : s->range.hi;
     const float share = s->params->num_bits > 3 || s->params->e2m1 ? 0.5f : s->params->num_bits > 2 ? 0.35f : 0.2f;
     float *const w = s->arrays.large[side], low = top * share, high = top;
     double *const h = s->arrays.large_weight[side], beyond[2];
+    const bool listed = !s->params->symmetric || s->params->signed_scale; /* the list is used for limits */
     s->threshold[side] = 0;
     s->large[side] = gather_large(s, side, low, w, h);
     s->kernels->optimal_beyond(w, h, s->large[side], low, 0, beyond);
     if (!(beyond[0] > s->contest->bound)) {
-        s->large[side] = gather_large(s, side, 0, w, h);
-        sort(w, h, s->large[side]);
+        high = low;
+        low = 0;
+        s->large[side] = gather_large(s, side, low, w, h);
+        s->kernels->optimal_beyond(w, h, s->large[side], low, 0, beyond);
+    }
+    if (!(beyond[0] > s->contest->bound)) {
+        if (listed)
+            sort(w, h, s->large[side]);
         return;
     }
     for (int i = 0; i < HALVINGS; i++) {
@@ -80,6 +87,9 @@ void qobs_find_threshold(struct group_search *s, int side)
         else
             high = middle;
     }
+    s->threshold[side] = (double)low * (1 - 0x1p-20);
+    if (!listed)
+        return;
     size_t n = 0; /* smaller ones are not clipped by any scale that is left */
     for (size_t i = 0; i < s->large[side]; i++) {
         const float x = w[i];
@@ -92,7 +102,6 @@ void qobs_find_threshold(struct group_search *s, int side)
         w[i] = 0, h[i] = 0;
     s->large[side] = n;
     sort(w, h, n);
-    s->threshold[side] = (double)low * (1 - 0x1p-20);
 }
 
 /* No scale below it can win. */
