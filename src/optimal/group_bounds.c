@@ -5,10 +5,28 @@
 
 #include <math.h>
 
+#include "number/number.h"
+
+/* An index from which on two candidates enclose the scale: that of the e4m3 number below scale * global_scale, or the
+ * one before, because both are rounded. */
+static size_t e4m3_near(const struct group_search *s, double scale)
+{
+    const double wide = scale * (double)s->group->global_scale;
+    const float number = (float)(wide < 448 ? wide : 448);
+    const int32_t code =
+        number < 0x1p-6f ? (int32_t)(number * 512) : (int32_t)(bits_of_float(number) >> 20) - ((127 - 7) << 3);
+    const size_t index = code > 2 ? (size_t)code - 2 : 0;
+    return (double)s->arrays.scale[index + 1] <= scale ? index + 1 : index;
+}
+
 /* The index of the largest candidate that is not above s, or 0. */
 size_t qobs_candidate_below(const struct group_search *s, double scale)
 {
     size_t low = 0, high = s->count;
+    if (s->params->scales == OPTIMAL_E4M3) {
+        low = e4m3_near(s, scale);
+        high = low + 2 < s->count ? low + 2 : s->count;
+    }
     while (high - low > 1) {
         const size_t middle = (low + high) / 2;
         if ((double)s->arrays.scale[middle] <= scale)
