@@ -69,6 +69,10 @@ static const struct every_preset {
     {"modelopt.HistogramCalibrator", "method=entropy;stride=50;torch_hist=false"},
     {"modelopt.MseCalibrator", "axis=0"},
     {"modelopt.NVFP4MSECalibrator", ""},
+    {"qobs.mse_optimal", "strategy=tensor_group;group_size=16;type=float;num_bits=4;scale_dtype=float8_e4m3fn"},
+    {"qobs.mse_optimal", "num_bits=3;signed_scale=true"},
+    {"qobs.imatrix_optimal", "group_size=16;num_bits=4;symmetric=false"},
+    {"qobs.local_hessian", "group_size=16;num_bits=4;hessian_block_size=32"},
 };
 
 enum { EVERY_PRESET = sizeof every_preset / sizeof *every_preset };

@@ -166,7 +166,7 @@ static const struct kind {
       .stop = 2,                                                                                                       \
       .eps = 1,                                                                                                        \
       .scales = of},                                                                                                   \
-     bits > 4 && !(is_symmetric) ? (size_t)1 << (bits - 3) : 1}
+     bits > 4 && !(is_symmetric) ? ((size_t)1 << (bits)) / 8 : 1}
     KIND("int2", 2, true, false, OPTIMAL_BF16),
     KIND("int3", 3, true, false, OPTIMAL_BF16),
     KIND("int4", 4, true, false, OPTIMAL_BF16),

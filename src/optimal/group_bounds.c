@@ -5,10 +5,28 @@
 
 #include <math.h>
 
+#include "number/number.h"
+
+/* An index from which on two candidates enclose the scale: that of the e4m3 number below scale * global_scale, or the
+ * one before, because both are rounded. */
+static size_t e4m3_near(const struct group_search *s, double scale)
+{
+    const double wide = scale * (double)s->group->global_scale;
+    const float number = (float)(wide < 448 ? wide : 448);
+    const int32_t code =
+        number < 0x1p-6f ? (int32_t)(number * 512) : (int32_t)(bits_of_float(number) >> 20) - ((127 - 7) << 3);
+    const size_t index = code > 2 ? (size_t)code - 2 : 0;
+    return (double)s->arrays.scale[index + 1] <= scale ? index + 1 : index;
+}
+
 /* The index of the largest candidate that is not above s, or 0. */
 size_t qobs_candidate_below(const struct group_search *s, double scale)
 {
     size_t low = 0, high = s->count;
+    if (s->params->scales == OPTIMAL_E4M3) {
+        low = e4m3_near(s, scale);
+        high = low + 2 < s->count ? low + 2 : s->count;
+    }
     while (high - low > 1) {
         const size_t middle = (low + high) / 2;
         if ((double)s->arrays.scale[middle] <= scale)
@@ -59,17 +77,24 @@ static void sort(float *w, double *h, size_t n)
 /* Finds a threshold from below: beyond it the elements of the side cost more than the bound. */
 void qobs_find_threshold(struct group_search *s, int side)
 {
-    enum { HALVINGS = 5 };
+    enum { HALVINGS = 6 };
     const float top = side ? -s->range.lo : s->range.hi;
     const float share = s->params->num_bits > 3 || s->params->e2m1 ? 0.5f : s->params->num_bits > 2 ? 0.35f : 0.2f;
     float *const w = s->arrays.large[side], low = top * share, high = top;
     double *const h = s->arrays.large_weight[side], beyond[2];
+    const bool listed = !s->params->symmetric || s->params->signed_scale; /* the list is used for limits */
     s->threshold[side] = 0;
     s->large[side] = gather_large(s, side, low, w, h);
     s->kernels->optimal_beyond(w, h, s->large[side], low, 0, beyond);
     if (!(beyond[0] > s->contest->bound)) {
-        s->large[side] = gather_large(s, side, 0, w, h);
-        sort(w, h, s->large[side]);
+        high = low;
+        low = 0;
+        s->large[side] = gather_large(s, side, low, w, h);
+        s->kernels->optimal_beyond(w, h, s->large[side], low, 0, beyond);
+    }
+    if (!(beyond[0] > s->contest->bound)) {
+        if (listed)
+            sort(w, h, s->large[side]);
         return;
     }
     for (int i = 0; i < HALVINGS; i++) {
@@ -80,6 +105,9 @@ void qobs_find_threshold(struct group_search *s, int side)
         else
             high = middle;
     }
+    s->threshold[side] = (double)low * (1 - 0x1p-20);
+    if (!listed)
+        return;
     size_t n = 0; /* smaller ones are not clipped by any scale that is left */
     for (size_t i = 0; i < s->large[side]; i++) {
         const float x = w[i];
@@ -92,7 +120,6 @@ void qobs_find_threshold(struct group_search *s, int side)
         w[i] = 0, h[i] = 0;
     s->large[side] = n;
     sort(w, h, n);
-    s->threshold[side] = (double)low * (1 - 0x1p-20);
 }
 
 /* No scale below it can win. */

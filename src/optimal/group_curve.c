@@ -66,6 +66,22 @@ static void enter_zero_points(struct group_search *s, float scale, double free, 
                            free + excess[0][caps - 1 - c] + excess[1][c], slack);
 }
 
+static double least_of(const double *error, size_t n)
+{
+    enum { LANES = 4 }; /* so that no comparison waits for the one before */
+    double least[LANES];
+    for (size_t l = 0; l < LANES; l++)
+        least[l] = error[0];
+    for (size_t i = 0; i + LANES <= n; i += LANES)
+        for (size_t l = 0; l < LANES; l++)
+            least[l] = error[i + l] < least[l] ? error[i + l] : least[l];
+    for (size_t i = n / LANES * LANES; i < n; i++)
+        least[0] = error[i] < least[0] ? error[i] : least[0];
+    for (size_t l = 1; l < LANES; l++)
+        least[0] = least[l] < least[0] ? least[l] : least[0];
+    return least[0];
+}
+
 void qobs_search_curve(struct group_search *s)
 {
     const struct optimal_params *p = s->params;
@@ -75,7 +91,12 @@ void qobs_search_curve(struct group_search *s)
     const float *const scale = s->arrays.scale + from;
     s->kernels->optimal_curve(s->arrays.steps, s->group->w, s->group->h, s->group->n, bits_of_float(*scale) >> 16,
                               count, s->moments.energy, s->arrays.error, s->arrays.curve);
-    const double limit = s->contest->bound + qobs_curve_slack(s, (double)scale[count - 1]); /* no slack is larger */
+    const double most = qobs_curve_slack(s, (double)scale[count - 1]); /* no slack is larger */
+    double limit = s->contest->bound + most;
+    if (p->symmetric && !p->signed_scale) { /* these errors are not bounds: the least of them leaves few others */
+        const double least = least_of(s->arrays.error, count) + 2 * most;
+        limit = least < limit ? least : limit;
+    }
     const size_t stride = p->symmetric ? 1 : 4; /* the first scales lower the bound for the others */
     for (size_t first = 0, k = 0; first < stride && k < count; k = k + stride < count ? k + stride : ++first) {
         if (s->arrays.error[k] > limit)

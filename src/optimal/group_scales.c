@@ -68,9 +68,11 @@ static void enter_scales(struct group_search *s, size_t k, const float *w, const
         scale[i] = s->arrays.scale[k + i < s->count ? k + i : s->count - 1];
     s->kernels->optimal_nearly(w, h, s->group->n, scale, error);
     for (size_t i = 0; i < QOBS_OPTIMAL_SCALES && k + i < s->count; i++) {
-        const double nearly = (double)error[i] / factor, rounding = sqrt(nearly * s->moments.energy);
-        qobs_contest_enter(s->contest, scale[i], 0, nearly,
-                           qobs_curve_slack(s, (double)scale[i]) + 0x1p-19 * (nearly + rounding));
+        /* rounding of (q * scale - w)^2 is in proportion to sqrt(error * energy), which is below their mean */
+        const double nearly = (double)error[i] / factor, rounding = (nearly + s->moments.energy) / 2;
+        const double slack = qobs_curve_slack(s, (double)scale[i]) + 0x1p-19 * (nearly + rounding);
+        if (nearly - slack <= s->contest->bound)
+            qobs_contest_enter(s->contest, scale[i], 0, nearly, slack);
     }
 }
 
