@@ -178,6 +178,8 @@ def measure(args, model, held_out, folder, method, form):
     command = [args.qobs, "calibrate", args.model, "--scheme", scheme, "--preset", preset, "-o", output, "--quiet"]
     for setting in settings:
         command += ["--set", setting]
+    chosen = "|".join(str(i) for i in range(model.layers) if i % args.every == args.every // 2)
+    command += ["--targets", rf"model\.layers\.({chosen})\..*_proj$"]
     if "imatrix" in preset or "hessian" in preset:
         command += ["--importance", os.path.join(folder, "activations.safetensors")]
     subprocess.run(command, check=True)
