@@ -7,7 +7,8 @@ model with quantized linear layers, mean over held-out tokens. Weights are round
 
     kl.py QOBS MODEL [OPTION]...
 
-MODEL is a directory with config.json and model.safetensors of a Llama model: examples/tinylm, or what kl_smollm2.py makes.
+MODEL is a directory with config.json and model.safetensors of a Llama model: examples/tinylm, or what kl_smollm2.py
+makes.
 Its text is tokens.safetensors (I32 matrices
 `calibration` and `held_out`), or, if the vocabulary is bytes, the licence texts that examples/tinylm was trained on
 (/usr/share/common-licenses, of which the last 5 % are held out).
@@ -48,7 +49,7 @@ METHODS = [("min/max", "llmc.memoryless_minmax", []), ("mse", "llmc.memoryless_m
            ("local_hessian, row, signed", "qobs.local_hessian", [f"hessian_block_size={ROW}", "signed_scale=true"])]
 
 
-# ---- Models -----------------------------------------------------------------------------------------------------------
+# ---- Models
 class Llama:
     """The forward pass in float32, with a hook that sees the input of every linear layer."""
 
@@ -102,7 +103,7 @@ class Llama:
         return self.norm(h, weights["model.norm.weight"]) @ head.T
 
 
-# ---- Text -------------------------------------------------------------------------------------------------------------
+# ---- Text
 def texts(directory, model, length=128):
     """Returns calibration sequences and held-out sequences, the latter with one token more."""
     path = os.path.join(directory, "tokens.safetensors")
@@ -122,7 +123,7 @@ def texts(directory, model, length=128):
             torch.stack([held_out[i * length:(i + 1) * length + 1] for i in range(count)]))
 
 
-# ---- Measuring --------------------------------------------------------------------------------------------------------
+# ---- Measuring
 def record(model, sequences, path):
     """Writes the inputs of the linear layers in bfloat16."""
     seen = {}
@@ -178,6 +179,8 @@ def measure(args, model, held_out, folder, method, form):
     command = [args.qobs, "calibrate", args.model, "--scheme", scheme, "--preset", preset, "-o", output, "--quiet"]
     for setting in settings:
         command += ["--set", setting]
+    chosen = "|".join(str(i) for i in range(model.layers) if i % args.every == args.every // 2)
+    command += ["--targets", rf"model\.layers\.({chosen})\..*_proj$"]
     if "imatrix" in preset or "hessian" in preset:
         command += ["--importance", os.path.join(folder, "activations.safetensors")]
     subprocess.run(command, check=True)

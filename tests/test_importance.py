@@ -164,6 +164,43 @@ def test_calibrate():
     check(outputs[0] == outputs[1] == outputs[2], "calibrate: sources agree")
 
 
+def scales(data):
+    """The tensors *_scale of a safetensors file."""
+    size = int.from_bytes(data[:8], "little")
+    header = json.loads(data[8:8 + size])
+    return {name: data[8 + size + t["data_offsets"][0]:8 + size + t["data_offsets"][1]]
+            for name, t in header.items() if name.endswith("_scale")}
+
+
+def test_optimal_scales():
+    """Presets that find scales: sources agree, both commands find the same, an error is what it was or less."""
+    make_model()
+    wanted, report = quantize("out", "--importance", "recorded.safetensors", preset="qobs.imatrix_optimal")
+    equal(quantize("out", "--importance", "matrix.gguf", preset="qobs.imatrix_optimal")[0], wanted, "imatrix_optimal: a matrix")
+    check(wanted != quantize("out", preset="qobs.mse_optimal")[0], "importance changes the optimal scales")
+    for block in ("0", "16", "64"):
+        block_size = ("--set", f"hessian_block_size={block}")
+        data, report = quantize("out", *block_size, "--importance", "recorded.safetensors", preset="qobs.local_hessian")
+        for layer in report["layers"]:
+            search = layer["search"]
+            check(search["weighted"] and search["error"] <= search["error_before"], f"block {block}: {layer['name']}", str(search))
+        if block != "64":
+            subprocess.run([QOBS, "calibrate", "model", "--scheme", "W4A16", "--preset", "qobs.local_hessian", "--set",
+                            "group_size=32", *block_size, "--importance", "recorded.safetensors", "-o", "out.safetensors",
+                            "--quiet"], check=True)
+        files = [read(f"out/{n}") for n in sorted(os.listdir("out")) if n.endswith(".safetensors")]
+        stored = {name: scale for file in files for name, scale in scales(file).items()}
+        found = scales(read("out.safetensors"))
+        common = set(stored) & set(found)
+        check(block == "64" or (common and all(stored[n] == found[n] for n in common)), f"block {block}: calibrate agrees")
+    refused("mean squares for a Hessian", ["local_hessian", "recorded"], "--importance", "matrix.gguf",
+            preset="qobs.local_hessian")
+    run = subprocess.run([QOBS, "calibrate", "model", "--scheme", "W4A16", "--preset", "qobs.local_hessian", "--importance",
+                          "matrix.gguf", "-o", "none.safetensors"], capture_output=True, text=True, check=False)
+    check(run.returncode == 2 and "mean squares" in run.stderr and not os.path.exists("none.safetensors"),
+          "calibrate: mean squares for a Hessian", run.stderr)
+
+
 def test_missing():
     make_model()
     # q_proj is there, so that k_proj and v_proj use its input; o_proj and others have none.

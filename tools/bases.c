@@ -99,6 +99,7 @@ static int make(struct bases *bases, enum base base, const char *preset, const c
     o->zero_points = config_is(o->config, "symmetric", "false");
     o->global_scales = config_is(o->config, "strategy", "tensor_group");
     o->optimal = config_has(o->config, "signed_scale");
+    o->hessian = config_has(o->config, "hessian_block_size");
     o->searches = o->optimal || config_has(o->config, "patience");
     o->uses_importance = config_has(o->config, "strict");
     return code;

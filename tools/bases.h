@@ -30,6 +30,7 @@ struct base_observer {
     bool zero_points, global_scales; /* among the results */
     bool searches;                   /* the observer searches the range with the smallest error */
     bool optimal;                    /* it tries every scale, under the final global scale */
+    bool hessian;                    /* it needs recorded activations, not their mean squares */
     bool uses_importance;                     /* errors are weighted by the importance of columns */
 };
 

@@ -61,7 +61,11 @@ static bool observe_importance(struct run *run, size_t index, qobs_observer *obs
     run->c->layers.items[index].importance = found ? found->name : NULL;
     if (!found && importance_find(&run->c->importance, NULL, l->ref->name, l->module, &in_file) && in_file.entry) {
         run->c->layers.items[index].importance = in_file.entry->name;
-        if (observe_mean_squares(observer, &run->c->importance, &in_file, l, &f) != 0) {
+        if (run->weights->hessian)
+            fail(&f, "--importance: %s: has mean squares; %s needs recorded activations", in_file.file->map.path,
+                 run->weights->preset);
+        if (run->weights->hessian ||
+            observe_mean_squares(observer, &run->c->importance, &in_file, l, &f) != 0) {
             run_record_failure(run, index, EXIT_USAGE, f.message);
             return false;
         }

@@ -53,15 +53,17 @@ static int observe_means(const struct quantize_run *run, const struct weight_job
 {
     const int64_t columns = job->weight->shape[1];
     qobs_error error = {0};
-    float *token = malloc(((size_t)columns + 1) * sizeof *token);
-    int status = token ? importance_read(&run->importance, &job->importance, columns, token, f)
-                       : NO_MEMORY(f, "importance");
+    float *mean = malloc(((size_t)columns + 1) * sizeof *mean);
+    double *token = malloc(((size_t)columns + 1) * sizeof *token);
+    int status = mean && token ? importance_read(&run->importance, &job->importance, columns, mean, f)
+                               : NO_MEMORY(f, "importance");
     for (int64_t j = 0; status == QOBS_OK && j < columns; j++)
-        token[j] = sqrtf(token[j]);
+        token[j] = sqrt((double)mean[j]);
     const qobs_tensor tensor = {
-        .struct_size = sizeof tensor, .data = token, .dtype = QOBS_F32, .ndim = 1, .shape = &columns};
+        .struct_size = sizeof tensor, .data = token, .dtype = QOBS_F64, .ndim = 1, .shape = &columns};
     if (status == QOBS_OK && qobs_observer_observe_importance(o, &tensor, &error) != QOBS_OK)
         status = failed(job, &error, f);
+    free(mean);
     free(token);
     return status;
 }

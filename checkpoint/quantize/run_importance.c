@@ -66,7 +66,8 @@ static int check_given(const struct quantize_run *run, size_t searched, size_t w
     if (searched == 0)
         return INVALID(f,
                        "importance: no weight of this run is searched with columns that can be weighed; presets with "
-                       "mse in their name and qobs.* search, strategies are channel, group and tensor_group");
+                       "mse in their name (llmc.imatrix_mse) and qobs.* search, strategies are channel, group and "
+                       "tensor_group");
     return INVALID(f,
                    "importance: there is none for any of %zu weights; they are named <module>.input, or in files of "
                    "llama.cpp blk.0.attn_q.weight and so on",

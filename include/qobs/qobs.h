@@ -476,8 +476,9 @@ QOBS_API int qobs_observer_update_qparams_along_dim(qobs_observer *observer, con
  * @since 0.1.0 */
 QOBS_API int qobs_observer_record_tokens(qobs_observer *observer, const qobs_tensor *value, qobs_error *error);
 
-/** Observes activations that weight the columns of a weight tensor (llmc.imatrix_mse). Call it before the weight is
- * observed.
+/** Observes activations that weight the columns of a weight tensor (llmc.imatrix_mse, qobs.imatrix_optimal,
+ * qobs.local_hessian). Call it before the weight is observed. qobs.local_hessian also sums products of columns, for the
+ * blocks that group_size and hessian_block_size say: 8 bytes for each column and column of a block.
  * The last dimension of `activations` has one element for each column; all other dimensions count tokens. The error
  * of an element is weighted by the mean square of its column's activations, relative to the mean of all columns.
  * Sums are double; upstream has F32.

@@ -1,0 +1,203 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-FileCopyrightText: The qobs authors */
+
+/* Processor time, on one thread, of the Gram of activations and of the presets with optimal scales.
+ *
+ *   optimal_speed [ROWS]     rows of a bf16 weight of 4096 columns (default 256)
+ *
+ * The Gram is compared with the peak of float multiply-adds that the same run measures in registers alone. Its sums are
+ * not fused, which takes two operations for one: the peak of such is half of the fused peak. Multiply-adds are those of
+ * entries j <= k, as H is symmetric; tiles of registers do up to a quarter more. Searches are compared with each other.
+ */
+#define _POSIX_C_SOURCE 200809L
+
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+#include "qobs/qobs.h"
+
+enum { COLUMNS = 4096, TOKENS = 2048, TRIES = 5 };
+
+static double now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* ---- The peak ---------------------------------------------------------------------------------------------------- */
+
+/* Fused multiply-adds a second of a loop with SUMS independent sums, unrolled so that they stay in registers. */
+#define PEAK(name, isa, vector, set, fma, lanes)                                                                       \
+    __attribute__((target(isa))) static double name(void)                                                              \
+    {                                                                                                                  \
+        enum { SUMS = 12, ROUNDS = 2000000 };                                                                          \
+        vector s[SUMS], x = set(0.5f);                                                                                 \
+        for (int i = 0; i < SUMS; i++)                                                                                 \
+            s[i] = set((float)i);                                                                                      \
+        const double start = now();                                                                                    \
+        for (int r = 0; r < ROUNDS; r++) {                                                                             \
+            _Pragma("GCC unroll 12") for (int i = 0; i < SUMS; i++) s[i] = fma(s[i], x, x);                            \
+        }                                                                                                              \
+        const double seconds = now() - start;                                                                          \
+        float out[lanes];                                                                                              \
+        for (int i = 0; i < SUMS; i++) {                                                                               \
+            memcpy(out, &s[i], sizeof out);                                                                            \
+            sink += out[0];                                                                                            \
+        }                                                                                                              \
+        return (double)SUMS * ROUNDS * (lanes) / seconds;                                                              \
+    }
+
+static volatile float sink;
+#if defined(__x86_64__)
+PEAK(peak_avx2, "avx2,fma", __m256, _mm256_set1_ps, _mm256_fmadd_ps, 8)
+PEAK(peak_avx512, "avx512f", __m512, _mm512_set1_ps, _mm512_fmadd_ps, 16)
+#endif
+
+static double peak_of(const char *isa)
+{
+    double best = 0;
+    for (int i = 0; i < TRIES; i++) {
+        double peak = 0;
+#if defined(__x86_64__)
+        peak = strcmp(isa, "avx2") == 0 ? peak_avx2() : strcmp(isa, "avx512") == 0 ? peak_avx512() : 0;
+#endif
+        best = peak > best ? peak : best;
+    }
+    return best;
+}
+
+/* ---- Data -------------------------------------------------------------------------------------------------------- */
+
+static uint64_t state = 88172645463325252u;
+
+static float gauss(void)
+{
+    float sum = -6;
+    for (int i = 0; i < 12; i++) {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        sum += (float)(state >> 40) * 0x1p-24f;
+    }
+    return sum;
+}
+
+static qobs_observer *open_observer(const char *text)
+{
+    qobs_observer *o;
+    qobs_error error;
+    if (qobs_observer_open(&o, text, NULL, &error) != QOBS_OK) {
+        fprintf(stderr, "optimal_speed: %s: %s\n", text, error.message);
+        exit(1);
+    }
+    return o;
+}
+
+static void must(int status, const qobs_error *error)
+{
+    if (status == QOBS_OK)
+        return;
+    fprintf(stderr, "optimal_speed: %s\n", error->message);
+    exit(1);
+}
+
+/* ---- Measurements ------------------------------------------------------------------------------------------------ */
+
+static void measure_gram(const qobs_tensor *x, int block, double peak)
+{
+    char text[100];
+    double best = 1e9;
+    qobs_error error;
+    snprintf(text, sizeof text, "qobs.local_hessian group_size=%d", block);
+    for (int i = 0; i < TRIES; i++) {
+        qobs_observer *o = open_observer(text), *diagonal = open_observer("qobs.imatrix_optimal group_size=128");
+        double start = now();
+        must(qobs_observer_observe_importance(o, x, &error), &error);
+        double seconds = now() - start;
+        start = now();
+        must(qobs_observer_observe_importance(diagonal, x, &error), &error);
+        seconds -= now() - start; /* both sum squares, too */
+        best = seconds < best ? seconds : best;
+        qobs_observer_destroy(o);
+        qobs_observer_destroy(diagonal);
+    }
+    const double needed = (double)TOKENS * COLUMNS * (block + 1) / 2 / best;
+    printf("Gram, blocks of %4d: %6.1f G multiply-adds/s", block, needed * 1e-9);
+    if (peak > 0)
+        printf(", %.2f of the peak, %.2f of the fused peak", 2 * needed / peak, needed / peak);
+    printf("\n");
+}
+
+static double measure_search(const char *text, const qobs_tensor *x, const qobs_tensor *w)
+{
+    double best = 1e9;
+    qobs_error error;
+    for (int i = 0; i < 3; i++) {
+        qobs_observer *o = open_observer(text);
+        must(qobs_observer_observe_importance(o, x, &error), &error);
+        const double start = now();
+        must(qobs_observer_observe(o, w, NULL, &error), &error);
+        const double seconds = now() - start;
+        best = seconds < best ? seconds : best;
+        qobs_observer_destroy(o);
+    }
+    return best;
+}
+
+int main(int argc, char **argv)
+{
+    static const char *const searches[] = {
+        "qobs.imatrix_optimal num_bits=4 group_size=128",
+        "qobs.local_hessian num_bits=4 group_size=128",
+        "qobs.local_hessian num_bits=4 group_size=128 hessian_block_size=1024",
+        "qobs.local_hessian num_bits=4 group_size=128 symmetric=false",
+        "qobs.local_hessian num_bits=4 type=float strategy=tensor_group group_size=16 scale_dtype=float8_e4m3fn",
+        "qobs.local_hessian num_bits=4 type=float strategy=tensor_group group_size=16 scale_dtype=float8_e4m3fn "
+        "hessian_block_size=1024"};
+    const int64_t rows = argc > 1 ? strtoll(argv[1], NULL, 10) : 256;
+    const int64_t x_shape[] = {TOKENS, COLUMNS}, few_shape[] = {256, COLUMNS}, w_shape[] = {rows, COLUMNS};
+    float *const x = malloc((size_t)TOKENS * COLUMNS * sizeof *x);
+    uint16_t *const w = rows > 0 ? malloc((size_t)rows * COLUMNS * sizeof *w) : NULL;
+    if (!x || !w) {
+        fprintf(stderr, "optimal_speed: no memory, or no rows\n");
+        return 1;
+    }
+    for (size_t i = 0; i < (size_t)TOKENS * COLUMNS; i++)
+        x[i] = gauss() + (i % COLUMNS % 64 > 0 ? x[i - 1] * 0.7f : 0);
+    for (size_t i = 0; i < (size_t)rows * COLUMNS; i++) {
+        const float f = gauss() * 0.05f;
+        uint32_t bits;
+        memcpy(&bits, &f, sizeof bits);
+        w[i] = (uint16_t)(bits >> 16);
+    }
+    const qobs_tensor all = {sizeof all, x, QOBS_F32, 2, x_shape, NULL};
+    const qobs_tensor few = {sizeof few, x, QOBS_F32, 2, few_shape, NULL};
+    const qobs_tensor weight = {sizeof weight, w, QOBS_BF16, 2, w_shape, NULL};
+    for (size_t i = 0; i < qobs_isa_count(); i++) {
+        if (!qobs_isa_usable(i))
+            continue;
+        qobs_isa_select(qobs_isa_name(i), NULL);
+        const double peak = peak_of(qobs_isa_name(i));
+        printf("%s: peak %.1f G fused float multiply-adds/s\n", qobs_isa_name(i), peak * 1e-9);
+        measure_gram(&all, 128, peak);
+        measure_gram(&all, 16, peak);
+        measure_gram(&all, 1024, peak);
+        double first = 0;
+        for (size_t s = 0; s < sizeof searches / sizeof *searches; s++) {
+            const double seconds = measure_search(searches[s], &few, &weight);
+            first = s == 0 ? seconds : first;
+            printf("%6.2f s for 4096 rows, %5.1f times the first: %s\n", seconds * 4096 / (double)rows, seconds / first,
+                   searches[s]);
+        }
+    }
+    free(x);
+    free(w);
+    return 0;
+}
