@@ -83,6 +83,26 @@ def test_scales_of_oneshot(folder, samples, tmp_path, scheme, kv_cache):
     assert qobs.audit(tmp_path / "ours")["findings"] == []
 
 
+def test_queries(folder, samples):
+    """Queries as the attention function gets them. oneshot of llm-compressor 0.14 stores a q_scale that nothing has
+    written, so that it cannot be compared."""
+    model, largest = load(folder), {}
+    interface = transformers.AttentionInterface()
+
+    def attention(module, query, *args, **kwargs):
+        largest[module] = torch.maximum(largest.get(module, torch.zeros(())), query.abs().max().float())
+        return interface["sdpa"](module, query, *args, **kwargs)
+    transformers.AttentionInterface.register("largest", attention)
+    model.set_attn_implementation("largest")
+    from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS, AttentionMaskInterface
+    AttentionMaskInterface.register("largest", ALL_MASK_ATTENTION_FUNCTIONS["sdpa"])
+    with qobs.calibration(model, "W4A16", queries=True) as c:
+        run(model, samples[:4])
+    wanted = {f"model.layers.{m.layer_idx}.self_attn.q_scale": (x.bfloat16() / 448) for m, x in largest.items()}
+    assert {name: scale.item() for name, scale in c.scales().items()} == {n: s.item() for n, s in wanted.items()}
+    assert len(wanted) == 2 and model.config._attn_implementation == "largest"
+
+
 @pytest.mark.parametrize("scheme", ["W4A16", "NVFP4"])
 def test_importance_of_oneshot(folder, samples, tmp_path, scheme):
     """W4A16 and NVFP4 whose weights are searched with the importance of columns."""
