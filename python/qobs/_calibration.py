@@ -86,7 +86,8 @@ def calibrate(model: Any, batches: Iterable[Any], scheme: str = "FP8", **options
 
 class Calibration:
     """Observers of the activations of a model, by name: "<module>.input", "<module>.importance",
-    "<attention>.q_states", "k_states" and "v_states". See calibration. It can be entered several times; batches add up."""
+    "<attention>.q_states", "k_states" and "v_states". See calibration. It can be entered several times: batches add
+    up."""
 
     def __init__(self, model: Any, scheme: str, preset: str, targets: Iterable[str], ignore: Iterable[str],
                  states: str, importance: bool, settings: str):
@@ -166,8 +167,8 @@ class Calibration:
 
     def scales(self) -> dict[str, Any]:
         """Tensors as a checkpoint stores them, shape (1,), by name: input_scale (FP8), input_global_scale (NVFP4),
-        q_scale, k_scale, v_scale. Scales have the dtype of the weight, global scales float32. Layers that vLLM fuses share a
-        global scale. Errors: NoDataError."""
+        q_scale, k_scale, v_scale. Scales have the dtype of the weight, global scales float32. Layers that vLLM fuses
+        share a global scale. Errors: NoDataError."""
         observers = {name: copy.copy(o) for name, o in self.observed().items() if not name.endswith(".importance")}
         if self.scheme == "NVFP4":
             for members in _fused_inputs(observers):

@@ -130,7 +130,7 @@ class Dropin:
 
 def _scriptable(module: Any) -> Any:
     """A copy of a module whose class has upstream's methods, which TorchScript can read."""
-    cls = type(module)
+    cls: Any = type(module)
     own = {}
     for name in dir(cls):
         original = getattr(getattr(cls, name, None), "__qobs_original__", None)
