@@ -24,7 +24,7 @@ _INPUTS = {
     "FP8": "type=float num_bits=8 strategy=tensor",
     "NVFP4": "type=float num_bits=4 strategy=tensor_group group_size=16 scale_dtype=float8_e4m3fn dynamic=local",
 }
-_KV_CACHE = "llmc.static_minmax type=float num_bits=8 strategy=tensor"
+_STATES = "llmc.static_minmax type=float num_bits=8 strategy=tensor"
 _IMPORTANCE = "llmc.imatrix_mse base_name=weight"
 # Layers with one input that vLLM runs as one matrix, and which therefore share a global scale.
 _FUSED = (("q_proj", "k_proj", "v_proj"), ("gate_proj", "up_proj"), ("q_a_proj", "kv_a_proj_with_mqa"), ("w1", "w3"))
@@ -32,7 +32,7 @@ _FUSED = (("q_proj", "k_proj", "v_proj"), ("gate_proj", "up_proj"), ("q_a_proj",
 
 def calibration(model: Any, scheme: str = "FP8", *, preset: str = "llmc.static_minmax",
                 targets: Iterable[str] = ("Linear",), ignore: Iterable[str] = ("lm_head",), kv_cache: bool = False,
-                importance: bool = False, settings: str = "") -> Calibration:
+                queries: bool = False, importance: bool = False, settings: str = "") -> Calibration:
     """Observes the activations of a torch model while it runs:
 
         with qobs.calibration(model, scheme="FP8") as c:
@@ -41,17 +41,19 @@ def calibration(model: Any, scheme: str = "FP8", *, preset: str = "llmc.static_m
         c.quantize("model", "model-FP8")
 
     model: any torch module, on any device. scheme: FP8 and NVFP4, in any case, store scales of the inputs of linear
-    layers; other schemes need kv_cache or importance. preset: observer of the inputs; settings: more of it,
+    layers; other schemes need kv_cache, queries or importance. preset: observer of the inputs; settings: more of it,
     "averaging_constant=0.05". targets, ignore: names of modules, "re:" patterns that match from the start, or names of
     classes: "Linear" means torch.nn.Linear and its subclasses. kv_cache: also observes keys and values of attention for
-    an e4m3 cache; the model must be one of transformers. importance: also collects the mean square of each column of
-    the inputs, which weighs the columns of weights in searches (llmc.imatrix_mse and other presets with mse).
+    an e4m3 cache; the model must be one of transformers. queries: the same of queries. importance: also collects the
+    mean square of each column of the inputs, which weighs the columns of weights in searches (llmc.imatrix_mse and
+    other presets with mse).
 
     Memory: one state for each observer: some 200 bytes for min/max, 8 bytes a column for importance. The model computes
     what it computes without. Tensors on a GPU are copied to the CPU one by one. One thread at a time may run the model.
     Errors: InvalidArgumentError. Reproduces the calibration of oneshot of llm-compressor and, for importance, the hook
     of IMatrixMSEObserver.attach."""
-    return Calibration(model, scheme, preset, targets, ignore, kv_cache, importance, settings)
+    states = "q" * queries + "kv" * kv_cache
+    return Calibration(model, scheme, preset, targets, ignore, states, importance, settings)
 
 
 def calibrate(model: Any, batches: Iterable[Any], scheme: str = "FP8", **options: Any) -> Calibration:
@@ -84,17 +86,18 @@ def calibrate(model: Any, batches: Iterable[Any], scheme: str = "FP8", **options
 
 class Calibration:
     """Observers of the activations of a model, by name: "<module>.input", "<module>.importance",
-    "<attention>.k_states", "<attention>.v_states". See calibration. It can be entered several times; batches add up."""
+    "<attention>.q_states", "k_states" and "v_states". See calibration. It can be entered several times: batches add
+    up."""
 
     def __init__(self, model: Any, scheme: str, preset: str, targets: Iterable[str], ignore: Iterable[str],
-                 kv_cache: bool, importance: bool, settings: str):
+                 states: str, importance: bool, settings: str):
         self.scheme = scheme.upper()
         self.observers: dict[str, Observer] = {}
-        if self.scheme not in _INPUTS and not kv_cache and not importance:
+        if self.scheme not in _INPUTS and not states and not importance:
             raise c.InvalidArgumentError(f"scheme: is {scheme!r}; those with stored scales of activations are "
-                                         f"{', '.join(_INPUTS)}. Others need kv_cache or importance")
+                                         f"{', '.join(_INPUTS)}. Others need kv_cache, queries or importance")
         modules = linear_modules(model, targets, ignore)
-        attention = attention_modules(model) if kv_cache else {}
+        attention = attention_modules(model) if states else {}
         self._dtypes = {name: m.weight.dtype for name, m in modules.items()}
         self._dtypes |= {name: m.k_proj.weight.dtype for name, m in attention.items()}
         for name in modules:
@@ -104,8 +107,8 @@ class Calibration:
             if importance:
                 self.observers[f"{name}.importance"] = Observer(_IMPORTANCE)
         for name in attention:
-            for k in "kv":
-                self.observers[f"{name}.{k}_states"] = Observer(f"{_KV_CACHE} base_name={k}")
+            for k in states:
+                self.observers[f"{name}.{k}_states"] = Observer(f"{_STATES} base_name={k}")
         for observer in self.observers.values():
             observer._framework = framework_named("torch")  # also of those that are only merged into
         self._hooks = Hooks(model, modules, attention, self._receive)
@@ -164,8 +167,8 @@ class Calibration:
 
     def scales(self) -> dict[str, Any]:
         """Tensors as a checkpoint stores them, shape (1,), by name: input_scale (FP8), input_global_scale (NVFP4),
-        k_scale, v_scale. Scales have the dtype of the weight, global scales float32. Layers that vLLM fuses share a
-        global scale. Errors: NoDataError."""
+        q_scale, k_scale, v_scale. Scales have the dtype of the weight, global scales float32. Layers that vLLM fuses
+        share a global scale. Errors: NoDataError."""
         observers = {name: copy.copy(o) for name, o in self.observed().items() if not name.endswith(".importance")}
         if self.scheme == "NVFP4":
             for members in _fused_inputs(observers):

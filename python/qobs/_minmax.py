@@ -87,7 +87,7 @@ def minmax(x: Any, axes: int | tuple[int, ...] | list[int] | None = None, *, con
         if len(kept) == n > 0:
             value = value.extended()  # the library gives one range if every dimension is kept
     setup = _policy(nonfinite)
-    return _call(value, optional(g_idx), shape, setup and setup.handle, addressof(array), len(kept))
+    return _call(value, optional(g_idx), shape, setup.handle if setup else None, addressof(array), len(kept))
 
 
 def _of_config(value: View, groups: View | None, setup: Config) -> MinMax:

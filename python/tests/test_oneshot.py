@@ -83,6 +83,26 @@ def test_scales_of_oneshot(folder, samples, tmp_path, scheme, kv_cache):
     assert qobs.audit(tmp_path / "ours")["findings"] == []
 
 
+def test_queries(folder, samples):
+    """Queries as the attention function gets them. oneshot of llm-compressor 0.14 stores a q_scale that nothing has
+    written, so that it cannot be compared."""
+    model, largest = load(folder), {}
+    interface = transformers.AttentionInterface()
+
+    def attention(module, query, *args, **kwargs):
+        largest[module] = torch.maximum(largest.get(module, torch.zeros(())), query.abs().max().float())
+        return interface["sdpa"](module, query, *args, **kwargs)
+    transformers.AttentionInterface.register("largest", attention)
+    model.set_attn_implementation("largest")
+    from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS, AttentionMaskInterface
+    AttentionMaskInterface.register("largest", ALL_MASK_ATTENTION_FUNCTIONS["sdpa"])
+    with qobs.calibration(model, "W4A16", queries=True) as c:
+        run(model, samples[:4])
+    wanted = {f"model.layers.{m.layer_idx}.self_attn.q_scale": (x.bfloat16() / 448) for m, x in largest.items()}
+    assert {name: scale.item() for name, scale in c.scales().items()} == {n: s.item() for n, s in wanted.items()}
+    assert len(wanted) == 2 and model.config._attn_implementation == "largest"
+
+
 @pytest.mark.parametrize("scheme", ["W4A16", "NVFP4"])
 def test_importance_of_oneshot(folder, samples, tmp_path, scheme):
     """W4A16 and NVFP4 whose weights are searched with the importance of columns."""
@@ -97,6 +117,47 @@ def test_importance_of_oneshot(folder, samples, tmp_path, scheme):
     assert tensors(tmp_path / "ours" / "model.safetensors") == tensors(tmp_path / "theirs" / "model.safetensors")
     c.quantize(folder, tmp_path / "unweighted", preset="llmc.memoryless_minmax")
     assert tensors(tmp_path / "unweighted" / "model.safetensors") != tensors(tmp_path / "ours" / "model.safetensors")
+
+
+def test_importance_of_two_machines(folder, samples, tmp_path):
+    """States of two calibrations merge to those of one that sees all samples."""
+    model, states = load(folder), []
+    for i in range(2):
+        with qobs.calibration(model, "NVFP4", importance=True) as part:
+            run(model, samples[i::2])
+        states.append(tmp_path / f"states-{i}")
+        part.save(states[-1])
+    with qobs.calibration(model, "NVFP4", importance=True) as c:
+        run(model, samples)
+    c.quantize(folder, tmp_path / "one")
+    qobs.quantize(folder, tmp_path / "two", "NVFP4", preset="llmc.imatrix_mse", states=states)
+    assert tensors(tmp_path / "one" / "model.safetensors") == tensors(tmp_path / "two" / "model.safetensors")
+
+
+def test_importance_in_a_file_of_llama_cpp(folder, samples, tmp_path):
+    """Names and file of gguf-py give what the observers give."""
+    gguf = pytest.importorskip("gguf")
+    import numpy as np
+    model = load(folder)
+    with qobs.calibration(model, "W4A16", importance=True) as c:
+        run(model, samples[:4])
+    names = gguf.get_tensor_name_map(gguf.MODEL_ARCH.LLAMA, 2)
+    writer = gguf.GGUFWriter(str(tmp_path / "imatrix.gguf"), "llama")
+    writer.add_type("imatrix")
+    writer.add_array("imatrix.datasets", ["random"])
+    for name, observer in c.observers.items():
+        name = names.get_name(name.removesuffix(".importance") + ".weight", try_suffixes=(".weight",))
+        writer.add_tensor(f"{name}.in_sum2", observer.read("imatrix_sum").numpy())
+        writer.add_tensor(f"{name}.counts", np.array([[observer.read("imatrix_count").item()]], np.float32))
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    c.quantize(folder, tmp_path / "states")
+    report = qobs.quantize(folder, tmp_path / "file", "W4A16", preset="llmc.imatrix_mse",
+                           importance=[tmp_path / "imatrix.gguf"])
+    assert len(report["layers"]) == 14 and all(layer["importance"] for layer in report["layers"])
+    assert tensors(tmp_path / "file" / "model.safetensors") == tensors(tmp_path / "states" / "model.safetensors")
 
 
 def resident():
