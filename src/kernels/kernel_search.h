@@ -98,7 +98,7 @@ struct shrink_rule {
 struct native_norm {
     const double *table; /* 2^15 numbers of the dtype, as doubles to be added; or NULL */
     int exponent;
-    const double *fine; /* 2^15 floats, or NULL */
+    const float *fine; /* 2^15 entries, or NULL */
     float series[4];    /* factors of d to d^4 */
 };
 
