@@ -24,7 +24,7 @@ parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.R
 parser.add_argument("libqobs")
 parser.add_argument("--repetitions", type=int, default=3)
 parser.add_argument("--rows", type=int, default=1024, help="of ours")
-parser.add_argument("--their-rows", type=int, default=64)
+parser.add_argument("--their-rows", type=int, default=128)
 arguments = parser.parse_args()
 torch.set_num_threads(1)
 qobs = Library(arguments.libqobs)

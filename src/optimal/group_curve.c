@@ -59,7 +59,7 @@ static void enter_zero_points(struct group_search *s, float scale, double free, 
     const int32_t lowest[2] = {optimal_ceiling(up - margin * up), optimal_ceiling(down - margin * down)};
     if (lowest[0] + lowest[1] > all)
         return;
-    const size_t caps = (size_t)(all - lowest[0] - lowest[1] + 1);
+    const size_t caps = (size_t)all + 1 - (size_t)lowest[0] - (size_t)lowest[1];
     add_excess(s, wide, lowest, caps, excess);
     for (size_t c = 0; c < caps; c++)
         qobs_contest_enter(s->contest, scale, p->quant_min + lowest[1] + (int32_t)c,

@@ -105,6 +105,6 @@ void qobs_search_scales(struct group_search *s)
             qobs_find_threshold(s, side);
     for (size_t k = start; k < end; k++)
         try_scale(s, s->arrays.scale[k]);
-    for (size_t k = start; k-- > 0 && !clips_too_much(s, s->arrays.scale[k]);)
-        try_scale(s, s->arrays.scale[k]);
+    for (size_t k = start; k > 0 && !clips_too_much(s, s->arrays.scale[k - 1]); k--)
+        try_scale(s, s->arrays.scale[k - 1]);
 }

@@ -95,8 +95,8 @@ ALWAYS_INLINE void add_chunk(const struct curve *c, const float *w, const double
 
 /* above: sums of the buckets above, which are added to those of bucket k. */
 #define curve_error(bits, energy, bucket, above)                                                                       \
-    ((energy) - (2 * (double)float_of_bits((bits) << 16)) * ((bucket)[0] + (above)[0])) +                              \
-        ((double)float_of_bits((bits) << 16) * (double)float_of_bits((bits) << 16)) * ((bucket)[1] + (above)[1])
+    (((energy) - (2 * (double)float_of_bits((bits) << 16)) * ((bucket)[0] + (above)[0])) +                             \
+     ((double)float_of_bits((bits) << 16) * (double)float_of_bits((bits) << 16)) * ((bucket)[1] + (above)[1]))
 
 QOBS_OPTIMAL_LARGE(ENTRY(qobs_optimal_large))
 {

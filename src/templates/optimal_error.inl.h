@@ -26,8 +26,8 @@ typedef float f32x4 __attribute__((vector_size(16), may_alias));
 
 /* Lanes 0 to 3 and 4 to 7. */
 #define SUM_OF(sum)                                                                                                    \
-    (((sum)[0][0] + (sum)[0][1]) + ((sum)[0][2] + (sum)[0][3])) +                                                      \
-        (((sum)[1][0] + (sum)[1][1]) + ((sum)[1][2] + (sum)[1][3]))
+    ((((sum)[0][0] + (sum)[0][1]) + ((sum)[0][2] + (sum)[0][3])) +                                                     \
+     (((sum)[1][0] + (sum)[1][1]) + ((sum)[1][2] + (sum)[1][3])))
 
 /* Quantized numbers of a chunk less the zero point. Numbers of e2m1 are 0.5, 1 or 2 apart: one digit after the first.
  */
