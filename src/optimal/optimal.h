@@ -11,7 +11,6 @@
 #pragma once
 
 #include "kernels/kernels.h"
-#include "kernels/kernels.h"
 #include "measure/gram.h"
 #include "number/grid.h"
 #include "optimal/optimal_result.h"
