@@ -159,8 +159,8 @@ int main(int argc, char **argv)
         "qobs.local_hessian num_bits=4 group_size=128 hessian_block_size=1024",
         "qobs.local_hessian num_bits=4 group_size=128 symmetric=false",
         "qobs.local_hessian num_bits=4 type=float strategy=tensor_group group_size=16 scale_dtype=float8_e4m3fn",
-        "qobs.local_hessian num_bits=4 type=float strategy=tensor_group group_size=16 scale_dtype=float8_e4m3fn "
-        "hessian_block_size=1024"};
+        ("qobs.local_hessian num_bits=4 type=float strategy=tensor_group group_size=16 scale_dtype=float8_e4m3fn "
+         "hessian_block_size=1024")};
     const int64_t rows = argc > 1 ? strtoll(argv[1], NULL, 10) : 256;
     const int64_t x_shape[] = {TOKENS, COLUMNS}, few_shape[] = {256, COLUMNS}, w_shape[] = {rows, COLUMNS};
     float *const x = malloc((size_t)TOKENS * COLUMNS * sizeof *x);

@@ -155,7 +155,7 @@ static bool make(struct sample *s, const struct kind *kind)
     if (!qobs_optimal_is_searched(&s->params, &range, &group, &choice))
         return false;
     s->count = qobs_optimal_scales(&s->params, range.scale, s->global_scale, s->scale);
-    const int centre = (int)below((size_t)(2 * half)) - half;
+    const int centre = (int)below(2 * (size_t)half) - half;
     s->first = kind->asymmetric ? (centre > -half ? centre - 1 : centre) : 0;
     s->last = kind->asymmetric ? (centre < half - 1 ? centre + 1 : centre) : 0;
     double largest = 0;

@@ -36,7 +36,7 @@ struct gram_block qobs_gram_block(const struct gram *g, int64_t index)
     const int64_t start = period + index % each * g->block;
     return (struct gram_block){.start = start,
                                .width = end - start < g->block ? end - start : g->block,
-                               .sum = g->sum ? g->sum + index * g->block * g->block : NULL};
+                               .sum = g->sum + index * g->block * g->block};
 }
 
 size_t qobs_gram_size(const struct gram *g)

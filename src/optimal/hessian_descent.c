@@ -109,7 +109,7 @@ static bool descend_group(struct hessian_tile *t, int64_t k)
     const struct hessian_block *b = t->block;
     const int64_t n = qobs_hessian_group_width(b, k), first = k * b->padded;
     struct proposal proposal[HESSIAN_TILE];
-    double present[HESSIAN_TILE];
+    double present[HESSIAN_TILE] = {0};
     bool changed = false;
     qobs_hessian_set_largest(t, inside(b, k), n);
     multiply_outside(t, t->e, k, true, t->linear);

@@ -205,7 +205,7 @@ static void start_group(struct hessian_tile *t, int64_t k)
     const int64_t n = qobs_hessian_group_width(t->block, k), first = k * t->block->padded;
     const double *const h = qobs_hessian_own(t->block, k);
     const bool reached = has_importance(t, k, n);
-    struct prospect prospect[HESSIAN_TILE];
+    struct prospect prospect[HESSIAN_TILE] = {0};
     qobs_hessian_set_largest(t, h, n);
     for (int64_t r = 0; r < t->rows; r++) {
         const int64_t at = r * span + first;
