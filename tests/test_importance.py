@@ -221,8 +221,8 @@ def test_missing():
 def test_refusals():
     make_model()
     gguf_option, nan, wide = ("--importance", "matrix.gguf"), entries(), entries()
-    refused("an observer that does not search", ["importance", "mse",
-            "llmc.imatrix_mse"], *gguf_option, preset="llmc.memoryless_minmax")
+    refused("an observer that does not search", ["importance", "searched", "mse"], *gguf_option,
+            preset="llmc.memoryless_minmax")
     refused("no such file", ["nothing.dat"], "--importance", "nothing.dat")
     for bad in (float("nan"), float("inf"), -1.0):
         nan["blk.1.ffn_down.weight"][0][5] = bad
