@@ -4,7 +4,7 @@
 /* Saved states that somebody has changed, checksum and all: each is refused, or is an observer like any other. Never is
  * more memory asked for than in proportion to the state's own size. */
 #include "every_preset.h"
-#include "observer/codec.h"
+#include "base/codec.h"
 
 enum { ROWS = 8, COLUMNS = 96, HASH = 8, LEAST = 64 << 10, TIMES = 8 };
 

@@ -19,7 +19,7 @@
  *   - u64 FNV-1a hash of all that */
 #pragma once
 
-#include "observer/codec.h"
+#include "base/codec.h"
 #include "observer/observer.h"
 
 /* The version, and the oldest one that is read; the largest size of the settings' text and the size of the hash, in

@@ -35,7 +35,7 @@ ALWAYS_INLINE float fine_power(const struct native_norm *norm, float e)
     const uint32_t upper = bits_of_float(e) >> 16;
     const float t = float_of_bits(upper << 16), d = e >= 0x1p-126f && e <= FLT_MAX ? (e - t) / t : 0;
     const float *const c = norm->series;
-    return (float)norm->fine[upper] * (1 + d * (c[0] + d * (c[1] + d * (c[2] + d * c[3]))));
+    return norm->fine[upper] * (1 + d * (c[0] + d * (c[1] + d * (c[2] + d * c[3]))));
 }
 
 /* |e|^norm for errors that are not rounded to the dtype: a product, or from the fine table. */

@@ -11,7 +11,7 @@
 #include "observer/observe_optimal.h"
 #include "observer/post_search.h"
 #include "observer/qparams.h"
-#include "observer/results.h"
+#include "results/results.h"
 #include "find/from_histogram.h"
 
 static const struct shape one = {.ndim = 1, .extent = {1}};

@@ -3,7 +3,7 @@
 
 /* Results by name and by index. Ranges that upstream keeps in parts are named min_val[default], min_val[1], ... for
  * groups and min_val[block_0_0], ... for blocks. */
-#include "observer/results.h"
+#include "results/results.h"
 
 #include <stdio.h>
 #include <stdlib.h>

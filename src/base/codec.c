@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-#include "observer/codec.h"
+#include "base/codec.h"
 
 #include <string.h>
 
