@@ -117,10 +117,10 @@ static int set_compat(qobs_checkpoint_quantize_args *args, const char *name)
 static int set_part(qobs_checkpoint_quantize_args *args, const char *text)
 {
     enum { MAX_PARTS = 100000 };
-    size_t i = 0, n = 0;
-    int end = 0;
-    if (strspn(text, "0123456789/") != strlen(text) || strlen(text) > 20 ||
-        sscanf(text, "%zu/%zu%n", &i, &n, &end) != 2 || text[end] || i < 1 || i > n || n > MAX_PARTS)
+    const char *slash = strchr(text, '/');
+    const bool digits = strspn(text, "0123456789/") == strlen(text) && slash == strrchr(text, '/');
+    const unsigned long i = strtoul(text, NULL, 10), n = slash ? strtoul(slash + 1, NULL, 10) : 0;
+    if (!digits || i < 1 || i > n || n > MAX_PARTS)
         return print_error(EXIT_USAGE, "--part: is '%s', allowed is I/N with I from 1 to N and N up to %d", text,
                            MAX_PARTS);
     args->part = i;

@@ -38,11 +38,11 @@ struct activation_streams {
 
 /* Finds a stream for every need. A layer without a recording uses the input of one that vLLM fuses with it. Fails and
  * names the first module without any. */
-int activation_streams_find(struct activation_streams *streams, const struct activation_sources *sources,
+int activation_streams_find(struct activation_streams *s, const struct activation_sources *from,
                             const struct activation_needs *needs, const struct weights *weights, struct fail *f);
 
 /* Loads the states and observes the recordings, with the executor's threads. */
-int activation_streams_observe(struct activation_streams *streams, const struct activation_sources *sources,
+int activation_streams_observe(struct activation_streams *s, const struct activation_sources *from,
                                const qobs_runtime *runtime, const struct activation_progress *progress, struct fail *f);
 
 /* Gives the inputs of layers that vLLM fuses one global scale. */

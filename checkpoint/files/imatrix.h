@@ -32,25 +32,25 @@ struct imatrix {
  */
 bool imatrix_is(const char *path);
 
-/* Opens a file and checks its entries. On failure *imatrix is zeroed. */
-int imatrix_open(struct imatrix *imatrix, const char *path, struct fail *f);
+/* Opens a file and checks its entries. On failure *im is zeroed. */
+int imatrix_open(struct imatrix *im, const char *path, struct fail *f);
 
-/* The same for a map, which moves into *imatrix or is closed. */
-int imatrix_open_mapped(struct imatrix *imatrix, struct mapped *map, struct fail *f);
-void imatrix_close(struct imatrix *imatrix);
+/* The same for a map, which moves into *im or is closed. */
+int imatrix_open_mapped(struct imatrix *im, struct mapped *map, struct fail *f);
+void imatrix_close(struct imatrix *im);
 
 /* Returns the entry with that name, or NULL. */
-const struct imatrix_entry *imatrix_find(const struct imatrix *imatrix, const char *name);
+const struct imatrix_entry *imatrix_find(const struct imatrix *im, const char *name);
 
 /* Writes the mean squares of the columns of one matrix; all are 1 if it was never called. Fails if the entry has
  * another number of columns or no such matrix, and if a number is negative, NaN or infinite. */
-int imatrix_read(const struct imatrix *imatrix, const struct imatrix_entry *entry, uint64_t matrix, int64_t columns,
+int imatrix_read(const struct imatrix *im, const struct imatrix_entry *e, uint64_t matrix, int64_t columns,
                  float *mean, struct fail *f);
 
 /* ---- Between the files of this folder ---- */
 
 /* Appends an entry without values; `name` is copied and may contain no zero byte. Returns NULL after a failure. */
-struct imatrix_entry *imatrix_add(struct imatrix *imatrix, const unsigned char *name, size_t length, struct fail *f);
+struct imatrix_entry *imatrix_add(struct imatrix *im, const unsigned char *name, size_t length, struct fail *f);
 
 /* Reads the entries of a GGUF file. */
-int imatrix_read_gguf(struct imatrix *imatrix, struct fail *f);
+int imatrix_read_gguf(struct imatrix *im, struct fail *f);

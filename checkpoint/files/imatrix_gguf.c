@@ -130,7 +130,8 @@ static const struct gguf_tensor *find_counts(const struct gguf_tensor *tensors, 
 {
     static const unsigned char ending[] = {'.', 'c', 'o', 'u', 'n', 't', 's'};
     unsigned char text[MAX_TENSOR_NAME + sizeof ending];
-    memcpy(text, sums->name, name);
+    for (size_t i = 0; i < name; i++)
+        text[i] = sums->name[i];
     memcpy(text + name, ending, sizeof ending);
     const struct gguf_tensor key = {.name = text, .length = name + sizeof ending};
     return bsearch(&key, tensors, count, sizeof key, compare_tensors);

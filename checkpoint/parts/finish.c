@@ -61,11 +61,17 @@ static int read_manifest(struct finish *run, size_t part, struct fail *f)
 /* Reads "part-I-of-N". Returns false for other names. */
 static bool parse_name(const char *name, size_t *part, size_t *count)
 {
-    char again[80];
-    unsigned i, n;
-    if (sscanf(name, "part-%u-of-%u", &i, &n) != 2 || i < 1 || i > n || n > MAX_PARTS)
+    static const char first[] = "part-", second[] = "-of-";
+    char again[80], *end;
+    if (strncmp(name, first, sizeof first - 1) != 0)
         return false;
-    snprintf(again, sizeof again, "part-%u-of-%u", i, n);
+    const unsigned long i = strtoul(name + sizeof first - 1, &end, 10);
+    if (strncmp(end, second, sizeof second - 1) != 0)
+        return false;
+    const unsigned long n = strtoul(end + sizeof second - 1, NULL, 10);
+    if (i < 1 || i > n || n > MAX_PARTS)
+        return false;
+    snprintf(again, sizeof again, "part-%lu-of-%lu", i, n);
     *part = i;
     *count = n;
     return strcmp(name, again) == 0;

@@ -14,7 +14,7 @@ bool qobs_needs_gram(const struct stages *stages);
 struct gram qobs_gram_for(const struct stages *stages, int64_t columns);
 
 /* Adds activations to the importance, and to the Gram if there is need. After a failure nothing has changed. */
-int qobs_observe_activations(qobs_observer *observer, const struct view *v, qobs_error *error);
+int qobs_observe_activations(qobs_observer *o, const struct view *v, qobs_error *error);
 
 /* Saves and loads the Gram. */
 int qobs_code_gram(struct codec *codec, qobs_observer *observer, qobs_error *error);
