@@ -200,4 +200,5 @@ def main():
         pathlib.Path(arguments.out).write_text(json.dumps(results))
 
 
-main()
+if __name__ == "__main__":
+    main()
