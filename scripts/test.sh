@@ -466,7 +466,7 @@ environment() {
 
 # What the drop-ins and the calibration of running models are tested with. ModelOpt and Quark want other versions of what they share.
 live=(torch==2.13.0 llmcompressor==0.14.0 torchao==0.18.0 onnxruntime==1.32.0 onnx ray gguf ml_dtypes pytest)
-others=(torch==2.13.0 nvidia-modelopt==0.47.0 amd-quark==0.13 ml_dtypes pytest)
+others=(torch==2.13.0 nvidia-modelopt==0.47.0 amd-quark==0.13 transformers==5.17.0 ml_dtypes pytest)
 
 # The Pythons of this machine that the package supports, one of each version.
 pythons() {
