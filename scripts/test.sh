@@ -590,7 +590,7 @@ for stage in "${stages[@]}"; do
     before_processor=$processor
     log=$top/$stage.log
     : >"$log"
-    if [[ " golden clang aarch64 cpus bench install portable analyse memory " == *" $stage "* ]]; then
+    if [[ " golden clang aarch64 cpus bench install portable analyse live memory " == *" $stage "* ]]; then
         update_gcc || true
     fi
     "stage_$stage" || true

@@ -398,8 +398,8 @@ static struct result_type hist_type(const qobs_observer *o)
 static int read_hist(const qobs_observer *o, const struct reading *r)
 {
     const struct histogram *h = &o->state.histogram;
-    for (size_t k = 0; k < h->bins; k++)
-        ((int64_t *)r->out)[k] = (int64_t)h->mass[k];
+    for (size_t k = 0; k < h->bins; k++) /* a saved state may hold any number */
+        ((int64_t *)r->out)[k] = h->mass[k] < 0x1p63 ? (int64_t)h->mass[k] : INT64_MAX;
     return QOBS_OK;
 }
 
