@@ -77,7 +77,7 @@ left_out=(
 )
 # What of the tests runs under an emulator in seconds, and those that read golden suites.
 quick=(arguments exchange format functions hooks observer quark saved_states settings stability stand-in state versions)
-golden_tests=(flatten fused_names golden_histogram golden_mse golden_observers golden_quantize golden_search qparams ranges)
+golden_tests=(flatten golden_histogram golden_mse golden_observers golden_quantize golden_search qparams ranges)
 # What of them calls kernels, and is run with emulated ones.
 emulated=(absmax candidates concurrency fake_quantize format functions grown histogram memory minmax_layouts mse observer observer_in
     quantize quark search_kernels untrusted 'emulated intrinsics' 'kernels avx512')
