@@ -187,7 +187,8 @@ static void settings(void)
         check(qobs_config_create(&config, preset, NULL, &error), &error);
         write_seed("settings", preset, text, describe(config, preset, text, sizeof text));
         set_if_known(config, "bins", "8");
-        set_if_known(config, "num_bins", "8");
+        /* The fewest bins that DistributionCalibrater takes are 512. */
+        set_if_known(config, "num_bins", strstr(preset, "Distribution") ? "512" : "8");
         set_if_known(config, "start_bin", "2");
         set_if_known(config, "block_size", "4");
         if (strncmp(preset, "quark.", 6) == 0) {
