@@ -111,13 +111,16 @@ static void describe_allowed(const struct setting *s, const struct qobs_config *
     else if (s->kind == KIND_OWN_NAME)
         snprintf(allowed, ALLOWED, "%s only, because the preset is %s", qobs_preset_own_name(config->preset),
                  config->preset->name);
-    else
+    else {
+        const struct fp_text_mode mode = fp_enter_text();
         snprintf(allowed, ALLOWED, "%s from %.15g to %.15g",
                  s->kind == KIND_REAL   ? "numbers"
                  : s->kind == KIND_PAIR ? "two integers [height, width]"
                  : s->kind == KIND_AXES ? "lists of integers"
                                         : "integers",
                  s->min, s->max);
+        fp_leave_text(mode);
+    }
 }
 
 /* `type` is "" or the type of the value. */
