@@ -93,6 +93,9 @@ static double divergence(struct candidate *c, bool *defined)
     return sum;
 }
 
+/* The cost grows with the square of the bins. */
+enum { MOST_BINS = 8192 };
+
 static int find(const struct runtime *runtime, const struct range_params *params, const struct formula *formula,
                 const struct histogram *h, float *min, float *max, qobs_error *error)
 {
@@ -103,6 +106,10 @@ static int find(const struct runtime *runtime, const struct range_params *params
     if (middle < half)
         return qobs_fail(error, QOBS_ERROR_NO_RESULT, "num_quantized_bins: is %zu, above the %zu bins of the histogram",
                          levels, h->bins);
+    if (h->bins > MOST_BINS)
+        return qobs_fail(error, QOBS_ERROR_NO_RESULT,
+                         "num_bins: the histogram has grown to %zu bins, the search for a range takes at most %d",
+                         h->bins, MOST_BINS);
     for (size_t i = half; i <= middle && defined; i++) {
         const size_t first = middle - i, end = middle + i + 1 < h->bins ? middle + i + 1 : h->bins;
         left = right = 0;
