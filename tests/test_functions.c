@@ -3,12 +3,15 @@
 
 /* The functions of the observers' documentation, each by its own public function: docs/functions.md is the list. */
 #include "bits.h"
+#include "every_preset.h"
 #include "observing.h"
 #include "qobs/plan.h"
 #include "qobs/stateless.h"
 #include "calls.h"
+#include "number/convert.h"
 
 #include <math.h>
+#include <stdlib.h>
 
 static const float two_rows[] = {-1, 2, -3, 4, 5, -6, 7, -8}; /* 2 x 4 */
 static const float more[] = {-2, 2, -5, 4, 9, -6, 7, -8};
@@ -202,6 +205,54 @@ static void test_calculate_qparams(void **state)
     assert_memory_equal(scale, F32(0.2f, 0.2f), sizeof scale);
     assert_true(zero_point[0] == -3 && zero_point[1] == -8);
     qobs_config_destroy(config);
+}
+
+/* The scales of [-1.5, 3] in a dtype, as numbers; 0: the preset has none. Memory has the exact size for the sanitizer. */
+static double scale_of(const struct every_preset *p, qobs_dtype dtype)
+{
+    static const double limits[2] = {-1.5, 3};
+    const size_t size = qobs_dtype_size(dtype);
+    qobs_config *config = make_config(p->preset, p->settings, NULL);
+    qobs_dtype of_scale = QOBS_F32, of_zero_point = QOBS_F32;
+    double scale = 0;
+    if (qobs_config_qparam_dtypes(config, dtype, &of_scale, &of_zero_point, &error) == QOBS_OK) {
+        void *min = malloc(size), *max = malloc(size), *out = malloc(qobs_dtype_size(of_scale)),
+             *zero_point = malloc(qobs_dtype_size(of_zero_point));
+        qobs_store_doubles(min, dtype, 0, 1, &limits[0]);
+        qobs_store_doubles(max, dtype, 0, 1, &limits[1]);
+        if (call_calculate_qparams(config, dtype, 1, min, max, NULL, out, zero_point, &error) == QOBS_OK)
+            scale = qobs_element(out, of_scale);
+        free(min);
+        free(max);
+        free(out);
+        free(zero_point);
+    }
+    qobs_config_destroy(config);
+    return scale;
+}
+
+/* A range that is exact in every dtype has the same scale in each, but for the rounding of three operations. */
+static void test_calculate_in_every_dtype(void **state)
+{
+    static const struct {
+        qobs_dtype dtype;
+        double rounding;
+    } dtypes[] = {{QOBS_BF16, 0x1p-8}, {QOBS_F16, 0x1p-11}, {QOBS_F64, 0x1p-24}};
+    size_t compared = 0;
+    (void)state;
+    for (size_t i = 0; preset_at(i); i++) {
+        const double expected = scale_of(preset_at(i), QOBS_F32);
+        for (size_t k = 0; k < sizeof dtypes / sizeof *dtypes; k++) {
+            const double scale = scale_of(preset_at(i), dtypes[k].dtype);
+            if (scale == 0 || expected == 0)
+                continue;
+            if (fabs(scale - expected) > 3 * dtypes[k].rounding * expected)
+                fail_msg("%s, %s: scale is %g, in F32 %g", preset_at(i)->preset, qobs_dtype_name(dtypes[k].dtype),
+                         scale, expected);
+            compared++;
+        }
+    }
+    assert_true(compared > 60);
 }
 
 /* ---- Tokens and reset -------------------------------------------------------------------------------------------- */
@@ -449,6 +500,7 @@ int main(void)
         cmocka_unit_test(test_get_qparams),
         cmocka_unit_test(test_get_qparams_along_dim),
         cmocka_unit_test(test_calculate_qparams),
+        cmocka_unit_test(test_calculate_in_every_dtype),
         cmocka_unit_test(test_record_observed_tokens),
         cmocka_unit_test(test_count_tokens),
         cmocka_unit_test(test_reset),

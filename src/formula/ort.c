@@ -86,8 +86,10 @@ static int float8(const struct formula_params *p, const struct range_view *r, vo
 {
     if (r->rank == RANK_EMPTY)
         return qobs_fail(error, QOBS_ERROR_NO_DATA, "observer: nothing has been observed yet");
+    const size_t size = qobs_dtype_size(r->dtype);
     for (size_t i = 0; i < r->n; i++) {
-        const double s = (double)(((const float *)r->max)[i] / E4M3_DEVIATION);
+        const float deviation = (float)qobs_element((const unsigned char *)r->max + i * size, r->dtype);
+        const double s = (double)(deviation / E4M3_DEVIATION);
         if (scale)
             qobs_store_doubles(scale, r->dtype, i, 1, &s);
         if (zero_point)
