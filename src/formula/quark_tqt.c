@@ -8,18 +8,20 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "number/convert.h"
 
 static int qparams(const struct formula_params *params, const struct range_view *r, void *scale, void *zero_point,
                    qobs_error *error)
 {
-    const float *threshold = r->max;
+    const size_t size = qobs_dtype_size(r->dtype);
     if (r->rank == RANK_EMPTY)
         return qobs_fail(error, QOBS_ERROR_NO_DATA, "observer: nothing has been observed yet");
     for (size_t i = 0; i < r->n; i++) {
-        const float log_threshold = (float)log2((double)threshold[i]);
+        const float threshold = (float)qobs_element((const unsigned char *)r->max + i * size, r->dtype);
+        const float log_threshold = (float)log2((double)threshold);
         if (!isfinite(log_threshold))
             return qobs_fail(error, QOBS_ERROR_NO_RESULT, "scale: the logarithm of the threshold, %g, is no number",
-                             (double)threshold[i]);
+                             (double)threshold);
         if (scale)
             ((float *)scale)[i] = (float)(exp2((double)ceilf(log_threshold)) / (params->quant_max + 1));
     }
