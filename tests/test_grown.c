@@ -2,6 +2,7 @@
 /* SPDX-FileCopyrightText: The qobs authors */
 
 /* Histograms that grow by whole bins: bounded, saved, merged, the same bits on every instruction set. */
+#include "every_preset.h"
 #include "observing.h"
 #include "qobs/stateless.h"
 #include "calls.h"
@@ -229,12 +230,36 @@ static void test_ranges_of_pro(void **state)
     qobs_config_destroy(config);
 }
 
+/* Bins of ONNX Runtime that would be wider than the largest float are refused; the state stays and loads. */
+static void test_width(void **state)
+{
+    static const float small[] = {-1, 2}, large[] = {-3e38f, 3e38f};
+    static const char *const settings[][2] = {{"ort.EntropyCalibrater", "num_bins=4"},
+                                              {"ort.DistributionCalibrater", "num_bins=512"}};
+    (void)state;
+    for (size_t i = 0; i < sizeof settings / sizeof *settings; i++)
+        for (int first = 0; first < 2; first++) {
+            qobs_observer *o = make(settings[i][0], settings[i][1]), *loaded = NULL;
+            const qobs_tensor a = tensor(QOBS_F32, small, 1, 2), b = tensor(QOBS_F32, large, 1, 2);
+            if (!first)
+                assert_ok(qobs_observer_observe(o, &a, NULL, &error));
+            assert_refused(qobs_observer_observe(o, &b, NULL, &error), QOBS_ERROR_INVALID_ARGUMENT, "value");
+            size_t size;
+            unsigned char *bytes = saved_state(o, &size);
+            assert_ok(qobs_observer_load(&loaded, bytes, size, NULL, &error));
+            assert_ok(qobs_observer_observe(loaded, &a, NULL, &error));
+            free(bytes);
+            qobs_observer_destroy(loaded);
+            qobs_observer_destroy(o);
+        }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_same_bits),     cmocka_unit_test(test_reloaded), cmocka_unit_test(test_merged),
         cmocka_unit_test(test_bounded),       cmocka_unit_test(test_shifted),  cmocka_unit_test(test_zeros),
-        cmocka_unit_test(test_ranges_of_pro),
+        cmocka_unit_test(test_ranges_of_pro), cmocka_unit_test(test_width),
     };
     make_values();
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -25,6 +25,15 @@ static int too_many(double reach, double bins, double width, qobs_error *error)
         bins, width, MAX_BINS);
 }
 
+/* numpy refuses a range that is wider than the largest float. */
+static int check_width(float first, float last, qobs_error *error)
+{
+    if (isfinite(last - first))
+        return QOBS_OK;
+    return qobs_invalid(error, "value: reaches %g, bins from %g to %g are wider than the largest float32",
+                        (double)last, (double)first, (double)last);
+}
+
 /* numpy.linspace in float; a range of one point is widened by 0.5 on both sides. */
 static void set_edges(struct histogram *h, float first, float last)
 {
@@ -171,8 +180,9 @@ static int hold_threshold(const struct runtime *runtime, const struct histogram 
     const double bins = (double)h->bins + 2 * (double)half;
     if (!(bins <= MAX_BINS))
         return too_many((double)threshold, bins, (double)stride, error);
-    RETURN_IF_FAILED(enlarge(runtime, h, (size_t)bins, (size_t)half, larger, error));
     const float grown = old > 0 ? half * stride + old : threshold;
+    RETURN_IF_FAILED(check_width(-grown, grown, error));
+    RETURN_IF_FAILED(enlarge(runtime, h, (size_t)bins, (size_t)half, larger, error));
     set_edges(larger, -grown, grown);
     set_range(larger, grown);
     return QOBS_OK;
@@ -189,6 +199,7 @@ static int hold_magnitude(const struct runtime *runtime, const struct histogram 
     const double bins = (double)h->bins + ceil((double)((stop - start) / width));
     if (!(bins <= MAX_BINS))
         return too_many((double)max, bins, (double)width, error);
+    RETURN_IF_FAILED(check_width(-2 * width, max, error)); /* the last edge may be that far above max */
     RETURN_IF_FAILED(enlarge(runtime, h, (size_t)bins, 0, larger, error));
     for (size_t i = h->bins + 1; i <= larger->bins; i++)
         larger->edges[i] = (double)(i == h->bins + 1 ? start : start + (float)(i - h->bins - 1) * step);
@@ -206,6 +217,7 @@ static int hold(const struct histogram_params *params, const struct batch *batch
         return (params->magnitude ? hold_magnitude : hold_threshold)(batch->runtime, h, threshold, next, error);
     if (params->magnitude)
         RETURN_IF_FAILED(qobs_scan_extrema(batch, true, false, &magnitudes, error));
+    RETURN_IF_FAILED(check_width(params->magnitude ? magnitudes.min : -threshold, threshold, error));
     RETURN_IF_FAILED(qobs_histogram_allocate(batch->runtime, &qobs_histogram_ort, next, 1, params->bins, error));
     set_edges(next, params->magnitude ? magnitudes.min : -threshold, threshold);
     set_range(next, params->magnitude ? 0 : threshold);
