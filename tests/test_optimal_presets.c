@@ -130,12 +130,33 @@ static void test_propagate(void **unused)
     assert_memory_equal(scale[0], scale[1], sizeof scale[0]);
 }
 
+/* F64 numbers above the largest float are refused, and the observer is what it was. */
+static void test_beyond_float(void **unused)
+{
+    static const char *const presets[] = {"qobs.mse_optimal", "qobs.imatrix_optimal", "qobs.local_hessian"};
+    static const double wide[] = {-1e300, 1, 2, 3};
+    static const float weight[] = {-1, 1, 2, 3};
+    const qobs_tensor value = tensor(QOBS_F64, wide, 1, 4);
+    (void)unused;
+    for (size_t i = 0; i < sizeof presets / sizeof *presets; i++) {
+        qobs_observer *o = make(presets[i], "strategy=channel;num_bits=4;symmetric=false");
+        float before, after;
+        assert_ok(observe(o, 1, 4, weight));
+        assert_ok(qobs_observer_read(o, "scale", &before, sizeof before, &error));
+        assert_refused(qobs_observer_observe(o, &value, NULL, &error), QOBS_ERROR_INVALID_ARGUMENT, "value|float32");
+        assert_ok(qobs_observer_read(o, "scale", &after, sizeof after, &error));
+        assert_true(before == after);
+        qobs_observer_destroy(o);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_refusals),
         cmocka_unit_test(test_shared_global_scale),
         cmocka_unit_test(test_propagate),
+        cmocka_unit_test(test_beyond_float),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -181,7 +181,7 @@ static void search_one(const struct group_run *r, const struct elements *e, cons
     const float global_scale = s->global_scale ? *s->global_scale : 1;
     struct optimal_choice choice = {.scale = NAN, .error = NAN, .minmax_error = NAN, .energy = NAN};
     load(r, e, w);
-    if (s->params->nonfinite != NONFINITE_PROPAGATE || is_finite(w->w, n)) {
+    if (is_finite(w->w, n)) {
         const struct optimal_group group = {w->w, weigh(r, e, w, n), n, global_scale};
         qobs_optimal_group(s->kernels, &r->params, &group, w->scratch, &choice);
     }
@@ -227,6 +227,15 @@ static int search_groups(struct group_run *r, qobs_error *error)
     return QOBS_OK;
 }
 
+/* Weights are searched in float, which holds neither all F64 numbers nor the width of all ranges. */
+static int check_scales(const struct optimal_search *s, const struct optimal_result *result, qobs_error *error)
+{
+    for (size_t q = 0; q < result->qparams && s->params->nonfinite != NONFINITE_PROPAGATE; q++)
+        if (!isfinite(result->scale[q]))
+            return qobs_invalid(error, "value: qparam %zu has a range that is wider than float32", q);
+    return QOBS_OK;
+}
+
 int qobs_optimal_search(const struct optimal_search *s, struct optimal_result *result, qobs_error *error)
 {
     struct columns columns = {0};
@@ -254,6 +263,8 @@ int qobs_optimal_search(const struct optimal_search *s, struct optimal_result *r
         status = hessian ? qobs_hessian_search(s, &run.params, columns.importance, result, error)
                          : search_groups(&run, error);
     }
+    if (status == QOBS_OK)
+        status = check_scales(s, result, error);
     release_columns(s, &columns);
     return status;
 }
