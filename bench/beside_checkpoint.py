@@ -3,7 +3,7 @@
 # SPDX-FileCopyrightText: The qobs authors
 """Compares `qobs quantize` with cat, with a larger model and with llm-compressor's model_free_ptq.
 
-    beside_checkpoint.py QOBS DIRECTORY [--megabytes N] [--repetitions N] [--growth N] [--upstream PYTHON] [--out OUT.json]
+    beside_checkpoint.py QOBS DIRECTORY [OPTION]...
 
 DIRECTORY holds the models and outputs, several times their size; in memory (tmpfs) no disk has a say. The model has N MB
 of bf16 in 3 shards, from the page cache. With --growth a model N times as large is quantized, too. --upstream names a
@@ -114,7 +114,8 @@ class Bench:
 
     def quantize(self, model, scheme, threads, *options):
         shutil.rmtree(self.out, ignore_errors=True)
-        return run(self.qobs, "quantize", model, "--scheme", scheme, "--threads", threads, "--quiet", "-o", self.out, *options)
+        return run(self.qobs, "quantize", model, "--scheme", scheme, "--threads", threads, "--quiet", "-o", self.out,
+                   *options)
 
     def cat(self, model, flush):
         target = self.directory / "cat.out"
@@ -149,7 +150,8 @@ class Bench:
         for _ in range(repetitions):
             shutil.rmtree(self.out, ignore_errors=True)
             answer = subprocess.run([python, "-B", "-c", UPSTREAM, model, self.out, scheme, observer], check=True,
-                                    stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=os.environ | {"OMP_NUM_THREADS": "1"})
+                                    stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+                                    env=os.environ | {"OMP_NUM_THREADS": "1"})
             theirs = json.loads(answer.stdout.splitlines()[-1])
             ours = self.quantize(model, scheme, 1, "--compat", "llm-compressor", *options)[1]
             ratios.append(theirs / ours)
@@ -184,12 +186,14 @@ def main():
             results["growth"] = r = bench.growth(models / "model", models / "large")
             shutil.rmtree(models / "large")
             print(f"{arguments.growth} times as large: {median(r['ratio']):.2f} times as long, "
-                  f"{median(r['processor ratio']):.2f} times the processor time, {r['memory'][0] / 1e6:.0f} and {r['memory'][1] / 1e6:.0f} MB")
+                  f"{median(r['processor ratio']):.2f} times the processor time, {r['memory'][0] / 1e6:.0f} and "
+                  f"{r['memory'][1] / 1e6:.0f} MB")
         if arguments.upstream:
             make_model(models / "small", arguments.megabytes // 6)
             cases = [(s, "", "model") for s in SCHEMES] + [("W4A16", MSE, "small")]
             for scheme, observer, model in cases:
-                r = bench.beside_upstream(arguments.upstream, models / model, scheme, observer, arguments.upstream_repetitions)
+                r = bench.beside_upstream(arguments.upstream, models / model, scheme, observer,
+                                          arguments.upstream_repetitions)
                 results.setdefault("upstream", {})[f"{scheme} {observer}".strip()] = r
                 print(f"{scheme:12} {observer:15} {median(r):6.1f} times as fast as model_free_ptq", flush=True)
     finally:

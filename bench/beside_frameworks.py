@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The qobs authors
-"""How much faster frameworks are with the drop-ins: upstream's own function and qobs in turns, in one process, on one
+"""Times frameworks with and without the drop-ins: upstream's own function and qobs take turns in one process, on one
 thread.
 
     beside_frameworks.py [--quick] [CASE ...]

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The qobs authors
-"""What scales do to a language model: KL divergence of the unquantized model's next-token distribution to that of the
-model with quantized linear layers, mean over held-out tokens. Weights are rounded to nearest with the scales that
+"""Measures what scales cost a language model: the KL divergence of the unquantized model's next-token distribution to
+that of the model with quantized linear layers, mean over held-out tokens. Weights are rounded to nearest with the scales that
 `qobs calibrate` writes; nothing else changes.
 
     kl.py QOBS MODEL [OPTION]...

@@ -50,7 +50,8 @@ for argument; do
     esac
 done
 named=${stages[*]}
-[[ $named ]] || stages=(gcc golden clang sanitize emulate aarch64 cpus bench scripts exercises install portable fuzz analyse live python ${full:+upstream races memory})
+[[ $named ]] || stages=(gcc golden clang sanitize emulate aarch64 cpus bench scripts exercises install portable fuzz analyse live
+    python ${full:+upstream races memory})
 
 # What the program has of the golden suites, as options of run_cli.py.
 golden=(
@@ -432,7 +433,8 @@ stage_analyse() {
     fi
     counted single cppcheck -j "$(nproc)" --quiet --std=c11 --enable=warning,performance,portability --error-exitcode=1 \
         --suppressions-list=scripts/cppcheck-suppressions.txt -DQOBS_SLEEF -D__x86_64__ -Iinclude -Isrc -Icheckpoint -Itools \
-        src/{base,number,kernels,scalar,plan,flatten,reduce,histogram,measure,formula,range,optimal,find,config,check,observer,results,api} checkpoint tools
+        src/{base,number,kernels,scalar,plan,flatten,reduce,histogram,measure,formula,range,optimal,find,config,check} \
+        src/{observer,results,api} checkpoint tools
 }
 
 stage_scripts() {
@@ -464,7 +466,7 @@ environment() {
     fi
 }
 
-# What the drop-ins and the calibration of running models are tested with. ModelOpt and Quark want other versions of what they share.
+# Packages for the tests of the drop-ins and of running models. ModelOpt and Quark want other versions of shared ones.
 live=(torch==2.13.0 llmcompressor==0.14.0 torchao==0.18.0 onnxruntime==1.32.0 onnx ray gguf ml_dtypes pytest)
 others=(torch==2.13.0 nvidia-modelopt==0.47.0 amd-quark==0.13 transformers==5.17.0 ml_dtypes pytest)
 

@@ -10,7 +10,7 @@
 
 enum { MOST = 128 };
 
-/* What an observer says of a case. */
+/* The results of an observer for a case. */
 struct answer {
     size_t n, rows; /* rows: of blocks of several groups, else 0 */
     double row_error[MOST], start_row_error[MOST];

@@ -321,7 +321,8 @@ static void add_errors(const qobs_observer *o, const qobs_tensor *value, const f
             for (size_t k = 0; k < steps; k++) {
                 const float multiple = multiple_of(o, k), first = amax[nvfp4 ? 0 : run.qparam];
                 const float product = first * multiple;
-                const float a = nvfp4 || o->state.layout.range.ndim == 0 ? product : (float)qobs_round_to(o->reference.dtype, (double)product);
+                const bool in_float = nvfp4 || o->state.layout.range.ndim == 0;
+                const float a = in_float ? product : (float)qobs_round_to(o->reference.dtype, (double)product);
                 const double q = quantized(&o->config, nvfp4, unrounded, amax[0], a, x),
                              w = weight ? (double)weight[j] : 1;
                 const float off = (float)q - (float)x;

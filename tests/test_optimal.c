@@ -200,7 +200,7 @@ struct sample {
     size_t n, padded;
 };
 
-/* What all kernels say of a sample. */
+/* The results of all kernels for a sample. */
 struct answers {
     double error, beyond[2], excess[8], curve[512];
     float nearly[QOBS_OPTIMAL_SCALES];

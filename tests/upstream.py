@@ -226,7 +226,7 @@ def modelopt(case, T):
     return {"running_max": of_torch(c._running_max), "histogram": of_torch(c._hist), "amax": of_torch(amax)}
 
 
-# What the calls above do not see.
+# Observers that the calls above do not reach.
 UNSEEN = ("threshold", "idx", "stop_", "divergences", "imatrix_")
 
 # Suite, package that must be there, function, and which cases it runs.

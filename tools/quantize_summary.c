@@ -44,7 +44,7 @@ static int compare_errors(const void *a, const void *b)
     return (x < y) - (x > y);
 }
 
-/* What the search of scales made of the error that it makes small. */
+/* Prints the error before and after the search of scales, in its own units. */
 static void print_search(const cJSON *search)
 {
     const double before = number_of(search, "error_before"), after = number_of(search, "error");

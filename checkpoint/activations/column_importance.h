@@ -16,7 +16,7 @@ struct importance_sources {
     size_t file_count;
 };
 
-/* Where the importance of a weight is. */
+/* The source of the importance of one weight; NULL members: another source. */
 struct importance_found {
     const struct saved_state *states;
     size_t state_count;

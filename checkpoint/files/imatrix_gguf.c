@@ -111,8 +111,8 @@ static void read_tensor(struct gguf *g, struct gguf_tensor *t)
 /* Returns the values of a tensor of floats, or NULL if they are not all in the file. */
 static const unsigned char *values_of(const struct gguf *g, const struct gguf_tensor *t)
 {
-    const uint64_t room = g->map->size - g->at;
-    return t->type == TENSOR_F32 && t->offset <= room && t->elements <= (room - t->offset) / 4
+    const uint64_t left = g->map->size - g->at;
+    return t->type == TENSOR_F32 && t->offset <= left && t->elements <= (left - t->offset) / 4
                ? g->map->data + g->at + t->offset
                : NULL;
 }

@@ -8,14 +8,14 @@
 #include "activations/streams.h"
 #include "quantize/run.h"
 
-/* What is known of a weight. */
+/* The importance of one weight. */
 struct weight_importance {
     bool searched; /* its range is searched, and columns can be weighed */
     bool weighted;
     struct importance_found found;
 };
 
-/* Whether the columns of a weight can be weighed: its range is searched, and no qparam spans rows. */
+/* Returns true if the columns of a weight can be weighed: its range is searched, and no qparam spans rows. */
 static bool is_weighable(const struct quantize_run *run, const struct weight *w)
 {
     if (w->reason != WEIGHT_TAKEN || !(run->plans[w->group].searches || run->plans[w->group].optimal))

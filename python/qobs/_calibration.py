@@ -19,7 +19,7 @@ from ._hooks import Hooks, attention_modules, linear_modules
 from ._observer import Observer, fuse
 from ._tensor import framework_named
 
-# What compressed-tensors' presets store of activations (quantization/quant_scheme.py).
+# The activations that presets of compressed-tensors store (quantization/quant_scheme.py).
 _INPUTS = {
     "FP8": "type=float num_bits=8 strategy=tensor",
     "NVFP4": "type=float num_bits=4 strategy=tensor_group group_size=16 scale_dtype=float8_e4m3fn dynamic=local",

@@ -51,7 +51,7 @@ STRUCTURES = {"progress": _Progress, "checkpoint_quantize_args": _QuantizeArgs, 
 
 
 class Progress(NamedTuple):
-    """How far a run is. stage: "quantize"; bytes of the input."""
+    """Progress of a run. stage: "quantize"; bytes of the input."""
 
     stage: str
     bytes_done: int

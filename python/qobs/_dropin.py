@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The qobs authors
-"""What all drop-ins share: replacing functions, deciding which calls are served, and counting.
+"""Parts that all drop-ins share: replacing functions, deciding which calls are served, and counting.
 
 A drop-in replaces hot functions of a framework and leaves its classes and their state alone. A call that qobs does not
 serve runs upstream's own function; dropin_calls() counts it as declined. One that fails in qobs runs it, too, and is
@@ -20,7 +20,7 @@ _calls: dict[str, int] = {}
 
 
 def dropin_calls() -> dict[str, int]:
-    """How often each replaced function was called since the program began: "NAME" served by qobs, "NAME declined" and
+    """Counts the calls of each replaced function since the program began: "NAME" served by qobs, "NAME declined" and
     "NAME failed" by upstream's own function. A function that torch.compile traces counts once for each trace."""
     with _lock:
         return dict(_calls)
@@ -59,7 +59,7 @@ class Dropin:
 
     @property
     def installed(self) -> bool:
-        """Whether functions are replaced."""
+        """Returns True if functions are replaced."""
         return bool(self._replaced)
 
     def replace(self, module: types.ModuleType, name: str, label: str, attempt: Callable[..., Any]) -> None:

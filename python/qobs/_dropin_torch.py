@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The qobs authors
-"""What the drop-ins for torch share: which tensors qobs may read, and torch's reductions."""
+"""Parts that the drop-ins for torch share: which tensors qobs may read, and torch's reductions."""
 from __future__ import annotations
 
 import functools
@@ -22,12 +22,12 @@ def serve_small() -> None:
 
 
 def small(x: Any, axes: Any = None) -> bool:
-    """Whether torch has the range of a tensor as soon as qobs, or its ranges for kept axes."""
+    """Returns True if torch finds the range of a tensor, or its ranges for the axes that stay, as fast as qobs."""
     return bool(x.numel() < (_small if axes is None else _small_axes))
 
 
 def eligible(x: Any) -> bool:
-    """Whether qobs may read a tensor: a plain one on the CPU, and nobody watches torch's operations."""
+    """Returns True if qobs may read a tensor: a plain one on the CPU, and nobody watches torch's operations."""
     import torch
     return ((type(x) is torch.Tensor or type(x) is torch.nn.Parameter) and x.is_cpu and x.layout is torch.strided and
             x.dtype in _dtypes(torch) and 0 < x.dim() <= 8 and x.numel() > 0 and unwatched(torch) and
@@ -40,7 +40,7 @@ def _dtypes(torch: Any) -> frozenset[Any]:
 
 
 def unwatched(torch: Any) -> bool:
-    """Whether no mode, functional transformation or tracer sees torch's operations, and autocast changes none."""
+    """Returns True if no mode, functional transformation or tracer sees torch's operations and autocast changes none."""
     c = torch._C
     return (c._len_torch_function_stack() == 0 and c._len_torch_dispatch_stack() == 0 and
             c._functorch.peek_interpreter_stack() is None and c._get_tracing_state() is None and
@@ -48,7 +48,7 @@ def unwatched(torch: Any) -> bool:
 
 
 def plain(*buffers: Any) -> bool:
-    """Whether buffers of a state are ordinary tensors on the CPU."""
+    """Returns True if the buffers of a state are ordinary tensors on the CPU."""
     import torch
     return all(type(b) is torch.Tensor and b.is_cpu for b in buffers)
 

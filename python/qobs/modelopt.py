@@ -39,7 +39,7 @@ def uninstall() -> None:
 
 
 def installed() -> bool:
-    """Whether the functions are replaced."""
+    """Returns True if the functions are replaced."""
     return _dropin.installed
 
 

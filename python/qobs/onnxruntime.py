@@ -49,7 +49,7 @@ def uninstall() -> None:
 
 
 def installed() -> bool:
-    """Whether the methods are replaced."""
+    """Returns True if the methods are replaced."""
     return _dropin.installed
 
 

@@ -68,7 +68,7 @@ def uninstall() -> None:
 
 
 def installed() -> bool:
-    """Whether the methods are replaced."""
+    """Returns True if the methods are replaced."""
     return _core.installed
 
 

@@ -33,7 +33,7 @@ def pytest_collectreport(report):
 
 
 def pytest_unconfigure():
-    """What was skipped, and the last line that scripts/test.sh reads."""
+    """Prints what was skipped, and the last line that scripts/test.sh reads."""
     for reason, times in skipped.items():
         print(f"\nskipped: {times} times: {reason}", end="")
     print(f"\n{passed} passed, {failed} failed")

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # SPDX-FileCopyrightText: The qobs authors
-"""What the tests of the drop-ins share: runs with and without one, and comparisons of bits."""
+"""Parts that the tests of the drop-ins share: runs with and without one, and comparisons of bits."""
 import contextlib
 
 import qobs

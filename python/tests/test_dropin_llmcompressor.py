@@ -147,7 +147,7 @@ def searched(value, **args):
 @pytest.mark.parametrize("case", ["subclass", "meta", "small", "gradient", "double", "scale_dtype", "fake", "mode",
                                   "vmap", "autocast", "compile"])
 def test_declined(case):
-    """What qobs does not serve runs upstream's own function and is counted."""
+    """A call that qobs does not serve runs upstream's own function and is counted."""
     from torch._subclasses.fake_tensor import FakeTensorMode
     value, name, block = weight(torch.float32).unsqueeze(1), "minmax", contextlib.nullcontext()
     run = {"vmap": vmapped, "compile": compiled}.get(case, lambda x: upstream_min_max._get_min_max(x))

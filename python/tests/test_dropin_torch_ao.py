@@ -101,7 +101,7 @@ def test_search_for_every_dtype(dtype):
 
 @pytest.mark.parametrize("case", ["small", "empty", "subclass", "inf", "nan", "bfloat16", "meta", "gradient"])
 def test_declined(case):
-    """What qobs does not serve runs upstream's own method and is counted."""
+    """A call that qobs does not serve runs upstream's own method and is counted."""
     x, cls = batches()[0], core.MinMaxObserver
     if case in ("inf", "nan"):
         x[0, 0, 0, 0], cls = float(case), core.HistogramObserver

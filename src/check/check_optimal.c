@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* What the presets with optimal scales take: weights, in formats whose scales they can try one by one. */
+/* Settings of the presets with optimal scales: weights, in formats whose scales can be tried one by one. */
 #include "check/check.h"
 
 #include "base/error.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* What ONNX Runtime's DistributionCalibrater needs. */
+/* Settings of ONNX Runtime's DistributionCalibrater. */
 #include "check/check.h"
 
 #include "base/error.h"

@@ -18,10 +18,10 @@ enum { NUM_BITS_E4M3 = 0 }; /* Model-Optimizer's (4, 3) */
 /* Arithmetic of searches on BF16 and F16. */
 enum search_dtype { SEARCH_NATIVE, SEARCH_FLOAT32 };
 
-/* What Model-Optimizer's BiasCalibrator computes. */
+/* The result of Model-Optimizer's BiasCalibrator. */
 enum bias_method { BIAS_MEAN, BIAS_MAX_MIN };
 
-/* How Quark's TQTObserver finds its first threshold. */
+/* The first threshold of Quark's TQTObserver. */
 enum threshold_method { THRESHOLD_3SD, THRESHOLD_KL_J };
 
 enum version { VERSION_CURRENT, VERSION_2025_10, VERSION_2025_09, VERSION_2026_10 };

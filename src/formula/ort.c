@@ -32,14 +32,14 @@ static void put_integer(void *array, size_t i, qobs_dtype dtype, double value)
         ((int32_t *)array)[i] = (int32_t)value;
 }
 
-/* The range with 0, with the least width, and symmetric. */
+/* The range with 0, with the smallest width, and symmetric. */
 static void adjust(const struct formula_params *p, qobs_dtype dtype, double *min, double *max)
 {
     *min = *min < 0 ? *min : 0;
     *max = *max > 0 ? *max : 0;
     if (p->ort.has_min_real_range) {
-        const double least = qobs_round_to(dtype, *min + qobs_round_to(dtype, p->ort.min_real_range));
-        *max = *max > least ? *max : least;
+        const double smallest = qobs_round_to(dtype, *min + qobs_round_to(dtype, p->ort.min_real_range));
+        *max = *max > smallest ? *max : smallest;
     }
     if (p->mapping != MAPPING_SYMMETRIC)
         return;

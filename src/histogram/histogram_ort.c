@@ -4,7 +4,7 @@
 /* ONNX Runtime's HistogramCollector (onnxruntime/quantization/calibrate.py), batch by batch, in float as numpy 2
  * computes it. Values are binned between -threshold and threshold, the largest magnitude; bins of the same width are
  * added on both sides if a batch exceeds it (merge_histogram). Magnitudes are binned between the smallest and the
- * largest of the first batch; bins are added above. Batches are not kept: memory is 8 bytes for each bin.
+ * largest of the first batch; bins are added above. Batches are not stored: memory is 8 bytes for each bin.
  *
  * Edges are stored. range.step is the threshold; 0: all elements were 0, and edges reach from -0.5 to 0.5. */
 #include <math.h>

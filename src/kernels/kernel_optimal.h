@@ -10,7 +10,7 @@
 
 enum { QOBS_OPTIMAL_LANES = 16 };
 
-/* What a group is quantized to: the integers quant_min to quant_max, or e2m1. */
+/* The numbers that a group is quantized to: the integers quant_min to quant_max, or e2m1. */
 struct optimal_number {
     bool e2m1;
     float quant_min, quant_max;
@@ -43,8 +43,9 @@ struct optimal_moments {
     void name(const float *w, const double *h, size_t n, float above, float below, double beyond[2])
 
 /* Writes the indices of elements of one sign, in ascending order, whose magnitudes are at least those of a positive
- * number without its low 16 bits, and returns how many. n: at most 4096. index has room for QOBS_OPTIMAL_LANES more. */
-#define QOBS_OPTIMAL_LARGE(name) size_t name(const float *w, size_t n, bool negative, float least, uint32_t *index)
+ * number, `lower`, without its low 16 bits, and returns how many. n: at most 4096. index has capacity for
+ * QOBS_OPTIMAL_LANES more. */
+#define QOBS_OPTIMAL_LARGE(name) size_t name(const float *w, size_t n, bool negative, float lower, uint32_t *index)
 
 /* The magnitudes that an element is quantized to, from 0 on. Step j leads to magnitude j + 1: from the scale
  * |w| * inverse_mid[j] downwards an element takes it. What it adds to sum h * |w| * q is h * |w| * gain[j][0], and to
@@ -64,14 +65,14 @@ struct optimal_steps {
 
 /* Errors of scales whose bits are (first + k) << 16, for k < count: error[k] = sum h * e * e up to rounding of 1e-15 of
  * `energy` an operation. An element takes a step too early or too late where the scale of the step is within 2^-22 of
- * the candidate. count: at most 4095. error has room for a multiple of 8 of them. */
+ * the candidate. count: at most 4095. error has capacity for a multiple of 8 of them. */
 #define QOBS_OPTIMAL_CURVE(name)                                                                                       \
     void name(const struct optimal_steps *steps, const float *w, const double *h, size_t n, uint32_t first,            \
               size_t count, double energy, double *error, void *scratch)
 
-/* What limits cost: excess[c] = sum h * ((w - p * scale)^2 - (w - q * scale)^2) with p = lowest + c for c < caps, over
- * elements whose rounded magnitude q, w / scale limited to `highest`, is above p. w is not negative, scale positive.
- * w is in descending order. Rounding of w / scale is that of double. w and h are not padded; excess has room for a
+/* The cost of the limits: excess[c] = sum h * ((w - p * scale)^2 - (w - q * scale)^2) with p = lowest + c for c < caps.
+ * The sum is over elements whose rounded magnitude q, w / scale limited to `highest`, is above p. w is not negative,
+ * scale positive. w is in descending order. Rounding of w / scale is that of double. w and h are not padded; excess has capacity for a
  * multiple of 4 caps. */
 #define QOBS_OPTIMAL_EXCESS(name)                                                                                      \
     void name(const float *w, const double *h, size_t n, double scale, double highest, double lowest, size_t caps,     \

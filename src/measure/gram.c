@@ -144,7 +144,7 @@ static void add_units(void *argument, int64_t part, int64_t from, int64_t to)
 
 /* The entries below the diagonal are those above it. The bits of a NaN depend on the kernel, and a saved state shows
  * them. */
-static void mirror(const struct gram *g)
+static void make_symmetric(const struct gram *g)
 {
     for (int64_t i = 0; i < qobs_gram_blocks(g); i++) {
         const struct gram_block block = qobs_gram_block(g, i);
@@ -178,7 +178,7 @@ static int run(const struct runtime *runtime, struct gram_addition *a, qobs_erro
         return qobs_no_memory(error, "hessian: no memory for %zu bytes", size);
     a->workspace = (float *)(void *)(memory + (64 - (uintptr_t)memory % 64) % 64);
     qobs_split_run(runtime, &split, add_units, a);
-    mirror(g);
+    make_symmetric(g);
     qobs_release(runtime, memory, size);
     return QOBS_OK;
 }

@@ -15,7 +15,7 @@
 
 enum { MAX_BINS = 1 << 16 };
 
-/* What one pass over the elements yields; those that are not finite are left out. */
+/* The sums of one pass over the elements; those that are not finite are left out. */
 struct moments {
     double count, sum, squares; /* squares: of the distance from `mean` */
     float min, max;             /* of magnitudes */
@@ -187,7 +187,7 @@ static int by_divergence(const struct tqt_elements *e, size_t numbers, float *th
 static int measure(const struct reduction *r, const struct batch *b, struct histogram *histogram, void *min, void *max,
                    struct nonfinite_count *nonfinite, qobs_error *error)
 {
-    double native[2]; /* room for any dtype */
+    double native[2]; /* one number of any dtype */
     struct tqt_elements e;
     float threshold = 0;
     (void)histogram;

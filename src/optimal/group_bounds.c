@@ -37,8 +37,8 @@ size_t qobs_candidate_below(const struct group_search *s, double scale)
     return low;
 }
 
-/* Copies the elements of a side whose magnitude is nearly `least` or above; returns how many. */
-static size_t gather_large(const struct group_search *s, bool negative, float least, float *w, double *h)
+/* Copies the elements of a side whose magnitude is nearly `lower` or above; returns how many. */
+static size_t gather_large(const struct group_search *s, bool negative, float lower, float *w, double *h)
 {
     enum { PART = 1024 };
     const struct optimal_group *g = s->group;
@@ -46,7 +46,7 @@ static size_t gather_large(const struct group_search *s, bool negative, float le
     for (size_t from = 0; from < g->n; from += PART) {
         uint32_t index[PART + QOBS_OPTIMAL_LANES];
         const size_t left = g->n - from < PART ? g->n - from : PART;
-        const size_t found = s->kernels->optimal_large(g->w + from, left, negative, least, index);
+        const size_t found = s->kernels->optimal_large(g->w + from, left, negative, lower, index);
         for (size_t i = 0; i < found; i++, n++) {
             w[n] = fabsf(g->w[from + index[i]]);
             h[n] = g->h[from + index[i]];
@@ -123,7 +123,7 @@ void qobs_find_threshold(struct group_search *s, int side)
 }
 
 /* No scale below it can win. */
-double qobs_least_scale(const struct group_search *s)
+double qobs_min_scale(const struct group_search *s)
 {
     const double *t = s->threshold, up = optimal_limit_of(s->params, 0), down = optimal_limit_of(s->params, 1);
     if (!s->params->symmetric)
@@ -132,7 +132,7 @@ double qobs_least_scale(const struct group_search *s)
     return s->params->signed_scale && other < one ? other : one;
 }
 
-/* How far an error of the curve may be off: elements that round differently, and rounding of the sums. */
+/* The largest error of a point of the curve: elements that round differently, and rounding of the sums. */
 double qobs_curve_slack(const struct group_search *s, double scale)
 {
     const double shifted = s->params->symmetric ? 0 : 0x1p-22 * (1 << s->params->num_bits);

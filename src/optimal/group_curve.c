@@ -9,17 +9,17 @@
 
 /* A limit below which one of the two largest elements of a side costs more than `budget`: beyond it an element adds the
  * square of the distance to that of at most half a scale. */
-static double least_cap(const struct group_search *s, int side, double scale, double budget)
+static double lowest_cap(const struct group_search *s, int side, double scale, double budget)
 {
     enum { LARGEST = 2 };
     const float *const w = s->arrays.large[side];
     const double *const h = s->arrays.large_weight[side], free = scale / 2, end = s->steps * scale + free;
-    double least = s->threshold[side]; /* smaller elements are not in the lists */
+    double lowest = s->threshold[side]; /* smaller elements are not in the lists */
     for (size_t i = 0; i < s->large[side] && i < LARGEST; i++) {
         const double limit = (double)w[i] - sqrt(budget / h[i] + free * free);
-        least = (double)w[i] <= end && limit > least ? limit : least;
+        lowest = (double)w[i] <= end && limit > lowest ? limit : lowest;
     }
-    return least / scale;
+    return lowest / scale;
 }
 
 static void add_excess(const struct group_search *s, double scale, const int32_t lowest[2], size_t caps,
@@ -53,7 +53,7 @@ static void enter_zero_points(struct group_search *s, float scale, double free, 
     const int32_t all = p->quant_max - p->quant_min;
     const double wide = (double)scale, budget = s->contest->bound - free + slack;
     double excess[2][QOBS_OPTIMAL_STEPS];
-    const double up = least_cap(s, 0, wide, budget), down = least_cap(s, 1, wide, budget), margin = 0x1p-20;
+    const double up = lowest_cap(s, 0, wide, budget), down = lowest_cap(s, 1, wide, budget), margin = 0x1p-20;
     if (!(up + down <= all + margin))
         return;
     const int32_t lowest[2] = {optimal_ceiling(up - margin * up), optimal_ceiling(down - margin * down)};
@@ -66,20 +66,20 @@ static void enter_zero_points(struct group_search *s, float scale, double free, 
                            free + excess[0][caps - 1 - c] + excess[1][c], slack);
 }
 
-static double least_of(const double *error, size_t n)
+static double lowest_of(const double *error, size_t n)
 {
     enum { LANES = 4 }; /* so that no comparison waits for the one before */
-    double least[LANES];
+    double lowest[LANES];
     for (size_t l = 0; l < LANES; l++)
-        least[l] = error[0];
+        lowest[l] = error[0];
     for (size_t i = 0; i + LANES <= n; i += LANES)
         for (size_t l = 0; l < LANES; l++)
-            least[l] = error[i + l] < least[l] ? error[i + l] : least[l];
+            lowest[l] = error[i + l] < lowest[l] ? error[i + l] : lowest[l];
     for (size_t i = n / LANES * LANES; i < n; i++)
-        least[0] = error[i] < least[0] ? error[i] : least[0];
+        lowest[0] = error[i] < lowest[0] ? error[i] : lowest[0];
     for (size_t l = 1; l < LANES; l++)
-        least[0] = least[l] < least[0] ? least[l] : least[0];
-    return least[0];
+        lowest[0] = lowest[l] < lowest[0] ? lowest[l] : lowest[0];
+    return lowest[0];
 }
 
 void qobs_search_curve(struct group_search *s)
@@ -87,15 +87,15 @@ void qobs_search_curve(struct group_search *s)
     const struct optimal_params *p = s->params;
     for (int side = 0; side < 2; side++)
         qobs_find_threshold(s, side);
-    const size_t from = qobs_candidate_below(s, qobs_least_scale(s)), count = s->count - from;
+    const size_t from = qobs_candidate_below(s, qobs_min_scale(s)), count = s->count - from;
     const float *const scale = s->arrays.scale + from;
     s->kernels->optimal_curve(s->arrays.steps, s->group->w, s->group->h, s->group->n, bits_of_float(*scale) >> 16,
                               count, s->moments.energy, s->arrays.error, s->arrays.curve);
     const double most = qobs_curve_slack(s, (double)scale[count - 1]); /* no slack is larger */
     double limit = s->contest->bound + most;
-    if (p->symmetric && !p->signed_scale) { /* these errors are not bounds: the least of them leaves few others */
-        const double least = least_of(s->arrays.error, count) + 2 * most;
-        limit = least < limit ? least : limit;
+    if (p->symmetric && !p->signed_scale) { /* these errors are not bounds: the lowest of them leaves few others */
+        const double lowest = lowest_of(s->arrays.error, count) + 2 * most;
+        limit = lowest < limit ? lowest : limit;
     }
     const size_t stride = p->symmetric ? 1 : 4; /* the first scales lower the bound for the others */
     for (size_t first = 0, k = 0; first < stride && k < count; k = k + stride < count ? k + stride : ++first) {

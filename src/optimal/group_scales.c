@@ -29,7 +29,7 @@ static bool clips_too_much(const struct group_search *s, float scale)
 {
     const struct optimal_params *p = s->params;
     if (!p->symmetric || p->signed_scale)
-        return (double)scale < qobs_least_scale(s);
+        return (double)scale < qobs_min_scale(s);
     const float above = scale * (1 + 0x1p-20f); /* the limits are rounded */
     double beyond[2];
     s->kernels->optimal_beyond(s->group->w, s->group->h, s->group->n, above * (float)optimal_limit_of(p, 0),

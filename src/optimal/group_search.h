@@ -60,9 +60,9 @@ size_t qobs_candidate_below(const struct group_search *s, double scale);
 void qobs_find_threshold(struct group_search *s, int side);
 
 /* No scale below it can win. Needs the thresholds. */
-double qobs_least_scale(const struct group_search *s);
+double qobs_min_scale(const struct group_search *s);
 
-/* How far an error of the curve may be off: elements that round differently, and rounding of the sums. */
+/* The largest error of a point of the curve: elements that round differently, and rounding of the sums. */
 double qobs_curve_slack(const struct group_search *s, double scale);
 
 /* Three ways through the candidates: of e2m1 in float, one by one, and all at once. */

@@ -97,8 +97,8 @@ static void take(struct hessian_tile *t, int64_t r, int64_t k, int64_t n, const 
     t->result->zero_point[q] = proposal->zero_point;
 }
 
-/* What a row's error owes to the errors e of group k; product is H e of the group. */
-static double owed(const struct hessian_tile *t, const double *e, int64_t r, int64_t k, int64_t n)
+/* The part of a row's error that depends on the errors e of group k; product is H e of the group. */
+static double group_error(const struct hessian_tile *t, const double *e, int64_t r, int64_t k, int64_t n)
 {
     const int64_t at = r * qobs_hessian_span(t->block) + k * t->block->padded;
     return qobs_hessian_dot(e + at, t->product + at, n) + 2 * qobs_hessian_dot(e + at, t->linear + at, n);
@@ -117,12 +117,12 @@ static bool descend_group(struct hessian_tile *t, int64_t k)
     qobs_hessian_multiply(t, t->e, first, inside(b, k), n, k, false, t->product);
     for (int64_t r = 0; r < t->rows; r++)
         if (t->live[r * b->groups + k]) {
-            present[r] = owed(t, t->e, r, k, n);
+            present[r] = group_error(t, t->e, r, k, n);
             proposal[r] = propose(t, r, k, n, present[r]);
         }
     qobs_hessian_multiply(t, t->other, first, inside(b, k), n, k, false, t->product);
     for (int64_t r = 0; r < t->rows; r++)
-        if (t->live[r * b->groups + k] && owed(t, t->other, r, k, n) < present[r]) {
+        if (t->live[r * b->groups + k] && group_error(t, t->other, r, k, n) < present[r]) {
             take(t, r, k, n, &proposal[r]);
             changed = true;
         }

@@ -222,7 +222,7 @@ static size_t sort_events(const struct sweep *s, const struct hessian_levels *l,
     return events;
 }
 
-/* The first of the least errors. Above the first candidate without events all errors are equal. */
+/* The first of the lowest errors. Above the first candidate without events all errors are equal. */
 static void choose(const struct sweep *s, const struct hessian_workspace *w, struct hessian_choice *best)
 {
     const double constant = s->group->constant;

@@ -44,9 +44,9 @@ struct hessian_group {
     size_t lowest;    /* the smallest candidate that can win */
 };
 
-/* That candidate. energy: w^T H w; linear: H e of the other groups of the block (NULL: 0); known: the error of some
- * candidate, less w^T H w - 2 w.linear. By Cauchy's inequality (w^T H q)^2 <= energy * q^T H q, and
- * w^T H q is at most the largest step times P, the sum of (H w)_i where it has the sign of w_i. So a candidate s with
+/* Returns the smallest candidate that can win. energy: w^T H w; linear: H e of the other groups of the block (NULL: 0);
+ * known: the error of some candidate, less w^T H w - 2 w.linear. By Cauchy's inequality
+ * (w^T H q)^2 <= energy * q^T H q, and w^T H q is at most the largest step times P, the sum of (H w)_i where it has the sign of w_i. So a candidate s with
  * s^2 P'^2 / energy - 2 s (P' + L) > known for P' = P * largest step cannot win; L is such a sum of -linear. If
  * w^T H w cancels, so that it may be nothing but rounding, no candidate is left out. largest: entry of H. */
 size_t qobs_hessian_lowest(const struct optimal_params *params, const struct hessian_scales *scales, const float *w,
@@ -72,7 +72,7 @@ size_t qobs_hessian_workspace_size(const struct optimal_params *params, size_t n
 void qobs_hessian_workspace_place(const struct optimal_params *params, size_t n, void *memory,
                                   struct hessian_workspace *workspace);
 
-/* The least error; of equal ones the smaller magnitude of the scale, then + before -, then the smaller zero point. */
+/* The lowest error; of equal ones the smaller magnitude of the scale, then + before -, then the smaller zero point. */
 struct hessian_choice qobs_hessian_group(const struct kernel_table *kernels, const struct optimal_params *params,
                                          const struct hessian_levels *levels, const struct hessian_scales *scales,
                                          const struct hessian_group *group, const struct hessian_workspace *workspace);

@@ -119,7 +119,7 @@ static int limited(const struct optimal_params *p, int z)
     return z < p->quant_min ? p->quant_min : z > p->quant_max ? p->quant_max : z;
 }
 
-/* What is known of a group before its search. */
+/* The facts about a group before its search. */
 struct prospect {
     struct optimal_range range;
     double energy;

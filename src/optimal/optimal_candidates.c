@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* What is tried for a group, and groups for which nothing is. */
+/* The candidates of a group, and the groups that are not searched. */
 #include <math.h>
 
 #include "number/element.h"

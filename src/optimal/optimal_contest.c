@@ -50,7 +50,7 @@ static void drop_losers(struct contest *c)
 {
     size_t n = 0;
     for (size_t i = 0; i < c->pending; i++)
-        if (c->contender[i].least <= c->bound)
+        if (c->contender[i].lowest <= c->bound)
             c->contender[n++] = c->contender[i];
     c->pending = n;
 }
@@ -58,20 +58,20 @@ static void drop_losers(struct contest *c)
 void qobs_contest_finish(struct contest *c)
 {
     for (size_t i = 0; i < c->pending; i++)
-        if (c->contender[i].least <= c->bound)
+        if (c->contender[i].lowest <= c->bound)
             qobs_contest_decide(c, c->contender[i].scale, c->contender[i].zero_point);
     c->pending = 0;
 }
 
 void qobs_contest_enter(struct contest *c, float scale, int32_t zero_point, double nearly, double slack)
 {
-    const double least = nearly - slack, most = nearly + slack;
-    if (least > c->bound)
+    const double lowest = nearly - slack, most = nearly + slack;
+    if (lowest > c->bound)
         return;
     c->bound = most < c->bound ? most : c->bound;
     if (c->pending == CONTEST_PENDING)
         drop_losers(c);
     if (c->pending == CONTEST_PENDING)
         qobs_contest_finish(c);
-    c->contender[c->pending++] = (struct contender){scale, zero_point, least};
+    c->contender[c->pending++] = (struct contender){scale, zero_point, lowest};
 }

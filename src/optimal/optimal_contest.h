@@ -14,12 +14,12 @@ struct contest {
     struct optimal_number number;
     const struct optimal_group *group;
     struct optimal_choice best; /* of those that have been decided */
-    double bound;               /* the least error is not above it */
+    double bound;               /* the lowest error is not above it */
     size_t pending;
     struct contender {
         float scale;
         int32_t zero_point;
-        double least; /* the error is not below it */
+        double lowest; /* the error is not below it */
     } contender[CONTEST_PENDING];
 };
 

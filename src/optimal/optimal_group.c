@@ -40,14 +40,14 @@ static void *take(struct blocks *b, size_t size)
 static size_t lay_out(const struct optimal_params *p, size_t n, void *scratch, struct group_arrays *a)
 {
     struct blocks b = {scratch, 0};
-    const size_t room = optimal_padded(n);
+    const size_t capacity = optimal_padded(n);
     a->count = take(&b, sizeof *a->count);
     a->scale = take(&b, OPTIMAL_MOST_SCALES * sizeof *a->scale);
     a->error = take(&b, (OPTIMAL_MOST_SCALES + 8) * sizeof *a->error);
     a->steps = take(&b, sizeof *a->steps);
     for (int side = 0; side < 2; side++) {
-        a->large[side] = take(&b, room * sizeof(float));
-        a->large_weight[side] = take(&b, room * sizeof(double));
+        a->large[side] = take(&b, capacity * sizeof(float));
+        a->large_weight[side] = take(&b, capacity * sizeof(double));
     }
     a->curve = take(&b, QOBS_OPTIMAL_CURVE_SCRATCH(OPTIMAL_MOST_SCALES, most_steps(p)));
     return b.used;

@@ -94,7 +94,7 @@ static int make_columns(const struct optimal_search *s, struct columns *columns,
 
 /* ---- One group --------------------------------------------------------------------------------------------------- */
 
-/* Memory of one thread; arrays have room for the longest group. */
+/* Memory of one thread; arrays have the capacity of the longest group. */
 struct group_memory {
     float *w, *index;
     double *h;

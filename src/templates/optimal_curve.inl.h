@@ -100,7 +100,7 @@ ALWAYS_INLINE void add_chunk(const struct curve *c, const float *w, const double
 
 QOBS_OPTIMAL_LARGE(ENTRY(qobs_optimal_large))
 {
-    const uint32_t first = bits_of_float(least) >> 16, count = 0x8000 - first;
+    const uint32_t first = bits_of_float(lower) >> 16, count = 0x8000 - first;
     size_t found = 0;
     for (size_t i = 0; i < n; i += BLOCK) {
         float t[BLOCK];

@@ -167,16 +167,16 @@ QOBS_OPTIMAL_EXCESS(ENTRY(qobs_optimal_excess))
 {
     const double inverse = 1 / scale, rounder = 0x1.8p52;
     for (size_t c = 0; c < caps; c += 4) {
-        const double least = lowest + (double)c;
-        const f64x4 cap = {least, least + 1, least + 2, least + 3};
+        const double lower = lowest + (double)c;
+        const f64x4 cap = {lower, lower + 1, lower + 2, lower + 3};
         f64x4 sum = {0};
         for (size_t i = 0; i < n; i++) {
             const double x = (double)w[i], y = x * inverse, limited = y < highest ? y : highest;
-            if (y < least)
+            if (y < lower)
                 break;
             const double one = limited + rounder - rounder, free = x - one * scale, square = free * free;
-            const f64x4 q = {one, one, one, one}, p = LESSER(q, cap), kept = x - p * scale;
-            sum += h[i] * (kept * kept - square);
+            const f64x4 q = {one, one, one, one}, p = LESSER(q, cap), clipped = x - p * scale;
+            sum += h[i] * (clipped * clipped - square);
         }
         for (size_t l = 0; l < 4; l++)
             excess[c + l] = sum[l];
