@@ -72,8 +72,8 @@ struct optimal_steps {
 
 /* The cost of the limits: excess[c] = sum h * ((w - p * scale)^2 - (w - q * scale)^2) with p = lowest + c for c < caps.
  * The sum is over elements whose rounded magnitude q, w / scale limited to `highest`, is above p. w is not negative,
- * scale positive. w is in descending order. Rounding of w / scale is that of double. w and h are not padded; excess has capacity for a
- * multiple of 4 caps. */
+ * scale positive. w is in descending order. Rounding of w / scale is that of double. w and h are not padded; excess
+ * has capacity for a multiple of 4 caps. */
 #define QOBS_OPTIMAL_EXCESS(name)                                                                                      \
     void name(const float *w, const double *h, size_t n, double scale, double highest, double lowest, size_t caps,     \
               double *excess)
