@@ -23,17 +23,13 @@ static void count(const struct histogram_params *params, const struct batch *bat
 {
     const struct view *v = &batch->plan->value;
     const int64_t row = v->ndim > 0 ? v->shape[v->ndim - 1] : 1;
-    struct gather_blocks blocks;
-    struct gather_block block;
-    float x[1][BLOCK_ELEMENTS], amax = 0;
+    struct gather_elements e;
+    float amax = 0;
     int64_t column = 0;
-    qobs_gather_blocks_of(&blocks, batch->plan, 1);
-    qobs_gather_block_at(&blocks, 0, &block);
-    for (int64_t first = 0; first < block.elements; first += BLOCK_ELEMENTS) {
-        const size_t n = (size_t)(block.elements - first < BLOCK_ELEMENTS ? block.elements - first : BLOCK_ELEMENTS);
-        qobs_gather_block_read(&block, batch->plan->dtype, batch->data, first, n, x);
-        for (size_t i = 0; i < n; i++) {
-            const float magnitude = fabsf(x[0][i]);
+    qobs_gather_elements_open(&e, batch->plan, batch->data);
+    while (qobs_gather_elements_next(&e)) {
+        for (size_t i = 0; i < e.n; i++) {
+            const float magnitude = fabsf(e.x[0][i]);
             if (isfinite(magnitude) && magnitude > amax)
                 amax = magnitude;
             column++;

@@ -72,16 +72,11 @@ static size_t bin_between_edges(const struct histogram *h, double x)
 
 static void count(const struct histogram_params *params, const struct batch *batch, struct histogram *h)
 {
-    struct gather_blocks blocks;
-    struct gather_block block;
-    float x[1][BLOCK_ELEMENTS];
-    qobs_gather_blocks_of(&blocks, batch->plan, 1);
-    qobs_gather_block_at(&blocks, 0, &block);
-    for (int64_t first = 0; first < block.elements; first += BLOCK_ELEMENTS) {
-        const size_t n = (size_t)(block.elements - first < BLOCK_ELEMENTS ? block.elements - first : BLOCK_ELEMENTS);
-        qobs_gather_block_read(&block, batch->plan->dtype, batch->data, first, n, x);
-        for (size_t i = 0; i < n; i++) {
-            const double magnitude = (double)fabsf(x[0][i]);
+    struct gather_elements e;
+    qobs_gather_elements_open(&e, batch->plan, batch->data);
+    while (qobs_gather_elements_next(&e)) {
+        for (size_t i = 0; i < e.n; i++) {
+            const double magnitude = (double)fabsf(e.x[0][i]);
             const bool counted =
                 magnitude >= h->edges[0] && magnitude <= h->edges[h->bins] && !(params->skip_zeros && magnitude == 0);
             if (counted) {

@@ -101,22 +101,16 @@ static void count_part(void *argument, int64_t part, int64_t from, int64_t to)
     const struct counting_ort *c = argument;
     const size_t bins = c->histogram->bins;
     uint64_t *const counts = c->counts + (size_t)part * bins;
-    struct gather_blocks blocks;
-    struct gather_block block;
-    float x[1][BLOCK_ELEMENTS];
-    qobs_gather_blocks_of(&blocks, c->batch->plan, 1);
-    qobs_gather_block_at(&blocks, 0, &block);
-    for (int64_t at = from * BLOCK_ELEMENTS, end = to * BLOCK_ELEMENTS; at < end && at < block.elements;) {
-        const int64_t left = (end < block.elements ? end : block.elements) - at;
-        const size_t n = (size_t)(left < BLOCK_ELEMENTS ? left : BLOCK_ELEMENTS);
-        qobs_gather_block_read(&block, c->batch->plan->dtype, c->batch->data, at, n, x);
-        for (size_t i = 0; i < n; i++) {
-            const float v = c->magnitude ? fabsf(x[0][i]) : x[0][i];
+    struct gather_elements e;
+    qobs_gather_elements_open(&e, c->batch->plan, c->batch->data);
+    e.from = from * BLOCK_ELEMENTS;
+    e.to = to * BLOCK_ELEMENTS < e.to ? to * BLOCK_ELEMENTS : e.to;
+    while (qobs_gather_elements_next(&e))
+        for (size_t i = 0; i < e.n; i++) {
+            const float v = c->magnitude ? fabsf(e.x[0][i]) : e.x[0][i];
             if (v >= c->edges[0] && v <= c->edges[bins])
                 counts[c->uniform ? uniform_bin(c, v) : bin_between(c, v)]++;
         }
-        at += (int64_t)n;
-    }
 }
 
 /* Adds the elements of the batch to the mass. Counts are integers, so the parts of threads add up to the same. */

@@ -21,29 +21,14 @@ struct moments {
     float min, max;             /* of magnitudes */
 };
 
-struct tqt_elements {
-    const struct batch *batch;
-    struct gather_block block;
-};
-
-static void open_elements(struct tqt_elements *e, const struct batch *batch)
-{
-    struct gather_blocks blocks;
-    e->batch = batch;
-    qobs_gather_blocks_of(&blocks, batch->plan, 1);
-    qobs_gather_block_at(&blocks, 0, &e->block);
-}
-
-static struct moments moments_of(const struct tqt_elements *e, double mean)
+static struct moments moments_of(const struct batch *batch, double mean)
 {
     struct moments m = {.min = INFINITY, .max = 0};
-    float x[1][BLOCK_ELEMENTS];
-    for (int64_t at = 0; at < e->block.elements; at += BLOCK_ELEMENTS) {
-        const size_t n =
-            (size_t)(e->block.elements - at < BLOCK_ELEMENTS ? e->block.elements - at : BLOCK_ELEMENTS);
-        qobs_gather_block_read(&e->block, e->batch->plan->dtype, e->batch->data, at, n, x);
-        for (size_t i = 0; i < n; i++) {
-            const float v = x[0][i], magnitude = fabsf(v);
+    struct gather_elements e;
+    qobs_gather_elements_open(&e, batch->plan, batch->data);
+    while (qobs_gather_elements_next(&e)) {
+        for (size_t i = 0; i < e.n; i++) {
+            const float v = e.x[0][i], magnitude = fabsf(v);
             if (!isfinite(v))
                 continue;
             m.count++;
@@ -56,9 +41,9 @@ static struct moments moments_of(const struct tqt_elements *e, double mean)
     return m;
 }
 
-static float by_deviation(const struct tqt_elements *e)
+static float by_deviation(const struct batch *batch)
 {
-    const struct moments first = moments_of(e, 0), second = moments_of(e, first.sum / first.count);
+    const struct moments first = moments_of(batch, 0), second = moments_of(batch, first.sum / first.count);
     const float mean = (float)(first.sum / first.count + 1e-6);
     return fabsf(mean) + 3 * (float)sqrt(second.squares / second.count);
 }
@@ -86,17 +71,14 @@ static size_t bin_of(const struct cumulative *c, float x)
     return k;
 }
 
-static void count(const struct tqt_elements *e, struct cumulative *c)
+static void count(const struct batch *batch, struct cumulative *c)
 {
-    float x[1][BLOCK_ELEMENTS];
-    for (int64_t at = 0; at < e->block.elements; at += BLOCK_ELEMENTS) {
-        const size_t n =
-            (size_t)(e->block.elements - at < BLOCK_ELEMENTS ? e->block.elements - at : BLOCK_ELEMENTS);
-        qobs_gather_block_read(&e->block, e->batch->plan->dtype, e->batch->data, at, n, x);
-        for (size_t i = 0; i < n; i++)
-            if (isfinite(x[0][i]))
-                c->counts[bin_of(c, fabsf(x[0][i]))]++;
-    }
+    struct gather_elements e;
+    qobs_gather_elements_open(&e, batch->plan, batch->data);
+    while (qobs_gather_elements_next(&e))
+        for (size_t i = 0; i < e.n; i++)
+            if (isfinite(e.x[0][i]))
+                c->counts[bin_of(c, fabsf(e.x[0][i]))]++;
     double total = 0;
     float sum = 0;
     for (size_t k = 0; k < c->bins; k++)
@@ -141,7 +123,7 @@ static float divergence(const struct cumulative *c, size_t limit, size_t numbers
     return (float)sum;
 }
 
-static float least_divergence(const struct cumulative *c, size_t numbers)
+static float lowest_divergence(const struct cumulative *c, size_t numbers)
 {
     float best = NAN;
     size_t at = 0;
@@ -158,9 +140,9 @@ static float least_divergence(const struct cumulative *c, size_t numbers)
     return (float)((double)at + 0.5) * width;
 }
 
-static int by_divergence(const struct tqt_elements *e, size_t numbers, float *threshold, qobs_error *error)
+static int by_divergence(const struct batch *batch, size_t numbers, float *threshold, qobs_error *error)
 {
-    const struct moments m = moments_of(e, 0);
+    const struct moments m = moments_of(batch, 0);
     const double width = (double)(m.max - m.min) / sqrt(m.count);
     const double bins = width > 0 ? ceil((double)m.max / width) : 1;
     if (!(bins <= MAX_BINS))
@@ -171,15 +153,15 @@ static int by_divergence(const struct tqt_elements *e, size_t numbers, float *th
     if (numbers + 1 > c.bins)
         return QOBS_OK;
     const size_t size = c.bins * (sizeof *c.counts + sizeof *c.share) + numbers * sizeof *c.few;
-    c.counts = qobs_allocate(e->batch->runtime, size);
+    c.counts = qobs_allocate(batch->runtime, size);
     if (!c.counts)
         return qobs_no_memory(error, "observer: no memory for %zu bytes", size);
     c.few = c.counts + c.bins;
     c.share = (float *)(void *)(c.few + numbers);
     memset(c.counts, 0, c.bins * sizeof *c.counts);
-    count(e, &c);
-    *threshold = least_divergence(&c, numbers);
-    qobs_release(e->batch->runtime, c.counts, size);
+    count(batch, &c);
+    *threshold = lowest_divergence(&c, numbers);
+    qobs_release(batch->runtime, c.counts, size);
     return QOBS_OK;
 }
 
@@ -188,16 +170,14 @@ static int measure(const struct reduction *r, const struct batch *b, struct hist
                    struct nonfinite_count *nonfinite, qobs_error *error)
 {
     double native[2]; /* one number of any dtype */
-    struct tqt_elements e;
     float threshold = 0;
     (void)histogram;
     RETURN_IF_FAILED(qobs_reduce_minmax(b->runtime, b->kernels, b->plan, b->data, r->nonfinite, &native[0], &native[1],
                                         nonfinite, error));
-    open_elements(&e, b);
     if (r->numbers > 0)
-        RETURN_IF_FAILED(by_divergence(&e, r->numbers, &threshold, error));
+        RETURN_IF_FAILED(by_divergence(b, r->numbers, &threshold, error));
     else
-        threshold = by_deviation(&e);
+        threshold = by_deviation(b);
     *(float *)min = -threshold;
     *(float *)max = threshold;
     return QOBS_OK;

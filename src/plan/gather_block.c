@@ -108,3 +108,26 @@ void qobs_gather_block_read(const struct gather_block *s, qobs_dtype dtype, cons
         }
     }
 }
+
+void qobs_gather_elements_open(struct gather_elements *e, const qobs_plan *plan, const unsigned char *data)
+{
+    struct gather_blocks blocks;
+    qobs_gather_blocks_of(&blocks, plan, 1);
+    qobs_gather_block_at(&blocks, 0, &e->block);
+    e->dtype = plan->dtype;
+    e->data = data;
+    e->from = 0;
+    e->to = e->block.elements;
+    e->n = 0;
+}
+
+bool qobs_gather_elements_next(struct gather_elements *e)
+{
+    const int64_t left = e->to - e->from;
+    if (left <= 0)
+        return false;
+    e->n = (size_t)(left < BLOCK_ELEMENTS ? left : BLOCK_ELEMENTS);
+    qobs_gather_block_read(&e->block, e->dtype, e->data, e->from, e->n, e->x);
+    e->from += (int64_t)e->n;
+    return true;
+}

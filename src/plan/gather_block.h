@@ -39,3 +39,19 @@ void qobs_gather_block_at(const struct gather_blocks *blocks, size_t index, stru
 /* Reads elements first to first + n <= BLOCK_ELEMENTS of qparam i of block s into out[i]. F64 is rounded once. */
 void qobs_gather_block_read(const struct gather_block *s, qobs_dtype dtype, const unsigned char *data, int64_t first,
                             size_t n, float out[][BLOCK_ELEMENTS]);
+
+/* All elements of a plan with one qparam and without g_idx, as floats, in order. `from` and `to` may be narrowed after
+ * the opening. */
+struct gather_elements {
+    struct gather_block block;
+    qobs_dtype dtype;
+    const unsigned char *data;
+    int64_t from, to;           /* elements that are not read yet */
+    size_t n;                   /* elements read by the last call */
+    float x[1][BLOCK_ELEMENTS]; /* those */
+};
+
+void qobs_gather_elements_open(struct gather_elements *e, const qobs_plan *plan, const unsigned char *data);
+
+/* Reads the next elements; false if there are none left. */
+bool qobs_gather_elements_next(struct gather_elements *e);
