@@ -98,4 +98,33 @@ static inline double slow_dequantize(const struct code_way *way, qobs_dtype dtyp
     return round_dtype(dtype, round_dtype(back, v * scale));
 }
 
+/* The sums of a kernel call, in the order of kernel_quantize.h. */
+struct slow_sums {
+    qobs_dtype dtype; /* of the lanes: F32 or F64 */
+    double lane[2][16], sum[2];
+    int vectors;
+};
+
+static inline void slow_sums_flush(struct slow_sums *s)
+{
+    for (int k = 0; k < 2; k++) {
+        for (int apart = 8; apart > 0; apart /= 2)
+            for (int j = 0; j < apart; j++)
+                s->lane[k][j] = round_dtype(s->dtype, s->lane[k][j] + s->lane[k][j + apart]);
+        s->sum[k] += s->lane[k][0];
+    }
+    memset(s->lane, 0, sizeof s->lane);
+    s->vectors = 0;
+}
+
+/* Element j of a run of `length`. */
+static inline void slow_sums_add(struct slow_sums *s, size_t j, size_t length, double error, double x)
+{
+    const double added[] = {round_dtype(s->dtype, error), x};
+    for (int k = 0; k < 2; k++)
+        s->lane[k][j % 16] = round_dtype(s->dtype, s->lane[k][j % 16] + round_dtype(s->dtype, added[k] * added[k]));
+    if ((j % 16 == 15 || j + 1 == length) && ++s->vectors == QOBS_CODE_SUM_VECTORS)
+        slow_sums_flush(s);
+}
+
 #endif

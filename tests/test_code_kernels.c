@@ -74,14 +74,26 @@ enum { ROWS = 5, MOST = 150, FENCE = 64 };
 struct call {
     const struct code_way *way;
     qobs_dtype dtype;
-    bool columns, zero_points;
+    bool columns, zero_points, with_sum;
     size_t length, offset;
 };
+
+/* Without sums the two numbers stay. NaN has any bits. */
+static void check_sums(const struct call *c, const char *isa, const double *sum, const double *added)
+{
+    const double expected[] = {c->with_sum ? 0.5 + added[0] : 0.5, c->with_sum ? 0.25 + added[1] : 0.25};
+    for (int k = 0; k < 2; k++)
+        if (sum[k] != expected[k] && !(isnan(sum[k]) && isnan(expected[k])))
+            fail_msg("%s %s kind %d bits %d%s, %s of %zu, zero points %d: sum %d is %a, expected %a", isa,
+                     qobs_dtype_name(c->dtype), c->way->kind, c->way->bits, c->way->in_float ? " in float" : "",
+                     c->columns ? "columns" : "rows", c->length, c->zero_points, k, sum[k], expected[k]);
+}
 
 static void check_call(const struct call *c)
 {
     static unsigned char x[ROWS * (MOST * 8 + FENCE)], codes[ROWS * (MOST + FENCE)], expected[sizeof codes];
-    static double scales[MOST], zero_points[MOST], reals[2][MOST];
+    static double scales[MOST], zero_points[MOST], reals[3][MOST];
+    struct slow_sums sums = {.dtype = c->dtype == QOBS_F64 ? QOBS_F64 : QOBS_F32};
     const size_t element = qobs_dtype_size(c->dtype), qparams = c->columns ? c->length : ROWS;
     const ptrdiff_t stride = (ptrdiff_t)(c->length * element + FENCE), code_stride = (ptrdiff_t)(c->length + FENCE);
     for (size_t i = 0; i < qparams; i++) {
@@ -89,8 +101,11 @@ static void check_call(const struct call *c)
         zero_points[i] = nearbyint(uniform(-most_of_codes(c->way), most_of_codes(c->way)));
         put_real(c->dtype, reals[0], i, scales[i]);
         put_real(c->dtype, reals[1], i, c->zero_points ? round_dtype(c->dtype, zero_points[i]) : -0.0);
+        put_real(c->dtype, reals[2], i,
+                 c->zero_points ? round_dtype(c->way->in_float ? QOBS_F32 : c->dtype, zero_points[i]) : 0);
     }
-    const struct qparam_pair p = {reals[0], c->zero_points || c->columns ? reals[1] : NULL, NULL};
+    const bool given = c->zero_points || c->columns;
+    const struct qparam_pair p = {reals[0], given ? reals[1] : NULL, given && c->with_sum ? reals[2] : NULL};
     memset(expected, 0x5a, sizeof expected);
     for (size_t row = 0; row < ROWS; row++)
         for (size_t j = 0; j < c->length; j++) {
@@ -99,9 +114,14 @@ static void check_call(const struct call *c)
             unsigned char number[8];
             put(c->dtype, number, 0, value);
             memcpy(x + c->offset + row * (size_t)stride + j * element, number, element);
-            expected[c->offset + row * (size_t)code_stride + j] =
-                slow_code(c->way, c->dtype, value, scales[q], c->zero_points ? &zero_points[q] : NULL);
+            const double *zero_point = c->zero_points ? &zero_points[q] : NULL;
+            const unsigned char code = slow_code(c->way, c->dtype, value, scales[q], zero_point);
+            expected[c->offset + row * (size_t)code_stride + j] = code;
+            const bool is_number = !isnan(slow_scaled(c->way, c->dtype, value, scales[q], zero_point));
+            const double back = slow_dequantize(c->way, c->dtype, code, scales[q], zero_point);
+            slow_sums_add(&sums, j, c->length, is_number ? value - back : (double)NAN, value);
         }
+    slow_sums_flush(&sums);
     const struct quantizer quantizer = quantizer_of_codes(c->way);
     enum kernel_dtype index;
     qobs_kernel_dtype_of(c->dtype, &index);
@@ -109,12 +129,13 @@ static void check_call(const struct call *c)
         const struct kernel_table *table = qobs_kernel_tables[t];
         if (!table->usable())
             continue;
+        double sum[] = {0.5, 0.25}, *to_sum = c->with_sum ? sum : NULL;
         memset(codes, 0x5a, sizeof codes);
         if (c->columns)
             CALL(table, quantize_columns[index])
-        (&quantizer, c->way->kind, x + c->offset, stride, codes + c->offset, code_stride, ROWS, c->length, &p);
+        (&quantizer, c->way->kind, x + c->offset, stride, codes + c->offset, code_stride, ROWS, c->length, &p, to_sum);
         else CALL(table, quantize_rows[index])(&quantizer, c->way->kind, x + c->offset, stride, codes + c->offset,
-                                               code_stride, ROWS, c->length, &p, 1);
+                                               code_stride, ROWS, c->length, &p, 1, to_sum);
         check_upper_halves(table->isa, c->columns ? "quantize_columns" : "quantize_rows");
         for (size_t i = 0; i < sizeof codes; i++)
             if (codes[i] != expected[i]) {
@@ -130,6 +151,7 @@ static void check_call(const struct call *c)
                          get(c->dtype, number, 0), scales[q % MOST], zero_points[q % MOST], c->zero_points, codes[i],
                          expected[i]);
             }
+        check_sums(c, table->isa, sum, sums.sum);
     }
 }
 
@@ -144,6 +166,7 @@ static void test_kernels(void **state)
                                    .dtype = dtype,
                                    .columns = random_bits() & 1,
                                    .zero_points = random_bits() & 1,
+                                   .with_sum = random_bits() & 1,
                                    .length = i < 2 * 70 ? (size_t)i / 2 : random_bits() % MOST,
                                    .offset = random_bits() % FENCE};
             check_call(&c);
@@ -237,7 +260,8 @@ static void test_every_half(void **state)
             for (size_t t = 0; qobs_kernel_tables[t]; t++) {
                 if (!qobs_kernel_tables[t]->usable())
                     continue;
-                qobs_kernel_tables[t]->quantize_rows[index](&quantizer, way->kind, x, 0, codes, 0, 1, NUMBERS, &p, 0);
+                qobs_kernel_tables[t]->quantize_rows[index](&quantizer, way->kind, x, 0, codes, 0, 1, NUMBERS, &p, 0,
+                                                            NULL);
                 for (size_t i = 0; i < NUMBERS; i++)
                     if (codes[i] != expected[i])
                         fail_msg("%s %s kind %d bits %d%s: %#zx, scale %a, zero point %g (%d): %#x, expected %#x",
@@ -268,7 +292,8 @@ static void check_quotients(const struct code_way *way, double scale, size_t ste
     for (size_t t = 0; qobs_kernel_tables[t]; t++) {
         if (!qobs_kernel_tables[t]->usable())
             continue;
-        qobs_kernel_tables[t]->quantize_rows[QOBS_KERNEL_BF16](&quantizer, way->kind, x, 0, codes, 0, 1, n, &p, 0);
+        qobs_kernel_tables[t]->quantize_rows[QOBS_KERNEL_BF16](&quantizer, way->kind, x, 0, codes, 0, 1, n, &p, 0,
+                                                               NULL);
         for (size_t i = 0; i < n; i++)
             if (codes[i] != expected[i])
                 fail_msg("%s kind %d bits %d: %#x, scale %a: %#x, expected %#x", qobs_kernel_tables[t]->isa, way->kind,
@@ -305,7 +330,7 @@ static void test_every_slot(void **state)
 
 int main(void)
 {
-#define WITH(name, test, i) {name, test, NULL, NULL, (void *)(uintptr_t) & dtypes[i]}
+#define WITH(name, test, i) {name, test, NULL, NULL, (void *)(uintptr_t)&dtypes[i]}
     const struct CMUnitTest tests[] = {
         WITH("kernels, F32", test_kernels, 0), WITH("kernels, BF16", test_kernels, 1),
         WITH("kernels, F16", test_kernels, 2), WITH("kernels, F64", test_kernels, 3),

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* qobs_quantize, qobs_dequantize and qobs_measure_error: every granularity, rows of larger tensors, threads, wrong
- * arguments. */
+/* qobs_quantize with its sums, qobs_dequantize and qobs_measure_error: every granularity, rows of larger tensors,
+ * threads, wrong arguments. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -78,6 +78,8 @@ struct sample {
     int8_t *zero_point;
     int64_t shape[2], strides[2], qparams;
     float global_scale;
+    double squared_error, energy; /* up to rounding */
+    double first[2];              /* what the first call gave; 0 before it */
 };
 
 static double global_of(const struct sample *s, double scale)
@@ -114,7 +116,10 @@ static void make_sample(struct sample *s, const struct granularity *g, qobs_dtyp
             const unsigned char code = slow_code(&way, dtype, x, scale, z);
             put(dtype, s->memory + i * s->strides[0], j, x);
             s->codes[i * g->columns + j] = code;
-            put(dtype, s->numbers, i * g->columns + j, slow_dequantize(&way, dtype, code, scale, z));
+            const double number = slow_dequantize(&way, dtype, code, scale, z);
+            put(dtype, s->numbers, i * g->columns + j, number);
+            s->squared_error += (x - number) * (x - number);
+            s->energy += x * x;
         }
 }
 
@@ -136,7 +141,20 @@ static void compare_numbers(const struct sample *s, const unsigned char *a, cons
                      get(s->dtype, b, i));
 }
 
-static void check_sample(const struct sample *s, const qobs_config *config, const qobs_runtime *runtime)
+/* Every call of a sample has the same bits. */
+static void check_sums(struct sample *s, double squared_error, double energy)
+{
+    if (fabs(squared_error - s->squared_error) > 1e-4 * s->squared_error || fabs(energy - s->energy) > 1e-4 * s->energy)
+        fail_msg("%s %s: sums %g and %g, expected %g and %g", s->g->name, qobs_dtype_name(s->dtype), squared_error,
+                 energy, s->squared_error, s->energy);
+    if (s->first[1] == 0) {
+        s->first[0] = squared_error;
+        s->first[1] = energy;
+    }
+    assert_true(squared_error == s->first[0] && energy == s->first[1]);
+}
+
+static void check_sample(struct sample *s, const qobs_config *config, const qobs_runtime *runtime)
 {
     const size_t n = (size_t)(s->shape[0] * s->shape[1]), size = n * qobs_dtype_size(s->dtype);
     unsigned char *codes = malloc(n), *numbers = malloc(size);
@@ -146,8 +164,10 @@ static void check_sample(const struct sample *s, const qobs_config *config, cons
     const qobs_tensor zeros = {sizeof zeros, s->zero_point, QOBS_I8, 1, &s->qparams, NULL};
     const qobs_tensor *zero_point = s->g->zero_points ? &zeros : NULL;
     const qobs_tensor of_codes = {sizeof of_codes, codes, QOBS_I8, 2, s->shape, NULL};
-    const qobs_quantize_args to = {sizeof to,  config, NULL,  &value, NULL,   &scale,
-                                   zero_point, global, codes, n,      runtime};
+    double squared_error = -1, energy = -1, energy_alone = -1;
+    const qobs_quantize_args without = {sizeof without, config, NULL, &value,  NULL, &scale, zero_point,
+                                        global,         codes,  n,    runtime, NULL, NULL};
+    qobs_quantize_args to = without;
     const qobs_dequantize_args from = {sizeof from, config,  NULL, &of_codes, NULL,     &scale, zero_point,
                                        global,      numbers, NULL, size,      s->dtype, runtime};
     const qobs_fake_quantize_args both = {sizeof both, config, NULL,    &value, NULL, &scale,
@@ -155,8 +175,17 @@ static void check_sample(const struct sample *s, const qobs_config *config, cons
     qobs_error error = {0};
     assert_non_null(codes);
     assert_non_null(numbers);
-    if (qobs_quantize(&to, &error) != QOBS_OK)
-        fail_msg("%s: %s", s->g->name, error.message);
+    for (int i = 0; i < 3; i++) { /* the last call's codes are compared */
+        to.squared_error = i == 0 ? &squared_error : NULL;
+        to.energy = i == 0 ? &energy : i == 1 ? &energy_alone : NULL;
+        if (qobs_quantize(&to, &error) != QOBS_OK)
+            fail_msg("%s: %s", s->g->name, error.message);
+        if (i == 0)
+            for (size_t k = 0; k < n; k++)
+                assert_int_equal(codes[k], s->codes[k]);
+    }
+    check_sums(s, squared_error, energy);
+    assert_true(energy_alone == energy);
     for (size_t i = 0; i < n; i++)
         if (codes[i] != s->codes[i])
             fail_msg("%s %s %s: code %zu is %#x, expected %#x", qobs_isa_active(), s->g->name,
@@ -242,7 +271,11 @@ static void test_refusals(void **state)
     q = to;
     q.format = qobs_format_find("fp8_e5m2");
     REFUSED(qobs_quantize(&q, &refusal), "format: is ");
-    assert_int_equal(codes[0], 7);
+    double sums[2] = {5, 6};
+    q.squared_error = &sums[0];
+    q.energy = &sums[1];
+    REFUSED(qobs_quantize(&q, &refusal), "format: is ");
+    assert_true(codes[0] == 7 && sums[0] == 5 && sums[1] == 6);
     qobs_dequantize_args d = from;
     d.codes = &words;
     REFUSED(qobs_dequantize(&d, &refusal), "codes: dtype is I16, allowed are those of one byte");

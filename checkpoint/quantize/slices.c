@@ -244,8 +244,8 @@ static qobs_tensor flat_tensor(void *data, qobs_dtype dtype, const int64_t *coun
     return (qobs_tensor){.struct_size = sizeof(qobs_tensor), .data = data, .dtype = dtype, .ndim = 1, .shape = count};
 }
 
-/* Writes the codes of the slice, packed as the format has them. */
-static int write_codes(struct quantize_run *run, const struct rows *r, const struct row_slice *s,
+/* Writes the codes of the slice, packed as the format has them, and adds up their squared errors. */
+static int write_codes(struct quantize_run *run, const struct rows *r, struct row_slice *s,
                        const struct slice_qparams *q, struct workspace *work, struct fail *f)
 {
     const struct weight_job *job = s->job;
@@ -264,7 +264,9 @@ static int write_codes(struct quantize_run *run, const struct rows *r, const str
                                      .zero_point = q->has_zero_point ? &zero_point : NULL,
                                      .global_scale = a->strategy == QUANT_TENSOR_GROUP ? &job->global_scale : NULL,
                                      .codes = codes,
-                                     .codes_size = count};
+                                     .codes_size = count,
+                                     .squared_error = &s->error,
+                                     .energy = &s->energy};
     if (qobs_quantize(&args, &error) != QOBS_OK)
         return weight_failure(job, &error, f);
     const struct output_tensor *t = &run->layout.tensors[run->layout.parts[job->index][PART_CODES]];
@@ -289,36 +291,6 @@ static int write_codes(struct quantize_run *run, const struct rows *r, const str
         codes = packed;
     }
     return run_put(run, job, PART_CODES, row * (uint64_t)s->first, codes, size, f);
-}
-
-/* ---- Error ------------------------------------------------------------------------------------------------------- */
-
-/* Adds up the squares of x - dequantized x, and of x, of the slice. */
-static int measure_error(struct row_slice *s, const struct rows *r, const struct slice_qparams *q,
-                         struct workspace *work, struct fail *f)
-{
-    const struct weight_job *job = s->job;
-    const qobs_tensor scale = flat_tensor(q->scale, q->scale_dtype, &q->count);
-    const qobs_tensor zero_point = flat_tensor(q->zero_point, q->zero_point_dtype, &q->count);
-    const size_t size = (size_t)(r->shape[0] * r->shape[1]) * qobs_dtype_size(r->tensor.dtype);
-    qobs_error error = {0};
-    void *numbers = workspace_reserve(work, WORK_PACKED, size);
-    if (!numbers)
-        return NO_MEMORY(f, "numbers");
-    const qobs_tensor dequantized = {sizeof dequantized, numbers, r->tensor.dtype, 2, r->shape, NULL};
-    const qobs_fake_quantize_args args = {
-        .struct_size = sizeof args,
-        .config = job->plan->config,
-        .value = &r->tensor,
-        .scale = &scale,
-        .zero_point = q->has_zero_point ? &zero_point : NULL,
-        .global_scale = job->plan->group->weights.strategy == QUANT_TENSOR_GROUP ? &job->global_scale : NULL,
-        .out = numbers,
-        .out_size = size};
-    if (qobs_fake_quantize(&args, &error) != QOBS_OK ||
-        qobs_measure_error(&r->tensor, &dequantized, &s->error, &s->energy, &error) != QOBS_OK)
-        return weight_failure(job, &error, f);
-    return QOBS_OK;
 }
 
 /* ---- Passes ------------------------------------------------------------------------------------------------------ */
@@ -373,7 +345,6 @@ int slice_quantize(struct quantize_run *run, struct row_slice *s, struct workspa
     RETURN_IF_NOT_OK(open_rows(&r, run, s, work, f));
     RETURN_IF_NOT_OK(find_qparams(&q, &r, s, work, f));
     RETURN_IF_NOT_OK(write_codes(run, &r, s, &q, work, f));
-    RETURN_IF_NOT_OK(measure_error(s, &r, &q, work, f));
     return write_qparams(run, s, &q, work, f);
 }
 

@@ -171,6 +171,8 @@ typedef struct qobs_quantize_args {
     void *codes;                   /**< receives one byte for each element, in C order; must not overlap value */
     size_t codes_size;             /**< bytes of codes, at least one for each element */
     const qobs_runtime *runtime;   /**< NULL: the defaults */
+    double *squared_error;         /**< receives the sum of squares of value - fake-quantized value; NULL: not wanted */
+    double *energy;                /**< receives the sum of the squares of value; NULL: not wanted */
 } qobs_quantize_args;
 
 /** Quantizes every element of a tensor with its qparam to a code: a signed integer of 8 bits, the byte of fp8_e4m3, or
@@ -178,6 +180,10 @@ typedef struct qobs_quantize_args {
  * The computation has one rounding to value's dtype for each operation, or to float if scale is F32 or there is a
  * global scale. Several threads may call it at the same time. Reproduces quantize and the compressors of
  * compressed-tensors.
+ * The sums are made in the same pass, against the numbers of qobs_fake_quantize. They are in float (F64: double) over
+ * at most 1,024 elements, then in double. NaN and infinity spread into them, and so do squares above the largest float.
+ * They have the same bits on every instruction set and for every number of threads. If the function fails, they are not
+ * written.
  * @since 0.2.0 */
 QOBS_API int qobs_quantize(const qobs_quantize_args *args, qobs_error *error);
 

@@ -199,14 +199,21 @@ int qobs_quantize(const qobs_quantize_args *args, qobs_error *error)
     RETURN_IF_FAILED(qobs_plan_create(&plan, a.config, a.value, a.g_idx, a.runtime, error));
     struct fake_quantize f = {
         .runtime = &runtime, .kernels = qobs_kernels_active(), .global_scale = a.global_scale, .direction = TO_CODES};
+    double sum[2] = {0};
+    f.sum = a.squared_error || a.energy ? sum : NULL;
     int status = choose_kind(&f, a.config, a.format, error);
-    f.positive_zero = makes_zeros_positive(a.config, a.format);
     if (status == QOBS_OK)
         status = choose_quantizer(&f.quantizer, a.config, a.format, error);
     if (status == QOBS_OK && plan->value.elements > 0)
         status = quantize(&f, &a, plan, error);
     qobs_plan_destroy(plan);
-    return status == QOBS_OK ? qobs_succeed(error) : status;
+    if (status != QOBS_OK)
+        return status;
+    if (a.squared_error)
+        *a.squared_error = sum[0];
+    if (a.energy)
+        *a.energy = sum[1];
+    return qobs_succeed(error);
 }
 
 static int check_code_dtypes(const struct view *codes, qobs_dtype dtype, qobs_error *error)

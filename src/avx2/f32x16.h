@@ -13,6 +13,7 @@
 
 #include "avx2/transpose.h"
 #include "kernels/kernel_search.h"
+#include "templates/inline.h"
 #ifdef QOBS_SLEEF
 #include <sleef.h>
 #endif
@@ -21,54 +22,45 @@ typedef struct {
     __m256 l, h;
 } f32x16;
 
-static inline f32x16 f32x16_load(const float *p) { return (f32x16){_mm256_load_ps(p), _mm256_load_ps(p + 8)}; }
+DEEP_INLINE f32x16 f32x16_load(const float *p) { return (f32x16){_mm256_load_ps(p), _mm256_load_ps(p + 8)}; }
 
-static inline void f32x16_store(float *p, f32x16 a)
+DEEP_INLINE void f32x16_store(float *p, f32x16 a)
 {
     _mm256_storeu_ps(p, a.l);
     _mm256_storeu_ps(p + 8, a.h);
 }
 
-static inline f32x16 f32x16_splat(float a) { return (f32x16){_mm256_set1_ps(a), _mm256_set1_ps(a)}; }
-static inline f32x16 f32x16_add(f32x16 a, f32x16 b)
-{
-    return (f32x16){_mm256_add_ps(a.l, b.l), _mm256_add_ps(a.h, b.h)};
-}
-static inline f32x16 f32x16_sub(f32x16 a, f32x16 b)
-{
-    return (f32x16){_mm256_sub_ps(a.l, b.l), _mm256_sub_ps(a.h, b.h)};
-}
-static inline f32x16 f32x16_mul(f32x16 a, f32x16 b)
-{
-    return (f32x16){_mm256_mul_ps(a.l, b.l), _mm256_mul_ps(a.h, b.h)};
-}
+DEEP_INLINE f32x16 f32x16_splat(float a) { return (f32x16){_mm256_set1_ps(a), _mm256_set1_ps(a)}; }
+DEEP_INLINE f32x16 f32x16_add(f32x16 a, f32x16 b) { return (f32x16){_mm256_add_ps(a.l, b.l), _mm256_add_ps(a.h, b.h)}; }
+DEEP_INLINE f32x16 f32x16_sub(f32x16 a, f32x16 b) { return (f32x16){_mm256_sub_ps(a.l, b.l), _mm256_sub_ps(a.h, b.h)}; }
+DEEP_INLINE f32x16 f32x16_mul(f32x16 a, f32x16 b) { return (f32x16){_mm256_mul_ps(a.l, b.l), _mm256_mul_ps(a.h, b.h)}; }
 
 /* a * b + c */
-static inline f32x16 f32x16_fma(f32x16 a, f32x16 b, f32x16 c)
+DEEP_INLINE f32x16 f32x16_fma(f32x16 a, f32x16 b, f32x16 c)
 {
     return (f32x16){_mm256_fmadd_ps(a.l, b.l, c.l), _mm256_fmadd_ps(a.h, b.h, c.h)};
 }
 
 /* c - a * b */
-static inline f32x16 f32x16_fnma(f32x16 a, f32x16 b, f32x16 c)
+DEEP_INLINE f32x16 f32x16_fnma(f32x16 a, f32x16 b, f32x16 c)
 {
     return (f32x16){_mm256_fnmadd_ps(a.l, b.l, c.l), _mm256_fnmadd_ps(a.h, b.h, c.h)};
 }
 
-static inline f32x16 f32x16_abs(f32x16 a)
+DEEP_INLINE f32x16 f32x16_abs(f32x16 a)
 {
     const __m256 sign = _mm256_set1_ps(-0.0f);
     return (f32x16){_mm256_andnot_ps(sign, a.l), _mm256_andnot_ps(sign, a.h)};
 }
 
 /* `negative` in lanes in which x has a sign, `other` in the rest. */
-static inline f32x16 f32x16_by_sign(f32x16 x, f32x16 negative, f32x16 other)
+DEEP_INLINE f32x16 f32x16_by_sign(f32x16 x, f32x16 negative, f32x16 other)
 {
     return (f32x16){_mm256_blendv_ps(other.l, negative.l, x.l), _mm256_blendv_ps(other.h, negative.h, x.h)};
 }
 
 /* The sign of `sign` on the magnitude of a. */
-static inline f32x16 f32x16_copy_sign(f32x16 a, f32x16 sign)
+DEEP_INLINE f32x16 f32x16_copy_sign(f32x16 a, f32x16 sign)
 {
     const __m256 minus = _mm256_set1_ps(-0.0f);
     return (f32x16){_mm256_or_ps(_mm256_andnot_ps(minus, a.l), _mm256_and_ps(minus, sign.l)),
@@ -77,27 +69,27 @@ static inline f32x16 f32x16_copy_sign(f32x16 a, f32x16 sign)
 
 /* Minimum and maximum of bits as signed integers: right for floats of which none is negative, and for limits of
  * floats of any sign. */
-static inline __m256 half_min_bits(__m256 a, __m256 b)
+DEEP_INLINE __m256 half_min_bits(__m256 a, __m256 b)
 {
     return _mm256_castsi256_ps(_mm256_min_epi32(_mm256_castps_si256(a), _mm256_castps_si256(b)));
 }
 
-static inline __m256 half_max_bits(__m256 a, __m256 b)
+DEEP_INLINE __m256 half_max_bits(__m256 a, __m256 b)
 {
     return _mm256_castsi256_ps(_mm256_max_epi32(_mm256_castps_si256(a), _mm256_castps_si256(b)));
 }
 
-static inline f32x16 f32x16_min_bits(f32x16 a, f32x16 b)
+DEEP_INLINE f32x16 f32x16_min_bits(f32x16 a, f32x16 b)
 {
     return (f32x16){half_min_bits(a.l, b.l), half_min_bits(a.h, b.h)};
 }
-static inline f32x16 f32x16_max_bits(f32x16 a, f32x16 b)
+DEEP_INLINE f32x16 f32x16_max_bits(f32x16 a, f32x16 b)
 {
     return (f32x16){half_max_bits(a.l, b.l), half_max_bits(a.h, b.h)};
 }
 
 /* Minus the mantissa, a number from 1 up to below 2, if the biased exponent is below 128. */
-static inline f32x16 f32x16_minus_mantissa(f32x16 a)
+DEEP_INLINE f32x16 f32x16_minus_mantissa(f32x16 a)
 {
     const __m256 set = _mm256_set1_ps(-1);
     return (f32x16){_mm256_or_ps(a.l, set), _mm256_or_ps(a.h, set)};
@@ -107,27 +99,27 @@ struct f32x16_table {
     __m256 low, high;
 };
 
-static inline struct f32x16_table f32x16_table(const float low[8], const float high[8])
+DEEP_INLINE struct f32x16_table f32x16_table(const float low[8], const float high[8])
 {
     return (struct f32x16_table){_mm256_loadu_ps(low), _mm256_loadu_ps(high)};
 }
 
 /* low[exponent % 8] * high[exponent / 8] for a biased exponent below 64; the sign does not matter. A permutation
  * looks at the low three bits of its indices only. */
-static inline __m256 half_look_up(struct f32x16_table t, __m256 a)
+DEEP_INLINE __m256 half_look_up(struct f32x16_table t, __m256 a)
 {
     const __m256i bits = _mm256_castps_si256(a);
     return _mm256_mul_ps(_mm256_permutevar8x32_ps(t.low, _mm256_srli_epi32(bits, 23)),
                          _mm256_permutevar8x32_ps(t.high, _mm256_srli_epi32(bits, 26)));
 }
 
-static inline f32x16 f32x16_look_up(struct f32x16_table t, f32x16 a)
+DEEP_INLINE f32x16 f32x16_look_up(struct f32x16_table t, f32x16 a)
 {
     return (f32x16){half_look_up(t, a.l), half_look_up(t, a.h)};
 }
 
 #ifdef QOBS_SLEEF
-static inline f32x16 f32x16_pow(f32x16 a, float exponent)
+DEEP_INLINE f32x16 f32x16_pow(f32x16 a, float exponent)
 {
     const __m256 e = _mm256_set1_ps(exponent);
     return (f32x16){Sleef_cinz_powf8_u10avx(a.l, e), Sleef_cinz_powf8_u10avx(a.h, e)};
@@ -135,7 +127,7 @@ static inline f32x16 f32x16_pow(f32x16 a, float exponent)
 #endif
 
 /* Horizontal sums of four vectors: lanes 8 apart are added first, then lanes 4, 2 and 1 apart. */
-static inline void f32x16_sum_4(const f32x16 a[4], float sum[4])
+DEEP_INLINE void f32x16_sum_4(const f32x16 a[4], float sum[4])
 {
     __m256 eight[4];
     for (int i = 0; i < 4; i++)
@@ -153,7 +145,7 @@ static inline void f32x16_sum_4(const f32x16 a[4], float sum[4])
 }
 
 /* Transposes 16 rows of 16 floats that start `row` floats apart. */
-static inline void f32x16_transpose(const float *x, size_t row, float *out)
+DEEP_INLINE void f32x16_transpose(const float *x, size_t row, float *out)
 {
     for (size_t from = 0; from < 16; from += 8)
         for (size_t column = 0; column < 16; column += 8) {
@@ -166,7 +158,7 @@ static inline void f32x16_transpose(const float *x, size_t row, float *out)
         }
 }
 
-static inline int half_improve(__m256 a, __m256 step, __m256 *best, __m256 *at)
+DEEP_INLINE int half_improve(__m256 a, __m256 step, __m256 *best, __m256 *at)
 {
     const __m256 less = _mm256_cmp_ps(a, *best, _CMP_LT_OQ);
     *best = _mm256_blendv_ps(*best, a, less);
@@ -176,7 +168,7 @@ static inline int half_improve(__m256 a, __m256 step, __m256 *best, __m256 *at)
 
 /* In lanes in which a is below *best, *best becomes a and *at becomes `step`; returns whether there is such a lane.
  * NaN is not below. */
-static inline bool f32x16_improve(f32x16 a, float step, f32x16 *best, f32x16 *at)
+DEEP_INLINE bool f32x16_improve(f32x16 a, float step, f32x16 *best, f32x16 *at)
 {
     const __m256 steps = _mm256_set1_ps(step);
     return (half_improve(a.l, steps, &best->l, &at->l) | half_improve(a.h, steps, &best->h, &at->h)) != 0;

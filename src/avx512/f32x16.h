@@ -13,30 +13,31 @@
 
 #include "avx512/transpose.h"
 #include "kernels/kernel_search.h"
+#include "templates/inline.h"
 #ifdef QOBS_SLEEF
 #include <sleef.h>
 #endif
 
 typedef __m512 f32x16;
 
-static inline f32x16 f32x16_load(const float *p) { return _mm512_load_ps(p); }
-static inline void f32x16_store(float *p, f32x16 a) { _mm512_storeu_ps(p, a); }
-static inline f32x16 f32x16_splat(float a) { return _mm512_set1_ps(a); }
-static inline f32x16 f32x16_add(f32x16 a, f32x16 b) { return _mm512_add_ps(a, b); }
-static inline f32x16 f32x16_sub(f32x16 a, f32x16 b) { return _mm512_sub_ps(a, b); }
-static inline f32x16 f32x16_mul(f32x16 a, f32x16 b) { return _mm512_mul_ps(a, b); }
-static inline f32x16 f32x16_fma(f32x16 a, f32x16 b, f32x16 c) { return _mm512_fmadd_ps(a, b, c); }   /* a * b + c */
-static inline f32x16 f32x16_fnma(f32x16 a, f32x16 b, f32x16 c) { return _mm512_fnmadd_ps(a, b, c); } /* c - a * b */
-static inline f32x16 f32x16_abs(f32x16 a) { return _mm512_abs_ps(a); }
+DEEP_INLINE f32x16 f32x16_load(const float *p) { return _mm512_load_ps(p); }
+DEEP_INLINE void f32x16_store(float *p, f32x16 a) { _mm512_storeu_ps(p, a); }
+DEEP_INLINE f32x16 f32x16_splat(float a) { return _mm512_set1_ps(a); }
+DEEP_INLINE f32x16 f32x16_add(f32x16 a, f32x16 b) { return _mm512_add_ps(a, b); }
+DEEP_INLINE f32x16 f32x16_sub(f32x16 a, f32x16 b) { return _mm512_sub_ps(a, b); }
+DEEP_INLINE f32x16 f32x16_mul(f32x16 a, f32x16 b) { return _mm512_mul_ps(a, b); }
+DEEP_INLINE f32x16 f32x16_fma(f32x16 a, f32x16 b, f32x16 c) { return _mm512_fmadd_ps(a, b, c); }   /* a * b + c */
+DEEP_INLINE f32x16 f32x16_fnma(f32x16 a, f32x16 b, f32x16 c) { return _mm512_fnmadd_ps(a, b, c); } /* c - a * b */
+DEEP_INLINE f32x16 f32x16_abs(f32x16 a) { return _mm512_abs_ps(a); }
 
 /* `negative` in lanes in which x has a sign, `other` in the rest. */
-static inline f32x16 f32x16_by_sign(f32x16 x, f32x16 negative, f32x16 other)
+DEEP_INLINE f32x16 f32x16_by_sign(f32x16 x, f32x16 negative, f32x16 other)
 {
     return _mm512_mask_blend_ps(_mm512_movepi32_mask(_mm512_castps_si512(x)), other, negative);
 }
 
 /* The sign of `sign` on the magnitude of a. */
-static inline f32x16 f32x16_copy_sign(f32x16 a, f32x16 sign)
+DEEP_INLINE f32x16 f32x16_copy_sign(f32x16 a, f32x16 sign)
 {
     const __m512i minus = _mm512_set1_epi32(INT32_MIN);
     return _mm512_castsi512_ps(
@@ -45,24 +46,24 @@ static inline f32x16 f32x16_copy_sign(f32x16 a, f32x16 sign)
 
 /* Minimum and maximum of bits as signed integers: right for floats of which none is negative, and for limits of
  * floats of any sign. */
-static inline f32x16 f32x16_min_bits(f32x16 a, f32x16 b)
+DEEP_INLINE f32x16 f32x16_min_bits(f32x16 a, f32x16 b)
 {
     return _mm512_castsi512_ps(_mm512_min_epi32(_mm512_castps_si512(a), _mm512_castps_si512(b)));
 }
 
-static inline f32x16 f32x16_max_bits(f32x16 a, f32x16 b)
+DEEP_INLINE f32x16 f32x16_max_bits(f32x16 a, f32x16 b)
 {
     return _mm512_castsi512_ps(_mm512_max_epi32(_mm512_castps_si512(a), _mm512_castps_si512(b)));
 }
 
 /* Minus the mantissa, a number from 1 up to below 2, if the biased exponent is below 128. */
-static inline f32x16 f32x16_minus_mantissa(f32x16 a) { return _mm512_or_ps(a, _mm512_set1_ps(-1)); }
+DEEP_INLINE f32x16 f32x16_minus_mantissa(f32x16 a) { return _mm512_or_ps(a, _mm512_set1_ps(-1)); }
 
 struct f32x16_table {
     __m512 low, high; /* for exponents 32 to 47 and 48 to 63; 0 for those below */
 };
 
-static inline struct f32x16_table f32x16_table(const float low[8], const float high[8])
+DEEP_INLINE struct f32x16_table f32x16_table(const float low[8], const float high[8])
 {
     const __m512 v = _mm512_broadcast_f32x8(_mm256_loadu_ps(low));
     return (struct f32x16_table){
@@ -73,7 +74,7 @@ static inline struct f32x16_table f32x16_table(const float low[8], const float h
 
 /* low[exponent % 8] * high[exponent / 8] for a biased exponent below 64, high being 0 up to high[3]; the sign does
  * not matter. A permutation looks at the low five bits of its indices only; the sixth is 0 where the result is. */
-static inline f32x16 f32x16_look_up(struct f32x16_table t, f32x16 a)
+DEEP_INLINE f32x16 f32x16_look_up(struct f32x16_table t, f32x16 a)
 {
     const __m512i bits = _mm512_castps_si512(a);
     const __mmask16 there = _mm512_test_epi32_mask(bits, _mm512_set1_epi32(32 << 23));
@@ -81,14 +82,14 @@ static inline f32x16 f32x16_look_up(struct f32x16_table t, f32x16 a)
 }
 
 #ifdef QOBS_SLEEF
-static inline f32x16 f32x16_pow(f32x16 a, float exponent)
+DEEP_INLINE f32x16 f32x16_pow(f32x16 a, float exponent)
 {
     return Sleef_cinz_powf16_u10avx512fnofma(a, f32x16_splat(exponent));
 }
 #endif
 
 /* Horizontal sums of four vectors: lanes 8 apart are added first, then lanes 4, 2 and 1 apart. */
-static inline void f32x16_sum_4(const f32x16 a[4], float sum[4])
+DEEP_INLINE void f32x16_sum_4(const f32x16 a[4], float sum[4])
 {
     const __m512 ab = _mm512_add_ps(_mm512_mask_blend_ps(0xff00, a[0], a[1]), _mm512_shuffle_f32x4(a[0], a[1], 0x4e));
     const __m512 cd = _mm512_add_ps(_mm512_mask_blend_ps(0xff00, a[2], a[3]), _mm512_shuffle_f32x4(a[2], a[3], 0x4e));
@@ -100,7 +101,7 @@ static inline void f32x16_sum_4(const f32x16 a[4], float sum[4])
 }
 
 /* Transposes 16 rows of 16 floats that start `row` floats apart. */
-static inline void f32x16_transpose(const float *x, size_t row, float *out)
+DEEP_INLINE void f32x16_transpose(const float *x, size_t row, float *out)
 {
     vec r[16];
     for (size_t i = 0; i < 16; i++)
@@ -112,7 +113,7 @@ static inline void f32x16_transpose(const float *x, size_t row, float *out)
 
 /* In lanes in which a is below *best, *best becomes a and *at becomes `step`; returns whether there is such a lane.
  * NaN is not below. */
-static inline bool f32x16_improve(f32x16 a, float step, f32x16 *best, f32x16 *at)
+DEEP_INLINE bool f32x16_improve(f32x16 a, float step, f32x16 *best, f32x16 *at)
 {
     const __mmask16 less = _mm512_cmp_ps_mask(a, *best, _CMP_LT_OQ);
     *best = _mm512_mask_mov_ps(*best, less, a);

@@ -24,6 +24,7 @@ struct quantization {
     qobs_dequantize_rows_fn *number_rows;
     qobs_dequantize_columns_fn *number_columns;
     int64_t element, out_element; /* bytes; 1 for codes */
+    double *sum;                  /* of the squared errors of codes, and of the elements; NULL: not wanted */
 };
 
 /* ---- Kernel calls ---------------------------------------------------------------------------------------------- */
@@ -56,7 +57,7 @@ static void call_columns(const struct quantization *job, const unsigned char *x,
 {
     if (job->f->direction == TO_CODES)
         job->code_columns(&job->quantizer, job->f->kind, x, x_stride, out, out_stride, (size_t)rows, (size_t)columns,
-                          qparams);
+                          qparams, job->sum);
     else if (job->f->direction == FROM_CODES)
         job->number_columns(&job->quantizer, job->f->kind, x, x_stride, out, out_stride, (size_t)rows, (size_t)columns,
                             qparams);
@@ -113,7 +114,7 @@ static void quantize_runs(const struct quantization *job, const struct loop *inn
         unsigned char *to_run = out + first * runs->out;
         if (job->f->direction == TO_CODES)
             job->code_rows(&job->quantizer, job->f->kind, from, runs->in, to_run, runs->out, (size_t)n,
-                           (size_t)inner->extent, &qparams, runs->qparam != 0);
+                           (size_t)inner->extent, &qparams, runs->qparam != 0, job->sum);
         else if (job->f->direction == FROM_CODES)
             job->number_rows(&job->quantizer, job->f->kind, from, runs->in, to_run, runs->out, (size_t)n,
                              (size_t)inner->extent, &qparams, runs->qparam != 0);
@@ -167,20 +168,58 @@ static void quantize_loops(const struct quantization *job, const struct loops *l
 static const struct split_rule rule = {
     .min_part = 1 << 17, .parts_per_thread = 4, .max_parts = SPLIT_MAX_PARTS}; /* bytes */
 
+/* Sums have the same order of additions for any number of threads. */
+static struct split split_units(const struct quantization *job, int64_t units, int64_t bytes)
+{
+    if (!job->sum)
+        return qobs_split(job->f->runtime, &rule, units, bytes, 0);
+    int64_t parts = bytes / rule.min_part < rule.max_parts ? bytes / rule.min_part : rule.max_parts;
+    parts = parts < units ? parts : units;
+    return (struct split){.units = units, .parts = parts > 0 ? parts : 1};
+}
+
+/* A job of one part: its sums are its own. */
+struct quantized_part {
+    struct quantization job;
+    double sum[2];
+};
+
+static void open_part(struct quantized_part *p, const struct quantization *job)
+{
+    *p = (struct quantized_part){.job = *job};
+    p->job.sum = job->sum ? p->sum : NULL;
+}
+
+static void close_part(const struct quantized_part *p, double (*sums)[2], int64_t part)
+{
+    if (p->job.sum)
+        memcpy(sums[part], p->sum, sizeof p->sum);
+}
+
+static void add_parts(const struct quantization *job, const struct split *split, double (*sums)[2])
+{
+    for (int64_t i = 0; job->sum && i < split->parts; i++)
+        for (int k = 0; k < 2; k++)
+            job->sum[k] += sums[i][k];
+}
+
 struct quantized_parts {
     const struct quantization *job;
     const struct loops *loops;
     int loop; /* the one that is split */
+    double sums[SPLIT_MAX_PARTS][2];
 };
 
 static void quantize_part(void *argument, int64_t part, int64_t from, int64_t to)
 {
-    const struct quantized_parts *p = argument;
+    struct quantized_parts *p = argument;
     struct loops loops = *p->loops;
-    (void)part;
+    struct quantized_part own;
     if (loops.count > 0)
         qobs_loops_cut(&loops, p->loop, from, to);
-    quantize_loops(p->job, &loops);
+    open_part(&own, p->job);
+    quantize_loops(&own.job, &loops);
+    close_part(&own, p->sums, part);
 }
 
 /* Splits the outermost of the loops that give the most parts. */
@@ -191,7 +230,7 @@ static void quantize_tile(const struct quantization *job, struct loops *loops)
     struct quantized_parts p = {.job = job, .loops = loops};
     struct split best = {.parts = 0};
     for (int i = 0; i < loops->count; i++) {
-        const struct split split = qobs_split(job->f->runtime, &rule, loops->loop[i].extent, bytes, 0);
+        const struct split split = split_units(job, loops->loop[i].extent, bytes);
         if (split.parts > best.parts) {
             best = split;
             p.loop = i;
@@ -199,6 +238,7 @@ static void quantize_tile(const struct quantization *job, struct loops *loops)
     }
     best.parts = best.parts > 0 ? best.parts : 1;
     qobs_split_run(job->f->runtime, &best, quantize_part, &p);
+    add_parts(job, &best, p.sums);
 }
 
 /* ---- g_idx ----------------------------------------------------------------------------------------------------- */
@@ -209,6 +249,7 @@ struct ordered_quantization {
     struct g_idx_rows rows;
     double *of_row;     /* workspace of every part: the qparams of one row */
     uint32_t *group_of; /* of each column */
+    double sums[SPLIT_MAX_PARTS][2];
 };
 
 /* The qparams of n columns, out of those of a row. */
@@ -227,31 +268,34 @@ static void pick(const struct ordered_quantization *o, const struct qparam_array
         }
 }
 
-static void quantize_row(const struct ordered_quantization *o, int64_t row, const struct qparam_arrays *of_row,
-                         struct qparam_panel *panel)
+static void quantize_row(const struct ordered_quantization *o, const struct quantization *job, int64_t row,
+                         const struct qparam_arrays *of_row, struct qparam_panel *panel)
 {
     const struct g_idx_rows *r = &o->rows;
     const struct loop_entry at = qobs_loops_at(&r->loops, row);
-    qobs_read_qparams(&o->job->qparams, at.qparam, 1, r->groups, of_row);
+    qobs_read_qparams(&job->qparams, at.qparam, 1, r->groups, of_row);
     for (int64_t first = 0; first < r->columns; first += PANEL) {
         const int64_t n = r->columns - first < PANEL ? r->columns - first : PANEL;
         pick(o, of_row, o->group_of + first, n, panel);
-        quantize_panel(o->job, panel, at.in + first * r->column_in, r->column_in, at.out + first * r->column_out,
+        quantize_panel(job, panel, at.in + first * r->column_in, r->column_in, at.out + first * r->column_out,
                        r->column_out, n, &qobs_single_loop);
     }
 }
 
 static void quantize_rows(void *argument, int64_t part, int64_t from, int64_t to)
 {
-    const struct ordered_quantization *o = argument;
+    struct ordered_quantization *o = argument;
     const int64_t groups = o->rows.groups;
+    struct quantized_part own;
     struct qparam_panel panel;
     double *workspace = o->of_row + 3 * groups * part;
     const struct qparam_arrays of_row = {workspace, workspace + groups, workspace + 2 * groups};
     if (!o->job->f->zero_point)
         qobs_no_zero_points(&o->job->qparams, PANEL, &panel);
+    open_part(&own, o->job);
     for (int64_t row = from; row < to; row++)
-        quantize_row(o, row, &of_row, &panel);
+        quantize_row(o, &own.job, row, &of_row, &panel);
+    close_part(&own, o->sums, part);
 }
 
 static int quantize_ordered(const struct quantization *job, const qobs_plan *plan, const unsigned char *x,
@@ -260,7 +304,7 @@ static int quantize_ordered(const struct quantization *job, const qobs_plan *pla
     struct ordered_quantization o = {.job = job};
     qobs_g_idx_rows_of(plan, x, out_plan, out, &o.rows);
     const struct g_idx_rows *r = &o.rows;
-    const struct split split = qobs_split(job->f->runtime, &rule, r->rows, r->rows * r->columns * job->element, 0);
+    const struct split split = split_units(job, r->rows, r->rows * r->columns * job->element);
     const size_t workspace = 3 * (size_t)r->groups * (size_t)split.parts * sizeof(double);
     const size_t size = workspace + (size_t)r->columns * sizeof(uint32_t);
     o.of_row = qobs_allocate(job->f->runtime, size);
@@ -269,6 +313,7 @@ static int quantize_ordered(const struct quantization *job, const qobs_plan *pla
     o.group_of = (uint32_t *)((unsigned char *)o.of_row + workspace);
     qobs_g_idx_groups(plan, o.group_of);
     qobs_split_run(job->f->runtime, &split, quantize_rows, &o);
+    add_parts(job, &split, o.sums);
     qobs_release(job->f->runtime, o.of_row, size);
     return QOBS_OK;
 }
@@ -276,7 +321,7 @@ static int quantize_ordered(const struct quantization *job, const qobs_plan *pla
 int qobs_fake_quantize_plan(const struct fake_quantize *f, const qobs_plan *plan, const void *x,
                             const qobs_plan *out_plan, void *out, qobs_error *error)
 {
-    struct quantization job = {.f = f, .quantizer = f->quantizer};
+    struct quantization job = {.f = f, .quantizer = f->quantizer, .sum = f->sum};
     enum kernel_dtype dtype;
     qobs_kernel_dtype_of(plan->dtype, &dtype);
     const int64_t number = (int64_t)qobs_dtype_size(plan->dtype);

@@ -27,6 +27,7 @@ struct fake_quantize {
     const float *global_scale; /* every scale is divided by it; NULL: there is none */
     enum quantize_direction direction;
     enum code_kind kind; /* of the codes */
+    double *sum;         /* TO_CODES: two sums to add to, as kernel_quantize.h has them; NULL: none */
 };
 
 /* Reads x, laid out as the value of plan, and writes out, laid out as the value of out_plan. The plans have one shape

@@ -46,6 +46,15 @@ static void read_floats(const void *array, qobs_dtype dtype, int64_t first, int6
     }
 }
 
+/* Bits instead of comparisons of floats, so that the loop becomes vectors. */
+static void clear_payloads(float *number, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) {
+        const uint32_t bits = bits_of_float(number[i]), nan = -(uint32_t)((bits & 0x7fffffff) > 0x7f800000);
+        number[i] = float_of_bits((bits & ~nan) | (0x7fc00000 & nan));
+    }
+}
+
 static void read_single(const struct qparam_source *q, int64_t first, int64_t stride, int64_t n,
                         const struct qparam_arrays *to)
 {
@@ -54,10 +63,12 @@ static void read_single(const struct qparam_source *q, int64_t first, int64_t st
     if (q->global_scale)
         for (int64_t i = 0; i < n; i++)
             scale[i] /= *q->global_scale;
+    clear_payloads(scale, n);
     if (!q->zero_point)
         return;
     /* Upstream converts a zero point to the dtype of x when it adds it and to that of scale when it subtracts it. */
     read_floats(q->zero_point, q->zero_point_dtype, first, stride, n, zero_point_sub);
+    clear_payloads(zero_point_sub, n);
     for (int64_t i = 0; i < n; i++)
         zero_point_add[i] = q->x_dtype == QOBS_BF16  ? load_bf16(store_bf16(zero_point_sub[i]))
                             : q->x_dtype == QOBS_F16 ? load_f16(store_f16(zero_point_sub[i]))

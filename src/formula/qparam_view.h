@@ -32,7 +32,8 @@ struct qparam_arrays {
     void *scale, *zero_point_add, *zero_point_sub;
 };
 
-/* Reads n qparams from `first` on, `stride` apart, into arrays of that capacity; zero points only if there are any. */
+/* Reads n qparams from `first` on, `stride` apart, into arrays of that capacity; zero points only if there are any.
+ * Floats that are NaN lose sign and payload. */
 void qobs_read_qparams(const struct qparam_source *q, int64_t first, int64_t stride, int64_t n,
                        const struct qparam_arrays *to);
 

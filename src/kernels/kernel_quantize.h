@@ -34,16 +34,21 @@ struct qparam_pair {
 enum code_kind { QOBS_CODE_INTEGER, QOBS_CODE_E4M3, QOBS_CODE_E2M1 };
 
 /* As QOBS_FAKE_QUANTIZE_ROWS without the way back: each element becomes a code of one byte. The quantizer is not
- * torch's and its numbers are those of `kind`. Only zero_point_add is used. codes must not overlap x. */
+ * torch's and its numbers are those of `kind`. codes must not overlap x. A qparam that is NaN has no payload.
+ * sum: NULL, and zero_point_sub is not used, or two sums. The squares of x - fake-quantized x are added to sum[0],
+ * those of x to sum[1]. Element j of a run or row is in vector j / 16. Up to QOBS_CODE_SUM_VECTORS vectors of a call,
+ * the last of each run included, have 16 sums in float (F64: double), element j in sum j % 16. Sums 8 apart are added
+ * first, then 4, 2 and 1 apart, and the last one is added to the double. */
+enum { QOBS_CODE_SUM_VECTORS = 64 };
 #define QOBS_QUANTIZE_ROWS(name)                                                                                       \
     void name(const struct quantizer *quantizer, enum code_kind kind, const void *x, ptrdiff_t x_stride,               \
               unsigned char *codes, ptrdiff_t code_stride, size_t runs, size_t length,                                 \
-              const struct qparam_pair *qparams, ptrdiff_t qparam_stride)
+              const struct qparam_pair *qparams, ptrdiff_t qparam_stride, double *sum)
 
 #define QOBS_QUANTIZE_COLUMNS(name)                                                                                    \
     void name(const struct quantizer *quantizer, enum code_kind kind, const void *x, ptrdiff_t x_stride,               \
               unsigned char *codes, ptrdiff_t code_stride, size_t rows, size_t columns,                                \
-              const struct qparam_pair *qparams)
+              const struct qparam_pair *qparams, double *sum)
 
 /* The way back: each code of one byte becomes an element. Only zero_point_sub is used; it may be NULL in both forms.
  * The high 4 bits of E2M1 are ignored. codes must not overlap out. */

@@ -2,6 +2,8 @@
 /* SPDX-FileCopyrightText: The qobs authors */
 
 /* NEON fake-quantize; contract and limits in templates/quantize.inl.h. */
+#include "neon/f32x16_codes.h"
+
 #define ENTRY_(name) name##_neon
 #define ENTRY(name) ENTRY_(name)
 #include "templates/quantize.inl.h"

@@ -8,6 +8,7 @@
 
 #include "kernels/kernel_search.h"
 #include "number/number.h"
+#include "templates/inline.h"
 #ifdef QOBS_SLEEF
 #include <sleef.h>
 #endif
@@ -22,73 +23,73 @@ typedef struct {
         r.f[i] = expression;                                                                                           \
     return r
 
-static inline f32x16 f32x16_load(const float *p) { F32X16_EACH(p[i]); }
+DEEP_INLINE f32x16 f32x16_load(const float *p) { F32X16_EACH(p[i]); }
 
-static inline void f32x16_store(float *p, f32x16 a)
+DEEP_INLINE void f32x16_store(float *p, f32x16 a)
 {
     for (int i = 0; i < 16; i++)
         p[i] = a.f[i];
 }
 
-static inline f32x16 f32x16_splat(float a) { F32X16_EACH(a); }
-static inline f32x16 f32x16_add(f32x16 a, f32x16 b) { F32X16_EACH(a.f[i] + b.f[i]); }
-static inline f32x16 f32x16_sub(f32x16 a, f32x16 b) { F32X16_EACH(a.f[i] - b.f[i]); }
-static inline f32x16 f32x16_mul(f32x16 a, f32x16 b) { F32X16_EACH(a.f[i] * b.f[i]); }
-static inline f32x16 f32x16_fma(f32x16 a, f32x16 b, f32x16 c)
+DEEP_INLINE f32x16 f32x16_splat(float a) { F32X16_EACH(a); }
+DEEP_INLINE f32x16 f32x16_add(f32x16 a, f32x16 b) { F32X16_EACH(a.f[i] + b.f[i]); }
+DEEP_INLINE f32x16 f32x16_sub(f32x16 a, f32x16 b) { F32X16_EACH(a.f[i] - b.f[i]); }
+DEEP_INLINE f32x16 f32x16_mul(f32x16 a, f32x16 b) { F32X16_EACH(a.f[i] * b.f[i]); }
+DEEP_INLINE f32x16 f32x16_fma(f32x16 a, f32x16 b, f32x16 c)
 {
     F32X16_EACH(fmaf(a.f[i], b.f[i], c.f[i]));
 } /* a * b + c */
-static inline f32x16 f32x16_fnma(f32x16 a, f32x16 b, f32x16 c)
+DEEP_INLINE f32x16 f32x16_fnma(f32x16 a, f32x16 b, f32x16 c)
 {
     F32X16_EACH(fmaf(-a.f[i], b.f[i], c.f[i]));
 } /* c - a * b */
-static inline f32x16 f32x16_abs(f32x16 a) { F32X16_EACH(fabsf(a.f[i])); }
+DEEP_INLINE f32x16 f32x16_abs(f32x16 a) { F32X16_EACH(fabsf(a.f[i])); }
 
 /* `negative` in lanes in which x has a sign, `other` in the rest. */
-static inline f32x16 f32x16_by_sign(f32x16 x, f32x16 negative, f32x16 other)
+DEEP_INLINE f32x16 f32x16_by_sign(f32x16 x, f32x16 negative, f32x16 other)
 {
     F32X16_EACH(bits_of_float(x.f[i]) >> 31 ? negative.f[i] : other.f[i]);
 }
 
 /* The sign of `sign` on the magnitude of a. */
-static inline f32x16 f32x16_copy_sign(f32x16 a, f32x16 sign) { F32X16_EACH(copysignf(a.f[i], sign.f[i])); }
+DEEP_INLINE f32x16 f32x16_copy_sign(f32x16 a, f32x16 sign) { F32X16_EACH(copysignf(a.f[i], sign.f[i])); }
 
 /* Minimum and maximum of bits as signed integers: right for floats of which none is negative, and for limits of
  * floats of any sign. */
-static inline f32x16 f32x16_min_bits(f32x16 a, f32x16 b)
+DEEP_INLINE f32x16 f32x16_min_bits(f32x16 a, f32x16 b)
 {
     F32X16_EACH((int32_t)bits_of_float(a.f[i]) < (int32_t)bits_of_float(b.f[i]) ? a.f[i] : b.f[i]);
 }
 
-static inline f32x16 f32x16_max_bits(f32x16 a, f32x16 b)
+DEEP_INLINE f32x16 f32x16_max_bits(f32x16 a, f32x16 b)
 {
     F32X16_EACH((int32_t)bits_of_float(a.f[i]) > (int32_t)bits_of_float(b.f[i]) ? a.f[i] : b.f[i]);
 }
 
 /* Minus the mantissa, a number from 1 up to below 2, if the biased exponent is below 128. */
-static inline f32x16 f32x16_minus_mantissa(f32x16 a) { F32X16_EACH(float_of_bits(bits_of_float(a.f[i]) | 0xbf800000)); }
+DEEP_INLINE f32x16 f32x16_minus_mantissa(f32x16 a) { F32X16_EACH(float_of_bits(bits_of_float(a.f[i]) | 0xbf800000)); }
 
 struct f32x16_table {
     const float *low, *high;
 };
 
-static inline struct f32x16_table f32x16_table(const float low[8], const float high[8])
+DEEP_INLINE struct f32x16_table f32x16_table(const float low[8], const float high[8])
 {
     return (struct f32x16_table){low, high};
 }
 
 /* low[exponent % 8] * high[exponent / 8] for a biased exponent below 64; the sign does not matter. */
-static inline f32x16 f32x16_look_up(struct f32x16_table t, f32x16 a)
+DEEP_INLINE f32x16 f32x16_look_up(struct f32x16_table t, f32x16 a)
 {
     F32X16_EACH(t.low[bits_of_float(a.f[i]) >> 23 & 7] * t.high[bits_of_float(a.f[i]) >> 26 & 7]);
 }
 
 #ifdef QOBS_SLEEF
-static inline f32x16 f32x16_pow(f32x16 a, float exponent) { F32X16_EACH(Sleef_cinz_powf1_u10purec(a.f[i], exponent)); }
+DEEP_INLINE f32x16 f32x16_pow(f32x16 a, float exponent) { F32X16_EACH(Sleef_cinz_powf1_u10purec(a.f[i], exponent)); }
 #endif
 
 /* Horizontal sums of four vectors: lanes 8 apart are added first, then lanes 4, 2 and 1 apart. */
-static inline void f32x16_sum_4(const f32x16 a[4], float sum[4])
+DEEP_INLINE void f32x16_sum_4(const f32x16 a[4], float sum[4])
 {
     for (int i = 0; i < 4; i++) {
         f32x16 s = a[i];
@@ -100,7 +101,7 @@ static inline void f32x16_sum_4(const f32x16 a[4], float sum[4])
 }
 
 /* Transposes 16 rows of 16 floats that start `row` floats apart. */
-static inline void f32x16_transpose(const float *x, size_t row, float *out)
+DEEP_INLINE void f32x16_transpose(const float *x, size_t row, float *out)
 {
     for (size_t i = 0; i < 16; i++)
         for (size_t column = 0; column < 16; column++)
@@ -109,7 +110,7 @@ static inline void f32x16_transpose(const float *x, size_t row, float *out)
 
 /* In lanes in which a is below *best, *best becomes a and *at becomes `step`; returns whether there is such a lane.
  * NaN is not below. */
-static inline bool f32x16_improve(f32x16 a, float step, f32x16 *best, f32x16 *at)
+DEEP_INLINE bool f32x16_improve(f32x16 a, float step, f32x16 *best, f32x16 *at)
 {
     bool any = false;
     for (int i = 0; i < 16; i++) {

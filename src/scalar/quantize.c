@@ -2,6 +2,8 @@
 /* SPDX-FileCopyrightText: The qobs authors */
 
 /* Portable fake-quantize; contract and limits in templates/quantize.inl.h. */
+#include "scalar/f32x16_codes.h"
+
 #define ENTRY_(name) name##_scalar
 #define ENTRY(name) ENTRY_(name)
 #include "templates/quantize.inl.h"

@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* Fake-quantize, plain C for every instruction set; included by src/ISA/quantize.c with its ENTRY. Its flags decide how
- * wide the compiler makes the loops. One dtype is quantize_native.inl.h.
+/* Fake-quantize, plain C for every instruction set, and codes; included by src/ISA/quantize.c with its ENTRY and its
+ * f32x16_codes.h. Flags decide how wide the compiler makes the loops of plain C. One dtype is quantize_native.inl.h.
  *
  * Accumulators: none; elements are independent. Each has upstream's operations in upstream's order, one rounding each.
  *   Results are the same bits everywhere because IEEE arithmetic is. NaN becomes the quiet NaN without sign: its
- *   payload would depend on the processor and on the order of operands that the compiler chose.
+ *   payload would depend on the processor and on the order of operands that the compiler chose. The squared errors of
+ *   codes have 16 sums in float (F64: double) and the caller's doubles, in the order of kernel_quantize.h.
  * Overflow: scaled values are clamped to quant_min and quant_max before they are rounded to the grid.
- * Tails: the compiler's. Nothing outside a run is read or written.
- * In flight: as many as the compiler unrolls; no iteration waits for another.
+ * Tails: the compiler's; codes: through a buffer of 16. Nothing outside a run is read or written.
+ * In flight: as many as the compiler unrolls; codes: 16. No iteration waits for another but for the sums.
  * Caller's duty: round to nearest, no flushing of subnormals (base/fpenv.h). scale, and for BF16 and F16 unless
  *   in_float the zero points, are numbers of the dtype. In torch's arithmetic zero points lie between quant_min and
  *   quant_max. */
@@ -29,13 +30,16 @@ enum {
     IN_FLOAT = 4,
     TORCH = 8,
     INTEGER_GRID = 16,
-    BY_RECIPROCAL = 32 /* `scale` is 1 / scale */
+    BY_RECIPROCAL = 32, /* the divisor is 1 / scale */
+    WITH_SUM = 64       /* squared errors are added up */
 };
-
-enum { CODE_BLOCK = 16 }; /* codes of one store */
 
 /* A variant that is missing from the list stops the program: otherwise it would silently leave the output as it was. */
 #define NO_VARIANT __builtin_trap()
+
+enum { CODE_PREFETCH_BYTES = 2048 }; /* the hardware prefetches less than loops with this much work need */
+
+#include "templates/code_sums.inl.h"
 
 #define NATIVE_BODY "templates/quantize_native.inl.h"
 #include "number/native_each.inl.h"

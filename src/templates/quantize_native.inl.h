@@ -39,7 +39,7 @@ ALWAYS_INLINE real NATIVE(grid)(const struct NATIVE(quantizer) * q, int how, rea
 ALWAYS_INLINE real NATIVE(scaled)(const struct NATIVE(quantizer) * q, int how, stored x, real scale,
                                   real zero_point_add)
 {
-    real v = NATIVE(round_if_native)(how, how & BY_RECIPROCAL ? load(x) * scale : load(x) / scale);
+    real v = NATIVE(round_if_native)(how, load(x) / scale);
     if (how & ZERO_POINT)
         v = NATIVE(round_if_native)(how, v + zero_point_add);
     v = v < q->quant_min ? q->quant_min : v;
@@ -198,6 +198,10 @@ QOBS_FAKE_QUANTIZE_COLUMNS(ENTRY(NATIVE(qobs_fake_quantize_columns)))
 }
 
 #include "templates/codes_native.inl.h"
+
+#if MANTISSA_BITS != 52
+#include "templates/codes_lanes.inl.h"
+#endif
 
 #undef IS_LIGHT
 #undef EACH_VARIANT

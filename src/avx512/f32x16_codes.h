@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-FileCopyrightText: The qobs authors */
+
+/* What templates/codes_lanes.inl.h needs of 16 floats beyond f32x16.h: elements, bits and codes. Everything is static,
+ * as in vec.h. */
+#pragma once
+
+#include "avx512/f32x16.h"
+
+/* A constant of a loop, in a register: gcc would make it again for each vector. */
+DEEP_INLINE f32x16 f32x16_constant(float a)
+{
+    f32x16 v = _mm512_set1_ps(a);
+    __asm__("" : "+v"(v));
+    return v;
+}
+
+/* Elements at any address, as floats. */
+DEEP_INLINE f32x16 f32x16_load_f32(const void *p) { return _mm512_loadu_ps(p); }
+DEEP_INLINE f32x16 f32x16_load_bf16(const void *p)
+{
+    return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_loadu_si256(p)), 16));
+}
+DEEP_INLINE f32x16 f32x16_load_f16(const void *p) { return _mm512_cvtph_ps(_mm256_loadu_si256(p)); }
+
+DEEP_INLINE f32x16 f32x16_div(f32x16 a, f32x16 b) { return _mm512_div_ps(a, b); }
+
+/* a, or the limit if a is below or above it. NaN stays. */
+DEEP_INLINE f32x16 f32x16_raise(f32x16 a, f32x16 limit) { return _mm512_max_ps(limit, a); }
+DEEP_INLINE f32x16 f32x16_lower(f32x16 a, f32x16 limit) { return _mm512_min_ps(limit, a); }
+
+/* Rounds to the dtype. A NaN must be quiet and its low 16 bits 0. */
+DEEP_INLINE f32x16 f32x16_round_bf16(f32x16 a)
+{
+    const __m512i bits = _mm512_castps_si512(a);
+    const __m512i up = _mm512_add_epi32(bits, _mm512_set1_epi32(0x7fff));
+    const __m512i even = _mm512_and_si512(_mm512_srli_epi32(bits, 16), _mm512_set1_epi32(1));
+    return _mm512_castsi512_ps(_mm512_and_si512(_mm512_add_epi32(up, even), _mm512_set1_epi32(-0x10000)));
+}
+DEEP_INLINE f32x16 f32x16_round_f16(f32x16 a)
+{
+    return _mm512_cvtph_ps(_mm512_cvtps_ph(a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+}
+
+DEEP_INLINE f32x16 f32x16_and(f32x16 a, f32x16 b) { return _mm512_and_ps(a, b); }
+DEEP_INLINE f32x16 f32x16_or(f32x16 a, f32x16 b) { return _mm512_or_ps(a, b); }
+
+/* Sums and shifts of bits as integers. */
+DEEP_INLINE f32x16 f32x16_add_bits(f32x16 a, f32x16 b)
+{
+    return _mm512_castsi512_ps(_mm512_add_epi32(_mm512_castps_si512(a), _mm512_castps_si512(b)));
+}
+DEEP_INLINE f32x16 f32x16_sub_bits(f32x16 a, f32x16 b)
+{
+    return _mm512_castsi512_ps(_mm512_sub_epi32(_mm512_castps_si512(a), _mm512_castps_si512(b)));
+}
+DEEP_INLINE f32x16 f32x16_shift_right_20(f32x16 a)
+{
+    return _mm512_castsi512_ps(_mm512_srli_epi32(_mm512_castps_si512(a), 20));
+}
+DEEP_INLINE f32x16 f32x16_shift_right_22(f32x16 a)
+{
+    return _mm512_castsi512_ps(_mm512_srli_epi32(_mm512_castps_si512(a), 22));
+}
+DEEP_INLINE f32x16 f32x16_shift_right_24(f32x16 a)
+{
+    return _mm512_castsi512_ps(_mm512_srli_epi32(_mm512_castps_si512(a), 24));
+}
+
+/* a in lanes in which v is a number, `other` in those in which it is NaN. */
+DEEP_INLINE f32x16 f32x16_if_number(f32x16 v, f32x16 a, f32x16 other)
+{
+    return _mm512_mask_blend_ps(_mm512_cmp_ps_mask(v, v, _CMP_ORD_Q), other, a);
+}
+
+/* The bits of b in lanes in which v is below 0, none in the others. */
+DEEP_INLINE f32x16 f32x16_if_negative(f32x16 v, f32x16 b)
+{
+    return _mm512_maskz_mov_ps(_mm512_cmp_ps_mask(v, _mm512_setzero_ps(), _CMP_LT_OQ), b);
+}
+
+/* The low byte of each lane. */
+DEEP_INLINE void f32x16_store_bytes(unsigned char *to, f32x16 a)
+{
+    _mm_storeu_si128((__m128i *)to, _mm512_cvtepi32_epi8(_mm512_castps_si512(a)));
+}

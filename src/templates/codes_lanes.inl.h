@@ -1,0 +1,275 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-FileCopyrightText: The qobs authors */
+
+/* Quantizes F32, BF16 and F16 to codes, 16 elements at a time, and adds up the squared errors of the same elements in
+ * the same pass; included by quantize_native.inl.h, whose contract holds. F64 is codes_native.inl.h. */
+
+#if MANTISSA_BITS == 23
+#define lanes_load f32x16_load_f32
+#define lanes_round(v) (v)
+#elif MANTISSA_BITS == 7
+#define lanes_load f32x16_load_bf16
+#define lanes_round f32x16_round_bf16
+#else
+#define lanes_load f32x16_load_f16
+#define lanes_round f32x16_round_f16
+#endif
+
+/* Constants of a loop; all but the first two are bits. */
+struct NATIVE(lane_constants) {
+    f32x16 quant_min, quant_max, exponent, min_normal, digits, least, sign, nan;
+};
+
+/* digits: moves the exponent of a number to that of the power of two whose last digit is the number's. least: the
+ * exponent of min_normal as codes have it, less 1. nan: the code. */
+ALWAYS_INLINE struct NATIVE(lane_constants) NATIVE(lanes_constants)(const struct NATIVE(quantizer) * q, int kind)
+{
+    const bool is_e4m3 = kind == QOBS_CODE_E4M3;
+    return (struct NATIVE(lane_constants)){
+        .quant_min = f32x16_constant(q->quant_min),
+        .quant_max = f32x16_constant(q->quant_max),
+        .exponent = f32x16_constant(INFINITY),
+        .min_normal = f32x16_constant(is_e4m3 ? 0x1p-6f : 1),
+        .digits = f32x16_constant(float_of_bits((is_e4m3 ? 20 : 22) << 23)),
+        .least = f32x16_constant(float_of_bits(is_e4m3 ? 121 << 3 : 127 << 1)),
+        .sign = f32x16_constant(float_of_bits(is_e4m3 ? 0x80 : 8)),
+        .nan = f32x16_constant(float_of_bits(is_e4m3 ? 0x7f : 0)),
+    };
+}
+
+/* divide: 1 / scale if BY_RECIPROCAL. */
+struct NATIVE(lane_qparams) {
+    f32x16 divide, scale, zero_point_add, zero_point_sub;
+};
+
+ALWAYS_INLINE f32x16 NATIVE(lanes_native)(int how, f32x16 v) { return how & IN_FLOAT ? v : lanes_round(v); }
+
+/* x / scale + zero point, clamped; the operations of NATIVE(scaled). */
+ALWAYS_INLINE f32x16 NATIVE(lanes_scaled)(const struct NATIVE(lane_constants) * c, int how, f32x16 x,
+                                          const struct NATIVE(lane_qparams) * p)
+{
+    const f32x16 quotient = how & BY_RECIPROCAL ? f32x16_mul(x, p->divide) : f32x16_div(x, p->divide);
+    f32x16 v = NATIVE(lanes_native)(how, quotient);
+    if (how & ZERO_POINT)
+        v = NATIVE(lanes_native)(how, f32x16_add(v, p->zero_point_add));
+    return f32x16_lower(f32x16_raise(v, c->quant_min), c->quant_max);
+}
+
+/* The codes of v in the low bytes of the lanes, and the numbers that they stand for. The sum of v and a power of two
+ * rounds to the steps of v. Its last digits are those of the number, with the one that a code leaves out. The exponent
+ * of the smallest normal numbers is that of subnormal ones too, and a carry out of the digits is right in a code. */
+ALWAYS_INLINE f32x16 NATIVE(lanes_code)(const struct NATIVE(lane_constants) * c, int kind, f32x16 v, f32x16 *number)
+{
+    if (kind == QOBS_CODE_INTEGER) {
+        const f32x16 shifter = f32x16_splat(0x1.8p23f), sum = f32x16_add(v, shifter);
+        *number = f32x16_sub(sum, shifter);
+        /* The low bits of a BF16 or F16 that is NaN are 0. */
+        return IS_SINGLE ? f32x16_if_number(v, sum, c->nan) : sum;
+    }
+    const f32x16 power = f32x16_max_bits(f32x16_and(v, c->exponent), c->min_normal);
+    const f32x16 shifter = f32x16_copy_sign(f32x16_add_bits(power, c->digits), v), sum = f32x16_add(v, shifter);
+    *number = f32x16_sub(sum, shifter);
+    const f32x16 exponent = kind == QOBS_CODE_E4M3 ? f32x16_shift_right_20(power) : f32x16_shift_right_22(power);
+    const f32x16 magnitude = f32x16_add_bits(f32x16_sub_bits(sum, shifter), f32x16_sub_bits(exponent, c->least));
+    const f32x16 sign =
+        kind == QOBS_CODE_E4M3 ? f32x16_and(f32x16_shift_right_24(v), c->sign) : f32x16_if_negative(v, c->sign);
+    return f32x16_if_number(v, f32x16_or(magnitude, sign), c->nan);
+}
+
+/* x - dequantized number, with one rounding for each operation of NATIVE(dequantize) and one for the difference. */
+ALWAYS_INLINE f32x16 NATIVE(lanes_error)(int how, f32x16 x, f32x16 number, const struct NATIVE(lane_qparams) * p)
+{
+    if (how & ZERO_POINT)
+        number = NATIVE(lanes_native)(how, f32x16_sub(number, p->zero_point_sub));
+    return f32x16_sub(x, lanes_round(f32x16_mul(number, p->scale)));
+}
+
+/* At most 16 elements. Those that are missing count as 0 in the sums, whatever their code is. */
+ALWAYS_INLINE void NATIVE(lanes_step)(const struct NATIVE(lane_constants) * c, int how, int kind, const element *from,
+                                      unsigned char *to, size_t left, const struct NATIVE(lane_qparams) * p,
+                                      struct code_sums *sums)
+{
+    element few[16];
+    unsigned char bytes[16];
+    if (left < 16) {
+        memset(few, 0, sizeof few);
+        memcpy(few, from, left * sizeof *few);
+    }
+    __builtin_prefetch((const unsigned char *)from + CODE_PREFETCH_BYTES);
+    const f32x16 x = lanes_load(left < 16 ? few : from);
+    f32x16 number;
+    const f32x16 code = NATIVE(lanes_code)(c, kind, NATIVE(lanes_scaled)(c, how, x, p), &number);
+    f32x16_store_bytes(left < 16 ? bytes : to, code);
+    if (how & WITH_SUM) {
+        f32x16 error = NATIVE(lanes_error)(how, x, number, p);
+        if (left < 16)
+            error = f32x16_and(error, f32x16_load_f32(first_lanes + 16 - left));
+        code_sums_add(sums, error, x);
+    }
+    if (left < 16)
+        memcpy(to, bytes, left);
+}
+
+ALWAYS_INLINE void NATIVE(lanes_run)(const struct NATIVE(lane_constants) * c, int how, int kind, const element *from,
+                                     unsigned char *to, size_t length, const struct NATIVE(lane_qparams) * p,
+                                     struct code_sums *sums)
+{
+    for (size_t j = 0; j < length; j += 16)
+        NATIVE(lanes_step)(c, how, kind, from + j, to + j, length - j, p, sums);
+}
+
+/* A bf16 quotient x / scale may be computed as x * (1 / scale) in float. Both have the same rounding to bf16: a
+ * quotient of numbers of 8 digits is never in the middle of two numbers of 8 digits, because the middle has 9 digits
+ * and so has its product with scale; it is at least 2^-17 away from it, and the error of the product is below 2^-22.
+ * Quotients that are subnormal are exempt; their codes depend on the sign alone, which must not become that of 0. */
+ALWAYS_INLINE bool NATIVE(may_multiply)(int how, int kind, real scale)
+{
+    const uint32_t magnitude = bits_of_float(scale) & 0x7fffffff;
+    const uint32_t most = kind == QOBS_CODE_INTEGER ? (127 + 100) << 23 : 127 << 23;
+    const bool in_range = magnitude >= (127 - 100) << 23 && magnitude <= most;
+    return in_range && MANTISSA_BITS == 7 && !(how & IN_FLOAT);
+}
+
+ALWAYS_INLINE void NATIVE(lanes_rows)(const struct NATIVE(quantizer) * q, int how, int kind, const unsigned char *x,
+                                      ptrdiff_t x_stride, unsigned char *codes, ptrdiff_t code_stride, size_t runs,
+                                      size_t length, const struct qparam_pair *qparams, ptrdiff_t qparam_stride,
+                                      double *sum)
+{
+    const real *scale = qparams->scale, *add = qparams->zero_point_add, *sub = qparams->zero_point_sub;
+    const struct NATIVE(lane_constants) c = NATIVE(lanes_constants)(q, kind);
+    struct code_sums sums = code_sums_of(sum);
+    for (ptrdiff_t i = 0; i < (ptrdiff_t)runs; i++) {
+        const element *from = (const element *)(x + i * x_stride);
+        unsigned char *to = codes + i * code_stride;
+        const ptrdiff_t at = i * qparam_stride;
+        const real s = scale[at];
+        struct NATIVE(lane_qparams) p = {.scale = f32x16_splat(s)};
+        if (how & ZERO_POINT) {
+            p.zero_point_add = f32x16_splat(add[at]);
+            p.zero_point_sub = f32x16_splat(how & WITH_SUM ? sub[at] : 0);
+        }
+        if (NATIVE(may_multiply)(how, kind, s)) {
+            p.divide = f32x16_splat(1 / s);
+            NATIVE(lanes_run)(&c, how | BY_RECIPROCAL, kind, from, to, length, &p, &sums);
+        } else {
+            p.divide = p.scale;
+            NATIVE(lanes_run)(&c, how, kind, from, to, length, &p, &sums);
+        }
+    }
+    if (how & WITH_SUM)
+        code_sums_flush(sums.error, sums.energy, sum);
+}
+
+/* The qparams of at most 16 columns. */
+ALWAYS_INLINE struct NATIVE(lane_qparams)
+    NATIVE(lanes_of_columns)(int how, const struct qparam_pair *qparams, size_t first, size_t left)
+{
+    const real *arrays[] = {qparams->scale, qparams->zero_point_add, qparams->zero_point_sub};
+    float few[3][16] = {{0}};
+    f32x16 lanes[3];
+    for (int k = 0; k < (how & WITH_SUM ? 3 : 2); k++) {
+        if (left < 16)
+            memcpy(few[k], arrays[k] + first, left * sizeof **few);
+        lanes[k] = f32x16_load_f32(left < 16 ? few[k] : arrays[k] + first);
+    }
+    return (struct NATIVE(lane_qparams)){lanes[0], lanes[0], lanes[1], how & WITH_SUM ? lanes[2] : lanes[1]};
+}
+
+ALWAYS_INLINE void NATIVE(lanes_columns)(const struct NATIVE(quantizer) * q, int how, int kind, const unsigned char *x,
+                                         ptrdiff_t x_stride, unsigned char *codes, ptrdiff_t code_stride, size_t rows,
+                                         size_t columns, const struct qparam_pair *qparams, double *sum)
+{
+    const struct NATIVE(lane_constants) c = NATIVE(lanes_constants)(q, kind);
+    struct code_sums sums = code_sums_of(sum);
+    for (ptrdiff_t i = 0; i < (ptrdiff_t)rows; i++) {
+        const element *from = (const element *)(x + i * x_stride);
+        unsigned char *to = codes + i * code_stride;
+        for (size_t j = 0; j < columns; j += 16) {
+            const struct NATIVE(lane_qparams) p = NATIVE(lanes_of_columns)(how, qparams, j, columns - j);
+            NATIVE(lanes_step)(&c, how, kind, from + j, to + j, columns - j, &p, &sums);
+        }
+    }
+    if (how & WITH_SUM)
+        code_sums_flush(sums.error, sums.energy, sum);
+}
+
+/* Fills q and returns the variant. The grid is that of the kind of code. */
+static int NATIVE(prepare_codes)(struct NATIVE(quantizer) * q, const struct quantizer *quantizer, bool has_zero_point,
+                                 bool with_sum)
+{
+    const int how = NATIVE(prepare)(q, quantizer, has_zero_point);
+    return (how & (ZERO_POINT | IN_FLOAT)) | (with_sum ? WITH_SUM : 0);
+}
+
+/* The variants: kind, arithmetic, and a name for its functions. Each has functions of its own, which compilers optimise
+ * better than one with all loops. */
+#define EACH_CODE_HOW(CODE, kind, how, name)                                                                           \
+    CODE(kind, how, name)                                                                                              \
+    CODE(kind, (how) | ZERO_POINT, name##_shifted)                                                                     \
+    CODE(kind, (how) | WITH_SUM, name##_sum)                                                                           \
+    CODE(kind, (how) | ZERO_POINT | WITH_SUM, name##_shifted_sum)
+#if MANTISSA_BITS == 23
+#define EACH_CODE_KIND(CODE, kind, name) EACH_CODE_HOW(CODE, kind, 0, name)
+#else
+#define EACH_CODE_KIND(CODE, kind, name)                                                                               \
+    EACH_CODE_HOW(CODE, kind, 0, name) EACH_CODE_HOW(CODE, kind, IN_FLOAT, name##_in_float)
+#endif
+#define EACH_CODE(CODE)                                                                                                \
+    EACH_CODE_KIND(CODE, QOBS_CODE_INTEGER, integer)                                                                   \
+    EACH_CODE_KIND(CODE, QOBS_CODE_E4M3, e4m3)                                                                         \
+    EACH_CODE_KIND(CODE, QOBS_CODE_E2M1, e2m1)
+
+#define CODE(kind, how, name)                                                                                          \
+    static __attribute__((noinline)) void NATIVE(code_rows_##name)(                                                    \
+        const struct NATIVE(quantizer) * q, const unsigned char *x, ptrdiff_t x_stride, unsigned char *codes,          \
+        ptrdiff_t code_stride, size_t runs, size_t length, const struct qparam_pair *qparams, ptrdiff_t qparam_stride, \
+        double *sum)                                                                                                   \
+    {                                                                                                                  \
+        NATIVE(lanes_rows)                                                                                             \
+        (q, how, kind, x, x_stride, codes, code_stride, runs, length, qparams, qparam_stride, sum);                    \
+    }
+EACH_CODE(CODE)
+#undef CODE
+
+QOBS_QUANTIZE_ROWS(ENTRY(NATIVE(qobs_quantize_rows)))
+{
+    struct NATIVE(quantizer) q;
+    const int how = NATIVE(prepare_codes)(&q, quantizer, qparams->zero_point_add != NULL, sum != NULL);
+#define CODE(wanted, variant, name)                                                                                    \
+    if (kind == (wanted) && how == (variant))                                                                          \
+        NATIVE(code_rows_##name)                                                                                       \
+    (&q, x, x_stride, codes, code_stride, runs, length, qparams, qparam_stride, sum);                                  \
+    else
+    EACH_CODE(CODE) NO_VARIANT;
+#undef CODE
+}
+
+/* Columns always have a zero point. */
+#define CODE(kind, how, name)                                                                                          \
+    static __attribute__((noinline)) void NATIVE(code_columns_##name)(                                                 \
+        const struct NATIVE(quantizer) * q, const unsigned char *x, ptrdiff_t x_stride, unsigned char *codes,          \
+        ptrdiff_t code_stride, size_t rows, size_t columns, const struct qparam_pair *qparams, double *sum)            \
+    {                                                                                                                  \
+        if ((how) & ZERO_POINT)                                                                                        \
+            NATIVE(lanes_columns)(q, how, kind, x, x_stride, codes, code_stride, rows, columns, qparams, sum);         \
+    }
+EACH_CODE(CODE)
+#undef CODE
+
+QOBS_QUANTIZE_COLUMNS(ENTRY(NATIVE(qobs_quantize_columns)))
+{
+    struct NATIVE(quantizer) q;
+    const int how = NATIVE(prepare_codes)(&q, quantizer, true, sum != NULL);
+#define CODE(wanted, variant, name)                                                                                    \
+    if (kind == (wanted) && how == (variant))                                                                          \
+        NATIVE(code_columns_##name)(&q, x, x_stride, codes, code_stride, rows, columns, qparams, sum);                 \
+    else
+    EACH_CODE(CODE) NO_VARIANT;
+#undef CODE
+}
+
+#undef EACH_CODE
+#undef EACH_CODE_KIND
+#undef EACH_CODE_HOW
+#undef lanes_load
+#undef lanes_round
