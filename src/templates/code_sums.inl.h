@@ -20,24 +20,29 @@ ALWAYS_INLINE struct code_sums code_sums_of(double *sum)
     return (struct code_sums){f32x16_splat(0), f32x16_splat(0), 0, sum};
 }
 
-/* A call, so that the loops keep their registers. */
-static __attribute__((noinline)) void code_sums_flush(f32x16 error, f32x16 energy, double *sum)
+/* A call, so that the loops keep their registers. lanes: sums of errors and of energies. */
+static __attribute__((noinline)) void code_sums_add_lanes(const f32x16 lanes[2], double *sum)
 {
-    const f32x16 lanes[] = {error, energy, error, energy};
+    const f32x16 twice[] = {lanes[0], lanes[1], lanes[0], lanes[1]};
     float total[4];
-    f32x16_sum_4(lanes, total);
+    f32x16_sum_4(twice, total);
     sum[0] += (double)total[0];
     sum[1] += (double)total[1];
+}
+
+ALWAYS_INLINE void code_sums_flush(struct code_sums *s)
+{
+    const f32x16 lanes[] = {s->error, s->energy};
+    code_sums_add_lanes(lanes, s->sum);
+    *s = code_sums_of(s->sum);
 }
 
 ALWAYS_INLINE void code_sums_add(struct code_sums *s, f32x16 error, f32x16 x)
 {
     s->error = f32x16_add(s->error, f32x16_mul(error, error));
     s->energy = f32x16_add(s->energy, f32x16_mul(x, x));
-    if (++s->vectors == QOBS_CODE_SUM_VECTORS) {
-        code_sums_flush(s->error, s->energy, s->sum);
-        *s = code_sums_of(s->sum);
-    }
+    if (++s->vectors == QOBS_CODE_SUM_VECTORS)
+        code_sums_flush(s);
 }
 
 /* The same of doubles. */

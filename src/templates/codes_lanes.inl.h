@@ -157,7 +157,7 @@ ALWAYS_INLINE void NATIVE(lanes_rows)(const struct NATIVE(quantizer) * q, int ho
         }
     }
     if (how & WITH_SUM)
-        code_sums_flush(sums.error, sums.energy, sum);
+        code_sums_flush(&sums);
 }
 
 /* The qparams of at most 16 columns. */
@@ -190,7 +190,7 @@ ALWAYS_INLINE void NATIVE(lanes_columns)(const struct NATIVE(quantizer) * q, int
         }
     }
     if (how & WITH_SUM)
-        code_sums_flush(sums.error, sums.energy, sum);
+        code_sums_flush(&sums);
 }
 
 /* Fills q and returns the variant. The grid is that of the kind of code. */
