@@ -76,7 +76,8 @@ DEEP_INLINE f32x16 f32x16_if_number(f32x16 v, f32x16 a, f32x16 other)
 /* The bits of b in lanes in which v is below 0, none in the others. */
 DEEP_INLINE f32x16 f32x16_if_negative(f32x16 v, f32x16 b)
 {
-    return _mm512_maskz_mov_ps(_mm512_cmp_ps_mask(v, _mm512_setzero_ps(), _CMP_LT_OQ), b);
+    const __m512 zero = _mm512_set1_ps(0);
+    return _mm512_mask_blend_ps(_mm512_cmp_ps_mask(v, zero, _CMP_LT_OQ), zero, b);
 }
 
 /* The low byte of each lane. */

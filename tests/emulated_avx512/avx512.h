@@ -263,6 +263,14 @@ static inline __m512 _mm512_cvtph_ps(__m256i x)
     return (union emulated){.half_s = {_mm256_cvtph_ps(low), _mm256_cvtph_ps(high)}}.s;
 }
 
+/* A macro: AVX wants its rounding constant. */
+#define _mm512_cvtps_ph(x, rounding)                                                                                 \
+    __extension__({                                                                                                  \
+        const union emulated emulated_a = {.s = (x)};                                                                \
+        _mm256_insertf128_si256(_mm256_castsi128_si256(_mm256_cvtps_ph(emulated_a.half_s[0], rounding)),             \
+                                _mm256_cvtps_ph(emulated_a.half_s[1], rounding), 1);                                 \
+    })
+
 /* Macros: AVX wants its predicates constant. */
 #define _mm512_cmp_ps_mask(x, y, predicate)                                                                          \
     __extension__({                                                                                                  \
@@ -368,6 +376,8 @@ BINARY(_mm512_min_epu32, i, u32, 16, MIN(u32))
 BINARY(_mm512_max_epu32, i, u32, 16, MAX(u32))
 BINARY(_mm512_min_epu64, i, u64, 8, MIN(u64))
 BINARY(_mm512_max_epu64, i, u64, 8, MAX(u64))
+BINARY(_mm512_add_epi32, i, u32, 16, a.u32[n] + b.u32[n])
+BINARY(_mm512_sub_epi32, i, u32, 16, a.u32[n] - b.u32[n])
 SHIFT(_mm512_slli_epi32, u32, 16, count < 32 ? a.u32[n] << count : 0)
 SHIFT(_mm512_srli_epi32, u32, 16, count < 32 ? a.u32[n] >> count : 0)
 SHIFT(_mm512_srai_epi16, i16, 32, (int16_t)(a.i16[n] >> (count < 16 ? count : 15)))
@@ -558,6 +568,14 @@ static inline __m256i _mm512_cvtepi32_epi16(__m512i x)
     union emulated r;
     EACH(16) r.u16[n] = (uint16_t)a.u32[n];
     return r.half_i[0];
+}
+
+static inline __m128i _mm512_cvtepi32_epi8(__m512i x)
+{
+    const union emulated a = {.i = x};
+    union emulated r;
+    EACH(16) r.u8[n] = (uint8_t)a.u32[n];
+    return r.quarter_i[0];
 }
 
 static inline int32_t _mm512_reduce_min_epi32(__m512i x)

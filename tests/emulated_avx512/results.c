@@ -107,6 +107,8 @@ size_t RESULTS(const struct operands *operands, struct result *results)
     I(fpclass_ps_mask, s, 0x48);
 
     I(abs_ps, s);
+    I(add_epi32, i, j);
+    I(sub_epi32, i, j);
     I(and_ps, s, t);
     I(or_ps, s, t);
     I(and_si512, i, j);
@@ -185,6 +187,8 @@ size_t RESULTS(const struct operands *operands, struct result *results)
 
     I(cvtepu16_epi32, high);
     I(cvtepi32_epi16, i);
+    I(cvtepi32_epi8, i);
+    I(cvtps_ph, s, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
     I(reduce_min_epi32, i);
     I(reduce_min_epi64, i);
     return (size_t)(to - results);
