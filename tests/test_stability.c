@@ -295,7 +295,7 @@ static void test_frozen_sizes(void **state)
         STRUCTURE(qobs_minmax_args, 88),
         STRUCTURE(qobs_histogram_args, 96),
         STRUCTURE(qobs_search_args, 128),
-        STRUCTURE(qobs_calculate_args, 96),
+        STRUCTURE(qobs_calculate_args, 104),
         STRUCTURE(qobs_quantize_args, 88),
         STRUCTURE(qobs_dequantize_args, 104),
         STRUCTURE(qobs_pack_args, 72),

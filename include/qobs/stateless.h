@@ -135,11 +135,14 @@ typedef struct qobs_calculate_args {
     const void *min;           /**< `count` elements of dtype */
     const void *max;           /**< as min */
     size_t size;               /**< bytes of min, and of max */
-    const float *global_scale; /**< multiplies the scales and makes them F32 (llmc presets); NULL: none */
+    const float *global_scale; /**< llmc presets: multiplies the scales, which become F32; quark presets of fp4: scale
+                                    of the second of two quantizers; NULL: none */
     void *scale;               /**< receives `count` scales; NULL: not wanted */
     size_t scale_size;         /**< bytes of scale */
     void *zero_point;          /**< receives `count` zero points; NULL: not wanted */
     size_t zero_point_size;    /**< bytes of zero_point */
+    qobs_dtype global_scale_dtype; /**< BF16, F16: that of global_scale, and of the scales if min and max have it, too
+                                        (llmc presets); F32 or 0: F32 */
 } qobs_calculate_args;
 
 /** Computes scale and zero point for ranges. They have the dtypes of qobs_config_qparam_dtypes. Fails with NO_RESULT if
@@ -147,6 +150,10 @@ typedef struct qobs_calculate_args {
  * Reproduces calculate_qparams of compressed-tensors, of torch.ao's UniformQuantizationObserverBase and of Quark's
  * observers. For Quark's observers per tensor, each range is that of one tensor. For its powers of two, each range
  * is that of one batch.
+ * With a global scale, presets of Quark with fp4 reproduce realign_single_sequential_quantizer (Quark 0.13) for scales
+ * that are quantized to e4m3: scale = b * global_scale with b = e4m3(amax / (global_scale * 6)), 1 in place of 0. The
+ * stored b is e4m3(scale / global_scale). global_scale is the result of quark.PerTensorMinMaxObserver with
+ * dtype=fp8_e4m3 and quant_max_first_level=6, which observes the magnitudes of the blocks.
  * @since 0.2.0 */
 QOBS_API int qobs_calculate_qparams(const qobs_calculate_args *args, qobs_error *error);
 

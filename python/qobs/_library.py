@@ -182,7 +182,7 @@ class CalculateArgs(Structure):
     _fields_ = [("struct_size", c_size_t), ("config", c_void_p), ("dtype", c_int), ("count", c_size_t),
                 ("min", c_void_p), ("max", c_void_p), ("size", c_size_t), ("global_scale", c_void_p),
                 ("scale", c_void_p), ("scale_size", c_size_t), ("zero_point", c_void_p),
-                ("zero_point_size", c_size_t)]
+                ("zero_point_size", c_size_t), ("global_scale_dtype", c_int)]
 
 
 class QuantizeArgs(Structure):
