@@ -73,7 +73,7 @@ golden=(
 # What of them is not run through the program, and why.
 left_out=(
     "llmc_flatten, ct_qparams, ct_quantize, torch_histc, trt, fused_names: functions and calibrators that C tests call"
-    "trt_2026_11: searches are in golden_search; fake_tensor_quant, scaled_e4m3 and calibrate_weights have no function here"
+    "trt_2026_11: searches are in golden_search, fake_tensor_quant and scaled_e4m3 in golden_quantize; calibrate_weights has no function here"
     "fused observers and cases without a batch: C tests (qparams, golden_observers)"
 )
 # What of the tests runs under an emulator in seconds, and those that read golden suites.

@@ -295,7 +295,7 @@ static const struct function functions[] = {
                           A("value", TENSOR, fake_.value) A("g_idx", MAY_TENSOR, fake_.g_idx)
                           A("scale", TENSOR, fake_.scale) A("zero_point", MAY_TENSOR, fake_.zero_point)
                           PLAIN("global_scale") A("out", REQUIRED, fake_.out) A("out_strides", OPTIONAL, fake_.out_strides)
-                          W("out_size", ROOM, fake_.out_size, "out") A("runtime", MAY_IN, fake_.runtime))
+                          W("out_size", ROOM, fake_.out_size, "out") A("runtime", MAY_IN, fake_.runtime) PLAIN("amax"))
     F(qobs_measure_error, A("value", TENSOR, v.value) PLAIN("other") A("squared_error", REQUIRED, v.squared_error)
                           A("energy", REQUIRED, v.energy))
     F(qobs_range_by_percentile, ARGS(v.finder) A("range", OUT, v.range) A("config", REQUIRED, finder_.config)

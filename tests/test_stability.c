@@ -299,7 +299,7 @@ static void test_frozen_sizes(void **state)
         STRUCTURE(qobs_quantize_args, 88),
         STRUCTURE(qobs_dequantize_args, 104),
         STRUCTURE(qobs_pack_args, 72),
-        STRUCTURE(qobs_fake_quantize_args, 96),
+        STRUCTURE(qobs_fake_quantize_args, 104),
         STRUCTURE(qobs_histogram_options, 32),
         STRUCTURE(qobs_range_args, 64),
         STRUCTURE(qobs_range, 40),

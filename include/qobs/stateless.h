@@ -252,6 +252,8 @@ typedef struct qobs_fake_quantize_args {
     const int64_t *out_strides;    /**< bytes, 0 only for one element; NULL: C order */
     size_t out_size;               /**< bytes of out, at least those its elements span */
     const qobs_runtime *runtime;   /**< NULL: the defaults */
+    const qobs_tensor *amax;       /**< modelopt presets: one magnitude for each qparam, F32, BF16, F16 or F64, in place
+                                        of format, scale, zero_point and global_scale; NULL: none */
 } qobs_fake_quantize_args;
 
 /** Quantizes and dequantizes every element of a tensor with its qparam. `out` must not overlap value's data in another
@@ -261,6 +263,9 @@ typedef struct qobs_fake_quantize_args {
  * F32 then, except for strategy group.
  * torch presets reproduce torch.fake_quantize_per_tensor_affine, which maps NaN to the smallest integer. In other
  * presets NaN stays NaN.
+ * With amax, modelopt presets reproduce fake_tensor_quant and scaled_e4m3 of Model-Optimizer 0.47 for the numbers of
+ * num_bits, unsigned and, in modelopt.MseCalibrator, narrow_range. The computation is in float. Where amax is at most
+ * 2^-24, integers are 0, and e4m3 numbers those of amax 1. Negative elements are an error with unsigned integers.
  * @since 0.2.0 */
 QOBS_API int qobs_fake_quantize(const qobs_fake_quantize_args *args, qobs_error *error);
 

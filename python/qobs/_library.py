@@ -208,7 +208,7 @@ class FakeQuantizeArgs(Structure):
     _fields_ = [("struct_size", c_size_t), ("config", c_void_p), ("format", c_void_p), ("value", c_void_p),
                 ("g_idx", c_void_p), ("scale", c_void_p), ("zero_point", c_void_p),
                 ("global_scale", c_void_p), ("out", c_void_p), ("out_strides", c_void_p),
-                ("out_size", c_size_t), ("runtime", c_void_p)]
+                ("out_size", c_size_t), ("runtime", c_void_p), ("amax", c_void_p)]
 
 
 class RangeArgs(Structure):
