@@ -70,6 +70,7 @@ struct formula_params {
         } torch;
         struct {
             qobs_dtype zero_point_dtype;
+            bool restricted; /* zero points are quant_min, or the middle of the numbers */
             bool has_min_real_range;
             double min_real_range; /* the least width of a range */
         } ort;
