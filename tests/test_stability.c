@@ -303,6 +303,7 @@ static void test_frozen_sizes(void **state)
         STRUCTURE(qobs_histogram_options, 32),
         STRUCTURE(qobs_range_args, 64),
         STRUCTURE(qobs_range, 40),
+        STRUCTURE(qobs_calibrate_args, 48),
         STRUCTURE(qobs_format_array_args, 56),
 #undef STRUCTURE
     };

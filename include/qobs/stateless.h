@@ -339,6 +339,25 @@ QOBS_API int qobs_range_by_l2_norm(const qobs_range_args *args, qobs_range *rang
  * @since 0.2.0 */
 QOBS_API int qobs_range_by_entropy(const qobs_range_args *args, qobs_range *range, qobs_error *error);
 
+/** Arguments of qobs_calibrate_weights. */
+typedef struct qobs_calibrate_args {
+    size_t struct_size;          /**< sizeof(qobs_calibrate_args) */
+    const qobs_config *config;   /**< modelopt.HistogramCalibrator: axis, method, num_bins and those of the method */
+    const qobs_tensor *value;    /**< F32, BF16, F16 or F64, all elements finite */
+    float *amax;                 /**< receives one number for each index of the kept axes, in C order */
+    size_t amax_size;            /**< bytes of amax */
+    const qobs_runtime *runtime; /**< NULL: the defaults */
+} qobs_calibrate_args;
+
+/** Finds the amax of a weight tensor, or of each of its channels (setting axis), in a histogram of magnitudes from 0 to
+ * the largest one. `method` is percentile or mse. Magnitudes are floats; bins are those of numpy.histogram. Needs 20
+ * bytes of memory for each bin and thread, and as much for the method. After NONFINITE and OUT_OF_MEMORY, amax is
+ * undefined.
+ * Reproduces calibrate_weights of Model-Optimizer for F32; its method max is qobs_minmax. Upstream's mse passes its
+ * arguments in the wrong order, as in compute_amax.
+ * @since 0.2.0 */
+QOBS_API int qobs_calibrate_weights(const qobs_calibrate_args *args, qobs_error *error);
+
 /** @} */
 
 #ifdef __cplusplus
