@@ -24,8 +24,9 @@ import run_cli as golden  # noqa: E402
 import upstream_calls as calls  # noqa: E402
 import upstream_quantizers as quantizers  # noqa: E402
 
-# Observers that the calls above do not reach.
+# Results that the calls do not give.
 UNSEEN = ("threshold", "idx", "stop_", "divergences", "imatrix_", "lowest", "highest", "calib_")
+
 
 def is_stable(case):
     """Not a format of compressed-tensors 0.20, which the newest llm-compressor does not take."""
