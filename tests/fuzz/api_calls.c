@@ -3,6 +3,9 @@
 
 /* The functions that need no observer. */
 #include "api.h"
+
+#include <math.h>
+
 #include "qobs/format.h"
 #include "qobs/plan.h"
 #include "qobs/stateless.h"
