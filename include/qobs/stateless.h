@@ -350,9 +350,9 @@ typedef struct qobs_calibrate_args {
 } qobs_calibrate_args;
 
 /** Finds the amax of a weight tensor, or of each of its channels (setting axis), in a histogram of magnitudes from 0 to
- * the largest one. `method` is percentile or mse. Magnitudes are floats; bins are those of numpy.histogram. Needs 20
- * bytes of memory for each bin and thread, and as much for the method. After NONFINITE and OUT_OF_MEMORY, amax is
- * undefined.
+ * the largest one. `method` is percentile or mse. Magnitudes are floats; bins are those of numpy.histogram. Uses 208
+ * bytes of memory for each bin and thread, at most 3,328 for each bin. Several threads may call it at the same time.
+ * After NONFINITE and OUT_OF_MEMORY, amax is undefined.
  * Reproduces calibrate_weights of Model-Optimizer for F32; its method max is qobs_minmax. Upstream's mse passes its
  * arguments in the wrong order, as in compute_amax.
  * @since 0.2.0 */
