@@ -55,6 +55,7 @@ static const struct every_preset {
     {"modelopt.NVFP4ActHeadroomCalibrator", ""},
     {"ort.MinMaxCalibrater", "moving_average=true;per_channel=true"},
     {"ort.MinMaxCalibrater", "symmetric=true;activation_type=QUInt8"},
+    {"ort.MinMaxCalibrater", "activation_type=QUInt8;activation_restricted_asymmetric=true"},
     {"ort.EntropyCalibrater", "num_bins=100;num_quantized_bins=20"},
     {"ort.PercentileCalibrater", "num_bins=200;percentile=99"},
     {"ort.PercentileCalibrater", "num_bins=200;percentile=99;symmetric=false"},

@@ -72,6 +72,7 @@ static qobs_setting_info info_;
 static qobs_histogram_args histogram_;
 static qobs_search_args search_, global_search_;
 static qobs_calculate_args calculate_;
+static qobs_calibrate_args calibrate_;
 static qobs_quantize_args quantize_;
 static qobs_dequantize_args dequantize_;
 static qobs_pack_args pack_, unpack_;
@@ -82,7 +83,7 @@ static qobs_range_buffers ranges_, global_ranges_;
 static qobs_qparam_buffers qparams_;
 static qobs_histogram_state histogram_state_;
 
-static qobs_config *minmax_config, *mse_config, *old_config, *modelopt_config, *torch_config;
+static qobs_config *minmax_config, *mse_config, *old_config, *modelopt_config, *torch_config, *percentile_config;
 static qobs_observer *minmax_observer, *mse_observer, *old_observer, *imatrix_observer, *reference_observer,
     *nvfp4_observer, *histogram_observer, *search_observer, *saved_observer;
 static qobs_plan *plan_;
@@ -113,6 +114,7 @@ static struct {
     const qobs_histogram_args *histogram;
     const qobs_search_args *search, *global_search;
     const qobs_calculate_args *calculate;
+    const qobs_calibrate_args *calibrate;
     const qobs_quantize_args *quantize;
     const qobs_dequantize_args *dequantize;
     const qobs_pack_args *pack, *unpack;
@@ -266,6 +268,12 @@ static void renew_structures(void)
                                 .stride = 1,
                                 .start_bin = 2,
                                 .runtime = &runtime_};
+    calibrate_ = (qobs_calibrate_args){.struct_size = sizeof calibrate_,
+                                       .config = percentile_config,
+                                       .value = &tensor_,
+                                       .amax = minima,
+                                       .amax_size = sizeof *minima,
+                                       .runtime = &runtime_};
     l2_finder_ = finder_;
     l2_finder_.config = torch_config;
     array_ = (qobs_format_array_args){.struct_size = sizeof array_,
@@ -310,6 +318,7 @@ static void renew(void)
     v.weight = &columns_tensor, v.runtime = &runtime_, v.counts = &counts_, v.result = &result_, v.report = &report_;
     v.layout = &layout_, v.range = &range_, v.run = &run_, v.minmax = &minmax_, v.histogram = &histogram_;
     v.search = &search_, v.global_search = &global_search_, v.calculate = &calculate_, v.fake = &fake_;
+    v.calibrate = &calibrate_;
     v.quantize = &quantize_, v.dequantize = &dequantize_, v.pack = &pack_, v.unpack = &unpack_;
     v.finder = &finder_, v.l2_finder = &l2_finder_, v.array = &array_, v.codes = &codes_, v.ranges = &ranges_;
     v.global_ranges = &global_ranges_, v.qparams = &qparams_, v.histogram_state = &histogram_state_;
@@ -580,6 +589,7 @@ static void make_all(void)
                              "type=float;norm=2",
                              NULL);
     modelopt_config = make_config("modelopt.HistogramCalibrator", "method=entropy;num_bits=3", NULL);
+    percentile_config = make_config("modelopt.HistogramCalibrator", "method=percentile", NULL);
     torch_config = make_config("torch.HistogramObserver", "bins=8", NULL);
     minmax_observer = make("llmc.memoryless_minmax", "strategy=channel");
     mse_observer = make("llmc.memoryless_minmax", "strategy=channel");
@@ -609,7 +619,8 @@ static int set_up(void **state)
 static int tear_down(void **state)
 {
     (void)state;
-    qobs_config *const configs[] = {minmax_config, mse_config, old_config, modelopt_config, torch_config};
+    qobs_config *const configs[] = {minmax_config, mse_config,   old_config,
+                                    modelopt_config, torch_config, percentile_config};
     qobs_observer *const observers[] = {minmax_observer,    mse_observer,       old_observer,
                                         imatrix_observer,   reference_observer, nvfp4_observer,
                                         histogram_observer, search_observer,    saved_observer};

@@ -118,6 +118,7 @@ CALL(qobs_range_by_percentile, qobs_range_by_percentile(v.finder, v.range, e))
 CALL(qobs_range_by_mse, qobs_range_by_mse(v.finder, v.range, e))
 CALL(qobs_range_by_l2_norm, qobs_range_by_l2_norm(v.l2_finder, v.range, e))
 CALL(qobs_range_by_entropy, qobs_range_by_entropy(v.finder, v.range, e))
+CALL(qobs_calibrate_weights, qobs_calibrate_weights(v.calibrate, e))
 VALUE(qobs_format_count, qobs_format_count())
 VALUE(qobs_format_at, qobs_format_at(SIZE_MAX))
 VALUE(qobs_format_find, qobs_format_find(v.name))
@@ -271,7 +272,8 @@ static const struct function functions[] = {
                               PLAIN("global_scale") A("scale", REQUIRED, calculate_.scale)
                               W("scale_size", BYTES, calculate_.scale_size, "scale")
                               A("zero_point", REQUIRED, calculate_.zero_point)
-                              W("zero_point_size", BYTES, calculate_.zero_point_size, "zero_point"))
+                              W("zero_point_size", BYTES, calculate_.zero_point_size, "zero_point")
+                              PLAIN("global_scale_dtype"))
     F(qobs_global_scale, CONFIG A("dtype", DTYPE, v.dtype) PLAIN("min") PLAIN("max")
                          A("global_scale", REQUIRED, v.global_scale))
     F(qobs_quantize, ARGS(v.quantize) A("config", REQUIRED, quantize_.config) A("format", OPTIONAL, quantize_.format)
@@ -295,7 +297,7 @@ static const struct function functions[] = {
                           A("value", TENSOR, fake_.value) A("g_idx", MAY_TENSOR, fake_.g_idx)
                           A("scale", TENSOR, fake_.scale) A("zero_point", MAY_TENSOR, fake_.zero_point)
                           PLAIN("global_scale") A("out", REQUIRED, fake_.out) A("out_strides", OPTIONAL, fake_.out_strides)
-                          W("out_size", ROOM, fake_.out_size, "out") A("runtime", MAY_IN, fake_.runtime))
+                          W("out_size", ROOM, fake_.out_size, "out") A("runtime", MAY_IN, fake_.runtime) PLAIN("amax"))
     F(qobs_measure_error, A("value", TENSOR, v.value) PLAIN("other") A("squared_error", REQUIRED, v.squared_error)
                           A("energy", REQUIRED, v.energy))
     F(qobs_range_by_percentile, ARGS(v.finder) A("range", OUT, v.range) A("config", REQUIRED, finder_.config)
@@ -305,6 +307,10 @@ static const struct function functions[] = {
     F(qobs_range_by_mse, ARGS(v.finder) A("range", OUT, v.range))
     F(qobs_range_by_l2_norm, ARGS(v.l2_finder) A("range", OUT, v.range))
     F(qobs_range_by_entropy, ARGS(v.finder) A("range", OUT, v.range))
+    F(qobs_calibrate_weights, ARGS(v.calibrate) A("config", REQUIRED, calibrate_.config)
+                              A("value", TENSOR, calibrate_.value) A("amax", REQUIRED, calibrate_.amax)
+                              W("amax_size", BYTES, calibrate_.amax_size, "amax")
+                              A("runtime", MAY_IN, calibrate_.runtime))
     F(qobs_format_at, PLAIN("index"))
     F(qobs_format_find, A("name", OPTIONAL, v.name))
     F(qobs_format_name, A("format", OPTIONAL, v.format))
@@ -338,6 +344,7 @@ static const struct {
     {"qobs_pack_args", "qobs_pack"},
     {"qobs_fake_quantize_args", "qobs_fake_quantize"},
     {"qobs_range_args", "qobs_range_by_percentile"},
+    {"qobs_calibrate_args", "qobs_calibrate_weights"},
     {"qobs_format_array_args", "qobs_format_round_array"},
     {"qobs_range_buffers", "qobs_observer_update_min_max"},
     {"qobs_qparam_buffers", "qobs_compute_qparams"},

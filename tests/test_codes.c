@@ -171,7 +171,7 @@ static void check_sample(struct sample *s, const qobs_config *config, const qobs
     const qobs_dequantize_args from = {sizeof from, config,  NULL, &of_codes, NULL,     &scale, zero_point,
                                        global,      numbers, NULL, size,      s->dtype, runtime};
     const qobs_fake_quantize_args both = {sizeof both, config, NULL,    &value, NULL, &scale,
-                                          zero_point,  global, numbers, NULL,   size, runtime};
+                                          zero_point,  global, numbers, NULL,   size, runtime, NULL};
     qobs_error error = {0};
     assert_non_null(codes);
     assert_non_null(numbers);

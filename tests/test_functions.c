@@ -207,6 +207,84 @@ static void test_calculate_qparams(void **state)
     qobs_config_destroy(config);
 }
 
+/* The dtype of a global scale: what has none, what is no number of it, and presets that take another one or none. */
+static void test_global_scale_dtype(void **state)
+{
+    (void)state;
+    static const char fp4[] = "dtype=fp4;ch_axis=1;group_size=8;scale_format=float32";
+    static const struct {
+        const char *preset, *settings;
+        float global_scale; /* 0: none */
+        int dtype;
+        const char *words; /* of the message; NULL: accepted */
+    } cases[] = {
+        {"llmc.minmax", "num_bits=4", 1.5f, 0, NULL},
+        {"llmc.minmax", "num_bits=4", 1.5f, QOBS_F32, NULL},
+        {"llmc.minmax", "num_bits=4", 1.5f, QOBS_BF16, NULL},
+        {"llmc.minmax", "num_bits=4", 1.001f, QOBS_BF16, "global_scale|1.00100005|BF16"},
+        {"llmc.minmax", "num_bits=4", 70000, QOBS_F16, "global_scale|70000|F16"},
+        {"llmc.minmax", "num_bits=4", 1.5f, QOBS_F64, "global_scale_dtype|F64|BF16, F16"},
+        {"llmc.minmax", "num_bits=4", 1.5f, -1, "global_scale_dtype|unknown (-1)"},
+        {"llmc.minmax", "num_bits=4", 0, QOBS_F32, "global_scale_dtype|global_scale is NULL"},
+        {"llmc.minmax", "version=2025-10;num_bits=4", 1.5f, QOBS_BF16, "global_scale_dtype|BF16|allowed are F32"},
+        {"quark.PerBlockMXObserver", fp4, 1.5f, 0, NULL},
+        {"quark.PerBlockMXObserver", fp4, 1.5f, QOBS_BF16, "global_scale_dtype|BF16|allowed are F32"},
+        {"quark.PerTensorMinMaxObserver", "dtype=fp8_e4m3", 1.5f, 0, "global_scale|fp4"},
+        {"quark.PerTensorMinMaxObserver", "dtype=int8", 1.5f, 0, "global_scale|has none"},
+        {"torch.MinMaxObserver", "", 1.5f, 0, "global_scale|has none"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        qobs_config *config = make_config(cases[i].preset, cases[i].settings, NULL);
+        const float range = 3;
+        float scale = -1;
+        const qobs_calculate_args args = {.struct_size = sizeof args,
+                                          .config = config,
+                                          .dtype = QOBS_F32,
+                                          .count = 1,
+                                          .min = &range,
+                                          .max = &range,
+                                          .size = sizeof range,
+                                          .global_scale = cases[i].global_scale != 0 ? &cases[i].global_scale : NULL,
+                                          .scale = &scale,
+                                          .scale_size = sizeof scale,
+                                          .global_scale_dtype = (qobs_dtype)cases[i].dtype};
+        const int status = qobs_calculate_qparams(&args, &error);
+        if (cases[i].words)
+            assert_refused(status, QOBS_ERROR_INVALID_ARGUMENT, cases[i].words);
+        else
+            assert_ok(status);
+        assert_true((scale == -1) == (cases[i].words != NULL));
+        qobs_config_destroy(config);
+    }
+}
+
+/* Quark's block scales: e4m3 numbers times the global scale, 1 in place of 0, at most 448. */
+static void test_realigned_scales(void **state)
+{
+    (void)state;
+    static const float magnitudes[] = {0, 0.001f, 6, 1344, 1500, INFINITY};
+    static const float wanted[] = {0.5f, 0.5f, 1, 224, 224, 224};
+    static const float global = 0.5f;
+    qobs_config *config =
+        make_config("quark.PerBlockMXObserver", "dtype=fp4;ch_axis=1;group_size=8;scale_format=float32", NULL);
+    float scale[6];
+    const qobs_calculate_args args = {.struct_size = sizeof args,
+                                      .config = config,
+                                      .dtype = QOBS_F32,
+                                      .count = 6,
+                                      .min = magnitudes,
+                                      .max = magnitudes,
+                                      .size = sizeof magnitudes,
+                                      .global_scale = &global,
+                                      .scale = scale,
+                                      .scale_size = sizeof scale};
+    assert_ok(qobs_calculate_qparams(&args, &error));
+    for (size_t i = 0; i < 6; i++)
+        if (scale[i] != wanted[i])
+            fail_msg("scale %zu is %g, expected %g", i, (double)scale[i], (double)wanted[i]);
+    qobs_config_destroy(config);
+}
+
 /* The scales of [-1.5, 3] in a dtype, as numbers; 0: the preset has none. Memory has the exact size for the sanitizer. */
 static double scale_of(const struct every_preset *p, qobs_dtype dtype)
 {
@@ -500,6 +578,8 @@ int main(void)
         cmocka_unit_test(test_get_qparams),
         cmocka_unit_test(test_get_qparams_along_dim),
         cmocka_unit_test(test_calculate_qparams),
+        cmocka_unit_test(test_global_scale_dtype),
+        cmocka_unit_test(test_realigned_scales),
         cmocka_unit_test(test_calculate_in_every_dtype),
         cmocka_unit_test(test_record_observed_tokens),
         cmocka_unit_test(test_count_tokens),

@@ -175,7 +175,7 @@ static void test_case(void **state)
 int main(void)
 {
     int failed = run_suite("quark", "", 323, test_case);
-    failed += run_suite("quark_2026_11", "", 483, test_case);
+    failed += run_suite("quark_2026_11", "", 489, test_case);
     failed += run_suite("trt", "max_", 46, test_case);
     if (compared != CASES)
         fprintf(stderr, "%zu cases were compared, expected %d\n", compared, CASES);

@@ -5,7 +5,9 @@
  * (suite ct_quantize), with the sign of zeros, on every instruction set of this CPU. Codes of integers have no -0, so
  * what upstream computes from floating-point codes is compared without it there.
  *
- * Upstream's dynamic scales of tokens and groups are those of the rows of a weight here. */
+ * Upstream's dynamic scales of tokens and groups are those of the rows of a weight here.
+ *
+ * Model-Optimizer's fake_tensor_quant and scaled_e4m3 (suite trt_2026_11) take a magnitude for each row. */
 #include "golden.h"
 
 #include "base/tensor.h"
@@ -188,16 +190,54 @@ static void run_input(const cJSON *c)
     qobs_config_destroy(config);
 }
 
-static void test_case(void **state)
+/* ---- Model-Optimizer: a magnitude for each row ------------------------------------------------------------------- */
+
+static void run_amax(const cJSON *c)
 {
-    const cJSON *c = *state;
-    const bool weight = cJSON_HasObjectItem(cJSON_GetObjectItemCaseSensitive(c, "expect"), "quantized");
+    const qobs_tensor value = input(c, 0), amax = input(c, 1), wanted = expected(c, "fake_quantized");
+    static double out[MOST];
+    qobs_config *config;
+    qobs_error error;
+    if (configure(&config, "modelopt.MseCalibrator", cJSON_GetObjectItemCaseSensitive(c, "config"), is_setting,
+                  &error) != QOBS_OK)
+        fail_case("%s", error.message);
+    assert_int_equal(qobs_config_set(config, "axis", "0", &error), QOBS_OK);
+    const qobs_fake_quantize_args args = {.struct_size = sizeof args,
+                                          .config = config,
+                                          .value = &value,
+                                          .out = out,
+                                          .out_size = elements_of(&value) * qobs_dtype_size(value.dtype),
+                                          .amax = &amax};
+    assert_true(args.out_size <= sizeof out);
+    if (qobs_fake_quantize(&args, &error) != QOBS_OK)
+        fail_case("%s", error.message);
+    assert_int_equal(wanted.dtype, value.dtype);
+    expect_same(c, "fake_quantized", out, value.dtype, true);
+    qobs_config_destroy(config);
+}
+
+static void on_every_isa(const cJSON *c, void (*run)(const cJSON *))
+{
     for (size_t i = 0; i < qobs_isa_count(); i++)
         if (qobs_isa_usable(i)) {
             assert_int_equal(qobs_isa_select(qobs_isa_name(i), NULL), QOBS_OK);
-            (weight ? run_weight : run_input)(c);
+            run(c);
         }
     assert_int_equal(qobs_isa_select(NULL, NULL), QOBS_OK);
 }
 
-int main(void) { return run_suite("ct_quantize", "", 254, test_case) != 0; }
+static void test_case(void **state)
+{
+    const bool weight = cJSON_HasObjectItem(cJSON_GetObjectItemCaseSensitive(*state, "expect"), "quantized");
+    on_every_isa(*state, weight ? run_weight : run_input);
+}
+
+static void test_amax(void **state) { on_every_isa(*state, run_amax); }
+
+int main(void)
+{
+    int failed = run_suite("ct_quantize", "", 254, test_case);
+    failed += run_suite("trt_2026_11", "now_int_fake", 5, test_amax);
+    failed += run_suite("trt_2026_11", "now_e4m3_fake", 5, test_amax);
+    return failed != 0;
+}

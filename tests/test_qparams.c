@@ -86,6 +86,33 @@ static const struct st_tensor *expected_tensor(const cJSON *c, const char *quant
     return rule && strcmp(rule->valuestring, "platform") == 0 ? NULL : t;
 }
 
+/* As call_calculate_qparams, with a global scale of any dtype. */
+static int calculate(const qobs_config *config, qobs_dtype dtype, size_t n, const void *min, const void *max,
+                     const float *global_scale, qobs_dtype global_dtype, void *scale, void *zero_point,
+                     qobs_error *error)
+{
+    qobs_dtype scale_dtype, zero_point_dtype;
+    if (!global_scale || global_dtype == QOBS_F32)
+        return call_calculate_qparams(config, dtype, n, min, max, global_scale, scale, zero_point, error);
+    assert_int_equal(qobs_config_qparam_dtypes(config, dtype, &scale_dtype, &zero_point_dtype, error), QOBS_OK);
+    const qobs_calculate_args args = {
+        .struct_size = sizeof args,
+        .config = config,
+        .dtype = dtype,
+        .count = n,
+        .min = min,
+        .max = max,
+        .size = n * qobs_dtype_size(dtype),
+        .global_scale = global_scale,
+        .scale = scale,
+        .scale_size = n * qobs_dtype_size(global_dtype == dtype ? scale_dtype : QOBS_F32),
+        .zero_point = zero_point,
+        .zero_point_size = n * qobs_dtype_size(zero_point_dtype),
+        .global_scale_dtype = global_dtype,
+    };
+    return qobs_calculate_qparams(&args, error);
+}
+
 static void test_ranges(void **state)
 {
     const cJSON *c = *state, *inputs = cJSON_GetObjectItemCaseSensitive(c, "inputs");
@@ -94,9 +121,6 @@ static void test_ranges(void **state)
     const qobs_tensor max = tensor_named(cJSON_GetArrayItem(inputs, 1)->valuestring);
     const bool has_global = cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(settings, "has_global_scale"));
     const qobs_tensor global_tensor = has_global ? tensor_named(cJSON_GetArrayItem(inputs, 2)->valuestring) : min;
-    const void *global = has_global ? global_tensor.data : NULL;
-    if (has_global && global_tensor.dtype != QOBS_F32)
-        skip(); /* compressed-tensors makes global scales in F32 only, and so are those of functions here */
     size_t n = 1;
     for (int d = 0; d < min.ndim; d++)
         n *= (size_t)min.shape[d];
@@ -107,9 +131,7 @@ static void test_ranges(void **state)
     double scale[4096], zero_point[4096], lows[4096], highs[4096]; /* room for any dtype, aligned: files are not */
     memcpy(lows, min.data, n * qobs_dtype_size(min.dtype));
     memcpy(highs, max.data, n * qobs_dtype_size(max.dtype));
-    float shared = 0;
-    if (has_global)
-        memcpy(&shared, global, sizeof shared);
+    const float shared = has_global ? (float)number_at(global_tensor.data, qobs_dtype_name(global_tensor.dtype), 0) : 0;
     int status = configure(&config, "llmc.memoryless_minmax", settings, is_setting, &error);
     const struct st_tensor *global_scale = expected_tensor(c, "global_scale");
     if (global_scale) {
@@ -127,8 +149,8 @@ static void test_ranges(void **state)
         }
     } else {
         if (status == QOBS_OK)
-            status = call_calculate_qparams(config, min.dtype, n, lows, highs, has_global ? &shared : NULL, scale,
-                                            zero_point, &error);
+            status = calculate(config, min.dtype, n, lows, highs, has_global ? &shared : NULL, global_tensor.dtype,
+                               scale, zero_point, &error);
         if (cJSON_HasObjectItem(c, "error")) {
             assert_int_equal(status, QOBS_ERROR_INVALID_ARGUMENT);
             assert_int_not_equal(error.message[0], '\0');
@@ -139,11 +161,49 @@ static void test_ranges(void **state)
             assert_int_equal(status, QOBS_OK);
             assert_int_equal(qobs_config_qparam_dtypes(config, min.dtype, &scale_dtype, &zero_point_dtype, &error),
                              QOBS_OK);
-            expect_numbers("scale", expected_tensor(c, "scale"), scale, has_global ? QOBS_F32 : scale_dtype);
+            if (has_global && global_tensor.dtype != min.dtype)
+                scale_dtype = QOBS_F32;
+            expect_numbers("scale", expected_tensor(c, "scale"), scale, scale_dtype);
             if (expected_tensor(c, "zero_point"))
                 expect_numbers("zero_point", expected_tensor(c, "zero_point"), zero_point, zero_point_dtype);
         }
     }
+    qobs_config_destroy(config);
+}
+
+/* Quark's two quantizers of fp4: the scales of the first are realigned with the scale of the second. */
+static void test_realigned(void **state)
+{
+    const cJSON *c = *state, *inputs = cJSON_GetObjectItemCaseSensitive(c, "inputs");
+    const struct st_tensor *blocks = expected_tensor(c, "block_scale");
+    const qobs_format *e4m3 = qobs_format_find("fp8_e4m3");
+    const qobs_tensor amax = tensor_named(cJSON_GetArrayItem(inputs, 0)->valuestring);
+    const float global = (float)number_at(tensor_named(cJSON_GetArrayItem(inputs, 1)->valuestring).data, "F32", 0);
+    const size_t n = (size_t)(amax.shape[0] * amax.shape[1]);
+    float magnitudes[64], scale[64], block[64];
+    qobs_config *config = NULL;
+    qobs_error error;
+    assert_true(n <= 64);
+    memcpy(magnitudes, amax.data, n * sizeof *magnitudes);
+    assert_int_equal(qobs_config_create(&config, "quark.PerBlockMXObserver", NULL, &error), QOBS_OK);
+    assert_int_equal(qobs_config_set_all(config, "dtype=fp4 scale_format=float32 ch_axis=-1 group_size=16", &error),
+                     QOBS_OK);
+    const qobs_calculate_args args = {.struct_size = sizeof args,
+                                      .config = config,
+                                      .dtype = QOBS_F32,
+                                      .count = n,
+                                      .min = magnitudes,
+                                      .max = magnitudes,
+                                      .size = n * sizeof *magnitudes,
+                                      .global_scale = &global,
+                                      .scale = scale,
+                                      .scale_size = n * sizeof *scale};
+    if (qobs_calculate_qparams(&args, &error) != QOBS_OK)
+        fail_case("%s", error.message);
+    expect_numbers("scale", expected_tensor(c, "scale"), scale, QOBS_F32);
+    for (size_t i = 0; i < n; i++)
+        block[i] = qobs_format_round(e4m3, scale[i] / global, true);
+    expect_numbers("block_scale", blocks, block, QOBS_F32);
     qobs_config_destroy(config);
 }
 
@@ -225,6 +285,7 @@ int main(void)
 {
     int failed = run_suite("ct_qparams", "", 300, test_ranges);
     failed += run_suite("ct_qparams_2026_11", "", 171, test_ranges);
+    failed += run_suite("quark_2026_11", "realign", 6, test_realigned);
     failed += run_suite("llmc_minmax", "fused", 9, test_fused);
     failed += run_suite("llmc_minmax_2026_11", "now_fused", 37, test_fused);
     failed += run_suite("llmc_mse_2026_11", "now_fused", 12, test_fused);

@@ -295,14 +295,15 @@ static void test_frozen_sizes(void **state)
         STRUCTURE(qobs_minmax_args, 88),
         STRUCTURE(qobs_histogram_args, 96),
         STRUCTURE(qobs_search_args, 128),
-        STRUCTURE(qobs_calculate_args, 96),
+        STRUCTURE(qobs_calculate_args, 104),
         STRUCTURE(qobs_quantize_args, 104),
         STRUCTURE(qobs_dequantize_args, 104),
         STRUCTURE(qobs_pack_args, 72),
-        STRUCTURE(qobs_fake_quantize_args, 96),
+        STRUCTURE(qobs_fake_quantize_args, 104),
         STRUCTURE(qobs_histogram_options, 32),
         STRUCTURE(qobs_range_args, 64),
         STRUCTURE(qobs_range, 40),
+        STRUCTURE(qobs_calibrate_args, 48),
         STRUCTURE(qobs_format_array_args, 56),
 #undef STRUCTURE
     };

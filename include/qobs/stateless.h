@@ -135,11 +135,14 @@ typedef struct qobs_calculate_args {
     const void *min;           /**< `count` elements of dtype */
     const void *max;           /**< as min */
     size_t size;               /**< bytes of min, and of max */
-    const float *global_scale; /**< multiplies the scales and makes them F32 (llmc presets); NULL: none */
+    const float *global_scale; /**< llmc presets: multiplies the scales, which become F32; quark presets of fp4: scale
+                                    of the second of two quantizers; NULL: none */
     void *scale;               /**< receives `count` scales; NULL: not wanted */
     size_t scale_size;         /**< bytes of scale */
     void *zero_point;          /**< receives `count` zero points; NULL: not wanted */
     size_t zero_point_size;    /**< bytes of zero_point */
+    qobs_dtype global_scale_dtype; /**< BF16, F16: that of global_scale, and of the scales if min and max have it, too
+                                        (llmc presets); F32 or 0: F32 */
 } qobs_calculate_args;
 
 /** Computes scale and zero point for ranges. They have the dtypes of qobs_config_qparam_dtypes. Fails with NO_RESULT if
@@ -147,6 +150,10 @@ typedef struct qobs_calculate_args {
  * Reproduces calculate_qparams of compressed-tensors, of torch.ao's UniformQuantizationObserverBase and of Quark's
  * observers. For Quark's observers per tensor, each range is that of one tensor. For its powers of two, each range
  * is that of one batch.
+ * With a global scale, presets of Quark with fp4 reproduce realign_single_sequential_quantizer (Quark 0.13) for scales
+ * that are quantized to e4m3: scale = b * global_scale with b = e4m3(amax / (global_scale * 6)), 1 in place of 0. The
+ * stored b is e4m3(scale / global_scale). global_scale is the result of quark.PerTensorMinMaxObserver with
+ * dtype=fp8_e4m3 and quant_max_first_level=6, which observes the magnitudes of the blocks.
  * @since 0.2.0 */
 QOBS_API int qobs_calculate_qparams(const qobs_calculate_args *args, qobs_error *error);
 
@@ -251,6 +258,8 @@ typedef struct qobs_fake_quantize_args {
     const int64_t *out_strides;    /**< bytes, 0 only for one element; NULL: C order */
     size_t out_size;               /**< bytes of out, at least those its elements span */
     const qobs_runtime *runtime;   /**< NULL: the defaults */
+    const qobs_tensor *amax;       /**< modelopt presets: one magnitude for each qparam, F32, BF16, F16 or F64, in place
+                                        of format, scale, zero_point and global_scale; NULL: none */
 } qobs_fake_quantize_args;
 
 /** Quantizes and dequantizes every element of a tensor with its qparam. `out` must not overlap value's data in another
@@ -260,6 +269,9 @@ typedef struct qobs_fake_quantize_args {
  * F32 then, except for strategy group.
  * torch presets reproduce torch.fake_quantize_per_tensor_affine, which maps NaN to the smallest integer. In other
  * presets NaN stays NaN.
+ * With amax, modelopt presets reproduce fake_tensor_quant and scaled_e4m3 of Model-Optimizer 0.47 for the numbers of
+ * num_bits, unsigned and, in modelopt.MseCalibrator, narrow_range. The computation is in float. Where amax is at most
+ * 2^-24, integers are 0, and e4m3 numbers those of amax 1. Negative elements are an error with unsigned integers.
  * @since 0.2.0 */
 QOBS_API int qobs_fake_quantize(const qobs_fake_quantize_args *args, qobs_error *error);
 
@@ -332,6 +344,25 @@ QOBS_API int qobs_range_by_l2_norm(const qobs_range_args *args, qobs_range *rang
  * histogram is not modified.
  * @since 0.2.0 */
 QOBS_API int qobs_range_by_entropy(const qobs_range_args *args, qobs_range *range, qobs_error *error);
+
+/** Arguments of qobs_calibrate_weights. */
+typedef struct qobs_calibrate_args {
+    size_t struct_size;          /**< sizeof(qobs_calibrate_args) */
+    const qobs_config *config;   /**< modelopt.HistogramCalibrator: axis, method, num_bins and those of the method */
+    const qobs_tensor *value;    /**< F32, BF16, F16 or F64, all elements finite */
+    float *amax;                 /**< receives one number for each index of the kept axes, in C order */
+    size_t amax_size;            /**< bytes of amax */
+    const qobs_runtime *runtime; /**< NULL: the defaults */
+} qobs_calibrate_args;
+
+/** Finds the amax of a weight tensor, or of each of its channels (setting axis), in a histogram of magnitudes from 0 to
+ * the largest one. `method` is percentile or mse. Magnitudes are floats; bins are those of numpy.histogram. Uses 208
+ * bytes of memory for each bin and thread, at most 3,328 for each bin. Several threads may call it at the same time.
+ * After NONFINITE and OUT_OF_MEMORY, amax is undefined.
+ * Reproduces calibrate_weights of Model-Optimizer for F32; its method max is qobs_minmax. Upstream's mse passes its
+ * arguments in the wrong order, as in compute_amax.
+ * @since 0.2.0 */
+QOBS_API int qobs_calibrate_weights(const qobs_calibrate_args *args, qobs_error *error);
 
 /** @} */
 

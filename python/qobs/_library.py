@@ -182,7 +182,7 @@ class CalculateArgs(Structure):
     _fields_ = [("struct_size", c_size_t), ("config", c_void_p), ("dtype", c_int), ("count", c_size_t),
                 ("min", c_void_p), ("max", c_void_p), ("size", c_size_t), ("global_scale", c_void_p),
                 ("scale", c_void_p), ("scale_size", c_size_t), ("zero_point", c_void_p),
-                ("zero_point_size", c_size_t)]
+                ("zero_point_size", c_size_t), ("global_scale_dtype", c_int)]
 
 
 class QuantizeArgs(Structure):
@@ -208,7 +208,12 @@ class FakeQuantizeArgs(Structure):
     _fields_ = [("struct_size", c_size_t), ("config", c_void_p), ("format", c_void_p), ("value", c_void_p),
                 ("g_idx", c_void_p), ("scale", c_void_p), ("zero_point", c_void_p),
                 ("global_scale", c_void_p), ("out", c_void_p), ("out_strides", c_void_p),
-                ("out_size", c_size_t), ("runtime", c_void_p)]
+                ("out_size", c_size_t), ("runtime", c_void_p), ("amax", c_void_p)]
+
+
+class CalibrateArgs(Structure):
+    _fields_ = [("struct_size", c_size_t), ("config", c_void_p), ("value", c_void_p), ("amax", c_void_p),
+                ("amax_size", c_size_t), ("runtime", c_void_p)]
 
 
 class RangeArgs(Structure):
@@ -239,7 +244,7 @@ STRUCTURES = {
     "result": Result, "minmax_args": MinmaxArgs, "histogram_options": HistogramOptions,
     "histogram_args": HistogramArgs, "search_args": SearchArgs, "calculate_args": CalculateArgs,
     "quantize_args": QuantizeArgs, "dequantize_args": DequantizeArgs, "pack_args": PackArgs,
-    "fake_quantize_args": FakeQuantizeArgs, "range_args": RangeArgs, "range": Range,
+    "fake_quantize_args": FakeQuantizeArgs, "calibrate_args": CalibrateArgs, "range_args": RangeArgs, "range": Range,
     "format_array_args": FormatArrayArgs, "run": Run,
 }
 
@@ -333,6 +338,7 @@ FUNCTIONS = {
     "pack": (c_int, POINTER(PackArgs), _E),
     "unpack": (c_int, POINTER(PackArgs), _E),
     "fake_quantize": (c_int, POINTER(FakeQuantizeArgs), _E),
+    "calibrate_weights": (c_int, POINTER(CalibrateArgs), _E),
     "measure_error": (c_int, _T, _T, POINTER(c_double), POINTER(c_double), _E),
     "range_by_percentile": (c_int, POINTER(RangeArgs), POINTER(Range), _E),
     "range_by_mse": (c_int, POINTER(RangeArgs), POINTER(Range), _E),

@@ -5,15 +5,19 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "base/fpenv.h"
 #include "base/struct_size.h"
 #include "base/tensor.h"
 #include "config/stages.h"
 #include "formula/fake_quantize.h"
 #include "formula/qparam_view.h"
 #include "kernels/dispatch.h"
+#include "number/convert.h"
+#include "plan/make_plan.h"
 #include "qobs/format.h"
 #include "qobs/plan.h"
 #include "qobs/stateless.h"
+#include "reduce/reduce.h"
 
 /* An array of qparams has an element for each qparam of the plan, in C order without gaps. */
 static int check_qparams(const struct view *v, const char *name, int64_t qparams, qobs_error *error)
@@ -270,27 +274,95 @@ int qobs_dequantize(const qobs_dequantize_args *args, qobs_error *error)
 
 /* ---- Fake-quantize ----------------------------------------------------------------------------------------------- */
 
+/* Model-Optimizer's numbers, and what has no meaning beside amax. */
+static int choose_amax_numbers(struct fake_quantize *f, const qobs_fake_quantize_args *a, struct amax_numbers *numbers,
+                               qobs_error *error)
+{
+    const char *other = a->format         ? "format"
+                        : a->scale        ? "scale"
+                        : a->zero_point   ? "zero_point"
+                        : a->global_scale ? "global_scale"
+                                          : NULL;
+    if (a->config->preset->family != FAMILY_MODELOPT)
+        return qobs_invalid(error, "amax: config is %s, amax is for modelopt presets", a->config->preset->name);
+    if (other)
+        return qobs_invalid(error, "%s: is set, amax takes its place", other);
+    qobs_resolve_amax_numbers(a->config, numbers);
+    if (numbers->e4m3)
+        qobs_quantizer_for_format(&f->quantizer, qobs_format_at(FORMAT_E4M3));
+    else
+        qobs_quantizer_for_integers(&f->quantizer, (int64_t)numbers->quant_min, (int64_t)numbers->quant_max, false);
+    f->by_amax = numbers->e4m3 ? &qobs_amax_e4m3 : &qobs_amax_integers;
+    return QOBS_OK;
+}
+
+/* Upstream's unsigned integers refuse negative elements; NaN hides them. */
+static int check_signs(const struct fake_quantize *f, const qobs_fake_quantize_args *a, qobs_error *error)
+{
+    static const struct axes none = {0};
+    struct nonfinite_count nonfinite = {0};
+    double min, max;
+    qobs_plan plan;
+    RETURN_IF_FAILED(qobs_plan_make_along(&plan, KEYING_NONE, a->value, &none, f->runtime, error));
+    const int status = qobs_reduce_minmax(f->runtime, f->kernels, &plan, a->value->data, NONFINITE_PROPAGATE, &min,
+                                          &max, &nonfinite, error);
+    qobs_plan_unmake(&plan);
+    if (status == QOBS_OK && qobs_element(&min, a->value->dtype) < 0)
+        return qobs_invalid(error, "value: has negative elements, which unsigned=true does not take");
+    return status;
+}
+
+/* The factors of the magnitudes, in memory that the caller releases, also after an error. */
+static int open_amax(struct fake_quantize *f, const qobs_fake_quantize_args *a, const struct amax_numbers *numbers,
+                     const qobs_plan *plan, float **factors, qobs_error *error)
+{
+    enum kernel_dtype unused;
+    struct view amax;
+    RETURN_IF_FAILED(qobs_view_of_tensor(&amax, a->amax, "amax", error));
+    RETURN_IF_FAILED(check_qparams(&amax, "amax", plan->qparams, error));
+    if (!qobs_kernel_dtype_of(amax.dtype, &unused))
+        return qobs_invalid(error, "amax: dtype is %s, allowed are F32, BF16, F16 and F64",
+                            qobs_dtype_name(amax.dtype));
+    const size_t size = (size_t)plan->qparams * sizeof **factors;
+    *factors = qobs_allocate(f->runtime, size);
+    if (!*factors)
+        return qobs_no_memory(error, "amax: no memory for %zu bytes", size);
+    f->scale = *factors;
+    f->scale_dtype = QOBS_F32;
+    const fp_mode mode = fp_enter();
+    int status = qobs_amax_factors(numbers, amax.data, amax.dtype, plan->qparams, *factors, error);
+    if (status == QOBS_OK && !numbers->e4m3 && numbers->quant_min == 0)
+        status = check_signs(f, a, error);
+    fp_leave(mode);
+    return status;
+}
+
 int qobs_fake_quantize(const qobs_fake_quantize_args *args, qobs_error *error)
 {
+    struct amax_numbers numbers = {0};
     struct runtime runtime;
     qobs_fake_quantize_args a;
     qobs_plan *plan = NULL, *out_plan = NULL;
+    float *factors = NULL;
     RETURN_IF_FAILED(ARGS_READ(qobs_fake_quantize_args, &a, args, runtime, error));
     RETURN_IF_FAILED(qobs_runtime_resolve(&runtime, a.runtime, error));
     RETURN_IF_FAILED(qobs_plan_create(&plan, a.config, a.value, a.g_idx, a.runtime, error));
     struct fake_quantize f = {.runtime = &runtime, .kernels = qobs_kernels_active(), .global_scale = a.global_scale};
-    int status = choose_quantizer(&f.quantizer, a.config, a.format, error);
+    int status = a.amax ? choose_amax_numbers(&f, &a, &numbers, error)
+                        : choose_quantizer(&f.quantizer, a.config, a.format, error);
     f.positive_zero = makes_zeros_positive(a.config, a.format);
     if (status == QOBS_OK && plan->value.elements > 0) {
         const qobs_tensor out = {sizeof out, a.out, a.value->dtype, a.value->ndim, a.value->shape, a.out_strides};
         status = check_out(&a, &plan->value, error);
         if (status == QOBS_OK)
-            status = open_qparams(&f, &a, plan, error);
+            status = a.amax ? open_amax(&f, &a, &numbers, plan, &factors, error) : open_qparams(&f, &a, plan, error);
         if (status == QOBS_OK)
             status = qobs_plan_create(&out_plan, a.config, &out, NULL, a.runtime, error);
         if (status == QOBS_OK)
             status = qobs_fake_quantize_plan(&f, plan, a.value->data, out_plan, a.out, error);
     }
+    if (factors)
+        qobs_release(&runtime, factors, (size_t)plan->qparams * sizeof *factors);
     qobs_plan_destroy(plan);
     qobs_plan_destroy(out_plan);
     return status == QOBS_OK ? qobs_succeed(error) : status;

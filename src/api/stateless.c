@@ -12,6 +12,7 @@
 #include "config/stages.h"
 #include "kernels/dispatch.h"
 #include "measure/tokens.h"
+#include "number/convert.h"
 #include "plan/make_plan.h"
 #include "qobs/plan.h"
 #include "reduce/reduce.h"
@@ -119,14 +120,36 @@ static int check_formula(const qobs_config *config, qobs_dtype dtype, struct for
                         torch ? "F32" : "F32, BF16, F16, F64");
 }
 
+/* A global scale that is not F32 keeps the scales of ranges of its dtype in that dtype. */
+static int check_global_scale(const qobs_calculate_args *a, const struct formula *formula, qobs_error *error)
+{
+    const struct formula_ops *ops = formula->ops;
+    const qobs_dtype dtype = a->global_scale_dtype;
+    if (a->global_scale && !ops->global_scale &&
+        !(ops == &qobs_formula_quark_float && formula->params.quark.block_scales))
+        return qobs_invalid(error, "global_scale: %s has none%s", a->config->preset->name,
+                            ops == &qobs_formula_quark_float ? " without dtype=fp4" : "");
+    if ((int)dtype == 0 || (dtype == QOBS_F32 && a->global_scale))
+        return QOBS_OK;
+    if (!a->global_scale)
+        return qobs_invalid(error, "global_scale_dtype: is %d, but global_scale is NULL", (int)dtype);
+    if (ops != &qobs_formula_compressed_tensors || (dtype != QOBS_BF16 && dtype != QOBS_F16))
+        return qobs_invalid(error, "global_scale_dtype: is %s (%d), allowed are F32%s",
+                            qobs_dtype_name(dtype) ? qobs_dtype_name(dtype) : "unknown", (int)dtype,
+                            ops == &qobs_formula_compressed_tensors ? ", BF16, F16" : "");
+    if (qobs_round_to(dtype, (double)*a->global_scale) != (double)*a->global_scale)
+        return qobs_invalid(error, "global_scale: %.9g is no %s number", (double)*a->global_scale,
+                            qobs_dtype_name(dtype));
+    return QOBS_OK;
+}
+
 static int check_calculation(const qobs_calculate_args *a, const struct formula *formula,
                              const struct range_view *ranges, qobs_error *error)
 {
     qobs_dtype scale, zero_point;
     if (a->count > (size_t)1 << 48)
         return qobs_invalid(error, "count: is %zu, allowed are 0 to 2^48", a->count);
-    if (a->global_scale && !formula->ops->global_scale)
-        return qobs_invalid(error, "global_scale: %s has none", a->config->preset->name);
+    RETURN_IF_FAILED(check_global_scale(a, formula, error));
     qobs_formula_dtypes(formula, ranges, &scale, &zero_point);
     const size_t size = a->count * qobs_dtype_size(a->dtype);
     RETURN_IF_FAILED(array_check("min", a->min, a->size, size, error));
@@ -149,7 +172,9 @@ int qobs_calculate_qparams(const qobs_calculate_args *args, qobs_error *error)
                                       .rank = formula.params.rank,
                                       .min = a.min,
                                       .max = a.max,
-                                      .global_scale = a.global_scale};
+                                      .global_scale = a.global_scale,
+                                      .native_global_scale = a.global_scale && a.global_scale_dtype == a.dtype &&
+                                                             a.dtype != QOBS_F32};
     RETURN_IF_FAILED(check_calculation(&a, &formula, &ranges, error));
     const fp_mode mode = fp_enter();
     const int status = qobs_formula_qparams(&formula, &ranges, a.scale, a.zero_point, error);

@@ -206,6 +206,7 @@ struct qobs_config {
     int activation_type; /* enum ort_type */
     bool activation_symmetric, moving_average, per_channel;
     bool has_min_real_range;
+    bool has_restricted_asymmetric, restricted_asymmetric;
     double min_real_range;
     int64_t num_quantized_bins;
     int scenario;

@@ -114,6 +114,7 @@ static void set_quark(const qobs_config *config, struct formula_params *p)
     p->quark.scale_dtype = qobs_quark_scale_type(config);
     p->quark.mantissa_bits = element.mantissa_bits;
     p->quark.emax = element.emax;
+    p->quark.block_scales = config->quark_dtype == QUARK_FP4;
 }
 
 static enum scale_mode mode_of(const qobs_config *config)

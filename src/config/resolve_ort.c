@@ -27,6 +27,8 @@ const struct formula_ops *qobs_ort_formula(const qobs_config *config, struct for
     p->quant_max = reduced ? types[type].highest : types[type].max;
     p->ort.zero_point_dtype = types[type].zero_point;
     p->ort.has_min_real_range = config->has_min_real_range;
+    p->ort.restricted =
+        config->has_restricted_asymmetric && config->restricted_asymmetric && type == ORT_QUINT8 && !symmetric;
     p->ort.min_real_range = config->min_real_range;
     if (!config->preset->range->found_moments)
         return &qobs_formula_ort;

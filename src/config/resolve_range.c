@@ -6,6 +6,7 @@
 
 #include "config/dtypes.h"
 #include "config/stages.h"
+#include "formula/fake_quantize.h"
 #include "qobs/format.h"
 #include "range/multiplier_search.h"
 
@@ -141,20 +142,32 @@ static int64_t bound_of(const qobs_config *config)
     return (INT64_C(1) << (config->num_bits - 1 + config->is_unsigned)) - 1;
 }
 
-static void resolve_multiplier(const qobs_config *config, struct multiplier_params *m)
+void qobs_resolve_amax_numbers(const qobs_config *config, struct amax_numbers *numbers)
 {
     const bool e4m3 = config->num_bits == NUM_BITS_E4M3;
-    const int64_t bound = e4m3 ? 0 : bound_of(config);
+    const int64_t bound = e4m3 ? 448 : bound_of(config);
+    *numbers = (struct amax_numbers){
+        .quant_min = (double)(e4m3                   ? -bound
+                              : config->is_unsigned  ? 0
+                              : config->narrow_range ? -bound
+                                                     : -bound - 1),
+        .quant_max = (double)bound,
+        .e4m3 = e4m3,
+    };
+}
+
+static void resolve_multiplier(const qobs_config *config, struct multiplier_params *m)
+{
+    struct amax_numbers numbers;
+    qobs_resolve_amax_numbers(config, &numbers);
     *m = (struct multiplier_params){
         .count = (size_t)ceil((config->stop_multiplier - config->start_multiplier) / config->step_size) + 1,
         .start = config->start_multiplier,
         .stop = config->stop_multiplier,
-        .quant_min = config->is_unsigned    ? 0
-                     : config->narrow_range ? -bound
-                                            : -bound - 1,
-        .quant_max = bound,
+        .quant_min = (int64_t)numbers.quant_min,
+        .quant_max = (int64_t)numbers.quant_max,
         .four_over_six = config->has_four_over_six && config->four_over_six,
-        .format = e4m3 ? qobs_format_find("fp8_e4m3") : NULL,
+        .format = numbers.e4m3 ? qobs_format_find("fp8_e4m3") : NULL,
     };
 }
 

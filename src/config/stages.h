@@ -56,6 +56,10 @@ void qobs_resolve_range(const qobs_config *config, struct range_rule *rule);
 void qobs_resolve_formula(const qobs_config *config, struct formula *formula);
 void qobs_resolve_traits(const qobs_config *config, struct observer_traits *traits);
 
+/* Model-Optimizer's numbers under an amax (resolve_range.c). */
+struct amax_numbers;
+void qobs_resolve_amax_numbers(const qobs_config *config, struct amax_numbers *numbers);
+
 /* ONNX Runtime's (resolve_ort.c). */
 const struct formula_ops *qobs_ort_formula(const qobs_config *config, struct formula_params *params);
 

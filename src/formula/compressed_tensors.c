@@ -26,6 +26,7 @@ struct numbers {
     const qobs_format *e4m3; /* of zero points in that dtype */
     bool wide_zero_point;    /* formed in f32 instead of the ranges' dtype */
     const float *global_scale;
+    bool native_products; /* with the global scale: in the ranges' dtype instead of f32 */
 };
 
 /* NaN stays NaN, as in torch.clamp. */
@@ -88,7 +89,7 @@ static inline double round_scale(enum scale_dtype dtype, double s)
 static void dtypes(const struct formula_params *params, const struct range_view *r, qobs_dtype *scale,
                    qobs_dtype *zero_point)
 {
-    *scale = r->global_scale ? QOBS_F32 : r->dtype;
+    *scale = r->global_scale && !r->native_global_scale ? QOBS_F32 : r->dtype;
     *zero_point = params->compressed_tensors.zero_point_dtype;
 }
 
@@ -123,7 +124,8 @@ static int qparams(const struct formula_params *params, const struct range_view 
         .mx_half_bits = params->compressed_tensors.mx_half_bits,
         .mx_offset = params->compressed_tensors.mx_offset,
         .scale_dtype = params->compressed_tensors.scale_dtype,
-        .eps = epsilon(params->compressed_tensors.scale_dtype, r->global_scale ? QOBS_F32 : r->dtype),
+        .eps = epsilon(params->compressed_tensors.scale_dtype,
+                       r->global_scale && !r->native_global_scale ? QOBS_F32 : r->dtype),
         .min_scale = year_2025 && !e4m3_scales ? 0x1p-23 : 0,
         .e4m3_scales = e4m3_scales,
         .zero_point_dtype = params->compressed_tensors.zero_point_dtype,
@@ -131,6 +133,7 @@ static int qparams(const struct formula_params *params, const struct range_view 
         /* upstream's bit_min is a 0-dimensional f32 tensor, which decides the type only beside 0-dimensional ranges */
         .wide_zero_point = r->rank == RANK_SCALAR && r->dtype != QOBS_F64,
         .global_scale = year_2025 && !params->compressed_tensors.e2m1 ? NULL : r->global_scale,
+        .native_products = r->native_global_scale,
     };
     FOR_NATIVE(r->dtype, qparams, &q, r->n, r->min, r->max, scale, zero_point)
     return qobs_succeed(error);

@@ -82,11 +82,13 @@ static inline real NATIVE(mx_exponent)(const struct numbers *q, real amax)
     return round_native(round_native(127 + log) - (real)q->mx_offset);
 }
 
-/* The steps after the division. They are in f32 under a global scale, else in the dtype of the ranges. */
+/* The steps after the division. They are in f32 under a global scale of f32, else in the dtype of the ranges. */
 static inline double NATIVE(finish)(const struct numbers *q, real s)
 {
     double t = (double)s;
-    if (q->global_scale)
+    if (q->global_scale && q->native_products)
+        t = (double)round_native((real)t * (real)*q->global_scale);
+    else if (q->global_scale)
         t = sizeof(stored) == 8 ? t * (double)*q->global_scale : (double)((float)t * *q->global_scale);
     if (q->e4m3_scales) {
         t = (double)grid_round_e4m3((float)clamp(t, -448, 448));
@@ -125,7 +127,7 @@ static void NATIVE(any)(const struct numbers *q, size_t n, const stored *min, co
             put_zero_point(q, zero_point, i, clamp((double)z, q->quant_min, q->quant_max));
         }
         const double t = NATIVE(finish)(q, s);
-        if (scale && (q->global_scale || q->e4m3_scales))
+        if (scale && !q->native_products && (q->global_scale || q->e4m3_scales))
             ((float *)scale)[i] = (float)t;
         else if (scale)
             ((stored *)scale)[i] = store((real)t);
@@ -137,7 +139,7 @@ static void NATIVE(qparams)(const struct numbers *q, size_t n, const stored *min
 {
     const bool plain = q->symmetric && !q->mx && q->scale_dtype == SCALE_NATIVE && !q->global_scale && !q->e4m3_scales;
     const bool nvfp4 = q->symmetric && !q->mx && q->scale_dtype == SCALE_E4M3 && q->global_scale && !q->e4m3_scales &&
-                       q->min_scale == 0 && sizeof(stored) < 8;
+                       !q->native_products && q->min_scale == 0 && sizeof(stored) < 8;
     if (plain && scale)
         NATIVE(symmetric)(q, n, min, max, scale);
     if (nvfp4 && scale && !zero_point) {

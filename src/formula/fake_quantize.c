@@ -337,8 +337,8 @@ int qobs_fake_quantize_plan(const struct fake_quantize *f, const qobs_plan *plan
                                .global_scale = f->global_scale,
                                .positive_zero = f->positive_zero,
                                .in_float = job.quantizer.torch ? plan->dtype != QOBS_F64 : job.quantizer.in_float};
-    job.rows = f->kernels->fake_quantize_rows[dtype];
-    job.columns = f->kernels->fake_quantize_columns[dtype];
+    job.rows = f->by_amax ? f->by_amax->rows[dtype] : f->kernels->fake_quantize_rows[dtype];
+    job.columns = f->by_amax ? f->by_amax->columns[dtype] : f->kernels->fake_quantize_columns[dtype];
     job.code_rows = f->kernels->quantize_rows[dtype];
     job.code_columns = f->kernels->quantize_columns[dtype];
     job.number_rows = f->kernels->dequantize_rows[dtype];

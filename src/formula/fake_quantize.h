@@ -15,6 +15,11 @@ enum quantize_direction { FAKE_QUANTIZE, TO_CODES, FROM_CODES };
 /* Scale and zero point of every qparam of a plan, in the order of the flattened qparam_shape. The arithmetic is
  * upstream's: that of the dtypes of x and scale together. If x is BF16 or F16 and scale, or scale / global_scale, is
  * float, it is float. If x is F64 and scale is float, it is double up to the rounding and float afterwards. */
+struct fake_quantize_by_amax {
+    qobs_fake_quantize_rows_fn *rows[QOBS_KERNEL_DTYPES];
+    qobs_fake_quantize_columns_fn *columns[QOBS_KERNEL_DTYPES];
+};
+
 struct fake_quantize {
     const struct runtime *runtime;
     const struct kernel_table *kernels;
@@ -25,6 +30,7 @@ struct fake_quantize {
     qobs_dtype zero_point_dtype;
     bool positive_zero;        /* without zero points: -0 becomes +0, as in compressed-tensors' e2m1 */
     const float *global_scale; /* every scale is divided by it; NULL: there is none */
+    const struct fake_quantize_by_amax *by_amax; /* in place of the kernels; NULL: they are used */
     enum quantize_direction direction;
     enum code_kind kind; /* of the codes */
     double *sum;         /* TO_CODES: two sums to add to, as kernel_quantize.h has them; NULL: none */
@@ -36,3 +42,37 @@ struct fake_quantize {
  * needs. Codes are laid out as numbers of one byte; both plans have the dtype of the numbers. */
 int qobs_fake_quantize_plan(const struct fake_quantize *f, const qobs_plan *plan, const void *x,
                             const qobs_plan *out_plan, void *out, qobs_error *error);
+
+/* ---- By magnitudes ----------------------------------------------------------------------------------------------- */
+
+/* Model-Optimizer's fake quantization: fake_tensor_quant and scaled_e4m3 (quantization/tensor_quant.py, 0.47). Elements
+ * are multiplied by a factor, rounded, and divided by it. */
+
+/* The numbers to which elements are rounded. */
+struct amax_numbers {
+    double quant_min, quant_max; /* integers */
+    bool e4m3;                   /* e4m3 instead */
+};
+
+/* A magnitude of at most 2^-24, the smallest f16, has no scale. */
+#define SMALLEST_AMAX 0x1p-24f
+
+/* number / amax as torch computes it: the reciprocal times the number. Without a scale amax counts as 1. */
+static inline float qobs_over_amax(float number, float amax)
+{
+    return 1 / (amax <= SMALLEST_AMAX ? 1 : amax) * number;
+}
+
+/* What elements are multiplied by; 0: integers that are all 0. For those upstream divides two tensors. */
+static inline float qobs_amax_factor(bool e4m3, float quant_max, float amax)
+{
+    return e4m3 ? qobs_over_amax(448, amax) : amax <= SMALLEST_AMAX ? 0 : quant_max / amax;
+}
+
+/* The factors of n magnitudes of a dtype, which must be finite and not negative. */
+int qobs_amax_factors(const struct amax_numbers *numbers, const void *amax, qobs_dtype dtype, int64_t n, float *factor,
+                      qobs_error *error);
+
+/* In place of the kernels of fake-quantize: `scale` is the factor, zero points are not used. Plain C on every
+ * instruction set, without a limit of length; memory as their contract says. In float, rounded once to the dtype. */
+extern const struct fake_quantize_by_amax qobs_amax_integers, qobs_amax_e4m3;

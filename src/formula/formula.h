@@ -24,6 +24,7 @@ struct range_view {
     enum rank rank;
     const void *min, *max;
     const float *global_scale; /* NULL: there is none */
+    bool native_global_scale;  /* it has the dtype of the ranges, and so have its products; false: F32 */
 };
 
 /* How real numbers map to quantized ones. */
@@ -69,6 +70,7 @@ struct formula_params {
         } torch;
         struct {
             qobs_dtype zero_point_dtype;
+            bool restricted; /* zero points are quant_min, or the middle of the numbers */
             bool has_min_real_range;
             double min_real_range; /* the least width of a range */
         } ort;
@@ -88,12 +90,14 @@ struct formula_params {
             enum scale_mode mode;
             int mantissa_bits, emax; /* of the elements under an e8m0 scale; emax: exponent of the largest */
             bool zero_is_eps;        /* a scale of 0 becomes 2^-23 */
+            bool block_scales;       /* with a global scale, scales are multiples of it by e4m3 numbers */
             bool zero_point_128;     /* powers of two: a zero point of 127 becomes 128 */
         } quark;
     };
 };
 
-/* The dtypes of the results. Reads dtype, rank and global_scale (only if it is NULL) of the ranges. */
+/* The dtypes of the results. Reads dtype, rank, native_global_scale and global_scale (only if it is NULL) of the
+ * ranges. */
 typedef void formula_dtypes_fn(const struct formula_params *params, const struct range_view *ranges, qobs_dtype *scale,
                                qobs_dtype *zero_point);
 formula_dtypes_fn qobs_fixed_dtypes; /* F32 and I32 */

@@ -16,8 +16,8 @@ enum { CHUNK = 256 };
 
 /* ---- Rounding to the formats of scales --------------------------------------------------------------------------- */
 
-/* Rounds as torch's cast to float8_e4m3fn does: NaN if f would round to more than 448. */
-static float round_e4m3(float f) { return fabsf(f) > 464 ? NAN : grid_round_e4m3(f); }
+/* Rounds as the cast to float8_e4m3fn of torch 2.13 does: what is above 448 becomes 448. */
+static float round_e4m3(float f) { return f > 448 ? 448 : grid_round_e4m3(f); }
 
 /* Quark's e5m3: no sign, bias 15, multiples of 2^-17 below 2^-14, 114688 at most. Quark rounds NaN by its bits, to
  * 98304. */
@@ -81,6 +81,17 @@ static void two_levels(const struct form *f, size_t n, const double *amax, doubl
         scale[i] = (double)(round_e4m3((float)amax[i] / quant_max * global) / global);
 }
 
+/* Scales of the first of two quantizers, realigned with the second one's scale `global`: multiples of it by e4m3
+ * numbers, which the second one stores. All in f32 (realign_single_sequential_quantizer, post_calibration.py). */
+static void realign(const struct form *f, size_t n, const double *amax, float global, double *scale)
+{
+    const float largest = global * (float)f->params->quant_max;
+    for (size_t i = 0; i < n; i++) {
+        const float block = round_e4m3((float)amax[i] / largest);
+        scale[i] = (double)((block == 0 ? 1 : block) * global);
+    }
+}
+
 static void scales(const struct form *f, size_t n, const double *amax, double *scale)
 {
     const double quant_max = f->params->quant_max;
@@ -116,7 +127,7 @@ static void dtypes(const struct formula_params *params, const struct range_view 
                    qobs_dtype *zero_point)
 {
     *zero_point = form_of(params, ranges->dtype).dtype; /* zeros of the scale's dtype before scale_type is applied */
-    *scale = qobs_quark_scale_dtype(params, *zero_point);
+    *scale = ranges->global_scale ? QOBS_F32 : qobs_quark_scale_dtype(params, *zero_point);
 }
 
 static void bfp_dtypes(const struct formula_params *params, const struct range_view *ranges, qobs_dtype *scale,
@@ -143,7 +154,10 @@ static int qparams(const struct formula_params *params, const struct range_view 
         FOR_NATIVE(r->dtype, magnitudes, first, n, r->min, r->max, amax)
         if (r->rank != RANK_TENSOR)
             form.global = amax[0];
-        scales(&form, n, amax, s);
+        if (r->global_scale)
+            realign(&form, n, amax, *r->global_scale, s);
+        else
+            scales(&form, n, amax, s);
         qobs_store_doubles(scale, scale_dtype, first, n, s);
     }
     if (zero_point)

@@ -83,6 +83,11 @@ extern const struct histogram_ops qobs_histogram_quark, qobs_histogram_modelopt;
 /* Model-Optimizer's with numpy's bins and edges. */
 extern const struct histogram_ops qobs_histogram_numpy;
 
+/* Sets the edges of h->bins bins as numpy.linspace does in float; a range of one point becomes 1 wide. */
+void qobs_numpy_edges(struct histogram *h, float first, float last);
+/* The bin of x, which lies within the edges. */
+size_t qobs_numpy_bin(const struct histogram *h, double x);
+
 /* ONNX Runtime's: values between -threshold and threshold, or with `magnitude` magnitudes. */
 extern const struct histogram_ops qobs_histogram_ort;
 

@@ -15,8 +15,7 @@
 
 enum { MAX_BINS = 1 << 20 };
 
-/* numpy.linspace in float. */
-static void first_edges(struct histogram *h, float first, float last)
+void qobs_numpy_edges(struct histogram *h, float first, float last)
 {
     const float from = first == last ? first - 0.5f : first, to = first == last ? last + 0.5f : last,
                 step = (to - from) / (float)h->bins;
@@ -58,8 +57,7 @@ static void set_range(struct histogram *h)
     h->range[0] = (struct bin_range){.lo = (float)h->edges[0], .hi = (float)h->edges[h->bins]};
 }
 
-/* The bin of x, which is in range. */
-static size_t bin_between_edges(const struct histogram *h, double x)
+size_t qobs_numpy_bin(const struct histogram *h, double x)
 {
     const double share = (x - h->edges[0]) / (h->edges[h->bins] - h->edges[0]) * (double)h->bins;
     size_t k = share < (double)h->bins ? (size_t)share : h->bins - 1;
@@ -80,7 +78,7 @@ static void count(const struct histogram_params *params, const struct batch *bat
             const bool counted =
                 magnitude >= h->edges[0] && magnitude <= h->edges[h->bins] && !(params->skip_zeros && magnitude == 0);
             if (counted) {
-                double *bin = &h->mass[bin_between_edges(h, magnitude)];
+                double *bin = &h->mass[qobs_numpy_bin(h, magnitude)];
                 *bin = add_mass(*bin, 1, params->float32_counts);
             }
         }
@@ -102,7 +100,7 @@ static int accept(const struct histogram_rule *rule, const struct batch *batch, 
     if (extrema.min > extrema.max)
         return QOBS_OK;
     if (first)
-        first_edges(h, extrema.min, extrema.max);
+        qobs_numpy_edges(h, extrema.min, extrema.max);
     else if ((double)extrema.max > h->edges[h->bins])
         RETURN_IF_FAILED(extend(params, batch->runtime, h, (double)extrema.max, error));
     set_range(h);
@@ -120,7 +118,7 @@ static int merge(const struct histogram_rule *rule, const struct runtime *runtim
         const double centre = from->edges[i] + (from->edges[i + 1] - from->edges[i]) / 2;
         const size_t k = centre < h->edges[0]         ? 0
                          : centre > h->edges[h->bins] ? h->bins - 1
-                                                      : bin_between_edges(h, centre);
+                                                      : qobs_numpy_bin(h, centre);
         h->mass[k] = add_mass(h->mass[k], from->mass[i], rule->params.float32_counts);
     }
     return QOBS_OK;

@@ -6,6 +6,7 @@
 #include <math.h>
 
 #include "base/error.h"
+#include "formula/fake_quantize.h"
 #include "number/convert.h"
 #include "number/grid.h"
 #include "range/candidate_errors.h"
@@ -93,28 +94,18 @@ static int check_e4m3(const struct search_batch *b, const struct search_state *s
 
 /* ---- Scales ------------------------------------------------------------------------------------------------------ */
 
-/* torch computes number / tensor as the tensor's reciprocal times the number. An amax of at most 2^-24 counts as 1. */
-static float over(float number, float amax) { return 1 / (amax <= 0x1p-24f ? 1 : amax) * number; }
-
-/* Upstream multiplies by bound / amax and divides by it; for e4m3 it multiplies by the reciprocal in float. An amax
- * of at most 2^-24 makes all numbers 0. */
+/* Upstream divides by the factor; for e4m3 it multiplies by the reciprocal in float. */
 static void factors_of(const struct multiplier_params *params, float amax, float *up, double *down)
 {
-    if (params->format) {
-        *up = over(448, amax);
-        *down = (double)(1 / *up);
-        return;
-    }
-    const float bound = (float)params->quant_max;
-    *up = amax <= 0x1p-24f ? 0 : bound / amax;
-    *down = amax <= 0x1p-24f ? 0 : 1 / (double)*up;
+    *up = qobs_amax_factor(params->format != NULL, (float)params->quant_max, amax);
+    *down = params->format ? (double)(1 / *up) : amax <= SMALLEST_AMAX ? 0 : 1 / (double)*up;
 }
 
 /* amax / 6 in e4m3, under the scale that takes global_amax / 6 to 448, or with four over six to 256. */
 static float nvfp4_scale(float global_amax, float amax, bool four_over_six)
 {
     const float widest = four_over_six ? global_amax * (448.0f / 256) : global_amax;
-    const float up = over(448, widest / 6), down = 1 / up;
+    const float up = qobs_over_amax(448, widest / 6), down = 1 / up;
     const float scaled = amax / 6 * up, limited = scaled > 448 ? 448 : scaled;
     const float scale = grid_round_e4m3(limited) * down;
     /* A scale of 0 makes all numbers 0 in upstream; so does a very large one. */

@@ -3,6 +3,9 @@
 
 /* The functions that need no observer. */
 #include "api.h"
+
+#include <math.h>
+
 #include "qobs/format.h"
 #include "qobs/plan.h"
 #include "qobs/stateless.h"
@@ -169,6 +172,40 @@ static void run_fake_quantize(struct run *run, const qobs_config *config, const 
     free(zero_point);
 }
 
+/* Model-Optimizer's functions, with magnitudes of the value or of the input. */
+static void run_by_amax(struct run *run, const qobs_config *config, const struct tensor *t, const qobs_tensor *value,
+                        size_t n)
+{
+    const size_t size = (size_t)t->elements * t->dtype->size;
+    const int64_t count[] = {(int64_t)n};
+    float *amax = results(n * sizeof *amax);
+    void *out = results(size);
+    const qobs_tensor magnitudes = {sizeof magnitudes, amax, QOBS_F32, 1, count, NULL};
+    qobs_error error;
+    for (size_t i = 0; i < n; i++)
+        amax[i] = fabsf(take_float(&run->b));
+    const qobs_fake_quantize_args fake = {.struct_size = sizeof fake,
+                                          .config = config,
+                                          .value = value,
+                                          .out = out,
+                                          .out_size = size,
+                                          .runtime = run->runtime,
+                                          .amax = &magnitudes};
+    record_status(&run->record, qobs_fake_quantize(&fake, &error), &error);
+    record(&run->record, out, size);
+    const qobs_calibrate_args weights = {.struct_size = sizeof weights,
+                                         .config = config,
+                                         .value = value,
+                                         .amax = amax,
+                                         .amax_size = n * sizeof *amax,
+                                         .runtime = run->runtime};
+    /* Memory and time of a million bins are those of every qparam. */
+    if (n <= 2 && record_status(&run->record, qobs_calibrate_weights(&weights, &error), &error))
+        record(&run->record, amax, n * sizeof *amax);
+    free(amax);
+    free(out);
+}
+
 void run_direct(struct run *run, const qobs_config *config, const struct tensor *t, const qobs_tensor *g_idx)
 {
     const qobs_tensor value = view_of(t);
@@ -181,7 +218,7 @@ void run_direct(struct run *run, const qobs_config *config, const struct tensor 
         return;
     const size_t n = qparams_of(plan);
     qobs_plan_destroy(plan);
-    switch (take_below(&run->b, 4)) {
+    switch (take_below(&run->b, 5)) {
     case 0:
         run_minmax(run, config, &value, g_idx, n);
         break;
@@ -190,6 +227,9 @@ void run_direct(struct run *run, const qobs_config *config, const struct tensor 
         break;
     case 2:
         run_search(run, config, &value, g_idx, n);
+        break;
+    case 3:
+        run_by_amax(run, config, t, &value, n);
         break;
     default:
         run_fake_quantize(run, config, t, &value, g_idx, n);

@@ -1,0 +1,142 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-FileCopyrightText: The qobs authors */
+
+/* Model-Optimizer's calibrate_weights (modelopt/torch/quantization/calib/histogram.py, 0.47): for each qparam a
+ * histogram of magnitudes between 0 and the largest one, by numpy's rule, and an amax from it. A histogram exists while
+ * its qparam is computed. */
+#include <math.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "base/fpenv.h"
+#include "base/split.h"
+#include "base/struct_size.h"
+#include "config/stages.h"
+#include "find/from_histogram.h"
+#include "kernels/dispatch.h"
+#include "number/convert.h"
+#include "plan/gather_block.h"
+#include "plan/make_plan.h"
+#include "qobs/stateless.h"
+#include "reduce/reduce.h"
+
+struct weight_histograms {
+    const qobs_calibrate_args *args;
+    struct runtime runtime;
+    struct range_rule rule;
+    struct formula formula;
+    qobs_plan plan;
+    struct gather_blocks blocks;
+    size_t bins;
+    unsigned char *largest; /* magnitude of each qparam, in the dtype of the value */
+    double *workspace;      /* `doubles` of them for each part */
+    size_t doubles;
+};
+
+/* ---- One qparam -------------------------------------------------------------------------------------------------- */
+
+static void count(const struct weight_histograms *w, const struct gather_block *block, struct histogram *h)
+{
+    float x[1][BLOCK_ELEMENTS];
+    memset(h->mass, 0, h->bins * sizeof *h->mass);
+    for (int64_t at = 0; at < block->elements; at += BLOCK_ELEMENTS) {
+        const size_t n = (size_t)(block->elements - at < BLOCK_ELEMENTS ? block->elements - at : BLOCK_ELEMENTS);
+        qobs_gather_block_read(block, w->plan.dtype, w->args->value->data, at, n, x);
+        for (size_t i = 0; i < n; i++)
+            h->mass[qobs_numpy_bin(h, (double)fabsf(x[0][i]))]++;
+    }
+}
+
+static int calibrate(const struct weight_histograms *w, size_t index, double *workspace, qobs_error *error)
+{
+    struct histogram h = {.qparams = 1, .bins = w->bins, .mass = workspace, .edges = workspace + w->bins};
+    double *scratch = h.edges + w->bins + 1;
+    float *edges = (float *)(void *)(scratch + qobs_range_workspace(w->bins));
+    struct gather_block block;
+    struct found_amax found = {0};
+    int status = QOBS_OK;
+    qobs_gather_block_at(&w->blocks, index, &block);
+    const size_t at = (size_t)block.qparam * qobs_dtype_size(w->plan.dtype);
+    qobs_numpy_edges(&h, 0, (float)qobs_element(w->largest + at, w->plan.dtype));
+    count(w, &block, &h);
+    for (size_t i = 0; i <= w->bins; i++)
+        edges[i] = (float)h.edges[i];
+    const struct histogram_view view = {w->bins, h.mass, edges};
+    if (w->rule.params.bins.method == AMAX_PERCENTILE)
+        found.amax = qobs_percentile_modelopt(&view, w->rule.params.bins.percentile);
+    else
+        status = qobs_amax_by_mse(&w->rule.params.bins, &w->formula, &view, scratch, &found, error);
+    w->args->amax[block.qparam] = found.amax;
+    return status;
+}
+
+/* Settings are wrong for all qparams or for none, and the first one has been computed. */
+static void calibrate_part(void *argument, int64_t part, int64_t from, int64_t to)
+{
+    const struct weight_histograms *w = argument;
+    for (int64_t i = from; i < to; i++)
+        calibrate(w, (size_t)i, w->workspace + (size_t)part * w->doubles, NULL);
+}
+
+/* ---- All --------------------------------------------------------------------------------------------------------- */
+
+static int calibrate_all(struct weight_histograms *w, qobs_error *error)
+{
+    static const struct split_rule rule = {.min_part = 1 << 16, .parts_per_thread = 4, .max_parts = SPLIT_MAX_PARTS};
+    const size_t qparams = (size_t)w->plan.qparams, element = qobs_dtype_size(w->plan.dtype);
+    struct nonfinite_count nonfinite = {0};
+    qobs_gather_blocks_of(&w->blocks, &w->plan, 1);
+    const int64_t work = w->plan.value.elements + (int64_t)(qparams * w->bins);
+    const struct split split = qobs_split(&w->runtime, &rule, (int64_t)w->blocks.count, work, 0);
+    w->doubles = 2 * w->bins + 1 + qobs_range_workspace(w->bins) + (w->bins + 2) / 2;
+    const size_t parts = (size_t)split.parts * w->doubles * sizeof(double), size = parts + 2 * qparams * element;
+    w->workspace = qobs_allocate(&w->runtime, size);
+    if (!w->workspace)
+        return qobs_no_memory(error, "value: no memory for %zu bytes of histograms", size);
+    unsigned char *smallest = (unsigned char *)w->workspace + parts;
+    w->largest = smallest + qparams * element;
+    int status = qobs_reduce_absmax(&w->runtime, qobs_kernels_active(), &w->plan, w->args->value->data,
+                                    NONFINITE_REFUSE, smallest, w->largest, &nonfinite, error);
+    if (status == QOBS_OK)
+        status = calibrate(w, 0, w->workspace, error);
+    if (status == QOBS_OK)
+        qobs_split_run(&w->runtime, &split, calibrate_part, w);
+    qobs_release(&w->runtime, w->workspace, size);
+    return status;
+}
+
+static int check(const qobs_calibrate_args *a, qobs_error *error)
+{
+    if (!a->config)
+        return qobs_invalid(error, "config: is NULL");
+    RETURN_IF_FAILED(qobs_config_check(a->config, error));
+    if (a->config->preset->range != &qobs_range_amax)
+        return qobs_invalid(error, "config: is %s, allowed is modelopt.HistogramCalibrator", a->config->preset->name);
+    if (a->config->method == AMAX_ENTROPY)
+        return qobs_invalid(error, "method: is entropy, allowed for weights are percentile and mse");
+    return QOBS_OK;
+}
+
+int qobs_calibrate_weights(const qobs_calibrate_args *args, qobs_error *error)
+{
+    struct granularity granularity = {.ops = &qobs_granularity_modelopt_axes};
+    qobs_calibrate_args a;
+    struct weight_histograms w = {.args = &a};
+    RETURN_IF_FAILED(ARGS_READ(qobs_calibrate_args, &a, args, runtime, error));
+    RETURN_IF_FAILED(check(&a, error));
+    RETURN_IF_FAILED(qobs_runtime_resolve(&w.runtime, a.runtime, error));
+    granularity.params.axes = a.config->axes;
+    RETURN_IF_FAILED(qobs_plan_make(&w.plan, &granularity, a.value, NULL, &w.runtime, error));
+    qobs_resolve_range(a.config, &w.rule);
+    qobs_resolve_formula(a.config, &w.formula);
+    w.bins = (size_t)a.config->num_bins;
+    int status = array_check("amax", a.amax, a.amax_size, (size_t)w.plan.qparams * sizeof *a.amax, error);
+    if (status == QOBS_OK && w.plan.value.elements == 0)
+        status = qobs_fail(error, QOBS_ERROR_NO_DATA, "value: has no elements");
+    const fp_mode mode = fp_enter();
+    if (status == QOBS_OK)
+        status = calibrate_all(&w, error);
+    fp_leave(mode);
+    qobs_plan_unmake(&w.plan);
+    return status == QOBS_OK ? qobs_succeed(error) : status;
+}
