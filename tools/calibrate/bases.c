@@ -79,7 +79,7 @@ static int make(struct bases *bases, enum base base, const char *preset, const c
         return EXIT_OK;
     snprintf(about, sizeof about, base == BASE_WEIGHT ? "--preset" : "--preset %s", base_names[base]);
     if (qobs_config_create(&o->config, o->preset, NULL, &error) != QOBS_OK)
-        return print_status_error(&error, about);
+        return print_preset_error(&error, about, o->preset);
     if (qobs_config_set(o->config, "base_name", base_names[base], &error) != QOBS_OK)
         return print_status_error(&error, about);
     if (qobs_config_set_all(o->config, settings, &error) != QOBS_OK)

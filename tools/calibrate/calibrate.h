@@ -27,11 +27,12 @@ struct calibration {
  * writer. Returns an exit code. */
 int calibration_run(struct calibration *calibration, struct threads *threads);
 
-/* Prints the table of layers to standard output. */
-void calibration_print(const struct calibration *calibration);
+/* Prints the ten layers that quantize worst, or all of them, and a summary to standard output. Returns an exit code. */
+int calibration_print(const struct calibration *calibration, bool all);
 
-/* Prints warnings to standard error: modules whose scales are missing because nothing was recorded for them. */
-void calibration_warn(const struct calibration *calibration);
+/* Prints warnings to standard error: modules whose scales are missing because nothing was recorded for them. Returns
+ * false if there are any. */
+bool calibration_warn(const struct calibration *calibration);
 
 /* Returns the JSON report, to be freed with free(). NULL: no memory. */
 char *calibration_report(const struct calibration *calibration);

@@ -5,6 +5,7 @@
 #include "scheme.h"
 
 #include <string.h>
+#include <strings.h>
 
 /* see compressed_tensors/quantization/quant_scheme.py */
 #define INT8 "num_bits=8 strategy=channel"
@@ -45,7 +46,7 @@ const struct scheme *scheme_at(int index) { return index >= 0 && index < COUNT ?
 const struct scheme *scheme_find(const char *name)
 {
     for (int i = 0; i < COUNT; i++)
-        if (strcmp(schemes[i].name, name) == 0)
+        if (strcasecmp(schemes[i].name, name) == 0)
             return &schemes[i];
     return NULL;
 }

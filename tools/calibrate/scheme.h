@@ -14,7 +14,7 @@ struct scheme {
     const char *summary;
 };
 
-/* Returns the scheme with that name, or NULL. */
+/* Returns the scheme with that name in any case, or NULL. */
 const struct scheme *scheme_find(const char *name);
 
 /* Returns a scheme by index; NULL after the last one. */

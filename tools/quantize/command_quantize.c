@@ -7,10 +7,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "files/output.h"
 #include "program.h"
 #include "quantize_options.h"
 #include "quantize_summary.h"
+#include "report_file.h"
 
 /* ---- Signals ----------------------------------------------------------------------------------------------------- */
 
@@ -57,30 +57,17 @@ static int exit_code_of(int status)
                                                                                : EXIT_USAGE;
 }
 
-/* Writes the report, which has been opened before the work. */
-static int write_report(struct output *output, const char *path, const char *text)
-{
-    struct fail f;
-    if (strcmp(path, "-") == 0) {
-        puts(text);
-        return EXIT_OK;
-    }
-    if (output_write(output, text, strlen(text), 0) != 0)
-        return print_error(EXIT_SYSTEM, "--json: %s: cannot write", path);
-    return output_commit(output, &f) == 0 ? EXIT_OK : print_error(EXIT_SYSTEM, "--json: %s", f.message);
-}
-
 static int run(struct quantize_options *o, struct threads *threads)
 {
-    struct output report = {0};
-    struct fail f;
+    struct report_file report = {0};
     qobs_error error;
     char *text = NULL;
     const bool to_stdout = o->report && strcmp(o->report, "-") == 0;
     if (o->isa && qobs_isa_select(o->isa, &error) != QOBS_OK)
         return print_status_error(&error, "--isa");
-    if (o->report && !to_stdout && output_open(&report, o->report, &f) != 0)
-        return print_error(EXIT_USAGE, "--json: %s", f.message);
+    const int opened = report_open(&report, o->report);
+    if (opened != EXIT_OK)
+        return EXIT_USAGE;
     o->args.runtime = &threads->runtime;
     o->args.progress = show_progress;
     o->args.context = o;
@@ -94,27 +81,28 @@ static int run(struct quantize_options *o, struct threads *threads)
     if (status == QOBS_ERROR_CANCELLED)
         code = EXIT_SYSTEM;
     else if (status != QOBS_OK)
-        code = print_error(code, "%s", error.message);
+        code = quantize_print_error(o, &error, code);
     else if (!text)
         code = print_error(EXIT_SYSTEM, "no memory for the report");
+    if (code == EXIT_OK && o->report)
+        code = report_write(&report, text);
+    if (code == EXIT_OK)
+        code = report_publish(&report, text);
     if (code == EXIT_OK)
         code = quantize_summary(text, o->finish ? 0 : seconds_now() - start, o->table, o->quiet || to_stdout);
-    if (code == EXIT_OK && o->report)
-        code = write_report(&report, o->report, text);
-    output_abort(&report);
+    report_close(&report);
     o->args.report = NULL;
     free(text);
     return code;
 }
 
-int command_quantize(int argc, char **argv)
+int quantize_run(int argc, char **argv)
 {
     struct quantize_options o = {0};
     struct threads threads = {0};
-    int code = quantize_options_parse(&o, argc, argv);
-    if (code == EXIT_OK && o.help)
-        quantize_options_help();
-    else if (code == EXIT_OK) {
+    bool done;
+    int code = quantize_options_parse(&o, argc, argv, &done);
+    if (code == EXIT_OK && !done) {
         catch_signals();
         code = threads_start(&threads, o.threads);
         if (code == EXIT_OK)

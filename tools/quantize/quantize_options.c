@@ -9,104 +9,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "commands.h"
 #include "program.h"
 #include "schemes/quant_config.h"
+#include "suggest.h"
 
-static const char help[] =
-    "usage: qobs quantize MODEL_DIR --scheme NAME -o OUT_DIR [OPTION]...\n"
-    "       qobs quantize --finish OUT_DIR [--replace] [--json REPORT] [--table] [--quiet]\n"
-    "\n"
-    "Writes a quantized copy of a model in the format of compressed-tensors, which vLLM loads. OUT_DIR appears when "
-    "it\n"
-    "is complete.\n"
-    "\n"
-    "  --scheme NAME     quantization scheme, from the list below, in any case\n"
-    "  --config FILE     a whole quantization_config (JSON) in place of a scheme\n"
-    "  --recipe FILE     a recipe of llm-compressor (YAML or JSON) in place of a scheme\n"
-    "  --targets NAME    modules to quantize: a name, or re: and a pattern that matches from its start; may be "
-    "repeated\n"
-    "                    (default: linear layers; no embeddings, norms, routers or lm_head)\n"
-    "  --ignore NAME     modules to leave as they are; may be repeated\n"
-    "  --preset NAME     observer of the weights (default llmc.memoryless_minmax; llmc.memoryless_mse searches)\n"
-    "  --set KEY=VALUE   a member of the scheme's weights or a setting of the observer: group_size=64; may be "
-    "repeated\n"
-    "  --activations FILE  recorded activations for FP8, NVFP4 and the key/value cache: safetensors with tensors\n"
-    "                    <module>.input, <attention>.k_states, <attention>.v_states; may be repeated, a batch each\n"
-    "  --states DIR      saved observers of activations in place of recordings; several directories are merged\n"
-    "  --importance FILE  importance of the columns of weights, for searches (--preset llmc.imatrix_mse): imatrix "
-    "files of\n"
-    "                    llama.cpp (GGUF, .dat, .imatrix) or recorded activations; may be repeated\n"
-    "  --compat NAME     vllm (default), or llm-compressor: byte for byte what model_free_ptq writes\n"
-    "  -o, --out DIR     the output: a directory that is new or empty\n"
-    "  --part I/N        write part I of N to OUT_DIR.parts; N processes or machines share the model\n"
-    "  --finish OUT_DIR  join the parts to the bytes of one run\n"
-    "  --replace         if OUT_DIR holds files, replace it as a whole at the end\n"
-    "  --json REPORT     write a report there (- for standard output, without the summary)\n"
-    "  --table           list all layers, not the ten with the largest errors\n"
-    "  --quiet           print no summary\n"
-    "  --isa NAME        use this instruction set (qobs info lists them)\n"
-    "  --threads N       number of threads (default: one for each processor)\n"
-    "  --help            print this and exit\n"
-    "\n"
-    "schemes:\n";
-
-enum quantize_option {
-    SCHEME = 256,
-    CONFIG,
-    RECIPE,
-    TARGETS,
-    IGNORE,
-    PRESET,
-    SET,
-    ACTIVATIONS,
-    STATES,
-    IMPORTANCE,
-    COMPAT,
-    PART,
-    FINISH,
-    REPLACE,
-    JSON,
-    TABLE,
-    QUIET,
-    ISA,
-    THREADS
-};
-
-static const struct option long_options[] = {{"scheme", required_argument, NULL, SCHEME},
-                                             {"config", required_argument, NULL, CONFIG},
-                                             {"recipe", required_argument, NULL, RECIPE},
-                                             {"targets", required_argument, NULL, TARGETS},
-                                             {"ignore", required_argument, NULL, IGNORE},
-                                             {"preset", required_argument, NULL, PRESET},
-                                             {"set", required_argument, NULL, SET},
-                                             {"activations", required_argument, NULL, ACTIVATIONS},
-                                             {"states", required_argument, NULL, STATES},
-                                             {"importance", required_argument, NULL, IMPORTANCE},
-                                             {"compat", required_argument, NULL, COMPAT},
-                                             {"out", required_argument, NULL, 'o'},
-                                             {"part", required_argument, NULL, PART},
-                                             {"finish", required_argument, NULL, FINISH},
-                                             {"replace", no_argument, NULL, REPLACE},
-                                             {"json", required_argument, NULL, JSON},
-                                             {"table", no_argument, NULL, TABLE},
-                                             {"quiet", no_argument, NULL, QUIET},
-                                             {"isa", required_argument, NULL, ISA},
-                                             {"threads", required_argument, NULL, THREADS},
-                                             {"help", no_argument, NULL, 'h'},
-                                             {0}};
-
-static int add(struct option_list *list, const char *text)
+static int set_compat(void *options, const char *name)
 {
-    const char **grown = realloc(list->items, (list->count + 1) * sizeof *grown);
-    if (!grown)
-        return print_error(EXIT_SYSTEM, "no memory for the options");
-    list->items = grown;
-    grown[list->count++] = text;
-    return EXIT_OK;
-}
-
-static int set_compat(qobs_checkpoint_quantize_args *args, const char *name)
-{
+    qobs_checkpoint_quantize_args *args = &((struct quantize_options *)options)->args;
     if (strcmp(name, "vllm") != 0 && strcmp(name, "llm-compressor") != 0)
         return print_error(EXIT_USAGE, "--compat: is '%s', allowed are vllm and llm-compressor", name);
     args->compat = *name == 'v' ? QOBS_COMPAT_VLLM : QOBS_COMPAT_LLM_COMPRESSOR;
@@ -114,8 +24,9 @@ static int set_compat(qobs_checkpoint_quantize_args *args, const char *name)
 }
 
 /* Parses "I/N". */
-static int set_part(qobs_checkpoint_quantize_args *args, const char *text)
+static int set_part(void *options, const char *text)
 {
+    qobs_checkpoint_quantize_args *args = &((struct quantize_options *)options)->args;
     enum { MAX_PARTS = 100000 };
     const char *slash = strchr(text, '/');
     const bool digits = strspn(text, "0123456789/") == strlen(text) && slash == strrchr(text, '/');
@@ -128,55 +39,42 @@ static int set_part(qobs_checkpoint_quantize_args *args, const char *text)
     return EXIT_OK;
 }
 
-/* Stores one option. getopt_long has already reported an unknown one. */
-static int store_option(struct quantize_options *o, int code)
-{
-    const struct {
-        int code;
-        const char **value;
-    } texts[] = {
-        {SCHEME, &o->args.scheme}, {CONFIG, &o->args.config}, {RECIPE, &o->args.recipe}, {PRESET, &o->args.preset},
-        {'o', &o->args.out},       {FINISH, &o->finish},      {JSON, &o->report},        {ISA, &o->isa},
-        {THREADS, &o->threads}};
-    const struct {
-        int code;
-        bool *value;
-    } flags[] = {{REPLACE, &o->args.replace}, {TABLE, &o->table}, {QUIET, &o->quiet}, {'h', &o->help}};
-    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
-        if (texts[i].code == code) {
-            *texts[i].value = optarg;
-            return EXIT_OK;
-        }
-    for (size_t i = 0; i < sizeof flags / sizeof *flags; i++)
-        if (flags[i].code == code) {
-            *flags[i].value = true;
-            return EXIT_OK;
-        }
-    return code == TARGETS       ? add(&o->targets, optarg)
-           : code == IGNORE      ? add(&o->ignore, optarg)
-           : code == SET         ? add(&o->settings, optarg)
-           : code == ACTIVATIONS ? add(&o->activations, optarg)
-           : code == STATES      ? add(&o->states, optarg)
-           : code == IMPORTANCE  ? add(&o->importance, optarg)
-           : code == COMPAT      ? set_compat(&o->args, optarg)
-           : code == PART        ? set_part(&o->args, optarg)
-                                 : EXIT_USAGE;
-}
+#define AT(member) offsetof(struct quantize_options, member)
+static const struct option_row rows[] = {
+    {.name = "scheme", .argument = "NAME", .kind = OPTION_TEXT, .offset = AT(args.scheme), .help = "quantization scheme, such as W4A16", .more = "from the list below, in any case"},
+    {.name = "config", .argument = "FILE", .kind = OPTION_TEXT, .offset = AT(args.config), .help = "a whole quantization_config in place of a scheme", .more = "in JSON"},
+    {.name = "recipe", .argument = "FILE", .kind = OPTION_TEXT, .offset = AT(args.recipe), .help = "a recipe of llm-compressor in place of a scheme", .more = "in YAML or JSON"},
+    {.name = "targets", .argument = "NAME", .kind = OPTION_LIST, .offset = AT(targets), .help = "modules to quantize", .more = "a name, or re: and a pattern that matches from its start, so re:.*q_proj finds every q_proj; may be repeated (default: linear layers; no embeddings, norms, routers or lm_head)"},
+    {.name = "ignore", .argument = "NAME", .kind = OPTION_LIST, .offset = AT(ignore), .help = "modules to leave as they are", .more = "in the same form; may be repeated"},
+    {.name = "preset", .argument = "NAME", .kind = OPTION_TEXT, .offset = AT(args.preset), .help = "observer of the weights", .more = "default llmc.memoryless_minmax; llmc.memoryless_mse searches; qobs info lists all"},
+    {.name = "set", .argument = "KEY=VALUE", .kind = OPTION_LIST, .offset = AT(settings), .help = "a setting of the scheme or the observer", .more = "a member of the scheme's weights or a setting of the observer: group_size=64; may be repeated"},
+    {.name = "activations", .argument = "FILE", .kind = OPTION_LIST, .offset = AT(activations), .help = "recorded activations", .more = "for FP8, NVFP4 and the key/value cache: safetensors with tensors <module>.input, <attention>.k_states, <attention>.v_states; may be repeated, a batch each"},
+    {.name = "states", .argument = "DIR", .kind = OPTION_LIST, .offset = AT(states), .help = "saved observers of activations", .more = "in place of recordings; several directories are merged"},
+    {.name = "importance", .argument = "FILE", .kind = OPTION_LIST, .offset = AT(importance), .help = "importance of the columns of weights", .more = "for searches (--preset llmc.imatrix_mse): imatrix files of llama.cpp (GGUF, .dat, .imatrix) or recorded activations; may be repeated"},
+    {.name = "compat", .argument = "NAME", .kind = OPTION_CALL, .call = set_compat, .help = "vllm (default), or llm-compressor", .more = "llm-compressor: byte for byte what model_free_ptq writes"},
+    {.name = "out", .letter = 'o', .argument = "DIR", .kind = OPTION_TEXT, .offset = AT(args.out), .help = "the output: a directory that is new or empty"},
+    {.name = "part", .argument = "I/N", .kind = OPTION_CALL, .call = set_part, .help = "write part I of N to OUT_DIR.parts", .more = "N processes or machines share the model"},
+    {.name = "finish", .argument = "OUT_DIR", .kind = OPTION_TEXT, .offset = AT(finish), .help = "join the parts to the bytes of one run"},
+    {.name = "replace", .kind = OPTION_FLAG, .offset = AT(args.replace), .help = "if OUT_DIR holds files, replace it at the end", .more = "as a whole"},
+    {.name = "json", .argument = "REPORT", .kind = OPTION_TEXT, .offset = AT(report), .help = "write a report there", .more = "- for standard output, which then holds nothing else"},
+    {.name = "table", .kind = OPTION_FLAG, .offset = AT(table), .help = "list all layers, not the ten with the largest errors"},
+    {.name = "quiet", .kind = OPTION_FLAG, .offset = AT(quiet), .help = "print no summary"},
+    ISA_ROW(struct quantize_options),
+    THREADS_ROW(struct quantize_options),
+};
 
-int quantize_options_parse(struct quantize_options *o, int argc, char **argv)
+int quantize_options_parse(struct quantize_options *o, int argc, char **argv, bool *done)
 {
     o->args.struct_size = sizeof o->args;
-    for (int c; (c = getopt_long(argc, argv, "ho:", long_options, NULL)) != -1;) {
-        const int code = store_option(o, c);
-        if (code != EXIT_OK || o->help)
-            return code;
-    }
+    const int code = options_parse(&command_quantize, o, argc, argv, done);
+    if (code != EXIT_OK || *done)
+        return code;
     if (o->finish)
         return optind == argc && !o->args.out
                    ? EXIT_OK
                    : print_error(EXIT_USAGE, "--finish: the directory is its argument; a model and -o are not allowed");
     if (optind + 1 != argc)
-        return print_error(EXIT_USAGE, "quantize: expected one model directory, got %d (see qobs quantize --help)",
+        return print_error(EXIT_USAGE, "quantize: expected one model directory, got %d (see qobs quantize -h)",
                            argc - optind);
     if (!o->args.out)
         return print_error(EXIT_USAGE, "quantize: -o OUT_DIR is missing");
@@ -196,12 +94,83 @@ int quantize_options_parse(struct quantize_options *o, int argc, char **argv)
     return EXIT_OK;
 }
 
-void quantize_options_help(void)
+static void print_schemes(void)
 {
     const char *summary;
-    fputs(help, stdout);
-    for (size_t i = 0; quant_scheme_name(i, &summary); i++)
-        printf("  %-12s %s\n", quant_scheme_name(i, NULL), summary);
+    printf("schemes:\n");
+    for (size_t i = 0; quant_scheme_name(i, &summary); i++) {
+        const int column = printf("  %-12s ", quant_scheme_name(i, NULL));
+        print_wrapped(summary, column, 15);
+    }
+}
+
+const struct command command_quantize = {
+    .name = "quantize",
+    .run = quantize_run,
+    .summary = "a quantized copy of a model, which vLLM loads",
+    .usage = "MODEL_DIR --scheme NAME -o OUT_DIR [OPTION]...\n"
+             "--finish OUT_DIR [--replace] [--json REPORT] [--table]",
+    .description = "Writes a quantized copy of a model in the format of compressed-tensors, which vLLM loads. OUT_DIR "
+                   "appears when it is complete.\n"
+                   "If nothing was quantized, a warning says so and the exit status is 3.",
+    .options = rows,
+    .option_count = sizeof rows / sizeof *rows,
+    .example = "qobs quantize model --scheme W4A16 -o model-W4A16",
+    .print_more = print_schemes};
+
+/* ---- Errors ------------------------------------------------------------------------------------------------------ */
+
+static const char *scheme_name(const void *context, size_t index)
+{
+    (void)context;
+    return quant_scheme_name(index, NULL);
+}
+
+static bool is_preset(const char *name)
+{
+    for (size_t i = 0; qobs_preset_name(i); i++)
+        if (strcmp(qobs_preset_name(i), name) == 0)
+            return true;
+    return false;
+}
+
+/* Returns true and prints the error if a setting is one that the observer does not know. */
+static bool print_setting_error(const struct quantize_options *o, const qobs_error *error)
+{
+    qobs_config *config;
+    char key[64], unknown[96];
+    const char *preset = o->args.preset ? o->args.preset : "llmc.memoryless_minmax", *near = NULL;
+    if (qobs_config_create(&config, preset, NULL, NULL) != QOBS_OK)
+        return false;
+    for (size_t i = 0; !near && i < o->settings.count; i++) {
+        const char *text = o->settings.items[i];
+        snprintf(key, sizeof key, "%.*s", (int)strcspn(text, "="), text);
+        snprintf(unknown, sizeof unknown, "'%s' is no setting", key);
+        if (strstr(error->message, unknown))
+            near = suggest(key, suggest_key, config);
+    }
+    if (near)
+        print_error(EXIT_USAGE, "--set: '%s' is no setting of %s; did you mean '%s'? (qobs info %s explains all)", key,
+                    preset, near, preset);
+    qobs_config_destroy(config);
+    return near != NULL;
+}
+
+int quantize_print_error(const struct quantize_options *o, const qobs_error *error, int code)
+{
+    const bool unknown = strstr(error->message, "is unknown") != NULL;
+    const char *scheme = o->args.scheme, *preset = o->args.preset;
+    const char *near = unknown && scheme && strncmp(error->message, "scheme:", 7) == 0
+                           ? suggest(scheme, scheme_name, NULL)
+                           : NULL;
+    if (near)
+        return print_error(code, "--scheme: '%s' is unknown; did you mean '%s'? (qobs quantize --help lists all)",
+                           scheme, near);
+    if (preset && strncmp(error->message, "preset:", 7) == 0 && !is_preset(preset))
+        return print_preset_error(error, "--preset", preset);
+    if (print_setting_error(o, error))
+        return code;
+    return print_error(code, "%s", error->message);
 }
 
 void quantize_options_free(struct quantize_options *o)
