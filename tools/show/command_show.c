@@ -68,7 +68,7 @@ static const struct option_row rows[] = {
      .call = set_bins,
      .help = "number of bins, 1 to 65536",
      .more = "default 240; in the terminal several share a line"},
-    {.name = "log", .kind = OPTION_FLAG, .offset = AT(logarithmic), .help = "bar lengths follow the logarithm of counts"},
+    {.name = "log", .kind = OPTION_FLAG, .offset = AT(logarithmic), .help = "bars follow the logarithm"},
     {.name = "out",
      .letter = 'o',
      .argument = "FILE",
