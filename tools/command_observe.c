@@ -218,7 +218,8 @@ static const struct option_row rows[] = {
      .kind = OPTION_LIST,
      .offset = AT(importance),
      .help = "activations that weigh the columns",
-     .more = "for presets that support it (llmc.imatrix_mse, qobs.imatrix_optimal, qobs.local_hessian); may be repeated"},
+     .more =
+         "for presets that support it (llmc.imatrix_mse, qobs.imatrix_optimal, qobs.local_hessian); may be repeated"},
     {.name = "global-scale",
      .argument = "NUMBER|FILE[:TENSOR]",
      .kind = OPTION_TEXT,

@@ -60,8 +60,8 @@ static void print_row(const struct option_row *row, bool all)
     char letter[8] = "", text[2048];
     if (row->letter)
         snprintf(letter, sizeof letter, "-%c, ", row->letter);
-    const int column = printf("  %s--%s%s%s", letter, row->name, row->argument ? " " : "",
-                              row->argument ? row->argument : "");
+    const int column =
+        printf("  %s--%s%s%s", letter, row->name, row->argument ? " " : "", row->argument ? row->argument : "");
     if (column + 2 > TEXT_COLUMN)
         printf("\n%*s", TEXT_COLUMN, "");
     else
@@ -141,7 +141,9 @@ static int store(const struct command *command, const struct option_row *row, vo
 static const char *row_name(const void *context, size_t index)
 {
     const struct command *command = context;
-    return index < command->option_count ? command->options[index].name : index == command->option_count ? "help" : NULL;
+    return index < command->option_count    ? command->options[index].name
+           : index == command->option_count ? "help"
+                                            : NULL;
 }
 
 /* Reports what getopt_long has refused. `missing`: the argument of an option is missing. */
@@ -151,7 +153,8 @@ static int refuse(const struct command *command, char **argv, bool missing)
     const char *given = argv[optind - 1];
     const bool is_long = strncmp(given, "--", 2) == 0;
     if (missing)
-        return print_error(EXIT_USAGE, "%s: %s needs an argument (see qobs %s -h)", command->name, given, command->name);
+        return print_error(EXIT_USAGE, "%s: %s needs an argument (see qobs %s -h)", command->name, given,
+                           command->name);
     if (!is_long)
         return print_error(EXIT_USAGE, "%s: unknown option '-%c' (see qobs %s -h)", command->name, optopt,
                            command->name);
@@ -174,8 +177,8 @@ int options_parse(const struct command *command, void *options, int argc, char *
     size_t used = strlen(letters);
     for (size_t i = 0; i < command->option_count && i < MAX_OPTIONS; i++) {
         const struct option_row *row = &command->options[i];
-        table[i] = (struct option){row->name, row->argument ? required_argument : no_argument, NULL,
-                                   FIRST_CODE + (int)i};
+        table[i] =
+            (struct option){row->name, row->argument ? required_argument : no_argument, NULL, FIRST_CODE + (int)i};
         if (row->letter)
             letters[used++] = row->letter;
         if (row->letter && row->argument)

@@ -21,10 +21,10 @@ struct option_row {
     char letter;          /* of its short form; 0: none */
     const char *argument; /* name of its argument in the help; NULL: it has none */
     enum option_kind kind;
-    size_t offset;                                   /* of its member; OPTION_CALL: not used */
+    size_t offset;                                    /* of its member; OPTION_CALL: not used */
     int (*call)(void *options, const char *argument); /* returns an exit code; OPTION_CALL only */
-    const char *help;                                /* a few words for -h and --help */
-    const char *more;                                /* the rest for --help; NULL: nothing */
+    const char *help;                                 /* a few words for -h and --help */
+    const char *more;                                 /* the rest for --help; NULL: nothing */
 };
 
 /* A command. Texts may have any length: the help is wrapped. */
@@ -35,8 +35,8 @@ struct command {
     const char *usage;       /* lines after "qobs <name> " */
     const char *description; /* paragraphs for --help */
     const struct option_row *options;
-    size_t option_count; /* --help is not among them */
-    const char *example; /* one command line */
+    size_t option_count;      /* --help is not among them */
+    const char *example;      /* one command line */
     void (*print_more)(void); /* prints the end of --help; NULL: nothing */
 };
 

@@ -15,8 +15,8 @@
 
 enum exit_code {
     EXIT_OK = 0,
-    EXIT_SYSTEM = 1, /* system failure: no memory, disk full */
-    EXIT_USAGE = 2,  /* wrong options, settings or input */
+    EXIT_SYSTEM = 1,    /* system failure: no memory, disk full */
+    EXIT_USAGE = 2,     /* wrong options, settings or input */
     EXIT_INCOMPLETE = 3 /* the result lacks something, as a warning says; audit: something is found */
 };
 
@@ -41,8 +41,8 @@ int print_status_error(const qobs_error *error, const char *about);
 #define print_status_error(error, about) (print_status_error(error, about), EXIT_SYSTEM)
 #endif
 
-/* Prints the message of a library error about a preset or a setting that is unknown. If a known one is near, the message
- * names that one and not all. `option` precedes the message. */
+/* Prints the message of a library error about a preset or a setting that is unknown. If a known one is near, the
+ * message names that one and not all. `option` precedes the message. */
 int print_preset_error(const qobs_error *error, const char *option, const char *preset);
 int print_key_error(const qobs_error *error, const char *option, const qobs_config *config, const char *key);
 #ifdef __clang_analyzer__

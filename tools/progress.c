@@ -46,8 +46,7 @@ static void draw(const struct progress *progress, uint64_t done, double elapsed)
     int n = snprintf(line, sizeof line, "\r[%.*s%*s] %3d %%  %.*f %s  %s, ", filled, "########################",
                      WIDTH - filled, "", (int)(100 * share), fast, fast ? speed * 1e-3 : speed, fast ? "GB/s" : "MB/s",
                      time_text(elapsed, passed));
-    n += snprintf(line + n, sizeof line - (size_t)n, "%s left \033[K",
-                  time_text(elapsed * (1 - share) / share, left));
+    n += snprintf(line + n, sizeof line - (size_t)n, "%s left \033[K", time_text(elapsed * (1 - share) / share, left));
     fwrite(line, 1, (size_t)n, stderr);
 }
 

@@ -24,8 +24,8 @@ static void fill(uint16_t *numbers, size_t n)
         state ^= state << 13;
         state ^= state >> 7;
         state ^= state << 17;
-        const int sum = (int)(state & 255) + (int)(state >> 8 & 255) + (int)(state >> 16 & 255) +
-                        (int)(state >> 24 & 255);
+        const int sum =
+            (int)(state & 255) + (int)(state >> 8 & 255) + (int)(state >> 16 & 255) + (int)(state >> 24 & 255);
         const float x = (float)(sum - 510) * 0x1p-8f;
         uint32_t bits;
         memcpy(&bits, &x, sizeof bits);

@@ -36,7 +36,7 @@ struct target {
     size_t first_output; /* index of its first tensor in the output file */
 };
 
-#define NOT_RECORDED ((size_t) - 1)
+#define NOT_RECORDED ((size_t)-1)
 
 /* Zero-initialize it. */
 struct activations {

@@ -23,15 +23,15 @@ enum needs {
 };
 
 struct base_observer {
-    const char *preset;   /* NULL: the base name has no observer */
-    bool requested;           /* --preset or --set names this base */
-    qobs_config *config;  /* NULL if needs is NEEDS_NOTHING */
+    const char *preset;  /* NULL: the base name has no observer */
+    bool requested;      /* --preset or --set names this base */
+    qobs_config *config; /* NULL if needs is NEEDS_NOTHING */
     enum needs needs;
     bool zero_points, global_scales; /* among the results */
     bool searches;                   /* the observer searches the range with the smallest error */
     bool optimal;                    /* it tries every scale, under the final global scale */
     bool hessian;                    /* it needs recorded activations, not their mean squares */
-    bool uses_importance;                     /* errors are weighted by the importance of columns */
+    bool uses_importance;            /* errors are weighted by the importance of columns */
 };
 
 /* Zero-initialize it. */

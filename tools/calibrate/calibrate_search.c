@@ -64,8 +64,7 @@ static bool observe_importance(struct run *run, size_t index, qobs_observer *obs
         if (run->weights->hessian)
             fail(&f, "--importance: %s: has mean squares; %s needs recorded activations", in_file.file->map.path,
                  run->weights->preset);
-        if (run->weights->hessian ||
-            observe_mean_squares(observer, &run->c->importance, &in_file, l, &f) != 0) {
+        if (run->weights->hessian || observe_mean_squares(observer, &run->c->importance, &in_file, l, &f) != 0) {
             run_record_failure(run, index, EXIT_USAGE, f.message);
             return false;
         }

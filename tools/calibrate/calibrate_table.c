@@ -144,8 +144,8 @@ static void print_searches(const struct calibration *c, struct ranked *ranked, s
     for (size_t i = 0; i < shown; i++) {
         const struct layer *l = ranked[i].layer;
         char module[MAX_NAME + 1];
-        printf("%-*s  %12.6g %12.6g %7.1f%%", width, clean_name(ranked[i].name, width, module),
-               l->search.error_before, l->search.error, change(l->search.error_before, l->search.error));
+        printf("%-*s  %12.6g %12.6g %7.1f%%", width, clean_name(ranked[i].name, width, module), l->search.error_before,
+               l->search.error, change(l->search.error_before, l->search.error));
         if (!optimal)
             printf(" %4d/%4d", median_candidate(l), l->search.steps);
         if (l->search.fallback)
@@ -293,8 +293,7 @@ bool calibration_warn(const struct calibration *c)
     if (lacks_activations(c)) {
         print_warning("%s needs <module>.input_%sscale, which takes recorded --activations: the scales of weights "
                       "alone are written (--preset input=none if no others are wanted)",
-                      c->scheme->name,
-                      c->bases.observers[BASE_INPUT].needs == NEEDS_GLOBAL_SCALE ? "global_" : "");
+                      c->scheme->name, c->bases.observers[BASE_INPUT].needs == NEEDS_GLOBAL_SCALE ? "global_" : "");
         complete = false;
     }
     for (enum base b = BASE_INPUT; b < BASES; b++) {

@@ -29,8 +29,8 @@ static int unknown_scheme(const char *name)
 {
     const char *near = name ? suggest(name, scheme_name, NULL) : NULL;
     if (near)
-        return print_error(EXIT_USAGE, "--scheme: '%s' is unknown; did you mean '%s'? (qobs calibrate --help lists all)",
-                           name, near);
+        return print_error(
+            EXIT_USAGE, "--scheme: '%s' is unknown; did you mean '%s'? (qobs calibrate --help lists all)", name, near);
     char known[256] = "";
     for (int i = 0; scheme_at(i); i++) {
         strncat(known, i ? ", " : "", sizeof known - strlen(known) - 1);
@@ -211,8 +211,7 @@ static int parse(struct calibrate_options *o, int argc, char **argv, bool *done)
     if (code != EXIT_OK || *done)
         return code;
     if (optind + 1 != argc)
-        return print_error(EXIT_USAGE, "calibrate: expected one model, got %d (see qobs calibrate -h)",
-                           argc - optind);
+        return print_error(EXIT_USAGE, "calibrate: expected one model, got %d (see qobs calibrate -h)", argc - optind);
     o->c.model = argv[optind];
     if (!o->c.out)
         return print_error(EXIT_USAGE, "calibrate: -o OUT.safetensors is missing");

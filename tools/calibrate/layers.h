@@ -15,20 +15,20 @@ struct layer {
     size_t group;  /* index of the first layer fused with it; its own index if it is not fused */
     qobs_dtype scale_dtype, zero_point_dtype; /* dtypes of the observer's results */
     const char *stored_scale;                 /* dtype of the scale in the checkpoint */
-    int ndim; /* dimensions of the stored scale */
+    int ndim;                                 /* dimensions of the stored scale */
     int64_t shape[QOBS_MAX_NDIM];
     int64_t qparams;
     bool sliced; /* rows are independent, in multiples of a unit */
     int64_t rows_per_unit, qparams_per_unit;
 
     size_t scale_index, zero_point_index, global_scale_index; /* indices in the output file */
-    double amax; /* largest magnitude of the layer, later of its group */
+    double amax;                                              /* largest magnitude of the layer, later of its group */
     double min_scale, max_scale;
     qobs_counts counts;
 
-    qobs_search_report search;  /* valid if the observer searches */
-    uint64_t *candidates;       /* number of qparams that chose each candidate, then of those that chose none */
-    const char *importance;     /* name of the recording that weights the columns; NULL: none */
+    qobs_search_report search; /* valid if the observer searches */
+    uint64_t *candidates;      /* number of qparams that chose each candidate, then of those that chose none */
+    const char *importance;    /* name of the recording that weights the columns; NULL: none */
 };
 
 /* Zero-initialize it. */

@@ -1,128 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* SPDX-FileCopyrightText: The qobs authors */
 
-/* Makes a chart: observes the tensors, finds the ranges, counts the elements. */
-#include "chart.h"
+/* Makes a chart: selects and counts the elements, inside and outside of their ranges. */
+#include "show/chart.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "program.h"
-#include "qobs/format.h"
 #include "qobs/plan.h"
 #include "qobs/stateless.h"
 
-/* The range of each qparam. */
-struct spans {
-    struct span *items;
-    size_t count;
-};
-
 /* ---- Ranges ------------------------------------------------------------------------------------------------------ */
-
-static const struct result *result_named(const struct results *results, const char *name)
-{
-    for (size_t i = 0; i < results->count; i++)
-        if (strcmp(results->items[i].name, name) == 0)
-            return &results->items[i];
-    return NULL;
-}
-
-/* Returns the range that quantization covers. It is symmetric for symmetric settings and includes 0 otherwise. */
-static struct span effective_span(const qobs_config *config, double low, double high)
-{
-    char qscheme[64] = "";
-    qobs_config_get(config, "qscheme", qscheme, sizeof qscheme, NULL);
-    const double magnitude = fmax(fabs(low), fabs(high));
-    if (config_is(config, "symmetric", "true") || strstr(qscheme, "symmetric"))
-        return (struct span){-magnitude, magnitude};
-    return (struct span){fmin(low, 0), fmax(high, 0)};
-}
-
-/* Returns the number format if the scales are powers of two. NULL: the scales follow the range. */
-static const qobs_format *power_of_two_format(const qobs_config *config, const char *preset)
-{
-    char name[64] = "null";
-    if (config_is(config, "scale_dtype", "uint8"))
-        return qobs_format_find(config_is(config, "num_bits", "4")   ? "fp4_e2m1"
-                                : config_is(config, "num_bits", "6") ? "fp6_e2m3"
-                                                                     : "fp8_e4m3");
-    if (!strstr(preset, "PowOf2") && !config_is(config, "scale_format", "e8m0"))
-        return NULL;
-    qobs_config_get(config, "mx_element_dtype", name, sizeof name, NULL);
-    if (strcmp(name, "null") == 0)
-        qobs_config_get(config, "dtype", name, sizeof name, NULL);
-    return qobs_format_find(strcmp(name, "null") != 0 ? name : strstr(preset, "PowOf2") ? "int8" : "fp4");
-}
-
-/* Replaces the ranges with those that the number format covers under the observed scales. */
-static void spans_from_format(struct spans *spans, const struct results *results, const qobs_format *format)
-{
-    const struct result *scale = result_named(results, "scale"), *zero_point = result_named(results, "zero_point");
-    if (!scale || scale->size / qobs_dtype_size(scale->dtype) != spans->count)
-        return;
-    for (size_t i = 0; i < spans->count; i++) {
-        const double s = result_value(scale, i), z = zero_point ? result_value(zero_point, i) : 0;
-        spans->items[i] = (struct span){(qobs_format_min(format) - z) * s, (qobs_format_max(format) - z) * s};
-    }
-}
-
-/* Takes the range that a range rule found, or else the observed extrema. For power-of-two scales it is the range of
- * the number format. */
-static int choose_spans(struct spans *spans, const struct results *results, const qobs_config *config,
-                        const char *preset)
-{
-    static const char *const bounds[][2] = {{"new_min", "new_max"},
-                                            {"min_vals", "max_vals"},
-                                            {"min_val", "max_val"},
-                                            {"min_val[default]", "max_val[default]"}};
-    const struct result *low = NULL, *high = NULL, *amax = result_named(results, "amax");
-    for (size_t i = 0; !low && i < sizeof bounds / sizeof *bounds; i++) {
-        low = result_named(results, bounds[i][0]);
-        high = result_named(results, bounds[i][1]);
-    }
-    const struct result *any = low ? low : amax;
-    if (!any)
-        return print_error(EXIT_USAGE, "%s: has no range that could be shown", preset);
-    spans->count = any->size / qobs_dtype_size(any->dtype);
-    spans->items = calloc(spans->count ? spans->count : 1, sizeof *spans->items);
-    if (!spans->items)
-        return print_error(EXIT_SYSTEM, "no memory for %zu ranges", spans->count);
-    for (size_t i = 0; i < spans->count; i++) {
-        const double magnitude = low ? 0 : result_value(amax, i);
-        if (low && !(result_value(low, i) <= result_value(high, i)))
-            return print_error(EXIT_USAGE, "%s: has chosen no range", preset);
-        spans->items[i] = low ? effective_span(config, result_value(low, i), result_value(high, i))
-                              : (struct span){config_is(config, "unsigned", "true") ? 0 : -magnitude, magnitude};
-    }
-    const qobs_format *format = power_of_two_format(config, preset);
-    if (format)
-        spans_from_format(spans, results, format);
-    return EXIT_OK;
-}
-
-static int observe(const struct chart_source *s, const char *preset, struct spans *spans)
-{
-    struct results results = {0};
-    qobs_observer *observer;
-    qobs_error error;
-    if (qobs_observer_create(&observer, s->config, s->runtime, &error) != QOBS_OK)
-        return print_status_error(&error, NULL);
-    int code = EXIT_OK;
-    for (size_t i = 0; code == EXIT_OK && i < s->count; i++)
-        if (qobs_observer_observe(observer, &s->tensors[i], NULL, &error) != QOBS_OK)
-            code = print_status_error(&error, s->names[i]);
-    if (code == EXIT_OK)
-        warn_if_ignored(observer);
-    if (code == EXIT_OK)
-        code = results_read(&results, observer, "");
-    if (code == EXIT_OK)
-        code = choose_spans(spans, &results, s->config, preset);
-    results_free(&results);
-    qobs_observer_destroy(observer);
-    return code;
-}
 
 static void describe_spans(struct chart *c, const struct spans *spans, int64_t qparam)
 {
@@ -133,8 +23,10 @@ static void describe_spans(struct chart *c, const struct spans *spans, int64_t q
             continue;
         if (!any || r->high - r->low < c->narrowest.high - c->narrowest.low)
             c->narrowest = *r;
-        if (!any || r->high - r->low > c->widest.high - c->widest.low)
+        if (!any || r->high - r->low > c->widest.high - c->widest.low) {
             c->widest = *r;
+            c->widest_index = i;
+        }
         any = true;
     }
     c->qparams = qparam >= 0 ? 1 : spans->count;
@@ -267,6 +159,25 @@ static int measure_extrema(struct chart *c, const qobs_config *minmax_config, st
     return EXIT_OK;
 }
 
+/* Sets the axis of pictures: the data, the widest range and c->include, but at most ten times the width of the data to
+ * either side. */
+static void set_axis(struct chart *c)
+{
+    enum { MOST_WIDTHS = 10 };
+    const double width = c->last - c->first;
+    double low = fmin(c->first, c->widest.low), high = fmax(c->last, c->widest.high);
+    if (c->include.low < c->include.high) {
+        low = fmin(low, c->include.low);
+        high = fmax(high, c->include.high);
+    }
+    c->axis.low = fmax(low, c->first - MOST_WIDTHS * width);
+    c->axis.high = fmin(high, c->last + MOST_WIDTHS * width);
+    if (c->whole_axis) {
+        c->first = c->axis.low;
+        c->last = c->axis.high;
+    }
+}
+
 static int count_elements(struct chart *c, struct subset *parts, size_t count, const qobs_runtime *runtime)
 {
     const qobs_histogram_options bins = {
@@ -292,39 +203,32 @@ static int count_elements(struct chart *c, struct subset *parts, size_t count, c
     return code;
 }
 
-int chart_make(struct chart *c, const struct chart_source *s)
+int chart_make(struct chart *c, const struct chart_source *s, const struct spans *spans)
 {
-    struct spans spans = {0};
     struct subset *parts = calloc(s->count, sizeof *parts);
     qobs_config *minmax_config = NULL;
     qobs_error error;
-    int64_t elements = 0;
-    for (size_t i = 0; i < s->count; i++)
-        elements += elements_of(&s->tensors[i]);
-    if (elements == 0) {
-        free(parts);
-        return print_error(EXIT_USAGE, "the tensors have no elements: there is nothing to show");
-    }
     c->counts = calloc(c->bins, sizeof *c->counts);
-    int code = parts && c->counts ? observe(s, c->preset, &spans) : print_error(EXIT_SYSTEM, "no memory for the chart");
-    if (code == EXIT_OK && s->qparam >= (int64_t)spans.count)
-        code = print_error(EXIT_USAGE, "--qparam: is %lld, there are %zu", (long long)s->qparam, spans.count);
+    int code = parts && c->counts ? EXIT_OK : print_error(EXIT_SYSTEM, "no memory for the chart");
+    if (code == EXIT_OK && s->qparam >= (int64_t)spans->count)
+        code = print_error(EXIT_USAGE, "--qparam: is %lld, there are %zu", (long long)s->qparam, spans->count);
     if (code == EXIT_OK)
-        describe_spans(c, &spans, s->qparam);
+        describe_spans(c, spans, s->qparam);
     for (size_t i = 0; code == EXIT_OK && i < s->count; i++)
-        code = select_elements(c, s, &spans, i, &parts[i]);
+        code = select_elements(c, s, spans, i, &parts[i]);
     if (code == EXIT_OK && (qobs_config_create(&minmax_config, "llmc.memoryless_minmax", NULL, &error) != QOBS_OK ||
                             qobs_config_set(minmax_config, "strategy", "tensor", &error) != QOBS_OK ||
                             qobs_config_set(minmax_config, "nonfinite", "ignore", &error) != QOBS_OK))
         code = print_status_error(&error, NULL);
     if (code == EXIT_OK)
         code = measure_extrema(c, minmax_config, parts, s->count);
-    if (code == EXIT_OK)
+    if (code == EXIT_OK) {
+        set_axis(c);
         code = count_elements(c, parts, s->count, s->runtime);
+    }
     for (size_t i = 0; parts && i < s->count; i++)
         free(parts[i].data);
     free(parts);
-    free(spans.items);
     qobs_config_destroy(minmax_config);
     return code;
 }

@@ -10,12 +10,7 @@
 #include <stdint.h>
 
 #include "files/fail.h"
-#include "results.h"
-#include "files/tensor_files.h"
-
-struct span {
-    double low, high;
-};
+#include "show/spans.h"
 
 struct chart {
     const char *title, *preset;
@@ -27,22 +22,16 @@ struct chart {
     uint64_t nan, inf;
     size_t qparams;
     struct span narrowest, widest; /* of the ranges; equal if there is one range */
+    size_t widest_index;           /* qparam of the widest range */
+    struct span include;           /* what the axis of pictures includes besides; empty: nothing */
+    struct span axis;              /* of pictures: the data and the ranges, which may be wider */
+    bool whole_axis;               /* the bins cover the axis, not the data alone */
     bool logarithmic;              /* bar lengths follow the logarithm of the counts */
 };
 
-/* The input of a chart. Tensors are observed in this order. */
-struct chart_source {
-    const qobs_config *config;
-    const qobs_runtime *runtime;
-    const qobs_tensor *tensors;
-    char **names; /* names of the tensors, for messages */
-    size_t count;
-    int64_t qparam; /* index of the qparam whose elements are shown; -1: all elements */
-};
-
-/* Observes the tensors and counts their elements in chart->bins bins. Returns an exit code. chart_free is needed in
- * any case. */
-int chart_make(struct chart *chart, const struct chart_source *source);
+/* Counts the elements in chart->bins bins of equal width, and those outside of the range of their qparam. Returns an
+ * exit code. chart_free is needed in any case. */
+int chart_make(struct chart *chart, const struct chart_source *source, const struct spans *spans);
 void chart_free(struct chart *chart);
 
 /* Returns the share of elements that are clipped, 0 to 1. */

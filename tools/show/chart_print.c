@@ -4,22 +4,13 @@
 /* Prints a chart as text, with horizontal bars of one or several bins each, or as JSON. */
 #include <math.h>
 #include <stdio.h>
-#include <sys/ioctl.h>
-#include <unistd.h>
 
-#include "chart.h"
+#include "show/chart.h"
 #include "files/json.h"
+#include "options.h"
 #include "program.h"
 
-enum { MAX_LINES = 40, MIN_COLUMNS = 80, MAX_COLUMNS = 200, LEFT = 14, RIGHT = 14 };
-
-static int columns(void)
-{
-    struct winsize size;
-    if (!isatty(STDOUT_FILENO) || ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_col < MIN_COLUMNS)
-        return MIN_COLUMNS;
-    return size.ws_col < MAX_COLUMNS ? size.ws_col : MAX_COLUMNS;
-}
+enum { MAX_LINES = 40, MAX_COLUMNS = 200, LEFT = 14, RIGHT = 14 };
 
 /* Returns a mark if the range begins or ends in these bins. */
 static const char *range_mark(const struct chart *c, double low, double high)
@@ -61,19 +52,24 @@ void chart_print(const struct chart *c)
 {
     const size_t bins_per_line = (c->bins + MAX_LINES - 1) / MAX_LINES; /* the last line may have fewer */
     const double width = (c->last - c->first) / (double)c->bins;
-    const int bar_width = columns() - LEFT - RIGHT;
+    const int bar_width = output_columns() - LEFT - RIGHT;
     uint64_t lines[MAX_LINES] = {0}, max_count = 1;
     for (size_t i = 0; i < c->bins; i++)
         lines[i / bins_per_line] += c->counts[i];
     for (int i = 0; i < MAX_LINES; i++)
         max_count = lines[i] > max_count ? lines[i] : max_count;
     printf("%s, %s\n", c->title, c->preset);
+    if (c->widest.low < c->first) /* a range may begin and end where no elements are */
+        printf("%*.5g |%-*s > range\n", LEFT - 2, c->widest.low, bar_width, "");
     for (size_t i = 0; i < c->bins; i += bins_per_line) {
         const size_t end = i + bins_per_line < c->bins ? i + bins_per_line : c->bins;
         const double high = end == c->bins ? c->last : c->first + width * (double)end;
         print_bar(c, c->first + width * (double)i, high, lines[i / bins_per_line], max_count, bar_width);
     }
     printf("%*.5g |\n", LEFT - 2, c->last);
+    if (c->widest.high > c->last)
+        printf("%*.5g |%-*s < range\n", LEFT - 2, c->widest.high, bar_width, "");
+    printf("# elements, x clipped elements, . few; > < where the range begins and ends\n");
     print_summary(c);
 }
 

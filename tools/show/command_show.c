@@ -8,13 +8,15 @@
 #include <string.h>
 
 #include "activations/recordings.h"
-#include "chart.h"
+#include "files/tensor_files.h"
 #include "commands.h"
 #include "program.h"
+#include "show/chart.h"
+#include "show/compare.h"
 
 struct show_options {
-    const char *base, *out, *isa, *threads, *preset;
-    struct option_list settings;
+    const char *base, *out, *isa, *threads, *preset, *compare;
+    struct option_list settings, importance;
     int64_t qparam;
     bool json, logarithmic;
     size_t bins;
@@ -44,12 +46,26 @@ static const struct option_row rows[] = {
      .offset = AT(preset),
      .help = "the observer",
      .more = "qobs info lists them, qobs info NAME explains its settings"},
+    {.name = "compare",
+     .argument = "A,B,C",
+     .kind = OPTION_TEXT,
+     .offset = AT(compare),
+     .help = "compare the ranges and grids of several observers",
+     .more = "in one picture, with a table of range, scale, clipped share and errors; each may have settings: "
+             "\"llmc.memoryless_mse norm=2, torch.MinMaxObserver\""},
     {.name = "set",
      .argument = "KEY=VALUE",
      .kind = OPTION_LIST,
      .offset = AT(settings),
      .help = "a setting, under upstream's own name",
-     .more = "num_bits=4, group_size=128, dtype=qint8; may be repeated"},
+     .more = "num_bits=4, group_size=128, dtype=qint8; may be repeated. With --compare, observers without it go "
+             "without"},
+    {.name = "importance",
+     .argument = "FILE[:TENSOR]",
+     .kind = OPTION_LIST,
+     .offset = AT(importance),
+     .help = "activations that weigh the columns, with --compare",
+     .more = "for observers that support it and for the column of weighted errors; may be repeated"},
     {.name = "base-name",
      .argument = "NAME",
      .kind = OPTION_TEXT,
@@ -89,8 +105,12 @@ static int parse(struct show_options *r, int argc, char **argv, bool *done)
     const int code = options_parse(&command_show, r, argc, argv, done);
     if (code != EXIT_OK || *done)
         return code;
-    if (!r->preset)
-        return print_error(EXIT_USAGE, "show: --preset is missing (see qobs show -h)");
+    if (!r->preset && !r->compare)
+        return print_error(EXIT_USAGE, "show: --preset or --compare is missing (see qobs show -h)");
+    if (r->preset && r->compare)
+        return print_error(EXIT_USAGE, "show: --preset and --compare exclude each other");
+    if (!r->compare && r->importance.count > 0)
+        return print_error(EXIT_USAGE, "show: --importance needs --compare");
     if (optind == argc)
         return print_error(EXIT_USAGE, "show: no tensor given");
     if (r->out && r->json)
@@ -101,8 +121,6 @@ static int parse(struct show_options *r, int argc, char **argv, bool *done)
 static int configure(const struct show_options *r, qobs_config **config)
 {
     qobs_error error;
-    if (r->isa && qobs_isa_select(r->isa, &error) != QOBS_OK)
-        return print_status_error(&error, "--isa");
     if (qobs_config_create(config, r->preset, NULL, &error) != QOBS_OK)
         return print_preset_error(&error, "--preset", r->preset);
     for (size_t i = 0; i < r->settings.count; i++)
@@ -128,27 +146,35 @@ static void make_title(char *title, size_t size, const struct tensor_ref *ref, i
     snprintf(title, size, "%s", clean.message);
 }
 
-static int show(struct show_options *r, char **specs, int count, struct threads *threads)
+/* Opens tensors. Sets *title to that of the first. */
+static int open_tensors(struct tensor_files *files, qobs_tensor *tensors, char *const *specs, size_t count,
+                        int64_t qparam, char *title, size_t title_size)
 {
-    struct tensor_files files = {0};
-    struct chart chart = {.preset = r->preset, .bins = r->bins, .logarithmic = r->logarithmic};
-    qobs_config *config = NULL;
-    qobs_tensor *tensors = calloc((size_t)count, sizeof *tensors);
-    char title[512];
+    const struct tensor_ref *ref;
     struct fail f;
-    int code = tensors ? configure(r, &config) : print_error(EXIT_SYSTEM, "no memory");
-    for (int i = 0; code == EXIT_OK && i < count; i++) {
-        const struct tensor_ref *ref;
-        if (tensors_spec(&files, specs[i], &ref, &f) || tensor_of_ref(ref, &tensors[i], &f))
-            code = print_error(EXIT_USAGE, "%s", f.message);
-        else if (i == 0)
-            make_title(title, sizeof title, ref, count, r->qparam);
+    for (size_t i = 0; i < count; i++) {
+        if (tensors_spec(files, specs[i], &ref, &f) || tensor_of_ref(ref, &tensors[i], &f))
+            return print_error(EXIT_USAGE, "%s", f.message);
+        if (i == 0 && title)
+            make_title(title, title_size, ref, (int)count, qparam);
     }
-    if (code == EXIT_OK) {
-        chart.title = title;
-        code = chart_make(&chart,
-                          &(struct chart_source){config, &threads->runtime, tensors, specs, (size_t)count, r->qparam});
-    }
+    return EXIT_OK;
+}
+
+/* Shows one observer. */
+static int show_one(const struct show_options *r, const struct chart_source *tensors, struct chart chart)
+{
+    struct chart_source source = *tensors;
+    struct spans spans = {0};
+    struct results results = {0};
+    qobs_config *config = NULL;
+    int code = configure(r, &config);
+    source.config = config;
+    chart.preset = r->preset;
+    if (code == EXIT_OK)
+        code = spans_observe(&spans, &results, &source);
+    if (code == EXIT_OK)
+        code = chart_make(&chart, &source, &spans);
     if (code == EXIT_OK)
         code = check_inputs();
     if (code == EXIT_OK && r->out)
@@ -158,7 +184,58 @@ static int show(struct show_options *r, char **specs, int count, struct threads 
     else if (code == EXIT_OK)
         chart_print(&chart);
     chart_free(&chart);
+    spans_free(&spans);
+    results_free(&results);
     qobs_config_destroy(config);
+    return code;
+}
+
+static int show_several(const struct show_options *r, const struct chart_source *tensors, struct chart chart)
+{
+    const struct compare_request request = {
+        .presets = r->compare, .settings = &r->settings, .base = r->base, .source = tensors, .chart = chart};
+    struct comparison *comparison = calloc(1, sizeof *comparison);
+    int code = comparison ? compare_make(comparison, &request) : print_error(EXIT_SYSTEM, "no memory");
+    if (code == EXIT_OK)
+        code = check_inputs();
+    if (code == EXIT_OK && r->out)
+        code = compare_draw(comparison, r->out);
+    else if (code == EXIT_OK && r->json)
+        code = compare_print_json(comparison);
+    else if (code == EXIT_OK)
+        compare_print(comparison);
+    if (comparison)
+        compare_free(comparison);
+    free(comparison);
+    return code;
+}
+
+static int show(const struct show_options *r, char **specs, size_t count, struct threads *threads)
+{
+    struct tensor_files files = {0};
+    char title[512] = "";
+    const size_t others = r->importance.count;
+    qobs_tensor *tensors = calloc(count + others, sizeof *tensors);
+    qobs_error error;
+    if (r->isa && qobs_isa_select(r->isa, &error) != QOBS_OK) {
+        free(tensors);
+        return print_status_error(&error, "--isa");
+    }
+    int code = tensors ? open_tensors(&files, tensors, specs, count, r->qparam, title, sizeof title)
+                       : print_error(EXIT_SYSTEM, "no memory");
+    if (code == EXIT_OK && others > 0)
+        code = open_tensors(&files, tensors + count, (char *const *)r->importance.items, others, -1, NULL, 0);
+    if (code == EXIT_OK) {
+        const struct chart chart = {.title = title, .bins = r->bins, .logarithmic = r->logarithmic};
+        const struct chart_source source = {.runtime = &threads->runtime,
+                                            .tensors = tensors,
+                                            .names = specs,
+                                            .count = count,
+                                            .qparam = r->qparam,
+                                            .importance = tensors + count,
+                                            .importance_count = others};
+        code = (r->compare ? show_several : show_one)(r, &source, chart);
+    }
     tensor_files_close(&files);
     free(tensors);
     return code;
@@ -173,9 +250,10 @@ static int run(int argc, char **argv)
     if (code == EXIT_OK && !done)
         code = threads_start(&threads, r.threads);
     if (code == EXIT_OK && !done)
-        code = show(&r, argv + optind, argc - optind, &threads);
+        code = show(&r, argv + optind, (size_t)(argc - optind), &threads);
     threads_stop(&threads);
     free(r.settings.items);
+    free(r.importance.items);
     return code;
 }
 
@@ -183,11 +261,13 @@ const struct command command_show = {
     .name = "show",
     .run = run,
     .summary = "the histogram of a tensor and the range an observer chooses in it",
-    .usage = "--preset NAME [OPTION]... FILE[:TENSOR]...",
+    .usage = "--preset NAME [OPTION]... FILE[:TENSOR]...\n--compare A,B,C [OPTION]... FILE[:TENSOR]...",
     .description =
         "Draws one histogram of all tensors and the range the observer chooses after it has observed them in this "
         "order. Elements outside their range are clipped by quantization. Ranges of symmetric settings are symmetric. "
-        "For scales that are powers of two, the range is that of the number format.",
+        "For scales that are powers of two, the range is that of the number format.\n"
+        "With --compare, several observers choose: their ranges and grids stand beside the histogram, and a table has "
+        "range, scale, clipped share and errors of each.",
     .options = rows,
     .option_count = sizeof rows / sizeof *rows,
     .example = "qobs show --preset torch.HistogramObserver x.safetensors:x0 --log"};
