@@ -159,6 +159,33 @@ def test_table():
         check(all(name[:-7] in whole for name in tensors), f"{preset}: --table lists all, with whole names", whole)
 
 
+def test_bench():
+    isas = instruction_sets()
+    got = json.loads(fine("bench --json", "bench", "--seconds", "1", "--megabytes", "2", "--json"))
+    equal([got["bytes"], got["instruction_sets"]], [2 << 20, isas], "bench: what is measured")
+    check(all(got["limits_gb_s"][k] > 0 for k in ("read_loop", "count_loop")), "bench: the limits")
+    equal([w["name"] for w in got["works"]], ["minmax", "minmax_groups", "histogram", "quantize", "search"],
+          "bench: works")
+    for work in got["works"]:
+        if "missing" in work:
+            check("SLEEF" in work["missing"], "bench: why a work is missing", work["missing"])
+            continue
+        check(sorted(work["gb_s"]) == sorted(isas) and all(v > 0 for v in work["gb_s"].values()),
+              f"bench: {work['name']} on each instruction set", str(work))
+        if "limit" in work:
+            limit = got["limits_gb_s"][work["limit"]]
+            check(abs(work["share"] * limit / max(work["gb_s"].values()) - 1) < 1e-9, f"bench: {work['name']}: share",
+                  str(work))
+    lines = fine("bench", "bench", "--seconds", "1", "--megabytes", "1", "--threads", "1").splitlines()
+    check(all(len(line) <= 80 for line in lines), "bench: the table fits 80 columns", "\n".join(lines))
+    check(all(any(line.startswith(w) for line in lines) for w in ("read loop", "min/max, f32", "MSE search")),
+          "bench: rows", "\n".join(lines))
+    for option in ("--seconds", "--megabytes"):
+        for value in ("0", "x", "100000"):
+            refused(f"bench {option} {value}", [option, f"'{value}'"], "bench", option, value)
+    refused("bench of a file", ["'x.npy'"], "bench", "x.npy")
+
+
 def test_progress():
     """The bar: on a terminal only, by time, with speed, elapsed time and time left; nothing of it stays."""
     rows, columns = 1 << 15, 1 << 13

@@ -10,8 +10,9 @@
 
 #include "qobs/qobs.h"
 
-/* The tensor as bf16 of ROWS x COLUMNS, and the same bytes as f32 of ROWS x COLUMNS / 2; all numbers are finite. */
+/* The tensor as bf16 of rows x COLUMNS, and the same bytes as f32 of rows x COLUMNS / 2; all numbers are finite. */
 struct bench_data {
+    int64_t rows;
     uint16_t *numbers;
     qobs_tensor bf16, f32, few; /* few: the first rows of bf16, for searches */
     int64_t bf16_shape[2], f32_shape[2], few_shape[2];
@@ -27,13 +28,14 @@ struct bench_data {
 enum { BENCH_BINS = 2048 };
 
 /* Allocates and fills the data. Returns an exit code. bench_data_free is needed in any case. */
-int bench_data_make(struct bench_data *data);
+int bench_data_make(struct bench_data *data, size_t megabytes);
 void bench_data_free(struct bench_data *data);
 
 /* Bytes of the whole tensor. */
-size_t bench_bytes(void);
+size_t bench_bytes(const struct bench_data *data);
 
-enum bench_limit { BENCH_NO_LIMIT, BENCH_READ, BENCH_COUNT, BENCH_LIMITS };
+/* The faster one of BENCH_READ and BENCH_READ_BY_SEARCH is the read loop. */
+enum bench_limit { BENCH_NO_LIMIT, BENCH_READ, BENCH_COUNT, BENCH_READ_BY_SEARCH, BENCH_LIMITS };
 
 struct bench_work {
     const char *name, *key; /* for people; in JSON */
@@ -45,7 +47,7 @@ struct bench_work {
 };
 
 /* Returns the number of elements that a run reads. */
-double bench_elements(const struct bench_work *work);
+double bench_elements(const struct bench_work *work, const struct bench_data *data);
 
 /* Returns a work by index; its run is NULL after the last one. */
 const struct bench_work *bench_work_at(size_t index);

@@ -162,19 +162,14 @@ static int open_tensors(struct tensor_files *files, qobs_tensor *tensors, char *
 }
 
 /* Shows one observer. */
-static int show_one(const struct show_options *r, const struct chart_source *tensors, struct chart chart)
+static int show_one(const struct show_options *r, const struct chart_source *source, struct chart chart)
 {
-    struct chart_source source = *tensors;
     struct spans spans = {0};
     struct results results = {0};
-    qobs_config *config = NULL;
-    int code = configure(r, &config);
-    source.config = config;
     chart.preset = r->preset;
+    int code = spans_observe(&spans, &results, source);
     if (code == EXIT_OK)
-        code = spans_observe(&spans, &results, &source);
-    if (code == EXIT_OK)
-        code = chart_make(&chart, &source, &spans);
+        code = chart_make(&chart, source, &spans);
     if (code == EXIT_OK)
         code = check_inputs();
     if (code == EXIT_OK && r->out)
@@ -186,7 +181,6 @@ static int show_one(const struct show_options *r, const struct chart_source *ten
     chart_free(&chart);
     spans_free(&spans);
     results_free(&results);
-    qobs_config_destroy(config);
     return code;
 }
 
@@ -216,18 +210,21 @@ static int show(const struct show_options *r, char **specs, size_t count, struct
     char title[512] = "";
     const size_t others = r->importance.count;
     qobs_tensor *tensors = calloc(count + others, sizeof *tensors);
+    qobs_config *config = NULL;
     qobs_error error;
-    if (r->isa && qobs_isa_select(r->isa, &error) != QOBS_OK) {
-        free(tensors);
-        return print_status_error(&error, "--isa");
-    }
-    int code = tensors ? open_tensors(&files, tensors, specs, count, r->qparam, title, sizeof title)
-                       : print_error(EXIT_SYSTEM, "no memory");
+    int code = tensors ? EXIT_OK : print_error(EXIT_SYSTEM, "no memory");
+    if (code == EXIT_OK && r->isa && qobs_isa_select(r->isa, &error) != QOBS_OK)
+        code = print_status_error(&error, "--isa");
+    if (code == EXIT_OK && r->preset)
+        code = configure(r, &config);
+    if (code == EXIT_OK)
+        code = open_tensors(&files, tensors, specs, count, r->qparam, title, sizeof title);
     if (code == EXIT_OK && others > 0)
         code = open_tensors(&files, tensors + count, (char *const *)r->importance.items, others, -1, NULL, 0);
     if (code == EXIT_OK) {
         const struct chart chart = {.title = title, .bins = r->bins, .logarithmic = r->logarithmic};
-        const struct chart_source source = {.runtime = &threads->runtime,
+        const struct chart_source source = {.config = config,
+                                            .runtime = &threads->runtime,
                                             .tensors = tensors,
                                             .names = specs,
                                             .count = count,
@@ -236,6 +233,7 @@ static int show(const struct show_options *r, char **specs, size_t count, struct
                                             .importance_count = others};
         code = (r->compare ? show_several : show_one)(r, &source, chart);
     }
+    qobs_config_destroy(config);
     tensor_files_close(&files);
     free(tensors);
     return code;
