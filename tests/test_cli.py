@@ -479,6 +479,9 @@ def test_schemes():
         metadata = st_read("out.safetensors")[1]
         equal([metadata.get(k) for k in ("format", "scheme", "preset")], ["pt", scheme, "llmc.memoryless_minmax"],
               f"{scheme}: metadata")
+        own = metadata.get("settings", "").split()
+        check(own[:1] == ["llmc.memoryless_minmax"] and (bits == 8 or f"num_bits={bits}" in own) and
+              symmetric != ("symmetric=false" in own), f"{scheme}: settings in the metadata", str(own))
     table = fine("the table", "calibrate", "--scheme", "W8A8", "-o", "out.safetensors", "model.safetensors")
     check(all(m in table for m in LINEAR) and "4 layers" in table, "the table has every module", table)
 
@@ -574,7 +577,13 @@ def test_selection():
     equal(chosen("--ignore", ".*mlp"), [m for m in everything if "mlp" not in m], "--ignore")
     equal(chosen("--targets", "model.layers.1", "--ignore", "re:.*down"), ["model.layers.1.self_attn.q_proj"], "both")
     equal(chosen("--targets", ".*layers.1.*q_proj$"), ["model.layers.1.self_attn.q_proj"], "a pattern to the end")
-    refused("a pattern that begins in the middle", ["--targets"], *CALIBRATE, "model.safetensors", "--targets", "mlp")
+    equal(chosen("--targets", "Linear"), everything, "Linear is the default")
+    equal(chosen("--targets", "Linear", "--targets", "lm_head"), ["lm_head"] + everything, "Linear and another target")
+    refused("a pattern that begins in the middle", ["--targets", ".*mlp"], *CALIBRATE, "model.safetensors", "--targets",
+            "mlp")
+    for command in (CALIBRATE, ("quantize", "--scheme", "W8A8", "-o", "out")):
+        refused("a name of Hugging Face", ["hf download meta-llama/Llama-3.1-8B"], *command, "meta-llama/Llama-3.1-8B")
+        refused("no model", ["none: No such file or directory"], *command, "none")
 
 
 def test_json():

@@ -157,6 +157,18 @@ void threads_run(struct threads *threads, void (*task)(void *, size_t), void *ar
         task(argument, i);
 }
 
+int check_model(const char *path)
+{
+    struct stat status;
+    const char *slash = strchr(path, '/');
+    if (stat(path, &status) == 0 || errno != ENOENT)
+        return EXIT_OK; /* whoever opens it says what is wrong with it */
+    const bool is_name = slash && slash != path && slash[1] && !strchr(slash + 1, '/') && *path != '.' && *path != '~';
+    return print_error(EXIT_USAGE, "%s: No such file or directory%s%s%s", path,
+                       is_name ? "; if it is a model on Hugging Face: hf download " : "", is_name ? path : "",
+                       is_name ? " --local-dir DIR" : "");
+}
+
 int check_output(const char *path)
 {
     struct stat status;

@@ -68,6 +68,9 @@ void threads_run(struct threads *threads, void (*task)(void *, size_t), void *ar
 /* Fails if an input file has changed while it was read. Call it before results are printed. */
 int check_inputs(void);
 
+/* Fails if there is nothing at the path of a model; a name such as org/model gets a hint. */
+int check_model(const char *path);
+
 /* Fails if `path` exists and is not a regular file. */
 int check_output(const char *path);
 

@@ -159,6 +159,24 @@ static int declare_layer(struct run *run, struct layer *l)
     return code;
 }
 
+/* Writes the settings of the weights' observer to the metadata, as qobs_config_parse reads them. */
+static int declare_settings(struct run *run)
+{
+    const qobs_config *config = run->weights->config;
+    size_t needed = 0;
+    qobs_error error;
+    struct fail f;
+    qobs_config_text(config, NULL, 0, &needed, NULL);
+    char *text = malloc(needed + 1);
+    int code = text ? EXIT_OK : print_error(EXIT_SYSTEM, "no memory for the settings");
+    if (code == EXIT_OK && qobs_config_text(config, text, needed, NULL, &error) != QOBS_OK)
+        code = print_status_error(&error, NULL);
+    if (code == EXIT_OK && st_writer_metadata(&run->c->writer, "settings", text, &f) != 0)
+        code = print_error(EXIT_SYSTEM, "%s", f.message);
+    free(text);
+    return code;
+}
+
 static int declare(struct run *run)
 {
     struct calibration *c = run->c;
@@ -170,6 +188,8 @@ static int declare(struct run *run)
         st_writer_metadata(w, "scheme", c->scheme->name, &f) != 0 ||
         st_writer_metadata(w, "preset", run->weights->preset, &f) != 0)
         code = print_error(EXIT_SYSTEM, "%s", f.message);
+    if (code == EXIT_OK)
+        code = declare_settings(run);
     for (size_t i = 0; code == EXIT_OK && i < c->layers.count; i++)
         code = declare_layer(run, &c->layers.items[i]);
     if (code == EXIT_OK)

@@ -166,8 +166,8 @@ static const struct option_row rows[] = {
      .kind = OPTION_CALL,
      .call = add_target,
      .help = "modules to calibrate",
-     .more = "matched from the start of the name, so .*q_proj finds every q_proj; may be repeated (default: 2-D "
-             "weights that are not embeddings, norms or lm_head)"},
+     .more = "matched from the start of the name, so .*q_proj finds every q_proj; may be repeated (default: "
+             "Linear, the 2-D weights that are not embeddings, norms or lm_head)"},
     {.name = "ignore",
      .argument = "REGEX",
      .kind = OPTION_CALL,
@@ -242,7 +242,9 @@ static int prepare(struct calibrate_options *a, struct tensor_set *model, struct
 {
     struct calibration *c = &a->c;
     struct fail f;
-    int code = bases_make(&c->bases, c->scheme);
+    int code = check_model(c->model);
+    if (code == EXIT_OK)
+        code = bases_make(&c->bases, c->scheme);
     if (code == EXIT_OK)
         code = check_requested(c);
     if (code == EXIT_OK && tensors_open(model, c->model, &f) != 0)

@@ -128,9 +128,14 @@ int layers_choose(struct layers *layers, const struct tensor_set *set, const str
         layers->bytes += l.ref->bytes;
         layers->items[layers->count++] = l;
     }
-    if (layers->count == 0)
+    if (layers->count == 0) {
+        const char *target = selection->first_target;
+        char hint[256] = "";
+        if (target)
+            snprintf(hint, sizeof hint, " (--targets matches from the start of a name: try '.*%.100s')", target);
         return print_error(EXIT_USAGE, "%s: holds %zu tensors, but none that is selected and can be observed%s",
-                           set->path, tensors_count(set), selection->targets ? " (--targets)" : "");
+                           set->path, tensors_count(set), hint);
+    }
     return group(layers);
 }
 

@@ -42,6 +42,12 @@ static int add(struct patterns **patterns, const char *option, const char *expre
 
 int selection_add_target(struct selection *selection, const char *expression, struct fail *f)
 {
+    if (!selection->first_target)
+        selection->first_target = expression;
+    if (strcmp(expression, "Linear") == 0) {
+        selection->linear = true;
+        return 0;
+    }
     return add(&selection->targets, "--targets", expression, f);
 }
 
@@ -102,7 +108,8 @@ bool selection_includes(const struct selection *selection, const struct tensor_r
     char *name = strndup(ref->name, *module);
     if (!name)
         return false;
-    const bool target = selection->targets ? matches(selection->targets, name) : ref->ndim == 2 && is_linear(name);
+    const bool linear = (selection->linear || !selection->targets) && ref->ndim == 2 && is_linear(name);
+    const bool target = linear || matches(selection->targets, name);
     const bool selected = target && !matches(selection->ignore, name);
     free(name);
     return selected;

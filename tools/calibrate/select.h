@@ -14,10 +14,13 @@ struct patterns; /* compiled regular expressions */
 
 struct selection {
     struct patterns *targets, *ignore;
+    const char *first_target; /* as it was given, for messages; NULL: none */
+    bool linear; /* "Linear", the class that recipes of llm-compressor target: what is selected without targets */
 };
 
 /* Add a POSIX extended regular expression over module names such as "model.layers.0.mlp.up_proj". It must match at
- * the start of the name, as in compressed-tensors; the prefix "re:" is allowed. Zero-initialize *selection first. */
+ * the start of the name, as in compressed-tensors; the prefix "re:" is allowed. The
+ * target "Linear" means what is selected without targets. Zero-initialize *selection first. */
 int selection_add_target(struct selection *selection, const char *expression, struct fail *f);
 int selection_add_ignore(struct selection *selection, const char *expression, struct fail *f);
 void selection_free(struct selection *selection);

@@ -65,8 +65,7 @@ static int run(struct quantize_options *o, struct threads *threads)
     const bool to_stdout = o->report && strcmp(o->report, "-") == 0;
     if (o->isa && qobs_isa_select(o->isa, &error) != QOBS_OK)
         return print_status_error(&error, "--isa");
-    const int opened = report_open(&report, o->report);
-    if (opened != EXIT_OK)
+    if ((!o->finish && check_model(o->args.model) != EXIT_OK) || report_open(&report, o->report) != EXIT_OK)
         return EXIT_USAGE;
     o->args.runtime = &threads->runtime;
     o->args.progress = show_progress;

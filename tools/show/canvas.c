@@ -93,12 +93,12 @@ static void draw_y_axis(const struct canvas *c, const struct chart *chart, uint6
     const double step = fmax(1, tick_step((double)max_count));
     line(c, c->left - 0.5, c->bottom, c->left - 0.5, c->top);
     draw_y_tick(c, chart, 0, max_count);
-    if (chart->logarithmic)
-        for (double count = 1; count <= (double)max_count; count *= 10)
-            draw_y_tick(c, chart, count, max_count);
-    else
-        for (double count = step; count <= (double)max_count; count += step)
-            draw_y_tick(c, chart, count, max_count);
+    for (int i = 0;; i++) {
+        const double count = chart->logarithmic ? pow(10, i) : step * (i + 1);
+        if (count > (double)max_count)
+            break;
+        draw_y_tick(c, chart, count, max_count);
+    }
     canvas_text(c, c->left - 66, c->top - 12, -1,
                 chart->logarithmic ? "elements in a bin, logarithm" : "elements in a bin");
 }

@@ -93,19 +93,20 @@ static void draw(cairo_t *cr, const void *context)
     const struct chart *chart = &comparison->items[0].chart;
     const struct canvas c = {
         .cr = cr, .left = 90, .right = WIDTH - 30, .top = 76, .bottom = HISTOGRAM_BOTTOM, .axis = chart->axis};
-    double y = HISTOGRAM_BOTTOM + 54;
     canvas_colour(&c, canvas_ink);
     cairo_set_font_size(cr, 17);
     canvas_text(&c, 24, 28, -1, chart->title);
     cairo_set_font_size(cr, 12);
     canvas_histogram(&c, chart, false);
-    for (size_t i = 0; i < comparison->count; i++, y += LANE) {
+    const double first = HISTOGRAM_BOTTOM + 54;
+    for (size_t i = 0; i < comparison->count; i++) {
+        const double y = first + LANE * (double)i;
         const char letter[2] = {(char)('A' + i), '\0'};
         canvas_colour(&c, lane_colours[i]);
         canvas_text(&c, c.left - 30, y + 4, 0, letter);
         draw_lane(&c, &comparison->items[i], y);
     }
-    draw_table(&c, comparison, y + 10);
+    draw_table(&c, comparison, first + LANE * (double)comparison->count + 10);
 }
 
 int compare_draw(const struct comparison *c, const char *path)
